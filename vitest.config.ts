@@ -1,0 +1,14 @@
+import { defineConfig } from 'vitest/config';
+
+/**
+ * Two cores are what CI and a small laptop have: forks keep real sockets and real processes of one file out of the way
+ * of the next, and the unit suites stay quick. Suites that need Debian's packages have configurations of their own.
+ */
+export default defineConfig({
+	test: {
+		include: ['test/{protocol,core,edges,agent,service,cli,architecture}/**/*.test.ts'],
+		pool: 'forks',
+		testTimeout: 20_000,
+		hookTimeout: 20_000,
+	},
+});
