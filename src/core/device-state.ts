@@ -1,0 +1,101 @@
+/**
+ * What a device keeps for good: who it is, where it is paired, its Connections and the attempt that is under way.
+ * One document, so that a single rename moves it from one truth to the next. Knows nothing of files.
+ */
+import * as z from 'zod';
+import { deviceConnectionRequestSchema } from '../protocol/device-connection.ts';
+
+/** Raised only with a migration beside it. */
+export const STATE_SCHEMA_VERSION = 1;
+/** The newest Connection and the one it is about to replace. */
+export const MAX_CONNECTIONS = 2;
+
+/** Facts by which a device knows itself again; compared after every start. */
+const fingerprintSchema = z.object({
+	serial: z.string().nullable(),
+	macAddress: z.string().nullable(),
+	/** A keyed hash of the machine-id, never the id itself. */
+	machine: z.string().nullable(),
+});
+export type Fingerprint = z.infer<typeof fingerprintSchema>;
+
+const identitySchema = z.object({
+	deviceId: z.string(),
+	serial: z.string().nullable(),
+	macAddress: z.string().nullable(),
+	fingerprint: fingerprintSchema,
+	pinnedAt: z.string(),
+});
+export type PinnedIdentity = z.infer<typeof identitySchema>;
+
+const savedConnectionSchema = z.object({
+	baseUrl: z.string(),
+	request: deviceConnectionRequestSchema,
+	/** Which reusable credential it goes back to; empty for a one-time code. Never the credential itself. */
+	credentialId: z.string(),
+	/** The Connection token: a secret. */
+	token: z.string(),
+	obtainedAt: z.string(),
+});
+export type SavedConnection = z.infer<typeof savedConnectionSchema>;
+
+const pairingSchema = z.object({
+	baseUrl: z.string(),
+	sessionId: z.string().nullable(),
+	pairedAt: z.string(),
+});
+
+const assignedWorkflowSchema = z.object({
+	workflowId: z.string(),
+	source: z.enum(['pairing', 'workflow set', 'service message']),
+	at: z.string(),
+});
+export type AssignedWorkflow = z.infer<typeof assignedWorkflowSchema>;
+
+/** Written before a one-time code is sent, so that a crash in between is known afterwards. It informs; it never forbids. */
+const attemptSchema = z.object({
+	attemptId: z.string(),
+	/** A hash of the code's token, to recognise the same code. */
+	tokenHash: z.string(),
+	host: z.string(),
+	at: z.string(),
+});
+
+export const deviceStateSchema = z.object({
+	schemaVersion: z.literal(STATE_SCHEMA_VERSION),
+	/** Made once, for a device that has nothing of its own to be known by. */
+	generatedId: z.string().nullable(),
+	identity: identitySchema.nullable(),
+	pairing: pairingSchema.nullable(),
+	assignedWorkflow: assignedWorkflowSchema.nullable(),
+	/** Newest last, at most {@link MAX_CONNECTIONS}. */
+	connections: z.array(savedConnectionSchema).max(MAX_CONNECTIONS),
+	attempt: attemptSchema.nullable(),
+	/** Origins that a person has confirmed at a first pairing. */
+	confirmedOrigins: z.array(z.string()).max(16),
+});
+export type DeviceState = z.infer<typeof deviceStateSchema>;
+
+/** A device that has never been paired. */
+export const EMPTY_STATE: DeviceState = {
+	schemaVersion: STATE_SCHEMA_VERSION,
+	generatedId: null,
+	identity: null,
+	pairing: null,
+	assignedWorkflow: null,
+	connections: [],
+	attempt: null,
+	confirmedOrigins: [],
+};
+
+/** The state with one more Connection: it replaces one for the same registration; the oldest goes when there is no room. */
+export function withConnection(state: DeviceState, connection: SavedConnection): DeviceState {
+	const others = state.connections.filter((saved) => saved.token !== connection.token);
+	return { ...state, connections: [...others, connection].slice(-MAX_CONNECTIONS) };
+}
+
+/** The state with only this Connection left, once it is online and the one before it is closed. */
+export function withOnlyConnection(state: DeviceState, token: string): DeviceState {
+	const connections = state.connections.filter((saved) => saved.token === token);
+	return connections.length === state.connections.length ? state : { ...state, connections };
+}

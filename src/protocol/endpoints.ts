@@ -1,0 +1,51 @@
+/**
+ * Where the service's endpoints are under a base URL. Owns paths and the joining of URLs; knows nothing of bodies.
+ */
+
+/** Source: service-interface, Endpoints 1, 2, 3 and 5. */
+export const ENDPOINTS = {
+	pairingCode: '/api/deeplink/qrcode',
+	deviceConnection: '/api/device/connection',
+	/** Two forms are published; the first is tried first, the second on 404 or 405 (assumed). */
+	apiKeys: ['/api/security/apikeys', '/api/apikey'],
+	sessionStart: '/api/v1/deeplink',
+} as const;
+
+/** Path of the notification channel under the base URL. Source: assumed (service-interface, Endpoints 6 gives only the name). */
+export const DEFAULT_CHANNEL_PATH = '/ws/device';
+
+/** Path of the page that a deep link opens. Source: service-interface, Handoff URL record. */
+export const DEEP_LINK_PATH = '/mobile';
+
+/** Joins a base URL, which may have a path of its own, with an endpoint path and an optional query. */
+export function endpointUrl(baseUrl: string, path: string, query?: URLSearchParams): URL {
+	const url = new URL(baseUrl);
+	url.pathname = `${url.pathname.replace(/\/+$/, '')}/${path.replace(/^\/+/, '')}`;
+	url.search = query?.toString() ?? '';
+	url.hash = '';
+	return url;
+}
+
+/** The channel's URL: the same host and path prefix under `ws:` or `wss:`. */
+export function channelUrl(baseUrl: string, channelPath: string, query?: URLSearchParams): URL {
+	const url = endpointUrl(baseUrl, channelPath, query);
+	url.protocol = url.protocol === 'http:' ? 'ws:' : 'wss:';
+	return url;
+}
+
+/**
+ * The base URL in the one form in which it is stored and compared: scheme, punycode host, port and path without a
+ * trailing slash. `null` for anything but plain http(s) without user, password, query or fragment.
+ */
+export function normalizeBaseUrl(text: string): string | null {
+	const url = URL.parse(text.trim());
+	if (!url || (url.protocol !== 'https:' && url.protocol !== 'http:')) return null;
+	if (url.username || url.password || url.search || url.hash || !url.hostname) return null;
+	return `${url.origin}${url.pathname.replace(/\/+$/, '')}`;
+}
+
+/** Whether the host can only be this machine: the one place where plain http is allowed. */
+export function isLoopback(baseUrl: string): boolean {
+	const hostname = URL.parse(baseUrl)?.hostname ?? '';
+	return hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d{1,3}){3}$/.test(hostname);
+}

@@ -1,0 +1,158 @@
+/**
+ * The bodies of the agent's own interface on `agent.sock` and `admin.sock`: one place for what the daemon answers and
+ * what its command line and the kiosk's applications read.
+ */
+import * as z from 'zod';
+import { deviceIdSchema, workflowIdSchema } from './device-connection.ts';
+import { MAX_CODE_LENGTH } from './pairing-code.ts';
+
+/** Raised when a field of the status changes its meaning or goes away; new fields do not raise it. */
+export const STATUS_SCHEMA_VERSION = 1;
+
+const timestamp = z.iso.datetime({ offset: true });
+
+/** Something that is wrong: what, and what to do. `code` is permanent. */
+export const problemSummarySchema = z.object({ code: z.string(), message: z.string(), remedy: z.string() });
+export type ProblemSummary = z.infer<typeof problemSummarySchema>;
+
+export const statusSchema = z.object({
+	schemaVersion: z.literal(STATUS_SCHEMA_VERSION),
+	/**
+	 * `unpaired`: waits for a pairing code. `connecting`: has not been online yet. `online`: registered and subscribed.
+	 * `offline`: was online, comes back by itself. `blocked`: only a person can help; tried again slowly.
+	 */
+	state: z.enum(['unpaired', 'connecting', 'online', 'offline', 'blocked']),
+	/** One sentence that a technician can act on. */
+	sentence: z.string(),
+	agentVersion: z.string(),
+	startedAt: timestamp,
+	deviceId: z.string().nullable(),
+	deviceType: z.string(),
+	serial: z.string().nullable(),
+	macAddress: z.string().nullable(),
+	baseUrl: z.string().nullable(),
+	workflow: z.object({
+		/** What the device is meant to run. */
+		wanted: z.string().nullable(),
+		/** What it is online with at this moment. */
+		live: z.string().nullable(),
+		/** Where `wanted` comes from. */
+		source: z.enum(['flag', 'environment', 'file', 'plan', 'pairing', 'workflow set', 'service message']).nullable(),
+	}),
+	channel: z.object({
+		state: z.enum(['none', 'registering', 'registerWait', 'connecting', 'online', 'connectWait', 'blocked', 'closed']),
+		/** When it entered this state. */
+		since: timestamp.nullable(),
+		lastHeartbeatAt: timestamp.nullable(),
+		/** How often the channel came back since the agent started. */
+		reconnects: z.int(),
+		/** When the next attempt is due, while waiting. */
+		nextAttemptAt: timestamp.nullable(),
+	}),
+	/** The session that the pairing link named, if it named one. */
+	sessionId: z.string().nullable(),
+	pairedAt: timestamp.nullable(),
+	problem: problemSummarySchema.nullable(),
+	warnings: z.array(problemSummarySchema),
+	/** The newest event's id, to follow from here; `null` before the first. */
+	newestEventId: z.string().nullable(),
+});
+export type Status = z.infer<typeof statusSchema>;
+
+/** What the agent hands to the kiosk's application. `id` orders events and resumes a stream; it is never used twice. */
+export const eventSchema = z.object({
+	id: z.string(),
+	/** When the agent received it, by the device's clock. */
+	at: timestamp,
+	/** `notification` from the service; `session` named by a pairing link; `gap`: time in which some may have been missed. */
+	type: z.enum(['notification', 'session', 'gap']),
+	/** The service's word for a notification; equal to `type` otherwise. */
+	kind: z.string(),
+	workflowId: z.string().nullable(),
+	format: z.enum(['json', 'text', 'binary']),
+	/** JSON as the service sent it; a string for text; base64 for binary. */
+	data: z.unknown(),
+});
+export type LocalEvent = z.infer<typeof eventSchema>;
+
+export const eventPageSchema = z.object({
+	events: z.array(eventSchema),
+	/** Ask again with `since` set to this. */
+	next: z.string().nullable(),
+});
+export type EventPage = z.infer<typeof eventPageSchema>;
+
+const code = z
+	.string()
+	.min(1, 'must not be empty')
+	.max(MAX_CODE_LENGTH, `must have at most ${MAX_CODE_LENGTH} characters`);
+
+export const pairInspectRequestSchema = z.strictObject({ code, workflowId: workflowIdSchema.optional() });
+
+export const pairRequestSchema = z.strictObject({
+	code,
+	/** For a code that names no workflow. */
+	workflowId: workflowIdSchema.optional(),
+	/** Move a device that is paired already. */
+	replace: z.boolean().default(false),
+	/** The origin that a person has looked at and agreed to, such as `https://id.example.com`. */
+	trustOrigin: z.string().optional(),
+});
+export type PairRequest = z.input<typeof pairRequestSchema>;
+
+/** What a code would do, found without spending it and without touching the network. No secret in it. */
+export const pairPreviewSchema = z.object({
+	/** Whether pairing with this code can go ahead as asked. */
+	ready: z.boolean(),
+	baseUrl: z.string().nullable(),
+	host: z.string().nullable(),
+	workflowId: z.string().nullable(),
+	workflowSource: z.string().nullable(),
+	sessionId: z.string().nullable(),
+	/** `Short Token (one use)`: what kind of credential the code carries. */
+	tokenKind: z.string(),
+	/** What would be different afterwards, one line each. */
+	changes: z.array(z.string()),
+	/** The first thing that stands in the way. */
+	problem: problemSummarySchema.nullable(),
+});
+export type PairPreview = z.infer<typeof pairPreviewSchema>;
+
+export const pairResultSchema = z.object({
+	baseUrl: z.string(),
+	deviceId: deviceIdSchema,
+	workflowId: z.string(),
+	sessionId: z.string().nullable(),
+});
+export type PairResult = z.infer<typeof pairResultSchema>;
+
+export const workflowRequestSchema = z.strictObject({ workflowId: workflowIdSchema });
+
+/** Where each value of the identity came from. */
+export const identityReportSchema = z.object({
+	deviceId: z.object({ value: z.string(), source: z.string() }),
+	serial: z.object({ value: z.string().nullable(), source: z.string() }),
+	macAddress: z.object({ value: z.string().nullable(), source: z.string() }),
+	pinned: z.boolean(),
+	/** Sources that were looked at and not taken, with the reason. */
+	rejected: z.array(z.object({ source: z.string(), reason: z.string() })),
+	warnings: z.array(problemSummarySchema),
+});
+export type IdentityReport = z.infer<typeof identityReportSchema>;
+
+/** File names of the two sockets in the run directory. */
+export const LOCAL_SOCKETS = { agent: 'agent.sock', admin: 'admin.sock' } as const;
+
+/** The routes of the two sockets. */
+export const LOCAL_ROUTES = {
+	status: '/v1/status',
+	events: '/v1/events',
+	identity: '/v1/identity',
+	pair: '/v1/pair',
+	pairInspect: '/v1/pair/inspect',
+	workflow: '/v1/workflow',
+	reconnect: '/v1/reconnect',
+	unpair: '/v1/unpair',
+	live: '/livez',
+	ready: '/readyz',
+} as const;

@@ -1,0 +1,163 @@
+/**
+ * What a scanned, typed or photographed text says: a code that pairs a device, or why it is none.
+ * Never throws, whatever the text; never decides whether a code may be used (that is `core/pairing-rules.ts`).
+ */
+import { isCredential, parseAuthorization } from './authorization.ts';
+import { workflowIdSchema } from './device-connection.ts';
+import { DEEP_LINK_PATH, normalizeBaseUrl } from './endpoints.ts';
+
+/** Longest text that is looked at, in characters. The largest QR code holds 4,296. */
+export const MAX_CODE_LENGTH = 4296;
+/** How deep a link is looked for inside the parameters of other links. */
+const MAX_NESTING = 3;
+
+/** A one-time code. `baseUrl` is `null` when it is a bare token, which means something only with a configured service. */
+export interface PairingCode {
+	readonly kind: 'pairingCode';
+	readonly baseUrl: string | null;
+	/** The Short Token: a secret that works once. */
+	readonly token: string;
+	readonly workflowId: string | null;
+	/** Present when the link also starts a session. */
+	readonly sessionId: string | null;
+	readonly form: 'link' | 'nestedLink' | 'json' | 'token';
+}
+
+export type NotACodeReason =
+	| 'empty'
+	| 'tooLong'
+	| 'controlCharacters'
+	| 'otherText'
+	| 'linkWithoutToken'
+	| 'otherScheme'
+	| 'badBaseUrl'
+	| 'badToken'
+	| 'badWorkflow';
+
+export interface NotACode {
+	readonly kind: 'notACode';
+	readonly reason: NotACodeReason;
+}
+
+export type ScannedCode = PairingCode | NotACode;
+
+/** Reads any of the forms of DESIGN, "Facts from the field", a JSON object `{baseUrl, token, workflowId}` or a bare token. */
+export function readPairingCode(scanned: string): ScannedCode {
+	if (scanned.length > MAX_CODE_LENGTH) return notACode('tooLong');
+	// A scanner ends a code with CR or LF, and a person wraps a long one: line ends are not part of it.
+	const text = scanned
+		.replace(/^\uFEFF/, '')
+		.replace(/[ \t]*[\r\n]+[ \t]*/g, '')
+		.trim();
+	if (text === '') return notACode('empty');
+	if (/[\p{Cc}\p{Cf}\p{Co}\p{Cs}]/u.test(text)) return notACode('controlCharacters');
+	if (text.startsWith('{')) return readJsonCode(text);
+	if (/^[a-z][a-z0-9+.-]*:/i.test(text)) return readLink(text, 0);
+	return readBareToken(text);
+}
+
+function readLink(text: string, depth: number): ScannedCode {
+	const url = URL.parse(text);
+	if (!url) return notACode('otherText');
+	const authorization = url.searchParams.getAll('authorization');
+	if (authorization.length > 0) return readDeepLink(url, authorization, depth);
+
+	// Link shorteners and app stores carry the real link in one of their own parameters, or behind the `#`.
+	if (depth < MAX_NESTING) {
+		const inner = [...url.searchParams.values(), ...new URLSearchParams(url.hash.slice(1)).values(), url.hash.slice(1)];
+		for (const value of inner.filter((candidate) => /^https?:/i.test(candidate.trim()))) {
+			const found = readLink(value.trim(), depth + 1);
+			if (found.kind === 'pairingCode' || found.reason !== 'linkWithoutToken') return found;
+		}
+	}
+	return notACode('linkWithoutToken');
+}
+
+function readDeepLink(url: URL, authorization: readonly string[], depth: number): ScannedCode {
+	if (authorization.length !== 1) return notACode('badToken');
+	const token = readToken(authorization[0] ?? '');
+	if (typeof token !== 'string') return token;
+	const prefix = url.pathname.replace(/\/+$/, '');
+	const path = prefix.endsWith(DEEP_LINK_PATH) ? prefix.slice(0, -DEEP_LINK_PATH.length) : prefix;
+	if (url.username || url.password) return notACode('badBaseUrl');
+	return pairingCode({
+		baseUrl: `${url.protocol}//${url.host}${path}`,
+		token,
+		workflowId: url.searchParams.get('workflowId') || null,
+		sessionId: url.searchParams.get('sessionId') || null,
+		form: depth === 0 ? 'link' : 'nestedLink',
+	});
+}
+
+function readJsonCode(text: string): ScannedCode {
+	let document: unknown;
+	try {
+		document = JSON.parse(text);
+	} catch {
+		return notACode('otherText');
+	}
+	const { baseUrl, token, workflowId, sessionId } = document as Record<string, unknown>;
+	if (typeof token !== 'string') return notACode('linkWithoutToken');
+	const found = readToken(token);
+	if (typeof found !== 'string') return found;
+	if (baseUrl !== undefined && typeof baseUrl !== 'string') return notACode('badBaseUrl');
+	if (workflowId !== undefined && workflowId !== null && typeof workflowId !== 'string') return notACode('badWorkflow');
+	return pairingCode({
+		baseUrl: baseUrl ?? null,
+		token: found,
+		workflowId: workflowId || null,
+		sessionId: typeof sessionId === 'string' && sessionId ? sessionId : null,
+		form: 'json',
+	});
+}
+
+function readBareToken(text: string): ScannedCode {
+	const token = readToken(text);
+	if (typeof token !== 'string')
+		return text.includes(' ') && token.reason === 'badToken' ? notACode('otherText') : token;
+	// A shelf label or a serial number must not be taken for a secret: tokens are long and hardly ever only digits.
+	if (token.length < 16 || /^\d+$/.test(token) || !/^[\w.~+/=-]+$/.test(token)) return notACode('otherText');
+	return pairingCode({ baseUrl: null, token, workflowId: null, sessionId: null, form: 'token' });
+}
+
+/** `Token <token>`, with a slip in the scheme word forgiven, or the token alone. */
+function readToken(text: string): string | NotACode {
+	const trimmed = text.trim();
+	const [word = '', ...rest] = trimmed.split(/\s+/);
+	// A person who types a long token groups it: white space inside is theirs, not the service's.
+	const token = rest.length > 0 && isNearly(word, 'token') ? rest.join('') : trimmed.replaceAll(/\s+/g, '');
+	if (rest.length > 0 && !isNearly(word, 'token')) {
+		if (parseAuthorization(trimmed)) return notACode('otherScheme');
+		return notACode('badToken');
+	}
+	return token.length >= 4 && isCredential(token) ? token : notACode('badToken');
+}
+
+function pairingCode(code: Omit<PairingCode, 'kind'>): ScannedCode {
+	const baseUrl = code.baseUrl === null ? null : normalizeBaseUrl(code.baseUrl);
+	if (code.baseUrl !== null && baseUrl === null) return notACode('badBaseUrl');
+	if (code.workflowId !== null && !workflowIdSchema.safeParse(code.workflowId).success) return notACode('badWorkflow');
+	if (code.sessionId !== null && !/^[\w.~-]{1,128}$/.test(code.sessionId))
+		return { kind: 'pairingCode', ...code, baseUrl, sessionId: null };
+	return { kind: 'pairingCode', ...code, baseUrl };
+}
+
+function notACode(reason: NotACodeReason): NotACode {
+	return { kind: 'notACode', reason };
+}
+
+/** Whether two words are the same but for capitals and at most one slip: a letter wrong, missing, doubled or swapped. */
+function isNearly(word: string, wanted: string): boolean {
+	const typed = word.toLowerCase();
+	if (typed === wanted) return true;
+	if (Math.abs(typed.length - wanted.length) > 1) return false;
+	let start = 0;
+	while (start < Math.min(typed.length, wanted.length) && typed[start] === wanted[start]) start += 1;
+	const rest = (text: string, skip: number) => text.slice(start + skip);
+	return (
+		rest(typed, 1) === rest(wanted, 1) ||
+		rest(typed, 1) === rest(wanted, 0) ||
+		rest(typed, 0) === rest(wanted, 1) ||
+		(rest(typed, 2) === rest(wanted, 2) && typed[start] === wanted[start + 1] && typed[start + 1] === wanted[start])
+	);
+}

@@ -1,0 +1,49 @@
+/** Error bodies as RFC 9457 problem documents. Source: assumed (service-interface, Errors: "not shown"). */
+
+export const PROBLEM_CONTENT_TYPE = 'application/problem+json';
+
+export interface Problem {
+	/** HTTP status, repeated in the body. */
+	readonly status: number;
+	/** What kind of problem, in a few words. */
+	readonly title: string;
+	/** What went wrong this time. */
+	readonly detail?: string;
+	/** Permanent kebab-case name for programs. */
+	readonly code?: string;
+	/** What to do about it. */
+	readonly remedy?: string;
+	/** Where in the request: one entry for each field. */
+	readonly errors?: readonly { readonly path: string; readonly message: string }[];
+}
+
+/** Longest piece of somebody else's text that is passed on, in characters. */
+const MAX_DETAIL = 200;
+
+/**
+ * The most telling words of an error body, made safe to print: a problem document's detail or title, the usual `message`
+ * and `error` fields, or plain text. Empty for markup and for anything that cannot be read.
+ */
+export function readErrorDetail(body: string): string {
+	const trimmed = body.trim();
+	if (trimmed.startsWith('<')) return '';
+	let text = trimmed;
+	try {
+		const document: unknown = JSON.parse(trimmed);
+		const fields = typeof document === 'object' && document !== null ? (document as Record<string, unknown>) : {};
+		const found = [fields['detail'], fields['message'], fields['title'], fields['error'], document];
+		text = found.find((value): value is string => typeof value === 'string') ?? '';
+	} catch {
+		// Not JSON: the text is the detail.
+	}
+	return cleanText(text, MAX_DETAIL);
+}
+
+/** Somebody else's text on one line: without control, invisible and direction-changing characters, and cut short. */
+export function cleanText(text: string, maxLength: number): string {
+	const oneLine = text
+		.slice(0, maxLength * 4)
+		.replace(/[\p{C}\p{Zl}\p{Zp}\s]+/gu, ' ')
+		.trim();
+	return oneLine.length > maxLength ? `${oneLine.slice(0, maxLength - 1)}…` : oneLine;
+}
