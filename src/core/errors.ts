@@ -70,6 +70,12 @@ export const CATALOGUE = {
 		'Nothing to do if it passes: the service or the line is slow. Otherwise check proxies on the way.',
 	),
 	'connection-lost': row('retry', 'unreachable', EXIT.unavailable, 'Nothing to do: the agent reconnects by itself.'),
+	'connection-replaced': row(
+		'retry',
+		'unreachable',
+		EXIT.unavailable,
+		'Nothing to do: the service ended the old channel because this device registered a new one.',
+	),
 	'channel-silent': row(
 		'retry',
 		'unreachable',
@@ -249,6 +255,12 @@ export const CATALOGUE = {
 		'slow',
 		EXIT.configuration,
 		'Change workflowId where it is set, or use a code without a workflow.',
+	),
+	'workflow-conflict': row(
+		'askHuman',
+		'slow',
+		EXIT.usage,
+		'Leave --workflow away, or use a code for the workflow that is meant.',
 	),
 	'pairing-uncertain': row(
 		'askHuman',

@@ -1,0 +1,170 @@
+/**
+ * How the device is, in one plain sentence and in the fields of `status --json`. Pure: time is handed in.
+ */
+import { type ProblemSummary, STATUS_SCHEMA_VERSION, type Status } from '../protocol/local-api.ts';
+import type { DeviceState } from './device-state.ts';
+import type { Failure } from './errors.ts';
+import type { LinkState } from './link.ts';
+import type { Link, Supervision } from './supervisor.ts';
+import type { WantedWorkflow } from './workflow.ts';
+
+/** What the status is made from. */
+export interface Snapshot {
+	readonly supervision: Supervision;
+	readonly device: DeviceState;
+	readonly workflow: WantedWorkflow | null;
+	readonly identity: {
+		readonly deviceId: string | null;
+		readonly serial: string | null;
+		readonly macAddress: string | null;
+	};
+	readonly deviceType: string;
+	/** The service the device belongs to, or would. */
+	readonly baseUrl: string | null;
+	/** Monotonic time since when no link has been online; `null` while one is or before the first. */
+	readonly offlineSinceMs: number | null;
+	readonly hasBeenOnline: boolean;
+	readonly reconnects: number;
+	readonly lastHeartbeatAt: string | null;
+	readonly newestEventId: string | null;
+	readonly agentVersion: string;
+	readonly startedAt: string;
+	/** What keeps the device from being wanted anywhere, when nothing is supervised (settings, identity, workflow). */
+	readonly obstacle: Failure | null;
+	/** Things that are not right but keep nothing from working. */
+	readonly warnings: readonly Failure[];
+	/** Monotonic now. */
+	readonly nowMs: number;
+	/** The device's clock now, milliseconds since 1970. */
+	readonly wallMs: number;
+}
+
+/** Builds the status document. */
+export function describeStatus(snapshot: Snapshot): Status {
+	const { supervision, device, workflow, identity } = snapshot;
+	const link = supervision.current;
+	const state = stateOf(snapshot);
+	const problem = problemOf(snapshot);
+	const wallAt = (monotonicMs: number) => new Date(snapshot.wallMs + monotonicMs - snapshot.nowMs).toISOString();
+	return {
+		schemaVersion: STATUS_SCHEMA_VERSION,
+		state,
+		sentence: sentenceOf(snapshot, state, problem),
+		agentVersion: snapshot.agentVersion,
+		startedAt: snapshot.startedAt,
+		deviceId: identity.deviceId,
+		deviceType: snapshot.deviceType,
+		serial: identity.serial,
+		macAddress: identity.macAddress,
+		baseUrl: snapshot.baseUrl,
+		workflow: {
+			wanted: workflow?.workflowId ?? null,
+			live: link?.state.name === 'online' ? link.registration.request.workflowId : null,
+			source: workflow?.source ?? null,
+		},
+		channel: {
+			state: link?.state.name ?? 'none',
+			since: link ? wallAt(link.state.sinceMs) : null,
+			lastHeartbeatAt: snapshot.lastHeartbeatAt,
+			reconnects: snapshot.reconnects,
+			nextAttemptAt: link && 'untilMs' in link.state ? wallAt(link.state.untilMs) : null,
+		},
+		sessionId: device.pairing?.sessionId ?? null,
+		pairedAt: device.pairing?.pairedAt ?? null,
+		problem,
+		warnings: snapshot.warnings.map(summary),
+		newestEventId: snapshot.newestEventId,
+	};
+}
+
+function stateOf({ supervision, hasBeenOnline }: Snapshot): Status['state'] {
+	const link = supervision.current;
+	if (!link) return 'unpaired';
+	if (link.state.name === 'online') return 'online';
+	// While the next link is still on its way, the current one's refusal is not the last word.
+	const waitsForNext = supervision.next !== null && supervision.next.state.name !== 'blocked';
+	if (link.state.name === 'blocked' && !waitsForNext) return 'blocked';
+	return hasBeenOnline ? 'offline' : 'connecting';
+}
+
+function problemOf({ supervision, obstacle }: Snapshot): ProblemSummary | null {
+	const failed = failureOf(supervision.current?.state) ?? failureOf(supervision.next?.state) ?? obstacle;
+	return failed ? summary(failed) : null;
+}
+
+function failureOf(state: LinkState | undefined): Failure | null {
+	return state && 'failure' in state ? state.failure : null;
+}
+
+function sentenceOf(snapshot: Snapshot, state: Status['state'], problem: ProblemSummary | null): string {
+	const { supervision, workflow } = snapshot;
+	const said = problem ? `${problem.message} ${problem.remedy}` : '';
+	switch (state) {
+		case 'unpaired':
+			if (problem) return `Not paired: ${lowerFirst(said)}`;
+			return snapshot.device.attempt
+				? `Not paired: the answer to the last pairing code (${snapshot.device.attempt.host}) never arrived. Check whether the device is listed in the service; otherwise scan a new code.`
+				: 'Not paired: scan a pairing code, or run idv-agent pair.';
+		case 'connecting':
+			return problem ? `Not online yet: ${lowerFirst(said)}` : `Connecting to ${hostOf(supervision.current)}.`;
+		case 'online':
+			return onlineSentence(supervision, workflow, problem);
+		case 'offline':
+			return problem
+				? `Offline for ${duration(snapshot)}: ${lowerFirst(said)}`
+				: `Offline for ${duration(snapshot)}: connecting to ${hostOf(supervision.current)} again.`;
+		case 'blocked':
+			return snapshot.hasBeenOnline
+				? `Offline for ${duration(snapshot)}: ${lowerFirst(said)}`
+				: `Not online: ${lowerFirst(said)}`;
+	}
+}
+
+function onlineSentence(
+	supervision: Supervision,
+	workflow: WantedWorkflow | null,
+	problem: ProblemSummary | null,
+): string {
+	const live = supervision.current?.registration.request.workflowId ?? '';
+	const online = `Online with ${hostOf(supervision.current)}, workflow ${live}`;
+	const { next } = supervision;
+	if (!next)
+		return workflow && workflow.workflowId !== live ? `${online}; ${workflow.workflowId} is wanted.` : `${online}.`;
+	const { workflowId } = next.registration.request;
+	const aim =
+		next.reason === 'renewal'
+			? 'renewing the Connection'
+			: workflowId === live
+				? 'registering anew'
+				: `moving to workflow ${workflowId}`;
+	if (!problem) return `${online}; ${aim}.`;
+	return `${online}; ${aim} does not succeed: ${lowerFirst(problem.message)} ${problem.remedy}`;
+}
+
+function hostOf(link: Link | null): string {
+	return link ? new URL(link.registration.baseUrl).host : 'the service';
+}
+
+/** `14 min`: as long as the device has been offline. */
+function duration({ offlineSinceMs, nowMs }: Snapshot): string {
+	return plainDuration(offlineSinceMs === null ? 0 : nowMs - offlineSinceMs);
+}
+
+/** A span of time in words, in one unit that fits; milliseconds in. */
+export function plainDuration(ms: number): string {
+	const seconds = Math.max(0, Math.round(ms / 1000));
+	if (seconds < 90) return `${seconds} s`;
+	const minutes = Math.round(seconds / 60);
+	if (minutes < 90) return `${minutes} min`;
+	const hours = Math.round(minutes / 60);
+	return hours < 48 ? `${hours} h` : `${Math.round(hours / 24)} days`;
+}
+
+function summary({ code, message, remedy }: Failure): ProblemSummary {
+	return { code, message, remedy };
+}
+
+/** A sentence that goes on after a colon; names and acronyms keep their capitals. */
+function lowerFirst(sentence: string): string {
+	return /^[A-Z][a-z' ]/.test(sentence) ? sentence.charAt(0).toLowerCase() + sentence.slice(1) : sentence;
+}
