@@ -73,6 +73,8 @@ export const deviceStateSchema = z.object({
 	attempt: attemptSchema.nullable(),
 	/** Origins that a person has confirmed at a first pairing. */
 	confirmedOrigins: z.array(z.string()).max(16),
+	/** The settings files as they were when they were last valid, lowest first; a bad push never strands a device. */
+	lastSettings: z.array(z.object({ where: z.string(), document: z.unknown() })).nullable(),
 });
 export type DeviceState = z.infer<typeof deviceStateSchema>;
 
@@ -86,6 +88,7 @@ export const EMPTY_STATE: DeviceState = {
 	connections: [],
 	attempt: null,
 	confirmedOrigins: [],
+	lastSettings: null,
 };
 
 /** The state with one more Connection: it replaces one for the same registration; the oldest goes when there is no room. */

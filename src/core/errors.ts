@@ -410,6 +410,10 @@ export class AgentError extends Error {
 		this.failure = failure(code, message, more);
 	}
 
+	get exitStatus(): number {
+		return exitStatusOf(this.failure.code);
+	}
+
 	get code(): ErrorCode {
 		return this.failure.code;
 	}

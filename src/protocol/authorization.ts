@@ -75,7 +75,7 @@ function encodeBase64(text: string): string {
 function decodeBase64(text: string): string | null {
 	try {
 		const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
-		return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+		return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
 	} catch {
 		return null;
 	}

@@ -3,6 +3,7 @@
  * Source: assumed throughout (service-interface, Endpoints 6 and Events: "not shown").
  */
 import * as z from 'zod';
+import { workflowIdSchema } from './device-connection.ts';
 import { resolvePointer } from './json-pointer.ts';
 
 /** Largest frame taken from the channel, in bytes. */
@@ -57,7 +58,9 @@ export function readNotification(frame: Frame, pointers: NotificationPointers = 
 	const kinds = pointers.kindPointer !== undefined ? [pointers.kindPointer] : ['/type', '/event', '/kind'];
 	const kind = kinds.map((pointer) => resolvePointer(document, pointer)).find(isName) ?? 'unknown';
 	const id = resolvePointer(document, pointers.notificationIdPointer ?? '/id');
-	const serviceId = typeof id === 'number' && Number.isFinite(id) ? String(id) : isName(id) ? id : null;
+	// Beyond this, two numbers of the service may read as one, and a notification would be dropped as a duplicate.
+	const isExact = typeof id === 'number' && Math.abs(id) <= Number.MAX_SAFE_INTEGER;
+	const serviceId = isExact ? String(id) : isName(id) ? id : null;
 	return { kind, serviceId, format: 'json', content: frame.text };
 }
 
@@ -67,7 +70,7 @@ export type AgentMessage =
 	| { readonly type: 'connection.revoked' };
 
 const agentMessageSchema = z.discriminatedUnion('type', [
-	z.object({ type: z.literal('workflow.changed'), workflowId: z.string().min(1).max(128) }),
+	z.object({ type: z.literal('workflow.changed'), workflowId: workflowIdSchema }),
 	z.object({ type: z.literal('connection.revoked') }),
 ]);
 

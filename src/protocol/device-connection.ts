@@ -56,7 +56,7 @@ const TOKEN_POINTERS = ['/token', '/connectionToken', '/authorization', '/connec
  */
 export function findConnectionToken(body: string, tokenPointer?: string): string | null {
 	const document = parseJson(body);
-	if (document === undefined) return tokenPointer ? null : asToken(looksLikeMarkup(body) ? '' : body.trim());
+	if (document === undefined) return tokenPointer ? null : asToken(isMarkupOrCutJson(body) ? '' : body.trim());
 	if (tokenPointer !== undefined) return asToken(resolvePointer(document, tokenPointer));
 	if (typeof document === 'string') return asToken(document);
 	for (const pointer of TOKEN_POINTERS) {
@@ -73,13 +73,15 @@ function asToken(value: unknown): string | null {
 	return token.length >= 8 && isCredential(token) ? token : null;
 }
 
-function looksLikeMarkup(body: string): boolean {
-	return body.trimStart().startsWith('<');
+/** A page, or JSON whose end is missing: neither is a token, although one without a space in it could be sent as one. */
+function isMarkupOrCutJson(body: string): boolean {
+	return /^[<{["]/.test(body.trimStart());
 }
 
 function parseJson(body: string): unknown {
 	try {
-		return JSON.parse(body);
+		// `trim` also takes a byte order mark away, at which JSON ends in an error.
+		return JSON.parse(body.trim());
 	} catch {
 		return undefined;
 	}

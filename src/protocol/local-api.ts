@@ -87,8 +87,6 @@ const code = z
 	.min(1, 'must not be empty')
 	.max(MAX_CODE_LENGTH, `must have at most ${MAX_CODE_LENGTH} characters`);
 
-export const pairInspectRequestSchema = z.strictObject({ code, workflowId: workflowIdSchema.optional() });
-
 export const pairRequestSchema = z.strictObject({
 	code,
 	/** For a code that names no workflow. */
@@ -123,6 +121,9 @@ export const pairResultSchema = z.object({
 	deviceId: deviceIdSchema,
 	workflowId: z.string(),
 	sessionId: z.string().nullable(),
+	/** Whether the device is online already; `sentence` says how it stands. */
+	online: z.boolean(),
+	sentence: z.string(),
 });
 export type PairResult = z.infer<typeof pairResultSchema>;
 

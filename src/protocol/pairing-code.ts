@@ -100,7 +100,7 @@ function readJsonCode(text: string): ScannedCode {
 	if (typeof token !== 'string') return notACode('linkWithoutToken');
 	const found = readToken(token);
 	if (typeof found !== 'string') return found;
-	if (baseUrl !== undefined && typeof baseUrl !== 'string') return notACode('badBaseUrl');
+	if (baseUrl !== undefined && baseUrl !== null && typeof baseUrl !== 'string') return notACode('badBaseUrl');
 	if (workflowId !== undefined && workflowId !== null && typeof workflowId !== 'string') return notACode('badWorkflow');
 	return pairingCode({
 		baseUrl: baseUrl ?? null,

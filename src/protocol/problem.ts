@@ -45,5 +45,6 @@ export function cleanText(text: string, maxLength: number): string {
 		.slice(0, maxLength * 4)
 		.replace(/[\p{C}\p{Zl}\p{Zp}\s]+/gu, ' ')
 		.trim();
-	return oneLine.length > maxLength ? `${oneLine.slice(0, maxLength - 1)}…` : oneLine;
+	// The cut may go through a character of two halves.
+	return oneLine.length > maxLength ? `${oneLine.slice(0, maxLength - 1).replace(/\p{Cs}$/u, '')}…` : oneLine;
 }

@@ -1,0 +1,25 @@
+/**
+ * Time as the agent sees it. The only place in `agent/` that reads a clock or sets a timer, so that tests can step it.
+ */
+
+export interface Clock {
+	/** Milliseconds that never go back and do not jump when the clock is set. */
+	monotonicMs(): number;
+	/** Milliseconds since 1970 by the device's clock, right or wrong. */
+	wallMs(): number;
+	/** Calls back once after the delay; the returned function cancels. Delays beyond a timer's range are cut to it. */
+	schedule(delayMs: number, callback: () => void): () => void;
+}
+
+/** Longer delays than this fire at once in Node. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** The machine's own time. Its timers keep the process alive: a daemon that waits has not ended. */
+export const systemClock: Clock = {
+	monotonicMs: () => performance.now(),
+	wallMs: () => Date.now(),
+	schedule(delayMs, callback) {
+		const timer = setTimeout(callback, Math.min(Math.max(0, delayMs), MAX_TIMER_MS));
+		return () => clearTimeout(timer);
+	},
+};

@@ -1,0 +1,76 @@
+/**
+ * The device's durable state in memory, and its way to the disk: every change is kept here at once and saved in order.
+ * Never loses a change because a disk is full: what could not be saved is tried again, and the status says so meanwhile.
+ */
+import type { DeviceState } from '../core/device-state.ts';
+import { type Failure, toFailure } from '../core/errors.ts';
+import type { StateStore } from '../edges/state-store.ts';
+import type { Clock } from './clock.ts';
+
+export interface DeviceRecord {
+	readonly state: DeviceState;
+	/** Changes the state for what has happened anyway; saving goes on in the background until it succeeds. */
+	keep(change: (state: DeviceState) => DeviceState): void;
+	/** Changes the state for what is only meant to happen if it can be saved. Rejects, and takes it back, if it cannot. */
+	record(change: (state: DeviceState) => DeviceState): Promise<void>;
+	/** Replaces the state and makes sure that no copy on disk still holds what was in it. */
+	forget(state: DeviceState): Promise<void>;
+	/** Stops trying again. */
+	close(): void;
+}
+
+const RETRY_AFTER_MS = 60_000;
+
+/** @param onUnsaved told the failure when saving fails, and `null` when the disk is up to date again. */
+export function keepDeviceRecord(
+	initial: DeviceState,
+	store: Pick<StateStore, 'save' | 'saveAndForget'>,
+	clock: Clock,
+	onUnsaved: (failure: Failure | null) => void,
+): DeviceRecord {
+	let state = initial;
+	let unsaved = false;
+	let cancelRetry = () => {};
+
+	const save = async () => {
+		cancelRetry();
+		try {
+			await store.save(state);
+			if (unsaved) onUnsaved(null);
+			unsaved = false;
+		} catch (error) {
+			unsaved = true;
+			onUnsaved(toFailure(error));
+			cancelRetry = clock.schedule(RETRY_AFTER_MS, () => void save());
+		}
+	};
+
+	return {
+		get state() {
+			return state;
+		},
+		keep(change) {
+			const changed = change(state);
+			if (changed === state) return;
+			state = changed;
+			void save();
+		},
+		async record(change) {
+			const before = state;
+			const changed = change(state);
+			state = changed;
+			try {
+				await store.save(changed);
+			} catch (error) {
+				if (state === changed) state = before;
+				throw error;
+			}
+		},
+		async forget(next) {
+			cancelRetry();
+			state = next;
+			await store.saveAndForget(next);
+		},
+		close: () => cancelRetry(),
+	};
+}

@@ -1,0 +1,47 @@
+/**
+ * The inbox with people listening: appends what arrives, hands it on, writes events the way applications read them.
+ * Contents are passed on as they came: parsed by nobody here, so that a strange message can hurt nobody here.
+ */
+import { createInbox, type Entry, type Incoming } from '../core/inbox.ts';
+
+export interface EventsFeed {
+	/** Keeps the event and tells the listeners; a duplicate changes nothing. */
+	append(incoming: Incoming): Entry | null;
+	after(since: string | null, limit: number): { entries: readonly Entry[]; missed: boolean };
+	newest(): string | null;
+	/** Calls back for each new event until the returned function is called. */
+	subscribe(listener: (entry: Entry) => void): () => void;
+}
+
+export function createEventsFeed(epoch: string, bounds: { maxCount: number; maxBytes: number }): EventsFeed {
+	const inbox = createInbox(epoch, bounds);
+	const listeners = new Set<(entry: Entry) => void>();
+	return {
+		append(incoming) {
+			const entry = inbox.append(incoming);
+			if (entry) for (const listener of listeners) listener(entry);
+			return entry;
+		},
+		after: inbox.after,
+		newest: inbox.newest,
+		subscribe(listener) {
+			listeners.add(listener);
+			return () => listeners.delete(listener);
+		},
+	};
+}
+
+/** One event as the JSON text of `eventSchema`, on one line. */
+export function formatEvent(entry: Entry): string {
+	const { id, at, type, kind, workflowId, format, content } = entry;
+	const head = JSON.stringify({ id, at, type, kind, workflowId, format });
+	// Raw line ends in JSON can only stand between its parts.
+	const data = format === 'json' ? content.replaceAll(/[\r\n]+/g, ' ') : JSON.stringify(content);
+	return `${head.slice(0, -1)},"data":${data}}`;
+}
+
+/** Letters and digits that differ from every earlier start of this device, even with a clock that stands still. */
+export function newEpoch(wallMs: number, chance: () => number): string {
+	const random = Math.floor(chance() * 36 ** 6);
+	return `${Math.floor(wallMs / 1000).toString(36)}${random.toString(36).padStart(6, '0')}`;
+}

@@ -1,0 +1,180 @@
+/**
+ * What the two sockets answer: each route calls the agent and puts its words into a body of `protocol/local-api.ts`.
+ * `agent.sock` is for applications and only reads; whatever moves the device is on `admin.sock`.
+ */
+
+import { AgentError } from '../core/errors.ts';
+import type { Entry } from '../core/inbox.ts';
+import { isEventId } from '../core/inbox.ts';
+import {
+	type EventSink,
+	type LocalReply,
+	type LocalRequest,
+	type LocalRoute,
+	localRoute,
+} from '../edges/local-server.ts';
+import { LOCAL_ROUTES, pairRequestSchema, workflowRequestSchema } from '../protocol/local-api.ts';
+import type { Agent } from './agent.ts';
+import { formatEvent } from './events-feed.ts';
+
+const BOTH = ['agent', 'admin'] as const;
+const ADMIN = ['admin'] as const;
+/** Events in one JSON answer. */
+const PAGE = 100;
+/** Longest wait for the next event in one JSON answer, in seconds. */
+const MAX_WAIT_SECONDS = 60;
+
+/** The route table. */
+export function localRoutes(agent: Agent): LocalRoute[] {
+	return [
+		localRoute({
+			method: 'GET',
+			path: LOCAL_ROUTES.status,
+			sockets: BOTH,
+			handle: (request) =>
+				wantsStream(request) ? { stream: (sink) => streamStatus(agent, sink) } : ok(agent.status()),
+		}),
+		localRoute({
+			method: 'GET',
+			path: LOCAL_ROUTES.events,
+			sockets: BOTH,
+			handle: (request) => {
+				const since = readSince(request.since);
+				return wantsStream(request)
+					? { stream: (sink) => streamEvents(agent, since, sink) }
+					: pageOfEvents(agent, since, request);
+			},
+		}),
+		localRoute({ method: 'GET', path: LOCAL_ROUTES.identity, sockets: BOTH, handle: () => ok(agent.identity()) }),
+		localRoute({ method: 'GET', path: LOCAL_ROUTES.live, sockets: BOTH, handle: () => ok({ live: true }) }),
+		localRoute({
+			method: 'GET',
+			path: LOCAL_ROUTES.ready,
+			sockets: BOTH,
+			handle: () => {
+				const { state, sentence } = agent.status();
+				return { status: state === 'online' ? 200 : 503, body: { ready: state === 'online', sentence } };
+			},
+		}),
+		localRoute({
+			method: 'POST',
+			path: LOCAL_ROUTES.pairInspect,
+			sockets: ADMIN,
+			body: pairRequestSchema,
+			handle: ({ body }) => ok(agent.inspectPairing(body)),
+		}),
+		localRoute({
+			method: 'POST',
+			path: LOCAL_ROUTES.pair,
+			sockets: ADMIN,
+			body: pairRequestSchema,
+			handle: async ({ body }) => ok(await agent.pair(body)),
+		}),
+		localRoute({
+			method: 'PUT',
+			path: LOCAL_ROUTES.workflow,
+			sockets: ADMIN,
+			body: workflowRequestSchema,
+			handle: async ({ body }) => {
+				await agent.setWorkflow(body.workflowId);
+				return ok(agent.status());
+			},
+		}),
+		localRoute({
+			method: 'POST',
+			path: LOCAL_ROUTES.reconnect,
+			sockets: ADMIN,
+			handle: () => {
+				agent.reconnect();
+				return ok(agent.status());
+			},
+		}),
+		localRoute({
+			method: 'POST',
+			path: LOCAL_ROUTES.unpair,
+			sockets: ADMIN,
+			handle: async () => {
+				await agent.unpair();
+				return ok(agent.status());
+			},
+		}),
+	];
+}
+
+function ok(body: unknown): LocalReply {
+	return { status: 200, body };
+}
+
+/** Applications that say nothing get a stream of events and a document of the status, by what they accept. */
+function wantsStream({ headers }: LocalRequest): boolean {
+	return headers.accept?.includes('text/event-stream') ?? false;
+}
+
+function readSince(since: string | null): string | null {
+	if (since === null || since === '' || isEventId(since)) return since || null;
+	throw new AgentError('body-invalid', 'since is not the id of an event.', {
+		remedy: 'Use an id exactly as an event carried it.',
+	});
+}
+
+function streamStatus(agent: Agent, sink: EventSink): () => void {
+	let last = '';
+	const send = () => {
+		const data = JSON.stringify(agent.status());
+		if (data !== last) sink.send({ event: 'status', data });
+		last = data;
+	};
+	send();
+	return agent.onStatus(send);
+}
+
+/** What is kept first, then what arrives. */
+function streamEvents(agent: Agent, since: string | null, sink: EventSink): () => void {
+	let stop = () => {};
+	let over = false;
+	const send = (entry: Entry) => sink.send({ id: entry.id, event: entry.type, data: formatEvent(entry) });
+	const replay = async () => {
+		let last = since;
+		for (;;) {
+			const { entries } = agent.events.after(last, PAGE);
+			if (over) return;
+			if (entries.length === 0) break;
+			for (const entry of entries) if (!send(entry)) return;
+			last = entries.at(-1)?.id ?? last;
+			await sink.drained();
+		}
+		// Nothing can have arrived in between: this runs in the same turn as the look that found nothing more.
+		stop = agent.events.subscribe(send);
+	};
+	void replay();
+	return () => {
+		over = true;
+		stop();
+	};
+}
+
+async function pageOfEvents(agent: Agent, since: string | null, request: LocalRequest): Promise<LocalReply> {
+	const waitSeconds = Number(request.query.get('wait') ?? 0);
+	if (!(waitSeconds >= 0 && waitSeconds <= MAX_WAIT_SECONDS))
+		throw new AgentError('body-invalid', `wait must be a number of seconds from 0 to ${MAX_WAIT_SECONDS}.`, {
+			remedy: 'Correct the wait parameter.',
+		});
+	if (waitSeconds > 0 && agent.events.after(since, 1).entries.length === 0)
+		await nextEvent(agent, waitSeconds, request.signal);
+	const { entries } = agent.events.after(since, PAGE);
+	const next = entries.at(-1)?.id ?? since;
+	return { status: 200, json: `{"events":[${entries.map(formatEvent).join(',')}],"next":${JSON.stringify(next)}}` };
+}
+
+function nextEvent(agent: Agent, waitSeconds: number, signal: AbortSignal): Promise<void> {
+	return new Promise((resolve) => {
+		const timeout = AbortSignal.any([signal, AbortSignal.timeout(waitSeconds * 1000)]);
+		const unsubscribe = agent.events.subscribe(() => done());
+		const done = () => {
+			unsubscribe();
+			timeout.removeEventListener('abort', done);
+			resolve();
+		};
+		timeout.addEventListener('abort', done, { once: true });
+	});
+}

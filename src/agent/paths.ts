@@ -1,0 +1,46 @@
+/** Where the agent's files are, by flag, variable, systemd or default. Touches none of them. */
+import { dirname, join, resolve } from 'node:path';
+
+export interface AgentPaths {
+	readonly configFile: string;
+	/** Whether a person named the file: then it has to exist. */
+	readonly configFileIsExplicit: boolean;
+	/** `conf.d` beside the configuration file. */
+	readonly confDirectory: string;
+	/** What the agent keeps: 0700, its own. */
+	readonly stateDir: string;
+	/** The two sockets. */
+	readonly runDir: string;
+	/** Where systemd puts credentials, if it runs the agent. */
+	readonly credentialsDirectory: string | null;
+}
+
+export interface PathFlags {
+	readonly config?: string | undefined;
+	readonly stateDir?: string | undefined;
+	readonly runDir?: string | undefined;
+}
+
+export const DEFAULT_PATHS = {
+	configFile: '/etc/idv-agent/config.json',
+	stateDir: '/var/lib/idv-agent',
+	runDir: '/run/idv-agent',
+} as const;
+
+/** Flags before `IDV_AGENT_…` variables before what systemd says before the defaults. */
+export function choosePaths(flags: PathFlags, environment: Readonly<Record<string, string | undefined>>): AgentPaths {
+	const named = flags.config ?? environment['IDV_AGENT_CONFIG'];
+	const configFile = resolve(named ?? DEFAULT_PATHS.configFile);
+	// systemd may name several directories; the first is the unit's own.
+	const first = (list: string | undefined) => list?.split(':')[0] || undefined;
+	const stateDir = flags.stateDir ?? environment['IDV_AGENT_STATE_DIR'] ?? first(environment['STATE_DIRECTORY']);
+	const runDir = flags.runDir ?? environment['IDV_AGENT_RUN_DIR'] ?? first(environment['RUNTIME_DIRECTORY']);
+	return {
+		configFile,
+		configFileIsExplicit: named !== undefined,
+		confDirectory: join(dirname(configFile), 'conf.d'),
+		stateDir: resolve(stateDir ?? DEFAULT_PATHS.stateDir),
+		runDir: resolve(runDir ?? DEFAULT_PATHS.runDir),
+		credentialsDirectory: environment['CREDENTIALS_DIRECTORY'] ?? null,
+	};
+}

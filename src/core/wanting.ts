@@ -1,0 +1,96 @@
+/**
+ * Which registration a device wants, from its settings, its state, its identity and its credentials; or why it can want
+ * none. Pure; what becomes of the wish is `supervisor.ts`.
+ */
+import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
+import type { DeviceState } from './device-state.ts';
+import { type Failure, failure } from './errors.ts';
+import type { CompleteIdentity } from './identity.ts';
+import type { ResolvedSettings, Settings } from './settings.ts';
+import type { Wanted } from './supervisor.ts';
+import { configuredWorkflow, type WantedWorkflow, wantedWorkflow } from './workflow.ts';
+
+/** What is known of the credentials without holding them. */
+export interface CredentialFacts {
+	/** Names the credential; empty when there is none. */
+	readonly id: string;
+	/** Whether it may register any number of times. */
+	readonly isReusable: boolean;
+}
+
+/** Everything the wish depends on. */
+export interface WantingContext {
+	readonly resolved: ResolvedSettings;
+	readonly state: DeviceState;
+	readonly identity: CompleteIdentity;
+	readonly credentials: CredentialFacts;
+}
+
+/** The workflow that the settings fix, or `null`. */
+export function fixedWorkflow({ settings, origins }: ResolvedSettings): WantedWorkflow | null {
+	return configuredWorkflow(settings.workflowId, origins.get('workflowId'));
+}
+
+/** The workflow that is wanted, and which source says so. */
+export function chosenWorkflow(resolved: ResolvedSettings, state: DeviceState): WantedWorkflow | null {
+	return wantedWorkflow(fixedWorkflow(resolved), state.assignedWorkflow);
+}
+
+/** The service this device belongs to, or would; `null` before anything names one. */
+export function serviceOf(settings: Settings, state: DeviceState): string | null {
+	return settings.baseUrl ?? state.pairing?.baseUrl ?? null;
+}
+
+/** Whether the device has anything to register or connect with. */
+export function hasCredential({ state, credentials }: Pick<WantingContext, 'state' | 'credentials'>): boolean {
+	return credentials.id !== '' || state.connections.length > 0;
+}
+
+/** What the device says of itself. */
+export function connectionRequest(
+	{ deviceType, heartbeatCadence }: Settings,
+	{ deviceId, serial, macAddress }: CompleteIdentity,
+	workflowId: string,
+): DeviceConnectionRequest {
+	return {
+		deviceId: deviceId.value,
+		workflowId,
+		...(serial.value === null ? {} : { serial: serial.value }),
+		...(macAddress.value === null ? {} : { macAddress: macAddress.value }),
+		deviceType,
+		heartbeatCadence,
+	};
+}
+
+/** The registration for a service and a workflow. */
+export function registrationFor(context: WantingContext, baseUrl: string, workflowId: string): Wanted {
+	const { settings } = context.resolved;
+	return {
+		baseUrl,
+		request: connectionRequest(settings, context.identity, workflowId),
+		credentialId: context.credentials.id,
+		hasReusableCredential: context.credentials.isReusable,
+		selfRegistration: settings.credential.selfRegistration,
+	};
+}
+
+/**
+ * What is wanted now. Neither a wish nor an obstacle means unpaired: nothing names a service, or there is nothing to
+ * register with.
+ */
+export function wantedRegistration(context: WantingContext): { wanted: Wanted | null; obstacle: Failure | null } {
+	const { resolved, state, identity } = context;
+	const baseUrl = serviceOf(resolved.settings, state);
+	if (baseUrl === null || !hasCredential(context)) return { wanted: null, obstacle: null };
+	// In the name of another device nothing is sent at all.
+	if (identity.cloned) {
+		const [warning] = identity.warnings;
+		return {
+			wanted: null,
+			obstacle: warning ?? failure('identity-changed', 'This is not the device that was paired.'),
+		};
+	}
+	const workflow = chosenWorkflow(resolved, state);
+	if (!workflow) return { wanted: null, obstacle: failure('workflow-missing', 'No workflow is set for this device.') };
+	return { wanted: registrationFor(context, baseUrl, workflow.workflowId), obstacle: null };
+}
