@@ -146,7 +146,10 @@ export async function showEvents(
 }
 
 function printEvent(event: LocalEvent, raw: string, flags: OutputFlags): void {
-	if (flags.json) return printLine(raw);
+	if (flags.json) {
+		printLine(raw);
+		return;
+	}
 	const name = event.type === 'notification' ? event.kind : event.type;
 	const data = raw.slice(raw.indexOf('"data":') + '"data":'.length, -1);
 	printLine(`${event.id}  ${localTime(event.at)}  ${cleanText(name, 64)}  ${cleanText(data, 2000)}`);

@@ -4,6 +4,7 @@
  */
 import * as z from 'zod';
 import { deviceConnectionRequestSchema } from '../protocol/device-connection.ts';
+import { servesRegistration } from './supervisor.ts';
 
 /** Raised only with a migration beside it. */
 export const STATE_SCHEMA_VERSION = 1;
@@ -91,14 +92,24 @@ export const EMPTY_STATE: DeviceState = {
 	lastSettings: null,
 };
 
-/** The state with one more Connection: it replaces one for the same registration; the oldest goes when there is no room. */
+/**
+ * The state with one more Connection. Where there is no room it takes the place of the newest one for the same
+ * registration (a move that registers again must not push out the Connection the device is online with), else of the oldest.
+ */
 export function withConnection(state: DeviceState, connection: SavedConnection): DeviceState {
 	const others = state.connections.filter((saved) => saved.token !== connection.token);
+	if (others.length >= MAX_CONNECTIONS) {
+		const alike = others.findLastIndex((saved) => servesRegistration(saved, connection));
+		others.splice(Math.max(0, alike), 1);
+	}
 	return { ...state, connections: [...others, connection].slice(-MAX_CONNECTIONS) };
 }
 
-/** The state with only this Connection left, once it is online and the one before it is closed. */
+/**
+ * The state without the Connections that are older than this one, once it is online. A newer one stays: a link that is
+ * still on its way holds it. A token that is not saved changes nothing.
+ */
 export function withOnlyConnection(state: DeviceState, token: string): DeviceState {
-	const connections = state.connections.filter((saved) => saved.token === token);
-	return connections.length === state.connections.length ? state : { ...state, connections };
+	const index = state.connections.findIndex((saved) => saved.token === token);
+	return index <= 0 ? state : { ...state, connections: state.connections.slice(index) };
 }

@@ -42,7 +42,7 @@ const REMEMBERED_IDS = 1024;
 
 /**
  * An empty inbox.
- * @param epoch unlike every earlier one of this device; letters and digits.
+ * @param epoch unlike every earlier one of this device; 1 to 32 letters and digits.
  * @param bounds at most so many events and bytes; the oldest go first, the newest always stays.
  */
 export function createInbox(epoch: string, bounds: { maxCount: number; maxBytes: number }): Inbox {
@@ -97,7 +97,7 @@ export function isEventId(text: string): boolean {
 }
 
 function splitId(id: string): [string, number | null] {
-	const match = /^([a-z0-9]{1,32})-(\d{1,15})$/.exec(id);
+	const match = /^([A-Za-z0-9]{1,32})-(\d{1,15})$/.exec(id);
 	return match ? [match[1] ?? '', Number(match[2])] : ['', null];
 }
 

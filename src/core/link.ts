@@ -120,7 +120,7 @@ export const TRANSITIONS: Table = {
 		channelEnded: (state, event, chance) => afterChannelEnded(settled(state, event.atMs), event, chance),
 		connectionRevoked: (state, event, chance) => revoked(settled(state, event.atMs), event, chance),
 		retryRequested: (state, event) =>
-			openWith(state, state.connection, event.atMs, [{ type: 'closeChannel', code: 1000 }]),
+			openWith(settled(state, event.atMs), state.connection, event.atMs, [{ type: 'closeChannel', code: 1000 }]),
 		closeRequested: close,
 	},
 	connectWait: {

@@ -82,7 +82,8 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 		return failure('request-timeout', `${host} did not answer in time.`);
 	if (facts.codes.includes('UND_ERR_RES_EXCEEDED_MAX_SIZE'))
 		return failure('response-too-large', `The answer of ${host} is too large.`);
-	if (facts.codes.some((code) => code.startsWith('HPE_') || code === 'UND_ERR_HEADERS_OVERFLOW'))
+	const garbled = facts.codes.some((code) => code.startsWith('HPE_') || code === 'UND_ERR_HEADERS_OVERFLOW');
+	if (garbled || facts.names.includes('HTTPParserError'))
 		return failure('bad-response', `What answers at ${host} does not speak proper HTTP.`, {
 			remedy: 'Check host and port in baseUrl, and what stands between this device and the service.',
 		});

@@ -269,6 +269,8 @@ export function resolveSettings(layers: readonly SettingsLayer[]): ResolvedSetti
 		origins.set(path, { source: 'default', where: null });
 	}
 	for (const layer of layers) {
+		if (layer.source === 'file' && !isGroupOfSettings(layer.document))
+			problems.push(failure('settings-invalid', `${layer.where}: the file must hold a group of settings: { … }.`));
 		for (const { path, value, where } of layer.source === 'file' ? readFile(layer, known) : readTexts(layer, known)) {
 			const entry = known.get(path);
 			const problem = entry ? check(entry, value) : { message: unknownKey(path, known) };
@@ -294,15 +296,19 @@ function* readFile(
 	layer: Extract<SettingsLayer, { source: 'file' }>,
 	known: ReadonlyMap<string, Setting<unknown>>,
 ): Generator<Entry> {
-	for (const [key, value] of Object.entries(layer.document as Record<string, unknown>)) {
+	if (!isGroupOfSettings(layer.document)) return;
+	for (const [key, value] of Object.entries(layer.document)) {
 		const isGroup = Object.hasOwn(SETTINGS, key) && !known.has(key);
 		if (!isGroup) yield { path: key, value, where: layer.where };
-		else if (typeof value !== 'object' || value === null || Array.isArray(value))
-			yield { path: key, value: NOT_A_GROUP, where: layer.where };
+		else if (!isGroupOfSettings(value)) yield { path: key, value: NOT_A_GROUP, where: layer.where };
 		else
 			for (const [inner, nested] of Object.entries(value))
 				yield { path: `${key}.${inner}`, value: nested, where: layer.where };
 	}
+}
+
+function isGroupOfSettings(value: unknown): value is Record<string, unknown> {
+	return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 const NOT_A_GROUP = Symbol('a value where a group of settings belongs');
@@ -391,7 +397,7 @@ function checkTogether(settings: Settings): Failure[] {
 	const { credential, network } = settings;
 	const named = (['apiKeyFile', 'basicFile', 'connectionFile'] as const).filter((key) => credential[key] !== null);
 	if (named.length > 1)
-		problems.push(`credential.${named.join(' and credential.')} are both set: one credential is enough.`);
+		problems.push(`credential.${named.join(' and credential.')} are set, but only one of them can be used.`);
 	// Otherwise a stranger's pairing code could name the host that the key is sent to.
 	const needsHost = credential.selfRegistration ? [...named, 'selfRegistration'] : named;
 	if (settings.baseUrl === null && needsHost.length > 0)

@@ -11,6 +11,7 @@ import {
 	type LinkEffect,
 	type LinkEvent,
 	type LinkState,
+	type Step,
 	startLink,
 	transition,
 } from './link.ts';
@@ -93,6 +94,8 @@ export const NOTHING_SUPERVISED: Supervision = { wanted: null, current: null, ne
 export const RENEW_AFTER = 0.8;
 /** So that devices which were paired together do not renew together. */
 export const RENEW_SPREAD = 0.05;
+/** The least time until a renewal is considered again, while nothing comes of it. */
+export const RENEW_AGAIN_MS = 60_000;
 
 /** WebSocket close codes that the agent itself sends. */
 export const CLOSE_CODES = { done: 1000, goingAway: 1001 } as const;
@@ -103,21 +106,12 @@ export function supervise(supervision: Supervision, event: SupervisorEvent, chan
 		case 'wantedChanged':
 			return pursue({ ...supervision, wanted: event.wanted }, event.known, event.atMs, chance);
 		case 'paired': {
-			const dropped = drop(supervision.next, event.atMs, chance);
-			const started = start(
-				{ ...supervision, wanted: event.wanted, next: null },
-				event.wanted,
-				'pairing',
-				event.connection,
-				event.atMs,
-			);
-			return { supervision: started.supervision, effects: [...dropped, ...started.effects] };
+			const free = makeRoom({ ...supervision, wanted: event.wanted }, event.atMs, chance);
+			const started = start(free.supervision, event.wanted, 'pairing', event.connection, event.atMs);
+			return followedBy(free.effects, started);
 		}
-		case 'renewalDue': {
-			const { current, next, wanted } = supervision;
-			if (next || !wanted || current?.generation !== event.generation) return { supervision, effects: [] };
-			return start(supervision, wanted, 'renewal', null, event.atMs);
-		}
+		case 'renewalDue':
+			return renew(supervision, event.generation, event.atMs, chance);
 		case 'retryRequested': {
 			const retry: LinkEvent = { type: 'retryRequested', atMs: event.atMs };
 			const first = stepLink(supervision, supervision.current, retry, chance);
@@ -162,16 +156,26 @@ function pursue(
 		const effects = [...drop(next, atMs, chance), ...drop(current, atMs, chance)];
 		return { supervision: { ...supervision, current: null, next: null }, effects };
 	}
-	if (!current) return startFirst(supervision, wanted, known, atMs, chance);
-	if (servesRegistration(current.registration, wanted)) {
+	if (current && servesRegistration(current.registration, wanted)) {
 		if (!next || servesRegistration(next.registration, wanted)) return { supervision, effects: [] };
 		return { supervision: { ...supervision, next: null }, effects: drop(next, atMs, chance) };
 	}
 	if (next && servesRegistration(next.registration, wanted)) return { supervision, effects: [] };
-	const dropped = drop(next, atMs, chance);
-	const connection = newestFor(wanted, known);
-	const started = start({ ...supervision, next: null }, wanted, 'wanted', connection, atMs);
-	return { supervision: started.supervision, effects: [...dropped, ...started.effects] };
+	const free = makeRoom(supervision, atMs, chance);
+	const started = free.supervision.current
+		? start(free.supervision, wanted, 'wanted', newestFor(wanted, known), atMs)
+		: startFirst(free.supervision, wanted, known, atMs, chance);
+	return followedBy(free.effects, started);
+}
+
+/** Ends what a new link takes the place of: the next link, and a current one that never had a Connection to be online with. */
+function makeRoom(supervision: Supervision, atMs: number, chance: () => number): SupervisorStep {
+	const { current, next } = supervision;
+	const isWorthKeeping = current !== null && connectionOf(current.state) !== null;
+	return {
+		supervision: { ...supervision, current: isWorthKeeping ? current : null, next: null },
+		effects: [...drop(next, atMs, chance), ...(isWorthKeeping ? [] : drop(current, atMs, chance))],
+	};
 }
 
 /** After a start: the saved Connection that fits; else the saved one that still works, and the wanted one next to it. */
@@ -185,26 +189,40 @@ function startFirst(
 	const fitting = newestFor(wanted, known);
 	const last = known.at(-1);
 	if (fitting || !last) return start(supervision, wanted, 'wanted', fitting, atMs);
-	const old = start(supervision, { ...wanted, ...last.registration }, 'wanted', last.connection, atMs);
+	const old = start(supervision, last.registration, 'wanted', last.connection, atMs);
 	const moved = pursue(old.supervision, known, atMs, chance);
-	return { supervision: moved.supervision, effects: [...old.effects, ...moved.effects] };
+	return followedBy(old.effects, moved);
 }
 
 function newestFor(wanted: Registration, known: readonly KnownConnection[]): Connection | null {
 	return known.findLast((saved) => servesRegistration(saved.registration, wanted))?.connection ?? null;
 }
 
+/** A move that is refused must not cost the Connection that is left: the renewal goes before it, and it waits its turn. */
+function renew(supervision: Supervision, generation: number, atMs: number, chance: () => number): SupervisorStep {
+	const { wanted, current, next } = supervision;
+	if (!wanted || current?.generation !== generation) return { supervision, effects: [] };
+	const lifeMs = connectionOf(current.state)?.lifeMs ?? 0;
+	const laterMs = atMs + Math.max(RENEW_AGAIN_MS, lifeMs * RENEW_SPREAD);
+	const again: SupervisorEffect = { type: 'renewAt', generation, atMs: laterMs };
+	const isStuck = next?.reason === 'wanted' && 'untilMs' in next.state && !next.state.connection;
+	if (next && !isStuck) return { supervision, effects: [again] };
+	const dropped = drop(next, atMs, chance);
+	const registration = servesRegistration(current.registration, wanted) ? wanted : current.registration;
+	const started = start({ ...supervision, next: null }, registration, 'renewal', null, atMs);
+	return { supervision: started.supervision, effects: [...dropped, ...started.effects, again] };
+}
+
 function start(
 	supervision: Supervision,
-	wanted: Wanted,
+	{ baseUrl, request, credentialId }: Registration,
 	reason: Link['reason'],
 	connection: Connection | null,
 	atMs: number,
 ): SupervisorStep {
 	const generation = supervision.lastGeneration + 1;
-	const { baseUrl, request, credentialId } = wanted;
 	const registration = { baseUrl, request, credentialId };
-	const step = startLink(credentialsFor(wanted, supervision.current), connection, atMs);
+	const step = startLink(credentialsFor(registration, supervision), connection, atMs);
 	const link: Link = { generation, registration, reason, state: step.state };
 	const place = supervision.current ? { next: link } : { current: link };
 	return {
@@ -214,23 +232,50 @@ function start(
 }
 
 /** DESIGN's one order: a reusable credential, then the Connection itself, then none at all where that is switched on. */
-function credentialsFor(wanted: Wanted, current: Link | null): Credential[] {
+function credentialsFor(registration: Registration, { wanted, current }: Supervision): Credential[] {
 	const credentials: Credential[] = [];
-	if (wanted.hasReusableCredential) credentials.push({ kind: 'reusable' });
+	if (mayUseReusable(registration, wanted)) credentials.push({ kind: 'reusable' });
 	const connection = current && connectionOf(current.state);
 	// A Connection is shown to the service that issued it and to no other.
-	if (connection && current.registration.baseUrl === wanted.baseUrl)
+	if (connection && current.registration.baseUrl === registration.baseUrl)
 		credentials.push({ kind: 'connection', token: connection.token });
-	if (wanted.selfRegistration) credentials.push({ kind: 'selfRegistration' });
+	if (wanted?.selfRegistration && wanted.baseUrl === registration.baseUrl)
+		credentials.push({ kind: 'selfRegistration' });
 	return credentials;
+}
+
+/** The reusable credential that is set now is for the service that is set now. */
+function mayUseReusable(registration: Registration, wanted: Wanted | null): boolean {
+	return (
+		wanted?.hasReusableCredential === true &&
+		wanted.baseUrl === registration.baseUrl &&
+		wanted.credentialId === registration.credentialId
+	);
+}
+
+/** The step of a link that would register with a credential which is not its own any more: refused before it is sent. */
+function withheld(
+	step: Step,
+	registration: Registration,
+	wanted: Wanted | null,
+	atMs: number,
+	chance: () => number,
+): Step {
+	const asked = step.effects.find((effect) => effect.type === 'register');
+	if (asked?.credential.kind !== 'reusable' || mayUseReusable(registration, wanted)) return step;
+	const cause = failure('credential-refused', 'The credential that this registration was made with is no longer set.');
+	const failed = { type: 'registerFailed', attempt: asked.attempt, failure: cause, timedOut: false, atMs } as const;
+	const after = transition(step.state, failed, chance);
+	return { state: after.state, effects: [...step.effects.filter((effect) => effect !== asked), ...after.effects] };
 }
 
 function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent, chance: () => number): SupervisorStep {
 	const happened = link && asSuperseded(supervision, link, event);
 	if (!happened) return { supervision, effects: [] };
-	const step = transition(link.state, happened, chance);
+	const { generation, registration, reason } = link;
+	const { wanted } = supervision;
+	const step = withheld(transition(link.state, happened, chance), registration, wanted, event.atMs, chance);
 	const moved: Link = { ...link, state: step.state };
-	const { generation, registration } = link;
 	const effects: SupervisorEffect[] = step.effects.map((effect) => ({
 		type: 'link',
 		generation,
@@ -240,7 +285,14 @@ function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent,
 	const isNext = supervision.next?.generation === generation;
 	const cameOnline = step.state.name === 'online' && link.state.name !== 'online';
 
-	if (!cameOnline) return { supervision: { ...supervision, [isNext ? 'next' : 'current']: moved }, effects };
+	if (!cameOnline) {
+		const stepped = { ...supervision, [isNext ? 'next' : 'current']: moved };
+		// A renewal that went before a move and has to wait gives its place back.
+		const isMoveNext = reason === 'renewal' && wanted && !servesRegistration(registration, wanted);
+		if (!isNext || !isMoveNext || !('untilMs' in step.state) || step.state.connection)
+			return { supervision: stepped, effects };
+		return followedBy(effects, pursue(stepped, [], event.atMs, chance));
+	}
 	const connection = (step.state as { connection: Connection }).connection;
 	effects.push({ type: 'linkPromoted', generation, connection });
 	if (connection.lifeMs !== null) {
@@ -250,7 +302,11 @@ function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent,
 	}
 	if (!isNext) return { supervision: { ...supervision, current: moved }, effects };
 	effects.push(...drop(supervision.current, event.atMs, chance));
-	return { supervision: { ...supervision, current: moved, next: null }, effects };
+	return followedBy(effects, pursue({ ...supervision, current: moved, next: null }, [], event.atMs, chance));
+}
+
+function followedBy(before: readonly SupervisorEffect[], { supervision, effects }: SupervisorStep): SupervisorStep {
+	return { supervision, effects: [...before, ...effects] };
 }
 
 /** When the service ends the old link because the new one has registered, nobody was refused anything. */

@@ -130,6 +130,8 @@ function readToken(text: string): string | NotACode {
 		if (parseAuthorization(trimmed)) return notACode('otherScheme');
 		return notACode('badToken');
 	}
+	// A link whose token was left empty holds the scheme word alone, which is long enough to look like a token.
+	if (rest.length === 0 && isNearly(word, 'token')) return notACode('badToken');
 	return token.length >= 4 && isCredential(token) ? token : notACode('badToken');
 }
 

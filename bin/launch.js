@@ -1,0 +1,168 @@
+/**
+ * Starts `idv-agent` or `idv` under a Node that can run it: this one, or the one that the packages bring.
+ * Never reads an argument or a setting; those belong to the command.
+ *
+ * CommonJS (`package.json` beside it says so): before 18.20 and 20.10 Node refuses a file without an extension as a
+ * module, and an old Node is exactly what has to get through here. It also starts 3 ms sooner.
+ */
+'use strict';
+
+const { join } = require('node:path');
+
+/** The oldest Node that runs the sources as they are; the same as `engines` in package.json. */
+const OLDEST_NODE = [22, 19];
+/** sysexits EX_UNAVAILABLE: something that this command needs is missing. */
+const EXIT_UNAVAILABLE = 69;
+/**
+ * What is passed on to a Node that runs as a child.
+ * @type {NodeJS.Signals[]}
+ */
+const FORWARDED_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR2'];
+/**
+ * What a terminal sends to the whole group: the child has it already.
+ * @type {NodeJS.Signals[]}
+ */
+const TERMINAL_SIGNALS = ['SIGINT', 'SIGQUIT'];
+
+/**
+ * @typedef {object} Facts
+ * @property {string} name `idv-agent` or `idv`.
+ * @property {string} root Directory of the package.
+ * @property {string} version This Node's version, such as `22.19.0`.
+ * @property {string} execPath Real path of this Node.
+ * @property {string} platform `process.platform`.
+ * @property {string} arch `process.arch`.
+ * @property {(path: string) => string | null} realPath Real path of a file or directory, `null` if there is none.
+ *
+ * @typedef {{ kind: 'here', entry: string, sources: boolean }} Here Run this file in this process.
+ * @typedef {{ kind: 'otherNode', node: string }} OtherNode Start again under this Node.
+ * @typedef {{ kind: 'missing', message: string }} Missing Nothing can run; one line that says what to do.
+ */
+
+/**
+ * What to run and under which Node. A checkout runs its sources, an installed package its bundle.
+ * @param {Facts} facts
+ * @returns {Here | OtherNode | Missing}
+ */
+function chooseRuntime(facts) {
+	const { name, root, realPath } = facts;
+	const sources = join(root, 'src', 'cli', `${name}.ts`);
+	const bundle = join(root, 'dist', `${name}.cjs`);
+	const inCheckout = realPath(sources) !== null;
+	const runsSources = inCheckout && realPath(join(root, 'node_modules')) !== null;
+	if (!runsSources && realPath(bundle) === null) {
+		const message = inCheckout
+			? `${name}: its packages are not installed; run "npm ci" in ${root}.`
+			: `${name}: neither ${sources} nor ${bundle} is there; install the package again.`;
+		return { kind: 'missing', message };
+	}
+	if (isNewEnough(facts.version)) return { kind: 'here', entry: runsSources ? sources : bundle, sources: runsSources };
+
+	const brought = `node-${facts.platform}-${facts.arch}`;
+	// npm puts the packages of an installed package beside it.
+	for (const packages of [join(root, 'node_modules'), join(root, '..')]) {
+		const node = realPath(join(packages, brought, 'bin', 'node'));
+		// A brought Node that is itself too old would start itself for ever.
+		if (node !== null && node !== facts.execPath) return { kind: 'otherNode', node };
+	}
+	const oldest = OLDEST_NODE.join('.');
+	const message = `${name}: needs Node ${oldest} or newer, and ${facts.execPath} is ${facts.version}; install one, or run "npm ci" in ${root}, which brings one on Linux.`;
+	return { kind: 'missing', message };
+}
+
+/**
+ * @param {string} version
+ * @returns {boolean}
+ */
+function isNewEnough(version) {
+	const [major, minor] = version.split('.').map(Number);
+	return major > OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor >= OLDEST_NODE[1]);
+}
+
+/**
+ * Runs a command of this package, whatever Node it was called with.
+ * @param {'idv-agent' | 'idv'} name
+ * @param {string} script The calling script in `bin/`.
+ */
+function launch(name, script) {
+	const { realpathSync } = require('node:fs');
+	/** @param {string} path */
+	const realPath = (path) => {
+		try {
+			return realpathSync(path);
+		} catch {
+			return null;
+		}
+	};
+	const root = join(realpathSync(script), '..', '..');
+	const { execPath, platform, arch } = process;
+	const runtime = chooseRuntime({ name, root, version: process.versions.node, execPath, platform, arch, realPath });
+	if (runtime.kind === 'missing') {
+		process.stderr.write(`${runtime.message}\n`);
+		process.exitCode = EXIT_UNAVAILABLE;
+	} else if (runtime.kind === 'otherNode') {
+		const again = [realpathSync(script), ...process.argv.slice(2)];
+		startUnder(runtime.node, again);
+	} else if (runtime.sources) {
+		// Inside the checkout: the default is under /tmp, where another user could plant code for root.
+		require('node:module').enableCompileCache(join(root, 'node_modules', '.cache', 'idv-agent'));
+		import(require('node:url').pathToFileURL(runtime.entry).href);
+	} else {
+		require(runtime.entry);
+	}
+}
+
+/**
+ * Becomes another Node where this one can: it keeps the process id and leaves nothing behind that waits.
+ * @param {string} node
+ * @param {string[]} args
+ */
+function startUnder(node, args) {
+	// Node 22.15 aborts with a stack trace when execve fails, so what can be known is asked first.
+	if (typeof process.execve === 'function' && isExecutable(node)) process.execve(node, [node, ...args], process.env);
+	else spawnUnder(node, args);
+}
+
+/**
+ * @param {string} file
+ * @returns {boolean}
+ */
+function isExecutable(file) {
+	const { accessSync, constants } = require('node:fs');
+	try {
+		accessSync(file, constants.X_OK);
+		return true;
+	} catch {
+		return false;
+	}
+}
+
+/**
+ * Runs another Node as a child that has our stdio and our signals, and ends the way it ends.
+ * @param {string} node
+ * @param {string[]} args
+ */
+function spawnUnder(node, args) {
+	const { spawn } = require('node:child_process');
+	const onTerminal = require('node:tty').isatty(0);
+	const child = spawn(node, args, { stdio: 'inherit' });
+	for (const signal of FORWARDED_SIGNALS)
+		process.on(signal, () => {
+			if (!(onTerminal && TERMINAL_SIGNALS.includes(signal))) child.kill(signal);
+		});
+	child.on('error', (error) => {
+		process.stderr.write(
+			`${node} could not be started (${error.message}); install Node ${OLDEST_NODE.join('.')} or newer.\n`,
+		);
+		process.exit(EXIT_UNAVAILABLE);
+	});
+	child.on('exit', (code, signal) => {
+		if (signal === null) process.exit(code);
+		// Whoever started us should see the same end: a shell stops its loop only for a real SIGINT.
+		process.removeAllListeners(signal);
+		process.kill(process.pid, signal);
+		process.exit(128 + require('node:os').constants.signals[signal]);
+	});
+}
+
+module.exports = { chooseRuntime, launch, startUnder, spawnUnder };

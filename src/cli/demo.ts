@@ -1,0 +1,236 @@
+/**
+ * `idv-agent demo`, which `npm start` runs: the whole story with the real agent and the embedded service, both in this
+ * process but speaking over real sockets, told step by step to somebody who has never seen it.
+ */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { type Daemon, startDaemon } from '../agent/daemon.ts';
+import { choosePaths } from '../agent/paths.ts';
+import { createLocalClient, type LocalClient } from '../edges/local-client.ts';
+import { formatAuthorization } from '../protocol/authorization.ts';
+import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
+import type { HandOffRecord } from '../protocol/hand-off.ts';
+import { LOCAL_ROUTES, type LocalEvent, type PairResult, type Status } from '../protocol/local-api.ts';
+import { type EmbeddedService, startService } from '../service/embedded-service.ts';
+import { renderQrTerminal } from '../service/qr-code.ts';
+import { printLine } from './output.ts';
+import { VERSION } from './version.ts';
+
+/** Each step of the story has this long. */
+const STEP_MS = 20_000;
+const WORKFLOWS = ['document-check', 'face-check'] as const;
+const PICTURE = 'demo-pairing-code.png';
+
+interface Stage {
+	readonly service: EmbeddedService;
+	readonly daemon: Daemon;
+	readonly client: LocalClient;
+	readonly statuses: StatusWatch;
+}
+
+export async function demo(flags: { readonly once?: boolean | undefined }): Promise<void> {
+	const startedAt = performance.now();
+	const directory = await mkdtemp(join(tmpdir(), 'idv-agent-demo-'));
+	const cleanup: (() => Promise<unknown>)[] = [() => rm(directory, { recursive: true, force: true })];
+	const end = async () => {
+		for (const step of cleanup.splice(0).reverse()) await step().catch(() => {});
+	};
+	let current = 'start';
+	const step = async <Result>(title: string, run: () => Promise<Result>): Promise<Result> => {
+		current = title;
+		printLine(`\n▸ ${title}`);
+		return withDeadline(run(), title);
+	};
+
+	try {
+		const stage = await step('A service starts on this machine', () => setTheStage(directory, cleanup));
+		await step('It makes a pairing code', () => makeCode(stage));
+		await step('The agent reads the picture like a scanner, and pairs', () => pairByPicture(stage));
+		await step('The device is online and sends heartbeats', () => showOnline(stage));
+		await step('A backend starts a session; the device hears of it', () => startSession(stage));
+		await step('The workflow changes, and the device is never offline', () => changeWorkflow(stage));
+		await step('The service restarts; the agent comes back by itself', () => restartService(stage));
+		const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
+		printLine(`\nThat was the whole story, in ${seconds} s.`);
+		if (flags.once) {
+			await end();
+			return;
+		}
+		stayUp(stage, directory, end);
+	} catch (error) {
+		process.stderr.write(
+			`\nThe demo failed at "${current}": ${error instanceof Error ? error.message : String(error)}\n`,
+		);
+		await end();
+		process.exitCode = 70;
+	}
+}
+
+async function setTheStage(directory: string, cleanup: (() => Promise<unknown>)[]): Promise<Stage> {
+	const service = await startService({ workflows: [...WORKFLOWS] });
+	cleanup.push(() => service.close());
+	say(`The embedded service listens at ${service.url} and knows the workflows ${WORKFLOWS.join(' and ')}.`);
+	const paths = choosePaths(
+		{ config: undefined, stateDir: join(directory, 'state'), runDir: join(directory, 'run') },
+		{},
+	);
+	const daemon = await startDaemon({
+		version: VERSION,
+		paths: { ...paths, configFile: join(directory, 'config.json'), confDirectory: join(directory, 'conf.d') },
+		environment: {},
+		// Without a serial number of its own the machine of a newcomer still gets a name that is easy to read.
+		sets: ['heartbeatCadence=2', 'deviceId=demo-kiosk', 'log.level=error', ...OWN_GROUPS],
+	});
+	cleanup.push(() => daemon.stop());
+	const statuses = watchStatus(daemon);
+	say(`The agent runs. ${daemon.agent.status().sentence}`);
+	return { service, daemon, client: createLocalClient({ runDir: paths.runDir }), statuses };
+}
+
+/** The groups of an installed device are not there on a newcomer's machine: the sockets stay this user's own. */
+const OWN_GROUPS = [`local.agentGroup=${process.getgid?.() ?? 0}`, `local.adminGroup=${process.getgid?.() ?? 0}`];
+
+async function makeCode({ service }: Stage): Promise<void> {
+	const query = new URLSearchParams({ workflowId: WORKFLOWS[0] });
+	const url = endpointUrl(service.url, ENDPOINTS.pairingCode, query);
+	const authorization = formatAuthorization({ scheme: 'Basic', ...service.credentials.basic });
+	const ask = (accept: string) => fetch(url, { headers: { authorization, accept } });
+	const picture = await ask('image/png');
+	await writeFile(PICTURE, Buffer.from(await picture.arrayBuffer()), { mode: 0o600 });
+	say(`GET ${url.pathname}${url.search} answered with a picture, saved as ${resolve(PICTURE)}.`);
+	const { url: link } = (await (await ask('application/json')).json()) as { url: string };
+	say('A code looks like this (a second one, not the one that is used; each works once and for five minutes):');
+	printLine();
+	printLine(await renderQrTerminal(link));
+}
+
+async function pairByPicture({ service, client }: Stage): Promise<void> {
+	const { readSingleCode } = await import('../edges/picture-reader.ts');
+	const code = await readSingleCode(PICTURE);
+	say('Read: a deep link with a Short Token. The host is shown and confirmed before anything is spent.');
+	const result = (await client.request(
+		'admin',
+		'POST',
+		LOCAL_ROUTES.pair,
+		{ code, trustOrigin: new URL(service.url).origin },
+		{ deadlineMs: STEP_MS },
+	)) as PairResult;
+	say(`Registered as ${result.deviceId} for workflow ${result.workflowId}; the Connection is saved.`);
+}
+
+async function showOnline({ service, statuses }: Stage): Promise<void> {
+	const heartbeat = service.waitFor('heartbeat', undefined, STEP_MS);
+	const status = await statuses.until(({ state }) => state === 'online');
+	say(status.sentence);
+	const { heartbeat: frame } = await heartbeat;
+	say(`The service received a heartbeat over ws/device: ${JSON.stringify(frame)}`);
+}
+
+async function startSession({ service, daemon }: Stage): Promise<void> {
+	const heard = nextEvent(daemon, 'session.started');
+	const url = endpointUrl(service.url, ENDPOINTS.sessionStart, new URLSearchParams({ workflowId: WORKFLOWS[0] }));
+	const response = await fetch(url, {
+		method: 'POST',
+		headers: {
+			authorization: formatAuthorization({ scheme: 'ApiKey', credential: service.credentials.apiKey }),
+			'content-type': 'application/json',
+		},
+		body: JSON.stringify({ metadata: { visitor: 'Ada' }, ttl: 600 }),
+	});
+	const record = (await response.json()) as HandOffRecord;
+	say(`POST ${url.pathname} answered ${response.status}: the hand-off URL ends at ${record.expiresAt}.`);
+	const event = await heard;
+	say(
+		`The kiosk application gets event ${event.id}: ${event.kind}, session ${(event.data as { sessionId: string }).sessionId}.`,
+	);
+}
+
+async function changeWorkflow({ client, service, statuses }: Stage): Promise<void> {
+	const offline: string[] = [];
+	const stop = statuses.each(({ state, sentence }) => state !== 'online' && offline.push(sentence));
+	const stopListening = service.on('device-offline', ({ reason }) => offline.push(reason));
+	await client.request('admin', 'PUT', LOCAL_ROUTES.workflow, { workflowId: WORKFLOWS[1] });
+	const status = await statuses.until(({ workflow }) => workflow.live === WORKFLOWS[1]);
+	stop();
+	stopListening();
+	if (offline.length > 0) throw new Error(`the device was offline in between: ${offline.join('; ')}`);
+	say(status.sentence);
+	say('The new link was online before the old one was closed: neither side saw the device offline.');
+}
+
+async function restartService({ service, statuses }: Stage): Promise<void> {
+	const gone = statuses.until(({ state }) => state === 'offline');
+	const back = service.restart({ downMs: 1000, hard: true });
+	const away = await gone;
+	say(away.sentence);
+	await back;
+	const status = await statuses.until(({ state }) => state === 'online');
+	say(`${status.sentence} Reconnects: ${status.channel.reconnects}.`);
+}
+
+function stayUp({ daemon, statuses }: Stage, directory: string, end: () => Promise<void>): void {
+	printLine('\nIt stays up now; Ctrl-C ends it. In another terminal, try:');
+	printLine(`  bin/idv-agent status --run-dir ${join(directory, 'run')}`);
+	printLine(`  bin/idv-agent events --follow --run-dir ${join(directory, 'run')}`);
+	printLine();
+	let last = '';
+	statuses.each(({ sentence, channel }) => {
+		const line =
+			channel.lastHeartbeatAt === null
+				? sentence
+				: `${sentence} Last heartbeat ${channel.lastHeartbeatAt.slice(11, 19)}.`;
+		if (line !== last) printLine(`${new Date().toISOString().slice(11, 19)}  ${line}`);
+		last = line;
+	});
+	daemon.agent.events.subscribe(({ id, kind }) =>
+		printLine(`${new Date().toISOString().slice(11, 19)}  Event ${id}: ${kind}`),
+	);
+	const stop = () => void end().finally(() => process.exit(0));
+	process.once('SIGINT', stop);
+	process.once('SIGTERM', stop);
+}
+
+interface StatusWatch {
+	/** Resolves with the first status, now or later, that fits. */
+	until(fits: (status: Status) => boolean): Promise<Status>;
+	/** Calls back for every status until the returned function is called. */
+	each(listener: (status: Status) => void): () => void;
+}
+
+function watchStatus({ agent }: Daemon): StatusWatch {
+	const each: StatusWatch['each'] = (listener) => agent.onStatus(() => listener(agent.status()));
+	return {
+		each,
+		until: (fits) =>
+			new Promise((done) => {
+				const stop = each((status) => look(status));
+				const look = (status: Status) => {
+					if (!fits(status)) return;
+					stop();
+					done(status);
+				};
+				look(agent.status());
+			}),
+	};
+}
+
+function nextEvent({ agent }: Daemon, kind: string): Promise<LocalEvent> {
+	return new Promise((done) => {
+		const stop = agent.events.subscribe((entry) => {
+			if (entry.kind !== kind) return;
+			stop();
+			done({ ...entry, data: JSON.parse(entry.content) } as LocalEvent);
+		});
+	});
+}
+
+function withDeadline<Result>(running: Promise<Result>, title: string): Promise<Result> {
+	const { promise, reject } = Promise.withResolvers<never>();
+	const timer = setTimeout(() => reject(new Error(`${title}: nothing happened within ${STEP_MS / 1000} s`)), STEP_MS);
+	return Promise.race([running, promise]).finally(() => clearTimeout(timer));
+}
+
+function say(text: string): void {
+	printLine(`  ${text}`);
+}

@@ -1,0 +1,169 @@
+/**
+ * Finds the QR and Aztec codes in a picture, offline. Says what stands in them; whether it is a pairing code is not its
+ * business. The texts are secrets: they never go into a message. Decoding keeps the thread busy (about a second for 50
+ * megapixels), so this belongs into a command, never into the daemon.
+ */
+import { readFile, stat } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { AgentError } from '../core/errors.ts';
+
+/** Largest picture file, in bytes: 20 MiB, well above what a phone's camera makes. */
+export const MAX_PICTURE_BYTES = 20 * 1024 * 1024;
+/** Largest picture, in pixels. A small file can unfold to gigabytes; this many take about 0.3 GB while decoding. */
+export const MAX_PICTURE_PIXELS = 64_000_000;
+/** Name of the decoder beside a bundle and among an executable's assets. */
+export const READER_WASM = 'zxing_reader.wasm';
+
+const MAX_SYMBOLS = 8;
+
+/**
+ * All different texts in a PNG or JPEG picture, at least one and at most 8.
+ * @param source a file's path, or its content.
+ * @throws AgentError `picture-unreadable` if it is missing, too large, damaged or of another kind;
+ * `picture-without-code` if no code can be read in it.
+ */
+export async function readPicture(source: string | Uint8Array): Promise<string[]> {
+	const name = typeof source === 'string' ? source : 'The picture';
+	const bytes = typeof source === 'string' ? await readPictureFile(source) : source;
+	if (bytes.byteLength > MAX_PICTURE_BYTES) throw tooLarge(name);
+	const size = measure(bytes);
+	if (!size) throw unreadable(`${name} is ${kindOf(bytes)}.`);
+	if (size.width * size.height > MAX_PICTURE_PIXELS)
+		throw unreadable(`${name} has more than ${MAX_PICTURE_PIXELS / 1_000_000} million pixels.`, {
+			remedy: 'Give a smaller picture.',
+		});
+	const texts = await decode(name, bytes);
+	if (texts.length === 0) throw new AgentError('picture-without-code', `No QR or Aztec code can be read in ${name}.`);
+	return texts;
+}
+
+/**
+ * The text of the only code in a picture; the same code shown twice counts once.
+ * @throws AgentError as {@link readPicture}, and `picture-with-several-codes` if there are different ones.
+ */
+export async function readSingleCode(source: string | Uint8Array): Promise<string> {
+	const [text = '', ...others] = await readPicture(source);
+	if (others.length > 0)
+		throw new AgentError('picture-with-several-codes', `The picture shows ${others.length + 1} different codes.`);
+	return text;
+}
+
+async function readPictureFile(path: string): Promise<Uint8Array> {
+	try {
+		const file = await stat(path);
+		// A pipe could keep the reader waiting forever.
+		if (!file.isFile()) throw unreadable(`${path} is not a file.`);
+		if (file.size > MAX_PICTURE_BYTES) throw tooLarge(path);
+		return await readFile(path);
+	} catch (error) {
+		if (error instanceof AgentError) throw error;
+		const code = error instanceof Error && 'code' in error ? error.code : '';
+		const reason =
+			code === 'ENOENT' || code === 'ENOTDIR'
+				? 'does not exist'
+				: code === 'EACCES' || code === 'EPERM'
+					? 'may not be read by this user'
+					: `cannot be read (${code})`;
+		throw unreadable(`${path} ${reason}.`, {
+			remedy: 'Name a PNG or JPEG file that this user may read.',
+			cause: error,
+		});
+	}
+}
+
+let wasmBinary: ArrayBuffer | undefined;
+
+async function decode(name: string, bytes: Uint8Array): Promise<string[]> {
+	const { prepareZXingModule, purgeZXingModule, readBarcodes } = await import('zxing-wasm/reader');
+	// Without these bytes the package would fetch them from the network. The same bytes mean the same instance.
+	wasmBinary ??= await loadReaderWasm();
+	prepareZXingModule({ overrides: { wasmBinary } });
+	const results = await readBarcodes(bytes, {
+		formats: ['QRCodeModel2', 'AztecCode'],
+		tryHarder: true,
+		tryRotate: true,
+		tryInvert: true,
+		tryDownscale: true,
+		maxNumberOfSymbols: MAX_SYMBOLS,
+		textMode: 'Plain',
+	}).catch((cause: unknown) => {
+		// An instance that broke down may be broken for the next picture too.
+		purgeZXingModule();
+		throw unreadable(`${name} cannot be decoded.`, { cause });
+	});
+	// A picture that it can't open is reported as one result with an error and no format.
+	if (results.some(({ isValid, format }) => !isValid && !format)) throw unreadable(`${name} is damaged.`);
+	return [...new Set(results.filter(({ isValid, text }) => isValid && text !== '').map(({ text }) => text))];
+}
+
+/** The decoder: an asset of an executable, a file beside a bundle, or the package's own. The one place that knows. */
+async function loadReaderWasm(): Promise<ArrayBuffer> {
+	const sea = await import('node:sea');
+	if (sea.isSea()) return sea.getRawAsset(READER_WASM) as ArrayBuffer;
+	// A CommonJS bundle has the first, a source file the second.
+	const here = typeof __filename === 'string' ? __filename : import.meta.filename;
+	const bytes = await readFile(join(dirname(here), READER_WASM)).catch(() =>
+		readFile(createRequire(here).resolve(`zxing-wasm/reader/${READER_WASM}`)),
+	);
+	return new Uint8Array(bytes).buffer;
+}
+
+interface Size {
+	readonly width: number;
+	readonly height: number;
+}
+
+/** The size in pixels that a PNG or JPEG picture announces; `null` for anything else. */
+function measure(bytes: Uint8Array): Size | null {
+	const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+	const size = startsWith(bytes, PNG) ? measurePng(view) : startsWith(bytes, JPEG) ? measureJpeg(view) : null;
+	return size && size.width > 0 && size.height > 0 ? size : null;
+}
+
+const PNG = '\x89PNG\r\n\x1a\n';
+const JPEG = '\xff\xd8\xff';
+
+function measurePng(view: DataView): Size | null {
+	return view.byteLength < 24 ? null : { width: view.getUint32(16), height: view.getUint32(20) };
+}
+
+/** Goes from marker to marker, over thumbnails in their segments, to the first frame header (SOF). */
+function measureJpeg(view: DataView): Size | null {
+	let at = 2;
+	while (at + 9 <= view.byteLength && view.getUint8(at) === 0xff) {
+		const marker = view.getUint8(at + 1);
+		if (marker === 0xff) at += 1;
+		else if (marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker))
+			return { height: view.getUint16(at + 5), width: view.getUint16(at + 7) };
+		else at += 2 + view.getUint16(at + 2);
+	}
+	return null;
+}
+
+function startsWith(bytes: Uint8Array, signature: string): boolean {
+	return [...signature].every((character, index) => bytes[index] === character.charCodeAt(0));
+}
+
+/** What a file is that is no whole PNG or JPEG, so that nobody looks for a damage that isn't there. */
+function kindOf(bytes: Uint8Array): string {
+	if (bytes.byteLength === 0) return 'empty';
+	if (startsWith(bytes, PNG) || startsWith(bytes, JPEG)) return 'damaged';
+	const head = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(16, bytes.byteLength)).toString('latin1');
+	if (/^RIFF....WEBP/s.test(head)) return 'a WebP picture, which cannot be read here';
+	if (/^....ftyp(heic|heix|mif1|msf1)/s.test(head)) return 'a HEIC picture, which cannot be read here';
+	if (head.startsWith('GIF8')) return 'a GIF picture, which cannot be read here';
+	if (head.startsWith('%PDF')) return 'a PDF document, not a picture';
+	return 'not a PNG or JPEG picture';
+}
+
+function tooLarge(name: string): AgentError {
+	return unreadable(`${name} is larger than ${MAX_PICTURE_BYTES / 1024 / 1024} MiB.`, {
+		remedy: 'Give a smaller picture.',
+	});
+}
+
+function unreadable(message: string, more: { remedy?: string; cause?: unknown } = {}): AgentError {
+	const { remedy = 'Give the picture as a PNG or JPEG file, for instance a screenshot.', cause } = more;
+	return new AgentError('picture-unreadable', message, { remedy, cause });
+}

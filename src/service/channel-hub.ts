@@ -1,0 +1,270 @@
+/**
+ * The open channels of all devices: accepting, heartbeats, presence, expiry, sending, and the faults of an open channel.
+ * Decides nothing about credentials; remembers nothing of a device but through the registry.
+ * Source: assumed throughout (service-interface, Endpoints 6: only the name is published).
+ */
+import type { IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { type RawData, type ServerOptions, type WebSocket, WebSocketServer } from 'ws';
+import { type Heartbeat, heartbeatSchema, MAX_FRAME_BYTES } from '../protocol/channel.ts';
+import { DEFAULT_HEARTBEAT_CADENCE } from '../protocol/device-connection.ts';
+import type { ConnectionClaims } from './connection-tokens.ts';
+import type { DeviceRegistry } from './device-registry.ts';
+import type { Journal } from './journal.ts';
+import { Refusal, serviceFull } from './problems.ts';
+
+/** A device counts as online for so many cadences after its last sign of life (assumed). */
+export const PRESENCE_CADENCES = 2.5;
+/** Channel closed because its Connection has expired. Source: DESIGN, "lifetimes". */
+export const CLOSE_EXPIRED = 1008;
+export const CLOSE_RESTART = 1012;
+export const CLOSE_REVOKED = 4401;
+export const CLOSE_REPLACED = 4409;
+
+/** How long a peer may take to answer a close frame. */
+const CLOSE_TIMEOUT_MS = 2000;
+/** setTimeout fires at once for more than this. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+/** A stepped clock may stand just before a deadline: looking again at once would spin. */
+const SHORTEST_TIMER_MS = 25;
+
+/** Which channels: all that satisfy every given field. */
+export interface ChannelFilter {
+	readonly deviceId?: string | undefined;
+	readonly workflowId?: string | undefined;
+}
+
+export interface Presence {
+	readonly online: boolean;
+	/** Workflow of the newest open channel. */
+	readonly workflowId: string | null;
+	readonly openChannels: number;
+}
+
+export interface ChannelHub {
+	/**
+	 * Turns an upgrade request into a channel.
+	 * @returns `false` when the peer was gone before.
+	 * @throws Refusal 400 `upgrade-malformed`, 503 `service-full`.
+	 */
+	accept(request: IncomingMessage, socket: Duplex, head: Buffer, claims: ConnectionClaims): boolean;
+	/** Sends each channel the text that is made for it, if any; returns how many devices it went to. */
+	send(textFor: (claims: ConnectionClaims) => string | null, filter?: ChannelFilter): number;
+	/** Sends one frame as it is, valid or not, to every channel; returns how many. */
+	sendRaw(data: string | Uint8Array, binary: boolean): number;
+	/** Closes with a close frame; returns how many. `keepId` spares the channels of one Connection. */
+	closeChannels(code: number, reason: string, filter?: ChannelFilter, keepId?: string): number;
+	/** While on, nothing is read, answered or sent, and every socket stays open: a half-open line. */
+	goSilent(on: boolean): void;
+	presenceOf(deviceId: string): Presence;
+	/** Closes what has expired and reports who fell silent, by the clock's present time. */
+	checkDeadlines(): void;
+	/** Settles when no channel is left, or after the time. */
+	drained(timeoutMs: number): Promise<void>;
+	/** Destroys every channel. */
+	terminate(): void;
+}
+
+export interface ChannelHubSettings {
+	readonly now: () => number;
+	readonly maxChannels: number;
+	readonly maxBufferedBytes: number;
+}
+
+interface Channel {
+	readonly claims: ConnectionClaims;
+	readonly socket: WebSocket;
+	lastSeenAtMs: number;
+	/** Whether its silence was already reported. */
+	lapsed: boolean;
+	timer: NodeJS.Timeout | undefined;
+}
+
+export function createChannelHub(
+	registry: DeviceRegistry,
+	journal: Journal,
+	{ now, maxChannels, maxBufferedBytes }: ChannelHubSettings,
+): ChannelHub {
+	// The typings do not know closeTimeout yet.
+	const serverOptions: ServerOptions & { readonly closeTimeout: number } = {
+		noServer: true,
+		clientTracking: false,
+		perMessageDeflate: false,
+		maxPayload: MAX_FRAME_BYTES,
+		closeTimeout: CLOSE_TIMEOUT_MS,
+	};
+	const server = new WebSocketServer(serverOptions);
+	const handshakeErrors: Error[] = [];
+	server.on('wsClientError', (error) => void handshakeErrors.push(error));
+
+	const byDevice = new Map<string, Set<Channel>>();
+	const waitingForDrain = new Set<() => void>();
+	let openCount = 0;
+	let silent = false;
+
+	function* channels(filter: ChannelFilter = {}): Iterable<Channel> {
+		const sets = filter.deviceId === undefined ? byDevice.values() : [byDevice.get(filter.deviceId) ?? []];
+		for (const set of sets) {
+			for (const channel of set) {
+				if (filter.workflowId === undefined || channel.claims.workflowId === filter.workflowId) yield channel;
+			}
+		}
+	}
+
+	const eventOf = ({ claims }: Channel) => ({ deviceId: claims.deviceId, workflowId: claims.workflowId, at: now() });
+	const silentAtMs = ({ claims, lastSeenAtMs }: Channel) =>
+		lastSeenAtMs + PRESENCE_CADENCES * 1000 * (claims.heartbeatCadence ?? DEFAULT_HEARTBEAT_CADENCE);
+	const isPresent = (channel: Channel) => now() <= silentAtMs(channel);
+	const isOnline = (deviceId: string) => [...channels({ deviceId })].some(isPresent);
+
+	function open(socket: WebSocket, claims: ConnectionClaims): void {
+		const channel: Channel = { claims, socket, lastSeenAtMs: now(), lapsed: false, timer: undefined };
+		const ofDevice = byDevice.get(claims.deviceId) ?? new Set<Channel>();
+		byDevice.set(claims.deviceId, ofDevice.add(channel));
+		openCount += 1;
+
+		socket.on('message', (data, isBinary) => hear(channel, isBinary ? null : readHeartbeat(data)));
+		socket.on('ping', () => hear(channel, null));
+		socket.on('close', (code) => forget(channel, code));
+		// A peer that breaks the protocol or the line: 'close' follows and says all there is to say.
+		socket.on('error', () => {});
+		if (silent) socket.pause();
+		arm(channel);
+		journal.emit('device-online', eventOf(channel));
+	}
+
+	function hear(channel: Channel, heartbeat: Heartbeat | null): void {
+		channel.lastSeenAtMs = now();
+		const wasLapsed = channel.lapsed;
+		channel.lapsed = false;
+		// A heartbeat for another device is a sign of life of this channel, but nobody's heartbeat.
+		if (heartbeat?.deviceId === channel.claims.deviceId) {
+			registry.noteHeartbeat(heartbeat.deviceId, channel.lastSeenAtMs);
+			journal.emit('heartbeat', { ...eventOf(channel), heartbeat });
+		}
+		if (!wasLapsed) return;
+		arm(channel);
+		journal.emit('device-online', eventOf(channel));
+	}
+
+	function forget(channel: Channel, code: number): void {
+		clearTimeout(channel.timer);
+		const { deviceId } = channel.claims;
+		const ofDevice = byDevice.get(deviceId);
+		ofDevice?.delete(channel);
+		if (ofDevice?.size === 0) byDevice.delete(deviceId);
+		openCount -= 1;
+		journal.emit('channel-closed', { ...eventOf(channel), code });
+		if (!channel.lapsed && !isOnline(deviceId)) {
+			journal.emit('device-offline', { ...eventOf(channel), reason: 'closed' });
+		}
+		if (openCount === 0) for (const drained of waitingForDrain) drained();
+	}
+
+	function checkDeadlines(channel: Channel): void {
+		if (now() >= channel.claims.exp * 1000) {
+			channel.socket.close(CLOSE_EXPIRED, 'connection expired');
+			return;
+		}
+		if (!channel.lapsed && !isPresent(channel)) {
+			channel.lapsed = true;
+			if (!isOnline(channel.claims.deviceId)) {
+				journal.emit('device-offline', { ...eventOf(channel), reason: 'silent' });
+			}
+		}
+		arm(channel);
+	}
+
+	/** One timer for the channel's next deadline. A heartbeat moves the deadline, not the timer: it looks again then. */
+	function arm(channel: Channel): void {
+		clearTimeout(channel.timer);
+		const expiresAtMs = channel.claims.exp * 1000;
+		const dueAtMs = channel.lapsed ? expiresAtMs : Math.min(expiresAtMs, silentAtMs(channel) + 1);
+		const delayMs = Math.min(LONGEST_TIMER_MS, Math.max(SHORTEST_TIMER_MS, dueAtMs - now()));
+		channel.timer = setTimeout(() => checkDeadlines(channel), delayMs).unref();
+	}
+
+	function deliver(channel: Channel, data: string | Uint8Array, binary: boolean): boolean {
+		if (silent || channel.socket.readyState !== channel.socket.OPEN) return false;
+		if (channel.socket.bufferedAmount > maxBufferedBytes) {
+			channel.socket.terminate();
+			return false;
+		}
+		channel.socket.send(data, { binary });
+		return true;
+	}
+
+	return {
+		accept(request, socket, head, claims) {
+			if (openCount >= maxChannels) throw serviceFull('channels');
+			handshakeErrors.length = 0;
+			let accepted = false;
+			// Without a verifyClient this calls back, or emits wsClientError, before it returns.
+			server.handleUpgrade(request, socket, head, (channelSocket) => {
+				accepted = true;
+				open(channelSocket, claims);
+			});
+			const [error] = handshakeErrors;
+			if (error) throw new Refusal('upgrade-malformed', error.message);
+			return accepted;
+		},
+		send(textFor, filter) {
+			const reached = new Set<string>();
+			for (const channel of channels(filter)) {
+				const text = textFor(channel.claims);
+				if (text !== null && deliver(channel, text, false)) reached.add(channel.claims.deviceId);
+			}
+			return reached.size;
+		},
+		sendRaw: (data, binary) => [...channels()].filter((channel) => deliver(channel, data, binary)).length,
+		closeChannels(code, reason, filter, keepId) {
+			const closing = [...channels(filter)].filter((channel) => channel.claims.jti !== keepId);
+			for (const channel of closing) channel.socket.close(code, reason);
+			return closing.length;
+		},
+		goSilent(on) {
+			silent = on;
+			for (const channel of channels()) {
+				if (on) channel.socket.pause();
+				else channel.socket.resume();
+			}
+		},
+		presenceOf(deviceId) {
+			const open = [...channels({ deviceId })];
+			const newest = open.at(-1);
+			return {
+				online: open.some(isPresent),
+				workflowId: newest?.claims.workflowId ?? null,
+				openChannels: open.length,
+			};
+		},
+		checkDeadlines() {
+			for (const channel of [...channels()]) checkDeadlines(channel);
+		},
+		drained(timeoutMs) {
+			if (openCount === 0) return Promise.resolve();
+			return new Promise((resolve) => {
+				const finish = () => {
+					clearTimeout(timer);
+					waitingForDrain.delete(finish);
+					resolve();
+				};
+				const timer = setTimeout(finish, timeoutMs);
+				waitingForDrain.add(finish);
+			});
+		},
+		terminate() {
+			for (const channel of [...channels()]) channel.socket.terminate();
+		},
+	};
+}
+
+function readHeartbeat(data: RawData): Heartbeat | null {
+	try {
+		const heartbeat = heartbeatSchema.safeParse(JSON.parse(data.toString()));
+		return heartbeat.success ? heartbeat.data : null;
+	} catch {
+		// Session data of a device may be anything: a sign of life all the same.
+		return null;
+	}
+}

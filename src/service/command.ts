@@ -1,0 +1,129 @@
+/**
+ * The embedded service for a person at a terminal: readable lines about where it listens, the credentials of the trial and
+ * what happens; and the other end, which asks a running one to send something. Handles no signals and parses no arguments.
+ */
+import * as z from 'zod';
+import { type Authorization, formatAuthorization } from '../protocol/authorization.ts';
+import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
+import { cleanText, readErrorDetail } from '../protocol/problem.ts';
+import { type EmbeddedService, type ServiceOptions, startService } from './embedded-service.ts';
+import { OWN_ENDPOINTS } from './routes.ts';
+
+/** Deadline of a call to a running service. */
+const CALL_DEADLINE_MS = 10_000;
+/** Longest piece of a device's own words on one line, in characters. */
+const MAX_WORD = 80;
+
+/** Where the lines go; a stream such as `process.stdout` will do. */
+export interface LineSink {
+	write(text: string): unknown;
+}
+
+/**
+ * Starts the service and prints: where it listens, the credentials (made for the trial, so they may be read), then one line
+ * for each event until it is closed. The caller closes it.
+ * @throws Error as {@link startService} does.
+ */
+export async function runServiceCommand(options: ServiceOptions, out: LineSink): Promise<EmbeddedService> {
+	const service = await startService(options);
+	const { basic, bearer, apiKey } = service.credentials;
+	const pairing = endpointUrl(service.url, ENDPOINTS.pairingCode).href;
+	const lines = [
+		'Embedded service for trials. It keeps everything in memory and forgets it at the end.',
+		'',
+		`Listening at  ${service.url}`,
+		'Credentials of this trial, not for anything real:',
+		`  Basic       ${basic.username}:${basic.password}`,
+		`  Bearer      ${bearer}`,
+		`  ApiKey      ${apiKey}`,
+		`Pairing code  GET ${pairing}?workflowId=ID with Basic, Bearer or ApiKey`,
+		`Notification  idv-agent service notify '{"type":"hello"}' --url ${service.url}`,
+		'',
+	];
+	out.write(`${lines.join('\n')}\n`);
+	printEvents(service, out);
+	return service;
+}
+
+function printEvents(service: EmbeddedService, out: LineSink): void {
+	const print = (at: number, event: string, ...words: string[]) => {
+		const line = words.map((word) => cleanText(word, MAX_WORD)).join(' ');
+		out.write(`${new Date(at).toISOString()}  ${event.padEnd(14)}  ${line}\n`);
+	};
+	service.on('request', ({ at, method, path, status, authorizationScheme }) =>
+		print(at, 'request', method, path, String(status ?? 'no answer'), `(${authorizationScheme ?? 'no credential'})`),
+	);
+	service.on('registered', ({ at, deviceId, workflowId }) => print(at, 'registered', deviceId, 'for', workflowId));
+	service.on('device-online', ({ at, deviceId, workflowId }) =>
+		print(at, 'device-online', deviceId, 'with', workflowId),
+	);
+	service.on('device-offline', ({ at, deviceId, reason }) => print(at, 'device-offline', deviceId, `(${reason})`));
+	service.on('channel-closed', ({ at, deviceId, workflowId, code }) =>
+		print(at, 'channel-closed', deviceId, 'with', workflowId, `(code ${code})`),
+	);
+	service.on('heartbeat', ({ at, deviceId, heartbeat }) =>
+		print(at, 'heartbeat', deviceId, `number ${heartbeat.sequence}`),
+	);
+	service.on('notified', ({ at, kind, reached }) =>
+		print(at, 'notified', kind, `to ${reached} ${reached === 1 ? 'device' : 'devices'}`),
+	);
+}
+
+export interface EmbeddedServiceTarget {
+	/** Base URL of a running embedded service. */
+	readonly url: string;
+	/** Basic or Bearer. */
+	readonly authorization: Authorization;
+}
+
+export interface NotifyRequest {
+	/** Any JSON value. */
+	readonly message: unknown;
+	readonly deviceId?: string | undefined;
+	readonly workflowId?: string | undefined;
+}
+
+/**
+ * Has a running embedded service send a notification. Tries once, for at most 10 s.
+ * @returns how many devices it went to.
+ * @throws Error in plain words when the service cannot be reached or refuses; never with the credential.
+ */
+export function notifyEmbeddedService(target: EmbeddedServiceTarget, request: NotifyRequest): Promise<number> {
+	return callEmbeddedService(target, OWN_ENDPOINTS.notify, request);
+}
+
+/** Has a running embedded service send `workflow.changed` to a device. Returns and throws as {@link notifyEmbeddedService}. */
+export function changeWorkflowAtEmbeddedService(
+	target: EmbeddedServiceTarget,
+	request: { readonly deviceId: string; readonly workflowId: string },
+): Promise<number> {
+	return callEmbeddedService(target, OWN_ENDPOINTS.workflow, request);
+}
+
+const reachedSchema = z.object({ reached: z.int().min(0) });
+
+async function callEmbeddedService(
+	{ url, authorization }: EmbeddedServiceTarget,
+	path: string,
+	body: unknown,
+): Promise<number> {
+	const endpoint = endpointUrl(url, path);
+	const response = await fetch(endpoint, {
+		method: 'POST',
+		headers: { authorization: formatAuthorization(authorization), 'content-type': 'application/json' },
+		body: JSON.stringify(body),
+		redirect: 'error',
+		signal: AbortSignal.timeout(CALL_DEADLINE_MS),
+	}).catch((error: unknown) => {
+		throw new Error(`No answer from ${endpoint.host}: is the embedded service running there?`, { cause: error });
+	});
+	const text = await response.text();
+	if (!response.ok) {
+		throw new Error(`${endpoint.host} answered ${response.status}: ${readErrorDetail(text) || response.statusText}`);
+	}
+	try {
+		return reachedSchema.parse(JSON.parse(text)).reached;
+	} catch (error) {
+		throw new Error(`${endpoint.host} is not an embedded service: its answer has another form.`, { cause: error });
+	}
+}

@@ -1,0 +1,81 @@
+/**
+ * Connection tokens: signed (JWT, HS256) and self-contained, so that no lookup is needed for permission checks.
+ * Source: service-interface, Authentication, rule 4; form and claims are assumed. Knows nothing of revocation.
+ */
+import { randomUUID } from 'node:crypto';
+import { errors, jwtVerify, SignJWT } from 'jose';
+import * as z from 'zod';
+import {
+	type DeviceConnectionRequest,
+	deviceIdSchema,
+	deviceTypeSchema,
+	heartbeatCadenceSchema,
+	workflowIdSchema,
+} from '../protocol/device-connection.ts';
+import { CONNECTION_PERMISSIONS } from './access.ts';
+import { Refusal } from './problems.ts';
+
+const ISSUER = 'embedded-service';
+
+const claimsSchema = z.object({
+	jti: z.string().min(1).max(64),
+	deviceId: deviceIdSchema,
+	workflowId: workflowIdSchema,
+	deviceType: deviceTypeSchema.optional(),
+	heartbeatCadence: heartbeatCadenceSchema.optional(),
+	permissions: z.array(z.string()),
+	/** Seconds since 1970. */
+	iat: z.int(),
+	/** Seconds since 1970. */
+	exp: z.int(),
+});
+export type ConnectionClaims = z.infer<typeof claimsSchema>;
+
+export interface ConnectionTokens {
+	issue(request: DeviceConnectionRequest): Promise<{ readonly token: string; readonly claims: ConnectionClaims }>;
+	/** @throws Refusal 401 `connection-invalid` or `connection-expired`. */
+	verify(token: string): Promise<ConnectionClaims>;
+}
+
+/** @param signingKey at least 32 bytes. @param ttlSeconds life of a Connection. */
+export function createConnectionTokens(
+	signingKey: Uint8Array,
+	ttlSeconds: number,
+	now: () => number,
+): ConnectionTokens {
+	return {
+		async issue({ deviceId, workflowId, deviceType, heartbeatCadence }) {
+			const iat = Math.floor(now() / 1000);
+			const claims: ConnectionClaims = {
+				jti: randomUUID(),
+				deviceId,
+				workflowId,
+				...(deviceType === undefined ? {} : { deviceType }),
+				...(heartbeatCadence === undefined ? {} : { heartbeatCadence }),
+				permissions: [...CONNECTION_PERMISSIONS],
+				iat,
+				exp: iat + Math.ceil(ttlSeconds),
+			};
+			const token = await new SignJWT({ ...claims })
+				.setProtectedHeader({ alg: 'HS256', typ: 'JWT' })
+				.setIssuer(ISSUER)
+				.sign(signingKey);
+			return { token, claims };
+		},
+		async verify(token) {
+			try {
+				const { payload } = await jwtVerify(token, signingKey, {
+					algorithms: ['HS256'],
+					issuer: ISSUER,
+					currentDate: new Date(now()),
+				});
+				return claimsSchema.parse(payload);
+			} catch (error) {
+				if (error instanceof errors.JWTExpired) {
+					throw new Refusal('connection-expired', 'This Connection has expired.');
+				}
+				throw new Refusal('connection-invalid', 'This is not a Connection that this service has issued.');
+			}
+		},
+	};
+}

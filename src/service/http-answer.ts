@@ -1,0 +1,97 @@
+/** Answers as data, and putting one on the wire, whole or cut off. Decides nothing about what is answered. */
+import { type IncomingMessage, ServerResponse, STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
+import { PROBLEM_CONTENT_TYPE, type Problem } from '../protocol/problem.ts';
+import type { FailedAnswer } from './faults.ts';
+import { Refusal } from './problems.ts';
+
+export interface Answer {
+	readonly status: number;
+	readonly headers: Readonly<Record<string, string>>;
+	readonly body: string | Uint8Array;
+}
+
+export function jsonAnswer(status: number, document: unknown): Answer {
+	return { status, headers: { 'content-type': 'application/json' }, body: JSON.stringify(document) };
+}
+
+export function contentAnswer(contentType: string, body: string | Uint8Array): Answer {
+	return { status: 200, headers: { 'content-type': contentType }, body };
+}
+
+/** Any thrown value as an answer; what is no {@link Refusal} is a fault of this service, told without its inside. */
+export function problemAnswer(error: unknown): Answer {
+	const refusal =
+		error instanceof Refusal ? error : new Refusal('internal', 'The embedded service failed on this request.');
+	const headers = { 'content-type': PROBLEM_CONTENT_TYPE, ...refusal.headers };
+	return { status: refusal.problem.status, headers, body: JSON.stringify(refusal.problem) };
+}
+
+/** The answer of a fault that was asked for. */
+export function failedAnswer({ status, headers = {}, body }: FailedAnswer): Answer {
+	if (body === undefined && status >= 400) {
+		const problem: Problem = { status, title: STATUS_CODES[status] ?? 'Failed', detail: 'A fault that was asked for.' };
+		return {
+			status,
+			headers: { 'content-type': PROBLEM_CONTENT_TYPE, ...lowerCase(headers) },
+			body: JSON.stringify(problem),
+		};
+	}
+	if (body === undefined || typeof body === 'string' || body instanceof Uint8Array) {
+		return { status, headers: lowerCase(headers), body: body ?? '' };
+	}
+	return {
+		status,
+		headers: { 'content-type': 'application/json', ...lowerCase(headers) },
+		body: JSON.stringify(body),
+	};
+}
+
+/** Sends it whole. Answers may carry secrets, so none may be stored on the way. */
+export function sendAnswer(response: ServerResponse, answer: Answer): void {
+	response.writeHead(answer.status, headersOf(answer));
+	response.end(answer.body);
+}
+
+/** Sends the head and half of the body, then cuts the line: the peer knows that there was an answer, not which. */
+export function sendHalfAnswer(response: ServerResponse, answer: Answer): void {
+	const body = Buffer.from(answer.body);
+	response.writeHead(answer.status, headersOf(answer));
+	response.flushHeaders();
+	response.write(body.subarray(0, Math.floor(body.length / 2)), () => response.socket?.destroySoon());
+}
+
+/** A response for a socket that left HTTP by an upgrade request which is not granted. */
+export function responseFor(request: IncomingMessage, socket: Socket): ServerResponse {
+	const response = new ServerResponse(request);
+	response.shouldKeepAlive = false;
+	response.assignSocket(socket);
+	response.on('finish', () => {
+		response.detachSocket(socket);
+		socket.destroySoon();
+	});
+	return response;
+}
+
+/** The same for a request that could not even be parsed. */
+export function sendUnparsed(socket: Socket, answer: Answer): void {
+	const head = Object.entries({ ...headersOf(answer), connection: 'close' }).map(
+		([name, value]) => `${name}: ${value}`,
+	);
+	const status = `HTTP/1.1 ${answer.status} ${STATUS_CODES[answer.status] ?? ''}`;
+	socket.write(`${[status, ...head].join('\r\n')}\r\n\r\n${answer.body}`);
+	socket.destroySoon();
+}
+
+function headersOf(answer: Answer): Record<string, string> {
+	return {
+		'cache-control': 'no-store',
+		'x-content-type-options': 'nosniff',
+		'content-length': String(Buffer.byteLength(answer.body)),
+		...answer.headers,
+	};
+}
+
+function lowerCase(headers: Readonly<Record<string, string>>): Record<string, string> {
+	return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
+}

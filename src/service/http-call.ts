@@ -1,0 +1,127 @@
+/** A request as data: path, query, credential as it was presented, and its body on demand. Decides nothing. */
+import type { IncomingMessage } from 'node:http';
+import type * as z from 'zod';
+import {
+	AUTHORIZATION_PARAMETER,
+	type Authorization,
+	parseAuthorization,
+	parseAuthorizationQuery,
+} from '../protocol/authorization.ts';
+import { Refusal } from './problems.ts';
+
+/** Largest request body, in bytes (assumed). */
+export const MAX_BODY_BYTES = 64 * 1024;
+/** So much more is read and thrown away, so that the sender gets to read why; then the line is cut. */
+const MAX_DISCARDED_BYTES = 8 * 1024 * 1024;
+
+export interface Call {
+	readonly method: string;
+	/** Below the base path; `null` outside of it. */
+	readonly path: string | null;
+	readonly query: URLSearchParams;
+	readonly presented: Presented;
+	readonly request: IncomingMessage;
+}
+
+/** The credential of a request: the header, or where there is none the query parameter. */
+export type Presented =
+	| { readonly kind: 'none' }
+	| { readonly kind: 'malformed' }
+	| { readonly kind: 'credential'; readonly authorization: Authorization };
+
+export function readCall(request: IncomingMessage, basePath: string): Call {
+	const target = originForm(request.url ?? '/');
+	const mark = target.indexOf('?');
+	const path = mark < 0 ? target : target.slice(0, mark);
+	const query = new URLSearchParams(mark < 0 ? '' : target.slice(mark + 1));
+	return {
+		method: request.method ?? 'GET',
+		path: path.startsWith(`${basePath}/`) ? path.slice(basePath.length) : null,
+		query,
+		presented: readPresented(request.headers.authorization, query),
+		request,
+	};
+}
+
+/** A proxy may send the absolute form. */
+function originForm(target: string): string {
+	if (!/^https?:\/\//i.test(target)) return target;
+	const url = URL.parse(target);
+	return url ? `${url.pathname}${url.search}` : '/';
+}
+
+function readPresented(header: string | undefined, query: URLSearchParams): Presented {
+	if (header === undefined && !query.has(AUTHORIZATION_PARAMETER)) return { kind: 'none' };
+	const authorization = header === undefined ? parseAuthorizationQuery(query) : parseAuthorization(header);
+	return authorization ? { kind: 'credential', authorization } : { kind: 'malformed' };
+}
+
+/**
+ * Reads the body and checks it.
+ * @param absent what stands for an absent body; without it a body is required.
+ * @throws Refusal 400 `body-malformed`, 413, 415, or 422 `body-invalid` with one entry for each field.
+ */
+export async function readBody<Schema extends z.ZodType>(
+	{ request }: Call,
+	schema: Schema,
+	absent?: unknown,
+): Promise<z.output<Schema>> {
+	const contentType = request.headers['content-type'];
+	const bytes = await readBytes(request);
+	if (bytes.length === 0 && contentType === undefined && absent !== undefined) return schema.parse(absent);
+	if (!/^application\/json\s*(;|$)/i.test(contentType ?? '')) {
+		throw new Refusal('content-type-unsupported', 'The body must be sent as application/json.');
+	}
+	if (bytes.length === 0 && absent !== undefined) return schema.parse(absent);
+	return checkShape(schema, parseJson(bytes), 'body-invalid', (path) => path.map((part) => `/${part}`).join(''));
+}
+
+/**
+ * Checks a value against a schema.
+ * @throws Refusal with one entry for each field that is wrong.
+ */
+export function checkShape<Schema extends z.ZodType>(
+	schema: Schema,
+	value: unknown,
+	code: 'body-invalid' | 'query-invalid',
+	describePath: (path: readonly (string | number)[]) => string,
+): z.output<Schema> {
+	const result = schema.safeParse(value);
+	if (result.success) return result.data;
+	const errors = result.error.issues.slice(0, 20).map((issue) => ({
+		path: describePath(issue.path.map((part) => (typeof part === 'number' ? part : String(part)))),
+		message: issue.message,
+	}));
+	const first = errors.map((error) => `${error.path || 'The document'}: ${error.message}`).join('; ');
+	throw new Refusal(code, first.slice(0, 500), { errors });
+}
+
+function parseJson(bytes: Uint8Array): unknown {
+	try {
+		return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+	} catch {
+		throw new Refusal('body-malformed', 'The body is not a JSON document in UTF-8.');
+	}
+}
+
+function readBytes(request: IncomingMessage): Promise<Buffer> {
+	return new Promise((resolve, reject) => {
+		const lost = () => reject(new Refusal('body-malformed', 'The request ended before its body did.'));
+		if (request.destroyed) return lost();
+		const chunks: Buffer[] = [];
+		let size = 0;
+		request.on('data', (chunk: Buffer) => {
+			size += chunk.length;
+			if (size <= MAX_BODY_BYTES) {
+				chunks.push(chunk);
+				return;
+			}
+			chunks.length = 0;
+			reject(new Refusal('body-too-large', `The body has more than ${MAX_BODY_BYTES} bytes.`));
+			if (size > MAX_DISCARDED_BYTES) request.destroy();
+		});
+		request.on('end', () => resolve(Buffer.concat(chunks)));
+		request.on('close', lost);
+		request.on('error', lost);
+	});
+}

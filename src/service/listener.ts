@@ -1,0 +1,163 @@
+/**
+ * The listening socket and the two ways in: requests and upgrades. Carries out the faults that strike a request, logs its
+ * fate, and can vanish and come back on the same port. Knows nothing of what an endpoint does.
+ */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
+import type { AddressInfo, Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { Faults } from './faults.ts';
+import {
+	type Answer,
+	failedAnswer,
+	problemAnswer,
+	responseFor,
+	sendAnswer,
+	sendHalfAnswer,
+	sendUnparsed,
+} from './http-answer.ts';
+import { type Call, readCall } from './http-call.ts';
+import type { Journal } from './journal.ts';
+import { type ServiceSettings, urlOf } from './options.ts';
+import { Refusal } from './problems.ts';
+
+export interface ListenerHandlers {
+	/** Never rejects on purpose: a {@link Refusal} becomes a problem document. */
+	answer(call: Call): Promise<Answer>;
+	/** Opens a channel; `false` when the peer was gone before. @throws Refusal */
+	upgrade(call: Call, socket: Duplex, head: Buffer): Promise<boolean>;
+}
+
+export interface Listener {
+	readonly url: string;
+	readonly port: number;
+	/** Destroys every TCP socket; goes on listening. */
+	dropSockets(): void;
+	/** Stops listening, waits for `drain`, then destroys every socket. */
+	stop(drain?: () => Promise<void>): Promise<void>;
+	/** Listens again on the same port. */
+	start(): Promise<void>;
+}
+
+/** A request must have arrived in full after this time. */
+const REQUEST_TIMEOUT_MS = 30_000;
+
+export async function startListener(
+	settings: ServiceSettings,
+	faults: Faults,
+	journal: Journal,
+	handlers: ListenerHandlers,
+): Promise<Listener> {
+	const sockets = new Set<Socket>();
+	const serverOptions = { requestTimeout: REQUEST_TIMEOUT_MS };
+	const server: Server = settings.tls
+		? createTlsServer({ ...settings.tls, ...serverOptions })
+		: createServer(serverOptions);
+	server.maxConnections = 2 * settings.maxDevices + 1000;
+	const track = (socket: Socket) => {
+		sockets.add(socket);
+		socket.on('close', () => sockets.delete(socket));
+	};
+	// Over TLS this is the raw socket under the secure one; destroying it ends both.
+	server.on('connection', track);
+	server.on('request', (request, response) => void serve(request, response));
+	server.on('upgrade', (request, socket, head) => void serveUpgrade(request, socket as Socket, head));
+	server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
+		if (!socket.writable) return void socket.destroy();
+		const refusal =
+			error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+				? new Refusal('request-timeout', 'The request did not arrive in time.')
+				: new Refusal('request-malformed', 'This is no HTTP/1.1 request.');
+		sendUnparsed(socket as Socket, problemAnswer(refusal));
+	});
+
+	// Running out of file descriptors costs a connection, not the service.
+	server.on('error', () => {});
+
+	let port = settings.port;
+	await listen();
+	port = (server.address() as AddressInfo).port;
+
+	function listen(): Promise<void> {
+		return new Promise((resolve, reject) => {
+			server.once('error', reject);
+			server.listen(port, settings.host, () => {
+				server.off('error', reject);
+				resolve();
+			});
+		});
+	}
+
+	function log(call: Call, status: number | null): void {
+		journal.emit('request', {
+			method: call.method,
+			path: (call.path ?? call.request.url?.split('?')[0] ?? '').slice(0, 256),
+			status,
+			authorizationScheme: call.presented.kind === 'credential' ? call.presented.authorization.scheme : null,
+			at: settings.now(),
+		});
+	}
+
+	async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+		const call = readCall(request, settings.basePath);
+		const { held, action } = faults.strike(call.method, call.path ?? '');
+		await held;
+		if (request.socket.destroyed) return log(call, null);
+		const answer = action.kind === 'fail' ? failedAnswer(action.answer) : await handlers.answer(call);
+		if (action.kind === 'dropBeforeReply') request.socket.destroy();
+		if (request.socket.destroyed) return log(call, null);
+		if (action.kind === 'replyThenDrop') sendHalfAnswer(response, answer);
+		else sendAnswer(response, answer);
+		log(call, answer.status);
+	}
+
+	async function serveUpgrade(request: IncomingMessage, socket: Socket, head: Buffer): Promise<void> {
+		const call = readCall(request, settings.basePath);
+		// The request has left HTTP: until a channel takes over, nobody else listens for a broken line.
+		socket.on('error', () => socket.destroy());
+		const { held, action } = faults.strike(call.method, call.path ?? '');
+		await held;
+		if (socket.destroyed) return log(call, null);
+		const refuse = (answer: Answer) => {
+			if (action.kind === 'replyThenDrop') sendHalfAnswer(responseFor(request, socket), answer);
+			else sendAnswer(responseFor(request, socket), answer);
+			log(call, answer.status);
+		};
+		if (action.kind === 'fail') return refuse(failedAnswer(action.answer));
+		if (action.kind === 'dropBeforeReply') {
+			socket.destroy();
+			return log(call, null);
+		}
+		try {
+			const accepted = await handlers.upgrade(call, socket, head);
+			// Some services accept and then close: the answer goes out, the channel does not live.
+			if (action.kind === 'replyThenDrop') socket.destroySoon();
+			log(call, accepted ? 101 : null);
+		} catch (error) {
+			if (socket.destroyed) log(call, null);
+			else refuse(problemAnswer(error));
+		}
+	}
+
+	function dropSockets(): void {
+		for (const socket of sockets) socket.destroy();
+	}
+
+	return {
+		get url() {
+			return `${urlOf(settings.host, port, settings.tls !== undefined)}${settings.basePath}`;
+		},
+		get port() {
+			return port;
+		},
+		dropSockets,
+		async stop(drain) {
+			if (!server.listening) return;
+			const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+			if (drain) await drain();
+			dropSockets();
+			await closed;
+		},
+		start: listen,
+	};
+}

@@ -1,0 +1,137 @@
+/**
+ * The embedded service's options, with the assumption that each default stands for. Owns names, defaults and their
+ * check at start; starts nothing.
+ */
+import { DEFAULT_CHANNEL_PATH, isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
+
+export interface BasicUser {
+	readonly username: string;
+	readonly password: string;
+}
+
+/** A key that exists from the start. */
+export interface InitialApiKey {
+	readonly name: string;
+	readonly permissions: readonly string[];
+	/** Default: generated. */
+	readonly token?: string | undefined;
+	/** Seconds; left out, it never expires. */
+	readonly ttl?: number | undefined;
+}
+
+export interface ServiceOptions {
+	/** Address to listen on; default `127.0.0.1`. Anything but this machine itself needs `allowNonLoopback`. */
+	readonly host?: string | undefined;
+	/** 0 to 65,535; default 0, a free one. */
+	readonly port?: number | undefined;
+	/** Default `false`: a trial service must not stand open to a network by accident. */
+	readonly allowNonLoopback?: boolean | undefined;
+	/** Path prefix of every endpoint, such as `/idv`; default none. */
+	readonly basePath?: string | undefined;
+	/** Base URL that stands in links; default where it listens. Needed behind a proxy and on a wildcard address. */
+	readonly publicUrl?: string | undefined;
+	/** PEM texts; default plain HTTP. */
+	readonly tls?: { readonly key: string; readonly cert: string } | undefined;
+	/** Path of the channel; default `/ws/device` (assumed). */
+	readonly channelPath?: string | undefined;
+
+	/** Default: one user `operator` with a generated password. */
+	readonly basicUsers?: readonly BasicUser[] | undefined;
+	/** The one access token that is accepted; default generated. */
+	readonly bearerToken?: string | undefined;
+	/** Keys beside the generated one in `credentials.apiKey`; default none. */
+	readonly apiKeys?: readonly InitialApiKey[] | undefined;
+	/** HMAC key that signs Connections, at least 32 bytes; default random. Services that share it accept each other's. */
+	readonly signingKey?: Uint8Array | undefined;
+
+	/** Workflows that exist; default: every id does. Others are refused with 404 `workflow-unknown`. */
+	readonly workflows?: readonly string[] | undefined;
+	/** Seconds; default 300 (assumed). */
+	readonly shortTokenTtlSeconds?: number | undefined;
+	/** Seconds; default 86,400 (assumed). */
+	readonly connectionTtlSeconds?: number | undefined;
+	/** Whether a live Connection may register again for its own device; default `true` (assumed). */
+	readonly acceptConnectionForRegistration?: boolean | undefined;
+	/**
+	 * Whether a registration revokes the device's older Connections and closes their channels with 4409; default `false`
+	 * (assumed: they live on until they expire).
+	 */
+	readonly endOldChannelOnRegistration?: boolean | undefined;
+	/** Whether a device may register with no credential at all; default `false` (assumed). */
+	readonly selfRegistration?: boolean | undefined;
+	/** Whether a Short Token may create one API key, as in the published example; default `false` (assumed). */
+	readonly shortTokenMayCreateKeys?: boolean | undefined;
+	/**
+	 * Where the Connection token stands in the answer: a field name or a JSON pointer such as `/connection/token`; `''`
+	 * makes the whole body a JSON string, `text/plain` a plain text. Default `token` (assumed).
+	 */
+	readonly tokenField?: string | undefined;
+
+	/** Milliseconds since 1970; default `Date.now`. After a jump of a stepped clock call `clockMoved()`. */
+	readonly now?: (() => number) | undefined;
+	/** Devices remembered; default 20,000. Twice as many channels may be open. */
+	readonly maxDevices?: number | undefined;
+	/** Short Tokens remembered, spent and freshly expired ones included; default 20,000. */
+	readonly maxShortTokens?: number | undefined;
+	/** Default 1,000. */
+	readonly maxApiKeys?: number | undefined;
+	/** Newest entries kept in `requests`; default 1,000. */
+	readonly maxLoggedRequests?: number | undefined;
+	/** Bytes that may wait for one channel before it is cut; default 16 MiB. */
+	readonly maxBufferedBytes?: number | undefined;
+}
+
+const DEFAULTS = {
+	host: '127.0.0.1',
+	port: 0,
+	allowNonLoopback: false,
+	basePath: '',
+	channelPath: DEFAULT_CHANNEL_PATH as string,
+	apiKeys: [] as readonly InitialApiKey[],
+	shortTokenTtlSeconds: 300,
+	connectionTtlSeconds: 86_400,
+	acceptConnectionForRegistration: true,
+	endOldChannelOnRegistration: false,
+	selfRegistration: false,
+	shortTokenMayCreateKeys: false,
+	tokenField: 'token',
+	now: () => Date.now(),
+	maxDevices: 20_000,
+	maxShortTokens: 20_000,
+	maxApiKeys: 1000,
+	maxLoggedRequests: 1000,
+	maxBufferedBytes: 16 * 1024 * 1024,
+};
+
+/** Options with every default in place. */
+export type ServiceSettings = Omit<ServiceOptions, keyof typeof DEFAULTS> & typeof DEFAULTS;
+
+/**
+ * Fills in the defaults.
+ * @throws Error for an address that is not this machine without `allowNonLoopback`, and for values that cannot work.
+ */
+export function resolveOptions(options: ServiceOptions): ServiceSettings {
+	const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
+	const settings: ServiceSettings = { ...DEFAULTS, ...given };
+	const basePath = settings.basePath.replace(/\/+$/, '');
+	if (basePath !== '' && !basePath.startsWith('/')) throw new Error('basePath must begin with a slash.');
+	if (!isLoopback(urlOf(settings.host, 0, false)) && !settings.allowNonLoopback) {
+		throw new Error(
+			`The embedded service does not listen on ${settings.host}: it is for trials on this machine. Set allowNonLoopback if a network is meant.`,
+		);
+	}
+	if (settings.signingKey && settings.signingKey.length < 32)
+		throw new Error('signingKey must have at least 32 bytes.');
+	if (settings.publicUrl !== undefined && normalizeBaseUrl(settings.publicUrl) === null) {
+		throw new Error('publicUrl must be an http or https address without user, query or fragment.');
+	}
+	for (const name of ['shortTokenTtlSeconds', 'connectionTtlSeconds'] as const) {
+		if (!(settings[name] >= 1)) throw new Error(`${name} must be at least 1 second.`);
+	}
+	return { ...settings, basePath };
+}
+
+/** The URL of a host as it is given to `listen`: an IPv6 address gets its brackets. */
+export function urlOf(host: string, port: number, secure: boolean): string {
+	return `${secure ? 'https' : 'http'}://${host.includes(':') ? `[${host}]` : host}:${port}`;
+}

@@ -1,0 +1,100 @@
+/**
+ * Writes QR codes: PNG, SVG, and half blocks for a terminal. Works offline. Knows nothing of what the text means, and
+ * keeps none of it.
+ */
+import { existsSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { getRawAsset, isSea } from 'node:sea';
+
+/** Light modules around the code that a reader needs. Source: ISO/IEC 18004. */
+const QUIET_ZONE = 4;
+/** Pixels for each module in PNG and SVG. */
+const MODULE_PIXELS = 8;
+const WASM_FILE = 'zxing_writer.wasm';
+
+type Writer = typeof import('zxing-wasm/writer');
+
+/** Instantiating takes 20 to 70 ms, so it is done once, at the first code. */
+let loadedWriter: Promise<Writer> | undefined;
+
+/** @throws RangeError for a text that no QR code of medium error correction holds (2,331 bytes). */
+export async function writeQrPng(text: string): Promise<Uint8Array> {
+	const { image } = await encode(text);
+	if (!image) throw new Error('The QR code could not be drawn.');
+	return new Uint8Array(await image.arrayBuffer());
+}
+
+/** A standalone SVG document with its own white background. @throws RangeError as {@link writeQrPng}. */
+export async function writeQrSvg(text: string): Promise<string> {
+	const modules = await readModules(text);
+	const size = modules.length;
+	const runs = modules.flatMap((line, y) => darkRuns(line).map(([x, length]) => `M${x} ${y}h${length}v1h-${length}z`));
+	return [
+		`<svg xmlns="http://www.w3.org/2000/svg" width="${size * MODULE_PIXELS}" height="${size * MODULE_PIXELS}" viewBox="0 0 ${size} ${size}" shape-rendering="crispEdges">`,
+		`<rect width="${size}" height="${size}" fill="#fff"/>`,
+		`<path fill="#000" d="${runs.join('')}"/>`,
+		'</svg>\n',
+	].join('');
+}
+
+/**
+ * Lines of half blocks, two modules high each, in black on white whatever the terminal's colours are (256-colour escape
+ * sequences); ends with a line feed. @throws RangeError as {@link writeQrPng}.
+ */
+export async function renderQrTerminal(text: string): Promise<string> {
+	const modules = await readModules(text);
+	const lines: string[] = [];
+	for (let y = 0; y < modules.length; y += 2) {
+		const [upper = [], lower = []] = [modules[y], modules[y + 1]];
+		const blocks = upper.map((dark, x) => (dark ? (lower[x] ? '█' : '▀') : lower[x] ? '▄' : ' ')).join('');
+		lines.push(`\x1b[38;5;16;48;5;231m${blocks}\x1b[0m`);
+	}
+	return `${lines.join('\n')}\n`;
+}
+
+/** Rows of modules with their quiet zone; `true` is dark. */
+async function readModules(text: string): Promise<boolean[][]> {
+	const { symbol } = await encode(text);
+	const side = symbol.width + 2 * QUIET_ZONE;
+	const isDark = (x: number, y: number) =>
+		x >= 0 && y >= 0 && x < symbol.width && y < symbol.height && symbol.data[y * symbol.width + x] === 0;
+	return Array.from({ length: side }, (_, y) =>
+		Array.from({ length: side }, (_, x) => isDark(x - QUIET_ZONE, y - QUIET_ZONE)),
+	);
+}
+
+/** Start and length of each run of dark modules. */
+function darkRuns(line: readonly boolean[]): [number, number][] {
+	const runs: [number, number][] = [];
+	for (const [x, dark] of line.entries()) {
+		if (!dark) continue;
+		const last = runs.at(-1);
+		if (last && last[0] + last[1] === x) last[1] += 1;
+		else runs.push([x, 1]);
+	}
+	return runs;
+}
+
+async function encode(text: string) {
+	loadedWriter ??= loadWriter();
+	const { writeBarcode } = await loadedWriter;
+	const result = await writeBarcode(text, { format: 'QRCode', options: 'ecLevel=M', scale: MODULE_PIXELS });
+	if (result.error !== '') throw new RangeError(`This text fits in no QR code (${Buffer.byteLength(text)} bytes).`);
+	return result;
+}
+
+async function loadWriter(): Promise<Writer> {
+	const writer = await import('zxing-wasm/writer');
+	writer.prepareZXingModule({ overrides: { wasmBinary: readWriterWasm() } });
+	return writer;
+}
+
+/** The one place that knows where the WebAssembly is: in the executable, beside the bundle, or in the package. */
+function readWriterWasm(): ArrayBuffer {
+	if (isSea()) return getRawAsset(WASM_FILE) as ArrayBuffer;
+	const here = typeof __filename === 'string' ? __filename : import.meta.url;
+	const beside = typeof __filename === 'string' ? join(dirname(__filename), WASM_FILE) : '';
+	const file = existsSync(beside) ? beside : createRequire(here).resolve(`zxing-wasm/writer/${WASM_FILE}`);
+	return new Uint8Array(readFileSync(file)).buffer;
+}

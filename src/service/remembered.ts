@@ -1,0 +1,43 @@
+/**
+ * A map with a bound, whose entries are forgotten after their time. Swept when something is added, so it needs no timer;
+ * decides nothing about what an entry means.
+ */
+
+export interface Remembered<Value> {
+	get(key: string): Value | undefined;
+	/** Adds or replaces. `false` when it is full, even after forgetting what is due. */
+	add(key: string, value: Value, forgetAtMs: number): boolean;
+	delete(key: string): void;
+	values(): Iterable<Value>;
+	readonly size: number;
+}
+
+/** @param limit most entries; at least 1. */
+export function createRemembered<Value>(limit: number, now: () => number): Remembered<Value> {
+	const entries = new Map<string, { readonly value: Value; readonly forgetAtMs: number }>();
+	let sweepAtSize = Math.min(64, limit);
+
+	function sweep(): void {
+		const nowMs = now();
+		for (const [key, entry] of entries) if (entry.forgetAtMs <= nowMs) entries.delete(key);
+		// Doubling keeps the cost of sweeping constant for each addition.
+		sweepAtSize = Math.min(limit, Math.max(64, 2 * entries.size));
+	}
+
+	return {
+		get: (key) => entries.get(key)?.value,
+		add(key, value, forgetAtMs) {
+			if (entries.size >= sweepAtSize) sweep();
+			if (entries.size >= limit && !entries.has(key)) return false;
+			entries.set(key, { value, forgetAtMs });
+			return true;
+		},
+		delete: (key) => void entries.delete(key),
+		*values() {
+			for (const entry of entries.values()) yield entry.value;
+		},
+		get size() {
+			return entries.size;
+		},
+	};
+}

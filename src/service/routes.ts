@@ -1,0 +1,292 @@
+/**
+ * What each endpoint does: the published interface, then the few endpoints of our own. Owns the order of checks (credential,
+ * permission, body, workflow, room, and only then the one-time token); knows neither sockets nor faults.
+ */
+import { randomBytes, randomUUID } from 'node:crypto';
+import * as z from 'zod';
+import { apiKeyRequestSchema } from '../protocol/api-key.ts';
+import { deviceConnectionRequestSchema, deviceIdSchema, workflowIdSchema } from '../protocol/device-connection.ts';
+import { DEEP_LINK_PATH, ENDPOINTS } from '../protocol/endpoints.ts';
+import { type HandOffRecord, handOffRequestSchema, readWorkflowIds, workflowIdsSchema } from '../protocol/hand-off.ts';
+import { checkPermissions, type Grant } from './access.ts';
+import type { ApiKeys } from './api-keys.ts';
+import { type ChannelFilter, type ChannelHub, CLOSE_REPLACED } from './channel-hub.ts';
+import type { ConnectionTokens } from './connection-tokens.ts';
+import type { Authenticate, Principal } from './credentials.ts';
+import { issueDeepLink, type PairingLink } from './deep-links.ts';
+import type { DeviceRegistry } from './device-registry.ts';
+import { type Answer, contentAnswer, jsonAnswer } from './http-answer.ts';
+import { type Call, checkShape, readBody } from './http-call.ts';
+import type { Journal } from './journal.ts';
+import { MOBILE_PAGE, MOBILE_PAGE_HEADERS } from './mobile-page.ts';
+import type { ServiceSettings } from './options.ts';
+import { Refusal } from './problems.ts';
+import { writeQrPng, writeQrSvg } from './qr-code.ts';
+import type { ShortTokens } from './short-tokens.ts';
+
+/** Endpoints of the embedded service alone: they are not part of the published interface, and no device uses them. */
+export const OWN_ENDPOINTS = {
+	/** GET: the devices and whether each is online. */
+	devices: '/api/device',
+	/** POST `{message, deviceId?, workflowId?}`: sends a notification. */
+	notify: '/api/embedded/notify',
+	/** POST `{deviceId, workflowId}`: sends `workflow.changed`. */
+	workflow: '/api/embedded/workflow',
+} as const;
+
+export interface ListedDevice {
+	readonly deviceId: string;
+	/** The workflow of its newest open channel; offline, the one it registered for last. */
+	readonly workflowId: string;
+	readonly online: boolean;
+	/** ISO 8601. */
+	readonly lastHeartbeatAt: string | null;
+	readonly serial: string | null;
+	readonly macAddress: string | null;
+	readonly deviceType: string | null;
+}
+
+/** Everything that the endpoints act on. */
+export interface ServiceParts {
+	readonly settings: ServiceSettings;
+	/** Base URL for links; known only when the service listens. */
+	readonly publicUrl: () => string;
+	readonly authenticate: Authenticate;
+	readonly apiKeys: ApiKeys;
+	readonly shortTokens: ShortTokens;
+	readonly connectionTokens: ConnectionTokens;
+	readonly registry: DeviceRegistry;
+	readonly hub: ChannelHub;
+	readonly journal: Journal;
+}
+
+export interface Route {
+	readonly method: 'GET' | 'POST';
+	readonly path: string;
+	readonly handle: (call: Call) => Promise<Answer> | Answer;
+}
+
+/** The table of everything that is served besides the channel. */
+export function createRoutes(parts: ServiceParts): readonly Route[] {
+	const [apiKeysPath, apiKeysOtherPath] = ENDPOINTS.apiKeys;
+	return [
+		{ method: 'GET', path: ENDPOINTS.pairingCode, handle: (call) => drawPairingCode(parts, call) },
+		{ method: 'POST', path: ENDPOINTS.deviceConnection, handle: (call) => registerDevice(parts, call) },
+		{ method: 'POST', path: apiKeysPath, handle: (call) => createApiKey(parts, call) },
+		{ method: 'POST', path: apiKeysOtherPath, handle: (call) => createApiKey(parts, call) },
+		{ method: 'POST', path: ENDPOINTS.sessionStart, handle: (call) => startSession(parts, call) },
+		{ method: 'GET', path: DEEP_LINK_PATH, handle: showMobilePage },
+		{ method: 'GET', path: OWN_ENDPOINTS.devices, handle: (call) => showDevices(parts, call) },
+		{ method: 'POST', path: OWN_ENDPOINTS.notify, handle: (call) => sendNotification(parts, call) },
+		{ method: 'POST', path: OWN_ENDPOINTS.workflow, handle: (call) => sendWorkflowChange(parts, call) },
+	];
+}
+
+/** @throws Refusal 404 `workflow-unknown`, 503 `service-full`. */
+export function createPairingLink(parts: ServiceParts, workflowId: string | null, issuerGrant: Grant): PairingLink {
+	const { settings } = parts;
+	if (workflowId !== null) checkWorkflows(settings, [workflowId]);
+	const { url, token, expiresAt } = issueDeepLink(parts.shortTokens, parts.publicUrl(), settings.now(), {
+		workflowIds: workflowId === null ? null : [workflowId],
+		sessionId: null,
+		ttlSeconds: settings.shortTokenTtlSeconds,
+		issuerGrant,
+	});
+	return { url, token, expiresAt, workflowId };
+}
+
+export function listDevices({ registry, hub }: ServiceParts): ListedDevice[] {
+	return registry.list().map(({ lastHeartbeatAtMs, ...device }) => {
+		const { online, workflowId } = hub.presenceOf(device.deviceId);
+		return {
+			deviceId: device.deviceId,
+			workflowId: workflowId ?? device.workflowId,
+			online,
+			lastHeartbeatAt: lastHeartbeatAtMs === null ? null : new Date(lastHeartbeatAtMs).toISOString(),
+			serial: device.serial,
+			macAddress: device.macAddress,
+			deviceType: device.deviceType,
+		};
+	});
+}
+
+/** Sends any JSON value to the open channels that match; returns how many devices it went to. */
+export function notifyDevices(
+	{ hub, journal, settings }: ServiceParts,
+	message: unknown,
+	filter: ChannelFilter = {},
+): number {
+	const text = JSON.stringify(message) ?? 'null';
+	const reached = hub.send(() => text, filter);
+	const type = typeof message === 'object' && message !== null && 'type' in message ? message.type : undefined;
+	journal.emit('notified', { kind: typeof type === 'string' ? type : 'unknown', reached, at: settings.now() });
+	return reached;
+}
+
+/** Tells a device to change its workflow. Source of the message: assumed (DESIGN, "messages the agent itself acts on"). */
+export function changeWorkflow(parts: ServiceParts, deviceId: string, workflowId: string): number {
+	return notifyDevices(parts, { type: 'workflow.changed', id: randomUUID(), workflowId }, { deviceId });
+}
+
+/** GET /api/deeplink/qrcode. Source: service-interface, Endpoints 1; formats are assumed. */
+async function drawPairingCode(parts: ServiceParts, call: Call): Promise<Answer> {
+	const principal = await parts.authenticate(call.presented, 'pairingCode');
+	const given = call.query.getAll('workflowId');
+	if (given.length > 1) refuseQuery('workflowId', 'must be given at most once');
+	const workflowId =
+		given[0] === undefined ? null : checkShape(workflowIdSchema, given[0], 'query-invalid', () => '?workflowId');
+	const format = chooseFormat(call.request.headers.accept);
+	const link = createPairingLink(parts, workflowId, principal.grant);
+	switch (format) {
+		case 'image/png':
+			return contentAnswer(format, await writeQrPng(link.url));
+		case 'image/svg+xml':
+			return contentAnswer(format, await writeQrSvg(link.url));
+		case 'application/json':
+			return jsonAnswer(200, link);
+	}
+}
+
+/** POST /api/device/connection. Source: service-interface, Endpoints 2; the answer's shape is assumed. */
+async function registerDevice(parts: ServiceParts, call: Call): Promise<Answer> {
+	const { settings, registry, hub, journal } = parts;
+	const open = settings.selfRegistration && call.presented.kind === 'none';
+	const principal = open ? null : await parts.authenticate(call.presented, 'deviceConnection');
+	const request = await readBody(call, deviceConnectionRequestSchema);
+	checkWorkflows(settings, [request.workflowId]);
+	if (principal?.scheme === 'Connection' && principal.claims.deviceId !== request.deviceId) {
+		throw new Refusal('device-mismatch', 'A Connection registers only the device that it was issued for.');
+	}
+	if (principal?.scheme === 'Token') {
+		const { workflowIds } = principal.shortToken;
+		if (workflowIds && !workflowIds.includes(request.workflowId)) {
+			throw new Refusal('workflow-mismatch', `This code is for the workflow ${workflowIds.join(' or ')}.`);
+		}
+	}
+	registry.ensureRoom(request.deviceId);
+	spendIfToken(parts, principal);
+
+	const { token, claims } = await parts.connectionTokens.issue(request);
+	registry.register(request, claims);
+	if (settings.endOldChannelOnRegistration) {
+		registry.revoke(request.deviceId, claims.jti);
+		hub.closeChannels(CLOSE_REPLACED, 'replaced by a newer registration', { deviceId: request.deviceId }, claims.jti);
+	}
+	const { deviceId, workflowId } = request;
+	journal.emit('registered', { deviceId, workflowId, at: settings.now() });
+	return tokenAnswer(settings.tokenField, token, {
+		expiresAt: new Date(claims.exp * 1000).toISOString(),
+		deviceId,
+		workflowId,
+	});
+}
+
+/** POST /api/security/apikeys and /api/apikey. Source: service-interface, Endpoints 3; limits of a grant are assumed. */
+async function createApiKey(parts: ServiceParts, call: Call): Promise<Answer> {
+	const principal = await parts.authenticate(call.presented, 'apiKeys');
+	const { name, permissions, ttl } = await readBody(call, apiKeyRequestSchema);
+	checkPermissions(principal.grant, permissions);
+	const ends = [ttl === undefined ? null : parts.settings.now() + ttl * 1000, principal.grant.expiresAtMs];
+	// A key outlives its issuer no more than it outranks it.
+	const expiresAtMs = ends.reduce((a, b) => (a === null ? b : b === null ? a : Math.min(a, b)), null);
+	spendIfToken(parts, principal);
+	return jsonAnswer(201, parts.apiKeys.create({ name, permissions, expiresAtMs }));
+}
+
+/** POST /api/v1/deeplink. Source: service-interface, Endpoints 5; the notification is assumed. */
+async function startSession(parts: ServiceParts, call: Call): Promise<Answer> {
+	const { settings } = parts;
+	const principal = await parts.authenticate(call.presented, 'sessionStart');
+	const workflowIds = checkShape(workflowIdsSchema, readWorkflowIds(call.query), 'query-invalid', () => '?workflowId');
+	const { metadata, locale, ttl } = await readBody(call, handOffRequestSchema, {});
+	checkWorkflows(settings, workflowIds);
+	const sessionId = randomBytes(12).toString('hex');
+	const { url, createdAt, expiresAt } = issueDeepLink(parts.shortTokens, parts.publicUrl(), settings.now(), {
+		workflowIds,
+		sessionId,
+		ttlSeconds: ttl,
+		issuerGrant: principal.grant,
+	});
+	// One id for all: a device that is changing its workflow hears it on two channels and drops the second.
+	const message = { type: 'session.started', id: randomUUID(), sessionId, workflowIds, metadata, locale, expiresAt };
+	const reached = parts.hub.send(({ workflowId }) =>
+		workflowIds.includes(workflowId) ? JSON.stringify({ ...message, workflowId }) : null,
+	);
+	parts.journal.emit('notified', { kind: message.type, reached, at: settings.now() });
+	const record: HandOffRecord = { url, createdAt, expiresAt, workflowIds };
+	return jsonAnswer(201, record);
+}
+
+function showMobilePage(): Answer {
+	const page = contentAnswer('text/html; charset=utf-8', MOBILE_PAGE);
+	return { ...page, headers: { ...page.headers, ...MOBILE_PAGE_HEADERS } };
+}
+
+async function showDevices(parts: ServiceParts, call: Call): Promise<Answer> {
+	await parts.authenticate(call.presented, 'devices');
+	return jsonAnswer(200, { devices: listDevices(parts) });
+}
+
+const notifyRequestSchema = z.object({
+	message: z.unknown().refine((message) => message !== undefined, 'must be given'),
+	deviceId: deviceIdSchema.optional(),
+	workflowId: workflowIdSchema.optional(),
+});
+
+async function sendNotification(parts: ServiceParts, call: Call): Promise<Answer> {
+	await parts.authenticate(call.presented, 'embedded');
+	const { message, ...filter } = await readBody(call, notifyRequestSchema);
+	return jsonAnswer(200, { reached: notifyDevices(parts, message, filter) });
+}
+
+const workflowRequestSchema = z.object({ deviceId: deviceIdSchema, workflowId: workflowIdSchema });
+
+async function sendWorkflowChange(parts: ServiceParts, call: Call): Promise<Answer> {
+	await parts.authenticate(call.presented, 'embedded');
+	const { deviceId, workflowId } = await readBody(call, workflowRequestSchema);
+	checkWorkflows(parts.settings, [workflowId]);
+	return jsonAnswer(200, { reached: changeWorkflow(parts, deviceId, workflowId) });
+}
+
+/** The last check of all: whatever is refused before leaves a one-time token unspent. */
+function spendIfToken({ shortTokens }: ServiceParts, principal: Principal | null): void {
+	if (principal?.scheme === 'Token') shortTokens.spend(principal.token);
+}
+
+function checkWorkflows({ workflows }: ServiceSettings, wanted: readonly string[]): void {
+	const unknown = workflows ? wanted.filter((id) => !workflows.includes(id)) : [];
+	if (unknown.length > 0) throw new Refusal('workflow-unknown', `There is no workflow ${unknown.join(', ')}.`);
+}
+
+function refuseQuery(name: string, message: string): never {
+	throw new Refusal('query-invalid', `?${name}: ${message}`, { errors: [{ path: `?${name}`, message }] });
+}
+
+const FORMATS = ['image/png', 'image/svg+xml', 'application/json'] as const;
+
+/** The first of our formats that the client likes best. @throws Refusal 406. */
+function chooseFormat(accept = '*/*'): (typeof FORMATS)[number] {
+	const ranges = accept.split(',').map((part) => {
+		const [type = '', ...parameters] = part.split(';').map((text) => text.trim().toLowerCase());
+		const weight = Number(parameters.find((text) => text.startsWith('q='))?.slice(2) ?? 1);
+		return { type, weight: Number.isFinite(weight) ? weight : 0 };
+	});
+	const weightOf = (format: string) => {
+		const names = [format, `${format.split('/')[0]}/*`, '*/*'];
+		const exact = names.map((name) => ranges.find((range) => range.type === name)).find((range) => range !== undefined);
+		return exact?.weight ?? 0;
+	};
+	const best = [...FORMATS].sort((a, b) => weightOf(b) - weightOf(a))[0];
+	if (best === undefined || weightOf(best) <= 0) {
+		throw new Refusal('not-acceptable', 'A pairing code comes as PNG, SVG or JSON.');
+	}
+	return best;
+}
+
+function tokenAnswer(field: string, token: string, rest: Readonly<Record<string, string>>): Answer {
+	if (field === 'text/plain') return { ...contentAnswer('text/plain', token), status: 201 };
+	if (field === '') return jsonAnswer(201, token);
+	const keys = field.startsWith('/') ? field.slice(1).split('/') : [field];
+	const nested = keys.reduceRight<unknown>((value, key) => ({ [key]: value }), token);
+	return jsonAnswer(201, { ...(nested as Record<string, unknown>), ...rest });
+}

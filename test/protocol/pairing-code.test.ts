@@ -1,0 +1,379 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { MAX_CODE_LENGTH, type PairingCode, readPairingCode } from '../../src/protocol/pairing-code.ts';
+
+const TOKEN = 'tr-0123456789abcdefABCDEF-_xyzw';
+const SESSION = '64b7f0c2a1d3e4f5a6b7c8d9';
+const LINK = `https://id.example.com/mobile?authorization=Token%20${TOKEN}&sessionId=${SESSION}`;
+
+const CODE: PairingCode = {
+	kind: 'pairingCode',
+	baseUrl: 'https://id.example.com',
+	token: TOKEN,
+	workflowId: null,
+	sessionId: SESSION,
+	form: 'link',
+};
+
+function reasonFor(text: string): string {
+	const found = readPairingCode(text);
+	return found.kind === 'notACode' ? found.reason : `a ${found.form} with ${found.token}`;
+}
+
+describe('a deep link', () => {
+	test('as it is seen in the field gives host, token and session', () => {
+		expect(readPairingCode(LINK)).toEqual(CODE);
+	});
+
+	test('may name a workflow, or no session', () => {
+		const base = `https://id.example.com/mobile?authorization=Token%20${TOKEN}`;
+		expect(readPairingCode(`${base}&workflowId=wf-1`)).toEqual({ ...CODE, workflowId: 'wf-1', sessionId: null });
+		expect(readPairingCode(base)).toEqual({ ...CODE, sessionId: null });
+		expect(readPairingCode(`${base}&workflowId=&sessionId=`)).toEqual({ ...CODE, sessionId: null });
+	});
+
+	test('has its parameters in any order, beside any others', () => {
+		const parameters = [
+			`authorization=Token%20${TOKEN}`,
+			`sessionId=${SESSION}`,
+			'workflowId=wf-1',
+			'utm_source=mail',
+			'lang',
+		];
+		fc.assert(
+			fc.property(fc.shuffledSubarray(parameters, { minLength: parameters.length }), (order) => {
+				const found = readPairingCode(`https://id.example.com/mobile?${order.join('&')}`);
+				expect(found).toEqual({ ...CODE, workflowId: 'wf-1' });
+			}),
+			{ numRuns: 50 },
+		);
+	});
+
+	test.each([
+		['a raw space', `Token ${TOKEN}`],
+		['a plus sign', `Token+${TOKEN}`],
+		['two spaces', `Token%20%20${TOKEN}`],
+		['other capitals', `TOKEN%20${TOKEN}`],
+		['no scheme word', TOKEN],
+		['everything encoded', `Token%20${[...TOKEN].map((char) => `%${char.charCodeAt(0).toString(16)}`).join('')}`],
+	])('may have %s in the credential', (_what, authorization) => {
+		expect(readPairingCode(LINK.replace(`Token%20${TOKEN}`, authorization))).toEqual(CODE);
+	});
+
+	test.each(['Tokn', 'Tokenn', 'Tocen', 'Otken', 'Tokne', 'oken', 'Token:', 'T0ken'])(
+		'forgives the slip %s in the scheme word',
+		(word) => {
+			expect(readPairingCode(LINK.replace('Token%20', `${word}%20`))).toEqual(CODE);
+		},
+	);
+
+	test.each(['Tkn', 'Tokennn', 'Taking', 'Code'])('does not take %s for a slip', (word) => {
+		expect(reasonFor(LINK.replace('Token%20', `${word}%20`))).toBe('badToken');
+	});
+
+	test.each(['Basic dXNlcjpwYXNz', 'Bearer abcdefgh', 'ApiKey abcdefgh', 'connection abcdefgh'])(
+		'with %s is another credential',
+		(other) => {
+			expect(reasonFor(LINK.replace(`Token%20${TOKEN}`, encodeURIComponent(other)))).toBe('otherScheme');
+			expect(reasonFor(other)).toBe('otherScheme');
+		},
+	);
+
+	test.each([
+		['ends of line', `${LINK}\r\n`],
+		['white space around it', `  ${LINK}\t`],
+		['a byte order mark', `\uFEFF${LINK}`],
+		['a wrap after each 20 characters', LINK.replace(/.{20}/g, '$&\n')],
+		['a wrap with an indent', `${LINK.slice(0, 30)} \r\n    ${LINK.slice(30)}`],
+		['old ends of line', `${LINK.slice(0, 50)}\r${LINK.slice(50)}\r`],
+	])('is read through %s', (_what, text) => {
+		expect(readPairingCode(text)).toEqual(CODE);
+	});
+
+	test.each([
+		['a port', 'https://id.example.com:8443/mobile', 'https://id.example.com:8443'],
+		['the default port', 'https://id.example.com:443/mobile', 'https://id.example.com'],
+		['a path before /mobile', 'https://id.example.com/tenant/a/mobile', 'https://id.example.com/tenant/a'],
+		['a slash after /mobile', 'https://id.example.com/mobile/', 'https://id.example.com'],
+		['another path', 'https://id.example.com/pair', 'https://id.example.com/pair'],
+		['no path', 'https://id.example.com', 'https://id.example.com'],
+		['capitals', 'HTTPS://ID.EXAMPLE.COM/mobile', 'https://id.example.com'],
+		['plain http', 'http://localhost:8080/mobile', 'http://localhost:8080'],
+		['letters that look alike, shown in punycode', 'https://іd.example.com/mobile', 'https://xn--d-evb.example.com'],
+	])('with %s gives the base URL', (_what, address, baseUrl) => {
+		expect(readPairingCode(`${address}?authorization=Token%20${TOKEN}`)).toMatchObject({ baseUrl, token: TOKEN });
+	});
+
+	test.each([
+		['https://user@id.example.com/mobile', 'badBaseUrl'],
+		['https://user:password@id.example.com/mobile', 'badBaseUrl'],
+		['ftp://id.example.com/mobile', 'badBaseUrl'],
+		['javascript:alert(1)//', 'badBaseUrl'],
+		['idv://mobile', 'badBaseUrl'],
+		['https://', 'otherText'],
+		['https://a b/mobile', 'otherText'],
+	])('at %s is refused as %s', (address, reason) => {
+		expect(reasonFor(`${address}?authorization=Token%20${TOKEN}`)).toBe(reason);
+	});
+
+	test.each([
+		['no token', 'https://id.example.com/mobile?sessionId=1', 'linkWithoutToken'],
+		['an empty one', 'https://id.example.com/mobile?authorization=', 'badToken'],
+		['a scheme alone', 'https://id.example.com/mobile?authorization=Token', 'badToken'],
+		['a scheme and a space', 'https://id.example.com/mobile?authorization=Token%20&sessionId=1', 'badToken'],
+		['a short one', 'https://id.example.com/mobile?authorization=Token%20abc', 'badToken'],
+		['two', `${LINK}&authorization=Token%20${TOKEN}`, 'badToken'],
+		['a control character in it', LINK.replace('tr-', 'tr-%00'), 'badToken'],
+		['other letters in it', LINK.replace('tr-', 'тр-'), 'badToken'],
+	])('with %s is %s', (_what, text, reason) => {
+		expect(reasonFor(text)).toBe(reason);
+	});
+
+	test('with a workflow that could not be registered is refused', () => {
+		expect(reasonFor(`${LINK}&workflowId=a%0Ab`)).toBe('badWorkflow');
+		expect(reasonFor(`${LINK}&workflowId=${'x'.repeat(129)}`)).toBe('badWorkflow');
+	});
+
+	test('with a session that is no name pairs without a session', () => {
+		expect(readPairingCode(LINK.replace(SESSION, 'a%20b'))).toEqual({ ...CODE, sessionId: null });
+		expect(readPairingCode(LINK.replace(SESSION, 'x'.repeat(129)))).toEqual({ ...CODE, sessionId: null });
+	});
+});
+
+/** `link` as a parameter of `outer` links, so many deep. */
+function nest(link: string, depth: number, outer = 'https://go.example.net/open?next='): string {
+	return depth === 0 ? link : nest(`${outer}${encodeURIComponent(link)}`, depth - 1, outer);
+}
+
+describe('a link inside another', () => {
+	test.each([1, 2, 3])('is found %i deep', (depth) => {
+		expect(readPairingCode(nest(LINK, depth))).toEqual({ ...CODE, form: 'nestedLink' });
+	});
+
+	test('is not looked for any deeper', () => {
+		expect(reasonFor(nest(LINK, 4))).toBe('linkWithoutToken');
+	});
+
+	test.each([
+		['an application link', 'idv-app://open?link=', ''],
+		['an intent', 'intent://scan/?url=', '#Intent;scheme=https;end'],
+		['a shortener with other parameters', 'https://l.example.net/?a=1&u=', '&b=https%3A%2F%2Fexample.org'],
+		['the part behind the number sign', 'https://app.example.net/#link=', ''],
+	])('is found in %s', (_what, before, after) => {
+		expect(readPairingCode(`${before}${encodeURIComponent(LINK)}${after}`)).toEqual({ ...CODE, form: 'nestedLink' });
+	});
+
+	test('is found as the whole part behind the number sign', () => {
+		expect(readPairingCode(`https://app.example.net/#${LINK}`)).toEqual({ ...CODE, form: 'nestedLink' });
+	});
+
+	test('gives its own host, not that of the outer one', () => {
+		const found = readPairingCode(`https://user:pass@outer.example/?u=${encodeURIComponent(LINK)}`);
+		expect(found).toMatchObject({ baseUrl: 'https://id.example.com' });
+	});
+
+	test('with a fault of its own says which', () => {
+		expect(reasonFor(nest(LINK.replace('https://', 'https://user@'), 1))).toBe('badBaseUrl');
+	});
+
+	test('of any shape is read in good time', () => {
+		const many = `https://h/?${Array.from({ length: 150 }, () => `a=${encodeURIComponent('https://h/?b=https://h')}`).join('&')}`;
+		expect(many.length).toBeLessThan(MAX_CODE_LENGTH * 2);
+		const hashes = `https://h/${'#https://h/?a=https://h'.repeat(180)}`;
+		expect(hashes.length).toBeLessThan(MAX_CODE_LENGTH);
+		const startedAt = performance.now();
+		expect(reasonFor(many.slice(0, MAX_CODE_LENGTH))).toBe('linkWithoutToken');
+		expect(reasonFor(hashes)).toBe('linkWithoutToken');
+		expect(performance.now() - startedAt).toBeLessThan(1000);
+	});
+});
+
+describe('a JSON code', () => {
+	const json = (fields: Record<string, unknown>) =>
+		JSON.stringify({ baseUrl: 'https://id.example.com/', token: TOKEN, ...fields });
+
+	test('gives what it names', () => {
+		const expected = { ...CODE, sessionId: null, form: 'json' };
+		expect(readPairingCode(json({}))).toEqual(expected);
+		expect(readPairingCode(json({ workflowId: 'wf-1', sessionId: SESSION }))).toEqual({
+			...expected,
+			workflowId: 'wf-1',
+			sessionId: SESSION,
+		});
+		expect(readPairingCode(json({ token: `Token ${TOKEN}` }))).toEqual(expected);
+		expect(readPairingCode(JSON.stringify(JSON.parse(json({})), null, '  '))).toEqual(expected);
+	});
+
+	test.each([undefined, null])('may leave everything but the token out, or say %s', (nothing) => {
+		expect(readPairingCode(json({ baseUrl: nothing, workflowId: nothing, sessionId: nothing }))).toEqual({
+			...CODE,
+			baseUrl: null,
+			sessionId: null,
+			form: 'json',
+		});
+	});
+
+	test.each([
+		[{ token: undefined }, 'linkWithoutToken'],
+		[{ token: 7 }, 'linkWithoutToken'],
+		[{ token: 'a\u0000bcdef' }, 'badToken'],
+		[{ token: 'Bearer abcdefgh' }, 'otherScheme'],
+		[{ baseUrl: 7 }, 'badBaseUrl'],
+		[{ baseUrl: '' }, 'badBaseUrl'],
+		[{ baseUrl: 'id.example.com' }, 'badBaseUrl'],
+		[{ baseUrl: 'https://user@id.example.com' }, 'badBaseUrl'],
+		[{ baseUrl: 'https://id.example.com?x=1' }, 'badBaseUrl'],
+		[{ workflowId: 7 }, 'badWorkflow'],
+		[{ workflowId: 'a\nb' }, 'badWorkflow'],
+	])('with %j is refused as %s', (fields, reason) => {
+		expect(reasonFor(json(fields))).toBe(reason);
+	});
+
+	test('that is not JSON is other text', () => {
+		expect(reasonFor('{"token":')).toBe('otherText');
+		expect(reasonFor(`${'{"a":'.repeat(800)}`)).toBe('otherText');
+	});
+});
+
+describe('a bare token', () => {
+	const bare = { ...CODE, baseUrl: null, sessionId: null, form: 'token' };
+
+	test.each([
+		['alone', TOKEN],
+		['with its scheme', `Token ${TOKEN}`],
+		['with a slip in its scheme', `tokne ${TOKEN}`],
+		['with an end of line', `${TOKEN}\n`],
+		['in groups with a scheme', `Token ${TOKEN.match(/.{1,4}/g)?.join(' ')}`],
+		['in lines', `${TOKEN.slice(0, 16)}\n  ${TOKEN.slice(16)}`],
+	])('is read %s', (_what, text) => {
+		expect(readPairingCode(text)).toEqual(bare);
+	});
+
+	test.each([
+		['a serial number', 'SN-00042-B'],
+		['a bar code', '4006381333931'],
+		['a long bar code', '00340123450000000018'],
+		['a sentence', 'Please scan the other code'],
+		['15 characters', 'abcdefghijklmno'],
+		['marks that no token has', 'abcdefgh*ijklmnop'],
+		['a contact', 'BEGIN:VCARD'],
+		['an e-mail address', 'someone@example.com.and.more'],
+	])('is not %s', (_what, text) => {
+		expect(readPairingCode(text).kind).toBe('notACode');
+	});
+});
+
+describe('any other text', () => {
+	test.each([
+		['', 'empty'],
+		[' \r\n\t', 'empty'],
+		['\uFEFF', 'empty'],
+		[`https://h/?x=${'a'.repeat(MAX_CODE_LENGTH)}`, 'tooLong'],
+		[`${LINK}\u0000`, 'controlCharacters'],
+		[`\u001B[31m${LINK}`, 'controlCharacters'],
+		[LINK.replace('id.', 'id\u202E.'), 'controlCharacters'],
+		[LINK.replace('id.', 'i\u200Bd.'), 'controlCharacters'],
+		['a\uD800b', 'controlCharacters'],
+		['WIFI:T:WPA;S:site;P:secret;;', 'linkWithoutToken'],
+		['mailto:someone@example.com', 'linkWithoutToken'],
+		['https://example.com', 'linkWithoutToken'],
+	])('%j is no code: %s', (text, reason) => {
+		expect(reasonFor(text)).toBe(reason);
+	});
+
+	test('a text of the greatest length is still read', () => {
+		const text = `${LINK}&pad=`.padEnd(MAX_CODE_LENGTH, 'x');
+		expect(readPairingCode(text)).toEqual(CODE);
+		expect(reasonFor(`${text}x`)).toBe('tooLong');
+	});
+});
+
+/** Every character that the text can mean: its own, and those behind its percent and JSON escapes. */
+function charactersOf(text: string): Set<string> {
+	const characters = new Set(text);
+	let layer = text;
+	for (let depth = 0; depth < 6; depth += 1) {
+		layer = layer
+			.replace(/%([0-9a-f]{2})/gi, (_escape, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))
+			.replace(/\\u([0-9a-f]{4})/gi, (_escape, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+		for (const character of layer) characters.add(character);
+	}
+	return characters;
+}
+
+function expectSafe(text: string): void {
+	const found = readPairingCode(text);
+	if (found.kind === 'notACode') return;
+	const known = charactersOf(text);
+	// Plain comparisons: five thousand runs of `expect` for each character would take a minute.
+	const invented = [...found.token].filter((character) => !known.has(character));
+	const unsafe = /[^\x21-\x7e]/.test(found.token);
+	if (invented.length > 0 || unsafe)
+		expect.fail(`${JSON.stringify(text)} gave the token ${JSON.stringify(found.token)}`);
+	if (found.baseUrl !== null && !/^https?:\/\/[^/@\s\p{C}]+(\/[^\s\p{C}]*)?$/u.test(found.baseUrl))
+		expect.fail(`${JSON.stringify(text)} gave the base URL ${JSON.stringify(found.baseUrl)}`);
+	if (found.workflowId !== null && /\p{C}/u.test(found.workflowId))
+		expect.fail(`${JSON.stringify(text)} gave the workflow ${JSON.stringify(found.workflowId)}`);
+}
+
+const VALID = [
+	LINK,
+	`Token ${TOKEN}`,
+	TOKEN,
+	nest(LINK, 2),
+	`https://app.example.net/#link=${encodeURIComponent(LINK)}`,
+	JSON.stringify({ baseUrl: 'https://id.example.com', token: TOKEN, workflowId: 'wf-1', sessionId: SESSION }),
+];
+
+const piece = fc.oneof(
+	fc.string({ unit: 'binary', maxLength: 3 }),
+	fc.constantFrom(
+		' ',
+		'\n',
+		'\t',
+		'%',
+		'%00',
+		'%20',
+		'%0d%0a',
+		'+',
+		'&',
+		'#',
+		'?',
+		'@',
+		'\\',
+		'"',
+		'\u0000',
+		'\u202E',
+		'authorization=',
+		'Token ',
+	),
+);
+const edit = fc.record({ at: fc.nat({ max: 400 }), remove: fc.nat({ max: 4 }), insert: piece });
+const mutated = fc
+	.tuple(fc.constantFrom(...VALID), fc.array(edit, { minLength: 1, maxLength: 4 }))
+	.map(([text, edits]) =>
+		edits.reduce((before, { at, remove, insert }) => {
+			const start = at % (before.length + 1);
+			return before.slice(0, start) + insert + before.slice(start + remove);
+		}, text),
+	);
+
+describe('whatever is scanned', () => {
+	test('5,000 random texts neither throw nor give a token that the text does not hold', () => {
+		const anything = fc.oneof(
+			fc.string({ unit: 'binary' }),
+			fc.string(),
+			fc.webUrl({ withQueryParameters: true }),
+			fc.json(),
+		);
+		fc.assert(fc.property(anything, expectSafe), { numRuns: 5000 });
+	});
+
+	test('5,000 damaged codes neither throw nor give a token that the text does not hold', () => {
+		fc.assert(fc.property(mutated, expectSafe), { numRuns: 5000 });
+	});
+
+	test('the same codes without damage give their token', () => {
+		for (const text of VALID) expect(readPairingCode(text)).toMatchObject({ kind: 'pairingCode', token: TOKEN });
+	});
+});

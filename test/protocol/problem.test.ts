@@ -1,0 +1,77 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { cleanText, readErrorDetail } from '../../src/protocol/problem.ts';
+
+describe('the words of an error body', () => {
+	test.each([
+		[
+			'the detail of a problem document',
+			{ title: 'Conflict', detail: 'The workflow wf-9 does not exist.', status: 409 },
+			'The workflow wf-9 does not exist.',
+		],
+		['the message', { message: 'No such workflow', error: 'Not Found' }, 'No such workflow'],
+		['the title', { title: 'Conflict', error: 'x' }, 'Conflict'],
+		['the error', { error: 'invalid_token' }, 'invalid_token'],
+		['a JSON string', 'Rate limit reached', 'Rate limit reached'],
+		['a field that is a text', { detail: 7, message: null, title: ['x'], error: 'last' }, 'last'],
+	])('are %s', (_what, document, words) => {
+		expect(readErrorDetail(JSON.stringify(document))).toBe(words);
+	});
+
+	test('are a text body itself', () => {
+		expect(readErrorDetail('  Too many\r\nrequests \n')).toBe('Too many requests');
+	});
+
+	test.each([
+		'',
+		' \n',
+		'<html>Bad gateway</html>',
+		'  <!doctype html>',
+		'{}',
+		'[]',
+		'["x"]',
+		'null',
+		'7',
+		'{"error":{"message":"x"}}',
+	])('are none in %j', (body) => {
+		expect(readErrorDetail(body)).toBe('');
+	});
+
+	test('are cut at 200 characters', () => {
+		expect(readErrorDetail(JSON.stringify({ detail: 'x'.repeat(200) }))).toBe('x'.repeat(200));
+		expect(readErrorDetail(JSON.stringify({ detail: 'x'.repeat(201) }))).toBe(`${'x'.repeat(199)}…`);
+	});
+});
+
+describe("somebody else's text", () => {
+	test.each([
+		['colours of a terminal', 'a\u001B[31mred\u001B[0m', 'a [31mred [0m'],
+		['line ends, which forge log lines', 'one\r\ntwo\u2028three\u2029four', 'one two three four'],
+		['direction marks, which turn text around', 'user\u202Egnp.exe\u2066x', 'user gnp.exe x'],
+		['invisible characters', 'a\u200B\u00ADb\uFEFF', 'a b'],
+		['half a character', 'a\uD83Db', 'a b'],
+		['private characters', 'a\uE000b', 'a b'],
+	])('loses %s', (_what, text, clean) => {
+		expect(cleanText(text, 50)).toBe(clean);
+	});
+
+	test('keeps other languages and emoji', () => {
+		expect(cleanText('Größe 東京 مرحبا 🙂', 50)).toBe('Größe 東京 مرحبا 🙂');
+	});
+
+	test('is not cut in the middle of a character', () => {
+		expect(cleanText('ab🙂cd', 4)).toBe('ab…');
+	});
+
+	test('is one clean line of bounded length, whatever it was', () => {
+		fc.assert(
+			fc.property(fc.string({ unit: 'binary', maxLength: 200 }), fc.integer({ min: 1, max: 40 }), (text, max) => {
+				const clean = cleanText(text, max);
+				expect(clean.length).toBeLessThanOrEqual(max);
+				expect(clean).not.toMatch(/[\p{C}\p{Zl}\p{Zp}]/u);
+				expect(clean).toBe(clean.trim());
+			}),
+			{ numRuns: 2000 },
+		);
+	});
+});
