@@ -327,7 +327,7 @@ export function startAgent(options: AgentOptions): Agent {
 
 	function noteClock(skewMs: number): void {
 		const off = Math.abs(skewMs);
-		const direction = skewMs > 0 ? 'slow' : 'fast';
+		const direction = skewMs > 0 ? 'fast' : 'slow';
 		warn(
 			'clock',
 			off < NOTABLE_SKEW_MS

@@ -5,10 +5,11 @@
 import { randomUUID } from 'node:crypto';
 import type { DeviceState } from '../core/device-state.ts';
 import { AgentError, failure, toFailure } from '../core/errors.ts';
+import { createSecretRegistry } from '../core/scrub.ts';
 import { openChannel } from '../edges/channel.ts';
 import { readIdentityFacts } from '../edges/identity-sources.ts';
 import { openLocalServer } from '../edges/local-server.ts';
-import { createLog, type Log, type LogDestination, SecretRegistry } from '../edges/log.ts';
+import { createLog, type Log, type LogDestination } from '../edges/log.ts';
 import { createNetwork } from '../edges/network.ts';
 import { createServiceClient } from '../edges/service-client.ts';
 import { readSecretFile, watchSettings } from '../edges/settings-files.ts';
@@ -50,7 +51,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 	try {
 		const { state, notices } = await store.load();
 		const { usable, warning } = lastValid(loaded, state, options);
-		const secrets = new SecretRegistry();
+		const secrets = createSecretRegistry();
 		const keepSecret = (secret: string) => secrets.add(secret);
 		const log = createLog({
 			level: usable.settings.log.level,
@@ -128,6 +129,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 				agent.warn('settings', toFailure(error));
 				return;
 			}
+			log.setLevel(changed.settings.log.level);
 			agent.applyEnvironment(environment);
 			await before.network.close();
 		};

@@ -35,7 +35,7 @@ export interface LinkRunnerOptions {
 		readonly event: (generation: number, event: LinkEvent) => void;
 		readonly frame: (generation: number, frame: Frame) => void;
 		readonly heartbeat: (generation: number, sentAt: string) => void;
-		/** How far the device's clock is behind the service's, when an answer tells. */
+		/** How far the device's clock is ahead of the service's, when an answer tells. */
 		readonly clockSkew: (skewMs: number) => void;
 	};
 }

@@ -95,19 +95,16 @@ async function makeCode({ service }: Stage): Promise<void> {
 	const query = new URLSearchParams({ workflowId: WORKFLOWS[0] });
 	const url = endpointUrl(service.url, ENDPOINTS.pairingCode, query);
 	const authorization = formatAuthorization({ scheme: 'Basic', ...service.credentials.basic });
-	const ask = (accept: string) => fetch(url, { headers: { authorization, accept } });
-	const picture = await ask('image/png');
-	await writeFile(PICTURE, Buffer.from(await picture.arrayBuffer()), { mode: 0o600 });
+	const answer = await fetch(url, { headers: { authorization, accept: 'image/png' } });
+	await writeFile(PICTURE, Buffer.from(await answer.arrayBuffer()), { mode: 0o600 });
 	say(`GET ${url.pathname}${url.search} answered with a picture, saved as ${resolve(PICTURE)}.`);
-	const { url: link } = (await (await ask('application/json')).json()) as { url: string };
-	say('A code looks like this (a second one, not the one that is used; each works once and for five minutes):');
+	say('It looks like this; it works once, and for five minutes:');
 	printLine();
-	printLine(await renderQrTerminal(link));
+	printLine(await renderQrTerminal(await readPicture()));
 }
 
 async function pairByPicture({ service, client }: Stage): Promise<void> {
-	const { readSingleCode } = await import('../edges/picture-reader.ts');
-	const code = await readSingleCode(PICTURE);
+	const code = await readPicture();
 	say('Read: a deep link with a Short Token. The host is shown and confirmed before anything is spent.');
 	const result = (await client.request(
 		'admin',
@@ -117,6 +114,11 @@ async function pairByPicture({ service, client }: Stage): Promise<void> {
 		{ deadlineMs: STEP_MS },
 	)) as PairResult;
 	say(`Registered as ${result.deviceId} for workflow ${result.workflowId}; the Connection is saved.`);
+}
+
+async function readPicture(): Promise<string> {
+	const { readSingleCode } = await import('../edges/picture-reader.ts');
+	return readSingleCode(PICTURE);
 }
 
 async function showOnline({ service, statuses }: Stage): Promise<void> {

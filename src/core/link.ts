@@ -33,6 +33,10 @@ interface Entered {
 	/** In the order in which they are tried; the same for the whole life of the link. */
 	readonly credentials: readonly Credential[];
 }
+interface Trying {
+	/** What failed last, so that the reason is known while the next attempt is under way; `null` before the first failure. */
+	readonly failure: Failure | null;
+}
 interface Waiting {
 	/** Why it waits. */
 	readonly failure: Failure;
@@ -41,13 +45,14 @@ interface Waiting {
 }
 
 export type LinkState =
-	| (Entered & {
-			readonly name: 'registering';
-			readonly credentialIndex: number;
-			readonly connection: Connection | null;
-	  })
+	| (Entered &
+			Trying & {
+				readonly name: 'registering';
+				readonly credentialIndex: number;
+				readonly connection: Connection | null;
+			})
 	| (Entered & Waiting & { readonly name: 'registerWait'; readonly connection: Connection | null })
-	| (Entered & { readonly name: 'connecting'; readonly connection: Connection })
+	| (Entered & Trying & { readonly name: 'connecting'; readonly connection: Connection })
 	| (Entered & { readonly name: 'online'; readonly connection: Connection })
 	| (Entered & Waiting & { readonly name: 'connectWait'; readonly connection: Connection })
 	| (Entered &
@@ -111,7 +116,7 @@ export const TRANSITIONS: Table = {
 		closeRequested: close,
 	},
 	connecting: {
-		channelProved: (state, event) => ({ state: { ...state, name: 'online', sinceMs: event.atMs }, effects: [] }),
+		channelProved: prove,
 		channelEnded: (state, event, chance) => afterChannelEnded(state, event, chance),
 		connectionRevoked: revoked,
 		closeRequested: close,
@@ -120,7 +125,9 @@ export const TRANSITIONS: Table = {
 		channelEnded: (state, event, chance) => afterChannelEnded(settled(state, event.atMs), event, chance),
 		connectionRevoked: (state, event, chance) => revoked(settled(state, event.atMs), event, chance),
 		retryRequested: (state, event) =>
-			openWith(settled(state, event.atMs), state.connection, event.atMs, [{ type: 'closeChannel', code: 1000 }]),
+			openWith({ ...settled(state, event.atMs), failure: null }, state.connection, event.atMs, [
+				{ type: 'closeChannel', code: 1000 },
+			]),
 		closeRequested: close,
 	},
 	connectWait: {
@@ -138,7 +145,7 @@ export const TRANSITIONS: Table = {
 
 /** Starts a link: with a Connection it goes straight to the channel, without one it registers first. */
 export function startLink(credentials: readonly Credential[], connection: Connection | null, atMs: number): Step {
-	const entered = { sinceMs: atMs, attempt: 0, backoff: NO_FAILURES, credentials };
+	const entered = { sinceMs: atMs, attempt: 0, backoff: NO_FAILURES, credentials, failure: null };
 	return connection ? openWith(entered, connection, atMs) : register({ ...entered, connection: null }, { atMs });
 }
 
@@ -161,12 +168,16 @@ function keep(connection: Connection): LinkEffect {
 	return { type: 'keepConnection', connection };
 }
 
-function register(from: Entered & { connection: Connection | null }, event: { atMs: number }): Step {
+function register(from: Entered & Trying & { connection: Connection | null }, event: { atMs: number }): Step {
 	return registerWith(from, 0, event.atMs);
 }
 
-function registerWith(from: Entered & { connection: Connection | null }, credentialIndex: number, atMs: number): Step {
-	const { backoff, credentials, connection } = from;
+function registerWith(
+	from: Entered & Trying & { connection: Connection | null },
+	credentialIndex: number,
+	atMs: number,
+): Step {
+	const { backoff, credentials, connection, failure: before } = from;
 	const attempt = from.attempt + 1;
 	const state = {
 		name: 'registering',
@@ -174,6 +185,7 @@ function registerWith(from: Entered & { connection: Connection | null }, credent
 		attempt,
 		backoff,
 		credentials,
+		failure: before,
 		connection,
 		credentialIndex,
 	} as const;
@@ -183,14 +195,23 @@ function registerWith(from: Entered & { connection: Connection | null }, credent
 	return wait(state, missing, NO_CREDENTIAL_MS, true, 'register', atMs);
 }
 
-function openWith(from: Entered, connection: Connection, atMs: number, before: readonly LinkEffect[] = []): Step {
-	const { backoff, credentials } = from;
+function openWith(
+	from: Entered & Trying,
+	connection: Connection,
+	atMs: number,
+	first: readonly LinkEffect[] = [],
+): Step {
+	const { backoff, credentials, failure: before } = from;
 	const attempt = from.attempt + 1;
 	const handshakeMs = handshakeDeadlineMs(backoff);
 	return {
-		state: { name: 'connecting', sinceMs: atMs, attempt, backoff, credentials, connection },
-		effects: [...before, { type: 'openChannel', attempt, token: connection.token, handshakeMs }],
+		state: { name: 'connecting', sinceMs: atMs, attempt, backoff, credentials, failure: before, connection },
+		effects: [...first, { type: 'openChannel', attempt, token: connection.token, handshakeMs }],
 	};
+}
+
+function prove({ attempt, backoff, credentials, connection }: State<'connecting'>, event: { atMs: number }): Step {
+	return { state: { name: 'online', sinceMs: event.atMs, attempt, backoff, credentials, connection }, effects: [] };
 }
 
 function resume(state: State<'blocked'>, event: { atMs: number }): Step {

@@ -2,7 +2,7 @@
  * Whether a scanned code may be used on this device, decided before anything is spent and without the network.
  * Pure; the codes' forms are in `protocol/pairing-code.ts`, the doing in `agent/pairing.ts`.
  */
-import { isLoopback } from '../protocol/endpoints.ts';
+import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import type { PairPreview } from '../protocol/local-api.ts';
 import { type NotACodeReason, readPairingCode } from '../protocol/pairing-code.ts';
 import type { DeviceState } from './device-state.ts';
@@ -65,7 +65,7 @@ export function decidePairing(asked: PairingAsked, context: PairingContext): Pai
 	if (code.kind === 'notACode') return refusedUnread(failure('not-a-pairing-code', NOT_A_CODE[code.reason]));
 
 	const { settings, configured, state, pairedWith } = context;
-	const named = code.baseUrl ?? settings.baseUrl ?? pairedWith;
+	const named = ownAddress(code.baseUrl, settings.baseUrl) ?? pairedWith;
 	const workflow = chooseWorkflow(asked, code.workflowId, context, named);
 	const seen = {
 		baseUrl: named,
@@ -87,21 +87,18 @@ export function decidePairing(asked: PairingAsked, context: PairingContext): Pai
 	if (pairedWith !== null && !asked.replace) return refused(alreadyPaired(code.sessionId, pairedWith, origin));
 	if (workflow.problem) return refused(workflow.problem);
 
-	// With a configured address the code's own path counts for nothing: the origin is the same, the rest is ours.
-	const baseUrl = settings.baseUrl ?? named;
 	const workflowId = workflow.workflowId ?? '';
 	const known =
 		state.confirmedOrigins.includes(origin) || settings.baseUrl !== null || settings.pairing.trustedOrigins.length > 0;
 	return {
 		preview: {
 			...seen,
-			baseUrl,
 			ready: true,
-			changes: describeChanges(baseUrl, workflowId, code.sessionId, context),
+			changes: describeChanges(named, workflowId, code.sessionId, context),
 			problem: null,
 		},
 		plan: {
-			baseUrl,
+			baseUrl: named,
 			token: code.token,
 			workflowId,
 			assignsWorkflow: configured === null,
@@ -109,6 +106,12 @@ export function decidePairing(asked: PairingAsked, context: PairingContext): Pai
 			confirmsOrigin: known ? null : origin,
 		},
 	};
+}
+
+/** Of one origin the configured address counts: the code's own path is somebody else's idea of it. */
+function ownAddress(inCode: string | null, configured: string | null): string | null {
+	if (inCode === null || configured === null) return inCode ?? configured;
+	return new URL(inCode).origin === new URL(configured).origin ? configured : inCode;
 }
 
 function checkOrigin(named: string, origin: string, asked: PairingAsked, context: PairingContext): Failure | null {
@@ -129,9 +132,12 @@ function checkOrigin(named: string, origin: string, asked: PairingAsked, context
 					'code-for-other-origin',
 					`This code is for ${origin}, which is not among the origins that this device trusts.`,
 				);
-	if (state.confirmedOrigins.includes(origin) || asked.trustOrigin === origin) return null;
-	if (asked.trustOrigin !== undefined)
-		return failure('code-for-other-origin', `This code is for ${origin}, not for ${asked.trustOrigin}.`);
+	// Only its origin is ever repeated: somebody may have put the whole code there.
+	const trusted = asked.trustOrigin === undefined ? null : (normalizeBaseUrl(asked.trustOrigin) ?? 'no address');
+	const trustedOrigin = trusted && (URL.parse(trusted)?.origin ?? 'what was confirmed, which is no address');
+	if (state.confirmedOrigins.includes(origin) || trustedOrigin === origin) return null;
+	if (trustedOrigin !== null)
+		return failure('code-for-other-origin', `This code is for ${origin}, not for ${trustedOrigin}.`);
 	return failure(
 		'origin-unconfirmed',
 		`This code is for ${origin}, and nobody has confirmed yet that this device belongs there.`,
@@ -170,7 +176,8 @@ function chooseWorkflow(
 		const chosen = { workflowId: configured.workflowId, source: describeSource(configured) };
 		const other = [inCode, asked.workflowId].find((id) => id && id !== configured.workflowId);
 		if (!other) return chosen;
-		const message = `${describeSource(configured)} sets workflow ${configured.workflowId}; ${other === inCode ? 'the code' : '--workflow'} names ${other}.`;
+		const by = other === inCode ? 'the code' : '--workflow';
+		const message = `Workflow ${configured.workflowId} is set by ${describeSource(configured)}, but ${by} names ${other}.`;
 		return { ...chosen, problem: failure('workflow-fixed', message) };
 	}
 	if (asked.workflowId && inCode && asked.workflowId !== inCode)
@@ -198,14 +205,15 @@ function describeChanges(
 	baseUrl: string,
 	workflowId: string,
 	sessionId: string | null,
-	{ pairedWith, state }: PairingContext,
+	{ pairedWith, state, configured }: PairingContext,
 ): string[] {
 	const changes: string[] = [];
-	if (pairedWith === null) changes.push(`pairs this device with ${new URL(baseUrl).host}`);
-	else if (pairedWith !== baseUrl)
-		changes.push(`moves this device from ${new URL(pairedWith).host} to ${new URL(baseUrl).host}`);
-	else changes.push(`gives this device a new Connection to ${new URL(baseUrl).host}`);
-	const before = state.assignedWorkflow?.workflowId;
+	const { host } = new URL(baseUrl);
+	if (pairedWith === null) changes.push(`pairs this device with ${host}`);
+	else if (pairedWith === baseUrl) changes.push(`gives this device a new Connection to ${host}`);
+	else if (new URL(pairedWith).host === host) changes.push(`moves this device from ${pairedWith} to ${baseUrl}`);
+	else changes.push(`moves this device from ${new URL(pairedWith).host} to ${host}`);
+	const before = pairedWith === null ? undefined : (configured ?? state.assignedWorkflow)?.workflowId;
 	if (before !== workflowId)
 		changes.push(before ? `changes the workflow from ${before} to ${workflowId}` : `runs workflow ${workflowId}`);
 	if (sessionId !== null) changes.push(`notes session ${sessionId}`);

@@ -77,18 +77,28 @@ export function describeStatus(snapshot: Snapshot): Status {
 	};
 }
 
-function stateOf({ supervision, hasBeenOnline }: Snapshot): Status['state'] {
+function stateOf({ supervision, hasBeenOnline, obstacle, device }: Snapshot): Status['state'] {
 	const link = supervision.current;
-	if (!link) return 'unpaired';
+	if (!link) return obstacle && device.pairing ? 'blocked' : 'unpaired';
 	if (link.state.name === 'online') return 'online';
-	// While the next link is still on its way, the current one's refusal is not the last word.
-	const waitsForNext = supervision.next !== null && supervision.next.state.name !== 'blocked';
-	if (link.state.name === 'blocked' && !waitsForNext) return 'blocked';
+	if (link.state.name === 'blocked' && !hopesForNext(supervision)) return 'blocked';
 	return hasBeenOnline ? 'offline' : 'connecting';
 }
 
+/** Whether the way back online leads over the next link: then the current one's refusal is not the last word. */
+function hopesForNext({ current, next }: Supervision): boolean {
+	if (!next || next.state.name === 'blocked') return false;
+	return current?.state.name === 'blocked' || failureOf(current?.state)?.code === 'connection-replaced';
+}
+
+/** The link whose trouble is the device's trouble. */
+function linkThatMatters(supervision: Supervision): Link | null {
+	const { current, next } = supervision;
+	return current?.state.name === 'online' || hopesForNext(supervision) ? next : current;
+}
+
 function problemOf({ supervision, obstacle }: Snapshot): ProblemSummary | null {
-	const failed = failureOf(supervision.current?.state) ?? failureOf(supervision.next?.state) ?? obstacle;
+	const failed = failureOf(linkThatMatters(supervision)?.state) ?? obstacle;
 	return failed ? summary(failed) : null;
 }
 
@@ -98,7 +108,8 @@ function failureOf(state: LinkState | undefined): Failure | null {
 
 function sentenceOf(snapshot: Snapshot, state: Status['state'], problem: ProblemSummary | null): string {
 	const { supervision, workflow } = snapshot;
-	const said = problem ? `${problem.message} ${problem.remedy}` : '';
+	const said = problem ? wordsOf(problem) : '';
+	const host = hostOf(linkThatMatters(supervision));
 	switch (state) {
 		case 'unpaired':
 			if (problem) return `Not paired: ${lowerFirst(said)}`;
@@ -106,13 +117,13 @@ function sentenceOf(snapshot: Snapshot, state: Status['state'], problem: Problem
 				? `Not paired: the answer to the last pairing code (${snapshot.device.attempt.host}) never arrived. Check whether the device is listed in the service; otherwise scan a new code.`
 				: 'Not paired: scan a pairing code, or run idv-agent pair.';
 		case 'connecting':
-			return problem ? `Not online yet: ${lowerFirst(said)}` : `Connecting to ${hostOf(supervision.current)}.`;
+			return problem ? `Not online yet: ${lowerFirst(said)}` : `Connecting to ${host}.`;
 		case 'online':
 			return onlineSentence(supervision, workflow, problem);
 		case 'offline':
 			return problem
 				? `Offline for ${duration(snapshot)}: ${lowerFirst(said)}`
-				: `Offline for ${duration(snapshot)}: connecting to ${hostOf(supervision.current)} again.`;
+				: `Offline for ${duration(snapshot)}: connecting to ${host} again.`;
 		case 'blocked':
 			return snapshot.hasBeenOnline
 				? `Offline for ${duration(snapshot)}: ${lowerFirst(said)}`
@@ -134,11 +145,19 @@ function onlineSentence(
 	const aim =
 		next.reason === 'renewal'
 			? 'renewing the Connection'
-			: workflowId === live
-				? 'registering anew'
-				: `moving to workflow ${workflowId}`;
+			: hostOf(next) !== hostOf(supervision.current)
+				? `moving to ${hostOf(next)}, workflow ${workflowId}`
+				: workflowId === live
+					? 'registering anew'
+					: `moving to workflow ${workflowId}`;
 	if (!problem) return `${online}; ${aim}.`;
-	return `${online}; ${aim} does not succeed: ${lowerFirst(problem.message)} ${problem.remedy}`;
+	return `${online}; ${aim} does not succeed: ${lowerFirst(wordsOf(problem))}`;
+}
+
+/** What is wrong and what to do, as sentences that end. */
+function wordsOf({ message, remedy }: ProblemSummary): string {
+	const parts = [message, remedy].map((text) => text.trim()).filter(Boolean);
+	return parts.map((text) => (/[.!?]$/.test(text) ? text : `${text}.`)).join(' ');
 }
 
 function hostOf(link: Link | null): string {
@@ -153,9 +172,9 @@ function duration({ offlineSinceMs, nowMs }: Snapshot): string {
 /** A span of time in words, in one unit that fits; milliseconds in. */
 export function plainDuration(ms: number): string {
 	const seconds = Math.max(0, Math.round(ms / 1000));
-	if (seconds < 90) return `${seconds} s`;
+	if (seconds < 120) return `${seconds} s`;
 	const minutes = Math.round(seconds / 60);
-	if (minutes < 90) return `${minutes} min`;
+	if (minutes < 120) return `${minutes} min`;
 	const hours = Math.round(minutes / 60);
 	return hours < 48 ? `${hours} h` : `${Math.round(hours / 24)} days`;
 }

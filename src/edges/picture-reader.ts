@@ -1,7 +1,7 @@
 /**
  * Finds the QR and Aztec codes in a picture, offline. Says what stands in them; whether it is a pairing code is not its
- * business. The texts are secrets: they never go into a message. Decoding keeps the thread busy (about a second for 50
- * megapixels), so this belongs into a command, never into the daemon.
+ * business. The texts are secrets: they never go into a message. Decoding keeps the thread busy (6 s for the largest
+ * photo), so this belongs into a command, never into the daemon.
  */
 import { readFile, stat } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -34,7 +34,8 @@ export async function readPicture(source: string | Uint8Array): Promise<string[]
 			remedy: 'Give a smaller picture.',
 		});
 	const texts = await decode(name, bytes);
-	if (texts.length === 0) throw new AgentError('picture-without-code', `No QR or Aztec code can be read in ${name}.`);
+	if (texts.length === 0)
+		throw new AgentError('picture-without-code', `${name} shows no QR or Aztec code that can be read.`);
 	return texts;
 }
 

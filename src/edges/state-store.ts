@@ -97,36 +97,33 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 			return { state: found.state, notices };
 		}
 		const backup = await readState(at(BACKUP), lock !== null);
-		const state = backup.kind === 'good' ? backup.state : EMPTY_STATE;
-		if (found.kind === 'damaged' || backup.kind !== 'missing') {
-			const setAside = lock !== null && (await quarantine([found, backup]));
-			const what = found.kind === 'damaged' ? `is damaged (${found.reason})` : 'is missing';
-			const now =
-				backup.kind === 'good'
-					? 'the copy before it is used'
-					: 'there is no good copy of it: this device starts unpaired';
-			notices.push(
-				failure('state-corrupt', `The state file ${at(STATE)} ${what}; ${now}.`, {
-					...(setAside ? {} : { remedy: 'Nothing to do if the agent is online; otherwise pair again.' }),
-				}),
-			);
-		}
+		const damaged = [found, backup].filter((file) => file.kind === 'damaged');
+		const setAside = lock !== null && (await quarantine(damaged));
+		// A damaged file that had to stay is set aside before the first save that works.
+		loaded = setAside || damaged.length === 0;
 		durable = null;
-		loaded = true;
-		return { state, notices };
+		const hasCopy = backup.kind === 'good';
+		if (found.kind === 'damaged' || backup.kind !== 'missing') {
+			const what = found.kind === 'damaged' ? `is damaged (${found.reason})` : 'is missing';
+			const now = hasCopy ? 'the copy before it is used' : 'it has no good copy, and this device starts unpaired';
+			const remedy = 'Nothing to do if the agent is online; otherwise pair again.';
+			const more = setAside && damaged.length > 0 ? {} : { remedy };
+			notices.push(failure('state-corrupt', `The state file ${at(STATE)} ${what}; ${now}.`, more));
+		}
+		return { state: hasCopy ? backup.state : EMPTY_STATE, notices };
 	}
 
 	/** Sets damaged files aside; whether all of them are. */
-	async function quarantine(files: readonly StateFile[]): Promise<boolean> {
+	async function quarantine(damaged: readonly { readonly file: string }[]): Promise<boolean> {
+		if (damaged.length === 0) return true;
 		const time = new Date().toISOString().replaceAll(':', '-');
-		const damaged = files.filter((file) => file.kind === 'damaged');
 		try {
 			for (const { file } of damaged) await fs.rename(file, at(`${QUARANTINED}${time}${path.extname(file)}`));
 			await syncDirectory(stateDir);
 			const kept = (await listQuarantined()).filter((name) => !name.startsWith(`${QUARANTINED}${time}`));
 			for (const name of kept.slice(0, Math.max(0, kept.length + damaged.length - MAX_QUARANTINED)))
 				await remove(at(name));
-			return damaged.length > 0;
+			return true;
 		} catch {
 			return false;
 		}
@@ -151,13 +148,9 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 				const hadGood = durable !== null;
 				// From here to the end a failure leaves it open which of two good files is in place.
 				durable = null;
-				if (!hadGood) await fs.rename(at(TEMPORARY), at(STATE));
-				else {
-					// Forgetting comes first: a crash in between leaves the old state in its place, not a stray token.
-					if (forget) await forgetOlder();
-					else await keepOld();
-					await fs.rename(at(TEMPORARY), at(STATE));
-				}
+				// Forgetting comes first: a crash in between leaves the old state in its place, not a stray token.
+				if (hadGood) await (forget ? forgetOlder() : keepOld());
+				await fs.rename(at(TEMPORARY), at(STATE));
 			}
 			if (forget) await forgetOlder();
 			await syncDirectory(stateDir);

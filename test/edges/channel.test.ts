@@ -303,14 +303,21 @@ describe('a refused upgrade', () => {
 		expect(failure.code).toBe('credential-refused');
 	});
 
-	test('stands when the body breaks off or does not come before the deadline', async () => {
+	test('stands when the body breaks off, does not come, or drips past the deadline', async () => {
 		const head = 'HTTP/1.1 403 No\r\ncontent-length: 500\r\n\r\nnot here';
 		const broken = await rawServer((socket) => socket.end(head));
 		const stuck = await rawServer((socket) => socket.write(head));
-		for (const { port } of [broken, stuck]) {
+		const dripping = await rawServer((socket) => {
+			socket.write(head);
+			const drip = setInterval(() => socket.write(' '), 20);
+			socket.on('close', () => clearInterval(drip));
+		});
+		for (const { port } of [broken, stuck, dripping]) {
+			const startedMs = performance.now();
 			const ended = await open(`ws://127.0.0.1:${port}/ws/device`, { handshakeMs: 200 }).until('ended');
 			expect(ended).toMatchObject({ timedOut: false, failure: { code: 'access-forbidden' } });
 			expect(ended.failure.message).toContain('not here');
+			expect(performance.now() - startedMs).toBeLessThan(3000);
 		}
 	});
 

@@ -390,7 +390,7 @@ describe('a place that cannot be written', () => {
 		expect(loadedLater).toEqual({ state: named('later'), notices: [] });
 	});
 
-	test('a read-only directory with a damaged state: the copy is used, nothing is set aside', async () => {
+	test('a read-only directory with a damaged state: the copy is used, nothing is set aside yet', async () => {
 		await withStore(async (store) => {
 			await store.save(paired);
 			await store.save(named('newer'));
@@ -398,11 +398,13 @@ describe('a place that cannot be written', () => {
 		fs.writeFileSync(at('state.json'), '');
 		giveAway();
 		fs.chmodSync(stateDir, 0o500);
-		const { loaded, save } = JSON.parse(await firstLine(start('unprivileged')));
+		const { loaded, save, loadedLater } = JSON.parse(await firstLine(start('unprivileged')));
 		expect(loaded).toMatchObject({ state: paired, notices: [{ code: 'state-unwritable' }, { code: 'state-corrupt' }] });
 		expect(loaded.notices[1].remedy).not.toContain('set aside');
 		expect(save.code).toBe('state-unwritable');
+		expect(loadedLater).toEqual({ state: named('later'), notices: [] });
 		expect(JSON.parse(read('state.json.bak'))).toEqual(paired);
+		expect(files().filter((name) => name.startsWith('state.json.corrupt-'))).toHaveLength(1);
 	});
 
 	test('a lock file of another user makes the store read-only', async () => {

@@ -10,6 +10,9 @@ import {
 	parseAuthorizationQuery,
 } from '../../src/protocol/authorization.ts';
 
+/** Any UTF-16 code unit, half characters too; fast-check's own `binary` takes 0.8 s to set up. */
+const codeUnit = fc.nat({ max: 0xffff }).map((code) => String.fromCharCode(code));
+
 const credential = fc.string({
 	unit: fc.integer({ min: 0x21, max: 0x7e }).map((code) => String.fromCharCode(code)),
 	minLength: 1,
@@ -83,9 +86,9 @@ describe('the Authorization header', () => {
 
 	test('whatever comes, reading does not throw, and a credential that comes out could be sent', () => {
 		fc.assert(
-			fc.property(fc.string({ unit: 'binary' }), (text) => {
+			fc.property(fc.string({ unit: codeUnit }), (text) => {
 				const found = parseAuthorization(text);
-				if (found && found.scheme !== 'Basic') expect(isCredential(found.credential)).toBe(true);
+				return found === null || found.scheme === 'Basic' || isCredential(found.credential);
 			}),
 			{ numRuns: 1000 },
 		);

@@ -3,6 +3,9 @@ import { describe, expect, test } from 'vitest';
 import { isCredential } from '../../src/protocol/authorization.ts';
 import { deviceConnectionRequestSchema, findConnectionToken } from '../../src/protocol/device-connection.ts';
 
+/** Any UTF-16 code unit, half characters too; fast-check's own `binary` takes 0.8 s to set up. */
+const codeUnit = fc.nat({ max: 0xffff }).map((code) => String.fromCharCode(code));
+
 const LEAST = { deviceId: 'kiosk-7', workflowId: 'wf-1' };
 
 function complaint(fields: Record<string, unknown>): string {
@@ -149,7 +152,7 @@ describe('the Connection token in an answer', () => {
 	test('whatever comes, it does not throw, and what is found could be sent in a header', () => {
 		const body = fc.oneof(
 			fc.json(),
-			fc.string({ unit: 'binary' }),
+			fc.string({ unit: codeUnit }),
 			fc.json().map((text) => text.slice(0, -1)),
 		);
 		const pointer = fc.option(
@@ -159,7 +162,7 @@ describe('the Connection token in an answer', () => {
 		fc.assert(
 			fc.property(body, pointer, (text, at) => {
 				const token = findConnectionToken(text, at);
-				if (token !== null) expect(isCredential(token)).toBe(true);
+				return token === null || isCredential(token);
 			}),
 			{ numRuns: 1000 },
 		);

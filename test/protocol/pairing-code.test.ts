@@ -2,6 +2,9 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { MAX_CODE_LENGTH, type PairingCode, readPairingCode } from '../../src/protocol/pairing-code.ts';
 
+/** Any UTF-16 code unit, half characters too; fast-check's own `binary` takes 0.8 s to set up. */
+const codeUnit = fc.nat({ max: 0xffff }).map((code) => String.fromCharCode(code));
+
 const TOKEN = 'tr-0123456789abcdefABCDEF-_xyzw';
 const SESSION = '64b7f0c2a1d3e4f5a6b7c8d9';
 const LINK = `https://id.example.com/mobile?authorization=Token%20${TOKEN}&sessionId=${SESSION}`;
@@ -293,7 +296,9 @@ function charactersOf(text: string): Set<string> {
 	const characters = new Set(text);
 	let layer = text;
 	for (let depth = 0; depth < 6; depth += 1) {
+		// Line ends inside an escape go away, here as in every URL.
 		layer = layer
+			.replace(/[\t ]*[\r\n\t]+[\t ]*/g, '')
 			.replace(/%([0-9a-f]{2})/gi, (_escape, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))
 			.replace(/\\u([0-9a-f]{4})/gi, (_escape, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
 		for (const character of layer) characters.add(character);
@@ -326,7 +331,7 @@ const VALID = [
 ];
 
 const piece = fc.oneof(
-	fc.string({ unit: 'binary', maxLength: 3 }),
+	fc.string({ unit: codeUnit, maxLength: 3 }),
 	fc.constantFrom(
 		' ',
 		'\n',
@@ -361,7 +366,7 @@ const mutated = fc
 describe('whatever is scanned', () => {
 	test('5,000 random texts neither throw nor give a token that the text does not hold', () => {
 		const anything = fc.oneof(
-			fc.string({ unit: 'binary' }),
+			fc.string({ unit: codeUnit }),
 			fc.string(),
 			fc.webUrl({ withQueryParameters: true }),
 			fc.json(),
