@@ -12,34 +12,36 @@ export const MAX_SECRETS = 64;
 export const MIN_SECRET_LENGTH = 6;
 
 /** The secrets that are alive now. */
-export class SecretRegistry {
-	readonly #formsOf = new Map<string, readonly string[]>();
-	#forms: readonly string[] = [];
-
+export interface SecretRegistry {
 	/** From now on the secret is found as it is, percent-encoded, form-encoded, escaped in JSON and inside base64. */
-	add(secret: string): void {
-		if (secret.length < MIN_SECRET_LENGTH) return;
-		this.#formsOf.delete(secret);
-		this.#formsOf.set(secret, writtenForms(secret));
-		const [oldest] = this.#formsOf.keys();
-		if (this.#formsOf.size > MAX_SECRETS && oldest !== undefined) this.#formsOf.delete(oldest);
-		this.#refresh();
-	}
-
+	add(secret: string): void;
 	/** Forgets a secret that is worth nothing any more; unknown ones are ignored. */
-	remove(secret: string): void {
-		if (this.#formsOf.delete(secret)) this.#refresh();
-	}
-
+	remove(secret: string): void;
 	/** Every written form of every secret, the longest first. For {@link scrub} only. */
-	get forms(): readonly string[] {
-		return this.#forms;
-	}
+	forms(): readonly string[];
+}
 
-	#refresh(): void {
+export function createSecretRegistry(): SecretRegistry {
+	const formsOf = new Map<string, readonly string[]>();
+	let all: readonly string[] = [];
+	const refresh = () => {
 		// The longest first: a secret that is part of another must not cut that one in two.
-		this.#forms = [...new Set([...this.#formsOf.values()].flat())].sort((a, b) => b.length - a.length);
-	}
+		all = [...new Set([...formsOf.values()].flat())].sort((a, b) => b.length - a.length);
+	};
+	return {
+		add(secret) {
+			if (secret.length < MIN_SECRET_LENGTH) return;
+			formsOf.delete(secret);
+			formsOf.set(secret, writtenForms(secret));
+			const [oldest] = formsOf.keys();
+			if (formsOf.size > MAX_SECRETS && oldest !== undefined) formsOf.delete(oldest);
+			refresh();
+		},
+		remove(secret) {
+			if (formsOf.delete(secret)) refresh();
+		},
+		forms: () => all,
+	};
 }
 
 /**
@@ -49,7 +51,7 @@ export class SecretRegistry {
  */
 export function scrub(text: string, secrets: SecretRegistry): string {
 	let clean = text;
-	for (const form of secrets.forms) clean = clean.replaceAll(form, SECRET_MARK);
+	for (const form of secrets.forms()) clean = clean.replaceAll(form, SECRET_MARK);
 	return (
 		clean
 			.replace(HEADER, `$1${SECRET_MARK}`)

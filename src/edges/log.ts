@@ -1,142 +1,179 @@
 /**
- * The agent's log: pino's JSON lines on standard output, readable text on a terminal, priorities for the journal.
- * Every final line is scrubbed of secrets; only fields of the list get into it. Never throws and never blocks the agent.
+ * The agent's log: one line for each event on standard output, as JSON, or as plain text on a terminal.
+ * Passes on known fields only and scrubs every line. Never throws, never waits for a reader that is slow or gone,
+ * never lets a server's text break a line.
  */
-import { writeSync } from 'node:fs';
+import { fstatSync, writeSync } from 'node:fs';
+import { isatty } from 'node:tty';
 import { pino } from 'pino';
 import { type SecretRegistry, scrub } from '../core/scrub.ts';
+import { cleanText } from '../protocol/problem.ts';
 
-/** What may stand in a line beside its message. Anything else is dropped: an object may hold anything. */
-export interface LogFields {
-	readonly attempt?: number | undefined;
-	readonly code?: string | undefined;
-	readonly count?: number | undefined;
-	readonly delayMs?: number | undefined;
-	readonly deviceId?: string | null | undefined;
-	readonly generation?: number | undefined;
-	readonly host?: string | null | undefined;
-	readonly kind?: string | undefined;
-	readonly path?: string | undefined;
-	readonly pid?: number | undefined;
-	readonly signal?: string | undefined;
-	readonly status?: number | undefined;
-	readonly version?: string | undefined;
-	readonly workflowId?: string | null | undefined;
-}
+export type LogLevel = 'debug' | 'info' | 'warn' | 'error';
 
-const FIELDS: readonly (keyof LogFields)[] = [
+/** The fields that may stand in a line; every other one is dropped. None of them may hold a secret. */
+const LOG_FIELDS = [
 	'attempt',
+	'bytes',
+	'closeCode',
 	'code',
 	'count',
 	'delayMs',
 	'deviceId',
+	'exitStatus',
 	'generation',
 	'host',
+	'id',
 	'kind',
+	'ms',
 	'path',
 	'pid',
+	'remedy',
+	'serial',
+	'sessionId',
 	'signal',
+	'socket',
+	'source',
+	'state',
 	'status',
 	'version',
 	'workflowId',
-];
+] as const;
+
+/** Durations in milliseconds (`ms`, `delayMs`); `path` is a file or the path of a URL, without its query. */
+export type LogFields = {
+	readonly [Field in (typeof LOG_FIELDS)[number]]?: string | number | boolean | null | undefined;
+};
 
 export interface Log {
 	debug(message: string, fields?: LogFields): void;
 	info(message: string, fields?: LogFields): void;
 	warn(message: string, fields?: LogFields): void;
 	error(message: string, fields?: LogFields): void;
+	/** From now on less severe lines are dropped. */
 	setLevel(level: LogLevel): void;
 }
 
-export type LogLevel = 'debug' | 'info' | 'warn' | 'error';
-
-/** Takes one finished line with its line end. */
+/** Where lines go. `write` gets one line with its line end, already scrubbed, and must not throw. */
 export interface LogDestination {
+	/** `json`: as it is; `journal`: JSON after its priority, `<4>`; `terminal`: plain text. Default `json`. */
+	readonly form?: 'json' | 'journal' | 'terminal';
 	write(line: string): void;
 }
 
-export interface LogOptions {
-	readonly level: LogLevel;
-	readonly secrets: SecretRegistry;
-	/** Default: standard output; JSON lines, or text if that is a terminal. */
-	readonly destination?: LogDestination;
-	/** Readable text instead of JSON. Default: whether standard output is a terminal. */
-	readonly readable?: boolean;
-	/** `<N>` in front of each line, for the journal. Default: whether systemd says that it reads standard output. */
-	readonly priorities?: boolean;
-}
+/** Longest message and longest field, in characters. A stack has to fit into a message. */
+const MAX_MESSAGE = 2000;
+const MAX_FIELD = 300;
+/** Kept for a reader that is slow, in bytes; what does not fit any more is dropped. */
+const MAX_UNSENT_BYTES = 64 * 1024;
 
-/** Syslog's numbers for pino's. */
-const PRIORITIES: Readonly<Record<string, number>> = { debug: 7, info: 6, warn: 4, error: 3 };
-/** A line that is longer is cut: nobody reads it, and a disk has to hold it. */
-const MAX_LINE = 4096;
-
-export function createLog(options: LogOptions): Log {
-	const {
-		secrets,
-		destination = standardOutput,
-		readable = options.destination === undefined && process.stdout.isTTY === true,
-		priorities = options.destination === undefined && process.env['JOURNAL_STREAM'] !== undefined,
-	} = options;
-	const sink = {
-		write(json: string) {
-			const line = readable ? toText(json) : json.trimEnd();
-			const clean = scrub(line.length > MAX_LINE ? `${line.slice(0, MAX_LINE)}…` : line, secrets);
-			const priority = priorities ? `<${PRIORITIES[levelOf(json)] ?? 6}>` : '';
-			destination.write(`${priority}${clean}\n`);
-		},
+/**
+ * Creates a log.
+ * @param options.level the least severe level that is written; default `info`.
+ * @param options.secrets the live secrets, scrubbed from every line.
+ * @param options.destination default: standard output, in the form that suits it.
+ */
+export function createLog(options: { level?: LogLevel; secrets: SecretRegistry; destination?: LogDestination }): Log {
+	const { level = 'info', secrets, destination = openLogDestination() } = options;
+	const write = (line: string) => {
+		const { form = 'json' } = destination;
+		destination.write(
+			scrub(form === 'json' ? line : form === 'journal' ? forJournal(line) : forTerminal(line), secrets),
+		);
 	};
 	const logger = pino(
 		{
-			level: options.level,
+			level,
 			base: null,
 			timestamp: pino.stdTimeFunctions.isoTime,
 			formatters: { level: (label) => ({ level: label }) },
 		},
-		sink,
+		{ write },
 	);
-	const at = (level: LogLevel) => (message: string, fields?: LogFields) => logger[level](allowed(fields), message);
+	const at = (severity: LogLevel) => (message: string, fields?: LogFields) => {
+		if (!logger.isLevelEnabled(severity)) return;
+		// A text is scrubbed before it is cut: the first half of a secret would not be known as one.
+		const clean = (text: string, max: number) => cleanText(scrub(text, secrets), max);
+		logger[severity](fields ? pick(fields, (text) => clean(text, MAX_FIELD)) : {}, clean(message, MAX_MESSAGE));
+	};
 	return {
 		debug: at('debug'),
 		info: at('info'),
 		warn: at('warn'),
 		error: at('error'),
-		setLevel(level) {
-			logger.level = level;
+		setLevel: (wanted) => {
+			logger.level = wanted;
 		},
 	};
 }
 
-/** Only fields of the list, only scalars, nothing that is not there. */
-function allowed(fields: LogFields | undefined): Record<string, string | number> {
-	const kept: Record<string, string | number> = {};
-	for (const name of FIELDS) {
-		const value = fields?.[name];
-		if (typeof value === 'string') kept[name] = value.slice(0, 256);
-		else if (typeof value === 'number') kept[name] = value;
+/**
+ * An open file as a destination: plain text on a terminal, priorities in front for the system's journal, else JSON.
+ * A reader that is gone or a full disk costs the lines, nothing else.
+ * @param fd default standard output.
+ * @param environment where systemd's `JOURNAL_STREAM` is looked up; default the process's own.
+ */
+export function openLogDestination(
+	fd = 1,
+	environment: Readonly<Record<string, string | undefined>> = process.env,
+): LogDestination {
+	let unsent: Buffer = Buffer.alloc(0);
+	return {
+		form: isatty(fd) ? 'terminal' : isJournal(fd, environment['JOURNAL_STREAM']) ? 'journal' : 'json',
+		write(line) {
+			if (unsent.length < MAX_UNSENT_BYTES) unsent = Buffer.concat([unsent, Buffer.from(line)]);
+			try {
+				while (unsent.length > 0) unsent = unsent.subarray(writeSync(fd, unsent));
+			} catch (error) {
+				// A pipe that is full just now takes the rest with a later line.
+				if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') unsent = Buffer.alloc(0);
+			}
+		},
+	};
+}
+
+/** `JOURNAL_STREAM` is inherited by children whose output goes elsewhere: it names the file that it is about. */
+function isJournal(fd: number, stream: string | undefined): boolean {
+	if (!stream) return false;
+	try {
+		const { dev, ino } = fstatSync(fd, { bigint: true });
+		return stream === `${dev}:${ino}`;
+	} catch {
+		return false;
 	}
-	return kept;
 }
 
-/** `03:04:05 warn  offline: … code=connection-lost`: for a person at a terminal. */
-function toText(json: string): string {
-	const { level, time, msg, ...fields } = JSON.parse(json) as Record<string, unknown>;
-	const rest = Object.entries(fields).map(([name, value]) => `${name}=${String(value)}`);
-	return [String(time).slice(11, 19), String(level).padEnd(5), String(msg), ...rest].join(' ');
+function pick(fields: LogFields, clean: (text: string) => string): Record<string, string | number | boolean | null> {
+	const picked: Record<string, string | number | boolean | null> = {};
+	for (const field of LOG_FIELDS) {
+		// Callers may have more than the type says, such as an object from a foreign answer.
+		const value: unknown = Object.hasOwn(fields, field) ? fields[field] : undefined;
+		if (typeof value === 'string') picked[field] = clean(value);
+		else if (typeof value === 'number' || typeof value === 'boolean' || value === null) picked[field] = value;
+	}
+	return picked;
 }
 
-function levelOf(json: string): string {
-	return /^\{"level":"(\w+)"/.exec(json)?.[1] ?? 'info';
+/** Syslog priorities, as the journal reads them at the beginning of a line. */
+const PRIORITY: Record<string, number> = { debug: 7, info: 6, warn: 4, error: 3 };
+
+interface LogRecord {
+	readonly level: string;
+	readonly time: string;
+	readonly msg: string;
+	readonly [field: string]: unknown;
 }
 
-/** Writes at once: a line that explains a crash must not wait in a buffer. A reader that is gone is no reason to end. */
-const standardOutput: LogDestination = {
-	write(line) {
-		try {
-			writeSync(1, line);
-		} catch {
-			// Closed, or a full pipe that nobody empties: the device's work goes on.
-		}
-	},
-};
+function forJournal(line: string): string {
+	const { level } = JSON.parse(line) as LogRecord;
+	return `<${PRIORITY[level] ?? 6}>${line}`;
+}
+
+function forTerminal(line: string): string {
+	const { level, time, msg, ...fields } = JSON.parse(line) as LogRecord;
+	const shown = Object.entries(fields).map(([name, value]) => {
+		const text = String(value);
+		return `${name}=${/^[^\s"=]+$/.test(text) ? text : JSON.stringify(text)}`;
+	});
+	return `${[time, level.toUpperCase().padEnd(5), msg, ...shown].join(' ')}\n`;
+}

@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { MAX_SECRETS, MIN_SECRET_LENGTH, SECRET_MARK, SecretRegistry, scrub } from '../../src/core/scrub.ts';
+import { MAX_SECRETS, MIN_SECRET_LENGTH, SECRET_MARK, type SecretRegistry, scrub } from '../../src/core/scrub.ts';
 
-const none = new SecretRegistry();
+const none = createSecretRegistry();
 
 function registryOf(...secrets: string[]): SecretRegistry {
-	const registry = new SecretRegistry();
+	const registry = createSecretRegistry();
 	for (const secret of secrets) registry.add(secret);
 	return registry;
 }
@@ -56,7 +56,7 @@ describe('a registered secret is found by its value', () => {
 	});
 
 	test('the list is bounded: the one added longest ago goes, and adding again keeps one young', () => {
-		const registry = new SecretRegistry();
+		const registry = createSecretRegistry();
 		const secretOf = (number: number) => `live<${String(number).padStart(4, '0')}>`;
 		for (let number = 0; number < MAX_SECRETS; number += 1) registry.add(secretOf(number));
 		registry.add(secretOf(0));
