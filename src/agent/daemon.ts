@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import type { DeviceState } from '../core/device-state.ts';
 import { AgentError, failure, toFailure } from '../core/errors.ts';
-import { SecretRegistry } from '../core/scrub.ts';
+import { createSecretRegistry } from '../core/scrub.ts';
 import { openChannel } from '../edges/channel.ts';
 import { readIdentityFacts } from '../edges/identity-sources.ts';
 import { openLocalServer } from '../edges/local-server.ts';
@@ -51,7 +51,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 	try {
 		const { state, notices } = await store.load();
 		const { usable, warning } = lastValid(loaded, state, options);
-		const secrets = new SecretRegistry();
+		const secrets = createSecretRegistry();
 		const keepSecret = (secret: string) => secrets.add(secret);
 		const log = createLog({
 			level: usable.settings.log.level,

@@ -156,16 +156,24 @@ function pursue(
 		const effects = [...drop(next, atMs, chance), ...drop(current, atMs, chance)];
 		return { supervision: { ...supervision, current: null, next: null }, effects };
 	}
-	if (current && servesRegistration(current.registration, wanted)) {
-		if (!next || servesRegistration(next.registration, wanted)) return { supervision, effects: [] };
+	if (current && isOnItsWay(current, wanted)) {
+		if (!next || isOnItsWay(next, wanted)) return { supervision, effects: [] };
 		return { supervision: { ...supervision, next: null }, effects: drop(next, atMs, chance) };
 	}
-	if (next && servesRegistration(next.registration, wanted)) return { supervision, effects: [] };
+	if (next && isOnItsWay(next, wanted)) return { supervision, effects: [] };
 	const free = makeRoom(supervision, atMs, chance);
 	const started = free.supervision.current
 		? start(free.supervision, wanted, 'wanted', newestFor(wanted, known), atMs)
 		: startFirst(free.supervision, wanted, known, atMs, chance);
 	return followedBy(free.effects, started);
+}
+
+/** Whether a link leads to what is wanted: it is for that registration, and can register with all there is as long as it has to. */
+function isOnItsWay({ registration, state }: Link, wanted: Wanted): boolean {
+	if (!servesRegistration(registration, wanted)) return false;
+	if (state.name === 'closed' || state.connection) return true;
+	const has = (kind: Credential['kind']) => state.credentials.some((credential) => credential.kind === kind);
+	return has('reusable') === wanted.hasReusableCredential && has('selfRegistration') === wanted.selfRegistration;
 }
 
 /** Ends what a new link takes the place of: the next link, and a current one that never had a Connection to be online with. */

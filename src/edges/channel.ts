@@ -40,6 +40,8 @@ export interface ChannelOptions {
 	readonly pingIntervalMs: number;
 	/** So long without a byte from the service ends the channel; 0 for a service that answers no ping. */
 	readonly silenceLimitMs: number;
+	/** How long the service may take to answer a goodbye. Default 3,000. */
+	readonly closeMs?: number | undefined;
 	/** Only to name it when the service does not know it. */
 	readonly workflowId?: string | undefined;
 }
@@ -63,7 +65,7 @@ export type ChannelEvent =
 export interface Channel {
 	/** `false`, and nothing sent, when the channel is not open or more than 1 MiB would wait to be sent. */
 	sendText(text: string): boolean;
-	/** Says goodbye; the connection is cut if the service has not answered after 3 s. Frames still come until then. */
+	/** Says goodbye; the connection is cut if the service has not answered after `closeMs`. Frames still come until then. */
 	close(code: number, reason: string): void;
 	/** Cuts the connection; no frame comes any more. */
 	terminate(): void;
@@ -169,7 +171,8 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 				followRedirects: false,
 				// Between two bytes only; the deadline for the whole handshake is ours.
 				handshakeTimeout: handshakeMs,
-				...{ closeTimeout: CLOSE_MS },
+				// Its types do not know it yet.
+				...{ closeTimeout: options.closeMs ?? CLOSE_MS },
 				finishRequest(request) {
 					request.once('socket', (opened) => {
 						connection = opened;

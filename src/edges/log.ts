@@ -118,16 +118,21 @@ export function openLogDestination(
 	environment: Readonly<Record<string, string | undefined>> = process.env,
 ): LogDestination {
 	let unsent: Buffer = Buffer.alloc(0);
+	const send = () => {
+		try {
+			while (unsent.length > 0) unsent = unsent.subarray(writeSync(fd, unsent));
+		} catch (error) {
+			// A pipe that is full just now takes the rest with a later line.
+			if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') unsent = Buffer.alloc(0);
+		}
+	};
 	return {
 		form: isatty(fd) ? 'terminal' : isJournal(fd, environment['JOURNAL_STREAM']) ? 'journal' : 'json',
 		write(line) {
-			if (unsent.length < MAX_UNSENT_BYTES) unsent = Buffer.concat([unsent, Buffer.from(line)]);
-			try {
-				while (unsent.length > 0) unsent = unsent.subarray(writeSync(fd, unsent));
-			} catch (error) {
-				// A pipe that is full just now takes the rest with a later line.
-				if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') unsent = Buffer.alloc(0);
-			}
+			send();
+			if (unsent.length >= MAX_UNSENT_BYTES) return;
+			unsent = Buffer.concat([unsent, Buffer.from(line)]);
+			send();
 		},
 	};
 }

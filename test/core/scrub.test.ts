@@ -1,6 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { MAX_SECRETS, MIN_SECRET_LENGTH, SECRET_MARK, type SecretRegistry, scrub } from '../../src/core/scrub.ts';
+import {
+	createSecretRegistry,
+	MAX_SECRETS,
+	MIN_SECRET_LENGTH,
+	SECRET_MARK,
+	type SecretRegistry,
+	scrub,
+} from '../../src/core/scrub.ts';
 
 const none = createSecretRegistry();
 

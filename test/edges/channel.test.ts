@@ -524,7 +524,7 @@ describe('the end of an open channel', () => {
 
 	test('comes even when the service does not answer the goodbye', async () => {
 		const url = await rawService(() => {});
-		const opened = open(url);
+		const opened = open(url, { closeMs: 100 });
 		await opened.until('opened');
 		opened.channel.close(1000, 'moving on');
 		expect((await opened.until('ended')).failure.code).toBe('connection-lost');
