@@ -77,7 +77,11 @@ export function createLocalClient({ runDir }: { readonly runDir: string }): Loca
 			const deadline = AbortSignal.timeout(deadlineMs);
 			const payload = body === undefined ? undefined : JSON.stringify(body);
 			try {
-				const response = await send(runDir, socket, method, path, deadline, payload);
+				const response = await send(runDir, socket, method, path, {
+					accept: 'application/json',
+					signal: deadline,
+					payload,
+				});
 				return await readAnswer(response);
 			} catch (error) {
 				if (deadline.aborted) throw timedOut(`The agent did not answer within ${deadlineMs / 1000} s.`);
@@ -151,7 +155,7 @@ class ConsumerFailure extends Error {
 }
 
 async function openStream(runDir: string, path: string, signal: AbortSignal): Promise<AsyncIterator<Buffer>> {
-	const response = await send(runDir, 'agent', 'GET', path, signal);
+	const response = await send(runDir, 'agent', 'GET', path, { accept: 'text/event-stream', signal });
 	if (response.statusCode !== 200) await readAnswer(response);
 	if (!/^text\/event-stream\b/i.test(response.headers['content-type'] ?? '')) {
 		response.destroy();
@@ -165,8 +169,11 @@ async function send(
 	socket: LocalSocket,
 	method: string,
 	path: string,
-	signal: AbortSignal,
-	payload?: string,
+	{
+		accept,
+		signal,
+		payload,
+	}: { readonly accept: string; readonly signal: AbortSignal; readonly payload?: string | undefined },
 ): Promise<http.IncomingMessage> {
 	const socketPath = join(runDir, LOCAL_SOCKETS[socket]);
 	const length = Buffer.byteLength(socketPath);
@@ -176,7 +183,7 @@ async function send(
 			`The path of a socket may have ${MAX_SOCKET_PATH} bytes; ${socketPath} has ${length}.`,
 			{ remedy: 'Choose a run directory with a shorter path.' },
 		);
-	const headers: http.OutgoingHttpHeaders = { Accept: 'application/json, text/event-stream' };
+	const headers: http.OutgoingHttpHeaders = { Accept: `${accept}, application/problem+json` };
 	if (payload !== undefined) {
 		headers['Content-Type'] = 'application/json';
 		headers['Content-Length'] = Buffer.byteLength(payload);
