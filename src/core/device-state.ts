@@ -4,11 +4,10 @@
  */
 import * as z from 'zod';
 import { deviceConnectionRequestSchema } from '../protocol/device-connection.ts';
-import { servesRegistration } from './supervisor.ts';
 
 /** Raised only with a migration beside it. */
 export const STATE_SCHEMA_VERSION = 1;
-/** The newest Connection and the one it is about to replace. */
+/** A Connection and the one that is about to replace it. */
 export const MAX_CONNECTIONS = 2;
 
 /** Facts by which a device knows itself again; compared after every start. */
@@ -69,7 +68,7 @@ export const deviceStateSchema = z.object({
 	identity: identitySchema.nullable(),
 	pairing: pairingSchema.nullable(),
 	assignedWorkflow: assignedWorkflowSchema.nullable(),
-	/** Newest last, at most {@link MAX_CONNECTIONS}. */
+	/** The one the device was online with last, then a newer one that is to take its place. */
 	connections: z.array(savedConnectionSchema).max(MAX_CONNECTIONS),
 	attempt: attemptSchema.nullable(),
 	/** Origins that a person has confirmed at a first pairing. */
@@ -92,17 +91,10 @@ export const EMPTY_STATE: DeviceState = {
 	lastSettings: null,
 };
 
-/**
- * The state with one more Connection. Where there is no room it takes the place of the newest one for the same
- * registration (a move that registers again must not push out the Connection the device is online with), else of the oldest.
- */
+/** The state with one more Connection. Where there is no room the first stays: it is the one the device was online with. */
 export function withConnection(state: DeviceState, connection: SavedConnection): DeviceState {
 	const others = state.connections.filter((saved) => saved.token !== connection.token);
-	if (others.length >= MAX_CONNECTIONS) {
-		const alike = others.findLastIndex((saved) => servesRegistration(saved, connection));
-		others.splice(Math.max(0, alike), 1);
-	}
-	return { ...state, connections: [...others, connection].slice(-MAX_CONNECTIONS) };
+	return { ...state, connections: [...others.slice(0, MAX_CONNECTIONS - 1), connection] };
 }
 
 /**
@@ -111,5 +103,5 @@ export function withConnection(state: DeviceState, connection: SavedConnection):
  */
 export function withOnlyConnection(state: DeviceState, token: string): DeviceState {
 	const index = state.connections.findIndex((saved) => saved.token === token);
-	return index <= 0 ? state : { ...state, connections: state.connections.slice(index) };
+	return index > 0 ? { ...state, connections: state.connections.slice(index) } : state;
 }

@@ -1,186 +1,307 @@
 /**
- * The files in which settings and credentials stand: read with limits, watched without polling. Knows nothing of what a
- * setting means, and never puts the contents of a file into a message.
+ * The settings files and the files that hold one credential: reading them, and noticing when settings change.
+ * Never merges or checks a setting (`core/settings.ts` does), never writes, never quotes what stands in a file.
  */
-import { type FSWatcher, watch } from 'node:fs';
-import { open, readdir } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { constants, existsSync, type FSWatcher, watch } from 'node:fs';
+import fs from 'node:fs/promises';
+import path from 'node:path';
 import { AgentError, type ErrorCode, type Failure, failure } from '../core/errors.ts';
+import { MAX_CREDENTIAL_LENGTH } from '../protocol/authorization.ts';
 
 /** Largest settings file, in bytes. */
 export const MAX_SETTINGS_BYTES = 1024 * 1024;
-/** Largest credential file, in bytes. */
-const MAX_SECRET_BYTES = 8192;
-/** An editor writes a file in several steps: only the last of them is looked at. */
-const SETTLE_MS = 200;
+/** How long the files must be left alone before a change is reported, and how long it is put off at most. */
+const QUIET_MS = 200;
+const MAX_WAIT_MS = 2000;
 
-export interface SettingsFiles {
+export interface SettingsPlaces {
 	readonly configFile: string;
-	/** Its `*.json` are read after the file, in the order of their names' bytes. */
-	readonly confDirectory: string;
+	/** Holds further settings in `*.json`. Default: `conf.d` beside the config file. */
+	readonly confDirectory?: string;
+	/** A config file that is not there is a problem, since somebody named it. Default `false`. */
+	readonly mustExist?: boolean;
 }
 
-export interface SettingsDocuments {
-	/** Lowest first. `document` is an object. */
-	readonly layers: readonly { readonly source: string; readonly document: Record<string, unknown> }[];
-	/** `settings-unreadable` and `settings-invalid`, each naming its file. */
+export interface SettingsFiles {
+	/** One for each file that could be read, lowest first: the config file, then `conf.d` in the byte order of the names. */
+	readonly layers: readonly { readonly source: string; readonly document: Readonly<Record<string, unknown>> }[];
+	/** `settings-unreadable` or `settings-invalid`, naming file, line and column; one for each file that has no layer. */
 	readonly problems: readonly Failure[];
 }
 
-/** Reads all of them. A file that is not there is an empty one, unless `mustExist` says that somebody named it. */
-export async function readSettingsLayers(
-	files: SettingsFiles & { readonly mustExist?: boolean },
-): Promise<SettingsDocuments> {
-	const layers: { source: string; document: Record<string, unknown> }[] = [];
+/** Reads the config file and `conf.d`. Never throws: what cannot be used is in `problems`. A missing `conf.d` is none. */
+export async function readSettingsLayers(places: SettingsPlaces): Promise<SettingsFiles> {
+	const layers: SettingsFiles['layers'][number][] = [];
 	const problems: Failure[] = [];
-	const take = async (path: string, mustExist: boolean) => {
+	const confDirectory = confDirectoryOf(places);
+	let names: string[] = [];
+	try {
+		// Hidden files are what editors keep beside the real ones.
+		names = (await fs.readdir(confDirectory)).filter((name) => name.endsWith('.json') && !name.startsWith('.'));
+	} catch (error) {
+		if (errnoOf(error) !== 'ENOENT')
+			problems.push(
+				failure('settings-unreadable', `The directory ${confDirectory} cannot be read: ${inWords(error)}.`),
+			);
+	}
+	names.sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
+	const files = [places.configFile, ...names.map((name) => path.join(confDirectory, name))];
+	for (const [at, source] of files.entries()) {
 		try {
-			const text = await readText(path, MAX_SETTINGS_BYTES, 'settings-unreadable');
-			if (text !== null) layers.push({ source: path, document: parseDocument(path, text) });
-			else if (mustExist) problems.push(failure('settings-unreadable', `${path}: there is no such file.`));
+			layers.push({ source, document: parseSettings(source, await readFile(source, MAX_SETTINGS_BYTES, 'settings')) });
 		} catch (error) {
 			if (!(error instanceof AgentError)) throw error;
-			problems.push(error.failure);
+			const isMissing = errnoOf(error.cause) === 'ENOENT';
+			// One of `conf.d` may be taken away between the look into the directory and the look into the file.
+			if (!isMissing || (at === 0 && places.mustExist)) problems.push(error.failure);
 		}
-	};
-	await take(files.configFile, files.mustExist ?? false);
-	try {
-		const names = (await readdir(files.confDirectory)).filter(
-			(name) => name.endsWith('.json') && !name.startsWith('.'),
-		);
-		for (const name of names.sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b))))
-			await take(join(files.confDirectory, name), true);
-	} catch (error) {
-		if (codeOf(error) !== 'ENOENT')
-			problems.push(failure('settings-unreadable', `${files.confDirectory}: ${plainReason(error)}.`));
 	}
 	return { layers, problems };
 }
 
 /**
- * Calls back when one of the files may have changed, by the kernel's word and not by looking again and again. Directories
- * are watched rather than files, so that a file which is replaced or appears later is noticed as well.
+ * Reads a credential from a file of one line.
+ * @returns the line without white space around it, 1 to 8,192 characters.
+ * @throws AgentError `credential-unreadable`, never with the content in it.
  */
-export function watchSettings(files: SettingsFiles, onChange: () => void): { close(): void } {
-	const directory = dirname(files.configFile);
-	let timer: NodeJS.Timeout | undefined;
-	let inner: FSWatcher | null = null;
-	let closed = false;
-	const changed = () => {
-		clearTimeout(timer);
-		timer = setTimeout(onChange, SETTLE_MS).unref();
-	};
-	const follow = (path: string, onName: (name: string | null) => void): FSWatcher | null => {
+export async function readSecretFile(file: string): Promise<string> {
+	const text = (await readFile(file, 2 * MAX_CREDENTIAL_LENGTH, 'credential')).trim();
+	const fault =
+		text === ''
+			? 'is empty'
+			: /[\r\n]/.test(text)
+				? 'has more than one line'
+				: text.length > MAX_CREDENTIAL_LENGTH
+					? `has more than ${MAX_CREDENTIAL_LENGTH} characters`
+					: /\p{Cc}/u.test(text)
+						? 'has control characters'
+						: null;
+	if (fault) throw new AgentError('credential-unreadable', `The credential file ${file} ${fault}.`);
+	return text;
+}
+
+/** What a text file holds, without a byte order mark. Errors never hold any of it. */
+async function readFile(file: string, maxBytes: number, what: 'settings' | 'credential'): Promise<string> {
+	const code: ErrorCode = what === 'settings' ? 'settings-unreadable' : 'credential-unreadable';
+	const fail = (reason: string, cause?: unknown) =>
+		new AgentError(code, `The ${what} file ${file} cannot be read: ${reason}.`, { cause });
+	try {
+		// Without O_NONBLOCK a pipe in the place of the file would be waited for.
+		const handle = await fs.open(file, constants.O_RDONLY | constants.O_NONBLOCK);
 		try {
-			const watcher = watch(path, { persistent: false }, (_, name) => onName(name));
-			// A directory that goes away is noticed by the watch on its parent.
-			watcher.on('error', () => watcher.close());
-			return watcher;
-		} catch {
-			return null;
+			const stat = await handle.stat();
+			if (!stat.isFile()) throw fail('it is not a regular file');
+			if (stat.size > maxBytes) throw fail(`it is larger than ${maxBytes} bytes`);
+			return new TextDecoder('utf-8', { fatal: true }).decode(await handle.readFile());
+		} finally {
+			await handle.close();
+		}
+	} catch (error) {
+		if (error instanceof AgentError) throw error;
+		if (errnoOf(error) === 'ERR_ENCODING_INVALID_ENCODED_DATA') throw fail('it is not UTF-8');
+		throw fail(inWords(error), error);
+	}
+}
+
+function parseSettings(file: string, text: string): Record<string, unknown> {
+	let document: unknown;
+	try {
+		document = JSON.parse(text);
+	} catch {
+		// V8's own message quotes the text, and names a place only sometimes.
+		const { offset, problem } = findJsonFault(text);
+		const lines = text.slice(0, offset).split(/\r\n|\r|\n/);
+		const column = [...(lines.at(-1) ?? '')].length + 1;
+		throw new AgentError('settings-invalid', `${file}: line ${lines.length}, column ${column}: ${problem}.`);
+	}
+	if (typeof document === 'object' && document !== null && !Array.isArray(document))
+		return document as Record<string, unknown>;
+	throw new AgentError('settings-invalid', `${file}: line 1, column 1: the settings must be one object in { }.`);
+}
+
+const SPACE = /[ \t\r\n]*/y;
+const TOKEN =
+	/(?<mark>[{}[\],:])|(?<text>"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*")|(?<value>(?:-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)(?![\w.+-]))/y;
+
+/** What may stand next. */
+type Expected = 'value' | 'valueOrEnd' | 'name' | 'nameOrEnd' | 'colon' | 'commaOrEnd' | 'nothing';
+
+/** The first place in a text that cannot be JSON, and what is wrong there. The text is known not to be JSON. */
+function findJsonFault(text: string): { offset: number; problem: string } {
+	const open: string[] = [];
+	let expected: Expected = 'value';
+	let offset = 0;
+	let afterComma = false;
+	for (;;) {
+		offset = skip(SPACE, text, offset);
+		TOKEN.lastIndex = offset;
+		const match = TOKEN.exec(text);
+		const mark = match?.groups?.['mark'];
+		const isText = match?.groups?.['text'] !== undefined;
+		const closes = mark !== undefined && mark === (open.at(-1) === '{' ? '}' : ']');
+		const canEnd = expected === 'commaOrEnd' || expected === 'valueOrEnd' || expected === 'nameOrEnd';
+		let next: Expected | null = null;
+		if (closes && open.length > 0 && canEnd) {
+			open.pop();
+			next = open.length > 0 ? 'commaOrEnd' : 'nothing';
+		} else if (expected === 'value' || expected === 'valueOrEnd') {
+			if (mark === '{' || mark === '[') {
+				open.push(mark);
+				next = mark === '{' ? 'nameOrEnd' : 'valueOrEnd';
+			} else if (match && mark === undefined) next = open.length > 0 ? 'commaOrEnd' : 'nothing';
+		} else if (expected === 'name' || expected === 'nameOrEnd') next = isText ? 'colon' : null;
+		else if (expected === 'colon') next = mark === ':' ? 'value' : null;
+		else if (expected === 'commaOrEnd' && mark === ',') next = open.at(-1) === '{' ? 'name' : 'value';
+		if (next === null || !match)
+			return { offset, problem: describeFault(text, offset, expected, afterComma && closes, open.at(-1)) };
+		afterComma = mark === ',';
+		offset += match[0].length;
+		expected = next;
+	}
+}
+
+function describeFault(
+	text: string,
+	offset: number,
+	expected: Expected,
+	spareComma: boolean,
+	inside: string | undefined,
+): string {
+	if (offset >= text.length) return text.trim() === '' ? 'the file is empty' : 'the file ends too early';
+	if (spareComma) return 'there is a comma too many before this';
+	const character = text[offset] ?? '';
+	const isUnfinished = character === '"' && expected !== 'colon' && expected !== 'commaOrEnd' && expected !== 'nothing';
+	if (isUnfinished) return 'this text in quotes does not end on its line, or has a wrong escape';
+	if (text.startsWith('//', offset) || text.startsWith('/*', offset) || character === '#')
+		return 'comments are not allowed here';
+	if (character === "'") return 'texts stand in double quotes';
+	const wanted: Record<Expected, string> = {
+		value: 'a value is missing or misspelt here',
+		valueOrEnd: 'a value or ] is expected here',
+		name: 'a name in double quotes is expected here',
+		nameOrEnd: 'a name in double quotes or } is expected here',
+		colon: 'a : is missing before this',
+		commaOrEnd: `a comma or ${inside === '{' ? '}' : ']'} is missing before this`,
+		nothing: 'nothing may follow the settings',
+	};
+	return wanted[expected];
+}
+
+function skip(pattern: RegExp, text: string, offset: number): number {
+	pattern.lastIndex = offset;
+	return offset + (pattern.exec(text)?.[0].length ?? 0);
+}
+
+/** Ends with `close`; does not keep the process alive. */
+export interface SettingsWatch {
+	/** Set when changes can't be noticed, for want of watches or of permission: a restart or SIGHUP is needed then. */
+	readonly notice: Failure | null;
+	close(): void;
+}
+
+/**
+ * Calls back once after the settings files may have changed: 200 ms after the last change, 2 s after the first at most.
+ * Directories are watched rather than files, and the parents of directories, so that files and directories may be
+ * replaced, vanish and appear later; where a link leads to is not watched. Nothing is polled.
+ */
+export function watchSettings(places: SettingsPlaces, onChange: () => void): SettingsWatch {
+	const confDirectory = path.resolve(confDirectoryOf(places));
+	const configFile = path.resolve(places.configFile);
+	let watchers: FSWatcher[] = [];
+	let timer: NodeJS.Timeout | null = null;
+	let firstChangeMs = 0;
+	let notice: Failure | null = null;
+
+	const changed = () => {
+		const nowMs = performance.now();
+		if (timer) clearTimeout(timer);
+		else firstChangeMs = nowMs;
+		timer = setTimeout(report, Math.max(0, Math.min(QUIET_MS, firstChangeMs + MAX_WAIT_MS - nowMs))).unref();
+	};
+	const report = () => {
+		timer = null;
+		// Anew each time: a directory may be another one under the same name. Before the report, so that nothing is missed.
+		watchAll();
+		onChange();
+	};
+	const watchAll = () => {
+		for (const watcher of watchers) watcher.close();
+		watchers = [];
+		notice = null;
+		for (const [directory, isOurs] of plan(configFile, confDirectory)) {
+			try {
+				const watcher = watch(directory, { persistent: false }, (_event, name) => {
+					// Systems that don't say the name, and mounted configurations that swap a link called `..data`.
+					if (name === null || name.startsWith('..') || isOurs(name)) changed();
+				});
+				watcher.on('error', changed);
+				watchers.push(watcher);
+			} catch (error) {
+				// What is not there is watched for in its parent; a parent that is closed to this user matters only then.
+				const isParent = directory !== path.dirname(configFile) && directory !== confDirectory;
+				if (['ENOENT', 'ENOTDIR', isParent ? 'EACCES' : ''].includes(errnoOf(error))) continue;
+				notice ??= failure('settings-unreadable', `Changes in ${directory} will not be noticed: ${inWords(error)}.`, {
+					remedy: 'Restart the agent, or send it SIGHUP, after a change of its settings.',
+				});
+			}
 		}
 	};
-	const followInner = () => {
-		inner?.close();
-		inner = closed
-			? null
-			: follow(files.confDirectory, (name) => (name === null || name.endsWith('.json')) && changed());
-	};
-	// The directory of the settings itself may be made later, by a package or a person.
-	const above = dirname(directory);
-	let outer = follow(directory, onOuter);
-	const top = outer
-		? null
-		: follow(above, () => {
-				if (outer || closed) return;
-				outer = follow(directory, onOuter);
-				if (!outer) return;
-				followInner();
-				changed();
-			});
-	function onOuter(name: string | null): void {
-		const path = name === null ? null : join(directory, name);
-		if (path === null || path === files.confDirectory) followInner();
-		if (path === null || path === files.configFile || path === files.confDirectory) changed();
-	}
-	followInner();
+	watchAll();
 	return {
+		get notice() {
+			return notice;
+		},
 		close() {
-			closed = true;
-			clearTimeout(timer);
-			for (const watcher of [outer, inner, top]) watcher?.close();
+			if (timer) clearTimeout(timer);
+			for (const watcher of watchers) watcher.close();
+			watchers = [];
 		},
 	};
 }
 
-/**
- * The one line of a credential file, without white space around it.
- * @throws AgentError `credential-unreadable`, without a word of what is in the file.
- */
-export async function readSecretFile(path: string): Promise<string> {
-	const text = await readText(path, MAX_SECRET_BYTES, 'credential-unreadable');
-	if (text === null) throw new AgentError('credential-unreadable', `${path}: there is no such file.`);
-	const secret = text.trim();
-	if (secret === '') throw new AgentError('credential-unreadable', `${path} is empty.`);
-	if (/[\r\n]/.test(secret)) throw new AgentError('credential-unreadable', `${path} has more than one line.`);
-	return secret;
-}
-
-/** The text of a file; `null` when there is none. */
-async function readText(path: string, maxBytes: number, code: ErrorCode): Promise<string | null> {
-	try {
-		await using file = await open(path, 'r');
-		const buffer = Buffer.alloc(maxBytes + 1);
-		let length = 0;
-		for (;;) {
-			const { bytesRead } = await file.read(buffer, length, buffer.length - length);
-			length += bytesRead;
-			if (bytesRead === 0 || length > maxBytes) break;
+/** The directories to watch, each with the names in it that matter. */
+function plan(configFile: string, confDirectory: string): Map<string, (name: string) => boolean> {
+	const watched = new Map<string, (name: string) => boolean>();
+	const add = (directory: string, isOurs: (name: string) => boolean) => {
+		const before = watched.get(directory);
+		watched.set(directory, before ? (name) => before(name) || isOurs(name) : isOurs);
+	};
+	add(path.dirname(configFile), (name) => name === path.basename(configFile));
+	add(confDirectory, (name) => name.endsWith('.json'));
+	for (const directory of [path.dirname(configFile), confDirectory]) {
+		// The parent of what is there, for the day on which it is replaced; and of everything that is not there yet.
+		for (let child = directory; path.dirname(child) !== child; child = path.dirname(child)) {
+			const ours = path.basename(child);
+			add(path.dirname(child), (name) => name === ours);
+			if (existsSync(child)) break;
 		}
-		if (length > maxBytes) throw new AgentError(code, `${path} is larger than ${maxBytes} bytes.`);
-		return new TextDecoder('utf-8', { fatal: true }).decode(buffer.subarray(0, length));
-	} catch (error) {
-		if (error instanceof AgentError) throw error;
-		if (codeOf(error) === 'ENOENT') return null;
-		throw new AgentError(code, `${path}: ${plainReason(error)}.`, { cause: error });
 	}
+	return watched;
 }
 
-function parseDocument(path: string, text: string): Record<string, unknown> {
-	let document: unknown;
-	try {
-		document = JSON.parse(text);
-	} catch (error) {
-		throw new AgentError('settings-invalid', `${path}: ${whereInText(text, error)}`);
-	}
-	if (typeof document !== 'object' || document === null || Array.isArray(document))
-		throw new AgentError('settings-invalid', `${path}: the settings must be an object: { … }.`);
-	return document as Record<string, unknown>;
+function confDirectoryOf(places: SettingsPlaces): string {
+	return places.confDirectory ?? path.join(path.dirname(places.configFile), 'conf.d');
 }
 
-/** The place of a mistake as an editor counts it. */
-function whereInText(text: string, error: unknown): string {
-	if (text.trim() === '') return 'the file is empty; an empty object is {}.';
-	const said = error instanceof Error ? error.message : '';
-	const position = Number(/position (\d+)/.exec(said)?.[1] ?? text.length);
-	const before = text.slice(0, position).split('\n');
-	return `line ${before.length}, column ${(before.at(-1)?.length ?? 0) + 1}: this is not JSON.`;
+const ERRNO_WORDS: Record<string, string> = {
+	EACCES: 'this user may not read it',
+	EPERM: 'this user may not read it',
+	ENOENT: 'it is not there',
+	ENOTDIR: 'a part of its path is not a directory',
+	ELOOP: 'it is a link that leads to itself',
+	EIO: 'the disk reports an error',
+	EMFILE: 'too many files are open',
+	ENFILE: 'too many files are open',
+	ENOSPC: 'the system has no watches left (fs.inotify.max_user_watches)',
+};
+
+function inWords(error: unknown): string {
+	const code = errnoOf(error);
+	const words = ERRNO_WORDS[code];
+	return words ? `${words} (${code})` : code || 'for an unknown reason';
 }
 
-function plainReason(error: unknown): string {
-	switch (codeOf(error)) {
-		case 'EACCES':
-		case 'EPERM':
-			return 'this user may not read it';
-		case 'EISDIR':
-			return 'it is a directory';
-		case 'ERR_ENCODING_INVALID_ENCODED_DATA':
-			return 'it is not UTF-8 text';
-		default:
-			return `it cannot be read (${codeOf(error) ?? 'unknown reason'})`;
-	}
-}
-
-function codeOf(error: unknown): string | undefined {
-	return (error as { code?: string } | null)?.code;
+function errnoOf(error: unknown): string {
+	const code = (error as { code?: unknown } | null | undefined)?.code;
+	return typeof code === 'string' ? code : '';
 }

@@ -1,0 +1,128 @@
+/**
+ * Makes the programs that are shipped: one minified CommonJS file for each command, with what it seldom needs beside it.
+ * `npm run build` runs this; a device never does. Decides nothing about how a program behaves.
+ */
+import { realpathSync } from 'node:fs';
+import { copyFile, mkdir, readFile, rm, stat } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { basename, join, relative, resolve } from 'node:path';
+import { type BuildOptions, build, type Plugin } from 'esbuild';
+
+export interface BundleOptions {
+	/** Directory with `package.json`, whose version is built in as `IDV_AGENT_VERSION`, and `node_modules`. */
+	readonly root: string;
+	/** Name of each program and its source file under `root`. */
+	readonly entries: Readonly<Record<string, string>>;
+	/** Emptied first, so that nothing of an older build is shipped. */
+	readonly outDir: string;
+	/**
+	 * Everything of a program in its one file, for an executable that carries a code cache. Default `false`: without a
+	 * cache, the text of packages that are not even used costs every start 22 ms (docs/measurements.md).
+	 */
+	readonly singleFile?: boolean;
+}
+
+export interface BuiltFile {
+	readonly path: string;
+	readonly bytes: number;
+}
+
+const ENTRIES = { 'idv-agent': 'src/cli/idv-agent.ts', idv: 'src/cli/idv.ts' };
+
+/** Packages that are big, seldom needed and imported when they are: each a file of its own, which all programs share. */
+const APART: ReadonlyMap<string, string> = new Map([
+	['undici', 'undici.cjs'],
+	['systeminformation', 'systeminformation.cjs'],
+	['zxing-wasm/reader', 'zxing-reader.cjs'],
+	['zxing-wasm/writer', 'zxing-writer.cjs'],
+]);
+
+/** What is read as a file, or as an asset of an executable, under its own name. */
+const DECODERS = ['zxing-wasm/reader/zxing_reader.wasm', 'zxing-wasm/writer/zxing_writer.wasm'];
+
+/**
+ * Builds every program.
+ *
+ * CommonJS, because `import 'node:http'` in an ES module costs every start 26 ms and 15 MB (docs/measurements.md). What
+ * the sources import with `await import()` runs only then, wherever it stands.
+ * @returns what was written, programs first.
+ * @throws Error with esbuild's own words when a source is wrong, an `await` stands at the top level, or it warns.
+ */
+export async function bundle({ root, entries, outDir, singleFile = false }: BundleOptions): Promise<BuiltFile[]> {
+	const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as { version: string };
+	await rm(outDir, { recursive: true, force: true });
+	await mkdir(outDir, { recursive: true });
+
+	const shared = {
+		...OPTIONS,
+		absWorkingDir: root,
+		define: { ...DEFINED, IDV_AGENT_VERSION: JSON.stringify(version) },
+	};
+	const files = Object.keys(entries).map((name) => `${name}.cjs`);
+	await buildWithoutWarnings({
+		...shared,
+		entryPoints: { ...entries },
+		outdir: outDir,
+		outExtension: { '.js': '.cjs' },
+		plugins: singleFile ? [] : [leaveApart],
+	});
+	if (!singleFile)
+		for (const [name, file] of APART) {
+			const contents = `module.exports = require(${JSON.stringify(name)});`;
+			await buildWithoutWarnings({ ...shared, stdin: { contents, resolveDir: root }, outfile: join(outDir, file) });
+			files.push(file);
+		}
+
+	const packages = createRequire(join(root, 'package.json'));
+	for (const decoder of DECODERS) {
+		await copyFile(packages.resolve(decoder), join(outDir, basename(decoder)));
+		files.push(basename(decoder));
+	}
+	return Promise.all(
+		files.map(async (file) => ({ path: join(outDir, file), bytes: (await stat(join(outDir, file))).size })),
+	);
+}
+
+const DEFINED = {
+	'import.meta.url': 'bundleUrl',
+	'import.meta.filename': '__filename',
+	'import.meta.dirname': '__dirname',
+};
+
+const OPTIONS = {
+	bundle: true,
+	minify: true,
+	format: 'cjs',
+	platform: 'node',
+	target: 'node22.19',
+	// Otherwise `import()` of a file apart would start Node's loader of ES modules, for a file that is none.
+	supported: { 'dynamic-import': false },
+	legalComments: 'external',
+	// Packages that are ES modules ask where they are; CommonJS knows it under another name.
+	banner: { js: "const bundleUrl=require('node:url').pathToFileURL(__filename).href;" },
+	logLevel: 'silent',
+} as const satisfies BuildOptions;
+
+const leaveApart: Plugin = {
+	name: 'leave-apart',
+	setup({ onResolve }) {
+		onResolve({ filter: /^[a-z]/ }, ({ path }) => {
+			const file = APART.get(path);
+			return file === undefined ? undefined : { path: `./${file}`, external: true };
+		});
+	},
+};
+
+async function buildWithoutWarnings(options: BuildOptions): Promise<void> {
+	const { warnings } = await build(options);
+	const [first] = warnings;
+	if (first) throw new Error(`${first.location?.file ?? 'bundle'}:${first.location?.line ?? 0}: ${first.text}`);
+}
+
+async function main(): Promise<void> {
+	const root = resolve(import.meta.dirname, '../../..');
+	for (const { path, bytes } of await bundle({ root, entries: ENTRIES, outDir: join(root, 'dist') }))
+		process.stdout.write(`${relative(root, path).padEnd(28)}${(bytes / 1024).toFixed(0).padStart(8)} KiB\n`);
+}
+
+if (process.argv[1] !== undefined && realpathSync(process.argv[1]) === import.meta.filename) void main();
