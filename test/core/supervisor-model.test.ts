@@ -58,7 +58,7 @@ interface World {
 	tokens: number;
 	/** A device without any other credential: what it loses is lost. */
 	hasOnlyConnections: boolean;
-	/** Without links the saved Connections may be of the past, until a link is online with one of them. */
+	/** Without links the saved Connections may be of the past, until the only link is online with one of them. */
 	mayBeStale: boolean;
 	chance: () => number;
 	/** Situations that occurred, in any world. */
@@ -224,7 +224,7 @@ function checkLinks(world: World, before: Supervision, event: SupervisorEvent): 
 		const { token, lifeMs } = current.state.connection;
 		must(lifeMs === null || world.renewal?.generation === current.generation, 'the renewal is planned');
 		const isSaved = world.device.connections.some((connection) => connection.token === token);
-		if (isSaved) world.mayBeStale = false;
+		if (isSaved && !next) world.mayBeStale = false;
 		const isExcused = world.mayBeStale || !world.hasOnlyConnections;
 		must(isSaved || isExcused, 'the Connection that the device lives on is saved');
 		must(world.device.connections.length > 0, 'a device that is online has a Connection to start with');
