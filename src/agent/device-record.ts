@@ -13,7 +13,10 @@ export interface DeviceRecord {
 	keep(change: (state: DeviceState) => DeviceState): void;
 	/** Changes the state for what is only meant to happen if it can be saved. Rejects, and takes it back, if it cannot. */
 	record(change: (state: DeviceState) => DeviceState): Promise<void>;
-	/** Replaces the state and makes sure that no copy on disk still holds what was in it. */
+	/**
+	 * Replaces the state and makes sure that no copy on disk still holds what was in it. Rejects if that fails now; it goes
+	 * on in the background until it succeeds.
+	 */
 	forget(state: DeviceState): Promise<void>;
 	/** Stops trying again. */
 	close(): void;
@@ -21,29 +24,32 @@ export interface DeviceRecord {
 
 const RETRY_AFTER_MS = 60_000;
 
-/** @param onUnsaved told the failure when saving fails, and `null` when the disk is up to date again. */
+/** @param onSaved told the failure when saving fails, and `null` when the disk is up to date again. */
 export function keepDeviceRecord(
 	initial: DeviceState,
 	store: Pick<StateStore, 'save' | 'saveAndForget'>,
 	clock: Clock,
-	onUnsaved: (failure: Failure | null) => void,
+	onSaved: (failure: Failure | null) => void,
 ): DeviceRecord {
 	let state = initial;
-	let unsaved = false;
+	/** Whether an older copy on the disk holds what must be forgotten. */
+	let mustForget = false;
+	let closed = false;
 	let cancelRetry = () => {};
 
-	const save = async () => {
+	async function write(): Promise<void> {
+		const forgets = mustForget;
+		await (forgets ? store.saveAndForget(state) : store.save(state));
+		if (forgets) mustForget = false;
 		cancelRetry();
-		try {
-			await store.save(state);
-			if (unsaved) onUnsaved(null);
-			unsaved = false;
-		} catch (error) {
-			unsaved = true;
-			onUnsaved(toFailure(error));
-			cancelRetry = clock.schedule(RETRY_AFTER_MS, () => void save());
-		}
-	};
+		onSaved(null);
+	}
+
+	function tryAgain(error: unknown): void {
+		onSaved(toFailure(error));
+		cancelRetry();
+		if (!closed) cancelRetry = clock.schedule(RETRY_AFTER_MS, () => void write().catch(tryAgain));
+	}
 
 	return {
 		get state() {
@@ -53,24 +59,32 @@ export function keepDeviceRecord(
 			const changed = change(state);
 			if (changed === state) return;
 			state = changed;
-			void save();
+			void write().catch(tryAgain);
 		},
 		async record(change) {
 			const before = state;
 			const changed = change(state);
 			state = changed;
 			try {
-				await store.save(changed);
+				await write();
 			} catch (error) {
 				if (state === changed) state = before;
 				throw error;
 			}
 		},
 		async forget(next) {
-			cancelRetry();
 			state = next;
-			await store.saveAndForget(next);
+			mustForget = true;
+			try {
+				await write();
+			} catch (error) {
+				tryAgain(error);
+				throw error;
+			}
 		},
-		close: () => cancelRetry(),
+		close() {
+			closed = true;
+			cancelRetry();
+		},
 	};
 }

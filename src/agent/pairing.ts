@@ -1,78 +1,152 @@
 /**
- * Spends a one-time code: proves that the result can be saved and the service reached, writes the attempt down, sends it
- * once, saves what came back. Never sends a code twice and never decides whether it may be used (`core/pairing-rules.ts`).
+ * Pairing, from a scanned text to a saved Connection: one at a time, refused before anything is spent, and saved before
+ * anything is said to have succeeded. Opens no channel; the agent goes on from what the code has brought.
  */
-import { createHash, randomUUID } from 'node:crypto';
-import type { DeviceState } from '../core/device-state.ts';
+import { type DeviceState, type SavedConnection, withConnection } from '../core/device-state.ts';
 import { AgentError, type Failure } from '../core/errors.ts';
+import { type CompleteIdentity, pinIdentity } from '../core/identity.ts';
 import type { Connection } from '../core/link.ts';
-import type { PairingPlan } from '../core/pairing-rules.ts';
-import type { ServiceClient } from '../edges/service-client.ts';
-import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
+import { decidePairing, type PairingContext, type PairingDecision, type PairingPlan } from '../core/pairing-rules.ts';
+import type { Registration, Wanted } from '../core/supervisor.ts';
+import { fixedWorkflow } from '../core/wanting.ts';
+import type { Log } from '../edges/log.ts';
+import type { StateStore } from '../edges/state-store.ts';
+import type { PairPreview, PairRequest } from '../protocol/local-api.ts';
 import type { Clock } from './clock.ts';
-import { connectionFrom } from './link-runner.ts';
+import type { DeviceRecord } from './device-record.ts';
+import type { Environment } from './environment.ts';
+import type { EventsFeed } from './events-feed.ts';
+import { keepSession } from './notifications.ts';
+import { spendCode } from './one-time-code.ts';
 
-export interface PairingOptions {
+export interface PairingParts {
 	readonly clock: Clock;
-	readonly client: ServiceClient;
-	readonly tokenPointer: string | null;
-	/** The registration to ask for. */
-	readonly request: DeviceConnectionRequest;
-	/** Throws `state-unwritable` where a save would fail. */
-	readonly probe: () => Promise<void>;
-	/** Changes the durable state; resolves when it is on the disk. */
-	readonly record: (change: (state: DeviceState) => DeviceState) => Promise<void>;
-	readonly clockSkew: (skewMs: number) => void;
+	readonly log: Log;
+	readonly store: Pick<StateStore, 'probe' | 'save'>;
+	readonly device: DeviceRecord;
+	readonly events: EventsFeed;
+	readonly environment: () => Environment;
+	readonly keepSecret: (secret: string) => void;
+	readonly onClockSkew: (skewMs: number) => void;
+	/** The identity by what the machine shows now, without regard to an earlier pairing. */
+	readonly lookAgain: () => CompleteIdentity;
+	readonly registrationFor: (identity: CompleteIdentity, baseUrl: string, workflowId: string) => Wanted;
+	readonly toSaved: (registration: Registration, token: string) => SavedConnection;
 }
 
-/**
- * @returns the Connection that the code brought. The attempt is still written down: saving the Connection ends it.
- * @throws AgentError whose message says whether the code was spent.
- */
-export async function spendPairingCode(plan: PairingPlan, options: PairingOptions): Promise<Connection> {
-	const { clock, client, tokenPointer } = options;
-	const host = new URL(plan.baseUrl).host;
-	await options.probe();
-	const reached = await client.preflight(plan.baseUrl);
-	if (reached.clockSkewMs !== null) options.clockSkew(reached.clockSkewMs);
-	if (reached.failure) throw unspent(reached.failure);
+/** What a code has brought. */
+export interface Paired {
+	readonly plan: PairingPlan;
+	readonly identity: CompleteIdentity;
+	readonly wanted: Wanted;
+	readonly connection: Connection;
+}
 
-	await options.record((state) => ({
-		...state,
-		attempt: {
-			attemptId: randomUUID(),
-			tokenHash: createHash('sha256').update(plan.token).digest('hex').slice(0, 16),
-			host,
-			at: new Date(clock.wallMs()).toISOString(),
-		},
-	}));
-	const result = await client.registerDevice({
-		baseUrl: plan.baseUrl,
-		authorization: { scheme: 'Token', credential: plan.token },
-		request: options.request,
-		...(tokenPointer === null ? {} : { tokenPointer }),
-	});
-	if (result.clockSkewMs !== null) options.clockSkew(result.clockSkewMs);
-	if (result.ok) return connectionFrom(result, clock.monotonicMs(), clock.wallMs());
+export interface Pairing {
+	/** What a code would do. Spends nothing, touches no network. */
+	inspect(asked: PairRequest): PairPreview;
+	/**
+	 * Spends a code and saves what it brought.
+	 * @param onPaired called before anything else can happen to the state.
+	 * @throws AgentError why the code may not be used, or whether it was spent.
+	 */
+	pair(asked: PairRequest, onPaired: (paired: Paired) => void): Promise<PairingPlan>;
+	/** The code that is being spent, or `null`; settles without rejecting. */
+	readonly underWay: Promise<unknown> | null;
+}
 
-	if (result.sent === 'perhaps')
-		throw new AgentError(
-			'pairing-uncertain',
-			`The code was sent to ${host}, but no usable answer came back (${withoutStop(result.failure.message)}): the service may have used the code up.`,
+export function createPairing(parts: PairingParts): Pairing {
+	const { device } = parts;
+	let underWay: Promise<unknown> | null = null;
+
+	function decide(asked: PairRequest): PairingDecision {
+		const { resolved } = parts.environment();
+		return decidePairing(
+			{ ...asked, replace: asked.replace ?? false },
+			{
+				settings: resolved.settings,
+				configured: fixedWorkflow(resolved),
+				state: device.state,
+				pairedWith: pairedWith(device.state),
+			},
 		);
-	await options.record((state) => ({ ...state, attempt: null }));
-	throw result.sent === 'no'
-		? unspent(result.failure)
-		: new AgentError(result.failure.code, result.failure.message, result.failure);
+	}
+
+	async function spend(plan: PairingPlan): Promise<Paired> {
+		const { clock, environment } = parts;
+		parts.keepSecret(plan.token);
+		// Pairing anew is the moment to look at the machine anew: a replaced board is this device's from here on.
+		const identity = parts.lookAgain();
+		const wanted = parts.registrationFor(identity, plan.baseUrl, plan.workflowId);
+		const connection = await spendCode(plan, {
+			clock,
+			client: () => environment().client,
+			tokenPointer: environment().resolved.settings.service.tokenPointer,
+			request: wanted.request,
+			store: parts.store,
+			device,
+			onClockSkew: parts.onClockSkew,
+		});
+		const saved = parts.toSaved(wanted, connection.token);
+		const at = new Date(clock.wallMs()).toISOString();
+		device.keep((state) => withPairing(state, plan, identity, saved, at));
+		// The code is spent: the device goes online with what it brought, whatever the disk says; the status tells.
+		await parts.store.save(device.state).catch(() => {});
+		const { workflowId, sessionId } = plan;
+		parts.log.info('paired', { host: new URL(plan.baseUrl).host, workflowId, deviceId: identity.deviceId.value });
+		if (sessionId !== null) keepSession(parts.events, sessionId, { workflowId, at });
+		return { plan, identity, wanted, connection };
+	}
+
+	return {
+		inspect: (asked) => decide(asked).preview,
+		async pair(asked, onPaired) {
+			if (underWay) throw new AgentError('pairing-under-way', 'Another pairing is under way on this device.');
+			const { plan, preview } = decide(asked);
+			if (!plan) throw refusal(preview);
+			const spending = spend(plan).then(onPaired);
+			underWay = spending.catch(() => {});
+			try {
+				await spending;
+				return plan;
+			} finally {
+				underWay = null;
+			}
+		},
+		get underWay() {
+			return underWay;
+		},
+	};
 }
 
-function unspent(cause: Failure): AgentError {
-	return new AgentError(cause.code, `${withoutStop(cause.message)}; the code was not used and stays valid.`, {
-		...cause,
-		remedy: `${cause.remedy.replace(/; the agent re(tries|connects) by itself/, '')} Then scan the code again.`,
-	});
+/** Settings alone are no pairing: a device that never had a Connection may be given its first. */
+function pairedWith({ pairing, connections }: DeviceState): PairingContext['pairedWith'] {
+	return pairing?.baseUrl ?? connections.at(-1)?.baseUrl ?? null;
 }
 
-function withoutStop(sentence: string): string {
-	return sentence.replace(/\.$/, '');
+function withPairing(
+	state: DeviceState,
+	{ baseUrl, workflowId, sessionId, assignsWorkflow, confirmsOrigin }: PairingPlan,
+	identity: CompleteIdentity,
+	saved: SavedConnection,
+	at: string,
+): DeviceState {
+	const paired: DeviceState = {
+		...state,
+		attempt: null,
+		identity: pinIdentity(identity, at),
+		pairing: { baseUrl, sessionId, pairedAt: at },
+		assignedWorkflow: assignsWorkflow ? { workflowId, source: 'pairing', at } : state.assignedWorkflow,
+		confirmedOrigins: confirmsOrigin
+			? [...state.confirmedOrigins, confirmsOrigin].slice(-16)
+			: state.confirmedOrigins,
+	};
+	return withConnection(paired, saved);
+}
+
+function refusal(preview: PairPreview): AgentError {
+	const problem = preview.problem as Failure | null;
+	return problem
+		? new AgentError(problem.code, problem.message, { remedy: problem.remedy })
+		: new AgentError('internal', 'The code was refused without a reason.');
 }

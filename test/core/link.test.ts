@@ -191,6 +191,20 @@ describe('waiting', () => {
 	test('says why and until when', () => {
 		expect(states.connectWait).toMatchObject({ failure: lost, untilMs: 1000 + 2500 });
 	});
+
+	test('is not longer after a retry that a person asked for on a channel that was open for a minute', () => {
+		const flapping = walk(startLink([], CONNECTION, 0).state, ended(), timer, ended(), timer, ended(), timer, proved);
+		const retried = tell(flapping, { type: 'retryRequested' }, 1000 + 61_000).state;
+		expect(tell(retried, ended(), 70_000).effects).toMatchObject([{ delayMs: 2500 }]);
+	});
+
+	test('leaves its reason known during the next attempt, until that one succeeds', () => {
+		const again = walk(states.connectWait, timer);
+		expect(again).toMatchObject({ name: 'connecting', failure: lost });
+		expect(walk(again, proved)).not.toHaveProperty('failure');
+		expect(walk(states.registerWait, timer)).toMatchObject({ name: 'registering', failure: unreachable });
+		expect(walk(states.online, { type: 'retryRequested' })).toMatchObject({ name: 'connecting', failure: null });
+	});
 });
 
 test('a new Connection is kept before its channel is opened', () => {

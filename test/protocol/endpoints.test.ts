@@ -55,6 +55,15 @@ describe('the URL of the channel', () => {
 	});
 });
 
+const anyBaseUrl = fc
+	.record({
+		scheme: fc.constantFrom('http', 'HTTPS'),
+		host: fc.oneof(fc.domain(), fc.ipV4(), fc.constantFrom('bücher.example', '[2001:DB8::0:1]', 'LOCALHOST')),
+		port: fc.constantFrom('', ':', ':80', ':443', ':8443'),
+		path: fc.array(fc.oneof(fc.string().map(encodeURIComponent), fc.constantFrom('', '..', '%2e%2E', 'ü'))),
+	})
+	.map(({ scheme, host, port, path }) => `${scheme}://${[host + port, ...path].join('/')}`);
+
 describe('the one form of a base URL', () => {
 	test.each([
 		['https://ID.Example.COM/', 'https://id.example.com'],
@@ -96,13 +105,10 @@ describe('the one form of a base URL', () => {
 
 	test('is its own form, for every URL', () => {
 		fc.assert(
-			fc.property(
-				fc.webUrl({ withQueryParameters: false, withFragments: false, validSchemes: ['http', 'https'] }),
-				(url) => {
-					const normal = normalizeBaseUrl(url);
-					return normal !== null && normalizeBaseUrl(normal) === normal;
-				},
-			),
+			fc.property(anyBaseUrl, (url) => {
+				const normal = normalizeBaseUrl(url);
+				return normal !== null && normalizeBaseUrl(normal) === normal;
+			}),
 		);
 	});
 });

@@ -1,0 +1,45 @@
+/**
+ * Connections on their way between the wire, a link and the disk: how old each is and how long it lives.
+ * Judges no token: what it says of itself is only a hint for renewing in time.
+ */
+import type { SavedConnection } from '../core/device-state.ts';
+import type { Connection } from '../core/link.ts';
+import type { KnownConnection } from '../core/supervisor.ts';
+import { readTokenLife, type TokenLife } from '../protocol/token-life.ts';
+import type { Clock } from './clock.ts';
+
+/** A Connection that was issued a moment ago. */
+export function freshConnection(
+	issued: { readonly token: string; readonly life: TokenLife | null },
+	clock: Pick<Clock, 'monotonicMs' | 'wallMs'>,
+): Connection {
+	const lifeMs = lifeFrom(issued.life, clock.wallMs());
+	return { token: issued.token, obtainedAtMs: clock.monotonicMs(), lifeMs };
+}
+
+/** A saved Connection with its age by the clock now; a clock that runs backwards makes it no younger than new. */
+export function knownConnection(
+	{ baseUrl, request, credentialId, token, obtainedAt }: SavedConnection,
+	clock: Pick<Clock, 'monotonicMs' | 'wallMs'>,
+): KnownConnection {
+	const obtainedAtWallMs = Date.parse(obtainedAt);
+	const lifeMs = lifeFrom(readTokenLife(token), obtainedAtWallMs);
+	const ageMs = Math.max(0, clock.wallMs() - obtainedAtWallMs);
+	const connection = { token, obtainedAtMs: clock.monotonicMs() - Math.min(ageMs, lifeMs ?? 0), lifeMs };
+	return { registration: { baseUrl, request, credentialId }, connection };
+}
+
+/** Since when an operator's Connection is valid, ISO 8601: it may have lain in its file for most of its life. */
+export function provisionedSince(token: string, wallMs: number): string {
+	const issuedAtMs = (readTokenLife(token)?.issuedAtSeconds ?? Number.POSITIVE_INFINITY) * 1000;
+	return new Date(Math.min(issuedAtMs, wallMs)).toISOString();
+}
+
+/** From `iat` to `exp`; without `iat` from when it was obtained, by the device's clock. `null` when nothing sensible is known. */
+function lifeFrom(life: TokenLife | null, obtainedAtWallMs: number): number | null {
+	if (!life) return null;
+	const sinceMs = life.issuedAtSeconds === null ? obtainedAtWallMs : life.issuedAtSeconds * 1000;
+	const lifeMs = life.expiresAtSeconds * 1000 - sinceMs;
+	// By a wrong clock it may have ended long ago; then nothing is known of its life.
+	return lifeMs > 0 ? lifeMs : null;
+}

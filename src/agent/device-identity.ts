@@ -1,0 +1,33 @@
+/** Who this device is by what is known now. Choosing is `core/identity.ts`; here a device with nothing of its own gets its id. */
+import { type CompleteIdentity, chooseIdentity, type IdentityFacts } from '../core/identity.ts';
+import type { Settings } from '../core/settings.ts';
+import type { DeviceRecord } from './device-record.ts';
+
+export interface DeviceIdentityParts {
+	readonly facts: IdentityFacts;
+	readonly device: DeviceRecord;
+	/** A new id for a device that has nothing of its own to be known by. */
+	readonly newDeviceId: () => string;
+}
+
+/**
+ * Chooses the identity; an id that had to be made is kept, so that it is made once.
+ * @param pinned the identity of the pairing; `null` to look at the machine anew.
+ */
+export function chooseDeviceIdentity(
+	parts: DeviceIdentityParts,
+	settings: Pick<Settings, 'deviceId' | 'serial' | 'macAddress'>,
+	pinned = parts.device.state.identity,
+): CompleteIdentity {
+	const { facts, device } = parts;
+	const configured = {
+		deviceId: settings.deviceId ?? undefined,
+		serial: settings.serial ?? undefined,
+		macAddress: settings.macAddress ?? undefined,
+	};
+	const choice = chooseIdentity(facts, configured, pinned, device.state.generatedId);
+	if (!choice.needsGeneratedId) return choice;
+	const generatedId = parts.newDeviceId();
+	device.keep((state) => ({ ...state, generatedId }));
+	return chooseDeviceIdentity(parts, settings, pinned);
+}

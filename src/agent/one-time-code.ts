@@ -1,0 +1,79 @@
+/**
+ * Spends a one-time code: proves that the result can be saved and the service reached, writes the attempt down, sends it
+ * once. Never sends a code twice and never decides whether it may be used (`core/pairing-rules.ts`).
+ */
+import { createHash, randomUUID } from 'node:crypto';
+import { AgentError, type Failure } from '../core/errors.ts';
+import type { Connection } from '../core/link.ts';
+import type { PairingPlan } from '../core/pairing-rules.ts';
+import type { ServiceClient } from '../edges/service-client.ts';
+import type { StateStore } from '../edges/state-store.ts';
+import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
+import type { Clock } from './clock.ts';
+import { freshConnection } from './connections.ts';
+import type { DeviceRecord } from './device-record.ts';
+
+export interface CodeSpending {
+	readonly clock: Clock;
+	/** Asked for each request: changed settings may take the client away that the first was made with. */
+	readonly client: () => ServiceClient;
+	readonly tokenPointer: string | null;
+	/** The registration to ask for. */
+	readonly request: DeviceConnectionRequest;
+	readonly store: Pick<StateStore, 'probe'>;
+	readonly device: DeviceRecord;
+	readonly onClockSkew: (skewMs: number) => void;
+}
+
+/**
+ * @returns the Connection that the code brought. The attempt is still written down: saving the Connection ends it.
+ * @throws AgentError whose message says whether the code was spent.
+ */
+export async function spendCode(plan: PairingPlan, options: CodeSpending): Promise<Connection> {
+	const { clock, client, device, tokenPointer } = options;
+	const host = new URL(plan.baseUrl).host;
+	await options.store.probe();
+	const reached = await client().preflight(plan.baseUrl);
+	if (reached.clockSkewMs !== null) options.onClockSkew(reached.clockSkewMs);
+	if (reached.failure) throw unspent(reached.failure);
+
+	await device.record((state) => ({
+		...state,
+		attempt: {
+			attemptId: randomUUID(),
+			tokenHash: createHash('sha256').update(plan.token).digest('hex').slice(0, 16),
+			host,
+			at: new Date(clock.wallMs()).toISOString(),
+		},
+	}));
+	const result = await client().registerDevice({
+		baseUrl: plan.baseUrl,
+		authorization: { scheme: 'Token', credential: plan.token },
+		request: options.request,
+		...(tokenPointer === null ? {} : { tokenPointer }),
+	});
+	if (result.clockSkewMs !== null) options.onClockSkew(result.clockSkewMs);
+	if (result.ok) return freshConnection(result, clock);
+
+	if (result.sent === 'perhaps')
+		throw new AgentError(
+			'pairing-uncertain',
+			`The code was sent to ${host}, but no usable answer came back (${withoutStop(result.failure.message)}): the service may have used the code up.`,
+		);
+	// In the background: what the service said matters more now than the disk.
+	device.keep((state) => ({ ...state, attempt: null }));
+	throw result.sent === 'no'
+		? unspent(result.failure)
+		: new AgentError(result.failure.code, result.failure.message, result.failure);
+}
+
+function unspent(cause: Failure): AgentError {
+	return new AgentError(cause.code, `${withoutStop(cause.message)}; the code was not used and stays valid.`, {
+		...cause,
+		remedy: `${cause.remedy.replace(/; the agent re(tries|connects) by itself/, '')} Then scan the code again.`,
+	});
+}
+
+function withoutStop(sentence: string): string {
+	return sentence.replace(/\.$/, '');
+}

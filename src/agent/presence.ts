@@ -1,0 +1,132 @@
+/**
+ * Whether the device is online and since when it is not, as told by the supervision: the two log lines and the gap event of
+ * an outage. Decides nothing and starts nothing.
+ */
+import type { Failure } from '../core/errors.ts';
+import { plainDuration } from '../core/status.ts';
+import type { Link, Supervision } from '../core/supervisor.ts';
+import type { Log } from '../edges/log.ts';
+import type { Clock } from './clock.ts';
+import type { EventsFeed } from './events-feed.ts';
+import { keepGap } from './notifications.ts';
+
+/** As the status shows it. */
+export interface PresenceFacts {
+	/** Monotonic; `null` while online and before the first time. */
+	readonly offlineSinceMs: number | null;
+	readonly hasBeenOnline: boolean;
+	/** How often the device came back since the agent started. */
+	readonly reconnects: number;
+	/** ISO 8601. */
+	readonly lastHeartbeatAt: string | null;
+}
+
+export interface Presence {
+	readonly facts: PresenceFacts;
+	/** To be told of every step of the supervision. */
+	follow(before: Supervision, after: Supervision): void;
+	/** The service has sent something. */
+	heard(): void;
+	/** A heartbeat has left. @param at ISO 8601. */
+	beat(at: string): void;
+	/** As if it had never been online: what comes next is another pairing. */
+	forget(): void;
+}
+
+export interface PresenceOptions {
+	readonly clock: Clock;
+	readonly log: Log;
+	readonly events: EventsFeed;
+	/** How long a dead channel may go unnoticed, in milliseconds; 0 for any time. */
+	readonly silenceLimitMs: (link: Link) => number;
+}
+
+const NEVER: PresenceFacts = { offlineSinceMs: null, hasBeenOnline: false, reconnects: 0, lastHeartbeatAt: null };
+
+export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOptions): Presence {
+	let facts = NEVER;
+	/** Monotonic; the last moment up to which nothing can have been missed. `null`: not known. */
+	let wholeUntilMs: number | null = null;
+	/** Whether this time without a link stands in the log. */
+	let isTold = false;
+
+	const wallAt = (monotonicMs: number) =>
+		new Date(clock.wallMs() + monotonicMs - clock.monotonicMs()).toISOString();
+
+	function cameOnline(link: Link): void {
+		const { hasBeenOnline, offlineSinceMs, reconnects } = facts;
+		const nowMs = clock.monotonicMs();
+		// What the service sent meanwhile may be lost for good; the application has to know.
+		const { workflowId } = link.registration.request;
+		keepGap(events, wholeUntilMs === null ? null : wallAt(wholeUntilMs), { workflowId, at: wallAt(nowMs) });
+		const awayMs = nowMs - (offlineSinceMs ?? nowMs);
+		log.info(hasBeenOnline ? `online again after ${plainDuration(awayMs)}` : 'online', fieldsOf(link));
+		wholeUntilMs = nowMs;
+		isTold = false;
+		facts = {
+			...facts,
+			hasBeenOnline: true,
+			offlineSinceMs: null,
+			reconnects: hasBeenOnline ? reconnects + 1 : reconnects,
+		};
+	}
+
+	function wentOffline(link: Link, nowMs: number): void {
+		const limitMs = silenceLimitMs(link);
+		const lastMs = wholeUntilMs ?? nowMs;
+		// The channel may have been dead for as long as its silence goes unnoticed.
+		wholeUntilMs = limitMs > 0 ? Math.max(lastMs, nowMs - limitMs) : lastMs;
+	}
+
+	function tell(link: Link): void {
+		const cause = causeOf(link);
+		// Before the first time only trouble is worth a line.
+		if (isTold || (!cause && !facts.hasBeenOnline)) return;
+		isTold = true;
+		const what = facts.hasBeenOnline ? 'offline' : 'not online yet';
+		log.warn(`${what}: ${cause?.message ?? 'connecting again'}`, { code: cause?.code, ...fieldsOf(link) });
+	}
+
+	return {
+		get facts() {
+			return facts;
+		},
+		follow(before, after) {
+			const was = onlineLink(before);
+			const is = onlineLink(after);
+			if (is && !was) cameOnline(is);
+			else if (is && was && is.generation !== was.generation)
+				log.info('moved over without being offline', { generation: is.generation, ...fieldsOf(is) });
+			if (is) return;
+			if (was) {
+				const nowMs = clock.monotonicMs();
+				wentOffline(was, nowMs);
+				facts = { ...facts, offlineSinceMs: nowMs };
+			}
+			if (after.current) tell(after.current);
+		},
+		heard() {
+			if (facts.hasBeenOnline && facts.offlineSinceMs === null) wholeUntilMs = clock.monotonicMs();
+		},
+		beat(at) {
+			facts = { ...facts, lastHeartbeatAt: at };
+		},
+		forget() {
+			facts = { ...NEVER, reconnects: facts.reconnects };
+			wholeUntilMs = null;
+			isTold = false;
+		},
+	};
+}
+
+function onlineLink({ current }: Supervision): Link | null {
+	return current?.state.name === 'online' ? current : null;
+}
+
+function causeOf({ state }: Link): Failure | null {
+	return 'failure' in state ? state.failure : null;
+}
+
+function fieldsOf({ registration }: Link): { workflowId: string; host: string } {
+	return { workflowId: registration.request.workflowId, host: new URL(registration.baseUrl).host };
+}

@@ -1,0 +1,444 @@
+/**
+ * The durable inbox: events in an SQLite file, in order, until every named consumer has acknowledged them or they are too
+ * old or too many. Falls back to memory while the disk cannot take them, and says so. Never reads a content, never hands
+ * an event on before it is stored, writes nothing while nothing happens.
+ *
+ * Ids are `epoch-number`: numbers go on over restarts, the epoch is new for each run that appends. So even a disk that
+ * loses what it has confirmed cannot bring back an id that somebody has seen.
+ *
+ * In the directory: `events.db`, `events.db-wal` beside it, and `events.db.corrupt-<time>` for damaged ones. What is
+ * deleted is overwritten in the first and cut off the second about a second later; blocks that a file system or a flash
+ * disk has put aside meanwhile are out of reach.
+ */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { AgentError, type Failure } from '../../core/errors.ts';
+import type { Entry, Incoming } from '../../core/inbox.ts';
+import { createConsumers } from './consumers.ts';
+import {
+	damagedNotice,
+	dropQuarantined,
+	type Epoch,
+	EVENTS_FILE,
+	isDamage,
+	type KeptEvent,
+	openShelf,
+	quarantineShelf,
+	type Shelf,
+	unwritableNotice,
+} from './shelf.ts';
+
+/** Events whose service id is remembered for telling duplicates, deleted ones included. */
+export const REMEMBERED_EVENTS = 1024;
+/** Epochs whose ids are still understood; to the owner of an older one everything is new. */
+const MAX_EPOCHS = 128;
+/** So many do not wait for the end of the turn. */
+const MAX_PENDING = 512;
+const MAX_TIMER_MS = 2 ** 31 - 1;
+/** A clock that shows an earlier time was never set. */
+const EARLIEST_CLOCK_MS = Date.UTC(2025, 0, 1);
+/** A smaller step of the clock, as against the time that passed, does not matter for the age of events. */
+const CLOCK_STEP_MS = 60_000;
+
+export interface EventStoreOptions {
+	/** Exists, belongs to the agent alone, and one process uses it at a time. */
+	readonly directory: string;
+	/** Unlike every earlier one of this device; 1 to 32 letters and digits. */
+	readonly epoch: string;
+	/** The oldest go first; the newest can only be too old. `maxBytes` counts characters, and 128 for each event. */
+	readonly bounds: { readonly maxCount: number; readonly maxBytes: number; readonly maxAgeMs: number };
+	/** `events`: kept in memory only (`state-unwritable`), `null` when back on the disk. `events-damaged`: `state-corrupt`. */
+	readonly onNotice?: (topic: 'events' | 'events-damaged', notice: Failure | null) => void;
+	/** How long after a deletion its traces are cut off the log, in milliseconds. Default 1000. */
+	readonly cleanAfterMs?: number;
+	/** How often a failing disk is tried again, in milliseconds. Default 30,000. */
+	readonly recoverEveryMs?: number;
+	/** The device's clock; default the machine's. */
+	readonly wallMs?: () => number;
+	readonly monotonicMs?: () => number;
+}
+
+export interface Consumer {
+	readonly name: string;
+	/** The last acknowledged event's id; `null` before the first. */
+	readonly position: string | null;
+	/** When it last joined or acknowledged, in milliseconds since 1970. */
+	readonly seenMs: number;
+}
+
+export interface EventStore {
+	/** Numbers an event and stores it at the end of this turn; `null` for a duplicate of one that was received before. */
+	append(incoming: Incoming): Entry | null;
+	/** Stored events after `since`, as `Inbox.after` of `core/inbox.ts`. */
+	after(since: string | null, limit: number): { entries: readonly Entry[]; missed: boolean };
+	/** The newest stored event's id, or `null`. */
+	newest(): string | null;
+	/** Calls back for each event once it is stored, in order, until the returned function is called. It must not throw. */
+	subscribe(listener: (entry: Entry) => void): () => void;
+	/** Resolves when everything asked for so far is stored. */
+	settled(): Promise<void>;
+	/**
+	 * Makes a consumer known: from now on events are kept until it has acknowledged them. A known one stays where it is.
+	 * @throws AgentError `body-invalid` for a name that is not 1 to 64 of `A-Z a-z 0-9 . _ -`, or one too many.
+	 */
+	join(consumer: string): void;
+	/**
+	 * Everything up to this event needs no second delivery. A position never goes back.
+	 * @returns `false` for an id of no event that was stored here, which changes nothing. @throws AgentError as `join`.
+	 */
+	acknowledge(consumer: string, id: string): boolean;
+	/** Where to resume: the last acknowledged id; `null` before the first and for an unknown consumer. */
+	positionOf(consumer: string): string | null;
+	consumers(): readonly Consumer[];
+	/** Nothing is kept for it any more; `false` if it was not known. */
+	forget(consumer: string): boolean;
+	/** Tries the disk now if events are in memory only. `true` when they are on the disk. */
+	recover(): boolean;
+	readonly count: number;
+	readonly bytes: number;
+	/** Stores what is pending and closes the file. Nothing can be appended afterwards. */
+	close(): void;
+}
+
+/** Opens nothing yet: the file is looked at when something is asked, and made with the first event. A bad disk never throws here. */
+export function createEventStore(options: EventStoreOptions): EventStore {
+	const { directory, bounds, epoch, onNotice = () => {}, cleanAfterMs = 1000, recoverEveryMs = 30_000 } = options;
+	const { wallMs = Date.now, monotonicMs = () => performance.now() } = options;
+	const file = join(directory, EVENTS_FILE);
+	const listeners = new Set<(entry: Entry) => void>();
+	let shelf: Shelf | null = null;
+	let isAbsent = false;
+	let closed = false;
+	let epochs: readonly Epoch[] = [];
+	const consumers = new Map<string, Position>();
+	const seen = new Set<string>();
+	/** The newest number that is stored, and the oldest that can be. */
+	let last = 0;
+	let first = 0;
+	let count = 0;
+	let bytes = 0;
+	/** Numbers below this belong to events of earlier runs that this one could not read. */
+	let base = 0;
+	let pending: Entry[] = [];
+	let flushing: NodeJS.Immediate | null = null;
+	let waiting: (() => void)[] = [];
+	let timer: NodeJS.Timeout | undefined;
+	let uncleanSinceMs: number | null = null;
+	let triedAtMs = 0;
+	let clockOffsetMs = wallMs() - monotonicMs();
+
+	/** The open shelf; `null` if there is no file and none is to be made. */
+	function ready(create: boolean): Shelf | null {
+		if (shelf || closed) return shelf;
+		isAbsent ||= !existsSync(file);
+		if (isAbsent && !create) return null;
+		try {
+			dropQuarantined(directory, (suffix) => wallMs() - (Date.parse(suffix) || 0) > bounds.maxAgeMs);
+			takeUp(openShelf(file));
+		} catch (error) {
+			fallBack(error);
+		}
+		return shelf;
+	}
+
+	/** From here on events are on this shelf. Pending ones have their numbers already. */
+	function takeUp(opened: Shelf): void {
+		try {
+			const now = wallMs();
+			// They would be too old at once, or never.
+			if (now > EARLIEST_CLOCK_MS) opened.correctAges(EARLIEST_CLOCK_MS, now);
+			const summary = opened.summary();
+			({ count, bytes, epochs } = summary);
+			last = Math.max(last, summary.last);
+			first = summary.first ?? last + 1;
+			for (const id of summary.serviceIds) remember(id);
+			consumers.load(summary.consumers, last);
+		} catch (error) {
+			attempt(() => opened.close());
+			throw error;
+		}
+		shelf = opened;
+		plan();
+	}
+
+	// ---- When the disk fails, and when it is well again ----
+
+	function fallBack(error: unknown): void {
+		const failed = shelf;
+		shelf = null;
+		const memory = openShelf(null);
+		if (isDamage(error)) {
+			attempt(() => failed?.close());
+			const isAside = attempt(() => quarantineShelf(directory, new Date(wallMs()).toISOString()));
+			onNotice('events-damaged', damagedNotice(file, isAside));
+			if (attempt(() => takeUp(openShelf(file)))) {
+				memory.close();
+				return;
+			}
+		}
+		const isRescued = failed !== null && attempt(() => memory.takeOver(failed, 0));
+		attempt(() => failed?.close());
+		// What cannot be read now may be read later, and then comes before what arrives meanwhile.
+		if (failed === null && existsSync(file)) last = Math.max(last, 2 ** 40 + Math.max(0, Math.floor(wallMs())));
+		base = isRescued ? 0 : last + 1;
+		triedAtMs = monotonicMs();
+		takeUp(memory);
+		onNotice('events', unwritableNotice(directory, error));
+	}
+
+	function recover(): boolean {
+		if (closed || !shelf) return !closed;
+		if (shelf.onDisk) return true;
+		const memory = shelf;
+		triedAtMs = monotonicMs();
+		try {
+			const disk = openShelf(file);
+			const isTaken = attempt(() => {
+				disk.takeOver(memory, base);
+				takeUp(disk);
+			});
+			if (!isTaken) attempt(() => disk.close());
+		} catch (error) {
+			if (isDamage(error)) attempt(() => quarantineShelf(directory, new Date(wallMs()).toISOString()));
+		}
+		if (shelf === memory) return false;
+		memory.close();
+		base = 0;
+		onNotice('events', null);
+		return true;
+	}
+
+	// ---- Writing ----
+
+	function soon(): void {
+		if (pending.length >= MAX_PENDING) flush();
+		else flushing ??= setImmediate(flush);
+	}
+
+	function flush(): void {
+		if (flushing) clearImmediate(flushing);
+		flushing = null;
+		const batch = pending;
+		ready(true);
+		for (let tries = 1; shelf; tries += 1)
+			try {
+				store(shelf, batch);
+				break;
+			} catch (error) {
+				// A damaged file is followed by a new one, that one by memory.
+				if (tries > 2) throw error;
+				fallBack(error);
+			}
+		pending = [];
+		const done = waiting;
+		waiting = [];
+		for (const resolve of done) resolve();
+		for (const entry of batch) for (const listener of listeners) listener(entry);
+	}
+
+	/** One transaction: the events, the consumers' positions, and what may go now. */
+	function store(on: Shelf, batch: readonly Entry[]): void {
+		const now = wallMs();
+		const newest = batch.at(-1)?.number ?? last;
+		const stepMs = Math.round(now - monotonicMs() - clockOffsetMs);
+		const isNewEpoch = batch[0] !== undefined && epochs.at(-1)?.epoch !== epoch;
+		const nextEpochs =
+			isNewEpoch && batch[0] ? [...epochs, { first: batch[0].number, epoch }].slice(-MAX_EPOCHS) : epochs;
+		let going: ReturnType<typeof findGoing> | null = null;
+		on.transaction(() => {
+			// When the clock was set meanwhile, events are as old as before.
+			if (Math.abs(stepMs) >= CLOCK_STEP_MS) on.shiftAges(stepMs);
+			const added = nextEpochs.at(-1);
+			if (isNewEpoch && added) on.addEpoch(added);
+			if (isNewEpoch && nextEpochs[0]) on.forgetEpochs(nextEpochs[0].first);
+			for (const entry of batch) on.add(entry, now, sizeOf(entry));
+			if (consumers.changed) on.setConsumers(consumers.positions);
+			const total = batch.reduce((sum, entry) => sum + sizeOf(entry), bytes);
+			going = findGoing(on, { count: count + batch.length, bytes: total }, now);
+			on.remove(first, going.upTo, newest - REMEMBERED_EVENTS);
+		});
+		if (Math.abs(stepMs) >= CLOCK_STEP_MS) clockOffsetMs += stepMs;
+		consumers.changed = false;
+		epochs = nextEpochs;
+		last = newest;
+		const { upTo, left } = going ?? findGoing(on, { count, bytes }, now);
+		({ count, bytes } = left);
+		if (upTo >= first) uncleanSinceMs ??= monotonicMs();
+		first = Math.max(first, upTo + 1);
+		plan();
+	}
+
+	/** Which events may go: acknowledged by all, too old, or too many. The newest is never too many. */
+	function findGoing(on: Shelf, left: { count: number; bytes: number }, now: number) {
+		const acknowledged = consumers.acknowledgedByAll();
+		let upTo = first - 1;
+		for (let event = on.oldest(upTo); event; event = on.oldest(upTo)) {
+			const isTooMany = left.count > 1 && (left.count > bounds.maxCount || left.bytes > bounds.maxBytes);
+			const isDone = event.number <= acknowledged;
+			if (!isTooMany && !isDone && event.keptMs + bounds.maxAgeMs > now) break;
+			upTo = event.number;
+			left.count -= 1;
+			left.bytes -= event.size;
+		}
+		return { upTo, left };
+	}
+
+	// ---- What is due later ----
+
+	/** One timer for the next thing that is due; none while nothing is. */
+	function plan(): void {
+		clearTimeout(timer);
+		timer = undefined;
+		if (closed || !shelf) return;
+		const now = monotonicMs();
+		const oldest = count > 0 ? oldestOn(shelf) : null;
+		const dueMs = Math.min(
+			uncleanSinceMs === null ? Number.POSITIVE_INFINITY : uncleanSinceMs + cleanAfterMs - now,
+			shelf.onDisk ? Number.POSITIVE_INFINITY : triedAtMs + recoverEveryMs - now,
+			oldest ? oldest.keptMs + bounds.maxAgeMs - wallMs() : Number.POSITIVE_INFINITY,
+		);
+		if (dueMs !== Number.POSITIVE_INFINITY)
+			timer = setTimeout(wake, Math.min(MAX_TIMER_MS, Math.max(1, dueMs))).unref();
+	}
+
+	/** A disk that fails here will fail again where it is seen to. */
+	function oldestOn(on: Shelf): KeptEvent | null {
+		try {
+			return on.oldest(first - 1);
+		} catch {
+			return null;
+		}
+	}
+
+	function wake(): void {
+		if (shelf && !shelf.onDisk && monotonicMs() - triedAtMs >= recoverEveryMs) recover();
+		flush();
+		const isDue = uncleanSinceMs !== null && monotonicMs() - uncleanSinceMs >= cleanAfterMs;
+		if (isDue && shelf) {
+			uncleanSinceMs = null;
+			try {
+				if (shelf.onDisk) shelf.clean();
+			} catch (error) {
+				fallBack(error);
+			}
+		}
+		plan();
+	}
+
+	// ---- Reading ----
+
+	function read<Result>(look: (on: Shelf) => Result, nothing: Result): Result {
+		const open = ready(false);
+		if (!open) return nothing;
+		try {
+			return look(open);
+		} catch (error) {
+			fallBack(error);
+			return shelf ? look(shelf) : nothing;
+		}
+	}
+
+	/** The number of an event that was stored here, deleted ones included; `null` for every other id. */
+	function numberOf(id: string): number | null {
+		const [, named, digits] = /^([A-Za-z0-9]{1,32})-(\d{1,15})$/.exec(id) ?? [];
+		const number = Number(digits);
+		const index = epochs.findLastIndex((one) => one.first <= number);
+		return named !== undefined && epochs[index]?.epoch === named && number <= last ? number : null;
+	}
+
+	const idOf = (number: number) => {
+		const known = epochs.findLast((one) => one.first <= number);
+		return known ? `${known.epoch}-${number}` : null;
+	};
+
+	function remember(serviceId: string): boolean {
+		if (seen.has(serviceId)) return false;
+		seen.add(serviceId);
+		if (seen.size > REMEMBERED_EVENTS) for (const oldest of seen.values().take(1)) seen.delete(oldest);
+		return true;
+	}
+
+	return {
+		append(incoming) {
+			if (closed) throw new AgentError('internal', 'The event store is closed.');
+			ready(true);
+			if (incoming.serviceId !== null && !remember(incoming.serviceId)) return null;
+			const number = (pending.at(-1)?.number ?? last) + 1;
+			const entry: Entry = { ...incoming, number, id: `${epoch}-${number}` };
+			pending.push(entry);
+			soon();
+			return entry;
+		},
+		after: (since, limit) =>
+			read<{ entries: readonly Entry[]; missed: boolean }>(
+				(on) => {
+					const number = since === null ? null : numberOf(since);
+					const oldest = on.oldest(first - 1)?.number ?? last + 1;
+					const missed = since !== null && (number === null || number + 1 < oldest);
+					return { entries: on.page(Math.max(number ?? 0, first - 1), limit), missed };
+				},
+				{ entries: [], missed: since !== null },
+			),
+		newest: () => read(() => idOf(last), null),
+		subscribe(listener) {
+			listeners.add(listener);
+			return () => listeners.delete(listener);
+		},
+		settled: () => (flushing ? new Promise((resolve) => waiting.push(resolve)) : Promise.resolve()),
+		join(consumer) {
+			ready(true);
+			consumers.join(consumer);
+			if (consumers.changed) soon();
+		},
+		acknowledge(consumer, id) {
+			ready(true);
+			const number = numberOf(id);
+			consumers.join(consumer);
+			if (number !== null) consumers.advance(consumer, number);
+			if (consumers.changed) soon();
+			return number !== null;
+		},
+		positionOf: (consumer) => read(() => idOf(consumers.positions.get(consumer)?.number ?? 0), null),
+		consumers: () =>
+			read(
+				() =>
+					Array.from(consumers.positions, ([name, { number, seenMs }]) => ({ name, position: idOf(number), seenMs })),
+				[],
+			),
+		forget(consumer) {
+			const isKnown = read(() => consumers.forget(consumer), false);
+			if (isKnown) soon();
+			return isKnown;
+		},
+		recover,
+		get count() {
+			return read(() => count, 0);
+		},
+		get bytes() {
+			return read(() => bytes, 0);
+		},
+		close() {
+			if (closed) return;
+			if (shelf && !shelf.onDisk) recover();
+			if (flushing || pending.length > 0) flush();
+			closed = true;
+			clearTimeout(timer);
+			attempt(() => shelf?.close());
+			shelf = null;
+		},
+	};
+}
+
+/** As `core/inbox.ts` counts. */
+function sizeOf({ content, kind }: Entry): number {
+	return content.length + kind.length + 128;
+}
+
+function attempt(step: () => void): boolean {
+	try {
+		step();
+		return true;
+	} catch {
+		return false;
+	}
+}
