@@ -340,7 +340,8 @@ function createServer(context: Context, name: LocalSocket): http.Server {
 			maxHeaderSize: limits.headerBytes,
 			headersTimeout: limits.requestMs,
 			requestTimeout: limits.requestMs,
-			connectionsCheckingInterval: limits.requestMs,
+			// A wake-up for nothing in the steady state: callers are local, and their number is bounded.
+			connectionsCheckingInterval: 4 * limits.requestMs,
 			keepAliveTimeout: 5000,
 		},
 		(request, response) => {
