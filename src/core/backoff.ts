@@ -84,11 +84,11 @@ function ownDelay(
 	if (failed.pace === 'slow') return between(5 * MINUTE, 10 * MINUTE);
 	if (blocked) return between(15 * MINUTE, 60 * MINUTE);
 	if (failed.pace === 'overloaded') return between(backoff.overloadWindowMs / 2, backoff.overloadWindowMs);
-	if (failed.serviceRestarts) return between(0, 15 * SECOND);
 	// Even the first return is spread: a switch that restarts takes all kiosks of a site down in the same second.
-	if (backoff.failures === 1) return between(0, 5 * SECOND);
+	if (backoff.failures === 1) return between(0, (failed.serviceRestarts ? 15 : 5) * SECOND);
 	const windowMs = Math.min(30 * SECOND, 2 ** Math.min(backoff.failures, 10) * SECOND);
-	return between(windowMs / 2, windowMs);
+	// A service that says so again and again is not restarting: it gets the growing wait, spread as widely.
+	return between(windowMs / 2, failed.serviceRestarts ? Math.max(15 * SECOND, windowMs) : windowMs);
 }
 
 /** How long a handshake may take: 15 s, then 30 s and 45 s after consecutive timeouts. */
