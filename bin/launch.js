@@ -103,12 +103,12 @@ function launch(name, script) {
 	} else if (runtime.kind === 'otherNode') {
 		const again = [realpathSync(script), ...process.argv.slice(2)];
 		startUnder(runtime.node, again);
-	} else if (runtime.sources) {
-		// Inside the checkout: the default is under /tmp, where another user could plant code for root.
-		require('node:module').enableCompileCache(join(root, 'node_modules', '.cache', 'idv-agent'));
-		import(require('node:url').pathToFileURL(runtime.entry).href);
 	} else {
-		require(runtime.entry);
+		// Beside what it was made from: the default is under /tmp, where another user could plant code for root.
+		const beside = runtime.sources ? join('node_modules', '.cache', 'idv-agent') : join('dist', '.cache');
+		require('node:module').enableCompileCache(join(root, beside));
+		if (runtime.sources) import(require('node:url').pathToFileURL(runtime.entry).href);
+		else require(runtime.entry);
 	}
 }
 

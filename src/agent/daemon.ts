@@ -3,21 +3,18 @@
  * Owns what is opened and closes it in the opposite order. Handles no signals and prints nothing (`cli/run.ts` does).
  */
 import { randomUUID } from 'node:crypto';
-import type { DeviceState } from '../core/device-state.ts';
-import { AgentError, failure, toFailure } from '../core/errors.ts';
+import { type Failure, failure, toFailure } from '../core/errors.ts';
 import { createSecretRegistry } from '../core/scrub.ts';
 import { openChannel } from '../edges/channel.ts';
 import { readIdentityFacts } from '../edges/identity-sources.ts';
 import { openLocalServer } from '../edges/local-server.ts';
 import { createLog, type Log, type LogDestination } from '../edges/log.ts';
-import { createNetwork } from '../edges/network.ts';
-import { createServiceClient } from '../edges/service-client.ts';
-import { readSecretFile, watchSettings } from '../edges/settings-files.ts';
+import { watchSettings } from '../edges/settings-files.ts';
 import { openStateStore } from '../edges/state-store.ts';
-import { type Agent, type Environment, startAgent } from './agent.ts';
+import { type Agent, startAgent } from './agent.ts';
 import { type Clock, systemClock } from './clock.ts';
-import { readCredentials } from './credentials.ts';
-import { type LoadedSettings, loadSettings, resolveWith, type SettingsSources } from './load-settings.ts';
+import { type EnvironmentParts, openEnvironment, openFirstEnvironment } from './environment.ts';
+import { loadSettings, type SettingsSources } from './load-settings.ts';
 import { localRoutes } from './local-routes.ts';
 
 export interface DaemonOptions extends SettingsSources {
@@ -35,50 +32,41 @@ export interface Daemon {
 	readonly log: Log;
 	/** Reads the settings anew. Invalid ones change nothing and become a warning. */
 	reload(): Promise<void>;
+	/** Ends within 3 s, unless a one-time code is being spent: its answer is waited for. May be called twice. */
 	stop(): Promise<void>;
 }
 
 /**
  * Starts everything. When this resolves the sockets answer; the service need not have been reached yet.
- * @throws AgentError `settings-invalid` when there never were valid settings, `state-in-use`, `state-unreadable`,
- * `socket-failed`.
+ * @throws AgentError `settings-invalid`, `settings-unreadable` or `credential-unreadable` when there never were valid
+ * settings; `state-in-use`, `state-unreadable`, `state-unwritable`, `socket-failed`.
  */
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 	const { clock = systemClock, chance = Math.random, version, paths } = options;
-	const userAgent = `idv-agent/${version}`;
-	const loaded = await loadSettings(options);
-	const store = await openStateStore(paths.stateDir);
+	const closers: (() => unknown)[] = [];
+	const close = async () => {
+		for (const closer of closers.splice(0).reverse()) await closer();
+	};
 	try {
+		const loaded = await loadSettings(options);
+		const store = await openStateStore(paths.stateDir);
+		closers.push(() => store.close());
 		const { state, notices } = await store.load();
-		const { usable, warning } = lastValid(loaded, state, options);
+
 		const secrets = createSecretRegistry();
 		const keepSecret = (secret: string) => secrets.add(secret);
+		const parts: EnvironmentParts = { userAgent: `idv-agent/${version}`, variables: options.environment, keepSecret };
+		const first = await openFirstEnvironment(loaded, state, options, parts);
+		let { environment } = first;
+		const retiring = new Set<() => Promise<void>>();
+		closers.push(() => Promise.all([environment.close(), ...[...retiring].map((end) => end())]));
+
+		const { log: logSettings, local } = environment.resolved.settings;
 		const log = createLog({
-			level: usable.settings.log.level,
+			level: logSettings.level,
 			secrets,
 			...(options.logTo ? { destination: options.logTo } : {}),
 		});
-		const prepare = async (resolved: LoadedSettings): Promise<Environment> => {
-			const { settings } = resolved;
-			const network = await createNetwork(
-				{
-					proxy: settings.network.proxy ?? undefined,
-					caFile: settings.network.caFile ?? undefined,
-					systemCa: settings.network.systemCa,
-					clientCertificateFile: settings.network.clientCertificateFile ?? undefined,
-					clientKeyFile: settings.network.clientKeyFile ?? undefined,
-				},
-				options.environment,
-			);
-			const client = createServiceClient({ network, userAgent });
-			return {
-				resolved,
-				network,
-				client,
-				credentials: await readCredentials(settings.credential, readSecretFile, keepSecret),
-			};
-		};
-		let environment = await prepare(usable);
 		const facts = await readIdentityFacts({
 			root: options.machineRoot ?? '/',
 			...(paths.credentialsDirectory ? { credentialsDirectory: paths.credentialsDirectory } : {}),
@@ -96,83 +84,58 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			log,
 			keepSecret,
 		});
-		const { agentGroup, adminGroup } = usable.settings.local;
+		closers.push(() => agent.stop());
 		const server = await openLocalServer({
 			runDir: paths.runDir,
-			routes: localRoutes(agent),
-			groups: { agent: agentGroup, admin: adminGroup },
+			routes: localRoutes(agent, clock),
+			groups: { agent: local.agentGroup, admin: local.adminGroup },
 			onFault: (error) => log.error(`fault in the local interface: ${toFailure(error).message}`),
-		}).catch(async (error: unknown) => {
-			await agent.stop();
-			await environment.network.close();
-			throw error;
 		});
-		for (const notice of [...notices, ...loaded.notices, ...server.notices]) agent.warn(notice.message, notice);
-		agent.warn('settings', warning);
+		// The next save that works withdraws it.
+		for (const notice of [...notices, ...loaded.notices, ...server.notices])
+			agent.warn(notice.code === 'state-unwritable' ? 'state' : notice.message, notice);
+		agent.warn('settings', first.warning);
 
-		let reloading = Promise.resolve();
-		const reload = async () => {
-			const changed = await loadSettings(options);
-			const [problem] = changed.problems;
-			if (problem) {
-				agent.warn(
-					'settings',
-					failure(problem.code, `${problem.message} The settings from before stay in force.`, problem),
-				);
-				return;
-			}
-			agent.warn('settings', null);
-			const before = environment;
+		const refuse = ({ code, message, remedy }: Failure) =>
+			agent.warn('settings', failure(code, `${message} The settings from before stay in force.`, { remedy }));
+		const apply = async () => {
 			try {
-				environment = await prepare(changed);
+				const changed = await loadSettings(options);
+				const [problem] = changed.problems;
+				if (problem) return refuse(problem);
+				const before = environment;
+				environment = await openEnvironment(changed, parts);
+				log.setLevel(changed.settings.log.level);
+				agent.warn('settings', null);
+				agent.applyEnvironment(environment);
+				retiring.add(before.close);
+				void before.retire().finally(() => retiring.delete(before.close));
 			} catch (error) {
-				agent.warn('settings', toFailure(error));
-				return;
+				refuse(toFailure(error));
 			}
-			log.setLevel(changed.settings.log.level);
-			agent.applyEnvironment(environment);
-			await before.network.close();
 		};
-		const watch = watchSettings(
-			{ configFile: paths.configFile, confDirectory: paths.confDirectory },
-			() => void daemon.reload(),
-		);
-		const daemon: Daemon = {
+		let applied = Promise.resolve();
+		let stopping: Promise<void> | null = null;
+		const reload = () => {
+			if (!stopping) applied = applied.then(apply);
+			return applied;
+		};
+		const watch = watchSettings(paths, () => void reload());
+		// Together: applications that still wait for an answer and a service that says goodbye take their time.
+		closers.push(() => Promise.all([agent.stop(), server.close()]));
+		closers.push(() => applied);
+		closers.push(() => watch.close());
+		return {
 			agent,
 			log,
-			reload: () => {
-				reloading = reloading.then(reload);
-				return reloading;
-			},
-			async stop() {
-				watch.close();
-				await reloading;
-				await agent.stop();
-				await server.close();
-				await environment.network.close();
-				await store.close();
+			reload,
+			stop() {
+				stopping ??= close();
+				return stopping;
 			},
 		};
-		return daemon;
 	} catch (error) {
-		await store.close();
+		await close();
 		throw error;
 	}
-}
-
-/** A bad push never strands a device: if the settings are not valid now, the last valid ones are used. */
-function lastValid(
-	loaded: LoadedSettings,
-	state: DeviceState,
-	options: DaemonOptions,
-): { usable: LoadedSettings; warning: ReturnType<typeof failure> | null } {
-	const [problem] = loaded.problems;
-	if (!problem) return { usable: loaded, warning: null };
-	const before = state.lastSettings && resolveWith(state.lastSettings, options);
-	if (!before || before.problems.length > 0)
-		throw new AgentError(problem.code, loaded.problems.map(({ message }) => message).join('\n'), {
-			remedy: problem.remedy,
-		});
-	const warning = failure(problem.code, `${problem.message} The last valid settings are in force.`, problem);
-	return { usable: before, warning };
 }

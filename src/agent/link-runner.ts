@@ -3,19 +3,19 @@
  * Decides nothing and retries nothing; what happened goes back as an event with the attempt's number.
  */
 
-import type { Connection, Credential, LinkEffect, LinkEvent } from '../core/link.ts';
+import { type Failure, failure } from '../core/errors.ts';
+import type { Credential, LinkEffect, LinkEvent } from '../core/link.ts';
 import type { Settings } from '../core/settings.ts';
 import type { Registration } from '../core/supervisor.ts';
 import type { Channel, ChannelEvent, ChannelOptions } from '../edges/channel.ts';
-import type { Network } from '../edges/network.ts';
-import type { ServiceClient } from '../edges/service-client.ts';
 import type { Authorization } from '../protocol/authorization.ts';
 import { formatAuthorization, formatAuthorizationQuery } from '../protocol/authorization.ts';
 import type { Frame } from '../protocol/channel.ts';
 import { DEFAULT_HEARTBEAT_CADENCE } from '../protocol/device-connection.ts';
 import { channelUrl } from '../protocol/endpoints.ts';
-import type { TokenLife } from '../protocol/token-life.ts';
 import type { Clock } from './clock.ts';
+import { freshConnection } from './connections.ts';
+import type { Environment } from './environment.ts';
 import { startHeartbeats } from './heartbeats.ts';
 
 export interface LinkRunnerOptions {
@@ -23,17 +23,12 @@ export interface LinkRunnerOptions {
 	readonly startedAtMs: number;
 	readonly userAgent: string;
 	/** Asked anew for each attempt: settings may change in the meantime. */
-	readonly environment: () => {
-		readonly settings: Settings;
-		readonly network: Network;
-		readonly client: ServiceClient;
-		/** The reusable credential, or `null`. */
-		readonly reusable: Authorization | null;
-	};
+	readonly environment: () => Environment;
 	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
 	readonly report: {
 		readonly event: (generation: number, event: LinkEvent) => void;
-		readonly frame: (generation: number, frame: Frame) => void;
+		/** Also from a channel that is saying goodbye: what the service sent before it knew is not lost. */
+		readonly frame: (generation: number, registration: Registration, frame: Frame) => void;
 		readonly heartbeat: (generation: number, sentAt: string) => void;
 		/** How far the device's clock is ahead of the service's, when an answer tells. */
 		readonly clockSkew: (skewMs: number) => void;
@@ -63,6 +58,8 @@ interface Running {
 /** After the upgrade, a pong, a frame or this much time proves that the service really has the channel. */
 const PROVE_AFTER_MS = 3000;
 const MAX_PING_INTERVAL_MS = 30_000;
+/** A service that does not answer a goodbye is left: the whole agent has to end within 3 s. */
+const CLOSE_MS = 2000;
 const LEAST_SILENCE_MS = 10_000;
 
 export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
@@ -81,15 +78,16 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 	};
 
 	const register = async (generation: number, registration: Registration, attempt: number, credential: Credential) => {
-		const { client, settings, reusable } = options.environment();
+		const { client, resolved, credentials } = options.environment();
+		const { tokenPointer } = resolved.settings.service;
 		const link = running(generation);
 		const abort = new AbortController();
 		link.request = abort;
 		const result = await client.registerDevice({
 			baseUrl: registration.baseUrl,
-			authorization: authorizationFor(credential, reusable),
+			authorization: authorizationFor(credential, credentials.reusable),
 			request: registration.request,
-			...(settings.service.tokenPointer === null ? {} : { tokenPointer: settings.service.tokenPointer }),
+			...(tokenPointer === null ? {} : { tokenPointer }),
 			signal: abort.signal,
 		});
 		if (abort.signal.aborted) return;
@@ -97,15 +95,11 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		if (result.clockSkewMs !== null) report.clockSkew(result.clockSkewMs);
 		const atMs = clock.monotonicMs();
 		if (result.ok)
-			report.event(generation, {
-				type: 'registered',
-				attempt,
-				atMs,
-				connection: connectionFrom(result, atMs, clock.wallMs()),
-			});
+			report.event(generation, { type: 'registered', attempt, atMs, connection: freshConnection(result, clock) });
 		else {
 			const timedOut = result.failure.code === 'request-timeout' || result.failure.code === 'connect-timeout';
-			report.event(generation, { type: 'registerFailed', attempt, atMs, failure: result.failure, timedOut });
+			const reason = explained(result.failure, credential);
+			report.event(generation, { type: 'registerFailed', attempt, atMs, failure: reason, timedOut });
 		}
 	};
 
@@ -114,8 +108,8 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		registration: Registration,
 		effect: Extract<LinkEffect, { type: 'openChannel' }>,
 	) => {
-		const { settings, network } = options.environment();
-		const { service } = settings;
+		const { resolved, network } = options.environment();
+		const { service } = resolved.settings;
 		const link = running(generation);
 		link.channel?.terminate();
 		const authorization: Authorization = { scheme: 'Connection', credential: effect.token };
@@ -125,12 +119,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 			service.channelPath,
 			inQuery ? formatAuthorizationQuery(authorization) : undefined,
 		);
-		const cadenceMs = (registration.request.heartbeatCadence ?? DEFAULT_HEARTBEAT_CADENCE) * 1000;
-		const pingIntervalMs = service.heartbeatMode === 'ping' ? cadenceMs : Math.min(cadenceMs, MAX_PING_INTERVAL_MS);
-		const silenceLimitMs =
-			service.silenceLimitSeconds === null
-				? Math.max(LEAST_SILENCE_MS, 2 * pingIntervalMs)
-				: service.silenceLimitSeconds * 1000;
+		const { cadenceMs, pingIntervalMs, silenceLimitMs } = livenessOf(registration, service);
 		const agent = network.channelAgent(url);
 		const channel = options.openChannel(
 			{
@@ -141,12 +130,15 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				proveAfterMs: PROVE_AFTER_MS,
 				pingIntervalMs,
 				silenceLimitMs,
+				closeMs: CLOSE_MS,
 				userAgent: options.userAgent,
 				viaProxy: network.viaProxy(url),
+				workflowId: registration.request.workflowId,
 			},
 			(event) => {
-				// What an abandoned channel still has to say belongs to an attempt that is over.
 				if (link.channel === channel) onChannelEvent(generation, registration, effect.attempt, cadenceMs, event);
+				// What else an abandoned channel has to say belongs to an attempt that is over.
+				else if (event.type === 'frame') report.frame(generation, registration, event.frame);
 				else if (event.type === 'ended') hasLeft(channel);
 			},
 		);
@@ -168,11 +160,11 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				return;
 			case 'proved':
 				report.event(generation, { type: 'channelProved', attempt, atMs });
-				if (options.environment().settings.service.heartbeatMode === 'frame' && link.channel)
+				if (options.environment().resolved.settings.service.heartbeatMode === 'frame' && link.channel)
 					link.stopHeartbeats = beat(generation, registration, link.channel, cadenceMs);
 				return;
 			case 'frame':
-				report.frame(generation, event.frame);
+				report.frame(generation, registration, event.frame);
 				return;
 			case 'ended':
 				link.stopHeartbeats();
@@ -249,17 +241,25 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 	};
 }
 
-/** A fresh token as a Connection: its life from `iat` and `exp`, or from `exp` and the device's clock. */
-export function connectionFrom(
-	issued: { readonly token: string; readonly life: TokenLife | null },
-	atMs: number,
-	wallMs: number,
-): Connection {
-	if (!issued.life) return { token: issued.token, obtainedAtMs: atMs, lifeMs: null };
-	const { issuedAtSeconds, expiresAtSeconds } = issued.life;
-	const lifeMs = (expiresAtSeconds - (issuedAtSeconds ?? wallMs / 1000)) * 1000;
-	// By a wrong clock it may have ended long ago; then nothing is known of its life.
-	return { token: issued.token, obtainedAtMs: atMs, lifeMs: lifeMs > 0 ? lifeMs : null };
+/** How often a channel is pinged and how long its silence is borne, in milliseconds; a limit of 0 bears any. */
+export function livenessOf(
+	{ request }: Registration,
+	{ heartbeatMode, silenceLimitSeconds }: Pick<Settings['service'], 'heartbeatMode' | 'silenceLimitSeconds'>,
+): { cadenceMs: number; pingIntervalMs: number; silenceLimitMs: number } {
+	const cadenceMs = (request.heartbeatCadence ?? DEFAULT_HEARTBEAT_CADENCE) * 1000;
+	const pingIntervalMs = heartbeatMode === 'ping' ? cadenceMs : Math.min(cadenceMs, MAX_PING_INTERVAL_MS);
+	const silenceLimitMs =
+		silenceLimitSeconds === null ? Math.max(LEAST_SILENCE_MS, 2 * pingIntervalMs) : silenceLimitSeconds * 1000;
+	return { cadenceMs, pingIntervalMs, silenceLimitMs };
+}
+
+/** Whether a Connection may register again is up to the service; where it may not, something else has to be brought. */
+function explained(refused: Failure, { kind }: Credential): Failure {
+	const isRefusal = refused.code === 'credential-refused' || refused.code === 'access-forbidden';
+	if (kind !== 'connection' || !isRefusal) return refused;
+	const remedy =
+		'What is missing is a credential that may register this device: scan a new pairing code with --replace, or set credential.apiKeyFile.';
+	return failure(refused.code, refused.message, { ...refused, remedy });
 }
 
 function authorizationFor(credential: Credential, reusable: Authorization | null): Authorization | null {

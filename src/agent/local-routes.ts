@@ -15,6 +15,7 @@ import {
 } from '../edges/local-server.ts';
 import { LOCAL_ROUTES, pairRequestSchema, workflowRequestSchema } from '../protocol/local-api.ts';
 import type { Agent } from './agent.ts';
+import type { Clock } from './clock.ts';
 import { formatEvent } from './events-feed.ts';
 
 const BOTH = ['agent', 'admin'] as const;
@@ -25,7 +26,7 @@ const PAGE = 100;
 const MAX_WAIT_SECONDS = 60;
 
 /** The route table. */
-export function localRoutes(agent: Agent): LocalRoute[] {
+export function localRoutes(agent: Agent, clock: Pick<Clock, 'schedule'>): LocalRoute[] {
 	return [
 		localRoute({
 			method: 'GET',
@@ -42,7 +43,7 @@ export function localRoutes(agent: Agent): LocalRoute[] {
 				const since = readSince(request.since);
 				return wantsStream(request)
 					? { stream: (sink) => streamEvents(agent, since, sink) }
-					: pageOfEvents(agent, since, request);
+					: pageOfEvents(agent, clock, since, request);
 			},
 		}),
 		localRoute({ method: 'GET', path: LOCAL_ROUTES.identity, sockets: BOTH, handle: () => ok(agent.identity()) }),
@@ -153,28 +154,40 @@ function streamEvents(agent: Agent, since: string | null, sink: EventSink): () =
 	};
 }
 
-async function pageOfEvents(agent: Agent, since: string | null, request: LocalRequest): Promise<LocalReply> {
+async function pageOfEvents(
+	agent: Agent,
+	clock: Pick<Clock, 'schedule'>,
+	since: string | null,
+	request: LocalRequest,
+): Promise<LocalReply> {
 	const waitSeconds = Number(request.query.get('wait') ?? 0);
 	if (!(waitSeconds >= 0 && waitSeconds <= MAX_WAIT_SECONDS))
 		throw new AgentError('body-invalid', `wait must be a number of seconds from 0 to ${MAX_WAIT_SECONDS}.`, {
 			remedy: 'Correct the wait parameter.',
 		});
 	if (waitSeconds > 0 && agent.events.after(since, 1).entries.length === 0)
-		await nextEvent(agent, waitSeconds, request.signal);
+		await nextEvent(agent, clock, waitSeconds, request.signal);
 	const { entries } = agent.events.after(since, PAGE);
 	const next = entries.at(-1)?.id ?? since;
 	return { status: 200, json: `{"events":[${entries.map(formatEvent).join(',')}],"next":${JSON.stringify(next)}}` };
 }
 
-function nextEvent(agent: Agent, waitSeconds: number, signal: AbortSignal): Promise<void> {
+/** Resolves with the next event, when the time is over, or when the caller is gone. */
+function nextEvent(
+	agent: Agent,
+	clock: Pick<Clock, 'schedule'>,
+	waitSeconds: number,
+	signal: AbortSignal,
+): Promise<void> {
 	return new Promise((resolve) => {
-		const timeout = AbortSignal.any([signal, AbortSignal.timeout(waitSeconds * 1000)]);
-		const unsubscribe = agent.events.subscribe(() => done());
 		const done = () => {
+			cancel();
 			unsubscribe();
-			timeout.removeEventListener('abort', done);
+			signal.removeEventListener('abort', done);
 			resolve();
 		};
-		timeout.addEventListener('abort', done, { once: true });
+		const cancel = clock.schedule(waitSeconds * 1000, done);
+		const unsubscribe = agent.events.subscribe(done);
+		signal.addEventListener('abort', done, { once: true });
 	});
 }

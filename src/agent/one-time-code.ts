@@ -20,7 +20,7 @@ export interface CodeSpending {
 	readonly tokenPointer: string | null;
 	/** The registration to ask for. */
 	readonly request: DeviceConnectionRequest;
-	readonly store: Pick<StateStore, 'probe'>;
+	readonly store: Pick<StateStore, 'probe' | 'save'>;
 	readonly device: DeviceRecord;
 	readonly onClockSkew: (skewMs: number) => void;
 }
@@ -60,8 +60,9 @@ export async function spendCode(plan: PairingPlan, options: CodeSpending): Promi
 			'pairing-uncertain',
 			`The code was sent to ${host}, but no usable answer came back (${withoutStop(result.failure.message)}): the service may have used the code up.`,
 		);
-	// In the background: what the service said matters more now than the disk.
 	device.keep((state) => ({ ...state, attempt: null }));
+	// What the service said matters more now than whether the disk takes it.
+	await options.store.save(device.state).catch(() => {});
 	throw result.sent === 'no'
 		? unspent(result.failure)
 		: new AgentError(result.failure.code, result.failure.message, result.failure);

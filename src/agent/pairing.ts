@@ -137,9 +137,7 @@ function withPairing(
 		identity: pinIdentity(identity, at),
 		pairing: { baseUrl, sessionId, pairedAt: at },
 		assignedWorkflow: assignsWorkflow ? { workflowId, source: 'pairing', at } : state.assignedWorkflow,
-		confirmedOrigins: confirmsOrigin
-			? [...state.confirmedOrigins, confirmsOrigin].slice(-16)
-			: state.confirmedOrigins,
+		confirmedOrigins: confirmsOrigin ? [...state.confirmedOrigins, confirmsOrigin].slice(-16) : state.confirmedOrigins,
 	};
 	return withConnection(paired, saved);
 }

@@ -50,8 +50,7 @@ export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOp
 	/** Whether this time without a link stands in the log. */
 	let isTold = false;
 
-	const wallAt = (monotonicMs: number) =>
-		new Date(clock.wallMs() + monotonicMs - clock.monotonicMs()).toISOString();
+	const wallAt = (monotonicMs: number) => new Date(clock.wallMs() + monotonicMs - clock.monotonicMs()).toISOString();
 
 	function cameOnline(link: Link): void {
 		const { hasBeenOnline, offlineSinceMs, reconnects } = facts;

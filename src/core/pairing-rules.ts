@@ -133,11 +133,13 @@ function checkOrigin(named: string, origin: string, asked: PairingAsked, context
 					`This code is for ${origin}, which is not among the origins that this device trusts.`,
 				);
 	// Only its origin is ever repeated: somebody may have put the whole code there.
-	const trusted = asked.trustOrigin === undefined ? null : (normalizeBaseUrl(asked.trustOrigin) ?? 'no address');
-	const trustedOrigin = trusted && (URL.parse(trusted)?.origin ?? 'what was confirmed, which is no address');
+	const trusted = asked.trustOrigin === undefined ? null : normalizeBaseUrl(asked.trustOrigin);
+	const trustedOrigin = trusted && new URL(trusted).origin;
 	if (state.confirmedOrigins.includes(origin) || trustedOrigin === origin) return null;
-	if (trustedOrigin !== null)
-		return failure('code-for-other-origin', `This code is for ${origin}, not for ${trustedOrigin}.`);
+	if (asked.trustOrigin !== undefined) {
+		const other = trustedOrigin ?? 'what was confirmed, which is no address';
+		return failure('code-for-other-origin', `This code is for ${origin}, not for ${other}.`);
+	}
 	return failure(
 		'origin-unconfirmed',
 		`This code is for ${origin}, and nobody has confirmed yet that this device belongs there.`,

@@ -274,7 +274,7 @@ export function resolveSettings(layers: readonly SettingsLayer[]): ResolvedSetti
 		for (const { path, value, where } of layer.source === 'file' ? readFile(layer, known) : readTexts(layer, known)) {
 			const entry = known.get(path);
 			const problem = entry ? check(entry, value) : { message: unknownKey(path, known) };
-			if ('message' in problem) problems.push(failure('settings-invalid', `${where}: ${path} ${problem.message}.`));
+			if ('message' in problem) problems.push(failure('settings-invalid', `${where}: ${path} ${problem.message}`));
 			else {
 				values.set(path, problem.value);
 				origins.set(path, { source: layer.source, where });
@@ -338,7 +338,7 @@ function check(entry: Setting<unknown>, value: unknown): { value: unknown } | { 
 	if (result.success) return { value: result.data };
 	const [issue] = result.error.issues;
 	const at = issue?.path.length ? `[${issue.path.join('][')}] ` : '';
-	return { message: `${at}${plainIssue(issue)}` };
+	return { message: `${at}${plainIssue(issue)}.` };
 }
 
 /** zod's own sentences begin with a capital and name types as programmers do. */
@@ -357,9 +357,9 @@ const WORDS: Readonly<Record<string, string>> = {
 };
 
 function unknownKey(path: string, known: ReadonlyMap<string, Setting<unknown>>): string {
-	if (Object.hasOwn(SETTINGS, path)) return 'must be a group of settings: { … }';
+	if (Object.hasOwn(SETTINGS, path)) return 'must be a group of settings: { … }.';
 	const nearest = nearestName(path, [...known.keys()]);
-	return nearest ? `is not a setting; did you mean ${nearest}?` : 'is not a setting';
+	return nearest ? `is not a setting; did you mean ${nearest}?` : 'is not a setting.';
 }
 
 /** The known name that is most like a mistyped one, if any is near enough to be meant. */

@@ -155,8 +155,8 @@ function onlineSentence(
 }
 
 /** What is wrong and what to do, as sentences that end. */
-function wordsOf({ message, remedy }: ProblemSummary): string {
-	const parts = [message, remedy].map((text) => text.trim()).filter(Boolean);
+function wordsOf({ code, message, remedy }: ProblemSummary): string {
+	const parts = [message.trim() || code, remedy.trim()].filter(Boolean);
 	return parts.map((text) => (/[.!?]$/.test(text) ? text : `${text}.`)).join(' ');
 }
 
@@ -185,5 +185,5 @@ function summary({ code, message, remedy }: Failure): ProblemSummary {
 
 /** A sentence that goes on after a colon; names and acronyms keep their capitals. */
 function lowerFirst(sentence: string): string {
-	return /^[A-Z][a-z' ]/.test(sentence) ? sentence.charAt(0).toLowerCase() + sentence.slice(1) : sentence;
+	return /^[A-Z][a-z']*[ ,]/.test(sentence) ? sentence.charAt(0).toLowerCase() + sentence.slice(1) : sentence;
 }

@@ -54,16 +54,19 @@ try {
 	});
 	const paired = await pairOnce(service, join(directory, 'booting'));
 	const url = channelUrl(service.url, DEFAULT_CHANNEL_PATH).href;
+	// What `bin/` does for the shipped bundle, for both alike.
+	const environment = { NODE_COMPILE_CACHE: join(directory, 'cache') };
 	const floor: Program = {
 		name: 'F1: ws only',
 		command: node,
 		args: [join(directory, 'floor', 'floor.cjs'), url, paired.tokenFile],
+		environment,
 	};
 	const agent: Program = {
 		name: 'idv-agent run',
 		command: node,
 		args: [join(directory, 'dist', 'idv-agent.cjs'), 'run', ...paired.flags],
-		environment: { NODE_ENV: 'production' },
+		environment,
 	};
 	await bootFigures(floor, agent);
 	await pairingFigures(node);

@@ -12,13 +12,14 @@
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { AgentError, type Failure } from '../../core/errors.ts';
-import type { Entry, Incoming } from '../../core/inbox.ts';
+import { AgentError } from '../../core/errors.ts';
+import type { Entry } from '../../core/inbox.ts';
 import { createConsumers } from './consumers.ts';
+import type { EventStore, EventStoreOptions } from './contract.ts';
+import { type Epoch, idOf, numberOf, withEpoch } from './ids.ts';
 import {
 	damagedNotice,
 	dropQuarantined,
-	type Epoch,
 	EVENTS_FILE,
 	isDamage,
 	type KeptEvent,
@@ -28,10 +29,10 @@ import {
 	unwritableNotice,
 } from './shelf.ts';
 
+export type { Consumer, EventStore, EventStoreOptions } from './contract.ts';
+
 /** Events whose service id is remembered for telling duplicates, deleted ones included. */
 export const REMEMBERED_EVENTS = 1024;
-/** Epochs whose ids are still understood; to the owner of an older one everything is new. */
-const MAX_EPOCHS = 128;
 /** So many do not wait for the end of the turn. */
 const MAX_PENDING = 512;
 const MAX_TIMER_MS = 2 ** 31 - 1;
@@ -40,78 +41,18 @@ const EARLIEST_CLOCK_MS = Date.UTC(2025, 0, 1);
 /** A smaller step of the clock, as against the time that passed, does not matter for the age of events. */
 const CLOCK_STEP_MS = 60_000;
 
-export interface EventStoreOptions {
-	/** Exists, belongs to the agent alone, and one process uses it at a time. */
-	readonly directory: string;
-	/** Unlike every earlier one of this device; 1 to 32 letters and digits. */
-	readonly epoch: string;
-	/** The oldest go first; the newest can only be too old. `maxBytes` counts characters, and 128 for each event. */
-	readonly bounds: { readonly maxCount: number; readonly maxBytes: number; readonly maxAgeMs: number };
-	/** `events`: kept in memory only (`state-unwritable`), `null` when back on the disk. `events-damaged`: `state-corrupt`. */
-	readonly onNotice?: (topic: 'events' | 'events-damaged', notice: Failure | null) => void;
-	/** How long after a deletion its traces are cut off the log, in milliseconds. Default 1000. */
-	readonly cleanAfterMs?: number;
-	/** How often a failing disk is tried again, in milliseconds. Default 30,000. */
-	readonly recoverEveryMs?: number;
-	/** The device's clock; default the machine's. */
-	readonly wallMs?: () => number;
-	readonly monotonicMs?: () => number;
-}
-
-export interface Consumer {
-	readonly name: string;
-	/** The last acknowledged event's id; `null` before the first. */
-	readonly position: string | null;
-	/** When it last joined or acknowledged, in milliseconds since 1970. */
-	readonly seenMs: number;
-}
-
-export interface EventStore {
-	/** Numbers an event and stores it at the end of this turn; `null` for a duplicate of one that was received before. */
-	append(incoming: Incoming): Entry | null;
-	/** Stored events after `since`, as `Inbox.after` of `core/inbox.ts`. */
-	after(since: string | null, limit: number): { entries: readonly Entry[]; missed: boolean };
-	/** The newest stored event's id, or `null`. */
-	newest(): string | null;
-	/** Calls back for each event once it is stored, in order, until the returned function is called. It must not throw. */
-	subscribe(listener: (entry: Entry) => void): () => void;
-	/** Resolves when everything asked for so far is stored. */
-	settled(): Promise<void>;
-	/**
-	 * Makes a consumer known: from now on events are kept until it has acknowledged them. A known one stays where it is.
-	 * @throws AgentError `body-invalid` for a name that is not 1 to 64 of `A-Z a-z 0-9 . _ -`, or one too many.
-	 */
-	join(consumer: string): void;
-	/**
-	 * Everything up to this event needs no second delivery. A position never goes back.
-	 * @returns `false` for an id of no event that was stored here, which changes nothing. @throws AgentError as `join`.
-	 */
-	acknowledge(consumer: string, id: string): boolean;
-	/** Where to resume: the last acknowledged id; `null` before the first and for an unknown consumer. */
-	positionOf(consumer: string): string | null;
-	consumers(): readonly Consumer[];
-	/** Nothing is kept for it any more; `false` if it was not known. */
-	forget(consumer: string): boolean;
-	/** Tries the disk now if events are in memory only. `true` when they are on the disk. */
-	recover(): boolean;
-	readonly count: number;
-	readonly bytes: number;
-	/** Stores what is pending and closes the file. Nothing can be appended afterwards. */
-	close(): void;
-}
-
 /** Opens nothing yet: the file is looked at when something is asked, and made with the first event. A bad disk never throws here. */
 export function createEventStore(options: EventStoreOptions): EventStore {
 	const { directory, bounds, epoch, onNotice = () => {}, cleanAfterMs = 1000, recoverEveryMs = 30_000 } = options;
 	const { wallMs = Date.now, monotonicMs = () => performance.now() } = options;
 	const file = join(directory, EVENTS_FILE);
 	const listeners = new Set<(entry: Entry) => void>();
+	const consumers = createConsumers(wallMs, bounds.maxAgeMs);
+	const seen = new Set<string>();
 	let shelf: Shelf | null = null;
 	let isAbsent = false;
 	let closed = false;
 	let epochs: readonly Epoch[] = [];
-	const consumers = new Map<string, Position>();
-	const seen = new Set<string>();
 	/** The newest number that is stored, and the oldest that can be. */
 	let last = 0;
 	let first = 0;
@@ -241,27 +182,22 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 		const now = wallMs();
 		const newest = batch.at(-1)?.number ?? last;
 		const stepMs = Math.round(now - monotonicMs() - clockOffsetMs);
-		const isNewEpoch = batch[0] !== undefined && epochs.at(-1)?.epoch !== epoch;
-		const nextEpochs =
-			isNewEpoch && batch[0] ? [...epochs, { first: batch[0].number, epoch }].slice(-MAX_EPOCHS) : epochs;
-		let going: ReturnType<typeof findGoing> | null = null;
-		on.transaction(() => {
+		const nextEpochs = batch[0] ? withEpoch(epochs, epoch, batch[0].number) : epochs;
+		const { upTo, left } = on.transaction(() => {
 			// When the clock was set meanwhile, events are as old as before.
 			if (Math.abs(stepMs) >= CLOCK_STEP_MS) on.shiftAges(stepMs);
-			const added = nextEpochs.at(-1);
-			if (isNewEpoch && added) on.addEpoch(added);
-			if (isNewEpoch && nextEpochs[0]) on.forgetEpochs(nextEpochs[0].first);
+			if (nextEpochs !== epochs) on.setEpochs(nextEpochs);
 			for (const entry of batch) on.add(entry, now, sizeOf(entry));
 			if (consumers.changed) on.setConsumers(consumers.positions);
 			const total = batch.reduce((sum, entry) => sum + sizeOf(entry), bytes);
-			going = findGoing(on, { count: count + batch.length, bytes: total }, now);
+			const going = findGoing(on, { count: count + batch.length, bytes: total }, now);
 			on.remove(first, going.upTo, newest - REMEMBERED_EVENTS);
+			return going;
 		});
 		if (Math.abs(stepMs) >= CLOCK_STEP_MS) clockOffsetMs += stepMs;
 		consumers.changed = false;
 		epochs = nextEpochs;
 		last = newest;
-		const { upTo, left } = going ?? findGoing(on, { count, bytes }, now);
 		({ count, bytes } = left);
 		if (upTo >= first) uncleanSinceMs ??= monotonicMs();
 		first = Math.max(first, upTo + 1);
@@ -338,19 +274,6 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 		}
 	}
 
-	/** The number of an event that was stored here, deleted ones included; `null` for every other id. */
-	function numberOf(id: string): number | null {
-		const [, named, digits] = /^([A-Za-z0-9]{1,32})-(\d{1,15})$/.exec(id) ?? [];
-		const number = Number(digits);
-		const index = epochs.findLastIndex((one) => one.first <= number);
-		return named !== undefined && epochs[index]?.epoch === named && number <= last ? number : null;
-	}
-
-	const idOf = (number: number) => {
-		const known = epochs.findLast((one) => one.first <= number);
-		return known ? `${known.epoch}-${number}` : null;
-	};
-
 	function remember(serviceId: string): boolean {
 		if (seen.has(serviceId)) return false;
 		seen.add(serviceId);
@@ -372,14 +295,14 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 		after: (since, limit) =>
 			read<{ entries: readonly Entry[]; missed: boolean }>(
 				(on) => {
-					const number = since === null ? null : numberOf(since);
+					const number = since === null ? null : numberOf(since, epochs, last);
 					const oldest = on.oldest(first - 1)?.number ?? last + 1;
 					const missed = since !== null && (number === null || number + 1 < oldest);
 					return { entries: on.page(Math.max(number ?? 0, first - 1), limit), missed };
 				},
 				{ entries: [], missed: since !== null },
 			),
-		newest: () => read(() => idOf(last), null),
+		newest: () => read(() => idOf(last, epochs), null),
 		subscribe(listener) {
 			listeners.add(listener);
 			return () => listeners.delete(listener);
@@ -392,17 +315,21 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 		},
 		acknowledge(consumer, id) {
 			ready(true);
-			const number = numberOf(id);
+			const number = numberOf(id, epochs, last);
 			consumers.join(consumer);
 			if (number !== null) consumers.advance(consumer, number);
 			if (consumers.changed) soon();
 			return number !== null;
 		},
-		positionOf: (consumer) => read(() => idOf(consumers.positions.get(consumer)?.number ?? 0), null),
+		positionOf: (consumer) => read(() => idOf(consumers.positions.get(consumer)?.number ?? 0, epochs), null),
 		consumers: () =>
 			read(
 				() =>
-					Array.from(consumers.positions, ([name, { number, seenMs }]) => ({ name, position: idOf(number), seenMs })),
+					Array.from(consumers.positions, ([name, { number, seenMs }]) => ({
+						name,
+						position: idOf(number, epochs),
+						seenMs,
+					})),
 				[],
 			),
 		forget(consumer) {

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import type { SQLInputValue, StatementSync } from 'node:sqlite';
 import { type Failure, failure } from '../../core/errors.ts';
 import type { Entry } from '../../core/inbox.ts';
+import type { Epoch } from './ids.ts';
 
 /** Name of the file in its directory. */
 export const EVENTS_FILE = 'events.db';
@@ -28,12 +29,6 @@ const COLUMNS = {
 	consumer: ['name', 'position', 'seen_ms'],
 	event: 'number epoch service_id kept_ms size at type kind workflow_id format content'.split(' '),
 } as const;
-
-export interface Epoch {
-	/** Number of the first event in it. */
-	readonly first: number;
-	readonly epoch: string;
-}
 
 export interface Position {
 	/** Number of the last acknowledged event; 0 before the first. */
@@ -70,11 +65,9 @@ export interface Shelf {
 	/** The oldest kept event after a number. */
 	oldest(after: number): KeptEvent | null;
 	/** All or nothing, and durable when it returns. */
-	transaction(write: () => void): void;
+	transaction<Result>(write: () => Result): Result;
 	add(entry: Entry, keptMs: number, size: number): void;
-	addEpoch(epoch: Epoch): void;
-	/** Epochs that begin before this number are forgotten. */
-	forgetEpochs(before: number): void;
+	setEpochs(epochs: readonly Epoch[]): void;
 	setConsumers(consumers: ReadonlyMap<string, Position>): void;
 	/** Deletes events up to a number, of which those after `forgotten` leave their number and service id. `first` is the oldest kept one. */
 	remove(first: number, upTo: number, forgotten: number): void;
@@ -157,8 +150,9 @@ export function openShelf(file: string | null): Shelf {
 		transaction(write) {
 			database.exec('BEGIN IMMEDIATE');
 			try {
-				write();
+				const result = write();
 				database.exec('COMMIT');
+				return result;
 			} catch (error) {
 				if (database.isTransaction) database.exec('ROLLBACK');
 				throw error;
@@ -169,8 +163,10 @@ export function openShelf(file: string | null): Shelf {
 			const values = [number, epoch, serviceId, keptMs, size, at, type, kind, workflowId, format, content];
 			run(insertInto('event'), ...values).done();
 		},
-		addEpoch: ({ first, epoch }) => run(insertInto('epoch'), first, epoch).done(),
-		forgetEpochs: (before) => run('DELETE FROM epoch WHERE first < ?', before).done(),
+		setEpochs(epochs) {
+			run('DELETE FROM epoch').done();
+			for (const { first, epoch } of epochs) run(insertInto('epoch'), first, epoch).done();
+		},
 		setConsumers(consumers) {
 			run('DELETE FROM consumer').done();
 			for (const [name, { number, seenMs }] of consumers) run(insertInto('consumer'), name, number, seenMs).done();

@@ -1,0 +1,141 @@
+/**
+ * What the settings amount to: the network, a client of the service and the credentials, made at the start and again
+ * whenever they change. Owns what it opens; decides nothing about links.
+ */
+import type { DeviceState } from '../core/device-state.ts';
+import { AgentError, type Failure, failure, toFailure } from '../core/errors.ts';
+import { createNetwork, type Network, type NetworkSettings } from '../edges/network.ts';
+import { createServiceClient, type ServiceClient } from '../edges/service-client.ts';
+import { readSecretFile } from '../edges/settings-files.ts';
+import { type Credentials, NO_CREDENTIALS, readCredentials } from './credentials.ts';
+import { type LoadedSettings, resolveWith, type SettingsSources } from './load-settings.ts';
+
+export interface Environment {
+	readonly resolved: LoadedSettings;
+	readonly credentials: Credentials;
+	readonly network: Pick<Network, 'channelAgent' | 'viaProxy'>;
+	readonly client: ServiceClient;
+}
+
+export interface OpenEnvironment extends Environment {
+	/** Ends its connections when the requests under way are over: the answer to a one-time code must not be cut off. */
+	retire(): Promise<void>;
+	/** Ends its connections now. */
+	close(): Promise<void>;
+}
+
+export interface EnvironmentParts {
+	readonly userAgent: string;
+	/** The variables of the process, for proxies. */
+	readonly variables: Readonly<Record<string, string | undefined>>;
+	readonly keepSecret: (secret: string) => void;
+}
+
+/** @throws AgentError `credential-unreadable`, `settings-unreadable` or `settings-invalid` for a file that settings name. */
+export async function openEnvironment(resolved: LoadedSettings, parts: EnvironmentParts): Promise<OpenEnvironment> {
+	const credentials = await readCredentials(resolved.settings.credential, readSecretFile, parts.keepSecret);
+	return assemble(resolved, await createNetwork(networkSettings(resolved), parts.variables), credentials, parts);
+}
+
+/**
+ * The environment to start with. A bad push never strands a device: what cannot be used gives way to the last valid
+ * settings; where a file that those name cannot be read either, the device goes on without it.
+ * @throws AgentError when there never were valid settings.
+ */
+export async function openFirstEnvironment(
+	loaded: LoadedSettings,
+	{ lastSettings }: Pick<DeviceState, 'lastSettings'>,
+	sources: Pick<SettingsSources, 'environment' | 'sets'>,
+	parts: EnvironmentParts,
+): Promise<{ environment: OpenEnvironment; warning: Failure | null }> {
+	const before = lastSettings && resolveWith(lastSettings, sources);
+	const last = before && before.problems.length === 0 ? before : null;
+	const [problem] = loaded.problems;
+	if (problem && !last)
+		throw new AgentError(problem.code, loaded.problems.map(({ message }) => message).join('\n'), {
+			remedy: problem.remedy,
+		});
+	let trouble = problem ?? null;
+	for (const candidate of [problem ? null : loaded, last]) {
+		if (!candidate) continue;
+		try {
+			const environment = await openEnvironment(candidate, parts);
+			return { environment, warning: trouble && worded(trouble, 'The last valid settings are in force.') };
+		} catch (error) {
+			if (!last) throw error;
+			trouble ??= toFailure(error);
+		}
+	}
+	const environment = await openBareEnvironment(last ?? loaded, parts);
+	return { environment, warning: trouble && worded(trouble, 'The agent goes on without it.') };
+}
+
+/** Without the files that cannot be read: with fewer authorities to trust, and with the Connection that is saved. */
+async function openBareEnvironment(resolved: LoadedSettings, parts: EnvironmentParts): Promise<OpenEnvironment> {
+	const credentials = await readCredentials(resolved.settings.credential, readSecretFile, parts.keepSecret).catch(
+		() => NO_CREDENTIALS,
+	);
+	const { proxy, systemCa } = networkSettings(resolved);
+	const network = await createNetwork(networkSettings(resolved), parts.variables).catch(() =>
+		createNetwork({ proxy, systemCa }, parts.variables),
+	);
+	return assemble(resolved, network, credentials, parts);
+}
+
+function assemble(
+	resolved: LoadedSettings,
+	network: Network,
+	credentials: Credentials,
+	{ userAgent }: EnvironmentParts,
+): OpenEnvironment {
+	const { client, idle } = countRequests(createServiceClient({ network, userAgent }));
+	return {
+		resolved,
+		credentials,
+		network,
+		client,
+		async retire() {
+			await idle();
+			await network.close();
+		},
+		close: () => network.close(),
+	};
+}
+
+/** The same client, which knows when nothing is under way. */
+function countRequests(client: ServiceClient): { client: ServiceClient; idle(): Promise<void> } {
+	const underWay = new Set<Promise<unknown>>();
+	const counted = <Answer>(request: Promise<Answer>): Promise<Answer> => {
+		const over = request
+			.catch(() => {})
+			.then(() => {
+				underWay.delete(over);
+			});
+		underWay.add(over);
+		return request;
+	};
+	return {
+		client: {
+			registerDevice: (registration) => counted(client.registerDevice(registration)),
+			preflight: (baseUrl, deadlineMs) => counted(client.preflight(baseUrl, deadlineMs)),
+			send: (request) => counted(client.send(request)),
+		},
+		idle: async () => {
+			await Promise.all(underWay);
+		},
+	};
+}
+
+function networkSettings({ settings: { network } }: LoadedSettings): NetworkSettings {
+	return {
+		proxy: network.proxy ?? undefined,
+		caFile: network.caFile ?? undefined,
+		systemCa: network.systemCa,
+		clientCertificateFile: network.clientCertificateFile ?? undefined,
+		clientKeyFile: network.clientKeyFile ?? undefined,
+	};
+}
+
+function worded({ code, message, remedy }: Failure, consequence: string): Failure {
+	return failure(code, `${message} ${consequence}`, { remedy });
+}

@@ -1,0 +1,32 @@
+/** Event ids, `epoch-number`, and which of them were given here. Numbers never go back; each epoch has a range of them. No I/O. */
+
+/** Epochs whose ids are still understood; to the owner of an older one everything is new. */
+const MAX_EPOCHS = 128;
+
+export interface Epoch {
+	/** Number of its first event. */
+	readonly first: number;
+	readonly epoch: string;
+}
+
+/** The same list if the epoch is the newest one already, else one more. */
+export function withEpoch(epochs: readonly Epoch[], epoch: string, first: number): readonly Epoch[] {
+	return epochs.at(-1)?.epoch === epoch ? epochs : [...epochs, { first, epoch }].slice(-MAX_EPOCHS);
+}
+
+/** The number of an event that was stored, deleted ones included; `null` for every other id. */
+export function numberOf(id: string, epochs: readonly Epoch[], last: number): number | null {
+	const [, epoch, digits] = /^([A-Za-z0-9]{1,32})-(\d{1,15})$/.exec(id) ?? [];
+	const number = Number(digits);
+	return epoch !== undefined && number <= last && epochAt(number, epochs) === epoch ? number : null;
+}
+
+/** The id of a stored event; `null` when its epoch is not known any more, and for 0. */
+export function idOf(number: number, epochs: readonly Epoch[]): string | null {
+	const epoch = epochAt(number, epochs);
+	return epoch === undefined ? null : `${epoch}-${number}`;
+}
+
+function epochAt(number: number, epochs: readonly Epoch[]): string | undefined {
+	return epochs.findLast(({ first }) => first <= number)?.epoch;
+}

@@ -1,0 +1,110 @@
+/**
+ * Tells systemd how the service is (sd_notify) and feeds its watchdog. Says nothing where no systemd listens, never
+ * throws, never tries twice: a word that is lost is made up for by the next one.
+ */
+import { execFile } from 'node:child_process';
+import { closeSync, writeSync } from 'node:fs';
+
+/** Name of the open socket that the unit hands over: `OpenFile=/run/systemd/notify:notify`. */
+const NOTIFY_NAME = 'notify';
+/** The first descriptor that systemd hands over. Source: sd_listen_fds(3). */
+const FIRST_DESCRIPTOR = 3;
+/** What systemd takes of one message is 4,096 bytes. Source: its NOTIFY_BUFFER_MAX. */
+const MAX_STATUS_BYTES = 1024;
+/** For `systemd-notify`, which takes 4 ms; it blocks when nobody reads. */
+const DEADLINE_MS = 5_000;
+
+/** The service's side of a systemd that listens. Each call resolves when the word is out or lost; they keep their order. */
+export interface SystemdService {
+	/** The service does its work: settings are valid, the local socket answers. */
+	ready(sentence: string): Promise<void>;
+	/** One sentence for `systemctl status`. The same one again is not sent. */
+	status(sentence: string): Promise<void>;
+	/** Settings are being read anew; systemd waits for {@link ready}. */
+	reloading(): Promise<void>;
+	stopping(): Promise<void>;
+	/** Ends the watchdog's food and gives the descriptor back. */
+	close(): void;
+}
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/**
+ * Finds systemd by what it puts into the environment; `null` without `NOTIFY_SOCKET`.
+ *
+ * Node has no datagram sockets of this family: a descriptor named `notify` is written to if the unit handed one over
+ * (systemd 253 and newer), else `systemd-notify` is run, which needs `NotifyAccess=all`.
+ * From then on the watchdog is fed from the event loop, three times in each `WATCHDOG_USEC`: a loop that hangs is killed.
+ */
+export function connectSystemd(environment: Environment = process.env): SystemdService | null {
+	if (!environment['NOTIFY_SOCKET']) return null;
+	const descriptor = findDescriptor(environment);
+	let last: Promise<void> = Promise.resolve();
+	const send = (...lines: string[]): Promise<void> => {
+		if (descriptor === null) last = last.then(() => runNotifier(lines, environment));
+		else writeMessage(descriptor, lines);
+		return last;
+	};
+
+	let sentence: string | null = null;
+	const withSentence = (next: string, ...lines: string[]) => {
+		const isNew = next !== sentence;
+		sentence = next;
+		const all = isNew ? [...lines, `STATUS=${oneLine(next)}`] : lines;
+		return all.length > 0 ? send(...all) : last;
+	};
+
+	const everyMs = watchdogMs(environment);
+	const feeding = everyMs === null ? null : setInterval(() => void send('WATCHDOG=1'), everyMs / 3);
+	feeding?.unref();
+	return {
+		ready: (next) => withSentence(next, 'READY=1'),
+		status: (next) => withSentence(next),
+		reloading: () => send('RELOADING=1', `MONOTONIC_USEC=${process.hrtime.bigint() / 1000n}`),
+		stopping: () => send('STOPPING=1'),
+		close() {
+			if (feeding) clearInterval(feeding);
+			if (descriptor !== null) closeSync(descriptor);
+		},
+	};
+}
+
+/** The descriptor that systemd handed to this very process under our name. Source: sd_listen_fds_with_names(3). */
+function findDescriptor(environment: Environment): number | null {
+	if (environment['LISTEN_PID'] !== String(process.pid)) return null;
+	const names = (environment['LISTEN_FDNAMES'] ?? '').split(':');
+	const index = names.slice(0, Number(environment['LISTEN_FDS'])).indexOf(NOTIFY_NAME);
+	return index < 0 ? null : FIRST_DESCRIPTOR + index;
+}
+
+/** The time in which systemd wants to hear of this process; `null` if it does not. Source: sd_watchdog_enabled(3). */
+function watchdogMs(environment: Environment): number | null {
+	const ms = Number(environment['WATCHDOG_USEC']) / 1000;
+	const isOurs = !environment['WATCHDOG_PID'] || environment['WATCHDOG_PID'] === String(process.pid);
+	return isOurs && ms >= 1 && ms < 2 ** 31 ? ms : null;
+}
+
+function writeMessage(descriptor: number, lines: readonly string[]): void {
+	try {
+		// One write is one message: systemd splits none and joins none.
+		writeSync(descriptor, lines.join('\n'));
+	} catch {
+		// A manager that is being replaced has no socket for a moment.
+	}
+}
+
+function runNotifier(lines: readonly string[], { NOTIFY_SOCKET, PATH }: Environment): Promise<void> {
+	return new Promise((resolve) => {
+		const options = { timeout: DEADLINE_MS, env: { NOTIFY_SOCKET, PATH } };
+		// Whether it was there and whether it went well makes no difference to what happens next.
+		execFile('systemd-notify', [...lines], options, () => resolve());
+	});
+}
+
+/** A line feed would begin the next assignment. */
+function oneLine(text: string): string {
+	const line = text.replaceAll(/\p{Cc}+/gu, ' ');
+	return Buffer.byteLength(line) <= MAX_STATUS_BYTES
+		? line
+		: `${new TextDecoder().decode(Buffer.from(line).subarray(0, MAX_STATUS_BYTES), { stream: true })}…`;
+}
