@@ -263,7 +263,7 @@ function saysUnknownWorkflow(answer: HttpAnswer): boolean {
 function withDetail(answer: HttpAnswer): string {
 	const { body, secrets = [] } = answer;
 	const detail = withoutSecrets(readErrorDetail(withoutSecrets(body, secrets)), secrets);
-	return detail === '' ? '.' : `: ${detail}${/[.!?…]$/.test(detail) ? '' : '.'}`;
+	return detail === '' ? '.' : `: ${detail}${/[.!?\u2026]$/.test(detail) ? '' : '.'}`;
 }
 
 /** Cuts known credentials out of somebody else's text. Shorter than four characters is no secret but a letter. */

@@ -41,6 +41,7 @@ beforeAll(async () => {
 	await writeFile(join(root, 'src/lazy.ts'), LAZY);
 	await writeFile(join(root, 'src/waits.ts'), 'export const x = await Promise.resolve(1);');
 	await writeFile(join(root, 'src/wrong.ts'), "import { nothing } from './part.ts'; console.log(nothing);");
+	await writeFile(join(root, 'src/wide.ts'), 'console.log(/\u2026/.test("x"));');
 	await symlink(join(project, 'node_modules'), join(root, 'node_modules'));
 });
 afterAll(async () => {
@@ -106,6 +107,7 @@ describe('a bundle', () => {
 	test.each([
 		['an await at the top level', 'src/waits.ts', /await/],
 		['an import that does not exist', 'src/wrong.ts', /nothing/],
+		['a character that doubles its size in memory', 'src/wide.ts', /beyond Latin-1/],
 		['a missing source', 'src/missing.ts', /missing\.ts/],
 	])('is not made with %s', async (_what, entry, words) => {
 		await expect(bundle({ root, entries: { x: entry }, outDir: join(root, 'dist-bad') })).rejects.toThrow(words);
