@@ -184,6 +184,8 @@ export function startAgent(options: AgentOptions): Agent {
 		obtainedAt: string,
 	): SavedConnection {
 		keepSecret(token);
+		// What was told longest ago is forgotten first: that must not be the credential that outlives all Connections.
+		for (const secret of environment.credentials.secrets) keepSecret(secret);
 		return { baseUrl, request, credentialId, token, obtainedAt };
 	}
 
@@ -249,10 +251,7 @@ export function startAgent(options: AgentOptions): Agent {
 		if (message.type === 'workflow.changed') {
 			workflow.follow(message.workflowId);
 			pursue();
-		} else {
-			log.warn('the service revoked the Connection of this device', { generation });
-			dispatch({ type: 'link', generation, event: { type: 'connectionRevoked', atMs: clock.monotonicMs() } });
-		}
+		} else dispatch({ type: 'link', generation, event: { type: 'connectionRevoked', atMs: clock.monotonicMs() } });
 	}
 
 	// ---- What is asked ----

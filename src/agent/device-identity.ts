@@ -1,6 +1,6 @@
 /** Who this device is by what is known now. Choosing is `core/identity.ts`; here a device with nothing of its own gets its id. */
 import { type CompleteIdentity, chooseIdentity, type IdentityFacts } from '../core/identity.ts';
-import type { Settings } from '../core/settings.ts';
+import type { Settings } from '../core/settings-table.ts';
 import type { DeviceRecord } from './device-record.ts';
 
 export interface DeviceIdentityParts {

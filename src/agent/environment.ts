@@ -33,7 +33,7 @@ export interface EnvironmentParts {
 
 /** @throws AgentError `credential-unreadable`, `settings-unreadable` or `settings-invalid` for a file that settings name. */
 export async function openEnvironment(resolved: LoadedSettings, parts: EnvironmentParts): Promise<OpenEnvironment> {
-	const credentials = await readCredentials(resolved.settings.credential, readSecretFile, parts.keepSecret);
+	const credentials = await readCredentials(resolved.settings.credential, readSecretFile);
 	return assemble(resolved, await createNetwork(networkSettings(resolved), parts.variables), credentials, parts);
 }
 
@@ -72,9 +72,7 @@ export async function openFirstEnvironment(
 
 /** Without the files that cannot be read: with fewer authorities to trust, and with the Connection that is saved. */
 async function openBareEnvironment(resolved: LoadedSettings, parts: EnvironmentParts): Promise<OpenEnvironment> {
-	const credentials = await readCredentials(resolved.settings.credential, readSecretFile, parts.keepSecret).catch(
-		() => NO_CREDENTIALS,
-	);
+	const credentials = await readCredentials(resolved.settings.credential, readSecretFile).catch(() => NO_CREDENTIALS);
 	const { proxy, systemCa } = networkSettings(resolved);
 	const network = await createNetwork(networkSettings(resolved), parts.variables).catch(() =>
 		createNetwork({ proxy, systemCa }, parts.variables),
@@ -86,8 +84,9 @@ function assemble(
 	resolved: LoadedSettings,
 	network: Network,
 	credentials: Credentials,
-	{ userAgent }: EnvironmentParts,
+	{ userAgent, keepSecret }: EnvironmentParts,
 ): OpenEnvironment {
+	for (const secret of credentials.secrets) keepSecret(secret);
 	const { client, idle } = countRequests(createServiceClient({ network, userAgent }));
 	return {
 		resolved,

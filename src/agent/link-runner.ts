@@ -5,7 +5,7 @@
 
 import { type Failure, failure } from '../core/errors.ts';
 import type { Credential, LinkEffect, LinkEvent } from '../core/link.ts';
-import type { Settings } from '../core/settings.ts';
+import type { Settings } from '../core/settings-table.ts';
 import type { Registration } from '../core/supervisor.ts';
 import type { Channel, ChannelEvent, ChannelOptions } from '../edges/channel.ts';
 import type { Authorization } from '../protocol/authorization.ts';

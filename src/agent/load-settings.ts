@@ -3,14 +3,8 @@
  * The merging and the checking are `core/settings.ts`; here is only where to look.
  */
 import { type Failure, failure } from '../core/errors.ts';
-import {
-	environmentName,
-	listSettings,
-	nearestName,
-	type ResolvedSettings,
-	resolveSettings,
-	type SettingsLayer,
-} from '../core/settings.ts';
+import { nearestName, type ResolvedSettings, resolveSettings, type SettingsLayer } from '../core/settings.ts';
+import { environmentName, listSettings } from '../core/settings-table.ts';
 import { readSettingsLayers } from '../edges/settings-files.ts';
 import type { AgentPaths } from './paths.ts';
 

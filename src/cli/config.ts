@@ -3,7 +3,8 @@
 import { type LoadedSettings, loadSettings } from '../agent/load-settings.ts';
 import { choosePaths, type PathFlags } from '../agent/paths.ts';
 import { exitStatusOf } from '../core/errors.ts';
-import { listSettings, type SettingOrigin } from '../core/settings.ts';
+import type { SettingOrigin } from '../core/settings.ts';
+import { listSettings } from '../core/settings-table.ts';
 import { type OutputFlags, printJson, printLine, printTable } from './output.ts';
 
 export type ConfigFlags = PathFlags & OutputFlags & { readonly set?: readonly string[] | undefined };

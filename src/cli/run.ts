@@ -1,8 +1,9 @@
-/** `idv-agent run`: the daemon in the foreground, with its signals. systemd starts exactly this. */
+/** `idv-agent run`: the daemon in the foreground, with its signals. systemd starts exactly this, and is told how it goes. */
 
-import { startDaemon } from '../agent/daemon.ts';
+import { type Daemon, startDaemon } from '../agent/daemon.ts';
 import { choosePaths, type PathFlags } from '../agent/paths.ts';
 import { AgentError } from '../core/errors.ts';
+import { connectSystemd } from '../edges/systemd.ts';
 import { VERSION } from './version.ts';
 
 export interface RunFlags extends PathFlags {
@@ -20,7 +21,8 @@ export async function run(flags: RunFlags): Promise<void> {
 		sets: flags.set ?? [],
 	});
 	daemon.log.info('started', { version: VERSION, pid: process.pid });
-	process.on('SIGHUP', () => void daemon.reload());
+	const systemd = reportTo(daemon);
+	process.on('SIGHUP', () => void systemd.reload());
 	let stopping = false;
 	const stop = (signal: NodeJS.Signals) => {
 		// A terminal and a launcher may both pass the same signal on.
@@ -28,7 +30,7 @@ export async function run(flags: RunFlags): Promise<void> {
 		stopping = true;
 		daemon.log.info('stopping', { signal });
 		setTimeout(() => process.exit(0), STOP_WITHIN_MS).unref();
-		void daemon.stop().finally(() => process.exit(0));
+		void Promise.all([systemd.stop(), daemon.stop()]).finally(() => process.exit(0));
 	};
 	process.on('SIGTERM', stop);
 	process.on('SIGINT', stop);
@@ -38,4 +40,23 @@ export async function run(flags: RunFlags): Promise<void> {
 		);
 		process.exit(70);
 	});
+}
+
+/** Tells systemd what there is to tell, if it listens: ready, each new sentence, reloads, the end. */
+function reportTo({ agent, reload }: Daemon): { reload(): Promise<void>; stop(): Promise<void> } {
+	const systemd = connectSystemd();
+	if (!systemd) return { reload, stop: async () => {} };
+	void systemd.ready(agent.status().sentence);
+	const forget = agent.onStatus(() => void systemd.status(agent.status().sentence));
+	return {
+		async reload() {
+			void systemd.reloading();
+			await reload();
+			await systemd.ready(agent.status().sentence);
+		},
+		stop() {
+			forget();
+			return systemd.stopping();
+		},
+	};
 }

@@ -7,7 +7,7 @@ import type { PairPreview } from '../protocol/local-api.ts';
 import { type NotACodeReason, readPairingCode } from '../protocol/pairing-code.ts';
 import type { DeviceState } from './device-state.ts';
 import { type Failure, failure } from './errors.ts';
-import type { Settings } from './settings.ts';
+import type { Settings } from './settings-table.ts';
 import { describeSource, type WantedWorkflow } from './workflow.ts';
 
 export interface PairingContext {

@@ -6,7 +6,8 @@ import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import type { DeviceState } from './device-state.ts';
 import { type Failure, failure } from './errors.ts';
 import type { CompleteIdentity } from './identity.ts';
-import type { ResolvedSettings, Settings } from './settings.ts';
+import type { ResolvedSettings } from './settings.ts';
+import type { Settings } from './settings-table.ts';
 import type { Wanted } from './supervisor.ts';
 import { configuredWorkflow, type WantedWorkflow, wantedWorkflow } from './workflow.ts';
 

@@ -1,13 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import {
-	environmentName,
-	listSettings,
-	nearestName,
-	type ResolvedSettings,
-	resolveSettings,
-	type SettingsLayer,
-} from '../../src/core/settings.ts';
+import { nearestName, type ResolvedSettings, resolveSettings, type SettingsLayer } from '../../src/core/settings.ts';
+import { environmentName, listSettings } from '../../src/core/settings-table.ts';
 
 const FILE = '/etc/idv-agent/config.json';
 const file = (document: unknown, where = FILE): SettingsLayer => ({ source: 'file', where, document });

@@ -1,0 +1,241 @@
+/**
+ * Every setting: its name, meaning, unit, range and default. Nothing is read or merged here (that is `settings.ts`).
+ */
+import * as z from 'zod';
+import {
+	DEFAULT_HEARTBEAT_CADENCE,
+	deviceIdSchema,
+	deviceTypeSchema,
+	heartbeatCadenceSchema,
+	macAddressSchema,
+	serialSchema,
+	workflowIdSchema,
+} from '../protocol/device-connection.ts';
+import { DEFAULT_CHANNEL_PATH, isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
+
+/** One setting: how it is read, what it is when nobody sets it, and what it is for. */
+export interface Setting<Value> {
+	readonly kind: 'text' | 'number' | 'boolean' | 'list';
+	readonly schema: z.ZodType<Value>;
+	readonly fallback: Value;
+	/** One sentence, with unit and range. */
+	readonly about: string;
+	/** Its value may contain a secret and is masked wherever it is shown. */
+	readonly secret: boolean;
+}
+
+const setting = <Value>(
+	kind: Setting<Value>['kind'],
+	schema: z.ZodType<Value>,
+	fallback: NoInfer<Value>,
+	about: string,
+	more: { secret?: boolean } = {},
+): Setting<Value> => ({ kind, schema, fallback, about, secret: more.secret ?? false });
+
+const optional = <Value>(schema: z.ZodType<Value>) => schema.nullable() as z.ZodType<Value | null>;
+const text = z.string('must be a text').min(1, 'must not be empty').max(4096, 'must have at most 4096 characters');
+const filePath = text.refine((path) => path.startsWith('/'), 'must be an absolute path');
+const pointer = text.regex(/^(\/[^/]*)*$/, 'must be a JSON pointer (RFC 6901) such as /data/token');
+const whole = (min: number, max: number) =>
+	z.int('must be a whole number').min(min, `must be at least ${min}`).max(max, `must be at most ${max}`);
+const flag = z.boolean('must be true or false');
+const baseUrl = z.string('must be a text').transform((value, context) => {
+	const url = normalizeBaseUrl(value);
+	if (url && (url.startsWith('https:') || isLoopback(url))) return url;
+	context.addIssue(
+		url
+			? 'must begin with https:// (plain http is only for this machine itself)'
+			: 'must be an https address without user, query or fragment, such as https://id.example.com',
+	);
+	return z.NEVER;
+}) as unknown as z.ZodType<string>;
+const origin = z.string('must be a text').transform((value, context) => {
+	const url = normalizeBaseUrl(value);
+	if (url && URL.parse(url)?.origin === url) return url;
+	context.addIssue('must be an origin such as https://id.example.com, without a path');
+	return z.NEVER;
+}) as unknown as z.ZodType<string>;
+
+/** All settings, in the order in which they are shown. */
+export const SETTINGS = {
+	baseUrl: setting('text', optional(baseUrl), null, 'Address of the service; left out, the pairing code names it.'),
+	workflowId: setting(
+		'text',
+		optional(workflowIdSchema),
+		null,
+		'Workflow of this device; once set here, nothing else changes it.',
+	),
+	deviceId: setting(
+		'text',
+		optional(deviceIdSchema),
+		null,
+		'Device identifier; left out, the serial number or a generated id.',
+	),
+	serial: setting(
+		'text',
+		optional(serialSchema),
+		null,
+		'Serial number, for hardware that reports none or a wrong one.',
+	),
+	macAddress: setting(
+		'text',
+		optional(macAddressSchema as unknown as z.ZodType<string>),
+		null,
+		'MAC address to report instead of the one that is found.',
+	),
+	deviceType: setting('text', deviceTypeSchema, 'kiosk', 'Type of the device, in the words of the service.'),
+	heartbeatCadence: setting(
+		'number',
+		heartbeatCadenceSchema,
+		DEFAULT_HEARTBEAT_CADENCE,
+		'Seconds between two heartbeats, 1 to 86400.',
+	),
+	credential: {
+		apiKeyFile: setting(
+			'text',
+			optional(filePath),
+			null,
+			'File with an API key that may open connections (ephemeral_device:write).',
+		),
+		basicFile: setting(
+			'text',
+			optional(filePath),
+			null,
+			'File with username:password, for services that register devices by Basic.',
+		),
+		connectionFile: setting(
+			'text',
+			optional(filePath),
+			null,
+			'File with a Connection token that an operator made for this device.',
+		),
+		selfRegistration: setting('boolean', flag, false, 'Register without any credential, where the service allows it.'),
+	},
+	pairing: {
+		trustedOrigins: setting(
+			'list',
+			z.array(origin).max(64),
+			[],
+			'Origins that pairing codes may come from; empty asks a person the first time.',
+		),
+	},
+	service: {
+		tokenPointer: setting(
+			'text',
+			optional(pointer),
+			null,
+			'JSON pointer to the Connection token in the answer to a registration.',
+		),
+		channelPath: setting(
+			'text',
+			text.regex(/^\/[^?#]*$/, 'must be a path such as /ws/device'),
+			DEFAULT_CHANNEL_PATH,
+			'Path of the notification channel under baseUrl.',
+		),
+		channelAuth: setting(
+			'text',
+			z.enum(['header', 'query'], 'must be "header" or "query"'),
+			'header',
+			'How the channel is authorized: header, or query for services that cannot read headers there.',
+		),
+		heartbeatMode: setting(
+			'text',
+			z.enum(['frame', 'ping', 'off'], 'must be "frame", "ping" or "off"'),
+			'frame',
+			'Heartbeats as a JSON frame, as a WebSocket ping, or not at all.',
+		),
+		silenceLimitSeconds: setting(
+			'number',
+			optional(whole(0, 86_400)),
+			null,
+			'Seconds of silence that end a channel, 0 for never; left out, two pings (at least 10 s).',
+		),
+		kindPointer: setting(
+			'text',
+			optional(pointer),
+			null,
+			'JSON pointer to the kind of a notification; left out: type, event or kind.',
+		),
+		notificationIdPointer: setting(
+			'text',
+			optional(pointer),
+			null,
+			'JSON pointer to the id of a notification, by which duplicates are known; left out: /id.',
+		),
+		actOnMessages: setting(
+			'boolean',
+			flag,
+			true,
+			'Whether workflow.changed and connection.revoked from the service are acted on.',
+		),
+	},
+	network: {
+		proxy: setting(
+			'text',
+			optional(text.regex(/^https?:\/\/[^\s]+$/, 'must be a URL such as http://proxy.example:3128')),
+			null,
+			'HTTP proxy for everything; left out, HTTPS_PROXY and NO_PROXY count.',
+			{ secret: true },
+		),
+		caFile: setting(
+			'text',
+			optional(filePath),
+			null,
+			'PEM file with certificate authorities to trust besides the built-in ones.',
+		),
+		systemCa: setting('boolean', flag, false, "Trust this system's certificate store as well."),
+		clientCertificateFile: setting(
+			'text',
+			optional(filePath),
+			null,
+			'PEM file with the client certificate for services that ask for one.',
+		),
+		clientKeyFile: setting('text', optional(filePath), null, 'PEM file with the key of the client certificate.'),
+	},
+	events: {
+		maxCount: setting('number', whole(1, 100_000), 1000, 'Events kept for applications, at most; 1 to 100000.'),
+		maxBytes: setting(
+			'number',
+			whole(65_536, 268_435_456),
+			4_194_304,
+			'Bytes of events kept for applications, at most; 65536 to 268435456.',
+		),
+	},
+	local: {
+		agentGroup: setting('text', text, 'idv-agent', 'Group whose members may use agent.sock (applications).'),
+		adminGroup: setting('text', text, 'idv-agent-admin', 'Group whose members may use admin.sock (pairing, workflow).'),
+	},
+	log: {
+		level: setting(
+			'text',
+			z.enum(['debug', 'info', 'warn', 'error'], 'must be "debug", "info", "warn" or "error"'),
+			'info',
+			'Least severity that is logged: debug, info, warn or error.',
+		),
+	},
+} as const;
+
+type Values<Table> = {
+	readonly [Key in keyof Table]: Table[Key] extends Setting<infer Value> ? Value : Values<Table[Key]>;
+};
+export type Settings = Values<typeof SETTINGS>;
+
+/** Every setting by its dotted path, in order. */
+export function listSettings(): ReadonlyMap<string, Setting<unknown>> {
+	const list = new Map<string, Setting<unknown>>();
+	for (const [key, entry] of Object.entries(SETTINGS)) {
+		if (isSetting(entry)) list.set(key, entry);
+		else for (const [inner, nested] of Object.entries(entry)) list.set(`${key}.${inner}`, nested as Setting<unknown>);
+	}
+	return list;
+}
+
+/** `service.channelPath` → `IDV_AGENT_SERVICE_CHANNEL_PATH`. */
+export function environmentName(path: string): string {
+	const words = path.replaceAll('.', '_').replaceAll(/([a-z])([A-Z])/g, '$1_$2');
+	return `IDV_AGENT_${words.toUpperCase()}`;
+}
+
+function isSetting(entry: object): entry is Setting<unknown> {
+	return 'schema' in entry;
+}
