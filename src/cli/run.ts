@@ -1,8 +1,10 @@
 /** `idv-agent run`: the daemon in the foreground, with its signals. systemd starts exactly this, and is told how it goes. */
 
+import type { Agent } from '../agent/agent.ts';
 import { type Daemon, startDaemon } from '../agent/daemon.ts';
 import { choosePaths, type PathFlags } from '../agent/paths.ts';
 import { AgentError } from '../core/errors.ts';
+import { giveBackMemory } from '../edges/memory.ts';
 import { connectSystemd } from '../edges/systemd.ts';
 import { VERSION } from './version.ts';
 
@@ -12,6 +14,8 @@ export interface RunFlags extends PathFlags {
 
 /** Longest orderly end; whatever is not closed by then is cut off. */
 const STOP_WITHIN_MS = 2500;
+/** The first heartbeat and the greeting of the service are over by then. */
+const MEMORY_AFTER_MS = 2000;
 
 export async function run(flags: RunFlags): Promise<void> {
 	const daemon = await startDaemon({
@@ -59,4 +63,13 @@ function reportTo({ agent, reload }: Daemon): { reload(): Promise<void>; stop():
 			return systemd.stopping();
 		},
 	};
+}
+
+/** What the start needed is garbage once the device is online; it would stay resident for months. */
+function giveBackMemoryOnceOnline(agent: Agent): void {
+	const stop = agent.onStatus(() => {
+		if (agent.status().state !== 'online') return;
+		stop();
+		setTimeout(giveBackMemory, MEMORY_AFTER_MS).unref();
+	});
 }
