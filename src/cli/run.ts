@@ -25,6 +25,7 @@ export async function run(flags: RunFlags): Promise<void> {
 		sets: flags.set ?? [],
 	});
 	daemon.log.info('started', { version: VERSION, pid: process.pid });
+	giveBackMemoryOnceOnline(daemon.agent);
 	const systemd = reportTo(daemon);
 	process.on('SIGHUP', () => void systemd.reload());
 	let stopping = false;
