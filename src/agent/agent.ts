@@ -257,10 +257,9 @@ export function startAgent(options: AgentOptions): Agent {
 	// ---- What is asked ----
 
 	async function pair(asked: PairRequest): Promise<PairResult> {
-		const plan = await pairing.pair(asked, (paired) => {
-			identity = paired.identity;
+		const plan = await pairing.pair(asked, ({ wanted, connection }) => {
+			identity = chooseDeviceIdentity(identityParts, settings());
 			obstacle = null;
-			const { wanted, connection } = paired;
 			dispatch({ type: 'paired', wanted, connection, atMs: clock.monotonicMs() });
 		});
 		await untilSettled();

@@ -36,8 +36,6 @@ export interface PairingParts {
 
 /** What a code has brought. */
 export interface Paired {
-	readonly plan: PairingPlan;
-	readonly identity: CompleteIdentity;
 	readonly wanted: Wanted;
 	readonly connection: Connection;
 }
@@ -95,7 +93,7 @@ export function createPairing(parts: PairingParts): Pairing {
 		const { workflowId, sessionId } = plan;
 		parts.log.info('paired', { host: new URL(plan.baseUrl).host, workflowId, deviceId: identity.deviceId.value });
 		if (sessionId !== null) keepSession(parts.events, sessionId, { workflowId, at });
-		return { plan, identity, wanted, connection };
+		return { wanted, connection };
 	}
 
 	return {

@@ -68,9 +68,12 @@ function reportTo({ agent, reload }: Daemon): { reload(): Promise<void>; stop():
 
 /** What the start needed is garbage once the device is online; it would stay resident for months. */
 function giveBackMemoryOnceOnline(agent: Agent): void {
-	const stop = agent.onStatus(() => {
+	const look = () => {
 		if (agent.status().state !== 'online') return;
 		stop();
 		setTimeout(giveBackMemory, MEMORY_AFTER_MS).unref();
-	});
+	};
+	const stop = agent.onStatus(look);
+	// A fast service has the device online before anybody could listen.
+	look();
 }
