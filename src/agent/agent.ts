@@ -10,7 +10,7 @@ import {
 	withConnection,
 	withOnlyConnection,
 } from '../core/device-state.ts';
-import { AgentError, type Failure } from '../core/errors.ts';
+import { AgentError, type Failure, paceOf } from '../core/errors.ts';
 import { type CompleteIdentity, type IdentityFacts, toReport } from '../core/identity.ts';
 import { describeStatus } from '../core/status.ts';
 import {
@@ -262,15 +262,17 @@ export function startAgent(options: AgentOptions): Agent {
 			obstacle = null;
 			dispatch({ type: 'paired', wanted, connection, atMs: clock.monotonicMs() });
 		});
+		const generation = supervision.lastGeneration;
 		await untilSettled();
-		const { state, sentence } = status();
+		const { current } = supervision;
 		return {
 			baseUrl: plan.baseUrl,
 			deviceId: identity.deviceId.value,
 			workflowId: plan.workflowId,
 			sessionId: plan.sessionId,
-			online: state === 'online',
-			sentence,
+			// A device that is only still online where it was has not moved yet.
+			online: current?.state.name === 'online' && current.generation >= generation,
+			sentence: status().sentence,
 		};
 	}
 
@@ -316,18 +318,17 @@ export function startAgent(options: AgentOptions): Agent {
 	}
 
 	function applyEnvironment(changed: Environment): void {
-		const isChanged = JSON.stringify(changed.resolved.settings) !== JSON.stringify(settings());
 		environment = changed;
 		warnings.set('workflow', null);
 		keepSettings();
 		identity = chooseDeviceIdentity(identityParts, settings());
 		pursue();
-		// Who has corrected a setting wants to see whether it helps, not to wait for the next attempt.
-		if (isChanged) for (const link of [supervision.current, supervision.next]) if (link) retryIfWaiting(link);
+		for (const link of [supervision.current, supervision.next]) if (link) retryIfSlow(link);
 	}
 
-	function retryIfWaiting({ generation, state }: Link): void {
-		if (!('untilMs' in state)) return;
+	/** Who has corrected a setting wants to see whether it helps. An outage that ends by itself is not hurried: there are many devices. */
+	function retryIfSlow({ generation, state }: Link): void {
+		if (!('untilMs' in state) || paceOf(state.failure.code) !== 'slow') return;
 		dispatch({ type: 'link', generation, event: { type: 'retryRequested', atMs: clock.monotonicMs() } });
 	}
 

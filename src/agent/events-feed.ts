@@ -7,6 +7,10 @@ import { createInbox, type Entry, type Incoming } from '../core/inbox.ts';
 export interface EventsFeed {
 	/** Keeps the event and tells the listeners; a duplicate changes nothing. */
 	append(incoming: Incoming): Entry | null;
+	/**
+	 * The events after `since`, oldest first, at most `limit`. Where older ones are gone, a gap stands before them, with an
+	 * id by which the reader resumes as with any other.
+	 */
 	after(since: string | null, limit: number): { entries: readonly Entry[]; missed: boolean };
 	newest(): string | null;
 	/** Calls back for each new event until the returned function is called. */
@@ -22,12 +26,34 @@ export function createEventsFeed(epoch: string, bounds: { maxCount: number; maxB
 			if (entry) for (const listener of listeners) listener(entry);
 			return entry;
 		},
-		after: inbox.after,
+		after(since, limit) {
+			const { entries, missed } = inbox.after(since, limit);
+			const [oldest] = entries;
+			// After a start of the agent a gap of its own is the first event.
+			if (!missed || !oldest || oldest.type === 'gap') return { entries, missed };
+			return { entries: [gapBefore(oldest, epoch), ...entries.slice(0, limit - 1)], missed };
+		},
 		newest: inbox.newest,
 		subscribe(listener) {
 			listeners.add(listener);
 			return () => listeners.delete(listener);
 		},
+	};
+}
+
+/** Stands for what had to make room: from a time that nobody knows to the oldest event that is left. */
+function gapBefore({ at, number, workflowId }: Entry, epoch: string): Entry {
+	const content = JSON.stringify({ from: null, to: at });
+	return {
+		id: `${epoch}-${number - 1}`,
+		number: number - 1,
+		at,
+		type: 'gap',
+		kind: 'gap',
+		workflowId,
+		format: 'json',
+		content,
+		serviceId: null,
 	};
 }
 

@@ -1,11 +1,11 @@
 /** `idv-agent config`: the settings with where each came from, and what is wrong with them. */
-
+import { openEnvironment } from '../agent/environment.ts';
 import { type LoadedSettings, loadSettings } from '../agent/load-settings.ts';
 import { choosePaths, type PathFlags } from '../agent/paths.ts';
-import { exitStatusOf } from '../core/errors.ts';
+import { AgentError, exitStatusOf, type Failure } from '../core/errors.ts';
 import type { SettingOrigin } from '../core/settings.ts';
-import { listSettings } from '../core/settings-table.ts';
-import { type OutputFlags, printJson, printLine, printTable } from './output.ts';
+import { environmentName, listSettings } from '../core/settings-table.ts';
+import { type OutputFlags, printJson, printLine, printTable, printWarning, reportFailures } from './output.ts';
 
 export type ConfigFlags = PathFlags & OutputFlags & { readonly set?: readonly string[] | undefined };
 
@@ -14,35 +14,56 @@ function load(flags: ConfigFlags): Promise<LoadedSettings> {
 	return loadSettings({ paths, environment: process.env, sets: flags.set ?? [] });
 }
 
-export async function showConfig(flags: ConfigFlags): Promise<void> {
+export async function showConfig(flags: ConfigFlags & { readonly explain?: boolean | undefined }): Promise<void> {
 	const loaded = await load(flags);
 	const rows = [...listSettings()].map(([path, { secret, about }]) => {
 		const value = valueAt(loaded, path);
 		const shown = secret && value !== null ? '[secret]' : value;
-		const origin = loaded.origins.get(path) ?? { source: 'default', where: null };
-		return { path, value: shown, source: origin.source, where: origin.where, about };
+		const { source, where } = loaded.origins.get(path) ?? { source: 'default', where: null };
+		return { path, value: shown, source, where, about };
 	});
-	if (flags.json) printJson({ settings: rows.map(({ about, ...row }) => row), problems: loaded.problems });
-	else
-		printTable(
-			rows.map(({ path, value, source, where }) => [path, showValue(value), describeOrigin({ source, where })]),
-		);
-	reportProblems(loaded, flags);
+	if (flags.json)
+		printJson({
+			settings: rows.map(({ about, ...row }) => (flags.explain ? { ...row, about } : row)),
+			problems: loaded.problems,
+			notices: loaded.notices,
+		});
+	else if (flags.explain)
+		for (const { path, value, about, ...origin } of rows) {
+			printLine(`${path} = ${showValue(value)} (${describeOrigin(origin)})`);
+			printLine(`  ${about} ${environmentName(path)}\n`);
+		}
+	else printTable(rows.map(({ path, value, ...origin }) => [path, showValue(value), describeOrigin(origin)]));
+	reportProblems(loaded, loaded.problems, flags);
 }
 
+/** Goes as far as the agent does: the files that settings name are opened, too. */
 export async function checkConfig(flags: ConfigFlags): Promise<void> {
 	const loaded = await load(flags);
-	if (flags.json)
-		printJson({ valid: loaded.problems.length === 0, problems: loaded.problems, notices: loaded.notices });
-	else if (loaded.problems.length === 0) printLine('The settings are valid.');
-	reportProblems(loaded, flags);
+	const problems = loaded.problems.length > 0 ? loaded.problems : await tryOut(loaded);
+	const valid = problems.length === 0;
+	if (flags.json) printJson({ valid, problems, notices: loaded.notices });
+	else if (valid) printLine('The settings are valid.');
+	reportProblems(loaded, problems, flags);
 }
 
-function reportProblems({ problems, notices }: LoadedSettings, flags: OutputFlags): void {
+async function tryOut(loaded: LoadedSettings): Promise<readonly Failure[]> {
+	try {
+		const parts = { userAgent: 'idv-agent', variables: process.env, keepSecret: () => {} };
+		await (await openEnvironment(loaded, parts)).close();
+		return [];
+	} catch (error) {
+		if (error instanceof AgentError) return [error.failure];
+		throw error;
+	}
+}
+
+function reportProblems({ notices }: LoadedSettings, problems: readonly Failure[], flags: OutputFlags): void {
 	const [first] = problems;
 	if (first) process.exitCode = exitStatusOf(first.code);
 	if (flags.json) return;
-	for (const { message } of [...problems, ...notices]) process.stderr.write(`${message}\n`);
+	reportFailures(problems);
+	for (const { message } of notices) printWarning(message);
 }
 
 function valueAt(loaded: LoadedSettings, path: string): unknown {
@@ -52,9 +73,8 @@ function valueAt(loaded: LoadedSettings, path: string): unknown {
 }
 
 function showValue(value: unknown): string {
-	if (value === null) return '—';
-	if (Array.isArray(value)) return value.length > 0 ? value.join(', ') : '—';
-	return String(value);
+	if (value === null || (Array.isArray(value) && value.length === 0)) return '-';
+	return Array.isArray(value) ? value.join(', ') : String(value);
 }
 
 function describeOrigin({ source, where }: SettingOrigin): string {

@@ -2,166 +2,215 @@
  * The command line of the device agent: which commands and flags there are. What a command does is in its own file,
  * loaded only when it is asked for.
  */
-import { Command, CommanderError, Option } from 'commander';
-import { EXIT } from '../core/errors.ts';
-import { runCommand } from './output.ts';
-import { VERSION } from './version.ts';
+import type { Command } from 'commander';
+import type { PathFlags } from '../agent/paths.ts';
+import { collect, createProgram, onCommand, runProgram, wholeNumber, withExamples } from './command-line.ts';
+import type { OutputFlags } from './output.ts';
 
-const collect = (value: string, before: readonly string[] = []) => [...before, value];
-
-const configOption = () =>
-	new Option('--config <file>', 'settings file (IDV_AGENT_CONFIG; default /etc/idv-agent/config.json)');
-const stateOption = () =>
-	new Option(
-		'--state-dir <dir>',
-		'where the agent keeps its pairing (IDV_AGENT_STATE_DIR; default /var/lib/idv-agent)',
-	);
-const runOption = () =>
-	new Option('--run-dir <dir>', 'where its sockets are (IDV_AGENT_RUN_DIR; default /run/idv-agent)');
-const jsonOption = () =>
-	new Option('--json', 'answer in JSON (IDV_AGENT_JSON=1)').default(process.env['IDV_AGENT_JSON'] === '1', 'no');
-const setOption = () =>
-	new Option('--set <path=value>', 'a setting, such as heartbeatCadence=10; may be repeated').argParser(collect);
-
-/** A command that asks the running agent. */
-function asking(command: Command): Command {
-	return command.addOption(runOption()).addOption(jsonOption());
-}
+/** What every command takes. */
+type CommonFlags = PathFlags & OutputFlags;
 
 export function buildProgram(): Command {
-	const program = new Command('idv-agent')
-		.description(
-			'Keeps this device registered with the identity verification service and hands session notifications on.',
-		)
-		.version(VERSION)
-		.exitOverride()
-		.configureHelp({ sortSubcommands: false })
-		.showHelpAfterError('(--help shows what there is)')
-		.addHelpText('after', EXAMPLES);
+	const program = createProgram(
+		'idv-agent',
+		'Keeps this device registered with the identity verification service and hands session notifications on.',
+	)
+		.option('--config <file>', 'settings file (IDV_AGENT_CONFIG; default /etc/idv-agent/config.json)')
+		.option('--state-dir <dir>', 'what the agent keeps (IDV_AGENT_STATE_DIR; default /var/lib/idv-agent)')
+		.option('--run-dir <dir>', 'where its sockets are (IDV_AGENT_RUN_DIR; default /run/idv-agent)')
+		.option('--json', 'answer in JSON (IDV_AGENT_JSON=1)')
+		.addHelpText('after', EXIT_STATUSES);
+	withExamples(
+		program,
+		['idv-agent pair', 'scan the code with a keyboard scanner, or type it'],
+		['idv-agent pair --image code.png', 'read it from a picture'],
+		['idv-agent status', 'one sentence, then details'],
+		['idv-agent workflow set checkin-2', 'move to another workflow'],
+		['idv-agent events --follow', 'watch what applications get'],
+		['idv-agent demo', 'the whole story on this machine'],
+	);
+	addRun(program);
+	addPairing(program);
+	addQuestions(program);
+	addConfig(program);
+	addService(program);
+	addDemo(program);
+	return program;
+}
 
-	program
+const EXIT_STATUSES = `
+Exit status: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 fault, 74 I/O, 75 try again, 77 refused, 78 settings.`;
+
+const SET = ['--set <path=value>', 'a setting, such as heartbeatCadence=10; may be repeated', collect] as const;
+
+function addRun(program: Command): void {
+	const run = program
 		.command('run')
 		.description('run the agent in the foreground (systemd starts this)')
-		.addOption(configOption())
-		.addOption(stateOption())
-		.addOption(runOption())
-		.addOption(setOption())
-		.action((flags) => runCommand({}, async () => (await import('./run.ts')).run(flags)));
+		.option(...SET);
+	withExamples(
+		run,
+		['idv-agent run', 'with /etc/idv-agent/config.json and conf.d beside it'],
+		['idv-agent run --set log.level=debug', 'one setting for this run'],
+		['kill -HUP <pid>', 'has it read its settings again'],
+	);
+	onCommand<CommonFlags>(run, async (flags) => (await import('./run.ts')).run(flags));
+}
 
-	asking(program.command('pair'))
+function addPairing(program: Command): void {
+	const pair = program
+		.command('pair')
 		.description('pair this device: scan or type the code at a hidden prompt')
-		.argument('[source]', '- reads the code from standard input')
-		.option('--image <file>', 'read the code from a picture')
+		.argument('[source...]', '- reads the code from standard input; a code itself is never an argument')
+		.option('--image <file>', 'read the code from a picture (PNG or JPEG)')
 		.option('--workflow <id>', 'the workflow, for a code that names none')
 		.option('--inspect', 'only show what the code would do; spends nothing')
 		.option('--replace', 'move a device that is paired already')
-		.option(
-			'--trust <origin>',
-			'the origin that you expect, such as https://id.example.com, for a first pairing without a terminal',
-		)
-		.action((from, flags) => runCommand(flags, async () => (await import('./pair.ts')).pair({ ...flags, from })));
+		.option('--trust <origin>', 'the origin that you expect, such as https://id.example.com, for a first pairing');
+	withExamples(
+		pair,
+		['idv-agent pair', 'at a terminal or with a keyboard scanner'],
+		['idv-agent pair --image photo.jpg', 'from a picture'],
+		['idv-agent pair --inspect', 'what would this code do?'],
+		['idv-agent pair --trust https://id.example.com - < code.txt', 'without a terminal'],
+	);
+	onCommand<CommonFlags>(pair, async (flags, ...from) => (await import('./pair.ts')).pair(flags, from.flat()));
 
-	asking(program.command('status'))
+	const unpair = program.command('unpair').description('forget the pairing and its secrets');
+	withExamples(unpair, ['idv-agent unpair', 'the device waits for a new code afterwards']);
+	onCommand<CommonFlags>(unpair, async (flags) => (await import('./status.ts')).unpair(flags));
+}
+
+function addQuestions(program: Command): void {
+	const status = program
+		.command('status')
 		.description('how the device is, in one sentence and in detail')
-		.option('--watch', 'go on showing every change')
-		.action((flags) => runCommand(flags, async () => (await import('./ask.ts')).showStatus(flags)));
+		.option('--watch', 'go on showing every change');
+	withExamples(
+		status,
+		['idv-agent status', 'one sentence, then details'],
+		['idv-agent status --watch', 'until Ctrl-C'],
+		["idv-agent status --json | jq '.workflow'", 'for programs'],
+	);
+	onCommand<CommonFlags>(status, async (flags) => (await import('./status.ts')).showStatus(flags));
 
 	const workflow = program.command('workflow').description('show or set the workflow');
-	asking(workflow.command('show'))
-		.description('the workflow that is wanted and the one that is live')
-		.action((flags) => runCommand(flags, async () => (await import('./ask.ts')).showWorkflow(flags)));
-	asking(workflow.command('set'))
+	const show = workflow.command('show').description('the workflow that is wanted and the one that is live');
+	withExamples(show, ['idv-agent workflow show', 'wanted, by whom, and live']);
+	onCommand<CommonFlags>(show, async (flags) => (await import('./workflow.ts')).showWorkflow(flags));
+	const set = workflow
+		.command('set')
 		.description('move the device to a workflow, without being offline in between')
 		.argument('<id>', 'the workflow')
-		.option('--wait <seconds>', 'how long to wait until it is live', Number, 15)
-		.action((id, flags) => runCommand(flags, async () => (await import('./ask.ts')).setWorkflow(flags, id)));
+		.option(...waitOption('until it is live', 15));
+	withExamples(
+		set,
+		['idv-agent workflow set checkin-2', 'waits until it is live; 75 if that takes too long'],
+		['idv-agent workflow set checkin-2 --wait 0', 'only asks for it'],
+	);
+	onCommand<CommonFlags & { wait: number }>(set, async (flags, id) =>
+		(await import('./workflow.ts')).setWorkflow(flags, id ?? ''),
+	);
 
-	asking(program.command('events'))
+	const events = program
+		.command('events')
 		.description('the notifications that applications get')
 		.option('--follow', 'go on with new ones as they come')
-		.option('--since <id>', 'only those after this id')
-		.action((flags) => runCommand(flags, async () => (await import('./ask.ts')).showEvents(flags)));
+		.option('--since <id>', 'only those after this id');
+	withExamples(
+		events,
+		['idv-agent events', 'those that are kept'],
+		['idv-agent events --follow --json', 'one JSON document a line, as they come'],
+		['idv-agent events --since 1a2b3c-7', 'after the last one that you have'],
+	);
+	onCommand<CommonFlags>(events, async (flags) => (await import('./events.ts')).showEvents(flags));
 
-	asking(program.command('reconnect'))
+	const reconnect = program
+		.command('reconnect')
 		.description('try again now instead of waiting')
-		.action((flags) => runCommand(flags, async () => (await import('./ask.ts')).reconnect(flags)));
-	asking(program.command('unpair'))
-		.description('forget the pairing and its secrets')
-		.action((flags) => runCommand(flags, async () => (await import('./ask.ts')).unpair(flags)));
-	asking(program.command('identity'))
-		.description('who this device is, and which source says so')
-		.action((flags) => runCommand(flags, async () => (await import('./ask.ts')).showIdentity(flags)));
+		.option(...waitOption('for the outcome', 10));
+	withExamples(reconnect, ['idv-agent reconnect', 'after the network was mended']);
+	onCommand<CommonFlags & { wait: number }>(reconnect, async (flags) => (await import('./status.ts')).reconnect(flags));
 
+	const identity = program.command('identity').description('who this device is, and which source says so');
+	withExamples(identity, ['idv-agent identity', 'also while the agent is not running']);
+	onCommand<CommonFlags>(identity, async (flags) => (await import('./identity.ts')).showIdentity(flags));
+}
+
+function waitOption(what: string, seconds: number) {
+	return ['--wait <seconds>', `how long to wait ${what}, 0 to 3600`, wholeNumber('--wait', 0, 3600), seconds] as const;
+}
+
+function addConfig(program: Command): void {
 	const config = program.command('config').description('show or check the settings');
-	for (const [name, description] of [
-		['show', 'every setting, its value and where it came from'],
-		['check', 'what is wrong with the settings; status 78 if anything is'],
-	] as const)
-		config
-			.command(name)
-			.description(description)
-			.addOption(configOption())
-			.addOption(setOption())
-			.addOption(jsonOption())
-			.action((flags) =>
-				runCommand(flags, async () => {
-					const { checkConfig, showConfig } = await import('./config.ts');
-					await (name === 'show' ? showConfig(flags) : checkConfig(flags));
-				}),
-			);
-
-	addService(program);
-	program
-		.command('demo')
-		.description('the whole story on this machine: a trial service, a pairing, a session, a workflow change')
-		.option('--once', 'end after the story, with 0 or the step that failed')
-		.action((flags) => runCommand({}, async () => (await import('./demo.ts')).demo(flags)));
-	return program;
+	const show = config
+		.command('show')
+		.description('every setting, its value and where it came from')
+		.option(...SET)
+		.option('--explain', 'with what each is for and the name of its variable');
+	withExamples(
+		show,
+		['idv-agent config show', 'secrets are masked'],
+		['idv-agent config show --explain', 'what there is to set'],
+	);
+	onCommand<CommonFlags>(show, async (flags) => (await import('./config.ts')).showConfig(flags));
+	const check = config
+		.command('check')
+		.description('what is wrong with the settings; status 78 if anything is')
+		.option(...SET);
+	withExamples(
+		check,
+		['idv-agent config check', 'what the agent would say'],
+		['idv-agent config check --config new.json', 'before it is put in place'],
+	);
+	onCommand<CommonFlags>(check, async (flags) => (await import('./config.ts')).checkConfig(flags));
 }
 
 function addService(program: Command): void {
 	const service = program
 		.command('service')
 		.description('an embedded service for trials: the whole published interface, in memory')
-		.option('--port <number>', 'port to listen on, 0 for any free one', Number, 8490)
+		.option('--port <number>', 'port to listen on, 0 for any free one', wholeNumber('--port', 0, 65_535), 8490)
 		.option('--host <address>', 'address to listen on', '127.0.0.1')
 		.option('--allow-non-loopback', 'let other machines reach it')
-		.option('--workflows <ids>', 'the workflows that exist, comma-separated; left out, every one does', (ids) =>
-			ids.split(','),
+		.option('--workflows <ids>', 'the workflows that exist, comma-separated; left out, every one does', (ids: string) =>
+			ids.split(',').map((id) => id.trim()),
 		)
-		.option('--connection-ttl <seconds>', 'life of a Connection', Number)
-		.option('--short-token-ttl <seconds>', 'life of a pairing code', Number)
-		.option('--json', 'one JSON document a line')
-		.action((flags) => runCommand(flags, async () => (await import('./service.ts')).runService(flags)));
-	service
+		.option('--credentials <file>', 'JSON file with basic (user:password), bearer and apiKey; left out, generated')
+		.option('--connection-ttl <seconds>', 'life of a Connection', wholeNumber('--connection-ttl', 1, 315_360_000))
+		.option('--short-token-ttl <seconds>', 'life of a pairing code', wholeNumber('--short-token-ttl', 1, 86_400));
+	withExamples(
+		service,
+		['idv-agent service --workflows checkin,checkout', 'prints its credentials and what happens'],
+		['idv-agent service --port 0 --json', 'for programs: one JSON document a line'],
+	);
+	onCommand(service, async (flags: OutputFlags & { port: number; host: string }) =>
+		(await import('./service.ts')).runService(flags),
+	);
+	const notify = service
 		.command('notify')
-		.description('send the connected devices a message')
+		.description('send the connected devices a message; credential from IDV_AUTHORIZATION')
 		.argument('<json>', 'the message')
 		.requiredOption('--url <url>', 'where the embedded service listens')
 		.option('--device <id>', 'only this device')
-		.option('--workflow <id>', 'only devices with this workflow')
-		.action((message, flags) =>
-			runCommand(flags, async () => (await import('./service.ts')).notifyDevices(message, flags)),
-		);
+		.option('--workflow <id>', 'only devices with this workflow');
+	withExamples(
+		notify,
+		["export IDV_AUTHORIZATION='Bearer …'", 'as the service printed it'],
+		[`idv-agent service notify '{"type":"hello"}' --url http://127.0.0.1:8490`, ''],
+	);
+	onCommand(notify, async (flags: OutputFlags & { url: string }, message) =>
+		(await import('./service.ts')).notifyDevices(message ?? '', flags),
+	);
 }
 
-const EXAMPLES = `
-Examples:
-  idv-agent pair                      scan the code with a keyboard scanner, or type it
-  idv-agent pair --image code.png     read it from a picture
-  idv-agent status                    one sentence, then details
-  idv-agent workflow set checkin-2    move to another workflow
-  idv-agent events --follow           watch what applications get
-Exit status: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 fault, 74 I/O, 75 try again, 77 refused, 78 settings.`;
-
-async function main(): Promise<void> {
-	try {
-		await buildProgram().parseAsync();
-	} catch (error) {
-		if (!(error instanceof CommanderError)) throw error;
-		// commander has said what is wrong; help and version are no errors.
-		process.exitCode = error.exitCode === 0 ? EXIT.ok : EXIT.usage;
-	}
+function addDemo(program: Command): void {
+	const demo = program
+		.command('demo')
+		.description('the whole story on this machine: a trial service, a pairing, a session, a workflow change')
+		.option('--once', 'end after the story, with 0 or the step that failed');
+	withExamples(demo, ['idv-agent demo', 'stays up until Ctrl-C']);
+	onCommand<OutputFlags & { once?: boolean }>(demo, async (flags) => (await import('./demo.ts')).demo(flags));
 }
 
-void main();
+void runProgram(buildProgram());

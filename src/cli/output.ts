@@ -1,16 +1,41 @@
 /**
  * How the commands speak: lines for people, JSON for programs, one line for each refusal, and the right exit status.
+ * Answers go to standard output, whatever is wrong to standard error; with `--json` a refusal is the answer.
  */
-import { AgentError, exitStatusOf, type Failure, toFailure } from '../core/errors.ts';
+import {
+	AgentError,
+	CATALOGUE,
+	type ErrorCode,
+	exitStatusOf,
+	type Failure,
+	failure,
+	toFailure,
+} from '../core/errors.ts';
+import { plainDuration } from '../core/status.ts';
+import type { ProblemSummary } from '../protocol/local-api.ts';
 
 export interface OutputFlags {
 	readonly json?: boolean | undefined;
 }
 
+let readerIsWatched = false;
+
 export function printLine(text = ''): void {
+	watchReader();
 	process.stdout.write(`${text}\n`);
 }
 
+/** `idv-agent events | head` ends here without a stack trace, as the head of a pipe should. */
+function watchReader(): void {
+	if (readerIsWatched) return;
+	readerIsWatched = true;
+	process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+		if (error.code === 'EPIPE') process.exit();
+		throw error;
+	});
+}
+
+/** One document: on one line for a program, indented for a person. */
 export function printJson(value: unknown): void {
 	printLine(JSON.stringify(value, null, process.stdout.isTTY ? 2 : undefined));
 }
@@ -23,8 +48,30 @@ export function printTable(rows: readonly (readonly string[])[]): void {
 	);
 	for (const row of rows)
 		printLine(
-			row.map((cell, column) => (column === row.length - 1 ? cell : cell.padEnd(widths[column] ?? 0))).join('  '),
+			row
+				.map((cell, column) => cell.padEnd(widths[column] ?? 0))
+				.join('  ')
+				.trimEnd(),
 		);
+}
+
+/** The time on this machine's clock, with the date where it is not today. */
+export function localTime(iso: string): string {
+	const at = new Date(iso);
+	const time = at.toTimeString().slice(0, 8);
+	return at.toDateString() === new Date().toDateString() ? time : `${at.toLocaleDateString('sv')} ${time}`;
+}
+
+/** `12:34:56 (in 5 min)`; somebody else's text that is no time stays as it is. */
+export function untilTime(iso: string): string {
+	const leftMs = Date.parse(iso) - Date.now();
+	if (Number.isNaN(leftMs)) return iso;
+	return `${localTime(iso)} (${leftMs > 0 ? `in ${plainDuration(leftMs)}` : `${plainDuration(-leftMs)} ago`})`;
+}
+
+/** `1 device`, `2 devices`. */
+export function counted(count: number, word: string): string {
+	return `${count} ${word}${count === 1 ? '' : 's'}`;
 }
 
 /** Runs a command; whatever it throws becomes one line (or one JSON document) and the exit status of its kind. */
@@ -37,9 +84,43 @@ export async function runCommand(flags: OutputFlags, command: () => Promise<void
 	}
 }
 
-/** Says what went wrong and what to do, and sets the exit status. */
-export function reportFailure({ code, message, remedy }: Failure, flags: OutputFlags): void {
+/**
+ * Says what went wrong and what to do, and sets the exit status.
+ * @param beside what a program gets besides the error, such as the status.
+ */
+export function reportFailure({ code, message, remedy }: Failure, flags: OutputFlags, beside: object = {}): void {
 	process.exitCode = exitStatusOf(code);
-	if (flags.json) printJson({ error: { code, message, remedy } });
-	else process.stderr.write(`${message} ${remedy} (${code})\n`);
+	if (flags.json) printJson({ error: { code, message, remedy }, ...beside });
+	else printError(`${describe({ message, remedy })} [${code}]`);
+}
+
+/** A problem that the agent has named; `internal` for a code that this version does not know. */
+export function asFailure({ code, message, remedy }: ProblemSummary): Failure {
+	return failure(Object.hasOwn(CATALOGUE, code) ? (code as ErrorCode) : 'internal', message, { remedy });
+}
+
+/** Several things that are wrong at once: a line for each. Sets the exit status of the first. */
+export function reportFailures(failures: readonly Failure[]): void {
+	const [first] = failures;
+	if (first) process.exitCode = exitStatusOf(first.code);
+	for (const { code, message } of failures) printError(`${asSentence(message)} [${code}]`);
+}
+
+/** One line on standard error for each line of the text. */
+function printError(text: string): void {
+	for (const line of text.split('\n')) process.stderr.write(`Error: ${line}\n`);
+}
+
+/** Something that is probably not meant, but keeps nothing from being done. */
+export function printWarning(text: string): void {
+	process.stderr.write(`Warning: ${text}\n`);
+}
+
+/** What is wrong and what to do, as two sentences. */
+export function describe({ message, remedy }: Pick<Failure, 'message' | 'remedy'>): string {
+	return [message, remedy].filter(Boolean).map(asSentence).join(' ');
+}
+
+function asSentence(text: string): string {
+	return /[.!?]$/.test(text) ? text : `${text}.`;
 }

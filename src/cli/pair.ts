@@ -1,14 +1,15 @@
 /** `idv-agent pair`: reads a code, shows what it would do, and has the running agent spend it. */
 import { domainToUnicode } from 'node:url';
-import { choosePaths, type PathFlags } from '../agent/paths.ts';
-import { AgentError, type Failure } from '../core/errors.ts';
-import { createLocalClient } from '../edges/local-client.ts';
-import type { PairPreview, PairRequest, PairResult } from '../protocol/local-api.ts';
-import { LOCAL_ROUTES } from '../protocol/local-api.ts';
-import { type CodeSource, confirm, readCode } from './code-input.ts';
-import { type OutputFlags, printJson, printLine, printTable, reportFailure } from './output.ts';
+import { AgentError } from '../core/errors.ts';
+import { LOCAL_ROUTES, type PairPreview, type PairRequest, type PairResult } from '../protocol/local-api.ts';
+import { MAX_CODE_LENGTH } from '../protocol/pairing-code.ts';
+import { checkCodeSource, readCode } from './code-input.ts';
+import { type AskFlags, clientFor } from './local-agent.ts';
+import { asFailure, printJson, printLine, printTable, reportFailure } from './output.ts';
+import { confirm } from './prompts.ts';
 
-export interface PairFlags extends PathFlags, OutputFlags, CodeSource {
+export interface PairFlags extends AskFlags {
+	readonly image?: string | undefined;
 	readonly workflow?: string | undefined;
 	readonly inspect?: boolean | undefined;
 	readonly replace?: boolean | undefined;
@@ -18,12 +19,15 @@ export interface PairFlags extends PathFlags, OutputFlags, CodeSource {
 /** Longest pairing: preflight, one request and the wait for the channel, each with a deadline of its own. */
 const PAIR_DEADLINE_MS = 90_000;
 
-export async function pair(flags: PairFlags): Promise<void> {
-	const client = createLocalClient({ runDir: choosePaths(flags, process.env).runDir });
+/** @param from the arguments: `-` for standard input, or none. */
+export async function pair(flags: PairFlags, from: readonly string[]): Promise<void> {
+	const source = { from, image: flags.image };
+	checkCodeSource(source);
+	const client = clientFor(flags);
 	// Before anybody fetches a scanner: is there an agent, and may this user move the device?
 	await client.request('admin', 'GET', LOCAL_ROUTES.status);
 	const request: PairRequest = {
-		code: await readCode(flags),
+		code: checkLength(await readCode(source)),
 		...(flags.workflow === undefined ? {} : { workflowId: flags.workflow }),
 		...(flags.trust === undefined ? {} : { trustOrigin: flags.trust }),
 		replace: flags.replace ?? false,
@@ -31,9 +35,9 @@ export async function pair(flags: PairFlags): Promise<void> {
 	const preview = (await client.request('admin', 'POST', LOCAL_ROUTES.pairInspect, request)) as PairPreview;
 	if (!flags.json) printPreview(preview);
 	if (flags.inspect) {
-		if (flags.json) printJson(preview);
-		if (preview.problem && !flags.json) printLine();
-		if (preview.problem) reportUnready(preview, flags);
+		if (preview.problem) reportFailure(asFailure(preview.problem), flags, { preview });
+		else if (flags.json) printJson(preview);
+		else printLine('\nNothing was spent: without --inspect the device is paired with this code.');
 		return;
 	}
 	const agreed = await settle(preview, request);
@@ -44,22 +48,23 @@ export async function pair(flags: PairFlags): Promise<void> {
 	else printLine(`\nPaired. ${result.sentence}`);
 }
 
-/** A first pairing with a host that nobody has named is a person's decision. */
-async function settle(preview: PairPreview, request: PairRequest): Promise<PairRequest> {
-	const problem = preview.problem as Failure | null;
-	if (!problem) return request;
-	if (problem.code === 'origin-unconfirmed' && preview.baseUrl !== null) {
-		const { origin } = new URL(preview.baseUrl);
-		if (await confirm(`Does this device belong to ${showHost(origin)}?`)) return { ...request, trustOrigin: origin };
-	}
-	throw new AgentError(problem.code, problem.message, { remedy: problem.remedy });
+/** What the agent's interface would refuse for its form, in the words of pairing. */
+function checkLength(code: string): string {
+	if (code.trim() === '') throw new AgentError('not-a-pairing-code', 'Nothing was read.');
+	if (code.length > MAX_CODE_LENGTH)
+		throw new AgentError('not-a-pairing-code', 'This text is longer than any pairing code.');
+	return code;
 }
 
-function reportUnready(preview: PairPreview, flags: OutputFlags): void {
-	const problem = preview.problem as Failure;
-	// The preview itself is the JSON answer and holds the problem; only the exit status is still missing.
-	if (flags.json) process.exitCode = new AgentError(problem.code, problem.message).exitStatus;
-	else reportFailure(problem, flags);
+/** A first pairing with a host that nobody has named is a person's decision. */
+async function settle({ problem, baseUrl }: PairPreview, request: PairRequest): Promise<PairRequest> {
+	if (!problem) return request;
+	if (problem.code === 'origin-unconfirmed' && baseUrl !== null) {
+		const { origin } = new URL(baseUrl);
+		if (await confirm(`Does this device belong to ${showHost(origin)}?`)) return { ...request, trustOrigin: origin };
+	}
+	const { code, message, remedy } = asFailure(problem);
+	throw new AgentError(code, message, { remedy });
 }
 
 function printPreview(preview: PairPreview): void {

@@ -1,40 +1,120 @@
 /** `idv-agent service`: the embedded service in the foreground, and sending devices a message by hand. */
-
+import { readFile } from 'node:fs/promises';
+import * as z from 'zod';
 import { AgentError } from '../core/errors.ts';
+import { KNOWN_PERMISSIONS } from '../protocol/api-key.ts';
 import { parseAuthorization } from '../protocol/authorization.ts';
 import { notifyEmbeddedService, runServiceCommand } from '../service/command.ts';
-import { type OutputFlags, printJson, printLine } from './output.ts';
+import {
+	type EmbeddedService,
+	type ServiceEventName,
+	type ServiceOptions,
+	startService,
+} from '../service/embedded-service.ts';
+import { counted, type OutputFlags, printJson, printLine } from './output.ts';
 
 export interface ServiceFlags extends OutputFlags {
 	readonly port: number;
 	readonly host: string;
 	readonly allowNonLoopback?: boolean | undefined;
 	readonly workflows?: readonly string[] | undefined;
+	/** JSON file with the credentials of the trial. */
+	readonly credentials?: string | undefined;
+	/** Seconds. */
 	readonly connectionTtl?: number | undefined;
+	/** Seconds. */
 	readonly shortTokenTtl?: number | undefined;
 }
 
 export async function runService(flags: ServiceFlags): Promise<void> {
-	const service = await runServiceCommand(
-		{
-			port: flags.port,
-			host: flags.host,
-			allowNonLoopback: flags.allowNonLoopback,
-			workflows: flags.workflows,
-			connectionTtlSeconds: flags.connectionTtl,
-			shortTokenTtlSeconds: flags.shortTokenTtl,
-		},
-		process.stdout,
-	).catch((error: unknown) => {
-		const said = error instanceof Error ? error.message : String(error);
-		throw new AgentError('service-unreachable', `The embedded service cannot start: ${said}.`, {
-			remedy: 'Choose another --port (0 takes any free one) or correct the flag that is named.',
-			cause: error,
-		});
+	const options: ServiceOptions = {
+		port: flags.port,
+		host: flags.host,
+		allowNonLoopback: flags.allowNonLoopback,
+		workflows: flags.workflows,
+		connectionTtlSeconds: flags.connectionTtl,
+		shortTokenTtlSeconds: flags.shortTokenTtl,
+		...(flags.credentials === undefined ? {} : await readCredentials(flags.credentials)),
+	};
+	const starting = flags.json ? runInJson(options) : runServiceCommand(options, process.stdout);
+	const service = await starting.catch((error: unknown) => {
+		throw cannotStart(error, flags);
 	});
 	const stop = () => void service.close().then(() => process.exit(0));
 	process.once('SIGINT', stop);
 	process.once('SIGTERM', stop);
+}
+
+const EVENTS: readonly ServiceEventName[] = [
+	'request',
+	'registered',
+	'device-online',
+	'device-offline',
+	'channel-closed',
+	'heartbeat',
+	'notified',
+];
+
+async function runInJson(options: ServiceOptions): Promise<EmbeddedService> {
+	const service = await startService(options);
+	const print = (event: string, at: number, fields: object) =>
+		printLine(JSON.stringify({ event, at: new Date(at).toISOString(), ...fields }));
+	print('listening', Date.now(), { url: service.url, credentials: service.credentials });
+	for (const name of EVENTS) service.on(name, ({ at, ...fields }) => print(name, at, fields));
+	return service;
+}
+
+function cannotStart(error: unknown, { host, port }: ServiceFlags): AgentError {
+	const code = (error as NodeJS.ErrnoException | null)?.code;
+	const said = error instanceof Error ? error.message : String(error);
+	const more = { remedy: 'Choose another --port (0 takes any free one) or --host.', cause: error };
+	if (code === 'EADDRINUSE')
+		return new AgentError('service-unreachable', `Port ${port} of ${host} is taken by another program.`, more);
+	if (code === 'EACCES') return new AgentError('access-denied', `This user may not listen on port ${port}.`, more);
+	if (code !== undefined) return new AgentError('service-unreachable', `Cannot listen on ${host}: ${code}.`, more);
+	return new AgentError('usage', said, {
+		remedy: 'Correct the flag; --allow-non-loopback opens the service to a network.',
+		cause: error,
+	});
+}
+
+const credential = z.string().regex(/^[\x21-\x7e]{8,}$/, 'must have at least 8 visible ASCII characters');
+const credentialsSchema = z.strictObject({
+	basic: z
+		.string()
+		.regex(/^[^:]+:.+$/, 'must have the form user:password')
+		.optional(),
+	bearer: credential.optional(),
+	apiKey: credential.optional(),
+});
+
+/** The trial's credentials; the API key gets every known permission. @throws AgentError `credential-unreadable`. */
+async function readCredentials(file: string): Promise<ServiceOptions> {
+	const unusable = (reason: string) =>
+		new AgentError('credential-unreadable', `The credentials of ${file} cannot be used: ${reason}.`, {
+			remedy: 'Write {"basic":"user:password","bearer":"…","apiKey":"…"}; what is left out is generated.',
+		});
+	const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
+		throw unusable(error.code === 'ENOENT' ? 'the file is not there' : `the file cannot be read (${error.code})`);
+	});
+	let document: unknown;
+	try {
+		document = JSON.parse(text);
+	} catch {
+		throw unusable('the file is not JSON');
+	}
+	const read = credentialsSchema.safeParse(document);
+	if (!read.success) {
+		const [issue] = read.error.issues;
+		throw unusable([issue?.path.join('.'), issue?.message].filter(Boolean).join(' '));
+	}
+	const { basic, bearer, apiKey } = read.data;
+	const colon = basic?.indexOf(':') ?? 0;
+	return {
+		...(basic && { basicUsers: [{ username: basic.slice(0, colon), password: basic.slice(colon + 1) }] }),
+		...(bearer && { bearerToken: bearer }),
+		...(apiKey && { apiKeys: [{ name: 'given', permissions: KNOWN_PERMISSIONS, token: apiKey }] }),
+	};
 }
 
 export interface NotifyFlags extends OutputFlags {
@@ -50,17 +130,20 @@ export async function notifyDevices(text: string, flags: NotifyFlags): Promise<v
 		throw new AgentError('usage', 'IDV_AUTHORIZATION holds no credential.', {
 			remedy: 'Set it to the Bearer or Basic credential that the embedded service printed, such as "Bearer …".',
 		});
+	if (!URL.canParse(flags.url))
+		throw new AgentError('usage', '--url is not an address.', { remedy: 'Use the one that the service printed.' });
 	const message = parseMessage(text);
 	const reached = await notifyEmbeddedService(
 		{ url: flags.url, authorization },
 		{ message, deviceId: flags.device, workflowId: flags.workflow },
 	).catch((error: unknown) => {
-		throw new AgentError('service-failed', error instanceof Error ? error.message : String(error), {
+		const said = error instanceof Error ? error.message : String(error);
+		throw new AgentError(/ answered 40[13]:/.test(said) ? 'credential-refused' : 'service-failed', said, {
 			remedy: 'Check --url and IDV_AUTHORIZATION against what the embedded service printed when it started.',
 		});
 	});
 	if (flags.json) printJson({ reached });
-	else printLine(`Sent to ${reached} ${reached === 1 ? 'device' : 'devices'}.`);
+	else printLine(`Sent to ${counted(reached, 'device')}.`);
 }
 
 function parseMessage(text: string): unknown {

@@ -14,11 +14,15 @@ export function withEpoch(epochs: readonly Epoch[], epoch: string, first: number
 	return epochs.at(-1)?.epoch === epoch ? epochs : [...epochs, { first, epoch }].slice(-MAX_EPOCHS);
 }
 
-/** The number of an event that was stored, deleted ones included; `null` for every other id. */
+/**
+ * The number of an event that was stored, deleted ones included, or of the place just before the first of its epoch, by
+ * which a gap before that one may be named; `null` for every other id.
+ */
 export function numberOf(id: string, epochs: readonly Epoch[], last: number): number | null {
 	const [, epoch, digits] = /^([A-Za-z0-9]{1,32})-(\d{1,15})$/.exec(id) ?? [];
 	const number = Number(digits);
-	return epoch !== undefined && number <= last && epochAt(number, epochs) === epoch ? number : null;
+	if (epoch === undefined || !(number <= last)) return null;
+	return epochAt(number, epochs) === epoch || epochAt(number + 1, epochs) === epoch ? number : null;
 }
 
 /** The id of a stored event; `null` when its epoch is not known any more, and for 0. */

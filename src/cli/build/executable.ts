@@ -1,0 +1,146 @@
+/**
+ * Makes the executable that a device gets: Node, both commands and what they read in one file, which is `idv-agent` or
+ * `idv` by the name it is called by. `npm run build:executable` runs this; a device never does.
+ */
+import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { chmod, copyFile, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { join, relative, resolve } from 'node:path';
+import { promisify } from 'node:util';
+import { bundle } from './bundle.ts';
+
+const run = promisify(execFile);
+
+export type Architecture = 'x64' | 'arm64';
+export const ARCHITECTURES: readonly Architecture[] = ['x64', 'arm64'];
+
+export interface ExecutableOptions {
+	/** Directory with `package.json` and `node_modules`. */
+	readonly root: string;
+	readonly architecture: Architecture;
+	/** Where executables and everything on the way to them are put. */
+	readonly outDir: string;
+}
+
+/** Assets by the names under which the programs look for them; each lies beside the bundle. */
+const ASSETS = ['zxing_reader.wasm', 'zxing_writer.wasm'];
+
+/**
+ * Builds `<outDir>/<architecture>/idv-agent`.
+ *
+ * The binary is stripped before Node puts the program into it: afterwards it would not start. Neither `NODE_OPTIONS` nor
+ * `--node-options` reach it (`execArgvExtension: none`). A code cache is made for this machine's own kind only: another
+ * one's V8 would reject it.
+ * @returns its path.
+ * @throws Error with the words of the tool that failed, or with what to install.
+ */
+export async function buildExecutable({ root, architecture, outDir }: ExecutableOptions): Promise<string> {
+	const work = join(outDir, architecture);
+	await rm(work, { recursive: true, force: true });
+	await mkdir(work, { recursive: true });
+	const entry = join(work, 'entry.cjs');
+	await writeFile(entry, entrySource(root));
+	const bundled = join(work, 'bundle');
+	await bundle({ root, entries: { program: relative(root, entry) }, outDir: bundled, singleFile: true });
+
+	const node = join(work, 'node');
+	await copyFile(await findNode(root, architecture, outDir), node);
+	await strip(node, architecture);
+
+	const executable = join(work, 'idv-agent');
+	const config = join(work, 'sea.json');
+	await writeFile(
+		config,
+		JSON.stringify({
+			main: join(bundled, 'program.cjs'),
+			mainFormat: 'commonjs',
+			executable: node,
+			output: executable,
+			disableExperimentalSEAWarning: true,
+			useSnapshot: false,
+			useCodeCache: architecture === process.arch,
+			execArgvExtension: 'none',
+			assets: Object.fromEntries(ASSETS.map((name) => [name, join(bundled, name)])),
+		}),
+	);
+	// Without this V8 puts addresses and chance into the code cache: same input, other bytes.
+	await run(process.execPath, ['--predictable', '--build-sea', config], { env: {} });
+	await chmod(executable, 0o755);
+	await rm(node);
+	return executable;
+}
+
+/**
+ * Both commands; the one that is called by its name is the one that is evaluated. `NODE_TLS_REJECT_UNAUTHORIZED` and the
+ * like are gone before. `NODE_EXTRA_CA_CERTS` is read by Node itself before that: it only adds to what is trusted, and the
+ * unit takes it away from the daemon.
+ */
+function entrySource(root: string): string {
+	const guard = `for (const name of Object.keys(process.env)) if (name.startsWith('NODE_')) delete process.env[name];`;
+	const load = (name: string) => `require(${JSON.stringify(join(root, `src/cli/${name}.ts`))});`;
+	const commands = existsSync(join(root, 'src/cli/idv.ts'))
+		? `if (require('node:path').basename(process.argv0) === 'idv') ${load('idv')} else ${load('idv-agent')}`
+		: load('idv-agent');
+	return `${guard}\n${commands}\n`;
+}
+
+/** Node for the architecture, of the version that this project depends on: installed, or fetched once. */
+async function findNode(root: string, architecture: Architecture, outDir: string): Promise<string> {
+	const name = `node-linux-${architecture}`;
+	const installed = join(root, 'node_modules', name, 'bin/node');
+	if (existsSync(installed)) return installed;
+	const lock = JSON.parse(await readFile(join(root, 'package-lock.json'), 'utf8')) as {
+		packages: Record<string, { version: string; integrity: string } | undefined>;
+	};
+	const locked = lock.packages[`node_modules/${name}`];
+	if (!locked) throw new Error(`package-lock.json knows no ${name}.`);
+	const directory = join(outDir, 'node', `${name}-${locked.version}`);
+	const binary = join(directory, 'package/bin/node');
+	if (existsSync(binary)) return binary;
+
+	const unpacking = `${directory}.new`;
+	await rm(unpacking, { recursive: true, force: true });
+	await mkdir(unpacking, { recursive: true });
+	await run('npm', ['pack', '--silent', '--pack-destination', unpacking, `${name}@${locked.version}`]);
+	const archive = join(unpacking, `${name}-${locked.version}.tgz`);
+	const found = `sha512-${createHash('sha512')
+		.update(await readFile(archive))
+		.digest('base64')}`;
+	if (found !== locked.integrity) throw new Error(`${name}@${locked.version} is not what package-lock.json names.`);
+	await run('tar', ['--extract', '--gzip', '--file', archive, '--directory', unpacking, 'package/bin/node']);
+	await rm(archive);
+	await rename(unpacking, directory);
+	return binary;
+}
+
+async function strip(binary: string, architecture: Architecture): Promise<void> {
+	const tools =
+		architecture === process.arch ? ['strip', 'llvm-strip'] : ['llvm-strip', STRIP_OF_BINUTILS[architecture]];
+	for (const tool of tools)
+		try {
+			await run(tool, [binary]);
+			return;
+		} catch (error) {
+			if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+		}
+	throw new Error(`None of ${tools.join(', ')} is installed: apt-get install binutils llvm`);
+}
+
+const STRIP_OF_BINUTILS: Readonly<Record<Architecture, string>> = {
+	x64: 'x86_64-linux-gnu-strip',
+	arm64: 'aarch64-linux-gnu-strip',
+};
+
+async function main(): Promise<void> {
+	const root = resolve(import.meta.dirname, '../../..');
+	const asked = process.argv.slice(2) as Architecture[];
+	for (const architecture of asked.length > 0 ? asked : ARCHITECTURES) {
+		if (!ARCHITECTURES.includes(architecture)) throw new Error(`Architectures are ${ARCHITECTURES.join(' and ')}.`);
+		const path = await buildExecutable({ root, architecture, outDir: join(root, 'build') });
+		const megabytes = (await stat(path)).size / 1_000_000;
+		process.stdout.write(`${relative(root, path).padEnd(28)}${megabytes.toFixed(1).padStart(8)} MB\n`);
+	}
+}
+
+if (import.meta.main) void main();

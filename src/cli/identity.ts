@@ -1,0 +1,79 @@
+/**
+ * `idv-agent identity`: who this device is and which source says so. Asks the agent; where none runs, looks at this
+ * machine the way the agent would, and changes nothing.
+ */
+import { loadSettings } from '../agent/load-settings.ts';
+import { choosePaths } from '../agent/paths.ts';
+import { type DeviceState, EMPTY_STATE } from '../core/device-state.ts';
+import { AgentError } from '../core/errors.ts';
+import { chooseIdentity, toReport } from '../core/identity.ts';
+import { readIdentityFacts } from '../edges/identity-sources.ts';
+import { openStateStore } from '../edges/state-store.ts';
+import { type IdentityReport, LOCAL_ROUTES } from '../protocol/local-api.ts';
+import { type AskFlags, clientFor } from './local-agent.ts';
+import { describe, printJson, printLine, printTable, printWarning } from './output.ts';
+
+/** What the machine says; the id of a device that has nothing of its own is made when the agent first starts. */
+type MachineReport = Omit<IdentityReport, 'deviceId'> & {
+	readonly deviceId: { readonly value: string | null; readonly source: string };
+};
+
+export async function showIdentity(flags: AskFlags): Promise<void> {
+	try {
+		const report = (await clientFor(flags).request('agent', 'GET', LOCAL_ROUTES.identity)) as IdentityReport;
+		if (flags.json) printJson(report);
+		else printReport(report);
+	} catch (error) {
+		if (!(error instanceof AgentError) || error.code !== 'agent-not-running') throw error;
+		const { report, notes } = await askMachine(flags);
+		if (flags.json) return printJson({ agentRunning: false, ...report, notes });
+		printLine('The agent is not running; this is what it would find on this machine now.\n');
+		printReport(report);
+		for (const note of notes) printWarning(note);
+	}
+}
+
+async function askMachine(flags: AskFlags): Promise<{ report: MachineReport; notes: string[] }> {
+	const paths = choosePaths(flags, process.env);
+	const notes: string[] = [];
+	const { settings, problems } = await loadSettings({ paths, environment: process.env, sets: [] });
+	notes.push(...problems.map(({ message }) => message));
+	const state = await readState(paths.stateDir, notes);
+	const facts = await readIdentityFacts({ credentialsDirectory: paths.credentialsDirectory ?? undefined });
+	const configured = {
+		deviceId: settings.deviceId ?? undefined,
+		serial: settings.serial ?? undefined,
+		macAddress: settings.macAddress ?? undefined,
+	};
+	const choice = chooseIdentity(facts, configured, state.identity, state.generatedId);
+	if (!choice.needsGeneratedId) return { report: toReport(choice), notes };
+	const { serial, macAddress, pinned, rejected, warnings } = choice;
+	const deviceId = { value: null, source: 'generated when the agent first starts' };
+	return { report: { deviceId, serial, macAddress, pinned, rejected: [...rejected], warnings: [...warnings] }, notes };
+}
+
+/** What was pinned at the pairing; without it where this user may not read it. */
+async function readState(stateDir: string, notes: string[]): Promise<DeviceState> {
+	try {
+		const { state } = await (await openStateStore(stateDir, { readonly: true })).load();
+		return state;
+	} catch (error) {
+		if (!(error instanceof AgentError)) throw error;
+		notes.push(`${error.message} What was pinned at a pairing is not considered.`);
+		return EMPTY_STATE;
+	}
+}
+
+function printReport({ deviceId, serial, macAddress, pinned, rejected, warnings }: MachineReport): void {
+	printTable([
+		['Device id', deviceId.value ?? 'none yet', deviceId.source],
+		['Serial', serial.value ?? 'none', serial.value === null ? '' : serial.source],
+		['MAC address', macAddress.value ?? 'none', macAddress.value === null ? '' : macAddress.source],
+	]);
+	printLine(pinned ? '\nPinned: it stays as it was at the pairing.' : '\nNot pinned yet: that happens at the pairing.');
+	if (rejected.length > 0) {
+		printLine('\nLooked at and not taken:');
+		printTable(rejected.map(({ source, reason }) => [`  ${source}`, reason]));
+	}
+	for (const warning of warnings) printWarning(describe(warning));
+}

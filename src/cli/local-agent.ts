@@ -1,0 +1,60 @@
+/** The running agent as the commands see it: its client, its status, and the status as it changes. */
+import { choosePaths, type PathFlags } from '../agent/paths.ts';
+import { AgentError } from '../core/errors.ts';
+import { createLocalClient, type LocalClient } from '../edges/local-client.ts';
+import { LOCAL_ROUTES, type Status } from '../protocol/local-api.ts';
+import type { OutputFlags } from './output.ts';
+
+export type AskFlags = PathFlags & OutputFlags;
+
+export function clientFor(flags: AskFlags): LocalClient {
+	return createLocalClient({ runDir: choosePaths(flags, process.env).runDir });
+}
+
+export async function askStatus(client: LocalClient): Promise<Status> {
+	return (await client.request('agent', 'GET', LOCAL_ROUTES.status)) as Status;
+}
+
+/**
+ * Calls back with the status now and after every change, until the signal.
+ * @throws AgentError `agent-not-running` when the agent stops.
+ */
+export async function followStatus(
+	client: LocalClient,
+	onStatus: (status: Status, json: string) => void,
+	signal?: AbortSignal,
+): Promise<void> {
+	for (;;) {
+		const { reason } = await client.events(LOCAL_ROUTES.status, { signal }, ({ event, data }) => {
+			if (event === 'status') onStatus(JSON.parse(data) as Status, data);
+		});
+		if (reason === 'aborted') return;
+		if (reason !== 'slow') throw agentStopped();
+	}
+}
+
+/** The first status, this one or a later one, that fits; the newest one when the time is over. */
+export async function untilStatus(
+	client: LocalClient,
+	first: Status,
+	fits: (status: Status) => boolean,
+	seconds: number,
+): Promise<Status> {
+	if (fits(first) || seconds === 0) return first;
+	const found = new AbortController();
+	let newest = first;
+	await followStatus(
+		client,
+		(status) => {
+			newest = status;
+			if (fits(status)) found.abort();
+		},
+		AbortSignal.any([found.signal, AbortSignal.timeout(seconds * 1000)]),
+	);
+	return newest;
+}
+
+/** The end of a stream that was meant to go on. */
+export function agentStopped(): AgentError {
+	return new AgentError('agent-not-running', 'The agent has stopped.');
+}

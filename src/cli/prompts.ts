@@ -1,0 +1,80 @@
+/** What a person types: a line that stays hidden, a yes or no; and what is piped in instead. Keeps none of it. */
+import { AgentError } from '../core/errors.ts';
+
+/** All of standard input, cut where it is longer than anything that could be meant. @param maxLength in characters. */
+export async function readStandardInput(maxLength: number): Promise<string> {
+	const chunks: Buffer[] = [];
+	let bytes = 0;
+	for await (const chunk of process.stdin as AsyncIterable<Buffer>) {
+		chunks.push(chunk);
+		bytes += chunk.length;
+		// Enough to know that it is too long; the rest is nobody's business.
+		if (bytes > 8 * maxLength) break;
+	}
+	return Buffer.concat(chunks)
+		.toString('utf8')
+		.slice(0, maxLength + 1);
+}
+
+const ENTER = ['\r', '\n'];
+const CANCEL = ['\u0003', '\u0004'];
+const BACKSPACE = ['\u007f', '\b'];
+const CLEAR_LINE = '\u0015';
+
+/**
+ * One line from the terminal without showing it.
+ * @throws AgentError `usage` after Ctrl-C and Ctrl-D.
+ */
+export function promptHidden(question: string, maxLength: number): Promise<string> {
+	const { stdin, stderr } = process;
+	stderr.write(question);
+	stdin.setRawMode(true);
+	stdin.setEncoding('utf8');
+	return new Promise((resolve, reject) => {
+		let typed = '';
+		const finish = (outcome: () => void) => {
+			stdin.off('data', onData);
+			stdin.setRawMode(false);
+			stdin.pause();
+			stderr.write('\n');
+			outcome();
+		};
+		const onData = (chunk: string) => {
+			for (const key of chunk) {
+				if (ENTER.includes(key)) return finish(() => resolve(typed));
+				if (CANCEL.includes(key))
+					return finish(() =>
+						reject(
+							new AgentError('usage', 'Cancelled; nothing was sent.', {
+								remedy: 'Start again whenever you are ready.',
+							}),
+						),
+					);
+				if (BACKSPACE.includes(key)) typed = typed.slice(0, -1);
+				else if (key === CLEAR_LINE) typed = '';
+				else if (typed.length <= maxLength) typed += key;
+			}
+		};
+		stdin.on('data', onData);
+		stdin.resume();
+	});
+}
+
+/** A question that is answered by y or n. No terminal, or its end, is a no. */
+export async function confirm(question: string): Promise<boolean> {
+	if (!process.stdin.isTTY) return false;
+	const { createInterface } = await import('node:readline');
+	const terminal = createInterface({ input: process.stdin, output: process.stderr, prompt: `${question} [y/n] ` });
+	terminal.prompt();
+	try {
+		// An empty line decides nothing: scanners send a second line end after the code.
+		for await (const line of terminal) {
+			const answer = /^\s*(y|yes|n|no)\s*$/i.exec(line)?.[1];
+			if (answer) return answer.toLowerCase().startsWith('y');
+			terminal.prompt();
+		}
+		return false;
+	} finally {
+		terminal.close();
+	}
+}

@@ -1,0 +1,102 @@
+/** `idv-agent status`, `reconnect` and `unpair`: how the device is, trying again now, and forgetting the pairing. */
+import { failure } from '../core/errors.ts';
+import { LOCAL_ROUTES, type Status } from '../protocol/local-api.ts';
+import { type AskFlags, askStatus, clientFor, followStatus, untilStatus } from './local-agent.ts';
+import { asFailure, counted, describe, localTime, printJson, printLine, printTable, reportFailure } from './output.ts';
+
+export async function showStatus(flags: AskFlags & { readonly watch?: boolean | undefined }): Promise<void> {
+	const client = clientFor(flags);
+	if (!flags.watch) {
+		const status = await askStatus(client);
+		if (flags.json) printJson(status);
+		else printStatus(status);
+		return;
+	}
+	let last = '';
+	await followStatus(client, ({ sentence }, json) => {
+		if (flags.json) printLine(json);
+		else if (sentence !== last) printLine(`${localTime(new Date().toISOString())}  ${sentence}`);
+		last = sentence;
+	});
+}
+
+function printStatus(status: Status): void {
+	const { channel } = status;
+	const since = channel.since ? ` since ${localTime(channel.since)}` : '';
+	const rows = [
+		['Device', [status.deviceId, status.deviceType].filter(Boolean).join(', ')],
+		['Service', describeService(status)],
+		['Workflow', describeWorkflow(status.workflow)],
+		[
+			'Channel',
+			channel.state === 'none' ? 'none' : `${channel.state}${since}, ${counted(channel.reconnects, 'reconnect')}`,
+		],
+		['Heartbeat', channel.lastHeartbeatAt ? localTime(channel.lastHeartbeatAt) : 'none yet'],
+		...(channel.nextAttemptAt ? [['Next try', localTime(channel.nextAttemptAt)]] : []),
+		...(status.sessionId ? [['Session', status.sessionId]] : []),
+		['Agent', `${status.agentVersion}, runs since ${localTime(status.startedAt)}`],
+		...(status.problem ? [['Problem', status.problem.code]] : []),
+		...status.warnings.map((warning) => ['Warning', describe(warning)]),
+	];
+	printLine(status.sentence);
+	printLine();
+	printTable(rows);
+}
+
+function describeService({ baseUrl, pairedAt }: Status): string {
+	if (baseUrl === null) return 'none yet';
+	return pairedAt ? `${baseUrl}, paired ${localTime(pairedAt)}` : baseUrl;
+}
+
+export function describeWorkflow({ wanted, live, source }: Status['workflow']): string {
+	if (wanted === null) return live ?? 'none';
+	const from = source ? `, set by ${SOURCES[source]}` : '';
+	return wanted === live ? `${live}${from}` : `${live ?? 'none live'}; wanted is ${wanted}${from}`;
+}
+
+/** Who named the workflow that is wanted, in words that say where to change it. */
+export const SOURCES: Readonly<Record<NonNullable<Status['workflow']['source']>, string>> = {
+	flag: '--set workflowId',
+	environment: 'IDV_AGENT_WORKFLOW_ID',
+	file: 'the settings files',
+	plan: 'the fleet plan',
+	pairing: 'the pairing',
+	'workflow set': '"idv-agent workflow set"',
+	'service message': 'a message of the service',
+};
+
+/** Has the agent try again at once, and waits until it is clear how that went. */
+export async function reconnect(flags: AskFlags & { readonly wait: number }): Promise<void> {
+	const client = clientFor(flags);
+	const asked = (await client.request('admin', 'POST', LOCAL_ROUTES.reconnect)) as Status;
+	const isTrying = ({ channel }: Status) => channel.state === 'registering' || channel.state === 'connecting';
+	const status = await untilStatus(client, asked, (now) => !isTrying(now), flags.wait);
+	if (status.state === 'online' || isTrying(status)) printSentence(status, flags);
+	else reportProblem(status, flags);
+}
+
+export async function unpair(flags: AskFlags): Promise<void> {
+	const client = clientFor(flags);
+	const before = (await client.request('admin', 'GET', LOCAL_ROUTES.status)) as Status;
+	const status = (await client.request('admin', 'POST', LOCAL_ROUTES.unpair)) as Status;
+	if (flags.json) printJson(status);
+	else if (status.state !== 'unpaired')
+		printLine(
+			`The Connection is forgotten, but the settings still hold a credential: the device registers anew. ${status.sentence}`,
+		);
+	else if (before.state === 'unpaired') printLine(`There was nothing to forget. ${status.sentence}`);
+	else printLine(`Unpaired from ${before.baseUrl}: the Connection is forgotten. ${status.sentence}`);
+}
+
+function printSentence(status: Status, flags: AskFlags): void {
+	if (flags.json) printJson(status);
+	else printLine(status.sentence);
+}
+
+/** Reports what the status calls its problem; for programs the status stands beside it. */
+export function reportProblem(status: Status, flags: AskFlags): void {
+	const { problem } = status;
+	reportFailure(problem ? asFailure(problem) : failure('unpaired', 'This device is not paired yet.'), flags, {
+		status,
+	});
+}

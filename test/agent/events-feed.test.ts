@@ -1,0 +1,86 @@
+import * as fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { createEventsFeed, formatEvent, newEpoch } from '../../src/agent/events-feed.ts';
+import type { Incoming } from '../../src/core/inbox.ts';
+import { eventSchema } from '../../src/protocol/local-api.ts';
+
+const AT = '2030-01-01T00:00:00.000Z';
+const incoming = (content: string, format: Incoming['format'] = 'json'): Incoming => ({
+	at: AT,
+	type: 'notification',
+	kind: 'some.kind',
+	workflowId: 'check-in',
+	format,
+	content,
+	serviceId: null,
+});
+
+/** Halves of characters, control characters and line ends as well. */
+const anyText = fc
+	.array(fc.oneof(fc.integer({ min: 0, max: 0xffff }), fc.constantFrom(0, 10, 13, 34, 92, 0x2028, 0xd800, 0xdfff)))
+	.map((units) => String.fromCharCode(...units));
+
+describe('an event as applications read it', () => {
+	const feed = createEventsFeed('e', { maxCount: 10, maxBytes: 1_000_000 });
+	const read = (event: Incoming) => {
+		const line = formatEvent(feed.append(event) ?? expect.fail('a duplicate'));
+		expect(line).not.toMatch(/[\r\n]/);
+		return eventSchema.parse(JSON.parse(line));
+	};
+
+	test('carries any JSON as it is, however it was written, on one line', () => {
+		fc.assert(
+			fc.property(fc.jsonValue(), fc.constantFrom(0, 1, '\t'), (value, space) => {
+				const text = JSON.stringify(value, null, space).replaceAll('\n', '\r\n');
+				expect(read(incoming(text)).data).toEqual(JSON.parse(text));
+			}),
+		);
+	});
+
+	test('carries numbers and keys that a program would spoil', () => {
+		const text = '{"id":12345678901234567890,"__proto__":{"a":1},"a":1.0,"a":2}';
+		expect(formatEvent(feed.append(incoming(text)) ?? expect.fail('a duplicate'))).toContain(`"data":${text}}`);
+	});
+
+	test('carries any text and any kind', () => {
+		fc.assert(
+			fc.property(anyText, anyText, (text, kind) => {
+				const event = read({ ...incoming(text, 'text'), kind });
+				expect(event).toMatchObject({ data: text, kind, format: 'text' });
+			}),
+		);
+	});
+});
+
+describe('what is read after an id', () => {
+	const filled = (count: number, maxCount = 100) => {
+		const feed = createEventsFeed('e', { maxCount, maxBytes: 1_000_000 });
+		for (let number = 1; number <= count; number += 1) feed.append(incoming(String(number)));
+		return feed;
+	};
+	const idsAfter = (feed: ReturnType<typeof filled>, since: string | null, limit = 100) =>
+		feed.after(since, limit).entries.map(({ id, type }) => (type === 'gap' ? `gap ${id}` : id));
+
+	test('is what came later, and everything for a reader of an earlier start', () => {
+		expect(idsAfter(filled(3), 'e-1')).toEqual(['e-2', 'e-3']);
+		expect(idsAfter(filled(3), null)).toEqual(['e-1', 'e-2', 'e-3']);
+		expect(idsAfter(filled(3), 'e-3')).toEqual([]);
+		expect(idsAfter(filled(3), 'old-9')).toEqual(['gap e-0', 'e-1', 'e-2', 'e-3']);
+	});
+
+	test('begins with a gap where events had to make room, and the gap is told once', () => {
+		const feed = filled(10, 3);
+		expect(idsAfter(feed, 'e-2')).toEqual(['gap e-7', 'e-8', 'e-9', 'e-10']);
+		expect(idsAfter(feed, 'e-7')).toEqual(['e-8', 'e-9', 'e-10']);
+		expect(idsAfter(feed, 'e-8')).toEqual(['e-9', 'e-10']);
+		expect(idsAfter(feed, 'e-2', 2)).toEqual(['gap e-7', 'e-8']);
+		const gap = feed.after('e-2', 1).entries[0] ?? expect.fail('no gap');
+		expect(eventSchema.parse(JSON.parse(formatEvent(gap)))).toMatchObject({ data: { from: null, to: AT } });
+	});
+});
+
+test('an epoch is letters and digits and differs with the time and with chance', () => {
+	expect(newEpoch(0, () => 0)).toMatch(/^[0-9a-z]{1,32}$/);
+	const epochs = [newEpoch(1e12, () => 0.1), newEpoch(1e12, () => 0.2), newEpoch(1.1e12, () => 0.1)];
+	expect(new Set(epochs).size).toBe(3);
+});

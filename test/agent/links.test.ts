@@ -1,0 +1,414 @@
+import { describe, expect, test } from 'vitest';
+import type { Heartbeat } from '../../src/protocol/channel.ts';
+import { ENDPOINTS } from '../../src/protocol/endpoints.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import { givenService } from '../service/fixture.ts';
+import { type AgentSetup, DEVICE_ID, givenAgent, givenPairedAgent, registrations } from './harness.ts';
+
+const CHANNEL = '/ws/device';
+const REGISTER = { method: 'POST', path: ENDPOINTS.deviceConnection };
+
+/** Heartbeats as the service gets them, from the first on. */
+function collectHeartbeats(service: EmbeddedService): { readonly all: readonly Heartbeat[]; next(): Promise<unknown> } {
+	const all: Heartbeat[] = [];
+	service.on('heartbeat', ({ heartbeat }) => void all.push(heartbeat));
+	return { all, next: () => service.waitFor('heartbeat') };
+}
+
+/** A device with an API key, online without anybody's help. */
+async function givenDeviceWithKey(service: EmbeddedService, setup: AgentSetup = {}) {
+	const device = await givenAgent(setup);
+	const apiKeyFile = await device.home.secretFile('key', service.credentials.apiKey);
+	await device.home.writeSettings({
+		baseUrl: service.url,
+		workflowId: 'check-in',
+		...setup.settings,
+		credential: { apiKeyFile },
+	});
+	await device.daemon.reload();
+	await device.untilLive('check-in');
+	return device;
+}
+
+describe('heartbeats', () => {
+	test('leave at once and then at the cadence, counted from one', async () => {
+		const service = await givenService();
+		const heartbeats = collectHeartbeats(service);
+		const first = heartbeats.next();
+		const device = await givenPairedAgent(service, { settings: { heartbeatCadence: 10 } });
+		await first;
+		for (let count = 2; count <= 4; count += 1) {
+			const next = heartbeats.next();
+			device.clock.advance(9_999);
+			expect(heartbeats.all.length).toBe(count - 1);
+			device.clock.advance(1);
+			await next;
+		}
+		expect(heartbeats.all.map(({ sequence }) => sequence)).toEqual([1, 2, 3, 4]);
+		expect(heartbeats.all.map(({ uptimeSeconds }) => uptimeSeconds)).toEqual([0, 10, 20, 30]);
+		expect(heartbeats.all[0]).toMatchObject({ type: 'heartbeat', deviceId: DEVICE_ID, workflowId: 'check-in' });
+		expect(device.agent.status().channel.lastHeartbeatAt).toBe(heartbeats.all[3]?.sentAt);
+	});
+
+	test('come once after a stall, not in a burst, and go on at the old times', async () => {
+		const service = await givenService();
+		const heartbeats = collectHeartbeats(service);
+		const first = heartbeats.next();
+		const device = await givenPairedAgent(service, { settings: { heartbeatCadence: 10 } });
+		await first;
+		const late = heartbeats.next();
+		device.clock.stall(35_000);
+		await late;
+		const next = heartbeats.next();
+		device.clock.advance(5_000);
+		await next;
+		expect(heartbeats.all.map(({ uptimeSeconds }) => uptimeSeconds)).toEqual([0, 35, 40]);
+	});
+
+	test('count anew on a new channel, and name its workflow', async () => {
+		const service = await givenService();
+		const heartbeats = collectHeartbeats(service);
+		const device = await givenPairedAgent(service);
+		const next = service.waitFor('heartbeat', ({ heartbeat }) => heartbeat.workflowId === 'boarding');
+		await device.agent.setWorkflow('boarding');
+		await next;
+		expect(heartbeats.all.at(-1)).toMatchObject({ sequence: 1, workflowId: 'boarding' });
+	});
+
+	test('can be left to pings or switched off', async () => {
+		for (const heartbeatMode of ['ping', 'off']) {
+			const service = await givenService();
+			const heartbeats = collectHeartbeats(service);
+			const device = await givenPairedAgent(service, { settings: { service: { heartbeatMode } } });
+			device.clock.advance(300_000);
+			service.notify({ type: 'after' });
+			await device.untilEvent(({ kind }) => kind === 'after');
+			expect(heartbeats.all).toEqual([]);
+			expect(device.agent.status().channel.lastHeartbeatAt).toBeNull();
+			await device.stop();
+		}
+	});
+});
+
+describe('an outage', () => {
+	test('by a restart of the service ends by itself, with a gap event and one reconnect', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		const gone = device.untilState('offline');
+		await service.restart();
+		const away = await gone;
+		expect(away).toMatchObject({ problem: { code: 'connection-lost' }, workflow: { live: null, wanted: 'check-in' } });
+		expect(away.sentence).toMatch(/^Offline for 0 s: .*1012.*reconnects by itself\.$/);
+		expect(away.channel).toMatchObject({ state: 'connectWait', reconnects: 0 });
+		await device.passWait();
+		const back = await device.untilLive('check-in');
+		expect(back).toMatchObject({ state: 'online', problem: null, channel: { reconnects: 1, nextAttemptAt: null } });
+		expect(registrations(service)).toEqual([201]);
+		const gaps = device.events().filter(({ type }) => type === 'gap');
+		expect(gaps.map(({ content }) => JSON.parse(content).from === null)).toEqual([true, false]);
+	});
+
+	test('is bridged by as many attempts as it takes, each after a wait', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		const back = Promise.withResolvers<void>();
+		const gone = device.untilState('offline');
+		const restarted = service.restart({ until: back.promise, hard: true });
+		await gone;
+		for (let attempt = 0; attempt < 4; attempt += 1) {
+			const { channel } = await device.untilStatus((status) => status.channel.nextAttemptAt !== null);
+			const failed = device.untilStatus(
+				(status) => status.channel.nextAttemptAt !== null && status.channel.nextAttemptAt !== channel.nextAttemptAt,
+			);
+			await device.passWait();
+			expect(await failed).toMatchObject({ state: 'offline', problem: { code: 'service-unreachable' } });
+		}
+		device.clock.advance(3_000);
+		back.resolve();
+		await restarted;
+		await device.passWait();
+		await device.untilState('online');
+		expect(device.agent.status().channel.reconnects).toBe(1);
+	});
+
+	test('leaves a gap that begins where something may have been lost, not where the last message was', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		device.clock.advance(3 * 3_600_000);
+		const wentAtMs = device.clock.wallMs();
+		const gone = device.untilState('offline');
+		service.dropSockets();
+		await gone;
+		await device.passWait();
+		await device.untilState('online');
+		const { from, to } = JSON.parse(device.events().findLast(({ type }) => type === 'gap')?.content ?? '');
+		// At a cadence of 30 s a dead channel is noticed after 60 s.
+		expect(Date.parse(from)).toBe(wentAtMs - 60_000);
+		expect(Date.parse(to)).toBe(device.clock.wallMs());
+	});
+
+	test('leaves a gap that begins at the last message when that was later', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		device.clock.advance(3_600_000);
+		service.notify({ type: 'late' });
+		await device.untilEvent(({ kind }) => kind === 'late');
+		const heardAtMs = device.clock.wallMs();
+		device.clock.advance(10_000);
+		const gone = device.untilState('offline');
+		service.dropSockets();
+		await gone;
+		await device.passWait();
+		await device.untilState('online');
+		const { from } = JSON.parse(device.events().findLast(({ type }) => type === 'gap')?.content ?? '');
+		expect(Date.parse(from)).toBe(heardAtMs);
+	});
+
+	test('by a service that goes silent is noticed, although the socket stays open', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service, {
+			settings: { heartbeatCadence: 1, service: { silenceLimitSeconds: 2 } },
+		});
+		service.goSilent(true);
+		const away = await device.untilState('offline');
+		expect(away.problem).toMatchObject({ code: 'channel-silent' });
+		service.goSilent(false);
+		await device.passWait();
+		await device.untilState('online');
+	});
+
+	test('ends at once when somebody asks to reconnect', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		const gone = device.untilState('offline');
+		await service.restart();
+		await gone;
+		device.agent.reconnect();
+		await device.untilState('online');
+		expect(device.agent.status().channel.reconnects).toBe(1);
+	});
+
+	test('at the start is told, and ends when the service is there', async () => {
+		const service = await givenService();
+		const first = await givenPairedAgent(service);
+		await first.stop();
+		const back = Promise.withResolvers<void>();
+		const restarted = service.restart({ until: back.promise, hard: true });
+		const device = await givenAgent({ home: first.home });
+		const status = await device.untilStatus(({ problem }) => problem !== null);
+		expect(status).toMatchObject({ state: 'connecting', problem: { code: 'service-unreachable' } });
+		expect(status.sentence).toMatch(/^Not online yet: /);
+		back.resolve();
+		await restarted;
+		await device.passWait();
+		await device.untilState('online');
+	});
+});
+
+describe('a refused Connection', () => {
+	test('is replaced at the first refusal when there is an API key', async () => {
+		const service = await givenService();
+		const device = await givenDeviceWithKey(service);
+		service.failNext(CHANNEL, { status: 401 });
+		const gone = device.untilState('offline');
+		service.dropSockets();
+		await gone;
+		await device.passWait();
+		const refused = await device.untilStatus(({ problem }) => problem?.code === 'credential-refused');
+		expect(refused).toMatchObject({ state: 'offline', channel: { state: 'registerWait' } });
+		await device.passWait();
+		await device.untilState('online');
+		expect(registrations(service)).toEqual([201, 201]);
+		await device.stop();
+		expect((await device.home.untilSaved()).connections).toHaveLength(1);
+	});
+
+	test('by close code 1008 is replaced as well', async () => {
+		const service = await givenService();
+		const device = await givenDeviceWithKey(service);
+		const gone = device.untilState('offline');
+		service.closeChannels(1008, 'expired');
+		await gone;
+		await device.passWait();
+		await device.untilState('online');
+		expect(registrations(service)).toEqual([201, 201]);
+		expect(device.statuses.filter(({ state }) => state === 'blocked')).toEqual([]);
+	});
+
+	test('three times is "needs a person", keeps the token, and ends by itself when it is accepted again', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		const token = await device.home.savedToken();
+		service.failNext(CHANNEL, { status: 401 }, 3);
+		const gone = device.untilState('offline');
+		service.dropSockets();
+		await gone;
+		for (let refusals = 1; refusals <= 3; refusals += 1) {
+			const seen = device.untilStatus(({ problem }) => problem?.code === 'credential-refused');
+			await device.passWait();
+			await seen;
+			if (refusals < 3) await device.untilStatus(({ channel }) => channel.state === 'connectWait');
+		}
+		const blocked = await device.untilState('blocked');
+		expect(blocked.sentence).toMatch(/^Offline for .*401.*Pair this device again/);
+		expect(await device.home.filesWith(token)).toContain('state.json');
+		const minutes = (Date.parse(blocked.channel.nextAttemptAt ?? '') - device.clock.wallMs()) / 60_000;
+		expect(minutes).toBeGreaterThanOrEqual(15);
+		expect(minutes).toBeLessThanOrEqual(60);
+		await device.passWait();
+		expect(await device.untilState('online')).toMatchObject({ problem: null });
+		expect((await device.home.untilSaved()).connections[0]?.token).toBe(token);
+	});
+
+	test('by a message is given up at once, and a device with an API key registers again', async () => {
+		const service = await givenService();
+		const device = await givenDeviceWithKey(service);
+		const gone = device.untilState('offline');
+		service.revoke(DEVICE_ID, { announce: true });
+		expect(await gone).toMatchObject({ problem: { code: 'connection-revoked' } });
+		await device.passWait();
+		await device.untilState('online');
+		expect(registrations(service)).toEqual([201, 201]);
+	});
+
+	test('by a message leaves a device without another credential to a person', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		const gone = device.untilState('offline');
+		service.revoke(DEVICE_ID, { announce: true });
+		await gone;
+		await device.passWait();
+		await device.untilStatus(({ problem }) => problem?.code === 'credential-refused');
+		await device.passWait();
+		const blocked = await device.untilState('blocked');
+		expect(blocked.sentence).toContain('revoked');
+		expect((await device.home.untilSaved()).connections).toHaveLength(1);
+		// A new code helps at once.
+		await device.pair(service.createPairingCode('check-in').url, { replace: true });
+		await device.untilState('online');
+	});
+
+	test('by a message is not acted on where that is switched off', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service, { settings: { service: { actOnMessages: false } } });
+		service.notify({ type: 'connection.revoked' });
+		service.notify({ type: 'workflow.changed', workflowId: 'boarding' });
+		service.notify({ type: 'after' });
+		await device.untilEvent(({ kind }) => kind === 'after');
+		expect(device.agent.status()).toMatchObject({ state: 'online', workflow: { wanted: 'check-in' } });
+		expect(device.events().map(({ kind }) => kind)).toEqual(['gap', 'connection.revoked', 'workflow.changed', 'after']);
+	});
+});
+
+describe('notifications', () => {
+	test('are kept once, whichever channel brings them and however often', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		service.notify({ type: 'session.started', id: 'n-1', sessionId: 'abc' });
+		service.notify({ type: 'session.started', id: 'n-1', sessionId: 'abc' });
+		await device.untilEvent(({ kind }) => kind === 'session.started');
+		const gone = device.untilState('offline');
+		service.dropSockets();
+		await gone;
+		await device.passWait();
+		await device.untilState('online');
+		service.notify({ type: 'session.started', id: 'n-1', sessionId: 'abc' });
+		service.notify({ type: 'after' });
+		await device.untilEvent(({ kind }) => kind === 'after');
+		expect(device.events().map(({ kind }) => kind)).toEqual(['gap', 'session.started', 'gap', 'after']);
+	});
+
+	test('are kept whatever they are: text, garbage, bytes', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		service.sendRaw('hello');
+		service.sendRaw('{"type":');
+		service.sendRaw(new Uint8Array([0, 255]), { binary: true });
+		service.sendRaw('[1,2]');
+		service.sendRaw('null');
+		await device.untilEvent(({ content }) => content === 'null');
+		expect(device.events().map(({ kind, format, content }) => [kind, format, content])).toEqual([
+			['gap', 'json', expect.any(String)],
+			['text', 'text', 'hello'],
+			['text', 'text', '{"type":'],
+			['binary', 'binary', 'AP8='],
+			['unknown', 'json', '[1,2]'],
+			['unknown', 'json', 'null'],
+		]);
+		expect(device.agent.status().state).toBe('online');
+	});
+
+	test('that the service sends before it has read the goodbye of a channel are not lost', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		// In the very turn in which the device has moved the service still knows the old channel.
+		let reached = 0;
+		const off = device.agent.onStatus(() => {
+			if (device.agent.status().workflow.live !== 'boarding' || reached > 0) return;
+			reached = service.notify({ type: 'last.words' }, { workflowId: 'check-in' });
+		});
+		await device.agent.setWorkflow('boarding');
+		const event = await device.untilEvent(({ kind }) => kind === 'last.words');
+		off();
+		expect(reached).toBe(1);
+		expect(event.workflowId).toBe('check-in');
+	});
+
+	test('of a service that the device has left by unpairing are not kept any more', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		const left = service.waitFor('device-offline');
+		let reached = 0;
+		const off = device.agent.onStatus(() => {
+			if (device.agent.status().state === 'unpaired' && reached === 0) reached = service.notify({ type: 'late' });
+		});
+		await device.agent.unpair();
+		await left;
+		off();
+		expect(reached).toBe(1);
+		await device.stop();
+		expect(device.events().map(({ kind }) => kind)).toEqual(['gap']);
+	});
+});
+
+describe('the end', () => {
+	test('closes the channel with 1001 and leaves the Connection for the next start, which asks for nothing', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		const closed = service.waitFor('channel-closed');
+		const startedAt = performance.now();
+		await device.stop();
+		expect(performance.now() - startedAt).toBeLessThan(3000);
+		expect(await closed).toMatchObject({ code: 1001 });
+		const again = await givenAgent({ home: device.home });
+		expect(await again.untilLive('check-in')).toMatchObject({ deviceId: DEVICE_ID, channel: { reconnects: 0 } });
+		expect(registrations(service)).toEqual([201]);
+	});
+
+	test('comes within 3 s even when the service does not answer the goodbye', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		service.goSilent(true);
+		const startedAt = performance.now();
+		await device.stop();
+		expect(performance.now() - startedAt).toBeLessThan(3000);
+		service.goSilent(false);
+	});
+
+	test('cuts off a registration and a handshake that are under way', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		const releaseHandshake = service.hold(CHANNEL);
+		const gone = device.untilState('offline');
+		service.dropSockets();
+		await gone;
+		await device.passWait();
+		await releaseHandshake.received;
+		const releaseRegistration = service.hold(REGISTER);
+		await device.agent.setWorkflow('boarding');
+		await releaseRegistration.received;
+		await device.stop();
+		releaseHandshake();
+		releaseRegistration();
+	});
+});

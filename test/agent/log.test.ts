@@ -1,0 +1,170 @@
+import { describe, expect, test } from 'vitest';
+import { givenService } from '../service/fixture.ts';
+import { DEVICE_ID, givenAgent, givenHome, givenPairedAgent, type RunningAgent } from './harness.ts';
+
+/** What an operator sees at the usual level. */
+const linesOf = ({ log }: RunningAgent, from = 0) => log.slice(from).filter(({ level }) => level !== 'debug');
+
+/** What would be found by somebody who looks for a secret in a log. */
+const formsOf = (secret: string) => [
+	secret,
+	encodeURIComponent(secret),
+	Buffer.from(secret).toString('base64').replace(/=+$/, ''),
+];
+
+describe('an outage is two lines in the log, however long it is', () => {
+	test('one when it begins and one when it ends', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		const from = device.log.length;
+		const back = Promise.withResolvers<void>();
+		const gone = device.untilState('offline');
+		const restarted = service.restart({ until: back.promise, hard: true });
+		await gone;
+		for (let attempt = 2; attempt <= 10; attempt += 2) {
+			await device.untilLogged((line) => line.msg === 'wait' && line['attempt'] === attempt);
+			device.clock.advance(30_000);
+		}
+		back.resolve();
+		await restarted;
+		await device.passWait();
+		await device.untilState('online');
+		const host = new URL(service.url).host;
+		expect(linesOf(device, from)).toMatchObject([
+			{
+				level: 'warn',
+				msg: expect.stringMatching(/^offline: The connection to .* was lost\.$/),
+				code: 'connection-lost',
+				host,
+			},
+			{ level: 'info', msg: 'online again after 3 min', workflowId: 'check-in', host },
+		]);
+	});
+
+	test('also when it is there at the start', async () => {
+		const service = await givenService();
+		const first = await givenPairedAgent(service);
+		await first.stop();
+		const back = Promise.withResolvers<void>();
+		const restarted = service.restart({ until: back.promise, hard: true });
+		const device = await givenAgent({ home: first.home });
+		for (const attempt of [2, 4]) {
+			await device.untilLogged((line) => line.msg === 'wait' && line['attempt'] === attempt);
+			device.clock.advance(30_000);
+		}
+		back.resolve();
+		await restarted;
+		await device.passWait();
+		await device.untilState('online');
+		expect(linesOf(device)).toMatchObject([
+			{ level: 'warn', msg: expect.stringMatching(/^not online yet: .*can't be reached/), code: 'service-unreachable' },
+			{ level: 'info', msg: 'online' },
+		]);
+	});
+
+	test('also when the service revokes the Connection', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+		const device = await givenAgent({ home, settings });
+		await device.untilState('online');
+		const from = device.log.length;
+		const gone = device.untilState('offline');
+		service.revoke(DEVICE_ID, { announce: true });
+		await gone;
+		await device.passWait();
+		await device.untilState('online');
+		expect(linesOf(device, from)).toMatchObject([
+			{ msg: expect.stringMatching(/^offline: The service says that it has revoked/), code: 'connection-revoked' },
+			{ msg: 'online again after 3 s' },
+		]);
+	});
+});
+
+test('a change of the workflow is two lines as well', async () => {
+	const service = await givenService();
+	const device = await givenPairedAgent(service);
+	const from = device.log.length;
+	await device.agent.setWorkflow('boarding');
+	await device.untilLive('boarding');
+	expect(linesOf(device, from)).toMatchObject([
+		{ level: 'info', msg: 'workflow set', workflowId: 'boarding' },
+		{ level: 'info', msg: 'moved over without being offline', workflowId: 'boarding' },
+	]);
+});
+
+describe('no secret is ever in the log, not even at level debug', () => {
+	test('whatever happens and whatever the service sends', async () => {
+		const service = await givenService({ connectionTtlSeconds: 1000 });
+		const { apiKey } = service.credentials;
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', apiKey);
+		const device = await givenAgent({ home });
+		const code = service.createPairingCode('check-in');
+		service.failNext({ method: 'POST' }, { status: 400, body: { detail: `You sent Token ${code.token}` } });
+		await expect(device.pair(code.url)).rejects.toMatchObject({ code: 'request-rejected' });
+		await device.pair(code.url);
+		await device.untilState('online');
+		const token = await home.savedToken();
+
+		await home.writeSettings({ baseUrl: service.url, credential: { apiKeyFile } });
+		service.failNext('/api/device/connection', {
+			status: 503,
+			headers: { 'retry-after': '1' },
+			body: `key ${apiKey} of ${code.url} is busy`,
+		});
+		await device.daemon.reload();
+		await device.untilStatus(({ problem }) => problem?.code === 'service-overloaded');
+		device.clock.advance(120_000);
+		await device.untilLogged(({ msg }) => msg.startsWith('moved over'));
+
+		for (const secret of [apiKey, token, code.token, code.url]) service.notify({ type: secret });
+		for (const secret of [apiKey, code.token, code.url])
+			service.notify({ type: 'workflow.changed', workflowId: secret });
+		service.notify({ type: 'after' });
+		await device.untilEvent(({ kind }) => kind === 'after');
+		service.closeChannels(4401, `no: ${apiKey}`);
+		await device.untilState('offline');
+		service.failNext('/ws/device', { status: 403, body: `Connection ${token}` });
+		device.agent.reconnect();
+		await device.untilStatus(({ problem }) => problem?.code === 'access-forbidden');
+		await device.stop();
+
+		const text = device.logText();
+		expect(device.log.length).toBeGreaterThan(10);
+		const { connections } = await home.untilSaved();
+		const secrets: string[] = [
+			apiKey,
+			code.token,
+			token,
+			...connections.map((saved: { token: string }) => saved.token),
+		];
+		for (const form of secrets.flatMap(formsOf)) expect(text).not.toContain(form);
+		expect(text).not.toContain('eyJ');
+		expect(text).not.toContain('authorization=T');
+	});
+
+	test('the key of a device that has run for months is still known as one', async () => {
+		const service = await givenService({ connectionTtlSeconds: 1000 });
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		const settings = {
+			baseUrl: service.url,
+			workflowId: 'check-in',
+			heartbeatCadence: 600,
+			credential: { apiKeyFile },
+		};
+		const device = await givenAgent({ home, settings });
+		await device.untilState('online');
+		for (let renewal = 0; renewal < 70; renewal += 1) {
+			const closed = service.waitFor('channel-closed');
+			device.clock.advance(825_000);
+			await closed;
+		}
+		service.notify({ type: service.credentials.apiKey });
+		await device.untilEvent(({ kind }) => kind === service.credentials.apiKey);
+		expect(device.log.at(-1)).toMatchObject({ msg: 'notification', kind: '[secret]' });
+		expect(device.logText()).not.toContain(service.credentials.apiKey);
+	});
+});

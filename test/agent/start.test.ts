@@ -1,0 +1,209 @@
+import { mkdir, readdir, rmdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { MACHINES } from '../fixtures/machines.ts';
+import { givenService } from '../service/fixture.ts';
+import { DEVICE_ID, givenAgent, givenHome, givenPairedAgent, registrations } from './harness.ts';
+
+const PC = MACHINES['PC with serial numbers of the maker'];
+const RASPBERRY = MACHINES['Raspberry Pi'];
+
+describe('a damaged state', () => {
+	test('is replaced by the copy before it: the device is online, and says what happened', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		// Two saves after the pairing: the copy has the Connection as well.
+		await device.agent.setWorkflow('boarding');
+		await device.untilLive('boarding');
+		await device.stop();
+		await writeFile(join(device.home.paths.stateDir, 'state.json'), '{"schemaVersion":1,"conn');
+		const again = await givenAgent({ home: device.home });
+		const status = await again.untilLive('boarding');
+		expect(status.warnings).toMatchObject([{ code: 'state-corrupt' }]);
+		expect(registrations(service)).toEqual([201, 201]);
+		const names = await readdir(device.home.paths.stateDir);
+		expect(names.filter((name) => name.includes('corrupt'))).toHaveLength(1);
+	});
+
+	test('without a good copy starts unpaired, and can be paired again', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		await device.stop();
+		for (const name of ['state.json', 'state.json.bak'])
+			await writeFile(join(device.home.paths.stateDir, name), 'garbage');
+		const again = await givenAgent({ home: device.home });
+		expect(again.agent.status()).toMatchObject({ state: 'unpaired', warnings: [{ code: 'state-corrupt' }] });
+		await again.pair(service.createPairingCode('check-in').url);
+		await again.untilLive('check-in');
+	});
+
+	test('that a newer agent has written is left alone', async () => {
+		const home = await givenHome();
+		await mkdir(home.paths.stateDir, { mode: 0o700 });
+		const text = '{"schemaVersion":99}';
+		await writeFile(join(home.paths.stateDir, 'state.json'), text);
+		await expect(givenAgent({ home })).rejects.toMatchObject({ code: 'state-unreadable' });
+		expect(await home.filesWith(text)).toEqual(['state.json']);
+	});
+});
+
+describe('a second agent', () => {
+	test('on the same state is refused, and the first goes on', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		const elsewhere = await givenHome();
+		const home = { ...device.home, paths: { ...device.home.paths, runDir: elsewhere.paths.runDir } };
+		await expect(givenAgent({ home })).rejects.toMatchObject({ code: 'state-in-use', exitStatus: 75 });
+		service.notify({ type: 'after' });
+		await device.untilEvent(({ kind }) => kind === 'after');
+		await device.stop();
+		await (await givenAgent({ home: device.home })).untilLive('check-in');
+	});
+
+	test('on the same sockets is refused, and gives its own state back', async () => {
+		const device = await givenAgent();
+		const elsewhere = await givenHome();
+		const home = { ...elsewhere, paths: { ...elsewhere.paths, runDir: device.home.paths.runDir } };
+		await expect(givenAgent({ home })).rejects.toMatchObject({ code: 'socket-failed' });
+		await givenAgent({ home: elsewhere });
+		expect(await device.client.request('agent', 'GET', '/livez')).toEqual({ live: true });
+	});
+});
+
+describe('a state that cannot be saved', () => {
+	test('costs the device nothing but a warning, and is saved as soon as it can be', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		const obstacle = join(device.home.paths.stateDir, 'state.json.new');
+		await mkdir(obstacle);
+		service.changeWorkflow(DEVICE_ID, 'boarding');
+		const status = await device.untilStatus(
+			({ warnings, workflow }) => warnings.length > 0 && workflow.live === 'boarding',
+		);
+		expect(status.warnings).toMatchObject([{ code: 'state-unwritable' }]);
+		expect((await device.home.untilSaved()).assignedWorkflow?.workflowId).toBe('check-in');
+		await rmdir(obstacle);
+		device.clock.advance(60_000);
+		await device.untilStatus(({ warnings }) => warnings.length === 0);
+		expect((await device.home.untilSaved()).assignedWorkflow?.workflowId).toBe('boarding');
+	});
+
+	test('is not tried for ever by an agent that has ended', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		const obstacle = join(device.home.paths.stateDir, 'state.json.new');
+		await mkdir(obstacle);
+		service.changeWorkflow(DEVICE_ID, 'boarding');
+		await device.untilStatus(({ warnings }) => warnings.length > 0);
+		await device.daemon.stop();
+		expect(device.clock.pending).toBe(0);
+		await rmdir(obstacle);
+	});
+
+	test('refuses a command that has to be remembered', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		const obstacle = join(device.home.paths.stateDir, 'state.json.new');
+		await mkdir(obstacle);
+		await expect(device.agent.setWorkflow('boarding')).rejects.toMatchObject({ code: 'state-unwritable' });
+		expect(device.agent.status().workflow).toMatchObject({ wanted: 'check-in', live: 'check-in' });
+		await rmdir(obstacle);
+	});
+});
+
+describe('who the device is', () => {
+	test('is asked of the machine, reported to the service, and pinned at pairing', async () => {
+		const service = await givenService();
+		const device = await givenAgent({ machine: PC });
+		expect(device.agent.identity()).toMatchObject({ pinned: false, deviceId: { value: 'PF3K9QXZ' } });
+		await device.pair(service.createPairingCode('check-in').url);
+		await device.untilState('online');
+		expect(service.devices()).toMatchObject([
+			{ deviceId: 'PF3K9QXZ', serial: 'PF3K9QXZ', macAddress: '00:1b:21:0a:0b:0c', deviceType: 'kiosk' },
+		]);
+		expect(device.agent.identity()).toMatchObject({ pinned: true, deviceId: { source: 'pinned' } });
+	});
+
+	test('is an id made once where the machine has nothing', async () => {
+		const machine = MACHINES['nothing at all'];
+		const device = await givenAgent({ machine });
+		const { deviceId } = device.agent.status();
+		expect(deviceId).toMatch(/^[0-9a-f-]{36}$/);
+		await device.stop();
+		expect((await givenAgent({ home: device.home, machine })).agent.status().deviceId).toBe(deviceId);
+	});
+
+	test('is doubted on another machine: a copied disk contacts nobody until it is paired for itself', async () => {
+		const service = await givenService();
+		const original = await givenPairedAgent(service, { machine: PC });
+		await original.stop();
+		const requests = service.requests.length;
+		const copy = await givenAgent({ home: original.home, machine: RASPBERRY });
+		expect(copy.agent.status()).toMatchObject({ state: 'blocked', problem: { code: 'identity-changed' } });
+		expect(copy.agent.status().sentence).toContain('copy of another device');
+		copy.agent.reconnect();
+		copy.clock.advance(24 * 3_600_000);
+		await copy.daemon.reload();
+		expect(service.requests.length).toBe(requests);
+
+		await copy.agent.unpair();
+		await copy.pair(service.createPairingCode('check-in').url);
+		expect(await copy.untilState('online')).toMatchObject({ deviceId: '10000000a1b2c3d4', problem: null });
+	});
+
+	test('is kept with a warning when only a part was replaced', async () => {
+		const service = await givenService();
+		const before = await givenPairedAgent(service, { machine: PC });
+		await before.stop();
+		const machine = {
+			...RASPBERRY,
+			'sys/class/dmi/id/product_serial': 'PF3K9QXZ\n',
+			'etc/machine-id': '0d1e2f3a4b5c6d7e8f90a1b2c3d4e5f6\n',
+		};
+		const after = await givenAgent({ home: before.home, machine });
+		const status = await after.untilState('online');
+		expect(status).toMatchObject({ deviceId: 'PF3K9QXZ', macAddress: '00:1b:21:0a:0b:0c' });
+		expect(status.warnings).toMatchObject([
+			{ code: 'identity-changed', message: expect.stringContaining('MAC address') },
+		]);
+	});
+});
+
+describe('a clock that is wrong', () => {
+	test('is a warning as soon as an answer of the service tells, and over when one says so', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		const inThreeDays = new Date(Date.now() + 3 * 86_400_000).toUTCString();
+		service.failNext('/api/device/connection', { status: 503, headers: { date: inThreeDays } });
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+		const device = await givenAgent({ home, settings });
+		const { warnings } = await device.untilStatus((status) => status.warnings.length > 0);
+		expect(warnings).toMatchObject([{ code: 'clock-wrong', message: "This device's clock is 3 days slow." }]);
+		await device.passWait();
+		expect(await device.untilState('online')).toMatchObject({ warnings: [] });
+	});
+
+	test('is told in a pairing as well', async () => {
+		const service = await givenService();
+		const device = await givenAgent();
+		const anHourAgo = new Date(Date.now() - 3_600_000).toUTCString();
+		service.failNext({ method: 'HEAD' }, { status: 404, headers: { date: anHourAgo } });
+		await device.pair(service.createPairingCode('check-in').url);
+		const warned = device.statuses.find(({ warnings }) => warnings.length > 0);
+		expect(warned?.warnings[0]?.message).toBe("This device's clock is 60 min fast.");
+	});
+
+	test('that is set does not disturb what is under way', async () => {
+		const service = await givenService({ connectionTtlSeconds: 1000 });
+		const device = await givenPairedAgent(service);
+		device.clock.setWall(0);
+		device.clock.advance(799_000);
+		expect(registrations(service)).toEqual([201]);
+		const closed = service.waitFor('channel-closed');
+		device.clock.advance(26_000);
+		await closed;
+		expect(registrations(service)).toEqual([201, 201]);
+		expect(device.agent.status().state).toBe('online');
+	});
+});

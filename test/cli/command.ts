@@ -1,0 +1,150 @@
+/** Runs the real `bin/` commands in directories of their own, as a person at a shell would. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { createInterface } from 'node:readline';
+import { onTestFinished } from 'vitest';
+import type { Status } from '../../src/protocol/local-api.ts';
+
+const ROOT = resolve(import.meta.dirname, '../..');
+const GROUP = String(process.getgid?.() ?? 0);
+const DEADLINE_MS = 15_000;
+
+export interface Outcome {
+	/** Exit status, or the signal's name. */
+	readonly status: number | string | null;
+	readonly stdout: string;
+	readonly stderr: string;
+}
+
+/** A device's directories; removed when the test ends. */
+export interface Home {
+	readonly directory: string;
+	readonly stateDir: string;
+	readonly configFile: string;
+	/** Variables with which a command finds this device and no other. */
+	readonly environment: Readonly<Record<string, string>>;
+	writeSettings(document: unknown): Promise<void>;
+	/** Runs `idv-agent` to its end. */
+	agent(args: readonly string[], more?: CommandOptions): Promise<Outcome>;
+	/** Starts `idv-agent run` and waits until it has started; ends with the test. */
+	run(...args: readonly string[]): Promise<RunningCommand>;
+	/** `status --json`. */
+	status(): Promise<Status>;
+}
+
+export interface CommandOptions {
+	/** Standard input; left out, it is closed. */
+	readonly input?: string;
+	readonly environment?: Readonly<Record<string, string>>;
+}
+
+/** A command that goes on. */
+export interface RunningCommand {
+	readonly pid: number;
+	/** The first line of stdout, past or to come, that matches. */
+	untilLine(pattern: RegExp): Promise<string>;
+	/** Sends the signal and resolves with how it ended. */
+	end(signal?: NodeJS.Signals): Promise<Outcome>;
+}
+
+export async function givenHome(settings?: unknown): Promise<Home> {
+	const directory = await mkdtemp(join(tmpdir(), 'idv-cli-'));
+	onTestFinished(() => rm(directory, { recursive: true, force: true }));
+	const stateDir = join(directory, 'state');
+	const configFile = join(directory, 'config.json');
+	const environment = {
+		IDV_AGENT_STATE_DIR: stateDir,
+		IDV_AGENT_RUN_DIR: join(directory, 'run'),
+		IDV_AGENT_CONFIG: configFile,
+		IDV_AGENT_LOCAL_AGENT_GROUP: GROUP,
+		IDV_AGENT_LOCAL_ADMIN_GROUP: GROUP,
+		IDV_AGENT_DEVICE_ID: 'KIOSK-7',
+	};
+	const home: Home = {
+		directory,
+		stateDir,
+		configFile,
+		environment,
+		writeSettings: (document) =>
+			writeFile(configFile, typeof document === 'string' ? document : JSON.stringify(document)),
+		agent: (args, { input, environment: more } = {}) => finish('idv-agent', args, { ...environment, ...more }, input),
+		async run(...args) {
+			const running = follow('idv-agent', ['run', ...args], environment);
+			await running.untilLine(/"msg":"started"/);
+			return running;
+		},
+		status: async () => JSON.parse((await home.agent(['status', '--json'])).stdout),
+	};
+	await home.writeSettings(settings ?? {});
+	return home;
+}
+
+/** Runs a command of `bin/` to its end. */
+export async function finish(
+	name: 'idv-agent' | 'idv',
+	args: readonly string[],
+	environment: Readonly<Record<string, string>>,
+	input?: string,
+): Promise<Outcome> {
+	const child = start(name, args, environment);
+	const outcome = collect(child);
+	child.stdin?.on('error', () => {});
+	child.stdin?.end(input ?? '');
+	return outcome;
+}
+
+/** Starts a command of `bin/` that goes on until it is told to end; it ends with the test at the latest. */
+export function follow(
+	name: 'idv-agent' | 'idv',
+	args: readonly string[],
+	environment: Readonly<Record<string, string>>,
+): RunningCommand {
+	const child = start(name, args, environment);
+	const lines: string[] = [];
+	const reader = createInterface({ input: child.stdout as NodeJS.ReadableStream });
+	reader.on('line', (line) => lines.push(line));
+	const outcome = collect(child);
+	onTestFinished(async () => {
+		child.kill('SIGKILL');
+		await outcome;
+	});
+	return {
+		pid: child.pid ?? 0,
+		async untilLine(pattern) {
+			const signal = AbortSignal.timeout(DEADLINE_MS);
+			for (;;) {
+				const found = lines.find((line) => pattern.test(line));
+				if (found !== undefined) return found;
+				const ended = outcome.then(({ stderr }) => {
+					throw new Error(`ended before a line like ${pattern}: ${lines.join('\n')}\n${stderr}`);
+				});
+				await Promise.race([once(reader, 'line', { signal }), ended]);
+			}
+		},
+		async end(signal = 'SIGTERM') {
+			child.kill(signal);
+			return outcome;
+		},
+	};
+}
+
+function start(name: string, args: readonly string[], environment: Readonly<Record<string, string>>): ChildProcess {
+	const { PATH = '', HOME = '' } = process.env;
+	return spawn(join(ROOT, 'bin', name), args, { env: { PATH, HOME, ...environment }, stdio: 'pipe' });
+}
+
+async function collect(child: ChildProcess): Promise<Outcome> {
+	let stdout = '';
+	let stderr = '';
+	child.stdout?.setEncoding('utf8').on('data', (chunk: string) => {
+		stdout += chunk;
+	});
+	child.stderr?.setEncoding('utf8').on('data', (chunk: string) => {
+		stderr += chunk;
+	});
+	const [code, signal] = (await once(child, 'close')) as [number | null, string | null];
+	return { status: code ?? signal, stdout, stderr };
+}
