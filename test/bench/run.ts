@@ -54,8 +54,8 @@ try {
 	});
 	const paired = await pairOnce(service, join(directory, 'booting'));
 	const url = channelUrl(service.url, DEFAULT_CHANNEL_PATH).href;
-	// What `bin/` does for the shipped bundle, for both alike.
-	const environment = { NODE_COMPILE_CACHE: join(directory, 'cache') };
+	// What `bin/` and the unit do for the shipped program, for both alike.
+	const environment = { NODE_COMPILE_CACHE: join(directory, 'cache'), MALLOC_ARENA_MAX: '1' };
 	const floor: Program = {
 		name: 'F1: ws only',
 		command: node,
