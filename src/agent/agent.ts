@@ -4,14 +4,15 @@
  */
 
 import {
-	type DeviceState,
 	EMPTY_STATE,
+	MAX_CONNECTIONS,
 	type SavedConnection,
 	withConnection,
 	withOnlyConnection,
 } from '../core/device-state.ts';
-import { AgentError, type Failure, paceOf } from '../core/errors.ts';
-import { type CompleteIdentity, type IdentityFacts, toReport } from '../core/identity.ts';
+import { AgentError, dispositionOf, type Failure, paceOf } from '../core/errors.ts';
+import { type CompleteIdentity, toReport } from '../core/identity.ts';
+import { connectionOf } from '../core/link.ts';
 import { describeStatus } from '../core/status.ts';
 import {
 	type Link,
@@ -23,85 +24,51 @@ import {
 	type Wanted,
 } from '../core/supervisor.ts';
 import { hasCredential, registrationFor, serviceOf, type WantingContext, wantedRegistration } from '../core/wanting.ts';
-import type { Channel, ChannelEvent, ChannelOptions } from '../edges/channel.ts';
-import type { Log } from '../edges/log.ts';
-import type { StateStore } from '../edges/state-store.ts';
 import type { AgentMessage, Frame } from '../protocol/channel.ts';
-import type { IdentityReport, PairPreview, PairRequest, PairResult, Status } from '../protocol/local-api.ts';
-import type { Clock } from './clock.ts';
+import type { PairRequest, PairResult, Status } from '../protocol/local-api.ts';
 import { knownConnection, provisionedSince } from './connections.ts';
+import type { Agent, AgentOptions } from './contract.ts';
 import { chooseDeviceIdentity } from './device-identity.ts';
 import { keepDeviceRecord } from './device-record.ts';
 import type { Environment } from './environment.ts';
-import { createEventsFeed, type EventsFeed, newEpoch } from './events-feed.ts';
+import { createEventsFeed } from './events-feed.ts';
 import { createLinkRunner, livenessOf } from './link-runner.ts';
 import { keepNotification } from './notifications.ts';
-import { createPairing } from './pairing.ts';
+import { createPairing, untilSettled } from './pairing.ts';
 import { watchPresence } from './presence.ts';
 import { clockWarning, keepWarnings } from './warnings.ts';
 import { assignWorkflows } from './workflow-assignment.ts';
+import { keepLeases } from './workflow-leases.ts';
 
-export interface AgentOptions {
-	readonly clock: Clock;
-	readonly chance: () => number;
-	readonly version: string;
-	readonly environment: Environment;
-	readonly store: StateStore;
-	readonly device: DeviceState;
-	readonly facts: IdentityFacts;
-	/** A new id for a device that has nothing of its own to be known by. */
-	readonly newDeviceId: () => string;
-	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
-	readonly log: Log;
-	/** Told every secret that the agent comes to hold, so that it is never printed. */
-	readonly keepSecret: (secret: string) => void;
-}
+export type { Agent, AgentOptions } from './contract.ts';
 
-export interface Agent {
-	readonly events: EventsFeed;
-	status(): Status;
-	/** Calls back after every change of the status until the returned function is called. */
-	onStatus(listener: () => void): () => void;
-	identity(): IdentityReport;
-	/** What a code would do. Spends nothing, touches no network. */
-	inspectPairing(asked: PairRequest): PairPreview;
-	/** Spends a code. Resolves when the device is online, or after 10 s with what the status says then. */
-	pair(asked: PairRequest): Promise<PairResult>;
-	/** Forgets the pairing and its secrets. */
-	unpair(): Promise<void>;
-	/** Assigns a workflow; refused when the settings name one. */
-	setWorkflow(workflowId: string): Promise<void>;
-	/** Tries again now, whatever it was waiting for. */
-	reconnect(): void;
-	/** Takes changed settings into use; links that no longer fit are replaced make before break. */
-	applyEnvironment(environment: Environment): void;
-	/** Shows a warning in the status until it is withdrawn with `null`. */
-	warn(topic: string, warning: Failure | null): void;
-	/** Closes the channels with 1001, waits for a code that is being spent, and stops everything. */
-	stop(): Promise<void>;
-}
-
-/** How long `pair` waits for the device to come online before it answers. */
-const PAIR_WAIT_MS = 10_000;
+/** How long the end of the agent waits for the answer to a registration. */
+const SEE_THROUGH_MS = 2000;
 
 export function startAgent(options: AgentOptions): Agent {
-	const { clock, log, chance, keepSecret } = options;
+	const { clock, log, chance, keepSecret, tally } = options;
 	const startedAtMs = clock.monotonicMs();
 	const startedAt = now();
 	let { environment } = options;
 	let supervision = NOTHING_SUPERVISED;
 	let obstacle: Failure | null = null;
 	let stopped = false;
+	/** Whether a Connection was saved that no link uses. */
+	let hasSpare = false;
 	let cancelRenewal = () => {};
 	const statusListeners = new Set<() => void>();
 
 	const warnings = keepWarnings(log, publish);
-	const events = createEventsFeed(newEpoch(clock.wallMs(), chance), settings().events);
+	const events = createEventsFeed(options.openEvents(warnings.set), tally);
+	events.subscribe(publish);
 	const device = keepDeviceRecord(options.device, options.store, clock, (unsaved) => warnings.set('state', unsaved));
 	for (const { token } of device.state.connections) keepSecret(token);
 	const identityParts = { facts: options.facts, device, newDeviceId: options.newDeviceId };
 	let identity = chooseDeviceIdentity(identityParts, settings());
-	const noteClock = (skewMs: number) => warnings.set('clock', clockWarning(skewMs));
+	const noteClock = (skewMs: number) => {
+		tally.clockSkewMs = skewMs;
+		warnings.set('clock', clockWarning(skewMs));
+	};
 
 	const presence = watchPresence({
 		clock,
@@ -109,20 +76,35 @@ export function startAgent(options: AgentOptions): Agent {
 		events,
 		silenceLimitMs: ({ registration }) => livenessOf(registration, settings().service).silenceLimitMs,
 	});
+	const leases = keepLeases({
+		clock,
+		maxDeferSeconds: () => settings().workflow.maxDeferSeconds,
+		lookAgain: () => pursue(),
+	});
 	const workflow = assignWorkflows({ clock, log, device, warnings, environment: () => environment });
 	const runner = createLinkRunner({
 		clock,
+		log,
 		startedAtMs,
 		userAgent: `idv-agent/${options.version}`,
 		environment: () => environment,
 		openChannel: options.openChannel,
 		report: {
-			event: (generation, event) => dispatch({ type: 'link', generation, event }),
+			event(generation, event) {
+				if (event.type === 'registerFailed' || event.type === 'channelEnded') tally.failedAttempts += 1;
+				dispatch({ type: 'link', generation, event });
+			},
 			frame: onFrame,
 			heartbeat: (generation, sentAt) => {
 				if (supervision.current?.generation !== generation) return;
+				tally.heartbeats += 1;
 				presence.beat(sentAt);
 				publish();
+			},
+			lateConnection: (registration, token) => {
+				device.keep((state) => withConnection(state, savedConnection(registration, token, now())));
+				hasSpare = true;
+				startOverIfRefused();
 			},
 			clockSkew: noteClock,
 		},
@@ -149,6 +131,11 @@ export function startAgent(options: AgentOptions): Agent {
 		return new Date(clock.wallMs()).toISOString();
 	}
 
+	function onStatus(listener: () => void): () => void {
+		statusListeners.add(listener);
+		return () => statusListeners.delete(listener);
+	}
+
 	function publish(): void {
 		for (const listener of statusListeners) listener();
 	}
@@ -162,11 +149,13 @@ export function startAgent(options: AgentOptions): Agent {
 		return { resolved, state: device.state, identity: as, credentials: facts };
 	}
 
-	function pursue(): void {
-		const { wanted, obstacle: found } = wantedRegistration(context());
+	/** @param usable the last so many of the saved Connections are still good for something. */
+	function pursue(usable = MAX_CONNECTIONS): void {
+		const { wanted: wish, obstacle: found } = wantedRegistration(context());
 		obstacle = found;
+		const wanted = leases.defer(wish, supervision);
 		if (wanted) adoptProvisioned(wanted);
-		const known = device.state.connections.map((saved) => knownConnection(saved, clock));
+		const known = device.state.connections.slice(-usable).map((saved) => knownConnection(saved, clock));
 		dispatch({ type: 'wantedChanged', wanted, known, atMs: clock.monotonicMs() });
 	}
 
@@ -201,11 +190,27 @@ export function startAgent(options: AgentOptions): Agent {
 	function dispatch(event: SupervisorEvent): void {
 		if (stopped && event.type !== 'stopRequested') return;
 		const before = supervision;
-		const step = supervise(supervision, event, chance);
-		supervision = step.supervision;
-		for (const effect of step.effects) perform(effect);
+		step(event);
 		presence.follow(before, supervision);
 		publish();
+		startOverIfRefused();
+	}
+
+	function step(event: SupervisorEvent): void {
+		const { supervision: after, effects } = supervise(supervision, event, chance);
+		supervision = after;
+		for (const effect of effects) perform(effect);
+	}
+
+	/** A registration that nobody waits for any more may have ended the Connection in use: then its own is what is left. */
+	function startOverIfRefused(): void {
+		const state = supervision.current?.state;
+		if (!hasSpare || stopped || !state || !('untilMs' in state)) return;
+		const { code } = state.failure;
+		if (code !== 'connection-replaced' && dispositionOf(code) !== 'reregister') return;
+		hasSpare = false;
+		step({ type: 'wantedChanged', wanted: null, known: [], atMs: clock.monotonicMs() });
+		pursue(1);
 	}
 
 	function perform(effect: SupervisorEffect): void {
@@ -214,16 +219,14 @@ export function startAgent(options: AgentOptions): Agent {
 				if (effect.effect.type === 'keepConnection') {
 					const saved = savedConnection(effect.registration, effect.effect.connection.token, now());
 					device.keep((state) => withConnection(state, saved));
-				} else {
-					log.debug(effect.effect.type, { generation: effect.generation, ...loggable(effect.effect) });
-					runner.perform(effect.generation, effect.registration, effect.effect);
-				}
+				} else runner.perform(effect.generation, effect.registration, effect.effect);
 				return;
 			case 'linkEnded':
 				runner.end(effect.generation);
 				return;
 			case 'linkPromoted': {
 				const { token } = effect.connection;
+				hasSpare = false;
 				device.keep((state) => withOnlyConnection(state, token));
 				return;
 			}
@@ -243,7 +246,6 @@ export function startAgent(options: AgentOptions): Agent {
 		presence.heard();
 		const arrival = { workflowId: request.workflowId, at: now() };
 		const message = keepNotification(events, frame, arrival, settings().service, log);
-		publish();
 		if (message) actOn(message, generation);
 	}
 
@@ -263,7 +265,10 @@ export function startAgent(options: AgentOptions): Agent {
 			dispatch({ type: 'paired', wanted, connection, atMs: clock.monotonicMs() });
 		});
 		const generation = supervision.lastGeneration;
-		await untilSettled();
+		await untilSettled(clock, onStatus, () => {
+			const state = (supervision.next ?? supervision.current)?.state.name;
+			return state !== 'registering' && state !== 'connecting';
+		});
 		const { current } = supervision;
 		return {
 			baseUrl: plan.baseUrl,
@@ -276,29 +281,13 @@ export function startAgent(options: AgentOptions): Agent {
 		};
 	}
 
-	/** Resolves when the newest link is online or has failed, at the latest after {@link PAIR_WAIT_MS}. */
-	function untilSettled(): Promise<void> {
-		return new Promise((resolve) => {
-			const done = () => {
-				cancel();
-				statusListeners.delete(look);
-				resolve();
-			};
-			const look = () => {
-				const state = (supervision.next ?? supervision.current)?.state.name;
-				if (state !== 'registering' && state !== 'connecting') done();
-			};
-			const cancel = clock.schedule(PAIR_WAIT_MS, done);
-			statusListeners.add(look);
-			look();
-		});
-	}
-
 	async function unpair(): Promise<void> {
 		if (pairing.underWay) throw new AgentError('pairing-under-way', 'A pairing is under way on this device.');
 		const { generatedId, confirmedOrigins, lastSettings } = device.state;
 		cancelRenewal();
 		dispatch({ type: 'wantedChanged', wanted: null, known: [], atMs: clock.monotonicMs() });
+		runner.abandon();
+		hasSpare = false;
 		presence.forget();
 		try {
 			await device.forget({ ...EMPTY_STATE, generatedId, confirmedOrigins, lastSettings });
@@ -346,6 +335,7 @@ export function startAgent(options: AgentOptions): Agent {
 			agentVersion: options.version,
 			startedAt,
 			obstacle,
+			waitsUntilMs: leases.waitsUntilMs,
 			warnings: [...warnings.list(), ...(cloned ? [] : identity.warnings)],
 			nowMs: clock.monotonicMs(),
 			wallMs: clock.wallMs(),
@@ -354,13 +344,18 @@ export function startAgent(options: AgentOptions): Agent {
 
 	keepSettings();
 	pursue();
+	function access() {
+		const { current } = supervision;
+		const connection = current && connectionOf(current.state);
+		return connection ? { baseUrl: current.registration.baseUrl, token: connection.token } : null;
+	}
+
 	return {
 		events,
+		leases,
+		access,
 		status,
-		onStatus(listener) {
-			statusListeners.add(listener);
-			return () => statusListeners.delete(listener);
-		},
+		onStatus,
 		identity: () => toReport(identity),
 		inspectPairing: pairing.inspect,
 		pair,
@@ -371,16 +366,13 @@ export function startAgent(options: AgentOptions): Agent {
 		warn: warnings.set,
 		async stop() {
 			stopped = true;
+			leases.stop();
 			cancelRenewal();
 			dispatch({ type: 'stopRequested', atMs: clock.monotonicMs() });
+			const cancel = clock.schedule(SEE_THROUGH_MS, runner.abandon);
 			await Promise.all([runner.drained(), pairing.underWay]);
+			cancel();
 			device.close();
 		},
 	};
-}
-
-/** The fields of an effect that may stand in a log. */
-function loggable(effect: object): { attempt?: number; delayMs?: number } {
-	const { attempt, delayMs } = effect as { attempt?: number; delayMs?: number };
-	return { ...(attempt === undefined ? {} : { attempt }), ...(delayMs === undefined ? {} : { delayMs }) };
 }

@@ -6,16 +6,22 @@ import { randomUUID } from 'node:crypto';
 import { type Failure, failure, toFailure } from '../core/errors.ts';
 import { createSecretRegistry } from '../core/scrub.ts';
 import { openChannel } from '../edges/channel.ts';
+import { createEventStore } from '../edges/event-store/event-store.ts';
+import { createForwarder } from '../edges/forwarder.ts';
 import { readIdentityFacts } from '../edges/identity-sources.ts';
-import { openLocalServer } from '../edges/local-server.ts';
+import { openLocalServer } from '../edges/local-server/local-server.ts';
 import { createLog, type Log, type LogDestination } from '../edges/log.ts';
 import { watchSettings } from '../edges/settings-files.ts';
 import { openStateStore } from '../edges/state-store.ts';
 import { type Agent, startAgent } from './agent.ts';
 import { type Clock, systemClock } from './clock.ts';
 import { type EnvironmentParts, openEnvironment, openFirstEnvironment } from './environment.ts';
+import { newEpoch } from './events-feed.ts';
 import { loadSettings, type SettingsSources } from './load-settings.ts';
+import { openPage } from './local-page.ts';
 import { localRoutes } from './local-routes.ts';
+import { runSiteHooks } from './site-hooks.ts';
+import { createTally } from './tally.ts';
 
 export interface DaemonOptions extends SettingsSources {
 	readonly version: string;
@@ -30,6 +36,8 @@ export interface DaemonOptions extends SettingsSources {
 export interface Daemon {
 	readonly agent: Agent;
 	readonly log: Log;
+	/** Where the page is, `http://127.0.0.1:8765/`; `null` without one. */
+	readonly pageUrl: string | null;
 	/** Reads the settings anew. Invalid ones change nothing and become a warning. */
 	reload(): Promise<void>;
 	/** Ends within 3 s, unless a one-time code is being spent: its answer is waited for. May be called twice. */
@@ -61,7 +69,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 		const retiring = new Set<() => Promise<void>>();
 		closers.push(() => Promise.all([environment.close(), ...[...retiring].map((end) => end())]));
 
-		const { log: logSettings, local } = environment.resolved.settings;
+		const { log: logSettings, local, events } = environment.resolved.settings;
 		const log = createLog({
 			level: logSettings.level,
 			secrets,
@@ -71,6 +79,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			root: options.machineRoot ?? '/',
 			...(paths.credentialsDirectory ? { credentialsDirectory: paths.credentialsDirectory } : {}),
 		});
+		const tally = createTally();
 		const agent = startAgent({
 			clock,
 			chance,
@@ -80,21 +89,73 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			device: state,
 			facts,
 			newDeviceId: randomUUID,
+			tally,
+			openEvents(warn) {
+				const { maxCount, maxBytes, maxAgeSeconds } = events;
+				const eventStore = createEventStore({
+					directory: paths.stateDir,
+					epoch: newEpoch(clock.wallMs(), chance),
+					bounds: { maxCount, maxBytes, maxAgeMs: maxAgeSeconds * 1000 },
+					onNotice(topic, notice) {
+						if (topic === 'events') tally.eventsDurable = notice === null;
+						warn(topic, notice);
+					},
+					wallMs: clock.wallMs,
+					monotonicMs: clock.monotonicMs,
+				});
+				closers.push(() => eventStore.close());
+				return eventStore;
+			},
 			openChannel,
 			log,
 			keepSecret,
 		});
 		closers.push(() => agent.stop());
+		const hooks = runSiteHooks({
+			agent,
+			log,
+			tally,
+			settings: () => environment.resolved.settings.hooks,
+			environment: options.environment,
+		});
+		closers.push(() => hooks.close());
+		const onFault = (error: unknown) => log.error(`fault in the local interface: ${toFailure(error).message}`);
+		const forward = createForwarder({
+			network: {
+				dispatcher: () => environment.network.dispatcher(),
+				viaProxy: (url) => environment.network.viaProxy(url),
+			},
+			target: agent.access,
+			allow: () => environment.resolved.settings.forward.allow,
+		});
 		const server = await openLocalServer({
 			runDir: paths.runDir,
-			routes: localRoutes(agent, clock),
+			routes: localRoutes({ ...agent, pair: hooks.pair }, clock, tally, forward),
 			groups: { agent: local.agentGroup, admin: local.adminGroup },
-			onFault: (error) => log.error(`fault in the local interface: ${toFailure(error).message}`),
+			onFault,
 		});
 		// The next save that works withdraws it.
 		for (const notice of [...notices, ...loaded.notices, ...server.notices])
 			agent.warn(notice.code === 'state-unwritable' ? 'state' : notice.message, notice);
 		agent.warn('settings', first.warning);
+		let pageUrl: string | null = null;
+		if (environment.resolved.settings.page.port !== null)
+			try {
+				const opened = await openPage({
+					port: environment.resolved.settings.page.port,
+					agent: { ...agent, pair: hooks.pair },
+					clock,
+					settings: () => environment.resolved.settings.page,
+					pin: () => environment.pin,
+					onFault,
+				});
+				pageUrl = opened.url;
+				closers.push(() => opened.close());
+				log.info(`page at ${opened.url}`);
+			} catch (error) {
+				// The device works without its page.
+				agent.warn('page', toFailure(error));
+			}
 
 		const refuse = ({ code, message, remedy }: Failure) =>
 			agent.warn('settings', failure(code, `${message} The settings from before stay in force.`, { remedy }));
@@ -128,6 +189,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 		return {
 			agent,
 			log,
+			pageUrl,
 			reload,
 			stop() {
 				stopping ??= close();

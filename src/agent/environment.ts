@@ -2,6 +2,7 @@
  * What the settings amount to: the network, a client of the service and the credentials, made at the start and again
  * whenever they change. Owns what it opens; decides nothing about links.
  */
+import { randomUUID } from 'node:crypto';
 import type { DeviceState } from '../core/device-state.ts';
 import { AgentError, type Failure, failure, toFailure } from '../core/errors.ts';
 import { createNetwork, type Network, type NetworkSettings } from '../edges/network.ts';
@@ -13,7 +14,9 @@ import { type LoadedSettings, resolveWith, type SettingsSources } from './load-s
 export interface Environment {
 	readonly resolved: LoadedSettings;
 	readonly credentials: Credentials;
-	readonly network: Pick<Network, 'channelAgent' | 'viaProxy'>;
+	readonly network: Pick<Network, 'channelAgent' | 'viaProxy' | 'dispatcher'>;
+	/** What pairing on the page asks for; `null` for nothing. */
+	readonly pin: string | null;
 	readonly client: ServiceClient;
 }
 
@@ -34,7 +37,12 @@ export interface EnvironmentParts {
 /** @throws AgentError `credential-unreadable`, `settings-unreadable` or `settings-invalid` for a file that settings name. */
 export async function openEnvironment(resolved: LoadedSettings, parts: EnvironmentParts): Promise<OpenEnvironment> {
 	const credentials = await readCredentials(resolved.settings.credential, readSecretFile);
-	return assemble(resolved, await createNetwork(networkSettings(resolved), parts.variables), credentials, parts);
+	const pin = await readPin(resolved);
+	return assemble(resolved, await createNetwork(networkSettings(resolved), parts.variables), credentials, pin, parts);
+}
+
+function readPin({ settings: { page } }: LoadedSettings): Promise<string> | null {
+	return page.pinFile === null ? null : readSecretFile(page.pinFile);
 }
 
 /**
@@ -77,21 +85,26 @@ async function openBareEnvironment(resolved: LoadedSettings, parts: EnvironmentP
 	const network = await createNetwork(networkSettings(resolved), parts.variables).catch(() =>
 		createNetwork({ proxy, systemCa }, parts.variables),
 	);
-	return assemble(resolved, network, credentials, parts);
+	// A PIN that cannot be read is one that nobody can type.
+	const pin = await readPin(resolved)?.catch(() => randomUUID());
+	return assemble(resolved, network, credentials, pin ?? null, parts);
 }
 
 function assemble(
 	resolved: LoadedSettings,
 	network: Network,
 	credentials: Credentials,
+	pin: string | null,
 	{ userAgent, keepSecret }: EnvironmentParts,
 ): OpenEnvironment {
 	for (const secret of credentials.secrets) keepSecret(secret);
+	if (pin !== null) keepSecret(pin);
 	const { client, idle } = countRequests(createServiceClient({ network, userAgent }));
 	return {
 		resolved,
 		credentials,
 		network,
+		pin,
 		client,
 		async retire() {
 			await idle();

@@ -1,51 +1,90 @@
 /**
- * The inbox with people listening: appends what arrives, hands it on, writes events the way applications read them.
- * Contents are passed on as they came: parsed by nobody here, so that a strange message can hurt nobody here.
+ * The stored events as applications get them: what had to make room stands as a gap, and a gap that nobody could have
+ * noticed yet is not written. Contents are passed on as they came: parsed by nobody here, so that a strange message can
+ * hurt nobody here.
  */
-import { createInbox, type Entry, type Incoming } from '../core/inbox.ts';
+import type { Entry, Incoming } from '../core/inbox.ts';
+import type { EventStore } from '../edges/event-store/event-store.ts';
+import type { Tally } from './tally.ts';
 
-export interface EventsFeed {
-	/** Keeps the event and tells the listeners; a duplicate changes nothing. */
-	append(incoming: Incoming): Entry | null;
+export interface EventsFeed
+	extends Pick<
+		EventStore,
+		'newest' | 'subscribe' | 'settled' | 'join' | 'acknowledge' | 'positionOf' | 'count' | 'bytes'
+	> {
+	/** Keeps the event and tells the listeners once it is stored. `false` for a duplicate, which changes nothing. */
+	append(incoming: Incoming): boolean;
 	/**
 	 * The events after `since`, oldest first, at most `limit`. Where older ones are gone, a gap stands before them, with an
 	 * id by which the reader resumes as with any other.
 	 */
 	after(since: string | null, limit: number): { entries: readonly Entry[]; missed: boolean };
-	newest(): string | null;
-	/** Calls back for each new event until the returned function is called. */
-	subscribe(listener: (entry: Entry) => void): () => void;
+	/** When the newest stored event was received, ISO 8601; `null` if there is none any more. */
+	newestAt(): string | null;
 }
 
-export function createEventsFeed(epoch: string, bounds: { maxCount: number; maxBytes: number }): EventsFeed {
-	const inbox = createInbox(epoch, bounds);
-	const listeners = new Set<(entry: Entry) => void>();
+/** Gaps that are held back, at most; the store itself keeps no more for long. */
+const MAX_HELD_GAPS = 64;
+
+export function createEventsFeed(
+	store: EventStore,
+	tally: Pick<Tally, 'notifications' | 'duplicates' | 'gaps'>,
+): EventsFeed {
+	/** As long as there is nothing to read and nobody reads, an outage is not worth a file. A restart's own gap covers them. */
+	let held: Incoming[] = [];
+	const isUnused = () => store.newest() === null && store.consumers().length === 0;
+	const release = () => {
+		for (const gap of held.splice(0)) store.append(gap);
+	};
+
 	return {
 		append(incoming) {
-			const entry = inbox.append(incoming);
-			if (entry) for (const listener of listeners) listener(entry);
-			return entry;
+			if (incoming.type === 'gap') tally.gaps += 1;
+			if (incoming.type === 'gap' && isUnused()) {
+				held = [...held.slice(1 - MAX_HELD_GAPS), incoming];
+				return true;
+			}
+			release();
+			const isNew = store.append(incoming) !== null;
+			if (!isNew) tally.duplicates += 1;
+			else if (incoming.type === 'notification') tally.notifications += 1;
+			return isNew;
 		},
 		after(since, limit) {
-			const { entries, missed } = inbox.after(since, limit);
+			release();
+			const { entries, missed } = store.after(since, limit);
 			const [oldest] = entries;
 			// After a start of the agent a gap of its own is the first event.
 			if (!missed || !oldest || oldest.type === 'gap') return { entries, missed };
-			return { entries: [gapBefore(oldest, epoch), ...entries.slice(0, limit - 1)], missed };
+			return { entries: [gapBefore(oldest), ...entries.slice(0, limit - 1)], missed };
 		},
-		newest: inbox.newest,
-		subscribe(listener) {
-			listeners.add(listener);
-			return () => listeners.delete(listener);
+		newest: store.newest,
+		newestAt() {
+			const [, epoch, number] = /^(.*)-(\d+)$/.exec(store.newest() ?? '') ?? [];
+			return store.after(`${epoch}-${Number(number) - 1}`, 1).entries[0]?.at ?? null;
+		},
+		subscribe: store.subscribe,
+		settled() {
+			release();
+			return store.settled();
+		},
+		join: store.join,
+		acknowledge: store.acknowledge,
+		positionOf: store.positionOf,
+		get count() {
+			return store.count;
+		},
+		get bytes() {
+			return store.bytes;
 		},
 	};
 }
 
 /** Stands for what had to make room: from a time that nobody knows to the oldest event that is left. */
-function gapBefore({ at, number, workflowId }: Entry, epoch: string): Entry {
+function gapBefore({ id, at, number, workflowId }: Entry): Entry {
 	const content = JSON.stringify({ from: null, to: at });
 	return {
-		id: `${epoch}-${number - 1}`,
+		id: `${id.slice(0, id.lastIndexOf('-'))}-${number - 1}`,
 		number: number - 1,
 		at,
 		type: 'gap',

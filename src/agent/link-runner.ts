@@ -8,6 +8,7 @@ import type { Credential, LinkEffect, LinkEvent } from '../core/link.ts';
 import type { Settings } from '../core/settings-table.ts';
 import type { Registration } from '../core/supervisor.ts';
 import type { Channel, ChannelEvent, ChannelOptions } from '../edges/channel.ts';
+import type { Log } from '../edges/log.ts';
 import type { Authorization } from '../protocol/authorization.ts';
 import { formatAuthorization, formatAuthorizationQuery } from '../protocol/authorization.ts';
 import type { Frame } from '../protocol/channel.ts';
@@ -20,6 +21,7 @@ import { startHeartbeats } from './heartbeats.ts';
 
 export interface LinkRunnerOptions {
 	readonly clock: Clock;
+	readonly log: Pick<Log, 'debug'>;
 	readonly startedAtMs: number;
 	readonly userAgent: string;
 	/** Asked anew for each attempt: settings may change in the meantime. */
@@ -30,6 +32,8 @@ export interface LinkRunnerOptions {
 		/** Also from a channel that is saying goodbye: what the service sent before it knew is not lost. */
 		readonly frame: (generation: number, registration: Registration, frame: Frame) => void;
 		readonly heartbeat: (generation: number, sentAt: string) => void;
+		/** What a registration has brought that was seen through although its link is over. */
+		readonly lateConnection: (registration: Registration, token: string) => void;
 		/** How far the device's clock is ahead of the service's, when an answer tells. */
 		readonly clockSkew: (skewMs: number) => void;
 	};
@@ -42,14 +46,19 @@ export interface LinkRunner {
 		registration: Registration,
 		effect: Exclude<LinkEffect, { type: 'keepConnection' }>,
 	): void;
-	/** Ends whatever is left of a link. A channel that was told to close says goodbye first. */
+	/**
+	 * Ends whatever is left of a link. A channel that was told to close says goodbye first. A registration by a Connection
+	 * is seen through: the service may have ended that Connection with it, and then the answer is all that the device has.
+	 */
 	end(generation: number): void;
-	/** Resolves when every channel that is saying goodbye has gone; each takes a few seconds at most. */
+	/** Gives up as well what is seen through for links that are over. */
+	abandon(): void;
+	/** Resolves when every channel that is saying goodbye has gone and no registration is under way any more. */
 	drained(): Promise<void>;
 }
 
 interface Running {
-	request: AbortController | null;
+	request: { readonly abort: AbortController; readonly isSeenThrough: boolean } | null;
 	channel: Channel | null;
 	stopHeartbeats: () => void;
 	cancelTimer: () => void;
@@ -67,6 +76,8 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 	const links = new Map<number, Running>();
 	/** Channels that were told to close and are not gone yet. */
 	const leaving = new Set<Channel>();
+	/** Registrations of links that are over. */
+	const late = new Map<Running, AbortController>();
 	let onDrained: (() => void)[] = [];
 
 	const running = (generation: number): Running => {
@@ -82,7 +93,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		const { tokenPointer } = resolved.settings.service;
 		const link = running(generation);
 		const abort = new AbortController();
-		link.request = abort;
+		link.request = { abort, isSeenThrough: credential.kind === 'connection' };
 		const result = await client.registerDevice({
 			baseUrl: registration.baseUrl,
 			authorization: authorizationFor(credential, credentials.reusable),
@@ -90,6 +101,11 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 			...(tokenPointer === null ? {} : { tokenPointer }),
 			signal: abort.signal,
 		});
+		if (late.delete(link)) {
+			if (result.ok && !abort.signal.aborted) report.lateConnection(registration, result.token);
+			tellIfDrained();
+			return;
+		}
 		if (abort.signal.aborted) return;
 		link.request = null;
 		if (result.clockSkewMs !== null) report.clockSkew(result.clockSkewMs);
@@ -202,13 +218,18 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 
 	const hasLeft = (channel: Channel) => {
 		leaving.delete(channel);
-		if (leaving.size > 0) return;
+		tellIfDrained();
+	};
+
+	const tellIfDrained = () => {
+		if (leaving.size + late.size > 0) return;
 		for (const resolve of onDrained) resolve();
 		onDrained = [];
 	};
 
 	return {
 		perform(generation, registration, effect) {
+			options.log.debug(effect.type, { generation, ...loggable(effect) });
 			const link = running(generation);
 			link.cancelTimer();
 			switch (effect.type) {
@@ -232,12 +253,17 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 			if (!link) return;
 			links.delete(generation);
 			link.cancelTimer();
-			link.request?.abort();
+			if (link.request?.isSeenThrough) late.set(link, link.request.abort);
+			else link.request?.abort.abort();
 			link.stopHeartbeats();
 			link.channel?.terminate();
 			link.channel = null;
 		},
-		drained: () => (leaving.size === 0 ? Promise.resolve() : new Promise((resolve) => onDrained.push(resolve))),
+		abandon() {
+			for (const abort of late.values()) abort.abort();
+		},
+		drained: () =>
+			leaving.size + late.size === 0 ? Promise.resolve() : new Promise((resolve) => onDrained.push(resolve)),
 	};
 }
 
@@ -271,4 +297,12 @@ function authorizationFor(credential: Credential, reusable: Authorization | null
 		case 'selfRegistration':
 			return null;
 	}
+}
+
+/** The fields of an effect that may stand in a log. */
+function loggable(effect: LinkEffect): { attempt?: number; delayMs?: number } {
+	return {
+		...('attempt' in effect && { attempt: effect.attempt }),
+		...('delayMs' in effect && { delayMs: effect.delayMs }),
+	};
 }

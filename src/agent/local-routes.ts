@@ -6,17 +6,29 @@
 import { AgentError } from '../core/errors.ts';
 import type { Entry } from '../core/inbox.ts';
 import { isEventId } from '../core/inbox.ts';
+import type { Forward } from '../edges/forwarder.ts';
 import {
 	type EventSink,
 	type LocalReply,
 	type LocalRequest,
 	type LocalRoute,
 	localRoute,
-} from '../edges/local-server.ts';
-import { LOCAL_ROUTES, pairRequestSchema, workflowRequestSchema } from '../protocol/local-api.ts';
+	rawRoute,
+} from '../edges/local-server/local-server.ts';
+import { agentMetrics, formatMetrics, METRICS_CONTENT_TYPE, type Metric } from '../edges/metrics.ts';
+import {
+	type AckRequest,
+	ackRequestSchema,
+	LOCAL_ROUTES,
+	leaseReleaseSchema,
+	leaseRequestSchema,
+	pairRequestSchema,
+	workflowRequestSchema,
+} from '../protocol/local-api.ts';
 import type { Agent } from './agent.ts';
 import type { Clock } from './clock.ts';
 import { formatEvent } from './events-feed.ts';
+import { count, type Tally } from './tally.ts';
 
 const BOTH = ['agent', 'admin'] as const;
 const ADMIN = ['admin'] as const;
@@ -26,7 +38,12 @@ const PAGE = 100;
 const MAX_WAIT_SECONDS = 60;
 
 /** The route table. */
-export function localRoutes(agent: Agent, clock: Pick<Clock, 'schedule'>): LocalRoute[] {
+export function localRoutes(
+	agent: Agent,
+	clock: Pick<Clock, 'schedule'>,
+	tally: Tally,
+	forward: Forward,
+): LocalRoute[] {
 	return [
 		localRoute({
 			method: 'GET',
@@ -40,13 +57,72 @@ export function localRoutes(agent: Agent, clock: Pick<Clock, 'schedule'>): Local
 			path: LOCAL_ROUTES.events,
 			sockets: BOTH,
 			handle: (request) => {
-				const since = readSince(request.since);
+				const since = readSince(agent, request);
 				return wantsStream(request)
-					? { stream: (sink) => streamEvents(agent, since, sink) }
+					? { stream: (sink) => counted(tally, streamEvents(agent, since, sink)) }
 					: pageOfEvents(agent, clock, since, request);
 			},
 		}),
+		localRoute({
+			method: 'POST',
+			path: LOCAL_ROUTES.ack,
+			sockets: BOTH,
+			body: ackRequestSchema,
+			handle: ({ body }) => acknowledge(agent, body),
+		}),
+		localRoute({
+			method: 'GET',
+			path: LOCAL_ROUTES.leases,
+			sockets: BOTH,
+			handle: () => ok(agent.leases.list()),
+		}),
+		localRoute({
+			method: 'POST',
+			path: LOCAL_ROUTES.leases,
+			sockets: BOTH,
+			body: leaseRequestSchema,
+			handle({ body }) {
+				agent.leases.hold(body.name, body.seconds);
+				return ok(agent.leases.list());
+			},
+		}),
+		localRoute({
+			method: 'POST',
+			path: LOCAL_ROUTES.leaseRelease,
+			sockets: BOTH,
+			body: leaseReleaseSchema,
+			handle({ body }) {
+				agent.leases.release(body.name);
+				return ok(agent.leases.list());
+			},
+		}),
 		localRoute({ method: 'GET', path: LOCAL_ROUTES.identity, sockets: BOTH, handle: () => ok(agent.identity()) }),
+		rawRoute({
+			method: '*',
+			path: LOCAL_ROUTES.service,
+			prefix: true,
+			sockets: ['agent'],
+			async handle({ body: { request, response, target } }): Promise<LocalReply> {
+				try {
+					await forward(request, response, target);
+					count(tally.forwarded, `${Math.floor(response.statusCode / 100)}xx`);
+				} catch (error) {
+					count(tally.forwarded, 'failed');
+					throw error;
+				}
+				return 'answered';
+			},
+		}),
+		localRoute({
+			method: 'GET',
+			path: LOCAL_ROUTES.metrics,
+			sockets: BOTH,
+			handle: () => ({
+				status: 200,
+				headers: { 'Content-Type': METRICS_CONTENT_TYPE },
+				text: formatMetrics(metricsOf(agent, tally)),
+			}),
+		}),
 		localRoute({ method: 'GET', path: LOCAL_ROUTES.live, sockets: BOTH, handle: () => ok({ live: true }) }),
 		localRoute({
 			method: 'GET',
@@ -102,6 +178,27 @@ export function localRoutes(agent: Agent, clock: Pick<Clock, 'schedule'>): Local
 	];
 }
 
+function metricsOf({ status, events, leases }: Agent, tally: Tally): Metric[] {
+	return agentMetrics(status(), tally, {
+		eventsKept: events.count,
+		eventBytes: events.bytes,
+		eventsDurable: tally.eventsDurable,
+		consumers: tally.streams,
+		leases: leases.list().leases.length,
+		residentBytes: process.memoryUsage.rss(),
+		clockSkewSeconds: tally.clockSkewMs === null ? null : tally.clockSkewMs / 1000,
+	});
+}
+
+/** An open stream is one more until it ends. */
+function counted(tally: Tally, end: () => void): () => void {
+	tally.streams += 1;
+	return () => {
+		tally.streams -= 1;
+		end();
+	};
+}
+
 function ok(body: unknown): LocalReply {
 	return { status: 200, body };
 }
@@ -111,11 +208,25 @@ function wantsStream({ headers }: LocalRequest): boolean {
 	return headers.accept?.includes('text/event-stream') ?? false;
 }
 
-function readSince(since: string | null): string | null {
-	if (since === null || since === '' || isEventId(since)) return since || null;
+/** Where a reader goes on: after the id that it names, else after what it has acknowledged under its own name. */
+function readSince({ events }: Agent, { since, query }: LocalRequest): string | null {
+	const consumer = query.get('consumer');
+	if (consumer !== null) events.join(consumer);
+	if (!since) return consumer === null ? null : events.positionOf(consumer);
+	if (isEventId(since)) return since;
 	throw new AgentError('body-invalid', 'since is not the id of an event.', {
 		remedy: 'Use an id exactly as an event carried it.',
 	});
+}
+
+/** Answered when it is stored: after that neither side's restart brings the events back. */
+async function acknowledge({ events }: Agent, { consumer, id }: AckRequest): Promise<LocalReply> {
+	if (!events.acknowledge(consumer, id))
+		throw new AgentError('body-invalid', 'id is not the id of an event that was kept here.', {
+			remedy: 'Use an id exactly as an event carried it.',
+		});
+	await events.settled();
+	return ok({ consumer, position: events.positionOf(consumer) });
 }
 
 function streamStatus(agent: Agent, sink: EventSink): () => void {
@@ -136,6 +247,7 @@ function streamEvents(agent: Agent, since: string | null, sink: EventSink): () =
 	const send = (entry: Entry) => sink.send({ id: entry.id, event: entry.type, data: formatEvent(entry) });
 	const replay = async () => {
 		let last = since;
+		await agent.events.settled();
 		for (;;) {
 			const { entries } = agent.events.after(last, PAGE);
 			if (over) return;
@@ -165,6 +277,7 @@ async function pageOfEvents(
 		throw new AgentError('body-invalid', `wait must be a number of seconds from 0 to ${MAX_WAIT_SECONDS}.`, {
 			remedy: 'Correct the wait parameter.',
 		});
+	await agent.events.settled();
 	if (waitSeconds > 0 && agent.events.after(since, 1).entries.length === 0)
 		await nextEvent(agent, clock, waitSeconds, request.signal);
 	const { entries } = agent.events.after(since, PAGE);

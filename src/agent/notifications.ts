@@ -30,9 +30,9 @@ export function keepNotification(
 		notificationIdPointer: notificationIdPointer ?? undefined,
 	});
 	const { kind, format, content, serviceId } = notification;
-	const entry = events.append({ at, type: 'notification', kind, workflowId, format, content, serviceId });
-	log.debug(entry ? 'notification' : 'duplicate notification', { kind });
-	return entry && actOnMessages ? readAgentMessage(notification) : null;
+	const isNew = events.append({ at, type: 'notification', kind, workflowId, format, content, serviceId });
+	log.debug(isNew ? 'notification' : 'duplicate notification', { kind });
+	return isNew && actOnMessages ? readAgentMessage(notification) : null;
 }
 
 /** The session that a pairing link has named. */

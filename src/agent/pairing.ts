@@ -117,6 +117,30 @@ export function createPairing(parts: PairingParts): Pairing {
 	};
 }
 
+/** How long a pairing waits for the device to come online before it answers. */
+const SETTLE_MS = 10_000;
+
+/** Resolves when it is settled how the device stands after a pairing, at the latest after {@link SETTLE_MS}. */
+export function untilSettled(
+	clock: Pick<Clock, 'schedule'>,
+	subscribe: (listener: () => void) => () => void,
+	isSettled: () => boolean,
+): Promise<void> {
+	return new Promise((resolve) => {
+		const done = () => {
+			cancel();
+			unsubscribe();
+			resolve();
+		};
+		const look = () => {
+			if (isSettled()) done();
+		};
+		const cancel = clock.schedule(SETTLE_MS, done);
+		const unsubscribe = subscribe(look);
+		look();
+	});
+}
+
 /** Settings alone are no pairing: a device that never had a Connection may be given its first. */
 function pairedWith({ pairing, connections }: DeviceState): PairingContext['pairedWith'] {
 	return pairing?.baseUrl ?? connections.at(-1)?.baseUrl ?? null;

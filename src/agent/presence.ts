@@ -47,6 +47,8 @@ export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOp
 	let facts = NEVER;
 	/** Monotonic; the last moment up to which nothing can have been missed. `null`: not known. */
 	let wholeUntilMs: number | null = null;
+	/** ISO 8601; what an earlier run of the agent received last. */
+	let wholeUntilBefore = events.newestAt();
 	/** Whether this time without a link stands in the log. */
 	let isTold = false;
 
@@ -57,7 +59,8 @@ export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOp
 		const nowMs = clock.monotonicMs();
 		// What the service sent meanwhile may be lost for good; the application has to know.
 		const { workflowId } = link.registration.request;
-		keepGap(events, wholeUntilMs === null ? null : wallAt(wholeUntilMs), { workflowId, at: wallAt(nowMs) });
+		const from = wholeUntilMs === null ? wholeUntilBefore : wallAt(wholeUntilMs);
+		keepGap(events, from, { workflowId, at: wallAt(nowMs) });
 		const awayMs = nowMs - (offlineSinceMs ?? nowMs);
 		log.info(hasBeenOnline ? `online again after ${plainDuration(awayMs)}` : 'online', fieldsOf(link));
 		wholeUntilMs = nowMs;
@@ -113,6 +116,7 @@ export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOp
 		forget() {
 			facts = { ...NEVER, reconnects: facts.reconnects };
 			wholeUntilMs = null;
+			wholeUntilBefore = null;
 			isTold = false;
 		},
 	};

@@ -2,7 +2,7 @@
  * What `idv-agent` and `idv` share in taking a command line apart: help that teaches, usage errors on one line, values
  * that are checked. Knows no command of either.
  */
-import { Command, CommanderError } from 'commander';
+import { Command, CommanderError, Help, type Option } from 'commander';
 import { AgentError, EXIT, failure, toFailure } from '../core/errors.ts';
 import { type OutputFlags, reportFailure, runCommand } from './output.ts';
 import { VERSION } from './version.ts';
@@ -16,7 +16,19 @@ export function createProgram(name: string, description: string): Command {
 		.helpCommand('help [command]', 'show the help of a command')
 		.exitOverride()
 		.configureOutput({ outputError: () => {} })
-		.configureHelp({ showGlobalOptions: true });
+		.configureHelp({ visibleOptions });
+}
+
+/** One list: a command's own options, then what every command takes. */
+function visibleOptions(this: Help, command: Command): Option[] {
+	const own = Help.prototype.visibleOptions.call(this, command);
+	if (!command.parent) return own;
+	const common = rootOf(command).options.filter((option) => option.attributeName() !== 'version');
+	return [...own, ...common];
+}
+
+function rootOf(command: Command): Command {
+	return command.parent ? rootOf(command.parent) : command;
 }
 
 /** Lines of a command and what it is for, under its help. */
@@ -44,9 +56,7 @@ export function onCommand<Flags extends OutputFlags>(
 
 /** `IDV_AGENT_JSON=1` and `IDV_JSON=1` stand for the flag. */
 function isJsonSet(command: Command): boolean {
-	let program = command;
-	while (program.parent) program = program.parent;
-	const name = `${program.name().toUpperCase().replace('-', '_')}_JSON`;
+	const name = `${rootOf(command).name().toUpperCase().replace('-', '_')}_JSON`;
 	return /^(1|true|yes)$/i.test(process.env[name] ?? '');
 }
 

@@ -80,11 +80,12 @@ async function setTheStage(directory: string, cleanup: (() => Promise<unknown>)[
 		paths: { ...paths, configFile: join(directory, 'config.json'), confDirectory: join(directory, 'conf.d') },
 		environment: {},
 		// Without a serial number of its own the machine of a newcomer still gets a name that is easy to read.
-		sets: ['heartbeatCadence=2', 'deviceId=demo-kiosk', 'log.level=error', ...OWN_GROUPS],
+		sets: ['heartbeatCadence=2', 'deviceId=demo-kiosk', 'log.level=error', 'page.port=0', ...OWN_GROUPS],
 	});
 	cleanup.push(() => daemon.stop());
 	const statuses = watchStatus(daemon);
 	say(`The agent runs. ${daemon.agent.status().sentence}`);
+	if (daemon.pageUrl) say(`Its page for the device's own screen is at ${daemon.pageUrl}`);
 	return { service, daemon, client: createLocalClient({ runDir: paths.runDir }), statuses };
 }
 

@@ -27,8 +27,9 @@ const CLEAR_LINE = '\u0015';
  */
 export function promptHidden(question: string, maxLength: number): Promise<string> {
 	const { stdin, stderr } = process;
-	stderr.write(question);
+	// Hidden before it is asked for: a scanner may be quicker than the next line.
 	stdin.setRawMode(true);
+	stderr.write(question);
 	stdin.setEncoding('utf8');
 	return new Promise((resolve, reject) => {
 		let typed = '';

@@ -18,27 +18,18 @@ const STOP_WITHIN_MS = 2500;
 const MEMORY_AFTER_MS = 2000;
 
 export async function run(flags: RunFlags): Promise<void> {
-	const daemon = await startDaemon({
+	const starting = startDaemon({
 		version: VERSION,
 		paths: choosePaths(flags, process.env),
 		environment: process.env,
 		sets: flags.set ?? [],
+	}).then((daemon) => {
+		daemon.log.info('started', { version: VERSION, pid: process.pid });
+		giveBackMemoryOnceOnline(daemon.agent);
+		return { daemon, systemd: reportTo(daemon) };
 	});
-	daemon.log.info('started', { version: VERSION, pid: process.pid });
-	giveBackMemoryOnceOnline(daemon.agent);
-	const systemd = reportTo(daemon);
-	process.on('SIGHUP', () => void systemd.reload());
-	let stopping = false;
-	const stop = (signal: NodeJS.Signals) => {
-		// A terminal and a launcher may both pass the same signal on.
-		if (stopping) return;
-		stopping = true;
-		daemon.log.info('stopping', { signal });
-		setTimeout(() => process.exit(0), STOP_WITHIN_MS).unref();
-		void Promise.all([systemd.stop(), daemon.stop()]).finally(() => process.exit(0));
-	};
-	process.on('SIGTERM', stop);
-	process.on('SIGINT', stop);
+	obeySignals(starting);
+	const { daemon } = await starting;
 	process.on('uncaughtException', (error) => {
 		daemon.log.error(
 			`fault in the agent: ${error instanceof AgentError ? error.code : (error.stack ?? error.message)}`,
@@ -47,8 +38,33 @@ export async function run(flags: RunFlags): Promise<void> {
 	});
 }
 
+interface Running {
+	readonly daemon: Daemon;
+	readonly systemd: { reload(): Promise<void>; stop(): Promise<void> };
+}
+
+/** From the first moment: a signal that arrives during the start counts when it is over, and kills nobody half-way. */
+function obeySignals(starting: Promise<Running>): void {
+	// A start that fails is told elsewhere.
+	const whenRunning = (act: (running: Running) => unknown) => void starting.then(act, () => {});
+	let stopping = false;
+	const stop = (signal: NodeJS.Signals) => {
+		// A terminal and a launcher may both pass the same signal on.
+		if (stopping) return;
+		stopping = true;
+		setTimeout(() => process.exit(0), STOP_WITHIN_MS).unref();
+		whenRunning(({ daemon, systemd }) => {
+			daemon.log.info('stopping', { signal });
+			void Promise.all([systemd.stop(), daemon.stop()]).finally(() => process.exit(0));
+		});
+	};
+	process.on('SIGTERM', stop);
+	process.on('SIGINT', stop);
+	process.on('SIGHUP', () => whenRunning(({ systemd }) => systemd.reload()));
+}
+
 /** Tells systemd what there is to tell, if it listens: ready, each new sentence, reloads, the end. */
-function reportTo({ agent, reload }: Daemon): { reload(): Promise<void>; stop(): Promise<void> } {
+function reportTo({ agent, reload }: Daemon): Running['systemd'] {
 	const systemd = connectSystemd();
 	if (!systemd) return { reload, stop: async () => {} };
 	void systemd.ready(agent.status().sentence);

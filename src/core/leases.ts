@@ -2,11 +2,9 @@
  * "A verification is going on": what applications hold so that a workflow change waits for them. Pure; monotonic time is
  * handed in. Holds nothing up by itself: it says until when to wait.
  */
+import { MAX_LEASE_SECONDS } from '../protocol/local-api.ts';
 import { AgentError } from './errors.ts';
 
-/** Longest and default time for one lease, in seconds; it can be renewed any number of times. */
-export const MAX_LEASE_SECONDS = 3600;
-export const DEFAULT_LEASE_SECONDS = 60;
 /** Leases at once. */
 export const MAX_LEASES = 32;
 /** Longest time for which a change waits, in seconds, unless `workflow.maxDeferSeconds` says otherwise. */

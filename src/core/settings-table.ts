@@ -12,6 +12,7 @@ import {
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
 import { DEFAULT_CHANNEL_PATH, isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
+import { DEFAULT_MAX_DEFER_SECONDS } from './leases.ts';
 
 /** One setting: how it is read, what it is when nobody sets it, and what it is for. */
 export interface Setting<Value> {
@@ -55,6 +56,14 @@ const origin = z.string('must be a text').transform((value, context) => {
 	context.addIssue('must be an origin such as https://id.example.com, without a path');
 	return z.NEVER;
 }) as unknown as z.ZodType<string>;
+
+const hook = (what: string) =>
+	setting(
+		'list',
+		z.array(text).max(64),
+		[],
+		`Program (absolute path) and arguments run for ${what}, with JSON on standard input; never a shell.`,
+	);
 
 /** All settings, in the order in which they are shown. */
 export const SETTINGS = {
@@ -200,6 +209,50 @@ export const SETTINGS = {
 			4_194_304,
 			'Bytes of events kept for applications, at most; 65536 to 268435456.',
 		),
+		maxAgeSeconds: setting(
+			'number',
+			whole(60, 31_536_000),
+			86_400,
+			'Seconds for which an event is kept at most; 60 to 31536000.',
+		),
+	},
+	hooks: {
+		onNotification: hook('each notification'),
+		onOnline: hook('the device being online'),
+		onOffline: hook('the device being offline'),
+		onPaired: hook('a pairing'),
+		onPairingFailed: hook('a pairing that failed'),
+	},
+	workflow: {
+		maxDeferSeconds: setting(
+			'number',
+			whole(0, 86_400),
+			DEFAULT_MAX_DEFER_SECONDS,
+			'Seconds for which a workflow change waits for the leases of applications at most; 0 to 86400.',
+		),
+	},
+	forward: {
+		allow: setting(
+			'list',
+			z.array(text.regex(/^\/[^?#]*$/, 'must be a path such as /api/v1/sessions')).max(64),
+			[],
+			'Paths of the service under which applications may ask; empty allows all but the authorization endpoints.',
+		),
+	},
+	page: {
+		port: setting(
+			'number',
+			optional(whole(0, 65_535)),
+			null,
+			'Port of the page on 127.0.0.1, 0 for any free one; left out, there is no page.',
+		),
+		pinFile: setting(
+			'text',
+			optional(filePath),
+			null,
+			'File with the PIN that pairing on the page asks for; left out, it asks for none.',
+		),
+		contents: setting('boolean', flag, false, 'Whether the page shows the contents of notifications to whoever looks.'),
 	},
 	local: {
 		agentGroup: setting('text', text, 'idv-agent', 'Group whose members may use agent.sock (applications).'),

@@ -125,8 +125,9 @@ const WORDS: Readonly<Record<string, string>> = {
 };
 
 function unknownKey(path: string, known: ReadonlyMap<string, Setting<unknown>>): string {
-	if (Object.hasOwn(SETTINGS, path)) return 'must be a group of settings: { … }.';
 	const nearest = nearestName(path, [...known.keys()]);
+	if (Object.hasOwn(SETTINGS, path))
+		return `must be a group of settings: { … }${nearest ? `; did you mean ${nearest}?` : '.'}`;
 	return nearest ? `is not a setting; did you mean ${nearest}?` : 'is not a setting.';
 }
 

@@ -33,6 +33,8 @@ export interface Snapshot {
 	readonly obstacle: Failure | null;
 	/** Things that are not right but keep nothing from working. */
 	readonly warnings: readonly Failure[];
+	/** Until when a workflow change waits for applications, monotonic; `null` when none does. */
+	readonly waitsUntilMs: number | null;
 	/** Monotonic now. */
 	readonly nowMs: number;
 	/** The device's clock now, milliseconds since 1970. */
@@ -60,6 +62,7 @@ export function describeStatus(snapshot: Snapshot): Status {
 		workflow: {
 			wanted: workflow?.workflowId ?? null,
 			live: link?.state.name === 'online' ? link.registration.request.workflowId : null,
+			waitsUntil: snapshot.waitsUntilMs === null ? null : wallAt(snapshot.waitsUntilMs),
 			source: workflow?.source ?? null,
 		},
 		channel: {
@@ -107,7 +110,7 @@ function failureOf(state: LinkState | undefined): Failure | null {
 }
 
 function sentenceOf(snapshot: Snapshot, state: Status['state'], problem: ProblemSummary | null): string {
-	const { supervision, workflow } = snapshot;
+	const { supervision } = snapshot;
 	const said = problem ? wordsOf(problem) : '';
 	const host = hostOf(linkThatMatters(supervision));
 	switch (state) {
@@ -119,7 +122,7 @@ function sentenceOf(snapshot: Snapshot, state: Status['state'], problem: Problem
 		case 'connecting':
 			return problem ? `Not online yet: ${lowerFirst(said)}` : `Connecting to ${host}.`;
 		case 'online':
-			return onlineSentence(supervision, workflow, problem);
+			return onlineSentence(snapshot, problem);
 		case 'offline':
 			return problem
 				? `Offline for ${duration(snapshot)}: ${lowerFirst(said)}`
@@ -132,13 +135,14 @@ function sentenceOf(snapshot: Snapshot, state: Status['state'], problem: Problem
 }
 
 function onlineSentence(
-	supervision: Supervision,
-	workflow: WantedWorkflow | null,
+	{ supervision, workflow, waitsUntilMs, nowMs }: Snapshot,
 	problem: ProblemSummary | null,
 ): string {
 	const live = supervision.current?.registration.request.workflowId ?? '';
 	const online = `Online with ${hostOf(supervision.current)}, workflow ${live}`;
 	const { next } = supervision;
+	if (waitsUntilMs !== null && workflow && !problem)
+		return `${online}; ${workflow.workflowId} waits for an application, at most ${plainDuration(waitsUntilMs - nowMs)}.`;
 	if (!next)
 		return workflow && workflow.workflowId !== live ? `${online}; ${workflow.workflowId} is wanted.` : `${online}.`;
 	const { workflowId } = next.registration.request;

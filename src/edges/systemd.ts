@@ -38,7 +38,7 @@ export type Environment = Readonly<Record<string, string | undefined>>;
  */
 export function connectSystemd(environment: Environment = process.env): SystemdService | null {
 	if (!environment['NOTIFY_SOCKET']) return null;
-	const descriptor = findDescriptor(environment);
+	const descriptor = findHandedOver(NOTIFY_NAME, environment);
 	let last: Promise<void> = Promise.resolve();
 	const send = (...lines: string[]): Promise<void> => {
 		if (descriptor === null) last = last.then(() => runNotifier(lines, environment));
@@ -69,11 +69,14 @@ export function connectSystemd(environment: Environment = process.env): SystemdS
 	};
 }
 
-/** The descriptor that systemd handed to this very process under our name. Source: sd_listen_fds_with_names(3). */
-function findDescriptor(environment: Environment): number | null {
+/**
+ * The descriptor that systemd handed to this very process under a name (`FileDescriptorName=`, `OpenFile=`); `null` if
+ * there is none. Source: sd_listen_fds_with_names(3).
+ */
+export function findHandedOver(name: string, environment: Environment = process.env): number | null {
 	if (environment['LISTEN_PID'] !== String(process.pid)) return null;
 	const names = (environment['LISTEN_FDNAMES'] ?? '').split(':');
-	const index = names.slice(0, Number(environment['LISTEN_FDS'])).indexOf(NOTIFY_NAME);
+	const index = names.slice(0, Number(environment['LISTEN_FDS'])).indexOf(name);
 	return index < 0 ? null : FIRST_DESCRIPTOR + index;
 }
 

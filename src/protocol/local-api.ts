@@ -36,6 +36,8 @@ export const statusSchema = z.object({
 		wanted: z.string().nullable(),
 		/** What it is online with at this moment. */
 		live: z.string().nullable(),
+		/** While a change waits for the leases of applications: when it is made at the latest. */
+		waitsUntil: timestamp.nullable(),
 		/** Where `wanted` comes from. */
 		source: z.enum(['flag', 'environment', 'file', 'plan', 'pairing', 'workflow set', 'service message']).nullable(),
 	}),
@@ -81,6 +83,34 @@ export const eventPageSchema = z.object({
 	next: z.string().nullable(),
 });
 export type EventPage = z.infer<typeof eventPageSchema>;
+
+/** Longest and default time of a lease, in seconds. */
+export const MAX_LEASE_SECONDS = 3600;
+export const DEFAULT_LEASE_SECONDS = 60;
+
+/** Who reads: its name is its own choice, and always the same. */
+const consumerName = z
+	.string()
+	.regex(/^[\w.-]{1,64}$/, 'must be 1 to 64 letters, digits, dots, hyphens or underscores');
+
+/** Everything up to this event has been dealt with: it is not delivered to this consumer again. */
+export const ackRequestSchema = z.strictObject({ consumer: consumerName, id: z.string().min(1).max(64) });
+export type AckRequest = z.infer<typeof ackRequestSchema>;
+
+/** How far a consumer has acknowledged. */
+export const ackResultSchema = z.object({ consumer: z.string(), position: z.string().nullable() });
+export type AckResult = z.infer<typeof ackResultSchema>;
+
+/** "A verification is going on": a workflow change waits. Taken again under the same name, it lasts so long from then. */
+export const leaseRequestSchema = z.strictObject({
+	name: consumerName,
+	seconds: z.number().min(1).max(MAX_LEASE_SECONDS).default(DEFAULT_LEASE_SECONDS),
+});
+export const leaseReleaseSchema = z.strictObject({ name: consumerName });
+export const leaseReportSchema = z.object({
+	leases: z.array(z.object({ name: z.string(), since: timestamp, until: timestamp })),
+});
+export type LeaseReport = z.infer<typeof leaseReportSchema>;
 
 const code = z
 	.string()
@@ -148,12 +178,17 @@ export const LOCAL_SOCKETS = { agent: 'agent.sock', admin: 'admin.sock' } as con
 export const LOCAL_ROUTES = {
 	status: '/v1/status',
 	events: '/v1/events',
+	ack: '/v1/events/ack',
+	leases: '/v1/leases',
+	leaseRelease: '/v1/leases/release',
 	identity: '/v1/identity',
 	pair: '/v1/pair',
 	pairInspect: '/v1/pair/inspect',
 	workflow: '/v1/workflow',
 	reconnect: '/v1/reconnect',
 	unpair: '/v1/unpair',
+	service: '/v1/service/',
+	metrics: '/metrics',
 	live: '/livez',
 	ready: '/readyz',
 } as const;

@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
 import type { AgentError } from '../../src/core/errors.ts';
-import { givenService, registerDevice } from '../service/fixture.ts';
+import { givenService, registerDevice, send } from '../service/fixture.ts';
 import { DEVICE_ID, givenAgent, givenHome, givenPairedAgent, registrations, watchOffline } from './harness.ts';
 import { createSteppedClock } from './stepped-clock.ts';
 
@@ -99,6 +99,27 @@ describe('a device with an API key', () => {
 		expect(device.statuses.slice(before).filter(({ state }) => state !== 'online')).toEqual([]);
 		expect(device.agent.status()).toMatchObject({ state: 'online', baseUrl: to.url });
 		expect(schemesOf(to)).toEqual(['ApiKey']);
+	});
+
+	test('gives a registration up that is not wanted any more', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+		const device = await givenAgent({ home, settings });
+		await device.untilLive('check-in');
+		const release = service.hold('/api/device/connection');
+		await home.writeSettings({ ...settings, workflowId: 'boarding' });
+		await device.daemon.reload();
+		await release.received;
+		await home.writeSettings(settings);
+		await device.daemon.reload();
+		// A request of later: by its answer the service has seen the end of the first one.
+		await send(service.url, { path: '/mobile' });
+		const cut = service.waitFor('request');
+		release();
+		expect(await cut).toMatchObject({ path: '/api/device/connection', status: null });
+		expect(device.agent.status()).toMatchObject({ workflow: { live: 'check-in' }, problem: null });
 	});
 
 	test('that is unpaired forgets its Connection and registers anew', async () => {

@@ -4,6 +4,7 @@
  */
 import { readFileSync, watch } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished } from 'vitest';
@@ -87,7 +88,8 @@ export interface RunningAgent {
 	untilTimers(count: number): Promise<true>;
 	/** Waits until the channel waits for its next attempt, and lets that time pass. */
 	passWait(): Promise<void>;
-	events(): readonly Entry[];
+	/** Everything that has happened so far. */
+	events(): Promise<readonly Entry[]>;
 	/** Pairs with a code of the service, confirmed by a person. */
 	pair(code: string, more?: Partial<PairRequest>): ReturnType<Agent['pair']>;
 	/** Stops the daemon and looks whether it has left something behind. May be called twice. */
@@ -141,7 +143,7 @@ export async function givenHome(): Promise<Home> {
 		async filesWith(text) {
 			// Whoever opens and closes the lock file gives the lock away; it is always empty.
 			const names = (await readdir(stateDir)).filter((name) => name !== 'lock.db');
-			const texts = await Promise.all(names.map((name) => readFile(join(stateDir, name), 'utf8')));
+			const texts = await Promise.all(names.map((name) => readFile(join(stateDir, name), 'utf8').catch(() => '')));
 			return names.filter((_, index) => texts[index]?.includes(text)).sort();
 		},
 		untilSaved,
@@ -205,7 +207,7 @@ export async function givenAgent(setup: AgentSetup = {}): Promise<RunningAgent> 
 		);
 
 	const logText = () => log.map((line) => JSON.stringify(line)).join('\n');
-	const events = () => agent.events.after(null, 100_000).entries;
+	const kept = () => agent.events.after(null, 100_000).entries;
 	return {
 		daemon,
 		agent,
@@ -222,8 +224,8 @@ export async function givenAgent(setup: AgentSetup = {}): Promise<RunningAgent> 
 			until(
 				'event',
 				(look) => agent.events.subscribe(look),
-				() => events().find(fits) ?? null,
-				() => JSON.stringify(events()),
+				() => kept().find(fits) ?? null,
+				() => JSON.stringify(kept()),
 			),
 		untilLogged: (fits) =>
 			until(
@@ -246,7 +248,10 @@ export async function givenAgent(setup: AgentSetup = {}): Promise<RunningAgent> 
 			const { channel } = await untilStatus((status) => status.channel.nextAttemptAt !== null, 'waiting');
 			clock.advance(Math.max(0, Date.parse(channel.nextAttemptAt ?? '') - clock.wallMs()));
 		},
-		events,
+		async events() {
+			await agent.events.settled();
+			return kept();
+		},
 		pair: (code, more = {}) => agent.pair({ code, trustOrigin: originOf(code), ...more }),
 		stop,
 	};
@@ -261,6 +266,43 @@ export async function givenPairedAgent(
 	await running.pair(service.createPairingCode(workflowId).url);
 	await running.untilLive(workflowId);
 	return running;
+}
+
+/** A line to the service that can hold back what the service says, while what the device says goes through. */
+export async function givenLine(service: EmbeddedService): Promise<{ url: string; holdAnswers(): () => void }> {
+	let released: Promise<void> = Promise.resolve();
+	const sockets = new Set<Socket>();
+	const server = createServer((near) => {
+		const far = connect(service.port, '127.0.0.1');
+		const wait = released;
+		for (const [from, to] of [
+			[near, far],
+			[far, near],
+		] as const) {
+			sockets.add(from);
+			from.on('error', () => to.destroy());
+			from.on('close', () => to.destroySoon());
+		}
+		near.pipe(far);
+		void wait.then(() => far.pipe(near));
+	});
+	await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+	onTestFinished(async () => {
+		for (const socket of sockets) socket.destroy();
+		await new Promise((resolve) => server.close(resolve));
+	});
+	return {
+		url: service.url.replace(String(service.port), String((server.address() as AddressInfo).port)),
+		/** On connections that are made from now on, until the returned function is called. */
+		holdAnswers() {
+			const { promise, resolve } = Promise.withResolvers<void>();
+			released = promise;
+			return () => {
+				released = Promise.resolve();
+				resolve();
+			};
+		},
+	};
 }
 
 /** What the service saw of the device: each time it was offline. Ask before causing it. */
@@ -309,7 +351,7 @@ async function stopAndCheck(daemon: Daemon, clock: SteppedClock, home: Home): Pr
 	await daemon.stop();
 	expect(clock.pending, 'timers left behind').toBe(0);
 	expect(await readdir(home.paths.runDir), 'sockets left behind').toEqual([]);
-	const known = /^(state\.json(\.bak|\.corrupt-.*)?|lock\.db)$/;
+	const known = /^(state\.json(\.bak|\.corrupt-.*)?|lock\.db|events\.db)$/;
 	const strange = (await readdir(home.paths.stateDir)).filter((name) => !known.test(name));
 	expect(strange, 'files left behind').toEqual([]);
 	expect(await openFilesBelow(home.directory), 'open files left behind').toEqual([]);

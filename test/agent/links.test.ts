@@ -104,7 +104,7 @@ describe('an outage', () => {
 		const back = await device.untilLive('check-in');
 		expect(back).toMatchObject({ state: 'online', problem: null, channel: { reconnects: 1, nextAttemptAt: null } });
 		expect(registrations(service)).toEqual([201]);
-		const gaps = device.events().filter(({ type }) => type === 'gap');
+		const gaps = (await device.events()).filter(({ type }) => type === 'gap');
 		expect(gaps.map(({ content }) => JSON.parse(content).from === null)).toEqual([true, false]);
 	});
 
@@ -141,7 +141,7 @@ describe('an outage', () => {
 		await gone;
 		await device.passWait();
 		await device.untilState('online');
-		const { from, to } = JSON.parse(device.events().findLast(({ type }) => type === 'gap')?.content ?? '');
+		const { from, to } = JSON.parse((await device.events()).findLast(({ type }) => type === 'gap')?.content ?? '');
 		// At a cadence of 30 s a dead channel is noticed after 60 s.
 		expect(Date.parse(from)).toBe(wentAtMs - 60_000);
 		expect(Date.parse(to)).toBe(device.clock.wallMs());
@@ -160,7 +160,7 @@ describe('an outage', () => {
 		await gone;
 		await device.passWait();
 		await device.untilState('online');
-		const { from } = JSON.parse(device.events().findLast(({ type }) => type === 'gap')?.content ?? '');
+		const { from } = JSON.parse((await device.events()).findLast(({ type }) => type === 'gap')?.content ?? '');
 		expect(Date.parse(from)).toBe(heardAtMs);
 	});
 
@@ -296,7 +296,12 @@ describe('a refused Connection', () => {
 		service.notify({ type: 'after' });
 		await device.untilEvent(({ kind }) => kind === 'after');
 		expect(device.agent.status()).toMatchObject({ state: 'online', workflow: { wanted: 'check-in' } });
-		expect(device.events().map(({ kind }) => kind)).toEqual(['gap', 'connection.revoked', 'workflow.changed', 'after']);
+		expect((await device.events()).map(({ kind }) => kind)).toEqual([
+			'gap',
+			'connection.revoked',
+			'workflow.changed',
+			'after',
+		]);
 	});
 });
 
@@ -315,7 +320,7 @@ describe('notifications', () => {
 		service.notify({ type: 'session.started', id: 'n-1', sessionId: 'abc' });
 		service.notify({ type: 'after' });
 		await device.untilEvent(({ kind }) => kind === 'after');
-		expect(device.events().map(({ kind }) => kind)).toEqual(['gap', 'session.started', 'gap', 'after']);
+		expect((await device.events()).map(({ kind }) => kind)).toEqual(['gap', 'session.started', 'gap', 'after']);
 	});
 
 	test('are kept whatever they are: text, garbage, bytes', async () => {
@@ -327,7 +332,7 @@ describe('notifications', () => {
 		service.sendRaw('[1,2]');
 		service.sendRaw('null');
 		await device.untilEvent(({ content }) => content === 'null');
-		expect(device.events().map(({ kind, format, content }) => [kind, format, content])).toEqual([
+		expect((await device.events()).map(({ kind, format, content }) => [kind, format, content])).toEqual([
 			['gap', 'json', expect.any(String)],
 			['text', 'text', 'hello'],
 			['text', 'text', '{"type":'],
@@ -367,7 +372,7 @@ describe('notifications', () => {
 		off();
 		expect(reached).toBe(1);
 		await device.stop();
-		expect(device.events().map(({ kind }) => kind)).toEqual(['gap']);
+		expect(await device.home.filesWith('late')).toEqual([]);
 	});
 });
 
@@ -407,7 +412,10 @@ describe('the end', () => {
 		const releaseRegistration = service.hold(REGISTER);
 		await device.agent.setWorkflow('boarding');
 		await releaseRegistration.received;
-		await device.stop();
+		const stopped = device.stop();
+		await device.untilStatus(({ channel }) => channel.state === 'none');
+		device.clock.advance(2000);
+		await stopped;
 		releaseHandshake();
 		releaseRegistration();
 	});

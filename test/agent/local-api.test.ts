@@ -8,6 +8,7 @@ import {
 	identityReportSchema,
 	LOCAL_ROUTES,
 	LOCAL_SOCKETS,
+	leaseReportSchema,
 	pairPreviewSchema,
 	pairResultSchema,
 	statusSchema,
@@ -50,7 +51,7 @@ function ask(device: RunningAgent, path: string, asked: Asked = {}): Promise<Ans
 			response.on('error', reject);
 			response.on('end', () => {
 				const text = Buffer.concat(chunks).toString();
-				resolve({ status: response.statusCode ?? 0, text, json: text ? JSON.parse(text) : undefined });
+				resolve({ status: response.statusCode ?? 0, text, json: /^[[{]/.test(text) ? JSON.parse(text) : undefined });
 			});
 		});
 		asking.on('error', reject);
@@ -105,6 +106,145 @@ async function givenDevice() {
 	const service = await givenService();
 	return { service, device: await givenPairedAgent(service) };
 }
+
+describe('what was not acknowledged', () => {
+	const path = `${LOCAL_ROUTES.events}?consumer=kiosk`;
+	const kinds = ({ json }: Answered) => eventPageSchema.parse(json).events.map(({ kind }) => kind);
+	const ack = (device: RunningAgent, body: unknown) => ask(device, LOCAL_ROUTES.ack, { method: 'POST', body });
+
+	test('is delivered again after a restart of the agent, under the same ids; the rest is not', async () => {
+		const { service, device } = await givenDevice();
+		for (const type of ['a', 'b', 'c']) service.notify({ type, id: type });
+		await device.untilEvent(({ kind }) => kind === 'c');
+		const before = await ask(device, path);
+		expect(kinds(before)).toEqual(['gap', 'a', 'b', 'c']);
+		const [, a, b, c] = eventPageSchema.parse(before.json).events;
+		expect((await ack(device, { consumer: 'kiosk', id: a?.id })).json).toEqual({ consumer: 'kiosk', position: a?.id });
+		await device.stop();
+
+		const again = await givenAgent({ home: device.home, clock: device.clock });
+		await again.untilState('online');
+		const after = eventPageSchema.parse((await ask(again, path)).json).events;
+		expect(after.map(({ id }) => id).slice(0, 2)).toEqual([b?.id, c?.id]);
+		expect(after[2]).toMatchObject({ type: 'gap', data: { from: c?.at } });
+		// What the service repeats after a restart is the same message still.
+		service.notify({ type: 'b', id: 'b' });
+		service.notify({ type: 'd', id: 'd' });
+		await again.untilEvent(({ kind }) => kind === 'd');
+		expect(kinds(await ask(again, path))).toEqual(['b', 'c', 'gap', 'd']);
+		const stream = openStream(again, path);
+		expect((await stream.next())?.id).toBe(b?.id);
+	});
+
+	test('is asked for by a name and an id that mean something', async () => {
+		const { device } = await givenDevice();
+		expect(await ask(device, `${LOCAL_ROUTES.events}?consumer=no%20name`)).toMatchObject({ status: 422 });
+		for (const body of [
+			{ consumer: 'kiosk', id: 'nobody-7' },
+			{ consumer: 'no name', id: 'e-1' },
+			{ consumer: 'kiosk' },
+		])
+			expect(await ack(device, body)).toMatchObject({ status: 422, json: { code: 'body-invalid' } });
+	});
+});
+
+describe('a lease', () => {
+	const hold = (device: RunningAgent, body: unknown) => ask(device, LOCAL_ROUTES.leases, { method: 'POST', body });
+
+	test('keeps the workflow as it is until it is released, and the status says so', async () => {
+		const { device } = await givenDevice();
+		const { status, json } = await hold(device, { name: 'kiosk', seconds: 120 });
+		expect([status, leaseReportSchema.parse(json).leases.map(({ name }) => name)]).toEqual([200, ['kiosk']]);
+		await device.agent.setWorkflow('boarding');
+		const waiting = device.agent.status();
+		expect(waiting.workflow).toMatchObject({ wanted: 'boarding', live: 'check-in' });
+		expect(waiting.sentence).toMatch(/boarding waits for an application, at most 2 min/);
+		expect(Date.parse(waiting.workflow.waitsUntil ?? '')).toBe(device.clock.wallMs() + 120_000);
+		await ask(device, LOCAL_ROUTES.leaseRelease, { method: 'POST', body: { name: 'kiosk' } });
+		expect((await device.untilLive('boarding')).workflow.waitsUntil).toBeNull();
+		expect((await ask(device, LOCAL_ROUTES.leases)).json).toEqual({ leases: [] });
+	});
+
+	test('runs out, and holds nothing up for longer than workflow.maxDeferSeconds', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service, { sets: ['workflow.maxDeferSeconds=20'] });
+		await hold(device, { name: 'kiosk', seconds: 3600 });
+		await device.agent.setWorkflow('boarding');
+		expect(device.agent.status().workflow.live).toBe('check-in');
+		device.clock.advance(20_000);
+		await device.untilLive('boarding');
+		await hold(device, { name: 'kiosk', seconds: 5 });
+		await device.agent.setWorkflow('check-in');
+		device.clock.advance(5000);
+		await device.untilLive('check-in');
+	});
+
+	test('does not hold up a pairing', async () => {
+		const { service, device } = await givenDevice();
+		await hold(device, { name: 'kiosk' });
+		await device.pair(service.createPairingCode('boarding').url, { replace: true });
+		await device.untilLive('boarding');
+	});
+
+	test('has a name and a time', async () => {
+		const { device } = await givenDevice();
+		for (const body of [{ name: 'a b' }, { name: 'kiosk', seconds: 0 }, { name: 'kiosk', seconds: 3601 }, {}])
+			expect(await hold(device, body)).toMatchObject({ status: 422, json: { code: 'body-invalid' } });
+	});
+});
+
+describe('a request for the service', () => {
+	test('is passed on with the Connection, and no credential comes back or goes in', async () => {
+		const { service, device } = await givenDevice();
+		const passed = await ask(device, `${LOCAL_ROUTES.service}api/no-such-thing?limit=5`);
+		expect(passed.status).toBe(404);
+		expect(service.requests.at(-1)).toMatchObject({ method: 'GET', path: '/api/no-such-thing' });
+		const asked = service.requests.length;
+		const refused = { status: 403, json: { code: 'access-denied' } };
+		for (const path of ['api/device/connection', 'api/security/apikeys', 'API/v1/deeplink', 'api/%2e%2e/x'])
+			expect(await ask(device, LOCAL_ROUTES.service + path, { method: 'POST', body: {} })).toMatchObject(refused);
+		const headers = { authorization: 'ApiKey own' };
+		expect(await ask(device, `${LOCAL_ROUTES.service}api/x`, { headers })).toMatchObject(refused);
+		expect(service.requests).toHaveLength(asked);
+	});
+
+	test('is only for paths that the settings allow, and for a device with a Connection', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service, { sets: ['forward.allow=/api/sessions'] });
+		expect(await ask(device, `${LOCAL_ROUTES.service}api/sessions/7`)).toMatchObject({ status: 404 });
+		expect(await ask(device, `${LOCAL_ROUTES.service}api/other`)).toMatchObject({ status: 403 });
+		await device.agent.unpair();
+		expect((await ask(device, `${LOCAL_ROUTES.service}api/sessions/7`)).json).toMatchObject({ code: 'unpaired' });
+	});
+});
+
+test('metrics are there for a scraper on both sockets', async () => {
+	const { service, device } = await givenDevice();
+	service.notify({ type: 'a', id: 'a' });
+	await device.untilEvent(({ kind }) => kind === 'a');
+	const stream = openStream(device, LOCAL_ROUTES.events);
+	await stream.next();
+	for (const socket of ['agent', 'admin'] as const) {
+		const { status, text } = await ask(device, LOCAL_ROUTES.metrics, { socket });
+		expect(status).toBe(200);
+		for (const line of ['state{state="online"} 1', 'notifications_total 1', 'gaps_total 1', 'event_streams 1'])
+			expect(text).toContain(`\nidv_agent_${line}\n`);
+	}
+});
+
+test('the page is served where the settings ask for it, and pairs only an unpaired device', async () => {
+	const service = await givenService();
+	const device = await givenAgent({ sets: ['page.port=0'] });
+	const url = device.daemon.pageUrl ?? expect.fail('no page');
+	expect(await (await fetch(url)).text()).toContain('<html');
+	const { url: code } = service.createPairingCode('check-in');
+	const headers = { 'content-type': 'application/json', origin: new URL(url).origin };
+	const body = JSON.stringify({ code, trustOrigin: new URL(code).origin });
+	const pair = () => fetch(`${url}api/pair`, { method: 'POST', headers, body });
+	expect((await pair()).status).toBe(200);
+	expect((await pair()).status).toBe(409);
+	expect(await (await fetch(`${url}api/view`)).json()).toMatchObject({ status: { state: 'online' }, canPair: false });
+});
 
 describe('the status', () => {
 	test('is the same on both sockets and has the form that it promises', async () => {
@@ -275,7 +415,7 @@ describe('events as a stream', () => {
 		const { service, device } = await givenDevice();
 		for (const type of ['a', 'b', 'c']) service.notify({ type });
 		await device.untilEvent(({ kind }) => kind === 'c');
-		const [, a, b] = device.events();
+		const [, a, b] = await device.events();
 		const kindAfter = async (path: string, headers: Readonly<Record<string, string>> = {}) => {
 			const stream = openStream(device, path, headers);
 			const { kind } = dataOf(await stream.next());
@@ -292,7 +432,7 @@ describe('events as a stream', () => {
 
 	test('survive a restart of the agent: an id of before brings everything that is there now', async () => {
 		const { device } = await givenDevice();
-		const before = device.events().at(-1)?.id ?? '';
+		const before = (await device.events()).at(-1)?.id ?? '';
 		await device.stop();
 		const again = await givenAgent({ home: device.home, chance: () => 0.25 });
 		await again.untilState('online');

@@ -391,7 +391,7 @@ describe('a paired device', () => {
 			'paired',
 			'online',
 		]);
-		expect(JSON.parse(device.events().at(-1)?.content ?? '')).toMatchObject({ from: null });
+		expect(JSON.parse((await device.events()).at(-1)?.content ?? '')).toMatchObject({ from: null });
 	});
 
 	test('whose disk is full says that it could not forget, and does so as soon as it can', async () => {

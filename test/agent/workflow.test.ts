@@ -3,8 +3,16 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { AgentError } from '../../src/core/errors.ts';
 import type { ServiceOptions } from '../../src/service/embedded-service.ts';
-import { givenService, send } from '../service/fixture.ts';
-import { type AgentSetup, DEVICE_ID, givenAgent, givenPairedAgent, registrations, watchOffline } from './harness.ts';
+import { givenService } from '../service/fixture.ts';
+import {
+	type AgentSetup,
+	DEVICE_ID,
+	givenAgent,
+	givenLine,
+	givenPairedAgent,
+	registrations,
+	watchOffline,
+} from './harness.ts';
 
 /** A paired device and what both sides see of it from here on. */
 async function givenMover(options: ServiceOptions = {}, setup: AgentSetup = {}) {
@@ -31,7 +39,7 @@ describe('the workflow changes without a moment offline', () => {
 		expect(await left).toMatchObject({ workflowId: 'check-in', code: 1000 });
 		expect(service.devices()).toMatchObject([{ workflowId: 'boarding', online: true }]);
 		expectNeverOffline();
-		expect(device.events().filter(({ type }) => type === 'gap')).toHaveLength(1);
+		expect((await device.events()).filter(({ type }) => type === 'gap')).toHaveLength(1);
 	});
 
 	test('by a message of the service', async () => {
@@ -86,11 +94,12 @@ describe('the workflow changes without a moment offline', () => {
 		await release.received;
 		await device.agent.setWorkflow('check-in');
 		expect(device.agent.status()).toMatchObject({ workflow: { wanted: 'check-in', live: 'check-in' }, problem: null });
-		// A request of later: by its answer the service has seen the end of the first one.
-		await send(service.url, { path: '/mobile' });
-		const cut = service.waitFor('request');
+		// What a Connection has asked for is seen through, whoever wants the answer.
+		const answered = service.waitFor('request');
 		release();
-		expect(await cut).toMatchObject({ path: '/api/device/connection', status: null });
+		expect(await answered).toMatchObject({ path: '/api/device/connection', status: 201 });
+		await device.home.untilSaved(({ connections }) => connections.length === 2);
+		expect(device.agent.status()).toMatchObject({ workflow: { wanted: 'check-in', live: 'check-in' }, problem: null });
 		expectNeverOffline();
 	});
 
@@ -115,7 +124,12 @@ describe('the settings decide', () => {
 			message: expect.stringContaining(device.home.paths.configFile),
 		});
 		await device.agent.setWorkflow('check-in');
-		expect(device.agent.status().workflow).toEqual({ wanted: 'check-in', live: 'check-in', source: 'file' });
+		expect(device.agent.status().workflow).toEqual({
+			wanted: 'check-in',
+			live: 'check-in',
+			waitsUntil: null,
+			source: 'file',
+		});
 	});
 
 	test('over a message of the service, which becomes a warning until the settings change', async () => {
@@ -204,6 +218,58 @@ describe('a service that ends the old channel when the new link registers', () =
 		await device.stop();
 		expect((await device.home.untilSaved()).connections).toHaveLength(1);
 	});
+
+	/** A device in the middle of a change: the service has registered it and ended its channel, the answer is on its way. */
+	async function givenHalfMoved() {
+		const service = await givenService({ endOldChannelOnRegistration: true });
+		const line = await givenLine(service);
+		const device = await givenAgent();
+		const code = service.createPairingCode('check-in').url.replace(service.url, line.url);
+		await device.pair(code);
+		await device.untilLive('check-in');
+		const registered = service.waitFor('registered');
+		const release = line.holdAnswers();
+		await device.agent.setWorkflow('boarding');
+		await registered;
+		return { service, device, release };
+	}
+
+	test('does not strand a device that is asked for yet another workflow meanwhile', async () => {
+		const { device, release } = await givenHalfMoved();
+		const first = device.statuses.length;
+		await device.agent.setWorkflow('lounge');
+		release();
+		expect(await device.untilLive('lounge')).toMatchObject({ problem: null });
+		const states = device.statuses.slice(first).map(({ state }) => state);
+		expect(states.filter((state) => state !== 'online' && state !== 'offline')).toEqual([]);
+	});
+
+	test('does not strand a device that is told to stay meanwhile', async () => {
+		const { device, release } = await givenHalfMoved();
+		await device.untilState('offline');
+		await device.agent.setWorkflow('check-in');
+		release();
+		expect(await device.untilLive('check-in')).toMatchObject({ problem: null });
+		expect(device.statuses.filter(({ state }) => state === 'blocked')).toEqual([]);
+	});
+
+	test('does not strand a device that stops meanwhile', async () => {
+		const { service, device, release } = await givenHalfMoved();
+		const stopped = device.stop();
+		release();
+		await stopped;
+		const again = await givenAgent({ home: device.home });
+		await again.untilLive('boarding');
+		expect(registrations(service)).toEqual([201, 201]);
+	});
+
+	test('does not leave a device that is unpaired meanwhile with a Connection', async () => {
+		const { device, release } = await givenHalfMoved();
+		await device.agent.unpair();
+		release();
+		await device.stop();
+		expect(await device.home.filesWith('eyJ')).toEqual([]);
+	});
 });
 
 describe('a message that the service sends again', () => {
@@ -217,7 +283,12 @@ describe('a message that the service sends again', () => {
 		service.notify(message);
 		service.notify({ type: 'after' });
 		await device.untilEvent(({ kind }) => kind === 'after');
-		expect(device.agent.status().workflow).toEqual({ wanted: 'check-in', live: 'check-in', source: 'workflow set' });
+		expect(device.agent.status().workflow).toEqual({
+			wanted: 'check-in',
+			live: 'check-in',
+			waitsUntil: null,
+			source: 'workflow set',
+		});
 	});
 
 	test('with a workflow that is none is kept as an event and not acted on', async () => {
@@ -232,5 +303,5 @@ describe('a message that the service sends again', () => {
 test('an unpaired device has no workflow to change', async () => {
 	const device = await givenAgent();
 	await expect(device.agent.setWorkflow('boarding')).rejects.toMatchObject({ code: 'unpaired' });
-	expect(device.agent.status().workflow).toEqual({ wanted: null, live: null, source: null });
+	expect(device.agent.status().workflow).toEqual({ wanted: null, live: null, waitsUntil: null, source: null });
 });

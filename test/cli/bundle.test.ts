@@ -90,7 +90,8 @@ describe('a bundle', () => {
 	test('as a single file holds everything, and still runs it only when it is imported', async () => {
 		const outDir = join(root, 'dist-single');
 		const files = await bundle({ root, entries: { program: 'src/program.ts' }, outDir, singleFile: true });
-		expect(names(files)).toEqual(['program.cjs', 'zxing_reader.wasm', 'zxing_writer.wasm']);
+		const page = ['index.html', 'page.css', 'page.js', 'codes.js', 'zxing-reader.js'];
+		expect(names(files)).toEqual(['program.cjs', 'zxing_reader.wasm', 'zxing_writer.wasm', ...page]);
 		const [before, later] = await lines(join(outDir, 'program.cjs'));
 		expect(before).not.toHaveProperty('lazyRan');
 		expect(later).toMatchObject({ answer: 42, reads: 'function', informs: 'function', loaded: ['program.cjs'] });

@@ -5,7 +5,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
-import { onTestFinished } from 'vitest';
+import { afterAll, onTestFinished } from 'vitest';
 import type { Status } from '../../src/protocol/local-api.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
@@ -46,13 +46,27 @@ export interface RunningCommand {
 	readonly pid: number;
 	/** The first line of stdout, past or to come, that matches. */
 	untilLine(pattern: RegExp): Promise<string>;
+	/** How it ended, when it has. */
+	readonly ended: Promise<Outcome>;
 	/** Sends the signal and resolves with how it ended. */
 	end(signal?: NodeJS.Signals): Promise<Outcome>;
 }
 
-export async function givenHome(settings?: unknown): Promise<Home> {
+/** Has something done at the end, the latest first: of a test by default. */
+export type AtTheEnd = (act: () => void | Promise<void>) => void;
+
+/** The end of a group of tests that share something: call it within `describe`. */
+export function atTheEndOfAll(): AtTheEnd {
+	const acts: (() => void | Promise<void>)[] = [];
+	afterAll(async () => {
+		for (const act of acts.reverse()) await act();
+	});
+	return (act) => void acts.push(act);
+}
+
+export async function givenHome(settings?: unknown, atTheEnd: AtTheEnd = onTestFinished): Promise<Home> {
 	const directory = await mkdtemp(join(tmpdir(), 'idv-cli-'));
-	onTestFinished(() => rm(directory, { recursive: true, force: true }));
+	atTheEnd(() => rm(directory, { recursive: true, force: true }));
 	const stateDir = join(directory, 'state');
 	const configFile = join(directory, 'config.json');
 	const environment = {
@@ -72,7 +86,7 @@ export async function givenHome(settings?: unknown): Promise<Home> {
 			writeFile(configFile, typeof document === 'string' ? document : JSON.stringify(document)),
 		agent: (args, { input, environment: more } = {}) => finish('idv-agent', args, { ...environment, ...more }, input),
 		async run(...args) {
-			const running = follow('idv-agent', ['run', ...args], environment);
+			const running = follow('idv-agent', ['run', ...args], environment, atTheEnd);
 			await running.untilLine(/"msg":"started"/);
 			return running;
 		},
@@ -101,13 +115,14 @@ export function follow(
 	name: 'idv-agent' | 'idv',
 	args: readonly string[],
 	environment: Readonly<Record<string, string>>,
+	atTheEnd: AtTheEnd = onTestFinished,
 ): RunningCommand {
 	const child = start(name, args, environment);
 	const lines: string[] = [];
 	const reader = createInterface({ input: child.stdout as NodeJS.ReadableStream });
 	reader.on('line', (line) => lines.push(line));
 	const outcome = collect(child);
-	onTestFinished(async () => {
+	atTheEnd(async () => {
 		child.kill('SIGKILL');
 		await outcome;
 	});
@@ -124,6 +139,7 @@ export function follow(
 				await Promise.race([once(reader, 'line', { signal }), ended]);
 			}
 		},
+		ended: outcome,
 		async end(signal = 'SIGTERM') {
 			child.kill(signal);
 			return outcome;

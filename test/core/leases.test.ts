@@ -6,11 +6,11 @@ import {
 	heldUntil,
 	holdLease,
 	type Leases,
-	MAX_LEASE_SECONDS,
 	MAX_LEASES,
 	NO_LEASES,
 	releaseLease,
 } from '../../src/core/leases.ts';
+import { MAX_LEASE_SECONDS } from '../../src/protocol/local-api.ts';
 
 describe('leases', () => {
 	test('one is held until it runs out, is renewed or released', () => {

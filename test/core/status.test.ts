@@ -93,6 +93,7 @@ function snapshot(supervision: Supervision, more: Partial<Snapshot> = {}): Snaps
 		agentVersion: '1.2.3',
 		startedAt: '2026-03-01T09:40:00.000Z',
 		obstacle: null,
+		waitsUntilMs: null,
 		warnings: [],
 		nowMs: NOW,
 		wallMs: WALL,
@@ -288,7 +289,7 @@ describe('the fields', () => {
 			serial: 'S1',
 			macAddress: null,
 			baseUrl: 'https://id.example',
-			workflow: { wanted: 'w1', live: 'w1', source: 'file' },
+			workflow: { wanted: 'w1', live: 'w1', waitsUntil: null, source: 'file' },
 			channel: {
 				state: 'online',
 				since: '2026-03-01T09:46:00.000Z',
@@ -309,6 +310,7 @@ describe('the fields', () => {
 		expect(describeStatus(snapshot(moving, { workflow })).workflow).toEqual({
 			wanted: 'w2',
 			live: 'w1',
+			waitsUntil: null,
 			source: 'service message',
 		});
 		expect(describeStatus(snapshot(connecting, { workflow })).workflow.live).toBeNull();
@@ -327,7 +329,7 @@ describe('the fields', () => {
 	test('of an unpaired device are empty', () => {
 		expect(describeStatus(snapshot(NOTHING_SUPERVISED, unpaired))).toMatchObject({
 			baseUrl: null,
-			workflow: { wanted: null, live: null, source: null },
+			workflow: { wanted: null, live: null, waitsUntil: null, source: null },
 			channel: { state: 'none', since: null, nextAttemptAt: null },
 			sessionId: null,
 			pairedAt: null,

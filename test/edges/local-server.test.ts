@@ -6,6 +6,8 @@ import http from 'node:http';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import * as z from 'zod';
@@ -26,7 +28,9 @@ import {
 	type LocalServerOptions,
 	localRoute,
 	openLocalServer,
-} from '../../src/edges/local-server.ts';
+	type RawExchange,
+	rawRoute,
+} from '../../src/edges/local-server/local-server.ts';
 
 interface Opened {
 	readonly runDir: string;
@@ -400,6 +404,16 @@ describe('limits', () => {
 		expect(await exchange(agentSocket, start)).toMatch(/^HTTP\/1\.1 408 .*"request-timeout"/s);
 	});
 
+	test.each([
+		['no Host', 'GET /v1/echo HTTP/1.1\r\nConnection: close\r\n\r\n', 400],
+		['an expectation', 'GET /v1/echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: cake\r\n\r\n', 417],
+	])('a request with %s is refused with a document', async (_name, bytes, status) => {
+		const { agentSocket } = await open(echoRoutes);
+		expect(await exchange(agentSocket, bytes)).toMatch(
+			new RegExp(`^HTTP/1\\.1 ${status} .*problem\\+json.*"usage"`, 's'),
+		);
+	});
+
 	test('what is not HTTP is 400 and closed', async () => {
 		const { agentSocket } = await open(echoRoutes);
 		expect(await exchange(agentSocket, '\x16\x03\x01 hello')).toMatch(/^HTTP\/1\.1 400 .*"usage"/s);
@@ -662,6 +676,365 @@ describe('event streams', () => {
 	});
 });
 
+/** A body that is never ready before it is asked for, and how much of it was taken. */
+function endless(chunkBytes: number, chunks = Number.POSITIVE_INFINITY) {
+	const chunk = Buffer.alloc(chunkBytes, 'x');
+	const taken = { bytes: 0 };
+	const content = new Readable({
+		read() {
+			if (taken.bytes >= chunks * chunkBytes) return void this.push(null);
+			taken.bytes += chunkBytes;
+			this.push(chunk);
+		},
+	});
+	return { content, taken };
+}
+
+const MEGABYTE = 1024 * 1024;
+/** What kernel and streams may hold between two ends. */
+const IN_BETWEEN = 4 * MEGABYTE;
+
+describe('replies', () => {
+	const get = (handle: LocalRoute['handle']): LocalRoute => ({ ...failing(() => ''), handle });
+
+	test('text and headers of the route go out as they are', async () => {
+		const headers = { 'Content-Type': 'text/plain; version=0.0.4', 'Cache-Control': 'max-age=5', Link: ['<a>', '<b>'] };
+		const { agentSocket } = await open([get(() => ({ status: 203, headers, text: 'up 1\n' }))]);
+		const answer = await ask(agentSocket, {});
+		expect(answer).toMatchObject({ status: 203, text: 'up 1\n' });
+		expect(answer.headers).toMatchObject({
+			'content-type': 'text/plain; version=0.0.4',
+			'cache-control': 'max-age=5',
+			'content-length': '5',
+			link: '<a>, <b>',
+		});
+		expect(await ask(agentSocket, { method: 'HEAD' })).toMatchObject({
+			status: 203,
+			text: '',
+			headers: { link: '<a>, <b>' },
+		});
+	});
+
+	test('text says that it is text, and nothing is kept', async () => {
+		const { agentSocket } = await open([get(() => ({ status: 200, text: 'ü' }))]);
+		const answer = await ask(agentSocket, {});
+		expect(answer.headers).toMatchObject({ 'content-type': 'text/plain; charset=utf-8', 'cache-control': 'no-store' });
+	});
+
+	test.each<[string, LocalReply]>([
+		['a body that is no JSON', { status: 200, headers: { 'X-Left': '1', 'Content-Type': 'a/b' }, body: 1n }],
+		['a header that is none', { status: 200, headers: { 'X-Left': '1', 'X-Bad': 'a\nb' }, text: '' }],
+		[
+			'a content that fails at once',
+			{ status: 200, headers: { 'X-Left': '1', 'Content-Length': '9' }, content: Readable.from(failsAfter([])) },
+		],
+	])('of %s nothing is left in the error', async (_name, reply) => {
+		const { agentSocket, faults } = await open([get(() => reply)]);
+		const answer = await ask(agentSocket, {});
+		expect(answer).toMatchObject({ status: 500, body: { code: 'internal' } });
+		expect(answer.headers).not.toHaveProperty('x-left');
+		expect(answer.headers['content-type']).toBe('application/problem+json');
+		expect(faults).toHaveLength(1);
+	});
+
+	async function* failsAfter(chunks: readonly string[], error: Error = new Error('secret')) {
+		yield* chunks;
+		throw error;
+	}
+
+	test('a content is sent in pieces, whole; HEAD leaves it alone', async () => {
+		const sources: Readable[] = [];
+		const { agentSocket } = await open([
+			get(() => {
+				const content = Readable.from(['a', Buffer.from('ü'), 'c']);
+				sources.push(content);
+				return { status: 206, headers: { 'Content-Type': 'x/y' }, content };
+			}),
+		]);
+		const answer = await ask(agentSocket, {});
+		expect(answer).toMatchObject({ status: 206, text: 'aüc', headers: { 'content-type': 'x/y' } });
+		expect(await ask(agentSocket, { method: 'HEAD' })).toMatchObject({ status: 206, text: '' });
+		expect(sources.map(({ destroyed, readableDidRead }) => [destroyed, readableDidRead])).toEqual([
+			[true, true],
+			[true, false],
+		]);
+		const empty = await open([get(() => ({ status: 200, content: Readable.from([]) }))]);
+		expect(await ask(empty.agentSocket, {})).toMatchObject({ status: 200, text: '' });
+	});
+
+	test('a content is read only as fast as the caller takes it', async () => {
+		const { content, taken } = endless(64 * 1024, 1024);
+		const { agentSocket } = await open([get(() => ({ status: 200, content }))]);
+		const request = http.get({ socketPath: agentSocket, path: '/v1/echo', agent: false });
+		const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+		let received = 0;
+		let lead = 0;
+		for await (const chunk of response) {
+			received += chunk.length;
+			lead = Math.max(lead, taken.bytes - received);
+			await new Promise(setImmediate);
+		}
+		expect(received).toBe(64 * MEGABYTE);
+		expect(lead).toBeLessThan(IN_BETWEEN);
+	});
+
+	test('a content ends when the caller leaves', async () => {
+		const { content } = endless(1024);
+		const ended = once(content, 'close');
+		const { agentSocket, faults } = await open([get(() => ({ status: 200, content }))]);
+		const request = http.get({ socketPath: agentSocket, path: '/v1/echo', agent: false });
+		const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+		await once(response, 'data');
+		response.destroy();
+		await ended;
+		expect(faults).toEqual([]);
+	});
+
+	test('a content that nobody waits for any more is not begun', async () => {
+		const { content, taken } = endless(1024);
+		const begun = Promise.withResolvers<AbortSignal>();
+		const { agentSocket } = await open([
+			get(async ({ signal }) => {
+				begun.resolve(signal);
+				await once(signal, 'abort');
+				return { status: 200, content };
+			}),
+		]);
+		const ended = once(content, 'close');
+		const socket = net.connect(agentSocket);
+		socket.write('GET /v1/echo HTTP/1.1\r\nHost: x\r\n\r\n');
+		await begun.promise;
+		socket.destroy();
+		await ended;
+		expect(taken.bytes).toBe(0);
+	});
+
+	test('a content that fails first is an error like any other; one that fails later is cut off', async () => {
+		const busy = new AgentError('service-overloaded', 'Busy.');
+		const { agentSocket, faults } = await open([
+			get(() => ({ status: 200, content: Readable.from(failsAfter([], busy)) })),
+			{ ...get(() => ({ status: 200, content: Readable.from(failsAfter(['begun'])) })), path: '/v1/later' },
+		]);
+		expect(await ask(agentSocket, {})).toMatchObject({ status: 503, body: { code: 'service-overloaded' } });
+		expect(faults).toEqual([]);
+		await expect(ask(agentSocket, { path: '/v1/later' })).rejects.toMatchObject({ code: 'ECONNRESET' });
+		expect(faults).toEqual([new Error('secret')]);
+	});
+
+	test('who stops reading is dropped; who waits for a slow source is not', async () => {
+		const slow = new Readable({ read() {} });
+		const { content } = endless(64 * 1024);
+		const { agentSocket, faults } = await open(
+			[get(() => ({ status: 200, content })), { ...get(() => ({ status: 200, content: slow })), path: '/v1/slow' }],
+			{ limits: { requestMs: 50 } },
+		);
+		const request = http.get({ socketPath: agentSocket, path: '/v1/slow', agent: false });
+		slow.push('begun ');
+		const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+		const stuck = net.connect(agentSocket);
+		onTestFinished(() => void stuck.destroy());
+		stuck.write('GET /v1/echo HTTP/1.1\r\nHost: x\r\n\r\n');
+		await once(content, 'close');
+		slow.push('and done');
+		slow.push(null);
+		expect(Buffer.concat(await response.toArray()).toString()).toBe('begun and done');
+		expect(faults).toEqual([]);
+	});
+});
+
+describe('prefixes and raw bodies', () => {
+	const service = (
+		handle: (exchange: RawExchange, request: LocalRequest) => LocalReply | Promise<LocalReply>,
+	): LocalRoute =>
+		rawRoute({
+			method: '*',
+			path: '/v1/service/',
+			prefix: true,
+			sockets: ['agent'],
+			handle: (request) => handle(request.body, request),
+		});
+	const describing = service(({ request, target }, { method, path, query }) => ({
+		status: 200,
+		body: { by: 'service', method, verb: request.method, path, target, query: [...query] },
+	}));
+
+	test('a prefix takes everything under it, by any method, as it stands in the request line', async () => {
+		const { agentSocket } = await open([describing]);
+		for (const verb of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'])
+			expect((await ask(agentSocket, { method: verb, path: '/v1/service/a/..%2Fb//?c=d&e' })).body).toEqual({
+				by: 'service',
+				method: verb,
+				verb,
+				path: '/v1/service/a/..%2Fb//',
+				target: '/a/..%2Fb//?c=d&e',
+				query: [
+					['c', 'd'],
+					['e', ''],
+				],
+			});
+		expect((await ask(agentSocket, { path: '/v1/service/' })).body).toMatchObject({
+			target: '/',
+			path: '/v1/service/',
+		});
+		expect(await ask(agentSocket, { method: 'HEAD', path: '/v1/service/a' })).toMatchObject({ status: 200, text: '' });
+		expect(await ask(agentSocket, { method: 'OPTIONS', path: '/v1/service/a' })).toMatchObject({
+			status: 405,
+			headers: { allow: 'GET, HEAD, POST, PUT, PATCH, DELETE' },
+		});
+	});
+
+	test('a prefix takes nothing beside it', async () => {
+		const { agentSocket, adminSocket } = await open([describing]);
+		for (const path of [
+			'/v1/service',
+			'/v1/services/a',
+			'/v1/serv',
+			'/v1/%73ervice/a',
+			'//v1/service/a',
+			'/V1/service/a',
+		])
+			expect(await ask(agentSocket, { path }), path).toMatchObject({ status: 404 });
+		expect(await ask(adminSocket, { path: '/v1/service/a' })).toMatchObject({
+			status: 403,
+			body: { detail: '/v1/service/a is answered on agent.sock, not on admin.sock.' },
+		});
+	});
+
+	test('an exact path wins over a prefix, and a longer prefix over a shorter', async () => {
+		const named = (path: string, prefix: boolean): LocalRoute => ({
+			method: 'GET',
+			path,
+			prefix,
+			sockets: ['agent'],
+			handle: () => ({ status: 200, body: { by: path } }),
+		});
+		const { agentSocket } = await open([
+			describing,
+			named('/v1/service/a/', true),
+			named('/v1/service/a/b', false),
+			named('/', true),
+		]);
+		const by = async (path: string) => (await ask(agentSocket, { path })).body['by'];
+		expect(await by('/v1/service/x')).toBe('service');
+		expect(await by('/v1/service/a/x')).toBe('/v1/service/a/');
+		expect(await by('/v1/service/a/b')).toBe('/v1/service/a/b');
+		expect(await by('/v1/service/a/b/')).toBe('/v1/service/a/');
+		expect(await by('/else')).toBe('/');
+	});
+
+	test('a body is passed on while it still arrives', async () => {
+		const { agentSocket } = await open([service(({ request }) => ({ status: 200, content: request }))]);
+		const request = http.request({ socketPath: agentSocket, method: 'PUT', path: '/v1/service/a', agent: false });
+		request.write('first ');
+		const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+		expect(String((await once(response, 'data'))[0])).toBe('first ');
+		request.end('second');
+		expect(Buffer.concat(await response.toArray()).toString()).toBe('second');
+	});
+
+	test('a body is read only as fast as the handler takes it, however long it is', async () => {
+		let lead = 0;
+		const { content, taken } = endless(64 * 1024, 1024);
+		const { agentSocket } = await open([
+			service(async ({ request }) => {
+				let received = 0;
+				for await (const chunk of request) {
+					received += chunk.length;
+					lead = Math.max(lead, taken.bytes - received);
+					await new Promise(setImmediate);
+				}
+				return { status: 200, body: received };
+			}),
+		]);
+		const request = http.request({ socketPath: agentSocket, method: 'POST', path: '/v1/service/a', agent: false });
+		const answered = once(request, 'response') as Promise<[http.IncomingMessage]>;
+		await pipeline(content, request);
+		const [response] = await answered;
+		expect(Buffer.concat(await response.toArray()).toString()).toBe(String(64 * MEGABYTE));
+		expect(lead).toBeLessThan(IN_BETWEEN);
+	});
+
+	test('the deadline for ordinary bodies is not one for raw ones', async () => {
+		const begun = Promise.withResolvers<void>();
+		const { agentSocket } = await open(
+			[
+				...echoRoutes,
+				service(({ request }) => {
+					begun.resolve();
+					return { status: 200, content: request };
+				}),
+			],
+			{ limits: { requestMs: 50 } },
+		);
+		const request = http.request({ socketPath: agentSocket, method: 'PUT', path: '/v1/service/a', agent: false });
+		const answered = once(request, 'response') as Promise<[http.IncomingMessage]>;
+		request.write('early ');
+		await begun.promise;
+		const ordinary = 'POST /v1/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{';
+		expect(await exchange(agentSocket, ordinary)).toMatch(/^HTTP\/1\.1 408 /);
+		request.end('late');
+		const [response] = await answered;
+		expect(Buffer.concat(await response.toArray()).toString()).toBe('early late');
+	});
+
+	test('a handler may answer by itself', async () => {
+		const { agentSocket, faults } = await open([
+			service(async ({ request, response }) => {
+				response.writeHead(201, { 'X-Own': 'yes' });
+				await pipeline(request, response);
+				return 'answered';
+			}),
+		]);
+		const answer = await ask(agentSocket, { method: 'POST', path: '/v1/service/a', body: 'body' });
+		expect(answer).toMatchObject({ status: 201, text: 'body', headers: { 'x-own': 'yes' } });
+		expect(faults).toEqual([]);
+	});
+
+	test('one that did not, although it says so, is internal', async () => {
+		const { agentSocket, faults } = await open([service(() => 'answered')]);
+		expect(await ask(agentSocket, { path: '/v1/service/a' })).toMatchObject({
+			status: 500,
+			body: { code: 'internal' },
+		});
+		expect(faults).toHaveLength(1);
+	});
+
+	test('an error in the middle of a body reaches its sender, who is then cut off', async () => {
+		const { agentSocket } = await open(
+			[
+				...echoRoutes,
+				service(async ({ request }) => {
+					await once(request, 'data');
+					throw new AgentError('service-unreachable', 'Away.');
+				}),
+			],
+			{ limits: { lingerMs: 20 } },
+		);
+		const socket = net.connect(agentSocket);
+		let got = '';
+		socket.on('data', (chunk) => {
+			got += String(chunk);
+		});
+		const closed = untilClosed(socket);
+		const spaces = `10000\r\n${' '.repeat(0x10000)}\r\n`;
+		const pour = () => {
+			while (!socket.destroyed && socket.write(spaces));
+		};
+		socket.on('drain', pour);
+		socket.write('POST /v1/service/a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n');
+		pour();
+		await closed;
+		expect(got).toMatch(/^HTTP\/1\.1 503 .*"service-unreachable"/s);
+		expect(await ask(agentSocket, {})).toMatchObject({ status: 200 });
+	});
+
+	test('whoever goes on writing after the answer of a raw route is cut off', async () => {
+		const { agentSocket } = await open([service(() => ({ status: 202 }))], { limits: { lingerMs: 20 } });
+		const bytes = 'POST /v1/service/a HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{';
+		expect(await exchange(agentSocket, bytes)).toMatch(/^HTTP\/1\.1 202 /);
+	});
+});
+
 /** A process that listens on a path until it is killed. */
 async function startListener(path: string) {
 	const code = `require('node:net').createServer().listen(${JSON.stringify(path)}, () => process.stdout.write('up'))`;
@@ -785,7 +1158,7 @@ describe('sockets', () => {
 				process.exit();
 			});
 			process.stdout.write('up');`;
-		const source = new URL('../../src/edges/local-server.ts', import.meta.url).href;
+		const source = new URL('../../src/edges/local-server/local-server.ts', import.meta.url).href;
 		const child = spawn(process.execPath, ['--input-type=module', '-e', program, source, runDir], {
 			stdio: ['pipe', 'pipe', 'inherit', fd],
 		});
@@ -1113,7 +1486,17 @@ describe('reading a stream', () => {
 describe('whatever is sent', () => {
 	test('gets an answer or a clean close, and the server goes on', async () => {
 		const source = eventSource((_request, sink) => sink.close());
-		const { agentSocket, adminSocket, client, faults } = await open([...echoRoutes, source.route]);
+		const { agentSocket, adminSocket, client, faults } = await open([
+			...echoRoutes,
+			source.route,
+			rawRoute({
+				method: '*',
+				path: '/v1/service/',
+				prefix: true,
+				sockets: ['agent', 'admin'],
+				handle: ({ body }) => ({ status: 200, content: body.request }),
+			}),
+		]);
 
 		const token = fc.string({ unit: fc.constantFrom(...'abcXYZ019-_ :,\t%{}"\x01ü'), maxLength: 20 });
 		const path = fc.oneof(
@@ -1121,6 +1504,7 @@ describe('whatever is sent', () => {
 				'/v1/echo',
 				'/v1/events',
 				'/v1/reconnect',
+				'/v1/service/a',
 				'/',
 				'*',
 				'http://h/v1/echo',

@@ -20,7 +20,7 @@ const status: Status = {
 	serial: 'SN-secret',
 	macAddress: '00:1b:21:0a:0b:0c',
 	baseUrl: 'https://id.example.com',
-	workflow: { wanted: 'onboarding', live: 'onboarding', source: 'pairing' },
+	workflow: { wanted: 'onboarding', live: 'onboarding', waitsUntil: null, source: 'pairing' },
 	channel: {
 		state: 'online',
 		since: null,

@@ -31,7 +31,7 @@ const unpaired: Status = {
 	serial: 'SN1',
 	macAddress: null,
 	baseUrl: null,
-	workflow: { wanted: null, live: null, source: null },
+	workflow: { wanted: null, live: null, waitsUntil: null, source: null },
 	channel: { state: 'none', since: null, lastHeartbeatAt: null, reconnects: 0, nextAttemptAt: null },
 	sessionId: 'a-session',
 	pairedAt: null,

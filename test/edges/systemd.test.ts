@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { connectSystemd } from '../../src/edges/systemd.ts';
+import { connectSystemd, findHandedOver } from '../../src/edges/systemd.ts';
 
 const MODULE = fileURLToPath(new URL('../../src/edges/systemd.ts', import.meta.url));
 let directory: string;
@@ -44,6 +44,16 @@ describe('without systemd', () => {
 	test('there is nobody to tell', () => {
 		expect(connectSystemd({})).toBeNull();
 		expect(connectSystemd({ NOTIFY_SOCKET: '', WATCHDOG_USEC: '1000' })).toBeNull();
+	});
+});
+
+describe('what systemd hands over', () => {
+	test('is found by its name, and only if it was handed to this process', () => {
+		const environment = { LISTEN_PID: String(process.pid), LISTEN_FDS: '2', LISTEN_FDNAMES: 'agent:admin:late' };
+		const find = (name: string, more = {}) => findHandedOver(name, { ...environment, ...more });
+		expect([find('agent'), find('admin'), find('late'), find('other')]).toEqual([3, 4, null, null]);
+		expect(find('agent', { LISTEN_PID: '1' })).toBeNull();
+		expect(findHandedOver('agent', {})).toBeNull();
 	});
 });
 

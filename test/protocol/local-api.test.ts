@@ -24,7 +24,7 @@ describe('the status', () => {
 		serial: null,
 		macAddress: null,
 		baseUrl: null,
-		workflow: { wanted: null, live: null, source: null },
+		workflow: { wanted: null, live: null, waitsUntil: null, source: null },
 		channel: { state: 'none', since: null, lastHeartbeatAt: null, reconnects: 0, nextAttemptAt: null },
 		sessionId: null,
 		pairedAt: null,

@@ -67,7 +67,7 @@ const unpaired: Status = {
 	serial: 'PF3XK0RT',
 	macAddress: '00:1b:21:0a:0b:0c',
 	baseUrl: null,
-	workflow: { wanted: null, live: null, source: null },
+	workflow: { wanted: null, live: null, waitsUntil: null, source: null },
 	channel: { state: 'none', since: null, lastHeartbeatAt: null, reconnects: 0, nextAttemptAt: null },
 	sessionId: null,
 	pairedAt: null,
@@ -110,7 +110,7 @@ async function device({ pin = null }: { pin?: string | null } = {}) {
 				sentence: 'Online with id.example.com, workflow onboarding.',
 				baseUrl: 'https://id.example.com',
 				pairedAt: new Date().toISOString(),
-				workflow: { wanted: 'onboarding', live: 'onboarding', source: 'pairing' },
+				workflow: { wanted: 'onboarding', live: 'onboarding', waitsUntil: null, source: 'pairing' },
 			});
 			return {
 				baseUrl: 'https://id.example.com',
@@ -210,7 +210,7 @@ describe.each([
 				sentence: 'Online with id.example.com, workflow onboarding.',
 				baseUrl: 'https://id.example.com',
 				pairedAt: at,
-				workflow: { wanted: 'onboarding', live: 'onboarding', source: 'pairing' },
+				workflow: { wanted: 'onboarding', live: 'onboarding', waitsUntil: null, source: 'pairing' },
 				channel: { ...unpaired.channel, state: 'online', lastHeartbeatAt: at },
 				warnings: [
 					{

@@ -5,7 +5,7 @@
 import { realpathSync } from 'node:fs';
 import { copyFile, mkdir, readFile, rm, stat } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { basename, join, relative, resolve } from 'node:path';
+import { basename, dirname, join, relative, resolve } from 'node:path';
 import { type BuildOptions, build, type Plugin } from 'esbuild';
 
 export interface BundleOptions {
@@ -39,6 +39,14 @@ const APART: ReadonlyMap<string, string> = new Map([
 
 /** What is read as a file, or as an asset of an executable, under its own name. */
 const DECODERS = ['zxing-wasm/reader/zxing_reader.wasm', 'zxing-wasm/writer/zxing_writer.wasm'];
+
+/** The page on the device's screen, as its server asks for it: name in `dist/`, and the file under `src/edges/` or of a package. */
+const PAGE = [
+	...['index.html', 'page.css', 'page.js', 'codes.js'].map(
+		(name) => [`page/${name}`, `src/edges/page/${name}`] as const,
+	),
+	['page/zxing-reader.js', 'zxing-wasm/dist/iife/reader/index.js'] as const,
+];
 
 /**
  * Builds every program.
@@ -79,6 +87,15 @@ export async function bundle({ root, entries, outDir, singleFile = false }: Bund
 	for (const decoder of DECODERS) {
 		await copyFile(packages.resolve(decoder), join(outDir, basename(decoder)));
 		files.push(basename(decoder));
+	}
+	// The package exports no path to its script; its module for Node stands three directories below its root.
+	const zxing = resolve(dirname(packages.resolve('zxing-wasm/reader')), '../../..');
+	const project = resolve(import.meta.dirname, '../../..');
+	await mkdir(join(outDir, 'page'));
+	for (const [name, source] of PAGE) {
+		const file = source.startsWith('src/') ? join(project, source) : join(zxing, source.replace('zxing-wasm/', ''));
+		await copyFile(file, join(outDir, name));
+		files.push(name);
 	}
 	return Promise.all(
 		files.map(async (file) => ({ path: join(outDir, file), bytes: (await stat(join(outDir, file))).size })),

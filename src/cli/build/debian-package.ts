@@ -32,11 +32,13 @@ export interface PackageOptions {
 	readonly epoch: number;
 	/** Where the package is put. */
 	readonly outDir: string;
+	/** `xz` takes a minute; `none` is for tests. Default `xz`. */
+	readonly compression?: 'xz' | 'none';
 }
 
 /** Builds `<outDir>/idv-agent_<version>_<architecture>.deb` and returns its path. */
 export async function buildDebianPackage(options: PackageOptions): Promise<string> {
-	const { root, executable, architecture, version, epoch, outDir } = options;
+	const { root, executable, architecture, version, epoch, outDir, compression = 'xz' } = options;
 	const tree = join(outDir, `deb-${architecture}`);
 	await rm(tree, { recursive: true, force: true });
 	const put = async (path: string, content: string | Uint8Array, mode = 0o644) => {
@@ -100,7 +102,7 @@ export async function buildDebianPackage(options: PackageOptions): Promise<strin
 	const file = join(outDir, `idv-agent_${version}_${DEBIAN[architecture]}.deb`);
 	await run('chmod', ['--recursive', 'u=rwX,go=rX', tree]);
 	// More threads than one would cut the archive where this machine's cores say.
-	const how = ['--root-owner-group', '--uniform-compression', '-Zxz', '-z9', '--threads-max=1'];
+	const how = ['--root-owner-group', '--uniform-compression', `-Z${compression}`, '-z9', '--threads-max=1'];
 	await run('dpkg-deb', [...how, '--build', tree, file], {
 		env: { ...process.env, SOURCE_DATE_EPOCH: String(epoch) },
 	});

@@ -24,7 +24,11 @@ export interface ExecutableOptions {
 }
 
 /** Assets by the names under which the programs look for them; each lies beside the bundle. */
-const ASSETS = ['zxing_reader.wasm', 'zxing_writer.wasm'];
+const ASSETS = [
+	'zxing_reader.wasm',
+	'zxing_writer.wasm',
+	...['index.html', 'page.css', 'page.js', 'codes.js', 'zxing-reader.js'].map((name) => `page/${name}`),
+];
 
 /**
  * Builds `<outDir>/<architecture>/idv-agent`.

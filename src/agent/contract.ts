@@ -1,0 +1,61 @@
+/** What the running agent is given and what it offers. Types only. */
+import type { DeviceState } from '../core/device-state.ts';
+import type { Failure } from '../core/errors.ts';
+import type { IdentityFacts } from '../core/identity.ts';
+import type { Channel, ChannelEvent, ChannelOptions } from '../edges/channel.ts';
+import type { EventStore } from '../edges/event-store/event-store.ts';
+import type { Log } from '../edges/log.ts';
+import type { StateStore } from '../edges/state-store.ts';
+import type { IdentityReport, PairPreview, PairRequest, PairResult, Status } from '../protocol/local-api.ts';
+import type { Clock } from './clock.ts';
+import type { Environment } from './environment.ts';
+import type { EventsFeed } from './events-feed.ts';
+import type { Tally } from './tally.ts';
+import type { WorkflowLeases } from './workflow-leases.ts';
+
+export interface AgentOptions {
+	readonly clock: Clock;
+	readonly chance: () => number;
+	readonly version: string;
+	readonly environment: Environment;
+	readonly store: StateStore;
+	readonly device: DeviceState;
+	readonly facts: IdentityFacts;
+	/** A new id for a device that has nothing of its own to be known by. */
+	readonly newDeviceId: () => string;
+	readonly tally: Tally;
+	/** Opens the kept events. @param warn shows a warning on a topic until it is withdrawn with `null`. */
+	readonly openEvents: (warn: (topic: string, warning: Failure | null) => void) => EventStore;
+	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
+	readonly log: Log;
+	/** Told every secret that the agent comes to hold, so that it is never printed. */
+	readonly keepSecret: (secret: string) => void;
+}
+
+export interface Agent {
+	readonly events: EventsFeed;
+	/** What makes a workflow change wait. */
+	readonly leases: Pick<WorkflowLeases, 'hold' | 'release' | 'list'>;
+	/** The service and the Connection by which it is asked now; a secret, for forwarding only. `null` while there is none. */
+	access(): { readonly baseUrl: string; readonly token: string } | null;
+	status(): Status;
+	/** Calls back after every change of the status until the returned function is called. */
+	onStatus(listener: () => void): () => void;
+	identity(): IdentityReport;
+	/** What a code would do. Spends nothing, touches no network. */
+	inspectPairing(asked: PairRequest): PairPreview;
+	/** Spends a code. Resolves when the device is online, or after 10 s with what the status says then. */
+	pair(asked: PairRequest): Promise<PairResult>;
+	/** Forgets the pairing and its secrets. */
+	unpair(): Promise<void>;
+	/** Assigns a workflow; refused when the settings name one. */
+	setWorkflow(workflowId: string): Promise<void>;
+	/** Tries again now, whatever it was waiting for. */
+	reconnect(): void;
+	/** Takes changed settings into use; links that no longer fit are replaced make before break. */
+	applyEnvironment(environment: Environment): void;
+	/** Shows a warning in the status until it is withdrawn with `null`. */
+	warn(topic: string, warning: Failure | null): void;
+	/** Closes the channels with 1001, waits for a code that is being spent, and stops everything. */
+	stop(): Promise<void>;
+}

@@ -1,0 +1,35 @@
+/** What the agent counts for `/metrics`, by whoever sees it happen. Decides nothing, forgets everything with the process. */
+import type { AgentCounts } from '../edges/metrics.ts';
+
+export interface Tally extends Writable<Omit<AgentCounts, 'forwarded' | 'hooks'>> {
+	readonly forwarded: Record<string, number>;
+	readonly hooks: Record<string, number>;
+	/** Open event streams, now. */
+	streams: number;
+	/** Whether events are on the disk, and not only in memory. */
+	eventsDurable: boolean;
+	/** How far the device's clock is ahead of the service's; `null` while unknown. */
+	clockSkewMs: number | null;
+}
+
+type Writable<Counts> = { -readonly [Name in keyof Counts]: Counts[Name] };
+
+export function createTally(): Tally {
+	return {
+		notifications: 0,
+		duplicates: 0,
+		gaps: 0,
+		heartbeats: 0,
+		failedAttempts: 0,
+		forwarded: {},
+		hooks: {},
+		streams: 0,
+		eventsDurable: true,
+		clockSkewMs: null,
+	};
+}
+
+/** One more of this name. */
+export function count(counts: Record<string, number>, name: string): void {
+	counts[name] = (counts[name] ?? 0) + 1;
+}

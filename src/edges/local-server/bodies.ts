@@ -1,0 +1,67 @@
+/** Bodies of requests: read within their limits, and made by their schema into what a handler expects. */
+import type http from 'node:http';
+import type * as z from 'zod';
+import { type Refusal, refuse, tooSlow } from './refusals.ts';
+
+/**
+ * Reads a body whatever its route wants, so that no answer is lost because its sender was still writing.
+ * @returns `gone` when there is nobody any more who could be told.
+ */
+export function readBody(
+	request: http.IncomingMessage,
+	maxBytes: number,
+	deadlineMs: number,
+): Promise<Buffer | Refusal | 'gone'> {
+	const tooLarge = () => refuse(413, 'body-too-large', `The body may have at most ${maxBytes} bytes.`);
+	const { 'content-length': length, 'transfer-encoding': coding } = request.headers;
+	if (Number(length ?? 0) > maxBytes) return Promise.resolve(tooLarge());
+	return new Promise((resolve) => {
+		const chunks: Buffer[] = [];
+		let size = 0;
+		const hasBody = length !== undefined || coding !== undefined;
+		const late = hasBody ? setTimeout(() => settle(tooSlow()), deadlineMs) : undefined;
+		const settle = (outcome: Buffer | Refusal | 'gone') => {
+			clearTimeout(late);
+			resolve(outcome);
+		};
+		request.on('data', (chunk: Buffer) => {
+			size += chunk.length;
+			if (size <= maxBytes) chunks.push(chunk);
+			else settle(tooLarge());
+		});
+		request.once('end', () => settle(Buffer.concat(chunks)));
+		request.once('close', () => settle('gone'));
+		request.once('error', () => settle('gone'));
+	});
+}
+
+export function readJson(
+	headers: http.IncomingHttpHeaders,
+	bytes: Buffer,
+	schema: z.ZodType,
+): { readonly value: unknown } | Refusal {
+	let document: unknown;
+	if (bytes.length > 0) {
+		const encoding = headers['content-encoding'];
+		if (!isJsonType(headers['content-type'] ?? '') || (encoding !== undefined && encoding !== 'identity'))
+			return refuse(415, 'body-invalid', 'The body must be application/json, in UTF-8 and not compressed.', {
+				remedy: 'Send Content-Type: application/json.',
+			});
+		try {
+			document = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+		} catch {
+			return refuse(400, 'body-invalid', 'The body is not valid JSON.', { remedy: 'Send one JSON document in UTF-8.' });
+		}
+	}
+	const parsed = schema.safeParse(document);
+	if (parsed.success) return { value: parsed.data };
+	const errors = parsed.error.issues
+		.slice(0, 20)
+		.map((issue) => ({ path: issue.path.map(String).join('.'), message: issue.message }));
+	const words = errors.slice(0, 3).map(({ path, message }) => `${path || 'body'}: ${message}`);
+	return refuse(422, 'body-invalid', words.join('; '), { errors });
+}
+
+function isJsonType(contentType: string): boolean {
+	return /^\s*application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?$/i.test(contentType);
+}

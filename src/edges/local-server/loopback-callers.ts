@@ -1,0 +1,108 @@
+/**
+ * Who may ask on loopback. Every page that this device's browser shows can send requests here, under a name of its own
+ * that leads to 127.0.0.1 or blindly to the address: the Host gives away the first, Origin and fetch metadata the second.
+ * Other programs and users of the device come without either: for them there is the token.
+ */
+import { createHash, timingSafeEqual } from 'node:crypto';
+import type http from 'node:http';
+import type { BrowserApplication } from './browser-applications.ts';
+import type { Admit } from './context.ts';
+import { type Refusal, refuse } from './refusals.ts';
+
+/** Where an EventSource, which can send no headers, puts the token. Source: RFC 6750, 2.3. */
+const TOKEN_PARAMETER = 'access_token';
+/** How long a browser may remember that an application is known, in seconds. */
+const PREFLIGHT_SECONDS = 600;
+
+/** Programs on this device may read; a page in a browser may not. */
+export const admitProbes: Admit = (request, response) => {
+	response.setHeader('X-Content-Type-Options', 'nosniff');
+	const site = request.headers['sec-fetch-site'];
+	if (request.headers.origin !== undefined || (site !== undefined && site !== 'none'))
+		return refuse(403, 'access-denied', 'Pages in a browser cannot ask here.', {
+			remedy: 'Ask by a scraper, or curl.',
+		});
+	return refuseForeignHost(request);
+};
+
+/**
+ * Lets in pages of a known origin that have the token of that very origin: `Authorization: Bearer …`, or `?access_token=`
+ * for an event stream. Takes the token off the request, so that no handler sees it or passes it on.
+ */
+export function admitBrowsers(applications: () => readonly BrowserApplication[]): Admit {
+	return (request, response) => {
+		const token = takeToken(request);
+		response.setHeader('Vary', 'Origin');
+		response.setHeader('X-Content-Type-Options', 'nosniff');
+		const foreign = refuseForeignHost(request);
+		if (foreign) return foreign;
+		const { origin } = request.headers;
+		const known = applications().filter((application) => application.origin === origin);
+		if (origin === undefined || known.length === 0)
+			return refuse(
+				403,
+				'access-denied',
+				origin === undefined ? 'Only a page in a browser can ask here.' : 'The origin of this page is not known here.',
+				{ remedy: 'Give the application an origin and a token of its own, or ask on agent.sock.' },
+			);
+		response.setHeader('Access-Control-Allow-Origin', origin);
+		if (request.method === 'OPTIONS') return preflight(request);
+		response.setHeader('Access-Control-Expose-Headers', '*');
+		if (known.some((application) => isSame(application.token, token ?? ''))) return null;
+		return refuse(
+			401,
+			'access-denied',
+			token === null ? 'There is no token.' : 'The token is not the one of this origin.',
+			{
+				remedy: `Send Authorization: Bearer and the application's token; only an EventSource may put it into ${TOKEN_PARAMETER}.`,
+				headers: { 'WWW-Authenticate': 'Bearer' },
+			},
+		);
+	};
+}
+
+/** What a browser asks before the request itself. All is allowed: routes and token decide, and can say why not. */
+function preflight({ headers }: http.IncomingMessage) {
+	const asked = headers['access-control-request-headers'] ?? '';
+	return {
+		status: 204,
+		headers: {
+			'Access-Control-Allow-Methods': 'GET, HEAD, POST, PUT, PATCH, DELETE',
+			'Access-Control-Allow-Headers': /^[\w, -]*$/.test(asked) ? asked : '',
+			'Access-Control-Max-Age': String(PREFLIGHT_SECONDS),
+			...(headers['access-control-request-private-network'] && { 'Access-Control-Allow-Private-Network': 'true' }),
+		},
+	};
+}
+
+function refuseForeignHost({ headers, socket }: http.IncomingMessage): Refusal | null {
+	const port = socket.localPort;
+	const own = ['127.0.0.1', 'localhost'].flatMap((name) => [`${name}:${port}`, ...(port === 80 ? [name] : [])]);
+	if (own.includes(headers.host?.toLowerCase() ?? '')) return null;
+	return refuse(403, 'access-denied', 'This is not the address of the agent.', {
+		remedy: `Ask http://127.0.0.1:${port}/ on the device itself.`,
+	});
+}
+
+/** Takes the token off, wherever it stands; `null` where it may not stand there, or there is none. */
+function takeToken(request: http.IncomingMessage): string | null {
+	const [path = '', ...rest] = (request.url ?? '').split('?');
+	const isToken = (parameter: string) => parameter.startsWith(`${TOKEN_PARAMETER}=`);
+	const parameters = rest.join('?').split('&');
+	const kept = parameters.filter((parameter) => !isToken(parameter));
+	if (kept.length < parameters.length) request.url = kept.length > 0 ? `${path}?${kept.join('&')}` : path;
+	const inHeader = /^Bearer +(\S+)$/i.exec(request.headers.authorization ?? '')?.[1];
+	const { headers, rawHeaders } = request;
+	delete headers.authorization;
+	for (let at = rawHeaders.length - 2; at >= 0; at -= 2)
+		if (rawHeaders[at]?.toLowerCase() === 'authorization') rawHeaders.splice(at, 2);
+	if (inHeader !== undefined) return inHeader;
+	const isStream = request.method === 'GET' && headers.accept?.includes('text/event-stream');
+	const inQuery = parameters.find(isToken)?.slice(TOKEN_PARAMETER.length + 1);
+	return isStream ? (inQuery ?? null) : null;
+}
+
+function isSame(secret: string, given: string): boolean {
+	const digest = (text: string) => createHash('sha256').update(text).digest();
+	return timingSafeEqual(digest(secret), digest(given));
+}

@@ -1,0 +1,81 @@
+/** Event streams: one bounded queue for each consumer, one timer for all of them. Never waits for a slow consumer. */
+import type http from 'node:http';
+import { leaveIfStuck, untilDrained } from './answers.ts';
+import type { Context, OpenStream } from './context.ts';
+import type { EventSink, StreamEnd, StreamEvent } from './contract.ts';
+
+export function openStream(
+	context: Context,
+	response: http.ServerResponse,
+	start: (sink: EventSink) => () => void,
+): void {
+	let over = false;
+	let cleanUp: (() => void) | null = null;
+
+	const finish = () => {
+		if (over) return false;
+		over = true;
+		context.streams.delete(stream);
+		runCleanUp();
+		return true;
+	};
+	const runCleanUp = () => {
+		const once = cleanUp;
+		cleanUp = null;
+		try {
+			once?.();
+		} catch (error) {
+			context.fault(error);
+		}
+	};
+	const end = (reason: StreamEnd) => {
+		if (!finish() || response.destroyed) return;
+		response.end(formatEvent({ event: 'closed', data: JSON.stringify({ reason }) }));
+		leaveIfStuck(context, response);
+	};
+	const write = (frame: string) => {
+		if (over || response.destroyed) return false;
+		const bytes = Buffer.from(frame);
+		const queued = response.writableLength;
+		if (queued > 0 && queued + bytes.length > context.limits.streamQueueBytes) {
+			end('slow');
+			return false;
+		}
+		response.write(bytes);
+		return true;
+	};
+	const stream: OpenStream = {
+		end,
+		beat() {
+			if (response.writableLength === 0) write(': keep-alive\n\n');
+		},
+	};
+
+	response.setHeader('Content-Type', 'text/event-stream');
+	response.setHeader('Cache-Control', 'no-store');
+	response.setHeader('Connection', 'close');
+	response.once('close', finish);
+	context.streams.add(stream);
+	try {
+		cleanUp = start({
+			send: (event) => write(formatEvent(event)),
+			comment: (text) => void write(`${text.replace(/^/gm, ': ')}\n\n`),
+			close: (reason = 'finished') => end(reason),
+			drained: () => untilDrained(response),
+		});
+	} catch (error) {
+		finish();
+		throw error;
+	}
+	// It may have ended before there was anything to clean up.
+	if (over) runCleanUp();
+	else if (context.stopping) end('stopping');
+	else response.flushHeaders();
+}
+
+function formatEvent({ id, event, data }: StreamEvent): string {
+	const oneLine = (text: string) => text.replaceAll(/[\r\n\0]/g, '');
+	const idLine = id === undefined ? '' : `id: ${oneLine(id)}\n`;
+	const eventLine = event === undefined ? '' : `event: ${oneLine(event)}\n`;
+	return `${idLine}${eventLine}data: ${data.replaceAll(/\r\n|[\r\n]/g, '\ndata: ')}\n\n`;
+}

@@ -1,0 +1,192 @@
+import { describe, expect, test } from 'vitest';
+import { finish, givenHome, type Outcome } from './command.ts';
+import { expectJsonRefusal, expectRefusal } from './refusal.ts';
+
+type Program = 'idv-agent' | 'idv';
+
+const run = (name: Program, args: readonly string[], environment: Record<string, string> = {}) =>
+	finish(name, args, environment);
+
+interface Help {
+	/** `workflow set`. */
+	readonly path: readonly string[];
+	readonly outcome: Outcome;
+}
+
+/** The help of a command and of all commands under it, as each tells of them. */
+async function readHelp(name: Program, path: readonly string[] = []): Promise<Help[]> {
+	const outcome = await run(name, [...path, '--help']);
+	const list = outcome.stdout.split('\nCommands:\n')[1]?.split('\n\n')[0] ?? '';
+	const names = [...list.matchAll(/^ {2}(\w+)/gm)].map((match) => match[1] ?? '').filter((word) => word !== 'help');
+	const below = await Promise.all(names.map((word) => readHelp(name, [...path, word])));
+	return [{ path, outcome }, ...below.flat()];
+}
+
+const COMMANDS: Readonly<Record<Program, readonly string[]>> = {
+	'idv-agent': [
+		'',
+		'config',
+		'config check',
+		'config show',
+		'demo',
+		'events',
+		'identity',
+		'pair',
+		'reconnect',
+		'run',
+		'service',
+		'service notify',
+		'status',
+		'unpair',
+		'workflow',
+		'workflow set',
+		'workflow show',
+	],
+	idv: [
+		'',
+		'apikey',
+		'apikey create',
+		'device',
+		'device connect',
+		'profile',
+		'profile add',
+		'profile list',
+		'profile remove',
+		'profile use',
+		'qrcode',
+		'session',
+		'session start',
+		'whoami',
+	],
+};
+
+describe.each(['idv-agent', 'idv'] as const)('the help of %s', (name) => {
+	test('is there for every command, on stdout, and teaches by example', async () => {
+		const pages = await readHelp(name);
+		expect(pages.map(({ path }) => path.join(' '))).toEqual(expect.arrayContaining([...COMMANDS[name]]));
+		for (const { path, outcome } of pages) {
+			expect(outcome).toMatchObject({ status: 0, stderr: '' });
+			expect(outcome.stdout).toContain(`Usage: ${[name, ...path].join(' ')} `);
+			const isGroup = outcome.stdout.includes('\nCommands:\n') && path.length > 0 && path.join(' ') !== 'service';
+			if (!isGroup) expect(outcome.stdout, path.join(' ')).toMatch(/\nExamples:\n {2}(export|kill|idv)/);
+			expect(outcome.stdout).toContain('--json');
+		}
+	});
+
+	test('a group of commands without one of them shows its help on stderr and ends with 64', async () => {
+		const outcome = await run(name, [name === 'idv' ? 'profile' : 'workflow']);
+		expect(outcome).toMatchObject({ status: 64, stdout: '', stderr: expect.stringContaining('Commands:') });
+	});
+
+	test('--version is the version of the package', async () => {
+		expect(await run(name, ['--version'])).toMatchObject({
+			status: 0,
+			stdout: expect.stringMatching(/^\d+\.\d+\.\d+\S*\n$/),
+		});
+	});
+});
+
+describe('a mistake on the command line', () => {
+	test.each<[Program, string[], RegExp]>([
+		['idv-agent', ['staus'], /Unknown command 'staus'\. Did you mean status\? See "idv-agent --help"/],
+		[
+			'idv-agent',
+			['status', '--wach'],
+			/Unknown option '--wach'\. Did you mean --watch\? See "idv-agent status --help"/,
+		],
+		['idv-agent', ['workflow', 'shwo'], /Unknown command 'shwo'\. Did you mean show\? See "idv-agent workflow --help"/],
+		['idv-agent', ['workflow', 'set'], /Missing required argument 'id'/],
+		['idv-agent', ['workflow', 'set', 'x', '--wait', 'long'], /--wait must be a whole number from 0 to 3600/],
+		['idv-agent', ['status', 'now'], /Too many arguments/],
+		['idv-agent', ['run', '--set'], /Option '--set <path=value>' argument missing/],
+		['idv-agent', ['service', '--port', '70000'], /--port must be a whole number from 0 to 65535/],
+		['idv-agent', ['service', 'notify', '{}'], /Required option '--url <url>' not specified/],
+		['idv', ['apikeys'], /Unknown command 'apikeys'\. Did you mean apikey\?/],
+		['idv', ['apikey', 'create', '--name', 'x'], /Required option '--permissions <list>' not specified/],
+		['idv', ['session', 'start'], /Required option '--workflow <id>' not specified/],
+	])('%s %j is one line that names the help, and status 64', async (name, args, words) => {
+		const [plain, json] = await Promise.all([run(name, args), run(name, [...args, '--json'])]);
+		const wanted = { status: 64, code: 'usage', words };
+		expectRefusal(plain, wanted);
+		// A missing value takes the next word, whatever it is.
+		if (args.at(-1) !== '--set') expectJsonRefusal(json, wanted);
+	});
+
+	test('never repeats what may be a secret', async () => {
+		const secret = 'tr-0123456789abcdefghijklmnop12';
+		const typed: [Program, string[]][] = [
+			['idv-agent', ['pair', secret]],
+			['idv-agent', ['pair', 'Token', secret]],
+			['idv-agent', ['pair', `--code=${secret}`]],
+			['idv-agent', ['status', secret]],
+			['idv', ['whoami', 'ApiKey', secret]],
+			['idv', ['qrcode', `--token=${secret}`]],
+		];
+		const outcomes = await Promise.all(typed.map(([name, args]) => run(name, args)));
+		for (const { status, stdout, stderr } of outcomes) {
+			expect(status).toBe(64);
+			expect(stdout + stderr).not.toContain(secret);
+		}
+	});
+});
+
+describe('the common flags', () => {
+	test('each has a variable, and the flag wins', async () => {
+		const [home, other] = [await givenHome({ heartbeatCadence: 11 }), await givenHome({ heartbeatCadence: 12 })];
+		await home.run();
+		const nowhere = { IDV_AGENT_RUN_DIR: `${home.directory}/nowhere`, IDV_AGENT_CONFIG: other.configFile };
+		const [byVariable, byFlag, config, configByFlag] = await Promise.all([
+			home.agent(['status'], { environment: { IDV_AGENT_JSON: '1' } }),
+			home.agent(['status', '--json', '--run-dir', `${home.directory}/run`], { environment: nowhere }),
+			home.agent(['config', 'show']),
+			home.agent(['config', 'show', '--config', home.configFile], { environment: nowhere }),
+		]);
+		expect(JSON.parse(byVariable.stdout)).toMatchObject({ state: 'unpaired' });
+		expect(JSON.parse(byFlag.stdout)).toMatchObject({ state: 'unpaired' });
+		for (const { stdout } of [config, configByFlag]) expect(stdout).toMatch(/heartbeatCadence +11 +\S*config\.json/);
+		// The state directory: a second agent is refused by variable, and let in by a flag that names another.
+		expect((await home.agent(['run'])).status).toBe(75);
+		const second = await home.agent(['run', '--state-dir', other.stateDir]);
+		expect(second).toMatchObject({ status: 74, stderr: expect.stringMatching(/agent\.sock/) });
+	});
+
+	test('stand before or after the command', async () => {
+		const home = await givenHome();
+		const [before, after] = await Promise.all([home.agent(['--json', 'status']), home.agent(['status', '--json'])]);
+		expect(before).toEqual(after);
+		expect(JSON.parse(before.stdout)).toMatchObject({ error: { code: 'agent-not-running' } });
+	});
+
+	test('IDV_AGENT_JSON=0 asks for no JSON', async () => {
+		const home = await givenHome();
+		const outcome = await home.agent(['status'], { environment: { IDV_AGENT_JSON: '0' } });
+		expectRefusal(outcome, { status: 69, code: 'agent-not-running', words: /systemctl start idv-agent/ });
+	});
+});
+
+describe('without a running agent', () => {
+	test.each([
+		['status'],
+		['status', '--watch'],
+		['workflow', 'show'],
+		['workflow', 'set', 'x'],
+		['events'],
+		['events', '--follow'],
+		['reconnect'],
+		['unpair'],
+		['pair', '-'],
+	])('%s %s says so and how to start it', async (...args) => {
+		const home = await givenHome();
+		const given = args.filter((word) => word !== undefined);
+		const [plain, json] = await Promise.all([home.agent(given), home.agent([...given, '--json'])]);
+		const wanted = { status: 69, code: 'agent-not-running', words: /No agent listens on .*\. .*idv-agent run/ };
+		expectRefusal(plain, wanted);
+		expectJsonRefusal(json, wanted);
+	});
+
+	test('a run directory that is too deep for a socket is named as such', async () => {
+		const home = await givenHome();
+		const outcome = await home.agent(['status', '--run-dir', `/tmp/${'deep/'.repeat(30)}`]);
+		expectRefusal(outcome, { status: 74, code: 'socket-failed', words: /shorter path/ });
+	});
+});

@@ -1,0 +1,133 @@
+import { chmod, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { listSettings } from '../../src/core/settings-table.ts';
+import { givenHome } from './command.ts';
+import { expectRefusal } from './refusal.ts';
+
+describe('config show', () => {
+	test('tells every setting, where it comes from, and no secret', async () => {
+		const home = await givenHome({ heartbeatCadence: 12, network: { proxy: 'http://user:geheim@proxy.example:3128' } });
+		const show = ['config', 'show', '--set', 'deviceType=scanner'];
+		const [plain, json, explained] = await Promise.all([
+			home.agent(show),
+			home.agent([...show, '--json']),
+			home.agent([...show, '--explain']),
+		]);
+		expect(plain.status).toBe(0);
+		expect(plain.stdout).toMatch(/^heartbeatCadence +12 +\S*config\.json$/m);
+		expect(plain.stdout).toMatch(/^deviceType +scanner +--set deviceType$/m);
+		expect(plain.stdout).toMatch(/^deviceId +KIOSK-7 +IDV_AGENT_DEVICE_ID$/m);
+		expect(plain.stdout).toMatch(/^service\.channelPath +\/ws\/device +default$/m);
+		expect(plain.stdout).toMatch(/^network\.proxy +\[secret\] +\S*config\.json$/m);
+		const { settings, problems } = JSON.parse(json.stdout);
+		expect(settings.map(({ path }: { path: string }) => path)).toEqual([...listSettings().keys()]);
+		expect(problems).toEqual([]);
+		expect(explained.stdout).toMatch(
+			/^heartbeatCadence = 12 \(.*config\.json\)\n {2}Seconds between .* IDV_AGENT_HEARTBEAT_CADENCE\n/m,
+		);
+		for (const { stdout } of [plain, json, explained]) expect(stdout).not.toContain('geheim');
+	});
+});
+
+describe('config check', () => {
+	test('names every mistake on a line of its own, with its path and the nearest name, and ends with 78', async () => {
+		const home = await givenHome({
+			heartbeatCadance: 10,
+			heartbeatCadence: 0,
+			service: { chanelPath: '/x', channelAuth: 'body' },
+			pairing: { trustedOrigins: ['https://a.example', 7] },
+			baseUrl: 'http://id.example.com',
+		});
+		const [plain, json] = await Promise.all([
+			home.agent(['config', 'check']),
+			home.agent(['config', 'check', '--json']),
+		]);
+		const wanted = [
+			/heartbeatCadance is not a setting; did you mean heartbeatCadence\?/,
+			/heartbeatCadence must be at least 1/,
+			/service\.chanelPath is not a setting; did you mean service\.channelPath\?/,
+			/service\.channelAuth must be "header" or "query"/,
+			/pairing\.trustedOrigins \[1\] must be a text/,
+			/baseUrl must begin with https:\/\//,
+		];
+		const lines = plain.stderr.trimEnd().split('\n');
+		expect(lines).toHaveLength(wanted.length);
+		for (const [index, words] of wanted.entries()) {
+			expect(lines[index]).toMatch(/^Error: .*config\.json: .* \[settings-invalid\]$/);
+			expect(lines[index]).toMatch(words);
+		}
+		expect(plain).toMatchObject({ status: 78, stdout: '' });
+		expect(JSON.parse(json.stdout)).toMatchObject({
+			valid: false,
+			problems: wanted.map(() => ({ code: 'settings-invalid' })),
+		});
+		expect(json).toMatchObject({ status: 78, stderr: '' });
+	});
+
+	test('says where a file is no JSON', async () => {
+		const home = await givenHome('{\n\t"workflowId": "a",\n}');
+		const { status, stderr } = await home.agent(['config', 'check']);
+		expect(stderr).toMatch(
+			/^Error: .*config\.json: line 3, column 1: there is a comma too many before this\. \[settings-invalid\]\n$/,
+		);
+		expect(status).toBe(78);
+	});
+
+	test('opens the files that settings name, as the agent would', async () => {
+		const home = await givenHome();
+		const secret = join(home.directory, 'key');
+		await writeFile(secret, 'two\nlines\n');
+		await chmod(secret, 0o600);
+		const check = (...sets: string[]) =>
+			home.agent([
+				'config',
+				'check',
+				'--set',
+				'baseUrl=https://id.example.com',
+				...sets.flatMap((set) => ['--set', set]),
+			]);
+		const [missing, unusable, authority] = await Promise.all([
+			check(`credential.apiKeyFile=${home.directory}/none`),
+			check(`credential.apiKeyFile=${secret}`),
+			check(`network.caFile=${secret}`),
+		]);
+		for (const [outcome, words] of [
+			[missing, /none cannot be read: it is not there/],
+			[unusable, /key has more than one line/],
+			[authority, /network\.caFile has no readable PEM certificate/],
+		] as const) {
+			expect(outcome.status).toBe(78);
+			expect(outcome.stderr).toMatch(words);
+		}
+	});
+
+	test('of a good file says so, and which variable was probably meant', async () => {
+		const home = await givenHome({ workflowId: 'document-check' });
+		const environment = { IDV_AGENT_BASEURL: 'https://x.example' };
+		const { status, stdout, stderr } = await home.agent(['config', 'check'], { environment });
+		expect({ status, stdout }).toEqual({ status: 0, stdout: 'The settings are valid.\n' });
+		expect(stderr).toBe('Warning: The variable IDV_AGENT_BASEURL names no setting; did you mean IDV_AGENT_BASE_URL?\n');
+	});
+
+	test('of a file that was named and is not there is a problem', async () => {
+		const home = await givenHome();
+		const { status, stderr } = await home.agent(['config', 'check', '--config', join(home.directory, 'none.json')]);
+		expect(stderr).toMatch(/none\.json cannot be read: it is not there/);
+		expect(status).toBe(78);
+	});
+
+	test('of a --set without a value or with an unknown name names it', async () => {
+		const home = await givenHome();
+		const outcomes = await Promise.all([
+			home.agent(['run', '--set', 'heartbeatCadence']),
+			home.agent(['run', '--set', 'heartbeat=3']),
+		]);
+		expectRefusal(outcomes[0], {
+			status: 78,
+			code: 'settings-invalid',
+			words: /--set heartbeatCadence: .*whole number/,
+		});
+		expectRefusal(outcomes[1], { status: 78, code: 'settings-invalid', words: /--set heartbeat: .*not a setting/ });
+	});
+});

@@ -1,0 +1,164 @@
+import { readFile, watch } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { follow, givenHome, type Home } from './command.ts';
+import { givenPaired, givenProvisioned } from './device.ts';
+import { expectJsonRefusal, expectRefusal } from './refusal.ts';
+
+describe('run', () => {
+	test.each(['SIGTERM', 'SIGINT'] as const)(
+		'%s closes the channel with 1001 and ends with 0 within 3 s',
+		async (signal) => {
+			const { service, daemon } = await givenProvisioned();
+			const closed = service.waitFor('channel-closed');
+			const startedMs = performance.now();
+			expect((await daemon.end(signal)).status).toBe(0);
+			expect(performance.now() - startedMs).toBeLessThan(3000);
+			expect(await closed).toMatchObject({ code: 1001 });
+		},
+	);
+
+	test('a signal during the start ends it with 0 as well', async () => {
+		const home = await givenHome();
+		// The state directory is the first thing that it makes, long before it is up.
+		const madeSomething = watch(home.directory)[Symbol.asyncIterator]().next();
+		const daemon = follow('idv-agent', ['run'], home.environment);
+		await madeSomething;
+		const { status, stdout } = await daemon.end('SIGTERM');
+		const messages = stdout
+			.trimEnd()
+			.split('\n')
+			.map((line) => JSON.parse(line).msg);
+		expect({ status, messages }).toEqual({ status: 0, messages: ['started', 'stopping'] });
+	});
+
+	test('ends within 3 s also when the service answers nothing any more', async () => {
+		const { service, daemon } = await givenProvisioned();
+		service.goSilent(true);
+		const startedMs = performance.now();
+		expect((await daemon.end('SIGTERM')).status).toBe(0);
+		expect(performance.now() - startedMs).toBeLessThan(3000);
+	});
+
+	test('comes back online after a restart without registering again', async () => {
+		const { home, service, daemon, registrations } = await givenPaired();
+		await daemon.end();
+		const online = service.waitFor('device-online');
+		await home.run();
+		await online;
+		expect(registrations()).toBe(1);
+	});
+
+	test('takes changed settings on SIGHUP and keeps the old ones when they are bad', async () => {
+		const { home, service, daemon } = await givenPaired();
+		await home.writeSettings({ workflowId: 'face-check' });
+		const moved = service.waitFor('device-online', ({ workflowId }) => workflowId === 'face-check');
+		process.kill(daemon.pid, 'SIGHUP');
+		await moved;
+		await home.writeSettings({ workflowId: 7 });
+		process.kill(daemon.pid, 'SIGHUP');
+		await daemon.untilLine(/workflowId must be a text.*stay in force/);
+		expect((await home.status()).workflow).toMatchObject({ wanted: 'face-check', source: 'file' });
+	});
+
+	test('never prints a credential', async () => {
+		const { service, home, daemon } = await givenProvisioned({ log: { level: 'debug' } });
+		const { stdout, stderr } = await daemon.end();
+		const { connections } = JSON.parse(await readFile(join(home.stateDir, 'state.json'), 'utf8'));
+		expect(connections).toHaveLength(1);
+		for (const secret of [service.credentials.apiKey, connections[0].token])
+			expect(stdout + stderr).not.toContain(secret);
+	});
+
+	test('on a fresh device names everything that is wrong with the settings, one line each', async () => {
+		const home = await givenHome({ heartbeatCadance: 1, heartbeatCadence: 'often', service: { channelPath: 5 } });
+		const { status, stdout, stderr } = await home.agent(['run']);
+		expect({ status, stdout }).toEqual({ status: 78, stdout: '' });
+		const lines = stderr.trimEnd().split('\n');
+		expect(lines).toHaveLength(3);
+		expect(lines[0]).toMatch(
+			/^Error: .*config\.json: heartbeatCadance is not a setting; did you mean heartbeatCadence\?/,
+		);
+		expect(lines[1]).toMatch(/heartbeatCadence must be a whole number/);
+		expect(lines[2]).toMatch(/service\.channelPath must be a text\. Correct the settings.*\[settings-invalid\]$/);
+	});
+
+	test.each<[what: string, flags: (home: Home) => string[], status: number, code: string, words: RegExp]>([
+		[
+			'a settings file that is not there',
+			() => ['--config', '/nonexistent/config.json'],
+			78,
+			'settings-unreadable',
+			/not there/,
+		],
+		[
+			'a state directory that cannot be',
+			({ configFile }) => ['--state-dir', `${configFile}/state`],
+			74,
+			'state-unwritable',
+			/writable state directory/,
+		],
+		[
+			'a run directory that cannot be',
+			({ configFile }) => ['--run-dir', `${configFile}/run`],
+			74,
+			'socket-failed',
+			/run directory/,
+		],
+		[
+			'a credential file that is not there',
+			({ directory }) => [
+				'--set',
+				`credential.apiKeyFile=${directory}/none`,
+				'--set',
+				'baseUrl=https://id.example.com',
+			],
+			78,
+			'credential-unreadable',
+			/none/,
+		],
+		[
+			'two credentials',
+			({ configFile }) => [
+				'--set',
+				`credential.apiKeyFile=${configFile}`,
+				'--set',
+				`credential.basicFile=${configFile}`,
+				'--set',
+				'baseUrl=https://id.example.com',
+			],
+			78,
+			'settings-invalid',
+			/only one of them/,
+		],
+	])('%s is refused in one line', async (_, flags, status, code, words) => {
+		const home = await givenHome();
+		const [plain, json] = await Promise.all([
+			home.agent(['run', ...flags(home)]),
+			home.agent(['run', '--json', ...flags(home), '--state-dir', `${home.stateDir}2`, ...flags(home)]),
+		]);
+		expectRefusal(plain, { status, code, words });
+		expectJsonRefusal(json, { status, code, words });
+	});
+
+	test('a second agent on the same state directory is refused; the first one goes on', async () => {
+		const { home } = await givenPaired();
+		const before = await readFile(join(home.stateDir, 'state.json'), 'utf8');
+		const second = await home.agent(['run', '--run-dir', `${home.directory}/run2`]);
+		expectRefusal(second, { status: 75, code: 'state-in-use', words: /state directory of its own/ });
+		expect(await readFile(join(home.stateDir, 'state.json'), 'utf8')).toBe(before);
+		expect(await home.status()).toMatchObject({ state: 'online' });
+	});
+
+	test('goes on with the last valid settings after a bad push, and the status says so', async () => {
+		const { home, daemon, service } = await givenProvisioned();
+		await daemon.end();
+		await home.writeSettings({ workflowId: 7 });
+		const online = service.waitFor('device-online');
+		await home.run();
+		await online;
+		expect((await home.agent(['status'])).stdout).toMatch(
+			/Warning +.*workflowId must be a text\. The last valid settings/,
+		);
+	});
+});

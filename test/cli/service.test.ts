@@ -1,0 +1,112 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { credentialsOf, givenService, send } from '../service/fixture.ts';
+import { finish, follow, givenHome } from './command.ts';
+import { expectJsonRefusal, expectRefusal } from './refusal.ts';
+
+describe('service', () => {
+	test('prints where it listens, its credentials and what happens, and ends with 0', async () => {
+		const running = follow('idv-agent', ['service', '--port', '0', '--workflows', 'checkin, checkout'], {});
+		const url = (await running.untilLine(/^Listening at/)).split(/\s+/).at(-1) ?? '';
+		const bearer = (await running.untilLine(/^ {2}Bearer/)).trim().split(/\s+/).at(-1) ?? '';
+		const ask = (workflowId: string) =>
+			send(url, { path: `/api/deeplink/qrcode?workflowId=${workflowId}`, authorization: `Bearer ${bearer}` });
+		const [known, unknown] = await Promise.all([ask('checkout'), ask('other')]);
+		expect([known.status, unknown.status]).toEqual([200, 404]);
+		await running.untilLine(/request +GET \/api\/deeplink\/qrcode 200 \(Bearer\)/);
+		expect(await running.end('SIGTERM')).toMatchObject({ status: 0, stderr: '' });
+	});
+
+	test('--json is one document a line, and the credentials may be given', async () => {
+		const home = await givenHome();
+		const credentials = join(home.directory, 'credentials.json');
+		await writeFile(
+			credentials,
+			JSON.stringify({ basic: 'ada:her:password', bearer: 'bearer-0123456789', apiKey: 'ak-0123456789' }),
+		);
+		const running = follow('idv-agent', ['service', '--port', '0', '--json', '--credentials', credentials], {});
+		const { url, credentials: told } = JSON.parse(await running.untilLine(/"listening"/));
+		expect(told).toMatchObject({ basic: { username: 'ada', password: 'her:password' }, bearer: 'bearer-0123456789' });
+		for (const authorization of [
+			{ scheme: 'Basic', username: 'ada', password: 'her:password' },
+			{ scheme: 'Bearer', credential: 'bearer-0123456789' },
+			{ scheme: 'ApiKey', credential: 'ak-0123456789' },
+		] as const)
+			expect((await send(url, { path: '/api/deeplink/qrcode?workflowId=x', authorization })).status).toBe(200);
+		expect(JSON.parse(await running.untilLine(/"event":"request"/))).toMatchObject({
+			event: 'request',
+			method: 'GET',
+			path: '/api/deeplink/qrcode',
+			status: 200,
+			authorizationScheme: 'Basic',
+		});
+		expect((await running.end('SIGINT')).status).toBe(0);
+	});
+
+	test('that cannot start says why in one line', async () => {
+		const [service, home] = [await givenService(), await givenHome()];
+		const file = async (name: string, content: string) => {
+			await writeFile(join(home.directory, name), content);
+			return join(home.directory, name);
+		};
+		const taken = String(service.port);
+		const broken = await file('broken.json', '{');
+		const strange = await file('strange.json', '{"basic":"nobody","token":"x"}');
+		const cases: [flags: string[], status: number, code: string, words: RegExp][] = [
+			[['--port', taken], 69, 'service-unreachable', /Port \d+ of 127\.0\.0\.1 is taken/],
+			[['--host', '0.0.0.0'], 64, 'usage', /does not listen on 0\.0\.0\.0.*--allow-non-loopback/],
+			[['--credentials', `${home.directory}/none`], 78, 'credential-unreadable', /is not there/],
+			[['--credentials', broken], 78, 'credential-unreadable', /is not JSON/],
+			[
+				['--credentials', strange],
+				78,
+				'credential-unreadable',
+				/strange\.json cannot be used: basic must have the form user:password/,
+			],
+		];
+		for (const [flags, status, code, words] of cases) {
+			const args = ['service', '--port', '0', ...flags];
+			const [plain, json] = await Promise.all([
+				finish('idv-agent', args, {}),
+				finish('idv-agent', [...args, '--json'], {}),
+			]);
+			expectRefusal(plain, { status, code, words });
+			expectJsonRefusal(json, { status, code, words });
+		}
+	});
+});
+
+describe('service notify', () => {
+	test('refuses what it cannot send, each in one line', async () => {
+		const service = await givenService();
+		const bearer = `Bearer ${credentialsOf(service).Bearer.credential}`;
+		const key = `ApiKey ${credentialsOf(service).ApiKey.credential}`;
+		const cases: [authorization: string, args: string[], status: number, code: string, words: RegExp][] = [
+			[bearer, ['{oops', '--url', service.url], 65, 'body-invalid', /not JSON.*Quote it/],
+			['', ['{}', '--url', service.url], 64, 'usage', /IDV_AUTHORIZATION holds no credential/],
+			['Bearer wrong-one', ['{}', '--url', service.url], 77, 'credential-refused', /answered 401/],
+			[key, ['{}', '--url', service.url], 77, 'credential-refused', /answered 403/],
+			[bearer, ['{}', '--url', 'nowhere'], 64, 'usage', /not an address/],
+			[bearer, ['{}', '--url', 'http://127.0.0.1:1'], 69, 'service-failed', /No answer from 127\.0\.0\.1:1/],
+		];
+		const outcomes = await Promise.all(
+			cases.map(([authorization, args]) =>
+				finish('idv-agent', ['service', 'notify', ...args], { IDV_AUTHORIZATION: authorization }),
+			),
+		);
+		for (const [index, [, , status, code, words]] of cases.entries()) {
+			const outcome = outcomes[index];
+			if (outcome) expectRefusal(outcome, { status, code, words });
+		}
+		expect(outcomes).toHaveLength(cases.length);
+	});
+});
+
+test('demo --once tells the whole story and ends with 0', async () => {
+	const home = await givenHome();
+	const { status, stdout, stderr } = await finish('idv-agent', ['demo', '--once'], home.environment);
+	expect(stdout).toMatch(/neither side saw the device offline/);
+	expect(stdout).toMatch(/That was the whole story, in \d+\.\d s\.\n$/);
+	expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+}, 40_000);

@@ -1,0 +1,310 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { statusSchema } from '../../src/protocol/local-api.ts';
+import { credentialsOf } from '../service/fixture.ts';
+import { atTheEndOfAll, follow, givenHome } from './command.ts';
+import { type Device, givenDevice, givenPaired, givenProvisioned } from './device.ts';
+import { expectJsonRefusal, expectRefusal } from './refusal.ts';
+
+/** Events without their ids and times. */
+const kindsOf = (lines: string) =>
+	lines
+		.trimEnd()
+		.split('\n')
+		.map((line) => JSON.parse(line).kind);
+
+describe('on a paired device that is online', () => {
+	const atTheEnd = atTheEndOfAll();
+	let device: Device;
+	beforeAll(async () => {
+		device = await givenPaired({ atTheEnd });
+	});
+
+	test('status is a sentence and a table', async () => {
+		const { home, service } = device;
+		const { stdout, stderr, status } = await home.agent(['status']);
+		const { host } = new URL(service.url);
+		expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+		expect(stdout.split('\n').map((line) => line.replaceAll(/\d\d:\d\d:\d\d/g, 'TIME'))).toEqual([
+			`Online with ${host}, workflow document-check.`,
+			'',
+			'Device     KIOSK-7, kiosk',
+			`Service    ${service.url}, paired TIME`,
+			'Workflow   document-check, set by the pairing',
+			'Channel    online since TIME, 0 reconnects',
+			expect.stringMatching(/^Heartbeat {2}(TIME|none yet)$/),
+			expect.stringMatching(/^Agent {6}\d+\.\d+\.\d+\S*, runs since TIME$/),
+			'',
+		]);
+	});
+
+	test('status --json keeps to its schema', async () => {
+		expect(statusSchema.parse(await device.home.status())).toMatchObject({
+			state: 'online',
+			deviceId: 'KIOSK-7',
+			workflow: { wanted: 'document-check', live: 'document-check', source: 'pairing' },
+			problem: null,
+		});
+	});
+
+	test('workflow show says wanted, by whom, and live', async () => {
+		const { home } = device;
+		const [plain, json] = await Promise.all([
+			home.agent(['workflow', 'show']),
+			home.agent(['workflow', 'show', '--json']),
+		]);
+		expect(plain.stdout).toBe('Wanted  document-check, set by the pairing\nLive    document-check\n');
+		expect(JSON.parse(json.stdout)).toMatchObject({
+			wanted: 'document-check',
+			live: 'document-check',
+			source: 'pairing',
+		});
+	});
+
+	test('workflow set refuses what can be no name', async () => {
+		const { home } = device;
+		const names = [' leading', 'a\u0007b', 'x'.repeat(200)];
+		for (const outcome of await Promise.all(names.map((name) => home.agent(['workflow', 'set', name])))) {
+			expect(outcome.status).toBe(65);
+			expect(outcome.stderr).toMatch(/^Error: .*workflowId.* \[body-invalid\]\n$/);
+		}
+		expect(await home.status()).toMatchObject({ workflow: { wanted: 'document-check' } });
+	});
+
+	test('identity says where each value comes from, and that it is pinned', async () => {
+		const { home } = device;
+		const [plain, json] = await Promise.all([home.agent(['identity']), home.agent(['identity', '--json'])]);
+		expect(plain.stdout).toMatch(/^Device id +KIOSK-7 +configured\nSerial .*\nMAC address .*\n\nPinned: /);
+		expect(JSON.parse(json.stdout)).toMatchObject({
+			deviceId: { value: 'KIOSK-7', source: 'configured' },
+			pinned: true,
+		});
+	});
+
+	test('events are a line each; with --json one document a line; --since is after that one', async () => {
+		const { home, service } = device;
+		const following = follow('idv-agent', ['events', '--follow', '--json'], home.environment);
+		service.notify({ type: 'hello', id: 'n-1', text: 'one\ntwo \u001b[31m' });
+		service.sendRaw('not JSON at all');
+		await following.untilLine(/"kind":"text"/);
+		const { id } = JSON.parse(await following.untilLine(/"kind":"hello"/));
+		const [plain, json, after] = await Promise.all([
+			home.agent(['events']),
+			home.agent(['events', '--json']),
+			home.agent(['events', '--since', id, '--json']),
+		]);
+		expect(kindsOf(json.stdout)).toEqual(['gap', 'hello', 'text']);
+		expect(kindsOf(after.stdout)).toEqual(['text']);
+		expect(JSON.parse(after.stdout).data).toBe('not JSON at all');
+		const lines = plain.stdout.trimEnd().split('\n');
+		expect(lines).toHaveLength(3);
+		expect(lines[1]).toMatch(/^\S+ {2}\d\d:\d\d:\d\d {2}hello {2}\{"type":"hello","id":"n-1"/);
+		expect(plain.stdout).not.toContain('\u001b');
+	});
+
+	test('events after an id that was never given is bad data', async () => {
+		const { home } = device;
+		const since = ['events', '--since', 'yesterday'];
+		const [plain, json] = await Promise.all([home.agent(since), home.agent([...since, '--json'])]);
+		const wanted = { status: 65, code: 'body-invalid', words: /since is not the id of an event/ };
+		expectRefusal(plain, wanted);
+		expectJsonRefusal(json, wanted);
+	});
+
+	test('events into a pipe that nobody reads any more end quietly', async () => {
+		const { home, service } = device;
+		const { PATH = '' } = process.env;
+		const child = spawn(join(import.meta.dirname, '../../bin/idv-agent'), ['events', '--follow'], {
+			env: { PATH, ...home.environment },
+			stdio: ['ignore', 'pipe', 'pipe'],
+		});
+		const stderr = text(child.stderr);
+		await once(child.stdout, 'data');
+		child.stdout.destroy();
+		service.notify({ type: 'unread' });
+		expect(await once(child, 'close')).toEqual([0, null]);
+		expect(await stderr).toBe('');
+	});
+
+	test('a message that an operator sends by hand reaches the devices that it is for', async () => {
+		const { home, service } = device;
+		const environment = { IDV_AUTHORIZATION: `Bearer ${credentialsOf(service).Bearer.credential}` };
+		const notify = (...flags: string[]) =>
+			home.agent(['service', 'notify', '{"type":"hello"}', '--url', service.url, ...flags], { environment });
+		const outcomes = await Promise.all([
+			notify(),
+			notify('--device', 'KIOSK-7', '--json'),
+			notify('--device', 'KIOSK-8'),
+			notify('--workflow', 'face-check', '--json'),
+		]);
+		expect(outcomes.map(({ status, stdout }) => [status, stdout])).toEqual([
+			[0, 'Sent to 1 device.\n'],
+			[0, '{"reached":1}\n'],
+			[0, 'Sent to 0 devices.\n'],
+			[0, '{"reached":0}\n'],
+		]);
+	});
+});
+
+describe('moving a device to another workflow', () => {
+	test('waits until it is live; --json is the status that came of it', async () => {
+		const { home } = await givenPaired();
+		const plain = await home.agent(['workflow', 'set', 'face-check']);
+		expect(plain).toMatchObject({
+			status: 0,
+			stdout: expect.stringMatching(/^Online with .*, workflow face-check\.\n$/),
+		});
+		const json = await home.agent(['workflow', 'set', 'document-check', '--json']);
+		expect(statusSchema.parse(JSON.parse(json.stdout)).workflow).toMatchObject({
+			wanted: 'document-check',
+			live: 'document-check',
+			source: 'workflow set',
+		});
+	});
+
+	test('that takes too long ends with 75, and goes on', async () => {
+		const { home, service } = await givenPaired();
+		const release = service.hold('/api/device/connection');
+		const { status, stdout, stderr } = await home.agent(['workflow', 'set', 'face-check', '--wait', '0']);
+		expect(stdout).toMatch(/^Online with .*, workflow document-check; moving to workflow face-check\.\n$/);
+		expect(stderr).toBe(
+			'Warning: face-check is not live after 0 s. The agent goes on by itself; idv-agent status shows how it went.\n',
+		);
+		expect(status).toBe(75);
+		const moved = service.waitFor('device-online', ({ workflowId }) => workflowId === 'face-check');
+		release();
+		await moved;
+	});
+
+	test('that the service does not know leaves it online, and every command says why', async () => {
+		const { home } = await givenPaired();
+		const plain = await home.agent(['workflow', 'set', 'no-such']);
+		expectRefusal(plain, { status: 65, code: 'workflow-unknown', words: /does not know the workflow no-such.*exact/ });
+		const json = await home.agent(['workflow', 'set', 'no-such', '--json']);
+		expect(JSON.parse(json.stdout)).toMatchObject({
+			error: { code: 'workflow-unknown' },
+			status: { state: 'online', workflow: { wanted: 'no-such', live: 'document-check' } },
+		});
+		expect(json.status).toBe(65);
+		const { stdout } = await home.agent(['status']);
+		expect(stdout).toMatch(/Workflow +document-check; wanted is no-such, set by "idv-agent workflow set"/);
+		expect(stdout).toMatch(/Problem +workflow-unknown/);
+	});
+
+	test('against the settings names where to change it', async () => {
+		const { home } = await givenProvisioned();
+		const outcome = await home.agent(['workflow', 'set', 'face-check']);
+		expectRefusal(outcome, { status: 78, code: 'workflow-fixed', words: /document-check.*config\.json/ });
+		const status = await home.agent(['status']);
+		expect(status.stdout).toMatch(/Workflow +document-check, set by the settings files/);
+	});
+});
+
+describe('going offline and coming back', () => {
+	test('is shown by status --watch, as sentences and as JSON', async () => {
+		const { home, service } = await givenPaired();
+		const plain = follow('idv-agent', ['status', '--watch'], home.environment);
+		const json = follow('idv-agent', ['status', '--watch', '--json'], home.environment);
+		await Promise.all([plain.untilLine(/^\d\d:\d\d:\d\d {2}Online with/), json.untilLine(/"state":"online"/)]);
+		service.closeChannels(1012);
+		const offline = await json.untilLine(/"state":"offline"/);
+		expect(statusSchema.parse(JSON.parse(offline)).channel.nextAttemptAt).not.toBeNull();
+		await plain.untilLine(/^\d\d:\d\d:\d\d {2}Offline for/);
+		expect(await home.agent(['reconnect'])).toMatchObject({ status: 0, stdout: expect.stringMatching(/^Online with/) });
+		expect((await plain.end('SIGINT')).status).toBe('SIGINT');
+	});
+
+	test('reconnect to a service that is away says so in one line', async () => {
+		const { home, service } = await givenPaired();
+		const watch = follow('idv-agent', ['status', '--watch'], home.environment);
+		await service.close();
+		await watch.untilLine(/Offline/);
+		const plain = await home.agent(['reconnect']);
+		expectRefusal(plain, { status: 69, code: 'service-unreachable', words: /can't be reached/ });
+		const json = await home.agent(['reconnect', '--json']);
+		expect(JSON.parse(json.stdout)).toMatchObject({
+			error: { code: 'service-unreachable' },
+			status: { state: 'offline' },
+		});
+	});
+
+	test('an agent that stops ends status --watch and events --follow with 69', async () => {
+		const { home, daemon } = await givenPaired();
+		const following = [
+			['status', '--watch'],
+			['events', '--follow'],
+		].map((words) => follow('idv-agent', [...words, '--json'], home.environment));
+		for (const one of following) await one.untilLine(/./);
+		await daemon.end();
+		for (const { ended } of following) {
+			const { status, stdout } = await ended;
+			const last = JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '');
+			expect({ status, last }).toMatchObject({ status: 69, last: { error: { code: 'agent-not-running' } } });
+		}
+	});
+});
+
+describe('a device that is not paired', () => {
+	test('says what to do next, and has nothing to reconnect', async () => {
+		const { home } = await givenDevice();
+		const [status, reconnect, unpair] = await Promise.all([
+			home.agent(['status']),
+			home.agent(['reconnect']),
+			home.agent(['unpair']),
+		]);
+		expect(status.stdout).toMatch(/^Not paired: scan a pairing code, or run idv-agent pair\.\n/);
+		expect(status.stdout).toMatch(/Service +none yet\nWorkflow +none\nChannel +none\n/);
+		expectRefusal(reconnect, { status: 69, code: 'unpaired', words: /pairing code/ });
+		expect(unpair).toMatchObject({
+			status: 0,
+			stdout: expect.stringMatching(/^There was nothing to forget\. Not paired/),
+		});
+	});
+
+	test('is one that was unpaired: it says from where, and no token is left', async () => {
+		const { home, service } = await givenPaired();
+		const { connections } = JSON.parse(await readFile(join(home.stateDir, 'state.json'), 'utf8'));
+		const { stdout } = await home.agent(['unpair']);
+		expect(stdout).toMatch(/^Unpaired from .*: the Connection is forgotten\. Not paired: .*\n$/);
+		expect(stdout).toContain(service.url);
+		for (const name of await readdir(home.stateDir))
+			expect(await readFile(join(home.stateDir, name), 'utf8')).not.toContain(connections[0].token);
+	});
+
+	test('is not one with a credential of its own: unpair says that it registers anew', async () => {
+		const { home } = await givenProvisioned();
+		const { status, stdout } = await home.agent(['unpair']);
+		expect(stdout).toMatch(/settings still hold a credential: the device registers anew/);
+		expect(status).toBe(0);
+	});
+});
+
+describe('identity without a running agent', () => {
+	test('is what this machine and the last pairing say', async () => {
+		const { home, daemon } = await givenPaired();
+		await daemon.end();
+		await home.writeSettings({ serial: 'SN-0815' });
+		const [plain, json] = await Promise.all([home.agent(['identity']), home.agent(['identity', '--json'])]);
+		expect(plain).toMatchObject({ status: 0, stderr: '' });
+		expect(plain.stdout).toMatch(/^The agent is not running; this is what it would find on this machine now\.\n/);
+		expect(plain.stdout).toMatch(/Device id +KIOSK-7 +configured\nSerial +SN-0815 +configured\n/);
+		expect(plain.stdout).toMatch(/\nPinned: /);
+		expect(JSON.parse(json.stdout)).toMatchObject({
+			agentRunning: false,
+			pinned: true,
+			serial: { value: 'SN-0815' },
+		});
+	});
+
+	test('works with settings and a state that cannot be used, and says so', async () => {
+		const home = await givenHome('{ broken');
+		const { status, stdout, stderr } = await home.agent(['identity', '--state-dir', `${home.configFile}/state`]);
+		expect(status).toBe(0);
+		expect(stdout).toMatch(/Device id +KIOSK-7/);
+		expect(stderr).toMatch(/^Warning: .*config\.json: line 1, column 3/m);
+	});
+});

@@ -1,0 +1,267 @@
+import { readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { buildDebianPackage } from '../../src/cli/build/debian-package.ts';
+import { buildExecutable } from '../../src/cli/build/executable.ts';
+import { createMachine, ensureTools, type Machine, prepareTree } from './machine.ts';
+import { startTrialService, type TrialService } from './service.ts';
+
+const ROOT = resolve(import.meta.dirname, '../..');
+const BUILD = join(ROOT, 'build');
+const SUITE = process.env['IDV_TEST_SUITE'] ?? 'bookworm';
+const PORT = 8490;
+/** Planted: none of them may turn up in the journal. */
+const API_KEY = 'planted-api-key-4f1d9a3c7b';
+const SERIAL = 'SN-SYSTEM-0042';
+
+/** What would make the tests slow: delays and deadlines that a device wants long. */
+const HASTE = `[Service]
+RestartSec=100ms
+RestartSteps=0
+WatchdogSec=2
+TimeoutAbortSec=1
+LoadCredential=dmi-serial:/root/serial
+`;
+
+let device: Machine;
+let service: TrialService;
+let packages: string[];
+
+beforeAll(async () => {
+	ensureTools();
+	const architecture = process.arch === 'arm64' ? 'arm64' : 'x64';
+	const executable = await buildExecutable({ root: ROOT, architecture, outDir: join(BUILD, 'system') });
+	packages = await Promise.all(
+		['0.1.0', '0.2.0'].map((version) =>
+			buildDebianPackage({
+				root: ROOT,
+				executable,
+				architecture,
+				version,
+				epoch: 1_780_000_000,
+				outDir: join(BUILD, 'system', version),
+				compression: 'none',
+			}),
+		),
+	);
+	const tree = prepareTree(join(BUILD, 'trees'), SUITE);
+	device = createMachine(tree, join(BUILD, 'machines'));
+	service = await startTrialService(device.network, PORT, API_KEY);
+	await device.boot();
+});
+
+afterAll(async () => {
+	await service?.stop();
+	await device?.destroy();
+});
+
+/** Puts a file on the running machine, under /root unless told. */
+async function put(path: string, content: string, mode = '644'): Promise<void> {
+	await device.must(
+		`mkdir -p $(dirname ${path}) && cat > ${path}.new && chmod ${mode} ${path}.new && mv ${path}.new ${path}`,
+		content,
+	);
+}
+
+async function install(file: string | undefined): Promise<string> {
+	await device.must('cat > /root/package.deb', readFileSync(file ?? ''));
+	return device.must('dpkg --force-confold --install /root/package.deb && rm /root/package.deb');
+}
+
+async function show(...properties: string[]): Promise<string[]> {
+	const words = properties.map((name) => `--property=${name}`).join(' ');
+	const text = await device.must(`systemctl show idv-agent.service ${words}`);
+	const values = new Map(text.split('\n').map((line) => [line.split('=')[0], line.slice(line.indexOf('=') + 1)]));
+	return properties.map((name) => values.get(name) ?? '');
+}
+
+interface Status {
+	readonly state: string;
+	readonly sentence: string;
+	readonly serial: string | null;
+	readonly workflow: { readonly live: string | null };
+	readonly warnings: readonly { readonly message: string }[];
+}
+const status = async () => JSON.parse(await device.must('idv-agent status --json')) as Status;
+
+/** Asks until the status says so: the agent cannot be asked while it is not there. */
+async function untilOnline(): Promise<void> {
+	await device.must(`until idv-agent status --json 2>/dev/null | grep --quiet '"state": *"online"'; do :; done`);
+}
+
+describe('a fresh device', () => {
+	test('is ready and unpaired as soon as the package is installed, and says so to systemd', async () => {
+		await put('/root/serial', `${SERIAL}\n`, '400');
+		await put('/etc/systemd/system/idv-agent.service.d/50-haste.conf', HASTE);
+		await install(packages[0]);
+		expect(await show('ActiveState', 'SubState', 'StatusText', 'NRestarts')).toEqual([
+			'active',
+			'running',
+			'Not paired: scan a pairing code, or run idv-agent pair.',
+			'0',
+		]);
+		expect(await device.must('systemctl is-enabled idv-agent.service idv-agent-settings.path')).toBe(
+			'enabled\nenabled\n',
+		);
+	});
+
+	test('has the serial number that only root may read, and an exposure of at most 1.3', async () => {
+		expect((await status()).serial).toBe(SERIAL);
+		const security = await device.run('systemd-analyze security --no-pager --threshold=13 idv-agent.service');
+		expect(security.text).toContain('Overall exposure level');
+		expect(security.status).toBe(0);
+	});
+
+	test('lets the members of its groups in and nobody else', async () => {
+		expect(await device.must('stat --format="%U:%G %a %n" /run/idv-agent/*.sock /var/lib/idv-agent')).toBe(
+			'idv-agent:idv-agent-admin 660 /run/idv-agent/admin.sock\n' +
+				'idv-agent:idv-agent 660 /run/idv-agent/agent.sock\n' +
+				'idv-agent:idv-agent 700 /var/lib/idv-agent\n',
+		);
+		await device.must('useradd kiosk && usermod --append --groups idv-agent kiosk && useradd stranger');
+		const as = (user: string, command: string) =>
+			device.run(`setpriv --reuid=${user} --regid=${user} --init-groups ${command}`);
+		expect((await as('kiosk', 'idv-agent status')).text).toContain('Not paired');
+		expect((await as('kiosk', 'idv-agent unpair')).status).toBe(77);
+		expect((await as('stranger', 'idv-agent status')).status).toBe(77);
+	});
+
+	test('pairs by a code and is online', async () => {
+		const code = await service.makeCode('document-check');
+		const online = service.next('device-online');
+		await device.must(`idv-agent pair - --trust http://127.0.0.1:${PORT}`, code);
+		expect(await online).toMatchObject({ deviceId: SERIAL, workflowId: 'document-check' });
+		expect((await status()).state).toBe('online');
+		expect(await show('StatusText')).toEqual([`Online with 127.0.0.1:${PORT}, workflow document-check.`]);
+	});
+});
+
+describe('a device that is paired', () => {
+	test('takes changed settings at a reload', async () => {
+		const online = service.next('device-online');
+		await put('/etc/idv-agent/conf.d/10-workflow.json', '{"workflowId":"face-check"}');
+		await device.must('systemctl reload idv-agent.service');
+		expect((await online).workflowId).toBe('face-check');
+		// Only newer systemd waits for the end of a reload.
+		await device.must('until systemctl is-active --quiet idv-agent.service; do :; done');
+		expect(await show('ActiveState', 'NRestarts')).toEqual(['active', '0']);
+	});
+
+	test('comes back after kill -9 at any moment', async () => {
+		const kill = 'systemctl kill --kill-who=main --signal=KILL idv-agent.service';
+		for (let round = 0; round < 8; round += 1) {
+			const [pid] = await show('MainPID');
+			await device.must(kill);
+			// Every other time the next one is killed as well, as soon as there is one: it has hardly begun to start.
+			if (round % 2 === 1) await device.must(`until ${kill} 2>/dev/null; do :; done`);
+			await untilOnline();
+			expect((await show('MainPID'))[0]).not.toBe(pid);
+		}
+		expect((await show('NRestarts')).map(Number)[0]).toBeGreaterThanOrEqual(12);
+	});
+
+	test('is killed by the watchdog when its loop hangs, and comes back', async () => {
+		const online = service.next('device-online');
+		const [pid] = await show('MainPID');
+		await device.must('systemctl kill --kill-who=main --signal=STOP idv-agent.service');
+		await online;
+		expect(await device.must('journalctl --no-pager --unit=idv-agent.service')).toContain('Watchdog timeout');
+		expect((await show('MainPID'))[0]).not.toBe(pid);
+	});
+
+	test('is online without help after the power was cut, again and again', async () => {
+		for (let round = 0; round < 3; round += 1) {
+			const online = service.next('device-online');
+			// The first cut comes while it is online, the others while it boots.
+			await device.cutPower();
+			await device.boot();
+			await online;
+		}
+		expect((await status()).workflow.live).toBe('face-check');
+	});
+
+	test('goes on with the last valid settings when a push breaks them', async () => {
+		await put('/etc/idv-agent/conf.d/20-broken.json', '{"heartbeatCadence": "often"');
+		const online = service.next('device-online');
+		await device.must('systemctl restart idv-agent.service');
+		await online;
+		const { warnings } = await status();
+		expect(warnings.map(({ message }) => message).join()).toContain('/etc/idv-agent/conf.d/20-broken.json: line 1');
+		await device.must('rm /etc/idv-agent/conf.d/20-broken.json');
+	});
+
+	test('keeps everything through an upgrade', async () => {
+		const online = service.next('device-online');
+		const said = await install(packages[1]);
+		await online;
+		expect(said).not.toMatch(/conffile|prompt/i);
+		expect(await device.must('idv-agent --version; dpkg-query --show idv-agent')).toMatch(/idv-agent\t0\.2\.0\n$/);
+		expect((await status()).workflow.live).toBe('face-check');
+	});
+
+	test('registers with an API key that is encrypted at rest', async () => {
+		await device.must('idv-agent unpair');
+		await device.must('mkdir -p --mode=700 /etc/credstore.encrypted');
+		await device.must(
+			'systemd-creds encrypt --with-key=host --name=idv-agent.api-key - /etc/credstore.encrypted/idv-agent.api-key',
+			API_KEY,
+		);
+		const settings = {
+			baseUrl: `http://127.0.0.1:${PORT}`,
+			credential: { apiKeyFile: '/run/credentials/idv-agent.service/idv-agent.api-key' },
+		};
+		const online = service.next('device-online');
+		await put('/etc/idv-agent/conf.d/30-key.json', JSON.stringify(settings));
+		await device.must('systemctl restart idv-agent.service');
+		expect((await online).deviceId).toBe(SERIAL);
+		expect(await device.run(`grep --recursive --text ${API_KEY} /etc /var/lib/idv-agent`)).toMatchObject({ status: 1 });
+	});
+
+	test('has told no secret', async () => {
+		const journal = await device.must('journalctl --no-pager --output=export');
+		expect(journal).toContain('idv-agent');
+		const state = await device.must('cat /var/lib/idv-agent/state.json');
+		const tokens = [...state.matchAll(/"token":\s*"([^"]+)"/g)].map(([, token = '']) => token);
+		expect(tokens.length).toBeGreaterThan(0);
+		for (const secret of [API_KEY, ...tokens]) expect(journal).not.toContain(secret);
+	});
+
+	test('is left alone when it is removed, and gone when it is purged', async () => {
+		await device.must('dpkg --remove idv-agent');
+		await device.must('test -s /var/lib/idv-agent/state.json && test -e /etc/idv-agent/config.json');
+		await device.must('rm -r /etc/systemd/system/idv-agent.service.d && dpkg --purge idv-agent');
+		const left = await device.run(
+			'find / -xdev -name "*idv-agent*" -not -path "/var/log/*" -not -path "/proc/*" -not -path "/var/lib/dpkg/*" -not -path "/var/cache/*"; grep idv-agent /etc/passwd /etc/group /etc/shadow',
+		);
+		expect(left.text).toBe('');
+	});
+});
+
+describe('a fresh device with settings that cannot be used', () => {
+	const broken: readonly (readonly [what: string, content: string, mode: string, says: string])[] = [
+		['of the wrong type', '{"heartbeatCadence":"often"}', '644', '/etc/idv-agent/config.json: heartbeatCadence'],
+		['that are empty', '', '644', '/etc/idv-agent/config.json: line 1, column 1'],
+		['that it may not read', '{}', '600', '/etc/idv-agent/config.json cannot be read'],
+	];
+
+	test.each(broken)(
+		'%s says where, does not loop, and starts when they are right',
+		async (_what, content, mode, says) => {
+			await device.must(
+				'dpkg --purge idv-agent; journalctl --rotate --quiet; journalctl --vacuum-time=1s --quiet; true',
+			);
+			await put('/etc/idv-agent/config.json', content, mode);
+			await install(packages[0]);
+			await device.run('systemctl start idv-agent.service');
+			expect(await show('ActiveState', 'ExecMainStatus', 'NRestarts')).toEqual(['failed', '78', '0']);
+			expect(await device.must('journalctl --no-pager --unit=idv-agent.service --priority=warning')).toContain(says);
+
+			await put('/etc/idv-agent/config.json', '{}');
+			// Waits as long as the path unit takes: until the job that it causes is there and done.
+			await device.must(
+				'for wait in $(seq 1 100); do systemctl is-active --quiet idv-agent.service && exit 0; sleep 0.1; done; exit 1',
+			);
+			expect((await status()).state).toBe('unpaired');
+		},
+	);
+});

@@ -1,0 +1,192 @@
+/**
+ * A real Debian with a real systemd, without a virtual machine: a container of systemd-nspawn in a control group and
+ * namespaces of its own, whose disk survives a power cut. Needs root. Knows nothing of the agent.
+ */
+import { type ChildProcess, execFile, execFileSync, spawn } from 'node:child_process';
+import { existsSync, globSync, mkdirSync, readFileSync, rmdirSync, rmSync, watch, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+const TOOLS = {
+	'systemd-nspawn': 'systemd-container',
+	mmdebstrap: 'mmdebstrap',
+	unshare: 'util-linux',
+	ip: 'iproute2',
+	readelf: 'binutils',
+} as const;
+
+/** Installs what is missing when `CI=true`; else says how. */
+export function ensureTools(): void {
+	const missing = Object.entries(TOOLS).filter(([tool]) => !isInstalled(tool));
+	if (missing.length === 0) return;
+	const packages = [...new Set(missing.map(([, name]) => name))];
+	if (process.env['CI'] !== 'true')
+		throw new Error(`Missing: ${packages.join(', ')}. Install them: apt-get install ${packages.join(' ')}`);
+	execFileSync('apt-get', ['update', '--quiet=2'], { stdio: 'inherit' });
+	execFileSync('apt-get', ['install', '--yes', '--quiet=2', '--no-install-recommends', ...packages], {
+		stdio: 'inherit',
+		env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
+	});
+}
+
+function isInstalled(tool: string): boolean {
+	return (process.env['PATH'] ?? '').split(':').some((directory) => existsSync(join(directory, tool)));
+}
+
+/** Makes the base system once (25 s) and keeps it under `directory`. */
+export function prepareTree(directory: string, suite: string): string {
+	const tree = join(directory, suite);
+	if (existsSync(tree)) return tree;
+	mkdirSync(directory, { recursive: true });
+	const packages = 'systemd,systemd-sysv,dbus,libstdc++6,libatomic1,procps';
+	const fresh = `${tree}.new`;
+	rmSync(fresh, { recursive: true, force: true });
+	execFileSync(
+		'mmdebstrap',
+		['--quiet', '--variant=essential', `--include=${packages}`, suite, fresh, 'http://deb.debian.org/debian'],
+		{ stdio: 'inherit' },
+	);
+	execFileSync('mv', [fresh, tree]);
+	return tree;
+}
+
+export interface Answer {
+	readonly status: number;
+	/** Standard output and error, in the order in which they came. */
+	readonly text: string;
+}
+
+export interface Machine {
+	/** Its disk, as the host sees it while the machine is off or on. */
+	readonly disk: string;
+	/** Network namespace: something of the host's can be run in it, to be reached by loopback. */
+	readonly network: string;
+	/** Starts it; resolves when the multi-user target is reached. */
+	boot(): Promise<void>;
+	/** Everything in it ends at this moment, nothing is flushed. */
+	cutPower(): Promise<void>;
+	/** Runs a command in it. Never throws for a status. */
+	run(command: string, input?: string | Uint8Array): Promise<Answer>;
+	/** Runs a command and throws with its words unless it succeeds. */
+	must(command: string, input?: string | Uint8Array): Promise<string>;
+	/** Turns it off and removes what it was made of. */
+	destroy(): Promise<void>;
+}
+
+let count = 0;
+
+/** Makes a machine from a base system; `directory` gets what it writes. */
+export function createMachine(tree: string, directory: string): Machine {
+	count += 1;
+	const id = `idv-${process.pid}-${count}`;
+	const disk = join(directory, id);
+	for (const part of ['upper', 'work', 'root']) mkdirSync(join(disk, part), { recursive: true });
+	const upper = join(disk, 'upper');
+	const group = join(findControlGroups(), id);
+	mkdirSync(group);
+	execFileSync('ip', ['netns', 'add', id]);
+	execFileSync('ip', ['-n', id, 'link', 'set', 'lo', 'up']);
+	let container: ChildProcess | null = null;
+	let leader = 0;
+
+	const script = [
+		`echo $$ > ${group}/cgroup.procs`,
+		`exec unshare --mount --pid --fork --kill-child --mount-proc --propagation private sh -c '${[
+			'set -e',
+			`mount -t overlay overlay -o lowerdir=${tree},upperdir=${upper},workdir=${join(disk, 'work')} ${join(disk, 'root')}`,
+			`touch ${join(disk, 'network')}`,
+			`mount --bind /run/netns/${id} ${join(disk, 'network')}`,
+			'mount -t tmpfs tmpfs /run',
+			'mount -t cgroup2 cgroup2 /sys/fs/cgroup',
+			`exec systemd-nspawn --quiet --register=no --keep-unit --directory=${join(disk, 'root')} --machine=device --network-namespace-path=${join(disk, 'network')} --console=read-only --boot`,
+		].join('; ')}'`,
+	].join('\n');
+
+	const machine: Machine = {
+		disk: upper,
+		network: id,
+		async boot() {
+			container = spawn('sh', ['-c', script], { stdio: ['ignore', 'pipe', 'pipe'] });
+			await reaches(container, /Reached target .*(multi-user|Multi-User)/);
+			leader = findLeader(group);
+		},
+		async cutPower() {
+			if (!container) return;
+			const gone = new Promise((resolve) => container?.once('close', resolve));
+			writeFileSync(join(group, 'cgroup.kill'), '1');
+			await gone;
+			await empties(group);
+			container = null;
+		},
+		run: (command, input) =>
+			new Promise((resolve) => {
+				const words = ['--target', String(leader), '--all', '--wd=/', 'sh', '-c', `exec 2>&1; ${command}`];
+				const env = { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C.UTF-8' };
+				const child = execFile('nsenter', words, { env, maxBuffer: 64 << 20 }, (error, stdout) =>
+					resolve({ status: error ? Number(error.code) || 1 : 0, text: stdout }),
+				);
+				child.stdin?.end(input ?? '');
+			}),
+		async must(command, input) {
+			const { status, text } = await machine.run(command, input);
+			if (status !== 0) throw new Error(`${command}: status ${status}\n${text}`);
+			return text;
+		},
+		async destroy() {
+			await machine.cutPower();
+			execFileSync('ip', ['netns', 'delete', id]);
+			for (const inner of globSync(`${group}/**/`).toSorted().toReversed()) rmdirSync(inner);
+			if (existsSync(group)) rmdirSync(group);
+			rmSync(disk, { recursive: true, force: true });
+		},
+	};
+	return machine;
+}
+
+function findControlGroups(): string {
+	const mount = readFileSync('/proc/self/mounts', 'utf8')
+		.split('\n')
+		.map((line) => line.split(' '))
+		.find(([, , type]) => type === 'cgroup2')?.[1];
+	if (!mount) throw new Error('There is no cgroup2 file system mounted here.');
+	return mount;
+}
+
+/** Resolves when nothing runs in the group any more: the kernel tells by changing a file. */
+function empties(group: string): Promise<void> {
+	const file = join(group, 'cgroup.events');
+	return new Promise((resolve) => {
+		const look = () => {
+			if (!readFileSync(file, 'utf8').includes('populated 0')) return;
+			changes.close();
+			resolve();
+		};
+		const changes = watch(file, look);
+		look();
+	});
+}
+
+/** The process that is number 1 in the container, by its number here. */
+function findLeader(group: string): number {
+	const numbers = globSync(`${group}/**/cgroup.procs`).flatMap((file) => readFileSync(file, 'utf8').split('\n'));
+	for (const number of numbers.filter(Boolean)) {
+		const status = readFileSync(`/proc/${number}/status`, 'utf8');
+		const inner = /^NSpid:\s+(.*)$/m.exec(status)?.[1]?.split(/\s+/) ?? [];
+		if (inner.length >= 3 && inner.at(-1) === '1') return Number(number);
+	}
+	throw new Error('The machine has no first process.');
+}
+
+/** Resolves at the first output that matches; rejects with all of it when the process ends before. */
+export function reaches(child: ChildProcess, pattern: RegExp): Promise<RegExpExecArray> {
+	return new Promise((resolve, reject) => {
+		let said = '';
+		const read = (chunk: Buffer) => {
+			said += chunk.toString();
+			const match = pattern.exec(said);
+			if (match) resolve(match);
+		};
+		child.stdout?.on('data', read);
+		child.stderr?.on('data', read);
+		child.once('close', () => reject(new Error(`It ended before it said ${pattern}:\n${said}`)));
+	});
+}

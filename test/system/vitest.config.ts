@@ -1,0 +1,12 @@
+import { defineConfig } from 'vitest/config';
+
+/** Needs root and Debian's packages (machine.ts says which); one machine, one story, in order. */
+export default defineConfig({
+	test: {
+		include: ['test/system/**/*.test.ts'],
+		pool: 'forks',
+		fileParallelism: false,
+		testTimeout: 60_000,
+		hookTimeout: 180_000,
+	},
+});
