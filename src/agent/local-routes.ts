@@ -110,7 +110,7 @@ export function localRoutes(
 					count(tally.forwarded, 'failed');
 					throw error;
 				}
-				return 'answered';
+				return { answered: true };
 			},
 		}),
 		localRoute({

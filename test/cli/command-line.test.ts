@@ -105,11 +105,16 @@ describe('a mistake on the command line', () => {
 		['idv', ['apikey', 'create', '--name', 'x'], /Required option '--permissions <list>' not specified/],
 		['idv', ['session', 'start'], /Required option '--workflow <id>' not specified/],
 	])('%s %j is one line that names the help, and status 64', async (name, args, words) => {
-		const [plain, json] = await Promise.all([run(name, args), run(name, [...args, '--json'])]);
-		const wanted = { status: 64, code: 'usage', words };
-		expectRefusal(plain, wanted);
-		// A missing value takes the next word, whatever it is.
-		if (args.at(-1) !== '--set') expectJsonRefusal(json, wanted);
+		expectRefusal(await run(name, args), { status: 64, code: 'usage', words });
+	});
+
+	test('is a JSON document where that is asked for, wherever the flag stands', async () => {
+		const [after, before] = await Promise.all([
+			run('idv-agent', ['staus', '--json']),
+			run('idv', ['--json', 'apikey', 'create', '--name', 'x']),
+		]);
+		expectJsonRefusal(after, { status: 64, code: 'usage', words: /Unknown command 'staus'\. Did you mean status\?/ });
+		expectJsonRefusal(before, { status: 64, code: 'usage', words: /--permissions <list>/ });
 	});
 
 	test('never repeats what may be a secret', async () => {
@@ -178,10 +183,8 @@ describe('without a running agent', () => {
 	])('%s %s says so and how to start it', async (...args) => {
 		const home = await givenHome();
 		const given = args.filter((word) => word !== undefined);
-		const [plain, json] = await Promise.all([home.agent(given), home.agent([...given, '--json'])]);
 		const wanted = { status: 69, code: 'agent-not-running', words: /No agent listens on .*\. .*idv-agent run/ };
-		expectRefusal(plain, wanted);
-		expectJsonRefusal(json, wanted);
+		expectRefusal(await home.agent(given), wanted);
 	});
 
 	test('a run directory that is too deep for a socket is named as such', async () => {

@@ -138,10 +138,12 @@ describe('on a device that waits for its first code', () => {
 		];
 		const before = registrations();
 		for (const [given, status, refusal, words, ...flags] of cases) {
-			const [plain, json] = await Promise.all([pair(given, ...flags), pair(given, '--json', ...flags)]);
-			expectRefusal(plain, { status, code: refusal, words });
-			expectJsonRefusal(json, { status, code: refusal, words });
+			expectRefusal(await pair(given, ...flags), { status, code: refusal, words });
 		}
+		for (const [given, status, refusal, words] of [cases[0], cases[2], cases[10], cases[12]].filter(
+			(one) => one !== undefined,
+		))
+			expectJsonRefusal(await pair(given, '--json'), { status, code: refusal, words });
 		await expectUnpaired(home);
 		expect(registrations()).toBe(before);
 	});
@@ -305,16 +307,15 @@ describe.skipIf(!hasTerminal)('at a terminal', () => {
 		expect(await pair(code(), '--replace')).toMatchObject({ status: 0 });
 	});
 
-	test.each([
-		['a no', 'n\r'],
-		['the end of input', '\u0004'],
-	])('%s spends nothing', async (_, typed) => {
+	test('a no, or the end of input, spends nothing', async () => {
 		const { home, code, registrations } = await givenDevice({ settings: {} });
-		const screen = await atTerminal('idv-agent', ['pair'], home.environment, [
-			[PROMPT, `${code()}\r`],
-			[QUESTION, typed],
-		]);
-		expect(screen).toMatchObject({ status: 77, text: expect.stringMatching(/Error: .*\[origin-unconfirmed\]/) });
+		for (const typed of ['n\r', '\u0004']) {
+			const screen = await atTerminal('idv-agent', ['pair'], home.environment, [
+				[PROMPT, `${code()}\r`],
+				[QUESTION, typed],
+			]);
+			expect(screen).toMatchObject({ status: 77, text: expect.stringMatching(/Error: .*\[origin-unconfirmed\]/) });
+		}
 		expect(registrations()).toBe(0);
 	});
 });

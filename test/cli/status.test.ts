@@ -151,8 +151,14 @@ describe('on a paired device that is online', () => {
 });
 
 describe('moving a device to another workflow', () => {
+	const atTheEnd = atTheEndOfAll();
+	let device: Device;
+	beforeAll(async () => {
+		device = await givenPaired({ atTheEnd });
+	});
+
 	test('waits until it is live; --json is the status that came of it', async () => {
-		const { home } = await givenPaired();
+		const { home } = device;
 		const plain = await home.agent(['workflow', 'set', 'face-check']);
 		expect(plain).toMatchObject({
 			status: 0,
@@ -167,7 +173,8 @@ describe('moving a device to another workflow', () => {
 	});
 
 	test('that takes too long ends with 75, and goes on', async () => {
-		const { home, service } = await givenPaired();
+		const { home, service } = device;
+		await home.agent(['workflow', 'set', 'document-check']);
 		const release = service.hold('/api/device/connection');
 		const { status, stdout, stderr } = await home.agent(['workflow', 'set', 'face-check', '--wait', '0']);
 		expect(stdout).toMatch(/^Online with .*, workflow document-check; moving to workflow face-check\.\n$/);
@@ -181,7 +188,8 @@ describe('moving a device to another workflow', () => {
 	});
 
 	test('that the service does not know leaves it online, and every command says why', async () => {
-		const { home } = await givenPaired();
+		const { home } = device;
+		await home.agent(['workflow', 'set', 'document-check']);
 		const plain = await home.agent(['workflow', 'set', 'no-such']);
 		expectRefusal(plain, { status: 65, code: 'workflow-unknown', words: /does not know the workflow no-such.*exact/ });
 		const json = await home.agent(['workflow', 'set', 'no-such', '--json']);

@@ -11,6 +11,8 @@ const TOOLS = {
 	mmdebstrap: 'mmdebstrap',
 	unshare: 'util-linux',
 	ip: 'iproute2',
+	lintian: 'lintian',
+	man: 'man-db',
 	readelf: 'binutils',
 } as const;
 

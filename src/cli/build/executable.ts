@@ -57,19 +57,20 @@ export async function buildExecutable({ root, architecture, outDir }: Executable
 	await writeFile(
 		config,
 		JSON.stringify({
-			main: join(bundled, 'program.cjs'),
+			main: join('bundle', 'program.cjs'),
 			mainFormat: 'commonjs',
-			executable: node,
-			output: executable,
+			executable: 'node',
+			output: 'idv-agent',
 			disableExperimentalSEAWarning: true,
 			useSnapshot: false,
 			useCodeCache: architecture === process.arch,
 			execArgvExtension: 'none',
-			assets: Object.fromEntries(ASSETS.map((name) => [name, join(bundled, name)])),
+			assets: Object.fromEntries(ASSETS.map((name) => [name, join('bundle', name)])),
 		}),
 	);
-	// Without this V8 puts addresses and chance into the code cache: same input, other bytes.
-	await run(process.execPath, ['--predictable', '--build-sea', config], { env: {} });
+	// Paths from here: the one of the program gets into the executable.
+	// Without the flag V8 puts addresses and chance into the code cache: same input, other bytes.
+	await run(process.execPath, ['--predictable', '--build-sea', config], { cwd: work, env: {} });
 	await chmod(executable, 0o755);
 	await rm(node);
 	return executable;

@@ -37,7 +37,7 @@ export interface LocalRequest<Body = unknown> {
 export interface RawExchange {
 	/** Its body is unread. A browser application's own token has been taken off. */
 	readonly request: http.IncomingMessage;
-	/** For a handler that answers by itself and then replies `answered`. */
+	/** For a handler that answers by itself and then replies `{ answered: true }`. */
 	readonly response: http.ServerResponse;
 	/** What follows the route's path (without a slash at its end) in the request line, undecoded, with the query: `/a?b=c`. */
 	readonly target: string;
@@ -87,7 +87,7 @@ export type LocalReply =
 	/** A Server-Sent Events stream. Returns what to do, exactly once, when it is over for whatever reason. */
 	| { readonly stream: (sink: EventSink) => () => void }
 	/** A raw route has answered on its own. */
-	| 'answered';
+	| { readonly answered: true };
 
 export interface LocalRoute<Body = unknown> {
 	/** `*` for each of them, and `HEAD`. */

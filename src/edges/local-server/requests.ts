@@ -142,7 +142,7 @@ async function send(
 	response: http.ServerResponse,
 	reply: LocalReply | Refusal,
 ): Promise<void> {
-	if (reply === 'answered') {
+	if ('answered' in reply) {
 		if (!response.headersSent && !response.destroyed) throw new Error(`${request.method} was not answered`);
 		return;
 	}
