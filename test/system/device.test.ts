@@ -40,7 +40,7 @@ beforeAll(async () => {
 				version,
 				epoch: 1_780_000_000,
 				outDir: join(BUILD, 'system', version),
-				compression: 'none',
+				compression: 'gzip',
 			}),
 		),
 	);

@@ -31,7 +31,7 @@ beforeAll(async () => {
 			epoch: 1_780_000_000,
 			outDir,
 		};
-		debs.push(await buildDebianPackage({ ...parts, compression: 'none' }));
+		debs.push(await buildDebianPackage({ ...parts, compression: 'gzip' }));
 	}
 	tree = join(directory, 'tree');
 	execFileSync('dpkg-deb', ['--extract', debs[0] ?? '', tree]);
@@ -100,7 +100,7 @@ describe('the package', () => {
 				'bash',
 				[
 					'-c',
-					'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _idv_agent; IFS=$\'\\n\'; echo "${COMPREPLY[*]}"',
+					String.raw`source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _idv_agent; IFS=$'\n'; echo "${'$'}{COMPREPLY[*]}"`,
 					'bash',
 					join(tree, 'usr/share/bash-completion/completions/idv-agent'),
 					...words,
