@@ -118,10 +118,10 @@ describe('config check', () => {
 	});
 
 	test('of a --set without a value or with an unknown name names it', async () => {
-		const home = await givenHome();
+		const homes = await Promise.all([givenHome(), givenHome()]);
 		const outcomes = await Promise.all([
-			home.agent(['run', '--set', 'heartbeatCadence']),
-			home.agent(['run', '--set', 'heartbeat=3']),
+			homes[0].agent(['run', '--set', 'heartbeatCadence']),
+			homes[1].agent(['run', '--set', 'heartbeat=3']),
 		]);
 		expectRefusal(outcomes[0], {
 			status: 78,

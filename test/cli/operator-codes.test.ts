@@ -118,7 +118,7 @@ describe('qrcode', () => {
 		expect(operator.service.requests.length).toBe(before);
 	});
 
-	test('for a workflow that the service does not know, and into a operator.directory that is not there', async () => {
+	test('for a workflow that the service does not know, and into a directory that is not there', async () => {
 		const out = join(operator.directory, 'code.png');
 		const unknown = { status: 65, code: 'workflow-unknown', words: /does not know the workflow nowhere/ };
 		await expectRefused(unknown, ['qrcode', '--workflow', 'nowhere', '--out', out]);
@@ -200,6 +200,14 @@ describe('session start', () => {
 		const unknown = { status: 65, code: 'workflow-unknown', words: /does not know the workflow nowhere/ };
 		const nowhere = ['session', 'start', '--workflow', 'nowhere', '--json'];
 		expectJsonRefusal(await idv(nowhere, variables('ApiKey')), unknown);
+	});
+
+	test('shows a URL also when the service tells nothing else', async () => {
+		const other = await givenService();
+		const url = `${other.url}/mobile?authorization=Token%20tr-0123456789abcdefghijklmnop12&sessionId=1`;
+		other.failNext('/api/v1/deeplink', { status: 201, body: { url } });
+		const record = succeeded(await idv([...start, '--json'], variables('ApiKey', other)));
+		expect(record).toEqual({ url, createdAt: null, expiresAt: null, workflowIds: ['checkin'] });
 	});
 
 	test('without an answer is not tried again', async () => {

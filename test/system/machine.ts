@@ -39,7 +39,7 @@ export function prepareTree(directory: string, suite: string): string {
 	const tree = join(directory, suite);
 	if (existsSync(tree)) return tree;
 	mkdirSync(directory, { recursive: true });
-	const packages = 'systemd,systemd-sysv,dbus,libstdc++6,libatomic1,procps';
+	const packages = 'systemd,systemd-sysv,dbus,libstdc++6,libatomic1,procps,passwd';
 	const fresh = `${tree}.new`;
 	rmSync(fresh, { recursive: true, force: true });
 	execFileSync(
@@ -83,31 +83,37 @@ export function createMachine(tree: string, directory: string): Machine {
 	const disk = join(directory, id);
 	for (const part of ['upper', 'work', 'root']) mkdirSync(join(disk, part), { recursive: true });
 	const upper = join(disk, 'upper');
-	const group = join(findControlGroups(), id);
-	mkdirSync(group);
+	const groups = findControlGroups();
 	execFileSync('ip', ['netns', 'add', id]);
 	execFileSync('ip', ['-n', id, 'link', 'set', 'lo', 'up']);
 	let container: ChildProcess | null = null;
 	let leader = 0;
+	let boots = 0;
+	let group = '';
 
-	const script = [
-		`echo $$ > ${group}/cgroup.procs`,
-		`exec unshare --mount --pid --fork --kill-child --mount-proc --propagation private sh -c '${[
-			'set -e',
-			`mount -t overlay overlay -o lowerdir=${tree},upperdir=${upper},workdir=${join(disk, 'work')} ${join(disk, 'root')}`,
-			`touch ${join(disk, 'network')}`,
-			`mount --bind /run/netns/${id} ${join(disk, 'network')}`,
-			'mount -t tmpfs tmpfs /run',
-			'mount -t cgroup2 cgroup2 /sys/fs/cgroup',
-			`exec systemd-nspawn --quiet --register=no --keep-unit --directory=${join(disk, 'root')} --machine=device --network-namespace-path=${join(disk, 'network')} --console=read-only --boot`,
-		].join('; ')}'`,
-	].join('\n');
+	const script = () =>
+		[
+			`echo $$ > ${group}/cgroup.procs`,
+			`exec unshare --mount --pid --fork --kill-child --mount-proc --propagation private sh -c '${[
+				'set -e',
+				`mount -t overlay overlay -o lowerdir=${tree},upperdir=${upper},workdir=${join(disk, 'work')} ${join(disk, 'root')}`,
+				`touch ${join(disk, 'network')}`,
+				`mount --bind /run/netns/${id} ${join(disk, 'network')}`,
+				'mount -t tmpfs tmpfs /run',
+				'mount -t cgroup2 cgroup2 /sys/fs/cgroup',
+				`exec systemd-nspawn --quiet --register=no --keep-unit --directory=${join(disk, 'root')} --machine=device --network-namespace-path=${join(disk, 'network')} --console=read-only --boot`,
+			].join('; ')}'`,
+		].join('\n');
 
 	const machine: Machine = {
 		disk: upper,
 		network: id,
 		async boot() {
-			container = spawn('sh', ['-c', script], { stdio: ['ignore', 'pipe', 'pipe'] });
+			boots += 1;
+			// A new one each time: after cgroup.kill Linux kills what newer systemd starts right inside a group that was killed.
+			group = join(groups, `${id}-${boots}`);
+			mkdirSync(group);
+			container = spawn('sh', ['-c', script()], { stdio: ['ignore', 'pipe', 'pipe'] });
 			await reaches(container, /Reached target .*(multi-user|Multi-User)/);
 			leader = findLeader(group);
 		},
@@ -117,6 +123,8 @@ export function createMachine(tree: string, directory: string): Machine {
 			writeFileSync(join(group, 'cgroup.kill'), '1');
 			await gone;
 			await empties(group);
+			for (const inner of globSync(`${group}/**/`).toSorted().toReversed()) rmdirSync(inner);
+			if (existsSync(group)) rmdirSync(group);
 			container = null;
 		},
 		run: (command, input) =>
@@ -126,6 +134,8 @@ export function createMachine(tree: string, directory: string): Machine {
 				const child = execFile('nsenter', words, { env, maxBuffer: 64 << 20 }, (error, stdout) =>
 					resolve({ status: error ? Number(error.code) || 1 : 0, text: stdout }),
 				);
+				// A command that wants no input may be over before it was given all.
+				child.stdin?.on('error', () => {});
 				child.stdin?.end(input ?? '');
 			}),
 		async must(command, input) {
@@ -136,8 +146,6 @@ export function createMachine(tree: string, directory: string): Machine {
 		async destroy() {
 			await machine.cutPower();
 			execFileSync('ip', ['netns', 'delete', id]);
-			for (const inner of globSync(`${group}/**/`).toSorted().toReversed()) rmdirSync(inner);
-			if (existsSync(group)) rmdirSync(group);
 			rmSync(disk, { recursive: true, force: true });
 		},
 	};

@@ -86,7 +86,8 @@ async function create(target: Target, request: ApiKeyRequest): Promise<CreatedKe
 		const key = readKey(new TextDecoder().decode(answer.body), request);
 		if (key) return key;
 		const { host } = new URL(target.baseUrl);
-		throw inOperatorsWords(new AgentError('bad-response', `${host} answered without a key that can be read.`), PURPOSE);
+		const unread = new AgentError('bad-response', `${host} answered without a key that can be read.`);
+		throw inOperatorsWords(unread, PURPOSE, 'perhaps');
 	});
 }
 

@@ -90,7 +90,7 @@ async function register(
 				expiresAt: result.life ? new Date(result.life.expiresAtSeconds * 1000).toISOString() : null,
 			};
 		const { code, message, remedy } = result.failure;
-		const { creates, ...unopened } = PURPOSE;
-		throw inOperatorsWords(new AgentError(code, message, { remedy }), result.sent === 'perhaps' ? PURPOSE : unopened);
+		const refused = new AgentError(code, message, { remedy });
+		throw inOperatorsWords(refused, PURPOSE, result.sent === 'perhaps' ? 'perhaps' : 'nothing');
 	});
 }

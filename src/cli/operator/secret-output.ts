@@ -24,6 +24,7 @@ export function checkPlaceForSecret(
 
 export interface ReservedFile {
 	readonly path: string;
+	/** @throws AgentError `state-unwritable`; then the file is gone. */
 	write(text: string): Promise<void>;
 	/** Takes the empty file away again. */
 	discard(): Promise<void>;
@@ -40,6 +41,13 @@ export async function reserveSecretFile(out: string): Promise<ReservedFile> {
 				try {
 					await file.writeFile(text);
 					await file.sync();
+				} catch (error) {
+					await rm(path, { force: true });
+					const { code } = error as NodeJS.ErrnoException;
+					throw new AgentError('state-unwritable', `${path} could not be written (${code}), so the secret is lost.`, {
+						remedy: 'Revoke what was made, and make it again where there is free space.',
+						cause: error,
+					});
 				} finally {
 					await file.close();
 				}

@@ -79,7 +79,8 @@ export async function sendOnce(
 		maxBytes: MAX_ANSWER_BYTES,
 	};
 	return client.send(request).catch((error: unknown) => {
-		throw error instanceof AgentError ? inOperatorsWords(error, purpose) : error;
+		if (!(error instanceof AgentError)) throw error;
+		throw inOperatorsWords(error, purpose, NEVER_SENT.includes(error.code) ? 'nothing' : 'perhaps');
 	});
 }
 
@@ -104,7 +105,7 @@ export function refusal({ baseUrl, authorization }: Target, answer: ServiceAnswe
 			...(authorization.scheme === 'Basic' ? [authorization.password] : []),
 		],
 	});
-	return inOperatorsWords(new AgentError(code, message, { remedy }), purpose);
+	return inOperatorsWords(new AgentError(code, message, { remedy }), purpose, aftermathOf(status));
 }
 
 /** Where nothing can have arrived at the service. */
@@ -120,16 +121,6 @@ const NEVER_SENT: readonly ErrorCode[] = [
 	'proxy-failed',
 	'proxy-refused',
 ];
-/** Where the service, or what stands in its place, has said no. */
-const REFUSED: readonly ErrorCode[] = [
-	'credential-refused',
-	'access-forbidden',
-	'request-rejected',
-	'workflow-unknown',
-	'service-overloaded',
-	'redirect-refused',
-];
-
 const REMEDIES: Partial<Record<ErrorCode, string>> = {
 	'dns-failed': 'Check --url and the DNS server, then run the command again.',
 	'service-unreachable': 'Check --url and the network, then run the command again.',
@@ -151,16 +142,23 @@ const REMEDIES: Partial<Record<ErrorCode, string>> = {
 	'bad-response': 'Check --url: the service has no such endpoint there, or answers in a form that is not known.',
 };
 
-export function inOperatorsWords(error: AgentError, { creates, needs }: Purpose): AgentError {
+/** Whether what was asked for may exist although the command failed. */
+export type Aftermath = 'nothing' | 'perhaps';
+
+/** The failure with what an operator can do about it. */
+export function inOperatorsWords(error: AgentError, { creates, needs }: Purpose, aftermath: Aftermath): AgentError {
 	const { code, message, remedy } = error.failure;
-	const isOpen = creates !== undefined && !NEVER_SENT.includes(code) && !REFUSED.includes(code) && !isNotFound(error);
 	const own = code === 'access-forbidden' ? `Use ${needs}.` : (REMEDIES[code] ?? remedy);
 	return new AgentError(code, message, {
-		remedy: isOpen ? `The service may have created ${creates}: look there before you run the command again.` : own,
+		remedy:
+			aftermath === 'perhaps' && creates !== undefined
+				? `The service may have created ${creates}: look there before you run the command again.`
+				: own,
 		cause: error.cause,
 	});
 }
 
-function isNotFound({ failure: { code, message } }: AgentError): boolean {
-	return code === 'bad-response' && / answered (404|405|410)\b/.test(message);
+/** A clear no leaves nothing behind; a success that cannot be read, or a service that broke down, may. */
+function aftermathOf(status: number): Aftermath {
+	return status < 300 || status === 408 || (status >= 500 && status !== 503) ? 'perhaps' : 'nothing';
 }

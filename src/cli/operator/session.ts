@@ -44,21 +44,20 @@ export async function startSession(flags: SessionFlags): Promise<void> {
 	};
 	const query = formatWorkflowIds(workflowIds);
 	const answer = await callService(target, { method: 'POST', path: ENDPOINTS.sessionStart, query, body }, purpose);
-	const record = readRecord(new TextDecoder().decode(answer.body));
+	const record = readRecord(new TextDecoder().decode(answer.body), workflowIds);
+	const { host } = new URL(target.baseUrl);
 	if (!record)
 		throw inOperatorsWords(
-			new AgentError(
-				'bad-response',
-				`${new URL(target.baseUrl).host} answered without a hand-off URL that can be read.`,
-			),
+			new AgentError('bad-response', `${host} answered without a hand-off URL.`),
 			purpose,
+			'perhaps',
 		);
 	if (flags.json) return printJson(record);
 	printLine(`Session started for ${record.workflowIds.join(', ')}.\n`);
 	if (flags.qr) printLine(await renderQrTerminal(record.url));
 	printTable([
 		['URL', record.url],
-		['Ends', untilTime(record.expiresAt)],
+		['Ends', record.expiresAt === null ? 'the service does not say' : untilTime(record.expiresAt)],
 	]);
 	printLine('\nThe URL carries a one-time token: give it to the client that continues the session and to nobody else.');
 }
@@ -110,9 +109,19 @@ async function readMetadata(given: string): Promise<unknown> {
 	}
 }
 
-function readRecord(body: string): HandOffRecord | null {
+/** A record as the service gave it; what it left out is `null`. */
+type FoundRecord = Omit<HandOffRecord, 'createdAt' | 'expiresAt'> & {
+	readonly createdAt: string | null;
+	readonly expiresAt: string | null;
+};
+
+const foundRecordSchema = handOffRecordSchema.partial({ createdAt: true, expiresAt: true, workflowIds: true });
+
+/** As much as the answer has, as long as the URL is there: it is given only once. */
+function readRecord(body: string, asked: readonly string[]): FoundRecord | null {
 	try {
-		return handOffRecordSchema.parse(JSON.parse(body));
+		const { url, createdAt = null, expiresAt = null, workflowIds } = foundRecordSchema.parse(JSON.parse(body));
+		return { url, createdAt, expiresAt, workflowIds: workflowIds ?? [...asked] };
 	} catch {
 		return null;
 	}
