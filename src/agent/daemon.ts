@@ -9,7 +9,7 @@ import { openChannel } from '../edges/channel.ts';
 import { createEventStore } from '../edges/event-store/event-store.ts';
 import { createForwarder } from '../edges/forwarder.ts';
 import { readIdentityFacts } from '../edges/identity-sources.ts';
-import { openLocalServer } from '../edges/local-server/local-server.ts';
+import { type LocalServerOptions, openLocalServer } from '../edges/local-server/local-server.ts';
 import { createLog, type Log, type LogDestination } from '../edges/log.ts';
 import { watchSettings } from '../edges/settings-files.ts';
 import { openStateStore } from '../edges/state-store.ts';
@@ -24,6 +24,8 @@ import { runSiteHooks } from './site-hooks.ts';
 import { createTally } from './tally.ts';
 
 export interface DaemonOptions extends SettingsSources {
+	/** Local sockets that systemd has opened; the others are opened here. */
+	readonly listen?: LocalServerOptions['listen'];
 	readonly version: string;
 	readonly clock?: Clock;
 	readonly chance?: () => number;
@@ -131,6 +133,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 		const server = await openLocalServer({
 			runDir: paths.runDir,
 			routes: localRoutes({ ...agent, pair: hooks.pair }, clock, tally, forward),
+			...(options.listen ? { listen: options.listen } : {}),
 			groups: { agent: local.agentGroup, admin: local.adminGroup },
 			onFault,
 		});

@@ -1,11 +1,11 @@
 /** `idv-agent run`: the daemon in the foreground, with its signals. systemd starts exactly this, and is told how it goes. */
 
 import type { Agent } from '../agent/agent.ts';
-import { type Daemon, startDaemon } from '../agent/daemon.ts';
+import { type Daemon, type DaemonOptions, startDaemon } from '../agent/daemon.ts';
 import { choosePaths, type PathFlags } from '../agent/paths.ts';
 import { AgentError } from '../core/errors.ts';
 import { giveBackMemory } from '../edges/memory.ts';
-import { connectSystemd } from '../edges/systemd.ts';
+import { connectSystemd, findHandedOver } from '../edges/systemd.ts';
 import { VERSION } from './version.ts';
 
 export interface RunFlags extends PathFlags {
@@ -23,6 +23,7 @@ export async function run(flags: RunFlags): Promise<void> {
 		paths: choosePaths(flags, process.env),
 		environment: process.env,
 		sets: flags.set ?? [],
+		listen: handedSockets(),
 	}).then((daemon) => {
 		daemon.log.info('started', { version: VERSION, pid: process.pid });
 		giveBackMemoryOnceOnline(daemon.agent);
@@ -61,6 +62,12 @@ function obeySignals(starting: Promise<Running>): void {
 	process.on('SIGTERM', stop);
 	process.on('SIGINT', stop);
 	process.on('SIGHUP', () => whenRunning(({ systemd }) => systemd.reload()));
+}
+
+/** The sockets of `idv-agent.socket` and `idv-agent-admin.socket`; none when nobody but a person started the agent. */
+function handedSockets(): NonNullable<DaemonOptions['listen']> {
+	const [agent, admin] = [findHandedOver('agent'), findHandedOver('admin')];
+	return { ...(agent === null ? {} : { agent: { fd: agent } }), ...(admin === null ? {} : { admin: { fd: admin } }) };
 }
 
 /** Tells systemd what there is to tell, if it listens: ready, each new sentence, reloads, the end. */
