@@ -62,7 +62,7 @@ function addPairing(program: Command): void {
 		.command('pair')
 		.description('pair this device: scan or type the code at a hidden prompt')
 		.argument('[source...]', '- reads the code from standard input; a code itself is never an argument')
-		.option('--image <file>', 'read the code from a picture (PNG or JPEG)')
+		.option('--image <file>', 'read the code from a picture (PNG, JPEG or WebP)')
 		.option('--workflow <id>', 'the workflow, for a code that names none')
 		.option('--inspect', 'only show what the code would do; spends nothing')
 		.option('--replace', 'move a device that is paired already')

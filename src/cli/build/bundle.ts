@@ -35,10 +35,15 @@ const APART: ReadonlyMap<string, string> = new Map([
 	['systeminformation', 'systeminformation.cjs'],
 	['zxing-wasm/reader', 'zxing-reader.cjs'],
 	['zxing-wasm/writer', 'zxing-writer.cjs'],
+	['@jsquash/webp/decode.js', 'webp-decoder.cjs'],
 ]);
 
 /** What is read as a file, or as an asset of an executable, under its own name. */
-const DECODERS = ['zxing-wasm/reader/zxing_reader.wasm', 'zxing-wasm/writer/zxing_writer.wasm'];
+const DECODERS = [
+	'zxing-wasm/reader/zxing_reader.wasm',
+	'zxing-wasm/writer/zxing_writer.wasm',
+	'@jsquash/webp/codec/dec/webp_dec.wasm',
+];
 
 /** The page on the device's screen, as its server asks for it: name in `dist/`, and the file under `src/edges/` or of a package. */
 const PAGE = [
@@ -134,7 +139,7 @@ const OPTIONS = {
 const leaveApart: Plugin = {
 	name: 'leave-apart',
 	setup({ onResolve }) {
-		onResolve({ filter: /^[a-z]/ }, ({ path }) => {
+		onResolve({ filter: /^[@a-z]/ }, ({ path }) => {
 			const file = APART.get(path);
 			return file === undefined ? undefined : { path: `./${file}`, external: true };
 		});

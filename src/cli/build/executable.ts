@@ -27,6 +27,7 @@ export interface ExecutableOptions {
 const ASSETS = [
 	'zxing_reader.wasm',
 	'zxing_writer.wasm',
+	'webp_dec.wasm',
 	...['index.html', 'page.css', 'page.js', 'codes.js', 'zxing-reader.js'].map((name) => `page/${name}`),
 ];
 
