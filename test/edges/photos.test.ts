@@ -34,9 +34,14 @@ const SETTINGS: Record<string, ReaderOptions> = {
 	'and with one threshold for all': { ...HARDEST, binarizer: 'GlobalHistogram' },
 };
 
+function isOpenToAll({ path }: { path: string }): boolean {
+	return !path.endsWith('.webp');
+}
+
 async function scoreOf(options: ReaderOptions): Promise<number> {
 	let score = 0;
-	for (const { path, text } of await photos()) {
+	// It opens no WebP; those cannot speak for it.
+	for (const { path, text } of (await photos()).filter(isOpenToAll)) {
 		const found = await readBarcodes(await readFile(path), options).catch(() => []);
 		if (found.some((one) => one.isValid && one.text === text)) score += 1;
 	}
@@ -45,7 +50,8 @@ async function scoreOf(options: ReaderOptions): Promise<number> {
 
 test('of the distorted photographs it reads at least what the decoder reads with its own best settings, and nothing wrong', async () => {
 	const set = await photos();
-	expect(set.length).toBeGreaterThanOrEqual(15);
+	const open = set.filter(isOpenToAll);
+	expect(open.length).toBeGreaterThanOrEqual(15);
 	const missed: string[] = [];
 	for (const { path, text } of set) {
 		const read = await readPicture(path).catch((error: unknown) => {
@@ -58,6 +64,7 @@ test('of the distorted photographs it reads at least what the decoder reads with
 	const binary = await readFile(createRequire(import.meta.url).resolve('zxing-wasm/reader/zxing_reader.wasm'));
 	prepareZXingModule({ overrides: { wasmBinary: new Uint8Array(binary).buffer } });
 	const best = Math.max(...(await Promise.all(Object.values(SETTINGS).map(scoreOf))));
-	expect(best).toBeGreaterThan(set.length / 2);
-	expect(set.length - missed.length, `missed: ${missed.join(', ')}`).toBeGreaterThanOrEqual(best);
+	expect(best).toBeGreaterThan(open.length / 2);
+	const score = open.filter(({ path }) => !missed.includes(path)).length;
+	expect(score, `missed: ${missed.join(', ')}`).toBeGreaterThanOrEqual(best);
 });
