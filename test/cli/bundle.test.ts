@@ -31,6 +31,14 @@ export const answer = 42;
 export { readBarcodes };
 `;
 
+const READS = `
+import { readPicture } from ${JSON.stringify(join(project, 'src/edges/picture-reader.ts'))};
+const main = async () => {
+	for (const path of process.argv.slice(2)) process.stdout.write(JSON.stringify(await readPicture(path)) + '\\n');
+};
+void main();
+`;
+
 let root = '';
 beforeAll(async () => {
 	root = await mkdtemp(join(tmpdir(), 'bundle-'));
@@ -39,6 +47,7 @@ beforeAll(async () => {
 	await writeFile(join(root, 'src/program.ts'), PROGRAM);
 	await writeFile(join(root, 'src/part.ts'), "export const name: string = 'part';");
 	await writeFile(join(root, 'src/lazy.ts'), LAZY);
+	await writeFile(join(root, 'src/reads.ts'), READS);
 	await writeFile(join(root, 'src/waits.ts'), 'export const x = await Promise.resolve(1);');
 	await writeFile(join(root, 'src/wrong.ts'), "import { nothing } from './part.ts'; console.log(nothing);");
 	await writeFile(join(root, 'src/wide.ts'), 'console.log(/\u2026/.test("x"));');
@@ -50,8 +59,8 @@ afterAll(async () => {
 
 const names = (files: readonly BuiltFile[]) => files.map(({ path }) => basename(path));
 
-async function lines(file: string): Promise<Record<string, unknown>[]> {
-	const { stdout } = await run(process.execPath, [file], { cwd: tmpdir() });
+async function lines(file: string, ...args: readonly string[]): Promise<Record<string, unknown>[]> {
+	const { stdout } = await run(process.execPath, [file, ...args], { cwd: tmpdir() });
 	return stdout
 		.trim()
 		.split('\n')
@@ -95,6 +104,20 @@ describe('a bundle', () => {
 		const [before, later] = await lines(join(outDir, 'program.cjs'));
 		expect(before).not.toHaveProperty('lazyRan');
 		expect(later).toMatchObject({ answer: 42, reads: 'function', informs: 'function', loaded: ['program.cjs'] });
+	});
+
+	test.each([
+		['in files of their own', false],
+		['in one file', true],
+	])('reads pictures of every kind, with its parts %s', async (_how, singleFile) => {
+		const outDir = join(root, `dist-reads-${singleFile}`);
+		await bundle({ root, entries: { reads: 'src/reads.ts' }, outDir, singleFile });
+		const photos = ['photos/turned-by-45.webp', 'photos/straight.jpg', 'photos/white-on-black.png'];
+		const texts = await lines(
+			join(outDir, 'reads.cjs'),
+			...photos.map((name) => join(import.meta.dirname, '../fixtures', name)),
+		);
+		expect(texts.flat()).toEqual(['photo13', 'photo10', 'photo25'].map((token) => expect.stringContaining(token)));
 	});
 
 	test('leaves nothing of an older build behind', async () => {

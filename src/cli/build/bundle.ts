@@ -38,6 +38,9 @@ const APART: ReadonlyMap<string, string> = new Map([
 	['@jsquash/webp/decode.js', 'webp-decoder.cjs'],
 ]);
 
+/** Of these the default export is used: a CommonJS file is its own default, so that has to be what the file is. */
+const BY_DEFAULT: ReadonlySet<string> = new Set(['@jsquash/webp/decode.js']);
+
 /** What is read as a file, or as an asset of an executable, under its own name. */
 const DECODERS = [
 	'zxing-wasm/reader/zxing_reader.wasm',
@@ -81,7 +84,8 @@ export async function bundle({ root, entries, outDir, singleFile = false }: Bund
 	});
 	if (!singleFile)
 		for (const [name, file] of APART) {
-			const contents = `module.exports = require(${JSON.stringify(name)});`;
+			const found = `require(${JSON.stringify(name)})`;
+			const contents = `module.exports = ${BY_DEFAULT.has(name) ? `Object.assign(${found}.default, ${found})` : found};`;
 			await buildWithoutWarnings({ ...shared, stdin: { contents, resolveDir: root }, outfile: join(outDir, file) });
 			files.push(file);
 		}
