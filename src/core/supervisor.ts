@@ -114,6 +114,9 @@ export function supervise(supervision: Supervision, event: SupervisorEvent, chan
 			return renew(supervision, event.generation, event.atMs, chance);
 		case 'retryRequested': {
 			const retry: LinkEvent = { type: 'retryRequested', atMs: event.atMs };
+			const { current, next } = supervision;
+			// What waits is the move: to open the live channel anew as well would only put the device offline.
+			if (next && current?.state.name === 'online') return stepLink(supervision, next, retry, chance);
 			const first = stepLink(supervision, supervision.current, retry, chance);
 			const second = stepLink(first.supervision, first.supervision.next, retry, chance);
 			return { supervision: second.supervision, effects: [...first.effects, ...second.effects] };

@@ -491,6 +491,13 @@ test('a person’s retry reaches both links', () => {
 	expect(said(effects)).toEqual(['1 openChannel', '2 register']);
 });
 
+test('a person’s retry of a move leaves the channel alone that is online', () => {
+	const waiting = tellAll(moving, 'next', registerFailed(), registerFailed());
+	const { supervision, effects } = supervise(waiting, { type: 'retryRequested', atMs: 2000 }, half);
+	expect(said(effects)).toEqual(['2 register']);
+	expect(supervision.current?.state.name).toBe('online');
+});
+
 test('a link that comes back online is promoted again without ending anything', () => {
 	const lostOnce = tell(tell(online, 'current', ended()).supervision, 'current', timer).supervision;
 	const { supervision, effects } = tell(lostOnce, 'current', proved);
