@@ -1,6 +1,7 @@
 /**
- * What the two sockets answer: each route calls the agent and puts its words into a body of `protocol/local-api.ts`.
- * `agent.sock` is for applications and only reads; whatever moves the device is on `admin.sock`.
+ * What the two sockets and the ports on loopback answer: each route calls the agent and puts its words into a body of
+ * `protocol/local-api.ts`. Applications only read, on `agent.sock` or in a browser; whatever moves the device is on
+ * `admin.sock`.
  */
 
 import { AgentError } from '../core/errors.ts';
@@ -30,8 +31,10 @@ import type { Clock } from './clock.ts';
 import { formatEvent } from './events-feed.ts';
 import { count, type Tally } from './tally.ts';
 
-const BOTH = ['agent', 'admin'] as const;
+/** Whatever applications may ask, wherever they live. */
+const APPLICATIONS = ['agent', 'admin', 'browser'] as const;
 const ADMIN = ['admin'] as const;
+const HEALTH = ['agent', 'admin', 'browser', 'probe'] as const;
 /** Events in one JSON answer. */
 const PAGE = 100;
 /** Longest wait for the next event in one JSON answer, in seconds. */
@@ -48,14 +51,14 @@ export function localRoutes(
 		localRoute({
 			method: 'GET',
 			path: LOCAL_ROUTES.status,
-			sockets: BOTH,
+			sockets: APPLICATIONS,
 			handle: (request) =>
 				wantsStream(request) ? { stream: (sink) => streamStatus(agent, sink) } : ok(agent.status()),
 		}),
 		localRoute({
 			method: 'GET',
 			path: LOCAL_ROUTES.events,
-			sockets: BOTH,
+			sockets: APPLICATIONS,
 			handle: (request) => {
 				const since = readSince(agent, request);
 				return wantsStream(request)
@@ -66,20 +69,20 @@ export function localRoutes(
 		localRoute({
 			method: 'POST',
 			path: LOCAL_ROUTES.ack,
-			sockets: BOTH,
+			sockets: APPLICATIONS,
 			body: ackRequestSchema,
 			handle: ({ body }) => acknowledge(agent, body),
 		}),
 		localRoute({
 			method: 'GET',
 			path: LOCAL_ROUTES.leases,
-			sockets: BOTH,
+			sockets: APPLICATIONS,
 			handle: () => ok(agent.leases.list()),
 		}),
 		localRoute({
 			method: 'POST',
 			path: LOCAL_ROUTES.leases,
-			sockets: BOTH,
+			sockets: APPLICATIONS,
 			body: leaseRequestSchema,
 			handle({ body }) {
 				agent.leases.hold(body.name, body.seconds);
@@ -89,19 +92,24 @@ export function localRoutes(
 		localRoute({
 			method: 'POST',
 			path: LOCAL_ROUTES.leaseRelease,
-			sockets: BOTH,
+			sockets: APPLICATIONS,
 			body: leaseReleaseSchema,
 			handle({ body }) {
 				agent.leases.release(body.name);
 				return ok(agent.leases.list());
 			},
 		}),
-		localRoute({ method: 'GET', path: LOCAL_ROUTES.identity, sockets: BOTH, handle: () => ok(agent.identity()) }),
+		localRoute({
+			method: 'GET',
+			path: LOCAL_ROUTES.identity,
+			sockets: APPLICATIONS,
+			handle: () => ok(agent.identity()),
+		}),
 		rawRoute({
 			method: '*',
 			path: LOCAL_ROUTES.service,
 			prefix: true,
-			sockets: ['agent'],
+			sockets: ['agent', 'browser'],
 			async handle({ body: { request, response, target } }): Promise<LocalReply> {
 				try {
 					await forward(request, response, target);
@@ -116,18 +124,18 @@ export function localRoutes(
 		localRoute({
 			method: 'GET',
 			path: LOCAL_ROUTES.metrics,
-			sockets: BOTH,
+			sockets: ['agent', 'admin', 'probe'],
 			handle: () => ({
 				status: 200,
 				headers: { 'Content-Type': METRICS_CONTENT_TYPE },
 				text: formatMetrics(metricsOf(agent, tally)),
 			}),
 		}),
-		localRoute({ method: 'GET', path: LOCAL_ROUTES.live, sockets: BOTH, handle: () => ok({ live: true }) }),
+		localRoute({ method: 'GET', path: LOCAL_ROUTES.live, sockets: HEALTH, handle: () => ok({ live: true }) }),
 		localRoute({
 			method: 'GET',
 			path: LOCAL_ROUTES.ready,
-			sockets: BOTH,
+			sockets: HEALTH,
 			handle: () => {
 				const { state, sentence } = agent.status();
 				return { status: state === 'online' ? 200 : 503, body: { ready: state === 'online', sentence } };

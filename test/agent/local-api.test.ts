@@ -235,7 +235,7 @@ test('metrics are there for a scraper on both sockets', async () => {
 test('the page is served where the settings ask for it, and pairs only an unpaired device', async () => {
 	const service = await givenService();
 	const device = await givenAgent({ sets: ['page.port=0'] });
-	const url = device.daemon.pageUrl ?? expect.fail('no page');
+	const url = device.daemon.addresses.page ?? expect.fail('no page');
 	expect(await (await fetch(url)).text()).toContain('<html');
 	const { url: code } = service.createPairingCode('check-in');
 	const headers = { 'content-type': 'application/json', origin: new URL(url).origin };
