@@ -20,9 +20,11 @@ import { agentMetrics, formatMetrics, METRICS_CONTENT_TYPE, type Metric } from '
 import {
 	type AckRequest,
 	ackRequestSchema,
+	EVENT_PAGE_LENGTH,
 	LOCAL_ROUTES,
 	leaseReleaseSchema,
 	leaseRequestSchema,
+	MAX_EVENT_WAIT_SECONDS,
 	pairRequestSchema,
 	workflowRequestSchema,
 } from '../protocol/local-api.ts';
@@ -35,11 +37,6 @@ import { count, type Tally } from './tally.ts';
 const APPLICATIONS = ['agent', 'admin', 'browser'] as const;
 const ADMIN = ['admin'] as const;
 const HEALTH = ['agent', 'admin', 'browser', 'probe'] as const;
-/** Events in one JSON answer. */
-const PAGE = 100;
-/** Longest wait for the next event in one JSON answer, in seconds. */
-const MAX_WAIT_SECONDS = 60;
-
 /** The route table. */
 export function localRoutes(
 	agent: Agent,
@@ -47,7 +44,17 @@ export function localRoutes(
 	tally: Tally,
 	forward: Forward,
 ): LocalRoute[] {
-	return [
+	const routes: LocalRoute[] = [
+		localRoute({
+			method: 'GET',
+			path: LOCAL_ROUTES.document,
+			sockets: APPLICATIONS,
+			async handle() {
+				// Most devices are never asked for it.
+				const { describeRoutes } = await import('./local-document.ts');
+				return ok(describeRoutes(routes, agent.status().agentVersion));
+			},
+		}),
 		localRoute({
 			method: 'GET',
 			path: LOCAL_ROUTES.status,
@@ -184,6 +191,7 @@ export function localRoutes(
 			},
 		}),
 	];
+	return routes;
 }
 
 function metricsOf({ status, events, leases }: Agent, tally: Tally): Metric[] {
@@ -257,7 +265,7 @@ function streamEvents(agent: Agent, since: string | null, sink: EventSink): () =
 		let last = since;
 		await agent.events.settled();
 		for (;;) {
-			const { entries } = agent.events.after(last, PAGE);
+			const { entries } = agent.events.after(last, EVENT_PAGE_LENGTH);
 			if (over) return;
 			if (entries.length === 0) break;
 			for (const entry of entries) if (!send(entry)) return;
@@ -281,14 +289,14 @@ async function pageOfEvents(
 	request: LocalRequest,
 ): Promise<LocalReply> {
 	const waitSeconds = Number(request.query.get('wait') ?? 0);
-	if (!(waitSeconds >= 0 && waitSeconds <= MAX_WAIT_SECONDS))
-		throw new AgentError('body-invalid', `wait must be a number of seconds from 0 to ${MAX_WAIT_SECONDS}.`, {
+	if (!(waitSeconds >= 0 && waitSeconds <= MAX_EVENT_WAIT_SECONDS))
+		throw new AgentError('body-invalid', `wait must be a number of seconds from 0 to ${MAX_EVENT_WAIT_SECONDS}.`, {
 			remedy: 'Correct the wait parameter.',
 		});
 	await agent.events.settled();
 	if (waitSeconds > 0 && agent.events.after(since, 1).entries.length === 0)
 		await nextEvent(agent, clock, waitSeconds, request.signal);
-	const { entries } = agent.events.after(since, PAGE);
+	const { entries } = agent.events.after(since, EVENT_PAGE_LENGTH);
 	const next = entries.at(-1)?.id ?? since;
 	return { status: 200, json: `{"events":[${entries.map(formatEvent).join(',')}],"next":${JSON.stringify(next)}}` };
 }

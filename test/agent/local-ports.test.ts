@@ -1,52 +1,31 @@
 /** What the settings open on loopback: for a scraper, for applications in a browser, and as settings change. */
 import { chmod, writeFile } from 'node:fs/promises';
-import { type IncomingHttpHeaders, type OutgoingHttpHeaders, request } from 'node:http';
-import { createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { statusSchema } from '../../src/protocol/local-api.ts';
 import { listen } from '../edges/network-peers.ts';
 import { givenService } from '../service/fixture.ts';
 import { givenAgent, givenHome, givenPairedAgent, type Home, type RunningAgent } from './harness.ts';
+import { type Asked, ask } from './local-asking.ts';
 
 const ORIGIN = 'https://kiosk.example.com';
 const TOKEN = 'kiosk-token-4f7Qz9Xk2Lm8-0123456789';
+const GROUP = String(process.getgid?.() ?? 0);
 const PROBED = ['/livez', '/readyz', '/metrics'];
 
-interface Answered {
-	readonly status: number;
-	readonly headers: IncomingHttpHeaders;
-	readonly text: string;
-}
-
-/** One request to a port; headers as a browser or somebody else sends them. */
-function ask(
-	base: string | null,
-	path: string,
-	{ method = 'GET', headers = {}, body }: { method?: string; headers?: OutgoingHttpHeaders; body?: unknown } = {},
-): Promise<Answered> {
-	const { promise, resolve, reject } = Promise.withResolvers<Answered>();
-	const payload = body === undefined ? undefined : JSON.stringify(body);
-	const json = payload === undefined ? {} : { 'content-type': 'application/json' };
-	const asking = request(new URL(path, base ?? expect.fail('not listening')), {
-		method,
-		agent: false,
-		headers: { ...json, ...headers },
-	});
-	asking.on('response', (response) => {
-		response.toArray().then((chunks) => {
-			const text = Buffer.concat(chunks).toString();
-			resolve({ status: response.statusCode ?? 0, headers: response.headers, text });
-		}, reject);
-	});
-	asking.on('error', reject);
-	asking.end(payload);
-	return promise;
-}
-
 const asKiosk = { Origin: ORIGIN, Authorization: `Bearer ${TOKEN}` };
-const codeOf = ({ text }: Answered): string => JSON.parse(text).code;
-const isClosed = (address: string | null) => ask(address, '/livez').then(() => false).catch(({ code }) => code);
+const probe = (device: RunningAgent, path: string, asked: Asked = {}) =>
+	ask(device, path, { socket: 'probe', ...asked });
+const askBrowser = (device: RunningAgent, path: string, asked: Asked = {}) =>
+	ask(device, path, { socket: 'browser', ...asked });
+/** Whether nothing listens there. */
+const isClosed = (address: string | null) =>
+	new Promise<boolean>((resolve) => {
+		const socket = connect(Number(new URL(address ?? '').port), '127.0.0.1');
+		socket.once('error', () => resolve(true));
+		socket.once('connect', () => resolve(!socket.destroy()));
+	});
 const warningsOf = ({ agent }: RunningAgent) => agent.status().warnings;
 
 async function givenApplications(home: Home, text = `kiosk ${ORIGIN} ${TOKEN}`): Promise<string> {
@@ -56,14 +35,17 @@ async function givenApplications(home: Home, text = `kiosk ${ORIGIN} ${TOKEN}`):
 describe('the port for health and metrics', () => {
 	test('answers a scraper those three and nothing else, and no page', async () => {
 		const device = await givenPairedAgent(await givenService(), { sets: ['local.metricsPort=0'] });
-		const { metrics } = device.daemon.addresses;
-		for (const path of PROBED) expect(await ask(metrics, path)).toMatchObject({ status: 200 });
-		expect((await ask(metrics, '/metrics')).text).toContain('idv_agent_state{state="online"} 1');
+		for (const path of PROBED) expect(await probe(device, path)).toMatchObject({ status: 200 });
+		expect((await probe(device, '/metrics')).text).toContain('idv_agent_state{state="online"} 1');
 		for (const path of ['/v1/status', '/v1/events', '/v1/identity', '/v1/service/api/x', '/v1/openapi.json'])
-			expect([path, (await ask(metrics, path)).status]).toEqual([path, 403]);
-		expect(codeOf(await ask(metrics, '/v1/unpair', { method: 'POST' }))).toBe('access-denied');
-		for (const headers of [{ Origin: 'https://evil.example' }, { Host: 'evil.example' }, { 'Sec-Fetch-Site': 'cross-site' }])
-			expect(await ask(metrics, '/livez', { headers })).toMatchObject({ status: 403 });
+			expect([path, (await probe(device, path)).status]).toEqual([path, 403]);
+		expect((await probe(device, '/v1/unpair', { method: 'POST' })).json.code).toBe('access-denied');
+		for (const headers of [
+			{ Origin: 'https://evil.example' },
+			{ Host: 'evil.example' },
+			{ 'Sec-Fetch-Site': 'cross-site' },
+		])
+			expect(await probe(device, '/livez', { headers })).toMatchObject({ status: 403 });
 		expect(device.agent.status().state).toBe('online');
 	});
 
@@ -82,7 +64,7 @@ describe('the port for health and metrics', () => {
 		await new Promise((resolve) => other.close(resolve));
 		await device.daemon.reload();
 		expect(warningsOf(device)).toEqual([]);
-		expect(await ask(device.daemon.addresses.metrics, '/livez')).toMatchObject({ status: 200 });
+		expect(await probe(device, '/livez')).toMatchObject({ status: 200 });
 	});
 });
 
@@ -98,23 +80,21 @@ describe('applications in a browser', () => {
 
 	test('get what other applications get, and nothing that moves the device', async () => {
 		const { service, device } = await givenDevice();
-		const { browser } = device.daemon.addresses;
-		const get = (path: string) => ask(browser, path, { headers: asKiosk });
-		expect(statusSchema.parse(JSON.parse((await get('/v1/status')).text))).toEqual(device.agent.status());
+		const get = (path: string) => askBrowser(device, path, { headers: asKiosk });
+		expect(statusSchema.parse((await get('/v1/status')).json)).toEqual(device.agent.status());
 		for (const path of ['/v1/events', '/v1/leases', '/v1/identity', '/v1/openapi.json', '/readyz'])
 			expect([path, (await get(path)).status]).toEqual([path, 200]);
 		const lease = { method: 'POST', headers: asKiosk, body: { name: 'page' } };
-		expect(await ask(browser, '/v1/leases', lease)).toMatchObject({ status: 200 });
+		expect(await askBrowser(device, '/v1/leases', lease)).toMatchObject({ status: 200 });
 		const passed = await get('/v1/service/api/no-such-thing');
 		expect(passed).toMatchObject({ status: 404, headers: { 'access-control-allow-origin': ORIGIN } });
 		expect(service.requests.at(-1)).toMatchObject({ path: '/api/no-such-thing', authorizationScheme: 'Connection' });
 		for (const path of ['/v1/pair', '/v1/unpair', '/v1/reconnect'])
-			expect(codeOf(await ask(browser, path, { method: 'POST', headers: asKiosk }))).toBe('access-denied');
+			expect((await askBrowser(device, path, { method: 'POST', headers: asKiosk })).json.code).toBe('access-denied');
 	});
 
 	test('are known by origin and token; nobody else gets an answer or CORS', async () => {
 		const { device } = await givenDevice();
-		const { browser } = device.daemon.addresses;
 		const token = { Authorization: `Bearer ${TOKEN}` };
 		for (const [headers, status] of [
 			[{ Origin: ORIGIN }, 401],
@@ -124,7 +104,7 @@ describe('applications in a browser', () => {
 			[{ ...token, Origin: 'null' }, 403],
 			[{ ...asKiosk, Host: 'rebound.example' }, 403],
 		] as const) {
-			const answer = await ask(browser, '/v1/status', { headers });
+			const answer = await askBrowser(device, '/v1/status', { headers });
 			expect([headers, answer.status]).toEqual([headers, status]);
 			if (status === 403) expect(answer.headers).not.toHaveProperty('access-control-allow-origin');
 		}
@@ -136,8 +116,8 @@ describe('applications in a browser', () => {
 		const { browser } = device.daemon.addresses;
 		const other = { Origin: 'https://till.example.com', Authorization: `Bearer ${TOKEN}-till` };
 		const statuses = async () => [
-			(await ask(browser, '/v1/status', { headers: asKiosk })).status,
-			(await ask(browser, '/v1/status', { headers: other })).status,
+			(await askBrowser(device, '/v1/status', { headers: asKiosk })).status,
+			(await askBrowser(device, '/v1/status', { headers: other })).status,
 		];
 		expect(await statuses()).toEqual([200, 403]);
 		await givenApplications(home, `till ${other.Origin} ${TOKEN}-till`);
@@ -162,7 +142,7 @@ describe('applications in a browser', () => {
 		const device = await givenAgent({ home, settings: { local: { http: { port: 0, applicationsFile: file } } } });
 		expect(warningsOf(device)).toMatchObject([{ code: 'settings-invalid' }]);
 		expect(warningsOf(device)[0]?.message).toContain('line 1');
-		expect(await ask(device.daemon.addresses.browser, '/v1/status', { headers: asKiosk })).toMatchObject({ status: 403 });
+		expect(await askBrowser(device, '/v1/status', { headers: asKiosk })).toMatchObject({ status: 403 });
 	});
 });
 
@@ -174,21 +154,21 @@ describe('changed settings', () => {
 		await home.writeSettings({ page: { port: 0 }, local: { metricsPort: 0, http } });
 		await device.daemon.reload();
 		const { page, metrics, browser } = device.daemon.addresses;
-		expect(await ask(page, '/')).toMatchObject({ status: 200 });
-		expect(await ask(metrics, '/livez')).toMatchObject({ status: 200 });
-		expect(await ask(browser, '/v1/status', { headers: asKiosk })).toMatchObject({ status: 200 });
+		expect((await fetch(page ?? '')).status).toBe(200);
+		expect(await probe(device, '/livez')).toMatchObject({ status: 200 });
+		expect(await askBrowser(device, '/v1/status', { headers: asKiosk })).toMatchObject({ status: 200 });
 
 		// The port that one leaves can be given to another in the same change.
 		const left = Number(new URL(metrics ?? '').port);
 		await home.writeSettings({ page: { port: left }, local: { http } });
 		await device.daemon.reload();
 		expect(device.daemon.addresses).toEqual({ page: metrics, metrics: null, browser });
-		expect(await ask(metrics, '/')).toMatchObject({ status: 200 });
-		expect(await isClosed(page)).toBe('ECONNREFUSED');
+		expect((await fetch(metrics ?? '')).status).toBe(200);
+		expect(await isClosed(page)).toBe(true);
 
 		await home.writeSettings({});
 		await device.daemon.reload();
-		for (const address of [metrics, browser]) expect(await isClosed(address)).toBe('ECONNREFUSED');
+		for (const address of [metrics, browser]) expect(await isClosed(address)).toBe(true);
 		expect(warningsOf(device)).toEqual([]);
 	});
 
@@ -205,14 +185,20 @@ describe('changed settings', () => {
 	});
 
 	test('of the groups warn that they wait for the next start', async () => {
-		const device = await givenAgent();
-		const { paths } = device.home;
-		expect(warningsOf(device)).toEqual([]);
 		const home = await givenHome();
-		const again = await givenAgent({ home, settings: {}, sets: [] });
-		void paths;
-		await home.writeSettings({ local: { adminGroup: 'daemon' } });
-		await again.daemon.reload();
-		expect(warningsOf(again).map(({ message }) => message)).toEqual([]);
+		const device = await givenAgent({
+			home,
+			groups: 'settings',
+			settings: { local: { agentGroup: GROUP, adminGroup: GROUP } },
+		});
+		expect(warningsOf(device)).toEqual([]);
+		await home.writeSettings({ local: { agentGroup: GROUP, adminGroup: 'daemon' } });
+		await device.daemon.reload();
+		expect(warningsOf(device)).toMatchObject([
+			{ message: 'The change of local.adminGroup takes effect at the next start of the agent.' },
+		]);
+		await home.writeSettings({ local: { agentGroup: GROUP, adminGroup: GROUP } });
+		await device.daemon.reload();
+		expect(warningsOf(device)).toEqual([]);
 	});
 });
