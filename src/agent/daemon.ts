@@ -5,6 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { type Failure, failure, toFailure } from '../core/errors.ts';
 import { createSecretRegistry } from '../core/scrub.ts';
+import type { Settings } from '../core/settings-table.ts';
 import { openChannel } from '../edges/channel.ts';
 import { createEventStore } from '../edges/event-store/event-store.ts';
 import { createForwarder } from '../edges/forwarder.ts';
@@ -19,6 +20,7 @@ import { type EnvironmentParts, openEnvironment, openFirstEnvironment } from './
 import { newEpoch } from './events-feed.ts';
 import { loadSettings, type SettingsSources } from './load-settings.ts';
 import { openPage } from './local-page.ts';
+import { createLocalPorts, type LocalAddresses } from './local-ports.ts';
 import { localRoutes } from './local-routes.ts';
 import { runSiteHooks } from './site-hooks.ts';
 import { createTally } from './tally.ts';
@@ -38,8 +40,8 @@ export interface DaemonOptions extends SettingsSources {
 export interface Daemon {
 	readonly agent: Agent;
 	readonly log: Log;
-	/** Where the page is, `http://127.0.0.1:8765/`; `null` without one. */
-	readonly pageUrl: string | null;
+	/** What listens on loopback now. */
+	readonly addresses: LocalAddresses;
 	/** Reads the settings anew. Invalid ones change nothing and become a warning. */
 	reload(): Promise<void>;
 	/** Ends within 3 s, unless a one-time code is being spent: its answer is waited for. May be called twice. */
@@ -71,7 +73,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 		const retiring = new Set<() => Promise<void>>();
 		closers.push(() => Promise.all([environment.close(), ...[...retiring].map((end) => end())]));
 
-		const { log: logSettings, local, events } = environment.resolved.settings;
+		const { log: logSettings, local } = environment.resolved.settings;
 		const log = createLog({
 			level: logSettings.level,
 			secrets,
@@ -93,11 +95,10 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			newDeviceId: randomUUID,
 			tally,
 			openEvents(warn) {
-				const { maxCount, maxBytes, maxAgeSeconds } = events;
 				const eventStore = createEventStore({
 					directory: paths.stateDir,
 					epoch: newEpoch(clock.wallMs(), chance),
-					bounds: { maxCount, maxBytes, maxAgeMs: maxAgeSeconds * 1000 },
+					bounds: eventBounds(() => environment.resolved.settings.events),
 					onNotice(topic, notice) {
 						if (topic === 'events') tally.eventsDurable = notice === null;
 						warn(topic, notice);
@@ -130,9 +131,10 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			target: agent.access,
 			allow: () => environment.resolved.settings.forward.allow,
 		});
+		const routes = localRoutes({ ...agent, pair: hooks.pair }, clock, tally, forward);
 		const server = await openLocalServer({
 			runDir: paths.runDir,
-			routes: localRoutes({ ...agent, pair: hooks.pair }, clock, tally, forward),
+			routes,
 			...(options.listen ? { listen: options.listen } : {}),
 			groups: { agent: local.agentGroup, admin: local.adminGroup },
 			onFault,
@@ -141,24 +143,25 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 		for (const notice of [...notices, ...loaded.notices, ...server.notices])
 			agent.warn(notice.code === 'state-unwritable' ? 'state' : notice.message, notice);
 		agent.warn('settings', first.warning);
-		let pageUrl: string | null = null;
-		if (environment.resolved.settings.page.port !== null)
-			try {
-				const opened = await openPage({
-					port: environment.resolved.settings.page.port,
+		const ports = createLocalPorts({
+			routes,
+			openPage: (port) =>
+				openPage({
+					port,
 					agent: { ...agent, pair: hooks.pair },
 					clock,
 					settings: () => environment.resolved.settings.page,
 					pin: () => environment.pin,
 					onFault,
-				});
-				pageUrl = opened.url;
-				closers.push(() => opened.close());
-				log.info(`page at ${opened.url}`);
-			} catch (error) {
-				// The device works without its page.
-				agent.warn('page', toFailure(error));
-			}
+				}),
+			warn: agent.warn,
+			log,
+			onFault,
+			keepSecret,
+			dropSecret: secrets.remove,
+		});
+		closers.push(() => ports.close());
+		await ports.apply(environment.resolved.settings);
 
 		const refuse = ({ code, message, remedy }: Failure) =>
 			agent.warn('settings', failure(code, `${message} The settings from before stay in force.`, { remedy }));
@@ -172,8 +175,10 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 				log.setLevel(changed.settings.log.level);
 				agent.warn('settings', null);
 				agent.applyEnvironment(environment);
+				agent.warn('settings-at-start', warnOfStartOnly(local, changed.settings.local));
 				retiring.add(before.close);
 				void before.retire().finally(() => retiring.delete(before.close));
+				await ports.apply(changed.settings);
 			} catch (error) {
 				refuse(toFailure(error));
 			}
@@ -186,13 +191,13 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 		};
 		const watch = watchSettings(paths, () => void reload());
 		// Together: applications that still wait for an answer and a service that says goodbye take their time.
-		closers.push(() => Promise.all([agent.stop(), server.close()]));
+		closers.push(() => Promise.all([agent.stop(), server.close(), ports.close()]));
 		closers.push(() => applied);
 		closers.push(() => watch.close());
 		return {
 			agent,
 			log,
-			pageUrl,
+			addresses: ports.addresses,
 			reload,
 			stop() {
 				stopping ??= close();
@@ -203,4 +208,29 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 		await close();
 		throw error;
 	}
+}
+
+/** The groups are given to the sockets when these are opened. */
+function warnOfStartOnly(before: Settings['local'], now: Settings['local']): Failure | null {
+	const changed = (['agentGroup', 'adminGroup'] as const).filter((name) => before[name] !== now[name]);
+	if (changed.length === 0) return null;
+	const names = changed.map((name) => `local.${name}`).join(' and ');
+	return failure('settings-invalid', `The change of ${names} takes effect at the next start of the agent.`, {
+		remedy: 'Start the agent again: systemctl restart idv-agent.',
+	});
+}
+
+/** As the settings are when they are looked at. */
+function eventBounds(settings: () => Settings['events']) {
+	return {
+		get maxCount() {
+			return settings().maxCount;
+		},
+		get maxBytes() {
+			return settings().maxBytes;
+		},
+		get maxAgeMs() {
+			return settings().maxAgeSeconds * 1000;
+		},
+	};
 }

@@ -1,6 +1,7 @@
 /**
- * What the two sockets answer: each route calls the agent and puts its words into a body of `protocol/local-api.ts`.
- * `agent.sock` is for applications and only reads; whatever moves the device is on `admin.sock`.
+ * What the two sockets and the ports on loopback answer: each route calls the agent and puts its words into a body of
+ * `protocol/local-api.ts`. Applications only read, on `agent.sock` or in a browser; whatever moves the device is on
+ * `admin.sock`.
  */
 
 import { AgentError } from '../core/errors.ts';
@@ -19,9 +20,11 @@ import { agentMetrics, formatMetrics, METRICS_CONTENT_TYPE, type Metric } from '
 import {
 	type AckRequest,
 	ackRequestSchema,
+	EVENT_PAGE_LENGTH,
 	LOCAL_ROUTES,
 	leaseReleaseSchema,
 	leaseRequestSchema,
+	MAX_EVENT_WAIT_SECONDS,
 	pairRequestSchema,
 	workflowRequestSchema,
 } from '../protocol/local-api.ts';
@@ -30,13 +33,10 @@ import type { Clock } from './clock.ts';
 import { formatEvent } from './events-feed.ts';
 import { count, type Tally } from './tally.ts';
 
-const BOTH = ['agent', 'admin'] as const;
+/** Whatever applications may ask, wherever they live. */
+const APPLICATIONS = ['agent', 'admin', 'browser'] as const;
 const ADMIN = ['admin'] as const;
-/** Events in one JSON answer. */
-const PAGE = 100;
-/** Longest wait for the next event in one JSON answer, in seconds. */
-const MAX_WAIT_SECONDS = 60;
-
+const HEALTH = ['agent', 'admin', 'browser', 'probe'] as const;
 /** The route table. */
 export function localRoutes(
 	agent: Agent,
@@ -44,18 +44,28 @@ export function localRoutes(
 	tally: Tally,
 	forward: Forward,
 ): LocalRoute[] {
-	return [
+	const routes: LocalRoute[] = [
+		localRoute({
+			method: 'GET',
+			path: LOCAL_ROUTES.document,
+			sockets: APPLICATIONS,
+			async handle() {
+				// Most devices are never asked for it.
+				const { describeRoutes } = await import('./local-document.ts');
+				return ok(describeRoutes(routes, agent.status().agentVersion));
+			},
+		}),
 		localRoute({
 			method: 'GET',
 			path: LOCAL_ROUTES.status,
-			sockets: BOTH,
+			sockets: APPLICATIONS,
 			handle: (request) =>
 				wantsStream(request) ? { stream: (sink) => streamStatus(agent, sink) } : ok(agent.status()),
 		}),
 		localRoute({
 			method: 'GET',
 			path: LOCAL_ROUTES.events,
-			sockets: BOTH,
+			sockets: APPLICATIONS,
 			handle: (request) => {
 				const since = readSince(agent, request);
 				return wantsStream(request)
@@ -66,20 +76,20 @@ export function localRoutes(
 		localRoute({
 			method: 'POST',
 			path: LOCAL_ROUTES.ack,
-			sockets: BOTH,
+			sockets: APPLICATIONS,
 			body: ackRequestSchema,
 			handle: ({ body }) => acknowledge(agent, body),
 		}),
 		localRoute({
 			method: 'GET',
 			path: LOCAL_ROUTES.leases,
-			sockets: BOTH,
+			sockets: APPLICATIONS,
 			handle: () => ok(agent.leases.list()),
 		}),
 		localRoute({
 			method: 'POST',
 			path: LOCAL_ROUTES.leases,
-			sockets: BOTH,
+			sockets: APPLICATIONS,
 			body: leaseRequestSchema,
 			handle({ body }) {
 				agent.leases.hold(body.name, body.seconds);
@@ -89,19 +99,24 @@ export function localRoutes(
 		localRoute({
 			method: 'POST',
 			path: LOCAL_ROUTES.leaseRelease,
-			sockets: BOTH,
+			sockets: APPLICATIONS,
 			body: leaseReleaseSchema,
 			handle({ body }) {
 				agent.leases.release(body.name);
 				return ok(agent.leases.list());
 			},
 		}),
-		localRoute({ method: 'GET', path: LOCAL_ROUTES.identity, sockets: BOTH, handle: () => ok(agent.identity()) }),
+		localRoute({
+			method: 'GET',
+			path: LOCAL_ROUTES.identity,
+			sockets: APPLICATIONS,
+			handle: () => ok(agent.identity()),
+		}),
 		rawRoute({
 			method: '*',
 			path: LOCAL_ROUTES.service,
 			prefix: true,
-			sockets: ['agent'],
+			sockets: ['agent', 'browser'],
 			async handle({ body: { request, response, target } }): Promise<LocalReply> {
 				try {
 					await forward(request, response, target);
@@ -116,18 +131,18 @@ export function localRoutes(
 		localRoute({
 			method: 'GET',
 			path: LOCAL_ROUTES.metrics,
-			sockets: BOTH,
+			sockets: ['agent', 'admin', 'probe'],
 			handle: () => ({
 				status: 200,
 				headers: { 'Content-Type': METRICS_CONTENT_TYPE },
 				text: formatMetrics(metricsOf(agent, tally)),
 			}),
 		}),
-		localRoute({ method: 'GET', path: LOCAL_ROUTES.live, sockets: BOTH, handle: () => ok({ live: true }) }),
+		localRoute({ method: 'GET', path: LOCAL_ROUTES.live, sockets: HEALTH, handle: () => ok({ live: true }) }),
 		localRoute({
 			method: 'GET',
 			path: LOCAL_ROUTES.ready,
-			sockets: BOTH,
+			sockets: HEALTH,
 			handle: () => {
 				const { state, sentence } = agent.status();
 				return { status: state === 'online' ? 200 : 503, body: { ready: state === 'online', sentence } };
@@ -176,6 +191,7 @@ export function localRoutes(
 			},
 		}),
 	];
+	return routes;
 }
 
 function metricsOf({ status, events, leases }: Agent, tally: Tally): Metric[] {
@@ -249,7 +265,7 @@ function streamEvents(agent: Agent, since: string | null, sink: EventSink): () =
 		let last = since;
 		await agent.events.settled();
 		for (;;) {
-			const { entries } = agent.events.after(last, PAGE);
+			const { entries } = agent.events.after(last, EVENT_PAGE_LENGTH);
 			if (over) return;
 			if (entries.length === 0) break;
 			for (const entry of entries) if (!send(entry)) return;
@@ -273,14 +289,14 @@ async function pageOfEvents(
 	request: LocalRequest,
 ): Promise<LocalReply> {
 	const waitSeconds = Number(request.query.get('wait') ?? 0);
-	if (!(waitSeconds >= 0 && waitSeconds <= MAX_WAIT_SECONDS))
-		throw new AgentError('body-invalid', `wait must be a number of seconds from 0 to ${MAX_WAIT_SECONDS}.`, {
+	if (!(waitSeconds >= 0 && waitSeconds <= MAX_EVENT_WAIT_SECONDS))
+		throw new AgentError('body-invalid', `wait must be a number of seconds from 0 to ${MAX_EVENT_WAIT_SECONDS}.`, {
 			remedy: 'Correct the wait parameter.',
 		});
 	await agent.events.settled();
 	if (waitSeconds > 0 && agent.events.after(since, 1).entries.length === 0)
 		await nextEvent(agent, clock, waitSeconds, request.signal);
-	const { entries } = agent.events.after(since, PAGE);
+	const { entries } = agent.events.after(since, EVENT_PAGE_LENGTH);
 	const next = entries.at(-1)?.id ?? since;
 	return { status: 200, json: `{"events":[${entries.map(formatEvent).join(',')}],"next":${JSON.stringify(next)}}` };
 }

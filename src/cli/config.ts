@@ -4,7 +4,7 @@ import { type LoadedSettings, loadSettings } from '../agent/load-settings.ts';
 import { choosePaths, type PathFlags } from '../agent/paths.ts';
 import { AgentError, exitStatusOf, type Failure } from '../core/errors.ts';
 import type { SettingOrigin } from '../core/settings.ts';
-import { environmentName, listSettings } from '../core/settings-table.ts';
+import { environmentName, listSettings, valueAt } from '../core/settings-table.ts';
 import { type OutputFlags, printJson, printLine, printTable, printWarning, reportFailures } from './output.ts';
 
 export type ConfigFlags = PathFlags & OutputFlags & { readonly set?: readonly string[] | undefined };
@@ -17,7 +17,7 @@ function load(flags: ConfigFlags): Promise<LoadedSettings> {
 export async function showConfig(flags: ConfigFlags & { readonly explain?: boolean | undefined }): Promise<void> {
 	const loaded = await load(flags);
 	const rows = [...listSettings()].map(([path, { secret, about }]) => {
-		const value = valueAt(loaded, path);
+		const value = valueAt(loaded.settings, path);
 		const shown = secret && value !== null ? '[secret]' : value;
 		const { source, where } = loaded.origins.get(path) ?? { source: 'default', where: null };
 		return { path, value: shown, source, where, about };
@@ -64,12 +64,6 @@ function reportProblems({ notices }: LoadedSettings, problems: readonly Failure[
 	if (flags.json) return;
 	reportFailures(problems);
 	for (const { message } of notices) printWarning(message);
-}
-
-function valueAt(loaded: LoadedSettings, path: string): unknown {
-	const [group = '', key] = path.split('.');
-	const value = (loaded.settings as unknown as Record<string, unknown>)[group];
-	return key === undefined ? value : (value as Record<string, unknown>)[key];
 }
 
 function showValue(value: unknown): string {

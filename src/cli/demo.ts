@@ -85,7 +85,7 @@ async function setTheStage(directory: string, cleanup: (() => Promise<unknown>)[
 	cleanup.push(() => daemon.stop());
 	const statuses = watchStatus(daemon);
 	say(`The agent runs. ${daemon.agent.status().sentence}`);
-	if (daemon.pageUrl) say(`Its page for the device's own screen is at ${daemon.pageUrl}`);
+	if (daemon.addresses.page) say(`Its page for the device's own screen is at ${daemon.addresses.page}`);
 	return { service, daemon, client: createLocalClient({ runDir: paths.runDir }), statuses };
 }
 

@@ -257,6 +257,26 @@ export const SETTINGS = {
 	local: {
 		agentGroup: setting('text', text, 'idv-agent', 'Group whose members may use agent.sock (applications).'),
 		adminGroup: setting('text', text, 'idv-agent-admin', 'Group whose members may use admin.sock (pairing, workflow).'),
+		metricsPort: setting(
+			'number',
+			optional(whole(0, 65_535)),
+			null,
+			'Port on 127.0.0.1 for /livez, /readyz and /metrics, 0 for any free one; left out, they are on the sockets only.',
+		),
+		http: {
+			port: setting(
+				'number',
+				optional(whole(0, 65_535)),
+				null,
+				'Port on 127.0.0.1 for applications that live in a browser, 0 for any free one; left out, there is none.',
+			),
+			applicationsFile: setting(
+				'text',
+				optional(filePath),
+				null,
+				'File of mode 0600 or 0640 that names them, one on each line: name, origin, token of 32 characters or more.',
+			),
+		},
 	},
 	log: {
 		level: setting(
@@ -275,12 +295,19 @@ export type Settings = Values<typeof SETTINGS>;
 
 /** Every setting by its dotted path, in order. */
 export function listSettings(): ReadonlyMap<string, Setting<unknown>> {
-	const list = new Map<string, Setting<unknown>>();
-	for (const [key, entry] of Object.entries(SETTINGS)) {
-		if (isSetting(entry)) list.set(key, entry);
-		else for (const [inner, nested] of Object.entries(entry)) list.set(`${key}.${inner}`, nested as Setting<unknown>);
+	return new Map(walk(SETTINGS, ''));
+}
+
+function* walk(group: object, prefix: string): Generator<[string, Setting<unknown>]> {
+	for (const [key, entry] of Object.entries(group)) {
+		if (isSetting(entry)) yield [prefix + key, entry];
+		else yield* walk(entry, `${prefix}${key}.`);
 	}
-	return list;
+}
+
+/** The value at a dotted path in a tree of groups, such as {@link Settings}. */
+export function valueAt(tree: object, path: string): unknown {
+	return path.split('.').reduce<unknown>((value, key) => (value as Readonly<Record<string, unknown>>)[key], tree);
 }
 
 /** `service.channelPath` → `IDV_AGENT_SERVICE_CHANNEL_PATH`. */

@@ -4,7 +4,7 @@
  */
 import type * as z from 'zod';
 import { type Failure, failure } from './errors.ts';
-import { listSettings, SETTINGS, type Setting, type Settings } from './settings-table.ts';
+import { listSettings, type Setting, type Settings } from './settings-table.ts';
 
 /** Where a value came from; `where` is the file or the variable. */
 export interface SettingOrigin {
@@ -65,14 +65,29 @@ function* readFile(
 	known: ReadonlyMap<string, Setting<unknown>>,
 ): Generator<Entry> {
 	if (!isGroupOfSettings(layer.document)) return;
-	for (const [key, value] of Object.entries(layer.document)) {
-		const isGroup = Object.hasOwn(SETTINGS, key) && !known.has(key);
-		if (!isGroup) yield { path: key, value, where: layer.where };
-		else if (!isGroupOfSettings(value)) yield { path: key, value: NOT_A_GROUP, where: layer.where };
-		else
-			for (const [inner, nested] of Object.entries(value))
-				yield { path: `${key}.${inner}`, value: nested, where: layer.where };
+	yield* readGroup(layer.document, '', layer.where, groupsOf(known));
+}
+
+function* readGroup(
+	document: Record<string, unknown>,
+	prefix: string,
+	where: string,
+	groups: ReadonlySet<string>,
+): Generator<Entry> {
+	for (const [key, value] of Object.entries(document)) {
+		const path = prefix + key;
+		if (!groups.has(path)) yield { path, value, where };
+		else if (isGroupOfSettings(value)) yield* readGroup(value, `${path}.`, where, groups);
+		else yield { path, value: NOT_A_GROUP, where };
 	}
+}
+
+/** The paths under which there are settings: `local`, `local.http`. */
+function groupsOf(known: ReadonlyMap<string, unknown>): ReadonlySet<string> {
+	const groups = new Set<string>();
+	for (const path of known.keys())
+		for (let dot = path.indexOf('.'); dot > 0; dot = path.indexOf('.', dot + 1)) groups.add(path.slice(0, dot));
+	return groups;
 }
 
 function isGroupOfSettings(value: unknown): value is Record<string, unknown> {
@@ -126,7 +141,7 @@ const WORDS: Readonly<Record<string, string>> = {
 
 function unknownKey(path: string, known: ReadonlyMap<string, Setting<unknown>>): string {
 	const nearest = nearestName(path, [...known.keys()]);
-	if (Object.hasOwn(SETTINGS, path))
+	if (groupsOf(known).has(path))
 		return `must be a group of settings: { … }${nearest ? `; did you mean ${nearest}?` : '.'}`;
 	return nearest ? `is not a setting; did you mean ${nearest}?` : 'is not a setting.';
 }
@@ -175,18 +190,22 @@ function checkTogether(settings: Settings): Failure[] {
 		);
 	if ((network.clientCertificateFile === null) !== (network.clientKeyFile === null))
 		problems.push('network.clientCertificateFile and network.clientKeyFile belong together: set both or none.');
+	if (settings.local.http.port !== null && settings.local.http.applicationsFile === null)
+		problems.push('local.http.port needs local.http.applicationsFile: without it nobody could ask there.');
 	return problems.map((message) => failure('settings-invalid', message));
 }
 
 function nest(values: ReadonlyMap<string, unknown>): Settings {
 	const root: Record<string, unknown> = {};
 	for (const [path, value] of values) {
-		const [group = '', key] = path.split('.');
-		if (key === undefined) root[group] = value;
-		else {
-			root[group] ??= {};
-			(root[group] as Record<string, unknown>)[key] = value;
+		const groups = path.split('.');
+		const key = groups.pop() ?? '';
+		let at = root;
+		for (const group of groups) {
+			at[group] ??= {};
+			at = at[group] as Record<string, unknown>;
 		}
+		at[key] = value;
 	}
 	return root as Settings;
 }

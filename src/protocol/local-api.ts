@@ -88,10 +88,11 @@ export type EventPage = z.infer<typeof eventPageSchema>;
 export const MAX_LEASE_SECONDS = 3600;
 export const DEFAULT_LEASE_SECONDS = 60;
 
+/** A name that an application or a lease gives itself. */
+export const CONSUMER_NAME = /^[\w.-]{1,64}$/;
+
 /** Who reads: its name is its own choice, and always the same. */
-const consumerName = z
-	.string()
-	.regex(/^[\w.-]{1,64}$/, 'must be 1 to 64 letters, digits, dots, hyphens or underscores');
+const consumerName = z.string().regex(CONSUMER_NAME, 'must be 1 to 64 letters, digits, dots, hyphens or underscores');
 
 /** Everything up to this event has been dealt with: it is not delivered to this consumer again. */
 export const ackRequestSchema = z.strictObject({ consumer: consumerName, id: z.string().min(1).max(64) });
@@ -171,6 +172,31 @@ export const identityReportSchema = z.object({
 });
 export type IdentityReport = z.infer<typeof identityReportSchema>;
 
+/** `/livez`: the agent lives. */
+export const liveReportSchema = z.object({ live: z.literal(true) });
+/** `/readyz`: registered and subscribed, or why not. */
+export const readyReportSchema = z.object({ ready: z.boolean(), sentence: z.string() });
+
+/** Every error of the local interface. Source: RFC 9457, with the agent's own `code` and `remedy`. */
+export const problemSchema = z.object({
+	/** The status of HTTP once more. */
+	status: z.int(),
+	title: z.string(),
+	/** What went wrong. */
+	detail: z.string(),
+	/** Permanent name for programs. */
+	code: z.string(),
+	/** What to do about it. */
+	remedy: z.string(),
+	/** Where in the body, for a body that does not fit. */
+	errors: z.array(z.object({ path: z.string(), message: z.string() })).optional(),
+});
+
+/** Events in one JSON answer, at most. */
+export const EVENT_PAGE_LENGTH = 100;
+/** Longest wait for the next event in one JSON answer, in seconds. */
+export const MAX_EVENT_WAIT_SECONDS = 60;
+
 /** File names of the two sockets in the run directory. */
 export const LOCAL_SOCKETS = { agent: 'agent.sock', admin: 'admin.sock' } as const;
 
@@ -191,4 +217,5 @@ export const LOCAL_ROUTES = {
 	metrics: '/metrics',
 	live: '/livez',
 	ready: '/readyz',
+	document: '/v1/openapi.json',
 } as const;

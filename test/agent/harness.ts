@@ -38,6 +38,8 @@ export interface AgentSetup {
 	/** Default: a machine with nothing but a serial number. */
 	readonly machine?: Tree;
 	readonly clock?: SteppedClock;
+	/** Default: the sockets belong to the group of this process. */
+	readonly groups?: 'settings';
 	/** The directory of an earlier agent, to start where it ended. */
 	readonly home?: Home;
 }
@@ -170,7 +172,11 @@ export async function givenAgent(setup: AgentSetup = {}): Promise<RunningAgent> 
 		version: '0.0.0-test',
 		paths: home.paths,
 		environment: setup.environment ?? {},
-		sets: ['log.level=debug', `local.agentGroup=${GROUP}`, `local.adminGroup=${GROUP}`, ...(setup.sets ?? [])],
+		sets: [
+			'log.level=debug',
+			...(setup.groups === 'settings' ? [] : [`local.agentGroup=${GROUP}`, `local.adminGroup=${GROUP}`]),
+			...(setup.sets ?? []),
+		],
 		clock,
 		chance: setup.chance ?? (() => 0.5),
 		machineRoot,

@@ -15,49 +15,7 @@ import {
 } from '../../src/protocol/local-api.ts';
 import { givenService } from '../service/fixture.ts';
 import { DEVICE_ID, givenAgent, givenPairedAgent, type RunningAgent } from './harness.ts';
-
-interface Asked {
-	readonly socket?: keyof typeof LOCAL_SOCKETS;
-	readonly method?: string;
-	readonly headers?: Readonly<Record<string, string>>;
-	readonly body?: unknown;
-	readonly signal?: AbortSignal;
-}
-
-interface Answered {
-	readonly status: number;
-	readonly text: string;
-	// biome-ignore lint/suspicious/noExplicitAny: a test looks into whatever came.
-	readonly json: any;
-}
-
-/** One plain request on a socket, as curl would make it. */
-function ask(device: RunningAgent, path: string, asked: Asked = {}): Promise<Answered> {
-	const { socket = 'agent', method = 'GET', headers = {}, body, signal } = asked;
-	const socketPath = join(device.home.paths.runDir, LOCAL_SOCKETS[socket]);
-	const payload = body === undefined ? undefined : JSON.stringify(body);
-	return new Promise((resolve, reject) => {
-		const options = {
-			socketPath,
-			path,
-			method,
-			agent: false,
-			headers: { ...(payload && { 'content-type': 'application/json' }), ...headers },
-			...(signal ? { signal } : {}),
-		};
-		const asking = request(options, (response) => {
-			const chunks: Buffer[] = [];
-			response.on('data', (chunk: Buffer) => chunks.push(chunk));
-			response.on('error', reject);
-			response.on('end', () => {
-				const text = Buffer.concat(chunks).toString();
-				resolve({ status: response.statusCode ?? 0, text, json: /^[[{]/.test(text) ? JSON.parse(text) : undefined });
-			});
-		});
-		asking.on('error', reject);
-		asking.end(payload);
-	});
-}
+import { type Answered, type Asked, ask } from './local-asking.ts';
 
 interface OpenStream {
 	/** The next event that has not been taken yet; `null` when the stream is over. */
@@ -235,7 +193,7 @@ test('metrics are there for a scraper on both sockets', async () => {
 test('the page is served where the settings ask for it, and pairs only an unpaired device', async () => {
 	const service = await givenService();
 	const device = await givenAgent({ sets: ['page.port=0'] });
-	const url = device.daemon.pageUrl ?? expect.fail('no page');
+	const url = device.daemon.addresses.page ?? expect.fail('no page');
 	expect(await (await fetch(url)).text()).toContain('<html');
 	const { url: code } = service.createPairingCode('check-in');
 	const headers = { 'content-type': 'application/json', origin: new URL(url).origin };

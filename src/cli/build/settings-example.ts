@@ -10,18 +10,26 @@ const HEAD = `// Every setting of idv-agent with its default. This file is not r
 /** JSON with comments. Each line is commented out: what it says is so anyway. */
 export function writeSettingsExample(): string {
 	const lines: string[] = [];
-	let group = '';
-	for (const [path, { about, fallback }] of listSettings()) {
-		const [first = '', inner] = path.split('.');
-		const isIn = inner === undefined ? '' : first;
-		if (group !== isIn) {
-			if (group !== '') lines.push('\t// },');
-			if (isIn !== '') lines.push('', `\t// "${isIn}": {`);
-			group = isIn;
+	const indent = (depth: number) => `\t// ${'  '.repeat(depth)}`;
+	let open: readonly string[] = [];
+	const enter = (groups: readonly string[]) => {
+		const isShared = (group: string, depth: number) => groups[depth] === group;
+		const shared = open.findIndex((group, depth) => !isShared(group, depth));
+		const kept = shared < 0 ? open.length : shared;
+		for (let depth = open.length - 1; depth >= kept; depth -= 1) lines.push(`${indent(depth)}},`);
+		for (let depth = kept; depth < groups.length; depth += 1) {
+			if (depth === 0) lines.push('');
+			lines.push(`${indent(depth)}"${groups[depth]}": {`);
 		}
-		const indent = isIn === '' ? '\t// ' : '\t//   ';
-		lines.push(`${indent}${about}`, `${indent}"${inner ?? first}": ${JSON.stringify(fallback)},`);
+		open = groups;
+	};
+	for (const [path, { about, fallback }] of listSettings()) {
+		const groups = path.split('.');
+		const name = groups.pop();
+		enter(groups);
+		const here = indent(groups.length);
+		lines.push(`${here}${about}`, `${here}"${name}": ${JSON.stringify(fallback)},`);
 	}
-	if (group !== '') lines.push('\t// },');
+	enter([]);
 	return `${HEAD}{\n${lines.join('\n')}\n}\n`;
 }

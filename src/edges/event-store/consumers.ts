@@ -3,7 +3,7 @@ import { AgentError } from '../../core/errors.ts';
 import type { Position } from './shelf.ts';
 
 /** Named consumers, at most. A new one takes the place of one that has been silent for the whole retention time. */
-export const MAX_CONSUMERS = 32;
+export const MAX_CONSUMERS = 128;
 
 export interface Consumers {
 	readonly positions: ReadonlyMap<string, Position>;
@@ -22,13 +22,13 @@ export interface Consumers {
 }
 
 /** @param silentMs who has been silent for so long may be replaced: nothing is kept for it any more. */
-export function createConsumers(wallMs: () => number, silentMs: number): Consumers {
+export function createConsumers(wallMs: () => number, silentMs: () => number): Consumers {
 	const positions = new Map<string, Position>();
 
 	function makeRoom(): void {
 		if (positions.size < MAX_CONSUMERS) return;
 		const [silent] = [...positions].sort(([, a], [, b]) => a.seenMs - b.seenMs);
-		if (!silent || wallMs() - silent[1].seenMs < silentMs)
+		if (!silent || wallMs() - silent[1].seenMs < silentMs())
 			throw new AgentError('body-invalid', `There are ${MAX_CONSUMERS} consumers already.`, {
 				remedy: 'Use one name for each application, always the same, and forget names that are out of use.',
 			});

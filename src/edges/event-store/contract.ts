@@ -7,7 +7,10 @@ export interface EventStoreOptions {
 	readonly directory: string;
 	/** Unlike every earlier one of this device; 1 to 32 letters and digits. */
 	readonly epoch: string;
-	/** The oldest go first; the newest can only be too old. `maxBytes` counts characters, and 128 for each event. */
+	/**
+	 * Looked at each time: lower ones count from the next event on. The oldest go first; the newest can only be too old.
+	 * `maxBytes` counts characters, and 128 for each event.
+	 */
 	readonly bounds: { readonly maxCount: number; readonly maxBytes: number; readonly maxAgeMs: number };
 	/** `events`: kept in memory only (`state-unwritable`), `null` when back on the disk. `events-damaged`: `state-corrupt`. */
 	readonly onNotice?: (topic: 'events' | 'events-damaged', notice: Failure | null) => void;

@@ -47,7 +47,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	const { wallMs = Date.now, monotonicMs = () => performance.now() } = options;
 	const file = join(directory, EVENTS_FILE);
 	const listeners = new Set<(entry: Entry) => void>();
-	const consumers = createConsumers(wallMs, bounds.maxAgeMs);
+	const consumers = createConsumers(wallMs, () => bounds.maxAgeMs);
 	const seen = new Set<string>();
 	let shelf: Shelf | null = null;
 	let isAbsent = false;

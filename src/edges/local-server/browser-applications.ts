@@ -18,6 +18,8 @@ export interface BrowserApplication {
 
 export const MIN_TOKEN_LENGTH = 32;
 const MAX_BYTES = 65_536;
+/** All of their tokens are looked for in every line of the log. */
+export const MAX_APPLICATIONS = 16;
 /** Group may read, nobody else anything. */
 const FORBIDDEN_MODE = 0o037;
 
@@ -37,6 +39,7 @@ export async function readBrowserApplications(file: string): Promise<readonly Br
 		return [parsed];
 	});
 	if (applications.length === 0) throw invalid(file, 'it names no application');
+	if (applications.length > MAX_APPLICATIONS) throw invalid(file, `it has more than ${MAX_APPLICATIONS} applications`);
 	const owners = new Map(applications.map(({ token, name }) => [token, name]));
 	const taken = applications.find(({ token, name }) => owners.get(token) !== name);
 	if (taken) throw invalid(file, `${taken.name} and ${owners.get(taken.token)} have the same token`);

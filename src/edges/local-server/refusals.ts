@@ -74,20 +74,30 @@ export function tooSlow(): Refusal {
 	});
 }
 
-/** The answer to what is no HTTP request at all. */
+/**
+ * The answer to what is no HTTP request at all.
+ * @param code what Node says is wrong, or `CONNECT` for that method, which no handler is asked about.
+ */
 export function rawProblem(code: string | undefined): string {
 	const refusal =
 		code === 'ERR_HTTP_REQUEST_TIMEOUT'
 			? tooSlow()
 			: code === 'HPE_HEADER_OVERFLOW'
 				? refuse(431, 'body-too-large', 'The headers of the request are too large.', { remedy: 'Send fewer headers.' })
-				: refuse(400, 'usage', 'This is not a valid HTTP/1.1 request.', { remedy: 'Use an HTTP client.' });
+				: code === 'CONNECT'
+					? refuse(405, 'method-not-allowed', 'This is no proxy: it does not take CONNECT.', {
+							headers: { Allow: 'GET' },
+						})
+					: refuse(400, 'usage', 'This is not a valid HTTP/1.1 request.', { remedy: 'Use an HTTP client.' });
 	const body = JSON.stringify(problemOf(refusal));
 	const head = [
 		`HTTP/1.1 ${refusal.status} ${http.STATUS_CODES[refusal.status]}`,
 		`Content-Type: ${PROBLEM_CONTENT_TYPE}`,
 		`Content-Length: ${Buffer.byteLength(body)}`,
 		'Connection: close',
+		...Object.entries(refusal.headers ?? {})
+			.filter(([name]) => name !== 'Connection')
+			.map(([name, value]) => `${name}: ${value}`),
 	];
 	return `${head.join('\r\n')}\r\n\r\n${body}`;
 }

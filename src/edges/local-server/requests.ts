@@ -41,6 +41,10 @@ export function createServer(context: Context, entrance: Entrance): http.Server 
 	);
 	server.maxConnections = limits.connections;
 	server.on('checkExpectation', serve);
+	server.on('connect', (_request, socket) => {
+		socket.on('error', () => {});
+		socket.end(rawProblem('CONNECT'), () => socket.destroy());
+	});
 	// Without a listener a failed accept, for want of file descriptors, would end the process.
 	server.on('error', (error) => {
 		if (server.listening) context.fault(error);
