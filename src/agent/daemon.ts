@@ -93,13 +93,15 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			newDeviceId: randomUUID,
 			tally,
 			openEvents(warn) {
-				const { maxCount, maxBytes, maxAgeSeconds } = events;
+				const { maxCount, maxBytes, maxAgeSeconds, durable } = events;
+				tally.eventsDurable = durable;
 				const eventStore = createEventStore({
 					directory: paths.stateDir,
 					epoch: newEpoch(clock.wallMs(), chance),
 					bounds: { maxCount, maxBytes, maxAgeMs: maxAgeSeconds * 1000 },
+					durable,
 					onNotice(topic, notice) {
-						if (topic === 'events') tally.eventsDurable = notice === null;
+						if (topic === 'events') tally.eventsDurable = durable && notice === null;
 						warn(topic, notice);
 					},
 					wallMs: clock.wallMs,

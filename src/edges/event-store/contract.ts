@@ -9,6 +9,11 @@ export interface EventStoreOptions {
 	readonly epoch: string;
 	/** The oldest go first; the newest can only be too old. `maxBytes` counts characters, and 128 for each event. */
 	readonly bounds: { readonly maxCount: number; readonly maxBytes: number; readonly maxAgeMs: number };
+	/**
+	 * `false` keeps them in memory only, for a site that wants no contents on its disk; what a run before has left there is
+	 * taken over and deleted. Default `true`.
+	 */
+	readonly durable?: boolean;
 	/** `events`: kept in memory only (`state-unwritable`), `null` when back on the disk. `events-damaged`: `state-corrupt`. */
 	readonly onNotice?: (topic: 'events' | 'events-damaged', notice: Failure | null) => void;
 	/** How long after a deletion its traces are cut off the log, in milliseconds. Default 1000. */

@@ -27,6 +27,7 @@ import {
 	quarantineShelf,
 	type Shelf,
 	unwritableNotice,
+	withdrawShelf,
 } from './shelf.ts';
 
 export type { Consumer, EventStore, EventStoreOptions } from './contract.ts';
@@ -44,6 +45,7 @@ const CLOCK_STEP_MS = 60_000;
 /** Opens nothing yet: the file is looked at when something is asked, and made with the first event. A bad disk never throws here. */
 export function createEventStore(options: EventStoreOptions): EventStore {
 	const { directory, bounds, epoch, onNotice = () => {}, cleanAfterMs = 1000, recoverEveryMs = 30_000 } = options;
+	const { durable = true } = options;
 	const { wallMs = Date.now, monotonicMs = () => performance.now() } = options;
 	const file = join(directory, EVENTS_FILE);
 	const listeners = new Set<(entry: Entry) => void>();
@@ -74,8 +76,8 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 		isAbsent ||= !existsSync(file);
 		if (isAbsent && !create) return null;
 		try {
-			dropQuarantined(directory, (suffix) => wallMs() - (Date.parse(suffix) || 0) > bounds.maxAgeMs);
-			takeUp(openShelf(file));
+			dropQuarantined(directory, (suffix) => !durable || wallMs() - (Date.parse(suffix) || 0) > bounds.maxAgeMs);
+			takeUp(durable ? openShelf(file) : existsSync(file) ? withdrawShelf(file) : openShelf(null));
 		} catch (error) {
 			fallBack(error);
 		}
@@ -130,6 +132,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	function recover(): boolean {
 		if (closed || !shelf) return !closed;
 		if (shelf.onDisk) return true;
+		if (!durable) return false;
 		const memory = shelf;
 		triedAtMs = monotonicMs();
 		try {
@@ -230,7 +233,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 		const oldest = count > 0 ? oldestOn(shelf) : null;
 		const dueMs = Math.min(
 			uncleanSinceMs === null ? Number.POSITIVE_INFINITY : uncleanSinceMs + cleanAfterMs - now,
-			shelf.onDisk ? Number.POSITIVE_INFINITY : triedAtMs + recoverEveryMs - now,
+			shelf.onDisk || !durable ? Number.POSITIVE_INFINITY : triedAtMs + recoverEveryMs - now,
 			oldest ? oldest.keptMs + bounds.maxAgeMs - wallMs() : Number.POSITIVE_INFINITY,
 		);
 		if (dueMs !== Number.POSITIVE_INFINITY)
@@ -247,7 +250,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	}
 
 	function wake(): void {
-		if (shelf && !shelf.onDisk && monotonicMs() - triedAtMs >= recoverEveryMs) recover();
+		if (durable && shelf && !shelf.onDisk && monotonicMs() - triedAtMs >= recoverEveryMs) recover();
 		flush();
 		const isDue = uncleanSinceMs !== null && monotonicMs() - uncleanSinceMs >= cleanAfterMs;
 		if (isDue && shelf) {

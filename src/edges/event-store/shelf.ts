@@ -202,6 +202,33 @@ export function openShelf(file: string | null): Shelf {
 	return shelf;
 }
 
+/**
+ * Memory with what the file held; the file is emptied and deleted. A damaged one is only deleted.
+ * @throws whatever keeps the file from being deleted.
+ */
+export function withdrawShelf(file: string): Shelf {
+	const memory = openShelf(null);
+	try {
+		const disk = openShelf(file);
+		try {
+			memory.takeOver(disk, 0);
+			const nothing = openShelf(null);
+			disk.takeOver(nothing, 0);
+			nothing.close();
+			disk.clean();
+		} finally {
+			disk.close();
+		}
+	} catch (error) {
+		if (!isDamage(error)) {
+			memory.close();
+			throw error;
+		}
+	}
+	for (const log of ['', '-wal']) rmSync(`${file}${log}`, { force: true });
+	return memory;
+}
+
 function insertInto(table: keyof typeof COLUMNS): string {
 	return `INSERT OR REPLACE INTO ${table} VALUES (${COLUMNS[table].map(() => '?').join(', ')})`;
 }
