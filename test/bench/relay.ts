@@ -124,7 +124,14 @@ async function agentWith(
 	const group = String(process.getgid?.() ?? 0);
 	const settings = [
 		...[`baseUrl=${url}`, `workflowId=${WORKFLOW}`, `deviceId=${deviceId}`, `credential.apiKeyFile=${keyFile}`],
-		...[`local.agentGroup=${group}`, `local.adminGroup=${group}`, ...sets, ...values.set],
+		// A consumer that falls behind for a moment, on a machine that is busy with all of this, must find everything.
+		...[
+			'events.maxCount=100000',
+			'events.maxBytes=268435456',
+			`local.agentGroup=${group}`,
+			`local.adminGroup=${group}`,
+		],
+		...[...sets, ...values.set],
 	];
 	const flags = ['--state-dir', join(base, 'state'), '--run-dir', join(base, 'run')];
 	const profiling = values.profile ? ['--cpu-prof', '--cpu-prof-dir', join(values.profile, deviceId)] : [];

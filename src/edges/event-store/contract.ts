@@ -40,8 +40,11 @@ export interface EventStore {
 	after(since: string | null, limit: number): { entries: readonly Entry[]; missed: boolean };
 	/** The newest stored event's id, or `null`. */
 	newest(): string | null;
-	/** Calls back for each event once it is stored, in order, until the returned function is called. It must not throw. */
-	subscribe(listener: (entry: Entry) => void): () => void;
+	/**
+	 * Calls back with events that were stored together, once they are, in order, until the returned function is called. It
+	 * must not throw. All listeners get the same list.
+	 */
+	subscribe(listener: (entries: readonly Entry[]) => void): () => void;
 	/** Resolves when everything asked for so far is stored. */
 	settled(): Promise<void>;
 	/**

@@ -17,6 +17,7 @@ import type { Entry } from '../../core/inbox.ts';
 import { createConsumers } from './consumers.ts';
 import type { EventStore, EventStoreOptions } from './contract.ts';
 import { type Epoch, idOf, numberOf, withEpoch } from './ids.ts';
+import { openMemoryShelf } from './memory-shelf.ts';
 import {
 	damagedNotice,
 	dropQuarantined,
@@ -34,8 +35,9 @@ export type { Consumer, EventStore, EventStoreOptions } from './contract.ts';
 
 /** Events whose service id is remembered for telling duplicates, deleted ones included. */
 export const REMEMBERED_EVENTS = 1024;
-/** So many do not wait for the end of the turn. */
-const MAX_PENDING = 512;
+/** So many events, or characters, do not wait for the end of the turn. */
+const MAX_PENDING = 1024;
+const MAX_PENDING_BYTES = 256 * 1024;
 const MAX_TIMER_MS = 2 ** 31 - 1;
 /** A clock that shows an earlier time was never set. */
 const EARLIEST_CLOCK_MS = Date.UTC(2025, 0, 1);
@@ -48,7 +50,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	const { durable = true } = options;
 	const { wallMs = Date.now, monotonicMs = () => performance.now() } = options;
 	const file = join(directory, EVENTS_FILE);
-	const listeners = new Set<(entry: Entry) => void>();
+	const listeners = new Set<(entries: readonly Entry[]) => void>();
 	const consumers = createConsumers(wallMs, bounds.maxAgeMs);
 	const seen = new Set<string>();
 	let shelf: Shelf | null = null;
@@ -63,6 +65,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	/** Numbers below this belong to events of earlier runs that this one could not read. */
 	let base = 0;
 	let pending: Entry[] = [];
+	let pendingBytes = 0;
 	let flushing: NodeJS.Immediate | null = null;
 	let waiting: (() => void)[] = [];
 	let timer: NodeJS.Timeout | undefined;
@@ -77,7 +80,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 		if (isAbsent && !create) return null;
 		try {
 			dropQuarantined(directory, (suffix) => !durable || wallMs() - (Date.parse(suffix) || 0) > bounds.maxAgeMs);
-			takeUp(durable ? openShelf(file) : existsSync(file) ? withdrawShelf(file) : openShelf(null));
+			takeUp(durable ? openShelf(file) : existsSync(file) ? withdrawShelf(file) : openMemoryShelf());
 		} catch (error) {
 			fallBack(error);
 		}
@@ -109,7 +112,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	function fallBack(error: unknown): void {
 		const failed = shelf;
 		shelf = null;
-		const memory = openShelf(null);
+		const memory = openMemoryShelf();
 		if (isDamage(error)) {
 			attempt(() => failed?.close());
 			const isAside = attempt(() => quarantineShelf(directory, new Date(wallMs()).toISOString()));
@@ -155,7 +158,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	// ---- Writing ----
 
 	function soon(): void {
-		if (pending.length >= MAX_PENDING) flush();
+		if (pending.length >= MAX_PENDING || pendingBytes >= MAX_PENDING_BYTES) flush();
 		else flushing ??= setImmediate(flush);
 	}
 
@@ -174,10 +177,11 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 				fallBack(error);
 			}
 		pending = [];
+		pendingBytes = 0;
 		const done = waiting;
 		waiting = [];
 		for (const resolve of done) resolve();
-		for (const entry of batch) for (const listener of listeners) listener(entry);
+		if (batch.length > 0) for (const listener of listeners) listener(batch);
 	}
 
 	/** One transaction: the events, the consumers' positions, and what may go now. */
@@ -194,7 +198,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 			if (consumers.changed) on.setConsumers(consumers.positions);
 			const total = batch.reduce((sum, entry) => sum + sizeOf(entry), bytes);
 			const going = findGoing(on, { count: count + batch.length, bytes: total }, now);
-			on.remove(first, going.upTo, newest - REMEMBERED_EVENTS);
+			if (going.upTo >= first) on.remove(first, going.upTo, newest - REMEMBERED_EVENTS);
 			return going;
 		});
 		if (Math.abs(stepMs) >= CLOCK_STEP_MS) clockOffsetMs += stepMs;
@@ -211,7 +215,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	function findGoing(on: Shelf, left: { count: number; bytes: number }, now: number) {
 		const acknowledged = consumers.acknowledgedByAll();
 		let upTo = first - 1;
-		for (let event = on.oldest(upTo); event; event = on.oldest(upTo)) {
+		for (const event of on.kept(upTo)) {
 			const isTooMany = left.count > 1 && (left.count > bounds.maxCount || left.bytes > bounds.maxBytes);
 			const isDone = event.number <= acknowledged;
 			if (!isTooMany && !isDone && event.keptMs + bounds.maxAgeMs > now) break;
@@ -243,7 +247,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	/** A disk that fails here will fail again where it is seen to. */
 	function oldestOn(on: Shelf): KeptEvent | null {
 		try {
-			return on.oldest(first - 1);
+			return oldestAfter(on, first - 1);
 		} catch {
 			return null;
 		}
@@ -280,7 +284,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	function remember(serviceId: string): boolean {
 		if (seen.has(serviceId)) return false;
 		seen.add(serviceId);
-		if (seen.size > REMEMBERED_EVENTS) for (const oldest of seen.values().take(1)) seen.delete(oldest);
+		if (seen.size > REMEMBERED_EVENTS) seen.delete(seen.values().next().value ?? '');
 		return true;
 	}
 
@@ -292,6 +296,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 			const number = (pending.at(-1)?.number ?? last) + 1;
 			const entry: Entry = { ...incoming, number, id: `${epoch}-${number}` };
 			pending.push(entry);
+			pendingBytes += sizeOf(entry);
 			soon();
 			return entry;
 		},
@@ -299,7 +304,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 			read<{ entries: readonly Entry[]; missed: boolean }>(
 				(on) => {
 					const number = since === null ? null : numberOf(since, epochs, last);
-					const oldest = on.oldest(first - 1)?.number ?? last + 1;
+					const oldest = oldestAfter(on, first - 1)?.number ?? last + 1;
 					const missed = since !== null && (number === null || number + 1 < oldest);
 					return { entries: on.page(Math.max(number ?? 0, first - 1), limit), missed };
 				},
@@ -357,6 +362,11 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 			shelf = null;
 		},
 	};
+}
+
+function oldestAfter(on: Shelf, number: number): KeptEvent | null {
+	for (const event of on.kept(number)) return event;
+	return null;
 }
 
 /** As `core/inbox.ts` counts. */
