@@ -48,6 +48,7 @@ const SEE_THROUGH_MS = 2000;
 export function startAgent(options: AgentOptions): Agent {
 	const { clock, log, chance, keepSecret, tally } = options;
 	const startedAtMs = clock.monotonicMs();
+	let written = { ms: Number.NaN, text: '' };
 	const startedAt = now();
 	let { environment } = options;
 	let supervision = NOTHING_SUPERVISED;
@@ -128,7 +129,10 @@ export function startAgent(options: AgentOptions): Agent {
 	}
 
 	function now(): string {
-		return new Date(clock.wallMs()).toISOString();
+		const ms = clock.wallMs();
+		// A burst of notifications comes within one millisecond.
+		if (ms !== written.ms) written = { ms, text: new Date(ms).toISOString() };
+		return written.text;
 	}
 
 	function onStatus(listener: () => void): () => void {

@@ -95,12 +95,15 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			newDeviceId: randomUUID,
 			tally,
 			openEvents(warn) {
+				const { durable } = environment.resolved.settings.events;
+				tally.eventsDurable = durable;
 				const eventStore = createEventStore({
 					directory: paths.stateDir,
 					epoch: newEpoch(clock.wallMs(), chance),
 					bounds: eventBounds(() => environment.resolved.settings.events),
+					durable,
 					onNotice(topic, notice) {
-						if (topic === 'events') tally.eventsDurable = notice === null;
+						if (topic === 'events') tally.eventsDurable = durable && notice === null;
 						warn(topic, notice);
 					},
 					wallMs: clock.wallMs,

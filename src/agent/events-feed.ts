@@ -99,10 +99,12 @@ function gapBefore({ id, at, number, workflowId }: Entry): Entry {
 /** One event as the JSON text of `eventSchema`, on one line. */
 export function formatEvent(entry: Entry): string {
 	const { id, at, type, kind, workflowId, format, content } = entry;
-	const head = JSON.stringify({ id, at, type, kind, workflowId, format });
+	// Only two of them are anybody else's words.
+	const named = `"kind":${JSON.stringify(kind)},"workflowId":${JSON.stringify(workflowId)}`;
+	const head = `{"id":"${id}","at":"${at}","type":"${type}",${named},"format":"${format}"`;
 	// Raw line ends in JSON can only stand between its parts.
 	const data = format === 'json' ? content.replaceAll(/[\r\n]+/g, ' ') : JSON.stringify(content);
-	return `${head.slice(0, -1)},"data":${data}}`;
+	return `${head},"data":${data}}`;
 }
 
 /** Letters and digits that differ from every earlier start of this device, even with a clock that stands still. */

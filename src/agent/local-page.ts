@@ -26,8 +26,9 @@ export async function openPage(parts: {
 	const { agent, clock } = parts;
 	const { openPageServer, SHOWN_EVENTS } = await import('../edges/page-server.ts');
 	let shown: readonly Entry[] = [];
-	const show = (entry: Entry) => {
-		if (entry.type === 'notification') shown = [...shown.slice(1 - SHOWN_EVENTS), entry];
+	const show = (entries: readonly Entry[]) => {
+		const added = entries.filter(({ type }) => type === 'notification').slice(-SHOWN_EVENTS);
+		if (added.length > 0) shown = [...shown, ...added].slice(-SHOWN_EVENTS);
 	};
 	const forget = agent.events.subscribe(show);
 	const server = await openPageServer({

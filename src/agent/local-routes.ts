@@ -10,6 +10,7 @@ import { isEventId } from '../core/inbox.ts';
 import type { Forward } from '../edges/forwarder.ts';
 import {
 	type EventSink,
+	formatEvents,
 	type LocalReply,
 	type LocalRequest,
 	type LocalRoute,
@@ -37,6 +38,10 @@ import { count, type Tally } from './tally.ts';
 const APPLICATIONS = ['agent', 'admin', 'browser'] as const;
 const ADMIN = ['admin'] as const;
 const HEALTH = ['agent', 'admin', 'browser', 'probe'] as const;
+/** Events that a stream reads at once while it catches up, and characters of contents that it is then sent at once. */
+const REPLAY_PAGE = 500;
+const PIECE = 256 * 1024;
+
 /** The route table. */
 export function localRoutes(
 	agent: Agent,
@@ -256,24 +261,53 @@ function streamStatus(agent: Agent, sink: EventSink): () => void {
 	return agent.onStatus(send);
 }
 
+/** What arrives goes to all streams as the same list, and is written down once. */
+const written = new WeakMap<readonly Entry[], Buffer>();
+
+/** As many as have so many characters together, and at least one. */
+function firstOf(entries: readonly Entry[], characters: number): readonly Entry[] {
+	let left = characters;
+	const end = entries.findIndex(({ content }) => {
+		left -= content.length;
+		return left < 0;
+	});
+	return end === -1 ? entries : entries.slice(0, Math.max(1, end));
+}
+
+function framesOf(entries: readonly Entry[]): Buffer {
+	const known = written.get(entries);
+	if (known) return known;
+	const frames = formatEvents(entries.map((entry) => ({ id: entry.id, event: entry.type, data: formatEvent(entry) })));
+	written.set(entries, frames);
+	return frames;
+}
+
 /** What is kept first, then what arrives. */
 function streamEvents(agent: Agent, since: string | null, sink: EventSink): () => void {
 	let stop = () => {};
 	let over = false;
-	const send = (entry: Entry) => sink.send({ id: entry.id, event: entry.type, data: formatEvent(entry) });
+	let last = since;
+	const send = (entries: readonly Entry[]) => {
+		last = entries.at(-1)?.id ?? last;
+		return sink.sendAll(framesOf(entries));
+	};
+	const live = (entries: readonly Entry[]) => {
+		if (!send(entries) || !sink.isBehind) return;
+		// What waits for a reader is in the store already: it need not wait in memory as well.
+		stop();
+		void sink.drained().then(replay);
+	};
 	const replay = async () => {
-		let last = since;
 		await agent.events.settled();
 		for (;;) {
-			const { entries } = agent.events.after(last, EVENT_PAGE_LENGTH);
+			const { entries } = agent.events.after(last, REPLAY_PAGE);
 			if (over) return;
 			if (entries.length === 0) break;
-			for (const entry of entries) if (!send(entry)) return;
-			last = entries.at(-1)?.id ?? last;
+			if (!send(firstOf(entries, PIECE))) return;
 			await sink.drained();
 		}
 		// Nothing can have arrived in between: this runs in the same turn as the look that found nothing more.
-		stop = agent.events.subscribe(send);
+		stop = agent.events.subscribe(live);
 	};
 	void replay();
 	return () => {

@@ -41,9 +41,10 @@ export function runSiteHooks(parts: {
 		if (argv.length > 0) hooks.run({ hook, argv, input });
 	}
 
-	const forgetEvents = agent.events.subscribe((entry) => {
-		if (entry.type === 'notification' && settings().onNotification.length > 0)
-			tell('onNotification', JSON.parse(formatEvent(entry)));
+	const forgetEvents = agent.events.subscribe((entries) => {
+		if (settings().onNotification.length === 0) return;
+		for (const entry of entries)
+			if (entry.type === 'notification') tell('onNotification', JSON.parse(formatEvent(entry)));
 	});
 	const forgetStatus = agent.onStatus(() => {
 		const status = agent.status();

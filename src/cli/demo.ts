@@ -186,9 +186,9 @@ function stayUp({ daemon, statuses }: Stage, directory: string, end: () => Promi
 		if (line !== last) printLine(`${new Date().toISOString().slice(11, 19)}  ${line}`);
 		last = line;
 	});
-	daemon.agent.events.subscribe(({ id, kind }) =>
-		printLine(`${new Date().toISOString().slice(11, 19)}  Event ${id}: ${kind}`),
-	);
+	daemon.agent.events.subscribe((entries) => {
+		for (const { id, kind } of entries) printLine(`${new Date().toISOString().slice(11, 19)}  Event ${id}: ${kind}`);
+	});
 	const stop = () => void end().finally(() => process.exit(0));
 	process.once('SIGINT', stop);
 	process.once('SIGTERM', stop);
@@ -220,8 +220,9 @@ function watchStatus({ agent }: Daemon): StatusWatch {
 
 function nextEvent({ agent }: Daemon, kind: string): Promise<LocalEvent> {
 	return new Promise((done) => {
-		const stop = agent.events.subscribe((entry) => {
-			if (entry.kind !== kind) return;
+		const stop = agent.events.subscribe((entries) => {
+			const entry = entries.find((one) => one.kind === kind);
+			if (!entry) return;
 			stop();
 			done({ ...entry, data: JSON.parse(entry.content) } as LocalEvent);
 		});

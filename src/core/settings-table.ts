@@ -215,6 +215,12 @@ export const SETTINGS = {
 			86_400,
 			'Seconds for which an event is kept at most; 60 to 31536000.',
 		),
+		durable: setting(
+			'boolean',
+			flag,
+			true,
+			'Whether events are on the disk before an application gets them; false keeps them in memory only.',
+		),
 	},
 	hooks: {
 		onNotification: hook('each notification'),

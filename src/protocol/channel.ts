@@ -55,13 +55,22 @@ export function readNotification(frame: Frame, pointers: NotificationPointers = 
 	} catch {
 		return { kind: 'text', serviceId: null, format: 'text', content: frame.text };
 	}
-	const kinds = pointers.kindPointer !== undefined ? [pointers.kindPointer] : ['/type', '/event', '/kind'];
-	const kind = kinds.map((pointer) => resolvePointer(document, pointer)).find(isName) ?? 'unknown';
+	const kind = findKind(document, pointers.kindPointer) ?? 'unknown';
 	const id = resolvePointer(document, pointers.notificationIdPointer ?? '/id');
 	// Beyond this, two numbers of the service may read as one, and a notification would be dropped as a duplicate.
 	const isExact = typeof id === 'number' && Math.abs(id) <= Number.MAX_SAFE_INTEGER;
 	const serviceId = isExact ? String(id) : isName(id) ? id : null;
 	return { kind, serviceId, format: 'json', content: frame.text };
+}
+
+const KIND_POINTERS = ['/type', '/event', '/kind'];
+
+function findKind(document: unknown, pointer: string | undefined): string | null {
+	for (const each of pointer === undefined ? KIND_POINTERS : [pointer]) {
+		const kind = resolvePointer(document, each);
+		if (isName(kind)) return kind;
+	}
+	return null;
 }
 
 /** A message that the agent itself acts on. */

@@ -19,7 +19,9 @@ const incoming = (number: number, content: string) => ({
 /** Appends in bursts until it is killed, and says what is stored as soon as it is. */
 if (mode === 'append') {
 	const store = createEventStore({ directory, epoch, bounds });
-	store.subscribe(({ id, content }) => say(`${id} ${content}`));
+	store.subscribe((entries) => {
+		for (const { id, content } of entries) say(`${id} ${content}`);
+	});
 	let next = Number(from);
 	const burst = () => {
 		const end = next + 1 + (next % 7) * 3;
@@ -37,7 +39,9 @@ if (mode === 'limited') {
 		bounds,
 		onNotice: (topic, notice) => say(`notice ${topic} ${notice?.code ?? 'over'}`),
 	});
-	store.subscribe(({ id }) => say(`stored ${id}`));
+	store.subscribe((entries) => {
+		for (const { id } of entries) say(`stored ${id}`);
+	});
 	for (let number = 0; number < 40; number += 1) {
 		store.append(incoming(number, `${number}:`.padEnd(8192, 'x')));
 		await store.settled();

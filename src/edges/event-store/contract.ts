@@ -12,6 +12,11 @@ export interface EventStoreOptions {
 	 * `maxBytes` counts characters, and 128 for each event.
 	 */
 	readonly bounds: { readonly maxCount: number; readonly maxBytes: number; readonly maxAgeMs: number };
+	/**
+	 * `false` keeps them in memory only, for a site that wants no contents on its disk; what a run before has left there is
+	 * taken over and deleted. Default `true`.
+	 */
+	readonly durable?: boolean;
 	/** `events`: kept in memory only (`state-unwritable`), `null` when back on the disk. `events-damaged`: `state-corrupt`. */
 	readonly onNotice?: (topic: 'events' | 'events-damaged', notice: Failure | null) => void;
 	/** How long after a deletion its traces are cut off the log, in milliseconds. Default 1000. */
@@ -38,8 +43,11 @@ export interface EventStore {
 	after(since: string | null, limit: number): { entries: readonly Entry[]; missed: boolean };
 	/** The newest stored event's id, or `null`. */
 	newest(): string | null;
-	/** Calls back for each event once it is stored, in order, until the returned function is called. It must not throw. */
-	subscribe(listener: (entry: Entry) => void): () => void;
+	/**
+	 * Calls back with events that were stored together, once they are, in order, until the returned function is called. It
+	 * must not throw. All listeners get the same list.
+	 */
+	subscribe(listener: (entries: readonly Entry[]) => void): () => void;
 	/** Resolves when everything asked for so far is stored. */
 	settled(): Promise<void>;
 	/**

@@ -17,6 +17,7 @@ import type { Entry } from '../../core/inbox.ts';
 import { createConsumers } from './consumers.ts';
 import type { EventStore, EventStoreOptions } from './contract.ts';
 import { type Epoch, idOf, numberOf, withEpoch } from './ids.ts';
+import { openMemoryShelf } from './memory-shelf.ts';
 import {
 	damagedNotice,
 	dropQuarantined,
@@ -27,14 +28,16 @@ import {
 	quarantineShelf,
 	type Shelf,
 	unwritableNotice,
+	withdrawShelf,
 } from './shelf.ts';
 
 export type { Consumer, EventStore, EventStoreOptions } from './contract.ts';
 
 /** Events whose service id is remembered for telling duplicates, deleted ones included. */
 export const REMEMBERED_EVENTS = 1024;
-/** So many do not wait for the end of the turn. */
-const MAX_PENDING = 512;
+/** So many events, or characters, do not wait for the end of the turn. */
+const MAX_PENDING = 1024;
+const MAX_PENDING_BYTES = 256 * 1024;
 const MAX_TIMER_MS = 2 ** 31 - 1;
 /** A clock that shows an earlier time was never set. */
 const EARLIEST_CLOCK_MS = Date.UTC(2025, 0, 1);
@@ -44,9 +47,10 @@ const CLOCK_STEP_MS = 60_000;
 /** Opens nothing yet: the file is looked at when something is asked, and made with the first event. A bad disk never throws here. */
 export function createEventStore(options: EventStoreOptions): EventStore {
 	const { directory, bounds, epoch, onNotice = () => {}, cleanAfterMs = 1000, recoverEveryMs = 30_000 } = options;
+	const { durable = true } = options;
 	const { wallMs = Date.now, monotonicMs = () => performance.now() } = options;
 	const file = join(directory, EVENTS_FILE);
-	const listeners = new Set<(entry: Entry) => void>();
+	const listeners = new Set<(entries: readonly Entry[]) => void>();
 	const consumers = createConsumers(wallMs, () => bounds.maxAgeMs);
 	const seen = new Set<string>();
 	let shelf: Shelf | null = null;
@@ -61,6 +65,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	/** Numbers below this belong to events of earlier runs that this one could not read. */
 	let base = 0;
 	let pending: Entry[] = [];
+	let pendingBytes = 0;
 	let flushing: NodeJS.Immediate | null = null;
 	let waiting: (() => void)[] = [];
 	let timer: NodeJS.Timeout | undefined;
@@ -74,8 +79,8 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 		isAbsent ||= !existsSync(file);
 		if (isAbsent && !create) return null;
 		try {
-			dropQuarantined(directory, (suffix) => wallMs() - (Date.parse(suffix) || 0) > bounds.maxAgeMs);
-			takeUp(openShelf(file));
+			dropQuarantined(directory, (suffix) => !durable || wallMs() - (Date.parse(suffix) || 0) > bounds.maxAgeMs);
+			takeUp(durable ? openShelf(file) : existsSync(file) ? withdrawShelf(file) : openMemoryShelf());
 		} catch (error) {
 			fallBack(error);
 		}
@@ -107,7 +112,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	function fallBack(error: unknown): void {
 		const failed = shelf;
 		shelf = null;
-		const memory = openShelf(null);
+		const memory = openMemoryShelf();
 		if (isDamage(error)) {
 			attempt(() => failed?.close());
 			const isAside = attempt(() => quarantineShelf(directory, new Date(wallMs()).toISOString()));
@@ -130,6 +135,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	function recover(): boolean {
 		if (closed || !shelf) return !closed;
 		if (shelf.onDisk) return true;
+		if (!durable) return false;
 		const memory = shelf;
 		triedAtMs = monotonicMs();
 		try {
@@ -152,7 +158,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	// ---- Writing ----
 
 	function soon(): void {
-		if (pending.length >= MAX_PENDING) flush();
+		if (pending.length >= MAX_PENDING || pendingBytes >= MAX_PENDING_BYTES) flush();
 		else flushing ??= setImmediate(flush);
 	}
 
@@ -171,10 +177,11 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 				fallBack(error);
 			}
 		pending = [];
+		pendingBytes = 0;
 		const done = waiting;
 		waiting = [];
 		for (const resolve of done) resolve();
-		for (const entry of batch) for (const listener of listeners) listener(entry);
+		if (batch.length > 0) for (const listener of listeners) listener(batch);
 	}
 
 	/** One transaction: the events, the consumers' positions, and what may go now. */
@@ -191,7 +198,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 			if (consumers.changed) on.setConsumers(consumers.positions);
 			const total = batch.reduce((sum, entry) => sum + sizeOf(entry), bytes);
 			const going = findGoing(on, { count: count + batch.length, bytes: total }, now);
-			on.remove(first, going.upTo, newest - REMEMBERED_EVENTS);
+			if (going.upTo >= first) on.remove(first, going.upTo, newest - REMEMBERED_EVENTS);
 			return going;
 		});
 		if (Math.abs(stepMs) >= CLOCK_STEP_MS) clockOffsetMs += stepMs;
@@ -208,7 +215,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	function findGoing(on: Shelf, left: { count: number; bytes: number }, now: number) {
 		const acknowledged = consumers.acknowledgedByAll();
 		let upTo = first - 1;
-		for (let event = on.oldest(upTo); event; event = on.oldest(upTo)) {
+		for (const event of on.kept(upTo)) {
 			const isTooMany = left.count > 1 && (left.count > bounds.maxCount || left.bytes > bounds.maxBytes);
 			const isDone = event.number <= acknowledged;
 			if (!isTooMany && !isDone && event.keptMs + bounds.maxAgeMs > now) break;
@@ -230,7 +237,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 		const oldest = count > 0 ? oldestOn(shelf) : null;
 		const dueMs = Math.min(
 			uncleanSinceMs === null ? Number.POSITIVE_INFINITY : uncleanSinceMs + cleanAfterMs - now,
-			shelf.onDisk ? Number.POSITIVE_INFINITY : triedAtMs + recoverEveryMs - now,
+			shelf.onDisk || !durable ? Number.POSITIVE_INFINITY : triedAtMs + recoverEveryMs - now,
 			oldest ? oldest.keptMs + bounds.maxAgeMs - wallMs() : Number.POSITIVE_INFINITY,
 		);
 		if (dueMs !== Number.POSITIVE_INFINITY)
@@ -240,14 +247,14 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	/** A disk that fails here will fail again where it is seen to. */
 	function oldestOn(on: Shelf): KeptEvent | null {
 		try {
-			return on.oldest(first - 1);
+			return oldestAfter(on, first - 1);
 		} catch {
 			return null;
 		}
 	}
 
 	function wake(): void {
-		if (shelf && !shelf.onDisk && monotonicMs() - triedAtMs >= recoverEveryMs) recover();
+		if (durable && shelf && !shelf.onDisk && monotonicMs() - triedAtMs >= recoverEveryMs) recover();
 		flush();
 		const isDue = uncleanSinceMs !== null && monotonicMs() - uncleanSinceMs >= cleanAfterMs;
 		if (isDue && shelf) {
@@ -277,7 +284,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	function remember(serviceId: string): boolean {
 		if (seen.has(serviceId)) return false;
 		seen.add(serviceId);
-		if (seen.size > REMEMBERED_EVENTS) for (const oldest of seen.values().take(1)) seen.delete(oldest);
+		if (seen.size > REMEMBERED_EVENTS) seen.delete(seen.values().next().value ?? '');
 		return true;
 	}
 
@@ -289,6 +296,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 			const number = (pending.at(-1)?.number ?? last) + 1;
 			const entry: Entry = { ...incoming, number, id: `${epoch}-${number}` };
 			pending.push(entry);
+			pendingBytes += sizeOf(entry);
 			soon();
 			return entry;
 		},
@@ -296,7 +304,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 			read<{ entries: readonly Entry[]; missed: boolean }>(
 				(on) => {
 					const number = since === null ? null : numberOf(since, epochs, last);
-					const oldest = on.oldest(first - 1)?.number ?? last + 1;
+					const oldest = oldestAfter(on, first - 1)?.number ?? last + 1;
 					const missed = since !== null && (number === null || number + 1 < oldest);
 					return { entries: on.page(Math.max(number ?? 0, first - 1), limit), missed };
 				},
@@ -354,6 +362,11 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 			shelf = null;
 		},
 	};
+}
+
+function oldestAfter(on: Shelf, number: number): KeptEvent | null {
+	for (const event of on.kept(number)) return event;
+	return null;
 }
 
 /** As `core/inbox.ts` counts. */

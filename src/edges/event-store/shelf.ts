@@ -1,5 +1,5 @@
 /**
- * The events in one SQLite database: the file, or memory in its place. Owns the tables and how each thing is read and
+ * The events in one SQLite database. Owns the tables and how each thing is read and
  * written; decides nothing about when, what is kept, and what to do when it fails. Every function may throw SQLite's errors.
  */
 import { closeSync, openSync, readdirSync, renameSync, rmSync } from 'node:fs';
@@ -8,6 +8,7 @@ import type { SQLInputValue, StatementSync } from 'node:sqlite';
 import { type Failure, failure } from '../../core/errors.ts';
 import type { Entry } from '../../core/inbox.ts';
 import type { Epoch } from './ids.ts';
+import { openMemoryShelf } from './memory-shelf.ts';
 
 /** Name of the file in its directory. */
 export const EVENTS_FILE = 'events.db';
@@ -62,8 +63,8 @@ export interface Shelf {
 	summary(): Summary;
 	/** Events after a number, oldest first. */
 	page(after: number, limit: number): Entry[];
-	/** The oldest kept event after a number. */
-	oldest(after: number): KeptEvent | null;
+	/** The kept events after a number, oldest first; read as far as somebody asks. */
+	kept(after: number): Iterable<KeptEvent>;
 	/** All or nothing, and durable when it returns. */
 	transaction<Result>(write: () => Result): Result;
 	add(entry: Entry, keptMs: number, size: number): void;
@@ -84,27 +85,29 @@ export interface Shelf {
 	close(): void;
 }
 
-type Row = Record<string, SQLInputValue>;
+export type Row = Record<string, SQLInputValue>;
 
-/** Opens or makes the file, readable for its owner only; `null` opens memory. */
-export function openShelf(file: string | null): Shelf {
+/** Opens or makes the file, readable for its owner only. */
+export function openShelf(file: string): Shelf {
 	const { DatabaseSync } = process.getBuiltinModule('node:sqlite');
-	if (file !== null) createPrivate(file);
-	const database = new DatabaseSync(file ?? ':memory:');
+	createPrivate(file);
+	const database = new DatabaseSync(file);
 	const prepared = new Map<string, StatementSync>();
 	const run = (sql: string, ...values: SQLInputValue[]) => {
 		const statement = prepared.get(sql) ?? database.prepare(sql);
 		prepared.set(sql, statement);
-		return { all: () => statement.all(...values) as Row[], done: () => void statement.run(...values) };
+		return {
+			all: () => statement.all(...values) as Row[],
+			each: () => statement.iterate(...values) as Iterable<Row>,
+			done: () => void statement.run(...values),
+		};
 	};
 	try {
 		// Exclusive: one process uses it, and then the log needs no shared memory file.
 		database.exec('PRAGMA locking_mode = EXCLUSIVE');
-		// In memory, secure deletion would only cost time.
-		if (file !== null)
-			database.exec(
-				'PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -1024',
-			);
+		database.exec(
+			'PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -1024',
+		);
 		const version = Number(run('PRAGMA user_version').all()[0]?.['user_version']);
 		if (version > SCHEMA_VERSION) throw new NewerVersionError();
 		if (version < SCHEMA_VERSION) database.exec(SCHEMA);
@@ -115,7 +118,7 @@ export function openShelf(file: string | null): Shelf {
 	}
 
 	const shelf: Shelf = {
-		onDisk: file !== null,
+		onDisk: true,
 		summary() {
 			const [totals] = run(
 				'SELECT max(number) AS last, min(iif(at IS NULL, NULL, number)) AS first, count(at) AS count, total(size) AS bytes FROM event',
@@ -142,11 +145,11 @@ export function openShelf(file: string | null): Shelf {
 				after,
 				limit,
 			).all() as unknown as Entry[],
-		oldest: (after) =>
-			(run(
-				'SELECT number, size, kept_ms AS keptMs FROM event WHERE number > ? AND at IS NOT NULL ORDER BY number LIMIT 1',
+		kept: (after) =>
+			run(
+				'SELECT number, size, kept_ms AS keptMs FROM event WHERE number > ? AND at IS NOT NULL ORDER BY number',
 				after,
-			).all()[0] as unknown as KeptEvent | undefined) ?? null,
+			).each() as unknown as Iterable<KeptEvent>,
 		transaction(write) {
 			database.exec('BEGIN IMMEDIATE');
 			try {
@@ -200,6 +203,28 @@ export function openShelf(file: string | null): Shelf {
 		close: () => database.close(),
 	};
 	return shelf;
+}
+
+/**
+ * Memory with what the file held; the file is emptied and deleted. A damaged one is only deleted.
+ * @throws whatever keeps the file from being deleted.
+ */
+export function withdrawShelf(file: string): Shelf {
+	const memory = openMemoryShelf();
+	try {
+		const disk = openShelf(file);
+		try {
+			memory.takeOver(disk, 0);
+			disk.takeOver(openMemoryShelf(), 0);
+			disk.clean();
+		} finally {
+			disk.close();
+		}
+	} catch (error) {
+		if (!isDamage(error)) throw error;
+	}
+	for (const log of ['', '-wal']) rmSync(`${file}${log}`, { force: true });
+	return memory;
 }
 
 function insertInto(table: keyof typeof COLUMNS): string {

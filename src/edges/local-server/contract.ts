@@ -61,11 +61,18 @@ export type StreamEnd = 'slow' | 'stopping' | 'finished' | (string & {});
 export interface EventSink {
 	/** `false` once the stream is over, also when this very event was one too many for a slow consumer. */
 	send(event: StreamEvent): boolean;
+	/** Several at once, written down by `formatEvents` once for all consumers; each whole. As {@link EventSink.send}. */
+	sendAll(frames: Buffer): boolean;
 	/** A line that consumers skip. */
 	comment(text: string): void;
 	/** Ends the stream with `event: closed`; default reason `finished`. */
 	close(reason?: StreamEnd): void;
-	/** Resolves at once while the consumer keeps up, else when it has caught up or is gone: for a long replay. */
+	/** Whether so much waits for the consumer that it had better come later: half of what may. */
+	readonly isBehind: boolean;
+	/**
+	 * Resolves at once while the consumer keeps up, else when it has caught up or is gone: for a long replay. One that takes
+	 * nothing at all for `requestMs` meanwhile is closed as `slow`.
+	 */
 	drained(): Promise<void>;
 }
 

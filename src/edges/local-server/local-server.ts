@@ -12,6 +12,7 @@ import { createServer } from './requests.ts';
 import { clearStaleSocket, listen, makeRunDir, openToGroup, socketPath } from './sockets.ts';
 
 export * from './contract.ts';
+export { formatEvents } from './streams.ts';
 
 const SOCKET_NAMES = Object.keys(LOCAL_SOCKETS) as LocalSocket[];
 

@@ -4,6 +4,8 @@ import { leaveIfStuck, untilDrained } from './answers.ts';
 import type { Context, OpenStream } from './context.ts';
 import type { EventSink, StreamEnd, StreamEvent } from './contract.ts';
 
+const KEEP_ALIVE = Buffer.from(': keep-alive\n\n');
+
 export function openStream(
 	context: Context,
 	response: http.ServerResponse,
@@ -33,9 +35,8 @@ export function openStream(
 		response.end(formatEvent({ event: 'closed', data: JSON.stringify({ reason }) }));
 		leaveIfStuck(context, response);
 	};
-	const write = (frame: string) => {
+	const write = (bytes: Buffer) => {
 		if (over || response.destroyed) return false;
-		const bytes = Buffer.from(frame);
 		const queued = response.writableLength;
 		if (queued > 0 && queued + bytes.length > context.limits.streamQueueBytes) {
 			end('slow');
@@ -47,7 +48,7 @@ export function openStream(
 	const stream: OpenStream = {
 		end,
 		beat() {
-			if (response.writableLength === 0) write(': keep-alive\n\n');
+			if (response.writableLength === 0) write(KEEP_ALIVE);
 		},
 	};
 
@@ -55,13 +56,23 @@ export function openStream(
 	response.setHeader('Cache-Control', 'no-store');
 	response.setHeader('Connection', 'close');
 	response.once('close', finish);
+	response.on('timeout', () => end('slow'));
 	context.streams.add(stream);
 	try {
 		cleanUp = start({
-			send: (event) => write(formatEvent(event)),
-			comment: (text) => void write(`${text.replace(/^/gm, ': ')}\n\n`),
+			send: (event) => write(Buffer.from(formatEvent(event))),
+			sendAll: write,
+			comment: (text) => void write(Buffer.from(`${text.replace(/^/gm, ': ')}\n\n`)),
 			close: (reason = 'finished') => end(reason),
-			drained: () => untilDrained(response),
+			get isBehind() {
+				return response.writableLength > context.limits.streamQueueBytes / 2;
+			},
+			async drained() {
+				if (!response.writableNeedDrain) return;
+				response.setTimeout(context.limits.requestMs);
+				await untilDrained(response);
+				if (!over) response.setTimeout(0);
+			},
 		});
 	} catch (error) {
 		finish();
@@ -71,6 +82,13 @@ export function openStream(
 	if (over) runCleanUp();
 	else if (context.stopping) end('stopping');
 	else response.flushHeaders();
+}
+
+/** Events as they travel in a stream. */
+export function formatEvents(events: Iterable<StreamEvent>): Buffer {
+	let frames = '';
+	for (const event of events) frames += formatEvent(event);
+	return Buffer.from(frames);
 }
 
 function formatEvent({ id, event, data }: StreamEvent): string {
