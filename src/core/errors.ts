@@ -314,7 +314,7 @@ export const CATALOGUE = {
 		'askHuman',
 		'slow',
 		EXIT.configuration,
-		'Make the file readable for the user of the agent, with one credential in it.',
+		'Put the file there, readable for the user of the agent, with one credential in it; the agent notices by itself.',
 	),
 	'state-unwritable': row(
 		'askHuman',
