@@ -22,6 +22,14 @@ export function readJsonObject(text: string, what: string): JsonObject {
 	return { fault: `line 1, column 1: the ${what} must be one object in { }.` };
 }
 
+/** The line, from 1, on which a name of the object stands first; 1 when it stands nowhere as it is written here. */
+export function lineOfName(text: string, name: string): number {
+	const quoted = JSON.stringify(name);
+	let offset = text.indexOf(quoted);
+	while (offset >= 0 && !/^\s*:/.test(text.slice(offset + quoted.length))) offset = text.indexOf(quoted, offset + 1);
+	return text.slice(0, Math.max(0, offset)).split(/\r\n|\r|\n/).length;
+}
+
 const SPACE = /[ \t\r\n]*/y;
 const TOKEN =
 	/(?<mark>[{}[\],:])|(?<text>"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*")|(?<value>(?:-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)(?![\w.+-]))/y;
