@@ -149,7 +149,8 @@ export function startAgent(options: AgentOptions): Agent {
 	/** What decides the wish, as it is now. */
 	function context(as: CompleteIdentity = identity): WantingContext {
 		const { resolved, credentials } = environment;
-		const facts = { id: credentials.id, isReusable: credentials.reusable !== null };
+		const { id, reusable, unreadable } = credentials;
+		const facts = { id, isReusable: reusable !== null, unreadable };
 		return { resolved, state: device.state, identity: as, credentials: facts };
 	}
 

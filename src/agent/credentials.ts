@@ -2,7 +2,7 @@
  * The credentials that settings name: read from their files, named by a hash, never kept anywhere else.
  */
 import { createHash } from 'node:crypto';
-import { AgentError } from '../core/errors.ts';
+import { AgentError, type Failure } from '../core/errors.ts';
 import type { Settings } from '../core/settings-table.ts';
 import { type Authorization, formatAuthorization, isCredential } from '../protocol/authorization.ts';
 
@@ -15,6 +15,8 @@ export interface Credentials {
 	readonly id: string;
 	/** What must never be printed. */
 	readonly secrets: readonly string[];
+	/** Why the one that the settings name is not among them. */
+	readonly unreadable?: Failure;
 }
 
 export const NO_CREDENTIALS: Credentials = { reusable: null, provisioned: null, id: '', secrets: [] };

@@ -16,7 +16,7 @@ import { watchSettings } from '../edges/settings-files.ts';
 import { openStateStore } from '../edges/state-store.ts';
 import { type Agent, startAgent } from './agent.ts';
 import { type Clock, systemClock } from './clock.ts';
-import { type EnvironmentParts, openEnvironment, openFirstEnvironment } from './environment.ts';
+import { type EnvironmentParts, namedFiles, openEnvironment, openFirstEnvironment } from './environment.ts';
 import { newEpoch } from './events-feed.ts';
 import { loadSettings, type SettingsSources } from './load-settings.ts';
 import { openPage } from './local-page.ts';
@@ -50,8 +50,7 @@ export interface Daemon {
 
 /**
  * Starts everything. When this resolves the sockets answer; the service need not have been reached yet.
- * @throws AgentError `settings-invalid`, `settings-unreadable` or `credential-unreadable` when there never were valid
- * settings; `state-in-use`, `state-unreadable`, `state-unwritable`, `socket-failed`.
+ * @throws AgentError `settings-invalid` or `settings-unreadable` when there never were valid settings; `state-in-use`, `state-unreadable`, `state-unwritable`, `socket-failed`.
  */
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 	const { clock = systemClock, chance = Math.random, version, paths } = options;
@@ -173,6 +172,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 				const changed = await loadSettings(options);
 				const [problem] = changed.problems;
 				if (problem) return refuse(problem);
+				watch.follow(namedFiles(changed));
 				const before = environment;
 				environment = await openEnvironment(changed, parts);
 				log.setLevel(changed.settings.log.level);
@@ -193,6 +193,8 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			return applied;
 		};
 		const watch = watchSettings(paths, () => void reload());
+		// Of the settings that are there, also while earlier ones are in force for want of one of these files.
+		watch.follow(namedFiles(loaded));
 		// Together: applications that still wait for an answer and a service that says goodbye take their time.
 		closers.push(() => Promise.all([agent.stop(), server.close(), ports.close()]));
 		closers.push(() => applied);

@@ -34,6 +34,14 @@ export interface EnvironmentParts {
 	readonly keepSecret: (secret: string) => void;
 }
 
+/** The files that settings name: when one of them changes, what the settings amount to does. */
+export function namedFiles({ settings: { credential, network, page } }: LoadedSettings): readonly string[] {
+	const { apiKeyFile, basicFile, connectionFile } = credential;
+	const { caFile, clientCertificateFile, clientKeyFile } = network;
+	const files = [apiKeyFile, basicFile, connectionFile, caFile, clientCertificateFile, clientKeyFile, page.pinFile];
+	return files.filter((file) => file !== null);
+}
+
 /** @throws AgentError `credential-unreadable`, `settings-unreadable` or `settings-invalid` for a file that settings name. */
 export async function openEnvironment(resolved: LoadedSettings, parts: EnvironmentParts): Promise<OpenEnvironment> {
 	const credentials = await readCredentials(resolved.settings.credential, readSecretFile);
@@ -47,7 +55,8 @@ function readPin({ settings: { page } }: LoadedSettings): Promise<string> | null
 
 /**
  * The environment to start with. A bad push never strands a device: what cannot be used gives way to the last valid
- * settings; where a file that those name cannot be read either, the device goes on without it.
+ * settings; where a file that those name cannot be read either, the device goes on without it. A credential that is not
+ * there yet keeps nobody from starting.
  * @throws AgentError when there never were valid settings.
  */
 export async function openFirstEnvironment(
@@ -70,21 +79,33 @@ export async function openFirstEnvironment(
 			const environment = await openEnvironment(candidate, parts);
 			return { environment, warning: trouble && worded(trouble, 'The last valid settings are in force.') };
 		} catch (error) {
-			if (!last) throw error;
-			trouble ??= toFailure(error);
+			const found = toFailure(error);
+			if (!last && found.code !== 'credential-unreadable') throw error;
+			trouble ??= found;
 		}
 	}
-	const environment = await openBareEnvironment(last ?? loaded, parts);
+	const environment = await openBareEnvironment(last ?? loaded, parts, last !== null);
 	return { environment, warning: trouble && worded(trouble, 'The agent goes on without it.') };
 }
 
-/** Without the files that cannot be read: with fewer authorities to trust, and with the Connection that is saved. */
-async function openBareEnvironment(resolved: LoadedSettings, parts: EnvironmentParts): Promise<OpenEnvironment> {
-	const credentials = await readCredentials(resolved.settings.credential, readSecretFile).catch(() => NO_CREDENTIALS);
+/**
+ * Without the files that cannot be read: with the Connection that is saved, if there is one.
+ * @param barely also without authorities and a certificate that cannot be read; on a fresh device somebody has to see that.
+ */
+async function openBareEnvironment(
+	resolved: LoadedSettings,
+	parts: EnvironmentParts,
+	barely: boolean,
+): Promise<OpenEnvironment> {
+	const credentials = await readCredentials(resolved.settings.credential, readSecretFile).catch((error) => ({
+		...NO_CREDENTIALS,
+		unreadable: toFailure(error),
+	}));
 	const { proxy, systemCa } = networkSettings(resolved);
-	const network = await createNetwork(networkSettings(resolved), parts.variables).catch(() =>
-		createNetwork({ proxy, systemCa }, parts.variables),
-	);
+	const network = await createNetwork(networkSettings(resolved), parts.variables).catch((error) => {
+		if (!barely) throw error;
+		return createNetwork({ proxy, systemCa }, parts.variables);
+	});
 	// A PIN that cannot be read is one that nobody can type.
 	const pin = await readPin(resolved)?.catch(() => randomUUID());
 	return assemble(resolved, network, credentials, pin ?? null, parts);

@@ -31,6 +31,7 @@ export function buildProgram(): Command {
 	);
 	addRun(program);
 	addPairing(program);
+	addProvision(program);
 	addQuestions(program);
 	addConfig(program);
 	addService(program);
@@ -79,6 +80,22 @@ function addPairing(program: Command): void {
 	const unpair = program.command('unpair').description('forget the pairing and its secrets');
 	withExamples(unpair, ['idv-agent unpair', 'the device waits for a new code afterwards']);
 	onCommand<CommonFlags>(unpair, async (flags) => (await import('./status.ts')).unpair(flags));
+}
+
+function addProvision(program: Command): void {
+	const provision = program
+		.command('provision')
+		.description('take a provision.json into use (systemd starts this before the agent; needs root)')
+		.argument('[file...]', '- is standard input; left out, the places that the README names')
+		.option('--credstore <dir>', 'where the secret is put, encrypted for this machine', '/etc/credstore.encrypted');
+	withExamples(
+		provision,
+		['idv-agent provision', 'what lies in /etc/idv-agent or /boot/firmware; the same again changes nothing'],
+		['idv-agent provision - < provision.json', 'without leaving a secret on the disk'],
+	);
+	onCommand<CommonFlags & { credstore: string }>(provision, async (flags, ...files) =>
+		(await import('./provision.ts')).takeProvision(flags, files.flat()),
+	);
 }
 
 function addQuestions(program: Command): void {

@@ -310,11 +310,23 @@ export const CATALOGUE = {
 		EXIT.configuration,
 		'Make the file readable for the user of the agent.',
 	),
+	'provision-invalid': row(
+		'askHuman',
+		'slow',
+		EXIT.badData,
+		'Correct the file; it is taken at the next start, or by idv-agent provision.',
+	),
+	'provision-failed': row(
+		'askHuman',
+		'slow',
+		EXIT.io,
+		'Run it as root, with /etc writable and space on the disk; nothing was taken from the file.',
+	),
 	'credential-unreadable': row(
 		'askHuman',
 		'slow',
 		EXIT.configuration,
-		'Make the file readable for the user of the agent, with one credential in it.',
+		'Put the file there, readable for the user of the agent, with one credential in it; the agent notices by itself.',
 	),
 	'state-unwritable': row(
 		'askHuman',

@@ -114,11 +114,13 @@ function sentenceOf(snapshot: Snapshot, state: Status['state'], problem: Problem
 	const said = problem ? wordsOf(problem) : '';
 	const host = hostOf(linkThatMatters(supervision));
 	switch (state) {
-		case 'unpaired':
-			if (problem) return `Not paired: ${lowerFirst(said)}`;
+		case 'unpaired': {
+			const missing = problem ?? snapshot.warnings.find(({ code }) => code === 'credential-unreadable');
+			if (missing) return `Not paired: ${lowerFirst(wordsOf(missing))}`;
 			return snapshot.device.attempt
 				? `Not paired: the answer to the last pairing code (${snapshot.device.attempt.host}) never arrived. Check whether the device is listed in the service; otherwise scan a new code.`
 				: 'Not paired: scan a pairing code, or run idv-agent pair.';
+		}
 		case 'connecting':
 			return problem ? `Not online yet: ${lowerFirst(said)}` : `Connecting to ${host}.`;
 		case 'online':

@@ -17,6 +17,8 @@ export interface CredentialFacts {
 	readonly id: string;
 	/** Whether it may register any number of times. */
 	readonly isReusable: boolean;
+	/** Why the one that the settings name cannot be used. */
+	readonly unreadable?: Failure | undefined;
 }
 
 /** Everything the wish depends on. */
@@ -82,7 +84,8 @@ export function registrationFor(context: WantingContext, baseUrl: string, workfl
 export function wantedRegistration(context: WantingContext): { wanted: Wanted | null; obstacle: Failure | null } {
 	const { resolved, state, identity } = context;
 	const baseUrl = serviceOf(resolved.settings, state);
-	if (baseUrl === null || !hasCredential(context)) return { wanted: null, obstacle: null };
+	if (baseUrl === null || !hasCredential(context))
+		return { wanted: null, obstacle: context.credentials.unreadable ?? null };
 	// In the name of another device nothing is sent at all.
 	if (identity.cloned) {
 		const [warning] = identity.warnings;

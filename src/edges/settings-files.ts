@@ -6,6 +6,7 @@ import { constants, existsSync, type FSWatcher, watch } from 'node:fs';
 import fs from 'node:fs/promises';
 import path from 'node:path';
 import { AgentError, type ErrorCode, type Failure, failure } from '../core/errors.ts';
+import { readJsonObject } from '../core/json-object.ts';
 import { MAX_CREDENTIAL_LENGTH } from '../protocol/authorization.ts';
 
 /** Largest settings file, in bytes. */
@@ -104,98 +105,17 @@ async function readFile(file: string, maxBytes: number, what: 'settings' | 'cred
 }
 
 function parseSettings(file: string, text: string): Record<string, unknown> {
-	let document: unknown;
-	try {
-		document = JSON.parse(text);
-	} catch {
-		// V8's own message quotes the text, and names a place only sometimes.
-		const { offset, problem } = findJsonFault(text);
-		const lines = text.slice(0, offset).split(/\r\n|\r|\n/);
-		const column = [...(lines.at(-1) ?? '')].length + 1;
-		throw new AgentError('settings-invalid', `${file}: line ${lines.length}, column ${column}: ${problem}.`);
-	}
-	if (typeof document === 'object' && document !== null && !Array.isArray(document))
-		return document as Record<string, unknown>;
-	throw new AgentError('settings-invalid', `${file}: line 1, column 1: the settings must be one object in { }.`);
-}
-
-const SPACE = /[ \t\r\n]*/y;
-const TOKEN =
-	/(?<mark>[{}[\],:])|(?<text>"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*")|(?<value>(?:-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)(?![\w.+-]))/y;
-
-/** What may stand next. */
-type Expected = 'value' | 'valueOrEnd' | 'name' | 'nameOrEnd' | 'colon' | 'commaOrEnd' | 'nothing';
-
-/** The first place in a text that cannot be JSON, and what is wrong there. The text is known not to be JSON. */
-function findJsonFault(text: string): { offset: number; problem: string } {
-	const open: string[] = [];
-	let expected: Expected = 'value';
-	let offset = 0;
-	let afterComma = false;
-	for (;;) {
-		offset = skip(SPACE, text, offset);
-		TOKEN.lastIndex = offset;
-		const match = TOKEN.exec(text);
-		const mark = match?.groups?.['mark'];
-		const isText = match?.groups?.['text'] !== undefined;
-		const closes = mark !== undefined && mark === (open.at(-1) === '{' ? '}' : ']');
-		const canEnd = expected === 'commaOrEnd' || expected === 'valueOrEnd' || expected === 'nameOrEnd';
-		let next: Expected | null = null;
-		if (closes && open.length > 0 && canEnd) {
-			open.pop();
-			next = open.length > 0 ? 'commaOrEnd' : 'nothing';
-		} else if (expected === 'value' || expected === 'valueOrEnd') {
-			if (mark === '{' || mark === '[') {
-				open.push(mark);
-				next = mark === '{' ? 'nameOrEnd' : 'valueOrEnd';
-			} else if (match && mark === undefined) next = open.length > 0 ? 'commaOrEnd' : 'nothing';
-		} else if (expected === 'name' || expected === 'nameOrEnd') next = isText ? 'colon' : null;
-		else if (expected === 'colon') next = mark === ':' ? 'value' : null;
-		else if (expected === 'commaOrEnd' && mark === ',') next = open.at(-1) === '{' ? 'name' : 'value';
-		if (next === null || !match)
-			return { offset, problem: describeFault(text, offset, expected, afterComma && closes, open.at(-1)) };
-		afterComma = mark === ',';
-		offset += match[0].length;
-		expected = next;
-	}
-}
-
-function describeFault(
-	text: string,
-	offset: number,
-	expected: Expected,
-	spareComma: boolean,
-	inside: string | undefined,
-): string {
-	if (offset >= text.length) return text.trim() === '' ? 'the file is empty' : 'the file ends too early';
-	if (spareComma) return 'there is a comma too many before this';
-	const character = text[offset] ?? '';
-	const isUnfinished = character === '"' && expected !== 'colon' && expected !== 'commaOrEnd' && expected !== 'nothing';
-	if (isUnfinished) return 'this text in quotes does not end on its line, or has a wrong escape';
-	if (text.startsWith('//', offset) || text.startsWith('/*', offset) || character === '#')
-		return 'comments are not allowed here';
-	if (character === "'") return 'texts stand in double quotes';
-	const wanted: Record<Expected, string> = {
-		value: 'a value is missing or misspelt here',
-		valueOrEnd: 'a value or ] is expected here',
-		name: 'a name in double quotes is expected here',
-		nameOrEnd: 'a name in double quotes or } is expected here',
-		colon: 'a : is missing before this',
-		commaOrEnd: `a comma or ${inside === '{' ? '}' : ']'} is missing before this`,
-		nothing: 'nothing may follow the settings',
-	};
-	return wanted[expected];
-}
-
-function skip(pattern: RegExp, text: string, offset: number): number {
-	pattern.lastIndex = offset;
-	return offset + (pattern.exec(text)?.[0].length ?? 0);
+	const read = readJsonObject(text, 'settings');
+	if ('fault' in read) throw new AgentError('settings-invalid', `${file}: ${read.fault}`);
+	return read.document;
 }
 
 /** Ends with `close`; does not keep the process alive. */
 export interface SettingsWatch {
 	/** Set when changes can't be noticed, for want of watches or of permission: a restart or SIGHUP is needed then. */
 	readonly notice: Failure | null;
+	/** From now on also these files, in place of the ones named before: what settings name, such as a credential. */
+	follow(files: readonly string[]): void;
 	close(): void;
 }
 
@@ -207,6 +127,7 @@ export interface SettingsWatch {
 export function watchSettings(places: SettingsPlaces, onChange: () => void): SettingsWatch {
 	const confDirectory = path.resolve(confDirectoryOf(places));
 	const configFile = path.resolve(places.configFile);
+	let named: readonly string[] = [];
 	let watchers: FSWatcher[] = [];
 	let timer: NodeJS.Timeout | null = null;
 	let firstChangeMs = 0;
@@ -228,7 +149,7 @@ export function watchSettings(places: SettingsPlaces, onChange: () => void): Set
 		for (const watcher of watchers) watcher.close();
 		watchers = [];
 		notice = null;
-		for (const [directory, isOurs] of plan(configFile, confDirectory)) {
+		for (const [directory, isOurs] of plan(configFile, confDirectory, named)) {
 			try {
 				const watcher = watch(directory, { persistent: false }, (_event, name) => {
 					// Systems that don't say the name, and mounted configurations that swap a link called `..data`.
@@ -237,7 +158,7 @@ export function watchSettings(places: SettingsPlaces, onChange: () => void): Set
 				watcher.on('error', changed);
 				watchers.push(watcher);
 			} catch (error) {
-				// What is not there is watched for in its parent; a parent that is closed to this user matters only then.
+				// What is not there is watched for in its parent; other directories may be closed to this user.
 				const isParent = directory !== path.dirname(configFile) && directory !== confDirectory;
 				if (['ENOENT', 'ENOTDIR', isParent ? 'EACCES' : ''].includes(errnoOf(error))) continue;
 				notice ??= failure('settings-unreadable', `Changes in ${directory} will not be noticed: ${inWords(error)}.`, {
@@ -251,6 +172,12 @@ export function watchSettings(places: SettingsPlaces, onChange: () => void): Set
 		get notice() {
 			return notice;
 		},
+		follow(files) {
+			const next = [...new Set(files.map((file) => path.resolve(file)))].toSorted();
+			if (next.join('\0') === named.join('\0')) return;
+			named = next;
+			watchAll();
+		},
 		close() {
 			if (timer) clearTimeout(timer);
 			for (const watcher of watchers) watcher.close();
@@ -260,7 +187,11 @@ export function watchSettings(places: SettingsPlaces, onChange: () => void): Set
 }
 
 /** The directories to watch, each with the names in it that matter. */
-function plan(configFile: string, confDirectory: string): Map<string, (name: string) => boolean> {
+function plan(
+	configFile: string,
+	confDirectory: string,
+	named: readonly string[],
+): Map<string, (name: string) => boolean> {
 	const watched = new Map<string, (name: string) => boolean>();
 	const add = (directory: string, isOurs: (name: string) => boolean) => {
 		const before = watched.get(directory);
@@ -268,7 +199,8 @@ function plan(configFile: string, confDirectory: string): Map<string, (name: str
 	};
 	add(path.dirname(configFile), (name) => name === path.basename(configFile));
 	add(confDirectory, (name) => name.endsWith('.json'));
-	for (const directory of [path.dirname(configFile), confDirectory]) {
+	for (const file of named) add(path.dirname(file), (name) => name === path.basename(file));
+	for (const directory of [path.dirname(configFile), confDirectory, ...named.map((file) => path.dirname(file))]) {
 		// The parent of what is there, for the day on which it is replaced; and of everything that is not there yet.
 		for (let child = directory; path.dirname(child) !== child; child = path.dirname(child)) {
 			const ours = path.basename(child);

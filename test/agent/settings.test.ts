@@ -184,3 +184,16 @@ describe('changed settings', () => {
 		await device.untilLive('boarding');
 	});
 });
+
+describe('a credential that is pushed later than the settings that name it', () => {
+	test('is waited for by a device that is not paired, and the sentence says so', async () => {
+		const service = await givenService();
+		const device = await givenAgent();
+		const apiKeyFile = `${device.home.directory}/key`;
+		await device.home.writeSettings({ baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } });
+		await device.daemon.reload();
+		expect(device.agent.status().sentence).toContain(`Not paired: the credential file ${apiKeyFile}`);
+		await device.home.secretFile('key', service.credentials.apiKey);
+		expect(await device.untilLive('check-in')).toMatchObject({ warnings: [] });
+	});
+});

@@ -111,6 +111,59 @@ describe('a state that cannot be saved', () => {
 	});
 });
 
+describe('a fresh device whose credential is missing', () => {
+	test('starts, says which file it wants, and goes online when it is there', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const apiKeyFile = join(home.directory, 'secrets', 'key');
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+		const device = await givenAgent({ home, settings });
+		const status = device.agent.status();
+		expect(status).toMatchObject({ state: 'unpaired', warnings: [{ code: 'credential-unreadable' }] });
+		expect(status.sentence).toContain(`Not paired: the credential file ${apiKeyFile} cannot be read: it is not there`);
+		expect(service.requests).toEqual([]);
+
+		await mkdir(join(home.directory, 'secrets'));
+		await home.secretFile('secrets/key', service.credentials.apiKey);
+		expect(await device.untilLive('check-in')).toMatchObject({ problem: null, warnings: [] });
+	});
+
+	test('can be paired by a code meanwhile', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const connectionFile = join(home.directory, 'connection');
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { connectionFile } };
+		const device = await givenAgent({ home, settings });
+		await device.pair(service.createPairingCode('check-in').url);
+		expect(await device.untilLive('check-in')).toMatchObject({ warnings: [{ code: 'credential-unreadable' }] });
+	});
+
+	test('but not one whose certificate authorities are missing: somebody has to see that', async () => {
+		const home = await givenHome();
+		const settings = {
+			baseUrl: 'https://id.example.com',
+			credential: { apiKeyFile: join(home.directory, 'key') },
+			network: { caFile: join(home.directory, 'ca.pem') },
+		};
+		const start = givenAgent({ home, settings });
+		await expect(start).rejects.toMatchObject({ code: 'settings-unreadable', exitStatus: 78 });
+		await expect(start).rejects.toThrow(/ca\.pem/);
+	});
+});
+
+describe('a credential that is replaced', () => {
+	test('is used from then on without anybody saying so', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', 'ak-wrong-wrong-wrong');
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+		const device = await givenAgent({ home, settings });
+		await device.untilStatus(({ problem }) => problem?.code === 'credential-refused');
+		await home.secretFile('key', service.credentials.apiKey);
+		await device.untilLive('check-in');
+	});
+});
+
 describe('who the device is', () => {
 	test('is asked of the machine, reported to the service, and pinned at pairing', async () => {
 		const service = await givenService();

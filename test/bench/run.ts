@@ -5,18 +5,16 @@
  *
  * `npm run bench -- --rounds 9 --settle-seconds 20 --idle-seconds 120`
  */
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { startDaemon } from '../../src/agent/daemon.ts';
-import { choosePaths } from '../../src/agent/paths.ts';
 import { bundle } from '../../src/cli/build/bundle.ts';
 import { createLocalClient } from '../../src/edges/local-client.ts';
 import { channelUrl, DEFAULT_CHANNEL_PATH } from '../../src/protocol/endpoints.ts';
 import { LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
-import { type EmbeddedService, startService } from '../../src/service/embedded-service.ts';
+import { startService } from '../../src/service/embedded-service.ts';
 import {
 	formatTable,
 	measureInTurns,
@@ -26,6 +24,7 @@ import {
 	readThreadsCpuMs,
 	start,
 } from './measure.ts';
+import { flagsFor, pairOnce } from './paired-device.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const MIB = 1024 * 1024;
@@ -152,31 +151,4 @@ async function pairingFigures(node: string): Promise<void> {
 	console.log(
 		`\nPairing (median of ${rounds}; the agent also tries the disk and the network first, and saves three times)\n${formatTable(figures)}`,
 	);
-}
-
-function flagsFor(base: string): string[] {
-	const group = String(process.getgid?.() ?? 0);
-	const sets = [`local.agentGroup=${group}`, `local.adminGroup=${group}`].flatMap((set) => ['--set', set]);
-	return ['--state-dir', join(base, 'state'), '--run-dir', join(base, 'run'), ...sets];
-}
-
-/** A device as it is after its pairing. */
-async function pairOnce(to: EmbeddedService, base: string): Promise<{ flags: string[]; tokenFile: string }> {
-	const flags = flagsFor(base);
-	const daemon = await startDaemon({
-		version: 'bench',
-		paths: choosePaths({ stateDir: join(base, 'state'), runDir: join(base, 'run') }, {}),
-		environment: {},
-		sets: flags.filter((_, index, all) => all[index - 1] === '--set'),
-		logTo: { write: () => {} },
-	});
-	const { origin } = new URL(to.url);
-	await daemon.agent.pair({ code: to.createPairingCode('document-check').url, trustOrigin: origin });
-	const tokenFile = join(base, 'token');
-	const state = JSON.parse(await readFile(join(base, 'state', 'state.json'), 'utf8')) as {
-		connections: { token: string }[];
-	};
-	await writeFile(tokenFile, state.connections.at(-1)?.token ?? '', { mode: 0o600 });
-	await daemon.stop();
-	return { flags, tokenFile };
 }

@@ -1,10 +1,15 @@
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { globSync, readFileSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { createRequire } from 'node:module';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type BuiltFile, bundle } from '../../src/cli/build/bundle.ts';
+import { type BuiltFile, bundle, UNDICI_PARTS } from '../../src/cli/build/bundle.ts';
 
 const run = promisify(execFile);
 const project = resolve(import.meta.dirname, '../..');
@@ -118,6 +123,36 @@ describe('a bundle', () => {
 			...photos.map((name) => join(import.meta.dirname, '../fixtures', name)),
 		);
 		expect(texts.flat()).toEqual(['photo13', 'photo10', 'photo25'].map((token) => expect.stringContaining(token)));
+	});
+
+	test('has of undici what the sources import, and nothing imports it whole', () => {
+		const sources = globSync('src/**/*.ts', { cwd: project }).filter((file) => !file.startsWith('src/cli/build/'));
+		const uses = sources.flatMap((file) =>
+			readFileSync(join(project, file), 'utf8')
+				.split('\n')
+				.filter((line) => line.includes("'undici'") && !line.startsWith('import type')),
+		);
+		const names = uses.flatMap(
+			(line) => /const \{ ([\w, ]+) \} = await import\('undici'\)/.exec(line)?.[1]?.split(', ') ?? [line],
+		);
+		expect(names.toSorted()).toEqual(Object.keys(UNDICI_PARTS).toSorted());
+	});
+
+	test('makes requests by the undici that is left', async () => {
+		const outDir = join(root, 'dist-undici');
+		await bundle({ root, entries: { program: 'src/program.ts' }, outDir });
+		const { Agent } = createRequire(import.meta.url)(join(outDir, 'undici.cjs')) as typeof import('undici');
+		const server = createServer((_request, response) => response.end('hello')).listen(0, '127.0.0.1');
+		await once(server, 'listening');
+		const agent = new Agent();
+		try {
+			const { port } = server.address() as AddressInfo;
+			const { body } = await agent.request({ origin: `http://127.0.0.1:${port}`, path: '/', method: 'GET' });
+			expect(await body.text()).toBe('hello');
+		} finally {
+			await agent.close();
+			server.close();
+		}
 	});
 
 	test('leaves nothing of an older build behind', async () => {

@@ -106,18 +106,6 @@ describe('run', () => {
 			/run directory/,
 		],
 		[
-			'a credential file that is not there',
-			({ directory }) => [
-				'--set',
-				`credential.apiKeyFile=${directory}/none`,
-				'--set',
-				'baseUrl=https://id.example.com',
-			],
-			78,
-			'credential-unreadable',
-			/none/,
-		],
-		[
 			'two credentials',
 			({ configFile }) => [
 				'--set',

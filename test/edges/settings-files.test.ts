@@ -302,6 +302,31 @@ describe('noticing changes', () => {
 		]);
 	});
 
+	test('files that settings name, as soon as they are there, until others are named', async () => {
+		const { next, reports, watch } = openWatch();
+		const key = path.join(directory, 'secrets', 'key');
+		watch.follow([key]);
+		for (const step of [
+			() => fs.mkdirSync(path.dirname(key)),
+			() => write(key, 'one'),
+			() => {
+				write(`${key}.new`, 'two');
+				fs.renameSync(`${key}.new`, key);
+			},
+		]) {
+			const noticed = next();
+			step();
+			await noticed;
+		}
+		const before = reports();
+		watch.follow([]);
+		write(key, 'three');
+		const noticed = next();
+		write(configFile, '{}');
+		await noticed;
+		expect(reports()).toBe(before + 1);
+	});
+
 	test('many changes at once are one report, and other files are none', async () => {
 		const { next, reports } = openWatch();
 		const noticed = next();

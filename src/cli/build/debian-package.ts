@@ -59,14 +59,8 @@ export async function buildDebianPackage(options: PackageOptions): Promise<strin
 	for (const command of commands) await symlink('../lib/idv-agent/idv-agent', join(tree, 'usr/bin', command));
 
 	await copy('systemd/idv-agent-generator', 'usr/lib/systemd/system-generators/idv-agent-generator', 0o755);
-	for (const unit of [
-		'idv-agent.service',
-		'idv-agent.socket',
-		'idv-agent-admin.socket',
-		'idv-agent-settings.path',
-		'idv-agent-settings.service',
-	])
-		await copy(`systemd/${unit}`, `usr/lib/systemd/system/${unit}`);
+	const units = (await readdir(join(root, 'systemd'))).filter((file) => /\.(service|socket|path)$/.test(file));
+	for (const unit of units.toSorted()) await copy(`systemd/${unit}`, `usr/lib/systemd/system/${unit}`);
 	await copy('systemd/newer-systemd.conf', 'usr/lib/idv-agent/newer-systemd.conf');
 	for (const file of await readdir(join(root, 'systemd/drop-ins')))
 		await copy(`systemd/drop-ins/${file}`, `usr/lib/idv-agent/drop-ins/${file}`);

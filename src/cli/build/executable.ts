@@ -6,7 +6,7 @@ import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { chmod, copyFile, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
-import { join, relative, resolve } from 'node:path';
+import { dirname, join, relative, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { bundle } from './bundle.ts';
 
@@ -49,32 +49,52 @@ export async function buildExecutable({ root, architecture, outDir }: Executable
 	const bundled = join(work, 'bundle');
 	await bundle({ root, entries: { program: relative(root, entry) }, outDir: bundled, singleFile: true });
 
-	const node = join(work, 'node');
-	await copyFile(await findNode(root, architecture, outDir), node);
-	await strip(node, architecture);
-
 	const executable = join(work, 'idv-agent');
+	await embed({ root, architecture, work, outDir, program: 'bundle/program.cjs', name: 'idv-agent', assets: ASSETS });
+	return executable;
+}
+
+export interface EmbedOptions extends ExecutableOptions {
+	/** Where the program lies and the executable gets its `name`. */
+	readonly work: string;
+	/** CommonJS, in one file, relative to `work`: this path gets into the executable. */
+	readonly program: string;
+	readonly name: string;
+	/** Beside the program. */
+	readonly assets: readonly string[];
+}
+
+/** Puts a program into a stripped Node. */
+export async function embed(options: EmbedOptions): Promise<void> {
+	const { root, architecture, outDir, work, program, name, assets } = options;
+	const node = join(work, 'node');
+	await copyNode(root, architecture, outDir, node);
 	const config = join(work, 'sea.json');
 	await writeFile(
 		config,
 		JSON.stringify({
-			main: join('bundle', 'program.cjs'),
+			main: program,
 			mainFormat: 'commonjs',
 			executable: 'node',
-			output: 'idv-agent',
+			output: name,
 			disableExperimentalSEAWarning: true,
 			useSnapshot: false,
 			useCodeCache: architecture === process.arch,
 			execArgvExtension: 'none',
-			assets: Object.fromEntries(ASSETS.map((name) => [name, join('bundle', name)])),
+			assets: Object.fromEntries(assets.map((asset) => [asset, join(dirname(program), asset)])),
 		}),
 	);
 	// Paths from here: the one of the program gets into the executable.
 	// Without the flag V8 puts addresses and chance into the code cache: same input, other bytes.
 	await run(process.execPath, ['--predictable', '--build-sea', config], { cwd: work, env: {} });
-	await chmod(executable, 0o755);
+	await chmod(join(work, name), 0o755);
 	await rm(node);
-	return executable;
+}
+
+/** Node for the architecture without its symbols: what every executable begins with. */
+export async function copyNode(root: string, architecture: Architecture, outDir: string, to: string): Promise<void> {
+	await copyFile(await findNode(root, architecture, outDir), to);
+	await strip(to, architecture);
 }
 
 /**

@@ -1,0 +1,55 @@
+/** `idv-agent provision`: takes a `provision.json` into use. Root runs it; `idv-agent-provision.service` does at each start. */
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { choosePaths, type PathFlags } from '../agent/paths.ts';
+import { type ProvisionResult, type ProvisionSource, provision } from '../agent/provisioning.ts';
+import { sealCredential } from '../edges/sealed-credential.ts';
+import { describe, type OutputFlags, printJson, printLine, printTable, printWarning } from './output.ts';
+
+const CREDENTIAL = 'idv-agent.provision';
+/** Where it is looked for, in this order, after what systemd hands over. */
+const PLACES = ['/etc/idv-agent/provision.json', '/boot/firmware/provision.json'];
+const CREDSTORE = '/etc/credstore.encrypted';
+const CREDENTIALS_OF_THE_UNIT = '/run/credentials/idv-agent.service';
+
+export async function takeProvision(
+	flags: PathFlags & OutputFlags & { readonly credstore?: string | undefined },
+	named: readonly string[],
+): Promise<void> {
+	const paths = choosePaths(flags, process.env);
+	const result = await provision(await sourcesOf(named, paths.credentialsDirectory), {
+		paths,
+		credstore: flags.credstore ?? CREDSTORE,
+		credentialsDirectory: CREDENTIALS_OF_THE_UNIT,
+		seal: sealCredential,
+		now: new Date().toISOString(),
+	});
+	if (flags.json) printJson({ ...result, notices: result.notices.map(({ code, message }) => ({ code, message })) });
+	else {
+		printResult(result);
+		for (const notice of result.notices) printWarning(describe(notice));
+	}
+}
+
+async function sourcesOf(named: readonly string[], credentials: string | null): Promise<ProvisionSource[]> {
+	if (named.length > 0)
+		return Promise.all(
+			named.map(async (name) =>
+				name === '-' ? { name: 'standard input', text: await text(process.stdin) } : { name, mustExist: true },
+			),
+		);
+	const handed = credentials === null ? [] : [{ name: join(credentials, CREDENTIAL), isMedium: false }];
+	return [...handed, ...PLACES.map((name) => ({ name }))];
+}
+
+function printResult({ outcome, from, names, settingsFile, secret }: ProvisionResult): void {
+	if (outcome !== 'applied') {
+		printLine(outcome === 'none' ? 'There is no provision.json.' : 'Nothing to do: it was taken before.');
+		return;
+	}
+	printLine(`Provisioned by ${from}: ${names.join(', ')}.\n`);
+	printTable([
+		['Settings', settingsFile ?? '-'],
+		...(secret ? [['Secret', secret.file, secret.encrypted ? 'encrypted for this machine' : 'not encrypted']] : []),
+	]);
+}

@@ -1,0 +1,32 @@
+/**
+ * Encrypts a credential for this machine by systemd-creds, so that it lies on the disk as something that is worth nothing
+ * elsewhere. Tries once and says whether it went well; the secret goes through pipes only.
+ */
+import { spawn } from 'node:child_process';
+import { buffer } from 'node:stream/consumers';
+
+const DEADLINE_MS = 20_000;
+
+/**
+ * @param name what systemd calls the credential; it is part of what is encrypted.
+ * @returns what goes into `/etc/credstore.encrypted/<name>`; `null` where systemd-creds is not there, cannot encrypt, or
+ * cannot decrypt again what it has encrypted.
+ */
+export async function sealCredential(name: string, secret: string): Promise<Uint8Array | null> {
+	const sealed = await pipeThrough(['encrypt', `--name=${name}`, '-', '-'], Buffer.from(secret));
+	if (!sealed) return null;
+	const opened = await pipeThrough(['decrypt', `--name=${name}`, '-', '-'], sealed);
+	return opened?.toString() === secret ? sealed : null;
+}
+
+async function pipeThrough(words: readonly string[], input: Uint8Array): Promise<Buffer | null> {
+	const child = spawn('systemd-creds', [...words], { stdio: ['pipe', 'pipe', 'ignore'], timeout: DEADLINE_MS });
+	const ended = new Promise<boolean>((resolve) => {
+		child.once('error', () => resolve(false));
+		child.once('close', (status) => resolve(status === 0));
+	});
+	child.stdin.on('error', () => {});
+	child.stdin.end(input);
+	const [output, isGood] = await Promise.all([buffer(child.stdout), ended]);
+	return isGood && output.length > 0 ? output : null;
+}

@@ -1,0 +1,34 @@
+/** A device as it is after its pairing, for what boots with a saved Connection. */
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { startDaemon } from '../../src/agent/daemon.ts';
+import { choosePaths } from '../../src/agent/paths.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+
+/** Directories and groups of a device of its own. */
+export function flagsFor(base: string): string[] {
+	const group = String(process.getgid?.() ?? 0);
+	const sets = [`local.agentGroup=${group}`, `local.adminGroup=${group}`].flatMap((set) => ['--set', set]);
+	return ['--state-dir', join(base, 'state'), '--run-dir', join(base, 'run'), ...sets];
+}
+
+/** A device as it is after its pairing. */
+export async function pairOnce(to: EmbeddedService, base: string): Promise<{ flags: string[]; tokenFile: string }> {
+	const flags = flagsFor(base);
+	const daemon = await startDaemon({
+		version: 'bench',
+		paths: choosePaths({ stateDir: join(base, 'state'), runDir: join(base, 'run') }, {}),
+		environment: {},
+		sets: flags.filter((_, index, all) => all[index - 1] === '--set'),
+		logTo: { write: () => {} },
+	});
+	const { origin } = new URL(to.url);
+	await daemon.agent.pair({ code: to.createPairingCode('document-check').url, trustOrigin: origin });
+	const tokenFile = join(base, 'token');
+	const state = JSON.parse(await readFile(join(base, 'state', 'state.json'), 'utf8')) as {
+		connections: { token: string }[];
+	};
+	await writeFile(tokenFile, state.connections.at(-1)?.token ?? '', { mode: 0o600 });
+	await daemon.stop();
+	return { flags, tokenFile };
+}
