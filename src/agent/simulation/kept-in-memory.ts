@@ -23,9 +23,13 @@ const BOUNDS = { maxCount: 8, maxBytes: 64 * 1024 };
 export function keepEventsInMemory(epoch: string): EventStore {
 	const inbox = createInbox(epoch, BOUNDS);
 	const listeners = new Set<(entry: Entry) => void>();
-	return {
+	const store: { -readonly [Name in keyof EventStore]: EventStore[Name] } = {
+		count: 0,
+		bytes: 0,
 		append(incoming: Incoming) {
 			const entry = inbox.append(incoming);
+			store.count = inbox.count;
+			store.bytes = inbox.bytes;
 			if (entry) for (const listener of listeners) listener(entry);
 			return entry;
 		},
@@ -42,12 +46,7 @@ export function keepEventsInMemory(epoch: string): EventStore {
 		consumers: () => [],
 		forget: () => false,
 		recover: () => true,
-		get count() {
-			return inbox.count;
-		},
-		get bytes() {
-			return inbox.bytes;
-		},
 		close() {},
 	};
+	return store;
 }
