@@ -171,13 +171,16 @@ function openFilesLimit(): number {
 	}
 }
 
-/** Resolves after so many seconds, or at the first signal; the second ends the process at once. */
+/** A terminal and a launcher may both pass the same signal on. */
+const SAME_SIGNAL_MS = 1000;
+
+/** Resolves after so many seconds, or at the first signal; another one later ends the process at once. */
 function untilTold(seconds: number | undefined): Promise<void> {
 	return new Promise((end) => {
-		let signals = 0;
+		let firstAtMs: number | null = null;
 		const onSignal = () => {
-			signals += 1;
-			if (signals > 1) process.exit(EXIT.temporary);
+			firstAtMs ??= performance.now();
+			if (performance.now() - firstAtMs > SAME_SIGNAL_MS) process.exit(EXIT.temporary);
 			end();
 		};
 		process.on('SIGINT', onSignal);
