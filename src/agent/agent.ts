@@ -46,7 +46,7 @@ export type { Agent, AgentOptions } from './contract.ts';
 const SEE_THROUGH_MS = 2000;
 
 export function startAgent(options: AgentOptions): Agent {
-	const { clock, log, chance, keepSecret, tally } = options;
+	const { clock, log, chance, keepSecret, tally, supervise: decide = supervise } = options;
 	const startedAtMs = clock.monotonicMs();
 	let written = { ms: Number.NaN, text: '' };
 	const startedAt = now();
@@ -202,7 +202,7 @@ export function startAgent(options: AgentOptions): Agent {
 	}
 
 	function step(event: SupervisorEvent): void {
-		const { supervision: after, effects } = supervise(supervision, event, chance);
+		const { supervision: after, effects } = decide(supervision, event, chance);
 		supervision = after;
 		for (const effect of effects) perform(effect);
 	}

@@ -2,6 +2,7 @@
 import type { DeviceState } from '../core/device-state.ts';
 import type { Failure } from '../core/errors.ts';
 import type { IdentityFacts } from '../core/identity.ts';
+import type { supervise } from '../core/supervisor.ts';
 import type { Channel, ChannelEvent, ChannelOptions } from '../edges/channel.ts';
 import type { EventStore } from '../edges/event-store/event-store.ts';
 import type { Log } from '../edges/log.ts';
@@ -27,6 +28,8 @@ export interface AgentOptions {
 	/** Opens the kept events. @param warn shows a warning on a topic until it is withdrawn with `null`. */
 	readonly openEvents: (warn: (topic: string, warning: Failure | null) => void) => EventStore;
 	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
+	/** What decides; default the product's own. A benchmark measures other policies beside it. */
+	readonly supervise?: typeof supervise;
 	readonly log: Log;
 	/** Told every secret that the agent comes to hold, so that it is never printed. */
 	readonly keepSecret: (secret: string) => void;

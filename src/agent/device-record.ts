@@ -31,7 +31,6 @@ export function keepDeviceRecord(
 	clock: Clock,
 	onSaved: (failure: Failure | null) => void,
 ): DeviceRecord {
-	let state = initial;
 	/** Whether an older copy on the disk holds what must be forgotten. */
 	let mustForget = false;
 	let closed = false;
@@ -39,7 +38,7 @@ export function keepDeviceRecord(
 
 	async function write(): Promise<void> {
 		const forgets = mustForget;
-		await (forgets ? store.saveAndForget(state) : store.save(state));
+		await (forgets ? store.saveAndForget(record.state) : store.save(record.state));
 		if (forgets) mustForget = false;
 		cancelRetry();
 		onSaved(null);
@@ -51,29 +50,27 @@ export function keepDeviceRecord(
 		if (!closed) cancelRetry = clock.schedule(RETRY_AFTER_MS, () => void write().catch(tryAgain));
 	}
 
-	return {
-		get state() {
-			return state;
-		},
+	const record: { -readonly [Name in keyof DeviceRecord]: DeviceRecord[Name] } = {
+		state: initial,
 		keep(change) {
-			const changed = change(state);
-			if (changed === state) return;
-			state = changed;
+			const changed = change(record.state);
+			if (changed === record.state) return;
+			record.state = changed;
 			void write().catch(tryAgain);
 		},
 		async record(change) {
-			const before = state;
-			const changed = change(state);
-			state = changed;
+			const before = record.state;
+			const changed = change(before);
+			record.state = changed;
 			try {
 				await write();
 			} catch (error) {
-				if (state === changed) state = before;
+				if (record.state === changed) record.state = before;
 				throw error;
 			}
 		},
 		async forget(next) {
-			state = next;
+			record.state = next;
 			mustForget = true;
 			try {
 				await write();
@@ -87,4 +84,5 @@ export function keepDeviceRecord(
 			cancelRetry();
 		},
 	};
+	return record;
 }

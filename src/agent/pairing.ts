@@ -55,7 +55,6 @@ export interface Pairing {
 
 export function createPairing(parts: PairingParts): Pairing {
 	const { device } = parts;
-	let underWay: Promise<unknown> | null = null;
 
 	function decide(asked: PairRequest): PairingDecision {
 		const { resolved } = parts.environment();
@@ -96,25 +95,24 @@ export function createPairing(parts: PairingParts): Pairing {
 		return { wanted, connection };
 	}
 
-	return {
+	const pairing: { -readonly [Name in keyof Pairing]: Pairing[Name] } = {
+		underWay: null,
 		inspect: (asked) => decide(asked).preview,
 		async pair(asked, onPaired) {
-			if (underWay) throw new AgentError('pairing-under-way', 'Another pairing is under way on this device.');
+			if (pairing.underWay) throw new AgentError('pairing-under-way', 'Another pairing is under way on this device.');
 			const { plan, preview } = decide(asked);
 			if (!plan) throw refusal(preview);
 			const spending = spend(plan).then(onPaired);
-			underWay = spending.catch(() => {});
+			pairing.underWay = spending.catch(() => {});
 			try {
 				await spending;
 				return plan;
 			} finally {
-				underWay = null;
+				pairing.underWay = null;
 			}
 		},
-		get underWay() {
-			return underWay;
-		},
 	};
+	return pairing;
 }
 
 /** How long a pairing waits for the device to come online before it answers. */

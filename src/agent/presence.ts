@@ -44,7 +44,6 @@ export interface PresenceOptions {
 const NEVER: PresenceFacts = { offlineSinceMs: null, hasBeenOnline: false, reconnects: 0, lastHeartbeatAt: null };
 
 export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOptions): Presence {
-	let facts = NEVER;
 	/** Monotonic; the last moment up to which nothing can have been missed. `null`: not known. */
 	let wholeUntilMs: number | null = null;
 	/** ISO 8601; what an earlier run of the agent received last. */
@@ -55,7 +54,7 @@ export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOp
 	const wallAt = (monotonicMs: number) => new Date(clock.wallMs() + monotonicMs - clock.monotonicMs()).toISOString();
 
 	function cameOnline(link: Link): void {
-		const { hasBeenOnline, offlineSinceMs, reconnects } = facts;
+		const { hasBeenOnline, offlineSinceMs, reconnects } = presence.facts;
 		const nowMs = clock.monotonicMs();
 		// What the service sent meanwhile may be lost for good; the application has to know.
 		const { workflowId } = link.registration.request;
@@ -65,8 +64,8 @@ export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOp
 		log.info(hasBeenOnline ? `online again after ${plainDuration(awayMs)}` : 'online', fieldsOf(link));
 		wholeUntilMs = nowMs;
 		isTold = false;
-		facts = {
-			...facts,
+		presence.facts = {
+			...presence.facts,
 			hasBeenOnline: true,
 			offlineSinceMs: null,
 			reconnects: hasBeenOnline ? reconnects + 1 : reconnects,
@@ -83,16 +82,14 @@ export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOp
 	function tell(link: Link): void {
 		const cause = causeOf(link);
 		// Before the first time only trouble is worth a line.
-		if (isTold || (!cause && !facts.hasBeenOnline)) return;
+		if (isTold || (!cause && !presence.facts.hasBeenOnline)) return;
 		isTold = true;
-		const what = facts.hasBeenOnline ? 'offline' : 'not online yet';
+		const what = presence.facts.hasBeenOnline ? 'offline' : 'not online yet';
 		log.warn(`${what}: ${cause?.message ?? 'connecting again'}`, { code: cause?.code, ...fieldsOf(link) });
 	}
 
-	return {
-		get facts() {
-			return facts;
-		},
+	const presence: { -readonly [Name in keyof Presence]: Presence[Name] } = {
+		facts: NEVER,
 		follow(before, after) {
 			const was = onlineLink(before);
 			const is = onlineLink(after);
@@ -103,23 +100,24 @@ export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOp
 			if (was) {
 				const nowMs = clock.monotonicMs();
 				wentOffline(was, nowMs);
-				facts = { ...facts, offlineSinceMs: nowMs };
+				presence.facts = { ...presence.facts, offlineSinceMs: nowMs };
 			}
 			if (after.current) tell(after.current);
 		},
 		heard() {
-			if (facts.hasBeenOnline && facts.offlineSinceMs === null) wholeUntilMs = clock.monotonicMs();
+			if (presence.facts.hasBeenOnline && presence.facts.offlineSinceMs === null) wholeUntilMs = clock.monotonicMs();
 		},
 		beat(at) {
-			facts = { ...facts, lastHeartbeatAt: at };
+			presence.facts = { ...presence.facts, lastHeartbeatAt: at };
 		},
 		forget() {
-			facts = { ...NEVER, reconnects: facts.reconnects };
+			presence.facts = { ...NEVER, reconnects: presence.facts.reconnects };
 			wholeUntilMs = null;
 			wholeUntilBefore = null;
 			isTold = false;
 		},
 	};
+	return presence;
 }
 
 function onlineLink({ current }: Supervision): Link | null {

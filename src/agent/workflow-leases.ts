@@ -33,7 +33,8 @@ export function keepLeases(parts: {
 	let cancel = () => {};
 	const wallAt = (ms: number) => new Date(clock.wallMs() + ms - clock.monotonicMs()).toISOString();
 
-	return {
+	const held: { -readonly [Name in keyof WorkflowLeases]: WorkflowLeases[Name] } = {
+		waitsUntilMs: null,
 		hold(name, seconds) {
 			leases = holdLease(leases, name, seconds, clock.monotonicMs());
 			lookAgain();
@@ -54,16 +55,15 @@ export function keepLeases(parts: {
 			const maxDeferSeconds = parts.maxDeferSeconds();
 			const decided = deferWorkflow(wish, { supervision, leases, before: change, maxDeferSeconds, nowMs });
 			change = decided.change;
+			held.waitsUntilMs = change?.untilMs ?? null;
 			cancel();
 			if (change?.untilMs != null) cancel = clock.schedule(change.untilMs - nowMs, lookAgain);
 			return decided.wanted;
-		},
-		get waitsUntilMs() {
-			return change?.untilMs ?? null;
 		},
 		stop() {
 			leases = NO_LEASES;
 			cancel();
 		},
 	};
+	return held;
 }

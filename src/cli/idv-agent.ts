@@ -35,6 +35,7 @@ export function buildProgram(): Command {
 	addQuestions(program);
 	addConfig(program);
 	addService(program);
+	addSimulate(program);
 	addDemo(program);
 	return program;
 }
@@ -195,7 +196,9 @@ function addService(program: Command): void {
 		)
 		.option('--credentials <file>', 'JSON file with basic (user:password), bearer and apiKey; left out, generated')
 		.option('--connection-ttl <seconds>', 'life of a Connection', wholeNumber('--connection-ttl', 1, 315_360_000))
-		.option('--short-token-ttl <seconds>', 'life of a pairing code', wholeNumber('--short-token-ttl', 1, 86_400));
+		.option('--short-token-ttl <seconds>', 'life of a pairing code', wholeNumber('--short-token-ttl', 1, 86_400))
+		.option('--self-registration', 'devices may register without a credential')
+		.option('--quiet', 'print no line for each event');
 	withExamples(
 		service,
 		['idv-agent service --workflows checkin,checkout', 'prints its credentials and what happens'],
@@ -218,6 +221,48 @@ function addService(program: Command): void {
 	);
 	onCommand(notify, async (flags: OutputFlags & { url: string }, message) =>
 		(await import('./service.ts')).notifyDevices(message ?? '', flags),
+	);
+}
+
+function addSimulate(program: Command): void {
+	const simulate = program
+		.command('simulate')
+		.description('a load test: many devices in this process, against a service on this machine or one that you own')
+		.requiredOption('--devices <count>', 'how many, 1 to 20000', wholeNumber('--devices', 1, 20_000))
+		.requiredOption('--service <url>', 'base URL of the service')
+		.option('--i-own-this-service', 'your consent, needed for a service that is not on this machine')
+		.option('--api-key-file <file>', 'the key by which all of them register')
+		.option('--self-registration', 'register without a credential, where the service allows it')
+		.option('--workflow <id>', 'the workflow with which they begin', 'simulated')
+		.option(
+			'--ramp <seconds>',
+			'they start evenly over this time; left out, 50 a second',
+			wholeNumber('--ramp', 0, 86_400),
+		)
+		.option('--for <seconds>', 'end after this time; left out, at Ctrl-C', wholeNumber('--for', 1, 604_800))
+		.option('--move <workflow@seconds>', 'move all to another workflow, ring by ring, so long after the start')
+		.option('--rings <percents>', 'how far each ring of the move goes', '1,10,50,100')
+		.option('--ring-seconds <seconds>', 'how long each ring takes', wholeNumber('--ring-seconds', 0, 86_400), 30)
+		.option(
+			'--cadence <seconds>',
+			'between two heartbeats of one device, 1 to 86400',
+			wholeNumber('--cadence', 1, 86_400),
+			30,
+		)
+		.option('--prefix <name>', 'device ids are <name>-00001 and so on', 'sim')
+		.option(...SET);
+	withExamples(
+		simulate,
+		['idv-agent service --self-registration --quiet', 'a service to try it with'],
+		['idv-agent simulate --devices 500 --service http://127.0.0.1:8490 --self-registration', 'until Ctrl-C'],
+		['idv-agent simulate … --for 300 --move face-check@60 --json', 'a move after a minute; the report in JSON'],
+	);
+	simulate.addHelpText(
+		'after',
+		'\nIt ends with a report; status 0 if every device was online then (and with the workflow of --move), else 69.\n',
+	);
+	onCommand<OutputFlags & { devices: number; service: string }>(simulate, async (flags) =>
+		(await import('./simulate.ts')).simulate(flags as Parameters<typeof import('./simulate.ts').simulate>[0]),
 	);
 }
 

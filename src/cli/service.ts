@@ -24,6 +24,9 @@ export interface ServiceFlags extends OutputFlags {
 	readonly connectionTtl?: number | undefined;
 	/** Seconds. */
 	readonly shortTokenTtl?: number | undefined;
+	readonly selfRegistration?: boolean | undefined;
+	/** No line for each event: thousands of devices have too many. */
+	readonly quiet?: boolean | undefined;
 }
 
 export async function runService(flags: ServiceFlags): Promise<void> {
@@ -34,9 +37,11 @@ export async function runService(flags: ServiceFlags): Promise<void> {
 		workflows: flags.workflows,
 		connectionTtlSeconds: flags.connectionTtl,
 		shortTokenTtlSeconds: flags.shortTokenTtl,
+		selfRegistration: flags.selfRegistration,
 		...(flags.credentials === undefined ? {} : await readCredentials(flags.credentials)),
 	};
-	const starting = flags.json ? runInJson(options) : runServiceCommand(options, process.stdout);
+	const { quiet = false } = flags;
+	const starting = flags.json ? runInJson(options, quiet) : runServiceCommand(options, process.stdout, { quiet });
 	const service = await starting.catch((error: unknown) => {
 		throw cannotStart(error, flags);
 	});
@@ -55,12 +60,12 @@ const EVENTS: readonly ServiceEventName[] = [
 	'notified',
 ];
 
-async function runInJson(options: ServiceOptions): Promise<EmbeddedService> {
+async function runInJson(options: ServiceOptions, quiet: boolean): Promise<EmbeddedService> {
 	const service = await startService(options);
 	const print = (event: string, at: number, fields: object) =>
 		printLine(JSON.stringify({ event, at: new Date(at).toISOString(), ...fields }));
 	print('listening', Date.now(), { url: service.url, credentials: service.credentials });
-	for (const name of EVENTS) service.on(name, ({ at, ...fields }) => print(name, at, fields));
+	for (const name of quiet ? [] : EVENTS) service.on(name, ({ at, ...fields }) => print(name, at, fields));
 	return service;
 }
 

@@ -377,6 +377,13 @@ export const CATALOGUE = {
 		'If a part was replaced, pair again; if this disk was copied from another device, unpair and pair it.',
 	),
 
+	'devices-offline': row(
+		'askHuman',
+		'slow',
+		EXIT.unavailable,
+		'Look at what the problems in the report say, or give a large fleet a longer --ramp and --for.',
+	),
+
 	// The local interface.
 	'not-found': row('askHuman', 'slow', EXIT.usage, 'See the list of routes in the README.'),
 	'method-not-allowed': row('askHuman', 'slow', EXIT.usage, 'Use the method that the Allow header names.'),

@@ -49,14 +49,15 @@ export function createInbox(epoch: string, bounds: { maxCount: number; maxBytes:
 	const entries: Entry[] = [];
 	const seen = new Set<string>();
 	let lastNumber = 0;
-	let bytes = 0;
 
 	const numberOf = (id: string): number | null => {
 		const [itsEpoch, number] = splitId(id);
 		return itsEpoch === epoch ? number : null;
 	};
 
-	return {
+	const inbox: { -readonly [Name in keyof Inbox]: Inbox[Name] } = {
+		bytes: 0,
+		count: 0,
 		append(incoming) {
 			if (incoming.serviceId !== null) {
 				if (seen.has(incoming.serviceId)) return null;
@@ -66,11 +67,12 @@ export function createInbox(epoch: string, bounds: { maxCount: number; maxBytes:
 			lastNumber += 1;
 			const entry: Entry = { ...incoming, number: lastNumber, id: `${epoch}-${lastNumber}` };
 			entries.push(entry);
-			bytes += sizeOf(entry);
-			while (entries.length > 1 && (entries.length > bounds.maxCount || bytes > bounds.maxBytes)) {
+			inbox.bytes += sizeOf(entry);
+			while (entries.length > 1 && (entries.length > bounds.maxCount || inbox.bytes > bounds.maxBytes)) {
 				const oldest = entries.shift();
-				if (oldest) bytes -= sizeOf(oldest);
+				if (oldest) inbox.bytes -= sizeOf(oldest);
 			}
+			inbox.count = entries.length;
 			return entry;
 		},
 		after(since, limit) {
@@ -82,13 +84,8 @@ export function createInbox(epoch: string, bounds: { maxCount: number; maxBytes:
 			return { entries: entries.slice(from - first, from - first + limit), missed };
 		},
 		newest: () => entries.at(-1)?.id ?? null,
-		get bytes() {
-			return bytes;
-		},
-		get count() {
-			return entries.length;
-		},
 	};
+	return inbox;
 }
 
 /** Whether a text can be an event id. */

@@ -21,10 +21,14 @@ export interface LineSink {
 
 /**
  * Starts the service and prints: where it listens, the credentials (made for the trial, so they may be read), then one line
- * for each event until it is closed. The caller closes it.
+ * for each event (none if `quiet`) until it is closed. The caller closes it.
  * @throws Error as {@link startService} does.
  */
-export async function runServiceCommand(options: ServiceOptions, out: LineSink): Promise<EmbeddedService> {
+export async function runServiceCommand(
+	options: ServiceOptions,
+	out: LineSink,
+	{ quiet = false }: { readonly quiet?: boolean } = {},
+): Promise<EmbeddedService> {
 	const service = await startService(options);
 	const { basic, bearer, apiKey } = service.credentials;
 	const pairing = endpointUrl(service.url, ENDPOINTS.pairingCode).href;
@@ -41,7 +45,7 @@ export async function runServiceCommand(options: ServiceOptions, out: LineSink):
 		'',
 	];
 	out.write(`${lines.join('\n')}\n`);
-	printEvents(service, out);
+	if (!quiet) printEvents(service, out);
 	return service;
 }
 

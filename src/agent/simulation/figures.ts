@@ -1,0 +1,117 @@
+/**
+ * What is counted of a simulated fleet: where its devices are now, how many handshakes a second, and each outage with the
+ * time until almost all were back. Pure: monotonic milliseconds are handed in; decides nothing and keeps nothing for long.
+ */
+
+/** Where a device is, as far as a load on the service is concerned. */
+export type Place = 'notStarted' | 'connecting' | 'online' | 'waiting';
+
+/** An outage begins when fewer than this share of the devices are online, and ends when so many are again. */
+export const BACK_SHARE = 0.99;
+/** Outages that are remembered; the oldest go first. */
+const MAX_OUTAGES = 32;
+
+export interface Outage {
+	/** Milliseconds after the start. */
+	readonly atMs: number;
+	/** The fewest devices that were online. */
+	readonly fewestOnline: number;
+	/** How long it took until {@link BACK_SHARE} were online again; `null` while they are not. */
+	readonly backAfterMs: number | null;
+	readonly handshakes: number;
+	/** The most handshakes that began within one second. */
+	readonly peakHandshakes: number;
+}
+
+export interface Figures {
+	/** Milliseconds since the start. */
+	readonly elapsedMs: number;
+	readonly places: Readonly<Record<Place, number>>;
+	/** How many devices have been online at all. */
+	readonly everOnline: number;
+	/** When all were online for the first time, after the start; `null` before. */
+	readonly allOnlineAfterMs: number | null;
+	/** `peak` is the most that began within one second. */
+	readonly handshakes: {
+		readonly begun: number;
+		readonly opened: number;
+		readonly failed: number;
+		readonly peak: number;
+	};
+	/** How often a device that was online no longer was. */
+	readonly losses: number;
+	readonly outages: readonly Outage[];
+}
+
+export interface FiguresKeeper {
+	moved(from: Place, to: Place, isFirstTimeOnline: boolean, atMs: number): void;
+	handshakeBegan(atMs: number): void;
+	handshakeEnded(outcome: 'opened' | 'failed'): void;
+	read(atMs: number): Figures;
+}
+
+export function keepFigures(devices: number, startedAtMs: number): FiguresKeeper {
+	const places: Record<Place, number> = { notStarted: devices, connecting: 0, online: 0, waiting: 0 };
+	const handshakes = { begun: 0, opened: 0, failed: 0, peak: 0 };
+	const outages: { -readonly [Name in keyof Outage]: Outage[Name] }[] = [];
+	const enough = Math.ceil(devices * BACK_SHARE);
+	let everOnline = 0;
+	let losses = 0;
+	let allOnlineAfterMs: number | null = null;
+	let second = 0;
+	let inSecond = 0;
+	/** Whether so many have been online that fewer are an outage. */
+	let isComplete = false;
+
+	const current = () => {
+		const last = outages.at(-1);
+		return last?.backAfterMs === null ? last : null;
+	};
+
+	function lookAtOnline(sinceStartMs: number): void {
+		const { online } = places;
+		if (online === devices) allOnlineAfterMs ??= sinceStartMs;
+		const outage = current();
+		if (outage) {
+			outage.fewestOnline = Math.min(outage.fewestOnline, online);
+			if (online >= enough) outage.backAfterMs = sinceStartMs - outage.atMs;
+		} else if (online >= enough) isComplete = true;
+		else if (isComplete) {
+			outages.push({ atMs: sinceStartMs, fewestOnline: online, backAfterMs: null, handshakes: 0, peakHandshakes: 0 });
+			if (outages.length > MAX_OUTAGES) outages.shift();
+		}
+	}
+
+	return {
+		moved(from, to, isFirstTimeOnline, atMs) {
+			places[from] -= 1;
+			places[to] += 1;
+			if (isFirstTimeOnline) everOnline += 1;
+			if (from === 'online') losses += 1;
+			if (from === 'online' || to === 'online') lookAtOnline(atMs - startedAtMs);
+		},
+		handshakeBegan(atMs) {
+			const thisSecond = Math.floor((atMs - startedAtMs) / 1000);
+			inSecond = thisSecond === second ? inSecond + 1 : 1;
+			second = thisSecond;
+			handshakes.begun += 1;
+			handshakes.peak = Math.max(handshakes.peak, inSecond);
+			const outage = current();
+			if (!outage) return;
+			outage.handshakes += 1;
+			outage.peakHandshakes = Math.max(outage.peakHandshakes, inSecond);
+		},
+		handshakeEnded(outcome) {
+			handshakes[outcome] += 1;
+		},
+		read: (atMs) => ({
+			elapsedMs: atMs - startedAtMs,
+			places: { ...places },
+			everOnline,
+			allOnlineAfterMs,
+			handshakes: { ...handshakes },
+			losses,
+			outages: outages.map((outage) => ({ ...outage })),
+		}),
+	};
+}

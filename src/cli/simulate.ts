@@ -1,0 +1,190 @@
+/**
+ * `idv-agent simulate`: many simulated devices against one service, a live table and a report. What a device does is the
+ * agent's own; here are only the flags, the consent, the signals and what is printed.
+ */
+import { readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { openSimulatedEnvironment } from '../agent/simulation/environment.ts';
+import { type Simulation, startSimulation } from '../agent/simulation/simulation.ts';
+import { AgentError, EXIT, failure } from '../core/errors.ts';
+import { giveBackMemory } from '../edges/memory.ts';
+import { workflowIdSchema } from '../protocol/device-connection.ts';
+import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
+import { counted, type OutputFlags, printJson, reportFailure } from './output.ts';
+import { describeMove, makeReport, printReport, type SimulationReport } from './simulation-report.ts';
+import { showSimulation } from './simulation-table.ts';
+import { VERSION } from './version.ts';
+
+export interface SimulateFlags extends OutputFlags {
+	readonly devices: number;
+	readonly service: string;
+	readonly iOwnThisService?: boolean | undefined;
+	readonly apiKeyFile?: string | undefined;
+	readonly selfRegistration?: boolean | undefined;
+	readonly workflow: string;
+	/** Seconds. */
+	readonly ramp?: number | undefined;
+	/** Seconds. */
+	readonly for?: number | undefined;
+	/** `workflow@seconds`. */
+	readonly move?: string | undefined;
+	readonly rings: string;
+	/** Seconds. */
+	readonly ringSeconds: number;
+	/** Seconds. */
+	readonly cadence: number;
+	readonly prefix: string;
+	readonly set?: readonly string[] | undefined;
+}
+
+/** Devices that start in a second when nobody says otherwise: brisk for a test, no attack on a small service. */
+const STARTS_PER_SECOND = 50;
+/** Files that a process has open besides its channels. */
+const OTHER_FILES = 128;
+
+/** Runs until `--for` is over or Ctrl-C. @throws AgentError for what cannot be begun. */
+export async function simulate(flags: SimulateFlags): Promise<void> {
+	const baseUrl = ownService(flags);
+	const workflowId = checkedWorkflow('--workflow', flags.workflow);
+	const move = readMove(flags);
+	checkFiles(flags.devices * (move ? 2 : 1) + OTHER_FILES);
+	const environment = await openSimulatedEnvironment({
+		version: VERSION,
+		variables: process.env,
+		sets: [...(flags.set ?? []), `baseUrl=${baseUrl}`, `heartbeatCadence=${flags.cadence}`, ...credentialSets(flags)],
+	});
+	const ended = untilTold(flags.for);
+	try {
+		giveBackMemory();
+		const residentBefore = process.memoryUsage.rss();
+		const simulation = startSimulation({
+			devices: flags.devices,
+			environment,
+			version: VERSION,
+			workflowId,
+			rampMs: (flags.ramp ?? flags.devices / STARTS_PER_SECOND) * 1000,
+			prefix: flags.prefix,
+		});
+		const shown = showSimulation(simulation, flags.json ? process.stderr : process.stdout);
+		const moving = move && setTimeout(() => void begin(simulation, move, shown.say), move.afterMs);
+		await ended;
+		clearTimeout(moving ?? undefined);
+		shown.stop();
+		giveBackMemory();
+		const report = makeReport(simulation, { service: baseUrl, residentBefore });
+		await simulation.stop();
+		tell(report, flags);
+	} finally {
+		await environment.close();
+	}
+}
+
+function begin(simulation: Simulation, move: Move, say: (line: string) => void): Promise<void> {
+	const { workflowId, rings, ringMs } = move;
+	return simulation.move({
+		workflowId,
+		rings,
+		ringMs,
+		onRing: (ring, number, count) => say(describeMove(workflowId, ring, number, count)),
+	});
+}
+
+function tell(report: SimulationReport, flags: OutputFlags): void {
+	if (!flags.json) printReport(report);
+	const { devices, online, move } = report;
+	if (online < devices)
+		reportFailure(failure('devices-offline', `${online} of ${devices} devices were online at the end.`), flags, report);
+	else if (move && move.live < devices) {
+		const message = `${move.live} of ${counted(devices, 'device')} were online with ${move.workflowId} at the end.`;
+		reportFailure(failure('devices-offline', message), flags, report);
+	} else if (flags.json) printJson(report);
+}
+
+/** @throws AgentError `usage` for an address that cannot be meant, or a service elsewhere without consent. */
+function ownService({ service, iOwnThisService }: SimulateFlags): string {
+	const baseUrl = normalizeBaseUrl(service);
+	if (baseUrl === null)
+		throw new AgentError('usage', '--service is not an http or https address without user, query or fragment.', {
+			remedy: 'Give the base URL, such as http://127.0.0.1:8490.',
+		});
+	if (isLoopback(baseUrl) || iOwnThisService) return baseUrl;
+	throw new AgentError('usage', `${new URL(baseUrl).host} is not on this machine, and many devices are a load.`, {
+		remedy: 'Say --i-own-this-service if you run that service, or have the leave of those who do.',
+	});
+}
+
+function credentialSets({ apiKeyFile, selfRegistration }: SimulateFlags): string[] {
+	if (apiKeyFile !== undefined) return [`credential.apiKeyFile=${resolve(apiKeyFile)}`];
+	if (selfRegistration) return ['credential.selfRegistration=true'];
+	throw new AgentError('usage', 'Nothing is said of how the devices register.', {
+		remedy: 'Give --api-key-file FILE, or --self-registration where the service allows it.',
+	});
+}
+
+interface Move {
+	readonly workflowId: string;
+	readonly afterMs: number;
+	readonly rings: readonly number[];
+	readonly ringMs: number;
+}
+
+function readMove({ move, rings, ringSeconds }: SimulateFlags): Move | null {
+	const percents = rings.split(',').map((text) => (/^\s*\d+(\.\d+)?\s*$/.test(text) ? Number(text) : Number.NaN));
+	const rises = percents.every((percent, index) => percent > (percents[index - 1] ?? 0) && percent <= 100);
+	if (!rises)
+		throw new AgentError('usage', '--rings must be rising shares in percent, above 0 and at most 100.', {
+			remedy: 'Write them as 1,10,50,100.',
+		});
+	if (move === undefined) return null;
+	const [, workflow, seconds] = /^(.+)@(\d{1,6})$/.exec(move) ?? [];
+	if (workflow === undefined)
+		throw new AgentError('usage', '--move must be a workflow and the seconds after the start.', {
+			remedy: 'Write it as face-check@60.',
+		});
+	const workflowId = checkedWorkflow('--move', workflow);
+	return { workflowId, afterMs: Number(seconds) * 1000, rings: percents, ringMs: ringSeconds * 1000 };
+}
+
+function checkedWorkflow(flag: string, text: string): string {
+	const read = workflowIdSchema.safeParse(text);
+	if (read.success) return read.data;
+	throw new AgentError('usage', `${flag}: the workflow ${read.error.issues[0]?.message ?? 'is not valid'}.`, {
+		remedy: 'Correct its name.',
+	});
+}
+
+/** Node has raised the limit as far as it may go. @throws AgentError `usage` when it is too low all the same. */
+function checkFiles(needed: number): void {
+	const limit = openFilesLimit();
+	if (limit >= needed) return;
+	throw new AgentError('usage', `So many devices need about ${needed} open files; this process may have ${limit}.`, {
+		remedy: `Raise the limit first (ulimit -n ${needed}), or simulate fewer devices.`,
+	});
+}
+
+function openFilesLimit(): number {
+	try {
+		const [, limit = ''] = /^Max open files\s+(\S+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? [];
+		return /^\d+$/.test(limit) ? Number(limit) : Number.POSITIVE_INFINITY;
+	} catch {
+		return Number.POSITIVE_INFINITY;
+	}
+}
+
+/** A terminal and a launcher may both pass the same signal on. */
+const SAME_SIGNAL_MS = 1000;
+
+/** Resolves after so many seconds, or at the first signal; another one later ends the process at once. */
+function untilTold(seconds: number | undefined): Promise<void> {
+	return new Promise((end) => {
+		let firstAtMs: number | null = null;
+		const onSignal = () => {
+			firstAtMs ??= performance.now();
+			if (performance.now() - firstAtMs > SAME_SIGNAL_MS) process.exit(EXIT.temporary);
+			end();
+		};
+		process.on('SIGINT', onSignal);
+		process.on('SIGTERM', onSignal);
+		if (seconds !== undefined) setTimeout(end, seconds * 1000).unref();
+	});
+}
