@@ -1,12 +1,15 @@
 /**
  * Time as the agent sees it. The only place in `agent/` that reads a clock or sets a timer, so that tests can step it.
  */
+import { uptime } from 'node:os';
 
 export interface Clock {
 	/** Milliseconds that never go back and do not jump when the clock is set. */
 	monotonicMs(): number;
 	/** Milliseconds since 1970 by the device's clock, right or wrong. */
 	wallMs(): number;
+	/** How long the machine has slept in all, in milliseconds, reckoned from any moment: only the growth means something. */
+	sleptMs(): number;
 	/** Calls back once after the delay; the returned function cancels. Delays beyond a timer's range are cut to it. */
 	schedule(delayMs: number, callback: () => void): () => void;
 }
@@ -18,6 +21,8 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 export const systemClock: Clock = {
 	monotonicMs: () => performance.now(),
 	wallMs: () => Date.now(),
+	// The time since the boot goes on while the machine is suspended; monotonic time and every timer stand still.
+	sleptMs: () => uptime() * 1000 - performance.now(),
 	schedule(delayMs, callback) {
 		const timer = setTimeout(callback, Math.min(Math.max(0, delayMs), MAX_TIMER_MS));
 		return () => clearTimeout(timer);

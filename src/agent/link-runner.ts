@@ -147,6 +147,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				pingIntervalMs,
 				silenceLimitMs,
 				closeMs: CLOSE_MS,
+				sleptMs: clock.sleptMs,
 				userAgent: options.userAgent,
 				viaProxy: network.viaProxy(url),
 				workflowId: registration.request.workflowId,

@@ -46,23 +46,32 @@ const NEVER: PresenceFacts = { offlineSinceMs: null, hasBeenOnline: false, recon
 export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOptions): Presence {
 	/** Monotonic; the last moment up to which nothing can have been missed. `null`: not known. */
 	let wholeUntilMs: number | null = null;
+	/** What the machine had slept by then: monotonic time stands still meanwhile, and the gap would begin too late. */
+	let sleptByThenMs = clock.sleptMs();
 	/** ISO 8601; what an earlier run of the agent received last. */
 	let wholeUntilBefore = events.newestAt();
 	/** Whether this time without a link stands in the log. */
 	let isTold = false;
 
-	const wallAt = (monotonicMs: number) => new Date(clock.wallMs() + monotonicMs - clock.monotonicMs()).toISOString();
+	const isoAt = (wallMs: number) => new Date(wallMs).toISOString();
+	const wholeUntil = (sinceMs: number) =>
+		isoAt(clock.wallMs() - (clock.monotonicMs() - sinceMs) - (clock.sleptMs() - sleptByThenMs));
+
+	function isWhole(nowMs: number): void {
+		wholeUntilMs = nowMs;
+		sleptByThenMs = clock.sleptMs();
+	}
 
 	function cameOnline(link: Link): void {
 		const { hasBeenOnline, offlineSinceMs, reconnects } = presence.facts;
 		const nowMs = clock.monotonicMs();
 		// What the service sent meanwhile may be lost for good; the application has to know.
 		const { workflowId } = link.registration.request;
-		const from = wholeUntilMs === null ? wholeUntilBefore : wallAt(wholeUntilMs);
-		keepGap(events, from, { workflowId, at: wallAt(nowMs) });
+		const from = wholeUntilMs === null ? wholeUntilBefore : wholeUntil(wholeUntilMs);
+		keepGap(events, from, { workflowId, at: isoAt(clock.wallMs()) });
 		const awayMs = nowMs - (offlineSinceMs ?? nowMs);
 		log.info(hasBeenOnline ? `online again after ${plainDuration(awayMs)}` : 'online', fieldsOf(link));
-		wholeUntilMs = nowMs;
+		isWhole(nowMs);
 		isTold = false;
 		presence.facts = {
 			...presence.facts,
@@ -105,7 +114,7 @@ export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOp
 			if (after.current) tell(after.current);
 		},
 		heard() {
-			if (presence.facts.hasBeenOnline && presence.facts.offlineSinceMs === null) wholeUntilMs = clock.monotonicMs();
+			if (presence.facts.hasBeenOnline && presence.facts.offlineSinceMs === null) isWhole(clock.monotonicMs());
 		},
 		beat(at) {
 			presence.facts = { ...presence.facts, lastHeartbeatAt: at };

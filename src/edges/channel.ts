@@ -21,6 +21,8 @@ const DETAIL_MS = 2000;
 const MAX_BUFFERED_BYTES = 1024 * 1024;
 const KEEP_ALIVE_MS = 60_000;
 const MAX_REASON_BYTES = 123;
+/** A machine that slept longer than this is taken for gone by its service and by the routers on the way. */
+const MAX_SLEEP_MS = 5000;
 
 /** Times in milliseconds. */
 export interface ChannelOptions {
@@ -42,6 +44,11 @@ export interface ChannelOptions {
 	readonly silenceLimitMs: number;
 	/** How long the service may take to answer a goodbye. Default 3,000. */
 	readonly closeMs?: number | undefined;
+	/**
+	 * How long the machine has slept in all, reckoned from any moment. Asked when a timer of the channel comes due: a channel
+	 * that slept for more than 5 s is ended, since its silence would be noticed only two pings later. Default: never slept.
+	 */
+	readonly sleptMs?: (() => number) | undefined;
 	/** Only to name it when the service does not know it. */
 	readonly workflowId?: string | undefined;
 }
@@ -94,6 +101,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	let pingAtMs = 0;
 	let heardAtMs = 0;
 	let heardBytes = 0;
+	let sleptBeforeMs = 0;
 
 	const socket = connect();
 	if (!socket) return { sendText: () => false, close() {}, terminate() {}, bufferedAmount: 0 };
@@ -104,6 +112,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	socket.on('open', () => {
 		const nowMs = performance.now();
 		phase = 'open';
+		sleptBeforeMs = options.sleptMs?.() ?? 0;
 		proveAtMs = nowMs + proveAfterMs;
 		pingAtMs = nowMs + pingIntervalMs;
 		heard();
@@ -243,6 +252,12 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	}
 
 	function checkOpen(nowMs: number): void {
+		const sleptMs = (options.sleptMs?.() ?? 0) - sleptBeforeMs;
+		if (sleptMs > MAX_SLEEP_MS) {
+			const slept = `This device slept for ${Math.round(sleptMs / 1000)} s`;
+			cut(failure('connection-lost', `${slept}; its channel to ${context.host} is opened anew.`));
+			return;
+		}
 		// A large frame on a slow line is a sign of life before it is complete.
 		if (connection && connection.bytesRead !== heardBytes) heard();
 		if (silenceLimitMs > 0 && nowMs - heardAtMs >= silenceLimitMs) {

@@ -177,6 +177,22 @@ describe('an outage', () => {
 		await device.untilState('online');
 	});
 
+	test('by a suspend of the machine is noticed at the next ping, and the gap spans the time asleep', async () => {
+		const service = await givenService();
+		const running = await givenPairedAgent(service, { settings: { heartbeatCadence: 1 } });
+		const asleepMs = 2 * 60 * 60 * 1000;
+		const beforeMs = running.clock.wallMs();
+		running.clock.sleep(asleepMs);
+		const { problem } = await running.untilState('offline');
+		expect(problem).toMatchObject({ code: 'connection-lost', message: expect.stringContaining('slept for 7200 s') });
+		await running.passWait();
+		await running.untilState('online');
+		const gap = await running.untilEvent(({ type, at }) => type === 'gap' && Date.parse(at) > beforeMs);
+		const { from, to } = JSON.parse(gap.content);
+		expect(Date.parse(from)).toBeLessThanOrEqual(beforeMs);
+		expect(Date.parse(to)).toBeGreaterThanOrEqual(beforeMs + asleepMs);
+	});
+
 	test('ends at once when somebody asks to reconnect', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);

@@ -6,6 +6,8 @@ export interface SteppedClock extends Clock {
 	advance(ms: number): void;
 	/** A process that stood still: everything that came due meanwhile happens at the end, late. */
 	stall(ms: number): void;
+	/** The machine was suspended: the wall clock goes on, every timer and monotonic time stand still. */
+	sleep(ms: number): void;
 	/** Sets the device's clock without time passing. */
 	setWall(wallMs: number): void;
 	/** How many timers are set. */
@@ -21,6 +23,7 @@ interface Timer {
 
 export function createSteppedClock(wallMs = Date.now()): SteppedClock {
 	let nowMs = 1_000_000;
+	let sleptMs = 0;
 	let wallAheadMs = wallMs - nowMs;
 	const timers = new Set<Timer>();
 	const listeners = new Set<() => void>();
@@ -41,6 +44,7 @@ export function createSteppedClock(wallMs = Date.now()): SteppedClock {
 	return {
 		monotonicMs: () => nowMs,
 		wallMs: () => nowMs + wallAheadMs,
+		sleptMs: () => sleptMs,
 		schedule(delayMs, callback) {
 			const timer = { atMs: nowMs + Math.max(0, delayMs), callback };
 			timers.add(timer);
@@ -57,6 +61,10 @@ export function createSteppedClock(wallMs = Date.now()): SteppedClock {
 		stall(ms) {
 			nowMs += ms;
 			fireUntil(nowMs);
+		},
+		sleep(ms) {
+			sleptMs += ms;
+			wallAheadMs += ms;
 		},
 		setWall(ms) {
 			wallAheadMs = ms - nowMs;

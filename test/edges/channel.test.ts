@@ -599,3 +599,32 @@ describe('a silent channel', () => {
 		expect(opened.types()).not.toContain('ended');
 	});
 });
+
+describe('a machine that was suspended', () => {
+	test('has its channel ended when the next ping is due, although nobody is silent', async () => {
+		let sleptMs = 60_000;
+		const { url } = await service();
+		const opened = open(url, { pingIntervalMs: 20, silenceLimitMs: 0, sleptMs: () => sleptMs });
+		await opened.until('proved');
+		sleptMs += 7_200_000;
+		const ended = await opened.until('ended');
+		expect(ended).toMatchObject({ failure: { code: 'connection-lost' }, closeCode: null, timedOut: false });
+		expect(ended.failure.message).toContain('slept for 7200 s');
+	});
+
+	test('for a moment keeps it', async () => {
+		let sleptMs = 0;
+		const pings = Promise.withResolvers<void>();
+		const { url } = await service((peer) => {
+			let count = 0;
+			peer.on('ping', () => {
+				count += 1;
+				sleptMs = 5000;
+				if (count === 5) pings.resolve();
+			});
+		});
+		const opened = open(url, { pingIntervalMs: 20, silenceLimitMs: 0, sleptMs: () => sleptMs });
+		await pings.promise;
+		expect(opened.types()).not.toContain('ended');
+	});
+});

@@ -22,7 +22,7 @@ const BOUNDS = { maxCount: 8, maxBytes: 64 * 1024 };
 /** @param epoch as for a real store. */
 export function keepEventsInMemory(epoch: string): EventStore {
 	const inbox = createInbox(epoch, BOUNDS);
-	const listeners = new Set<(entry: Entry) => void>();
+	const listeners = new Set<(entries: readonly Entry[]) => void>();
 	const store: { -readonly [Name in keyof EventStore]: EventStore[Name] } = {
 		count: 0,
 		bytes: 0,
@@ -30,7 +30,7 @@ export function keepEventsInMemory(epoch: string): EventStore {
 			const entry = inbox.append(incoming);
 			store.count = inbox.count;
 			store.bytes = inbox.bytes;
-			if (entry) for (const listener of listeners) listener(entry);
+			if (entry) for (const listener of listeners) listener([entry]);
 			return entry;
 		},
 		after: inbox.after,
