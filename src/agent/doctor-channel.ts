@@ -18,6 +18,8 @@ import type { Environment } from './environment.ts';
 const HANDSHAKE_MS = 4000;
 /** A service that says nothing for so long after its channel was opened answers no ping, in milliseconds. */
 const ANSWER_MS = 3000;
+/** For the goodbye, in milliseconds. */
+const CLOSE_MS = 500;
 /** A heartbeat may be late by so much, in milliseconds. */
 const LATE_MS = 10_000;
 
@@ -117,7 +119,7 @@ export async function tryChannel(parts: {
 			proveAfterMs: 10 * ANSWER_MS,
 			pingIntervalMs: 0,
 			silenceLimitMs: 0,
-			closeMs: 1000,
+			closeMs: CLOSE_MS,
 			workflowId: saved?.request.workflowId,
 		},
 		onEvent,
@@ -127,11 +129,10 @@ export async function tryChannel(parts: {
 		handshake,
 		async answered(limitMs) {
 			if (handshake.status !== 'ok') return notApplicable('No channel was opened.');
-			const silent =
-				service.silenceLimitSeconds === 0
-					? notApplicable('The service answers no ping, and need not (service.silenceLimitSeconds is 0).')
-					: failed(failure('channel-silent', `${url.host} has not answered a ping on the open channel.`));
-			const cancel = clock.schedule(Math.min(limitMs, ANSWER_MS), () => spoken.resolve(silent));
+			if (service.silenceLimitSeconds === 0)
+				return notApplicable('This service need not answer a ping (service.silenceLimitSeconds is 0).');
+			const silent = failure('channel-silent', `${url.host} has not answered a ping on the open channel.`);
+			const cancel = clock.schedule(Math.min(limitMs, ANSWER_MS), () => spoken.resolve(failed(silent)));
 			const found = await spoken.promise;
 			cancel();
 			return found;

@@ -107,10 +107,12 @@ export async function checkState(
 /** The agent makes the directory when it first starts, if it may. */
 async function checkMissingState(stateDir: string): Promise<Finding> {
 	for (let parent = dirname(stateDir); ; parent = dirname(parent)) {
-		const answer = await access(parent, constants.W_OK).then(
-			() => 'writable',
-			(error: NodeJS.ErrnoException) => error.code,
-		);
+		const answer = await stat(parent)
+			.then((found) => (found.isDirectory() ? access(parent, constants.W_OK) : Promise.reject({ code: 'ENOTDIR' })))
+			.then(
+				() => 'writable',
+				({ code }: NodeJS.ErrnoException) => code,
+			);
 		if (answer === 'ENOENT' && dirname(parent) !== parent) continue;
 		if (answer === 'writable') return ok(`${stateDir} is not there yet: the agent makes it when it first starts.`);
 		return failed(failure('state-unwritable', `${stateDir} is not there, and this user may not make it (${answer}).`));

@@ -79,14 +79,14 @@ export function openProbes(options: ProbeOptions): OpenProbes {
 	});
 
 	/** A step on the way to the service. What goes wrong is named by what it means. */
-	const onTheWay = (look: (way: Way, limitMs: number) => Promise<Finding>) => async (limitMs: number) => {
+	const onTheWay = (look: (way: Way, limitMs: number) => Promise<Finding>, step?: Step) => async (limitMs: number) => {
 		const leads = await way();
 		if (leads === null) return notApplicable('Nothing names a service yet.');
 		try {
 			return await look(leads, limitMs);
 		} catch (error) {
 			if (error instanceof AgentError) throw error;
-			return failed(meaning(error, leads));
+			return failed(meaning(error, leads, step));
 		}
 	};
 
@@ -146,8 +146,10 @@ export function openProbes(options: ProbeOptions): OpenProbes {
 				if (skewMs === null) return judgeClock(atMs, null, `${leads.url.host} does not say what time it is`);
 				const whom = isVerified ? leads.url.host : `what answers as ${leads.url.host} with a certificate not accepted`;
 				return judgeClock(atMs, skewMs, `the clock of ${whom}`);
-			} catch {
-				return judgeClock(clock.wallMs(), null, `${leads.url.host} could not be asked`);
+			} catch (error) {
+				const { code } = meaning(error, leads);
+				if (code === 'internal') throw error;
+				return judgeClock(clock.wallMs(), null, `${leads.url.host} could not be asked (${code})`);
 			}
 		},
 		tls: onTheWay(async (leads, limitMs) => {
@@ -159,7 +161,7 @@ export function openProbes(options: ProbeOptions): OpenProbes {
 			const ended =
 				shown.validToMs < clock.wallMs() ? `, ended ${new Date(shown.validToMs).toISOString().slice(0, 10)}` : '';
 			return failed({ ...found, message: `${found.message} It is signed by ${shown.issuer}${ended}.` });
-		}),
+		}, 'tls'),
 		http: onTheWay(async ({ url }, limitMs) => {
 			const { client } = (await environment()).environment;
 			const asked = {
@@ -208,13 +210,16 @@ export function openProbes(options: ProbeOptions): OpenProbes {
 	};
 }
 
+type Step = 'connection' | 'tls';
+
 function toAnswer(error: unknown): { readonly failure: Failure } {
 	return { failure: toFailure(error) };
 }
 
-function meaning(error: unknown, { url, proxy }: Way): Failure {
+function meaning(error: unknown, { url, proxy }: Way, step: Step = 'connection'): Failure {
 	const found = classifyNetworkError(error, { host: url.host, viaProxy: proxy !== null });
 	if (found.code !== 'request-timeout') return found;
+	if (step === 'tls') return failure('handshake-timeout', `${url.host} did not finish its TLS handshake in time.`);
 	return proxy === null
 		? failure('connect-timeout', `${url.host} did not accept a connection in time.`)
 		: failure('proxy-failed', `The proxy gave no connection to ${url.host} in time.`);

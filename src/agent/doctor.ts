@@ -75,7 +75,7 @@ export async function diagnose(options: DiagnoseOptions): Promise<Diagnosis> {
 		});
 		try {
 			// A little less than the limit: a probe that ends by itself says more than one that is given up.
-			return await Promise.race([probes[id](limitMs * 0.95), late]);
+			return await Promise.race([probes[id](Math.ceil(limitMs * 0.95)), late]);
 		} catch (error) {
 			return failed(toFailure(error));
 		} finally {

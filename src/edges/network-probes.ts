@@ -210,16 +210,22 @@ function endOfChain(leaf: PeerCertificate): number {
 	return earliest;
 }
 
-/** Does something within a limit in milliseconds. @throws `TimeoutError` when it is over; the signal tells it to let go. */
+/**
+ * Does something within a limit in milliseconds. @throws `TimeoutError` when it is over; the signal tells it to let go,
+ * and never aborts what was done in time.
+ */
 async function within<Result>(limitMs: number, act: (signal: AbortSignal) => Promise<Result>): Promise<Result> {
-	const signal = AbortSignal.timeout(Math.max(1, limitMs));
+	const abort = new AbortController();
 	const over = Promise.withResolvers<never>();
-	const end = () => over.reject(signal.reason);
-	signal.addEventListener('abort', end, { once: true });
+	const timer = setTimeout(() => {
+		const reason = new DOMException('The limit is over.', 'TimeoutError');
+		over.reject(reason);
+		abort.abort(reason);
+	}, limitMs);
 	try {
-		return await Promise.race([act(signal), over.promise]);
+		return await Promise.race([act(abort.signal), over.promise]);
 	} finally {
-		signal.removeEventListener('abort', end);
+		clearTimeout(timer);
 	}
 }
 
