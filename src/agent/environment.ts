@@ -14,7 +14,7 @@ import { type LoadedSettings, resolveWith, type SettingsSources } from './load-s
 export interface Environment {
 	readonly resolved: LoadedSettings;
 	readonly credentials: Credentials;
-	readonly network: Pick<Network, 'channelAgent' | 'viaProxy' | 'dispatcher'>;
+	readonly network: Omit<Network, 'close'>;
 	/** What pairing on the page asks for; `null` for nothing. */
 	readonly pin: string | null;
 	readonly client: ServiceClient;

@@ -25,6 +25,7 @@ export function buildProgram(): Command {
 		['idv-agent pair', 'scan the code with a keyboard scanner, or type it'],
 		['idv-agent pair --image code.png', 'read it from a picture'],
 		['idv-agent status', 'one sentence, then details'],
+		['idv-agent doctor', 'what keeps this device from its work'],
 		['idv-agent workflow set checkin-2', 'move to another workflow'],
 		['idv-agent events --follow', 'watch what applications get'],
 		['idv-agent demo', 'the whole story on this machine'],
@@ -34,6 +35,7 @@ export function buildProgram(): Command {
 	addProvision(program);
 	addQuestions(program);
 	addConfig(program);
+	addDiagnosis(program);
 	addService(program);
 	addSimulate(program);
 	addDemo(program);
@@ -182,6 +184,22 @@ function addConfig(program: Command): void {
 		['idv-agent config check --config new.json', 'before it is put in place'],
 	);
 	onCommand<CommonFlags>(check, async (flags) => (await import('./config.ts')).checkConfig(flags));
+}
+
+function addDiagnosis(program: Command): void {
+	const doctor = program
+		.command('doctor')
+		.description('look for what keeps this device from its work; touches no code and no open channel')
+		.option('--check <id>', 'only this check and what it stands on; may be repeated', collect)
+		.option('--warnings-as-errors', 'a warning sets the exit status, too')
+		.option(...SET);
+	withExamples(
+		doctor,
+		['sudo idv-agent doctor', 'as the user and with the settings of the service'],
+		['idv-agent doctor --check tls', 'one check, with its foundations'],
+		['idv-agent doctor --json | jq \'.checks[] | select(.status != "ok")\'', 'for programs'],
+	);
+	onCommand<CommonFlags>(doctor, async (flags) => (await import('./doctor.ts')).doctor(flags));
 }
 
 function addService(program: Command): void {

@@ -370,6 +370,9 @@ export const CATALOGUE = {
 		EXIT.refused,
 		'Run the command as root or as a member of the group that owns the socket.',
 	),
+	'disk-low': row('askHuman', 'slow', EXIT.io, 'Make room on the file system of the state directory.'),
+	'memory-low': row('askHuman', 'slow', EXIT.temporary, 'Close other programs, or give the device more memory.'),
+	'unit-not-ready': row('askHuman', 'slow', EXIT.unavailable, 'Look at it: systemctl status idv-agent.'),
 	'identity-changed': row(
 		'askHuman',
 		'slow',

@@ -37,6 +37,10 @@ export interface Network {
 	dispatcher(): Promise<Dispatcher>;
 	/** Whether a proxy stands between this device and the URL. */
 	viaProxy(url: URL): boolean;
+	/** The proxy on the way to the URL, with its user and password: a secret. `null` for the direct way. */
+	proxyFor(url: URL): string | null;
+	/** What TLS is made with; `null` where Node's own defaults do. */
+	readonly secureContext: SecureContext | null;
 	/** Ends every connection that was made through it, except open channels. */
 	close(): Promise<void>;
 }
@@ -74,6 +78,8 @@ export async function createNetwork(
 		},
 		dispatcher: async () => (await openRequests()).dispatcher,
 		viaProxy: (url) => proxyFor(url) !== null,
+		proxyFor,
+		secureContext: tls,
 		async close() {
 			for (const agent of agents.values()) agent.destroy();
 			agents.clear();

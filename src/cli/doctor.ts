@@ -1,0 +1,114 @@
+/**
+ * `idv-agent doctor`: every check with what was found and what to do, as soon as it is known. For a person a list, for
+ * programs one document. The exit status is that of the first failure.
+ */
+import { systemClock } from '../agent/clock.ts';
+import { type CheckReport, type Diagnosis, DOCTOR_SCHEMA_VERSION, diagnose } from '../agent/doctor.ts';
+import { openProbes } from '../agent/doctor-probes.ts';
+import type { PathFlags } from '../agent/paths.ts';
+import { becomeServiceUser, findSubject, nameOfUser, type Subject } from '../agent/subject.ts';
+import { CHECK_IDS, type CheckId } from '../core/doctor.ts';
+import { AgentError } from '../core/errors.ts';
+import { nearestName } from '../core/settings.ts';
+import { counted, type OutputFlags, printJson, printLine } from './output.ts';
+import { VERSION } from './version.ts';
+
+export type DoctorFlags = PathFlags &
+	OutputFlags & {
+		readonly set?: readonly string[] | undefined;
+		/** Left out, all. */
+		readonly check?: readonly string[] | undefined;
+		readonly warningsAsErrors?: boolean | undefined;
+	};
+
+/** What `--json` prints, and what lies in a support bundle. */
+export interface DoctorReport extends Diagnosis {
+	readonly schemaVersion: typeof DOCTOR_SCHEMA_VERSION;
+	readonly agentVersion: string;
+	/** ISO 8601, by this device's clock. */
+	readonly at: string;
+	/** As whom it was looked. */
+	readonly user: string;
+	/** Whether the settings are those that the systemd unit runs with. */
+	readonly settingsOfUnit: boolean;
+}
+
+export async function doctor(flags: DoctorFlags): Promise<void> {
+	const checks = (flags.check ?? []).map(readCheckId);
+	const subject = await findSubject(flags, process.env);
+	becomeServiceUser(subject);
+	const screen = flags.json ? null : openScreen();
+	screen?.begin(await nameOfUser());
+	const report = await examine(subject, {
+		checks: checks.length > 0 ? checks : CHECK_IDS,
+		warningsAsErrors: flags.warningsAsErrors ?? false,
+		onCheck: (check) => screen?.show(check),
+	});
+	if (screen) screen.end(report);
+	else printJson(report);
+	process.exitCode = report.exitStatus;
+}
+
+/** Has all checks made, in the name of whoever this process is. */
+export async function examine(
+	subject: Subject,
+	options: {
+		readonly checks: readonly CheckId[];
+		readonly warningsAsErrors: boolean;
+		readonly onCheck?: (check: CheckReport) => void;
+		readonly keepSecret?: (secret: string) => void;
+	},
+): Promise<DoctorReport> {
+	const { keepSecret = () => {} } = options;
+	const at = new Date(systemClock.wallMs()).toISOString();
+	const { probes, close } = openProbes({ subject, clock: systemClock, userAgent: `idv-agent/${VERSION}`, keepSecret });
+	try {
+		const diagnosis = await diagnose({ ...options, probes, clock: systemClock });
+		const user = await nameOfUser();
+		const about = { schemaVersion: DOCTOR_SCHEMA_VERSION, agentVersion: VERSION, at, user } as const;
+		return { ...about, settingsOfUnit: subject.isOfUnit, ...diagnosis };
+	} finally {
+		await close();
+	}
+}
+
+function readCheckId(text: string): CheckId {
+	const known = CHECK_IDS.find((id) => id === text);
+	if (known) return known;
+	const nearest = nearestName(text, CHECK_IDS);
+	throw new AgentError('usage', `There is no check ${JSON.stringify(text.slice(0, 40))}.`, {
+		remedy: nearest ? `Did you mean ${nearest}?` : `There are ${CHECK_IDS.join(', ')}.`,
+	});
+}
+
+/** The list grows downwards; on a terminal its last line says what is being waited for. */
+function openScreen() {
+	const isTerminal = process.stdout.isTTY === true;
+	const width = Math.max(...CHECK_IDS.map((id) => id.length));
+	const waiting = (text: string) => {
+		if (isTerminal) process.stdout.write(`\r\u001b[K${text}`);
+	};
+	return {
+		begin(user: string) {
+			printLine(`Looked at as ${user}.\n`);
+			waiting('\u2026 settings');
+		},
+		show(check: CheckReport) {
+			waiting('');
+			printLine(`${check.status.padEnd(7)}  ${check.id.padEnd(width)}  ${check.message}`);
+			if ('remedy' in check) printLine(`${' '.repeat(7 + width + 4)}${check.remedy}`);
+			const next = CHECK_IDS[CHECK_IDS.indexOf(check.id) + 1];
+			if (next) waiting(`\u2026 ${next}`);
+		},
+		end({ checks, first, ms }: DoctorReport) {
+			waiting('');
+			const warnings = checks.filter(({ status }) => status === 'warning').length;
+			const failures = checks.filter(({ status }) => status === 'failed').length;
+			const found = [
+				...(failures > 0 ? [`${counted(failures, 'failure')}, begin with ${first}`] : []),
+				...(warnings > 0 ? [counted(warnings, 'warning')] : []),
+			];
+			printLine(`\n${found.length === 0 ? 'Nothing is wrong' : found.join('; ')} (${(ms / 1000).toFixed(1)} s).`);
+		},
+	};
+}
