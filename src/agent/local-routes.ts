@@ -295,9 +295,10 @@ function streamEvents(agent: Agent, since: string | null, sink: EventSink): () =
 		if (!send(entries) || !sink.isBehind) return;
 		// What waits for a reader is in the store already: it need not wait in memory as well.
 		stop();
-		void sink.drained().then(replay);
+		begin();
 	};
 	const replay = async () => {
+		await sink.drained();
 		await agent.events.settled();
 		for (;;) {
 			const { entries } = agent.events.after(last, REPLAY_PAGE);
@@ -309,7 +310,9 @@ function streamEvents(agent: Agent, since: string | null, sink: EventSink): () =
 		// Nothing can have arrived in between: this runs in the same turn as the look that found nothing more.
 		stop = agent.events.subscribe(live);
 	};
-	void replay();
+	// Nobody waits for it: a fault in it must not end the agent.
+	const begin = () => void replay().catch(() => sink.close('failed'));
+	begin();
 	return () => {
 		over = true;
 		stop();

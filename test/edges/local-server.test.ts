@@ -618,6 +618,25 @@ describe('event streams', () => {
 		await server.close();
 	});
 
+	test('one that has stopped reading is closed with a reason, however little it is behind', async () => {
+		const source = eventSource();
+		const { agentSocket } = await open([source.route], { limits: { keepAliveMs: 10, requestMs: 60_000 } });
+		const stuck = net.connect(agentSocket);
+		onTestFinished(() => void stuck.destroy());
+		stuck.write('GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n');
+		await source.untilConsumers(1);
+		const [sink] = source.sinks;
+		source.broadcast(1, 'x'.repeat(700_000));
+		expect(sink?.isBehind).toBe(true);
+		await source.untilConsumers(0);
+		let tail = '';
+		stuck.on('data', (chunk) => {
+			tail = (tail + chunk.toString()).slice(-200);
+		});
+		await untilClosed(stuck);
+		expect(tail).toContain('event: closed\ndata: {"reason":"slow"}\n\n');
+	});
+
 	test('one event of any size goes out', async () => {
 		const source = eventSource();
 		const { client } = await open([source.route], { limits: { streamQueueBytes: 100 } });

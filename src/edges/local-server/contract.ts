@@ -53,7 +53,7 @@ export interface StreamEvent {
 
 /**
  * Why a stream is over; the last event, `event: closed`, carries it as `{"reason": …}`. `slow`: the consumer did not
- * read fast enough and comes back with the last id it has. `stopping`: the agent stops.
+ * read fast enough and comes back with the last id it has. `stopping`: the agent stops. `failed`: a fault; come back.
  */
 export type StreamEnd = 'slow' | 'stopping' | 'finished' | (string & {});
 
@@ -132,7 +132,10 @@ export const LOCAL_SERVER_LIMITS = {
 	 * answer. Looked at every so often.
 	 */
 	requestMs: 15_000,
-	/** What may wait for one consumer of a stream before it is closed as `slow`. One event is always allowed. */
+	/**
+	 * What may wait for one consumer of a stream before it is closed as `slow`. One event is always allowed. One that never
+	 * has taken everything from one keep-alive to the next is `slow` as well.
+	 */
 	streamQueueBytes: 1024 * 1024,
 	/** Between comments on a quiet stream; none are sent while nobody listens. */
 	keepAliveMs: 15_000,

@@ -12,6 +12,8 @@ export function openStream(
 	start: (sink: EventSink) => () => void,
 ): void {
 	let over = false;
+	/** Whether it has taken everything at some time since the last beat. */
+	let tookAll = true;
 	let cleanUp: (() => void) | null = null;
 
 	const finish = () => {
@@ -38,6 +40,7 @@ export function openStream(
 	const write = (bytes: Buffer) => {
 		if (over || response.destroyed) return false;
 		const queued = response.writableLength;
+		if (queued === 0) tookAll = true;
 		if (queued > 0 && queued + bytes.length > context.limits.streamQueueBytes) {
 			end('slow');
 			return false;
@@ -49,6 +52,8 @@ export function openStream(
 		end,
 		beat() {
 			if (response.writableLength === 0) write(KEEP_ALIVE);
+			else if (tookAll) tookAll = false;
+			else end('slow');
 		},
 	};
 
@@ -57,6 +62,9 @@ export function openStream(
 	response.setHeader('Connection', 'close');
 	response.once('close', finish);
 	response.on('timeout', () => end('slow'));
+	response.on('drain', () => {
+		tookAll = true;
+	});
 	context.streams.add(stream);
 	try {
 		cleanUp = start({
