@@ -274,8 +274,18 @@ export async function givenPairedAgent(
 	return running;
 }
 
-/** A line to the service that can hold back what the service says, while what the device says goes through. */
-export async function givenLine(service: EmbeddedService): Promise<{ url: string; holdAnswers(): () => void }> {
+export interface Line {
+	/** The service as it is reached through here. */
+	readonly url: string;
+	/** On connections that are made from now on, what the service says waits until the returned function is called. */
+	holdAnswers(): () => void;
+	/** Every byte that went to the service, as latin1. */
+	heard(): string;
+}
+
+/** A line to the service that can hold back what the service says, and that hears what the device says. */
+export async function givenLine(service: EmbeddedService): Promise<Line> {
+	const heard: Buffer[] = [];
 	let released: Promise<void> = Promise.resolve();
 	const sockets = new Set<Socket>();
 	const server = createServer((near) => {
@@ -289,6 +299,7 @@ export async function givenLine(service: EmbeddedService): Promise<{ url: string
 			from.on('error', () => to.destroy());
 			from.on('close', () => to.destroySoon());
 		}
+		near.on('data', (chunk: Buffer) => heard.push(chunk));
 		near.pipe(far);
 		void wait.then(() => far.pipe(near));
 	});
@@ -299,7 +310,7 @@ export async function givenLine(service: EmbeddedService): Promise<{ url: string
 	});
 	return {
 		url: service.url.replace(String(service.port), String((server.address() as AddressInfo).port)),
-		/** On connections that are made from now on, until the returned function is called. */
+		heard: () => Buffer.concat(heard).toString('latin1'),
 		holdAnswers() {
 			const { promise, resolve } = Promise.withResolvers<void>();
 			released = promise;
