@@ -1,0 +1,93 @@
+/** Kiosk software in a real browser: the README's own lines, from the page that is meant and from a stranger's. */
+import { readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { givenAgent, givenHome, givenPairedAgent } from '../agent/harness.ts';
+import { givenService } from '../service/fixture.ts';
+import { type Browser, startChromium } from './chromium.ts';
+
+const SCREEN = { width: 800, height: 480 };
+const TOKEN = 'lobby-token-0123456789012345678901';
+
+let browser: Browser;
+
+beforeAll(async () => {
+	browser = await startChromium('/dev/null');
+});
+afterAll(() => browser.close());
+
+function exampleInReadme(): string {
+	const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
+	const [, code] = /<!-- example: browser -->\n```js\n(.*?)\n```/s.exec(readme) ?? [];
+	return code ?? expect.fail('the README has no example for the browser');
+}
+
+/** A page with the example on an origin of its own; what it shows stands in its list. */
+async function givenPage(agentUrl: () => string): Promise<string> {
+	const server = createServer((_request, response) => {
+		const code = exampleInReadme()
+			.replace('http://127.0.0.1:8766', agentUrl().replace(/\/$/, ''))
+			.replace("'…'", `'${TOKEN}'`);
+		response.setHeader('Content-Type', 'text/html; charset=utf-8');
+		response.end(`<!doctype html><title>kiosk</title><body data-state="ready"><ul></ul><script>
+			const show = (text) => document.querySelector('ul').append(Object.assign(document.createElement('li'), { textContent: text }));
+			addEventListener('unhandledrejection', ({ reason }) => show('failed: ' + reason.message));
+		</script><script type="module">${code}</script>`);
+	});
+	await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+	onTestFinished(async () => {
+		server.closeAllConnections();
+		await new Promise((resolve) => server.close(resolve));
+	});
+	return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+const shows = (text: string) => `document.querySelector('ul')?.textContent.includes(${JSON.stringify(text)}) ?? false`;
+
+test('the page of a known origin reads the status and follows the events, over a restart of the agent', async () => {
+	const service = await givenService();
+	const home = await givenHome();
+	let agentUrl = '';
+	const origin = await givenPage(() => agentUrl);
+	const applicationsFile = await home.secretFile('applications', `lobby ${origin} ${TOKEN}`);
+	const settings = (port: number) => ({ local: { http: { port, applicationsFile } } });
+	const device = await givenPairedAgent(service, { home, settings: settings(0) });
+	agentUrl = device.daemon.addresses.browser ?? '';
+
+	const page = await browser.open(origin, SCREEN);
+	await page.until(shows('Online with'));
+	service.notify({ type: 'session.started', id: 'n-1' });
+	await page.until(shows('session.started'));
+
+	await device.stop();
+	await home.writeSettings(settings(Number(new URL(agentUrl).port)));
+	const again = await givenAgent({ home, clock: device.clock });
+	await again.untilState('online');
+	service.notify({ type: 'session.ended', id: 'n-2' });
+	await page.until(shows('session.ended'));
+	const shown = await page.evaluate<string[]>("[...document.querySelectorAll('li')].map((item) => item.textContent)");
+	expect(shown.slice(1)).toEqual(['session.started', 'session.ended']);
+	await page.send('Page.navigate', { url: 'about:blank' });
+});
+
+test('a page of another origin learns nothing, not even with the token, and moves nothing', async () => {
+	const home = await givenHome();
+	const applicationsFile = await home.secretFile('applications', `lobby https://lobby.example.com ${TOKEN}`);
+	const device = await givenAgent({
+		home,
+		settings: { local: { metricsPort: 0, http: { port: 0, applicationsFile } } },
+	});
+	const { browser: agentUrl, metrics } = device.daemon.addresses;
+	const page = await browser.open(await givenPage(() => agentUrl ?? ''), SCREEN);
+	await page.until(shows('failed: '));
+	const outcomes = await page.evaluate<string[]>(`Promise.all([
+		fetch('${metrics}metrics').then((answer) => 'read ' + answer.status, (error) => error.name),
+		fetch('${metrics}metrics', { mode: 'no-cors' }).then(async (answer) => answer.type + (await answer.text()), (error) => error.name),
+		fetch('${agentUrl}v1/leases', { method: 'POST', mode: 'no-cors', body: '{"name":"evil"}' }).then((answer) => answer.type, (error) => error.name),
+		fetch('${agentUrl}v1/status?access_token=${TOKEN}').then((answer) => 'read ' + answer.status, (error) => error.name),
+	])`);
+	expect(outcomes).toEqual(['TypeError', 'opaque', 'opaque', 'TypeError']);
+	expect(device.agent.leases.list().leases).toEqual([]);
+	await page.send('Page.navigate', { url: 'about:blank' });
+});
