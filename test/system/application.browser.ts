@@ -29,10 +29,11 @@ async function givenPage(agentUrl: () => string): Promise<string> {
 		const code = exampleInReadme()
 			.replace('http://127.0.0.1:8766', agentUrl().replace(/\/$/, ''))
 			.replace("'…'", `'${TOKEN}'`);
+		response.setHeader('Connection', 'close');
 		response.setHeader('Content-Type', 'text/html; charset=utf-8');
 		response.end(`<!doctype html><title>kiosk</title><body data-state="ready"><ul></ul><script>
 			const show = (text) => document.querySelector('ul').append(Object.assign(document.createElement('li'), { textContent: text }));
-			addEventListener('unhandledrejection', ({ reason }) => show('failed: ' + reason.message));
+			addEventListener('error', ({ message }) => show('failed: ' + message));
 		</script><script type="module">${code}</script>`);
 	});
 	await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
