@@ -1,4 +1,5 @@
-import { request } from 'node:http';
+import { once } from 'node:events';
+import { type IncomingMessage, request } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { createEventStreamParser, type ServerSentEvent } from '../../src/edges/local-client.ts';
@@ -398,6 +399,26 @@ describe('events as a stream', () => {
 		const first = await stream.next();
 		expect(first?.event).toBe('gap');
 		expect(first?.id).not.toBe(before);
+	});
+
+	test('wait in the store for a reader that has stopped reading: it is not closed and misses nothing', async () => {
+		const { service, device } = await givenDevice();
+		const socketPath = join(device.home.paths.runDir, LOCAL_SOCKETS.agent);
+		const asking = request({ socketPath, path: LOCAL_ROUTES.events, headers: { accept: 'text/event-stream' } }).end();
+		const [response] = (await once(asking, 'response')) as [IncomingMessage];
+		onTestFinished(() => void response.destroy());
+		const filler = 'x'.repeat(50_000);
+		for (let number = 0; number < 60; number += 1) service.notify({ type: 'n', number, filler });
+		await device.untilEvent(({ content }) => content.includes('"number":59,'));
+		const numbers: number[] = [];
+		const parse = createEventStreamParser();
+		for await (const chunk of response) {
+			for (const event of parse(chunk as Buffer))
+				if (event.event === 'notification') numbers.push(JSON.parse(event.data).data.number);
+				else expect(event.event).toBe('gap');
+			if (numbers.length >= 60) break;
+		}
+		expect(numbers).toEqual(Array.from({ length: 60 }, (_, number) => number));
 	});
 
 	test('lose nothing to a reader that is away while they come', async () => {

@@ -210,6 +210,67 @@ describe('keeping events', () => {
 	});
 });
 
+describe('kept in memory only', () => {
+	const memory = { durable: false } as const;
+
+	test('behaves as the inbox does, and leaves nothing on the disk', async () => {
+		const step = fc.record({ size: fc.nat(300), id: fc.option(fc.nat(40)), back: fc.nat(30) });
+		await fc.assert(
+			fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
+				const bounds = { maxCount: 12, maxBytes: 2500, maxAgeMs: DAY };
+				const store = open({ ...memory, bounds });
+				const model = createInbox(`run${run}`, bounds);
+				for (const { size, id, back } of steps) {
+					const event = incoming('x'.repeat(size), { serviceId: id === null ? null : `s${id}` });
+					expect(store.append(event)).toEqual(model.append(event));
+					await store.settled();
+					const since = model.after(null, 100).entries.at(-back - 1)?.id ?? null;
+					expect(store.after(since, 5)).toEqual(model.after(since, 5));
+					expect([store.count, store.bytes, store.newest()]).toEqual([model.count, model.bytes, model.newest()]);
+				}
+				store.close();
+				stores.delete(store);
+			}),
+			{ numRuns: 30 },
+		);
+		expect(fs.readdirSync(directory)).toEqual([]);
+	});
+
+	test('a consumer gets again what it has not acknowledged, and what all have acknowledged goes', async () => {
+		const store = open(memory);
+		store.join('kiosk');
+		const ids = await add(store, 'a', 'b', 'c');
+		store.acknowledge('kiosk', ids[1] ?? '');
+		await store.settled();
+		expect(store.positionOf('kiosk')).toBe(ids[1]);
+		expect(contents(all(store).entries)).toEqual(['c']);
+		expect(store.recover()).toBe(false);
+		expect(store.notices).toEqual([]);
+	});
+
+	test('what an earlier run has left on the disk is taken over, under the same ids, and deleted there', async () => {
+		const before = open();
+		before.join('kiosk');
+		const ids = await add(before, SECRET, 'b');
+		before.acknowledge('kiosk', ids[0] ?? '');
+		fs.writeFileSync(at('events.db.corrupt-2026-11-20T00:00:00.000Z'), SECRET);
+		const after = reopen(before, memory);
+		expect(all(after).entries.map(({ id }) => id)).toEqual(ids.slice(1));
+		expect(after.positionOf('kiosk')).toBe(ids[0]);
+		expect(fs.readdirSync(directory)).toEqual([]);
+		const [next = ''] = await add(after, 'c');
+		expect(next).toMatch(/-3$/);
+		expect(all(after, ids[1])).toMatchObject({ missed: false, entries: [{ id: next }] });
+	});
+
+	test('a damaged file is deleted as well', async () => {
+		fs.writeFileSync(at('events.db'), 'no database'.repeat(1000));
+		const store = open(memory);
+		expect(await add(store, 'a')).toHaveLength(1);
+		expect(fs.readdirSync(directory)).toEqual([]);
+	});
+});
+
 describe('what stays on the disk', () => {
 	test('nothing is made before the first event, and looking writes nothing', async () => {
 		const idle = open();

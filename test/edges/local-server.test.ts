@@ -637,6 +637,21 @@ describe('event streams', () => {
 		expect(tail).toContain('event: closed\ndata: {"reason":"slow"}\n\n');
 	});
 
+	test('a consumer that is waited for and takes nothing at all is closed as slow', async () => {
+		const source = eventSource();
+		const { agentSocket } = await open([source.route], { limits: { requestMs: 50 } });
+		const stuck = net.connect(agentSocket);
+		stuck.write('GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n');
+		await source.untilConsumers(1);
+		const [sink] = source.sinks;
+		expect(sink?.isBehind).toBe(false);
+		source.broadcast(1, 'x'.repeat(900_000));
+		expect(sink?.isBehind).toBe(true);
+		await sink?.drained();
+		expect(source.sinks.size).toBe(0);
+		stuck.destroy();
+	});
+
 	test('one event of any size goes out', async () => {
 		const source = eventSource();
 		const { client } = await open([source.route], { limits: { streamQueueBytes: 100 } });

@@ -1,280 +1,285 @@
-import fs from 'node:fs';
-import os from 'node:os';
-import path from 'node:path';
+/** The page on the device's screen in a real browser, with a real agent behind it and the embedded service behind that. */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { EMPTY_STATE } from '../../src/core/device-state.ts';
-import { decidePairing } from '../../src/core/pairing-rules.ts';
-import { openPageServer, type PageEvent } from '../../src/edges/page-server.ts';
-import type { PairRequest, Status } from '../../src/protocol/local-api.ts';
-import { type Bitmap, drawCode, encodePng, prepareWriter } from '../fixtures/pictures/draw.ts';
-import { type Browser, type Page, startChromium } from './chromium.ts';
+import { filmPicture, findBarriers, launchChromium, REBOUND_HOST } from './chromium.ts';
+import { givenPageDevice, openPage, type PageDevice, savePairingCode, untilState } from './page-device.ts';
 
-const TOKEN = 'tr-0123456789012345678901234567';
-const CODE = `https://id.example.com/mobile?authorization=Token%20${TOKEN}&workflowId=onboarding`;
 const TALL = { width: 1080, height: 1920 };
 const LOW = { width: 800, height: 480 };
+const SCREENS = [
+	['tall', TALL],
+	['low', LOW],
+] as const;
 /** Where pictures of the page are left for a person to look at. */
-const PICTURES = process.env['PAGE_PICTURES'] ?? path.join(os.tmpdir(), 'idv-agent-page');
+const PICTURES = process.env['PAGE_PICTURES'] ?? resolve(import.meta.dirname, '../../build/pictures');
 
 let browser: Browser;
 let files: string;
-let picture: string;
 
 beforeAll(async () => {
-	files = fs.mkdtempSync(path.join(os.tmpdir(), 'page-'));
-	fs.mkdirSync(PICTURES, { recursive: true });
-	await prepareWriter();
-	const code = await drawCode(CODE);
-	picture = path.join(files, 'code.png');
-	fs.writeFileSync(picture, encodePng(code));
-	const camera = path.join(files, 'camera.y4m');
-	fs.writeFileSync(camera, encodeY4m(centred(code, 640, 480)));
-	browser = await startChromium(camera);
+	files = mkdtempSync(join(tmpdir(), 'page-'));
+	mkdirSync(PICTURES, { recursive: true });
+	browser = await launchChromium();
 });
 
 afterAll(async () => {
-	await browser.close();
-	fs.rmSync(files, { recursive: true });
+	await browser?.close();
+	rmSync(files, { recursive: true, force: true });
 });
 
-function centred(part: Bitmap, width: number, height: number): Bitmap {
-	const pixels = new Uint8Array(width * height).fill(255);
-	const left = (width - part.width) >> 1;
-	const top = (height - part.height) >> 1;
-	for (let y = 0; y < part.height; y += 1)
-		pixels.set(part.pixels.subarray(y * part.width, (y + 1) * part.width), (top + y) * width + left);
-	return { width, height, pixels };
-}
-
-/** One grey frame of uncompressed video. */
-function encodeY4m({ width, height, pixels }: Bitmap): Buffer {
-	const luma = Buffer.from(pixels.map((shade) => 16 + Math.round((shade * 219) / 255)));
-	return Buffer.concat([
-		Buffer.from(`YUV4MPEG2 W${width} H${height} F10:1 Ip A1:1 C420jpeg\nFRAME\n`),
-		luma,
-		Buffer.alloc((width * height) / 2, 128),
-	]);
-}
-
-const unpaired: Status = {
-	schemaVersion: 1,
-	state: 'unpaired',
-	sentence: 'Not paired: scan a pairing code, or run idv-agent pair.',
-	agentVersion: '0.1.0',
-	startedAt: new Date().toISOString(),
-	deviceId: 'kiosk-berlin-0042',
-	deviceType: 'kiosk',
-	serial: 'PF3XK0RT',
-	macAddress: '00:1b:21:0a:0b:0c',
-	baseUrl: null,
-	workflow: { wanted: null, live: null, waitsUntil: null, source: null },
-	channel: { state: 'none', since: null, lastHeartbeatAt: null, reconnects: 0, nextAttemptAt: null },
-	sessionId: null,
-	pairedAt: null,
-	problem: null,
-	warnings: [],
-	newestEventId: null,
-};
-
-/** An agent in name only behind a real page server; what codes would do is decided by the real rules. */
-async function device({ pin = null }: { pin?: string | null } = {}) {
-	let status = unpaired;
-	let listener = () => {};
-	let nowMs = Date.now() - 3_500_000;
-	const events: PageEvent[] = [];
-	const paired: PairRequest[] = [];
-	const become = (next: Partial<Status>, afterMs = 0) => {
-		nowMs += afterMs;
-		status = { ...status, ...next };
-		listener();
-	};
-	const server = await openPageServer({
-		port: 0,
-		status: () => status,
-		onStatus(call) {
-			listener = call;
-			return () => {};
-		},
-		recentEvents: () => events,
-		inspect: (asked) =>
-			decidePairing({ ...asked, replace: false }, {
-				settings: { baseUrl: null, pairing: { trustedOrigins: [] } },
-				configured: null,
-				state: EMPTY_STATE,
-				pairedWith: null,
-			} as Parameters<typeof decidePairing>[1]).preview,
-		async pair(asked) {
-			paired.push(asked);
-			become({
-				state: 'online',
-				sentence: 'Online with id.example.com, workflow onboarding.',
-				baseUrl: 'https://id.example.com',
-				pairedAt: new Date().toISOString(),
-				workflow: { wanted: 'onboarding', live: 'onboarding', waitsUntil: null, source: 'pairing' },
-			});
-			return {
-				baseUrl: 'https://id.example.com',
-				deviceId: 'kiosk',
-				workflowId: 'onboarding',
-				sessionId: null,
-				online: true,
-				sentence: 'Online.',
-			};
-		},
-		pin: () => pin,
-		wallMs: () => nowMs,
-	});
-	onTestFinished(() => server.close());
-	return { url: server.url, paired, events, become, close: server.close };
-}
-
-async function open(url: string, screen: { width: number; height: number; dark?: boolean }): Promise<Page> {
-	const page = await browser.open(url, screen);
-	onTestFinished(async () => {
-		// The browser calls an answer that refuses an error as well.
-		expect(page.complaints.filter((text) => !text.startsWith('Failed to load resource'))).toEqual([]);
-		expect(page.asked.filter((asked) => !asked.startsWith(url) && !/^(?:data|blob):/.test(asked))).toEqual([]);
-		await page.send('Page.close').catch(() => {});
-	});
-	return page;
-}
-
+/** Keeps a picture, and looks at what a person could stumble over. */
 async function keep(page: Page, name: string): Promise<void> {
-	fs.writeFileSync(path.join(PICTURES, `${name}.png`), await page.screenshot());
+	await page.screenshot({ path: join(PICTURES, `${name}.png`), fullPage: true });
+	expect(await page.evaluate('document.documentElement.scrollWidth - innerWidth')).toBeLessThanOrEqual(0);
+	expect(await findBarriers(page)).toEqual([]);
 }
-
-const click = (page: Page, id: string) => page.evaluate(`document.getElementById('${id}').click()`);
-const shown = (id: string) => `!document.getElementById('${id}').hidden`;
 
 /** From a code that was read to a device that is online: trust the host, then pair. */
-async function confirmAndPair(page: Page): Promise<void> {
-	await page.until(`${shown('preview')} && document.getElementById('pair').dataset.step === 'trust'`);
-	expect(await page.evaluate("document.getElementById('preview-title').textContent")).toContain('id.example.com');
-	await click(page, 'pair');
-	await page.until("document.getElementById('pair').dataset.step === 'pair'");
-	await click(page, 'pair');
-	await page.until("document.body.dataset.state === 'online'");
+async function confirmAndPair(page: Page, { service }: PageDevice): Promise<void> {
+	const { host } = new URL(service.url);
+	await page.getByRole('heading', { name: `This code is for ${host}.` }).waitFor();
+	await page.getByRole('button', { name: `Yes, it belongs to ${host}` }).click();
+	await page.getByRole('button', { name: `Pair with ${host}` }).click();
+	await untilState(page, 'online');
 }
 
-describe.each([
-	['tall', TALL],
-	['low', LOW],
-])('on a %s screen', (name, screen) => {
-	test('a keyboard scanner pairs from wherever the focus is, and the state changes live', async () => {
-		const { url, paired } = await device();
-		const page = await open(url, screen);
-		await keep(page, `${name}-unpaired`);
+async function expectPaired(page: Page, device: PageDevice): Promise<void> {
+	expect(await device.home.status()).toMatchObject({ state: 'online', workflow: { live: 'document-check' } });
+	expect(device.registrations()).toBe(1);
+	expect(await page.locator('#pairing').isVisible()).toBe(false);
+	expect(await page.locator('h1').textContent()).toBe('Online');
+}
+
+describe.each(SCREENS)('on a %s screen', (name, screen) => {
+	test('a keyboard alone pairs, wherever the focus is, and what happens is shown live', async () => {
+		const device = await givenPageDevice();
+		const page = await openPage(browser, device.pageUrl, screen);
+		const code = device.code();
 		await page.evaluate('document.activeElement.blur()');
-		for (const key of CODE) await page.press(key);
-		await page.press('Enter');
-		await page.until(shown('preview'));
+		await page.keyboard.type(code);
+		await page.keyboard.press('Enter');
+		const { host } = new URL(device.service.url);
+		await page.getByRole('heading', { name: `This code is for ${host}.` }).waitFor();
+		await keep(page, `${name}-trust`);
+		await page.keyboard.press('Tab');
+		await page.keyboard.press('Enter');
+		await page.getByRole('heading', { name: `This code pairs with ${host}` }).waitFor();
 		await keep(page, `${name}-preview`);
-		await confirmAndPair(page);
-		expect(paired).toEqual([{ code: CODE, trustOrigin: 'https://id.example.com', replace: false }]);
-		expect(await page.evaluate("document.getElementById('pairing').hidden")).toBe(true);
-		expect(await page.evaluate('document.documentElement.outerHTML')).not.toContain(TOKEN);
-		expect(await page.evaluate('[...document.querySelectorAll("input")].map(({ value }) => value).join("")')).toBe('');
+		await page.keyboard.press('Tab');
+		await page.keyboard.press('Enter');
+		await untilState(page, 'online');
+		await expectPaired(page, device);
+		// Nothing that could still pair a device is left in what somebody might photograph or inspect.
+		const token = new URL(code).searchParams.get('authorization')?.split(' ')[1] ?? '';
+		expect(token.length).toBeGreaterThan(10);
+		expect(await page.content()).not.toContain(token);
+		expect(await page.evaluate("[...document.querySelectorAll('input')].map(({ value }) => value).join('')")).toBe('');
+
+		device.service.notify({ type: 'session.started', id: 'n1', name: 'Erika Mustermann' });
+		await page.getByText('session.started').waitFor();
+		expect(await page.content()).not.toContain('Mustermann');
+		const { promise: mended, resolve: mend } = Promise.withResolvers<void>();
+		void device.service.restart({ until: mended });
+		await untilState(page, 'offline');
+		await keep(page, `${name}-offline`);
+		mend();
+		await device.home.agent(['reconnect']);
+		await untilState(page, 'online');
 	});
 
 	test('a picture of the code pairs', async () => {
-		const { url, paired } = await device();
-		const page = await open(url, screen);
-		const { root } = (await page.send('DOM.getDocument')) as { root: { nodeId: number } };
-		const { nodeId } = await page.send('DOM.querySelector', { nodeId: root.nodeId, selector: '#picture' });
-		await page.send('DOM.setFileInputFiles', { nodeId, files: [picture] });
-		await confirmAndPair(page);
-		expect(paired).toHaveLength(1);
+		const device = await givenPageDevice();
+		const page = await openPage(browser, device.pageUrl, screen);
+		await page.locator('#picture').setInputFiles(await savePairingCode(device.service, files));
+		await confirmAndPair(page, device);
+		await expectPaired(page, device);
 	});
 
 	test('the camera sees the code and pairs, and is off afterwards', async () => {
-		const { url, paired } = await device();
-		const page = await open(url, screen);
-		await click(page, 'camera-start');
-		await confirmAndPair(page);
-		expect(paired).toHaveLength(1);
-		expect(await page.evaluate("document.getElementById('video').srcObject")).toBeNull();
+		const device = await givenPageDevice();
+		const film = join(files, `${name}.mjpeg`);
+		filmPicture(await savePairingCode(device.service, files), film);
+		const withCamera = await launchChromium(film);
+		onTestFinished(() => withCamera.close());
+		const page = await openPage(withCamera, device.pageUrl, screen);
+		await page.getByRole('button', { name: 'Use the camera' }).click();
+		await confirmAndPair(page, device);
+		await expectPaired(page, device);
+		expect(await page.locator('#video').evaluate((video: { srcObject?: unknown }) => video.srcObject)).toBeNull();
 	});
 
-	test.each([false, true])('shows a device at work (dark: %s), and nothing is wider than the screen', async (dark) => {
-		const { url, events, become } = await device();
-		const page = await open(url, { ...screen, dark });
-		const at = new Date().toISOString();
-		for (const kind of ['session.started', 'document.captured', 'session.completed'])
-			events.push({ id: kind, at, kind });
-		become({ state: 'connecting' }, 60_000);
-		become({ state: 'online' }, 60_000);
-		become({ state: 'offline' }, 1_500_000);
-		become(
-			{
-				state: 'online',
-				sentence: 'Online with id.example.com, workflow onboarding.',
-				baseUrl: 'https://id.example.com',
-				pairedAt: at,
-				workflow: { wanted: 'onboarding', live: 'onboarding', waitsUntil: null, source: 'pairing' },
-				channel: { ...unpaired.channel, state: 'online', lastHeartbeatAt: at },
-				warnings: [
-					{
-						code: 'clock-wrong',
-						message: "This device's clock is 7 min slow.",
-						remedy: "Set this device's clock, or let it reach a time server.",
-					},
-				],
-			},
-			300_000,
-		);
-		await page.until("document.querySelectorAll('#events li').length === 3");
-		await page.until("document.querySelectorAll('#timeline i').length >= 5");
-		await keep(page, `${name}-online${dark ? '-dark' : ''}`);
-		expect(await page.evaluate('document.documentElement.scrollWidth - innerWidth')).toBeLessThanOrEqual(0);
+	test.each([false, true])('can be read and used by everybody (dark: %s)', async (dark) => {
+		const device = await givenPageDevice();
+		const page = await openPage(browser, device.pageUrl, { ...screen, dark });
+		const tone = dark ? '-dark' : '';
+		await keep(page, `${name}-unpaired${tone}`);
+		await expectFocusToShow(page);
+		const small = await page
+			.locator('button:visible, input:visible:not(.unseen), .button:visible')
+			.evaluateAll((all) => all.filter((one) => one.getBoundingClientRect().height < 44).map(({ id }) => id));
+		expect(small).toEqual([]);
+
+		await page.getByRole('button', { name: 'Use the camera' }).click();
+		await page.locator('#video').waitFor();
+		await keep(page, `${name}-camera${tone}`);
+		await page.getByRole('button', { name: 'Stop the camera' }).click();
+		await page.locator('#video').waitFor({ state: 'hidden' });
+
+		await page.getByLabel('Scan the pairing code, or type it').fill('just a shelf label');
+		await page.getByRole('button', { name: 'Look at it' }).click();
+		await page.getByRole('alert').getByText('not a pairing code').waitFor();
+		await keep(page, `${name}-refused${tone}`);
+
+		expect((await device.pair(device.code(), '--trust', device.service.url)).status).toBe(0);
+		await untilState(page, 'online');
+		for (let number = 1; number <= 12; number += 1) device.service.notify({ type: 'session.started', number });
+		await page.locator('#events li').nth(11).waitFor();
+		await keep(page, `${name}-online${tone}`);
 	});
 });
 
-describe('also', () => {
-	test('a wrong PIN costs nothing, the right one pairs', async () => {
-		const { url, paired } = await device({ pin: '4711' });
-		const page = await open(url, LOW);
-		await page.evaluate("document.getElementById('code').focus()");
-		await page.send('Input.insertText', { text: CODE });
-		await page.press('Enter');
-		await page.until("document.getElementById('pair').dataset.step === 'trust'");
-		await click(page, 'pair');
-		await page.until(shown('pin-field'));
-		await page.evaluate("document.getElementById('pin').value = '1'");
-		await click(page, 'pair');
-		await page.until("document.getElementById('answer').textContent.includes('PIN is wrong')");
-		await keep(page, 'low-pin');
-		await page.evaluate("document.getElementById('pin').value = '4711'");
-		await click(page, 'pair');
-		await page.until("document.body.dataset.state === 'online'");
-		expect(paired).toHaveLength(1);
+/** Every control that the keyboard reaches looks different when it has been reached. */
+async function expectFocusToShow(page: Page): Promise<void> {
+	await page.evaluate('document.activeElement.blur()');
+	const looks = () =>
+		page.evaluate<Record<string, string>>(`Object.fromEntries(
+			[...document.querySelectorAll('button, input')].map((element) => {
+				const seen = document.querySelector('label.button[for="' + element.id + '"]') ?? element;
+				const { outlineStyle, outlineWidth, outlineColor, boxShadow } = getComputedStyle(seen);
+				return [element.id || element.textContent, [outlineStyle, outlineWidth, outlineColor, boxShadow].join(' ')];
+			}),
+		)`);
+	const calm = await looks();
+	const reached: string[] = [];
+	// Once around, from wherever it begins.
+	for (let step = 0; step < 2 * Object.keys(calm).length; step += 1) {
+		await page.keyboard.press('Tab');
+		const id = await page.evaluate<string>("document.activeElement.id || document.activeElement.textContent || ''");
+		if (reached.includes(id) || calm[id] === undefined) continue;
+		reached.push(id);
+		expect((await looks())[id], `the focus on ${id}`).not.toBe(calm[id]);
+	}
+	expect(reached).toEqual(expect.arrayContaining(['code', 'show-code', 'camera-start', 'picture']));
+}
+
+test('a wrong PIN costs nothing, the right one pairs', async () => {
+	const pinFile = join(files, 'pin');
+	writeFileSync(pinFile, '4711\n', { mode: 0o600 });
+	const device = await givenPageDevice({ pinFile });
+	const page = await openPage(browser, device.pageUrl, LOW);
+	await page.getByLabel('Scan the pairing code, or type it').fill(device.code());
+	await page.keyboard.press('Enter');
+	await page.getByRole('button', { name: /^Yes, it belongs to/ }).click();
+	await page.getByLabel('PIN of this site').fill('1234');
+	await page.keyboard.press('Enter');
+	await page.getByRole('alert').getByText('The PIN is wrong.').waitFor();
+	await keep(page, 'low-pin');
+	expect(device.registrations()).toBe(0);
+	await page.getByLabel('PIN of this site').fill('4711');
+	await page.keyboard.press('Enter');
+	await untilState(page, 'online');
+	expect(device.registrations()).toBe(1);
+});
+
+test('an agent that is gone is said to be', async () => {
+	const device = await givenPageDevice();
+	const page = await openPage(browser, device.pageUrl, LOW);
+	await device.daemon.end('SIGKILL');
+	await untilState(page, 'silent');
+	await keep(page, 'low-silent');
+});
+
+test('contents of notifications are shown where a site has switched them on', async () => {
+	const device = await givenPageDevice({ contents: true });
+	const page = await openPage(browser, device.pageUrl, TALL);
+	expect((await device.pair(device.code(), '--trust', device.service.url)).status).toBe(0);
+	device.service.notify({ type: 'session.started', name: '<img src=x onerror=alert(1)>' });
+	await page.getByText('<img src=x onerror=alert(1)>').waitFor();
+	await keep(page, 'tall-contents');
+});
+
+describe("another site's page", () => {
+	/** What a page of another origin got when it tried. */
+	async function tryFrom(origin: string, device: PageDevice, attempt: string): Promise<unknown> {
+		const context = await browser.newContext();
+		onTestFinished(() => context.close());
+		const page = await context.newPage();
+		await page.goto(origin);
+		return page.evaluate(`(async () => { const target = ${JSON.stringify(device.pageUrl)}; ${attempt} })()`);
+	}
+
+	/** Somebody else's web server. */
+	async function givenStranger(body = '<!doctype html><title>A stranger</title>'): Promise<string> {
+		const server = http.createServer((_request, response) => {
+			response.writeHead(200, { 'content-type': 'text/html' }).end(body);
+		});
+		await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+		onTestFinished(() => {
+			server.closeAllConnections();
+			server.close();
+		});
+		return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+	}
+
+	const body = (device: PageDevice) => JSON.stringify({ code: device.code(), trustOrigin: device.service.url });
+
+	test('can neither read the state nor pair, whatever kind of request it makes', async () => {
+		const device = await givenPageDevice();
+		const stranger = await givenStranger();
+		const posting = (type: string, mode: string) =>
+			`const answer = await fetch(target + 'api/pair', { method: 'POST', mode: '${mode}', headers: { 'content-type': '${type}' },
+				body: ${JSON.stringify(body(device))} }).catch((error) => ({ type: error.name })); return answer.type;`;
+		expect(await tryFrom(stranger, device, posting('application/json', 'cors'))).toBe('TypeError');
+		expect(await tryFrom(stranger, device, posting('text/plain', 'no-cors'))).toBe('opaque');
+		const reading = "return fetch(target + 'api/view').then((answer) => answer.text(), (error) => error.name)";
+		expect(await tryFrom(stranger, device, reading)).toBe('TypeError');
+		const listening =
+			"return new Promise((done) => { const live = new EventSource(target + 'api/live'); live.onopen = () => done('open'); live.onerror = () => done('refused'); })";
+		expect(await tryFrom(stranger, device, listening)).toBe('refused');
+		expect((await device.home.status()).state).toBe('unpaired');
+		expect(device.registrations()).toBe(0);
 	});
 
-	test('a code that is none is refused in words, and an agent that is gone is said to be', async () => {
-		const { url, close } = await device();
-		const page = await open(url, LOW);
-		await page.send('Input.insertText', { text: 'just a shelf label' });
-		await page.press('Enter');
-		await page.until("document.getElementById('answer').textContent.includes('not a pairing code')");
-		await close();
-		await page.until("document.body.dataset.state === 'silent'");
-		await keep(page, 'low-silent');
-	});
-
-	test('everything that can be pressed is large enough for a finger and has a name', async () => {
-		const { url } = await device();
-		const page = await open(url, LOW);
-		const small = await page.evaluate<string[]>(`[...document.querySelectorAll('button, input:not(.unseen), .button')]
-			.filter((element) => element.checkVisibility())
-			.filter((element) => element.getBoundingClientRect().height < 44)
-			.map((element) => element.id)`);
-		expect(small).toEqual([]);
-		const { nodes } = (await page.send('Accessibility.getFullAXTree')) as {
-			nodes: { ignored: boolean; role?: { value: string }; name?: { value: string } }[];
-		};
-		const nameless = nodes.filter(
-			({ ignored, role, name }) =>
-				!ignored && /^(?:button|textbox|image|heading|region)$/.test(role?.value ?? '') && !name?.value,
+	test('can neither post a form to it nor put it into a frame', async () => {
+		const device = await givenPageDevice();
+		const form = await givenStranger(
+			`<!doctype html><form method="post" enctype="text/plain" action="${device.pageUrl}api/pair"><input name='${body(device).slice(0, -1)},"pin' value='":""}'></form>`,
 		);
-		expect(nameless).toEqual([]);
+		const context = await browser.newContext();
+		onTestFinished(() => context.close());
+		const page = await context.newPage();
+		await page.goto(form);
+		const answer = page.waitForResponse((response) => response.url().endsWith('/api/pair'));
+		await page.evaluate('document.forms[0].submit()');
+		expect((await answer).status()).toBe(403);
+
+		await page.goto(await givenStranger(`<!doctype html><iframe src="${device.pageUrl}"></iframe>`));
+		const frame = page.frames().at(-1);
+		expect(await frame?.locator('h1').count()).toBe(0);
+		expect(device.registrations()).toBe(0);
+	});
+
+	test('cannot reach it under a name of its own that leads to this machine', async () => {
+		const device = await givenPageDevice();
+		const context = await browser.newContext();
+		onTestFinished(() => context.close());
+		const page = await context.newPage();
+		const rebound = device.pageUrl.replace('127.0.0.1', REBOUND_HOST);
+		expect((await page.goto(rebound))?.status()).toBe(403);
+		const status = await page.evaluate(
+			(json) =>
+				fetch('/api/pair', { method: 'POST', headers: { 'content-type': 'application/json' }, body: json }).then(
+					(answer) => answer.status,
+				),
+			body(device),
+		);
+		expect(status).toBe(403);
+		expect(await page.content()).not.toContain('KIOSK-7');
+		expect(device.registrations()).toBe(0);
 	});
 });

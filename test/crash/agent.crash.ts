@@ -1,0 +1,242 @@
+/**
+ * Nothing that has reached the inbox is lost: the real agent is killed at random moments while notifications pour in, and
+ * started again. What had reached it is read from its file after each kill, and a second reader tells what was shown.
+ * `CRASH_ROUNDS` (50), `CRASH_NOTIFICATIONS` (200 a round), `CRASH_SEED` (printed) set how often, how much, and which.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { createInterface } from 'node:readline';
+import { setTimeout as pause } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { bundle } from '../../src/cli/build/bundle.ts';
+import { type EmbeddedService, startService } from '../../src/service/embedded-service.ts';
+import { readInboxFile, type StoredEvent } from './inbox-file.ts';
+import { createKiosk, type Kiosk, type Received } from './kiosk.ts';
+
+const ROOT = resolve(import.meta.dirname, '../..');
+const ROUNDS = Number(process.env['CRASH_ROUNDS'] ?? 50);
+const TOTAL = Number(process.env['CRASH_NOTIFICATIONS'] ?? ROUNDS * 200);
+const SEED = Number(process.env['CRASH_SEED'] ?? Date.now() % 1e6);
+/** A service that is not sure sends these again when the device is back. */
+const RESENT = 5;
+
+let directory: string;
+beforeAll(async () => {
+	directory = mkdtempSync(join(tmpdir(), 'idv-crash-'));
+	await bundle({ root: ROOT, entries: { 'idv-agent': 'src/cli/idv-agent.ts' }, outDir: join(directory, 'dist') });
+});
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+
+test(`killed ${ROUNDS} times during ${TOTAL} notifications, seed ${SEED}`, async () => {
+	const chance = randomNumbers(SEED);
+	const service = await startService();
+	onTestFinished(() => service.close());
+	const sender = createSender(service, chance);
+	const agent = createAgent(service);
+	onTestFinished(() => agent.kill());
+	const socketPath = join(agent.runDir, 'agent.sock');
+	const kiosk = createKiosk({ socketPath, name: 'kiosk', chance, chanceOfDeath: 0.005 });
+	const onlooker = createKiosk({ socketPath, name: null, chance, chanceOfDeath: 0 });
+	onTestFinished(() => {
+		kiosk.close();
+		onlooker.close();
+	});
+
+	const leftBehind: StoredEvent[][] = [];
+	for (let round = 0; round < ROUNDS; round += 1) {
+		const online = service.waitFor('device-online', () => true, 30_000);
+		online.catch(() => {});
+		const ready = agent.start().then(() => {
+			kiosk.connect();
+			onlooker.connect();
+		});
+		ready.catch(() => {});
+		// Now and then the start itself is interrupted.
+		if (chance() < 0.8) await Promise.all([ready, online]);
+		const sending = sender.send(Math.round((TOTAL * (round + 1)) / ROUNDS));
+		await pause(chance() * 400);
+		await agent.kill();
+		await Promise.all([sending, ready.catch(() => {})]);
+		leftBehind.push(readInboxFile(agent.stateDir));
+	}
+	const online = service.waitFor('device-online', () => true, 30_000);
+	await agent.start();
+	await online;
+	await sender.send(TOTAL + 1);
+	kiosk.connect();
+	onlooker.connect();
+	const isLast = ({ serviceId }: Received) => serviceId === `n-${TOTAL + 1}`;
+	await Promise.all([kiosk.until(isLast), onlooker.until(isLast)]);
+	await agent.kill();
+	leftBehind.push(readInboxFile(agent.stateDir));
+
+	// What all applications have acknowledged is deleted: to the onlooker a gap stands in its place, under the last one's id.
+	const isStandIn = ({ type, from }: Received) => type === 'gap' && from === null;
+	const shown = eventsOf(onlooker).filter((event) => !isStandIn(event));
+	const seen = [...eventsOf(kiosk), ...shown];
+	const stored = leftBehind.flat();
+	const reached = new Map(stored.flatMap(({ serviceId, number }) => (serviceId ? [[serviceId, number]] : [])));
+	const lost = sender.sent.filter(({ serviceId }) => !reached.has(serviceId));
+	console.log(
+		`${reached.size} of ${TOTAL + 1} reached the inbox, ${lost.length} were sent while nobody was there; ` +
+			`the kiosk died ${kiosk.deaths()} times and got ${eventsOf(kiosk).length} events`,
+	);
+	expect(reached.size).toBeGreaterThan(TOTAL / 10);
+
+	expectDurableBeforeShown(seen, stored);
+	expectOneIdEach(seen, stored);
+	expectEveryReadingWhole(kiosk);
+	expectEverythingDelivered(kiosk, reached);
+	expectGapsForTheLost(kiosk, lost);
+});
+
+/** Whatever anybody was shown is in the file of a later kill: nothing is handed on before it is safe. */
+function expectDurableBeforeShown(seen: readonly Received[], stored: readonly StoredEvent[]): void {
+	const ids = new Set(stored.map(({ id }) => id));
+	// Deleted rows leave their number for the last thousand events: every kill looks at far fewer.
+	expect(seen.filter(({ id }) => !ids.has(id)).map(({ id }) => id)).toEqual([]);
+}
+
+/** No id stands for two notifications, and no notification has two ids, wherever and whenever it was seen. */
+function expectOneIdEach(seen: readonly Received[], stored: readonly StoredEvent[]): void {
+	const serviceIdOf = new Map<string, string | null>();
+	const idOf = new Map<string, string>();
+	for (const { id, serviceId } of [...seen, ...stored]) {
+		expect(serviceIdOf.get(id) ?? serviceId).toBe(serviceId);
+		serviceIdOf.set(id, serviceId);
+		if (serviceId === null) continue;
+		expect(idOf.get(serviceId) ?? id).toBe(id);
+		idOf.set(serviceId, id);
+	}
+}
+
+/** Each connection goes on where the acknowledged ones end, and leaves nothing out. */
+function expectEveryReadingWhole({ readings }: Kiosk): void {
+	for (const { events, confirmed, attempted } of readings) {
+		const [first] = events;
+		if (!first) continue;
+		expect(first.number).toBeGreaterThan(confirmed);
+		expect(first.number).toBeLessThanOrEqual(attempted + 1);
+		events.forEach(({ number }, index) => {
+			expect(number).toBe(first.number + index);
+		});
+	}
+}
+
+function expectEverythingDelivered(kiosk: Kiosk, reached: ReadonlyMap<string, number>): void {
+	const delivered = new Map<string, number>();
+	for (const { serviceId, number } of eventsOf(kiosk)) if (serviceId !== null) delivered.set(serviceId, number);
+	expect([...reached.keys()].filter((serviceId) => !delivered.has(serviceId))).toEqual([]);
+	// In the order in which the service has sent them.
+	const inOrder = [...delivered].sort(([, one], [, other]) => one - other).map(([serviceId]) => countOf(serviceId));
+	expect(inOrder).toEqual(inOrder.toSorted((one, other) => one - other));
+}
+
+/** A reader who has the one before and the one after is told in between that there is something it has not. */
+function expectGapsForTheLost(kiosk: Kiosk, lost: readonly Sent[]): void {
+	const byNumber = new Map(eventsOf(kiosk).map((event) => [event.number, event]));
+	const events = [...byNumber.values()].sort((one, other) => one.number - other.number);
+	for (const { serviceId, sentAtMs } of lost) {
+		const after = events.findIndex(
+			(event) => event.serviceId !== null && countOf(event.serviceId) > countOf(serviceId),
+		);
+		const before = events.slice(0, after).findLastIndex((event) => event.type === 'notification');
+		const gaps = events.slice(before + 1, after);
+		expect(gaps.length, `${serviceId} is not covered by a gap`).toBeGreaterThan(0);
+		expect(Date.parse(gaps.at(-1)?.to ?? '')).toBeGreaterThanOrEqual(sentAtMs);
+		const last = events[before];
+		if (last) expect(Date.parse(gaps[0]?.from ?? '')).toBeLessThanOrEqual(Date.parse(last.at));
+	}
+}
+
+const eventsOf = ({ readings }: Kiosk) => readings.flatMap(({ events }) => events);
+
+interface Sent {
+	readonly serviceId: string;
+	/** Since 1970. */
+	readonly sentAtMs: number;
+}
+
+const countOf = (serviceId: string) => Number(serviceId.slice(2));
+
+/** Sends in bursts whether somebody listens or not, and the last few again to a device that comes back. */
+function createSender(service: EmbeddedService, chance: () => number) {
+	const sent: Sent[] = [];
+	const notify = (serviceId: string) => service.notify({ type: 'session.started', id: serviceId });
+	service.on('device-online', () => {
+		for (const { serviceId } of sent.slice(-RESENT)) notify(serviceId);
+	});
+	return {
+		sent,
+		/** Up to so many in all. */
+		async send(upTo: number) {
+			while (sent.length < upTo) {
+				const burst = Math.min(upTo - sent.length, 1 + Math.floor(chance() * 40));
+				for (let one = 0; one < burst; one += 1) {
+					const serviceId = `n-${sent.length + 1}`;
+					sent.push({ serviceId, sentAtMs: Date.now() });
+					notify(serviceId);
+				}
+				await pause(chance() * 20);
+			}
+		},
+	};
+}
+
+/** The agent as it is shipped, with a key to register by. */
+function createAgent(service: EmbeddedService) {
+	const stateDir = join(directory, 'state');
+	const runDir = join(directory, 'run');
+	const keyFile = join(directory, 'key');
+	writeFileSync(keyFile, service.credentials.apiKey, { mode: 0o600 });
+	const group = String(process.getgid?.() ?? 0);
+	const settings = {
+		...{ baseUrl: service.url, workflowId: 'document-check', deviceId: 'crash', 'credential.apiKeyFile': keyFile },
+		...{ 'events.maxCount': 100_000, 'local.agentGroup': group, 'local.adminGroup': group },
+	};
+	const sets = Object.entries(settings).flatMap(([name, value]) => ['--set', `${name}=${value}`]);
+	const args = [join(directory, 'dist', 'idv-agent.cjs'), 'run', '--state-dir', stateDir, '--run-dir', runDir, ...sets];
+	let child: ChildProcess | null = null;
+	return {
+		stateDir,
+		runDir,
+		/** Resolves when its sockets answer. */
+		async start() {
+			const started = spawn(process.execPath, args, {
+				stdio: ['ignore', 'pipe', 'inherit'],
+				env: { ...process.env, NODE_COMPILE_CACHE: join(directory, 'cache') },
+			});
+			child = started;
+			if (!started.stdout) throw new Error('It has no standard output.');
+			const lines = createInterface({ input: started.stdout });
+			for await (const line of lines)
+				if (line.includes('"msg":"started"')) {
+					started.stdout.resume();
+					return;
+				}
+			throw new Error(`The agent ended before it had started (${started.signalCode ?? started.exitCode}).`);
+		},
+		async kill() {
+			const killed = child;
+			child = null;
+			if (!killed || killed.exitCode !== null || killed.signalCode !== null) return;
+			const exited = once(killed, 'exit');
+			killed.kill('SIGKILL');
+			await exited;
+		},
+	};
+}
+
+/** Numbers from 0 to 1, the same for the same seed. */
+function randomNumbers(seed: number): () => number {
+	let state = seed;
+	return () => {
+		state = (state + 0x6d2b79f5) | 0;
+		let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+		mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed);
+		return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+	};
+}

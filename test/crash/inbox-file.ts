@@ -1,0 +1,37 @@
+/** What an agent that was killed has left on the disk, read from a copy so that nothing of it is touched. */
+import { copyFileSync, existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+
+export interface StoredEvent {
+	readonly id: string;
+	readonly number: number;
+	/** Also of an event that was acknowledged and whose content is gone. */
+	readonly serviceId: string | null;
+	readonly hasContent: boolean;
+}
+
+/** In order; none when nothing was ever stored. */
+export function readInboxFile(stateDir: string): StoredEvent[] {
+	if (!existsSync(join(stateDir, 'events.db'))) return [];
+	const directory = mkdtempSync(join(tmpdir(), 'idv-inbox-'));
+	try {
+		for (const name of ['events.db', 'events.db-wal'])
+			if (existsSync(join(stateDir, name))) copyFileSync(join(stateDir, name), join(directory, name));
+		const database = new DatabaseSync(join(directory, 'events.db'));
+		const isMade = database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'event'").get();
+		const rows = isMade
+			? database.prepare('SELECT number, epoch, service_id AS serviceId, content FROM event ORDER BY number').all()
+			: [];
+		database.close();
+		return rows.map(({ number, epoch, serviceId, content }) => ({
+			id: `${epoch}-${number}`,
+			number: Number(number),
+			serviceId: serviceId as string | null,
+			hasContent: content !== null,
+		}));
+	} finally {
+		rmSync(directory, { recursive: true });
+	}
+}

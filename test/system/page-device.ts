@@ -1,0 +1,71 @@
+/** A real agent with its page, an embedded service for it, and the page open in a browser, as the browser suite wants them. */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Browser, Page } from 'playwright-core';
+import { expect, onTestFinished } from 'vitest';
+import { ENDPOINTS, endpointUrl } from '../../src/protocol/endpoints.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import { type Device, givenDevice } from '../cli/device.ts';
+
+export interface PageDevice extends Device {
+	readonly pageUrl: string;
+}
+
+/** Runs `idv-agent run` with its page on a free port; it trusts no service yet. */
+export async function givenPageDevice(page: object = {}): Promise<PageDevice> {
+	const device = await givenDevice({ settings: { deviceType: 'kiosk', page: { port: 0, ...page } } });
+	const line = await device.daemon.untilLine(/"msg":"page at /);
+	const pageUrl = /page at (\S+?)"/.exec(line)?.[1] ?? '';
+	return { ...device, pageUrl };
+}
+
+export interface Screen {
+	readonly width: number;
+	readonly height: number;
+	readonly dark?: boolean;
+}
+
+/** Opens the page. At the end of the test it must have complained about nothing and asked nobody else for anything. */
+export async function openPage(browser: Browser, url: string, { width, height, dark = false }: Screen): Promise<Page> {
+	const context = await browser.newContext({
+		viewport: { width, height },
+		colorScheme: dark ? 'dark' : 'light',
+		reducedMotion: 'reduce',
+	});
+	const page = await context.newPage();
+	const complaints: string[] = [];
+	const strangers: string[] = [];
+	page.on('console', (message) => {
+		// The browser calls an answer that refuses, and an agent that is gone, errors as well.
+		if (message.type() === 'error' && !message.text().startsWith('Failed to load resource'))
+			complaints.push(message.text());
+	});
+	page.on('pageerror', (error) => complaints.push(String(error)));
+	page.on('request', (request) => {
+		if (!request.url().startsWith(url) && !/^(?:data|blob):/.test(request.url())) strangers.push(request.url());
+	});
+	onTestFinished(async () => {
+		await context.close();
+		expect(complaints).toEqual([]);
+		expect(strangers).toEqual([]);
+	});
+	await page.goto(url);
+	await page.locator('body:not([data-state="unknown"])').waitFor();
+	return page;
+}
+
+/** A fresh pairing code as the service draws it. */
+export async function savePairingCode(service: EmbeddedService, directory: string, name = 'code.png'): Promise<string> {
+	const url = endpointUrl(service.url, ENDPOINTS.pairingCode);
+	url.searchParams.set('workflowId', 'document-check');
+	const answer = await fetch(url, { headers: { authorization: `Bearer ${service.credentials.bearer}` } });
+	expect(answer.status).toBe(200);
+	const file = join(directory, name);
+	writeFileSync(file, Buffer.from(await answer.arrayBuffer()));
+	return file;
+}
+
+/** Waits until the page shows the state. */
+export async function untilState(page: Page, state: string): Promise<void> {
+	await page.locator(`body[data-state="${state}"]`).waitFor();
+}
