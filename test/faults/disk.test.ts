@@ -64,30 +64,33 @@ describe('a full disk', () => {
 	});
 
 	// A save is tried again once a minute.
-	test.skipIf(isShort)('while a device is online is a warning; it moves on, and what it learnt is saved when there is room', async () => {
-		const service = await givenService();
-		const disk = givenSmallDisk();
-		const device = await givenDevice({ atTheEnd: onTestFinished, stateDir: join(disk.directory, 'state') });
-		await device.start();
-		await device.pair(service.createPairingCode('check-in').url);
-		await device.untilState('online');
-		const before = await device.state();
-		disk.fill();
-		service.changeWorkflow(service.devices()[0]?.deviceId ?? '', 'boarding');
-		const { warnings } = await device.untilStatus(
-			({ workflow, warnings: now }) =>
-				workflow.live === 'boarding' && now.some(({ code }) => code === 'state-unwritable'),
-			'warning on the new workflow',
-		);
-		expect(warnings.find(({ code }) => code === 'state-unwritable')?.remedy).toContain('free space');
-		// Nothing that was good has been given up for what did not fit.
-		expect(await device.state()).toBe(before);
-		disk.free();
-		await device.untilStatus((status) => status.warnings.length === 0, 'saved state');
-		await device.end('SIGKILL');
-		await device.start();
-		await device.untilStatus(({ workflow }) => workflow.live === 'boarding', 'the new workflow after a power cut');
-	});
+	test.skipIf(isShort)(
+		'while a device is online is a warning; it moves on, and what it learnt is saved when there is room',
+		async () => {
+			const service = await givenService();
+			const disk = givenSmallDisk();
+			const device = await givenDevice({ atTheEnd: onTestFinished, stateDir: join(disk.directory, 'state') });
+			await device.start();
+			await device.pair(service.createPairingCode('check-in').url);
+			await device.untilState('online');
+			const before = await device.state();
+			disk.fill();
+			service.changeWorkflow(service.devices()[0]?.deviceId ?? '', 'boarding');
+			const { warnings } = await device.untilStatus(
+				({ workflow, warnings: now }) =>
+					workflow.live === 'boarding' && now.some(({ code }) => code === 'state-unwritable'),
+				'warning on the new workflow',
+			);
+			expect(warnings.find(({ code }) => code === 'state-unwritable')?.remedy).toContain('free space');
+			// Nothing that was good has been given up for what did not fit.
+			expect(await device.state()).toBe(before);
+			disk.free();
+			await device.untilStatus((status) => status.warnings.length === 0, 'saved state');
+			await device.end('SIGKILL');
+			await device.start();
+			await device.untilStatus(({ workflow }) => workflow.live === 'boarding', 'the new workflow after a power cut');
+		},
+	);
 });
 
 test('a disk that has become read-only is a warning; the device is online from it, also after a restart', async () => {
