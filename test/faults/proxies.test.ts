@@ -179,7 +179,7 @@ test('a proxy that inspects TLS with an authority that nobody has named is not t
 describe.for([
 	['nginx', nginx],
 	['haproxy', haproxy],
-] as const)('%s before the service', ([_name, start]) => {
+] as const)('%s before the service', ([name, start]) => {
 	const front = async (site: Site, context: Context, more: object = {}) => {
 		const { address } = site.hosts;
 		const { port: servicePort } = site.service;
@@ -214,8 +214,9 @@ describe.for([
 		await site.settings({ baseUrl });
 		await site.device.start();
 		const { problem } = await site.device.untilStatus(({ problem: now }) => now !== null, 'problem');
-		expect(['tls-failed', 'request-rejected']).toContain(problem?.code);
-		expect(`${problem?.message} ${problem?.remedy}`).toMatch(/certificate/i);
+		// haproxy cuts the line with its alert still unread: that nobody can tell from a lost connection.
+		expect(name === 'nginx' ? ['tls-failed'] : ['tls-failed', 'connection-lost']).toContain(problem?.code);
+		if (problem?.code === 'tls-failed') expect(problem.remedy).toContain('network.clientCertificateFile');
 		await site.settings({
 			baseUrl,
 			network: {
