@@ -59,10 +59,7 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 
 	const certificate = facts.codes.find((code) => Object.hasOwn(CERTIFICATE_CODES, code));
 	if (certificate) return certificateFailure(CERTIFICATE_CODES[certificate] ?? 'tls-failed', certificate, host);
-	if (facts.codes.some((code) => code.endsWith('ALERT_CERTIFICATE_REQUIRED')))
-		return failure('tls-failed', `${host} asks for a client certificate that this device did not give.`, {
-			remedy: 'Name a certificate that the service accepts in network.clientCertificateFile and its key.',
-		});
+	if (facts.codes.some((code) => code.endsWith('ALERT_CERTIFICATE_REQUIRED'))) return wantsClientCertificate(host);
 	const tls = facts.codes.find((code) => code === 'EPROTO' || /^ERR_(SSL|TLS|OSSL)_/.test(code));
 	if (tls) return failure('tls-failed', `The TLS connection to ${host} failed (${tls}).`);
 
@@ -91,6 +88,12 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 		return failure('connection-lost', `The attempt to reach ${host} was given up.`);
 	if (facts.ourFault) return toFailure(error);
 	return failure('connection-lost', `The connection to ${host} was lost${inBrackets(facts.codes[0])}.`);
+}
+
+function wantsClientCertificate(host: string): Failure {
+	return failure('tls-failed', `${host} asks for a client certificate that this device did not give.`, {
+		remedy: 'Name a certificate that the service accepts in network.clientCertificateFile and its key.',
+	});
 }
 
 function certificateFailure(code: ErrorCode, reason: string, host: string): Failure {
@@ -183,6 +186,8 @@ export function classifyHttpAnswer(answer: HttpAnswer): Failure {
 		const which = answer.workflowId === undefined ? 'this workflow' : `the workflow ${answer.workflowId}`;
 		return failure('workflow-unknown', `${host} does not know ${which} (${status}).`);
 	}
+	// nginx lets the handshake pass and says so in a page. Source: its ngx_http_special_response.c, codes 495 and 496.
+	if (status === 400 && /\bSSL certificate (?:error|was sent)/i.test(answer.body)) return wantsClientCertificate(host);
 	switch (status) {
 		case 401:
 			return said(isCodeRefused(answer) ? 'code-expired-or-used' : 'credential-refused');

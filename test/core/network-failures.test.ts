@@ -156,6 +156,18 @@ describe('an HTTP answer', () => {
 		);
 	});
 
+	test.each(['No required SSL certificate was sent', 'The SSL certificate error'])(
+		'400 with %j wants a client certificate',
+		(said) => {
+			const found = answered(400, {
+				body: `<html><title>400 ${said}</title></html>`,
+				headers: { 'content-type': 'text/html' },
+			});
+			expect(found.code).toBe('tls-failed');
+			expect(found.remedy).toContain('network.clientCertificateFile');
+		},
+	);
+
 	test('names the workflow that is unknown', () => {
 		const found = answered(404, { body: '{"code":"workflow-unknown"}', workflowId: 'kyc-1' });
 		expect(found.message).toContain('kyc-1');

@@ -483,7 +483,12 @@ describe('the end of an open channel', () => {
 	const rows: [number, string][] = [
 		[1000, 'connection-lost'],
 		[1001, 'connection-lost'],
+		[1002, 'connection-lost'],
+		[1003, 'connection-lost'],
+		[1007, 'connection-lost'],
 		[1008, 'credential-refused'],
+		[1009, 'connection-lost'],
+		[1010, 'connection-lost'],
 		[1011, 'connection-lost'],
 		[1012, 'connection-lost'],
 		[1013, 'connection-lost'],
