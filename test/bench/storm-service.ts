@@ -32,6 +32,9 @@ let limit = 0;
 let arrivals = new Map<number, number>();
 let refused = 0;
 let backAtMs = performance.now();
+/** Connections that may be dealt with now; negative while refusals are being paid for. */
+let credit = 0;
+let tickedAtMs = performance.now();
 
 function accept(near: Socket): void {
 	sockets.add(near);
@@ -43,6 +46,8 @@ function accept(near: Socket): void {
 	else if (queue.length < limit * MAX_QUEUE_SECONDS) queue.push(near);
 	else {
 		refused += 1;
+		// What costs a service is TLS, and a refusal comes after it. The debt is bounded: nobody accepts without end.
+		credit = Math.max(-limit * MAX_QUEUE_SECONDS, credit - 1);
 		near.end(REFUSAL);
 	}
 }
@@ -59,15 +64,13 @@ function letThrough(near: Socket): void {
 	far.pipe(near);
 }
 
-let credit = 0;
-let tickedAtMs = performance.now();
 setInterval(() => {
 	const nowMs = performance.now();
 	// By the time that has passed, not by ticks: a busy process must not be a slower service.
 	credit = Math.min(limit, credit + (limit * (nowMs - tickedAtMs)) / 1000);
 	tickedAtMs = nowMs;
-	const now = limit === 0 ? queue.length : Math.floor(credit);
-	credit -= Math.min(now, queue.length);
+	const now = limit === 0 ? queue.length : Math.min(queue.length, Math.max(0, Math.floor(credit)));
+	credit -= now;
 	const served = queue.slice(0, now);
 	queue = queue.slice(now);
 	for (const near of served) letThrough(near);
