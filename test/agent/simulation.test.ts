@@ -68,6 +68,7 @@ describe('simulated devices', () => {
 		const fleet = await givenFleet(service, { devices: 5, clock });
 		await fleet.until('refused', ({ places }) => places.waiting === 5);
 		expect(fleet.problems()).toMatchObject([{ code: 'credential-refused', devices: 5 }]);
+		expect(fleet.figures().registrations).toEqual({ begun: 5, failed: 5 });
 		expect(fleet.figures().everOnline).toBe(0);
 	});
 
