@@ -8,7 +8,7 @@ import { openSimulatedEnvironment } from '../agent/simulation/environment.ts';
 import { type Simulation, startSimulation } from '../agent/simulation/simulation.ts';
 import { AgentError, EXIT, failure } from '../core/errors.ts';
 import { giveBackMemory } from '../edges/memory.ts';
-import { workflowIdSchema } from '../protocol/device-connection.ts';
+import { deviceIdSchema, workflowIdSchema } from '../protocol/device-connection.ts';
 import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { counted, type OutputFlags, printJson, reportFailure } from './output.ts';
 import { describeMove, makeReport, printReport, type SimulationReport } from './simulation-report.ts';
@@ -47,6 +47,10 @@ export async function simulate(flags: SimulateFlags): Promise<void> {
 	const baseUrl = ownService(flags);
 	const workflowId = checkedWorkflow('--workflow', flags.workflow);
 	const move = readMove(flags);
+	if (!deviceIdSchema.safeParse(`${flags.prefix}-00001`).success)
+		throw new AgentError('usage', '--prefix does not make valid device ids.', {
+			remedy: 'Give a short name, such as sim.',
+		});
 	checkFiles(flags.devices * (move ? 2 : 1) + OTHER_FILES);
 	const environment = await openSimulatedEnvironment({
 		version: VERSION,

@@ -15,6 +15,8 @@ export interface SimulationReport {
 	readonly everOnline: number;
 	/** When all were online for the first time; `null` if they never were. */
 	readonly allOnlineAfterSeconds: number | null;
+	readonly registrations: { readonly begun: number; readonly failed: number };
+	/** Of the channel. */
 	readonly handshakes: {
 		readonly begun: number;
 		readonly opened: number;
@@ -55,8 +57,19 @@ export function makeReport(
 	{ service, residentBefore }: { readonly service: string; readonly residentBefore: number },
 ): SimulationReport {
 	const residentBytes = process.memoryUsage.rss();
-	const { devices, elapsedMs, places, everOnline, allOnlineAfterMs, handshakes, heartbeats, losses, outages, move } =
-		simulation.figures();
+	const {
+		devices,
+		elapsedMs,
+		places,
+		everOnline,
+		allOnlineAfterMs,
+		handshakes,
+		heartbeats,
+		losses,
+		outages,
+		move,
+		registrations,
+	} = simulation.figures();
 	const { begun, opened, failed, peak } = handshakes;
 	return {
 		schemaVersion: 1,
@@ -66,6 +79,7 @@ export function makeReport(
 		online: places.online,
 		everOnline,
 		allOnlineAfterSeconds: orNull(allOnlineAfterMs),
+		registrations,
 		handshakes: { begun, opened, failed, peakPerSecond: peak },
 		heartbeats,
 		losses,
@@ -97,7 +111,7 @@ const toSeconds = (ms: number) => Math.round(ms / 100) / 10;
 const orNull = (ms: number | null) => (ms === null ? null : toSeconds(ms));
 
 export function printReport(report: SimulationReport): void {
-	const { devices, online, handshakes, move, outages, memory } = report;
+	const { devices, online, handshakes, move, outages } = report;
 	const allOnline =
 		report.allOnlineAfterSeconds === null
 			? `${report.everOnline} were at some time`
@@ -110,6 +124,7 @@ export function printReport(report: SimulationReport): void {
 			'Handshakes',
 			`${handshakes.begun}, of which ${handshakes.failed} failed; at most ${handshakes.peakPerSecond} a second`,
 		],
+		['Registrations', `${report.registrations.begun}, of which ${report.registrations.failed} failed`],
 		['Heartbeats', String(report.heartbeats)],
 		...(move
 			? [
@@ -126,13 +141,18 @@ export function printReport(report: SimulationReport): void {
 			}; at most ${peakHandshakesPerSecond} handshakes a second`,
 		]),
 		...report.problems.map((problem) => ['Problem', `${problem.devices} devices: ${describe(problem)}`]),
-		[
-			'Memory',
-			`${Math.round(memory.bytesPerDevice / 1024)} KiB a device, ${Math.round(memory.residentBytes / 2 ** 20)} MiB in all`,
-		],
+		['Memory', memoryWords(report)],
 	]);
 }
 
 export function describeMove(workflowId: string, { percent, from, to }: Ring, number: number, count: number): string {
 	return `ring ${number} of ${count}, up to ${percent} %: ${to - from} devices move to ${workflowId}`;
+}
+
+/** Fewer devices than this say nothing of what one takes. */
+const MANY = 100;
+
+function memoryWords({ devices, memory: { residentBytes, bytesPerDevice } }: SimulationReport): string {
+	const all = `${Math.round(residentBytes / 2 ** 20)} MiB in all`;
+	return devices < MANY ? all : `${Math.round(bytesPerDevice / 1024)} KiB a device, ${all}`;
 }

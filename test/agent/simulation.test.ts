@@ -68,6 +68,7 @@ describe('simulated devices', () => {
 		const fleet = await givenFleet(service, { devices: 5, clock });
 		await fleet.until('refused', ({ places }) => places.waiting === 5);
 		expect(fleet.problems()).toMatchObject([{ code: 'credential-refused', devices: 5 }]);
+		expect(fleet.figures().registrations).toEqual({ begun: 5, failed: 5 });
 		expect(fleet.figures().everOnline).toBe(0);
 	});
 
@@ -84,8 +85,8 @@ describe('simulated devices', () => {
 			onRing: ({ from }) => before.push([from, seen.registeredFor('second').length]),
 		});
 		const { move } = await fleet.until('moved', ({ move }) => move?.live === 100);
-		expect(move).toMatchObject({ told: 100, live: 100, refused: 0, losses: 0 });
 		expect(seen.offlineMs()).toEqual([]);
+		expect(move).toMatchObject({ told: 100, live: 100, refused: 0, losses: 0 });
 		expect(service.devices().filter(({ online, workflowId }) => online && workflowId === 'second').length).toBe(100);
 		expect(before.map(([begins]) => begins)).toEqual([0, 5, 40]);
 		// Nobody of a later ring was moved before that ring began.
@@ -148,6 +149,16 @@ describe('figures', () => {
 		const { handshakes, outages } = figures.read(7000);
 		expect(handshakes).toMatchObject({ begun: 8, peak: 3 });
 		expect(outages).toEqual([{ atMs: 5000, fewestOnline: 1, backAfterMs: 1400, handshakes: 3, peakHandshakes: 2 }]);
+	});
+
+	test('take an outage for over when 99 % are back', () => {
+		const figures = keepFigures(200, 0);
+		for (let device = 0; device < 200; device += 1) figures.moved('connecting', 'online', true, 100);
+		for (let device = 0; device < 10; device += 1) figures.moved('online', 'waiting', false, 1000);
+		for (let device = 0; device < 7; device += 1) figures.moved('waiting', 'online', false, 2000);
+		expect(figures.read(2500).outages).toMatchObject([{ fewestOnline: 190, backAfterMs: null }]);
+		figures.moved('waiting', 'online', false, 3000);
+		expect(figures.read(3500).outages).toMatchObject([{ fewestOnline: 190, backAfterMs: 2000 }]);
 	});
 
 	test('know no outage before the fleet was online, nor while 99 % are', () => {

@@ -35,6 +35,7 @@ describe('simulate', () => {
 			online: 6,
 			everOnline: 6,
 			losses: 0,
+			registrations: { begun: 12, failed: 0 },
 			handshakes: { begun: 12, opened: 12, failed: 0 },
 			move: { workflowId: 'two', told: 6, live: 6, refused: 0, losses: 0 },
 			problems: [],

@@ -64,6 +64,8 @@ export interface SharedProblem extends ProblemSummary {
 export interface SimulationFigures extends Figures {
 	readonly devices: number;
 	readonly heartbeats: number;
+	/** Requests for a Connection: at the start, at a move, and at a renewal. */
+	readonly registrations: { readonly begun: number; readonly failed: number };
 	/** The newest move; `null` before the first. */
 	readonly move: MoveFigures | null;
 }
@@ -102,7 +104,9 @@ const SILENT_LOG: Log = { debug() {}, info() {}, warn() {}, error() {}, setLevel
 const NO_FACTS: AgentOptions['facts'] = { serials: [], interfaces: [], machineIdHash: null, unreadable: [] };
 
 export function startSimulation(options: SimulationOptions): Simulation {
-	const { clock = systemClock, chance = Math.random, devices: count, prefix = 'sim', environment } = options;
+	const { clock = systemClock, chance = Math.random, devices: count, prefix = 'sim' } = options;
+	const registrations = { begun: 0, failed: 0 };
+	const environment = countingRegistrations(options.environment, registrations);
 	const startedAtMs = clock.monotonicMs();
 	const kept = keepFigures(count, startedAtMs);
 	const tally = createTally();
@@ -193,6 +197,7 @@ export function startSimulation(options: SimulationOptions): Simulation {
 				...figures,
 				devices: count,
 				heartbeats: tally.heartbeats,
+				registrations: { ...registrations },
 				move: move && figuresOf(move, figures.losses),
 			};
 		},
@@ -227,6 +232,23 @@ export function startSimulation(options: SimulationOptions): Simulation {
 			round?.cancel();
 			stopping ??= Promise.all(devices.map(({ agent }) => agent.stop())).then(() => {});
 			return stopping;
+		},
+	};
+}
+
+/** The same environment, one for all devices, whose client counts. */
+function countingRegistrations(environment: Environment, counts: { begun: number; failed: number }): Environment {
+	const { client } = environment;
+	return {
+		...environment,
+		client: {
+			...client,
+			async registerDevice(registration) {
+				counts.begun += 1;
+				const result = await client.registerDevice(registration);
+				if (!result.ok) counts.failed += 1;
+				return result;
+			},
 		},
 	};
 }
