@@ -21,7 +21,8 @@ export interface SecretRegistry {
 	forms(): readonly string[];
 }
 
-export function createSecretRegistry(): SecretRegistry {
+/** @param maxSecrets how many are remembered; default {@link MAX_SECRETS}. */
+export function createSecretRegistry(maxSecrets = MAX_SECRETS): SecretRegistry {
 	const formsOf = new Map<string, readonly string[]>();
 	let all: readonly string[] = [];
 	const refresh = () => {
@@ -34,7 +35,7 @@ export function createSecretRegistry(): SecretRegistry {
 			formsOf.delete(secret);
 			formsOf.set(secret, writtenForms(secret));
 			const [oldest] = formsOf.keys();
-			if (formsOf.size > MAX_SECRETS && oldest !== undefined) formsOf.delete(oldest);
+			if (formsOf.size > maxSecrets && oldest !== undefined) formsOf.delete(oldest);
 			refresh();
 		},
 		remove(secret) {
@@ -54,6 +55,7 @@ export function scrub(text: string, secrets: SecretRegistry): string {
 	for (const form of secrets.forms()) clean = clean.replaceAll(form, SECRET_MARK);
 	return (
 		clean
+			.replace(PRIVATE_KEY, SECRET_MARK)
 			.replace(HEADER, `$1${SECRET_MARK}`)
 			.replace(JSON_MEMBER, `$1${SECRET_MARK}`)
 			.replace(PARAMETER, `$1${SECRET_MARK}`)
@@ -80,6 +82,9 @@ const WORD = `(?:${CREDENTIAL}{1,${MIN_SECRET_LENGTH - 1}}|(?:[A-Z]?[a-z-]{1,20}
 const SECRET_NAME =
 	'(?:[a-z_-]{0,24}(?:authorization|token|secret|password|passwd|passphrase|credentials?|api[_-]?key|signature)|auth|key|pwd|sig|jwt)';
 
+/** A key in PEM, also one that is cut off. */
+const PRIVATE_KEY =
+	/-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----[^"]*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----|(?=")|$)/g;
 const HEADER = /((?:authorization|cookie)\s*:\s*)[^\s"'\\][^\r\n"'\\]*/gi;
 const JSON_MEMBER = new RegExp(
 	`(\\\\{0,8}"${SECRET_NAME}\\\\{0,8}"\\s*:\\s*\\\\{0,8}")(?:[^"\\\\]|\\\\(?!\\\\{0,8}"))+`,
