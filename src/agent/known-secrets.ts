@@ -12,13 +12,22 @@ import type { LoadedSettings, SettingsSources } from './load-settings.ts';
 const MAX_BYTES = 1024 * 1024;
 /** Files that settings name and that are no secret. */
 const PUBLIC = ['network.caFile', 'network.clientCertificateFile'];
+/**
+ * Words by which other secrets are found: who has one of them as a password must not hide the mark and leave what stands
+ * behind it.
+ */
+const MARKS =
+	/^(?:basic|bearer|token|connection|apikey|authorization|cookie|password|passwd|passphrase|secret|credentials?|api[_-]?key|signature|access_token|private)$/i;
 const SECRET_VARIABLE = /TOKEN|SECRET|PASS|PWD|KEY|AUTH|CREDENTIAL|COOKIE|PIN/i;
 
 export async function tellSecrets(
 	{ paths, environment }: Pick<SettingsSources, 'paths' | 'environment'>,
 	{ settings }: Pick<LoadedSettings, 'settings'>,
-	tell: (secret: string) => void,
+	onSecret: (secret: string) => void,
 ): Promise<void> {
+	const tell = (secret: string) => {
+		if (!MARKS.test(secret)) onSecret(secret);
+	};
 	tellWord(settings.network.proxy ?? '', tell);
 	for (const [name, value = ''] of Object.entries(environment)) {
 		if (/_proxy$/i.test(name)) tellWord(value.includes('://') ? value : `http://${value}`, tell);
@@ -27,8 +36,8 @@ export async function tellSecrets(
 	for (const path of listSettings().keys()) {
 		const file = valueAt(settings, path);
 		if (!path.endsWith('File') || PUBLIC.includes(path) || typeof file !== 'string') continue;
-		// Each line of a key, each word of a list.
-		for (const word of (await readText(file)).split(/\s+/)) tellWord(word, tell);
+		// Each line of a key but its first and last, each word of a list.
+		for (const word of (await readText(file)).replace(/^-----.*$/gm, '').split(/\s+/)) tellWord(word, tell);
 	}
 	for (const name of await readdir(paths.stateDir).catch(() => []))
 		if (name.startsWith('state.json'))
