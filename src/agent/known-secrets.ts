@@ -12,22 +12,13 @@ import type { LoadedSettings, SettingsSources } from './load-settings.ts';
 const MAX_BYTES = 1024 * 1024;
 /** Files that settings name and that are no secret. */
 const PUBLIC = ['network.caFile', 'network.clientCertificateFile'];
-/**
- * Words by which other secrets are found: who has one of them as a password must not hide the mark and leave what stands
- * behind it.
- */
-const MARKS =
-	/^(?:basic|bearer|token|connection|apikey|authorization|cookie|password|passwd|passphrase|secret|credentials?|api[_-]?key|signature|access_token|private)$/i;
 const SECRET_VARIABLE = /TOKEN|SECRET|PASS|PWD|KEY|AUTH|CREDENTIAL|COOKIE|PIN/i;
 
 export async function tellSecrets(
 	{ paths, environment }: Pick<SettingsSources, 'paths' | 'environment'>,
 	{ settings }: Pick<LoadedSettings, 'settings'>,
-	onSecret: (secret: string) => void,
+	tell: (secret: string) => void,
 ): Promise<void> {
-	const tell = (secret: string) => {
-		if (!MARKS.test(secret)) onSecret(secret);
-	};
 	tellWord(settings.network.proxy ?? '', tell);
 	for (const [name, value = ''] of Object.entries(environment)) {
 		if (/_proxy$/i.test(name)) tellWord(value.includes('://') ? value : `http://${value}`, tell);

@@ -13,7 +13,10 @@ export const MIN_SECRET_LENGTH = 6;
 
 /** The secrets that are alive now. */
 export interface SecretRegistry {
-	/** From now on the secret is found as it is, percent-encoded, form-encoded, escaped in JSON and inside base64. */
+	/**
+	 * From now on the secret is found as it is, percent-encoded, form-encoded, escaped in JSON and inside base64. One that
+	 * is too short, or a word by which others are found (`password`), is not registered.
+	 */
 	add(secret: string): void;
 	/** Forgets a secret that is worth nothing any more; unknown ones are ignored. */
 	remove(secret: string): void;
@@ -31,7 +34,7 @@ export function createSecretRegistry(maxSecrets = MAX_SECRETS): SecretRegistry {
 	};
 	return {
 		add(secret) {
-			if (secret.length < MIN_SECRET_LENGTH) return;
+			if (secret.length < MIN_SECRET_LENGTH || MARKS.test(secret)) return;
 			formsOf.delete(secret);
 			formsOf.set(secret, writtenForms(secret));
 			const [oldest] = formsOf.keys();
@@ -66,6 +69,13 @@ export function scrub(text: string, secrets: SecretRegistry): string {
 			.replace(PATH_QUERY, `$1?${SECRET_MARK}`)
 	);
 }
+
+/**
+ * Words by which other secrets are found: who has one of them as a password must not hide the mark and leave what stands
+ * behind it.
+ */
+const MARKS =
+	/^(?:basic|bearer|token|connection|apikey|authorization|cookie|password|passwd|passphrase|secret|credentials?|api[_-]?key|signature|access_token|private)$/i;
 
 // Values never reach over a quote or a backslash, so that a line of JSON stays one. Repetitions that could be tried from
 // many places are bounded, so that hostile text costs no more than its length.
