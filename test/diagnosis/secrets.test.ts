@@ -177,7 +177,11 @@ test('forty secrets go in, and none comes out', async () => {
 		`https://rogue.example/mobile?authorization=Token%20${plant('code of a stranger')}`,
 	);
 	await agent(['pair', '-', '--inspect'], plant('code that is none'));
-	await agent(['pair', plant('code as an argument')]);
+	await agent(['pair', plant('code as an argument', `c${randomBytes(18).toString('base64url')}`)]);
+	await agent([
+		'pair',
+		plant('code as an argument that looks like a flag', `-${randomBytes(18).toString('base64url')}`),
+	]);
 	await agent(['run', `--token=${plant('flag that there is not')}`]);
 	const spent = service.createPairingCode('document-check').url;
 	plant('code that was spent', new URL(spent).searchParams.get('authorization')?.slice('Token '.length));
