@@ -11,7 +11,7 @@ import { createEventStore } from '../edges/event-store/event-store.ts';
 import { createForwarder } from '../edges/forwarder.ts';
 import { readIdentityFacts } from '../edges/identity-sources.ts';
 import { type LocalServerOptions, openLocalServer } from '../edges/local-server/local-server.ts';
-import { createLog, type Log, type LogDestination } from '../edges/log.ts';
+import { createLog, type Log, type LogDestination, openLogDestination } from '../edges/log.ts';
 import { watchSettings } from '../edges/settings-files.ts';
 import { openStateStore } from '../edges/state-store.ts';
 import { type Agent, startAgent } from './agent.ts';
@@ -22,6 +22,7 @@ import { loadSettings, type SettingsSources } from './load-settings.ts';
 import { openPage } from './local-page.ts';
 import { createLocalPorts, type LocalAddresses } from './local-ports.ts';
 import { localRoutes } from './local-routes.ts';
+import { rememberLog } from './recent-log.ts';
 import { runSiteHooks } from './site-hooks.ts';
 import { createTally } from './tally.ts';
 
@@ -73,11 +74,8 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 		closers.push(() => Promise.all([environment.close(), ...[...retiring].map((end) => end())]));
 
 		const { log: logSettings, local } = environment.resolved.settings;
-		const log = createLog({
-			level: logSettings.level,
-			secrets,
-			...(options.logTo ? { destination: options.logTo } : {}),
-		});
+		const recentLog = rememberLog(options.logTo ?? openLogDestination());
+		const log = createLog({ level: logSettings.level, secrets, destination: recentLog.destination });
 		const facts = await readIdentityFacts({
 			root: options.machineRoot ?? '/',
 			...(paths.credentialsDirectory ? { credentialsDirectory: paths.credentialsDirectory } : {}),
@@ -133,7 +131,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			target: agent.access,
 			allow: () => environment.resolved.settings.forward.allow,
 		});
-		const routes = localRoutes({ ...agent, pair: hooks.pair }, clock, tally, forward);
+		const routes = localRoutes({ ...agent, pair: hooks.pair }, clock, tally, forward, recentLog);
 		const server = await openLocalServer({
 			runDir: paths.runDir,
 			routes,

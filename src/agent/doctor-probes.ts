@@ -93,7 +93,11 @@ export function openProbes(options: ProbeOptions): OpenProbes {
 	const probes: Probes = {
 		async settings() {
 			const loaded = await settings();
-			const { warning: inForce } = await environment();
+			const { warning: inForce, environment: opened } = await environment();
+			const { connections } = await device().catch(() => EMPTY_STATE);
+			const { unreadable } = opened.credentials;
+			// The agent waits for the file; without a saved Connection it has nothing else to do.
+			if (unreadable && connections.length === 0) return failed(unreadable);
 			if (inForce) return warning(inForce);
 			const [notice] = loaded.notices;
 			if (notice) return warning(notice);

@@ -152,6 +152,11 @@ export const ROUTE_WORDS: Readonly<Record<string, RouteWords>> = {
 		summary: 'Assigns a workflow. The answer says what is wanted; live follows.',
 		answers: { 200: STATUS },
 	},
+	[`GET ${LOCAL_ROUTES.log}`]: {
+		name: 'getLog',
+		summary: "The newest lines of the agent's log: for a support bundle.",
+		answers: { 200: { about: 'Oldest first, scrubbed of secrets.', content: { 'application/json': 'LogReport' } } },
+	},
 	[`POST ${LOCAL_ROUTES.reconnect}`]: {
 		name: 'reconnect',
 		summary: 'Tries again now, whatever the agent was waiting for.',

@@ -32,6 +32,7 @@ import {
 import type { Agent } from './agent.ts';
 import type { Clock } from './clock.ts';
 import { formatEvent } from './events-feed.ts';
+import type { RecentLog } from './recent-log.ts';
 import { count, type Tally } from './tally.ts';
 
 /** Whatever applications may ask, wherever they live. */
@@ -48,6 +49,7 @@ export function localRoutes(
 	clock: Pick<Clock, 'schedule'>,
 	tally: Tally,
 	forward: Forward,
+	recentLog: Pick<RecentLog, 'lines'>,
 ): LocalRoute[] {
 	const routes: LocalRoute[] = [
 		localRoute({
@@ -152,6 +154,12 @@ export function localRoutes(
 				const { state, sentence } = agent.status();
 				return { status: state === 'online' ? 200 : 503, body: { ready: state === 'online', sentence } };
 			},
+		}),
+		localRoute({
+			method: 'GET',
+			path: LOCAL_ROUTES.log,
+			sockets: ADMIN,
+			handle: () => ok({ lines: recentLog.lines() }),
 		}),
 		localRoute({
 			method: 'POST',

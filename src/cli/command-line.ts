@@ -99,7 +99,7 @@ function plainWords(error: CommanderError): { message: string; suggestion: strin
 		error.code === 'commander.excessArguments'
 			? first.replace(/ but got \d+:.*$/s, '')
 			: error.code === 'commander.unknownOption'
-				? first.replace(/=.*'$/s, "'")
+				? first.replace(/=.*'$/s, "'").replace(/ '(?!-[a-z]'$|--[a-z-]{1,40}'$).*$/is, '')
 				: first;
 	const suggestion = /^\((.*)\)$/.exec(hint)?.[1] ?? '';
 	return { message: `${message.charAt(0).toUpperCase()}${message.slice(1).replace(/\.$/, '')}.`, suggestion };

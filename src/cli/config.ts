@@ -3,6 +3,7 @@ import { openEnvironment } from '../agent/environment.ts';
 import { type LoadedSettings, loadSettings } from '../agent/load-settings.ts';
 import { choosePaths, type PathFlags } from '../agent/paths.ts';
 import { AgentError, exitStatusOf, type Failure } from '../core/errors.ts';
+import { createSecretRegistry, SECRET_MARK, scrub } from '../core/scrub.ts';
 import type { SettingOrigin } from '../core/settings.ts';
 import { environmentName, listSettings, valueAt } from '../core/settings-table.ts';
 import { type OutputFlags, printJson, printLine, printTable, printWarning, reportFailures } from './output.ts';
@@ -18,7 +19,7 @@ export async function showConfig(flags: ConfigFlags & { readonly explain?: boole
 	const loaded = await load(flags);
 	const rows = [...listSettings()].map(([path, { secret, about }]) => {
 		const value = valueAt(loaded.settings, path);
-		const shown = secret && value !== null ? '[secret]' : value;
+		const shown = secret && value !== null ? SECRET_MARK : withoutSecrets(value);
 		const { source, where } = loaded.origins.get(path) ?? { source: 'default', where: null };
 		return { path, value: shown, source, where, about };
 	});
@@ -64,6 +65,12 @@ function reportProblems({ notices }: LoadedSettings, problems: readonly Failure[
 	if (flags.json) return;
 	reportFailures(problems);
 	for (const { message } of notices) printWarning(message);
+}
+
+/** What looks like a secret, such as in the arguments of a hook. */
+function withoutSecrets(value: unknown): unknown {
+	const clean = (text: unknown) => (typeof text === 'string' ? scrub(text, createSecretRegistry()) : text);
+	return Array.isArray(value) ? value.map(clean) : clean(value);
 }
 
 function showValue(value: unknown): string {

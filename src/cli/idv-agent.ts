@@ -200,6 +200,18 @@ function addDiagnosis(program: Command): void {
 		['idv-agent doctor --json | jq \'.checks[] | select(.status != "ok")\'', 'for programs'],
 	);
 	onCommand<CommonFlags>(doctor, async (flags) => (await import('./doctor.ts')).doctor(flags));
+
+	const bundle = program
+		.command('support-bundle')
+		.description('one file with status, checks, settings, log and versions, without secrets, to read and to send')
+		.option('--out <file>', 'where to, as .tar.gz; left out, a name with the time in this directory')
+		.option(...SET);
+	withExamples(
+		bundle,
+		['sudo idv-agent support-bundle', 'with the journal, as the service sees the device'],
+		['idv-agent support-bundle --out /tmp/kiosk-7.tar.gz', 'read it before you send it'],
+	);
+	onCommand<CommonFlags>(bundle, async (flags) => (await import('./support-bundle.ts')).supportBundle(flags));
 }
 
 function addService(program: Command): void {

@@ -373,6 +373,7 @@ export const CATALOGUE = {
 	'disk-low': row('askHuman', 'slow', EXIT.io, 'Make room on the file system of the state directory.'),
 	'memory-low': row('askHuman', 'slow', EXIT.temporary, 'Close other programs, or give the device more memory.'),
 	'unit-not-ready': row('askHuman', 'slow', EXIT.unavailable, 'Look at it: systemctl status idv-agent.'),
+	'bundle-unwritable': row('askHuman', 'slow', EXIT.io, 'Name another file with --out.'),
 	'identity-changed': row(
 		'askHuman',
 		'slow',

@@ -5,7 +5,10 @@
 import type { AuthorizationScheme } from '../protocol/authorization.ts';
 import { cleanText, readErrorDetail } from '../protocol/problem.ts';
 import { type ErrorCode, type Failure, failure, toFailure } from './errors.ts';
+import { createSecretRegistry, SECRET_MARK, scrub } from './scrub.ts';
 
+/** For what is found by its form alone. */
+const NO_SECRETS = createSecretRegistry();
 /** The longest wait that is taken from a `Retry-After`: a day. */
 export const MAX_ASKED_WAIT_MS = 24 * 60 * 60 * 1000;
 
@@ -267,15 +270,20 @@ function saysUnknownWorkflow(answer: HttpAnswer): boolean {
 
 function withDetail(answer: HttpAnswer): string {
 	const { body, secrets = [] } = answer;
+	// Before it is cut and after: half of a secret is not known as one, and escapes hide one.
 	const detail = withoutSecrets(readErrorDetail(withoutSecrets(body, secrets)), secrets);
 	return detail === '' ? '.' : `: ${detail}${/[.!?\u2026]$/.test(detail) ? '' : '.'}`;
 }
 
-/** Cuts known credentials out of somebody else's text. Shorter than four characters is no secret but a letter. */
+/**
+ * Cuts credentials out of somebody else's text: known ones, and whatever looks like one. Shorter than four characters is
+ * no secret but a letter.
+ */
 function withoutSecrets(text: string, secrets: readonly string[]): string {
-	return secrets
+	const known = secrets
 		.filter((secret) => secret.length >= 4)
-		.reduce((rest, secret) => rest.replaceAll(secret, '[secret]'), text);
+		.reduce((rest, secret) => rest.replaceAll(secret, SECRET_MARK), text);
+	return scrub(known, NO_SECRETS);
 }
 
 /**

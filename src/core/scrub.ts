@@ -13,7 +13,10 @@ export const MIN_SECRET_LENGTH = 6;
 
 /** The secrets that are alive now. */
 export interface SecretRegistry {
-	/** From now on the secret is found as it is, percent-encoded, form-encoded, escaped in JSON and inside base64. */
+	/**
+	 * From now on the secret is found as it is, percent-encoded, form-encoded, escaped in JSON and inside base64. One that
+	 * is too short, or a word by which others are found (`password`), is not registered.
+	 */
 	add(secret: string): void;
 	/** Forgets a secret that is worth nothing any more; unknown ones are ignored. */
 	remove(secret: string): void;
@@ -21,7 +24,8 @@ export interface SecretRegistry {
 	forms(): readonly string[];
 }
 
-export function createSecretRegistry(): SecretRegistry {
+/** @param maxSecrets how many are remembered; default {@link MAX_SECRETS}. */
+export function createSecretRegistry(maxSecrets = MAX_SECRETS): SecretRegistry {
 	const formsOf = new Map<string, readonly string[]>();
 	let all: readonly string[] = [];
 	const refresh = () => {
@@ -30,11 +34,11 @@ export function createSecretRegistry(): SecretRegistry {
 	};
 	return {
 		add(secret) {
-			if (secret.length < MIN_SECRET_LENGTH) return;
+			if (secret.length < MIN_SECRET_LENGTH || MARKS.test(secret)) return;
 			formsOf.delete(secret);
 			formsOf.set(secret, writtenForms(secret));
 			const [oldest] = formsOf.keys();
-			if (formsOf.size > MAX_SECRETS && oldest !== undefined) formsOf.delete(oldest);
+			if (formsOf.size > maxSecrets && oldest !== undefined) formsOf.delete(oldest);
 			refresh();
 		},
 		remove(secret) {
@@ -54,6 +58,7 @@ export function scrub(text: string, secrets: SecretRegistry): string {
 	for (const form of secrets.forms()) clean = clean.replaceAll(form, SECRET_MARK);
 	return (
 		clean
+			.replace(PRIVATE_KEY, SECRET_MARK)
 			.replace(HEADER, `$1${SECRET_MARK}`)
 			.replace(JSON_MEMBER, `$1${SECRET_MARK}`)
 			.replace(PARAMETER, `$1${SECRET_MARK}`)
@@ -64,6 +69,13 @@ export function scrub(text: string, secrets: SecretRegistry): string {
 			.replace(PATH_QUERY, `$1?${SECRET_MARK}`)
 	);
 }
+
+/**
+ * Words by which other secrets are found: who has one of them as a password must not hide the mark and leave what stands
+ * behind it.
+ */
+const MARKS =
+	/^(?:basic|bearer|token|connection|apikey|authorization|cookie|password|passwd|passphrase|secret|credentials?|api[_-]?key|signature|access_token|private)$/i;
 
 // Values never reach over a quote or a backslash, so that a line of JSON stays one. Repetitions that could be tried from
 // many places are bounded, so that hostile text costs no more than its length.
@@ -80,6 +92,9 @@ const WORD = `(?:${CREDENTIAL}{1,${MIN_SECRET_LENGTH - 1}}|(?:[A-Z]?[a-z-]{1,20}
 const SECRET_NAME =
 	'(?:[a-z_-]{0,24}(?:authorization|token|secret|password|passwd|passphrase|credentials?|api[_-]?key|signature)|auth|key|pwd|sig|jwt)';
 
+/** A key in PEM, also one that is cut off. */
+const PRIVATE_KEY =
+	/-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----[^"]*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----|(?=")|$)/g;
 const HEADER = /((?:authorization|cookie)\s*:\s*)[^\s"'\\][^\r\n"'\\]*/gi;
 const JSON_MEMBER = new RegExp(
 	`(\\\\{0,8}"${SECRET_NAME}\\\\{0,8}"\\s*:\\s*\\\\{0,8}")(?:[^"\\\\]|\\\\(?!\\\\{0,8}"))+`,

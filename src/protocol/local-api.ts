@@ -177,6 +177,10 @@ export const liveReportSchema = z.object({ live: z.literal(true) });
 /** `/readyz`: registered and subscribed, or why not. */
 export const readyReportSchema = z.object({ ready: z.boolean(), sentence: z.string() });
 
+/** The newest lines of the agent's log, oldest first, as they were written. */
+export const logReportSchema = z.object({ lines: z.array(z.string()) });
+export type LogReport = z.infer<typeof logReportSchema>;
+
 /** Every error of the local interface. Source: RFC 9457, with the agent's own `code` and `remedy`. */
 export const problemSchema = z.object({
 	/** The status of HTTP once more. */
@@ -214,6 +218,7 @@ export const LOCAL_ROUTES = {
 	reconnect: '/v1/reconnect',
 	unpair: '/v1/unpair',
 	service: '/v1/service/',
+	log: '/v1/log',
 	metrics: '/metrics',
 	live: '/livez',
 	ready: '/readyz',

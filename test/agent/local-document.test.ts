@@ -153,6 +153,7 @@ function requestsOf(
 		['pair', 'admin', 'POST', LOCAL_ROUTES.pair, { code, trustOrigin, replace: true }],
 		['setWorkflow', 'admin', 'PUT', LOCAL_ROUTES.workflow, { workflowId: 'check-in' }],
 		['reconnect', 'admin', 'POST', LOCAL_ROUTES.reconnect],
+		['getLog', 'admin', 'GET', LOCAL_ROUTES.log],
 		['unpair', 'admin', 'POST', LOCAL_ROUTES.unpair],
 		['getReady', 'probe', 'GET', LOCAL_ROUTES.ready],
 	];

@@ -17,7 +17,9 @@ interface Help {
 async function readHelp(name: Program, path: readonly string[] = []): Promise<Help[]> {
 	const outcome = await run(name, [...path, '--help']);
 	const list = outcome.stdout.split('\nCommands:\n')[1]?.split('\n\n')[0] ?? '';
-	const names = [...list.matchAll(/^ {2}(\w+)/gm)].map((match) => match[1] ?? '').filter((word) => word !== 'help');
+	const names = [...list.matchAll(/^ {2}(\w[\w-]*)/gm)]
+		.map((match) => match[1] ?? '')
+		.filter((word) => word !== 'help');
 	const below = await Promise.all(names.map((word) => readHelp(name, [...path, word])));
 	return [{ path, outcome }, ...below.flat()];
 }
@@ -29,6 +31,7 @@ const COMMANDS: Readonly<Record<Program, readonly string[]>> = {
 		'config check',
 		'config show',
 		'demo',
+		'doctor',
 		'events',
 		'identity',
 		'pair',
@@ -37,6 +40,7 @@ const COMMANDS: Readonly<Record<Program, readonly string[]>> = {
 		'service',
 		'service notify',
 		'status',
+		'support-bundle',
 		'unpair',
 		'workflow',
 		'workflow set',
@@ -68,7 +72,7 @@ describe.each(['idv-agent', 'idv'] as const)('the help of %s', (name) => {
 			expect(outcome).toMatchObject({ status: 0, stderr: '' });
 			expect(outcome.stdout).toContain(`Usage: ${[name, ...path].join(' ')} `);
 			const isGroup = outcome.stdout.includes('\nCommands:\n') && path.length > 0 && path.join(' ') !== 'service';
-			if (!isGroup) expect(outcome.stdout, path.join(' ')).toMatch(/\nExamples:\n {2}(export|kill|idv)/);
+			if (!isGroup) expect(outcome.stdout, path.join(' ')).toMatch(/\nExamples:\n {2}(export|kill|sudo|idv)/);
 			expect(outcome.stdout).toContain('--json');
 		}
 	});

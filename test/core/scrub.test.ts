@@ -189,3 +189,36 @@ describe('ordinary text stays', () => {
 		);
 	});
 });
+
+describe('a key in PEM', () => {
+	const body = 'MIGHAgEAMBMGByqGSM49AgEGCCqGSM49';
+	test.each([
+		[
+			'whole',
+			`see -----BEGIN EC PRIVATE KEY-----\n${body}\n-----END EC PRIVATE KEY----- here`,
+			`see ${SECRET_MARK} here`,
+		],
+		['cut off', `see -----BEGIN PRIVATE KEY-----\n${body}`, `see ${SECRET_MARK}`],
+		[
+			'in JSON',
+			JSON.stringify({ key: 1, x: `-----BEGIN PRIVATE KEY-----\n${body}` }),
+			`{"key":1,"x":"${SECRET_MARK}"}`,
+		],
+	])('is taken out %s', (_how, text, clean) => {
+		expect(scrub(text, none)).toBe(clean);
+	});
+
+	test('a certificate is no secret', () => {
+		const text = `-----BEGIN CERTIFICATE-----\n${body}\n-----END CERTIFICATE-----`;
+		expect(scrub(text, none)).toBe(text);
+	});
+});
+
+test.each(['password', 'Connection', 'Authorization', 'api_key'])(
+	'who has %s as a password does not hide by it what stands behind that word',
+	(word) => {
+		expect(scrub('password=hunter2hunter2 Connection abc123def456', registryOf(word))).toBe(
+			`password=${SECRET_MARK} Connection ${SECRET_MARK}`,
+		);
+	},
+);

@@ -1,0 +1,66 @@
+/** `idv-agent support-bundle`: one file that says how this device is, for its owner to read and to send. */
+import { type FileHandle, open, rm } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import { tellSecrets } from '../agent/known-secrets.ts';
+import { loadSettings } from '../agent/load-settings.ts';
+import type { PathFlags } from '../agent/paths.ts';
+import { becomeServiceUser, findSubject, UNIT } from '../agent/subject.ts';
+import { gatherBundle, JOURNAL_LINES } from '../agent/support-bundle.ts';
+import { CHECK_IDS } from '../core/doctor.ts';
+import { AgentError } from '../core/errors.ts';
+import { createSecretRegistry } from '../core/scrub.ts';
+import { readJournal } from '../edges/machine-probes.ts';
+import { packTarball } from '../edges/tarball.ts';
+import { examine } from './doctor.ts';
+import { type OutputFlags, printJson, printLine, printTable } from './output.ts';
+import { VERSION } from './version.ts';
+
+/** A device holds a dozen; a key in PEM has one for each line. */
+const MAX_SECRETS = 250;
+
+export async function supportBundle(
+	flags: PathFlags & OutputFlags & { readonly set?: readonly string[] | undefined; readonly out?: string | undefined },
+): Promise<void> {
+	const at = new Date().toISOString();
+	const path = resolve(flags.out ?? `idv-agent-support-${at.slice(0, 19).replaceAll(':', '')}.tar.gz`);
+	const subject = await findSubject(flags, process.env);
+	const file = await create(path);
+	try {
+		// As whoever asks: the user of the service may read neither the journal nor write here.
+		const journal = await readJournal(UNIT, JOURNAL_LINES);
+		becomeServiceUser(subject);
+		const secrets = createSecretRegistry(MAX_SECRETS);
+		const tell = (secret: string) => secrets.add(secret);
+		const loaded = await loadSettings(subject);
+		const doctor = await examine(subject, { checks: CHECK_IDS, warningsAsErrors: false, keepSecret: tell });
+		await tellSecrets(subject, loaded, tell);
+		const files = await gatherBundle({ subject, loaded, doctor, journal, agentVersion: VERSION, at, secrets });
+		const packed = await packTarball(files, Date.parse(at));
+		await file.writeFile(packed);
+		await file.sync();
+		const contents = files.map(({ name, text }) => ({ name, bytes: Buffer.byteLength(text) }));
+		if (flags.json) return printJson({ path, bytes: packed.length, contents });
+		printTable(contents.map(({ name, bytes }) => [name, `${bytes} bytes`]));
+		printLine(`\nWritten to ${path}, for its owner only. Read it before you send it: tar -xOzf ${path} | less`);
+	} catch (error) {
+		await rm(path, { force: true }).catch(() => {});
+		throw unwritable(path, error);
+	} finally {
+		await file.close();
+	}
+}
+
+async function create(path: string): Promise<FileHandle> {
+	try {
+		return await open(path, 'wx', 0o600);
+	} catch (error) {
+		throw unwritable(path, error);
+	}
+}
+
+function unwritable(path: string, error: unknown): unknown {
+	const code = (error as NodeJS.ErrnoException | null)?.code;
+	if (error instanceof AgentError || typeof code !== 'string') return error;
+	const reason = code === 'EEXIST' ? 'there is a file already' : code;
+	return new AgentError('bundle-unwritable', `${path} cannot be written: ${reason}.`, { cause: error });
+}
