@@ -50,9 +50,13 @@ export const POLICIES: readonly RetryPolicy[] = [
 /** The product's decisions with another wait wherever it waits. Remembers the failures of one device. */
 export function superviseBy(policy: () => RetryPolicy): typeof supervise {
 	let failures = 0;
+	let before = policy();
 	return (supervision, event: SupervisorEvent, chance): SupervisorStep => {
 		const step = supervise(supervision, event, chance);
-		const { seconds } = policy();
+		const now = policy();
+		if (now !== before) failures = 0;
+		before = now;
+		const { seconds } = now;
 		const effects = step.effects.map((effect) => {
 			if (effect.type === 'linkPromoted') failures = 0;
 			if (effect.type !== 'link' || effect.effect.type !== 'wait') return effect;

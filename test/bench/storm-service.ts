@@ -49,6 +49,8 @@ function accept(near: Socket): void {
 		// What costs a service is TLS, and a refusal comes after it. The debt is bounded: nobody accepts without end.
 		credit = Math.max(-limit * MAX_QUEUE_SECONDS, credit - 1);
 		near.end(REFUSAL);
+		// Unread, it would never be seen to close.
+		near.resume();
 	}
 }
 
