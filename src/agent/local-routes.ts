@@ -27,6 +27,7 @@ import {
 	leaseRequestSchema,
 	MAX_EVENT_WAIT_SECONDS,
 	pairRequestSchema,
+	type ScannerReport,
 	workflowRequestSchema,
 } from '../protocol/local-api.ts';
 import type { Agent } from './agent.ts';
@@ -48,6 +49,7 @@ export function localRoutes(
 	clock: Pick<Clock, 'schedule'>,
 	tally: Tally,
 	forward: Forward,
+	scanners: () => Promise<ScannerReport>,
 ): LocalRoute[] {
 	const routes: LocalRoute[] = [
 		localRoute({
@@ -116,6 +118,18 @@ export function localRoutes(
 			path: LOCAL_ROUTES.identity,
 			sockets: APPLICATIONS,
 			handle: () => ok(agent.identity()),
+		}),
+		localRoute({
+			method: 'POST',
+			path: LOCAL_ROUTES.identityAccept,
+			sockets: ADMIN,
+			handle: async () => ok(await agent.acceptIdentity()),
+		}),
+		localRoute({
+			method: 'GET',
+			path: LOCAL_ROUTES.scanners,
+			sockets: APPLICATIONS,
+			handle: async () => ok(await scanners()),
 		}),
 		rawRoute({
 			method: '*',
