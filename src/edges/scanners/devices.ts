@@ -23,7 +23,7 @@ const MARK = /^idv-scanner/;
 const MAX_ENTRIES = 64;
 
 /** From the first sign of a change to the look, in milliseconds. */
-const SETTLE_MS = 250;
+const SETTLE_MS = 100;
 
 /** All of them: what the settings name, serial devices, keyboards, in the order of their names. */
 export async function findScanners({ root = '/', device }: ScannerPlaces): Promise<ScannerFacts[]> {

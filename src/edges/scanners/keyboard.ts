@@ -49,21 +49,22 @@ export async function openKeyboardScanner(path: string, listener: ScannerListene
 		return closed;
 	};
 	const gone = () => {
+		if (over) return;
 		void end();
 		listener.ended(scannerGone(path));
 	};
 	const awaitMore = () => {
 		try {
 			poller.once('readable', (error) => {
-				if (over) return;
-				if (error) gone();
-				else read();
+				// The poller calls from outside of Node: whatever is promised in its callback would wait for the next event.
+				if (!over) setImmediate(error ? gone : read);
 			});
 		} catch {
 			gone();
 		}
 	};
 	const read = () => {
+		if (over) return;
 		let bytes: number;
 		try {
 			bytes = readSync(descriptor, buffer);
