@@ -168,7 +168,7 @@ function show(scan: Scan, { json }: TestFlags): void {
 /** Enough of a text to know it again: it may be somebody's password, typed on the wrong keyboard. */
 function masked(text: string): string {
 	const shown = text.replaceAll(/[^\x20-\x7e]/g, '?');
-	return shown.length <= 6 ? '…' : `${shown.slice(0, 3)}…${shown.slice(-1)}`;
+	return shown.length < 10 ? '…' : `${shown.slice(0, 3)}…${shown.slice(-1)}`;
 }
 
 async function readScannerSettings(flags: AskFlags, sets: readonly string[]): Promise<Settings['scanner']> {

@@ -1,16 +1,24 @@
-import { chmod, mkdir, readdir, readFile, realpath, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readdir, readFile, realpath, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { ENDPOINTS } from '../../src/protocol/endpoints.ts';
 import type { ScannerReport } from '../../src/protocol/local-api.ts';
 import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import { MACHINES } from '../fixtures/machines.ts';
 import { plugScanner } from '../fixtures/scanners/plug.ts';
 import { givenService, send } from '../service/fixture.ts';
-import { type AgentSetup, givenAgent, givenHome, type RunningAgent, registrations } from './harness.ts';
+import {
+	type AgentSetup,
+	givenAgent,
+	givenHome,
+	givenPairedAgent,
+	type RunningAgent,
+	registrations,
+} from './harness.ts';
 
 /** A running agent whose site writes down what its hooks are told, and the root of its machine. */
 async function givenDevice(setup: AgentSetup = {}) {
-	const home = await givenHome();
+	const home = setup.home ?? (await givenHome());
 	const file = join(home.directory, 'told');
 	await writeFile(file, '');
 	const hook = join(home.directory, 'hook.sh');
@@ -21,7 +29,9 @@ async function givenDevice(setup: AgentSetup = {}) {
 		home,
 		settings: { ...setup.settings, hooks: { onPaired: [hook], onPairingFailed: [hook] } },
 	});
-	const machine = (await readdir(home.directory)).find((name) => name.startsWith('machine-')) ?? '';
+	const machines = (await readdir(home.directory)).filter((name) => name.startsWith('machine-'));
+	const born = await Promise.all(machines.map(async (name) => (await stat(join(home.directory, name))).birthtimeMs));
+	const machine = machines[born.indexOf(Math.max(...born))] ?? '';
 	const root = await realpath(join(home.directory, machine));
 	return {
 		...device,
@@ -187,6 +197,20 @@ describe('a first pairing without a screen', () => {
 		await scan(one);
 		await device.untilLive('check-in');
 	});
+});
+
+test('a copy of another device is paired for itself by a scan, and contacts nobody before', async () => {
+	const service = await givenService();
+	const original = await givenPairedAgent(service, { machine: MACHINES['PC with serial numbers of the maker'] });
+	await original.stop();
+	const requests = service.requests.length;
+	const device = await givenDevice({ machine: MACHINES['Raspberry Pi'], home: original.home });
+	expect(device.agent.status()).toMatchObject({ state: 'blocked', problem: { code: 'identity-changed' } });
+	const scanner = await plugScanner(device.root);
+	await device.untilListening(scanner.path);
+	expect(service.requests.length).toBe(requests);
+	scanner.scan(service.createPairingCode('check-in').url);
+	expect(await device.untilLive('check-in')).toMatchObject({ deviceId: '10000000a1b2c3d4', warnings: [] });
 });
 
 describe('while a pairing is under way', () => {
