@@ -9,6 +9,7 @@ import { chooseScanners, SCANNER_RETRY_MS, type ScannerChoice, type ScannerFacts
 import type { Settings } from '../core/settings-table.ts';
 import type { Log } from '../edges/log.ts';
 import type { OpenScanner, ScannerListener } from '../edges/scanners/contract.ts';
+import { scannerGone } from '../edges/scanners/refusals.ts';
 import type { PairRequest, PairResult, ScannerReport } from '../protocol/local-api.ts';
 import type { Agent } from './agent.ts';
 import type { Clock } from './clock.ts';
@@ -139,11 +140,13 @@ function listen(
 		choices = chooseScanners(await parts.find(settings.device), settings);
 		const chosen = choices.filter((choice) => choice.chosen).map(({ device }) => device);
 		problems.clear();
-		for (const [node, { path, scanner }] of open)
-			if (!chosen.some((device) => device.node === node && device.path === path)) {
-				letGo(node);
-				await scanner.close();
-			}
+		for (const [node, { path, scanner }] of open) {
+			if (chosen.some((device) => device.node === node)) continue;
+			// Some serial drivers don't tell their reader that the device is gone.
+			log.info(scannerGone(path).message, { path });
+			letGo(node);
+			await scanner.close();
+		}
 		for (const device of chosen) if (!open.has(device.node)) await openOne(device);
 		const missing = settings.device !== null && chosen.length === 0;
 		const [problem] = problems.values();

@@ -20,10 +20,13 @@ import { describe, printJson, printLine, printTable, printWarning } from './outp
 type Device = ScannerReport['devices'][number];
 
 export async function listScanners(flags: AskFlags): Promise<void> {
-	const seen = await lookOurselves(await readScannerSettings(flags, []));
+	const settings = await readScannerSettings(flags, []);
+	const seen = await lookOurselves(settings);
 	const agent = await askAgent(flags);
 	if (flags.json) return printJson({ agentRunning: agent !== null, ...(agent ?? seen), seenHere: seen.devices });
 	printLine(agent ? agent.sentence : 'The agent is not running; this is what it would find on this machine now.');
+	if (settings.device !== null && !seen.devices.some(({ chosen }) => chosen) && settings.kind !== 'off')
+		printWarning(`There is no scanner at ${settings.device}, which scanner.device names.`);
 	const devices = agent && agent.devices.length > 0 ? agent.devices : seen.devices;
 	if (devices.length === 0) {
 		printLine(
@@ -58,7 +61,7 @@ function udevRule(usb: Device['usb']): string {
 }
 
 function unseen({ kind, path }: Device): string {
-	return `The running agent does not see ${path}: systemd hides devices from it. Run: ln -s /usr/lib/idv-agent/drop-ins/${kind}-scanner.conf /etc/systemd/system/idv-agent.service.d/ && systemctl daemon-reload && systemctl restart idv-agent`;
+	return `The running agent does not see ${path}: systemd hides devices from it. Run: mkdir -p /etc/systemd/system/idv-agent.service.d && ln -s /usr/lib/idv-agent/drop-ins/${kind}-scanner.conf /etc/systemd/system/idv-agent.service.d/ && systemctl daemon-reload && systemctl restart idv-agent`;
 }
 
 async function askAgent(flags: AskFlags): Promise<ScannerReport | null> {
