@@ -20,6 +20,7 @@ import {
 	problemSchema,
 	problemSummarySchema,
 	readyReportSchema,
+	scannerReportSchema,
 	statusSchema,
 	workflowRequestSchema,
 } from '../protocol/local-api.ts';
@@ -41,6 +42,7 @@ const ANSWERS = {
 	AckResult: ackResultSchema,
 	LeaseReport: leaseReportSchema,
 	IdentityReport: identityReportSchema,
+	ScannerReport: scannerReportSchema,
 	PairPreview: pairPreviewSchema,
 	PairResult: pairResultSchema,
 	LiveReport: liveReportSchema,

@@ -38,6 +38,8 @@ import { count, type Tally } from './tally.ts';
 /** Whatever applications may ask, wherever they live. */
 const APPLICATIONS = ['agent', 'admin', 'browser'] as const;
 const ADMIN = ['admin'] as const;
+/** Not for pages: what is plugged into the device is none of their business. */
+const ON_SOCKETS = ['agent', 'admin'] as const;
 const HEALTH = ['agent', 'admin', 'browser', 'probe'] as const;
 /** Events that a stream reads at once while it catches up, and characters of contents that it is then sent at once. */
 const REPLAY_PAGE = 500;
@@ -128,7 +130,7 @@ export function localRoutes(
 		localRoute({
 			method: 'GET',
 			path: LOCAL_ROUTES.scanners,
-			sockets: APPLICATIONS,
+			sockets: ON_SOCKETS,
 			handle: async () => ok(await scanners()),
 		}),
 		rawRoute({

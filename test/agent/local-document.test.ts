@@ -146,6 +146,8 @@ function requestsOf(
 		['getLeases', 'agent', 'GET', LOCAL_ROUTES.leases],
 		['releaseLease', 'agent', 'POST', LOCAL_ROUTES.leaseRelease, { name: 'kiosk' }],
 		['getIdentity', 'agent', 'GET', LOCAL_ROUTES.identity],
+		['acceptIdentity', 'admin', 'POST', LOCAL_ROUTES.identityAccept],
+		['getScanners', 'agent', 'GET', LOCAL_ROUTES.scanners],
 		['getMetrics', 'probe', 'GET', LOCAL_ROUTES.metrics],
 		['getLive', 'probe', 'GET', LOCAL_ROUTES.live],
 		['getReady', 'probe', 'GET', LOCAL_ROUTES.ready],
