@@ -58,8 +58,10 @@ export function listenForScans(parts: ScanningParts): Scanning {
 		const settings = parts.settings();
 		const isWanted = !closed && settings.kind !== 'off' && (agent.status().state === 'unpaired' || isCopy());
 		if (listening && (!isWanted || JSON.stringify(settings) !== JSON.stringify(listening.settings))) {
-			released = listening.end();
+			// First: what follows may change the status, and lead here again.
+			const ending = listening;
 			listening = null;
+			released = ending.end();
 			takeScan.forget();
 		}
 		if (isWanted && !listening) listening = listen(parts, settings, released, takeScan.scanned);
@@ -200,8 +202,8 @@ function listen(
 			over = true;
 			cancelRetry();
 			watch.close();
-			agent.warn('scanner', null);
 			await work;
+			agent.warn('scanner', null);
 			await Promise.all(
 				[...open].map(([node, { scanner }]) => {
 					letGo(node);

@@ -130,6 +130,17 @@ describe('an unpaired device', () => {
 		});
 	});
 
+	test('takes another scanner at once when the settings name it, and withdraws what was wrong before', async () => {
+		const device = await givenDevice({ settings: { scanner: { device: '/dev/serial/by-id/usb-gone' } } });
+		await device.untilRefused('scanner-failed');
+		const scanner = await plugScanner(device.root);
+		await device.home.writeSettings({ scanner: { device: scanner.path } });
+		await device.daemon.reload();
+		await device.untilListening(scanner.path);
+		expect(device.agent.status().warnings).toEqual([]);
+		expect((await device.report()).devices).toMatchObject([{ path: scanner.path, open: true }]);
+	});
+
 	test('tries a scanner again that it could not open', async () => {
 		const device = await givenDevice();
 		await mkdir(join(device.root, 'dev/input/by-id'), { recursive: true });
