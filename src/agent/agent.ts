@@ -11,7 +11,7 @@ import {
 	withOnlyConnection,
 } from '../core/device-state.ts';
 import { AgentError, dispositionOf, type Failure, paceOf } from '../core/errors.ts';
-import { type CompleteIdentity, toReport } from '../core/identity.ts';
+import { acceptedIdentity, type CompleteIdentity, toReport } from '../core/identity.ts';
 import { connectionOf } from '../core/link.ts';
 import { describeStatus } from '../core/status.ts';
 import {
@@ -25,7 +25,7 @@ import {
 } from '../core/supervisor.ts';
 import { hasCredential, registrationFor, serviceOf, type WantingContext, wantedRegistration } from '../core/wanting.ts';
 import type { AgentMessage, Frame } from '../protocol/channel.ts';
-import type { PairRequest, PairResult, Status } from '../protocol/local-api.ts';
+import type { IdentityReport, PairRequest, PairResult, Status } from '../protocol/local-api.ts';
 import { knownConnection, provisionedSince } from './connections.ts';
 import type { Agent, AgentOptions } from './contract.ts';
 import { chooseDeviceIdentity } from './device-identity.ts';
@@ -303,6 +303,15 @@ export function startAgent(options: AgentOptions): Agent {
 		}
 	}
 
+	async function acceptIdentity(): Promise<IdentityReport> {
+		if (pairing.underWay) throw new AgentError('pairing-under-way', 'A pairing is under way on this device.');
+		const found = chooseDeviceIdentity(identityParts, settings(), null);
+		await device.record((state) => ({ ...state, identity: acceptedIdentity(state.identity, found, now()) }));
+		identity = chooseDeviceIdentity(identityParts, settings());
+		pursue();
+		return toReport(identity);
+	}
+
 	async function setWorkflow(workflowId: string): Promise<void> {
 		workflow.checkFree(workflowId);
 		if (serviceOf(settings(), device.state) === null || !hasCredential(context()))
@@ -362,6 +371,7 @@ export function startAgent(options: AgentOptions): Agent {
 		status,
 		onStatus,
 		identity: () => toReport(identity),
+		acceptIdentity,
 		inspectPairing: pairing.inspect,
 		pair,
 		unpair,

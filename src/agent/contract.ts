@@ -45,6 +45,8 @@ export interface Agent {
 	/** Calls back after every change of the status until the returned function is called. */
 	onStatus(listener: () => void): () => void;
 	identity(): IdentityReport;
+	/** Takes the machine as it is now for the device that was paired, after a repair; registers anew if that shows. */
+	acceptIdentity(): Promise<IdentityReport>;
 	/** What a code would do. Spends nothing, touches no network. */
 	inspectPairing(asked: PairRequest): PairPreview;
 	/** Spends a code. Resolves when the device is online, or after 10 s with what the status says then. */

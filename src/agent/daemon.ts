@@ -12,6 +12,8 @@ import { createForwarder } from '../edges/forwarder.ts';
 import { readIdentityFacts } from '../edges/identity-sources.ts';
 import { type LocalServerOptions, openLocalServer } from '../edges/local-server/local-server.ts';
 import { createLog, type Log, type LogDestination, openLogDestination } from '../edges/log.ts';
+import { findScanners, watchScanners } from '../edges/scanners/devices.ts';
+import { openScanner } from '../edges/scanners/open.ts';
 import { watchSettings } from '../edges/settings-files.ts';
 import { openStateStore } from '../edges/state-store.ts';
 import { type Agent, startAgent } from './agent.ts';
@@ -23,6 +25,7 @@ import { openPage } from './local-page.ts';
 import { createLocalPorts, type LocalAddresses } from './local-ports.ts';
 import { localRoutes } from './local-routes.ts';
 import { rememberLog } from './recent-log.ts';
+import { listenForScans } from './scanning.ts';
 import { runSiteHooks } from './site-hooks.ts';
 import { createTally } from './tally.ts';
 
@@ -122,6 +125,19 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			environment: options.environment,
 		});
 		closers.push(() => hooks.close());
+		const root = options.machineRoot ?? '/';
+		const scanning = listenForScans({
+			agent,
+			pair: hooks.pair,
+			refused: hooks.refused,
+			settings: () => environment.resolved.settings.scanner,
+			find: (device) => findScanners({ root, device }),
+			watch: (device, onChange) => watchScanners({ root, device }, onChange),
+			open: openScanner,
+			clock,
+			log,
+		});
+		closers.push(() => scanning.close());
 		const onFault = (error: unknown) => log.error(`fault in the local interface: ${toFailure(error).message}`);
 		const forward = createForwarder({
 			network: {
@@ -131,7 +147,10 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			target: agent.access,
 			allow: () => environment.resolved.settings.forward.allow,
 		});
-		const routes = localRoutes({ ...agent, pair: hooks.pair }, clock, tally, forward, recentLog);
+		const routes = localRoutes(
+			{ ...agent, pair: hooks.pair },
+			{ clock, tally, forward, recentLog, scanners: scanning.report },
+		);
 		const server = await openLocalServer({
 			runDir: paths.runDir,
 			routes,
@@ -196,6 +215,8 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 		// Together: applications that still wait for an answer and a service that says goodbye take their time.
 		closers.push(() => Promise.all([agent.stop(), server.close(), ports.close()]));
 		closers.push(() => applied);
+		// First of all: an agent that stops is unpaired for a moment.
+		closers.push(() => scanning.close());
 		closers.push(() => watch.close());
 		return {
 			agent,

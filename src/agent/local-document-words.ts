@@ -110,6 +110,18 @@ export const ROUTE_WORDS: Readonly<Record<string, RouteWords>> = {
 			200: { about: 'Identifier, serial number, MAC address.', content: { 'application/json': 'IdentityReport' } },
 		},
 	},
+	[`POST ${LOCAL_ROUTES.identityAccept}`]: {
+		name: 'acceptIdentity',
+		summary: 'Says that this is still the device that was paired, after a part of it was replaced.',
+		answers: {
+			200: { about: 'As it is pinned from now on.', content: { 'application/json': 'IdentityReport' } },
+		},
+	},
+	[`GET ${LOCAL_ROUTES.scanners}`]: {
+		name: 'getScanners',
+		summary: 'The code scanners that the agent sees, and whether it listens to them.',
+		answers: { 200: { about: 'Every device, used or not.', content: { 'application/json': 'ScannerReport' } } },
+	},
 	[`* ${LOCAL_ROUTES.service}`]: {
 		name: 'askService',
 		summary: 'The same request to the service, with the Connection of the device added.',
@@ -207,6 +219,10 @@ export const FIELD_WORDS: Readonly<Record<string, Readonly<Record<string, string
 		ready: 'Whether pairing can go ahead as asked.',
 		changes: 'What would be different afterwards, one line each.',
 		problem: 'The first thing that stands in the way.',
+	},
+	ScannerReport: {
+		listening: 'Whether a code that is scanned now counts.',
+		sentence: 'Why, or why not.',
 	},
 	Problem: {
 		code: 'Permanent name for programs.',

@@ -21,6 +21,7 @@ import {
 	problemSchema,
 	problemSummarySchema,
 	readyReportSchema,
+	scannerReportSchema,
 	statusSchema,
 	workflowRequestSchema,
 } from '../protocol/local-api.ts';
@@ -42,6 +43,7 @@ const ANSWERS = {
 	AckResult: ackResultSchema,
 	LeaseReport: leaseReportSchema,
 	IdentityReport: identityReportSchema,
+	ScannerReport: scannerReportSchema,
 	PairPreview: pairPreviewSchema,
 	PairResult: pairResultSchema,
 	LiveReport: liveReportSchema,

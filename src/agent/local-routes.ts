@@ -27,6 +27,7 @@ import {
 	leaseRequestSchema,
 	MAX_EVENT_WAIT_SECONDS,
 	pairRequestSchema,
+	type ScannerReport,
 	workflowRequestSchema,
 } from '../protocol/local-api.ts';
 import type { Agent } from './agent.ts';
@@ -38,19 +39,24 @@ import { count, type Tally } from './tally.ts';
 /** Whatever applications may ask, wherever they live. */
 const APPLICATIONS = ['agent', 'admin', 'browser'] as const;
 const ADMIN = ['admin'] as const;
+/** Not for pages: what is plugged into the device is none of their business. */
+const ON_SOCKETS = ['agent', 'admin'] as const;
 const HEALTH = ['agent', 'admin', 'browser', 'probe'] as const;
 /** Events that a stream reads at once while it catches up, and characters of contents that it is then sent at once. */
 const REPLAY_PAGE = 500;
 const PIECE = 256 * 1024;
 
+/** What the routes answer from, besides the agent. */
+export interface RouteParts {
+	readonly clock: Pick<Clock, 'schedule'>;
+	readonly tally: Tally;
+	readonly forward: Forward;
+	readonly recentLog: Pick<RecentLog, 'lines'>;
+	readonly scanners: () => Promise<ScannerReport>;
+}
+
 /** The route table. */
-export function localRoutes(
-	agent: Agent,
-	clock: Pick<Clock, 'schedule'>,
-	tally: Tally,
-	forward: Forward,
-	recentLog: Pick<RecentLog, 'lines'>,
-): LocalRoute[] {
+export function localRoutes(agent: Agent, { clock, tally, forward, recentLog, scanners }: RouteParts): LocalRoute[] {
 	const routes: LocalRoute[] = [
 		localRoute({
 			method: 'GET',
@@ -118,6 +124,18 @@ export function localRoutes(
 			path: LOCAL_ROUTES.identity,
 			sockets: APPLICATIONS,
 			handle: () => ok(agent.identity()),
+		}),
+		localRoute({
+			method: 'POST',
+			path: LOCAL_ROUTES.identityAccept,
+			sockets: ADMIN,
+			handle: async () => ok(await agent.acceptIdentity()),
+		}),
+		localRoute({
+			method: 'GET',
+			path: LOCAL_ROUTES.scanners,
+			sockets: ON_SOCKETS,
+			handle: async () => ok(await scanners()),
 		}),
 		rawRoute({
 			method: '*',

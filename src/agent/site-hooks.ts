@@ -2,7 +2,7 @@
  * Runs a site's commands when something happens to the device: a notification, online, offline, a pairing. Watches the agent
  * from outside; what a command does changes nothing here.
  */
-import { toFailure } from '../core/errors.ts';
+import { type Failure, toFailure } from '../core/errors.ts';
 import type { Settings } from '../core/settings-table.ts';
 import { createHooks, type HookReport } from '../edges/hooks.ts';
 import type { Log } from '../edges/log.ts';
@@ -14,6 +14,8 @@ import { count, type Tally } from './tally.ts';
 export interface SiteHooks {
 	/** As the agent's own, and tells the commands how it went. */
 	pair(asked: PairRequest): Promise<PairResult>;
+	/** Tells the commands of a scan that was refused before it was a pairing. */
+	refused(reason: Failure): void;
 	/** Ends the commands that run. */
 	close(): Promise<void>;
 }
@@ -41,6 +43,10 @@ export function runSiteHooks(parts: {
 		if (argv.length > 0) hooks.run({ hook, argv, input });
 	}
 
+	function refused({ code, message, remedy }: Failure): void {
+		tell('onPairingFailed', { code, message, remedy });
+	}
+
 	const forgetEvents = agent.events.subscribe((entries) => {
 		if (settings().onNotification.length === 0) return;
 		for (const entry of entries)
@@ -62,11 +68,11 @@ export function runSiteHooks(parts: {
 				tell('onPaired', result);
 				return result;
 			} catch (error) {
-				const { code, message, remedy } = toFailure(error);
-				tell('onPairingFailed', { code, message, remedy });
+				refused(toFailure(error));
 				throw error;
 			}
 		},
+		refused,
 		close() {
 			forgetEvents();
 			forgetStatus();

@@ -12,6 +12,7 @@ import { openStateStore } from '../edges/state-store.ts';
 import { type IdentityReport, LOCAL_ROUTES } from '../protocol/local-api.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
 import { describe, printJson, printLine, printTable, printWarning } from './output.ts';
+import { confirm } from './prompts.ts';
 
 /** What the machine says; the id of a device that has nothing of its own is made when the agent first starts. */
 type MachineReport = Omit<IdentityReport, 'deviceId'> & {
@@ -31,6 +32,32 @@ export async function showIdentity(flags: AskFlags): Promise<void> {
 		printReport(report);
 		for (const note of notes) printWarning(note);
 	}
+}
+
+/** Shows what has changed and, if a person agrees, has the agent keep the machine as it is now. */
+export async function acceptIdentity(flags: AskFlags & { readonly yes?: boolean | undefined }): Promise<void> {
+	const client = clientFor(flags);
+	const before = (await client.request('admin', 'GET', LOCAL_ROUTES.identity)) as IdentityReport;
+	if (before.warnings.length === 0) {
+		if (flags.json) printJson({ changed: false, ...before });
+		else printLine('Nothing has changed: this is the machine that was paired.');
+		return;
+	}
+	if (!flags.json) for (const { message } of before.warnings) printLine(message);
+	const question = `Is this still device ${before.deviceId.value}, with a part replaced?`;
+	if (!flags.yes && (flags.json || !(await confirm(question))))
+		throw new AgentError(
+			'identity-changed',
+			'Nobody has said that this is still the same device; nothing was changed.',
+			{
+				remedy:
+					'If it is, add --yes; if this disk was copied from another device, run idv-agent unpair and pair it with a code of its own.',
+			},
+		);
+	const report = (await client.request('admin', 'POST', LOCAL_ROUTES.identityAccept)) as IdentityReport;
+	if (flags.json) return printJson({ changed: true, ...report });
+	printLine('\nAccepted. The service is told of it.\n');
+	printReport(report);
 }
 
 async function askMachine(flags: AskFlags): Promise<{ report: MachineReport; notes: string[] }> {

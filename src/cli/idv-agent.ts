@@ -33,6 +33,7 @@ export function buildProgram(): Command {
 	addRun(program);
 	addPairing(program);
 	addProvision(program);
+	addScanner(program);
 	addQuestions(program);
 	addConfig(program);
 	addDiagnosis(program);
@@ -101,6 +102,33 @@ function addProvision(program: Command): void {
 	);
 }
 
+function addScanner(program: Command): void {
+	const scanner = program.command('scanner').description('the code scanners of this device');
+	const list = scanner.command('list').description('devices, which one an unpaired device listens to, and why');
+	withExamples(
+		list,
+		['idv-agent scanner list', 'also what keeps the agent from reading one'],
+		['idv-agent scanner list --json', 'for programs'],
+	);
+	onCommand<CommonFlags>(list, async (flags) => (await import('./scanner.ts')).listScanners(flags));
+	const test = scanner
+		.command('test')
+		.description('show what a scanner reads, secrets masked; spends nothing')
+		.argument('[source]', '- reads standard input in place of a scanner')
+		.option('--device <path>', 'this device in place of the one that would be chosen')
+		.option('--count <number>', 'end after so many scans', wholeNumber('--count', 1, 1_000_000))
+		.option(...SET);
+	withExamples(
+		test,
+		['idv-agent scanner test', 'until Ctrl-C'],
+		['idv-agent scanner test --set scanner.suffix=none', 'for a scanner that sends no line end'],
+		['idv-agent scanner test - < scanned.txt', 'what would the agent make of this?'],
+	);
+	onCommand<CommonFlags & { count?: number }>(test, async (flags, source) =>
+		(await import('./scanner.ts')).testScanner(flags, source),
+	);
+}
+
 function addQuestions(program: Command): void {
 	const status = program
 		.command('status')
@@ -155,6 +183,18 @@ function addQuestions(program: Command): void {
 	const identity = program.command('identity').description('who this device is, and which source says so');
 	withExamples(identity, ['idv-agent identity', 'also while the agent is not running']);
 	onCommand<CommonFlags>(identity, async (flags) => (await import('./identity.ts')).showIdentity(flags));
+	const accept = identity
+		.command('accept')
+		.description('say that this is still the same device, after a part of it was replaced')
+		.option('--yes', 'without being asked');
+	withExamples(
+		accept,
+		['idv-agent identity accept', 'shows what has changed and asks'],
+		['idv-agent identity accept --yes', 'without a terminal'],
+	);
+	onCommand<CommonFlags & { yes?: boolean }>(accept, async (flags) =>
+		(await import('./identity.ts')).acceptIdentity(flags),
+	);
 }
 
 function waitOption(what: string, seconds: number) {

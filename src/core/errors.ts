@@ -297,6 +297,20 @@ export const CATALOGUE = {
 	),
 	usage: row('askHuman', 'slow', EXIT.usage, 'See --help.'),
 
+	// Scanners.
+	'scanner-denied': row(
+		'askHuman',
+		'slow',
+		EXIT.refused,
+		'Give the agent the right to it: link serial-scanner.conf or keyboard-scanner.conf of /usr/lib/idv-agent/drop-ins, as it says itself, and restart the agent.',
+	),
+	'scanner-failed': row(
+		'retry',
+		'slow',
+		EXIT.unavailable,
+		'Plug the scanner in again; the agent goes on with it by itself.',
+	),
+
 	// This device.
 	'settings-invalid': row(
 		'askHuman',
@@ -378,7 +392,7 @@ export const CATALOGUE = {
 		'askHuman',
 		'slow',
 		EXIT.configuration,
-		'If a part was replaced, pair again; if this disk was copied from another device, unpair and pair it.',
+		'If a part was replaced, run idv-agent identity accept; if this disk was copied from another device, unpair and pair it.',
 	),
 
 	'devices-offline': row(

@@ -5,7 +5,7 @@
 import { serialSchema } from '../protocol/device-connection.ts';
 import type { IdentityReport } from '../protocol/local-api.ts';
 import type { Fingerprint, PinnedIdentity } from './device-state.ts';
-import { type Failure, failure } from './errors.ts';
+import { AgentError, type Failure, failure } from './errors.ts';
 
 export interface SerialCandidate {
 	/** Where it stands, for a person: `dmi product_serial`. */
@@ -154,6 +154,22 @@ export function pinIdentity(choice: CompleteIdentity, pinnedAt: string): PinnedI
 		fingerprint: choice.fingerprint,
 		pinnedAt,
 	};
+}
+
+/**
+ * What is kept when a person says that the machine, as it is now, is still the device that was paired: everything but its
+ * deviceId, by which the service knows it.
+ * @param found the machine looked at anew.
+ * @throws AgentError `unpaired` when nothing was pinned yet.
+ */
+export function acceptedIdentity(
+	pinned: PinnedIdentity | null,
+	found: CompleteIdentity,
+	pinnedAt: string,
+): PinnedIdentity {
+	if (!pinned)
+		throw new AgentError('unpaired', 'This device is not paired yet: there is no identity that could have changed.');
+	return { ...pinIdentity(found, pinnedAt), deviceId: pinned.deviceId };
 }
 
 /** The choice as the local interface shows it. */

@@ -193,7 +193,7 @@ export function classifyHttpAnswer(answer: HttpAnswer): Failure {
 	if (status === 400 && /\bSSL certificate (?:error|was sent)/i.test(answer.body)) return wantsClientCertificate(host);
 	switch (status) {
 		case 401:
-			return said(isCodeRefused(answer) ? 'code-expired-or-used' : 'credential-refused');
+			return isCodeRefused(answer) ? codeRefused(answer) : said('credential-refused');
 		case 403:
 			return said('access-forbidden');
 		case 407:
@@ -221,10 +221,22 @@ function isCodeRefused(answer: HttpAnswer): boolean {
 	return answer.purpose === 'register' && answer.scheme === 'Token';
 }
 
+/** What happened to the code, as far as the service's words tell, and those words. Source: assumed. */
+function codeRefused(answer: HttpAnswer): Failure {
+	const { status, host, body } = answer;
+	const words = `${problemCode(body)} ${readErrorDetail(body)}`;
+	const what = /\bexpired\b/i.test(words)
+		? 'This code has expired'
+		: /\b(?:spent|used|redeemed|consumed)\b/i.test(words)
+			? 'This code was used already'
+			: 'This code is not accepted';
+	return failure('code-expired-or-used', `${what}: ${host} answered ${status}${withDetail(answer)}`);
+}
+
 type Said = (code: ErrorCode, more?: { remedy?: string }) => Failure;
 
 function nothingThere(answer: HttpAnswer, said: Said): Failure {
-	if (answer.status === 410 && isCodeRefused(answer)) return said('code-expired-or-used');
+	if (answer.status === 410 && isCodeRefused(answer)) return codeRefused(answer);
 	if (answer.purpose === 'channel') return said(answer.status === 405 ? 'channel-rejected' : 'channel-not-found');
 	return said('bad-response', { remedy: 'Check baseUrl: the service has no such endpoint at this address.' });
 }
@@ -256,16 +268,20 @@ function redirected(answer: HttpAnswer): Failure {
 
 function saysUnknownWorkflow(answer: HttpAnswer): boolean {
 	if (answer.status === 401 || answer.status === 407 || answer.purpose === 'other') return false;
-	try {
-		const document: unknown = JSON.parse(answer.body);
-		if ((document as { code?: unknown } | null)?.code === 'workflow-unknown') return true;
-	} catch {
-		// Not a problem document: its words are all there is.
-	}
+	if (problemCode(answer.body) === 'workflow-unknown') return true;
 	if (![400, 404, 409, 422].includes(answer.status)) return false;
 	return /\bworkflow\b.{0,150}\b(?:unknown|not found|not exist|invalid)|\b(?:unknown|no such|invalid) workflow\b/i.test(
 		readErrorDetail(answer.body),
 	);
+}
+
+/** The `code` of a problem document; empty for a body that is none: then its words are all there is. */
+function problemCode(body: string): string {
+	try {
+		return String((JSON.parse(body) as { code?: unknown } | null)?.code ?? '');
+	} catch {
+		return '';
+	}
 }
 
 function withDetail(answer: HttpAnswer): string {

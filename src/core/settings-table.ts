@@ -13,6 +13,7 @@ import {
 } from '../protocol/device-connection.ts';
 import { DEFAULT_CHANNEL_PATH, isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { DEFAULT_MAX_DEFER_SECONDS } from './leases.ts';
+import { SCAN_SUFFIXES } from './scan-lines.ts';
 
 /** One setting: how it is read, what it is when nobody sets it, and what it is for. */
 export interface Setting<Value> {
@@ -126,6 +127,32 @@ export const SETTINGS = {
 			z.array(origin).max(64),
 			[],
 			'Origins that pairing codes may come from; empty asks a person the first time.',
+		),
+	},
+	scanner: {
+		kind: setting(
+			'text',
+			z.enum(['auto', 'serial', 'keyboard', 'off'], 'must be "auto", "serial", "keyboard" or "off"'),
+			'auto',
+			'Scanners that an unpaired device listens to: auto (what looks like one), serial, keyboard or off.',
+		),
+		device: setting(
+			'text',
+			optional(filePath),
+			null,
+			'The one scanner to listen to, such as /dev/serial/by-id/…; left out, idv-agent scanner list says which.',
+		),
+		baudRate: setting(
+			'number',
+			whole(300, 921_600),
+			9600,
+			'Speed of a serial scanner in bits per second, 300 to 921600.',
+		),
+		suffix: setting(
+			'text',
+			z.enum(SCAN_SUFFIXES, 'must be "auto", "cr", "lf" or "none"'),
+			'auto',
+			'What ends a scan: cr, lf, none (a quiet moment) or auto (any of them).',
 		),
 	},
 	service: {

@@ -200,6 +200,31 @@ export const problemSchema = z.object({
 export const EVENT_PAGE_LENGTH = 100;
 /** Longest wait for the next event in one JSON answer, in seconds. */
 export const MAX_EVENT_WAIT_SECONDS = 60;
+/** The scanners that the agent sees, and whether it listens to them. */
+export const scannerReportSchema = z.object({
+	/** Whether codes that are scanned now count. */
+	listening: z.boolean(),
+	/** Why, or why not, in one sentence. */
+	sentence: z.string(),
+	devices: z.array(
+		z.object({
+			kind: z.enum(['serial', 'keyboard']),
+			path: z.string(),
+			node: z.string(),
+			chosen: z.boolean(),
+			/** Why it is chosen, or why not. */
+			why: z.string(),
+			/** Whether it is open. */
+			open: z.boolean(),
+			/** Whether desktops ignore it; `null` where that is not known or does not matter. */
+			hidden: z.boolean().nullable(),
+			/** USB vendor and model in hexadecimal. */
+			usb: z.object({ vendorId: z.string(), modelId: z.string() }).nullable(),
+			problem: problemSummarySchema.nullable(),
+		}),
+	),
+});
+export type ScannerReport = z.infer<typeof scannerReportSchema>;
 
 /** File names of the two sockets in the run directory. */
 export const LOCAL_SOCKETS = { agent: 'agent.sock', admin: 'admin.sock' } as const;
@@ -212,6 +237,8 @@ export const LOCAL_ROUTES = {
 	leases: '/v1/leases',
 	leaseRelease: '/v1/leases/release',
 	identity: '/v1/identity',
+	identityAccept: '/v1/identity/accept',
+	scanners: '/v1/scanners',
 	pair: '/v1/pair',
 	pairInspect: '/v1/pair/inspect',
 	workflow: '/v1/workflow',

@@ -31,7 +31,7 @@ interface LocalDocument {
 }
 
 /** The table as it is: none of its handlers is called. */
-const ROUTES = localRoutes(...([{}, {}, {}, {}] as unknown as Parameters<typeof localRoutes>));
+const ROUTES = localRoutes(...([{}, {}] as unknown as Parameters<typeof localRoutes>));
 
 async function givenDevice() {
 	const service = await givenService();
@@ -146,6 +146,8 @@ function requestsOf(
 		['getLeases', 'agent', 'GET', LOCAL_ROUTES.leases],
 		['releaseLease', 'agent', 'POST', LOCAL_ROUTES.leaseRelease, { name: 'kiosk' }],
 		['getIdentity', 'agent', 'GET', LOCAL_ROUTES.identity],
+		['acceptIdentity', 'admin', 'POST', LOCAL_ROUTES.identityAccept],
+		['getScanners', 'agent', 'GET', LOCAL_ROUTES.scanners],
 		['getMetrics', 'probe', 'GET', LOCAL_ROUTES.metrics],
 		['getLive', 'probe', 'GET', LOCAL_ROUTES.live],
 		['getReady', 'probe', 'GET', LOCAL_ROUTES.ready],

@@ -91,7 +91,7 @@ describe('the floors', () => {
 
 describe('what a device loads when it starts', () => {
 	/** What costs milliseconds and megabytes, and is needed seldom: imported where it is needed, when it is needed. */
-	const HEAVY = ['undici', 'systeminformation', 'macaddress', 'zxing-wasm', 'jose', 'conf', 'commander'];
+	const HEAVY = ['undici', 'systeminformation', 'macaddress', 'zxing-wasm', 'jose', 'conf', 'commander', '@serialport'];
 
 	/** Files that are loaded together with `src/agent`, each with the way that led there. */
 	function loadedWithTheAgent(): Map<SourceFile, string> {

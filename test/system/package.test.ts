@@ -6,6 +6,7 @@ import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { buildDebianPackage } from '../../src/cli/build/debian-package.ts';
 import { type Architecture, buildExecutable } from '../../src/cli/build/executable.ts';
+import { plugScanner } from '../fixtures/scanners/plug.ts';
 import { ensureTools } from './machine.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
@@ -70,6 +71,13 @@ describe('the executable', () => {
 		expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
 		expect(stdout).toContain('demo-pairing-code.png');
 	});
+});
+
+test('the package holds the machine code that reads scanners', async () => {
+	const scanner = await plugScanner(directory);
+	scanner.scan('hello world');
+	const { status, said } = call('idv-agent', ['scanner', 'test', '--device', scanner.path, '--count', '1']);
+	expect({ status, said }).toEqual({ status: 0, said: expect.stringContaining('no pairing code (11 characters)') });
 });
 
 describe('the package', () => {

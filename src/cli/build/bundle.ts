@@ -36,10 +36,18 @@ const APART: ReadonlyMap<string, string> = new Map([
 	['zxing-wasm/reader', 'zxing-reader.cjs'],
 	['zxing-wasm/writer', 'zxing-writer.cjs'],
 	['@jsquash/webp/decode.js', 'webp-decoder.cjs'],
+	['@serialport/stream', 'serial-stream.cjs'],
+	['@serialport/bindings-cpp', 'serial-bindings.cjs'],
 ]);
 
 /** Of these the default export is used: a CommonJS file is its own default, so that has to be what the file is. */
 const BY_DEFAULT: ReadonlySet<string> = new Set(['@jsquash/webp/decode.js']);
+
+/** Machine code for serial lines, in the directory of the program: it can't be inside of a file. Made for glibc. */
+const NATIVE = {
+	'serialport-linux-x64.node': 'linux-x64/@serialport+bindings-cpp.glibc.node',
+	'serialport-linux-arm64.node': 'linux-arm64/@serialport+bindings-cpp.armv8.glibc.node',
+} as const;
 
 /** What is read as a file, or as an asset of an executable, under its own name. */
 const DECODERS = [
@@ -73,6 +81,7 @@ export async function bundle({ root, entries, outDir, singleFile = false }: Bund
 		...OPTIONS,
 		absWorkingDir: root,
 		define: { ...DEFINED, IDV_AGENT_VERSION: JSON.stringify(version) },
+		plugins: [slimUndici(root), findNative],
 	};
 	const files = Object.keys(entries).map((name) => `${name}.cjs`);
 	await buildWithoutWarnings({
@@ -80,7 +89,7 @@ export async function bundle({ root, entries, outDir, singleFile = false }: Bund
 		entryPoints: { ...entries },
 		outdir: outDir,
 		outExtension: { '.js': '.cjs' },
-		plugins: [...(singleFile ? [] : [leaveApart]), slimUndici(root)],
+		plugins: [...(singleFile ? [] : [leaveApart]), ...shared.plugins],
 	});
 	if (!singleFile)
 		for (const [name, file] of APART) {
@@ -90,7 +99,6 @@ export async function bundle({ root, entries, outDir, singleFile = false }: Bund
 				...shared,
 				stdin: { contents, resolveDir: root },
 				outfile: join(outDir, file),
-				plugins: [slimUndici(root)],
 			});
 			files.push(file);
 		}
@@ -101,6 +109,11 @@ export async function bundle({ root, entries, outDir, singleFile = false }: Bund
 	for (const decoder of DECODERS) {
 		await copyFile(packages.resolve(decoder), join(outDir, basename(decoder)));
 		files.push(basename(decoder));
+	}
+	const bindings = dirname(dirname(packages.resolve('@serialport/bindings-cpp')));
+	for (const [file, prebuilt] of Object.entries(NATIVE)) {
+		await copyFile(join(bindings, 'prebuilds', prebuilt), join(outDir, file));
+		files.push(file);
 	}
 	// The package exports no path to its script; its module for Node stands three directories below its root.
 	const zxing = resolve(dirname(packages.resolve('zxing-wasm/reader')), '../../..');
@@ -185,6 +198,17 @@ function slimUndici(root: string): Plugin {
 		},
 	};
 }
+
+/** In place of the search through `node_modules` that the serial library does: beside the bundle, or the executable. */
+const findNative: Plugin = {
+	name: 'find-native',
+	setup({ onResolve, onLoad }) {
+		onResolve({ filter: /^node-gyp-build$/ }, ({ path }) => ({ path, namespace: 'native' }));
+		onLoad({ filter: /.*/, namespace: 'native' }, () => ({
+			contents: `module.exports = () => require('node:module').createRequire(__filename)(require('node:path').join(__dirname, 'serialport-' + process.platform + '-' + process.arch + '.node'));`,
+		}));
+	},
+};
 
 async function buildWithoutWarnings(options: BuildOptions): Promise<void> {
 	const { warnings } = await build(options);

@@ -13,7 +13,7 @@ import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { readCommandTree } from './command-tree.ts';
 import { writeBashCompletion, writeFishCompletion, writeZshCompletion } from './completions.ts';
-import { ARCHITECTURES, type Architecture, buildExecutable } from './executable.ts';
+import { ARCHITECTURES, type Architecture, buildExecutable, nativeOf } from './executable.ts';
 import { writeManualPage } from './manual-page.ts';
 import { writeSettingsExample } from './settings-example.ts';
 
@@ -55,6 +55,8 @@ export async function buildDebianPackage(options: PackageOptions): Promise<strin
 	await mkdir(join(tree, 'usr/bin'), { recursive: true });
 	await mkdir(join(tree, 'etc/idv-agent/conf.d'), { recursive: true });
 	await cp(executable, join(tree, 'usr/lib/idv-agent/idv-agent'));
+	const native = nativeOf(architecture);
+	await put(`usr/lib/idv-agent/${native}`, await readFile(join(dirname(executable), native)));
 	const commands = ['idv-agent', ...(existsSync(join(root, 'src/cli/idv.ts')) ? ['idv'] : [])];
 	for (const command of commands) await symlink('../lib/idv-agent/idv-agent', join(tree, 'usr/bin', command));
 

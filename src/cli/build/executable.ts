@@ -51,6 +51,8 @@ export async function buildExecutable({ root, architecture, outDir }: Executable
 
 	const executable = join(work, 'idv-agent');
 	await embed({ root, architecture, work, outDir, program: 'bundle/program.cjs', name: 'idv-agent', assets: ASSETS });
+	const native = nativeOf(architecture);
+	await copyFile(join(bundled, native), join(work, native));
 	return executable;
 }
 
@@ -95,6 +97,11 @@ export async function embed(options: EmbedOptions): Promise<void> {
 export async function copyNode(root: string, architecture: Architecture, outDir: string, to: string): Promise<void> {
 	await copyFile(await findNode(root, architecture, outDir), to);
 	await strip(to, architecture);
+}
+
+/** What lies beside the executable: machine code for serial lines, loaded when a scanner is opened. */
+export function nativeOf(architecture: Architecture): string {
+	return `serialport-linux-${architecture}.node`;
 }
 
 /**

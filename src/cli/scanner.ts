@@ -1,0 +1,183 @@
+/**
+ * `idv-agent scanner`: which devices codes can come from, what keeps the agent from reading one, and what one reads.
+ * Never spends a code and never shows the secret in it.
+ */
+import { systemClock } from '../agent/clock.ts';
+import { loadSettings } from '../agent/load-settings.ts';
+import { choosePaths } from '../agent/paths.ts';
+import { readScans } from '../agent/scan-reader.ts';
+import { AgentError, type Failure } from '../core/errors.ts';
+import type { Scan } from '../core/scan-lines.ts';
+import { chooseScanners, type ScannerChoice } from '../core/scanner-choice.ts';
+import type { Settings } from '../core/settings-table.ts';
+import type { OpenScanner, ScannerListener } from '../edges/scanners/contract.ts';
+import { findScanners } from '../edges/scanners/devices.ts';
+import { LOCAL_ROUTES, type ScannerReport } from '../protocol/local-api.ts';
+import { readPairingCode } from '../protocol/pairing-code.ts';
+import { type AskFlags, clientFor } from './local-agent.ts';
+import { describe, printJson, printLine, printTable, printWarning } from './output.ts';
+
+type Device = ScannerReport['devices'][number];
+
+export async function listScanners(flags: AskFlags): Promise<void> {
+	const settings = await readScannerSettings(flags, []);
+	const seen = await lookOurselves(settings);
+	const agent = await askAgent(flags);
+	if (flags.json) return printJson({ agentRunning: agent !== null, ...(agent ?? seen), seenHere: seen.devices });
+	printLine(agent ? agent.sentence : 'The agent is not running; this is what it would find on this machine now.');
+	if (settings.device !== null && !seen.devices.some(({ chosen }) => chosen) && settings.kind !== 'off')
+		printWarning(`There is no scanner at ${settings.device}, which scanner.device names.`);
+	const devices = agent && agent.devices.length > 0 ? agent.devices : seen.devices;
+	if (devices.length === 0) {
+		printLine(
+			'\nNo serial device and no USB keyboard was found. Plug the scanner in, and set it to USB serial or keyboard.',
+		);
+		return;
+	}
+	printLine();
+	printTable(devices.map((device) => [device.open ? '>' : ' ', device.kind, device.path, explain(device)]));
+	for (const device of devices) for (const remark of remarksOn(device)) printWarning(remark);
+	for (const device of seen.devices)
+		if (agent && device.chosen && !agent.devices.some(({ node }) => node === device.node)) printWarning(unseen(device));
+}
+
+function explain({ open, chosen, why }: Device): string {
+	return `${open ? 'is listened to' : chosen ? 'would be listened to' : 'not used'}: ${why}`;
+}
+
+function remarksOn({ kind, path, chosen, problem, hidden, usb }: Device): string[] {
+	const remarks = problem ? [describe(problem)] : [];
+	if (kind === 'keyboard' && chosen && hidden !== true)
+		remarks.push(
+			`What ${path} types also reaches the desktop: the udev rule that hides it is not in force. Put this line into /etc/udev/rules.d/70-idv-agent-scanner.rules, then run udevadm control --reload and plug the scanner in again: ${udevRule(usb)}`,
+		);
+	return remarks;
+}
+
+/** The line of systemd/drop-ins/70-idv-agent-scanner.rules for this scanner. */
+function udevRule(usb: Device['usb']): string {
+	const { vendorId, modelId } = usb ?? { vendorId: 'VENDOR', modelId: 'MODEL' };
+	return `SUBSYSTEM=="input", KERNEL=="event*", ENV{ID_VENDOR_ID}=="${vendorId}", ENV{ID_MODEL_ID}=="${modelId}", GROUP="idv-agent", MODE="0640", ENV{LIBINPUT_IGNORE_DEVICE}="1", SYMLINK+="input/idv-scanner"`;
+}
+
+function unseen({ kind, path }: Device): string {
+	return `The running agent does not see ${path}: systemd hides devices from it. Run: mkdir -p /etc/systemd/system/idv-agent.service.d && ln -s /usr/lib/idv-agent/drop-ins/${kind}-scanner.conf /etc/systemd/system/idv-agent.service.d/ && systemctl daemon-reload && systemctl restart idv-agent`;
+}
+
+async function askAgent(flags: AskFlags): Promise<ScannerReport | null> {
+	try {
+		return (await clientFor(flags).request('agent', 'GET', LOCAL_ROUTES.scanners)) as ScannerReport;
+	} catch (error) {
+		if (error instanceof AgentError && error.code === 'agent-not-running') return null;
+		throw error;
+	}
+}
+
+async function lookOurselves(settings: Settings['scanner']): Promise<ScannerReport> {
+	const choices = chooseScanners(await findScanners({ device: settings.device }), settings);
+	return { listening: false, sentence: 'The agent is not running.', devices: choices.map(toDevice) };
+}
+
+function toDevice({ device, chosen, why }: ScannerChoice): Device {
+	const { kind, path, node, hidden, usb, readable } = device;
+	const denied = new AgentError('scanner-denied', `This user may not read ${path}.`).failure;
+	return { kind, path, node, chosen, why, open: false, hidden, usb, problem: readable ? null : plain(denied) };
+}
+
+function plain({ code, message, remedy }: Failure): Device['problem'] {
+	return { code, message, remedy };
+}
+
+export interface TestFlags extends AskFlags {
+	readonly device?: string | undefined;
+	readonly count?: number | undefined;
+	readonly set?: readonly string[] | undefined;
+}
+
+/** Shows each scan until the scanner is gone, `--count` is reached or Ctrl-C. @param source `-` for standard input. */
+export async function testScanner(flags: TestFlags, source?: string): Promise<void> {
+	if (source !== undefined && source !== '-')
+		throw new AgentError('usage', 'A scanner is named with --device; only - stands for standard input.');
+	const sets = [...(flags.set ?? []), ...(flags.device === undefined ? [] : [`scanner.device=${flags.device}`])];
+	const settings = await readScannerSettings(flags, sets);
+	const { promise: over, resolve: end, reject } = Promise.withResolvers<void>();
+	let scans = 0;
+	const reader = readScans(systemClock, settings.suffix, (scan) => {
+		if (scans === flags.count) return;
+		scans += 1;
+		show(scan, flags);
+		if (scans === flags.count) end();
+	});
+	const listener: ScannerListener = {
+		characters: reader.characters,
+		ended: ({ code, message, remedy }) =>
+			source === '-' ? reader.flush(end) : reject(new AgentError(code, message, { remedy })),
+	};
+	const scanner = await open(source, settings, listener, flags);
+	process.once('SIGINT', end);
+	try {
+		await over;
+	} finally {
+		reader.close();
+		await scanner.close();
+	}
+}
+
+async function open(
+	source: string | undefined,
+	settings: Settings['scanner'],
+	listener: ScannerListener,
+	flags: TestFlags,
+): Promise<OpenScanner> {
+	if (source === '-') {
+		const { openStandardInput } = await import('../edges/scanners/standard-input.ts');
+		return openStandardInput(listener);
+	}
+	const choices = chooseScanners(await findScanners({ device: settings.device }), settings);
+	const device = choices.find(({ chosen }) => chosen)?.device;
+	if (!device)
+		throw new AgentError(
+			'scanner-failed',
+			settings.device === null ? 'No scanner was found.' : `There is no scanner at ${settings.device}.`,
+			{ remedy: 'Plug it in; idv-agent scanner list shows every device and why it is not used.' },
+		);
+	const { openScanner } = await import('../edges/scanners/open.ts');
+	const opened = await openScanner(device, settings, listener);
+	if (!flags.json) printLine(`Reading ${device.path}. Scan something; Ctrl-C ends.`);
+	return opened;
+}
+
+/** What was read, as far as it is nobody's secret. */
+function show(scan: Scan, { json }: TestFlags): void {
+	const length = scan.kind === 'text' ? scan.text.length : null;
+	const code = scan.kind === 'text' ? readPairingCode(scan.text) : null;
+	if (json) {
+		if (code?.kind === 'pairingCode') {
+			const { form, baseUrl, workflowId, sessionId } = code;
+			printJson({ scan: 'pairingCode', characters: length, form, baseUrl, workflowId, sessionId });
+		} else printJson({ scan: 'other', characters: length, reason: code?.reason ?? 'tooLong' });
+		return;
+	}
+	if (code?.kind === 'pairingCode') {
+		const { baseUrl, workflowId, sessionId } = code;
+		const parts = [`a pairing code for ${baseUrl ?? 'the configured service'}`];
+		if (workflowId !== null) parts.push(`workflow ${workflowId}`);
+		if (sessionId !== null) parts.push(`session ${sessionId}`);
+		printLine(`${parts.join(', ')}; its token is masked (${length} characters)`);
+	} else if (scan.kind === 'text') printLine(`no pairing code (${length} characters): ${masked(scan.text)}`);
+	else printLine('no pairing code: longer than any');
+}
+
+/** Enough of a text to know it again: it may be somebody's password, typed on the wrong keyboard. */
+function masked(text: string): string {
+	const shown = text.replaceAll(/[^\x20-\x7e]/g, '?');
+	return shown.length < 10 ? '…' : `${shown.slice(0, 3)}…${shown.slice(-1)}`;
+}
+
+async function readScannerSettings(flags: AskFlags, sets: readonly string[]): Promise<Settings['scanner']> {
+	const paths = choosePaths(flags, process.env);
+	const { settings, problems } = await loadSettings({ paths, environment: process.env, sets });
+	const [problem] = problems.filter(({ message }) => message.includes('scanner'));
+	if (problem) throw new AgentError(problem.code, problem.message, { remedy: problem.remedy });
+	return settings.scanner;
+}

@@ -1,0 +1,102 @@
+import { readdir, realpath } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { givenAgent } from '../agent/harness.ts';
+import { plantTree } from '../fixtures/machines.ts';
+import { plugScanner } from '../fixtures/scanners/plug.ts';
+import { finish, givenHome } from './command.ts';
+import { expectRefusal } from './refusal.ts';
+
+const CODE = 'https://id.example.com/mobile?authorization=Token%20tr-A1b2C3d4E5f6G7h8I9j0K1l2M3n4&workflowId=check-in';
+
+/** An agent with a machine of its own, and the variables by which commands find it. */
+async function givenMachine(settings: object = {}) {
+	const device = await givenAgent({ settings });
+	const machine = (await readdir(device.home.directory)).find((name) => name.startsWith('machine-')) ?? '';
+	return {
+		root: await realpath(join(device.home.directory, machine)),
+		untilListening: (path: string) => device.untilLogged((line) => line['path'] === path),
+		environment: { IDV_AGENT_RUN_DIR: device.home.paths.runDir, IDV_AGENT_CONFIG: device.home.paths.configFile },
+	};
+}
+
+describe('scanner list', () => {
+	test('shows what the agent listens to and why, and how to hide a keyboard scanner from the desktop', async () => {
+		const { root, environment, untilListening } = await givenMachine();
+		await plantTree(root, { 'run/udev/data/c0:0': 'E:ID_VENDOR_ID=1eab\nE:ID_MODEL_ID=0c06\n' });
+		const scanner = await plugScanner(root);
+		await plugScanner(root, 'Logitech_USB_Keyboard', 4);
+		await untilListening(scanner.path);
+		const [plain, json] = await Promise.all([
+			finish('idv-agent', ['scanner', 'list'], environment),
+			finish('idv-agent', ['scanner', 'list', '--json'], environment),
+		]);
+		expect(plain.stdout).toMatch(/^Listening: this device waits for a pairing code\.\n\n/);
+		expect(plain.stdout).toMatch(/\n> +keyboard +\S+Newland\S+ +is listened to: looks like a scanner\n/);
+		expect(plain.stdout).toMatch(/\n +keyboard +\S+Logitech\S+ +not used: looks like an ordinary keyboard; /);
+		expect(plain.stderr).toContain('ENV{ID_VENDOR_ID}=="1eab", ENV{ID_MODEL_ID}=="0c06"');
+		expect(plain.stderr.match(/Warning:/g)).toHaveLength(1);
+		expect(JSON.parse(json.stdout)).toMatchObject({
+			agentRunning: true,
+			listening: true,
+			devices: [{ chosen: false }, { path: scanner.path, open: true, hidden: false }],
+		});
+	});
+
+	test('is silent about the rule where it is in force', async () => {
+		const { root, environment, untilListening } = await givenMachine();
+		await plantTree(root, { 'run/udev/data/c0:0': 'E:LIBINPUT_IGNORE_DEVICE=1\n' });
+		const scanner = await plugScanner(root);
+		await untilListening(scanner.path);
+		expect(await finish('idv-agent', ['scanner', 'list'], environment)).toMatchObject({ status: 0, stderr: '' });
+	});
+
+	test('without an agent says so and looks itself', async () => {
+		const home = await givenHome({ scanner: { kind: 'off' } });
+		const { status, stdout } = await home.agent(['scanner', 'list']);
+		expect(stdout).toContain('The agent is not running');
+		expect(status).toBe(0);
+	});
+});
+
+describe('scanner test', () => {
+	test('reads standard input: every text told apart, no secret shown', async () => {
+		const home = await givenHome();
+		const input = `${CODE}\n4006381333931\r\nhunter2\n${'x'.repeat(5000)}\ntr-A1b2C3d4E5f6G7h8I9j0K1l2M3n4`;
+		const [plain, json] = await Promise.all([
+			home.agent(['scanner', 'test', '-'], { input }),
+			home.agent(['scanner', 'test', '-', '--json'], { input }),
+		]);
+		expect(plain).toMatchObject({ status: 0, stderr: '' });
+		expect(plain.stdout.split('\n')).toEqual([
+			'a pairing code for https://id.example.com, workflow check-in; its token is masked (103 characters)',
+			'no pairing code (13 characters): 400\u20261',
+			'no pairing code (7 characters): \u2026',
+			'no pairing code: longer than any',
+			'a pairing code for the configured service; its token is masked (31 characters)',
+			'',
+		]);
+		expect(
+			json.stdout
+				.trim()
+				.split('\n')
+				.map((line) => JSON.parse(line).scan),
+		).toEqual(['pairingCode', 'other', 'other', 'other', 'pairingCode']);
+		for (const { stdout } of [plain, json]) expect(stdout).not.toContain('A1b2C3');
+	});
+
+	test('says what is wrong before anybody waits for a scan', async () => {
+		const home = await givenHome();
+		expectRefusal(await home.agent(['scanner', 'test', CODE]), { status: 64, code: 'usage', words: /--device/ });
+		expectRefusal(await home.agent(['scanner', 'test', '--device', join(home.directory, 'gone')]), {
+			status: 69,
+			code: 'scanner-failed',
+			words: /There is no scanner at .*gone/,
+		});
+		expectRefusal(await home.agent(['scanner', 'test', '--set', 'scanner.suffix=tab']), {
+			status: 78,
+			code: 'settings-invalid',
+			words: /scanner\.suffix/,
+		});
+	});
+});
