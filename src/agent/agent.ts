@@ -8,11 +8,11 @@ import {
 	MAX_CONNECTIONS,
 	type SavedConnection,
 	withConnection,
+	withLastSettings,
 	withOnlyConnection,
 } from '../core/device-state.ts';
 import { AgentError, dispositionOf, type Failure, paceOf } from '../core/errors.ts';
 import { type CompleteIdentity, toReport } from '../core/identity.ts';
-import { connectionOf } from '../core/link.ts';
 import { describeStatus } from '../core/status.ts';
 import {
 	type Link,
@@ -26,12 +26,13 @@ import {
 import { hasCredential, registrationFor, serviceOf, type WantingContext, wantedRegistration } from '../core/wanting.ts';
 import type { AgentMessage, Frame } from '../protocol/channel.ts';
 import type { PairRequest, PairResult, Status } from '../protocol/local-api.ts';
-import { knownConnection, provisionedSince } from './connections.ts';
+import { accessOf, knownConnection, provisionedSince } from './connections.ts';
 import type { Agent, AgentOptions } from './contract.ts';
 import { chooseDeviceIdentity } from './device-identity.ts';
 import { keepDeviceRecord } from './device-record.ts';
 import type { Environment } from './environment.ts';
 import { createEventsFeed } from './events-feed.ts';
+import { followFleet } from './fleet.ts';
 import { createLinkRunner, livenessOf } from './link-runner.ts';
 import { keepNotification } from './notifications.ts';
 import { createPairing, untilSettled } from './pairing.ts';
@@ -82,12 +83,25 @@ export function startAgent(options: AgentOptions): Agent {
 		maxDeferSeconds: () => settings().workflow.maxDeferSeconds,
 		lookAgain: () => pursue(),
 	});
-	const workflow = assignWorkflows({ clock, log, device, warnings, environment: () => environment });
+	const userAgent = `idv-agent/${options.version}`;
+	const shared = { clock, log, device, warnings, environment: () => environment };
+	const fleet = followFleet({
+		...shared,
+		chance,
+		userAgent,
+		identity: () => identity,
+		wish: () => wantedRegistration(context()).wanted,
+		waits: () => leases.waitsUntilMs !== null,
+		lookAgain: () => pursue(),
+	});
+	const plan = fleet.target;
+	const workflow = assignWorkflows({ ...shared, plan });
 	const runner = createLinkRunner({
 		clock,
 		log,
 		startedAtMs,
-		userAgent: `idv-agent/${options.version}`,
+		userAgent,
+		plan: fleet.heartbeat,
 		environment: () => environment,
 		openChannel: options.openChannel,
 		report: {
@@ -117,6 +131,7 @@ export function startAgent(options: AgentOptions): Agent {
 		device,
 		events,
 		environment: () => environment,
+		plan,
 		keepSecret,
 		onClockSkew: noteClock,
 		lookAgain: () => chooseDeviceIdentity(identityParts, settings(), null),
@@ -151,14 +166,14 @@ export function startAgent(options: AgentOptions): Agent {
 		const { resolved, credentials } = environment;
 		const { id, reusable, unreadable } = credentials;
 		const facts = { id, isReusable: reusable !== null, unreadable };
-		return { resolved, state: device.state, identity: as, credentials: facts };
+		return { resolved, state: device.state, identity: as, credentials: facts, plan: plan() };
 	}
 
 	/** @param usable the last so many of the saved Connections are still good for something. */
 	function pursue(usable = MAX_CONNECTIONS): void {
 		const { wanted: wish, obstacle: found } = wantedRegistration(context());
 		obstacle = found;
-		const wanted = leases.defer(wish, supervision);
+		const wanted = fleet.holdBack(leases.defer(wish, supervision), supervision);
 		if (wanted) adoptProvisioned(wanted);
 		const known = device.state.connections.slice(-usable).map((saved) => knownConnection(saved, clock));
 		dispatch({ type: 'wantedChanged', wanted, known, atMs: clock.monotonicMs() });
@@ -185,9 +200,7 @@ export function startAgent(options: AgentOptions): Agent {
 
 	/** Whatever settings were good enough to be used are kept, for the day when a push breaks them. */
 	function keepSettings(): void {
-		const lastSettings = [...environment.resolved.documents];
-		const unchanged = JSON.stringify(lastSettings) === JSON.stringify(device.state.lastSettings);
-		if (!unchanged) device.keep((state) => ({ ...state, lastSettings }));
+		device.keep((state) => withLastSettings(state, environment.resolved.documents));
 	}
 
 	// ---- What happens ----
@@ -197,6 +210,7 @@ export function startAgent(options: AgentOptions): Agent {
 		const before = supervision;
 		step(event);
 		presence.follow(before, supervision);
+		fleet.follow(supervision);
 		publish();
 		startOverIfRefused();
 	}
@@ -264,8 +278,9 @@ export function startAgent(options: AgentOptions): Agent {
 	// ---- What is asked ----
 
 	async function pair(asked: PairRequest): Promise<PairResult> {
-		const plan = await pairing.pair(asked, ({ wanted, connection }) => {
+		const paired = await pairing.pair(asked, ({ wanted, connection }) => {
 			identity = chooseDeviceIdentity(identityParts, settings());
+			fleet.reconsider();
 			obstacle = null;
 			dispatch({ type: 'paired', wanted, connection, atMs: clock.monotonicMs() });
 		});
@@ -276,10 +291,10 @@ export function startAgent(options: AgentOptions): Agent {
 		});
 		const { current } = supervision;
 		return {
-			baseUrl: plan.baseUrl,
+			baseUrl: paired.baseUrl,
 			deviceId: identity.deviceId.value,
-			workflowId: plan.workflowId,
-			sessionId: plan.sessionId,
+			workflowId: paired.workflowId,
+			sessionId: paired.sessionId,
 			// A device that is only still online where it was has not moved yet.
 			online: current?.state.name === 'online' && current.generation >= generation,
 			sentence: status().sentence,
@@ -288,17 +303,18 @@ export function startAgent(options: AgentOptions): Agent {
 
 	async function unpair(): Promise<void> {
 		if (pairing.underWay) throw new AgentError('pairing-under-way', 'A pairing is under way on this device.');
-		const { generatedId, confirmedOrigins, lastSettings } = device.state;
+		const { generatedId, confirmedOrigins, lastSettings, plan: planned } = device.state;
 		cancelRenewal();
 		dispatch({ type: 'wantedChanged', wanted: null, known: [], atMs: clock.monotonicMs() });
 		runner.abandon();
 		hasSpare = false;
 		presence.forget();
 		try {
-			await device.forget({ ...EMPTY_STATE, generatedId, confirmedOrigins, lastSettings });
+			await device.forget({ ...EMPTY_STATE, generatedId, confirmedOrigins, lastSettings, plan: planned });
 			log.info('unpaired');
 		} finally {
 			identity = chooseDeviceIdentity(identityParts, settings());
+			fleet.reconsider();
 			pursue();
 		}
 	}
@@ -316,6 +332,7 @@ export function startAgent(options: AgentOptions): Agent {
 		warnings.set('workflow', null);
 		keepSettings();
 		identity = chooseDeviceIdentity(identityParts, settings());
+		fleet.reconsider();
 		pursue();
 		for (const link of [supervision.current, supervision.next]) if (link) retryIfSlow(link);
 	}
@@ -333,6 +350,7 @@ export function startAgent(options: AgentOptions): Agent {
 			supervision,
 			device: device.state,
 			workflow: workflow.chosen(),
+			plan: fleet.report(),
 			identity: { deviceId: deviceId.value, serial: serial.value, macAddress: macAddress.value },
 			deviceType: settings().deviceType,
 			baseUrl: supervision.current?.registration.baseUrl ?? serviceOf(settings(), device.state),
@@ -348,17 +366,12 @@ export function startAgent(options: AgentOptions): Agent {
 	}
 
 	keepSettings();
+	fleet.reconsider();
 	pursue();
-	function access() {
-		const { current } = supervision;
-		const connection = current && connectionOf(current.state);
-		return connection ? { baseUrl: current.registration.baseUrl, token: connection.token } : null;
-	}
-
 	return {
 		events,
 		leases,
-		access,
+		access: () => accessOf(supervision),
 		status,
 		onStatus,
 		identity: () => toReport(identity),
@@ -366,12 +379,16 @@ export function startAgent(options: AgentOptions): Agent {
 		pair,
 		unpair,
 		setWorkflow,
-		reconnect: () => dispatch({ type: 'retryRequested', atMs: clock.monotonicMs() }),
+		reconnect() {
+			fleet.retry();
+			dispatch({ type: 'retryRequested', atMs: clock.monotonicMs() });
+		},
 		applyEnvironment,
 		warn: warnings.set,
 		async stop() {
 			stopped = true;
 			leases.stop();
+			fleet.stop();
 			cancelRenewal();
 			dispatch({ type: 'stopRequested', atMs: clock.monotonicMs() });
 			const cancel = clock.schedule(SEE_THROUGH_MS, runner.abandon);

@@ -69,6 +69,7 @@ const unpaired: Status = {
 	baseUrl: null,
 	workflow: { wanted: null, live: null, waitsUntil: null, source: null },
 	channel: { state: 'none', since: null, lastHeartbeatAt: null, reconnects: 0, nextAttemptAt: null },
+	plan: null,
 	sessionId: null,
 	pairedAt: null,
 	problem: null,
