@@ -128,7 +128,10 @@ function check<Value>(
 	const result = schema.safeParse(document);
 	const places = findJsonPlaces(text);
 	const named = (path: readonly PropertyKey[], what: string, offset = places.offsetOf(path)) =>
-		failure('plan-invalid', `${where}: ${placeOf(text, offset)}: ${pointerOf(path) || 'the document'} ${what}.`);
+		failure(
+			'plan-invalid',
+			`${where}: ${placeOf(text, offset)}: ${pointerOf(path) || 'the document'} ${what}${what.endsWith('?') ? '' : '.'}`,
+		);
 	const repeated = places.repeated.map(({ path, offset }) => named(path, 'is there twice', offset));
 	if (result.success && repeated.length === 0) return { ok: true, value: result.data };
 	const issues = result.success

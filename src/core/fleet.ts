@@ -36,6 +36,8 @@ export const devicePlanSchema = z.object({
 	move: z
 		.object({
 			to: wordSchema,
+			/** Of the ring that holds the device. */
+			percent: z.number(),
 			/** Milliseconds since 1970, the device's share of the spread included; `null`: as soon as the plan is taken. */
 			atMs: z.number().nullable(),
 		})
@@ -64,9 +66,9 @@ export function planFor({ plan, rules }: CompiledPlan, device: PlannedDevice): D
 	const inherits = rule !== null && rule.workflowId === undefined && rule.rollout === undefined;
 	const rollout = rule === null || inherits ? defaults.rollout : rule.rollout;
 	const start = rollout && startFor(rollout, rollout.spreadSeconds ?? plan.spreadSeconds, device.deviceId);
-	if (!rollout || start === undefined) return { rule: rule?.name ?? null, base, move: null };
+	if (!rollout || !start) return { rule: rule?.name ?? null, base, move: null };
 	const to = inherits ? layered(layered(before, rollout.to), ownWord) : layered(base, rollout.to);
-	return { rule: rule?.name ?? null, base, move: isSameWord(base, to) ? null : { to, atMs: start } };
+	return { rule: rule?.name ?? null, base, move: isSameWord(base, to) ? null : { to, ...start } };
 }
 
 /** What the plan says to its device at this time of the device's clock. */
@@ -105,15 +107,20 @@ function layered(below: Word, { workflowId, settings }: PlanWord): Word {
 	};
 }
 
-/** When a rollout reaches the device; `undefined` while no ring holds it. */
-function startFor({ rings }: PlanRollout, spreadSeconds: number, deviceId: string): number | null | undefined {
+/** When a rollout reaches the device, and by which ring; `null` while no ring holds it. */
+function startFor(
+	{ rings }: PlanRollout,
+	spreadSeconds: number,
+	deviceId: string,
+): { readonly percent: number; readonly atMs: number | null } | null {
 	const place = placeOf(deviceId);
 	const offsetMs = Math.round(shareOfSpread(deviceId) * spreadSeconds * 1000);
-	let earliest: number | null | undefined;
+	let earliest: { percent: number; atMs: number } | null = null;
 	for (const { percent, startAt } of rings) {
 		if (place >= percent) continue;
-		if (startAt === undefined) return null;
-		earliest = Math.min(earliest ?? Number.POSITIVE_INFINITY, Date.parse(startAt) + offsetMs);
+		if (startAt === undefined) return { percent, atMs: null };
+		const atMs = Date.parse(startAt) + offsetMs;
+		if (!earliest || atMs < earliest.atMs) earliest = { percent, atMs };
 	}
 	return earliest;
 }
