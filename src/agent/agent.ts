@@ -97,12 +97,10 @@ export function startAgent(options: AgentOptions): Agent {
 	const plan = fleet.target;
 	const workflow = assignWorkflows({ ...shared, plan });
 	const runner = createLinkRunner({
-		clock,
-		log,
+		...shared,
 		startedAtMs,
 		userAgent,
 		plan: fleet.heartbeat,
-		environment: () => environment,
 		openChannel: options.openChannel,
 		report: {
 			event(generation, event) {
@@ -125,12 +123,9 @@ export function startAgent(options: AgentOptions): Agent {
 		},
 	});
 	const pairing = createPairing({
-		clock,
-		log,
+		...shared,
 		store: options.store,
-		device,
 		events,
-		environment: () => environment,
 		plan,
 		keepSecret,
 		onClockSkew: noteClock,

@@ -5,7 +5,8 @@
 import { createHash, createPublicKey, type KeyObject, verify } from 'node:crypto';
 import type * as z from 'zod';
 import { type Failure, failure } from '../core/errors.ts';
-import { findJsonFault, findJsonPlaces, placeOf, pointerOf } from '../core/json-place.ts';
+import { readJsonObject } from '../core/json-object.ts';
+import { findJsonPlaces, placeOf, pointerOf } from '../core/json-place.ts';
 import { nearestName } from '../core/settings.ts';
 import {
 	envelopeSchema,
@@ -112,12 +113,10 @@ function parseJson(bytes: Uint8Array, where: string): Parsed | { readonly proble
 		return invalid('it is not UTF-8');
 	}
 	if (/^\s*</.test(text)) return invalid('it is a web page, not a plan');
-	try {
-		return { text, document: JSON.parse(text) };
-	} catch {
-		const { offset, problem } = findJsonFault(text);
-		return invalid(`${placeOf(text, offset)}: ${problem}`);
-	}
+	const read = readJsonObject(text, 'plan');
+	return 'fault' in read
+		? { problem: failure('plan-invalid', `${where}: ${read.fault}`) }
+		: { text, document: read.document };
 }
 
 function check<Value>(
