@@ -89,7 +89,7 @@ test('a fleet follows signed plans of a real nginx, which answers 304 and packs 
 	pass(INTERVAL_MS);
 	await all(({ warnings }) => warnings[0]?.code === 'plan-untrusted');
 	await scheduled();
-	nginx.stop();
+	await nginx.stop();
 	pass(INTERVAL_MS);
 	await all(({ warnings }) => warnings[0]?.code === 'plan-unreachable');
 	await scheduled();

@@ -28,7 +28,8 @@ export interface Nginx {
 	publish(plan: unknown): Promise<void>;
 	/** The access log, once it has so many lines. */
 	untilLogged(count: number): Promise<readonly Access[]>;
-	stop(): void;
+	/** Resolves when nothing listens any more. */
+	stop(): Promise<void>;
 	start(): void;
 }
 
@@ -51,13 +52,24 @@ export async function startNginx(): Promise<Nginx> {
 		control();
 		runs = true;
 	};
-	const stop = () => {
-		if (runs) control('-s', 'stop');
+	const stop = async () => {
+		if (!runs) return;
 		runs = false;
+		// It takes its pid file away when nobody is served any more.
+		const gone = new Promise<void>((resolve) => {
+			const look = () => {
+				if (existsSync(join(directory, 'nginx.pid'))) return;
+				watcher.close();
+				resolve();
+			};
+			const watcher = watch(directory, look);
+		});
+		control('-s', 'stop');
+		await gone;
 	};
 	start();
 	onTestFinished(async () => {
-		stop();
+		await stop();
 		await rm(directory, { recursive: true, force: true, maxRetries: 5 });
 	});
 	return {
