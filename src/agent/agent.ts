@@ -8,11 +8,11 @@ import {
 	MAX_CONNECTIONS,
 	type SavedConnection,
 	withConnection,
+	withLastSettings,
 	withOnlyConnection,
 } from '../core/device-state.ts';
 import { AgentError, dispositionOf, type Failure, paceOf } from '../core/errors.ts';
 import { acceptedIdentity, type CompleteIdentity, toReport } from '../core/identity.ts';
-import { connectionOf } from '../core/link.ts';
 import { describeStatus } from '../core/status.ts';
 import {
 	type Link,
@@ -26,12 +26,14 @@ import {
 import { hasCredential, registrationFor, serviceOf, type WantingContext, wantedRegistration } from '../core/wanting.ts';
 import type { AgentMessage, Frame } from '../protocol/channel.ts';
 import type { IdentityReport, PairRequest, PairResult, Status } from '../protocol/local-api.ts';
-import { knownConnection, provisionedSince } from './connections.ts';
+import { writeTimes } from './clock.ts';
+import { accessOf, knownConnection, provisionedSince } from './connections.ts';
 import type { Agent, AgentOptions } from './contract.ts';
 import { chooseDeviceIdentity } from './device-identity.ts';
 import { keepDeviceRecord } from './device-record.ts';
 import type { Environment } from './environment.ts';
 import { createEventsFeed } from './events-feed.ts';
+import { followFleet } from './fleet.ts';
 import { createLinkRunner, livenessOf } from './link-runner.ts';
 import { keepNotification } from './notifications.ts';
 import { createPairing, untilSettled } from './pairing.ts';
@@ -48,7 +50,7 @@ const SEE_THROUGH_MS = 2000;
 export function startAgent(options: AgentOptions): Agent {
 	const { clock, log, chance, keepSecret, tally, supervise: decide = supervise } = options;
 	const startedAtMs = clock.monotonicMs();
-	let written = { ms: Number.NaN, text: '' };
+	const now = writeTimes(clock);
 	const startedAt = now();
 	let { environment } = options;
 	let supervision = NOTHING_SUPERVISED;
@@ -82,13 +84,24 @@ export function startAgent(options: AgentOptions): Agent {
 		maxDeferSeconds: () => settings().workflow.maxDeferSeconds,
 		lookAgain: () => pursue(),
 	});
-	const workflow = assignWorkflows({ clock, log, device, warnings, environment: () => environment });
+	const userAgent = `idv-agent/${options.version}`;
+	const shared = { clock, log, device, warnings, environment: () => environment };
+	const fleet = followFleet({
+		...shared,
+		chance,
+		userAgent,
+		identity: () => identity,
+		wish: () => wantedRegistration(context()).wanted,
+		waits: () => leases.waitsUntilMs !== null,
+		lookAgain: () => pursue(),
+	});
+	const plan = fleet.target;
+	const workflow = assignWorkflows({ ...shared, plan });
 	const runner = createLinkRunner({
-		clock,
-		log,
+		...shared,
 		startedAtMs,
-		userAgent: `idv-agent/${options.version}`,
-		environment: () => environment,
+		userAgent,
+		plan: fleet.heartbeat,
 		openChannel: options.openChannel,
 		report: {
 			event(generation, event) {
@@ -111,12 +124,10 @@ export function startAgent(options: AgentOptions): Agent {
 		},
 	});
 	const pairing = createPairing({
-		clock,
-		log,
+		...shared,
 		store: options.store,
-		device,
 		events,
-		environment: () => environment,
+		plan,
 		keepSecret,
 		onClockSkew: noteClock,
 		lookAgain: () => chooseDeviceIdentity(identityParts, settings(), null),
@@ -126,13 +137,6 @@ export function startAgent(options: AgentOptions): Agent {
 
 	function settings() {
 		return environment.resolved.settings;
-	}
-
-	function now(): string {
-		const ms = clock.wallMs();
-		// A burst of notifications comes within one millisecond.
-		if (ms !== written.ms) written = { ms, text: new Date(ms).toISOString() };
-		return written.text;
 	}
 
 	function onStatus(listener: () => void): () => void {
@@ -151,14 +155,14 @@ export function startAgent(options: AgentOptions): Agent {
 		const { resolved, credentials } = environment;
 		const { id, reusable, unreadable } = credentials;
 		const facts = { id, isReusable: reusable !== null, unreadable };
-		return { resolved, state: device.state, identity: as, credentials: facts };
+		return { resolved, state: device.state, identity: as, credentials: facts, plan: plan() };
 	}
 
 	/** @param usable the last so many of the saved Connections are still good for something. */
 	function pursue(usable = MAX_CONNECTIONS): void {
 		const { wanted: wish, obstacle: found } = wantedRegistration(context());
 		obstacle = found;
-		const wanted = leases.defer(wish, supervision);
+		const wanted = fleet.holdBack(leases.defer(wish, supervision), supervision);
 		if (wanted) adoptProvisioned(wanted);
 		const known = device.state.connections.slice(-usable).map((saved) => knownConnection(saved, clock));
 		dispatch({ type: 'wantedChanged', wanted, known, atMs: clock.monotonicMs() });
@@ -185,9 +189,7 @@ export function startAgent(options: AgentOptions): Agent {
 
 	/** Whatever settings were good enough to be used are kept, for the day when a push breaks them. */
 	function keepSettings(): void {
-		const lastSettings = [...environment.resolved.documents];
-		const unchanged = JSON.stringify(lastSettings) === JSON.stringify(device.state.lastSettings);
-		if (!unchanged) device.keep((state) => ({ ...state, lastSettings }));
+		device.keep((state) => withLastSettings(state, environment.resolved.documents));
 	}
 
 	// ---- What happens ----
@@ -197,6 +199,7 @@ export function startAgent(options: AgentOptions): Agent {
 		const before = supervision;
 		step(event);
 		presence.follow(before, supervision);
+		fleet.follow(supervision);
 		publish();
 		startOverIfRefused();
 	}
@@ -264,8 +267,9 @@ export function startAgent(options: AgentOptions): Agent {
 	// ---- What is asked ----
 
 	async function pair(asked: PairRequest): Promise<PairResult> {
-		const plan = await pairing.pair(asked, ({ wanted, connection }) => {
+		const paired = await pairing.pair(asked, ({ wanted, connection }) => {
 			identity = chooseDeviceIdentity(identityParts, settings());
+			fleet.reconsider();
 			obstacle = null;
 			dispatch({ type: 'paired', wanted, connection, atMs: clock.monotonicMs() });
 		});
@@ -276,10 +280,10 @@ export function startAgent(options: AgentOptions): Agent {
 		});
 		const { current } = supervision;
 		return {
-			baseUrl: plan.baseUrl,
+			baseUrl: paired.baseUrl,
 			deviceId: identity.deviceId.value,
-			workflowId: plan.workflowId,
-			sessionId: plan.sessionId,
+			workflowId: paired.workflowId,
+			sessionId: paired.sessionId,
 			// A device that is only still online where it was has not moved yet.
 			online: current?.state.name === 'online' && current.generation >= generation,
 			sentence: status().sentence,
@@ -288,17 +292,18 @@ export function startAgent(options: AgentOptions): Agent {
 
 	async function unpair(): Promise<void> {
 		if (pairing.underWay) throw new AgentError('pairing-under-way', 'A pairing is under way on this device.');
-		const { generatedId, confirmedOrigins, lastSettings } = device.state;
+		const { generatedId, confirmedOrigins, lastSettings, plan: planned } = device.state;
 		cancelRenewal();
 		dispatch({ type: 'wantedChanged', wanted: null, known: [], atMs: clock.monotonicMs() });
 		runner.abandon();
 		hasSpare = false;
 		presence.forget();
 		try {
-			await device.forget({ ...EMPTY_STATE, generatedId, confirmedOrigins, lastSettings });
+			await device.forget({ ...EMPTY_STATE, generatedId, confirmedOrigins, lastSettings, plan: planned });
 			log.info('unpaired');
 		} finally {
 			identity = chooseDeviceIdentity(identityParts, settings());
+			fleet.reconsider();
 			pursue();
 		}
 	}
@@ -308,6 +313,7 @@ export function startAgent(options: AgentOptions): Agent {
 		const found = chooseDeviceIdentity(identityParts, settings(), null);
 		await device.record((state) => ({ ...state, identity: acceptedIdentity(state.identity, found, now()) }));
 		identity = chooseDeviceIdentity(identityParts, settings());
+		fleet.reconsider();
 		pursue();
 		return toReport(identity);
 	}
@@ -325,6 +331,7 @@ export function startAgent(options: AgentOptions): Agent {
 		warnings.set('workflow', null);
 		keepSettings();
 		identity = chooseDeviceIdentity(identityParts, settings());
+		fleet.reconsider();
 		pursue();
 		for (const link of [supervision.current, supervision.next]) if (link) retryIfSlow(link);
 	}
@@ -342,6 +349,7 @@ export function startAgent(options: AgentOptions): Agent {
 			supervision,
 			device: device.state,
 			workflow: workflow.chosen(),
+			plan: fleet.report(),
 			identity: { deviceId: deviceId.value, serial: serial.value, macAddress: macAddress.value },
 			deviceType: settings().deviceType,
 			baseUrl: supervision.current?.registration.baseUrl ?? serviceOf(settings(), device.state),
@@ -357,17 +365,12 @@ export function startAgent(options: AgentOptions): Agent {
 	}
 
 	keepSettings();
+	fleet.reconsider();
 	pursue();
-	function access() {
-		const { current } = supervision;
-		const connection = current && connectionOf(current.state);
-		return connection ? { baseUrl: current.registration.baseUrl, token: connection.token } : null;
-	}
-
 	return {
 		events,
 		leases,
-		access,
+		access: () => accessOf(supervision),
 		status,
 		onStatus,
 		identity: () => toReport(identity),
@@ -376,12 +379,16 @@ export function startAgent(options: AgentOptions): Agent {
 		pair,
 		unpair,
 		setWorkflow,
-		reconnect: () => dispatch({ type: 'retryRequested', atMs: clock.monotonicMs() }),
+		reconnect() {
+			fleet.retry();
+			dispatch({ type: 'retryRequested', atMs: clock.monotonicMs() });
+		},
 		applyEnvironment,
 		warn: warnings.set,
 		async stop() {
 			stopped = true;
 			leases.stop();
+			fleet.stop();
 			cancelRenewal();
 			dispatch({ type: 'stopRequested', atMs: clock.monotonicMs() });
 			const cancel = clock.schedule(SEE_THROUGH_MS, runner.abandon);

@@ -28,3 +28,13 @@ export const systemClock: Clock = {
 		return () => clearTimeout(timer);
 	},
 };
+
+/** Writes the wall clock's time as ISO 8601; a burst of events within one millisecond has it written once. */
+export function writeTimes(clock: Pick<Clock, 'wallMs'>): () => string {
+	let written = { ms: Number.NaN, text: '' };
+	return () => {
+		const ms = clock.wallMs();
+		if (ms !== written.ms) written = { ms, text: new Date(ms).toISOString() };
+		return written.text;
+	};
+}

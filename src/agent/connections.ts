@@ -3,10 +3,16 @@
  * Judges no token: what it says of itself is only a hint for renewing in time.
  */
 import type { SavedConnection } from '../core/device-state.ts';
-import type { Connection } from '../core/link.ts';
-import type { KnownConnection } from '../core/supervisor.ts';
+import { type Connection, connectionOf } from '../core/link.ts';
+import type { KnownConnection, Supervision } from '../core/supervisor.ts';
 import { readTokenLife, type TokenLife } from '../protocol/token-life.ts';
 import type { Clock } from './clock.ts';
+
+/** The service that counts now and the Connection it knows the device by: a secret. `null` while there is none. */
+export function accessOf({ current }: Supervision): { readonly baseUrl: string; readonly token: string } | null {
+	const connection = current && connectionOf(current.state);
+	return connection ? { baseUrl: current.registration.baseUrl, token: connection.token } : null;
+}
 
 /** A Connection that was issued a moment ago. */
 export function freshConnection(

@@ -12,6 +12,8 @@ export interface HeartbeatOptions {
 	readonly workflowId: string;
 	/** Monotonic time at which the agent started. */
 	readonly startedAtMs: number;
+	/** What is to be said of the fleet plan. */
+	readonly plan: () => Pick<Heartbeat, 'planRevision' | 'planRefused'>;
 	/** Hands the frame to the channel; `false` when it did not take it. */
 	readonly send: (frame: string) => boolean;
 	readonly onSent: (sentAt: string) => void;
@@ -29,7 +31,8 @@ export function startHeartbeats(options: HeartbeatOptions): () => void {
 		const sentAt = new Date(clock.wallMs()).toISOString();
 		const uptimeSeconds = Math.round((nowMs - options.startedAtMs) / 1000);
 		sequence += 1;
-		const heartbeat: Heartbeat = { type: 'heartbeat', deviceId, workflowId, sequence, sentAt, uptimeSeconds };
+		const said = { deviceId, workflowId, sequence, sentAt, uptimeSeconds, ...options.plan() };
+		const heartbeat: Heartbeat = { type: 'heartbeat', ...said };
 		if (options.send(JSON.stringify(heartbeat))) options.onSent(sentAt);
 		dueMs += cadenceMs * Math.max(1, Math.ceil((nowMs - dueMs) / cadenceMs));
 		cancel = clock.schedule(dueMs - nowMs, beat);

@@ -11,7 +11,7 @@ import type { Channel, ChannelEvent, ChannelOptions } from '../edges/channel.ts'
 import type { Log } from '../edges/log.ts';
 import type { Authorization } from '../protocol/authorization.ts';
 import { formatAuthorization, formatAuthorizationQuery } from '../protocol/authorization.ts';
-import type { Frame } from '../protocol/channel.ts';
+import type { Frame, Heartbeat } from '../protocol/channel.ts';
 import { DEFAULT_HEARTBEAT_CADENCE } from '../protocol/device-connection.ts';
 import { channelUrl } from '../protocol/endpoints.ts';
 import type { Clock } from './clock.ts';
@@ -24,6 +24,8 @@ export interface LinkRunnerOptions {
 	readonly log: Pick<Log, 'debug'>;
 	readonly startedAtMs: number;
 	readonly userAgent: string;
+	/** What heartbeats say of the fleet plan. */
+	readonly plan: () => Pick<Heartbeat, 'planRevision' | 'planRefused'>;
 	/** Asked anew for each attempt: settings may change in the meantime. */
 	readonly environment: () => Environment;
 	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
@@ -204,6 +206,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 			deviceId: registration.request.deviceId,
 			workflowId: registration.request.workflowId,
 			startedAtMs: options.startedAtMs,
+			plan: options.plan,
 			send: (frame) => channel.sendText(frame),
 			onSent: (sentAt) => report.heartbeat(generation, sentAt),
 		});

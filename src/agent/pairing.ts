@@ -9,6 +9,7 @@ import type { Connection } from '../core/link.ts';
 import { decidePairing, type PairingContext, type PairingDecision, type PairingPlan } from '../core/pairing-rules.ts';
 import type { Registration, Wanted } from '../core/supervisor.ts';
 import { fixedWorkflow } from '../core/wanting.ts';
+import type { PlanTarget } from '../core/workflow.ts';
 import type { Log } from '../edges/log.ts';
 import type { StateStore } from '../edges/state-store.ts';
 import type { PairPreview, PairRequest } from '../protocol/local-api.ts';
@@ -26,6 +27,7 @@ export interface PairingParts {
 	readonly device: DeviceRecord;
 	readonly events: EventsFeed;
 	readonly environment: () => Environment;
+	readonly plan: () => PlanTarget | null;
 	readonly keepSecret: (secret: string) => void;
 	readonly onClockSkew: (skewMs: number) => void;
 	/** The identity by what the machine shows now, without regard to an earlier pairing. */
@@ -62,7 +64,7 @@ export function createPairing(parts: PairingParts): Pairing {
 			{ ...asked, replace: asked.replace ?? false },
 			{
 				settings: resolved.settings,
-				configured: fixedWorkflow(resolved),
+				configured: fixedWorkflow(resolved, parts.plan()),
 				state: device.state,
 				pairedWith: pairedWith(device.state),
 			},

@@ -5,7 +5,7 @@
 import type { AssignedWorkflow } from '../core/device-state.ts';
 import { AgentError, failure } from '../core/errors.ts';
 import { chosenWorkflow, fixedWorkflow } from '../core/wanting.ts';
-import { describeSource, type WantedWorkflow } from '../core/workflow.ts';
+import { describeSource, type PlanTarget, type WantedWorkflow } from '../core/workflow.ts';
 import type { Log } from '../edges/log.ts';
 import type { Clock } from './clock.ts';
 import type { DeviceRecord } from './device-record.ts';
@@ -29,10 +29,11 @@ export function assignWorkflows(parts: {
 	readonly device: DeviceRecord;
 	readonly warnings: Warnings;
 	readonly environment: () => Environment;
+	readonly plan: () => PlanTarget | null;
 }): WorkflowAssignment {
 	const { clock, log, device, warnings } = parts;
-	const fixed = () => fixedWorkflow(parts.environment().resolved);
-	const chosen = () => chosenWorkflow(parts.environment().resolved, device.state);
+	const fixed = () => fixedWorkflow(parts.environment().resolved, parts.plan());
+	const chosen = () => chosenWorkflow(parts.environment().resolved, device.state, parts.plan());
 	const assigned = (workflowId: string, source: AssignedWorkflow['source']): AssignedWorkflow => ({
 		workflowId,
 		source,

@@ -6,6 +6,7 @@ import type { Command } from 'commander';
 import { collect, createProgram, onCommand, runProgram, wholeNumber, withExamples } from './command-line.ts';
 import type { ApiKeyFlags } from './operator/api-key.ts';
 import type { DeviceFlags } from './operator/device.ts';
+import { addFleet } from './operator/fleet-commands.ts';
 import type { PairingCodeFlags } from './operator/pairing-code.ts';
 import type { AddFlags } from './operator/profiles.ts';
 import type { SessionFlags } from './operator/session.ts';
@@ -31,6 +32,7 @@ export function buildProgram(): Command {
 	addPairingCode(program);
 	addSession(program);
 	addDevice(program);
+	addFleet(program);
 	addWhoAmI(program);
 	addProfile(program);
 	return program;

@@ -33,6 +33,7 @@ function printStatus(status: Status): void {
 		],
 		['Heartbeat', channel.lastHeartbeatAt ? localTime(channel.lastHeartbeatAt) : 'none yet'],
 		...(channel.nextAttemptAt ? [['Next try', localTime(channel.nextAttemptAt)]] : []),
+		...(status.plan ? [['Plan', describePlan(status.plan)]] : []),
 		...(status.sessionId ? [['Session', status.sessionId]] : []),
 		['Agent', `${status.agentVersion}, runs since ${localTime(status.startedAt)}`],
 		...(status.problem ? [['Problem', status.problem.code]] : []),
@@ -52,6 +53,16 @@ export function describeWorkflow({ wanted, live, source }: Status['workflow']): 
 	if (wanted === null) return live ?? 'none';
 	const from = source ? `, set by ${SOURCES[source]}` : '';
 	return wanted === live ? `${live}${from}` : `${live ?? 'none live'}; wanted is ${wanted}${from}`;
+}
+
+/** `revision 7, rule lobby; revision 8 at 12:00:00`. */
+function describePlan({ revision, rule, next, refused }: NonNullable<Status['plan']>): string {
+	const now =
+		revision === null ? 'none yet' : `revision ${revision}, ${rule === null ? 'its defaults' : `rule ${rule}`}`;
+	const later = next
+		? `; revision ${next.revision} with ${next.workflowId ?? 'no workflow'} at ${localTime(next.at)}`
+		: '';
+	return `${now}${refused ? ' (not followed, see below)' : ''}${later}`;
 }
 
 /** Who named the workflow that is wanted, in words that say where to change it. */

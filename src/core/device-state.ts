@@ -4,6 +4,7 @@
  */
 import * as z from 'zod';
 import { deviceConnectionRequestSchema } from '../protocol/device-connection.ts';
+import { planRecordSchema } from './fleet-record.ts';
 
 /** Raised only with a migration beside it. */
 export const STATE_SCHEMA_VERSION = 1;
@@ -75,6 +76,8 @@ export const deviceStateSchema = z.object({
 	confirmedOrigins: z.array(z.string()).max(16),
 	/** The settings files as they were when they were last valid, lowest first; a bad push never strands a device. */
 	lastSettings: z.array(z.object({ where: z.string(), document: z.unknown() })).nullable(),
+	/** This device's part of the fleet plan. States that were written before there were plans have none. */
+	plan: planRecordSchema.nullable().default(null),
 });
 export type DeviceState = z.infer<typeof deviceStateSchema>;
 
@@ -89,6 +92,7 @@ export const EMPTY_STATE: DeviceState = {
 	attempt: null,
 	confirmedOrigins: [],
 	lastSettings: null,
+	plan: null,
 };
 
 /** The state with one more Connection. Where there is no room the first stays: it is the one the device was online with. */
@@ -104,4 +108,13 @@ export function withConnection(state: DeviceState, connection: SavedConnection):
 export function withOnlyConnection(state: DeviceState, token: string): DeviceState {
 	const index = state.connections.findIndex((saved) => saved.token === token);
 	return index > 0 ? { ...state, connections: state.connections.slice(index) } : state;
+}
+
+/** The state with the settings that were good enough to be used; the same one if it has them already. */
+export function withLastSettings(
+	state: DeviceState,
+	documents: readonly { readonly where: string; readonly document: unknown }[],
+): DeviceState {
+	const unchanged = JSON.stringify(documents) === JSON.stringify(state.lastSettings);
+	return unchanged ? state : { ...state, lastSettings: [...documents] };
 }

@@ -281,6 +281,35 @@ export const CATALOGUE = {
 		'Scan a pairing code, run idv-agent pair, or provision an API key.',
 	),
 
+	// The fleet plan.
+	'plan-unreachable': row(
+		'retry',
+		'slow',
+		EXIT.unavailable,
+		'Nothing to do if it passes: the plan from before stays in force. Otherwise check fleet.planUrl and what serves it.',
+	),
+	'plan-invalid': row(
+		'askHuman',
+		'slow',
+		EXIT.badData,
+		'Correct the plan; idv fleet check says what is wrong with it.',
+	),
+	'plan-untrusted': row(
+		'askHuman',
+		'slow',
+		EXIT.badData,
+		'Sign the plan with idv fleet sign and the key that belongs to fleet.publicKeys.',
+	),
+	'plan-outdated': row('askHuman', 'slow', EXIT.badData, 'Publish a plan with a higher revision.'),
+	'plan-not-followed': row(
+		'askHuman',
+		'slow',
+		EXIT.temporary,
+		'Correct the workflow in the plan, or have the service accept it; the device stays where it was.',
+	),
+	'fleet-key-invalid': row('askHuman', 'slow', EXIT.configuration, 'Give a key that idv fleet keygen has made.'),
+	'inventory-invalid': row('askHuman', 'slow', EXIT.badData, 'Correct the lines that are named.'),
+
 	// Pictures and input.
 	'picture-unreadable': row('askHuman', 'slow', EXIT.badData, 'Give a PNG, JPEG or WebP file that this user may read.'),
 	'picture-without-code': row(

@@ -12,7 +12,7 @@ import { describeSource, type WantedWorkflow } from './workflow.ts';
 
 export interface PairingContext {
 	readonly settings: Pick<Settings, 'baseUrl' | 'pairing'>;
-	/** The workflow that the settings fix, or `null`. */
+	/** The workflow that the settings or the fleet plan fix, or `null`. */
 	readonly configured: WantedWorkflow | null;
 	readonly state: DeviceState;
 	/** The service that this device belongs to now, or `null`. */
@@ -101,7 +101,8 @@ export function decidePairing(asked: PairingAsked, context: PairingContext): Pai
 			baseUrl: named,
 			token: code.token,
 			workflowId,
-			assignsWorkflow: configured === null,
+			// A plan may end one day: then the pairing's workflow is what is left.
+			assignsWorkflow: configured === null || configured.source === 'plan',
 			sessionId: code.sessionId,
 			confirmsOrigin: known ? null : origin,
 		},

@@ -12,6 +12,7 @@ import {
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
 import { DEFAULT_CHANNEL_PATH, isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
+import { labelSchema, publicKeySchema } from '../protocol/fleet-plan.ts';
 import { DEFAULT_MAX_DEFER_SECONDS } from './leases.ts';
 import { SCAN_SUFFIXES } from './scan-lines.ts';
 
@@ -55,6 +56,14 @@ const origin = z.string('must be a text').transform((value, context) => {
 	const url = normalizeBaseUrl(value);
 	if (url && URL.parse(url)?.origin === url) return url;
 	context.addIssue('must be an origin such as https://id.example.com, without a path');
+	return z.NEVER;
+}) as unknown as z.ZodType<string>;
+
+const planUrl = z.string('must be a text').transform((value, context) => {
+	const url = URL.parse(value);
+	const isSafe = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLoopback(url.href));
+	if (url && isSafe && !url.username && !url.password && !url.hash) return url.href;
+	context.addIssue('must be an https address without user and fragment (plain http is only for this machine itself)');
 	return z.NEVER;
 }) as unknown as z.ZodType<string>;
 
@@ -262,6 +271,40 @@ export const SETTINGS = {
 			whole(0, 86_400),
 			DEFAULT_MAX_DEFER_SECONDS,
 			'Seconds for which a workflow change waits for the leases of applications at most; 0 to 86400.',
+		),
+	},
+	fleet: {
+		planUrl: setting(
+			'text',
+			optional(planUrl),
+			null,
+			'Address of the fleet plan, on any web server; left out, there is none.',
+			// Object stores put what opens them into the query.
+			{ secret: true },
+		),
+		publicKeys: setting(
+			'list',
+			z.array(publicKeySchema).max(8),
+			[],
+			'Public keys (ed25519:…), one of which must have signed the plan; empty takes unsigned plans, too.',
+		),
+		intervalSeconds: setting(
+			'number',
+			whole(10, 86_400),
+			300,
+			'Seconds between two looks at the fleet plan, on average; 10 to 86400.',
+		),
+		labels: setting(
+			'list',
+			z.array(labelSchema).max(32),
+			[],
+			'Labels of this device, by which a fleet plan chooses it.',
+		),
+		changeLimitSeconds: setting(
+			'number',
+			whole(10, 86_400),
+			300,
+			'Seconds in which a change by the fleet plan must be online, else the device stays where it was; 10 to 86400.',
 		),
 	},
 	forward: {

@@ -33,6 +33,8 @@ export interface Snapshot {
 	readonly obstacle: Failure | null;
 	/** Things that are not right but keep nothing from working. */
 	readonly warnings: readonly Failure[];
+	/** What is known of the fleet plan; `null` without `fleet.planUrl`. */
+	readonly plan: Status['plan'];
 	/** Until when a workflow change waits for applications, monotonic; `null` when none does. */
 	readonly waitsUntilMs: number | null;
 	/** Monotonic now. */
@@ -72,6 +74,7 @@ export function describeStatus(snapshot: Snapshot): Status {
 			reconnects: snapshot.reconnects,
 			nextAttemptAt: link && 'untilMs' in link.state ? wallAt(link.state.untilMs) : null,
 		},
+		plan: snapshot.plan,
 		sessionId: device.pairing?.sessionId ?? null,
 		pairedAt: device.pairing?.pairedAt ?? null,
 		problem,

@@ -9,7 +9,13 @@ import type { CompleteIdentity } from './identity.ts';
 import type { ResolvedSettings } from './settings.ts';
 import type { Settings } from './settings-table.ts';
 import type { Wanted } from './supervisor.ts';
-import { configuredWorkflow, type WantedWorkflow, wantedWorkflow } from './workflow.ts';
+import {
+	configuredWorkflow,
+	type PlanTarget,
+	plannedWorkflow,
+	type WantedWorkflow,
+	wantedWorkflow,
+} from './workflow.ts';
 
 /** What is known of the credentials without holding them. */
 export interface CredentialFacts {
@@ -27,16 +33,22 @@ export interface WantingContext {
 	readonly state: DeviceState;
 	readonly identity: CompleteIdentity;
 	readonly credentials: CredentialFacts;
+	/** What the fleet plan says, if there is one. */
+	readonly plan: PlanTarget | null;
 }
 
-/** The workflow that the settings fix, or `null`. */
-export function fixedWorkflow({ settings, origins }: ResolvedSettings): WantedWorkflow | null {
-	return configuredWorkflow(settings.workflowId, origins.get('workflowId'));
+/** The workflow that the settings or the fleet plan fix, or `null`. */
+export function fixedWorkflow({ settings, origins }: ResolvedSettings, plan: PlanTarget | null): WantedWorkflow | null {
+	return configuredWorkflow(settings.workflowId, origins.get('workflowId')) ?? plannedWorkflow(plan);
 }
 
 /** The workflow that is wanted, and which source says so. */
-export function chosenWorkflow(resolved: ResolvedSettings, state: DeviceState): WantedWorkflow | null {
-	return wantedWorkflow(fixedWorkflow(resolved), state.assignedWorkflow);
+export function chosenWorkflow(
+	resolved: ResolvedSettings,
+	state: DeviceState,
+	plan: PlanTarget | null,
+): WantedWorkflow | null {
+	return wantedWorkflow(fixedWorkflow(resolved, plan), state.assignedWorkflow);
 }
 
 /** The service this device belongs to, or would; `null` before anything names one. */
@@ -49,19 +61,25 @@ export function hasCredential({ state, credentials }: Pick<WantingContext, 'stat
 	return credentials.id !== '' || state.connections.length > 0;
 }
 
+/** Seconds between heartbeats: settings, if they say so; else the fleet plan; else the default. */
+export function chosenCadence({ settings, origins }: ResolvedSettings, plan: PlanTarget | null): number {
+	const isSet = (origins.get('heartbeatCadence')?.source ?? 'default') !== 'default';
+	return isSet ? settings.heartbeatCadence : (plan?.heartbeatCadence ?? settings.heartbeatCadence);
+}
+
 /** What the device says of itself. */
 export function connectionRequest(
-	{ deviceType, heartbeatCadence }: Settings,
-	{ deviceId, serial, macAddress }: CompleteIdentity,
+	{ resolved, plan, identity }: Pick<WantingContext, 'resolved' | 'plan' | 'identity'>,
 	workflowId: string,
 ): DeviceConnectionRequest {
+	const { deviceId, serial, macAddress } = identity;
 	return {
 		deviceId: deviceId.value,
 		workflowId,
 		...(serial.value === null ? {} : { serial: serial.value }),
 		...(macAddress.value === null ? {} : { macAddress: macAddress.value }),
-		deviceType,
-		heartbeatCadence,
+		deviceType: resolved.settings.deviceType,
+		heartbeatCadence: chosenCadence(resolved, plan),
 	};
 }
 
@@ -70,7 +88,7 @@ export function registrationFor(context: WantingContext, baseUrl: string, workfl
 	const { settings } = context.resolved;
 	return {
 		baseUrl,
-		request: connectionRequest(settings, context.identity, workflowId),
+		request: connectionRequest(context, workflowId),
 		credentialId: context.credentials.id,
 		hasReusableCredential: context.credentials.isReusable,
 		selfRegistration: settings.credential.selfRegistration,
@@ -94,7 +112,7 @@ export function wantedRegistration(context: WantingContext): { wanted: Wanted | 
 			obstacle: warning ?? failure('identity-changed', 'This is not the device that was paired.'),
 		};
 	}
-	const workflow = chosenWorkflow(resolved, state);
+	const workflow = chosenWorkflow(resolved, state, context.plan);
 	if (!workflow) return { wanted: null, obstacle: failure('workflow-missing', 'No workflow is set for this device.') };
 	return { wanted: registrationFor(context, baseUrl, workflow.workflowId), obstacle: null };
 }

@@ -5,12 +5,22 @@
 import type { AssignedWorkflow } from './device-state.ts';
 import type { SettingOrigin } from './settings.ts';
 
+/** What the fleet plan says to this device now. */
+export interface PlanTarget {
+	readonly revision: number;
+	/** The rule that fits; `null` for the plan's defaults. */
+	readonly rule: string | null;
+	/** `null` leaves it to the sources below. */
+	readonly workflowId: string | null;
+	readonly heartbeatCadence: number | null;
+}
+
 export type WorkflowSource = 'flag' | 'environment' | 'file' | 'plan' | AssignedWorkflow['source'];
 
 export interface WantedWorkflow {
 	readonly workflowId: string;
 	readonly source: WorkflowSource;
-	/** The file or variable that decides, for messages. */
+	/** The file, variable or revision that decides, for messages. */
 	readonly where: string | null;
 }
 
@@ -21,6 +31,13 @@ export function configuredWorkflow(
 ): WantedWorkflow | null {
 	if (workflowId === null || !origin || origin.source === 'default') return null;
 	return { workflowId, source: origin.source, where: origin.where };
+}
+
+/** What the fleet plan says, or `null` when it leaves the workflow open. */
+export function plannedWorkflow(plan: PlanTarget | null): WantedWorkflow | null {
+	if (!plan || plan.workflowId === null) return null;
+	const rule = plan.rule === null ? 'its defaults' : `rule ${plan.rule}`;
+	return { workflowId: plan.workflowId, source: 'plan', where: `revision ${plan.revision}, ${rule}` };
 }
 
 /** The workflow that is wanted; `null` when no source names one. */
@@ -42,7 +59,7 @@ export function describeSource(wanted: WantedWorkflow): string {
 		case 'file':
 			return `the settings (workflowId in ${wanted.where ?? 'a file'})`;
 		case 'plan':
-			return 'the fleet plan';
+			return wanted.where === null ? 'the fleet plan' : `the fleet plan (${wanted.where})`;
 		default:
 			return wanted.source;
 	}

@@ -22,6 +22,7 @@ const LOG_FIELDS = [
 	'deviceId',
 	'exitStatus',
 	'generation',
+	'revision',
 	'host',
 	'id',
 	'kind',

@@ -18,6 +18,10 @@ export const heartbeatSchema = z.object({
 	/** ISO 8601, by the device's clock. */
 	sentAt: z.string(),
 	uptimeSeconds: z.number().min(0),
+	/** The newest revision of the fleet plan that the device is, or was, online as it says; left out without a plan. */
+	planRevision: z.int().min(1).optional(),
+	/** The revision that the device could not follow and that it stays where it was for. */
+	planRefused: z.int().min(1).optional(),
 });
 /** One JSON text frame every `heartbeatCadence` seconds. */
 export type Heartbeat = z.infer<typeof heartbeatSchema>;

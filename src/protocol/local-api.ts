@@ -51,6 +51,25 @@ export const statusSchema = z.object({
 		/** When the next attempt is due, while waiting. */
 		nextAttemptAt: timestamp.nullable(),
 	}),
+	/** The fleet plan; `null` where `fleet.planUrl` is not set. */
+	plan: z
+		.object({
+			/** The revision in force; `null` before the first. */
+			revision: z.int().nullable(),
+			/** The newest revision that the device was online as it says: what heartbeats carry as `planRevision`. */
+			followed: z.int().nullable(),
+			/** The rule that fits; `null` for the plan's defaults. */
+			rule: z.string().nullable(),
+			/** What it says; `null` where it leaves the workflow open. */
+			workflowId: z.string().nullable(),
+			/** A newer revision or a ring that this device comes to at its own moment. */
+			next: z.object({ revision: z.int(), workflowId: z.string().nullable(), at: timestamp }).nullable(),
+			/** Set while the device stays where it was because the plan's word did not work. */
+			refused: problemSummarySchema.extend({ revision: z.int(), at: timestamp, nextTryAt: timestamp }).nullable(),
+			/** When the plan was last found to be as it is known here, since the agent started. */
+			checkedAt: timestamp.nullable(),
+		})
+		.nullable(),
 	/** The session that the pairing link named, if it named one. */
 	sessionId: z.string().nullable(),
 	pairedAt: timestamp.nullable(),

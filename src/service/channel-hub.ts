@@ -139,7 +139,7 @@ export function createChannelHub(
 		channel.lapsed = false;
 		// A heartbeat for another device is a sign of life of this channel, but nobody's heartbeat.
 		if (heartbeat?.deviceId === channel.claims.deviceId) {
-			registry.noteHeartbeat(heartbeat.deviceId, channel.lastSeenAtMs);
+			registry.noteHeartbeat(heartbeat, channel.lastSeenAtMs);
 			journal.emit('heartbeat', { ...eventOf(channel), heartbeat });
 		}
 		if (!wasLapsed) return;

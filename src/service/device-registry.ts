@@ -2,6 +2,7 @@
  * The devices that have registered: what each said of itself, when it was last heard, which Connections it holds and which
  * of those are revoked. Owns no socket; whether a device is online is the channel hub's knowledge.
  */
+import type { Heartbeat } from '../protocol/channel.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import type { ConnectionClaims } from './connection-tokens.ts';
 import { serviceFull } from './problems.ts';
@@ -19,6 +20,9 @@ export interface RegisteredDevice {
 	readonly deviceType: string | null;
 	/** Milliseconds since 1970. */
 	readonly lastHeartbeatAtMs: number | null;
+	/** What its last heartbeat said of the fleet plan. */
+	readonly planRevision: number | null;
+	readonly planRefused: number | null;
 }
 
 export interface DeviceRegistry {
@@ -28,7 +32,7 @@ export interface DeviceRegistry {
 	register(request: DeviceConnectionRequest, claims: ConnectionClaims): void;
 	/** A Connection is in use that may come from another service with the same signing key. */
 	noteUse(claims: ConnectionClaims): void;
-	noteHeartbeat(deviceId: string, atMs: number): void;
+	noteHeartbeat(heartbeat: Heartbeat, atMs: number): void;
 	/** Revokes the device's Connections but for `keepId`; returns how many. */
 	revoke(deviceId: string, keepId?: string): number;
 	isRevoked(connectionId: string): boolean;
@@ -79,6 +83,8 @@ export function createDeviceRegistry(limit: number, now: () => number): DeviceRe
 				macAddress: request.macAddress ?? null,
 				deviceType: request.deviceType ?? null,
 				lastHeartbeatAtMs: before?.device.lastHeartbeatAtMs ?? null,
+				planRevision: before?.device.planRevision ?? null,
+				planRefused: before?.device.planRefused ?? null,
 			};
 			const entry: Entry = { device, connections: before?.connections ?? [] };
 			addConnection(entry, claims);
@@ -97,9 +103,9 @@ export function createDeviceRegistry(limit: number, now: () => number): DeviceRe
 				throw serviceFull('devices');
 			}
 		},
-		noteHeartbeat(deviceId, atMs) {
+		noteHeartbeat({ deviceId, planRevision = null, planRefused = null }, atMs) {
 			const entry = entries.get(deviceId);
-			if (entry) entry.device = { ...entry.device, lastHeartbeatAtMs: atMs };
+			if (entry) entry.device = { ...entry.device, lastHeartbeatAtMs: atMs, planRevision, planRefused };
 		},
 		revoke(deviceId, keepId) {
 			const entry = entries.get(deviceId);

@@ -4,6 +4,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { KNOWN_PERMISSIONS } from '../protocol/api-key.ts';
+import type { ListedDevice } from '../protocol/device-list.ts';
 import { ACCOUNT_GRANT, accessTable } from './access.ts';
 import { createApiKeys } from './api-keys.ts';
 import { type ChannelFilter, CLOSE_RESTART, CLOSE_REVOKED, createChannelHub } from './channel-hub.ts';
@@ -22,7 +23,6 @@ import {
 	changeWorkflow,
 	createPairingLink,
 	createRoutes,
-	type ListedDevice,
 	listDevices,
 	notifyDevices,
 	type Route,
@@ -31,11 +31,11 @@ import {
 import { randomText } from './secrets.ts';
 import { createShortTokens } from './short-tokens.ts';
 
+export type { ListedDevice } from '../protocol/device-list.ts';
 export type { PairingLink } from './deep-links.ts';
 export type { FailedAnswer, Release, RequestMatch } from './faults.ts';
 export type { RequestEntry, ServiceEventName, ServiceEvents } from './journal.ts';
 export type { ServiceOptions } from './options.ts';
-export type { ListedDevice } from './routes.ts';
 
 /** How long channels get to answer a close frame before a gentle restart cuts them. */
 const DRAIN_MS = 1000;

@@ -6,6 +6,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import * as z from 'zod';
 import { apiKeyRequestSchema } from '../protocol/api-key.ts';
 import { deviceConnectionRequestSchema, deviceIdSchema, workflowIdSchema } from '../protocol/device-connection.ts';
+import { DEVICE_LIST_PATH, type ListedDevice } from '../protocol/device-list.ts';
 import { DEEP_LINK_PATH, ENDPOINTS } from '../protocol/endpoints.ts';
 import { type HandOffRecord, handOffRequestSchema, readWorkflowIds, workflowIdsSchema } from '../protocol/hand-off.ts';
 import { checkPermissions, type Grant } from './access.ts';
@@ -27,24 +28,12 @@ import type { ShortTokens } from './short-tokens.ts';
 /** Endpoints of the embedded service alone: they are not part of the published interface, and no device uses them. */
 export const OWN_ENDPOINTS = {
 	/** GET: the devices and whether each is online. */
-	devices: '/api/device',
+	devices: DEVICE_LIST_PATH,
 	/** POST `{message, deviceId?, workflowId?}`: sends a notification. */
 	notify: '/api/embedded/notify',
 	/** POST `{deviceId, workflowId}`: sends `workflow.changed`. */
 	workflow: '/api/embedded/workflow',
 } as const;
-
-export interface ListedDevice {
-	readonly deviceId: string;
-	/** The workflow of its newest open channel; offline, the one it registered for last. */
-	readonly workflowId: string;
-	readonly online: boolean;
-	/** ISO 8601. */
-	readonly lastHeartbeatAt: string | null;
-	readonly serial: string | null;
-	readonly macAddress: string | null;
-	readonly deviceType: string | null;
-}
 
 /** Everything that the endpoints act on. */
 export interface ServiceParts {
@@ -103,6 +92,8 @@ export function listDevices({ registry, hub }: ServiceParts): ListedDevice[] {
 			workflowId: workflowId ?? device.workflowId,
 			online,
 			lastHeartbeatAt: lastHeartbeatAtMs === null ? null : new Date(lastHeartbeatAtMs).toISOString(),
+			planRevision: device.planRevision,
+			planRefused: device.planRefused,
 			serial: device.serial,
 			macAddress: device.macAddress,
 			deviceType: device.deviceType,

@@ -44,7 +44,10 @@ describe('every setting', () => {
 	});
 
 	test('that may hold a secret is marked', () => {
-		expect(settings.filter(([, { secret }]) => secret).map(([path]) => path)).toEqual(['network.proxy']);
+		expect(settings.filter(([, { secret }]) => secret).map(([path]) => path)).toEqual([
+			'network.proxy',
+			'fleet.planUrl',
+		]);
 	});
 
 	test('has a value and an origin even when nobody sets anything', () => {

@@ -28,6 +28,7 @@ const status: Status = {
 		reconnects: 3,
 		nextAttemptAt: null,
 	},
+	plan: null,
 	sessionId: null,
 	pairedAt: null,
 	problem: null,

@@ -36,6 +36,7 @@ const unpaired: Status = {
 	sessionId: 'a-session',
 	pairedAt: null,
 	problem: null,
+	plan: null,
 	warnings: [],
 	newestEventId: null,
 };

@@ -23,6 +23,8 @@ describe('a device', () => {
 			workflowId: 'check-in',
 			online: false,
 			lastHeartbeatAt: null,
+			planRevision: null,
+			planRefused: null,
 			serial: 'SN-1',
 			macAddress: '00:1b:21:0a:0b:0c',
 			deviceType: 'kiosk',

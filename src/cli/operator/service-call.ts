@@ -25,6 +25,8 @@ export interface ServiceCall {
 	readonly query?: URLSearchParams | undefined;
 	readonly body?: unknown;
 	readonly accept?: string | undefined;
+	/** Largest answer, in bytes; default 1 MiB. */
+	readonly maxBytes?: number | undefined;
 }
 
 /** What a call is for, so that its failure can be told in the right words. */
@@ -76,7 +78,7 @@ export async function sendOnce(
 		body: call.body,
 		accept: call.accept,
 		deadlineMs: DEADLINE_MS,
-		maxBytes: MAX_ANSWER_BYTES,
+		maxBytes: call.maxBytes ?? MAX_ANSWER_BYTES,
 	};
 	return client.send(request).catch((error: unknown) => {
 		if (!(error instanceof AgentError)) throw error;

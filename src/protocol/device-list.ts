@@ -1,0 +1,26 @@
+/**
+ * `GET /api/device`: who is registered, with which workflow and plan. Ours, not the published interface's: a service need not
+ * have it, and no device asks for it. Source: assumed.
+ */
+import * as z from 'zod';
+
+export const DEVICE_LIST_PATH = '/api/device';
+
+export const listedDeviceSchema = z.object({
+	deviceId: z.string(),
+	/** The workflow of its newest open channel; offline, the one it registered for last. */
+	workflowId: z.string(),
+	online: z.boolean(),
+	/** ISO 8601. */
+	lastHeartbeatAt: z.string().nullable(),
+	/** The newest revision of the fleet plan that the device was online as it says; `null`: it has told none. */
+	planRevision: z.number().nullable().default(null),
+	/** The revision that it could not follow. */
+	planRefused: z.number().nullable().default(null),
+	serial: z.string().nullable().default(null),
+	macAddress: z.string().nullable().default(null),
+	deviceType: z.string().nullable().default(null),
+});
+export type ListedDevice = z.infer<typeof listedDeviceSchema>;
+
+export const deviceListSchema = z.object({ devices: z.array(listedDeviceSchema) });
