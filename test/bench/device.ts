@@ -104,7 +104,7 @@ async function buildFloor(): Promise<string> {
 		singleFile: true,
 	});
 	const options = { root: ROOT, architecture: ARCHITECTURE, outDir: join(directory, 'built'), work };
-	await embed({ ...options, program: 'bundle/program.cjs', name: 'floor', assets: [], codeCache: true });
+	await embed({ ...options, program: 'bundle/program.cjs', name: 'floor', assets: {}, codeCache: true });
 	return join(work, 'floor');
 }
 

@@ -6,7 +6,7 @@ import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { chmod, copyFile, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
-import { basename, dirname, join, relative, resolve } from 'node:path';
+import { basename, join, relative, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { bundle } from './bundle.ts';
 import { launcherSource, wrapped } from './launcher.ts';
@@ -49,22 +49,15 @@ export async function buildExecutable({ root, architecture, outDir }: Executable
 	await writeFile(entry, entrySource(root));
 	const bundled = join(work, 'bundle');
 	const built = await bundle({ root, entries: { program: relative(root, entry) }, outDir: bundled });
-	const parts = built.map(({ path }) => basename(path)).filter((name) => name.endsWith('.cjs'));
-	for (const part of parts) {
-		const file = join(bundled, part);
-		const text = wrapped(await readFile(file, 'utf8'));
-		await writeFile(file, text, 'latin1');
-		if (part === 'program.cjs') await writeFile(join(bundled, 'launcher.cjs'), launcherSource(text));
+	const assets: Record<string, string> = Object.fromEntries(ASSETS.map((name) => [name, join('bundle', name)]));
+	await mkdir(join(work, 'wrapped'));
+	for (const part of built.map(({ path }) => basename(path)).filter((name) => name.endsWith('.cjs'))) {
+		const text = wrapped(await readFile(join(bundled, part), 'utf8'));
+		assets[part] = join('wrapped', part);
+		await writeFile(join(work, 'wrapped', part), text, 'latin1');
+		if (part === 'program.cjs') await writeFile(join(work, 'launcher.cjs'), launcherSource(text));
 	}
-	await embed({
-		root,
-		architecture,
-		work,
-		outDir,
-		program: 'bundle/launcher.cjs',
-		name: 'idv-agent',
-		assets: [...parts, ...ASSETS],
-	});
+	await embed({ root, architecture, work, outDir, program: 'launcher.cjs', name: 'idv-agent', assets });
 	const native = nativeOf(architecture);
 	await copyFile(join(bundled, native), join(work, native));
 	return join(work, 'idv-agent');
@@ -76,8 +69,8 @@ export interface EmbedOptions extends ExecutableOptions {
 	/** CommonJS, in one file, relative to `work`: this path gets into the executable. */
 	readonly program: string;
 	readonly name: string;
-	/** Beside the program. */
-	readonly assets: readonly string[];
+	/** The file of each by its name, relative to `work`. */
+	readonly assets: Readonly<Record<string, string>>;
 	/** Node's own, made before anything has run; for this machine's own kind only. Default `false`. */
 	readonly codeCache?: boolean;
 }
@@ -99,7 +92,7 @@ export async function embed(options: EmbedOptions): Promise<void> {
 			useSnapshot: false,
 			useCodeCache: codeCache && architecture === process.arch,
 			execArgvExtension: 'none',
-			assets: Object.fromEntries(assets.map((asset) => [asset, join(dirname(program), asset)])),
+			assets,
 		}),
 	);
 	// Paths from here: the one of the program gets into the executable.
