@@ -23,7 +23,13 @@ export interface LoadedSettings extends ResolvedSettings {
 }
 
 /** Variables that are flags of the command line rather than settings. */
-const FLAG_VARIABLES = ['IDV_AGENT_CONFIG', 'IDV_AGENT_STATE_DIR', 'IDV_AGENT_RUN_DIR', 'IDV_AGENT_JSON'];
+const FLAG_VARIABLES = [
+	'IDV_AGENT_CONFIG',
+	'IDV_AGENT_CODE_CACHE',
+	'IDV_AGENT_STATE_DIR',
+	'IDV_AGENT_RUN_DIR',
+	'IDV_AGENT_JSON',
+];
 
 /** Reads and merges everything. Never throws for what stands in a file: that is in `problems`. */
 export async function loadSettings(sources: SettingsSources): Promise<LoadedSettings> {

@@ -153,7 +153,11 @@ async function checkTogether(
 		const winner = merged.origins.get(path)?.where;
 		return winner === undefined || winner === null || winner === settingsFile
 			? []
-			: [failure('workflow-fixed', `${path} is set by ${winner} as well, which counts more.`)];
+			: [
+					failure('settings-invalid', `${path} is set by ${winner} as well, which counts more.`, {
+						remedy: 'Take it out there if the provisioning is meant to decide.',
+					}),
+				];
 	});
 }
 

@@ -2,7 +2,7 @@
  * Runs the commands that a site has set for events: JSON on standard input, a time limit, a few at once. Never through a
  * shell, never with the agent's own environment, never twice; what came of it is reported and changes nothing.
  */
-import { type ChildProcess, spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { cleanText } from '../protocol/problem.ts';
 
 export const HOOK_LIMITS = {
@@ -141,6 +141,8 @@ function start(
 	try {
 		const [program = '', ...parameters] = argv;
 		// A process group of its own: what it starts ends with it.
+		// Loaded by the first hook: most devices have none.
+		const { spawn } = process.getBuiltinModule('node:child_process');
 		child = spawn(program, parameters, {
 			cwd: '/',
 			env: { ...environment, IDV_AGENT_HOOK: hook },

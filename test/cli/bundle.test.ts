@@ -140,6 +140,15 @@ describe('a bundle', () => {
 		expect(names.toSorted()).toEqual(Object.keys(UNDICI_PARTS).toSorted());
 	});
 
+	test('has no native package of ws, whatever is installed beside it', async () => {
+		const outDir = join(root, 'dist-ws');
+		await writeFile(join(root, 'src/socket.ts'), "import { WebSocket } from 'ws'; console.log(typeof WebSocket);");
+		await bundle({ root, entries: { socket: 'src/socket.ts' }, outDir });
+		const text = await readFile(join(outDir, 'socket.cjs'), 'utf8');
+		expect(text).toContain('Sec-WebSocket-Key');
+		expect(text).not.toMatch(/prebuilds|bufferutil/);
+	});
+
 	test('makes requests by the undici that is left', async () => {
 		const outDir = join(root, 'dist-undici');
 		await bundle({ root, entries: { program: 'src/program.ts' }, outDir });

@@ -106,6 +106,7 @@ describe('a fresh device', () => {
 		expect(await device.must('systemctl is-enabled idv-agent.service idv-agent-settings.path')).toBe(
 			'enabled\nenabled\n',
 		);
+		expect(await device.must('ls /usr/lib/idv-agent')).toMatch(/^program-[0-9a-f]{16}\.cache$/m);
 	});
 
 	test('has the serial number that only root may read, and an exposure of at most 1.3', async () => {

@@ -177,13 +177,23 @@ function empties(group: string): Promise<void> {
 
 /** The process that is number 1 in the container, by its number here. */
 function findLeader(group: string): number {
-	const numbers = globSync(`${group}/**/cgroup.procs`).flatMap((file) => readFileSync(file, 'utf8').split('\n'));
+	const numbers = globSync(`${group}/**/cgroup.procs`).flatMap((file) => readIfThere(file).split('\n'));
 	for (const number of numbers.filter(Boolean)) {
-		const status = readFileSync(`/proc/${number}/status`, 'utf8');
+		const status = readIfThere(`/proc/${number}/status`);
 		const inner = /^NSpid:\s+(.*)$/m.exec(status)?.[1]?.split(/\s+/) ?? [];
 		if (inner.length >= 3 && inner.at(-1) === '1') return Number(number);
 	}
 	throw new Error('The machine has no first process.');
+}
+
+/** Empty for what is gone by now: short services come and go while a machine boots. */
+function readIfThere(file: string): string {
+	try {
+		return readFileSync(file, 'utf8');
+	} catch (error) {
+		if (['ENOENT', 'ENODEV', 'ESRCH'].includes((error as NodeJS.ErrnoException).code ?? '')) return '';
+		throw error;
+	}
 }
 
 /** Resolves at the first output that matches; rejects with all of it when the process ends before. */

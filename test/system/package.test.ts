@@ -1,6 +1,6 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { globSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -60,6 +60,18 @@ describe('the executable', () => {
 		// Node itself would have warned of the second and failed at the first.
 		expect({ status, said }).toEqual({ status: 0, said: expect.stringMatching(/^\d+\.\d+\.\d+\n$/) });
 		expect(call('idv-agent', ['--node-options=--require=/nonexistent.cjs', 'status']).said).toMatch(/unknown option/i);
+	});
+
+	test('compiles ahead what a start needs, and takes it from then on', () => {
+		const { said, status } = call('idv-agent', ['code-cache'], { PATH: '/usr/bin:/bin' });
+		expect({ status, said }).toEqual({ status: 0, said: 'Compiled ahead what a start needs.\n' });
+		const [cache = ''] = globSync(join(tree, 'usr/lib/idv-agent/program-*.cache'));
+		expect(statSync(cache).size).toBeGreaterThan(100_000);
+		expect(call('idv-agent', ['--version']).status).toBe(0);
+		// Whatever is in it, a start does without: V8 looks before it uses it.
+		writeFileSync(cache, readFileSync(cache).subarray(0, 5000));
+		expect(call('idv-agent', ['--version'])).toEqual({ status: 0, said: expect.stringMatching(/^\d/) });
+		rmSync(cache);
 	});
 
 	test('carries the decoders: it draws a pairing code and reads it, and tells the whole story', () => {

@@ -142,6 +142,9 @@ const DEFINED = {
 	'import.meta.url': 'bundleUrl',
 	'import.meta.filename': '__filename',
 	'import.meta.dirname': '__dirname',
+	// ws looks for native packages, which a device has not; what develops the agent may bring them.
+	'process.env.WS_NO_BUFFER_UTIL': '"1"',
+	'process.env.WS_NO_UTF_8_VALIDATE': '"1"',
 };
 
 const OPTIONS = {

@@ -128,6 +128,7 @@ async function askHelp(program: string, name: string, path: readonly string[]): 
 		stdio: ['ignore', 'pipe', 'inherit'],
 	});
 	const [help] = await Promise.all([text(child.stdout), once(child, 'close')]);
+	if (!help.startsWith('Usage: ')) throw new Error(`${name} ${path.join(' ')} --help says nothing.`);
 	return help;
 }
 

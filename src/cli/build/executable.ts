@@ -6,9 +6,10 @@ import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { chmod, copyFile, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
-import { dirname, join, relative, resolve } from 'node:path';
+import { basename, join, relative, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { bundle } from './bundle.ts';
+import { launcherSource, wrapped } from './launcher.ts';
 
 const run = promisify(execFile);
 
@@ -35,8 +36,8 @@ const ASSETS = [
  * Builds `<outDir>/<architecture>/idv-agent`.
  *
  * The binary is stripped before Node puts the program into it: afterwards it would not start. Neither `NODE_OPTIONS` nor
- * `--node-options` reach it (`execArgvExtension: none`). A code cache is made for this machine's own kind only: another
- * one's V8 would reject it.
+ * `--node-options` reach it (`execArgvExtension: none`). Compiled code is not in it: a device makes that itself when
+ * the package is installed (decision 0012).
  * @returns its path.
  * @throws Error with the words of the tool that failed, or with what to install.
  */
@@ -47,13 +48,19 @@ export async function buildExecutable({ root, architecture, outDir }: Executable
 	const entry = join(work, 'entry.cjs');
 	await writeFile(entry, entrySource(root));
 	const bundled = join(work, 'bundle');
-	await bundle({ root, entries: { program: relative(root, entry) }, outDir: bundled, singleFile: true });
-
-	const executable = join(work, 'idv-agent');
-	await embed({ root, architecture, work, outDir, program: 'bundle/program.cjs', name: 'idv-agent', assets: ASSETS });
+	const built = await bundle({ root, entries: { program: relative(root, entry) }, outDir: bundled });
+	const assets: Record<string, string> = Object.fromEntries(ASSETS.map((name) => [name, join('bundle', name)]));
+	await mkdir(join(work, 'wrapped'));
+	for (const part of built.map(({ path }) => basename(path)).filter((name) => name.endsWith('.cjs'))) {
+		const text = wrapped(await readFile(join(bundled, part), 'utf8'));
+		assets[part] = join('wrapped', part);
+		await writeFile(join(work, 'wrapped', part), text, 'latin1');
+		if (part === 'program.cjs') await writeFile(join(work, 'launcher.cjs'), launcherSource(text));
+	}
+	await embed({ root, architecture, work, outDir, program: 'launcher.cjs', name: 'idv-agent', assets });
 	const native = nativeOf(architecture);
 	await copyFile(join(bundled, native), join(work, native));
-	return executable;
+	return join(work, 'idv-agent');
 }
 
 export interface EmbedOptions extends ExecutableOptions {
@@ -62,13 +69,15 @@ export interface EmbedOptions extends ExecutableOptions {
 	/** CommonJS, in one file, relative to `work`: this path gets into the executable. */
 	readonly program: string;
 	readonly name: string;
-	/** Beside the program. */
-	readonly assets: readonly string[];
+	/** The file of each by its name, relative to `work`. */
+	readonly assets: Readonly<Record<string, string>>;
+	/** Node's own, made before anything has run; for this machine's own kind only. Default `false`. */
+	readonly codeCache?: boolean;
 }
 
 /** Puts a program into a stripped Node. */
 export async function embed(options: EmbedOptions): Promise<void> {
-	const { root, architecture, outDir, work, program, name, assets } = options;
+	const { root, architecture, outDir, work, program, name, assets, codeCache = false } = options;
 	const node = join(work, 'node');
 	await copyNode(root, architecture, outDir, node);
 	const config = join(work, 'sea.json');
@@ -81,9 +90,9 @@ export async function embed(options: EmbedOptions): Promise<void> {
 			output: name,
 			disableExperimentalSEAWarning: true,
 			useSnapshot: false,
-			useCodeCache: architecture === process.arch,
+			useCodeCache: codeCache && architecture === process.arch,
 			execArgvExtension: 'none',
-			assets: Object.fromEntries(assets.map((asset) => [asset, join(dirname(program), asset)])),
+			assets,
 		}),
 	);
 	// Paths from here: the one of the program gets into the executable.

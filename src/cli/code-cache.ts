@@ -1,0 +1,65 @@
+/**
+ * `idv-agent code-cache`: compiles ahead what a start of the daemon needs, as packages of other languages do when they are
+ * installed. Starts the executable as a device of a service of its own, in a directory that is gone afterwards; the launcher
+ * writes the file beside the executable.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { isSea } from 'node:sea';
+import { AgentError } from '../core/errors.ts';
+import { startService } from '../service/embedded-service.ts';
+import { type OutputFlags, printJson, printLine } from './output.ts';
+
+const DEADLINE_MS = 60_000;
+
+export async function makeCodeCache(flags: OutputFlags): Promise<void> {
+	if (!isSea()) throw new AgentError('usage', 'Only the executable of the package keeps compiled code.');
+	const directory = await mkdtemp(join(tmpdir(), 'idv-agent-code-'));
+	const service = await startService();
+	try {
+		const apiKeyFile = join(directory, 'key');
+		await writeFile(apiKeyFile, service.credentials.apiKey, { mode: 0o600 });
+		const group = String(process.getgid?.() ?? 0);
+		const settings = {
+			baseUrl: service.url,
+			workflowId: 'any',
+			deviceId: 'any',
+			credential: { apiKeyFile },
+			local: { agentGroup: group, adminGroup: group },
+		};
+		await writeFile(join(directory, 'config.json'), JSON.stringify(settings));
+		// The first start registers the device; nearly all later ones are like the second.
+		await startOnce(directory, 'SIGTERM');
+		await startOnce(directory, 'SIGUSR2');
+	} finally {
+		await service.close();
+		await rm(directory, { recursive: true, force: true });
+	}
+	if (flags.json) printJson({ made: true });
+	else printLine('Compiled ahead what a start needs.');
+}
+
+/** Ends the daemon by the signal as soon as it is online. */
+async function startOnce(directory: string, end: NodeJS.Signals): Promise<void> {
+	const places = ['--state-dir', join(directory, 'state'), '--run-dir', join(directory, 'run')];
+	const child = spawn(process.execPath, ['run', '--config', join(directory, 'config.json'), ...places], {
+		argv0: 'idv-agent',
+		stdio: ['ignore', 'pipe', 'pipe'],
+		env: { IDV_AGENT_CODE_CACHE: 'make' },
+		timeout: DEADLINE_MS,
+		killSignal: 'SIGKILL',
+	});
+	let said = '';
+	child.stderr.on('data', (chunk: Buffer) => {
+		said = `${said}${chunk}`.slice(-1000);
+	});
+	const ended = once(child, 'close') as Promise<[number | null]>;
+	for await (const line of createInterface({ input: child.stdout }))
+		if (line.includes('"msg":"online')) child.kill(end);
+	const [status] = await ended;
+	if (status !== 0) throw new AgentError('internal', `The start that was to be compiled failed (${status}). ${said}`);
+}
