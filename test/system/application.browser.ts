@@ -2,20 +2,20 @@
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { givenAgent, givenHome, givenPairedAgent } from '../agent/harness.ts';
 import { givenService } from '../service/fixture.ts';
-import { type Browser, startChromium } from './chromium.ts';
+import { launchChromium } from './chromium.ts';
 
-const SCREEN = { width: 800, height: 480 };
 const TOKEN = 'lobby-token-0123456789012345678901';
 
 let browser: Browser;
 
 beforeAll(async () => {
-	browser = await startChromium('/dev/null');
+	browser = await launchChromium();
 });
-afterAll(() => browser.close());
+afterAll(() => browser?.close());
 
 function exampleInReadme(): string {
 	const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
@@ -31,7 +31,7 @@ async function givenPage(agentUrl: () => string): Promise<string> {
 			.replace("'…'", `'${TOKEN}'`);
 		response.setHeader('Connection', 'close');
 		response.setHeader('Content-Type', 'text/html; charset=utf-8');
-		response.end(`<!doctype html><title>kiosk</title><body data-state="ready"><ul></ul><script>
+		response.end(`<!doctype html><title>kiosk</title><ul></ul><script>
 			const show = (text) => document.querySelector('ul').append(Object.assign(document.createElement('li'), { textContent: text }));
 			addEventListener('error', ({ message }) => show('failed: ' + message));
 		</script><script type="module">${code}</script>`);
@@ -44,7 +44,14 @@ async function givenPage(agentUrl: () => string): Promise<string> {
 	return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-const shows = (text: string) => `document.querySelector('ul')?.textContent.includes(${JSON.stringify(text)}) ?? false`;
+async function visit(url: string): Promise<Page> {
+	const page = await browser.newPage();
+	onTestFinished(() => page.close());
+	await page.goto(url);
+	return page;
+}
+
+const untilShown = (page: Page, text: string) => page.getByText(text).first().waitFor();
 
 test('the page of a known origin reads the status and follows the events, over a restart of the agent', async () => {
 	const service = await givenService();
@@ -56,20 +63,20 @@ test('the page of a known origin reads the status and follows the events, over a
 	const device = await givenPairedAgent(service, { home, settings: settings(0) });
 	agentUrl = device.daemon.addresses.browser ?? '';
 
-	const page = await browser.open(origin, SCREEN);
-	await page.until(shows('Online with'));
+	const page = await visit(origin);
+	await untilShown(page, 'Online with');
 	service.notify({ type: 'session.started', id: 'n-1' });
-	await page.until(shows('session.started'));
+	await untilShown(page, 'session.started');
 
 	await device.stop();
 	await home.writeSettings(settings(Number(new URL(agentUrl).port)));
 	const again = await givenAgent({ home, clock: device.clock });
 	await again.untilState('online');
 	service.notify({ type: 'session.ended', id: 'n-2' });
-	await page.until(shows('session.ended'));
-	const shown = await page.evaluate<string[]>("[...document.querySelectorAll('li')].map((item) => item.textContent)");
+	await untilShown(page, 'session.ended');
+	const shown = await page.locator('li').allTextContents();
 	expect(shown.slice(1)).toEqual(['session.started', 'session.ended']);
-	await page.send('Page.navigate', { url: 'about:blank' });
+	await page.close();
 });
 
 test('a page of another origin learns nothing, not even with the token, and moves nothing', async () => {
@@ -80,8 +87,8 @@ test('a page of another origin learns nothing, not even with the token, and move
 		settings: { local: { metricsPort: 0, http: { port: 0, applicationsFile } } },
 	});
 	const { browser: agentUrl, metrics } = device.daemon.addresses;
-	const page = await browser.open(await givenPage(() => agentUrl ?? ''), SCREEN);
-	await page.until(shows('failed: '));
+	const page = await visit(await givenPage(() => agentUrl ?? ''));
+	await untilShown(page, 'failed: ');
 	const outcomes = await page.evaluate<string[]>(`Promise.all([
 		fetch('${metrics}metrics').then((answer) => 'read ' + answer.status, (error) => error.name),
 		fetch('${metrics}metrics', { mode: 'no-cors' }).then(async (answer) => answer.type + (await answer.text()), (error) => error.name),
@@ -90,5 +97,5 @@ test('a page of another origin learns nothing, not even with the token, and move
 	])`);
 	expect(outcomes).toEqual(['TypeError', 'opaque', 'opaque', 'TypeError']);
 	expect(device.agent.leases.list().leases).toEqual([]);
-	await page.send('Page.navigate', { url: 'about:blank' });
+	await page.close();
 });
