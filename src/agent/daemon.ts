@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { type Failure, failure, toFailure } from '../core/errors.ts';
 import { createSecretRegistry } from '../core/scrub.ts';
-import type { Settings } from '../core/settings-table.ts';
+import { type Settings, valueAt } from '../core/settings-table.ts';
 import { openChannel } from '../edges/channel.ts';
 import { createEventStore } from '../edges/event-store/event-store.ts';
 import { createForwarder } from '../edges/forwarder.ts';
@@ -76,7 +76,8 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 		const retiring = new Set<() => Promise<void>>();
 		closers.push(() => Promise.all([environment.close(), ...[...retiring].map((end) => end())]));
 
-		const { log: logSettings, local } = environment.resolved.settings;
+		const atStart = environment.resolved.settings;
+		const { log: logSettings, local } = atStart;
 		const recentLog = rememberLog(options.logTo ?? openLogDestination());
 		const log = createLog({ level: logSettings.level, secrets, destination: recentLog.destination });
 		const facts = await readIdentityFacts({
@@ -195,7 +196,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 				log.setLevel(changed.settings.log.level);
 				agent.warn('settings', null);
 				agent.applyEnvironment(environment);
-				agent.warn('settings-at-start', warnOfStartOnly(local, changed.settings.local));
+				agent.warn('settings-at-start', warnOfStartOnly(atStart, changed.settings));
 				retiring.add(before.close);
 				void before.retire().finally(() => retiring.delete(before.close));
 				await ports.apply(changed.settings);
@@ -234,14 +235,16 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 	}
 }
 
-/** The groups are given to the sockets when these are opened. */
-function warnOfStartOnly(before: Settings['local'], now: Settings['local']): Failure | null {
-	const changed = (['agentGroup', 'adminGroup'] as const).filter((name) => before[name] !== now[name]);
+/** What is given to sockets and files when they are opened. Everything else follows a reload. */
+const START_ONLY = ['local.agentGroup', 'local.adminGroup', 'events.durable'] as const;
+
+function warnOfStartOnly(atStart: Settings, now: Settings): Failure | null {
+	const changed = START_ONLY.filter((path) => valueAt(atStart, path) !== valueAt(now, path));
 	if (changed.length === 0) return null;
-	const names = changed.map((name) => `local.${name}`).join(' and ');
-	return failure('settings-invalid', `The change of ${names} takes effect at the next start of the agent.`, {
-		remedy: 'Start the agent again: systemctl restart idv-agent.',
-	});
+	return failure(
+		'restart-needed',
+		`The change of ${changed.join(' and ')} takes effect at the next start of the agent.`,
+	);
 }
 
 /** As the settings are when they are looked at. */

@@ -6,6 +6,7 @@ import { AgentError, exitStatusOf, type Failure } from '../core/errors.ts';
 import { createSecretRegistry, SECRET_MARK, scrub } from '../core/scrub.ts';
 import type { SettingOrigin } from '../core/settings.ts';
 import { environmentName, listSettings, valueAt } from '../core/settings-table.ts';
+import { readBrowserApplications } from '../edges/local-server/browser-applications.ts';
 import { type OutputFlags, printJson, printLine, printTable, printWarning, reportFailures } from './output.ts';
 
 export type ConfigFlags = PathFlags & OutputFlags & { readonly set?: readonly string[] | undefined };
@@ -52,6 +53,8 @@ async function tryOut(loaded: LoadedSettings): Promise<readonly Failure[]> {
 	try {
 		const parts = { userAgent: 'idv-agent', variables: process.env, keepSecret: () => {} };
 		await (await openEnvironment(loaded, parts)).close();
+		const { port, applicationsFile } = loaded.settings.local.http;
+		if (port !== null && applicationsFile !== null) await readBrowserApplications(applicationsFile);
 		return [];
 	} catch (error) {
 		if (error instanceof AgentError) return [error.failure];

@@ -365,6 +365,7 @@ export const CATALOGUE = {
 		EXIT.io,
 		'Run it as root, with /etc writable and space on the disk; nothing was taken from the file.',
 	),
+	'restart-needed': row('askHuman', 'slow', EXIT.configuration, 'Start the agent again: systemctl restart idv-agent.'),
 	'credential-unreadable': row(
 		'askHuman',
 		'slow',

@@ -120,6 +120,8 @@ describe('applications in a browser', () => {
 			(await askBrowser(device, '/v1/status', { headers: other })).status,
 		];
 		expect(await statuses()).toEqual([200, 403]);
+		device.daemon.log.warn(`somebody said ${TOKEN}`);
+		expect(device.log.at(-1)?.msg).toBe('somebody said [secret]');
 		await givenApplications(home, `till ${other.Origin} ${TOKEN}-till`);
 		await device.daemon.reload();
 		expect(await statuses()).toEqual([403, 200]);
@@ -184,20 +186,20 @@ describe('changed settings', () => {
 		expect((await device.events()).filter(({ type }) => type !== 'gap').map(({ kind }) => kind)).toEqual(['d', 'e']);
 	});
 
-	test('of the groups warn that they wait for the next start', async () => {
+	test('of sockets and files that are open already warn, by name, that they wait for the next start', async () => {
 		const home = await givenHome();
-		const device = await givenAgent({
-			home,
-			groups: 'settings',
-			settings: { local: { agentGroup: GROUP, adminGroup: GROUP } },
-		});
+		const local = { agentGroup: GROUP, adminGroup: GROUP };
+		const device = await givenAgent({ home, groups: 'settings', settings: { local } });
 		expect(warningsOf(device)).toEqual([]);
-		await home.writeSettings({ local: { agentGroup: GROUP, adminGroup: 'daemon' } });
+		await home.writeSettings({ local: { ...local, adminGroup: 'daemon' }, events: { durable: false } });
 		await device.daemon.reload();
 		expect(warningsOf(device)).toMatchObject([
-			{ message: 'The change of local.adminGroup takes effect at the next start of the agent.' },
+			{
+				code: 'restart-needed',
+				message: 'The change of local.adminGroup and events.durable takes effect at the next start of the agent.',
+			},
 		]);
-		await home.writeSettings({ local: { agentGroup: GROUP, adminGroup: GROUP } });
+		await home.writeSettings({ local });
 		await device.daemon.reload();
 		expect(warningsOf(device)).toEqual([]);
 	});

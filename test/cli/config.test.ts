@@ -87,15 +87,17 @@ describe('config check', () => {
 				'baseUrl=https://id.example.com',
 				...sets.flatMap((set) => ['--set', set]),
 			]);
-		const [missing, unusable, authority] = await Promise.all([
+		const [missing, unusable, authority, applications] = await Promise.all([
 			check(`credential.apiKeyFile=${home.directory}/none`),
 			check(`credential.apiKeyFile=${secret}`),
 			check(`network.caFile=${secret}`),
+			check('local.http.port=8766', `local.http.applicationsFile=${secret}`),
 		]);
 		for (const [outcome, words] of [
 			[missing, /none cannot be read: it is not there/],
 			[unusable, /key has more than one line/],
 			[authority, /network\.caFile has no readable PEM certificate/],
+			[applications, /applications file .*key cannot be used: line 1: it is not "name origin token"/],
 		] as const) {
 			expect(outcome.status).toBe(78);
 			expect(outcome.stderr).toMatch(words);

@@ -50,6 +50,25 @@ describe('every setting', () => {
 		]);
 	});
 
+	test('in a group within a group is read, checked and named like any other', () => {
+		const applicationsFile = '/etc/idv-agent/applications';
+		const { settings: values, origins, problems } = resolveFile({ local: { http: { port: 8766, applicationsFile } } });
+		expect(problems).toEqual([]);
+		expect(values.local).toMatchObject({ metricsPort: null, http: { port: 8766, applicationsFile } });
+		expect(origins.get('local.http.port')).toEqual({ source: 'file', where: FILE });
+		expect(environmentName('local.http.applicationsFile')).toBe('IDV_AGENT_LOCAL_HTTP_APPLICATIONS_FILE');
+		expect(complaint({ local: { http: { port: 65_536, applicationsFile } } })).toEqual([
+			'local.http.port must be at most 65535.',
+		]);
+		expect(complaint({ local: { http: { prot: 1 } } })).toEqual([
+			'local.http.prot is not a setting; did you mean local.http.port?',
+		]);
+		expect(complaint({ local: { http: 8766 } })[0]).toMatch(/^local\.http must be a group of settings: \{ … \}/);
+		expect(complaint({ local: { http: { port: 8766 } } })).toEqual([
+			'local.http.port needs local.http.applicationsFile: without it nobody could ask there.',
+		]);
+	});
+
 	test('has a value and an origin even when nobody sets anything', () => {
 		const { settings: values, origins, problems } = resolveSettings([]);
 		expect(problems).toEqual([]);

@@ -15,7 +15,7 @@ let browser: Browser;
 beforeAll(async () => {
 	browser = await launchChromium();
 });
-afterAll(() => browser.close());
+afterAll(() => browser?.close());
 
 function exampleInReadme(): string {
 	const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
@@ -31,7 +31,7 @@ async function givenPage(agentUrl: () => string): Promise<string> {
 			.replace("'…'", `'${TOKEN}'`);
 		response.setHeader('Connection', 'close');
 		response.setHeader('Content-Type', 'text/html; charset=utf-8');
-		response.end(`<!doctype html><title>kiosk</title><body data-state="ready"><ul></ul><script>
+		response.end(`<!doctype html><title>kiosk</title><ul></ul><script>
 			const show = (text) => document.querySelector('ul').append(Object.assign(document.createElement('li'), { textContent: text }));
 			addEventListener('error', ({ message }) => show('failed: ' + message));
 		</script><script type="module">${code}</script>`);
@@ -44,14 +44,14 @@ async function givenPage(agentUrl: () => string): Promise<string> {
 	return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-async function open(origin: string): Promise<Page> {
+async function visit(url: string): Promise<Page> {
 	const page = await browser.newPage();
 	onTestFinished(() => page.close());
-	await page.goto(origin);
+	await page.goto(url);
 	return page;
 }
 
-const untilShown = (page: Page, text: string) => page.locator('li', { hasText: text }).waitFor();
+const untilShown = (page: Page, text: string) => page.getByText(text).first().waitFor();
 
 test('the page of a known origin reads the status and follows the events, over a restart of the agent', async () => {
 	const service = await givenService();
@@ -63,7 +63,7 @@ test('the page of a known origin reads the status and follows the events, over a
 	const device = await givenPairedAgent(service, { home, settings: settings(0) });
 	agentUrl = device.daemon.addresses.browser ?? '';
 
-	const page = await open(origin);
+	const page = await visit(origin);
 	await untilShown(page, 'Online with');
 	service.notify({ type: 'session.started', id: 'n-1' });
 	await untilShown(page, 'session.started');
@@ -87,7 +87,7 @@ test('a page of another origin learns nothing, not even with the token, and move
 		settings: { local: { metricsPort: 0, http: { port: 0, applicationsFile } } },
 	});
 	const { browser: agentUrl, metrics } = device.daemon.addresses;
-	const page = await open(await givenPage(() => agentUrl ?? ''));
+	const page = await visit(await givenPage(() => agentUrl ?? ''));
 	await untilShown(page, 'failed: ');
 	const outcomes = await page.evaluate<string[]>(`Promise.all([
 		fetch('${metrics}metrics').then((answer) => 'read ' + answer.status, (error) => error.name),

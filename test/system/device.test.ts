@@ -151,6 +151,42 @@ describe('a device that is paired', () => {
 		expect(await show('ActiveState', 'NRestarts')).toEqual(['active', '0']);
 	});
 
+	test('runs a hook within its own walls, which a drop-in widens', async () => {
+		const tries = {
+			'ask the agent': 'idv-agent status --json',
+			'its own state': 'touch /var/lib/idv-agent/by-hook',
+			'a temporary file': 'touch /tmp/by-hook',
+			settings: 'touch /etc/idv-agent/by-hook',
+			'files of root': 'cat /root/serial',
+			'other processes': 'test -e /proc/1/comm',
+			"the kiosk's files": 'touch /var/lib/kiosk/by-hook',
+		};
+		const lines = Object.entries(tries).map(([what, command]) => `${command} >/dev/null 2>&1 && echo "${what}"`);
+		await put('/usr/local/bin/hook', `#!/bin/sh\n{ ${lines.join('\n')}\n} > /tmp/out\nmv /tmp/out "$1"\n`, '755');
+		await put(
+			'/etc/idv-agent/conf.d/20-hook.json',
+			'{"hooks":{"onOnline":["/usr/local/bin/hook","/var/lib/idv-agent/did"]}}',
+		);
+		await device.must('install --directory --owner=root --group=kiosk --mode=2770 /var/lib/kiosk');
+		const did = async () => {
+			await device.must('rm -f /var/lib/idv-agent/did && systemctl restart idv-agent.service');
+			return (await device.must('until cat /var/lib/idv-agent/did 2>/dev/null; do :; done')).trimEnd().split('\n');
+		};
+		const allowed = ['ask the agent', 'its own state', 'a temporary file'];
+		expect(await did()).toEqual(allowed);
+		await put(
+			'/etc/systemd/system/idv-agent.service.d/60-hook.conf',
+			'[Service]\nReadWritePaths=/var/lib/kiosk\nSupplementaryGroups=kiosk\n',
+		);
+		await device.must('systemctl daemon-reload');
+		expect(await did()).toEqual([...allowed, "the kiosk's files"]);
+		await device.must(
+			'rm -r /etc/systemd/system/idv-agent.service.d/60-hook.conf /etc/idv-agent/conf.d/20-hook.json /usr/local/bin/hook ' +
+				'/var/lib/idv-agent/by-hook /var/lib/idv-agent/did /var/lib/kiosk && systemctl daemon-reload && systemctl restart idv-agent.service',
+		);
+		await untilOnline();
+	});
+
 	test('comes back after kill -9 at any moment', async () => {
 		const rounds = SHORT ? 2 : 8;
 		const kill = 'systemctl kill --kill-who=main --signal=KILL idv-agent.service';
