@@ -31,6 +31,7 @@ import {
 	type DaemonWord,
 	lookAtState,
 } from './doctor-device.ts';
+import { checkScanners } from './doctor-scanner.ts';
 import { openFirstEnvironment } from './environment.ts';
 import { loadSettings } from './load-settings.ts';
 import { type Subject, UNIT } from './subject.ts';
@@ -211,7 +212,11 @@ export function openProbes(options: ProbeOptions): OpenProbes {
 			const { local } = (await environment().catch(() => null))?.environment.resolved.settings ?? {};
 			return checkSockets(paths.runDir, await daemon(), local ?? null);
 		},
-		scanner: async () => notApplicable('No scanner is set up.'),
+		async scanner() {
+			const { scanner } = (await environment()).environment.resolved.settings;
+			const root = options.machineRoot;
+			return checkScanners({ settings: scanner, daemon: await daemon(), runDir: paths.runDir, root });
+		},
 		unit: async () =>
 			subject.unit === null
 				? notApplicable('systemd does not run this machine, or not this program.')
