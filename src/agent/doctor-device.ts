@@ -75,8 +75,15 @@ export async function checkState(
 ): Promise<Finding> {
 	const info = await stat(stateDir).catch(() => null);
 	if (info === null) return checkMissingState(stateDir);
-	const { notices } = await look();
 	const told = daemon.kind === 'runs' ? daemon.status.warnings.filter(({ code }) => code.startsWith('state-')) : [];
+	const isClosed = await access(stateDir, constants.R_OK | constants.X_OK).then(
+		() => false,
+		() => true,
+	);
+	// Applications may ask the agent, and may not look into its state.
+	if (isClosed && daemon.kind === 'runs' && told.length === 0)
+		return notApplicable(`This user may not look into ${stateDir}; the agent finds nothing wrong with it.`);
+	const { notices } = isClosed && told.length > 0 ? { notices: [] } : await look();
 	for (const problem of [...told, ...notices])
 		return problem.code === 'state-corrupt' ? warning(asFailure(problem)) : failed(asFailure(problem));
 	if (daemon.kind !== 'notRunning') {
@@ -122,6 +129,7 @@ async function checkMissingState(stateDir: string): Promise<Finding> {
 export async function checkIdentity(parts: {
 	readonly daemon: DaemonWord;
 	readonly settings: Settings;
+	/** What is saved; a running agent is believed without it. */
 	readonly device: DeviceState;
 	readonly credentialsDirectory: string | null;
 	readonly machineRoot: string | undefined;
@@ -153,17 +161,19 @@ function words(deviceId: { readonly value: string; readonly source: string }, se
 	return `${deviceId.value} (${deviceId.source})${serial === null ? ', without a serial number' : `, serial number ${serial}`}.`;
 }
 
+/** @param device what is saved; a running agent is believed without it. */
 export function checkPairing(
 	{ resolved, credentials }: Pick<Environment, 'resolved' | 'credentials'>,
 	device: DeviceState,
 	daemon: DaemonWord,
 ): Finding {
-	const baseUrl = serviceOf(resolved.settings, device);
+	const status = daemon.kind === 'runs' ? daemon.status : null;
+	const baseUrl = status ? status.baseUrl : serviceOf(resolved.settings, device);
 	const hasCredential = credentials.id !== '' || device.connections.length > 0;
-	const isUnpaired = daemon.kind === 'runs' ? daemon.status.state === 'unpaired' : baseUrl === null || !hasCredential;
+	const pairedAt = status ? status.pairedAt : (device.pairing?.pairedAt ?? null);
+	const isUnpaired = status ? status.state === 'unpaired' : baseUrl === null || !hasCredential;
 	if (isUnpaired) return warning(failure('unpaired', 'This device is not paired yet.'));
-	const how =
-		device.pairing === null ? 'by a credential of the settings' : `since ${device.pairing.pairedAt.slice(0, 10)}`;
+	const how = pairedAt === null ? 'by a credential of the settings' : `since ${pairedAt.slice(0, 10)}`;
 	return ok(`Belongs to ${baseUrl ?? 'a service'}, ${how}.`);
 }
 

@@ -2,7 +2,7 @@
  * What each check of `idv-agent doctor` looks at, as the daemon would: its settings, its state, its way to the service.
  * Changes nothing, spends no code, and leaves the channel of a running agent alone: there its own word counts.
  */
-import { EMPTY_STATE } from '../core/device-state.ts';
+import { type DeviceState, EMPTY_STATE } from '../core/device-state.ts';
 import { blockedBy, type Finding, failed, notApplicable, ok, warning } from '../core/doctor.ts';
 import { AgentError, type Failure, failure, toFailure } from '../core/errors.ts';
 import { judgeAnswer, judgeCertificate, judgeClock, judgeDisk, judgeMemory, judgeUnit } from '../core/findings.ts';
@@ -22,7 +22,16 @@ import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import type { Clock } from './clock.ts';
 import type { Probes } from './doctor.ts';
 import { probeChannel, probeHeartbeat, tryChannel } from './doctor-channel.ts';
-import { askDaemon, checkIdentity, checkPairing, checkSockets, checkState, lookAtState } from './doctor-device.ts';
+import {
+	askDaemon,
+	checkIdentity,
+	checkPairing,
+	checkSockets,
+	checkState,
+	type DaemonWord,
+	lookAtState,
+} from './doctor-device.ts';
+import { checkScanners } from './doctor-scanner.ts';
 import { openFirstEnvironment } from './environment.ts';
 import { loadSettings } from './load-settings.ts';
 import { type Subject, UNIT } from './subject.ts';
@@ -72,6 +81,11 @@ export function openProbes(options: ProbeOptions): OpenProbes {
 		const url = new URL(baseUrl);
 		return { url, proxy: opened.network.proxyFor(url), secureContext: opened.network.secureContext };
 	});
+	/** The agent's word and the state; without the state, `null` unless the agent's word will do. */
+	const whatIsKnown = async (): Promise<[DaemonWord, DeviceState | null]> => {
+		const running = await daemon();
+		return [running, await device().catch(() => (running.kind === 'runs' ? EMPTY_STATE : null))];
+	};
 	const channel = once(async () => {
 		const { environment: opened } = await environment();
 		const saved = await device();
@@ -110,10 +124,10 @@ export function openProbes(options: ProbeOptions): OpenProbes {
 		memory: async () => judgeMemory(await readMemory(subject.mainPid)),
 		async identity() {
 			const { environment: opened } = await environment();
-			const saved = await device().catch(() => null);
+			const [running, saved] = await whatIsKnown();
 			if (saved === null) return blockedBy('state');
 			return checkIdentity({
-				daemon: await daemon(),
+				daemon: running,
 				settings: opened.resolved.settings,
 				device: saved,
 				credentialsDirectory: paths.credentialsDirectory,
@@ -122,8 +136,8 @@ export function openProbes(options: ProbeOptions): OpenProbes {
 		},
 		async pairing() {
 			const { environment: opened } = await environment();
-			const saved = await device().catch(() => null);
-			return saved === null ? blockedBy('state') : checkPairing(opened, saved, await daemon());
+			const [running, saved] = await whatIsKnown();
+			return saved === null ? blockedBy('state') : checkPairing(opened, saved, running);
 		},
 		dns: onTheWay(async (leads, limitMs) => {
 			const { host } = firstHop(leads);
@@ -198,7 +212,11 @@ export function openProbes(options: ProbeOptions): OpenProbes {
 			const { local } = (await environment().catch(() => null))?.environment.resolved.settings ?? {};
 			return checkSockets(paths.runDir, await daemon(), local ?? null);
 		},
-		scanner: async () => notApplicable('No scanner is set up.'),
+		async scanner() {
+			const { scanner } = (await environment()).environment.resolved.settings;
+			const root = options.machineRoot;
+			return checkScanners({ settings: scanner, daemon: await daemon(), runDir: paths.runDir, root });
+		},
 		unit: async () =>
 			subject.unit === null
 				? notApplicable('systemd does not run this machine, or not this program.')

@@ -43,7 +43,9 @@ describe('a check that was asked for', () => {
 
 describe('a check whose foundation', () => {
 	test('failed is skipped and names it', () => {
-		expect(obstacleTo('tcp', new Map([['dns', failing]]))).toEqual(blockedBy('dns'));
+		const obstacle = obstacleTo('tcp', new Map([['dns', failing]]));
+		expect(obstacle).toEqual(blockedBy('dns'));
+		expect(obstacle).toEqual({ status: 'skipped', message: expect.stringContaining('dns'), blockedBy: 'dns' });
 	});
 
 	test('was skipped for a failure names the failure, not the check in between', () => {
@@ -73,6 +75,22 @@ describe('the verdict', () => {
 			verdict: 'ok',
 			exitStatus: 0,
 			first: null,
+		});
+	});
+
+	test('one warning among what is well is a warning', () => {
+		const findings = [
+			['disk-space', warning(failure('disk-low', 'Low.'))],
+			['memory', ok('Enough.')],
+		] as const;
+		expect(judge(findings, LENIENT)).toEqual({ verdict: 'warning', exitStatus: 0, first: null });
+	});
+
+	test('what there is not is skipped for nothing', () => {
+		expect(notApplicable('There is no proxy.')).toEqual({
+			status: 'skipped',
+			message: 'There is no proxy.',
+			blockedBy: null,
 		});
 	});
 

@@ -17,7 +17,8 @@ describe('disk space', () => {
 	const at = (freeMib: number, freeInodes: number | null = 1000) =>
 		judgeDisk({ directory: '/var/lib/idv-agent', freeBytes: freeMib * MIB, freeInodes });
 	test.each([
-		['plenty', at(5000), { status: 'ok' }],
+		['plenty', at(5000), { status: 'ok', message: '5000 MiB free in /var/lib/idv-agent.' }],
+		['far more', at(10 * 1024), { status: 'ok', message: '10 GiB free in /var/lib/idv-agent.' }],
 		['the last sufficient figure', at(64), { status: 'ok' }],
 		['little', at(63), { status: 'warning', code: 'disk-low' }],
 		['enough for one more state', at(8), { status: 'warning', code: 'disk-low' }],
@@ -44,7 +45,8 @@ describe('memory', () => {
 			code: 'memory-low',
 			message: expect.stringContaining('47 MiB'),
 		});
-		expect(having(500, 33).message).toContain('the agent has 33 MiB');
+		expect(having(500, 33).message).toBe('500 MiB of 1024 MiB are available; the agent has 33 MiB.');
+		expect(having(500).message).toBe('500 MiB of 1024 MiB are available.');
 	});
 });
 
@@ -83,6 +85,10 @@ describe('a certificate', () => {
 		expect(ending(14)).toMatchObject({ status: 'ok', message: expect.stringContaining('14 days left') });
 		expect(ending(13.9)).toMatchObject({ status: 'warning', code: 'certificate-expired' });
 		expect(ending(1.5).message).toContain('in 1 day;');
+		expect(ending(2.5)).toMatchObject({
+			message: expect.stringContaining('in 2 days;'),
+			remedy: expect.stringContaining('renew'),
+		});
 		expect(ending(40).message).toMatch(/Some Authority.*TLSv1\.3/);
 	});
 });
@@ -139,22 +145,67 @@ describe('the systemd unit', () => {
 	};
 	const shown = (changes: Partial<typeof shipped> = {}) => judgeUnit('idv-agent.service', { ...shipped, ...changes });
 
+	test.each([
+		{ ActiveState: 'reloading' },
+		{ ActiveState: 'activating', SubState: 'start' },
+		{ UnitFileState: 'static' },
+		{ UnitFileState: 'enabled-runtime' },
+	])('as shipped is well, also with %j', (changes) => {
+		expect(shown(changes)).toMatchObject({ status: 'ok' });
+	});
+
+	test('what this systemd does not know is not missed', () => {
+		const { LimitCORE: _, ...older } = shipped;
+		expect(judgeUnit('idv-agent.service', older)).toMatchObject({ status: 'ok' });
+	});
+
 	test('as shipped is well, and is asked for everything that is looked at', () => {
 		expect(shown()).toMatchObject({ status: 'ok', message: expect.stringContaining('2 restarts') });
 		expect(UNIT_PROPERTIES.toSorted()).toEqual(Object.keys(shipped).toSorted());
 	});
 
-	test.each<[string, Partial<typeof shipped>, string, RegExp]>([
-		['that is not there', { LoadState: 'not-found' }, 'warning', /not-found/],
-		['that crashes again and again', { ActiveState: 'activating', SubState: 'auto-restart' }, 'failed', /restarts/],
-		['that has failed', { ActiveState: 'failed', SubState: 'failed' }, 'failed', /stay up/],
-		['that was stopped', { ActiveState: 'inactive', SubState: 'dead' }, 'failed', /does not run/],
-		['that does not start at boot', { UnitFileState: 'disabled' }, 'warning', /not enabled/],
-		['that was changed on the disk', { NeedDaemonReload: 'yes' }, 'warning', /changed on the disk/],
-		['that leaves core files', { LimitCORE: 'infinity' }, 'warning', /LimitCORE=infinity/],
-		['that may write everywhere', { ProtectSystem: 'no' }, 'warning', /ProtectSystem=no/],
-		['that runs as root', { User: '' }, 'warning', /User=root/],
-	])('%s is named', (_name, changes, status, words) => {
-		expect(shown(changes)).toMatchObject({ status, code: 'unit-not-ready', message: expect.stringMatching(words) });
+	test.each<[string, Partial<typeof shipped>, string, RegExp, RegExp]>([
+		['that is not there', { LoadState: 'not-found' }, 'warning', /not-found/, /Install/],
+		[
+			'that crashes again and again',
+			{ ActiveState: 'activating', SubState: 'auto-restart' },
+			'failed',
+			/restarts/,
+			/journalctl -u idv-agent/,
+		],
+		['that has failed', { ActiveState: 'failed', SubState: 'failed' }, 'failed', /stay up/, /journalctl/],
+		[
+			'that was stopped',
+			{ ActiveState: 'inactive', SubState: 'dead' },
+			'failed',
+			/does not run/,
+			/systemctl start idv-agent/,
+		],
+		[
+			'that does not start at boot',
+			{ UnitFileState: 'disabled' },
+			'warning',
+			/not enabled/,
+			/systemctl enable idv-agent/,
+		],
+		['that was changed on the disk', { NeedDaemonReload: 'yes' }, 'warning', /changed on the disk/, /daemon-reload/],
+		['that leaves core files', { LimitCORE: 'infinity' }, 'warning', /LimitCORE=infinity/, /systemctl cat/],
+		['that may write everywhere', { ProtectSystem: 'no' }, 'warning', /ProtectSystem=no/, /systemctl cat/],
+		[
+			'that may write everywhere and dump',
+			{ ProtectSystem: 'no', LimitCORE: '1' },
+			'warning',
+			/no, Lim/,
+			/systemctl cat/,
+		],
+		['that runs as root', { User: '' }, 'warning', /User=root/, /systemctl cat/],
+		['that runs as root by name', { User: 'root' }, 'warning', /User=root/, /systemctl cat/],
+	])('%s is named', (_name, changes, status, words, remedy) => {
+		expect(shown(changes)).toMatchObject({
+			status,
+			code: 'unit-not-ready',
+			message: expect.stringMatching(words),
+			remedy: expect.stringMatching(remedy),
+		});
 	});
 });

@@ -1,5 +1,7 @@
+import { execFile, execFileSync } from 'node:child_process';
 import { chmod, chown, mkdir, stat, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
+import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { givenHome, type Home, type Outcome } from '../cli/command.ts';
 import { type Device, givenDevice, givenPaired } from '../cli/device.ts';
@@ -93,6 +95,27 @@ describe('beside an agent that is online', () => {
 		expect(report.checks['heartbeat']).toMatchObject({ status: 'skipped', blockedBy: 'channel' });
 		await device.daemon.end();
 		await running;
+	});
+
+	test.runIf(isRoot)('whoever may ask the agent but not look into its state gets the word of the agent', async () => {
+		const { home } = await givenPaired();
+		for (const path of ['', 'run', 'config.json'])
+			await chmod(join(home.directory, path), path === 'config.json' ? 0o644 : 0o755);
+		await chown(join(home.directory, 'run', 'agent.sock'), 65_534, 65_534);
+		const { PATH = '' } = process.env;
+		const command = [resolve(import.meta.dirname, '../../bin/idv-agent'), 'doctor', '--json'];
+		const asNobody = ['--reuid=65534', '--regid=65534', '--clear-groups', ...command];
+		const { stdout } = await promisify(execFile)('setpriv', asNobody, { env: { PATH, ...home.environment } });
+		const { checks, user, verdict } = JSON.parse(stdout) as { checks: Check[]; user: string; verdict: string };
+		const by = (id: string) => checks.find((check) => check.id === id);
+		expect({ user, verdict }).toEqual({ user: 'nobody', verdict: 'ok' });
+		expect(by('state')).toMatchObject({
+			status: 'skipped',
+			blockedBy: null,
+			message: expect.stringContaining('may not'),
+		});
+		for (const id of ['identity', 'pairing', 'http', 'channel', 'heartbeat', 'local-socket'])
+			expect(by(id)).toMatchObject({ status: 'ok' });
 	});
 
 	test('the sockets that every user may use are told', async () => {
@@ -220,7 +243,6 @@ describe('the state directory', () => {
 });
 
 test.runIf(isRoot)('a full disk is seen on a small file system', async () => {
-	const { execFileSync } = await import('node:child_process');
 	const home = await givenHome();
 	await mkdir(home.stateDir);
 	execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', home.stateDir]);

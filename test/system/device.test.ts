@@ -87,6 +87,16 @@ interface Status {
 }
 const status = async () => JSON.parse(await device.must('idv-agent status --json')) as Status;
 
+interface DoctorReport {
+	readonly exitStatus: number;
+	readonly checks: readonly { readonly id: string; readonly status: string; readonly message: string }[];
+}
+
+async function doctor(...flags: string[]): Promise<DoctorReport> {
+	const { text } = await device.run(`idv-agent doctor --json ${flags.join(' ')}`);
+	return JSON.parse(text) as DoctorReport;
+}
+
 /** Asks until the status says so: the agent cannot be asked while it is not there. */
 async function untilOnline(): Promise<void> {
 	await device.must(`until idv-agent status --json 2>/dev/null | grep --quiet '"state": *"online"'; do :; done`);
@@ -137,6 +147,53 @@ describe('a fresh device', () => {
 		expect(await online).toMatchObject({ deviceId: SERIAL, workflowId: 'document-check' });
 		expect((await status()).state).toBe('online');
 		expect(await show('StatusText')).toEqual([`Online with 127.0.0.1:${PORT}, workflow document-check.`]);
+	});
+
+	test('is seen by its doctor as its own user sees it, with the settings and the hardening of its unit', async () => {
+		const report = await doctor();
+		expect(report).toMatchObject({ verdict: 'ok', exitStatus: 0, user: 'idv-agent', settingsOfUnit: true });
+		const by = new Map(report.checks.map((check) => [check.id, check]));
+		expect(by.get('unit')?.message).toMatch(/^Runs as idv-agent, enabled, hardened as shipped/);
+		expect(by.get('local-socket')?.message).toMatch(/agent\.sock is for group idv-agent .*idv-agent-admin/);
+		expect(by.get('channel')?.message).toContain('online');
+		for (const id of ['state', 'identity', 'pairing', 'http', 'heartbeat']) expect(by.get(id)?.status).toBe('ok');
+		// It has left nothing behind that the agent could not read.
+		expect(await device.must('find /var/lib/idv-agent ! -user idv-agent')).toBe('');
+		expect((await status()).state).toBe('online');
+	});
+
+	test('is told when a drop-in takes its protection away, when it is stopped, and when nothing is enabled', async () => {
+		await put(
+			'/etc/systemd/system/idv-agent.service.d/90-weak.conf',
+			'[Service]\nLimitCORE=infinity\nProtectHome=no\n',
+		);
+		await device.must('systemctl daemon-reload');
+		const weak = await doctor('--check', 'unit', '--warnings-as-errors');
+		expect(weak.checks[0]).toMatchObject({ status: 'warning', code: 'unit-not-ready' });
+		expect(weak.checks[0]?.message).toContain('ProtectHome=no, LimitCORE=infinity');
+		expect(weak.exitStatus).toBe(69);
+		await device.must('rm /etc/systemd/system/idv-agent.service.d/90-weak.conf && systemctl daemon-reload');
+
+		await device.must('systemctl stop idv-agent.service');
+		const stopped = await doctor();
+		const by = new Map(stopped.checks.map((check) => [check.id, check]));
+		expect(by.get('unit')).toMatchObject({ status: 'failed', code: 'unit-not-ready' });
+		expect(by.get('local-socket')).toMatchObject({ status: 'failed', code: 'agent-not-running' });
+		expect(by.get('state')?.message).toContain('can be saved');
+		expect(by.get('channel')?.message).toContain('saved Connection');
+		expect(await device.must('find /var/lib/idv-agent ! -user idv-agent')).toBe('');
+		const online = service.next('device-online');
+		await device.must('systemctl start idv-agent.service');
+		await online;
+	});
+
+	test('gives a support bundle with its journal, for root only, without its serial number being a secret', async () => {
+		await device.must('idv-agent support-bundle --out /root/bundle.tar.gz');
+		expect(await device.must('stat --format="%U %a" /root/bundle.tar.gz')).toBe('root 600\n');
+		const text = await device.must('tar -xOzf /root/bundle.tar.gz');
+		expect(text).toMatch(/idv-agent\[\d+\]: .*"msg":"online"/);
+		expect(text).toContain(SERIAL);
+		expect(text).not.toMatch(/eyJ/);
 	});
 });
 

@@ -1,0 +1,53 @@
+/**
+ * Mutation testing of `src/core` by its own suite: `npm run mutate -- link scrub`, without names all of it (20 min and
+ * more). Stryker comes into a directory of its own, since two hundred packages for a seldom look are no dependency, and
+ * since it wants an older TypeScript to read a tsconfig, which is left out here.
+ */
+import { spawnSync } from 'node:child_process';
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+
+const ROOT = resolve(import.meta.dirname, '../..');
+const STRYKER = '10.1.1';
+
+const { dependencies, devDependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+const directory = mkdtempSync(join(tmpdir(), 'mutation-'));
+const run = (program: string, ...args: string[]) => {
+	const { status } = spawnSync(program, args, { cwd: directory, stdio: 'inherit' });
+	if (status !== 0) process.exitCode = 1;
+	return status === 0;
+};
+
+try {
+	for (const path of ['src', 'test/core', 'test/fixtures'])
+		cpSync(join(ROOT, path), join(directory, path), { recursive: true });
+	const write = (name: string, text: string) => writeFileSync(join(directory, name), text);
+	write('package.json', JSON.stringify({ private: true, type: 'module' }));
+	write('vitest.config.ts', `export default { test: { include: ['test/core/**/*.test.ts'], pool: 'forks' } };`);
+	const named = process.argv.slice(2);
+	const settings = {
+		testRunner: 'vitest',
+		plugins: ['@stryker-mutator/vitest-runner'],
+		vitest: { configFile: 'vitest.config.ts', related: true },
+		coverageAnalysis: 'perTest',
+		ignoreStatic: true,
+		concurrency: 1,
+		timeoutMS: 20_000,
+		mutate: named.length > 0 ? named.map((name) => `src/core/${name}.ts`) : ['src/core/*.ts'],
+		reporters: ['clear-text'],
+		clearTextReporter: { reportTests: false, logTests: false },
+	};
+	write('stryker.conf.json', JSON.stringify(settings));
+	const packages = [
+		`@stryker-mutator/core@${STRYKER}`,
+		`@stryker-mutator/vitest-runner@${STRYKER}`,
+		`vitest@${devDependencies.vitest}`,
+		`fast-check@${devDependencies['fast-check']}`,
+		`zod@${dependencies.zod}`,
+	];
+	if (run('npm', 'install', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error', ...packages))
+		run('npx', 'stryker', 'run', 'stryker.conf.json');
+} finally {
+	rmSync(directory, { recursive: true });
+}
