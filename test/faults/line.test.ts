@@ -5,6 +5,8 @@ import { type AtTheEnd, givenDevice } from './device-process.ts';
 import { givenLine } from './line.ts';
 
 const test = plain.concurrent;
+/** What takes longer than CI has. */
+const long = process.env['FAULTS'] === 'short' ? test.skip : test;
 
 /** A device with an API key behind a line that can be broken; not started. */
 async function givenSite(atTheEnd: AtTheEnd, options: ServiceOptions = {}) {
@@ -45,39 +47,39 @@ test('a line on which every byte comes alone carries a device', async ({ expect,
 	expect((await device.untilState('online')).channel.reconnects).toBe(0);
 });
 
-test('a rolling restart, one instance after the other, loses nothing that was delivered and registers nothing anew', async ({
-	expect,
-	onTestFinished,
-}) => {
-	const { service, device } = await givenSite(onTestFinished);
-	await device.start();
-	for (let instance = 0; instance <= 3; instance += 1) {
-		if (instance > 0) await service.restart();
-		await device.untilStatus(
-			({ state, channel }) => state === 'online' && channel.reconnects === instance,
-			`return number ${instance}`,
-		);
-		service.notify({ type: `from-${instance}` });
-		await device.untilEvent(({ kind }) => kind === `from-${instance}`);
-	}
-	const kinds = (await device.events()).filter(({ type }) => type === 'notification').map(({ kind }) => kind);
-	expect(kinds).toEqual(['from-0', 'from-1', 'from-2', 'from-3']);
-	expect(service.requests.filter(({ path }) => path === '/api/device/connection')).toHaveLength(1);
-});
+long(
+	'a rolling restart, one instance after the other, loses nothing that was delivered and registers nothing anew',
+	async ({ expect, onTestFinished }) => {
+		const { service, device } = await givenSite(onTestFinished);
+		await device.start();
+		for (let instance = 0; instance <= 3; instance += 1) {
+			if (instance > 0) await service.restart();
+			await device.untilStatus(
+				({ state, channel }) => state === 'online' && channel.reconnects === instance,
+				`return number ${instance}`,
+			);
+			service.notify({ type: `from-${instance}` });
+			await device.untilEvent(({ kind }) => kind === `from-${instance}`);
+		}
+		const kinds = (await device.events()).filter(({ type }) => type === 'notification').map(({ kind }) => kind);
+		expect(kinds).toEqual(['from-0', 'from-1', 'from-2', 'from-3']);
+		expect(service.requests.filter(({ path }) => path === '/api/device/connection')).toHaveLength(1);
+	},
+);
 
-test('a service that accepts and closes at once, again and again, is waited for longer each time and never blamed on the credential', async ({
-	expect,
-	onTestFinished,
-}) => {
-	const { service, device } = await givenSite(onTestFinished);
-	service.replyThenDrop('/ws/device', 4);
-	await device.start();
-	const { problem } = await device.untilProblem('connection-lost');
-	expect(problem?.remedy).toContain('Nothing to do');
-	await device.untilState('online');
-	expect(service.requests.filter(({ path }) => path === '/ws/device').length).toBeGreaterThanOrEqual(5);
-	expect(service.requests.filter(({ path }) => path === '/api/device/connection')).toHaveLength(1);
-});
+long(
+	'a service that accepts and closes at once, again and again, is waited for longer each time and never blamed on the credential',
+	async ({ expect, onTestFinished }) => {
+		const { service, device } = await givenSite(onTestFinished);
+		service.replyThenDrop('/ws/device', 4);
+		await device.start();
+		const { problem } = await device.untilProblem('connection-lost');
+		expect(problem?.remedy).toContain('Nothing to do');
+		await device.untilState('online');
+		expect(service.requests.filter(({ path }) => path === '/ws/device').length).toBeGreaterThanOrEqual(5);
+		expect(service.requests.filter(({ path }) => path === '/api/device/connection')).toHaveLength(1);
+	},
+);
 
 test.for(['-7', '0', '99999999999999999999', 'soon', 'Thu, 01 Jan 1970 00:00:00 GMT', 'Fri, 31 Dec 9999 23:59:59 GMT'])(
 	'an absurd Retry-After (%s) neither hurries a device nor strands it: ten minutes at most are honoured',
