@@ -254,19 +254,22 @@ function afterChannelEnded(
 	event: Pick<Event<'channelEnded'>, 'failure' | 'timedOut' | 'closeCode' | 'atMs'>,
 	chance: () => number,
 ): Step {
-	const next = afterFailure(
-		state.backoff,
-		{
-			pace: paceOf(event.failure.code),
-			atMs: event.atMs,
-			timedOut: event.timedOut,
-			serviceRestarts: event.closeCode === 1001 || event.closeCode === 1012 || event.closeCode === 1013,
-			retryAfterMs: event.failure.retryAfterMs,
-		},
-		chance,
-	);
+	const failed = {
+		pace: paceOf(event.failure.code),
+		atMs: event.atMs,
+		timedOut: event.timedOut,
+		serviceRestarts: event.closeCode === 1001 || event.closeCode === 1012 || event.closeCode === 1013,
+		retryAfterMs: event.failure.retryAfterMs,
+	};
 	const mayRegister = state.credentials.some((credential) => credential.kind !== 'connection');
 	const then = dispositionOf(event.failure.code) === 'reregister' && mayRegister ? 'register' : 'connect';
+	const next = afterFailure(state.backoff, failed, chance);
+	if (next.blocked && then === 'register') {
+		// What was refused again and again is the Connection, not the credential that makes new ones: no person is needed.
+		const paced = afterFailure(state.backoff, { ...failed, pace: 'overloaded' }, chance);
+		const backoff = { ...paced.backoff, refusedAtMs: next.backoff.refusedAtMs };
+		return wait({ ...state, backoff }, event.failure, paced.delayMs, false, then, event.atMs);
+	}
 	return wait({ ...state, backoff: next.backoff }, event.failure, next.delayMs, next.blocked, then, event.atMs);
 }
 

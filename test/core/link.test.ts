@@ -157,6 +157,19 @@ describe('a refused channel', () => {
 		expect(third.effects).toMatchObject([{ type: 'wait', delayMs: 37.5 * MINUTE }]);
 	});
 
+	test('again and again never waits for a person while new Connections can be had: it is made slower, up to two minutes', () => {
+		let state = startLink([REUSABLE, OWN], CONNECTION, 0).state;
+		const waits: number[] = [];
+		for (let atMs = 0; atMs < 8 * MINUTE; atMs += MINUTE) {
+			const step = tell(state, ended(refused, { closeCode: 4401 }), atMs);
+			expect(step.state.name).toBe('registerWait');
+			waits.push(...step.effects.flatMap((effect) => (effect.type === 'wait' ? [effect.delayMs] : [])));
+			const registering = tell(step.state, timer, atMs).state;
+			state = tell(registering, { type: 'registered', connection: CONNECTION }, atMs).state;
+		}
+		expect(waits.slice(2)).toEqual([22_500, 33_750, 50_625, 75_937.5, 90_000, 90_000]);
+	});
+
 	test('keeps the Connection through every refusal and tries it in turn with registering', () => {
 		let state: LinkState = states.connecting;
 		const tried: string[] = [];

@@ -201,4 +201,42 @@ describe('a save that is cut off or fails', () => {
 			expect(outcomes.filter((one) => one !== 'saved').length).toBeGreaterThanOrEqual(3);
 		},
 	);
+
+	test.each(isShort ? [9] : Array.from({ length: 14 }, (_, step) => step + 1))(
+		'of an agent that is killed at step %i of spending a code: it starts again, says what may have happened, and a new code works',
+		async (step) => {
+			const service = await givenService();
+			const device = await givenDevice({ atTheEnd: onTestFinished });
+			const environment = {
+				LD_PRELOAD: library,
+				FAULT_DIRECTORY: device.stateDir,
+				FAULT_KIND: 'kill',
+				FAULT_STEP: String(step),
+			};
+			// What the start itself writes may be the step that kills.
+			const started = await device.start({ environment }).then(
+				() => true,
+				() => false,
+			);
+			const paired =
+				started &&
+				(await device.pair(service.createPairingCode('check-in').url).then(
+					() => true,
+					() => false,
+				));
+			await device.end('SIGKILL');
+			await device.start();
+			const status = await device.untilStatus(
+				({ state }) => state === 'unpaired' || state === 'online',
+				'a settled state',
+			);
+			const isRegistered = service.devices().length > 0;
+			if (paired) expect(status.state).toBe('online');
+			if (status.state === 'online') return expect(isRegistered).toBe(true);
+			if (isRegistered) expect(status.sentence).toContain('Check whether the device is listed');
+			await device.pair(service.createPairingCode('check-in').url);
+			await device.untilState('online');
+			expect(service.devices()).toHaveLength(1);
+		},
+	);
 });

@@ -37,10 +37,7 @@ export async function givenLine(targetPort: number, atTheEnd: AtTheEnd): Promise
 			for (const socket of [near, far]) {
 				sockets.add(socket);
 				socket.on('error', () => {});
-				socket.on('close', () => {
-					sockets.delete(socket);
-					(socket === near ? far : near).destroySoon();
-				});
+				socket.on('close', () => sockets.delete(socket));
 			}
 			carry(near, far, false);
 			carry(far, near, true);
@@ -54,6 +51,8 @@ export async function givenLine(targetPort: number, atTheEnd: AtTheEnd): Promise
 		from.on('data', (chunk: Buffer) => {
 			last = last.then(() => pass(chunk, to, fromService)).catch(() => {});
 		});
+		// What is still on its way arrives before the end does.
+		from.on('close', () => void last.then(() => to.destroySoon()));
 	}
 
 	async function pass(chunk: Buffer, to: Socket, fromService: boolean): Promise<void> {

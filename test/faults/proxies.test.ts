@@ -103,7 +103,7 @@ describe.for(FORWARD)('%s', ([name, start]) => {
 		await expectOnline(site, context, proxy);
 	});
 
-	test('from the environment is used by requests and the channel, and NO_PROXY by both', async (context) => {
+	long('from the environment is used by requests and the channel, and NO_PROXY by both', async (context) => {
 		const { expect } = context;
 		const site = await givenSite(context, { direct: true });
 		const proxy = await start({ address: site.hosts.address, atTheEnd: context.onTestFinished });
@@ -142,7 +142,7 @@ describe.for(FORWARD)('%s', ([name, start]) => {
 		expect(site.service.requests).toEqual([]);
 	});
 
-	test('says that a service behind it can not be reached', async (context) => {
+	long('says that a service behind it can not be reached', async (context) => {
 		const { expect } = context;
 		const site = await givenSite(context);
 		const proxy = await start({ address: site.hosts.address, atTheEnd: context.onTestFinished });
@@ -187,25 +187,28 @@ describe.for([
 		return { proxy, baseUrl: `https://${SERVICE_NAME}:${proxy.port}` };
 	};
 
-	test('carries requests and the channel; what it says itself while the service is away is waited out', async (context) => {
-		const { expect } = context;
-		const site = await givenSite(context, { direct: true, plainHttp: true });
-		const { proxy, baseUrl } = await front(site, context);
-		await site.settings({ baseUrl });
-		await site.device.start();
-		await expectOnline(site, context, proxy);
-		const away = Promise.withResolvers<void>();
-		context.onTestFinished(() => away.resolve());
-		const restarted = site.service.restart({ until: away.promise, hard: true });
-		const { problem } = await site.device.untilStatus(
-			({ problem: now }) => now?.code === 'service-failed' || now?.code === 'service-overloaded',
-			'word of the front',
-		);
-		expect(problem?.message).toMatch(/answered 50[23]/);
-		away.resolve();
-		await restarted;
-		await expectOnline(site, context, proxy);
-	});
+	long(
+		'carries requests and the channel; what it says itself while the service is away is waited out',
+		async (context) => {
+			const { expect } = context;
+			const site = await givenSite(context, { direct: true, plainHttp: true });
+			const { proxy, baseUrl } = await front(site, context);
+			await site.settings({ baseUrl });
+			await site.device.start();
+			await expectOnline(site, context, proxy);
+			const away = Promise.withResolvers<void>();
+			context.onTestFinished(() => away.resolve());
+			const restarted = site.service.restart({ until: away.promise, hard: true });
+			const { problem } = await site.device.untilStatus(
+				({ problem: now }) => now?.code === 'service-failed' || now?.code === 'service-overloaded',
+				'word of the front',
+			);
+			expect(problem?.message).toMatch(/answered 50[23]/);
+			away.resolve();
+			await restarted;
+			await expectOnline(site, context, proxy);
+		},
+	);
 
 	test('wants a client certificate: without it the device says so, with it all is well', async (context) => {
 		const { expect } = context;
