@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { follow } from '../cli/command.ts';
 import { filmPicture, findBarriers, launchChromium, REBOUND_HOST } from './chromium.ts';
 import { givenPageDevice, openPage, type PageDevice, savePairingCode, untilState } from './page-device.ts';
 
@@ -229,6 +230,16 @@ test('the last hour is drawn and put into words, and moves on while nothing happ
 	await page.getByText(/^Online for 25 min of the last 25 min\.$/).waitFor();
 	expect(await page.locator('#timeline').getAttribute('aria-label')).toBe('Online for 25 min of the last 25 min.');
 	await keep(page, 'low-hour');
+});
+
+test('the demo tells its story on its page as well', async () => {
+	const demo = follow('idv-agent', ['demo'], {});
+	const line = await demo.untilLine(/page for the device's own screen/);
+	const page = await openPage(browser, line.match(/http:\S+/)?.[0] ?? '', LOW);
+	await demo.untilLine(/That was the whole story/);
+	await page.getByText(/^Online with 127\.0\.0\.1:\d+, workflow face-check\.$/).waitFor();
+	await page.getByText('session.started').waitFor();
+	await keep(page, 'low-demo');
 });
 
 describe("another site's page", () => {
