@@ -89,7 +89,7 @@ function showTimeline() {
 	const interrupted = away === 0 ? '' : `, interrupted ${away === 1 ? 'once' : `${away} times`}`;
 	const words =
 		knownMs < 60_000
-			? 'Shown since less than a minute.'
+			? 'The agent has been running for less than a minute.'
 			: `Online for ${minutes(onlineMs)} of the last ${minutes(knownMs)}${interrupted}.`;
 	setText(at('timeline-words'), words);
 	at('timeline').setAttribute('aria-label', words);
