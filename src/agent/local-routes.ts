@@ -331,7 +331,7 @@ function streamEvents(agent: Agent, since: string | null, sink: EventSink): () =
 			if (over) return;
 			if (entries.length === 0) break;
 			if (!send(firstOf(entries, PIECE))) return;
-			await sink.drained();
+			if (sink.isBehind) await sink.drained();
 		}
 		// Nothing can have arrived in between: this runs in the same turn as the look that found nothing more.
 		stop = agent.events.subscribe(live);

@@ -43,11 +43,16 @@ export interface PresenceOptions {
 
 const NEVER: PresenceFacts = { offlineSinceMs: null, hasBeenOnline: false, reconnects: 0, lastHeartbeatAt: null };
 
+/** So long a look at what the machine has slept is good for. */
+const SLEPT_KNOWN_FOR_MS = 1000;
+
 export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOptions): Presence {
 	/** Monotonic; the last moment up to which nothing can have been missed. `null`: not known. */
 	let wholeUntilMs: number | null = null;
 	/** What the machine had slept by then: monotonic time stands still meanwhile, and the gap would begin too late. */
 	let sleptByThenMs = clock.sleptMs();
+	/** Monotonic; when that was looked up. */
+	let sleptKnownAtMs = clock.monotonicMs();
 	/** ISO 8601; what an earlier run of the agent received last. */
 	let wholeUntilBefore = events.newestAt();
 	/** Whether this time without a link stands in the log. */
@@ -59,7 +64,10 @@ export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOp
 
 	function isWhole(nowMs: number): void {
 		wholeUntilMs = nowMs;
+		// Costs more than all else that a notification does here. A sleep since then only makes a gap begin earlier.
+		if (nowMs - sleptKnownAtMs < SLEPT_KNOWN_FOR_MS) return;
 		sleptByThenMs = clock.sleptMs();
+		sleptKnownAtMs = nowMs;
 	}
 
 	function cameOnline(link: Link): void {

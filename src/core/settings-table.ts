@@ -255,7 +255,7 @@ export const SETTINGS = {
 			'boolean',
 			flag,
 			true,
-			'Whether events are on the disk before an application gets them; false keeps them in memory only.',
+			'Whether events are on the disk before an application gets them; false keeps them in memory only. Taken at the start.',
 		),
 	},
 	hooks: {

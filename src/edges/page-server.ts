@@ -44,6 +44,8 @@ export interface PageOptions {
 	/** Told of what is answered as `internal`. */
 	readonly onFault?: (error: unknown) => void;
 	readonly wallMs?: () => number;
+	/** Between two signs of life for open pages, in milliseconds. Default 15,000. */
+	readonly keepAliveMs?: number;
 }
 
 export interface PageServer {
@@ -133,7 +135,7 @@ const HEADERS = {
  * @throws AgentError `socket-failed` when the port is taken or may not be used.
  */
 export async function openPageServer(options: PageOptions): Promise<PageServer> {
-	const { wallMs = Date.now } = options;
+	const { wallMs = Date.now, keepAliveMs = KEEP_ALIVE_MS } = options;
 	const streams = new Set<http.ServerResponse>();
 	let timeline: readonly Stretch[] = [{ fromMs: wallMs(), state: options.status().state }];
 	let announcing: NodeJS.Immediate | null = null;
@@ -256,8 +258,12 @@ export async function openPageServer(options: PageOptions): Promise<PageServer> 
 
 	const stopListening = options.onStatus(announce);
 	const keepAlive = setInterval(() => {
+		if (streams.size === 0) return;
+		// "Offline for 4 min" becomes 5 without anything happening.
+		const { state } = options.status();
+		if (state === 'offline' || state === 'blocked') send();
 		for (const stream of streams) if (stream.writableLength === 0) stream.write(': \n\n');
-	}, KEEP_ALIVE_MS).unref();
+	}, keepAliveMs).unref();
 
 	return {
 		url: `http://127.0.0.1:${port}/`,
@@ -369,7 +375,7 @@ function listen(server: http.Server, port: number): Promise<number> {
 		server.once('error', (error: NodeJS.ErrnoException) =>
 			reject(
 				new AgentError('socket-failed', `The page cannot be served on port ${port} (${error.code}).`, {
-					remedy: 'Choose another port in local.page.port.',
+					remedy: 'Choose another port in page.port.',
 					cause: error,
 				}),
 			),

@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { readdirSync } from 'node:fs';
 import { type IncomingMessage, request } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -399,6 +400,21 @@ describe('events as a stream', () => {
 		const first = await stream.next();
 		expect(first?.event).toBe('gap');
 		expect(first?.id).not.toBe(before);
+	});
+
+	test('are on no disk where the settings say so, and a restart loses them', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service, { settings: { events: { durable: false } } });
+		service.notify({ type: 'first' });
+		await device.untilEvent(({ kind }) => kind === 'first');
+		expect((await ask(device, LOCAL_ROUTES.metrics)).text).toContain('events_durable 0');
+		const before = (await device.events()).at(-1)?.id ?? '';
+		await device.stop();
+		expect(readdirSync(device.home.paths.stateDir)).not.toContain('events.db');
+		const again = await givenAgent({ home: device.home, chance: () => 0.25 });
+		await again.untilState('online');
+		const { json } = await ask(again, `${LOCAL_ROUTES.events}?since=${before}`);
+		expect(json.events).toMatchObject([{ type: 'gap' }]);
 	});
 
 	test('wait in the store for a reader that has stopped reading: it is not closed and misses nothing', async () => {

@@ -16,7 +16,7 @@ import { parseArgs } from 'node:util';
 import { bundle } from '../../src/cli/build/bundle.ts';
 import { channelUrl, DEFAULT_CHANNEL_PATH, ENDPOINTS, endpointUrl } from '../../src/protocol/endpoints.ts';
 import { LOCAL_SOCKETS } from '../../src/protocol/local-api.ts';
-import { formatTable, measureInTurns } from './measure.ts';
+import { formatTable, measureInTurns, readThreadsCpuMs } from './measure.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const NODE = join(ROOT, 'node_modules', '.bin', 'node');
@@ -46,6 +46,8 @@ interface Receiver {
 	readonly name: string;
 	readonly deviceId: string;
 	readonly consumer: Peer;
+	/** Of the process that has the channel: the agent, or the client itself. */
+	readonly pid: number;
 }
 
 const children: ChildProcess[] = [];
@@ -69,11 +71,14 @@ try {
 		await agentWith('agent, every event durable', 'durable', { url, keyFile }, []),
 	];
 	const throughput = await measureInTurns(receivers, rounds, async (receiver) => {
+		const before = readThreadsCpuMs(receiver.pid);
 		const { seconds, closings, gaps } = await sendTo(service, receiver, count, 0);
-		return { 'notifications a second': count / seconds, 'closed as slow': closings, gaps };
+		const cpuUs = ((readThreadsCpuMs(receiver.pid) - before) * 1000) / count;
+		if (closings + gaps > 0) console.log(`${receiver.name}: closed ${closings} times, ${gaps} gaps`);
+		return { 'notifications a second': count / seconds, 'CPU for each, µs': cpuUs };
 	});
 	console.log(`\n${count} notifications as fast as they leave (median of ${rounds}, in turns)`);
-	console.log(formatTable(throughput, 0));
+	console.log(formatTable(throughput));
 	const latency = await measureInTurns(receivers, rounds, async (receiver) => {
 		const { p50, p99 } = await sendTo(service, receiver, paced, 1000);
 		return { 'p50, µs': p50, 'p99, µs': p99 };
@@ -111,7 +116,7 @@ async function bareClient(url: string, apiKey: string): Promise<Receiver> {
 	const channel = channelUrl(url, DEFAULT_CHANNEL_PATH).href;
 	const consumer = startPeer([join(directory, 'ends', 'consumer.cjs'), 'ws', channel, tokenFile]);
 	await consumer.next();
-	return { name: 'bare ws client', deviceId, consumer };
+	return { name: 'bare ws client', deviceId, consumer, pid: consumer.child.pid ?? 0 };
 }
 
 async function agentWith(
@@ -146,7 +151,7 @@ async function agentWith(
 	const socket = join(base, 'run', LOCAL_SOCKETS.agent);
 	const consumer = startPeer([join(directory, 'ends', 'consumer.cjs'), 'sse', socket]);
 	await consumer.next();
-	return { name, deviceId, consumer };
+	return { name, deviceId, consumer, pid: agent.child.pid ?? 0 };
 }
 
 function startPeer(args: readonly string[]): Peer {

@@ -226,6 +226,17 @@ describe('what it shows', () => {
 		await stream.return(undefined);
 	});
 
+	test('how long the device has been offline goes on while nothing happens', async () => {
+		let minutes = 0;
+		const status = (): Status => ({ ...unpaired, state: 'offline', sentence: `Offline for ${minutes} min.` });
+		const { port } = await page({ status, keepAliveMs: 5 });
+		const stream = views(port);
+		expect((await nextView(stream)).status.sentence).toBe('Offline for 0 min.');
+		minutes = 1;
+		while ((await nextView(stream)).status.sentence !== 'Offline for 1 min.');
+		await stream.return(undefined);
+	});
+
 	test('a few open pages at once, no more', async () => {
 		const { port } = await page();
 		const open = Array.from({ length: 8 }, () => views(port));

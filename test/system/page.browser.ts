@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { follow } from '../cli/command.ts';
 import { filmPicture, findBarriers, launchChromium, REBOUND_HOST } from './chromium.ts';
 import { givenPageDevice, openPage, type PageDevice, savePairingCode, untilState } from './page-device.ts';
 
@@ -34,7 +35,8 @@ afterAll(async () => {
 
 /** Keeps a picture, and looks at what a person could stumble over. */
 async function keep(page: Page, name: string): Promise<void> {
-	await page.screenshot({ path: join(PICTURES, `${name}.png`), fullPage: true });
+	// As it is on the screen: what has to be pressed next must not have to be looked for.
+	await page.screenshot({ path: join(PICTURES, `${name}.png`) });
 	expect(await page.evaluate('document.documentElement.scrollWidth - innerWidth')).toBeLessThanOrEqual(0);
 	expect(await findBarriers(page)).toEqual([]);
 }
@@ -65,10 +67,12 @@ describe.each(SCREENS)('on a %s screen', (name, screen) => {
 		await page.keyboard.press('Enter');
 		const { host } = new URL(device.service.url);
 		await page.getByRole('heading', { name: `This code is for ${host}.` }).waitFor();
+		await expectInView(page, '#pair');
 		await keep(page, `${name}-trust`);
 		await page.keyboard.press('Tab');
 		await page.keyboard.press('Enter');
 		await page.getByRole('heading', { name: `This code pairs with ${host}` }).waitFor();
+		await expectInView(page, '#pair');
 		await keep(page, `${name}-preview`);
 		await page.keyboard.press('Tab');
 		await page.keyboard.press('Enter');
@@ -125,7 +129,9 @@ describe.each(SCREENS)('on a %s screen', (name, screen) => {
 		expect(small).toEqual([]);
 
 		await page.getByRole('button', { name: 'Use the camera' }).click();
-		await page.locator('#video').waitFor();
+		await page.locator('#video[data-seen]').waitFor();
+		await expectInView(page, '#video');
+		await expectInView(page, '#camera-stop');
 		await keep(page, `${name}-camera${tone}`);
 		await page.getByRole('button', { name: 'Stop the camera' }).click();
 		await page.locator('#video').waitFor({ state: 'hidden' });
@@ -133,6 +139,7 @@ describe.each(SCREENS)('on a %s screen', (name, screen) => {
 		await page.getByLabel('Scan the pairing code, or type it').fill('just a shelf label');
 		await page.getByRole('button', { name: 'Look at it' }).click();
 		await page.getByRole('alert').getByText('not a pairing code').waitFor();
+		await expectInView(page, '#answer');
 		await keep(page, `${name}-refused${tone}`);
 
 		expect((await device.pair(device.code(), '--trust', device.service.url)).status).toBe(0);
@@ -142,6 +149,13 @@ describe.each(SCREENS)('on a %s screen', (name, screen) => {
 		await keep(page, `${name}-online${tone}`);
 	});
 });
+
+async function expectInView(page: Page, selector: string): Promise<void> {
+	const box = await page.locator(selector).boundingBox();
+	const { height } = page.viewportSize() ?? { height: 0 };
+	expect(box?.y, `the upper edge of ${selector}`).toBeGreaterThanOrEqual(0);
+	expect((box?.y ?? 0) + (box?.height ?? 0), `the lower edge of ${selector}`).toBeLessThanOrEqual(height);
+}
 
 /** Every control that the keyboard reaches looks different when it has been reached. */
 async function expectFocusToShow(page: Page): Promise<void> {
@@ -178,6 +192,7 @@ test('a wrong PIN costs nothing, the right one pairs', async () => {
 	await page.getByLabel('PIN of this site').fill('1234');
 	await page.keyboard.press('Enter');
 	await page.getByRole('alert').getByText('The PIN is wrong.').waitFor();
+	await expectInView(page, '#answer');
 	await keep(page, 'low-pin');
 	expect(device.registrations()).toBe(0);
 	await page.getByLabel('PIN of this site').fill('4711');
@@ -201,6 +216,30 @@ test('contents of notifications are shown where a site has switched them on', as
 	device.service.notify({ type: 'session.started', name: '<img src=x onerror=alert(1)>' });
 	await page.getByText('<img src=x onerror=alert(1)>').waitFor();
 	await keep(page, 'tall-contents');
+});
+
+test('the last hour is drawn and put into words, and moves on while nothing happens', async () => {
+	const device = await givenPageDevice();
+	const page = await openPage(browser, device.pageUrl, LOW);
+	expect((await device.pair(device.code(), '--trust', device.service.url)).status).toBe(0);
+	await untilState(page, 'online');
+	await page.clock.install();
+	await page.reload();
+	await untilState(page, 'online');
+	await page.clock.fastForward('25:00');
+	await page.getByText(/^Online for 25 min of the last 25 min\.$/).waitFor();
+	expect(await page.locator('#timeline').getAttribute('aria-label')).toBe('Online for 25 min of the last 25 min.');
+	await keep(page, 'low-hour');
+});
+
+test('the demo tells its story on its page as well', async () => {
+	const demo = follow('idv-agent', ['demo'], {});
+	const line = await demo.untilLine(/page for the device's own screen/);
+	const page = await openPage(browser, line.match(/http:\S+/)?.[0] ?? '', LOW);
+	await demo.untilLine(/That was the whole story/);
+	await page.getByText(/^Online with 127\.0\.0\.1:\d+, workflow face-check\.$/).waitFor();
+	await page.getByText('session.started').waitFor();
+	await keep(page, 'low-demo');
 });
 
 describe("another site's page", () => {
@@ -235,7 +274,7 @@ describe("another site's page", () => {
 			`const answer = await fetch(target + 'api/pair', { method: 'POST', mode: '${mode}', headers: { 'content-type': '${type}' },
 				body: ${JSON.stringify(body(device))} }).catch((error) => ({ type: error.name })); return answer.type;`;
 		expect(await tryFrom(stranger, device, posting('application/json', 'cors'))).toBe('TypeError');
-		expect(await tryFrom(stranger, device, posting('text/plain', 'no-cors'))).toBe('opaque');
+		expect(await tryFrom(stranger, device, posting('text/plain', 'no-cors'))).toBe('TypeError');
 		const reading = "return fetch(target + 'api/view').then((answer) => answer.text(), (error) => error.name)";
 		expect(await tryFrom(stranger, device, reading)).toBe('TypeError');
 		const listening =
@@ -258,9 +297,11 @@ describe("another site's page", () => {
 		await page.evaluate('document.forms[0].submit()');
 		expect((await answer).status()).toBe(403);
 
-		await page.goto(await givenStranger(`<!doctype html><iframe src="${device.pageUrl}"></iframe>`));
-		const frame = page.frames().at(-1);
-		expect(await frame?.locator('h1').count()).toBe(0);
+		const framing = await context.newPage();
+		await framing.goto(await givenStranger(`<!doctype html><iframe src="${device.pageUrl}"></iframe>`));
+		const frame = framing.frames().at(-1);
+		expect(frame?.url()).not.toBe(framing.url());
+		expect(await frame?.locator('#state-word').count()).toBe(0);
 		expect(device.registrations()).toBe(0);
 	});
 

@@ -108,6 +108,8 @@ export function openShelf(file: string): Shelf {
 		database.exec(
 			'PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -1024',
 		);
+		// Moving the log into the file holds everything up: half as often as by default, at 8 MiB.
+		database.exec('PRAGMA wal_autocheckpoint = 2000');
 		const version = Number(run('PRAGMA user_version').all()[0]?.['user_version']);
 		if (version > SCHEMA_VERSION) throw new NewerVersionError();
 		if (version < SCHEMA_VERSION) database.exec(SCHEMA);

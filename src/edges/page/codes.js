@@ -61,10 +61,10 @@ export async function readPictureFile(file) {
 }
 
 /**
- * Shows the camera in a video element and resolves with the first code it sees; `null` when it was stopped.
+ * Shows the camera in a video element, calls `onSeen` when there is a picture, and resolves with the first code it sees; `null` when it was stopped.
  * Rejects with a sentence for a person.
  */
-export async function readFromCamera(video, signal) {
+export async function readFromCamera(video, signal, onSeen) {
 	if (!navigator.mediaDevices) throw new Error('This browser gives no camera to pages.');
 	const stream = await navigator.mediaDevices
 		.getUserMedia({ video: { facingMode: 'environment', width: { ideal: 1280 } } })
@@ -78,6 +78,8 @@ export async function readFromCamera(video, signal) {
 	try {
 		video.srcObject = stream;
 		await video.play();
+		video.dataset.seen = '';
+		onSeen();
 		while (!signal.aborted) {
 			await new Promise((resolve) => requestAnimationFrame(resolve));
 			if (video.videoWidth === 0) continue;
@@ -88,5 +90,6 @@ export async function readFromCamera(video, signal) {
 	} finally {
 		for (const track of stream.getTracks()) track.stop();
 		video.srcObject = null;
+		delete video.dataset.seen;
 	}
 }

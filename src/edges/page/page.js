@@ -89,7 +89,7 @@ function showTimeline() {
 	const interrupted = away === 0 ? '' : `, interrupted ${away === 1 ? 'once' : `${away} times`}`;
 	const words =
 		knownMs < 60_000
-			? 'Shown since less than a minute.'
+			? 'The agent has been running for less than a minute.'
 			: `Online for ${minutes(onlineMs)} of the last ${minutes(knownMs)}${interrupted}.`;
 	setText(at('timeline-words'), words);
 	at('timeline').setAttribute('aria-label', words);
@@ -149,7 +149,7 @@ at('camera-start').addEventListener('click', async () => {
 	at('camera').hidden = false;
 	say('');
 	try {
-		const text = await readFromCamera(at('video'), mine.signal);
+		const text = await readFromCamera(at('video'), mine.signal, () => bringIntoView(at('camera')));
 		if (text !== null) await take(text);
 	} catch (error) {
 		say(error.message);
@@ -247,6 +247,7 @@ async function look() {
 	at('pair').dataset.origin = baseUrl === null ? '' : new URL(baseUrl).origin;
 	at('preview').hidden = false;
 	at('preview').focus();
+	bringIntoView(at('preview'));
 }
 
 function asked() {
@@ -281,6 +282,12 @@ async function ask(path, body) {
 
 function say(text) {
 	setText(at('answer'), text);
+	if (text !== '') bringIntoView(at('answer'));
+}
+
+/** On a low screen what comes next may be below its edge. */
+function bringIntoView(element) {
+	element.scrollIntoView({ block: 'nearest' });
 }
 
 /** Leaves what is the same alone, so that a screen reader does not read it again. */
