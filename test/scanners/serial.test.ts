@@ -43,7 +43,7 @@ describe('a serial scanner', () => {
 		expect(await scanner.users()).toBe(1);
 		await scanner.send(`${device.code()}${end}`);
 		await device.untilLive('check-in');
-		await expect.poll(scanner.users).toBe(0);
+		await expect.poll(scanner.users, { timeout: 20_000 }).toBe(0);
 	});
 
 	test('without a suffix is understood by the quiet after the code', async () => {

@@ -29,7 +29,7 @@ export async function openSerialScanner(
 			cause,
 		});
 	});
-	const port = new SerialPortStream({ binding: LinuxBinding, path, baudRate, autoOpen: false });
+	const port = new SerialPortStream({ binding: inTurn(LinuxBinding), path, baudRate, autoOpen: false });
 	// Without a listener an error would end the process. What it means shows in `close`.
 	port.on('error', () => {});
 	await openWithin(port, path);
@@ -52,6 +52,26 @@ export async function openSerialScanner(
 						port.close(() => resolve());
 					});
 			return closing;
+		},
+	};
+}
+
+/**
+ * The same binding, whose poller calls in a turn of Node's own. Left to itself it calls from outside: whatever is promised
+ * in its callback waits until something else happens.
+ */
+function inTurn<Binding extends { open(options: never): Promise<object> }>(binding: Binding): Binding {
+	return {
+		...binding,
+		async open(options: never) {
+			const port = await binding.open(options);
+			const { poller } = port as { poller: { emit(...event: unknown[]): boolean } };
+			const emit = poller.emit.bind(poller);
+			poller.emit = (...event) => {
+				setImmediate(emit, ...event);
+				return true;
+			};
+			return port;
 		},
 	};
 }
