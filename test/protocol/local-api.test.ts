@@ -89,5 +89,5 @@ describe('a request to pair', () => {
 test('no two routes share a path', () => {
 	const paths = Object.values(LOCAL_ROUTES);
 	expect(new Set(paths).size).toBe(paths.length);
-	for (const path of paths) expect(path).toMatch(/^\/[a-z0-9/]+$/);
+	for (const path of paths) expect(path).toMatch(/^\/[a-z0-9/]+(?:\.json)?$/);
 });
