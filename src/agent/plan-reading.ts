@@ -6,7 +6,7 @@ import { createHash, createPublicKey, type KeyObject, verify } from 'node:crypto
 import type * as z from 'zod';
 import { type Failure, failure } from '../core/errors.ts';
 import { readJsonObject } from '../core/json-object.ts';
-import { findJsonPlaces, placeOf, pointerOf } from '../core/json-place.ts';
+import { findJsonPlaces, findRepeatedNames, placeOf, pointerOf } from '../core/json-place.ts';
 import { nearestName } from '../core/settings.ts';
 import {
 	envelopeSchema,
@@ -125,6 +125,7 @@ function check<Value>(
 	where: string,
 ): { readonly ok: true; readonly value: Value } | { readonly ok: false; readonly problems: readonly Failure[] } {
 	const result = schema.safeParse(document);
+	if (result.success && findRepeatedNames(text).length === 0) return { ok: true, value: result.data };
 	const places = findJsonPlaces(text);
 	const named = (path: readonly PropertyKey[], what: string, offset = places.offsetOf(path)) =>
 		failure(
@@ -132,7 +133,6 @@ function check<Value>(
 			`${where}: ${placeOf(text, offset)}: ${pointerOf(path) || 'the document'} ${what}${what.endsWith('?') ? '' : '.'}`,
 		);
 	const repeated = places.repeated.map(({ path, offset }) => named(path, 'is there twice', offset));
-	if (result.success && repeated.length === 0) return { ok: true, value: result.data };
 	const issues = result.success
 		? []
 		: result.error.issues.slice(0, MAX_PROBLEMS).flatMap((issue) => inWords(issue, document));

@@ -24,6 +24,27 @@ export interface JsonPlaces {
 /** @param text known to be JSON. */
 export function findJsonPlaces(text: string): JsonPlaces {
 	const offsets = new Map<string, number>();
+	const repeated = findRepeatedNames(text, (path, at) => offsets.set(pointerOf(path), at));
+	return {
+		offsetOf(asked) {
+			for (let length = asked.length; length >= 0; length -= 1) {
+				const at = offsets.get(pointerOf(asked.slice(0, length)));
+				if (at !== undefined) return at;
+			}
+			return 0;
+		},
+		repeated,
+	};
+}
+
+/**
+ * Only the names that are there twice: a fraction of the time.
+ * @param onValue told where each value begins; the path is good for the time of the call.
+ */
+export function findRepeatedNames(
+	text: string,
+	onValue: (path: readonly (string | number)[], offset: number) => void = () => {},
+): JsonPlaces['repeated'] {
 	const repeated: { path: (string | number)[]; offset: number }[] = [];
 	const path: (string | number)[] = [];
 	let offset = 0;
@@ -37,7 +58,7 @@ export function findJsonPlaces(text: string): JsonPlaces {
 	};
 	const value = () => {
 		const { found, at } = token();
-		offsets.set(pointerOf(path), at);
+		onValue(path, at);
 		if (found === '[') list();
 		else if (found === '{') group();
 	};
@@ -75,16 +96,7 @@ export function findJsonPlaces(text: string): JsonPlaces {
 	} catch {
 		// Nested too deep to walk: the places that were found have to do.
 	}
-	return {
-		offsetOf(asked) {
-			for (let length = asked.length; length >= 0; length -= 1) {
-				const at = offsets.get(pointerOf(asked.slice(0, length)));
-				if (at !== undefined) return at;
-			}
-			return 0;
-		},
-		repeated,
-	};
+	return repeated;
 }
 
 const SPACE = /[ \t\r\n]*/y;
