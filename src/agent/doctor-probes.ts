@@ -121,7 +121,7 @@ export function openProbes(options: ProbeOptions): OpenProbes {
 		},
 		state: async () => checkState(paths.stateDir, await daemon(), state),
 		'disk-space': async () => judgeDisk(await readDiskSpace(paths.stateDir)),
-		memory: async () => judgeMemory(await readMemory(subject.mainPid)),
+		memory: async () => judgeMemory(await readMemory(subject.mainPid, options.machineRoot)),
 		async identity() {
 			const { environment: opened } = await environment();
 			const [running, saved] = await whatIsKnown();

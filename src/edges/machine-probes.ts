@@ -26,12 +26,13 @@ export async function readDiskSpace(
 	}
 }
 
-/** @param pid of the daemon, if it is known. */
+/** @param pid of the daemon, if it is known. @param root of the file system that is looked at; default `/`. */
 export async function readMemory(
 	pid: number | null,
+	root = '/',
 ): Promise<{ availableBytes: number; totalBytes: number; agentBytes: number | null }> {
-	const meminfo = (await textOf('/proc/meminfo')) ?? '';
-	const status = pid === null ? null : await textOf(`/proc/${pid}/status`);
+	const meminfo = (await textOf(join(root, 'proc/meminfo'))) ?? '';
+	const status = pid === null ? null : await textOf(join(root, `proc/${pid}/status`));
 	return {
 		availableBytes: kibibytes(meminfo, 'MemAvailable') ?? freemem(),
 		totalBytes: kibibytes(meminfo, 'MemTotal') ?? totalmem(),

@@ -1,4 +1,4 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer as createHttpServer, type RequestListener } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
 import { createServer } from 'node:net';
@@ -17,14 +17,23 @@ import { createSteppedClock } from './stepped-clock.ts';
 type Checks = Partial<Record<CheckId, CheckReport>>;
 
 /** The checks and what they stand on, with these settings and no agent. */
-async function examine(settings: object, ...checks: CheckId[]): Promise<{ checks: Checks; exitStatus: number }> {
+function examine(settings: object, ...checks: CheckId[]): Promise<{ checks: Checks; exitStatus: number }> {
+	return examineOn(undefined, settings, ...checks);
+}
+
+/** On the machine whose file tree this is. */
+async function examineOn(
+	machineRoot: string | undefined,
+	settings: object,
+	...checks: CheckId[]
+): Promise<{ checks: Checks; exitStatus: number }> {
 	const directory = await mkdtemp(join(tmpdir(), 'doctor-'));
 	onTestFinished(() => rm(directory, { recursive: true }));
 	const config = join(directory, 'config.json');
 	await writeFile(config, JSON.stringify(settings));
 	const flags = { config, stateDir: join(directory, 'state'), runDir: join(directory, 'run') };
 	const subject = await findSubject(flags, {});
-	const opened = openProbes({ subject, clock: systemClock, userAgent: 'test', keepSecret: () => {} });
+	const opened = openProbes({ subject, clock: systemClock, userAgent: 'test', keepSecret: () => {}, machineRoot });
 	onTestFinished(() => opened.close());
 	const { probes } = opened;
 	const diagnosis = await diagnose({ probes, checks, warningsAsErrors: false, clock: systemClock });
@@ -153,6 +162,18 @@ describe('the way to the service', () => {
 		const report = await examine(ahead, 'clock');
 		expectFailure(report, 'clock', 'clock-wrong', /3 days slow, by the clock of 127\.0\.0\.1/);
 		expect(report.exitStatus).toBe(69);
+	});
+});
+
+test('a machine whose memory is used up is told', async () => {
+	const machine = await mkdtemp(join(tmpdir(), 'machine-'));
+	onTestFinished(() => rm(machine, { recursive: true }));
+	await mkdir(join(machine, 'proc'));
+	await writeFile(join(machine, 'proc/meminfo'), 'MemTotal:  1048576 kB\nMemFree:  1000 kB\nMemAvailable:  20480 kB\n');
+	expect((await examineOn(machine, {}, 'memory')).checks['memory']).toMatchObject({
+		status: 'warning',
+		code: 'memory-low',
+		message: 'Only 20 MiB of 1024 MiB are available.',
 	});
 });
 

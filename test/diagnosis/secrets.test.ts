@@ -10,6 +10,7 @@ import { join, resolve } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { startService } from '../../src/service/embedded-service.ts';
 import { finish, follow, givenHome, type Outcome } from '../cli/command.ts';
+import { expectRefusal } from '../cli/refusal.ts';
 import { fixture } from '../edges/network-peers.ts';
 
 const ORIGIN = 'https://kiosk.example.com';
@@ -259,6 +260,18 @@ test('forty secrets go in, and none comes out', async () => {
 		names: found((await readdir(home.directory, { recursive: true })).join('\n')),
 	}).toEqual({ bundle: [], log: [], errors: [], messages: [], argv: [], environ: [], hook: [], names: [] });
 }, 120_000);
+
+test('a bundle never takes the place of another file', async () => {
+	const home = await givenHome();
+	const out = join(home.directory, 'mine.tar.gz');
+	await writeFile(out, 'something else');
+	expectRefusal(await home.agent(['support-bundle', '--out', out]), {
+		status: 74,
+		code: 'bundle-unwritable',
+		words: /a file already/,
+	});
+	expect(await readFile(out, 'utf8')).toBe('something else');
+});
 
 test('the unit leaves no core file, and no secret where the environment or the command line is shown', async () => {
 	const unit = await readFile(resolve(import.meta.dirname, '../../systemd/idv-agent.service'), 'utf8');
