@@ -1,6 +1,5 @@
 import { rm } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
-import type { AgentError } from '../../src/core/errors.ts';
 import { givenService, registerDevice, send } from '../service/fixture.ts';
 import { DEVICE_ID, givenAgent, givenHome, givenPairedAgent, registrations, watchOffline } from './harness.ts';
 import { createSteppedClock } from './stepped-clock.ts';
@@ -247,13 +246,5 @@ describe('when a credential is gone', () => {
 		await home.secretFile('key', service.credentials.apiKey);
 		await again.daemon.reload();
 		expect(again.agent.status().warnings).toEqual([]);
-	});
-
-	test('and never was there, the agent does not start', async () => {
-		const home = await givenHome();
-		await home.writeSettings({ baseUrl: 'https://id.example', credential: { apiKeyFile: '/nowhere/key' } });
-		await expect(givenAgent({ home })).rejects.toMatchObject({
-			code: 'credential-unreadable',
-		} satisfies Partial<AgentError>);
 	});
 });

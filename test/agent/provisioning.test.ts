@@ -140,6 +140,7 @@ describe('a provisioning file', () => {
 		const place = await givenPlace();
 		await place.bring(FILE);
 		const { secret, notices } = await place.take({ seal: async () => null });
+		expect(notices.map(({ code }) => code)).toContain('provision-failed');
 		const file = join(place.paths.stateDir, 'provisioned.api-key');
 		expect(secret).toEqual({ file, encrypted: false });
 		expect(notices).toHaveLength(1);

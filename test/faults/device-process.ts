@@ -14,6 +14,8 @@ const PROGRAM = resolve(import.meta.dirname, '../../src/cli/idv-agent.ts');
 const GROUP = String(process.getgid?.() ?? 0);
 /** Longest wait for what ought to happen, in milliseconds: two cores are shared with much else. */
 const DEADLINE_MS = 120_000;
+/** Some hundred starts of the same sources: what is compiled once is kept. */
+const COMPILED = join(tmpdir(), 'idv-fault-compile-cache');
 
 export type AtTheEnd = (act: () => void | Promise<void>) => void;
 
@@ -103,7 +105,7 @@ export async function givenDevice(options: DeviceOptions): Promise<DeviceProcess
 				runDir,
 			];
 			const { PATH = '', HOME = '' } = process.env;
-			const env = { PATH, HOME, ...options.environment, ...more.environment };
+			const env = { PATH, HOME, NODE_COMPILE_CACHE: COMPILED, ...options.environment, ...more.environment };
 			const started = spawn(command, args, { env, stdio: ['ignore', 'pipe', 'pipe'] });
 			child = started;
 			gone = once(started, 'close');

@@ -10,7 +10,7 @@ import { startService } from '../../src/service/embedded-service.ts';
 import { givenDevice } from './device-process.ts';
 
 const isShort = process.env['FAULTS'] === 'short';
-const KILLS = isShort ? 30 : 200;
+const KILLS = isShort ? 14 : 200;
 const ONE_SAVE = resolve(import.meta.dirname, 'one-save.ts');
 /** A state large enough to need more than one page. */
 const idOf = (number: number) => `${number}:${'x'.repeat((number * 997) % 9000)}`;
@@ -124,7 +124,13 @@ describe('a save that is cut off or fails', () => {
 	/** Saves one state on a disk that strikes at a step; what it said, and how it ended. */
 	async function save(stateDir: string, id: string, kind: string, step: number) {
 		const child = spawn(process.execPath, [ONE_SAVE, stateDir, id], {
-			env: { LD_PRELOAD: library, FAULT_DIRECTORY: stateDir, FAULT_KIND: kind, FAULT_STEP: String(step) },
+			env: {
+				NODE_COMPILE_CACHE: join(tmpdir(), 'idv-fault-compile-cache'),
+				LD_PRELOAD: library,
+				FAULT_DIRECTORY: stateDir,
+				FAULT_KIND: kind,
+				FAULT_STEP: String(step),
+			},
 			stdio: ['ignore', 'pipe', 'inherit'],
 		});
 		let said = '';

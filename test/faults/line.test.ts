@@ -81,7 +81,15 @@ long(
 	},
 );
 
-test.for(['-7', '0', '99999999999999999999', 'soon', 'Thu, 01 Jan 1970 00:00:00 GMT', 'Fri, 31 Dec 9999 23:59:59 GMT'])(
+const ABSURD = [
+	'-7',
+	'0',
+	'99999999999999999999',
+	'soon',
+	'Thu, 01 Jan 1970 00:00:00 GMT',
+	'Fri, 31 Dec 9999 23:59:59 GMT',
+];
+test.for(process.env['FAULTS'] === 'short' ? ABSURD.slice(0, 3) : ABSURD)(
 	'an absurd Retry-After (%s) neither hurries a device nor strands it: ten minutes at most are honoured',
 	async (retryAfter, { expect, onTestFinished }) => {
 		const { service, device } = await givenSite(onTestFinished);

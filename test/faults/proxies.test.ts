@@ -77,7 +77,7 @@ const FORWARD: readonly (readonly [string, Start])[] = [
 	['mitmproxy', mitmproxy],
 ];
 
-describe.for(FORWARD)('%s', ([name, start]) => {
+describe.concurrent.for(FORWARD)('%s', ([name, start]) => {
 	/** What inspects TLS shows an authority of its own. */
 	const trusting = (proxy: RunningProxy) => proxy.caFile ?? fixture('ca.pem');
 
@@ -130,7 +130,7 @@ describe.for(FORWARD)('%s', ([name, start]) => {
 		expect(JSON.parse(await site.device.state()).connections).toHaveLength(1);
 	});
 
-	const filtering = name === 'mitmproxy' ? test.skip : test;
+	const filtering = name === 'mitmproxy' ? test.skip : name === 'squid' ? long : test;
 	filtering('that allows no such host is named as the proxy', async (context) => {
 		const { expect } = context;
 		const site = await givenSite(context);
@@ -176,7 +176,7 @@ test('a proxy that inspects TLS with an authority that nobody has named is not t
 	await expectOnline(site, context, proxy);
 });
 
-describe.for([
+describe.concurrent.for([
 	['nginx', nginx],
 	['haproxy', haproxy],
 ] as const)('%s before the service', ([name, start]) => {
@@ -232,7 +232,7 @@ describe.for([
 		await expectOnline(site, context, proxy);
 	});
 
-	test('refuses with 403: nothing is deleted, and a person is asked', async (context) => {
+	long('refuses with 403: nothing is deleted, and a person is asked', async (context) => {
 		const { expect } = context;
 		const site = await givenSite(context, { direct: true, plainHttp: true });
 		const { baseUrl } = await front(site, context, { refuse: true });

@@ -1,0 +1,17 @@
+import { existsSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { givenHome } from './command.ts';
+import { expectRefusal } from './refusal.ts';
+
+test('a bundle never takes the place of a file, says where it cannot be, and is written to another name', async () => {
+	const home = await givenHome();
+	const taken = join(home.directory, 'taken.tar.gz');
+	await writeFile(taken, 'precious');
+	const refused = await home.agent(['support-bundle', '--out', taken]);
+	expectRefusal(refused, { status: 74, code: 'bundle-unwritable', words: /there is a file already/ });
+	const free = join(home.directory, 'free.tar.gz');
+	expect(await home.agent(['support-bundle', '--out', free])).toMatchObject({ status: 0 });
+	expect(existsSync(free)).toBe(true);
+});
