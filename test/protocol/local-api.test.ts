@@ -26,6 +26,7 @@ describe('the status', () => {
 		baseUrl: null,
 		workflow: { wanted: null, live: null, waitsUntil: null, source: null },
 		channel: { state: 'none', since: null, lastHeartbeatAt: null, reconnects: 0, nextAttemptAt: null },
+		plan: null,
 		sessionId: null,
 		pairedAt: null,
 		problem: null,
