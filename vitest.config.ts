@@ -8,6 +8,8 @@ export default defineConfig({
 	test: {
 		include: ['test/{protocol,core,edges,agent,service,cli,architecture}/**/*.test.ts'],
 		pool: 'forks',
+		// Left to itself it takes one worker on two cores; most of the time these tests wait for other processes.
+		maxWorkers: 3,
 		testTimeout: 20_000,
 		hookTimeout: 20_000,
 	},

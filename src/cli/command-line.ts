@@ -4,7 +4,7 @@
  */
 import { Command, CommanderError, Help, type Option } from 'commander';
 import { AgentError, EXIT, failure, toFailure } from '../core/errors.ts';
-import { type OutputFlags, reportFailure, runCommand } from './output.ts';
+import { type OutputFlags, printText, reportFailure, runCommand } from './output.ts';
 import { VERSION } from './version.ts';
 
 /** A program whose commands say nothing of their own about mistakes: {@link runProgram} does. */
@@ -15,7 +15,7 @@ export function createProgram(name: string, description: string): Command {
 		.helpOption('-h, --help', 'show this help')
 		.helpCommand('help [command]', 'show the help of a command')
 		.exitOverride()
-		.configureOutput({ outputError: () => {} })
+		.configureOutput({ writeOut: printText, outputError: () => {} })
 		.configureHelp({ visibleOptions });
 }
 

@@ -21,8 +21,13 @@ export interface OutputFlags {
 let readerIsWatched = false;
 
 export function printLine(text = ''): void {
+	printText(`${text}\n`);
+}
+
+/** As it is, with whatever line ends it has. */
+export function printText(text: string): void {
 	watchReader();
-	process.stdout.write(`${text}\n`);
+	process.stdout.write(text);
 }
 
 /** `idv-agent events | head` ends here without a stack trace, as the head of a pipe should. */

@@ -1,3 +1,7 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { describe, expect, test } from 'vitest';
 import { finish, givenHome, type Outcome } from './command.ts';
 import { expectJsonRefusal, expectRefusal } from './refusal.ts';
@@ -75,6 +79,16 @@ describe.each(['idv-agent', 'idv'] as const)('the help of %s', (name) => {
 			if (!isGroup) expect(outcome.stdout, path.join(' ')).toMatch(/\nExamples:\n {2}(export|kill|sudo|idv)/);
 			expect(outcome.stdout).toContain('--json');
 		}
+	});
+
+	test('into a pipe whose reader has gone ends quietly', async () => {
+		const child = spawn(join(import.meta.dirname, '../../bin/idv-agent'), ['run', '--help'], {
+			stdio: ['ignore', 'pipe', 'pipe'],
+		});
+		child.stdout.destroy();
+		const stderr = text(child.stderr);
+		expect(await once(child, 'close')).toEqual([0, null]);
+		expect(await stderr).toBe('');
 	});
 
 	test('a group of commands without one of them shows its help on stderr and ends with 64', async () => {
