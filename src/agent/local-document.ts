@@ -5,24 +5,26 @@
 import * as z from 'zod';
 import type { LocalMethod, LocalRoute } from '../edges/local-server/local-server.ts';
 import {
-	ackRequestSchema,
 	ackResultSchema,
 	eventPageSchema,
 	eventSchema,
 	identityReportSchema,
-	leaseReleaseSchema,
 	leaseReportSchema,
-	leaseRequestSchema,
 	liveReportSchema,
 	logReportSchema,
 	pairPreviewSchema,
-	pairRequestSchema,
 	pairResultSchema,
 	problemSchema,
 	problemSummarySchema,
 	readyReportSchema,
 	scannerReportSchema,
 	statusSchema,
+} from '../protocol/local-answers.ts';
+import {
+	ackRequestSchema,
+	leaseReleaseSchema,
+	leaseRequestSchema,
+	pairRequestSchema,
 	workflowRequestSchema,
 } from '../protocol/local-api.ts';
 import { PROBLEM_CONTENT_TYPE } from '../protocol/problem.ts';

@@ -7,7 +7,7 @@ import { createEventsFeed, type EventsFeed, formatEvent, newEpoch } from '../../
 import { createTally } from '../../src/agent/tally.ts';
 import type { Entry, Incoming } from '../../src/core/inbox.ts';
 import { createEventStore } from '../../src/edges/event-store/event-store.ts';
-import { eventSchema } from '../../src/protocol/local-api.ts';
+import { eventSchema } from '../../src/protocol/local-answers.ts';
 
 const AT = '2030-01-01T00:00:00.000Z';
 const incoming = (content: string, format: Incoming['format'] = 'json'): Incoming => ({

@@ -8,13 +8,12 @@ import {
 	eventPageSchema,
 	eventSchema,
 	identityReportSchema,
-	LOCAL_ROUTES,
-	LOCAL_SOCKETS,
 	leaseReportSchema,
 	pairPreviewSchema,
 	pairResultSchema,
 	statusSchema,
-} from '../../src/protocol/local-api.ts';
+} from '../../src/protocol/local-answers.ts';
+import { LOCAL_ROUTES, LOCAL_SOCKETS } from '../../src/protocol/local-api.ts';
 import { givenService } from '../service/fixture.ts';
 import { DEVICE_ID, givenAgent, givenPairedAgent, type RunningAgent } from './harness.ts';
 import { type Answered, type Asked, ask } from './local-asking.ts';

@@ -3,7 +3,7 @@ import { chmod, writeFile } from 'node:fs/promises';
 import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { statusSchema } from '../../src/protocol/local-api.ts';
+import { statusSchema } from '../../src/protocol/local-answers.ts';
 import { listen } from '../edges/network-peers.ts';
 import { givenService } from '../service/fixture.ts';
 import { givenAgent, givenHome, givenPairedAgent, type Home, type RunningAgent } from './harness.ts';

@@ -3,7 +3,7 @@ import { createServer, type Socket } from 'node:net';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { AgentError } from '../../src/core/errors.ts';
-import { pairPreviewSchema } from '../../src/protocol/local-api.ts';
+import { pairPreviewSchema } from '../../src/protocol/local-answers.ts';
 import { listen } from '../edges/network-peers.ts';
 import { givenAgent, type RunningAgent } from './harness.ts';
 

@@ -4,7 +4,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { statusSchema } from '../../src/protocol/local-api.ts';
+import { statusSchema } from '../../src/protocol/local-answers.ts';
 import { credentialsOf } from '../service/fixture.ts';
 import { atTheEndOfAll, follow, givenHome } from './command.ts';
 import { type Device, givenDevice, givenPaired, givenProvisioned } from './device.ts';

@@ -13,7 +13,7 @@ import {
 	toReport,
 } from '../../src/core/identity.ts';
 import { deviceIdSchema, macAddressSchema, serialSchema } from '../../src/protocol/device-connection.ts';
-import { identityReportSchema } from '../../src/protocol/local-api.ts';
+import { identityReportSchema } from '../../src/protocol/local-answers.ts';
 
 const HASH = 'ab'.repeat(32);
 const ONBOARD: InterfaceFacts = {

@@ -8,7 +8,7 @@ import {
 	type PairingDecision,
 } from '../../src/core/pairing-rules.ts';
 import type { WantedWorkflow } from '../../src/core/workflow.ts';
-import { pairPreviewSchema } from '../../src/protocol/local-api.ts';
+import { pairPreviewSchema } from '../../src/protocol/local-answers.ts';
 
 const TOKEN = 'tr-abcdefghijklmnopqrstuvwxyz01';
 const HERE = 'https://id.example';

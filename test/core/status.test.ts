@@ -11,7 +11,7 @@ import {
 	supervise,
 	type Wanted,
 } from '../../src/core/supervisor.ts';
-import { statusSchema } from '../../src/protocol/local-api.ts';
+import { statusSchema } from '../../src/protocol/local-answers.ts';
 
 const MINUTE = 60_000;
 const half = () => 0.5;

@@ -1,11 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import { eventPageSchema, eventSchema, statusSchema } from '../../src/protocol/local-answers.ts';
 import {
-	eventPageSchema,
-	eventSchema,
 	LOCAL_ROUTES,
 	pairRequestSchema,
 	STATUS_SCHEMA_VERSION,
-	statusSchema,
 	workflowRequestSchema,
 } from '../../src/protocol/local-api.ts';
 import { MAX_CODE_LENGTH } from '../../src/protocol/pairing-code.ts';
