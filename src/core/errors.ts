@@ -331,7 +331,7 @@ export const CATALOGUE = {
 		'askHuman',
 		'slow',
 		EXIT.refused,
-		'Give the agent the right to it: link serial-scanner.conf or keyboard-scanner.conf of /usr/lib/idv-agent/drop-ins, as it says itself, and restart the agent.',
+		'Give the agent the right to it: link serial-scanner.conf or keyboard-scanner.conf of /usr/lib/idv-agent/drop-ins, as it says itself, then systemctl daemon-reload and systemctl restart idv-agent.',
 	),
 	'scanner-failed': row(
 		'retry',

@@ -255,6 +255,7 @@ test.runIf(isRoot)('a full disk is seen on a small file system, until there is r
 	expect(report.checks['disk-space']?.remedy).toBe(`Make room on the file system of ${home.stateDir}.`);
 	execFileSync('mount', ['-o', 'remount,size=500m', 'tmpfs', home.stateDir]);
 	await rm(join(home.stateDir, 'fill'));
+	await chmod(home.stateDir, 0o700);
 	const { checks } = await examine(home, '--check', 'state', '--check', 'disk-space');
 	expect(checks).toMatchObject({ state: { status: 'ok' }, 'disk-space': { status: 'ok' } });
 });
