@@ -27,7 +27,7 @@ import { hasCredential, registrationFor, serviceOf, type WantingContext, wantedR
 import type { AgentMessage, Frame } from '../protocol/channel.ts';
 import type { IdentityReport, PairRequest, PairResult, Status } from '../protocol/local-api.ts';
 import { writeTimes } from './clock.ts';
-import { accessOf, knownConnection, provisionedSince } from './connections.ts';
+import { accessOf, knownConnection, provisionedSince, wasAdopted } from './connections.ts';
 import type { Agent, AgentOptions } from './contract.ts';
 import { chooseDeviceIdentity } from './device-identity.ts';
 import { keepDeviceRecord } from './device-record.ts';
@@ -171,7 +171,7 @@ export function startAgent(options: AgentOptions): Agent {
 	/** An operator's Connection is for the registration that is wanted when it is first seen; later ones are our own. */
 	function adoptProvisioned(wanted: Wanted): void {
 		const { provisioned, id } = environment.credentials;
-		if (provisioned === null || device.state.connections.some(({ credentialId }) => credentialId === id)) return;
+		if (provisioned === null || wasAdopted(device.state.connections, id, wanted.baseUrl)) return;
 		const saved = savedConnection(wanted, provisioned, provisionedSince(provisioned, clock.wallMs()));
 		device.keep((state) => withConnection(state, saved));
 	}

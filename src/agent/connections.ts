@@ -35,6 +35,11 @@ export function knownConnection(
 	return { registration: { baseUrl, request, credentialId }, connection };
 }
 
+/** Whether an operator's Connection was seen for this service before. Whoever corrects a wrong baseUrl means the same file. */
+export function wasAdopted(connections: readonly SavedConnection[], credentialId: string, baseUrl: string): boolean {
+	return connections.some((saved) => saved.credentialId === credentialId && saved.baseUrl === baseUrl);
+}
+
 /** Since when an operator's Connection is valid, ISO 8601: it may have lain in its file for most of its life. */
 export function provisionedSince(token: string, wallMs: number): string {
 	const issuedAtMs = (readTokenLife(token)?.issuedAtSeconds ?? Number.POSITIVE_INFINITY) * 1000;

@@ -178,13 +178,13 @@ export const CATALOGUE = {
 		'reregister',
 		'refused',
 		EXIT.refused,
-		'Pair this device again with a new code, or give it a credential that the service accepts.',
+		'Pair this device again with a new code (idv-agent pair --replace), or give it a credential that the service accepts.',
 	),
 	'connection-revoked': row(
 		'reregister',
 		'refused',
 		EXIT.refused,
-		'Pair this device again with a new code, or ask the operator why it was revoked.',
+		'Pair this device again with a new code (idv-agent pair --replace), or ask the operator why it was revoked.',
 	),
 	'access-forbidden': row(
 		'askHuman',
@@ -229,7 +229,7 @@ export const CATALOGUE = {
 		'askHuman',
 		'slow',
 		EXIT.refused,
-		'Use a code from the configured service, or add the origin to pairing.trustedOrigins if it is meant.',
+		'Use a code of the service that this device belongs to.',
 	),
 	'origin-unconfirmed': row(
 		'askHuman',
@@ -331,7 +331,7 @@ export const CATALOGUE = {
 		'askHuman',
 		'slow',
 		EXIT.refused,
-		'Give the agent the right to it: link serial-scanner.conf or keyboard-scanner.conf of /usr/lib/idv-agent/drop-ins, as it says itself, and restart the agent.',
+		'Give the agent the right to it: link serial-scanner.conf or keyboard-scanner.conf of /usr/lib/idv-agent/drop-ins, as it says itself, then systemctl daemon-reload and systemctl restart idv-agent.',
 	),
 	'scanner-failed': row(
 		'retry',
@@ -351,7 +351,7 @@ export const CATALOGUE = {
 		'askHuman',
 		'slow',
 		EXIT.configuration,
-		'Make the file readable for the user of the agent.',
+		'See to it that it is there and that the user of the agent may read it.',
 	),
 	'provision-invalid': row(
 		'askHuman',
@@ -433,11 +433,16 @@ export const CATALOGUE = {
 	),
 
 	// The local interface.
-	'not-found': row('askHuman', 'slow', EXIT.usage, 'See the list of routes in the README.'),
+	'not-found': row('askHuman', 'slow', EXIT.usage, 'Ask agent.sock for /v1/openapi.json: it lists every route.'),
 	'method-not-allowed': row('askHuman', 'slow', EXIT.usage, 'Use the method that the Allow header names.'),
 	'body-invalid': row('askHuman', 'slow', EXIT.badData, 'Correct the fields named in the answer.'),
 	'body-too-large': row('askHuman', 'slow', EXIT.badData, 'Send less: the limit stands in the message.'),
-	internal: row('askHuman', 'slow', EXIT.internal, 'This is a fault in the agent: please report it with its log.'),
+	internal: row(
+		'askHuman',
+		'slow',
+		EXIT.internal,
+		'This is a fault in the agent: please report it with the file that idv-agent support-bundle makes.',
+	),
 } as const satisfies Record<string, CatalogueRow>;
 
 export type ErrorCode = keyof typeof CATALOGUE;

@@ -123,7 +123,9 @@ function checkOrigin(named: string, origin: string, asked: PairingAsked, context
 		const own = new URL(settings.baseUrl).origin;
 		return own === origin
 			? null
-			: failure('code-for-other-origin', `This code is for ${origin}, but this device is configured for ${own}.`);
+			: failure('code-for-other-origin', `This code is for ${origin}, but this device is configured for ${own}.`, {
+					remedy: 'Use a code of the configured service, or change baseUrl if the device is meant to move.',
+				});
 	}
 	const { trustedOrigins } = settings.pairing;
 	if (trustedOrigins.length > 0)
@@ -132,6 +134,7 @@ function checkOrigin(named: string, origin: string, asked: PairingAsked, context
 			: failure(
 					'code-for-other-origin',
 					`This code is for ${origin}, which is not among the origins that this device trusts.`,
+					{ remedy: 'Use a code of one of them, or add this one to pairing.trustedOrigins if it is meant.' },
 				);
 	// Only its origin is ever repeated: somebody may have put the whole code there.
 	const trusted = asked.trustOrigin === undefined ? null : normalizeBaseUrl(asked.trustOrigin);
@@ -139,7 +142,9 @@ function checkOrigin(named: string, origin: string, asked: PairingAsked, context
 	if (state.confirmedOrigins.includes(origin) || trustedOrigin === origin) return null;
 	if (asked.trustOrigin !== undefined) {
 		const other = trustedOrigin ?? 'what was confirmed, which is no address';
-		return failure('code-for-other-origin', `This code is for ${origin}, not for ${other}.`);
+		return failure('code-for-other-origin', `This code is for ${origin}, not for ${other}.`, {
+			remedy: 'Use a code of the service that is meant, or look at the host again and confirm it.',
+		});
 	}
 	return failure(
 		'origin-unconfirmed',

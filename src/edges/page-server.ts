@@ -212,7 +212,7 @@ export async function openPageServer(options: PageOptions): Promise<PageServer> 
 			const bytes = await readPageFile(file.name, file.npm);
 			response.writeHead(200, { ...HEADERS, 'Content-Type': file.type, 'Content-Length': bytes.byteLength });
 			response.end(bytes);
-		} else throw new AgentError('not-found', 'There is no such page.');
+		} else throw new AgentError('not-found', 'There is no such page.', { remedy: 'Open the page at /.' });
 	}
 
 	async function pair(request: http.IncomingMessage): Promise<PairResult> {

@@ -165,7 +165,7 @@ describe('the way to the service', () => {
 	});
 });
 
-test('a machine whose memory is used up is told', async () => {
+test('a machine whose memory is used up is told, until there is some again', async () => {
 	const machine = await mkdtemp(join(tmpdir(), 'machine-'));
 	onTestFinished(() => rm(machine, { recursive: true }));
 	await mkdir(join(machine, 'proc'));
@@ -175,6 +175,11 @@ test('a machine whose memory is used up is told', async () => {
 		code: 'memory-low',
 		message: 'Only 20 MiB of 1024 MiB are available.',
 	});
+	await writeFile(
+		join(machine, 'proc/meminfo'),
+		'MemTotal:  1048576 kB\nMemFree:  1000 kB\nMemAvailable:  620480 kB\n',
+	);
+	expect((await examineOn(machine, {}, 'memory')).checks['memory']).toMatchObject({ status: 'ok' });
 });
 
 describe('the running of checks', () => {

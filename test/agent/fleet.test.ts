@@ -102,6 +102,9 @@ describe('a device with a fleet plan', () => {
 		again.clock.advance(FIRST_LOOK_MS);
 		await refusalOf(again, 'plan-unreachable');
 		expect(again.agent.status()).toMatchObject({ workflow: { live: 'boarding' }, plan: { revision: 7, followed: 7 } });
+		server.behave(null);
+		again.clock.advance(INTERVAL_MS);
+		await again.untilStatus(({ warnings }) => warnings.length === 0);
 	});
 
 	test('takes a change at its own moment of the spread, and knows it through a restart', async () => {
@@ -320,7 +323,7 @@ describe('a plan that is not taken', () => {
 		['a wrong value', plan(8, 'boarding\u0007'), 'plan-invalid', /\/defaults\/workflowId must not have control/],
 		['nothing', '', 'plan-invalid', /the file is empty/],
 		['bytes', Buffer.from([0xff, 0xfe, 0x00]), 'plan-invalid', /is not UTF-8/],
-	])('%s', async (_, document, code, words) => {
+	])('%s: nothing changes, and a higher revision that is right is taken', async (_, document, code, words) => {
 		const { server, device } = await givenFollower();
 		server.publish(document);
 		device.clock.advance(INTERVAL_MS);

@@ -299,6 +299,7 @@ describe('a refused Connection', () => {
 		const blocked = await device.untilState('blocked');
 		expect(blocked.sentence).toContain('revoked');
 		expect((await device.home.untilSaved()).connections).toHaveLength(1);
+		expect(blocked.sentence).toContain('idv-agent pair --replace');
 		// A new code helps at once.
 		await device.pair(service.createPairingCode('check-in').url, { replace: true });
 		await device.untilState('online');

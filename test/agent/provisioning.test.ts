@@ -216,6 +216,23 @@ describe('a provisioning file', () => {
 		expect(message).toMatch(says);
 		expect(message).not.toContain(SECRET);
 		expect(await readFile(place.medium, 'utf8')).toBe(text);
+		await place.bring(FILE);
+		expect(await place.take()).toMatchObject({ outcome: 'applied' });
+	});
+
+	test('is taken as it was once its settings can be written', async () => {
+		const place = await givenPlace();
+		await place.bring(FILE);
+		const before = await readFile(place.medium, 'utf8');
+		await mkdir(join(place.directory, 'etc'));
+		await writeFile(join(place.directory, 'etc/conf.d'), 'in the way');
+		await expect(place.take()).rejects.toMatchObject({
+			code: 'provision-failed',
+			failure: { remedy: expect.stringContaining('nothing was taken from the file') },
+		});
+		expect(await readFile(place.medium, 'utf8')).toBe(before);
+		await rm(join(place.directory, 'etc/conf.d'));
+		expect(await place.take()).toMatchObject({ outcome: 'applied' });
 	});
 
 	test('whatever stands in it is taken or refused in words, and no refusal quotes it', async () => {

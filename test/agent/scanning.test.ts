@@ -123,6 +123,24 @@ describe('an unpaired device', () => {
 		await device.untilListening(keyboard.path);
 	});
 
+	test('goes on by itself with the one of its settings when that is plugged in again', async () => {
+		const service = await givenService();
+		const device = await givenDevice(trusting(service));
+		const first = await plugScanner(device.root);
+		await device.home.writeSettings({ ...trusting(service).settings, scanner: { device: first.path } });
+		await device.daemon.reload();
+		await device.untilListening(first.path);
+		first.unplug();
+		expect(await device.untilRefused('scanner-failed')).toMatchObject({
+			remedy: expect.stringContaining('Plug the scanner in again'),
+		});
+		const again = await plugScanner(device.root);
+		expect(again.path).toBe(first.path);
+		await device.untilStatus(({ warnings }) => warnings.length === 0);
+		again.scan(service.createPairingCode('check-in').url);
+		await device.untilLive('check-in');
+	});
+
 	test('says that the scanner of its settings is not there', async () => {
 		const device = await givenDevice({ settings: { scanner: { device: '/dev/serial/by-id/usb-gone' } } });
 		expect(await device.untilRefused('scanner-failed')).toMatchObject({

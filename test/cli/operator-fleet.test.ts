@@ -159,7 +159,7 @@ describe('idv fleet sign', () => {
 		]);
 	});
 
-	test('refuses a key of another kind', async () => {
+	test('refuses a key of another kind, and takes one of keygen', async () => {
 		const { generateKeyPairSync } = await import('node:crypto');
 		const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
 		const file = await operator.file('ec.key', privateKey.export({ format: 'pem', type: 'pkcs8' }).toString());
@@ -170,6 +170,8 @@ describe('idv fleet sign', () => {
 			'--key',
 			file,
 		]);
+		const { file: made } = await givenKey();
+		expect(await operator.idv(['fleet', 'sign', await plan(), '--key', made])).toMatchObject({ status: 0 });
 	});
 
 	test('a public key in another form is refused', async () => {
@@ -220,12 +222,15 @@ describe('idv fleet preview', () => {
 		expect(stdout).toMatch(/^1 +checkin +→ +checkout +rule lobby +when taken$/m);
 	});
 
-	test('refuses a bad line for people and for programs', async () => {
+	test('refuses a bad line for people and for programs, until it is corrected', async () => {
 		const file = await inventory(`${INVENTORY},S-4,,\n`);
 		await operator.expectRefused(
 			{ status: 65, code: 'inventory-invalid', words: /devices\.csv: line 5: deviceId must not be empty/ },
 			['fleet', 'preview', await plan(), '--inventory', file],
 		);
+		await inventory(`${INVENTORY}K-4,S-4,,\n`);
+		const corrected = ['fleet', 'preview', await plan(), '--inventory', file, '--json'];
+		expect(succeeded(await operator.idv(corrected))).toMatchObject({ devices: 4 });
 	});
 });
 

@@ -70,7 +70,7 @@ describe('simulate', () => {
 		expect(goodbyes).toEqual([1001, 1001, 1001]);
 	});
 
-	test('says what kept devices from being online, and ends with 69', async () => {
+	test('says what kept devices from being online, and ends with 69, until that is mended', async () => {
 		const service = await givenService();
 		await service.close();
 		const args = ['simulate', '--devices', '2', '--service', service.url, '--self-registration'];
@@ -86,6 +86,12 @@ describe('simulate', () => {
 		expect(error).toMatchObject({ code: 'devices-offline' });
 		expect(problems).toMatchObject([{ code: 'service-unreachable', devices: 2 }]);
 		expect(json.status).toBe(69);
+		expect(error.remedy).toContain('what the problems in the report say');
+		// They say that the network or the host is to be looked at: nothing runs there.
+		await givenService({ port: service.port, selfRegistration: true });
+		expect(await finish('idv-agent', [...args, '--ramp', '0', '--for', '1', '--json'], {})).toMatchObject({
+			status: 0,
+		});
 	});
 
 	test('does not begin with what cannot be meant, and says why', async () => {

@@ -369,7 +369,7 @@ test('a sentence keeps the capitals of names and acronyms, and ends even where a
 		'Offline for 14 min: DNS knows no id.example. Check it.',
 	);
 	expect(after(failure('internal', 'TypeError: x is not a function'))).toBe(
-		'Offline for 14 min: TypeError: x is not a function. This is a fault in the agent: please report it with its log.',
+		'Offline for 14 min: TypeError: x is not a function. This is a fault in the agent: please report it with the file that idv-agent support-bundle makes.',
 	);
 });
 

@@ -1,5 +1,5 @@
 import { execFile, execFileSync } from 'node:child_process';
-import { chmod, chown, mkdir, stat, writeFile } from 'node:fs/promises';
+import { chmod, chown, mkdir, rm, stat, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -242,7 +242,7 @@ describe('the state directory', () => {
 	});
 });
 
-test.runIf(isRoot)('a full disk is seen on a small file system', async () => {
+test.runIf(isRoot)('a full disk is seen on a small file system, until there is room', async () => {
 	const home = await givenHome();
 	await mkdir(home.stateDir);
 	execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', home.stateDir]);
@@ -252,6 +252,12 @@ test.runIf(isRoot)('a full disk is seen on a small file system', async () => {
 	expectFailure(report, 'disk-space', 'disk-low', /no inode|Only 0 MiB/);
 	expectFailure(report, 'state', 'state-unwritable', /ENOSPC/);
 	expect(report.exitStatus).toBe(74);
+	expect(report.checks['disk-space']?.remedy).toBe(`Make room on the file system of ${home.stateDir}.`);
+	execFileSync('mount', ['-o', 'remount,size=500m', 'tmpfs', home.stateDir]);
+	await rm(join(home.stateDir, 'fill'));
+	await chmod(home.stateDir, 0o700);
+	const { checks } = await examine(home, '--check', 'state', '--check', 'disk-space');
+	expect(checks).toMatchObject({ state: { status: 'ok' }, 'disk-space': { status: 'ok' } });
 });
 
 test.skipIf(isRoot)('SKIPPED, needs root: state of another user, full disk', () => {});

@@ -1340,7 +1340,7 @@ describe('the client', () => {
 		expect((await failureOf(client.events('/v1/events', {}, () => {}))).code).toBe('agent-not-running');
 	});
 
-	test('a socket that this user may not use: says which one and whose it is', async () => {
+	test('a socket that this user may not use: says which one and whose it is, and whoever may has an answer', async () => {
 		const { runDir, adminSocket, client } = await open(echoRoutes);
 		await chmod(runDir, 0o755);
 		await chmod(adminSocket, 0);
@@ -1358,6 +1358,8 @@ describe('the client', () => {
 			remedy: expect.stringContaining(`group ${group ?? gid}`),
 		});
 		expect(error.message).toContain(adminSocket);
+		if (!root) await chmod(adminSocket, 0o600);
+		expect(await client.request('admin', 'GET', '/v1/echo')).toBeTruthy();
 	});
 
 	test('an agent that does not answer in time', async () => {

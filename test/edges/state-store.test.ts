@@ -359,7 +359,7 @@ describe('files that must not be touched', () => {
 		expect(files()).toEqual(before);
 	});
 
-	test('a file that this user may not read', async () => {
+	test('a file that this user may not read, which is used as it was when it may', async () => {
 		await withStore((store) => store.save(paired));
 		giveAway();
 		fs.chmodSync(at('state.json'), 0o000);
@@ -373,6 +373,9 @@ describe('files that must not be touched', () => {
 		);
 		fs.chmodSync(at('state.json'), 0o600);
 		expect(JSON.parse(read('state.json'))).toEqual(paired);
+		await unprivileged(() =>
+			withStore(async (store) => expect(await store.load()).toEqual({ state: paired, notices: [] })),
+		);
 	});
 });
 

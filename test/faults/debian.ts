@@ -1,5 +1,5 @@
 /** What the fault suite needs of Debian, looked for before any test. Installs nothing unless `CI=true`. */
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 
@@ -39,6 +39,21 @@ export function setup(): void {
 		stdio: 'inherit',
 		env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
 	});
+}
+
+/** Must work for the suite to be of any use; a container may refuse each of them, whoever asks. */
+const RIGHTS: Readonly<Record<string, string>> = {
+	'network namespaces': `ip netns add "$0" && trap 'ip netns del "$0"' EXIT && ip -n "$0" link add eth1 type veth peer name eth2 && ip netns exec "$0" nft add table inet probe`,
+	mounts: 'unshare --mount sh -c "mount -t tmpfs tmpfs /tmp && mount --bind /proc/uptime /proc/uptime"',
+};
+
+/** What this machine does not let the suite do, in a few words; `null` when it lets it do everything. */
+export function refusedHere(): string | null {
+	if (process.getuid?.() !== 0) return 'root';
+	const name = `idvf-probe-${process.pid}`;
+	const works = (line: string) => spawnSync('sh', ['-c', line, name], { stdio: 'ignore' }).status === 0;
+	const refused = Object.entries(RIGHTS).filter(([, line]) => !works(line));
+	return refused.length === 0 ? null : refused.map(([what]) => what).join(' and ');
 }
 
 /** libfaketime, which the dynamic linker loads before the program. */

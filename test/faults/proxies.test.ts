@@ -117,7 +117,7 @@ describe.concurrent.for(FORWARD)('%s', ([name, start]) => {
 		expect((await site.device.untilState('online')).problem).toBeNull();
 	});
 
-	long('that dies takes the device offline, and is named while it is away', async (context) => {
+	long('that dies takes the device offline, and is named until network.proxy names one that runs', async (context) => {
 		const { expect } = context;
 		const site = await givenSite(context);
 		const proxy = await start({ address: site.hosts.address, atTheEnd: context.onTestFinished });
@@ -127,7 +127,11 @@ describe.concurrent.for(FORWARD)('%s', ([name, start]) => {
 		await proxy.stop();
 		const { problem } = await site.device.untilProblem('proxy-failed');
 		expect(problem?.message).toContain('proxy');
+		expect(problem?.remedy).toContain('Check network.proxy and that the proxy runs');
 		expect(JSON.parse(await site.device.state()).connections).toHaveLength(1);
+		const another = await start({ address: site.hosts.address, atTheEnd: context.onTestFinished });
+		await site.settings({ network: { caFile: trusting(another), proxy: another.url } });
+		await expectOnline(site, context, another);
 	});
 
 	const filtering = name === 'mitmproxy' ? test.skip : name === 'squid' ? long : test;

@@ -89,7 +89,12 @@ const status = async () => JSON.parse(await device.must('idv-agent status --json
 
 interface DoctorReport {
 	readonly exitStatus: number;
-	readonly checks: readonly { readonly id: string; readonly status: string; readonly message: string }[];
+	readonly checks: readonly {
+		readonly id: string;
+		readonly status: string;
+		readonly message: string;
+		readonly remedy?: string;
+	}[];
 }
 
 async function doctor(...flags: string[]): Promise<DoctorReport> {
@@ -140,6 +145,26 @@ describe('a fresh device', () => {
 		expect((await as('stranger', 'idv-agent status')).status).toBe(77);
 	});
 
+	test('sees a scanner when the drop-in for it is linked, as its doctor says', async () => {
+		const name = '/dev/input/by-id/usb-Newland_NLS-HR22-event-kbd';
+		// A FIFO in place of the device, in the hands of the agent's group as the udev rule beside the drop-in has it.
+		await device.must(
+			`mkdir -p /dev/input/by-id && mkfifo /dev/input/event3 && chgrp idv-agent /dev/input/event3 && chmod 640 /dev/input/event3 && ln -s ../event3 ${name}`,
+		);
+		await device.must(`systemd-run --quiet --unit=plugged sh -c 'exec sleep infinity 3<>/dev/input/event3'`);
+		const denied = (await doctor('--check', 'scanner')).checks.find(({ id }) => id === 'scanner');
+		expect(denied).toMatchObject({ status: 'warning', code: 'scanner-denied' });
+		const [, file = ''] = /(keyboard-\S+) of/.exec(denied?.remedy ?? '') ?? [];
+		await device.must(
+			`ln -s /usr/lib/idv-agent/drop-ins/${file} /etc/systemd/system/idv-agent.service.d/ && systemctl daemon-reload && systemctl restart idv-agent`,
+		);
+		const seen = (await doctor('--check', 'scanner')).checks.find(({ id }) => id === 'scanner');
+		expect(seen).toMatchObject({ status: 'ok', message: expect.stringContaining(name) });
+		await device.must(
+			`systemctl stop plugged && rm -r /dev/input/by-id /dev/input/event3 /etc/systemd/system/idv-agent.service.d/${file} && systemctl daemon-reload && systemctl restart idv-agent`,
+		);
+	});
+
 	test('pairs by a code and is online', async () => {
 		const code = await service.makeCode('document-check');
 		const online = service.next('device-online');
@@ -183,8 +208,11 @@ describe('a fresh device', () => {
 		expect(by.get('channel')?.message).toContain('saved Connection');
 		expect(await device.must('find /var/lib/idv-agent ! -user idv-agent')).toBe('');
 		const online = service.next('device-online');
+		// What the doctor says: see which drop-in says so, start it.
+		expect(by.get('unit')).toMatchObject({ remedy: 'Start it: systemctl start idv-agent.service.' });
 		await device.must('systemctl start idv-agent.service');
 		await online;
+		expect((await doctor('--check', 'unit')).checks[0]).toMatchObject({ id: 'unit', status: 'ok' });
 	});
 
 	test('gives a support bundle with its journal, for root only, without its serial number being a secret', async () => {

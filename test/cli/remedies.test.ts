@@ -1,0 +1,40 @@
+/** What a command tells a person to do helps: each refusal is made, its remedy is carried out, and then it works. */
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { finish, givenHome } from './command.ts';
+import { givenDevice } from './device.ts';
+import { authorizationOf } from './operator.ts';
+import { expectRefusal } from './refusal.ts';
+
+test('no pairing code: one that idv qrcode makes is taken', async () => {
+	const { pair, home, service } = await givenDevice();
+	const refused = await pair('4006381333931');
+	expectRefusal(refused, { status: 65, code: 'not-a-pairing-code', words: /idv qrcode makes one/ });
+	const operator = {
+		IDV_URL: service.url,
+		IDV_AUTHORIZATION: authorizationOf('Basic', service),
+		XDG_CONFIG_HOME: home.directory,
+	};
+	const picture = join(home.directory, 'code.png');
+	const made = await finish('idv', ['qrcode', '--workflow', 'document-check', '--out', picture], operator);
+	expect(made).toMatchObject({ status: 0 });
+	expect(await home.agent(['pair', '--image', picture])).toMatchObject({ status: 0 });
+});
+
+test('a mistake on the command line: the help that is named shows how it is written', async () => {
+	const home = await givenHome();
+	const refused = await home.agent(['config', 'shwo']);
+	expectRefusal(refused, { status: 64, code: 'usage', words: /See "idv-agent config --help"/ });
+	const [, named = ''] = /See "idv-agent ([^"]+)"/.exec(refused.stderr) ?? [];
+	const help = await home.agent(named.split(' '));
+	const [, command = ''] = /^ +(show)\b/m.exec(help.stdout) ?? [];
+	expect(await home.agent(['config', command])).toMatchObject({ status: 0 });
+});
+
+test('no agent that runs: started as it is said, it answers', async () => {
+	const home = await givenHome();
+	const refused = await home.agent(['status']);
+	expectRefusal(refused, { status: 69, code: 'agent-not-running', words: /or idv-agent run\. \[/ });
+	await home.run();
+	expect(await home.agent(['status'])).toMatchObject({ status: 0 });
+});
