@@ -364,6 +364,7 @@ export function startAgent(options: AgentOptions): Agent {
 		acceptIdentity,
 		inspectPairing: pairing.inspect,
 		pair,
+		isPairing: () => pairing.underWay !== null,
 		unpair,
 		setWorkflow,
 		reconnect() {

@@ -54,6 +54,8 @@ export interface Agent {
 	 * moves the device it throws `agent-not-running` once the agent stops: then nothing is spent.
 	 */
 	pair(asked: PairRequest): Promise<PairResult>;
+	/** Whether a code is being spent: its answer comes once. */
+	isPairing(): boolean;
 	/** Forgets the pairing and its secrets. */
 	unpair(): Promise<void>;
 	/** Assigns a workflow; refused when the settings name one. */
