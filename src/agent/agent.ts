@@ -3,14 +3,7 @@
  * Decides nothing that `core/` could decide; touches nothing that an edge could touch.
  */
 
-import {
-	EMPTY_STATE,
-	MAX_CONNECTIONS,
-	type SavedConnection,
-	withConnection,
-	withLastSettings,
-	withOnlyConnection,
-} from '../core/device-state.ts';
+import { EMPTY_STATE, MAX_CONNECTIONS, withLastSettings, withOnlyConnection } from '../core/device-state.ts';
 import { AgentError, dispositionOf, type Failure, paceOf } from '../core/errors.ts';
 import { acceptedIdentity, type CompleteIdentity, toReport } from '../core/identity.ts';
 import { describeStatus } from '../core/status.ts';
@@ -21,13 +14,12 @@ import {
 	type SupervisorEffect,
 	type SupervisorEvent,
 	supervise,
-	type Wanted,
 } from '../core/supervisor.ts';
 import { hasCredential, registrationFor, serviceOf, type WantingContext, wantedRegistration } from '../core/wanting.ts';
 import type { AgentMessage, Frame } from '../protocol/channel.ts';
 import type { IdentityReport, PairRequest, PairResult, Status } from '../protocol/local-api.ts';
 import { writeTimes } from './clock.ts';
-import { accessOf, knownConnection, provisionedSince, wasAdopted } from './connections.ts';
+import { accessOf, keepConnections, knownConnection } from './connections.ts';
 import type { Agent, AgentOptions } from './contract.ts';
 import { chooseDeviceIdentity } from './device-identity.ts';
 import { keepDeviceRecord } from './device-record.ts';
@@ -84,6 +76,7 @@ export function startAgent(options: AgentOptions): Agent {
 		maxDeferSeconds: () => settings().workflow.maxDeferSeconds,
 		lookAgain: () => pursue(),
 	});
+	const connections = keepConnections({ clock, device, keepSecret, credentials: () => environment.credentials });
 	const userAgent = `idv-agent/${options.version}`;
 	const shared = { clock, log, device, warnings, environment: () => environment };
 	const fleet = followFleet({
@@ -116,7 +109,7 @@ export function startAgent(options: AgentOptions): Agent {
 				publish();
 			},
 			lateConnection: (registration, token) => {
-				device.keep((state) => withConnection(state, savedConnection(registration, token, now())));
+				connections.keep(registration, token);
 				hasSpare = true;
 				startOverIfRefused();
 			},
@@ -132,7 +125,7 @@ export function startAgent(options: AgentOptions): Agent {
 		onClockSkew: noteClock,
 		lookAgain: () => chooseDeviceIdentity(identityParts, settings(), null),
 		registrationFor: (as, baseUrl, workflowId) => registrationFor(context(as), baseUrl, workflowId),
-		toSaved: (registration, token) => savedConnection(registration, token, now()),
+		toSaved: connections.toSaved,
 	});
 
 	function settings() {
@@ -160,31 +153,20 @@ export function startAgent(options: AgentOptions): Agent {
 
 	/** @param usable the last so many of the saved Connections are still good for something. */
 	function pursue(usable = MAX_CONNECTIONS): void {
+		if (stopped) return;
 		const { wanted: wish, obstacle: found } = wantedRegistration(context());
 		obstacle = found;
 		const wanted = fleet.holdBack(leases.defer(wish, supervision), supervision);
-		if (wanted) adoptProvisioned(wanted);
+		if (wanted) connections.adopt(wanted);
 		const known = device.state.connections.slice(-usable).map((saved) => knownConnection(saved, clock));
 		dispatch({ type: 'wantedChanged', wanted, known, atMs: clock.monotonicMs() });
 	}
 
-	/** An operator's Connection is for the registration that is wanted when it is first seen; later ones are our own. */
-	function adoptProvisioned(wanted: Wanted): void {
-		const { provisioned, id } = environment.credentials;
-		if (provisioned === null || wasAdopted(device.state.connections, id, wanted.baseUrl)) return;
-		const saved = savedConnection(wanted, provisioned, provisionedSince(provisioned, clock.wallMs()));
-		device.keep((state) => withConnection(state, saved));
-	}
-
-	function savedConnection(
-		{ baseUrl, request, credentialId }: Registration,
-		token: string,
-		obtainedAt: string,
-	): SavedConnection {
-		keepSecret(token);
-		// What was told longest ago is forgotten first: that must not be the credential that outlives all Connections.
-		for (const secret of environment.credentials.secrets) keepSecret(secret);
-		return { baseUrl, request, credentialId, token, obtainedAt };
+	/** Settings, state or machine may have changed: who the device is, what the plan says to it, and so what is wanted. */
+	function reconsider(): void {
+		identity = chooseDeviceIdentity(identityParts, settings());
+		fleet.reconsider();
+		pursue();
 	}
 
 	/** Whatever settings were good enough to be used are kept, for the day when a push breaks them. */
@@ -224,10 +206,9 @@ export function startAgent(options: AgentOptions): Agent {
 	function perform(effect: SupervisorEffect): void {
 		switch (effect.type) {
 			case 'link':
-				if (effect.effect.type === 'keepConnection') {
-					const saved = savedConnection(effect.registration, effect.effect.connection.token, now());
-					device.keep((state) => withConnection(state, saved));
-				} else runner.perform(effect.generation, effect.registration, effect.effect);
+				if (effect.effect.type === 'keepConnection')
+					connections.keep(effect.registration, effect.effect.connection.token);
+				else runner.perform(effect.generation, effect.registration, effect.effect);
 				return;
 			case 'linkEnded':
 				runner.end(effect.generation);
@@ -266,7 +247,18 @@ export function startAgent(options: AgentOptions): Agent {
 
 	// ---- What is asked ----
 
+	/** The sockets still answer while the agent stops: a code that is spent then would bring a Connection that nobody saves. */
+	function ensureRunning(): void {
+		if (stopped) throw new AgentError('agent-not-running', 'The agent is stopping.');
+	}
+
+	function ensureFree(): void {
+		ensureRunning();
+		if (pairing.underWay) throw new AgentError('pairing-under-way', 'A pairing is under way on this device.');
+	}
+
 	async function pair(asked: PairRequest): Promise<PairResult> {
+		ensureRunning();
 		const paired = await pairing.pair(asked, ({ wanted, connection }) => {
 			identity = chooseDeviceIdentity(identityParts, settings());
 			fleet.reconsider();
@@ -291,7 +283,7 @@ export function startAgent(options: AgentOptions): Agent {
 	}
 
 	async function unpair(): Promise<void> {
-		if (pairing.underWay) throw new AgentError('pairing-under-way', 'A pairing is under way on this device.');
+		ensureFree();
 		const { generatedId, confirmedOrigins, lastSettings, plan: planned } = device.state;
 		cancelRenewal();
 		dispatch({ type: 'wantedChanged', wanted: null, known: [], atMs: clock.monotonicMs() });
@@ -302,23 +294,20 @@ export function startAgent(options: AgentOptions): Agent {
 			await device.forget({ ...EMPTY_STATE, generatedId, confirmedOrigins, lastSettings, plan: planned });
 			log.info('unpaired');
 		} finally {
-			identity = chooseDeviceIdentity(identityParts, settings());
-			fleet.reconsider();
-			pursue();
+			reconsider();
 		}
 	}
 
 	async function acceptIdentity(): Promise<IdentityReport> {
-		if (pairing.underWay) throw new AgentError('pairing-under-way', 'A pairing is under way on this device.');
+		ensureFree();
 		const found = chooseDeviceIdentity(identityParts, settings(), null);
 		await device.record((state) => ({ ...state, identity: acceptedIdentity(state.identity, found, now()) }));
-		identity = chooseDeviceIdentity(identityParts, settings());
-		fleet.reconsider();
-		pursue();
+		reconsider();
 		return toReport(identity);
 	}
 
 	async function setWorkflow(workflowId: string): Promise<void> {
+		ensureRunning();
 		workflow.checkFree(workflowId);
 		if (serviceOf(settings(), device.state) === null || !hasCredential(context()))
 			throw new AgentError('unpaired', 'This device is not paired yet, so there is no workflow to change.');
@@ -330,9 +319,7 @@ export function startAgent(options: AgentOptions): Agent {
 		environment = changed;
 		warnings.set('workflow', null);
 		keepSettings();
-		identity = chooseDeviceIdentity(identityParts, settings());
-		fleet.reconsider();
-		pursue();
+		reconsider();
 		for (const link of [supervision.current, supervision.next]) if (link) retryIfSlow(link);
 	}
 
@@ -377,9 +364,11 @@ export function startAgent(options: AgentOptions): Agent {
 		acceptIdentity,
 		inspectPairing: pairing.inspect,
 		pair,
+		isPairing: () => pairing.underWay !== null,
 		unpair,
 		setWorkflow,
 		reconnect() {
+			ensureRunning();
 			fleet.retry();
 			dispatch({ type: 'retryRequested', atMs: clock.monotonicMs() });
 		},

@@ -1,12 +1,14 @@
 /**
- * Connections on their way between the wire, a link and the disk: how old each is and how long it lives.
+ * Connections on their way between the wire, a link and the disk: what is kept of each, how old it is and how long it lives.
  * Judges no token: what it says of itself is only a hint for renewing in time.
  */
-import type { SavedConnection } from '../core/device-state.ts';
+import { type SavedConnection, withConnection } from '../core/device-state.ts';
 import { type Connection, connectionOf } from '../core/link.ts';
-import type { KnownConnection, Supervision } from '../core/supervisor.ts';
+import type { KnownConnection, Registration, Supervision } from '../core/supervisor.ts';
 import { readTokenLife, type TokenLife } from '../protocol/token-life.ts';
 import type { Clock } from './clock.ts';
+import type { Credentials } from './credentials.ts';
+import type { DeviceRecord } from './device-record.ts';
 
 /** The service that counts now and the Connection it knows the device by: a secret. `null` while there is none. */
 export function accessOf({ current }: Supervision): { readonly baseUrl: string; readonly token: string } | null {
@@ -36,7 +38,7 @@ export function knownConnection(
 }
 
 /** Whether an operator's Connection was seen for this service before. Whoever corrects a wrong baseUrl means the same file. */
-export function wasAdopted(connections: readonly SavedConnection[], credentialId: string, baseUrl: string): boolean {
+function wasAdopted(connections: readonly SavedConnection[], credentialId: string, baseUrl: string): boolean {
 	return connections.some((saved) => saved.credentialId === credentialId && saved.baseUrl === baseUrl);
 }
 
@@ -53,4 +55,47 @@ function lifeFrom(life: TokenLife | null, obtainedAtWallMs: number): number | nu
 	const lifeMs = life.expiresAtSeconds * 1000 - sinceMs;
 	// By a wrong clock it may have ended long ago; then nothing is known of its life.
 	return lifeMs > 0 ? lifeMs : null;
+}
+
+export interface Connections {
+	/** One that has just been issued, as it is saved. From now on neither it nor what it goes back to is ever printed. */
+	toSaved(registration: Registration, token: string): SavedConnection;
+	/** Saves one that has just been issued. */
+	keep(registration: Registration, token: string): void;
+	/** An operator's Connection is for the registration that is wanted when it is first seen; later ones are our own. */
+	adopt(wanted: Registration): void;
+}
+
+export function keepConnections(parts: {
+	readonly clock: Pick<Clock, 'wallMs'>;
+	readonly device: Pick<DeviceRecord, 'state' | 'keep'>;
+	readonly keepSecret: (secret: string) => void;
+	/** As they are now. */
+	readonly credentials: () => Credentials;
+}): Connections {
+	const { clock, device, keepSecret } = parts;
+
+	function saved({ baseUrl, request, credentialId }: Registration, token: string, obtainedAt: string): SavedConnection {
+		keepSecret(token);
+		// What was told longest ago is forgotten first: that must not be the credential that outlives all Connections.
+		for (const secret of parts.credentials().secrets) keepSecret(secret);
+		return { baseUrl, request, credentialId, token, obtainedAt };
+	}
+
+	const toSaved: Connections['toSaved'] = (registration, token) =>
+		saved(registration, token, new Date(clock.wallMs()).toISOString());
+
+	return {
+		toSaved,
+		keep(registration, token) {
+			const connection = toSaved(registration, token);
+			device.keep((state) => withConnection(state, connection));
+		},
+		adopt(wanted) {
+			const { provisioned, id } = parts.credentials();
+			if (provisioned === null || wasAdopted(device.state.connections, id, wanted.baseUrl)) return;
+			const connection = saved(wanted, provisioned, provisionedSince(provisioned, clock.wallMs()));
+			device.keep((state) => withConnection(state, connection));
+		},
+	};
 }

@@ -49,8 +49,13 @@ export interface Agent {
 	acceptIdentity(): Promise<IdentityReport>;
 	/** What a code would do. Spends nothing, touches no network. */
 	inspectPairing(asked: PairRequest): PairPreview;
-	/** Spends a code. Resolves when the device is online, or after 10 s with what the status says then. */
+	/**
+	 * Spends a code. Resolves when the device is online, or after 10 s with what the status says then. Like everything that
+	 * moves the device it throws `agent-not-running` once the agent stops: then nothing is spent.
+	 */
 	pair(asked: PairRequest): Promise<PairResult>;
+	/** Whether a code is being spent: its answer comes once. */
+	isPairing(): boolean;
 	/** Forgets the pairing and its secrets. */
 	unpair(): Promise<void>;
 	/** Assigns a workflow; refused when the settings name one. */

@@ -59,8 +59,16 @@ export interface Daemon {
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 	const { clock = systemClock, chance = Math.random, version, paths } = options;
 	const closers: (() => unknown)[] = [];
+	/** One that fails keeps no other from being closed: the lock of the state is the last of them. */
 	const close = async () => {
-		for (const closer of closers.splice(0).reverse()) await closer();
+		const faults: unknown[] = [];
+		for (const closer of closers.splice(0).reverse())
+			try {
+				await closer();
+			} catch (error) {
+				faults.push(error);
+			}
+		if (faults.length > 0) throw faults[0];
 	};
 	try {
 		const loaded = await loadSettings(options);
@@ -159,6 +167,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			groups: { agent: local.agentGroup, admin: local.adminGroup },
 			onFault,
 		});
+		closers.push(() => server.close());
 		// The next save that works withdraws it.
 		for (const notice of [...notices, ...loaded.notices, ...server.notices])
 			agent.warn(notice.code === 'state-unwritable' ? 'state' : notice.message, notice);
@@ -230,7 +239,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			},
 		};
 	} catch (error) {
-		await close();
+		await close().catch(() => {});
 		throw error;
 	}
 }

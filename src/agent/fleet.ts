@@ -70,6 +70,7 @@ export function followFleet(parts: FleetParts): Fleet {
 	/** Of a plan that was refused: so that it is not sent again and again. */
 	let refusedEtag: string | null = null;
 	let checkedAt: string | null = null;
+	let stopped = false;
 	let cancelLook = () => {};
 	let cancelTurn = () => {};
 	let cancelAttempt = () => {};
@@ -111,7 +112,7 @@ export function followFleet(parts: FleetParts): Fleet {
 
 	function lookIn(delayMs: number): void {
 		cancelLook();
-		if (settings().planUrl !== null) cancelLook = clock.schedule(delayMs, () => void look());
+		if (settings().planUrl !== null && !stopped) cancelLook = clock.schedule(delayMs, () => void look());
 	}
 
 	async function look(): Promise<void> {
@@ -283,6 +284,8 @@ export function followFleet(parts: FleetParts): Fleet {
 			};
 		},
 		reconsider() {
+			// A pairing that was waited for ends after this.
+			if (stopped) return;
 			const { planUrl, intervalSeconds } = settings();
 			const now = planUrl === null ? '' : JSON.stringify([planUrl, basis(), intervalSeconds]);
 			if (now === aim && !looking) return;
@@ -311,6 +314,7 @@ export function followFleet(parts: FleetParts): Fleet {
 			lookIn(0);
 		},
 		stop() {
+			stopped = true;
 			looking?.abort();
 			for (const cancel of [cancelLook, cancelTurn, cancelAttempt]) cancel();
 			supervision = null;

@@ -82,6 +82,8 @@ export async function provision(sources: readonly ProvisionSource[], parts: Prov
 			continue;
 		}
 		wasThere = true;
+		if (Buffer.byteLength(text) > MAX_PROVISION_BYTES)
+			throw new AgentError('provision-invalid', `${source.name} is larger than ${MAX_PROVISION_BYTES} bytes.`);
 		const isOld = isInForce && wasTaken(record, text);
 		const provision = readProvision(text, source.name);
 		if (!isOld && provision.isSpent && record.taken.length === 0)

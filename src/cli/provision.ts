@@ -1,10 +1,11 @@
 /** `idv-agent provision`: takes a `provision.json` into use. Root runs it; `idv-agent-provision.service` does at each start. */
 import { join } from 'node:path';
-import { text } from 'node:stream/consumers';
 import { choosePaths, type PathFlags } from '../agent/paths.ts';
 import { type ProvisionResult, type ProvisionSource, provision } from '../agent/provisioning.ts';
+import { MAX_PROVISION_BYTES } from '../core/provisioning.ts';
 import { sealCredential } from '../edges/sealed-credential.ts';
 import { describe, type OutputFlags, printJson, printLine, printTable, printWarning } from './output.ts';
+import { readStandardInput } from './prompts.ts';
 
 const CREDENTIAL = 'idv-agent.provision';
 /** Where it is looked for, in this order, after what systemd hands over. */
@@ -35,7 +36,9 @@ async function sourcesOf(named: readonly string[], credentials: string | null): 
 	if (named.length > 0)
 		return Promise.all(
 			named.map(async (name) =>
-				name === '-' ? { name: 'standard input', text: await text(process.stdin) } : { name, mustExist: true },
+				name === '-'
+					? { name: 'standard input', text: await readStandardInput(MAX_PROVISION_BYTES) }
+					: { name, mustExist: true },
 			),
 		);
 	const handed = credentials === null ? [] : [{ name: join(credentials, CREDENTIAL), isMedium: false }];

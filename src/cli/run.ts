@@ -14,6 +14,9 @@ export interface RunFlags extends PathFlags {
 
 /** Longest orderly end; whatever is not closed by then is cut off. */
 const STOP_WITHIN_MS = 2500;
+
+/** The answer to a one-time code comes once, so it is waited for a little longer; systemd waits 10 s (`TimeoutStopSec`). */
+const STOP_PAIRING_WITHIN_MS = 9000;
 /** The first heartbeat and the greeting of the service are over by then. */
 const MEMORY_AFTER_MS = 2000;
 
@@ -49,14 +52,20 @@ function obeySignals(starting: Promise<Running>): void {
 	// A start that fails is told elsewhere.
 	const whenRunning = (act: (running: Running) => unknown) => void starting.then(act, () => {});
 	let stopping = false;
+	let isPairing = () => false;
+	const cutOff = () => process.exit(0);
 	const stop = (signal: NodeJS.Signals) => {
 		// A terminal and a launcher may both pass the same signal on.
 		if (stopping) return;
 		stopping = true;
-		setTimeout(() => process.exit(0), STOP_WITHIN_MS).unref();
+		setTimeout(() => {
+			if (!isPairing()) cutOff();
+			setTimeout(cutOff, STOP_PAIRING_WITHIN_MS - STOP_WITHIN_MS).unref();
+		}, STOP_WITHIN_MS).unref();
 		whenRunning(({ daemon, systemd }) => {
 			daemon.log.info('stopping', { signal });
-			void Promise.all([systemd.stop(), daemon.stop()]).finally(() => process.exit(0));
+			isPairing = daemon.agent.isPairing;
+			void Promise.all([systemd.stop(), daemon.stop()]).finally(cutOff);
 		});
 	};
 	process.on('SIGTERM', stop);

@@ -63,7 +63,8 @@ export async function wipe(file: string, left: string): Promise<void> {
 			const bytes = Buffer.from(left);
 			const covering = Buffer.alloc(Math.max(size, bytes.length), ' ');
 			bytes.copy(covering);
-			await handle.write(covering, 0, covering.length, 0);
+			for (let at = 0; at < covering.length; )
+				at += (await handle.write(covering, at, covering.length - at, at)).bytesWritten;
 			await handle.sync();
 			await handle.truncate(bytes.length);
 			await handle.sync();

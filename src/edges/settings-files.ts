@@ -133,6 +133,7 @@ export function watchSettings(places: SettingsPlaces, onChange: () => void): Set
 	let firstChangeMs = 0;
 	let notice: Failure | null = null;
 
+	let closed = false;
 	const changed = () => {
 		const nowMs = performance.now();
 		if (timer) clearTimeout(timer);
@@ -146,6 +147,7 @@ export function watchSettings(places: SettingsPlaces, onChange: () => void): Set
 		onChange();
 	};
 	const watchAll = () => {
+		if (closed) return;
 		for (const watcher of watchers) watcher.close();
 		watchers = [];
 		notice = null;
@@ -179,6 +181,7 @@ export function watchSettings(places: SettingsPlaces, onChange: () => void): Set
 			watchAll();
 		},
 		close() {
+			closed = true;
 			if (timer) clearTimeout(timer);
 			for (const watcher of watchers) watcher.close();
 			watchers = [];

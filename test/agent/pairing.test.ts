@@ -306,6 +306,15 @@ describe('while a code is being spent', () => {
 		const again = await givenAgent({ home: device.home });
 		await again.untilLive('check-in');
 	});
+
+	test('one that comes while the agent stops is not spent', async () => {
+		const service = await givenService();
+		const device = await givenAgent();
+		const stopped = device.agent.stop();
+		expect((await refusalOf(device.pair(service.createPairingCode('check-in').url))).code).toBe('agent-not-running');
+		await stopped;
+		expect(service.requests).toEqual([]);
+	});
 });
 
 describe('a paired device', () => {

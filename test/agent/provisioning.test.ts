@@ -25,6 +25,12 @@ interface Place {
 	pair(): Promise<void>;
 }
 
+const PARTS = {
+	credentialsDirectory: '/run/credentials/idv-agent.service',
+	seal: async (name: string, secret: string) => Buffer.from(`${name}:${[...secret].reverse().join('')}`),
+	now: '2026-11-21T00:00:00.000Z',
+};
+
 /** A device that was never started. Its systemd-creds writes the letters of a secret in the opposite order. */
 async function givenPlace(): Promise<Place> {
 	const directory = await mkdtemp(join(tmpdir(), 'provision-'));
@@ -42,9 +48,7 @@ async function givenPlace(): Promise<Place> {
 			provision([{ name: medium }], {
 				paths: { ...paths, configFileIsExplicit: false },
 				credstore: join(directory, 'credstore'),
-				credentialsDirectory: '/run/credentials/idv-agent.service',
-				seal: async (name, secret) => Buffer.from(`${name}:${[...secret].reverse().join('')}`),
-				now: '2026-11-21T00:00:00.000Z',
+				...PARTS,
 				...parts,
 			}),
 		settings: async () => JSON.parse(await readFile(join(directory, 'etc/conf.d/00-provision.json'), 'utf8')),
@@ -233,6 +237,16 @@ describe('a provisioning file', () => {
 		expect(await readFile(place.medium, 'utf8')).toBe(before);
 		await rm(join(place.directory, 'etc/conf.d'));
 		expect(await place.take()).toMatchObject({ outcome: 'applied' });
+	});
+
+	test('that is larger than any is refused, also from a pipe', async () => {
+		const place = await givenPlace();
+		const text = JSON.stringify(FILE).padEnd(64 * 1024 + 1);
+		await place.bring(text);
+		const parts = { ...PARTS, paths: place.paths, credstore: join(place.directory, 'credstore') };
+		const refusal = { code: 'provision-invalid', message: expect.stringContaining('is larger than 65536 bytes') };
+		await expect(place.take()).rejects.toMatchObject(refusal);
+		await expect(provision([{ name: 'standard input', text }], parts)).rejects.toMatchObject(refusal);
 	});
 
 	test('whatever stands in it is taken or refused in words, and no refusal quotes it', async () => {

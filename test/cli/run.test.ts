@@ -2,8 +2,11 @@ import { readFile, watch } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { follow, givenHome, type Home } from './command.ts';
-import { givenPaired, givenProvisioned } from './device.ts';
+import { givenDevice, givenPaired, givenProvisioned } from './device.ts';
 import { expectJsonRefusal, expectRefusal } from './refusal.ts';
+
+/** It ends by itself within 3 s; the rest is for a machine that is busy with other tests. */
+const ENDED_WITHIN_MS = 6000;
 
 describe('run', () => {
 	test.each(['SIGTERM', 'SIGINT'] as const)(
@@ -13,7 +16,7 @@ describe('run', () => {
 			const closed = service.waitFor('channel-closed');
 			const startedMs = performance.now();
 			expect((await daemon.end(signal)).status).toBe(0);
-			expect(performance.now() - startedMs).toBeLessThan(3000);
+			expect(performance.now() - startedMs).toBeLessThan(ENDED_WITHIN_MS);
 			expect(await closed).toMatchObject({ code: 1001 });
 		},
 	);
@@ -37,7 +40,20 @@ describe('run', () => {
 		service.goSilent(true);
 		const startedMs = performance.now();
 		expect((await daemon.end('SIGTERM')).status).toBe(0);
-		expect(performance.now() - startedMs).toBeLessThan(3000);
+		expect(performance.now() - startedMs).toBeLessThan(ENDED_WITHIN_MS);
+	});
+
+	test('a code that is being spent is waited for, although its answer takes longer than the end may', async () => {
+		const { service, home, daemon, code, pair } = await givenDevice();
+		const answer = service.hold('/api/device/connection');
+		const pairing = pair(code());
+		await answer.received;
+		const ended = daemon.end('SIGTERM');
+		setTimeout(answer, 3200);
+		expect((await ended).status).toBe(0);
+		const { connections } = JSON.parse(await readFile(join(home.stateDir, 'state.json'), 'utf8'));
+		expect(connections).toHaveLength(1);
+		await pairing;
 	});
 
 	test('comes back online after a restart without registering again', async () => {

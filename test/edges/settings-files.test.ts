@@ -344,11 +344,12 @@ describe('noticing changes', () => {
 		expect(reports()).toBe(2);
 	});
 
-	test('after closing there are no reports', async () => {
+	test('after closing there are no reports, whatever a reload that was under way names then', async () => {
 		const closed = openWatch();
 		const open = openWatch();
 		const noticed = open.next();
 		closed.watch.close();
+		closed.watch.follow([path.join(configDirectory, 'key')]);
 		write(configFile, '{}');
 		await noticed;
 		const again = open.next();
