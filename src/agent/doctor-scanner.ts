@@ -32,7 +32,9 @@ export async function checkScanners(parts: {
 	const heard = daemon.kind === 'runs' ? await askAgent(runDir) : null;
 	const problem = heard?.devices.find((device) => device.problem)?.problem;
 	if (problem) return warning(asFailure(problem));
-	const unseen = heard?.listening && chosen.find(({ node }) => !heard.devices.some((device) => device.node === node));
+	// An agent that sees no scanner says that it listens to none: that is just what is wrong here.
+	const isWaiting = heard !== null && daemon.kind === 'runs' && daemon.status.state === 'unpaired';
+	const unseen = isWaiting && chosen.find(({ node }) => !heard.devices.some((device) => device.node === node));
 	if (unseen)
 		return warning(failure('scanner-denied', `The agent does not see ${unseen.path}: systemd hides devices from it.`));
 	const closed = chosen.find(({ readable }) => !readable);

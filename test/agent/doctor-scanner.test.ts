@@ -9,7 +9,8 @@ import { failure } from '../../src/core/errors.ts';
 import type { ScannerReport } from '../../src/protocol/local-api.ts';
 
 const NOT_RUNNING: DaemonWord = { kind: 'notRunning', failure: failure('agent-not-running', 'No agent.') };
-const RUNS = { kind: 'runs' } as DaemonWord;
+const RUNS = { kind: 'runs', status: { state: 'unpaired' } } as DaemonWord;
+const IS_PAIRED = { kind: 'runs', status: { state: 'online' } } as DaemonWord;
 const AUTO = { kind: 'auto', device: null, baudRate: 9600, suffix: 'auto' } as const;
 
 /** A file tree with one serial scanner in it. */
@@ -74,7 +75,7 @@ test('what the agent says is wrong with its scanner is told', async () => {
 
 test('a scanner that systemd hides from the agent is told', async () => {
 	const { root, path } = await givenTree();
-	await givenAgent(root, { listening: true, sentence: 'Listens to nothing.', devices: [] });
+	await givenAgent(root, { listening: false, sentence: 'There is no scanner to listen to.', devices: [] });
 	expect(await checkScanners({ settings: AUTO, daemon: RUNS, runDir: root, root })).toMatchObject({
 		status: 'warning',
 		code: 'scanner-denied',
@@ -85,7 +86,7 @@ test('a scanner that systemd hides from the agent is told', async () => {
 test('a paired agent that does not listen is well, in its own words', async () => {
 	const { root } = await givenTree();
 	await givenAgent(root, { listening: false, sentence: 'This device is paired.', devices: [] });
-	expect(await checkScanners({ settings: AUTO, daemon: RUNS, runDir: root, root })).toMatchObject({
+	expect(await checkScanners({ settings: AUTO, daemon: IS_PAIRED, runDir: root, root })).toMatchObject({
 		status: 'ok',
 		message: expect.stringContaining('This device is paired.'),
 	});

@@ -456,12 +456,17 @@ describe('a plan that is not taken', () => {
 		expect(await device.untilLive('boarding')).toMatchObject({ warnings: [], plan: { followed: 8 } });
 	});
 
-	test('the unsigned one of before is asked for anew when a key is set', async () => {
+	test('the unsigned one of before is asked for anew when a key is set, and taken when it is signed', async () => {
 		const { server, device } = await givenFollower();
-		await device.home.writeSettings({ fleet: { planUrl: server.url, publicKeys: [createSigner().publicKey] } });
+		const signer = createSigner();
+		await device.home.writeSettings({ fleet: { planUrl: server.url, publicKeys: [signer.publicKey] } });
 		await device.daemon.reload();
 		device.clock.advance(FIRST_LOOK_MS);
 		await expectNothingChanged(device, 'plan-untrusted', /is not signed/);
+		server.publish(signer.sign(good));
+		await device.untilTimers(3);
+		device.clock.advance(INTERVAL_MS);
+		await device.untilStatus(({ warnings }) => warnings.length === 0);
 	});
 });
 

@@ -100,6 +100,21 @@ test('a channel that something else rejects: with the right baseUrl the device i
 	await device.untilLive('check-in');
 });
 
+test('a certificate of another host: with the host name that it is for the device is online', async () => {
+	const [service, other] = [
+		await givenService({ tls: identity('server') }),
+		await givenService({ tls: identity('wrong-host') }),
+	];
+	const home = await givenHome();
+	const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+	const settings = { workflowId: 'check-in', credential: { apiKeyFile }, network: { caFile: fixture('ca.pem') } };
+	const device = await givenAgent({ home, settings: { ...settings, baseUrl: other.url } });
+	const { problem } = await device.untilStatus((status) => status.problem?.code === 'certificate-wrong-host');
+	expect(problem?.remedy).toContain('Check the host name in baseUrl');
+	await change(device, { ...settings, baseUrl: service.url });
+	await device.untilLive('check-in');
+});
+
 test('a start without a file that the settings name: put there, readable, it starts', async () => {
 	const home = await givenHome();
 	const caFile = join(home.directory, 'ca.pem');

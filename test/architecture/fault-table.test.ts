@@ -13,8 +13,9 @@ const CITED = /`(test\/[\w/-]+\.test\.ts)`: ([^|]+?) \|/g;
 const cited = lines.flatMap((line) => [...line.matchAll(CITED)].map(([, path = '', name = '']) => ({ path, name })));
 const codeRows = lines.flatMap((line) => {
 	const [, code] = /^\| `([a-z-]+)` \|/.exec(line) ?? [];
-	const [first] = line.matchAll(CITED);
-	return code === undefined ? [] : [{ code, path: first?.[1] ?? '' }];
+	const [first, second] = line.matchAll(CITED);
+	const isTried = line.endsWith(' | same |') || second !== undefined;
+	return code === undefined ? [] : [{ code, path: first?.[1] ?? '', isTried }];
 });
 
 describe('docs/faults.md', () => {
@@ -26,6 +27,11 @@ describe('docs/faults.md', () => {
 
 	test('has a row for every code of the catalogue, and for no other', () => {
 		expect(codeRows.map(({ code }) => code).toSorted()).toEqual(Object.keys(CATALOGUE).toSorted());
+	});
+
+	test('names for each code a test that does what its remedy says', () => {
+		const untried = codeRows.filter(({ isTried }) => !isTried).map(({ code }) => code);
+		expect(untried).toEqual([]);
 	});
 
 	test('names for each code a file that expects it of something real', () => {
