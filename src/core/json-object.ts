@@ -2,6 +2,7 @@
  * Reads a text that must be one JSON object, and names line and column where it is not: V8's own message quotes the text,
  * which may hold a secret, and names a place only sometimes. Pure; knows nothing of what the object means.
  */
+import { placeOf, skipSpace } from './json-place.ts';
 
 /** The object, or what is wrong as `line 3, column 7: a comma or } is missing before this.`, without a word of the text. */
 export type JsonObject = { readonly document: Record<string, unknown> } | { readonly fault: string };
@@ -13,9 +14,7 @@ export function readJsonObject(text: string, what: string): JsonObject {
 		document = JSON.parse(text);
 	} catch {
 		const { offset, problem } = findJsonFault(text, what);
-		const lines = text.slice(0, offset).split(/\r\n|\r|\n/);
-		const column = [...(lines.at(-1) ?? '')].length + 1;
-		return { fault: `line ${lines.length}, column ${column}: ${problem}.` };
+		return { fault: `${placeOf(text, offset)}: ${problem}.` };
 	}
 	if (typeof document === 'object' && document !== null && !Array.isArray(document))
 		return { document: document as Record<string, unknown> };
@@ -30,7 +29,6 @@ export function lineOfName(text: string, name: string): number {
 	return text.slice(0, Math.max(0, offset)).split(/\r\n|\r|\n/).length;
 }
 
-const SPACE = /[ \t\r\n]*/y;
 const TOKEN =
 	/(?<mark>[{}[\],:])|(?<text>"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*")|(?<value>(?:-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)(?![\w.+-]))/y;
 
@@ -44,7 +42,7 @@ function findJsonFault(text: string, what: string): { offset: number; problem: s
 	let offset = 0;
 	let afterComma = false;
 	for (;;) {
-		offset = skip(SPACE, text, offset);
+		offset = skipSpace(text, offset);
 		TOKEN.lastIndex = offset;
 		const match = TOKEN.exec(text);
 		const mark = match?.groups?.['mark'];
@@ -97,9 +95,4 @@ function describeFault(
 		nothing: `nothing may follow the ${what}`,
 	};
 	return wanted[expected];
-}
-
-function skip(pattern: RegExp, text: string, offset: number): number {
-	pattern.lastIndex = offset;
-	return offset + (pattern.exec(text)?.[0].length ?? 0);
 }

@@ -49,7 +49,7 @@ export function findRepeatedNames(
 	const path: (string | number)[] = [];
 	let offset = 0;
 	const token = () => {
-		offset = skip(SPACE, text, offset);
+		offset = skipSpace(text, offset);
 		TOKEN.lastIndex = offset;
 		const found = TOKEN.exec(text)?.[0] ?? '';
 		const at = offset;
@@ -103,7 +103,8 @@ const SPACE = /[ \t\r\n]*/y;
 /** Enough for a text that is JSON. */
 const TOKEN = /[{}[\],:]|"(?:[^"\\]|\\.)*"|[^\s{}[\],:"]+/y;
 
-function skip(pattern: RegExp, text: string, offset: number): number {
-	pattern.lastIndex = offset;
-	return offset + (pattern.exec(text)?.[0].length ?? 0);
+/** Past the white space of JSON. */
+export function skipSpace(text: string, offset: number): number {
+	SPACE.lastIndex = offset;
+	return offset + (SPACE.exec(text)?.[0].length ?? 0);
 }
