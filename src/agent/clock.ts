@@ -38,3 +38,13 @@ export function writeTimes(clock: Pick<Clock, 'wallMs'>): () => string {
 		return written.text;
 	};
 }
+
+/** The device's clock as ISO 8601. */
+export function isoNow(clock: Pick<Clock, 'wallMs'>): string {
+	return new Date(clock.wallMs()).toISOString();
+}
+
+/** A moment of monotonic time, past or to come, by the device's clock as it is now; ISO 8601. */
+export function isoAt(clock: Pick<Clock, 'wallMs' | 'monotonicMs'>, ms: number): string {
+	return new Date(clock.wallMs() + ms - clock.monotonicMs()).toISOString();
+}

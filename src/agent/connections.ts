@@ -6,7 +6,7 @@ import { type SavedConnection, withConnection } from '../core/device-state.ts';
 import { type Connection, connectionOf } from '../core/link.ts';
 import type { KnownConnection, Registration, Supervision } from '../core/supervisor.ts';
 import { readTokenLife, type TokenLife } from '../protocol/token-life.ts';
-import type { Clock } from './clock.ts';
+import { type Clock, isoNow } from './clock.ts';
 import type { Credentials } from './credentials.ts';
 import type { DeviceRecord } from './device-record.ts';
 
@@ -82,8 +82,7 @@ export function keepConnections(parts: {
 		return { baseUrl, request, credentialId, token, obtainedAt };
 	}
 
-	const toSaved: Connections['toSaved'] = (registration, token) =>
-		saved(registration, token, new Date(clock.wallMs()).toISOString());
+	const toSaved: Connections['toSaved'] = (registration, token) => saved(registration, token, isoNow(clock));
 
 	return {
 		toSaved,

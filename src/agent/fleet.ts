@@ -16,7 +16,7 @@ import { type FoundPlan, fetchPlan } from '../edges/plan-source.ts';
 import type { Heartbeat } from '../protocol/channel.ts';
 import { MAX_PLAN_BYTES } from '../protocol/fleet-plan.ts';
 import type { Status } from '../protocol/local-api.ts';
-import type { Clock } from './clock.ts';
+import { type Clock, isoAt, isoNow } from './clock.ts';
 import type { DeviceRecord } from './device-record.ts';
 import type { Environment } from './environment.ts';
 import { readPlan } from './plan-reading.ts';
@@ -136,7 +136,7 @@ export function followFleet(parts: FleetParts): Fleet {
 			if (abort.signal.aborted) return;
 			if (found.kind === 'changed') receive(found, `The fleet plan of ${url.host}`, publicKeys);
 			if (found.kind === 'changed' || refusedEtag === null) warnings.set('fleet', null);
-			checkedAt = iso(clock.wallMs());
+			checkedAt = isoNow(clock);
 		} catch (error) {
 			if (abort.signal.aborted) return;
 			warn(toFailure(error));
@@ -322,9 +322,8 @@ export function followFleet(parts: FleetParts): Fleet {
 	};
 
 	function describe({ failure: why, sinceMs, untilMs }: Extract<PlanAttempt, { name: 'refused' }>, revision: number) {
-		const wallAt = (ms: number) => iso(clock.wallMs() + ms - clock.monotonicMs());
 		const { code, message, remedy } = why;
-		return { code, message, remedy, revision, at: wallAt(sinceMs), nextTryAt: wallAt(untilMs) };
+		return { code, message, remedy, revision, at: isoAt(clock, sinceMs), nextTryAt: isoAt(clock, untilMs) };
 	}
 }
 

@@ -2,7 +2,7 @@
  * Sends heartbeats on one channel, on time: from deadlines, so that they do not drift, and one after a stall, not a burst.
  */
 import type { Heartbeat } from '../protocol/channel.ts';
-import type { Clock } from './clock.ts';
+import { type Clock, isoNow } from './clock.ts';
 
 export interface HeartbeatOptions {
 	readonly clock: Clock;
@@ -28,7 +28,7 @@ export function startHeartbeats(options: HeartbeatOptions): () => void {
 
 	const beat = () => {
 		const nowMs = clock.monotonicMs();
-		const sentAt = new Date(clock.wallMs()).toISOString();
+		const sentAt = isoNow(clock);
 		const uptimeSeconds = Math.round((nowMs - options.startedAtMs) / 1000);
 		sequence += 1;
 		const said = { deviceId, workflowId, sequence, sentAt, uptimeSeconds, ...options.plan() };

@@ -9,7 +9,7 @@ import type { PairingPlan } from '../core/pairing-rules.ts';
 import type { ServiceClient } from '../edges/service-client.ts';
 import type { StateStore } from '../edges/state-store.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
-import type { Clock } from './clock.ts';
+import { type Clock, isoNow } from './clock.ts';
 import { freshConnection } from './connections.ts';
 import type { DeviceRecord } from './device-record.ts';
 
@@ -43,7 +43,7 @@ export async function spendCode(plan: PairingPlan, options: CodeSpending): Promi
 			attemptId: randomUUID(),
 			tokenHash: createHash('sha256').update(plan.token).digest('hex').slice(0, 16),
 			host,
-			at: new Date(clock.wallMs()).toISOString(),
+			at: isoNow(clock),
 		},
 	}));
 	const result = await client().registerDevice({

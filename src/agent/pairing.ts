@@ -13,7 +13,7 @@ import type { PlanTarget } from '../core/workflow.ts';
 import type { Log } from '../edges/log.ts';
 import type { StateStore } from '../edges/state-store.ts';
 import type { PairPreview, PairRequest } from '../protocol/local-api.ts';
-import type { Clock } from './clock.ts';
+import { type Clock, isoNow } from './clock.ts';
 import type { DeviceRecord } from './device-record.ts';
 import type { Environment } from './environment.ts';
 import type { EventsFeed } from './events-feed.ts';
@@ -87,7 +87,7 @@ export function createPairing(parts: PairingParts): Pairing {
 			onClockSkew: parts.onClockSkew,
 		});
 		const saved = parts.toSaved(wanted, connection.token);
-		const at = new Date(clock.wallMs()).toISOString();
+		const at = isoNow(clock);
 		device.keep((state) => withPairing(state, plan, identity, saved, at));
 		// The code is spent: the device goes online with what it brought, whatever the disk says; the status tells.
 		await parts.store.save(device.state).catch(() => {});

@@ -2,11 +2,11 @@
  * Whether the device is online and since when it is not, as told by the supervision: the two log lines and the gap event of
  * an outage. Decides nothing and starts nothing.
  */
-import type { Failure } from '../core/errors.ts';
+import { failureOf } from '../core/link.ts';
 import { plainDuration } from '../core/status.ts';
 import type { Link, Supervision } from '../core/supervisor.ts';
 import type { Log } from '../edges/log.ts';
-import type { Clock } from './clock.ts';
+import { type Clock, isoAt, isoNow } from './clock.ts';
 import type { EventsFeed } from './events-feed.ts';
 import { keepGap } from './notifications.ts';
 
@@ -58,9 +58,7 @@ export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOp
 	/** Whether this time without a link stands in the log. */
 	let isTold = false;
 
-	const isoAt = (wallMs: number) => new Date(wallMs).toISOString();
-	const wholeUntil = (sinceMs: number) =>
-		isoAt(clock.wallMs() - (clock.monotonicMs() - sinceMs) - (clock.sleptMs() - sleptByThenMs));
+	const wholeUntil = (sinceMs: number) => isoAt(clock, sinceMs - (clock.sleptMs() - sleptByThenMs));
 
 	function isWhole(nowMs: number): void {
 		wholeUntilMs = nowMs;
@@ -76,7 +74,7 @@ export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOp
 		// What the service sent meanwhile may be lost for good; the application has to know.
 		const { workflowId } = link.registration.request;
 		const from = wholeUntilMs === null ? wholeUntilBefore : wholeUntil(wholeUntilMs);
-		keepGap(events, from, { workflowId, at: isoAt(clock.wallMs()) });
+		keepGap(events, from, { workflowId, at: isoNow(clock) });
 		const awayMs = nowMs - (offlineSinceMs ?? nowMs);
 		log.info(hasBeenOnline ? `online again after ${plainDuration(awayMs)}` : 'online', fieldsOf(link));
 		isWhole(nowMs);
@@ -97,7 +95,7 @@ export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOp
 	}
 
 	function tell(link: Link): void {
-		const cause = causeOf(link);
+		const cause = failureOf(link.state);
 		// Before the first time only trouble is worth a line.
 		if (isTold || (!cause && !presence.facts.hasBeenOnline)) return;
 		isTold = true;
@@ -139,10 +137,6 @@ export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOp
 
 function onlineLink({ current }: Supervision): Link | null {
 	return current?.state.name === 'online' ? current : null;
-}
-
-function causeOf({ state }: Link): Failure | null {
-	return 'failure' in state ? state.failure : null;
 }
 
 function fieldsOf({ registration }: Link): { workflowId: string; host: string } {

@@ -7,7 +7,7 @@ import { AgentError, failure } from '../core/errors.ts';
 import { chosenWorkflow, fixedWorkflow } from '../core/wanting.ts';
 import { describeSource, type PlanTarget, type WantedWorkflow } from '../core/workflow.ts';
 import type { Log } from '../edges/log.ts';
-import type { Clock } from './clock.ts';
+import { type Clock, isoNow } from './clock.ts';
 import type { DeviceRecord } from './device-record.ts';
 import type { Environment } from './environment.ts';
 import type { Warnings } from './warnings.ts';
@@ -37,7 +37,7 @@ export function assignWorkflows(parts: {
 	const assigned = (workflowId: string, source: AssignedWorkflow['source']): AssignedWorkflow => ({
 		workflowId,
 		source,
-		at: new Date(clock.wallMs()).toISOString(),
+		at: isoNow(clock),
 	});
 
 	return {

@@ -6,7 +6,7 @@ import { type Change, deferWorkflow } from '../core/deferral.ts';
 import { currentLeases, holdLease, NO_LEASES, releaseLease } from '../core/leases.ts';
 import type { Supervision, Wanted } from '../core/supervisor.ts';
 import type { LeaseReport } from '../protocol/local-api.ts';
-import type { Clock } from './clock.ts';
+import { type Clock, isoAt } from './clock.ts';
 
 export interface WorkflowLeases {
 	/** Takes or renews a lease. @throws AgentError `body-invalid`. */
@@ -31,7 +31,6 @@ export function keepLeases(parts: {
 	let leases = NO_LEASES;
 	let change: Change | null = null;
 	let cancel = () => {};
-	const wallAt = (ms: number) => new Date(clock.wallMs() + ms - clock.monotonicMs()).toISOString();
 
 	const held: { -readonly [Name in keyof WorkflowLeases]: WorkflowLeases[Name] } = {
 		waitsUntilMs: null,
@@ -46,8 +45,8 @@ export function keepLeases(parts: {
 		list: () => ({
 			leases: currentLeases(leases, clock.monotonicMs()).map(({ name, sinceMs, untilMs }) => ({
 				name,
-				since: wallAt(sinceMs),
-				until: wallAt(untilMs),
+				since: isoAt(clock, sinceMs),
+				until: isoAt(clock, untilMs),
 			})),
 		}),
 		defer(wish, supervision) {

@@ -7,7 +7,7 @@ import { type Channel, type ChannelEvent, type ChannelOptions, openChannel } fro
 import type { Log } from '../../edges/log.ts';
 import type { ProblemSummary, Status } from '../../protocol/local-api.ts';
 import { type Agent, type AgentOptions, startAgent } from '../agent.ts';
-import { type Clock, systemClock } from '../clock.ts';
+import { type Clock, isoNow, systemClock } from '../clock.ts';
 import type { Environment } from '../environment.ts';
 import { newEpoch } from '../events-feed.ts';
 import { createTally } from '../tally.ts';
@@ -254,7 +254,7 @@ function countingRegistrations(environment: Environment, counts: { begun: number
 }
 
 function stateWith(workflowId: string, clock: Pick<Clock, 'wallMs'>): DeviceState {
-	const at = new Date(clock.wallMs()).toISOString();
+	const at = isoNow(clock);
 	return { ...EMPTY_STATE, assignedWorkflow: { workflowId, source: 'workflow set', at } };
 }
 
