@@ -20,12 +20,7 @@ export function chooseDeviceIdentity(
 	pinned = parts.device.state.identity,
 ): CompleteIdentity {
 	const { facts, device } = parts;
-	const configured = {
-		deviceId: settings.deviceId ?? undefined,
-		serial: settings.serial ?? undefined,
-		macAddress: settings.macAddress ?? undefined,
-	};
-	const choice = chooseIdentity(facts, configured, pinned, device.state.generatedId);
+	const choice = chooseIdentity(facts, settings, pinned, device.state.generatedId);
 	if (!choice.needsGeneratedId) return choice;
 	const generatedId = parts.newDeviceId();
 	device.keep((state) => ({ ...state, generatedId }));

@@ -4,14 +4,14 @@
  */
 import type { DeviceState } from '../core/device-state.ts';
 import { type Finding, failed, notApplicable, ok, warning } from '../core/doctor.ts';
-import { failure } from '../core/errors.ts';
+import { asFailure, failure } from '../core/errors.ts';
 import { plainDuration } from '../core/status.ts';
 import { serviceOf } from '../core/wanting.ts';
 import { type ChannelEvent, openChannel } from '../edges/channel.ts';
 import { type Authorization, formatAuthorization, formatAuthorizationQuery } from '../protocol/authorization.ts';
 import { channelUrl } from '../protocol/endpoints.ts';
 import type { Clock } from './clock.ts';
-import { asFailure, type DaemonWord } from './doctor-device.ts';
+import type { DaemonWord } from './doctor-device.ts';
 import type { Environment } from './environment.ts';
 
 /** For everything up to the upgrade, in milliseconds. */

@@ -6,7 +6,7 @@ import { access, constants, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { DeviceState } from '../core/device-state.ts';
 import { type Finding, failed, notApplicable, ok, warning } from '../core/doctor.ts';
-import { AgentError, CATALOGUE, type ErrorCode, type Failure, failure, toFailure } from '../core/errors.ts';
+import { AgentError, asFailure, type Failure, failure, toFailure } from '../core/errors.ts';
 import { chooseIdentity } from '../core/identity.ts';
 import type { Settings } from '../core/settings-table.ts';
 import { serviceOf } from '../core/wanting.ts';
@@ -14,13 +14,7 @@ import { readIdentityFacts } from '../edges/identity-sources.ts';
 import { createLocalClient } from '../edges/local-client.ts';
 import { readSocket } from '../edges/machine-probes.ts';
 import { type LoadedState, openStateStore } from '../edges/state-store.ts';
-import {
-	type IdentityReport,
-	LOCAL_ROUTES,
-	LOCAL_SOCKETS,
-	type ProblemSummary,
-	type Status,
-} from '../protocol/local-api.ts';
+import { type IdentityReport, LOCAL_ROUTES, LOCAL_SOCKETS, type Status } from '../protocol/local-api.ts';
 import type { Environment } from './environment.ts';
 
 /** For an answer of the daemon, in milliseconds. */
@@ -144,12 +138,7 @@ export async function checkIdentity(parts: {
 		...(machineRoot !== undefined && { root: machineRoot }),
 		credentialsDirectory: credentialsDirectory ?? undefined,
 	});
-	const configured = {
-		deviceId: settings.deviceId ?? undefined,
-		serial: settings.serial ?? undefined,
-		macAddress: settings.macAddress ?? undefined,
-	};
-	const chosen = chooseIdentity(facts, configured, device.identity, device.generatedId);
+	const chosen = chooseIdentity(facts, settings, device.identity, device.generatedId);
 	const [problem] = chosen.warnings;
 	if (problem) return chosen.cloned ? failed(problem) : warning(problem);
 	if (chosen.needsGeneratedId)
@@ -211,9 +200,4 @@ export async function checkSockets(
 		return `${path.slice(runDir.length + 1)} is for group ${group} (${who})`;
 	});
 	return ok(`An agent answers; ${told.join(', ')}.`);
-}
-
-/** A problem that the daemon names; one that this version does not know is shown in its words. */
-export function asFailure({ code, message, remedy }: ProblemSummary): Failure {
-	return failure(Object.hasOwn(CATALOGUE, code) ? (code as ErrorCode) : 'internal', message, { remedy });
 }

@@ -3,13 +3,13 @@
  * device; a running agent that listens is asked, since systemd may hide from it what this process sees.
  */
 import { type Finding, notApplicable, ok, warning } from '../core/doctor.ts';
-import { failure, toFailure } from '../core/errors.ts';
+import { asFailure, failure, toFailure } from '../core/errors.ts';
 import { chooseScanners } from '../core/scanner-choice.ts';
 import type { Settings } from '../core/settings-table.ts';
 import { createLocalClient } from '../edges/local-client.ts';
 import { findScanners } from '../edges/scanners/devices.ts';
 import { LOCAL_ROUTES, type ScannerReport } from '../protocol/local-api.ts';
-import { asFailure, type DaemonWord } from './doctor-device.ts';
+import type { DaemonWord } from './doctor-device.ts';
 
 const ASK_MS = 3000;
 

@@ -2,7 +2,7 @@
  * Runs a site's commands when something happens to the device: a notification, online, offline, a pairing. Watches the agent
  * from outside; what a command does changes nothing here.
  */
-import { type Failure, toFailure } from '../core/errors.ts';
+import { type Failure, summaryOf, toFailure } from '../core/errors.ts';
 import type { Settings } from '../core/settings-table.ts';
 import { createHooks, type HookReport } from '../edges/hooks.ts';
 import type { Log } from '../edges/log.ts';
@@ -43,8 +43,8 @@ export function runSiteHooks(parts: {
 		if (argv.length > 0) hooks.run({ hook, argv, input });
 	}
 
-	function refused({ code, message, remedy }: Failure): void {
-		tell('onPairingFailed', { code, message, remedy });
+	function refused(reason: Failure): void {
+		tell('onPairingFailed', summaryOf(reason));
 	}
 
 	const forgetEvents = agent.events.subscribe((entries) => {

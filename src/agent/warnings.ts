@@ -3,6 +3,7 @@
  * withdrawn, and logged once when it comes up.
  */
 import { type Failure, failure } from '../core/errors.ts';
+import { WRONG_CLOCK_MS } from '../core/network-failures.ts';
 import { plainDuration } from '../core/status.ts';
 import type { Log } from '../edges/log.ts';
 
@@ -28,13 +29,10 @@ export function keepWarnings(log: Pick<Log, 'warn'>, onChange: () => void): Warn
 	};
 }
 
-/** A clock that is further off than this deserves a warning: tokens and certificates are judged by it. */
-const NOTABLE_SKEW_MS = 5 * 60_000;
-
 /** @param skewMs how far the device's clock is ahead of the service's; negative when slow. */
 export function clockWarning(skewMs: number): Failure | null {
 	const off = Math.abs(skewMs);
-	if (off < NOTABLE_SKEW_MS) return null;
+	if (off < WRONG_CLOCK_MS) return null;
 	const direction = skewMs > 0 ? 'fast' : 'slow';
 	return failure('clock-wrong', `This device's clock is ${plainDuration(off)} ${direction}.`, {
 		remedy: "Set this device's clock, or let it reach a time server.",

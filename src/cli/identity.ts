@@ -67,12 +67,7 @@ async function askMachine(flags: AskFlags): Promise<{ report: MachineReport; not
 	notes.push(...problems.map(({ message }) => message));
 	const state = await readState(paths.stateDir, notes);
 	const facts = await readIdentityFacts({ credentialsDirectory: paths.credentialsDirectory ?? undefined });
-	const configured = {
-		deviceId: settings.deviceId ?? undefined,
-		serial: settings.serial ?? undefined,
-		macAddress: settings.macAddress ?? undefined,
-	};
-	const choice = chooseIdentity(facts, configured, state.identity, state.generatedId);
+	const choice = chooseIdentity(facts, settings, state.identity, state.generatedId);
 	if (!choice.needsGeneratedId) return { report: toReport(choice), notes };
 	const { serial, macAddress, pinned, rejected, warnings } = choice;
 	const deviceId = { value: null, source: 'generated when the agent first starts' };

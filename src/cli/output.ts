@@ -2,17 +2,8 @@
  * How the commands speak: lines for people, JSON for programs, one line for each refusal, and the right exit status.
  * Answers go to standard output, whatever is wrong to standard error; with `--json` a refusal is the answer.
  */
-import {
-	AgentError,
-	CATALOGUE,
-	type ErrorCode,
-	exitStatusOf,
-	type Failure,
-	failure,
-	toFailure,
-} from '../core/errors.ts';
+import { AgentError, exitStatusOf, type Failure, toFailure } from '../core/errors.ts';
 import { plainDuration } from '../core/status.ts';
-import type { ProblemSummary } from '../protocol/local-api.ts';
 
 export interface OutputFlags {
 	readonly json?: boolean | undefined;
@@ -97,11 +88,6 @@ export function reportFailure({ code, message, remedy }: Failure, flags: OutputF
 	process.exitCode = exitStatusOf(code);
 	if (flags.json) printJson({ error: { code, message, remedy }, ...beside });
 	else printError(`${describe({ message, remedy })} [${code}]`);
-}
-
-/** A problem that the agent has named; `internal` for a code that this version does not know. */
-export function asFailure({ code, message, remedy }: ProblemSummary): Failure {
-	return failure(Object.hasOwn(CATALOGUE, code) ? (code as ErrorCode) : 'internal', message, { remedy });
 }
 
 /** Several things that are wrong at once: a line for each. Sets the exit status of the first. */

@@ -1,11 +1,11 @@
 /** `idv-agent pair`: reads a code, shows what it would do, and has the running agent spend it. */
 import { domainToUnicode } from 'node:url';
-import { AgentError } from '../core/errors.ts';
+import { AgentError, asFailure } from '../core/errors.ts';
 import { LOCAL_ROUTES, type PairPreview, type PairRequest, type PairResult } from '../protocol/local-api.ts';
 import { MAX_CODE_LENGTH } from '../protocol/pairing-code.ts';
 import { checkCodeSource, readCode } from './code-input.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
-import { asFailure, printJson, printLine, printTable, reportFailure } from './output.ts';
+import { printJson, printLine, printTable, reportFailure } from './output.ts';
 import { confirm } from './prompts.ts';
 
 export interface PairFlags extends AskFlags {

@@ -6,7 +6,7 @@ import { systemClock } from '../agent/clock.ts';
 import { loadSettings } from '../agent/load-settings.ts';
 import { choosePaths } from '../agent/paths.ts';
 import { readScans } from '../agent/scan-reader.ts';
-import { AgentError, type Failure } from '../core/errors.ts';
+import { AgentError, summaryOf } from '../core/errors.ts';
 import type { Scan } from '../core/scan-lines.ts';
 import { chooseScanners, type ScannerChoice } from '../core/scanner-choice.ts';
 import type { Settings } from '../core/settings-table.ts';
@@ -81,11 +81,7 @@ async function lookOurselves(settings: Settings['scanner']): Promise<ScannerRepo
 function toDevice({ device, chosen, why }: ScannerChoice): Device {
 	const { kind, path, node, hidden, usb, readable } = device;
 	const denied = new AgentError('scanner-denied', `This user may not read ${path}.`).failure;
-	return { kind, path, node, chosen, why, open: false, hidden, usb, problem: readable ? null : plain(denied) };
-}
-
-function plain({ code, message, remedy }: Failure): Device['problem'] {
-	return { code, message, remedy };
+	return { kind, path, node, chosen, why, open: false, hidden, usb, problem: readable ? null : summaryOf(denied) };
 }
 
 export interface TestFlags extends AskFlags {

@@ -1,8 +1,8 @@
 /** `idv-agent status`, `reconnect` and `unpair`: how the device is, trying again now, and forgetting the pairing. */
-import { failure } from '../core/errors.ts';
+import { asFailure, failure } from '../core/errors.ts';
 import { LOCAL_ROUTES, type Status } from '../protocol/local-api.ts';
 import { type AskFlags, askStatus, clientFor, followStatus, untilStatus } from './local-agent.ts';
-import { asFailure, counted, describe, localTime, printJson, printLine, printTable, reportFailure } from './output.ts';
+import { counted, describe, localTime, printJson, printLine, printTable, reportFailure } from './output.ts';
 
 export async function showStatus(flags: AskFlags & { readonly watch?: boolean | undefined }): Promise<void> {
 	const client = clientFor(flags);

@@ -2,6 +2,7 @@
  * Every way in which the agent can fail, once: a permanent code, whose move it is, and the right exit status.
  * Owns no wording of single events (the thrower writes `message`); decides no delay (that is `backoff.ts`).
  */
+import type { ProblemSummary } from '../protocol/local-api.ts';
 
 /** sysexits, as DESIGN names them. */
 export const EXIT = {
@@ -507,4 +508,14 @@ export function exitStatusOf(code: ErrorCode): number {
 export function toFailure(error: unknown): Failure {
 	if (error instanceof AgentError) return error.failure;
 	return failure('internal', error instanceof Error ? `${error.name}: ${error.message}` : String(error));
+}
+
+/** What of a failure is shown to people and programs. */
+export function summaryOf({ code, message, remedy }: Failure): ProblemSummary {
+	return { code, message, remedy };
+}
+
+/** A problem that an agent has named; `internal` for a code that this version does not know. */
+export function asFailure({ code, message, remedy }: ProblemSummary): Failure {
+	return failure(Object.hasOwn(CATALOGUE, code) ? (code as ErrorCode) : 'internal', message, { remedy });
 }

@@ -4,7 +4,7 @@
  */
 import { type Finding, failed, notApplicable, ok, warning } from './doctor.ts';
 import { type ErrorCode, failure } from './errors.ts';
-import { classifyHttpAnswer, type HttpAnswer } from './network-failures.ts';
+import { classifyHttpAnswer, type HttpAnswer, WRONG_CLOCK_MS } from './network-failures.ts';
 import { plainDuration } from './status.ts';
 
 const MIB = 1024 * 1024;
@@ -18,8 +18,6 @@ export const LOW_DISK_BYTES = 64 * MIB;
 export const LOW_MEMORY_BYTES = 48 * MIB;
 /** A certificate that ends sooner than this is worth a warning, in days. */
 export const LOW_CERTIFICATE_DAYS = 14;
-/** A clock further off than this makes tokens and certificates fail; the same as in the status. In milliseconds. */
-export const WRONG_CLOCK_MS = 5 * 60_000;
 /** No clock that is right shows a time before this program was written, in milliseconds since 1970. */
 export const EARLIEST_MS = Date.UTC(2026, 0, 1);
 

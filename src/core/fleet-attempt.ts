@@ -4,7 +4,7 @@
  */
 import type { Failure } from './errors.ts';
 import { dispositionOf, failure, paceOf } from './errors.ts';
-import type { LinkState } from './link.ts';
+import { failureOf } from './link.ts';
 import type { Registration, Supervision, Wanted } from './supervisor.ts';
 
 /** First wait after an attempt that came to nothing, and the longest; each is twice the one before, with jitter. */
@@ -77,10 +77,6 @@ function isOtherWord(wish: Wanted, { baseUrl, request }: Registration): boolean 
 		wish.baseUrl === baseUrl &&
 		(wish.request.workflowId !== request.workflowId || wish.request.heartbeatCadence !== request.heartbeatCadence)
 	);
-}
-
-function failureOf(state: LinkState): Failure | null {
-	return 'failure' in state ? state.failure : null;
 }
 
 function isRefusal(cause: Failure | null): boolean {

@@ -5,7 +5,7 @@
 import { serialSchema } from '../protocol/device-connection.ts';
 import type { IdentityReport } from '../protocol/local-api.ts';
 import type { Fingerprint, PinnedIdentity } from './device-state.ts';
-import { AgentError, type Failure, failure } from './errors.ts';
+import { AgentError, type Failure, failure, summaryOf } from './errors.ts';
 
 export interface SerialCandidate {
 	/** Where it stands, for a person: `dmi product_serial`. */
@@ -40,11 +40,11 @@ export interface IdentityFacts {
 	readonly unreadable: readonly Rejected[];
 }
 
-/** Values from the settings; each wins over whatever is found or pinned. */
+/** Values from the settings, as they stand there; each that is set wins over whatever is found or pinned. */
 export interface ConfiguredIdentity {
-	readonly deviceId?: string | undefined;
-	readonly serial?: string | undefined;
-	readonly macAddress?: string | undefined;
+	readonly deviceId?: string | null | undefined;
+	readonly serial?: string | null | undefined;
+	readonly macAddress?: string | null | undefined;
 }
 
 export interface Rejected {
@@ -181,7 +181,7 @@ export function toReport(choice: CompleteIdentity): IdentityReport {
 		macAddress: { ...macAddress },
 		pinned,
 		rejected: rejected.map(({ source, reason }) => ({ source, reason })),
-		warnings: warnings.map(({ code, message, remedy }) => ({ code, message, remedy })),
+		warnings: warnings.map(summaryOf),
 	};
 }
 
@@ -269,11 +269,11 @@ function sift<Candidate>(
 
 /** @param pinned `undefined` before a pairing; `null` when the pairing found none. */
 function choose(
-	configured: string | undefined,
+	configured: string | null | undefined,
 	pinned: string | null | undefined,
 	found: Chosen<string> | null,
 ): Chosen<string | null> {
-	if (configured !== undefined) return { value: configured, source: 'configured' };
+	if (configured != null) return { value: configured, source: 'configured' };
 	if (pinned !== undefined) return { value: pinned, source: 'pinned' };
 	return found ?? { value: null, source: 'none' };
 }
@@ -291,7 +291,7 @@ function chooseDeviceId(
 	machineIdHash: string | null,
 	generatedId: string | null,
 ): Chosen<string> | null {
-	if (configured.deviceId !== undefined) return { value: configured.deviceId, source: 'configured' };
+	if (configured.deviceId != null) return { value: configured.deviceId, source: 'configured' };
 	if (pinned) return { value: pinned.deviceId, source: 'pinned' };
 	if (serial.value !== null) return { value: serial.value, source: `serial number (${serial.source})` };
 	// 128 bits are as many as the machine-id had.

@@ -98,6 +98,7 @@ function splitId(id: string): [string, number | null] {
 	return match ? [match[1] ?? '', Number(match[2])] : ['', null];
 }
 
-function sizeOf(entry: Entry): number {
+/** What an event counts as against `maxBytes`: its characters, and something for the rest. */
+export function sizeOf(entry: Entry): number {
 	return entry.content.length + entry.kind.length + 128;
 }

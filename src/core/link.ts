@@ -164,6 +164,11 @@ export function connectionOf(state: LinkState): Connection | null {
 	return state.name === 'closed' ? null : state.connection;
 }
 
+/** Why a link waits, or what failed before the attempt that is under way; `null` where nothing did. */
+export function failureOf(state: LinkState): Failure | null {
+	return 'failure' in state ? state.failure : null;
+}
+
 function keep(connection: Connection): LinkEffect {
 	return { type: 'keepConnection', connection };
 }

@@ -312,6 +312,9 @@ export function readRetryAfter(retryAfter: string | undefined, date: string | un
 	return waitMs > 0 ? Math.min(waitMs, MAX_ASKED_WAIT_MS) : undefined;
 }
 
+/** A clock further off than this makes tokens and certificates fail; in milliseconds. */
+export const WRONG_CLOCK_MS = 5 * 60_000;
+
 /**
  * How far this device's clock is ahead of the service's, in milliseconds; negative when it is slow. To the second at
  * best, as the `Date` header is. `null` without a usable header.

@@ -6,7 +6,7 @@ import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import type { PairPreview } from '../protocol/local-api.ts';
 import { type NotACodeReason, readPairingCode } from '../protocol/pairing-code.ts';
 import type { DeviceState } from './device-state.ts';
-import { type Failure, failure } from './errors.ts';
+import { type Failure, failure, summaryOf } from './errors.ts';
 import type { Settings } from './settings-table.ts';
 import { describeSource, type WantedWorkflow } from './workflow.ts';
 
@@ -76,7 +76,7 @@ export function decidePairing(asked: PairingAsked, context: PairingContext): Pai
 		tokenKind: 'Short Token (one use)',
 	};
 	const refused = (problem: Failure): PairingDecision => ({
-		preview: { ...seen, ready: false, changes: [], problem: summary(problem) },
+		preview: { ...seen, ready: false, changes: [], problem: summaryOf(problem) },
 		plan: null,
 	});
 	if (named === null)
@@ -239,12 +239,8 @@ function refusedUnread(problem: Failure): PairingDecision {
 			sessionId: null,
 			tokenKind: 'none',
 			changes: [],
-			problem: summary(problem),
+			problem: summaryOf(problem),
 		},
 		plan: null,
 	};
-}
-
-function summary({ code, message, remedy }: Failure): { code: string; message: string; remedy: string } {
-	return { code, message, remedy };
 }

@@ -3,8 +3,8 @@
  */
 import { type ProblemSummary, STATUS_SCHEMA_VERSION, type Status } from '../protocol/local-api.ts';
 import type { DeviceState } from './device-state.ts';
-import type { Failure } from './errors.ts';
-import type { LinkState } from './link.ts';
+import { type Failure, summaryOf } from './errors.ts';
+import { failureOf } from './link.ts';
 import type { Link, Supervision } from './supervisor.ts';
 import type { WantedWorkflow } from './workflow.ts';
 
@@ -78,7 +78,7 @@ export function describeStatus(snapshot: Snapshot): Status {
 		sessionId: device.pairing?.sessionId ?? null,
 		pairedAt: device.pairing?.pairedAt ?? null,
 		problem,
-		warnings: snapshot.warnings.map(summary),
+		warnings: snapshot.warnings.map(summaryOf),
 		newestEventId: snapshot.newestEventId,
 	};
 }
@@ -93,8 +93,8 @@ function stateOf({ supervision, hasBeenOnline, obstacle, device }: Snapshot): St
 
 /** Whether the way back online leads over the next link: then the current one's refusal is not the last word. */
 function hopesForNext({ current, next }: Supervision): boolean {
-	if (!next || next.state.name === 'blocked') return false;
-	return current?.state.name === 'blocked' || failureOf(current?.state)?.code === 'connection-replaced';
+	if (!current || !next || next.state.name === 'blocked') return false;
+	return current.state.name === 'blocked' || failureOf(current.state)?.code === 'connection-replaced';
 }
 
 /** The link whose trouble is the device's trouble. */
@@ -104,12 +104,9 @@ function linkThatMatters(supervision: Supervision): Link | null {
 }
 
 function problemOf({ supervision, obstacle }: Snapshot): ProblemSummary | null {
-	const failed = failureOf(linkThatMatters(supervision)?.state) ?? obstacle;
-	return failed ? summary(failed) : null;
-}
-
-function failureOf(state: LinkState | undefined): Failure | null {
-	return state && 'failure' in state ? state.failure : null;
+	const link = linkThatMatters(supervision);
+	const failed = (link && failureOf(link.state)) ?? obstacle;
+	return failed ? summaryOf(failed) : null;
 }
 
 function sentenceOf(snapshot: Snapshot, state: Status['state'], problem: ProblemSummary | null): string {
@@ -186,10 +183,6 @@ export function plainDuration(ms: number): string {
 	if (minutes < 120) return `${minutes} min`;
 	const hours = Math.round(minutes / 60);
 	return hours < 48 ? `${hours} h` : `${Math.round(hours / 24)} days`;
-}
-
-function summary({ code, message, remedy }: Failure): ProblemSummary {
-	return { code, message, remedy };
 }
 
 /** A sentence that goes on after a colon; names and acronyms keep their capitals. */

@@ -13,7 +13,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { AgentError } from '../../core/errors.ts';
-import type { Entry } from '../../core/inbox.ts';
+import { type Entry, sizeOf } from '../../core/inbox.ts';
 import { createConsumers } from './consumers.ts';
 import type { EventStore, EventStoreOptions } from './contract.ts';
 import { type Epoch, idOf, numberOf, withEpoch } from './ids.ts';
@@ -367,11 +367,6 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 function oldestAfter(on: Shelf, number: number): KeptEvent | null {
 	for (const event of on.kept(number)) return event;
 	return null;
-}
-
-/** As `core/inbox.ts` counts. */
-function sizeOf({ content, kind }: Entry): number {
-	return content.length + kind.length + 128;
 }
 
 function attempt(step: () => void): boolean {
