@@ -51,13 +51,13 @@ const baseUrl = z.string('must be a text').transform((value, context) => {
 			: 'must be an https address without user, query or fragment, such as https://id.example.com',
 	);
 	return z.NEVER;
-}) as unknown as z.ZodType<string>;
+});
 const origin = z.string('must be a text').transform((value, context) => {
 	const url = normalizeBaseUrl(value);
 	if (url && URL.parse(url)?.origin === url) return url;
 	context.addIssue('must be an origin such as https://id.example.com, without a path');
 	return z.NEVER;
-}) as unknown as z.ZodType<string>;
+});
 
 const planUrl = z.string('must be a text').transform((value, context) => {
 	const url = URL.parse(value);
@@ -65,7 +65,7 @@ const planUrl = z.string('must be a text').transform((value, context) => {
 	if (url && isSafe && !url.username && !url.password && !url.hash) return url.href;
 	context.addIssue('must be an https address without user and fragment (plain http is only for this machine itself)');
 	return z.NEVER;
-}) as unknown as z.ZodType<string>;
+});
 
 const hook = (what: string) =>
 	setting(
@@ -98,7 +98,7 @@ export const SETTINGS = {
 	),
 	macAddress: setting(
 		'text',
-		optional(macAddressSchema as unknown as z.ZodType<string>),
+		optional(macAddressSchema),
 		null,
 		'MAC address to report instead of the one that is found.',
 	),
