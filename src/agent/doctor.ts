@@ -19,7 +19,7 @@ import type { Clock } from './clock.ts';
 /** Raised when a field of the report changes its meaning or goes away; new fields and checks do not raise it. */
 export const DOCTOR_SCHEMA_VERSION = 1;
 /** All checks together end within this time, in milliseconds: a person waits. */
-export const DOCTOR_DEADLINE_MS = 9500;
+const DOCTOR_DEADLINE_MS = 9500;
 /** One check alone, in milliseconds. */
 const CHECK_DEADLINE_MS = 5000;
 

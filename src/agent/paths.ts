@@ -21,7 +21,7 @@ export interface PathFlags {
 	readonly runDir?: string | undefined;
 }
 
-export const DEFAULT_PATHS = {
+const DEFAULT_PATHS = {
 	configFile: '/etc/idv-agent/config.json',
 	stateDir: '/var/lib/idv-agent',
 	runDir: '/run/idv-agent',

@@ -56,7 +56,7 @@ export interface ProvisionResult {
 }
 
 /** The lowest of `conf.d`: whatever else stands there counts more. */
-export const PROVISION_SETTINGS = '00-provision.json';
+const PROVISION_SETTINGS = '00-provision.json';
 const RECORD = 'provisioned.json';
 
 /**

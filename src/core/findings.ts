@@ -11,15 +11,15 @@ const MIB = 1024 * 1024;
 const DAY_MS = 86_400_000;
 
 /** Less than this and a save of the state or of an event may fail, in bytes. */
-export const LEAST_DISK_BYTES = 8 * MIB;
+const LEAST_DISK_BYTES = 8 * MIB;
 /** Less than this is worth a warning, in bytes. */
-export const LOW_DISK_BYTES = 64 * MIB;
+const LOW_DISK_BYTES = 64 * MIB;
 /** An unused device should have at least this much memory to give, in bytes. */
-export const LOW_MEMORY_BYTES = 48 * MIB;
+const LOW_MEMORY_BYTES = 48 * MIB;
 /** A certificate that ends sooner than this is worth a warning, in days. */
-export const LOW_CERTIFICATE_DAYS = 14;
+const LOW_CERTIFICATE_DAYS = 14;
 /** No clock that is right shows a time before this program was written, in milliseconds since 1970. */
-export const EARLIEST_MS = Date.UTC(2026, 0, 1);
+const EARLIEST_MS = Date.UTC(2026, 0, 1);
 
 export interface DiskSpace {
 	readonly directory: string;

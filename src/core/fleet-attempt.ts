@@ -8,8 +8,8 @@ import { failureOf } from './link.ts';
 import type { Registration, Supervision, Wanted } from './supervisor.ts';
 
 /** First wait after an attempt that came to nothing, and the longest; each is twice the one before, with jitter. */
-export const TRY_AGAIN_MS = 3_600_000;
-export const TRY_AGAIN_MAX_MS = 24 * 3_600_000;
+const TRY_AGAIN_MS = 3_600_000;
+const TRY_AGAIN_MAX_MS = 24 * 3_600_000;
 
 /** What the device tries to do because the plan says so. `key` names the revision and the words. */
 export type PlanAttempt =

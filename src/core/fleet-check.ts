@@ -22,7 +22,7 @@ export interface Finding {
 }
 
 /** Findings that are told at most. */
-export const MAX_FINDINGS = 100;
+const MAX_FINDINGS = 100;
 
 /** Looks for them all, rules first, in order. */
 export function checkPlan(plan: FleetPlan): Finding[] {

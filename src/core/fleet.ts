@@ -24,7 +24,7 @@ export interface PlannedDevice {
 }
 
 /** What a plan says to one device; `null` where it says nothing. */
-export const wordSchema = z.object({ workflowId: z.string().nullable(), heartbeatCadence: z.number().nullable() });
+const wordSchema = z.object({ workflowId: z.string().nullable(), heartbeatCadence: z.number().nullable() });
 export type Word = z.infer<typeof wordSchema>;
 
 /** A plan's part for one device: all that has to be kept of it. */
@@ -76,7 +76,7 @@ export function wordAt({ base, move }: DevicePlan, wallMs: number): Word {
 	return move && (move.atMs === null || move.atMs <= wallMs) ? move.to : base;
 }
 
-export function isSameWord(one: Word, other: Word): boolean {
+function isSameWord(one: Word, other: Word): boolean {
 	return one.workflowId === other.workflowId && one.heartbeatCadence === other.heartbeatCadence;
 }
 
@@ -126,7 +126,7 @@ function startFor(
 }
 
 /** The values of a device that each kind is compared with. */
-export function valuesOf(device: PlannedDevice, key: MatchKey): readonly string[] {
+function valuesOf(device: PlannedDevice, key: MatchKey): readonly string[] {
 	switch (key) {
 		case 'deviceIds':
 			return [device.deviceId];

@@ -7,7 +7,7 @@ import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import { type Failure, failure } from './errors.ts';
 
 /** Where the local interface takes requests for the service. */
-export const FORWARD_PREFIX = '/v1/service';
+const FORWARD_PREFIX = '/v1/service';
 /** Longest path with its query, in characters. */
 export const MAX_FORWARD_LENGTH = 4096;
 

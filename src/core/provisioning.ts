@@ -11,7 +11,7 @@ import { nearestName, resolveSettings } from './settings.ts';
 /** Largest provision.json, in bytes. */
 export const MAX_PROVISION_BYTES = 64 * 1024;
 /** Stands in the place of a secret that was taken. */
-export const TAKEN = '(taken)';
+const TAKEN = '(taken)';
 
 /** `api-key` and `connection` are also the ends of the credentials' names. */
 export type ProvisionedSecret = { readonly kind: 'api-key' | 'connection'; readonly value: string };

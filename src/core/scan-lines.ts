@@ -25,7 +25,7 @@ export const NOTHING_READ: UnfinishedScan = { text: '', tooLong: false };
 /** After this long without a character a scan is over, in milliseconds: longer than any pause inside one at 9600 baud. */
 export const QUIET_MS = 250;
 /** With a suffix that has to come, the rest of a scan that was cut off is forgotten after so long, in milliseconds. */
-export const CUT_OFF_MS = 2000;
+const CUT_OFF_MS = 2000;
 
 /** How long nothing must arrive before {@link endByQuiet} is called. */
 export function quietMsOf(suffix: ScanSuffix): number {

@@ -68,7 +68,7 @@ export function chosenCadence({ settings, origins }: ResolvedSettings, plan: Pla
 }
 
 /** What the device says of itself. */
-export function connectionRequest(
+function connectionRequest(
 	{ resolved, plan, identity }: Pick<WantingContext, 'resolved' | 'plan' | 'identity'>,
 	workflowId: string,
 ): DeviceConnectionRequest {

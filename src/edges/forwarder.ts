@@ -13,7 +13,7 @@ import { formatAuthorization } from '../protocol/authorization.ts';
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 
-export const FORWARD_LIMITS = {
+const FORWARD_LIMITS = {
 	/** Largest body of a request, in bytes. */
 	requestBytes: 64 * 1024 * 1024,
 	/** Largest body of an answer, in bytes; a longer one is cut off by closing the connection. */

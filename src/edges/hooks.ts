@@ -5,7 +5,7 @@
 import type { ChildProcess } from 'node:child_process';
 import { cleanText } from '../protocol/problem.ts';
 
-export const HOOK_LIMITS = {
+const HOOK_LIMITS = {
 	/** Commands running at once. */
 	atOnce: 4,
 	/** Commands that wait for their turn; further ones are dropped and reported. */

@@ -11,7 +11,7 @@ import { AgentError } from '../core/errors.ts';
 /** Largest picture file, in bytes: 20 MiB, well above what a phone's camera makes. */
 export const MAX_PICTURE_BYTES = 20 * 1024 * 1024;
 /** Largest picture, in pixels. A small file can unfold to gigabytes; this many take about 0.3 GB while decoding. */
-export const MAX_PICTURE_PIXELS = 64_000_000;
+const MAX_PICTURE_PIXELS = 64_000_000;
 
 /** The decoders: name beside a bundle and among an executable's assets, and where their packages have them. */
 const READER = { file: 'zxing_reader.wasm', inPackage: 'zxing-wasm/reader/zxing_reader.wasm' };

@@ -22,7 +22,7 @@ export interface ProvisionRecord {
 	}[];
 }
 
-export const NO_RECORD: ProvisionRecord = { schemaVersion: 1, taken: [] };
+const NO_RECORD: ProvisionRecord = { schemaVersion: 1, taken: [] };
 
 /**
  * Reads what was brought.

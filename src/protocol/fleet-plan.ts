@@ -85,7 +85,6 @@ const ringSchema = z.strictObject({
 	/** ISO 8601 with an offset; left out, as soon as the device has taken the plan. */
 	startAt: z.iso.datetime({ offset: true, error: 'must be a time such as 2026-11-21T06:00:00Z' }).optional(),
 });
-export type PlanRing = z.infer<typeof ringSchema>;
 
 /** A move to other words, ring by ring. */
 const rolloutSchema = z.strictObject({

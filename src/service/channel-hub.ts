@@ -14,9 +14,9 @@ import type { Journal } from './journal.ts';
 import { Refusal, serviceFull } from './problems.ts';
 
 /** A device counts as online for so many cadences after its last sign of life (assumed). */
-export const PRESENCE_CADENCES = 2.5;
+const PRESENCE_CADENCES = 2.5;
 /** Channel closed because its Connection has expired. Source: DESIGN, "lifetimes". */
-export const CLOSE_EXPIRED = 1008;
+const CLOSE_EXPIRED = 1008;
 export const CLOSE_RESTART = 1012;
 export const CLOSE_REVOKED = 4401;
 export const CLOSE_REPLACED = 4409;

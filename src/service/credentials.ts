@@ -61,7 +61,7 @@ export function createAuthenticate(sources: CredentialSources): Authenticate {
 }
 
 /** The same refusal with the header that a 401 must have. */
-export function withChallenge(refusal: Refusal, challenge: string): Refusal {
+function withChallenge(refusal: Refusal, challenge: string): Refusal {
 	return new Refusal(refusal.problem.code, refusal.message, { headers: { 'www-authenticate': challenge } });
 }
 

@@ -9,7 +9,7 @@ import { serviceFull } from './problems.ts';
 import { createRemembered } from './remembered.ts';
 
 /** Connections that one device may hold; the oldest is revoked for one more. */
-export const MAX_CONNECTIONS_PER_DEVICE = 16;
+const MAX_CONNECTIONS_PER_DEVICE = 16;
 
 export interface RegisteredDevice {
 	readonly deviceId: string;

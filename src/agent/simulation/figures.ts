@@ -7,7 +7,7 @@
 export type Place = 'notStarted' | 'connecting' | 'online' | 'waiting';
 
 /** An outage begins when fewer than this share of the devices are online, and ends when so many are again. */
-export const BACK_SHARE = 0.99;
+const BACK_SHARE = 0.99;
 /** Outages that are remembered; the oldest go first. */
 const MAX_OUTAGES = 32;
 

@@ -39,9 +39,6 @@ export interface Purpose {
 	readonly workflowId?: string | undefined;
 }
 
-/** Calls as the target's operator. @throws AgentError when there is no answer. */
-export type CallService = (call: ServiceCall) => Promise<ServiceAnswer>;
-
 /** Opens the network for the time of one command. */
 export async function withClient<Result>(
 	target: Pick<Target, 'caFile'>,

@@ -34,7 +34,7 @@ import {
 export type { Consumer, EventStore, EventStoreOptions } from './contract.ts';
 
 /** Events whose service id is remembered for telling duplicates, deleted ones included. */
-export const REMEMBERED_EVENTS = 1024;
+const REMEMBERED_EVENTS = 1024;
 /** So many events, or characters, do not wait for the end of the turn. */
 const MAX_PENDING = 1024;
 const MAX_PENDING_BYTES = 256 * 1024;

@@ -13,7 +13,7 @@ import { openMemoryShelf } from './memory-shelf.ts';
 /** Name of the file in its directory. */
 export const EVENTS_FILE = 'events.db';
 /** Damaged files that are kept; the oldest go, and all with the next one after the retention time. */
-export const MAX_QUARANTINED_EVENTS = 2;
+const MAX_QUARANTINED_EVENTS = 2;
 
 const SCHEMA_VERSION = 1;
 // A deleted event keeps its row for a while, with nothing in it but its number and the service's id.

@@ -16,10 +16,10 @@ export interface BrowserApplication {
 	readonly token: string;
 }
 
-export const MIN_TOKEN_LENGTH = 32;
+const MIN_TOKEN_LENGTH = 32;
 const MAX_BYTES = 65_536;
 /** All of their tokens are looked for in every line of the log. */
-export const MAX_APPLICATIONS = 16;
+const MAX_APPLICATIONS = 16;
 /** Group may read, nobody else anything. */
 const FORBIDDEN_MODE = 0o037;
 
