@@ -107,7 +107,7 @@ function launch(name, script) {
 		// Beside what it was made from: the default is under /tmp, where another user could plant code for root.
 		const beside = runtime.sources ? join('node_modules', '.cache', 'idv-agent') : join('dist', '.cache');
 		require('node:module').enableCompileCache(join(root, beside));
-		if (runtime.sources) import(require('node:url').pathToFileURL(runtime.entry).href);
+		if (runtime.sources) void import(require('node:url').pathToFileURL(runtime.entry).href);
 		else require(runtime.entry);
 	}
 }

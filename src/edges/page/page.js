@@ -116,7 +116,7 @@ at('code-form').addEventListener('submit', (event) => {
 	event.preventDefault();
 	const typed = at('code').value;
 	at('code').value = '';
-	take(typed);
+	void take(typed);
 });
 
 at('show-code').addEventListener('click', () => {
