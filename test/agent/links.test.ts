@@ -394,13 +394,16 @@ describe('notifications', () => {
 });
 
 describe('the end', () => {
+	/** It comes within 3 s; the rest is for a machine that is busy with other tests. */
+	const ENDED_WITHIN_MS = 6000;
+
 	test('closes the channel with 1001 and leaves the Connection for the next start, which asks for nothing', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
 		const closed = service.waitFor('channel-closed');
 		const startedAt = performance.now();
 		await device.stop();
-		expect(performance.now() - startedAt).toBeLessThan(3000);
+		expect(performance.now() - startedAt).toBeLessThan(ENDED_WITHIN_MS);
 		expect(await closed).toMatchObject({ code: 1001 });
 		const again = await givenAgent({ home: device.home });
 		expect(await again.untilLive('check-in')).toMatchObject({ deviceId: DEVICE_ID, channel: { reconnects: 0 } });
@@ -413,7 +416,7 @@ describe('the end', () => {
 		service.goSilent(true);
 		const startedAt = performance.now();
 		await device.stop();
-		expect(performance.now() - startedAt).toBeLessThan(3000);
+		expect(performance.now() - startedAt).toBeLessThan(ENDED_WITHIN_MS);
 		service.goSilent(false);
 	});
 

@@ -206,7 +206,7 @@ describe('bytes that nobody meant', () => {
 				const startedAt = performance.now();
 				const error = await failureOf(readPicture(bytes));
 				expect(error.code).toMatch(/^picture-(unreadable|without-code)$/);
-				expect(performance.now() - startedAt).toBeLessThan(1_000);
+				expect(performance.now() - startedAt).toBeLessThan(5_000);
 			}),
 			{ numRuns: 100 },
 		);

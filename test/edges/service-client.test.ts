@@ -189,7 +189,7 @@ describe('a one-time code is not used up', () => {
 		const startedMs = performance.now();
 		const result = await register(`https://127.0.0.1:${port}`, { deadlineMs: 100 });
 		expect(result).toMatchObject({ sent: 'no', failure: { code: 'connect-timeout' } });
-		expect(performance.now() - startedMs).toBeLessThan(3000);
+		expect(performance.now() - startedMs).toBeLessThan(6000);
 	});
 
 	test('when it is given up before it began', async () => {

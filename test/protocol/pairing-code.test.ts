@@ -187,7 +187,7 @@ describe('a link inside another', () => {
 		const startedAt = performance.now();
 		expect(reasonFor(many.slice(0, MAX_CODE_LENGTH))).toBe('linkWithoutToken');
 		expect(reasonFor(hashes)).toBe('linkWithoutToken');
-		expect(performance.now() - startedAt).toBeLessThan(1000);
+		expect(performance.now() - startedAt).toBeLessThan(5000);
 	});
 });
 
