@@ -2,9 +2,9 @@
  * Plan and key files as an operator has them on a disk. Every problem is named with file, line and path; nothing is written
  * here but whole files, and a key is never shown.
  */
-import { createPrivateKey, type KeyObject, randomUUID } from 'node:crypto';
+import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { constants } from 'node:fs';
-import { open, rename, rm, writeFile } from 'node:fs/promises';
+import { open } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { importPublicKey, type ReadPlan, readPlan } from '../../agent/plan-reading.ts';
 import { AgentError, type ErrorCode } from '../../core/errors.ts';
@@ -12,6 +12,7 @@ import { checkPlan, type Finding } from '../../core/fleet-check.ts';
 import { findJsonPlaces, type JsonPlaces, placeOf, pointerOf } from '../../core/json-place.ts';
 import { MAX_PLAN_BYTES, publicKeySchema } from '../../protocol/fleet-plan.ts';
 import { printWarning } from '../output.ts';
+import { replaceWhole } from './whole-file.ts';
 
 const MAX_KEY_BYTES = 16 * 1024;
 
@@ -101,13 +102,10 @@ export async function readPrivateKey(file: string): Promise<KeyObject> {
 /** Replaces a file that everybody may read. @throws AgentError `state-unwritable`. */
 export async function replaceFile(out: string, text: string): Promise<string> {
 	const path = resolve(out);
-	const aside = `${path}.${randomUUID()}`;
 	try {
-		await writeFile(aside, text, { mode: 0o644, flag: 'wx' });
-		await rename(aside, path);
+		await replaceWhole(path, text, 0o644);
 		return path;
 	} catch (cause) {
-		await rm(aside, { force: true });
 		const { code } = cause as NodeJS.ErrnoException;
 		throw new AgentError('state-unwritable', `${path} cannot be written (${code}).`, {
 			remedy: 'Name a file in a directory that this user may write to, with free space.',

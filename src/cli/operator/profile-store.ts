@@ -2,13 +2,13 @@
  * The operator's profiles: names of services, kept by `conf`; the credential of each in a file of its own that only this
  * user can read. Never keeps a secret beside the names.
  */
-import { randomUUID } from 'node:crypto';
-import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdir, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import * as z from 'zod';
 import { AgentError } from '../../core/errors.ts';
 import { nearestName } from '../../core/settings.ts';
 import { readSecretFile } from '../../edges/settings-files.ts';
+import { replaceWhole } from './whole-file.ts';
 
 export interface Profile {
 	readonly name: string;
@@ -121,13 +121,10 @@ function secretFile(directory: string, name: string): string {
 }
 
 async function writeSecret(file: string, secret: string): Promise<void> {
-	const aside = `${file}.${randomUUID()}`;
 	try {
 		await mkdir(dirname(file), { recursive: true, mode: 0o700 });
-		await writeFile(aside, `${secret}\n`, { mode: 0o600, flag: 'wx', flush: true });
-		await rename(aside, file);
+		await replaceWhole(file, `${secret}\n`, 0o600);
 	} catch (error) {
-		await rm(aside, { force: true });
 		const { code } = error as NodeJS.ErrnoException;
 		throw new AgentError('state-unwritable', `The credential cannot be written to ${dirname(file)} (${code}).`, {
 			remedy: 'Make the directory writable for this user, with free space.',

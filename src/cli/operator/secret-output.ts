@@ -2,11 +2,11 @@
  * Where a secret may go: a terminal, a JSON document that was asked for, or a new file that only this user can read. Each
  * is decided before the secret is made, so that none is lost and none ends up in a log by accident.
  */
-import { randomUUID } from 'node:crypto';
-import { open, rename, rm, writeFile } from 'node:fs/promises';
+import { open, rm } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { AgentError } from '../../core/errors.ts';
 import type { OutputFlags } from '../output.ts';
+import { replaceWhole } from './whole-file.ts';
 
 /**
  * @param flags `out` is the file of a command that can save its secret; left out where there is no such flag.
@@ -65,13 +65,10 @@ export async function reserveSecretFile(out: string): Promise<ReservedFile> {
 /** Writes a picture or text that carries a secret, in place of what was there, with mode 0600. @throws AgentError. */
 export async function replaceSecretFile(out: string, content: string | Uint8Array): Promise<string> {
 	const path = resolve(out);
-	const aside = `${path}.${randomUUID()}`;
 	try {
-		await writeFile(aside, content, { mode: 0o600, flag: 'wx' });
-		await rename(aside, path);
+		await replaceWhole(path, content, 0o600);
 		return path;
 	} catch (error) {
-		await rm(aside, { force: true });
 		throw unwritable(path, error);
 	}
 }
