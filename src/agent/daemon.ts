@@ -244,7 +244,10 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 	}
 }
 
-/** What is given to sockets and files when they are opened. Everything else follows a reload. */
+/**
+ * What is given to sockets and files when they are opened. Everything else follows a reload; how a channel is opened and
+ * kept alive holds from the next one on, so that a push to many devices does not open all their channels anew at once.
+ */
 const START_ONLY = ['local.agentGroup', 'local.adminGroup', 'events.durable'] as const;
 
 function warnOfStartOnly(atStart: Settings, now: Settings): Failure | null {
