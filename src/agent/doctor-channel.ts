@@ -29,9 +29,15 @@ export function probeChannel(daemon: Exclude<DaemonWord, { kind: 'notRunning' }>
 		return notApplicable('An agent runs that could not be asked; its channel is left alone.');
 	const { state, sentence, problem, channel } = daemon.status;
 	if (state === 'unpaired') return notApplicable('Not paired yet.');
-	if (problem) return failed(asFailure(problem));
+	if (problem)
+		return failed(asFailure({ ...problem, message: state === 'online' ? inFull(sentence, problem) : problem.message }));
 	if (state === 'online') return ok(`The agent is online since ${channel.since ?? 'its start'}.`);
 	return failed(failure('connection-lost', sentence));
+}
+
+/** An online device has a problem with something else, such as a move: only the sentence says with what. */
+function inFull(sentence: string, { remedy }: { readonly remedy: string }): string {
+	return sentence.endsWith(remedy) ? sentence.slice(0, -remedy.length).trim() : sentence;
 }
 
 /** What a running agent says of its heartbeats. */

@@ -185,6 +185,13 @@ export async function checkSockets(
 					remedy: 'Restart the agent; if it stays so, look at SocketMode in idv-agent.socket.',
 				}),
 			);
+	if ([agent, admin].every(({ mode }) => (mode & 0o070) === 0))
+		return warning(
+			failure('socket-failed', `Only the owner of the sockets in ${runDir} may use them: applications can't.`, {
+				remedy:
+					'Make the groups of local.agentGroup and local.adminGroup (systemd-sysusers does), and start the agent again.',
+			}),
+		);
 	if (agent.group === admin.group && groups !== null && groups.agentGroup !== groups.adminGroup)
 		return warning(
 			failure(

@@ -4,6 +4,7 @@
  */
 import { Command, CommanderError, Help, type Option } from 'commander';
 import { AgentError, EXIT, failure, toFailure } from '../core/errors.ts';
+import { nearestName } from '../core/settings.ts';
 import { type OutputFlags, printText, reportFailure, runCommand } from './output.ts';
 import { VERSION } from './version.ts';
 
@@ -65,6 +66,7 @@ export async function runProgram(program: Command): Promise<void> {
 	const words = process.argv.slice(2);
 	const json = words.includes('--json') || isJsonSet(program);
 	try {
+		refuseUnknownHelp(program, words);
 		await program.parseAsync();
 	} catch (error) {
 		if (!(error instanceof CommanderError)) return reportFailure(toFailure(error), { json });
@@ -75,6 +77,32 @@ export async function runProgram(program: Command): Promise<void> {
 		const help = `See "${[program.name(), ...namedIn(program, words), '--help'].join(' ')}".`;
 		const { message, suggestion } = plainWords(error);
 		reportFailure(failure('usage', message, { remedy: suggestion ? `${suggestion} ${help}` : help }), { json });
+	}
+}
+
+/** commander shows the whole help for a command that is not there, without a word about it. @throws AgentError `usage`. */
+function refuseUnknownHelp(program: Command, words: readonly string[]): void {
+	let command = program;
+	for (const [at, word] of words.entries()) {
+		const asked = words[at + 1];
+		if (
+			word === 'help' &&
+			asked !== undefined &&
+			!asked.startsWith('-') &&
+			!command.commands.some((known) => known.name() === asked)
+		) {
+			const nearest = nearestName(
+				asked,
+				command.commands.map((known) => known.name()),
+			);
+			const help = `See "${[program.name(), ...namedIn(program, words.slice(0, at)), '--help'].join(' ')}".`;
+			throw new AgentError('usage', `Unknown command ${JSON.stringify(asked.slice(0, 40))}.`, {
+				remedy: nearest ? `Did you mean ${nearest}? ${help}` : help,
+			});
+		}
+		const next = command.commands.find((known) => known.name() === word);
+		if (!next) return;
+		command = next;
 	}
 }
 

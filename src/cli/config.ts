@@ -7,7 +7,15 @@ import { createSecretRegistry, SECRET_MARK, scrub } from '../core/scrub.ts';
 import type { SettingOrigin } from '../core/settings.ts';
 import { environmentName, listSettings, valueAt } from '../core/settings-table.ts';
 import { readBrowserApplications } from '../edges/local-server/browser-applications.ts';
-import { type OutputFlags, printJson, printLine, printTable, printWarning, reportFailures } from './output.ts';
+import {
+	type OutputFlags,
+	printFolded,
+	printJson,
+	printLine,
+	printTable,
+	printWarning,
+	reportFailures,
+} from './output.ts';
 
 export type ConfigFlags = PathFlags & OutputFlags & { readonly set?: readonly string[] | undefined };
 
@@ -33,7 +41,8 @@ export async function showConfig(flags: ConfigFlags & { readonly explain?: boole
 	else if (flags.explain)
 		for (const { path, value, about, ...origin } of rows) {
 			printLine(`${path} = ${showValue(value)} (${describeOrigin(origin)})`);
-			printLine(`  ${about} ${environmentName(path)}\n`);
+			printFolded('  ', about);
+			printLine(`  ${environmentName(path)}\n`);
 		}
 	else printTable(rows.map(({ path, value, ...origin }) => [path, showValue(value), describeOrigin(origin)]));
 	reportProblems(loaded, loaded.problems, flags);

@@ -10,7 +10,7 @@ import { becomeServiceUser, findSubject, nameOfUser, type Subject } from '../age
 import { CHECK_IDS, type CheckId } from '../core/doctor.ts';
 import { AgentError } from '../core/errors.ts';
 import { nearestName } from '../core/settings.ts';
-import { counted, type OutputFlags, printJson, printLine } from './output.ts';
+import { counted, type OutputFlags, printFolded, printJson, printLine } from './output.ts';
 import { VERSION } from './version.ts';
 
 export type DoctorFlags = PathFlags &
@@ -95,8 +95,8 @@ function openScreen() {
 		},
 		show(check: CheckReport) {
 			waiting('');
-			printLine(`${check.status.padEnd(7)}  ${check.id.padEnd(width)}  ${check.message}`);
-			if ('remedy' in check) printLine(`${' '.repeat(7 + width + 4)}${check.remedy}`);
+			printFolded(`${check.status.padEnd(7)}  ${check.id.padEnd(width)}  `, check.message);
+			if ('remedy' in check) printFolded(' '.repeat(7 + width + 4), check.remedy);
 			const next = CHECK_IDS[CHECK_IDS.indexOf(check.id) + 1];
 			if (next) waiting(`\u2026 ${next}`);
 		},

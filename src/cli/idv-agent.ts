@@ -45,7 +45,8 @@ export function buildProgram(): Command {
 }
 
 const EXIT_STATUSES = `
-Exit status: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 fault, 74 I/O, 75 try again, 77 refused, 78 settings.`;
+Exit status: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 fault, 74 I/O,
+  75 try again, 77 refused, 78 settings.`;
 
 const SET = ['--set <path=value>', 'a setting, such as heartbeatCadence=10; may be repeated', collect] as const;
 
@@ -99,7 +100,7 @@ function addProvision(program: Command): void {
 	const provision = program
 		.command('provision')
 		.description('take a provision.json into use (systemd starts this before the agent; needs root)')
-		.argument('[file...]', '- is standard input; left out, the places that the README names')
+		.argument('[file...]', '- is standard input; left out, provision.json in /etc/idv-agent or /boot/firmware')
 		.option('--credstore <dir>', 'where the secret is put, encrypted for this machine', '/etc/credstore.encrypted');
 	withExamples(
 		provision,

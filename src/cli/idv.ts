@@ -39,9 +39,11 @@ export function buildProgram(): Command {
 }
 
 const NOTES = `
-The credential: --authorization-file, else IDV_AUTHORIZATION, else the profile. Never an argument.
+The credential: --authorization-file, else IDV_AUTHORIZATION, else the profile;
+never an argument.
 Nothing that creates something is tried twice.
-Exit status: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 fault, 74 I/O, 75 try again, 77 refused, 78 settings.`;
+Exit status: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 fault, 74 I/O,
+  75 try again, 77 refused, 78 settings.`;
 
 function addApiKey(program: Command): void {
 	const create = program

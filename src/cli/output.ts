@@ -36,19 +36,39 @@ export function printJson(value: unknown): void {
 	printLine(JSON.stringify(value, null, process.stdout.isTTY ? 2 : undefined));
 }
 
-/** Columns as wide as they have to be, two spaces between them. */
+/** Columns as wide as they have to be, two spaces between them; on a terminal the last one is folded at its edge. */
 export function printTable(rows: readonly (readonly string[])[]): void {
 	const columns = Math.max(0, ...rows.map((row) => row.length));
 	const widths = Array.from({ length: columns }, (_, column) =>
 		Math.max(0, ...rows.map((row) => row[column]?.length ?? 0)),
 	);
-	for (const row of rows)
-		printLine(
-			row
-				.map((cell, column) => cell.padEnd(widths[column] ?? 0))
-				.join('  ')
-				.trimEnd(),
-		);
+	for (const row of rows) {
+		const before = row.slice(0, -1).map((cell, column) => `${cell.padEnd(widths[column] ?? 0)}  `);
+		printFolded(before.join(''), row.at(-1) ?? '');
+	}
+}
+
+/** Narrower than this a column is not folded: the lines would be no easier to read. */
+const MIN_COLUMN = 30;
+
+/** Text after a head; on a terminal its further lines begin under the first. A word is never broken. */
+export function printFolded(head: string, text: string): void {
+	const width = process.stdout.isTTY ? process.stdout.columns - head.length : 0;
+	const lines = width >= MIN_COLUMN ? fold(text, width) : [text];
+	for (const [row, line] of lines.entries())
+		printLine(`${row === 0 ? head : ' '.repeat(head.length)}${line}`.trimEnd());
+}
+
+function fold(text: string, width: number): string[] {
+	const lines: string[] = [];
+	let line = '';
+	for (const word of text.split(' ')) {
+		if (line !== '' && line.length + 1 + word.length > width) {
+			lines.push(line);
+			line = word;
+		} else line = line === '' ? word : `${line} ${word}`;
+	}
+	return [...lines, line];
 }
 
 /** The time on this machine's clock, with the date where it is not today. */

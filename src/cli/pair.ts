@@ -1,6 +1,7 @@
 /** `idv-agent pair`: reads a code, shows what it would do, and has the running agent spend it. */
 import { domainToUnicode } from 'node:url';
 import { AgentError, asFailure } from '../core/errors.ts';
+import { normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { LOCAL_ROUTES, type PairPreview, type PairRequest, type PairResult } from '../protocol/local-api.ts';
 import { MAX_CODE_LENGTH } from '../protocol/pairing-code.ts';
 import { checkCodeSource, readCode } from './code-input.ts';
@@ -23,6 +24,10 @@ const PAIR_DEADLINE_MS = 90_000;
 export async function pair(flags: PairFlags, from: readonly string[]): Promise<void> {
 	const source = { from, image: flags.image };
 	checkCodeSource(source);
+	if (flags.trust !== undefined && normalizeBaseUrl(flags.trust) === null)
+		throw new AgentError('usage', '--trust takes the address of a service.', {
+			remedy: 'Write it as https://id.example.com, without user, query or fragment.',
+		});
 	const client = clientFor(flags);
 	// Before anybody fetches a scanner: is there an agent, and may this user move the device?
 	await client.request('admin', 'GET', LOCAL_ROUTES.status);
@@ -75,7 +80,7 @@ function printPreview(preview: PairPreview): void {
 		['Code', preview.tokenKind],
 	];
 	if (preview.sessionId !== null) rows.push(['Session', preview.sessionId]);
-	for (const change of preview.changes) rows.push(['Would do', change]);
+	for (const change of preview.changes) rows.push(['Effect', change]);
 	printTable(rows);
 }
 

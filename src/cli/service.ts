@@ -2,7 +2,6 @@
 import { readFile } from 'node:fs/promises';
 import * as z from 'zod';
 import { AgentError } from '../core/errors.ts';
-import { KNOWN_PERMISSIONS } from '../protocol/api-key.ts';
 import { parseAuthorization } from '../protocol/authorization.ts';
 import { notifyEmbeddedService, runServiceCommand } from '../service/command.ts';
 import {
@@ -118,7 +117,7 @@ async function readCredentials(file: string): Promise<ServiceOptions> {
 	return {
 		...(basic && { basicUsers: [{ username: basic.slice(0, colon), password: basic.slice(colon + 1) }] }),
 		...(bearer && { bearerToken: bearer }),
-		...(apiKey && { apiKeys: [{ name: 'given', permissions: KNOWN_PERMISSIONS, token: apiKey }] }),
+		...(apiKey && { trialApiKey: apiKey }),
 	};
 }
 

@@ -29,7 +29,9 @@ function printStatus(status: Status): void {
 		['Workflow', describeWorkflow(status.workflow)],
 		[
 			'Channel',
-			channel.state === 'none' ? 'none' : `${channel.state}${since}, ${counted(channel.reconnects, 'reconnect')}`,
+			channel.state === 'none'
+				? 'none'
+				: `${CHANNEL_WORDS[channel.state]}${since}, ${counted(channel.reconnects, 'reconnect')}`,
 		],
 		['Heartbeat', channel.lastHeartbeatAt ? localTime(channel.lastHeartbeatAt) : 'none yet'],
 		...(channel.nextAttemptAt ? [['Next try', localTime(channel.nextAttemptAt)]] : []),
@@ -55,15 +57,27 @@ export function describeWorkflow({ wanted, live, source }: Status['workflow']): 
 	return wanted === live ? `${live}${from}` : `${live ?? 'none live'}; wanted is ${wanted}${from}`;
 }
 
-/** `revision 7, rule lobby; revision 8 at 12:00:00`. */
-function describePlan({ revision, rule, next, refused }: NonNullable<Status['plan']>): string {
+/** `revision 7, rule lobby; workflow face-check at 12:00:00`, and which revision says so if it is another. */
+export function describePlan({ revision, rule, next, refused }: NonNullable<Status['plan']>): string {
 	const now =
 		revision === null ? 'none yet' : `revision ${revision}, ${rule === null ? 'its defaults' : `rule ${rule}`}`;
 	const later = next
-		? `; revision ${next.revision} with ${next.workflowId ?? 'no workflow'} at ${localTime(next.at)}`
+		? `; ${next.revision === revision ? '' : `revision ${next.revision} with `}${next.workflowId === null ? 'no workflow' : `workflow ${next.workflowId}`} at ${localTime(next.at)}`
 		: '';
 	return `${now}${refused ? ' (not followed, see below)' : ''}${later}`;
 }
+
+/** The states of a link, for people. */
+const CHANNEL_WORDS: Readonly<Record<Status['channel']['state'], string>> = {
+	none: 'none',
+	registering: 'registering',
+	registerWait: 'waiting to register again',
+	connecting: 'connecting',
+	online: 'online',
+	connectWait: 'waiting to connect again',
+	blocked: 'blocked',
+	closed: 'closed',
+};
 
 /** Who named the workflow that is wanted, in words that say where to change it. */
 export const SOURCES: Readonly<Record<NonNullable<Status['workflow']['source']>, string>> = {

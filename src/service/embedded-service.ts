@@ -122,7 +122,12 @@ export async function startService(options: ServiceOptions = {}): Promise<Embedd
 	const credentials: TrialCredentials = {
 		basic: users[0] ?? { username: 'operator', password: randomText(24) },
 		bearer: settings.bearerToken ?? randomText(40),
-		apiKey: apiKeys.create({ name: 'trial', permissions: KNOWN_PERMISSIONS, expiresAtMs: null }).token,
+		apiKey: apiKeys.create({
+			name: 'trial',
+			permissions: KNOWN_PERMISSIONS,
+			expiresAtMs: null,
+			token: settings.trialApiKey,
+		}).token,
 	};
 
 	const parts: ServiceParts = {

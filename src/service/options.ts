@@ -39,7 +39,9 @@ export interface ServiceOptions {
 	readonly basicUsers?: readonly BasicUser[] | undefined;
 	/** The one access token that is accepted; default generated. */
 	readonly bearerToken?: string | undefined;
-	/** Keys beside the generated one in `credentials.apiKey`; default none. */
+	/** The key with every known permission that stands in `credentials.apiKey`; default: generated. */
+	readonly trialApiKey?: string | undefined;
+	/** Keys beside the one in `credentials.apiKey`; default none. */
 	readonly apiKeys?: readonly InitialApiKey[] | undefined;
 	/** HMAC key that signs Connections, at least 32 bytes; default random. Services that share it accept each other's. */
 	readonly signingKey?: Uint8Array | undefined;
@@ -116,9 +118,7 @@ export function resolveOptions(options: ServiceOptions): ServiceSettings {
 	const basePath = settings.basePath.replace(/\/+$/, '');
 	if (basePath !== '' && !basePath.startsWith('/')) throw new Error('basePath must begin with a slash.');
 	if (!isLoopback(urlOf(settings.host, 0, false)) && !settings.allowNonLoopback) {
-		throw new Error(
-			`The embedded service does not listen on ${settings.host}: it is for trials on this machine. Set allowNonLoopback if a network is meant.`,
-		);
+		throw new Error(`The embedded service does not listen on ${settings.host}: it is for trials on this machine.`);
 	}
 	if (settings.signingKey && settings.signingKey.length < 32)
 		throw new Error('signingKey must have at least 32 bytes.');

@@ -110,6 +110,18 @@ describe('what was not acknowledged', () => {
 describe('a lease', () => {
 	const hold = (device: RunningAgent, body: unknown) => ask(device, LOCAL_ROUTES.leases, { method: 'POST', body });
 
+	test('that has not the form is refused in words', async () => {
+		const { device } = await givenDevice();
+		const said = async (body: unknown) => ((await hold(device, body)).json as { detail: string }).detail;
+		expect(await said({ name: 'kiosk', seconds: -1 })).toBe('seconds must be at least 1.');
+		expect(await said({ name: 'kiosk', seconds: 'x' })).toBe('seconds must be a number.');
+		expect(await said({ seconds: 60 })).toBe('name is missing.');
+		expect(await said({ name: 'a b', seconds: 1e9 })).toMatch(
+			/^name must be 1 to 64 letters, .*; seconds must be at most \d+\.$/,
+		);
+		expect(await said([])).toBe('The body must be an object.');
+	});
+
 	test('keeps the workflow as it is until it is released, and the status says so', async () => {
 		const { device } = await givenDevice();
 		const { status, json } = await hold(device, { name: 'kiosk', seconds: 120 });

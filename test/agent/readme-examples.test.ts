@@ -1,22 +1,26 @@
-/** The kiosk applications of the README, as they stand there, against a running agent and the embedded service. */
+/** The kiosk applications of the README and docs/kiosk-software.md, as they stand there, against a running agent and the embedded service. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { expect, onTestFinished, test } from 'vitest';
 import type { EmbeddedService } from '../../src/service/embedded-service.ts';
 import { givenService } from '../service/fixture.ts';
 import { givenAgent, givenPairedAgent, type RunningAgent } from './harness.ts';
 
-const README = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
+const DOCUMENTS = ['README.md', 'docs/kiosk-software.md']
+	.map((name) => readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8'))
+	.join('\n');
 const SOCKET = '/run/idv-agent/agent.sock';
 
 /** The code under `<!-- example: NAME -->`. */
 function exampleOf(name: string): string {
-	const [, code] = new RegExp(`<!-- example: ${name} -->\\n\`\`\`\\w+\\n(.*?)\\n\`\`\``, 's').exec(README) ?? [];
-	return code ?? expect.fail(`the README has no example ${name}`);
+	const [, code] = new RegExp(`<!-- example: ${name} -->\\n\`\`\`\\w+\\n(.*?)\\n\`\`\``, 's').exec(DOCUMENTS) ?? [];
+	return code ?? expect.fail(`the documents have no example ${name}`);
 }
 
 /** A program that is not here leaves its example untested, and says so. */
@@ -45,13 +49,19 @@ async function runExample(
 	await writeFile(file, code.replaceAll(SOCKET, join(device.home.paths.runDir, 'agent.sock')));
 	// What it starts ends with it.
 	const child = spawn(program, [file], { stdio: ['ignore', 'pipe', 'pipe'], detached: true });
+	return readLines(child, name);
+}
+
+/** What a process prints, line by line; its group ends with the test. */
+function readLines(child: ChildProcess, name: string): Application {
 	const lines: string[] = [];
 	let looking = () => {};
 	for (const stream of [child.stdout, child.stderr])
-		createInterface({ input: stream }).on('line', (line) => {
-			lines.push(line);
-			looking();
-		});
+		if (stream)
+			createInterface({ input: stream }).on('line', (line) => {
+				lines.push(line);
+				looking();
+			});
 	onTestFinished(async () => {
 		if (child.exitCode !== null || child.signalCode !== null) return;
 		const ended = once(child, 'close');
@@ -75,6 +85,40 @@ async function runExample(
 function killGroup({ pid }: ChildProcess): void {
 	if (pid !== undefined) process.kill(-pid, 'SIGKILL');
 }
+
+/** A port that was free a moment ago. */
+async function findFreePort(): Promise<number> {
+	const server = createServer().listen(0, '127.0.0.1');
+	await once(server, 'listening');
+	const { port } = server.address() as AddressInfo;
+	server.close();
+	await once(server, 'close');
+	return port;
+}
+
+/** Runs one line of a shell in its own process group, which ends with the test. */
+function runLine(line: string, directory: string): Application & { readonly ended: Promise<unknown> } {
+	const PATH = `${resolve(import.meta.dirname, '../../bin')}:${process.env['PATH']}`;
+	const child = spawn('sh', ['-c', line], { cwd: directory, env: { ...process.env, PATH }, detached: true });
+	const running = readLines(child, line);
+	return { ...running, ended: once(child, 'close') };
+}
+
+test('the trial service and the device beside it start as they stand there, and hear of each other', async () => {
+	const directory = await mkdtemp(join(tmpdir(), 'idv-readme-'));
+	onTestFinished(() => rm(directory, { recursive: true, force: true }));
+	const port = await findFreePort();
+	const answers: string[] = [];
+	for (const line of exampleOf('device').replaceAll('8490', String(port)).split('\n')) {
+		const [, background] = /^(.*) &( +#.*)?$/.exec(line) ?? [];
+		const running = runLine(background ?? line, directory);
+		if (background) await running.untilPrinted(background.includes(' service ') ? 'Listening at' : '"online"');
+		else await running.ended;
+		if (!background) answers.push(...running.lines);
+	}
+	expect(answers).toContain(`Online with 127.0.0.1:${port}, workflow document-check.`);
+	expect(answers).toContain('Sent to 1 device.');
+}, 30_000);
 
 async function givenDevice() {
 	const service = await givenService();

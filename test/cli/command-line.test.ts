@@ -119,6 +119,8 @@ describe('a mistake on the command line', () => {
 		['idv-agent', ['run', '--set'], /Option '--set <path=value>' argument missing/],
 		['idv-agent', ['service', '--port', '70000'], /--port must be a whole number from 0 to 65535/],
 		['idv-agent', ['service', 'notify', '{}'], /Required option '--url <url>' not specified/],
+		['idv', ['help', 'nosuch'], /Unknown command "nosuch"\. See "idv --help"/],
+		['idv', ['fleet', 'help', 'sing'], /Unknown command "sing"\. Did you mean sign\? See "idv fleet --help"/],
 		['idv', ['apikeys'], /Unknown command 'apikeys'\. Did you mean apikey\?/],
 		['idv', ['apikey', 'create', '--name', 'x'], /Required option '--permissions <list>' not specified/],
 		['idv', ['session', 'start'], /Required option '--workflow <id>' not specified/],

@@ -102,11 +102,10 @@ describe('idv fleet check', () => {
 
 	test('refuses a file that is not there, and one that is no text', async () => {
 		const missing = join(operator.directory, 'none.json');
-		await operator.expectRefused({ status: 65, code: 'plan-invalid', words: /none\.json cannot be read: ENOENT/ }, [
-			'fleet',
-			'check',
-			missing,
-		]);
+		await operator.expectRefused(
+			{ status: 65, code: 'plan-invalid', words: /none\.json cannot be read: it is not there \(ENOENT\)/ },
+			['fleet', 'check', missing],
+		);
 		await writeFile(missing, Buffer.from([0xff, 0xfe]));
 		await operator.expectRefused({ status: 65, code: 'plan-invalid', words: /is not UTF-8/ }, [
 			'fleet',

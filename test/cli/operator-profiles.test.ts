@@ -55,6 +55,13 @@ describe('service and credential', () => {
 					'credential-unreadable',
 					/IDV_AUTHORIZATION does not hold/,
 				],
+				[
+					variables(),
+					['--authorization-file', `${bare}-none`],
+					78,
+					'credential-unreadable',
+					/is not there \(ENOENT\)\. Name a file that is there and that this user may read/,
+				],
 				[variables(), ['--authorization-file', bare], 78, 'credential-unreadable', /bare does not hold one credential/],
 				[
 					variables(),

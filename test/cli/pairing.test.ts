@@ -38,8 +38,8 @@ describe('pair', () => {
 				`Service   http://${host}`,
 				'Workflow  document-check (from the code)',
 				'Code      Short Token (one use)',
-				`Would do  pairs this device with ${host}`,
-				'Would do  runs workflow document-check',
+				`Effect    pairs this device with ${host}`,
+				'Effect    runs workflow document-check',
 				'',
 				`Paired. Online with ${host}, workflow document-check.`,
 				'',
@@ -58,6 +58,17 @@ describe('pair', () => {
 			online: true,
 		});
 		expect(outcome.status).toBe(0);
+	});
+
+	test('--trust wants an address', async () => {
+		const { pair, code, home } = await givenDevice();
+		const outcome = await pair(code(), '--trust', 'example');
+		expectRefusal(outcome, {
+			status: 64,
+			code: 'usage',
+			words: /--trust takes the address.*https:\/\/id\.example\.com/,
+		});
+		await expectUnpaired(home);
 	});
 
 	test('--image reads the code from a picture, Aztec as well', async () => {
@@ -200,6 +211,24 @@ describe('on a device that waits for its first code', () => {
 		const screen = await atTerminal('idv-agent', ['pair'], home.environment, [[PROMPT, 'tr-half\u0003']]);
 		expect(screen).toMatchObject({ status: 64, text: expect.stringMatching(/Cancelled; nothing was sent/) });
 		await expectUnpaired(home);
+	});
+
+	test.skipIf(!hasTerminal)('on a narrow terminal tables are folded between words', async () => {
+		const { home } = device;
+		const { text } = await atTerminal('idv-agent', ['config', 'show', '--explain'], home.environment, [], 60);
+		const lines = text.split('\n');
+		expect(lines.filter((line) => line.startsWith('  ') && line.length > 60)).toEqual([]);
+		const at = lines.indexOf('baseUrl = - (default)');
+		expect(lines.slice(at, at + 4)).toEqual([
+			'baseUrl = - (default)',
+			'  Address of the service; left out, the pairing code names',
+			'  it.',
+			'  IDV_AGENT_BASE_URL',
+		]);
+		const { text: table } = await atTerminal('idv-agent', ['doctor', '--check', 'scanner'], home.environment, [], 60);
+		expect(table).toMatch(
+			/skipped {2}scanner {7}No scanner was found; codes can be\n {23}typed or read from a picture\.\n/,
+		);
 	});
 
 	test.skipIf(!hasTerminal)('JSON is indented for the eye at a terminal', async () => {

@@ -27,7 +27,11 @@ describe('service', () => {
 		);
 		const running = follow('idv-agent', ['service', '--port', '0', '--json', '--credentials', credentials], {});
 		const { url, credentials: told } = JSON.parse(await running.untilLine(/"listening"/));
-		expect(told).toMatchObject({ basic: { username: 'ada', password: 'her:password' }, bearer: 'bearer-0123456789' });
+		expect(told).toEqual({
+			basic: { username: 'ada', password: 'her:password' },
+			bearer: 'bearer-0123456789',
+			apiKey: 'ak-0123456789',
+		});
 		for (const authorization of [
 			{ scheme: 'Basic', username: 'ada', password: 'her:password' },
 			{ scheme: 'Bearer', credential: 'bearer-0123456789' },
@@ -55,7 +59,12 @@ describe('service', () => {
 		const strange = await file('strange.json', '{"basic":"nobody","token":"x"}');
 		const cases: [flags: string[], status: number, code: string, words: RegExp][] = [
 			[['--port', taken], 69, 'service-unreachable', /Port \d+ of 127\.0\.0\.1 is taken/],
-			[['--host', '0.0.0.0'], 64, 'usage', /does not listen on 0\.0\.0\.0.*--allow-non-loopback/],
+			[
+				['--host', '0.0.0.0'],
+				64,
+				'usage',
+				/does not listen on 0\.0\.0\.0[^A-Z]*this machine\. Correct.*--allow-non-loopback/,
+			],
 			[['--credentials', `${home.directory}/none`], 78, 'credential-unreadable', /is not there/],
 			[['--credentials', broken], 78, 'credential-unreadable', /is not JSON/],
 			[

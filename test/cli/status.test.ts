@@ -4,6 +4,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { describePlan } from '../../src/cli/status.ts';
 import { statusSchema } from '../../src/protocol/local-answers.ts';
 import { credentialsOf } from '../service/fixture.ts';
 import { atTheEndOfAll, follow, givenHome } from './command.ts';
@@ -16,6 +17,16 @@ const kindsOf = (lines: string) =>
 		.trimEnd()
 		.split('\n')
 		.map((line) => JSON.parse(line).kind);
+
+test('the plan is told with what comes next, and whose revision says so', () => {
+	const plan = { revision: 7, followed: 7, rule: 'lobby', workflowId: 'a', refused: null, checkedAt: null };
+	const next = { workflowId: 'b', at: '2001-02-03T04:05:06.000Z' };
+	expect(describePlan({ ...plan, next: null })).toBe('revision 7, rule lobby');
+	expect(describePlan({ ...plan, next: { ...next, revision: 7 } })).toMatch(
+		/^revision 7, rule lobby; workflow b at 2001-/,
+	);
+	expect(describePlan({ ...plan, next: { ...next, revision: 8 } })).toMatch(/; revision 8 with workflow b at 2001-/);
+});
 
 describe('on a paired device that is online', () => {
 	const atTheEnd = atTheEndOfAll();
@@ -231,6 +242,7 @@ describe('going offline and coming back', () => {
 		const watch = follow('idv-agent', ['status', '--watch'], home.environment);
 		await service.close();
 		await watch.untilLine(/Offline/);
+		expect((await home.agent(['status'])).stdout).toMatch(/\nChannel +(waiting to connect again|connecting) since /);
 		const plain = await home.agent(['reconnect']);
 		expectRefusal(plain, { status: 69, code: 'service-unreachable', words: /can't be reached/ });
 		const json = await home.agent(['reconnect', '--json']);

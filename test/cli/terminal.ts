@@ -20,17 +20,18 @@ export interface Screen {
 /**
  * Runs a command at a terminal and answers each prompt as soon as its text is on the screen.
  * @param answers what to wait for, and what to type then.
+ * @param columns how wide the terminal is; by default wider than any line, so that nothing is folded.
  */
 export async function atTerminal(
 	name: 'idv-agent' | 'idv',
 	args: readonly string[],
 	environment: Readonly<Record<string, string>>,
 	answers: readonly (readonly [prompt: string, typed: string])[] = [],
+	columns = 400,
 ): Promise<Screen> {
 	const command = [join(BIN, name), ...args].map((word) => `'${word.replaceAll("'", `'\\''`)}'`).join(' ');
 	const { PATH = '', HOME = '' } = process.env;
-	// Wider than any line, so that nothing is wrapped.
-	const child = spawn('script', ['-qec', `stty echo cols 400 && exec ${command}`, '/dev/null'], {
+	const child = spawn('script', ['-qec', `stty echo cols ${columns} && exec ${command}`, '/dev/null'], {
 		env: { PATH, HOME, TERM: 'dumb', SHELL: '/bin/sh', ...environment },
 		stdio: ['pipe', 'pipe', 'inherit'],
 	});

@@ -123,6 +123,23 @@ describe('beside an agent that is online', () => {
 		await chmod(join(home.directory, 'run', 'agent.sock'), 0o666);
 		expectFailure(await examine(home, '--check', 'local-socket'), 'local-socket', 'socket-failed', /Every user/);
 	});
+
+	test('sockets that are for their owner alone keep applications out, not in', async () => {
+		const { home } = await givenDevice();
+		for (const name of ['agent.sock', 'admin.sock']) await chmod(join(home.directory, 'run', name), 0o600);
+		expect((await examine(home, '--check', 'local-socket')).checks['local-socket']).toMatchObject({
+			status: 'warning',
+			message: expect.stringMatching(/^Only the owner of the sockets/),
+		});
+	});
+
+	test('a move that does not succeed is told as such, for the channel that is open is well', async () => {
+		const { home } = await givenPaired({ service: { workflows: ['document-check'] } });
+		expect((await home.agent(['workflow', 'set', 'nosuch'])).status).toBe(65);
+		const report = await examine(home, '--check', 'channel');
+		const words = /^Online with .*; moving to workflow nosuch does not succeed: .*\(404\)\.$/;
+		expectFailure(report, 'channel', 'workflow-unknown', words);
+	});
 });
 
 describe('without an agent', () => {

@@ -273,7 +273,7 @@ describe('bodies', () => {
 			{ path: 'times', message: expect.any(String) },
 		]);
 		const error = await failureOf(client.request('agent', 'POST', '/v1/echo', { name: 'a' }));
-		expect(error.failure).toMatchObject({ code: 'body-invalid', message: 'name: is too short' });
+		expect(error.failure).toMatchObject({ code: 'body-invalid', message: 'name is too short.' });
 	});
 
 	test.each(['with its length told', 'in chunks'])(

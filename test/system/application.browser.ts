@@ -1,4 +1,4 @@
-/** Kiosk software in a real browser: the README's own lines, from the page that is meant and from a stranger's. */
+/** Kiosk software in a real browser: the lines of docs/kiosk-software.md, from the page that is meant and from a stranger's. */
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -17,16 +17,16 @@ beforeAll(async () => {
 });
 afterAll(() => browser?.close());
 
-function exampleInReadme(): string {
-	const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
-	const [, code] = /<!-- example: browser -->\n```js\n(.*?)\n```/s.exec(readme) ?? [];
-	return code ?? expect.fail('the README has no example for the browser');
+function exampleOfDocument(): string {
+	const text = readFileSync(new URL('../../docs/kiosk-software.md', import.meta.url), 'utf8');
+	const [, code] = /<!-- example: browser -->\n```js\n(.*?)\n```/s.exec(text) ?? [];
+	return code ?? expect.fail('docs/kiosk-software.md has no example for the browser');
 }
 
 /** A page with the example on an origin of its own; what it shows stands in its list. */
 async function givenPage(agentUrl: () => string): Promise<string> {
 	const server = createServer((_request, response) => {
-		const code = exampleInReadme()
+		const code = exampleOfDocument()
 			.replace('http://127.0.0.1:8766', agentUrl().replace(/\/$/, ''))
 			.replace("'…'", `'${TOKEN}'`);
 		response.setHeader('Connection', 'close');

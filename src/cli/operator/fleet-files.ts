@@ -134,6 +134,7 @@ export async function readBounded(file: string, maxBytes: number, code: ErrorCod
 		}
 	} catch (error) {
 		if (error instanceof AgentError) throw error;
-		throw fail((error as NodeJS.ErrnoException).code ?? 'for an unknown reason', error);
+		const { code } = error as NodeJS.ErrnoException;
+		throw fail(code === 'ENOENT' ? 'it is not there (ENOENT)' : (code ?? 'for an unknown reason'), error);
 	}
 }

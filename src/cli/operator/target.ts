@@ -66,6 +66,19 @@ interface FoundCredential {
 	readonly from: string;
 }
 
+/** @throws AgentError `credential-unreadable`, in the words of somebody at a laptop. */
+async function readOwnFile(file: string): Promise<string> {
+	try {
+		return await readSecretFile(file);
+	} catch (cause) {
+		if (!(cause instanceof AgentError)) throw cause;
+		throw new AgentError(cause.code, cause.message, {
+			remedy: 'Name a file that is there and that this user may read, with one credential in it.',
+			cause,
+		});
+	}
+}
+
 async function readGivenCredential(flags: TargetFlags, environment: Environment): Promise<FoundCredential | null> {
 	const { authorizationFile: file } = flags;
 	if (file === '-') {
@@ -73,7 +86,7 @@ async function readGivenCredential(flags: TargetFlags, environment: Environment)
 		return { authorization: parseCredential(text, 'Standard input'), from: 'standard input' };
 	}
 	if (file !== undefined) {
-		const authorization = parseCredential(await readSecretFile(file), file);
+		const authorization = parseCredential(await readOwnFile(file), file);
 		await warnIfOpen(file);
 		return { authorization, from: file };
 	}
@@ -91,7 +104,7 @@ async function readOwnCredential(profile: Profile | null, baseUrl: string): Prom
 		throw new AgentError(
 			'usage',
 			`The credential of profile ${profile.name} is for ${new URL(profile.url).origin}, not for ${new URL(baseUrl).origin}.`,
-			{ remedy: 'Give another credential with --authorization-file, or leave the address away.' },
+			{ remedy: 'Give another credential with --authorization-file, or leave the address out.' },
 		);
 	const text = await readProfileSecret(profile.name);
 	return { authorization: parseCredential(text, `Profile ${profile.name}`), from: `profile ${profile.name}` };

@@ -57,10 +57,39 @@ export function readJson(
 	if (parsed.success) return { value: parsed.data };
 	const errors = parsed.error.issues
 		.slice(0, 20)
-		.map((issue) => ({ path: issue.path.map(String).join('.'), message: issue.message }));
-	const words = errors.slice(0, 3).map(({ path, message }) => `${path || 'body'}: ${message}`);
-	return refuse(422, 'body-invalid', words.join('; '), { errors });
+		.map((issue) => ({ path: issue.path.map(String).join('.'), message: inWords(issue) }));
+	const words = errors.slice(0, 3).map(({ path, message }) => `${path || 'The body'} ${message}`);
+	return refuse(422, 'body-invalid', `${words.join('; ')}.`, { errors });
 }
+
+/** What is wrong with a field, to be read after its name. */
+function inWords(issue: z.core.$ZodIssue): string {
+	// A schema may have said it better.
+	if (!/^(Invalid|Too|Unrecognized) /.test(issue.message)) return issue.message;
+	const unit = 'origin' in issue && issue.origin === 'string' ? ' characters' : '';
+	switch (issue.code) {
+		case 'too_small':
+			return unit && issue.minimum === 1 ? 'must not be empty' : `must be at least ${issue.minimum}${unit}`;
+		case 'too_big':
+			return `must be at most ${issue.maximum}${unit}`;
+		case 'invalid_type':
+			return issue.message.endsWith('received undefined')
+				? 'is missing'
+				: `must be ${ARTICLES[issue.expected] ?? issue.expected}`;
+		case 'unrecognized_keys':
+			return `must not have ${issue.keys.map((key) => key.slice(0, 40)).join(', ')}`;
+		default:
+			return 'does not have the form that is expected';
+	}
+}
+
+const ARTICLES: Readonly<Record<string, string>> = {
+	boolean: 'true or false',
+	int: 'a whole number',
+	number: 'a number',
+	object: 'an object',
+	string: 'a string',
+};
 
 function isJsonType(contentType: string): boolean {
 	return /^\s*application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?$/i.test(contentType);
