@@ -1,4 +1,4 @@
-import { mkdir, readdir, rmdir, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, rename, rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { MACHINES } from '../fixtures/machines.ts';
@@ -37,13 +37,23 @@ describe('a damaged state', () => {
 		await again.untilLive('check-in');
 	});
 
-	test('that a newer agent has written is left alone', async () => {
+	test('that a newer agent has written is left alone; moved away as it says, the device is paired anew', async () => {
 		const home = await givenHome();
-		await mkdir(home.paths.stateDir, { mode: 0o700 });
+		const { stateDir } = home.paths;
+		await mkdir(stateDir, { mode: 0o700 });
 		const text = '{"schemaVersion":99}';
-		await writeFile(join(home.paths.stateDir, 'state.json'), text);
-		await expect(givenAgent({ home })).rejects.toMatchObject({ code: 'state-unreadable' });
-		expect(await home.filesWith(text)).toEqual(['state.json']);
+		for (const name of ['state.json', 'state.json.bak']) await writeFile(join(stateDir, name), text);
+		for (const name of ['state.json', 'state.json.bak']) {
+			const error = await givenAgent({ home }).catch(({ failure }) => failure);
+			expect(error).toMatchObject({ code: 'state-unreadable', remedy: expect.stringContaining('move the file away') });
+			expect(error.message).toContain(`${join(stateDir, name)} was written`);
+			expect(await home.filesWith(text)).toContain(name);
+			await rename(join(stateDir, name), join(home.directory, name));
+		}
+		const service = await givenService();
+		const device = await givenAgent({ home });
+		await device.pair(service.createPairingCode('check-in').url);
+		await device.untilLive('check-in');
 	});
 });
 

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -196,6 +196,9 @@ describe('profile', () => {
 		await writeFile(join(operator.directory, 'idv/profiles.json'), '{');
 		const broken = { status: 78, code: 'settings-unreadable', words: /profiles cannot be read.*profiles\.json/ };
 		expectRefusal(await idv(['profile', 'list'], own()), broken);
+		await rm(join(operator.directory, 'idv/profiles.json'));
+		await add('prod');
+		expect(await idv(['profile', 'list'], own())).toMatchObject({ status: 0, stdout: expect.stringContaining('prod') });
 	});
 
 	test.skipIf(!hasTerminal)('asks for the credential at a terminal without showing it', async () => {

@@ -106,7 +106,8 @@ async function openStore(): Promise<Store> {
 	} catch (error) {
 		const code = (error as NodeJS.ErrnoException).code;
 		throw new AgentError('settings-unreadable', `The profiles cannot be read${code ? ` (${code})` : ''}.`, {
-			remedy: 'Make profiles.json in the configuration directory of idv readable, or remove it and add them again.',
+			remedy:
+				'Make profiles.json of ~/.config/idv (or idv in XDG_CONFIG_HOME) readable, or remove it and add them again.',
 			cause: error,
 		});
 	}
