@@ -24,7 +24,7 @@ describe('config show', () => {
 		expect(settings.map(({ path }: { path: string }) => path)).toEqual([...listSettings().keys()]);
 		expect(problems).toEqual([]);
 		expect(explained.stdout).toMatch(
-			/^heartbeatCadence = 12 \(.*config\.json\)\n {2}Seconds between .* IDV_AGENT_HEARTBEAT_CADENCE\n/m,
+			/^heartbeatCadence = 12 \(.*config\.json\)\n {2}Seconds between .*\n {2}IDV_AGENT_HEARTBEAT_CADENCE\n/m,
 		);
 		for (const { stdout } of [plain, json, explained]) expect(stdout).not.toContain('geheim');
 	});
