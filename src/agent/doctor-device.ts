@@ -182,7 +182,8 @@ export async function checkSockets(
 		if (mode & 0o007)
 			return failed(
 				failure('socket-failed', `Every user of this device may use ${path}: its mode is ${mode.toString(8)}.`, {
-					remedy: 'Restart the agent; if it stays so, look at SocketMode in idv-agent.socket.',
+					remedy:
+						'Have it made anew: systemctl restart idv-agent.socket. If it stays so, look at SocketMode in that unit.',
 				}),
 			);
 	if ([agent, admin].every(({ mode }) => (mode & 0o070) === 0))

@@ -145,6 +145,16 @@ describe('a fresh device', () => {
 		expect((await as('stranger', 'idv-agent status')).status).toBe(77);
 	});
 
+	test('tells of a socket that was opened to everybody, and does again what its doctor says', async () => {
+		const look = async () => (await doctor('--check', 'local-socket')).checks.find(({ id }) => id === 'local-socket');
+		await device.must('chmod 666 /run/idv-agent/agent.sock');
+		const open = await look();
+		expect(open).toMatchObject({ status: 'failed', code: 'socket-failed' });
+		const [command = ''] = /systemctl restart [\w-]+\.socket/.exec(open?.remedy ?? '') ?? [];
+		await device.must(command);
+		expect(await look()).toMatchObject({ status: 'ok' });
+	});
+
 	test('sees a scanner when the drop-in for it is linked, as its doctor says', async () => {
 		const name = '/dev/input/by-id/usb-Newland_NLS-HR22-event-kbd';
 		// A FIFO in place of the device, in the hands of the agent's group as the udev rule beside the drop-in has it.
