@@ -41,7 +41,7 @@ export interface PageOptions {
 	readonly pair: (asked: PairRequest) => Promise<PairResult>;
 	/** What pairing wants to be told, as it is now; `null` for nothing. */
 	readonly pin: () => string | null;
-	/** Told of what is answered as `internal`. */
+	/** Told of what is answered as `internal`, and of connections that could not be accepted. */
 	readonly onFault?: (error: unknown) => void;
 	readonly wallMs?: () => number;
 	/** Between two signs of life for open pages, in milliseconds. Default 15,000. */
@@ -161,6 +161,8 @@ export async function openPageServer(options: PageOptions): Promise<PageServer> 
 	);
 	server.maxConnections = MAX_CONNECTIONS;
 	const port = await listen(server, options.port);
+	// Such as a failed accept, for want of file descriptors: it must not end the process.
+	server.on('error', (error) => options.onFault?.(error));
 
 	function view(): PageView {
 		const { workflow, channel, sessionId: _session, ...status } = options.status();
@@ -381,7 +383,7 @@ function listen(server: http.Server, port: number): Promise<number> {
 			),
 		);
 		server.listen(port, '127.0.0.1', () => {
-			server.removeAllListeners('error').on('error', () => {});
+			server.removeAllListeners('error');
 			const address = server.address();
 			resolve(typeof address === 'object' && address ? address.port : port);
 		});

@@ -128,7 +128,9 @@ describe('on a device that waits for its first code', () => {
 		expect(json.status).toBe(64);
 	});
 
-	test('what cannot be used is refused in one line, as JSON too, and the service never hears of it', async () => {
+	test('what cannot be used is refused in one line, as JSON too, and the service never hears of it', {
+		timeout: 60_000,
+	}, async () => {
 		const { pair, code, service, home, registrations } = device;
 		const { host } = new URL(service.url);
 		const cases: [given: string, status: number, refusal: string, words: RegExp, ...flags: string[]][] = [

@@ -514,9 +514,14 @@ describe('one process at a time', () => {
 	});
 });
 
-test('whenever the process is killed, the newest acknowledged state or the one under way is there, whole', async () => {
+/** `STATE_STORE_KILLS=150` for the whole test; a shorter one by default: each is a process of its own. */
+const KILLS = Number(process.env['STATE_STORE_KILLS'] ?? 12);
+
+test('whenever the process is killed, the newest acknowledged state or the one under way is there, whole', {
+	timeout: 20_000 + KILLS * 2000,
+}, async () => {
 	let acknowledged = 0;
-	for (let round = 0; round < 30; round += 1) {
+	for (let round = 0; round < KILLS; round += 1) {
 		const child = start('save', acknowledged);
 		const killAt = acknowledged + 1 + Math.floor(Math.random() * 12);
 		for await (const line of lines(child)) {
