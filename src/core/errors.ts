@@ -261,7 +261,7 @@ export const CATALOGUE = {
 		'askHuman',
 		'slow',
 		EXIT.usage,
-		'Leave --workflow away, or use a code for the workflow that is meant.',
+		'Leave --workflow out, or use a code for the workflow that is meant.',
 	),
 	'pairing-uncertain': row(
 		'askHuman',

@@ -37,7 +37,7 @@ export function decideForward(target: string, baseUrl: string, allow: readonly s
 	if (!/^[\x21-\x7e]*$/.test(query) || query.includes('#'))
 		return refused('The query is not valid.', 'Percent-encode it.');
 	if (hasCredential(query))
-		return refused('A credential in the query is not passed on.', 'Leave it away: the agent adds its own.');
+		return refused('A credential in the query is not passed on.', 'Leave it out: the agent adds its own.');
 
 	const url = endpointUrl(baseUrl, path);
 	const basePath = new URL(baseUrl).pathname.replace(/\/+$/, '');

@@ -56,7 +56,7 @@ export function createForwarder(options: ForwarderOptions): Forward {
 			});
 		if (request.headers.authorization !== undefined)
 			throw new AgentError('access-denied', "A caller's own Authorization is not passed on.", {
-				remedy: 'Leave the header away: the agent adds its own.',
+				remedy: 'Leave the header out: the agent adds its own.',
 			});
 		const service = options.target();
 		if (!service) throw new AgentError('unpaired', 'This device has no Connection to ask the service with.');

@@ -63,7 +63,7 @@ describe('a code that was refused', () => {
 		const plain = `http://192.0.2.7/mobile${new URL(made.url).search}`;
 		expect(await remedyOf('insecure-origin', device.pair(plain))).toContain('Use a code with an https address');
 		const both = device.pair(made.url, { workflowId: 'boarding' });
-		expect(await remedyOf('workflow-conflict', both)).toContain('Leave --workflow away');
+		expect(await remedyOf('workflow-conflict', both)).toContain('Leave --workflow out');
 		expect(new URL(made.url).protocol).toBe('https:');
 		await device.pair(made.url);
 		await device.untilLive('check-in');

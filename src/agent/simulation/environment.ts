@@ -25,7 +25,7 @@ export async function openSimulatedEnvironment(options: SimulatedEnvironmentOpti
 	for (const path of OF_ONE_DEVICE)
 		if (resolved.settings[path] !== null)
 			throw new AgentError('settings-invalid', `--set ${path} would be the same for all simulated devices.`, {
-				remedy: 'Leave it away: --prefix names the devices, --workflow says what they begin with.',
+				remedy: 'Leave it out: --prefix names the devices, --workflow says what they begin with.',
 			});
 	return openEnvironment(resolved, {
 		userAgent: `idv-agent/${options.version}`,

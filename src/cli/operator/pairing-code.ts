@@ -79,7 +79,7 @@ function checkFlags(flags: PairingCodeFlags): 'png' | 'svg' | null {
 		throw new AgentError('usage', '--out takes a file that ends in .png or .svg.', { remedy: 'Correct the name.' });
 	if (flags.terminal && !process.stdout.isTTY)
 		throw new AgentError('usage', 'Standard output is not a terminal to draw the code on.', {
-			remedy: 'Leave --terminal away, and use --out FILE or --json.',
+			remedy: 'Leave --terminal out, and use --out FILE or --json.',
 		});
 	checkPlaceForSecret('The pairing code', { json: flags.json, out: flags.out });
 	return extension === '.svg' ? 'svg' : extension === '.png' ? 'png' : null;

@@ -34,7 +34,7 @@ export async function startSession(flags: SessionFlags): Promise<void> {
 	checkPlaceForSecret('The hand-off URL', { json: flags.json });
 	if (flags.qr && !process.stdout.isTTY)
 		throw new AgentError('usage', 'Standard output is not a terminal to draw the code on.', {
-			remedy: 'Leave --qr away.',
+			remedy: 'Leave --qr out.',
 		});
 	const target = await resolveTarget(flags, process.env);
 	const purpose: Purpose = {

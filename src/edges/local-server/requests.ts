@@ -90,7 +90,7 @@ function refuseMalformed({ headers, httpVersion }: http.IncomingMessage): Refusa
 	if (headers.host === undefined && httpVersion === '1.1')
 		return refuse(400, 'usage', 'The request has no Host header.', { remedy: 'Use an HTTP client.' });
 	if (headers.expect !== undefined && !/^100-continue$/i.test(headers.expect))
-		return refuse(417, 'usage', 'Only 100-continue can be expected.', { remedy: 'Leave the Expect header away.' });
+		return refuse(417, 'usage', 'Only 100-continue can be expected.', { remedy: 'Leave the Expect header out.' });
 	return null;
 }
 
