@@ -67,6 +67,14 @@ async function settle({ problem, baseUrl }: PairPreview, request: PairRequest): 
 	if (problem.code === 'origin-unconfirmed' && baseUrl !== null) {
 		const { origin } = new URL(baseUrl);
 		if (await confirm(`Does this device belong to ${showHost(origin)}?`)) return { ...request, trustOrigin: origin };
+		if (process.stdin.isTTY)
+			throw new AgentError(
+				'origin-unconfirmed',
+				'You have not confirmed the host, so the code was not used and stays valid.',
+				{
+					remedy: 'Ask whoever made the code which service this device belongs to, and scan a code of that one.',
+				},
+			);
 	}
 	const { code, message, remedy } = asFailure(problem);
 	throw new AgentError(code, message, { remedy });

@@ -345,7 +345,8 @@ describe.skipIf(!hasTerminal)('at a terminal', () => {
 				[PROMPT, `${code()}\r`],
 				[QUESTION, typed],
 			]);
-			expect(screen).toMatchObject({ status: 77, text: expect.stringMatching(/Error: .*\[origin-unconfirmed\]/) });
+			const words = /Error: You have not confirmed the host, so the code was not used[^[]*\[origin-unconfirmed\]/;
+			expect(screen).toMatchObject({ status: 77, text: expect.stringMatching(words) });
 		}
 		expect(registrations()).toBe(0);
 	});
