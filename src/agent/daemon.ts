@@ -70,6 +70,12 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			}
 		if (faults.length > 0) throw faults[0];
 	};
+	// The machine is looked at while the settings are read; what became of it counts when it is needed.
+	const looking = readIdentityFacts({
+		root: options.machineRoot ?? '/',
+		...(paths.credentialsDirectory ? { credentialsDirectory: paths.credentialsDirectory } : {}),
+	});
+	looking.catch(() => {});
 	try {
 		const loaded = await loadSettings(options);
 		const store = await openStateStore(paths.stateDir);
@@ -88,10 +94,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 		const { log: logSettings, local } = atStart;
 		const recentLog = rememberLog(options.logTo ?? openLogDestination());
 		const log = createLog({ level: logSettings.level, secrets, destination: recentLog.destination });
-		const facts = await readIdentityFacts({
-			root: options.machineRoot ?? '/',
-			...(paths.credentialsDirectory ? { credentialsDirectory: paths.credentialsDirectory } : {}),
-		});
+		const facts = await looking;
 		const tally = createTally();
 		const agent = startAgent({
 			clock,
