@@ -101,7 +101,7 @@ export const ROUTE_WORDS: Readonly<Record<string, RouteWords>> = {
 	[`POST ${LOCAL_ROUTES.leases}`]: {
 		name: 'holdLease',
 		summary: 'Says that a verification is going on: a workflow change waits for it.',
-		description: `For ${DEFAULT_LEASE_SECONDS} s unless it says otherwise, and never longer than workflow.maxDeferSeconds.`,
+		description: `For ${DEFAULT_LEASE_SECONDS} s unless it says otherwise, and never longer than workflow.maxDeferSeconds. A restart of the agent ends it: renew it while the work goes on.`,
 		answers: { 200: LEASES },
 	},
 	[`POST ${LOCAL_ROUTES.leaseRelease}`]: {
