@@ -10,7 +10,7 @@ import type { Tally } from './tally.ts';
 export interface EventsFeed
 	extends Pick<
 		EventStore,
-		'newest' | 'subscribe' | 'settled' | 'join' | 'acknowledge' | 'positionOf' | 'count' | 'bytes'
+		'newest' | 'subscribe' | 'settled' | 'join' | 'acknowledge' | 'positionOf' | 'forget' | 'count' | 'bytes'
 	> {
 	/** Keeps the event and tells the listeners once it is stored. `false` for a duplicate, which changes nothing. */
 	append(incoming: Incoming): boolean;
@@ -71,6 +71,7 @@ export function createEventsFeed(
 		join: store.join,
 		acknowledge: store.acknowledge,
 		positionOf: store.positionOf,
+		forget: store.forget,
 		get count() {
 			return store.count;
 		},

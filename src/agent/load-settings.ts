@@ -3,7 +3,13 @@
  * The merging and the checking are `core/settings.ts`; here is only where to look.
  */
 import { type Failure, failure } from '../core/errors.ts';
-import { nearestName, type ResolvedSettings, resolveSettings, type SettingsLayer } from '../core/settings.ts';
+import {
+	nearestName,
+	type ResolvedSettings,
+	resolveSettings,
+	type SettingsLayer,
+	type ValuePlace,
+} from '../core/settings.ts';
 import { environmentName, listSettings } from '../core/settings-table.ts';
 import { readSettingsLayers } from '../edges/settings-files.ts';
 import type { AgentPaths } from './paths.ts';
@@ -36,18 +42,27 @@ export async function loadSettings(sources: SettingsSources): Promise<LoadedSett
 	const { configFile, configFileIsExplicit, confDirectory } = sources.paths;
 	const files = await readSettingsLayers({ configFile, confDirectory, mustExist: configFileIsExplicit });
 	const documents = files.layers.map(({ source, document }) => ({ where: source, document }));
-	const loaded = resolveWith(documents, sources);
+	const loaded = resolveWith(documents, sources, files.places);
 	return { ...loaded, problems: [...files.problems, ...loaded.problems] };
 }
 
-/** The settings as they would be with these documents in place of the files. */
+/**
+ * The settings as they would be with these documents in place of the files.
+ * @param places where values stand in those of them that are files, by `where`; default: nobody knows.
+ */
 export function resolveWith(
 	documents: readonly { readonly where: string; readonly document: unknown }[],
 	{ environment, sets }: Pick<SettingsSources, 'environment' | 'sets'>,
+	places: ReadonlyMap<string, ValuePlace> = new Map(),
 ): LoadedSettings {
 	const fromEnvironment = readEnvironment(environment);
 	const layers: SettingsLayer[] = [
-		...documents.map(({ where, document }) => ({ source: 'file' as const, where, document })),
+		...documents.map(({ where, document }) => ({
+			source: 'file' as const,
+			where,
+			document,
+			placeOf: places.get(where),
+		})),
 		{ source: 'environment', texts: fromEnvironment.texts },
 		{ source: 'flag', texts: readSets(sets) },
 	];

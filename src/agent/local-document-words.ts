@@ -87,6 +87,12 @@ export const ROUTE_WORDS: Readonly<Record<string, RouteWords>> = {
 		summary: 'Says that a consumer has dealt with everything up to an event.',
 		answers: { 200: { about: 'How far it has acknowledged.', content: { 'application/json': 'AckResult' } } },
 	},
+	[`POST ${LOCAL_ROUTES.forget}`]: {
+		name: 'forgetConsumer',
+		summary: 'Says that a consumer is out of use: no contents are kept for it any more.',
+		description: 'Under the same name again it is a new one, which has acknowledged nothing.',
+		answers: { 200: { about: 'Whether it was known.', content: { 'application/json': 'ForgetResult' } } },
+	},
 	[`GET ${LOCAL_ROUTES.leases}`]: {
 		name: 'getLeases',
 		summary: 'Which applications keep a workflow change waiting.',
@@ -95,7 +101,7 @@ export const ROUTE_WORDS: Readonly<Record<string, RouteWords>> = {
 	[`POST ${LOCAL_ROUTES.leases}`]: {
 		name: 'holdLease',
 		summary: 'Says that a verification is going on: a workflow change waits for it.',
-		description: `For ${DEFAULT_LEASE_SECONDS} s unless it says otherwise, and never longer than workflow.maxDeferSeconds.`,
+		description: `For ${DEFAULT_LEASE_SECONDS} s unless it says otherwise, and never longer than workflow.maxDeferSeconds. A restart of the agent ends it: renew it while the work goes on.`,
 		answers: { 200: LEASES },
 	},
 	[`POST ${LOCAL_ROUTES.leaseRelease}`]: {

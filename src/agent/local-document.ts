@@ -8,6 +8,7 @@ import {
 	ackResultSchema,
 	eventPageSchema,
 	eventSchema,
+	forgetResultSchema,
 	identityReportSchema,
 	leaseReportSchema,
 	liveReportSchema,
@@ -22,6 +23,7 @@ import {
 } from '../protocol/local-answers.ts';
 import {
 	ackRequestSchema,
+	forgetRequestSchema,
 	leaseReleaseSchema,
 	leaseRequestSchema,
 	pairRequestSchema,
@@ -32,6 +34,7 @@ import { type Content, FIELD_WORDS, PARAMETERS, ROUTE_WORDS, type RouteWords } f
 
 const REQUESTS = {
 	AckRequest: ackRequestSchema,
+	ForgetRequest: forgetRequestSchema,
 	LeaseRequest: leaseRequestSchema,
 	LeaseRelease: leaseReleaseSchema,
 	PairRequest: pairRequestSchema,
@@ -43,6 +46,7 @@ const ANSWERS = {
 	Event: eventSchema,
 	EventPage: eventPageSchema,
 	AckResult: ackResultSchema,
+	ForgetResult: forgetResultSchema,
 	LeaseReport: leaseReportSchema,
 	IdentityReport: identityReportSchema,
 	ScannerReport: scannerReportSchema,

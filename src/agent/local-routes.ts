@@ -22,6 +22,7 @@ import {
 	type AckRequest,
 	ackRequestSchema,
 	EVENT_PAGE_LENGTH,
+	forgetRequestSchema,
 	LOCAL_ROUTES,
 	leaseReleaseSchema,
 	leaseRequestSchema,
@@ -92,6 +93,17 @@ export function localRoutes(agent: Agent, { clock, tally, forward, recentLog, sc
 			sockets: APPLICATIONS,
 			body: ackRequestSchema,
 			handle: ({ body }) => acknowledge(agent, body),
+		}),
+		localRoute({
+			method: 'POST',
+			path: LOCAL_ROUTES.forget,
+			sockets: APPLICATIONS,
+			body: forgetRequestSchema,
+			async handle({ body: { consumer } }) {
+				const known = agent.events.forget(consumer);
+				await agent.events.settled();
+				return ok({ consumer, known });
+			},
 		}),
 		localRoute({
 			method: 'GET',

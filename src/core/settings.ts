@@ -14,9 +14,18 @@ export interface SettingOrigin {
 
 /** Settings from one place. Later layers win over earlier ones. */
 export type SettingsLayer =
-	| { readonly source: 'file'; readonly where: string; readonly document: unknown }
+	| {
+			readonly source: 'file';
+			readonly where: string;
+			readonly document: unknown;
+			/** Where the value at a path of the document stands in the file, for a person who looks for it. */
+			readonly placeOf?: ValuePlace | undefined;
+	  }
 	/** Texts by setting path: from `IDV_AGENT_…` variables or `--set path=value`. */
 	| { readonly source: 'environment' | 'flag'; readonly texts: ReadonlyMap<string, { value: string; where: string }> };
+
+/** `line 3, column 14`. */
+export type ValuePlace = (keys: readonly PropertyKey[]) => string;
 
 export interface ResolvedSettings {
 	readonly settings: Settings;
@@ -39,11 +48,17 @@ export function resolveSettings(layers: readonly SettingsLayer[]): ResolvedSetti
 	for (const layer of layers) {
 		if (layer.source === 'file' && !isGroupOfSettings(layer.document))
 			problems.push(failure('settings-invalid', `${layer.where}: the file must hold a group of settings: { … }.`));
-		for (const { path, value, where } of layer.source === 'file' ? readFile(layer, known) : readTexts(layer, known)) {
+		for (const { path, keys, value, where } of layer.source === 'file'
+			? readFile(layer, known)
+			: readTexts(layer, known)) {
 			const entry = known.get(path);
-			const problem = entry ? check(entry, value) : { message: unknownKey(path, known) };
-			if ('message' in problem) problems.push(failure('settings-invalid', `${where}: ${path} ${problem.message}`));
-			else {
+			const problem = entry ? check(entry, value) : { message: unknownKey(path, known), within: [] };
+			if ('message' in problem) {
+				const place = layer.source === 'file' ? layer.placeOf?.([...keys, ...problem.within]) : undefined;
+				problems.push(
+					failure('settings-invalid', `${place ? `${where}: ${place}` : where}: ${path} ${problem.message}`),
+				);
+			} else {
 				values.set(path, problem.value);
 				origins.set(path, { source: layer.source, where });
 			}
@@ -56,6 +71,8 @@ export function resolveSettings(layers: readonly SettingsLayer[]): ResolvedSetti
 
 interface Entry {
 	readonly path: string;
+	/** The names that lead to it in its document. */
+	readonly keys: readonly string[];
 	readonly value: unknown;
 	readonly where: string;
 }
@@ -65,20 +82,21 @@ function* readFile(
 	known: ReadonlyMap<string, Setting<unknown>>,
 ): Generator<Entry> {
 	if (!isGroupOfSettings(layer.document)) return;
-	yield* readGroup(layer.document, '', layer.where, groupsOf(known));
+	yield* readGroup(layer.document, [], layer.where, groupsOf(known));
 }
 
 function* readGroup(
 	document: Record<string, unknown>,
-	prefix: string,
+	above: readonly string[],
 	where: string,
 	groups: ReadonlySet<string>,
 ): Generator<Entry> {
 	for (const [key, value] of Object.entries(document)) {
-		const path = prefix + key;
-		if (!groups.has(path)) yield { path, value, where };
-		else if (isGroupOfSettings(value)) yield* readGroup(value, `${path}.`, where, groups);
-		else yield { path, value: NOT_A_GROUP, where };
+		const keys = [...above, key];
+		const path = keys.join('.');
+		if (!groups.has(path)) yield { path, keys, value, where };
+		else if (isGroupOfSettings(value)) yield* readGroup(value, keys, where, groups);
+		else yield { path, keys, value: NOT_A_GROUP, where };
 	}
 }
 
@@ -101,7 +119,7 @@ function* readTexts(
 	known: ReadonlyMap<string, Setting<unknown>>,
 ): Generator<Entry> {
 	for (const [path, { value, where }] of layer.texts)
-		yield { path, value: readText(known.get(path)?.kind, value), where };
+		yield { path, keys: [], value: readText(known.get(path)?.kind, value), where };
 }
 
 /** A variable or flag is text: numbers, switches and lists are written as a person would. */
@@ -116,12 +134,15 @@ function readText(kind: Setting<unknown>['kind'] | undefined, value: string): un
 	return value;
 }
 
-function check(entry: Setting<unknown>, value: unknown): { value: unknown } | { message: string } {
+function check(
+	entry: Setting<unknown>,
+	value: unknown,
+): { value: unknown } | { message: string; within: readonly PropertyKey[] } {
 	const result = entry.schema.safeParse(value);
 	if (result.success) return { value: result.data };
 	const [issue] = result.error.issues;
 	const at = issue?.path.length ? `[${issue.path.join('][')}] ` : '';
-	return { message: `${at}${plainIssue(issue)}.` };
+	return { message: `${at}${plainIssue(issue)}.`, within: issue?.path ?? [] };
 }
 
 /** zod's own sentences begin with a capital and name types as programmers do. */

@@ -1,6 +1,6 @@
 /**
  * The agent's figures as Prometheus text, made when they are asked for. Counts nothing itself: a scrape shows what the
- * agent knows anyway. Labels have few values, and never a device's or a person's name.
+ * agent knows anyway. Labels have few values, and never a device's or a person's name. Without a library: decision 0032.
  */
 import type { Status } from '../protocol/local-api.ts';
 

@@ -89,7 +89,7 @@ export const SHOWN_EVENTS = 20;
 const HOUR_MS = 3_600_000;
 const MAX_BODY_BYTES = 16 * 1024;
 const MAX_CONNECTIONS = 32;
-const MAX_STREAMS = 8;
+export const MAX_STREAMS = 8;
 const MAX_QUEUED_BYTES = 256 * 1024;
 const KEEP_ALIVE_MS = 15_000;
 /** So many wrong PINs, and none is taken for so long. */

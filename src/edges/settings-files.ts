@@ -7,6 +7,8 @@ import fs from 'node:fs/promises';
 import path from 'node:path';
 import { AgentError, type ErrorCode, type Failure, failure } from '../core/errors.ts';
 import { readJsonObject } from '../core/json-object.ts';
+import { findJsonPlaces, placeOf } from '../core/json-place.ts';
+import type { ValuePlace } from '../core/settings.ts';
 import { MAX_CREDENTIAL_LENGTH } from '../protocol/authorization.ts';
 
 /** Largest settings file, in bytes. */
@@ -26,6 +28,8 @@ export interface SettingsPlaces {
 export interface SettingsFiles {
 	/** One for each file that could be read, lowest first: the config file, then `conf.d` in the byte order of the names. */
 	readonly layers: readonly { readonly source: string; readonly document: Readonly<Record<string, unknown>> }[];
+	/** By the source of a layer: where in the text a value stands. The text is looked through when somebody asks. */
+	readonly places: ReadonlyMap<string, ValuePlace>;
 	/** `settings-unreadable` or `settings-invalid`, naming file, line and column; one for each file that has no layer. */
 	readonly problems: readonly Failure[];
 }
@@ -34,6 +38,7 @@ export interface SettingsFiles {
 export async function readSettingsLayers(places: SettingsPlaces): Promise<SettingsFiles> {
 	const layers: SettingsFiles['layers'][number][] = [];
 	const problems: Failure[] = [];
+	const valuePlaces = new Map<string, ValuePlace>();
 	const confDirectory = confDirectoryOf(places);
 	let names: string[] = [];
 	try {
@@ -49,7 +54,9 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 	const files = [places.configFile, ...names.map((name) => path.join(confDirectory, name))];
 	for (const [at, source] of files.entries()) {
 		try {
-			layers.push({ source, document: parseSettings(source, await readFile(source, MAX_SETTINGS_BYTES, 'settings')) });
+			const text = await readFile(source, MAX_SETTINGS_BYTES, 'settings');
+			layers.push({ source, document: parseSettings(source, text) });
+			valuePlaces.set(source, (keys) => placeOf(text, findJsonPlaces(text).offsetOf(keys)));
 		} catch (error) {
 			if (!(error instanceof AgentError)) throw error;
 			const isMissing = errnoOf(error.cause) === 'ENOENT';
@@ -57,7 +64,7 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 			if (!isMissing || (at === 0 && places.mustExist)) problems.push(error.failure);
 		}
 	}
-	return { layers, problems };
+	return { layers, places: valuePlaces, problems };
 }
 
 /**
@@ -84,23 +91,24 @@ export async function readSecretFile(file: string): Promise<string> {
 /** What a text file holds, without a byte order mark. Errors never hold any of it. */
 async function readFile(file: string, maxBytes: number, what: 'settings' | 'credential'): Promise<string> {
 	const code: ErrorCode = what === 'settings' ? 'settings-unreadable' : 'credential-unreadable';
-	const fail = (reason: string, cause?: unknown) =>
-		new AgentError(code, `The ${what} file ${file} cannot be read: ${reason}.`, { cause });
+	const fail = (reason: string, { remedy, cause }: { remedy?: string; cause?: unknown }) =>
+		new AgentError(code, `The ${what} file ${file} cannot be read: ${reason}.`, { cause, ...(remedy && { remedy }) });
 	try {
 		// Without O_NONBLOCK a pipe in the place of the file would be waited for.
 		const handle = await fs.open(file, constants.O_RDONLY | constants.O_NONBLOCK);
 		try {
 			const stat = await handle.stat();
-			if (!stat.isFile()) throw fail('it is not a regular file');
-			if (stat.size > maxBytes) throw fail(`it is larger than ${maxBytes} bytes`);
+			if (!stat.isFile()) throw fail('it is not a regular file', { remedy: 'Put a text file in its place.' });
+			if (stat.size > maxBytes) throw fail(`it is larger than ${maxBytes} bytes`, { remedy: 'Make it shorter.' });
 			return new TextDecoder('utf-8', { fatal: true }).decode(await handle.readFile());
 		} finally {
 			await handle.close();
 		}
 	} catch (error) {
 		if (error instanceof AgentError) throw error;
-		if (errnoOf(error) === 'ERR_ENCODING_INVALID_ENCODED_DATA') throw fail('it is not UTF-8');
-		throw fail(inWords(error), error);
+		if (errnoOf(error) === 'ERR_ENCODING_INVALID_ENCODED_DATA')
+			throw fail('it is not UTF-8', { remedy: 'Save it again as UTF-8.' });
+		throw fail(inWords(error), { cause: error });
 	}
 }
 

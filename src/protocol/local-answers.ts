@@ -102,6 +102,8 @@ export type EventPage = z.infer<typeof eventPageSchema>;
 
 /** How far a consumer has acknowledged. */
 export const ackResultSchema = z.object({ consumer: z.string(), position: z.string().nullable() });
+/** `known`: whether there was such a consumer. */
+export const forgetResultSchema = z.object({ consumer: z.string(), known: z.boolean() });
 export type AckResult = z.infer<typeof ackResultSchema>;
 
 export const leaseReportSchema = z.object({

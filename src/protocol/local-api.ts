@@ -37,6 +37,9 @@ const consumerName = z.string().regex(CONSUMER_NAME, 'must be 1 to 64 letters, d
 export const ackRequestSchema = z.strictObject({ consumer: consumerName, id: z.string().min(1).max(64) });
 export type AckRequest = z.infer<typeof ackRequestSchema>;
 
+/** Out of use: no contents are kept for this consumer any more. */
+export const forgetRequestSchema = z.strictObject({ consumer: consumerName });
+
 /** "A verification is going on": a workflow change waits. Taken again under the same name, it lasts so long from then. */
 export const leaseRequestSchema = z.strictObject({
 	name: consumerName,
@@ -75,6 +78,7 @@ export const LOCAL_ROUTES = {
 	status: '/v1/status',
 	events: '/v1/events',
 	ack: '/v1/events/ack',
+	forget: '/v1/events/forget',
 	leases: '/v1/leases',
 	leaseRelease: '/v1/leases/release',
 	identity: '/v1/identity',

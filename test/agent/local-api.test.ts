@@ -71,6 +71,19 @@ describe('what was not acknowledged', () => {
 	const kinds = ({ json }: Answered) => eventPageSchema.parse(json).events.map(({ kind }) => kind);
 	const ack = (device: RunningAgent, body: unknown) => ask(device, LOCAL_ROUTES.ack, { method: 'POST', body });
 
+	test('is not kept for a consumer that is out of use', async () => {
+		const { service, device } = await givenDevice();
+		await ask(device, `${LOCAL_ROUTES.events}?consumer=old`);
+		service.notify({ type: 'a' });
+		await device.untilEvent(({ kind }) => kind === 'a');
+		await ack(device, { consumer: 'kiosk', id: device.agent.status().newestEventId });
+		expect(kinds(await ask(device, LOCAL_ROUTES.events))).toEqual(['gap', 'a']);
+		const forget = { method: 'POST', body: { consumer: 'old' } };
+		expect((await ask(device, LOCAL_ROUTES.forget, forget)).json).toEqual({ consumer: 'old', known: true });
+		expect((await ask(device, LOCAL_ROUTES.forget, forget)).json).toEqual({ consumer: 'old', known: false });
+		expect(kinds(await ask(device, LOCAL_ROUTES.events))).toEqual([]);
+	});
+
 	test('is delivered again after a restart of the agent, under the same ids; the rest is not', async () => {
 		const { service, device } = await givenDevice();
 		for (const type of ['a', 'b', 'c']) service.notify({ type, id: type });

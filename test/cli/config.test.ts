@@ -65,6 +65,23 @@ describe('config check', () => {
 		expect(json).toMatchObject({ status: 78, stderr: '' });
 	});
 
+	test('says where a mistake stands: the value, an entry of a list, what stands in the way of a group', async () => {
+		const home = await givenHome(
+			'{\n  "heartbeatCadance": 10,\n  "pairing": {\n    "trustedOrigins": [\n      "https://a.example",\n      7\n    ]\n  },\n  "service": 5,\n  "local.agentGroup": 7\n}',
+		);
+		const { stderr } = await home.agent(['config', 'check']);
+		const places = stderr
+			.trimEnd()
+			.split('\n')
+			.map((line) => /config\.json: (line \d+, column \d+): (\S+) /.exec(line)?.slice(1));
+		expect(places).toEqual([
+			['line 2, column 23', 'heartbeatCadance'],
+			['line 6, column 7', 'pairing.trustedOrigins'],
+			['line 9, column 14', 'service'],
+			['line 10, column 23', 'local.agentGroup'],
+		]);
+	});
+
 	test('says where a file is no JSON', async () => {
 		const home = await givenHome('{\n\t"workflowId": "a",\n}');
 		const { status, stderr } = await home.agent(['config', 'check']);

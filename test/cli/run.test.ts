@@ -93,7 +93,7 @@ describe('run', () => {
 		const lines = stderr.trimEnd().split('\n');
 		expect(lines).toHaveLength(3);
 		expect(lines[0]).toMatch(
-			/^Error: .*config\.json: heartbeatCadance is not a setting; did you mean heartbeatCadence\?/,
+			/^Error: .*config\.json: line 1, column 21: heartbeatCadance is not a setting; did you mean heartbeatCadence\?/,
 		);
 		expect(lines[1]).toMatch(/heartbeatCadence must be a whole number/);
 		expect(lines[2]).toMatch(/service\.channelPath must be a text\. Correct the settings.*\[settings-invalid\]$/);

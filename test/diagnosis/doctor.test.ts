@@ -206,7 +206,7 @@ describe('settings', () => {
 	test('that are wrong are named by file and path, and what stands on them is not checked', async () => {
 		const home = await givenHome({ heartbeatCadence: 'often' });
 		const report = await examine(home);
-		expectFailure(report, 'settings', 'settings-invalid', /config\.json: heartbeatCadence must be/);
+		expectFailure(report, 'settings', 'settings-invalid', /config\.json: line 1, column \d+: heartbeatCadence must be/);
 		expect(report.exitStatus).toBe(78);
 		expect(report.checks['dns']).toMatchObject({ status: 'skipped', blockedBy: 'settings' });
 		expect(report.checks['disk-space']).toMatchObject({ status: 'ok' });

@@ -384,6 +384,16 @@ describe('consumers', () => {
 		expect(store.positionOf('kiosk')).toBe(ids[1]);
 	});
 
+	test('a mistaken acknowledgement makes no consumer that contents would be kept for', async () => {
+		const store = open();
+		const ids = await add(store, 'a');
+		expect(store.acknowledge('mistaken', 'nonsense-1')).toBe(false);
+		store.acknowledge('kiosk', ids[0] ?? '');
+		await store.settled();
+		expect(store.consumers().map(({ name }) => name)).toEqual(['kiosk']);
+		expect(store.count).toBe(0);
+	});
+
 	test('one that is gone for good keeps contents until it is forgotten', async () => {
 		const store = open();
 		store.join('gone');

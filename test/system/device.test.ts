@@ -472,7 +472,12 @@ describe('a device made from an image', () => {
 
 describe('a fresh device with settings that cannot be used', () => {
 	const broken: readonly (readonly [what: string, content: string, mode: string, says: string])[] = [
-		['of the wrong type', '{"heartbeatCadence":"often"}', '644', '/etc/idv-agent/config.json: heartbeatCadence'],
+		[
+			'of the wrong type',
+			'{\n"heartbeatCadence": "often"\n}',
+			'644',
+			'/etc/idv-agent/config.json: line 2, column 21: heartbeatCadence',
+		],
 		['that are empty', '', '644', '/etc/idv-agent/config.json: line 1, column 1'],
 		['that it may not read', '{}', '600', '/etc/idv-agent/config.json cannot be read'],
 	];

@@ -1,4 +1,5 @@
 /** The page on the device's screen in a real browser, with a real agent behind it and the embedded service behind that. */
+import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -6,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { MAX_STREAMS } from '../../src/edges/page-server.ts';
 import { follow } from '../cli/command.ts';
 import { filmPicture, findBarriers, launchChromium, REBOUND_HOST } from './chromium.ts';
 import { givenPageDevice, openPage, type PageDevice, savePairingCode, untilState } from './page-device.ts';
@@ -207,6 +209,16 @@ test('an agent that is gone is said to be', async () => {
 	await device.daemon.end('SIGKILL');
 	await untilState(page, 'silent');
 	await keep(page, 'low-silent');
+});
+
+test('a page that was refused, because others were open, asks again by itself', async () => {
+	const device = await givenPageDevice();
+	const others = Array.from({ length: MAX_STREAMS }, () => http.get(new URL('/api/live', device.pageUrl)));
+	await Promise.all(others.map((other) => once(other, 'response')));
+	const page = await openPage(browser, device.pageUrl, LOW);
+	await untilState(page, 'silent');
+	for (const other of others) other.on('error', () => {}).destroy();
+	await untilState(page, 'unpaired');
 });
 
 test('contents of notifications are shown where a site has switched them on', async () => {

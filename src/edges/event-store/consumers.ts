@@ -30,7 +30,8 @@ export function createConsumers(wallMs: () => number, silentMs: () => number): C
 		const [silent] = [...positions].sort(([, a], [, b]) => a.seenMs - b.seenMs);
 		if (!silent || wallMs() - silent[1].seenMs < silentMs())
 			throw new AgentError('body-invalid', `There are ${MAX_CONSUMERS} consumers already.`, {
-				remedy: 'Use one name for each application, always the same, and forget names that are out of use.',
+				remedy:
+					'Use one name for each application, always the same, and forget names that are out of use: POST /v1/events/forget.',
 			});
 		positions.delete(silent[0]);
 	}

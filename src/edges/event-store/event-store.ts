@@ -324,10 +324,12 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 		acknowledge(consumer, id) {
 			ready(true);
 			const number = numberOf(id, epochs, last);
+			// A consumer made by a mistake would keep contents that nobody comes for.
+			if (number === null) return false;
 			consumers.join(consumer);
-			if (number !== null) consumers.advance(consumer, number);
+			consumers.advance(consumer, number);
 			if (consumers.changed) soon();
-			return number !== null;
+			return true;
 		},
 		positionOf: (consumer) => read(() => idOf(consumers.positions.get(consumer)?.number ?? 0, epochs), null),
 		consumers: () =>

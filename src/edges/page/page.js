@@ -2,6 +2,8 @@
 import { readFromCamera, readPictureFile } from './codes.js';
 
 const HOUR_MS = 3_600_000;
+/** Until the agent is asked again where the browser does not do it. */
+const AGAIN_MS = 3_000;
 const WORDS = {
 	online: 'Online',
 	connecting: 'Connecting',
@@ -19,17 +21,26 @@ let view = null;
 /** How far the agent's clock is ahead of the browser's. */
 let aheadMs = 0;
 
-const live = new EventSource('/api/live');
-live.addEventListener('view', ({ data }) => {
-	view = JSON.parse(data);
-	aheadMs = view.nowMs - Date.now();
-	show();
-});
-live.onerror = () => {
-	document.body.dataset.state = 'silent';
-	setText(at('state-word'), WORDS.silent);
-	setText(at('sentence'), 'The page tries again by itself. If it stays so, start the agent: systemctl start idv-agent');
-};
+listen();
+
+function listen() {
+	const live = new EventSource('/api/live');
+	live.addEventListener('view', ({ data }) => {
+		view = JSON.parse(data);
+		aheadMs = view.nowMs - Date.now();
+		show();
+	});
+	live.onerror = () => {
+		document.body.dataset.state = 'silent';
+		setText(at('state-word'), WORDS.silent);
+		setText(
+			at('sentence'),
+			'The page tries again by itself. If it stays so, start the agent: systemctl start idv-agent',
+		);
+		// Browsers give up after an answer that is no stream, such as that the page is open too often; some at any failure.
+		if (live.readyState === EventSource.CLOSED) setTimeout(listen, AGAIN_MS);
+	};
+}
 // The timeline moves on while nothing happens.
 setInterval(() => view && showTimeline(), 30_000);
 
