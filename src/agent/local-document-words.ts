@@ -223,7 +223,8 @@ export const FIELD_WORDS: Readonly<Record<string, Readonly<Record<string, string
 	},
 	PairPreview: {
 		ready: 'Whether pairing can go ahead as asked.',
-		changes: 'What would be different afterwards, one line each.',
+		hostInUnicode: 'The name of the host as it is shown elsewhere, only where that is not the same.',
+		changes: 'What would be different afterwards, one line each; also where only a confirmation or replace is missing.',
 		problem: 'The first thing that stands in the way.',
 	},
 	ScannerReport: {

@@ -2,6 +2,7 @@
  * Pairing, from a scanned text to a saved Connection: one at a time, refused before anything is spent, and saved before
  * anything is said to have succeeded. Opens no channel; the agent goes on from what the code has brought.
  */
+import { domainToUnicode } from 'node:url';
 import { type DeviceState, type SavedConnection, withConnection } from '../core/device-state.ts';
 import { AgentError, type Failure } from '../core/errors.ts';
 import { type CompleteIdentity, pinIdentity } from '../core/identity.ts';
@@ -99,7 +100,7 @@ export function createPairing(parts: PairingParts): Pairing {
 
 	const pairing: { -readonly [Name in keyof Pairing]: Pairing[Name] } = {
 		underWay: null,
-		inspect: (asked) => decide(asked).preview,
+		inspect: (asked) => withUnicodeHost(decide(asked).preview),
 		async pair(asked, onPaired) {
 			if (pairing.underWay) throw new AgentError('pairing-under-way', 'Another pairing is under way on this device.');
 			const { plan, preview } = decide(asked);
@@ -139,6 +140,14 @@ export function untilSettled(
 		const unsubscribe = subscribe(look);
 		look();
 	});
+}
+
+/** A name in punycode tells the truth, but a person knows the other one. */
+function withUnicodeHost(preview: PairPreview): PairPreview {
+	if (preview.baseUrl === null) return preview;
+	const { hostname } = new URL(preview.baseUrl);
+	const hostInUnicode = domainToUnicode(hostname);
+	return hostInUnicode === hostname || hostInUnicode === '' ? preview : { ...preview, hostInUnicode };
 }
 
 /** Settings alone are no pairing: a device that never had a Connection may be given its first. */

@@ -241,7 +241,7 @@ function judgeScans(
 
 	async function take(text: string): Promise<void> {
 		const asked = { code: text, replace: isCopy() };
-		const { problem, baseUrl } = agent.inspectPairing(asked);
+		const { problem, baseUrl, hostInUnicode } = agent.inspectPairing(asked);
 		const before = awaited;
 		awaited = null;
 		if (problem?.code === 'origin-unconfirmed' && baseUrl !== null) {
@@ -249,7 +249,7 @@ function judgeScans(
 			const { origin, host } = new URL(baseUrl);
 			if (!confirms(before, text, nowMs)) {
 				awaited = { text, atMs: nowMs };
-				return refuse(failure('origin-unconfirmed', problem.message, { remedy: confirmRemedy(host) }));
+				return refuse(failure('origin-unconfirmed', problem.message, { remedy: confirmRemedy(host, hostInUnicode) }));
 			}
 			log.info('confirmed by a second scan', { host });
 			return spend({ ...asked, trustOrigin: origin });
@@ -295,6 +295,7 @@ function judgeScans(
 	};
 }
 
-function confirmRemedy(host: string): string {
-	return `If ${host} is right, scan the same code again within 30 s; otherwise ask who gave you this code.`;
+function confirmRemedy(host: string, hostInUnicode: string | undefined): string {
+	const shown = hostInUnicode === undefined ? host : `${host} (shown elsewhere as ${hostInUnicode})`;
+	return `If ${shown} is right, scan the same code again within 30 s; otherwise ask who gave you this code.`;
 }

@@ -94,7 +94,7 @@ function addSession(program: Command): void {
 		.description('sessions')
 		.command('start')
 		.description('start a session and get its hand-off URL')
-		.requiredOption('--workflow <id>', 'the workflow; may be repeated or comma-separated', collect)
+		.requiredOption('--workflow <id...>', 'the workflow; several apart by spaces or commas', collect)
 		.option('--metadata <json>', 'a JSON object for the session, or @FILE')
 		.option('--locale <locale>', 'such as de-CH')
 		.option('--ttl <seconds>', 'life of the session and its token (default 3600)', wholeNumber('--ttl', 1, 2_592_000))

@@ -1,5 +1,4 @@
 /** `idv-agent pair`: reads a code, shows what it would do, and has the running agent spend it. */
-import { domainToUnicode } from 'node:url';
 import { AgentError, asFailure } from '../core/errors.ts';
 import { normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { LOCAL_ROUTES, type PairPreview, type PairRequest, type PairResult } from '../protocol/local-api.ts';
@@ -62,11 +61,12 @@ function checkLength(code: string): string {
 }
 
 /** A first pairing with a host that nobody has named is a person's decision. */
-async function settle({ problem, baseUrl }: PairPreview, request: PairRequest): Promise<PairRequest> {
+async function settle({ problem, baseUrl, hostInUnicode }: PairPreview, request: PairRequest): Promise<PairRequest> {
 	if (!problem) return request;
 	if (problem.code === 'origin-unconfirmed' && baseUrl !== null) {
 		const { origin } = new URL(baseUrl);
-		if (await confirm(`Does this device belong to ${showHost(origin)}?`)) return { ...request, trustOrigin: origin };
+		if (await confirm(`Does this device belong to ${showHost(origin, hostInUnicode)}?`))
+			return { ...request, trustOrigin: origin };
 		if (process.stdin.isTTY)
 			throw new AgentError(
 				'origin-unconfirmed',
@@ -83,7 +83,7 @@ async function settle({ problem, baseUrl }: PairPreview, request: PairRequest): 
 function printPreview(preview: PairPreview): void {
 	if (preview.baseUrl === null) return;
 	const rows = [
-		['Service', showHost(preview.baseUrl)],
+		['Service', showHost(preview.baseUrl, preview.hostInUnicode)],
 		['Workflow', preview.workflowId === null ? 'not named' : `${preview.workflowId} (from ${preview.workflowSource})`],
 		['Code', preview.tokenKind],
 	];
@@ -93,8 +93,6 @@ function printPreview(preview: PairPreview): void {
 }
 
 /** An address in punycode, with its Unicode form beside it where they differ. */
-function showHost(address: string): string {
-	const { hostname } = new URL(address);
-	const unicode = domainToUnicode(hostname);
-	return unicode === hostname ? address : `${address} (shown elsewhere as ${unicode})`;
+function showHost(address: string, hostInUnicode: string | undefined): string {
+	return hostInUnicode === undefined ? address : `${address} (shown elsewhere as ${hostInUnicode})`;
 }

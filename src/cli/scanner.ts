@@ -12,7 +12,7 @@ import { chooseScanners, type ScannerChoice } from '../core/scanner-choice.ts';
 import type { Settings } from '../core/settings-table.ts';
 import type { OpenScanner, ScannerListener } from '../edges/scanners/contract.ts';
 import { findScanners } from '../edges/scanners/devices.ts';
-import { LOCAL_ROUTES, type ScannerReport } from '../protocol/local-api.ts';
+import { LOCAL_ROUTES, type PairPreview, type ScannerReport } from '../protocol/local-api.ts';
 import { readPairingCode } from '../protocol/pairing-code.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
 import { describe, printJson, printLine, printTable, printWarning } from './output.ts';
@@ -98,10 +98,11 @@ export async function testScanner(flags: TestFlags, source?: string): Promise<vo
 	const settings = await readScannerSettings(flags, sets);
 	const { promise: over, resolve: end, reject } = Promise.withResolvers<void>();
 	let scans = 0;
+	let shown = Promise.resolve();
 	const reader = readScans(systemClock, settings.suffix, (scan) => {
 		if (scans === flags.count) return;
 		scans += 1;
-		show(scan, flags);
+		shown = shown.then(() => show(scan, flags));
 		if (scans === flags.count) end();
 	});
 	const listener: ScannerListener = {
@@ -116,6 +117,7 @@ export async function testScanner(flags: TestFlags, source?: string): Promise<vo
 	} finally {
 		reader.close();
 		await scanner.close();
+		await shown;
 	}
 }
 
@@ -137,6 +139,16 @@ async function open(
 			settings.device === null ? 'No scanner was found.' : `There is no scanner at ${settings.device}.`,
 			{ remedy: 'Plug it in; idv-agent scanner list shows every device and why it is not used.' },
 		);
+	// What two read, both act on: a keyboard scanner can be open twice, and the agent would spend the code.
+	if ((await askAgent(flags))?.devices.some(({ open: isOpen, node }) => isOpen && node === device.node))
+		throw new AgentError(
+			'scanner-failed',
+			`The agent itself listens to ${device.path}: it would spend what is scanned.`,
+			{
+				remedy:
+					'Scan the code and look at idv-agent status for what became of it, or stop the agent for the test (systemctl stop idv-agent).',
+			},
+		);
 	const { openScanner } = await import('../edges/scanners/open.ts');
 	const opened = await openScanner(device, settings, listener);
 	if (!flags.json) printLine(`Reading ${device.path}. Scan something; Ctrl-C ends.`);
@@ -144,24 +156,36 @@ async function open(
 }
 
 /** What was read, as far as it is nobody's secret. */
-function show(scan: Scan, { json }: TestFlags): void {
+async function show(scan: Scan, flags: TestFlags): Promise<void> {
 	const length = scan.kind === 'text' ? scan.text.length : null;
 	const code = scan.kind === 'text' ? readPairingCode(scan.text) : null;
-	if (json) {
+	const preview = scan.kind === 'text' && code?.kind === 'pairingCode' ? await inspect(scan.text, flags) : null;
+	if (flags.json) {
 		if (code?.kind === 'pairingCode') {
 			const { form, baseUrl, workflowId, sessionId } = code;
-			printJson({ scan: 'pairingCode', characters: length, form, baseUrl, workflowId, sessionId });
+			printJson({ scan: 'pairingCode', characters: length, form, baseUrl, workflowId, sessionId, preview });
 		} else printJson({ scan: 'other', characters: length, reason: code?.reason ?? 'tooLong' });
 		return;
 	}
 	if (code?.kind === 'pairingCode') {
 		const { baseUrl, workflowId, sessionId } = code;
-		const parts = [`a pairing code for ${baseUrl ?? 'the configured service'}`];
+		const parts = [`a pairing code for ${baseUrl ?? 'the configured service'}`, 'Short Token (one use)'];
 		if (workflowId !== null) parts.push(`workflow ${workflowId}`);
 		if (sessionId !== null) parts.push(`session ${sessionId}`);
 		printLine(`${parts.join(', ')}; its token is masked (${length} characters)`);
+		if (preview && preview.changes.length > 0) printLine(`  here it ${preview.changes.join(', ')}`);
+		if (preview?.problem) printLine(`  ${describe(preview.problem)}`);
 	} else if (scan.kind === 'text') printLine(`no pairing code (${length} characters): ${masked(scan.text)}`);
 	else printLine('no pairing code: longer than any');
+}
+
+/** What the code would do on this device, as a running agent sees it; spends nothing. `null` without one, or without the right to ask. */
+async function inspect(code: string, flags: TestFlags): Promise<PairPreview | null> {
+	try {
+		return (await clientFor(flags).request('admin', 'POST', LOCAL_ROUTES.pairInspect, { code })) as PairPreview;
+	} catch {
+		return null;
+	}
 }
 
 /** Enough of a text to know it again: it may be somebody's password, typed on the wrong keyboard. */

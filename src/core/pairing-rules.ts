@@ -75,26 +75,30 @@ export function decidePairing(asked: PairingAsked, context: PairingContext): Pai
 		sessionId: code.sessionId,
 		tokenKind: 'Short Token (one use)',
 	};
-	const refused = (problem: Failure): PairingDecision => ({
-		preview: { ...seen, ready: false, changes: [], problem: summaryOf(problem) },
+	const refused = (problem: Failure, changes: string[] = []): PairingDecision => ({
+		preview: { ...seen, ready: false, changes, problem: summaryOf(problem) },
 		plan: null,
 	});
 	if (named === null)
 		return refused(failure('code-incomplete', 'This code is a bare token: it does not say which service it is for.'));
 	const origin = new URL(named).origin;
+	// Nobody is asked whether a device belongs to the host of a link that pairs nothing here.
+	if (pairedWith !== null && !asked.replace && code.sessionId !== null) return refused(sessionLink(pairedWith, origin));
 	const stranger = checkOrigin(named, origin, asked, context);
-	if (stranger) return refused(stranger);
-	if (pairedWith !== null && !asked.replace) return refused(alreadyPaired(code.sessionId, pairedWith, origin));
+	if (stranger && stranger.code !== 'origin-unconfirmed') return refused(stranger);
+	const workflowId = workflow.workflowId ?? '';
+	const changes = workflow.problem ? [] : describeChanges(named, workflowId, code.sessionId, context);
+	if (pairedWith !== null && !asked.replace) return refused(alreadyPaired(pairedWith, origin), changes);
+	if (stranger) return refused(stranger, changes);
 	if (workflow.problem) return refused(workflow.problem);
 
-	const workflowId = workflow.workflowId ?? '';
 	const known =
 		state.confirmedOrigins.includes(origin) || settings.baseUrl !== null || settings.pairing.trustedOrigins.length > 0;
 	return {
 		preview: {
 			...seen,
 			ready: true,
-			changes: describeChanges(named, workflowId, code.sessionId, context),
+			changes,
 			problem: null,
 		},
 		plan: {
@@ -152,17 +156,19 @@ function checkOrigin(named: string, origin: string, asked: PairingAsked, context
 	);
 }
 
-function alreadyPaired(sessionId: string | null, pairedWith: string, origin: string): Failure {
+function sessionLink(pairedWith: string, origin: string): Failure {
 	const own = new URL(pairedWith).host;
 	const other = new URL(origin).host;
-	if (sessionId !== null)
-		return failure(
-			'already-paired',
-			`This is a link to a session at ${other}, not a pairing code; this device is paired with ${own} already.`,
-			{
-				remedy: 'Open the link on the phone or kiosk page it is meant for; nothing was spent.',
-			},
-		);
+	return failure(
+		'already-paired',
+		`This is a link to a session at ${other}, not a pairing code; this device is paired with ${own} already.`,
+		{ remedy: 'Open the link on the phone or kiosk page it is meant for; nothing was spent.' },
+	);
+}
+
+function alreadyPaired(pairedWith: string, origin: string): Failure {
+	const own = new URL(pairedWith).host;
+	const other = new URL(origin).host;
 	return own === other
 		? failure('already-paired', `This device is paired with ${own} already.`)
 		: failure('already-paired', `This device is paired with ${own}; the code would move it to ${other}.`);

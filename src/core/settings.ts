@@ -178,7 +178,8 @@ export function nearestName(typed: string, names: readonly string[]): string | n
 		);
 		if (!best || distance < best.distance) best = { name, distance };
 	}
-	return best && best.distance <= Math.max(2, typed.length / 3) ? best.name : null;
+	// More than half of the letters wrong is another word.
+	return best && best.distance <= Math.min(typed.length / 2, Math.max(2, typed.length / 3)) ? best.name : null;
 }
 
 function editDistance(a: string, b: string): number {

@@ -117,12 +117,14 @@ export const pairPreviewSchema = z.object({
 	ready: z.boolean(),
 	baseUrl: z.string().nullable(),
 	host: z.string().nullable(),
+	/** Without the port; only where it differs from `host`, which is in punycode. */
+	hostInUnicode: z.string().optional(),
 	workflowId: z.string().nullable(),
 	workflowSource: z.string().nullable(),
 	sessionId: z.string().nullable(),
 	/** `Short Token (one use)`: what kind of credential the code carries. */
 	tokenKind: z.string(),
-	/** What would be different afterwards, one line each. */
+	/** What would be different afterwards, one line each; also where only a confirmation or `replace` is missing. */
 	changes: z.array(z.string()),
 	/** The first thing that stands in the way. */
 	problem: problemSummarySchema.nullable(),

@@ -488,8 +488,12 @@ describe('pairing', () => {
 			ready: false,
 			host: new URL(service.url).host,
 			workflowId: 'check-in',
+			changes: [`pairs this device with ${new URL(service.url).host}`, 'runs workflow check-in'],
 			problem: { code: 'origin-unconfirmed' },
 		});
+		const foreign = 'https://bücher.example/mobile?authorization=Token%20tr-abcdefghijklmnopqrstuvwxyz01';
+		const shown = await ask(device, LOCAL_ROUTES.pairInspect, admin('POST', { code: foreign }));
+		expect(shown.json).toMatchObject({ host: 'xn--bcher-kva.example', hostInUnicode: 'bücher.example' });
 		const trustOrigin = new URL(service.url).origin;
 		const confirmed = await ask(device, LOCAL_ROUTES.pairInspect, admin('POST', { code, trustOrigin }));
 		expect(confirmed.json).toMatchObject({ ready: true, problem: null, tokenKind: 'Short Token (one use)' });

@@ -123,7 +123,7 @@ describe('a mistake on the command line', () => {
 		['idv', ['fleet', 'help', 'sing'], /Unknown command "sing"\. Did you mean sign\? See "idv fleet --help"/],
 		['idv', ['apikeys'], /Unknown command 'apikeys'\. Did you mean apikey\?/],
 		['idv', ['apikey', 'create', '--name', 'x'], /Required option '--permissions <list>' not specified/],
-		['idv', ['session', 'start'], /Required option '--workflow <id>' not specified/],
+		['idv', ['session', 'start'], /Required option '--workflow <id...>' not specified/],
 	])('%s %j is one line that names the help, and status 64', async (name, args, words) => {
 		expectRefusal(await run(name, args), { status: 64, code: 'usage', words });
 	});

@@ -25,6 +25,7 @@ test.each<[string, string, RegExp]>([
 	['a bad MAC address', 'deviceId,macAddress\nK-1,00:11\n', /line 2: macAddress must be six pairs/],
 	['half a JSON line', '{"deviceId":"K-1"}\n{"deviceId":\n', /line 2: this is not one whole JSON object/],
 	['a JSON line without an id', '{"deviceId":"K-1"}\n{"id":"K-2"}\n', /line 2: deviceId must be a text/],
+	['nothing at all', '\n', /line 1: the file is empty/],
 	['a list', '{"deviceId":"K-1"}\n[]\n', /line 2: each line must be one JSON object/],
 ])('refuses %s, naming the line', async (_, text, words) => {
 	expect(await read(INVENTORY)).toHaveLength(3);

@@ -143,7 +143,7 @@ describe('session start', () => {
 		expect(Date.parse(record.expiresAt) - Date.parse(record.createdAt)).toBe(3_600_000);
 		const [repeated, listed] = await Promise.all([
 			idv([...start, '--workflow', 'checkout', '--json'], variables('ApiKey')),
-			idv(['session', 'start', '--workflow', 'checkin, checkout', '--json'], variables('ApiKey')),
+			idv(['session', 'start', '--workflow', 'checkin', 'checkout', '--json'], variables('ApiKey')),
 		]);
 		for (const outcome of [repeated, listed]) expect(succeeded(outcome).workflowIds).toEqual(['checkin', 'checkout']);
 	});

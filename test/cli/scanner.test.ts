@@ -69,11 +69,11 @@ describe('scanner test', () => {
 		]);
 		expect(plain).toMatchObject({ status: 0, stderr: '' });
 		expect(plain.stdout.split('\n')).toEqual([
-			'a pairing code for https://id.example.com, workflow check-in; its token is masked (103 characters)',
+			'a pairing code for https://id.example.com, Short Token (one use), workflow check-in; its token is masked (103 characters)',
 			'no pairing code (13 characters): 400\u20261',
 			'no pairing code (7 characters): \u2026',
 			'no pairing code: longer than any',
-			'a pairing code for the configured service; its token is masked (31 characters)',
+			'a pairing code for the configured service, Short Token (one use); its token is masked (31 characters)',
 			'',
 		]);
 		expect(
@@ -83,6 +83,23 @@ describe('scanner test', () => {
 				.map((line) => JSON.parse(line).scan),
 		).toEqual(['pairingCode', 'other', 'other', 'other', 'pairingCode']);
 		for (const { stdout } of [plain, json]) expect(stdout).not.toContain('A1b2C3');
+	});
+
+	test('says what a code would do here, where an agent runs, and leaves a scanner to the agent that listens to it', async () => {
+		const { root, environment, untilListening } = await givenMachine();
+		const given = await finish('idv-agent', ['scanner', 'test', '-'], environment, CODE);
+		expect(given.stdout.split('\n').slice(1)).toEqual([
+			'  here it pairs this device with id.example.com, runs workflow check-in',
+			expect.stringMatching(/^ {2}This code is for https:\/\/id\.example\.com, and nobody has confirmed/),
+			'',
+		]);
+		const scanner = await plugScanner(root);
+		await untilListening(scanner.path);
+		expectRefusal(await finish('idv-agent', ['scanner', 'test', '--device', scanner.path], environment), {
+			status: 69,
+			code: 'scanner-failed',
+			words: /The agent itself listens to/,
+		});
 	});
 
 	test('says what is wrong before anybody waits for a scan', async () => {

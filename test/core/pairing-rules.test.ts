@@ -45,7 +45,6 @@ function decide(code: string, situation?: Situation, asked: Partial<PairingAsked
 function refusal({ preview, plan }: PairingDecision): string {
 	expect(preview.ready).toBe(false);
 	expect(plan).toBeNull();
-	expect(preview.changes).toEqual([]);
 	return `${preview.problem?.code}: ${preview.problem?.message}`;
 }
 /** The plan of a code that may be used. */
@@ -243,13 +242,18 @@ describe('a paired device', () => {
 	test('is not paired again unless that is meant', () => {
 		const decision = decide(link(HERE, '&workflowId=w1'), paired);
 		expect(refusal(decision)).toBe('already-paired: This device is paired with id.example already.');
+		expect(decision.preview.changes).toEqual(['gives this device a new Connection to id.example']);
 		expect(decision.preview.problem?.remedy).toBe('Use --replace if this device is really meant to move.');
 	});
 
 	test('is not moved unless that is meant, and says where it would go', () => {
-		expect(refusal(decide(link(ELSEWHERE, '&workflowId=w1'), paired, { trustOrigin: ELSEWHERE }))).toBe(
-			'already-paired: This device is paired with id.example; the code would move it to other.example.',
-		);
+		for (const asked of [{}, { trustOrigin: ELSEWHERE }]) {
+			const decision = decide(link(ELSEWHERE, '&workflowId=w1'), paired, asked);
+			expect(refusal(decision)).toBe(
+				'already-paired: This device is paired with id.example; the code would move it to other.example.',
+			);
+			expect(decision.preview.changes).toEqual(['moves this device from id.example to other.example']);
+		}
 	});
 
 	test('is not moved by a link that is meant for a person', () => {
@@ -260,6 +264,10 @@ describe('a paired device', () => {
 		expect(decision.preview.problem?.remedy).toBe(
 			'Open the link on the phone or kiosk page it is meant for; nothing was spent.',
 		);
+		for (const situation of [paired, { ...paired, baseUrl: HERE }, { ...paired, trustedOrigins: [HERE] }])
+			expect(refusal(decide(link(ELSEWHERE, '&sessionId=s1'), situation))).toMatch(
+				/^already-paired: This is a link to a session at other\.example, not a pairing code;/,
+			);
 	});
 
 	test('that is meant to be replaced says what changes', () => {
@@ -377,7 +385,7 @@ test('of several things in the way the most basic one is named', () => {
 		'code-incomplete',
 		'insecure-origin',
 		'code-for-other-origin',
-		'origin-unconfirmed',
+		'already-paired',
 		'already-paired',
 		'already-paired',
 		'workflow-fixed',

@@ -340,6 +340,8 @@ test.each([
 	['hartbeatCadence', 'heartbeatCadence', 'heartbeatCadence'],
 	['LEVEL', 'log.level', 'log.level'],
 	['x', 'serial', null],
+	['x', 'to', null],
+	['foo', 'to', null],
 ])('%s is taken for %s: %s', (typed, name, nearest) => {
 	expect(nearestName(typed, [name])).toBe(nearest);
 });

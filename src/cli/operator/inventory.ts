@@ -43,6 +43,10 @@ interface Row {
 /** @throws AgentError `inventory-invalid`, a line for each of the first problems. */
 export async function readInventory(file: string): Promise<InventoryDevice[]> {
 	const text = decode(await readBounded(file, MAX_INVENTORY_BYTES, 'inventory-invalid', 'inventory'), file);
+	if (text.trim() === '')
+		throw new AgentError('inventory-invalid', `${file}: line 1: the file is empty.`, {
+			remedy: `Name an inventory with a device on each line: CSV with the columns ${COLUMNS.join(',')}, or JSON lines.`,
+		});
 	const problems: string[] = [];
 	const note = (line: number, what: string) => {
 		if (problems.length < MAX_PROBLEMS) problems.push(`${file}: line ${line}: ${what}.`);

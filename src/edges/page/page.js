@@ -226,7 +226,7 @@ async function look() {
 		say(`${body.detail} ${body.remedy}`);
 		return;
 	}
-	const { problem, host, baseUrl, workflowId, tokenKind, changes } = body;
+	const { problem, host, hostInUnicode, baseUrl, workflowId, tokenKind, changes } = body;
 	const step = body.ready
 		? 'pair'
 		: problem?.code === 'origin-unconfirmed'
@@ -245,7 +245,7 @@ async function look() {
 		step === 'trust' ? `This code is for ${host}. Does this device belong there?` : `This code pairs with ${host}`,
 	);
 	showFacts(at('preview-facts'), [
-		['Host', host],
+		['Host', hostInUnicode === undefined ? host : `${host} (shown elsewhere as ${hostInUnicode})`],
 		['Workflow', workflowId],
 		['Kind of code', tokenKind],
 		['What happens', changes.join(', ')],
