@@ -1,9 +1,9 @@
 /**
  * Whether the device is online and since when it is not, as told by the supervision: the two log lines and the gap event of
- * an outage. Decides nothing and starts nothing.
+ * an outage, and the log lines of a move. Decides nothing and starts nothing.
  */
 import { failureOf } from '../core/link.ts';
-import { plainDuration } from '../core/status.ts';
+import { aimOf, plainDuration } from '../core/status.ts';
 import type { Link, Supervision } from '../core/supervisor.ts';
 import type { Log } from '../edges/log.ts';
 import { type Clock, isoAt, isoNow } from './clock.ts';
@@ -57,6 +57,8 @@ export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOp
 	let wholeUntilBefore = events.newestAt();
 	/** Whether this time without a link stands in the log. */
 	let isTold = false;
+	/** Generation of the move whose failure stands in the log. */
+	let toldMove = 0;
 
 	const wholeUntil = (sinceMs: number) => isoAt(clock, sinceMs - (clock.sleptMs() - sleptByThenMs));
 
@@ -103,6 +105,14 @@ export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOp
 		log.warn(`${what}: ${cause?.message ?? 'connecting again'}`, { code: cause?.code, ...fieldsOf(link) });
 	}
 
+	/** The device stays online meanwhile; whoever looks at the log alone has to learn that it is not where it should be. */
+	function tellOfMove({ current, next }: Supervision): void {
+		const cause = next && failureOf(next.state);
+		if (!next || !cause || toldMove === next.generation) return;
+		toldMove = next.generation;
+		log.warn(`${aimOf(next, current)} does not succeed: ${cause.message}`, { code: cause.code, ...fieldsOf(next) });
+	}
+
 	const presence: { -readonly [Name in keyof Presence]: Presence[Name] } = {
 		facts: NEVER,
 		follow(before, after) {
@@ -111,7 +121,7 @@ export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOp
 			if (is && !was) cameOnline(is);
 			else if (is && was && is.generation !== was.generation)
 				log.info('moved over without being offline', { generation: is.generation, ...fieldsOf(is) });
-			if (is) return;
+			if (is) return tellOfMove(after);
 			if (was) {
 				const nowMs = clock.monotonicMs();
 				wentOffline(was, nowMs);

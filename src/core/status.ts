@@ -147,17 +147,19 @@ function onlineSentence(
 		return `${online}; ${workflow.workflowId} waits for an application, at most ${plainDuration(waitsUntilMs - nowMs)}.`;
 	if (!next)
 		return workflow && workflow.workflowId !== live ? `${online}; ${workflow.workflowId} is wanted.` : `${online}.`;
-	const { workflowId } = next.registration.request;
-	const aim =
-		next.reason === 'renewal'
-			? 'renewing the Connection'
-			: hostOf(next) !== hostOf(supervision.current)
-				? `moving to ${hostOf(next)}, workflow ${workflowId}`
-				: workflowId === live
-					? 'registering anew'
-					: `moving to workflow ${workflowId}`;
+	const aim = aimOf(next, supervision.current);
 	if (!problem) return `${online}; ${aim}.`;
 	return `${online}; ${aim} does not succeed: ${lowerFirst(wordsOf(problem))}`;
+}
+
+/** What the next link is for, as words that `does not succeed` may follow. */
+export function aimOf(next: Link, current: Link | null): string {
+	const { workflowId } = next.registration.request;
+	if (next.reason === 'renewal') return 'renewing the Connection';
+	if (hostOf(next) !== hostOf(current)) return `moving to ${hostOf(next)}, workflow ${workflowId}`;
+	return workflowId === current?.registration.request.workflowId
+		? 'registering anew'
+		: `moving to workflow ${workflowId}`;
 }
 
 /** What is wrong and what to do, as sentences that end. */

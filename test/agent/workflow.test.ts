@@ -182,6 +182,11 @@ describe('a change that the service refuses', () => {
 		await device.agent.setWorkflow('chek-in');
 		const status = await device.untilStatus(({ problem }) => problem !== null);
 		expect(status).toMatchObject({ problem: { code: 'workflow-unknown' }, workflow: { live: 'check-in' } });
+		const told = (line: { level?: unknown }) => line.level === 'warn';
+		expect(await device.untilLogged(told)).toMatchObject({
+			code: 'workflow-unknown',
+			msg: expect.stringMatching(/^moving to workflow chek-in does not succeed: .*404/),
+		});
 		await device.agent.setWorkflow('check-in');
 		expect(device.agent.status()).toMatchObject({ problem: null, workflow: { wanted: 'check-in', live: 'check-in' } });
 		expectNeverOffline();
@@ -201,6 +206,7 @@ describe('a change that the service refuses', () => {
 		expect(registrations(service)).toEqual([201, 503, 503]);
 		device.clock.advance(120_000);
 		await device.untilLive('boarding');
+		expect(device.log.filter(({ level }) => level === 'warn')).toHaveLength(1);
 		expectNeverOffline();
 	});
 });

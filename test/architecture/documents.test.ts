@@ -1,4 +1,4 @@
-/** Every link in the documents leads to a file that is there, and to a heading of it. */
+/** Every link in the documents leads to a file that is there, and to a heading of it; every npm script is told of. */
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
@@ -30,4 +30,11 @@ test('links in the documents lead somewhere', () => {
 		}
 	expect(broken).toEqual([]);
 	expect(DOCUMENTS.length).toBeGreaterThan(5);
+});
+
+test('every npm script stands in the README', () => {
+	const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { scripts: object };
+	const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
+	const isTold = (name: string) => new RegExp(`(npm |npm run |\`)${name}[\` ]`).test(readme);
+	expect(Object.keys(scripts).filter((name) => !isTold(name))).toEqual([]);
 });
