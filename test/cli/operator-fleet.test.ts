@@ -1,6 +1,8 @@
 import { readFile, stat, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { listen } from '../edges/network-peers.ts';
 import { createSigner } from '../fixtures/plans.ts';
 import { openChannel, registerDevice } from '../service/fixture.ts';
 import { modeOf, operatorOfFile, succeeded } from './operator.ts';
@@ -318,6 +320,22 @@ describe('idv fleet status', () => {
 			pendingOffline: 1,
 		});
 		expect((await operator.idv(['fleet', 'status', '--from', file])).stdout).toMatch(/^K-2: It was not online/m);
+	});
+
+	test('of a service that lists no devices says what to give instead, and takes no empty file for it', async () => {
+		const other = createServer((_request, response) => response.writeHead(404).end());
+		const variables = { ...operator.variables(), IDV_URL: `http://127.0.0.1:${await listen(other)}` };
+		await operator.expectRefused(
+			{ status: 69, code: 'bad-response', words: /answered 404\. .*--from FILE/ },
+			['fleet', 'status'],
+			variables,
+		);
+		await operator.expectRefused({ status: 65, code: 'inventory-invalid', words: /line 1: the file is empty/ }, [
+			'fleet',
+			'status',
+			'--from',
+			await operator.file('empty.jsonl', '\n'),
+		]);
 	});
 
 	test('names the line that is no status', async () => {

@@ -115,7 +115,9 @@ describe('idv-agent scanner test', () => {
 		await expect.poll(scanner.users, { timeout: 20_000 }).toBe(1);
 		await scanner.send(`${url}\r\n4006381333931\r\n`);
 		const { status, stdout } = await reading;
-		expect(stdout).toContain(`a pairing code for ${service.url}, workflow check-in; its token is masked`);
+		expect(stdout).toContain(
+			`a pairing code for ${service.url}, Short Token (one use), workflow check-in; its token is masked`,
+		);
 		expect(stdout).toMatch(/no pairing code \(13 characters\): 400…1\n/);
 		expect(stdout).not.toContain(token);
 		expect(status).toBe(0);

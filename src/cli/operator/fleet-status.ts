@@ -107,12 +107,16 @@ function listed(devices: readonly Report[]): string {
 async function fromService(flags: StatusFlags): Promise<Report[]> {
 	const target = await resolveTarget(flags, process.env);
 	const { host } = new URL(target.baseUrl);
+	const remedy =
+		'The published interface has no list of devices: gather lines of "idv-agent status --json" and give them with --from FILE.';
 	const answer = await callService(
 		target,
 		{ method: 'GET', path: DEVICE_LIST_PATH, maxBytes: MAX_LIST_BYTES },
 		{ needs: 'Basic, Bearer, or an API key with ephemeral_device:write' },
-	);
-	const remedy = 'If this service lists no devices, gather "idv-agent status --json" and give it with --from FILE.';
+	).catch((cause: unknown) => {
+		if (!(cause instanceof AgentError) || cause.code !== 'bad-response') throw cause;
+		throw new AgentError(cause.code, cause.message, { remedy, cause });
+	});
 	try {
 		const { devices } = deviceListSchema.parse(JSON.parse(new TextDecoder().decode(answer.body)));
 		return devices.map((device) => ({ ...device, reason: null }));

@@ -43,10 +43,6 @@ interface Row {
 /** @throws AgentError `inventory-invalid`, a line for each of the first problems. */
 export async function readInventory(file: string): Promise<InventoryDevice[]> {
 	const text = decode(await readBounded(file, MAX_INVENTORY_BYTES, 'inventory-invalid', 'inventory'), file);
-	if (text.trim() === '')
-		throw new AgentError('inventory-invalid', `${file}: line 1: the file is empty.`, {
-			remedy: `Name an inventory with a device on each line: CSV with the columns ${COLUMNS.join(',')}, or JSON lines.`,
-		});
 	const problems: string[] = [];
 	const note = (line: number, what: string) => {
 		if (problems.length < MAX_PROBLEMS) problems.push(`${file}: line ${line}: ${what}.`);
@@ -81,12 +77,18 @@ export async function readJsonLines(file: string): Promise<{ readonly line: numb
 	return rows.map(({ line, fields }) => ({ line, document: fields }));
 }
 
+/** A file with nothing in it is an export that failed, not a fleet without devices. */
 function decode(bytes: Uint8Array, file: string): string {
+	let text: string;
 	try {
-		return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+		text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
 	} catch {
 		throw new AgentError('inventory-invalid', `${file} is not UTF-8.`, { remedy: 'Save it as UTF-8.' });
 	}
+	if (text.trim() !== '') return text;
+	throw new AgentError('inventory-invalid', `${file}: line 1: the file is empty.`, {
+		remedy: 'Write one device on each line, and look at what should have made the file.',
+	});
 }
 
 type NoteProblem = (line: number, what: string) => void;
