@@ -24,6 +24,7 @@ import { loadSettings, type SettingsSources } from './load-settings.ts';
 import { openPage } from './local-page.ts';
 import { createLocalPorts, type LocalAddresses } from './local-ports.ts';
 import { localRoutes } from './local-routes.ts';
+import { shareAnswer } from './pairing.ts';
 import { rememberLog } from './recent-log.ts';
 import { listenForScans } from './scanning.ts';
 import { runSiteHooks } from './site-hooks.ts';
@@ -137,10 +138,11 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			environment: options.environment,
 		});
 		closers.push(() => hooks.close());
+		const pair = shareAnswer(hooks.pair);
 		const root = options.machineRoot ?? '/';
 		const scanning = listenForScans({
 			agent,
-			pair: hooks.pair,
+			pair,
 			refused: hooks.refused,
 			settings: () => environment.resolved.settings.scanner,
 			find: (device) => findScanners({ root, device }),
@@ -159,10 +161,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			target: agent.access,
 			allow: () => environment.resolved.settings.forward.allow,
 		});
-		const routes = localRoutes(
-			{ ...agent, pair: hooks.pair },
-			{ clock, tally, forward, recentLog, scanners: scanning.report },
-		);
+		const routes = localRoutes({ ...agent, pair }, { clock, tally, forward, recentLog, scanners: scanning.report });
 		const server = await openLocalServer({
 			runDir: paths.runDir,
 			routes,
@@ -180,7 +179,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			openPage: (port) =>
 				openPage({
 					port,
-					agent: { ...agent, pair: hooks.pair },
+					agent: { ...agent, pair },
 					clock,
 					settings: () => environment.resolved.settings.page,
 					pin: () => environment.pin,

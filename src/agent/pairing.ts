@@ -13,7 +13,7 @@ import { fixedWorkflow } from '../core/wanting.ts';
 import type { PlanTarget } from '../core/workflow.ts';
 import type { Log } from '../edges/log.ts';
 import type { StateStore } from '../edges/state-store.ts';
-import type { PairPreview, PairRequest } from '../protocol/local-api.ts';
+import type { PairPreview, PairRequest, PairResult } from '../protocol/local-api.ts';
 import { type Clock, isoNow } from './clock.ts';
 import type { DeviceRecord } from './device-record.ts';
 import type { Environment } from './environment.ts';
@@ -116,6 +116,23 @@ export function createPairing(parts: PairingParts): Pairing {
 		},
 	};
 	return pairing;
+}
+
+/**
+ * One answer to everyone who brings the code that is being spent: what a keyboard scanner types reaches the agent and the
+ * terminal that has the focus, and a refusal there would be untrue.
+ */
+export function shareAnswer(pair: (asked: PairRequest) => Promise<PairResult>): typeof pair {
+	let underWay: { readonly code: string; readonly answer: Promise<PairResult> } | null = null;
+	return (asked) => {
+		const code = asked.code.trim();
+		if (underWay) return underWay.code === code ? underWay.answer : pair(asked);
+		const answer = pair(asked).finally(() => {
+			underWay = null;
+		});
+		underWay = { code, answer };
+		return answer;
+	};
 }
 
 /** How long a pairing waits for the device to come online before it answers. */

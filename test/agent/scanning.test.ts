@@ -259,6 +259,25 @@ describe('while a pairing is under way', () => {
 		await device.untilLive('check-in');
 		expect(registrations(service)).toEqual([201]);
 	});
+
+	test('the same code from the terminal, which a keyboard scanner types into as well, has the same answer', async () => {
+		const service = await givenService();
+		const device = await givenDevice(trusting(service));
+		const scanner = await plugScanner(device.root);
+		await device.untilListening(scanner.path);
+		const release = service.hold(ENDPOINTS.deviceConnection);
+		const code = service.createPairingCode('check-in').url;
+		scanner.scan(code);
+		await release.received;
+		const typed = device.client.request('admin', 'POST', '/v1/pair', { code: `${code}\n` });
+		const other = device.client.request('admin', 'POST', '/v1/pair', { code: service.createPairingCode('w').url });
+		await expect(other).rejects.toMatchObject({ code: 'pairing-under-way' });
+		release();
+		expect(await typed).toMatchObject({ workflowId: 'check-in', online: true });
+		expect(registrations(service)).toEqual([201]);
+		await device.untilLogged(() => hookCalls(device, 'onPaired') > 0 && hookCalls(device, 'onPairingFailed') > 0);
+		expect((await device.told()).trim().split('\n')).toHaveLength(2);
+	});
 });
 
 describe('each refusal has its own sentence, for the site as well, and the next scan works', () => {
