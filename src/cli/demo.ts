@@ -32,11 +32,21 @@ interface Stage {
 export async function demo(flags: { readonly once?: boolean | undefined }): Promise<void> {
 	const startedAt = performance.now();
 	const directory = await mkdtemp(join(tmpdir(), 'idv-agent-demo-'));
+	let current = 'start';
+	let isTold = false;
+	let isStopped = false;
 	const cleanup: (() => Promise<unknown>)[] = [() => rm(directory, { recursive: true, force: true })];
 	const end = async () => {
 		for (const step of cleanup.splice(0).reverse()) await step().catch(() => {});
 	};
-	let current = 'start';
+	// From the first moment, so that an interrupted story leaves no directory behind; npm may pass a signal on a second time.
+	const stop = () => {
+		if (isStopped) return;
+		isStopped = true;
+		void end().finally(() => process.exit(isTold ? 0 : 75));
+	};
+	process.on('SIGINT', stop);
+	process.on('SIGTERM', stop);
 	const step = async <Result>(title: string, run: () => Promise<Result>): Promise<Result> => {
 		current = title;
 		printLine(`\n▸ ${title}`);
@@ -45,8 +55,8 @@ export async function demo(flags: { readonly once?: boolean | undefined }): Prom
 
 	try {
 		const stage = await step('A service starts on this machine', () => setTheStage(directory, cleanup));
-		await step('It makes a pairing code', () => makeCode(stage));
-		await step('The agent reads the picture like a scanner, and pairs', () => pairByPicture(stage));
+		const picture = await step('It makes a pairing code', () => makeCode(stage, directory));
+		await step('The agent reads the picture like a scanner, and pairs', () => pairByPicture(stage, picture));
 		await step('The device is online and sends heartbeats', () => showOnline(stage));
 		await step('A backend starts a session; the device hears of it', () => startSession(stage));
 		await step('The workflow changes, and the device is never offline', () => changeWorkflow(stage));
@@ -57,8 +67,10 @@ export async function demo(flags: { readonly once?: boolean | undefined }): Prom
 			await end();
 			return;
 		}
-		stayUp(stage, directory, end);
+		isTold = true;
+		stayUp(stage, directory, cleanup);
 	} catch (error) {
+		if (isStopped) return;
 		process.stderr.write(
 			`\nThe demo failed at "${current}": ${error instanceof Error ? error.message : String(error)}\n`,
 		);
@@ -92,20 +104,28 @@ async function setTheStage(directory: string, cleanup: (() => Promise<unknown>)[
 /** The groups of an installed device are not there on a newcomer's machine: the sockets stay this user's own. */
 const OWN_GROUPS = [`local.agentGroup=${process.getgid?.() ?? 0}`, `local.adminGroup=${process.getgid?.() ?? 0}`];
 
-async function makeCode({ service }: Stage): Promise<void> {
+/** @returns where the picture of the code is. */
+async function makeCode({ service }: Stage, directory: string): Promise<string> {
 	const query = new URLSearchParams({ workflowId: WORKFLOWS[0] });
 	const url = endpointUrl(service.url, ENDPOINTS.pairingCode, query);
 	const authorization = formatAuthorization({ scheme: 'Basic', ...service.credentials.basic });
 	const answer = await fetch(url, { headers: { authorization, accept: 'image/png' } });
-	await writeFile(PICTURE, Buffer.from(await answer.arrayBuffer()), { mode: 0o600 });
-	say(`GET ${url.pathname}${url.search} answered with a picture, saved as ${resolve(PICTURE)}.`);
+	const bytes = Buffer.from(await answer.arrayBuffer());
+	const save = async (path: string) => {
+		await writeFile(path, bytes, { mode: 0o600 });
+		return path;
+	};
+	// Where the story is told may be nobody's to write in.
+	const picture = await save(resolve(PICTURE)).catch(() => save(join(directory, PICTURE)));
+	say(`GET ${url.pathname}${url.search} answered with a picture, saved as ${picture}.`);
 	say('It looks like this; it works once, and for five minutes:');
 	printLine();
-	printLine(await renderQrTerminal(await readPicture()));
+	printLine(await renderQrTerminal(await read(picture)));
+	return picture;
 }
 
-async function pairByPicture({ service, client }: Stage): Promise<void> {
-	const code = await readPicture();
+async function pairByPicture({ service, client }: Stage, picture: string): Promise<void> {
+	const code = await read(picture);
 	say('Read: a deep link with a Short Token. The host is shown and confirmed before anything is spent.');
 	const result = (await client.request(
 		'admin',
@@ -117,9 +137,9 @@ async function pairByPicture({ service, client }: Stage): Promise<void> {
 	say(`Registered as ${result.deviceId} for workflow ${result.workflowId}; the Connection is saved.`);
 }
 
-async function readPicture(): Promise<string> {
+async function read(picture: string): Promise<string> {
 	const { readSingleCode } = await import('../edges/picture-reader.ts');
-	return readSingleCode(PICTURE);
+	return readSingleCode(picture);
 }
 
 async function showOnline({ service, statuses }: Stage): Promise<void> {
@@ -172,13 +192,13 @@ async function restartService({ service, statuses }: Stage): Promise<void> {
 	say(`${status.sentence} Reconnects: ${status.channel.reconnects}.`);
 }
 
-function stayUp({ daemon, statuses }: Stage, directory: string, end: () => Promise<void>): void {
+function stayUp({ daemon, statuses }: Stage, directory: string, cleanup: (() => Promise<unknown>)[]): void {
 	printLine('\nIt stays up now; Ctrl-C ends it. In another terminal, try:');
 	printLine(`  bin/idv-agent status --run-dir ${join(directory, 'run')}`);
 	printLine(`  bin/idv-agent events --follow --run-dir ${join(directory, 'run')}`);
 	printLine();
 	let last = '';
-	statuses.each(({ sentence, channel }) => {
+	const stopWatching = statuses.each(({ sentence, channel }) => {
 		const line =
 			channel.lastHeartbeatAt === null
 				? sentence
@@ -189,9 +209,8 @@ function stayUp({ daemon, statuses }: Stage, directory: string, end: () => Promi
 	daemon.agent.events.subscribe((entries) => {
 		for (const { id, kind } of entries) printLine(`${new Date().toISOString().slice(11, 19)}  Event ${id}: ${kind}`);
 	});
-	const stop = () => void end().finally(() => process.exit(0));
-	process.once('SIGINT', stop);
-	process.once('SIGTERM', stop);
+	// First of all: an agent that stops is unpaired for a moment.
+	cleanup.push(async () => stopWatching());
 }
 
 interface StatusWatch {

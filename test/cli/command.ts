@@ -116,8 +116,9 @@ export function follow(
 	args: readonly string[],
 	environment: Readonly<Record<string, string>>,
 	atTheEnd: AtTheEnd = onTestFinished,
+	directory?: string,
 ): RunningCommand {
-	const child = start(name, args, environment);
+	const child = start(name, args, environment, directory);
 	const lines: string[] = [];
 	const reader = createInterface({ input: child.stdout as NodeJS.ReadableStream });
 	reader.on('line', (line) => lines.push(line));
@@ -147,9 +148,14 @@ export function follow(
 	};
 }
 
-function start(name: string, args: readonly string[], environment: Readonly<Record<string, string>>): ChildProcess {
+function start(
+	name: string,
+	args: readonly string[],
+	environment: Readonly<Record<string, string>>,
+	directory?: string,
+): ChildProcess {
 	const { PATH = '', HOME = '' } = process.env;
-	return spawn(join(ROOT, 'bin', name), args, { env: { PATH, HOME, ...environment }, stdio: 'pipe' });
+	return spawn(join(ROOT, 'bin', name), args, { env: { PATH, HOME, ...environment }, stdio: 'pipe', cwd: directory });
 }
 
 async function collect(child: ChildProcess): Promise<Outcome> {

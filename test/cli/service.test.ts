@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises';
+import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { credentialsOf, givenService, send } from '../service/fixture.ts';
@@ -118,4 +118,20 @@ test('demo --once tells the whole story and ends with 0', async () => {
 	expect(stdout).toMatch(/neither side saw the device offline/);
 	expect(stdout).toMatch(/That was the whole story, in \d+\.\d s\.\n$/);
 	expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+}, 40_000);
+
+test('demo tells its story where nothing can be written, and ends in silence with Ctrl-C, also half-way', async () => {
+	const home = await givenHome();
+	const environment = { ...home.environment, TMPDIR: home.directory };
+	const told = follow('idv-agent', ['demo'], environment, undefined, '/proc');
+	await told.untilLine(/saved as .*idv-agent-demo-/);
+	const early = follow('idv-agent', ['demo'], environment, undefined, '/proc');
+	await early.untilLine(/It makes a pairing code/);
+	expect(await early.end('SIGINT')).toMatchObject({ status: 75, stderr: '' });
+	await told.untilLine(/It stays up now/);
+	await told.untilLine(/Last heartbeat/);
+	const { status, stdout, stderr } = await told.end('SIGINT');
+	expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+	expect(stdout).not.toMatch(/It stays up now.*Not paired/s);
+	expect((await readdir(home.directory)).filter((name) => name.startsWith('idv-agent-demo-'))).toEqual([]);
 }, 40_000);
