@@ -17,6 +17,8 @@ const STOP_WITHIN_MS = 2500;
 
 /** The answer to a one-time code comes once, so it is waited for a little longer; systemd waits 10 s (`TimeoutStopSec`). */
 const STOP_PAIRING_WITHIN_MS = 9000;
+/** How old the time in a sentence may be. */
+const SENTENCE_EVERY_MS = 60_000;
 /** The first heartbeat and the greeting of the service are over by then. */
 const MEMORY_AFTER_MS = 2000;
 
@@ -84,7 +86,7 @@ function reportTo({ agent, reload }: Daemon): Running['systemd'] {
 	const systemd = connectSystemd();
 	if (!systemd) return { reload, stop: async () => {} };
 	void systemd.ready(agent.status().sentence);
-	const forget = agent.onStatus(() => void systemd.status(agent.status().sentence));
+	const forget = followSentence(agent, (sentence) => void systemd.status(sentence));
 	return {
 		async reload() {
 			void systemd.reloading();
@@ -95,6 +97,34 @@ function reportTo({ agent, reload }: Daemon): Running['systemd'] {
 			forget();
 			return systemd.stopping();
 		},
+	};
+}
+
+/**
+ * Says the sentence of each new status. "Offline for 4 min" becomes 5 without anything happening: while it counts time, it
+ * is said again every so often. No timer runs otherwise.
+ * @returns what ends it.
+ */
+export function followSentence(
+	agent: Pick<Agent, 'status' | 'onStatus'>,
+	say: (sentence: string) => void,
+	everyMs = SENTENCE_EVERY_MS,
+): () => void {
+	let timer: NodeJS.Timeout | undefined;
+	const look = () => {
+		const { state, sentence, workflow } = agent.status();
+		say(sentence);
+		const countsTime = state === 'offline' || state === 'blocked' || workflow.waitsUntil !== null;
+		if (countsTime) timer ??= setInterval(look, everyMs).unref();
+		else {
+			clearInterval(timer);
+			timer = undefined;
+		}
+	};
+	const forget = agent.onStatus(look);
+	return () => {
+		forget();
+		clearInterval(timer);
 	};
 }
 

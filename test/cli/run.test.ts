@@ -1,6 +1,8 @@
 import { readFile, watch } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { followSentence } from '../../src/cli/run.ts';
+import type { Status } from '../../src/protocol/local-api.ts';
 import { follow, givenHome, type Home } from './command.ts';
 import { givenDevice, givenPaired, givenProvisioned } from './device.ts';
 import { expectJsonRefusal, expectRefusal } from './refusal.ts';
@@ -164,5 +166,47 @@ describe('run', () => {
 		expect((await home.agent(['status'])).stdout).toMatch(
 			/Warning +.*workflowId must be a text\. The last valid settings/,
 		);
+	});
+});
+
+describe('what systemd is told', () => {
+	test('is each new sentence, and how long the device has been offline while nothing happens', async () => {
+		let minutes = 0;
+		let state: Status['state'] = 'offline';
+		let tell = () => {};
+		const said: string[] = [];
+		let afterwards = Promise.withResolvers<void>();
+		const agent = {
+			status: () => {
+				if (state === 'offline') minutes += 1;
+				const sentence = state === 'offline' ? `Offline for ${minutes} min.` : 'Online.';
+				return { state, sentence, workflow: { waitsUntil: null } } as Status;
+			},
+			onStatus(listener: () => void) {
+				tell = listener;
+				return () => {
+					tell = () => {};
+				};
+			},
+		};
+		const end = followSentence(
+			agent,
+			(sentence) => {
+				said.push(sentence);
+				afterwards.resolve();
+			},
+			1,
+		);
+		// Told once; the rest is a matter of time.
+		tell();
+		for (let times = 0; times < 3; times += 1) {
+			await afterwards.promise;
+			afterwards = Promise.withResolvers();
+		}
+		expect(said.slice(0, 3)).toEqual(['Offline for 1 min.', 'Offline for 2 min.', 'Offline for 3 min.']);
+		state = 'online';
+		tell();
+		expect(said.at(-1)).toBe('Online.');
+		end();
 	});
 });
