@@ -14,12 +14,12 @@ import type { PlanTarget } from '../core/workflow.ts';
 import type { Log } from '../edges/log.ts';
 import { type FoundPlan, fetchPlan } from '../edges/plan-source.ts';
 import type { Heartbeat } from '../protocol/channel.ts';
-import { MAX_PLAN_BYTES } from '../protocol/fleet-plan.ts';
+import { MAX_PLAN_BYTES } from '../protocol/fleet-terms.ts';
 import type { Status } from '../protocol/local-api.ts';
 import { type Clock, isoAt, isoNow } from './clock.ts';
 import type { DeviceRecord } from './device-record.ts';
 import type { Environment } from './environment.ts';
-import { readPlan } from './plan-reading.ts';
+import type { PlanReading } from './plan-reading.ts';
 import type { Warnings } from './warnings.ts';
 
 /** After a start and after a change of the settings, the first look comes within this time. */
@@ -134,7 +134,12 @@ export function followFleet(parts: FleetParts): Fleet {
 				signal: abort.signal,
 			});
 			if (abort.signal.aborted) return;
-			if (found.kind === 'changed') receive(found, `The fleet plan of ${url.host}`, publicKeys);
+			if (found.kind === 'changed') {
+				// A plan changes seldom; most devices follow none.
+				const { readPlan } = await import('./plan-reading.ts');
+				if (abort.signal.aborted) return;
+				receive(found, readPlan(found.bytes, `The fleet plan of ${url.host}`, publicKeys));
+			}
 			if (found.kind === 'changed' || refusedEtag === null) warnings.set('fleet', null);
 			checkedAt = isoNow(clock);
 		} catch (error) {
@@ -151,10 +156,9 @@ export function followFleet(parts: FleetParts): Fleet {
 		if (problem.code !== 'plan-unreachable' || !isOffline) warnings.set('fleet', problem);
 	}
 
-	function receive({ bytes, etag }: Extract<FoundPlan, { kind: 'changed' }>, where: string, keys: readonly string[]) {
+	function receive({ etag }: Extract<FoundPlan, { kind: 'changed' }>, reading: PlanReading) {
 		refusedEtag = etag;
 		const record = known();
-		const reading = readPlan(bytes, where, keys);
 		if (!reading.ok) throw asError(reading.problems);
 		const { plan, digest } = reading.read;
 		const chosenBy = basis();

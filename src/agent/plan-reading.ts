@@ -13,10 +13,10 @@ import {
 	type FleetPlan,
 	fleetPlanSchema,
 	isEnvelope,
-	MAX_PLAN_BYTES,
 	type PlanEnvelope,
 	signedBytes,
 } from '../protocol/fleet-plan.ts';
+import { MAX_PLAN_BYTES } from '../protocol/fleet-terms.ts';
 import { resolvePointer } from '../protocol/json-pointer.ts';
 
 /** Problems that are named at once. */

@@ -10,7 +10,29 @@ import type { OutputFlags } from './output.ts';
 /** What every command takes. */
 type CommonFlags = PathFlags & OutputFlags;
 
-export function buildProgram(): Command {
+/** What adds each command: one that is called by its name is all that a start has to build. */
+const COMMANDS: Readonly<Record<string, (program: Command) => void>> = {
+	run: addRun,
+	pair: addPairing,
+	unpair: addPairing,
+	provision: addProvision,
+	scanner: addScanner,
+	'code-cache': addCodeCache,
+	status: addQuestions,
+	workflow: addQuestions,
+	events: addQuestions,
+	reconnect: addQuestions,
+	identity: addQuestions,
+	config: addConfig,
+	doctor: addDiagnosis,
+	'support-bundle': addDiagnosis,
+	service: addService,
+	simulate: addSimulate,
+	demo: addDemo,
+};
+
+/** @param word the command that is asked for, where it is known; left out, or unknown, all of them are there. */
+export function buildProgram(word = ''): Command {
 	const program = createProgram(
 		'idv-agent',
 		'Keeps this device registered with the identity verification service and hands session notifications on.',
@@ -30,17 +52,8 @@ export function buildProgram(): Command {
 		['idv-agent events --follow', 'watch what applications get'],
 		['idv-agent demo', 'the whole story on this machine'],
 	);
-	addRun(program);
-	addPairing(program);
-	addProvision(program);
-	addScanner(program);
-	addCodeCache(program);
-	addQuestions(program);
-	addConfig(program);
-	addDiagnosis(program);
-	addService(program);
-	addSimulate(program);
-	addDemo(program);
+	const asked = Object.hasOwn(COMMANDS, word) ? COMMANDS[word] : undefined;
+	for (const add of asked ? [asked] : new Set(Object.values(COMMANDS))) add(program);
 	return program;
 }
 
@@ -355,4 +368,4 @@ function addDemo(program: Command): void {
 	onCommand<OutputFlags & { once?: boolean }>(demo, async (flags) => (await import('./demo.ts')).demo(flags));
 }
 
-void runProgram(buildProgram());
+void runProgram(buildProgram(process.argv[2]));

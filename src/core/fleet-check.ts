@@ -2,15 +2,8 @@
  * What is odd about a plan that is valid: rules that can never count, rules that may both fit, rings that change nothing.
  * Pure; looks at the plan alone and knows no device.
  */
-import {
-	type FleetPlan,
-	MATCH_KEYS,
-	type MatchKey,
-	type PlanMatch,
-	type PlanRollout,
-	type PlanRule,
-	type PlanWord,
-} from '../protocol/fleet-plan.ts';
+import type { FleetPlan, PlanMatch, PlanRollout, PlanRule, PlanWord } from '../protocol/fleet-plan.ts';
+import { MATCH_KEYS, type MatchKey } from '../protocol/fleet-terms.ts';
 import { compileValues } from './fleet.ts';
 
 export interface Finding {

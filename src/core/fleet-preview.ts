@@ -3,7 +3,7 @@
  * comes from a file or a service.
  */
 import type { FleetPlan, PlanMatch, PlanRollout, PlanWord } from '../protocol/fleet-plan.ts';
-import { MATCH_KEYS } from '../protocol/fleet-plan.ts';
+import { MATCH_KEYS } from '../protocol/fleet-terms.ts';
 import { type CompiledPlan, type DevicePlan, type PlannedDevice, planFor, wordAt } from './fleet.ts';
 
 /** A device as an inventory has it. */

@@ -3,15 +3,8 @@
  * time give the same answer on the device, in a preview and in a test. Fetches nothing, keeps nothing, moves nothing.
  */
 import * as z from 'zod';
-import {
-	type FleetPlan,
-	MATCH_KEYS,
-	type MatchKey,
-	type PlanMatch,
-	type PlanRollout,
-	type PlanRule,
-	type PlanWord,
-} from '../protocol/fleet-plan.ts';
+import type { FleetPlan, PlanMatch, PlanRollout, PlanRule, PlanWord } from '../protocol/fleet-plan.ts';
+import { MATCH_KEYS, type MatchKey } from '../protocol/fleet-terms.ts';
 
 /** What a plan can know of a device. */
 export interface PlannedDevice {

@@ -12,7 +12,7 @@ import {
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
 import { DEFAULT_CHANNEL_PATH, isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
-import { labelSchema, publicKeySchema } from '../protocol/fleet-plan.ts';
+import { labelSchema, publicKeySchema } from '../protocol/fleet-terms.ts';
 import { DEFAULT_MAX_DEFER_SECONDS } from './leases.ts';
 import { SCAN_SUFFIXES } from './scan-lines.ts';
 

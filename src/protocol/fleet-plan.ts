@@ -11,9 +11,8 @@ import {
 	serialSchema,
 	workflowIdSchema,
 } from './device-connection.ts';
+import { labelSchema, MATCH_KEYS } from './fleet-terms.ts';
 
-/** Largest plan file, as served and once unpacked, in bytes: some 60,000 listed ids; labels and prefixes need far less. */
-export const MAX_PLAN_BYTES = 2 * 1024 * 1024;
 export const MAX_RULES = 500;
 /** Values of one kind in one rule. */
 export const MAX_MATCH_VALUES = 100_000;
@@ -27,12 +26,6 @@ export const PLAN_PAYLOAD_TYPE = 'application/vnd.idv.fleet-plan+json';
 const text = (max: number) =>
 	z.string('must be a text').min(1, 'must not be empty').max(max, `must have at most ${max} characters`);
 const ruleName = text(64).regex(/^[\p{L}\p{N}][\p{L}\p{N} ._-]*$/u, 'must be letters, digits, spaces, dots or hyphens');
-
-/** A name that a device is given in its settings, for plans to choose it by. */
-export const labelSchema = text(64).regex(
-	/^[A-Za-z0-9][\w.:/-]*$/,
-	'must be letters, digits and . _ : / - without spaces',
-);
 
 /** A value, or the beginning of values: `KIOSK-1*`. */
 const pattern = (value: z.ZodType<string, string>) =>
@@ -50,10 +43,6 @@ const values = <Value extends z.ZodType>(value: Value) =>
 		.array(value, 'must be a list')
 		.min(1, 'must not be empty')
 		.max(MAX_MATCH_VALUES, `must have at most ${MAX_MATCH_VALUES} entries`);
-
-/** The kinds of values in a rule's `match`. */
-export const MATCH_KEYS = ['deviceIds', 'serials', 'macAddresses', 'deviceTypes', 'labels'] as const;
-export type MatchKey = (typeof MATCH_KEYS)[number];
 
 /** One of the values of every kind that is given has to fit. */
 const matchSchema = z
@@ -177,8 +166,3 @@ export function signedBytes(payload: Uint8Array): Uint8Array {
 	bytes.set(payload, head.length);
 	return bytes;
 }
-
-/** A public key in one line, as settings hold it: `ed25519:` and its 32 bytes in base64. */
-export const publicKeySchema = z
-	.string('must be a text')
-	.regex(/^ed25519:[A-Za-z0-9+/]{43}=$/, 'must be a key such as "ed25519:…" from idv fleet keygen');

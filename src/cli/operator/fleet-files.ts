@@ -10,7 +10,7 @@ import { importPublicKey, type ReadPlan, readPlan } from '../../agent/plan-readi
 import { AgentError, type ErrorCode } from '../../core/errors.ts';
 import { checkPlan, type Finding } from '../../core/fleet-check.ts';
 import { findJsonPlaces, type JsonPlaces, placeOf, pointerOf } from '../../core/json-place.ts';
-import { MAX_PLAN_BYTES, publicKeySchema } from '../../protocol/fleet-plan.ts';
+import { MAX_PLAN_BYTES, publicKeySchema } from '../../protocol/fleet-terms.ts';
 import { printWarning } from '../output.ts';
 import { replaceWhole } from './whole-file.ts';
 

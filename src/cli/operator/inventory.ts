@@ -13,7 +13,7 @@ import {
 	serialSchema,
 	workflowIdSchema,
 } from '../../protocol/device-connection.ts';
-import { labelSchema } from '../../protocol/fleet-plan.ts';
+import { labelSchema } from '../../protocol/fleet-terms.ts';
 import { readBounded } from './fleet-files.ts';
 
 const MAX_INVENTORY_BYTES = 256 * 1024 * 1024;
