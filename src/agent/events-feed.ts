@@ -59,10 +59,7 @@ export function createEventsFeed(
 			return { entries: [gapBefore(oldest), ...entries.slice(0, limit - 1)], missed };
 		},
 		newest: store.newest,
-		newestAt() {
-			const [, epoch, number] = /^(.*)-(\d+)$/.exec(store.newest() ?? '') ?? [];
-			return store.after(`${epoch}-${Number(number) - 1}`, 1).entries[0]?.at ?? null;
-		},
+		newestAt: store.newestAt,
 		subscribe: store.subscribe,
 		settled() {
 			release();

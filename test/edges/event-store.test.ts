@@ -360,6 +360,24 @@ describe('what stays on the disk', () => {
 });
 
 describe('consumers', () => {
+	test.each([true, false])(
+		'leave behind when the newest event came, when all have dealt with everything (durable: %s)',
+		async (durable) => {
+			const store = open({ durable });
+			expect(store.newestAt()).toBeNull();
+			store.join('kiosk');
+			store.append(incoming('a', { at: '2026-11-21T05:00:00.123Z' }));
+			const last = store.append(incoming('b', { at: '2026-11-21T05:00:01.457Z' }));
+			await store.settled();
+			expect(store.newestAt()).toBe('2026-11-21T05:00:01.457Z');
+			store.acknowledge('kiosk', last?.id ?? '');
+			await store.settled();
+			expect(store.count).toBe(0);
+			expect(store.newestAt()).toBe('2026-11-21T05:00:01.457Z');
+			if (durable) expect(reopen(store).newestAt()).toBe('2026-11-21T05:00:01.457Z');
+		},
+	);
+
 	test('what was not acknowledged is delivered again after a restart', async () => {
 		let store = open();
 		store.join('kiosk');

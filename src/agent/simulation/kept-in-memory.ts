@@ -35,6 +35,7 @@ export function keepEventsInMemory(epoch: string): EventStore {
 		},
 		after: inbox.after,
 		newest: inbox.newest,
+		newestAt: () => inbox.after(null, BOUNDS.maxCount).entries.at(-1)?.at ?? null,
 		subscribe(listener) {
 			listeners.add(listener);
 			return () => listeners.delete(listener);

@@ -43,6 +43,8 @@ export interface EventStore {
 	after(since: string | null, limit: number): { entries: readonly Entry[]; missed: boolean };
 	/** The newest stored event's id, or `null`. */
 	newest(): string | null;
+	/** When that one was received, ISO 8601; also known if it is acknowledged and deleted. */
+	newestAt(): string | null;
 	/**
 	 * Calls back with events that were stored together, once they are, in order, until the returned function is called. It
 	 * must not throw. All listeners get the same list.

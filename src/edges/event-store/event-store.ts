@@ -311,6 +311,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 				{ entries: [], missed: since !== null },
 			),
 		newest: () => read(() => idOf(last, epochs), null),
+		newestAt: () => read((on) => on.newestAt(), null),
 		subscribe(listener) {
 			listeners.add(listener);
 			return () => listeners.delete(listener);

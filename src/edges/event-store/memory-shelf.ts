@@ -55,6 +55,10 @@ export function openMemoryShelf(): Shelf {
 				serviceIds: events.slice(start).flatMap(({ serviceId }) => serviceId ?? []),
 			};
 		},
+		newestAt() {
+			const newest = events.at(-1);
+			return newest ? (newest.entry?.at ?? new Date(newest.keptMs).toISOString()) : null;
+		},
 		page(after, limit) {
 			const found: Entry[] = [];
 			for (const { entry } of keptAfter(after)) {
@@ -79,6 +83,7 @@ export function openMemoryShelf(): Shelf {
 			for (let index = indexAfter(first - 1); index < events.length; index += 1) {
 				const event = events[index];
 				if (!event || event.number > upTo) break;
+				if (event.entry) event.keptMs = Date.parse(event.entry.at);
 				event.entry = null;
 			}
 			start = indexAfter(Math.min(upTo, forgotten));

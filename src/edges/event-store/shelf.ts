@@ -61,6 +61,8 @@ export interface KeptEvent {
 export interface Shelf {
 	readonly onDisk: boolean;
 	summary(): Summary;
+	/** When the newest event was received, ISO 8601, also if it is deleted; `null` before the first. */
+	newestAt(): string | null;
 	/** Events after a number, oldest first. */
 	page(after: number, limit: number): Entry[];
 	/** The kept events after a number, oldest first; read as far as somebody asks. */
@@ -140,6 +142,11 @@ export function openShelf(file: string): Shelf {
 				serviceIds: ids.map((row) => String(row['service_id'])),
 			};
 		},
+		newestAt() {
+			const [newest] = run('SELECT at, kept_ms AS keptMs FROM event ORDER BY number DESC LIMIT 1').all();
+			if (!newest) return null;
+			return (newest['at'] as string | null) ?? new Date(Number(newest['keptMs'])).toISOString();
+		},
 		page: (after, limit) =>
 			run(
 				`SELECT epoch || '-' || number AS id, number, at, type, kind, workflow_id AS workflowId, format, content, service_id AS serviceId
@@ -178,8 +185,9 @@ export function openShelf(file: string): Shelf {
 		},
 		remove(first, upTo, forgotten) {
 			run('DELETE FROM event WHERE number <= ?', Math.min(upTo, forgotten)).done();
+			// When it was received is no content: the gap of the next start begins there.
 			run(
-				`UPDATE event SET size = 0, at = NULL, type = NULL, kind = NULL, workflow_id = NULL, format = NULL, content = NULL
+				`UPDATE event SET kept_ms = coalesce(CAST(round(unixepoch(at, 'subsec') * 1000) AS INTEGER), kept_ms), size = 0, at = NULL, type = NULL, kind = NULL, workflow_id = NULL, format = NULL, content = NULL
 				WHERE number BETWEEN ? AND ? AND at IS NOT NULL`,
 				Math.max(first, forgotten + 1),
 				upTo,
