@@ -1,6 +1,6 @@
 /**
- * The numbered, bounded list of what the agent hands to the kiosk's applications.
- * Owns order, ids, duplicates and the bounds; knows nothing of sockets, consumers and disks.
+ * What an event is, and the least list of them: numbered, bounded, in memory. Simulated devices have it, and the event store of
+ * a real one (`edges/event-store/`) is tested against it. Owns ids, order, duplicates and bounds; knows no consumers and no disk.
  */
 
 /** What is put in: an event before it has a number. */

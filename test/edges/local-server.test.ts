@@ -1359,7 +1359,7 @@ describe('the client', () => {
 		});
 		expect(error.message).toContain(adminSocket);
 		if (!root) await chmod(adminSocket, 0o600);
-		expect(await client.request('admin', 'GET', '/v1/echo')).toBeTruthy();
+		expect(await client.request('admin', 'GET', '/v1/echo')).toMatchObject({ socket: 'admin' });
 	});
 
 	test('an agent that does not answer in time', async () => {

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer as createHttpServer } from 'node:http';
-import { createServer as createHttpsServer } from 'node:https';
+import { createServer as createHttpsServer, Agent as HttpsAgent } from 'node:https';
 import { getDefaultAutoSelectFamilyAttemptTimeout } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -185,7 +185,7 @@ describe('the plain case', () => {
 	test('gives plain ws no agent, even with an own authority', async () => {
 		const made = await network({ caFile: fixture('ca.pem') });
 		expect(made.channelAgent(new URL('ws://127.0.0.1:1/ws/device'))).toBeUndefined();
-		expect(made.channelAgent(new URL('wss://127.0.0.1:1/ws/device'))).toBeDefined();
+		expect(made.channelAgent(new URL('wss://127.0.0.1:1/ws/device'))).toBeInstanceOf(HttpsAgent);
 	});
 
 	test('gives addresses of a host enough time', async () => {
