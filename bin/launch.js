@@ -11,6 +11,11 @@ const { join } = require('node:path');
 
 /** The oldest Node that runs the sources as they are; the same as `engines` in package.json. */
 const OLDEST_NODE = [22, 19];
+/**
+ * Where the sources of each command are, under the package's root.
+ * @type {Record<string, string>}
+ */
+const SOURCES = { 'idv-agent': 'src/cli/idv-agent.ts', idv: 'src/operator/idv.ts' };
 /** sysexits EX_UNAVAILABLE: something that this command needs is missing. */
 const EXIT_UNAVAILABLE = 69;
 /**
@@ -46,7 +51,7 @@ const TERMINAL_SIGNALS = ['SIGINT', 'SIGQUIT'];
  */
 function chooseRuntime(facts) {
 	const { name, root, realPath } = facts;
-	const sources = join(root, 'src', 'cli', `${name}.ts`);
+	const sources = join(root, SOURCES[name]);
 	const bundle = join(root, 'dist', `${name}.cjs`);
 	const inCheckout = realPath(sources) !== null;
 	const runsSources = inCheckout && realPath(join(root, 'node_modules')) !== null;

@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { isSea } from 'node:sea';
-import { AgentError } from '../core/errors.ts';
+import { AgentError } from '../base/errors.ts';
 import { startService } from '../service/embedded-service.ts';
 import { type OutputFlags, printJson, printLine } from './output.ts';
 

@@ -2,7 +2,7 @@
  * Where a pairing code comes from on a command line: a hidden prompt, standard input or a picture. Never an argument:
  * arguments are seen by every user of the machine and kept in shell histories.
  */
-import { AgentError } from '../core/errors.ts';
+import { AgentError } from '../base/errors.ts';
 import { MAX_CODE_LENGTH } from '../protocol/pairing-code.ts';
 import { promptHidden, readStandardInput } from './prompts.ts';
 
@@ -30,7 +30,7 @@ export function checkCodeSource({ from, image }: CodeSource): void {
 export async function readCode(source: CodeSource): Promise<string> {
 	checkCodeSource(source);
 	if (source.image !== undefined) {
-		const { readSingleCode } = await import('../edges/picture-reader.ts');
+		const { readSingleCode } = await import('../scanning/picture-reader.edge.ts');
 		return readSingleCode(source.image);
 	}
 	return source.from.length > 0

@@ -3,8 +3,8 @@
  * that are checked. Knows no command of either.
  */
 import { Command, CommanderError, Help, type Option } from 'commander';
-import { AgentError, EXIT, failure, toFailure } from '../core/errors.ts';
-import { nearestName } from '../core/settings.ts';
+import { AgentError, EXIT, failure, toFailure } from '../base/errors.ts';
+import { nearestName } from '../settings/resolve.ts';
 import { type OutputFlags, printText, reportFailure, runCommand } from './output.ts';
 import { VERSION } from './version.ts';
 

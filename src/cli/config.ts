@@ -1,12 +1,13 @@
 /** `idv-agent config`: the settings with where each came from, and what is wrong with them. */
-import { openEnvironment } from '../agent/environment.ts';
-import { type LoadedSettings, loadSettings } from '../agent/load-settings.ts';
-import { choosePaths, type PathFlags } from '../agent/paths.ts';
-import { AgentError, exitStatusOf, type Failure } from '../core/errors.ts';
-import { createSecretRegistry, SECRET_MARK, scrub } from '../core/scrub.ts';
-import type { SettingOrigin } from '../core/settings.ts';
-import { environmentName, listSettings, valueAt } from '../core/settings-table.ts';
-import { readBrowserApplications } from '../edges/local-server/browser-applications.ts';
+
+import { AgentError, exitStatusOf, type Failure } from '../base/errors.ts';
+import { createSecretRegistry, SECRET_MARK, scrub } from '../base/redact.ts';
+import { openEnvironment } from '../connection/runtime.runner.ts';
+import { readBrowserApplications } from '../local-api/server/browser-applications.ts';
+import { type LoadedSettings, loadSettings } from '../settings/load.runner.ts';
+import { choosePaths, type PathFlags } from '../settings/paths.runner.ts';
+import type { SettingOrigin } from '../settings/resolve.ts';
+import { environmentName, listSettings, valueAt } from '../settings/table.ts';
 import {
 	type OutputFlags,
 	printFolded,

@@ -5,15 +5,15 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { type Daemon, startDaemon } from '../agent/daemon.ts';
-import { choosePaths } from '../agent/paths.ts';
-import { createLocalClient, type LocalClient } from '../edges/local-client.ts';
+import { type Daemon, startDaemon } from '../daemon/daemon.runner.ts';
+import { createLocalClient, type LocalClient } from '../local-api/client.edge.ts';
 import { formatAuthorization } from '../protocol/authorization.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import type { HandOffRecord } from '../protocol/hand-off.ts';
 import { LOCAL_ROUTES, type LocalEvent, type PairResult, type Status } from '../protocol/local-api.ts';
 import { type EmbeddedService, startService } from '../service/embedded-service.ts';
 import { renderQrTerminal } from '../service/qr-code.ts';
+import { choosePaths } from '../settings/paths.runner.ts';
 import { printLine } from './output.ts';
 import { VERSION } from './version.ts';
 
@@ -138,7 +138,7 @@ async function pairByPicture({ service, client }: Stage, picture: string): Promi
 }
 
 async function read(picture: string): Promise<string> {
-	const { readSingleCode } = await import('../edges/picture-reader.ts');
+	const { readSingleCode } = await import('../scanning/picture-reader.edge.ts');
 	return readSingleCode(picture);
 }
 

@@ -2,14 +2,14 @@
  * `idv-agent doctor`: every check with what was found and what to do, as soon as it is known. For a person a list, for
  * programs one document. The exit status is that of the first failure.
  */
-import { systemClock } from '../agent/clock.ts';
-import { type CheckReport, type Diagnosis, DOCTOR_SCHEMA_VERSION, diagnose } from '../agent/doctor.ts';
-import { openProbes } from '../agent/doctor-probes.ts';
-import type { PathFlags } from '../agent/paths.ts';
-import { becomeServiceUser, findSubject, nameOfUser, type Subject } from '../agent/subject.ts';
-import { CHECK_IDS, type CheckId } from '../core/doctor.ts';
-import { AgentError } from '../core/errors.ts';
-import { nearestName } from '../core/settings.ts';
+import { systemClock } from '../base/clock.edge.ts';
+import { AgentError } from '../base/errors.ts';
+import { CHECK_IDS, type CheckId } from '../diagnosis/checks.ts';
+import { becomeServiceUser, findSubject, nameOfUser, type Subject } from '../diagnosis/inspection-target.runner.ts';
+import { openProbes } from '../diagnosis/probes.runner.ts';
+import { type CheckReport, type Diagnosis, DOCTOR_SCHEMA_VERSION, diagnose } from '../diagnosis/run-checks.runner.ts';
+import type { PathFlags } from '../settings/paths.runner.ts';
+import { nearestName } from '../settings/resolve.ts';
 import { counted, type OutputFlags, printFolded, printJson, printLine } from './output.ts';
 import { VERSION } from './version.ts';
 

@@ -2,14 +2,15 @@
  * `idv-agent identity`: who this device is and which source says so. Asks the agent; where none runs, looks at this
  * machine the way the agent would, and changes nothing.
  */
-import { loadSettings } from '../agent/load-settings.ts';
-import { choosePaths } from '../agent/paths.ts';
-import { type DeviceState, EMPTY_STATE } from '../core/device-state.ts';
-import { AgentError } from '../core/errors.ts';
-import { chooseIdentity, toReport } from '../core/identity.ts';
-import { readIdentityFacts } from '../edges/identity-sources.ts';
-import { openStateStore } from '../edges/state-store.ts';
+
+import { AgentError } from '../base/errors.ts';
+import { chooseIdentity, toReport } from '../identity/identity.ts';
+import { readIdentityFacts } from '../identity/sources.edge.ts';
 import { type IdentityReport, LOCAL_ROUTES } from '../protocol/local-api.ts';
+import { loadSettings } from '../settings/load.runner.ts';
+import { choosePaths } from '../settings/paths.runner.ts';
+import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
+import { openStateStore } from '../state/store.edge.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
 import { describe, printJson, printLine, printTable, printWarning } from './output.ts';
 import { confirm } from './prompts.ts';

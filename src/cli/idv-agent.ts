@@ -3,7 +3,7 @@
  * loaded only when it is asked for.
  */
 import type { Command } from 'commander';
-import type { PathFlags } from '../agent/paths.ts';
+import type { PathFlags } from '../settings/paths.runner.ts';
 import { collect, createProgram, onCommand, runProgram, wholeNumber, withExamples } from './command-line.ts';
 import type { OutputFlags } from './output.ts';
 

@@ -1,8 +1,9 @@
 /** The running agent as the commands see it: its client, its status, and the status as it changes. */
-import { choosePaths, type PathFlags } from '../agent/paths.ts';
-import { AgentError } from '../core/errors.ts';
-import { createLocalClient, type LocalClient } from '../edges/local-client.ts';
+
+import { AgentError } from '../base/errors.ts';
+import { createLocalClient, type LocalClient } from '../local-api/client.edge.ts';
 import { LOCAL_ROUTES, type Status } from '../protocol/local-api.ts';
+import { choosePaths, type PathFlags } from '../settings/paths.runner.ts';
 import type { OutputFlags } from './output.ts';
 
 export type AskFlags = PathFlags & OutputFlags;

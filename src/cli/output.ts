@@ -2,8 +2,9 @@
  * How the commands speak: lines for people, JSON for programs, one line for each refusal, and the right exit status.
  * Answers go to standard output, whatever is wrong to standard error; with `--json` a refusal is the answer.
  */
-import { AgentError, exitStatusOf, type Failure, toFailure } from '../core/errors.ts';
-import { plainDuration } from '../core/status.ts';
+
+import { plainDuration } from '../base/durations.ts';
+import { AgentError, exitStatusOf, type Failure, toFailure } from '../base/errors.ts';
 
 export interface OutputFlags {
 	readonly json?: boolean | undefined;

@@ -1,5 +1,5 @@
 /** What a person types: a line that stays hidden, a yes or no; and what is piped in instead. Keeps none of it. */
-import { AgentError } from '../core/errors.ts';
+import { AgentError } from '../base/errors.ts';
 
 /** All of standard input, cut where it is longer than anything that could be meant. @param maxLength in characters. */
 export async function readStandardInput(maxLength: number): Promise<string> {

@@ -1,9 +1,9 @@
 /** `idv-agent provision`: takes a `provision.json` into use. Root runs it; `idv-agent-provision.service` does at each start. */
 import { join } from 'node:path';
-import { choosePaths, type PathFlags } from '../agent/paths.ts';
-import { type ProvisionResult, type ProvisionSource, provision } from '../agent/provisioning.ts';
-import { MAX_PROVISION_BYTES } from '../core/provisioning.ts';
-import { sealCredential } from '../edges/sealed-credential.ts';
+import { sealCredential } from '../provisioning/encrypt-credential.edge.ts';
+import { type ProvisionResult, type ProvisionSource, provision } from '../provisioning/provision.runner.ts';
+import { MAX_PROVISION_BYTES } from '../provisioning/provision.ts';
+import { choosePaths, type PathFlags } from '../settings/paths.runner.ts';
 import { describe, type OutputFlags, printJson, printLine, printTable, printWarning } from './output.ts';
 import { readStandardInput } from './prompts.ts';
 

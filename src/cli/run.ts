@@ -1,11 +1,11 @@
 /** `idv-agent run`: the daemon in the foreground, with its signals. systemd starts exactly this, and is told how it goes. */
 
-import type { Agent } from '../agent/agent.ts';
-import { type Daemon, type DaemonOptions, startDaemon } from '../agent/daemon.ts';
-import { choosePaths, type PathFlags } from '../agent/paths.ts';
-import { AgentError } from '../core/errors.ts';
-import { giveBackMemory } from '../edges/memory.ts';
-import { connectSystemd, findHandedOver } from '../edges/systemd.ts';
+import type { Agent } from '../agent/agent.runner.ts';
+import { AgentError } from '../base/errors.ts';
+import { type Daemon, type DaemonOptions, startDaemon } from '../daemon/daemon.runner.ts';
+import { giveBackMemory } from '../daemon/heap.edge.ts';
+import { connectSystemd, findHandedOver } from '../daemon/systemd.edge.ts';
+import { choosePaths, type PathFlags } from '../settings/paths.runner.ts';
 import { VERSION } from './version.ts';
 
 export interface RunFlags extends PathFlags {

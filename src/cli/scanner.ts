@@ -2,18 +2,18 @@
  * `idv-agent scanner`: which devices codes can come from, what keeps the agent from reading one, and what one reads.
  * Never spends a code and never shows the secret in it.
  */
-import { systemClock } from '../agent/clock.ts';
-import { loadSettings } from '../agent/load-settings.ts';
-import { choosePaths } from '../agent/paths.ts';
-import { readScans } from '../agent/scan-reader.ts';
-import { AgentError, summaryOf } from '../core/errors.ts';
-import type { Scan } from '../core/scan-lines.ts';
-import { chooseScanners, type ScannerChoice } from '../core/scanner-choice.ts';
-import type { Settings } from '../core/settings-table.ts';
-import type { OpenScanner, ScannerListener } from '../edges/scanners/contract.ts';
-import { findScanners } from '../edges/scanners/devices.ts';
+import { systemClock } from '../base/clock.edge.ts';
+import { AgentError, summaryOf } from '../base/errors.ts';
 import { LOCAL_ROUTES, type PairPreview, type ScannerReport } from '../protocol/local-api.ts';
 import { readPairingCode } from '../protocol/pairing-code.ts';
+import { chooseScanners, type ScannerChoice } from '../scanning/choose-scanner.ts';
+import { findScanners } from '../scanning/devices.edge.ts';
+import type { Scan } from '../scanning/lines.ts';
+import { readScans } from '../scanning/scan-reader.runner.ts';
+import type { OpenScanner, ScannerListener } from '../scanning/scanner-types.ts';
+import { loadSettings } from '../settings/load.runner.ts';
+import { choosePaths } from '../settings/paths.runner.ts';
+import type { Settings } from '../settings/table.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
 import { describe, printJson, printLine, printTable, printWarning } from './output.ts';
 
@@ -128,7 +128,7 @@ async function open(
 	flags: TestFlags,
 ): Promise<OpenScanner> {
 	if (source === '-') {
-		const { openStandardInput } = await import('../edges/scanners/standard-input.ts');
+		const { openStandardInput } = await import('../scanning/standard-input.edge.ts');
 		return openStandardInput(listener);
 	}
 	const choices = chooseScanners(await findScanners({ device: settings.device }), settings);
@@ -149,7 +149,7 @@ async function open(
 					'Scan the code and look at idv-agent status for what became of it, or stop the agent for the test (systemctl stop idv-agent).',
 			},
 		);
-	const { openScanner } = await import('../edges/scanners/open.ts');
+	const { openScanner } = await import('../scanning/open.edge.ts');
 	const opened = await openScanner(device, settings, listener);
 	if (!flags.json) printLine(`Reading ${device.path}. Scan something; Ctrl-C ends.`);
 	return opened;

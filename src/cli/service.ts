@@ -1,7 +1,7 @@
 /** `idv-agent service`: the embedded service in the foreground, and sending devices a message by hand. */
 import { readFile } from 'node:fs/promises';
 import * as z from 'zod';
-import { AgentError } from '../core/errors.ts';
+import { AgentError } from '../base/errors.ts';
 import { parseAuthorization } from '../protocol/authorization.ts';
 import { notifyEmbeddedService, runServiceCommand } from '../service/command.ts';
 import {

@@ -4,12 +4,12 @@
  */
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { openSimulatedEnvironment } from '../agent/simulation/environment.ts';
-import { type Simulation, startSimulation } from '../agent/simulation/simulation.ts';
-import { AgentError, EXIT, failure } from '../core/errors.ts';
-import { giveBackMemory } from '../edges/memory.ts';
+import { AgentError, EXIT, failure } from '../base/errors.ts';
+import { giveBackMemory } from '../daemon/heap.edge.ts';
 import { deviceIdSchema, workflowIdSchema } from '../protocol/device-connection.ts';
 import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
+import { openSimulatedEnvironment } from '../simulation/environment.runner.ts';
+import { type Simulation, startSimulation } from '../simulation/simulation.runner.ts';
 import { counted, type OutputFlags, printJson, reportFailure } from './output.ts';
 import { describeMove, makeReport, printReport, type SimulationReport } from './simulation-report.ts';
 import { showSimulation } from './simulation-table.ts';

@@ -1,7 +1,7 @@
 /** What a simulation amounts to at its end: one document for programs, a few lines for people. Its names are permanent. */
-import type { Outage } from '../agent/simulation/figures.ts';
-import type { Ring } from '../agent/simulation/rings.ts';
-import type { SharedProblem, Simulation } from '../agent/simulation/simulation.ts';
+import type { Outage } from '../simulation/figures.ts';
+import type { Ring } from '../simulation/rings.runner.ts';
+import type { SharedProblem, Simulation } from '../simulation/simulation.runner.ts';
 import { describe, printLine, printTable } from './output.ts';
 
 /** Times in seconds. */

@@ -2,8 +2,8 @@
  * The live table of a simulation: one row that is written over on a terminal, a row now and then elsewhere, and lines for
  * what happens in between. Asks for figures and prints them; decides nothing.
  */
-import type { Outage } from '../agent/simulation/figures.ts';
-import type { Simulation, SimulationFigures } from '../agent/simulation/simulation.ts';
+import type { Outage } from '../simulation/figures.ts';
+import type { Simulation, SimulationFigures } from '../simulation/simulation.runner.ts';
 
 const TERMINAL_EVERY_MS = 1000;
 /** A log file does not want a row a second. */

@@ -1,5 +1,5 @@
 /** `idv-agent status`, `reconnect` and `unpair`: how the device is, trying again now, and forgetting the pairing. */
-import { asFailure, failure } from '../core/errors.ts';
+import { asFailure, failure } from '../base/errors.ts';
 import { LOCAL_ROUTES, type Status } from '../protocol/local-api.ts';
 import { type AskFlags, askStatus, clientFor, followStatus, untilStatus } from './local-agent.ts';
 import { counted, describe, localTime, printJson, printLine, printTable, reportFailure } from './output.ts';

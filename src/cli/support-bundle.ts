@@ -1,16 +1,16 @@
 /** `idv-agent support-bundle`: one file that says how this device is, for its owner to read and to send. */
 import { type FileHandle, open, rm } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { tellSecrets } from '../agent/known-secrets.ts';
-import { loadSettings } from '../agent/load-settings.ts';
-import type { PathFlags } from '../agent/paths.ts';
-import { becomeServiceUser, findSubject, UNIT } from '../agent/subject.ts';
-import { gatherBundle, JOURNAL_LINES } from '../agent/support-bundle.ts';
-import { CHECK_IDS } from '../core/doctor.ts';
-import { AgentError } from '../core/errors.ts';
-import { createSecretRegistry } from '../core/scrub.ts';
-import { readJournal } from '../edges/machine-probes.ts';
-import { packTarball } from '../edges/tarball.ts';
+import { AgentError } from '../base/errors.ts';
+import { createSecretRegistry } from '../base/redact.ts';
+import { CHECK_IDS } from '../diagnosis/checks.ts';
+import { tellSecrets } from '../diagnosis/collect-secrets.runner.ts';
+import { becomeServiceUser, findSubject, UNIT } from '../diagnosis/inspection-target.runner.ts';
+import { readJournal } from '../diagnosis/machine-probes.edge.ts';
+import { gatherBundle, JOURNAL_LINES } from '../diagnosis/support-bundle.runner.ts';
+import { packTarball } from '../diagnosis/tarball.edge.ts';
+import { loadSettings } from '../settings/load.runner.ts';
+import type { PathFlags } from '../settings/paths.runner.ts';
 import { examine } from './doctor.ts';
 import { type OutputFlags, printJson, printLine, printTable } from './output.ts';
 import { VERSION } from './version.ts';

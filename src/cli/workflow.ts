@@ -1,5 +1,5 @@
 /** `idv-agent workflow`: the workflow that is wanted, the one that is live, and moving from one to another. */
-import { EXIT } from '../core/errors.ts';
+import { EXIT } from '../base/errors.ts';
 import { LOCAL_ROUTES, type Status } from '../protocol/local-api.ts';
 import { type AskFlags, askStatus, clientFor, untilStatus } from './local-agent.ts';
 import { printJson, printLine, printTable, printWarning } from './output.ts';

@@ -4,7 +4,9 @@
  */
 import * as z from 'zod';
 import { deviceIdSchema } from './device-connection.ts';
-import { STATUS_SCHEMA_VERSION } from './local-api.ts';
+
+/** Raised when a field of the status changes its meaning or goes away; new fields do not raise it. */
+export const STATUS_SCHEMA_VERSION = 1;
 
 const timestamp = z.iso.datetime({ offset: true });
 

@@ -20,9 +20,6 @@ export type {
 	Status,
 } from './local-answers.ts';
 
-/** Raised when a field of the status changes its meaning or goes away; new fields do not raise it. */
-export const STATUS_SCHEMA_VERSION = 1;
-
 /** Longest and default time of a lease, in seconds. */
 export const MAX_LEASE_SECONDS = 3600;
 export const DEFAULT_LEASE_SECONDS = 60;

@@ -1,6 +1,6 @@
 /**
  * What a scanned, typed or photographed text says: a code that pairs a device, or why it is none.
- * Never throws, whatever the text; never decides whether a code may be used (that is `core/pairing-rules.ts`).
+ * Never throws, whatever the text; never decides whether a code may be used (that is `pairing/rules.ts`).
  */
 import { isCredential, parseAuthorization } from './authorization.ts';
 import { workflowIdSchema } from './device-connection.ts';

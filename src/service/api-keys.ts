@@ -1,8 +1,8 @@
 /** API keys: created, found, expired. Source: service-interface, API key and Endpoints 3. Keeps no key's token. */
 import type { ApiKey } from '../protocol/api-key.ts';
 import type { Grant } from './access.ts';
+import { createRemembered } from './expiring-map.ts';
 import { Refusal, serviceFull } from './problems.ts';
-import { createRemembered } from './remembered.ts';
 import { fingerprint, randomText } from './secrets.ts';
 
 const REMEMBER_DEAD_MS = 3_600_000;

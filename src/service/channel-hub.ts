@@ -10,7 +10,7 @@ import { type Heartbeat, heartbeatSchema, MAX_FRAME_BYTES } from '../protocol/ch
 import { DEFAULT_HEARTBEAT_CADENCE } from '../protocol/device-connection.ts';
 import type { ConnectionClaims } from './connection-tokens.ts';
 import type { DeviceRegistry } from './device-registry.ts';
-import type { Journal } from './journal.ts';
+import type { Journal } from './event-log.ts';
 import { Refusal, serviceFull } from './problems.ts';
 
 /** A device counts as online for so many cadences after its last sign of life (assumed). */

@@ -5,8 +5,8 @@
 import type { Heartbeat } from '../protocol/channel.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import type { ConnectionClaims } from './connection-tokens.ts';
+import { createRemembered } from './expiring-map.ts';
 import { serviceFull } from './problems.ts';
-import { createRemembered } from './remembered.ts';
 
 /** Connections that one device may hold; the oldest is revoked for one more. */
 const MAX_CONNECTIONS_PER_DEVICE = 16;

@@ -12,10 +12,10 @@ import { createConnectionTokens } from './connection-tokens.ts';
 import { createAuthenticate } from './credentials.ts';
 import type { PairingLink } from './deep-links.ts';
 import { createDeviceRegistry } from './device-registry.ts';
+import { createJournal, type Journal } from './event-log.ts';
 import { createFaults, type Faults } from './faults.ts';
 import { type Answer, problemAnswer } from './http-answer.ts';
 import type { Call } from './http-call.ts';
-import { createJournal, type Journal } from './journal.ts';
 import { startListener } from './listener.ts';
 import { type BasicUser, resolveOptions, type ServiceOptions } from './options.ts';
 import { Refusal } from './problems.ts';
@@ -33,8 +33,8 @@ import { createShortTokens } from './short-tokens.ts';
 
 export type { ListedDevice } from '../protocol/device-list.ts';
 export type { PairingLink } from './deep-links.ts';
+export type { RequestEntry, ServiceEventName, ServiceEvents } from './event-log.ts';
 export type { FailedAnswer, Release, RequestMatch } from './faults.ts';
-export type { RequestEntry, ServiceEventName, ServiceEvents } from './journal.ts';
 export type { ServiceOptions } from './options.ts';
 
 /** How long channels get to answer a close frame before a gentle restart cuts them. */

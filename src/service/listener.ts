@@ -6,6 +6,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import type { Journal } from './event-log.ts';
 import type { Faults } from './faults.ts';
 import {
 	type Answer,
@@ -17,7 +18,6 @@ import {
 	sendUnparsed,
 } from './http-answer.ts';
 import { type Call, readCall } from './http-call.ts';
-import type { Journal } from './journal.ts';
 import { type ServiceSettings, urlOf } from './options.ts';
 import { Refusal } from './problems.ts';
 

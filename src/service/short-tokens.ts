@@ -3,8 +3,8 @@
  * Source: service-interface, Authentication ("one-time, short-lived"); form `tr-` and 28 characters from the field.
  */
 import type { Grant } from './access.ts';
+import { createRemembered } from './expiring-map.ts';
 import { Refusal, serviceFull } from './problems.ts';
-import { createRemembered } from './remembered.ts';
 import { fingerprint, randomText } from './secrets.ts';
 
 /** How long a dead token is remembered, so that its holder is told why it is refused. */

@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest';
 import type { Heartbeat } from '../../src/protocol/channel.ts';
 import { ENDPOINTS } from '../../src/protocol/endpoints.ts';
 import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import { type AgentSetup, DEVICE_ID, givenAgent, givenPairedAgent, registrations } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
-import { type AgentSetup, DEVICE_ID, givenAgent, givenPairedAgent, registrations } from './harness.ts';
 
 const CHANNEL = '/ws/device';
 const REGISTER = { method: 'POST', path: ENDPOINTS.deviceConnection };

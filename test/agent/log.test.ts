@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
+import { DEVICE_ID, givenAgent, givenHome, givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
-import { DEVICE_ID, givenAgent, givenHome, givenPairedAgent, type RunningAgent } from './harness.ts';
 
 /** What an operator sees at the usual level. */
 const linesOf = ({ log }: RunningAgent, from = 0) => log.slice(from).filter(({ level }) => level !== 'debug');

@@ -6,10 +6,10 @@ import { cp } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { fixture, identity, listen } from '../edges/network-peers.ts';
+import { fixture, identity, listen } from '../connection/network-peers.ts';
+import { DEVICE_ID, givenAgent, givenHome, givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
+import { ask } from '../local-api/local-asking.ts';
 import { givenService, registerDevice } from '../service/fixture.ts';
-import { DEVICE_ID, givenAgent, givenHome, givenPairedAgent, type RunningAgent } from './harness.ts';
-import { ask } from './local-asking.ts';
 
 const GROUP = String(process.getgid?.() ?? 0);
 

@@ -2,8 +2,8 @@ import { mkdir, readdir, rename, rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { MACHINES } from '../fixtures/machines.ts';
+import { DEVICE_ID, givenAgent, givenHome, givenPairedAgent, registrations } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
-import { DEVICE_ID, givenAgent, givenHome, givenPairedAgent, registrations } from './harness.ts';
 
 const PC = MACHINES['PC with serial numbers of the maker'];
 const RASPBERRY = MACHINES['Raspberry Pi'];

@@ -11,9 +11,9 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { bundle } from '../../src/cli/build/bundle.ts';
-import { buildDebianPackage } from '../../src/cli/build/debian-package.ts';
-import { type Architecture, buildExecutable, copyNode, embed } from '../../src/cli/build/executable.ts';
+import { bundle } from '../../scripts/bundle.ts';
+import { buildDebianPackage } from '../../scripts/debian-package.ts';
+import { type Architecture, buildExecutable, copyNode, embed } from '../../scripts/executable.ts';
 import { channelUrl, DEFAULT_CHANNEL_PATH } from '../../src/protocol/endpoints.ts';
 import { startService } from '../../src/service/embedded-service.ts';
 import {

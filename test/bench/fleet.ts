@@ -7,12 +7,12 @@ import { generateKeyPairSync, sign } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { formatPublicKey, readPlan } from '../../src/agent/plan-reading.ts';
-import { readInventory } from '../../src/cli/operator/inventory.ts';
-import { compilePlan, planFor } from '../../src/core/fleet.ts';
-import { checkPlan } from '../../src/core/fleet-check.ts';
-import { previewPlan } from '../../src/core/fleet-preview.ts';
-import { PLAN_PAYLOAD_TYPE, signedBytes } from '../../src/protocol/fleet-plan.ts';
+import { checkPlan } from '../../src/fleet/lint.ts';
+import { PLAN_PAYLOAD_TYPE, signedBytes } from '../../src/fleet/plan-format.ts';
+import { previewPlan } from '../../src/fleet/preview.ts';
+import { compilePlan, planFor } from '../../src/fleet/targeting.ts';
+import { formatPublicKey, readPlan } from '../../src/fleet/verify-plan.runner.ts';
+import { readInventory } from '../../src/operator/inventory.ts';
 
 const devices = Number(process.argv[2] ?? 100_000);
 const directory = await mkdtemp(join(tmpdir(), 'fleet-bench-'));

@@ -5,8 +5,8 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInbox, type Incoming } from '../../src/core/inbox.ts';
-import { createEventStore } from '../../src/edges/event-store/event-store.ts';
+import { createInbox, type Incoming } from '../../src/events/event.ts';
+import { createEventStore } from '../../src/events/store.edge.ts';
 
 const directory = mkdtempSync(join(process.argv[2] ?? tmpdir(), 'inbox-bench-'));
 const bounds = { maxCount: 1000, maxBytes: 4_194_304, maxAgeMs: 86_400_000 };

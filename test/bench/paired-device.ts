@@ -1,9 +1,9 @@
 /** A device as it is after its pairing, for what boots with a saved Connection. */
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { startDaemon } from '../../src/agent/daemon.ts';
-import { choosePaths } from '../../src/agent/paths.ts';
+import { startDaemon } from '../../src/daemon/daemon.runner.ts';
 import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import { choosePaths } from '../../src/settings/paths.runner.ts';
 
 /** Directories and groups of a device of its own. */
 export function flagsFor(base: string): string[] {

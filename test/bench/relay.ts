@@ -13,7 +13,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { parseArgs } from 'node:util';
-import { bundle } from '../../src/cli/build/bundle.ts';
+import { bundle } from '../../scripts/bundle.ts';
 import { channelUrl, DEFAULT_CHANNEL_PATH, ENDPOINTS, endpointUrl } from '../../src/protocol/endpoints.ts';
 import { LOCAL_SOCKETS } from '../../src/protocol/local-api.ts';
 import { formatTable, measureInTurns, readThreadsCpuMs } from './measure.ts';

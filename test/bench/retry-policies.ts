@@ -1,8 +1,8 @@
 /**
  * How other clients wait before they connect again, as parameters: the curves of their documentation and sources, not their
- * code. For the benchmark only; the product's own policy is `src/core/backoff.ts`.
+ * code. For the benchmark only; the product's own policy is `src/connection/backoff.ts`.
  */
-import { type SupervisorEvent, type SupervisorStep, supervise } from '../../src/core/supervisor.ts';
+import { type SupervisorEvent, type SupervisorStep, supervise } from '../../src/connection/supervisor.ts';
 
 export interface RetryPolicy {
 	readonly name: string;

@@ -9,11 +9,11 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { startDaemon } from '../../src/agent/daemon.ts';
-import { choosePaths } from '../../src/agent/paths.ts';
-import { bundle } from '../../src/cli/build/bundle.ts';
-import { readPicture } from '../../src/edges/picture-reader.ts';
+import { bundle } from '../../scripts/bundle.ts';
+import { startDaemon } from '../../src/daemon/daemon.runner.ts';
+import { readPicture } from '../../src/scanning/picture-reader.edge.ts';
 import { startService } from '../../src/service/embedded-service.ts';
+import { choosePaths } from '../../src/settings/paths.runner.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const PHOTOS = join(ROOT, 'test', 'fixtures', 'photos');
@@ -44,7 +44,7 @@ async function readingFigures(): Promise<void> {
 	}
 	const node = join(ROOT, 'node_modules', '.bin', 'node');
 	const program = join(directory, 'read.ts');
-	const source = JSON.stringify(join(ROOT, 'src/edges/picture-reader.ts'));
+	const source = JSON.stringify(join(ROOT, 'src/scanning/picture-reader.edge.ts'));
 	await writeFile(
 		program,
 		`import { readPicture } from ${source};

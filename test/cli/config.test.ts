@@ -1,7 +1,7 @@
 import { chmod, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { listSettings } from '../../src/core/settings-table.ts';
+import { listSettings } from '../../src/settings/table.ts';
 import { givenHome } from './command.ts';
 import { expectRefusal } from './refusal.ts';
 

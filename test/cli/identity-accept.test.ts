@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { givenAgent, givenPairedAgent, registrations, watchOffline } from '../agent/harness.ts';
 import { MACHINES } from '../fixtures/machines.ts';
+import { givenAgent, givenPairedAgent, registrations, watchOffline } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 import { finish } from './command.ts';
 import { expectRefusal } from './refusal.ts';

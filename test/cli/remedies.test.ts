@@ -1,9 +1,9 @@
 /** What a command tells a person to do helps: each refusal is made, its remedy is carried out, and then it works. */
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { authorizationOf } from '../operator/operator.ts';
 import { finish, givenHome } from './command.ts';
 import { givenDevice } from './device.ts';
-import { authorizationOf } from './operator.ts';
 import { expectRefusal } from './refusal.ts';
 
 test('no pairing code: one that idv qrcode makes is taken', async () => {

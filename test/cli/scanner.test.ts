@@ -1,9 +1,9 @@
 import { readdir, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { givenAgent } from '../agent/harness.ts';
 import { plantTree } from '../fixtures/machines.ts';
 import { plugScanner } from '../fixtures/scanners/plug.ts';
+import { givenAgent } from '../harness/harness.ts';
 import { finish, givenHome } from './command.ts';
 import { expectRefusal } from './refusal.ts';
 

@@ -11,7 +11,7 @@ import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
-import { bundle } from '../../src/cli/build/bundle.ts';
+import { bundle } from '../../scripts/bundle.ts';
 import { type EmbeddedService, startService } from '../../src/service/embedded-service.ts';
 import { readInboxFile, type StoredEvent } from './inbox-file.ts';
 import { createKiosk, type Kiosk, type Received } from './kiosk.ts';

@@ -1,7 +1,7 @@
 /** What happens on the cable between a device and its service: real packets, real names, a real agent process. */
 import { type ExpectStatic, test as plain } from 'vitest';
 import { type EmbeddedService, startService } from '../../src/service/embedded-service.ts';
-import { fixture, identity } from '../edges/network-peers.ts';
+import { fixture, identity } from '../connection/network-peers.ts';
 import { type AtTheEnd, type DeviceProcess, givenDevice } from './device-process.ts';
 import { givenTwoHosts, SERVICE_NAME, type TwoHosts } from './two-hosts.ts';
 

@@ -5,8 +5,8 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { openStateStore } from '../../src/edges/state-store.ts';
 import { startService } from '../../src/service/embedded-service.ts';
+import { openStateStore } from '../../src/state/store.edge.ts';
 import { givenDevice } from './device-process.ts';
 
 const isShort = process.env['FAULTS'] === 'short';

@@ -1,8 +1,8 @@
 /** A process that saves one state and says how many steps it took to get so far; its disk may fail or it may be killed. */
 import process from 'node:process';
-import { EMPTY_STATE } from '../../src/core/device-state.ts';
-import { toFailure } from '../../src/core/errors.ts';
-import { openStateStore } from '../../src/edges/state-store.ts';
+import { toFailure } from '../../src/base/errors.ts';
+import { EMPTY_STATE } from '../../src/state/device-state.ts';
+import { openStateStore } from '../../src/state/store.edge.ts';
 
 const [stateDir = '', id = ''] = process.argv.slice(2);
 const state = { ...EMPTY_STATE, generatedId: id };

@@ -1,7 +1,7 @@
 /** Real proxies and TLS fronts between a device and its service, for requests and for the channel alike. */
 import { describe, test as plain, type TestContext } from 'vitest';
 import { type EmbeddedService, startService } from '../../src/service/embedded-service.ts';
-import { fixture, identity } from '../edges/network-peers.ts';
+import { fixture, identity } from '../connection/network-peers.ts';
 import { type DeviceProcess, givenDevice } from './device-process.ts';
 import {
 	haproxy,

@@ -6,7 +6,7 @@ import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { fixture } from '../edges/network-peers.ts';
+import { fixture } from '../connection/network-peers.ts';
 import type { AtTheEnd } from './device-process.ts';
 import { SERVICE_NAME } from './two-hosts.ts';
 

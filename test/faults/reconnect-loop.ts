@@ -6,9 +6,9 @@ import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import process from 'node:process';
-import { startDaemon } from '../../src/agent/daemon.ts';
+import { startDaemon } from '../../src/daemon/daemon.runner.ts';
 import { startService } from '../../src/service/embedded-service.ts';
-import { createSteppedClock } from '../agent/stepped-clock.ts';
+import { createSteppedClock } from '../harness/stepped-clock.ts';
 
 const times = Number(process.argv[2]);
 const directory = mkdtempSync(join(tmpdir(), 'idv-reconnects-'));

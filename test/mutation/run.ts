@@ -1,17 +1,18 @@
 /**
- * Mutation testing of `src/core` by its own suite: `npm run mutate -- link scrub`, without names all of it (20 min and
+ * Mutation testing of decisions by their own tests: `npm run mutate -- link redact`, without names all of them (20 min and
  * more). Stryker comes into a directory of its own, since two hundred packages for a seldom look are no dependency, and
  * since it wants an older TypeScript to read a tsconfig, which is left out here.
  */
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { basename, join, resolve } from 'node:path';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 const STRYKER = '10.1.1';
 
 const { dependencies, devDependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+const testOf = (path: string) => path.replace(/^src/, 'test').replace(/\.ts$/, '.test.ts');
 const directory = mkdtempSync(join(tmpdir(), 'mutation-'));
 const run = (program: string, ...args: string[]) => {
 	const { status } = spawnSync(program, args, { cwd: directory, stdio: 'inherit' });
@@ -20,12 +21,18 @@ const run = (program: string, ...args: string[]) => {
 };
 
 try {
-	for (const path of ['src', 'test/core', 'test/fixtures'])
-		cpSync(join(ROOT, path), join(directory, path), { recursive: true });
+	for (const path of ['src', 'test']) cpSync(join(ROOT, path), join(directory, path), { recursive: true });
 	const write = (name: string, text: string) => writeFileSync(join(directory, name), text);
 	write('package.json', JSON.stringify({ private: true, type: 'module' }));
-	write('vitest.config.ts', `export default { test: { include: ['test/core/**/*.test.ts'], pool: 'forks' } };`);
 	const named = process.argv.slice(2);
+	// The test of a decision bears its name, in the folder of its capability; the rest would only take time.
+	const decisions = globSync('src/*/*.ts', { cwd: ROOT })
+		.filter(
+			(path) => !/\.(?:edge|runner)\.ts$/.test(path) && (named.length === 0 || named.includes(basename(path, '.ts'))),
+		)
+		.filter((path) => existsSync(join(ROOT, testOf(path))));
+	const include = JSON.stringify(decisions.map(testOf));
+	write('vitest.config.ts', `export default { test: { include: ${include}, pool: 'forks' } };`);
 	const settings = {
 		testRunner: 'vitest',
 		plugins: ['@stryker-mutator/vitest-runner'],
@@ -34,7 +41,7 @@ try {
 		ignoreStatic: true,
 		concurrency: 1,
 		timeoutMS: 20_000,
-		mutate: named.length > 0 ? named.map((name) => `src/core/${name}.ts`) : ['src/core/*.ts'],
+		mutate: decisions,
 		reporters: ['clear-text'],
 		clearTextReporter: { reportTests: false, logTests: false },
 	};

@@ -1,11 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { eventPageSchema, eventSchema, statusSchema } from '../../src/protocol/local-answers.ts';
-import {
-	LOCAL_ROUTES,
-	pairRequestSchema,
-	STATUS_SCHEMA_VERSION,
-	workflowRequestSchema,
-} from '../../src/protocol/local-api.ts';
+import { eventPageSchema, eventSchema, STATUS_SCHEMA_VERSION, statusSchema } from '../../src/protocol/local-answers.ts';
+import { LOCAL_ROUTES, pairRequestSchema, workflowRequestSchema } from '../../src/protocol/local-api.ts';
 import { MAX_CODE_LENGTH } from '../../src/protocol/pairing-code.ts';
 
 const AT = '2030-01-01T00:00:00.000Z';

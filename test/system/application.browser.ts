@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
-import { givenAgent, givenHome, givenPairedAgent } from '../agent/harness.ts';
+import { givenAgent, givenHome, givenPairedAgent } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 import { launchChromium } from './chromium.ts';
 

@@ -2,8 +2,8 @@ import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { buildDebianPackage } from '../../src/cli/build/debian-package.ts';
-import { buildExecutable } from '../../src/cli/build/executable.ts';
+import { buildDebianPackage } from '../../scripts/debian-package.ts';
+import { buildExecutable } from '../../scripts/executable.ts';
 import { createMachine, ensureTools, type Machine, prepareTree } from './machine.ts';
 import { startTrialService, type TrialService } from './service.ts';
 

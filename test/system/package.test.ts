@@ -4,8 +4,8 @@ import { globSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, wri
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { buildDebianPackage } from '../../src/cli/build/debian-package.ts';
-import { type Architecture, buildExecutable } from '../../src/cli/build/executable.ts';
+import { buildDebianPackage } from '../../scripts/debian-package.ts';
+import { type Architecture, buildExecutable } from '../../scripts/executable.ts';
 import { plugScanner } from '../fixtures/scanners/plug.ts';
 import { ensureTools } from './machine.ts';
 

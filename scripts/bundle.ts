@@ -1,0 +1,228 @@
+/**
+ * Makes the programs that are shipped: one minified CommonJS file for each command, with what it seldom needs beside it.
+ * `npm run build` runs this; a device never does. Decides nothing about how a program behaves.
+ */
+import { realpathSync } from 'node:fs';
+import { copyFile, mkdir, readFile, rm, stat } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { basename, dirname, join, relative, resolve } from 'node:path';
+import { type BuildOptions, build, type Plugin } from 'esbuild';
+
+export interface BundleOptions {
+	/** Directory with `package.json`, whose version is built in as `IDV_AGENT_VERSION`, and `node_modules`. */
+	readonly root: string;
+	/** Name of each program and its source file under `root`. */
+	readonly entries: Readonly<Record<string, string>>;
+	/** Emptied first, so that nothing of an older build is shipped. */
+	readonly outDir: string;
+	/**
+	 * Everything of a program in its one file, for an executable that carries a code cache. Default `false`: without a
+	 * cache, the text of packages that are not even used costs every start 22 ms (docs/measurements.md).
+	 */
+	readonly singleFile?: boolean;
+}
+
+export interface BuiltFile {
+	readonly path: string;
+	readonly bytes: number;
+}
+
+const ENTRIES = { 'idv-agent': 'src/cli/idv-agent.ts', idv: 'src/operator/idv.ts' };
+
+/** Packages that are big, seldom needed and imported when they are: each a file of its own, which all programs share. */
+const APART: ReadonlyMap<string, string> = new Map([
+	['undici', 'undici.cjs'],
+	['systeminformation', 'systeminformation.cjs'],
+	['zxing-wasm/reader', 'zxing-reader.cjs'],
+	['zxing-wasm/writer', 'zxing-writer.cjs'],
+	['@jsquash/webp/decode.js', 'webp-decoder.cjs'],
+	['@serialport/stream', 'serial-stream.cjs'],
+	['@serialport/bindings-cpp', 'serial-bindings.cjs'],
+]);
+
+/** Of these the default export is used: a CommonJS file is its own default, so that has to be what the file is. */
+const BY_DEFAULT: ReadonlySet<string> = new Set(['@jsquash/webp/decode.js']);
+
+/** Machine code for serial lines, in the directory of the program: it can't be inside of a file. Made for glibc. */
+const NATIVE = {
+	'serialport-linux-x64.node': 'linux-x64/@serialport+bindings-cpp.glibc.node',
+	'serialport-linux-arm64.node': 'linux-arm64/@serialport+bindings-cpp.armv8.glibc.node',
+} as const;
+
+/** What is read as a file, or as an asset of an executable, under its own name. */
+const DECODERS = [
+	'zxing-wasm/reader/zxing_reader.wasm',
+	'zxing-wasm/writer/zxing_writer.wasm',
+	'@jsquash/webp/codec/dec/webp_dec.wasm',
+];
+
+/** The page on the device's screen, as its server asks for it: name in `dist/`, and the file under `src/` or of a package. */
+const PAGE = [
+	...['index.html', 'page.css', 'page.js', 'codes.js'].map(
+		(name) => [`page/${name}`, `src/page/page/${name}`] as const,
+	),
+	['page/zxing-reader.js', 'zxing-wasm/dist/iife/reader/index.js'] as const,
+];
+
+/**
+ * Builds every program.
+ *
+ * CommonJS, because `import 'node:http'` in an ES module costs every start 26 ms and 15 MB (docs/measurements.md). What
+ * the sources import with `await import()` runs only then, wherever it stands.
+ * @returns what was written, programs first.
+ * @throws Error with esbuild's own words when a source is wrong, an `await` stands at the top level, or it warns.
+ */
+export async function bundle({ root, entries, outDir, singleFile = false }: BundleOptions): Promise<BuiltFile[]> {
+	const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as { version: string };
+	await rm(outDir, { recursive: true, force: true });
+	await mkdir(outDir, { recursive: true });
+
+	const shared = {
+		...OPTIONS,
+		absWorkingDir: root,
+		define: { ...DEFINED, IDV_AGENT_VERSION: JSON.stringify(version) },
+		plugins: [slimUndici(root), findNative],
+	};
+	const files = Object.keys(entries).map((name) => `${name}.cjs`);
+	await buildWithoutWarnings({
+		...shared,
+		entryPoints: { ...entries },
+		outdir: outDir,
+		outExtension: { '.js': '.cjs' },
+		plugins: [...(singleFile ? [] : [leaveApart]), ...shared.plugins],
+	});
+	if (!singleFile)
+		for (const [name, file] of APART) {
+			const found = `require(${JSON.stringify(name)})`;
+			const contents = `module.exports = ${BY_DEFAULT.has(name) ? `Object.assign(${found}.default, ${found})` : found};`;
+			await buildWithoutWarnings({
+				...shared,
+				stdin: { contents, resolveDir: root },
+				outfile: join(outDir, file),
+			});
+			files.push(file);
+		}
+
+	for (const file of files) await requireOneByteText(join(outDir, file));
+
+	const packages = createRequire(join(root, 'package.json'));
+	for (const decoder of DECODERS) {
+		await copyFile(packages.resolve(decoder), join(outDir, basename(decoder)));
+		files.push(basename(decoder));
+	}
+	const bindings = dirname(dirname(packages.resolve('@serialport/bindings-cpp')));
+	for (const [file, prebuilt] of Object.entries(NATIVE)) {
+		await copyFile(join(bindings, 'prebuilds', prebuilt), join(outDir, file));
+		files.push(file);
+	}
+	// The package exports no path to its script; its module for Node stands three directories below its root.
+	const zxing = resolve(dirname(packages.resolve('zxing-wasm/reader')), '../../..');
+	const project = resolve(import.meta.dirname, '..');
+	await mkdir(join(outDir, 'page'));
+	for (const [name, source] of PAGE) {
+		const file = source.startsWith('src/') ? join(project, source) : join(zxing, source.replace('zxing-wasm/', ''));
+		await copyFile(file, join(outDir, name));
+		files.push(name);
+	}
+	return Promise.all(
+		files.map(async (file) => ({ path: join(outDir, file), bytes: (await stat(join(outDir, file))).size })),
+	);
+}
+
+/**
+ * One character beyond Latin-1 makes V8 keep the whole program in two bytes a character: half a megabyte for months.
+ * esbuild escapes them in strings and leaves them in regular expressions.
+ */
+async function requireOneByteText(path: string): Promise<void> {
+	const found = /.{0,40}[^\0-\xff].{0,20}/.exec(await readFile(path, 'utf8'));
+	if (found) throw new Error(`${basename(path)} has a character beyond Latin-1; write it as an escape: ${found[0]}`);
+}
+
+const DEFINED = {
+	'import.meta.url': 'bundleUrl',
+	'import.meta.filename': '__filename',
+	'import.meta.dirname': '__dirname',
+	// ws looks for native packages, which a device has not; what develops the agent may bring them.
+	'process.env.WS_NO_BUFFER_UTIL': '"1"',
+	'process.env.WS_NO_UTF_8_VALIDATE': '"1"',
+};
+
+const OPTIONS = {
+	bundle: true,
+	minify: true,
+	format: 'cjs',
+	platform: 'node',
+	target: 'node22.19',
+	// Otherwise `import()` of a file apart would start Node's loader of ES modules, for a file that is none.
+	supported: { 'dynamic-import': false },
+	legalComments: 'external',
+	// Packages that are ES modules ask where they are; CommonJS knows it under another name.
+	banner: { js: "const bundleUrl=require('node:url').pathToFileURL(__filename).href;" },
+	logLevel: 'silent',
+} as const satisfies BuildOptions;
+
+const leaveApart: Plugin = {
+	name: 'leave-apart',
+	setup({ onResolve }) {
+		onResolve({ filter: /^[@a-z]/ }, ({ path }) => {
+			const file = APART.get(path);
+			return file === undefined ? undefined : { path: `./${file}`, external: true };
+		});
+	},
+};
+
+/** What the sources use of undici; a test compares it with them. Two thirds of the package are something else. */
+export const UNDICI_PARTS: Readonly<Record<string, string>> = {
+	Agent: 'undici/lib/dispatcher/agent.js',
+	Pool: 'undici/lib/dispatcher/pool.js',
+	ProxyAgent: 'undici/lib/dispatcher/proxy-agent.js',
+};
+
+/**
+ * undici without its fetch, mocks, caches and three of its four parsers: 240 KB instead of 730. The parser with SIMD is the
+ * other one for machines that can do more; milo is an experiment that a variable would switch on.
+ */
+function slimUndici(root: string): Plugin {
+	const parts = Object.entries(UNDICI_PARTS).map(([name, path]) => `exports.${name} = require('${path}');`);
+	const dispatcher = `Object.assign(require('undici/lib/dispatcher/dispatcher.js').prototype, require('undici/lib/api'));`;
+	return {
+		name: 'slim-undici',
+		setup({ onResolve, onLoad }) {
+			onResolve({ filter: /^undici$/ }, () => ({ path: 'undici', namespace: 'parts' }));
+			onLoad({ filter: /^undici$/, namespace: 'parts' }, () => ({
+				contents: [dispatcher, ...parts].join('\n'),
+				resolveDir: root,
+			}));
+			onResolve({ filter: /\/llhttp_simd-wasm\.js$/ }, ({ resolveDir }) => ({
+				path: join(resolveDir, '../llhttp/llhttp-wasm.js'),
+			}));
+			onResolve({ filter: /\/milo\// }, ({ path }) => ({ path, namespace: 'left-out' }));
+			onLoad({ filter: /./, namespace: 'left-out' }, () => ({ contents: '' }));
+		},
+	};
+}
+
+/** In place of the search through `node_modules` that the serial library does: beside the bundle, or the executable. */
+const findNative: Plugin = {
+	name: 'find-native',
+	setup({ onResolve, onLoad }) {
+		onResolve({ filter: /^node-gyp-build$/ }, ({ path }) => ({ path, namespace: 'native' }));
+		onLoad({ filter: /.*/, namespace: 'native' }, () => ({
+			contents: `module.exports = () => require('node:module').createRequire(__filename)(require('node:path').join(__dirname, 'serialport-' + process.platform + '-' + process.arch + '.node'));`,
+		}));
+	},
+};
+
+async function buildWithoutWarnings(options: BuildOptions): Promise<void> {
+	const { warnings } = await build(options);
+	const [first] = warnings;
+	if (first) throw new Error(`${first.location?.file ?? 'bundle'}:${first.location?.line ?? 0}: ${first.text}`);
+}
+
+async function main(): Promise<void> {
+	const root = resolve(import.meta.dirname, '..');
+	for (const { path, bytes } of await bundle({ root, entries: ENTRIES, outDir: join(root, 'dist') }))
+		process.stdout.write(`${relative(root, path).padEnd(28)}${(bytes / 1024).toFixed(0).padStart(8)} KiB\n`);
+}
+
+if (process.argv[1] !== undefined && realpathSync(process.argv[1]) === import.meta.filename) void main();

@@ -1,0 +1,305 @@
+/**
+ * Makes the Debian packages: the executable, units, manual pages, completions and settings in one file for each
+ * architecture, byte for byte the same for the same input. `npm run build:deb` runs this; a device never does.
+ */
+import { execFile, spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { chmod, cp, mkdir, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { dirname, join, relative, resolve } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { promisify } from 'node:util';
+import { gzipSync } from 'node:zlib';
+import { readCommandTree } from './command-tree.ts';
+import { writeBashCompletion, writeFishCompletion, writeZshCompletion } from './completions.ts';
+import { ARCHITECTURES, type Architecture, buildExecutable, nativeOf } from './executable.ts';
+import { writeManualPage } from './manual-page.ts';
+import { writeSettingsExample } from './settings-example.ts';
+
+const run = promisify(execFile);
+
+/** What Debian calls the architectures. */
+const DEBIAN: Readonly<Record<Architecture, string>> = { x64: 'amd64', arm64: 'arm64' };
+const MAINTAINER = 'idv-agent authors <idv-agent@example.invalid>';
+const CONFFILES = ['/etc/idv-agent/config.json', '/etc/idv-agent/config.example.jsonc'];
+
+export interface PackageOptions {
+	readonly root: string;
+	/** Made by {@link buildExecutable}. */
+	readonly executable: string;
+	readonly architecture: Architecture;
+	readonly version: string;
+	/** Seconds since 1970 that every file of the package is dated with. */
+	readonly epoch: number;
+	/** Where the package is put. */
+	readonly outDir: string;
+	/** `xz` takes a minute; `gzip` is quick, for tests. Default `xz`. */
+	readonly compression?: 'xz' | 'gzip';
+}
+
+/** Builds `<outDir>/idv-agent_<version>_<architecture>.deb` and returns its path. */
+export async function buildDebianPackage(options: PackageOptions): Promise<string> {
+	const { root, executable, architecture, version, epoch, outDir, compression = 'xz' } = options;
+	const tree = join(outDir, `deb-${architecture}`);
+	await rm(tree, { recursive: true, force: true });
+	const put = async (path: string, content: string | Uint8Array, mode = 0o644) => {
+		const file = join(tree, path);
+		await mkdir(dirname(file), { recursive: true });
+		await writeFile(file, content);
+		await chmod(file, mode);
+	};
+	const copy = async (from: string, to: string, mode = 0o644) => put(to, await readFile(join(root, from)), mode);
+
+	await mkdir(join(tree, 'usr/lib/idv-agent'), { recursive: true });
+	await mkdir(join(tree, 'usr/bin'), { recursive: true });
+	await mkdir(join(tree, 'etc/idv-agent/conf.d'), { recursive: true });
+	await cp(executable, join(tree, 'usr/lib/idv-agent/idv-agent'));
+	const native = nativeOf(architecture);
+	await put(`usr/lib/idv-agent/${native}`, await readFile(join(dirname(executable), native)));
+	const commands = ['idv-agent', ...(existsSync(join(root, 'src/operator/idv.ts')) ? ['idv'] : [])];
+	for (const command of commands) await symlink('../lib/idv-agent/idv-agent', join(tree, 'usr/bin', command));
+
+	await copy('systemd/idv-agent-generator', 'usr/lib/systemd/system-generators/idv-agent-generator', 0o755);
+	const units = (await readdir(join(root, 'systemd'))).filter((file) => /\.(service|socket|path)$/.test(file));
+	for (const unit of units.toSorted()) await copy(`systemd/${unit}`, `usr/lib/systemd/system/${unit}`);
+	await copy('systemd/newer-systemd.conf', 'usr/lib/idv-agent/newer-systemd.conf');
+	for (const file of await readdir(join(root, 'systemd/drop-ins')))
+		await copy(`systemd/drop-ins/${file}`, `usr/lib/idv-agent/drop-ins/${file}`);
+	await copy('systemd/sysusers.conf', 'usr/lib/sysusers.d/idv-agent.conf');
+	await copy('systemd/tmpfiles.conf', 'usr/lib/tmpfiles.d/idv-agent.conf');
+	await put('etc/idv-agent/config.json', '{}\n');
+	await put('etc/idv-agent/config.example.jsonc', writeSettingsExample());
+
+	const program = join(dirname(executable), 'bundle/program.cjs');
+	const day = new Date(epoch * 1000).toISOString().slice(0, 10);
+	for (const name of commands) {
+		const help = await readCommandTree(name, (path) => askHelp(program, name, path));
+		const page = writeManualPage(help, { version, date: day, sections: SECTIONS[name] ?? new Map() });
+		await put(`usr/share/man/man1/${name}.1.gz`, gzip(page));
+		await put(`usr/share/bash-completion/completions/${name}`, writeBashCompletion(help));
+		await put(`usr/share/zsh/vendor-completions/_${name}`, writeZshCompletion(help));
+		await put(`usr/share/fish/vendor_completions.d/${name}.fish`, writeFishCompletion(help));
+	}
+	const docs = 'usr/share/doc/idv-agent';
+	await put(`${docs}/changelog.gz`, gzip(debianChangelog(version, epoch)));
+	await put(`${docs}/NEWS.gz`, gzip(await readFile(join(root, 'CHANGELOG.md'), 'utf8')));
+	await put(`${docs}/copyright`, COPYRIGHT);
+	await put(`${docs}/node-license.txt.gz`, gzip(await readNodeLicense(root, outDir)));
+	await put(`${docs}/package-licenses.txt.gz`, gzip(await packageLicenses(root)));
+	await put('usr/share/lintian/overrides/idv-agent', LINTIAN_OVERRIDES);
+
+	const control = join(tree, 'DEBIAN');
+	await mkdir(control);
+	for (const script of ['postinst', 'prerm', 'postrm'])
+		await copy(`scripts/debian/${script}`, `DEBIAN/${script}`, 0o755);
+	await put('DEBIAN/conffiles', `${CONFFILES.join('\n')}\n`);
+	const files = (await listFiles(tree)).filter((path) => !path.startsWith('DEBIAN/'));
+	await put('DEBIAN/md5sums', await checksums(tree, files));
+	const bytes = (await Promise.all(files.map((path) => stat(join(tree, path))))).reduce(
+		(sum, { size }) => sum + size,
+		0,
+	);
+	const libc = await neededLibc(executable);
+	await put('DEBIAN/control', debianControl({ version, architecture, libc, kilobytes: Math.ceil(bytes / 1024) }));
+
+	const file = join(outDir, `idv-agent_${version}_${DEBIAN[architecture]}.deb`);
+	await run('chmod', ['--recursive', 'u=rwX,go=rX', tree]);
+	// More threads than one would cut the archive where this machine's cores say.
+	const how = [
+		'--root-owner-group',
+		'--uniform-compression',
+		`-Z${compression}`,
+		compression === 'xz' ? '-z9' : '-z1',
+		'--threads-max=1',
+	];
+	await run('dpkg-deb', [...how, '--build', tree, file], {
+		env: { ...process.env, SOURCE_DATE_EPOCH: String(epoch) },
+	});
+	await rm(tree, { recursive: true });
+	return file;
+}
+
+/** Runs the program under the name of a command, as the links in /usr/bin do. */
+async function askHelp(program: string, name: string, path: readonly string[]): Promise<string> {
+	const child = spawn(process.execPath, [program, ...path, '--help'], {
+		argv0: name,
+		env: {},
+		stdio: ['ignore', 'pipe', 'inherit'],
+	});
+	const [help] = await Promise.all([text(child.stdout), once(child, 'close')]);
+	if (!help.startsWith('Usage: ')) throw new Error(`${name} ${path.join(' ')} --help says nothing.`);
+	return help;
+}
+
+async function listFiles(tree: string): Promise<string[]> {
+	const entries = await readdir(tree, { recursive: true, withFileTypes: true });
+	return entries
+		.filter((entry) => entry.isFile())
+		.map((entry) => relative(tree, join(entry.parentPath, entry.name)))
+		.toSorted();
+}
+
+async function checksums(tree: string, files: readonly string[]): Promise<string> {
+	const lines = files.map(async (path) => {
+		const hash = createHash('md5').update(await readFile(join(tree, path)));
+		return `${hash.digest('hex')}  ${path}\n`;
+	});
+	return (await Promise.all(lines)).join('');
+}
+
+/** The newest version of the C library that the executable asks for. */
+async function neededLibc(executable: string): Promise<string> {
+	const { stdout } = await run('readelf', ['--version-info', '--wide', executable], { maxBuffer: 64 * 1024 * 1024 });
+	const versions = [...stdout.matchAll(/GLIBC_(\d+)\.(\d+)/g)].map(
+		([, major, minor]) => [Number(major), Number(minor)] as const,
+	);
+	const [major, minor] = versions.toSorted(([a, b], [c, d]) => c - a || d - b)[0] ?? [2, 28];
+	return `${major}.${minor}`;
+}
+
+function debianControl(parts: {
+	version: string;
+	architecture: Architecture;
+	libc: string;
+	kilobytes: number;
+}): string {
+	return `Package: idv-agent
+Version: ${parts.version}
+Section: net
+Priority: optional
+Architecture: ${DEBIAN[parts.architecture]}
+Maintainer: ${MAINTAINER}
+Installed-Size: ${parts.kilobytes}
+Depends: libatomic1, libc6 (>= ${parts.libc}), libgcc-s1, libstdc++6, systemd (>= 252)
+Suggests: bash-completion
+Description: device agent for an identity verification service
+ Keeps a kiosk or document scanner registered with the service, moves it from
+ workflow to workflow without being offline, and hands session notifications
+ to the application of the device, which never holds a credential.
+ .
+ The command idv-agent pairs and shows the device; idv is for the operators of
+ a backend. Node.js is inside: nothing else has to be installed.
+`;
+}
+
+function debianChangelog(version: string, epoch: number): string {
+	const date = new Date(epoch * 1000).toUTCString().replace('GMT', '+0000');
+	return `idv-agent (${version}) stable; urgency=medium
+
+  * What is new stands in NEWS.gz beside this file.
+
+ -- ${MAINTAINER}  ${date}
+`;
+}
+
+const COPYRIGHT = `Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: idv-agent
+Comment: The executable contains Node.js and packages; their licenses stand in
+ node-license.txt.gz and package-licenses.txt.gz beside this file.
+
+Files: *
+Copyright: 2026 the idv-agent authors
+License: Expat
+ Permission is hereby granted, free of charge, to any person obtaining a copy
+ of this software and associated documentation files (the "Software"), to deal
+ in the Software without restriction, including without limitation the rights
+ to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
+ copies of the Software, and to permit persons to whom the Software is
+ furnished to do so, subject to the following conditions:
+ .
+ The above copyright notice and this permission notice shall be included in all
+ copies or substantial portions of the Software.
+ .
+ THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
+ IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
+ FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
+ AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+ LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+ OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
+ SOFTWARE.
+`;
+
+/** Node brings its own OpenSSL, zlib and so on: there is no other way to have one file. */
+const LINTIAN_OVERRIDES = `idv-agent: embedded-library *
+`;
+
+async function readNodeLicense(root: string, outDir: string): Promise<string> {
+	for (const directory of [join(root, `node_modules/node-linux-${process.arch}`), outDir])
+		if (existsSync(join(directory, 'LICENSE'))) return readFile(join(directory, 'LICENSE'), 'utf8');
+	throw new Error(`node-linux-${process.arch} is not installed: npm ci`);
+}
+
+/** The licenses of the packages that are bundled, each once. */
+async function packageLicenses(root: string): Promise<string> {
+	const { dependencies } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as {
+		dependencies: Record<string, string>;
+	};
+	const texts = await Promise.all(
+		Object.entries(dependencies).map(async ([name, version]) => {
+			const directory = join(root, 'node_modules', name);
+			const license = (await readdir(directory)).find((file) => /^licen[sc]e/i.test(file));
+			return `${name} ${version}\n\n${license ? await readFile(join(directory, license), 'utf8') : 'See its package.json.'}`;
+		}),
+	);
+	return texts.join(`\n${'-'.repeat(80)}\n`);
+}
+
+function gzip(text: string): Uint8Array {
+	return gzipSync(text, { level: 9 });
+}
+
+const SECTIONS: Readonly<Record<string, ReadonlyMap<string, readonly string[]>>> = {
+	'idv-agent': new Map([
+		[
+			'FILES',
+			[
+				'/etc/idv-agent/config.json, /etc/idv-agent/conf.d/*.json: the settings; /etc/idv-agent/config.example.jsonc explains each.',
+				'',
+				'/var/lib/idv-agent: what the agent keeps, for itself only.',
+				'',
+				'/run/idv-agent/agent.sock: for applications, members of the group idv-agent.',
+				'',
+				'/run/idv-agent/admin.sock: for pairing and moving the device, members of the group idv-agent-admin.',
+				'',
+				'/usr/lib/idv-agent/drop-ins: for a serial scanner, a keyboard scanner and the page.',
+			],
+		],
+		[
+			'ENVIRONMENT',
+			[
+				'Every setting has a variable: heartbeatCadence is IDV_AGENT_HEARTBEAT_CADENCE, network.caFile is IDV_AGENT_NETWORK_CA_FILE. Secrets are taken from files only.',
+			],
+		],
+		[
+			'SERVICE',
+			[
+				'systemctl status idv-agent shows how the device is in one sentence. systemctl reload idv-agent reads the settings anew, which also happens by itself. journalctl -u idv-agent -p warning shows what was wrong.',
+			],
+		],
+		['SEE ALSO', ['idv(1), systemctl(1), journalctl(1), systemd-creds(1)']],
+	]),
+	idv: new Map([['SEE ALSO', ['idv-agent(1)']]]),
+};
+
+async function lastCommit(root: string): Promise<number> {
+	const { stdout } = await run('git', ['log', '-1', '--format=%ct'], { cwd: root });
+	return Number(stdout);
+}
+
+async function main(): Promise<void> {
+	const root = resolve(import.meta.dirname, '..');
+	const outDir = join(root, 'build');
+	const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as { version: string };
+	const epoch = process.env['SOURCE_DATE_EPOCH'] ? Number(process.env['SOURCE_DATE_EPOCH']) : await lastCommit(root);
+	const asked = process.argv.slice(2) as Architecture[];
+	for (const architecture of asked.length > 0 ? asked : ARCHITECTURES) {
+		const executable = await buildExecutable({ root, architecture, outDir });
+		const path = await buildDebianPackage({ root, executable, architecture, version, epoch, outDir });
+		process.stdout.write(
+			`${relative(root, path).padEnd(36)}${((await stat(path)).size / 1_000_000).toFixed(1).padStart(8)} MB\n`,
+		);
+	}
+}
+
+if (import.meta.main) void main();

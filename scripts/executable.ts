@@ -1,0 +1,194 @@
+/**
+ * Makes the executable that a device gets: Node, both commands and what they read in one file, which is `idv-agent` or
+ * `idv` by the name it is called by. `npm run build:executable` runs this; a device never does.
+ */
+import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { chmod, copyFile, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { basename, join, relative, resolve } from 'node:path';
+import { promisify } from 'node:util';
+import { bundle } from './bundle.ts';
+import { launcherSource, wrapped } from './launcher.ts';
+
+const run = promisify(execFile);
+
+export type Architecture = 'x64' | 'arm64';
+export const ARCHITECTURES: readonly Architecture[] = ['x64', 'arm64'];
+
+export interface ExecutableOptions {
+	/** Directory with `package.json` and `node_modules`. */
+	readonly root: string;
+	readonly architecture: Architecture;
+	/** Where executables and everything on the way to them are put. */
+	readonly outDir: string;
+}
+
+/** Assets by the names under which the programs look for them; each lies beside the bundle. */
+const ASSETS = [
+	'zxing_reader.wasm',
+	'zxing_writer.wasm',
+	'webp_dec.wasm',
+	...['index.html', 'page.css', 'page.js', 'codes.js', 'zxing-reader.js'].map((name) => `page/${name}`),
+];
+
+/** Asked for the serial number where there is no sysfs: macOS and Windows, which get no executable. */
+const NOT_ON_LINUX = 'systeminformation.cjs';
+
+/**
+ * Builds `<outDir>/<architecture>/idv-agent`.
+ *
+ * The binary is stripped before Node puts the program into it: afterwards it would not start. Neither `NODE_OPTIONS` nor
+ * `--node-options` reach it (`execArgvExtension: none`). Compiled code is not in it: a device makes that itself when
+ * the package is installed (decision 0012).
+ * @returns its path.
+ * @throws Error with the words of the tool that failed, or with what to install.
+ */
+export async function buildExecutable({ root, architecture, outDir }: ExecutableOptions): Promise<string> {
+	const work = join(outDir, architecture);
+	await rm(work, { recursive: true, force: true });
+	await mkdir(work, { recursive: true });
+	const entry = join(work, 'entry.cjs');
+	await writeFile(entry, entrySource(root));
+	const bundled = join(work, 'bundle');
+	const built = await bundle({ root, entries: { program: relative(root, entry) }, outDir: bundled });
+	const assets: Record<string, string> = Object.fromEntries(ASSETS.map((name) => [name, join('bundle', name)]));
+	await mkdir(join(work, 'wrapped'));
+	const parts = built
+		.map(({ path }) => basename(path))
+		.filter((name) => name.endsWith('.cjs') && name !== NOT_ON_LINUX);
+	for (const part of parts) {
+		const text = wrapped(await readFile(join(bundled, part), 'utf8'));
+		assets[part] = join('wrapped', part);
+		await writeFile(join(work, 'wrapped', part), text, 'latin1');
+		if (part === 'program.cjs') await writeFile(join(work, 'launcher.cjs'), launcherSource(text));
+	}
+	await embed({ root, architecture, work, outDir, program: 'launcher.cjs', name: 'idv-agent', assets });
+	const native = nativeOf(architecture);
+	await copyFile(join(bundled, native), join(work, native));
+	return join(work, 'idv-agent');
+}
+
+export interface EmbedOptions extends ExecutableOptions {
+	/** Where the program lies and the executable gets its `name`. */
+	readonly work: string;
+	/** CommonJS, in one file, relative to `work`: this path gets into the executable. */
+	readonly program: string;
+	readonly name: string;
+	/** The file of each by its name, relative to `work`. */
+	readonly assets: Readonly<Record<string, string>>;
+	/** Node's own, made before anything has run; for this machine's own kind only. Default `false`. */
+	readonly codeCache?: boolean;
+}
+
+/** Puts a program into a stripped Node. */
+export async function embed(options: EmbedOptions): Promise<void> {
+	const { root, architecture, outDir, work, program, name, assets, codeCache = false } = options;
+	const node = join(work, 'node');
+	await copyNode(root, architecture, outDir, node);
+	const config = join(work, 'sea.json');
+	await writeFile(
+		config,
+		JSON.stringify({
+			main: program,
+			mainFormat: 'commonjs',
+			executable: 'node',
+			output: name,
+			disableExperimentalSEAWarning: true,
+			useSnapshot: false,
+			useCodeCache: codeCache && architecture === process.arch,
+			execArgvExtension: 'none',
+			assets,
+		}),
+	);
+	// Paths from here: the one of the program gets into the executable.
+	// Without the flag V8 puts addresses and chance into the code cache: same input, other bytes.
+	await run(process.execPath, ['--predictable', '--build-sea', config], { cwd: work, env: {} });
+	await chmod(join(work, name), 0o755);
+	await rm(node);
+}
+
+/** Node for the architecture without its symbols: what every executable begins with. */
+export async function copyNode(root: string, architecture: Architecture, outDir: string, to: string): Promise<void> {
+	await copyFile(await findNode(root, architecture, outDir), to);
+	await strip(to, architecture);
+}
+
+/** What lies beside the executable: machine code for serial lines, loaded when a scanner is opened. */
+export function nativeOf(architecture: Architecture): string {
+	return `serialport-linux-${architecture}.node`;
+}
+
+/**
+ * Both commands; the one that is called by its name is the one that is evaluated. `NODE_TLS_REJECT_UNAUTHORIZED` and the
+ * like are gone before. `NODE_EXTRA_CA_CERTS` is read by Node itself before that: it only adds to what is trusted, and the
+ * unit takes it away from the daemon.
+ */
+function entrySource(root: string): string {
+	const guard = `for (const name of Object.keys(process.env)) if (name.startsWith('NODE_')) delete process.env[name];`;
+	const load = (path: string) => `require(${JSON.stringify(join(root, path))});`;
+	const commands = existsSync(join(root, 'src/operator/idv.ts'))
+		? `if (require('node:path').basename(process.argv0) === 'idv') ${load('src/operator/idv.ts')} else ${load('src/cli/idv-agent.ts')}`
+		: load('src/cli/idv-agent.ts');
+	return `${guard}\n${commands}\n`;
+}
+
+/** Node for the architecture, of the version that this project depends on: installed, or fetched once. */
+async function findNode(root: string, architecture: Architecture, outDir: string): Promise<string> {
+	const name = `node-linux-${architecture}`;
+	const installed = join(root, 'node_modules', name, 'bin/node');
+	if (existsSync(installed)) return installed;
+	const lock = JSON.parse(await readFile(join(root, 'package-lock.json'), 'utf8')) as {
+		packages: Record<string, { version: string; integrity: string } | undefined>;
+	};
+	const locked = lock.packages[`node_modules/${name}`];
+	if (!locked) throw new Error(`package-lock.json knows no ${name}.`);
+	const directory = join(outDir, 'node', `${name}-${locked.version}`);
+	const binary = join(directory, 'package/bin/node');
+	if (existsSync(binary)) return binary;
+
+	const unpacking = `${directory}.new`;
+	await rm(unpacking, { recursive: true, force: true });
+	await mkdir(unpacking, { recursive: true });
+	await run('npm', ['pack', '--silent', '--pack-destination', unpacking, `${name}@${locked.version}`]);
+	const archive = join(unpacking, `${name}-${locked.version}.tgz`);
+	const found = `sha512-${createHash('sha512')
+		.update(await readFile(archive))
+		.digest('base64')}`;
+	if (found !== locked.integrity) throw new Error(`${name}@${locked.version} is not what package-lock.json names.`);
+	await run('tar', ['--extract', '--gzip', '--file', archive, '--directory', unpacking, 'package/bin/node']);
+	await rm(archive);
+	await rename(unpacking, directory);
+	return binary;
+}
+
+async function strip(binary: string, architecture: Architecture): Promise<void> {
+	const tools =
+		architecture === process.arch ? ['strip', 'llvm-strip'] : ['llvm-strip', STRIP_OF_BINUTILS[architecture]];
+	for (const tool of tools)
+		try {
+			await run(tool, [binary]);
+			return;
+		} catch (error) {
+			if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+		}
+	throw new Error(`None of ${tools.join(', ')} is installed: apt-get install binutils llvm`);
+}
+
+const STRIP_OF_BINUTILS: Readonly<Record<Architecture, string>> = {
+	x64: 'x86_64-linux-gnu-strip',
+	arm64: 'aarch64-linux-gnu-strip',
+};
+
+async function main(): Promise<void> {
+	const root = resolve(import.meta.dirname, '..');
+	const asked = process.argv.slice(2) as Architecture[];
+	for (const architecture of asked.length > 0 ? asked : ARCHITECTURES) {
+		if (!ARCHITECTURES.includes(architecture)) throw new Error(`Architectures are ${ARCHITECTURES.join(' and ')}.`);
+		const path = await buildExecutable({ root, architecture, outDir: join(root, 'build') });
+		const megabytes = (await stat(path)).size / 1_000_000;
+		process.stdout.write(`${relative(root, path).padEnd(28)}${megabytes.toFixed(1).padStart(8)} MB\n`);
+	}
+}
+
+if (import.meta.main) void main();

@@ -1,0 +1,396 @@
+/**
+ * The running agent: hands events to the supervisor, has its effects performed, and answers what the local interface asks.
+ * Decides nothing that a pure file could decide; touches nothing that an edge could touch.
+ */
+
+import { writeTimes } from '../base/clock.edge.ts';
+import { AgentError, dispositionOf, type Failure, paceOf } from '../base/errors.ts';
+import { keepWarnings } from '../base/warnings.ts';
+import { clockWarning } from '../connection/clock-skew.ts';
+import { accessOf, keepConnections, knownConnection } from '../connection/connection-tokens.runner.ts';
+import { createLinkRunner, livenessOf } from '../connection/link.runner.ts';
+import type { Environment } from '../connection/runtime.runner.ts';
+import {
+	type Link,
+	NOTHING_SUPERVISED,
+	type Registration,
+	type SupervisorEffect,
+	type SupervisorEvent,
+	supervise,
+} from '../connection/supervisor.ts';
+import { createEventsFeed } from '../events/feed.runner.ts';
+import { keepNotification } from '../events/notifications.ts';
+import { followFleet } from '../fleet/follow-plan.runner.ts';
+import { chooseDeviceIdentity } from '../identity/choose.runner.ts';
+import { acceptedIdentity, type CompleteIdentity, toReport } from '../identity/identity.ts';
+import { createPairing, untilSettled } from '../pairing/pairing.runner.ts';
+import type { AgentMessage, Frame } from '../protocol/channel.ts';
+import type { IdentityReport, PairRequest, PairResult, Status } from '../protocol/local-api.ts';
+import { EMPTY_STATE, MAX_CONNECTIONS, withLastSettings, withOnlyConnection } from '../state/device-state.ts';
+import { keepDeviceRecord } from '../state/persisted-state.runner.ts';
+import { watchPresence } from '../status/connectivity.runner.ts';
+import { describeStatus } from '../status/status.ts';
+import { assignWorkflows } from '../workflow/assignment.runner.ts';
+import {
+	hasCredential,
+	registrationFor,
+	serviceOf,
+	type WantingContext,
+	wantedRegistration,
+} from '../workflow/desired-registration.ts';
+import { keepLeases } from '../workflow/leases.runner.ts';
+import type { Agent, AgentOptions } from './agent-types.ts';
+
+export type { Agent, AgentOptions } from './agent-types.ts';
+
+/** How long the end of the agent waits for the answer to a registration. */
+const SEE_THROUGH_MS = 2000;
+
+export function startAgent(options: AgentOptions): Agent {
+	const { clock, log, chance, keepSecret, tally, supervise: decide = supervise } = options;
+	const startedAtMs = clock.monotonicMs();
+	const now = writeTimes(clock);
+	const startedAt = now();
+	let { environment } = options;
+	let supervision = NOTHING_SUPERVISED;
+	let obstacle: Failure | null = null;
+	let stopped = false;
+	/** Whether a Connection was saved that no link uses. */
+	let hasSpare = false;
+	let cancelRenewal = () => {};
+	const statusListeners = new Set<() => void>();
+
+	const warnings = keepWarnings(log, publish);
+	const events = createEventsFeed(options.openEvents(warnings.set), tally);
+	events.subscribe(publish);
+	const device = keepDeviceRecord(options.device, options.store, clock, (unsaved) => warnings.set('state', unsaved));
+	for (const { token } of device.state.connections) keepSecret(token);
+	const identityParts = { facts: options.facts, device, newDeviceId: options.newDeviceId };
+	let identity = chooseDeviceIdentity(identityParts, settings());
+	const noteClock = (skewMs: number) => {
+		tally.clockSkewMs = skewMs;
+		warnings.set('clock', clockWarning(skewMs));
+	};
+
+	const presence = watchPresence({
+		clock,
+		log,
+		events,
+		silenceLimitMs: ({ registration }) => livenessOf(registration, settings().service).silenceLimitMs,
+	});
+	const leases = keepLeases({
+		clock,
+		maxDeferSeconds: () => settings().workflow.maxDeferSeconds,
+		lookAgain: () => pursue(),
+	});
+	const connections = keepConnections({ clock, device, keepSecret, credentials: () => environment.credentials });
+	const userAgent = `idv-agent/${options.version}`;
+	const shared = { clock, log, device, warnings, environment: () => environment };
+	const fleet = followFleet({
+		...shared,
+		chance,
+		userAgent,
+		identity: () => identity,
+		wish: () => wantedRegistration(context()).wanted,
+		waits: () => leases.waitsUntilMs !== null,
+		lookAgain: () => pursue(),
+	});
+	const plan = fleet.target;
+	const workflow = assignWorkflows({ ...shared, plan });
+	const runner = createLinkRunner({
+		...shared,
+		startedAtMs,
+		userAgent,
+		plan: fleet.heartbeat,
+		openChannel: options.openChannel,
+		report: {
+			event(generation, event) {
+				if (event.type === 'registerFailed' || event.type === 'channelEnded') tally.failedAttempts += 1;
+				dispatch({ type: 'link', generation, event });
+			},
+			frame: onFrame,
+			heartbeat: (generation, sentAt) => {
+				if (supervision.current?.generation !== generation) return;
+				tally.heartbeats += 1;
+				presence.beat(sentAt);
+				publish();
+			},
+			lateConnection: (registration, token) => {
+				connections.keep(registration, token);
+				hasSpare = true;
+				startOverIfRefused();
+			},
+			clockSkew: noteClock,
+		},
+	});
+	const pairing = createPairing({
+		...shared,
+		store: options.store,
+		events,
+		plan,
+		keepSecret,
+		onClockSkew: noteClock,
+		lookAgain: () => chooseDeviceIdentity(identityParts, settings(), null),
+		registrationFor: (as, baseUrl, workflowId) => registrationFor(context(as), baseUrl, workflowId),
+		toSaved: connections.toSaved,
+	});
+
+	function settings() {
+		return environment.resolved.settings;
+	}
+
+	function onStatus(listener: () => void): () => void {
+		statusListeners.add(listener);
+		return () => statusListeners.delete(listener);
+	}
+
+	function publish(): void {
+		for (const listener of statusListeners) listener();
+	}
+
+	// ---- What is wanted ----
+
+	/** What decides the wish, as it is now. */
+	function context(as: CompleteIdentity = identity): WantingContext {
+		const { resolved, credentials } = environment;
+		const { id, reusable, unreadable } = credentials;
+		const facts = { id, isReusable: reusable !== null, unreadable };
+		return { resolved, state: device.state, identity: as, credentials: facts, plan: plan() };
+	}
+
+	/** @param usable the last so many of the saved Connections are still good for something. */
+	function pursue(usable = MAX_CONNECTIONS): void {
+		if (stopped) return;
+		const { wanted: wish, obstacle: found } = wantedRegistration(context());
+		obstacle = found;
+		const wanted = fleet.holdBack(leases.defer(wish, supervision), supervision);
+		if (wanted) connections.adopt(wanted);
+		const known = device.state.connections.slice(-usable).map((saved) => knownConnection(saved, clock));
+		dispatch({ type: 'wantedChanged', wanted, known, atMs: clock.monotonicMs() });
+	}
+
+	/** Settings, state or machine may have changed: who the device is, what the plan says to it, and so what is wanted. */
+	function reconsider(): void {
+		identity = chooseDeviceIdentity(identityParts, settings());
+		fleet.reconsider();
+		pursue();
+	}
+
+	/** Whatever settings were good enough to be used are kept, for the day when a push breaks them. */
+	function keepSettings(): void {
+		device.keep((state) => withLastSettings(state, environment.resolved.documents));
+	}
+
+	// ---- What happens ----
+
+	function dispatch(event: SupervisorEvent): void {
+		if (stopped && event.type !== 'stopRequested') return;
+		const before = supervision;
+		step(event);
+		presence.follow(before, supervision);
+		fleet.follow(supervision);
+		publish();
+		startOverIfRefused();
+	}
+
+	function step(event: SupervisorEvent): void {
+		const { supervision: after, effects } = decide(supervision, event, chance);
+		supervision = after;
+		for (const effect of effects) perform(effect);
+	}
+
+	/** A registration that nobody waits for any more may have ended the Connection in use: then its own is what is left. */
+	function startOverIfRefused(): void {
+		const state = supervision.current?.state;
+		if (!hasSpare || stopped || !state || !('untilMs' in state)) return;
+		const { code } = state.failure;
+		if (code !== 'connection-replaced' && dispositionOf(code) !== 'reregister') return;
+		hasSpare = false;
+		step({ type: 'wantedChanged', wanted: null, known: [], atMs: clock.monotonicMs() });
+		pursue(1);
+	}
+
+	function perform(effect: SupervisorEffect): void {
+		switch (effect.type) {
+			case 'link':
+				if (effect.effect.type === 'keepConnection')
+					connections.keep(effect.registration, effect.effect.connection.token);
+				else runner.perform(effect.generation, effect.registration, effect.effect);
+				return;
+			case 'linkEnded':
+				runner.end(effect.generation);
+				return;
+			case 'linkPromoted': {
+				const { token } = effect.connection;
+				hasSpare = false;
+				device.keep((state) => withOnlyConnection(state, token));
+				return;
+			}
+			case 'renewAt': {
+				cancelRenewal();
+				const { generation } = effect;
+				cancelRenewal = clock.schedule(effect.atMs - clock.monotonicMs(), () =>
+					dispatch({ type: 'renewalDue', generation, atMs: clock.monotonicMs() }),
+				);
+			}
+		}
+	}
+
+	function onFrame(generation: number, { request }: Registration, frame: Frame): void {
+		// After an unpairing nothing of the old service is anybody's business any more.
+		if (!supervision.current && !supervision.next) return;
+		presence.heard();
+		const arrival = { workflowId: request.workflowId, at: now() };
+		const message = keepNotification(events, frame, arrival, settings().service, log);
+		if (message) actOn(message, generation);
+	}
+
+	function actOn(message: AgentMessage, generation: number): void {
+		if (message.type === 'workflow.changed') {
+			workflow.follow(message.workflowId);
+			pursue();
+		} else dispatch({ type: 'link', generation, event: { type: 'connectionRevoked', atMs: clock.monotonicMs() } });
+	}
+
+	// ---- What is asked ----
+
+	/** The sockets still answer while the agent stops: a code that is spent then would bring a Connection that nobody saves. */
+	function ensureRunning(): void {
+		if (stopped) throw new AgentError('agent-not-running', 'The agent is stopping.');
+	}
+
+	function ensureFree(): void {
+		ensureRunning();
+		if (pairing.underWay) throw new AgentError('pairing-under-way', 'A pairing is under way on this device.');
+	}
+
+	async function pair(asked: PairRequest): Promise<PairResult> {
+		ensureRunning();
+		const paired = await pairing.pair(asked, ({ wanted, connection }) => {
+			identity = chooseDeviceIdentity(identityParts, settings());
+			fleet.reconsider();
+			obstacle = null;
+			dispatch({ type: 'paired', wanted, connection, atMs: clock.monotonicMs() });
+		});
+		const generation = supervision.lastGeneration;
+		await untilSettled(clock, onStatus, () => {
+			const state = (supervision.next ?? supervision.current)?.state.name;
+			return state !== 'registering' && state !== 'connecting';
+		});
+		const { current } = supervision;
+		return {
+			baseUrl: paired.baseUrl,
+			deviceId: identity.deviceId.value,
+			workflowId: paired.workflowId,
+			sessionId: paired.sessionId,
+			// A device that is only still online where it was has not moved yet.
+			online: current?.state.name === 'online' && current.generation >= generation,
+			sentence: status().sentence,
+		};
+	}
+
+	async function unpair(): Promise<void> {
+		ensureFree();
+		const { generatedId, confirmedOrigins, lastSettings, plan: planned } = device.state;
+		cancelRenewal();
+		dispatch({ type: 'wantedChanged', wanted: null, known: [], atMs: clock.monotonicMs() });
+		runner.abandon();
+		hasSpare = false;
+		presence.forget();
+		try {
+			await device.forget({ ...EMPTY_STATE, generatedId, confirmedOrigins, lastSettings, plan: planned });
+			log.info('unpaired');
+		} finally {
+			reconsider();
+		}
+	}
+
+	async function acceptIdentity(): Promise<IdentityReport> {
+		ensureFree();
+		const found = chooseDeviceIdentity(identityParts, settings(), null);
+		await device.record((state) => ({ ...state, identity: acceptedIdentity(state.identity, found, now()) }));
+		reconsider();
+		return toReport(identity);
+	}
+
+	async function setWorkflow(workflowId: string): Promise<void> {
+		ensureRunning();
+		workflow.checkFree(workflowId);
+		if (serviceOf(settings(), device.state) === null || !hasCredential(context()))
+			throw new AgentError('unpaired', 'This device is not paired yet, so there is no workflow to change.');
+		await workflow.set(workflowId);
+		pursue();
+	}
+
+	function applyEnvironment(changed: Environment): void {
+		environment = changed;
+		warnings.set('workflow', null);
+		keepSettings();
+		reconsider();
+		for (const link of [supervision.current, supervision.next]) if (link) retryIfSlow(link);
+	}
+
+	/** Who has corrected a setting wants to see whether it helps. An outage that ends by itself is not hurried: there are many devices. */
+	function retryIfSlow({ generation, state }: Link): void {
+		if (!('untilMs' in state) || paceOf(state.failure.code) !== 'slow') return;
+		dispatch({ type: 'link', generation, event: { type: 'retryRequested', atMs: clock.monotonicMs() } });
+	}
+
+	function status(): Status {
+		const { deviceId, serial, macAddress, cloned } = identity;
+		return describeStatus({
+			...presence.facts,
+			supervision,
+			device: device.state,
+			workflow: workflow.chosen(),
+			plan: fleet.report(),
+			identity: { deviceId: deviceId.value, serial: serial.value, macAddress: macAddress.value },
+			deviceType: settings().deviceType,
+			baseUrl: supervision.current?.registration.baseUrl ?? serviceOf(settings(), device.state),
+			newestEventId: events.newest(),
+			agentVersion: options.version,
+			startedAt,
+			obstacle,
+			waitsUntilMs: leases.waitsUntilMs,
+			warnings: [...warnings.list(), ...(cloned ? [] : identity.warnings)],
+			nowMs: clock.monotonicMs(),
+			wallMs: clock.wallMs(),
+		});
+	}
+
+	keepSettings();
+	fleet.reconsider();
+	pursue();
+	return {
+		events,
+		leases,
+		access: () => accessOf(supervision),
+		status,
+		onStatus,
+		identity: () => toReport(identity),
+		acceptIdentity,
+		inspectPairing: pairing.inspect,
+		pair,
+		isPairing: () => pairing.underWay !== null,
+		unpair,
+		setWorkflow,
+		reconnect() {
+			ensureRunning();
+			fleet.retry();
+			dispatch({ type: 'retryRequested', atMs: clock.monotonicMs() });
+		},
+		applyEnvironment,
+		warn: warnings.set,
+		async stop() {
+			stopped = true;
+			leases.stop();
+			fleet.stop();
+			cancelRenewal();
+			dispatch({ type: 'stopRequested', atMs: clock.monotonicMs() });
+			const cancel = clock.schedule(SEE_THROUGH_MS, runner.abandon);
+			await Promise.all([runner.drained(), pairing.underWay]);
+			cancel();
+			device.close();
+		},
+	};
+}

@@ -1,0 +1,47 @@
+/** What the agent counts for `/metrics`, by whoever sees it happen. Decides nothing, forgets everything with the process. */
+export interface Tally extends Writable<Omit<AgentCounts, 'forwarded' | 'hooks'>> {
+	readonly forwarded: Record<string, number>;
+	readonly hooks: Record<string, number>;
+	/** Open event streams, now. */
+	streams: number;
+	/** Whether events are on the disk, and not only in memory. */
+	eventsDurable: boolean;
+	/** How far the device's clock is ahead of the service's; `null` while unknown. */
+	clockSkewMs: number | null;
+}
+
+type Writable<Counts> = { -readonly [Name in keyof Counts]: Counts[Name] };
+
+export function createTally(): Tally {
+	return {
+		notifications: 0,
+		duplicates: 0,
+		gaps: 0,
+		heartbeats: 0,
+		failedAttempts: 0,
+		forwarded: {},
+		hooks: {},
+		streams: 0,
+		eventsDurable: true,
+		clockSkewMs: null,
+	};
+}
+
+/** One more of this name. */
+export function count(counts: Record<string, number>, name: string): void {
+	counts[name] = (counts[name] ?? 0) + 1;
+}
+
+/** What the agent has counted since it started. */
+export interface AgentCounts {
+	readonly notifications: number;
+	readonly duplicates: number;
+	readonly gaps: number;
+	readonly heartbeats: number;
+	/** Registrations and channel openings that failed. */
+	readonly failedAttempts: number;
+	/** Forwarded requests by the first digit of the status (`2xx`), or `failed`. */
+	readonly forwarded: Readonly<Record<string, number>>;
+	/** Hooks by their outcome (`exited`, `timedOut`, …). */
+	readonly hooks: Readonly<Record<string, number>>;
+}

@@ -1,0 +1,11 @@
+/** Spans of time in words, for sentences that people read. */
+
+/** A span of time in words, in one unit that fits; milliseconds in. */
+export function plainDuration(ms: number): string {
+	const seconds = Math.max(0, Math.round(ms / 1000));
+	if (seconds < 120) return `${seconds} s`;
+	const minutes = Math.round(seconds / 60);
+	if (minutes < 120) return `${minutes} min`;
+	const hours = Math.round(minutes / 60);
+	return hours < 48 ? `${hours} h` : `${Math.round(hours / 24)} days`;
+}

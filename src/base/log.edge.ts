@@ -1,0 +1,185 @@
+/**
+ * The agent's log: one line for each event on standard output, as JSON, or as plain text on a terminal.
+ * Passes on known fields only and scrubs every line. Never throws, never waits for a reader that is slow or gone,
+ * never lets a server's text break a line.
+ */
+import { fstatSync, writeSync } from 'node:fs';
+import { isatty } from 'node:tty';
+import { pino } from 'pino';
+import { cleanText } from '../protocol/problem.ts';
+import { type SecretRegistry, scrub } from './redact.ts';
+
+export type LogLevel = 'debug' | 'info' | 'warn' | 'error';
+
+/** The fields that may stand in a line; every other one is dropped. None of them may hold a secret. */
+const LOG_FIELDS = [
+	'attempt',
+	'bytes',
+	'closeCode',
+	'code',
+	'count',
+	'delayMs',
+	'deviceId',
+	'exitStatus',
+	'generation',
+	'revision',
+	'host',
+	'id',
+	'kind',
+	'ms',
+	'path',
+	'pid',
+	'remedy',
+	'serial',
+	'sessionId',
+	'signal',
+	'socket',
+	'source',
+	'state',
+	'status',
+	'version',
+	'workflowId',
+] as const;
+
+/** Durations in milliseconds (`ms`, `delayMs`); `path` is a file or the path of a URL, without its query. */
+export type LogFields = {
+	readonly [Field in (typeof LOG_FIELDS)[number]]?: string | number | boolean | null | undefined;
+};
+
+export interface Log {
+	debug(message: string, fields?: LogFields): void;
+	info(message: string, fields?: LogFields): void;
+	warn(message: string, fields?: LogFields): void;
+	error(message: string, fields?: LogFields): void;
+	/** From now on less severe lines are dropped. */
+	setLevel(level: LogLevel): void;
+}
+
+/** Where lines go. `write` gets one line with its line end, already scrubbed, and must not throw. */
+export interface LogDestination {
+	/** `json`: as it is; `journal`: JSON after its priority, `<4>`; `terminal`: plain text. Default `json`. */
+	readonly form?: 'json' | 'journal' | 'terminal';
+	write(line: string): void;
+}
+
+/** Longest message and longest field, in characters. A stack has to fit into a message. */
+const MAX_MESSAGE = 2000;
+const MAX_FIELD = 300;
+/** Kept for a reader that is slow, in bytes; what does not fit any more is dropped. */
+const MAX_UNSENT_BYTES = 64 * 1024;
+
+/**
+ * Creates a log.
+ * @param options.level the least severe level that is written; default `info`.
+ * @param options.secrets the live secrets, scrubbed from every line.
+ * @param options.destination default: standard output, in the form that suits it.
+ */
+export function createLog(options: { level?: LogLevel; secrets: SecretRegistry; destination?: LogDestination }): Log {
+	const { level = 'info', secrets, destination = openLogDestination() } = options;
+	const write = (line: string) => {
+		const { form = 'json' } = destination;
+		destination.write(
+			scrub(form === 'json' ? line : form === 'journal' ? forJournal(line) : forTerminal(line), secrets),
+		);
+	};
+	const logger = pino(
+		{
+			level,
+			base: null,
+			timestamp: pino.stdTimeFunctions.isoTime,
+			formatters: { level: (label) => ({ level: label }) },
+		},
+		{ write },
+	);
+	const at = (severity: LogLevel) => (message: string, fields?: LogFields) => {
+		if (!logger.isLevelEnabled(severity)) return;
+		// A text is scrubbed before it is cut: the first half of a secret would not be known as one.
+		const clean = (text: string, max: number) => cleanText(scrub(text, secrets), max);
+		logger[severity](fields ? pick(fields, (text) => clean(text, MAX_FIELD)) : {}, clean(message, MAX_MESSAGE));
+	};
+	return {
+		debug: at('debug'),
+		info: at('info'),
+		warn: at('warn'),
+		error: at('error'),
+		setLevel: (wanted) => {
+			logger.level = wanted;
+		},
+	};
+}
+
+/**
+ * An open file as a destination: plain text on a terminal, priorities in front for the system's journal, else JSON.
+ * A reader that is gone or a full disk costs the lines, nothing else.
+ * @param fd default standard output.
+ * @param environment where systemd's `JOURNAL_STREAM` is looked up; default the process's own.
+ */
+export function openLogDestination(
+	fd = 1,
+	environment: Readonly<Record<string, string | undefined>> = process.env,
+): LogDestination {
+	let unsent: Buffer = Buffer.alloc(0);
+	const send = () => {
+		try {
+			while (unsent.length > 0) unsent = unsent.subarray(writeSync(fd, unsent));
+		} catch (error) {
+			// A pipe that is full just now takes the rest with a later line.
+			if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') unsent = Buffer.alloc(0);
+		}
+	};
+	return {
+		form: isatty(fd) ? 'terminal' : isJournal(fd, environment['JOURNAL_STREAM']) ? 'journal' : 'json',
+		write(line) {
+			send();
+			if (unsent.length >= MAX_UNSENT_BYTES) return;
+			unsent = Buffer.concat([unsent, Buffer.from(line)]);
+			send();
+		},
+	};
+}
+
+/** `JOURNAL_STREAM` is inherited by children whose output goes elsewhere: it names the file that it is about. */
+function isJournal(fd: number, stream: string | undefined): boolean {
+	if (!stream) return false;
+	try {
+		const { dev, ino } = fstatSync(fd, { bigint: true });
+		return stream === `${dev}:${ino}`;
+	} catch {
+		return false;
+	}
+}
+
+function pick(fields: LogFields, clean: (text: string) => string): Record<string, string | number | boolean | null> {
+	const picked: Record<string, string | number | boolean | null> = {};
+	for (const field of LOG_FIELDS) {
+		// Callers may have more than the type says, such as an object from a foreign answer.
+		const value: unknown = Object.hasOwn(fields, field) ? fields[field] : undefined;
+		if (typeof value === 'string') picked[field] = clean(value);
+		else if (typeof value === 'number' || typeof value === 'boolean' || value === null) picked[field] = value;
+	}
+	return picked;
+}
+
+/** Syslog priorities, as the journal reads them at the beginning of a line. */
+const PRIORITY: Record<string, number> = { debug: 7, info: 6, warn: 4, error: 3 };
+
+interface LogRecord {
+	readonly level: string;
+	readonly time: string;
+	readonly msg: string;
+	readonly [field: string]: unknown;
+}
+
+function forJournal(line: string): string {
+	const { level } = JSON.parse(line) as LogRecord;
+	return `<${PRIORITY[level] ?? 6}>${line}`;
+}
+
+function forTerminal(line: string): string {
+	const { level, time, msg, ...fields } = JSON.parse(line) as LogRecord;
+	const shown = Object.entries(fields).map(([name, value]) => {
+		const text = String(value);
+		return `${name}=${/^[^\s"=]+$/.test(text) ? text : JSON.stringify(text)}`;
+	});
+	return `${[time, level.toUpperCase().padEnd(5), msg, ...shown].join(' ')}\n`;
+}

@@ -1,0 +1,29 @@
+/**
+ * What is not right but keeps nothing from working, one warning for each topic: shown in the status until it is
+ * withdrawn, and logged once when it comes up.
+ */
+
+import type { Failure } from './errors.ts';
+import type { Log } from './log.edge.ts';
+
+export interface Warnings {
+	/** Shows a warning in place of the topic's earlier one; `null` withdraws it. */
+	set(topic: string, warning: Failure | null): void;
+	list(): readonly Failure[];
+}
+
+/** @param onChange called after every change. */
+export function keepWarnings(log: Pick<Log, 'warn'>, onChange: () => void): Warnings {
+	const warnings = new Map<string, Failure>();
+	return {
+		set(topic, warning) {
+			if (warnings.get(topic)?.message === warning?.message) return;
+			if (warning) {
+				warnings.set(topic, warning);
+				log.warn(warning.message, { code: warning.code });
+			} else warnings.delete(topic);
+			onChange();
+		},
+		list: () => [...warnings.values()],
+	};
+}

@@ -1,0 +1,348 @@
+/**
+ * One life of the channel `ws/device`, from the upgrade to its end.
+ * Opens once and reports; never reconnects, never reads what a frame says, never follows a redirect, never prints a credential.
+ */
+import type { Agent, IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
+import { type RawData, WebSocket } from 'ws';
+import { type Failure, failure } from '../base/errors.ts';
+import { AUTHORIZATION_PARAMETER, parseAuthorization } from '../protocol/authorization.ts';
+import { type Frame, MAX_FRAME_BYTES } from '../protocol/channel.ts';
+import { classifyClose, classifyHttpAnswer, classifyNetworkError } from './classify-failure.ts';
+import { clockSkewMs } from './clock-skew.ts';
+
+/** How long the channel must be open to count as accepted by a service that says nothing. */
+const PROVE_AFTER_MS = 3000;
+/** How long a close handshake may take before the connection is cut. */
+const CLOSE_MS = 3000;
+/** How much of a refusal's body is read, and for how long. */
+const MAX_DETAIL_BYTES = 4096;
+const DETAIL_MS = 2000;
+/** What may wait to be sent before more is refused. */
+const MAX_BUFFERED_BYTES = 1024 * 1024;
+const KEEP_ALIVE_MS = 60_000;
+const MAX_REASON_BYTES = 123;
+/** A machine that slept longer than this is taken for gone by its service and by the routers on the way. */
+const MAX_SLEEP_MS = 5000;
+
+/** Times in milliseconds. */
+export interface ChannelOptions {
+	/** `ws:` or `wss:`, with the credential in its query if that is where it goes. */
+	readonly url: URL;
+	/** Value of the `Authorization` header; `null` when the query carries it. */
+	readonly authorization: string | null;
+	readonly userAgent: string;
+	readonly agent?: Agent | undefined;
+	/** Whether `agent` goes through a proxy. */
+	readonly viaProxy?: boolean | undefined;
+	/** For everything up to the upgrade, however the bytes come. */
+	readonly handshakeMs: number;
+	/** Default 3,000. */
+	readonly proveAfterMs?: number | undefined;
+	/** A ping goes out so often, and one at once when the channel opens; 0 for only that one. */
+	readonly pingIntervalMs: number;
+	/** So long without a byte from the service ends the channel; 0 for a service that answers no ping. */
+	readonly silenceLimitMs: number;
+	/** How long the service may take to answer a goodbye. Default 3,000. */
+	readonly closeMs?: number | undefined;
+	/**
+	 * How long the machine has slept in all, reckoned from any moment. Asked when a timer of the channel comes due: a channel
+	 * that slept for more than 5 s is ended, since its silence would be noticed only two pings later. Default: never slept.
+	 */
+	readonly sleptMs?: (() => number) | undefined;
+	/** Only to name it when the service does not know it. */
+	readonly workflowId?: string | undefined;
+}
+
+/** `opened` and `proved` come at most once, `ended` exactly once and last. */
+export type ChannelEvent =
+	/** The upgrade was accepted. The skew is how far this device's clock is ahead of the service's. */
+	| { readonly type: 'opened'; readonly clockSkewMs: number | null }
+	/** The service has said something, or has kept the channel open for a while: some accept and then close. */
+	| { readonly type: 'proved' }
+	| { readonly type: 'frame'; readonly frame: Frame }
+	| {
+			readonly type: 'ended';
+			readonly failure: Failure;
+			/** The code that the service sent; `null` when it sent none, or when this side ended the channel. */
+			readonly closeCode: number | null;
+			/** Whether the handshake ran into its deadline. */
+			readonly timedOut: boolean;
+	  };
+
+export interface Channel {
+	/** `false`, and nothing sent, when the channel is not open or more than 1 MiB would wait to be sent. */
+	sendText(text: string): boolean;
+	/** Says goodbye; the connection is cut if the service has not answered after `closeMs`. Frames still come until then. */
+	close(code: number, reason: string): void;
+	/** Cuts the connection; no frame comes any more. */
+	terminate(): void;
+	/** Bytes that wait to be sent. */
+	readonly bufferedAmount: number;
+}
+
+/** Opens the channel. Every outcome arrives as an event, after the call has returned. */
+export function openChannel(options: ChannelOptions, listener: (event: ChannelEvent) => void): Channel {
+	const { url, handshakeMs, silenceLimitMs, proveAfterMs = PROVE_AFTER_MS } = options;
+	const pingIntervalMs = options.pingIntervalMs > 0 ? options.pingIntervalMs : Number.POSITIVE_INFINITY;
+	const context = { host: url.host, viaProxy: options.viaProxy ?? false };
+	const secrets = secretsOf(options);
+
+	let phase: 'connecting' | 'refused' | 'open' | 'cut' | 'ended' = 'connecting';
+	let verdict: { failure: Failure; timedOut: boolean } | null = null;
+	let lastError: Error | null = null;
+	let refusal: Refusal | null = null;
+	let skewMs: number | null = null;
+	let connection: Socket | null = null;
+	let proved = false;
+
+	let timer: NodeJS.Timeout | undefined;
+	let deadlineMs = performance.now() + handshakeMs;
+	let proveAtMs = 0;
+	let pingAtMs = 0;
+	let heardAtMs = 0;
+	let heardBytes = 0;
+	let sleptBeforeMs = 0;
+
+	const socket = connect();
+	if (!socket) return { sendText: () => false, close() {}, terminate() {}, bufferedAmount: 0 };
+
+	socket.on('upgrade', (response) => {
+		skewMs = clockSkewMs(response.headers.date, Date.now());
+	});
+	socket.on('open', () => {
+		const nowMs = performance.now();
+		phase = 'open';
+		sleptBeforeMs = options.sleptMs?.() ?? 0;
+		proveAtMs = nowMs + proveAfterMs;
+		pingAtMs = nowMs + pingIntervalMs;
+		heard();
+		// Before the listener, which may end the channel at once.
+		socket.ping();
+		listener({ type: 'opened', clockSkewMs: skewMs });
+		schedule();
+	});
+	socket.on('ping', heard);
+	socket.on('pong', () => {
+		heard();
+		prove();
+	});
+	socket.on('message', (data: RawData, isBinary) => {
+		if (phase !== 'open') return;
+		heard();
+		prove();
+		const bytes = data as Buffer;
+		const frame: Frame = isBinary ? { type: 'binary', bytes } : { type: 'text', text: bytes.toString('utf8') };
+		if (isOpen()) listener({ type: 'frame', frame });
+	});
+	socket.on('unexpected-response', (_request, response) => {
+		phase = 'refused';
+		deadlineMs = Math.min(deadlineMs, performance.now() + DETAIL_MS);
+		refusal = readRefusal(response, () => socket.terminate());
+		schedule();
+	});
+	socket.on('error', (error) => {
+		lastError ??= error;
+	});
+	socket.on('close', (code, reason) => end(code, reason.toString('utf8')));
+	schedule();
+
+	return {
+		sendText(text) {
+			const bytes = Buffer.byteLength(text);
+			if (socket.readyState !== WebSocket.OPEN || socket.bufferedAmount + bytes > MAX_BUFFERED_BYTES) return false;
+			socket.send(text);
+			return true;
+		},
+		close(code, reason) {
+			if (phase === 'connecting' || phase === 'refused') cut(closedHere());
+			if (socket.readyState !== WebSocket.OPEN) return;
+			verdict = { failure: closedHere(), timedOut: false };
+			socket.close(code, Buffer.byteLength(reason) <= MAX_REASON_BYTES ? reason : '');
+		},
+		terminate: () => cut(closedHere()),
+		get bufferedAmount() {
+			return socket.bufferedAmount;
+		},
+	};
+
+	function connect(): WebSocket | null {
+		try {
+			return new WebSocket(url, {
+				agent: options.agent,
+				// Named, because an environment variable of Node's can switch verification off.
+				rejectUnauthorized: true,
+				headers: {
+					'User-Agent': options.userAgent,
+					...(options.authorization !== null && { Authorization: options.authorization }),
+				},
+				perMessageDeflate: false,
+				maxPayload: MAX_FRAME_BYTES,
+				followRedirects: false,
+				// Between two bytes only; the deadline for the whole handshake is ours.
+				handshakeTimeout: handshakeMs,
+				// Its types do not know it yet.
+				...{ closeTimeout: options.closeMs ?? CLOSE_MS },
+				finishRequest(request) {
+					request.once('socket', (opened) => {
+						connection = opened;
+						opened.setKeepAlive(true, KEEP_ALIVE_MS);
+					});
+					request.end();
+				},
+			});
+		} catch (error) {
+			lastError = error as Error;
+			queueMicrotask(() => end(1006, ''));
+			return null;
+		}
+	}
+
+	function isOpen(): boolean {
+		return phase === 'open';
+	}
+
+	function heard(): void {
+		heardAtMs = performance.now();
+		heardBytes = connection?.bytesRead ?? 0;
+	}
+
+	function prove(): void {
+		if (proved || phase !== 'open') return;
+		proved = true;
+		listener({ type: 'proved' });
+	}
+
+	function cut(because: Failure, timedOut = false): void {
+		if (phase === 'ended' || phase === 'cut') return;
+		verdict ??= { failure: because, timedOut };
+		phase = 'cut';
+		clearTimeout(timer);
+		socket?.terminate();
+	}
+
+	function closedHere(): Failure {
+		return failure('connection-lost', `The channel to ${context.host} was closed by the agent.`);
+	}
+
+	/** One timer for whatever is due next. What is heard only moves its own mark, so a busy channel costs no timers. */
+	function schedule(): void {
+		clearTimeout(timer);
+		if (phase === 'cut' || phase === 'ended') return;
+		const dueMs = phase === 'open' ? nextDueMs() : deadlineMs;
+		const delayMs = Math.min(Math.max(0, Math.ceil(dueMs - performance.now())), 2 ** 31 - 1);
+		// Looked at only after the sockets: when this process has been stalled, what came in meanwhile counts.
+		timer = setTimeout(() => setImmediate(check), delayMs);
+		timer.unref();
+	}
+
+	function nextDueMs(): number {
+		return Math.min(
+			pingAtMs,
+			proved ? Number.POSITIVE_INFINITY : proveAtMs,
+			silenceLimitMs > 0 ? heardAtMs + silenceLimitMs : Number.POSITIVE_INFINITY,
+		);
+	}
+
+	function check(): void {
+		const nowMs = performance.now();
+		if (phase === 'refused' && nowMs >= deadlineMs) socket?.terminate();
+		else if (phase === 'connecting' && nowMs >= deadlineMs) cut(handshakeTimedOut(), true);
+		else if (phase === 'open') checkOpen(nowMs);
+		schedule();
+	}
+
+	function checkOpen(nowMs: number): void {
+		const sleptMs = (options.sleptMs?.() ?? 0) - sleptBeforeMs;
+		if (sleptMs > MAX_SLEEP_MS) {
+			const slept = `This device slept for ${Math.round(sleptMs / 1000)} s`;
+			cut(failure('connection-lost', `${slept}; its channel to ${context.host} is opened anew.`));
+			return;
+		}
+		// A large frame on a slow line is a sign of life before it is complete.
+		if (connection && connection.bytesRead !== heardBytes) heard();
+		if (silenceLimitMs > 0 && nowMs - heardAtMs >= silenceLimitMs) {
+			const seconds = Math.round(silenceLimitMs / 1000);
+			cut(failure('channel-silent', `${context.host} has said nothing on the channel for ${seconds} s.`));
+			return;
+		}
+		if (!proved && nowMs >= proveAtMs) prove();
+		if (phase !== 'open' || nowMs < pingAtMs) return;
+		// From the deadline that was missed: after a stall one ping, not a burst.
+		pingAtMs = nowMs + pingIntervalMs;
+		if (socket?.readyState === WebSocket.OPEN && socket.bufferedAmount <= MAX_BUFFERED_BYTES) socket.ping();
+	}
+
+	function handshakeTimedOut(): Failure {
+		const seconds = Math.round(handshakeMs / 1000);
+		return failure('handshake-timeout', `${context.host} did not open the channel within ${seconds} s.`);
+	}
+
+	function end(code: number, reason: string): void {
+		if (phase === 'ended') return;
+		const last = outcome(code, reason);
+		phase = 'ended';
+		clearTimeout(timer);
+		listener({ type: 'ended', ...last });
+	}
+
+	function outcome(code: number, reason: string): { failure: Failure; closeCode: number | null; timedOut: boolean } {
+		if (verdict) return { ...verdict, closeCode: null };
+		if (refusal) {
+			const { status, headers, body } = refusal();
+			const { workflowId } = options;
+			const { host } = context;
+			const answer = { status, headers, body, purpose: 'channel', host, workflowId, secrets } as const;
+			return { failure: classifyHttpAnswer(answer), closeCode: null, timedOut: false };
+		}
+		if (phase === 'connecting') {
+			const timedOut = lastError?.message === 'Opening handshake has timed out';
+			const found = timedOut ? handshakeTimedOut() : handshakeFailed(lastError, context);
+			return { failure: found, closeCode: null, timedOut };
+		}
+		const wire = (lastError as { code?: unknown } | null)?.code;
+		if (typeof wire === 'string' && wire.startsWith('WS_ERR_')) {
+			const message = `${context.host} sent a message that can't be taken (${wire}).`;
+			return { failure: failure('poison-message', message), closeCode: null, timedOut: false };
+		}
+		const closeCode = code === 1005 || code === 1006 ? null : code;
+		return { failure: classifyClose({ code, reason, host: context.host, secrets }), closeCode, timedOut: false };
+	}
+}
+
+function handshakeFailed(error: Error | null, context: { host: string; viaProxy: boolean }): Failure {
+	// What `ws` finds wrong with an upgrade has no code and no secret in it.
+	if (error && error.constructor === Error && !('code' in error))
+		return failure('channel-rejected', `${context.host} did not upgrade to a WebSocket: ${error.message}.`);
+	return classifyNetworkError(error, context);
+}
+
+type Refusal = () => { status: number; headers: Record<string, string>; body: string };
+
+/** Collects an answer that is not the upgrade, up to a limit; `onDone` comes at least once. */
+function readRefusal(response: IncomingMessage, onDone: () => void): Refusal {
+	const chunks: Buffer[] = [];
+	let size = 0;
+	response.on('data', (chunk: Buffer) => {
+		if (size < MAX_DETAIL_BYTES) chunks.push(chunk.subarray(0, MAX_DETAIL_BYTES - size));
+		size += chunk.length;
+		if (size >= MAX_DETAIL_BYTES) onDone();
+	});
+	response.on('error', onDone);
+	response.once('end', onDone);
+	response.once('close', onDone);
+	return () => {
+		const headers: Record<string, string> = {};
+		for (const [name, value] of Object.entries(response.headers))
+			if (value !== undefined) headers[name] = Array.isArray(value) ? value.join(', ') : value;
+		return { status: response.statusCode ?? 0, headers, body: Buffer.concat(chunks).toString('utf8') };
+	};
+}
+
+function secretsOf({ url, authorization }: ChannelOptions): string[] {
+	return [authorization, url.searchParams.get(AUTHORIZATION_PARAMETER)].flatMap((text) => {
+		const parsed = parseAuthorization(text);
+		if (!parsed) return [];
+		return parsed.scheme === 'Basic' ? [parsed.password] : [parsed.credential];
+	});
+}

@@ -1,0 +1,101 @@
+/**
+ * Connections on their way between the wire, a link and the disk: what is kept of each, how old it is and how long it lives.
+ * Judges no token: what it says of itself is only a hint for renewing in time.
+ */
+
+import { type Clock, isoNow } from '../base/clock.edge.ts';
+import { readTokenLife, type TokenLife } from '../protocol/token-life.ts';
+import type { Credentials } from '../settings/credentials.runner.ts';
+import { type SavedConnection, withConnection } from '../state/device-state.ts';
+import type { DeviceRecord } from '../state/persisted-state.runner.ts';
+import { type Connection, connectionOf } from './link.ts';
+import type { KnownConnection, Registration, Supervision } from './supervisor.ts';
+
+/** The service that counts now and the Connection it knows the device by: a secret. `null` while there is none. */
+export function accessOf({ current }: Supervision): { readonly baseUrl: string; readonly token: string } | null {
+	const connection = current && connectionOf(current.state);
+	return connection ? { baseUrl: current.registration.baseUrl, token: connection.token } : null;
+}
+
+/** A Connection that was issued a moment ago. */
+export function freshConnection(
+	issued: { readonly token: string; readonly life: TokenLife | null },
+	clock: Pick<Clock, 'monotonicMs' | 'wallMs'>,
+): Connection {
+	const lifeMs = lifeFrom(issued.life, clock.wallMs());
+	return { token: issued.token, obtainedAtMs: clock.monotonicMs(), lifeMs };
+}
+
+/** A saved Connection with its age by the clock now; a clock that runs backwards makes it no younger than new. */
+export function knownConnection(
+	{ baseUrl, request, credentialId, token, obtainedAt }: SavedConnection,
+	clock: Pick<Clock, 'monotonicMs' | 'wallMs'>,
+): KnownConnection {
+	const obtainedAtWallMs = Date.parse(obtainedAt);
+	const lifeMs = lifeFrom(readTokenLife(token), obtainedAtWallMs);
+	const ageMs = Math.max(0, clock.wallMs() - obtainedAtWallMs);
+	const connection = { token, obtainedAtMs: clock.monotonicMs() - Math.min(ageMs, lifeMs ?? 0), lifeMs };
+	return { registration: { baseUrl, request, credentialId }, connection };
+}
+
+/** Whether an operator's Connection was seen for this service before. Whoever corrects a wrong baseUrl means the same file. */
+function wasAdopted(connections: readonly SavedConnection[], credentialId: string, baseUrl: string): boolean {
+	return connections.some((saved) => saved.credentialId === credentialId && saved.baseUrl === baseUrl);
+}
+
+/** Since when an operator's Connection is valid, ISO 8601: it may have lain in its file for most of its life. */
+export function provisionedSince(token: string, wallMs: number): string {
+	const issuedAtMs = (readTokenLife(token)?.issuedAtSeconds ?? Number.POSITIVE_INFINITY) * 1000;
+	return new Date(Math.min(issuedAtMs, wallMs)).toISOString();
+}
+
+/** From `iat` to `exp`; without `iat` from when it was obtained, by the device's clock. `null` when nothing sensible is known. */
+function lifeFrom(life: TokenLife | null, obtainedAtWallMs: number): number | null {
+	if (!life) return null;
+	const sinceMs = life.issuedAtSeconds === null ? obtainedAtWallMs : life.issuedAtSeconds * 1000;
+	const lifeMs = life.expiresAtSeconds * 1000 - sinceMs;
+	// By a wrong clock it may have ended long ago; then nothing is known of its life.
+	return lifeMs > 0 ? lifeMs : null;
+}
+
+export interface Connections {
+	/** One that has just been issued, as it is saved. From now on neither it nor what it goes back to is ever printed. */
+	toSaved(registration: Registration, token: string): SavedConnection;
+	/** Saves one that has just been issued. */
+	keep(registration: Registration, token: string): void;
+	/** An operator's Connection is for the registration that is wanted when it is first seen; later ones are our own. */
+	adopt(wanted: Registration): void;
+}
+
+export function keepConnections(parts: {
+	readonly clock: Pick<Clock, 'wallMs'>;
+	readonly device: Pick<DeviceRecord, 'state' | 'keep'>;
+	readonly keepSecret: (secret: string) => void;
+	/** As they are now. */
+	readonly credentials: () => Credentials;
+}): Connections {
+	const { clock, device, keepSecret } = parts;
+
+	function saved({ baseUrl, request, credentialId }: Registration, token: string, obtainedAt: string): SavedConnection {
+		keepSecret(token);
+		// What was told longest ago is forgotten first: that must not be the credential that outlives all Connections.
+		for (const secret of parts.credentials().secrets) keepSecret(secret);
+		return { baseUrl, request, credentialId, token, obtainedAt };
+	}
+
+	const toSaved: Connections['toSaved'] = (registration, token) => saved(registration, token, isoNow(clock));
+
+	return {
+		toSaved,
+		keep(registration, token) {
+			const connection = toSaved(registration, token);
+			device.keep((state) => withConnection(state, connection));
+		},
+		adopt(wanted) {
+			const { provisioned, id } = parts.credentials();
+			if (provisioned === null || wasAdopted(device.state.connections, id, wanted.baseUrl)) return;
+			const connection = saved(wanted, provisioned, provisionedSince(provisioned, clock.wallMs()));
+			device.keep((state) => withConnection(state, connection));
+		},
+	};
+}

@@ -1,0 +1,43 @@
+/**
+ * Sends heartbeats on one channel, on time: from deadlines, so that they do not drift, and one after a stall, not a burst.
+ */
+
+import { type Clock, isoNow } from '../base/clock.edge.ts';
+import type { Heartbeat } from '../protocol/channel.ts';
+
+export interface HeartbeatOptions {
+	readonly clock: Clock;
+	/** Milliseconds between two. */
+	readonly cadenceMs: number;
+	readonly deviceId: string;
+	readonly workflowId: string;
+	/** Monotonic time at which the agent started. */
+	readonly startedAtMs: number;
+	/** What is to be said of the fleet plan. */
+	readonly plan: () => Pick<Heartbeat, 'planRevision' | 'planRefused'>;
+	/** Hands the frame to the channel; `false` when it did not take it. */
+	readonly send: (frame: string) => boolean;
+	readonly onSent: (sentAt: string) => void;
+}
+
+/** Sends the first heartbeat now and the others at the cadence, until the returned function is called. */
+export function startHeartbeats(options: HeartbeatOptions): () => void {
+	const { clock, cadenceMs, deviceId, workflowId } = options;
+	let sequence = 0;
+	let dueMs = clock.monotonicMs();
+	let cancel = () => {};
+
+	const beat = () => {
+		const nowMs = clock.monotonicMs();
+		const sentAt = isoNow(clock);
+		const uptimeSeconds = Math.round((nowMs - options.startedAtMs) / 1000);
+		sequence += 1;
+		const said = { deviceId, workflowId, sequence, sentAt, uptimeSeconds, ...options.plan() };
+		const heartbeat: Heartbeat = { type: 'heartbeat', ...said };
+		if (options.send(JSON.stringify(heartbeat))) options.onSent(sentAt);
+		dueMs += cadenceMs * Math.max(1, Math.ceil((nowMs - dueMs) / cadenceMs));
+		cancel = clock.schedule(dueMs - nowMs, beat);
+	};
+	beat();
+	return () => cancel();
+}

@@ -1,0 +1,312 @@
+/**
+ * Performs what the lifecycle asks for: one request, one channel and one timer for each link, each ended with it.
+ * Decides nothing and retries nothing; what happened goes back as an event with the attempt's number.
+ */
+
+import type { Clock } from '../base/clock.edge.ts';
+import { type Failure, failure } from '../base/errors.ts';
+import type { Log } from '../base/log.edge.ts';
+import type { Authorization } from '../protocol/authorization.ts';
+import { formatAuthorization, formatAuthorizationQuery } from '../protocol/authorization.ts';
+import type { Frame, Heartbeat } from '../protocol/channel.ts';
+import { DEFAULT_HEARTBEAT_CADENCE } from '../protocol/device-connection.ts';
+import { channelUrl } from '../protocol/endpoints.ts';
+import type { Settings } from '../settings/table.ts';
+import type { Channel, ChannelEvent, ChannelOptions } from './channel.edge.ts';
+import { freshConnection } from './connection-tokens.runner.ts';
+import { startHeartbeats } from './heartbeats.runner.ts';
+import type { Credential, LinkEffect, LinkEvent } from './link.ts';
+import type { Environment } from './runtime.runner.ts';
+import type { Registration } from './supervisor.ts';
+
+export interface LinkRunnerOptions {
+	readonly clock: Clock;
+	readonly log: Pick<Log, 'debug'>;
+	readonly startedAtMs: number;
+	readonly userAgent: string;
+	/** What heartbeats say of the fleet plan. */
+	readonly plan: () => Pick<Heartbeat, 'planRevision' | 'planRefused'>;
+	/** Asked anew for each attempt: settings may change in the meantime. */
+	readonly environment: () => Environment;
+	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
+	readonly report: {
+		readonly event: (generation: number, event: LinkEvent) => void;
+		/** Also from a channel that is saying goodbye: what the service sent before it knew is not lost. */
+		readonly frame: (generation: number, registration: Registration, frame: Frame) => void;
+		readonly heartbeat: (generation: number, sentAt: string) => void;
+		/** What a registration has brought that was seen through although its link is over. */
+		readonly lateConnection: (registration: Registration, token: string) => void;
+		/** How far the device's clock is ahead of the service's, when an answer tells. */
+		readonly clockSkew: (skewMs: number) => void;
+	};
+}
+
+export interface LinkRunner {
+	/** Performs one effect of a link. `keepConnection` is not for here: it changes the device's state. */
+	perform(
+		generation: number,
+		registration: Registration,
+		effect: Exclude<LinkEffect, { type: 'keepConnection' }>,
+	): void;
+	/**
+	 * Ends whatever is left of a link. A channel that was told to close says goodbye first. A registration by a Connection
+	 * is seen through: the service may have ended that Connection with it, and then the answer is all that the device has.
+	 */
+	end(generation: number): void;
+	/** Gives up as well what is seen through for links that are over. */
+	abandon(): void;
+	/** Resolves when every channel that is saying goodbye has gone and no registration is under way any more. */
+	drained(): Promise<void>;
+}
+
+interface Running {
+	request: { readonly abort: AbortController; readonly isSeenThrough: boolean } | null;
+	channel: Channel | null;
+	stopHeartbeats: () => void;
+	cancelTimer: () => void;
+}
+
+/** After the upgrade, a pong, a frame or this much time proves that the service really has the channel. */
+const PROVE_AFTER_MS = 3000;
+const MAX_PING_INTERVAL_MS = 30_000;
+/** A service that does not answer a goodbye is left: the whole agent has to end within 3 s. */
+const CLOSE_MS = 2000;
+const LEAST_SILENCE_MS = 10_000;
+
+export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
+	const { clock, report } = options;
+	const links = new Map<number, Running>();
+	/** Channels that were told to close and are not gone yet. */
+	const leaving = new Set<Channel>();
+	/** Registrations of links that are over. */
+	const late = new Map<Running, AbortController>();
+	let onDrained: (() => void)[] = [];
+
+	const running = (generation: number): Running => {
+		const known = links.get(generation);
+		if (known) return known;
+		const fresh: Running = { request: null, channel: null, stopHeartbeats: () => {}, cancelTimer: () => {} };
+		links.set(generation, fresh);
+		return fresh;
+	};
+
+	const register = async (generation: number, registration: Registration, attempt: number, credential: Credential) => {
+		const { client, resolved, credentials } = options.environment();
+		const { tokenPointer } = resolved.settings.service;
+		const link = running(generation);
+		const abort = new AbortController();
+		link.request = { abort, isSeenThrough: credential.kind === 'connection' };
+		const result = await client.registerDevice({
+			baseUrl: registration.baseUrl,
+			authorization: authorizationFor(credential, credentials.reusable),
+			request: registration.request,
+			...(tokenPointer === null ? {} : { tokenPointer }),
+			signal: abort.signal,
+		});
+		if (late.delete(link)) {
+			if (result.ok && !abort.signal.aborted) report.lateConnection(registration, result.token);
+			tellIfDrained();
+			return;
+		}
+		if (abort.signal.aborted) return;
+		link.request = null;
+		if (result.clockSkewMs !== null) report.clockSkew(result.clockSkewMs);
+		const atMs = clock.monotonicMs();
+		if (result.ok)
+			report.event(generation, { type: 'registered', attempt, atMs, connection: freshConnection(result, clock) });
+		else {
+			const timedOut = result.failure.code === 'request-timeout' || result.failure.code === 'connect-timeout';
+			const reason = explained(result.failure, credential);
+			report.event(generation, { type: 'registerFailed', attempt, atMs, failure: reason, timedOut });
+		}
+	};
+
+	const open = (
+		generation: number,
+		registration: Registration,
+		effect: Extract<LinkEffect, { type: 'openChannel' }>,
+	) => {
+		const { resolved, network } = options.environment();
+		const { service } = resolved.settings;
+		const link = running(generation);
+		link.channel?.terminate();
+		const authorization: Authorization = { scheme: 'Connection', credential: effect.token };
+		const inQuery = service.channelAuth === 'query';
+		const url = channelUrl(
+			registration.baseUrl,
+			service.channelPath,
+			inQuery ? formatAuthorizationQuery(authorization) : undefined,
+		);
+		const { cadenceMs, pingIntervalMs, silenceLimitMs } = livenessOf(registration, service);
+		const agent = network.channelAgent(url);
+		const channel = options.openChannel(
+			{
+				url,
+				authorization: inQuery ? null : formatAuthorization(authorization),
+				...(agent ? { agent } : {}),
+				handshakeMs: effect.handshakeMs,
+				proveAfterMs: PROVE_AFTER_MS,
+				pingIntervalMs,
+				silenceLimitMs,
+				closeMs: CLOSE_MS,
+				sleptMs: clock.sleptMs,
+				userAgent: options.userAgent,
+				viaProxy: network.viaProxy(url),
+				workflowId: registration.request.workflowId,
+			},
+			(event) => {
+				if (link.channel === channel) onChannelEvent(generation, registration, effect.attempt, cadenceMs, event);
+				// What else an abandoned channel has to say belongs to an attempt that is over.
+				else if (event.type === 'frame') report.frame(generation, registration, event.frame);
+				else if (event.type === 'ended') hasLeft(channel);
+			},
+		);
+		link.channel = channel;
+	};
+
+	const onChannelEvent = (
+		generation: number,
+		registration: Registration,
+		attempt: number,
+		cadenceMs: number,
+		event: ChannelEvent,
+	) => {
+		const link = running(generation);
+		const atMs = clock.monotonicMs();
+		switch (event.type) {
+			case 'opened':
+				if (event.clockSkewMs !== null) report.clockSkew(event.clockSkewMs);
+				return;
+			case 'proved':
+				report.event(generation, { type: 'channelProved', attempt, atMs });
+				if (options.environment().resolved.settings.service.heartbeatMode === 'frame' && link.channel)
+					link.stopHeartbeats = beat(generation, registration, link.channel, cadenceMs);
+				return;
+			case 'frame':
+				report.frame(generation, registration, event.frame);
+				return;
+			case 'ended':
+				link.stopHeartbeats();
+				link.channel = null;
+				report.event(generation, {
+					type: 'channelEnded',
+					attempt,
+					atMs,
+					failure: event.failure,
+					timedOut: event.timedOut,
+					closeCode: event.closeCode,
+				});
+		}
+	};
+
+	const beat = (generation: number, registration: Registration, channel: Channel, cadenceMs: number) =>
+		startHeartbeats({
+			clock,
+			cadenceMs,
+			deviceId: registration.request.deviceId,
+			workflowId: registration.request.workflowId,
+			startedAtMs: options.startedAtMs,
+			plan: options.plan,
+			send: (frame) => channel.sendText(frame),
+			onSent: (sentAt) => report.heartbeat(generation, sentAt),
+		});
+
+	const closeChannel = (link: Running, code: number) => {
+		link.stopHeartbeats();
+		const { channel } = link;
+		link.channel = null;
+		if (!channel) return;
+		leaving.add(channel);
+		channel.close(code, '');
+	};
+
+	const hasLeft = (channel: Channel) => {
+		leaving.delete(channel);
+		tellIfDrained();
+	};
+
+	const tellIfDrained = () => {
+		if (leaving.size + late.size > 0) return;
+		for (const resolve of onDrained) resolve();
+		onDrained = [];
+	};
+
+	return {
+		perform(generation, registration, effect) {
+			options.log.debug(effect.type, { generation, ...loggable(effect) });
+			const link = running(generation);
+			link.cancelTimer();
+			switch (effect.type) {
+				case 'register':
+					void register(generation, registration, effect.attempt, effect.credential);
+					return;
+				case 'openChannel':
+					open(generation, registration, effect);
+					return;
+				case 'closeChannel':
+					closeChannel(link, effect.code);
+					return;
+				case 'wait':
+					link.cancelTimer = clock.schedule(effect.delayMs, () =>
+						report.event(generation, { type: 'timerFired', attempt: effect.attempt, atMs: clock.monotonicMs() }),
+					);
+			}
+		},
+		end(generation) {
+			const link = links.get(generation);
+			if (!link) return;
+			links.delete(generation);
+			link.cancelTimer();
+			if (link.request?.isSeenThrough) late.set(link, link.request.abort);
+			else link.request?.abort.abort();
+			link.stopHeartbeats();
+			link.channel?.terminate();
+			link.channel = null;
+		},
+		abandon() {
+			for (const abort of late.values()) abort.abort();
+		},
+		drained: () =>
+			leaving.size + late.size === 0 ? Promise.resolve() : new Promise((resolve) => onDrained.push(resolve)),
+	};
+}
+
+/** How often a channel is pinged and how long its silence is borne, in milliseconds; a limit of 0 bears any. */
+export function livenessOf(
+	{ request }: Registration,
+	{ heartbeatMode, silenceLimitSeconds }: Pick<Settings['service'], 'heartbeatMode' | 'silenceLimitSeconds'>,
+): { cadenceMs: number; pingIntervalMs: number; silenceLimitMs: number } {
+	const cadenceMs = (request.heartbeatCadence ?? DEFAULT_HEARTBEAT_CADENCE) * 1000;
+	const pingIntervalMs = heartbeatMode === 'ping' ? cadenceMs : Math.min(cadenceMs, MAX_PING_INTERVAL_MS);
+	const silenceLimitMs =
+		silenceLimitSeconds === null ? Math.max(LEAST_SILENCE_MS, 2 * pingIntervalMs) : silenceLimitSeconds * 1000;
+	return { cadenceMs, pingIntervalMs, silenceLimitMs };
+}
+
+/** Whether a Connection may register again is up to the service; where it may not, something else has to be brought. */
+function explained(refused: Failure, { kind }: Credential): Failure {
+	const isRefusal = refused.code === 'credential-refused' || refused.code === 'access-forbidden';
+	if (kind !== 'connection' || !isRefusal) return refused;
+	const remedy =
+		'What is missing is a credential that may register this device: scan a new pairing code with --replace, or set credential.apiKeyFile.';
+	return failure(refused.code, refused.message, { ...refused, remedy });
+}
+
+function authorizationFor(credential: Credential, reusable: Authorization | null): Authorization | null {
+	switch (credential.kind) {
+		case 'reusable':
+			return reusable;
+		case 'connection':
+			return { scheme: 'Connection', credential: credential.token };
+		case 'selfRegistration':
+			return null;
+	}
+}
+
+/** The fields of an effect that may stand in a log. */
+function loggable(effect: LinkEffect): { attempt?: number; delayMs?: number } {
+	return {
+		...('attempt' in effect && { attempt: effect.attempt }),
+		...('delayMs' in effect && { delayMs: effect.delayMs }),
+	};
+}

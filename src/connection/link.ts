@@ -1,0 +1,313 @@
+/**
+ * The life of one link: one registration and its channel, as a pure function of state and event.
+ * Performs nothing, reads no clock and decides nothing about other links (that is `supervisor.ts`).
+ *
+ * Every asynchronous effect carries an attempt number; an event that answers an older attempt changes nothing.
+ */
+
+import { dispositionOf, type Failure, failure, paceOf } from '../base/errors.ts';
+import { afterFailure, type Backoff, handshakeDeadlineMs, NO_FAILURES, STABLE_AFTER_MS } from './backoff.ts';
+
+/** A Connection token and what is known of its life. Times are monotonic milliseconds. */
+export interface Connection {
+	/** Secret. */
+	readonly token: string;
+	readonly obtainedAtMs: number;
+	/** How long it is valid in all, where the token says so. */
+	readonly lifeMs: number | null;
+}
+
+/** What a device can register with, in the order in which it is tried. */
+export type Credential =
+	| { readonly kind: 'reusable' }
+	| { readonly kind: 'connection'; readonly token: string }
+	| { readonly kind: 'selfRegistration' };
+
+/** Without a credential nothing can be tried; a new credential makes a new link. Within the range of a timer. */
+const NO_CREDENTIAL_MS = 24 * 60 * 60 * 1000;
+
+interface Entered {
+	/** When this state was entered, monotonic. */
+	readonly sinceMs: number;
+	readonly attempt: number;
+	readonly backoff: Backoff;
+	/** In the order in which they are tried; the same for the whole life of the link. */
+	readonly credentials: readonly Credential[];
+}
+interface Trying {
+	/** What failed last, so that the reason is known while the next attempt is under way; `null` before the first failure. */
+	readonly failure: Failure | null;
+}
+interface Waiting {
+	/** Why it waits. */
+	readonly failure: Failure;
+	/** When it goes on, monotonic. */
+	readonly untilMs: number;
+}
+
+export type LinkState =
+	| (Entered &
+			Trying & {
+				readonly name: 'registering';
+				readonly credentialIndex: number;
+				readonly connection: Connection | null;
+			})
+	| (Entered & Waiting & { readonly name: 'registerWait'; readonly connection: Connection | null })
+	| (Entered & Trying & { readonly name: 'connecting'; readonly connection: Connection })
+	| (Entered & { readonly name: 'online'; readonly connection: Connection })
+	| (Entered & Waiting & { readonly name: 'connectWait'; readonly connection: Connection })
+	| (Entered &
+			Waiting & {
+				readonly name: 'blocked';
+				readonly next: 'register' | 'connect';
+				readonly connection: Connection | null;
+			})
+	| { readonly name: 'closed'; readonly sinceMs: number; readonly attempt: number };
+
+export type LinkEvent = { readonly atMs: number } & (
+	| { readonly type: 'registered'; readonly attempt: number; readonly connection: Connection }
+	| { readonly type: 'registerFailed'; readonly attempt: number; readonly failure: Failure; readonly timedOut: boolean }
+	| { readonly type: 'channelProved'; readonly attempt: number }
+	| {
+			readonly type: 'channelEnded';
+			readonly attempt: number;
+			readonly failure: Failure;
+			readonly timedOut: boolean;
+			readonly closeCode: number | null;
+	  }
+	| { readonly type: 'timerFired'; readonly attempt: number }
+	| { readonly type: 'connectionRevoked' }
+	| { readonly type: 'retryRequested' }
+	| { readonly type: 'closeRequested'; readonly code: number }
+);
+
+export type LinkEffect =
+	| { readonly type: 'register'; readonly attempt: number; readonly credential: Credential }
+	| { readonly type: 'keepConnection'; readonly connection: Connection }
+	| { readonly type: 'openChannel'; readonly attempt: number; readonly token: string; readonly handshakeMs: number }
+	| { readonly type: 'closeChannel'; readonly code: number }
+	| { readonly type: 'wait'; readonly attempt: number; readonly delayMs: number };
+
+export interface Step {
+	readonly state: LinkState;
+	readonly effects: readonly LinkEffect[];
+}
+
+type State<Name extends LinkState['name']> = Extract<LinkState, { name: Name }>;
+type Event<Type extends LinkEvent['type']> = Extract<LinkEvent, { type: Type }>;
+type Handler<Name extends LinkState['name'], Type extends LinkEvent['type']> = (
+	state: State<Name>,
+	event: Event<Type>,
+	chance: () => number,
+) => Step;
+type Table = {
+	readonly [Name in LinkState['name']]: { readonly [Type in LinkEvent['type']]?: Handler<Name, Type> };
+};
+
+/** What happens when. A pair of state and event that is not in the table changes nothing. */
+export const TRANSITIONS: Table = {
+	registering: {
+		registered: (state, event) => openWith(state, event.connection, event.atMs, [keep(event.connection)]),
+		registerFailed: (state, event, chance) => afterRegisterFailed(state, event, chance),
+		closeRequested: close,
+	},
+	registerWait: {
+		timerFired: register,
+		retryRequested: register,
+		closeRequested: close,
+	},
+	connecting: {
+		channelProved: prove,
+		channelEnded: (state, event, chance) => afterChannelEnded(state, event, chance),
+		connectionRevoked: revoked,
+		closeRequested: close,
+	},
+	online: {
+		channelEnded: (state, event, chance) => afterChannelEnded(settled(state, event.atMs), event, chance),
+		connectionRevoked: (state, event, chance) => revoked(settled(state, event.atMs), event, chance),
+		retryRequested: (state, event) =>
+			openWith({ ...settled(state, event.atMs), failure: null }, state.connection, event.atMs, [
+				{ type: 'closeChannel', code: 1000 },
+			]),
+		closeRequested: close,
+	},
+	connectWait: {
+		timerFired: (state, event) => openWith(state, state.connection, event.atMs),
+		retryRequested: (state, event) => openWith(state, state.connection, event.atMs),
+		closeRequested: close,
+	},
+	blocked: {
+		timerFired: resume,
+		retryRequested: resume,
+		closeRequested: close,
+	},
+	closed: {},
+};
+
+/** Starts a link: with a Connection it goes straight to the channel, without one it registers first. */
+export function startLink(credentials: readonly Credential[], connection: Connection | null, atMs: number): Step {
+	const entered = { sinceMs: atMs, attempt: 0, backoff: NO_FAILURES, credentials, failure: null };
+	return connection ? openWith(entered, connection, atMs) : register({ ...entered, connection: null }, { atMs });
+}
+
+/**
+ * The next state and what has to be done.
+ * @param chance uniform in [0, 1), for the jitter of waits.
+ */
+export function transition(state: LinkState, event: LinkEvent, chance: () => number): Step {
+	if ('attempt' in event && event.attempt !== state.attempt) return { state, effects: [] };
+	const handler = TRANSITIONS[state.name][event.type] as Handler<LinkState['name'], LinkEvent['type']> | undefined;
+	return handler ? handler(state, event, chance) : { state, effects: [] };
+}
+
+/** The Connection that a link holds, if any. */
+export function connectionOf(state: LinkState): Connection | null {
+	return state.name === 'closed' ? null : state.connection;
+}
+
+/** Why a link waits, or what failed before the attempt that is under way; `null` where nothing did. */
+export function failureOf(state: LinkState): Failure | null {
+	return 'failure' in state ? state.failure : null;
+}
+
+function keep(connection: Connection): LinkEffect {
+	return { type: 'keepConnection', connection };
+}
+
+function register(from: Entered & Trying & { connection: Connection | null }, event: { atMs: number }): Step {
+	return registerWith(from, 0, event.atMs);
+}
+
+function registerWith(
+	from: Entered & Trying & { connection: Connection | null },
+	credentialIndex: number,
+	atMs: number,
+): Step {
+	const { backoff, credentials, connection, failure: before } = from;
+	const attempt = from.attempt + 1;
+	const state = {
+		name: 'registering',
+		sinceMs: atMs,
+		attempt,
+		backoff,
+		credentials,
+		failure: before,
+		connection,
+		credentialIndex,
+	} as const;
+	const credential = credentials[credentialIndex];
+	if (credential) return { state, effects: [{ type: 'register', attempt, credential }] };
+	const missing = failure('unpaired', 'There is no credential to register with.');
+	return wait(state, missing, NO_CREDENTIAL_MS, true, 'register', atMs);
+}
+
+function openWith(
+	from: Entered & Trying,
+	connection: Connection,
+	atMs: number,
+	first: readonly LinkEffect[] = [],
+): Step {
+	const { backoff, credentials, failure: before } = from;
+	const attempt = from.attempt + 1;
+	const handshakeMs = handshakeDeadlineMs(backoff);
+	return {
+		state: { name: 'connecting', sinceMs: atMs, attempt, backoff, credentials, failure: before, connection },
+		effects: [...first, { type: 'openChannel', attempt, token: connection.token, handshakeMs }],
+	};
+}
+
+function prove({ attempt, backoff, credentials, connection }: State<'connecting'>, event: { atMs: number }): Step {
+	return { state: { name: 'online', sinceMs: event.atMs, attempt, backoff, credentials, connection }, effects: [] };
+}
+
+function resume(state: State<'blocked'>, event: { atMs: number }): Step {
+	return state.next === 'connect' && state.connection
+		? openWith(state, state.connection, event.atMs)
+		: register(state, event);
+}
+
+function close(state: LinkState, event: Event<'closeRequested'>): Step {
+	const hasChannel = state.name === 'connecting' || state.name === 'online';
+	return {
+		state: { name: 'closed', sinceMs: event.atMs, attempt: state.attempt + 1 },
+		effects: hasChannel ? [{ type: 'closeChannel', code: event.code }] : [],
+	};
+}
+
+function afterRegisterFailed(state: State<'registering'>, event: Event<'registerFailed'>, chance: () => number): Step {
+	const refused = event.failure.code === 'credential-refused' || event.failure.code === 'access-forbidden';
+	if (refused && state.credentialIndex + 1 < state.credentials.length)
+		return registerWith(state, state.credentialIndex + 1, event.atMs);
+
+	const next = afterFailure(
+		state.backoff,
+		{
+			pace: paceOf(event.failure.code),
+			atMs: event.atMs,
+			timedOut: event.timedOut,
+			serviceRestarts: false,
+			retryAfterMs: event.failure.retryAfterMs,
+		},
+		chance,
+	);
+	// A Connection that was refused once may still be good when registering is refused as well: try both in turn.
+	const then = refused && state.connection ? 'connect' : 'register';
+	return wait({ ...state, backoff: next.backoff }, event.failure, next.delayMs, next.blocked, then, event.atMs);
+}
+
+function afterChannelEnded(
+	state: State<'connecting'> | State<'online'>,
+	event: Pick<Event<'channelEnded'>, 'failure' | 'timedOut' | 'closeCode' | 'atMs'>,
+	chance: () => number,
+): Step {
+	const failed = {
+		pace: paceOf(event.failure.code),
+		atMs: event.atMs,
+		timedOut: event.timedOut,
+		serviceRestarts: event.closeCode === 1001 || event.closeCode === 1012 || event.closeCode === 1013,
+		retryAfterMs: event.failure.retryAfterMs,
+	};
+	const mayRegister = state.credentials.some((credential) => credential.kind !== 'connection');
+	const then = dispositionOf(event.failure.code) === 'reregister' && mayRegister ? 'register' : 'connect';
+	const next = afterFailure(state.backoff, failed, chance);
+	if (next.blocked && then === 'register') {
+		// What was refused again and again is the Connection, not the credential that makes new ones: no person is needed.
+		const paced = afterFailure(state.backoff, { ...failed, pace: 'overloaded' }, chance);
+		const backoff = { ...paced.backoff, refusedAtMs: next.backoff.refusedAtMs };
+		return wait({ ...state, backoff }, event.failure, paced.delayMs, false, then, event.atMs);
+	}
+	return wait({ ...state, backoff: next.backoff }, event.failure, next.delayMs, next.blocked, then, event.atMs);
+}
+
+function revoked(
+	state: State<'connecting'> | State<'online'>,
+	event: Event<'connectionRevoked'>,
+	chance: () => number,
+): Step {
+	const said = failure('connection-revoked', 'The service says that it has revoked the Connection of this device.');
+	const step = afterChannelEnded(state, { ...event, failure: said, timedOut: false, closeCode: null }, chance);
+	return { state: step.state, effects: [{ type: 'closeChannel', code: 1000 }, ...step.effects] };
+}
+
+/** A channel that was open for long enough has outlived what failed before it; refusals keep their own window. */
+function settled(state: State<'online'>, atMs: number): State<'online'> {
+	if (atMs - state.sinceMs < STABLE_AFTER_MS) return state;
+	return { ...state, backoff: { ...NO_FAILURES, refusedAtMs: state.backoff.refusedAtMs } };
+}
+
+function wait(
+	from: Entered & { connection: Connection | null },
+	cause: Failure,
+	delayMs: number,
+	blocked: boolean,
+	then: 'register' | 'connect',
+	atMs: number,
+): Step {
+	const { backoff, credentials, connection } = from;
+	const attempt = from.attempt + 1;
+	const entered = { sinceMs: atMs, attempt, backoff, credentials, failure: cause, untilMs: atMs + delayMs };
+	const effects: LinkEffect[] = [{ type: 'wait', attempt, delayMs }];
+	if (blocked) return { state: { name: 'blocked', ...entered, connection, next: then }, effects };
+	if (then === 'connect' && connection) return { state: { name: 'connectWait', ...entered, connection }, effects };
+	return { state: { name: 'registerWait', ...entered, connection }, effects };
+}

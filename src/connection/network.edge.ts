@@ -1,0 +1,264 @@
+/**
+ * The way out of this device: proxy, certificate authorities and client certificate, once for the channel and for requests.
+ * Never chooses what is sent, never prints a proxy's password, and loads undici only when a request has to be made.
+ */
+import { X509Certificate } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { Agent as HttpAgent } from 'node:http';
+import { Agent as HttpsAgent } from 'node:https';
+import { BlockList, isIP, setDefaultAutoSelectFamilyAttemptTimeout } from 'node:net';
+import { createSecureContext, getCACertificates, type SecureContext } from 'node:tls';
+import type { Dispatcher } from 'undici';
+import { AgentError } from '../base/errors.ts';
+import { isLoopback } from '../protocol/endpoints.ts';
+
+/** How long the connection to a host or to a proxy may take, TLS included, in milliseconds. */
+const CONNECT_MS = 10_000;
+/** How long one address of a host is tried before the next: Node's own 250 ms gives up on slow lines. */
+const FAMILY_ATTEMPT_MS = 3000;
+
+export interface NetworkSettings {
+	/** `http://` or `https://` address of a proxy, with user and password if it wants them. Empty: none, whatever the environment says. */
+	readonly proxy?: string | undefined;
+	/** PEM file with certificate authorities that are trusted besides the usual ones. */
+	readonly caFile?: string | undefined;
+	/** Trust what the operating system trusts, besides the usual ones. Default: no. */
+	readonly systemCa?: boolean | undefined;
+	/** PEM file with the certificate that this device shows; wants {@link clientKeyFile}. */
+	readonly clientCertificateFile?: string | undefined;
+	/** PEM file with the key of the client certificate, without a passphrase. */
+	readonly clientKeyFile?: string | undefined;
+}
+
+export interface Network {
+	/** What `ws` connects with; `undefined` where it needs nothing of its own. */
+	channelAgent(url: URL): HttpAgent | undefined;
+	/** What requests are sent with. Follows no redirect and retries nothing. */
+	dispatcher(): Promise<Dispatcher>;
+	/** Whether a proxy stands between this device and the URL. */
+	viaProxy(url: URL): boolean;
+	/** The proxy on the way to the URL, with its user and password: a secret. `null` for the direct way. */
+	proxyFor(url: URL): string | null;
+	/** What TLS is made with; `null` where Node's own defaults do. */
+	readonly secureContext: SecureContext | null;
+	/** Ends every connection that was made through it, except open channels. */
+	close(): Promise<void>;
+}
+
+/**
+ * Reads the files, checks the addresses and connects to nothing. HTTPS_PROXY serves https and wss, HTTP_PROXY http and ws,
+ * in small letters first; NO_PROXY holds for both and for the setting as well. Loopback never goes through a proxy.
+ * The proxy's own certificate is checked against the usual authorities and NODE_EXTRA_CA_CERTS only.
+ * @throws AgentError `settings-unreadable` or `settings-invalid`, naming the setting.
+ */
+export async function createNetwork(
+	settings: NetworkSettings,
+	environment: Readonly<Record<string, string | undefined>>,
+): Promise<Network> {
+	const proxyFor = readProxies(settings.proxy, environment);
+	const tls = await readTls(settings);
+	const agents = new Map<string, HttpAgent>();
+	let requests: Promise<Requests> | null = null;
+	setDefaultAutoSelectFamilyAttemptTimeout(FAMILY_ATTEMPT_MS);
+
+	const openRequests = () => {
+		requests ??= createRequests(proxyFor, tls);
+		return requests;
+	};
+
+	return {
+		channelAgent(url) {
+			const proxy = proxyFor(url);
+			const secure = url.protocol === 'wss:';
+			if (proxy === null && (!secure || tls === null)) return undefined;
+			const key = `${url.protocol}${proxy ?? ''}`;
+			const agent = agents.get(key) ?? createAgent(secure, proxy, tls);
+			agents.set(key, agent);
+			return agent;
+		},
+		dispatcher: async () => (await openRequests()).dispatcher,
+		viaProxy: (url) => proxyFor(url) !== null,
+		proxyFor,
+		secureContext: tls,
+		async close() {
+			for (const agent of agents.values()) agent.destroy();
+			agents.clear();
+			await (await requests)?.destroy();
+		},
+	};
+}
+
+/** Node decides nothing here: it is told one proxy and no exceptions. */
+function createAgent(secure: boolean, proxy: string | null, tls: SecureContext | null): HttpAgent {
+	if (!secure) return new HttpAgent({ proxyEnv: { http_proxy: proxy ?? undefined } });
+	return new HttpsAgent({
+		rejectUnauthorized: true,
+		...(tls && { secureContext: tls }),
+		...(proxy !== null && { proxyEnv: { https_proxy: proxy } }),
+	});
+}
+
+interface Requests {
+	readonly dispatcher: Dispatcher;
+	destroy(): Promise<void>;
+}
+
+async function createRequests(proxyFor: ProxyFor, tls: SecureContext | null): Promise<Requests> {
+	const { Agent, Pool, ProxyAgent } = await import('undici');
+	const connect = { timeout: CONNECT_MS, rejectUnauthorized: true, ...(tls && { secureContext: tls }) };
+	const direct = new Agent({ allowH2: false, connect });
+	const proxied = new Map<string, Dispatcher>();
+
+	const through = (uri: string) => {
+		const agent =
+			proxied.get(uri) ??
+			new ProxyAgent({
+				uri,
+				allowH2: false,
+				// A tunnel for plain http as well: what answers inside it can only be the service.
+				proxyTunnel: true,
+				requestTls: connect,
+				proxyTls: { timeout: CONNECT_MS, rejectUnauthorized: true },
+				// A proxy that never answers would hold its socket for five minutes.
+				clientFactory: (origin, options) => new Pool(origin, { ...options, headersTimeout: CONNECT_MS }),
+			});
+		proxied.set(uri, agent);
+		return agent;
+	};
+	const dispatcher = direct.compose((dispatch) => (options, handler) => {
+		const proxy = proxyFor(new URL(options.origin ?? ''));
+		return proxy === null ? dispatch(options, handler) : through(proxy).dispatch(options, handler);
+	});
+	return {
+		dispatcher,
+		async destroy() {
+			await Promise.all([direct, ...proxied.values()].map((one) => one.destroy()));
+		},
+	};
+}
+
+type ProxyFor = (url: URL) => string | null;
+
+function readProxies(setting: string | undefined, environment: Readonly<Record<string, string | undefined>>): ProxyFor {
+	const fromEnvironment = (name: string) => {
+		const lower = name.toLowerCase();
+		const used = environment[lower] ? lower : name;
+		return readProxy(environment[used] ?? '', used);
+	};
+	const set = setting === undefined ? undefined : readProxy(setting, 'network.proxy');
+	const https = set === undefined ? fromEnvironment('HTTPS_PROXY') : set;
+	const http = set === undefined ? fromEnvironment('HTTP_PROXY') : set;
+	const isExcepted = readExceptions(environment['no_proxy'] || environment['NO_PROXY'] || '');
+
+	return (url) => {
+		if (isLoopback(url.href)) return null;
+		const proxy = url.protocol === 'https:' || url.protocol === 'wss:' ? https : http;
+		return proxy !== null && !isExcepted(url) ? proxy : null;
+	};
+}
+
+/** @throws AgentError whose message does not repeat the address, since a password may stand in it. */
+function readProxy(text: string, name: string): string | null {
+	const trimmed = text.trim();
+	if (trimmed === '') return null;
+	// Like curl: a bare host and port is an http proxy.
+	const url = URL.parse(trimmed.includes('://') ? trimmed : `http://${trimmed}`);
+	if (!url || (url.protocol !== 'http:' && url.protocol !== 'https:') || !url.hostname || !canDecode(url))
+		throw new AgentError('settings-invalid', `${name} is not the address of an http:// or https:// proxy.`);
+	return url.href;
+}
+
+function canDecode(url: URL): boolean {
+	try {
+		decodeURIComponent(`${url.username}${url.password}`);
+		return true;
+	} catch {
+		return false;
+	}
+}
+
+/** Reads NO_PROXY: names (with their subdomains), `*`, addresses and networks such as `10.0.0.0/8`, each with an optional port. */
+function readExceptions(list: string): (url: URL) => boolean {
+	const networks = new BlockList();
+	const names: { readonly name: string; readonly port: string | null }[] = [];
+	for (const entry of list
+		.toLowerCase()
+		.split(/[\s,]+/)
+		.filter(Boolean)) {
+		const [, network = '', prefix = ''] = /^([\d.]+|[\da-f:]+)\/(\d{1,3})$/.exec(entry) ?? [];
+		const family = isIP(network);
+		if (family !== 0 && Number(prefix) <= (family === 4 ? 32 : 128)) {
+			networks.addSubnet(network, Number(prefix), family === 4 ? 'ipv4' : 'ipv6');
+			continue;
+		}
+		const bare = isIP(entry) === 6 ? { name: entry, port: null } : splitPort(entry);
+		names.push({ name: bare.name.replace(/^\[(.*)\]$/, '$1').replace(/^\*?\./, ''), port: bare.port });
+	}
+	return (url) => {
+		const host = url.hostname.replace(/^\[(.*)\]$/, '$1').replace(/\.$/, '');
+		const port = url.port || (url.protocol === 'https:' || url.protocol === 'wss:' ? '443' : '80');
+		const family = isIP(host);
+		if (family !== 0 && networks.check(host, family === 4 ? 'ipv4' : 'ipv6')) return true;
+		return names.some(
+			({ name, port: only }) =>
+				(only === null || only === port) &&
+				(name === '*' || name === host || (family === 0 && host.endsWith(`.${name}`))),
+		);
+	};
+}
+
+function splitPort(entry: string): { name: string; port: string | null } {
+	const [, name = entry, port = null] = /^(.*?):(\d+)$/.exec(entry) ?? [];
+	return { name, port };
+}
+
+/** One context for all connections: building it anew for each would parse all authorities each time. `null` for the plain case. */
+async function readTls(settings: NetworkSettings): Promise<SecureContext | null> {
+	const { caFile, systemCa = false, clientCertificateFile, clientKeyFile } = settings;
+	if ((clientCertificateFile === undefined) !== (clientKeyFile === undefined))
+		throw new AgentError(
+			'settings-invalid',
+			'network.clientCertificateFile and network.clientKeyFile must be set together.',
+		);
+	if (caFile === undefined && !systemCa && clientCertificateFile === undefined) return null;
+
+	const own = caFile === undefined ? null : await readAuthorities(caFile);
+	const cert = await readSetting('network.clientCertificateFile', clientCertificateFile);
+	const key = await readSetting('network.clientKeyFile', clientKeyFile);
+	// `ca` replaces the usual authorities instead of adding to them.
+	const ca =
+		own || systemCa
+			? [...getCACertificates('default'), ...(systemCa ? getCACertificates('system') : []), ...(own ?? [])]
+			: null;
+	try {
+		return createSecureContext({ ...(ca && { ca }), ...(cert !== null && { cert }), ...(key !== null && { key }) });
+	} catch {
+		// The library's words may quote the key.
+		throw new AgentError(
+			'settings-invalid',
+			'network.clientCertificateFile and network.clientKeyFile are not a PEM certificate and its key without a passphrase.',
+		);
+	}
+}
+
+async function readAuthorities(path: string): Promise<string[]> {
+	const text = (await readSetting('network.caFile', path)) ?? '';
+	const certificates = text.match(/-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----/g) ?? [];
+	try {
+		for (const certificate of certificates) new X509Certificate(certificate);
+		if (certificates.length > 0) return certificates;
+	} catch {
+		// Said below, for a damaged certificate as for none.
+	}
+	throw new AgentError('settings-invalid', `network.caFile has no readable PEM certificate: ${path}`);
+}
+
+async function readSetting(name: string, path: string | undefined): Promise<string | null> {
+	if (path === undefined) return null;
+	try {
+		return await readFile(path, 'utf8');
+	} catch (cause) {
+		const { code } = cause as NodeJS.ErrnoException;
+		throw new AgentError('settings-unreadable', `${name} can't be read (${code}): ${path}`, { cause });
+	}
+}

@@ -1,0 +1,174 @@
+/**
+ * What the settings amount to: the network, a client of the service and the credentials, made at the start and again
+ * whenever they change. Owns what it opens; decides nothing about links.
+ */
+import { randomUUID } from 'node:crypto';
+import { AgentError, type Failure, failure, toFailure } from '../base/errors.ts';
+import { type Credentials, NO_CREDENTIALS, readCredentials } from '../settings/credentials.runner.ts';
+import { readSecretFile } from '../settings/files.edge.ts';
+import { type LoadedSettings, resolveWith, type SettingsSources } from '../settings/load.runner.ts';
+import type { DeviceState } from '../state/device-state.ts';
+import { createNetwork, type Network, type NetworkSettings } from './network.edge.ts';
+import { createServiceClient, type ServiceClient } from './service-client.edge.ts';
+
+export interface Environment {
+	readonly resolved: LoadedSettings;
+	readonly credentials: Credentials;
+	readonly network: Omit<Network, 'close'>;
+	/** What pairing on the page asks for; `null` for nothing. */
+	readonly pin: string | null;
+	readonly client: ServiceClient;
+}
+
+export interface OpenEnvironment extends Environment {
+	/** Ends its connections when the requests under way are over: the answer to a one-time code must not be cut off. */
+	retire(): Promise<void>;
+	/** Ends its connections now. */
+	close(): Promise<void>;
+}
+
+export interface EnvironmentParts {
+	readonly userAgent: string;
+	/** The variables of the process, for proxies. */
+	readonly variables: Readonly<Record<string, string | undefined>>;
+	readonly keepSecret: (secret: string) => void;
+}
+
+/** The files that settings name: when one of them changes, what the settings amount to does. */
+export function namedFiles({ settings: { credential, network, page } }: LoadedSettings): readonly string[] {
+	const { apiKeyFile, basicFile, connectionFile } = credential;
+	const { caFile, clientCertificateFile, clientKeyFile } = network;
+	const files = [apiKeyFile, basicFile, connectionFile, caFile, clientCertificateFile, clientKeyFile, page.pinFile];
+	return files.filter((file) => file !== null);
+}
+
+/** @throws AgentError `credential-unreadable`, `settings-unreadable` or `settings-invalid` for a file that settings name. */
+export async function openEnvironment(resolved: LoadedSettings, parts: EnvironmentParts): Promise<OpenEnvironment> {
+	const credentials = await readCredentials(resolved.settings.credential, readSecretFile);
+	const pin = await readPin(resolved);
+	return assemble(resolved, await createNetwork(networkSettings(resolved), parts.variables), credentials, pin, parts);
+}
+
+function readPin({ settings: { page } }: LoadedSettings): Promise<string> | null {
+	return page.pinFile === null ? null : readSecretFile(page.pinFile);
+}
+
+/**
+ * The environment to start with. A bad push never strands a device: what cannot be used gives way to the last valid
+ * settings; where a file that those name cannot be read either, the device goes on without it. A credential that is not
+ * there yet keeps nobody from starting.
+ * @throws AgentError when there never were valid settings.
+ */
+export async function openFirstEnvironment(
+	loaded: LoadedSettings,
+	{ lastSettings }: Pick<DeviceState, 'lastSettings'>,
+	sources: Pick<SettingsSources, 'environment' | 'sets'>,
+	parts: EnvironmentParts,
+): Promise<{ environment: OpenEnvironment; warning: Failure | null }> {
+	const before = lastSettings && resolveWith(lastSettings, sources);
+	const last = before && before.problems.length === 0 ? before : null;
+	const [problem] = loaded.problems;
+	if (problem && !last)
+		throw new AgentError(problem.code, loaded.problems.map(({ message }) => message).join('\n'), {
+			remedy: problem.remedy,
+		});
+	let trouble = problem ?? null;
+	for (const candidate of [problem ? null : loaded, last]) {
+		if (!candidate) continue;
+		try {
+			const environment = await openEnvironment(candidate, parts);
+			return { environment, warning: trouble && worded(trouble, 'The last valid settings are in force.') };
+		} catch (error) {
+			const found = toFailure(error);
+			if (!last && found.code !== 'credential-unreadable') throw error;
+			trouble ??= found;
+		}
+	}
+	const environment = await openBareEnvironment(last ?? loaded, parts, last !== null);
+	return { environment, warning: trouble && worded(trouble, 'The agent goes on without it.') };
+}
+
+/**
+ * Without the files that cannot be read: with the Connection that is saved, if there is one.
+ * @param barely also without authorities and a certificate that cannot be read; on a fresh device somebody has to see that.
+ */
+async function openBareEnvironment(
+	resolved: LoadedSettings,
+	parts: EnvironmentParts,
+	barely: boolean,
+): Promise<OpenEnvironment> {
+	const credentials = await readCredentials(resolved.settings.credential, readSecretFile).catch((error) => ({
+		...NO_CREDENTIALS,
+		unreadable: toFailure(error),
+	}));
+	const { proxy, systemCa } = networkSettings(resolved);
+	const network = await createNetwork(networkSettings(resolved), parts.variables).catch((error) => {
+		if (!barely) throw error;
+		return createNetwork({ proxy, systemCa }, parts.variables);
+	});
+	// A PIN that cannot be read is one that nobody can type.
+	const pin = await readPin(resolved)?.catch(() => randomUUID());
+	return assemble(resolved, network, credentials, pin ?? null, parts);
+}
+
+function assemble(
+	resolved: LoadedSettings,
+	network: Network,
+	credentials: Credentials,
+	pin: string | null,
+	{ userAgent, keepSecret }: EnvironmentParts,
+): OpenEnvironment {
+	for (const secret of credentials.secrets) keepSecret(secret);
+	if (pin !== null) keepSecret(pin);
+	const { client, idle } = countRequests(createServiceClient({ network, userAgent }));
+	return {
+		resolved,
+		credentials,
+		network,
+		pin,
+		client,
+		async retire() {
+			await idle();
+			await network.close();
+		},
+		close: () => network.close(),
+	};
+}
+
+/** The same client, which knows when nothing is under way. */
+function countRequests(client: ServiceClient): { client: ServiceClient; idle(): Promise<void> } {
+	const underWay = new Set<Promise<unknown>>();
+	const counted = <Answer>(request: Promise<Answer>): Promise<Answer> => {
+		const over = request
+			.catch(() => {})
+			.then(() => {
+				underWay.delete(over);
+			});
+		underWay.add(over);
+		return request;
+	};
+	return {
+		client: {
+			registerDevice: (registration) => counted(client.registerDevice(registration)),
+			preflight: (baseUrl, deadlineMs) => counted(client.preflight(baseUrl, deadlineMs)),
+			send: (request) => counted(client.send(request)),
+		},
+		idle: async () => {
+			await Promise.all(underWay);
+		},
+	};
+}
+
+function networkSettings({ settings: { network } }: LoadedSettings): NetworkSettings {
+	return {
+		proxy: network.proxy ?? undefined,
+		caFile: network.caFile ?? undefined,
+		systemCa: network.systemCa,
+		clientCertificateFile: network.clientCertificateFile ?? undefined,
+		clientKeyFile: network.clientKeyFile ?? undefined,
+	};
+}
+
+function worded({ code, message, remedy }: Failure, consequence: string): Failure {
+	return failure(code, `${message} ${consequence}`, { remedy });
+}

@@ -1,0 +1,339 @@
+/**
+ * The service over HTTP: registers the device, looks whether the service can be reached, and sends single requests.
+ * Tries once with a deadline and reports; never retries, never follows a redirect, never keeps or prints a credential.
+ */
+import type { Dispatcher } from 'undici';
+import { AgentError, type Failure, failure } from '../base/errors.ts';
+import { type Authorization, formatAuthorization } from '../protocol/authorization.ts';
+import { type DeviceConnectionRequest, findConnectionToken } from '../protocol/device-connection.ts';
+import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
+import { readTokenLife, type TokenLife } from '../protocol/token-life.ts';
+import { classifyHttpAnswer, classifyNetworkError } from './classify-failure.ts';
+import { clockSkewMs } from './clock-skew.ts';
+
+/** Largest answer that is taken from the registration endpoint, in bytes. */
+const MAX_ANSWER_BYTES = 64 * 1024;
+/** Longest silence before and inside an answer; the deadline ends an answer that drips. */
+const IDLE_MS = 15_000;
+/** How long the body of a refusal is waited for: the status has already decided. */
+const DETAIL_MS = 3000;
+const REGISTER_DEADLINE_MS = 30_000;
+const PREFLIGHT_DEADLINE_MS = 10_000;
+
+/** The part of the network that requests need. */
+export interface RequestNetwork {
+	dispatcher(): Promise<Dispatcher>;
+	viaProxy(url: URL): boolean;
+}
+
+export interface Registration {
+	/** In its normal form (`normalizeBaseUrl`). */
+	readonly baseUrl: string;
+	/** `null` for self-registration. */
+	readonly authorization: Authorization | null;
+	readonly request: DeviceConnectionRequest;
+	/** RFC 6901 pointer to the token in the answer. */
+	readonly tokenPointer?: string | undefined;
+	/** For the whole attempt, in milliseconds. Default 30,000. */
+	readonly deadlineMs?: number | undefined;
+	readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * `sent` says whether a one-time code may be used up. `no`: the request never left, or a proxy kept it. `answered`: the
+ * service refused it. `perhaps`: anything else, such as a lost or garbled answer or a 5xx.
+ */
+export type RegisterResult =
+	| {
+			readonly ok: true;
+			/** The Connection token: a secret. */
+			readonly token: string;
+			readonly life: TokenLife | null;
+			/** How far this device's clock is ahead of the service's; negative when slow. */
+			readonly clockSkewMs: number | null;
+	  }
+	| {
+			readonly ok: false;
+			readonly failure: Failure;
+			readonly sent: 'no' | 'perhaps' | 'answered';
+			readonly clockSkewMs: number | null;
+	  };
+
+export interface Preflight {
+	/** `null` when the service can be reached. */
+	readonly failure: Failure | null;
+	readonly clockSkewMs: number | null;
+}
+
+export interface ServiceRequest {
+	readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
+	readonly url: URL;
+	readonly authorization: Authorization | null;
+	/** Sent as JSON; left out, there is no body. */
+	readonly body?: unknown;
+	/** Default `application/json`. */
+	readonly accept?: string | undefined;
+	/** For the whole request, in milliseconds. */
+	readonly deadlineMs: number;
+	/** Largest body that is taken from a successful answer; of any other, so much is read and the rest dropped. */
+	readonly maxBytes: number;
+}
+
+export interface ServiceAnswer {
+	readonly status: number;
+	/** Names in lower case. */
+	readonly headers: Readonly<Record<string, string>>;
+	readonly body: Uint8Array;
+}
+
+export interface ServiceClient {
+	/** Source: service-interface, Endpoints 2. Never throws. */
+	registerDevice(registration: Registration): Promise<RegisterResult>;
+	/**
+	 * Name, connection, TLS and proxy, by a HEAD request to the base URL without a credential: any answer of the service
+	 * will do. Never throws. `deadlineMs` default 10,000.
+	 */
+	preflight(baseUrl: string, deadlineMs?: number): Promise<Preflight>;
+	/**
+	 * One request, whatever the status of its answer.
+	 * @throws AgentError when there is no answer, or a successful one that is cut off or larger than `maxBytes`.
+	 */
+	send(request: ServiceRequest): Promise<ServiceAnswer>;
+}
+
+/** @param userAgent value of the `User-Agent` header. */
+export function createServiceClient(parts: { network: RequestNetwork; userAgent: string }): ServiceClient {
+	const { network, userAgent } = parts;
+	const attempt = (request: Omit<Request, 'headers'> & { headers?: Record<string, string> }) =>
+		exchange(network, { ...request, headers: { 'user-agent': userAgent, ...request.headers } });
+
+	return {
+		async registerDevice(registration) {
+			const { baseUrl, authorization, tokenPointer, signal } = registration;
+			const url = endpointUrl(baseUrl, ENDPOINTS.deviceConnection);
+			const exchanged = await attempt({
+				method: 'POST',
+				url,
+				headers: requestHeaders(authorization, 'application/json', true),
+				body: JSON.stringify(registration.request),
+				deadlineMs: registration.deadlineMs ?? REGISTER_DEADLINE_MS,
+				maxBytes: MAX_ANSWER_BYTES,
+				signal,
+			});
+			if (exchanged.kind === 'failed')
+				return {
+					ok: false,
+					failure: exchanged.failure,
+					sent: exchanged.written ? 'perhaps' : 'no',
+					clockSkewMs: null,
+				};
+
+			const { status, headers, bytes, cut } = exchanged;
+			const skewMs = clockSkewMs(headers['date'], Date.now());
+			const refused = (reason: Failure): RegisterResult => ({
+				ok: false,
+				failure: reason,
+				sent: spentBy(status),
+				clockSkewMs: skewMs,
+			});
+			const succeeded = status >= 200 && status < 300;
+			if (succeeded && cut) return refused(cut);
+			const body = new TextDecoder().decode(bytes);
+			const token = succeeded ? findConnectionToken(body, tokenPointer) : null;
+			if (token !== null) return { ok: true, token, life: readTokenLife(token), clockSkewMs: skewMs };
+			return refused(
+				classifyHttpAnswer({
+					status,
+					headers,
+					body,
+					purpose: 'register',
+					host: url.host,
+					scheme: authorization?.scheme,
+					workflowId: registration.request.workflowId,
+					secrets: secretsOf(authorization),
+				}),
+			);
+		},
+
+		async preflight(baseUrl, deadlineMs = PREFLIGHT_DEADLINE_MS) {
+			const url = new URL(baseUrl);
+			const exchanged = await attempt({ method: 'HEAD', url, deadlineMs, maxBytes: 0 });
+			if (exchanged.kind === 'failed') return { failure: exchanged.failure, clockSkewMs: null };
+			const { status, headers } = exchanged;
+			const verdict = classifyHttpAnswer({ status, headers, body: '', purpose: 'other', host: url.host });
+			// Under TLS that was verified even a redirect is the service's own; in plain text it may be a portal's.
+			const inTheWay =
+				status === 407 || status === 511 || (url.protocol === 'http:' && verdict.code === 'captive-portal');
+			return { failure: inTheWay ? verdict : null, clockSkewMs: clockSkewMs(headers['date'], Date.now()) };
+		},
+
+		async send(request) {
+			const { method, url, authorization, accept = 'application/json', deadlineMs, maxBytes } = request;
+			const body = request.body === undefined ? undefined : JSON.stringify(request.body);
+			const headers = requestHeaders(authorization, accept, body !== undefined);
+			const exchanged = await attempt({ method, url, headers, body, deadlineMs, maxBytes });
+			if (exchanged.kind === 'failed') throw asError(exchanged.failure);
+			const { status, bytes, cut } = exchanged;
+			if (cut && status >= 200 && status < 300) throw asError(cut);
+			return { status, headers: exchanged.headers, body: bytes };
+		},
+	};
+}
+
+/** Whether a one-time code may be used up after an answer with this status. */
+function spentBy(status: number): 'no' | 'perhaps' | 'answered' {
+	if (status === 407) return 'no';
+	// 408: the service did not see the request end. 303: it did what was asked and shows the result elsewhere.
+	if (status === 408 || status === 303) return 'perhaps';
+	return status >= 300 && status < 500 ? 'answered' : 'perhaps';
+}
+
+function requestHeaders(authorization: Authorization | null, accept: string, hasBody: boolean): Record<string, string> {
+	return {
+		accept,
+		...(authorization && { authorization: formatAuthorization(authorization) }),
+		...(hasBody && { 'content-type': 'application/json' }),
+	};
+}
+
+function secretsOf(authorization: Authorization | null): string[] {
+	if (!authorization) return [];
+	const sent = formatAuthorization(authorization).slice(authorization.scheme.length + 1);
+	return authorization.scheme === 'Basic' ? [sent, authorization.password] : [sent];
+}
+
+function asError(reason: Failure): AgentError {
+	return new AgentError(reason.code, reason.message, { remedy: reason.remedy });
+}
+
+interface Request {
+	readonly method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE';
+	readonly url: URL;
+	readonly headers: Readonly<Record<string, string>>;
+	readonly body?: string | undefined;
+	readonly deadlineMs: number;
+	readonly maxBytes: number;
+	readonly signal?: AbortSignal | undefined;
+}
+
+type Exchange =
+	/** No answer. `written`: the request, or a part of it, was handed to the connection. */
+	| { readonly kind: 'failed'; readonly failure: Failure; readonly written: boolean }
+	| {
+			readonly kind: 'answered';
+			readonly status: number;
+			readonly headers: Readonly<Record<string, string>>;
+			readonly bytes: Uint8Array;
+			/** Why the body is not whole. */
+			readonly cut: Failure | null;
+	  };
+
+async function exchange(network: RequestNetwork, request: Request): Promise<Exchange> {
+	const { url, method, headers, body, deadlineMs, maxBytes } = request;
+	const context = { host: url.host, viaProxy: network.viaProxy(url) };
+	const enough = new AbortController();
+	const ends = [AbortSignal.timeout(deadlineMs), enough.signal, ...(request.signal ? [request.signal] : [])];
+	const signal = AbortSignal.any(ends);
+	let written = false;
+	let answer: Dispatcher.ResponseData;
+	try {
+		const dispatcher = (await network.dispatcher()).compose(
+			(dispatch) => (options, handler) =>
+				dispatch(
+					options,
+					noting(handler, () => {
+						written = true;
+					}),
+				),
+		);
+		const answering = dispatcher.request({
+			origin: url.origin,
+			path: `${url.pathname}${url.search}`,
+			method,
+			headers,
+			body: body ?? null,
+			reset: true,
+			headersTimeout: IDLE_MS,
+			bodyTimeout: IDLE_MS,
+			signal,
+		});
+		// undici ends a request that still waits for its connection only when the connection is there.
+		answer = await Promise.race([answering, aborted(signal)]);
+	} catch (error) {
+		return { kind: 'failed', ...asFailure(error, written, context) };
+	}
+
+	const succeeded = answer.statusCode >= 200 && answer.statusCode < 300;
+	const detailTimer = succeeded ? undefined : setTimeout(() => enough.abort(), DETAIL_MS);
+	const { bytes, cut } = await readBody(answer.body, maxBytes, context);
+	clearTimeout(detailTimer);
+	enough.abort();
+	return { kind: 'answered', status: answer.statusCode, headers: flat(answer.headers), bytes, cut };
+}
+
+function asFailure(
+	error: unknown,
+	written: boolean,
+	context: { host: string; viaProxy: boolean },
+): { failure: Failure; written: boolean } {
+	const found = classifyNetworkError(error, context);
+	// What ran into the deadline unwritten was still on its way to a connection.
+	if (written || found.code !== 'request-timeout') return { failure: found, written };
+	const reason = context.viaProxy
+		? failure('proxy-failed', `The proxy gave no connection to ${context.host} in time.`)
+		: failure('connect-timeout', `${context.host} did not accept a connection in time.`);
+	return { failure: reason, written };
+}
+
+/** Rejects with the signal's reason. */
+function aborted(signal: AbortSignal): Promise<never> {
+	return new Promise((_, reject) => {
+		if (signal.aborted) reject(signal.reason);
+		signal.addEventListener('abort', () => reject(signal.reason), { once: true });
+	});
+}
+
+/** The same handler, which tells as well when its request is about to be written. */
+function noting(handler: Dispatcher.DispatchHandler, onWrite: () => void): Dispatcher.DispatchHandler {
+	return {
+		onRequestStart(controller, context) {
+			handler.onRequestStart?.(controller, context);
+			// The request ends here, unwritten, if it was given up while it waited for its connection.
+			if (!controller.aborted) onWrite();
+		},
+		onRequestUpgrade: (...event) => handler.onRequestUpgrade?.(...event),
+		onResponseStart: (...event) => handler.onResponseStart?.(...event),
+		onResponseData: (...event) => handler.onResponseData?.(...event),
+		onResponseEnd: (...event) => handler.onResponseEnd?.(...event),
+		onResponseError: (...event) => handler.onResponseError?.(...event),
+	};
+}
+
+async function readBody(
+	body: AsyncIterable<Uint8Array>,
+	maxBytes: number,
+	context: { host: string; viaProxy: boolean },
+): Promise<{ bytes: Uint8Array; cut: Failure | null }> {
+	const chunks: Uint8Array[] = [];
+	let size = 0;
+	let cut: Failure | null = null;
+	try {
+		for await (const chunk of body) {
+			chunks.push(chunk.subarray(0, maxBytes - size));
+			size += chunk.length;
+			if (size <= maxBytes) continue;
+			cut = failure('response-too-large', `The answer of ${context.host} is larger than ${maxBytes} bytes.`);
+			break;
+		}
+	} catch (error) {
+		cut = classifyNetworkError(error, context);
+	}
+	return { bytes: Buffer.concat(chunks), cut };
+}
+
+function flat(headers: Record<string, string | string[] | undefined>): Record<string, string> {
+	const lines: Record<string, string> = {};
+	for (const [name, value] of Object.entries(headers))
+		if (value !== undefined) lines[name.toLowerCase()] = Array.isArray(value) ? value.join(', ') : value;
+	return lines;
+}

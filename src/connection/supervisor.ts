@@ -1,0 +1,350 @@
+/**
+ * Which links there should be: compares the wanted registration with the links that exist and moves the device from one
+ * to the next without a moment offline. Pure; the links' own lives are in `link.ts`, everything performed is in `agent/`.
+ */
+
+import { dispositionOf, failure } from '../base/errors.ts';
+import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
+import {
+	type Connection,
+	type Credential,
+	connectionOf,
+	type LinkEffect,
+	type LinkEvent,
+	type LinkState,
+	type Step,
+	startLink,
+	transition,
+} from './link.ts';
+
+/** Everything that a registration depends on: a change of any of it makes a new link. */
+export interface Registration {
+	readonly baseUrl: string;
+	readonly request: DeviceConnectionRequest;
+	/** Names the reusable credential (a hash, never the credential); empty when there is none. */
+	readonly credentialId: string;
+}
+
+/** The registration that is wanted and how it may be had. */
+export interface Wanted extends Registration {
+	readonly hasReusableCredential: boolean;
+	readonly selfRegistration: boolean;
+}
+
+/** A registration that was made before, and its Connection. */
+export interface KnownConnection {
+	readonly registration: Registration;
+	readonly connection: Connection;
+}
+
+export interface Link {
+	readonly generation: number;
+	readonly registration: Registration;
+	/** `renewal` and `pairing` make a link even though the registration stays the same. */
+	readonly reason: 'wanted' | 'renewal' | 'pairing';
+	readonly state: LinkState;
+}
+
+export interface Supervision {
+	readonly wanted: Wanted | null;
+	/** The link that counts: the one the device is online with, or was last. */
+	readonly current: Link | null;
+	/** The link that takes its place as soon as it is online. */
+	readonly next: Link | null;
+	/** Rises with every link, never falls. */
+	readonly lastGeneration: number;
+}
+
+export type SupervisorEvent =
+	/** The wanted registration was looked at anew; `known` are the Connections at hand, newest last. */
+	| {
+			readonly type: 'wantedChanged';
+			readonly wanted: Wanted | null;
+			readonly known: readonly KnownConnection[];
+			readonly atMs: number;
+	  }
+	/** A one-time code has brought a Connection. */
+	| { readonly type: 'paired'; readonly wanted: Wanted; readonly connection: Connection; readonly atMs: number }
+	| { readonly type: 'renewalDue'; readonly generation: number; readonly atMs: number }
+	| { readonly type: 'retryRequested'; readonly atMs: number }
+	| { readonly type: 'stopRequested'; readonly atMs: number }
+	| { readonly type: 'link'; readonly generation: number; readonly event: LinkEvent };
+
+export type SupervisorEffect =
+	| {
+			readonly type: 'link';
+			readonly generation: number;
+			readonly registration: Registration;
+			readonly effect: LinkEffect;
+	  }
+	/** The link is over: nothing of it may be left running. */
+	| { readonly type: 'linkEnded'; readonly generation: number }
+	/** The link is online and the one that counts. */
+	| { readonly type: 'linkPromoted'; readonly generation: number; readonly connection: Connection }
+	/** Renew the Connection of this link at this monotonic time. */
+	| { readonly type: 'renewAt'; readonly generation: number; readonly atMs: number };
+
+export interface SupervisorStep {
+	readonly supervision: Supervision;
+	readonly effects: readonly SupervisorEffect[];
+}
+
+export const NOTHING_SUPERVISED: Supervision = { wanted: null, current: null, next: null, lastGeneration: 0 };
+
+/** A Connection is renewed when this share of its life is over, plus a random part of the spread. */
+export const RENEW_AFTER = 0.8;
+/** So that devices which were paired together do not renew together. */
+export const RENEW_SPREAD = 0.05;
+/** The least time until a renewal is considered again, while nothing comes of it. */
+export const RENEW_AGAIN_MS = 60_000;
+
+/** WebSocket close codes that the agent itself sends. */
+export const CLOSE_CODES = { done: 1000, goingAway: 1001 } as const;
+
+/** The next supervision and what has to be done, in this order. */
+export function supervise(supervision: Supervision, event: SupervisorEvent, chance: () => number): SupervisorStep {
+	switch (event.type) {
+		case 'wantedChanged':
+			return pursue({ ...supervision, wanted: event.wanted }, event.known, event.atMs, chance);
+		case 'paired': {
+			const free = makeRoom({ ...supervision, wanted: event.wanted }, event.atMs, chance);
+			const started = start(free.supervision, event.wanted, 'pairing', event.connection, event.atMs);
+			return followedBy(free.effects, started);
+		}
+		case 'renewalDue':
+			return renew(supervision, event.generation, event.atMs, chance);
+		case 'retryRequested': {
+			const retry: LinkEvent = { type: 'retryRequested', atMs: event.atMs };
+			const { current, next } = supervision;
+			// What waits is the move: to open the live channel anew as well would only put the device offline.
+			if (next && current?.state.name === 'online') return stepLink(supervision, next, retry, chance);
+			const first = stepLink(supervision, supervision.current, retry, chance);
+			const second = stepLink(first.supervision, first.supervision.next, retry, chance);
+			return { supervision: second.supervision, effects: [...first.effects, ...second.effects] };
+		}
+		case 'stopRequested':
+			return {
+				supervision: { ...supervision, wanted: null, current: null, next: null },
+				effects: [
+					...drop(supervision.next, event.atMs, chance, CLOSE_CODES.goingAway),
+					...drop(supervision.current, event.atMs, chance, CLOSE_CODES.goingAway),
+				],
+			};
+		case 'link': {
+			const link = [supervision.current, supervision.next].find((known) => known?.generation === event.generation);
+			return link ? stepLink(supervision, link, event.event, chance) : { supervision, effects: [] };
+		}
+	}
+}
+
+/** Whether a Connection made for one registration serves the other. */
+export function servesRegistration(made: Registration, wanted: Registration): boolean {
+	const keys = ['deviceId', 'workflowId', 'serial', 'macAddress', 'deviceType', 'heartbeatCadence'] as const;
+	return (
+		made.baseUrl === wanted.baseUrl &&
+		keys.every((key) => made.request[key] === wanted.request[key]) &&
+		// A credential that was taken away does not take away what was obtained with it.
+		(wanted.credentialId === '' || made.credentialId === wanted.credentialId)
+	);
+}
+
+/** Derives the links from what is wanted. */
+function pursue(
+	supervision: Supervision,
+	known: readonly KnownConnection[],
+	atMs: number,
+	chance: () => number,
+): SupervisorStep {
+	const { wanted, current, next } = supervision;
+	if (!wanted) {
+		const effects = [...drop(next, atMs, chance), ...drop(current, atMs, chance)];
+		return { supervision: { ...supervision, current: null, next: null }, effects };
+	}
+	if (current && isOnItsWay(current, wanted)) {
+		if (!next || isOnItsWay(next, wanted)) return { supervision, effects: [] };
+		return { supervision: { ...supervision, next: null }, effects: drop(next, atMs, chance) };
+	}
+	if (next && isOnItsWay(next, wanted)) return { supervision, effects: [] };
+	const free = makeRoom(supervision, atMs, chance);
+	const started = free.supervision.current
+		? start(free.supervision, wanted, 'wanted', newestFor(wanted, known), atMs)
+		: startFirst(free.supervision, wanted, known, atMs, chance);
+	return followedBy(free.effects, started);
+}
+
+/** Whether a link leads to what is wanted: it is for that registration, and can register with all there is as long as it has to. */
+function isOnItsWay({ registration, state }: Link, wanted: Wanted): boolean {
+	if (!servesRegistration(registration, wanted)) return false;
+	if (state.name === 'closed' || state.connection) return true;
+	const has = (kind: Credential['kind']) => state.credentials.some((credential) => credential.kind === kind);
+	return has('reusable') === wanted.hasReusableCredential && has('selfRegistration') === wanted.selfRegistration;
+}
+
+/** Ends what a new link takes the place of: the next link, and a current one that never had a Connection to be online with. */
+function makeRoom(supervision: Supervision, atMs: number, chance: () => number): SupervisorStep {
+	const { current, next } = supervision;
+	const isWorthKeeping = current !== null && connectionOf(current.state) !== null;
+	return {
+		supervision: { ...supervision, current: isWorthKeeping ? current : null, next: null },
+		effects: [...drop(next, atMs, chance), ...(isWorthKeeping ? [] : drop(current, atMs, chance))],
+	};
+}
+
+/** After a start: the saved Connection that fits; else the saved one that still works, and the wanted one next to it. */
+function startFirst(
+	supervision: Supervision,
+	wanted: Wanted,
+	known: readonly KnownConnection[],
+	atMs: number,
+	chance: () => number,
+): SupervisorStep {
+	const fitting = newestFor(wanted, known);
+	const last = known.at(-1);
+	if (fitting || !last) return start(supervision, wanted, 'wanted', fitting, atMs);
+	const old = start(supervision, last.registration, 'wanted', last.connection, atMs);
+	const moved = pursue(old.supervision, known, atMs, chance);
+	return followedBy(old.effects, moved);
+}
+
+function newestFor(wanted: Registration, known: readonly KnownConnection[]): Connection | null {
+	return known.findLast((saved) => servesRegistration(saved.registration, wanted))?.connection ?? null;
+}
+
+/** A move that is refused must not cost the Connection that is left: the renewal goes before it, and it waits its turn. */
+function renew(supervision: Supervision, generation: number, atMs: number, chance: () => number): SupervisorStep {
+	const { wanted, current, next } = supervision;
+	if (!wanted || current?.generation !== generation) return { supervision, effects: [] };
+	const lifeMs = connectionOf(current.state)?.lifeMs ?? 0;
+	const laterMs = atMs + Math.max(RENEW_AGAIN_MS, lifeMs * RENEW_SPREAD);
+	const again: SupervisorEffect = { type: 'renewAt', generation, atMs: laterMs };
+	const isStuck = next?.reason === 'wanted' && 'untilMs' in next.state && !next.state.connection;
+	if (next && !isStuck) return { supervision, effects: [again] };
+	const dropped = drop(next, atMs, chance);
+	const registration = servesRegistration(current.registration, wanted) ? wanted : current.registration;
+	const started = start({ ...supervision, next: null }, registration, 'renewal', null, atMs);
+	return { supervision: started.supervision, effects: [...dropped, ...started.effects, again] };
+}
+
+function start(
+	supervision: Supervision,
+	{ baseUrl, request, credentialId }: Registration,
+	reason: Link['reason'],
+	connection: Connection | null,
+	atMs: number,
+): SupervisorStep {
+	const generation = supervision.lastGeneration + 1;
+	const registration = { baseUrl, request, credentialId };
+	const step = startLink(credentialsFor(registration, supervision), connection, atMs);
+	const link: Link = { generation, registration, reason, state: step.state };
+	const place = supervision.current ? { next: link } : { current: link };
+	return {
+		supervision: { ...supervision, ...place, lastGeneration: generation },
+		effects: step.effects.map((effect) => ({ type: 'link', generation, registration, effect })),
+	};
+}
+
+/** DESIGN's one order: a reusable credential, then the Connection itself, then none at all where that is switched on. */
+function credentialsFor(registration: Registration, { wanted, current }: Supervision): Credential[] {
+	const credentials: Credential[] = [];
+	if (mayUseReusable(registration, wanted)) credentials.push({ kind: 'reusable' });
+	const connection = current && connectionOf(current.state);
+	// A Connection is shown to the service that issued it and to no other.
+	if (connection && current.registration.baseUrl === registration.baseUrl)
+		credentials.push({ kind: 'connection', token: connection.token });
+	if (wanted?.selfRegistration && wanted.baseUrl === registration.baseUrl)
+		credentials.push({ kind: 'selfRegistration' });
+	return credentials;
+}
+
+/** The reusable credential that is set now is for the service that is set now. */
+function mayUseReusable(registration: Registration, wanted: Wanted | null): boolean {
+	return (
+		wanted?.hasReusableCredential === true &&
+		wanted.baseUrl === registration.baseUrl &&
+		wanted.credentialId === registration.credentialId
+	);
+}
+
+/** The step of a link that would register with a credential which is not its own any more: refused before it is sent. */
+function withheld(
+	step: Step,
+	registration: Registration,
+	wanted: Wanted | null,
+	atMs: number,
+	chance: () => number,
+): Step {
+	const asked = step.effects.find((effect) => effect.type === 'register');
+	if (asked?.credential.kind !== 'reusable' || mayUseReusable(registration, wanted)) return step;
+	const cause = failure('credential-refused', 'The credential that this registration was made with is no longer set.');
+	const failed = { type: 'registerFailed', attempt: asked.attempt, failure: cause, timedOut: false, atMs } as const;
+	const after = transition(step.state, failed, chance);
+	return { state: after.state, effects: [...step.effects.filter((effect) => effect !== asked), ...after.effects] };
+}
+
+function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent, chance: () => number): SupervisorStep {
+	const happened = link && asSuperseded(supervision, link, event);
+	if (!happened) return { supervision, effects: [] };
+	const { generation, registration, reason } = link;
+	const { wanted } = supervision;
+	const step = withheld(transition(link.state, happened, chance), registration, wanted, event.atMs, chance);
+	const moved: Link = { ...link, state: step.state };
+	const effects: SupervisorEffect[] = step.effects.map((effect) => ({
+		type: 'link',
+		generation,
+		registration,
+		effect,
+	}));
+	const isNext = supervision.next?.generation === generation;
+	const cameOnline = step.state.name === 'online' && link.state.name !== 'online';
+
+	if (!cameOnline) {
+		const stepped = { ...supervision, [isNext ? 'next' : 'current']: moved };
+		// A renewal that went before a move and has to wait gives its place back.
+		const isMoveNext = reason === 'renewal' && wanted && !servesRegistration(registration, wanted);
+		if (!isNext || !isMoveNext || !('untilMs' in step.state) || step.state.connection)
+			return { supervision: stepped, effects };
+		return followedBy(effects, pursue(stepped, [], event.atMs, chance));
+	}
+	const connection = (step.state as { connection: Connection }).connection;
+	effects.push({ type: 'linkPromoted', generation, connection });
+	if (connection.lifeMs !== null) {
+		const share = RENEW_AFTER + RENEW_SPREAD * chance();
+		const dueMs = Math.max(event.atMs, connection.obtainedAtMs + connection.lifeMs * share);
+		effects.push({ type: 'renewAt', generation, atMs: dueMs });
+	}
+	if (!isNext) return { supervision: { ...supervision, current: moved }, effects };
+	effects.push(...drop(supervision.current, event.atMs, chance));
+	return followedBy(effects, pursue({ ...supervision, current: moved, next: null }, [], event.atMs, chance));
+}
+
+function followedBy(before: readonly SupervisorEffect[], { supervision, effects }: SupervisorStep): SupervisorStep {
+	return { supervision, effects: [...before, ...effects] };
+}
+
+/** When the service ends the old link because the new one has registered, nobody was refused anything. */
+function asSuperseded(supervision: Supervision, link: Link, event: LinkEvent): LinkEvent | null {
+	const { current, next } = supervision;
+	if (link !== current || next === null || next.state.name === 'blocked' || !connectionOf(next.state)) return event;
+	if (event.type === 'connectionRevoked') return null;
+	if (event.type !== 'channelEnded' || dispositionOf(event.failure.code) !== 'reregister') return event;
+	const message = 'The service ended the old channel because the new one has registered.';
+	return { ...event, failure: failure('connection-replaced', message) };
+}
+
+function drop(
+	link: Link | null,
+	atMs: number,
+	chance: () => number,
+	code: number = CLOSE_CODES.done,
+): SupervisorEffect[] {
+	if (!link) return [];
+	const { generation, registration } = link;
+	const step = transition(link.state, { type: 'closeRequested', code, atMs }, chance);
+	const effects: SupervisorEffect[] = step.effects.map((effect) => ({
+		type: 'link',
+		generation,
+		registration,
+		effect,
+	}));
+	return [...effects, { type: 'linkEnded', generation }];
+}

@@ -1,0 +1,282 @@
+/**
+ * Puts the running agent together on a device: settings, lock and state, identity, network, the agent, its sockets.
+ * Owns what is opened and closes it in the opposite order. Handles no signals and prints nothing (`cli/run.ts` does).
+ */
+import { randomUUID } from 'node:crypto';
+import { type Agent, startAgent } from '../agent/agent.runner.ts';
+import { type Clock, systemClock } from '../base/clock.edge.ts';
+import { createTally } from '../base/counters.ts';
+import { type Failure, failure, toFailure } from '../base/errors.ts';
+import { createLog, type Log, type LogDestination, openLogDestination } from '../base/log.edge.ts';
+import { createSecretRegistry } from '../base/redact.ts';
+import { openChannel } from '../connection/channel.edge.ts';
+import {
+	type EnvironmentParts,
+	namedFiles,
+	openEnvironment,
+	openFirstEnvironment,
+} from '../connection/runtime.runner.ts';
+import { newEpoch } from '../events/feed.runner.ts';
+import { createEventStore } from '../events/store.edge.ts';
+import { runSiteHooks } from '../hooks/hooks.runner.ts';
+import { readIdentityFacts } from '../identity/sources.edge.ts';
+import { createForwarder } from '../local-api/forwarder.edge.ts';
+import { createLocalPorts, type LocalAddresses } from '../local-api/ports.runner.ts';
+import { localRoutes } from '../local-api/routes.runner.ts';
+import { type LocalServerOptions, openLocalServer } from '../local-api/server/local-server.ts';
+import { openPage } from '../page/page.runner.ts';
+import { shareAnswer } from '../pairing/pairing.runner.ts';
+import { findScanners, watchScanners } from '../scanning/devices.edge.ts';
+import { openScanner } from '../scanning/open.edge.ts';
+import { listenForScans } from '../scanning/scanning.runner.ts';
+import { watchSettings } from '../settings/files.edge.ts';
+import { loadSettings, type SettingsSources } from '../settings/load.runner.ts';
+import { type Settings, valueAt } from '../settings/table.ts';
+import { openStateStore } from '../state/store.edge.ts';
+import { rememberLog } from '../status/recent-log.ts';
+
+export interface DaemonOptions extends SettingsSources {
+	/** Local sockets that systemd has opened; the others are opened here. */
+	readonly listen?: LocalServerOptions['listen'];
+	readonly version: string;
+	readonly clock?: Clock;
+	readonly chance?: () => number;
+	/** Where log lines go; default standard output. */
+	readonly logTo?: LogDestination;
+	/** Root of the file system that is asked for the device's identity; default `/`. */
+	readonly machineRoot?: string;
+}
+
+export interface Daemon {
+	readonly agent: Agent;
+	readonly log: Log;
+	/** What listens on loopback now. */
+	readonly addresses: LocalAddresses;
+	/** Reads the settings anew. Invalid ones change nothing and become a warning. */
+	reload(): Promise<void>;
+	/** Ends within 3 s, unless a one-time code is being spent: its answer is waited for. May be called twice. */
+	stop(): Promise<void>;
+}
+
+/**
+ * Starts everything. When this resolves the sockets answer; the service need not have been reached yet.
+ * @throws AgentError `settings-invalid` or `settings-unreadable` when there never were valid settings; `state-in-use`, `state-unreadable`, `state-unwritable`, `socket-failed`.
+ */
+export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
+	const { clock = systemClock, chance = Math.random, version, paths } = options;
+	const closers: (() => unknown)[] = [];
+	/** One that fails keeps no other from being closed: the lock of the state is the last of them. */
+	const close = async () => {
+		const faults: unknown[] = [];
+		for (const closer of closers.splice(0).reverse())
+			try {
+				await closer();
+			} catch (error) {
+				faults.push(error);
+			}
+		if (faults.length > 0) throw faults[0];
+	};
+	// The machine is looked at while the settings are read; what became of it counts when it is needed.
+	const looking = readIdentityFacts({
+		root: options.machineRoot ?? '/',
+		...(paths.credentialsDirectory ? { credentialsDirectory: paths.credentialsDirectory } : {}),
+	});
+	looking.catch(() => {});
+	try {
+		const loaded = await loadSettings(options);
+		const store = await openStateStore(paths.stateDir);
+		closers.push(() => store.close());
+		const { state, notices } = await store.load();
+
+		const secrets = createSecretRegistry();
+		const keepSecret = (secret: string) => secrets.add(secret);
+		const parts: EnvironmentParts = { userAgent: `idv-agent/${version}`, variables: options.environment, keepSecret };
+		const first = await openFirstEnvironment(loaded, state, options, parts);
+		let { environment } = first;
+		const retiring = new Set<() => Promise<void>>();
+		closers.push(() => Promise.all([environment.close(), ...[...retiring].map((end) => end())]));
+
+		const atStart = environment.resolved.settings;
+		const { log: logSettings, local } = atStart;
+		const recentLog = rememberLog(options.logTo ?? openLogDestination());
+		const log = createLog({ level: logSettings.level, secrets, destination: recentLog.destination });
+		const facts = await looking;
+		const tally = createTally();
+		const agent = startAgent({
+			clock,
+			chance,
+			version,
+			environment,
+			store,
+			device: state,
+			facts,
+			newDeviceId: randomUUID,
+			tally,
+			openEvents(warn) {
+				const { durable } = environment.resolved.settings.events;
+				tally.eventsDurable = durable;
+				const eventStore = createEventStore({
+					directory: paths.stateDir,
+					epoch: newEpoch(clock.wallMs(), chance),
+					bounds: eventBounds(() => environment.resolved.settings.events),
+					durable,
+					onNotice(topic, notice) {
+						if (topic === 'events') tally.eventsDurable = durable && notice === null;
+						warn(topic, notice);
+					},
+					wallMs: clock.wallMs,
+					monotonicMs: clock.monotonicMs,
+				});
+				closers.push(() => eventStore.close());
+				return eventStore;
+			},
+			openChannel,
+			log,
+			keepSecret,
+		});
+		closers.push(() => agent.stop());
+		const hooks = runSiteHooks({
+			agent,
+			log,
+			tally,
+			settings: () => environment.resolved.settings.hooks,
+			environment: options.environment,
+		});
+		closers.push(() => hooks.close());
+		const pair = shareAnswer(hooks.pair);
+		const root = options.machineRoot ?? '/';
+		const scanning = listenForScans({
+			agent,
+			pair,
+			refused: hooks.refused,
+			settings: () => environment.resolved.settings.scanner,
+			find: (device) => findScanners({ root, device }),
+			watch: (device, onChange) => watchScanners({ root, device }, onChange),
+			open: openScanner,
+			clock,
+			log,
+		});
+		closers.push(() => scanning.close());
+		const onFault = (error: unknown) => log.error(`fault in the local interface: ${toFailure(error).message}`);
+		const forward = createForwarder({
+			network: {
+				dispatcher: () => environment.network.dispatcher(),
+				viaProxy: (url) => environment.network.viaProxy(url),
+			},
+			target: agent.access,
+			allow: () => environment.resolved.settings.forward.allow,
+		});
+		const routes = localRoutes({ ...agent, pair }, { clock, tally, forward, recentLog, scanners: scanning.report });
+		const server = await openLocalServer({
+			runDir: paths.runDir,
+			routes,
+			...(options.listen ? { listen: options.listen } : {}),
+			groups: { agent: local.agentGroup, admin: local.adminGroup },
+			onFault,
+		});
+		closers.push(() => server.close());
+		// The next save that works withdraws it.
+		for (const notice of [...notices, ...loaded.notices, ...server.notices])
+			agent.warn(notice.code === 'state-unwritable' ? 'state' : notice.message, notice);
+		agent.warn('settings', first.warning);
+		const ports = createLocalPorts({
+			routes,
+			openPage: (port) =>
+				openPage({
+					port,
+					agent: { ...agent, pair },
+					clock,
+					settings: () => environment.resolved.settings.page,
+					pin: () => environment.pin,
+					onFault,
+				}),
+			warn: agent.warn,
+			log,
+			onFault,
+			keepSecret,
+			dropSecret: secrets.remove,
+		});
+		closers.push(() => ports.close());
+		await ports.apply(environment.resolved.settings);
+
+		const refuse = ({ code, message, remedy }: Failure) =>
+			agent.warn('settings', failure(code, `${message} The settings from before stay in force.`, { remedy }));
+		const apply = async () => {
+			try {
+				const changed = await loadSettings(options);
+				const [problem] = changed.problems;
+				if (problem) return refuse(problem);
+				watch.follow(namedFiles(changed));
+				const before = environment;
+				environment = await openEnvironment(changed, parts);
+				log.setLevel(changed.settings.log.level);
+				agent.warn('settings', null);
+				agent.applyEnvironment(environment);
+				agent.warn('settings-at-start', warnOfStartOnly(atStart, changed.settings));
+				retiring.add(before.close);
+				void before.retire().finally(() => retiring.delete(before.close));
+				await ports.apply(changed.settings);
+			} catch (error) {
+				refuse(toFailure(error));
+			}
+		};
+		let applied = Promise.resolve();
+		let stopping: Promise<void> | null = null;
+		const reload = () => {
+			if (!stopping) applied = applied.then(apply);
+			return applied;
+		};
+		const watch = watchSettings(paths, () => void reload());
+		// Of the settings that are there, also while earlier ones are in force for want of one of these files.
+		watch.follow(namedFiles(loaded));
+		// Together: applications that still wait for an answer and a service that says goodbye take their time.
+		closers.push(() => Promise.all([agent.stop(), server.close(), ports.close()]));
+		closers.push(() => applied);
+		// First of all: an agent that stops is unpaired for a moment.
+		closers.push(() => scanning.close());
+		closers.push(() => watch.close());
+		return {
+			agent,
+			log,
+			addresses: ports.addresses,
+			reload,
+			stop() {
+				stopping ??= close();
+				return stopping;
+			},
+		};
+	} catch (error) {
+		await close().catch(() => {});
+		throw error;
+	}
+}
+
+/**
+ * What is given to sockets and files when they are opened. Everything else follows a reload; how a channel is opened and
+ * kept alive holds from the next one on, so that a push to many devices does not open all their channels anew at once.
+ */
+const START_ONLY = ['local.agentGroup', 'local.adminGroup', 'events.durable'] as const;
+
+function warnOfStartOnly(atStart: Settings, now: Settings): Failure | null {
+	const changed = START_ONLY.filter((path) => valueAt(atStart, path) !== valueAt(now, path));
+	if (changed.length === 0) return null;
+	return failure(
+		'restart-needed',
+		`The change of ${changed.join(' and ')} takes effect at the next start of the agent.`,
+	);
+}
+
+/** As the settings are when they are looked at. */
+function eventBounds(settings: () => Settings['events']) {
+	return {
+		get maxCount() {
+			return settings().maxCount;
+		},
+		get maxBytes() {
+			return settings().maxBytes;
+		},
+		get maxAgeMs() {
+			return settings().maxAgeSeconds * 1000;
+		},
+	};
+}

@@ -1,0 +1,176 @@
+/**
+ * What single probes of `idv-agent doctor` amount to: figures and answers in, a finding out. Owns the limits at which a
+ * figure is worth a word. Pure: measures nothing.
+ */
+
+import { plainDuration } from '../base/durations.ts';
+import { type ErrorCode, failure } from '../base/errors.ts';
+import { classifyHttpAnswer, type HttpAnswer } from '../connection/classify-failure.ts';
+import { WRONG_CLOCK_MS } from '../connection/clock-skew.ts';
+import { type Finding, failed, notApplicable, ok, warning } from './checks.ts';
+
+const MIB = 1024 * 1024;
+const DAY_MS = 86_400_000;
+
+/** Less than this and a save of the state or of an event may fail, in bytes. */
+const LEAST_DISK_BYTES = 8 * MIB;
+/** Less than this is worth a warning, in bytes. */
+const LOW_DISK_BYTES = 64 * MIB;
+/** An unused device should have at least this much memory to give, in bytes. */
+const LOW_MEMORY_BYTES = 48 * MIB;
+/** A certificate that ends sooner than this is worth a warning, in days. */
+const LOW_CERTIFICATE_DAYS = 14;
+/** No clock that is right shows a time before this program was written, in milliseconds since 1970. */
+const EARLIEST_MS = Date.UTC(2026, 0, 1);
+
+export interface DiskSpace {
+	readonly directory: string;
+	readonly freeBytes: number;
+	/** `null` where the file system has no fixed number of them. */
+	readonly freeInodes: number | null;
+}
+
+export function judgeDisk({ directory, freeBytes, freeInodes }: DiskSpace): Finding {
+	const free = `${mebibytes(freeBytes)} free in ${directory}`;
+	const low = (message: string) =>
+		failure('disk-low', message, { remedy: `Make room on the file system of ${directory}.` });
+	if (freeInodes === 0) return failed(low(`No file can be made any more in ${directory}: it has no inode left.`));
+	if (freeBytes < LEAST_DISK_BYTES) return failed(low(`Only ${free}.`));
+	return freeBytes < LOW_DISK_BYTES ? warning(low(`Only ${free}.`)) : ok(`${free}.`);
+}
+
+export interface MemorySpace {
+	readonly availableBytes: number;
+	readonly totalBytes: number;
+	/** Anonymous and file memory of the daemon; `null` when it does not run or is not to be seen. */
+	readonly agentBytes: number | null;
+}
+
+export function judgeMemory({ availableBytes, totalBytes, agentBytes }: MemorySpace): Finding {
+	const agent = agentBytes === null ? '' : `; the agent has ${mebibytes(agentBytes)}`;
+	const said = `${mebibytes(availableBytes)} of ${mebibytes(totalBytes)} are available${agent}.`;
+	return availableBytes < LOW_MEMORY_BYTES ? warning(failure('memory-low', `Only ${said}`)) : ok(said);
+}
+
+/** @param skewMs how far this device's clock is ahead of the service's; `null` when it could not be compared. */
+export function judgeClock(wallMs: number, skewMs: number | null, comparedWith: string): Finding {
+	const wrong = (words: string) => failed(failure('clock-wrong', `This device's clock is ${words}.`));
+	if (skewMs !== null && Math.abs(skewMs) >= WRONG_CLOCK_MS)
+		return wrong(`${plainDuration(Math.abs(skewMs))} ${skewMs > 0 ? 'fast' : 'slow'}, by ${comparedWith}`);
+	if (wallMs < EARLIEST_MS) return wrong(`wrong: it says ${new Date(wallMs).toISOString().slice(0, 10)}`);
+	return skewMs === null
+		? notApplicable(`Not compared: ${comparedWith}.`)
+		: ok(`Within ${Math.max(1, Math.round(Math.abs(skewMs) / 1000))} s of ${comparedWith}.`);
+}
+
+export interface ShownCertificate {
+	readonly host: string;
+	/** Name of who signed it. */
+	readonly issuer: string;
+	/** When the first certificate of the chain ends, in milliseconds since 1970. */
+	readonly validToMs: number;
+	/** `TLSv1.3` */
+	readonly protocol: string;
+}
+
+export function judgeCertificate({ host, issuer, validToMs, protocol }: ShownCertificate, wallMs: number): Finding {
+	const days = Math.floor((validToMs - wallMs) / DAY_MS);
+	const signed = `signed by ${issuer}, ${protocol}`;
+	if (days >= LOW_CERTIFICATE_DAYS) return ok(`Valid for ${host}, ${days} days left, ${signed}.`);
+	return warning(
+		failure(
+			'certificate-expired',
+			`The certificate of ${host} ends in ${days} ${days === 1 ? 'day' : 'days'}; ${signed}.`,
+			{ remedy: "The service's operator must renew the certificate in time." },
+		),
+	);
+}
+
+/**
+ * What the registration endpoint says to a request without a credential: any refusal shows that the service is there.
+ * A page, a redirect or an overloaded service is another matter.
+ */
+export function judgeAnswer(answer: Pick<HttpAnswer, 'status' | 'headers' | 'body' | 'host'>): Finding {
+	const { status, host } = answer;
+	const said = classifyHttpAnswer({ ...answer, purpose: 'other' });
+	const isInTheWay = IN_THE_WAY.includes(said.code) || status === 407;
+	return isInTheWay ? failed(said) : ok(`${host} answers (${status}, without a credential).`);
+}
+const IN_THE_WAY: readonly ErrorCode[] = [
+	'captive-portal',
+	'redirect-refused',
+	'service-failed',
+	'service-overloaded',
+	'request-timeout',
+];
+
+/** What `systemctl show` says of the unit, by name of the property. */
+export type UnitProperties = Readonly<Record<string, string>>;
+
+/** What the shipped unit sets and a drop-in should not take back; a scanner may need `PrivateDevices`, so it is left out. */
+const HARDENING: readonly (readonly [property: string, wanted: string])[] = [
+	['NoNewPrivileges', 'yes'],
+	['ProtectSystem', 'strict'],
+	['ProtectHome', 'yes'],
+	['PrivateTmp', 'yes'],
+	['CapabilityBoundingSet', ''],
+	['LockPersonality', 'yes'],
+	['ProtectControlGroups', 'yes'],
+	['ProtectKernelModules', 'yes'],
+	['ProtectKernelTunables', 'yes'],
+	['RestrictRealtime', 'yes'],
+	['RestrictSUIDSGID', 'yes'],
+	// A core file would hold every secret.
+	['LimitCORE', '0'],
+];
+export const UNIT_PROPERTIES: readonly string[] = [
+	'LoadState',
+	'ActiveState',
+	'SubState',
+	'UnitFileState',
+	'NeedDaemonReload',
+	'NRestarts',
+	'MainPID',
+	'User',
+	'Environment',
+	...HARDENING.map(([property]) => property),
+];
+
+export function judgeUnit(unit: string, shown: UnitProperties): Finding {
+	const notReady = (message: string, remedy: string) => failure('unit-not-ready', message, { remedy });
+	const { LoadState, ActiveState = '', SubState = '', UnitFileState = '', NRestarts = '0', User = '' } = shown;
+	if (LoadState !== 'loaded')
+		return warning(
+			notReady(`systemd knows no usable ${unit} (${LoadState || 'nothing'}).`, 'Install the package again.'),
+		);
+	if (ActiveState === 'failed' || SubState === 'auto-restart')
+		return failed(
+			notReady(`${unit} does not stay up (${SubState}, ${NRestarts} restarts).`, `Read why: journalctl -u ${unit}.`),
+		);
+	if (ActiveState !== 'active' && ActiveState !== 'reloading' && ActiveState !== 'activating')
+		return failed(notReady(`${unit} does not run (${ActiveState}).`, `Start it: systemctl start ${unit}.`));
+	if (!UnitFileState.startsWith('enabled') && UnitFileState !== 'static')
+		return warning(
+			notReady(
+				`${unit} runs, but is not enabled (${UnitFileState}).`,
+				`Have it start at boot: systemctl enable ${unit}.`,
+			),
+		);
+	if (shown['NeedDaemonReload'] === 'yes')
+		return warning(notReady(`${unit} has changed on the disk since systemd read it.`, 'Run systemctl daemon-reload.'));
+	const taken = HARDENING.filter(([property, wanted]) => shown[property] !== undefined && shown[property] !== wanted);
+	const weak = taken.map(([property]) => `${property}=${shown[property]}`);
+	if (User === '' || User === 'root') weak.unshift('User=root');
+	if (weak.length > 0)
+		return warning(
+			notReady(
+				`${unit} runs with less protection than it was shipped with: ${weak.join(', ')}.`,
+				`See which drop-in says so: systemctl cat ${unit}.`,
+			),
+		);
+	return ok(`Runs as ${User}, enabled, hardened as shipped, ${NRestarts} restarts.`);
+}
+
+function mebibytes(bytes: number): string {
+	return bytes >= 10 * 1024 * MIB ? `${Math.round(bytes / MIB / 1024)} GiB` : `${Math.round(bytes / MIB)} MiB`;
+}

@@ -1,0 +1,81 @@
+/**
+ * Every secret that this device holds, told to a registry by its value, so that a support bundle can be searched for it:
+ * from the state, from the files that settings name, from the variables. Reads what it may; never shows one, never throws.
+ */
+import { constants } from 'node:fs';
+import { open, readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { LoadedSettings, SettingsSources } from '../settings/load.runner.ts';
+import { listSettings, valueAt } from '../settings/table.ts';
+
+/** Of one file, in bytes: a larger one holds no credential. */
+const MAX_BYTES = 1024 * 1024;
+/** Files that settings name and that are no secret. */
+const PUBLIC = ['network.caFile', 'network.clientCertificateFile'];
+const SECRET_VARIABLE = /TOKEN|SECRET|PASS|PWD|KEY|AUTH|CREDENTIAL|COOKIE|PIN/i;
+
+export async function tellSecrets(
+	{ paths, environment }: Pick<SettingsSources, 'paths' | 'environment'>,
+	{ settings }: Pick<LoadedSettings, 'settings'>,
+	tell: (secret: string) => void,
+): Promise<void> {
+	tellWord(settings.network.proxy ?? '', tell);
+	for (const [name, value = ''] of Object.entries(environment)) {
+		if (/_proxy$/i.test(name)) tellWord(value.includes('://') ? value : `http://${value}`, tell);
+		else if (SECRET_VARIABLE.test(name) && !value.startsWith('/')) tellWord(value, tell);
+	}
+	for (const path of listSettings().keys()) {
+		const file = valueAt(settings, path);
+		if (!path.endsWith('File') || PUBLIC.includes(path) || typeof file !== 'string') continue;
+		// Each line of a key but its first and last, each word of a list.
+		for (const word of (await readText(file)).replace(/^-----.*$/gm, '').split(/\s+/)) tellWord(word, tell);
+	}
+	for (const name of await readdir(paths.stateDir).catch(() => []))
+		if (name.startsWith('state.json'))
+			// A damaged file is no JSON any more, and holds its tokens all the same.
+			for (const [, token = ''] of (await readText(join(paths.stateDir, name))).matchAll(/"token"\s*:\s*"([^"]+)/g))
+				tell(token);
+	if (paths.credentialsDirectory !== null)
+		// The serial number is there only because it takes root to read it.
+		for (const name of await readdir(paths.credentialsDirectory).catch(() => []))
+			if (name !== 'dmi-serial') tellWord((await readText(join(paths.credentialsDirectory, name))).trim(), tell);
+}
+
+/** The word, and what is secret in it: the password of `user:password` and of a URL. */
+function tellWord(word: string, tell: (secret: string) => void): void {
+	const url = word.includes('://') ? URL.parse(word) : null;
+	if (url) {
+		for (const part of [url.password, `${url.username}:${url.password}`])
+			if (part.length > 1) {
+				tell(part);
+				tell(decode(part));
+			}
+		return;
+	}
+	tell(word);
+	const colon = word.indexOf(':');
+	if (colon > 0) tell(word.slice(colon + 1));
+}
+
+function decode(text: string): string {
+	try {
+		return decodeURIComponent(text);
+	} catch {
+		return text;
+	}
+}
+
+async function readText(file: string): Promise<string> {
+	try {
+		// Without O_NONBLOCK a pipe in the place of the file would be waited for.
+		const handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK);
+		try {
+			const stat = await handle.stat();
+			return stat.isFile() && stat.size <= MAX_BYTES ? await handle.readFile('utf8') : '';
+		} finally {
+			await handle.close();
+		}
+	} catch {
+		return '';
+	}
+}

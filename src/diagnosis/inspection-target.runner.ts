@@ -1,0 +1,97 @@
+/**
+ * Whose eyes `idv-agent doctor` looks through: the user, the files and the settings of the service. Started by root
+ * beside the systemd unit, that is what the unit runs with; otherwise what the command line and its environment say.
+ * Becomes another user at most once, and never root.
+ */
+
+import type { SettingsSources } from '../settings/load.runner.ts';
+import { choosePaths, type PathFlags } from '../settings/paths.runner.ts';
+import { UNIT_PROPERTIES, type UnitProperties } from './check-results.ts';
+import { findUser, ownerOf, readProcess, readUnit, type User } from './machine-probes.edge.ts';
+
+export const UNIT = 'idv-agent.service';
+
+export interface Subject extends SettingsSources {
+	/** `null` where systemd does not run this machine. */
+	readonly unit: UnitProperties | null;
+	/** Process id of the daemon that systemd runs. */
+	readonly mainPid: number | null;
+	/** As whom the service runs, if this process is root and could become that user; else `null`. */
+	readonly serviceUser: User | null;
+	/** Whether the settings are those the unit runs with, rather than those of this command line. */
+	readonly isOfUnit: boolean;
+}
+
+/** Finds out, and changes nothing. */
+export async function findSubject(
+	flags: PathFlags & { readonly set?: readonly string[] | undefined },
+	own: Readonly<Record<string, string | undefined>>,
+): Promise<Subject> {
+	const unit = await readUnit(UNIT, UNIT_PROPERTIES);
+	const mainPid = Number(unit?.['MainPID']) || null;
+	const named = ['IDV_AGENT_CONFIG', 'IDV_AGENT_STATE_DIR', 'IDV_AGENT_RUN_DIR'].some((name) => own[name]);
+	const isNamed = named || [flags.config, flags.stateDir, flags.runDir].some((flag) => flag !== undefined);
+	const isOfUnit = unit?.['LoadState'] === 'loaded' && process.getuid?.() === 0 && !isNamed;
+	if (!isOfUnit) {
+		const paths = choosePaths(flags, own);
+		const serviceUser = await ownerOfState(paths.stateDir);
+		return { paths, environment: own, sets: flags.set ?? [], unit, mainPid, serviceUser, isOfUnit };
+	}
+	const running = mainPid === null ? null : await readProcess(mainPid);
+	const environment = running?.environment ?? readAssignments(unit['Environment'] ?? '');
+	const given = readRunFlags(running?.argv ?? []);
+	const paths = choosePaths(given, { CREDENTIALS_DIRECTORY: `/run/credentials/${UNIT}`, ...environment });
+	const serviceUser = (await findUser(unit['User'] ?? '')) ?? (await ownerOfState(paths.stateDir));
+	const sets = [...given.set, ...(flags.set ?? [])];
+	return { paths, environment, sets, unit, mainPid, serviceUser, isOfUnit };
+}
+
+/** Gives up the rights of root for those of the service: what root can do says nothing about what the service can. */
+export function becomeServiceUser({ serviceUser }: Pick<Subject, 'serviceUser'>): void {
+	if (!serviceUser || process.getuid?.() !== 0) return;
+	// Its types do not know it.
+	const { initgroups } = process as { initgroups?: (user: string, group: number) => void };
+	initgroups?.(serviceUser.name, serviceUser.gid);
+	process.setgid?.(serviceUser.gid);
+	process.setuid?.(serviceUser.uid);
+}
+
+/** The name of the user that this process is now. */
+export async function nameOfUser(): Promise<string> {
+	const uid = process.geteuid?.();
+	if (uid === undefined) return 'this user';
+	return (await findUser(uid))?.name ?? String(uid);
+}
+
+async function ownerOfState(stateDir: string): Promise<User | null> {
+	if (process.getuid?.() !== 0) return null;
+	const uid = await ownerOf(stateDir);
+	return uid === null || uid === 0 ? null : findUser(uid);
+}
+
+/** The flags of `idv-agent run` as systemd gave them; others are passed over. */
+export function readRunFlags(argv: readonly string[]): PathFlags & { readonly set: readonly string[] } {
+	const found: { config?: string; stateDir?: string; runDir?: string; set: string[] } = { set: [] };
+	for (const [index, word] of argv.entries()) {
+		const [, flag, joined] = /^--(config|state-dir|run-dir|set)(?:=(.*))?$/s.exec(word) ?? [];
+		const value = joined ?? argv[index + 1];
+		if (flag === undefined || value === undefined) continue;
+		if (flag === 'set') found.set.push(value);
+		else if (flag === 'config') found.config = value;
+		else if (flag === 'state-dir') found.stateDir = value;
+		else found.runDir = value;
+	}
+	return found;
+}
+
+/** `A=1 "B=two words"`, as `systemctl show` writes it. */
+export function readAssignments(text: string): Record<string, string> {
+	const words = text.match(/"(?:\\.|[^"\\])*"|\S+/g) ?? [];
+	return Object.fromEntries(
+		words.map((word) => {
+			const plain = word.startsWith('"') ? word.slice(1, -1).replace(/\\(.)/g, '$1') : word;
+			const equals = plain.indexOf('=');
+			return [plain.slice(0, Math.max(0, equals)), plain.slice(equals + 1)];
+		}),
+	);
+}

@@ -1,0 +1,181 @@
+/**
+ * What goes into a support bundle: how the device is, what the doctor found, its settings and its log, in texts that a
+ * person can read before sending them. Every text is scrubbed at the end, by value and by form. No notification's content,
+ * no file of the device as it is, nothing without a bound.
+ */
+import { lstat, readdir } from 'node:fs/promises';
+import { arch, cpus, loadavg, networkInterfaces, release, uptime } from 'node:os';
+import { join } from 'node:path';
+import { toFailure } from '../base/errors.ts';
+import { type SecretRegistry, scrub } from '../base/redact.ts';
+import { createLocalClient } from '../local-api/client.edge.ts';
+import { type EventPage, LOCAL_ROUTES, type LogReport } from '../protocol/local-api.ts';
+import { cleanText } from '../protocol/problem.ts';
+import type { LoadedSettings } from '../settings/load.runner.ts';
+import { listSettings, valueAt } from '../settings/table.ts';
+import type { DeviceState } from '../state/device-state.ts';
+import { EMPTY_STATE } from '../state/device-state.ts';
+import type { Subject } from './inspection-target.runner.ts';
+import { readDiskSpace, readMemory, readSystemName } from './machine-probes.edge.ts';
+import { lookAtState } from './probe-device.runner.ts';
+import type { PackedFile } from './tarball.edge.ts';
+
+/** Longest text of one file, in characters. Of a log the newest part is kept. */
+export const MAX_FILE_CHARACTERS = 2 * 1024 * 1024;
+/** Lines of the journal that are asked for. */
+export const JOURNAL_LINES = 5000;
+const ASK_MS = 5000;
+
+export interface BundleParts {
+	readonly subject: Subject;
+	readonly loaded: LoadedSettings;
+	/** What the doctor said, as JSON. */
+	readonly doctor: unknown;
+	/** What the journal has; `null` where there is none to read. */
+	readonly journal: string | null;
+	readonly agentVersion: string;
+	readonly at: string;
+	/** Every secret that is known. */
+	readonly secrets: SecretRegistry;
+}
+
+/** The files of a bundle, scrubbed, the one to read first in front. Never throws: what cannot be had says why. */
+export async function gatherBundle(parts: BundleParts): Promise<PackedFile[]> {
+	const { subject, loaded, secrets } = parts;
+	const client = createLocalClient({ runDir: subject.paths.runDir });
+	const ask = (socket: 'agent' | 'admin', path: string) =>
+		client.request(socket, 'GET', path, undefined, { deadlineMs: ASK_MS }).catch((error) => {
+			const { code, message } = toFailure(error);
+			return { error: { code, message } };
+		});
+	const state = await lookAtState(subject.paths.stateDir).then(
+		(found) => found.state,
+		() => EMPTY_STATE,
+	);
+	const contents: readonly (readonly [name: string, about: string, text: string])[] = [
+		['status.json', 'how the agent says it is', json(await ask('agent', LOCAL_ROUTES.status))],
+		['doctor.json', 'what idv-agent doctor found', json(parts.doctor)],
+		['settings.json', 'every setting, where it comes from, and what is wrong', json(describeSettings(loaded))],
+		['identity.json', 'who the device is and which source says so', json(await ask('agent', LOCAL_ROUTES.identity))],
+		['state.json', 'what is saved, without any token', json(describeState(state))],
+		['events.json', 'when notifications came and of which kind, without their contents', json(await listEvents(ask))],
+		['log.txt', 'the newest lines of the log', parts.journal ?? (await recentLog(ask))],
+		[
+			'system.json',
+			'versions, this machine, its systemd unit, and files with their modes',
+			json(await describeSystem(parts)),
+		],
+	];
+	const files = contents.map(([name, , text]) => ({ name, text: keepNewest(scrub(text, secrets)) }));
+	return [{ name: 'README.txt', text: readme(parts, contents) }, ...files];
+}
+
+function readme(
+	{ at, agentVersion }: BundleParts,
+	contents: readonly (readonly [name: string, about: string, text: string])[],
+): string {
+	return [
+		`Support bundle of idv-agent ${agentVersion}, made at ${at}.`,
+		'',
+		'READ IT BEFORE YOU SEND IT. Known secrets and everything that looks like one were replaced by [secret], but names of',
+		'hosts, device ids, addresses of this machine and words of the service are in it.',
+		'',
+		...contents.map(([name, about]) => `${name.padEnd(14)} ${about}`),
+		'',
+	].join('\n');
+}
+
+/** As `config show --json`; of a hook only its program, since its arguments are anybody's. */
+function describeSettings(loaded: LoadedSettings): object {
+	const rows = [...listSettings()].map(([path, { secret }]) => {
+		const value = valueAt(loaded.settings, path);
+		const { source, where } = loaded.origins.get(path) ?? { source: 'default', where: null };
+		const isHook = path.startsWith('hooks.') && Array.isArray(value) && value.length > 1;
+		const shown = isHook ? [value[0], `[${value.length - 1} arguments]`] : value;
+		return { path, value: secret && value !== null ? '[secret]' : shown, source, where };
+	});
+	const summary = ({ code, message }: { code: string; message: string }) => ({ code, message });
+	return { settings: rows, problems: loaded.problems.map(summary), notices: loaded.notices.map(summary) };
+}
+
+function describeState({ connections, attempt, lastSettings, identity, ...rest }: DeviceState): object {
+	return {
+		...rest,
+		identity: identity && { ...identity, fingerprint: undefined },
+		connections: connections.map(({ token, ...saved }) => ({ ...saved, token: `[${token.length} characters]` })),
+		attempt: attempt && { at: attempt.at, host: attempt.host },
+		lastSettings: lastSettings?.map(({ where }) => where) ?? null,
+	};
+}
+
+type Ask = (socket: 'agent' | 'admin', path: string) => Promise<unknown>;
+
+async function listEvents(ask: Ask): Promise<object> {
+	const page = (await ask('agent', LOCAL_ROUTES.events)) as Partial<EventPage> & { error?: unknown };
+	if (!page.events) return { error: page.error };
+	return {
+		events: page.events.map(({ id, at, type, kind, format }) => ({ id, at, type, kind: cleanText(kind, 60), format })),
+	};
+}
+
+async function recentLog(ask: Ask): Promise<string> {
+	const report = (await ask('admin', LOCAL_ROUTES.log)) as Partial<LogReport> & { error?: { message: string } };
+	if (report.lines) return `${report.lines.join('\n')}\n`;
+	return `There is no journal to read, and the agent gave no log: ${report.error?.message ?? ''}\n`;
+}
+
+async function describeSystem({ subject, agentVersion, at }: BundleParts): Promise<object> {
+	const { paths, unit, environment } = subject;
+	const { versions } = process;
+	return {
+		at,
+		timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone,
+		versions: { agent: agentVersion, node: versions.node, v8: versions.v8, openssl: versions.openssl },
+		system: await readSystemName(),
+		kernel: release(),
+		architecture: arch(),
+		processors: cpus().length,
+		load: loadavg(),
+		uptimeSeconds: Math.round(uptime()),
+		memory: await readMemory(subject.mainPid),
+		disk: await readDiskSpace(paths.stateDir).catch(() => null),
+		// Their addresses, and nothing that is said on them.
+		interfaces: Object.entries(networkInterfaces()).map(([name, addresses]) => ({
+			name,
+			addresses: addresses?.map(({ address, mac }) => ({ address, mac })),
+		})),
+		paths,
+		// Names only: a value may be anything.
+		variables: Object.keys(environment).filter((name) => /^IDV_AGENT_|_proxy$|^NODE_/i.test(name)),
+		unit: unit && { ...unit, Environment: undefined },
+		files: (await Promise.all([paths.stateDir, paths.runDir, paths.confDirectory].map(listFiles))).flat(),
+	};
+}
+
+async function listFiles(directory: string): Promise<object[]> {
+	const names = (await readdir(directory).catch(() => [])).slice(0, 200);
+	return Promise.all(
+		names.map(async (name) => {
+			const path = join(directory, name);
+			const stat = await lstat(path).catch(() => null);
+			return {
+				path,
+				mode: stat && (stat.mode & 0o7777).toString(8),
+				owner: stat?.uid,
+				group: stat?.gid,
+				bytes: stat?.size,
+			};
+		}),
+	);
+}
+
+function json(value: unknown): string {
+	return `${JSON.stringify(value, null, 2)}\n`;
+}
+
+/** Cut at the end of a line, so that no half of anything is left. */
+function keepNewest(text: string): string {
+	if (text.length <= MAX_FILE_CHARACTERS) return text;
+	const kept = text.slice(-MAX_FILE_CHARACTERS);
+	return `[older lines left out]\n${kept.slice(kept.indexOf('\n') + 1)}`;
+}

@@ -1,0 +1,78 @@
+/** Who reads the events and how far each has acknowledged them: names, positions, and how many there may be. No I/O. */
+import { AgentError } from '../base/errors.ts';
+import type { Position } from './event-table.edge.ts';
+
+/** Named consumers, at most. A new one takes the place of one that has been silent for the whole retention time. */
+export const MAX_CONSUMERS = 128;
+
+export interface Consumers {
+	readonly positions: ReadonlyMap<string, Position>;
+	/** Set by every change that is worth storing; reset by who stores it. */
+	changed: boolean;
+	/** Takes up what was stored; those who are known already stay where they are. No position is beyond `last`. */
+	load(stored: ReadonlyMap<string, Position>, last: number): void;
+	/** @throws AgentError `body-invalid` for a bad name, and when there are too many. */
+	join(name: string): void;
+	/** Moves a known one on, never back. */
+	advance(name: string, number: number): void;
+	/** `false` if it was not known. */
+	forget(name: string): boolean;
+	/** The number up to which nobody needs the events; -1 when there is nobody. */
+	acknowledgedByAll(): number;
+}
+
+/** @param silentMs who has been silent for so long may be replaced: nothing is kept for it any more. */
+export function createConsumers(wallMs: () => number, silentMs: () => number): Consumers {
+	const positions = new Map<string, Position>();
+
+	function makeRoom(): void {
+		if (positions.size < MAX_CONSUMERS) return;
+		const [silent] = [...positions].sort(([, a], [, b]) => a.seenMs - b.seenMs);
+		if (!silent || wallMs() - silent[1].seenMs < silentMs())
+			throw new AgentError('body-invalid', `There are ${MAX_CONSUMERS} consumers already.`, {
+				remedy:
+					'Use one name for each application, always the same, and forget names that are out of use: POST /v1/events/forget.',
+			});
+		positions.delete(silent[0]);
+	}
+
+	const consumers: Consumers = {
+		positions,
+		changed: false,
+		load(stored, last) {
+			// Whoever is not stored here has to be.
+			consumers.changed ||= [...positions.keys()].some((name) => !stored.has(name));
+			for (const [name, { number, seenMs }] of stored)
+				if (!positions.has(name)) positions.set(name, { number: Math.min(number, last), seenMs });
+		},
+		join(name) {
+			if (!/^[\w.-]{1,64}$/.test(name))
+				throw new AgentError('body-invalid', 'The name of a consumer is not valid.', {
+					remedy: 'Use 1 to 64 letters, digits, dots, hyphens and underscores.',
+				});
+			const known = positions.get(name);
+			if (known) {
+				positions.set(name, { ...known, seenMs: wallMs() });
+				return;
+			}
+			makeRoom();
+			positions.set(name, { number: 0, seenMs: wallMs() });
+			consumers.changed = true;
+		},
+		advance(name, number) {
+			const known = positions.get(name);
+			// To be told the same twice is not worth a write.
+			if (!known || number <= known.number) return;
+			positions.set(name, { number, seenMs: wallMs() });
+			consumers.changed = true;
+		},
+		forget(name) {
+			const isKnown = positions.delete(name);
+			consumers.changed ||= isKnown;
+			return isKnown;
+		},
+		acknowledgedByAll: () =>
+			positions.size === 0 ? -1 : Math.min(...Array.from(positions.values(), ({ number }) => number)),
+	};
+	return consumers;
+}

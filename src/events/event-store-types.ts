@@ -1,0 +1,76 @@
+/** What the event store promises and what it wants to be given. Types only. */
+import type { Failure } from '../base/errors.ts';
+import type { Entry, Incoming } from './event.ts';
+
+export interface EventStoreOptions {
+	/** Exists, belongs to the agent alone, and one process uses it at a time. */
+	readonly directory: string;
+	/** Unlike every earlier one of this device; 1 to 32 letters and digits. */
+	readonly epoch: string;
+	/**
+	 * Looked at each time: lower ones count from the next event on. The oldest go first; the newest can only be too old.
+	 * `maxBytes` counts characters, and 128 for each event.
+	 */
+	readonly bounds: { readonly maxCount: number; readonly maxBytes: number; readonly maxAgeMs: number };
+	/**
+	 * `false` keeps them in memory only, for a site that wants no contents on its disk; what a run before has left there is
+	 * taken over and deleted. Default `true`.
+	 */
+	readonly durable?: boolean;
+	/** `events`: kept in memory only (`state-unwritable`), `null` when back on the disk. `events-damaged`: `state-corrupt`. */
+	readonly onNotice?: (topic: 'events' | 'events-damaged', notice: Failure | null) => void;
+	/** How long after a deletion its traces are cut off the log, in milliseconds. Default 1000. */
+	readonly cleanAfterMs?: number;
+	/** How often a failing disk is tried again, in milliseconds. Default 30,000. */
+	readonly recoverEveryMs?: number;
+	/** The device's clock; default the machine's. */
+	readonly wallMs?: () => number;
+	readonly monotonicMs?: () => number;
+}
+
+export interface Consumer {
+	readonly name: string;
+	/** The last acknowledged event's id; `null` before the first. */
+	readonly position: string | null;
+	/** When it last joined or acknowledged, in milliseconds since 1970. */
+	readonly seenMs: number;
+}
+
+export interface EventStore {
+	/** Numbers an event and stores it at the end of this turn; `null` for a duplicate of one that was received before. */
+	append(incoming: Incoming): Entry | null;
+	/** Stored events after `since`, as `Inbox.after` of `events/event.ts`. */
+	after(since: string | null, limit: number): { entries: readonly Entry[]; missed: boolean };
+	/** The newest stored event's id, or `null`. */
+	newest(): string | null;
+	/** When that one was received, ISO 8601; also known if it is acknowledged and deleted. */
+	newestAt(): string | null;
+	/**
+	 * Calls back with events that were stored together, once they are, in order, until the returned function is called. It
+	 * must not throw. All listeners get the same list.
+	 */
+	subscribe(listener: (entries: readonly Entry[]) => void): () => void;
+	/** Resolves when everything asked for so far is stored. */
+	settled(): Promise<void>;
+	/**
+	 * Makes a consumer known: from now on events are kept until it has acknowledged them. A known one stays where it is.
+	 * @throws AgentError `body-invalid` for a name that is not 1 to 64 of `A-Z a-z 0-9 . _ -`, or one too many.
+	 */
+	join(consumer: string): void;
+	/**
+	 * Everything up to this event needs no second delivery. A position never goes back.
+	 * @returns `false` for an id of no event that was stored here, which changes nothing. @throws AgentError as `join`.
+	 */
+	acknowledge(consumer: string, id: string): boolean;
+	/** Where to resume: the last acknowledged id; `null` before the first and for an unknown consumer. */
+	positionOf(consumer: string): string | null;
+	consumers(): readonly Consumer[];
+	/** Nothing is kept for it any more; `false` if it was not known. */
+	forget(consumer: string): boolean;
+	/** Tries the disk now if events are in memory only. `true` when they are on the disk. */
+	recover(): boolean;
+	readonly count: number;
+	readonly bytes: number;
+	/** Stores what is pending and closes the file. Nothing can be appended afterwards. */
+	close(): void;
+}

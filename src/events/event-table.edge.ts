@@ -1,0 +1,308 @@
+/**
+ * The events in one SQLite database. Owns the tables and how each thing is read and
+ * written; decides nothing about when, what is kept, and what to do when it fails. Every function may throw SQLite's errors.
+ */
+import { closeSync, openSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import type { SQLInputValue, StatementSync } from 'node:sqlite';
+import { type Failure, failure } from '../base/errors.ts';
+import type { Entry } from './event.ts';
+import type { Epoch } from './event-id.ts';
+
+/** Name of the file in its directory. */
+export const EVENTS_FILE = 'events.db';
+/** In the place of a file: the same tables in memory, gone with the process. */
+export const IN_MEMORY = ':memory:';
+/** Damaged files that are kept; the oldest go, and all with the next one after the retention time. */
+const MAX_QUARANTINED_EVENTS = 2;
+
+const SCHEMA_VERSION = 1;
+// A deleted event keeps its row for a while, with nothing in it but its number and the service's id.
+const SCHEMA = `
+	CREATE TABLE IF NOT EXISTS epoch (first INTEGER PRIMARY KEY, epoch TEXT NOT NULL) STRICT;
+	CREATE TABLE IF NOT EXISTS consumer (name TEXT PRIMARY KEY, position INTEGER NOT NULL, seen_ms INTEGER NOT NULL) STRICT;
+	CREATE TABLE IF NOT EXISTS event (
+		number INTEGER PRIMARY KEY, epoch TEXT NOT NULL, service_id TEXT, kept_ms INTEGER NOT NULL, size INTEGER NOT NULL,
+		at TEXT, type TEXT, kind TEXT, workflow_id TEXT, format TEXT, content TEXT
+	) STRICT;
+	PRAGMA user_version = ${SCHEMA_VERSION};`;
+const COLUMNS = {
+	epoch: ['first', 'epoch'],
+	consumer: ['name', 'position', 'seen_ms'],
+	event: 'number epoch service_id kept_ms size at type kind workflow_id format content'.split(' '),
+} as const;
+
+export interface Position {
+	/** Number of the last acknowledged event; 0 before the first. */
+	readonly number: number;
+	readonly seenMs: number;
+}
+
+export interface Summary {
+	/** The newest number that was ever given; 0 before the first. */
+	readonly last: number;
+	/** The oldest kept event's number. */
+	readonly first: number | null;
+	/** Of the events that are kept. */
+	readonly count: number;
+	readonly bytes: number;
+	/** Oldest first. */
+	readonly epochs: readonly Epoch[];
+	readonly consumers: ReadonlyMap<string, Position>;
+	/** Of kept and deleted events, oldest first. */
+	readonly serviceIds: readonly string[];
+}
+
+export interface KeptEvent {
+	readonly number: number;
+	readonly size: number;
+	readonly keptMs: number;
+}
+
+export interface Shelf {
+	readonly onDisk: boolean;
+	summary(): Summary;
+	/** When the newest event was received, ISO 8601, also if it is deleted; `null` before the first. */
+	newestAt(): string | null;
+	/** Events after a number, oldest first. */
+	page(after: number, limit: number): Entry[];
+	/** The kept events after a number, oldest first; read as far as somebody asks. */
+	kept(after: number): Iterable<KeptEvent>;
+	/** All or nothing, and durable when it returns. */
+	transaction<Result>(write: () => Result): Result;
+	add(entry: Entry, keptMs: number, size: number): void;
+	setEpochs(epochs: readonly Epoch[]): void;
+	setConsumers(consumers: ReadonlyMap<string, Position>): void;
+	/** Deletes events up to a number, of which those after `forgotten` leave their number and service id. `first` is the oldest kept one. */
+	remove(first: number, upTo: number, forgotten: number): void;
+	/** Makes all kept events older or younger. */
+	shiftAges(byMs: number): void;
+	/** Events of a clock that was never set, or from the future, are taken as kept now. */
+	correctAges(earliestMs: number, nowMs: number): void;
+	/** Cuts off what the log still holds of deleted events. */
+	clean(): void;
+	/** Takes everything over from another one; of its own only events with smaller numbers than `keepBefore` stay. */
+	takeOver(other: Shelf, keepBefore: number): void;
+	/** Every row of a table. */
+	rows(table: keyof typeof COLUMNS): Row[];
+	close(): void;
+}
+
+export type Row = Record<string, SQLInputValue>;
+
+/** Opens or makes the file, readable for its owner only; or, for {@link IN_MEMORY}, tables in memory. */
+export function openShelf(file: string): Shelf {
+	const { DatabaseSync } = process.getBuiltinModule('node:sqlite');
+	const onDisk = file !== IN_MEMORY;
+	if (onDisk) createPrivate(file);
+	const database = new DatabaseSync(file);
+	const prepared = new Map<string, StatementSync>();
+	const run = (sql: string, ...values: SQLInputValue[]) => {
+		const statement = prepared.get(sql) ?? database.prepare(sql);
+		prepared.set(sql, statement);
+		return {
+			all: () => statement.all(...values) as Row[],
+			each: () => statement.iterate(...values) as Iterable<Row>,
+			done: () => void statement.run(...values),
+		};
+	};
+	try {
+		// Exclusive: one process uses it, and then the log needs no shared memory file.
+		database.exec('PRAGMA locking_mode = EXCLUSIVE');
+		database.exec(
+			'PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -1024',
+		);
+		// Moving the log into the file holds everything up: half as often as by default, at 8 MiB.
+		database.exec('PRAGMA wal_autocheckpoint = 2000');
+		const version = Number(run('PRAGMA user_version').all()[0]?.['user_version']);
+		if (version > SCHEMA_VERSION) throw new NewerVersionError();
+		if (version < SCHEMA_VERSION) database.exec(SCHEMA);
+		prepared.clear();
+	} catch (error) {
+		database.close();
+		throw error;
+	}
+
+	const shelf: Shelf = {
+		onDisk,
+		summary() {
+			const [totals] = run(
+				'SELECT max(number) AS last, min(iif(at IS NULL, NULL, number)) AS first, count(at) AS count, total(size) AS bytes FROM event',
+			).all();
+			const ids = run('SELECT service_id FROM event WHERE service_id IS NOT NULL ORDER BY number').all();
+			return {
+				last: Number(totals?.['last'] ?? 0),
+				first: (totals?.['first'] as number | null | undefined) ?? null,
+				count: Number(totals?.['count'] ?? 0),
+				bytes: Number(totals?.['bytes'] ?? 0),
+				epochs: run('SELECT first, epoch FROM epoch ORDER BY first').all() as unknown as Epoch[],
+				consumers: new Map(
+					run('SELECT name, position AS number, seen_ms AS seenMs FROM consumer')
+						.all()
+						.map(({ name, ...position }) => [String(name), position as unknown as Position]),
+				),
+				serviceIds: ids.map((row) => String(row['service_id'])),
+			};
+		},
+		newestAt() {
+			const [newest] = run('SELECT at, kept_ms AS keptMs FROM event ORDER BY number DESC LIMIT 1').all();
+			if (!newest) return null;
+			return (newest['at'] as string | null) ?? new Date(Number(newest['keptMs'])).toISOString();
+		},
+		page: (after, limit) =>
+			run(
+				`SELECT epoch || '-' || number AS id, number, at, type, kind, workflow_id AS workflowId, format, content, service_id AS serviceId
+				FROM event WHERE number > ? AND at IS NOT NULL ORDER BY number LIMIT ?`,
+				after,
+				limit,
+			).all() as unknown as Entry[],
+		kept: (after) =>
+			run(
+				'SELECT number, size, kept_ms AS keptMs FROM event WHERE number > ? AND at IS NOT NULL ORDER BY number',
+				after,
+			).each() as unknown as Iterable<KeptEvent>,
+		transaction(write) {
+			database.exec('BEGIN IMMEDIATE');
+			try {
+				const result = write();
+				database.exec('COMMIT');
+				return result;
+			} catch (error) {
+				if (database.isTransaction) database.exec('ROLLBACK');
+				throw error;
+			}
+		},
+		add({ id, number, serviceId, at, type, kind, workflowId, format, content }, keptMs, size) {
+			const epoch = id.slice(0, id.lastIndexOf('-'));
+			const values = [number, epoch, serviceId, keptMs, size, at, type, kind, workflowId, format, content];
+			run(insertInto('event'), ...values).done();
+		},
+		setEpochs(epochs) {
+			run('DELETE FROM epoch').done();
+			for (const { first, epoch } of epochs) run(insertInto('epoch'), first, epoch).done();
+		},
+		setConsumers(consumers) {
+			run('DELETE FROM consumer').done();
+			for (const [name, { number, seenMs }] of consumers) run(insertInto('consumer'), name, number, seenMs).done();
+		},
+		remove(first, upTo, forgotten) {
+			run('DELETE FROM event WHERE number <= ?', Math.min(upTo, forgotten)).done();
+			// When it was received is no content: the gap of the next start begins there.
+			run(
+				`UPDATE event SET kept_ms = coalesce(CAST(round(unixepoch(at, 'subsec') * 1000) AS INTEGER), kept_ms), size = 0, at = NULL, type = NULL, kind = NULL, workflow_id = NULL, format = NULL, content = NULL
+				WHERE number BETWEEN ? AND ? AND at IS NOT NULL`,
+				Math.max(first, forgotten + 1),
+				upTo,
+			).done();
+		},
+		shiftAges: (byMs) => run('UPDATE event SET kept_ms = kept_ms + ? WHERE at IS NOT NULL', byMs).done(),
+		correctAges: (earliestMs, nowMs) =>
+			run(
+				'UPDATE event SET kept_ms = ?2 WHERE at IS NOT NULL AND (kept_ms < ?1 OR kept_ms > ?2)',
+				earliestMs,
+				nowMs,
+			).done(),
+		clean: () => database.exec('PRAGMA wal_checkpoint(TRUNCATE)'),
+		takeOver(other, keepBefore) {
+			shelf.transaction(() => {
+				run('DELETE FROM event WHERE number >= ?', keepBefore).done();
+				run('DELETE FROM epoch WHERE first >= ?', keepBefore).done();
+				for (const table of ['epoch', 'consumer', 'event'] as const)
+					for (const row of other.rows(table)) run(insertInto(table), ...Object.values(row)).done();
+			});
+		},
+		rows: (table) => run(`SELECT ${COLUMNS[table].join(', ')} FROM ${table}`).all(),
+		close: () => database.close(),
+	};
+	return shelf;
+}
+
+/**
+ * Memory with what the file held; the file is emptied and deleted. A damaged one is only deleted.
+ * @throws whatever keeps the file from being deleted.
+ */
+export function withdrawShelf(file: string): Shelf {
+	const memory = openShelf(IN_MEMORY);
+	try {
+		const disk = openShelf(file);
+		try {
+			memory.takeOver(disk, 0);
+			disk.takeOver(openShelf(IN_MEMORY), 0);
+			disk.clean();
+		} finally {
+			disk.close();
+		}
+	} catch (error) {
+		if (!isDamage(error)) throw error;
+	}
+	for (const log of ['', '-wal']) rmSync(`${file}${log}`, { force: true });
+	return memory;
+}
+
+function insertInto(table: keyof typeof COLUMNS): string {
+	return `INSERT OR REPLACE INTO ${table} VALUES (${COLUMNS[table].map(() => '?').join(', ')})`;
+}
+
+/** SQLite would let everybody in the group read a file that it makes; the log beside it gets the same permissions. */
+function createPrivate(file: string): void {
+	try {
+		closeSync(openSync(file, 'wx', 0o600));
+	} catch (error) {
+		if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+	}
+}
+
+class NewerVersionError extends Error {
+	override readonly name = 'NewerVersionError';
+}
+
+const SQLITE_CORRUPT = 11;
+const SQLITE_NOTADB = 26;
+
+/** Whether the file itself is of no use, so that trying again would not help. */
+export function isDamage(error: unknown): boolean {
+	const { errcode } = error as { errcode?: unknown };
+	const status = typeof errcode === 'number' ? errcode & 0xff : 0;
+	// A table that is not there as it was made is damage as well.
+	const isForeign = error instanceof Error && /no such (table|column)|has \d+ columns/.test(error.message);
+	return status === SQLITE_CORRUPT || status === SQLITE_NOTADB || isForeign || error instanceof NewerVersionError;
+}
+
+export function unwritableNotice(directory: string, error: unknown): Failure {
+	const reason = error instanceof Error ? error.message : String(error);
+	return failure(
+		'state-unwritable',
+		`Events cannot be stored in ${directory} (${reason}); meanwhile they are kept in memory and would be lost with the agent.`,
+	);
+}
+
+export function damagedNotice(file: string, isAside: boolean): Failure {
+	const what = isAside ? 'was damaged and set aside' : 'is damaged';
+	return failure('state-corrupt', `The file with the stored events ${what}: ${file}. The events in it are lost.`, {
+		remedy: 'Ask the service for what applications may have missed; check the disk if it happens again.',
+	});
+}
+
+/** Sets the file aside with its log. Damaged files hold contents too: they go when they are too many. */
+export function quarantineShelf(directory: string, suffix: string): void {
+	const aside = readdirSync(directory)
+		.filter((name) => name.startsWith(`${EVENTS_FILE}.corrupt-`) && !name.endsWith('-wal'))
+		.sort();
+	for (const name of aside.slice(0, Math.max(0, aside.length + 1 - MAX_QUARANTINED_EVENTS)))
+		for (const log of ['', '-wal']) rmSync(join(directory, `${name}${log}`), { force: true });
+	for (const log of ['-wal', '']) {
+		try {
+			renameSync(join(directory, `${EVENTS_FILE}${log}`), join(directory, `${EVENTS_FILE}.corrupt-${suffix}${log}`));
+		} catch (error) {
+			if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+		}
+	}
+}
+
+/** Deletes the files set aside of which `isOld` says so by their suffix. */
+export function dropQuarantined(directory: string, isOld: (suffix: string) => boolean): void {
+	for (const name of readdirSync(directory)) {
+		const suffix = /^events\.db\.corrupt-(.+?)(-wal)?$/.exec(name)?.[1];
+		if (suffix !== undefined && isOld(suffix)) rmSync(join(directory, name), { force: true });
+	}
+}

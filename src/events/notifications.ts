@@ -1,0 +1,49 @@
+/**
+ * Puts into the events what the kiosk's applications have to know: notifications of the service, the session of a pairing
+ * link, and gaps. Acts on nothing; a message that the agent has to act on is handed back.
+ */
+
+import type { Log } from '../base/log.edge.ts';
+import { type AgentMessage, type Frame, readAgentMessage, readNotification } from '../protocol/channel.ts';
+import type { Settings } from '../settings/table.ts';
+import type { EventsFeed } from './feed.runner.ts';
+
+/** Where a frame came in, and when (ISO 8601). */
+export interface Arrival {
+	readonly workflowId: string;
+	readonly at: string;
+}
+
+/**
+ * Keeps a frame as an event.
+ * @returns the message in it that the agent itself has to act on. A duplicate is none: what was done the first time must
+ * not undo what has been decided since.
+ */
+export function keepNotification(
+	events: EventsFeed,
+	frame: Frame,
+	{ workflowId, at }: Arrival,
+	{ kindPointer, notificationIdPointer, actOnMessages }: Settings['service'],
+	log: Pick<Log, 'debug'>,
+): AgentMessage | null {
+	const notification = readNotification(frame, {
+		kindPointer: kindPointer ?? undefined,
+		notificationIdPointer: notificationIdPointer ?? undefined,
+	});
+	const { kind, format, content, serviceId } = notification;
+	const isNew = events.append({ at, type: 'notification', kind, workflowId, format, content, serviceId });
+	log.debug(isNew ? 'notification' : 'duplicate notification', { kind });
+	return isNew && actOnMessages ? readAgentMessage(notification) : null;
+}
+
+/** The session that a pairing link has named. */
+export function keepSession(events: EventsFeed, sessionId: string, { workflowId, at }: Arrival): void {
+	const content = JSON.stringify({ sessionId, workflowId });
+	events.append({ at, type: 'session', kind: 'session', workflowId, format: 'json', content, serviceId: null });
+}
+
+/** Time in which notifications may have been missed; `from` is `null` when it is not known since when. */
+export function keepGap(events: EventsFeed, from: string | null, { workflowId, at }: Arrival): void {
+	const content = JSON.stringify({ from, to: at });
+	events.append({ at, type: 'gap', kind: 'gap', workflowId, format: 'json', content, serviceId: null });
+}

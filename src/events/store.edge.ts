@@ -1,0 +1,382 @@
+/**
+ * The durable inbox: events in an SQLite file, in order, until every named consumer has acknowledged them or they are too
+ * old or too many. Falls back to memory while the disk cannot take them, and says so. Never reads a content, never hands
+ * an event on before it is stored, writes nothing while nothing happens.
+ *
+ * Ids are `epoch-number`: numbers go on over restarts, the epoch is new for each run that appends. So even a disk that
+ * loses what it has confirmed cannot bring back an id that somebody has seen.
+ *
+ * In the directory: `events.db`, `events.db-wal` beside it, and `events.db.corrupt-<time>` for damaged ones. What is
+ * deleted is overwritten in the first and cut off the second about a second later; blocks that a file system or a flash
+ * disk has put aside meanwhile are out of reach.
+ */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { AgentError } from '../base/errors.ts';
+import { createConsumers } from './consumers.ts';
+import { type Entry, sizeOf } from './event.ts';
+import { type Epoch, idOf, numberOf, withEpoch } from './event-id.ts';
+import type { EventStore, EventStoreOptions } from './event-store-types.ts';
+import {
+	damagedNotice,
+	dropQuarantined,
+	EVENTS_FILE,
+	IN_MEMORY,
+	isDamage,
+	type KeptEvent,
+	openShelf,
+	quarantineShelf,
+	type Shelf,
+	unwritableNotice,
+	withdrawShelf,
+} from './event-table.edge.ts';
+
+export type { Consumer, EventStore, EventStoreOptions } from './event-store-types.ts';
+
+/** Events whose service id is remembered for telling duplicates, deleted ones included. */
+const REMEMBERED_EVENTS = 1024;
+/** So many events, or characters, do not wait for the end of the turn. */
+const MAX_PENDING = 1024;
+const MAX_PENDING_BYTES = 256 * 1024;
+const MAX_TIMER_MS = 2 ** 31 - 1;
+/** A clock that shows an earlier time was never set. */
+const EARLIEST_CLOCK_MS = Date.UTC(2025, 0, 1);
+/** A smaller step of the clock, as against the time that passed, does not matter for the age of events. */
+const CLOCK_STEP_MS = 60_000;
+
+/** Opens nothing yet: the file is looked at when something is asked, and made with the first event. A bad disk never throws here. */
+export function createEventStore(options: EventStoreOptions): EventStore {
+	const { directory, bounds, epoch, onNotice = () => {}, cleanAfterMs = 1000, recoverEveryMs = 30_000 } = options;
+	const { durable = true } = options;
+	const { wallMs = Date.now, monotonicMs = () => performance.now() } = options;
+	const file = join(directory, EVENTS_FILE);
+	const listeners = new Set<(entries: readonly Entry[]) => void>();
+	const consumers = createConsumers(wallMs, () => bounds.maxAgeMs);
+	const seen = new Set<string>();
+	let shelf: Shelf | null = null;
+	let isAbsent = false;
+	let closed = false;
+	let epochs: readonly Epoch[] = [];
+	/** The newest number that is stored, and the oldest that can be. */
+	let last = 0;
+	let first = 0;
+	let count = 0;
+	let bytes = 0;
+	/** Numbers below this belong to events of earlier runs that this one could not read. */
+	let base = 0;
+	let pending: Entry[] = [];
+	let pendingBytes = 0;
+	let flushing: NodeJS.Immediate | null = null;
+	let waiting: (() => void)[] = [];
+	let timer: NodeJS.Timeout | undefined;
+	let uncleanSinceMs: number | null = null;
+	let triedAtMs = 0;
+	let clockOffsetMs = wallMs() - monotonicMs();
+
+	/** The open shelf; `null` if there is no file and none is to be made. */
+	function ready(create: boolean): Shelf | null {
+		if (shelf || closed) return shelf;
+		isAbsent ||= !existsSync(file);
+		if (isAbsent && !create) return null;
+		try {
+			dropQuarantined(directory, (suffix) => !durable || wallMs() - (Date.parse(suffix) || 0) > bounds.maxAgeMs);
+			takeUp(durable ? openShelf(file) : existsSync(file) ? withdrawShelf(file) : openShelf(IN_MEMORY));
+		} catch (error) {
+			fallBack(error);
+		}
+		return shelf;
+	}
+
+	/** From here on events are on this shelf. Pending ones have their numbers already. */
+	function takeUp(opened: Shelf): void {
+		try {
+			const now = wallMs();
+			// They would be too old at once, or never.
+			if (now > EARLIEST_CLOCK_MS) opened.correctAges(EARLIEST_CLOCK_MS, now);
+			const summary = opened.summary();
+			({ count, bytes, epochs } = summary);
+			last = Math.max(last, summary.last);
+			first = summary.first ?? last + 1;
+			for (const id of summary.serviceIds) remember(id);
+			consumers.load(summary.consumers, last);
+		} catch (error) {
+			attempt(() => opened.close());
+			throw error;
+		}
+		shelf = opened;
+		plan();
+	}
+
+	// ---- When the disk fails, and when it is well again ----
+
+	function fallBack(error: unknown): void {
+		const failed = shelf;
+		shelf = null;
+		const memory = openShelf(IN_MEMORY);
+		if (isDamage(error)) {
+			attempt(() => failed?.close());
+			const isAside = attempt(() => quarantineShelf(directory, new Date(wallMs()).toISOString()));
+			onNotice('events-damaged', damagedNotice(file, isAside));
+			if (attempt(() => takeUp(openShelf(file)))) {
+				memory.close();
+				return;
+			}
+		}
+		const isRescued = failed !== null && attempt(() => memory.takeOver(failed, 0));
+		attempt(() => failed?.close());
+		// What cannot be read now may be read later, and then comes before what arrives meanwhile.
+		if (failed === null && existsSync(file)) last = Math.max(last, 2 ** 40 + Math.max(0, Math.floor(wallMs())));
+		base = isRescued ? 0 : last + 1;
+		triedAtMs = monotonicMs();
+		takeUp(memory);
+		onNotice('events', unwritableNotice(directory, error));
+	}
+
+	function recover(): boolean {
+		if (closed || !shelf) return !closed;
+		if (shelf.onDisk) return true;
+		if (!durable) return false;
+		const memory = shelf;
+		triedAtMs = monotonicMs();
+		try {
+			const disk = openShelf(file);
+			const isTaken = attempt(() => {
+				disk.takeOver(memory, base);
+				takeUp(disk);
+			});
+			if (!isTaken) attempt(() => disk.close());
+		} catch (error) {
+			if (isDamage(error)) attempt(() => quarantineShelf(directory, new Date(wallMs()).toISOString()));
+		}
+		if (shelf === memory) return false;
+		memory.close();
+		base = 0;
+		onNotice('events', null);
+		return true;
+	}
+
+	// ---- Writing ----
+
+	function soon(): void {
+		if (pending.length >= MAX_PENDING || pendingBytes >= MAX_PENDING_BYTES) flush();
+		else flushing ??= setImmediate(flush);
+	}
+
+	function flush(): void {
+		if (flushing) clearImmediate(flushing);
+		flushing = null;
+		const batch = pending;
+		ready(true);
+		for (let tries = 1; shelf; tries += 1)
+			try {
+				store(shelf, batch);
+				break;
+			} catch (error) {
+				// A damaged file is followed by a new one, that one by memory.
+				if (tries > 2) throw error;
+				fallBack(error);
+			}
+		pending = [];
+		pendingBytes = 0;
+		const done = waiting;
+		waiting = [];
+		for (const resolve of done) resolve();
+		if (batch.length > 0) for (const listener of listeners) listener(batch);
+	}
+
+	/** One transaction: the events, the consumers' positions, and what may go now. */
+	function store(on: Shelf, batch: readonly Entry[]): void {
+		const now = wallMs();
+		const newest = batch.at(-1)?.number ?? last;
+		const stepMs = Math.round(now - monotonicMs() - clockOffsetMs);
+		const nextEpochs = batch[0] ? withEpoch(epochs, epoch, batch[0].number) : epochs;
+		const { upTo, left } = on.transaction(() => {
+			// When the clock was set meanwhile, events are as old as before.
+			if (Math.abs(stepMs) >= CLOCK_STEP_MS) on.shiftAges(stepMs);
+			if (nextEpochs !== epochs) on.setEpochs(nextEpochs);
+			for (const entry of batch) on.add(entry, now, sizeOf(entry));
+			if (consumers.changed) on.setConsumers(consumers.positions);
+			const total = batch.reduce((sum, entry) => sum + sizeOf(entry), bytes);
+			const going = findGoing(on, { count: count + batch.length, bytes: total }, now);
+			if (going.upTo >= first) on.remove(first, going.upTo, newest - REMEMBERED_EVENTS);
+			return going;
+		});
+		if (Math.abs(stepMs) >= CLOCK_STEP_MS) clockOffsetMs += stepMs;
+		consumers.changed = false;
+		epochs = nextEpochs;
+		last = newest;
+		({ count, bytes } = left);
+		if (upTo >= first) uncleanSinceMs ??= monotonicMs();
+		first = Math.max(first, upTo + 1);
+		plan();
+	}
+
+	/** Which events may go: acknowledged by all, too old, or too many. The newest is never too many. */
+	function findGoing(on: Shelf, left: { count: number; bytes: number }, now: number) {
+		const acknowledged = consumers.acknowledgedByAll();
+		let upTo = first - 1;
+		for (const event of on.kept(upTo)) {
+			const isTooMany = left.count > 1 && (left.count > bounds.maxCount || left.bytes > bounds.maxBytes);
+			const isDone = event.number <= acknowledged;
+			if (!isTooMany && !isDone && event.keptMs + bounds.maxAgeMs > now) break;
+			upTo = event.number;
+			left.count -= 1;
+			left.bytes -= event.size;
+		}
+		return { upTo, left };
+	}
+
+	// ---- What is due later ----
+
+	/** One timer for the next thing that is due; none while nothing is. */
+	function plan(): void {
+		clearTimeout(timer);
+		timer = undefined;
+		if (closed || !shelf) return;
+		const now = monotonicMs();
+		const oldest = count > 0 ? oldestOn(shelf) : null;
+		const dueMs = Math.min(
+			uncleanSinceMs === null ? Number.POSITIVE_INFINITY : uncleanSinceMs + cleanAfterMs - now,
+			shelf.onDisk || !durable ? Number.POSITIVE_INFINITY : triedAtMs + recoverEveryMs - now,
+			oldest ? oldest.keptMs + bounds.maxAgeMs - wallMs() : Number.POSITIVE_INFINITY,
+		);
+		if (dueMs !== Number.POSITIVE_INFINITY)
+			timer = setTimeout(wake, Math.min(MAX_TIMER_MS, Math.max(1, dueMs))).unref();
+	}
+
+	/** A disk that fails here will fail again where it is seen to. */
+	function oldestOn(on: Shelf): KeptEvent | null {
+		try {
+			return oldestAfter(on, first - 1);
+		} catch {
+			return null;
+		}
+	}
+
+	function wake(): void {
+		if (durable && shelf && !shelf.onDisk && monotonicMs() - triedAtMs >= recoverEveryMs) recover();
+		flush();
+		const isDue = uncleanSinceMs !== null && monotonicMs() - uncleanSinceMs >= cleanAfterMs;
+		if (isDue && shelf) {
+			uncleanSinceMs = null;
+			try {
+				if (shelf.onDisk) shelf.clean();
+			} catch (error) {
+				fallBack(error);
+			}
+		}
+		plan();
+	}
+
+	// ---- Reading ----
+
+	function read<Result>(look: (on: Shelf) => Result, nothing: Result): Result {
+		const open = ready(false);
+		if (!open) return nothing;
+		try {
+			return look(open);
+		} catch (error) {
+			fallBack(error);
+			return shelf ? look(shelf) : nothing;
+		}
+	}
+
+	function remember(serviceId: string): boolean {
+		if (seen.has(serviceId)) return false;
+		seen.add(serviceId);
+		if (seen.size > REMEMBERED_EVENTS) seen.delete(seen.values().next().value ?? '');
+		return true;
+	}
+
+	return {
+		append(incoming) {
+			if (closed) throw new AgentError('internal', 'The event store is closed.');
+			ready(true);
+			if (incoming.serviceId !== null && !remember(incoming.serviceId)) return null;
+			const number = (pending.at(-1)?.number ?? last) + 1;
+			const entry: Entry = { ...incoming, number, id: `${epoch}-${number}` };
+			pending.push(entry);
+			pendingBytes += sizeOf(entry);
+			soon();
+			return entry;
+		},
+		after: (since, limit) =>
+			read<{ entries: readonly Entry[]; missed: boolean }>(
+				(on) => {
+					const number = since === null ? null : numberOf(since, epochs, last);
+					const oldest = oldestAfter(on, first - 1)?.number ?? last + 1;
+					const missed = since !== null && (number === null || number + 1 < oldest);
+					return { entries: on.page(Math.max(number ?? 0, first - 1), limit), missed };
+				},
+				{ entries: [], missed: since !== null },
+			),
+		newest: () => read(() => idOf(last, epochs), null),
+		newestAt: () => read((on) => on.newestAt(), null),
+		subscribe(listener) {
+			listeners.add(listener);
+			return () => listeners.delete(listener);
+		},
+		settled: () => (flushing ? new Promise((resolve) => waiting.push(resolve)) : Promise.resolve()),
+		join(consumer) {
+			ready(true);
+			consumers.join(consumer);
+			if (consumers.changed) soon();
+		},
+		acknowledge(consumer, id) {
+			ready(true);
+			const number = numberOf(id, epochs, last);
+			// A consumer made by a mistake would keep contents that nobody comes for.
+			if (number === null) return false;
+			consumers.join(consumer);
+			consumers.advance(consumer, number);
+			if (consumers.changed) soon();
+			return true;
+		},
+		positionOf: (consumer) => read(() => idOf(consumers.positions.get(consumer)?.number ?? 0, epochs), null),
+		consumers: () =>
+			read(
+				() =>
+					Array.from(consumers.positions, ([name, { number, seenMs }]) => ({
+						name,
+						position: idOf(number, epochs),
+						seenMs,
+					})),
+				[],
+			),
+		forget(consumer) {
+			const isKnown = read(() => consumers.forget(consumer), false);
+			if (isKnown) soon();
+			return isKnown;
+		},
+		recover,
+		get count() {
+			return read(() => count, 0);
+		},
+		get bytes() {
+			return read(() => bytes, 0);
+		},
+		close() {
+			if (closed) return;
+			if (shelf && !shelf.onDisk) recover();
+			if (flushing || pending.length > 0) flush();
+			closed = true;
+			clearTimeout(timer);
+			attempt(() => shelf?.close());
+			shelf = null;
+		},
+	};
+}
+
+function oldestAfter(on: Shelf, number: number): KeptEvent | null {
+	for (const event of on.kept(number)) return event;
+	return null;
+}
+
+function attempt(step: () => void): boolean {
+	try {
+		step();
+		return true;
+	} catch {
+		return false;
+	}
+}

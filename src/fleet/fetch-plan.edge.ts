@@ -1,0 +1,157 @@
+/**
+ * One look at the fleet plan where it is served: any web server, object store or CDN. Asks once with a deadline and reports;
+ * follows no redirect, sends no credential, retries nothing, and never says more of the address than its host.
+ */
+import { type Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http';
+import { request as requestHttps } from 'node:https';
+import { AgentError } from '../base/errors.ts';
+import { classifyNetworkError } from '../connection/classify-failure.ts';
+import { isLoopback } from '../protocol/endpoints.ts';
+
+/** Longest silence on the line, in milliseconds; the deadline ends an answer that drips. */
+const IDLE_MS = 15_000;
+const MAX_ETAG_LENGTH = 1024;
+
+/** The part of the network that a plan comes through. */
+export interface PlanNetwork {
+	/** As `ws` would connect to the same host: proxy and authorities included. */
+	channelAgent(url: URL): HttpAgent | undefined;
+	viaProxy(url: URL): boolean;
+}
+
+export interface PlanRequest {
+	/** https, or http to this machine itself. */
+	readonly url: URL;
+	/** Of the plan that is known; `null` to have it in any case. */
+	readonly etag: string | null;
+	readonly userAgent: string;
+	/** For the whole of it, in milliseconds. */
+	readonly deadlineMs: number;
+	/** Largest plan, packed and unpacked. */
+	readonly maxBytes: number;
+	readonly signal: AbortSignal;
+}
+
+/** What was found: the plan as before, or its exact bytes. */
+export type FoundPlan =
+	| { readonly kind: 'unchanged' }
+	| { readonly kind: 'changed'; readonly bytes: Uint8Array; readonly etag: string | null };
+
+/** @throws AgentError `plan-unreachable` when there is no whole answer, `plan-invalid` when it cannot be a plan. */
+export async function fetchPlan(network: PlanNetwork, request: PlanRequest): Promise<FoundPlan> {
+	const { url, maxBytes } = request;
+	const { host } = url;
+	if (url.protocol !== 'https:' && !isLoopback(url.href))
+		throw new AgentError('plan-unreachable', `The fleet plan at ${host} is not fetched without encryption.`);
+	const signal = AbortSignal.any([request.signal, AbortSignal.timeout(request.deadlineMs)]);
+	let answer: IncomingMessage;
+	let body: Uint8Array;
+	try {
+		answer = await ask(network, request, signal);
+		const { statusCode = 0 } = answer;
+		if (statusCode !== 200) {
+			answer.destroy();
+			if (statusCode === 304 && request.etag !== null) return { kind: 'unchanged' };
+			throw refusal(host, statusCode);
+		}
+		body = await readWhole(answer, maxBytes, host);
+	} catch (error) {
+		if (error instanceof AgentError) throw error;
+		const { message } = classifyNetworkError(signal.aborted ? signal.reason : error, {
+			host,
+			viaProxy: network.viaProxy(url),
+		});
+		throw new AgentError('plan-unreachable', `The fleet plan was not fetched: ${message}`, { cause: error });
+	}
+	const etag = answer.headers.etag ?? null;
+	const bytes = await unpack(body, answer.headers['content-encoding'], maxBytes, host);
+	return { kind: 'changed', bytes, etag: etag !== null && etag.length <= MAX_ETAG_LENGTH ? etag : null };
+}
+
+function ask(
+	network: PlanNetwork,
+	{ url, etag, userAgent }: PlanRequest,
+	signal: AbortSignal,
+): Promise<IncomingMessage> {
+	const isSecure = url.protocol === 'https:';
+	const asChannel = new URL(url);
+	asChannel.protocol = isSecure ? 'wss:' : 'ws:';
+	const agent = network.channelAgent(asChannel);
+	const headers = {
+		accept: 'application/json',
+		'accept-encoding': 'gzip',
+		'user-agent': userAgent,
+		...(etag !== null && { 'if-none-match': etag }),
+	};
+	return new Promise((resolve, reject) => {
+		const open = isSecure ? requestHttps : requestHttp;
+		const request = open(url, { headers, signal, ...(agent ? { agent } : { agent: false }) }, resolve);
+		request.setTimeout(IDLE_MS, () => request.destroy(timedOut()));
+		// A response that nobody reads any more may still fail.
+		request.on('response', (response) => response.on('error', () => {}));
+		request.on('error', reject);
+		request.end();
+	});
+}
+
+/** As the deadline would say it. */
+function timedOut(): Error {
+	return new DOMException('The answer stopped.', 'TimeoutError');
+}
+
+/** A redirect leads elsewhere than the settings say, and a page that signs a network in is no plan. */
+function refusal(host: string, status: number): AgentError {
+	const redirects = status >= 300 && status < 400 && status !== 304;
+	if (redirects)
+		return new AgentError(
+			'plan-unreachable',
+			`${host} answered with a redirect (${status}) instead of the fleet plan.`,
+			{
+				remedy: 'Set fleet.planUrl to the address that the plan really has, or sign this network in.',
+			},
+		);
+	return new AgentError('plan-unreachable', `${host} answered ${status} instead of the fleet plan.`);
+}
+
+/** The body, which has to be as long as it was said to be. */
+async function readWhole(answer: IncomingMessage, maxBytes: number, host: string): Promise<Uint8Array> {
+	const chunks: Uint8Array[] = [];
+	let size = 0;
+	for await (const chunk of answer as AsyncIterable<Uint8Array>) {
+		size += chunk.length;
+		if (size > maxBytes) throw tooLarge(host, maxBytes);
+		chunks.push(chunk);
+	}
+	if (!answer.complete) throw new AgentError('plan-unreachable', `The fleet plan of ${host} was cut off on the way.`);
+	return Buffer.concat(chunks);
+}
+
+async function unpack(
+	body: Uint8Array,
+	encoding: string | undefined,
+	maxBytes: number,
+	host: string,
+): Promise<Uint8Array> {
+	const coding = (encoding ?? '').trim().toLowerCase();
+	if (coding === '' || coding === 'identity') return body;
+	if (coding !== 'gzip' && coding !== 'x-gzip')
+		throw new AgentError('plan-invalid', `${host} packed the fleet plan in a way that was not asked for.`, {
+			remedy: 'Have the server send it as it is, or with gzip.',
+		});
+	const { gunzip } = await import('node:zlib');
+	return new Promise((resolve, reject) => {
+		gunzip(body, { maxOutputLength: maxBytes }, (error: NodeJS.ErrnoException | null, bytes) => {
+			if (!error) resolve(bytes);
+			else if (error.code === 'ERR_BUFFER_TOO_LARGE') reject(tooLarge(host, maxBytes));
+			else reject(new AgentError('plan-invalid', `What ${host} says is gzip cannot be unpacked.`, BROKEN));
+		});
+	});
+}
+
+const BROKEN = { remedy: 'Look at what the server really sends; the plan from before stays in force.' };
+
+function tooLarge(host: string, maxBytes: number): AgentError {
+	return new AgentError('plan-invalid', `The fleet plan of ${host} is larger than ${maxBytes} bytes.`, {
+		remedy: 'Choose devices by labels, types or beginnings of ids instead of long lists.',
+	});
+}

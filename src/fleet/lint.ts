@@ -1,0 +1,151 @@
+/**
+ * What is odd about a plan that is valid: rules that can never count, rules that may both fit, rings that change nothing.
+ * Pure; looks at the plan alone and knows no device.
+ */
+import type { FleetPlan, PlanMatch, PlanRollout, PlanRule, PlanWord } from './plan-format.ts';
+import { compileValues } from './targeting.ts';
+import { MATCH_KEYS, type MatchKey } from './terms.ts';
+
+export interface Finding {
+	/** `error`: surely not meant; `note`: worth a look. */
+	readonly level: 'error' | 'note';
+	readonly path: readonly (string | number)[];
+	/** What is the matter, to follow the path: `can never count: …`. */
+	readonly what: string;
+}
+
+/** Findings that are told at most. */
+const MAX_FINDINGS = 100;
+
+/** Looks for them all, rules first, in order. */
+export function checkPlan(plan: FleetPlan): Finding[] {
+	const findings: Finding[] = [];
+	const compiled = plan.rules.map(({ match }) => compile(match));
+	for (const [index, rule] of plan.rules.entries()) {
+		if (findings.length >= MAX_FINDINGS) break;
+		const before = compiled.slice(0, index);
+		const hidden = hiddenBy(rule.match, before);
+		if (hidden) {
+			const names = [...hidden].map((earlier) => plan.rules[earlier]?.name).join(', ');
+			const what = `can never count: everything that it fits is taken by ${hidden.size === 1 ? 'rule' : 'rules'} ${names} before it`;
+			findings.push({ level: 'error', path: ['rules', index], what: `(${rule.name}) ${what}` });
+		} else findings.push(...overlaps(plan.rules, index, compiled));
+		findings.push(...oddRollout(rule, rule.rollout, ['rules', index, 'rollout']));
+		if (saysNothing(rule) && rule.rollout === undefined)
+			findings.push({
+				level: 'note',
+				path: ['rules', index],
+				what: `(${rule.name}) says nothing that the defaults do not`,
+			});
+	}
+	findings.push(...oddRollout(plan.defaults ?? {}, plan.defaults?.rollout, ['defaults', 'rollout']));
+	return findings.slice(0, MAX_FINDINGS);
+}
+
+interface CompiledValues {
+	readonly values: readonly string[];
+	/** Whether everything that a value or pattern stands for is among these. */
+	readonly covers: (value: string) => boolean;
+}
+type Compiled = { readonly [Key in MatchKey]?: CompiledValues };
+
+function compile(match: PlanMatch): Compiled {
+	const kinds = MATCH_KEYS.flatMap((key) => {
+		const values = match[key];
+		// A pattern is covered by a shorter one just as a value is: no value has a * in it.
+		return values ? [[key, { values, covers: compileValues(values, key === 'deviceIds' || key === 'serials') }]] : [];
+	});
+	return Object.fromEntries(kinds);
+}
+
+/** The earlier rules that take everything that a match fits, each value by one of them; `null` where something is left. */
+function hiddenBy(match: PlanMatch, before: readonly Compiled[]): ReadonlySet<number> | null {
+	for (const key of MATCH_KEYS) {
+		const values = match[key];
+		if (!values) continue;
+		const takers = before.flatMap((earlier, index) => (coversAllBut(earlier, match, key) ? [{ earlier, index }] : []));
+		if (takers.length === 0) continue;
+		const used = new Set<number>();
+		const isTaken = (value: string) => {
+			const taker = takers.find(({ earlier }) => earlier[key]?.covers(value) ?? true);
+			if (taker) used.add(taker.index);
+			return taker !== undefined;
+		};
+		if (values.every(isTaken)) return used;
+	}
+	return null;
+}
+
+/** Whether a rule asks nothing of the other kinds that the match does not ask as well. */
+function coversAllBut(earlier: Compiled, match: PlanMatch, but: MatchKey): boolean {
+	return MATCH_KEYS.every((key) => {
+		const wanted = earlier[key];
+		return key === but || !wanted || (match[key]?.every(wanted.covers) ?? false);
+	});
+}
+
+/** Rules before this one that may fit some of its devices and say something else. */
+function overlaps(rules: readonly PlanRule[], index: number, compiled: readonly Compiled[]): Finding[] {
+	const rule = rules[index];
+	const own = compiled[index];
+	if (!rule || !own) return [];
+	return rules.slice(0, index).flatMap((earlier, at): Finding[] => {
+		if (saysTheSame(earlier, rule)) return [];
+		const shared = sharedValues(compiled[at] ?? {}, own);
+		if (!shared) return [];
+		const example = shared.length > 0 ? ` (${shared.join(', ')})` : '';
+		const what = `(${rule.name}) may fit devices that rule ${earlier.name} fits${example}; that one comes first and counts`;
+		return [{ level: 'note', path: ['rules', index], what }];
+	});
+}
+
+/** An example of each kind that both ask for; `null` where no device can fit both. */
+function sharedValues(one: Compiled, other: Compiled): string[] | null {
+	const examples: string[] = [];
+	for (const key of MATCH_KEYS) {
+		const [a, b] = [one[key], other[key]];
+		if (!a || !b) continue;
+		const example = b.values.find(a.covers) ?? a.values.find(b.covers);
+		// A device has one of everything but labels.
+		if (example === undefined && key !== 'labels') return null;
+		if (example !== undefined) examples.push(example);
+	}
+	return examples;
+}
+
+function saysTheSame(one: PlanRule, other: PlanRule): boolean {
+	const words = ({ workflowId, settings, rollout }: PlanRule) => JSON.stringify([workflowId, settings, rollout]);
+	return words(one) === words(other);
+}
+
+function saysNothing({ workflowId, settings }: PlanWord): boolean {
+	return workflowId === undefined && settings?.heartbeatCadence === undefined;
+}
+
+function oddRollout(base: PlanWord, rollout: PlanRollout | undefined, path: (string | number)[]): Finding[] {
+	if (!rollout) return [];
+	const { to, rings } = rollout;
+	const findings: Finding[] = [];
+	const keeps = (to.workflowId ?? base.workflowId) === base.workflowId;
+	const beats = to.settings?.heartbeatCadence ?? base.settings?.heartbeatCadence;
+	if (keeps && beats === base.settings?.heartbeatCadence)
+		findings.push({ level: 'note', path: [...path, 'to'], what: 'changes nothing' });
+	const startOf = (startAt: string | undefined) =>
+		startAt === undefined ? Number.NEGATIVE_INFINITY : Date.parse(startAt);
+	for (const [index, { percent, startAt }] of rings.entries()) {
+		const larger = rings.findIndex(
+			(other, at) =>
+				at !== index &&
+				other.percent >= percent &&
+				startOf(other.startAt) <= startOf(startAt) &&
+				(other.percent > percent || startOf(other.startAt) < startOf(startAt) || at < index),
+		);
+		if (larger >= 0)
+			findings.push({
+				level: 'note',
+				path: [...path, 'rings', index],
+				what: `adds no device: ring ${larger} is as large and starts no later`,
+			});
+	}
+	return findings;
+}

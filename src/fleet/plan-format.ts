@@ -1,0 +1,169 @@
+/**
+ * The fleet plan as it travels: a JSON document that says which devices run which workflow, bare or in a signed envelope.
+ * Owns forms and bounds only; which rule is whose is `fleet/targeting.ts`. Not part of the service's interface: ours throughout.
+ */
+import * as z from 'zod';
+import {
+	deviceIdSchema,
+	deviceTypeSchema,
+	heartbeatCadenceSchema,
+	macAddressSchema,
+	serialSchema,
+	workflowIdSchema,
+} from '../protocol/device-connection.ts';
+import { labelSchema } from '../settings/terms.ts';
+import { MATCH_KEYS } from './terms.ts';
+
+export const MAX_RULES = 500;
+/** Values of one kind in one rule. */
+export const MAX_MATCH_VALUES = 100_000;
+export const MAX_RINGS = 20;
+/** Seconds over which a change is spread, unless the plan says otherwise. */
+export const DEFAULT_SPREAD_SECONDS = 600;
+export const MAX_SPREAD_SECONDS = 86_400;
+/** Of a DSSE envelope; see {@link envelopeSchema}. */
+export const PLAN_PAYLOAD_TYPE = 'application/vnd.idv.fleet-plan+json';
+
+const text = (max: number) =>
+	z.string('must be a text').min(1, 'must not be empty').max(max, `must have at most ${max} characters`);
+const ruleName = text(64).regex(/^[\p{L}\p{N}][\p{L}\p{N} ._-]*$/u, 'must be letters, digits, spaces, dots or hyphens');
+
+/** A value, or the beginning of values: `KIOSK-1*`. */
+const pattern = (value: z.ZodType<string, string>) =>
+	z.string('must be a text').superRefine((given, context) => {
+		const bare = given.endsWith('*') ? given.slice(0, -1) : given;
+		if (bare.includes('*')) context.addIssue('may have a * at its end only');
+		else if (bare === '') context.addIssue('must not be empty; what is for all devices stands in "defaults"');
+		else if (given === bare) {
+			const read = value.safeParse(bare);
+			if (!read.success) context.addIssue(read.error.issues[0]?.message ?? 'is not valid');
+		}
+	});
+const values = <Value extends z.ZodType>(value: Value) =>
+	z
+		.array(value, 'must be a list')
+		.min(1, 'must not be empty')
+		.max(MAX_MATCH_VALUES, `must have at most ${MAX_MATCH_VALUES} entries`);
+
+/** One of the values of every kind that is given has to fit. */
+const matchSchema = z
+	.strictObject({
+		deviceIds: values(pattern(deviceIdSchema)).optional(),
+		serials: values(pattern(serialSchema)).optional(),
+		macAddresses: values(macAddressSchema).optional(),
+		deviceTypes: values(deviceTypeSchema).optional(),
+		labels: values(labelSchema).optional(),
+	})
+	.refine((match) => Object.keys(match).length > 0, `must name at least one of ${MATCH_KEYS.join(', ')}`);
+export type PlanMatch = z.infer<typeof matchSchema>;
+
+/** What a plan says to a device. */
+const wordFields = {
+	/** `null` leaves the workflow to pairing, `workflow set` and the service; left out, `defaults` decides. */
+	workflowId: workflowIdSchema.nullable().optional(),
+	settings: z.strictObject({ heartbeatCadence: heartbeatCadenceSchema.optional() }).optional(),
+};
+
+const spreadSeconds = z
+	.int('must be a whole number')
+	.min(0, 'must be at least 0')
+	.max(MAX_SPREAD_SECONDS, `must be at most ${MAX_SPREAD_SECONDS} (a day)`);
+
+const ringSchema = z.strictObject({
+	/** Share of the rule's devices that have moved with this ring, cumulative; two decimals count. */
+	percent: z.number('must be a number').gt(0, 'must be more than 0').max(100, 'must be at most 100'),
+	/** ISO 8601 with an offset; left out, as soon as the device has taken the plan. */
+	startAt: z.iso.datetime({ offset: true, error: 'must be a time such as 2026-11-21T06:00:00Z' }).optional(),
+});
+
+/** A move to other words, ring by ring. */
+const rolloutSchema = z.strictObject({
+	to: z
+		.strictObject(wordFields)
+		.refine(({ workflowId, settings }) => workflowId !== undefined || settings !== undefined, 'must say something'),
+	rings: z.array(ringSchema, 'must be a list').min(1, 'must not be empty').max(MAX_RINGS),
+	/** Seconds over which each ring's start is spread; left out, the plan's own. */
+	spreadSeconds: spreadSeconds.optional(),
+});
+
+const defaultsSchema = z.strictObject({ ...wordFields, rollout: rolloutSchema.optional() });
+const ruleSchema = z.strictObject({
+	name: ruleName,
+	match: matchSchema,
+	...wordFields,
+	rollout: rolloutSchema.optional(),
+});
+export type PlanRule = z.infer<typeof ruleSchema>;
+export type PlanWord = Pick<PlanRule, 'workflowId' | 'settings'>;
+export type PlanRollout = z.infer<typeof rolloutSchema>;
+
+export const fleetPlanSchema = z.strictObject({
+	format: z.literal('idv-fleet-plan/1', 'must be "idv-fleet-plan/1"'),
+	/** Rises with every change. */
+	revision: z
+		.int('must be a whole number')
+		.min(1, 'must be at least 1')
+		.max(Number.MAX_SAFE_INTEGER, 'must be a smaller number'),
+	/** For people. */
+	comment: text(1000).optional(),
+	/** Seconds over which devices take this plan, and over which each ring starts. */
+	spreadSeconds: spreadSeconds.default(DEFAULT_SPREAD_SECONDS),
+	/** For devices that no rule fits. */
+	defaults: defaultsSchema.optional(),
+	/** The first that fits a device counts. */
+	rules: z
+		.array(ruleSchema, 'must be a list')
+		.max(MAX_RULES, `must have at most ${MAX_RULES} rules`)
+		.superRefine((rules, context) => {
+			const seen = new Set<string>();
+			for (const [index, { name }] of rules.entries()) {
+				if (seen.has(name))
+					context.addIssue({ code: 'custom', path: [index, 'name'], message: 'is used by a rule before' });
+				seen.add(name);
+			}
+		})
+		.default([]),
+});
+/** A plan that has been checked. */
+export type FleetPlan = z.infer<typeof fleetPlanSchema>;
+
+/** What Ed25519 signatures are made of, in base64: 64 bytes. */
+const signatureText = z
+	.string('must be a text')
+	.regex(/^[A-Za-z0-9+/_-]{86}(==)?$/, 'must be 64 bytes in base64 (an Ed25519 signature)');
+
+/**
+ * A DSSE envelope (Dead Simple Signing Envelope 1.0.2): the plan's exact bytes in base64, so that there is nothing to
+ * canonicalise, and signatures over {@link signedBytes}. Several signatures let a fleet change its key.
+ */
+export const envelopeSchema = z.strictObject({
+	payloadType: z.literal(PLAN_PAYLOAD_TYPE, `must be "${PLAN_PAYLOAD_TYPE}"`),
+	payload: z
+		.string('must be a text')
+		.min(1, 'must not be empty')
+		.regex(/^[A-Za-z0-9+/_-]+={0,2}$/, 'must be base64'),
+	signatures: z
+		.array(
+			z.strictObject({ keyid: z.string('must be a text').max(128).optional(), sig: signatureText }),
+			'must be a list',
+		)
+		.min(1, 'must not be empty')
+		.max(8, 'must have at most 8 signatures'),
+});
+export type PlanEnvelope = z.infer<typeof envelopeSchema>;
+
+/** Whether a document means to be an envelope rather than a bare plan. */
+export function isEnvelope(document: unknown): boolean {
+	return typeof document === 'object' && document !== null && 'payload' in document;
+}
+
+/** What a signature covers: DSSE's pre-authentication encoding of the payload. */
+export function signedBytes(payload: Uint8Array): Uint8Array {
+	const encoder = new TextEncoder();
+	const { length } = encoder.encode(PLAN_PAYLOAD_TYPE);
+	const head = encoder.encode(`DSSEv1 ${length} ${PLAN_PAYLOAD_TYPE} ${payload.length} `);
+	const bytes = new Uint8Array(head.length + payload.length);
+	bytes.set(head);
+	bytes.set(payload, head.length);
+	return bytes;
+}

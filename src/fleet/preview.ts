@@ -1,0 +1,188 @@
+/**
+ * What a plan would do to a list of devices, and what one plan says that another does not. Pure: time is handed in; the list
+ * comes from a file or a service.
+ */
+
+import type { DevicePlan } from '../state/plan-record.ts';
+import type { FleetPlan, PlanMatch, PlanRollout, PlanWord } from './plan-format.ts';
+import { type CompiledPlan, type PlannedDevice, planFor, wordAt } from './targeting.ts';
+import { MATCH_KEYS } from './terms.ts';
+
+/** A device as an inventory has it. */
+export interface InventoryDevice extends PlannedDevice {
+	/** What it runs now; `null`: not known. */
+	readonly workflowId: string | null;
+}
+
+/** One change of one device. */
+export interface PlannedMove {
+	readonly deviceId: string;
+	/** `null`: not known. */
+	readonly from: string | null;
+	readonly to: string;
+	/** `null` for the plan's defaults. */
+	readonly rule: string | null;
+	/** The ring it moves with; `null` for a change that is no rollout's. */
+	readonly percent: number | null;
+	/** ISO 8601; `null`: when the device takes the plan, within its spread. */
+	readonly at: string | null;
+}
+
+/** Moves that are alike. */
+export interface MoveGroup {
+	readonly from: string | null;
+	readonly to: string;
+	readonly rule: string | null;
+	readonly percent: number | null;
+	devices: number;
+	/** ISO 8601; of the first and the last of them. */
+	first: string | null;
+	last: string | null;
+}
+
+export interface PlanPreview {
+	readonly devices: number;
+	/** Devices that move, now or later. */
+	readonly moves: number;
+	/** Devices that already run what the plan says. */
+	readonly stays: number;
+	/** Devices whose workflow the plan leaves alone. */
+	readonly leftAlone: number;
+	/** In the order in which they were met. */
+	readonly groups: readonly MoveGroup[];
+}
+
+/** @param onMove called for each change, in the order of the devices. */
+export function previewPlan(
+	compiled: CompiledPlan,
+	devices: Iterable<InventoryDevice>,
+	nowMs: number,
+	onMove: (move: PlannedMove) => void = () => {},
+): PlanPreview {
+	const groups = new Map<string, MoveGroup>();
+	const counts = { devices: 0, moves: 0, stays: 0, leftAlone: 0 };
+	for (const device of devices) {
+		counts.devices += 1;
+		const part = planFor(compiled, device);
+		const moves = movesOf(part, device, nowMs);
+		if (moves.length > 0) counts.moves += 1;
+		else if (part.base.workflowId === null && !part.move?.to.workflowId) counts.leftAlone += 1;
+		else counts.stays += 1;
+		for (const move of moves) {
+			onMove(move);
+			addTo(groups, move);
+		}
+	}
+	return { ...counts, groups: [...groups.values()] };
+}
+
+function movesOf(part: DevicePlan, { deviceId, workflowId }: InventoryDevice, nowMs: number): PlannedMove[] {
+	const { rule, move } = part;
+	const moves: PlannedMove[] = [];
+	const now = wordAt(part, nowMs);
+	const isMoved = move !== null && now === move.to;
+	let at = workflowId;
+	if (now.workflowId !== null && now.workflowId !== at) {
+		moves.push({ deviceId, from: at, to: now.workflowId, rule, percent: isMoved ? move.percent : null, at: null });
+		at = now.workflowId;
+	}
+	if (move && !isMoved && move.atMs !== null && move.to.workflowId !== null && move.to.workflowId !== at) {
+		const later = new Date(move.atMs).toISOString();
+		moves.push({ deviceId, from: at, to: move.to.workflowId, rule, percent: move.percent, at: later });
+	}
+	return moves;
+}
+
+function addTo(groups: Map<string, MoveGroup>, { from, to, rule, percent, at }: PlannedMove): void {
+	const key = JSON.stringify([from, to, rule, percent, at === null]);
+	const group = groups.get(key);
+	if (!group) {
+		groups.set(key, { from, to, rule, percent, devices: 1, first: at, last: at });
+		return;
+	}
+	group.devices += 1;
+	if (at !== null && (group.first === null || at < group.first)) group.first = at;
+	if (at !== null && (group.last === null || at > group.last)) group.last = at;
+}
+
+/** One difference between two plans; `null` where one of them has nothing. */
+export interface PlanDifference {
+	/** `revision`, `rule lobby, workflowId`. */
+	readonly what: string;
+	readonly before: string | null;
+	readonly after: string | null;
+}
+
+/** What the new plan says otherwise. */
+export function diffPlans(before: FleetPlan, after: FleetPlan): PlanDifference[] {
+	const differences: PlanDifference[] = [];
+	const note = (what: string, old: string | null, now: string | null) => {
+		if (old !== now) differences.push({ what, before: old, after: now });
+	};
+	note('revision', String(before.revision), String(after.revision));
+	note('comment', before.comment ?? null, after.comment ?? null);
+	note('spreadSeconds', String(before.spreadSeconds), String(after.spreadSeconds));
+	compareWords('defaults', before.defaults ?? {}, after.defaults ?? {}, note);
+	const old = new Map(before.rules.map((rule) => [rule.name, rule]));
+	const now = new Map(after.rules.map((rule) => [rule.name, rule]));
+	for (const rule of before.rules) if (!now.has(rule.name)) note(`rule ${rule.name}`, describeWord(rule), null);
+	for (const rule of after.rules) {
+		const known = old.get(rule.name);
+		if (!known) note(`rule ${rule.name}`, null, describeWord(rule));
+		else {
+			compareMatches(`rule ${rule.name}`, known.match, rule.match, note);
+			compareWords(`rule ${rule.name}`, known, rule, note);
+		}
+	}
+	const order = ({ rules }: FleetPlan, known: ReadonlyMap<string, unknown>) =>
+		rules.flatMap(({ name }) => (known.has(name) ? [name] : [])).join(', ');
+	note('order of the rules', order(before, now), order(after, old));
+	return differences;
+}
+
+type Note = (what: string, before: string | null, after: string | null) => void;
+type Words = PlanWord & { readonly rollout?: PlanRollout | undefined };
+
+function compareWords(where: string, before: Words, after: Words, note: Note): void {
+	note(`${where}, workflowId`, describeWorkflow(before.workflowId), describeWorkflow(after.workflowId));
+	const cadence = ({ settings }: Words) => settings?.heartbeatCadence?.toString() ?? null;
+	note(`${where}, heartbeatCadence`, cadence(before), cadence(after));
+	note(`${where}, rollout`, describeRollout(before.rollout), describeRollout(after.rollout));
+}
+
+/** Lists may be long: how many came and went, and some of them. */
+function compareMatches(where: string, before: PlanMatch, after: PlanMatch, note: Note): void {
+	for (const key of MATCH_KEYS) {
+		const old = new Set(before[key]);
+		const now = new Set(after[key]);
+		const gone = [...old].filter((value) => !now.has(value));
+		const come = [...now].filter((value) => !old.has(value));
+		note(`${where}, ${key}`, some('−', gone), some('+', come));
+	}
+}
+
+function some(sign: string, values: readonly string[]): string | null {
+	if (values.length === 0) return null;
+	const shown = values.slice(0, 3).map((value) => `${sign}${value}`);
+	return values.length > 3 ? `${shown.join(' ')} and ${values.length - 3} more` : shown.join(' ');
+}
+
+function describeWorkflow(workflowId: string | null | undefined): string | null {
+	return workflowId === null ? 'left alone' : (workflowId ?? null);
+}
+
+function describeWord({ workflowId, settings, rollout }: Words): string {
+	const parts = [
+		describeWorkflow(workflowId),
+		settings?.heartbeatCadence === undefined ? null : `heartbeat ${settings.heartbeatCadence} s`,
+		describeRollout(rollout),
+	];
+	return parts.filter((part) => part !== null).join(', ') || 'nothing';
+}
+
+function describeRollout(rollout: PlanRollout | undefined): string | null {
+	if (!rollout) return null;
+	const rings = rollout.rings.map(({ percent, startAt }) => `${percent} %${startAt ? ` from ${startAt}` : ''}`);
+	const spread = rollout.spreadSeconds === undefined ? '' : ` over ${rollout.spreadSeconds} s`;
+	return `to ${describeWord(rollout.to)}: ${rings.join(', ')}${spread}`;
+}

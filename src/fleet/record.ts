@@ -1,0 +1,89 @@
+/**
+ * What a device keeps of the fleet plan, and how it takes a new one: no older revision, no second content under one
+ * revision, and never all devices at once. Pure; when to fetch is `follow-plan.runner.ts`, whether it works `attempt.ts`.
+ */
+import { AgentError } from '../base/errors.ts';
+import type { PlanRecord, TakenPlan, Word } from '../state/plan-record.ts';
+import { wordAt } from './targeting.ts';
+export const NO_PLAN: Pick<PlanRecord, 'taken' | 'waiting' | 'followed' | 'etag'> = {
+	etag: null,
+	taken: null,
+	waiting: null,
+	followed: null,
+};
+
+/**
+ * Whether a plan that was fetched says something new.
+ * @throws AgentError `plan-outdated` for an older revision, and for another content under the same one.
+ */
+export function checkRevision(
+	{ taken, waiting }: Pick<PlanRecord, 'taken' | 'waiting'>,
+	{ revision, digest }: Pick<TakenPlan, 'revision' | 'digest'>,
+): 'new' | 'known' {
+	const newest = waiting ?? taken;
+	if (!newest || revision > newest.revision) return 'new';
+	if (revision < newest.revision)
+		throw new AgentError(
+			'plan-outdated',
+			`The fleet plan has revision ${revision}, but this device knows revision ${newest.revision} already.`,
+		);
+	if (digest === newest.digest) return 'known';
+	throw new AgentError(
+		'plan-outdated',
+		`The fleet plan says something else under revision ${revision} than it did before.`,
+		{ remedy: 'Publish the changed plan with a higher revision.' },
+	);
+}
+
+/** What a device does where the plan says nothing: by its other sources. */
+export type Otherwise = Word;
+
+/**
+ * The record with a plan that was fetched: taken at once if it changes nothing for this device now, or if the device has
+ * nothing to do yet; else after the device's share of the spread.
+ */
+export function receivePlan(
+	record: PlanRecord,
+	plan: TakenPlan,
+	at: {
+		readonly wallMs: number;
+		readonly spreadSeconds: number;
+		readonly share: number;
+		readonly otherwise: Otherwise;
+	},
+): PlanRecord {
+	const { wallMs, spreadSeconds, share, otherwise } = at;
+	const now = effective(record.taken && wordAt(record.taken, wallMs), otherwise);
+	const then = effective(wordAt(plan, wallMs), otherwise);
+	const isHarmless =
+		now.workflowId === null || (now.workflowId === then.workflowId && now.heartbeatCadence === then.heartbeatCadence);
+	if (isHarmless) return { ...record, taken: plan, waiting: null };
+	const before = record.waiting?.digest === plan.digest ? record.waiting.atMs : Number.POSITIVE_INFINITY;
+	const atMs = Math.min(before, wallMs + Math.round(share * spreadSeconds * 1000));
+	return takeDue({ ...record, waiting: { ...plan, atMs, spreadSeconds } }, wallMs);
+}
+
+/** The record with what has come due by the device's clock; the same one if nothing has. */
+export function takeDue(record: PlanRecord, wallMs: number): PlanRecord {
+	const { waiting } = record;
+	if (!waiting) return record;
+	const { atMs, spreadSeconds, ...plan } = waiting;
+	if (atMs <= wallMs) return { ...record, taken: plan, waiting: null };
+	// A clock that was set back must not make a plan wait for longer than its spread.
+	const latestMs = wallMs + spreadSeconds * 1000;
+	return atMs <= latestMs ? record : { ...record, waiting: { ...waiting, atMs: latestMs } };
+}
+
+/** When the record has to be looked at again, by the device's clock; `null`: not before the next fetch. For a record with what is due. */
+export function nextLookMs({ taken, waiting }: PlanRecord, wallMs: number): number | null {
+	const moveMs = taken?.move?.atMs ?? null;
+	const due = [waiting?.atMs ?? null, moveMs !== null && moveMs > wallMs ? moveMs : null].filter((ms) => ms !== null);
+	return due.length > 0 ? Math.min(...due) : null;
+}
+
+function effective(word: Word | null, otherwise: Otherwise): Word {
+	return {
+		workflowId: word?.workflowId ?? otherwise.workflowId,
+		heartbeatCadence: word?.heartbeatCadence ?? otherwise.heartbeatCadence,
+	};
+}

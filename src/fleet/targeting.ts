@@ -1,0 +1,153 @@
+/**
+ * Which word of a fleet plan is whose, and from when: rules, rings and the spreading of changes. Pure: the same plan, device and
+ * time give the same answer on the device, in a preview and in a test. Fetches nothing, keeps nothing, moves nothing.
+ */
+import type { DevicePlan, Word } from '../state/plan-record.ts';
+import type { FleetPlan, PlanMatch, PlanRollout, PlanRule, PlanWord } from './plan-format.ts';
+import { MATCH_KEYS, type MatchKey } from './terms.ts';
+
+/** What a plan can know of a device. */
+export interface PlannedDevice {
+	readonly deviceId: string;
+	readonly serial: string | null;
+	/** Lower case with colons. */
+	readonly macAddress: string | null;
+	readonly deviceType: string | null;
+	readonly labels: readonly string[];
+}
+
+export interface CompiledPlan {
+	readonly plan: FleetPlan;
+	readonly rules: readonly { readonly rule: PlanRule; readonly fits: (device: PlannedDevice) => boolean }[];
+}
+
+/** Makes the lists of a plan quick to look into. */
+export function compilePlan(plan: FleetPlan): CompiledPlan {
+	return { plan, rules: plan.rules.map((rule) => ({ rule, fits: compileMatch(rule.match) })) };
+}
+
+/** The part of a plan that is for this device. */
+export function planFor({ plan, rules }: CompiledPlan, device: PlannedDevice): DevicePlan {
+	const rule = rules.find(({ fits }) => fits(device))?.rule ?? null;
+	const defaults = plan.defaults ?? {};
+	const ownWord: PlanWord = rule ?? {};
+	const before = layered(NOTHING, defaults);
+	const base = layered(before, ownWord);
+	// A rule that leaves the workflow to the defaults leaves it to their rollout as well.
+	const inherits = rule !== null && rule.workflowId === undefined && rule.rollout === undefined;
+	const rollout = rule === null || inherits ? defaults.rollout : rule.rollout;
+	const start = rollout && startFor(rollout, rollout.spreadSeconds ?? plan.spreadSeconds, device.deviceId);
+	if (!rollout || !start) return { rule: rule?.name ?? null, base, move: null };
+	const to = inherits ? layered(layered(before, rollout.to), ownWord) : layered(base, rollout.to);
+	return { rule: rule?.name ?? null, base, move: isSameWord(base, to) ? null : { to, ...start } };
+}
+
+/** What the plan says to its device at this time of the device's clock. */
+export function wordAt({ base, move }: DevicePlan, wallMs: number): Word {
+	return move && (move.atMs === null || move.atMs <= wallMs) ? move.to : base;
+}
+
+function isSameWord(one: Word, other: Word): boolean {
+	return one.workflowId === other.workflowId && one.heartbeatCadence === other.heartbeatCadence;
+}
+
+/** The names of all rules that fit; the first one counts. */
+export function fittingRules({ rules }: CompiledPlan, device: PlannedDevice): string[] {
+	return rules.filter(({ fits }) => fits(device)).map(({ rule }) => rule.name);
+}
+
+/**
+ * Where a device stands among all, 0 to 100: it belongs to a ring of so many percent or more. It never changes for a
+ * deviceId, so that a ring which is made larger keeps its devices, and the same devices always go first.
+ */
+export function placeOf(deviceId: string): number {
+	return (hash(deviceId) / 2 ** 32) * 100;
+}
+
+/** A device's share of every spread, 0 to 1: always the same, and independent of its place in the rings. */
+export function shareOfSpread(deviceId: string): number {
+	return hash(`spread ${deviceId}`) / 2 ** 32;
+}
+
+const NOTHING: Word = { workflowId: null, heartbeatCadence: null };
+
+function layered(below: Word, { workflowId, settings }: PlanWord): Word {
+	return {
+		workflowId: workflowId === undefined ? below.workflowId : workflowId,
+		heartbeatCadence: settings?.heartbeatCadence ?? below.heartbeatCadence,
+	};
+}
+
+/** When a rollout reaches the device, and by which ring; `null` while no ring holds it. */
+function startFor(
+	{ rings }: PlanRollout,
+	spreadSeconds: number,
+	deviceId: string,
+): { readonly percent: number; readonly atMs: number | null } | null {
+	const place = placeOf(deviceId);
+	const offsetMs = Math.round(shareOfSpread(deviceId) * spreadSeconds * 1000);
+	let earliest: { percent: number; atMs: number } | null = null;
+	for (const { percent, startAt } of rings) {
+		if (place >= percent) continue;
+		if (startAt === undefined) return { percent, atMs: null };
+		const atMs = Date.parse(startAt) + offsetMs;
+		if (!earliest || atMs < earliest.atMs) earliest = { percent, atMs };
+	}
+	return earliest;
+}
+
+/** The values of a device that each kind is compared with. */
+function valuesOf(device: PlannedDevice, key: MatchKey): readonly string[] {
+	switch (key) {
+		case 'deviceIds':
+			return [device.deviceId];
+		case 'serials':
+			return device.serial === null ? [] : [device.serial];
+		case 'macAddresses':
+			return device.macAddress === null ? [] : [device.macAddress];
+		case 'deviceTypes':
+			return device.deviceType === null ? [] : [device.deviceType];
+		case 'labels':
+			return device.labels;
+	}
+}
+
+function compileMatch(match: PlanMatch): (device: PlannedDevice) => boolean {
+	const tests = MATCH_KEYS.flatMap((key) => {
+		const wanted = match[key];
+		if (!wanted) return [];
+		const includes = compileValues(wanted, key === 'deviceIds' || key === 'serials');
+		return [(device: PlannedDevice) => valuesOf(device, key).some(includes)];
+	});
+	return (device) => tests.every((test) => test(device));
+}
+
+/** @param mayBePatterns whether a `*` at the end stands for anything. */
+export function compileValues(wanted: readonly string[], mayBePatterns: boolean): (value: string) => boolean {
+	const exact = new Set<string>();
+	const beginnings = new Map<number, Set<string>>();
+	for (const value of wanted) {
+		if (!mayBePatterns || !value.endsWith('*')) exact.add(value);
+		else {
+			const beginning = value.slice(0, -1);
+			const ofLength = beginnings.get(beginning.length) ?? new Set<string>();
+			beginnings.set(beginning.length, ofLength.add(beginning));
+		}
+	}
+	return (value) => {
+		if (exact.has(value)) return true;
+		for (const [length, set] of beginnings) if (set.has(value.slice(0, length))) return true;
+		return false;
+	};
+}
+
+const encoder = new TextEncoder();
+
+/** 32-bit FNV-1a over UTF-8, then MurmurHash3's finalizer, without which ids that count up would lie close together. */
+function hash(text: string): number {
+	let value = 0x811c9dc5;
+	for (const byte of encoder.encode(text)) value = Math.imul(value ^ byte, 0x01000193);
+	value = Math.imul(value ^ (value >>> 16), 0x85ebca6b);
+	value = Math.imul(value ^ (value >>> 13), 0xc2b2ae35);
+	return (value ^ (value >>> 16)) >>> 0;
+}

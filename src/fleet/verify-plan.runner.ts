@@ -1,0 +1,178 @@
+/**
+ * From the bytes of a plan file to a checked plan: the envelope's signature, then JSON, then every field; what is wrong is
+ * named with line and path. Fetches nothing and applies nothing.
+ */
+import { createHash, createPublicKey, type KeyObject, verify } from 'node:crypto';
+import type * as z from 'zod';
+import { type Failure, failure } from '../base/errors.ts';
+import { findJsonPlaces, findRepeatedNames, placeOf, pointerOf } from '../base/json-position.ts';
+import { readJsonObject } from '../base/json-text.ts';
+import { resolvePointer } from '../protocol/json-pointer.ts';
+import { nearestName } from '../settings/resolve.ts';
+import {
+	envelopeSchema,
+	type FleetPlan,
+	fleetPlanSchema,
+	isEnvelope,
+	type PlanEnvelope,
+	signedBytes,
+} from './plan-format.ts';
+import { MAX_PLAN_BYTES } from './terms.ts';
+
+/** Problems that are named at once. */
+const MAX_PROBLEMS = 20;
+/** What comes before the 32 bytes of an Ed25519 key in its usual form (SPKI, RFC 8410). */
+const SPKI_HEAD = '302a300506032b6570032100';
+
+export interface ReadPlan {
+	readonly plan: FleetPlan;
+	/** SHA-256 of the plan's exact bytes, in hexadecimal. */
+	readonly digest: string;
+	/** Whether it came in an envelope. */
+	readonly isSigned: boolean;
+	/** The key whose signature was found good; `null` when none was asked for. */
+	readonly verifiedBy: string | null;
+}
+
+export type PlanReading =
+	| { readonly ok: true; readonly read: ReadPlan; readonly payload: Uint8Array }
+	| { readonly ok: false; readonly problems: readonly Failure[] };
+
+/**
+ * @param where what the bytes are called in messages: a file, or `The fleet plan of HOST`.
+ * @param publicKeys one of which has to have signed it; none: a bare plan will do, and an envelope is taken at its word.
+ */
+export function readPlan(bytes: Uint8Array, where: string, publicKeys: readonly string[]): PlanReading {
+	const outer = parseJson(bytes, where);
+	if ('problem' in outer) return refused(outer.problem);
+	if (!isEnvelope(outer.document)) {
+		if (publicKeys.length > 0) return refused(failure('plan-untrusted', `${where} is not signed.`));
+		return readPayload(bytes, where, null);
+	}
+	const envelope = check(envelopeSchema, outer, where);
+	if (!envelope.ok) return envelope;
+	const payload = Buffer.from(envelope.value.payload, 'base64');
+	const verifiedBy = publicKeys.find((key) => isSignedBy(envelope.value, payload, key)) ?? null;
+	if (publicKeys.length > 0 && verifiedBy === null)
+		return refused(
+			failure(
+				'plan-untrusted',
+				`${where} has no signature that fits ${publicKeys.length === 1 ? 'the key' : `any of the ${publicKeys.length} keys`}.`,
+			),
+		);
+	return readPayload(payload, `${where}, the signed plan in it`, { verifiedBy });
+}
+
+/** A key of one line, as settings hold it. */
+export function importPublicKey(text: string): KeyObject {
+	const raw = Buffer.from(text.slice(text.indexOf(':') + 1), 'base64');
+	return createPublicKey({ key: Buffer.concat([Buffer.from(SPKI_HEAD, 'hex'), raw]), format: 'der', type: 'spki' });
+}
+
+/** The one line for a key, public or private. */
+export function formatPublicKey(key: KeyObject): string {
+	const half = key.type === 'private' ? createPublicKey(key) : key;
+	return `ed25519:${half
+		.export({ format: 'der', type: 'spki' })
+		.subarray(SPKI_HEAD.length / 2)
+		.toString('base64')}`;
+}
+
+function isSignedBy({ signatures }: PlanEnvelope, payload: Uint8Array, publicKey: string): boolean {
+	const key = importPublicKey(publicKey);
+	const covered = signedBytes(payload);
+	return signatures.some(({ sig }) => verify(null, covered, key, Buffer.from(sig, 'base64')));
+}
+
+function readPayload(
+	payload: Uint8Array,
+	where: string,
+	signed: { readonly verifiedBy: string | null } | null,
+): PlanReading {
+	const parsed = parseJson(payload, where);
+	if ('problem' in parsed) return refused(parsed.problem);
+	const checked = check(fleetPlanSchema, parsed, where);
+	if (!checked.ok) return checked;
+	const digest = createHash('sha256').update(payload).digest('hex');
+	const read = { plan: checked.value, digest, isSigned: signed !== null, verifiedBy: signed?.verifiedBy ?? null };
+	return { ok: true, read, payload };
+}
+
+interface Parsed {
+	readonly text: string;
+	readonly document: unknown;
+}
+
+function parseJson(bytes: Uint8Array, where: string): Parsed | { readonly problem: Failure } {
+	const invalid = (what: string) => ({ problem: failure('plan-invalid', `${where}: ${what}.`) });
+	if (bytes.length > MAX_PLAN_BYTES) return invalid(`it is larger than ${MAX_PLAN_BYTES} bytes`);
+	let text: string;
+	try {
+		text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+	} catch {
+		return invalid('it is not UTF-8');
+	}
+	if (/^\s*</.test(text)) return invalid('it is a web page, not a plan');
+	const read = readJsonObject(text, 'plan');
+	return 'fault' in read
+		? { problem: failure('plan-invalid', `${where}: ${read.fault}`) }
+		: { text, document: read.document };
+}
+
+function check<Value>(
+	schema: z.ZodType<Value>,
+	{ text, document }: Parsed,
+	where: string,
+): { readonly ok: true; readonly value: Value } | { readonly ok: false; readonly problems: readonly Failure[] } {
+	const result = schema.safeParse(document);
+	if (result.success && findRepeatedNames(text).length === 0) return { ok: true, value: result.data };
+	const places = findJsonPlaces(text);
+	const named = (path: readonly PropertyKey[], what: string, offset = places.offsetOf(path)) =>
+		failure(
+			'plan-invalid',
+			`${where}: ${placeOf(text, offset)}: ${pointerOf(path) || 'the document'} ${what}${what.endsWith('?') ? '' : '.'}`,
+		);
+	const repeated = places.repeated.map(({ path, offset }) => named(path, 'is there twice', offset));
+	const issues = result.success
+		? []
+		: result.error.issues.slice(0, MAX_PROBLEMS).flatMap((issue) => inWords(issue, document));
+	const problems = [...repeated, ...issues.map(({ path, what }) => named(path, what))];
+	return { ok: false, problems: problems.slice(0, MAX_PROBLEMS) };
+}
+
+const TYPES: Readonly<Record<string, string>> = {
+	string: 'a text',
+	array: 'a list',
+	object: 'an object in { }',
+	int: 'a whole number',
+	number: 'a number',
+	boolean: 'true or false',
+};
+/** All names that a plan or an envelope may have anywhere. */
+const NAMES = [
+	...['format', 'revision', 'comment', 'spreadSeconds', 'defaults', 'rules', 'name', 'match', 'workflowId', 'settings'],
+	...['rollout', 'to', 'rings', 'percent', 'startAt', 'heartbeatCadence', 'deviceIds', 'serials', 'macAddresses'],
+	...['deviceTypes', 'labels', 'payloadType', 'payload', 'signatures', 'keyid', 'sig'],
+];
+
+function inWords(issue: z.core.$ZodIssue, document: unknown): { path: readonly PropertyKey[]; what: string }[] {
+	const { path, message } = issue;
+	if (issue.code === 'unrecognized_keys')
+		return issue.keys.map((key) => {
+			const nearest = nearestName(key, NAMES);
+			return {
+				path: [...path, key],
+				what: `is not known here${nearest && nearest !== key ? `; did you mean ${nearest}?` : ''}`,
+			};
+		});
+	if (path.length > 0 && resolvePointer(document, pointerOf(path)) === undefined) return [{ path, what: 'is missing' }];
+	// Our own sentences begin in small letters, zod's with a capital.
+	if (!/^[A-Z]/.test(message)) return [{ path, what: message }];
+	if (issue.code === 'invalid_type') return [{ path, what: `must be ${TYPES[issue.expected] ?? issue.expected}` }];
+	if (issue.code === 'too_big') return [{ path, what: `must have at most ${issue.maximum} entries` }];
+	return [{ path, what: 'is not valid' }];
+}
+
+function refused(problem: Failure): PlanReading {
+	return { ok: false, problems: [problem] };
+}

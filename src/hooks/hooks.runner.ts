@@ -1,0 +1,105 @@
+/**
+ * Runs a site's commands when something happens to the device: a notification, online, offline, a pairing. Watches the agent
+ * from outside; what a command does changes nothing here.
+ */
+
+import type { Agent } from '../agent/agent.runner.ts';
+import { count, type Tally } from '../base/counters.ts';
+import { type Failure, summaryOf, toFailure } from '../base/errors.ts';
+import type { Log } from '../base/log.edge.ts';
+import { formatEvent } from '../events/feed.runner.ts';
+import type { PairRequest, PairResult } from '../protocol/local-api.ts';
+import type { Settings } from '../settings/table.ts';
+import { createHooks, type HookReport } from './hooks.edge.ts';
+
+export interface SiteHooks {
+	/** As the agent's own, and tells the commands how it went. */
+	pair(asked: PairRequest): Promise<PairResult>;
+	/** Tells the commands of a scan that was refused before it was a pairing. */
+	refused(reason: Failure): void;
+	/** Ends the commands that run. */
+	close(): Promise<void>;
+}
+
+export function runSiteHooks(parts: {
+	readonly agent: Agent;
+	readonly log: Log;
+	readonly tally: Tally;
+	readonly settings: () => Settings['hooks'];
+	/** The agent's own variables, of which the commands get a few. */
+	readonly environment: Readonly<Record<string, string | undefined>>;
+}): SiteHooks {
+	const { agent, log, tally, settings } = parts;
+	const hooks = createHooks({
+		environment: parts.environment,
+		report(report) {
+			count(tally.hooks, report.outcome.kind);
+			logReport(log, report);
+		},
+	});
+	let wasOnline = agent.status().state === 'online';
+
+	function tell(hook: keyof Settings['hooks'], input: unknown): void {
+		const argv = settings()[hook];
+		if (argv.length > 0) hooks.run({ hook, argv, input });
+	}
+
+	function refused(reason: Failure): void {
+		tell('onPairingFailed', summaryOf(reason));
+	}
+
+	const forgetEvents = agent.events.subscribe((entries) => {
+		if (settings().onNotification.length === 0) return;
+		for (const entry of entries)
+			if (entry.type === 'notification') tell('onNotification', JSON.parse(formatEvent(entry)));
+	});
+	const forgetStatus = agent.onStatus(() => {
+		const status = agent.status();
+		const isOnline = status.state === 'online';
+		if (isOnline !== wasOnline) {
+			wasOnline = isOnline;
+			tell(isOnline ? 'onOnline' : 'onOffline', status);
+		}
+	});
+
+	return {
+		async pair(asked) {
+			try {
+				const result = await agent.pair(asked);
+				tell('onPaired', result);
+				return result;
+			} catch (error) {
+				refused(toFailure(error));
+				throw error;
+			}
+		},
+		refused,
+		close() {
+			forgetEvents();
+			forgetStatus();
+			return hooks.close();
+		},
+	};
+}
+
+/** The log scrubs every line: a command may print anything. */
+function logReport(log: Log, { hook, outcome, ms, stderr }: HookReport): void {
+	const said = stderr === '' ? '' : `: ${stderr}`;
+	switch (outcome.kind) {
+		case 'exited':
+			if (outcome.exitStatus === 0) log.info(`${hook} ended${said}`, { exitStatus: 0, ms });
+			else log.warn(`${hook} failed${said}`, { exitStatus: outcome.exitStatus, ms });
+			return;
+		case 'killed':
+			log.warn(`${hook} was ended by a signal${said}`, { signal: outcome.signal, ms });
+			return;
+		case 'timedOut':
+			log.warn(`${hook} took too long and was ended${said}`, { ms });
+			return;
+		case 'dropped':
+			log.warn(`${hook} was left out: too many were waiting, or the agent stops`);
+			return;
+		case 'notStarted':
+			log.warn(`${hook} could not be started (${outcome.reason})`);
+	}
+}

@@ -1,0 +1,354 @@
+/**
+ * Who this device is: which serial number, MAC address and deviceId it goes by, and whether the machine is still the one
+ * that was paired. Decides from facts that are handed in; reads nothing, makes no id and never changes what is pinned.
+ */
+
+import { AgentError, type Failure, failure, summaryOf } from '../base/errors.ts';
+import { serialSchema } from '../protocol/device-connection.ts';
+import type { IdentityReport } from '../protocol/local-api.ts';
+import type { Fingerprint, PinnedIdentity } from '../state/device-state.ts';
+
+export interface SerialCandidate {
+	/** Where it stands, for a person: `dmi product_serial`. */
+	readonly source: string;
+	readonly value: string;
+}
+
+/** One network interface. `null` means that this system doesn't tell; that alone is no reason against it. */
+export interface InterfaceFacts {
+	readonly name: string;
+	/** Six pairs of hexadecimal digits with `:` between them. */
+	readonly mac: string;
+	/** The kernel's ARPHRD number; 1 is Ethernet, and Wi-Fi counts as such. */
+	readonly type: number | null;
+	/** Whether hardware stands behind it; bridges, veth and tunnels have none. */
+	readonly hasDevice: boolean | null;
+	/** 0 permanent, 1 random, 2 taken from another interface, 3 set by software. */
+	readonly addrAssignType: number | null;
+	readonly wireless: boolean;
+	readonly usb: boolean;
+}
+
+/** What can be found out about the machine, as it was found. */
+export interface IdentityFacts {
+	/** In order of preference. */
+	readonly serials: readonly SerialCandidate[];
+	/** In any order. */
+	readonly interfaces: readonly InterfaceFacts[];
+	/** A keyed hash of the machine-id in hexadecimal, or `null` where there is none. Never the id itself. */
+	readonly machineIdHash: string | null;
+	/** Places that were looked at in vain. */
+	readonly unreadable: readonly Rejected[];
+}
+
+/** Values from the settings, as they stand there; each that is set wins over whatever is found or pinned. */
+export interface ConfiguredIdentity {
+	readonly deviceId?: string | null | undefined;
+	readonly serial?: string | null | undefined;
+	readonly macAddress?: string | null | undefined;
+}
+
+export interface Rejected {
+	readonly source: string;
+	readonly reason: string;
+}
+
+/** A value and where it came from: `configured`, `pinned`, a source of the facts, or `none`. */
+export interface Chosen<Value> {
+	readonly value: Value;
+	readonly source: string;
+}
+
+interface ChosenParts {
+	readonly serial: Chosen<string | null>;
+	/** In lower case with `:`. */
+	readonly macAddress: Chosen<string | null>;
+	/** Whether a pairing has fixed the identity. */
+	readonly pinned: boolean;
+	/** Sources that were looked at and not taken. */
+	readonly rejected: readonly Rejected[];
+	/** What the machine shows now, without regard to settings; to be kept at pairing. */
+	readonly fingerprint: Fingerprint;
+	/** One `identity-changed` for each part that is not the one of the pairing; a single one when {@link cloned}. */
+	readonly warnings: readonly Failure[];
+	/** The state seems to have come from another device: report it, and don't register in that device's name. */
+	readonly cloned: boolean;
+}
+
+export interface CompleteIdentity extends ChosenParts {
+	readonly needsGeneratedId: false;
+	readonly deviceId: Chosen<string>;
+}
+
+/** The machine has nothing to be known by: make an id, keep it durably, and choose again with it. */
+export interface IdentityWithoutId extends ChosenParts {
+	readonly needsGeneratedId: true;
+	readonly deviceId: null;
+}
+
+export type IdentityChoice = CompleteIdentity | IdentityWithoutId;
+
+/**
+ * Chooses the identity.
+ *
+ * - deviceId: configured, else the pinned one, else the serial number, else one made from the machine-id, else the
+ *   generated one.
+ * - serial: configured, else as pinned, else the first of the facts that is a real one.
+ * - macAddress: configured, else as pinned, else a permanent address of real hardware: onboard wired before Wi-Fi before
+ *   USB, then by name.
+ *
+ * As pinned also means absent if it was absent: a card plugged in later does not make this another registration.
+ * @param pinned the identity of the pairing; `null` before one, and to choose anew when pairing again.
+ * @param generatedId the id that was made for this device earlier, if one was.
+ */
+export function chooseIdentity(
+	facts: IdentityFacts,
+	configured: ConfiguredIdentity,
+	pinned: PinnedIdentity | null,
+	generatedId: string | null,
+): IdentityChoice {
+	const serials = sift(facts.serials, serialSource, (candidate) => reasonAgainstSerial(candidate.value));
+	const interfaces = sift([...facts.interfaces].sort(byPreference), interfaceSource, reasonAgainstInterface);
+	const foundSerial = serials.taken && { value: serials.taken.value.trim(), source: serialSource(serials.taken) };
+	const foundMac = interfaces.taken && {
+		value: interfaces.taken.mac.toLowerCase(),
+		source: interfaceSource(interfaces.taken),
+	};
+
+	const serial = choose(configured.serial, pinned?.serial, foundSerial);
+	const macAddress = choose(configured.macAddress, pinned?.macAddress, foundMac);
+	const fingerprint: Fingerprint = {
+		serial: foundSerial?.value ?? null,
+		macAddress: foundMac?.value ?? null,
+		machine: facts.machineIdHash,
+	};
+	const seen = stillThere(facts, fingerprint, pinned);
+	const changes = pinned ? changedParts(pinned.fingerprint, seen) : [];
+	const cloned = pinned !== null && seemsCloned(pinned.fingerprint, seen, changes);
+	const parts: ChosenParts = {
+		serial,
+		macAddress,
+		pinned: pinned !== null,
+		rejected: [
+			...facts.unreadable,
+			...serials.rejected,
+			...interfaces.rejected,
+			...superseded(foundSerial, serial),
+			...superseded(foundMac, macAddress),
+		],
+		fingerprint: seen,
+		warnings: pinned ? describeChanges(changes, cloned, pinned.fingerprint, seen) : [],
+		cloned,
+	};
+	const deviceId = chooseDeviceId(configured, pinned, serial, facts.machineIdHash, generatedId);
+	return deviceId
+		? { ...parts, needsGeneratedId: false, deviceId }
+		: { ...parts, needsGeneratedId: true, deviceId: null };
+}
+
+/** What a pairing keeps of the choice. @param pinnedAt ISO 8601. */
+export function pinIdentity(choice: CompleteIdentity, pinnedAt: string): PinnedIdentity {
+	return {
+		deviceId: choice.deviceId.value,
+		serial: choice.serial.value,
+		macAddress: choice.macAddress.value,
+		fingerprint: choice.fingerprint,
+		pinnedAt,
+	};
+}
+
+/**
+ * What is kept when a person says that the machine, as it is now, is still the device that was paired: everything but its
+ * deviceId, by which the service knows it.
+ * @param found the machine looked at anew.
+ * @throws AgentError `unpaired` when nothing was pinned yet.
+ */
+export function acceptedIdentity(
+	pinned: PinnedIdentity | null,
+	found: CompleteIdentity,
+	pinnedAt: string,
+): PinnedIdentity {
+	if (!pinned)
+		throw new AgentError('unpaired', 'This device is not paired yet: there is no identity that could have changed.');
+	return { ...pinIdentity(found, pinnedAt), deviceId: pinned.deviceId };
+}
+
+/** The choice as the local interface shows it. */
+export function toReport(choice: CompleteIdentity): IdentityReport {
+	const { deviceId, serial, macAddress, pinned, rejected, warnings } = choice;
+	return {
+		deviceId: { ...deviceId },
+		serial: { ...serial },
+		macAddress: { ...macAddress },
+		pinned,
+		rejected: rejected.map(({ source, reason }) => ({ source, reason })),
+		warnings: warnings.map(summaryOf),
+	};
+}
+
+/** What makers leave in place of a serial number, with everything but letters and digits taken out. */
+const PLACEHOLDERS: ReadonlySet<string> = new Set([
+	'tobefilledbyoem',
+	'defaultstring',
+	'systemserialnumber',
+	'chassisserialnumber',
+	'baseboardserialnumber',
+	'boardserialnumber',
+	'serialnumber',
+	'notspecified',
+	'notapplicable',
+	'notavailable',
+	'none',
+	'null',
+	'na',
+	'oem',
+	'empty',
+	'unknown',
+	'invalid',
+	'0123456789',
+	'123456789',
+	'1234567890',
+]);
+/** Shorter ones are marks of a batch or a slot, not of a device. */
+const MIN_SERIAL_LENGTH = 4;
+
+/** Why a text is not a serial number that tells devices apart; `null` if it is one. */
+export function reasonAgainstSerial(value: string): string | null {
+	const text = value.trim();
+	if (text === '') return 'is empty';
+	const essence = text.toLowerCase().replace(/[^\p{L}\p{N}]/gu, '');
+	if (PLACEHOLDERS.has(essence)) return `is a placeholder of the maker: ${text}`;
+	if (text.length < MIN_SERIAL_LENGTH) return `has fewer than ${MIN_SERIAL_LENGTH} characters`;
+	if (essence === '') return 'has neither letters nor digits';
+	if (/^(.)\1*$/u.test(essence)) return 'is one character repeated';
+	return serialSchema.safeParse(text).success ? null : 'is too long or has unprintable characters';
+}
+
+/** Why an interface's MAC address does not stand for this device; `null` if it does. */
+export function reasonAgainstInterface(nic: InterfaceFacts): string | null {
+	if (nic.type !== null && nic.type !== 1) return 'is not an Ethernet or Wi-Fi interface';
+	if (!/^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/i.test(nic.mac)) return 'has no MAC address';
+	if (/^(00(:00){5}|ff(:ff){5})$/i.test(nic.mac)) return 'has no MAC address';
+	if (nic.hasDevice === false) return 'is virtual: no hardware behind it';
+	const firstByte = Number.parseInt(nic.mac.slice(0, 2), 16);
+	if (firstByte & 1) return 'has a group address';
+	if (firstByte & 2) return 'has a locally administered MAC address, which no maker gave it';
+	if (nic.addrAssignType !== null && nic.addrAssignType !== 0)
+		return 'has a MAC address that software set, not the permanent one';
+	return null;
+}
+
+function serialSource({ source }: SerialCandidate): string {
+	return source;
+}
+
+function interfaceSource({ name }: InterfaceFacts): string {
+	return `interface ${name}`;
+}
+
+/** Onboard wired, Wi-Fi, USB; the same order whatever order the kernel lists them in. */
+function byPreference(a: InterfaceFacts, b: InterfaceFacts): number {
+	const rank = (nic: InterfaceFacts) => (nic.usb ? 2 : nic.wireless ? 1 : 0);
+	return rank(a) - rank(b) || (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
+}
+
+/** The first candidate that nothing speaks against, and why not each of the others. */
+function sift<Candidate>(
+	candidates: readonly Candidate[],
+	sourceOf: (candidate: Candidate) => string,
+	reasonAgainst: (candidate: Candidate) => string | null,
+): { taken: Candidate | null; rejected: Rejected[] } {
+	let taken: Candidate | null = null;
+	const rejected: Rejected[] = [];
+	for (const candidate of candidates) {
+		const reason = reasonAgainst(candidate) ?? (taken && `comes after ${sourceOf(taken)}`);
+		if (reason) rejected.push({ source: sourceOf(candidate), reason });
+		else taken = candidate;
+	}
+	return { taken, rejected };
+}
+
+/** @param pinned `undefined` before a pairing; `null` when the pairing found none. */
+function choose(
+	configured: string | null | undefined,
+	pinned: string | null | undefined,
+	found: Chosen<string> | null,
+): Chosen<string | null> {
+	if (configured != null) return { value: configured, source: 'configured' };
+	if (pinned !== undefined) return { value: pinned, source: 'pinned' };
+	return found ?? { value: null, source: 'none' };
+}
+
+/** A good source that gave way to the settings or to the pairing, unless it says the same. */
+function superseded(found: Chosen<string> | null, chosen: Chosen<string | null>): Rejected[] {
+	if (!found || found.source === chosen.source || found.value === chosen.value) return [];
+	return [{ source: found.source, reason: `comes after the ${chosen.source} value` }];
+}
+
+function chooseDeviceId(
+	configured: ConfiguredIdentity,
+	pinned: PinnedIdentity | null,
+	serial: Chosen<string | null>,
+	machineIdHash: string | null,
+	generatedId: string | null,
+): Chosen<string> | null {
+	if (configured.deviceId != null) return { value: configured.deviceId, source: 'configured' };
+	if (pinned) return { value: pinned.deviceId, source: 'pinned' };
+	if (serial.value !== null) return { value: serial.value, source: `serial number (${serial.source})` };
+	// 128 bits are as many as the machine-id had.
+	if (machineIdHash !== null) return { value: `machine-${machineIdHash.slice(0, 32)}`, source: 'machine-id' };
+	return generatedId === null ? null : { value: generatedId, source: 'generated' };
+}
+
+/**
+ * The fingerprint of now, in which a part of the pairing stands as long as it is anywhere in the machine: a better source
+ * that became readable, or a second card, is not a change.
+ */
+function stillThere(facts: IdentityFacts, best: Fingerprint, pinned: PinnedIdentity | null): Fingerprint {
+	const { serial = null, macAddress = null } = pinned?.fingerprint ?? {};
+	return {
+		serial: facts.serials.some(({ value }) => value.trim() === serial) ? serial : best.serial,
+		macAddress: facts.interfaces.some(({ mac }) => mac.toLowerCase() === macAddress) ? macAddress : best.macAddress,
+		machine: best.machine,
+	};
+}
+
+type Part = keyof Fingerprint;
+const PARTS: readonly Part[] = ['serial', 'macAddress', 'machine'];
+
+/** Parts known both then and now, and different. */
+function changedParts(then: Fingerprint, now: Fingerprint): Part[] {
+	return PARTS.filter((part) => then[part] !== null && now[part] !== null && then[part] !== now[part]);
+}
+
+/**
+ * Whether this looks like another device's state. Serial number and MAC address belong to the hardware: one that is the
+ * same settles it. The machine-id lies on the disk and travels with a copy, so it only testifies when it differs. Two
+ * different parts are needed; one is enough if nothing of the hardware besides it is known from the pairing, though never
+ * the MAC address alone, since network cards are replaced.
+ */
+function seemsCloned(then: Fingerprint, now: Fingerprint, changed: readonly Part[]): boolean {
+	const hardware = PARTS.filter((part) => part !== 'machine');
+	if (hardware.some((part) => then[part] !== null && then[part] === now[part])) return false;
+	if (changed.length !== 1) return changed.length > 1;
+	return changed[0] !== 'macAddress' && hardware.every((part) => then[part] === null || part === changed[0]);
+}
+
+function describeChanges(
+	changed: readonly Part[],
+	cloned: boolean,
+	then: Fingerprint,
+	now: Fingerprint,
+): readonly Failure[] {
+	const describe: Record<Part, string> = {
+		serial: `its serial number is ${now.serial}, at the pairing it was ${then.serial}`,
+		macAddress: `its MAC address is ${now.macAddress}, at the pairing it was ${then.macAddress}`,
+		// The hashes would tell a person nothing.
+		machine: 'its machine-id is not the one of the pairing',
+	};
+	if (cloned) {
+		const what = changed.map((part) => describe[part]).join('; ');
+		return [failure('identity-changed', `This seems to be a copy of another device: ${what}.`)];
+	}
+	return changed.map((part) => failure('identity-changed', `A part of this device has changed: ${describe[part]}.`));
+}

@@ -1,0 +1,202 @@
+/**
+ * Looks at the machine for what tells it apart: serial numbers, network interfaces, the machine-id. Reports what stands
+ * there, placeholders too; choosing is `identity/identity.ts`. Never throws, never runs as more than it is, and never lets
+ * the machine-id itself out.
+ */
+import { createHmac } from 'node:crypto';
+import { constants } from 'node:fs';
+import { open, readdir, realpath } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { IdentityFacts, InterfaceFacts, Rejected, SerialCandidate } from './identity.ts';
+
+export interface IdentityPlaces {
+	/** Where the file tree begins; `/` unless told. Elsewhere, only that tree is looked at, never this machine. */
+	readonly root?: string;
+	/** systemd's `CREDENTIALS_DIRECTORY`: its `dmi-serial` is the serial number that only root may read otherwise. */
+	readonly credentialsDirectory?: string | undefined;
+	/** As `process.platform`. Any but `linux` is asked through its own programs. */
+	readonly platform?: NodeJS.Platform;
+}
+
+/** Every place read here holds one line. */
+const MAX_BYTES = 1024;
+/** For programs that another system has to be asked through. */
+const DEADLINE_MS = 5_000;
+/** Changing this gives every device that goes by its machine-id another deviceId. */
+const MACHINE_ID_KEY = 'idv-agent machine-id v1';
+/** What the unit puts in place of a serial number that the machine doesn't have (`SetCredential`). */
+const NO_CREDENTIAL = 'none';
+
+/** Reads all facts once. Whatever is missing or may not be read is listed in `unreadable` with the reason. */
+export async function readIdentityFacts(places: IdentityPlaces = {}): Promise<IdentityFacts> {
+	const { root = '/', credentialsDirectory, platform = process.platform } = places;
+	const isThisMachine = root === '/';
+	if (platform === 'linux') return readLinux(root, isThisMachine, credentialsDirectory);
+	if (!isThisMachine) return { serials: [], interfaces: [], machineIdHash: null, unreadable: [] };
+	const [serial, network] = await Promise.all([askForSerial(), askForInterfaces()]);
+	const { found, missed } = split([serial]);
+	return { serials: found, interfaces: network.found, machineIdHash: null, unreadable: [...missed, ...network.missed] };
+}
+
+async function readLinux(
+	root: string,
+	isThisMachine: boolean,
+	credentialsDirectory: string | undefined,
+): Promise<IdentityFacts> {
+	const [lines, listed, machineId] = await Promise.all([
+		Promise.all([
+			...(credentialsDirectory === undefined ? [] : [readCredential(credentialsDirectory)]),
+			...FIRMWARE.map(([source, path]) => readLine(source, join(root, path))),
+		]),
+		readInterfaces(root),
+		readLine('machine-id', join(root, 'etc/machine-id')).then(hashed),
+	]);
+	const serials = split(lines);
+	const machine = split([machineId]);
+	const hasAddress = listed.found.some(({ mac }) => /[1-9a-f]/i.test(mac));
+	const asked = hasAddress || !isThisMachine ? { found: [], missed: [] } : await askForInterfaces();
+	return {
+		serials: serials.found,
+		interfaces: [...listed.found, ...asked.found],
+		machineIdHash: machine.found[0]?.value ?? null,
+		unreadable: [...serials.missed, ...machine.missed, ...listed.missed, ...asked.missed],
+	};
+}
+
+const FIRMWARE: readonly (readonly [source: string, path: string])[] = [
+	['dmi product_serial', 'sys/class/dmi/id/product_serial'],
+	['dmi board_serial', 'sys/class/dmi/id/board_serial'],
+	['dmi chassis_serial', 'sys/class/dmi/id/chassis_serial'],
+	['devicetree serial-number', 'sys/firmware/devicetree/base/serial-number'],
+];
+
+/** The text of a place, or why there is none. */
+type Line = { readonly source: string; readonly value: string } | Rejected;
+
+interface Found<Value> {
+	readonly found: readonly Value[];
+	readonly missed: readonly Rejected[];
+}
+
+function split(lines: readonly Line[]): Found<SerialCandidate> {
+	return { found: lines.filter((line) => 'value' in line), missed: lines.filter((line) => 'reason' in line) };
+}
+
+async function readCredential(directory: string): Promise<Line> {
+	const line = await readLine('credential dmi-serial', join(directory, 'dmi-serial'));
+	return 'value' in line && line.value.toLowerCase() === NO_CREDENTIAL
+		? { source: line.source, reason: 'says that this machine has none' }
+		: line;
+}
+
+function hashed(line: Line): Line {
+	if ('reason' in line) return line;
+	const { source, value } = line;
+	// Images are shipped with an empty one or `uninitialized`, which the first boot replaces.
+	if (!/^[0-9a-f]{32}$/.test(value) || /^0+$/.test(value)) return { source, reason: 'is not set up yet' };
+	return { source, value: createHmac('sha256', MACHINE_ID_KEY).update(value).digest('hex') };
+}
+
+async function readInterfaces(root: string): Promise<Found<InterfaceFacts>> {
+	const directory = join(root, 'sys/class/net');
+	try {
+		const [top, names] = await Promise.all([realpath(root), readdir(directory)]);
+		const all = await Promise.all(names.sort().map((name) => readInterface(top, join(directory, name), name)));
+		return { found: all.filter((nic) => nic !== null), missed: [] };
+	} catch (error) {
+		return { found: [], missed: [{ source: 'network interfaces', reason: reasonOf(error) }] };
+	}
+}
+
+/** `null` for what is no interface, such as the file `bonding_masters`. */
+async function readInterface(top: string, directory: string, name: string): Promise<InterfaceFacts | null> {
+	const [address, type, addrAssignType, device, wireless, phy80211] = await Promise.all([
+		readLine(name, join(directory, 'address')),
+		readNumber(join(directory, 'type')),
+		readNumber(join(directory, 'addr_assign_type')),
+		follow(join(directory, 'device')),
+		follow(join(directory, 'wireless')),
+		// A kernel without the old wireless extensions has only this one.
+		follow(join(directory, 'phy80211')),
+	]);
+	if ('reason' in address) return null;
+	return {
+		name,
+		mac: address.value.toLowerCase(),
+		type,
+		hasDevice: device !== null,
+		addrAssignType,
+		wireless: wireless !== null || phy80211 !== null,
+		// Every USB path goes through a root hub, which is named usb1, usb2 and so on.
+		usb: device !== null && /\/usb\d+\//.test(device.startsWith(top) ? device.slice(top.length) : device),
+	};
+}
+
+/** Where a link in the end leads; `null` if there is nothing. */
+async function follow(path: string): Promise<string | null> {
+	return realpath(path).catch(() => null);
+}
+
+async function readNumber(path: string): Promise<number | null> {
+	const line = await readLine(path, path);
+	return 'value' in line && /^\d+$/.test(line.value) ? Number(line.value) : null;
+}
+
+/** The text of a small file, without white space and NUL around it. */
+async function readLine(source: string, path: string): Promise<Line> {
+	try {
+		// Without waiting, in case that it is a pipe that nobody writes to.
+		const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+		try {
+			const { buffer, bytesRead } = await file.read(Buffer.alloc(MAX_BYTES + 1), 0, MAX_BYTES + 1, null);
+			if (bytesRead > MAX_BYTES) return { source, reason: `is larger than ${MAX_BYTES} bytes` };
+			return { source, value: buffer.toString('utf8', 0, bytesRead).replace(/^[\s\0]+|[\s\0]+$/g, '') };
+		} finally {
+			await file.close();
+		}
+	} catch (error) {
+		return { source, reason: reasonOf(error) };
+	}
+}
+
+function reasonOf(error: unknown): string {
+	const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+	if (code === 'ENOENT' || code === 'ENOTDIR') return 'is not there';
+	if (code === 'EACCES' || code === 'EPERM') return 'may not be read by this user';
+	return `cannot be read (${code || (error instanceof Error ? error.message : String(error))})`;
+}
+
+async function askForSerial(): Promise<Line> {
+	const source = 'system information';
+	try {
+		const { default: systeminformation } = await import('systeminformation');
+		const { serial } = await withDeadline(systeminformation.system());
+		return { source, value: serial };
+	} catch (error) {
+		return { source, reason: reasonOf(error) };
+	}
+}
+
+/** All that are not internal; which of them is real hardware, this way doesn't tell. */
+async function askForInterfaces(): Promise<Found<InterfaceFacts>> {
+	try {
+		const { default: macaddress } = await import('macaddress');
+		const all: Record<string, { mac?: unknown }> = await withDeadline(macaddress.all());
+		const found = Object.entries(all).flatMap(([name, { mac }]) =>
+			typeof mac === 'string'
+				? [{ name, mac, type: null, hasDevice: null, addrAssignType: null, wireless: false, usb: false }]
+				: [],
+		);
+		return { found, missed: [] };
+	} catch (error) {
+		return { found: [], missed: [{ source: 'network interfaces', reason: reasonOf(error) }] };
+	}
+}
+
+async function withDeadline<Value>(work: Promise<Value>): Promise<Value> {
+	let timer: NodeJS.Timeout | undefined;
+	const late = new Promise<never>((_, reject) => {
+		timer = setTimeout(() => reject(new Error(`no answer within ${DEADLINE_MS} ms`)), DEADLINE_MS);
+	});
+	return Promise.race([work, late]).finally(() => clearTimeout(timer));
+}

@@ -1,0 +1,349 @@
+/**
+ * Asks the agent on its Unix sockets, for the command line and for hooks. Tries once, with a deadline; every failure is
+ * an AgentError, and one that the agent has named keeps its code, message and remedy.
+ * Must never retry or follow a stream again by itself.
+ */
+import { lstat, readFile } from 'node:fs/promises';
+import http from 'node:http';
+import { join } from 'node:path';
+import { AgentError, CATALOGUE, type ErrorCode } from '../base/errors.ts';
+import { MAX_FRAME_BYTES } from '../protocol/channel.ts';
+import { LOCAL_SOCKETS } from '../protocol/local-api.ts';
+import { cleanText } from '../protocol/problem.ts';
+
+type LocalSocket = keyof typeof LOCAL_SOCKETS;
+
+/** One event of a stream, as the HTML standard reads it. */
+export interface ServerSentEvent {
+	/** The newest id seen so far, this event's or an earlier one's; `null` before the first. */
+	readonly id: string | null;
+	/** `message` where the agent names none. */
+	readonly event: string;
+	readonly data: string;
+}
+
+export interface FollowOptions {
+	/** The id of the newest event that is known already. */
+	readonly since?: string | undefined;
+	/** Ends the stream with reason `aborted`. */
+	readonly signal?: AbortSignal | undefined;
+	/** Longest silence, in milliseconds; the agent sends a comment every 15 s. Default 60,000. */
+	readonly silenceMs?: number;
+}
+
+export interface LocalClient {
+	/**
+	 * One request; resolves with the JSON of the answer, `undefined` when it is empty.
+	 * @param options.deadlineMs for all of it; default 15,000.
+	 * @throws AgentError what the agent answered, or `agent-not-running`, `access-denied`, `request-timeout`,
+	 * `bad-response`, `response-too-large`, `socket-failed` (path too long).
+	 */
+	request(
+		socket: LocalSocket,
+		method: string,
+		path: string,
+		body?: unknown,
+		options?: { readonly deadlineMs?: number },
+	): Promise<unknown>;
+	/**
+	 * Follows an event stream of `agent.sock`. Waits for `onEvent` before it reads on; what `onEvent` throws, this throws.
+	 * Resolves with the agent's reason when it ends the stream (`slow`, `stopping`, `finished`), or `aborted`.
+	 * @throws AgentError as `request` does; `agent-not-running` when the stream breaks off.
+	 */
+	events(
+		path: string,
+		options: FollowOptions,
+		onEvent: (event: ServerSentEvent) => void | Promise<void>,
+	): Promise<{ readonly reason: string }>;
+}
+
+const DEFAULT_DEADLINE_MS = 15_000;
+const DEFAULT_SILENCE_MS = 60_000;
+const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
+/**
+ * Longest line and longest event of a stream, in characters. A frame of control characters grows sixfold in JSON: a
+ * smaller bound would let one odd notification stop a consumer for good.
+ */
+export const MAX_STREAM_LINE = 8 * MAX_FRAME_BYTES;
+/** Longest path that fits a socket address on Linux, in bytes. */
+const MAX_SOCKET_PATH = 107;
+/** Who owns a socket when it can't be looked at. */
+const USUAL_GROUPS = { agent: 'idv-agent', admin: 'idv-agent-admin' } as const;
+
+/** Opens nothing yet: each call makes a connection of its own. */
+export function createLocalClient({ runDir }: { readonly runDir: string }): LocalClient {
+	return {
+		async request(socket, method, path, body, { deadlineMs = DEFAULT_DEADLINE_MS } = {}) {
+			const deadline = AbortSignal.timeout(deadlineMs);
+			const payload = body === undefined ? undefined : JSON.stringify(body);
+			try {
+				const response = await send(runDir, socket, method, path, {
+					accept: 'application/json',
+					signal: deadline,
+					payload,
+				});
+				return await readAnswer(response);
+			} catch (error) {
+				if (deadline.aborted) throw timedOut(`The agent did not answer within ${deadlineMs / 1000} s.`);
+				throw await explain(error, runDir, socket);
+			}
+		},
+		events: (path, options, onEvent) => follow(runDir, path, options, onEvent),
+	};
+}
+
+async function follow(
+	runDir: string,
+	path: string,
+	{ since, signal, silenceMs = DEFAULT_SILENCE_MS }: FollowOptions,
+	onEvent: (event: ServerSentEvent) => void | Promise<void>,
+): Promise<{ readonly reason: string }> {
+	const stop = new AbortController();
+	const abort = () => stop.abort();
+	if (signal?.aborted) return { reason: 'aborted' };
+	signal?.addEventListener('abort', abort, { once: true });
+
+	let silent = false;
+	let consuming = false;
+	const watch = setTimeout(
+		() => {
+			// While the consumer is at work nothing is read, and the agent is not to blame.
+			if (consuming) return void watch.refresh();
+			silent = true;
+			stop.abort();
+		},
+		Math.min(silenceMs, 2 ** 31 - 1),
+	);
+	try {
+		const url =
+			since === undefined ? path : `${path}${path.includes('?') ? '&' : '?'}${new URLSearchParams({ since })}`;
+		const chunks = await openStream(runDir, url, stop.signal);
+		const parse = createEventStreamParser();
+		for (;;) {
+			const chunk = await chunks.next();
+			if (chunk.done) throw brokenOff();
+			for (const event of parse(chunk.value)) {
+				if (event.event === 'closed') return { reason: readReason(event.data) };
+				consuming = true;
+				try {
+					await onEvent(event);
+				} catch (error) {
+					throw new ConsumerFailure(error);
+				}
+				consuming = false;
+				if (signal?.aborted) return { reason: 'aborted' };
+			}
+			watch.refresh();
+		}
+	} catch (error) {
+		if (error instanceof ConsumerFailure) throw error.cause;
+		if (signal?.aborted) return { reason: 'aborted' };
+		if (silent) throw timedOut(`The agent was silent for ${silenceMs / 1000} s.`);
+		throw await explain(error, runDir, 'agent');
+	} finally {
+		clearTimeout(watch);
+		signal?.removeEventListener('abort', abort);
+		stop.abort();
+	}
+}
+
+/** Carries the consumer's own error past the explanation of ours. */
+class ConsumerFailure extends Error {
+	constructor(cause: unknown) {
+		super('consumer', { cause });
+	}
+}
+
+async function openStream(runDir: string, path: string, signal: AbortSignal): Promise<AsyncIterator<Buffer>> {
+	const response = await send(runDir, 'agent', 'GET', path, { accept: 'text/event-stream', signal });
+	if (response.statusCode !== 200) await readAnswer(response);
+	if (!/^text\/event-stream\b/i.test(response.headers['content-type'] ?? '')) {
+		response.destroy();
+		throw badResponse('The answer is not an event stream.');
+	}
+	return response[Symbol.asyncIterator]();
+}
+
+async function send(
+	runDir: string,
+	socket: LocalSocket,
+	method: string,
+	path: string,
+	{
+		accept,
+		signal,
+		payload,
+	}: { readonly accept: string; readonly signal: AbortSignal; readonly payload?: string | undefined },
+): Promise<http.IncomingMessage> {
+	const socketPath = join(runDir, LOCAL_SOCKETS[socket]);
+	const length = Buffer.byteLength(socketPath);
+	if (length > MAX_SOCKET_PATH)
+		throw new AgentError(
+			'socket-failed',
+			`The path of a socket may have ${MAX_SOCKET_PATH} bytes; ${socketPath} has ${length}.`,
+			{ remedy: 'Choose a run directory with a shorter path.' },
+		);
+	const headers: http.OutgoingHttpHeaders = { Accept: `${accept}, application/problem+json` };
+	if (payload !== undefined) {
+		headers['Content-Type'] = 'application/json';
+		headers['Content-Length'] = Buffer.byteLength(payload);
+	}
+	return new Promise((resolve, reject) => {
+		const request = http.request({ socketPath, method, path, headers, signal, agent: false });
+		request.once('response', resolve);
+		// For good: what comes after the answer shows on the answer itself.
+		request.on('error', reject);
+		request.end(payload);
+	});
+}
+
+async function readAnswer(response: http.IncomingMessage): Promise<unknown> {
+	const chunks: Buffer[] = [];
+	let size = 0;
+	for await (const chunk of response as AsyncIterable<Buffer>) {
+		size += chunk.length;
+		if (size > MAX_ANSWER_BYTES) throw tooLarge(`The answer has more than ${MAX_ANSWER_BYTES} bytes.`);
+		chunks.push(chunk);
+	}
+	const text = Buffer.concat(chunks).toString();
+	const status = response.statusCode ?? 0;
+	let document: unknown;
+	try {
+		document = text === '' ? undefined : JSON.parse(text);
+	} catch {
+		throw badResponse(`The answer, with status ${status}, is not JSON.`);
+	}
+	if (status >= 200 && status < 300) return document;
+	throw readProblem(document, status, Number(response.headers['retry-after'] ?? Number.NaN));
+}
+
+/** The error that the agent has described; `internal` for a code that this version does not know. */
+function readProblem(document: unknown, status: number, retryAfterSeconds: number): AgentError {
+	const fields = typeof document === 'object' && document !== null ? (document as Record<string, unknown>) : {};
+	const text = (name: string) => {
+		const value = fields[name];
+		return typeof value === 'string' ? cleanText(value, 1000) : '';
+	};
+	const code = Object.hasOwn(CATALOGUE, text('code')) ? (text('code') as ErrorCode) : 'internal';
+	const message = text('detail') || text('title') || `The agent answered with status ${status}.`;
+	const remedy = text('remedy');
+	return new AgentError(code, message, {
+		...(remedy && { remedy }),
+		...(retryAfterSeconds >= 0 && { retryAfterMs: retryAfterSeconds * 1000 }),
+	});
+}
+
+async function explain(error: unknown, runDir: string, socket: LocalSocket): Promise<AgentError> {
+	if (error instanceof AgentError) return error;
+	const path = join(runDir, LOCAL_SOCKETS[socket]);
+	const code = (error as NodeJS.ErrnoException | null)?.code ?? '';
+	if (code === 'ENOENT' || code === 'ECONNREFUSED' || code === 'ENOTDIR')
+		return new AgentError('agent-not-running', `No agent listens on ${path}.`, { cause: error });
+	if (code === 'EACCES' || code === 'EPERM') {
+		const group = await groupOf(path).catch(() => USUAL_GROUPS[socket]);
+		return new AgentError('access-denied', `This user may not use ${path}, which is for root and group ${group}.`, {
+			remedy: `Run the command as root or as a member of group ${group}.`,
+			cause: error,
+		});
+	}
+	if (code.startsWith('HPE_')) return badResponse(`What listens on ${path} does not speak HTTP.`);
+	if (code.startsWith('ERR_') || code === '')
+		return new AgentError('internal', error instanceof Error ? error.message : String(error), { cause: error });
+	return brokenOff(error);
+}
+
+/** The name of the group that owns a socket, or its number. */
+async function groupOf(path: string): Promise<string> {
+	const { gid } = await lstat(path);
+	const lines = (await readFile('/etc/group', 'utf8')).split('\n').map((line) => line.split(':'));
+	return lines.find((fields) => fields[2] === String(gid))?.[0] ?? String(gid);
+}
+
+function brokenOff(cause?: unknown): AgentError {
+	return new AgentError('agent-not-running', 'The agent broke the connection off.', {
+		remedy: 'Try again; if it repeats, look at its log: journalctl -u idv-agent.',
+		cause,
+	});
+}
+
+function timedOut(message: string): AgentError {
+	return new AgentError('request-timeout', message, {
+		remedy: 'Try again; if it repeats, look at its log: journalctl -u idv-agent.',
+	});
+}
+
+function badResponse(message: string): AgentError {
+	return new AgentError('bad-response', message, {
+		remedy: 'Check that the run directory is that of idv-agent, and that agent and command have the same version.',
+	});
+}
+
+function tooLarge(message: string): AgentError {
+	return new AgentError('response-too-large', message, { remedy: 'Ask for less at a time.' });
+}
+
+function readReason(data: string): string {
+	try {
+		const { reason } = JSON.parse(data) as { reason?: unknown };
+		return typeof reason === 'string' ? cleanText(reason, 100) : 'closed';
+	} catch {
+		return 'closed';
+	}
+}
+
+/**
+ * A parser of Server-Sent Events that takes the bytes in whatever pieces they come. Source: HTML standard, 9.2.6.
+ * An event without data is none; `retry` is not looked at.
+ * @throws AgentError `response-too-large` for a line or an event of more than {@link MAX_STREAM_LINE} characters.
+ */
+export function createEventStreamParser(): (chunk: Uint8Array) => ServerSentEvent[] {
+	const decoder = new TextDecoder();
+	let rest = '';
+	// A CR ends a line at once: waiting for its LF would hold an event back.
+	let skipLineFeed = false;
+	let id: string | null = null;
+	let event = '';
+	let data: string[] = [];
+	let dataLength = 0;
+
+	const takeLine = (line: string): ServerSentEvent | null => {
+		if (line === '') {
+			const complete = data.length > 0 ? { id, event: event || 'message', data: data.join('\n') } : null;
+			event = '';
+			data = [];
+			dataLength = 0;
+			return complete;
+		}
+		const colon = line.indexOf(':');
+		const field = colon < 0 ? line : line.slice(0, colon);
+		const value = colon < 0 ? '' : line.slice(line[colon + 1] === ' ' ? colon + 2 : colon + 1);
+		if (field === 'data') {
+			dataLength += value.length + 1;
+			if (dataLength > MAX_STREAM_LINE) throw tooLarge('The agent sent an event that is too long.');
+			data.push(value);
+		} else if (field === 'event') event = value;
+		else if (field === 'id' && !value.includes('\0')) id = value;
+		return null;
+	};
+
+	return (chunk) => {
+		let text = decoder.decode(chunk, { stream: true });
+		if (text === '') return [];
+		if (skipLineFeed && text.startsWith('\n')) text = text.slice(1);
+		skipLineFeed = text.endsWith('\r');
+		const lineEnd = /\r\n|\r|\n/g;
+		// What is left over from the last piece holds no line end.
+		lineEnd.lastIndex = rest.length;
+		const all = rest + text;
+		const events: ServerSentEvent[] = [];
+		let from = 0;
+		for (let found = lineEnd.exec(all); found; found = lineEnd.exec(all)) {
+			const complete = takeLine(all.slice(from, found.index));
+			if (complete) events.push(complete);
+			from = lineEnd.lastIndex;
+		}
+		rest = all.slice(from);
+		if (rest.length > MAX_STREAM_LINE) throw tooLarge('The agent sent a line that is too long.');
+		return events;
+	};
+}

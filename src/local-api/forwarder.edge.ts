@@ -1,0 +1,187 @@
+/**
+ * Passes an application's request on to the service, with the device's Connection added, and the answer back. Streams both
+ * ways with back-pressure. Tries once within its bounds; follows no redirect, shows the Connection to nobody, keeps nothing.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import type { Dispatcher } from 'undici';
+import { AgentError } from '../base/errors.ts';
+import { classifyNetworkError } from '../connection/classify-failure.ts';
+import { formatAuthorization } from '../protocol/authorization.ts';
+import { decideForward, headersToCaller, headersToService, localLocation } from './forward-rules.ts';
+
+const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
+
+const FORWARD_LIMITS = {
+	/** Largest body of a request, in bytes. */
+	requestBytes: 64 * 1024 * 1024,
+	/** Largest body of an answer, in bytes; a longer one is cut off by closing the connection. */
+	answerBytes: 64 * 1024 * 1024,
+	/** For the whole exchange, in milliseconds. */
+	deadlineMs: 120_000,
+	/** Longest silence of the service, in milliseconds. */
+	idleMs: 30_000,
+	/** Exchanges at once. */
+	atOnce: 16,
+} as const;
+export type ForwardLimits = { readonly [Name in keyof typeof FORWARD_LIMITS]: number };
+
+export interface ForwarderOptions {
+	readonly network: { dispatcher(): Promise<Dispatcher>; viaProxy(url: URL): boolean };
+	/** Where requests go and the Connection token for it, as they are now; `null` while there is none. */
+	readonly target: () => { readonly baseUrl: string; readonly token: string } | null;
+	/** Path prefixes that may be asked for; empty: all but the authorization endpoints. */
+	readonly allow: () => readonly string[];
+	readonly limits?: Partial<ForwardLimits>;
+}
+
+/**
+ * @param target what stands after the prefix in the request line, undecoded.
+ * @throws AgentError before anything is answered: `access-denied`, `method-not-allowed`, `unpaired`, `body-too-large`,
+ * `response-too-large`, `redirect-refused`, `service-overloaded` (too many at once), or what the network says. Once the
+ * answer has begun, a failure closes the caller's connection instead.
+ */
+export type Forward = (request: IncomingMessage, response: ServerResponse, target: string) => Promise<void>;
+
+export function createForwarder(options: ForwarderOptions): Forward {
+	const limits = { ...FORWARD_LIMITS, ...options.limits };
+	let underWay = 0;
+
+	return async (request, response, target) => {
+		const method = METHODS.find((known) => known === request.method);
+		if (!method)
+			throw new AgentError('method-not-allowed', `${request.method ?? 'This method'} is not passed on.`, {
+				remedy: `Use one of ${METHODS.join(', ')}.`,
+			});
+		if (request.headers.authorization !== undefined)
+			throw new AgentError('access-denied', "A caller's own Authorization is not passed on.", {
+				remedy: 'Leave the header out: the agent adds its own.',
+			});
+		const service = options.target();
+		if (!service) throw new AgentError('unpaired', 'This device has no Connection to ask the service with.');
+		const decision = decideForward(target, service.baseUrl, options.allow());
+		if (!decision.ok) throw new AgentError(decision.failure.code, decision.failure.message, decision.failure);
+		if (underWay >= limits.atOnce)
+			throw new AgentError('service-overloaded', `${limits.atOnce} requests are being passed on already.`, {
+				remedy: 'Ask again in a moment.',
+				retryAfterMs: 1000,
+			});
+		underWay += 1;
+		try {
+			await exchange(request, response, { method, url: decision.url, ...service }, options.network, limits);
+		} finally {
+			underWay -= 1;
+		}
+	};
+}
+
+interface Exchange {
+	readonly method: (typeof METHODS)[number];
+	readonly url: URL;
+	readonly baseUrl: string;
+	readonly token: string;
+}
+
+async function exchange(
+	request: IncomingMessage,
+	response: ServerResponse,
+	{ method, url, baseUrl, token }: Exchange,
+	network: ForwarderOptions['network'],
+	limits: ForwardLimits,
+): Promise<void> {
+	const over = new AbortController();
+	const signal = AbortSignal.any([AbortSignal.timeout(limits.deadlineMs), over.signal]);
+	const left = () => over.abort();
+	response.once('close', left);
+	try {
+		const answer = await ask();
+		const headers = checkAnswer(answer);
+		response.writeHead(answer.statusCode, headers);
+		if (method === 'HEAD') {
+			await answer.body.dump();
+			response.end();
+		} else
+			await pipeline(bounded(answer.body, limits.answerBytes, tooLargeAnswer), response, { signal }).catch(() => {
+				// The head is gone: to end here would make a cut answer look whole.
+				response.destroy();
+			});
+	} catch (error) {
+		if (error instanceof AgentError) throw error;
+		const { code, ...found } = classifyNetworkError(error, { host: url.host, viaProxy: network.viaProxy(url) });
+		throw new AgentError(code, found.message, { ...found, cause: error });
+	} finally {
+		response.removeListener('close', left);
+		over.abort();
+	}
+
+	async function ask(): Promise<Dispatcher.ResponseData> {
+		const hasBody = request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length']) > 0;
+		if (Number(request.headers['content-length'] ?? 0) > limits.requestBytes) throw tooLargeRequest();
+		// To leave early must not cut the connection on which the caller is told why.
+		const chunks = request.iterator({ destroyOnReturn: false });
+		const body = hasBody
+			? Readable.from(bounded(chunks, limits.requestBytes, tooLargeRequest), { objectMode: false })
+			: null;
+		const dispatcher = await network.dispatcher();
+		const answering = dispatcher.request({
+			origin: url.origin,
+			path: `${url.pathname}${url.search}`,
+			method,
+			headers: {
+				...headersToService(request.headers),
+				authorization: formatAuthorization({ scheme: 'Connection', credential: token }),
+			},
+			body,
+			// On a connection that was idle a request may be lost, and it must not be sent twice.
+			reset: true,
+			headersTimeout: limits.idleMs,
+			bodyTimeout: limits.idleMs,
+			signal,
+		});
+		answering.catch(() => {});
+		// undici ends a request that still waits for its connection only when the connection is there.
+		return Promise.race([answering, aborted(signal)]);
+	}
+
+	function checkAnswer({ statusCode, headers }: Dispatcher.ResponseData): Record<string, string | string[]> {
+		if (statusCode >= 300 && statusCode < 400 && statusCode !== 304)
+			throw new AgentError('redirect-refused', `The service answered with a redirect (${statusCode}).`, {
+				remedy: 'Ask for the address that the service really has; a credential is never sent on to another address.',
+			});
+		if (method !== 'HEAD' && Number(headers['content-length'] ?? 0) > limits.answerBytes) throw tooLargeAnswer();
+		const location = typeof headers['location'] === 'string' ? localLocation(headers['location'], url, baseUrl) : null;
+		return { ...headersToCaller(headers), 'cache-control': 'no-store', ...(location !== null && { location }) };
+	}
+
+	function tooLargeRequest(): AgentError {
+		return new AgentError('body-too-large', `The body may have at most ${limits.requestBytes} bytes.`);
+	}
+
+	function tooLargeAnswer(): AgentError {
+		return new AgentError(
+			'response-too-large',
+			`The answer of ${url.host} has more than ${limits.answerBytes} bytes.`,
+			{
+				remedy: 'Ask for less at once.',
+			},
+		);
+	}
+}
+
+async function* bounded(source: AsyncIterable<Buffer>, maxBytes: number, tooLarge: () => AgentError) {
+	let size = 0;
+	for await (const chunk of source) {
+		size += chunk.length;
+		if (size > maxBytes) throw tooLarge();
+		yield chunk;
+	}
+}
+
+/** Rejects with the signal's reason. */
+function aborted(signal: AbortSignal): Promise<never> {
+	return new Promise((_, reject) => {
+		if (signal.aborted) reject(signal.reason);
+		signal.addEventListener('abort', () => reject(signal.reason), { once: true });
+	});
+}

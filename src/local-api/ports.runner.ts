@@ -1,0 +1,147 @@
+/**
+ * What the settings open on loopback beside the sockets: the page, health and metrics for a scraper, the routes for
+ * applications in a browser. Opens, moves and closes them as the settings change. The device works without any of them:
+ * what cannot be had is a warning, never the end of the agent.
+ */
+
+import type { Agent } from '../agent/agent.runner.ts';
+import { failure, toFailure } from '../base/errors.ts';
+import type { Log } from '../base/log.edge.ts';
+import type { Settings } from '../settings/table.ts';
+import type { LocalRoute } from './server/local-server.ts';
+import type { BrowserApplication, LoopbackServerOptions } from './server/loopback-server.ts';
+
+/** Where they listen, or `null`. */
+export interface LocalAddresses {
+	/** The page on the device's own screen, `http://127.0.0.1:8765/`. */
+	readonly page: string | null;
+	/** `/livez`, `/readyz` and `/metrics`. */
+	readonly metrics: string | null;
+	/** Applications in a browser. */
+	readonly browser: string | null;
+}
+
+export interface LocalPorts {
+	readonly addresses: LocalAddresses;
+	/** Opens and closes what the settings ask for, and reads the applications file anew. One call at a time. Never rejects. */
+	apply(settings: Settings): Promise<void>;
+	/** Closes all of them. May be called twice. */
+	close(): Promise<void>;
+}
+
+export interface LocalPortsParts {
+	readonly routes: readonly LocalRoute[];
+	readonly openPage: (port: number) => Promise<{ readonly url: string; close(): Promise<void> }>;
+	readonly warn: Agent['warn'];
+	readonly log: Pick<Log, 'info'>;
+	readonly onFault: (error: unknown) => void;
+	/** Told the applications' tokens, so that they are never printed. */
+	readonly keepSecret: (secret: string) => void;
+	/** Told the tokens that count no more. */
+	readonly dropSecret: (secret: string) => void;
+}
+
+export function createLocalPorts(parts: LocalPortsParts): LocalPorts {
+	const { warn, routes, onFault } = parts;
+	let applications: readonly BrowserApplication[] = [];
+	/** Loaded only on a device that wants one. */
+	const openLoopback = async (options: LoopbackServerOptions): Promise<Opened> => {
+		const { openLoopbackServer } = await import('./server/loopback-server.ts');
+		const { port, close } = await openLoopbackServer(options);
+		return { url: `http://127.0.0.1:${port}/`, close };
+	};
+	const page = keepPort('page.port', 'page', parts, parts.openPage);
+	const metrics = keepPort('local.metricsPort', 'health and metrics', parts, (port) =>
+		openLoopback({ entrance: 'probe', port, routes, onFault }),
+	);
+	const browser = keepPort('local.http.port', 'applications in a browser', parts, (port) =>
+		openLoopback({ entrance: 'browser', port, routes, onFault, applications: () => applications }),
+	);
+
+	async function readApplications(file: string | null): Promise<void> {
+		const before = applications;
+		try {
+			applications = file === null ? [] : await readFrom(file);
+			for (const { token } of applications) parts.keepSecret(token);
+			for (const { token } of before)
+				if (applications.every((application) => application.token !== token)) parts.dropSecret(token);
+			warn('local.http.applicationsFile', null);
+		} catch (error) {
+			const { code, message, remedy } = toFailure(error);
+			const consequence = before.length > 0 ? ' The applications from before stay in force.' : '';
+			warn('local.http.applicationsFile', failure(code, message + consequence, { remedy }));
+		}
+	}
+
+	async function readFrom(file: string): Promise<readonly BrowserApplication[]> {
+		const { readBrowserApplications } = await import('./server/loopback-server.ts');
+		return readBrowserApplications(file);
+	}
+
+	return {
+		addresses: {
+			get page() {
+				return page.url();
+			},
+			get metrics() {
+				return metrics.url();
+			},
+			get browser() {
+				return browser.url();
+			},
+		},
+		async apply({ page: { port }, local: { metricsPort, http } }) {
+			await readApplications(http.port === null ? null : http.applicationsFile);
+			// All are closed first: one may be given the port that another has left.
+			await Promise.all([page.leave(port), metrics.leave(metricsPort), browser.leave(http.port)]);
+			await Promise.all([page.take(port), metrics.take(metricsPort), browser.take(http.port)]);
+		},
+		async close() {
+			await Promise.all([page.leave(null), metrics.leave(null), browser.leave(null)]);
+		},
+	};
+}
+
+interface Opened {
+	readonly url: string;
+	close(): Promise<void>;
+}
+
+interface Port {
+	url(): string | null;
+	/** Closes it unless it is the wanted one already. */
+	leave(wanted: number | null): Promise<void>;
+	/** Opens it unless it is open; one that could not be had is tried again each time. */
+	take(wanted: number | null): Promise<void>;
+}
+
+function keepPort(
+	setting: string,
+	what: string,
+	{ warn, log }: Pick<LocalPortsParts, 'warn' | 'log'>,
+	open: (port: number) => Promise<Opened>,
+): Port {
+	let opened: (Opened & { readonly wanted: number }) | null = null;
+	return {
+		url: () => opened?.url ?? null,
+		async leave(wanted) {
+			if (!opened || opened.wanted === wanted) return;
+			const { close } = opened;
+			opened = null;
+			await close();
+		},
+		async take(wanted) {
+			if (wanted !== null && !opened)
+				try {
+					const { url, close } = await open(wanted);
+					opened = { url, close, wanted };
+					log.info(`${what} at ${url}`);
+				} catch (error) {
+					const { code, message, remedy } = toFailure(error);
+					warn(setting, failure(code, `${setting}: ${message}`, { remedy }));
+					return;
+				}
+			warn(setting, null);
+		},
+	};
+}

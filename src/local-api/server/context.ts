@@ -1,0 +1,100 @@
+/** What the parts of an open server have in common: its routes and limits, its answers under way, its streams; and its end. */
+import type http from 'node:http';
+import type { Duplex } from 'node:stream';
+import type { Refusal } from './refusals.ts';
+import {
+	LOCAL_SERVER_LIMITS,
+	type LocalReply,
+	type LocalRoute,
+	type LocalServerLimits,
+	type ServingOptions,
+	type StreamEnd,
+} from './types.ts';
+
+/** Looks at a request before its route is sought. `null` lets it in; headers set here stay on whatever is answered. */
+export type Admit = (request: http.IncomingMessage, response: http.ServerResponse) => LocalReply | Refusal | null;
+
+export interface Context {
+	readonly routes: readonly LocalRoute[];
+	/** Where the Unix sockets are; `null` for those who cannot use them. */
+	readonly runDir: string | null;
+	readonly admit: Admit;
+	readonly limits: LocalServerLimits;
+	readonly fault: (error: unknown) => void;
+	/** Answers that are under way, streams included, by connection. */
+	readonly pending: Map<Duplex, Set<http.ServerResponse>>;
+	readonly streams: Streams;
+	stopping: boolean;
+	/** Set while the end waits for the last answer. */
+	whenIdle: (() => void) | null;
+}
+
+export interface OpenStream {
+	end(reason: StreamEnd): void;
+	beat(): void;
+}
+
+/** The consumers that are connected, and the one timer for all of them. */
+export interface Streams {
+	add(stream: OpenStream): void;
+	delete(stream: OpenStream): void;
+	closeAll(reason: StreamEnd): void;
+}
+
+export function createContext(options: ServingOptions, more: Pick<Context, 'runDir' | 'admit'>): Context {
+	const limits = { ...LOCAL_SERVER_LIMITS, ...options.limits };
+	return {
+		...more,
+		routes: options.routes,
+		limits,
+		fault: options.onFault ?? (() => {}),
+		pending: new Map(),
+		streams: createStreams(limits.keepAliveMs),
+		stopping: false,
+		whenIdle: null,
+	};
+}
+
+function createStreams(keepAliveMs: number): Streams {
+	const open = new Set<OpenStream>();
+	let timer: NodeJS.Timeout | undefined;
+	return {
+		add(stream) {
+			open.add(stream);
+			timer ??= setInterval(() => {
+				for (const each of open) each.beat();
+			}, keepAliveMs).unref();
+		},
+		delete(stream) {
+			open.delete(stream);
+			if (open.size > 0) return;
+			clearInterval(timer);
+			timer = undefined;
+		},
+		closeAll(reason) {
+			for (const stream of [...open]) stream.end(reason);
+		},
+	};
+}
+
+/** Ends streams as `stopping`, gives requests under way their time, and closes what is left. */
+export async function shutDown(context: Context, servers: readonly http.Server[]): Promise<void> {
+	context.stopping = true;
+	context.streams.closeAll('stopping');
+	const ended = Promise.all(servers.map(closeServer));
+	if (context.pending.size > 0) {
+		await new Promise<void>((resolve) => {
+			const grace = setTimeout(resolve, context.limits.closeGraceMs);
+			context.whenIdle = () => {
+				clearTimeout(grace);
+				resolve();
+			};
+		});
+	}
+	for (const server of servers) server.closeAllConnections();
+	await ended;
+}
+
+export function closeServer(server: http.Server): Promise<void> {
+	return new Promise((resolve) => server.close(() => resolve()));
+}

@@ -1,0 +1,172 @@
+/** One HTTP server on the route table: finds the route, reads the body, has it handled and sends the reply, whatever comes. */
+import http from 'node:http';
+import { AgentError } from '../../base/errors.ts';
+import { sendContent, sendRefusal, sendText, startHead, stopReading } from './answers.ts';
+import { readBody, readJson } from './bodies.ts';
+import type { Context } from './context.ts';
+import { type Refusal, rawProblem, refusalOf, refuse } from './refusals.ts';
+import { findRoute } from './routing.ts';
+import { openStream } from './streams.ts';
+import type { Entrance, LocalMethod, LocalReply, LocalRoute, RawExchange } from './types.ts';
+
+/** Not listening yet. */
+export function createServer(context: Context, entrance: Entrance): http.Server {
+	const { limits, pending } = context;
+	const serve: http.RequestListener = (request, response) => {
+		const { socket } = request;
+		const answers = pending.get(socket) ?? new Set();
+		pending.set(socket, answers.add(response));
+		response.once('close', () => {
+			answers.delete(response);
+			if (answers.size === 0) pending.delete(socket);
+			if (pending.size === 0) context.whenIdle?.();
+		});
+		// A caller that leaves in the middle is no fault of anybody.
+		response.on('error', () => {});
+		void answer(context, entrance, request, response);
+	};
+	const server = http.createServer(
+		{
+			maxHeaderSize: limits.headerBytes,
+			headersTimeout: limits.requestMs,
+			// Bodies have a deadline of their own: one that is passed on may take as long as its handler lets it.
+			requestTimeout: 0,
+			// A wake-up for nothing in the steady state: callers are local, and their number is bounded.
+			connectionsCheckingInterval: 4 * limits.requestMs,
+			keepAliveTimeout: 5000,
+			// It is refused like everything else, with a document.
+			requireHostHeader: false,
+		},
+		serve,
+	);
+	server.maxConnections = limits.connections;
+	server.on('checkExpectation', serve);
+	server.on('connect', (_request, socket) => {
+		socket.on('error', () => {});
+		socket.end(rawProblem('CONNECT'), () => socket.destroy());
+	});
+	// Without a listener a failed accept, for want of file descriptors, would end the process.
+	server.on('error', (error) => {
+		if (server.listening) context.fault(error);
+	});
+	server.on('clientError', (error, socket) => {
+		const underWay = [...(pending.get(socket) ?? [])];
+		// Into the middle of another answer nothing can be written.
+		if (socket.writable && underWay.length <= 1 && !underWay[0]?.headersSent)
+			socket.write(rawProblem((error as NodeJS.ErrnoException).code));
+		socket.destroy();
+	});
+	return server;
+}
+
+async function answer(
+	context: Context,
+	entrance: Entrance,
+	request: http.IncomingMessage,
+	response: http.ServerResponse,
+): Promise<void> {
+	let lasting: http.OutgoingHttpHeaders = {};
+	try {
+		const early = refuseMalformed(request) ?? context.admit(request, response);
+		lasting = response.getHeaders();
+		const reply = early ?? (await replyTo(context, entrance, request, response));
+		if (reply !== 'gone') await send(context, request, response, reply);
+	} catch (error) {
+		const known = error instanceof AgentError;
+		if (!known) context.fault(error);
+		if (response.headersSent || response.destroyed) {
+			response.destroy();
+			return;
+		}
+		// Those of an answer that came to nothing.
+		for (const name of response.getHeaderNames()) if (!(name in lasting)) response.removeHeader(name);
+		const refusal = known ? refusalOf(error) : refuse(500, 'internal', 'Something in the agent went wrong.');
+		sendRefusal(context, request, response, refusal);
+	}
+}
+
+/** What is HTTP, but not quite. */
+function refuseMalformed({ headers, httpVersion }: http.IncomingMessage): Refusal | null {
+	if (headers.host === undefined && httpVersion === '1.1')
+		return refuse(400, 'usage', 'The request has no Host header.', { remedy: 'Use an HTTP client.' });
+	if (headers.expect !== undefined && !/^100-continue$/i.test(headers.expect))
+		return refuse(417, 'usage', 'Only 100-continue can be expected.', { remedy: 'Leave the Expect header out.' });
+	return null;
+}
+
+async function replyTo(
+	context: Context,
+	entrance: Entrance,
+	request: http.IncomingMessage,
+	response: http.ServerResponse,
+): Promise<LocalReply | Refusal | 'gone'> {
+	const [path = '', ...search] = (request.url ?? '').split('?');
+	const method = request.method ?? '';
+	const route = findRoute(context, entrance, method, path);
+	if ('failure' in route) return route;
+	const body = await bodyFor(context, route, request, response);
+	if (body === 'gone' || 'failure' in body) return body;
+
+	const query = new URLSearchParams(search.join('?'));
+	const lastEventId = request.headers['last-event-id'];
+	const abort = new AbortController();
+	response.once('close', () => abort.abort());
+	return route.handle({
+		socket: entrance,
+		method: (method === 'HEAD' ? 'GET' : method) as LocalMethod,
+		path,
+		query,
+		headers: request.headers,
+		body: body.value,
+		since: (typeof lastEventId === 'string' && lastEventId) || query.get('since') || null,
+		signal: abort.signal,
+	});
+}
+
+async function bodyFor(
+	context: Context,
+	route: LocalRoute,
+	request: http.IncomingMessage,
+	response: http.ServerResponse,
+): Promise<{ readonly value: unknown } | Refusal | 'gone'> {
+	if (route.body === 'raw') {
+		response.once('finish', () => stopReading(context, request));
+		const target = (request.url ?? '').slice(route.path.replace(/\/$/, '').length);
+		return { value: { request, response, target } satisfies RawExchange };
+	}
+	const { limits } = context;
+	const bytes = await readBody(request, route.maxBodyBytes ?? limits.bodyBytes, limits.requestMs);
+	if (bytes === 'gone' || 'failure' in bytes) return bytes;
+	return route.body ? readJson(request.headers, bytes, route.body) : { value: undefined };
+}
+
+async function send(
+	context: Context,
+	request: http.IncomingMessage,
+	response: http.ServerResponse,
+	reply: LocalReply | Refusal,
+): Promise<void> {
+	if ('answered' in reply) {
+		if (!response.headersSent && !response.destroyed) throw new Error(`${request.method} was not answered`);
+		return;
+	}
+	// While it was handled the caller may have left.
+	if (response.destroyed) {
+		if ('content' in reply) reply.content.destroy();
+		return;
+	}
+	if ('failure' in reply) {
+		sendRefusal(context, request, response, reply);
+		return;
+	}
+	if ('stream' in reply) {
+		if (request.method === 'HEAD') startHead(context, response, 'text/event-stream').writeHead(200).end();
+		else openStream(context, response, reply.stream);
+		return;
+	}
+	const { status } = reply;
+	for (const [name, value] of Object.entries(reply.headers ?? {})) response.setHeader(name, value);
+	if ('content' in reply) await sendContent(context, request, response, status, reply.content);
+	else if ('text' in reply) sendText(context, response, status, reply.text, 'text/plain; charset=utf-8');
+	else sendText(context, response, status, 'json' in reply ? reply.json : JSON.stringify(reply.body));
+}

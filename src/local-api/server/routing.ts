@@ -1,0 +1,60 @@
+/** Which route of the table answers a request, or why none does. */
+import { join } from 'node:path';
+import { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
+import type { Context } from './context.ts';
+import { type Refusal, refuse } from './refusals.ts';
+import type { Entrance, LocalRoute } from './types.ts';
+
+const NAMES: Readonly<Record<Entrance, string>> = {
+	...LOCAL_SOCKETS,
+	browser: 'the port for applications in a browser',
+	probe: 'the port for health and metrics',
+};
+/** What a route with method `*` takes. */
+const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'];
+
+/** @param method as it came, `HEAD` included. @param path as it came, without the query. */
+export function findRoute(
+	{ routes, runDir }: Pick<Context, 'routes' | 'runDir'>,
+	entrance: Entrance,
+	method: string,
+	path: string,
+): LocalRoute | Refusal {
+	const onPath = routesOn(routes, path);
+	if (onPath.length === 0) return refuse(404, 'not-found', 'There is no such route.');
+	const here = onPath.filter((route) => route.sockets.includes(entrance));
+	const takesIt = (route: LocalRoute) => methodsOf(route).includes(method);
+	const found = here.find(takesIt);
+	if (found) return found;
+	const elsewhere = onPath.find(takesIt) ?? (here.length === 0 ? onPath[0] : undefined);
+	const other = elsewhere?.sockets[0];
+	if (elsewhere && other) {
+		const asked = elsewhere.method === '*' ? path : `${elsewhere.method} ${path}`;
+		return refuse(403, 'access-denied', `${asked} is answered on ${NAMES[other]}, not on ${NAMES[entrance]}.`, {
+			remedy: whereToAsk(other, runDir),
+		});
+	}
+	return refuse(405, 'method-not-allowed', `This route does not take ${method}.`, {
+		headers: { Allow: here.flatMap(methodsOf).join(', ') },
+	});
+}
+
+/** The routes on the path itself, else those on the longest prefix of it. */
+function routesOn(routes: readonly LocalRoute[], path: string): readonly LocalRoute[] {
+	const exact = routes.filter((route) => !route.prefix && route.path === path);
+	if (exact.length > 0) return exact;
+	const around = routes.filter((route) => route.prefix && path.startsWith(route.path));
+	const longest = Math.max(...around.map((route) => route.path.length));
+	return around.filter((route) => route.path.length === longest);
+}
+
+function methodsOf({ method }: LocalRoute): readonly string[] {
+	if (method === '*') return METHODS;
+	return method === 'GET' ? ['GET', 'HEAD'] : [method];
+}
+
+function whereToAsk(entrance: Entrance, runDir: string | null): string {
+	if (entrance === 'browser' || entrance === 'probe') return `Ask on ${NAMES[entrance]}.`;
+	const path = runDir === null ? NAMES[entrance] : join(runDir, NAMES[entrance]);
+	return `Ask on ${path}, as root or as a member of the group that owns it.`;
+}

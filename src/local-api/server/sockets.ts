@@ -1,0 +1,141 @@
+/**
+ * The Unix sockets as files: where they are, who may use them, and what a crash has left behind. Knows nothing of HTTP.
+ */
+import { chmod, chown, lstat, mkdir, readFile, unlink } from 'node:fs/promises';
+import type http from 'node:http';
+import net from 'node:net';
+import { join } from 'node:path';
+import { AgentError, type Failure, failure } from '../../base/errors.ts';
+import { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
+import type { LocalSocket } from './types.ts';
+
+/** Longest path that fits a socket address on Linux, in bytes. */
+const MAX_SOCKET_PATH = 107;
+
+export function socketPath(runDir: string, name: LocalSocket): string {
+	const path = join(runDir, LOCAL_SOCKETS[name]);
+	const length = Buffer.byteLength(path);
+	if (length <= MAX_SOCKET_PATH) return path;
+	throw new AgentError(
+		'socket-failed',
+		`The path of a socket may have ${MAX_SOCKET_PATH} bytes; ${path} has ${length}.`,
+		{ remedy: 'Choose a run directory with a shorter path.' },
+	);
+}
+
+export async function makeRunDir(runDir: string): Promise<void> {
+	try {
+		await mkdir(runDir, { recursive: true, mode: 0o755 });
+	} catch (error) {
+		throw socketFailed(`Cannot make the run directory ${runDir}`, error);
+	}
+}
+
+export async function clearStaleSocket(path: string): Promise<void> {
+	try {
+		const found = await lstat(path).catch((error) => {
+			if (codeOf(error) === 'ENOENT') return null;
+			throw error;
+		});
+		if (!found) return;
+		if (!found.isSocket())
+			throw new AgentError('socket-failed', `${path} is there already and is not a socket.`, {
+				remedy: 'Move it away, or choose another run directory.',
+			});
+		if (await isLive(path))
+			throw new AgentError('socket-failed', `Another process listens on ${path}.`, {
+				remedy: 'Stop the other agent, or give this one a run directory of its own.',
+			});
+		await unlink(path);
+	} catch (error) {
+		throw error instanceof AgentError ? error : socketFailed(`Cannot replace ${path}`, error);
+	}
+}
+
+/** Whether somebody accepts connections there. Throws when that can't be told. */
+function isLive(path: string): Promise<boolean> {
+	return new Promise((resolve, reject) => {
+		const probe = net.connect(path);
+		probe.once('connect', () => {
+			probe.destroy();
+			resolve(true);
+		});
+		probe.once('error', (error) => {
+			const code = codeOf(error);
+			if (code === 'ECONNREFUSED' || code === 'ENOENT') resolve(false);
+			// A full backlog: somebody is there, only busy.
+			else if (code === 'EAGAIN') resolve(true);
+			else reject(error);
+		});
+	});
+}
+
+/** @param target a path, or a socket that is open already. */
+export async function listen(server: http.Server, target: string | { readonly fd: number }): Promise<void> {
+	try {
+		await untilListening(server, () => {
+			if (typeof target !== 'string') return server.listen(target);
+			// The socket is bound inside this call: nobody else may connect before its group is right.
+			const umask = process.umask(0o177);
+			try {
+				return server.listen(target);
+			} finally {
+				process.umask(umask);
+			}
+		});
+	} catch (error) {
+		throw socketFailed(
+			typeof target === 'string' ? `Cannot listen on ${target}` : 'Cannot use the socket given',
+			error,
+		);
+	}
+}
+
+/** Rejects with what the system says. */
+export function untilListening(server: http.Server, start: () => unknown): Promise<void> {
+	return new Promise((resolve, reject) => {
+		server.once('error', reject);
+		server.once('listening', () => {
+			server.removeListener('error', reject);
+			resolve();
+		});
+		start();
+	});
+}
+
+/** Lets the group in. With a group that was asked for and could not be had, only the owner: never the wrong group. */
+export async function openToGroup(path: string, group: string | number | undefined): Promise<Failure | null> {
+	try {
+		if (group !== undefined) {
+			const gid = await gidOf(group);
+			if (gid === null)
+				return failure('socket-failed', `There is no group ${group}: only its owner may use ${path}.`, {
+					remedy: 'Make the group (systemd-sysusers does), or name another, and start the agent again.',
+				});
+			await chown(path, -1, gid);
+		}
+		await chmod(path, 0o660);
+		return null;
+	} catch (error) {
+		const whom = group === undefined ? 'its group' : `group ${group}`;
+		const reason = codeOf(error) ?? String(error);
+		return failure('socket-failed', `Cannot open ${path} to ${whom} (${reason}): only its owner may use it.`, {
+			remedy: 'Make the user of the agent a member of the group, and start the agent again.',
+		});
+	}
+}
+
+async function gidOf(group: string | number): Promise<number | null> {
+	if (/^\d+$/.test(String(group))) return Number(group);
+	const lines = (await readFile('/etc/group', 'utf8')).split('\n').map((line) => line.split(':'));
+	const gid = lines.find(([name]) => name === group)?.[2];
+	return gid === undefined ? null : Number(gid);
+}
+
+function socketFailed(what: string, error: unknown): AgentError {
+	return new AgentError('socket-failed', `${what} (${codeOf(error) ?? String(error)}).`, { cause: error });
+}
+
+function codeOf(error: unknown): string | undefined {
+	return (error as NodeJS.ErrnoException | null)?.code;
+}

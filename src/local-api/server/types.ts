@@ -1,0 +1,170 @@
+/** What routes and the local server promise each other: routes, requests, replies, streams, limits. Holds no behaviour. */
+import type http from 'node:http';
+import type { Readable } from 'node:stream';
+import type * as z from 'zod';
+import type { Failure } from '../../base/errors.ts';
+import type { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
+
+/** A Unix socket. */
+export type LocalSocket = keyof typeof LOCAL_SOCKETS;
+/**
+ * Where requests come in: the two Unix sockets; on loopback `browser`, for applications that live in one, and `probe`,
+ * for those who watch over the device.
+ */
+export type Entrance = LocalSocket | 'browser' | 'probe';
+export type LocalMethod = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+
+export interface LocalRequest<Body = unknown> {
+	/** Where it came in: whoever may ask there may ask this. */
+	readonly socket: Entrance;
+	/** `GET` for a `HEAD` request: its body is left out on the way back. */
+	readonly method: LocalMethod;
+	readonly path: string;
+	readonly query: URLSearchParams;
+	readonly headers: http.IncomingHttpHeaders;
+	/** What the route's schema made of the body; `undefined` for a route without one; {@link RawExchange} for a raw one. */
+	readonly body: Body;
+	/**
+	 * The newest event that the caller has: `Last-Event-ID`, else `?since=`, else `null`. The header wins because a
+	 * browser's EventSource repeats the first URL, with its old `since`, after every loss.
+	 */
+	readonly since: string | null;
+	/** Aborted when the caller is gone or the server is closed by force; also, harmlessly, after the answer. */
+	readonly signal: AbortSignal;
+}
+
+/** In place of a body, for a route that passes bodies on and must not wait for a whole one. */
+export interface RawExchange {
+	/** Its body is unread. A browser application's own token has been taken off. */
+	readonly request: http.IncomingMessage;
+	/** For a handler that answers by itself and then replies `{ answered: true }`. */
+	readonly response: http.ServerResponse;
+	/** What follows the route's path (without a slash at its end) in the request line, undecoded, with the query: `/a?b=c`. */
+	readonly target: string;
+}
+
+/** One event of a stream. */
+export interface StreamEvent {
+	readonly id?: string;
+	readonly event?: string;
+	/** JSON; line ends in it become several `data:` lines. */
+	readonly data: string;
+}
+
+/**
+ * Why a stream is over; the last event, `event: closed`, carries it as `{"reason": …}`. `slow`: the consumer did not
+ * read fast enough and comes back with the last id it has. `stopping`: the agent stops. `failed`: a fault; come back.
+ */
+export type StreamEnd = 'slow' | 'stopping' | 'finished' | (string & {});
+
+/** One consumer of an event stream. Nothing here throws. */
+export interface EventSink {
+	/** `false` once the stream is over, also when this very event was one too many for a slow consumer. */
+	send(event: StreamEvent): boolean;
+	/** Several at once, written down by `formatEvents` once for all consumers; each whole. As {@link EventSink.send}. */
+	sendAll(frames: Buffer): boolean;
+	/** A line that consumers skip. */
+	comment(text: string): void;
+	/** Ends the stream with `event: closed`; default reason `finished`. */
+	close(reason?: StreamEnd): void;
+	/** Whether so much waits for the consumer that it had better come later: half of what may. */
+	readonly isBehind: boolean;
+	/**
+	 * Resolves at once while the consumer keeps up, else when it has caught up or is gone: for a long replay. One that takes
+	 * nothing at all for `requestMs` meanwhile is closed as `slow`.
+	 */
+	drained(): Promise<void>;
+}
+
+/** Headers of a reply. They win over what the server would send: `Content-Type`, and `Cache-Control: no-store`. */
+export type ReplyHeaders = Readonly<Record<string, string | readonly string[]>>;
+
+export type LocalReply =
+	/** `body` becomes JSON; `undefined` sends none. */
+	| { readonly status: number; readonly headers?: ReplyHeaders; readonly body?: unknown }
+	/** JSON that is written down already and goes out untouched. */
+	| { readonly status: number; readonly headers?: ReplyHeaders; readonly json: string }
+	/** `text/plain; charset=utf-8`, unless the headers say otherwise. */
+	| { readonly status: number; readonly headers?: ReplyHeaders; readonly text: string }
+	/**
+	 * Read only as fast as the caller takes it, and destroyed when the caller is gone. If it fails before its first bytes,
+	 * that becomes the answer; after them the connection is closed, so that a cut answer does not look whole.
+	 */
+	| { readonly status: number; readonly headers?: ReplyHeaders; readonly content: Readable }
+	/** A Server-Sent Events stream. Returns what to do, exactly once, when it is over for whatever reason. */
+	| { readonly stream: (sink: EventSink) => () => void }
+	/** A raw route has answered on its own. */
+	| { readonly answered: true };
+
+export interface LocalRoute<Body = unknown> {
+	/** `*` for each of them, and `HEAD`. */
+	readonly method: LocalMethod | '*';
+	/** Compared exactly, as it stands in the request line, without the query. */
+	readonly path: string;
+	/** Also takes every path that begins with `path`, which then ends in a slash. An exact path wins, then a longer prefix. */
+	readonly prefix?: boolean;
+	readonly sockets: readonly Entrance[];
+	/** Left out, a body is read and ignored. `raw`: it is not read, and has no limit but the handler's own. */
+	readonly body?: z.ZodType<Body> | 'raw';
+	/** Default {@link LOCAL_SERVER_LIMITS}`.bodyBytes`. */
+	readonly maxBodyBytes?: number;
+	/** An AgentError becomes its problem document; anything else thrown becomes `internal` and nothing more. */
+	handle(request: LocalRequest<Body>): Promise<LocalReply> | LocalReply;
+}
+
+/** Ties a handler's body to its schema. */
+export function localRoute<Body>(route: LocalRoute<Body>): LocalRoute {
+	return route as LocalRoute;
+}
+
+/** A route whose handler gets the request itself, and may answer on its own or by a reply like any other. */
+export function rawRoute(route: Omit<LocalRoute<RawExchange>, 'body' | 'maxBodyBytes'>): LocalRoute {
+	return { ...route, body: 'raw' } as LocalRoute;
+}
+
+export const LOCAL_SERVER_LIMITS = {
+	/** Open connections for each socket. */
+	connections: 128,
+	bodyBytes: 16 * 1024,
+	headerBytes: 8 * 1024,
+	/**
+	 * How long the headers, and then the body, may take to arrive (not a raw one), and a caller to take some more of an
+	 * answer. Looked at every so often.
+	 */
+	requestMs: 15_000,
+	/**
+	 * What may wait for one consumer of a stream before it is closed as `slow`. One event is always allowed. One that never
+	 * has taken everything from one keep-alive to the next is `slow` as well.
+	 */
+	streamQueueBytes: 1024 * 1024,
+	/** Between comments on a quiet stream; none are sent while nobody listens. */
+	keepAliveMs: 15_000,
+	/** How long a caller may go on writing after its answer. */
+	lingerMs: 1000,
+	/** How long requests under way have when the server closes. */
+	closeGraceMs: 1000,
+} as const;
+export type LocalServerLimits = { readonly [Name in keyof typeof LOCAL_SERVER_LIMITS]: number };
+
+export interface ServingOptions {
+	readonly routes: readonly LocalRoute[];
+	readonly limits?: Partial<LocalServerLimits>;
+	/** Told of what is answered as `internal`, and of faults that no caller can be told of. */
+	readonly onFault?: (error: unknown) => void;
+}
+
+export interface LocalServerOptions extends ServingOptions {
+	/** Holds both sockets; made with mode 0755 if it is missing. */
+	readonly runDir: string;
+	/** A name from /etc/group or a number. Left out, the group is the process's own. */
+	readonly groups?: { readonly [Name in LocalSocket]?: string | number };
+	/** Sockets that systemd has opened: taken as they are, with its permissions, and not removed at the end. */
+	readonly listen?: { readonly [Name in LocalSocket]?: { readonly fd: number } };
+}
+
+export interface LocalServer {
+	/** What is not as asked but did not keep the server from opening: a group that could not be given a socket. */
+	readonly notices: readonly Failure[];
+	/** Ends streams as `stopping`, gives requests under way a second, removes the sockets. */
+	close(): Promise<void>;
+}

@@ -1,0 +1,141 @@
+/**
+ * Plan and key files as an operator has them on a disk. Every problem is named with file, line and path; nothing is written
+ * here but whole files, and a key is never shown.
+ */
+import { createPrivateKey, type KeyObject } from 'node:crypto';
+import { constants } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import { AgentError, type ErrorCode } from '../base/errors.ts';
+import { findJsonPlaces, type JsonPlaces, placeOf, pointerOf } from '../base/json-position.ts';
+import { printWarning } from '../cli/output.ts';
+import { checkPlan, type Finding } from '../fleet/lint.ts';
+import { MAX_PLAN_BYTES } from '../fleet/terms.ts';
+import { importPublicKey, type ReadPlan, readPlan } from '../fleet/verify-plan.runner.ts';
+import { publicKeySchema } from '../settings/terms.ts';
+import { replaceWhole } from './atomic-write.ts';
+
+const MAX_KEY_BYTES = 16 * 1024;
+
+export interface PlanFile extends ReadPlan {
+	readonly file: string;
+	/** The plan's exact bytes, out of its envelope. */
+	readonly payload: Uint8Array;
+	/** The file's own bytes. */
+	readonly bytes: Uint8Array;
+	readonly findings: readonly PlacedFinding[];
+}
+
+/** A finding with its place in the file. */
+export interface PlacedFinding {
+	readonly level: Finding['level'];
+	/** RFC 6901 pointer. */
+	readonly path: string;
+	/** `line 3, column 5`, of the plan itself. */
+	readonly place: string;
+	readonly message: string;
+}
+
+/**
+ * Reads a plan, bare or signed.
+ * @param publicKeys one of which has to have signed it; none: nothing is verified.
+ * @throws AgentError `plan-invalid` with a line for each problem, or `plan-untrusted`.
+ */
+export async function readPlanFile(file: string, publicKeys: readonly string[] = []): Promise<PlanFile> {
+	const bytes = await readBounded(file, 2 * MAX_PLAN_BYTES, 'plan-invalid', 'plan');
+	const reading = readPlan(bytes, file, publicKeys);
+	if (!reading.ok) {
+		const [first] = reading.problems;
+		throw new AgentError(
+			first?.code ?? 'plan-invalid',
+			reading.problems.map(({ message }) => message).join('\n'),
+			first?.code === 'plan-untrusted' ? {} : { remedy: 'Correct the plan; nothing was done with it.' },
+		);
+	}
+	const text = new TextDecoder().decode(reading.payload);
+	const places = findJsonPlaces(text);
+	const findings = checkPlan(reading.read.plan).map((finding) => placed(finding, text, places));
+	return { ...reading.read, file, payload: reading.payload, bytes, findings };
+}
+
+function placed({ level, path, what }: Finding, text: string, places: JsonPlaces): PlacedFinding {
+	const pointer = pointerOf(path);
+	return { level, path: pointer, place: placeOf(text, places.offsetOf(path)), message: `${pointer} ${what}.` };
+}
+
+/** @throws AgentError `plan-invalid` for a plan with rules that can never count. */
+export function refuseErrors({ file, findings }: PlanFile): void {
+	const errors = findings.filter(({ level }) => level === 'error');
+	if (errors.length === 0) return;
+	const message = errors.map((finding) => `${file}: ${finding.place}: ${finding.message}`).join('\n');
+	throw new AgentError('plan-invalid', message, { remedy: 'Move the rule up, or remove it; nothing was done.' });
+}
+
+/** Keys as flags give them. @throws AgentError `fleet-key-invalid`. */
+export function checkPublicKeys(given: readonly string[]): string[] {
+	return given.map((text) => {
+		const read = publicKeySchema.safeParse(text.trim());
+		if (!read.success)
+			throw new AgentError('fleet-key-invalid', 'A public key is one line: ed25519: and 32 bytes in base64.');
+		try {
+			importPublicKey(read.data);
+		} catch (cause) {
+			throw new AgentError('fleet-key-invalid', 'This public key is no Ed25519 key.', { cause });
+		}
+		return read.data;
+	});
+}
+
+/** @throws AgentError `fleet-key-invalid`, without a word of what is in the file. */
+export async function readPrivateKey(file: string): Promise<KeyObject> {
+	const text = await readBounded(file, MAX_KEY_BYTES, 'fleet-key-invalid', 'key');
+	let key: KeyObject;
+	try {
+		key = createPrivateKey({ key: Buffer.from(text), format: 'pem' });
+	} catch {
+		throw new AgentError('fleet-key-invalid', `${file} does not hold a private key in PEM without a passphrase.`);
+	}
+	if (key.asymmetricKeyType !== 'ed25519')
+		throw new AgentError('fleet-key-invalid', `${file} holds a key of type ${key.asymmetricKeyType}, not Ed25519.`);
+	return key;
+}
+
+/** Replaces a file that everybody may read. @throws AgentError `state-unwritable`. */
+export async function replaceFile(out: string, text: string): Promise<string> {
+	const path = resolve(out);
+	try {
+		await replaceWhole(path, text, 0o644);
+		return path;
+	} catch (cause) {
+		const { code } = cause as NodeJS.ErrnoException;
+		throw new AgentError('state-unwritable', `${path} cannot be written (${code}).`, {
+			remedy: 'Name a file in a directory that this user may write to, with free space.',
+			cause,
+		});
+	}
+}
+
+/** A whole file, if it is not too large. */
+export async function readBounded(file: string, maxBytes: number, code: ErrorCode, what: string): Promise<Uint8Array> {
+	const fail = (reason: string, cause?: unknown) =>
+		new AgentError(code, `The ${what} file ${file} cannot be read: ${reason}.`, {
+			remedy: 'Name a file that is there and that this user may read.',
+			cause,
+		});
+	try {
+		const handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK);
+		try {
+			const { size, mode } = await handle.stat();
+			if (size > maxBytes) throw fail(`it is larger than ${maxBytes} bytes`);
+			if (what === 'key' && (mode & 0o077) !== 0)
+				printWarning(`Other users may read ${file}. Close it: chmod 600 ${file}`);
+			return await handle.readFile();
+		} finally {
+			await handle.close();
+		}
+	} catch (error) {
+		if (error instanceof AgentError) throw error;
+		const { code } = error as NodeJS.ErrnoException;
+		throw fail(code === 'ENOENT' ? 'it is not there (ENOENT)' : (code ?? 'for an unknown reason'), error);
+	}
+}

@@ -1,0 +1,124 @@
+/** `idv fleet keygen`, `check`, `sign` and `diff`: keys and plans on an operator's machine. Asks no service. */
+import { generateKeyPairSync, sign } from 'node:crypto';
+import { AgentError, EXIT } from '../base/errors.ts';
+import { counted, type OutputFlags, printJson, printLine, printTable, printWarning } from '../cli/output.ts';
+import { isEnvelope, PLAN_PAYLOAD_TYPE, type PlanEnvelope, signedBytes } from '../fleet/plan-format.ts';
+import { diffPlans, previewPlan } from '../fleet/preview.ts';
+import { compilePlan, planFor, wordAt } from '../fleet/targeting.ts';
+import { formatPublicKey, readPlan } from '../fleet/verify-plan.runner.ts';
+import { checkPublicKeys, readPlanFile, readPrivateKey, refuseErrors, replaceFile } from './fleet-files.ts';
+import { groupRows } from './fleet-preview.ts';
+import { readInventory } from './inventory.ts';
+import { reserveSecretFile } from './secret-output.ts';
+
+export interface KeyFlags extends OutputFlags {
+	readonly out: string;
+}
+
+export async function makeFleetKey(flags: KeyFlags): Promise<void> {
+	const file = await reserveSecretFile(flags.out);
+	const { privateKey } = generateKeyPairSync('ed25519');
+	await file.write(privateKey.export({ format: 'pem', type: 'pkcs8' }).toString());
+	const publicKey = formatPublicKey(privateKey);
+	if (flags.json) return printJson({ file: file.path, publicKey });
+	printTable([
+		['Private key', `${file.path} (mode 0600; whoever has it can move the fleet)`],
+		['Public key', publicKey],
+	]);
+	printLine('\nGive every device the public key: fleet.publicKeys in its settings.');
+}
+
+export interface CheckFlags extends OutputFlags {
+	readonly publicKey?: readonly string[] | undefined;
+}
+
+export async function checkFleetPlan(flags: CheckFlags, file: string): Promise<void> {
+	const read = await readPlanFile(file, checkPublicKeys(flags.publicKey ?? []));
+	const { plan, isSigned, verifiedBy, findings } = read;
+	const errors = findings.filter(({ level }) => level === 'error');
+	if (errors.length > 0) process.exitCode = EXIT.badData;
+	if (flags.json) {
+		const { revision, rules, spreadSeconds } = plan;
+		return printJson({ file, revision, rules: rules.length, spreadSeconds, isSigned, verifiedBy, findings });
+	}
+	const signature = verifiedBy ? 'signed by this key' : isSigned ? 'signed, not verified (--public-key)' : 'not signed';
+	const rules = counted(plan.rules.length, 'rule');
+	printLine(`${file}: revision ${plan.revision}, ${rules}, spread over ${plan.spreadSeconds} s, ${signature}.`);
+	for (const { level, place, message } of findings)
+		printLine(`${level === 'error' ? 'Error' : 'Note'}: ${place}: ${message}`);
+	if (errors.length === 0) printLine('Nothing is wrong with it.');
+}
+
+export interface SignFlags extends OutputFlags {
+	readonly key: string;
+	readonly out?: string | undefined;
+}
+
+/** A signed plan gets one more signature: so a fleet changes its key without a moment in which a device trusts none. */
+export async function signFleetPlan(flags: SignFlags, file: string): Promise<void> {
+	const key = await readPrivateKey(flags.key);
+	const read = await readPlanFile(file);
+	refuseErrors(read);
+	const publicKey = formatPublicKey(key);
+	const sig = sign(null, signedBytes(read.payload), key).toString('base64');
+	const own = { keyid: publicKey.slice('ed25519:'.length, 'ed25519:'.length + 12), sig };
+	const others = signaturesIn(read.bytes).filter(({ keyid }) => keyid !== own.keyid);
+	const envelope: PlanEnvelope = {
+		payloadType: PLAN_PAYLOAD_TYPE,
+		payload: Buffer.from(read.payload).toString('base64'),
+		signatures: [...others, own],
+	};
+	const text = `${JSON.stringify(envelope)}\n`;
+	const again = readPlan(Buffer.from(text), file, [publicKey]);
+	if (!again.ok) throw new AgentError('plan-invalid', again.problems.map(({ message }) => message).join('\n'));
+	if (flags.out === undefined) return void process.stdout.write(text);
+	const path = await replaceFile(flags.out, text);
+	const { revision } = read.plan;
+	if (flags.json) return printJson({ file: path, revision, publicKey, signatures: envelope.signatures.length });
+	printTable([
+		['Saved', path],
+		['Revision', String(revision)],
+		['Signed by', publicKey],
+		...(others.length > 0 ? [['Signatures', String(envelope.signatures.length)]] : []),
+	]);
+}
+
+function signaturesIn(bytes: Uint8Array): PlanEnvelope['signatures'] {
+	const document: unknown = JSON.parse(new TextDecoder().decode(bytes));
+	return isEnvelope(document) ? (document as PlanEnvelope).signatures : [];
+}
+
+export interface DiffFlags extends OutputFlags {
+	readonly inventory?: string | undefined;
+}
+
+export async function diffFleetPlans(flags: DiffFlags, oldFile: string, newFile: string): Promise<void> {
+	const [before, after] = [await readPlanFile(oldFile), await readPlanFile(newFile)];
+	const differences = diffPlans(before.plan, after.plan);
+	const preview = flags.inventory === undefined ? null : await previewChange(before.plan, after.plan, flags.inventory);
+	const isTaken = after.plan.revision > before.plan.revision;
+	const isSame = before.digest === after.digest;
+	if (flags.json) return printJson({ differences, isTaken: isTaken || isSame, ...(preview && { preview }) });
+	if (differences.length === 0) printLine('Both plans say the same.');
+	else printTable(differences.map(({ what, before: old, after: now }) => [what, old ?? '—', '→', now ?? '—']));
+	if (preview) {
+		printLine(`\n${counted(preview.moves, 'device')} of ${preview.devices} would move.`);
+		printTable(groupRows(preview.groups));
+	}
+	if (!isTaken && !isSame)
+		printWarning(
+			`Devices that have revision ${before.plan.revision} will refuse revision ${after.plan.revision}: give it a higher one.`,
+		);
+}
+
+/** From what the old plan says to what the new one says, whatever the inventory knows of workflows. */
+async function previewChange(...[before, after, file]: [Plan, Plan, string]) {
+	const old = compilePlan(before);
+	const nowMs = Date.now();
+	const devices = (await readInventory(file)).map((device) => ({
+		...device,
+		workflowId: wordAt(planFor(old, device), nowMs).workflowId ?? device.workflowId,
+	}));
+	return previewPlan(compilePlan(after), devices, nowMs);
+}
+type Plan = Parameters<typeof compilePlan>[0];

@@ -1,0 +1,52 @@
+/** `idv fleet preview`: what a plan would do to the devices of an inventory. Asks no service and moves nothing. */
+
+import { counted, localTime, type OutputFlags, printJson, printLine, printTable } from '../cli/output.ts';
+import { type MoveGroup, type PlannedMove, previewPlan } from '../fleet/preview.ts';
+import { compilePlan, fittingRules } from '../fleet/targeting.ts';
+import { readPlanFile } from './fleet-files.ts';
+import { readInventory } from './inventory.ts';
+
+export interface PreviewFlags extends OutputFlags {
+	readonly inventory: string;
+	/** Every move, not only how many are alike. */
+	readonly devices?: boolean | undefined;
+}
+
+export async function previewFleetPlan(flags: PreviewFlags, file: string): Promise<void> {
+	const { plan } = await readPlanFile(file);
+	const inventory = await readInventory(flags.inventory);
+	const compiled = compilePlan(plan);
+	const moves: PlannedMove[] = [];
+	const preview = previewPlan(compiled, inventory, Date.now(), flags.devices ? (move) => moves.push(move) : undefined);
+	const inSeveral = inventory.filter((device) => fittingRules(compiled, device).length > 1).length;
+	if (flags.json)
+		return printJson({ revision: plan.revision, ...preview, inSeveral, ...(flags.devices && { changes: moves }) });
+	const { devices, stays, leftAlone, groups } = preview;
+	printLine(`Revision ${plan.revision}: ${counted(preview.moves, 'device')} of ${devices} would move.\n`);
+	printTable(groupRows(groups));
+	if (groups.length > 0) printLine();
+	printTable([
+		['Stay as they are', String(stays)],
+		...(leftAlone > 0 ? [['Left alone by the plan', String(leftAlone)]] : []),
+		...(inSeveral > 0 ? [['Fit several rules (the first counts)', String(inSeveral)]] : []),
+	]);
+	if (!flags.devices) return;
+	printLine();
+	for (const { deviceId, from, to, at } of moves)
+		printLine(`${deviceId}  ${from ?? '?'} → ${to}  ${at ?? 'when taken'}`);
+}
+
+/** The table of moves, with its head. */
+export function groupRows(groups: readonly MoveGroup[]): string[][] {
+	if (groups.length === 0) return [];
+	const rows = groups.map(({ devices, from, to, rule, percent, first, last }) => [
+		String(devices),
+		from ?? '(not known)',
+		'→',
+		to,
+		rule === null ? 'defaults' : `rule ${rule}`,
+		percent === null ? '' : `ring of ${percent} %`,
+		first === null || last === null ? 'when taken' : `${localTime(first)} to ${localTime(last)}`,
+	]);
+	return [['Devices', 'From', '', 'To', 'By', 'Ring', 'When'], ...rows];
+}

@@ -1,0 +1,134 @@
+/**
+ * `idv qrcode`: has the service make a pairing code, makes sure that a device can use it, and shows or saves it. What is
+ * saved is read back like a scanner would.
+ */
+import { extname } from 'node:path';
+import { AgentError } from '../base/errors.ts';
+import { printJson, printLine, printTable, printWarning, untilTime } from '../cli/output.ts';
+import type { ServiceAnswer } from '../connection/service-client.edge.ts';
+import { workflowIdSchema } from '../protocol/device-connection.ts';
+import { ENDPOINTS, isLoopback } from '../protocol/endpoints.ts';
+import { type PairingCode, readPairingCode } from '../protocol/pairing-code.ts';
+import { readSingleCode } from '../scanning/picture-reader.edge.ts';
+import { renderQrTerminal, writeQrPng, writeQrSvg } from '../service/qr-code.ts';
+import { checkPlaceForSecret, replaceSecretFile } from './secret-output.ts';
+import { callService } from './service-call.ts';
+import { resolveTarget, type Target, type TargetFlags } from './service-target.ts';
+
+export interface PairingCodeFlags extends TargetFlags {
+	readonly workflow: string;
+	/** A `.png` or `.svg` file. */
+	readonly out?: string | undefined;
+	readonly terminal?: boolean | undefined;
+}
+
+/** A code as it came. */
+interface FoundCode {
+	/** What the code says: a link with a Short Token. A secret that works once. */
+	readonly text: string;
+	/** ISO 8601; `null` where the service doesn't say. */
+	readonly expiresAt: string | null;
+	/** The service's own picture. */
+	readonly png: Uint8Array | null;
+}
+
+export async function makePairingCode(flags: PairingCodeFlags): Promise<void> {
+	const format = checkFlags(flags);
+	const target = await resolveTarget(flags, process.env);
+	const answer = await callService(
+		target,
+		{
+			method: 'GET',
+			path: ENDPOINTS.pairingCode,
+			query: new URLSearchParams({ workflowId: flags.workflow }),
+			// A document says when the code ends, which a picture doesn't.
+			accept: 'application/json, image/png;q=0.9',
+		},
+		{ needs: 'Basic, Bearer or an API key with ephemeral_device:write', workflowId: flags.workflow },
+	);
+	const found = await readAnswer(answer);
+	const code = readPairingCode(found.text);
+	if (code.kind === 'notACode') throw unusable(target, 'something that is no pairing code');
+	const warnings = warningsOf(code, found, flags, target);
+	const file = flags.out === undefined ? null : await replaceSecretFile(flags.out, await draw(found, format));
+	if (file !== null && format === 'png' && (await readSingleCode(file)) !== found.text)
+		throw new AgentError('internal', `${file} does not show the code that was written.`);
+
+	const { baseUrl, workflowId, sessionId } = code;
+	const told = { baseUrl, workflowId, sessionId, expiresAt: found.expiresAt };
+	if (flags.json) return printJson({ ...told, ...(file === null ? { url: found.text } : { file }), warnings });
+	if (flags.terminal || file === null) printLine(await renderQrTerminal(found.text));
+	printTable([
+		['Service', baseUrl ?? 'not named'],
+		['Workflow', workflowId ?? 'not named'],
+		['Ends', found.expiresAt === null ? 'the service does not say' : untilTime(found.expiresAt)],
+		...(file === null ? [] : [['Saved', file]]),
+	]);
+	for (const warning of warnings) printWarning(warning);
+}
+
+/** Everything that can be wrong before a code is made. @throws AgentError `usage`. */
+function checkFlags(flags: PairingCodeFlags): 'png' | 'svg' | null {
+	const workflow = workflowIdSchema.safeParse(flags.workflow);
+	if (!workflow.success)
+		throw new AgentError('usage', `--workflow ${workflow.error.issues[0]?.message}.`, {
+			remedy: 'Write the workflow exactly as the service has it.',
+		});
+	const extension = flags.out === undefined ? null : extname(flags.out).toLowerCase();
+	if (extension !== null && extension !== '.png' && extension !== '.svg')
+		throw new AgentError('usage', '--out takes a file that ends in .png or .svg.', { remedy: 'Correct the name.' });
+	if (flags.terminal && !process.stdout.isTTY)
+		throw new AgentError('usage', 'Standard output is not a terminal to draw the code on.', {
+			remedy: 'Leave --terminal out, and use --out FILE or --json.',
+		});
+	checkPlaceForSecret('The pairing code', { json: flags.json, out: flags.out });
+	return extension === '.svg' ? 'svg' : extension === '.png' ? 'png' : null;
+}
+
+/** A picture is read like a scanner reads it; of a document, the first text that is a code. */
+async function readAnswer({ headers, body }: ServiceAnswer): Promise<FoundCode> {
+	if (/^image\//i.test(headers['content-type'] ?? ''))
+		return { text: await readSingleCode(body), expiresAt: null, png: body };
+	const text = new TextDecoder().decode(body).trim();
+	try {
+		const document: unknown = JSON.parse(text);
+		if (typeof document === 'string') return { text: document, expiresAt: null, png: null };
+		const fields = Object.entries((document ?? {}) as Record<string, unknown>).filter(
+			(entry): entry is [string, string] => typeof entry[1] === 'string',
+		);
+		const [, link] = fields.find(([, value]) => value.includes('authorization=')) ?? [];
+		const [, ends] = fields.find(([name]) => name === 'expiresAt') ?? [];
+		return { text: link ?? text, expiresAt: ends ?? null, png: null };
+	} catch {
+		return { text, expiresAt: null, png: null };
+	}
+}
+
+function draw({ text, png }: FoundCode, format: 'png' | 'svg' | null): Promise<Uint8Array | string> {
+	if (format === 'svg') return writeQrSvg(text);
+	return png ? Promise.resolve(png) : writeQrPng(text);
+}
+
+/** What would surprise whoever scans it. */
+function warningsOf(code: PairingCode, { expiresAt }: FoundCode, flags: PairingCodeFlags, target: Target): string[] {
+	const warnings: string[] = [];
+	const own = new URL(target.baseUrl).origin;
+	const origin = code.baseUrl === null ? null : new URL(code.baseUrl).origin;
+	if (origin === null) warnings.push('The code does not say which service it is for: devices need baseUrl set.');
+	else if (origin !== own) warnings.push(`The code leads devices to ${origin}, not to ${own}.`);
+	if (origin?.startsWith('http:') && !isLoopback(origin))
+		warnings.push('The code leads to plain http: devices refuse it.');
+	if (code.workflowId === null)
+		warnings.push(`The code names no workflow: devices need it set, or idv-agent pair --workflow ${flags.workflow}.`);
+	else if (code.workflowId !== flags.workflow)
+		warnings.push(`The code is for workflow ${code.workflowId}, not for ${flags.workflow}.`);
+	if (expiresAt !== null && Date.parse(expiresAt) <= Date.now())
+		warnings.push("By this machine's clock the code has ended already.");
+	return warnings;
+}
+
+function unusable({ baseUrl }: Target, what: string): AgentError {
+	return new AgentError('bad-response', `${new URL(baseUrl).host} answered with ${what}.`, {
+		remedy: 'Check --url: something else may be answering there.',
+	});
+}

@@ -1,0 +1,163 @@
+/**
+ * One request of an operator to the service, tried once. Owns what is said when it fails: the words of the catalogue are a
+ * device's, which goes on by itself; an operator's command does not, and may have created something.
+ */
+import { AgentError, type ErrorCode } from '../base/errors.ts';
+import { VERSION } from '../cli/version.ts';
+import { classifyHttpAnswer } from '../connection/classify-failure.ts';
+import { createNetwork } from '../connection/network.edge.ts';
+import {
+	createServiceClient,
+	type ServiceAnswer,
+	type ServiceClient,
+	type ServiceRequest,
+} from '../connection/service-client.edge.ts';
+import { formatAuthorization } from '../protocol/authorization.ts';
+import { endpointUrl } from '../protocol/endpoints.ts';
+import type { Target } from './service-target.ts';
+
+const DEADLINE_MS = 30_000;
+const MAX_ANSWER_BYTES = 1024 * 1024;
+
+export interface ServiceCall {
+	readonly method: 'GET' | 'POST';
+	readonly path: string;
+	readonly query?: URLSearchParams | undefined;
+	readonly body?: unknown;
+	readonly accept?: string | undefined;
+	/** Largest answer, in bytes; default 1 MiB. */
+	readonly maxBytes?: number | undefined;
+}
+
+/** What a call is for, so that its failure can be told in the right words. */
+export interface Purpose {
+	/** What may exist afterwards although no answer came: `an API key`; left out for calls that leave nothing behind. */
+	readonly creates?: string | undefined;
+	/** What a credential needs for it. */
+	readonly needs: string;
+	/** The workflow it names: one that the service doesn't know is told as such. */
+	readonly workflowId?: string | undefined;
+}
+
+/** Opens the network for the time of one command. */
+export async function withClient<Result>(
+	target: Pick<Target, 'caFile'>,
+	use: (client: ServiceClient) => Promise<Result>,
+): Promise<Result> {
+	const network = await createNetwork({ caFile: target.caFile }, process.env);
+	try {
+		return await use(createServiceClient({ network, userAgent: `idv/${VERSION}` }));
+	} finally {
+		await network.close();
+	}
+}
+
+/** One call and nothing else. @throws AgentError when there is no answer, or not a good one. */
+export async function callService(target: Target, call: ServiceCall, purpose: Purpose): Promise<ServiceAnswer> {
+	return withClient(target, async (client) => {
+		const answer = await sendOnce(client, target, call, purpose);
+		if (isGood(answer)) return answer;
+		throw refusal(target, answer, purpose);
+	});
+}
+
+/** The answer whatever its status. @throws AgentError when there is none. */
+export async function sendOnce(
+	client: ServiceClient,
+	target: Target,
+	call: ServiceCall,
+	purpose: Purpose,
+): Promise<ServiceAnswer> {
+	const request: ServiceRequest = {
+		method: call.method,
+		url: endpointUrl(target.baseUrl, call.path, call.query),
+		authorization: target.authorization,
+		body: call.body,
+		accept: call.accept,
+		deadlineMs: DEADLINE_MS,
+		maxBytes: call.maxBytes ?? MAX_ANSWER_BYTES,
+	};
+	return client.send(request).catch((error: unknown) => {
+		if (!(error instanceof AgentError)) throw error;
+		throw inOperatorsWords(error, purpose, NEVER_SENT.includes(error.code) ? 'nothing' : 'perhaps');
+	});
+}
+
+export function isGood({ status }: ServiceAnswer): boolean {
+	return status >= 200 && status < 300;
+}
+
+/** What an answer means that is not the one hoped for. */
+export function refusal({ baseUrl, authorization }: Target, answer: ServiceAnswer, purpose: Purpose): AgentError {
+	const header = formatAuthorization(authorization);
+	const { status, headers, body } = answer;
+	const { code, message, remedy } = classifyHttpAnswer({
+		status,
+		headers,
+		body: new TextDecoder().decode(body),
+		// The only purpose under which an unknown workflow is looked for.
+		purpose: purpose.workflowId !== undefined && !isGood(answer) ? 'register' : 'other',
+		host: new URL(baseUrl).host,
+		workflowId: purpose.workflowId,
+		secrets: [
+			header.slice(header.indexOf(' ') + 1),
+			...(authorization.scheme === 'Basic' ? [authorization.password] : []),
+		],
+	});
+	return inOperatorsWords(new AgentError(code, message, { remedy }), purpose, aftermathOf(status));
+}
+
+/** Where nothing can have arrived at the service. */
+const NEVER_SENT: readonly ErrorCode[] = [
+	'dns-failed',
+	'service-unreachable',
+	'connect-timeout',
+	'clock-wrong',
+	'certificate-expired',
+	'certificate-untrusted',
+	'certificate-wrong-host',
+	'tls-failed',
+	'proxy-failed',
+	'proxy-refused',
+];
+const REMEDIES: Partial<Record<ErrorCode, string>> = {
+	'dns-failed': 'Check --url and the DNS server, then run the command again.',
+	'service-unreachable': 'Check --url and the network, then run the command again.',
+	'connect-timeout': 'Check --url and whether a firewall swallows connections to the host.',
+	'connection-lost': 'Run the command again.',
+	'request-timeout': 'Run the command again when the service is quicker.',
+	'clock-wrong': "Set this machine's clock, then run the command again.",
+	'certificate-untrusted': 'Name the certificate authority of the service with --ca-file, or check --url.',
+	'certificate-wrong-host': 'Check the host name in --url.',
+	'proxy-failed': 'Check HTTPS_PROXY and that the proxy runs.',
+	'proxy-refused': 'Give HTTPS_PROXY a user and password that the proxy accepts.',
+	'captive-portal': 'Check --url: something else answers in place of the service.',
+	'redirect-refused': 'Use the address that the service really has: a credential is never sent on to another one.',
+	'credential-refused': 'Check the credential; idv whoami shows which one is used.',
+	'request-rejected': "Correct what the service's own words name; nothing was created.",
+	'workflow-unknown': 'Name a workflow that exists in the service; the spelling must match exactly.',
+	'service-overloaded': 'Wait a while, then run the command again.',
+	'service-failed': 'Run the command again later; if it repeats, the operator of the service must look at it.',
+	'bad-response': 'Check --url: the service has no such endpoint there, or answers in a form that is not known.',
+};
+
+/** Whether what was asked for may exist although the command failed. */
+export type Aftermath = 'nothing' | 'perhaps';
+
+/** The failure with what an operator can do about it. */
+export function inOperatorsWords(error: AgentError, { creates, needs }: Purpose, aftermath: Aftermath): AgentError {
+	const { code, message, remedy } = error.failure;
+	const own = code === 'access-forbidden' ? `Use ${needs}.` : (REMEDIES[code] ?? remedy);
+	return new AgentError(code, message, {
+		remedy:
+			aftermath === 'perhaps' && creates !== undefined
+				? `The service may have created ${creates}: look there before you run the command again.`
+				: own,
+		cause: error.cause,
+	});
+}
+
+/** A clear no leaves nothing behind; a success that cannot be read, or a service that broke down, may. */
+function aftermathOf(status: number): Aftermath {
+	return status < 300 || status === 408 || (status >= 500 && status !== 503) ? 'perhaps' : 'nothing';
+}

@@ -1,0 +1,130 @@
+/**
+ * Which service an operator's command goes to, and with which credential: flags, then `IDV_…` variables, then a profile.
+ * Never sends a profile's credential to another service than the profile's own.
+ */
+import { stat } from 'node:fs/promises';
+import { AgentError } from '../base/errors.ts';
+import { type OutputFlags, printWarning } from '../cli/output.ts';
+import { readStandardInput } from '../cli/prompts.ts';
+import { type Authorization, MAX_CREDENTIAL_LENGTH, parseAuthorization } from '../protocol/authorization.ts';
+import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
+import { readSecretFile } from '../settings/files.edge.ts';
+import { findProfile, type Profile, readProfileSecret } from './profile-store.ts';
+
+export interface TargetFlags extends OutputFlags {
+	readonly url?: string | undefined;
+	/** A file with `<scheme> <credential>`; `-` for standard input. */
+	readonly authorizationFile?: string | undefined;
+	readonly profile?: string | undefined;
+	/** PEM file with certificate authorities to trust besides the usual ones. */
+	readonly caFile?: string | undefined;
+}
+
+export interface Target {
+	/** In its normal form. */
+	readonly baseUrl: string;
+	readonly authorization: Authorization;
+	/** Where the credential came from, for a person. */
+	readonly credentialFrom: string;
+	readonly caFile: string | undefined;
+}
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** @throws AgentError `usage`, `insecure-origin` or `credential-unreadable`. */
+export async function resolveTarget(flags: TargetFlags, environment: Environment): Promise<Target> {
+	const url = flags.url ?? environment['IDV_URL'];
+	const given = await readGivenCredential(flags, environment);
+	const isComplete = url !== undefined && given !== null;
+	const named = flags.profile ?? environment['IDV_PROFILE'];
+	const profile = isComplete && named === undefined ? null : await findProfile(named);
+	const baseUrl = checkUrl(url ?? profile?.url, flags.url === undefined ? 'IDV_URL' : '--url');
+	const { authorization, from } = given ?? (await readOwnCredential(profile, baseUrl));
+	return { baseUrl, authorization, credentialFrom: from, caFile: flags.caFile ?? environment['IDV_CA_FILE'] };
+}
+
+/** @throws AgentError `usage` or `insecure-origin`. */
+export function checkUrl(text: string | undefined, where: string): string {
+	if (text === undefined)
+		throw new AgentError('usage', 'No service is named.', {
+			remedy: 'Give --url, set IDV_URL, or make a profile: idv profile add.',
+		});
+	const baseUrl = normalizeBaseUrl(text);
+	if (baseUrl === null)
+		throw new AgentError('usage', `${where} is not the address of a service.`, {
+			remedy: 'Write it as https://id.example.com, without user, query or fragment.',
+		});
+	if (baseUrl.startsWith('http:') && !isLoopback(baseUrl))
+		throw new AgentError('insecure-origin', `${new URL(baseUrl).origin} would get the credential without encryption.`, {
+			remedy: 'Use https; plain http is only for this machine itself.',
+		});
+	return baseUrl;
+}
+
+interface FoundCredential {
+	readonly authorization: Authorization;
+	readonly from: string;
+}
+
+/** @throws AgentError `credential-unreadable`, in the words of somebody at a laptop. */
+async function readOwnFile(file: string): Promise<string> {
+	try {
+		return await readSecretFile(file);
+	} catch (cause) {
+		if (!(cause instanceof AgentError)) throw cause;
+		throw new AgentError(cause.code, cause.message, {
+			remedy: 'Name a file that is there and that this user may read, with one credential in it.',
+			cause,
+		});
+	}
+}
+
+async function readGivenCredential(flags: TargetFlags, environment: Environment): Promise<FoundCredential | null> {
+	const { authorizationFile: file } = flags;
+	if (file === '-') {
+		const text = await readStandardInput(2 * MAX_CREDENTIAL_LENGTH);
+		return { authorization: parseCredential(text, 'Standard input'), from: 'standard input' };
+	}
+	if (file !== undefined) {
+		const authorization = parseCredential(await readOwnFile(file), file);
+		await warnIfOpen(file);
+		return { authorization, from: file };
+	}
+	const text = environment['IDV_AUTHORIZATION'];
+	if (text === undefined || text === '') return null;
+	return { authorization: parseCredential(text, 'IDV_AUTHORIZATION'), from: 'IDV_AUTHORIZATION' };
+}
+
+async function readOwnCredential(profile: Profile | null, baseUrl: string): Promise<FoundCredential> {
+	if (profile === null)
+		throw new AgentError('usage', 'There is no credential.', {
+			remedy: 'Set IDV_AUTHORIZATION, give --authorization-file FILE (- for standard input), or make a profile.',
+		});
+	if (new URL(profile.url).origin !== new URL(baseUrl).origin)
+		throw new AgentError(
+			'usage',
+			`The credential of profile ${profile.name} is for ${new URL(profile.url).origin}, not for ${new URL(baseUrl).origin}.`,
+			{ remedy: 'Give another credential with --authorization-file, or leave the address out.' },
+		);
+	const text = await readProfileSecret(profile.name);
+	return { authorization: parseCredential(text, `Profile ${profile.name}`), from: `profile ${profile.name}` };
+}
+
+/**
+ * Reads `<scheme> <credential>`; Basic also as `Basic user:password`, which is how people write it.
+ * @throws AgentError `credential-unreadable`, without the text.
+ */
+export function parseCredential(text: string, where: string): Authorization {
+	const [, username, password] = /^\s*basic\s+([^\s:]+):(\S+)\s*$/i.exec(text) ?? [];
+	if (username !== undefined && password !== undefined) return { scheme: 'Basic', username, password };
+	const authorization = parseAuthorization(text);
+	if (authorization) return authorization;
+	throw new AgentError('credential-unreadable', `${where} does not hold one credential with its scheme.`, {
+		remedy: 'Write it as in the Authorization header: "ApiKey …", "Bearer …", "Basic user:password".',
+	});
+}
+
+async function warnIfOpen(file: string): Promise<void> {
+	const { mode } = await stat(file);
+	if ((mode & 0o077) !== 0) printWarning(`Other users may read ${file}. Close it: chmod 600 ${file}`);
+}

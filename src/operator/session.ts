@@ -1,0 +1,128 @@
+/** `idv session start`: starts a session once and hands its URL on. */
+import { readFile } from 'node:fs/promises';
+import { AgentError } from '../base/errors.ts';
+import { printJson, printLine, printTable, untilTime } from '../cli/output.ts';
+import { ENDPOINTS } from '../protocol/endpoints.ts';
+import {
+	formatWorkflowIds,
+	type HandOffRecord,
+	type HandOffRequest,
+	handOffRecordSchema,
+	handOffRequestSchema,
+	workflowIdsSchema,
+} from '../protocol/hand-off.ts';
+import { renderQrTerminal } from '../service/qr-code.ts';
+import { checkPlaceForSecret } from './secret-output.ts';
+import { callService, inOperatorsWords, type Purpose } from './service-call.ts';
+import { resolveTarget, type TargetFlags } from './service-target.ts';
+
+export interface SessionFlags extends TargetFlags {
+	/** Each may hold several, comma-separated. */
+	readonly workflow: readonly string[];
+	/** A JSON object, or `@` and the name of a file that holds one. */
+	readonly metadata?: string | undefined;
+	readonly locale?: string | undefined;
+	/** Seconds. */
+	readonly ttl?: number | undefined;
+	/** Draw the URL as a QR code. */
+	readonly qr?: boolean | undefined;
+}
+
+export async function startSession(flags: SessionFlags): Promise<void> {
+	const workflowIds = checkWorkflows(flags.workflow);
+	const body = await readRequest(flags);
+	checkPlaceForSecret('The hand-off URL', { json: flags.json });
+	if (flags.qr && !process.stdout.isTTY)
+		throw new AgentError('usage', 'Standard output is not a terminal to draw the code on.', {
+			remedy: 'Leave --qr out.',
+		});
+	const target = await resolveTarget(flags, process.env);
+	const purpose: Purpose = {
+		creates: 'a session',
+		needs: 'an API key with deeplink:write: no other credential may start sessions',
+		workflowId: workflowIds.join(', '),
+	};
+	const query = formatWorkflowIds(workflowIds);
+	const answer = await callService(target, { method: 'POST', path: ENDPOINTS.sessionStart, query, body }, purpose);
+	const record = readRecord(new TextDecoder().decode(answer.body), workflowIds);
+	const { host } = new URL(target.baseUrl);
+	if (!record)
+		throw inOperatorsWords(
+			new AgentError('bad-response', `${host} answered without a hand-off URL.`),
+			purpose,
+			'perhaps',
+		);
+	if (flags.json) return printJson(record);
+	printLine(`Session started for ${record.workflowIds.join(', ')}.\n`);
+	if (flags.qr) printLine(await renderQrTerminal(record.url));
+	printTable([
+		['URL', record.url],
+		['Ends', record.expiresAt === null ? 'the service does not say' : untilTime(record.expiresAt)],
+	]);
+	printLine('\nThe URL carries a one-time token: give it to the client that continues the session and to nobody else.');
+}
+
+/** Each once, in the order given. @throws AgentError `usage`. */
+function checkWorkflows(given: readonly string[]): string[] {
+	const listed = given.flatMap((value) => value.split(',')).map((id) => id.trim());
+	const read = workflowIdsSchema.safeParse([...new Set(listed)]);
+	if (read.success) return read.data;
+	throw new AgentError('usage', `--workflow ${read.error.issues[0]?.message}.`, {
+		remedy: 'Write each workflow exactly as the service has it.',
+	});
+}
+
+/** Only what was given: the service has its own defaults. @throws AgentError `usage` or `body-invalid`. */
+async function readRequest({ metadata, locale, ttl }: SessionFlags): Promise<HandOffRequest> {
+	const request = {
+		...(metadata === undefined ? {} : { metadata: await readMetadata(metadata) }),
+		...(locale === undefined ? {} : { locale }),
+		...(ttl === undefined ? {} : { ttl }),
+	};
+	const read = handOffRequestSchema.safeParse(request);
+	if (read.success) return request as HandOffRequest;
+	const [issue] = read.error.issues;
+	if (issue?.path[0] === 'metadata')
+		throw new AgentError('body-invalid', '--metadata is not a JSON object.', { remedy: METADATA_FORM });
+	throw new AgentError('usage', `--${String(issue?.path[0])} ${issue?.message}.`, {
+		remedy: 'See "idv session start --help".',
+	});
+}
+
+const METADATA_FORM = `Write it as '{"visitor":"Ada"}', or @FILE for a file that holds such an object.`;
+
+async function readMetadata(given: string): Promise<unknown> {
+	const file = given.startsWith('@') ? given.slice(1) : null;
+	const text =
+		file === null
+			? given
+			: await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
+					const reason = error.code === 'ENOENT' ? 'is not there' : `cannot be read (${error.code})`;
+					throw new AgentError('body-invalid', `The metadata file ${file} ${reason}.`, { remedy: METADATA_FORM });
+				});
+	try {
+		return JSON.parse(text);
+	} catch {
+		throw new AgentError('body-invalid', `${file === null ? '--metadata' : file} is not JSON.`, {
+			remedy: METADATA_FORM,
+		});
+	}
+}
+
+/** A record as the service gave it; what it left out is `null`. */
+type FoundRecord = Omit<HandOffRecord, 'createdAt' | 'expiresAt'> & {
+	readonly createdAt: string | null;
+	readonly expiresAt: string | null;
+};
+
+const foundRecordSchema = handOffRecordSchema.partial({ createdAt: true, expiresAt: true, workflowIds: true });
+
+/** As much as the answer has, as long as the URL is there: it is given only once. */
+function readRecord(body: string, asked: readonly string[]): FoundRecord | null {
+	try {
+		const { url, createdAt = null, expiresAt = null, workflowIds } = foundRecordSchema.parse(JSON.parse(body));
+		return { url, createdAt, expiresAt, workflowIds: workflowIds ?? [...asked] };
+	} catch {
+		return null;
+	}
+}

@@ -1,0 +1,80 @@
+/**
+ * Spends a one-time code: proves that the result can be saved and the service reached, writes the attempt down, sends it
+ * once. Never sends a code twice and never decides whether it may be used (`pairing/rules.ts`).
+ */
+import { createHash, randomUUID } from 'node:crypto';
+import { type Clock, isoNow } from '../base/clock.edge.ts';
+import { AgentError, type Failure } from '../base/errors.ts';
+import { freshConnection } from '../connection/connection-tokens.runner.ts';
+import type { Connection } from '../connection/link.ts';
+import type { ServiceClient } from '../connection/service-client.edge.ts';
+import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
+import type { DeviceRecord } from '../state/persisted-state.runner.ts';
+import type { StateStore } from '../state/store.edge.ts';
+import type { PairingPlan } from './rules.ts';
+
+export interface CodeSpending {
+	readonly clock: Clock;
+	/** Asked for each request: changed settings may take the client away that the first was made with. */
+	readonly client: () => ServiceClient;
+	readonly tokenPointer: string | null;
+	/** The registration to ask for. */
+	readonly request: DeviceConnectionRequest;
+	readonly store: Pick<StateStore, 'probe' | 'save'>;
+	readonly device: DeviceRecord;
+	readonly onClockSkew: (skewMs: number) => void;
+}
+
+/**
+ * @returns the Connection that the code brought. The attempt is still written down: saving the Connection ends it.
+ * @throws AgentError whose message says whether the code was spent.
+ */
+export async function spendCode(plan: PairingPlan, options: CodeSpending): Promise<Connection> {
+	const { clock, client, device, tokenPointer } = options;
+	const host = new URL(plan.baseUrl).host;
+	await options.store.probe();
+	const reached = await client().preflight(plan.baseUrl);
+	if (reached.clockSkewMs !== null) options.onClockSkew(reached.clockSkewMs);
+	if (reached.failure) throw unspent(reached.failure);
+
+	await device.record((state) => ({
+		...state,
+		attempt: {
+			attemptId: randomUUID(),
+			tokenHash: createHash('sha256').update(plan.token).digest('hex').slice(0, 16),
+			host,
+			at: isoNow(clock),
+		},
+	}));
+	const result = await client().registerDevice({
+		baseUrl: plan.baseUrl,
+		authorization: { scheme: 'Token', credential: plan.token },
+		request: options.request,
+		...(tokenPointer === null ? {} : { tokenPointer }),
+	});
+	if (result.clockSkewMs !== null) options.onClockSkew(result.clockSkewMs);
+	if (result.ok) return freshConnection(result, clock);
+
+	if (result.sent === 'perhaps')
+		throw new AgentError(
+			'pairing-uncertain',
+			`The code was sent to ${host}, but no usable answer came back (${withoutStop(result.failure.message)}): the service may have used the code up.`,
+		);
+	device.keep((state) => ({ ...state, attempt: null }));
+	// What the service said matters more now than whether the disk takes it.
+	await options.store.save(device.state).catch(() => {});
+	throw result.sent === 'no'
+		? unspent(result.failure)
+		: new AgentError(result.failure.code, result.failure.message, result.failure);
+}
+
+function unspent(cause: Failure): AgentError {
+	return new AgentError(cause.code, `${withoutStop(cause.message)}; the code was not used and stays valid.`, {
+		...cause,
+		remedy: `${cause.remedy.replace(/; the agent re(tries|connects) by itself/, '')} Then scan the code again.`,
+	});
+}
+
+function withoutStop(sentence: string): string {
+	return sentence.replace(/\.$/, '');
+}

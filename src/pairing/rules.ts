@@ -1,0 +1,253 @@
+/**
+ * Whether a scanned code may be used on this device, decided before anything is spent and without the network.
+ * Pure; the codes' forms are in `protocol/pairing-code.ts`, the doing in `pairing/pairing.runner.ts`.
+ */
+
+import { type Failure, failure, summaryOf } from '../base/errors.ts';
+import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
+import type { PairPreview } from '../protocol/local-api.ts';
+import { type NotACodeReason, readPairingCode } from '../protocol/pairing-code.ts';
+import type { Settings } from '../settings/table.ts';
+import type { DeviceState } from '../state/device-state.ts';
+import { describeSource, type WantedWorkflow } from '../workflow/precedence.ts';
+
+export interface PairingContext {
+	readonly settings: Pick<Settings, 'baseUrl' | 'pairing'>;
+	/** The workflow that the settings or the fleet plan fix, or `null`. */
+	readonly configured: WantedWorkflow | null;
+	readonly state: DeviceState;
+	/** The service that this device belongs to now, or `null`. */
+	readonly pairedWith: string | null;
+}
+
+export interface PairingAsked {
+	/** What was scanned, typed or photographed. */
+	readonly code: string;
+	readonly workflowId?: string | undefined;
+	readonly replace: boolean;
+	/** The origin that a person has confirmed. */
+	readonly trustOrigin?: string | undefined;
+}
+
+/** Everything that is needed to spend the code. */
+export interface PairingPlan {
+	readonly baseUrl: string;
+	/** Secret, works once. */
+	readonly token: string;
+	readonly workflowId: string;
+	/** Whether the workflow is this pairing's to assign (not when the settings fix it). */
+	readonly assignsWorkflow: boolean;
+	readonly sessionId: string | null;
+	/** The origin to remember because a person has confirmed it now, or `null`. */
+	readonly confirmsOrigin: string | null;
+}
+
+export interface PairingDecision {
+	readonly preview: PairPreview;
+	/** `null` when something stands in the way: then the preview's problem says what. */
+	readonly plan: PairingPlan | null;
+}
+
+const NOT_A_CODE: Readonly<Record<NotACodeReason, string>> = {
+	empty: 'Nothing was read.',
+	tooLong: 'This text is longer than any pairing code.',
+	controlCharacters: 'This text has control characters in it and is no pairing code.',
+	otherText: 'This is some other text, not a pairing code.',
+	linkWithoutToken: 'This is a link, but there is no pairing token in it.',
+	otherScheme: 'This link carries another kind of credential, not a one-time pairing token.',
+	badBaseUrl: 'The address in this code is not one of a service.',
+	badToken: 'The token in this code is damaged.',
+	badWorkflow: 'The workflow in this code is not a valid name.',
+};
+
+/** Looks at a code and says what it would do and whether it may. */
+export function decidePairing(asked: PairingAsked, context: PairingContext): PairingDecision {
+	const code = readPairingCode(asked.code);
+	if (code.kind === 'notACode') return refusedUnread(failure('not-a-pairing-code', NOT_A_CODE[code.reason]));
+
+	const { settings, configured, state, pairedWith } = context;
+	const named = ownAddress(code.baseUrl, settings.baseUrl) ?? pairedWith;
+	const workflow = chooseWorkflow(asked, code.workflowId, context, named);
+	const seen = {
+		baseUrl: named,
+		host: named === null ? null : new URL(named).host,
+		workflowId: workflow.workflowId,
+		workflowSource: workflow.source,
+		sessionId: code.sessionId,
+		tokenKind: 'Short Token (one use)',
+	};
+	const refused = (problem: Failure, changes: string[] = []): PairingDecision => ({
+		preview: { ...seen, ready: false, changes, problem: summaryOf(problem) },
+		plan: null,
+	});
+	if (named === null)
+		return refused(failure('code-incomplete', 'This code is a bare token: it does not say which service it is for.'));
+	const origin = new URL(named).origin;
+	// Nobody is asked whether a device belongs to the host of a link that pairs nothing here.
+	if (pairedWith !== null && !asked.replace && code.sessionId !== null) return refused(sessionLink(pairedWith, origin));
+	const stranger = checkOrigin(named, origin, asked, context);
+	if (stranger && stranger.code !== 'origin-unconfirmed') return refused(stranger);
+	const workflowId = workflow.workflowId ?? '';
+	const changes = workflow.problem ? [] : describeChanges(named, workflowId, code.sessionId, context);
+	if (pairedWith !== null && !asked.replace) return refused(alreadyPaired(pairedWith, origin), changes);
+	if (stranger) return refused(stranger, changes);
+	if (workflow.problem) return refused(workflow.problem);
+
+	const known =
+		state.confirmedOrigins.includes(origin) || settings.baseUrl !== null || settings.pairing.trustedOrigins.length > 0;
+	return {
+		preview: {
+			...seen,
+			ready: true,
+			changes,
+			problem: null,
+		},
+		plan: {
+			baseUrl: named,
+			token: code.token,
+			workflowId,
+			// A plan may end one day: then the pairing's workflow is what is left.
+			assignsWorkflow: configured === null || configured.source === 'plan',
+			sessionId: code.sessionId,
+			confirmsOrigin: known ? null : origin,
+		},
+	};
+}
+
+/** Of one origin the configured address counts: the code's own path is somebody else's idea of it. */
+function ownAddress(inCode: string | null, configured: string | null): string | null {
+	if (inCode === null || configured === null) return inCode ?? configured;
+	return new URL(inCode).origin === new URL(configured).origin ? configured : inCode;
+}
+
+function checkOrigin(named: string, origin: string, asked: PairingAsked, context: PairingContext): Failure | null {
+	const { settings, state } = context;
+	if (named.startsWith('http:') && !isLoopback(named))
+		return failure('insecure-origin', `This code leads to ${origin} without encryption.`);
+	if (settings.baseUrl !== null) {
+		const own = new URL(settings.baseUrl).origin;
+		return own === origin
+			? null
+			: failure('code-for-other-origin', `This code is for ${origin}, but this device is configured for ${own}.`, {
+					remedy: 'Use a code of the configured service, or change baseUrl if the device is meant to move.',
+				});
+	}
+	const { trustedOrigins } = settings.pairing;
+	if (trustedOrigins.length > 0)
+		return trustedOrigins.includes(origin)
+			? null
+			: failure(
+					'code-for-other-origin',
+					`This code is for ${origin}, which is not among the origins that this device trusts.`,
+					{ remedy: 'Use a code of one of them, or add this one to pairing.trustedOrigins if it is meant.' },
+				);
+	// Only its origin is ever repeated: somebody may have put the whole code there.
+	const trusted = asked.trustOrigin === undefined ? null : normalizeBaseUrl(asked.trustOrigin);
+	const trustedOrigin = trusted && new URL(trusted).origin;
+	if (state.confirmedOrigins.includes(origin) || trustedOrigin === origin) return null;
+	if (asked.trustOrigin !== undefined) {
+		const other = trustedOrigin ?? 'what was confirmed, which is no address';
+		return failure('code-for-other-origin', `This code is for ${origin}, not for ${other}.`, {
+			remedy: 'Use a code of the service that is meant, or look at the host again and confirm it.',
+		});
+	}
+	return failure(
+		'origin-unconfirmed',
+		`This code is for ${origin}, and nobody has confirmed yet that this device belongs there.`,
+	);
+}
+
+function sessionLink(pairedWith: string, origin: string): Failure {
+	const own = new URL(pairedWith).host;
+	const other = new URL(origin).host;
+	return failure(
+		'already-paired',
+		`This is a link to a session at ${other}, not a pairing code; this device is paired with ${own} already.`,
+		{ remedy: 'Open the link on the phone or kiosk page it is meant for; nothing was spent.' },
+	);
+}
+
+function alreadyPaired(pairedWith: string, origin: string): Failure {
+	const own = new URL(pairedWith).host;
+	const other = new URL(origin).host;
+	return own === other
+		? failure('already-paired', `This device is paired with ${own} already.`)
+		: failure('already-paired', `This device is paired with ${own}; the code would move it to ${other}.`);
+}
+
+interface ChosenWorkflow {
+	readonly workflowId: string | null;
+	readonly source: string | null;
+	readonly problem?: Failure;
+}
+
+function chooseWorkflow(
+	asked: PairingAsked,
+	inCode: string | null,
+	{ configured, state, pairedWith }: PairingContext,
+	baseUrl: string | null,
+): ChosenWorkflow {
+	if (configured) {
+		const chosen = { workflowId: configured.workflowId, source: describeSource(configured) };
+		const other = [inCode, asked.workflowId].find((id) => id && id !== configured.workflowId);
+		if (!other) return chosen;
+		const by = other === inCode ? 'the code' : '--workflow';
+		const message = `Workflow ${configured.workflowId} is set by ${describeSource(configured)}, but ${by} names ${other}.`;
+		return { ...chosen, problem: failure('workflow-fixed', message) };
+	}
+	if (asked.workflowId && inCode && asked.workflowId !== inCode)
+		return {
+			workflowId: inCode,
+			source: 'the code',
+			problem: failure(
+				'workflow-conflict',
+				`The code is for workflow ${inCode}, but --workflow names ${asked.workflowId}.`,
+			),
+		};
+	if (inCode) return { workflowId: inCode, source: 'the code' };
+	if (asked.workflowId) return { workflowId: asked.workflowId, source: '--workflow' };
+	// Paired again with the same service, a device goes on with what it did.
+	if (state.assignedWorkflow && pairedWith !== null && pairedWith === baseUrl)
+		return { workflowId: state.assignedWorkflow.workflowId, source: `${state.assignedWorkflow.source}, as before` };
+	return {
+		workflowId: null,
+		source: null,
+		problem: failure('workflow-missing', 'This code names no workflow, and neither do the settings.'),
+	};
+}
+
+function describeChanges(
+	baseUrl: string,
+	workflowId: string,
+	sessionId: string | null,
+	{ pairedWith, state, configured }: PairingContext,
+): string[] {
+	const changes: string[] = [];
+	const { host } = new URL(baseUrl);
+	if (pairedWith === null) changes.push(`pairs this device with ${host}`);
+	else if (pairedWith === baseUrl) changes.push(`gives this device a new Connection to ${host}`);
+	else if (new URL(pairedWith).host === host) changes.push(`moves this device from ${pairedWith} to ${baseUrl}`);
+	else changes.push(`moves this device from ${new URL(pairedWith).host} to ${host}`);
+	const before = pairedWith === null ? undefined : (configured ?? state.assignedWorkflow)?.workflowId;
+	if (before !== workflowId)
+		changes.push(before ? `changes the workflow from ${before} to ${workflowId}` : `runs workflow ${workflowId}`);
+	if (sessionId !== null) changes.push(`notes session ${sessionId}`);
+	return changes;
+}
+
+function refusedUnread(problem: Failure): PairingDecision {
+	return {
+		preview: {
+			ready: false,
+			baseUrl: null,
+			host: null,
+			workflowId: null,
+			workflowSource: null,
+			sessionId: null,
+			tokenKind: 'none',
+			changes: [],
+			problem: summaryOf(problem),
+		},
+		plan: null,
+	};
+}

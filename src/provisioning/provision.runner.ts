@@ -1,0 +1,215 @@
+/**
+ * Takes a `provision.json` into use, once: the secret encrypted for this machine, the rest as a settings file, the medium
+ * wiped. Runs as root beside the agent or before it, and leaves it to the agent to notice. Each step may be cut off by a
+ * loss of power: the next start does it again.
+ */
+import { stat } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import { AgentError, type Failure, failure, toFailure } from '../base/errors.ts';
+import { loadSettings, resolveWith } from '../settings/load.runner.ts';
+import type { AgentPaths } from '../settings/paths.runner.ts';
+import { openStateStore } from '../state/store.edge.ts';
+import { readBrought, readRecord, wasTaken, wipe, withTaken, writeDurably } from './files.edge.ts';
+import {
+	MAX_PROVISION_BYTES,
+	mayProvision,
+	type Provision,
+	type ProvisionedSecret,
+	provisionedSettings,
+	readProvision,
+	withoutSecrets,
+} from './provision.ts';
+
+export interface ProvisionSource {
+	/** Path, or what messages call it. */
+	readonly name: string;
+	/** The text, where it is no file. */
+	readonly text?: string;
+	/** `false` for what is gone by itself, such as a credential that systemd hands over. Default `true` for a file. */
+	readonly isMedium?: boolean;
+	/** Somebody named it: then it has to be there. */
+	readonly mustExist?: boolean;
+}
+
+export interface ProvisionParts {
+	readonly paths: AgentPaths;
+	/** For encrypted credentials: `/etc/credstore.encrypted`. */
+	readonly credstore: string;
+	/** Where the agent's unit finds them: `/run/credentials/idv-agent.service`. */
+	readonly credentialsDirectory: string;
+	/** Encrypts for this machine; `null` where that cannot be done. */
+	readonly seal: (name: string, secret: string) => Promise<Uint8Array | null>;
+	/** Now, ISO 8601. */
+	readonly now: string;
+}
+
+export interface ProvisionResult {
+	/** `none`: nothing was brought. `unchanged`: everything that was brought had been taken before. */
+	readonly outcome: 'none' | 'unchanged' | 'applied';
+	readonly from: string | null;
+	/** What was set, by the names in the file. */
+	readonly names: readonly string[];
+	readonly settingsFile: string | null;
+	/** Where the secret is now, and whether it is encrypted there. */
+	readonly secret: { readonly file: string; readonly encrypted: boolean } | null;
+	readonly notices: readonly Failure[];
+}
+
+/** The lowest of `conf.d`: whatever else stands there counts more. */
+const PROVISION_SETTINGS = '00-provision.json';
+const RECORD = 'provisioned.json';
+
+/**
+ * Goes through what was brought, in this order, up to the first that is new.
+ * @throws AgentError `provision-invalid`, `already-paired`, `provision-failed`: nothing was changed, but the secret may
+ * lie encrypted where nothing asks for it.
+ */
+export async function provision(sources: readonly ProvisionSource[], parts: ProvisionParts): Promise<ProvisionResult> {
+	const recordFile = join(parts.paths.confDirectory, '..', RECORD);
+	const settingsFile = join(parts.paths.confDirectory, PROVISION_SETTINGS);
+	const record = await readRecord(recordFile);
+	const isInForce = await stat(settingsFile).then(
+		() => true,
+		() => false,
+	);
+	const notices: Failure[] = [];
+	const result = { from: null, names: [], settingsFile: null, secret: null, notices };
+	let wasThere = false;
+	for (const source of sources) {
+		const text = source.text ?? (await readBrought(source.name, MAX_PROVISION_BYTES));
+		if (text === null) {
+			if (source.mustExist) throw new AgentError('provision-invalid', `${source.name} is not there.`);
+			continue;
+		}
+		wasThere = true;
+		if (Buffer.byteLength(text) > MAX_PROVISION_BYTES)
+			throw new AgentError('provision-invalid', `${source.name} is larger than ${MAX_PROVISION_BYTES} bytes.`);
+		const isOld = isInForce && wasTaken(record, text);
+		const provision = readProvision(text, source.name);
+		if (!isOld && provision.isSpent && record.taken.length === 0)
+			throw new AgentError('provision-invalid', `The secret of ${source.name} was taken by another device.`, {
+				remedy: 'Write the file anew, with the secret.',
+			});
+		if (isOld || provision.isSpent) {
+			await wipeMedium(source, text, provision, notices);
+			continue;
+		}
+		const secret = await apply(provision, source.name, settingsFile, parts, notices);
+		await writeDurably(recordFile, JSON.stringify(withTaken(record, text, source.name, parts.now)), 0o600);
+		await wipeMedium(source, text, provision, notices);
+		return { ...result, outcome: 'applied', from: source.name, names: provision.names, settingsFile, secret };
+	}
+	return { ...result, outcome: wasThere ? 'unchanged' : 'none' };
+}
+
+async function apply(
+	provision: Provision,
+	where: string,
+	settingsFile: string,
+	parts: ProvisionParts,
+	notices: Failure[],
+): Promise<ProvisionResult['secret']> {
+	const { state } = await (await openStateStore(parts.paths.stateDir, { readonly: true })).load();
+	const refusal = mayProvision(provision, state, where);
+	if (refusal) throw new AgentError(refusal.code, refusal.message, { remedy: refusal.remedy });
+	// With any name for the secret's file: whether it fits the other settings does not depend on it.
+	notices.push(...(await checkTogether(provisionedSettings(provision, '/'), where, settingsFile, parts)));
+	const kept = provision.secret ? await keepSecret(provision.secret, parts, notices) : null;
+	const settings = provisionedSettings(provision, kept?.readAs ?? null);
+	// After the secret: who reads these settings looks for it at once.
+	await writeDurably(settingsFile, `${JSON.stringify(settings, null, '\t')}\n`, 0o644);
+	return kept && { file: kept.file, encrypted: kept.encrypted };
+}
+
+/**
+ * What other settings make of these.
+ * @returns notices of what counts more.
+ * @throws AgentError `provision-invalid` when they do not go together: a device must not be stranded by its provisioning.
+ */
+async function checkTogether(
+	document: object,
+	where: string,
+	settingsFile: string,
+	{ paths }: ProvisionParts,
+): Promise<Failure[]> {
+	const sources = { environment: {}, sets: [] };
+	const { documents } = await loadSettings({ paths, ...sources });
+	const others = documents.filter((other) => other.where !== settingsFile);
+	const isBelow = (other: string) => other === paths.configFile || basename(other) < PROVISION_SETTINGS;
+	const merged = resolveWith(
+		[
+			...others.filter((other) => isBelow(other.where)),
+			{ where: settingsFile, document },
+			...others.filter((other) => !isBelow(other.where)),
+		],
+		sources,
+	);
+	const before = new Set(resolveWith(others, sources).problems.map(({ message }) => message));
+	const fresh = merged.problems.filter(({ message }) => !before.has(message));
+	if (fresh.length > 0)
+		throw new AgentError(
+			'provision-invalid',
+			`${where} does not go together with the other settings of this device: ${fresh.map(({ message }) => message).join(' ')}`,
+		);
+	return pathsOf(document).flatMap((path) => {
+		const winner = merged.origins.get(path)?.where;
+		return winner === undefined || winner === null || winner === settingsFile
+			? []
+			: [
+					failure('settings-invalid', `${path} is set by ${winner} as well, which counts more.`, {
+						remedy: 'Take it out there if the provisioning is meant to decide.',
+					}),
+				];
+	});
+}
+
+function pathsOf(document: object): string[] {
+	return Object.entries(document).flatMap(([key, value]) =>
+		typeof value === 'object' && value !== null && !Array.isArray(value)
+			? Object.keys(value).map((inner) => `${key}.${inner}`)
+			: [key],
+	);
+}
+
+async function keepSecret(
+	{ kind, value }: ProvisionedSecret,
+	{ credstore, credentialsDirectory, seal, paths }: ProvisionParts,
+	notices: Failure[],
+): Promise<{ file: string; encrypted: boolean; readAs: string }> {
+	const name = `idv-agent.${kind}`;
+	const sealed = await seal(name, value);
+	if (sealed) {
+		const file = join(credstore, name);
+		await writeDurably(file, sealed, 0o600);
+		return { file, encrypted: true, readAs: join(credentialsDirectory, name) };
+	}
+	const file = join(paths.stateDir, `provisioned.${kind}`);
+	// Whoever the state belongs to is the user of the agent.
+	const owner = await stat(paths.stateDir).catch(() => undefined);
+	await writeDurably(file, `${value}\n`, 0o600, owner);
+	notices.push(
+		failure(
+			'provision-failed',
+			`systemd-creds cannot encrypt here: the secret is in ${file}, readable for the agent.`,
+			{
+				remedy: 'Nothing to do if that is good enough.',
+			},
+		),
+	);
+	return { file, encrypted: false, readAs: file };
+}
+
+/** A secret that stays where it was brought is told, and keeps nothing from working. */
+async function wipeMedium(
+	{ name, text, isMedium = text === undefined }: ProvisionSource,
+	brought: string,
+	{ secret }: Provision,
+	notices: Failure[],
+): Promise<void> {
+	if (!isMedium) return;
+	try {
+		await wipe(name, withoutSecrets(brought));
+	} catch (error) {
+		if (secret) notices.push(toFailure(error));
+	}
+}

@@ -1,0 +1,124 @@
+/**
+ * What a `provision.json` says, and whether it counts on this device: one file made for many devices, taken once by each.
+ * Pure: reads no file and keeps nothing; never puts a secret into a message.
+ */
+
+import { AgentError, type Failure, failure } from '../base/errors.ts';
+import { lineOfName, readJsonObject } from '../base/json-text.ts';
+import { isCredential } from '../protocol/authorization.ts';
+import { nearestName, resolveSettings } from '../settings/resolve.ts';
+import type { DeviceState } from '../state/device-state.ts';
+
+/** Largest provision.json, in bytes. */
+export const MAX_PROVISION_BYTES = 64 * 1024;
+/** Stands in the place of a secret that was taken. */
+const TAKEN = '(taken)';
+
+/** `api-key` and `connection` are also the ends of the credentials' names. */
+export type ProvisionedSecret = { readonly kind: 'api-key' | 'connection'; readonly value: string };
+
+export interface Provision {
+	/** Everything but the secret, as a settings file says it. */
+	readonly settings: Readonly<Record<string, unknown>>;
+	readonly secret: ProvisionedSecret | null;
+	/** Whether it may move a device that is paired. */
+	readonly replace: boolean;
+	/** The secret was taken from this file before: what is left of it is not worth anything. */
+	readonly isSpent: boolean;
+	/** The names in it, for people. */
+	readonly names: readonly string[];
+}
+
+const NAMES = ['baseUrl', 'trustedOrigins', 'workflowId', 'apiKey', 'connection', 'replace', 'settings'];
+const SECRETS = {
+	apiKey: { kind: 'api-key', scheme: 'ApiKey' },
+	connection: { kind: 'connection', scheme: 'Connection' },
+} as const;
+
+/**
+ * Reads the text of a provision.json.
+ * @param where what messages call it: its path.
+ * @throws AgentError `provision-invalid`, a line for each fault, each with the line of the text.
+ */
+export function readProvision(text: string, where: string): Provision {
+	const read = readJsonObject(text, 'provisioning');
+	if ('fault' in read) throw new AgentError('provision-invalid', `${where}: ${read.fault}`);
+	const { document } = read;
+	const at = (name: string) => `${where}: line ${lineOfName(text, name)}`;
+	const faults: string[] = [];
+	for (const name of Object.keys(document).filter((name) => !NAMES.includes(name))) {
+		const nearest = nearestName(name, NAMES);
+		const hint = nearest ? `did you mean ${nearest}?` : 'other settings stand under "settings".';
+		faults.push(`${at(name)}: ${name} is not known here; ${hint}`);
+	}
+	const { replace = false, settings: further = {}, baseUrl, trustedOrigins, workflowId } = document;
+	if (typeof replace !== 'boolean') faults.push(`${at('replace')}: replace must be true or false.`);
+	const isGroup = typeof further === 'object' && further !== null && !Array.isArray(further);
+	if (!isGroup) faults.push(`${at('settings')}: settings must be a group of settings: { … }.`);
+
+	const settings: Record<string, unknown> = { ...(isGroup ? (further as object) : {}) };
+	if (baseUrl !== undefined) settings['baseUrl'] = baseUrl;
+	if (workflowId !== undefined) settings['workflowId'] = workflowId;
+	if (trustedOrigins !== undefined) settings['pairing'] = { ...asGroup(settings['pairing']), trustedOrigins };
+	const lineName = (name: string) => (name === 'pairing' && trustedOrigins !== undefined ? 'trustedOrigins' : name);
+	const layers = Object.entries(settings).map(([name, value]) => ({
+		source: 'file' as const,
+		where: at(lineName(name)),
+		document: { [name]: value },
+	}));
+	faults.push(...resolveSettings(layers).problems.map(({ message }) => message));
+
+	const secrets: ProvisionedSecret[] = [];
+	for (const name of ['apiKey', 'connection'] as const) {
+		const value = document[name];
+		if (value === undefined || value === null) continue;
+		const { kind, scheme } = SECRETS[name];
+		const bare = typeof value === 'string' ? value.trim().replace(new RegExp(`^${scheme}\\s+`, 'i'), '') : '';
+		if (isCredential(bare) || bare === TAKEN) secrets.push({ kind, value: bare });
+		else faults.push(`${at(name)}: ${name} must be one credential, as a text.`);
+	}
+	if (secrets.length > 1) faults.push(`${at('connection')}: only one of apiKey and connection can be used.`);
+	if (secrets.length > 0 && typeof baseUrl !== 'string')
+		faults.push(`${where}: baseUrl is missing: a credential is only sent to a host that is named here.`);
+	if (asGroup(settings['credential']) !== undefined && secrets.length > 0)
+		faults.push(`${at('credential')}: settings.credential and ${secrets[0]?.kind} exclude each other.`);
+	if (faults.length > 0) throw new AgentError('provision-invalid', faults.join('\n'));
+	return {
+		settings,
+		secret: secrets[0] ?? null,
+		replace: replace === true,
+		isSpent: secrets.some(({ value }) => value === TAKEN),
+		names: Object.keys(document).filter((name) => name !== 'replace'),
+	};
+}
+
+function asGroup(value: unknown): Record<string, unknown> | undefined {
+	return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined;
+}
+
+/** The settings with the file in which the agent finds the secret. */
+export function provisionedSettings({ settings, secret }: Provision, secretFile: string | null): object {
+	if (!secret || secretFile === null) return settings;
+	return { ...settings, credential: { [secret.kind === 'api-key' ? 'apiKeyFile' : 'connectionFile']: secretFile } };
+}
+
+/** The text without its secrets; what else it says stays, so that a person sees what was done. */
+export function withoutSecrets(text: string): string {
+	const read = readJsonObject(text, 'provisioning');
+	const document = 'document' in read ? read.document : {};
+	const left = Object.entries(document).map(([name, value]) => [name, Object.hasOwn(SECRETS, name) ? TAKEN : value]);
+	return `${JSON.stringify(Object.fromEntries(left), null, '\t')}\n`;
+}
+
+/** Whether another file than the one that was used last may be used; a refusal when not. */
+export function mayProvision(
+	{ replace }: Provision,
+	{ pairing, connections }: DeviceState,
+	where: string,
+): Failure | null {
+	if (replace || (pairing === null && connections.length === 0)) return null;
+	const service = pairing?.baseUrl ?? connections.at(-1)?.baseUrl ?? '';
+	return failure('already-paired', `This device belongs to ${service} already; ${where} was not used.`, {
+		remedy: 'Put "replace": true into the file if the device is really meant to move, or remove the file.',
+	});
+}

@@ -1,0 +1,86 @@
+/**
+ * Which of the devices that were found the agent listens to for pairing codes, and why. Pure; finding them is
+ * `scanning/devices.edge.ts`, listening `scanning/scanning.runner.ts`.
+ */
+import type { Settings } from '../settings/table.ts';
+
+/** A device by which codes may come, as it was found. */
+export interface ScannerFacts {
+	readonly kind: 'serial' | 'keyboard';
+	/** What is opened: the name below `by-id` where there is one, since it stays the same in every socket. */
+	readonly path: string;
+	/** The device that the name stands for now, `/dev/ttyACM0`; equal to `path` where it is no link. */
+	readonly node: string;
+	/** Whether the user who looked may read it. */
+	readonly readable: boolean;
+	/** Whether the udev rule of this package marks it as a scanner. */
+	readonly marked: boolean;
+	/** Whether desktops ignore it (udev's LIBINPUT_IGNORE_DEVICE); `null` where udev says nothing, and for serial lines. */
+	readonly hidden: boolean | null;
+	/** USB ids, for the udev rule; `null` where udev says nothing. */
+	readonly usb: { readonly vendorId: string; readonly modelId: string } | null;
+}
+
+export interface ScannerChoice {
+	readonly device: ScannerFacts;
+	readonly chosen: boolean;
+	/** Why, or why not, as the end of a sentence. */
+	readonly why: string;
+}
+
+/** Devices listened to at once, at most. */
+export const MAX_SCANNERS = 8;
+/** After opening a device failed it is tried again so much later, while it is there; milliseconds. */
+export const SCANNER_RETRY_MS = 15_000;
+
+/** Makers and words by which a keyboard shows that it is a scanner. */
+const LIKE_A_SCANNER =
+	/scan|bar_?code|2d_?imager|imager|honeywell|metrologic|hand_held_products|datalogic|symbol|zebra|newland|opticon|cipherlab|unitech|denso|cognex|mindeo|zebex|sycreader|newtologic|netum|inateck|tera_/i;
+/** Serial devices that talk by themselves, or do something when they are opened. */
+const NO_SCANNER = /modem|gps|gnss|u-blox|printer|arduino|zigbee|z-?wave|bluetooth|lte|\b[345]g\b/i;
+
+/** Decides for each device, in the order given. Nothing is chosen when `scanner.kind` is `off`. */
+export function chooseScanners(
+	devices: readonly ScannerFacts[],
+	settings: Pick<Settings['scanner'], 'kind' | 'device'>,
+): ScannerChoice[] {
+	const seen = new Set<string>();
+	let chosen = 0;
+	return devices.map((device) => {
+		const reason = judge(device, settings);
+		const taken = reason.chosen && !seen.has(device.node) && chosen < MAX_SCANNERS;
+		if (reason.chosen && !taken)
+			return {
+				device,
+				chosen: false,
+				why: seen.has(device.node) ? 'is listened to under another name' : 'is one too many',
+			};
+		if (taken) {
+			seen.add(device.node);
+			chosen += 1;
+		}
+		return { device, ...reason };
+	});
+}
+
+function judge(
+	{ kind, path, node, marked }: ScannerFacts,
+	settings: Pick<Settings['scanner'], 'kind' | 'device'>,
+): { chosen: boolean; why: string } {
+	const no = (why: string) => ({ chosen: false, why });
+	const yes = (why: string) => ({ chosen: true, why });
+	if (settings.kind === 'off') return no('scanner.kind is off');
+	if (settings.device !== null)
+		return settings.device === path || settings.device === node
+			? yes('is named by scanner.device')
+			: no('scanner.device names another');
+	if (settings.kind !== 'auto' && settings.kind !== kind) return no(`scanner.kind is ${settings.kind}`);
+	const name = path.slice(path.lastIndexOf('/') + 1);
+	if (kind === 'serial')
+		return settings.kind === 'auto' && NO_SCANNER.test(name)
+			? no('looks like something else; scanner.device would name it')
+			: yes('is a serial device');
+	if (marked) return yes('is marked as a scanner by the udev rule');
+	if (LIKE_A_SCANNER.test(name)) return yes('looks like a scanner');
+	return no('looks like an ordinary keyboard; scanner.device would name it');
+}

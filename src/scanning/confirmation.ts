@@ -1,0 +1,45 @@
+/**
+ * What the scans of a device without a screen mean one after another: a scanner that still sees the code before it says
+ * nothing new, and a person confirms the service of a first pairing by scanning the same code again. Pure; time is handed
+ * in.
+ */
+import type { ErrorCode, Failure } from '../base/errors.ts';
+
+/** A code must have been away for so long before it counts again, in milliseconds; scanners repeat in 0.5 to 0.8 s. */
+export const AWAY_MS = 1000;
+/** The second scan must come within this time after the first, in milliseconds. */
+export const CONFIRM_WITHIN_MS = 30_000;
+
+/** A scan at a moment of monotonic time. */
+export interface SeenScan {
+	/** What was read: perhaps a secret. */
+	readonly text: string;
+	readonly atMs: number;
+}
+
+/** Whether a scanner still reads what it read before: nobody has scanned anything. */
+export function isStillSeen(last: SeenScan | null, text: string, nowMs: number): boolean {
+	return last?.text === text && nowMs - last.atMs < AWAY_MS;
+}
+
+/**
+ * Whether this scan is the second of a code whose service nobody has confirmed yet.
+ * @param awaited the first scan, `null` when none is waited for or another code came in between.
+ */
+export function confirms(awaited: SeenScan | null, text: string, nowMs: number): boolean {
+	return awaited?.text === text && nowMs - awaited.atMs <= CONFIRM_WITHIN_MS;
+}
+
+/** A refusal that was told. */
+export interface ToldRefusal {
+	readonly code: ErrorCode;
+	readonly atMs: number;
+}
+
+/** How often texts that are no pairing codes are told of, in milliseconds: some devices talk by themselves. */
+export const TELL_EVERY_MS = 3000;
+
+/** Whether the site hears of this refusal: of every one that concerns a pairing code, and of others now and then. */
+export function isWorthTelling(told: ToldRefusal | null, { code }: Failure, nowMs: number): boolean {
+	return code !== 'not-a-pairing-code' || told?.code !== code || nowMs - told.atMs >= TELL_EVERY_MS;
+}

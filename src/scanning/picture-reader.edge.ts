@@ -1,0 +1,246 @@
+/**
+ * Finds the QR and Aztec codes in a picture, offline. Says what stands in them; whether it is a pairing code is not its
+ * business. The texts are secrets: they never go into a message. Decoding keeps the thread busy (6 s for the largest
+ * photo), so this belongs into a command, never into the daemon.
+ */
+import { readFile, stat } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { AgentError } from '../base/errors.ts';
+
+/** Largest picture file, in bytes: 20 MiB, well above what a phone's camera makes. */
+export const MAX_PICTURE_BYTES = 20 * 1024 * 1024;
+/** Largest picture, in pixels. A small file can unfold to gigabytes; this many take about 0.3 GB while decoding. */
+const MAX_PICTURE_PIXELS = 64_000_000;
+
+/** The decoders: name beside a bundle and among an executable's assets, and where their packages have them. */
+const READER = { file: 'zxing_reader.wasm', inPackage: 'zxing-wasm/reader/zxing_reader.wasm' };
+const WEBP_DECODER = { file: 'webp_dec.wasm', inPackage: '@jsquash/webp/codec/dec/webp_dec.wasm' };
+
+const MAX_SYMBOLS = 8;
+
+/**
+ * All different texts in a PNG, JPEG or WebP picture, at least one and at most 8.
+ * @param source a file's path, or its content.
+ * @throws AgentError `picture-unreadable` if it is missing, too large, damaged or of another kind;
+ * `picture-without-code` if no code can be read in it.
+ */
+export async function readPicture(source: string | Uint8Array): Promise<string[]> {
+	const name = typeof source === 'string' ? source : 'The picture';
+	const bytes = typeof source === 'string' ? await readPictureFile(source) : source;
+	if (bytes.byteLength > MAX_PICTURE_BYTES) throw tooLarge(name);
+	const size = measure(bytes);
+	if (!size) throw unreadable(`${name} is ${kindOf(bytes)}.`);
+	if (size.width * size.height > MAX_PICTURE_PIXELS)
+		throw unreadable(`${name} has more than ${MAX_PICTURE_PIXELS / 1_000_000} million pixels.`, {
+			remedy: 'Give a smaller picture.',
+		});
+	const texts = await decode(name, bytes);
+	if (texts.length === 0)
+		throw new AgentError('picture-without-code', `${name} shows no QR or Aztec code that can be read.`);
+	return texts;
+}
+
+/**
+ * The text of the only code in a picture; the same code shown twice counts once.
+ * @throws AgentError as {@link readPicture}, and `picture-with-several-codes` if there are different ones.
+ */
+export async function readSingleCode(source: string | Uint8Array): Promise<string> {
+	const [text = '', ...others] = await readPicture(source);
+	if (others.length > 0)
+		throw new AgentError('picture-with-several-codes', `The picture shows ${others.length + 1} different codes.`);
+	return text;
+}
+
+async function readPictureFile(path: string): Promise<Uint8Array> {
+	try {
+		const file = await stat(path);
+		// A pipe could keep the reader waiting forever.
+		if (!file.isFile()) throw unreadable(`${path} is not a file.`);
+		if (file.size > MAX_PICTURE_BYTES) throw tooLarge(path);
+		return await readFile(path);
+	} catch (error) {
+		if (error instanceof AgentError) throw error;
+		const code = error instanceof Error && 'code' in error ? error.code : '';
+		const reason =
+			code === 'ENOENT' || code === 'ENOTDIR'
+				? 'does not exist'
+				: code === 'EACCES' || code === 'EPERM'
+					? 'may not be read by this user'
+					: `cannot be read (${code})`;
+		throw unreadable(`${path} ${reason}.`, {
+			remedy: 'Name a PNG, JPEG or WebP file that this user may read.',
+			cause: error,
+		});
+	}
+}
+
+let wasmBinary: ArrayBuffer | undefined;
+
+async function decode(name: string, bytes: Uint8Array): Promise<string[]> {
+	const { prepareZXingModule, purgeZXingModule, readBarcodes } = await import('zxing-wasm/reader');
+	// Without these bytes the package would fetch them from the network. The same bytes mean the same instance.
+	wasmBinary ??= await loadWasm(READER);
+	prepareZXingModule({ overrides: { wasmBinary } });
+	const picture = startsWith(bytes, RIFF) ? await decodeWebp(name, bytes) : bytes;
+	const results = await readBarcodes(picture, {
+		formats: ['QRCodeModel2', 'AztecCode'],
+		tryHarder: true,
+		tryRotate: true,
+		tryInvert: true,
+		tryDownscale: true,
+		// Half the size from 200 pixels on, instead of a third from 500: reads what is out of focus, and is quicker.
+		downscaleFactor: 2,
+		downscaleThreshold: 200,
+		maxNumberOfSymbols: MAX_SYMBOLS,
+		textMode: 'Plain',
+	}).catch((cause: unknown) => {
+		// An instance that broke down may be broken for the next picture too.
+		purgeZXingModule();
+		throw unreadable(`${name} cannot be decoded.`, { cause });
+	});
+	// A picture that it can't open is reported as one result with an error and no format.
+	if (results.some(({ isValid, format }) => !isValid && !format)) throw unreadable(`${name} is damaged.`);
+	return [...new Set(results.filter(({ isValid, text }) => isValid && text !== '').map(({ text }) => text))];
+}
+
+/** The pixels of a WebP picture, which the reader of codes cannot open itself. */
+async function decodeWebp(name: string, bytes: Uint8Array): Promise<Pixels> {
+	// The decoder hands its result over in this class, which browsers have and Node has not.
+	Object.assign(globalThis, { ImageData: Pixels });
+	try {
+		const { default: decodePixels, init } = await import('@jsquash/webp/decode.js');
+		// Like the reader, it would fetch these bytes.
+		webpBinary ??= await loadWasm(WEBP_DECODER);
+		await init({ wasmBinary: webpBinary });
+		return await decodePixels(new Uint8Array(bytes).buffer);
+	} catch (cause) {
+		throw unreadable(`${name} is damaged.`, { cause });
+	} finally {
+		Reflect.deleteProperty(globalThis, 'ImageData');
+	}
+}
+
+let webpBinary: ArrayBuffer | undefined;
+
+class Pixels {
+	readonly colorSpace = 'srgb';
+	readonly data: Uint8ClampedArray<ArrayBuffer>;
+	readonly width: number;
+	readonly height: number;
+
+	constructor(data: Uint8ClampedArray<ArrayBuffer>, width: number, height: number) {
+		this.data = data;
+		this.width = width;
+		this.height = height;
+	}
+}
+
+/** A decoder: an asset of an executable, a file beside a bundle, or the package's own. The one place that knows. */
+async function loadWasm({ file, inPackage }: typeof READER): Promise<ArrayBuffer> {
+	const sea = await import('node:sea');
+	if (sea.isSea()) return sea.getRawAsset(file) as ArrayBuffer;
+	// A CommonJS bundle has the first, a source file the second.
+	const here = typeof __filename === 'string' ? __filename : import.meta.filename;
+	const bytes = await readFile(join(dirname(here), file)).catch(() => readFile(createRequire(here).resolve(inPackage)));
+	return new Uint8Array(bytes).buffer;
+}
+
+interface Size {
+	readonly width: number;
+	readonly height: number;
+}
+
+/** The size in pixels that a PNG, JPEG or WebP picture announces; `null` for anything else. */
+function measure(bytes: Uint8Array): Size | null {
+	const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+	const measureKind = startsWith(bytes, PNG)
+		? measurePng
+		: startsWith(bytes, JPEG)
+			? measureJpeg
+			: startsWith(bytes, RIFF)
+				? measureWebp
+				: null;
+	const size = measureKind?.(view);
+	return size && size.width > 0 && size.height > 0 ? size : null;
+}
+
+const PNG = '\x89PNG\r\n\x1a\n';
+const JPEG = '\xff\xd8\xff';
+const RIFF = 'RIFF';
+
+function measurePng(view: DataView): Size | null {
+	return view.byteLength < 24 ? null : { width: view.getUint32(16), height: view.getUint32(20) };
+}
+
+/** Goes from marker to marker, over thumbnails in their segments, to the first frame header (SOF). */
+function measureJpeg(view: DataView): Size | null {
+	let at = 2;
+	while (at + 9 <= view.byteLength && view.getUint8(at) === 0xff) {
+		const marker = view.getUint8(at + 1);
+		if (marker === 0xff) at += 1;
+		else if (marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker))
+			return { height: view.getUint16(at + 5), width: view.getUint16(at + 7) };
+		else at += 2 + view.getUint16(at + 2);
+	}
+	return null;
+}
+
+/**
+ * The first chunk says the size: `VP8 ` lossy, `VP8L` lossless, `VP8X` either with more around it (RFC 9649). One that
+ * moves has no single picture to decode.
+ */
+function measureWebp(view: DataView): Size | null {
+	if (view.byteLength < 30 || textAt(view, 8) !== 'WEBP') return null;
+	switch (textAt(view, 12)) {
+		case 'VP8 ':
+			return { width: view.getUint16(26, true) & 0x3fff, height: view.getUint16(28, true) & 0x3fff };
+		case 'VP8L': {
+			const bits = view.getUint32(21, true);
+			return { width: (bits & 0x3fff) + 1, height: ((bits >>> 14) & 0x3fff) + 1 };
+		}
+		case 'VP8X':
+			if (isMoving(view)) return null;
+			return { width: (view.getUint32(24, true) & 0xffffff) + 1, height: (view.getUint32(26, true) >>> 8) + 1 };
+		default:
+			return null;
+	}
+}
+
+function isMoving(view: DataView): boolean {
+	return view.byteLength > 20 && textAt(view, 12) === 'VP8X' && (view.getUint8(20) & 0b10) !== 0;
+}
+
+function textAt(view: DataView, offset: number): string {
+	return String.fromCharCode(...new Uint8Array(view.buffer, view.byteOffset + offset, 4));
+}
+
+function startsWith(bytes: Uint8Array, signature: string): boolean {
+	return [...signature].every((character, index) => bytes[index] === character.charCodeAt(0));
+}
+
+/** What a file is that is no whole picture of a kind that is read, so that nobody looks for a damage that isn't there. */
+function kindOf(bytes: Uint8Array): string {
+	if (bytes.byteLength === 0) return 'empty';
+	if (startsWith(bytes, PNG) || startsWith(bytes, JPEG)) return 'damaged';
+	const head = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(16, bytes.byteLength)).toString('latin1');
+	if (/^RIFF....WEBP/s.test(head))
+		return isMoving(new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength))
+			? 'a WebP picture that moves, which cannot be read here'
+			: 'damaged';
+	if (/^....ftyp(heic|heix|mif1|msf1)/s.test(head)) return 'a HEIC picture, which cannot be read here';
+	if (head.startsWith('GIF8')) return 'a GIF picture, which cannot be read here';
+	if (head.startsWith('%PDF')) return 'a PDF document, not a picture';
+	return 'not a PNG, JPEG or WebP picture';
+}
+
+function tooLarge(name: string): AgentError {
+	return unreadable(`${name} is larger than ${MAX_PICTURE_BYTES / 1024 / 1024} MiB.`, {
+		remedy: 'Give a smaller picture.',
+	});
+}
+
+function unreadable(message: string, more: { remedy?: string; cause?: unknown } = {}): AgentError {
+	const { remedy = 'Give the picture as a PNG, JPEG or WebP file, for instance a screenshot.', cause } = more;
+	return new AgentError('picture-unreadable', message, { remedy, cause });
+}

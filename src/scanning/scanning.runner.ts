@@ -1,0 +1,302 @@
+/**
+ * Listens to the device's own scanners while it waits for a pairing code, and lets them go once it is paired. Opens what
+ * `scanning/choose-scanner.ts` chooses and hands each code to pairing; decides nothing about a code and spends none itself.
+ */
+
+import type { Agent } from '../agent/agent.runner.ts';
+import type { Clock } from '../base/clock.edge.ts';
+import { type Failure, failure, toFailure } from '../base/errors.ts';
+import type { Log } from '../base/log.edge.ts';
+import type { PairRequest, PairResult, ScannerReport } from '../protocol/local-api.ts';
+import type { Settings } from '../settings/table.ts';
+import { chooseScanners, SCANNER_RETRY_MS, type ScannerChoice, type ScannerFacts } from './choose-scanner.ts';
+import { confirms, isStillSeen, isWorthTelling, type SeenScan, type ToldRefusal } from './confirmation.ts';
+import type { Scan } from './lines.ts';
+import { scannerGone } from './open-errors.ts';
+import { readScans, type ScanReader } from './scan-reader.runner.ts';
+import type { OpenScanner, ScannerListener } from './scanner-types.ts';
+
+type ScannerSettings = Settings['scanner'];
+
+export interface ScanningParts {
+	readonly agent: Pick<Agent, 'status' | 'onStatus' | 'inspectPairing' | 'warn'>;
+	/** Spends a code, and tells the site how it went. */
+	readonly pair: (asked: PairRequest) => Promise<PairResult>;
+	/** Tells the site of a scan that came to nothing before it was a pairing. */
+	readonly refused: (reason: Failure) => void;
+	readonly settings: () => ScannerSettings;
+	readonly find: (device: string | null) => Promise<ScannerFacts[]>;
+	readonly watch: (device: string | null, onChange: () => void) => { close(): void };
+	readonly open: (device: ScannerFacts, settings: ScannerSettings, listener: ScannerListener) => Promise<OpenScanner>;
+	readonly clock: Clock;
+	readonly log: Pick<Log, 'info' | 'debug'>;
+}
+
+export interface Scanning {
+	/** What there is to listen to, and whether it is listened to. */
+	report(): Promise<ScannerReport>;
+	/** Lets every scanner go. */
+	close(): Promise<void>;
+}
+
+/** How long the last refusal stands in the status, in milliseconds. */
+const SHOWN_MS = 120_000;
+
+export function listenForScans(parts: ScanningParts): Scanning {
+	const { agent } = parts;
+	let listening: Listening | null = null;
+	let released: Promise<unknown> = Promise.resolve();
+	let closed = false;
+	const takeScan = judgeScans(parts, isCopy);
+
+	/** A copy of another device's disk is as good as unpaired: its pairing is not its own. */
+	function isCopy(): boolean {
+		const { state, problem } = agent.status();
+		return state === 'blocked' && problem?.code === 'identity-changed';
+	}
+
+	function follow(): void {
+		const settings = parts.settings();
+		const isWanted = !closed && settings.kind !== 'off' && (agent.status().state === 'unpaired' || isCopy());
+		if (listening && (!isWanted || JSON.stringify(settings) !== JSON.stringify(listening.settings))) {
+			// First: what follows may change the status, and lead here again.
+			const ending = listening;
+			listening = null;
+			released = ending.end();
+			takeScan.forget();
+		}
+		if (isWanted && !listening) listening = listen(parts, settings, released, takeScan.scanned);
+	}
+
+	const forget = agent.onStatus(follow);
+	follow();
+	return {
+		async report() {
+			const settings = parts.settings();
+			const choices = listening
+				? await listening.choices()
+				: chooseScanners(await parts.find(settings.device), settings);
+			const open = choices.filter(({ device }) => listening?.isOpen(device)).length;
+			const sentence = listening
+				? open > 0
+					? 'Listening: this device waits for a pairing code.'
+					: 'This device waits for a pairing code, but there is no scanner to listen to.'
+				: settings.kind === 'off'
+					? 'Not listening: scanner.kind is off.'
+					: 'Not listening: this device is paired.';
+			return {
+				listening: open > 0,
+				sentence,
+				devices: choices.map(({ device: { kind, path, node, hidden, usb }, device, chosen, why }) => {
+					const problem = listening?.problemOf(device) ?? null;
+					const isOpen = listening?.isOpen(device) ?? false;
+					return { kind, path, node, chosen, why, open: isOpen, hidden, usb, problem };
+				}),
+			};
+		},
+		async close() {
+			closed = true;
+			forget();
+			follow();
+			takeScan.forget();
+			await released;
+		},
+	};
+}
+
+interface Listening {
+	readonly settings: ScannerSettings;
+	choices(): Promise<readonly ScannerChoice[]>;
+	isOpen(device: ScannerFacts): boolean;
+	problemOf(device: ScannerFacts): Failure | null;
+	end(): Promise<unknown>;
+}
+
+interface Opened {
+	readonly path: string;
+	readonly reader: ScanReader;
+	readonly scanner: OpenScanner;
+}
+
+/** @param ready when the devices are free again that were open before. */
+function listen(
+	parts: ScanningParts,
+	settings: ScannerSettings,
+	ready: Promise<unknown>,
+	onScan: (scan: Scan) => void,
+): Listening {
+	const { agent, clock, log } = parts;
+	const open = new Map<string, Opened>();
+	const problems = new Map<string, Failure>();
+	let choices: readonly ScannerChoice[] = [];
+	let over = false;
+	let cancelRetry = () => {};
+	let work = ready;
+
+	function look(): void {
+		work = work.then(lookNow).catch((error: unknown) => agent.warn('scanner', toFailure(error)));
+	}
+
+	async function lookNow(): Promise<void> {
+		if (over) return;
+		cancelRetry();
+		choices = chooseScanners(await parts.find(settings.device), settings);
+		const chosen = choices.filter((choice) => choice.chosen).map(({ device }) => device);
+		problems.clear();
+		for (const [node, { path, scanner }] of open) {
+			if (chosen.some((device) => device.node === node)) continue;
+			// Some serial drivers don't tell their reader that the device is gone.
+			log.info(scannerGone(path).message, { path });
+			letGo(node);
+			await scanner.close();
+		}
+		for (const device of chosen) if (!open.has(device.node)) await openOne(device);
+		const missing = settings.device !== null && chosen.length === 0;
+		const [problem] = problems.values();
+		agent.warn(
+			'scanner',
+			problem ?? (missing ? failure('scanner-failed', `There is no scanner at ${settings.device}.`) : null),
+		);
+		if (problem && !over) cancelRetry = clock.schedule(SCANNER_RETRY_MS, look);
+	}
+
+	async function openOne(device: ScannerFacts): Promise<void> {
+		const { node, path } = device;
+		const reader = readScans(clock, settings.suffix, onScan);
+		try {
+			const scanner = await parts.open(device, settings, {
+				characters: (text) => {
+					if (!over) reader.characters(text);
+				},
+				ended({ message }) {
+					if (open.get(node)?.reader !== reader) return;
+					letGo(node);
+					log.info(message, { path });
+					// It may be back before anybody has noticed that it was gone.
+					look();
+				},
+			});
+			open.set(node, { path, reader, scanner });
+			log.info('listening for pairing codes', { path });
+		} catch (error) {
+			problems.set(node, toFailure(error));
+		}
+	}
+
+	function letGo(node: string): void {
+		open.get(node)?.reader.close();
+		open.delete(node);
+	}
+
+	// Watched before the first look, so that nothing is missed in between.
+	const watch = parts.watch(settings.device, look);
+	look();
+	return {
+		settings,
+		async choices() {
+			await work;
+			return choices;
+		},
+		isOpen: ({ node }) => open.has(node),
+		problemOf: ({ node }) => problems.get(node) ?? null,
+		async end() {
+			over = true;
+			cancelRetry();
+			watch.close();
+			await work;
+			agent.warn('scanner', null);
+			await Promise.all(
+				[...open].map(([node, { scanner }]) => {
+					letGo(node);
+					return scanner.close();
+				}),
+			);
+		},
+	};
+}
+
+/** What a scan comes to: pairing, a question, a refusal, or nothing because the scanner still sees the same code. */
+function judgeScans(
+	{ agent, pair, refused, clock, log }: ScanningParts,
+	isCopy: () => boolean,
+): { scanned(scan: Scan): void; forget(): void } {
+	let last: SeenScan | null = null;
+	let awaited: SeenScan | null = null;
+	let told: ToldRefusal | null = null;
+	let underWay = false;
+	let cancelShown = () => {};
+
+	function refuse(reason: Failure, tells = true): void {
+		const nowMs = clock.monotonicMs();
+		if (!isWorthTelling(told, reason, nowMs)) return;
+		told = { code: reason.code, atMs: nowMs };
+		if (tells) refused(reason);
+		show(reason);
+	}
+
+	function show(reason: Failure | null): void {
+		cancelShown();
+		agent.warn('scan', reason);
+		if (reason) cancelShown = clock.schedule(SHOWN_MS, () => agent.warn('scan', null));
+	}
+
+	async function take(text: string): Promise<void> {
+		const asked = { code: text, replace: isCopy() };
+		const { problem, baseUrl, hostInUnicode } = agent.inspectPairing(asked);
+		const before = awaited;
+		awaited = null;
+		if (problem?.code === 'origin-unconfirmed' && baseUrl !== null) {
+			const nowMs = clock.monotonicMs();
+			const { origin, host } = new URL(baseUrl);
+			if (!confirms(before, text, nowMs)) {
+				awaited = { text, atMs: nowMs };
+				return refuse(failure('origin-unconfirmed', problem.message, { remedy: confirmRemedy(host, hostInUnicode) }));
+			}
+			log.info('confirmed by a second scan', { host });
+			return spend({ ...asked, trustOrigin: origin });
+		}
+		// A text that is no code at all may come from a device that talks by itself.
+		if (problem?.code === 'not-a-pairing-code') return refuse(failure(problem.code, problem.message));
+		return spend(asked);
+	}
+
+	async function spend(asked: PairRequest): Promise<void> {
+		underWay = true;
+		show(null);
+		try {
+			await pair(asked);
+		} catch (error) {
+			refuse(toFailure(error), false);
+		} finally {
+			underWay = false;
+		}
+	}
+
+	return {
+		scanned(scan) {
+			const text = scan.kind === 'text' ? scan.text : '';
+			const nowMs = clock.monotonicMs();
+			const isOld = isStillSeen(last, text, nowMs);
+			last = { text, atMs: nowMs };
+			log.debug(isOld ? 'scanned again' : 'scanned');
+			if (isOld) return;
+			if (underWay)
+				return refuse(failure('pairing-under-way', 'A pairing is under way on this device; this scan was ignored.'));
+			if (scan.kind === 'tooLong') {
+				awaited = null;
+				return refuse(failure('not-a-pairing-code', 'This text is longer than any pairing code.'));
+			}
+			void take(text).catch((error: unknown) => refuse(toFailure(error)));
+		},
+		/** Paired by whatever road, or at the end: what was scanned before is over. */
+		forget() {
+			awaited = null;
+			show(null);
+		},
+	};
+}
+
+function confirmRemedy(host: string, hostInUnicode: string | undefined): string {
+	const shown = hostInUnicode === undefined ? host : `${host} (shown elsewhere as ${hostInUnicode})`;
+	return `If ${shown} is right, scan the same code again within 30 s; otherwise ask who gave you this code.`;
+}

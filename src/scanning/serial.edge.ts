@@ -1,0 +1,102 @@
+/**
+ * One scanner on a serial line: USB CDC, a USB serial adapter, or a port on the board. Opens once and reports; trying
+ * again is decided elsewhere. Writes nothing to the scanner. The library is loaded when the first scanner is opened.
+ */
+import { AgentError, failure } from '../base/errors.ts';
+import { refusedOpen, scannerGone } from './open-errors.ts';
+import type { OpenScanner, ScannerListener } from './scanner-types.ts';
+
+/** Longest opening, in milliseconds: a broken adapter may keep the system call waiting. */
+const OPEN_DEADLINE_MS = 5000;
+
+export interface SerialOptions {
+	/** Bits per second; without meaning for USB CDC. 8 data bits, no parity, one stop bit. */
+	readonly baudRate: number;
+}
+
+/** @throws AgentError `scanner-failed` or `scanner-denied`. */
+export async function openSerialScanner(
+	path: string,
+	{ baudRate }: SerialOptions,
+	listener: ScannerListener,
+): Promise<OpenScanner> {
+	const [{ SerialPortStream }, { LinuxBinding }] = await Promise.all([
+		import('@serialport/stream'),
+		import('@serialport/bindings-cpp'),
+	]).catch((cause: unknown) => {
+		throw new AgentError('scanner-failed', 'The part of the agent that reads serial lines is missing or damaged.', {
+			remedy: 'Install the package of the agent again, for the architecture of this device.',
+			cause,
+		});
+	});
+	const port = new SerialPortStream({ binding: inTurn(LinuxBinding), path, baudRate, autoOpen: false });
+	// Without a listener an error would end the process. What it means shows in `close`.
+	port.on('error', () => {});
+	await openWithin(port, path);
+	const decoder = new TextDecoder();
+	let closing: Promise<void> | null = null;
+	let over = false;
+	port.on('data', (bytes: Uint8Array) => {
+		if (!closing) listener.characters(decoder.decode(bytes, { stream: true }));
+	});
+	port.on('close', () => {
+		over = true;
+		if (!closing) listener.ended(scannerGone(path));
+	});
+	return {
+		close() {
+			closing ??= over
+				? Promise.resolve()
+				: new Promise<void>((resolve) => {
+						// It may have ended by itself in between: then there is nothing left to close.
+						port.close(() => resolve());
+					});
+			return closing;
+		},
+	};
+}
+
+/**
+ * The same binding, whose poller calls in a turn of Node's own. Left to itself it calls from outside: whatever is promised
+ * in its callback waits until something else happens.
+ */
+function inTurn<Binding extends { open(options: never): Promise<object> }>(binding: Binding): Binding {
+	return {
+		...binding,
+		async open(options: never) {
+			const port = await binding.open(options);
+			const { poller } = port as { poller: { emit(...event: unknown[]): boolean } };
+			const emit = poller.emit.bind(poller);
+			poller.emit = (...event) => {
+				setImmediate(emit, ...event);
+				return true;
+			};
+			return port;
+		},
+	};
+}
+
+interface Openable {
+	open(callback: (error: Error | null) => void): void;
+	close(callback: () => void): void;
+}
+
+async function openWithin(port: Openable, path: string): Promise<void> {
+	const { promise, resolve, reject } = Promise.withResolvers<void>();
+	let isLate = false;
+	const timer = setTimeout(() => {
+		isLate = true;
+		reject(new AgentError('scanner-failed', failure('scanner-failed', `${path} did not open in time.`).message));
+	}, OPEN_DEADLINE_MS);
+	port.open((error) => {
+		if (isLate) {
+			if (!error) port.close(() => {});
+		} else if (error) reject(refusedOpen(path, error));
+		else resolve();
+	});
+	try {
+		await promise;
+	} finally {
+		clearTimeout(timer);
+	}
+}

@@ -1,0 +1,64 @@
+/**
+ * The credentials that settings name: read from their files, named by a hash, never kept anywhere else.
+ */
+import { createHash } from 'node:crypto';
+import { AgentError, type Failure } from '../base/errors.ts';
+import { type Authorization, formatAuthorization, isCredential } from '../protocol/authorization.ts';
+import type { Settings } from './table.ts';
+
+export interface Credentials {
+	/** An API key or Basic credential, which may register any number of times. */
+	readonly reusable: Authorization | null;
+	/** A Connection token that an operator made for this device. */
+	readonly provisioned: string | null;
+	/** Names whichever of them there is without saying anything of it; empty when there is none. */
+	readonly id: string;
+	/** What must never be printed. */
+	readonly secrets: readonly string[];
+	/** Why the one that the settings name is not among them. */
+	readonly unreadable?: Failure;
+}
+
+export const NO_CREDENTIALS: Credentials = { reusable: null, provisioned: null, id: '', secrets: [] };
+
+/**
+ * Reads what the settings name.
+ * @param readSecret returns the one line of a file; throws `credential-unreadable`.
+ */
+export async function readCredentials(
+	settings: Settings['credential'],
+	readSecret: (path: string) => Promise<string>,
+): Promise<Credentials> {
+	const { apiKeyFile, basicFile, connectionFile, selfRegistration } = settings;
+	const read = async (path: string, scheme: string): Promise<string> =>
+		(await readSecret(path)).replace(new RegExp(`^${scheme}\\s+`, 'i'), '');
+	const token = async (path: string, scheme: string): Promise<string> => {
+		const secret = await read(path, scheme);
+		if (isCredential(secret)) return secret;
+		throw new AgentError('credential-unreadable', `${path} does not hold one credential on one line.`);
+	};
+	if (apiKeyFile !== null) {
+		const credential = await token(apiKeyFile, 'ApiKey');
+		return reusable({ scheme: 'ApiKey', credential }, [credential]);
+	}
+	if (basicFile !== null) {
+		const pair = await read(basicFile, 'Basic');
+		const colon = pair.indexOf(':');
+		if (colon < 1) throw new AgentError('credential-unreadable', `${basicFile} does not hold username:password.`);
+		const password = pair.slice(colon + 1);
+		return reusable({ scheme: 'Basic', username: pair.slice(0, colon), password }, [pair, password]);
+	}
+	if (connectionFile !== null) {
+		const provisioned = await token(connectionFile, 'Connection');
+		return { reusable: null, provisioned, id: idOf(`Connection ${provisioned}`), secrets: [provisioned] };
+	}
+	return selfRegistration ? { ...NO_CREDENTIALS, id: 'self' } : NO_CREDENTIALS;
+}
+
+function reusable(authorization: Authorization, secrets: readonly string[]): Credentials {
+	return { reusable: authorization, provisioned: null, id: idOf(formatAuthorization(authorization)), secrets };
+}
+
+function idOf(credential: string): string {
+	return createHash('sha256').update(credential).digest('hex').slice(0, 16);
+}

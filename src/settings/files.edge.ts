@@ -1,0 +1,250 @@
+/**
+ * The settings files and the files that hold one credential: reading them, and noticing when settings change.
+ * Never merges or checks a setting (`settings/resolve.ts` does), never writes, never quotes what stands in a file.
+ */
+import { constants, existsSync, type FSWatcher, watch } from 'node:fs';
+import fs from 'node:fs/promises';
+import path from 'node:path';
+import { AgentError, type ErrorCode, type Failure, failure } from '../base/errors.ts';
+import { findJsonPlaces, placeOf } from '../base/json-position.ts';
+import { readJsonObject } from '../base/json-text.ts';
+import { MAX_CREDENTIAL_LENGTH } from '../protocol/authorization.ts';
+import type { ValuePlace } from './resolve.ts';
+
+/** Largest settings file, in bytes. */
+export const MAX_SETTINGS_BYTES = 1024 * 1024;
+/** How long the files must be left alone before a change is reported, and how long it is put off at most. */
+const QUIET_MS = 200;
+const MAX_WAIT_MS = 2000;
+
+export interface SettingsPlaces {
+	readonly configFile: string;
+	/** Holds further settings in `*.json`. Default: `conf.d` beside the config file. */
+	readonly confDirectory?: string;
+	/** A config file that is not there is a problem, since somebody named it. Default `false`. */
+	readonly mustExist?: boolean;
+}
+
+export interface SettingsFiles {
+	/** One for each file that could be read, lowest first: the config file, then `conf.d` in the byte order of the names. */
+	readonly layers: readonly { readonly source: string; readonly document: Readonly<Record<string, unknown>> }[];
+	/** By the source of a layer: where in the text a value stands. The text is looked through when somebody asks. */
+	readonly places: ReadonlyMap<string, ValuePlace>;
+	/** `settings-unreadable` or `settings-invalid`, naming file, line and column; one for each file that has no layer. */
+	readonly problems: readonly Failure[];
+}
+
+/** Reads the config file and `conf.d`. Never throws: what cannot be used is in `problems`. A missing `conf.d` is none. */
+export async function readSettingsLayers(places: SettingsPlaces): Promise<SettingsFiles> {
+	const layers: SettingsFiles['layers'][number][] = [];
+	const problems: Failure[] = [];
+	const valuePlaces = new Map<string, ValuePlace>();
+	const confDirectory = confDirectoryOf(places);
+	let names: string[] = [];
+	try {
+		// Hidden files are what editors keep beside the real ones.
+		names = (await fs.readdir(confDirectory)).filter((name) => name.endsWith('.json') && !name.startsWith('.'));
+	} catch (error) {
+		if (errnoOf(error) !== 'ENOENT')
+			problems.push(
+				failure('settings-unreadable', `The directory ${confDirectory} cannot be read: ${inWords(error)}.`),
+			);
+	}
+	names.sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
+	const files = [places.configFile, ...names.map((name) => path.join(confDirectory, name))];
+	for (const [at, source] of files.entries()) {
+		try {
+			const text = await readFile(source, MAX_SETTINGS_BYTES, 'settings');
+			layers.push({ source, document: parseSettings(source, text) });
+			valuePlaces.set(source, (keys) => placeOf(text, findJsonPlaces(text).offsetOf(keys)));
+		} catch (error) {
+			if (!(error instanceof AgentError)) throw error;
+			const isMissing = errnoOf(error.cause) === 'ENOENT';
+			// One of `conf.d` may be taken away between the look into the directory and the look into the file.
+			if (!isMissing || (at === 0 && places.mustExist)) problems.push(error.failure);
+		}
+	}
+	return { layers, places: valuePlaces, problems };
+}
+
+/**
+ * Reads a credential from a file of one line.
+ * @returns the line without white space around it, 1 to 8,192 characters.
+ * @throws AgentError `credential-unreadable`, never with the content in it.
+ */
+export async function readSecretFile(file: string): Promise<string> {
+	const text = (await readFile(file, 2 * MAX_CREDENTIAL_LENGTH, 'credential')).trim();
+	const fault =
+		text === ''
+			? 'is empty'
+			: /[\r\n]/.test(text)
+				? 'has more than one line'
+				: text.length > MAX_CREDENTIAL_LENGTH
+					? `has more than ${MAX_CREDENTIAL_LENGTH} characters`
+					: /\p{Cc}/u.test(text)
+						? 'has control characters'
+						: null;
+	if (fault) throw new AgentError('credential-unreadable', `The credential file ${file} ${fault}.`);
+	return text;
+}
+
+/** What a text file holds, without a byte order mark. Errors never hold any of it. */
+async function readFile(file: string, maxBytes: number, what: 'settings' | 'credential'): Promise<string> {
+	const code: ErrorCode = what === 'settings' ? 'settings-unreadable' : 'credential-unreadable';
+	const fail = (reason: string, { remedy, cause }: { remedy?: string; cause?: unknown }) =>
+		new AgentError(code, `The ${what} file ${file} cannot be read: ${reason}.`, { cause, ...(remedy && { remedy }) });
+	try {
+		// Without O_NONBLOCK a pipe in the place of the file would be waited for.
+		const handle = await fs.open(file, constants.O_RDONLY | constants.O_NONBLOCK);
+		try {
+			const stat = await handle.stat();
+			if (!stat.isFile()) throw fail('it is not a regular file', { remedy: 'Put a text file in its place.' });
+			if (stat.size > maxBytes) throw fail(`it is larger than ${maxBytes} bytes`, { remedy: 'Make it shorter.' });
+			return new TextDecoder('utf-8', { fatal: true }).decode(await handle.readFile());
+		} finally {
+			await handle.close();
+		}
+	} catch (error) {
+		if (error instanceof AgentError) throw error;
+		if (errnoOf(error) === 'ERR_ENCODING_INVALID_ENCODED_DATA')
+			throw fail('it is not UTF-8', { remedy: 'Save it again as UTF-8.' });
+		throw fail(inWords(error), { cause: error });
+	}
+}
+
+function parseSettings(file: string, text: string): Record<string, unknown> {
+	const read = readJsonObject(text, 'settings');
+	if ('fault' in read) throw new AgentError('settings-invalid', `${file}: ${read.fault}`);
+	return read.document;
+}
+
+/** Ends with `close`; does not keep the process alive. */
+export interface SettingsWatch {
+	/** Set when changes can't be noticed, for want of watches or of permission: a restart or SIGHUP is needed then. */
+	readonly notice: Failure | null;
+	/** From now on also these files, in place of the ones named before: what settings name, such as a credential. */
+	follow(files: readonly string[]): void;
+	close(): void;
+}
+
+/**
+ * Calls back once after the settings files may have changed: 200 ms after the last change, 2 s after the first at most.
+ * Directories are watched rather than files, and the parents of directories, so that files and directories may be
+ * replaced, vanish and appear later; where a link leads to is not watched. Nothing is polled.
+ */
+export function watchSettings(places: SettingsPlaces, onChange: () => void): SettingsWatch {
+	const confDirectory = path.resolve(confDirectoryOf(places));
+	const configFile = path.resolve(places.configFile);
+	let named: readonly string[] = [];
+	let watchers: FSWatcher[] = [];
+	let timer: NodeJS.Timeout | null = null;
+	let firstChangeMs = 0;
+	let notice: Failure | null = null;
+
+	let closed = false;
+	const changed = () => {
+		const nowMs = performance.now();
+		if (timer) clearTimeout(timer);
+		else firstChangeMs = nowMs;
+		timer = setTimeout(report, Math.max(0, Math.min(QUIET_MS, firstChangeMs + MAX_WAIT_MS - nowMs))).unref();
+	};
+	const report = () => {
+		timer = null;
+		// Anew each time: a directory may be another one under the same name. Before the report, so that nothing is missed.
+		watchAll();
+		onChange();
+	};
+	const watchAll = () => {
+		if (closed) return;
+		for (const watcher of watchers) watcher.close();
+		watchers = [];
+		notice = null;
+		for (const [directory, isOurs] of plan(configFile, confDirectory, named)) {
+			try {
+				const watcher = watch(directory, { persistent: false }, (_event, name) => {
+					// Systems that don't say the name, and mounted configurations that swap a link called `..data`.
+					if (name === null || name.startsWith('..') || isOurs(name)) changed();
+				});
+				watcher.on('error', changed);
+				watchers.push(watcher);
+			} catch (error) {
+				// What is not there is watched for in its parent; other directories may be closed to this user.
+				const isParent = directory !== path.dirname(configFile) && directory !== confDirectory;
+				if (['ENOENT', 'ENOTDIR', isParent ? 'EACCES' : ''].includes(errnoOf(error))) continue;
+				notice ??= failure('settings-unreadable', `Changes in ${directory} will not be noticed: ${inWords(error)}.`, {
+					remedy: 'Restart the agent, or send it SIGHUP, after a change of its settings.',
+				});
+			}
+		}
+	};
+	watchAll();
+	return {
+		get notice() {
+			return notice;
+		},
+		follow(files) {
+			const next = [...new Set(files.map((file) => path.resolve(file)))].toSorted();
+			if (next.join('\0') === named.join('\0')) return;
+			named = next;
+			watchAll();
+		},
+		close() {
+			closed = true;
+			if (timer) clearTimeout(timer);
+			for (const watcher of watchers) watcher.close();
+			watchers = [];
+		},
+	};
+}
+
+/** The directories to watch, each with the names in it that matter. */
+function plan(
+	configFile: string,
+	confDirectory: string,
+	named: readonly string[],
+): Map<string, (name: string) => boolean> {
+	const watched = new Map<string, (name: string) => boolean>();
+	const add = (directory: string, isOurs: (name: string) => boolean) => {
+		const before = watched.get(directory);
+		watched.set(directory, before ? (name) => before(name) || isOurs(name) : isOurs);
+	};
+	add(path.dirname(configFile), (name) => name === path.basename(configFile));
+	add(confDirectory, (name) => name.endsWith('.json'));
+	for (const file of named) add(path.dirname(file), (name) => name === path.basename(file));
+	for (const directory of [path.dirname(configFile), confDirectory, ...named.map((file) => path.dirname(file))]) {
+		// The parent of what is there, for the day on which it is replaced; and of everything that is not there yet.
+		for (let child = directory; path.dirname(child) !== child; child = path.dirname(child)) {
+			const ours = path.basename(child);
+			add(path.dirname(child), (name) => name === ours);
+			if (existsSync(child)) break;
+		}
+	}
+	return watched;
+}
+
+function confDirectoryOf(places: SettingsPlaces): string {
+	return places.confDirectory ?? path.join(path.dirname(places.configFile), 'conf.d');
+}
+
+const ERRNO_WORDS: Record<string, string> = {
+	EACCES: 'this user may not read it',
+	EPERM: 'this user may not read it',
+	ENOENT: 'it is not there',
+	ENOTDIR: 'a part of its path is not a directory',
+	ELOOP: 'it is a link that leads to itself',
+	EIO: 'the disk reports an error',
+	EMFILE: 'too many files are open',
+	ENFILE: 'too many files are open',
+	ENOSPC: 'the system has no watches left (fs.inotify.max_user_watches)',
+};
+
+function inWords(error: unknown): string {
+	const code = errnoOf(error);
+	const words = ERRNO_WORDS[code];
+	return words ? `${words} (${code})` : code || 'for an unknown reason';
+}
+
+function errnoOf(error: unknown): string {
+	const code = (error as { code?: unknown } | null | undefined)?.code;
+	return typeof code === 'string' ? code : '';
+}

@@ -1,0 +1,98 @@
+/**
+ * Gathers the settings from everywhere they may stand: files, `IDV_AGENT_…` variables, `--set path=value`.
+ * The merging and the checking are `settings/resolve.ts`; here is only where to look.
+ */
+import { type Failure, failure } from '../base/errors.ts';
+import { readSettingsLayers } from './files.edge.ts';
+import type { AgentPaths } from './paths.runner.ts';
+import { nearestName, type ResolvedSettings, resolveSettings, type SettingsLayer, type ValuePlace } from './resolve.ts';
+import { environmentName, listSettings } from './table.ts';
+
+export interface SettingsSources {
+	readonly paths: AgentPaths;
+	readonly environment: Readonly<Record<string, string | undefined>>;
+	/** `path=value`, as given with `--set`. */
+	readonly sets: readonly string[];
+}
+
+export interface LoadedSettings extends ResolvedSettings {
+	/** The documents of the files, lowest first: what is kept as the last valid settings. */
+	readonly documents: readonly { readonly where: string; readonly document: unknown }[];
+	/** Things that are probably not meant, such as a variable that names no setting. */
+	readonly notices: readonly Failure[];
+}
+
+/** Variables that are flags of the command line rather than settings. */
+const FLAG_VARIABLES = [
+	'IDV_AGENT_CONFIG',
+	'IDV_AGENT_CODE_CACHE',
+	'IDV_AGENT_STATE_DIR',
+	'IDV_AGENT_RUN_DIR',
+	'IDV_AGENT_JSON',
+];
+
+/** Reads and merges everything. Never throws for what stands in a file: that is in `problems`. */
+export async function loadSettings(sources: SettingsSources): Promise<LoadedSettings> {
+	const { configFile, configFileIsExplicit, confDirectory } = sources.paths;
+	const files = await readSettingsLayers({ configFile, confDirectory, mustExist: configFileIsExplicit });
+	const documents = files.layers.map(({ source, document }) => ({ where: source, document }));
+	const loaded = resolveWith(documents, sources, files.places);
+	return { ...loaded, problems: [...files.problems, ...loaded.problems] };
+}
+
+/**
+ * The settings as they would be with these documents in place of the files.
+ * @param places where values stand in those of them that are files, by `where`; default: nobody knows.
+ */
+export function resolveWith(
+	documents: readonly { readonly where: string; readonly document: unknown }[],
+	{ environment, sets }: Pick<SettingsSources, 'environment' | 'sets'>,
+	places: ReadonlyMap<string, ValuePlace> = new Map(),
+): LoadedSettings {
+	const fromEnvironment = readEnvironment(environment);
+	const layers: SettingsLayer[] = [
+		...documents.map(({ where, document }) => ({
+			source: 'file' as const,
+			where,
+			document,
+			placeOf: places.get(where),
+		})),
+		{ source: 'environment', texts: fromEnvironment.texts },
+		{ source: 'flag', texts: readSets(sets) },
+	];
+	return { ...resolveSettings(layers), documents, notices: fromEnvironment.notices };
+}
+
+function readEnvironment(environment: SettingsSources['environment']): {
+	texts: Map<string, { value: string; where: string }>;
+	notices: Failure[];
+} {
+	const byName = new Map([...listSettings().keys()].map((path) => [environmentName(path), path]));
+	const texts = new Map<string, { value: string; where: string }>();
+	const notices: Failure[] = [];
+	for (const [name, value] of Object.entries(environment)) {
+		if (!name.startsWith('IDV_AGENT_') || value === undefined || FLAG_VARIABLES.includes(name)) continue;
+		const path = byName.get(name);
+		if (path) texts.set(path, { value, where: name });
+		else {
+			const nearest = nearestName(name, [...byName.keys(), ...FLAG_VARIABLES]);
+			notices.push(
+				failure(
+					'settings-invalid',
+					`The variable ${name} names no setting${nearest ? `; did you mean ${nearest}?` : '.'}`,
+				),
+			);
+		}
+	}
+	return { texts, notices };
+}
+
+function readSets(sets: readonly string[]): Map<string, { value: string; where: string }> {
+	return new Map(
+		sets.map((set) => {
+			const equals = set.indexOf('=');
+			const path = equals < 0 ? set : set.slice(0, equals);
+			return [path, { value: equals < 0 ? '' : set.slice(equals + 1), where: `--set ${path}` }];
+		}),
+	);
+}

@@ -1,0 +1,233 @@
+/**
+ * The settings as they are in force: layers merged, every value checked, and where each came from.
+ * Reads no file and no environment itself: layers are handed in, lowest first.
+ */
+import type * as z from 'zod';
+import { type Failure, failure } from '../base/errors.ts';
+import { listSettings, type Setting, type Settings } from './table.ts';
+
+/** Where a value came from; `where` is the file or the variable. */
+export interface SettingOrigin {
+	readonly source: 'default' | 'file' | 'environment' | 'flag';
+	readonly where: string | null;
+}
+
+/** Settings from one place. Later layers win over earlier ones. */
+export type SettingsLayer =
+	| {
+			readonly source: 'file';
+			readonly where: string;
+			readonly document: unknown;
+			/** Where the value at a path of the document stands in the file, for a person who looks for it. */
+			readonly placeOf?: ValuePlace | undefined;
+	  }
+	/** Texts by setting path: from `IDV_AGENT_…` variables or `--set path=value`. */
+	| { readonly source: 'environment' | 'flag'; readonly texts: ReadonlyMap<string, { value: string; where: string }> };
+
+/** `line 3, column 14`. */
+export type ValuePlace = (keys: readonly PropertyKey[]) => string;
+
+export interface ResolvedSettings {
+	readonly settings: Settings;
+	/** By path, for every setting. */
+	readonly origins: ReadonlyMap<string, SettingOrigin>;
+	/** What is wrong with the layers; non-empty means the settings must not be used. */
+	readonly problems: readonly Failure[];
+}
+
+/** Merges the layers, lowest first, and checks every value. Bad values keep what was below them and are reported. */
+export function resolveSettings(layers: readonly SettingsLayer[]): ResolvedSettings {
+	const known = listSettings();
+	const values = new Map<string, unknown>();
+	const origins = new Map<string, SettingOrigin>();
+	const problems: Failure[] = [];
+	for (const [path, { fallback }] of known) {
+		values.set(path, fallback);
+		origins.set(path, { source: 'default', where: null });
+	}
+	for (const layer of layers) {
+		if (layer.source === 'file' && !isGroupOfSettings(layer.document))
+			problems.push(failure('settings-invalid', `${layer.where}: the file must hold a group of settings: { … }.`));
+		for (const { path, keys, value, where } of layer.source === 'file'
+			? readFile(layer, known)
+			: readTexts(layer, known)) {
+			const entry = known.get(path);
+			const problem = entry ? check(entry, value) : { message: unknownKey(path, known), within: [] };
+			if ('message' in problem) {
+				const place = layer.source === 'file' ? layer.placeOf?.([...keys, ...problem.within]) : undefined;
+				problems.push(
+					failure('settings-invalid', `${place ? `${where}: ${place}` : where}: ${path} ${problem.message}`),
+				);
+			} else {
+				values.set(path, problem.value);
+				origins.set(path, { source: layer.source, where });
+			}
+		}
+	}
+	const settings = nest(values);
+	problems.push(...checkTogether(settings));
+	return { settings, origins, problems };
+}
+
+interface Entry {
+	readonly path: string;
+	/** The names that lead to it in its document. */
+	readonly keys: readonly string[];
+	readonly value: unknown;
+	readonly where: string;
+}
+
+function* readFile(
+	layer: Extract<SettingsLayer, { source: 'file' }>,
+	known: ReadonlyMap<string, Setting<unknown>>,
+): Generator<Entry> {
+	if (!isGroupOfSettings(layer.document)) return;
+	yield* readGroup(layer.document, [], layer.where, groupsOf(known));
+}
+
+function* readGroup(
+	document: Record<string, unknown>,
+	above: readonly string[],
+	where: string,
+	groups: ReadonlySet<string>,
+): Generator<Entry> {
+	for (const [key, value] of Object.entries(document)) {
+		const keys = [...above, key];
+		const path = keys.join('.');
+		if (!groups.has(path)) yield { path, keys, value, where };
+		else if (isGroupOfSettings(value)) yield* readGroup(value, keys, where, groups);
+		else yield { path, keys, value: NOT_A_GROUP, where };
+	}
+}
+
+/** The paths under which there are settings: `local`, `local.http`. */
+function groupsOf(known: ReadonlyMap<string, unknown>): ReadonlySet<string> {
+	const groups = new Set<string>();
+	for (const path of known.keys())
+		for (let dot = path.indexOf('.'); dot > 0; dot = path.indexOf('.', dot + 1)) groups.add(path.slice(0, dot));
+	return groups;
+}
+
+function isGroupOfSettings(value: unknown): value is Record<string, unknown> {
+	return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+const NOT_A_GROUP = Symbol('a value where a group of settings belongs');
+
+function* readTexts(
+	layer: Extract<SettingsLayer, { source: 'environment' | 'flag' }>,
+	known: ReadonlyMap<string, Setting<unknown>>,
+): Generator<Entry> {
+	for (const [path, { value, where }] of layer.texts)
+		yield { path, keys: [], value: readText(known.get(path)?.kind, value), where };
+}
+
+/** A variable or flag is text: numbers, switches and lists are written as a person would. */
+function readText(kind: Setting<unknown>['kind'] | undefined, value: string): unknown {
+	if (kind === 'list')
+		return value
+			.split(',')
+			.map((item) => item.trim())
+			.filter(Boolean);
+	if (kind === 'number') return /^-?\d+(\.\d+)?$/.test(value.trim()) ? Number(value) : value;
+	if (kind === 'boolean') return { true: true, false: false }[value.trim().toLowerCase()] ?? value;
+	return value;
+}
+
+function check(
+	entry: Setting<unknown>,
+	value: unknown,
+): { value: unknown } | { message: string; within: readonly PropertyKey[] } {
+	const result = entry.schema.safeParse(value);
+	if (result.success) return { value: result.data };
+	const [issue] = result.error.issues;
+	const at = issue?.path.length ? `[${issue.path.join('][')}] ` : '';
+	return { message: `${at}${plainIssue(issue)}.`, within: issue?.path ?? [] };
+}
+
+/** zod's own sentences begin with a capital and name types as programmers do. */
+function plainIssue(issue: z.core.$ZodIssue | undefined): string {
+	if (!issue) return 'is not valid';
+	if (issue.code === 'invalid_type' && issue.message.startsWith('Invalid'))
+		return `must be a ${WORDS[issue.expected] ?? issue.expected}`;
+	if (issue.code === 'too_big' && issue.message.startsWith('Too')) return `must have at most ${issue.maximum} entries`;
+	return issue.message;
+}
+const WORDS: Readonly<Record<string, string>> = {
+	string: 'text',
+	array: 'list',
+	int: 'whole number',
+	boolean: 'true or false',
+};
+
+function unknownKey(path: string, known: ReadonlyMap<string, Setting<unknown>>): string {
+	const nearest = nearestName(path, [...known.keys()]);
+	if (groupsOf(known).has(path))
+		return `must be a group of settings: { … }${nearest ? `; did you mean ${nearest}?` : '.'}`;
+	return nearest ? `is not a setting; did you mean ${nearest}?` : 'is not a setting.';
+}
+
+/** The known name that is most like a mistyped one, if any is near enough to be meant. */
+export function nearestName(typed: string, names: readonly string[]): string | null {
+	let best: { name: string; distance: number } | null = null;
+	for (const name of names) {
+		const last = name.slice(name.lastIndexOf('.') + 1);
+		const distance = Math.min(
+			editDistance(typed.toLowerCase(), name.toLowerCase()),
+			editDistance(typed.toLowerCase(), last.toLowerCase()) + 0.5,
+		);
+		if (!best || distance < best.distance) best = { name, distance };
+	}
+	// More than half of the letters wrong is another word.
+	return best && best.distance <= Math.min(typed.length / 2, Math.max(2, typed.length / 3)) ? best.name : null;
+}
+
+function editDistance(a: string, b: string): number {
+	let row = Array.from({ length: b.length + 1 }, (_, index) => index);
+	for (let i = 1; i <= a.length; i += 1) {
+		const next = [i];
+		for (let j = 1; j <= b.length; j += 1)
+			next[j] = Math.min(
+				(row[j] ?? 0) + 1,
+				(next[j - 1] ?? 0) + 1,
+				(row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1),
+			);
+		row = next;
+	}
+	return row[b.length] ?? 0;
+}
+
+/** Rules that need more than one setting. */
+function checkTogether(settings: Settings): Failure[] {
+	const problems: string[] = [];
+	const { credential, network } = settings;
+	const named = (['apiKeyFile', 'basicFile', 'connectionFile'] as const).filter((key) => credential[key] !== null);
+	if (named.length > 1)
+		problems.push(`credential.${named.join(' and credential.')} are set, but only one of them can be used.`);
+	// Otherwise a stranger's pairing code could name the host that the key is sent to.
+	const needsHost = credential.selfRegistration ? [...named, 'selfRegistration'] : named;
+	if (settings.baseUrl === null && needsHost.length > 0)
+		problems.push(
+			`credential.${needsHost[0]} needs baseUrl: a credential is only sent to a host that the settings name.`,
+		);
+	if ((network.clientCertificateFile === null) !== (network.clientKeyFile === null))
+		problems.push('network.clientCertificateFile and network.clientKeyFile belong together: set both or none.');
+	if (settings.local.http.port !== null && settings.local.http.applicationsFile === null)
+		problems.push('local.http.port needs local.http.applicationsFile: without it nobody could ask there.');
+	return problems.map((message) => failure('settings-invalid', message));
+}
+
+function nest(values: ReadonlyMap<string, unknown>): Settings {
+	const root: Record<string, unknown> = {};
+	for (const [path, value] of values) {
+		const groups = path.split('.');
+		const key = groups.pop() ?? '';
+		let at = root;
+		for (const group of groups) {
+			at[group] ??= {};
+			at = at[group] as Record<string, unknown>;
+		}
+		at[key] = value;
+	}
+	return root as Settings;
+}

@@ -1,0 +1,73 @@
+/**
+ * In which order simulated devices are told something: rings that only grow, each spread evenly over its time. Owns the one
+ * timer that this needs; knows nothing of agents.
+ */
+import type { Clock } from '../base/clock.edge.ts';
+
+export interface Ring {
+	/** Up to this share of all devices, in percent. */
+	readonly percent: number;
+	/** Number of its first device, from 0. */
+	readonly from: number;
+	/** Number of the first device of the next ring. */
+	readonly to: number;
+}
+
+/**
+ * The rings of so many devices; 100 % is added where it is missing, rings without a device of their own are left out.
+ * @param percents rising shares of all devices, above 0 and at most 100.
+ */
+export function ringsOf(percents: readonly number[], devices: number): readonly Ring[] {
+	const rings: Ring[] = [];
+	for (const percent of [...percents, 100]) {
+		const from = rings.at(-1)?.to ?? 0;
+		const to = Math.min(devices, Math.ceil((devices * percent) / 100));
+		if (to > from) rings.push({ percent, from, to });
+	}
+	return rings;
+}
+
+export interface Round {
+	/** Resolves when the last device has been told, or when it was cancelled. */
+	readonly over: Promise<void>;
+	cancel(): void;
+}
+
+/** Tells the devices of one ring after the other, evenly over `ringMs` each; who is late after a stall catches up. */
+export function tellRings(
+	clock: Pick<Clock, 'monotonicMs' | 'schedule'>,
+	{ rings, ringMs }: { readonly rings: readonly Ring[]; readonly ringMs: number },
+	tell: (number: number) => void,
+	onRing: (ring: Ring, index: number) => void = () => {},
+): Round {
+	const { promise: over, resolve } = Promise.withResolvers<void>();
+	const startedAtMs = clock.monotonicMs();
+	let index = 0;
+	let next = 0;
+	let cancelTimer = () => {};
+
+	const step = () => {
+		for (;;) {
+			const ring = rings[index];
+			if (!ring) return resolve();
+			const dueMs = (index + (next - ring.from) / (ring.to - ring.from)) * ringMs;
+			const waitMs = startedAtMs + dueMs - clock.monotonicMs();
+			if (waitMs > 0) {
+				cancelTimer = clock.schedule(waitMs, step);
+				return;
+			}
+			if (next === ring.from) onRing(ring, index);
+			tell(next);
+			next += 1;
+			if (next === ring.to) index += 1;
+		}
+	};
+	step();
+	return {
+		over,
+		cancel() {
+			cancelTimer();
+			resolve();
+		},
+	};
+}

@@ -1,0 +1,285 @@
+/**
+ * Many agents in one process: the same `startAgent`, lifecycle and channel as on a device, with identities of their own and
+ * memory in place of a disk. Owns their starting pace, their moves and what is counted; prints nothing, decides for none of them.
+ */
+
+import { type Agent, type AgentOptions, startAgent } from '../agent/agent.runner.ts';
+import { type Clock, isoNow, systemClock } from '../base/clock.edge.ts';
+import { createTally } from '../base/counters.ts';
+import type { Log } from '../base/log.edge.ts';
+import { type Channel, type ChannelEvent, type ChannelOptions, openChannel } from '../connection/channel.edge.ts';
+import type { Environment } from '../connection/runtime.runner.ts';
+import { newEpoch } from '../events/feed.runner.ts';
+import type { ProblemSummary, Status } from '../protocol/local-api.ts';
+import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
+import { type Figures, keepFigures, type Place } from './figures.ts';
+import { KEPT_NOWHERE, keepEventsInMemory } from './in-memory-stores.ts';
+import { type Ring, type Round, ringsOf, tellRings } from './rings.runner.ts';
+
+export interface SimulationOptions {
+	/** 1 or more. */
+	readonly devices: number;
+	/** Shared by all devices; its owner closes it after {@link Simulation.stop}. */
+	readonly environment: Environment;
+	readonly version: string;
+	/** The workflow with which every device begins. */
+	readonly workflowId: string;
+	/** The devices start evenly over this time, in milliseconds. */
+	readonly rampMs: number;
+	/** Device ids are `prefix-00001` and so on. Default `sim`. */
+	readonly prefix?: string | undefined;
+	readonly clock?: Clock | undefined;
+	readonly chance?: (() => number) | undefined;
+	/** Makes what decides for one device; default the product's own. Other policies are measured beside it. */
+	readonly createSupervise?: (() => NonNullable<AgentOptions['supervise']>) | undefined;
+}
+
+export interface MoveOptions {
+	readonly workflowId: string;
+	/** Shares of the devices in percent, rising; 100 is added where it is missing. */
+	readonly rings: readonly number[];
+	/** The devices of a ring move evenly over this time, in milliseconds; then the next ring begins. */
+	readonly ringMs: number;
+	/** Told when a ring begins. */
+	readonly onRing?: ((ring: Ring, number: number, count: number) => void) | undefined;
+}
+
+export interface MoveFigures {
+	readonly workflowId: string;
+	/** Devices that were told to move. */
+	readonly told: number;
+	/** Devices that are online with the workflow. */
+	readonly live: number;
+	readonly refused: number;
+	/** How often a device was offline since the move began. */
+	readonly losses: number;
+	/** How long it took until all were live, in milliseconds; `null` before. */
+	readonly doneAfterMs: number | null;
+}
+
+/** What several devices have trouble with. */
+export interface SharedProblem extends ProblemSummary {
+	readonly devices: number;
+}
+
+export interface SimulationFigures extends Figures {
+	readonly devices: number;
+	readonly heartbeats: number;
+	/** Requests for a Connection: at the start, at a move, and at a renewal. */
+	readonly registrations: { readonly begun: number; readonly failed: number };
+	/** The newest move; `null` before the first. */
+	readonly move: MoveFigures | null;
+}
+
+export interface Simulation {
+	figures(): SimulationFigures;
+	/** What keeps devices from being online now, the most frequent first. */
+	problems(): readonly SharedProblem[];
+	/** Moves all devices ring by ring. Resolves when the last has been told; a second move takes the place of the first. */
+	move(options: MoveOptions): Promise<void>;
+	/** Calls back whenever a device has changed its place or its workflow, until the returned function is called. */
+	onChange(listener: () => void): () => void;
+	/** Ends all devices, each with a goodbye to the service. May be called twice. */
+	stop(): Promise<void>;
+}
+
+interface Device {
+	readonly agent: Agent;
+	place: Place;
+	wasOnline: boolean;
+	live: string | null;
+}
+
+interface Move {
+	readonly workflowId: string;
+	readonly sinceMs: number;
+	readonly lossesBefore: number;
+	told: number;
+	live: number;
+	refused: number;
+	doneAfterMs: number | null;
+}
+
+const SILENT_LOG: Log = { debug() {}, info() {}, warn() {}, error() {}, setLevel() {} };
+/** A simulated machine has nothing by which it could be known: it gets an id. */
+const NO_FACTS: AgentOptions['facts'] = { serials: [], interfaces: [], machineIdHash: null, unreadable: [] };
+
+export function startSimulation(options: SimulationOptions): Simulation {
+	const { clock = systemClock, chance = Math.random, devices: count, prefix = 'sim' } = options;
+	const registrations = { begun: 0, failed: 0 };
+	const environment = countingRegistrations(options.environment, registrations);
+	const startedAtMs = clock.monotonicMs();
+	const kept = keepFigures(count, startedAtMs);
+	const tally = createTally();
+	const devices: Device[] = [];
+	const listeners = new Set<() => void>();
+	const epoch = newEpoch(clock.wallMs(), chance);
+	let move: Move | null = null;
+	let round: Round | null = null;
+	let stopping: Promise<void> | null = null;
+
+	const first = stateWith(options.workflowId, clock);
+	const start = tellRings(clock, { rings: ringsOf([], count), ringMs: options.rampMs }, (number) => {
+		// Who starts after it would have been told begins where it would be.
+		const moved = move && number < move.told ? stateWith(move.workflowId, clock) : null;
+		startDevice(number, moved ?? first);
+	});
+
+	function startDevice(number: number, state: DeviceState): void {
+		const agent = startAgent({
+			clock,
+			chance,
+			version: options.version,
+			environment,
+			store: KEPT_NOWHERE,
+			device: state,
+			facts: NO_FACTS,
+			newDeviceId: () => `${prefix}-${String(number + 1).padStart(5, '0')}`,
+			tally,
+			openEvents: () => keepEventsInMemory(epoch),
+			openChannel: countedChannel,
+			log: SILENT_LOG,
+			keepSecret: () => {},
+			...(options.createSupervise && { supervise: options.createSupervise() }),
+		});
+		const device: Device = { agent, place: 'notStarted', wasOnline: false, live: null };
+		devices.push(device);
+		const look = () => note(device, agent.status());
+		agent.onStatus(look);
+		look();
+	}
+
+	function countedChannel(channel: ChannelOptions, listener: (event: ChannelEvent) => void): Channel {
+		kept.handshakeBegan(clock.monotonicMs());
+		let isOpen = false;
+		return openChannel(channel, (event) => {
+			if (event.type === 'opened') isOpen = true;
+			if (event.type === 'opened' || (event.type === 'ended' && !isOpen))
+				kept.handshakeEnded(isOpen ? 'opened' : 'failed');
+			listener(event);
+		});
+	}
+
+	function note(device: Device, { channel, workflow }: Status): void {
+		const place = placeOf(channel.state);
+		if (place === device.place && workflow.live === device.live) return;
+		if (place !== device.place) {
+			const isFirstTimeOnline = place === 'online' && !device.wasOnline;
+			device.wasOnline ||= isFirstTimeOnline;
+			kept.moved(device.place, place, isFirstTimeOnline, clock.monotonicMs());
+			device.place = place;
+		}
+		if (workflow.live !== device.live) noteLive(device, workflow.live);
+		for (const listener of listeners) listener();
+	}
+
+	function noteLive(device: Device, workflowId: string | null): void {
+		const before = device.live;
+		device.live = workflowId;
+		if (!move) return;
+		if (before === move.workflowId) move.live -= 1;
+		if (workflowId !== move.workflowId) return;
+		move.live += 1;
+		if (move.live === count) move.doneAfterMs ??= clock.monotonicMs() - move.sinceMs;
+	}
+
+	function tellToMove(to: Move, number: number): void {
+		to.told = number + 1;
+		devices[number]?.agent.setWorkflow(to.workflowId).catch(() => {
+			to.refused += 1;
+		});
+	}
+
+	return {
+		figures() {
+			const atMs = clock.monotonicMs();
+			const figures = kept.read(atMs);
+			return {
+				...figures,
+				devices: count,
+				heartbeats: tally.heartbeats,
+				registrations: { ...registrations },
+				move: move && figuresOf(move, figures.losses),
+			};
+		},
+		problems: () => sharedProblems(devices),
+		move({ workflowId, rings: percents, ringMs, onRing }) {
+			round?.cancel();
+			const rings = ringsOf(percents, count);
+			const begun: Move = {
+				workflowId,
+				sinceMs: clock.monotonicMs(),
+				lossesBefore: kept.read(startedAtMs).losses,
+				told: 0,
+				live: devices.filter(({ live }) => live === workflowId).length,
+				refused: 0,
+				doneAfterMs: null,
+			};
+			move = begun;
+			round = tellRings(
+				clock,
+				{ rings, ringMs },
+				(number) => tellToMove(begun, number),
+				(ring, index) => onRing?.(ring, index + 1, rings.length),
+			);
+			return round.over;
+		},
+		onChange(listener) {
+			listeners.add(listener);
+			return () => listeners.delete(listener);
+		},
+		stop() {
+			start.cancel();
+			round?.cancel();
+			stopping ??= Promise.all(devices.map(({ agent }) => agent.stop())).then(() => {});
+			return stopping;
+		},
+	};
+}
+
+/** The same environment, one for all devices, whose client counts. */
+function countingRegistrations(environment: Environment, counts: { begun: number; failed: number }): Environment {
+	const { client } = environment;
+	return {
+		...environment,
+		client: {
+			...client,
+			async registerDevice(registration) {
+				counts.begun += 1;
+				const result = await client.registerDevice(registration);
+				if (!result.ok) counts.failed += 1;
+				return result;
+			},
+		},
+	};
+}
+
+function stateWith(workflowId: string, clock: Pick<Clock, 'wallMs'>): DeviceState {
+	const at = isoNow(clock);
+	return { ...EMPTY_STATE, assignedWorkflow: { workflowId, source: 'workflow set', at } };
+}
+
+function placeOf(state: Status['channel']['state']): Place {
+	switch (state) {
+		case 'online':
+			return 'online';
+		case 'registering':
+		case 'connecting':
+			return 'connecting';
+		default:
+			return 'waiting';
+	}
+}
+
+function figuresOf({ workflowId, told, live, refused, lossesBefore, doneAfterMs }: Move, losses: number): MoveFigures {
+	return { workflowId, told, live, refused, losses: losses - lossesBefore, doneAfterMs };
+}
+
+function sharedProblems(devices: readonly Device[]): SharedProblem[] {
+	const byCode = new Map<string, SharedProblem>();
+	for (const { agent } of devices) {
+		const { problem } = agent.status();
+		if (problem) byCode.set(problem.code, { ...problem, devices: (byCode.get(problem.code)?.devices ?? 0) + 1 });
+	}
+	return [...byCode.values()].sort((a, b) => b.devices - a.devices);
+}

@@ -1,0 +1,120 @@
+/**
+ * What a device keeps for good: who it is, where it is paired, its Connections and the attempt that is under way.
+ * One document, so that a single rename moves it from one truth to the next. Knows nothing of files.
+ */
+import * as z from 'zod';
+import { deviceConnectionRequestSchema } from '../protocol/device-connection.ts';
+import { planRecordSchema } from './plan-record.ts';
+
+/** Raised only with a migration beside it. */
+export const STATE_SCHEMA_VERSION = 1;
+/** A Connection and the one that is about to replace it. */
+export const MAX_CONNECTIONS = 2;
+
+/** Facts by which a device knows itself again; compared after every start. */
+const fingerprintSchema = z.object({
+	serial: z.string().nullable(),
+	macAddress: z.string().nullable(),
+	/** A keyed hash of the machine-id, never the id itself. */
+	machine: z.string().nullable(),
+});
+export type Fingerprint = z.infer<typeof fingerprintSchema>;
+
+const identitySchema = z.object({
+	deviceId: z.string(),
+	serial: z.string().nullable(),
+	macAddress: z.string().nullable(),
+	fingerprint: fingerprintSchema,
+	pinnedAt: z.string(),
+});
+export type PinnedIdentity = z.infer<typeof identitySchema>;
+
+const savedConnectionSchema = z.object({
+	baseUrl: z.string(),
+	request: deviceConnectionRequestSchema,
+	/** Which reusable credential it goes back to; empty for a one-time code. Never the credential itself. */
+	credentialId: z.string(),
+	/** The Connection token: a secret. */
+	token: z.string(),
+	obtainedAt: z.string(),
+});
+export type SavedConnection = z.infer<typeof savedConnectionSchema>;
+
+const pairingSchema = z.object({
+	baseUrl: z.string(),
+	sessionId: z.string().nullable(),
+	pairedAt: z.string(),
+});
+
+const assignedWorkflowSchema = z.object({
+	workflowId: z.string(),
+	source: z.enum(['pairing', 'workflow set', 'service message']),
+	at: z.string(),
+});
+export type AssignedWorkflow = z.infer<typeof assignedWorkflowSchema>;
+
+/** Written before a one-time code is sent, so that a crash in between is known afterwards. It informs; it never forbids. */
+const attemptSchema = z.object({
+	attemptId: z.string(),
+	/** A hash of the code's token, to recognise the same code. */
+	tokenHash: z.string(),
+	host: z.string(),
+	at: z.string(),
+});
+
+export const deviceStateSchema = z.object({
+	schemaVersion: z.literal(STATE_SCHEMA_VERSION),
+	/** Made once, for a device that has nothing of its own to be known by. */
+	generatedId: z.string().nullable(),
+	identity: identitySchema.nullable(),
+	pairing: pairingSchema.nullable(),
+	assignedWorkflow: assignedWorkflowSchema.nullable(),
+	/** The one the device was online with last, then a newer one that is to take its place. */
+	connections: z.array(savedConnectionSchema).max(MAX_CONNECTIONS),
+	attempt: attemptSchema.nullable(),
+	/** Origins that a person has confirmed at a first pairing. */
+	confirmedOrigins: z.array(z.string()).max(16),
+	/** The settings files as they were when they were last valid, lowest first; a bad push never strands a device. */
+	lastSettings: z.array(z.object({ where: z.string(), document: z.unknown() })).nullable(),
+	/** This device's part of the fleet plan. States that were written before there were plans have none. */
+	plan: planRecordSchema.nullable().default(null),
+});
+export type DeviceState = z.infer<typeof deviceStateSchema>;
+
+/** A device that has never been paired. */
+export const EMPTY_STATE: DeviceState = {
+	schemaVersion: STATE_SCHEMA_VERSION,
+	generatedId: null,
+	identity: null,
+	pairing: null,
+	assignedWorkflow: null,
+	connections: [],
+	attempt: null,
+	confirmedOrigins: [],
+	lastSettings: null,
+	plan: null,
+};
+
+/** The state with one more Connection. Where there is no room the first stays: it is the one the device was online with. */
+export function withConnection(state: DeviceState, connection: SavedConnection): DeviceState {
+	const others = state.connections.filter((saved) => saved.token !== connection.token);
+	return { ...state, connections: [...others.slice(0, MAX_CONNECTIONS - 1), connection] };
+}
+
+/**
+ * The state without the Connections that are older than this one, once it is online. A newer one stays: a link that is
+ * still on its way holds it. A token that is not saved changes nothing.
+ */
+export function withOnlyConnection(state: DeviceState, token: string): DeviceState {
+	const index = state.connections.findIndex((saved) => saved.token === token);
+	return index > 0 ? { ...state, connections: state.connections.slice(index) } : state;
+}
+
+/** The state with the settings that were good enough to be used; the same one if it has them already. */
+export function withLastSettings(
+	state: DeviceState,
+	documents: readonly { readonly where: string; readonly document: unknown }[],
+): DeviceState {
+	const unchanged = JSON.stringify(documents) === JSON.stringify(state.lastSettings);
+	return unchanged ? state : { ...state, lastSettings: [...documents] };
+}

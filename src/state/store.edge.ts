@@ -1,0 +1,400 @@
+/**
+ * The device's state on disk: one file, written durably by one process at a time, and the copy before it.
+ * Never deletes what it cannot read, never leaves a moment without a good file, never names a value in a message.
+ *
+ * In the state directory: `state.json`; `state.json.bak`, the state before it; `state.json.new` while a save is under
+ * way; `state.json.corrupt-<time>`, damaged files set aside; `lock.db`, always empty, whose lock the kernel gives back
+ * when its owner dies. Nothing in the agent may open `lock.db` itself: closing it would give the lock away.
+ */
+import fs, { type FileHandle } from 'node:fs/promises';
+import path from 'node:path';
+import type { DatabaseSync } from 'node:sqlite';
+import { AgentError, type Failure, failure } from '../base/errors.ts';
+import { type DeviceState, deviceStateSchema, EMPTY_STATE, STATE_SCHEMA_VERSION } from './device-state.ts';
+
+/** Damaged files that are kept; the oldest go. */
+export const MAX_QUARANTINED = 5;
+/** A larger state file is taken for damaged, in bytes. */
+const MAX_STATE_BYTES = 1024 * 1024;
+/** A probe writes at least as much as any real state, in bytes. */
+const PROBE_BYTES = 8 * 1024;
+
+const STATE = 'state.json';
+const BACKUP = `${STATE}.bak`;
+const TEMPORARY = `${STATE}.new`;
+const QUARANTINED = `${STATE}.corrupt-`;
+const LOCK = 'lock.db';
+
+export interface LoadedState {
+	readonly state: DeviceState;
+	/** `state-corrupt`: the state is the copy before it, or empty. `state-unwritable`: no save would work now. */
+	readonly notices: readonly Failure[];
+}
+
+/** One call runs after the other, in the order in which they were made. */
+export interface StateStore {
+	/**
+	 * The newest good state; {@link EMPTY_STATE} on a device that has none. Damaged files are set aside.
+	 * @throws AgentError `state-unreadable` when a file is there but cannot be read, or a newer agent wrote it: nothing is touched.
+	 */
+	load(): Promise<LoadedState>;
+	/**
+	 * Resolves when the state, as it was at the call, would survive a power cut. A state equal to the saved one writes nothing.
+	 * @throws AgentError `state-unwritable`: the old state is intact; `state-unreadable` as in `load`.
+	 */
+	save(state: DeviceState): Promise<void>;
+	/** As `save`; afterwards no older copy is left, so that a token that is gone from the state is gone from the disk. */
+	saveAndForget(state: DeviceState): Promise<void>;
+	/** Writes and removes a file of the size of a state. @throws AgentError `state-unwritable` if a save would fail now. */
+	probe(): Promise<void>;
+	/** Waits for calls under way and gives the lock back. */
+	close(): Promise<void>;
+}
+
+/**
+ * Opens the state directory, creates it (0700) if need be, and takes its lock. In a directory that cannot be written the
+ * store still loads, with a notice, and every save tries again to become writable.
+ * @param options.readonly takes no lock, changes nothing and saves nothing: for a look beside a running agent.
+ * @throws AgentError `state-in-use` while another process has it open; `state-unwritable` when there can be no directory.
+ */
+export async function openStateStore(stateDir: string, options: { readonly?: boolean } = {}): Promise<StateStore> {
+	const at = (name: string) => path.join(stateDir, name);
+	let lock: DatabaseSync | null = null;
+	let closing: Promise<void> | null = null;
+	let closed = false;
+	/** Why there is no lock. */
+	let unwritable: Failure | null = null;
+	/** What `state.json` surely holds; `null` until it was loaded or saved, and after a save that failed half-way. */
+	let durable: string | null = null;
+	let loaded = false;
+	let last: Promise<unknown> = Promise.resolve();
+
+	if (!options.readonly) {
+		await fs.mkdir(stateDir, { recursive: true, mode: 0o700 }).catch((error) => {
+			throw unwritableError(stateDir, error, 'The state directory cannot be created');
+		});
+		await becomeWritable().catch((error) => {
+			if (!(error instanceof AgentError) || error.code !== 'state-unwritable') throw error;
+			unwritable = error.failure;
+		});
+	}
+
+	async function becomeWritable(): Promise<void> {
+		if (options.readonly) throw new AgentError('state-unwritable', 'The state is open for reading only.');
+		if (lock) return;
+		lock = await takeLock(stateDir);
+		unwritable = null;
+		// Whoever left it is gone: the lock is ours.
+		await remove(at(TEMPORARY)).catch(() => undefined);
+	}
+
+	async function load(): Promise<LoadedState> {
+		const notices = unwritable ? [unwritable] : [];
+		const found = await readState(at(STATE), lock !== null);
+		if (found.kind === 'good') {
+			durable = found.text;
+			loaded = true;
+			return { state: found.state, notices };
+		}
+		const backup = await readState(at(BACKUP), lock !== null);
+		const damaged = [found, backup].filter((file) => file.kind === 'damaged');
+		const setAside = lock !== null && (await quarantine(damaged));
+		// A damaged file that had to stay is set aside before the first save that works.
+		loaded = setAside || damaged.length === 0;
+		durable = null;
+		const hasCopy = backup.kind === 'good';
+		if (found.kind === 'damaged' || backup.kind !== 'missing') {
+			const what = found.kind === 'damaged' ? `is damaged (${found.reason})` : 'is missing';
+			const now = hasCopy ? 'the copy before it is used' : 'it has no good copy, and this device starts unpaired';
+			const remedy = 'Nothing to do if the agent is online; otherwise pair again.';
+			const more = setAside && damaged.length > 0 ? {} : { remedy };
+			notices.push(failure('state-corrupt', `The state file ${at(STATE)} ${what}; ${now}.`, more));
+		}
+		return { state: hasCopy ? backup.state : EMPTY_STATE, notices };
+	}
+
+	/** Sets damaged files aside; whether all of them are. */
+	async function quarantine(damaged: readonly { readonly file: string }[]): Promise<boolean> {
+		if (damaged.length === 0) return true;
+		const time = new Date().toISOString().replaceAll(':', '-');
+		try {
+			for (const { file } of damaged) await fs.rename(file, at(`${QUARANTINED}${time}${path.extname(file)}`));
+			await syncDirectory(stateDir);
+			const kept = (await listQuarantined()).filter((name) => !name.startsWith(`${QUARANTINED}${time}`));
+			for (const name of kept.slice(0, Math.max(0, kept.length + damaged.length - MAX_QUARANTINED)))
+				await remove(at(name));
+			return true;
+		} catch {
+			return false;
+		}
+	}
+
+	async function listQuarantined(): Promise<string[]> {
+		return (await fs.readdir(stateDir)).filter((name) => name.startsWith(QUARANTINED)).sort();
+	}
+
+	async function forgetOlder(): Promise<void> {
+		for (const name of [BACKUP, ...(await listQuarantined())]) await remove(at(name));
+	}
+
+	async function replace(text: string, forget: boolean): Promise<void> {
+		await becomeWritable();
+		// What is there must be known to be good before it may become the copy, and must not be a newer agent's.
+		if (!loaded) await load();
+		if (text === durable && !forget) return;
+		try {
+			if (text !== durable) {
+				await writeTemporary(at(TEMPORARY), text);
+				const hadGood = durable !== null;
+				// From here to the end a failure leaves it open which of two good files is in place.
+				durable = null;
+				// Forgetting comes first: a crash in between leaves the old state in its place, not a stray token.
+				if (hadGood) await (forget ? forgetOlder() : keepOld());
+				await fs.rename(at(TEMPORARY), at(STATE));
+			}
+			if (forget) await forgetOlder();
+			await syncDirectory(stateDir);
+			durable = text;
+		} catch (error) {
+			await remove(at(TEMPORARY)).catch(() => undefined);
+			throw unwritableError(stateDir, error, 'The state cannot be saved');
+		}
+	}
+
+	async function keepOld(): Promise<void> {
+		await remove(at(BACKUP));
+		try {
+			await fs.link(at(STATE), at(BACKUP));
+		} catch (error) {
+			const code = errnoOf(error);
+			if (code === 'ENOENT') return;
+			// No hard links here, or not to another user's file: `load` takes the copy when it finds nothing else.
+			if (!['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK'].includes(code)) throw error;
+			await fs.rename(at(STATE), at(BACKUP));
+		}
+	}
+
+	function next<Result>(step: () => Promise<Result>): Promise<Result> {
+		const run = async () => {
+			if (closed) throw new AgentError('internal', 'The state store is closed.');
+			return step();
+		};
+		const result = last.then(run, run);
+		last = result.catch(() => undefined);
+		return result;
+	}
+
+	return {
+		load: () => next(load),
+		save: async (state) => {
+			const text = serialize(state);
+			return next(() => replace(text, false));
+		},
+		saveAndForget: async (state) => {
+			const text = serialize(state);
+			return next(() => replace(text, true));
+		},
+		probe: () =>
+			next(async () => {
+				await becomeWritable();
+				try {
+					await writeTemporary(at(TEMPORARY), ' '.repeat(Math.max(PROBE_BYTES, 2 * (durable?.length ?? 0))));
+				} catch (error) {
+					throw unwritableError(stateDir, error, 'The state could not be saved');
+				} finally {
+					await remove(at(TEMPORARY)).catch(() => undefined);
+				}
+			}),
+		close: () => {
+			closing ??= next(async () => {
+				closed = true;
+				lock?.close();
+				lock = null;
+			});
+			return closing;
+		},
+	};
+}
+
+/** What a state file turned out to be. */
+type StateFile =
+	| { readonly kind: 'missing' }
+	| { readonly kind: 'damaged'; readonly file: string; readonly reason: string }
+	| { readonly kind: 'good'; readonly text: string; readonly state: DeviceState };
+
+async function readState(file: string, mayChange: boolean): Promise<StateFile> {
+	let bytes: Buffer;
+	try {
+		const handle = await fs.open(file, 'r');
+		try {
+			const { size, mode } = await handle.stat();
+			// Put back by hand or by a backup, it may have become readable for others.
+			if (mayChange && mode & 0o077) await handle.chmod(0o600).catch(() => undefined);
+			if (size > MAX_STATE_BYTES) return { kind: 'damaged', file, reason: 'it is far too large' };
+			bytes = await handle.readFile();
+		} finally {
+			await handle.close();
+		}
+	} catch (error) {
+		if (errnoOf(error) === 'ENOENT') return { kind: 'missing' };
+		throw new AgentError('state-unreadable', `The state file ${file} cannot be read: ${inWords(error)}.`, {
+			cause: error,
+		});
+	}
+	if (bytes.length === 0) return { kind: 'damaged', file, reason: 'it is empty' };
+	let text: string;
+	let document: unknown;
+	try {
+		text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+		document = JSON.parse(text);
+	} catch {
+		return { kind: 'damaged', file, reason: 'it is cut short or overwritten' };
+	}
+	const version =
+		typeof document === 'object' && document !== null ? (document as Record<string, unknown>)['schemaVersion'] : null;
+	if (typeof version === 'number' && version > STATE_SCHEMA_VERSION)
+		throw new AgentError('state-unreadable', `The state file ${file} was written by a newer version of the agent.`, {
+			remedy: 'Install that version again, or move the file away and pair this device anew; nothing was changed.',
+		});
+	const state = deviceStateSchema.safeParse(document);
+	if (!state.success) {
+		const where = state.error.issues[0]?.path.join('.');
+		return { kind: 'damaged', file, reason: where ? `${where} is not valid` : 'it is no state of a device' };
+	}
+	return { kind: 'good', text, state: state.data };
+}
+
+function serialize(state: DeviceState): string {
+	// A state that could not be loaded again must not replace one that can.
+	const valid = deviceStateSchema.safeParse(state);
+	if (valid.success) return `${JSON.stringify(valid.data, null, '\t')}\n`;
+	const where = valid.error.issues[0]?.path.join('.') ?? '';
+	throw new AgentError('internal', `A state that is not valid was not saved (${where}).`);
+}
+
+/** A new file of this content, proved to be whole on the disk. */
+async function writeTemporary(file: string, text: string): Promise<void> {
+	const bytes = Buffer.from(text);
+	await remove(file);
+	const handle = await fs.open(file, 'wx', 0o600);
+	try {
+		await handle.writeFile(bytes);
+		await handle.sync();
+		const { size } = await handle.stat();
+		if (size !== bytes.length) throw new Error(`only ${size} of ${bytes.length} bytes were stored`);
+	} finally {
+		await handle.close();
+	}
+}
+
+async function remove(file: string): Promise<void> {
+	try {
+		await fs.unlink(file);
+	} catch (error) {
+		if (errnoOf(error) !== 'ENOENT') throw error;
+	}
+}
+
+async function syncDirectory(directory: string): Promise<void> {
+	let handle: FileHandle | undefined;
+	try {
+		handle = await fs.open(directory, 'r');
+		await handle.sync();
+	} catch (error) {
+		// Some file systems, and Windows, know no flush of a directory.
+		if (!['EINVAL', 'ENOTSUP', 'EPERM', 'EISDIR'].includes(errnoOf(error))) throw error;
+	} finally {
+		await handle?.close();
+	}
+}
+
+/**
+ * The lock of this directory, held until the connection closes or the process dies. Measured: it writes nothing and
+ * makes no other file.
+ */
+async function takeLock(stateDir: string): Promise<DatabaseSync> {
+	const file = path.join(stateDir, LOCK);
+	try {
+		// `access` first: SQLite would open a file that it may only read, and then lock nobody out.
+		await fs.access(file, fs.constants.R_OK | fs.constants.W_OK).catch(async (error) => {
+			if (errnoOf(error) !== 'ENOENT') throw error;
+			await createEmpty(file);
+		});
+		await fs.access(stateDir, fs.constants.W_OK);
+		try {
+			return lockFile(file);
+		} catch (error) {
+			if (sqliteStatus(error) !== SQLITE_NOTADB) throw error;
+			// Nobody holds a lock in a file that is no database, and nothing in it is of use.
+			await fs.truncate(file);
+			return lockFile(file);
+		}
+	} catch (error) {
+		if (sqliteStatus(error) === SQLITE_BUSY)
+			throw new AgentError('state-in-use', `Another process uses the state in ${stateDir}.`, { cause: error });
+		throw unwritableError(stateDir, error, `The state cannot be ${sqliteStatus(error) ? 'locked' : 'saved'}`);
+	}
+}
+
+async function createEmpty(file: string): Promise<void> {
+	try {
+		await (await fs.open(file, 'wx', 0o600)).close();
+	} catch (error) {
+		// Two agents that start at once: who comes second must not touch the file of the first.
+		if (errnoOf(error) !== 'EEXIST') throw error;
+	}
+}
+
+const SQLITE_BUSY = 5;
+const SQLITE_NOTADB = 26;
+
+function sqliteStatus(error: unknown): number {
+	const { errcode } = error as { errcode?: unknown };
+	return typeof errcode === 'number' ? errcode & 0xff : 0;
+}
+
+function lockFile(file: string): DatabaseSync {
+	const { DatabaseSync } = process.getBuiltinModule('node:sqlite');
+	const database = new DatabaseSync(file);
+	try {
+		// In memory, or the empty transaction would put a journal on the disk at every start.
+		database.exec('PRAGMA journal_mode = MEMORY');
+		database.exec('BEGIN EXCLUSIVE');
+		return database;
+	} catch (error) {
+		database.close();
+		throw error;
+	}
+}
+
+const ERRNO_WORDS: Record<string, string> = {
+	ENOSPC: 'the disk is full',
+	EDQUOT: 'the disk quota is used up',
+	EROFS: 'the file system is read-only',
+	EACCES: 'this user may not',
+	EPERM: 'this user may not',
+	EFBIG: 'the file would be larger than this process may write',
+	EIO: 'the disk reports an error',
+	EEXIST: 'there is a file in its place',
+	EISDIR: 'there is a directory in its place',
+	ENOTDIR: 'there is a file in the place of a directory',
+	ENOENT: 'the directory is gone',
+	EMFILE: 'too many files are open',
+	ENFILE: 'too many files are open',
+};
+
+function unwritableError(stateDir: string, error: unknown, what: string): AgentError {
+	if (error instanceof AgentError) return error;
+	return new AgentError('state-unwritable', `${what} in ${stateDir}: ${inWords(error)}.`, { cause: error });
+}
+
+function inWords(error: unknown): string {
+	const code = errnoOf(error);
+	const words = ERRNO_WORDS[code];
+	return words ? `${words} (${code})` : error instanceof Error ? error.message : String(error);
+}
+
+function errnoOf(error: unknown): string {
+	const code = (error as { code?: unknown } | null)?.code;
+	return typeof code === 'string' ? code : '';
+}

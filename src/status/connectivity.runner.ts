@@ -1,0 +1,156 @@
+/**
+ * Whether the device is online and since when it is not, as told by the supervision: the two log lines and the gap event of
+ * an outage, and the log lines of a move. Decides nothing and starts nothing.
+ */
+
+import { type Clock, isoAt, isoNow } from '../base/clock.edge.ts';
+import { plainDuration } from '../base/durations.ts';
+import type { Log } from '../base/log.edge.ts';
+import { failureOf } from '../connection/link.ts';
+import type { Link, Supervision } from '../connection/supervisor.ts';
+import type { EventsFeed } from '../events/feed.runner.ts';
+import { keepGap } from '../events/notifications.ts';
+import { aimOf } from './status.ts';
+
+/** As the status shows it. */
+export interface PresenceFacts {
+	/** Monotonic; `null` while online and before the first time. */
+	readonly offlineSinceMs: number | null;
+	readonly hasBeenOnline: boolean;
+	/** How often the device came back since the agent started. */
+	readonly reconnects: number;
+	/** ISO 8601. */
+	readonly lastHeartbeatAt: string | null;
+}
+
+export interface Presence {
+	readonly facts: PresenceFacts;
+	/** To be told of every step of the supervision. */
+	follow(before: Supervision, after: Supervision): void;
+	/** The service has sent something. */
+	heard(): void;
+	/** A heartbeat has left. @param at ISO 8601. */
+	beat(at: string): void;
+	/** As if it had never been online: what comes next is another pairing. */
+	forget(): void;
+}
+
+export interface PresenceOptions {
+	readonly clock: Clock;
+	readonly log: Log;
+	readonly events: EventsFeed;
+	/** How long a dead channel may go unnoticed, in milliseconds; 0 for any time. */
+	readonly silenceLimitMs: (link: Link) => number;
+}
+
+const NEVER: PresenceFacts = { offlineSinceMs: null, hasBeenOnline: false, reconnects: 0, lastHeartbeatAt: null };
+
+/** So long a look at what the machine has slept is good for. */
+const SLEPT_KNOWN_FOR_MS = 1000;
+
+export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOptions): Presence {
+	/** Monotonic; the last moment up to which nothing can have been missed. `null`: not known. */
+	let wholeUntilMs: number | null = null;
+	/** What the machine had slept by then: monotonic time stands still meanwhile, and the gap would begin too late. */
+	let sleptByThenMs = clock.sleptMs();
+	/** Monotonic; when that was looked up. */
+	let sleptKnownAtMs = clock.monotonicMs();
+	/** ISO 8601; what an earlier run of the agent received last. */
+	let wholeUntilBefore = events.newestAt();
+	/** Whether this time without a link stands in the log. */
+	let isTold = false;
+	/** Generation of the move whose failure stands in the log. */
+	let toldMove = 0;
+
+	const wholeUntil = (sinceMs: number) => isoAt(clock, sinceMs - (clock.sleptMs() - sleptByThenMs));
+
+	function isWhole(nowMs: number): void {
+		wholeUntilMs = nowMs;
+		// Costs more than all else that a notification does here. A sleep since then only makes a gap begin earlier.
+		if (nowMs - sleptKnownAtMs < SLEPT_KNOWN_FOR_MS) return;
+		sleptByThenMs = clock.sleptMs();
+		sleptKnownAtMs = nowMs;
+	}
+
+	function cameOnline(link: Link): void {
+		const { hasBeenOnline, offlineSinceMs, reconnects } = presence.facts;
+		const nowMs = clock.monotonicMs();
+		// What the service sent meanwhile may be lost for good; the application has to know.
+		const { workflowId } = link.registration.request;
+		const from = wholeUntilMs === null ? wholeUntilBefore : wholeUntil(wholeUntilMs);
+		keepGap(events, from, { workflowId, at: isoNow(clock) });
+		const awayMs = nowMs - (offlineSinceMs ?? nowMs);
+		log.info(hasBeenOnline ? `online again after ${plainDuration(awayMs)}` : 'online', fieldsOf(link));
+		isWhole(nowMs);
+		isTold = false;
+		presence.facts = {
+			...presence.facts,
+			hasBeenOnline: true,
+			offlineSinceMs: null,
+			reconnects: hasBeenOnline ? reconnects + 1 : reconnects,
+		};
+	}
+
+	function wentOffline(link: Link, nowMs: number): void {
+		const limitMs = silenceLimitMs(link);
+		const lastMs = wholeUntilMs ?? nowMs;
+		// The channel may have been dead for as long as its silence goes unnoticed.
+		wholeUntilMs = limitMs > 0 ? Math.max(lastMs, nowMs - limitMs) : lastMs;
+	}
+
+	function tell(link: Link): void {
+		const cause = failureOf(link.state);
+		// Before the first time only trouble is worth a line.
+		if (isTold || (!cause && !presence.facts.hasBeenOnline)) return;
+		isTold = true;
+		const what = presence.facts.hasBeenOnline ? 'offline' : 'not online yet';
+		log.warn(`${what}: ${cause?.message ?? 'connecting again'}`, { code: cause?.code, ...fieldsOf(link) });
+	}
+
+	/** The device stays online meanwhile; whoever looks at the log alone has to learn that it is not where it should be. */
+	function tellOfMove({ current, next }: Supervision): void {
+		const cause = next && failureOf(next.state);
+		if (!next || !cause || toldMove === next.generation) return;
+		toldMove = next.generation;
+		log.warn(`${aimOf(next, current)} does not succeed: ${cause.message}`, { code: cause.code, ...fieldsOf(next) });
+	}
+
+	const presence: { -readonly [Name in keyof Presence]: Presence[Name] } = {
+		facts: NEVER,
+		follow(before, after) {
+			const was = onlineLink(before);
+			const is = onlineLink(after);
+			if (is && !was) cameOnline(is);
+			else if (is && was && is.generation !== was.generation)
+				log.info('moved over without being offline', { generation: is.generation, ...fieldsOf(is) });
+			if (is) return tellOfMove(after);
+			if (was) {
+				const nowMs = clock.monotonicMs();
+				wentOffline(was, nowMs);
+				presence.facts = { ...presence.facts, offlineSinceMs: nowMs };
+			}
+			if (after.current) tell(after.current);
+		},
+		heard() {
+			if (presence.facts.hasBeenOnline && presence.facts.offlineSinceMs === null) isWhole(clock.monotonicMs());
+		},
+		beat(at) {
+			presence.facts = { ...presence.facts, lastHeartbeatAt: at };
+		},
+		forget() {
+			presence.facts = { ...NEVER, reconnects: presence.facts.reconnects };
+			wholeUntilMs = null;
+			wholeUntilBefore = null;
+			isTold = false;
+		},
+	};
+	return presence;
+}
+
+function onlineLink({ current }: Supervision): Link | null {
+	return current?.state.name === 'online' ? current : null;
+}
+
+function fieldsOf({ registration }: Link): { workflowId: string; host: string } {
+	return { workflowId: registration.request.workflowId, host: new URL(registration.baseUrl).host };
+}

@@ -1,0 +1,33 @@
+/**
+ * The last lines of the log in memory, for a support bundle on a device whose log nobody keeps. Bounded; holds only what
+ * was scrubbed for the log anyway, and writes nothing anywhere.
+ */
+import type { LogDestination } from '../base/log.edge.ts';
+
+/** Characters that are kept; the oldest lines go. */
+export const RECENT_LOG_CHARACTERS = 32 * 1024;
+
+export interface RecentLog {
+	/** Passes every line on and remembers it. */
+	readonly destination: LogDestination;
+	/** Oldest first, without line ends. */
+	lines(): readonly string[];
+}
+
+export function rememberLog(destination: LogDestination): RecentLog {
+	const lines: string[] = [];
+	let size = 0;
+	return {
+		destination: {
+			...(destination.form && { form: destination.form }),
+			write(line) {
+				destination.write(line);
+				const kept = line.trimEnd();
+				lines.push(kept);
+				size += kept.length;
+				while (size > RECENT_LOG_CHARACTERS) size -= lines.shift()?.length ?? size;
+			},
+		},
+		lines: () => lines,
+	};
+}

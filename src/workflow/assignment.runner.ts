@@ -1,0 +1,70 @@
+/**
+ * Assigns the workflow: by command and by message of the service, both refused where the settings name one
+ * (`workflow/precedence.ts` has the rule). Moves no link; who asked pursues what is wanted now.
+ */
+
+import { type Clock, isoNow } from '../base/clock.edge.ts';
+import { AgentError, failure } from '../base/errors.ts';
+import type { Log } from '../base/log.edge.ts';
+import type { Warnings } from '../base/warnings.ts';
+import type { Environment } from '../connection/runtime.runner.ts';
+import type { AssignedWorkflow } from '../state/device-state.ts';
+import type { DeviceRecord } from '../state/persisted-state.runner.ts';
+import { chosenWorkflow, fixedWorkflow } from './desired-registration.ts';
+import { describeSource, type PlanTarget, type WantedWorkflow } from './precedence.ts';
+
+export interface WorkflowAssignment {
+	/** The workflow that is wanted, and which source says so. */
+	chosen(): WantedWorkflow | null;
+	/** @throws AgentError `workflow-fixed` when the settings name another one. */
+	checkFree(workflowId: string): void;
+	/** For a workflow that is free. @throws AgentError `state-unwritable`. */
+	set(workflowId: string): Promise<void>;
+	/** Takes the service at its word; where the settings say otherwise it becomes a warning. */
+	follow(workflowId: string): void;
+}
+
+export function assignWorkflows(parts: {
+	readonly clock: Clock;
+	readonly log: Log;
+	readonly device: DeviceRecord;
+	readonly warnings: Warnings;
+	readonly environment: () => Environment;
+	readonly plan: () => PlanTarget | null;
+}): WorkflowAssignment {
+	const { clock, log, device, warnings } = parts;
+	const fixed = () => fixedWorkflow(parts.environment().resolved, parts.plan());
+	const chosen = () => chosenWorkflow(parts.environment().resolved, device.state, parts.plan());
+	const assigned = (workflowId: string, source: AssignedWorkflow['source']): AssignedWorkflow => ({
+		workflowId,
+		source,
+		at: isoNow(clock),
+	});
+
+	return {
+		chosen,
+		checkFree(workflowId) {
+			const inForce = fixed();
+			if (!inForce || inForce.workflowId === workflowId) return;
+			const message = `Workflow ${inForce.workflowId} is set by ${describeSource(inForce)}.`;
+			throw new AgentError('workflow-fixed', message, { remedy: 'Change it there; nothing else may override it.' });
+		},
+		async set(workflowId) {
+			if (!fixed() && device.state.assignedWorkflow?.workflowId !== workflowId)
+				await device.record((state) => ({ ...state, assignedWorkflow: assigned(workflowId, 'workflow set') }));
+			log.info('workflow set', { workflowId });
+		},
+		follow(workflowId) {
+			const inForce = fixed();
+			if (inForce && inForce.workflowId !== workflowId) {
+				const message = `The service asked for workflow ${workflowId}, but ${describeSource(inForce)} sets ${inForce.workflowId}.`;
+				warnings.set('workflow', failure('workflow-fixed', message));
+				return;
+			}
+			warnings.set('workflow', null);
+			if (chosen()?.workflowId === workflowId) return;
+			log.info('the service changed the workflow', { workflowId });
+			device.keep((state) => ({ ...state, assignedWorkflow: assigned(workflowId, 'service message') }));
+		},
+	};
+}

@@ -1,0 +1,224 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import {
+	createSecretRegistry,
+	MAX_SECRETS,
+	MIN_SECRET_LENGTH,
+	SECRET_MARK,
+	type SecretRegistry,
+	scrub,
+} from '../../src/base/redact.ts';
+
+const none = createSecretRegistry();
+
+function registryOf(...secrets: string[]): SecretRegistry {
+	const registry = createSecretRegistry();
+	for (const secret of secrets) registry.add(secret);
+	return registry;
+}
+
+describe('a registered secret is found by its value', () => {
+	const secret = 'pass/word+with "quotes" & 100% = 🙂';
+	const base64 = (text: string) => Buffer.from(text).toString('base64');
+	test.each([
+		['as it is', secret],
+		['percent-encoded', encodeURIComponent(secret)],
+		['percent-encoded in lower case', encodeURIComponent(secret).replace(/%../g, (code) => code.toLowerCase())],
+		['percent-encoded twice', encodeURIComponent(encodeURIComponent(secret))],
+		['form-encoded', new URLSearchParams({ x: secret }).toString().slice(2)],
+		['escaped in JSON', JSON.stringify(secret).slice(1, -1)],
+		['escaped in JSON in JSON', JSON.stringify(JSON.stringify(secret)).slice(3, -3)],
+	])('%s', (_form, written) => {
+		expect(scrub(`before ${written} after`, registryOf(secret))).toBe(`before ${SECRET_MARK} after`);
+	});
+
+	test.each(['', 'u:', 'us:', 'user:', 'someone:'])('inside base64 after %j', (before) => {
+		for (const after of ['', ':', ':x', ':xyz']) {
+			const written = base64(`${before}${secret}${after}`);
+			const clean = scrub(`see ${written} here`, registryOf(secret));
+			expect(clean).toContain(SECRET_MARK);
+			// What is left of it: only the group of three bytes that the secret shares with its neighbours.
+			const rest = clean.replace('see ', '').replace(' here', '').replace(SECRET_MARK, '');
+			expect(rest.length).toBeLessThanOrEqual(base64(before).length + base64(after).length + 4);
+			const urlForm = Buffer.from(`${before}${secret}${after}`).toString('base64url');
+			expect(scrub(urlForm, registryOf(secret))).toContain(SECRET_MARK);
+		}
+	});
+
+	test('the longest secret goes first, whatever the order in which they were added', () => {
+		expect(scrub('abcdef-ghijkl', registryOf('abcdef', 'abcdef-ghijkl'))).toBe(SECRET_MARK);
+		expect(scrub('abcdef-ghijkl', registryOf('abcdef-ghijkl', 'abcdef'))).toBe(SECRET_MARK);
+	});
+
+	test('a removed secret is ordinary text again', () => {
+		const registry = registryOf('rotated-away');
+		registry.remove('rotated-away');
+		registry.remove('never-there');
+		expect(scrub('rotated-away', registry)).toBe('rotated-away');
+	});
+
+	test('a text too short to be a secret is not taken for one', () => {
+		const short = 'x'.repeat(MIN_SECRET_LENGTH - 1);
+		expect(scrub(`${short} plain`, registryOf(short))).toBe(`${short} plain`);
+	});
+
+	test('the list is bounded: the one added longest ago goes, and adding again keeps one young', () => {
+		const registry = createSecretRegistry();
+		const secretOf = (number: number) => `live<${String(number).padStart(4, '0')}>`;
+		for (let number = 0; number < MAX_SECRETS; number += 1) registry.add(secretOf(number));
+		registry.add(secretOf(0));
+		registry.add(secretOf(MAX_SECRETS));
+		expect(scrub(secretOf(0), registry)).toBe(SECRET_MARK);
+		expect(scrub(secretOf(1), registry)).toBe(secretOf(1));
+		expect(scrub(secretOf(MAX_SECRETS), registry)).toBe(SECRET_MARK);
+	});
+
+	test('a planted secret never survives, in any form and among any other text', () => {
+		const visible = fc.string({ unit: fc.integer({ min: 0x21, max: 0x7e }).map((c) => String.fromCharCode(c)) });
+		const secrets = fc
+			.array(
+				visible.filter((text) => text.length >= MIN_SECRET_LENGTH && !SECRET_MARK.includes(text)),
+				{ minLength: 1, maxLength: 4 },
+			)
+			.map((list) => [...new Set(list)]);
+		const written = fc.constantFrom<(secret: string) => string>(
+			(secret) => secret,
+			encodeURIComponent,
+			(secret) => encodeURIComponent(encodeURIComponent(secret)),
+			(secret) => JSON.stringify({ message: `refused ${secret}` }),
+			(secret) => `https://user:${encodeURIComponent(secret)}@h.example/p?x=${encodeURIComponent(secret)}#${secret}`,
+			(secret) => Buffer.from(`someone:${secret}`).toString('base64'),
+			(secret) => `Authorization: Token ${secret}`,
+		);
+		fc.assert(
+			fc.property(secrets, fc.array(fc.tuple(fc.string(), written)), fc.string(), (list, parts, end) => {
+				const text = parts.map(([before, write], at) => before + write(list[at % list.length] ?? '')).join('') + end;
+				const clean = scrub(text, registryOf(...list));
+				for (const secret of list) {
+					expect(clean).not.toContain(secret);
+					expect(clean).not.toContain(encodeURIComponent(secret));
+					expect(clean).not.toContain(JSON.stringify(secret).slice(1, -1));
+				}
+			}),
+			{ numRuns: 500 },
+		);
+	});
+});
+
+describe('an unknown secret is found by how it is written', () => {
+	const token = 'tR4nsient.Credential-0';
+	test.each([
+		[`Authorization: Connection ${token}`, 'Authorization: [secret]'],
+		['Authorization: Digest username="x"', 'Authorization: [secret]"x"'],
+		[`proxy-authorization:Basic ${token}\nHost: h`, 'proxy-authorization:[secret]\nHost: h'],
+		[`Set-Cookie: session=${token}; Path=/`, 'Set-Cookie: [secret]'],
+		[`sent Bearer ${token}, got 401`, 'sent Bearer [secret], got 401'],
+		[`BEARER  ${token}`, 'BEARER  [secret]'],
+		[`(apikey ${token})`, '(apikey [secret])'],
+		['Token abcdefghijklmnopqrstuvwxyz', 'Token [secret]'],
+		['bearer token A1b2C3d4', 'bearer token [secret]'],
+		['Token%20abc', 'Token%20[secret]'],
+		['token%2520abc%26next', 'token%2520[secret]'],
+		['Connection+abc', 'Connection+[secret]'],
+		[`{"token":"${token}","id":7}`, '{"token":"[secret]","id":7}'],
+		[`{\\"connectionToken\\": \\"${token}\\", \\"id\\": 7}`, '{\\"connectionToken\\": \\"[secret]\\", \\"id\\": 7}'],
+		['{"client_secret":"two words"}', '{"client_secret":"[secret]"}'],
+		['/mobile?authorization=Token abc&sessionId=1', '/mobile?[secret]'],
+		['authorization=Token abc&sessionId=1', 'authorization=[secret]&sessionId=1'],
+		['go%3Fauthorization%3DToken%2520abc', 'go%3Fauthorization%3D[secret]'],
+		['tried api-key=abc and password=def', 'tried api-key=[secret] and password=[secret]'],
+		[
+			'https://h.example/mobile?authorization=Token%20abc&sessionId=1 opened',
+			'https://h.example/mobile?[secret] opened',
+		],
+		['https://h.example/mobile?authorization=Token abc&sessionId=1', 'https://h.example/mobile?[secret]'],
+		['wss://h.example/ws/device?x=1', 'wss://h.example/ws/device?[secret]'],
+		['http://user:word@proxy.example:3128/', 'http://[secret]@proxy.example:3128/'],
+		['https://h.example/#access', 'https://h.example/#[secret]'],
+		['GET /ws/device?x=1 HTTP/1.1', 'GET /ws/device?[secret] HTTP/1.1'],
+		['got eyJhbGciOiJIUzI1NiJ9.eyJleHAiOjF9.c2ln back', 'got [secret] back'],
+		['scanned tr-AbCdEfGhIjKlMnOpQrStUvWxYz12', 'scanned [secret]'],
+	])('%s', (text, expected) => {
+		expect(scrub(text, none)).toBe(expected);
+	});
+
+	test('a token after a scheme never survives, between any words and in any capitals', () => {
+		const scheme = fc
+			.constantFrom('Connection', 'Bearer', 'Token', 'ApiKey', 'Basic')
+			.chain((word) => fc.constantFrom(word, word.toLowerCase(), word.toUpperCase()));
+		const credential = fc
+			.tuple(fc.stringMatching(/^[A-Za-z0-9_-]{8,64}$/), fc.nat(9))
+			.map(([text, digit]) => `${text}${digit}`);
+		const gap = fc.constantFrom(' ', '  ', '\t', '%20', '+', '%2520', ' Token ');
+		fc.assert(
+			fc.property(fc.string(), scheme, gap, credential, (before, word, space, secret) => {
+				expect(scrub(`${before} ${word}${space}${secret}`, none)).not.toContain(secret);
+			}),
+			{ numRuns: 500 },
+		);
+	});
+});
+
+describe('ordinary text stays', () => {
+	test.each([
+		'Connection lost after 3 s: the service closed the channel (1006).',
+		'Connection refused by id.example.com:443',
+		'The Connection token is refused; pairing token expired.',
+		'Token 2 of 5',
+		'TOKEN EXPIRED',
+		'Basic authorization is not allowed here',
+		'Online with workflow onboarding-2 at https://id.example.com/prefix.',
+		'Does it work? Look at /var/lib/idv-agent/state.json',
+		'2026-11-21 INFO  waiting  code=dns-failed host=id.example.com delayMs=1500',
+	])('%s', (text) => {
+		expect(scrub(text, registryOf('some-live-secret'))).toBe(text);
+	});
+
+	test('scrubbing twice changes nothing more, and JSON stays JSON', () => {
+		const piece = fc.oneof(
+			fc.string(),
+			fc.constantFrom('Authorization: ', 'Token ', '"token":"', 'https://', '?key=', '\\', '"', '%3F', 'eyJ', ' '),
+		);
+		fc.assert(
+			fc.property(fc.array(piece, { maxLength: 12 }), (pieces) => {
+				const once = scrub(JSON.stringify({ msg: pieces.join('') }), none);
+				expect(scrub(once, none)).toBe(once);
+				expect(() => JSON.parse(once)).not.toThrow();
+			}),
+			{ numRuns: 500 },
+		);
+	});
+});
+
+describe('a key in PEM', () => {
+	const body = 'MIGHAgEAMBMGByqGSM49AgEGCCqGSM49';
+	test.each([
+		[
+			'whole',
+			`see -----BEGIN EC PRIVATE KEY-----\n${body}\n-----END EC PRIVATE KEY----- here`,
+			`see ${SECRET_MARK} here`,
+		],
+		['cut off', `see -----BEGIN PRIVATE KEY-----\n${body}`, `see ${SECRET_MARK}`],
+		[
+			'in JSON',
+			JSON.stringify({ key: 1, x: `-----BEGIN PRIVATE KEY-----\n${body}` }),
+			`{"key":1,"x":"${SECRET_MARK}"}`,
+		],
+	])('is taken out %s', (_how, text, clean) => {
+		expect(scrub(text, none)).toBe(clean);
+	});
+
+	test('a certificate is no secret', () => {
+		const text = `-----BEGIN CERTIFICATE-----\n${body}\n-----END CERTIFICATE-----`;
+		expect(scrub(text, none)).toBe(text);
+	});
+});
+
+test.each(['password', 'Connection', 'Authorization', 'api_key'])(
+	'who has %s as a password does not hide by it what stands behind that word',
+	(word) => {
+		expect(scrub('password=hunter2hunter2 Connection abc123def456', registryOf(word))).toBe(
+			`password=${SECRET_MARK} Connection ${SECRET_MARK}`,
+		);
+	},
+);

@@ -1,0 +1,640 @@
+import { createHash } from 'node:crypto';
+import { createServer as createHttpServer, type Server as HttpServer } from 'node:http';
+import { createServer as createHttpsServer } from 'node:https';
+import { createServer as createTcpServer, type Socket } from 'node:net';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { type WebSocket, WebSocketServer } from 'ws';
+import {
+	type Channel,
+	type ChannelEvent,
+	type ChannelOptions,
+	openChannel,
+} from '../../src/connection/channel.edge.ts';
+import { createNetwork, type NetworkSettings } from '../../src/connection/network.edge.ts';
+import { MAX_FRAME_BYTES } from '../../src/protocol/channel.ts';
+import { connectProxy, fixture, identity, listen, rawServer, refusedPort } from './network-peers.ts';
+
+const TOKEN = 'connection-0123456789';
+type EventType = ChannelEvent['type'];
+type EventOf<Type extends EventType> = Extract<ChannelEvent, { type: Type }>;
+
+interface Opened {
+	readonly channel: Channel;
+	readonly events: readonly ChannelEvent[];
+	readonly types: () => EventType[];
+	readonly until: <Type extends EventType>(type: Type, times?: number) => Promise<EventOf<Type>>;
+}
+
+/** Opens a channel and keeps its events; when the test ends, the channel has ended once and said nothing afterwards. */
+function open(url: string, more: Partial<ChannelOptions> = {}, onEvent?: (event: ChannelEvent) => void): Opened {
+	const events: ChannelEvent[] = [];
+	const waiting = new Set<() => void>();
+	const channel = openChannel(
+		{
+			url: new URL(url),
+			authorization: `Connection ${TOKEN}`,
+			userAgent: 'idv-agent/test',
+			handshakeMs: 5000,
+			proveAfterMs: 5000,
+			pingIntervalMs: 5000,
+			silenceLimitMs: 0,
+			...more,
+		},
+		(event) => {
+			events.push(event);
+			onEvent?.(event);
+			for (const look of waiting) look();
+		},
+	);
+	const until = <Type extends EventType>(type: Type, times = 1) =>
+		new Promise<EventOf<Type>>((resolve) => {
+			const look = () => {
+				const found = events.filter((event): event is EventOf<Type> => event.type === type)[times - 1];
+				if (!found) return;
+				waiting.delete(look);
+				resolve(found);
+			};
+			waiting.add(look);
+			look();
+		});
+	onTestFinished(async () => {
+		channel.terminate();
+		await until('ended');
+		expect(events.filter((event) => event.type === 'ended')).toHaveLength(1);
+		expect(events.at(-1)?.type).toBe('ended');
+	});
+	return { channel, events, types: () => events.map((event) => event.type), until };
+}
+
+interface Service {
+	readonly url: string;
+	readonly port: number;
+	readonly upgrades: {
+		readonly url: string;
+		readonly authorization: string | undefined;
+		readonly agent: string | undefined;
+	}[];
+}
+
+/** A WebSocket service; `greet` gets each new peer. */
+async function service(
+	greet: (peer: WebSocket) => void = () => {},
+	options: { server?: HttpServer; autoPong?: boolean } = {},
+): Promise<Service> {
+	const { server = createHttpServer(), autoPong = true } = options;
+	const upgrades: Service['upgrades'] = [];
+	const sockets = new WebSocketServer({ server, autoPong, maxPayload: 4 * 1024 * 1024 });
+	sockets.on('connection', (peer, request) => {
+		const { authorization, 'user-agent': agent } = request.headers;
+		upgrades.push({ url: request.url ?? '', authorization, agent });
+		peer.on('error', () => {});
+		greet(peer);
+	});
+	const port = await listen(server);
+	return { url: `ws://127.0.0.1:${port}/ws/device`, port, upgrades };
+}
+
+/** A peer that accepts the upgrade by hand and then has the bare socket. */
+async function rawService(afterUpgrade: (socket: Socket) => void): Promise<string> {
+	const { port } = await rawServer((socket, head) => {
+		const key = /sec-websocket-key: (.*)\r\n/i.exec(head)?.[1] ?? '';
+		const accept = createHash('sha1').update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest('base64');
+		socket.write(
+			`HTTP/1.1 101 Switching\r\nupgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-accept: ${accept}\r\n\r\n`,
+		);
+		afterUpgrade(socket);
+	});
+	return `ws://127.0.0.1:${port}/ws/device`;
+}
+
+const answering = (text: string) => rawServer((socket) => socket.end(text));
+
+async function agentFor(url: string, settings: NetworkSettings): Promise<Partial<ChannelOptions>> {
+	const network = await createNetwork(settings, {});
+	onTestFinished(() => network.close());
+	return { agent: network.channelAgent(new URL(url)), viaProxy: network.viaProxy(new URL(url)) };
+}
+
+describe('opening', () => {
+	test('presents the credential and the user agent, and is proved by the first pong', async () => {
+		const { url, upgrades } = await service();
+		const opened = open(url);
+		await opened.until('proved');
+		expect(opened.types()).toEqual(['opened', 'proved']);
+		expect(upgrades).toEqual([{ url: '/ws/device', authorization: `Connection ${TOKEN}`, agent: 'idv-agent/test' }]);
+	});
+
+	test('leaves the header out when the query carries the credential', async () => {
+		const { url, upgrades } = await service();
+		await open(`${url}?authorization=Connection%20${TOKEN}`, { authorization: null }).until('opened');
+		expect(upgrades[0]?.authorization).toBeUndefined();
+		expect(upgrades[0]?.url).toContain(TOKEN);
+	});
+
+	test('tells how far the clock is off', async () => {
+		const server = createHttpServer();
+		const { url } = await service(() => {}, { server });
+		server.removeAllListeners('upgrade');
+		const sockets = new WebSocketServer({ noServer: true });
+		sockets.on('headers', (headers) => headers.push(`date: ${new Date(Date.now() + 3_600_000).toUTCString()}`));
+		server.on('upgrade', (request, socket, head) => sockets.handleUpgrade(request, socket, head, () => {}));
+		const { clockSkewMs } = await open(url).until('opened');
+		expect(clockSkewMs).toBeLessThan(-3_590_000);
+		expect(clockSkewMs).toBeGreaterThan(-3_610_000);
+	});
+
+	test('is proved by a frame from a service that answers no ping', async () => {
+		const { url } = await service((peer) => peer.send('hello'), { autoPong: false });
+		const opened = open(url);
+		await opened.until('frame');
+		expect(opened.types()).toEqual(['opened', 'proved', 'frame']);
+	});
+
+	test('is proved by staying open with a service that says nothing', async () => {
+		const { url } = await service(() => {}, { autoPong: false });
+		const opened = open(url, { proveAfterMs: 50 });
+		await opened.until('proved');
+		expect(opened.types()).toEqual(['opened', 'proved']);
+	});
+
+	test('is not proved by a service that accepts and closes', async () => {
+		const { url } = await service((peer) => peer.close(1011, 'no room'), { autoPong: false });
+		const opened = open(url);
+		const ended = await opened.until('ended');
+		expect(opened.types()).toEqual(['opened', 'ended']);
+		expect(ended).toMatchObject({ closeCode: 1011, timedOut: false, failure: { code: 'connection-lost' } });
+	});
+
+	test('never tells anything before the call has returned', async () => {
+		let returned = false;
+		const seen: boolean[] = [];
+		const broken = open('ws://127.0.0.1:1/#fragment', {}, () => seen.push(returned));
+		returned = true;
+		const ended = await broken.until('ended');
+		expect(seen).toEqual([true]);
+		expect(ended.failure.code).toBe('internal');
+		expect(broken.channel.sendText('x')).toBe(false);
+	});
+
+	test('ends the channel at once when the listener wants it', async () => {
+		const { url } = await service();
+		const opened = open(url, {}, (event) => {
+			if (event.type === 'opened') queueMicrotask(() => opened.channel.terminate());
+		});
+		expect((await opened.until('ended')).failure.code).toBe('connection-lost');
+	});
+});
+
+describe('frames', () => {
+	test('come as text and as bytes, in order', async () => {
+		const { url } = await service((peer) => {
+			peer.send('{"type":"a"}');
+			peer.send(Buffer.from([0, 255]));
+			peer.send('größer');
+		});
+		const opened = open(url);
+		await opened.until('frame', 3);
+		const frames = opened.events.flatMap((event) => (event.type === 'frame' ? [event.frame] : []));
+		expect(frames.map((frame) => (frame.type === 'text' ? frame.text : [...frame.bytes]))).toEqual([
+			'{"type":"a"}',
+			[0, 255],
+			'größer',
+		]);
+	});
+
+	test('are taken up to the limit', async () => {
+		const { url } = await service((peer) => peer.send('x'.repeat(MAX_FRAME_BYTES)));
+		const { frame } = await open(url).until('frame');
+		expect(frame.type === 'text' && frame.text.length).toBe(MAX_FRAME_BYTES);
+	});
+
+	test('beyond the limit are poison', async () => {
+		const { url } = await service((peer) => peer.send('x'.repeat(MAX_FRAME_BYTES + 1)));
+		const ended = await open(url).until('ended');
+		expect(ended).toMatchObject({ failure: { code: 'poison-message' }, closeCode: null });
+	});
+
+	test('of invalid UTF-8 are poison', async () => {
+		const url = await rawService((socket) => socket.end(Buffer.from([0x81, 0x02, 0xc3, 0x28])));
+		const ended = await open(url).until('ended');
+		expect(ended).toMatchObject({ failure: { code: 'poison-message' }, closeCode: null });
+	});
+
+	test('are sent while the channel is open', async () => {
+		const heard = Promise.withResolvers<string>();
+		const { url } = await service((peer) => peer.on('message', (data) => heard.resolve(String(data))));
+		const opened = open(url);
+		expect(opened.channel.sendText('too early')).toBe(false);
+		await opened.until('opened');
+		expect(opened.channel.sendText('{"type":"heartbeat"}')).toBe(true);
+		expect(await heard.promise).toBe('{"type":"heartbeat"}');
+		opened.channel.terminate();
+		await opened.until('ended');
+		expect(opened.channel.sendText('too late')).toBe(false);
+	});
+
+	test('are refused when a megabyte waits to be sent', async () => {
+		const { url } = await service((peer) => peer.pause());
+		const opened = open(url);
+		await opened.until('opened');
+		const text = 'x'.repeat(256 * 1024);
+		let taken = 0;
+		while (taken < 200 && opened.channel.sendText(text)) taken += 1;
+		expect(taken).toBeGreaterThan(0);
+		expect(taken).toBeLessThan(200);
+		expect(opened.channel.bufferedAmount).toBeLessThanOrEqual(1024 * 1024 + 100);
+	});
+});
+
+describe('a refused upgrade', () => {
+	const rows: [number, string, string?, string?][] = [
+		[200, 'channel-rejected'],
+		[200, 'captive-portal', 'content-type: text/html\r\n'],
+		[302, 'captive-portal', 'location: http://portal.test/?mac=1\r\n'],
+		[307, 'redirect-refused', 'location: /other\r\n'],
+		[400, 'channel-rejected'],
+		[401, 'credential-refused'],
+		[403, 'access-forbidden'],
+		[404, 'channel-not-found'],
+		[407, 'proxy-refused'],
+		[426, 'channel-rejected'],
+		[429, 'service-overloaded', 'retry-after: 7\r\n'],
+		[500, 'service-failed'],
+		[503, 'service-overloaded', 'retry-after: 7\r\n'],
+	];
+	test.each(rows)('with %i is %s', async (status, code, header = '') => {
+		const { port, heads } = await answering(`HTTP/1.1 ${status} Answer\r\n${header}content-length: 0\r\n\r\n`);
+		const opened = open(`ws://127.0.0.1:${port}/ws/device`);
+		const ended = await opened.until('ended');
+		expect(ended).toMatchObject({ failure: { code }, closeCode: null, timedOut: false });
+		if (header.startsWith('retry-after')) expect(ended.failure.retryAfterMs).toBe(7000);
+		expect(opened.types()).toEqual(['ended']);
+		expect(heads).toHaveLength(1);
+	});
+
+	test('does not carry the credential to where a redirect points', async () => {
+		const elsewhere = await service();
+		const { port } = await answering(
+			`HTTP/1.1 302 Found\r\nlocation: ws://localhost:${elsewhere.port}/steal\r\ncontent-length: 0\r\n\r\n`,
+		);
+		expect((await open(`ws://127.0.0.1:${port}/ws/device`).until('ended')).failure.code).toBe('captive-portal');
+		expect(elsewhere.upgrades).toEqual([]);
+	});
+
+	test('says what the service says, without the credential', async () => {
+		const body = `{"detail":"Connection ${TOKEN} has ended"}`;
+		const { port } = await answering(`HTTP/1.1 401 No\r\ncontent-length: ${body.length}\r\n\r\n${body}`);
+		const { failure } = await open(`ws://127.0.0.1:${port}/ws/device`).until('ended');
+		expect(failure.message).toContain('401: Connection [secret] has ended.');
+	});
+
+	test('keeps a credential of the query out of the message', async () => {
+		const { port } = await answering(`HTTP/1.1 401 No\r\ncontent-length: ${TOKEN.length}\r\n\r\n${TOKEN}`);
+		const url = `ws://127.0.0.1:${port}/ws/device?authorization=Connection%20${TOKEN}`;
+		const { failure } = await open(url, { authorization: null }).until('ended');
+		expect(JSON.stringify(failure)).not.toContain(TOKEN);
+	});
+
+	test('reads only the beginning of a body that goes on and on', async () => {
+		const { port } = await rawServer((socket) => {
+			socket.write('HTTP/1.1 401 No\r\ncontent-length: 52428800\r\n\r\n');
+			const pour = () => {
+				while (!socket.destroyed && socket.write(Buffer.alloc(65_536, 'x')));
+			};
+			socket.on('drain', pour);
+			pour();
+		});
+		const { failure } = await open(`ws://127.0.0.1:${port}/ws/device`).until('ended');
+		expect(failure.code).toBe('credential-refused');
+	});
+
+	test('stands when the body breaks off, does not come, or drips past the deadline', async () => {
+		const head = 'HTTP/1.1 403 No\r\ncontent-length: 500\r\n\r\nnot here';
+		const broken = await rawServer((socket) => socket.end(head));
+		const stuck = await rawServer((socket) => socket.write(head));
+		const dripping = await rawServer((socket) => {
+			socket.write(head);
+			const drip = setInterval(() => socket.write(' '), 20);
+			socket.on('close', () => clearInterval(drip));
+		});
+		for (const { port } of [broken, stuck, dripping]) {
+			const startedMs = performance.now();
+			const ended = await open(`ws://127.0.0.1:${port}/ws/device`, { handshakeMs: 200 }).until('ended');
+			expect(ended).toMatchObject({ timedOut: false, failure: { code: 'access-forbidden' } });
+			expect(ended.failure.message).toContain('not here');
+			expect(performance.now() - startedMs).toBeLessThan(6000);
+		}
+	});
+
+	test('that is no proper upgrade is rejected', async () => {
+		const { port } = await rawServer((socket) =>
+			socket.write(
+				'HTTP/1.1 101 Switching\r\nupgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-accept: x\r\n\r\n',
+			),
+		);
+		const { failure } = await open(`ws://127.0.0.1:${port}/ws/device`).until('ended');
+		expect(failure).toMatchObject({
+			code: 'channel-rejected',
+			message: expect.stringContaining('Sec-WebSocket-Accept'),
+		});
+	});
+});
+
+describe('a handshake that fails', () => {
+	test('because nobody listens', async () => {
+		const ended = await open(`ws://127.0.0.1:${await refusedPort()}/`).until('ended');
+		expect(ended).toMatchObject({ failure: { code: 'service-unreachable' }, closeCode: null, timedOut: false });
+	});
+
+	test('because the name can not be resolved', async () => {
+		expect((await open('ws://no-such-host.invalid/').until('ended')).failure.code).toBe('dns-failed');
+	});
+
+	test('because the connection is cut', async () => {
+		const { port } = await rawServer((socket) => socket.destroy());
+		expect((await open(`ws://127.0.0.1:${port}/`).until('ended')).failure.code).toBe('connection-lost');
+	});
+
+	test('because what answers is no HTTP', async () => {
+		const { port } = await answering('SSH-2.0-OpenSSH_9\r\n\r\n');
+		expect((await open(`ws://127.0.0.1:${port}/`).until('ended')).failure.code).toBe('bad-response');
+	});
+
+	test('because nothing comes before the deadline', async () => {
+		const port = await listen(createTcpServer());
+		const ended = await open(`ws://127.0.0.1:${port}/`, { handshakeMs: 100 }).until('ended');
+		expect(ended).toMatchObject({ failure: { code: 'handshake-timeout' }, timedOut: true, closeCode: null });
+	});
+
+	test('because its head drips past the deadline', async () => {
+		const { port } = await rawServer((socket) => {
+			socket.write('HTTP/1.1 101 Switching\r\n');
+			const drip = setInterval(() => socket.write('x-drip: 1\r\n'), 20);
+			socket.on('close', () => clearInterval(drip));
+		});
+		const ended = await open(`ws://127.0.0.1:${port}/`, { handshakeMs: 150 }).until('ended');
+		expect(ended).toMatchObject({ failure: { code: 'handshake-timeout' }, timedOut: true });
+	});
+
+	test('because it is given up', async () => {
+		const port = await listen(createTcpServer());
+		const opened = open(`ws://127.0.0.1:${port}/`);
+		opened.channel.close(1000, 'done');
+		expect(await opened.until('ended')).toMatchObject({ failure: { code: 'connection-lost' }, timedOut: false });
+	});
+});
+
+describe('TLS', () => {
+	const rows = [
+		['expired', 'certificate-expired'],
+		['not-yet-valid', 'clock-wrong'],
+		['wrong-host', 'certificate-wrong-host'],
+	] as const;
+	test.each(rows)('with the certificate %s is %s', async (name, code) => {
+		const { port } = await service(() => {}, { server: createHttpsServer(identity(name)) });
+		const url = `wss://localhost:${port}/ws/device`;
+		const opened = open(url, await agentFor(url, { caFile: fixture('ca.pem') }));
+		expect((await opened.until('ended')).failure.code).toBe(code);
+	});
+
+	test('of an unknown authority is untrusted', async () => {
+		const { port, upgrades } = await service(() => {}, { server: createHttpsServer(identity('server')) });
+		expect((await open(`wss://localhost:${port}/`).until('ended')).failure.code).toBe('certificate-untrusted');
+		expect(upgrades).toEqual([]);
+	});
+
+	test('of the own authority is trusted, and bytes are heard through it', async () => {
+		const { port } = await service((peer) => peer.send('secret'), { server: createHttpsServer(identity('server')) });
+		const url = `wss://localhost:${port}/ws/device`;
+		const { frame } = await open(url, await agentFor(url, { caFile: fixture('ca.pem') })).until('frame');
+		expect(frame).toEqual({ type: 'text', text: 'secret' });
+	});
+
+	test('without the client certificate that is asked for says so; with it all is well', async () => {
+		const server = createHttpsServer({ ...identity('server'), requestCert: true, rejectUnauthorized: true });
+		const { port } = await service(() => {}, { server });
+		const url = `wss://localhost:${port}/ws/device`;
+		const without = open(url, await agentFor(url, { caFile: fixture('ca.pem') }));
+		expect((await without.until('ended')).failure.remedy).toContain('network.clientCertificateFile');
+		const settings = {
+			caFile: fixture('ca.pem'),
+			clientCertificateFile: fixture('client.pem'),
+			clientKeyFile: fixture('client.key'),
+		};
+		await open(url, await agentFor(url, settings)).until('proved');
+	});
+
+	test('on a port that does not speak it has failed', async () => {
+		const port = await listen(createTcpServer((socket) => socket.end('220 mail.test ESMTP\r\n')));
+		expect((await open(`wss://127.0.0.1:${port}/`).until('ended')).failure.code).toBe('tls-failed');
+	});
+});
+
+describe('through a proxy', () => {
+	const url = 'wss://service.test/ws/device';
+	const through = (port: number, userinfo = '') =>
+		agentFor(url, { proxy: `http://${userinfo}127.0.0.1:${port}`, caFile: fixture('ca.pem') });
+
+	test('the channel opens with user and password', async () => {
+		const { port, upgrades } = await service(() => {}, { server: createHttpsServer(identity('server')) });
+		const proxy = await connectProxy({ targetPort: port, password: 'kiosk:p@ss' });
+		await open(url, await through(proxy.port, 'kiosk:p%40ss@')).until('proved');
+		expect(proxy.heads[0]).toMatch(/^CONNECT service\.test:443 /);
+		expect(proxy.heads.join()).not.toContain(TOKEN);
+		expect(upgrades[0]?.authorization).toBe(`Connection ${TOKEN}`);
+	});
+
+	const statuses = [
+		[401, 'proxy-refused'],
+		[403, 'proxy-refused'],
+		[407, 'proxy-refused'],
+		[502, 'proxy-failed'],
+		[503, 'proxy-failed'],
+	] as const;
+	test.each(statuses)("the proxy's own %i is never the service's: %s", async (status, code) => {
+		const proxy = await connectProxy({ status });
+		const { failure } = await open(url, await through(proxy.port)).until('ended');
+		expect(failure).toMatchObject({ code, message: expect.stringContaining(String(status)) });
+	});
+
+	test("the service's own 401 is the service's", async () => {
+		const server = createHttpsServer(identity('server'));
+		server.on('upgrade', (_request, socket) => socket.end('HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n'));
+		const proxy = await connectProxy({ targetPort: await listen(server) });
+		expect((await open(url, await through(proxy.port)).until('ended')).failure.code).toBe('credential-refused');
+	});
+
+	test('a proxy that is not there or hangs up has failed', async () => {
+		const gone = await refusedPort();
+		const dropping = await connectProxy({ behaviour: 'drop' });
+		for (const port of [gone, dropping.port])
+			expect((await open(url, await through(port)).until('ended')).failure.code).toBe('proxy-failed');
+	});
+
+	test('a proxy that does not answer is left at the deadline', async () => {
+		const proxy = await connectProxy({ behaviour: 'hang' });
+		const ended = await open(url, { ...(await through(proxy.port)), handshakeMs: 150 }).until('ended');
+		expect(ended).toMatchObject({ failure: { code: 'handshake-timeout' }, timedOut: true });
+		await proxy.abandoned;
+	});
+
+	test('the certificate of the service is checked all the same', async () => {
+		const proxy = await connectProxy({ targetPort: await listen(createHttpsServer(identity('wrong-host'))) });
+		expect((await open(url, await through(proxy.port)).until('ended')).failure.code).toBe('certificate-wrong-host');
+	});
+});
+
+describe('the end of an open channel', () => {
+	const rows: [number, string][] = [
+		[1000, 'connection-lost'],
+		[1001, 'connection-lost'],
+		[1002, 'connection-lost'],
+		[1003, 'connection-lost'],
+		[1007, 'connection-lost'],
+		[1008, 'credential-refused'],
+		[1009, 'connection-lost'],
+		[1010, 'connection-lost'],
+		[1011, 'connection-lost'],
+		[1012, 'connection-lost'],
+		[1013, 'connection-lost'],
+		[4401, 'credential-refused'],
+		[4403, 'credential-refused'],
+		[4409, 'connection-replaced'],
+	];
+	test.each(rows)('with %i is %s', async (code, expected) => {
+		const { url } = await service((peer) => peer.close(code, 'because'));
+		const ended = await open(url).until('ended');
+		expect(ended).toMatchObject({ closeCode: code, timedOut: false, failure: { code: expected } });
+		expect(ended.failure.message).toContain('because');
+	});
+
+	test('without a code has none', async () => {
+		const { url } = await service((peer) => peer.close());
+		expect(await open(url).until('ended')).toMatchObject({ closeCode: null, failure: { code: 'connection-lost' } });
+	});
+
+	test('by a cut has no code', async () => {
+		const { url } = await service((peer) => peer.terminate());
+		expect(await open(url).until('ended')).toMatchObject({ closeCode: null, failure: { code: 'connection-lost' } });
+	});
+
+	test('by this side is told to the service, and its last frames still come', async () => {
+		const told = Promise.withResolvers<[number, string]>();
+		const { url } = await service((peer) => {
+			peer.send('one');
+			peer.on('close', (code, reason) => told.resolve([code, String(reason)]));
+		});
+		const opened = open(url, {}, (event) => {
+			if (event.type === 'proved') opened.channel.close(1000, 'moving on');
+		});
+		expect(await opened.until('ended')).toMatchObject({ closeCode: null, failure: { code: 'connection-lost' } });
+		expect(await told.promise).toEqual([1000, 'moving on']);
+		expect(opened.types()).toEqual(['opened', 'proved', 'frame', 'ended']);
+	});
+
+	test('comes even when the service does not answer the goodbye', async () => {
+		const url = await rawService(() => {});
+		const opened = open(url, { closeMs: 100 });
+		await opened.until('opened');
+		opened.channel.close(1000, 'moving on');
+		expect((await opened.until('ended')).failure.code).toBe('connection-lost');
+	});
+});
+
+describe('a silent channel', () => {
+	test('is ended after the limit', async () => {
+		const { url } = await service((peer) => peer.pause(), { autoPong: false });
+		const ended = await open(url, { pingIntervalMs: 30, silenceLimitMs: 150 }).until('ended');
+		expect(ended).toMatchObject({ failure: { code: 'channel-silent' }, closeCode: null, timedOut: false });
+	});
+
+	test('is left alone without a limit', async () => {
+		const pings = Promise.withResolvers<void>();
+		const { url } = await service(
+			(peer) => {
+				let count = 0;
+				peer.on('ping', () => {
+					count += 1;
+					if (count === 5) pings.resolve();
+				});
+			},
+			{ autoPong: false },
+		);
+		const opened = open(url, { pingIntervalMs: 20, silenceLimitMs: 0 });
+		await pings.promise;
+		expect(opened.types()).not.toContain('ended');
+	});
+
+	test('is not one whose service answers pings', async () => {
+		const pings = Promise.withResolvers<void>();
+		const { url } = await service((peer) => {
+			let count = 0;
+			peer.on('ping', () => {
+				count += 1;
+				if (count === 10) pings.resolve();
+			});
+		});
+		const opened = open(url, { pingIntervalMs: 40, silenceLimitMs: 200 });
+		await pings.promise;
+		expect(opened.types()).toEqual(['opened', 'proved']);
+	});
+
+	test('is not one on which a large frame is still coming in', async () => {
+		const bytes = 40;
+		const url = await rawService((socket) => {
+			socket.write(Buffer.from([0x81, bytes]));
+			let sent = 0;
+			const drip = setInterval(() => {
+				socket.write('x');
+				sent += 1;
+				if (sent === bytes) clearInterval(drip);
+			}, 10);
+			socket.on('close', () => clearInterval(drip));
+		});
+		const { frame } = await open(url, { pingIntervalMs: 5000, silenceLimitMs: 150 }).until('frame');
+		expect(frame).toEqual({ type: 'text', text: 'x'.repeat(bytes) });
+	});
+
+	test('is not one that this process was too busy to hear', async () => {
+		let speaker: WebSocket | undefined;
+		const { url } = await service((peer) => {
+			speaker = peer;
+		});
+		const opened = open(url, { pingIntervalMs: 20, silenceLimitMs: 100 });
+		await opened.until('proved');
+		speaker?.send('said in time');
+		const untilMs = performance.now() + 250;
+		while (performance.now() < untilMs);
+		await opened.until('frame');
+		expect(opened.types()).not.toContain('ended');
+	});
+});
+
+describe('a machine that was suspended', () => {
+	test('has its channel ended when the next ping is due, although nobody is silent', async () => {
+		let sleptMs = 60_000;
+		const { url } = await service();
+		const opened = open(url, { pingIntervalMs: 20, silenceLimitMs: 0, sleptMs: () => sleptMs });
+		await opened.until('proved');
+		sleptMs += 7_200_000;
+		const ended = await opened.until('ended');
+		expect(ended).toMatchObject({ failure: { code: 'connection-lost' }, closeCode: null, timedOut: false });
+		expect(ended.failure.message).toContain('slept for 7200 s');
+	});
+
+	test('for a moment keeps it', async () => {
+		let sleptMs = 0;
+		const pings = Promise.withResolvers<void>();
+		const { url } = await service((peer) => {
+			let count = 0;
+			peer.on('ping', () => {
+				count += 1;
+				sleptMs = 5000;
+				if (count === 5) pings.resolve();
+			});
+		});
+		const opened = open(url, { pingIntervalMs: 20, silenceLimitMs: 0, sleptMs: () => sleptMs });
+		await pings.promise;
+		expect(opened.types()).not.toContain('ended');
+	});
+});

@@ -1,0 +1,271 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { CATALOGUE, type ErrorCode } from '../../src/base/errors.ts';
+import {
+	classifyClose,
+	classifyHttpAnswer,
+	classifyNetworkError,
+	type HttpAnswer,
+	MAX_ASKED_WAIT_MS,
+	readRetryAfter,
+} from '../../src/connection/classify-failure.ts';
+import { clockSkewMs } from '../../src/connection/clock-skew.ts';
+
+const coded = (code: string, more: object = {}) => Object.assign(new Error(`about ${code}`), { code }, more);
+const host = 'id.example.com';
+
+describe('an error of the network', () => {
+	const rows: [ErrorCode, unknown][] = [
+		['dns-failed', coded('ENOTFOUND')],
+		['dns-failed', coded('EAI_AGAIN')],
+		['service-unreachable', coded('ECONNREFUSED')],
+		['service-unreachable', coded('EHOSTUNREACH')],
+		['service-unreachable', coded('ENETUNREACH')],
+		['service-unreachable', new AggregateError([coded('ECONNREFUSED'), coded('ENETUNREACH')])],
+		['connect-timeout', coded('ETIMEDOUT')],
+		['connect-timeout', coded('UND_ERR_CONNECT_TIMEOUT')],
+		['connect-timeout', new AggregateError([coded('ENETUNREACH'), coded('ETIMEDOUT')])],
+		['request-timeout', coded('UND_ERR_HEADERS_TIMEOUT')],
+		['request-timeout', coded('UND_ERR_BODY_TIMEOUT')],
+		['request-timeout', new DOMException('slow', 'TimeoutError')],
+		['connection-lost', coded('ECONNRESET')],
+		['connection-lost', coded('EPIPE')],
+		['connection-lost', coded('UND_ERR_SOCKET')],
+		['connection-lost', coded('UND_ERR_SOCKET', { cause: coded('ECONNRESET') })],
+		['connection-lost', new DOMException('stop', 'AbortError')],
+		['connection-lost', new Error('of a kind nobody has seen')],
+		['connection-lost', 'not even an error'],
+		['clock-wrong', coded('CERT_NOT_YET_VALID')],
+		['certificate-expired', coded('CERT_HAS_EXPIRED')],
+		['certificate-untrusted', coded('SELF_SIGNED_CERT_IN_CHAIN')],
+		['certificate-untrusted', coded('DEPTH_ZERO_SELF_SIGNED_CERT')],
+		['certificate-untrusted', coded('UNABLE_TO_VERIFY_LEAF_SIGNATURE')],
+		['certificate-untrusted', coded('UNABLE_TO_GET_ISSUER_CERT_LOCALLY')],
+		['certificate-wrong-host', coded('ERR_TLS_CERT_ALTNAME_INVALID')],
+		['tls-failed', coded('EPROTO')],
+		['tls-failed', coded('ERR_SSL_WRONG_VERSION_NUMBER')],
+		['bad-response', coded('HPE_INVALID_CONSTANT')],
+		['bad-response', Object.assign(new Error('Expected HTTP/'), { name: 'HTTPParserError', code: undefined })],
+		['response-too-large', coded('UND_ERR_RES_EXCEEDED_MAX_SIZE')],
+		['proxy-failed', coded('UND_ERR_PRX_CONN')],
+		['proxy-failed', coded('ERR_PROXY_TUNNEL')],
+		['proxy-failed', coded('ERR_PROXY_TUNNEL', { statusCode: 503 })],
+		['proxy-refused', coded('ERR_PROXY_TUNNEL', { statusCode: 407 })],
+		['proxy-refused', coded('ERR_PROXY_TUNNEL', { statusCode: 401 })],
+		['proxy-refused', new Error('Proxy response (403) !== 200 when HTTP Tunneling')],
+		['proxy-failed', new Error('Proxy response (502) !== 200 when HTTP Tunneling')],
+		['internal', new TypeError('x is not a function')],
+		['internal', coded('ERR_INVALID_CHAR')],
+	];
+	test.each(rows)('is %s for %o', (code, error) => {
+		expect(classifyNetworkError(error, { host }).code).toBe(code);
+	});
+
+	test('is found behind causes and among several', () => {
+		const deep = new Error('a', { cause: new Error('b', { cause: new AggregateError([coded('CERT_HAS_EXPIRED')]) }) });
+		expect(classifyNetworkError(deep, { host }).code).toBe('certificate-expired');
+	});
+
+	test('does not go round in circles', () => {
+		const circle = new Error('a');
+		circle.cause = circle;
+		expect(classifyNetworkError(circle, { host }).code).toBe('connection-lost');
+	});
+
+	test.each(['ENOTFOUND', 'ECONNREFUSED', 'ETIMEDOUT'])(
+		'is the proxy that fails with %s when one stands between',
+		(code) => {
+			expect(classifyNetworkError(coded(code), { host, viaProxy: true }).code).toBe('proxy-failed');
+		},
+	);
+
+	test('keeps the blame for its certificate at the host behind a proxy', () => {
+		expect(classifyNetworkError(coded('CERT_HAS_EXPIRED'), { host, viaProxy: true }).code).toBe('certificate-expired');
+	});
+
+	test('says how to help when a client certificate is missing', () => {
+		const found = classifyNetworkError(coded('ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED'), { host });
+		expect(found.code).toBe('tls-failed');
+		expect(found.remedy).toContain('network.clientCertificateFile');
+	});
+
+	test.each(['ENOTFOUND', 'ERR_PROXY_TUNNEL', 'EPROTO', 'X'])('with %s is never passed on in its own words', (code) => {
+		const error = Object.assign(new Error('http://user:hunter22@proxy/?authorization=hunter22'), { code });
+		expect(classifyNetworkError(error, { host }).message).not.toContain('hunter22');
+	});
+});
+
+describe('an HTTP answer', () => {
+	const answered = (status: number, more: Partial<HttpAnswer> = {}) =>
+		classifyHttpAnswer({ status, headers: {}, body: '', purpose: 'register', host, ...more });
+
+	const registerRows: [number, ErrorCode, Partial<HttpAnswer>][] = [
+		[401, 'code-expired-or-used', { scheme: 'Token' }],
+		[410, 'code-expired-or-used', { scheme: 'Token' }],
+		[401, 'credential-refused', { scheme: 'ApiKey' }],
+		[401, 'credential-refused', {}],
+		[403, 'access-forbidden', { scheme: 'Token' }],
+		[404, 'bad-response', {}],
+		[404, 'workflow-unknown', { body: '{"code":"workflow-unknown"}' }],
+		[422, 'workflow-unknown', { body: '{"detail":"The workflow kyc-1 is unknown."}' }],
+		[400, 'workflow-unknown', { body: 'no such workflow' }],
+		[401, 'credential-refused', { body: '{"code":"workflow-unknown"}' }],
+		[400, 'request-rejected', {}],
+		[409, 'request-rejected', {}],
+		[413, 'request-rejected', {}],
+		[422, 'request-rejected', {}],
+		[407, 'proxy-refused', {}],
+		[408, 'request-timeout', {}],
+		[504, 'request-timeout', {}],
+		[429, 'service-overloaded', {}],
+		[503, 'service-overloaded', {}],
+		[500, 'service-failed', {}],
+		[502, 'service-failed', {}],
+		[511, 'captive-portal', {}],
+		[200, 'bad-response', { body: '{}' }],
+		[200, 'captive-portal', { headers: { 'content-type': 'text/html; charset=utf-8' }, body: 'Welcome' }],
+		[200, 'captive-portal', { body: '\n<!DOCTYPE html><title>Sign in</title>' }],
+		[301, 'redirect-refused', { headers: { location: '/elsewhere' } }],
+		[307, 'redirect-refused', { headers: { location: 'http://id.example.com/api' } }],
+		[302, 'captive-portal', { headers: { location: 'http://portal.hotel.test/login?mac=1' } }],
+		[302, 'redirect-refused', {}],
+		[999, 'bad-response', {}],
+	];
+	test.each(registerRows)('%i to a registration is %s with %o', (status, code, more) => {
+		expect(answered(status, more).code).toBe(code);
+	});
+
+	const channelRows: [number, ErrorCode][] = [
+		[200, 'channel-rejected'],
+		[400, 'channel-rejected'],
+		[401, 'credential-refused'],
+		[403, 'access-forbidden'],
+		[404, 'channel-not-found'],
+		[410, 'channel-not-found'],
+		[426, 'channel-rejected'],
+		[503, 'service-overloaded'],
+		[500, 'service-failed'],
+	];
+	test.each(channelRows)('%i to an upgrade is %s', (status, code) => {
+		expect(answered(status, { purpose: 'channel', scheme: 'Connection' }).code).toBe(code);
+	});
+
+	test('names host, status and the own words of the service', () => {
+		expect(answered(422, { body: '{"detail":"deviceId is taken"}' }).message).toBe(
+			'id.example.com answered 422: deviceId is taken.',
+		);
+	});
+
+	test.each(['No required SSL certificate was sent', 'The SSL certificate error'])(
+		'400 with %j wants a client certificate',
+		(said) => {
+			const found = answered(400, {
+				body: `<html><title>400 ${said}</title></html>`,
+				headers: { 'content-type': 'text/html' },
+			});
+			expect(found.code).toBe('tls-failed');
+			expect(found.remedy).toContain('network.clientCertificateFile');
+		},
+	);
+
+	test('names the workflow that is unknown', () => {
+		const found = answered(404, { body: '{"code":"workflow-unknown"}', workflowId: 'kyc-1' });
+		expect(found.message).toContain('kyc-1');
+	});
+
+	test('names the host a portal points at without its query', () => {
+		const found = answered(302, { headers: { location: 'http://portal.hotel.test/login?mac=00112233' } });
+		expect(found.message).toContain('portal.hotel.test');
+		expect(found.message).not.toContain('mac');
+	});
+
+	test('carries the wait that the service asks for', () => {
+		expect(answered(503, { headers: { 'retry-after': '7' } }).retryAfterMs).toBe(7000);
+	});
+
+	test('never repeats a credential, whatever the service echoes', () => {
+		const token = fc.stringMatching(/^[\w./+=-]{8,40}$/);
+		fc.assert(
+			fc.property(token, fc.integer({ min: 100, max: 999 }), fc.string(), (secret, status, noise) => {
+				for (const body of [`${noise}${secret}`, JSON.stringify({ detail: `${noise} ${secret} is not known` })]) {
+					const found = answered(status, { body, secrets: [secret], headers: { location: `/${secret}` } });
+					expect(found.message).not.toContain(secret);
+				}
+			}),
+		);
+	});
+
+	test('never throws and always has a row in the catalogue', () => {
+		const headers = fc.dictionary(fc.constantFrom('location', 'retry-after', 'date', 'content-type'), fc.string());
+		const purpose = fc.constantFrom('register', 'channel', 'other');
+		fc.assert(
+			fc.property(fc.integer(), headers, fc.string(), purpose, (status, lines, body, why) => {
+				const found = answered(status, { headers: lines, body, purpose: why });
+				expect(CATALOGUE).toHaveProperty([found.code]);
+				expect(found.message).toMatch(/[.!?…]$/);
+			}),
+		);
+	});
+});
+
+describe('Retry-After', () => {
+	const date = 'Wed, 21 Oct 2015 07:28:00 GMT';
+
+	test('is read in seconds', () => expect(readRetryAfter('120', undefined)).toBe(120_000));
+	test('is read as a date, by the clock of the answer', () =>
+		expect(readRetryAfter('Wed, 21 Oct 2015 07:28:30 GMT', date)).toBe(30_000));
+	test('as a date means nothing without the clock of the answer', () =>
+		expect(readRetryAfter(date, undefined)).toBeUndefined());
+	test.each(['', '-5', '0', '1e9x', 'soon', 'Wed, 21 Oct 2015 07:27:00 GMT'])('%j asks for nothing', (text) =>
+		expect(readRetryAfter(text, date)).toBeUndefined(),
+	);
+	test('is never longer than a day', () => {
+		expect(readRetryAfter('99999999999999999999', undefined)).toBe(MAX_ASKED_WAIT_MS);
+		fc.assert(
+			fc.property(fc.string(), fc.string(), (text, now) => {
+				const waitMs = readRetryAfter(text, now);
+				expect(waitMs === undefined || (waitMs > 0 && waitMs <= MAX_ASKED_WAIT_MS)).toBe(true);
+			}),
+		);
+	});
+});
+
+describe('the clock skew', () => {
+	const serviceMs = Date.UTC(2026, 0, 2, 3, 4, 5);
+	const header = new Date(serviceMs).toUTCString();
+
+	test('is negative for a clock that is slow', () => expect(clockSkewMs(header, serviceMs - 5000)).toBe(-5000));
+	test('is positive for a clock that is fast', () => expect(clockSkewMs(header, serviceMs + 5000)).toBe(5000));
+	test.each([undefined, '', 'yesterday', '12345'])('is unknown with the header %j', (text) =>
+		expect(clockSkewMs(text, 0)).toBeNull(),
+	);
+});
+
+describe('a close code', () => {
+	const rows: [number, ErrorCode][] = [
+		[1000, 'connection-lost'],
+		[1001, 'connection-lost'],
+		[1006, 'connection-lost'],
+		[1008, 'credential-refused'],
+		[1011, 'connection-lost'],
+		[1012, 'connection-lost'],
+		[1013, 'connection-lost'],
+		[4401, 'credential-refused'],
+		[4403, 'credential-refused'],
+		[4409, 'connection-replaced'],
+		[4999, 'connection-lost'],
+	];
+	test.each(rows)('%i is %s', (code, expected) => {
+		expect(classifyClose({ code, reason: '', host }).code).toBe(expected);
+	});
+
+	test('is told in words with the reason, cleaned and without the credential', () => {
+		const found = classifyClose({
+			code: 1011,
+			reason: 'no\u202e room\nfor tr-12345678',
+			host,
+			secrets: ['tr-12345678'],
+		});
+		expect(found.message).toBe('id.example.com closed the channel with 1011 (internal error): no room for [secret]');
+	});
+});

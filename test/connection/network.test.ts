@@ -1,0 +1,211 @@
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer as createHttpServer } from 'node:http';
+import { createServer as createHttpsServer, Agent as HttpsAgent } from 'node:https';
+import { getDefaultAutoSelectFamilyAttemptTimeout } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { AgentError } from '../../src/base/errors.ts';
+import { createNetwork, type Network, type NetworkSettings } from '../../src/connection/network.edge.ts';
+import { connectProxy, fixture, identity, listen } from './network-peers.ts';
+
+async function network(
+	settings: NetworkSettings = {},
+	environment: Record<string, string | undefined> = {},
+): Promise<Network> {
+	const made = await createNetwork(settings, environment);
+	onTestFinished(() => made.close());
+	return made;
+}
+
+async function fileWith(text: string): Promise<string> {
+	const directory = await mkdtemp(join(tmpdir(), 'network-'));
+	onTestFinished(() => rm(directory, { recursive: true }));
+	const path = join(directory, 'file.pem');
+	await writeFile(path, text);
+	return path;
+}
+
+async function get(made: Network, url: string): Promise<{ status: number; text: string }> {
+	const dispatcher = await made.dispatcher();
+	const { origin, pathname } = new URL(url);
+	const { statusCode, body } = await dispatcher.request({ origin, path: pathname, method: 'GET', reset: true });
+	return { status: statusCode, text: await body.text() };
+}
+
+describe('which way is taken', () => {
+	const https = 'https://id.example.com/';
+	const http = 'http://id.example.com/';
+	const set = { HTTPS_PROXY: 'http://proxy.test:3128', HTTP_PROXY: 'http://proxy.test:3129' };
+	const rows: [string, boolean, string, Record<string, string>, string?][] = [
+		['directly without a proxy', false, https, {}],
+		['through HTTPS_PROXY', true, https, { HTTPS_PROXY: 'http://proxy.test:3128' }],
+		['through https_proxy', true, https, { https_proxy: 'http://proxy.test:3128' }],
+		['for wss through HTTPS_PROXY', true, 'wss://id.example.com/ws/device', { HTTPS_PROXY: 'http://proxy.test:3128' }],
+		['for https past HTTP_PROXY', false, https, { HTTP_PROXY: 'http://proxy.test:3128' }],
+		['for http through HTTP_PROXY', true, http, { HTTP_PROXY: 'http://proxy.test:3128' }],
+		['through a proxy without a scheme', true, https, { HTTPS_PROXY: 'proxy.test:3128' }],
+		['through the setting, whatever the environment says', true, https, {}, 'http://proxy.test:3128'],
+		['directly when the setting is empty', false, https, set, ''],
+		['directly for a name in NO_PROXY', false, https, { ...set, NO_PROXY: 'other.test, id.example.com' }],
+		['directly for a name in no_proxy', false, https, { ...set, no_proxy: 'id.example.com' }],
+		['directly under a domain in NO_PROXY', false, https, { ...set, NO_PROXY: 'example.com' }],
+		['directly under a dotted domain', false, https, { ...set, NO_PROXY: '.example.com' }],
+		['directly under a starred domain', false, https, { ...set, NO_PROXY: '*.example.com' }],
+		['directly for a star', false, https, { ...set, NO_PROXY: '*' }],
+		['directly for the named port', false, https, { ...set, NO_PROXY: 'id.example.com:443' }],
+		['through the proxy for another port', true, https, { ...set, NO_PROXY: 'id.example.com:8443' }],
+		['through the proxy for a name that only ends alike', true, https, { ...set, NO_PROXY: 'd.example.com' }],
+		['directly into a network in NO_PROXY', false, 'https://10.1.2.3/', { ...set, NO_PROXY: '10.0.0.0/8' }],
+		['through the proxy out of it', true, 'https://11.1.2.3/', { ...set, NO_PROXY: '10.0.0.0/8' }],
+		['directly to an IPv6 address in NO_PROXY', false, 'https://[fd00::1]/', { ...set, NO_PROXY: 'fd00::1' }],
+		['directly into an IPv6 network', false, 'https://[fd00::1]/', { ...set, NO_PROXY: 'fd00::/8' }],
+		['directly to localhost', false, 'https://localhost:8443/', set],
+		['directly to loopback, even with the setting', false, 'wss://127.0.0.1:8443/', set, 'http://proxy.test:1'],
+		['directly to IPv6 loopback', false, 'http://[::1]:8080/', set],
+	];
+	test.each(rows)('%s', async (_name, expected, url, environment, proxy) => {
+		const made = await network(proxy === undefined ? {} : { proxy }, environment);
+		expect(made.viaProxy(new URL(url))).toBe(expected);
+		expect(made.channelAgent(new URL(url)) !== undefined).toBe(expected);
+	});
+});
+
+describe('settings that can not be used', () => {
+	const refusal = async (settings: NetworkSettings, environment: Record<string, string> = {}) => {
+		const error: unknown = await createNetwork(settings, environment).catch((thrown: unknown) => thrown);
+		expect(error).toBeInstanceOf(AgentError);
+		return error as AgentError;
+	};
+
+	test.each(['socks5://user:hunter2@proxy.test', 'http://', 'http://us%er:hunter2@proxy.test', '::hunter2'])(
+		'the proxy %s is refused without being repeated',
+		async (proxy) => {
+			const error = await refusal({ proxy });
+			expect(error.code).toBe('settings-invalid');
+			expect(error.message).toContain('network.proxy');
+			expect(error.message).not.toContain('hunter2');
+		},
+	);
+
+	test('a bad proxy in the environment is named by its variable', async () => {
+		expect((await refusal({}, { https_proxy: 'ftp://proxy.test' })).message).toContain('https_proxy');
+	});
+
+	test('a CA file that is not there is unreadable, and named', async () => {
+		const error = await refusal({ caFile: '/nowhere/ca.pem' });
+		expect(error.code).toBe('settings-unreadable');
+		expect(error.message).toContain('/nowhere/ca.pem');
+	});
+
+	test('a CA file without a certificate is invalid', async () => {
+		expect((await refusal({ caFile: await fileWith('hello') })).code).toBe('settings-invalid');
+	});
+
+	test('a CA file with a damaged certificate is invalid', async () => {
+		const damaged = '-----BEGIN CERTIFICATE-----\nMIIBdamaged\n-----END CERTIFICATE-----\n';
+		expect((await refusal({ caFile: await fileWith(damaged) })).code).toBe('settings-invalid');
+	});
+
+	test('a client certificate without its key is invalid', async () => {
+		expect((await refusal({ clientCertificateFile: fixture('client.pem') })).code).toBe('settings-invalid');
+	});
+
+	test('a client certificate with the key of another is invalid', async () => {
+		const settings = { clientCertificateFile: fixture('client.pem'), clientKeyFile: fixture('server.key') };
+		expect((await refusal(settings)).code).toBe('settings-invalid');
+	});
+});
+
+describe('requests', () => {
+	test('trust the own authority besides the usual ones', async () => {
+		const port = await listen(createHttpsServer(identity('server'), (_request, response) => response.end('hello')));
+		const url = `https://localhost:${port}/`;
+		await expect(get(await network(), url)).rejects.toThrow();
+		expect(await get(await network({ caFile: fixture('ca.pem') }), url)).toEqual({ status: 200, text: 'hello' });
+	});
+
+	test('still verify when the environment tells Node not to', async () => {
+		const before = process.env['NODE_TLS_REJECT_UNAUTHORIZED'];
+		process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = '0';
+		onTestFinished(() => {
+			if (before === undefined) delete process.env['NODE_TLS_REJECT_UNAUTHORIZED'];
+			else process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = before;
+		});
+		const port = await listen(createHttpsServer(identity('server'), (_request, response) => response.end('hello')));
+		await expect(get(await network(), `https://localhost:${port}/`)).rejects.toThrow();
+	});
+
+	test('show the client certificate', async () => {
+		const server = createHttpsServer(
+			{ ...identity('server'), requestCert: true, rejectUnauthorized: true },
+			(_request, response) => response.end('known'),
+		);
+		const port = await listen(server);
+		const made = await network({
+			caFile: fixture('ca.pem'),
+			clientCertificateFile: fixture('client.pem'),
+			clientKeyFile: fixture('client.key'),
+		});
+		expect((await get(made, `https://localhost:${port}/`)).text).toBe('known');
+	});
+
+	test('go through the proxy with its user and password', async () => {
+		const targetPort = await listen(
+			createHttpsServer(identity('server'), (request, response) => response.end(request.headers.host)),
+		);
+		const proxy = await connectProxy({ targetPort, password: 'kiosk:p@ss' });
+		const made = await network({ caFile: fixture('ca.pem'), proxy: `http://kiosk:p%40ss@127.0.0.1:${proxy.port}` });
+		expect((await get(made, 'https://service.test/')).text).toBe('service.test');
+		expect(proxy.heads[0]).toMatch(/^CONNECT service\.test:443 /);
+	});
+
+	test('in plain http tunnel too, so that only the service can answer', async () => {
+		const targetPort = await listen(createHttpServer((_request, response) => response.end('plain')));
+		const proxy = await connectProxy({ targetPort });
+		const made = await network({}, { HTTP_PROXY: `http://127.0.0.1:${proxy.port}` });
+		expect((await get(made, 'http://service.test/')).text).toBe('plain');
+		expect(proxy.heads[0]).toMatch(/^CONNECT service\.test:80 /);
+	});
+
+	test('share one dispatcher', async () => {
+		const made = await network();
+		expect(await made.dispatcher()).toBe(await made.dispatcher());
+	});
+});
+
+describe('the plain case', () => {
+	test('needs no agent', async () => {
+		const made = await network();
+		expect(made.channelAgent(new URL('wss://id.example.com/ws/device'))).toBeUndefined();
+	});
+
+	test('gives plain ws no agent, even with an own authority', async () => {
+		const made = await network({ caFile: fixture('ca.pem') });
+		expect(made.channelAgent(new URL('ws://127.0.0.1:1/ws/device'))).toBeUndefined();
+		expect(made.channelAgent(new URL('wss://127.0.0.1:1/ws/device'))).toBeInstanceOf(HttpsAgent);
+	});
+
+	test('gives addresses of a host enough time', async () => {
+		await network();
+		expect(getDefaultAutoSelectFamilyAttemptTimeout()).toBe(3000);
+	});
+
+	test('does not load undici before a request is made', async () => {
+		const module = JSON.stringify(new URL('../../src/connection/network.edge.ts', import.meta.url).href);
+		const program = `
+			import { createRequire } from 'node:module';
+			const { createNetwork } = await import(${module});
+			const loaded = () => Object.keys(createRequire(import.meta.url).cache).some((path) => path.includes('undici'));
+			const network = await createNetwork({}, {});
+			const before = loaded();
+			await network.dispatcher();
+			await network.close();
+			console.log(JSON.stringify([before, loaded()]));
+		`;
+		const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program]);
+		expect(JSON.parse(stdout)).toEqual([false, true]);
+	});
+});

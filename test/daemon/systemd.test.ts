@@ -1,0 +1,188 @@
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { connectSystemd, findHandedOver } from '../../src/daemon/systemd.edge.ts';
+
+const MODULE = fileURLToPath(new URL('../../src/daemon/systemd.edge.ts', import.meta.url));
+let directory: string;
+
+beforeAll(() => {
+	directory = mkdtempSync(join(tmpdir(), 'idv-systemd-'));
+});
+afterAll(() => rmSync(directory, { recursive: true }));
+
+/**
+ * Runs a program whose descriptor 3 is a pipe, as systemd would hand it over, and returns what was written to it.
+ * `code` has `connectSystemd`, `say` (writes to the pipe itself) and `environment` with everything that systemd sets.
+ */
+async function runService(code: string, variables: Record<string, string> = {}): Promise<string> {
+	const program = `
+		import { writeSync, readdirSync } from 'node:fs';
+		import { execFileSync } from 'node:child_process';
+		import { connectSystemd } from ${JSON.stringify(MODULE)};
+		const say = (text) => writeSync(3, text + '\\n');
+		const environment = { NOTIFY_SOCKET: '/run/x', LISTEN_PID: String(process.pid), LISTEN_FDS: '1', LISTEN_FDNAMES: 'notify', ...process.env };
+		${code}`;
+	const child = spawn(process.execPath, ['--input-type=module', '--eval', program], {
+		env: variables,
+		stdio: ['ignore', 'ignore', 'inherit', 'pipe'],
+	});
+	const pipe = child.stdio[3] as NodeJS.ReadableStream;
+	let said = '';
+	pipe.on('data', (chunk) => {
+		said += chunk;
+	});
+	const status = await new Promise((resolve) => child.on('close', resolve));
+	expect(status).toBe(0);
+	return said;
+}
+
+describe('without systemd', () => {
+	test('there is nobody to tell', () => {
+		expect(connectSystemd({})).toBeNull();
+		expect(connectSystemd({ NOTIFY_SOCKET: '', WATCHDOG_USEC: '1000' })).toBeNull();
+	});
+});
+
+describe('what systemd hands over', () => {
+	test('is found by its name, and only if it was handed to this process', () => {
+		const environment = { LISTEN_PID: String(process.pid), LISTEN_FDS: '2', LISTEN_FDNAMES: 'agent:admin:late' };
+		const find = (name: string, more = {}) => findHandedOver(name, { ...environment, ...more });
+		expect([find('agent'), find('admin'), find('late'), find('other')]).toEqual([3, 4, null, null]);
+		expect(find('agent', { LISTEN_PID: '1' })).toBeNull();
+		expect(findHandedOver('agent', {})).toBeNull();
+	});
+});
+
+describe('with a descriptor that the unit hands over', () => {
+	test('readiness, sentences, reloads and the end are single messages, in order', async () => {
+		const said = await runService(`
+			const systemd = connectSystemd(environment);
+			await systemd.ready('Not paired.');   say('|');
+			await systemd.status('Online.');      say('|');
+			await systemd.status('Online.');      say('|');
+			const before = process.hrtime.bigint() / 1000n;
+			await systemd.reloading();            say('|');
+			say(before + '|');
+			await systemd.ready('Online.');       say('|');
+			await systemd.stopping();
+			systemd.close();
+		`);
+		const [ready, online, again, reloading = '', before, readyAgain, stopping] = said.split('|\n');
+		expect([ready, online, again]).toEqual(['READY=1\nSTATUS=Not paired.', 'STATUS=Online.', '']);
+		const since = Number(/^RELOADING=1\nMONOTONIC_USEC=(\d+)$/.exec(reloading)?.[1]) - Number(before);
+		expect(since).toBeGreaterThanOrEqual(0);
+		expect(since).toBeLessThan(1_000_000);
+		expect([readyAgain, stopping]).toEqual(['READY=1', 'STOPPING=1']);
+	});
+
+	test('it is found by its name among others, and only if it was handed to this process', async () => {
+		const said = await runService(`
+			const chosen = connectSystemd({ ...environment, LISTEN_FDS: '2', LISTEN_FDNAMES: 'other:notify' });
+			await chosen.status('to descriptor 4, which is not open');
+			const foreign = connectSystemd({ ...environment, LISTEN_PID: '1', PATH: '/nowhere' });
+			await foreign.status('to a program that is not there');
+			const mine = connectSystemd(environment);
+			await mine.status('mine');
+		`);
+		expect(said).toBe('STATUS=mine');
+	});
+
+	test('a sentence cannot say anything else, and is cut to what one message holds', async () => {
+		const said = await runService(`
+			const systemd = connectSystemd(environment);
+			await systemd.status('one\\nREADY=1\\r\\ttwo'); say('');
+			await systemd.status('ü'.repeat(5000));
+		`);
+		const [first, second = ''] = said.split('\n');
+		expect(first).toBe('STATUS=one READY=1 two');
+		expect(second).toMatch(/^STATUS=ü+…$/);
+		expect(Buffer.byteLength(second)).toBeLessThan(1100);
+	});
+
+	test('a manager that has gone away harms nothing', async () => {
+		const said = await runService(`
+			import { closeSync } from 'node:fs';
+			const systemd = connectSystemd({ ...environment, WATCHDOG_USEC: '3000' });
+			say('before');
+			closeSync(3);
+			await systemd.ready('x');
+			await systemd.stopping();
+		`);
+		expect(said).toBe('before\n');
+	});
+
+	test('a command that the service runs does not inherit it', async () => {
+		const said = await runService(`
+			const systemd = connectSystemd(environment);
+			try { execFileSync('/bin/sh', ['-c', 'echo leaked >&3'], { stdio: 'ignore' }); } catch {}
+			say('done');
+		`);
+		expect(said).toBe('done\n');
+	});
+});
+
+describe('the watchdog', () => {
+	test('is fed while the event loop turns, and not while it hangs', async () => {
+		const said = await runService(`
+			const systemd = connectSystemd({ ...environment, WATCHDOG_USEC: '30000' });
+			const hang = () => { say('[hangs'); Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100); say('turns]'); };
+			const keepAlive = setTimeout(() => {}, 10_000);
+			setTimeout(hang, 70);
+			setTimeout(() => { systemd.close(); clearTimeout(keepAlive); }, 240);
+		`);
+		const [before = '', rest = ''] = said.split('[hangs');
+		const [during, after = ''] = rest.split('turns]');
+		expect(before).toContain('WATCHDOG=1');
+		expect(during).toBe('\n');
+		expect(after).toContain('WATCHDOG=1');
+	});
+
+	test('is left alone when it is meant for another process, or is off', async () => {
+		const said = await runService(`
+			const foreign = connectSystemd({ ...environment, WATCHDOG_USEC: '3000', WATCHDOG_PID: '1' });
+			const off = connectSystemd({ ...environment });
+			const odd = connectSystemd({ ...environment, WATCHDOG_USEC: 'soon' });
+			const fed = connectSystemd({ ...environment, WATCHDOG_USEC: '30000', WATCHDOG_PID: String(process.pid) });
+			setTimeout(() => { say('|' + performance.now()); process.exit(0); }, 25);
+		`);
+		const [fed = '', ms] = said.trimEnd().split('|');
+		expect(fed).toMatch(/^(WATCHDOG=1)+$/);
+		// Since the process began. Every 10 ms the one that is meant; the others would come every millisecond.
+		expect(fed.length / 'WATCHDOG=1'.length).toBeLessThanOrEqual(Number(ms) / 10 + 1);
+	});
+
+	test('does not keep a service alive that has nothing else to do', async () => {
+		expect(await runService(`connectSystemd({ ...environment, WATCHDOG_USEC: '60000000' })`)).toBe('');
+	});
+});
+
+describe('where systemd hands no descriptor over', () => {
+	test('systemd-notify is run for one message after the other, with nothing of the environment but its address', async () => {
+		const log = join(directory, 'notified');
+		writeFileSync(
+			join(directory, 'systemd-notify'),
+			`#!/bin/sh\n{ printf '%s;' "$NOTIFY_SOCKET" "$SECRET" "$@"; echo; } >> ${log}\n`,
+			{ mode: 0o755 },
+		);
+		const systemd = connectSystemd({
+			NOTIFY_SOCKET: '/run/systemd/notify',
+			PATH: `${directory}:${process.env['PATH']}`,
+			SECRET: 'not for children',
+		});
+		void systemd?.ready('Not paired.');
+		void systemd?.status('Online.');
+		void systemd?.status('Online.');
+		await systemd?.stopping();
+		systemd?.close();
+		expect(readFileSync(log, 'utf8').split('\n')).toEqual([
+			'/run/systemd/notify;;READY=1;STATUS=Not paired.;',
+			'/run/systemd/notify;;STATUS=Online.;',
+			'/run/systemd/notify;;STOPPING=1;',
+			'',
+		]);
+	});
+});

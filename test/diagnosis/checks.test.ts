@@ -1,0 +1,126 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { CATALOGUE, type ErrorCode, failure } from '../../src/base/errors.ts';
+import {
+	blockedBy,
+	CHECK_IDS,
+	CHECKS,
+	type CheckId,
+	type Finding,
+	failed,
+	judge,
+	needsOf,
+	notApplicable,
+	obstacleTo,
+	ok,
+	warning,
+	withFoundations,
+} from '../../src/diagnosis/checks.ts';
+
+const failing = failed(failure('dns-failed', 'The name can not be resolved.'));
+const STRICT = { warningsAsErrors: true };
+const LENIENT = { warningsAsErrors: false };
+
+describe('the table', () => {
+	test('every check stands only on checks above it', () => {
+		for (const [index, id] of CHECK_IDS.entries())
+			for (const need of needsOf(id))
+				expect([id, CHECK_IDS.slice(0, index)]).toEqual([id, expect.arrayContaining([need])]);
+	});
+
+	test('every check has a title of its own', () => {
+		expect(new Set(CHECK_IDS.map((id) => CHECKS[id].title)).size).toBe(CHECK_IDS.length);
+	});
+});
+
+describe('a check that was asked for', () => {
+	test('brings what it stands on, in the order of the table', () => {
+		expect(withFoundations(['tls'])).toEqual(['settings', 'dns', 'tcp', 'proxy', 'tls']);
+		expect(withFoundations(['unit', 'state'])).toEqual(['state', 'unit']);
+		expect(withFoundations(CHECK_IDS)).toEqual(CHECK_IDS);
+	});
+});
+
+describe('a check whose foundation', () => {
+	test('failed is skipped and names it', () => {
+		const obstacle = obstacleTo('tcp', new Map([['dns', failing]]));
+		expect(obstacle).toEqual(blockedBy('dns'));
+		expect(obstacle).toEqual({ status: 'skipped', message: expect.stringContaining('dns'), blockedBy: 'dns' });
+	});
+
+	test('was skipped for a failure names the failure, not the check in between', () => {
+		expect(obstacleTo('tls', new Map([['proxy', blockedBy('dns')]]))).toMatchObject({ blockedBy: 'dns' });
+	});
+
+	test.each([
+		['is well', ok('Well.')],
+		['is only a warning', warning(failure('disk-low', 'Low.'))],
+		['is nothing that there is here', notApplicable('There is no proxy.')],
+	])('%s is made', (_name, finding: Finding) => {
+		expect(obstacleTo('tls', new Map([['proxy', finding]]))).toBeNull();
+	});
+});
+
+describe('the verdict', () => {
+	test('is well when nothing is wrong, whatever was skipped', () => {
+		expect(
+			judge(
+				[
+					['settings', ok('Valid.')],
+					['proxy', notApplicable('None.')],
+				],
+				STRICT,
+			),
+		).toEqual({
+			verdict: 'ok',
+			exitStatus: 0,
+			first: null,
+		});
+	});
+
+	test('one warning among what is well is a warning', () => {
+		const findings = [
+			['disk-space', warning(failure('disk-low', 'Low.'))],
+			['memory', ok('Enough.')],
+		] as const;
+		expect(judge(findings, LENIENT)).toEqual({ verdict: 'warning', exitStatus: 0, first: null });
+	});
+
+	test('what there is not is skipped for nothing', () => {
+		expect(notApplicable('There is no proxy.')).toEqual({
+			status: 'skipped',
+			message: 'There is no proxy.',
+			blockedBy: null,
+		});
+	});
+
+	test('a warning alone costs the exit status only if that is wanted', () => {
+		const findings = [['disk-space', warning(failure('disk-low', 'Low.'))]] as const;
+		expect(judge(findings, LENIENT)).toEqual({ verdict: 'warning', exitStatus: 0, first: null });
+		expect(judge(findings, STRICT)).toEqual({ verdict: 'failed', exitStatus: 74, first: 'disk-space' });
+	});
+
+	test('takes the exit status of the first failure, and no warning before it', () => {
+		const code = fc.constantFrom(...(Object.keys(CATALOGUE) as ErrorCode[]));
+		const finding = fc.oneof(
+			fc.constant(ok('Well.')),
+			fc.constant(notApplicable('None.')),
+			code.map((name) => failed(failure(name, 'Failed.'))),
+			code.map((name) => warning(failure(name, 'Warned.'))),
+		);
+		const pairs = fc
+			.tuple(...CHECK_IDS.map((id) => finding.map((found): [CheckId, Finding] => [id, found])))
+			.map((all) => all as [CheckId, Finding][]);
+		fc.assert(
+			fc.property(pairs, fc.boolean(), (findings, warningsAsErrors) => {
+				const counts = findings.filter(
+					([, { status }]) => status === 'failed' || (warningsAsErrors && status === 'warning'),
+				);
+				const [id, found] = counts[0] ?? [null, null];
+				const { exitStatus, first } = judge(findings, { warningsAsErrors });
+				expect(first).toBe(id);
+				expect(exitStatus).toBe(found && 'code' in found ? CATALOGUE[found.code].exit : 0);
+			}),
+		);
+	});
+});

@@ -1,6 +1,0 @@
-import { defineConfig } from 'vitest/config';
-
-/** Many real processes, waits and small file systems: apart, so that `npm test` stays quick. Needs npm only; more as root. */
-export default defineConfig({
-	test: { include: ['test/diagnosis/**/*.test.ts'], pool: 'forks', testTimeout: 60_000, hookTimeout: 60_000 },
-});

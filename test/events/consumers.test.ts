@@ -1,0 +1,107 @@
+/** Many applications at once, and some that do not read: nobody is slowed by another, nobody loses an event. */
+import { once } from 'node:events';
+import { type ClientRequest, type IncomingMessage, request } from 'node:http';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { createEventStreamParser, type ServerSentEvent } from '../../src/local-api/client.edge.ts';
+import { LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import { givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
+import { ask, placeOf } from '../local-api/local-asking.ts';
+import { givenService } from '../service/fixture.ts';
+
+const isNumbered = ({ event }: ServerSentEvent) => event === 'notification';
+const numberIn = ({ data }: ServerSentEvent): number => JSON.parse(data).data.number;
+const upTo = (count: number) => Array.from({ length: count }, (_, index) => index);
+
+/** Opens a stream; nothing of it is read until somebody asks for its data. */
+async function openStream(device: RunningAgent, since?: string): Promise<IncomingMessage> {
+	const headers = { accept: 'text/event-stream', ...(since && { 'last-event-id': since }) };
+	const asking: ClientRequest = request({
+		...placeOf(device, 'agent'),
+		path: LOCAL_ROUTES.events,
+		agent: false,
+		headers,
+	});
+	onTestFinished(() => void asking.destroy());
+	asking.on('error', () => {});
+	asking.end();
+	const [response] = (await once(asking, 'response')) as [IncomingMessage];
+	response.on('error', () => {});
+	return response;
+}
+
+/** Reads until so many notifications are there, or the stream is over. */
+async function readNumbers(stream: IncomingMessage, count: number): Promise<ServerSentEvent[]> {
+	const parse = createEventStreamParser();
+	const events: ServerSentEvent[] = [];
+	for await (const chunk of stream) {
+		events.push(...parse(chunk));
+		if (events.filter(isNumbered).length >= count) break;
+	}
+	return events;
+}
+
+test('a hundred consumers get every event, in order, each under its own name', async () => {
+	const service = await givenService();
+	const device = await givenPairedAgent(service);
+	const streams = await Promise.all(upTo(100).map(() => openStream(device)));
+	const reading = streams.map((stream) => readNumbers(stream, 30));
+	for (const number of upTo(30)) service.notify({ type: 'n', number });
+	for (const events of await Promise.all(reading)) expect(events.filter(isNumbered).map(numberIn)).toEqual(upTo(30));
+	const { newestEventId } = device.agent.status();
+	const acknowledged = await Promise.all(
+		upTo(100).map((number) =>
+			ask(device, LOCAL_ROUTES.ack, { method: 'POST', body: { consumer: `kiosk-${number}`, id: newestEventId } }),
+		),
+	);
+	for (const { json } of acknowledged) expect(json).toMatchObject({ position: newestEventId });
+	expect(await device.events()).toEqual([]);
+});
+
+describe('a consumer that does not read', () => {
+	/** More than the kernel and its queue hold, and less than is kept. */
+	const COUNT = 20;
+	const filler = 'x'.repeat(150_000);
+	const notifyAll = (service: EmbeddedService, count = COUNT, text = filler) => {
+		for (const number of upTo(count)) service.notify({ type: 'n', number, filler: text });
+	};
+
+	test.each([
+		['large', COUNT, filler],
+		['many', 900, 'x'.repeat(4000)],
+	])('slows nobody, and gets everything once and in order when it reads again: %s', async (_name, count, text) => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		const stuck = await openStream(device);
+		const quick = readNumbers(await openStream(device), count);
+		notifyAll(service, count, text);
+		expect((await quick).filter(isNumbered).map(numberIn)).toEqual(upTo(count));
+		expect((await ask(device, LOCAL_ROUTES.status)).json).toMatchObject({ state: 'online' });
+		service.notify({ type: 'n', number: count });
+		const seen = await readNumbers(stuck, count + 1);
+		expect(seen.filter(isNumbered).map(numberIn)).toEqual(upTo(count + 1));
+	});
+
+	test('during a long replay holds only itself up', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		notifyAll(service);
+		await device.untilEvent(({ content }) => content.includes(`"number":${COUNT - 1}`));
+		const slow = await openStream(device);
+		const quick = await openStream(device);
+		for (const stream of [quick, slow])
+			expect((await readNumbers(stream, COUNT)).filter(isNumbered).map(numberIn)).toEqual(upTo(COUNT));
+	});
+
+	test('goes on by number, without loss or repetition, wherever its connection broke', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		const stuck = await openStream(device);
+		notifyAll(service);
+		const read = (await readNumbers(stuck, 3)).filter(isNumbered);
+		stuck.destroy();
+		const rest = await readNumbers(await openStream(device, read.at(-1)?.id ?? ''), COUNT - read.length);
+		expect([...read, ...rest.filter(isNumbered)].map(numberIn)).toEqual(upTo(COUNT));
+		expect(rest.some(({ event }) => event === 'gap')).toBe(false);
+	});
+});

@@ -1,0 +1,592 @@
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { createInterface } from 'node:readline';
+import fc from 'fast-check';
+import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { Failure } from '../../src/base/errors.ts';
+import { MAX_CONSUMERS } from '../../src/events/consumers.ts';
+import { createInbox, type Entry, type Incoming } from '../../src/events/event.ts';
+import { createEventStore, type EventStore, type EventStoreOptions } from '../../src/events/store.edge.ts';
+
+const WRITER = path.join(import.meta.dirname, 'event-store-writer.ts');
+const DAY = 86_400_000;
+const SECRET = 'passport-L01X00T47';
+
+let directory: string;
+let run = 0;
+const stores = new Set<EventStore>();
+const children = new Set<ChildProcess>();
+const compileCache = fs.mkdtempSync(path.join(os.tmpdir(), 'event-store-cache-'));
+
+afterAll(() => fs.rmSync(compileCache, { recursive: true }));
+
+beforeEach(() => {
+	directory = fs.mkdtempSync(path.join(os.tmpdir(), 'event-store-'));
+});
+
+afterEach(async () => {
+	for (const store of stores) store.close();
+	stores.clear();
+	for (const child of children) await kill(child);
+	fs.rmSync(directory, { recursive: true, force: true });
+});
+
+type Notices = [string, Failure | null][];
+
+/** One run of the agent, with an epoch of its own. */
+function open(options: Partial<EventStoreOptions> = {}): EventStore & { notices: Notices } {
+	const notices: Notices = [];
+	run += 1;
+	const store = createEventStore({
+		directory,
+		epoch: `run${run}`,
+		bounds: { maxCount: 1000, maxBytes: 4_194_304, maxAgeMs: 7 * DAY },
+		onNotice: (topic, notice) => notices.push([topic, notice]),
+		...options,
+	});
+	stores.add(store);
+	return Object.assign(store, { notices });
+}
+
+function reopen(store: EventStore, options: Partial<EventStoreOptions> = {}) {
+	store.close();
+	return open(options);
+}
+
+const incoming = (content: string, more: Partial<Incoming> = {}): Incoming => ({
+	at: '2026-11-21T05:00:00.000Z',
+	type: 'notification',
+	kind: 'session.started',
+	workflowId: 'onboarding',
+	format: 'json',
+	content: JSON.stringify(content),
+	serviceId: null,
+	...more,
+});
+
+/** Appends and waits until all are stored. */
+async function add(store: EventStore, ...contents: string[]): Promise<string[]> {
+	const ids = contents.map((content) => store.append(incoming(content))?.id ?? 'duplicate');
+	await store.settled();
+	return ids;
+}
+
+const all = (store: EventStore, since: string | null = null) => store.after(since, 100_000);
+const contents = (entries: readonly Entry[]) => entries.map(({ content }) => JSON.parse(content));
+const at = (name: string) => path.join(directory, name);
+const filesWith = (text: string) =>
+	fs.readdirSync(directory).filter((name) => fs.readFileSync(at(name)).includes(text));
+
+function start(mode: string, from: number, epoch: string, limitKiB?: number): ChildProcess {
+	const limit = limitKiB === undefined ? '' : `ulimit -S -f ${limitKiB} && `;
+	const child = spawn(
+		'bash',
+		['-c', `${limit}exec "$@"`, 'bash', process.execPath, WRITER, mode, directory, String(from), epoch],
+		{ stdio: ['pipe', 'pipe', 'inherit'], env: { ...process.env, NODE_COMPILE_CACHE: compileCache } },
+	);
+	children.add(child);
+	return child;
+}
+
+async function kill(child: ChildProcess): Promise<void> {
+	children.delete(child);
+	if (child.exitCode !== null || child.signalCode !== null) return;
+	const exited = once(child, 'exit');
+	child.kill('SIGKILL');
+	await exited;
+}
+
+function lines(child: ChildProcess) {
+	if (!child.stdout) throw new Error('It has no standard output.');
+	return createInterface({ input: child.stdout });
+}
+
+describe('keeping events', () => {
+	test('hands an event on only when it is stored, in order, with what came in', async () => {
+		const store = open();
+		const seen: Entry[] = [];
+		store.subscribe((entries) => {
+			seen.push(...entries);
+			expect(all(store).entries.at(-1)?.number).toBeGreaterThanOrEqual(entries.at(-1)?.number ?? Infinity);
+		});
+		const first = store.append(incoming('a', { serviceId: 's1' }));
+		store.append(incoming('b', { format: 'text', workflowId: null }));
+		expect(seen).toEqual([]);
+		expect(store.newest()).toBeNull();
+		await store.settled();
+		expect(seen[0]).toEqual(first);
+		expect(all(store).entries).toEqual(seen);
+		expect(store.newest()).toBe(seen[1]?.id);
+		expect(first?.id).toMatch(/^run\d+-1$/);
+	});
+
+	test('does not wait for the end of a turn that brings very many', () => {
+		const store = open();
+		for (let number = 0; number < 2000; number += 1) store.append(incoming(String(number)));
+		expect(all(store).entries.length).toBeGreaterThan(500);
+	});
+
+	test('a later run has the events under their old ids and goes on with the numbers under a new epoch', async () => {
+		const before = open();
+		const ids = await add(before, 'a', 'b');
+		const after = reopen(before);
+		expect(all(after).entries.map(({ id }) => id)).toEqual(ids);
+		expect(all(after, ids[0])).toMatchObject({ missed: false, entries: [{ id: ids[1] }] });
+		const [next = ''] = await add(after, 'c');
+		expect(next).toMatch(/-3$/);
+		expect(next.split('-')[0]).not.toBe(ids[0]?.split('-')[0]);
+		expect(contents(all(after).entries)).toEqual(['a', 'b', 'c']);
+		expect(all(after, ids[1])).toMatchObject({ missed: false, entries: [{ id: next }] });
+	});
+
+	test('an id that was promised but is not stored anywhere is not taken for another event', async () => {
+		const before = open();
+		const [id = ''] = await add(before, 'a');
+		const after = reopen(before);
+		await add(after, 'b');
+		expect(all(after, id.replace(/\d+$/, '2'))).toMatchObject({ missed: true });
+		expect(contents(all(after, id.replace(/\d+$/, '2')).entries)).toEqual(['a', 'b']);
+	});
+
+	test('the place before the first event of a run can be named, as a gap before it is', async () => {
+		const before = open();
+		const [old = ''] = await add(before, 'a');
+		const after = reopen(before);
+		const [id = ''] = await add(after, 'b');
+		expect(all(after, id.replace(/2$/, '1'))).toMatchObject({ missed: false, entries: [{ id }] });
+		expect(all(after, old.replace(/1$/, '0'))).toMatchObject({ missed: false, entries: [{ id: old }, { id }] });
+	});
+
+	test('drops duplicates by the id of the service, also after a restart and after the event is gone', async () => {
+		let store = open({ bounds: { maxCount: 1, maxBytes: 1e6, maxAgeMs: DAY } });
+		store.append(incoming('a', { serviceId: 's1' }));
+		expect(store.append(incoming('a', { serviceId: 's1' }))).toBeNull();
+		await add(store, 'b');
+		store = reopen(store);
+		expect(store.append(incoming('a', { serviceId: 's1' }))).toBeNull();
+		expect(contents(all(store).entries)).toEqual(['b']);
+	});
+
+	test('behaves as the inbox in memory does, whatever happens', async () => {
+		const step = fc.oneof(
+			fc.record({ type: fc.constant('append'), size: fc.nat(300), id: fc.option(fc.nat(40)) }),
+			fc.record({ type: fc.constant('read'), back: fc.nat(30), limit: fc.integer({ min: 1, max: 20 }) }),
+			fc.record({ type: fc.constant('restart') }),
+		);
+		await fc.assert(
+			fc.asyncProperty(fc.array(step, { maxLength: 40 }), async (steps) => {
+				fs.rmSync(directory, { recursive: true });
+				fs.mkdirSync(directory);
+				const bounds = { maxCount: 12, maxBytes: 2500, maxAgeMs: DAY };
+				const model = createInbox('m', bounds);
+				let store = open({ bounds });
+				const ids = new Map<string, string>();
+				for (const one of steps) {
+					if (one.type === 'restart') store = reopen(store, { bounds });
+					else if ('size' in one) {
+						const event = incoming('x'.repeat(one.size), { serviceId: one.id === null ? null : `s${one.id}` });
+						const expected = model.append(event);
+						const entry = store.append(event);
+						expect(entry?.number).toBe(expected?.number);
+						if (entry && expected) ids.set(expected.id, entry.id);
+						await store.settled();
+					} else if ('back' in one) {
+						const since = [...ids.keys()].at(-one.back - 1) ?? null;
+						const expected = model.after(since, one.limit);
+						const found = store.after(since === null ? null : (ids.get(since) ?? ''), one.limit);
+						expect(found.entries.map(({ id }) => id)).toEqual(expected.entries.map(({ id }) => ids.get(id)));
+						expect(found.missed).toBe(expected.missed);
+					}
+					expect([store.count, store.bytes]).toEqual([model.count, model.bytes]);
+				}
+				store.close();
+				stores.delete(store);
+			}),
+			{ numRuns: 30 },
+		);
+	});
+});
+
+describe('kept in memory only', () => {
+	const memory = { durable: false } as const;
+
+	test('behaves as the inbox does, and leaves nothing on the disk', async () => {
+		const step = fc.record({ size: fc.nat(300), id: fc.option(fc.nat(40)), back: fc.nat(30) });
+		await fc.assert(
+			fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
+				const bounds = { maxCount: 12, maxBytes: 2500, maxAgeMs: DAY };
+				const store = open({ ...memory, bounds });
+				const model = createInbox(`run${run}`, bounds);
+				for (const { size, id, back } of steps) {
+					const event = incoming('x'.repeat(size), { serviceId: id === null ? null : `s${id}` });
+					expect(store.append(event)).toEqual(model.append(event));
+					await store.settled();
+					const since = model.after(null, 100).entries.at(-back - 1)?.id ?? null;
+					expect(store.after(since, 5)).toEqual(model.after(since, 5));
+					expect([store.count, store.bytes, store.newest()]).toEqual([model.count, model.bytes, model.newest()]);
+				}
+				store.close();
+				stores.delete(store);
+			}),
+			{ numRuns: 30 },
+		);
+		expect(fs.readdirSync(directory)).toEqual([]);
+	});
+
+	test('a consumer gets again what it has not acknowledged, and what all have acknowledged goes', async () => {
+		const store = open(memory);
+		store.join('kiosk');
+		const ids = await add(store, 'a', 'b', 'c');
+		store.acknowledge('kiosk', ids[1] ?? '');
+		await store.settled();
+		expect(store.positionOf('kiosk')).toBe(ids[1]);
+		expect(contents(all(store).entries)).toEqual(['c']);
+		expect(store.recover()).toBe(false);
+		expect(store.notices).toEqual([]);
+	});
+
+	test('what an earlier run has left on the disk is taken over, under the same ids, and deleted there', async () => {
+		const before = open();
+		before.join('kiosk');
+		const ids = await add(before, SECRET, 'b');
+		before.acknowledge('kiosk', ids[0] ?? '');
+		fs.writeFileSync(at('events.db.corrupt-2026-11-20T00:00:00.000Z'), SECRET);
+		const after = reopen(before, memory);
+		expect(all(after).entries.map(({ id }) => id)).toEqual(ids.slice(1));
+		expect(after.positionOf('kiosk')).toBe(ids[0]);
+		expect(fs.readdirSync(directory)).toEqual([]);
+		const [next = ''] = await add(after, 'c');
+		expect(next).toMatch(/-3$/);
+		expect(all(after, ids[1])).toMatchObject({ missed: false, entries: [{ id: next }] });
+	});
+
+	test('a damaged file is deleted as well', async () => {
+		fs.writeFileSync(at('events.db'), 'no database'.repeat(1000));
+		const store = open(memory);
+		expect(await add(store, 'a')).toHaveLength(1);
+		expect(fs.readdirSync(directory)).toEqual([]);
+	});
+});
+
+describe('what stays on the disk', () => {
+	test('nothing is made before the first event, and looking writes nothing', async () => {
+		const idle = open();
+		expect([all(idle).entries, idle.newest(), idle.count, idle.consumers()]).toEqual([[], null, 0, []]);
+		idle.close();
+		expect(fs.readdirSync(directory)).toEqual([]);
+
+		const store = open();
+		await add(store, 'a');
+		store.join('kiosk');
+		await store.settled();
+		const before = fs.readdirSync(directory).map((name) => [name, fs.statSync(at(name), { bigint: true }).mtimeNs]);
+		all(store);
+		store.newest();
+		store.positionOf('kiosk');
+		store.join('kiosk');
+		await store.settled();
+		expect(fs.readdirSync(directory).map((name) => [name, fs.statSync(at(name), { bigint: true }).mtimeNs])).toEqual(
+			before,
+		);
+	});
+
+	test('is readable for its owner only', async () => {
+		await add(open(), 'a');
+		expect(fs.readdirSync(directory).map((name) => [name, fs.statSync(at(name)).mode & 0o777])).toEqual([
+			['events.db', 0o600],
+			['events.db-wal', 0o600],
+		]);
+	});
+
+	test('contents are in no file any more soon after all consumers have acknowledged them', async () => {
+		const store = open({ cleanAfterMs: 1 });
+		store.join('kiosk');
+		store.join('printer');
+		const ids = await add(store, SECRET, `${SECRET} ${'long '.repeat(5000)}`, 'the next one');
+		store.acknowledge('kiosk', ids[1] ?? '');
+		await store.settled();
+		expect(filesWith(SECRET)).not.toEqual([]);
+
+		const watcher = fs.watch(directory);
+		store.acknowledge('printer', ids[1] ?? '');
+		while (filesWith(SECRET).length > 0) await once(watcher, 'change');
+		watcher.close();
+		expect(fs.statSync(at('events.db-wal')).size).toBe(0);
+		expect(contents(all(store).entries)).toEqual(['the next one']);
+		expect(all(store, ids[1])).toMatchObject({ missed: false });
+		expect(all(store, ids[0])).toMatchObject({ missed: true });
+	});
+
+	test('contents are in no file any more soon after they are too old, without any further event', async () => {
+		const store = open({ cleanAfterMs: 1, bounds: { maxCount: 10, maxBytes: 1e6, maxAgeMs: 50 } });
+		const watcher = fs.watch(directory);
+		await add(store, SECRET);
+		while (store.count > 0 || filesWith(SECRET).length > 0) await once(watcher, 'change');
+		watcher.close();
+		expect(all(store).entries).toEqual([]);
+		expect(store.newest()).toMatch(/-1$/);
+	});
+
+	test('a clock that is set while events are kept makes none of them older', async () => {
+		let wall = 5000;
+		let monotonic = 0;
+		const clock = { wallMs: () => wall, monotonicMs: () => monotonic };
+		let store = open(clock);
+		await add(store, 'kept in 1970');
+		wall = Date.UTC(2026, 10, 21);
+		monotonic += 60_000;
+		await add(store, 'after the clock was set');
+		expect(store.count).toBe(2);
+		wall += 6 * DAY;
+		monotonic += 6 * DAY;
+		await add(store, 'six days later');
+		expect(store.count).toBe(3);
+		wall += 2 * DAY;
+		monotonic += 2 * DAY;
+		await add(store, 'another two days later');
+		expect(contents(all(store).entries)).toEqual(['six days later', 'another two days later']);
+
+		wall = 6000;
+		store = reopen(store, clock);
+		await add(store, 'in 1970 again');
+		wall = Date.UTC(2026, 10, 30);
+		store = reopen(store, clock);
+		await add(store, 'and set before the start');
+		expect(contents(all(store).entries)).toContain('in 1970 again');
+	});
+});
+
+describe('consumers', () => {
+	test.each([true, false])(
+		'leave behind when the newest event came, when all have dealt with everything (durable: %s)',
+		async (durable) => {
+			const store = open({ durable });
+			expect(store.newestAt()).toBeNull();
+			store.join('kiosk');
+			store.append(incoming('a', { at: '2026-11-21T05:00:00.123Z' }));
+			const last = store.append(incoming('b', { at: '2026-11-21T05:00:01.457Z' }));
+			await store.settled();
+			expect(store.newestAt()).toBe('2026-11-21T05:00:01.457Z');
+			store.acknowledge('kiosk', last?.id ?? '');
+			await store.settled();
+			expect(store.count).toBe(0);
+			expect(store.newestAt()).toBe('2026-11-21T05:00:01.457Z');
+			if (durable) expect(reopen(store).newestAt()).toBe('2026-11-21T05:00:01.457Z');
+		},
+	);
+
+	test('what was not acknowledged is delivered again after a restart', async () => {
+		let store = open();
+		store.join('kiosk');
+		expect(store.positionOf('kiosk')).toBeNull();
+		const ids = await add(store, 'a', 'b', 'c');
+		expect(store.acknowledge('kiosk', ids[0] ?? '')).toBe(true);
+		await store.settled();
+		store = reopen(store);
+		expect(store.positionOf('kiosk')).toBe(ids[0]);
+		expect(contents(all(store, store.positionOf('kiosk')).entries)).toEqual(['b', 'c']);
+		expect(store.consumers()).toMatchObject([{ name: 'kiosk', position: ids[0] }]);
+	});
+
+	test('a position never goes back and never beyond what is stored', async () => {
+		const store = open();
+		const ids = await add(store, 'a', 'b');
+		store.acknowledge('kiosk', ids[1] ?? '');
+		expect(store.acknowledge('kiosk', ids[0] ?? '')).toBe(true);
+		expect(store.positionOf('kiosk')).toBe(ids[1]);
+		expect(store.acknowledge('kiosk', ids[1]?.replace(/2$/, '3') ?? '')).toBe(false);
+		expect(store.acknowledge('kiosk', 'nonsense')).toBe(false);
+		expect(store.positionOf('kiosk')).toBe(ids[1]);
+	});
+
+	test('a mistaken acknowledgement makes no consumer that contents would be kept for', async () => {
+		const store = open();
+		const ids = await add(store, 'a');
+		expect(store.acknowledge('mistaken', 'nonsense-1')).toBe(false);
+		store.acknowledge('kiosk', ids[0] ?? '');
+		await store.settled();
+		expect(store.consumers().map(({ name }) => name)).toEqual(['kiosk']);
+		expect(store.count).toBe(0);
+	});
+
+	test('one that is gone for good keeps contents until it is forgotten', async () => {
+		const store = open();
+		store.join('gone');
+		const ids = await add(store, 'a', 'b');
+		store.acknowledge('kiosk', ids[1] ?? '');
+		await store.settled();
+		expect(store.count).toBe(2);
+		expect(store.forget('gone')).toBe(true);
+		expect(store.forget('gone')).toBe(false);
+		await store.settled();
+		expect(store.count).toBe(0);
+	});
+
+	test('names and their number are bounded; one that was silent for the retention time makes room', () => {
+		let wall = Date.UTC(2026, 10, 21);
+		const store = open({ wallMs: () => wall });
+		for (const name of ['', 'a/b', 'ü', 'x'.repeat(65)])
+			expect(() => store.join(name)).toThrow(/name of a consumer is not valid/);
+		for (let number = 0; number < MAX_CONSUMERS; number += 1) {
+			store.join(`c${number}`);
+			wall += 1000;
+		}
+		expect(() => store.join('one-more')).toThrow(`${MAX_CONSUMERS} consumers already`);
+		wall += 7 * DAY;
+		store.join('one-more');
+		expect(store.consumers().map(({ name }) => name)).not.toContain('c0');
+	});
+});
+
+describe('a disk that fails', () => {
+	test('a directory that is missing: kept in memory, said so, and stored under the same ids when it is there', async () => {
+		fs.rmSync(directory, { recursive: true });
+		const store = open();
+		const seen: string[] = [];
+		store.subscribe((entries) => seen.push(...entries.map(({ id }) => id)));
+		const ids = await add(store, 'a', 'b');
+		expect(seen).toEqual(ids);
+		expect(store.notices).toMatchObject([['events', { code: 'state-unwritable' }]]);
+		expect(store.recover()).toBe(false);
+
+		fs.mkdirSync(directory);
+		expect(store.recover()).toBe(true);
+		expect(store.notices.at(-1)).toEqual(['events', null]);
+		ids.push(...(await add(store, 'c')));
+		const later = reopen(store);
+		expect(all(later).entries.map(({ id }) => id)).toEqual(ids);
+	});
+
+	test('it is tried again by itself', async () => {
+		fs.rmSync(directory, { recursive: true });
+		const back = Promise.withResolvers<void>();
+		const store = open({
+			recoverEveryMs: 1,
+			onNotice: (_topic, notice) => {
+				if (notice === null) back.resolve();
+			},
+		});
+		await add(store, 'a');
+		fs.mkdirSync(directory);
+		await back.promise;
+		expect(fs.readdirSync(directory)).toContain('events.db');
+		expect(store.count).toBe(1);
+	});
+
+	test('a file that could not be opened at the start comes before what arrived meanwhile', async () => {
+		const before = open();
+		const ids = await add(before, 'a', 'b');
+		before.close();
+		fs.renameSync(at('events.db'), at('elsewhere'));
+		fs.mkdirSync(at('events.db'));
+		const store = open();
+		ids.push(...(await add(store, 'c', 'd')));
+		expect(store.notices).toMatchObject([['events', { code: 'state-unwritable' }]]);
+		expect(all(store, ids[1])).toMatchObject({ missed: true });
+
+		fs.rmdirSync(at('events.db'));
+		fs.renameSync(at('elsewhere'), at('events.db'));
+		expect(store.recover()).toBe(true);
+		expect(all(store).entries.map(({ id }) => id)).toEqual(ids);
+		expect(contents(all(store, ids[0]).entries)).toEqual(['b', 'c', 'd']);
+	});
+
+	test('a damaged file is set aside, and what it held is said to be missed', async () => {
+		const before = open();
+		before.join('kiosk');
+		const ids = await add(before, 'a', 'b');
+		before.close();
+		fs.writeFileSync(at('events.db'), 'x'.repeat(20_000));
+		const store = open();
+		expect(all(store, ids[0])).toEqual({ entries: [], missed: true });
+		expect(store.notices).toMatchObject([['events-damaged', { code: 'state-corrupt' }]]);
+		const [id = ''] = await add(store, 'c');
+		expect(ids).not.toContain(id);
+		expect(fs.readdirSync(directory).some((name) => name.startsWith('events.db.corrupt-'))).toBe(true);
+		expect(contents(all(reopen(store)).entries)).toEqual(['c']);
+	});
+
+	test('a file that is damaged while it is open is replaced, and the consumers with their names stay', async () => {
+		const store = open();
+		store.join('kiosk');
+		await add(store, ...Array.from({ length: 200 }, (_, number) => `${number} ${'x'.repeat(500)}`));
+		store.close();
+		const bytes = fs.readFileSync(at('events.db'));
+		bytes.fill(0xff, 4096 * 3, 4096 * 20);
+		fs.writeFileSync(at('events.db'), bytes);
+		const next = open();
+		await add(next, 'new');
+		expect(all(next).entries.length).toBeGreaterThan(0);
+		expect(next.notices).toMatchObject([['events-damaged', { code: 'state-corrupt' }]]);
+		expect(contents(all(next).entries)).toEqual(['new']);
+	});
+
+	test('a file of a newer version is left whole beside a new one', async () => {
+		const { DatabaseSync } = process.getBuiltinModule('node:sqlite');
+		const newer = new DatabaseSync(at('events.db'));
+		newer.exec('PRAGMA user_version = 2; CREATE TABLE future (x)');
+		newer.close();
+		const store = open();
+		await add(store, 'a');
+		expect(store.notices).toMatchObject([['events-damaged', { code: 'state-corrupt' }]]);
+		expect(store.count).toBe(1);
+	});
+
+	test('a full disk: everything goes on in memory, and to the disk when there is room', async () => {
+		const child = start('limited', 0, 'full', 128);
+		const said: string[] = [];
+		for await (const line of lines(child)) {
+			said.push(line);
+			if (line !== 'full') continue;
+			execFileSync('prlimit', ['--pid', String(child.pid), '--fsize=unlimited']);
+			child.stdin?.write('go on\n');
+		}
+		children.delete(child);
+		const stored = said.filter((line) => line.startsWith('stored')).map((line) => line.split(' ')[1]);
+		expect(said).toContain('notice events state-unwritable');
+		expect(said.slice(-2)).toEqual(['notice events over', 'recovered true']);
+		expect(stored).toHaveLength(40);
+		const store = open({ bounds: { maxCount: 1000, maxBytes: 1e7, maxAgeMs: DAY } });
+		expect(all(store).entries.map(({ id }) => id)).toEqual(stored);
+	});
+});
+
+describe('killed at any moment', () => {
+	/** `EVENT_STORE_KILLS=50` for the whole test; a shorter one by default. */
+	const kills = Number(process.env['EVENT_STORE_KILLS'] ?? 12);
+
+	test('every event that was handed on is there, in order, and none under a second id', async () => {
+		const reported: string[] = [];
+		const perRun = Math.ceil(10_000 / kills);
+		for (let life = 0; life < kills; life += 1) {
+			const child = start('append', life * 1_000_000, `life${life}`);
+			const patience = 1 + Math.floor(Math.random() * perRun * 2);
+			let heard = 0;
+			let last = '';
+			for await (const line of lines(child)) {
+				// The last line may be cut off by the kill.
+				if (last !== '') reported.push(last);
+				last = line;
+				heard += 1;
+				if (heard === patience) child.kill('SIGKILL');
+			}
+			if (/^life\d+-\d+ \d+$/.test(last)) reported.push(last);
+			children.delete(child);
+		}
+		const store = open({ bounds: { maxCount: 100_000, maxBytes: 1e9, maxAgeMs: DAY } });
+		const stored = all(store).entries.map(({ id, content }) => `${id} ${content}`);
+		expect(store.notices).toEqual([]);
+		expect(reported.length).toBeGreaterThan(kills);
+		const present = new Set(stored);
+		expect(reported.filter((line) => !present.has(line))).toEqual([]);
+		const wasReported = new Set(reported);
+		expect(stored.filter((line) => wasReported.has(line))).toEqual(reported);
+		const numbers = stored.map((line) => Number(line.split(' ')[1]));
+		expect(new Set(numbers).size).toBe(numbers.length);
+		expect(numbers.toSorted((a, b) => a - b)).toEqual(numbers);
+		expect(new Set(stored.map((line) => line.split(' ')[0])).size).toBe(stored.length);
+	}, 120_000);
+});

@@ -1,0 +1,94 @@
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { createNetwork, type NetworkSettings } from '../../src/connection/network.edge.ts';
+import { fetchPlan, type PlanRequest } from '../../src/fleet/fetch-plan.edge.ts';
+import { connectProxy, fixture, identity, refusedPort } from '../connection/network-peers.ts';
+import { etagOf, givenPlanServer } from '../fixtures/plans.ts';
+
+const PLAN = '{"format":"idv-fleet-plan/1","revision":1}';
+
+async function look(url: string, more: Partial<PlanRequest> = {}, settings: NetworkSettings = {}) {
+	const network = await createNetwork(settings, {});
+	onTestFinished(() => network.close());
+	return fetchPlan(network, {
+		url: new URL(url),
+		etag: null,
+		userAgent: 'idv-agent/test',
+		deadlineMs: 15_000,
+		maxBytes: 10_000,
+		signal: new AbortController().signal,
+		...more,
+	});
+}
+
+const reasonOf = (looking: Promise<unknown>) =>
+	looking.then(
+		() => 'none',
+		({ code, message }: { code: string; message: string }) => `${code}: ${message}`,
+	);
+
+describe('a plan over https', () => {
+	const secure = () => givenPlanServer(PLAN, identity('server'));
+
+	test('comes from a server whose authority the settings name, and from no other', async () => {
+		const { url } = await secure();
+		const found = await look(url, {}, { caFile: fixture('ca.pem') });
+		expect(found).toMatchObject({ kind: 'changed', etag: etagOf(Buffer.from(PLAN)) });
+		expect(found.kind === 'changed' && Buffer.from(found.bytes).toString()).toBe(PLAN);
+		expect(await reasonOf(look(url))).toMatch(/^plan-unreachable: The fleet plan was not fetched: .*certificate/);
+	});
+
+	test('goes through the proxy', async () => {
+		const { url, answers } = await secure();
+		const proxy = await connectProxy({ targetPort: Number(new URL(url).port) });
+		const settings = { proxy: `http://127.0.0.1:${proxy.port}`, caFile: fixture('ca.pem') };
+		const named = url.replace('127.0.0.1', 'service.test');
+		expect(await look(named, {}, settings)).toMatchObject({ kind: 'changed' });
+		expect(answers).toEqual([200]);
+		expect(proxy.heads[0]).toMatch(/^CONNECT service\.test:\d+ /);
+	});
+
+	test('is not fetched past a proxy that refuses', async () => {
+		const proxy = await connectProxy({ status: 403 });
+		const settings = { proxy: `http://127.0.0.1:${proxy.port}` };
+		expect(await reasonOf(look('https://service.test/plan.json', {}, settings))).toMatch(/^plan-unreachable: .*proxy/i);
+	});
+});
+
+test('without encryption a plan comes from this machine only', async () => {
+	const { url } = await givenPlanServer(PLAN);
+	expect(await look(url)).toMatchObject({ kind: 'changed' });
+	expect(await reasonOf(look('http://service.test/plan.json'))).toMatch(/is not fetched without encryption/);
+});
+
+test('a query opens an object store, and is never told', async () => {
+	const { url, answers } = await givenPlanServer(PLAN);
+	expect(await look(`${url}?signature=s3cret`)).toMatchObject({ kind: 'changed' });
+	expect(answers).toEqual([200]);
+	const closed = `http://127.0.0.1:${await refusedPort()}/plan.json?signature=s3cret`;
+	const reason = await reasonOf(look(closed));
+	expect(reason).toMatch(/^plan-unreachable/);
+	expect(reason).not.toMatch(/s3cret|plan\.json/);
+});
+
+test('an answer that drips is given up at the deadline', async () => {
+	const server = await givenPlanServer(PLAN);
+	server.behave((response) => {
+		response.writeHead(200);
+		const drip = setInterval(() => response.write(' '), 20);
+		response.on('close', () => clearInterval(drip));
+	});
+	expect(await reasonOf(look(server.url, { deadlineMs: 300 }))).toMatch(
+		/^plan-unreachable: The fleet plan was not fetched/,
+	);
+});
+
+test('nothing is left of one that is given up', async () => {
+	const server = await givenPlanServer(PLAN);
+	const asked = new Promise<void>((resolve) => server.behave(() => resolve()));
+	const abort = new AbortController();
+	const looking = reasonOf(look(server.url, { signal: abort.signal }));
+	await asked;
+	abort.abort();
+	expect(await looking).toMatch(/^plan-unreachable/);
+	await server.untilAnswered(1);
+});

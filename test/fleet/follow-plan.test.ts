@@ -1,0 +1,481 @@
+import { gzipSync } from 'node:zlib';
+import { describe, expect, test } from 'vitest';
+import { placeOf, shareOfSpread } from '../../src/fleet/targeting.ts';
+import type { Heartbeat } from '../../src/protocol/channel.ts';
+import type { EmbeddedService, ServiceOptions } from '../../src/service/embedded-service.ts';
+import { createSigner, givenPlanServer, type Mood } from '../fixtures/plans.ts';
+import {
+	type AgentSetup,
+	DEVICE_ID,
+	givenAgent,
+	givenHome,
+	givenPairedAgent,
+	type RunningAgent,
+	registrations,
+	watchOffline,
+} from '../harness/harness.ts';
+import { givenService } from '../service/fixture.ts';
+
+/** What the harness's chance makes of the time until the first look and between two. */
+const FIRST_LOOK_MS = 5000;
+const INTERVAL_MS = 300_000;
+
+function plan(revision: number, workflowId: string | null, more: object = {}) {
+	return { format: 'idv-fleet-plan/1', revision, spreadSeconds: 0, defaults: { workflowId }, ...more };
+}
+
+interface FleetSetup extends AgentSetup {
+	readonly service?: ServiceOptions;
+	readonly fleet?: object;
+	readonly more?: object;
+}
+
+/** A paired device, online with `check-in`, that has not looked for the plan yet. */
+async function givenFleetDevice(document: unknown, { service: options, fleet, more, ...setup }: FleetSetup = {}) {
+	const service = await givenService(options ?? {});
+	const server = await givenPlanServer(document);
+	const settings = { fleet: { planUrl: server.url, ...fleet }, ...more };
+	const device = await givenPairedAgent(service, { ...setup, settings });
+	return { service, server, device, offline: watchOffline(service) };
+}
+
+/** The first heartbeat from now on that fits. */
+function untilBeat(service: EmbeddedService, fits: (heartbeat: Heartbeat) => boolean): Promise<Heartbeat> {
+	return new Promise((resolve) => {
+		const stop = service.on('heartbeat', ({ heartbeat }) => {
+			if (!fits(heartbeat)) return;
+			stop();
+			resolve(heartbeat);
+		});
+	});
+}
+
+const refusalOf = (device: RunningAgent, code: string) =>
+	device.untilStatus(({ warnings }) => warnings.some((warning) => warning.code === code), code);
+
+describe('a device with a fleet plan', () => {
+	test('moves to its workflow without being offline, and says who decided', async () => {
+		const { service, device, offline } = await givenFleetDevice(plan(7, 'boarding'));
+		const beat = untilBeat(service, ({ workflowId }) => workflowId === 'boarding');
+		device.clock.advance(FIRST_LOOK_MS);
+		const status = await device.untilLive('boarding');
+		expect(status).toMatchObject({
+			workflow: { wanted: 'boarding', source: 'plan' },
+			plan: { revision: 7, followed: 7, rule: null, workflowId: 'boarding', next: null, refused: null },
+			warnings: [],
+		});
+		expect(await beat).toMatchObject({ workflowId: 'boarding', planRevision: 7 });
+		expect(service.devices()).toMatchObject([{ workflowId: 'boarding', planRevision: 7, planRefused: null }]);
+		expect(offline).toEqual([]);
+	});
+
+	test('asks with the ETag it knows, also after a restart, and writes nothing for an answer of 304', async () => {
+		const { server, device } = await givenFleetDevice(plan(7, 'check-in'));
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ plan }) => plan?.followed === 7);
+		const saved = JSON.stringify(await device.home.untilSaved(({ plan }) => plan?.followed === 7));
+		for (const count of [2, 3]) {
+			await device.untilStatus(({ plan }) => plan?.checkedAt !== null);
+			await device.untilTimers(3);
+			device.clock.advance(INTERVAL_MS);
+			await server.untilAnswered(count);
+		}
+		expect(server.answers).toEqual([200, 304, 304]);
+		expect(JSON.stringify(await device.home.untilSaved())).toBe(saved);
+		await device.stop();
+		const again = await givenAgent({ home: device.home });
+		again.clock.advance(FIRST_LOOK_MS);
+		await server.untilAnswered(4);
+		expect(server.answers.at(-1)).toBe(304);
+		expect(server.requests.map((headers) => headers['accept-encoding'])).toEqual(['gzip', 'gzip', 'gzip', 'gzip']);
+		expect(server.requests.some((headers) => headers.authorization)).toBe(false);
+	});
+
+	test('keeps the plan through a restart without its server', async () => {
+		const { server, device } = await givenFleetDevice(plan(7, 'boarding'));
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ plan }) => plan?.followed === 7);
+		await device.stop();
+		server.behave((response) => response.destroy());
+		const again = await givenAgent({ home: device.home });
+		expect(await again.untilLive('boarding')).toMatchObject({ workflow: { source: 'plan' }, plan: { revision: 7 } });
+		again.clock.advance(FIRST_LOOK_MS);
+		await refusalOf(again, 'plan-unreachable');
+		expect(again.agent.status()).toMatchObject({ workflow: { live: 'boarding' }, plan: { revision: 7, followed: 7 } });
+		server.behave(null);
+		again.clock.advance(INTERVAL_MS);
+		await again.untilStatus(({ warnings }) => warnings.length === 0);
+	});
+
+	test('takes a change at its own moment of the spread, and knows it through a restart', async () => {
+		const { server, device } = await givenFleetDevice(plan(1, 'check-in'));
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ plan }) => plan?.followed === 1);
+		server.publish({ ...plan(2, 'boarding'), spreadSeconds: 86_400 });
+		device.clock.advance(INTERVAL_MS);
+		const { plan: seen } = await device.untilStatus(({ plan }) => plan?.next != null);
+		expect(seen).toMatchObject({ revision: 1, workflowId: 'check-in', next: { revision: 2, workflowId: 'boarding' } });
+		const waitMs = Date.parse(seen?.next?.at ?? '') - device.clock.wallMs();
+		expect(waitMs).toBe(Math.round(shareOfSpread(DEVICE_ID) * 86_400_000));
+		await device.home.untilSaved(({ plan }) => plan?.waiting !== null);
+		await device.stop();
+		server.behave((response) => response.destroy());
+		const again = await givenAgent({ home: device.home, clock: device.clock });
+		await again.untilLive('check-in');
+		again.clock.advance(Date.parse(seen?.next?.at ?? '') - again.clock.wallMs() - 1000);
+		expect(again.agent.status().workflow.wanted).toBe('check-in');
+		again.clock.advance(1000);
+		expect(await again.untilLive('boarding')).toMatchObject({ plan: { revision: 2, next: null } });
+	});
+
+	test('moves with its ring, when the ring starts', async () => {
+		const clockAt = new Date(Date.now() + 3_600_000).toISOString();
+		const place = placeOf(DEVICE_ID);
+		const rings = (percent: number) => ({
+			defaults: {
+				workflowId: 'check-in',
+				rollout: { to: { workflowId: 'boarding' }, rings: [{ percent, startAt: clockAt }] },
+			},
+		});
+		const { server, device } = await givenFleetDevice(plan(1, null, rings(place)));
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ plan }) => plan?.followed === 1);
+		expect(device.agent.status().plan?.next).toBeNull();
+		server.publish(plan(2, null, rings(place + 0.01)));
+		device.clock.advance(INTERVAL_MS);
+		expect(await device.untilStatus(({ plan }) => plan?.next != null)).toMatchObject({
+			plan: { revision: 2, workflowId: 'check-in', next: { workflowId: 'boarding', at: clockAt } },
+		});
+		server.behave((response) => response.destroy());
+		device.clock.advance(Date.parse(clockAt) - device.clock.wallMs());
+		await device.untilLive('boarding');
+	});
+
+	test('is chosen by its labels, and chosen anew when they change', async () => {
+		const rules = [{ name: 'lobby', match: { labels: ['lobby'] }, workflowId: 'boarding' }];
+		const { service, server, device } = await givenFleetDevice(plan(1, 'check-in', { rules }));
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ plan }) => plan?.followed === 1);
+		await device.home.writeSettings({ fleet: { planUrl: server.url, labels: ['lobby'] } });
+		await device.daemon.reload();
+		device.clock.advance(FIRST_LOOK_MS);
+		expect(await device.untilLive('boarding')).toMatchObject({ plan: { revision: 1, rule: 'lobby' } });
+		expect(server.answers).toEqual([200, 200]);
+		expect(registrations(service)).toEqual([201, 201]);
+	});
+
+	test('beats at the cadence of the plan, unless its settings name one', async () => {
+		const settings = { defaults: { workflowId: 'check-in', settings: { heartbeatCadence: 7 } } };
+		const { service, server, device } = await givenFleetDevice(plan(1, 'check-in', settings));
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ plan }) => plan?.followed === 1);
+		expect(registrations(service)).toEqual([201, 201]);
+		const back = service.waitFor('request');
+		await device.home.writeSettings({ heartbeatCadence: 30, fleet: { planUrl: server.url } });
+		await device.daemon.reload();
+		await back;
+		expect((await device.untilStatus(({ problem }) => problem === null)).plan?.followed).toBe(1);
+		expect(registrations(service)).toEqual([201, 201, 201]);
+	});
+
+	test('waits for the lease of an application', async () => {
+		const { device } = await givenFleetDevice(plan(1, 'boarding'));
+		device.agent.leases.hold('kiosk', 600);
+		device.clock.advance(FIRST_LOOK_MS);
+		const status = await device.untilStatus(({ workflow }) => workflow.waitsUntil !== null);
+		expect(status).toMatchObject({ workflow: { wanted: 'boarding', live: 'check-in' }, plan: { followed: null } });
+		// Longer than a change may take: waiting for people is no failure.
+		device.clock.advance(400_000);
+		expect(device.agent.status().plan?.refused).toBeNull();
+		device.agent.leases.release('kiosk');
+		expect(await device.untilLive('boarding')).toMatchObject({ plan: { followed: 1, refused: null } });
+	});
+});
+
+describe('the one rule', () => {
+	test('settings go before the plan', async () => {
+		const { device } = await givenFleetDevice(plan(3, 'boarding'), { more: { workflowId: 'check-in' } });
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ plan }) => plan?.revision === 3);
+		expect(device.agent.status()).toMatchObject({
+			workflow: { wanted: 'check-in', live: 'check-in', source: 'file' },
+			plan: { workflowId: 'boarding' },
+		});
+	});
+
+	test('the plan goes before a command, which is refused and named', async () => {
+		const { device } = await givenFleetDevice(plan(3, 'check-in'));
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ plan }) => plan?.followed === 3);
+		await expect(device.agent.setWorkflow('boarding')).rejects.toMatchObject({
+			code: 'workflow-fixed',
+			message: 'Workflow check-in is set by the fleet plan (revision 3, its defaults).',
+		});
+		expect(device.agent.status().workflow).toMatchObject({ wanted: 'check-in', live: 'check-in' });
+	});
+
+	test('and before a pairing code for another workflow, which is not spent', async () => {
+		const { service, device } = await givenFleetDevice(plan(3, 'check-in'));
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ plan }) => plan?.followed === 3);
+		const code = service.createPairingCode('boarding').url;
+		await expect(device.pair(code, { replace: true })).rejects.toMatchObject({ code: 'workflow-fixed' });
+		expect(registrations(service)).toEqual([201]);
+	});
+
+	test('a plan that names no workflow leaves it to the others', async () => {
+		const { device } = await givenFleetDevice(plan(3, null));
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ plan }) => plan?.followed === 3);
+		await device.agent.setWorkflow('boarding');
+		expect(await device.untilLive('boarding')).toMatchObject({ workflow: { source: 'workflow set' } });
+	});
+
+	test('without the plan the assignment from before counts again', async () => {
+		const { device } = await givenFleetDevice(plan(3, 'boarding'));
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilLive('boarding');
+		await device.home.writeSettings({});
+		await device.daemon.reload();
+		expect(await device.untilLive('check-in')).toMatchObject({ workflow: { source: 'pairing' }, plan: null });
+	});
+});
+
+describe('a plan that does not work', () => {
+	const seconds = (count: number) => count * 1000;
+
+	test('leaves the device where it was, which it reports, and is tried again seldom', async () => {
+		const { service, device, offline } = await givenFleetDevice(plan(5, 'bording'), {
+			service: { workflows: ['check-in', 'boarding'] },
+		});
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ problem }) => problem?.code === 'workflow-unknown');
+		device.clock.advance(seconds(300));
+		const status = await refusalOf(device, 'plan-not-followed');
+		expect(status).toMatchObject({
+			state: 'online',
+			problem: null,
+			workflow: { wanted: 'bording', live: 'check-in', source: 'plan' },
+			plan: { revision: 5, followed: null, refused: { revision: 5, code: 'plan-not-followed' } },
+		});
+		expect(status.warnings[0]?.message).toMatch(
+			/bording, which was not online within 300 s; the device stays with check-in/,
+		);
+		const told = untilBeat(service, ({ planRefused }) => planRefused === 5);
+		device.clock.advance(seconds(30));
+		expect(await told).toMatchObject({ workflowId: 'check-in', planRefused: 5 });
+		expect(service.devices()).toMatchObject([{ workflowId: 'check-in', planRevision: null, planRefused: 5 }]);
+		const asked = registrations(service).length;
+		device.clock.advance(seconds(3000));
+		expect(registrations(service)).toHaveLength(asked);
+		const again = service.waitFor('request');
+		device.clock.advance(seconds(3600));
+		expect(await again).toMatchObject({ path: '/api/device/connection', status: 404 });
+		expect(offline).toEqual([]);
+	});
+
+	test('is over with the next revision', async () => {
+		const { server, device } = await givenFleetDevice(plan(5, 'bording'), {
+			service: { workflows: ['check-in', 'boarding'] },
+		});
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ problem }) => problem !== null);
+		device.clock.advance(seconds(300));
+		await refusalOf(device, 'plan-not-followed');
+		server.publish(plan(6, 'boarding'));
+		device.clock.advance(INTERVAL_MS);
+		expect(await device.untilLive('boarding')).toMatchObject({ plan: { followed: 6, refused: null }, warnings: [] });
+	});
+});
+
+describe('a plan that is not taken', () => {
+	const good = plan(7, 'check-in');
+
+	/** A device that follows revision 7, signed or not. */
+	async function givenFollower(document: unknown = good, fleet: object = {}) {
+		const given = await givenFleetDevice(document, { fleet });
+		given.device.clock.advance(FIRST_LOOK_MS);
+		await given.device.untilStatus(({ plan }) => plan?.followed === 7);
+		return given;
+	}
+
+	async function expectNothingChanged(device: RunningAgent, code: string, words: RegExp) {
+		const status = await refusalOf(device, code);
+		expect(status).toMatchObject({
+			state: 'online',
+			workflow: { live: 'check-in' },
+			plan: { revision: 7, followed: 7 },
+		});
+		expect(status.warnings.map(({ message }) => message).join()).toMatch(words);
+	}
+
+	test.each<[string, unknown, string, RegExp]>([
+		['an older revision', plan(6, 'boarding'), 'plan-outdated', /has revision 6, but this device knows revision 7/],
+		['another content', plan(7, 'boarding'), 'plan-outdated', /something else under revision 7/],
+		['no JSON', '{"format":\n "idv-fleet-plan/1",}', 'plan-invalid', /line 2, column 21: there is a comma too many/],
+		['a page', '<!doctype html><title>Sign in</title>', 'plan-invalid', /is a web page, not a plan/],
+		[
+			'a wrong field',
+			{ ...plan(8, 'boarding'), spreadSecond: 1 },
+			'plan-invalid',
+			/\/spreadSecond is not known here; did you mean spreadSeconds/,
+		],
+		['a wrong value', plan(8, 'boarding\u0007'), 'plan-invalid', /\/defaults\/workflowId must not have control/],
+		['nothing', '', 'plan-invalid', /the file is empty/],
+		['bytes', Buffer.from([0xff, 0xfe, 0x00]), 'plan-invalid', /is not UTF-8/],
+	])('%s: nothing changes, and a higher revision that is right is taken', async (_, document, code, words) => {
+		const { server, device } = await givenFollower();
+		server.publish(document);
+		device.clock.advance(INTERVAL_MS);
+		await expectNothingChanged(device, code, words);
+		// What was refused is not fetched again, and what replaces it is.
+		await device.untilTimers(3);
+		device.clock.advance(INTERVAL_MS);
+		await server.untilAnswered(3);
+		expect(server.answers).toEqual([200, 200, 304]);
+		await device.untilTimers(3);
+		server.publish(plan(9, 'boarding'));
+		device.clock.advance(INTERVAL_MS);
+		expect(await device.untilLive('boarding')).toMatchObject({ warnings: [] });
+	});
+
+	const moods: [string, Mood, string, RegExp][] = [
+		['404', (response) => void response.writeHead(404).end('no'), 'plan-unreachable', /answered 404/],
+		[
+			'a redirect',
+			(response) => void response.writeHead(302, { location: 'https://x.test/' }).end(),
+			'plan-unreachable',
+			/redirect \(302\)/,
+		],
+		['503', (response) => void response.writeHead(503).end(), 'plan-unreachable', /answered 503/],
+		['304 nobody asked for', (response) => void response.writeHead(304).end(), 'plan-unreachable', /answered 304/],
+		['no answer', (response) => void response.destroy(), 'plan-unreachable', /was not fetched/],
+		[
+			'half a body',
+			(response, body) =>
+				void response
+					.writeHead(200, { 'content-length': body.length })
+					.write(body.subarray(0, 20), () => response.destroy()),
+			'plan-unreachable',
+			/was not fetched|was cut off/,
+		],
+		[
+			'half a body in chunks',
+			(response, body) => void response.writeHead(200).write(body.subarray(0, 20), () => response.destroy()),
+			'plan-unreachable',
+			/was not fetched|was cut off/,
+		],
+		[
+			'gzip that is none',
+			(response, body) => void response.writeHead(200, { 'content-encoding': 'gzip' }).end(body),
+			'plan-invalid',
+			/cannot be unpacked/,
+		],
+		[
+			'half a gzip',
+			(response, body) =>
+				void response.writeHead(200, { 'content-encoding': 'gzip' }).end(gzipSync(body).subarray(0, 30)),
+			'plan-invalid',
+			/cannot be unpacked/,
+		],
+		[
+			'another coding',
+			(response, body) => void response.writeHead(200, { 'content-encoding': 'br' }).end(body),
+			'plan-invalid',
+			/was not asked for/,
+		],
+		[
+			'too much',
+			(response) => void response.writeHead(200).end(Buffer.alloc(3_000_000, 0x20)),
+			'plan-invalid',
+			/larger than 2097152 bytes/,
+		],
+		[
+			'a bomb',
+			(response) =>
+				void response.writeHead(200, { 'content-encoding': 'gzip' }).end(gzipSync(Buffer.alloc(50_000_000))),
+			'plan-invalid',
+			/larger than 2097152 bytes/,
+		],
+	];
+	test.each(moods)('%s', async (_, mood, code, words) => {
+		const { server, device } = await givenFollower();
+		// Only who has no plan yet asks without an ETag.
+		if (/304/.test(words.source)) {
+			await device.home.writeSettings({ fleet: { planUrl: server.url, labels: ['changed'] } });
+			await device.daemon.reload();
+		}
+		server.behave(mood);
+		device.clock.advance(INTERVAL_MS);
+		await expectNothingChanged(device, code, words);
+		await device.untilTimers(3);
+		server.behave(null);
+		device.clock.advance(INTERVAL_MS);
+		expect(await device.untilStatus(({ warnings }) => warnings.length === 0)).toMatchObject({ plan: { revision: 7 } });
+	});
+
+	test('a body that is longer than it was said to be is cut there, and is no plan', async () => {
+		const { server, device } = await givenFollower();
+		server.behave((response, body) => {
+			response.socket?.end(`HTTP/1.1 200 OK\r\ncontent-length: ${body.length - 5}\r\n\r\n${body}`);
+		});
+		device.clock.advance(INTERVAL_MS);
+		await expectNothingChanged(device, 'plan-invalid', /line 1, column/);
+	});
+
+	test('one without a signature, or with another one, once a key is set', async () => {
+		const signer = createSigner();
+		const { server, device } = await givenFollower(signer.sign(good), { publicKeys: [signer.publicKey] });
+		const forged = { ...signer.sign(plan(8, 'boarding')), signatures: signer.sign(plan(9, 'x')).signatures };
+		const refused: [unknown, RegExp][] = [
+			[plan(8, 'boarding'), /is not signed/],
+			[createSigner().sign(plan(8, 'boarding')), /no signature that fits the key/],
+			[forged, /no signature that fits the key/],
+			[{ ...signer.sign(plan(8, 'boarding')), signatures: [] }, /\/signatures must not be empty/],
+			[
+				{ ...signer.sign(plan(8, 'boarding')), signatures: [{ sig: 'short' }] },
+				/\/signatures\/0\/sig must be 64 bytes/,
+			],
+			[{ ...signer.sign(plan(8, 'boarding')), payloadType: 'text/plain' }, /\/payloadType must be/],
+			[signer.sign('{'), /the signed plan in it: line 1, column 2/],
+			[signer.sign(plan(6, 'boarding')), /has revision 6/],
+		];
+		let answered = 1;
+		for (const [document, words] of refused) {
+			server.publish(document);
+			await device.untilTimers(3);
+			device.clock.advance(INTERVAL_MS);
+			answered += 1;
+			await server.untilAnswered(answered);
+			await device.untilStatus(({ warnings }) => words.test(warnings[0]?.message ?? ''), String(words));
+			expect(device.agent.status()).toMatchObject({ workflow: { live: 'check-in' }, plan: { revision: 7 } });
+		}
+		server.publish(signer.sign(plan(8, 'boarding')));
+		await device.untilTimers(3);
+		device.clock.advance(INTERVAL_MS);
+		expect(await device.untilLive('boarding')).toMatchObject({ warnings: [], plan: { followed: 8 } });
+	});
+
+	test('the unsigned one of before is asked for anew when a key is set, and taken when it is signed', async () => {
+		const { server, device } = await givenFollower();
+		const signer = createSigner();
+		await device.home.writeSettings({ fleet: { planUrl: server.url, publicKeys: [signer.publicKey] } });
+		await device.daemon.reload();
+		device.clock.advance(FIRST_LOOK_MS);
+		await expectNothingChanged(device, 'plan-untrusted', /is not signed/);
+		server.publish(signer.sign(good));
+		await device.untilTimers(3);
+		device.clock.advance(INTERVAL_MS);
+		await device.untilStatus(({ warnings }) => warnings.length === 0);
+	});
+});
+
+test('a device that is not paired yet learns its workflow from the plan, and its code need not name one', async () => {
+	const service = await givenService();
+	const server = await givenPlanServer({ ...plan(1, 'boarding'), spreadSeconds: 86_400 });
+	const device = await givenAgent({ home: await givenHome(), settings: { fleet: { planUrl: server.url } } });
+	device.clock.advance(FIRST_LOOK_MS);
+	await device.untilStatus(({ plan }) => plan?.revision === 1);
+	await device.pair(service.createPairingCode(null).url);
+	expect(await device.untilLive('boarding')).toMatchObject({ workflow: { source: 'plan' }, plan: { followed: 1 } });
+});

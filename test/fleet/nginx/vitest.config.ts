@@ -1,0 +1,11 @@
+import { defineConfig } from 'vitest/config';
+
+/** Needs Debian's nginx (nginx.ts says so when it is missing): `npm run test:fleet`. */
+export default defineConfig({
+	test: {
+		include: ['test/fleet/nginx/**/*.test.ts'],
+		pool: 'forks',
+		testTimeout: 60_000,
+		hookTimeout: 60_000,
+	},
+});

@@ -1,0 +1,351 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import {
+	type CompleteIdentity,
+	chooseIdentity,
+	type IdentityChoice,
+	type IdentityFacts,
+	type InterfaceFacts,
+	pinIdentity,
+	reasonAgainstInterface,
+	reasonAgainstSerial,
+	toReport,
+} from '../../src/identity/identity.ts';
+import { deviceIdSchema, macAddressSchema, serialSchema } from '../../src/protocol/device-connection.ts';
+import { identityReportSchema } from '../../src/protocol/local-answers.ts';
+import type { Fingerprint, PinnedIdentity } from '../../src/state/device-state.ts';
+
+const HASH = 'ab'.repeat(32);
+const ONBOARD: InterfaceFacts = {
+	name: 'enp3s0',
+	mac: '00:1b:21:0a:0b:0c',
+	type: 1,
+	hasDevice: true,
+	addrAssignType: 0,
+	wireless: false,
+	usb: false,
+};
+const USB: InterfaceFacts = { ...ONBOARD, name: 'enp0s20u1', mac: '00:e0:4c:68:00:01', usb: true };
+const WIFI: InterfaceFacts = { ...ONBOARD, name: 'wlp2s0', mac: '3c:a9:f4:01:02:03', wireless: true };
+const KIOSK: IdentityFacts = {
+	serials: [{ source: 'dmi product_serial', value: 'PF3K9QXZ' }],
+	interfaces: [ONBOARD],
+	machineIdHash: HASH,
+	unreadable: [],
+};
+const BARE: IdentityFacts = { serials: [], interfaces: [], machineIdHash: null, unreadable: [] };
+const PAIRED: PinnedIdentity = pinIdentity(complete(chooseIdentity(KIOSK, {}, null, null)), '2026-01-02T03:04:05Z');
+
+function complete(choice: IdentityChoice): CompleteIdentity {
+	if (choice.needsGeneratedId) throw new Error('expected an identity with a deviceId');
+	return choice;
+}
+
+function pinnedWith(fingerprint: Partial<Fingerprint>): PinnedIdentity {
+	return { ...PAIRED, fingerprint: { serial: null, macAddress: null, machine: null, ...fingerprint } };
+}
+
+/** The same machine with other parts in it; `null` takes a part away. */
+function machineWith(parts: { serial?: string | null; mac?: string | null; machine?: string | null }): IdentityFacts {
+	const { serial = 'PF3K9QXZ', mac = ONBOARD.mac, machine = HASH } = parts;
+	return {
+		serials: serial === null ? [] : [{ source: 'dmi product_serial', value: serial }],
+		interfaces: mac === null ? [] : [{ ...ONBOARD, mac }],
+		machineIdHash: machine,
+		unreadable: [],
+	};
+}
+
+describe('serial numbers that do not tell devices apart', () => {
+	test.each([
+		'To be filled by O.E.M.',
+		'TO BE FILLED BY O.E.M.',
+		'To Be Filled By O.E.M',
+		'Default string',
+		'System Serial Number',
+		'Not Specified',
+		'not applicable',
+		'None',
+		'N/A',
+		'Unknown',
+		'INVALID',
+		'0123456789',
+		'123456789',
+		'00000000',
+		'0000-0000-0000',
+		'XXXXXXXX',
+		'....',
+		'-',
+		'abc',
+		'  a  ',
+		'',
+		' \n',
+		'x\u0007y-1234',
+		'1'.repeat(64).concat('2'.repeat(65)),
+	])('%j is refused with a reason', (value) => {
+		expect(reasonAgainstSerial(value)).toMatch(/^(is|has) /);
+	});
+
+	test.each(['PF3K9QXZ', '10000000a1b2c3d4', 'VMware-56 4d 00 01', '0123456788', ' C02X1234JG5H\n', '1112'])(
+		'%j is taken',
+		(value) => {
+			expect(reasonAgainstSerial(value)).toBeNull();
+		},
+	);
+});
+
+describe('interfaces that do not stand for the device', () => {
+	test.each<[string, Partial<InterfaceFacts>, string]>([
+		['loopback', { type: 772, mac: '00:00:00:00:00:00' }, 'not an Ethernet'],
+		['tunnel without an address', { mac: '' }, 'no MAC address'],
+		['card with an empty address', { mac: '00:00:00:00:00:00' }, 'no MAC address'],
+		['bridge with the address of its port', { hasDevice: false }, 'virtual'],
+		['address made up by a hypervisor', { mac: '52:54:00:12:34:56' }, 'locally administered'],
+		['group address', { mac: '01:00:5e:00:00:01' }, 'group'],
+		['address set for privacy', { addrAssignType: 3 }, 'software set'],
+		['address drawn at random', { addrAssignType: 1 }, 'software set'],
+	])('%s', (_name, difference, reason) => {
+		expect(reasonAgainstInterface({ ...ONBOARD, ...difference })).toContain(reason);
+	});
+
+	test('what a system does not tell is no reason against', () => {
+		expect(reasonAgainstInterface({ ...ONBOARD, type: null, hasDevice: null, addrAssignType: null })).toBeNull();
+	});
+});
+
+describe('a device that is not paired', () => {
+	test('goes by the first real serial number and the onboard card, and says why not by the others', () => {
+		const facts: IdentityFacts = {
+			...KIOSK,
+			serials: [
+				{ source: 'dmi product_serial', value: 'Default string' },
+				{ source: 'dmi board_serial', value: ' MB-77 ' },
+				{ source: 'dmi chassis_serial', value: 'CH-77' },
+			],
+			interfaces: [USB, WIFI, ONBOARD],
+			unreadable: [{ source: 'devicetree serial-number', reason: 'is not there' }],
+		};
+		expect(chooseIdentity(facts, {}, null, null)).toEqual({
+			needsGeneratedId: false,
+			deviceId: { value: 'MB-77', source: 'serial number (dmi board_serial)' },
+			serial: { value: 'MB-77', source: 'dmi board_serial' },
+			macAddress: { value: '00:1b:21:0a:0b:0c', source: 'interface enp3s0' },
+			pinned: false,
+			rejected: [
+				{ source: 'devicetree serial-number', reason: 'is not there' },
+				{ source: 'dmi product_serial', reason: 'is a placeholder of the maker: Default string' },
+				{ source: 'dmi chassis_serial', reason: 'comes after dmi board_serial' },
+				{ source: 'interface wlp2s0', reason: 'comes after interface enp3s0' },
+				{ source: 'interface enp0s20u1', reason: 'comes after interface enp3s0' },
+			],
+			fingerprint: { serial: 'MB-77', macAddress: '00:1b:21:0a:0b:0c', machine: HASH },
+			warnings: [],
+			cloned: false,
+		});
+	});
+
+	test('takes Wi-Fi before USB, and a USB card when there is nothing else', () => {
+		const macOf = (...interfaces: InterfaceFacts[]) =>
+			chooseIdentity({ ...KIOSK, interfaces }, {}, null, null).macAddress.value;
+		expect(macOf(USB, WIFI)).toBe(WIFI.mac);
+		expect(macOf({ ...WIFI, usb: true }, { ...USB, name: 'a' })).toBe(USB.mac);
+		expect(macOf(USB)).toBe(USB.mac);
+		expect(macOf()).toBeNull();
+	});
+
+	test('takes settings over everything, without letting them into the fingerprint', () => {
+		const configured = { deviceId: 'lobby-1', serial: 'S-1', macAddress: '02:00:00:00:00:01' };
+		const choice = complete(chooseIdentity(KIOSK, configured, null, null));
+		expect(choice.deviceId).toEqual({ value: 'lobby-1', source: 'configured' });
+		expect(choice.serial).toEqual({ value: 'S-1', source: 'configured' });
+		expect(choice.macAddress).toEqual({ value: '02:00:00:00:00:01', source: 'configured' });
+		expect(choice.fingerprint).toEqual({ serial: 'PF3K9QXZ', macAddress: ONBOARD.mac, machine: HASH });
+		expect(choice.rejected).toContainEqual({
+			source: 'dmi product_serial',
+			reason: 'comes after the configured value',
+		});
+	});
+
+	test('goes by a configured serial number when no deviceId is configured', () => {
+		expect(chooseIdentity(BARE, { serial: 'S-1' }, null, null).deviceId).toEqual({
+			value: 'S-1',
+			source: 'serial number (configured)',
+		});
+	});
+
+	test('without a serial number goes by its machine-id, and does not call that a serial number', () => {
+		const choice = complete(chooseIdentity(machineWith({ serial: null }), {}, null, 'generated-1'));
+		expect(choice.deviceId).toEqual({ value: `machine-${HASH.slice(0, 32)}`, source: 'machine-id' });
+		expect(choice.serial).toEqual({ value: null, source: 'none' });
+	});
+
+	test('with nothing of its own asks for an id once, and keeps to it', () => {
+		const first = chooseIdentity(BARE, {}, null, null);
+		expect(first.needsGeneratedId).toBe(true);
+		expect(first.deviceId).toBeNull();
+		const second = chooseIdentity(BARE, {}, null, 'generated-1');
+		expect(second.needsGeneratedId).toBe(false);
+		expect(second.deviceId).toEqual({ value: 'generated-1', source: 'generated' });
+	});
+});
+
+describe('a paired device', () => {
+	test('stays who it was when a part shows something else', () => {
+		const choice = complete(chooseIdentity(machineWith({ serial: 'OTHER-99' }), {}, PAIRED, 'generated-1'));
+		expect(choice.deviceId).toEqual({ value: 'PF3K9QXZ', source: 'pinned' });
+		expect(choice.serial).toEqual({ value: 'PF3K9QXZ', source: 'pinned' });
+		expect(choice.macAddress).toEqual({ value: ONBOARD.mac, source: 'pinned' });
+	});
+
+	test('that had no MAC address at the pairing does not get one from a card plugged in later', () => {
+		const choice = chooseIdentity(KIOSK, {}, { ...PAIRED, macAddress: null }, null);
+		expect(choice.macAddress).toEqual({ value: null, source: 'pinned' });
+		expect(choice.rejected).toContainEqual({
+			source: 'interface enp3s0',
+			reason: 'comes after the pinned value',
+		});
+	});
+
+	test('follows a setting that was changed later', () => {
+		expect(chooseIdentity(KIOSK, { deviceId: 'lobby-2' }, PAIRED, null).deviceId?.value).toBe('lobby-2');
+	});
+
+	test('is silent when nothing has changed', () => {
+		const choice = chooseIdentity(KIOSK, {}, PAIRED, null);
+		expect(choice).toMatchObject({ warnings: [], cloned: false, rejected: [], fingerprint: PAIRED.fingerprint });
+	});
+
+	test('is silent when a better card or a better serial number appears beside the pinned one', () => {
+		const facts: IdentityFacts = {
+			...KIOSK,
+			serials: [{ source: 'credential dmi-serial', value: 'BETTER-1' }, ...KIOSK.serials],
+			interfaces: [{ ...ONBOARD, name: 'a0', mac: '00:aa:00:aa:00:aa' }, ONBOARD],
+		};
+		expect(chooseIdentity(facts, {}, PAIRED, null)).toMatchObject({
+			warnings: [],
+			cloned: false,
+			fingerprint: PAIRED.fingerprint,
+		});
+	});
+
+	test('is silent when a part can no longer be read', () => {
+		expect(chooseIdentity(BARE, {}, PAIRED, null)).toMatchObject({ warnings: [], cloned: false });
+	});
+
+	test.each([
+		['serial number', { serial: 'OTHER-99' }, 'its serial number is OTHER-99, at the pairing it was PF3K9QXZ'],
+		['network card', { mac: '00:aa:00:aa:00:aa' }, 'its MAC address is 00:aa:00:aa:00:aa'],
+		['machine-id', { machine: 'cd'.repeat(32) }, 'its machine-id is not the one of the pairing'],
+	])('warns of another %s, and is not taken for a copy', (_part, difference, message) => {
+		const choice = chooseIdentity(machineWith(difference), {}, PAIRED, null);
+		expect(choice.cloned).toBe(false);
+		expect(choice.warnings).toEqual([
+			expect.objectContaining({ code: 'identity-changed', message: expect.stringContaining(message) }),
+		]);
+	});
+
+	test('never shows the hash of the machine-id in a warning', () => {
+		const choice = chooseIdentity(machineWith({ machine: 'cd'.repeat(32) }), {}, PAIRED, null);
+		expect(JSON.stringify(choice.warnings)).not.toMatch(/abab|cdcd/);
+	});
+});
+
+describe('a state that was copied to another device', () => {
+	const other = { serial: 'OTHER-99', mac: '00:aa:00:aa:00:aa', machine: 'cd'.repeat(32) };
+	const all = { serial: 'PF3K9QXZ', macAddress: ONBOARD.mac, machine: HASH };
+
+	test.each<[string, Partial<Fingerprint>, Parameters<typeof machineWith>[0], boolean]>([
+		['everything differs', all, other, true],
+		['a whole disk was copied, its machine-id with it', all, { ...other, machine: HASH }, true],
+		['the serial number is still the same', all, { ...other, serial: 'PF3K9QXZ' }, false],
+		['the card is still the same', all, { ...other, mac: ONBOARD.mac }, false],
+		['serial number unknown, card and machine-id differ', all, { ...other, serial: null }, true],
+		['only the card can be compared, and it differs', all, { serial: null, mac: other.mac, machine: null }, false],
+		['only the serial number can be compared, of two', all, { ...other, mac: null, machine: HASH }, false],
+		['only a serial number was ever known', { serial: 'PF3K9QXZ' }, other, true],
+		['only a card was ever known', { macAddress: ONBOARD.mac }, other, false],
+		['only a machine-id was ever known', { machine: HASH }, other, true],
+		['nothing was ever known', {}, other, false],
+	])('%s', (_name, then, now, cloned) => {
+		const choice = chooseIdentity(machineWith(now), {}, pinnedWith(then), null);
+		expect(choice.cloned).toBe(cloned);
+	});
+
+	test('is told in one warning that names every part', () => {
+		const { warnings } = chooseIdentity(machineWith(other), {}, PAIRED, null);
+		expect(warnings).toHaveLength(1);
+		expect(warnings[0]?.message).toMatch(/copy of another device.*serial number.*MAC address.*machine-id/);
+	});
+});
+
+test('the report is what the local interface promises', () => {
+	const choice = complete(
+		chooseIdentity(machineWith({ serial: 'OTHER-99' }), { macAddress: '00:00:5e:00:53:01' }, PAIRED, null),
+	);
+	const report = toReport(choice);
+	expect(identityReportSchema.parse(report)).toEqual(report);
+	expect(report).toMatchObject({
+		deviceId: { value: 'PF3K9QXZ', source: 'pinned' },
+		macAddress: { value: '00:00:5e:00:53:01', source: 'configured' },
+		pinned: true,
+		warnings: [{ code: 'identity-changed' }],
+	});
+});
+
+describe('whatever a machine shows', () => {
+	const mac = fc
+		.uint8Array({ minLength: 6, maxLength: 6 })
+		.map((bytes) => [...bytes].map((byte) => byte.toString(16).padStart(2, '0')).join(':'));
+	const maybe = <Value>(arbitrary: fc.Arbitrary<Value>) => fc.option(arbitrary, { nil: null });
+	const facts: fc.Arbitrary<IdentityFacts> = fc.record({
+		serials: fc.array(fc.record({ source: fc.string(), value: fc.string({ unit: 'binary' }) }), { maxLength: 4 }),
+		interfaces: fc.uniqueArray(
+			fc.record({
+				name: fc.string({ minLength: 1, maxLength: 15 }),
+				mac: fc.oneof(mac, fc.string()),
+				type: maybe(fc.constantFrom(1, 772)),
+				hasDevice: maybe(fc.boolean()),
+				addrAssignType: maybe(fc.nat({ max: 3 })),
+				wireless: fc.boolean(),
+				usb: fc.boolean(),
+			}),
+			{ selector: ({ name }) => name, maxLength: 5 },
+		),
+		machineIdHash: maybe(fc.constant(HASH)),
+		unreadable: fc.constant([]),
+	});
+
+	test('what is chosen can be sent to the service', () => {
+		fc.assert(
+			fc.property(facts, (found) => {
+				const choice = chooseIdentity(found, {}, null, 'generated-1');
+				if (choice.serial.value !== null) expect(serialSchema.parse(choice.serial.value)).toBe(choice.serial.value);
+				if (choice.macAddress.value !== null)
+					expect(macAddressSchema.parse(choice.macAddress.value)).toBe(choice.macAddress.value);
+				expect(deviceIdSchema.safeParse(choice.deviceId?.value).success).toBe(true);
+			}),
+		);
+	});
+
+	test('the choice does not depend on the order in which interfaces are listed', () => {
+		fc.assert(
+			fc.property(facts, (found) => {
+				const reversed = { ...found, interfaces: [...found.interfaces].reverse() };
+				expect(chooseIdentity(reversed, {}, null, null)).toEqual(chooseIdentity(found, {}, null, null));
+			}),
+		);
+	});
+
+	test('a pairing is kept to, and the machine that was paired is neither changed nor a copy', () => {
+		fc.assert(
+			fc.property(facts, facts, (then, now) => {
+				const pinned = pinIdentity(complete(chooseIdentity(then, {}, null, 'generated-1')), '2026-01-02T03:04:05Z');
+				const later = complete(chooseIdentity(now, {}, pinned, null));
+				expect(later.deviceId.value).toBe(pinned.deviceId);
+				expect(later.serial.value).toBe(pinned.serial);
+				expect(later.macAddress.value).toBe(pinned.macAddress);
+				expect(chooseIdentity(then, {}, pinned, null)).toMatchObject({ warnings: [], cloned: false });
+			}),
+		);
+	});
+});

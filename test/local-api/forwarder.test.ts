@@ -1,0 +1,248 @@
+import { once } from 'node:events';
+import { createServer, request as httpRequest, type IncomingMessage, type ServerResponse } from 'node:http';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { AgentError, type Failure } from '../../src/base/errors.ts';
+import { createNetwork } from '../../src/connection/network.edge.ts';
+import { createForwarder, type ForwardLimits } from '../../src/local-api/forwarder.edge.ts';
+import { listen, refusedPort } from '../connection/network-peers.ts';
+
+const TOKEN = 'connection-token-0123456789';
+
+type Answer = (request: IncomingMessage, response: ServerResponse) => void;
+
+interface Setup {
+	readonly answer?: Answer;
+	readonly limits?: Partial<ForwardLimits>;
+	readonly allow?: string[];
+	readonly baseUrl?: string;
+	readonly unpaired?: boolean;
+}
+
+/** A service, and the forwarder before it as the local interface would use it. */
+async function forwarding({ answer, limits, allow = [], baseUrl, unpaired = false }: Setup = {}) {
+	const asked: IncomingMessage[] = [];
+	const service = createServer((request, response) => {
+		asked.push(request);
+		(answer ?? ((_request, found) => found.end('ok')))(request, response);
+	});
+	const base = baseUrl ?? `http://127.0.0.1:${await listen(service)}/tenant`;
+	const network = await createNetwork({}, {});
+	onTestFinished(() => network.close());
+	const forward = createForwarder({
+		network,
+		target: () => (unpaired ? null : { baseUrl: base, token: TOKEN }),
+		allow: () => allow,
+		...(limits && { limits }),
+	});
+	const failures: Failure[] = [];
+	const failed = Promise.withResolvers<Failure>();
+	const local = createServer((request, response) => {
+		forward(request, response, (request.url ?? '').replace('/v1/service', '')).catch((error: unknown) => {
+			if (!(error instanceof AgentError)) throw error;
+			failures.push(error.failure);
+			failed.resolve(error.failure);
+			if (!response.destroyed && !response.headersSent) response.writeHead(599).end(JSON.stringify(error.failure));
+		});
+	});
+	const port = await listen(local);
+	return { url: `http://127.0.0.1:${port}/v1/service`, port, asked, failures, failed: failed.promise };
+}
+
+async function ask(url: string, options: RequestInit = {}) {
+	const response = await fetch(url, { redirect: 'manual', ...options });
+	return { status: response.status, headers: response.headers, text: await response.text() };
+}
+
+const echo: Answer = (request, response) => void request.pipe(response);
+
+describe('passing on', () => {
+	test('adds the Connection, keeps method, path, query, body and headers', async () => {
+		const { url, asked } = await forwarding({
+			answer(request, response) {
+				response.setHeader('content-type', 'text/x-test');
+				response.setHeader('set-cookie', 'a=b');
+				response.statusCode = 201;
+				request.pipe(response);
+			},
+		});
+		const answer = await ask(`${url}/api/v1/x?y=1%202`, {
+			method: 'PUT',
+			body: 'hello',
+			headers: { 'x-request-id': '7' },
+		});
+		expect(answer).toMatchObject({ status: 201, text: 'hello' });
+		expect(answer.headers.get('content-type')).toBe('text/x-test');
+		expect(answer.headers.get('set-cookie')).toBeNull();
+		expect(answer.headers.get('cache-control')).toBe('no-store');
+		expect(asked[0]).toMatchObject({ method: 'PUT', url: '/tenant/api/v1/x?y=1%202' });
+		expect(asked[0]?.headers).toMatchObject({
+			authorization: `Connection ${TOKEN}`,
+			'x-request-id': '7',
+			'content-length': '5',
+		});
+	});
+
+	test('HEAD, an empty answer and an error of the service come through as they are', async () => {
+		const { url } = await forwarding({
+			answer(request, response) {
+				response.writeHead(request.method === 'HEAD' ? 200 : request.method === 'DELETE' ? 204 : 418).end();
+			},
+		});
+		expect(await ask(`${url}/a`, { method: 'HEAD' })).toMatchObject({ status: 200, text: '' });
+		expect(await ask(`${url}/a`, { method: 'DELETE' })).toMatchObject({ status: 204 });
+		expect(await ask(`${url}/a`)).toMatchObject({ status: 418 });
+	});
+
+	test('a large body goes both ways in chunks', async () => {
+		const { url } = await forwarding({ answer: echo });
+		const block = new Uint8Array(64 * 1024).fill(7);
+		let blocks = 200;
+		const body = new ReadableStream({
+			pull(controller) {
+				blocks -= 1;
+				if (blocks < 0) controller.close();
+				else controller.enqueue(block);
+			},
+		});
+		const response = await fetch(`${url}/a`, { method: 'POST', body, duplex: 'half' } as RequestInit);
+		expect((await response.arrayBuffer()).byteLength).toBe(200 * 64 * 1024);
+	});
+
+	test('a caller that reads slowly holds the service back', async () => {
+		const block = Buffer.alloc(256 * 1024);
+		const total = 400 * block.length;
+		let sent = 0;
+		let received = 0;
+		let lead = 0;
+		const { url } = await forwarding({
+			limits: { answerBytes: total },
+			answer(_request, response) {
+				const write = () => {
+					while (sent < total) {
+						sent += block.length;
+						if (!response.write(block)) return;
+					}
+					response.end();
+				};
+				response.on('drain', write);
+				write();
+			},
+		});
+		const request = httpRequest(`${url}/a`);
+		request.end();
+		const [response] = (await once(request, 'response')) as [IncomingMessage];
+		for await (const chunk of response) {
+			received += (chunk as Buffer).length;
+			lead = Math.max(lead, sent - received);
+			for (let turn = 0; turn < 5; turn += 1) await new Promise(setImmediate);
+		}
+		expect(received).toBe(total);
+		expect(lead).toBeLessThan(total / 3);
+	});
+
+	test('when the caller leaves, the service is left as well', async () => {
+		const left = Promise.withResolvers<void>();
+		const { url } = await forwarding({
+			answer(_request, response) {
+				response.write('begin');
+				response.once('close', left.resolve);
+			},
+		});
+		const request = httpRequest(`${url}/a`);
+		request.end();
+		const [response] = (await once(request, 'response')) as [IncomingMessage];
+		await once(response, 'data');
+		request.destroy();
+		await left.promise;
+	});
+});
+
+describe('refusing', () => {
+	test("a caller's own Authorization, a forbidden path, another method and an unpaired device, before anything is sent", async () => {
+		const { url, asked, failures } = await forwarding({ allow: ['/api/v1'] });
+		await ask(`${url}/api/v1/a`, { headers: { authorization: 'ApiKey x' } });
+		await ask(`${url}/api/v2/a`);
+		await ask(`${url}/api/v1/deeplink`, { method: 'POST' });
+		await ask(`${url}/api/v1/a`, { method: 'OPTIONS' });
+		expect(failures.map(({ code }) => code)).toEqual([
+			'access-denied',
+			'access-denied',
+			'access-denied',
+			'method-not-allowed',
+		]);
+		expect(asked).toEqual([]);
+		const nobody = await forwarding({ unpaired: true });
+		await ask(`${nobody.url}/a`);
+		expect(nobody.failures).toMatchObject([{ code: 'unpaired' }]);
+	});
+
+	test('a redirect is neither followed nor shown; another Location becomes local', async () => {
+		const { url, failures, asked } = await forwarding({
+			answer(request, response) {
+				const isCreated = request.url?.endsWith('/create');
+				response
+					.writeHead(isCreated ? 201 : 307, { location: isCreated ? '/tenant/api/7' : 'http://127.0.0.1:1/steal' })
+					.end();
+			},
+		});
+		const answer = await ask(`${url}/a`);
+		expect(answer.headers.get('location')).toBeNull();
+		expect(failures).toMatchObject([{ code: 'redirect-refused' }]);
+		expect((await ask(`${url}/create`, { method: 'POST' })).headers.get('location')).toBe('/v1/service/api/7');
+		expect(asked).toHaveLength(2);
+	});
+
+	test('a body that is too large, announced or not; the caller is told', async () => {
+		const { url, failures } = await forwarding({ answer: echo, limits: { requestBytes: 1000 } });
+		expect(await ask(`${url}/a`, { method: 'POST', body: 'x'.repeat(1001) })).toMatchObject({ status: 599 });
+		const body = new Blob(['x'.repeat(5000)]).stream();
+		expect(await ask(`${url}/a`, { method: 'POST', body, duplex: 'half' } as RequestInit)).toMatchObject({
+			status: 599,
+		});
+		expect(failures.map(({ code }) => code)).toEqual(['body-too-large', 'body-too-large']);
+	});
+
+	test('an answer that is too large: refused when announced, cut off when not', async () => {
+		const { url, failures } = await forwarding({
+			limits: { answerBytes: 1000 },
+			answer(request, response) {
+				if (request.url?.endsWith('announced')) response.setHeader('content-length', 2000);
+				response.write('x'.repeat(500));
+				response.end('x'.repeat(1500));
+			},
+		});
+		await ask(`${url}/announced`);
+		expect(failures).toMatchObject([{ code: 'response-too-large' }]);
+		await expect(ask(`${url}/sudden`)).rejects.toThrow();
+	});
+
+	test('a service that is away, silent or too slow', async () => {
+		const away = await forwarding({ baseUrl: `http://127.0.0.1:${await refusedPort()}` });
+		await ask(`${away.url}/a`);
+		expect(away.failures).toMatchObject([{ code: 'service-unreachable' }]);
+		const silent = await forwarding({ answer: () => {}, limits: { deadlineMs: 50 } });
+		await ask(`${silent.url}/a`);
+		expect(silent.failures).toMatchObject([{ code: 'request-timeout' }]);
+		const dripping = await forwarding({
+			limits: { deadlineMs: 100 },
+			answer(_request, response) {
+				response.write('begin');
+			},
+		});
+		await expect(ask(`${dripping.url}/a`)).rejects.toThrow();
+	});
+
+	test('more than so many at once', async () => {
+		const arrived = Promise.withResolvers<ServerResponse>();
+		const { url, failures } = await forwarding({
+			limits: { atOnce: 1 },
+			answer: (_request, response) => arrived.resolve(response),
+		});
+		const first = ask(`${url}/a`);
+		const response = await arrived.promise;
+		await ask(`${url}/b`);
+		expect(failures).toMatchObject([{ code: 'service-overloaded', retryAfterMs: 1000 }]);
+		response.end('done');
+		expect(await first).toMatchObject({ text: 'done' });
+	});
+});

@@ -1,0 +1,206 @@
+/** What the settings open on loopback: for a scraper, for applications in a browser, and as settings change. */
+import { chmod, writeFile } from 'node:fs/promises';
+import { connect, createServer } from 'node:net';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { statusSchema } from '../../src/protocol/local-answers.ts';
+import { listen } from '../connection/network-peers.ts';
+import { givenAgent, givenHome, givenPairedAgent, type Home, type RunningAgent } from '../harness/harness.ts';
+import { givenService } from '../service/fixture.ts';
+import { type Asked, ask } from './local-asking.ts';
+
+const ORIGIN = 'https://kiosk.example.com';
+const TOKEN = 'kiosk-token-4f7Qz9Xk2Lm8-0123456789';
+const GROUP = String(process.getgid?.() ?? 0);
+const PROBED = ['/livez', '/readyz', '/metrics'];
+
+const asKiosk = { Origin: ORIGIN, Authorization: `Bearer ${TOKEN}` };
+const probe = (device: RunningAgent, path: string, asked: Asked = {}) =>
+	ask(device, path, { socket: 'probe', ...asked });
+const askBrowser = (device: RunningAgent, path: string, asked: Asked = {}) =>
+	ask(device, path, { socket: 'browser', ...asked });
+/** Whether nothing listens there. */
+const isClosed = (address: string | null) =>
+	new Promise<boolean>((resolve) => {
+		const socket = connect(Number(new URL(address ?? '').port), '127.0.0.1');
+		socket.once('error', () => resolve(true));
+		socket.once('connect', () => resolve(!socket.destroy()));
+	});
+const warningsOf = ({ agent }: RunningAgent) => agent.status().warnings;
+
+async function givenApplications(home: Home, text = `kiosk ${ORIGIN} ${TOKEN}`): Promise<string> {
+	return home.secretFile('applications', text);
+}
+
+describe('the port for health and metrics', () => {
+	test('answers a scraper those three and nothing else, and no page', async () => {
+		const device = await givenPairedAgent(await givenService(), { sets: ['local.metricsPort=0'] });
+		for (const path of PROBED) expect(await probe(device, path)).toMatchObject({ status: 200 });
+		expect((await probe(device, '/metrics')).text).toContain('idv_agent_state{state="online"} 1');
+		for (const path of ['/v1/status', '/v1/events', '/v1/identity', '/v1/service/api/x', '/v1/openapi.json'])
+			expect([path, (await probe(device, path)).status]).toEqual([path, 403]);
+		expect((await probe(device, '/v1/unpair', { method: 'POST' })).json.code).toBe('access-denied');
+		for (const headers of [
+			{ Origin: 'https://evil.example' },
+			{ Host: 'evil.example' },
+			{ 'Sec-Fetch-Site': 'cross-site' },
+		])
+			expect(await probe(device, '/livez', { headers })).toMatchObject({ status: 403 });
+		expect(device.agent.status().state).toBe('online');
+	});
+
+	test('is closed unless it is asked for', async () => {
+		const device = await givenAgent();
+		expect(device.daemon.addresses).toEqual({ page: null, metrics: null, browser: null });
+	});
+
+	test('that is taken is a warning, and is tried again by a reload', async () => {
+		const other = createServer();
+		const port = await listen(other);
+		const device = await givenAgent({ sets: [`local.metricsPort=${port}`] });
+		expect(warningsOf(device)).toMatchObject([{ code: 'socket-failed' }]);
+		expect(warningsOf(device)[0]?.message).toContain(`local.metricsPort: Cannot listen on 127.0.0.1:${port}`);
+		expect(await device.client.request('agent', 'GET', '/livez')).toEqual({ live: true });
+		await new Promise((resolve) => other.close(resolve));
+		await device.daemon.reload();
+		expect(warningsOf(device)).toEqual([]);
+		expect(await probe(device, '/livez')).toMatchObject({ status: 200 });
+	});
+});
+
+describe('applications in a browser', () => {
+	async function givenDevice() {
+		const service = await givenService();
+		const home = await givenHome();
+		const file = await givenApplications(home);
+		const settings = { local: { http: { port: 0, applicationsFile: file } } };
+		const device = await givenPairedAgent(service, { home, settings });
+		return { service, home, file, settings, device };
+	}
+
+	test('get what other applications get, and nothing that moves the device', async () => {
+		const { service, device } = await givenDevice();
+		const get = (path: string) => askBrowser(device, path, { headers: asKiosk });
+		expect(statusSchema.parse((await get('/v1/status')).json)).toEqual(device.agent.status());
+		for (const path of ['/v1/events', '/v1/leases', '/v1/identity', '/v1/openapi.json', '/readyz'])
+			expect([path, (await get(path)).status]).toEqual([path, 200]);
+		const lease = { method: 'POST', headers: asKiosk, body: { name: 'page' } };
+		expect(await askBrowser(device, '/v1/leases', lease)).toMatchObject({ status: 200 });
+		const passed = await get('/v1/service/api/no-such-thing');
+		expect(passed).toMatchObject({ status: 404, headers: { 'access-control-allow-origin': ORIGIN } });
+		expect(service.requests.at(-1)).toMatchObject({ path: '/api/no-such-thing', authorizationScheme: 'Connection' });
+		for (const path of ['/v1/pair', '/v1/unpair', '/v1/reconnect'])
+			expect((await askBrowser(device, path, { method: 'POST', headers: asKiosk })).json.code).toBe('access-denied');
+	});
+
+	test('are known by origin and token; nobody else gets an answer or CORS', async () => {
+		const { device } = await givenDevice();
+		const token = { Authorization: `Bearer ${TOKEN}` };
+		for (const [headers, status] of [
+			[{ Origin: ORIGIN }, 401],
+			[{ Origin: ORIGIN, Authorization: `Bearer ${TOKEN}x` }, 401],
+			[token, 403],
+			[{ ...token, Origin: 'https://evil.example' }, 403],
+			[{ ...token, Origin: 'null' }, 403],
+			[{ ...asKiosk, Host: 'rebound.example' }, 403],
+		] as const) {
+			const answer = await askBrowser(device, '/v1/status', { headers });
+			expect([headers, answer.status]).toEqual([headers, status]);
+			if (status === 403) expect(answer.headers).not.toHaveProperty('access-control-allow-origin');
+		}
+		expect(device.logText()).not.toContain(TOKEN);
+	});
+
+	test('come and go with their file at a reload', async () => {
+		const { home, file, device } = await givenDevice();
+		const { browser } = device.daemon.addresses;
+		const other = { Origin: 'https://till.example.com', Authorization: `Bearer ${TOKEN}-till` };
+		const statuses = async () => [
+			(await askBrowser(device, '/v1/status', { headers: asKiosk })).status,
+			(await askBrowser(device, '/v1/status', { headers: other })).status,
+		];
+		expect(await statuses()).toEqual([200, 403]);
+		device.daemon.log.warn(`somebody said ${TOKEN}`);
+		expect(device.log.at(-1)?.msg).toBe('somebody said [secret]');
+		await givenApplications(home, `till ${other.Origin} ${TOKEN}-till`);
+		await device.daemon.reload();
+		expect(await statuses()).toEqual([403, 200]);
+		expect(device.daemon.addresses.browser).toBe(browser);
+
+		await chmod(file, 0o644);
+		await device.daemon.reload();
+		expect(warningsOf(device)).toMatchObject([{ code: 'credential-unreadable' }]);
+		expect(warningsOf(device)[0]?.message).toMatch(/mode is 0644.*applications from before stay in force/);
+		expect(await statuses()).toEqual([403, 200]);
+		await chmod(file, 0o640);
+		await device.daemon.reload();
+		expect(warningsOf(device)).toEqual([]);
+	});
+
+	test('with a file that cannot be used: the agent starts, warns, and nobody is let in', async () => {
+		const home = await givenHome();
+		const file = join(home.directory, 'applications');
+		await writeFile(file, `kiosk ${ORIGIN} short\n`, { mode: 0o600 });
+		const device = await givenAgent({ home, settings: { local: { http: { port: 0, applicationsFile: file } } } });
+		expect(warningsOf(device)).toMatchObject([{ code: 'settings-invalid' }]);
+		expect(warningsOf(device)[0]?.message).toContain('line 1');
+		expect(await askBrowser(device, '/v1/status', { headers: asKiosk })).toMatchObject({ status: 403 });
+	});
+});
+
+describe('changed settings', () => {
+	test('open, move and close the ports without a restart', async () => {
+		const home = await givenHome();
+		const http = { port: 0, applicationsFile: await givenApplications(home) };
+		const device = await givenAgent({ home });
+		await home.writeSettings({ page: { port: 0 }, local: { metricsPort: 0, http } });
+		await device.daemon.reload();
+		const { page, metrics, browser } = device.daemon.addresses;
+		expect((await fetch(page ?? '')).status).toBe(200);
+		expect(await probe(device, '/livez')).toMatchObject({ status: 200 });
+		expect(await askBrowser(device, '/v1/status', { headers: asKiosk })).toMatchObject({ status: 200 });
+
+		// The port that one leaves can be given to another in the same change.
+		const left = Number(new URL(metrics ?? '').port);
+		await home.writeSettings({ page: { port: left }, local: { http } });
+		await device.daemon.reload();
+		expect(device.daemon.addresses).toEqual({ page: metrics, metrics: null, browser });
+		expect((await fetch(metrics ?? '')).status).toBe(200);
+		expect(await isClosed(page)).toBe(true);
+
+		await home.writeSettings({});
+		await device.daemon.reload();
+		for (const address of [metrics, browser]) expect(await isClosed(address)).toBe(true);
+		expect(warningsOf(device)).toEqual([]);
+	});
+
+	test('bound the kept events from the next one on', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		for (const type of ['a', 'b', 'c', 'd']) service.notify({ type });
+		await device.untilEvent(({ kind }) => kind === 'd');
+		await device.home.writeSettings({ events: { maxCount: 2 } });
+		await device.daemon.reload();
+		service.notify({ type: 'e' });
+		await device.untilEvent(({ kind }) => kind === 'e');
+		expect((await device.events()).filter(({ type }) => type !== 'gap').map(({ kind }) => kind)).toEqual(['d', 'e']);
+	});
+
+	test('of sockets and files that are open already warn, by name, that they wait for the next start', async () => {
+		const home = await givenHome();
+		const local = { agentGroup: GROUP, adminGroup: GROUP };
+		const device = await givenAgent({ home, groups: 'settings', settings: { local } });
+		expect(warningsOf(device)).toEqual([]);
+		await home.writeSettings({ local: { ...local, adminGroup: 'daemon' }, events: { durable: false } });
+		await device.daemon.reload();
+		expect(warningsOf(device)).toMatchObject([
+			{
+				code: 'restart-needed',
+				message: 'The change of local.adminGroup and events.durable takes effect at the next start of the agent.',
+			},
+		]);
+		await home.writeSettings({ local });
+		await device.daemon.reload();
+		expect(warningsOf(device)).toEqual([]);
+	});
+});

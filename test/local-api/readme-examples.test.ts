@@ -1,0 +1,177 @@
+/** The kiosk applications of the README and docs/kiosk-software.md, as they stand there, against a running agent and the embedded service. */
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { createInterface } from 'node:readline';
+import { expect, onTestFinished, test } from 'vitest';
+import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import { givenAgent, givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
+import { givenService } from '../service/fixture.ts';
+
+const DOCUMENTS = ['README.md', 'docs/kiosk-software.md']
+	.map((name) => readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8'))
+	.join('\n');
+const SOCKET = '/run/idv-agent/agent.sock';
+
+/** The code under `<!-- example: NAME -->`. */
+function exampleOf(name: string): string {
+	const [, code] = new RegExp(`<!-- example: ${name} -->\\n\`\`\`\\w+\\n(.*?)\\n\`\`\``, 's').exec(DOCUMENTS) ?? [];
+	return code ?? expect.fail(`the documents have no example ${name}`);
+}
+
+/** A program that is not here leaves its example untested, and says so. */
+function isThere(program: string): boolean {
+	const found = spawnSync(program, ['--version']).status === 0;
+	if (!found) console.warn(`SKIPPED: the ${program} example of the README was not run, ${program} is not installed.`);
+	return found;
+}
+
+interface Application {
+	/** The first line, printed or to come, that holds the text. */
+	untilPrinted(text: string): Promise<string>;
+	readonly lines: readonly string[];
+}
+
+/** Runs an example, with the socket of this device in the place of the usual one. */
+async function runExample(
+	device: RunningAgent,
+	name: string,
+	program: string,
+	extension: string,
+): Promise<Application> {
+	const code = exampleOf(name);
+	expect(code).toContain(SOCKET);
+	const file = join(device.home.directory, `kiosk.${extension}`);
+	await writeFile(file, code.replaceAll(SOCKET, join(device.home.paths.runDir, 'agent.sock')));
+	// What it starts ends with it.
+	const child = spawn(program, [file], { stdio: ['ignore', 'pipe', 'pipe'], detached: true });
+	return readLines(child, name);
+}
+
+/** What a process prints, line by line; its group ends with the test. */
+function readLines(child: ChildProcess, name: string): Application {
+	const lines: string[] = [];
+	let looking = () => {};
+	for (const stream of [child.stdout, child.stderr])
+		if (stream)
+			createInterface({ input: stream }).on('line', (line) => {
+				lines.push(line);
+				looking();
+			});
+	onTestFinished(async () => {
+		if (child.exitCode !== null || child.signalCode !== null) return;
+		const ended = once(child, 'close');
+		killGroup(child);
+		await ended;
+	});
+	return {
+		lines,
+		untilPrinted: (text) =>
+			new Promise((resolve, reject) => {
+				looking = () => {
+					const found = lines.find((line) => line.includes(text));
+					if (found !== undefined) resolve(found);
+				};
+				child.once('close', () => reject(new Error(`${name} ended before it said ${text}: ${lines.join('\n')}`)));
+				looking();
+			}),
+	};
+}
+
+function killGroup({ pid }: ChildProcess): void {
+	if (pid !== undefined) process.kill(-pid, 'SIGKILL');
+}
+
+/** A port that was free a moment ago. */
+async function findFreePort(): Promise<number> {
+	const server = createServer().listen(0, '127.0.0.1');
+	await once(server, 'listening');
+	const { port } = server.address() as AddressInfo;
+	server.close();
+	await once(server, 'close');
+	return port;
+}
+
+/** Runs one line of a shell in its own process group, which ends with the test. */
+function runLine(line: string, directory: string): Application & { readonly ended: Promise<unknown> } {
+	const PATH = `${resolve(import.meta.dirname, '../../bin')}:${process.env['PATH']}`;
+	const child = spawn('sh', ['-c', line], { cwd: directory, env: { ...process.env, PATH }, detached: true });
+	const running = readLines(child, line);
+	return { ...running, ended: once(child, 'close') };
+}
+
+test('the trial service and the device beside it start as they stand there, and hear of each other', async () => {
+	const directory = await mkdtemp(join(tmpdir(), 'idv-readme-'));
+	onTestFinished(() => rm(directory, { recursive: true, force: true }));
+	const port = await findFreePort();
+	const answers: string[] = [];
+	for (const line of exampleOf('device').replaceAll('8490', String(port)).split('\n')) {
+		const [, background] = /^(.*) &( +#.*)?$/.exec(line) ?? [];
+		const running = runLine(background ?? line, directory);
+		if (background) await running.untilPrinted(background.includes(' service ') ? 'Listening at' : '"online"');
+		else await running.ended;
+		if (!background) answers.push(...running.lines);
+	}
+	expect(answers).toContain(`Online with 127.0.0.1:${port}, workflow document-check.`);
+	expect(answers).toContain('Sent to 1 device.');
+}, 30_000);
+
+async function givenDevice() {
+	const service = await givenService();
+	return { service, device: await givenPairedAgent(service) };
+}
+
+/** It asks for more only when it has acknowledged what it got. */
+async function expectAcknowledged(
+	device: RunningAgent,
+	service: EmbeddedService,
+	consumer: string,
+	running: Application,
+) {
+	service.notify({ type: 'two', id: 'n-2' });
+	await running.untilPrinted('"two"');
+	const { events } = device.agent;
+	const kinds = events.after(events.positionOf(consumer), 10).entries.map(({ kind }) => kind);
+	expect([[], ['two']]).toContainEqual(kinds);
+}
+
+test.runIf(isThere('curl'))('the application in curl waits for events and acknowledges them', async () => {
+	const { service, device } = await givenDevice();
+	const running = await runExample(device, 'curl', 'sh', 'sh');
+	expect(await running.untilPrinted('"sentence"')).toContain('Online with');
+	service.notify({ type: 'one', id: 'n-1' });
+	await running.untilPrinted('"kind":"one"');
+	await expectAcknowledged(device, service, 'kiosk-sh', running);
+});
+
+test('the application in Node holds a lease, asks the service and acknowledges', async () => {
+	const { service, device } = await givenDevice();
+	const running = await runExample(device, 'node', process.execPath, 'mjs');
+	const forwarded = service.waitFor('request', ({ path }) => path === '/api/sessions/s-7');
+	service.notify({ type: 'one', id: 'n-1', sessionId: 's-7' });
+	expect(await running.untilPrinted(' one ')).toContain('"sessionId":"s-7"');
+	expect(await forwarded).toMatchObject({ method: 'GET', authorizationScheme: 'Connection' });
+	expect(await running.untilPrinted('the service answers')).toBe('the service answers 404');
+	await expectAcknowledged(device, service, 'kiosk-node', running);
+	expect(device.agent.leases.list().leases).toEqual([]);
+});
+
+test.runIf(isThere('python3'))(
+	'the application in Python goes on after a restart of the agent, and gets nothing twice',
+	async () => {
+		const { service, device } = await givenDevice();
+		const running = await runExample(device, 'python', 'python3', 'py');
+		service.notify({ type: 'one', id: 'n-1' });
+		expect(await running.untilPrinted(' one ')).toContain('{"type": "one", "id": "n-1"}');
+		await device.stop();
+		const again = await givenAgent({ home: device.home, clock: device.clock });
+		await again.untilState('online');
+		service.notify({ type: 'two', id: 'n-2' });
+		await running.untilPrinted(' two ');
+		expect(running.lines.filter((line) => / (one|two) /.test(line))).toHaveLength(2);
+	},
+);

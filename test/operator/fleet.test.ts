@@ -1,0 +1,362 @@
+import { readFile, stat, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { listen } from '../connection/network-peers.ts';
+import { createSigner } from '../fixtures/plans.ts';
+import { openChannel, registerDevice } from '../service/fixture.ts';
+import { modeOf, operatorOfFile, succeeded } from './operator.ts';
+
+const operator = operatorOfFile();
+
+const PLAN = `{
+  "format": "idv-fleet-plan/1",
+  "revision": 7,
+  "spreadSeconds": 0,
+  "defaults": { "workflowId": "checkin" },
+  "rules": [
+    { "name": "lobby", "match": { "labels": ["lobby"] }, "workflowId": "checkout" }
+  ]
+}
+`;
+const INVENTORY =
+	'deviceId,serial,labels,workflowId\nK-1,S-1,lobby,checkin\nK-2,,,checkin\nK-3,S-3,lobby;berlin,checkout\n';
+
+const plan = (text = PLAN, name = 'plan.json') => operator.file(name, text, 0o644);
+const inventory = (text = INVENTORY, name = 'devices.csv') => operator.file(name, text, 0o644);
+
+/** A key of `idv fleet keygen`. */
+async function givenKey(name = 'fleet.key') {
+	const file = join(operator.directory, name);
+	const { publicKey } = succeeded(await operator.idv(['fleet', 'keygen', '--out', file, '--json']));
+	return { file, publicKey: publicKey as string };
+}
+
+describe('idv fleet keygen', () => {
+	test('writes the private key for this user alone and shows only the public one', async () => {
+		const file = join(operator.directory, 'fleet.key');
+		const outcome = await operator.idv(['fleet', 'keygen', '--out', file]);
+		expect(outcome).toMatchObject({ status: 0, stderr: '' });
+		expect(outcome.stdout).toMatch(/^Public key {3}ed25519:[\w+/]{43}=$/m);
+		expect(await modeOf(file)).toBe('600');
+		const secret = (await readFile(file, 'utf8')).split('\n')[1] ?? '';
+		expect(secret.length).toBeGreaterThan(40);
+		expect(outcome.stdout).not.toContain(secret);
+	});
+
+	test('never replaces a file', async () => {
+		const file = await operator.file('fleet.key', 'precious');
+		await operator.expectRefused({ status: 64, code: 'usage', words: /is there already/ }, [
+			'fleet',
+			'keygen',
+			'--out',
+			file,
+		]);
+		expect(await readFile(file, 'utf8')).toBe('precious');
+	});
+});
+
+describe('idv fleet check', () => {
+	test('says what a good plan is', async () => {
+		const file = await plan();
+		expect((await operator.idv(['fleet', 'check', file])).stdout).toBe(
+			`${file}: revision 7, 1 rule, spread over 0 s, not signed.\nNothing is wrong with it.\n`,
+		);
+		expect(succeeded(await operator.idv(['fleet', 'check', file, '--json']))).toEqual({
+			file,
+			revision: 7,
+			rules: 1,
+			spreadSeconds: 0,
+			isSigned: false,
+			verifiedBy: null,
+			findings: [],
+		});
+	});
+
+	test('names every problem with its line and path', async () => {
+		const file = await plan(
+			PLAN.replace('"revision"', '"revison"').replace('["lobby"]', '["in the lobby"]').replace('0,', '"0",'),
+		);
+		const { status, stderr } = await operator.idv(['fleet', 'check', file]);
+		expect(status).toBe(65);
+		expect(stderr).toContain(`${file}: line 1, column 1: /revision is missing.`);
+		expect(stderr).toContain(`${file}: line 3, column 14: /revison is not known here; did you mean revision?`);
+		expect(stderr).toContain(`${file}: line 4, column 20: /spreadSeconds must be a whole number.`);
+		expect(stderr).toContain(`${file}: line 7, column 46: /rules/0/match/labels/0 must be letters`);
+	});
+
+	test('finds a rule that can never count', async () => {
+		const file = await plan(
+			PLAN.replace(
+				'"checkout" }',
+				'"checkout" },\n    { "name": "never", "match": { "labels": ["lobby"] }, "workflowId": "x" }',
+			),
+		);
+		const { status, stdout } = await operator.idv(['fleet', 'check', file]);
+		expect(stdout).toMatch(/^Error: line 8, column 5: \/rules\/1 \(never\) can never count/m);
+		expect(status).toBe(65);
+		const key = await givenKey();
+		const out = join(operator.directory, 'signed.json');
+		const signed = await operator.idv(['fleet', 'sign', file, '--key', key.file, '--out', out]);
+		expect(signed).toMatchObject({ status: 65, stderr: expect.stringMatching(/can never count.*\[plan-invalid\]/) });
+		await expect(stat(out)).rejects.toThrow();
+	});
+
+	test('refuses a file that is not there, and one that is no text', async () => {
+		const missing = join(operator.directory, 'none.json');
+		await operator.expectRefused(
+			{ status: 65, code: 'plan-invalid', words: /none\.json cannot be read: it is not there \(ENOENT\)/ },
+			['fleet', 'check', missing],
+		);
+		await writeFile(missing, Buffer.from([0xff, 0xfe]));
+		await operator.expectRefused({ status: 65, code: 'plan-invalid', words: /is not UTF-8/ }, [
+			'fleet',
+			'check',
+			missing,
+		]);
+	});
+});
+
+describe('idv fleet sign', () => {
+	test('makes one file that only its key verifies, and a second signature beside the first', async () => {
+		const [one, two] = [await givenKey('one.key'), await givenKey('two.key')];
+		const out = join(operator.directory, 'signed.json');
+		const file = await plan();
+		const signed = succeeded(await operator.idv(['fleet', 'sign', file, '--key', one.file, '--out', out, '--json']));
+		expect(signed).toMatchObject({ revision: 7, publicKey: one.publicKey, signatures: 1 });
+		expect(await modeOf(out)).toBe('644');
+		const { payload } = JSON.parse(await readFile(out, 'utf8'));
+		expect(Buffer.from(payload, 'base64').toString()).toBe(PLAN);
+		const check = (key: string) => operator.idv(['fleet', 'check', out, '--public-key', key, '--json']);
+		expect(succeeded(await check(one.publicKey))).toMatchObject({ isSigned: true, verifiedBy: one.publicKey });
+		expect(await check(two.publicKey)).toMatchObject({ status: 65, stdout: expect.stringMatching(/plan-untrusted/) });
+		succeeded(await operator.idv(['fleet', 'sign', out, '--key', two.file, '--out', out, '--json']));
+		expect(succeeded(await check(one.publicKey))).toMatchObject({ verifiedBy: one.publicKey });
+		expect(succeeded(await check(two.publicKey))).toMatchObject({ verifiedBy: two.publicKey });
+	});
+
+	test('to standard output is the envelope and nothing else', async () => {
+		const key = await givenKey();
+		const { status, stdout } = await operator.idv(['fleet', 'sign', await plan(), '--key', key.file]);
+		expect(status).toBe(0);
+		expect(Object.keys(JSON.parse(stdout))).toEqual(['payloadType', 'payload', 'signatures']);
+	});
+
+	test.each<[string, string, RegExp]>([
+		['no key', 'not a key', /does not hold a private key in PEM/],
+		[
+			'a public key',
+			'-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n',
+			/does not hold a private key/,
+		],
+	])('refuses %s, without a word of it', async (_, text, words) => {
+		const file = await operator.file('bad.key', text);
+		await operator.expectRefused({ status: 78, code: 'fleet-key-invalid', words }, [
+			'fleet',
+			'sign',
+			await plan(),
+			'--key',
+			file,
+		]);
+	});
+
+	test('refuses a key of another kind, and takes one of keygen', async () => {
+		const { generateKeyPairSync } = await import('node:crypto');
+		const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+		const file = await operator.file('ec.key', privateKey.export({ format: 'pem', type: 'pkcs8' }).toString());
+		await operator.expectRefused({ status: 78, code: 'fleet-key-invalid', words: /type ec, not Ed25519/ }, [
+			'fleet',
+			'sign',
+			await plan(),
+			'--key',
+			file,
+		]);
+		const { file: made } = await givenKey();
+		expect(await operator.idv(['fleet', 'sign', await plan(), '--key', made])).toMatchObject({ status: 0 });
+	});
+
+	test('a public key in another form is refused', async () => {
+		await operator.expectRefused({ status: 78, code: 'fleet-key-invalid', words: /ed25519: and 32 bytes/ }, [
+			'fleet',
+			'check',
+			await plan(),
+			'--public-key',
+			'MCowBQYDK2VwAyEA',
+		]);
+	});
+
+	test('warns of a key that others may read', async () => {
+		const { privateKey } = createSigner();
+		const pem = privateKey.export({ format: 'pem', type: 'pkcs8' }).toString();
+		const file = await operator.file('open.key', pem, 0o644);
+		const { status, stderr } = await operator.idv(['fleet', 'sign', await plan(), '--key', file]);
+		expect(status).toBe(0);
+		expect(stderr).toMatch(/^Warning: Other users may read .*chmod 600/);
+	});
+});
+
+describe('idv fleet preview', () => {
+	test('shows who would move, from CSV and from JSON lines alike', async () => {
+		const lines = [
+			{ deviceId: 'K-1', serial: 'S-1', labels: ['lobby'], workflowId: 'checkin', site: 'ignored' },
+			{ deviceId: 'K-2', workflowId: 'checkin' },
+			{ deviceId: 'K-3', serial: 'S-3', labels: ['lobby', 'berlin'], workflowId: 'checkout' },
+		];
+		const asLines = await inventory(lines.map((line) => `${JSON.stringify(line)}\n`).join('\n'), 'devices.jsonl');
+		const [file, csv] = [await plan(), await inventory()];
+		const preview = async (from: string) =>
+			succeeded(await operator.idv(['fleet', 'preview', file, '--inventory', from, '--devices', '--json']));
+		const expected = {
+			revision: 7,
+			devices: 3,
+			moves: 1,
+			stays: 2,
+			leftAlone: 0,
+			inSeveral: 0,
+			groups: [{ from: 'checkin', to: 'checkout', rule: 'lobby', percent: null, devices: 1, first: null, last: null }],
+			changes: [{ deviceId: 'K-1', from: 'checkin', to: 'checkout', rule: 'lobby', percent: null, at: null }],
+		};
+		expect(await preview(csv)).toEqual(expected);
+		expect(await preview(asLines)).toEqual(expected);
+		const { stdout } = await operator.idv(['fleet', 'preview', file, '--inventory', csv]);
+		expect(stdout).toMatch(/^Revision 7: 1 device of 3 would move\./);
+		expect(stdout).toMatch(/^1 +checkin +→ +checkout +rule lobby +when taken$/m);
+	});
+
+	test('refuses a bad line for people and for programs, until it is corrected', async () => {
+		const file = await inventory(`${INVENTORY},S-4,,\n`);
+		await operator.expectRefused(
+			{ status: 65, code: 'inventory-invalid', words: /devices\.csv: line 5: deviceId must not be empty/ },
+			['fleet', 'preview', await plan(), '--inventory', file],
+		);
+		await inventory(`${INVENTORY}K-4,S-4,,\n`);
+		const corrected = ['fleet', 'preview', await plan(), '--inventory', file, '--json'];
+		expect(succeeded(await operator.idv(corrected))).toMatchObject({ devices: 4 });
+	});
+});
+
+describe('idv fleet diff', () => {
+	test('tells what the new plan says otherwise, and how many devices it moves', async () => {
+		const after = PLAN.replace('7', '8').replace('"checkout"', '"boarding"');
+		const files = [await plan(), await plan(after, 'new.json')];
+		const { status, stdout, stderr } = await operator.idv([
+			'fleet',
+			'diff',
+			...files,
+			'--inventory',
+			await inventory(),
+		]);
+		expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+		expect(stdout).toMatch(/^revision +7 +→ +8$/m);
+		expect(stdout).toMatch(/^rule lobby, workflowId +checkout +→ +boarding$/m);
+		expect(stdout).toMatch(/^2 devices of 3 would move\.$/m);
+		expect(succeeded(await operator.idv(['fleet', 'diff', ...files, '--json']))).toMatchObject({ isTaken: true });
+	});
+
+	test('warns of a revision that devices would refuse', async () => {
+		const files = [await plan(), await plan(PLAN.replace('checkout', 'boarding'), 'new.json')];
+		const { status, stderr } = await operator.idv(['fleet', 'diff', ...files]);
+		expect(status).toBe(0);
+		expect(stderr).toMatch(/^Warning: Devices that have revision 7 will refuse revision 7/);
+	});
+});
+
+describe('idv fleet status', () => {
+	/** A device of the service that says this in its heartbeat, and stays online. */
+	async function givenDevice(deviceId: string, said: object | null) {
+		const { service } = operator;
+		const token = await registerDevice(service, deviceId, 'checkin');
+		if (!said) return;
+		const { socket } = await openChannel(service, token);
+		const heard = service.waitFor('heartbeat');
+		const frame = { type: 'heartbeat', deviceId, workflowId: 'checkin', sequence: 1, sentAt: 'now', uptimeSeconds: 1 };
+		socket.send(JSON.stringify({ ...frame, ...said }));
+		await heard;
+	}
+
+	test('counts what the devices of the service report', async () => {
+		await givenDevice('K-1', { planRevision: 7 });
+		await givenDevice('K-2', { planRevision: 6 });
+		await givenDevice('K-3', { planRevision: 6, planRefused: 7 });
+		await givenDevice('K-4', null);
+		const status = succeeded(await operator.idv(['fleet', 'status', '--json', '--devices']));
+		expect(status).toMatchObject({
+			revision: 7,
+			devices: 4,
+			moved: 1,
+			refused: 1,
+			pending: 2,
+			pendingOffline: 1,
+			workflows: { checkin: 4 },
+		});
+		const of = Object.fromEntries(
+			status.reports.map(({ deviceId, standing }: Record<string, string>) => [deviceId, standing]),
+		);
+		expect(of).toEqual({ 'K-1': 'moved', 'K-2': 'pending', 'K-3': 'refused', 'K-4': 'pendingOffline' });
+		const { stdout } = await operator.idv(['fleet', 'status', '--plan', await plan()]);
+		expect(stdout).toMatch(/^Moved +1 of 4$/m);
+		expect(stdout).toMatch(/^Refused +1: K-3$/m);
+		expect(stdout).toMatch(/^Pending +2: K-2, K-4; 1 offline$/m);
+		expect(succeeded(await operator.idv(['fleet', 'status', '--revision', '6', '--json']))).toMatchObject({ moved: 2 });
+	});
+
+	test('counts lines that were gathered by any means, the last one of each device', async () => {
+		const line = (deviceId: string, state: string, plan: object | null) =>
+			`${JSON.stringify({ schemaVersion: 1, deviceId, state, workflow: { live: 'w', wanted: 'w' }, plan })}\n`;
+		const refused = { revision: 7, message: 'It was not online within 300 s.' };
+		const file = await operator.file(
+			'gathered.jsonl',
+			line('K-1', 'online', { followed: 6, refused: null }) +
+				line('K-1', 'online', { followed: 7, refused: null }) +
+				line('K-2', 'online', { followed: 6, refused }) +
+				line('K-3', 'offline', null),
+		);
+		expect(succeeded(await operator.idv(['fleet', 'status', '--from', file, '--json']))).toMatchObject({
+			revision: 7,
+			devices: 3,
+			moved: 1,
+			refused: 1,
+			pending: 1,
+			pendingOffline: 1,
+		});
+		expect((await operator.idv(['fleet', 'status', '--from', file])).stdout).toMatch(/^K-2: It was not online/m);
+	});
+
+	test('of a service that lists no devices says what to give instead, and takes no empty file for it', async () => {
+		const other = createServer((_request, response) => response.writeHead(404).end());
+		const variables = { ...operator.variables(), IDV_URL: `http://127.0.0.1:${await listen(other)}` };
+		await operator.expectRefused(
+			{ status: 69, code: 'bad-response', words: /answered 404\. .*--from FILE/ },
+			['fleet', 'status'],
+			variables,
+		);
+		await operator.expectRefused({ status: 65, code: 'inventory-invalid', words: /line 1: the file is empty/ }, [
+			'fleet',
+			'status',
+			'--from',
+			await operator.file('empty.jsonl', '\n'),
+		]);
+	});
+
+	test('names the line that is no status', async () => {
+		const file = await operator.file(
+			'gathered.jsonl',
+			'{"deviceId":"K-1","state":"online","workflow":{"live":null,"wanted":null}}\n{}\n',
+		);
+		await operator.expectRefused({ status: 65, code: 'inventory-invalid', words: /line 2: deviceId is not as in/ }, [
+			'fleet',
+			'status',
+			'--from',
+			file,
+		]);
+	});
+
+	test('of a service that refuses is refused', async () => {
+		const variables = { ...operator.variables(), IDV_AUTHORIZATION: 'Bearer wrong-token-000' };
+		await operator.expectRefused(
+			{ status: 77, code: 'credential-refused', words: /idv whoami/ },
+			['fleet', 'status'],
+			variables,
+		);
+	});
+});

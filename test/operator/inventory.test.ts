@@ -1,0 +1,46 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { readInventory } from '../../src/operator/inventory.ts';
+
+const INVENTORY =
+	'deviceId,serial,labels,workflowId\nK-1,S-1,lobby,checkin\nK-2,,,checkin\nK-3,S-3,lobby;berlin,checkout\n';
+
+async function read(text: string) {
+	const directory = await mkdtemp(join(tmpdir(), 'inventory-'));
+	onTestFinished(() => rm(directory, { recursive: true, force: true }));
+	const file = join(directory, 'devices');
+	await writeFile(file, text);
+	return readInventory(file);
+}
+
+test.each<[string, string, RegExp]>([
+	['no deviceId column', 'devcieId,serial\nK-1,S\n', /line 1: there is no column deviceId; is devcieId meant/],
+	['a field too many', `${INVENTORY}K-4,a,b,c,d\n`, /line 5: there are more or fewer fields/],
+	['a quote that does not end', `${INVENTORY}"K-4,a,b,c\n`, /line \d: a field in quotes does not end/],
+	['an empty deviceId', `${INVENTORY},S-4,,\n`, /line 5: deviceId must not be empty/],
+	['a device that is there twice', `${INVENTORY}K-2,,,\n`, /line 5: deviceId is there already, on line 3/],
+	['a bad label', `${INVENTORY}K-4,,lo*by,\n`, /line 5: labels\/0 must be letters/],
+	['a bad MAC address', 'deviceId,macAddress\nK-1,00:11\n', /line 2: macAddress must be six pairs/],
+	['half a JSON line', '{"deviceId":"K-1"}\n{"deviceId":\n', /line 2: this is not one whole JSON object/],
+	['a JSON line without an id', '{"deviceId":"K-1"}\n{"id":"K-2"}\n', /line 2: deviceId must be a text/],
+	['nothing at all', '\n', /line 1: the file is empty/],
+	['a list', '{"deviceId":"K-1"}\n[]\n', /line 2: each line must be one JSON object/],
+])('refuses %s, naming the line', async (_, text, words) => {
+	expect(await read(INVENTORY)).toHaveLength(3);
+	await expect(read(text)).rejects.toMatchObject({ code: 'inventory-invalid', message: expect.stringMatching(words) });
+});
+
+test('names twenty bad lines at most', async () => {
+	const lines = Array.from({ length: 30 }, (_, index) => `K-${index},,lo*by,\n`).join('');
+	const error = await read(`deviceId,serial,labels,workflowId\n${lines}`).catch((reason: Error) => reason);
+	expect((error as Error).message.split('\n')).toHaveLength(20);
+});
+
+test('reads a head in other capitals, quotes, a byte order mark and empty lines', async () => {
+	expect(await read('\ufeff"Device ID",MAC_Address,"x"\n"K-1",00-1B-21-0A-0B-0C,"a, b"\n\nK-2,,c\n')).toEqual([
+		{ deviceId: 'K-1', serial: null, macAddress: '00:1b:21:0a:0b:0c', deviceType: null, labels: [], workflowId: null },
+		{ deviceId: 'K-2', serial: null, macAddress: null, deviceType: null, labels: [], workflowId: null },
+	]);
+});

@@ -1,0 +1,321 @@
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { warningsOf } from '../../src/operator/api-key.ts';
+import type { Outcome } from '../cli/command.ts';
+import { expectJsonRefusal, expectRefusal } from '../cli/refusal.ts';
+import { atTerminal, hasTerminal } from '../cli/terminal.ts';
+import { givenService, registerDevice } from '../service/fixture.ts';
+import { authorizationOf, modeOf, operatorOfFile, succeeded } from './operator.ts';
+
+const KEYS = '/api/security/apikeys';
+const OTHER_KEYS = '/api/apikey';
+
+const operator = operatorOfFile();
+const { variables, idv, expectRefused } = operator;
+
+describe('apikey create', () => {
+	const create = ['apikey', 'create', '--name', 'backend', '--permissions', 'deeplink:write, person:write'];
+
+	test('--json is the key as the service made it, with a lifetime', async () => {
+		const key = succeeded(await idv([...create, '--expires', '3600', '--json']));
+		expect(key).toMatchObject({ name: 'backend', permissions: ['deeplink:write', 'person:write'], warnings: [] });
+		expect(Math.abs(Date.parse(key.expiresAt) - Date.now() - 3_600_000)).toBeLessThan(60_000);
+		const asked = { IDV_URL: operator.service.url, IDV_AUTHORIZATION: `ApiKey ${key.token}` };
+		succeeded(await idv(['session', 'start', '--workflow', 'checkin', '--json'], asked));
+	});
+
+	test('--out writes it to a new file that only this user can read, and nowhere else', async () => {
+		const out = join(operator.directory, 'key');
+		const { status, stdout, stderr } = await idv([...create, '--out', out]);
+		const text = await readFile(out, 'utf8');
+		expect(text).toMatch(/^ApiKey ak-\S+\n$/);
+		expect(await modeOf(out)).toBe('600');
+		expect(stdout).toMatch(
+			/^Created API key backend\.\n\nId +key-\S+\nSaved +\S+key\nPermissions +deeplink:write, person:write\nExpires +never\n$/,
+		);
+		expect(stderr).toBe('Warning: This key never expires. Use --expires SECONDS for one that does.\n');
+		expect(stdout + stderr).not.toContain(text.trim().split(' ')[1]);
+		expect(status).toBe(0);
+		const asked = { IDV_URL: operator.service.url };
+		succeeded(await idv(['session', 'start', '--workflow', 'checkin', '--json', '--authorization-file', out], asked));
+		const before = operator.service.requests.length;
+		const wanted = { status: 64, code: 'usage', words: /key is there already/ };
+		await expectRefused(wanted, [...create, '--out', out]);
+		expect(await readFile(out, 'utf8')).toBe(text);
+		expect(operator.service.requests.length).toBe(before);
+	});
+
+	test('into a pipe without --json is refused before a key is made', async () => {
+		const before = operator.service.requests.length;
+		expectRefusal(await idv(create), { status: 64, code: 'usage', words: /is a secret.*--json.*--out FILE/ });
+		expect(operator.service.requests.length).toBe(before);
+	});
+
+	test.skipIf(!hasTerminal)('at a terminal shows it once', async () => {
+		const { status, text } = await atTerminal('idv', [...create, '--expires', '86400'], variables());
+		expect(text).toMatch(/^Key +ak-\S+$/m);
+		expect(text).toMatch(/^Expires +.* \(in 24 h\)$/m);
+		expect(text).toMatch(/shown only now/);
+		expect(status).toBe(0);
+	});
+
+	test('takes the second path where the service has no first one, and asks no more often', async () => {
+		for (const status of [404, 405]) {
+			const other = await givenService();
+			other.failNext(KEYS, { status });
+			succeeded(await idv([...create, '--json'], variables('Basic', other)));
+			expect(other.requests.map(({ path }) => path)).toEqual([KEYS, OTHER_KEYS]);
+		}
+	});
+
+	test('that has no answer is not tried again, and says what may have happened', async () => {
+		const other = await givenService();
+		for (const fault of [
+			() => other.dropBeforeReply(KEYS),
+			() => other.failNext(KEYS, { status: 500 }),
+			() => other.failNext(KEYS, { status: 200, body: 'ok' }),
+		]) {
+			fault();
+			const before = other.requests.length;
+			const out = join(operator.directory, 'key');
+			const { status, stderr } = await idv([...create, '--out', out], variables('Basic', other));
+			expect(stderr).toMatch(/The service may have created an API key: look there before you run the command again/);
+			expect(status).toBe(69);
+			expect(other.requests.length).toBe(before + 1);
+			expect(await readdir(operator.directory)).not.toContain('key');
+		}
+	});
+
+	test('shows a key also when the service tells little else', async () => {
+		const other = await givenService();
+		other.failNext(KEYS, { status: 201, body: { token: 'ak-only-this' } });
+		const key = succeeded(await idv([...create, '--json'], variables('Basic', other)));
+		expect(key).toMatchObject({ id: null, token: 'ak-only-this', name: 'backend', expiresAt: null });
+	});
+
+	test('refuses what is no name, permission or lifetime, before it asks', async () => {
+		const before = operator.service.requests.length;
+		const withFlags = (name: string, permissions: string, ...more: string[]) => [
+			'apikey',
+			'create',
+			'--name',
+			name,
+			'--permissions',
+			permissions,
+			...more,
+		];
+		const cases: [args: string[], words: RegExp][] = [
+			[withFlags('', 'a:b'), /--name must not be empty/],
+			[withFlags('x'.repeat(200), 'a:b'), /--name must have at most 128/],
+			[withFlags('x', 'deeplink'), /--permissions deeplink must have the form <resource>:<action>/],
+			[withFlags('x', ' , '), /--permissions must name at least one/],
+			[withFlags('x', 'a:b', '--expires', '0'), /--expires must be a whole number from 1/],
+			[withFlags('x', 'a:b', '--expires', '1.5'), /--expires must be a whole number/],
+		];
+		await Promise.all(
+			cases.map(async ([args, words]) => expectRefusal(await idv(args), { status: 64, code: 'usage', words })),
+		);
+		expect(operator.service.requests.length).toBe(before);
+	});
+
+	test('asked with a key that holds less says what is needed', async () => {
+		const { token } = succeeded(
+			await idv(['apikey', 'create', '--name', 'small', '--permissions', 'person:write', '--expires', '60', '--json']),
+		);
+		const wanted = {
+			status: 77,
+			code: 'access-forbidden',
+			words: /does not hold deeplink:write.*holds all the permissions/,
+		};
+		const environment = { IDV_URL: operator.service.url, IDV_AUTHORIZATION: `ApiKey ${token}` };
+		expectJsonRefusal(await idv([...create, '--json'], environment), wanted);
+	});
+
+	test.each<[permissions: string[], expiresAt: string | null, words: RegExp[]]>([
+		[['deeplink:write'], '2030-01-01T00:00:00Z', []],
+		[['deeplink:write'], null, [/never expires/]],
+		[['deeplink:*'], '2030-01-01T00:00:00Z', [/deeplink:\* covers more than one permission/]],
+		[
+			['ephemeral_device:write', 'person:write', 'deeplink:write'],
+			'2030-01-01T00:00:00Z',
+			[/every permission that is known/],
+		],
+		[['deeplnk:write'], null, [/never expires/, /did you mean deeplink:write\?/]],
+		[['something:read'], '2030-01-01T00:00:00Z', [/something:read is not among the known permissions\.$/]],
+	])('warns about %j until %s: %j', (permissions, expiresAt, words) => {
+		const warnings = warningsOf({ permissions, expiresAt });
+		expect(warnings).toHaveLength(words.length);
+		for (const [index, one] of words.entries()) expect(warnings[index]).toMatch(one);
+	});
+});
+
+describe('device connect', () => {
+	const connect = ['device', 'connect', '--device-id', 'K-1047', '--workflow', 'checkin'];
+
+	test('registers the device with all that is said of it, and gives its Connection', async () => {
+		const flags = ['--serial', 'SN-1', '--mac', '00-1B-21-0A-0B-0C', '--type', 'scanner', '--heartbeat', '20'];
+		const told = succeeded(await idv([...connect, ...flags, '--json']));
+		expect(told).toMatchObject({ baseUrl: operator.service.url, deviceId: 'K-1047', workflowId: 'checkin' });
+		expect(Math.abs(Date.parse(told.expiresAt) - Date.now() - 86_400_000)).toBeLessThan(60_000);
+		expect(operator.service.devices().find(({ deviceId }) => deviceId === 'K-1047')).toMatchObject({
+			serial: 'SN-1',
+			macAddress: '00:1b:21:0a:0b:0c',
+			deviceType: 'scanner',
+		});
+	});
+
+	test('--out writes a file with which the device comes online', async () => {
+		const out = join(operator.directory, 'K-1047.connection');
+		const { status, stdout } = await idv([...connect, '--out', out]);
+		expect(stdout).toMatch(/Registered K-1047 for workflow checkin\./);
+		expect(stdout).toMatch(/credential\.connectionFile/);
+		expect(stdout).not.toContain((await readFile(out, 'utf8')).trim().split(' ')[1]);
+		expect(await modeOf(out)).toBe('600');
+		expect(status).toBe(0);
+		const who = succeeded(
+			await idv(['whoami', '--json', '--authorization-file', out], { IDV_URL: operator.service.url }),
+		);
+		expect(who).toMatchObject({ scheme: 'Connection', deviceId: 'K-1047', workflowId: 'checkin', accepted: true });
+	});
+
+	test('takes a Short Token, once', async () => {
+		const code = operator.service.createPairingCode('checkin').url;
+		const environment = {
+			IDV_URL: operator.service.url,
+			IDV_AUTHORIZATION: new URL(code).searchParams.get('authorization') ?? '',
+		};
+		succeeded(await idv([...connect, '--json'], environment));
+		const spent = { status: 77, code: 'code-expired-or-used', words: /used before/ };
+		expectJsonRefusal(await idv([...connect, '--json'], environment), spent);
+	});
+
+	test('finds the Connection wherever --token-pointer says', async () => {
+		const other = await givenService({ tokenField: '/data/secret' });
+		const missing = {
+			status: 69,
+			code: 'bad-response',
+			words: /without a Connection token.*may have created a Connection/,
+		};
+		expectJsonRefusal(await idv([...connect, '--json'], variables('Basic', other)), missing);
+		const told = succeeded(
+			await idv([...connect, '--json', '--token-pointer', '/data/secret'], variables('Basic', other)),
+		);
+		expect(told.connection).toMatch(/^ey/);
+	});
+
+	test('refuses bad values by the name of their flag, before it asks', async () => {
+		const before = operator.service.requests.length;
+		const cases: [flags: string[], words: RegExp][] = [
+			[['--mac', 'x'], /--mac must be six pairs/],
+			[['--serial', ''], /--serial must not be empty/],
+			[['--type', 'x'.repeat(65)], /--type must have at most 64/],
+			[['--heartbeat', '0'], /--heartbeat must be a whole number from 1/],
+			[['--device-id', ' K'], /--device-id must not begin or end with white space/],
+			[['--workflow', ''], /--workflow must not be empty/],
+		];
+		await Promise.all(
+			cases.map(([flags, words]) =>
+				idv([...connect, ...flags]).then((outcome) => expectRefusal(outcome, { status: 64, code: 'usage', words })),
+			),
+		);
+		expect(operator.service.requests.length).toBe(before);
+	});
+
+	test('that is refused leaves no file', async () => {
+		const out = join(operator.directory, 'connection');
+		const args = ['device', 'connect', '--device-id', 'K', '--workflow', 'nowhere', '--out', out];
+		expectRefusal(await idv(args), { status: 65, code: 'workflow-unknown', words: /nowhere/ });
+		expect(await readdir(operator.directory)).toEqual([]);
+	});
+});
+
+describe('whoami', () => {
+	test('tells what each credential is and may do, and creates nothing', async () => {
+		const devices = operator.service.devices().length;
+		const narrow = succeeded(
+			await idv(['apikey', 'create', '--name', 'narrow', '--permissions', 'person:write', '--expires', '60', '--json']),
+		);
+		const cases: [authorization: string, wanted: object][] = [
+			[
+				authorizationOf('Basic', operator.service),
+				{
+					scheme: 'Basic',
+					username: 'operator',
+					may: { startSessions: false, connectDevices: true, createApiKeys: true },
+				},
+			],
+			[
+				authorizationOf('Bearer', operator.service),
+				{ scheme: 'Bearer', may: { startSessions: false, connectDevices: true } },
+			],
+			[
+				authorizationOf('ApiKey', operator.service),
+				{ scheme: 'ApiKey', may: { startSessions: true, connectDevices: true, createApiKeys: true } },
+			],
+			[
+				`ApiKey ${narrow.token}`,
+				{ scheme: 'ApiKey', may: { startSessions: false, connectDevices: false, createApiKeys: true } },
+			],
+			[
+				`Connection ${await registerDevice(operator.service, 'WHO', 'checkin')}`,
+				{
+					scheme: 'Connection',
+					deviceId: 'WHO',
+					workflowId: 'checkin',
+					may: { startSessions: false, createApiKeys: false },
+				},
+			],
+		];
+		const outcomes = await Promise.all(
+			cases.map(([IDV_AUTHORIZATION]) =>
+				idv(['whoami', '--json'], { IDV_URL: operator.service.url, IDV_AUTHORIZATION }),
+			),
+		);
+		for (const [index, [, wanted]] of cases.entries())
+			expect(succeeded(outcomes[index] as Outcome)).toMatchObject({
+				credentialFrom: 'IDV_AUTHORIZATION',
+				accepted: true,
+				...wanted,
+			});
+		expect(operator.service.devices().length).toBe(devices + 1);
+	});
+
+	test('is readable', async () => {
+		const { stdout } = await idv(['whoami']);
+		expect(stdout).toBe(
+			[
+				`Service     ${operator.service.url}`,
+				'Credential  Basic: user and password, from IDV_AUTHORIZATION',
+				'User        operator',
+				'Accepted    yes',
+				'',
+				'May start sessions   no: A credential of type Basic may not do this.',
+				'May connect devices  yes',
+				'May create API keys  yes',
+				'',
+			].join('\n'),
+		);
+	});
+
+	test('ends with 77 for a credential that the service refuses', async () => {
+		const environment = { IDV_URL: operator.service.url, IDV_AUTHORIZATION: 'ApiKey ak-unknown' };
+		const [plain, json] = await Promise.all([idv(['whoami'], environment), idv(['whoami', '--json'], environment)]);
+		expect(plain).toMatchObject({ status: 77, stdout: expect.stringMatching(/Accepted +no: the service refuses/) });
+		expect(json.status).toBe(77);
+		expect(JSON.parse(json.stdout)).toMatchObject({ accepted: false });
+	});
+
+	test('never shows the service a Short Token, and nothing with --offline', async () => {
+		const before = operator.service.requests.length;
+		const code = operator.service.createPairingCode('checkin').url;
+		const token = new URL(code).searchParams.get('authorization') ?? '';
+		const [shortToken, offline] = await Promise.all([
+			idv(['whoami', '--json'], { IDV_URL: operator.service.url, IDV_AUTHORIZATION: token }),
+			idv(['whoami', '--offline', '--json']),
+		]);
+		for (const outcome of [shortToken, offline])
+			expect(succeeded(outcome)).toMatchObject({ accepted: null, may: { startSessions: null } });
+		expect(operator.service.requests.length).toBe(before);
+	});
+});

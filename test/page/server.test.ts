@@ -1,0 +1,475 @@
+import { once } from 'node:events';
+import fs from 'node:fs';
+import http from 'node:http';
+import net from 'node:net';
+import path from 'node:path';
+import fc from 'fast-check';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { AgentError } from '../../src/base/errors.ts';
+import {
+	openPageServer,
+	type PageEvent,
+	type PageOptions,
+	type PageView,
+	SHOWN_EVENTS,
+	type Stretch,
+	withState,
+} from '../../src/page/server.edge.ts';
+import type { PairRequest, Status } from '../../src/protocol/local-api.ts';
+
+const PAGE = path.join(import.meta.dirname, '../../src/page/page');
+const CODE = 'https://id.example.com/mobile?authorization=Token%20tr-0123456789012345678901234567';
+
+const unpaired: Status = {
+	schemaVersion: 1,
+	state: 'unpaired',
+	sentence: 'Not paired: scan a pairing code.',
+	agentVersion: '0.1.0',
+	startedAt: '2026-11-21T05:00:00.000Z',
+	deviceId: 'kiosk-7',
+	deviceType: 'kiosk',
+	serial: 'SN1',
+	macAddress: null,
+	baseUrl: null,
+	workflow: { wanted: null, live: null, waitsUntil: null, source: null },
+	channel: { state: 'none', since: null, lastHeartbeatAt: null, reconnects: 0, nextAttemptAt: null },
+	sessionId: 'a-session',
+	pairedAt: null,
+	problem: null,
+	plan: null,
+	warnings: [],
+	newestEventId: null,
+};
+
+/** A page before an agent that is whatever a test makes of it. */
+async function page(options: Partial<PageOptions> = {}) {
+	let status = unpaired;
+	let listener = () => {};
+	const asked: PairRequest[] = [];
+	const faults: unknown[] = [];
+	const events: PageEvent[] = [];
+	const server = await openPageServer({
+		port: 0,
+		status: () => status,
+		onStatus(call) {
+			listener = call;
+			return () => {
+				listener = () => {};
+			};
+		},
+		recentEvents: () => events,
+		inspect: () => ({
+			ready: true,
+			baseUrl: 'https://id.example.com',
+			host: 'id.example.com',
+			workflowId: 'w',
+			workflowSource: 'the code',
+			sessionId: null,
+			tokenKind: 'Short Token (one use)',
+			changes: ['pairs this device with id.example.com'],
+			problem: null,
+		}),
+		async pair(request) {
+			asked.push(request);
+			return {
+				baseUrl: 'https://id.example.com',
+				deviceId: 'kiosk-7',
+				workflowId: 'w',
+				sessionId: null,
+				online: true,
+				sentence: 'Online.',
+			};
+		},
+		pin: () => null,
+		onFault: (error) => faults.push(error),
+		...options,
+	});
+	onTestFinished(() => server.close());
+	const { port } = new URL(server.url);
+	const become = (next: Partial<Status>) => {
+		status = { ...status, ...next };
+		listener();
+	};
+	return { ...server, port: Number(port), asked, faults, events, become };
+}
+
+interface Asked {
+	readonly method?: string;
+	readonly headers?: Record<string, string>;
+	readonly body?: string;
+}
+
+/** As the bytes say: `fetch` would not let a test lie about Host and Origin. */
+async function ask(port: number, target: string, { method = 'GET', headers = {}, body }: Asked = {}) {
+	const request = http.request({ host: '127.0.0.1', port, path: target, method, headers, agent: false });
+	request.end(body);
+	const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+	const chunks: Buffer[] = [];
+	for await (const chunk of response) chunks.push(chunk as Buffer);
+	const text = Buffer.concat(chunks).toString();
+	return { status: response.statusCode ?? 0, headers: response.headers, text };
+}
+
+const post = (port: number, target: string, body: unknown, headers: Record<string, string> = {}) =>
+	ask(port, target, {
+		method: 'POST',
+		headers: { origin: `http://127.0.0.1:${port}`, 'content-type': 'application/json', ...headers },
+		body: typeof body === 'string' ? body : JSON.stringify(body),
+	});
+
+/** The views of the live stream, as they come. */
+async function* views(port: number): AsyncGenerator<PageView> {
+	const request = http.get({ host: '127.0.0.1', port, path: '/api/live', agent: false });
+	const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+	let text = '';
+	try {
+		for await (const chunk of response.setEncoding('utf8')) {
+			text += chunk;
+			const parts = text.split('\n\n');
+			text = parts.pop() ?? '';
+			for (const part of parts) {
+				const data = /^data: (.*)$/m.exec(part)?.[1];
+				if (data) yield JSON.parse(data);
+			}
+		}
+	} finally {
+		request.destroy();
+	}
+}
+
+async function nextView(stream: AsyncGenerator<PageView>): Promise<PageView> {
+	const { value } = await stream.next();
+	return value as PageView;
+}
+
+describe('the files', () => {
+	test.each([
+		['/', 'text/html', '<!doctype html>'],
+		['/page.css', 'text/css', 'color-scheme'],
+		['/page.js', 'text/javascript', 'EventSource'],
+		['/codes.js', 'text/javascript', 'getUserMedia'],
+		['/zxing-reader.js', 'text/javascript', 'ZXingWASM'],
+		['/zxing_reader.wasm', 'application/wasm', '\0asm'],
+	])('%s is served by the agent itself', async (target, type, piece) => {
+		const { port } = await page();
+		const { status, headers, text } = await ask(port, target);
+		expect(status).toBe(200);
+		expect(headers['content-type']).toContain(type);
+		expect(text.toLowerCase()).toContain(piece.toLowerCase());
+		expect(headers['content-security-policy']).toMatch(/^default-src 'none'; script-src 'self' 'wasm-unsafe-eval';/);
+		expect(headers['x-content-type-options']).toBe('nosniff');
+		expect(headers['cache-control']).toBe('no-store');
+		expect(await ask(port, target, { method: 'HEAD' })).toMatchObject({ status: 200, text: '' });
+	});
+
+	test('ask for nothing from anywhere else, and have nothing inline that the policy would stop', () => {
+		const html = fs.readFileSync(path.join(PAGE, 'index.html'), 'utf8');
+		const all = fs.readdirSync(PAGE).map((name) => fs.readFileSync(path.join(PAGE, name), 'utf8'));
+		expect(all.flatMap((text) => text.match(/(?:https?:)?\/\/[a-z0-9.-]+\.[a-z]{2,}/gi) ?? [])).toEqual([]);
+		expect(html).not.toMatch(/<style|\sstyle=|\son[a-z]+=|<script(?![^>]*\ssrc=)/i);
+		expect(all.join('')).not.toMatch(/innerHTML|outerHTML|document\.write|insertAdjacentHTML|\beval\(/);
+	});
+
+	test('know each other: every element that the script names stands in the page', () => {
+		const html = fs.readFileSync(path.join(PAGE, 'index.html'), 'utf8');
+		const script = fs.readFileSync(path.join(PAGE, 'page.js'), 'utf8');
+		const named = new Set([...script.matchAll(/\bat\('([\w-]+)'\)/g)].map(([, id]) => id));
+		const there = new Set([...html.matchAll(/\sid="([\w-]+)"/g)].map(([, id]) => id));
+		expect(named.size).toBeGreaterThan(20);
+		expect([...named].filter((id) => !there.has(id))).toEqual([]);
+		for (const [, id] of html.matchAll(/(?:\sfor|aria-labelledby)="([\w-]+)"/g)) expect(there).toContain(id);
+	});
+
+	test('there are no others', async () => {
+		const { port } = await page();
+		for (const target of [
+			'/page',
+			'/../package.json',
+			'/%2e%2e/package.json',
+			'/page/page.js',
+			'/constructor',
+			'/__proto__',
+			'//',
+		])
+			expect((await ask(port, target)).status).toBe(404);
+	});
+});
+
+describe('what it shows', () => {
+	test('state, identity, workflow and the last notifications without contents; never the session', async () => {
+		const { port, events } = await page();
+		for (let number = 0; number < 30; number += 1)
+			events.push({ id: `e-${number}`, at: '2026-11-21T05:00:00.000Z', kind: 'session.started' });
+		const { text } = await ask(port, '/api/view');
+		const view: PageView = JSON.parse(text);
+		expect(view).toMatchObject({
+			status: { state: 'unpaired', deviceId: 'kiosk-7', serial: 'SN1' },
+			canPair: true,
+			wantsPin: false,
+		});
+		expect(view.events).toHaveLength(SHOWN_EVENTS);
+		expect(view.events.at(-1)).toEqual({ id: 'e-29', at: '2026-11-21T05:00:00.000Z', kind: 'session.started' });
+		expect(text).not.toContain('a-session');
+	});
+
+	test('changes live, with the timeline; a burst of changes is one message', async () => {
+		const { port, become } = await page();
+		const stream = views(port);
+		expect(await nextView(stream)).toMatchObject({ status: { state: 'unpaired' } });
+		become({ state: 'connecting' });
+		become({ state: 'online', sentence: 'Online.', pairedAt: '2026-11-21T05:00:01.000Z' });
+		const view = await nextView(stream);
+		expect(view).toMatchObject({ status: { state: 'online', sentence: 'Online.' }, canPair: false });
+		expect(view.timeline.map(({ state }) => state)).toEqual(['unpaired', 'connecting', 'online']);
+		become({ state: 'offline' });
+		expect(await nextView(stream)).toMatchObject({ status: { state: 'offline' } });
+		await stream.return(undefined);
+	});
+
+	test('how long the device has been offline goes on while nothing happens', async () => {
+		let minutes = 0;
+		const status = (): Status => ({ ...unpaired, state: 'offline', sentence: `Offline for ${minutes} min.` });
+		const { port } = await page({ status, keepAliveMs: 5 });
+		const stream = views(port);
+		expect((await nextView(stream)).status.sentence).toBe('Offline for 0 min.');
+		minutes = 1;
+		while ((await nextView(stream)).status.sentence !== 'Offline for 1 min.');
+		await stream.return(undefined);
+	});
+
+	test('a few open pages at once, no more', async () => {
+		const { port } = await page();
+		const open = Array.from({ length: 8 }, () => views(port));
+		for (const stream of open) await nextView(stream);
+		expect((await ask(port, '/api/live')).status).toBe(403);
+		for (const stream of open) await stream.return(undefined);
+	});
+
+	test('closing ends the open pages', async () => {
+		const { port, close } = await page();
+		const stream = views(port);
+		await nextView(stream);
+		await close();
+		expect(await stream.next().catch(() => ({ done: true }))).toMatchObject({ done: true });
+	});
+});
+
+describe('the timeline', () => {
+	test('holds an hour, with the state in which it began', () => {
+		const minute = 60_000;
+		let timeline: readonly Stretch[] = [{ fromMs: 0, state: 'connecting' }];
+		timeline = withState(timeline, 'online', 10 * minute);
+		timeline = withState(timeline, 'online', 20 * minute);
+		expect(timeline).toHaveLength(2);
+		timeline = withState(timeline, 'offline', 80 * minute);
+		expect(timeline).toEqual([
+			{ fromMs: 10 * minute, state: 'online' },
+			{ fromMs: 80 * minute, state: 'offline' },
+		]);
+		expect(withState(timeline, 'online', 0)).toEqual([{ fromMs: 0, state: 'online' }]);
+	});
+
+	test('is bounded and in order, however often the state changes', () => {
+		const changes = fc.array(
+			fc.record({ passMs: fc.nat(600_000), state: fc.constantFrom('online' as const, 'offline' as const) }),
+			{ maxLength: 400 },
+		);
+		fc.assert(
+			fc.property(changes, (steps) => {
+				let now = 0;
+				let timeline: readonly Stretch[] = [];
+				for (const { passMs, state } of steps) {
+					now += passMs;
+					timeline = withState(timeline, state, now);
+					expect(timeline.length).toBeLessThanOrEqual(200);
+					expect(timeline.at(-1)?.state).toBe(state);
+					expect(timeline.map(({ fromMs }) => fromMs)).toEqual(
+						timeline.map(({ fromMs }) => fromMs).toSorted((a, b) => a - b),
+					);
+				}
+			}),
+			{ numRuns: 50 },
+		);
+	});
+});
+
+describe('pairing', () => {
+	test('an unpaired device is looked at and paired, never replaced', async () => {
+		const { port, asked } = await page();
+		expect(JSON.parse((await post(port, '/api/inspect', { code: CODE })).text)).toMatchObject({
+			ready: true,
+			host: 'id.example.com',
+		});
+		const { status, text } = await post(port, '/api/pair', {
+			code: CODE,
+			workflowId: 'w',
+			trustOrigin: 'https://id.example.com',
+		});
+		expect([status, JSON.parse(text)]).toMatchObject([200, { sentence: 'Online.' }]);
+		expect(asked).toEqual([{ code: CODE, workflowId: 'w', trustOrigin: 'https://id.example.com', replace: false }]);
+		expect((await post(port, '/api/pair', { code: CODE, replace: true })).status).toBe(422);
+	});
+
+	test('a paired device is refused, in whatever state', async () => {
+		const { port, asked, become } = await page();
+		become({ state: 'unpaired', pairedAt: '2026-11-21T05:00:00.000Z' });
+		expect((await post(port, '/api/pair', { code: CODE })).status).toBe(409);
+		become({ state: 'blocked', pairedAt: null });
+		expect((await post(port, '/api/pair', { code: CODE })).status).toBe(409);
+		expect(asked).toEqual([]);
+	});
+
+	test('wants the PIN; five wrong ones, and not even the right one is taken for a minute', async () => {
+		let wall = 1_000_000;
+		const { port, asked } = await page({ pin: () => '4711', wallMs: () => wall });
+		expect(JSON.parse((await ask(port, '/api/view')).text)).toMatchObject({ wantsPin: true });
+		expect((await post(port, '/api/pair', { code: CODE })).text).toContain('wants a PIN');
+		for (let attempt = 0; attempt < 5; attempt += 1)
+			expect((await post(port, '/api/pair', { code: CODE, pin: `000${attempt}` })).text).toContain('The PIN is wrong');
+		const locked = await post(port, '/api/pair', { code: CODE, pin: '4711' });
+		expect([locked.status, locked.headers['retry-after']]).toEqual([403, '60']);
+		expect(asked).toEqual([]);
+		wall += 60_001;
+		expect((await post(port, '/api/pair', { code: CODE, pin: '4711' })).status).toBe(200);
+		expect(asked).toHaveLength(1);
+		expect(asked[0]).not.toHaveProperty('pin');
+	});
+
+	test('a refusal says what and what to do; a fault of ours says nothing and is told to the agent', async () => {
+		const refusing = await page({
+			pair: async () => {
+				throw new AgentError('code-expired-or-used', 'The code has expired.');
+			},
+		});
+		const { headers, text } = await post(refusing.port, '/api/pair', { code: CODE });
+		expect(headers['content-type']).toBe('application/problem+json');
+		expect(JSON.parse(text)).toMatchObject({
+			code: 'code-expired-or-used',
+			detail: 'The code has expired.',
+			remedy: expect.stringContaining('new pairing code'),
+		});
+
+		const broken = await page({
+			inspect: () => {
+				throw new Error(`no such column ${CODE}`);
+			},
+		});
+		const answer = await post(broken.port, '/api/inspect', { code: CODE });
+		expect([answer.status, answer.text.includes('tr-')]).toEqual([500, false]);
+		expect(broken.faults).toHaveLength(1);
+	});
+});
+
+describe('strangers', () => {
+	const ways: [string, (port: number) => Asked][] = [
+		['a name that was made to lead here', (port) => ({ headers: { host: `evil.example:${port}` } })],
+		['the address without its port', () => ({ headers: { host: '127.0.0.1' } })],
+		['another origin', () => ({ headers: { origin: 'https://evil.example' } })],
+		['another port on this machine', () => ({ headers: { origin: 'http://127.0.0.1:1' } })],
+		['a sandboxed page', () => ({ headers: { origin: 'null' } })],
+		[
+			'another site, by fetch metadata',
+			() => ({ headers: { 'sec-fetch-site': 'cross-site', 'sec-fetch-dest': 'empty' } }),
+		],
+		['another page of the same machine', () => ({ headers: { 'sec-fetch-site': 'same-site' } })],
+	];
+
+	test.each(ways)('%s cannot read', async (_name, how) => {
+		const { port } = await page();
+		for (const target of ['/api/view', '/api/live', '/page.js'])
+			expect((await ask(port, target, how(port))).status).toBe(403);
+	});
+
+	test.each(ways)('%s cannot pair', async (_name, how) => {
+		const { port, asked } = await page();
+		const { headers } = how(port);
+		expect((await post(port, '/api/pair', { code: CODE }, headers)).status).toBe(403);
+		expect(asked).toEqual([]);
+	});
+
+	test('a form, a script without an origin and another content type cannot pair', async () => {
+		const { port, asked } = await page();
+		const body = JSON.stringify({ code: CODE });
+		const json = { 'content-type': 'application/json' };
+		expect((await ask(port, '/api/pair', { method: 'POST', headers: json, body })).status).toBe(403);
+		for (const type of ['text/plain', 'application/x-www-form-urlencoded', 'multipart/form-data; boundary=x'])
+			expect((await post(port, '/api/pair', body, { 'content-type': type })).status).toBe(422);
+		expect(asked).toEqual([]);
+	});
+
+	test('a link on another page may open it, a frame may not', async () => {
+		const { port } = await page();
+		const from = (dest: string) =>
+			ask(port, '/', { headers: { 'sec-fetch-site': 'cross-site', 'sec-fetch-dest': dest } });
+		const opened = await from('document');
+		expect(opened.status).toBe(200);
+		expect(opened.headers['content-security-policy']).toContain("frame-ancestors 'none'");
+		expect((await from('iframe')).status).toBe(403);
+	});
+
+	test('only loopback is listened on, and a port that is taken is said so', async () => {
+		const { port } = await page();
+		await expect(page({ port })).rejects.toMatchObject({ failure: { code: 'socket-failed' } });
+	});
+});
+
+describe('bad input', () => {
+	test('is refused with a problem document, whatever it is', async () => {
+		const { port, faults } = await page();
+		const body = fc.oneof(
+			fc.json(),
+			fc.string(),
+			fc.record({ code: fc.anything() }).map((value) => JSON.stringify(value) ?? ''),
+		);
+		const call = fc.record({
+			method: fc.constantFrom('GET', 'POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH'),
+			target: fc.oneof(
+				fc.constantFrom('/api/view', '/api/inspect', '/api/pair', '/', '/x'),
+				fc.webPath().map((text) => text || '/'),
+			),
+			body,
+		});
+		await fc.assert(
+			fc.asyncProperty(call, async (one) => {
+				const { status, headers, text } = await ask(port, one.target, {
+					method: one.method,
+					headers: {
+						origin: `http://127.0.0.1:${port}`,
+						'content-type': 'application/json',
+						'content-length': String(Buffer.byteLength(one.body)),
+					},
+					body: one.body,
+				});
+				expect(status).toBeLessThan(500);
+				if (status >= 400) {
+					expect(headers['content-type']).toBe('application/problem+json');
+					expect(JSON.parse(text)).toMatchObject({
+						status,
+						code: expect.any(String),
+						detail: expect.any(String),
+						remedy: expect.any(String),
+					});
+				}
+			}),
+			{ numRuns: 300 },
+		);
+		expect(faults).toEqual([]);
+	});
+
+	test('a body that is too large is refused, an endless one is cut off', async () => {
+		const { port } = await page();
+		expect((await post(port, '/api/inspect', { code: 'x'.repeat(20_000) })).status).toBe(413);
+		const socket = net.connect(port, '127.0.0.1');
+		socket.on('error', () => {});
+		socket.write(
+			`POST /api/inspect HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nOrigin: http://127.0.0.1:${port}\r\nContent-Type: application/json\r\nContent-Length: 999999999\r\n\r\n`,
+		);
+		const block = Buffer.alloc(64 * 1024, 'x');
+		const push = () => {
+			while (!socket.destroyed && socket.write(block));
+		};
+		socket.on('drain', push);
+		push();
+		await new Promise((resolve) => socket.once('close', resolve));
+	});
+});

@@ -1,0 +1,419 @@
+import { mkdir, rmdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { AgentError } from '../../src/base/errors.ts';
+import { ENDPOINTS } from '../../src/protocol/endpoints.ts';
+import {
+	DEVICE_ID,
+	givenAgent,
+	givenHome,
+	givenPairedAgent,
+	type RunningAgent,
+	registrations,
+	watchOffline,
+} from '../harness/harness.ts';
+import { credentialsOf, givenService, send } from '../service/fixture.ts';
+
+const REGISTER = { method: 'POST', path: ENDPOINTS.deviceConnection };
+
+/** What a refused pairing said. */
+async function refusalOf(pairing: Promise<unknown>): Promise<AgentError['failure']> {
+	const error = await pairing.then(
+		() => null,
+		(reason: unknown) => reason,
+	);
+	if (error instanceof AgentError) return error.failure;
+	throw new Error('The pairing was not refused as it should be.', { cause: error });
+}
+
+describe('a Short Token', () => {
+	test('takes a new device online', async () => {
+		const service = await givenService();
+		const device = await givenAgent();
+		expect(device.agent.status()).toMatchObject({ state: 'unpaired', problem: null, workflow: { wanted: null } });
+		const code = service.createPairingCode('check-in');
+		const result = await device.pair(code.url);
+		expect(result).toMatchObject({ deviceId: DEVICE_ID, workflowId: 'check-in', online: true, sessionId: null });
+		const status = await device.untilLive('check-in');
+		expect(status).toMatchObject({
+			state: 'online',
+			deviceId: DEVICE_ID,
+			baseUrl: service.url,
+			workflow: { wanted: 'check-in', live: 'check-in', source: 'pairing' },
+			problem: null,
+			warnings: [],
+		});
+		expect(service.devices()).toMatchObject([{ deviceId: DEVICE_ID, workflowId: 'check-in', online: true }]);
+		expect(await device.home.untilSaved()).toMatchObject({ attempt: null, connections: [{ baseUrl: service.url }] });
+		expect(await device.home.filesWith(code.token)).toEqual([]);
+	});
+
+	test('works once: the same code is refused the second time, and nothing changes', async () => {
+		const service = await givenService();
+		const code = service.createPairingCode('check-in');
+		const first = await givenAgent();
+		await first.pair(code.url);
+		const second = await givenAgent({ machine: { 'sys/class/dmi/id/product_serial': 'KIOSK-0002\n' } });
+		const refusal = await refusalOf(second.pair(code.url));
+		expect(refusal).toMatchObject({ code: 'code-expired-or-used' });
+		expect(refusal.message).toContain('used before');
+		expect(second.agent.status().state).toBe('unpaired');
+		expect(await second.home.untilSaved()).toMatchObject({ attempt: null, connections: [], pairing: null });
+	});
+
+	test('that has expired is refused with what to do', async () => {
+		let nowMs = Date.now();
+		const service = await givenService({ now: () => nowMs, shortTokenTtlSeconds: 60 });
+		const device = await givenAgent();
+		const code = service.createPairingCode('check-in');
+		nowMs += 61_000;
+		const refusal = await refusalOf(device.pair(code.url));
+		expect(refusal).toMatchObject({
+			code: 'code-expired-or-used',
+			remedy: expect.stringContaining('new pairing code'),
+		});
+		expect(refusal.message).toContain('expired');
+	});
+
+	test('that nobody has issued is refused', async () => {
+		const service = await givenService();
+		const device = await givenAgent();
+		const code = `${service.url}/mobile?authorization=Token%20tr-${'x'.repeat(28)}&workflowId=check-in`;
+		expect(await refusalOf(device.pair(code))).toMatchObject({ code: 'code-expired-or-used' });
+		expect(registrations(service)).toEqual([401]);
+	});
+
+	test('survives a workflow that the service does not know', async () => {
+		const service = await givenService({ workflows: ['check-in'] });
+		const device = await givenAgent();
+		const code = service.createPairingCode(null).url;
+		expect(await refusalOf(device.pair(code))).toMatchObject({ code: 'workflow-missing' });
+		expect(registrations(service)).toEqual([]);
+		const refusal = await refusalOf(device.pair(code, { workflowId: 'chek-in' }));
+		expect(refusal).toMatchObject({ code: 'workflow-unknown', message: expect.stringContaining('chek-in') });
+		expect(await device.home.untilSaved()).toMatchObject({ attempt: null, assignedWorkflow: null });
+		expect(await device.pair(code, { workflowId: 'check-in' })).toMatchObject({ online: true });
+	});
+
+	test('of a hand-off names a session, which becomes an event and stands in the status', async () => {
+		const service = await givenService();
+		const device = await givenAgent();
+		const answer = await send(service.url, {
+			path: `${ENDPOINTS.sessionStart}?workflowId=check-in`,
+			authorization: credentialsOf(service).ApiKey,
+			body: {},
+		});
+		const sessionId = new URL(answer.json.url).searchParams.get('sessionId') ?? '';
+		expect(sessionId).toMatch(/^[0-9a-f]{24}$/);
+		expect(await device.pair(answer.json.url, { workflowId: 'check-in' })).toMatchObject({ sessionId, online: true });
+		const event = await device.untilEvent(({ type }) => type === 'session');
+		expect(JSON.parse(event.content)).toEqual({ sessionId, workflowId: 'check-in' });
+		expect(device.agent.status().sessionId).toBe(sessionId);
+	});
+});
+
+describe('an answer that is lost after the code was sent', () => {
+	async function givenLostAnswer() {
+		const service = await givenService();
+		const device = await givenAgent();
+		service.dropBeforeReply(REGISTER);
+		const code = service.createPairingCode('check-in');
+		const refusal = await refusalOf(device.pair(code.url));
+		return { service, device, code, refusal };
+	}
+
+	test('is told as it is, written down, and never sent again', async () => {
+		const { service, device, code, refusal } = await givenLostAnswer();
+		expect(refusal).toMatchObject({
+			code: 'pairing-uncertain',
+			remedy: expect.stringContaining('whether the device is listed'),
+		});
+		expect(refusal.message).toContain('may have used the code up');
+		expect(await device.home.untilSaved()).toMatchObject({
+			attempt: { host: new URL(service.url).host },
+			connections: [],
+		});
+		expect(await device.home.filesWith(code.token)).toEqual([]);
+		device.clock.advance(24 * 3_600_000);
+		expect(registrations(service)).toEqual([null]);
+		expect(device.agent.status()).toMatchObject({ state: 'unpaired' });
+		expect(device.agent.status().sentence).toMatch(/never arrived.*listed.*new code/);
+	});
+
+	test('is still known after a restart, and a new code works', async () => {
+		const { service, device } = await givenLostAnswer();
+		await device.stop();
+		const again = await givenAgent({ home: device.home });
+		expect(again.agent.status().sentence).toContain('never arrived');
+		expect(registrations(service)).toEqual([null]);
+		await again.pair(service.createPairingCode('check-in').url);
+		await again.untilLive('check-in');
+		expect(await again.home.untilSaved()).toMatchObject({ attempt: null });
+	});
+
+	test('does not keep the same code from being tried by a person: the service decides', async () => {
+		const { device, code } = await givenLostAnswer();
+		expect(await refusalOf(device.pair(code.url))).toMatchObject({ code: 'code-expired-or-used' });
+	});
+
+	test('also when it breaks off in the middle', async () => {
+		const service = await givenService();
+		const device = await givenAgent();
+		service.replyThenDrop(REGISTER);
+		const refusal = await refusalOf(device.pair(service.createPairingCode('check-in').url));
+		expect(refusal.code).toBe('pairing-uncertain');
+	});
+
+	test('by a service that fails is uncertain as well', async () => {
+		const service = await givenService();
+		const device = await givenAgent();
+		service.failNext(REGISTER, { status: 502 });
+		const refusal = await refusalOf(device.pair(service.createPairingCode('check-in').url));
+		expect(refusal.code).toBe('pairing-uncertain');
+		expect(refusal.message).toContain('502');
+	});
+});
+
+describe('nothing is spent', () => {
+	test('when the service cannot be reached: the code stays valid and works later', async () => {
+		const service = await givenService();
+		const device = await givenAgent();
+		const code = service.createPairingCode('check-in').url;
+		const back = Promise.withResolvers<void>();
+		const restarted = service.restart({ until: back.promise, hard: true });
+		const refusal = await refusalOf(device.pair(code));
+		expect(refusal).toMatchObject({ code: 'service-unreachable' });
+		expect(refusal.message).toContain('stays valid');
+		expect(await device.home.untilSaved()).toMatchObject({ attempt: null });
+		back.resolve();
+		await restarted;
+		expect(await device.pair(code)).toMatchObject({ online: true });
+	});
+
+	test('when the state cannot be saved: no request is made and the code stays valid', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		// A directory in the place of the temporary file stops root as well.
+		const obstacle = join(home.paths.stateDir, 'state.json.new');
+		await mkdir(obstacle, { recursive: true });
+		const device = await givenAgent({ home });
+		const code = service.createPairingCode('check-in').url;
+		expect(await refusalOf(device.pair(code))).toMatchObject({ code: 'state-unwritable' });
+		expect(service.requests).toEqual([]);
+		await rmdir(obstacle);
+		expect(await device.pair(code)).toMatchObject({ online: true });
+		expect(device.agent.status().warnings).toEqual([]);
+	});
+
+	test('when something else answers in the place of the service', async () => {
+		const service = await givenService();
+		const device = await givenAgent();
+		const code = service.createPairingCode('check-in').url;
+		service.failNext({ method: 'HEAD' }, { status: 302, headers: { location: 'http://login.example/' } });
+		const refusal = await refusalOf(device.pair(code));
+		expect(refusal).toMatchObject({ code: 'captive-portal', message: expect.stringContaining('stays valid') });
+		expect(registrations(service)).toEqual([]);
+		expect(await device.pair(code)).toMatchObject({ online: true });
+	});
+
+	test('on another host: a redirect is not followed, and the token stays here', async () => {
+		const service = await givenService();
+		const other = await givenService();
+		const device = await givenAgent();
+		const code = service.createPairingCode('check-in').url;
+		service.failNext(REGISTER, { status: 307, headers: { location: `${other.url}${REGISTER.path}` } });
+		const refusal = await refusalOf(device.pair(code));
+		expect(refusal.code).toBe('redirect-refused');
+		expect(other.requests).toEqual([]);
+		expect(await device.home.untilSaved()).toMatchObject({ attempt: null });
+		expect(await device.pair(code)).toMatchObject({ online: true });
+	});
+
+	test('for a code of another origin than the configured one', async () => {
+		const service = await givenService();
+		const rogue = await givenService();
+		const device = await givenAgent({ settings: { baseUrl: service.url } });
+		const refusal = await refusalOf(device.pair(rogue.createPairingCode('check-in').url));
+		expect(refusal.code).toBe('code-for-other-origin');
+		expect(refusal.message).toContain(new URL(rogue.url).origin);
+		expect(refusal.message).toContain(new URL(service.url).origin);
+		expect(rogue.requests).toEqual([]);
+	});
+
+	test('before a person has confirmed the host, which is remembered then', async () => {
+		const service = await givenService();
+		const device = await givenAgent();
+		const code = service.createPairingCode('check-in').url;
+		expect(await refusalOf(device.agent.pair({ code }))).toMatchObject({ code: 'origin-unconfirmed' });
+		expect(service.requests).toEqual([]);
+		await device.pair(code);
+		await device.agent.unpair();
+		await device.agent.pair({ code: service.createPairingCode('check-in').url });
+		await device.untilLive('check-in');
+	});
+
+	test('for a code against the workflow of the settings', async () => {
+		const service = await givenService();
+		const device = await givenAgent({ settings: { workflowId: 'check-in' } });
+		const refusal = await refusalOf(device.pair(service.createPairingCode('boarding').url));
+		expect(refusal.code).toBe('workflow-fixed');
+		expect(refusal.message).toContain(device.home.paths.configFile);
+		expect(service.requests).toEqual([]);
+	});
+
+	test('while another code is being spent', async () => {
+		const service = await givenService();
+		const device = await givenAgent();
+		const release = service.hold(REGISTER);
+		const first = device.pair(service.createPairingCode('check-in').url);
+		await release.received;
+		const code = service.createPairingCode('boarding').url;
+		expect(await refusalOf(device.pair(code, { replace: true }))).toMatchObject({ code: 'pairing-under-way' });
+		expect(await refusalOf(device.agent.unpair())).toMatchObject({ code: 'pairing-under-way' });
+		release();
+		expect(await first).toMatchObject({ workflowId: 'check-in', online: true });
+	});
+});
+
+describe('while a code is being spent', () => {
+	async function givenHeldPairing(): Promise<{
+		device: RunningAgent;
+		pairing: ReturnType<RunningAgent['pair']>;
+		release: () => void;
+	}> {
+		const service = await givenService();
+		const device = await givenAgent();
+		const release = service.hold(REGISTER);
+		const pairing = device.pair(service.createPairingCode('check-in').url);
+		await release.received;
+		return { device, pairing, release };
+	}
+
+	test('changed settings do not cut its answer off', async () => {
+		const { device, pairing, release } = await givenHeldPairing();
+		await device.home.writeSettings({ heartbeatCadence: 10 });
+		await device.daemon.reload();
+		release();
+		expect(await pairing).toMatchObject({ online: true });
+	});
+
+	test('the end of the agent waits for the answer, and the next start is online with it', async () => {
+		const { device, pairing, release } = await givenHeldPairing();
+		const stopped = device.stop();
+		release();
+		await pairing;
+		await stopped;
+		const again = await givenAgent({ home: device.home });
+		await again.untilLive('check-in');
+	});
+
+	test('one that comes while the agent stops is not spent', async () => {
+		const service = await givenService();
+		const device = await givenAgent();
+		const stopped = device.agent.stop();
+		expect((await refusalOf(device.pair(service.createPairingCode('check-in').url))).code).toBe('agent-not-running');
+		await stopped;
+		expect(service.requests).toEqual([]);
+	});
+});
+
+describe('a paired device', () => {
+	test('is moved to another service only on purpose, with both hosts named and no moment offline', async () => {
+		const [from, to] = [await givenService(), await givenService()];
+		const [fromHost, toHost] = [new URL(from.url).host, new URL(to.url).host];
+		const device = await givenPairedAgent(from);
+		const code = to.createPairingCode('boarding').url;
+		const refusal = await refusalOf(device.pair(code));
+		expect(refusal.code).toBe('already-paired');
+		expect(refusal.message).toContain(fromHost);
+		expect(refusal.message).toContain(toHost);
+		expect(to.requests).toEqual([]);
+		expect(device.agent.inspectPairing({ code, replace: true, trustOrigin: new URL(to.url).origin }).changes).toEqual([
+			`moves this device from ${fromHost} to ${toHost}`,
+			'changes the workflow from check-in to boarding',
+		]);
+
+		const order: string[] = [];
+		to.on('device-online', () => order.push('online with the new service'));
+		from.on('device-offline', () => order.push('offline at the old one'));
+		const before = device.statuses.length;
+		const left = from.waitFor('device-offline');
+		await device.pair(code, { replace: true });
+		await left;
+		expect(order).toEqual(['online with the new service', 'offline at the old one']);
+		const during = device.statuses.slice(before);
+		expect(during.filter(({ state }) => state !== 'online')).toEqual([]);
+		expect(during.map(({ sentence }) => sentence)).toContain(
+			`Online with ${fromHost}, workflow check-in; moving to ${toHost}, workflow boarding.`,
+		);
+		expect(await device.untilLive('boarding')).toMatchObject({ baseUrl: to.url, problem: null });
+	});
+
+	test('stays where it is when the new service does not let it in', async () => {
+		const [from, to] = [await givenService(), await givenService()];
+		const device = await givenPairedAgent(from);
+		const offline = watchOffline(from);
+		to.failNext('/ws/device', { status: 403 });
+		const result = await device.pair(to.createPairingCode('boarding').url, { replace: true });
+		expect(result).toMatchObject({ online: false, workflowId: 'boarding' });
+		expect(result.sentence).toContain(`moving to ${new URL(to.url).host}`);
+		expect(result.sentence).toContain('403');
+		expect(device.agent.status()).toMatchObject({ workflow: { live: 'check-in', wanted: 'boarding' } });
+		expect(offline).toEqual([]);
+		device.clock.advance(10 * 60_000);
+		await device.untilLive('boarding');
+	});
+
+	test('forgets everything when it is unpaired: on the disk, in memory and at once', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		await device.agent.setWorkflow('boarding');
+		await device.untilLive('boarding');
+		const token = await device.home.savedToken();
+		expect(await device.home.filesWith(token)).not.toEqual([]);
+		const left = service.waitFor('device-offline');
+		await device.agent.unpair();
+		expect(await device.home.filesWith(token)).toEqual([]);
+		expect(await device.home.filesWith('eyJ')).toEqual([]);
+		await left;
+		expect(device.agent.status()).toMatchObject({
+			state: 'unpaired',
+			sentence: 'Not paired: scan a pairing code, or run idv-agent pair.',
+			workflow: { wanted: null, live: null },
+			channel: { state: 'none', lastHeartbeatAt: null },
+			sessionId: null,
+		});
+		await device.stop();
+		const again = await givenAgent({ home: device.home });
+		expect(again.agent.status().state).toBe('unpaired');
+		expect(again.clock.pending).toBe(0);
+	});
+
+	test('that was unpaired begins anew when it is paired again', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		await device.agent.unpair();
+		const from = device.log.length;
+		await device.pair(service.createPairingCode('check-in').url);
+		expect(await device.untilState('online')).toMatchObject({ channel: { reconnects: 0 } });
+		expect(device.log.slice(from).flatMap(({ level, msg }) => (level === 'info' ? [msg] : []))).toEqual([
+			'paired',
+			'online',
+		]);
+		expect(JSON.parse((await device.events()).at(-1)?.content ?? '')).toMatchObject({ from: null });
+	});
+
+	test('whose disk is full says that it could not forget, and does so as soon as it can', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		const token = await device.home.savedToken();
+		const obstacle = join(device.home.paths.stateDir, 'state.json.new');
+		await mkdir(obstacle);
+		expect(await refusalOf(device.agent.unpair())).toMatchObject({ code: 'state-unwritable' });
+		expect(device.agent.status()).toMatchObject({ state: 'unpaired', warnings: [{ code: 'state-unwritable' }] });
+		await rmdir(obstacle);
+		device.clock.advance(60_000);
+		await device.untilStatus(({ warnings }) => warnings.length === 0);
+		expect(await device.home.filesWith(token)).toEqual([]);
+	});
+});

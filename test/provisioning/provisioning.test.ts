@@ -1,0 +1,317 @@
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { type ProvisionParts, provision } from '../../src/provisioning/provision.runner.ts';
+import { type AgentPaths, choosePaths } from '../../src/settings/paths.runner.ts';
+import { EMPTY_STATE } from '../../src/state/device-state.ts';
+import { openStateStore } from '../../src/state/store.edge.ts';
+import { givenAgent, givenHome } from '../harness/harness.ts';
+import { givenService } from '../service/fixture.ts';
+
+const SECRET = 'ak-planted-0123456789';
+const FILE = { baseUrl: 'https://id.example.com', workflowId: 'check-in', apiKey: SECRET };
+
+interface Place {
+	readonly directory: string;
+	readonly medium: string;
+	readonly paths: AgentPaths;
+	bring(content: unknown): Promise<void>;
+	take(parts?: Partial<ProvisionParts>): ReturnType<typeof provision>;
+	settings(): Promise<unknown>;
+	/** Every file below the directory that holds the text. */
+	filesWith(text: string): Promise<string[]>;
+	pair(): Promise<void>;
+}
+
+const PARTS = {
+	credentialsDirectory: '/run/credentials/idv-agent.service',
+	seal: async (name: string, secret: string) => Buffer.from(`${name}:${[...secret].reverse().join('')}`),
+	now: '2026-11-21T00:00:00.000Z',
+};
+
+/** A device that was never started. Its systemd-creds writes the letters of a secret in the opposite order. */
+async function givenPlace(): Promise<Place> {
+	const directory = await mkdtemp(join(tmpdir(), 'provision-'));
+	onTestFinished(() => rm(directory, { recursive: true }));
+	const medium = join(directory, 'boot', 'provision.json');
+	await mkdir(join(directory, 'boot'));
+	await mkdir(join(directory, 'state'), { mode: 0o700 });
+	const paths = choosePaths({ config: join(directory, 'etc/config.json'), stateDir: join(directory, 'state') }, {});
+	return {
+		directory,
+		medium,
+		paths: { ...paths, configFileIsExplicit: false },
+		bring: (content) => writeFile(medium, typeof content === 'string' ? content : JSON.stringify(content, null, 2)),
+		take: (parts = {}) =>
+			provision([{ name: medium }], {
+				paths: { ...paths, configFileIsExplicit: false },
+				credstore: join(directory, 'credstore'),
+				...PARTS,
+				...parts,
+			}),
+		settings: async () => JSON.parse(await readFile(join(directory, 'etc/conf.d/00-provision.json'), 'utf8')),
+		async filesWith(text) {
+			const entries = await readdir(directory, { recursive: true, withFileTypes: true });
+			const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+			const texts = await Promise.all(files.map((file) => readFile(file, 'latin1')));
+			return files.filter((_, index) => texts[index]?.includes(text)).map((file) => file.slice(directory.length + 1));
+		},
+		async pair() {
+			const store = await openStateStore(paths.stateDir);
+			const pairing = { baseUrl: 'https://old.example.com', sessionId: null, pairedAt: '2026-01-01T00:00:00.000Z' };
+			await store.save({ ...EMPTY_STATE, pairing });
+			await store.close();
+		},
+	};
+}
+
+describe('a provisioning file', () => {
+	test('becomes settings and an encrypted secret, and keeps none itself', async () => {
+		const place = await givenPlace();
+		await place.bring({ ...FILE, trustedOrigins: ['https://id.example.com'], settings: { deviceType: 'scanner' } });
+		expect(await place.take()).toMatchObject({
+			outcome: 'applied',
+			from: place.medium,
+			secret: { file: join(place.directory, 'credstore/idv-agent.api-key'), encrypted: true },
+			notices: [],
+		});
+		expect(await place.settings()).toEqual({
+			baseUrl: 'https://id.example.com',
+			workflowId: 'check-in',
+			deviceType: 'scanner',
+			pairing: { trustedOrigins: ['https://id.example.com'] },
+			credential: { apiKeyFile: '/run/credentials/idv-agent.service/idv-agent.api-key' },
+		});
+		expect(await place.filesWith(SECRET)).toEqual([]);
+		expect(await readdir(join(place.directory, 'boot'))).toEqual(['provision.json.used']);
+		expect(await readFile(`${place.medium}.used`, 'utf8')).toContain('https://id.example.com');
+		expect((await stat(join(place.directory, 'credstore/idv-agent.api-key'))).mode & 0o777).toBe(0o600);
+		expect((await stat(join(place.directory, 'etc/conf.d/00-provision.json'))).mode & 0o777).toBe(0o644);
+	});
+
+	test('overwrites the secret in the very file, before it gets another name', async () => {
+		const place = await givenPlace();
+		await place.bring(FILE);
+		const before = (await stat(place.medium)).ino;
+		await place.take();
+		expect((await stat(`${place.medium}.used`)).ino).toBe(before);
+	});
+
+	test('the same once more changes nothing, and is wiped again', async () => {
+		const place = await givenPlace();
+		await place.bring(FILE);
+		await place.take();
+		const written = (await stat(join(place.directory, 'etc/conf.d/00-provision.json'))).mtimeMs;
+		await place.bring(FILE);
+		expect(await place.take()).toMatchObject({ outcome: 'unchanged' });
+		expect(await place.take()).toMatchObject({ outcome: 'none' });
+		expect((await stat(join(place.directory, 'etc/conf.d/00-provision.json'))).mtimeMs).toBe(written);
+		expect(await place.filesWith(SECRET)).toEqual([]);
+	});
+
+	test('also changes nothing on a device that has been paired since', async () => {
+		const place = await givenPlace();
+		await place.bring(FILE);
+		await place.take();
+		await place.pair();
+		await place.bring(FILE);
+		expect(await place.take()).toMatchObject({ outcome: 'unchanged' });
+	});
+
+	test('another one counts on a device that is not paired', async () => {
+		const place = await givenPlace();
+		await place.bring(FILE);
+		await place.take();
+		await place.bring({ ...FILE, workflowId: 'boarding' });
+		expect(await place.take()).toMatchObject({ outcome: 'applied' });
+		expect(await place.settings()).toMatchObject({ workflowId: 'boarding' });
+	});
+
+	test('is refused by a paired device, which keeps everything, unless it says replace', async () => {
+		const place = await givenPlace();
+		await place.pair();
+		await place.bring(FILE);
+		await expect(place.take()).rejects.toMatchObject({ code: 'already-paired', exitStatus: 77 });
+		await expect(place.take()).rejects.toThrow('https://old.example.com');
+		await expect(place.settings()).rejects.toThrow('ENOENT');
+		await place.bring({ ...FILE, replace: true });
+		expect(await place.take()).toMatchObject({ outcome: 'applied' });
+	});
+
+	test('keeps its secret for the agent alone where nothing can be encrypted, and says so', async () => {
+		const place = await givenPlace();
+		await place.bring(FILE);
+		const { secret, notices } = await place.take({ seal: async () => null });
+		expect(notices.map(({ code }) => code)).toContain('provision-failed');
+		const file = join(place.paths.stateDir, 'provisioned.api-key');
+		expect(secret).toEqual({ file, encrypted: false });
+		expect(notices).toHaveLength(1);
+		expect((await stat(file)).mode & 0o777).toBe(0o600);
+		expect(await place.settings()).toMatchObject({ credential: { apiKeyFile: file } });
+		expect(await place.filesWith(SECRET)).toEqual(['state/provisioned.api-key']);
+	});
+
+	test('that does not go together with the settings there are strands nobody', async () => {
+		const place = await givenPlace();
+		await mkdir(join(place.directory, 'etc/conf.d'), { recursive: true });
+		await writeFile(join(place.directory, 'etc/conf.d/10-site.json'), '{"credential":{"basicFile":"/x"}}');
+		await place.bring(FILE);
+		await expect(place.take()).rejects.toMatchObject({ code: 'provision-invalid' });
+		await expect(place.take()).rejects.toThrow(/only one of them can be used/);
+		await expect(place.settings()).rejects.toThrow('ENOENT');
+	});
+
+	test('tells which of its settings are set elsewhere, too', async () => {
+		const place = await givenPlace();
+		await mkdir(join(place.directory, 'etc/conf.d'), { recursive: true });
+		await writeFile(join(place.directory, 'etc/conf.d/10-site.json'), '{"workflowId":"boarding"}');
+		await place.bring(FILE);
+		const { notices } = await place.take();
+		expect(notices.map(({ message }) => message)).toEqual([
+			`workflowId is set by ${join(place.directory, 'etc/conf.d/10-site.json')} as well, which counts more.`,
+		]);
+	});
+
+	test('on a medium that cannot be written is used all the same, with a warning', async () => {
+		const place = await givenPlace();
+		const { notices, outcome } = await provisionFromProc(place);
+		expect(outcome).toBe('applied');
+		expect(notices).toMatchObject([
+			{ code: 'provision-failed', message: expect.stringContaining('could not be wiped') },
+		]);
+	});
+
+	test('taken by another device has no secret any more, and says so', async () => {
+		const [first, second] = [await givenPlace(), await givenPlace()];
+		await first.bring(FILE);
+		await first.take();
+		await second.bring(await readFile(`${first.medium}.used`, 'utf8'));
+		await expect(second.take()).rejects.toThrow(/was taken by another device/);
+	});
+
+	test.each<[what: string, text: string, says: RegExp]>([
+		['that is empty', '', /provision\.json: line 1, column 1: the file is empty/],
+		['with a comma too many', '{\n  "baseUrl": "https://a.example",\n}', /line 3, column 1: there is a comma too many/],
+		[
+			'with a name that is not known',
+			'{\n  "workflow": "x"\n}',
+			/line 2: workflow is not known here; did you mean workflowId/,
+		],
+		['with a wrong address', '{\n\n"baseUrl": "ftp://x"}', /line 3: baseUrl must be an https address/],
+		['with a wrong setting', '{"settings":{\n"heartbeatCadence": 0}}', /line 2: heartbeatCadence must be at least 1/],
+		['with a secret without a host', `{"apiKey":"${SECRET}"}`, /baseUrl is missing/],
+		[
+			'with two secrets',
+			`{"baseUrl":"https://a.example","apiKey":"${SECRET}","connection":"x1"}`,
+			/only one of apiKey and connection/,
+		],
+		[
+			'with a secret that is none',
+			'{"baseUrl":"https://a.example",\n"apiKey":"two words"}',
+			/line 2: apiKey must be one credential/,
+		],
+	])('%s is named with its place and left for a person to correct', async (_, text, says) => {
+		const place = await givenPlace();
+		await place.bring(text);
+		await expect(place.take()).rejects.toMatchObject({ code: 'provision-invalid', exitStatus: 65 });
+		const message = await place.take().catch(({ message }: Error) => message);
+		expect(message).toMatch(says);
+		expect(message).not.toContain(SECRET);
+		expect(await readFile(place.medium, 'utf8')).toBe(text);
+		await place.bring(FILE);
+		expect(await place.take()).toMatchObject({ outcome: 'applied' });
+	});
+
+	test('is taken as it was once its settings can be written', async () => {
+		const place = await givenPlace();
+		await place.bring(FILE);
+		const before = await readFile(place.medium, 'utf8');
+		await mkdir(join(place.directory, 'etc'));
+		await writeFile(join(place.directory, 'etc/conf.d'), 'in the way');
+		await expect(place.take()).rejects.toMatchObject({
+			code: 'provision-failed',
+			failure: { remedy: expect.stringContaining('nothing was taken from the file') },
+		});
+		expect(await readFile(place.medium, 'utf8')).toBe(before);
+		await rm(join(place.directory, 'etc/conf.d'));
+		expect(await place.take()).toMatchObject({ outcome: 'applied' });
+	});
+
+	test('that is larger than any is refused, also from a pipe', async () => {
+		const place = await givenPlace();
+		const text = JSON.stringify(FILE).padEnd(64 * 1024 + 1);
+		await place.bring(text);
+		const parts = { ...PARTS, paths: place.paths, credstore: join(place.directory, 'credstore') };
+		const refusal = { code: 'provision-invalid', message: expect.stringContaining('is larger than 65536 bytes') };
+		await expect(place.take()).rejects.toMatchObject(refusal);
+		await expect(provision([{ name: 'standard input', text }], parts)).rejects.toMatchObject(refusal);
+	});
+
+	test('whatever stands in it is taken or refused in words, and no refusal quotes it', async () => {
+		const place = await givenPlace();
+		const value = fc.oneof(fc.jsonValue(), fc.constant('https://a.example'), fc.constant('check-in'));
+		const secret = fc.oneof(fc.constant(SECRET), fc.constant('two words'), fc.jsonValue());
+		const contents = fc.record(
+			{
+				baseUrl: value,
+				workflowId: value,
+				trustedOrigins: value,
+				settings: value,
+				replace: value,
+				apiKey: secret,
+				connection: secret,
+			},
+			{ requiredKeys: [] },
+		);
+		await fc.assert(
+			fc.asyncProperty(contents, async (content) => {
+				await place.bring(content);
+				try {
+					await place.take();
+				} catch (error) {
+					expect(error).toMatchObject({ code: 'provision-invalid' });
+					expect(String(error)).not.toContain(SECRET);
+					return;
+				}
+				expect(await place.filesWith(SECRET)).toEqual([]);
+			}),
+			{ numRuns: 100 },
+		);
+	});
+});
+
+/** A file that can be read and never written. */
+async function provisionFromProc(place: Place) {
+	await place.bring(FILE);
+	await chmod(place.medium, 0o400);
+	// Root may write everything but what is no file of a disk; a directory in the place of the new name stops it as well.
+	await mkdir(`${place.medium}.used`);
+	return place.take();
+}
+
+describe('an agent that runs unprovisioned', () => {
+	test('is online as soon as a file has been taken', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const device = await givenAgent({ home });
+		await provision(
+			[
+				{
+					name: 'standard input',
+					text: JSON.stringify({ baseUrl: service.url, workflowId: 'check-in', apiKey: service.credentials.apiKey }),
+				},
+			],
+			{
+				paths: home.paths,
+				credstore: join(home.directory, 'credstore'),
+				credentialsDirectory: join(home.directory, 'credstore'),
+				// As it is when systemd has decrypted it.
+				seal: async (_name, secret) => Buffer.from(secret),
+				now: new Date().toISOString(),
+			},
+		);
+		await device.untilLive('check-in');
+	});
+});

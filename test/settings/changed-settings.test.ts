@@ -1,0 +1,199 @@
+import { describe, expect, test } from 'vitest';
+import { givenAgent, givenHome, givenPairedAgent, registrations, watchOffline } from '../harness/harness.ts';
+import { givenService } from '../service/fixture.ts';
+
+const warningsOf = (device: { agent: { status(): { warnings: { code: string; message: string }[] } } }) =>
+	device.agent.status().warnings;
+
+describe('a reload with settings that are not valid', () => {
+	test('changes nothing, warns with the nearest name, and is over when they are corrected', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service, { settings: { heartbeatCadence: 20 } });
+		const offline = watchOffline(service);
+		await device.home.writeSettings({ heartbeatCadance: 10, workflowId: 'boarding' });
+		await device.daemon.reload();
+		expect(warningsOf(device)).toMatchObject([{ code: 'settings-invalid' }]);
+		const [warning] = warningsOf(device);
+		expect(warning?.message).toContain('heartbeatCadance');
+		expect(warning?.message).toContain('did you mean heartbeatCadence?');
+		expect(warning?.message).toContain('The settings from before stay in force.');
+		expect(device.agent.status().workflow).toMatchObject({ wanted: 'check-in', live: 'check-in' });
+		expect(registrations(service)).toEqual([201]);
+
+		await device.home.writeSettings({ heartbeatCadence: 10, workflowId: 'boarding' });
+		await device.daemon.reload();
+		expect(await device.untilLive('boarding')).toMatchObject({ warnings: [] });
+		expect(offline).toEqual([]);
+	});
+
+	test('is logged once, however often the same file is read', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		await device.home.writeSettings('{ "heartbeatCadence": 10');
+		for (let reload = 0; reload < 3; reload += 1) await device.daemon.reload();
+		expect(device.log.filter(({ level }) => level === 'warn')).toHaveLength(1);
+		expect(warningsOf(device)).toMatchObject([{ code: 'settings-invalid' }]);
+	});
+
+	test('or with a file that is not there keeps the credential from before', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+		const device = await givenAgent({ home, settings });
+		await device.untilLive('check-in');
+		for (const broken of [
+			{ ...settings, workflowId: 'boarding', credential: { apiKeyFile: `${apiKeyFile}.gone` } },
+			{ ...settings, workflowId: 'boarding', network: { caFile: `${apiKeyFile}.gone` } },
+		]) {
+			await home.writeSettings(broken);
+			await device.daemon.reload();
+			expect(warningsOf(device)).toHaveLength(1);
+			expect(warningsOf(device)[0]?.message).toContain(`${apiKeyFile}.gone`);
+			expect(device.agent.status().workflow.wanted).toBe('check-in');
+		}
+		await home.writeSettings({ ...settings, workflowId: 'boarding' });
+		await device.daemon.reload();
+		expect(await device.untilLive('boarding')).toMatchObject({ warnings: [] });
+	});
+});
+
+describe('a start with settings that are not valid', () => {
+	test('uses the last valid ones and warns', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service, { settings: { workflowId: 'check-in', heartbeatCadence: 20 } });
+		await device.stop();
+		await device.home.writeSettings({ workflowId: 17 });
+		const again = await givenAgent({ home: device.home });
+		const status = await again.untilLive('check-in');
+		expect(status).toMatchObject({ workflow: { source: 'file' }, warnings: [{ code: 'settings-invalid' }] });
+		expect(status.warnings[0]?.message).toMatch(/workflowId must be a text.*The last valid settings are in force\.$/);
+		expect(registrations(service)).toEqual([201]);
+		await again.home.writeSettings({ workflowId: 'boarding', heartbeatCadence: 20 });
+		expect(await again.untilLive('boarding')).toMatchObject({ warnings: [] });
+	});
+
+	test('a second time still has them', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service, { settings: { workflowId: 'check-in' } });
+		await device.stop();
+		await device.home.writeSettings('not JSON');
+		await (await givenAgent({ home: device.home })).stop();
+		const again = await givenAgent({ home: device.home });
+		expect(await again.untilLive('check-in')).toMatchObject({ workflow: { source: 'file' } });
+	});
+
+	test('fails when there never were any, leaves no lock and keeps nothing', async () => {
+		const home = await givenHome();
+		await home.writeSettings({ workflow: 'check-in', heartbeatCadence: 'often' });
+		const start = givenAgent({ home });
+		await expect(start).rejects.toMatchObject({ code: 'settings-invalid', exitStatus: 78 });
+		await expect(start).rejects.toThrow(/workflow .*did you mean workflowId.*\n.*heartbeatCadence must be/);
+		await home.writeSettings({});
+		await givenAgent({ home });
+	});
+
+	test('because a file that they name is gone uses the last valid ones, or goes on without the file', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		await device.stop();
+		const caFile = `${device.home.directory}/ca.pem`;
+		await device.home.writeSettings({ workflowId: 'boarding', network: { caFile } });
+		const again = await givenAgent({ home: device.home });
+		expect(await again.untilLive('check-in')).toMatchObject({ workflow: { source: 'pairing' } });
+		expect(warningsOf(again)[0]?.message).toMatch(/ca\.pem.*The last valid settings are in force\.$/);
+		await again.stop();
+	});
+});
+
+describe('settings from elsewhere', () => {
+	test('win over the file: a variable over it, a flag over both', async () => {
+		const settings = { workflowId: 'from-file', deviceType: 'scanner' };
+		const environment = { IDV_AGENT_WORKFLOW_ID: 'from-variable' };
+		const service = await givenService();
+		const withVariable = await givenAgent({ settings, environment });
+		await withVariable.pair(service.createPairingCode(null).url);
+		expect(await withVariable.untilState('online')).toMatchObject({
+			deviceType: 'scanner',
+			workflow: { live: 'from-variable', source: 'environment' },
+		});
+		await withVariable.stop();
+		const withFlag = await givenAgent({ home: withVariable.home, environment, sets: ['workflowId=from-flag'] });
+		expect(await withFlag.untilLive('from-flag')).toMatchObject({ workflow: { source: 'flag' } });
+	});
+
+	test('that name no setting are a warning', async () => {
+		const device = await givenAgent({ environment: { IDV_AGENT_WORKFLOWID: 'check-in' } });
+		expect(warningsOf(device)).toMatchObject([
+			{ code: 'settings-invalid', message: expect.stringContaining('did you mean IDV_AGENT_WORKFLOW_ID?') },
+		]);
+	});
+});
+
+describe('changed settings', () => {
+	test('that change nothing for the service leave the channel alone', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service, { settings: { log: { level: 'info' } } });
+		const closed: number[] = [];
+		service.on('channel-closed', ({ code }) => void closed.push(code));
+		await device.home.writeSettings({ log: { level: 'warn' }, events: { maxCount: 10 } });
+		await device.daemon.reload();
+		await device.home.writeSettings({});
+		await device.daemon.reload();
+		service.notify({ type: 'after' });
+		await device.untilEvent(({ kind }) => kind === 'after');
+		expect(closed).toEqual([]);
+		expect(registrations(service)).toEqual([201]);
+	});
+
+	test('are tried at once by a device that is waiting, instead of when the wait is over', async () => {
+		const service = await givenService({ channelPath: '/channel' });
+		const device = await givenAgent();
+		const result = await device.pair(service.createPairingCode('check-in').url);
+		expect(result.sentence).toContain('404');
+		expect(device.agent.status()).toMatchObject({ state: 'blocked', problem: { code: 'channel-not-found' } });
+		await device.home.writeSettings({ service: { channelPath: '/channel' } });
+		await device.daemon.reload();
+		expect(await device.untilLive('check-in')).toMatchObject({ problem: null });
+	});
+
+	test('give the device another name only as far as its Connection goes', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		await device.home.writeSettings({ deviceId: 'kiosk-7' });
+		await device.daemon.reload();
+		const status = await device.untilStatus(({ problem }) => problem !== null);
+		expect(status).toMatchObject({ state: 'online', problem: { code: 'access-forbidden' } });
+		await device.pair(service.createPairingCode('check-in').url, { replace: true });
+		expect(await device.untilStatus(({ problem }) => problem === null)).toMatchObject({
+			state: 'online',
+			deviceId: 'kiosk-7',
+		});
+		expect(service.devices().map(({ deviceId, online }) => [deviceId, online])).toContainEqual(['kiosk-7', true]);
+	});
+
+	test('are all used when several reloads come at once', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		const reloads: Promise<void>[] = [];
+		for (const workflowId of ['a', 'b', 'boarding']) {
+			await device.home.writeSettings({ workflowId });
+			reloads.push(device.daemon.reload());
+		}
+		await Promise.all(reloads);
+		await device.untilLive('boarding');
+	});
+});
+
+describe('a credential that is pushed later than the settings that name it', () => {
+	test('is waited for by a device that is not paired, and the sentence says so', async () => {
+		const service = await givenService();
+		const device = await givenAgent();
+		const apiKeyFile = `${device.home.directory}/key`;
+		await device.home.writeSettings({ baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } });
+		await device.daemon.reload();
+		expect(device.agent.status().sentence).toContain(`Not paired: the credential file ${apiKeyFile}`);
+		await device.home.secretFile('key', service.credentials.apiKey);
+		expect(await device.untilLive('check-in')).toMatchObject({ warnings: [] });
+	});
+});

@@ -1,0 +1,250 @@
+import { rm } from 'node:fs/promises';
+import { describe, expect, test } from 'vitest';
+import { DEVICE_ID, givenAgent, givenHome, givenPairedAgent, registrations, watchOffline } from '../harness/harness.ts';
+import { createSteppedClock } from '../harness/stepped-clock.ts';
+import { givenService, registerDevice, send } from '../service/fixture.ts';
+
+const schemesOf = (service: { requests: readonly { path: string; authorizationScheme: string | null }[] }) =>
+	service.requests
+		.filter(({ path }) => path === '/api/device/connection')
+		.map(({ authorizationScheme }) => authorizationScheme);
+
+describe('a device goes online without a person', () => {
+	test('with an API key', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+		const device = await givenAgent({ home, settings });
+		expect(await device.untilLive('check-in')).toMatchObject({ workflow: { source: 'file' }, pairedAt: null });
+		expect(schemesOf(service)).toEqual(['ApiKey']);
+		expect(await home.filesWith(service.credentials.apiKey)).toEqual([]);
+		await device.stop();
+		await (await givenAgent({ home })).untilLive('check-in');
+		expect(schemesOf(service)).toEqual(['ApiKey']);
+	});
+
+	test('with user name and password', async () => {
+		const service = await givenService({ basicUsers: [{ username: 'operator', password: 'pass:word' }] });
+		const home = await givenHome();
+		const basicFile = await home.secretFile('basic', 'operator:pass:word');
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { basicFile } };
+		await (await givenAgent({ home, settings })).untilLive('check-in');
+		expect(schemesOf(service)).toEqual(['Basic']);
+	});
+
+	test('with a Connection that an operator has made for it: nothing is registered', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const token = await registerDevice(service, DEVICE_ID, 'check-in');
+		const connectionFile = await home.secretFile('connection', `Connection ${token}`);
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { connectionFile } };
+		const device = await givenAgent({ home, settings });
+		await device.untilLive('check-in');
+		await device.stop();
+		await (await givenAgent({ home })).untilLive('check-in');
+		expect(schemesOf(service)).toEqual(['ApiKey']);
+	});
+
+	test('by registering itself, where both sides have that switched on', async () => {
+		const service = await givenService({ selfRegistration: true });
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { selfRegistration: true } };
+		await (await givenAgent({ settings })).untilLive('check-in');
+		expect(schemesOf(service)).toEqual([null]);
+	});
+
+	test('but never registers itself unasked', async () => {
+		const service = await givenService({ selfRegistration: true });
+		const device = await givenAgent({ settings: { baseUrl: service.url, workflowId: 'check-in' } });
+		expect(device.agent.status()).toMatchObject({ state: 'unpaired', baseUrl: service.url });
+		device.clock.advance(3_600_000);
+		expect(service.requests).toEqual([]);
+	});
+
+	test('with a key that is refused it says so, and goes online when another one is set', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const wrong = await home.secretFile('wrong', 'ak-wrong-wrong-wrong');
+		const settings = { baseUrl: service.url, workflowId: 'check-in' };
+		const device = await givenAgent({ home, settings: { ...settings, credential: { apiKeyFile: wrong } } });
+		const refused = await device.untilStatus(({ problem }) => problem !== null);
+		expect(refused).toMatchObject({ state: 'connecting', problem: { code: 'credential-refused' } });
+		const right = await home.secretFile('right', service.credentials.apiKey);
+		await home.writeSettings({ ...settings, credential: { apiKeyFile: right } });
+		await device.daemon.reload();
+		await device.untilLive('check-in');
+		expect(registrations(service)).toEqual([401, 201]);
+	});
+});
+
+describe('a device with an API key', () => {
+	test('moves to another service with its settings, and shows no Connection to a stranger', async () => {
+		const apiKeys = [{ name: 'fleet', permissions: ['ephemeral_device:write'], token: 'ak-for-both-services' }];
+		const [from, to] = [await givenService({ apiKeys }), await givenService({ apiKeys })];
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', 'ak-for-both-services');
+		const settings = { workflowId: 'check-in', credential: { apiKeyFile } };
+		const device = await givenAgent({ home, settings: { ...settings, baseUrl: from.url } });
+		await device.untilLive('check-in');
+		const order: string[] = [];
+		to.on('device-online', () => order.push('online at the new service'));
+		from.on('device-offline', () => order.push('offline at the old one'));
+		const before = device.statuses.length;
+		const left = from.waitFor('device-offline');
+		await home.writeSettings({ ...settings, baseUrl: to.url });
+		await device.daemon.reload();
+		await left;
+		expect(order).toEqual(['online at the new service', 'offline at the old one']);
+		expect(device.statuses.slice(before).filter(({ state }) => state !== 'online')).toEqual([]);
+		expect(device.agent.status()).toMatchObject({ state: 'online', baseUrl: to.url });
+		expect(schemesOf(to)).toEqual(['ApiKey']);
+	});
+
+	test('gives a registration up that is not wanted any more', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+		const device = await givenAgent({ home, settings });
+		await device.untilLive('check-in');
+		const release = service.hold('/api/device/connection');
+		await home.writeSettings({ ...settings, workflowId: 'boarding' });
+		await device.daemon.reload();
+		await release.received;
+		await home.writeSettings(settings);
+		await device.daemon.reload();
+		// A request of later: by its answer the service has seen the end of the first one.
+		await send(service.url, { path: '/mobile' });
+		const cut = service.waitFor('request');
+		release();
+		expect(await cut).toMatchObject({ path: '/api/device/connection', status: null });
+		expect(device.agent.status()).toMatchObject({ workflow: { live: 'check-in' }, problem: null });
+	});
+
+	test('that is unpaired forgets its Connection and registers anew', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+		const device = await givenAgent({ home, settings });
+		await device.untilLive('check-in');
+		const token = await home.savedToken();
+		await device.agent.unpair();
+		await device.untilLive('check-in');
+		expect(schemesOf(service)).toEqual(['ApiKey', 'ApiKey']);
+		expect(await home.filesWith(token)).toEqual([]);
+	});
+});
+
+describe('renewal', () => {
+	test('begins at 80 % of the life of a Connection, and nobody sees the device offline', async () => {
+		const service = await givenService({ connectionTtlSeconds: 1000 });
+		const device = await givenPairedAgent(service);
+		const offline = watchOffline(service);
+		const before = device.statuses.length;
+		const old = await device.home.savedToken();
+		device.clock.advance(799_000);
+		expect(registrations(service)).toEqual([201]);
+		const closed = service.waitFor('channel-closed');
+		// One half of the spread of 5 % comes on top.
+		device.clock.advance(26_000);
+		expect(await closed).toMatchObject({ code: 1000 });
+		await device.untilLive('check-in');
+		expect(schemesOf(service)).toEqual(['Token', 'Connection']);
+		expect(offline).toEqual([]);
+		expect(device.statuses.slice(before).filter(({ state }) => state !== 'online')).toEqual([]);
+		expect(device.agent.status().channel.reconnects).toBe(0);
+		const closedAgain = service.waitFor('channel-closed');
+		device.clock.advance(825_000);
+		await closedAgain;
+		expect(registrations(service)).toEqual([201, 201, 201]);
+		await device.stop();
+		expect((await device.home.untilSaved()).connections).toHaveLength(1);
+		expect(await device.home.filesWith(old)).toEqual([]);
+	});
+
+	test('takes the time that passed while the agent was off into account', async () => {
+		let nowMs = Date.now();
+		const service = await givenService({ connectionTtlSeconds: 1000, now: () => nowMs });
+		const first = await givenPairedAgent(service, { clock: createSteppedClock(nowMs) });
+		await first.stop();
+		nowMs += 900_000;
+		const again = await givenAgent({ home: first.home, clock: createSteppedClock(nowMs) });
+		await again.untilLive('check-in');
+		const closed = service.waitFor('channel-closed');
+		again.clock.advance(0);
+		await closed;
+		expect(schemesOf(service)).toEqual(['Token', 'Connection']);
+	});
+
+	test('counts the age that a Connection from a file already has', async () => {
+		let nowMs = Date.now();
+		const service = await givenService({ connectionTtlSeconds: 1000, now: () => nowMs });
+		const home = await givenHome();
+		const connectionFile = await home.secretFile('connection', await registerDevice(service, DEVICE_ID));
+		nowMs += 900_000;
+		const device = await givenAgent({
+			home,
+			settings: { baseUrl: service.url, workflowId: 'check-in', credential: { connectionFile } },
+			clock: createSteppedClock(nowMs),
+		});
+		await device.untilLive('check-in');
+		const closed = service.waitFor('channel-closed');
+		device.clock.advance(0);
+		await closed;
+		expect(schemesOf(service)).toEqual(['ApiKey', 'Connection']);
+	});
+
+	test('that is refused leaves the device online and says what is missing', async () => {
+		const service = await givenService({ connectionTtlSeconds: 1000, acceptConnectionForRegistration: false });
+		const device = await givenPairedAgent(service);
+		device.clock.advance(830_000);
+		const status = await device.untilStatus(({ problem }) => problem !== null);
+		expect(status).toMatchObject({ state: 'online', problem: { code: 'access-forbidden' } });
+		expect(status.sentence).toMatch(/renewing the Connection does not succeed: .*new pairing code.*apiKeyFile/);
+	});
+});
+
+describe('when a credential is gone', () => {
+	test('a Connection registers where the API key is refused', async () => {
+		let nowMs = Date.now();
+		const service = await givenService({
+			apiKeys: [{ name: 'short', permissions: ['ephemeral_device:write'], token: 'ak-short-lived-key', ttl: 60 }],
+			now: () => nowMs,
+		});
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', 'ak-short-lived-key');
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+		const device = await givenAgent({ home, settings });
+		await device.untilLive('check-in');
+		nowMs += 61_000;
+		const offline = watchOffline(service);
+		await home.writeSettings({ ...settings, workflowId: 'boarding' });
+		await device.daemon.reload();
+		await device.untilLive('boarding');
+		expect(schemesOf(service)).toEqual(['ApiKey', 'ApiKey', 'Connection']);
+		expect(registrations(service)).toEqual([201, 401, 201]);
+		expect(offline).toEqual([]);
+	});
+
+	test('the device starts with what it obtained by it, and warns', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+		const device = await givenAgent({ home, settings });
+		await device.untilLive('check-in');
+		await device.stop();
+		await rm(apiKeyFile);
+		const again = await givenAgent({ home });
+		const status = await again.untilLive('check-in');
+		const [warning] = status.warnings;
+		expect(warning?.code).toBe('credential-unreadable');
+		expect(warning?.message).toContain(apiKeyFile);
+		expect(warning?.message).toContain('The agent goes on without it.');
+		expect(registrations(service)).toEqual([201]);
+		await home.secretFile('key', service.credentials.apiKey);
+		await again.daemon.reload();
+		expect(again.agent.status().warnings).toEqual([]);
+	});
+});

@@ -1,0 +1,541 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { createInterface } from 'node:readline';
+import fc from 'fast-check';
+import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type AgentError, CATALOGUE, type Failure } from '../../src/base/errors.ts';
+import { type DeviceState, EMPTY_STATE } from '../../src/state/device-state.ts';
+import { MAX_QUARANTINED, openStateStore, type StateStore } from '../../src/state/store.edge.ts';
+
+const WRITER = path.join(import.meta.dirname, 'state-writer.ts');
+const TOKEN = 'a-connection-token-that-is-secret';
+
+let directory: string;
+let stateDir: string;
+const stores = new Set<StateStore>();
+const children = new Set<ChildProcess>();
+const compileCache = fs.mkdtempSync(path.join(os.tmpdir(), 'state-store-cache-'));
+
+afterAll(() => fs.rmSync(compileCache, { recursive: true }));
+
+beforeEach(() => {
+	directory = fs.mkdtempSync(path.join(os.tmpdir(), 'state-store-'));
+	stateDir = path.join(directory, 'state');
+});
+
+afterEach(async () => {
+	for (const store of stores) await store.close();
+	stores.clear();
+	for (const child of children) await kill(child);
+	fs.rmSync(directory, { recursive: true });
+});
+
+async function open(options?: { readonly: boolean }): Promise<StateStore> {
+	const store = await openStateStore(stateDir, options);
+	stores.add(store);
+	return store;
+}
+
+/** Opens, does and closes, as one life of the agent. */
+async function withStore<Result>(run: (store: StateStore) => Promise<Result>): Promise<Result> {
+	const store = await open();
+	try {
+		return await run(store);
+	} finally {
+		await store.close();
+	}
+}
+
+const at = (name: string) => path.join(stateDir, name);
+const files = () => fs.readdirSync(stateDir).sort();
+const read = (name: string) => fs.readFileSync(at(name), 'utf8');
+const named = (id: string): DeviceState => ({ ...EMPTY_STATE, generatedId: id });
+const paired: DeviceState = {
+	...named('device-1'),
+	pairing: { baseUrl: 'https://id.example.com', sessionId: null, pairedAt: '2026-11-21T03:00:00Z' },
+	connections: [
+		{
+			baseUrl: 'https://id.example.com',
+			request: { deviceId: 'device-1', workflowId: 'onboarding' },
+			credentialId: '',
+			token: TOKEN,
+			obtainedAt: '2026-11-21T03:00:00Z',
+		},
+	],
+};
+
+async function failureOf(promise: Promise<unknown>): Promise<Failure> {
+	const error = await promise.then(
+		() => {
+			throw new Error('It was expected to fail.');
+		},
+		(reason: AgentError) => reason,
+	);
+	expect(error.name).toBe('AgentError');
+	return error.failure;
+}
+
+function start(mode: string, from = 0, fileLimitKiB?: number): ChildProcess {
+	const limit = fileLimitKiB === undefined ? '' : `ulimit -f ${fileLimitKiB} && `;
+	const child = spawn(
+		'bash',
+		['-c', `${limit}exec "$@"`, 'bash', process.execPath, WRITER, mode, stateDir, String(from)],
+		{ stdio: ['pipe', 'pipe', 'inherit'], env: { ...process.env, NODE_COMPILE_CACHE: compileCache } },
+	);
+	children.add(child);
+	return child;
+}
+
+async function kill(child: ChildProcess): Promise<void> {
+	children.delete(child);
+	if (child.exitCode !== null || child.signalCode !== null) return;
+	const exited = once(child, 'exit');
+	child.kill('SIGKILL');
+	await exited;
+}
+
+function lines(child: ChildProcess) {
+	if (!child.stdout) throw new Error('It has no standard output.');
+	return createInterface({ input: child.stdout });
+}
+
+async function firstLine(child: ChildProcess): Promise<string> {
+	for await (const line of lines(child)) return line;
+	throw new Error('It ended without a word.');
+}
+
+/** Runs as a user to whom permissions apply, also when the tests run as root. */
+async function unprivileged<Result>(run: () => Promise<Result>): Promise<Result> {
+	const isRoot = process.geteuid?.() === 0;
+	if (isRoot) process.seteuid?.(65534);
+	try {
+		return await run();
+	} finally {
+		if (isRoot) process.seteuid?.(0);
+	}
+}
+
+/** The state directory in the hands of the user of {@link unprivileged}. */
+function giveAway(): void {
+	if (process.geteuid?.() !== 0) return;
+	fs.chmodSync(directory, 0o755);
+	for (const name of ['', ...files()]) fs.chownSync(path.join(stateDir, name), 65534, 65534);
+}
+
+describe('saving and loading', () => {
+	test('a device without a state has the empty one, and nothing to be told', async () => {
+		const store = await open();
+		expect(await store.load()).toEqual({ state: EMPTY_STATE, notices: [] });
+	});
+
+	test('what was saved is loaded by the next process', async () => {
+		await withStore((store) => store.save(paired));
+		expect(await withStore((store) => store.load())).toEqual({ state: paired, notices: [] });
+	});
+
+	test('any state comes back as it was', async () => {
+		const store = await open();
+		await fc.assert(
+			fc.asyncProperty(fc.string({ unit: 'binary' }), fc.array(fc.string(), { maxLength: 16 }), async (id, origins) => {
+				const state = { ...EMPTY_STATE, generatedId: id.toWellFormed(), confirmedOrigins: origins };
+				await store.save(state);
+				expect((await store.load()).state).toEqual(state);
+			}),
+			{ numRuns: 15 },
+		);
+	});
+
+	test('the directory is 0700 and every file in it 0600', async () => {
+		const store = await open();
+		await store.save(named('one'));
+		await store.save(paired);
+		expect(fs.statSync(stateDir).mode & 0o777).toBe(0o700);
+		expect(files()).toEqual(['lock.db', 'state.json', 'state.json.bak']);
+		for (const name of files()) expect([name, fs.statSync(at(name)).mode & 0o777]).toEqual([name, 0o600]);
+	});
+
+	test('a state that others may read is closed to them', async () => {
+		await withStore((store) => store.save(paired));
+		fs.chmodSync(at('state.json'), 0o644);
+		await withStore((store) => store.load());
+		expect(fs.statSync(at('state.json')).mode & 0o777).toBe(0o600);
+	});
+
+	test('an equal state writes nothing, in this life and in the next', async () => {
+		const looks = () =>
+			files().map((name) => {
+				const { ino, mtimeNs, ctimeNs } = fs.statSync(at(name), { bigint: true });
+				return { name, ino, mtimeNs, ctimeNs };
+			});
+		const first = await open();
+		await first.save(named('one'));
+		await first.save(paired);
+		const before = [looks(), fs.statSync(stateDir, { bigint: true }).ctimeNs];
+		await first.save(structuredClone(paired));
+		await first.close();
+		await withStore(async (store) => {
+			await store.load();
+			await store.save(paired);
+		});
+		await withStore((store) => store.save(paired));
+		expect([looks(), fs.statSync(stateDir, { bigint: true }).ctimeNs]).toEqual(before);
+	});
+
+	test('the lock is an empty file without a journal', async () => {
+		await open();
+		expect(files()).toEqual(['lock.db']);
+		expect(fs.statSync(at('lock.db')).size).toBe(0);
+	});
+
+	test('saves that overlap are done in their order, each as it was at the call', async () => {
+		const store = await open();
+		const state = { ...EMPTY_STATE, generatedId: 'first' };
+		const saved = [store.save(state)];
+		state.generatedId = 'second';
+		saved.push(store.save(state));
+		state.generatedId = 'never saved';
+		await Promise.all(saved);
+		expect(JSON.parse(read('state.json')).generatedId).toBe('second');
+		expect(JSON.parse(read('state.json.bak')).generatedId).toBe('first');
+	});
+
+	test('a state that could not be loaded again is not saved', async () => {
+		const store = await open();
+		await store.save(paired);
+		const connection = paired.connections.slice(0, 1);
+		const tooMany = { ...paired, connections: [...connection, ...connection, ...connection] };
+		expect((await failureOf(store.save(tooMany))).code).toBe('internal');
+		expect((await store.load()).state).toEqual(paired);
+	});
+
+	test('closing waits for the saves under way and ends the rest', async () => {
+		const store = await open();
+		const saved = store.save(paired);
+		await Promise.all([store.close(), store.close()]);
+		await saved;
+		expect(read('state.json')).toContain(TOKEN);
+		expect((await failureOf(store.save(EMPTY_STATE))).code).toBe('internal');
+	});
+});
+
+describe('forgetting', () => {
+	test('a token that is gone from the state is gone from every file', async () => {
+		await withStore((store) => store.save(paired));
+		fs.copyFileSync(at('state.json'), at('state.json.corrupt-2026-01-01T00-00-00.000Z.json'));
+		await withStore(async (store) => {
+			await store.save({ ...paired, generatedId: 'device-2' });
+			await store.saveAndForget(named('device-2'));
+		});
+		expect(files()).toEqual(['lock.db', 'state.json']);
+		expect(read('state.json')).not.toContain(TOKEN);
+	});
+
+	test('it also does so when the state itself was saved already, or found only as a copy', async () => {
+		await withStore(async (store) => {
+			await store.save(paired);
+			await store.save(EMPTY_STATE);
+			expect(read('state.json.bak')).toContain(TOKEN);
+			await store.saveAndForget(EMPTY_STATE);
+			expect(files()).toEqual(['lock.db', 'state.json']);
+			await store.save(paired);
+		});
+		fs.renameSync(at('state.json'), at('state.json.bak'));
+		await withStore((store) => store.saveAndForget(EMPTY_STATE));
+		expect(files()).toEqual(['lock.db', 'state.json']);
+	});
+});
+
+describe('damaged files', () => {
+	const whole = `${JSON.stringify(paired)}\n`;
+	const damages: [string, string | Buffer][] = [
+		['empty', ''],
+		['cut short', whole.slice(0, 100)],
+		['zeros after a power cut', Buffer.alloc(512)],
+		['not UTF-8', Buffer.from([0x7b, 0xff, 0x7d])],
+		['another kind of document', '[]'],
+		['a field of the wrong type', JSON.stringify({ ...paired, connections: 'none' })],
+		['far too large', ' '.repeat(1024 * 1024 + 1)],
+	];
+
+	test.each(damages)('%s: it is set aside and the copy before it is used', async (_name, content) => {
+		await withStore(async (store) => {
+			await store.save(paired);
+			await store.save(named('newer'));
+		});
+		fs.writeFileSync(at('state.json'), content);
+		const { state, notices } = await withStore((store) => store.load());
+		expect(state).toEqual(paired);
+		expect(notices).toMatchObject([{ code: 'state-corrupt', remedy: CATALOGUE['state-corrupt'].remedy }]);
+		expect(notices[0]?.message).toContain(at('state.json'));
+		const [aside = ''] = files().filter((name) => name.startsWith('state.json.corrupt-'));
+		expect(fs.readFileSync(at(aside))).toEqual(Buffer.from(content));
+	});
+
+	test.each(damages)('%s, and no copy: the device starts unpaired and is told so', async (_name, content) => {
+		await withStore((store) => store.load());
+		fs.writeFileSync(at('state.json'), content);
+		const { state, notices } = await withStore((store) => store.load());
+		expect(state).toEqual(EMPTY_STATE);
+		expect(notices).toMatchObject([{ code: 'state-corrupt' }]);
+		expect(await withStore((store) => store.load())).toEqual({ state: EMPTY_STATE, notices: [] });
+	});
+
+	test('a file and a copy that are both damaged are both set aside', async () => {
+		await withStore((store) => store.load());
+		fs.writeFileSync(at('state.json'), '{');
+		fs.writeFileSync(at('state.json.bak'), '');
+		const { state, notices } = await withStore((store) => store.load());
+		expect(state).toEqual(EMPTY_STATE);
+		expect(notices).toHaveLength(1);
+		expect(files().filter((name) => name.startsWith('state.json.corrupt-'))).toHaveLength(2);
+		expect(files()).toHaveLength(3);
+	});
+
+	test('the message never quotes what is in the file', async () => {
+		await withStore((store) => store.load());
+		fs.writeFileSync(at('state.json'), `{"token":"${TOKEN}",`);
+		const { notices } = await withStore((store) => store.load());
+		expect(JSON.stringify(notices)).not.toContain(TOKEN);
+	});
+
+	test('a missing file next to a copy is the copy, until the next save', async () => {
+		await withStore((store) => store.save(paired));
+		fs.renameSync(at('state.json'), at('state.json.bak'));
+		await withStore(async (store) => {
+			const { state, notices } = await store.load();
+			expect(state).toEqual(paired);
+			expect(notices).toMatchObject([{ code: 'state-corrupt' }]);
+			await store.save(state);
+		});
+		expect(await withStore((store) => store.load())).toEqual({ state: paired, notices: [] });
+	});
+
+	test('only the newest damaged files are kept', async () => {
+		await withStore((store) => store.load());
+		for (let year = 2001; year < 2010; year += 1)
+			fs.writeFileSync(at(`state.json.corrupt-${year}-01-01T00-00-00.000Z.json`), '');
+		fs.writeFileSync(at('state.json'), 'the newest');
+		await withStore((store) => store.load());
+		const kept = files().filter((name) => name.startsWith('state.json.corrupt-'));
+		expect(kept).toHaveLength(MAX_QUARANTINED);
+		expect(kept.map(read)).toContain('the newest');
+		expect(kept[0]).toContain('2006');
+	});
+
+	test('a save without a load does not make a damaged file the copy', async () => {
+		await withStore(async (store) => {
+			await store.save(paired);
+			await store.save(named('newer'));
+		});
+		fs.writeFileSync(at('state.json'), '{');
+		await withStore((store) => store.save(named('newest')));
+		expect(JSON.parse(read('state.json')).generatedId).toBe('newest');
+		expect(JSON.parse(read('state.json.bak'))).toEqual(paired);
+	});
+});
+
+describe('files that must not be touched', () => {
+	test.each([
+		['a directory in the place of the file', () => fs.mkdirSync(at('state.json'))],
+		['a state of a newer agent', () => fs.writeFileSync(at('state.json'), '{"schemaVersion":2,"tokens":{}}')],
+		[
+			'a damaged file beside a copy of a newer agent',
+			() => {
+				fs.writeFileSync(at('state.json'), '{');
+				fs.writeFileSync(at('state.json.bak'), '{"schemaVersion":2,"tokens":{}}');
+			},
+		],
+	])('%s: loading and saving fail and change nothing', async (_name, damage) => {
+		await withStore((store) => store.load());
+		damage();
+		const before = files();
+		await withStore(async (store) => {
+			expect((await failureOf(store.load())).code).toBe('state-unreadable');
+			expect((await failureOf(store.save(EMPTY_STATE))).code).toBe('state-unreadable');
+		});
+		expect(files()).toEqual(before);
+	});
+
+	test('a file that this user may not read, which is used as it was when it may', async () => {
+		await withStore((store) => store.save(paired));
+		giveAway();
+		fs.chmodSync(at('state.json'), 0o000);
+		await unprivileged(() =>
+			withStore(async (store) => {
+				const { code, message } = await failureOf(store.load());
+				expect(code).toBe('state-unreadable');
+				expect(message).toContain('EACCES');
+				expect((await failureOf(store.save(EMPTY_STATE))).code).toBe('state-unreadable');
+			}),
+		);
+		fs.chmodSync(at('state.json'), 0o600);
+		expect(JSON.parse(read('state.json'))).toEqual(paired);
+		await unprivileged(() =>
+			withStore(async (store) => expect(await store.load()).toEqual({ state: paired, notices: [] })),
+		);
+	});
+});
+
+describe('a place that cannot be written', () => {
+	test('a read-only directory can be loaded, says so, and works again once it is writable', async () => {
+		await withStore((store) => store.save(paired));
+		giveAway();
+		fs.chmodSync(stateDir, 0o500);
+		const { loaded, save, probe, later, loadedLater } = JSON.parse(await firstLine(start('unprivileged')));
+		expect(loaded).toMatchObject({ state: paired, notices: [{ code: 'state-unwritable' }] });
+		expect(save.code).toBe('state-unwritable');
+		expect(save.message).toContain('this user may not (EACCES)');
+		expect(probe.code).toBe('state-unwritable');
+		expect(later).toEqual(['saved', 'saved']);
+		expect(loadedLater).toEqual({ state: named('later'), notices: [] });
+	});
+
+	test('a read-only directory with a damaged state: the copy is used, nothing is set aside yet', async () => {
+		await withStore(async (store) => {
+			await store.save(paired);
+			await store.save(named('newer'));
+		});
+		fs.writeFileSync(at('state.json'), '');
+		giveAway();
+		fs.chmodSync(stateDir, 0o500);
+		const { loaded, save, loadedLater } = JSON.parse(await firstLine(start('unprivileged')));
+		expect(loaded).toMatchObject({ state: paired, notices: [{ code: 'state-unwritable' }, { code: 'state-corrupt' }] });
+		expect(loaded.notices[1].remedy).not.toContain('set aside');
+		expect(save.code).toBe('state-unwritable');
+		expect(loadedLater).toEqual({ state: named('later'), notices: [] });
+		expect(JSON.parse(read('state.json.bak'))).toEqual(paired);
+		expect(files().filter((name) => name.startsWith('state.json.corrupt-'))).toHaveLength(1);
+	});
+
+	test('a lock file of another user makes the store read-only', async () => {
+		await withStore((store) => store.save(paired));
+		giveAway();
+		fs.chmodSync(at('lock.db'), 0o400);
+		const { loaded, save } = JSON.parse(await firstLine(start('unprivileged')));
+		expect(loaded).toMatchObject({ state: paired, notices: [{ code: 'state-unwritable' }] });
+		expect(save.code).toBe('state-unwritable');
+	});
+
+	test("another user's state file can be replaced, and is kept as the copy", async () => {
+		await withStore((store) => store.save(paired));
+		giveAway();
+		if (process.geteuid?.() === 0) fs.chownSync(at('state.json'), 0, 0);
+		fs.chmodSync(at('state.json'), 0o644);
+		await unprivileged(() => withStore((store) => store.save(named('mine'))));
+		expect(JSON.parse(read('state.json')).generatedId).toBe('mine');
+		expect(JSON.parse(read('state.json.bak'))).toEqual(paired);
+	});
+
+	test('a save that fails half-way leaves the old state and nothing else, and the next one may succeed', async () => {
+		await withStore((store) => store.save(named('old')));
+		const child = start('limited', 0, 1);
+		const { large, probe, small } = JSON.parse(await firstLine(child));
+		expect(large.code).toBe('state-unwritable');
+		expect(large.message).toContain('the file would be larger than this process may write (EFBIG)');
+		expect(large.message).toContain(stateDir);
+		expect(probe.code).toBe('state-unwritable');
+		expect(small).toBe('saved');
+		expect(files()).toEqual(['lock.db', 'state.json', 'state.json.bak']);
+		expect(JSON.parse(read('state.json')).generatedId).toBe('small');
+		expect(JSON.parse(read('state.json.bak')).generatedId).toBe('old');
+	});
+
+	test('a directory that is gone is named, and nothing is made in its place', async () => {
+		const store = await open();
+		await store.save(named('old'));
+		fs.rmSync(stateDir, { recursive: true });
+		expect((await failureOf(store.save(paired))).message).toContain('the directory is gone (ENOENT)');
+		expect(fs.existsSync(stateDir)).toBe(false);
+	});
+
+	test('a file in the place of the directory is an error at once', async () => {
+		fs.writeFileSync(stateDir, '');
+		expect((await failureOf(openStateStore(stateDir))).code).toBe('state-unwritable');
+	});
+
+	test('a probe leaves nothing behind', async () => {
+		const store = await open();
+		await store.save(paired);
+		await store.probe();
+		expect(files()).toEqual(['lock.db', 'state.json']);
+	});
+});
+
+describe('one process at a time', () => {
+	test('a second store is refused, in this process as in another, until the first is closed', async () => {
+		const store = await open();
+		expect((await failureOf(openStateStore(stateDir))).code).toBe('state-in-use');
+		const child = start('refused');
+		const exited = once(child, 'exit');
+		expect(JSON.parse(await firstLine(child)).code).toBe('state-in-use');
+		await exited;
+		// The refused ones have not given the lock of the first away.
+		expect((await failureOf(openStateStore(stateDir))).code).toBe('state-in-use');
+		await store.close();
+		await withStore((next) => next.save(paired));
+	});
+
+	test('the lock of a killed process is free at once', async () => {
+		const child = start('hold');
+		expect(await firstLine(child)).toBe('open');
+		expect((await failureOf(openStateStore(stateDir))).code).toBe('state-in-use');
+		await kill(child);
+		await withStore((store) => store.save(paired));
+	});
+
+	test('a store for reading works beside a running one and changes nothing', async () => {
+		const store = await open();
+		await store.save(paired);
+		fs.chmodSync(at('state.json'), 0o640);
+		fs.writeFileSync(at('state.json.new'), '');
+		const reader = await open({ readonly: true });
+		expect(await reader.load()).toEqual({ state: paired, notices: [] });
+		expect((await failureOf(reader.save(EMPTY_STATE))).code).toBe('state-unwritable');
+		expect((await failureOf(reader.probe())).code).toBe('state-unwritable');
+		expect(files()).toEqual(['lock.db', 'state.json', 'state.json.new']);
+		expect(fs.statSync(at('state.json')).mode & 0o777).toBe(0o640);
+	});
+
+	test('a store for reading makes no directory', async () => {
+		const reader = await open({ readonly: true });
+		expect(await reader.load()).toEqual({ state: EMPTY_STATE, notices: [] });
+		expect(fs.existsSync(stateDir)).toBe(false);
+	});
+
+	test('a lock file with rubbish in it does not lock the device out', async () => {
+		fs.mkdirSync(stateDir);
+		fs.writeFileSync(at('lock.db'), 'rubbish '.repeat(1000));
+		const store = await open();
+		await store.save(paired);
+		expect((await failureOf(openStateStore(stateDir))).code).toBe('state-in-use');
+	});
+});
+
+/** `STATE_STORE_KILLS=150` for the whole test; a shorter one by default: each is a process of its own. */
+const KILLS = Number(process.env['STATE_STORE_KILLS'] ?? 12);
+
+test('whenever the process is killed, the newest acknowledged state or the one under way is there, whole', {
+	timeout: 20_000 + KILLS * 2000,
+}, async () => {
+	let acknowledged = 0;
+	for (let round = 0; round < KILLS; round += 1) {
+		const child = start('save', acknowledged);
+		const killAt = acknowledged + 1 + Math.floor(Math.random() * 12);
+		for await (const line of lines(child)) {
+			acknowledged = Number(line.replace('saved ', ''));
+			// Those that follow were under way, or said before the signal came.
+			if (acknowledged === killAt) child.kill('SIGKILL');
+		}
+		await kill(child);
+		const { state, notices } = await withStore((store) => store.load());
+		expect(notices).toEqual([]);
+		const [number = '', filling] = state.generatedId?.split(':') ?? [];
+		expect([acknowledged, acknowledged + 1]).toContain(Number(number));
+		expect(filling).toBe('x'.repeat((Number(number) * 997) % 5000));
+		expect(files()).not.toContain('state.json.new');
+		acknowledged = Number(number);
+	}
+});

@@ -1,0 +1,129 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { AgentCounts } from '../../src/base/counters.ts';
+import type { Status } from '../../src/protocol/local-api.ts';
+import { type AgentGauges, agentMetrics, formatMetrics, type Metric } from '../../src/status/metrics.ts';
+
+const status: Status = {
+	schemaVersion: 1,
+	state: 'online',
+	sentence: 'Online with id.example.com, workflow onboarding.',
+	agentVersion: '0.1.0',
+	startedAt: '2026-11-21T05:00:00.000Z',
+	deviceId: 'kiosk-7',
+	deviceType: 'kiosk',
+	serial: 'SN-secret',
+	macAddress: '00:1b:21:0a:0b:0c',
+	baseUrl: 'https://id.example.com',
+	workflow: { wanted: 'onboarding', live: 'onboarding', waitsUntil: null, source: 'pairing' },
+	channel: {
+		state: 'online',
+		since: null,
+		lastHeartbeatAt: '2026-11-21T05:01:00.500Z',
+		reconnects: 3,
+		nextAttemptAt: null,
+	},
+	plan: null,
+	sessionId: null,
+	pairedAt: null,
+	problem: null,
+	warnings: [],
+	newestEventId: null,
+};
+const counts: AgentCounts = {
+	notifications: 10,
+	duplicates: 1,
+	gaps: 2,
+	heartbeats: 60,
+	failedAttempts: 4,
+	forwarded: { '2xx': 5, failed: 1 },
+	hooks: {},
+};
+const gauges: AgentGauges = {
+	eventsKept: 7,
+	eventBytes: 900,
+	eventsDurable: true,
+	consumers: 1,
+	leases: 0,
+	residentBytes: 50_000_000,
+	clockSkewSeconds: null,
+};
+
+/** Reads the format as its specification has it; throws at whatever is not of it. */
+function parse(text: string): Map<string, { type: string; samples: Map<string, number> }> {
+	const found = new Map<string, { type: string; samples: Map<string, number> }>();
+	if (text !== '' && !text.endsWith('\n')) throw new Error('The last line has no end.');
+	let helped = '';
+	for (const line of text.split('\n').slice(0, -1)) {
+		const help = /^# HELP ([a-zA-Z_:][\w:]*) (?:[^\\]|\\[\\n])*$/.exec(line);
+		const type = /^# TYPE ([a-zA-Z_:][\w:]*) (counter|gauge)$/.exec(line);
+		const sample = /^([a-zA-Z_:][\w:]*)(\{(?:[a-zA-Z_]\w*="(?:[^"\\]|\\["\\n])*",?)*\})? (NaN|[+-]Inf|[-+.\de]+)$/.exec(
+			line,
+		);
+		if (help) {
+			helped = help[1] ?? '';
+			if (found.has(helped)) throw new Error(`${helped} stands there twice.`);
+		} else if (type) {
+			if (type[1] !== helped) throw new Error(`TYPE without HELP: ${line}`);
+			found.set(helped, { type: type[2] ?? '', samples: new Map() });
+		} else if (sample) {
+			const metric = found.get(sample[1] ?? '');
+			if (!metric || sample[1] !== helped || metric.samples.has(sample[2] ?? ''))
+				throw new Error(`Out of place: ${line}`);
+			metric.samples.set(sample[2] ?? '', Number(sample[3]?.replace('Inf', 'Infinity')));
+		} else throw new Error(`Not of the format: ${line}`);
+	}
+	return found;
+}
+
+describe('metrics', () => {
+	test('say what the status says', () => {
+		const scraped = parse(formatMetrics(agentMetrics(status, counts, gauges)));
+		const value = (name: string, labels = '') => scraped.get(`idv_agent_${name}`)?.samples.get(labels);
+		expect(value('state', '{state="online"}')).toBe(1);
+		expect(value('state', '{state="offline"}')).toBe(0);
+		expect(value('info', '{version="0.1.0"}')).toBe(1);
+		expect(value('workflow_settled')).toBe(1);
+		expect(value('last_heartbeat_time_seconds')).toBe(Date.parse('2026-11-21T05:01:00.500Z') / 1000);
+		expect(value('reconnects_total')).toBe(3);
+		expect(value('forwarded_requests_total', '{result="2xx"}')).toBe(5);
+		expect(value('events_durable')).toBe(1);
+	});
+
+	test('leave out what is not known', () => {
+		const scraped = parse(formatMetrics(agentMetrics(status, counts, gauges)));
+		expect([...scraped.keys()]).not.toContain('idv_agent_clock_skew_seconds');
+		expect([...scraped.keys()]).not.toContain('idv_agent_hooks_total');
+	});
+
+	test('name counters as counters, and no device', () => {
+		const text = formatMetrics(agentMetrics(status, counts, gauges));
+		for (const [name, { type }] of parse(text))
+			expect([name, type === 'counter']).toEqual([name, name.endsWith('_total')]);
+		for (const secret of ['kiosk-7', 'SN-secret', '00:1b', 'id.example.com', 'onboarding'])
+			expect(text).not.toContain(secret);
+	});
+
+	test('are well-formed whatever stands in labels, help and values', () => {
+		const sample = fc.record({
+			labels: fc.dictionary(fc.constantFrom('a', 'b_c'), fc.string({ unit: 'binary' })),
+			value: fc.double().map((value) => value + 0),
+		});
+		const metric = fc.record({
+			name: fc.constant('idv_agent_x'),
+			type: fc.constantFrom('counter' as const, 'gauge' as const),
+			help: fc.string({ unit: 'binary' }),
+			samples: fc.tuple(sample),
+		});
+		fc.assert(
+			fc.property(metric, (one: Metric) => {
+				const samples = [
+					...(parse(formatMetrics([one]))
+						.get('idv_agent_x')
+						?.samples.values() ?? []),
+				];
+				expect(samples).toEqual(one.samples.map(({ value }) => value));
+			}),
+		);
+	});
+});

@@ -1,0 +1,420 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { plainDuration } from '../../src/base/durations.ts';
+import { CATALOGUE, type ErrorCode, type Failure, failure } from '../../src/base/errors.ts';
+import type { LinkEvent } from '../../src/connection/link.ts';
+import {
+	NOTHING_SUPERVISED,
+	type Supervision,
+	type SupervisorEvent,
+	supervise,
+	type Wanted,
+} from '../../src/connection/supervisor.ts';
+import { statusSchema } from '../../src/protocol/local-answers.ts';
+import { type DeviceState, EMPTY_STATE } from '../../src/state/device-state.ts';
+import { describeStatus, type Snapshot } from '../../src/status/status.ts';
+
+const MINUTE = 60_000;
+const half = () => 0.5;
+/** The moment at which every status here is looked at. */
+const NOW = 20 * MINUTE;
+const WALL = Date.parse('2026-03-01T10:00:00.000Z');
+
+function wanted(workflowId: string, more: Partial<Wanted> = {}): Wanted {
+	return {
+		baseUrl: 'https://id.example',
+		request: { deviceId: 'kiosk-7', workflowId },
+		credentialId: '',
+		hasReusableCredential: false,
+		selfRegistration: false,
+		...more,
+	};
+}
+const withKey = (workflowId: string, more: Partial<Wanted> = {}) =>
+	wanted(workflowId, { credentialId: 'key', hasReusableCredential: true, ...more });
+const connection = { token: 'token-1', obtainedAtMs: 0, lifeMs: null };
+const paired: DeviceState = {
+	...EMPTY_STATE,
+	pairing: { baseUrl: 'https://id.example', sessionId: 's1', pairedAt: '2026-02-01T10:00:00.000Z' },
+};
+
+function happen(from: Supervision, event: SupervisorEvent): Supervision {
+	return supervise(from, event, half).supervision;
+}
+const want = (from: Supervision, sought: Wanted) =>
+	happen(from, { type: 'wantedChanged', wanted: sought, known: [], atMs: 0 });
+const pair = (from: Supervision, sought: Wanted) =>
+	happen(from, { type: 'paired', wanted: sought, connection, atMs: 0 });
+type Told = LinkEvent extends infer E ? (E extends LinkEvent ? Omit<E, 'atMs' | 'attempt'> : never) : never;
+function tell(from: Supervision, which: 'current' | 'next', ...told: Told[]): Supervision {
+	return told.reduce((reached, one) => {
+		const link = reached[which];
+		if (!link) throw new Error(`There is no ${which} link.`);
+		const event = { attempt: link.state.attempt, atMs: 6 * MINUTE, ...one } as LinkEvent;
+		return happen(reached, { type: 'link', generation: link.generation, event });
+	}, from);
+}
+const proved: Told = { type: 'channelProved' };
+const timer: Told = { type: 'timerFired' };
+const ended = (cause: Failure, closeCode: number | null = null): Told => ({
+	type: 'channelEnded',
+	failure: cause,
+	timedOut: false,
+	closeCode,
+});
+const registerFailed = (cause: Failure): Told => ({ type: 'registerFailed', failure: cause, timedOut: false });
+const registered: Told = { type: 'registered', connection: { token: 'token-2', obtainedAtMs: 0, lifeMs: null } };
+
+const unreachable = failure('service-unreachable', 'The service at id.example does not answer.');
+const refused = failure('credential-refused', 'The service does not accept the credential of this device.');
+const forbidden = failure('access-forbidden', 'This device may not use workflow w1.');
+const unknown = failure('workflow-unknown', 'The service knows no workflow w2.');
+const clockWrong = failure('clock-wrong', "This device's clock is 3 days slow.", {
+	remedy: 'Set the clock; it will reconnect by itself.',
+});
+
+const connecting = pair(NOTHING_SUPERVISED, wanted('w1'));
+const online = tell(connecting, 'current', proved);
+const onlineWithKey = tell(want(NOTHING_SUPERVISED, withKey('w1')), 'current', registered, proved);
+const moving = want(onlineWithKey, withKey('w2'));
+
+function snapshot(supervision: Supervision, more: Partial<Snapshot> = {}): Snapshot {
+	return {
+		supervision,
+		device: paired,
+		workflow: null,
+		identity: { deviceId: 'kiosk-7', serial: 'S1', macAddress: null },
+		deviceType: 'kiosk',
+		baseUrl: 'https://id.example',
+		offlineSinceMs: null,
+		hasBeenOnline: false,
+		reconnects: 0,
+		lastHeartbeatAt: null,
+		newestEventId: null,
+		agentVersion: '1.2.3',
+		startedAt: '2026-03-01T09:40:00.000Z',
+		obstacle: null,
+		waitsUntilMs: null,
+		warnings: [],
+		plan: null,
+		nowMs: NOW,
+		wallMs: WALL,
+		...more,
+	};
+}
+/** A device that was online until 14 minutes ago. */
+const gone = { hasBeenOnline: true, offlineSinceMs: 6 * MINUTE };
+const unpaired = { device: EMPTY_STATE, baseUrl: null };
+
+describe('what a technician reads', () => {
+	test.each<[string, Supervision, Partial<Snapshot>, string, string]>([
+		[
+			'a new device',
+			NOTHING_SUPERVISED,
+			unpaired,
+			'unpaired',
+			'Not paired: scan a pairing code, or run idv-agent pair.',
+		],
+		[
+			'a device whose pairing was cut off',
+			NOTHING_SUPERVISED,
+			{
+				...unpaired,
+				device: { ...EMPTY_STATE, attempt: { attemptId: 'a', tokenHash: 'h', host: 'id.example', at: '' } },
+			},
+			'unpaired',
+			'Not paired: the answer to the last pairing code (id.example) never arrived. Check whether the device is listed in the service; otherwise scan a new code.',
+		],
+		[
+			'an unpaired device that something keeps from being wanted',
+			NOTHING_SUPERVISED,
+			{ ...unpaired, obstacle: failure('workflow-missing', 'No workflow is set for this device.') },
+			'unpaired',
+			'Not paired: no workflow is set for this device. Name the workflow: pair --workflow ID, or workflowId in the settings.',
+		],
+		[
+			'a paired device that something keeps from being wanted',
+			NOTHING_SUPERVISED,
+			{ obstacle: failure('workflow-missing', 'No workflow is set for this device.') },
+			'blocked',
+			'Not online: no workflow is set for this device. Name the workflow: pair --workflow ID, or workflowId in the settings.',
+		],
+		['a first start', connecting, {}, 'connecting', 'Connecting to id.example.'],
+		[
+			'a first start without a network',
+			tell(connecting, 'current', ended(unreachable)),
+			{},
+			'connecting',
+			'Not online yet: the service at id.example does not answer. Check the network and that the firewall lets this device reach the host; the agent retries by itself.',
+		],
+		['a device that is online', online, { hasBeenOnline: true }, 'online', 'Online with id.example, workflow w1.'],
+		[
+			'a device that is online at another port',
+			tell(pair(NOTHING_SUPERVISED, wanted('w1', { baseUrl: 'https://id.example:8443' })), 'current', proved),
+			{ hasBeenOnline: true },
+			'online',
+			'Online with id.example:8443, workflow w1.',
+		],
+		[
+			'a device whose clock is wrong',
+			tell(online, 'current', ended(clockWrong)),
+			gone,
+			'offline',
+			"Offline for 14 min: this device's clock is 3 days slow. Set the clock; it will reconnect by itself.",
+		],
+		[
+			'the same device during its next attempt',
+			tell(online, 'current', ended(clockWrong), timer),
+			gone,
+			'offline',
+			"Offline for 14 min: this device's clock is 3 days slow. Set the clock; it will reconnect by itself.",
+		],
+		[
+			'a device that was told to reconnect',
+			happen(online, { type: 'retryRequested', atMs: NOW }),
+			{ hasBeenOnline: true, offlineSinceMs: NOW - 2000 },
+			'offline',
+			'Offline for 2 s: connecting to id.example again.',
+		],
+		[
+			'a device that was refused',
+			tell(online, 'current', ended(forbidden)),
+			gone,
+			'blocked',
+			'Offline for 14 min: this device may not use workflow w1. Ask the operator to allow this device or key for this workflow.',
+		],
+		[
+			'a device that was refused from the start',
+			tell(connecting, 'current', ended(forbidden)),
+			{},
+			'blocked',
+			'Not online: this device may not use workflow w1. Ask the operator to allow this device or key for this workflow.',
+		],
+		[
+			'a device without any credential',
+			want(NOTHING_SUPERVISED, wanted('w1')),
+			{},
+			'blocked',
+			'Not online: there is no credential to register with. Scan a pairing code, run idv-agent pair, or provision an API key.',
+		],
+	])('%s', (_, supervision, more, state, sentence) => {
+		expect(describeStatus(snapshot(supervision, more))).toMatchObject({ state, sentence });
+	});
+});
+
+describe('what a technician reads while something changes', () => {
+	const elsewhere = withKey('w2', { baseUrl: 'https://other.example' });
+	const renewing = happen(online, { type: 'renewalDue', generation: 1, atMs: 0 });
+
+	test.each<[string, Supervision, string]>([
+		['a move', moving, 'Online with id.example, workflow w1; moving to workflow w2.'],
+		[
+			'a move that is refused',
+			tell(moving, 'next', registerFailed(unknown)),
+			'Online with id.example, workflow w1; moving to workflow w2 does not succeed: the service knows no workflow w2. Set a workflow that exists in the service; the spelling must match exactly.',
+		],
+		[
+			'the next attempt at a move that is refused',
+			tell(moving, 'next', registerFailed(unknown), timer),
+			'Online with id.example, workflow w1; moving to workflow w2 does not succeed: the service knows no workflow w2. Set a workflow that exists in the service; the spelling must match exactly.',
+		],
+		[
+			'a move without a credential',
+			want(online, wanted('w2', { baseUrl: 'https://other.example' })),
+			'Online with id.example, workflow w1; moving to other.example, workflow w2 does not succeed: there is no credential to register with. Scan a pairing code, run idv-agent pair, or provision an API key.',
+		],
+		[
+			'a move to another service',
+			want(onlineWithKey, elsewhere),
+			'Online with id.example, workflow w1; moving to other.example, workflow w2.',
+		],
+		['a renewal', renewing, 'Online with id.example, workflow w1; renewing the Connection.'],
+		[
+			'a renewal without a network',
+			tell(renewing, 'next', registerFailed(unreachable)),
+			'Online with id.example, workflow w1; renewing the Connection does not succeed: the service at id.example does not answer. Check the network and that the firewall lets this device reach the host; the agent retries by itself.',
+		],
+		['another pairing', pair(online, wanted('w1')), 'Online with id.example, workflow w1; registering anew.'],
+	])('%s', (_, supervision, sentence) => {
+		expect(describeStatus(snapshot(supervision, { hasBeenOnline: true }))).toMatchObject({ state: 'online', sentence });
+	});
+
+	test('a workflow that is wanted and that nothing moves to yet', () => {
+		const workflow = { workflowId: 'w2', source: 'workflow set', where: null } as const;
+		expect(describeStatus(snapshot(online, { workflow })).sentence).toBe(
+			'Online with id.example, workflow w1; w2 is wanted.',
+		);
+	});
+
+	test('a refused device that was paired anew hopes for the new link', () => {
+		const blocked = tell(online, 'current', ended(forbidden));
+		const again = pair(blocked, wanted('w1', { baseUrl: 'https://other.example' }));
+		expect(describeStatus(snapshot(again, gone))).toMatchObject({
+			state: 'offline',
+			sentence: 'Offline for 14 min: connecting to other.example again.',
+			problem: null,
+		});
+		const failing = describeStatus(snapshot(tell(again, 'next', ended(unreachable)), gone));
+		expect(failing).toMatchObject({ state: 'offline', problem: { code: 'service-unreachable' } });
+		const hopeless = describeStatus(snapshot(tell(again, 'next', ended(unknown)), gone));
+		expect(hopeless).toMatchObject({ state: 'blocked', problem: { code: 'access-forbidden' } });
+	});
+
+	test('an old channel that was replaced is not the trouble', () => {
+		const replaced = tell(tell(moving, 'next', registered), 'current', ended(refused, 1008));
+		expect(describeStatus(snapshot(replaced, gone)).sentence).toBe(
+			'Offline for 14 min: connecting to id.example again.',
+		);
+		const failing = tell(replaced, 'next', ended(unreachable));
+		expect(describeStatus(snapshot(failing, gone)).problem?.code).toBe('service-unreachable');
+	});
+});
+
+describe('the fields', () => {
+	test('of a device that is online', () => {
+		const workflow = { workflowId: 'w1', source: 'file', where: '/etc/idv-agent/config.json' } as const;
+		const more = {
+			workflow,
+			hasBeenOnline: true,
+			reconnects: 2,
+			lastHeartbeatAt: '2026-03-01T09:59:30.000Z',
+			newestEventId: 'e1-7',
+		};
+		expect(describeStatus(snapshot(online, more))).toEqual({
+			schemaVersion: 1,
+			state: 'online',
+			sentence: 'Online with id.example, workflow w1.',
+			agentVersion: '1.2.3',
+			startedAt: '2026-03-01T09:40:00.000Z',
+			deviceId: 'kiosk-7',
+			deviceType: 'kiosk',
+			serial: 'S1',
+			macAddress: null,
+			baseUrl: 'https://id.example',
+			workflow: { wanted: 'w1', live: 'w1', waitsUntil: null, source: 'file' },
+			channel: {
+				state: 'online',
+				since: '2026-03-01T09:46:00.000Z',
+				lastHeartbeatAt: '2026-03-01T09:59:30.000Z',
+				reconnects: 2,
+				nextAttemptAt: null,
+			},
+			plan: null,
+			sessionId: 's1',
+			pairedAt: '2026-02-01T10:00:00.000Z',
+			problem: null,
+			warnings: [],
+			newestEventId: 'e1-7',
+		});
+	});
+
+	test('name the workflow that is live only while it is', () => {
+		const workflow = { workflowId: 'w2', source: 'service message', where: null } as const;
+		expect(describeStatus(snapshot(moving, { workflow })).workflow).toEqual({
+			wanted: 'w2',
+			live: 'w1',
+			waitsUntil: null,
+			source: 'service message',
+		});
+		expect(describeStatus(snapshot(connecting, { workflow })).workflow.live).toBeNull();
+	});
+
+	test('of a device that waits say until when, by the device’s clock', () => {
+		const { channel, problem } = describeStatus(snapshot(tell(online, 'current', ended(unreachable)), gone));
+		expect(channel).toMatchObject({
+			state: 'connectWait',
+			since: '2026-03-01T09:46:00.000Z',
+			nextAttemptAt: '2026-03-01T09:46:02.500Z',
+		});
+		expect(problem).toEqual({ code: unreachable.code, message: unreachable.message, remedy: unreachable.remedy });
+	});
+
+	test('of an unpaired device are empty', () => {
+		expect(describeStatus(snapshot(NOTHING_SUPERVISED, unpaired))).toMatchObject({
+			baseUrl: null,
+			workflow: { wanted: null, live: null, waitsUntil: null, source: null },
+			channel: { state: 'none', since: null, nextAttemptAt: null },
+			sessionId: null,
+			pairedAt: null,
+		});
+	});
+
+	test('show warnings and leave the sentence alone', () => {
+		const status = describeStatus(snapshot(online, { warnings: [{ ...clockWrong, retryAfterMs: 5 }] }));
+		expect(status.sentence).toBe('Online with id.example, workflow w1.');
+		expect(status.warnings).toEqual([
+			{ code: 'clock-wrong', message: clockWrong.message, remedy: 'Set the clock; it will reconnect by itself.' },
+		]);
+	});
+});
+
+test.each([
+	[-5000, '0 s'],
+	[0, '0 s'],
+	[1499, '1 s'],
+	[119_000, '119 s'],
+	[120_000, '2 min'],
+	[14 * MINUTE, '14 min'],
+	[119 * MINUTE, '119 min'],
+	[120 * MINUTE, '2 h'],
+	[47 * 60 * MINUTE, '47 h'],
+	[48 * 60 * MINUTE, '2 days'],
+	[30 * 24 * 60 * MINUTE, '30 days'],
+])('%i ms are %s', (ms, words) => {
+	expect(plainDuration(ms)).toBe(words);
+});
+
+test('a sentence keeps the capitals of names and acronyms, and ends even where a message does not', () => {
+	const after = (cause: Failure) => describeStatus(snapshot(tell(online, 'current', ended(cause)), gone)).sentence;
+	expect(after(failure('dns-failed', 'DNS knows no id.example.', { remedy: 'Check it.' }))).toBe(
+		'Offline for 14 min: DNS knows no id.example. Check it.',
+	);
+	expect(after(failure('internal', 'TypeError: x is not a function'))).toBe(
+		'Offline for 14 min: TypeError: x is not a function. This is a fault in the agent: please report it with the file that idv-agent support-bundle makes.',
+	);
+});
+
+test('whatever fails, the status is valid and its sentence begins with how the device is and ends', () => {
+	const code = fc.constantFrom(...(Object.keys(CATALOGUE) as ErrorCode[]));
+	const words = fc.oneof(fc.constant(undefined), fc.string({ maxLength: 30 }));
+	const cause = fc
+		.record({ code, message: fc.string({ maxLength: 30 }), remedy: words })
+		.map(({ code, message, remedy }) => failure(code, message, remedy === undefined ? {} : { remedy }));
+	const start = fc.constantFrom(
+		NOTHING_SUPERVISED,
+		connecting,
+		online,
+		onlineWithKey,
+		moving,
+		pair(online, wanted('w3')),
+	);
+	const told = fc.oneof(
+		fc.constantFrom(proved, timer, registered),
+		cause.map((failed) => ended(failed, 1008)),
+		cause.map(registerFailed),
+	);
+	const steps = fc.array(fc.tuple(fc.constantFrom('current' as const, 'next' as const), told), { maxLength: 8 });
+	const rest = fc.record({
+		hasBeenOnline: fc.boolean(),
+		offlineSinceMs: fc.option(fc.integer({ min: 0, max: 2 * NOW })),
+		obstacle: fc.option(cause),
+		warnings: fc.array(cause, { maxLength: 2 }),
+		device: fc.constantFrom(EMPTY_STATE, paired),
+		workflow: fc.constantFrom(null, { workflowId: 'w9', source: 'plan', where: null } as const),
+	});
+	fc.assert(
+		fc.property(start, steps, rest, (from, told, more) => {
+			const reached = told.reduce(
+				(supervision, [which, one]) => (supervision[which] ? tell(supervision, which, one) : supervision),
+				from,
+			);
+			const status = describeStatus(snapshot(reached, more));
+			expect(statusSchema.parse(status)).toEqual(status);
+			expect(status.sentence).toMatch(/^(Not paired|Connecting to|Not online|Online with|Offline for) ?/);
+			expect(status.sentence).toMatch(/[.!?]$/);
+			expect(status.sentence.startsWith('Online')).toBe(status.state === 'online');
+			expect(status.workflow.live !== null).toBe(status.state === 'online');
+		}),
+		{ numRuns: 300 },
+	);
+});

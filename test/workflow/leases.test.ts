@@ -1,0 +1,85 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { MAX_LEASE_SECONDS } from '../../src/protocol/local-api.ts';
+import {
+	currentLeases,
+	deferredUntil,
+	heldUntil,
+	holdLease,
+	type Leases,
+	MAX_LEASES,
+	NO_LEASES,
+	releaseLease,
+} from '../../src/workflow/leases.ts';
+
+describe('leases', () => {
+	test('one is held until it runs out, is renewed or released', () => {
+		let leases = holdLease(NO_LEASES, 'kiosk', 60, 1000);
+		expect(heldUntil(leases, 1000)).toBe(61_000);
+		leases = holdLease(leases, 'kiosk', 60, 31_000);
+		expect(leases).toEqual([{ name: 'kiosk', sinceMs: 1000, untilMs: 91_000 }]);
+		expect(heldUntil(leases, 90_999)).toBe(91_000);
+		expect(heldUntil(leases, 91_000)).toBeNull();
+		expect(heldUntil(releaseLease(leases, 'kiosk'), 31_000)).toBeNull();
+	});
+
+	test('it can be made shorter, and released twice', () => {
+		const leases = holdLease(holdLease(NO_LEASES, 'kiosk', 60, 0), 'kiosk', 5, 0);
+		expect(heldUntil(leases, 0)).toBe(5000);
+		const released = releaseLease(leases, 'kiosk');
+		expect(releaseLease(released, 'kiosk')).toBe(released);
+	});
+
+	test('the longest of several counts, and one that ran out makes room', () => {
+		let leases: Leases = NO_LEASES;
+		for (let number = 0; number < MAX_LEASES; number += 1) leases = holdLease(leases, `n${number}`, 10 + number, 0);
+		expect(heldUntil(leases, 0)).toBe((10 + MAX_LEASES - 1) * 1000);
+		expect(() => holdLease(leases, 'one-more', 10, 0)).toThrow(/32 leases are held/);
+		expect(currentLeases(holdLease(leases, 'one-more', 10, 10_000), 10_000)).toHaveLength(MAX_LEASES);
+	});
+
+	test.each(['', 'a b', 'a/b', 'x'.repeat(65)])('the name "%s" is refused', (name) => {
+		expect(() => holdLease(NO_LEASES, name, 10, 0)).toThrow(/name of a lease/);
+	});
+
+	test.each([0, -1, Number.NaN, MAX_LEASE_SECONDS + 1, Number.POSITIVE_INFINITY])(
+		'%s seconds are refused',
+		(seconds) => {
+			expect(() => holdLease(NO_LEASES, 'kiosk', seconds, 0)).toThrow(/1 to 3600 seconds/);
+		},
+	);
+});
+
+describe('how long a change waits', () => {
+	test('for the lease, but no longer than the limit since it was wanted', () => {
+		const leases = holdLease(NO_LEASES, 'kiosk', 600, 0);
+		expect(deferredUntil(leases, 0, 900, 0)).toBe(600_000);
+		expect(deferredUntil(leases, 0, 300, 0)).toBe(300_000);
+		expect(deferredUntil(leases, 0, 300, 300_000)).toBeNull();
+		expect(deferredUntil(leases, 0, 0, 0)).toBeNull();
+		expect(deferredUntil(NO_LEASES, 0, 900, 0)).toBeNull();
+	});
+
+	test('whoever renews for ever cannot hold it up beyond the limit, and it never waits for nobody', () => {
+		const step = fc.record({
+			name: fc.constantFrom('a', 'b', 'c'),
+			seconds: fc.integer({ min: 0, max: 100 }),
+			passMs: fc.nat(50_000),
+		});
+		fc.assert(
+			fc.property(fc.array(step, { maxLength: 30 }), fc.nat(200), (steps, maxDeferSeconds) => {
+				let leases: Leases = NO_LEASES;
+				let now = 0;
+				for (const { name, seconds, passMs } of steps) {
+					leases = seconds === 0 ? releaseLease(leases, name) : holdLease(leases, name, seconds, now);
+					now += passMs;
+					const until = deferredUntil(leases, 0, maxDeferSeconds, now);
+					if (until === null) continue;
+					expect(until).toBeGreaterThan(now);
+					expect(until).toBeLessThanOrEqual(maxDeferSeconds * 1000);
+					expect(heldUntil(leases, now)).toBeGreaterThanOrEqual(until);
+				}
+			}),
+		);
+	});
+});
