@@ -1,11 +1,11 @@
 /** What the running agent is given and what it offers. Types only. */
 
 import type { Clock } from '../base/clock.edge.ts';
-import type { Tally } from '../base/counters.ts';
+import type { Counters } from '../base/counters.ts';
 import type { Failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Channel, ChannelEvent, ChannelOptions } from '../connection/channel.edge.ts';
-import type { Environment } from '../connection/runtime.runner.ts';
+import type { Runtime } from '../connection/runtime.runner.ts';
 import type { supervise } from '../connection/supervisor.ts';
 import type { EventsFeed } from '../events/feed.runner.ts';
 import type { EventStore } from '../events/store.edge.ts';
@@ -17,15 +17,15 @@ import type { WorkflowLeases } from '../workflow/leases.runner.ts';
 
 export interface AgentOptions {
 	readonly clock: Clock;
-	readonly chance: () => number;
+	readonly random: () => number;
 	readonly version: string;
-	readonly environment: Environment;
+	readonly runtime: Runtime;
 	readonly store: StateStore;
 	readonly device: DeviceState;
 	readonly facts: IdentityFacts;
 	/** A new id for a device that has nothing of its own to be known by. */
 	readonly newDeviceId: () => string;
-	readonly tally: Tally;
+	readonly counters: Counters;
 	/** Opens the kept events. @param warn shows a warning on a topic until it is withdrawn with `null`. */
 	readonly openEvents: (warn: (topic: string, warning: Failure | null) => void) => EventStore;
 	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
@@ -33,7 +33,7 @@ export interface AgentOptions {
 	readonly supervise?: typeof supervise;
 	readonly log: Log;
 	/** Told every secret that the agent comes to hold, so that it is never printed. */
-	readonly keepSecret: (secret: string) => void;
+	readonly registerSecret: (secret: string) => void;
 }
 
 export interface Agent {
@@ -64,7 +64,7 @@ export interface Agent {
 	/** Tries again now, whatever it was waiting for. */
 	reconnect(): void;
 	/** Takes changed settings into use; links that no longer fit are replaced make before break. */
-	applyEnvironment(environment: Environment): void;
+	applyRuntime(runtime: Runtime): void;
 	/** Shows a warning in the status until it is withdrawn with `null`. */
 	warn(topic: string, warning: Failure | null): void;
 	/** Closes the channels with 1001, waits for a code that is being spent, and stops everything. */

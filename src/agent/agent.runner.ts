@@ -9,7 +9,7 @@ import { keepWarnings } from '../base/warnings.ts';
 import { clockWarning } from '../connection/clock-skew.ts';
 import { accessOf, keepConnections, knownConnection } from '../connection/connection-tokens.runner.ts';
 import { createLinkRunner, livenessOf } from '../connection/link.runner.ts';
-import type { Environment } from '../connection/runtime.runner.ts';
+import type { Runtime } from '../connection/runtime.runner.ts';
 import {
 	type Link,
 	NOTHING_SUPERVISED,
@@ -27,16 +27,16 @@ import { createPairing, untilSettled } from '../pairing/pairing.runner.ts';
 import type { AgentMessage, Frame } from '../protocol/channel.ts';
 import type { IdentityReport, PairRequest, PairResult, Status } from '../protocol/local-api.ts';
 import { EMPTY_STATE, MAX_CONNECTIONS, withLastSettings, withOnlyConnection } from '../state/device-state.ts';
-import { keepDeviceRecord } from '../state/persisted-state.runner.ts';
-import { watchPresence } from '../status/connectivity.runner.ts';
+import { keepPersistedState } from '../state/persisted-state.runner.ts';
+import { trackConnectivity } from '../status/connectivity.runner.ts';
 import { describeStatus } from '../status/status.ts';
 import { assignWorkflows } from '../workflow/assignment.runner.ts';
 import {
+	type DesiredInputs,
+	desiredRegistration,
 	hasCredential,
 	registrationFor,
 	serviceOf,
-	type WantingContext,
-	wantedRegistration,
 } from '../workflow/desired-registration.ts';
 import { keepLeases } from '../workflow/leases.runner.ts';
 import type { Agent, AgentOptions } from './agent-types.ts';
@@ -44,16 +44,16 @@ import type { Agent, AgentOptions } from './agent-types.ts';
 export type { Agent, AgentOptions } from './agent-types.ts';
 
 /** How long the end of the agent waits for the answer to a registration. */
-const SEE_THROUGH_MS = 2000;
+const FINISH_WITHIN_MS = 2000;
 
 export function startAgent(options: AgentOptions): Agent {
-	const { clock, log, chance, keepSecret, tally, supervise: decide = supervise } = options;
+	const { clock, log, random, registerSecret, counters, supervise: decide = supervise } = options;
 	const startedAtMs = clock.monotonicMs();
 	const now = writeTimes(clock);
 	const startedAt = now();
-	let { environment } = options;
+	let { runtime } = options;
 	let supervision = NOTHING_SUPERVISED;
-	let obstacle: Failure | null = null;
+	let blocker: Failure | null = null;
 	let stopped = false;
 	/** Whether a Connection was saved that no link uses. */
 	let hasSpare = false;
@@ -61,18 +61,18 @@ export function startAgent(options: AgentOptions): Agent {
 	const statusListeners = new Set<() => void>();
 
 	const warnings = keepWarnings(log, publish);
-	const events = createEventsFeed(options.openEvents(warnings.set), tally);
+	const events = createEventsFeed(options.openEvents(warnings.set), counters);
 	events.subscribe(publish);
-	const device = keepDeviceRecord(options.device, options.store, clock, (unsaved) => warnings.set('state', unsaved));
-	for (const { token } of device.state.connections) keepSecret(token);
+	const device = keepPersistedState(options.device, options.store, clock, (unsaved) => warnings.set('state', unsaved));
+	for (const { token } of device.state.connections) registerSecret(token);
 	const identityParts = { facts: options.facts, device, newDeviceId: options.newDeviceId };
 	let identity = chooseDeviceIdentity(identityParts, settings());
 	const noteClock = (skewMs: number) => {
-		tally.clockSkewMs = skewMs;
+		counters.clockSkewMs = skewMs;
 		warnings.set('clock', clockWarning(skewMs));
 	};
 
-	const presence = watchPresence({
+	const connectivity = trackConnectivity({
 		clock,
 		log,
 		events,
@@ -81,19 +81,19 @@ export function startAgent(options: AgentOptions): Agent {
 	const leases = keepLeases({
 		clock,
 		maxDeferSeconds: () => settings().workflow.maxDeferSeconds,
-		lookAgain: () => pursue(),
+		lookAgain: () => reconcile(),
 	});
-	const connections = keepConnections({ clock, device, keepSecret, credentials: () => environment.credentials });
+	const connections = keepConnections({ clock, device, registerSecret, credentials: () => runtime.credentials });
 	const userAgent = `idv-agent/${options.version}`;
-	const shared = { clock, log, device, warnings, environment: () => environment };
+	const shared = { clock, log, device, warnings, runtime: () => runtime };
 	const fleet = followFleet({
 		...shared,
-		chance,
+		random,
 		userAgent,
 		identity: () => identity,
-		wish: () => wantedRegistration(context()).wanted,
+		wish: () => desiredRegistration(context()).desired,
 		waits: () => leases.waitsUntilMs !== null,
-		lookAgain: () => pursue(),
+		lookAgain: () => reconcile(),
 	});
 	const plan = fleet.target;
 	const workflow = assignWorkflows({ ...shared, plan });
@@ -105,14 +105,14 @@ export function startAgent(options: AgentOptions): Agent {
 		openChannel: options.openChannel,
 		report: {
 			event(generation, event) {
-				if (event.type === 'registerFailed' || event.type === 'channelEnded') tally.failedAttempts += 1;
+				if (event.type === 'registerFailed' || event.type === 'channelEnded') counters.failedAttempts += 1;
 				dispatch({ type: 'link', generation, event });
 			},
 			frame: onFrame,
 			heartbeat: (generation, sentAt) => {
 				if (supervision.current?.generation !== generation) return;
-				tally.heartbeats += 1;
-				presence.beat(sentAt);
+				counters.heartbeats += 1;
+				connectivity.beat(sentAt);
 				publish();
 			},
 			lateConnection: (registration, token) => {
@@ -128,7 +128,7 @@ export function startAgent(options: AgentOptions): Agent {
 		store: options.store,
 		events,
 		plan,
-		keepSecret,
+		registerSecret,
 		onClockSkew: noteClock,
 		lookAgain: () => chooseDeviceIdentity(identityParts, settings(), null),
 		registrationFor: (as, baseUrl, workflowId) => registrationFor(context(as), baseUrl, workflowId),
@@ -136,7 +136,7 @@ export function startAgent(options: AgentOptions): Agent {
 	});
 
 	function settings() {
-		return environment.resolved.settings;
+		return runtime.resolved.settings;
 	}
 
 	function onStatus(listener: () => void): () => void {
@@ -151,34 +151,34 @@ export function startAgent(options: AgentOptions): Agent {
 	// ---- What is wanted ----
 
 	/** What decides the wish, as it is now. */
-	function context(as: CompleteIdentity = identity): WantingContext {
-		const { resolved, credentials } = environment;
+	function context(as: CompleteIdentity = identity): DesiredInputs {
+		const { resolved, credentials } = runtime;
 		const { id, reusable, unreadable } = credentials;
 		const facts = { id, isReusable: reusable !== null, unreadable };
 		return { resolved, state: device.state, identity: as, credentials: facts, plan: plan() };
 	}
 
 	/** @param usable the last so many of the saved Connections are still good for something. */
-	function pursue(usable = MAX_CONNECTIONS): void {
+	function reconcile(usable = MAX_CONNECTIONS): void {
 		if (stopped) return;
-		const { wanted: wish, obstacle: found } = wantedRegistration(context());
-		obstacle = found;
-		const wanted = fleet.holdBack(leases.defer(wish, supervision), supervision);
-		if (wanted) connections.adopt(wanted);
+		const { desired: wish, blocker: found } = desiredRegistration(context());
+		blocker = found;
+		const desired = fleet.keepLastGood(leases.defer(wish, supervision), supervision);
+		if (desired) connections.adopt(desired);
 		const known = device.state.connections.slice(-usable).map((saved) => knownConnection(saved, clock));
-		dispatch({ type: 'wantedChanged', wanted, known, atMs: clock.monotonicMs() });
+		dispatch({ type: 'desiredChanged', desired, known, atMs: clock.monotonicMs() });
 	}
 
 	/** Settings, state or machine may have changed: who the device is, what the plan says to it, and so what is wanted. */
-	function reconsider(): void {
+	function reevaluate(): void {
 		identity = chooseDeviceIdentity(identityParts, settings());
-		fleet.reconsider();
-		pursue();
+		fleet.reevaluate();
+		reconcile();
 	}
 
 	/** Whatever settings were good enough to be used are kept, for the day when a push breaks them. */
 	function keepSettings(): void {
-		device.keep((state) => withLastSettings(state, environment.resolved.documents));
+		device.keep((state) => withLastSettings(state, runtime.resolved.documents));
 	}
 
 	// ---- What happens ----
@@ -187,14 +187,14 @@ export function startAgent(options: AgentOptions): Agent {
 		if (stopped && event.type !== 'stopRequested') return;
 		const before = supervision;
 		step(event);
-		presence.follow(before, supervision);
+		connectivity.follow(before, supervision);
 		fleet.follow(supervision);
 		publish();
 		startOverIfRefused();
 	}
 
 	function step(event: SupervisorEvent): void {
-		const { supervision: after, effects } = decide(supervision, event, chance);
+		const { supervision: after, effects } = decide(supervision, event, random);
 		supervision = after;
 		for (const effect of effects) perform(effect);
 	}
@@ -206,8 +206,8 @@ export function startAgent(options: AgentOptions): Agent {
 		const { code } = state.failure;
 		if (code !== 'connection-replaced' && dispositionOf(code) !== 'reregister') return;
 		hasSpare = false;
-		step({ type: 'wantedChanged', wanted: null, known: [], atMs: clock.monotonicMs() });
-		pursue(1);
+		step({ type: 'desiredChanged', desired: null, known: [], atMs: clock.monotonicMs() });
+		reconcile(1);
 	}
 
 	function perform(effect: SupervisorEffect): void {
@@ -239,7 +239,7 @@ export function startAgent(options: AgentOptions): Agent {
 	function onFrame(generation: number, { request }: Registration, frame: Frame): void {
 		// After an unpairing nothing of the old service is anybody's business any more.
 		if (!supervision.current && !supervision.next) return;
-		presence.heard();
+		connectivity.heard();
 		const arrival = { workflowId: request.workflowId, at: now() };
 		const message = keepNotification(events, frame, arrival, settings().service, log);
 		if (message) actOn(message, generation);
@@ -248,7 +248,7 @@ export function startAgent(options: AgentOptions): Agent {
 	function actOn(message: AgentMessage, generation: number): void {
 		if (message.type === 'workflow.changed') {
 			workflow.follow(message.workflowId);
-			pursue();
+			reconcile();
 		} else dispatch({ type: 'link', generation, event: { type: 'connectionRevoked', atMs: clock.monotonicMs() } });
 	}
 
@@ -266,11 +266,11 @@ export function startAgent(options: AgentOptions): Agent {
 
 	async function pair(asked: PairRequest): Promise<PairResult> {
 		ensureRunning();
-		const paired = await pairing.pair(asked, ({ wanted, connection }) => {
+		const paired = await pairing.pair(asked, ({ desired, connection }) => {
 			identity = chooseDeviceIdentity(identityParts, settings());
-			fleet.reconsider();
-			obstacle = null;
-			dispatch({ type: 'paired', wanted, connection, atMs: clock.monotonicMs() });
+			fleet.reevaluate();
+			blocker = null;
+			dispatch({ type: 'paired', desired, connection, atMs: clock.monotonicMs() });
 		});
 		const generation = supervision.lastGeneration;
 		await untilSettled(clock, onStatus, () => {
@@ -293,15 +293,15 @@ export function startAgent(options: AgentOptions): Agent {
 		ensureFree();
 		const { generatedId, confirmedOrigins, lastSettings, plan: planned } = device.state;
 		cancelRenewal();
-		dispatch({ type: 'wantedChanged', wanted: null, known: [], atMs: clock.monotonicMs() });
+		dispatch({ type: 'desiredChanged', desired: null, known: [], atMs: clock.monotonicMs() });
 		runner.abandon();
 		hasSpare = false;
-		presence.forget();
+		connectivity.forget();
 		try {
 			await device.forget({ ...EMPTY_STATE, generatedId, confirmedOrigins, lastSettings, plan: planned });
 			log.info('unpaired');
 		} finally {
-			reconsider();
+			reevaluate();
 		}
 	}
 
@@ -309,7 +309,7 @@ export function startAgent(options: AgentOptions): Agent {
 		ensureFree();
 		const found = chooseDeviceIdentity(identityParts, settings(), null);
 		await device.record((state) => ({ ...state, identity: acceptedIdentity(state.identity, found, now()) }));
-		reconsider();
+		reevaluate();
 		return toReport(identity);
 	}
 
@@ -319,14 +319,14 @@ export function startAgent(options: AgentOptions): Agent {
 		if (serviceOf(settings(), device.state) === null || !hasCredential(context()))
 			throw new AgentError('unpaired', 'This device is not paired yet, so there is no workflow to change.');
 		await workflow.set(workflowId);
-		pursue();
+		reconcile();
 	}
 
-	function applyEnvironment(changed: Environment): void {
-		environment = changed;
+	function applyRuntime(changed: Runtime): void {
+		runtime = changed;
 		warnings.set('workflow', null);
 		keepSettings();
-		reconsider();
+		reevaluate();
 		for (const link of [supervision.current, supervision.next]) if (link) retryIfSlow(link);
 	}
 
@@ -339,7 +339,7 @@ export function startAgent(options: AgentOptions): Agent {
 	function status(): Status {
 		const { deviceId, serial, macAddress, cloned } = identity;
 		return describeStatus({
-			...presence.facts,
+			...connectivity.facts,
 			supervision,
 			device: device.state,
 			workflow: workflow.chosen(),
@@ -350,7 +350,7 @@ export function startAgent(options: AgentOptions): Agent {
 			newestEventId: events.newest(),
 			agentVersion: options.version,
 			startedAt,
-			obstacle,
+			blocker,
 			waitsUntilMs: leases.waitsUntilMs,
 			warnings: [...warnings.list(), ...(cloned ? [] : identity.warnings)],
 			nowMs: clock.monotonicMs(),
@@ -359,8 +359,8 @@ export function startAgent(options: AgentOptions): Agent {
 	}
 
 	keepSettings();
-	fleet.reconsider();
-	pursue();
+	fleet.reevaluate();
+	reconcile();
 	return {
 		events,
 		leases,
@@ -379,7 +379,7 @@ export function startAgent(options: AgentOptions): Agent {
 			fleet.retry();
 			dispatch({ type: 'retryRequested', atMs: clock.monotonicMs() });
 		},
-		applyEnvironment,
+		applyRuntime,
 		warn: warnings.set,
 		async stop() {
 			stopped = true;
@@ -387,7 +387,7 @@ export function startAgent(options: AgentOptions): Agent {
 			fleet.stop();
 			cancelRenewal();
 			dispatch({ type: 'stopRequested', atMs: clock.monotonicMs() });
-			const cancel = clock.schedule(SEE_THROUGH_MS, runner.abandon);
+			const cancel = clock.schedule(FINISH_WITHIN_MS, runner.abandon);
 			await Promise.all([runner.drained(), pairing.underWay]);
 			cancel();
 			device.close();

@@ -1,5 +1,5 @@
 /** What the agent counts for `/metrics`, by whoever sees it happen. Decides nothing, forgets everything with the process. */
-export interface Tally extends Writable<Omit<AgentCounts, 'forwarded' | 'hooks'>> {
+export interface Counters extends Writable<Omit<AgentCounts, 'forwarded' | 'hooks'>> {
 	readonly forwarded: Record<string, number>;
 	readonly hooks: Record<string, number>;
 	/** Open event streams, now. */
@@ -12,7 +12,7 @@ export interface Tally extends Writable<Omit<AgentCounts, 'forwarded' | 'hooks'>
 
 type Writable<Counts> = { -readonly [Name in keyof Counts]: Counts[Name] };
 
-export function createTally(): Tally {
+export function createCounters(): Counters {
 	return {
 		notifications: 0,
 		duplicates: 0,

@@ -4,7 +4,7 @@
  */
 
 /** `line 3, column 14`: both count from 1, columns in characters. */
-export function placeOf(text: string, offset: number): string {
+export function lineAndColumn(text: string, offset: number): string {
 	const lines = text.slice(0, offset).split(/\r\n|\r|\n/);
 	return `line ${lines.length}, column ${[...(lines.at(-1) ?? '')].length + 1}`;
 }

@@ -2,7 +2,7 @@
  * Reads a text that must be one JSON object, and names line and column where it is not: V8's own message quotes the text,
  * which may hold a secret, and names a place only sometimes. Pure; knows nothing of what the object means.
  */
-import { placeOf, skipSpace } from './json-position.ts';
+import { lineAndColumn, skipSpace } from './json-position.ts';
 
 /** The object, or what is wrong as `line 3, column 7: a comma or } is missing before this.`, without a word of the text. */
 export type JsonObject = { readonly document: Record<string, unknown> } | { readonly fault: string };
@@ -14,7 +14,7 @@ export function readJsonObject(text: string, what: string): JsonObject {
 		document = JSON.parse(text);
 	} catch {
 		const { offset, problem } = findJsonFault(text, what);
-		return { fault: `${placeOf(text, offset)}: ${problem}.` };
+		return { fault: `${lineAndColumn(text, offset)}: ${problem}.` };
 	}
 	if (typeof document === 'object' && document !== null && !Array.isArray(document))
 		return { document: document as Record<string, unknown> };
@@ -85,7 +85,7 @@ function describeFault(
 	if (text.startsWith('//', offset) || text.startsWith('/*', offset) || character === '#')
 		return 'comments are not allowed here';
 	if (character === "'") return 'texts stand in double quotes';
-	const wanted: Record<Expected, string> = {
+	const desired: Record<Expected, string> = {
 		value: 'a value is missing or misspelt here',
 		valueOrEnd: 'a value or ] is expected here',
 		name: 'a name in double quotes is expected here',
@@ -94,5 +94,5 @@ function describeFault(
 		commaOrEnd: `a comma or ${inside === '{' ? '}' : ']'} is missing before this`,
 		nothing: `nothing may follow the ${what}`,
 	};
-	return wanted[expected];
+	return desired[expected];
 }

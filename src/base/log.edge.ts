@@ -7,7 +7,7 @@ import { fstatSync, writeSync } from 'node:fs';
 import { isatty } from 'node:tty';
 import { pino } from 'pino';
 import { cleanText } from '../protocol/problem.ts';
-import { type SecretRegistry, scrub } from './redact.ts';
+import { redact, type SecretRegistry } from './redact.ts';
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error';
 
@@ -79,7 +79,7 @@ export function createLog(options: { level?: LogLevel; secrets: SecretRegistry; 
 	const write = (line: string) => {
 		const { form = 'json' } = destination;
 		destination.write(
-			scrub(form === 'json' ? line : form === 'journal' ? forJournal(line) : forTerminal(line), secrets),
+			redact(form === 'json' ? line : form === 'journal' ? forJournal(line) : forTerminal(line), secrets),
 		);
 	};
 	const logger = pino(
@@ -94,7 +94,7 @@ export function createLog(options: { level?: LogLevel; secrets: SecretRegistry; 
 	const at = (severity: LogLevel) => (message: string, fields?: LogFields) => {
 		if (!logger.isLevelEnabled(severity)) return;
 		// A text is scrubbed before it is cut: the first half of a secret would not be known as one.
-		const clean = (text: string, max: number) => cleanText(scrub(text, secrets), max);
+		const clean = (text: string, max: number) => cleanText(redact(text, secrets), max);
 		logger[severity](fields ? pick(fields, (text) => clean(text, MAX_FIELD)) : {}, clean(message, MAX_MESSAGE));
 	};
 	return {
@@ -102,8 +102,8 @@ export function createLog(options: { level?: LogLevel; secrets: SecretRegistry; 
 		info: at('info'),
 		warn: at('warn'),
 		error: at('error'),
-		setLevel: (wanted) => {
-			logger.level = wanted;
+		setLevel: (desired) => {
+			logger.level = desired;
 		},
 	};
 }
@@ -116,7 +116,7 @@ export function createLog(options: { level?: LogLevel; secrets: SecretRegistry; 
  */
 export function openLogDestination(
 	fd = 1,
-	environment: Readonly<Record<string, string | undefined>> = process.env,
+	env: Readonly<Record<string, string | undefined>> = process.env,
 ): LogDestination {
 	let unsent: Buffer = Buffer.alloc(0);
 	const send = () => {
@@ -128,7 +128,7 @@ export function openLogDestination(
 		}
 	};
 	return {
-		form: isatty(fd) ? 'terminal' : isJournal(fd, environment['JOURNAL_STREAM']) ? 'journal' : 'json',
+		form: isatty(fd) ? 'terminal' : isJournal(fd, env['JOURNAL_STREAM']) ? 'journal' : 'json',
 		write(line) {
 			send();
 			if (unsent.length >= MAX_UNSENT_BYTES) return;

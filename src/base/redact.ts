@@ -53,7 +53,7 @@ export function createSecretRegistry(maxSecrets = MAX_SECRETS): SecretRegistry {
  * whose name says that they are secret, of tokens known by their form, and of every URL's user, password and query.
  * A credential that looks like an ordinary word (`Token expired`) is found only by value. Scrubbing twice changes nothing.
  */
-export function scrub(text: string, secrets: SecretRegistry): string {
+export function redact(text: string, secrets: SecretRegistry): string {
 	let clean = text;
 	for (const form of secrets.forms()) clean = clean.replaceAll(form, SECRET_MARK);
 	return (

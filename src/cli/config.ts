@@ -1,8 +1,8 @@
 /** `idv-agent config`: the settings with where each came from, and what is wrong with them. */
 
 import { AgentError, exitStatusOf, type Failure } from '../base/errors.ts';
-import { createSecretRegistry, SECRET_MARK, scrub } from '../base/redact.ts';
-import { openEnvironment } from '../connection/runtime.runner.ts';
+import { createSecretRegistry, redact, SECRET_MARK } from '../base/redact.ts';
+import { openRuntime } from '../connection/runtime.runner.ts';
 import { readBrowserApplications } from '../local-api/server/browser-applications.ts';
 import { type LoadedSettings, loadSettings } from '../settings/load.runner.ts';
 import { choosePaths, type PathFlags } from '../settings/paths.runner.ts';
@@ -22,7 +22,7 @@ export type ConfigFlags = PathFlags & OutputFlags & { readonly set?: readonly st
 
 function load(flags: ConfigFlags): Promise<LoadedSettings> {
 	const paths = choosePaths(flags, process.env);
-	return loadSettings({ paths, environment: process.env, sets: flags.set ?? [] });
+	return loadSettings({ paths, env: process.env, sets: flags.set ?? [] });
 }
 
 export async function showConfig(flags: ConfigFlags & { readonly explain?: boolean | undefined }): Promise<void> {
@@ -61,8 +61,8 @@ export async function checkConfig(flags: ConfigFlags): Promise<void> {
 
 async function tryOut(loaded: LoadedSettings): Promise<readonly Failure[]> {
 	try {
-		const parts = { userAgent: 'idv-agent', variables: process.env, keepSecret: () => {} };
-		await (await openEnvironment(loaded, parts)).close();
+		const parts = { userAgent: 'idv-agent', env: process.env, registerSecret: () => {} };
+		await (await openRuntime(loaded, parts)).close();
 		const { port, applicationsFile } = loaded.settings.local.http;
 		if (port !== null && applicationsFile !== null) await readBrowserApplications(applicationsFile);
 		return [];
@@ -82,7 +82,7 @@ function reportProblems({ notices }: LoadedSettings, problems: readonly Failure[
 
 /** What looks like a secret, such as in the arguments of a hook. */
 function withoutSecrets(value: unknown): unknown {
-	const clean = (text: unknown) => (typeof text === 'string' ? scrub(text, createSecretRegistry()) : text);
+	const clean = (text: unknown) => (typeof text === 'string' ? redact(text, createSecretRegistry()) : text);
 	return Array.isArray(value) ? value.map(clean) : clean(value);
 }
 

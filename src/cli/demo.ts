@@ -90,7 +90,7 @@ async function setTheStage(directory: string, cleanup: (() => Promise<unknown>)[
 	const daemon = await startDaemon({
 		version: VERSION,
 		paths: { ...paths, configFile: join(directory, 'config.json'), confDirectory: join(directory, 'conf.d') },
-		environment: {},
+		env: {},
 		// Without a serial number of its own the machine of a newcomer still gets a name that is easy to read.
 		sets: ['heartbeatCadence=2', 'deviceId=demo-kiosk', 'log.level=error', 'page.port=0', ...OWN_GROUPS],
 	});

@@ -5,7 +5,12 @@
 import { systemClock } from '../base/clock.edge.ts';
 import { AgentError } from '../base/errors.ts';
 import { CHECK_IDS, type CheckId } from '../diagnosis/checks.ts';
-import { becomeServiceUser, findSubject, nameOfUser, type Subject } from '../diagnosis/inspection-target.runner.ts';
+import {
+	becomeServiceUser,
+	findInspectionTarget,
+	type InspectionTarget,
+	nameOfUser,
+} from '../diagnosis/inspection-target.runner.ts';
 import { openProbes } from '../diagnosis/probes.runner.ts';
 import { type CheckReport, type Diagnosis, DOCTOR_SCHEMA_VERSION, diagnose } from '../diagnosis/run-checks.runner.ts';
 import type { PathFlags } from '../settings/paths.runner.ts';
@@ -35,11 +40,11 @@ export interface DoctorReport extends Diagnosis {
 
 export async function doctor(flags: DoctorFlags): Promise<void> {
 	const checks = (flags.check ?? []).map(readCheckId);
-	const subject = await findSubject(flags, process.env);
-	becomeServiceUser(subject);
+	const inspected = await findInspectionTarget(flags, process.env);
+	becomeServiceUser(inspected);
 	const screen = flags.json ? null : openScreen();
 	screen?.begin(await nameOfUser());
-	const report = await examine(subject, {
+	const report = await examine(inspected, {
 		checks: checks.length > 0 ? checks : CHECK_IDS,
 		warningsAsErrors: flags.warningsAsErrors ?? false,
 		onCheck: (check) => screen?.show(check),
@@ -51,22 +56,27 @@ export async function doctor(flags: DoctorFlags): Promise<void> {
 
 /** Has all checks made, in the name of whoever this process is. */
 export async function examine(
-	subject: Subject,
+	inspected: InspectionTarget,
 	options: {
 		readonly checks: readonly CheckId[];
 		readonly warningsAsErrors: boolean;
 		readonly onCheck?: (check: CheckReport) => void;
-		readonly keepSecret?: (secret: string) => void;
+		readonly registerSecret?: (secret: string) => void;
 	},
 ): Promise<DoctorReport> {
-	const { keepSecret = () => {} } = options;
+	const { registerSecret = () => {} } = options;
 	const at = new Date(systemClock.wallMs()).toISOString();
-	const { probes, close } = openProbes({ subject, clock: systemClock, userAgent: `idv-agent/${VERSION}`, keepSecret });
+	const { probes, close } = openProbes({
+		inspected,
+		clock: systemClock,
+		userAgent: `idv-agent/${VERSION}`,
+		registerSecret,
+	});
 	try {
 		const diagnosis = await diagnose({ ...options, probes, clock: systemClock });
 		const user = await nameOfUser();
 		const about = { schemaVersion: DOCTOR_SCHEMA_VERSION, agentVersion: VERSION, at, user } as const;
-		return { ...about, settingsOfUnit: subject.isOfUnit, ...diagnosis };
+		return { ...about, settingsOfUnit: inspected.isOfUnit, ...diagnosis };
 	} finally {
 		await close();
 	}

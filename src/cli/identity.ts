@@ -64,7 +64,7 @@ export async function acceptIdentity(flags: AskFlags & { readonly yes?: boolean 
 async function askMachine(flags: AskFlags): Promise<{ report: MachineReport; notes: string[] }> {
 	const paths = choosePaths(flags, process.env);
 	const notes: string[] = [];
-	const { settings, problems } = await loadSettings({ paths, environment: process.env, sets: [] });
+	const { settings, problems } = await loadSettings({ paths, env: process.env, sets: [] });
 	notes.push(...problems.map(({ message }) => message));
 	const state = await readState(paths.stateDir, notes);
 	const facts = await readIdentityFacts({ credentialsDirectory: paths.credentialsDirectory ?? undefined });

@@ -1,6 +1,6 @@
 /** `idv-agent provision`: takes a `provision.json` into use. Root runs it; `idv-agent-provision.service` does at each start. */
 import { join } from 'node:path';
-import { sealCredential } from '../provisioning/encrypt-credential.edge.ts';
+import { encryptCredential } from '../provisioning/encrypt-credential.edge.ts';
 import { type ProvisionResult, type ProvisionSource, provision } from '../provisioning/provision.runner.ts';
 import { MAX_PROVISION_BYTES } from '../provisioning/provision.ts';
 import { choosePaths, type PathFlags } from '../settings/paths.runner.ts';
@@ -22,7 +22,7 @@ export async function takeProvision(
 		paths,
 		credstore: flags.credstore ?? CREDSTORE,
 		credentialsDirectory: CREDENTIALS_OF_THE_UNIT,
-		seal: sealCredential,
+		seal: encryptCredential,
 		now: new Date().toISOString(),
 	});
 	if (flags.json) printJson({ ...result, notices: result.notices.map(({ code, message }) => ({ code, message })) });

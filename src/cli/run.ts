@@ -3,7 +3,7 @@
 import type { Agent } from '../agent/agent.runner.ts';
 import { AgentError } from '../base/errors.ts';
 import { type Daemon, type DaemonOptions, startDaemon } from '../daemon/daemon.runner.ts';
-import { giveBackMemory } from '../daemon/heap.edge.ts';
+import { trimHeap } from '../daemon/heap.edge.ts';
 import { connectSystemd, findHandedOver } from '../daemon/systemd.edge.ts';
 import { choosePaths, type PathFlags } from '../settings/paths.runner.ts';
 import { VERSION } from './version.ts';
@@ -26,12 +26,12 @@ export async function run(flags: RunFlags): Promise<void> {
 	const starting = startDaemon({
 		version: VERSION,
 		paths: choosePaths(flags, process.env),
-		environment: process.env,
+		env: process.env,
 		sets: flags.set ?? [],
 		listen: handedSockets(),
 	}).then((daemon) => {
 		daemon.log.info('started', { version: VERSION, pid: process.pid });
-		giveBackMemoryOnceOnline(daemon.agent);
+		trimHeapOnceOnline(daemon.agent);
 		return { daemon, systemd: reportTo(daemon) };
 	});
 	obeySignals(starting);
@@ -129,11 +129,11 @@ export function followSentence(
 }
 
 /** What the start needed is garbage once the device is online; it would stay resident for months. */
-function giveBackMemoryOnceOnline(agent: Agent): void {
+function trimHeapOnceOnline(agent: Agent): void {
 	const look = () => {
 		if (agent.status().state !== 'online') return;
 		stop();
-		setTimeout(giveBackMemory, MEMORY_AFTER_MS).unref();
+		setTimeout(trimHeap, MEMORY_AFTER_MS).unref();
 	};
 	const stop = agent.onStatus(look);
 	// A fast service has the device online before anybody could listen.

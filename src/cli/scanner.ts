@@ -196,7 +196,7 @@ function masked(text: string): string {
 
 async function readScannerSettings(flags: AskFlags, sets: readonly string[]): Promise<Settings['scanner']> {
 	const paths = choosePaths(flags, process.env);
-	const { settings, problems } = await loadSettings({ paths, environment: process.env, sets });
+	const { settings, problems } = await loadSettings({ paths, env: process.env, sets });
 	const [problem] = problems.filter(({ message }) => message.includes('scanner'));
 	if (problem) throw new AgentError(problem.code, problem.message, { remedy: problem.remedy });
 	return settings.scanner;

@@ -5,10 +5,10 @@
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { AgentError, EXIT, failure } from '../base/errors.ts';
-import { giveBackMemory } from '../daemon/heap.edge.ts';
+import { trimHeap } from '../daemon/heap.edge.ts';
 import { deviceIdSchema, workflowIdSchema } from '../protocol/device-connection.ts';
 import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
-import { openSimulatedEnvironment } from '../simulation/environment.runner.ts';
+import { openSimulatedRuntime } from '../simulation/runtime.runner.ts';
 import { type Simulation, startSimulation } from '../simulation/simulation.runner.ts';
 import { counted, type OutputFlags, printJson, reportFailure } from './output.ts';
 import { describeMove, makeReport, printReport, type SimulationReport } from './simulation-report.ts';
@@ -52,18 +52,18 @@ export async function simulate(flags: SimulateFlags): Promise<void> {
 			remedy: 'Give a short name, such as sim.',
 		});
 	checkFiles(flags.devices * (move ? 2 : 1) + OTHER_FILES);
-	const environment = await openSimulatedEnvironment({
+	const runtime = await openSimulatedRuntime({
 		version: VERSION,
-		variables: process.env,
+		env: process.env,
 		sets: [...(flags.set ?? []), `baseUrl=${baseUrl}`, `heartbeatCadence=${flags.cadence}`, ...credentialSets(flags)],
 	});
 	const ended = untilTold(flags.for);
 	try {
-		giveBackMemory();
+		trimHeap();
 		const residentBefore = process.memoryUsage.rss();
 		const simulation = startSimulation({
 			devices: flags.devices,
-			environment,
+			runtime,
 			version: VERSION,
 			workflowId,
 			rampMs: (flags.ramp ?? flags.devices / STARTS_PER_SECOND) * 1000,
@@ -74,12 +74,12 @@ export async function simulate(flags: SimulateFlags): Promise<void> {
 		await ended;
 		clearTimeout(moving ?? undefined);
 		shown.stop();
-		giveBackMemory();
+		trimHeap();
 		const report = makeReport(simulation, { service: baseUrl, residentBefore });
 		await simulation.stop();
 		tell(report, flags);
 	} finally {
-		await environment.close();
+		await runtime.close();
 	}
 }
 

@@ -51,10 +51,10 @@ function describeService({ baseUrl, pairedAt }: Status): string {
 	return pairedAt ? `${baseUrl}, paired ${localTime(pairedAt)}` : baseUrl;
 }
 
-export function describeWorkflow({ wanted, live, source }: Status['workflow']): string {
-	if (wanted === null) return live ?? 'none';
+export function describeWorkflow({ wanted: desired, live, source }: Status['workflow']): string {
+	if (desired === null) return live ?? 'none';
 	const from = source ? `, set by ${SOURCES[source]}` : '';
-	return wanted === live ? `${live}${from}` : `${live ?? 'none live'}; wanted is ${wanted}${from}`;
+	return desired === live ? `${live}${from}` : `${live ?? 'none live'}; wanted is ${desired}${from}`;
 }
 
 /** `revision 7, rule lobby; workflow face-check at 12:00:00`, and which revision says so if it is another. */

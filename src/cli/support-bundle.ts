@@ -4,8 +4,8 @@ import { resolve } from 'node:path';
 import { AgentError } from '../base/errors.ts';
 import { createSecretRegistry } from '../base/redact.ts';
 import { CHECK_IDS } from '../diagnosis/checks.ts';
-import { tellSecrets } from '../diagnosis/collect-secrets.runner.ts';
-import { becomeServiceUser, findSubject, UNIT } from '../diagnosis/inspection-target.runner.ts';
+import { registerSecrets } from '../diagnosis/collect-secrets.runner.ts';
+import { becomeServiceUser, findInspectionTarget, UNIT } from '../diagnosis/inspection-target.runner.ts';
 import { readJournal } from '../diagnosis/machine-probes.edge.ts';
 import { gatherBundle, JOURNAL_LINES } from '../diagnosis/support-bundle.runner.ts';
 import { packTarball } from '../diagnosis/tarball.edge.ts';
@@ -23,18 +23,18 @@ export async function supportBundle(
 ): Promise<void> {
 	const at = new Date().toISOString();
 	const path = resolve(flags.out ?? `idv-agent-support-${at.slice(0, 19).replaceAll(':', '')}.tar.gz`);
-	const subject = await findSubject(flags, process.env);
+	const inspected = await findInspectionTarget(flags, process.env);
 	const file = await create(path);
 	try {
 		// As whoever asks: the user of the service may read neither the journal nor write here.
 		const journal = await readJournal(UNIT, JOURNAL_LINES);
-		becomeServiceUser(subject);
+		becomeServiceUser(inspected);
 		const secrets = createSecretRegistry(MAX_SECRETS);
 		const tell = (secret: string) => secrets.add(secret);
-		const loaded = await loadSettings(subject);
-		const doctor = await examine(subject, { checks: CHECK_IDS, warningsAsErrors: false, keepSecret: tell });
-		await tellSecrets(subject, loaded, tell);
-		const files = await gatherBundle({ subject, loaded, doctor, journal, agentVersion: VERSION, at, secrets });
+		const loaded = await loadSettings(inspected);
+		const doctor = await examine(inspected, { checks: CHECK_IDS, warningsAsErrors: false, registerSecret: tell });
+		await registerSecrets(inspected, loaded, tell);
+		const files = await gatherBundle({ inspected, loaded, doctor, journal, agentVersion: VERSION, at, secrets });
 		const packed = await packTarball(files, Date.parse(at));
 		await file.writeFile(packed);
 		await file.sync();

@@ -8,9 +8,9 @@ import { reportProblem, SOURCES } from './status.ts';
 export async function showWorkflow(flags: AskFlags): Promise<void> {
 	const { workflow } = await askStatus(clientFor(flags));
 	if (flags.json) return printJson(workflow);
-	const { wanted, live, source } = workflow;
+	const { wanted: desired, live, source } = workflow;
 	printTable([
-		['Wanted', wanted === null ? 'none' : `${wanted}${source ? `, set by ${SOURCES[source]}` : ''}`],
+		['Wanted', desired === null ? 'none' : `${desired}${source ? `, set by ${SOURCES[source]}` : ''}`],
 		['Live', live ?? 'none'],
 	]);
 }

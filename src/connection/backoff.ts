@@ -53,7 +53,7 @@ export interface NextAttempt {
  * Counts a failure and says when to try again.
  * @param chance uniform in [0, 1); jitter comes after the cap, so that no two devices agree by reaching it.
  */
-export function afterFailure(before: Backoff, failed: FailedAttempt, chance: () => number): NextAttempt {
+export function afterFailure(before: Backoff, failed: FailedAttempt, random: () => number): NextAttempt {
 	const refusedAtMs =
 		failed.pace === 'refused'
 			? [...before.refusedAtMs.filter((at) => failed.atMs - at <= REFUSAL_WINDOW_MS), failed.atMs].slice(
@@ -68,7 +68,7 @@ export function afterFailure(before: Backoff, failed: FailedAttempt, chance: () 
 		refusedAtMs,
 	};
 	const blocked = failed.pace === 'slow' || (failed.pace === 'refused' && refusedAtMs.length >= REFUSALS_TO_BLOCK);
-	const between = (from: number, to: number) => from + (to - from) * chance();
+	const between = (from: number, to: number) => from + (to - from) * random();
 	const floorMs = Math.min(Math.max(0, failed.retryAfterMs ?? 0), MAX_RETRY_AFTER_MS);
 	// A herd that was told the same `Retry-After` must not return in the same instant.
 	const askedMs = floorMs > 0 ? between(floorMs, 2 * floorMs) : 0;

@@ -12,7 +12,7 @@ import { classifyClose, classifyHttpAnswer, classifyNetworkError } from './class
 import { clockSkewMs } from './clock-skew.ts';
 
 /** How long the channel must be open to count as accepted by a service that says nothing. */
-const PROVE_AFTER_MS = 3000;
+const CONFIRM_AFTER_MS = 3000;
 /** How long a close handshake may take before the connection is cut. */
 const CLOSE_MS = 3000;
 /** How much of a refusal's body is read, and for how long. */
@@ -59,7 +59,7 @@ export type ChannelEvent =
 	/** The upgrade was accepted. The skew is how far this device's clock is ahead of the service's. */
 	| { readonly type: 'opened'; readonly clockSkewMs: number | null }
 	/** The service has said something, or has kept the channel open for a while: some accept and then close. */
-	| { readonly type: 'proved' }
+	| { readonly type: 'confirmed' }
 	| { readonly type: 'frame'; readonly frame: Frame }
 	| {
 			readonly type: 'ended';
@@ -83,7 +83,7 @@ export interface Channel {
 
 /** Opens the channel. Every outcome arrives as an event, after the call has returned. */
 export function openChannel(options: ChannelOptions, listener: (event: ChannelEvent) => void): Channel {
-	const { url, handshakeMs, silenceLimitMs, proveAfterMs = PROVE_AFTER_MS } = options;
+	const { url, handshakeMs, silenceLimitMs, proveAfterMs = CONFIRM_AFTER_MS } = options;
 	const pingIntervalMs = options.pingIntervalMs > 0 ? options.pingIntervalMs : Number.POSITIVE_INFINITY;
 	const context = { host: url.host, viaProxy: options.viaProxy ?? false };
 	const secrets = secretsOf(options);
@@ -94,11 +94,11 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	let refusal: Refusal | null = null;
 	let skewMs: number | null = null;
 	let connection: Socket | null = null;
-	let proved = false;
+	let confirmed = false;
 
 	let timer: NodeJS.Timeout | undefined;
 	let deadlineMs = performance.now() + handshakeMs;
-	let proveAtMs = 0;
+	let confirmAtMs = 0;
 	let pingAtMs = 0;
 	let heardAtMs = 0;
 	let heardBytes = 0;
@@ -114,7 +114,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		const nowMs = performance.now();
 		phase = 'open';
 		sleptBeforeMs = options.sleptMs?.() ?? 0;
-		proveAtMs = nowMs + proveAfterMs;
+		confirmAtMs = nowMs + proveAfterMs;
 		pingAtMs = nowMs + pingIntervalMs;
 		heard();
 		// Before the listener, which may end the channel at once.
@@ -125,12 +125,12 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	socket.on('ping', heard);
 	socket.on('pong', () => {
 		heard();
-		prove();
+		confirm();
 	});
 	socket.on('message', (data: RawData, isBinary) => {
 		if (phase !== 'open') return;
 		heard();
-		prove();
+		confirm();
 		const bytes = data as Buffer;
 		const frame: Frame = isBinary ? { type: 'binary', bytes } : { type: 'text', text: bytes.toString('utf8') };
 		if (isOpen()) listener({ type: 'frame', frame });
@@ -207,10 +207,10 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		heardBytes = connection?.bytesRead ?? 0;
 	}
 
-	function prove(): void {
-		if (proved || phase !== 'open') return;
-		proved = true;
-		listener({ type: 'proved' });
+	function confirm(): void {
+		if (confirmed || phase !== 'open') return;
+		confirmed = true;
+		listener({ type: 'confirmed' });
 	}
 
 	function cut(because: Failure, timedOut = false): void {
@@ -239,7 +239,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	function nextDueMs(): number {
 		return Math.min(
 			pingAtMs,
-			proved ? Number.POSITIVE_INFINITY : proveAtMs,
+			confirmed ? Number.POSITIVE_INFINITY : confirmAtMs,
 			silenceLimitMs > 0 ? heardAtMs + silenceLimitMs : Number.POSITIVE_INFINITY,
 		);
 	}
@@ -266,7 +266,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 			cut(failure('channel-silent', `${context.host} has said nothing on the channel for ${seconds} s.`));
 			return;
 		}
-		if (!proved && nowMs >= proveAtMs) prove();
+		if (!confirmed && nowMs >= confirmAtMs) confirm();
 		if (phase !== 'open' || nowMs < pingAtMs) return;
 		// From the deadline that was missed: after a stall one ping, not a burst.
 		pingAtMs = nowMs + pingIntervalMs;

@@ -4,7 +4,7 @@
  */
 
 import { type ErrorCode, type Failure, failure, toFailure } from '../base/errors.ts';
-import { createSecretRegistry, SECRET_MARK, scrub } from '../base/redact.ts';
+import { createSecretRegistry, redact, SECRET_MARK } from '../base/redact.ts';
 import type { AuthorizationScheme } from '../protocol/authorization.ts';
 import { cleanText, readErrorDetail } from '../protocol/problem.ts';
 import { readHttpDate } from './clock-skew.ts';
@@ -301,7 +301,7 @@ function withoutSecrets(text: string, secrets: readonly string[]): string {
 	const known = secrets
 		.filter((secret) => secret.length >= 4)
 		.reduce((rest, secret) => rest.replaceAll(secret, SECRET_MARK), text);
-	return scrub(known, NO_SECRETS);
+	return redact(known, NO_SECRETS);
 }
 
 /**

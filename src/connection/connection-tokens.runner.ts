@@ -7,7 +7,7 @@ import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { readTokenLife, type TokenLife } from '../protocol/token-life.ts';
 import type { Credentials } from '../settings/credentials.runner.ts';
 import { type SavedConnection, withConnection } from '../state/device-state.ts';
-import type { DeviceRecord } from '../state/persisted-state.runner.ts';
+import type { PersistedState } from '../state/persisted-state.runner.ts';
 import { type Connection, connectionOf } from './link.ts';
 import type { KnownConnection, Registration, Supervision } from './supervisor.ts';
 
@@ -64,22 +64,22 @@ export interface Connections {
 	/** Saves one that has just been issued. */
 	keep(registration: Registration, token: string): void;
 	/** An operator's Connection is for the registration that is wanted when it is first seen; later ones are our own. */
-	adopt(wanted: Registration): void;
+	adopt(desired: Registration): void;
 }
 
 export function keepConnections(parts: {
 	readonly clock: Pick<Clock, 'wallMs'>;
-	readonly device: Pick<DeviceRecord, 'state' | 'keep'>;
-	readonly keepSecret: (secret: string) => void;
+	readonly device: Pick<PersistedState, 'state' | 'keep'>;
+	readonly registerSecret: (secret: string) => void;
 	/** As they are now. */
 	readonly credentials: () => Credentials;
 }): Connections {
-	const { clock, device, keepSecret } = parts;
+	const { clock, device, registerSecret } = parts;
 
 	function saved({ baseUrl, request, credentialId }: Registration, token: string, obtainedAt: string): SavedConnection {
-		keepSecret(token);
+		registerSecret(token);
 		// What was told longest ago is forgotten first: that must not be the credential that outlives all Connections.
-		for (const secret of parts.credentials().secrets) keepSecret(secret);
+		for (const secret of parts.credentials().secrets) registerSecret(secret);
 		return { baseUrl, request, credentialId, token, obtainedAt };
 	}
 
@@ -91,10 +91,10 @@ export function keepConnections(parts: {
 			const connection = toSaved(registration, token);
 			device.keep((state) => withConnection(state, connection));
 		},
-		adopt(wanted) {
+		adopt(desired) {
 			const { provisioned, id } = parts.credentials();
-			if (provisioned === null || wasAdopted(device.state.connections, id, wanted.baseUrl)) return;
-			const connection = saved(wanted, provisioned, provisionedSince(provisioned, clock.wallMs()));
+			if (provisioned === null || wasAdopted(device.state.connections, id, desired.baseUrl)) return;
+			const connection = saved(desired, provisioned, provisionedSince(provisioned, clock.wallMs()));
 			device.keep((state) => withConnection(state, connection));
 		},
 	};

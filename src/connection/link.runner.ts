@@ -16,7 +16,7 @@ import type { Channel, ChannelEvent, ChannelOptions } from './channel.edge.ts';
 import { freshConnection } from './connection-tokens.runner.ts';
 import { startHeartbeats } from './heartbeats.runner.ts';
 import type { Credential, LinkEffect, LinkEvent } from './link.ts';
-import type { Environment } from './runtime.runner.ts';
+import type { Runtime } from './runtime.runner.ts';
 import type { Registration } from './supervisor.ts';
 
 export interface LinkRunnerOptions {
@@ -27,7 +27,7 @@ export interface LinkRunnerOptions {
 	/** What heartbeats say of the fleet plan. */
 	readonly plan: () => Pick<Heartbeat, 'planRevision' | 'planRefused'>;
 	/** Asked anew for each attempt: settings may change in the meantime. */
-	readonly environment: () => Environment;
+	readonly runtime: () => Runtime;
 	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
 	readonly report: {
 		readonly event: (generation: number, event: LinkEvent) => void;
@@ -67,7 +67,7 @@ interface Running {
 }
 
 /** After the upgrade, a pong, a frame or this much time proves that the service really has the channel. */
-const PROVE_AFTER_MS = 3000;
+const CONFIRM_AFTER_MS = 3000;
 const MAX_PING_INTERVAL_MS = 30_000;
 /** A service that does not answer a goodbye is left: the whole agent has to end within 3 s. */
 const CLOSE_MS = 2000;
@@ -91,7 +91,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 	};
 
 	const register = async (generation: number, registration: Registration, attempt: number, credential: Credential) => {
-		const { client, resolved, credentials } = options.environment();
+		const { client, resolved, credentials } = options.runtime();
 		const { tokenPointer } = resolved.settings.service;
 		const link = running(generation);
 		const abort = new AbortController();
@@ -126,7 +126,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		registration: Registration,
 		effect: Extract<LinkEffect, { type: 'openChannel' }>,
 	) => {
-		const { resolved, network } = options.environment();
+		const { resolved, network } = options.runtime();
 		const { service } = resolved.settings;
 		const link = running(generation);
 		link.channel?.terminate();
@@ -145,7 +145,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				authorization: inQuery ? null : formatAuthorization(authorization),
 				...(agent ? { agent } : {}),
 				handshakeMs: effect.handshakeMs,
-				proveAfterMs: PROVE_AFTER_MS,
+				proveAfterMs: CONFIRM_AFTER_MS,
 				pingIntervalMs,
 				silenceLimitMs,
 				closeMs: CLOSE_MS,
@@ -177,9 +177,9 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 			case 'opened':
 				if (event.clockSkewMs !== null) report.clockSkew(event.clockSkewMs);
 				return;
-			case 'proved':
-				report.event(generation, { type: 'channelProved', attempt, atMs });
-				if (options.environment().resolved.settings.service.heartbeatMode === 'frame' && link.channel)
+			case 'confirmed':
+				report.event(generation, { type: 'channelConfirmed', attempt, atMs });
+				if (options.runtime().resolved.settings.service.heartbeatMode === 'frame' && link.channel)
 					link.stopHeartbeats = beat(generation, registration, link.channel, cadenceMs);
 				return;
 			case 'frame':

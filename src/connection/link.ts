@@ -67,7 +67,7 @@ export type LinkState =
 export type LinkEvent = { readonly atMs: number } & (
 	| { readonly type: 'registered'; readonly attempt: number; readonly connection: Connection }
 	| { readonly type: 'registerFailed'; readonly attempt: number; readonly failure: Failure; readonly timedOut: boolean }
-	| { readonly type: 'channelProved'; readonly attempt: number }
+	| { readonly type: 'channelConfirmed'; readonly attempt: number }
 	| {
 			readonly type: 'channelEnded';
 			readonly attempt: number;
@@ -98,7 +98,7 @@ type Event<Type extends LinkEvent['type']> = Extract<LinkEvent, { type: Type }>;
 type Handler<Name extends LinkState['name'], Type extends LinkEvent['type']> = (
 	state: State<Name>,
 	event: Event<Type>,
-	chance: () => number,
+	random: () => number,
 ) => Step;
 type Table = {
 	readonly [Name in LinkState['name']]: { readonly [Type in LinkEvent['type']]?: Handler<Name, Type> };
@@ -108,7 +108,7 @@ type Table = {
 export const TRANSITIONS: Table = {
 	registering: {
 		registered: (state, event) => openWith(state, event.connection, event.atMs, [keep(event.connection)]),
-		registerFailed: (state, event, chance) => afterRegisterFailed(state, event, chance),
+		registerFailed: (state, event, random) => afterRegisterFailed(state, event, random),
 		closeRequested: close,
 	},
 	registerWait: {
@@ -117,14 +117,14 @@ export const TRANSITIONS: Table = {
 		closeRequested: close,
 	},
 	connecting: {
-		channelProved: prove,
-		channelEnded: (state, event, chance) => afterChannelEnded(state, event, chance),
+		channelConfirmed: confirm,
+		channelEnded: (state, event, random) => afterChannelEnded(state, event, random),
 		connectionRevoked: revoked,
 		closeRequested: close,
 	},
 	online: {
-		channelEnded: (state, event, chance) => afterChannelEnded(settled(state, event.atMs), event, chance),
-		connectionRevoked: (state, event, chance) => revoked(settled(state, event.atMs), event, chance),
+		channelEnded: (state, event, random) => afterChannelEnded(settled(state, event.atMs), event, random),
+		connectionRevoked: (state, event, random) => revoked(settled(state, event.atMs), event, random),
 		retryRequested: (state, event) =>
 			openWith({ ...settled(state, event.atMs), failure: null }, state.connection, event.atMs, [
 				{ type: 'closeChannel', code: 1000 },
@@ -154,10 +154,10 @@ export function startLink(credentials: readonly Credential[], connection: Connec
  * The next state and what has to be done.
  * @param chance uniform in [0, 1), for the jitter of waits.
  */
-export function transition(state: LinkState, event: LinkEvent, chance: () => number): Step {
+export function transition(state: LinkState, event: LinkEvent, random: () => number): Step {
 	if ('attempt' in event && event.attempt !== state.attempt) return { state, effects: [] };
 	const handler = TRANSITIONS[state.name][event.type] as Handler<LinkState['name'], LinkEvent['type']> | undefined;
-	return handler ? handler(state, event, chance) : { state, effects: [] };
+	return handler ? handler(state, event, random) : { state, effects: [] };
 }
 
 /** The Connection that a link holds, if any. */
@@ -216,7 +216,7 @@ function openWith(
 	};
 }
 
-function prove({ attempt, backoff, credentials, connection }: State<'connecting'>, event: { atMs: number }): Step {
+function confirm({ attempt, backoff, credentials, connection }: State<'connecting'>, event: { atMs: number }): Step {
 	return { state: { name: 'online', sinceMs: event.atMs, attempt, backoff, credentials, connection }, effects: [] };
 }
 
@@ -234,7 +234,7 @@ function close(state: LinkState, event: Event<'closeRequested'>): Step {
 	};
 }
 
-function afterRegisterFailed(state: State<'registering'>, event: Event<'registerFailed'>, chance: () => number): Step {
+function afterRegisterFailed(state: State<'registering'>, event: Event<'registerFailed'>, random: () => number): Step {
 	const refused = event.failure.code === 'credential-refused' || event.failure.code === 'access-forbidden';
 	if (refused && state.credentialIndex + 1 < state.credentials.length)
 		return registerWith(state, state.credentialIndex + 1, event.atMs);
@@ -248,7 +248,7 @@ function afterRegisterFailed(state: State<'registering'>, event: Event<'register
 			serviceRestarts: false,
 			retryAfterMs: event.failure.retryAfterMs,
 		},
-		chance,
+		random,
 	);
 	// A Connection that was refused once may still be good when registering is refused as well: try both in turn.
 	const then = refused && state.connection ? 'connect' : 'register';
@@ -258,7 +258,7 @@ function afterRegisterFailed(state: State<'registering'>, event: Event<'register
 function afterChannelEnded(
 	state: State<'connecting'> | State<'online'>,
 	event: Pick<Event<'channelEnded'>, 'failure' | 'timedOut' | 'closeCode' | 'atMs'>,
-	chance: () => number,
+	random: () => number,
 ): Step {
 	const failed = {
 		pace: paceOf(event.failure.code),
@@ -269,10 +269,10 @@ function afterChannelEnded(
 	};
 	const mayRegister = state.credentials.some((credential) => credential.kind !== 'connection');
 	const then = dispositionOf(event.failure.code) === 'reregister' && mayRegister ? 'register' : 'connect';
-	const next = afterFailure(state.backoff, failed, chance);
+	const next = afterFailure(state.backoff, failed, random);
 	if (next.blocked && then === 'register') {
 		// What was refused again and again is the Connection, not the credential that makes new ones: no person is needed.
-		const paced = afterFailure(state.backoff, { ...failed, pace: 'overloaded' }, chance);
+		const paced = afterFailure(state.backoff, { ...failed, pace: 'overloaded' }, random);
 		const backoff = { ...paced.backoff, refusedAtMs: next.backoff.refusedAtMs };
 		return wait({ ...state, backoff }, event.failure, paced.delayMs, false, then, event.atMs);
 	}
@@ -282,10 +282,10 @@ function afterChannelEnded(
 function revoked(
 	state: State<'connecting'> | State<'online'>,
 	event: Event<'connectionRevoked'>,
-	chance: () => number,
+	random: () => number,
 ): Step {
 	const said = failure('connection-revoked', 'The service says that it has revoked the Connection of this device.');
-	const step = afterChannelEnded(state, { ...event, failure: said, timedOut: false, closeCode: null }, chance);
+	const step = afterChannelEnded(state, { ...event, failure: said, timedOut: false, closeCode: null }, random);
 	return { state: step.state, effects: [{ type: 'closeChannel', code: 1000 }, ...step.effects] };
 }
 

@@ -53,9 +53,9 @@ export interface Network {
  */
 export async function createNetwork(
 	settings: NetworkSettings,
-	environment: Readonly<Record<string, string | undefined>>,
+	env: Readonly<Record<string, string | undefined>>,
 ): Promise<Network> {
-	const proxyFor = readProxies(settings.proxy, environment);
+	const proxyFor = readProxies(settings.proxy, env);
 	const tls = await readTls(settings);
 	const agents = new Map<string, HttpAgent>();
 	let requests: Promise<Requests> | null = null;
@@ -139,16 +139,16 @@ async function createRequests(proxyFor: ProxyFor, tls: SecureContext | null): Pr
 
 type ProxyFor = (url: URL) => string | null;
 
-function readProxies(setting: string | undefined, environment: Readonly<Record<string, string | undefined>>): ProxyFor {
-	const fromEnvironment = (name: string) => {
+function readProxies(setting: string | undefined, env: Readonly<Record<string, string | undefined>>): ProxyFor {
+	const fromEnv = (name: string) => {
 		const lower = name.toLowerCase();
-		const used = environment[lower] ? lower : name;
-		return readProxy(environment[used] ?? '', used);
+		const used = env[lower] ? lower : name;
+		return readProxy(env[used] ?? '', used);
 	};
 	const set = setting === undefined ? undefined : readProxy(setting, 'network.proxy');
-	const https = set === undefined ? fromEnvironment('HTTPS_PROXY') : set;
-	const http = set === undefined ? fromEnvironment('HTTP_PROXY') : set;
-	const isExcepted = readExceptions(environment['no_proxy'] || environment['NO_PROXY'] || '');
+	const https = set === undefined ? fromEnv('HTTPS_PROXY') : set;
+	const http = set === undefined ? fromEnv('HTTP_PROXY') : set;
+	const isExcepted = readExceptions(env['no_proxy'] || env['NO_PROXY'] || '');
 
 	return (url) => {
 		if (isLoopback(url.href)) return null;

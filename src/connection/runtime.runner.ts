@@ -11,7 +11,7 @@ import type { DeviceState } from '../state/device-state.ts';
 import { createNetwork, type Network, type NetworkSettings } from './network.edge.ts';
 import { createServiceClient, type ServiceClient } from './service-client.edge.ts';
 
-export interface Environment {
+export interface Runtime {
 	readonly resolved: LoadedSettings;
 	readonly credentials: Credentials;
 	readonly network: Omit<Network, 'close'>;
@@ -20,18 +20,18 @@ export interface Environment {
 	readonly client: ServiceClient;
 }
 
-export interface OpenEnvironment extends Environment {
+export interface OpenRuntime extends Runtime {
 	/** Ends its connections when the requests under way are over: the answer to a one-time code must not be cut off. */
 	retire(): Promise<void>;
 	/** Ends its connections now. */
 	close(): Promise<void>;
 }
 
-export interface EnvironmentParts {
+export interface RuntimeParts {
 	readonly userAgent: string;
 	/** The variables of the process, for proxies. */
-	readonly variables: Readonly<Record<string, string | undefined>>;
-	readonly keepSecret: (secret: string) => void;
+	readonly env: Readonly<Record<string, string | undefined>>;
+	readonly registerSecret: (secret: string) => void;
 }
 
 /** The files that settings name: when one of them changes, what the settings amount to does. */
@@ -43,10 +43,10 @@ export function namedFiles({ settings: { credential, network, page } }: LoadedSe
 }
 
 /** @throws AgentError `credential-unreadable`, `settings-unreadable` or `settings-invalid` for a file that settings name. */
-export async function openEnvironment(resolved: LoadedSettings, parts: EnvironmentParts): Promise<OpenEnvironment> {
+export async function openRuntime(resolved: LoadedSettings, parts: RuntimeParts): Promise<OpenRuntime> {
 	const credentials = await readCredentials(resolved.settings.credential, readSecretFile);
 	const pin = await readPin(resolved);
-	return assemble(resolved, await createNetwork(networkSettings(resolved), parts.variables), credentials, pin, parts);
+	return assemble(resolved, await createNetwork(networkSettings(resolved), parts.env), credentials, pin, parts);
 }
 
 function readPin({ settings: { page } }: LoadedSettings): Promise<string> | null {
@@ -59,12 +59,12 @@ function readPin({ settings: { page } }: LoadedSettings): Promise<string> | null
  * there yet keeps nobody from starting.
  * @throws AgentError when there never were valid settings.
  */
-export async function openFirstEnvironment(
+export async function openFirstRuntime(
 	loaded: LoadedSettings,
 	{ lastSettings }: Pick<DeviceState, 'lastSettings'>,
-	sources: Pick<SettingsSources, 'environment' | 'sets'>,
-	parts: EnvironmentParts,
-): Promise<{ environment: OpenEnvironment; warning: Failure | null }> {
+	sources: Pick<SettingsSources, 'env' | 'sets'>,
+	parts: RuntimeParts,
+): Promise<{ runtime: OpenRuntime; warning: Failure | null }> {
 	const before = lastSettings && resolveWith(lastSettings, sources);
 	const last = before && before.problems.length === 0 ? before : null;
 	const [problem] = loaded.problems;
@@ -76,35 +76,31 @@ export async function openFirstEnvironment(
 	for (const candidate of [problem ? null : loaded, last]) {
 		if (!candidate) continue;
 		try {
-			const environment = await openEnvironment(candidate, parts);
-			return { environment, warning: trouble && worded(trouble, 'The last valid settings are in force.') };
+			const runtime = await openRuntime(candidate, parts);
+			return { runtime, warning: trouble && worded(trouble, 'The last valid settings are in force.') };
 		} catch (error) {
 			const found = toFailure(error);
 			if (!last && found.code !== 'credential-unreadable') throw error;
 			trouble ??= found;
 		}
 	}
-	const environment = await openBareEnvironment(last ?? loaded, parts, last !== null);
-	return { environment, warning: trouble && worded(trouble, 'The agent goes on without it.') };
+	const runtime = await openBareRuntime(last ?? loaded, parts, last !== null);
+	return { runtime, warning: trouble && worded(trouble, 'The agent goes on without it.') };
 }
 
 /**
  * Without the files that cannot be read: with the Connection that is saved, if there is one.
  * @param barely also without authorities and a certificate that cannot be read; on a fresh device somebody has to see that.
  */
-async function openBareEnvironment(
-	resolved: LoadedSettings,
-	parts: EnvironmentParts,
-	barely: boolean,
-): Promise<OpenEnvironment> {
+async function openBareRuntime(resolved: LoadedSettings, parts: RuntimeParts, barely: boolean): Promise<OpenRuntime> {
 	const credentials = await readCredentials(resolved.settings.credential, readSecretFile).catch((error) => ({
 		...NO_CREDENTIALS,
 		unreadable: toFailure(error),
 	}));
 	const { proxy, systemCa } = networkSettings(resolved);
-	const network = await createNetwork(networkSettings(resolved), parts.variables).catch((error) => {
+	const network = await createNetwork(networkSettings(resolved), parts.env).catch((error) => {
 		if (!barely) throw error;
-		return createNetwork({ proxy, systemCa }, parts.variables);
+		return createNetwork({ proxy, systemCa }, parts.env);
 	});
 	// A PIN that cannot be read is one that nobody can type.
 	const pin = await readPin(resolved)?.catch(() => randomUUID());
@@ -116,10 +112,10 @@ function assemble(
 	network: Network,
 	credentials: Credentials,
 	pin: string | null,
-	{ userAgent, keepSecret }: EnvironmentParts,
-): OpenEnvironment {
-	for (const secret of credentials.secrets) keepSecret(secret);
-	if (pin !== null) keepSecret(pin);
+	{ userAgent, registerSecret }: RuntimeParts,
+): OpenRuntime {
+	for (const secret of credentials.secrets) registerSecret(secret);
+	if (pin !== null) registerSecret(pin);
 	const { client, idle } = countRequests(createServiceClient({ network, userAgent }));
 	return {
 		resolved,

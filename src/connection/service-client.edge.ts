@@ -26,7 +26,7 @@ export interface RequestNetwork {
 	viaProxy(url: URL): boolean;
 }
 
-export interface Registration {
+export interface RegisterRequest {
 	/** In its normal form (`normalizeBaseUrl`). */
 	readonly baseUrl: string;
 	/** `null` for self-registration. */
@@ -88,7 +88,7 @@ export interface ServiceAnswer {
 
 export interface ServiceClient {
 	/** Source: service-interface, Endpoints 2. Never throws. */
-	registerDevice(registration: Registration): Promise<RegisterResult>;
+	registerDevice(registration: RegisterRequest): Promise<RegisterResult>;
 	/**
 	 * Name, connection, TLS and proxy, by a HEAD request to the base URL without a credential: any answer of the service
 	 * will do. Never throws. `deadlineMs` default 10,000.

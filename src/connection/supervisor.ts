@@ -26,7 +26,7 @@ export interface Registration {
 }
 
 /** The registration that is wanted and how it may be had. */
-export interface Wanted extends Registration {
+export interface DesiredRegistration extends Registration {
 	readonly hasReusableCredential: boolean;
 	readonly selfRegistration: boolean;
 }
@@ -41,12 +41,12 @@ export interface Link {
 	readonly generation: number;
 	readonly registration: Registration;
 	/** `renewal` and `pairing` make a link even though the registration stays the same. */
-	readonly reason: 'wanted' | 'renewal' | 'pairing';
+	readonly reason: 'desired' | 'renewal' | 'pairing';
 	readonly state: LinkState;
 }
 
 export interface Supervision {
-	readonly wanted: Wanted | null;
+	readonly desired: DesiredRegistration | null;
 	/** The link that counts: the one the device is online with, or was last. */
 	readonly current: Link | null;
 	/** The link that takes its place as soon as it is online. */
@@ -58,13 +58,18 @@ export interface Supervision {
 export type SupervisorEvent =
 	/** The wanted registration was looked at anew; `known` are the Connections at hand, newest last. */
 	| {
-			readonly type: 'wantedChanged';
-			readonly wanted: Wanted | null;
+			readonly type: 'desiredChanged';
+			readonly desired: DesiredRegistration | null;
 			readonly known: readonly KnownConnection[];
 			readonly atMs: number;
 	  }
 	/** A one-time code has brought a Connection. */
-	| { readonly type: 'paired'; readonly wanted: Wanted; readonly connection: Connection; readonly atMs: number }
+	| {
+			readonly type: 'paired';
+			readonly desired: DesiredRegistration;
+			readonly connection: Connection;
+			readonly atMs: number;
+	  }
 	| { readonly type: 'renewalDue'; readonly generation: number; readonly atMs: number }
 	| { readonly type: 'retryRequested'; readonly atMs: number }
 	| { readonly type: 'stopRequested'; readonly atMs: number }
@@ -89,7 +94,7 @@ export interface SupervisorStep {
 	readonly effects: readonly SupervisorEffect[];
 }
 
-export const NOTHING_SUPERVISED: Supervision = { wanted: null, current: null, next: null, lastGeneration: 0 };
+export const NOTHING_SUPERVISED: Supervision = { desired: null, current: null, next: null, lastGeneration: 0 };
 
 /** A Connection is renewed when this share of its life is over, plus a random part of the spread. */
 export const RENEW_AFTER = 0.8;
@@ -102,125 +107,125 @@ export const RENEW_AGAIN_MS = 60_000;
 export const CLOSE_CODES = { done: 1000, goingAway: 1001 } as const;
 
 /** The next supervision and what has to be done, in this order. */
-export function supervise(supervision: Supervision, event: SupervisorEvent, chance: () => number): SupervisorStep {
+export function supervise(supervision: Supervision, event: SupervisorEvent, random: () => number): SupervisorStep {
 	switch (event.type) {
-		case 'wantedChanged':
-			return pursue({ ...supervision, wanted: event.wanted }, event.known, event.atMs, chance);
+		case 'desiredChanged':
+			return reconcile({ ...supervision, desired: event.desired }, event.known, event.atMs, random);
 		case 'paired': {
-			const free = makeRoom({ ...supervision, wanted: event.wanted }, event.atMs, chance);
-			const started = start(free.supervision, event.wanted, 'pairing', event.connection, event.atMs);
+			const free = makeRoom({ ...supervision, desired: event.desired }, event.atMs, random);
+			const started = start(free.supervision, event.desired, 'pairing', event.connection, event.atMs);
 			return followedBy(free.effects, started);
 		}
 		case 'renewalDue':
-			return renew(supervision, event.generation, event.atMs, chance);
+			return renew(supervision, event.generation, event.atMs, random);
 		case 'retryRequested': {
 			const retry: LinkEvent = { type: 'retryRequested', atMs: event.atMs };
 			const { current, next } = supervision;
 			// What waits is the move: to open the live channel anew as well would only put the device offline.
-			if (next && current?.state.name === 'online') return stepLink(supervision, next, retry, chance);
-			const first = stepLink(supervision, supervision.current, retry, chance);
-			const second = stepLink(first.supervision, first.supervision.next, retry, chance);
+			if (next && current?.state.name === 'online') return stepLink(supervision, next, retry, random);
+			const first = stepLink(supervision, supervision.current, retry, random);
+			const second = stepLink(first.supervision, first.supervision.next, retry, random);
 			return { supervision: second.supervision, effects: [...first.effects, ...second.effects] };
 		}
 		case 'stopRequested':
 			return {
-				supervision: { ...supervision, wanted: null, current: null, next: null },
+				supervision: { ...supervision, desired: null, current: null, next: null },
 				effects: [
-					...drop(supervision.next, event.atMs, chance, CLOSE_CODES.goingAway),
-					...drop(supervision.current, event.atMs, chance, CLOSE_CODES.goingAway),
+					...drop(supervision.next, event.atMs, random, CLOSE_CODES.goingAway),
+					...drop(supervision.current, event.atMs, random, CLOSE_CODES.goingAway),
 				],
 			};
 		case 'link': {
 			const link = [supervision.current, supervision.next].find((known) => known?.generation === event.generation);
-			return link ? stepLink(supervision, link, event.event, chance) : { supervision, effects: [] };
+			return link ? stepLink(supervision, link, event.event, random) : { supervision, effects: [] };
 		}
 	}
 }
 
 /** Whether a Connection made for one registration serves the other. */
-export function servesRegistration(made: Registration, wanted: Registration): boolean {
+export function servesRegistration(made: Registration, desired: Registration): boolean {
 	const keys = ['deviceId', 'workflowId', 'serial', 'macAddress', 'deviceType', 'heartbeatCadence'] as const;
 	return (
-		made.baseUrl === wanted.baseUrl &&
-		keys.every((key) => made.request[key] === wanted.request[key]) &&
+		made.baseUrl === desired.baseUrl &&
+		keys.every((key) => made.request[key] === desired.request[key]) &&
 		// A credential that was taken away does not take away what was obtained with it.
-		(wanted.credentialId === '' || made.credentialId === wanted.credentialId)
+		(desired.credentialId === '' || made.credentialId === desired.credentialId)
 	);
 }
 
 /** Derives the links from what is wanted. */
-function pursue(
+function reconcile(
 	supervision: Supervision,
 	known: readonly KnownConnection[],
 	atMs: number,
-	chance: () => number,
+	random: () => number,
 ): SupervisorStep {
-	const { wanted, current, next } = supervision;
-	if (!wanted) {
-		const effects = [...drop(next, atMs, chance), ...drop(current, atMs, chance)];
+	const { desired, current, next } = supervision;
+	if (!desired) {
+		const effects = [...drop(next, atMs, random), ...drop(current, atMs, random)];
 		return { supervision: { ...supervision, current: null, next: null }, effects };
 	}
-	if (current && isOnItsWay(current, wanted)) {
-		if (!next || isOnItsWay(next, wanted)) return { supervision, effects: [] };
-		return { supervision: { ...supervision, next: null }, effects: drop(next, atMs, chance) };
+	if (current && isOnItsWay(current, desired)) {
+		if (!next || isOnItsWay(next, desired)) return { supervision, effects: [] };
+		return { supervision: { ...supervision, next: null }, effects: drop(next, atMs, random) };
 	}
-	if (next && isOnItsWay(next, wanted)) return { supervision, effects: [] };
-	const free = makeRoom(supervision, atMs, chance);
+	if (next && isOnItsWay(next, desired)) return { supervision, effects: [] };
+	const free = makeRoom(supervision, atMs, random);
 	const started = free.supervision.current
-		? start(free.supervision, wanted, 'wanted', newestFor(wanted, known), atMs)
-		: startFirst(free.supervision, wanted, known, atMs, chance);
+		? start(free.supervision, desired, 'desired', newestFor(desired, known), atMs)
+		: startFirst(free.supervision, desired, known, atMs, random);
 	return followedBy(free.effects, started);
 }
 
 /** Whether a link leads to what is wanted: it is for that registration, and can register with all there is as long as it has to. */
-function isOnItsWay({ registration, state }: Link, wanted: Wanted): boolean {
-	if (!servesRegistration(registration, wanted)) return false;
+function isOnItsWay({ registration, state }: Link, desired: DesiredRegistration): boolean {
+	if (!servesRegistration(registration, desired)) return false;
 	if (state.name === 'closed' || state.connection) return true;
 	const has = (kind: Credential['kind']) => state.credentials.some((credential) => credential.kind === kind);
-	return has('reusable') === wanted.hasReusableCredential && has('selfRegistration') === wanted.selfRegistration;
+	return has('reusable') === desired.hasReusableCredential && has('selfRegistration') === desired.selfRegistration;
 }
 
 /** Ends what a new link takes the place of: the next link, and a current one that never had a Connection to be online with. */
-function makeRoom(supervision: Supervision, atMs: number, chance: () => number): SupervisorStep {
+function makeRoom(supervision: Supervision, atMs: number, random: () => number): SupervisorStep {
 	const { current, next } = supervision;
 	const isWorthKeeping = current !== null && connectionOf(current.state) !== null;
 	return {
 		supervision: { ...supervision, current: isWorthKeeping ? current : null, next: null },
-		effects: [...drop(next, atMs, chance), ...(isWorthKeeping ? [] : drop(current, atMs, chance))],
+		effects: [...drop(next, atMs, random), ...(isWorthKeeping ? [] : drop(current, atMs, random))],
 	};
 }
 
 /** After a start: the saved Connection that fits; else the saved one that still works, and the wanted one next to it. */
 function startFirst(
 	supervision: Supervision,
-	wanted: Wanted,
+	desired: DesiredRegistration,
 	known: readonly KnownConnection[],
 	atMs: number,
-	chance: () => number,
+	random: () => number,
 ): SupervisorStep {
-	const fitting = newestFor(wanted, known);
+	const fitting = newestFor(desired, known);
 	const last = known.at(-1);
-	if (fitting || !last) return start(supervision, wanted, 'wanted', fitting, atMs);
-	const old = start(supervision, last.registration, 'wanted', last.connection, atMs);
-	const moved = pursue(old.supervision, known, atMs, chance);
+	if (fitting || !last) return start(supervision, desired, 'desired', fitting, atMs);
+	const old = start(supervision, last.registration, 'desired', last.connection, atMs);
+	const moved = reconcile(old.supervision, known, atMs, random);
 	return followedBy(old.effects, moved);
 }
 
-function newestFor(wanted: Registration, known: readonly KnownConnection[]): Connection | null {
-	return known.findLast((saved) => servesRegistration(saved.registration, wanted))?.connection ?? null;
+function newestFor(desired: Registration, known: readonly KnownConnection[]): Connection | null {
+	return known.findLast((saved) => servesRegistration(saved.registration, desired))?.connection ?? null;
 }
 
 /** A move that is refused must not cost the Connection that is left: the renewal goes before it, and it waits its turn. */
-function renew(supervision: Supervision, generation: number, atMs: number, chance: () => number): SupervisorStep {
-	const { wanted, current, next } = supervision;
-	if (!wanted || current?.generation !== generation) return { supervision, effects: [] };
+function renew(supervision: Supervision, generation: number, atMs: number, random: () => number): SupervisorStep {
+	const { desired, current, next } = supervision;
+	if (!desired || current?.generation !== generation) return { supervision, effects: [] };
 	const lifeMs = connectionOf(current.state)?.lifeMs ?? 0;
 	const laterMs = atMs + Math.max(RENEW_AGAIN_MS, lifeMs * RENEW_SPREAD);
 	const again: SupervisorEffect = { type: 'renewAt', generation, atMs: laterMs };
-	const isStuck = next?.reason === 'wanted' && 'untilMs' in next.state && !next.state.connection;
+	const isStuck = next?.reason === 'desired' && 'untilMs' in next.state && !next.state.connection;
 	if (next && !isStuck) return { supervision, effects: [again] };
-	const dropped = drop(next, atMs, chance);
-	const registration = servesRegistration(current.registration, wanted) ? wanted : current.registration;
+	const dropped = drop(next, atMs, random);
+	const registration = servesRegistration(current.registration, desired) ? desired : current.registration;
 	const started = start({ ...supervision, next: null }, registration, 'renewal', null, atMs);
 	return { supervision: started.supervision, effects: [...dropped, ...started.effects, again] };
 }
@@ -244,24 +249,24 @@ function start(
 }
 
 /** DESIGN's one order: a reusable credential, then the Connection itself, then none at all where that is switched on. */
-function credentialsFor(registration: Registration, { wanted, current }: Supervision): Credential[] {
+function credentialsFor(registration: Registration, { desired, current }: Supervision): Credential[] {
 	const credentials: Credential[] = [];
-	if (mayUseReusable(registration, wanted)) credentials.push({ kind: 'reusable' });
+	if (mayUseReusable(registration, desired)) credentials.push({ kind: 'reusable' });
 	const connection = current && connectionOf(current.state);
 	// A Connection is shown to the service that issued it and to no other.
 	if (connection && current.registration.baseUrl === registration.baseUrl)
 		credentials.push({ kind: 'connection', token: connection.token });
-	if (wanted?.selfRegistration && wanted.baseUrl === registration.baseUrl)
+	if (desired?.selfRegistration && desired.baseUrl === registration.baseUrl)
 		credentials.push({ kind: 'selfRegistration' });
 	return credentials;
 }
 
 /** The reusable credential that is set now is for the service that is set now. */
-function mayUseReusable(registration: Registration, wanted: Wanted | null): boolean {
+function mayUseReusable(registration: Registration, desired: DesiredRegistration | null): boolean {
 	return (
-		wanted?.hasReusableCredential === true &&
-		wanted.baseUrl === registration.baseUrl &&
-		wanted.credentialId === registration.credentialId
+		desired?.hasReusableCredential === true &&
+		desired.baseUrl === registration.baseUrl &&
+		desired.credentialId === registration.credentialId
 	);
 }
 
@@ -269,24 +274,24 @@ function mayUseReusable(registration: Registration, wanted: Wanted | null): bool
 function withheld(
 	step: Step,
 	registration: Registration,
-	wanted: Wanted | null,
+	desired: DesiredRegistration | null,
 	atMs: number,
-	chance: () => number,
+	random: () => number,
 ): Step {
 	const asked = step.effects.find((effect) => effect.type === 'register');
-	if (asked?.credential.kind !== 'reusable' || mayUseReusable(registration, wanted)) return step;
+	if (asked?.credential.kind !== 'reusable' || mayUseReusable(registration, desired)) return step;
 	const cause = failure('credential-refused', 'The credential that this registration was made with is no longer set.');
 	const failed = { type: 'registerFailed', attempt: asked.attempt, failure: cause, timedOut: false, atMs } as const;
-	const after = transition(step.state, failed, chance);
+	const after = transition(step.state, failed, random);
 	return { state: after.state, effects: [...step.effects.filter((effect) => effect !== asked), ...after.effects] };
 }
 
-function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent, chance: () => number): SupervisorStep {
+function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent, random: () => number): SupervisorStep {
 	const happened = link && asSuperseded(supervision, link, event);
 	if (!happened) return { supervision, effects: [] };
 	const { generation, registration, reason } = link;
-	const { wanted } = supervision;
-	const step = withheld(transition(link.state, happened, chance), registration, wanted, event.atMs, chance);
+	const { desired } = supervision;
+	const step = withheld(transition(link.state, happened, random), registration, desired, event.atMs, random);
 	const moved: Link = { ...link, state: step.state };
 	const effects: SupervisorEffect[] = step.effects.map((effect) => ({
 		type: 'link',
@@ -300,21 +305,21 @@ function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent,
 	if (!cameOnline) {
 		const stepped = { ...supervision, [isNext ? 'next' : 'current']: moved };
 		// A renewal that went before a move and has to wait gives its place back.
-		const isMoveNext = reason === 'renewal' && wanted && !servesRegistration(registration, wanted);
+		const isMoveNext = reason === 'renewal' && desired && !servesRegistration(registration, desired);
 		if (!isNext || !isMoveNext || !('untilMs' in step.state) || step.state.connection)
 			return { supervision: stepped, effects };
-		return followedBy(effects, pursue(stepped, [], event.atMs, chance));
+		return followedBy(effects, reconcile(stepped, [], event.atMs, random));
 	}
 	const connection = (step.state as { connection: Connection }).connection;
 	effects.push({ type: 'linkPromoted', generation, connection });
 	if (connection.lifeMs !== null) {
-		const share = RENEW_AFTER + RENEW_SPREAD * chance();
+		const share = RENEW_AFTER + RENEW_SPREAD * random();
 		const dueMs = Math.max(event.atMs, connection.obtainedAtMs + connection.lifeMs * share);
 		effects.push({ type: 'renewAt', generation, atMs: dueMs });
 	}
 	if (!isNext) return { supervision: { ...supervision, current: moved }, effects };
-	effects.push(...drop(supervision.current, event.atMs, chance));
-	return followedBy(effects, pursue({ ...supervision, current: moved, next: null }, [], event.atMs, chance));
+	effects.push(...drop(supervision.current, event.atMs, random));
+	return followedBy(effects, reconcile({ ...supervision, current: moved, next: null }, [], event.atMs, random));
 }
 
 function followedBy(before: readonly SupervisorEffect[], { supervision, effects }: SupervisorStep): SupervisorStep {
@@ -334,12 +339,12 @@ function asSuperseded(supervision: Supervision, link: Link, event: LinkEvent): L
 function drop(
 	link: Link | null,
 	atMs: number,
-	chance: () => number,
+	random: () => number,
 	code: number = CLOSE_CODES.done,
 ): SupervisorEffect[] {
 	if (!link) return [];
 	const { generation, registration } = link;
-	const step = transition(link.state, { type: 'closeRequested', code, atMs }, chance);
+	const step = transition(link.state, { type: 'closeRequested', code, atMs }, random);
 	const effects: SupervisorEffect[] = step.effects.map((effect) => ({
 		type: 'link',
 		generation,

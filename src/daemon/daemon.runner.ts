@@ -5,17 +5,12 @@
 import { randomUUID } from 'node:crypto';
 import { type Agent, startAgent } from '../agent/agent.runner.ts';
 import { type Clock, systemClock } from '../base/clock.edge.ts';
-import { createTally } from '../base/counters.ts';
+import { createCounters } from '../base/counters.ts';
 import { type Failure, failure, toFailure } from '../base/errors.ts';
 import { createLog, type Log, type LogDestination, openLogDestination } from '../base/log.edge.ts';
 import { createSecretRegistry } from '../base/redact.ts';
 import { openChannel } from '../connection/channel.edge.ts';
-import {
-	type EnvironmentParts,
-	namedFiles,
-	openEnvironment,
-	openFirstEnvironment,
-} from '../connection/runtime.runner.ts';
+import { namedFiles, openFirstRuntime, openRuntime, type RuntimeParts } from '../connection/runtime.runner.ts';
 import { newEpoch } from '../events/feed.runner.ts';
 import { createEventStore } from '../events/store.edge.ts';
 import { runSiteHooks } from '../hooks/hooks.runner.ts';
@@ -40,7 +35,7 @@ export interface DaemonOptions extends SettingsSources {
 	readonly listen?: LocalServerOptions['listen'];
 	readonly version: string;
 	readonly clock?: Clock;
-	readonly chance?: () => number;
+	readonly random?: () => number;
 	/** Where log lines go; default standard output. */
 	readonly logTo?: LogDestination;
 	/** Root of the file system that is asked for the device's identity; default `/`. */
@@ -63,7 +58,7 @@ export interface Daemon {
  * @throws AgentError `settings-invalid` or `settings-unreadable` when there never were valid settings; `state-in-use`, `state-unreadable`, `state-unwritable`, `socket-failed`.
  */
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
-	const { clock = systemClock, chance = Math.random, version, paths } = options;
+	const { clock = systemClock, random = Math.random, version, paths } = options;
 	const closers: (() => unknown)[] = [];
 	/** One that fails keeps no other from being closed: the lock of the state is the last of them. */
 	const close = async () => {
@@ -89,39 +84,39 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 		const { state, notices } = await store.load();
 
 		const secrets = createSecretRegistry();
-		const keepSecret = (secret: string) => secrets.add(secret);
-		const parts: EnvironmentParts = { userAgent: `idv-agent/${version}`, variables: options.environment, keepSecret };
-		const first = await openFirstEnvironment(loaded, state, options, parts);
-		let { environment } = first;
+		const registerSecret = (secret: string) => secrets.add(secret);
+		const parts: RuntimeParts = { userAgent: `idv-agent/${version}`, env: options.env, registerSecret };
+		const first = await openFirstRuntime(loaded, state, options, parts);
+		let { runtime } = first;
 		const retiring = new Set<() => Promise<void>>();
-		closers.push(() => Promise.all([environment.close(), ...[...retiring].map((end) => end())]));
+		closers.push(() => Promise.all([runtime.close(), ...[...retiring].map((end) => end())]));
 
-		const atStart = environment.resolved.settings;
+		const atStart = runtime.resolved.settings;
 		const { log: logSettings, local } = atStart;
 		const recentLog = rememberLog(options.logTo ?? openLogDestination());
 		const log = createLog({ level: logSettings.level, secrets, destination: recentLog.destination });
 		const facts = await looking;
-		const tally = createTally();
+		const counters = createCounters();
 		const agent = startAgent({
 			clock,
-			chance,
+			random,
 			version,
-			environment,
+			runtime,
 			store,
 			device: state,
 			facts,
 			newDeviceId: randomUUID,
-			tally,
+			counters,
 			openEvents(warn) {
-				const { durable } = environment.resolved.settings.events;
-				tally.eventsDurable = durable;
+				const { durable } = runtime.resolved.settings.events;
+				counters.eventsDurable = durable;
 				const eventStore = createEventStore({
 					directory: paths.stateDir,
-					epoch: newEpoch(clock.wallMs(), chance),
-					bounds: eventBounds(() => environment.resolved.settings.events),
+					epoch: newEpoch(clock.wallMs(), random),
+					bounds: eventBounds(() => runtime.resolved.settings.events),
 					durable,
 					onNotice(topic, notice) {
-						if (topic === 'events') tally.eventsDurable = durable && notice === null;
+						if (topic === 'events') counters.eventsDurable = durable && notice === null;
 						warn(topic, notice);
 					},
 					wallMs: clock.wallMs,
@@ -132,15 +127,15 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			},
 			openChannel,
 			log,
-			keepSecret,
+			registerSecret,
 		});
 		closers.push(() => agent.stop());
 		const hooks = runSiteHooks({
 			agent,
 			log,
-			tally,
-			settings: () => environment.resolved.settings.hooks,
-			environment: options.environment,
+			counters,
+			settings: () => runtime.resolved.settings.hooks,
+			env: options.env,
 		});
 		closers.push(() => hooks.close());
 		const pair = shareAnswer(hooks.pair);
@@ -149,7 +144,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			agent,
 			pair,
 			refused: hooks.refused,
-			settings: () => environment.resolved.settings.scanner,
+			settings: () => runtime.resolved.settings.scanner,
 			find: (device) => findScanners({ root, device }),
 			watch: (device, onChange) => watchScanners({ root, device }, onChange),
 			open: openScanner,
@@ -160,13 +155,13 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 		const onFault = (error: unknown) => log.error(`fault in the local interface: ${toFailure(error).message}`);
 		const forward = createForwarder({
 			network: {
-				dispatcher: () => environment.network.dispatcher(),
-				viaProxy: (url) => environment.network.viaProxy(url),
+				dispatcher: () => runtime.network.dispatcher(),
+				viaProxy: (url) => runtime.network.viaProxy(url),
 			},
 			target: agent.access,
-			allow: () => environment.resolved.settings.forward.allow,
+			allow: () => runtime.resolved.settings.forward.allow,
 		});
-		const routes = localRoutes({ ...agent, pair }, { clock, tally, forward, recentLog, scanners: scanning.report });
+		const routes = localRoutes({ ...agent, pair }, { clock, counters, forward, recentLog, scanners: scanning.report });
 		const server = await openLocalServer({
 			runDir: paths.runDir,
 			routes,
@@ -186,18 +181,18 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 					port,
 					agent: { ...agent, pair },
 					clock,
-					settings: () => environment.resolved.settings.page,
-					pin: () => environment.pin,
+					settings: () => runtime.resolved.settings.page,
+					pin: () => runtime.pin,
 					onFault,
 				}),
 			warn: agent.warn,
 			log,
 			onFault,
-			keepSecret,
+			registerSecret,
 			dropSecret: secrets.remove,
 		});
 		closers.push(() => ports.close());
-		await ports.apply(environment.resolved.settings);
+		await ports.apply(runtime.resolved.settings);
 
 		const refuse = ({ code, message, remedy }: Failure) =>
 			agent.warn('settings', failure(code, `${message} The settings from before stay in force.`, { remedy }));
@@ -207,11 +202,11 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 				const [problem] = changed.problems;
 				if (problem) return refuse(problem);
 				watch.follow(namedFiles(changed));
-				const before = environment;
-				environment = await openEnvironment(changed, parts);
+				const before = runtime;
+				runtime = await openRuntime(changed, parts);
 				log.setLevel(changed.settings.log.level);
 				agent.warn('settings', null);
-				agent.applyEnvironment(environment);
+				agent.applyRuntime(runtime);
 				agent.warn('settings-at-start', warnOfStartOnly(atStart, changed.settings));
 				retiring.add(before.close);
 				void before.retire().finally(() => retiring.delete(before.close));

@@ -8,7 +8,7 @@ import { runInNewContext } from 'node:vm';
 type CollectGarbage = (options: { type: 'major'; execution: 'sync'; flavor: 'last-resort' }) => void;
 
 /** Collects what the start has left behind; takes some 20 ms. Where the runtime does not offer it, nothing happens. */
-export function giveBackMemory(): void {
+export function trimHeap(): void {
 	try {
 		setFlagsFromString('--expose-gc');
 		const collect = runInNewContext('gc') as CollectGarbage;

@@ -35,12 +35,12 @@ export type Environment = Readonly<Record<string, string | undefined>>;
  * (systemd 253 and newer), else `systemd-notify` is run, which needs `NotifyAccess=all`.
  * From then on the watchdog is fed from the event loop, three times in each `WATCHDOG_USEC`: a loop that hangs is killed.
  */
-export function connectSystemd(environment: Environment = process.env): SystemdService | null {
-	if (!environment['NOTIFY_SOCKET']) return null;
-	const descriptor = findHandedOver(NOTIFY_NAME, environment);
+export function connectSystemd(env: Environment = process.env): SystemdService | null {
+	if (!env['NOTIFY_SOCKET']) return null;
+	const descriptor = findHandedOver(NOTIFY_NAME, env);
 	let last: Promise<void> = Promise.resolve();
 	const send = (...lines: string[]): Promise<void> => {
-		if (descriptor === null) last = last.then(() => runNotifier(lines, environment));
+		if (descriptor === null) last = last.then(() => runNotifier(lines, env));
 		else writeMessage(descriptor, lines);
 		return last;
 	};
@@ -53,7 +53,7 @@ export function connectSystemd(environment: Environment = process.env): SystemdS
 		return all.length > 0 ? send(...all) : last;
 	};
 
-	const everyMs = watchdogMs(environment);
+	const everyMs = watchdogMs(env);
 	const feeding = everyMs === null ? null : setInterval(() => void send('WATCHDOG=1'), everyMs / 3);
 	feeding?.unref();
 	return {
@@ -72,17 +72,17 @@ export function connectSystemd(environment: Environment = process.env): SystemdS
  * The descriptor that systemd handed to this very process under a name (`FileDescriptorName=`, `OpenFile=`); `null` if
  * there is none. Source: sd_listen_fds_with_names(3).
  */
-export function findHandedOver(name: string, environment: Environment = process.env): number | null {
-	if (environment['LISTEN_PID'] !== String(process.pid)) return null;
-	const names = (environment['LISTEN_FDNAMES'] ?? '').split(':');
-	const index = names.slice(0, Number(environment['LISTEN_FDS'])).indexOf(name);
+export function findHandedOver(name: string, env: Environment = process.env): number | null {
+	if (env['LISTEN_PID'] !== String(process.pid)) return null;
+	const names = (env['LISTEN_FDNAMES'] ?? '').split(':');
+	const index = names.slice(0, Number(env['LISTEN_FDS'])).indexOf(name);
 	return index < 0 ? null : FIRST_DESCRIPTOR + index;
 }
 
 /** The time in which systemd wants to hear of this process; `null` if it does not. Source: sd_watchdog_enabled(3). */
-function watchdogMs(environment: Environment): number | null {
-	const ms = Number(environment['WATCHDOG_USEC']) / 1000;
-	const isOurs = !environment['WATCHDOG_PID'] || environment['WATCHDOG_PID'] === String(process.pid);
+function watchdogMs(env: Environment): number | null {
+	const ms = Number(env['WATCHDOG_USEC']) / 1000;
+	const isOurs = !env['WATCHDOG_PID'] || env['WATCHDOG_PID'] === String(process.pid);
 	return isOurs && ms >= 1 && ms < 2 ** 31 ? ms : null;
 }
 

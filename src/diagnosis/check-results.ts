@@ -30,7 +30,7 @@ export interface DiskSpace {
 	readonly freeInodes: number | null;
 }
 
-export function judgeDisk({ directory, freeBytes, freeInodes }: DiskSpace): Finding {
+export function assessDisk({ directory, freeBytes, freeInodes }: DiskSpace): Finding {
 	const free = `${mebibytes(freeBytes)} free in ${directory}`;
 	const low = (message: string) =>
 		failure('disk-low', message, { remedy: `Make room on the file system of ${directory}.` });
@@ -46,14 +46,14 @@ export interface MemorySpace {
 	readonly agentBytes: number | null;
 }
 
-export function judgeMemory({ availableBytes, totalBytes, agentBytes }: MemorySpace): Finding {
+export function assessMemory({ availableBytes, totalBytes, agentBytes }: MemorySpace): Finding {
 	const agent = agentBytes === null ? '' : `; the agent has ${mebibytes(agentBytes)}`;
 	const said = `${mebibytes(availableBytes)} of ${mebibytes(totalBytes)} are available${agent}.`;
 	return availableBytes < LOW_MEMORY_BYTES ? warning(failure('memory-low', `Only ${said}`)) : ok(said);
 }
 
 /** @param skewMs how far this device's clock is ahead of the service's; `null` when it could not be compared. */
-export function judgeClock(wallMs: number, skewMs: number | null, comparedWith: string): Finding {
+export function assessClock(wallMs: number, skewMs: number | null, comparedWith: string): Finding {
 	const wrong = (words: string) => failed(failure('clock-wrong', `This device's clock is ${words}.`));
 	if (skewMs !== null && Math.abs(skewMs) >= WRONG_CLOCK_MS)
 		return wrong(`${plainDuration(Math.abs(skewMs))} ${skewMs > 0 ? 'fast' : 'slow'}, by ${comparedWith}`);
@@ -73,7 +73,7 @@ export interface ShownCertificate {
 	readonly protocol: string;
 }
 
-export function judgeCertificate({ host, issuer, validToMs, protocol }: ShownCertificate, wallMs: number): Finding {
+export function assessCertificate({ host, issuer, validToMs, protocol }: ShownCertificate, wallMs: number): Finding {
 	const days = Math.floor((validToMs - wallMs) / DAY_MS);
 	const signed = `signed by ${issuer}, ${protocol}`;
 	if (days >= LOW_CERTIFICATE_DAYS) return ok(`Valid for ${host}, ${days} days left, ${signed}.`);
@@ -90,7 +90,7 @@ export function judgeCertificate({ host, issuer, validToMs, protocol }: ShownCer
  * What the registration endpoint says to a request without a credential: any refusal shows that the service is there.
  * A page, a redirect or an overloaded service is another matter.
  */
-export function judgeAnswer(answer: Pick<HttpAnswer, 'status' | 'headers' | 'body' | 'host'>): Finding {
+export function assessAnswer(answer: Pick<HttpAnswer, 'status' | 'headers' | 'body' | 'host'>): Finding {
 	const { status, host } = answer;
 	const said = classifyHttpAnswer({ ...answer, purpose: 'other' });
 	const isInTheWay = IN_THE_WAY.includes(said.code) || status === 407;
@@ -108,7 +108,7 @@ const IN_THE_WAY: readonly ErrorCode[] = [
 export type UnitProperties = Readonly<Record<string, string>>;
 
 /** What the shipped unit sets and a drop-in should not take back; a scanner may need `PrivateDevices`, so it is left out. */
-const HARDENING: readonly (readonly [property: string, wanted: string])[] = [
+const HARDENING: readonly (readonly [property: string, desired: string])[] = [
 	['NoNewPrivileges', 'yes'],
 	['ProtectSystem', 'strict'],
 	['ProtectHome', 'yes'],
@@ -136,7 +136,7 @@ export const UNIT_PROPERTIES: readonly string[] = [
 	...HARDENING.map(([property]) => property),
 ];
 
-export function judgeUnit(unit: string, shown: UnitProperties): Finding {
+export function assessUnit(unit: string, shown: UnitProperties): Finding {
 	const notReady = (message: string, remedy: string) => failure('unit-not-ready', message, { remedy });
 	const { LoadState, ActiveState = '', SubState = '', UnitFileState = '', NRestarts = '0', User = '' } = shown;
 	if (LoadState !== 'loaded')
@@ -158,7 +158,7 @@ export function judgeUnit(unit: string, shown: UnitProperties): Finding {
 		);
 	if (shown['NeedDaemonReload'] === 'yes')
 		return warning(notReady(`${unit} has changed on the disk since systemd read it.`, 'Run systemctl daemon-reload.'));
-	const taken = HARDENING.filter(([property, wanted]) => shown[property] !== undefined && shown[property] !== wanted);
+	const taken = HARDENING.filter(([property, desired]) => shown[property] !== undefined && shown[property] !== desired);
 	const weak = taken.map(([property]) => `${property}=${shown[property]}`);
 	if (User === '' || User === 'root') weak.unshift('User=root');
 	if (weak.length > 0)

@@ -66,10 +66,10 @@ export const blockedBy = (id: CheckId): Finding => ({
 
 /** What stands under a check, itself included, in the order of the table. */
 export function withFoundations(asked: readonly CheckId[]): CheckId[] {
-	const wanted = new Set<CheckId>(asked);
+	const desired = new Set<CheckId>(asked);
 	// From the last to the first: foundations stand above.
-	for (const id of [...CHECK_IDS].reverse()) if (wanted.has(id)) for (const need of needsOf(id)) wanted.add(need);
-	return CHECK_IDS.filter((id) => wanted.has(id));
+	for (const id of [...CHECK_IDS].reverse()) if (desired.has(id)) for (const need of needsOf(id)) desired.add(need);
+	return CHECK_IDS.filter((id) => desired.has(id));
 }
 
 export function needsOf(id: CheckId): readonly CheckId[] {
@@ -80,7 +80,7 @@ export function needsOf(id: CheckId): readonly CheckId[] {
  * Why a check need not be made: a foundation failed, or could itself not be checked. The check that failed is named, not
  * the one in between. `null` when it can be made.
  */
-export function obstacleTo(id: CheckId, findings: ReadonlyMap<CheckId, Finding>): Finding | null {
+export function blockerTo(id: CheckId, findings: ReadonlyMap<CheckId, Finding>): Finding | null {
 	for (const need of needsOf(id)) {
 		const found = findings.get(need);
 		if (found?.status === 'failed') return blockedBy(need);
@@ -99,7 +99,7 @@ export interface Verdict {
 }
 
 /** @param findings in the order of the table. @param warningsAsErrors whether a warning alone is a failure. */
-export function judge(
+export function assess(
 	findings: readonly (readonly [CheckId, Finding])[],
 	{ warningsAsErrors }: { readonly warningsAsErrors: boolean },
 ): Verdict {

@@ -14,13 +14,13 @@ const MAX_BYTES = 1024 * 1024;
 const PUBLIC = ['network.caFile', 'network.clientCertificateFile'];
 const SECRET_VARIABLE = /TOKEN|SECRET|PASS|PWD|KEY|AUTH|CREDENTIAL|COOKIE|PIN/i;
 
-export async function tellSecrets(
-	{ paths, environment }: Pick<SettingsSources, 'paths' | 'environment'>,
+export async function registerSecrets(
+	{ paths, env }: Pick<SettingsSources, 'paths' | 'env'>,
 	{ settings }: Pick<LoadedSettings, 'settings'>,
 	tell: (secret: string) => void,
 ): Promise<void> {
 	tellWord(settings.network.proxy ?? '', tell);
-	for (const [name, value = ''] of Object.entries(environment)) {
+	for (const [name, value = ''] of Object.entries(env)) {
 		if (/_proxy$/i.test(name)) tellWord(value.includes('://') ? value : `http://${value}`, tell);
 		else if (SECRET_VARIABLE.test(name) && !value.startsWith('/')) tellWord(value, tell);
 	}

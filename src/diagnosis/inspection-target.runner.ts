@@ -11,7 +11,7 @@ import { findUser, ownerOf, readProcess, readUnit, type User } from './machine-p
 
 export const UNIT = 'idv-agent.service';
 
-export interface Subject extends SettingsSources {
+export interface InspectionTarget extends SettingsSources {
 	/** `null` where systemd does not run this machine. */
 	readonly unit: UnitProperties | null;
 	/** Process id of the daemon that systemd runs. */
@@ -23,10 +23,10 @@ export interface Subject extends SettingsSources {
 }
 
 /** Finds out, and changes nothing. */
-export async function findSubject(
+export async function findInspectionTarget(
 	flags: PathFlags & { readonly set?: readonly string[] | undefined },
 	own: Readonly<Record<string, string | undefined>>,
-): Promise<Subject> {
+): Promise<InspectionTarget> {
 	const unit = await readUnit(UNIT, UNIT_PROPERTIES);
 	const mainPid = Number(unit?.['MainPID']) || null;
 	const named = ['IDV_AGENT_CONFIG', 'IDV_AGENT_STATE_DIR', 'IDV_AGENT_RUN_DIR'].some((name) => own[name]);
@@ -35,19 +35,19 @@ export async function findSubject(
 	if (!isOfUnit) {
 		const paths = choosePaths(flags, own);
 		const serviceUser = await ownerOfState(paths.stateDir);
-		return { paths, environment: own, sets: flags.set ?? [], unit, mainPid, serviceUser, isOfUnit };
+		return { paths, env: own, sets: flags.set ?? [], unit, mainPid, serviceUser, isOfUnit };
 	}
 	const running = mainPid === null ? null : await readProcess(mainPid);
-	const environment = running?.environment ?? readAssignments(unit['Environment'] ?? '');
+	const env = running?.env ?? readAssignments(unit['Environment'] ?? '');
 	const given = readRunFlags(running?.argv ?? []);
-	const paths = choosePaths(given, { CREDENTIALS_DIRECTORY: `/run/credentials/${UNIT}`, ...environment });
+	const paths = choosePaths(given, { CREDENTIALS_DIRECTORY: `/run/credentials/${UNIT}`, ...env });
 	const serviceUser = (await findUser(unit['User'] ?? '')) ?? (await ownerOfState(paths.stateDir));
 	const sets = [...given.set, ...(flags.set ?? [])];
-	return { paths, environment, sets, unit, mainPid, serviceUser, isOfUnit };
+	return { paths, env, sets, unit, mainPid, serviceUser, isOfUnit };
 }
 
 /** Gives up the rights of root for those of the service: what root can do says nothing about what the service can. */
-export function becomeServiceUser({ serviceUser }: Pick<Subject, 'serviceUser'>): void {
+export function becomeServiceUser({ serviceUser }: Pick<InspectionTarget, 'serviceUser'>): void {
 	if (!serviceUser || process.getuid?.() !== 0) return;
 	// Its types do not know it.
 	const { initgroups } = process as { initgroups?: (user: string, group: number) => void };

@@ -130,16 +130,16 @@ export async function readJournal(unit: string, lines: number): Promise<string |
 /** How a running process was started: its arguments and its variables. `null` when this user may not look. */
 export async function readProcess(
 	pid: number,
-): Promise<{ argv: readonly string[]; environment: Readonly<Record<string, string>> } | null> {
-	const [argv, environment] = await Promise.all([textOf(`/proc/${pid}/cmdline`), textOf(`/proc/${pid}/environ`)]);
-	if (argv === null || environment === null) return null;
-	const pairs = environment.split('\0').map((line): [string, string] => {
+): Promise<{ argv: readonly string[]; env: Readonly<Record<string, string>> } | null> {
+	const [argv, env] = await Promise.all([textOf(`/proc/${pid}/cmdline`), textOf(`/proc/${pid}/environ`)]);
+	if (argv === null || env === null) return null;
+	const pairs = env.split('\0').map((line): [string, string] => {
 		const equals = line.indexOf('=');
 		return [line.slice(0, Math.max(0, equals)), line.slice(equals + 1)];
 	});
 	return {
 		argv: argv.split('\0').filter((word) => word !== ''),
-		environment: Object.fromEntries(pairs.filter(([name]) => name !== '')),
+		env: Object.fromEntries(pairs.filter(([name]) => name !== '')),
 	};
 }
 

@@ -7,7 +7,7 @@ import type { Clock } from '../base/clock.edge.ts';
 import { plainDuration } from '../base/durations.ts';
 import { asFailure, failure } from '../base/errors.ts';
 import { type ChannelEvent, openChannel } from '../connection/channel.edge.ts';
-import type { Environment } from '../connection/runtime.runner.ts';
+import type { Runtime } from '../connection/runtime.runner.ts';
 import { type Authorization, formatAuthorization, formatAuthorizationQuery } from '../protocol/authorization.ts';
 import { channelUrl } from '../protocol/endpoints.ts';
 import type { DeviceState } from '../state/device-state.ts';
@@ -75,13 +75,13 @@ const NOT_TRIED = (why: string): TriedChannel => ({
 
 /** Opens a channel with the saved Connection. */
 export async function tryChannel(parts: {
-	readonly environment: Environment;
+	readonly runtime: Runtime;
 	readonly device: DeviceState;
 	readonly userAgent: string;
 	readonly clock: Clock;
 }): Promise<TriedChannel> {
-	const { environment, device, userAgent, clock } = parts;
-	const { resolved, credentials, network } = environment;
+	const { runtime, device, userAgent, clock } = parts;
+	const { resolved, credentials, network } = runtime;
 	const { service } = resolved.settings;
 	const baseUrl = serviceOf(resolved.settings, device);
 	const saved = device.connections.findLast((connection) => connection.baseUrl === baseUrl);
@@ -103,7 +103,7 @@ export async function tryChannel(parts: {
 	const onEvent = (event: ChannelEvent) => {
 		const ms = Math.round(clock.monotonicMs() - startedMs);
 		if (event.type === 'opened') opened.resolve(ok(`Opened with the saved Connection in ${ms} ms.`));
-		else if (event.type === 'proved') spoken.resolve(ok(`A ping was answered, ${ms} ms after the start.`));
+		else if (event.type === 'confirmed') spoken.resolve(ok(`A ping was answered, ${ms} ms after the start.`));
 		else if (event.type === 'ended') {
 			const refused = failed(event.failure);
 			const canRegister = credentials.reusable !== null && event.failure.code === 'credential-refused';

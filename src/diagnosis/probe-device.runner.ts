@@ -5,7 +5,7 @@
 import { access, constants, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { AgentError, asFailure, type Failure, failure, toFailure } from '../base/errors.ts';
-import type { Environment } from '../connection/runtime.runner.ts';
+import type { Runtime } from '../connection/runtime.runner.ts';
 import { chooseIdentity } from '../identity/identity.ts';
 import { readIdentityFacts } from '../identity/sources.edge.ts';
 import { createLocalClient } from '../local-api/client.edge.ts';
@@ -152,7 +152,7 @@ function words(deviceId: { readonly value: string; readonly source: string }, se
 
 /** @param device what is saved; a running agent is believed without it. */
 export function checkPairing(
-	{ resolved, credentials }: Pick<Environment, 'resolved' | 'credentials'>,
+	{ resolved, credentials }: Pick<Runtime, 'resolved' | 'credentials'>,
 	device: DeviceState,
 	daemon: DaemonWord,
 ): Finding {

@@ -7,14 +7,14 @@ import type { Clock } from '../base/clock.edge.ts';
 import { AgentError, type Failure, failure, toFailure } from '../base/errors.ts';
 import { classifyNetworkError } from '../connection/classify-failure.ts';
 import { clockSkewMs } from '../connection/clock-skew.ts';
-import { openFirstEnvironment } from '../connection/runtime.runner.ts';
+import { openFirstRuntime } from '../connection/runtime.runner.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import { loadSettings } from '../settings/load.runner.ts';
 import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
 import { serviceOf } from '../workflow/desired-registration.ts';
-import { judgeAnswer, judgeCertificate, judgeClock, judgeDisk, judgeMemory, judgeUnit } from './check-results.ts';
+import { assessAnswer, assessCertificate, assessClock, assessDisk, assessMemory, assessUnit } from './check-results.ts';
 import { blockedBy, type Finding, failed, notApplicable, ok, warning } from './checks.ts';
-import { type Subject, UNIT } from './inspection-target.runner.ts';
+import { type InspectionTarget, UNIT } from './inspection-target.runner.ts';
 import { readDiskSpace, readMemory } from './machine-probes.edge.ts';
 import {
 	askTime,
@@ -39,11 +39,11 @@ import { checkScanners } from './probe-scanner.runner.ts';
 import type { Probes } from './run-checks.runner.ts';
 
 export interface ProbeOptions {
-	readonly subject: Subject;
+	readonly inspected: InspectionTarget;
 	readonly clock: Clock;
 	readonly userAgent: string;
 	/** Told every secret that is come across. */
-	readonly keepSecret: (secret: string) => void;
+	readonly registerSecret: (secret: string) => void;
 	/** Root of the file system that is asked for the device's identity; default `/`. */
 	readonly machineRoot?: string | undefined;
 }
@@ -57,25 +57,25 @@ export interface OpenProbes {
 const MAX_ANSWER_BYTES = 64 * 1024;
 
 export function openProbes(options: ProbeOptions): OpenProbes {
-	const { subject, clock, userAgent, keepSecret } = options;
-	const { paths } = subject;
+	const { inspected, clock, userAgent, registerSecret } = options;
+	const { paths } = inspected;
 
-	const settings = once(() => loadSettings(subject));
+	const settings = once(() => loadSettings(inspected));
 	const daemon = once(() => askDaemon(paths.runDir, paths.stateDir));
 	const state = once(() => lookAtState(paths.stateDir));
 	const device = once(async () => {
 		const { state: saved } = await state();
-		for (const { token } of saved.connections) keepSecret(token);
+		for (const { token } of saved.connections) registerSecret(token);
 		return saved;
 	});
-	const environment = once(async () => {
+	const runtime = once(async () => {
 		const { lastSettings } = await device().catch(() => EMPTY_STATE);
-		const parts = { userAgent, variables: subject.environment, keepSecret };
-		return openFirstEnvironment(await settings(), { lastSettings }, subject, parts);
+		const parts = { userAgent, env: inspected.env, registerSecret };
+		return openFirstRuntime(await settings(), { lastSettings }, inspected, parts);
 	});
 	/** The way to the service; `null` while nothing names one. */
 	const way = once(async (): Promise<Way | null> => {
-		const { environment: opened } = await environment();
+		const { runtime: opened } = await runtime();
 		const running = await daemon();
 		const told = running.kind === 'runs' ? running.status.baseUrl : null;
 		const baseUrl = told ?? serviceOf(opened.resolved.settings, await device().catch(() => EMPTY_STATE));
@@ -89,9 +89,9 @@ export function openProbes(options: ProbeOptions): OpenProbes {
 		return [running, await device().catch(() => (running.kind === 'runs' ? EMPTY_STATE : null))];
 	};
 	const channel = once(async () => {
-		const { environment: opened } = await environment();
+		const { runtime: opened } = await runtime();
 		const saved = await device();
-		return tryChannel({ environment: opened, device: saved, userAgent, clock });
+		return tryChannel({ runtime: opened, device: saved, userAgent, clock });
 	});
 
 	/** A step on the way to the service. What goes wrong is named by what it means. */
@@ -109,7 +109,7 @@ export function openProbes(options: ProbeOptions): OpenProbes {
 	const probes: Probes = {
 		async settings() {
 			const loaded = await settings();
-			const { warning: inForce, environment: opened } = await environment();
+			const { warning: inForce, runtime: opened } = await runtime();
 			const { connections } = await device().catch(() => EMPTY_STATE);
 			const { unreadable } = opened.credentials;
 			// The agent waits for the file; without a saved Connection it has nothing else to do.
@@ -119,13 +119,13 @@ export function openProbes(options: ProbeOptions): OpenProbes {
 			if (notice) return warning(notice);
 			const count = loaded.documents.length;
 			const from = count === 0 ? 'no file, defaults only' : `${count} ${count === 1 ? 'file' : 'files'}`;
-			return ok(`Valid (${from}${subject.isOfUnit ? '; as the unit has them' : ''}).`);
+			return ok(`Valid (${from}${inspected.isOfUnit ? '; as the unit has them' : ''}).`);
 		},
 		state: async () => checkState(paths.stateDir, await daemon(), state),
-		'disk-space': async () => judgeDisk(await readDiskSpace(paths.stateDir)),
-		memory: async () => judgeMemory(await readMemory(subject.mainPid, options.machineRoot)),
+		'disk-space': async () => assessDisk(await readDiskSpace(paths.stateDir)),
+		memory: async () => assessMemory(await readMemory(inspected.mainPid, options.machineRoot)),
 		async identity() {
-			const { environment: opened } = await environment();
+			const { runtime: opened } = await runtime();
 			const [running, saved] = await whatIsKnown();
 			if (saved === null) return blockedBy('state');
 			return checkIdentity({
@@ -137,7 +137,7 @@ export function openProbes(options: ProbeOptions): OpenProbes {
 			});
 		},
 		async pairing() {
-			const { environment: opened } = await environment();
+			const { runtime: opened } = await runtime();
 			const [running, saved] = await whatIsKnown();
 			return saved === null ? blockedBy('state') : checkPairing(opened, saved, running);
 		},
@@ -159,31 +159,31 @@ export function openProbes(options: ProbeOptions): OpenProbes {
 		}),
 		async clock(limitMs) {
 			const leads = await way();
-			if (leads === null) return judgeClock(clock.wallMs(), null, 'nothing names a service yet');
+			if (leads === null) return assessClock(clock.wallMs(), null, 'nothing names a service yet');
 			try {
 				const { date, isVerified, atMs } = await askTime(leads, limitMs / 3);
 				const skewMs = clockSkewMs(date, atMs);
-				if (skewMs === null) return judgeClock(atMs, null, `${leads.url.host} does not say what time it is`);
+				if (skewMs === null) return assessClock(atMs, null, `${leads.url.host} does not say what time it is`);
 				const whom = isVerified ? leads.url.host : `what answers as ${leads.url.host} with a certificate not accepted`;
-				return judgeClock(atMs, skewMs, `the clock of ${whom}`);
+				return assessClock(atMs, skewMs, `the clock of ${whom}`);
 			} catch (error) {
 				const { code } = meaning(error, leads);
 				if (code === 'internal') throw error;
-				return judgeClock(clock.wallMs(), null, `${leads.url.host} could not be asked (${code})`);
+				return assessClock(clock.wallMs(), null, `${leads.url.host} could not be asked (${code})`);
 			}
 		},
 		tls: onTheWay(async (leads, limitMs) => {
 			const { host, protocol } = leads.url;
 			if (protocol !== 'https:') return notApplicable('Plain http, to this machine itself.');
 			const { fault, ...shown } = await tryHandshake(leads, limitMs / 2);
-			if (!fault) return judgeCertificate({ host, ...shown }, clock.wallMs());
+			if (!fault) return assessCertificate({ host, ...shown }, clock.wallMs());
 			const found = meaning(fault, leads);
 			const ended =
 				shown.validToMs < clock.wallMs() ? `, ended ${new Date(shown.validToMs).toISOString().slice(0, 10)}` : '';
 			return failed({ ...found, message: `${found.message} It is signed by ${shown.issuer}${ended}.` });
 		}, 'tls'),
 		http: onTheWay(async ({ url }, limitMs) => {
-			const { client } = (await environment()).environment;
+			const { client } = (await runtime()).runtime;
 			const asked = {
 				method: 'GET' as const,
 				url: endpointUrl(url.href, ENDPOINTS.deviceConnection),
@@ -192,7 +192,7 @@ export function openProbes(options: ProbeOptions): OpenProbes {
 			const answer = await client.send({ ...asked, deadlineMs: limitMs, maxBytes: MAX_ANSWER_BYTES }).catch(toAnswer);
 			if ('failure' in answer) return failed(answer.failure);
 			const body = new TextDecoder().decode(answer.body);
-			return judgeAnswer({ status: answer.status, headers: answer.headers, body, host: url.host });
+			return assessAnswer({ status: answer.status, headers: answer.headers, body, host: url.host });
 		}),
 		async channel() {
 			const running = await daemon();
@@ -201,7 +201,7 @@ export function openProbes(options: ProbeOptions): OpenProbes {
 		},
 		async heartbeat(limitMs) {
 			const running = await daemon();
-			const { service, heartbeatCadence } = (await environment()).environment.resolved.settings;
+			const { service, heartbeatCadence } = (await runtime()).runtime.resolved.settings;
 			if (running.kind !== 'notRunning')
 				return probeHeartbeat(running, {
 					mode: service.heartbeatMode,
@@ -211,25 +211,25 @@ export function openProbes(options: ProbeOptions): OpenProbes {
 			return (await channel()).answered(limitMs);
 		},
 		'local-socket': async () => {
-			const { local } = (await environment().catch(() => null))?.environment.resolved.settings ?? {};
+			const { local } = (await runtime().catch(() => null))?.runtime.resolved.settings ?? {};
 			return checkSockets(paths.runDir, await daemon(), local ?? null);
 		},
 		async scanner() {
-			const { scanner } = (await environment()).environment.resolved.settings;
+			const { scanner } = (await runtime()).runtime.resolved.settings;
 			const root = options.machineRoot;
 			return checkScanners({ settings: scanner, daemon: await daemon(), runDir: paths.runDir, root });
 		},
 		unit: async () =>
-			subject.unit === null
+			inspected.unit === null
 				? notApplicable('systemd does not run this machine, or not this program.')
-				: judgeUnit(UNIT, subject.unit),
+				: assessUnit(UNIT, inspected.unit),
 	};
 
 	return {
 		probes,
 		async close() {
 			await (await channel.made()?.catch(() => null))?.close();
-			await (await environment.made()?.catch(() => null))?.environment.close();
+			await (await runtime.made()?.catch(() => null))?.runtime.close();
 		},
 	};
 }

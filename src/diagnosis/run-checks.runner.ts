@@ -6,13 +6,13 @@
 import type { Clock } from '../base/clock.edge.ts';
 import { failure, toFailure } from '../base/errors.ts';
 import {
+	assess,
+	blockerTo,
 	CHECKS,
 	type CheckId,
 	type Finding,
 	failed,
-	judge,
 	needsOf,
-	obstacleTo,
 	type Verdict,
 	withFoundations,
 } from './checks.ts';
@@ -63,7 +63,7 @@ export async function diagnose(options: DiagnoseOptions): Promise<Diagnosis> {
 	const check = async (id: CheckId): Promise<CheckReport> => {
 		await Promise.all(needsOf(id).map((need) => running.get(need)));
 		const fromMs = clock.monotonicMs();
-		const finding = obstacleTo(id, findings) ?? (await tryProbe(id, startedMs + deadlineMs - fromMs));
+		const finding = blockerTo(id, findings) ?? (await tryProbe(id, startedMs + deadlineMs - fromMs));
 		findings.set(id, finding);
 		return { id, title: CHECKS[id].title, ...finding, ms: Math.round(clock.monotonicMs() - fromMs) };
 	};
@@ -96,7 +96,7 @@ export async function diagnose(options: DiagnoseOptions): Promise<Diagnosis> {
 	}
 	const pairs = reports.map((report): [CheckId, Finding] => [report.id, report]);
 	const { warningsAsErrors } = options;
-	return { ...judge(pairs, { warningsAsErrors }), checks: reports, ms: Math.round(clock.monotonicMs() - startedMs) };
+	return { ...assess(pairs, { warningsAsErrors }), checks: reports, ms: Math.round(clock.monotonicMs() - startedMs) };
 }
 
 function tooLate(limitMs: number): Finding {

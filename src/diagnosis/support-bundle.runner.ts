@@ -7,7 +7,7 @@ import { lstat, readdir } from 'node:fs/promises';
 import { arch, cpus, loadavg, networkInterfaces, release, uptime } from 'node:os';
 import { join } from 'node:path';
 import { toFailure } from '../base/errors.ts';
-import { type SecretRegistry, scrub } from '../base/redact.ts';
+import { redact, type SecretRegistry } from '../base/redact.ts';
 import { createLocalClient } from '../local-api/client.edge.ts';
 import { type EventPage, LOCAL_ROUTES, type LogReport } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
@@ -15,7 +15,7 @@ import type { LoadedSettings } from '../settings/load.runner.ts';
 import { listSettings, valueAt } from '../settings/table.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
-import type { Subject } from './inspection-target.runner.ts';
+import type { InspectionTarget } from './inspection-target.runner.ts';
 import { readDiskSpace, readMemory, readSystemName } from './machine-probes.edge.ts';
 import { lookAtState } from './probe-device.runner.ts';
 import type { PackedFile } from './tarball.edge.ts';
@@ -27,7 +27,7 @@ export const JOURNAL_LINES = 5000;
 const ASK_MS = 5000;
 
 export interface BundleParts {
-	readonly subject: Subject;
+	readonly inspected: InspectionTarget;
 	readonly loaded: LoadedSettings;
 	/** What the doctor said, as JSON. */
 	readonly doctor: unknown;
@@ -41,14 +41,14 @@ export interface BundleParts {
 
 /** The files of a bundle, scrubbed, the one to read first in front. Never throws: what cannot be had says why. */
 export async function gatherBundle(parts: BundleParts): Promise<PackedFile[]> {
-	const { subject, loaded, secrets } = parts;
-	const client = createLocalClient({ runDir: subject.paths.runDir });
+	const { inspected, loaded, secrets } = parts;
+	const client = createLocalClient({ runDir: inspected.paths.runDir });
 	const ask = (socket: 'agent' | 'admin', path: string) =>
 		client.request(socket, 'GET', path, undefined, { deadlineMs: ASK_MS }).catch((error) => {
 			const { code, message } = toFailure(error);
 			return { error: { code, message } };
 		});
-	const state = await lookAtState(subject.paths.stateDir).then(
+	const state = await lookAtState(inspected.paths.stateDir).then(
 		(found) => found.state,
 		() => EMPTY_STATE,
 	);
@@ -66,7 +66,7 @@ export async function gatherBundle(parts: BundleParts): Promise<PackedFile[]> {
 			json(await describeSystem(parts)),
 		],
 	];
-	const files = contents.map(([name, , text]) => ({ name, text: keepNewest(scrub(text, secrets)) }));
+	const files = contents.map(([name, , text]) => ({ name, text: keepNewest(redact(text, secrets)) }));
 	return [{ name: 'README.txt', text: readme(parts, contents) }, ...files];
 }
 
@@ -124,8 +124,8 @@ async function recentLog(ask: Ask): Promise<string> {
 	return `There is no journal to read, and the agent gave no log: ${report.error?.message ?? ''}\n`;
 }
 
-async function describeSystem({ subject, agentVersion, at }: BundleParts): Promise<object> {
-	const { paths, unit, environment } = subject;
+async function describeSystem({ inspected, agentVersion, at }: BundleParts): Promise<object> {
+	const { paths, unit, env } = inspected;
 	const { versions } = process;
 	return {
 		at,
@@ -137,7 +137,7 @@ async function describeSystem({ subject, agentVersion, at }: BundleParts): Promi
 		processors: cpus().length,
 		load: loadavg(),
 		uptimeSeconds: Math.round(uptime()),
-		memory: await readMemory(subject.mainPid),
+		memory: await readMemory(inspected.mainPid),
 		disk: await readDiskSpace(paths.stateDir).catch(() => null),
 		// Their addresses, and nothing that is said on them.
 		interfaces: Object.entries(networkInterfaces()).map(([name, addresses]) => ({
@@ -146,7 +146,7 @@ async function describeSystem({ subject, agentVersion, at }: BundleParts): Promi
 		})),
 		paths,
 		// Names only: a value may be anything.
-		variables: Object.keys(environment).filter((name) => /^IDV_AGENT_|_proxy$|^NODE_/i.test(name)),
+		variables: Object.keys(env).filter((name) => /^IDV_AGENT_|_proxy$|^NODE_/i.test(name)),
 		unit: unit && { ...unit, Environment: undefined },
 		files: (await Promise.all([paths.stateDir, paths.runDir, paths.confDirectory].map(listFiles))).flat(),
 	};

@@ -59,7 +59,7 @@ export interface KeptEvent {
 	readonly keptMs: number;
 }
 
-export interface Shelf {
+export interface EventTable {
 	readonly onDisk: boolean;
 	summary(): Summary;
 	/** When the newest event was received, ISO 8601, also if it is deleted; `null` before the first. */
@@ -82,7 +82,7 @@ export interface Shelf {
 	/** Cuts off what the log still holds of deleted events. */
 	clean(): void;
 	/** Takes everything over from another one; of its own only events with smaller numbers than `keepBefore` stay. */
-	takeOver(other: Shelf, keepBefore: number): void;
+	takeOver(other: EventTable, keepBefore: number): void;
 	/** Every row of a table. */
 	rows(table: keyof typeof COLUMNS): Row[];
 	close(): void;
@@ -91,7 +91,7 @@ export interface Shelf {
 export type Row = Record<string, SQLInputValue>;
 
 /** Opens or makes the file, readable for its owner only; or, for {@link IN_MEMORY}, tables in memory. */
-export function openShelf(file: string): Shelf {
+export function openEventTable(file: string): EventTable {
 	const { DatabaseSync } = process.getBuiltinModule('node:sqlite');
 	const onDisk = file !== IN_MEMORY;
 	if (onDisk) createPrivate(file);
@@ -123,7 +123,7 @@ export function openShelf(file: string): Shelf {
 		throw error;
 	}
 
-	const shelf: Shelf = {
+	const eventTable: EventTable = {
 		onDisk,
 		summary() {
 			const [totals] = run(
@@ -204,7 +204,7 @@ export function openShelf(file: string): Shelf {
 			).done(),
 		clean: () => database.exec('PRAGMA wal_checkpoint(TRUNCATE)'),
 		takeOver(other, keepBefore) {
-			shelf.transaction(() => {
+			eventTable.transaction(() => {
 				run('DELETE FROM event WHERE number >= ?', keepBefore).done();
 				run('DELETE FROM epoch WHERE first >= ?', keepBefore).done();
 				for (const table of ['epoch', 'consumer', 'event'] as const)
@@ -214,20 +214,20 @@ export function openShelf(file: string): Shelf {
 		rows: (table) => run(`SELECT ${COLUMNS[table].join(', ')} FROM ${table}`).all(),
 		close: () => database.close(),
 	};
-	return shelf;
+	return eventTable;
 }
 
 /**
  * Memory with what the file held; the file is emptied and deleted. A damaged one is only deleted.
  * @throws whatever keeps the file from being deleted.
  */
-export function withdrawShelf(file: string): Shelf {
-	const memory = openShelf(IN_MEMORY);
+export function moveToMemory(file: string): EventTable {
+	const memory = openEventTable(IN_MEMORY);
 	try {
-		const disk = openShelf(file);
+		const disk = openEventTable(file);
 		try {
 			memory.takeOver(disk, 0);
-			disk.takeOver(openShelf(IN_MEMORY), 0);
+			disk.takeOver(openEventTable(IN_MEMORY), 0);
 			disk.clean();
 		} finally {
 			disk.close();
@@ -284,7 +284,7 @@ export function damagedNotice(file: string, isAside: boolean): Failure {
 }
 
 /** Sets the file aside with its log. Damaged files hold contents too: they go when they are too many. */
-export function quarantineShelf(directory: string, suffix: string): void {
+export function quarantineTable(directory: string, suffix: string): void {
 	const aside = readdirSync(directory)
 		.filter((name) => name.startsWith(`${EVENTS_FILE}.corrupt-`) && !name.endsWith('-wal'))
 		.sort();

@@ -4,7 +4,7 @@
  * hurt nobody here.
  */
 
-import type { Tally } from '../base/counters.ts';
+import type { Counters } from '../base/counters.ts';
 import type { Entry, Incoming } from './event.ts';
 import type { EventStore } from './store.edge.ts';
 
@@ -29,7 +29,7 @@ const MAX_HELD_GAPS = 64;
 
 export function createEventsFeed(
 	store: EventStore,
-	tally: Pick<Tally, 'notifications' | 'duplicates' | 'gaps'>,
+	counters: Pick<Counters, 'notifications' | 'duplicates' | 'gaps'>,
 ): EventsFeed {
 	/** As long as there is nothing to read and nobody reads, an outage is not worth a file. A restart's own gap covers them. */
 	let held: Incoming[] = [];
@@ -40,15 +40,15 @@ export function createEventsFeed(
 
 	return {
 		append(incoming) {
-			if (incoming.type === 'gap') tally.gaps += 1;
+			if (incoming.type === 'gap') counters.gaps += 1;
 			if (incoming.type === 'gap' && isUnused()) {
 				held = [...held.slice(1 - MAX_HELD_GAPS), incoming];
 				return true;
 			}
 			release();
 			const isNew = store.append(incoming) !== null;
-			if (!isNew) tally.duplicates += 1;
-			else if (incoming.type === 'notification') tally.notifications += 1;
+			if (!isNew) counters.duplicates += 1;
+			else if (incoming.type === 'notification') counters.notifications += 1;
 			return isNew;
 		},
 		after(since, limit) {
@@ -107,7 +107,7 @@ export function formatEvent(entry: Entry): string {
 }
 
 /** Letters and digits that differ from every earlier start of this device, even with a clock that stands still. */
-export function newEpoch(wallMs: number, chance: () => number): string {
-	const random = Math.floor(chance() * 36 ** 6);
-	return `${Math.floor(wallMs / 1000).toString(36)}${random.toString(36).padStart(6, '0')}`;
+export function newEpoch(wallMs: number, random: () => number): string {
+	const suffix = Math.floor(random() * 36 ** 6);
+	return `${Math.floor(wallMs / 1000).toString(36)}${suffix.toString(36).padStart(6, '0')}`;
 }

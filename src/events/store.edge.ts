@@ -21,14 +21,14 @@ import {
 	damagedNotice,
 	dropQuarantined,
 	EVENTS_FILE,
+	type EventTable,
 	IN_MEMORY,
 	isDamage,
 	type KeptEvent,
-	openShelf,
-	quarantineShelf,
-	type Shelf,
+	moveToMemory,
+	openEventTable,
+	quarantineTable,
 	unwritableNotice,
-	withdrawShelf,
 } from './event-table.edge.ts';
 
 export type { Consumer, EventStore, EventStoreOptions } from './event-store-types.ts';
@@ -53,7 +53,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	const listeners = new Set<(entries: readonly Entry[]) => void>();
 	const consumers = createConsumers(wallMs, () => bounds.maxAgeMs);
 	const seen = new Set<string>();
-	let shelf: Shelf | null = null;
+	let eventTable: EventTable | null = null;
 	let isAbsent = false;
 	let closed = false;
 	let epochs: readonly Epoch[] = [];
@@ -74,21 +74,21 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	let clockOffsetMs = wallMs() - monotonicMs();
 
 	/** The open shelf; `null` if there is no file and none is to be made. */
-	function ready(create: boolean): Shelf | null {
-		if (shelf || closed) return shelf;
+	function ready(create: boolean): EventTable | null {
+		if (eventTable || closed) return eventTable;
 		isAbsent ||= !existsSync(file);
 		if (isAbsent && !create) return null;
 		try {
 			dropQuarantined(directory, (suffix) => !durable || wallMs() - (Date.parse(suffix) || 0) > bounds.maxAgeMs);
-			takeUp(durable ? openShelf(file) : existsSync(file) ? withdrawShelf(file) : openShelf(IN_MEMORY));
+			adopt(durable ? openEventTable(file) : existsSync(file) ? moveToMemory(file) : openEventTable(IN_MEMORY));
 		} catch (error) {
 			fallBack(error);
 		}
-		return shelf;
+		return eventTable;
 	}
 
 	/** From here on events are on this shelf. Pending ones have their numbers already. */
-	function takeUp(opened: Shelf): void {
+	function adopt(opened: EventTable): void {
 		try {
 			const now = wallMs();
 			// They would be too old at once, or never.
@@ -103,21 +103,21 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 			attempt(() => opened.close());
 			throw error;
 		}
-		shelf = opened;
+		eventTable = opened;
 		plan();
 	}
 
 	// ---- When the disk fails, and when it is well again ----
 
 	function fallBack(error: unknown): void {
-		const failed = shelf;
-		shelf = null;
-		const memory = openShelf(IN_MEMORY);
+		const failed = eventTable;
+		eventTable = null;
+		const memory = openEventTable(IN_MEMORY);
 		if (isDamage(error)) {
 			attempt(() => failed?.close());
-			const isAside = attempt(() => quarantineShelf(directory, new Date(wallMs()).toISOString()));
+			const isAside = attempt(() => quarantineTable(directory, new Date(wallMs()).toISOString()));
 			onNotice('events-damaged', damagedNotice(file, isAside));
-			if (attempt(() => takeUp(openShelf(file)))) {
+			if (attempt(() => adopt(openEventTable(file)))) {
 				memory.close();
 				return;
 			}
@@ -128,27 +128,27 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 		if (failed === null && existsSync(file)) last = Math.max(last, 2 ** 40 + Math.max(0, Math.floor(wallMs())));
 		base = isRescued ? 0 : last + 1;
 		triedAtMs = monotonicMs();
-		takeUp(memory);
+		adopt(memory);
 		onNotice('events', unwritableNotice(directory, error));
 	}
 
 	function recover(): boolean {
-		if (closed || !shelf) return !closed;
-		if (shelf.onDisk) return true;
+		if (closed || !eventTable) return !closed;
+		if (eventTable.onDisk) return true;
 		if (!durable) return false;
-		const memory = shelf;
+		const memory = eventTable;
 		triedAtMs = monotonicMs();
 		try {
-			const disk = openShelf(file);
+			const disk = openEventTable(file);
 			const isTaken = attempt(() => {
 				disk.takeOver(memory, base);
-				takeUp(disk);
+				adopt(disk);
 			});
 			if (!isTaken) attempt(() => disk.close());
 		} catch (error) {
-			if (isDamage(error)) attempt(() => quarantineShelf(directory, new Date(wallMs()).toISOString()));
+			if (isDamage(error)) attempt(() => quarantineTable(directory, new Date(wallMs()).toISOString()));
 		}
-		if (shelf === memory) return false;
+		if (eventTable === memory) return false;
 		memory.close();
 		base = 0;
 		onNotice('events', null);
@@ -167,9 +167,9 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 		flushing = null;
 		const batch = pending;
 		ready(true);
-		for (let tries = 1; shelf; tries += 1)
+		for (let tries = 1; eventTable; tries += 1)
 			try {
-				store(shelf, batch);
+				store(eventTable, batch);
 				break;
 			} catch (error) {
 				// A damaged file is followed by a new one, that one by memory.
@@ -185,7 +185,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	}
 
 	/** One transaction: the events, the consumers' positions, and what may go now. */
-	function store(on: Shelf, batch: readonly Entry[]): void {
+	function store(on: EventTable, batch: readonly Entry[]): void {
 		const now = wallMs();
 		const newest = batch.at(-1)?.number ?? last;
 		const stepMs = Math.round(now - monotonicMs() - clockOffsetMs);
@@ -212,7 +212,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	}
 
 	/** Which events may go: acknowledged by all, too old, or too many. The newest is never too many. */
-	function findGoing(on: Shelf, left: { count: number; bytes: number }, now: number) {
+	function findGoing(on: EventTable, left: { count: number; bytes: number }, now: number) {
 		const acknowledged = consumers.acknowledgedByAll();
 		let upTo = first - 1;
 		for (const event of on.kept(upTo)) {
@@ -232,12 +232,12 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	function plan(): void {
 		clearTimeout(timer);
 		timer = undefined;
-		if (closed || !shelf) return;
+		if (closed || !eventTable) return;
 		const now = monotonicMs();
-		const oldest = count > 0 ? oldestOn(shelf) : null;
+		const oldest = count > 0 ? oldestOn(eventTable) : null;
 		const dueMs = Math.min(
 			uncleanSinceMs === null ? Number.POSITIVE_INFINITY : uncleanSinceMs + cleanAfterMs - now,
-			shelf.onDisk || !durable ? Number.POSITIVE_INFINITY : triedAtMs + recoverEveryMs - now,
+			eventTable.onDisk || !durable ? Number.POSITIVE_INFINITY : triedAtMs + recoverEveryMs - now,
 			oldest ? oldest.keptMs + bounds.maxAgeMs - wallMs() : Number.POSITIVE_INFINITY,
 		);
 		if (dueMs !== Number.POSITIVE_INFINITY)
@@ -245,7 +245,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	}
 
 	/** A disk that fails here will fail again where it is seen to. */
-	function oldestOn(on: Shelf): KeptEvent | null {
+	function oldestOn(on: EventTable): KeptEvent | null {
 		try {
 			return oldestAfter(on, first - 1);
 		} catch {
@@ -254,13 +254,13 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 	}
 
 	function wake(): void {
-		if (durable && shelf && !shelf.onDisk && monotonicMs() - triedAtMs >= recoverEveryMs) recover();
+		if (durable && eventTable && !eventTable.onDisk && monotonicMs() - triedAtMs >= recoverEveryMs) recover();
 		flush();
 		const isDue = uncleanSinceMs !== null && monotonicMs() - uncleanSinceMs >= cleanAfterMs;
-		if (isDue && shelf) {
+		if (isDue && eventTable) {
 			uncleanSinceMs = null;
 			try {
-				if (shelf.onDisk) shelf.clean();
+				if (eventTable.onDisk) eventTable.clean();
 			} catch (error) {
 				fallBack(error);
 			}
@@ -270,14 +270,14 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 
 	// ---- Reading ----
 
-	function read<Result>(look: (on: Shelf) => Result, nothing: Result): Result {
+	function read<Result>(look: (on: EventTable) => Result, nothing: Result): Result {
 		const open = ready(false);
 		if (!open) return nothing;
 		try {
 			return look(open);
 		} catch (error) {
 			fallBack(error);
-			return shelf ? look(shelf) : nothing;
+			return eventTable ? look(eventTable) : nothing;
 		}
 	}
 
@@ -357,17 +357,17 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 		},
 		close() {
 			if (closed) return;
-			if (shelf && !shelf.onDisk) recover();
+			if (eventTable && !eventTable.onDisk) recover();
 			if (flushing || pending.length > 0) flush();
 			closed = true;
 			clearTimeout(timer);
-			attempt(() => shelf?.close());
-			shelf = null;
+			attempt(() => eventTable?.close());
+			eventTable = null;
 		},
 	};
 }
 
-function oldestAfter(on: Shelf, number: number): KeptEvent | null {
+function oldestAfter(on: EventTable, number: number): KeptEvent | null {
 	for (const event of on.kept(number)) return event;
 	return null;
 }

@@ -5,7 +5,7 @@
 import type { Failure } from '../base/errors.ts';
 import { dispositionOf, failure, paceOf } from '../base/errors.ts';
 import { failureOf } from '../connection/link.ts';
-import type { Registration, Supervision, Wanted } from '../connection/supervisor.ts';
+import type { DesiredRegistration, Registration, Supervision } from '../connection/supervisor.ts';
 
 /** First wait after an attempt that came to nothing, and the longest; each is twice the one before, with jitter. */
 const TRY_AGAIN_MS = 3_600_000;
@@ -30,20 +30,20 @@ export interface AttemptContext {
 	/** What the plan's word is called, while it is the plan that decides; else `null`. */
 	readonly key: string | null;
 	/** What is wanted by all rules, leases included. */
-	readonly wish: Wanted | null;
+	readonly wish: DesiredRegistration | null;
 	readonly supervision: Supervision;
 	/** Revision, for messages. */
 	readonly revision: number;
 	readonly limitMs: number;
 	readonly nowMs: number;
-	readonly chance: () => number;
+	readonly random: () => number;
 }
 
 /** The attempt as it stands now. Ask again at `untilMs`, and after every step of the supervision. */
-export function judgeAttempt(attempt: PlanAttempt, context: AttemptContext): PlanAttempt {
+export function assessAttempt(attempt: PlanAttempt, context: AttemptContext): PlanAttempt {
 	const { key, wish, supervision, nowMs, limitMs } = context;
 	const { current, next } = supervision;
-	const isMove = key !== null && wish !== null && current !== null && isOtherWord(wish, current.registration);
+	const isMove = key !== null && wish !== null && current !== null && isOtherAssignment(wish, current.registration);
 	if (!isMove) return NO_ATTEMPT;
 	if (attempt.name === 'none' || attempt.key !== key)
 		return { name: 'trying', key, untilMs: nowMs + limitMs, tries: 0 };
@@ -59,20 +59,24 @@ export function judgeAttempt(attempt: PlanAttempt, context: AttemptContext): Pla
 		key,
 		failure: explained(context, cause),
 		sinceMs: nowMs,
-		untilMs: nowMs + waitMs * (1 + 0.5 * context.chance()),
+		untilMs: nowMs + waitMs * (1 + 0.5 * context.random()),
 		tries,
 	};
 }
 
 /** What to pursue: the wish, or where the device is while the plan's word is refused. */
-export function holdBack(attempt: PlanAttempt, wish: Wanted | null, { current }: Supervision): Wanted | null {
+export function keepLastGood(
+	attempt: PlanAttempt,
+	wish: DesiredRegistration | null,
+	{ current }: Supervision,
+): DesiredRegistration | null {
 	if (attempt.name !== 'refused' || !wish || !current) return wish;
 	const { workflowId, heartbeatCadence } = current.registration.request;
 	return { ...wish, request: { ...wish.request, workflowId, heartbeatCadence } };
 }
 
 /** Whether the wish differs in what a plan can change; to another service nothing is held back. */
-function isOtherWord(wish: Wanted, { baseUrl, request }: Registration): boolean {
+function isOtherAssignment(wish: DesiredRegistration, { baseUrl, request }: Registration): boolean {
 	return (
 		wish.baseUrl === baseUrl &&
 		(wish.request.workflowId !== request.workflowId || wish.request.heartbeatCadence !== request.heartbeatCadence)

@@ -7,19 +7,19 @@ import { type Clock, isoAt, isoNow } from '../base/clock.edge.ts';
 import { AgentError, type Failure, failure, toFailure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Warnings } from '../base/warnings.ts';
-import type { Environment } from '../connection/runtime.runner.ts';
-import { type Supervision, servesRegistration, type Wanted } from '../connection/supervisor.ts';
+import type { Runtime } from '../connection/runtime.runner.ts';
+import { type DesiredRegistration, type Supervision, servesRegistration } from '../connection/supervisor.ts';
 import type { CompleteIdentity } from '../identity/identity.ts';
 import type { Heartbeat } from '../protocol/channel.ts';
 import type { Status } from '../protocol/local-api.ts';
-import type { DeviceRecord } from '../state/persisted-state.runner.ts';
+import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { PlanRecord } from '../state/plan-record.ts';
 import { chosenCadence, chosenWorkflow, fixedWorkflow } from '../workflow/desired-registration.ts';
 import type { PlanTarget } from '../workflow/precedence.ts';
-import { holdBack, judgeAttempt, NO_ATTEMPT, type PlanAttempt } from './attempt.ts';
+import { assessAttempt, keepLastGood, NO_ATTEMPT, type PlanAttempt } from './attempt.ts';
 import { type FoundPlan, fetchPlan } from './fetch-plan.edge.ts';
 import { checkRevision, NO_PLAN, nextLookMs, receivePlan, takeDue } from './record.ts';
-import { compilePlan, planFor, shareOfSpread, wordAt } from './targeting.ts';
+import { assignmentAt, compilePlan, planFor, shareOfSpread } from './targeting.ts';
 import { MAX_PLAN_BYTES } from './terms.ts';
 import type { PlanReading } from './verify-plan.runner.ts';
 
@@ -30,14 +30,14 @@ const DEADLINE_MS = 60_000;
 export interface FleetParts {
 	readonly clock: Clock;
 	readonly log: Pick<Log, 'info'>;
-	readonly chance: () => number;
+	readonly random: () => number;
 	readonly userAgent: string;
-	readonly device: DeviceRecord;
+	readonly device: PersistedState;
 	readonly warnings: Warnings;
-	readonly environment: () => Environment;
+	readonly runtime: () => Runtime;
 	readonly identity: () => CompleteIdentity;
 	/** What is wanted by all rules now, before leases and failures. */
-	readonly wish: () => Wanted | null;
+	readonly wish: () => DesiredRegistration | null;
 	/** Whether a change waits for the leases of applications. */
 	readonly waits: () => boolean;
 	/** What is wanted may have changed. */
@@ -48,21 +48,21 @@ export interface Fleet {
 	/** What the plan says now; `null` without one. */
 	target(): PlanTarget | null;
 	/** What to pursue: what is wanted, or where the device is while the plan's word does not work. */
-	holdBack(wanted: Wanted | null, supervision: Supervision): Wanted | null;
+	keepLastGood(desired: DesiredRegistration | null, supervision: Supervision): DesiredRegistration | null;
 	/** To be told of every step of the supervision. */
 	follow(supervision: Supervision): void;
 	/** What heartbeats say. */
 	heartbeat(): Pick<Heartbeat, 'planRevision' | 'planRefused'>;
 	report(): Status['plan'];
 	/** The settings or the identity may have changed. */
-	reconsider(): void;
+	reevaluate(): void;
 	/** Looks at the plan now, and tries again what did not work. */
 	retry(): void;
 	stop(): void;
 }
 
 export function followFleet(parts: FleetParts): Fleet {
-	const { clock, log, chance, device, warnings } = parts;
+	const { clock, log, random, device, warnings } = parts;
 	let attempt: PlanAttempt = NO_ATTEMPT;
 	let supervision: Supervision | null = null;
 	let looking: AbortController | null = null;
@@ -76,7 +76,7 @@ export function followFleet(parts: FleetParts): Fleet {
 	let cancelTurn = () => {};
 	let cancelAttempt = () => {};
 
-	const settings = () => parts.environment().resolved.settings.fleet;
+	const settings = () => parts.runtime().resolved.settings.fleet;
 	const iso = (wallMs: number) => new Date(wallMs).toISOString();
 
 	/** The record of the plan that the settings name; `null` without one. */
@@ -90,7 +90,7 @@ export function followFleet(parts: FleetParts): Fleet {
 
 	function planned() {
 		const { deviceId, serial, macAddress } = parts.identity();
-		const { deviceType } = parts.environment().resolved.settings;
+		const { deviceType } = parts.runtime().resolved.settings;
 		const { labels } = settings();
 		return { deviceId: deviceId.value, serial: serial.value, macAddress: macAddress.value, deviceType, labels };
 	}
@@ -99,12 +99,12 @@ export function followFleet(parts: FleetParts): Fleet {
 
 	function target(): PlanTarget | null {
 		const taken = known()?.taken;
-		return taken ? { revision: taken.revision, rule: taken.rule, ...wordAt(taken, clock.wallMs()) } : null;
+		return taken ? { revision: taken.revision, rule: taken.rule, ...assignmentAt(taken, clock.wallMs()) } : null;
 	}
 
 	/** What the device does where the plan says nothing. */
-	function otherwise() {
-		const { resolved } = parts.environment();
+	function fallback() {
+		const { resolved } = parts.runtime();
 		const workflow = chosenWorkflow(resolved, device.state, null);
 		return { workflowId: workflow?.workflowId ?? null, heartbeatCadence: chosenCadence(resolved, null) };
 	}
@@ -126,7 +126,7 @@ export function followFleet(parts: FleetParts): Fleet {
 		const url = new URL(planUrl);
 		try {
 			const etag = record.basis === basis() ? record.etag : null;
-			const found = await fetchPlan(parts.environment().network, {
+			const found = await fetchPlan(parts.runtime().network, {
 				url,
 				etag: refusedEtag ?? etag,
 				userAgent: parts.userAgent,
@@ -148,7 +148,7 @@ export function followFleet(parts: FleetParts): Fleet {
 			warn(toFailure(error));
 		}
 		looking = null;
-		lookIn(intervalSeconds * 1000 * (0.75 + 0.5 * chance()));
+		lookIn(intervalSeconds * 1000 * (0.75 + 0.5 * random()));
 	}
 
 	/** A device without a line has said so already. */
@@ -174,7 +174,7 @@ export function followFleet(parts: FleetParts): Fleet {
 				wallMs: clock.wallMs(),
 				spreadSeconds: plan.spreadSeconds,
 				share: shareOfSpread(planned().deviceId),
-				otherwise: otherwise(),
+				fallback: fallback(),
 			},
 		);
 		// A server that names the same plan anew each time must not wear the disk.
@@ -202,32 +202,32 @@ export function followFleet(parts: FleetParts): Fleet {
 
 	// ---- Whether it works ----
 
-	function judge(): void {
+	function assess(): void {
 		cancelAttempt();
 		if (!supervision) return;
 		const before = attempt;
 		const wish = parts.wish();
-		attempt = judgeAttempt(attempt, {
+		attempt = assessAttempt(attempt, {
 			key: parts.waits() ? null : keyOf(wish, supervision),
 			wish,
 			supervision,
 			revision: target()?.revision ?? 0,
 			limitMs: settings().changeLimitSeconds * 1000,
 			nowMs: clock.monotonicMs(),
-			chance,
+			random,
 		});
 		warnings.set('plan', attempt.name === 'refused' ? attempt.failure : null);
-		if (attempt.name !== 'none') cancelAttempt = clock.schedule(attempt.untilMs - clock.monotonicMs(), judge);
+		if (attempt.name !== 'none') cancelAttempt = clock.schedule(attempt.untilMs - clock.monotonicMs(), assess);
 		if (before.name !== attempt.name && (before.name === 'refused' || attempt.name === 'refused')) parts.lookAgain();
 	}
 
 	/** Names what the plan wants of the device that the device does not do yet. */
-	function keyOf(wish: Wanted | null, { current }: Supervision): string | null {
+	function keyOf(wish: DesiredRegistration | null, { current }: Supervision): string | null {
 		const plan = target();
 		if (!plan || !wish || !current) return null;
 		const { workflowId, heartbeatCadence } = wish.request;
 		const isOtherWorkflow = workflowId !== current.registration.request.workflowId;
-		const { resolved } = parts.environment();
+		const { resolved } = parts.runtime();
 		const isPlans = isOtherWorkflow
 			? fixedWorkflow(resolved, plan)?.source === 'plan'
 			: heartbeatCadence === plan.heartbeatCadence;
@@ -247,13 +247,13 @@ export function followFleet(parts: FleetParts): Fleet {
 
 	return {
 		target,
-		holdBack(wanted, now) {
+		keepLastGood(desired, now) {
 			if (attempt.name === 'refused' && keyOf(parts.wish(), now) !== attempt.key) attempt = NO_ATTEMPT;
-			return holdBack(attempt, wanted, now);
+			return keepLastGood(attempt, desired, now);
 		},
 		follow(now) {
 			supervision = now;
-			judge();
+			assess();
 			noteFollowed(now);
 		},
 		heartbeat() {
@@ -272,7 +272,11 @@ export function followFleet(parts: FleetParts): Fleet {
 			const moveMs = taken?.move?.atMs ?? null;
 			const turnsBy = moveMs !== null && moveMs > nowMs ? taken : null;
 			const next = waiting
-				? { revision: waiting.revision, workflowId: wordAt(waiting, waiting.atMs).workflowId, at: iso(waiting.atMs) }
+				? {
+						revision: waiting.revision,
+						workflowId: assignmentAt(waiting, waiting.atMs).workflowId,
+						at: iso(waiting.atMs),
+					}
 				: turnsBy && {
 						revision: turnsBy.revision,
 						workflowId: turnsBy.move?.to.workflowId ?? null,
@@ -288,7 +292,7 @@ export function followFleet(parts: FleetParts): Fleet {
 				checkedAt,
 			};
 		},
-		reconsider() {
+		reevaluate() {
 			// A pairing that was waited for ends after this.
 			if (stopped) return;
 			const { planUrl, intervalSeconds } = settings();
@@ -305,7 +309,7 @@ export function followFleet(parts: FleetParts): Fleet {
 				warnings.set('fleet', null);
 				return;
 			}
-			lookIn(FIRST_LOOK_MS * chance());
+			lookIn(FIRST_LOOK_MS * random());
 			const due = known();
 			const nextMs = due && nextLookMs(due, clock.wallMs());
 			if (nextMs !== null) cancelTurn = clock.schedule(nextMs - clock.wallMs(), turn);

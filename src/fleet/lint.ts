@@ -79,8 +79,8 @@ function hiddenBy(match: PlanMatch, before: readonly Compiled[]): ReadonlySet<nu
 /** Whether a rule asks nothing of the other kinds that the match does not ask as well. */
 function coversAllBut(earlier: Compiled, match: PlanMatch, but: MatchKey): boolean {
 	return MATCH_KEYS.every((key) => {
-		const wanted = earlier[key];
-		return key === but || !wanted || (match[key]?.every(wanted.covers) ?? false);
+		const desired = earlier[key];
+		return key === but || !desired || (match[key]?.every(desired.covers) ?? false);
 	});
 }
 

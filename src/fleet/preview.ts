@@ -5,7 +5,7 @@
 
 import type { DevicePlan } from '../state/plan-record.ts';
 import type { FleetPlan, PlanMatch, PlanRollout, PlanWord } from './plan-format.ts';
-import { type CompiledPlan, type PlannedDevice, planFor, wordAt } from './targeting.ts';
+import { assignmentAt, type CompiledPlan, type PlannedDevice, planFor } from './targeting.ts';
 import { MATCH_KEYS } from './terms.ts';
 
 /** A device as an inventory has it. */
@@ -79,7 +79,7 @@ export function previewPlan(
 function movesOf(part: DevicePlan, { deviceId, workflowId }: InventoryDevice, nowMs: number): PlannedMove[] {
 	const { rule, move } = part;
 	const moves: PlannedMove[] = [];
-	const now = wordAt(part, nowMs);
+	const now = assignmentAt(part, nowMs);
 	const isMoved = move !== null && now === move.to;
 	let at = workflowId;
 	if (now.workflowId !== null && now.workflowId !== at) {
@@ -125,10 +125,10 @@ export function diffPlans(before: FleetPlan, after: FleetPlan): PlanDifference[]
 	compareWords('defaults', before.defaults ?? {}, after.defaults ?? {}, note);
 	const old = new Map(before.rules.map((rule) => [rule.name, rule]));
 	const now = new Map(after.rules.map((rule) => [rule.name, rule]));
-	for (const rule of before.rules) if (!now.has(rule.name)) note(`rule ${rule.name}`, describeWord(rule), null);
+	for (const rule of before.rules) if (!now.has(rule.name)) note(`rule ${rule.name}`, describeAssignment(rule), null);
 	for (const rule of after.rules) {
 		const known = old.get(rule.name);
-		if (!known) note(`rule ${rule.name}`, null, describeWord(rule));
+		if (!known) note(`rule ${rule.name}`, null, describeAssignment(rule));
 		else {
 			compareMatches(`rule ${rule.name}`, known.match, rule.match, note);
 			compareWords(`rule ${rule.name}`, known, rule, note);
@@ -171,7 +171,7 @@ function describeWorkflow(workflowId: string | null | undefined): string | null 
 	return workflowId === null ? 'left alone' : (workflowId ?? null);
 }
 
-function describeWord({ workflowId, settings, rollout }: Words): string {
+function describeAssignment({ workflowId, settings, rollout }: Words): string {
 	const parts = [
 		describeWorkflow(workflowId),
 		settings?.heartbeatCadence === undefined ? null : `heartbeat ${settings.heartbeatCadence} s`,
@@ -184,5 +184,5 @@ function describeRollout(rollout: PlanRollout | undefined): string | null {
 	if (!rollout) return null;
 	const rings = rollout.rings.map(({ percent, startAt }) => `${percent} %${startAt ? ` from ${startAt}` : ''}`);
 	const spread = rollout.spreadSeconds === undefined ? '' : ` over ${rollout.spreadSeconds} s`;
-	return `to ${describeWord(rollout.to)}: ${rings.join(', ')}${spread}`;
+	return `to ${describeAssignment(rollout.to)}: ${rings.join(', ')}${spread}`;
 }

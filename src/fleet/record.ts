@@ -3,8 +3,8 @@
  * revision, and never all devices at once. Pure; when to fetch is `follow-plan.runner.ts`, whether it works `attempt.ts`.
  */
 import { AgentError } from '../base/errors.ts';
-import type { PlanRecord, TakenPlan, Word } from '../state/plan-record.ts';
-import { wordAt } from './targeting.ts';
+import type { Assignment, PlanRecord, TakenPlan } from '../state/plan-record.ts';
+import { assignmentAt } from './targeting.ts';
 export const NO_PLAN: Pick<PlanRecord, 'taken' | 'waiting' | 'followed' | 'etag'> = {
 	etag: null,
 	taken: null,
@@ -36,7 +36,7 @@ export function checkRevision(
 }
 
 /** What a device does where the plan says nothing: by its other sources. */
-export type Otherwise = Word;
+export type Fallback = Assignment;
 
 /**
  * The record with a plan that was fetched: taken at once if it changes nothing for this device now, or if the device has
@@ -49,12 +49,12 @@ export function receivePlan(
 		readonly wallMs: number;
 		readonly spreadSeconds: number;
 		readonly share: number;
-		readonly otherwise: Otherwise;
+		readonly fallback: Fallback;
 	},
 ): PlanRecord {
-	const { wallMs, spreadSeconds, share, otherwise } = at;
-	const now = effective(record.taken && wordAt(record.taken, wallMs), otherwise);
-	const then = effective(wordAt(plan, wallMs), otherwise);
+	const { wallMs, spreadSeconds, share, fallback } = at;
+	const now = effective(record.taken && assignmentAt(record.taken, wallMs), fallback);
+	const then = effective(assignmentAt(plan, wallMs), fallback);
 	const isHarmless =
 		now.workflowId === null || (now.workflowId === then.workflowId && now.heartbeatCadence === then.heartbeatCadence);
 	if (isHarmless) return { ...record, taken: plan, waiting: null };
@@ -81,9 +81,9 @@ export function nextLookMs({ taken, waiting }: PlanRecord, wallMs: number): numb
 	return due.length > 0 ? Math.min(...due) : null;
 }
 
-function effective(word: Word | null, otherwise: Otherwise): Word {
+function effective(word: Assignment | null, fallback: Fallback): Assignment {
 	return {
-		workflowId: word?.workflowId ?? otherwise.workflowId,
-		heartbeatCadence: word?.heartbeatCadence ?? otherwise.heartbeatCadence,
+		workflowId: word?.workflowId ?? fallback.workflowId,
+		heartbeatCadence: word?.heartbeatCadence ?? fallback.heartbeatCadence,
 	};
 }

@@ -2,7 +2,7 @@
  * Which word of a fleet plan is whose, and from when: rules, rings and the spreading of changes. Pure: the same plan, device and
  * time give the same answer on the device, in a preview and in a test. Fetches nothing, keeps nothing, moves nothing.
  */
-import type { DevicePlan, Word } from '../state/plan-record.ts';
+import type { Assignment, DevicePlan } from '../state/plan-record.ts';
 import type { FleetPlan, PlanMatch, PlanRollout, PlanRule, PlanWord } from './plan-format.ts';
 import { MATCH_KEYS, type MatchKey } from './terms.ts';
 
@@ -30,24 +30,24 @@ export function compilePlan(plan: FleetPlan): CompiledPlan {
 export function planFor({ plan, rules }: CompiledPlan, device: PlannedDevice): DevicePlan {
 	const rule = rules.find(({ fits }) => fits(device))?.rule ?? null;
 	const defaults = plan.defaults ?? {};
-	const ownWord: PlanWord = rule ?? {};
+	const ownAssignment: PlanWord = rule ?? {};
 	const before = layered(NOTHING, defaults);
-	const base = layered(before, ownWord);
+	const base = layered(before, ownAssignment);
 	// A rule that leaves the workflow to the defaults leaves it to their rollout as well.
 	const inherits = rule !== null && rule.workflowId === undefined && rule.rollout === undefined;
 	const rollout = rule === null || inherits ? defaults.rollout : rule.rollout;
 	const start = rollout && startFor(rollout, rollout.spreadSeconds ?? plan.spreadSeconds, device.deviceId);
 	if (!rollout || !start) return { rule: rule?.name ?? null, base, move: null };
-	const to = inherits ? layered(layered(before, rollout.to), ownWord) : layered(base, rollout.to);
-	return { rule: rule?.name ?? null, base, move: isSameWord(base, to) ? null : { to, ...start } };
+	const to = inherits ? layered(layered(before, rollout.to), ownAssignment) : layered(base, rollout.to);
+	return { rule: rule?.name ?? null, base, move: isSameAssignment(base, to) ? null : { to, ...start } };
 }
 
 /** What the plan says to its device at this time of the device's clock. */
-export function wordAt({ base, move }: DevicePlan, wallMs: number): Word {
+export function assignmentAt({ base, move }: DevicePlan, wallMs: number): Assignment {
 	return move && (move.atMs === null || move.atMs <= wallMs) ? move.to : base;
 }
 
-function isSameWord(one: Word, other: Word): boolean {
+function isSameAssignment(one: Assignment, other: Assignment): boolean {
 	return one.workflowId === other.workflowId && one.heartbeatCadence === other.heartbeatCadence;
 }
 
@@ -60,7 +60,7 @@ export function fittingRules({ rules }: CompiledPlan, device: PlannedDevice): st
  * Where a device stands among all, 0 to 100: it belongs to a ring of so many percent or more. It never changes for a
  * deviceId, so that a ring which is made larger keeps its devices, and the same devices always go first.
  */
-export function placeOf(deviceId: string): number {
+export function rolloutPercentile(deviceId: string): number {
 	return (hash(deviceId) / 2 ** 32) * 100;
 }
 
@@ -69,9 +69,9 @@ export function shareOfSpread(deviceId: string): number {
 	return hash(`spread ${deviceId}`) / 2 ** 32;
 }
 
-const NOTHING: Word = { workflowId: null, heartbeatCadence: null };
+const NOTHING: Assignment = { workflowId: null, heartbeatCadence: null };
 
-function layered(below: Word, { workflowId, settings }: PlanWord): Word {
+function layered(below: Assignment, { workflowId, settings }: PlanWord): Assignment {
 	return {
 		workflowId: workflowId === undefined ? below.workflowId : workflowId,
 		heartbeatCadence: settings?.heartbeatCadence ?? below.heartbeatCadence,
@@ -84,7 +84,7 @@ function startFor(
 	spreadSeconds: number,
 	deviceId: string,
 ): { readonly percent: number; readonly atMs: number | null } | null {
-	const place = placeOf(deviceId);
+	const place = rolloutPercentile(deviceId);
 	const offsetMs = Math.round(shareOfSpread(deviceId) * spreadSeconds * 1000);
 	let earliest: { percent: number; atMs: number } | null = null;
 	for (const { percent, startAt } of rings) {
@@ -114,19 +114,19 @@ function valuesOf(device: PlannedDevice, key: MatchKey): readonly string[] {
 
 function compileMatch(match: PlanMatch): (device: PlannedDevice) => boolean {
 	const tests = MATCH_KEYS.flatMap((key) => {
-		const wanted = match[key];
-		if (!wanted) return [];
-		const includes = compileValues(wanted, key === 'deviceIds' || key === 'serials');
+		const desired = match[key];
+		if (!desired) return [];
+		const includes = compileValues(desired, key === 'deviceIds' || key === 'serials');
 		return [(device: PlannedDevice) => valuesOf(device, key).some(includes)];
 	});
 	return (device) => tests.every((test) => test(device));
 }
 
 /** @param mayBePatterns whether a `*` at the end stands for anything. */
-export function compileValues(wanted: readonly string[], mayBePatterns: boolean): (value: string) => boolean {
+export function compileValues(desired: readonly string[], mayBePatterns: boolean): (value: string) => boolean {
 	const exact = new Set<string>();
 	const beginnings = new Map<number, Set<string>>();
-	for (const value of wanted) {
+	for (const value of desired) {
 		if (!mayBePatterns || !value.endsWith('*')) exact.add(value);
 		else {
 			const beginning = value.slice(0, -1);

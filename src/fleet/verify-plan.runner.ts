@@ -5,7 +5,7 @@
 import { createHash, createPublicKey, type KeyObject, verify } from 'node:crypto';
 import type * as z from 'zod';
 import { type Failure, failure } from '../base/errors.ts';
-import { findJsonPlaces, findRepeatedNames, placeOf, pointerOf } from '../base/json-position.ts';
+import { findJsonPlaces, findRepeatedNames, lineAndColumn, pointerOf } from '../base/json-position.ts';
 import { readJsonObject } from '../base/json-text.ts';
 import { resolvePointer } from '../protocol/json-pointer.ts';
 import { nearestName } from '../settings/resolve.ts';
@@ -130,7 +130,7 @@ function check<Value>(
 	const named = (path: readonly PropertyKey[], what: string, offset = places.offsetOf(path)) =>
 		failure(
 			'plan-invalid',
-			`${where}: ${placeOf(text, offset)}: ${pointerOf(path) || 'the document'} ${what}${what.endsWith('?') ? '' : '.'}`,
+			`${where}: ${lineAndColumn(text, offset)}: ${pointerOf(path) || 'the document'} ${what}${what.endsWith('?') ? '' : '.'}`,
 		);
 	const repeated = places.repeated.map(({ path, offset }) => named(path, 'is there twice', offset));
 	const issues = result.success

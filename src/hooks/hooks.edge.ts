@@ -56,13 +56,13 @@ export interface Hooks {
 export interface HooksOptions {
 	readonly report: (report: HookReport) => void;
 	/** The agent's own. */
-	readonly environment: Readonly<Record<string, string | undefined>>;
+	readonly env: Readonly<Record<string, string | undefined>>;
 	readonly limits?: Partial<HookLimits>;
 }
 
 export function createHooks(options: HooksOptions): Hooks {
 	const limits = { ...HOOK_LIMITS, ...options.limits };
-	const environment = hookEnvironment(options.environment);
+	const env = hookEnvironment(options.env);
 	const running = new Set<Running>();
 	const queue: HookCall[] = [];
 	let closed = false;
@@ -72,7 +72,7 @@ export function createHooks(options: HooksOptions): Hooks {
 		while (running.size < limits.atOnce) {
 			const call = queue.shift();
 			if (!call) break;
-			const one = start(call, environment, limits, (report) => {
+			const one = start(call, env, limits, (report) => {
 				running.delete(one);
 				options.report(report);
 				next();
@@ -112,7 +112,7 @@ interface Running {
 
 function start(
 	{ hook, argv, input }: HookCall,
-	environment: Record<string, string>,
+	env: Record<string, string>,
 	limits: HookLimits,
 	done: (report: HookReport) => void,
 ): Running {
@@ -145,7 +145,7 @@ function start(
 		const { spawn } = process.getBuiltinModule('node:child_process');
 		child = spawn(program, parameters, {
 			cwd: '/',
-			env: { ...environment, IDV_AGENT_HOOK: hook },
+			env: { ...env, IDV_AGENT_HOOK: hook },
 			stdio: ['pipe', 'ignore', 'pipe'],
 			detached: true,
 			shell: false,

@@ -4,7 +4,7 @@
  */
 
 import type { Agent } from '../agent/agent.runner.ts';
-import { count, type Tally } from '../base/counters.ts';
+import { type Counters, count } from '../base/counters.ts';
 import { type Failure, summaryOf, toFailure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import { formatEvent } from '../events/feed.runner.ts';
@@ -24,16 +24,16 @@ export interface SiteHooks {
 export function runSiteHooks(parts: {
 	readonly agent: Agent;
 	readonly log: Log;
-	readonly tally: Tally;
+	readonly counters: Counters;
 	readonly settings: () => Settings['hooks'];
 	/** The agent's own variables, of which the commands get a few. */
-	readonly environment: Readonly<Record<string, string | undefined>>;
+	readonly env: Readonly<Record<string, string | undefined>>;
 }): SiteHooks {
-	const { agent, log, tally, settings } = parts;
+	const { agent, log, counters, settings } = parts;
 	const hooks = createHooks({
-		environment: parts.environment,
+		env: parts.env,
 		report(report) {
-			count(tally.hooks, report.outcome.kind);
+			count(counters.hooks, report.outcome.kind);
 			logReport(log, report);
 		},
 	});

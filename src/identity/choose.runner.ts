@@ -1,12 +1,12 @@
 /** Who this device is by what is known now. Choosing is `identity/identity.ts`; here a device with nothing of its own gets its id. */
 
 import type { Settings } from '../settings/table.ts';
-import type { DeviceRecord } from '../state/persisted-state.runner.ts';
+import type { PersistedState } from '../state/persisted-state.runner.ts';
 import { type CompleteIdentity, chooseIdentity, type IdentityFacts } from './identity.ts';
 
 export interface DeviceIdentityParts {
 	readonly facts: IdentityFacts;
-	readonly device: DeviceRecord;
+	readonly device: PersistedState;
 	/** A new id for a device that has nothing of its own to be known by. */
 	readonly newDeviceId: () => string;
 }

@@ -107,8 +107,8 @@ export function chooseIdentity(
 	pinned: PinnedIdentity | null,
 	generatedId: string | null,
 ): IdentityChoice {
-	const serials = sift(facts.serials, serialSource, (candidate) => reasonAgainstSerial(candidate.value));
-	const interfaces = sift([...facts.interfaces].sort(byPreference), interfaceSource, reasonAgainstInterface);
+	const serials = selectFirstValid(facts.serials, serialSource, (candidate) => whySerialRejected(candidate.value));
+	const interfaces = selectFirstValid([...facts.interfaces].sort(byPreference), interfaceSource, whyInterfaceRejected);
 	const foundSerial = serials.taken && { value: serials.taken.value.trim(), source: serialSource(serials.taken) };
 	const foundMac = interfaces.taken && {
 		value: interfaces.taken.mac.toLowerCase(),
@@ -213,7 +213,7 @@ const PLACEHOLDERS: ReadonlySet<string> = new Set([
 const MIN_SERIAL_LENGTH = 4;
 
 /** Why a text is not a serial number that tells devices apart; `null` if it is one. */
-export function reasonAgainstSerial(value: string): string | null {
+export function whySerialRejected(value: string): string | null {
 	const text = value.trim();
 	if (text === '') return 'is empty';
 	const essence = text.toLowerCase().replace(/[^\p{L}\p{N}]/gu, '');
@@ -225,7 +225,7 @@ export function reasonAgainstSerial(value: string): string | null {
 }
 
 /** Why an interface's MAC address does not stand for this device; `null` if it does. */
-export function reasonAgainstInterface(nic: InterfaceFacts): string | null {
+export function whyInterfaceRejected(nic: InterfaceFacts): string | null {
 	if (nic.type !== null && nic.type !== 1) return 'is not an Ethernet or Wi-Fi interface';
 	if (!/^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/i.test(nic.mac)) return 'has no MAC address';
 	if (/^(00(:00){5}|ff(:ff){5})$/i.test(nic.mac)) return 'has no MAC address';
@@ -253,7 +253,7 @@ function byPreference(a: InterfaceFacts, b: InterfaceFacts): number {
 }
 
 /** The first candidate that nothing speaks against, and why not each of the others. */
-function sift<Candidate>(
+function selectFirstValid<Candidate>(
 	candidates: readonly Candidate[],
 	sourceOf: (candidate: Candidate) => string,
 	reasonAgainst: (candidate: Candidate) => string | null,

@@ -36,7 +36,7 @@ export interface LocalPortsParts {
 	readonly log: Pick<Log, 'info'>;
 	readonly onFault: (error: unknown) => void;
 	/** Told the applications' tokens, so that they are never printed. */
-	readonly keepSecret: (secret: string) => void;
+	readonly registerSecret: (secret: string) => void;
 	/** Told the tokens that count no more. */
 	readonly dropSecret: (secret: string) => void;
 }
@@ -52,17 +52,17 @@ export function createLocalPorts(parts: LocalPortsParts): LocalPorts {
 	};
 	const page = keepPort('page.port', 'page', parts, parts.openPage);
 	const metrics = keepPort('local.metricsPort', 'health and metrics', parts, (port) =>
-		openLoopback({ entrance: 'probe', port, routes, onFault }),
+		openLoopback({ listener: 'probe', port, routes, onFault }),
 	);
 	const browser = keepPort('local.http.port', 'applications in a browser', parts, (port) =>
-		openLoopback({ entrance: 'browser', port, routes, onFault, applications: () => applications }),
+		openLoopback({ listener: 'browser', port, routes, onFault, applications: () => applications }),
 	);
 
 	async function readApplications(file: string | null): Promise<void> {
 		const before = applications;
 		try {
 			applications = file === null ? [] : await readFrom(file);
-			for (const { token } of applications) parts.keepSecret(token);
+			for (const { token } of applications) parts.registerSecret(token);
 			for (const { token } of before)
 				if (applications.every((application) => application.token !== token)) parts.dropSecret(token);
 			warn('local.http.applicationsFile', null);
@@ -110,9 +110,9 @@ interface Opened {
 interface Port {
 	url(): string | null;
 	/** Closes it unless it is the wanted one already. */
-	leave(wanted: number | null): Promise<void>;
+	leave(desired: number | null): Promise<void>;
 	/** Opens it unless it is open; one that could not be had is tried again each time. */
-	take(wanted: number | null): Promise<void>;
+	take(desired: number | null): Promise<void>;
 }
 
 function keepPort(
@@ -121,20 +121,20 @@ function keepPort(
 	{ warn, log }: Pick<LocalPortsParts, 'warn' | 'log'>,
 	open: (port: number) => Promise<Opened>,
 ): Port {
-	let opened: (Opened & { readonly wanted: number }) | null = null;
+	let opened: (Opened & { readonly desired: number }) | null = null;
 	return {
 		url: () => opened?.url ?? null,
-		async leave(wanted) {
-			if (!opened || opened.wanted === wanted) return;
+		async leave(desired) {
+			if (!opened || opened.desired === desired) return;
 			const { close } = opened;
 			opened = null;
 			await close();
 		},
-		async take(wanted) {
-			if (wanted !== null && !opened)
+		async take(desired) {
+			if (desired !== null && !opened)
 				try {
-					const { url, close } = await open(wanted);
-					opened = { url, close, wanted };
+					const { url, close } = await open(desired);
+					opened = { url, close, desired };
 					log.info(`${what} at ${url}`);
 				} catch (error) {
 					const { code, message, remedy } = toFailure(error);

@@ -6,7 +6,7 @@
 
 import type { Agent } from '../agent/agent.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
-import { count, type Tally } from '../base/counters.ts';
+import { type Counters, count } from '../base/counters.ts';
 import { AgentError } from '../base/errors.ts';
 import type { Entry } from '../events/event.ts';
 import { isEventId } from '../events/event.ts';
@@ -50,14 +50,14 @@ const PIECE = 256 * 1024;
 /** What the routes answer from, besides the agent. */
 export interface RouteParts {
 	readonly clock: Pick<Clock, 'schedule'>;
-	readonly tally: Tally;
+	readonly counters: Counters;
 	readonly forward: Forward;
 	readonly recentLog: Pick<RecentLog, 'lines'>;
 	readonly scanners: () => Promise<ScannerReport>;
 }
 
 /** The route table. */
-export function localRoutes(agent: Agent, { clock, tally, forward, recentLog, scanners }: RouteParts): LocalRoute[] {
+export function localRoutes(agent: Agent, { clock, counters, forward, recentLog, scanners }: RouteParts): LocalRoute[] {
 	const routes: LocalRoute[] = [
 		localRoute({
 			method: 'GET',
@@ -83,7 +83,7 @@ export function localRoutes(agent: Agent, { clock, tally, forward, recentLog, sc
 			handle: (request) => {
 				const since = readSince(agent, request);
 				return wantsStream(request)
-					? { stream: (sink) => counted(tally, streamEvents(agent, since, sink)) }
+					? { stream: (sink) => counted(counters, streamEvents(agent, since, sink)) }
 					: pageOfEvents(agent, clock, since, request);
 			},
 		}),
@@ -157,9 +157,9 @@ export function localRoutes(agent: Agent, { clock, tally, forward, recentLog, sc
 			async handle({ body: { request, response, target } }): Promise<LocalReply> {
 				try {
 					await forward(request, response, target);
-					count(tally.forwarded, `${Math.floor(response.statusCode / 100)}xx`);
+					count(counters.forwarded, `${Math.floor(response.statusCode / 100)}xx`);
 				} catch (error) {
-					count(tally.forwarded, 'failed');
+					count(counters.forwarded, 'failed');
 					throw error;
 				}
 				return { answered: true };
@@ -172,7 +172,7 @@ export function localRoutes(agent: Agent, { clock, tally, forward, recentLog, sc
 			handle: () => ({
 				status: 200,
 				headers: { 'Content-Type': METRICS_CONTENT_TYPE },
-				text: formatMetrics(metricsOf(agent, tally)),
+				text: formatMetrics(metricsOf(agent, counters)),
 			}),
 		}),
 		localRoute({ method: 'GET', path: LOCAL_ROUTES.live, sockets: HEALTH, handle: () => ok({ live: true }) }),
@@ -237,23 +237,23 @@ export function localRoutes(agent: Agent, { clock, tally, forward, recentLog, sc
 	return routes;
 }
 
-function metricsOf({ status, events, leases }: Agent, tally: Tally): Metric[] {
-	return agentMetrics(status(), tally, {
+function metricsOf({ status, events, leases }: Agent, counters: Counters): Metric[] {
+	return agentMetrics(status(), counters, {
 		eventsKept: events.count,
 		eventBytes: events.bytes,
-		eventsDurable: tally.eventsDurable,
-		consumers: tally.streams,
+		eventsDurable: counters.eventsDurable,
+		consumers: counters.streams,
 		leases: leases.list().leases.length,
 		residentBytes: process.memoryUsage.rss(),
-		clockSkewSeconds: tally.clockSkewMs === null ? null : tally.clockSkewMs / 1000,
+		clockSkewSeconds: counters.clockSkewMs === null ? null : counters.clockSkewMs / 1000,
 	});
 }
 
 /** An open stream is one more until it ends. */
-function counted(tally: Tally, end: () => void): () => void {
-	tally.streams += 1;
+function counted(counters: Counters, end: () => void): () => void {
+	counters.streams += 1;
 	return () => {
-		tally.streams -= 1;
+		counters.streams -= 1;
 		end();
 	};
 }

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { rename, rm, writeFile } from 'node:fs/promises';
 
 /** @param mode of the new file, such as 0o600; what was there keeps nothing of its own. @throws the system's error. */
-export async function replaceWhole(path: string, content: string | Uint8Array, mode: number): Promise<void> {
+export async function writeFileAtomic(path: string, content: string | Uint8Array, mode: number): Promise<void> {
 	const aside = `${path}.${randomUUID()}`;
 	try {
 		await writeFile(aside, content, { mode, flag: 'wx', flush: true });

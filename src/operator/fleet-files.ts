@@ -7,13 +7,13 @@ import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { AgentError, type ErrorCode } from '../base/errors.ts';
-import { findJsonPlaces, type JsonPlaces, placeOf, pointerOf } from '../base/json-position.ts';
+import { findJsonPlaces, type JsonPlaces, lineAndColumn, pointerOf } from '../base/json-position.ts';
 import { printWarning } from '../cli/output.ts';
 import { checkPlan, type Finding } from '../fleet/lint.ts';
 import { MAX_PLAN_BYTES } from '../fleet/terms.ts';
 import { importPublicKey, type ReadPlan, readPlan } from '../fleet/verify-plan.runner.ts';
 import { publicKeySchema } from '../settings/terms.ts';
-import { replaceWhole } from './atomic-write.ts';
+import { writeFileAtomic } from './atomic-write.ts';
 
 const MAX_KEY_BYTES = 16 * 1024;
 
@@ -60,7 +60,7 @@ export async function readPlanFile(file: string, publicKeys: readonly string[] =
 
 function placed({ level, path, what }: Finding, text: string, places: JsonPlaces): PlacedFinding {
 	const pointer = pointerOf(path);
-	return { level, path: pointer, place: placeOf(text, places.offsetOf(path)), message: `${pointer} ${what}.` };
+	return { level, path: pointer, place: lineAndColumn(text, places.offsetOf(path)), message: `${pointer} ${what}.` };
 }
 
 /** @throws AgentError `plan-invalid` for a plan with rules that can never count. */
@@ -104,7 +104,7 @@ export async function readPrivateKey(file: string): Promise<KeyObject> {
 export async function replaceFile(out: string, text: string): Promise<string> {
 	const path = resolve(out);
 	try {
-		await replaceWhole(path, text, 0o644);
+		await writeFileAtomic(path, text, 0o644);
 		return path;
 	} catch (cause) {
 		const { code } = cause as NodeJS.ErrnoException;

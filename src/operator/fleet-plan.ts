@@ -4,7 +4,7 @@ import { AgentError, EXIT } from '../base/errors.ts';
 import { counted, type OutputFlags, printJson, printLine, printTable, printWarning } from '../cli/output.ts';
 import { isEnvelope, PLAN_PAYLOAD_TYPE, type PlanEnvelope, signedBytes } from '../fleet/plan-format.ts';
 import { diffPlans, previewPlan } from '../fleet/preview.ts';
-import { compilePlan, planFor, wordAt } from '../fleet/targeting.ts';
+import { assignmentAt, compilePlan, planFor } from '../fleet/targeting.ts';
 import { formatPublicKey, readPlan } from '../fleet/verify-plan.runner.ts';
 import { checkPublicKeys, readPlanFile, readPrivateKey, refuseErrors, replaceFile } from './fleet-files.ts';
 import { groupRows } from './fleet-preview.ts';
@@ -117,7 +117,7 @@ async function previewChange(...[before, after, file]: [Plan, Plan, string]) {
 	const nowMs = Date.now();
 	const devices = (await readInventory(file)).map((device) => ({
 		...device,
-		workflowId: wordAt(planFor(old, device), nowMs).workflowId ?? device.workflowId,
+		workflowId: assignmentAt(planFor(old, device), nowMs).workflowId ?? device.workflowId,
 	}));
 	return previewPlan(compilePlan(after), devices, nowMs);
 }

@@ -8,7 +8,7 @@ import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
 import { nearestName } from '../settings/resolve.ts';
-import { replaceWhole } from './atomic-write.ts';
+import { writeFileAtomic } from './atomic-write.ts';
 
 export interface Profile {
 	readonly name: string;
@@ -44,11 +44,11 @@ export async function listProfiles(): Promise<Profiles> {
 /** A profile by its name; without a name the current one, or `null` if there is none. @throws AgentError `usage`. */
 export async function findProfile(name: string | undefined): Promise<Profile | null> {
 	const { current, profiles } = await listProfiles();
-	const wanted = name ?? current;
-	if (wanted === null) return null;
-	const found = profiles.find((profile) => profile.name === wanted);
+	const chosen = name ?? current;
+	if (chosen === null) return null;
+	const found = profiles.find((profile) => profile.name === chosen);
 	if (found) return found;
-	throw unknownProfile(wanted, profiles);
+	throw unknownProfile(chosen, profiles);
 }
 
 /** The first profile becomes the current one. @throws AgentError `usage` for one that exists, unless it may be replaced. */
@@ -124,7 +124,7 @@ function secretFile(directory: string, name: string): string {
 async function writeSecret(file: string, secret: string): Promise<void> {
 	try {
 		await mkdir(dirname(file), { recursive: true, mode: 0o700 });
-		await replaceWhole(file, `${secret}\n`, 0o600);
+		await writeFileAtomic(file, `${secret}\n`, 0o600);
 	} catch (error) {
 		const { code } = error as NodeJS.ErrnoException;
 		throw new AgentError('state-unwritable', `The credential cannot be written to ${dirname(file)} (${code}).`, {

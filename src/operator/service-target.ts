@@ -32,15 +32,15 @@ export interface Target {
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /** @throws AgentError `usage`, `insecure-origin` or `credential-unreadable`. */
-export async function resolveTarget(flags: TargetFlags, environment: Environment): Promise<Target> {
-	const url = flags.url ?? environment['IDV_URL'];
-	const given = await readGivenCredential(flags, environment);
+export async function resolveTarget(flags: TargetFlags, env: Environment): Promise<Target> {
+	const url = flags.url ?? env['IDV_URL'];
+	const given = await readGivenCredential(flags, env);
 	const isComplete = url !== undefined && given !== null;
-	const named = flags.profile ?? environment['IDV_PROFILE'];
+	const named = flags.profile ?? env['IDV_PROFILE'];
 	const profile = isComplete && named === undefined ? null : await findProfile(named);
 	const baseUrl = checkUrl(url ?? profile?.url, flags.url === undefined ? 'IDV_URL' : '--url');
 	const { authorization, from } = given ?? (await readOwnCredential(profile, baseUrl));
-	return { baseUrl, authorization, credentialFrom: from, caFile: flags.caFile ?? environment['IDV_CA_FILE'] };
+	return { baseUrl, authorization, credentialFrom: from, caFile: flags.caFile ?? env['IDV_CA_FILE'] };
 }
 
 /** @throws AgentError `usage` or `insecure-origin`. */
@@ -79,7 +79,7 @@ async function readOwnFile(file: string): Promise<string> {
 	}
 }
 
-async function readGivenCredential(flags: TargetFlags, environment: Environment): Promise<FoundCredential | null> {
+async function readGivenCredential(flags: TargetFlags, env: Environment): Promise<FoundCredential | null> {
 	const { authorizationFile: file } = flags;
 	if (file === '-') {
 		const text = await readStandardInput(2 * MAX_CREDENTIAL_LENGTH);
@@ -90,7 +90,7 @@ async function readGivenCredential(flags: TargetFlags, environment: Environment)
 		await warnIfOpen(file);
 		return { authorization, from: file };
 	}
-	const text = environment['IDV_AUTHORIZATION'];
+	const text = env['IDV_AUTHORIZATION'];
 	if (text === undefined || text === '') return null;
 	return { authorization: parseCredential(text, 'IDV_AUTHORIZATION'), from: 'IDV_AUTHORIZATION' };
 }

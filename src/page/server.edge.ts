@@ -196,7 +196,7 @@ export async function openPageServer(options: PageOptions): Promise<PageServer> 
 	}
 
 	async function answer(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
-		const refusal = refuseStranger(request, port);
+		const refusal = rejectCrossSite(request, port);
 		if (refusal) {
 			sendProblem(response, 403, refusal);
 			return;
@@ -225,8 +225,8 @@ export async function openPageServer(options: PageOptions): Promise<PageServer> 
 	}
 
 	function checkPin(given: string | undefined): void {
-		const wanted = options.pin();
-		if (wanted === null) return;
+		const desired = options.pin();
+		if (desired === null) return;
 		const leftMs = pausedUntilMs - wallMs();
 		// A clock that was set back must not lock the page for longer.
 		if (leftMs > 0 && leftMs <= PIN_PAUSE_MS)
@@ -235,7 +235,7 @@ export async function openPageServer(options: PageOptions): Promise<PageServer> 
 				retryAfterMs: leftMs,
 			});
 		const digest = (text: string) => createHash('sha256').update(text).digest();
-		if (timingSafeEqual(digest(given ?? ''), digest(wanted))) {
+		if (timingSafeEqual(digest(given ?? ''), digest(desired))) {
 			wrongPins = 0;
 			return;
 		}
@@ -294,7 +294,7 @@ export function withState(timeline: readonly Stretch[], state: Status['state'], 
  * Why a request is not one of the page's own. Another site's page can reach this port under a name of its own that leads
  * here, or post to it blindly: the Host tells the first, Origin, content type and fetch metadata the second.
  */
-function refuseStranger({ method, headers, url }: http.IncomingMessage, port: number): Failure | null {
+function rejectCrossSite({ method, headers, url }: http.IncomingMessage, port: number): Failure | null {
 	const denied = (message: string) =>
 		failure('access-denied', message, { remedy: `Open http://127.0.0.1:${port}/ on the device itself.` });
 	const hosts = [`127.0.0.1:${port}`, `localhost:${port}`];

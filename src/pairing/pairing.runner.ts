@@ -7,39 +7,39 @@ import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { AgentError, type Failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Connection } from '../connection/link.ts';
-import type { Environment } from '../connection/runtime.runner.ts';
-import type { Registration, Wanted } from '../connection/supervisor.ts';
+import type { Runtime } from '../connection/runtime.runner.ts';
+import type { DesiredRegistration, Registration } from '../connection/supervisor.ts';
 import type { EventsFeed } from '../events/feed.runner.ts';
 import { keepSession } from '../events/notifications.ts';
 import { type CompleteIdentity, pinIdentity } from '../identity/identity.ts';
 import type { PairPreview, PairRequest, PairResult } from '../protocol/local-api.ts';
 import { type DeviceState, type SavedConnection, withConnection } from '../state/device-state.ts';
-import type { DeviceRecord } from '../state/persisted-state.runner.ts';
+import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
 import { fixedWorkflow } from '../workflow/desired-registration.ts';
 import type { PlanTarget } from '../workflow/precedence.ts';
-import { spendCode } from './redeem-code.runner.ts';
+import { redeemCode } from './redeem-code.runner.ts';
 import { decidePairing, type PairingContext, type PairingDecision, type PairingPlan } from './rules.ts';
 
 export interface PairingParts {
 	readonly clock: Clock;
 	readonly log: Log;
 	readonly store: Pick<StateStore, 'probe' | 'save'>;
-	readonly device: DeviceRecord;
+	readonly device: PersistedState;
 	readonly events: EventsFeed;
-	readonly environment: () => Environment;
+	readonly runtime: () => Runtime;
 	readonly plan: () => PlanTarget | null;
-	readonly keepSecret: (secret: string) => void;
+	readonly registerSecret: (secret: string) => void;
 	readonly onClockSkew: (skewMs: number) => void;
 	/** The identity by what the machine shows now, without regard to an earlier pairing. */
 	readonly lookAgain: () => CompleteIdentity;
-	readonly registrationFor: (identity: CompleteIdentity, baseUrl: string, workflowId: string) => Wanted;
+	readonly registrationFor: (identity: CompleteIdentity, baseUrl: string, workflowId: string) => DesiredRegistration;
 	readonly toSaved: (registration: Registration, token: string) => SavedConnection;
 }
 
 /** What a code has brought. */
 export interface Paired {
-	readonly wanted: Wanted;
+	readonly desired: DesiredRegistration;
 	readonly connection: Connection;
 }
 
@@ -60,7 +60,7 @@ export function createPairing(parts: PairingParts): Pairing {
 	const { device } = parts;
 
 	function decide(asked: PairRequest): PairingDecision {
-		const { resolved } = parts.environment();
+		const { resolved } = parts.runtime();
 		return decidePairing(
 			{ ...asked, replace: asked.replace ?? false },
 			{
@@ -73,21 +73,21 @@ export function createPairing(parts: PairingParts): Pairing {
 	}
 
 	async function spend(plan: PairingPlan): Promise<Paired> {
-		const { clock, environment } = parts;
-		parts.keepSecret(plan.token);
+		const { clock, runtime } = parts;
+		parts.registerSecret(plan.token);
 		// Pairing anew is the moment to look at the machine anew: a replaced board is this device's from here on.
 		const identity = parts.lookAgain();
-		const wanted = parts.registrationFor(identity, plan.baseUrl, plan.workflowId);
-		const connection = await spendCode(plan, {
+		const desired = parts.registrationFor(identity, plan.baseUrl, plan.workflowId);
+		const connection = await redeemCode(plan, {
 			clock,
-			client: () => environment().client,
-			tokenPointer: environment().resolved.settings.service.tokenPointer,
-			request: wanted.request,
+			client: () => runtime().client,
+			tokenPointer: runtime().resolved.settings.service.tokenPointer,
+			request: desired.request,
 			store: parts.store,
 			device,
 			onClockSkew: parts.onClockSkew,
 		});
-		const saved = parts.toSaved(wanted, connection.token);
+		const saved = parts.toSaved(desired, connection.token);
 		const at = isoNow(clock);
 		device.keep((state) => withPairing(state, plan, identity, saved, at));
 		// The code is spent: the device goes online with what it brought, whatever the disk says; the status tells.
@@ -95,7 +95,7 @@ export function createPairing(parts: PairingParts): Pairing {
 		const { workflowId, sessionId } = plan;
 		parts.log.info('paired', { host: new URL(plan.baseUrl).host, workflowId, deviceId: identity.deviceId.value });
 		if (sessionId !== null) keepSession(parts.events, sessionId, { workflowId, at });
-		return { wanted, connection };
+		return { desired, connection };
 	}
 
 	const pairing: { -readonly [Name in keyof Pairing]: Pairing[Name] } = {

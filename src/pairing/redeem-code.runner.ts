@@ -9,11 +9,11 @@ import { freshConnection } from '../connection/connection-tokens.runner.ts';
 import type { Connection } from '../connection/link.ts';
 import type { ServiceClient } from '../connection/service-client.edge.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
-import type { DeviceRecord } from '../state/persisted-state.runner.ts';
+import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
 import type { PairingPlan } from './rules.ts';
 
-export interface CodeSpending {
+export interface CodeRedemption {
 	readonly clock: Clock;
 	/** Asked for each request: changed settings may take the client away that the first was made with. */
 	readonly client: () => ServiceClient;
@@ -21,7 +21,7 @@ export interface CodeSpending {
 	/** The registration to ask for. */
 	readonly request: DeviceConnectionRequest;
 	readonly store: Pick<StateStore, 'probe' | 'save'>;
-	readonly device: DeviceRecord;
+	readonly device: PersistedState;
 	readonly onClockSkew: (skewMs: number) => void;
 }
 
@@ -29,7 +29,7 @@ export interface CodeSpending {
  * @returns the Connection that the code brought. The attempt is still written down: saving the Connection ends it.
  * @throws AgentError whose message says whether the code was spent.
  */
-export async function spendCode(plan: PairingPlan, options: CodeSpending): Promise<Connection> {
+export async function redeemCode(plan: PairingPlan, options: CodeRedemption): Promise<Connection> {
 	const { clock, client, device, tokenPointer } = options;
 	const host = new URL(plan.baseUrl).host;
 	await options.store.probe();

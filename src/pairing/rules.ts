@@ -9,12 +9,12 @@ import type { PairPreview } from '../protocol/local-api.ts';
 import { type NotACodeReason, readPairingCode } from '../protocol/pairing-code.ts';
 import type { Settings } from '../settings/table.ts';
 import type { DeviceState } from '../state/device-state.ts';
-import { describeSource, type WantedWorkflow } from '../workflow/precedence.ts';
+import { type DesiredWorkflow, describeSource } from '../workflow/precedence.ts';
 
 export interface PairingContext {
 	readonly settings: Pick<Settings, 'baseUrl' | 'pairing'>;
 	/** The workflow that the settings or the fleet plan fix, or `null`. */
-	readonly configured: WantedWorkflow | null;
+	readonly configured: DesiredWorkflow | null;
 	readonly state: DeviceState;
 	/** The service that this device belongs to now, or `null`. */
 	readonly pairedWith: string | null;

@@ -149,17 +149,17 @@ function notACode(reason: NotACodeReason): NotACode {
 }
 
 /** Whether two words are the same but for capitals and at most one slip: a letter wrong, missing, doubled or swapped. */
-function isNearly(word: string, wanted: string): boolean {
+function isNearly(word: string, known: string): boolean {
 	const typed = word.toLowerCase();
-	if (typed === wanted) return true;
-	if (Math.abs(typed.length - wanted.length) > 1) return false;
+	if (typed === known) return true;
+	if (Math.abs(typed.length - known.length) > 1) return false;
 	let start = 0;
-	while (start < Math.min(typed.length, wanted.length) && typed[start] === wanted[start]) start += 1;
+	while (start < Math.min(typed.length, known.length) && typed[start] === known[start]) start += 1;
 	const rest = (text: string, skip: number) => text.slice(start + skip);
 	return (
-		rest(typed, 1) === rest(wanted, 1) ||
-		rest(typed, 1) === rest(wanted, 0) ||
-		rest(typed, 0) === rest(wanted, 1) ||
-		(rest(typed, 2) === rest(wanted, 2) && typed[start] === wanted[start + 1] && typed[start + 1] === wanted[start])
+		rest(typed, 1) === rest(known, 1) ||
+		rest(typed, 1) === rest(known, 0) ||
+		rest(typed, 0) === rest(known, 1) ||
+		(rest(typed, 2) === rest(known, 2) && typed[start] === known[start + 1] && typed[start + 1] === known[start])
 	);
 }

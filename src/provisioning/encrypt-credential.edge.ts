@@ -12,7 +12,7 @@ const DEADLINE_MS = 20_000;
  * @returns what goes into `/etc/credstore.encrypted/<name>`; `null` where systemd-creds is not there, cannot encrypt, or
  * cannot decrypt again what it has encrypted.
  */
-export async function sealCredential(name: string, secret: string): Promise<Uint8Array | null> {
+export async function encryptCredential(name: string, secret: string): Promise<Uint8Array | null> {
 	const sealed = await pipeThrough(['encrypt', `--name=${name}`, '-', '-'], Buffer.from(secret));
 	if (!sealed) return null;
 	const opened = await pipeThrough(['decrypt', `--name=${name}`, '-', '-'], sealed);

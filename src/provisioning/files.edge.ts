@@ -29,7 +29,7 @@ const NO_RECORD: ProvisionRecord = { schemaVersion: 1, taken: [] };
  * @returns `null` when nothing is there.
  * @throws AgentError `provision-invalid` for what is no text file of that size, `provision-failed` when it cannot be read.
  */
-export async function readBrought(file: string, maxBytes: number): Promise<string | null> {
+export async function readProvisionFile(file: string, maxBytes: number): Promise<string | null> {
 	try {
 		const handle = await fs.open(file, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
 		try {

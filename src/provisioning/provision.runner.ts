@@ -9,7 +9,7 @@ import { AgentError, type Failure, failure, toFailure } from '../base/errors.ts'
 import { loadSettings, resolveWith } from '../settings/load.runner.ts';
 import type { AgentPaths } from '../settings/paths.runner.ts';
 import { openStateStore } from '../state/store.edge.ts';
-import { readBrought, readRecord, wasTaken, wipe, withTaken, writeDurably } from './files.edge.ts';
+import { readProvisionFile, readRecord, wasTaken, wipe, withTaken, writeDurably } from './files.edge.ts';
 import {
 	MAX_PROVISION_BYTES,
 	mayProvision,
@@ -76,7 +76,7 @@ export async function provision(sources: readonly ProvisionSource[], parts: Prov
 	const result = { from: null, names: [], settingsFile: null, secret: null, notices };
 	let wasThere = false;
 	for (const source of sources) {
-		const text = source.text ?? (await readBrought(source.name, MAX_PROVISION_BYTES));
+		const text = source.text ?? (await readProvisionFile(source.name, MAX_PROVISION_BYTES));
 		if (text === null) {
 			if (source.mustExist) throw new AgentError('provision-invalid', `${source.name} is not there.`);
 			continue;
@@ -114,7 +114,7 @@ async function apply(
 	if (refusal) throw new AgentError(refusal.code, refusal.message, { remedy: refusal.remedy });
 	// With any name for the secret's file: whether it fits the other settings does not depend on it.
 	notices.push(...(await checkTogether(provisionedSettings(provision, '/'), where, settingsFile, parts)));
-	const kept = provision.secret ? await keepSecret(provision.secret, parts, notices) : null;
+	const kept = provision.secret ? await registerSecret(provision.secret, parts, notices) : null;
 	const settings = provisionedSettings(provision, kept?.readAs ?? null);
 	// After the secret: who reads these settings looks for it at once.
 	await writeDurably(settingsFile, `${JSON.stringify(settings, null, '\t')}\n`, 0o644);
@@ -132,7 +132,7 @@ async function checkTogether(
 	settingsFile: string,
 	{ paths }: ProvisionParts,
 ): Promise<Failure[]> {
-	const sources = { environment: {}, sets: [] };
+	const sources = { env: {}, sets: [] };
 	const { documents } = await loadSettings({ paths, ...sources });
 	const others = documents.filter((other) => other.where !== settingsFile);
 	const isBelow = (other: string) => other === paths.configFile || basename(other) < PROVISION_SETTINGS;
@@ -171,7 +171,7 @@ function pathsOf(document: object): string[] {
 	);
 }
 
-async function keepSecret(
+async function registerSecret(
 	{ kind, value }: ProvisionedSecret,
 	{ credstore, credentialsDirectory, seal, paths }: ProvisionParts,
 	notices: Failure[],

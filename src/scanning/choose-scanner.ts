@@ -47,7 +47,7 @@ export function chooseScanners(
 	const seen = new Set<string>();
 	let chosen = 0;
 	return devices.map((device) => {
-		const reason = judge(device, settings);
+		const reason = assess(device, settings);
 		const taken = reason.chosen && !seen.has(device.node) && chosen < MAX_SCANNERS;
 		if (reason.chosen && !taken)
 			return {
@@ -63,7 +63,7 @@ export function chooseScanners(
 	});
 }
 
-function judge(
+function assess(
 	{ kind, path, node, marked }: ScannerFacts,
 	settings: Pick<Settings['scanner'], 'kind' | 'device'>,
 ): { chosen: boolean; why: string } {

@@ -66,8 +66,8 @@ export interface ScannerWatch {
  * waited for in the nearest directory that is.
  */
 export function watchScanners({ root = '/', device }: ScannerPlaces, onChange: () => void): ScannerWatch {
-	const wanted = [SERIAL_BY_ID, INPUT_BY_ID].map((place) => join(root, place));
-	if (device !== null) wanted.push(dirname(device));
+	const desired = [SERIAL_BY_ID, INPUT_BY_ID].map((place) => join(root, place));
+	if (device !== null) desired.push(dirname(device));
 	let watchers = new Map<string, FSWatcher>();
 	let closed = false;
 
@@ -86,7 +86,7 @@ export function watchScanners({ root = '/', device }: ScannerPlaces, onChange: (
 	const watchAll = () => {
 		const before = watchers;
 		watchers = new Map();
-		for (const directory of wanted) watchNearest(directory, before);
+		for (const directory of desired) watchNearest(directory, before);
 		for (const watcher of before.values()) watcher.close();
 	};
 	/** A directory whose watch has told of its own end is watched anew under the same name. */

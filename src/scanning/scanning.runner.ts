@@ -47,7 +47,7 @@ export function listenForScans(parts: ScanningParts): Scanning {
 	let listening: Listening | null = null;
 	let released: Promise<unknown> = Promise.resolve();
 	let closed = false;
-	const takeScan = judgeScans(parts, isCopy);
+	const takeScan = assessScans(parts, isCopy);
 
 	/** A copy of another device's disk is as good as unpaired: its pairing is not its own. */
 	function isCopy(): boolean {
@@ -216,7 +216,7 @@ function listen(
 }
 
 /** What a scan comes to: pairing, a question, a refusal, or nothing because the scanner still sees the same code. */
-function judgeScans(
+function assessScans(
 	{ agent, pair, refused, clock, log }: ScanningParts,
 	isCopy: () => boolean,
 ): { scanned(scan: Scan): void; forget(): void } {

@@ -71,10 +71,10 @@ export function checkAccess(row: Row, scheme: AuthorizationScheme, grant: Grant)
 }
 
 /** @throws Refusal 403 naming what is missing. */
-export function checkPermissions(grant: Grant, wanted: readonly string[]): void {
+export function checkPermissions(grant: Grant, desired: readonly string[]): void {
 	const held = grant.permissions;
 	if (held === 'all') return;
-	const missing = wanted.filter((permission) => !held.includes(permission));
+	const missing = desired.filter((permission) => !held.includes(permission));
 	if (missing.length > 0) {
 		throw new Refusal('permission-missing', `The credential does not hold ${missing.join(', ')}.`);
 	}

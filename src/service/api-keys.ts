@@ -1,7 +1,7 @@
 /** API keys: created, found, expired. Source: service-interface, API key and Endpoints 3. Keeps no key's token. */
 import type { ApiKey } from '../protocol/api-key.ts';
 import type { Grant } from './access.ts';
-import { createRemembered } from './expiring-map.ts';
+import { createExpiringMap } from './expiring-map.ts';
 import { Refusal, serviceFull } from './problems.ts';
 import { fingerprint, randomText } from './secrets.ts';
 
@@ -24,7 +24,7 @@ export interface ApiKeys {
 }
 
 export function createApiKeys(limit: number, now: () => number): ApiKeys {
-	const grants = createRemembered<Grant>(limit, now);
+	const grants = createExpiringMap<Grant>(limit, now);
 	return {
 		create({ name, permissions, expiresAtMs, token = `ak-${randomText(40)}` }) {
 			const held = [...new Set(permissions)];

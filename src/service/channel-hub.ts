@@ -10,7 +10,7 @@ import { type Heartbeat, heartbeatSchema, MAX_FRAME_BYTES } from '../protocol/ch
 import { DEFAULT_HEARTBEAT_CADENCE } from '../protocol/device-connection.ts';
 import type { ConnectionClaims } from './connection-tokens.ts';
 import type { DeviceRegistry } from './device-registry.ts';
-import type { Journal } from './event-log.ts';
+import type { EventLog } from './event-log.ts';
 import { Refusal, serviceFull } from './problems.ts';
 
 /** A device counts as online for so many cadences after its last sign of life (assumed). */
@@ -34,7 +34,7 @@ export interface ChannelFilter {
 	readonly workflowId?: string | undefined;
 }
 
-export interface Presence {
+export interface Connectivity {
 	readonly online: boolean;
 	/** Workflow of the newest open channel. */
 	readonly workflowId: string | null;
@@ -56,7 +56,7 @@ export interface ChannelHub {
 	closeChannels(code: number, reason: string, filter?: ChannelFilter, keepId?: string): number;
 	/** While on, nothing is read, answered or sent, and every socket stays open: a half-open line. */
 	goSilent(on: boolean): void;
-	presenceOf(deviceId: string): Presence;
+	presenceOf(deviceId: string): Connectivity;
 	/** Closes what has expired and reports who fell silent, by the clock's present time. */
 	checkDeadlines(): void;
 	/** Settles when no channel is left, or after the time. */
@@ -82,7 +82,7 @@ interface Channel {
 
 export function createChannelHub(
 	registry: DeviceRegistry,
-	journal: Journal,
+	eventLog: EventLog,
 	{ now, maxChannels, maxBufferedBytes }: ChannelHubSettings,
 ): ChannelHub {
 	// The typings do not know closeTimeout yet.
@@ -130,7 +130,7 @@ export function createChannelHub(
 		socket.on('error', () => {});
 		if (silent) socket.pause();
 		arm(channel);
-		journal.emit('device-online', eventOf(channel));
+		eventLog.emit('device-online', eventOf(channel));
 	}
 
 	function hear(channel: Channel, heartbeat: Heartbeat | null): void {
@@ -140,11 +140,11 @@ export function createChannelHub(
 		// A heartbeat for another device is a sign of life of this channel, but nobody's heartbeat.
 		if (heartbeat?.deviceId === channel.claims.deviceId) {
 			registry.noteHeartbeat(heartbeat, channel.lastSeenAtMs);
-			journal.emit('heartbeat', { ...eventOf(channel), heartbeat });
+			eventLog.emit('heartbeat', { ...eventOf(channel), heartbeat });
 		}
 		if (!wasLapsed) return;
 		arm(channel);
-		journal.emit('device-online', eventOf(channel));
+		eventLog.emit('device-online', eventOf(channel));
 	}
 
 	function forget(channel: Channel, code: number): void {
@@ -154,9 +154,9 @@ export function createChannelHub(
 		ofDevice?.delete(channel);
 		if (ofDevice?.size === 0) byDevice.delete(deviceId);
 		openCount -= 1;
-		journal.emit('channel-closed', { ...eventOf(channel), code });
+		eventLog.emit('channel-closed', { ...eventOf(channel), code });
 		if (!channel.lapsed && !isOnline(deviceId)) {
-			journal.emit('device-offline', { ...eventOf(channel), reason: 'closed' });
+			eventLog.emit('device-offline', { ...eventOf(channel), reason: 'closed' });
 		}
 		if (openCount === 0) for (const drained of waitingForDrain) drained();
 	}
@@ -169,7 +169,7 @@ export function createChannelHub(
 		if (!channel.lapsed && !isPresent(channel)) {
 			channel.lapsed = true;
 			if (!isOnline(channel.claims.deviceId)) {
-				journal.emit('device-offline', { ...eventOf(channel), reason: 'silent' });
+				eventLog.emit('device-offline', { ...eventOf(channel), reason: 'silent' });
 			}
 		}
 		arm(channel);

@@ -5,7 +5,7 @@
 import type { Heartbeat } from '../protocol/channel.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import type { ConnectionClaims } from './connection-tokens.ts';
-import { createRemembered } from './expiring-map.ts';
+import { createExpiringMap } from './expiring-map.ts';
 import { serviceFull } from './problems.ts';
 
 /** Connections that one device may hold; the oldest is revoked for one more. */
@@ -47,7 +47,7 @@ interface Entry {
 
 export function createDeviceRegistry(limit: number, now: () => number): DeviceRegistry {
 	const entries = new Map<string, Entry>();
-	const revoked = createRemembered<true>(limit * MAX_CONNECTIONS_PER_DEVICE, now);
+	const revoked = createExpiringMap<true>(limit * MAX_CONNECTIONS_PER_DEVICE, now);
 
 	function makeRoom(deviceId: string): boolean {
 		if (entries.has(deviceId) || entries.size < limit) return true;

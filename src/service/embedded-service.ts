@@ -12,7 +12,7 @@ import { createConnectionTokens } from './connection-tokens.ts';
 import { createAuthenticate } from './credentials.ts';
 import type { PairingLink } from './deep-links.ts';
 import { createDeviceRegistry } from './device-registry.ts';
-import { createJournal, type Journal } from './event-log.ts';
+import { createEventLog, type EventLog } from './event-log.ts';
 import { createFaults, type Faults } from './faults.ts';
 import { type Answer, problemAnswer } from './http-answer.ts';
 import type { Call } from './http-call.ts';
@@ -58,8 +58,8 @@ export interface RestartOptions {
 }
 
 export interface EmbeddedService
-	extends Pick<Journal, 'requests' | 'on' | 'waitFor'>,
-		Omit<Faults, 'strike' | 'clear'> {
+	extends Pick<EventLog, 'requests' | 'on' | 'waitFor'>,
+		Omit<Faults, 'matchFault' | 'clear'> {
 	/** Base URL by which to reach it, with its base path. */
 	readonly url: string;
 	readonly port: number;
@@ -102,10 +102,10 @@ export interface EmbeddedService
 export async function startService(options: ServiceOptions = {}): Promise<EmbeddedService> {
 	const settings = resolveOptions(options);
 	const { now } = settings;
-	const journal = createJournal(settings.maxLoggedRequests);
+	const eventLog = createEventLog(settings.maxLoggedRequests);
 	const faults = createFaults();
 	const registry = createDeviceRegistry(settings.maxDevices, now);
-	const hub = createChannelHub(registry, journal, {
+	const hub = createChannelHub(registry, eventLog, {
 		now,
 		maxChannels: 2 * settings.maxDevices,
 		maxBufferedBytes: settings.maxBufferedBytes,
@@ -147,7 +147,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Embedd
 		connectionTokens,
 		registry,
 		hub,
-		journal,
+		eventLog,
 	};
 	const routes = createRoutes(parts);
 
@@ -160,7 +160,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Embedd
 		}
 	}
 
-	const listener = await startListener(settings, faults, journal, {
+	const listener = await startListener(settings, faults, eventLog, {
 		answer,
 		async upgrade(call, socket, head) {
 			if (call.path !== settings.channelPath) {
@@ -190,9 +190,9 @@ export async function startService(options: ServiceOptions = {}): Promise<Embedd
 			return listener.port;
 		},
 		credentials,
-		requests: journal.requests,
-		on: journal.on,
-		waitFor: journal.waitFor,
+		requests: eventLog.requests,
+		on: eventLog.on,
+		waitFor: eventLog.waitFor,
 		notify: (message, filter) => notifyDevices(parts, message, filter),
 		createPairingCode: (workflowId) => createPairingLink(parts, workflowId, ACCOUNT_GRANT),
 		devices: () => listDevices(parts),
@@ -226,7 +226,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Embedd
 			faults.clear();
 			hub.terminate();
 			await listener.stop();
-			journal.close();
+			eventLog.close();
 		},
 	};
 }

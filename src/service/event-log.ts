@@ -43,7 +43,7 @@ export interface ServiceEvents {
 
 export type ServiceEventName = keyof ServiceEvents;
 
-export interface Journal {
+export interface EventLog {
 	readonly requests: readonly RequestEntry[];
 	emit<Name extends ServiceEventName>(name: Name, event: ServiceEvents[Name]): void;
 	/** @returns what takes the listener off again. */
@@ -62,7 +62,7 @@ export interface Journal {
 }
 
 /** @param maxRequests newest requests that are kept. */
-export function createJournal(maxRequests: number): Journal {
+export function createEventLog(maxRequests: number): EventLog {
 	const emitter = new EventEmitter().setMaxListeners(0);
 	const requests: RequestEntry[] = [];
 	const giveUp = new Set<(error: Error) => void>();

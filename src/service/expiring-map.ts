@@ -3,7 +3,7 @@
  * decides nothing about what an entry means.
  */
 
-export interface Remembered<Value> {
+export interface ExpiringMap<Value> {
 	get(key: string): Value | undefined;
 	/** Adds or replaces. `false` when it is full, even after forgetting what is due. */
 	add(key: string, value: Value, forgetAtMs: number): boolean;
@@ -13,7 +13,7 @@ export interface Remembered<Value> {
 }
 
 /** @param limit most entries; at least 1. */
-export function createRemembered<Value>(limit: number, now: () => number): Remembered<Value> {
+export function createExpiringMap<Value>(limit: number, now: () => number): ExpiringMap<Value> {
 	const entries = new Map<string, { readonly value: Value; readonly forgetAtMs: number }>();
 	let sweepAtSize = Math.min(64, limit);
 

@@ -18,7 +18,7 @@ export interface FailedAnswer {
 /** Lets held requests go on; `received` settles when the first of them is there. */
 export type Release = (() => void) & { readonly received: Promise<void> };
 
-export interface StruckFaults {
+export interface MatchedFaults {
 	/** Settles when every hold on this request is released. */
 	readonly held: Promise<unknown> | null;
 	readonly action:
@@ -34,12 +34,12 @@ export interface Faults {
 	dropBeforeReply(match: RequestMatch, times?: number): void;
 	replyThenDrop(match: RequestMatch, times?: number): void;
 	/** What strikes this request; each use of a fault counts. Holds strike all, of the rest the oldest. */
-	strike(method: string, path: string): StruckFaults;
+	matchFault(method: string, path: string): MatchedFaults;
 	/** Forgets all faults and releases what is held. */
 	clear(): void;
 }
 
-type OneOf = StruckFaults['action'];
+type OneOf = MatchedFaults['action'];
 
 export function createFaults(): Faults {
 	let planned: { readonly match: RequestMatch; readonly action: OneOf; left: number }[] = [];
@@ -64,7 +64,7 @@ export function createFaults(): Faults {
 			holds.set(release, { match, arrive: arrival.resolve, released: end.promise });
 			return release;
 		},
-		strike(method, path) {
+		matchFault(method, path) {
 			const holding = [...holds.values()].filter((hold) => matches(hold.match, method, path));
 			for (const hold of holding) hold.arrive();
 			const struck = planned.find((fault) => fault.left > 0 && matches(fault.match, method, path));

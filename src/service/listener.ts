@@ -6,7 +6,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { Journal } from './event-log.ts';
+import type { EventLog } from './event-log.ts';
 import type { Faults } from './faults.ts';
 import {
 	type Answer,
@@ -45,7 +45,7 @@ const REQUEST_TIMEOUT_MS = 30_000;
 export async function startListener(
 	settings: ServiceSettings,
 	faults: Faults,
-	journal: Journal,
+	eventLog: EventLog,
 	handlers: ListenerHandlers,
 ): Promise<Listener> {
 	const sockets = new Set<Socket>();
@@ -89,7 +89,7 @@ export async function startListener(
 	}
 
 	function log(call: Call, status: number | null): void {
-		journal.emit('request', {
+		eventLog.emit('request', {
 			method: call.method,
 			path: (call.path ?? call.request.url?.split('?')[0] ?? '').slice(0, 256),
 			status,
@@ -100,7 +100,7 @@ export async function startListener(
 
 	async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
 		const call = readCall(request, settings.basePath);
-		const { held, action } = faults.strike(call.method, call.path ?? '');
+		const { held, action } = faults.matchFault(call.method, call.path ?? '');
 		await held;
 		if (request.socket.destroyed) return log(call, null);
 		const answer = action.kind === 'fail' ? failedAnswer(action.answer) : await handlers.answer(call);
@@ -115,7 +115,7 @@ export async function startListener(
 		const call = readCall(request, settings.basePath);
 		// The request has left HTTP: until a channel takes over, nobody else listens for a broken line.
 		socket.on('error', () => socket.destroy());
-		const { held, action } = faults.strike(call.method, call.path ?? '');
+		const { held, action } = faults.matchFault(call.method, call.path ?? '');
 		await held;
 		if (socket.destroyed) return log(call, null);
 		const refuse = (answer: Answer) => {

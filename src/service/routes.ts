@@ -16,7 +16,7 @@ import type { ConnectionTokens } from './connection-tokens.ts';
 import type { Authenticate, Principal } from './credentials.ts';
 import { issueDeepLink, type PairingLink } from './deep-links.ts';
 import type { DeviceRegistry } from './device-registry.ts';
-import type { Journal } from './event-log.ts';
+import type { EventLog } from './event-log.ts';
 import { type Answer, contentAnswer, jsonAnswer } from './http-answer.ts';
 import { type Call, checkShape, readBody } from './http-call.ts';
 import { MOBILE_PAGE, MOBILE_PAGE_HEADERS } from './mobile-page.ts';
@@ -46,7 +46,7 @@ export interface ServiceParts {
 	readonly connectionTokens: ConnectionTokens;
 	readonly registry: DeviceRegistry;
 	readonly hub: ChannelHub;
-	readonly journal: Journal;
+	readonly eventLog: EventLog;
 }
 
 export interface Route {
@@ -103,14 +103,14 @@ export function listDevices({ registry, hub }: ServiceParts): ListedDevice[] {
 
 /** Sends any JSON value to the open channels that match; returns how many devices it went to. */
 export function notifyDevices(
-	{ hub, journal, settings }: ServiceParts,
+	{ hub, eventLog, settings }: ServiceParts,
 	message: unknown,
 	filter: ChannelFilter = {},
 ): number {
 	const text = JSON.stringify(message) ?? 'null';
 	const reached = hub.send(() => text, filter);
 	const type = typeof message === 'object' && message !== null && 'type' in message ? message.type : undefined;
-	journal.emit('notified', { kind: typeof type === 'string' ? type : 'unknown', reached, at: settings.now() });
+	eventLog.emit('notified', { kind: typeof type === 'string' ? type : 'unknown', reached, at: settings.now() });
 	return reached;
 }
 
@@ -140,7 +140,7 @@ async function drawPairingCode(parts: ServiceParts, call: Call): Promise<Answer>
 
 /** POST /api/device/connection. Source: service-interface, Endpoints 2; the answer's shape is assumed. */
 async function registerDevice(parts: ServiceParts, call: Call): Promise<Answer> {
-	const { settings, registry, hub, journal } = parts;
+	const { settings, registry, hub, eventLog } = parts;
 	const open = settings.selfRegistration && call.presented.kind === 'none';
 	const principal = open ? null : await parts.authenticate(call.presented, 'deviceConnection');
 	const request = await readBody(call, deviceConnectionRequestSchema);
@@ -164,7 +164,7 @@ async function registerDevice(parts: ServiceParts, call: Call): Promise<Answer> 
 		hub.closeChannels(CLOSE_REPLACED, 'replaced by a newer registration', { deviceId: request.deviceId }, claims.jti);
 	}
 	const { deviceId, workflowId } = request;
-	journal.emit('registered', { deviceId, workflowId, at: settings.now() });
+	eventLog.emit('registered', { deviceId, workflowId, at: settings.now() });
 	return tokenAnswer(settings.tokenField, token, {
 		expiresAt: new Date(claims.exp * 1000).toISOString(),
 		deviceId,
@@ -203,7 +203,7 @@ async function startSession(parts: ServiceParts, call: Call): Promise<Answer> {
 	const reached = parts.hub.send(({ workflowId }) =>
 		workflowIds.includes(workflowId) ? JSON.stringify({ ...message, workflowId }) : null,
 	);
-	parts.journal.emit('notified', { kind: message.type, reached, at: settings.now() });
+	parts.eventLog.emit('notified', { kind: message.type, reached, at: settings.now() });
 	const record: HandOffRecord = { url, createdAt, expiresAt, workflowIds };
 	return jsonAnswer(201, record);
 }
@@ -244,8 +244,8 @@ function spendIfToken({ shortTokens }: ServiceParts, principal: Principal | null
 	if (principal?.scheme === 'Token') shortTokens.spend(principal.token);
 }
 
-function checkWorkflows({ workflows }: ServiceSettings, wanted: readonly string[]): void {
-	const unknown = workflows ? wanted.filter((id) => !workflows.includes(id)) : [];
+function checkWorkflows({ workflows }: ServiceSettings, desired: readonly string[]): void {
+	const unknown = workflows ? desired.filter((id) => !workflows.includes(id)) : [];
 	if (unknown.length > 0) throw new Refusal('workflow-unknown', `There is no workflow ${unknown.join(', ')}.`);
 }
 

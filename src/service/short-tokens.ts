@@ -3,7 +3,7 @@
  * Source: service-interface, Authentication ("one-time, short-lived"); form `tr-` and 28 characters from the field.
  */
 import type { Grant } from './access.ts';
-import { createRemembered } from './expiring-map.ts';
+import { createExpiringMap } from './expiring-map.ts';
 import { Refusal, serviceFull } from './problems.ts';
 import { fingerprint, randomText } from './secrets.ts';
 
@@ -30,7 +30,7 @@ export interface ShortTokens {
 }
 
 export function createShortTokens(limit: number, now: () => number): ShortTokens {
-	const issued = createRemembered<{ readonly shortToken: ShortToken; spent: boolean }>(limit, now);
+	const issued = createExpiringMap<{ readonly shortToken: ShortToken; spent: boolean }>(limit, now);
 
 	function findLive(token: string) {
 		const entry = issued.get(fingerprint(token));

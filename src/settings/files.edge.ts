@@ -6,7 +6,7 @@ import { constants, existsSync, type FSWatcher, watch } from 'node:fs';
 import fs from 'node:fs/promises';
 import path from 'node:path';
 import { AgentError, type ErrorCode, type Failure, failure } from '../base/errors.ts';
-import { findJsonPlaces, placeOf } from '../base/json-position.ts';
+import { findJsonPlaces, lineAndColumn } from '../base/json-position.ts';
 import { readJsonObject } from '../base/json-text.ts';
 import { MAX_CREDENTIAL_LENGTH } from '../protocol/authorization.ts';
 import type { ValuePlace } from './resolve.ts';
@@ -56,7 +56,7 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 		try {
 			const text = await readFile(source, MAX_SETTINGS_BYTES, 'settings');
 			layers.push({ source, document: parseSettings(source, text) });
-			valuePlaces.set(source, (keys) => placeOf(text, findJsonPlaces(text).offsetOf(keys)));
+			valuePlaces.set(source, (keys) => lineAndColumn(text, findJsonPlaces(text).offsetOf(keys)));
 		} catch (error) {
 			if (!(error instanceof AgentError)) throw error;
 			const isMissing = errnoOf(error.cause) === 'ENOENT';

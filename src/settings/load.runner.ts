@@ -10,7 +10,7 @@ import { environmentName, listSettings } from './table.ts';
 
 export interface SettingsSources {
 	readonly paths: AgentPaths;
-	readonly environment: Readonly<Record<string, string | undefined>>;
+	readonly env: Readonly<Record<string, string | undefined>>;
 	/** `path=value`, as given with `--set`. */
 	readonly sets: readonly string[];
 }
@@ -46,31 +46,31 @@ export async function loadSettings(sources: SettingsSources): Promise<LoadedSett
  */
 export function resolveWith(
 	documents: readonly { readonly where: string; readonly document: unknown }[],
-	{ environment, sets }: Pick<SettingsSources, 'environment' | 'sets'>,
+	{ env, sets }: Pick<SettingsSources, 'env' | 'sets'>,
 	places: ReadonlyMap<string, ValuePlace> = new Map(),
 ): LoadedSettings {
-	const fromEnvironment = readEnvironment(environment);
+	const fromEnv = readEnvironment(env);
 	const layers: SettingsLayer[] = [
 		...documents.map(({ where, document }) => ({
 			source: 'file' as const,
 			where,
 			document,
-			placeOf: places.get(where),
+			lineAndColumn: places.get(where),
 		})),
-		{ source: 'environment', texts: fromEnvironment.texts },
+		{ source: 'environment', texts: fromEnv.texts },
 		{ source: 'flag', texts: readSets(sets) },
 	];
-	return { ...resolveSettings(layers), documents, notices: fromEnvironment.notices };
+	return { ...resolveSettings(layers), documents, notices: fromEnv.notices };
 }
 
-function readEnvironment(environment: SettingsSources['environment']): {
+function readEnvironment(env: SettingsSources['env']): {
 	texts: Map<string, { value: string; where: string }>;
 	notices: Failure[];
 } {
 	const byName = new Map([...listSettings().keys()].map((path) => [environmentName(path), path]));
 	const texts = new Map<string, { value: string; where: string }>();
 	const notices: Failure[] = [];
-	for (const [name, value] of Object.entries(environment)) {
+	for (const [name, value] of Object.entries(env)) {
 		if (!name.startsWith('IDV_AGENT_') || value === undefined || FLAG_VARIABLES.includes(name)) continue;
 		const path = byName.get(name);
 		if (path) texts.set(path, { value, where: name });

@@ -28,19 +28,19 @@ const DEFAULT_PATHS = {
 } as const;
 
 /** Flags before `IDV_AGENT_…` variables before what systemd says before the defaults. */
-export function choosePaths(flags: PathFlags, environment: Readonly<Record<string, string | undefined>>): AgentPaths {
-	const named = flags.config ?? environment['IDV_AGENT_CONFIG'];
+export function choosePaths(flags: PathFlags, env: Readonly<Record<string, string | undefined>>): AgentPaths {
+	const named = flags.config ?? env['IDV_AGENT_CONFIG'];
 	const configFile = resolve(named ?? DEFAULT_PATHS.configFile);
 	// systemd may name several directories; the first is the unit's own.
 	const first = (list: string | undefined) => list?.split(':')[0] || undefined;
-	const stateDir = flags.stateDir ?? environment['IDV_AGENT_STATE_DIR'] ?? first(environment['STATE_DIRECTORY']);
-	const runDir = flags.runDir ?? environment['IDV_AGENT_RUN_DIR'] ?? first(environment['RUNTIME_DIRECTORY']);
+	const stateDir = flags.stateDir ?? env['IDV_AGENT_STATE_DIR'] ?? first(env['STATE_DIRECTORY']);
+	const runDir = flags.runDir ?? env['IDV_AGENT_RUN_DIR'] ?? first(env['RUNTIME_DIRECTORY']);
 	return {
 		configFile,
 		configFileIsExplicit: named !== undefined,
 		confDirectory: join(dirname(configFile), 'conf.d'),
 		stateDir: resolve(stateDir ?? DEFAULT_PATHS.stateDir),
 		runDir: resolve(runDir ?? DEFAULT_PATHS.runDir),
-		credentialsDirectory: environment['CREDENTIALS_DIRECTORY'] ?? null,
+		credentialsDirectory: env['CREDENTIALS_DIRECTORY'] ?? null,
 	};
 }

@@ -19,7 +19,7 @@ export type SettingsLayer =
 			readonly where: string;
 			readonly document: unknown;
 			/** Where the value at a path of the document stands in the file, for a person who looks for it. */
-			readonly placeOf?: ValuePlace | undefined;
+			readonly lineAndColumn?: ValuePlace | undefined;
 	  }
 	/** Texts by setting path: from `IDV_AGENT_…` variables or `--set path=value`. */
 	| { readonly source: 'environment' | 'flag'; readonly texts: ReadonlyMap<string, { value: string; where: string }> };
@@ -54,7 +54,7 @@ export function resolveSettings(layers: readonly SettingsLayer[]): ResolvedSetti
 			const entry = known.get(path);
 			const problem = entry ? check(entry, value) : { message: unknownKey(path, known), within: [] };
 			if ('message' in problem) {
-				const place = layer.source === 'file' ? layer.placeOf?.([...keys, ...problem.within]) : undefined;
+				const place = layer.source === 'file' ? layer.lineAndColumn?.([...keys, ...problem.within]) : undefined;
 				problems.push(
 					failure('settings-invalid', `${place ? `${where}: ${place}` : where}: ${path} ${problem.message}`),
 				);

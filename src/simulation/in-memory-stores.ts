@@ -9,7 +9,7 @@ import { EMPTY_STATE } from '../state/device-state.ts';
 import type { StateStore } from '../state/store.edge.ts';
 
 /** One for all devices: each agent has its own state in hand, and nobody reads it back. */
-export const KEPT_NOWHERE: StateStore = {
+export const NULL_STATE_STORE: StateStore = {
 	load: async () => ({ state: EMPTY_STATE, notices: [] }),
 	save: async () => {},
 	saveAndForget: async () => {},

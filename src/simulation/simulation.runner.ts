@@ -5,22 +5,22 @@
 
 import { type Agent, type AgentOptions, startAgent } from '../agent/agent.runner.ts';
 import { type Clock, isoNow, systemClock } from '../base/clock.edge.ts';
-import { createTally } from '../base/counters.ts';
+import { createCounters } from '../base/counters.ts';
 import type { Log } from '../base/log.edge.ts';
 import { type Channel, type ChannelEvent, type ChannelOptions, openChannel } from '../connection/channel.edge.ts';
-import type { Environment } from '../connection/runtime.runner.ts';
+import type { Runtime } from '../connection/runtime.runner.ts';
 import { newEpoch } from '../events/feed.runner.ts';
 import type { ProblemSummary, Status } from '../protocol/local-api.ts';
 import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
 import { type Figures, keepFigures, type Place } from './figures.ts';
-import { KEPT_NOWHERE, keepEventsInMemory } from './in-memory-stores.ts';
+import { keepEventsInMemory, NULL_STATE_STORE } from './in-memory-stores.ts';
 import { type Ring, type Round, ringsOf, tellRings } from './rings.runner.ts';
 
 export interface SimulationOptions {
 	/** 1 or more. */
 	readonly devices: number;
 	/** Shared by all devices; its owner closes it after {@link Simulation.stop}. */
-	readonly environment: Environment;
+	readonly runtime: Runtime;
 	readonly version: string;
 	/** The workflow with which every device begins. */
 	readonly workflowId: string;
@@ -29,7 +29,7 @@ export interface SimulationOptions {
 	/** Device ids are `prefix-00001` and so on. Default `sim`. */
 	readonly prefix?: string | undefined;
 	readonly clock?: Clock | undefined;
-	readonly chance?: (() => number) | undefined;
+	readonly random?: (() => number) | undefined;
 	/** Makes what decides for one device; default the product's own. Other policies are measured beside it. */
 	readonly createSupervise?: (() => NonNullable<AgentOptions['supervise']>) | undefined;
 }
@@ -105,15 +105,15 @@ const SILENT_LOG: Log = { debug() {}, info() {}, warn() {}, error() {}, setLevel
 const NO_FACTS: AgentOptions['facts'] = { serials: [], interfaces: [], machineIdHash: null, unreadable: [] };
 
 export function startSimulation(options: SimulationOptions): Simulation {
-	const { clock = systemClock, chance = Math.random, devices: count, prefix = 'sim' } = options;
+	const { clock = systemClock, random = Math.random, devices: count, prefix = 'sim' } = options;
 	const registrations = { begun: 0, failed: 0 };
-	const environment = countingRegistrations(options.environment, registrations);
+	const runtime = countingRegistrations(options.runtime, registrations);
 	const startedAtMs = clock.monotonicMs();
 	const kept = keepFigures(count, startedAtMs);
-	const tally = createTally();
+	const counters = createCounters();
 	const devices: Device[] = [];
 	const listeners = new Set<() => void>();
-	const epoch = newEpoch(clock.wallMs(), chance);
+	const epoch = newEpoch(clock.wallMs(), random);
 	let move: Move | null = null;
 	let round: Round | null = null;
 	let stopping: Promise<void> | null = null;
@@ -128,18 +128,18 @@ export function startSimulation(options: SimulationOptions): Simulation {
 	function startDevice(number: number, state: DeviceState): void {
 		const agent = startAgent({
 			clock,
-			chance,
+			random,
 			version: options.version,
-			environment,
-			store: KEPT_NOWHERE,
+			runtime,
+			store: NULL_STATE_STORE,
 			device: state,
 			facts: NO_FACTS,
 			newDeviceId: () => `${prefix}-${String(number + 1).padStart(5, '0')}`,
-			tally,
+			counters,
 			openEvents: () => keepEventsInMemory(epoch),
 			openChannel: countedChannel,
 			log: SILENT_LOG,
-			keepSecret: () => {},
+			registerSecret: () => {},
 			...(options.createSupervise && { supervise: options.createSupervise() }),
 		});
 		const device: Device = { agent, place: 'notStarted', wasOnline: false, live: null };
@@ -161,7 +161,7 @@ export function startSimulation(options: SimulationOptions): Simulation {
 	}
 
 	function note(device: Device, { channel, workflow }: Status): void {
-		const place = placeOf(channel.state);
+		const place = phaseOf(channel.state);
 		if (place === device.place && workflow.live === device.live) return;
 		if (place !== device.place) {
 			const isFirstTimeOnline = place === 'online' && !device.wasOnline;
@@ -197,7 +197,7 @@ export function startSimulation(options: SimulationOptions): Simulation {
 			return {
 				...figures,
 				devices: count,
-				heartbeats: tally.heartbeats,
+				heartbeats: counters.heartbeats,
 				registrations: { ...registrations },
 				move: move && figuresOf(move, figures.losses),
 			};
@@ -238,10 +238,10 @@ export function startSimulation(options: SimulationOptions): Simulation {
 }
 
 /** The same environment, one for all devices, whose client counts. */
-function countingRegistrations(environment: Environment, counts: { begun: number; failed: number }): Environment {
-	const { client } = environment;
+function countingRegistrations(runtime: Runtime, counts: { begun: number; failed: number }): Runtime {
+	const { client } = runtime;
 	return {
-		...environment,
+		...runtime,
 		client: {
 			...client,
 			async registerDevice(registration) {
@@ -259,7 +259,7 @@ function stateWith(workflowId: string, clock: Pick<Clock, 'wallMs'>): DeviceStat
 	return { ...EMPTY_STATE, assignedWorkflow: { workflowId, source: 'workflow set', at } };
 }
 
-function placeOf(state: Status['channel']['state']): Place {
+function phaseOf(state: Status['channel']['state']): Place {
 	switch (state) {
 		case 'online':
 			return 'online';

@@ -8,7 +8,7 @@ import { type Failure, toFailure } from '../base/errors.ts';
 import type { DeviceState } from './device-state.ts';
 import type { StateStore } from './store.edge.ts';
 
-export interface DeviceRecord {
+export interface PersistedState {
 	readonly state: DeviceState;
 	/** Changes the state for what has happened anyway; saving goes on in the background until it succeeds. */
 	keep(change: (state: DeviceState) => DeviceState): void;
@@ -26,12 +26,12 @@ export interface DeviceRecord {
 const RETRY_AFTER_MS = 60_000;
 
 /** @param onSaved told the failure when saving fails, and `null` when the disk is up to date again. */
-export function keepDeviceRecord(
+export function keepPersistedState(
 	initial: DeviceState,
 	store: Pick<StateStore, 'save' | 'saveAndForget'>,
 	clock: Clock,
 	onSaved: (failure: Failure | null) => void,
-): DeviceRecord {
+): PersistedState {
 	/** Whether an older copy on the disk holds what must be forgotten. */
 	let mustForget = false;
 	let closed = false;
@@ -51,7 +51,7 @@ export function keepDeviceRecord(
 		if (!closed) cancelRetry = clock.schedule(RETRY_AFTER_MS, () => void write().catch(tryAgain));
 	}
 
-	const record: { -readonly [Name in keyof DeviceRecord]: DeviceRecord[Name] } = {
+	const record: { -readonly [Name in keyof PersistedState]: PersistedState[Name] } = {
 		state: initial,
 		keep(change) {
 			const changed = change(record.state);

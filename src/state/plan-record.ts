@@ -4,19 +4,22 @@
 import * as z from 'zod';
 
 /** What a plan says to one device; `null` where it says nothing. */
-export const wordSchema = z.object({ workflowId: z.string().nullable(), heartbeatCadence: z.number().nullable() });
+export const assignmentSchema = z.object({
+	workflowId: z.string().nullable(),
+	heartbeatCadence: z.number().nullable(),
+});
 
-export type Word = z.infer<typeof wordSchema>;
+export type Assignment = z.infer<typeof assignmentSchema>;
 
 /** A plan's part for one device: all that has to be kept of it. */
 export const devicePlanSchema = z.object({
 	/** The rule's name; `null` for the defaults. */
 	rule: z.string().nullable(),
 	/** What holds until the move. */
-	base: wordSchema,
+	base: assignmentSchema,
 	move: z
 		.object({
-			to: wordSchema,
+			to: assignmentSchema,
 			/** Of the ring that holds the device. */
 			percent: z.number(),
 			/** Milliseconds since 1970, the device's share of the spread included; `null`: as soon as the plan is taken. */

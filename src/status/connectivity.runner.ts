@@ -10,10 +10,10 @@ import { failureOf } from '../connection/link.ts';
 import type { Link, Supervision } from '../connection/supervisor.ts';
 import type { EventsFeed } from '../events/feed.runner.ts';
 import { keepGap } from '../events/notifications.ts';
-import { aimOf } from './status.ts';
+import { purposeOf } from './status.ts';
 
 /** As the status shows it. */
-export interface PresenceFacts {
+export interface ConnectivityFacts {
 	/** Monotonic; `null` while online and before the first time. */
 	readonly offlineSinceMs: number | null;
 	readonly hasBeenOnline: boolean;
@@ -23,8 +23,8 @@ export interface PresenceFacts {
 	readonly lastHeartbeatAt: string | null;
 }
 
-export interface Presence {
-	readonly facts: PresenceFacts;
+export interface Connectivity {
+	readonly facts: ConnectivityFacts;
 	/** To be told of every step of the supervision. */
 	follow(before: Supervision, after: Supervision): void;
 	/** The service has sent something. */
@@ -35,7 +35,7 @@ export interface Presence {
 	forget(): void;
 }
 
-export interface PresenceOptions {
+export interface ConnectivityOptions {
 	readonly clock: Clock;
 	readonly log: Log;
 	readonly events: EventsFeed;
@@ -43,12 +43,12 @@ export interface PresenceOptions {
 	readonly silenceLimitMs: (link: Link) => number;
 }
 
-const NEVER: PresenceFacts = { offlineSinceMs: null, hasBeenOnline: false, reconnects: 0, lastHeartbeatAt: null };
+const NEVER: ConnectivityFacts = { offlineSinceMs: null, hasBeenOnline: false, reconnects: 0, lastHeartbeatAt: null };
 
 /** So long a look at what the machine has slept is good for. */
 const SLEPT_KNOWN_FOR_MS = 1000;
 
-export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOptions): Presence {
+export function trackConnectivity({ clock, log, events, silenceLimitMs }: ConnectivityOptions): Connectivity {
 	/** Monotonic; the last moment up to which nothing can have been missed. `null`: not known. */
 	let wholeUntilMs: number | null = null;
 	/** What the machine had slept by then: monotonic time stands still meanwhile, and the gap would begin too late. */
@@ -73,7 +73,7 @@ export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOp
 	}
 
 	function cameOnline(link: Link): void {
-		const { hasBeenOnline, offlineSinceMs, reconnects } = presence.facts;
+		const { hasBeenOnline, offlineSinceMs, reconnects } = connectivity.facts;
 		const nowMs = clock.monotonicMs();
 		// What the service sent meanwhile may be lost for good; the application has to know.
 		const { workflowId } = link.registration.request;
@@ -83,8 +83,8 @@ export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOp
 		log.info(hasBeenOnline ? `online again after ${plainDuration(awayMs)}` : 'online', fieldsOf(link));
 		isWhole(nowMs);
 		isTold = false;
-		presence.facts = {
-			...presence.facts,
+		connectivity.facts = {
+			...connectivity.facts,
 			hasBeenOnline: true,
 			offlineSinceMs: null,
 			reconnects: hasBeenOnline ? reconnects + 1 : reconnects,
@@ -101,9 +101,9 @@ export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOp
 	function tell(link: Link): void {
 		const cause = failureOf(link.state);
 		// Before the first time only trouble is worth a line.
-		if (isTold || (!cause && !presence.facts.hasBeenOnline)) return;
+		if (isTold || (!cause && !connectivity.facts.hasBeenOnline)) return;
 		isTold = true;
-		const what = presence.facts.hasBeenOnline ? 'offline' : 'not online yet';
+		const what = connectivity.facts.hasBeenOnline ? 'offline' : 'not online yet';
 		log.warn(`${what}: ${cause?.message ?? 'connecting again'}`, { code: cause?.code, ...fieldsOf(link) });
 	}
 
@@ -112,10 +112,10 @@ export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOp
 		const cause = next && failureOf(next.state);
 		if (!next || !cause || toldMove === next.generation) return;
 		toldMove = next.generation;
-		log.warn(`${aimOf(next, current)} does not succeed: ${cause.message}`, { code: cause.code, ...fieldsOf(next) });
+		log.warn(`${purposeOf(next, current)} does not succeed: ${cause.message}`, { code: cause.code, ...fieldsOf(next) });
 	}
 
-	const presence: { -readonly [Name in keyof Presence]: Presence[Name] } = {
+	const connectivity: { -readonly [Name in keyof Connectivity]: Connectivity[Name] } = {
 		facts: NEVER,
 		follow(before, after) {
 			const was = onlineLink(before);
@@ -127,24 +127,24 @@ export function watchPresence({ clock, log, events, silenceLimitMs }: PresenceOp
 			if (was) {
 				const nowMs = clock.monotonicMs();
 				wentOffline(was, nowMs);
-				presence.facts = { ...presence.facts, offlineSinceMs: nowMs };
+				connectivity.facts = { ...connectivity.facts, offlineSinceMs: nowMs };
 			}
 			if (after.current) tell(after.current);
 		},
 		heard() {
-			if (presence.facts.hasBeenOnline && presence.facts.offlineSinceMs === null) isWhole(clock.monotonicMs());
+			if (connectivity.facts.hasBeenOnline && connectivity.facts.offlineSinceMs === null) isWhole(clock.monotonicMs());
 		},
 		beat(at) {
-			presence.facts = { ...presence.facts, lastHeartbeatAt: at };
+			connectivity.facts = { ...connectivity.facts, lastHeartbeatAt: at };
 		},
 		forget() {
-			presence.facts = { ...NEVER, reconnects: presence.facts.reconnects };
+			connectivity.facts = { ...NEVER, reconnects: connectivity.facts.reconnects };
 			wholeUntilMs = null;
 			wholeUntilBefore = null;
 			isTold = false;
 		},
 	};
-	return presence;
+	return connectivity;
 }
 
 function onlineLink({ current }: Supervision): Link | null {

@@ -8,13 +8,13 @@ import { failureOf } from '../connection/link.ts';
 import type { Link, Supervision } from '../connection/supervisor.ts';
 import type { ProblemSummary, Status } from '../protocol/local-api.ts';
 import type { DeviceState } from '../state/device-state.ts';
-import type { WantedWorkflow } from '../workflow/precedence.ts';
+import type { DesiredWorkflow } from '../workflow/precedence.ts';
 
 /** What the status is made from. */
 export interface Snapshot {
 	readonly supervision: Supervision;
 	readonly device: DeviceState;
-	readonly workflow: WantedWorkflow | null;
+	readonly workflow: DesiredWorkflow | null;
 	readonly identity: {
 		readonly deviceId: string | null;
 		readonly serial: string | null;
@@ -32,7 +32,7 @@ export interface Snapshot {
 	readonly agentVersion: string;
 	readonly startedAt: string;
 	/** What keeps the device from being wanted anywhere, when nothing is supervised (settings, identity, workflow). */
-	readonly obstacle: Failure | null;
+	readonly blocker: Failure | null;
 	/** Things that are not right but keep nothing from working. */
 	readonly warnings: readonly Failure[];
 	/** What is known of the fleet plan; `null` without `fleet.planUrl`. */
@@ -85,9 +85,9 @@ export function describeStatus(snapshot: Snapshot): Status {
 	};
 }
 
-function stateOf({ supervision, hasBeenOnline, obstacle, device }: Snapshot): Status['state'] {
+function stateOf({ supervision, hasBeenOnline, blocker, device }: Snapshot): Status['state'] {
 	const link = supervision.current;
-	if (!link) return obstacle && device.pairing ? 'blocked' : 'unpaired';
+	if (!link) return blocker && device.pairing ? 'blocked' : 'unpaired';
 	if (link.state.name === 'online') return 'online';
 	if (link.state.name === 'blocked' && !hopesForNext(supervision)) return 'blocked';
 	return hasBeenOnline ? 'offline' : 'connecting';
@@ -105,9 +105,9 @@ function linkThatMatters(supervision: Supervision): Link | null {
 	return current?.state.name === 'online' || hopesForNext(supervision) ? next : current;
 }
 
-function problemOf({ supervision, obstacle }: Snapshot): ProblemSummary | null {
+function problemOf({ supervision, blocker }: Snapshot): ProblemSummary | null {
 	const link = linkThatMatters(supervision);
-	const failed = (link && failureOf(link.state)) ?? obstacle;
+	const failed = (link && failureOf(link.state)) ?? blocker;
 	return failed ? summaryOf(failed) : null;
 }
 
@@ -149,13 +149,13 @@ function onlineSentence(
 		return `${online}; ${workflow.workflowId} waits for an application, at most ${plainDuration(waitsUntilMs - nowMs)}.`;
 	if (!next)
 		return workflow && workflow.workflowId !== live ? `${online}; ${workflow.workflowId} is wanted.` : `${online}.`;
-	const aim = aimOf(next, supervision.current);
+	const aim = purposeOf(next, supervision.current);
 	if (!problem) return `${online}; ${aim}.`;
 	return `${online}; ${aim} does not succeed: ${lowerFirst(wordsOf(problem))}`;
 }
 
 /** What the next link is for, as words that `does not succeed` may follow. */
-export function aimOf(next: Link, current: Link | null): string {
+export function purposeOf(next: Link, current: Link | null): string {
 	const { workflowId } = next.registration.request;
 	if (next.reason === 'renewal') return 'renewing the Connection';
 	if (hostOf(next) !== hostOf(current)) return `moving to ${hostOf(next)}, workflow ${workflowId}`;

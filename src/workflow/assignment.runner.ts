@@ -7,15 +7,15 @@ import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { AgentError, failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Warnings } from '../base/warnings.ts';
-import type { Environment } from '../connection/runtime.runner.ts';
+import type { Runtime } from '../connection/runtime.runner.ts';
 import type { AssignedWorkflow } from '../state/device-state.ts';
-import type { DeviceRecord } from '../state/persisted-state.runner.ts';
+import type { PersistedState } from '../state/persisted-state.runner.ts';
 import { chosenWorkflow, fixedWorkflow } from './desired-registration.ts';
-import { describeSource, type PlanTarget, type WantedWorkflow } from './precedence.ts';
+import { type DesiredWorkflow, describeSource, type PlanTarget } from './precedence.ts';
 
 export interface WorkflowAssignment {
 	/** The workflow that is wanted, and which source says so. */
-	chosen(): WantedWorkflow | null;
+	chosen(): DesiredWorkflow | null;
 	/** @throws AgentError `workflow-fixed` when the settings name another one. */
 	checkFree(workflowId: string): void;
 	/** For a workflow that is free. @throws AgentError `state-unwritable`. */
@@ -27,14 +27,14 @@ export interface WorkflowAssignment {
 export function assignWorkflows(parts: {
 	readonly clock: Clock;
 	readonly log: Log;
-	readonly device: DeviceRecord;
+	readonly device: PersistedState;
 	readonly warnings: Warnings;
-	readonly environment: () => Environment;
+	readonly runtime: () => Runtime;
 	readonly plan: () => PlanTarget | null;
 }): WorkflowAssignment {
 	const { clock, log, device, warnings } = parts;
-	const fixed = () => fixedWorkflow(parts.environment().resolved, parts.plan());
-	const chosen = () => chosenWorkflow(parts.environment().resolved, device.state, parts.plan());
+	const fixed = () => fixedWorkflow(parts.runtime().resolved, parts.plan());
+	const chosen = () => chosenWorkflow(parts.runtime().resolved, device.state, parts.plan());
 	const assigned = (workflowId: string, source: AssignedWorkflow['source']): AssignedWorkflow => ({
 		workflowId,
 		source,

@@ -3,7 +3,7 @@
  * else: not the first link, not a renewal, not a pairing, not a move to another service.
  */
 
-import type { Supervision, Wanted } from '../connection/supervisor.ts';
+import type { DesiredRegistration, Supervision } from '../connection/supervisor.ts';
 import { deferredUntil, type Leases } from './leases.ts';
 
 /** A workflow change that has not come about yet. */
@@ -30,16 +30,16 @@ export interface DeferralContext {
  * whenever a lease is taken or released.
  */
 export function deferWorkflow(
-	wish: Wanted | null,
+	wish: DesiredRegistration | null,
 	{ supervision: { current, next }, leases, before, maxDeferSeconds, nowMs }: DeferralContext,
-): { readonly wanted: Wanted | null; readonly change: Change | null } {
+): { readonly desired: DesiredRegistration | null; readonly change: Change | null } {
 	const live = current?.registration;
 	const isChange = wish && live && live.baseUrl === wish.baseUrl && live.request.workflowId !== wish.request.workflowId;
-	if (!isChange || next?.reason === 'pairing') return { wanted: wish, change: null };
+	if (!isChange || next?.reason === 'pairing') return { desired: wish, change: null };
 	const { workflowId } = wish.request;
 	// A change that was allowed to begin keeps its age: later leases must not make it begin anew.
 	const sinceMs = before?.workflowId === workflowId ? before.sinceMs : nowMs;
 	const untilMs = deferredUntil(leases, sinceMs, maxDeferSeconds, nowMs);
 	const request = { ...wish.request, workflowId: live.request.workflowId };
-	return { wanted: untilMs === null ? wish : { ...wish, request }, change: { workflowId, sinceMs, untilMs } };
+	return { desired: untilMs === null ? wish : { ...wish, request }, change: { workflowId, sinceMs, untilMs } };
 }

@@ -4,7 +4,7 @@
  */
 
 import { type Failure, failure } from '../base/errors.ts';
-import type { Wanted } from '../connection/supervisor.ts';
+import type { DesiredRegistration } from '../connection/supervisor.ts';
 import type { CompleteIdentity } from '../identity/identity.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import type { ResolvedSettings } from '../settings/resolve.ts';
@@ -12,10 +12,10 @@ import type { Settings } from '../settings/table.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import {
 	configuredWorkflow,
+	type DesiredWorkflow,
+	desiredWorkflow,
 	type PlanTarget,
 	plannedWorkflow,
-	type WantedWorkflow,
-	wantedWorkflow,
 } from './precedence.ts';
 
 /** What is known of the credentials without holding them. */
@@ -29,7 +29,7 @@ export interface CredentialFacts {
 }
 
 /** Everything the wish depends on. */
-export interface WantingContext {
+export interface DesiredInputs {
 	readonly resolved: ResolvedSettings;
 	readonly state: DeviceState;
 	readonly identity: CompleteIdentity;
@@ -39,7 +39,10 @@ export interface WantingContext {
 }
 
 /** The workflow that the settings or the fleet plan fix, or `null`. */
-export function fixedWorkflow({ settings, origins }: ResolvedSettings, plan: PlanTarget | null): WantedWorkflow | null {
+export function fixedWorkflow(
+	{ settings, origins }: ResolvedSettings,
+	plan: PlanTarget | null,
+): DesiredWorkflow | null {
 	return configuredWorkflow(settings.workflowId, origins.get('workflowId')) ?? plannedWorkflow(plan);
 }
 
@@ -48,8 +51,8 @@ export function chosenWorkflow(
 	resolved: ResolvedSettings,
 	state: DeviceState,
 	plan: PlanTarget | null,
-): WantedWorkflow | null {
-	return wantedWorkflow(fixedWorkflow(resolved, plan), state.assignedWorkflow);
+): DesiredWorkflow | null {
+	return desiredWorkflow(fixedWorkflow(resolved, plan), state.assignedWorkflow);
 }
 
 /** The service this device belongs to, or would; `null` before anything names one. */
@@ -58,7 +61,7 @@ export function serviceOf(settings: Settings, state: DeviceState): string | null
 }
 
 /** Whether the device has anything to register or connect with. */
-export function hasCredential({ state, credentials }: Pick<WantingContext, 'state' | 'credentials'>): boolean {
+export function hasCredential({ state, credentials }: Pick<DesiredInputs, 'state' | 'credentials'>): boolean {
 	return credentials.id !== '' || state.connections.length > 0;
 }
 
@@ -70,7 +73,7 @@ export function chosenCadence({ settings, origins }: ResolvedSettings, plan: Pla
 
 /** What the device says of itself. */
 function connectionRequest(
-	{ resolved, plan, identity }: Pick<WantingContext, 'resolved' | 'plan' | 'identity'>,
+	{ resolved, plan, identity }: Pick<DesiredInputs, 'resolved' | 'plan' | 'identity'>,
 	workflowId: string,
 ): DeviceConnectionRequest {
 	const { deviceId, serial, macAddress } = identity;
@@ -85,7 +88,7 @@ function connectionRequest(
 }
 
 /** The registration for a service and a workflow. */
-export function registrationFor(context: WantingContext, baseUrl: string, workflowId: string): Wanted {
+export function registrationFor(context: DesiredInputs, baseUrl: string, workflowId: string): DesiredRegistration {
 	const { settings } = context.resolved;
 	return {
 		baseUrl,
@@ -100,20 +103,23 @@ export function registrationFor(context: WantingContext, baseUrl: string, workfl
  * What is wanted now. Neither a wish nor an obstacle means unpaired: nothing names a service, or there is nothing to
  * register with.
  */
-export function wantedRegistration(context: WantingContext): { wanted: Wanted | null; obstacle: Failure | null } {
+export function desiredRegistration(context: DesiredInputs): {
+	desired: DesiredRegistration | null;
+	blocker: Failure | null;
+} {
 	const { resolved, state, identity } = context;
 	const baseUrl = serviceOf(resolved.settings, state);
 	if (baseUrl === null || !hasCredential(context))
-		return { wanted: null, obstacle: context.credentials.unreadable ?? null };
+		return { desired: null, blocker: context.credentials.unreadable ?? null };
 	// In the name of another device nothing is sent at all.
 	if (identity.cloned) {
 		const [warning] = identity.warnings;
 		return {
-			wanted: null,
-			obstacle: warning ?? failure('identity-changed', 'This is not the device that was paired.'),
+			desired: null,
+			blocker: warning ?? failure('identity-changed', 'This is not the device that was paired.'),
 		};
 	}
 	const workflow = chosenWorkflow(resolved, state, context.plan);
-	if (!workflow) return { wanted: null, obstacle: failure('workflow-missing', 'No workflow is set for this device.') };
-	return { wanted: registrationFor(context, baseUrl, workflow.workflowId), obstacle: null };
+	if (!workflow) return { desired: null, blocker: failure('workflow-missing', 'No workflow is set for this device.') };
+	return { desired: registrationFor(context, baseUrl, workflow.workflowId), blocker: null };
 }

@@ -4,7 +4,7 @@
  */
 
 import { type Clock, isoAt } from '../base/clock.edge.ts';
-import type { Supervision, Wanted } from '../connection/supervisor.ts';
+import type { DesiredRegistration, Supervision } from '../connection/supervisor.ts';
 import type { LeaseReport } from '../protocol/local-api.ts';
 import { type Change, deferWorkflow } from './deferral.ts';
 import { currentLeases, holdLease, NO_LEASES, releaseLease } from './leases.ts';
@@ -16,7 +16,7 @@ export interface WorkflowLeases {
 	release(name: string): void;
 	list(): LeaseReport;
 	/** What to pursue instead of the wish while a lease is held; `lookAgain` is called when the wait is over. */
-	defer(wish: Wanted | null, supervision: Supervision): Wanted | null;
+	defer(wish: DesiredRegistration | null, supervision: Supervision): DesiredRegistration | null;
 	/** Until when a change waits, monotonic; `null` when none does. */
 	readonly waitsUntilMs: number | null;
 	/** Nothing waits any more. */
@@ -58,7 +58,7 @@ export function keepLeases(parts: {
 			held.waitsUntilMs = change?.untilMs ?? null;
 			cancel();
 			if (change?.untilMs != null) cancel = clock.schedule(change.untilMs - nowMs, lookAgain);
-			return decided.wanted;
+			return decided.desired;
 		},
 		stop() {
 			leases = NO_LEASES;

@@ -18,7 +18,7 @@ export interface PlanTarget {
 
 export type WorkflowSource = 'flag' | 'environment' | 'file' | 'plan' | AssignedWorkflow['source'];
 
-export interface WantedWorkflow {
+export interface DesiredWorkflow {
 	readonly workflowId: string;
 	readonly source: WorkflowSource;
 	/** The file, variable or revision that decides, for messages. */
@@ -29,39 +29,39 @@ export interface WantedWorkflow {
 export function configuredWorkflow(
 	workflowId: string | null,
 	origin: SettingOrigin | undefined,
-): WantedWorkflow | null {
+): DesiredWorkflow | null {
 	if (workflowId === null || !origin || origin.source === 'default') return null;
 	return { workflowId, source: origin.source, where: origin.where };
 }
 
 /** What the fleet plan says, or `null` when it leaves the workflow open. */
-export function plannedWorkflow(plan: PlanTarget | null): WantedWorkflow | null {
+export function plannedWorkflow(plan: PlanTarget | null): DesiredWorkflow | null {
 	if (!plan || plan.workflowId === null) return null;
 	const rule = plan.rule === null ? 'its defaults' : `rule ${plan.rule}`;
 	return { workflowId: plan.workflowId, source: 'plan', where: `revision ${plan.revision}, ${rule}` };
 }
 
 /** The workflow that is wanted; `null` when no source names one. */
-export function wantedWorkflow(
-	configured: WantedWorkflow | null,
+export function desiredWorkflow(
+	configured: DesiredWorkflow | null,
 	assigned: AssignedWorkflow | null,
-): WantedWorkflow | null {
+): DesiredWorkflow | null {
 	if (configured) return configured;
 	return assigned ? { workflowId: assigned.workflowId, source: assigned.source, where: null } : null;
 }
 
 /** `workflowId in /etc/idv-agent/config.json`: the source as a person would look for it. */
-export function describeSource(wanted: WantedWorkflow): string {
-	switch (wanted.source) {
+export function describeSource(desired: DesiredWorkflow): string {
+	switch (desired.source) {
 		case 'flag':
 			return 'the command line (--set workflowId)';
 		case 'environment':
-			return `the environment (${wanted.where ?? 'IDV_AGENT_WORKFLOW_ID'})`;
+			return `the environment (${desired.where ?? 'IDV_AGENT_WORKFLOW_ID'})`;
 		case 'file':
-			return `the settings (workflowId in ${wanted.where ?? 'a file'})`;
+			return `the settings (workflowId in ${desired.where ?? 'a file'})`;
 		case 'plan':
-			return wanted.where === null ? 'the fleet plan' : `the fleet plan (${wanted.where})`;
+			return desired.where === null ? 'the fleet plan' : `the fleet plan (${desired.where})`;
 		default:
-			return wanted.source;
+			return desired.source;
 	}
 }

@@ -84,15 +84,15 @@ describe('a state that cannot be saved', () => {
 	test('costs the device nothing but a warning, and is saved as soon as it can be', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
-		const obstacle = join(device.home.paths.stateDir, 'state.json.new');
-		await mkdir(obstacle);
+		const blocker = join(device.home.paths.stateDir, 'state.json.new');
+		await mkdir(blocker);
 		service.changeWorkflow(DEVICE_ID, 'boarding');
 		const status = await device.untilStatus(
 			({ warnings, workflow }) => warnings.length > 0 && workflow.live === 'boarding',
 		);
 		expect(status.warnings).toMatchObject([{ code: 'state-unwritable' }]);
 		expect((await device.home.untilSaved()).assignedWorkflow?.workflowId).toBe('check-in');
-		await rmdir(obstacle);
+		await rmdir(blocker);
 		device.clock.advance(60_000);
 		await device.untilStatus(({ warnings }) => warnings.length === 0);
 		expect((await device.home.untilSaved()).assignedWorkflow?.workflowId).toBe('boarding');
@@ -101,23 +101,23 @@ describe('a state that cannot be saved', () => {
 	test('is not tried for ever by an agent that has ended', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
-		const obstacle = join(device.home.paths.stateDir, 'state.json.new');
-		await mkdir(obstacle);
+		const blocker = join(device.home.paths.stateDir, 'state.json.new');
+		await mkdir(blocker);
 		service.changeWorkflow(DEVICE_ID, 'boarding');
 		await device.untilStatus(({ warnings }) => warnings.length > 0);
 		await device.daemon.stop();
 		expect(device.clock.pending).toBe(0);
-		await rmdir(obstacle);
+		await rmdir(blocker);
 	});
 
 	test('refuses a command that has to be remembered', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
-		const obstacle = join(device.home.paths.stateDir, 'state.json.new');
-		await mkdir(obstacle);
+		const blocker = join(device.home.paths.stateDir, 'state.json.new');
+		await mkdir(blocker);
 		await expect(device.agent.setWorkflow('boarding')).rejects.toMatchObject({ code: 'state-unwritable' });
 		expect(device.agent.status().workflow).toMatchObject({ wanted: 'check-in', live: 'check-in' });
-		await rmdir(obstacle);
+		await rmdir(blocker);
 	});
 });
 

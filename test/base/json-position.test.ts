@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { findJsonPlaces, placeOf, pointerOf } from '../../src/base/json-position.ts';
+import { findJsonPlaces, lineAndColumn, pointerOf } from '../../src/base/json-position.ts';
 import { resolvePointer } from '../../src/protocol/json-pointer.ts';
 
 /** All paths of a document. */
@@ -28,8 +28,8 @@ test('every value is found where it begins', () => {
 test('what is not there is looked for in what is around it', () => {
 	const text = '{\n  "a": [ 1, {"b": 2} ]\n}';
 	const { offsetOf } = findJsonPlaces(text);
-	expect(placeOf(text, offsetOf(['a', 1, 'c', 'd']))).toBe('line 2, column 13');
-	expect(placeOf(text, offsetOf(['x']))).toBe('line 1, column 1');
+	expect(lineAndColumn(text, offsetOf(['a', 1, 'c', 'd']))).toBe('line 2, column 13');
+	expect(lineAndColumn(text, offsetOf(['x']))).toBe('line 1, column 1');
 });
 
 test('a name that is there twice is told, with its path', () => {

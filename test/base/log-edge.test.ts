@@ -28,9 +28,9 @@ afterEach(() => {
 	fs.rmSync(directory, { recursive: true });
 });
 
-function openLog(options: { level?: LogLevel; environment?: Record<string, string> } = {}): Log {
-	const { environment = {}, ...rest } = options;
-	return createLog({ secrets, destination: openLogDestination(fd, environment), ...rest });
+function openLog(options: { level?: LogLevel; env?: Record<string, string> } = {}): Log {
+	const { env = {}, ...rest } = options;
+	return createLog({ secrets, destination: openLogDestination(fd, env), ...rest });
 }
 
 const written = () => fs.readFileSync(file, 'utf8');
@@ -134,7 +134,7 @@ describe('secrets', () => {
 describe('where a line goes', () => {
 	test("the system's journal gets priorities, when standard output is the stream that it names", () => {
 		const { dev, ino } = fs.fstatSync(fd, { bigint: true });
-		const log = openLog({ level: 'debug', environment: { JOURNAL_STREAM: `${dev}:${ino}` } });
+		const log = openLog({ level: 'debug', env: { JOURNAL_STREAM: `${dev}:${ino}` } });
 		for (const severity of ['debug', 'info', 'warn', 'error'] as const) log[severity]('happened');
 		const lines = written().trimEnd().split('\n');
 		expect(lines.map((line) => line.slice(0, 3))).toEqual(['<7>', '<6>', '<4>', '<3>']);
@@ -142,7 +142,7 @@ describe('where a line goes', () => {
 	});
 
 	test('an inherited stream that is not this one changes nothing', () => {
-		openLog({ environment: { JOURNAL_STREAM: '8:1' } }).info('happened');
+		openLog({ env: { JOURNAL_STREAM: '8:1' } }).info('happened');
 		expect(records()).toMatchObject([{ msg: 'happened' }]);
 	});
 

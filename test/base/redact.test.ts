@@ -4,9 +4,9 @@ import {
 	createSecretRegistry,
 	MAX_SECRETS,
 	MIN_SECRET_LENGTH,
+	redact,
 	SECRET_MARK,
 	type SecretRegistry,
-	scrub,
 } from '../../src/base/redact.ts';
 
 const none = createSecretRegistry();
@@ -29,37 +29,37 @@ describe('a registered secret is found by its value', () => {
 		['escaped in JSON', JSON.stringify(secret).slice(1, -1)],
 		['escaped in JSON in JSON', JSON.stringify(JSON.stringify(secret)).slice(3, -3)],
 	])('%s', (_form, written) => {
-		expect(scrub(`before ${written} after`, registryOf(secret))).toBe(`before ${SECRET_MARK} after`);
+		expect(redact(`before ${written} after`, registryOf(secret))).toBe(`before ${SECRET_MARK} after`);
 	});
 
 	test.each(['', 'u:', 'us:', 'user:', 'someone:'])('inside base64 after %j', (before) => {
 		for (const after of ['', ':', ':x', ':xyz']) {
 			const written = base64(`${before}${secret}${after}`);
-			const clean = scrub(`see ${written} here`, registryOf(secret));
+			const clean = redact(`see ${written} here`, registryOf(secret));
 			expect(clean).toContain(SECRET_MARK);
 			// What is left of it: only the group of three bytes that the secret shares with its neighbours.
 			const rest = clean.replace('see ', '').replace(' here', '').replace(SECRET_MARK, '');
 			expect(rest.length).toBeLessThanOrEqual(base64(before).length + base64(after).length + 4);
 			const urlForm = Buffer.from(`${before}${secret}${after}`).toString('base64url');
-			expect(scrub(urlForm, registryOf(secret))).toContain(SECRET_MARK);
+			expect(redact(urlForm, registryOf(secret))).toContain(SECRET_MARK);
 		}
 	});
 
 	test('the longest secret goes first, whatever the order in which they were added', () => {
-		expect(scrub('abcdef-ghijkl', registryOf('abcdef', 'abcdef-ghijkl'))).toBe(SECRET_MARK);
-		expect(scrub('abcdef-ghijkl', registryOf('abcdef-ghijkl', 'abcdef'))).toBe(SECRET_MARK);
+		expect(redact('abcdef-ghijkl', registryOf('abcdef', 'abcdef-ghijkl'))).toBe(SECRET_MARK);
+		expect(redact('abcdef-ghijkl', registryOf('abcdef-ghijkl', 'abcdef'))).toBe(SECRET_MARK);
 	});
 
 	test('a removed secret is ordinary text again', () => {
 		const registry = registryOf('rotated-away');
 		registry.remove('rotated-away');
 		registry.remove('never-there');
-		expect(scrub('rotated-away', registry)).toBe('rotated-away');
+		expect(redact('rotated-away', registry)).toBe('rotated-away');
 	});
 
 	test('a text too short to be a secret is not taken for one', () => {
 		const short = 'x'.repeat(MIN_SECRET_LENGTH - 1);
-		expect(scrub(`${short} plain`, registryOf(short))).toBe(`${short} plain`);
+		expect(redact(`${short} plain`, registryOf(short))).toBe(`${short} plain`);
 	});
 
 	test('the list is bounded: the one added longest ago goes, and adding again keeps one young', () => {
@@ -68,9 +68,9 @@ describe('a registered secret is found by its value', () => {
 		for (let number = 0; number < MAX_SECRETS; number += 1) registry.add(secretOf(number));
 		registry.add(secretOf(0));
 		registry.add(secretOf(MAX_SECRETS));
-		expect(scrub(secretOf(0), registry)).toBe(SECRET_MARK);
-		expect(scrub(secretOf(1), registry)).toBe(secretOf(1));
-		expect(scrub(secretOf(MAX_SECRETS), registry)).toBe(SECRET_MARK);
+		expect(redact(secretOf(0), registry)).toBe(SECRET_MARK);
+		expect(redact(secretOf(1), registry)).toBe(secretOf(1));
+		expect(redact(secretOf(MAX_SECRETS), registry)).toBe(SECRET_MARK);
 	});
 
 	test('a planted secret never survives, in any form and among any other text', () => {
@@ -93,7 +93,7 @@ describe('a registered secret is found by its value', () => {
 		fc.assert(
 			fc.property(secrets, fc.array(fc.tuple(fc.string(), written)), fc.string(), (list, parts, end) => {
 				const text = parts.map(([before, write], at) => before + write(list[at % list.length] ?? '')).join('') + end;
-				const clean = scrub(text, registryOf(...list));
+				const clean = redact(text, registryOf(...list));
 				for (const secret of list) {
 					expect(clean).not.toContain(secret);
 					expect(clean).not.toContain(encodeURIComponent(secret));
@@ -139,7 +139,7 @@ describe('an unknown secret is found by how it is written', () => {
 		['got eyJhbGciOiJIUzI1NiJ9.eyJleHAiOjF9.c2ln back', 'got [secret] back'],
 		['scanned tr-AbCdEfGhIjKlMnOpQrStUvWxYz12', 'scanned [secret]'],
 	])('%s', (text, expected) => {
-		expect(scrub(text, none)).toBe(expected);
+		expect(redact(text, none)).toBe(expected);
 	});
 
 	test('a token after a scheme never survives, between any words and in any capitals', () => {
@@ -152,7 +152,7 @@ describe('an unknown secret is found by how it is written', () => {
 		const gap = fc.constantFrom(' ', '  ', '\t', '%20', '+', '%2520', ' Token ');
 		fc.assert(
 			fc.property(fc.string(), scheme, gap, credential, (before, word, space, secret) => {
-				expect(scrub(`${before} ${word}${space}${secret}`, none)).not.toContain(secret);
+				expect(redact(`${before} ${word}${space}${secret}`, none)).not.toContain(secret);
 			}),
 			{ numRuns: 500 },
 		);
@@ -171,7 +171,7 @@ describe('ordinary text stays', () => {
 		'Does it work? Look at /var/lib/idv-agent/state.json',
 		'2026-11-21 INFO  waiting  code=dns-failed host=id.example.com delayMs=1500',
 	])('%s', (text) => {
-		expect(scrub(text, registryOf('some-live-secret'))).toBe(text);
+		expect(redact(text, registryOf('some-live-secret'))).toBe(text);
 	});
 
 	test('scrubbing twice changes nothing more, and JSON stays JSON', () => {
@@ -181,8 +181,8 @@ describe('ordinary text stays', () => {
 		);
 		fc.assert(
 			fc.property(fc.array(piece, { maxLength: 12 }), (pieces) => {
-				const once = scrub(JSON.stringify({ msg: pieces.join('') }), none);
-				expect(scrub(once, none)).toBe(once);
+				const once = redact(JSON.stringify({ msg: pieces.join('') }), none);
+				expect(redact(once, none)).toBe(once);
 				expect(() => JSON.parse(once)).not.toThrow();
 			}),
 			{ numRuns: 500 },
@@ -205,19 +205,19 @@ describe('a key in PEM', () => {
 			`{"key":1,"x":"${SECRET_MARK}"}`,
 		],
 	])('is taken out %s', (_how, text, clean) => {
-		expect(scrub(text, none)).toBe(clean);
+		expect(redact(text, none)).toBe(clean);
 	});
 
 	test('a certificate is no secret', () => {
 		const text = `-----BEGIN CERTIFICATE-----\n${body}\n-----END CERTIFICATE-----`;
-		expect(scrub(text, none)).toBe(text);
+		expect(redact(text, none)).toBe(text);
 	});
 });
 
 test.each(['password', 'Connection', 'Authorization', 'api_key'])(
 	'who has %s as a password does not hide by it what stands behind that word',
 	(word) => {
-		expect(scrub('password=hunter2hunter2 Connection abc123def456', registryOf(word))).toBe(
+		expect(redact('password=hunter2hunter2 Connection abc123def456', registryOf(word))).toBe(
 			`password=${SECRET_MARK} Connection ${SECRET_MARK}`,
 		);
 	},

@@ -9,8 +9,8 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { giveBackMemory } from '../../src/daemon/heap.edge.ts';
-import { openSimulatedEnvironment } from '../../src/simulation/environment.runner.ts';
+import { trimHeap } from '../../src/daemon/heap.edge.ts';
+import { openSimulatedRuntime } from '../../src/simulation/runtime.runner.ts';
 import { type Simulation, startSimulation } from '../../src/simulation/simulation.runner.ts';
 import { readMemory } from './measure.ts';
 import { POLICIES, type RetryPolicy, superviseBy } from './retry-policies.ts';
@@ -43,24 +43,24 @@ checkFiles(3 * devices + 500);
 const service = fork(join(import.meta.dirname, 'storm-service.ts'));
 try {
 	const { url } = await news(service, 'ready');
-	const environment = await openSimulatedEnvironment({
+	const runtime = await openSimulatedRuntime({
 		version: 'bench',
-		variables: {},
+		env: {},
 		sets: [`baseUrl=${url}`, 'credential.selfRegistration=true'],
 	});
 	let policy = chosen[0] as RetryPolicy;
-	giveBackMemory();
+	trimHeap();
 	const before = { ...readMemory(process.pid), rss: process.memoryUsage.rss() };
 	const simulation = startSimulation({
 		devices,
-		environment,
+		runtime,
 		version: 'bench',
 		workflowId: 'storm',
 		rampMs: (devices / RAMP_PER_SECOND) * 1000,
 		createSupervise: () => superviseBy(() => policy),
 	});
 	await untilOnline(simulation, devices);
-	giveBackMemory();
+	trimHeap();
 	const after = { ...readMemory(process.pid), rss: process.memoryUsage.rss() };
 	const each = (kind: keyof typeof after) => `${((after[kind] - before[kind]) / devices / KIB).toFixed(1)} KiB ${kind}`;
 	console.log(`${devices} devices online. Each has added ${each('rss')}, ${each('pss')}, ${each('anonymous')}.`);
@@ -68,7 +68,7 @@ try {
 	console.log('policy                   99 % back, s   peak handshakes/s   wasted a device');
 	for (policy of chosen) console.log(await storm(simulation, policy));
 	await simulation.stop();
-	await environment.close();
+	await runtime.close();
 } finally {
 	service.disconnect();
 }

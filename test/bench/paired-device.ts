@@ -18,7 +18,7 @@ export async function pairOnce(to: EmbeddedService, base: string): Promise<{ fla
 	const daemon = await startDaemon({
 		version: 'bench',
 		paths: choosePaths({ stateDir: join(base, 'state'), runDir: join(base, 'run') }, {}),
-		environment: {},
+		env: {},
 		sets: flags.filter((_, index, all) => all[index - 1] === '--set'),
 		logTo: { write: () => {} },
 	});

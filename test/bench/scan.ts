@@ -67,12 +67,12 @@ void readPicture(process.argv[2] ?? '').then(([text]) => process.stdout.write(te
 	const set = (await readFile(join(PHOTOS, 'expected.txt'), 'utf8')).trimEnd().split('\n');
 	for (let round = 0; round < rounds; round += 1)
 		for (const line of set) {
-			const [name = '', wanted = ''] = line.split('\t');
+			const [name = '', desired = ''] = line.split('\t');
 			for (const one of readers) {
 				const beganMs = performance.now();
 				const text = await one.read(join(PHOTOS, name));
 				one.timesMs.push(performance.now() - beganMs);
-				if (round === 0 && text === wanted) one.right += 1;
+				if (round === 0 && text === desired) one.right += 1;
 				else if (round === 0 && text !== '') one.wrong += 1;
 			}
 		}
@@ -97,7 +97,7 @@ async function pairingFigures(): Promise<void> {
 			const daemon = await startDaemon({
 				version: 'bench',
 				paths: choosePaths({ stateDir: join(home, 'state'), runDir: join(home, 'run') }, {}),
-				environment: {},
+				env: {},
 				sets: [`baseUrl=${service.url}`, `deviceId=bench-${round}`, 'log.level=error'],
 				logTo: { write: () => {} },
 			});

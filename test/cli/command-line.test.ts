@@ -8,8 +8,7 @@ import { expectJsonRefusal, expectRefusal } from './refusal.ts';
 
 type Program = 'idv-agent' | 'idv';
 
-const run = (name: Program, args: readonly string[], environment: Record<string, string> = {}) =>
-	finish(name, args, environment);
+const run = (name: Program, args: readonly string[], env: Record<string, string> = {}) => finish(name, args, env);
 
 interface Help {
 	/** `workflow set`. */
@@ -161,10 +160,10 @@ describe('the common flags', () => {
 		await home.run();
 		const nowhere = { IDV_AGENT_RUN_DIR: `${home.directory}/nowhere`, IDV_AGENT_CONFIG: other.configFile };
 		const [byVariable, byFlag, config, configByFlag] = await Promise.all([
-			home.agent(['status'], { environment: { IDV_AGENT_JSON: '1' } }),
-			home.agent(['status', '--json', '--run-dir', `${home.directory}/run`], { environment: nowhere }),
+			home.agent(['status'], { env: { IDV_AGENT_JSON: '1' } }),
+			home.agent(['status', '--json', '--run-dir', `${home.directory}/run`], { env: nowhere }),
 			home.agent(['config', 'show']),
-			home.agent(['config', 'show', '--config', home.configFile], { environment: nowhere }),
+			home.agent(['config', 'show', '--config', home.configFile], { env: nowhere }),
 		]);
 		expect(JSON.parse(byVariable.stdout)).toMatchObject({ state: 'unpaired' });
 		expect(JSON.parse(byFlag.stdout)).toMatchObject({ state: 'unpaired' });
@@ -184,7 +183,7 @@ describe('the common flags', () => {
 
 	test('IDV_AGENT_JSON=0 asks for no JSON', async () => {
 		const home = await givenHome();
-		const outcome = await home.agent(['status'], { environment: { IDV_AGENT_JSON: '0' } });
+		const outcome = await home.agent(['status'], { env: { IDV_AGENT_JSON: '0' } });
 		expectRefusal(outcome, { status: 69, code: 'agent-not-running', words: /systemctl start idv-agent/ });
 	});
 });
@@ -203,8 +202,8 @@ describe('without a running agent', () => {
 	])('%s %s says so and how to start it', async (...args) => {
 		const home = await givenHome();
 		const given = args.filter((word) => word !== undefined);
-		const wanted = { status: 69, code: 'agent-not-running', words: /No agent listens on .*\. .*idv-agent run/ };
-		expectRefusal(await home.agent(given), wanted);
+		const desired = { status: 69, code: 'agent-not-running', words: /No agent listens on .*\. .*idv-agent run/ };
+		expectRefusal(await home.agent(given), desired);
 	});
 
 	test('a run directory that is too deep for a socket is named as such', async () => {

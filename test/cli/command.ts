@@ -25,7 +25,7 @@ export interface Home {
 	readonly stateDir: string;
 	readonly configFile: string;
 	/** Variables with which a command finds this device and no other. */
-	readonly environment: Readonly<Record<string, string>>;
+	readonly env: Readonly<Record<string, string>>;
 	writeSettings(document: unknown): Promise<void>;
 	/** Runs `idv-agent` to its end. */
 	agent(args: readonly string[], more?: CommandOptions): Promise<Outcome>;
@@ -38,7 +38,7 @@ export interface Home {
 export interface CommandOptions {
 	/** Standard input; left out, it is closed. */
 	readonly input?: string;
-	readonly environment?: Readonly<Record<string, string>>;
+	readonly env?: Readonly<Record<string, string>>;
 }
 
 /** A command that goes on. */
@@ -69,7 +69,7 @@ export async function givenHome(settings?: unknown, atTheEnd: AtTheEnd = onTestF
 	atTheEnd(() => rm(directory, { recursive: true, force: true }));
 	const stateDir = join(directory, 'state');
 	const configFile = join(directory, 'config.json');
-	const environment = {
+	const env = {
 		IDV_AGENT_STATE_DIR: stateDir,
 		IDV_AGENT_RUN_DIR: join(directory, 'run'),
 		IDV_AGENT_CONFIG: configFile,
@@ -81,12 +81,12 @@ export async function givenHome(settings?: unknown, atTheEnd: AtTheEnd = onTestF
 		directory,
 		stateDir,
 		configFile,
-		environment,
+		env,
 		writeSettings: (document) =>
 			writeFile(configFile, typeof document === 'string' ? document : JSON.stringify(document)),
-		agent: (args, { input, environment: more } = {}) => finish('idv-agent', args, { ...environment, ...more }, input),
+		agent: (args, { input, env: more } = {}) => finish('idv-agent', args, { ...env, ...more }, input),
 		async run(...args) {
-			const running = follow('idv-agent', ['run', ...args], environment, atTheEnd);
+			const running = follow('idv-agent', ['run', ...args], env, atTheEnd);
 			await running.untilLine(/"msg":"started"/);
 			return running;
 		},
@@ -100,10 +100,10 @@ export async function givenHome(settings?: unknown, atTheEnd: AtTheEnd = onTestF
 export async function finish(
 	name: 'idv-agent' | 'idv',
 	args: readonly string[],
-	environment: Readonly<Record<string, string>>,
+	env: Readonly<Record<string, string>>,
 	input?: string,
 ): Promise<Outcome> {
-	const child = start(name, args, environment);
+	const child = start(name, args, env);
 	const outcome = collect(child);
 	child.stdin?.on('error', () => {});
 	child.stdin?.end(input ?? '');
@@ -114,11 +114,11 @@ export async function finish(
 export function follow(
 	name: 'idv-agent' | 'idv',
 	args: readonly string[],
-	environment: Readonly<Record<string, string>>,
+	env: Readonly<Record<string, string>>,
 	atTheEnd: AtTheEnd = onTestFinished,
 	directory?: string,
 ): RunningCommand {
-	const child = start(name, args, environment, directory);
+	const child = start(name, args, env, directory);
 	const lines: string[] = [];
 	const reader = createInterface({ input: child.stdout as NodeJS.ReadableStream });
 	reader.on('line', (line) => lines.push(line));
@@ -151,11 +151,11 @@ export function follow(
 function start(
 	name: string,
 	args: readonly string[],
-	environment: Readonly<Record<string, string>>,
+	env: Readonly<Record<string, string>>,
 	directory?: string,
 ): ChildProcess {
 	const { PATH = '', HOME = '' } = process.env;
-	return spawn(join(ROOT, 'bin', name), args, { env: { PATH, HOME, ...environment }, stdio: 'pipe', cwd: directory });
+	return spawn(join(ROOT, 'bin', name), args, { env: { PATH, HOME, ...env }, stdio: 'pipe', cwd: directory });
 }
 
 async function collect(child: ChildProcess): Promise<Outcome> {

@@ -43,7 +43,7 @@ describe('config check', () => {
 			home.agent(['config', 'check']),
 			home.agent(['config', 'check', '--json']),
 		]);
-		const wanted = [
+		const desired = [
 			/heartbeatCadance is not a setting; did you mean heartbeatCadence\?/,
 			/heartbeatCadence must be at least 1/,
 			/service\.chanelPath is not a setting; did you mean service\.channelPath\?/,
@@ -52,15 +52,15 @@ describe('config check', () => {
 			/baseUrl must begin with https:\/\//,
 		];
 		const lines = plain.stderr.trimEnd().split('\n');
-		expect(lines).toHaveLength(wanted.length);
-		for (const [index, words] of wanted.entries()) {
+		expect(lines).toHaveLength(desired.length);
+		for (const [index, words] of desired.entries()) {
 			expect(lines[index]).toMatch(/^Error: .*config\.json: .* \[settings-invalid\]$/);
 			expect(lines[index]).toMatch(words);
 		}
 		expect(plain).toMatchObject({ status: 78, stdout: '' });
 		expect(JSON.parse(json.stdout)).toMatchObject({
 			valid: false,
-			problems: wanted.map(() => ({ code: 'settings-invalid' })),
+			problems: desired.map(() => ({ code: 'settings-invalid' })),
 		});
 		expect(json).toMatchObject({ status: 78, stderr: '' });
 	});
@@ -123,8 +123,8 @@ describe('config check', () => {
 
 	test('of a good file says so, and which variable was probably meant', async () => {
 		const home = await givenHome({ workflowId: 'document-check' });
-		const environment = { IDV_AGENT_BASEURL: 'https://x.example' };
-		const { status, stdout, stderr } = await home.agent(['config', 'check'], { environment });
+		const env = { IDV_AGENT_BASEURL: 'https://x.example' };
+		const { status, stdout, stderr } = await home.agent(['config', 'check'], { env });
 		expect({ status, stdout }).toEqual({ status: 0, stdout: 'The settings are valid.\n' });
 		expect(stderr).toBe('Warning: The variable IDV_AGENT_BASEURL names no setting; did you mean IDV_AGENT_BASE_URL?\n');
 	});

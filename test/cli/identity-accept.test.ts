@@ -17,21 +17,21 @@ async function givenRepaired(machine: typeof REPAIRED) {
 	const before = await givenPairedAgent(service, { machine: PC });
 	await before.stop();
 	const device = await givenAgent({ home: before.home, machine });
-	const environment = {
+	const env = {
 		IDV_AGENT_RUN_DIR: device.home.paths.runDir,
 		IDV_AGENT_STATE_DIR: device.home.paths.stateDir,
 		IDV_AGENT_CONFIG: device.home.paths.configFile,
 	};
-	return { service, device, environment };
+	return { service, device, env };
 }
 
 describe('identity accept, after a repair', () => {
 	test('keeps the deviceId, tells the service of the new parts without a moment offline, and is remembered', async () => {
-		const { service, device, environment } = await givenRepaired(OTHER_CARD);
+		const { service, device, env } = await givenRepaired(OTHER_CARD);
 		await device.untilState('online');
 		expect(device.agent.status().warnings).toMatchObject([{ code: 'identity-changed' }]);
 		const offline = watchOffline(service);
-		const outcome = await finish('idv-agent', ['identity', 'accept', '--yes', '--json'], environment);
+		const outcome = await finish('idv-agent', ['identity', 'accept', '--yes', '--json'], env);
 		expect(outcome).toMatchObject({ status: 0, stderr: '' });
 		expect(JSON.parse(outcome.stdout)).toMatchObject({
 			changed: true,
@@ -48,9 +48,9 @@ describe('identity accept, after a repair', () => {
 	});
 
 	test('takes a device online again that looked like a copy because its board was replaced', async () => {
-		const { device, environment } = await givenRepaired(REPAIRED);
+		const { device, env } = await givenRepaired(REPAIRED);
 		expect(device.agent.status()).toMatchObject({ state: 'blocked', problem: { code: 'identity-changed' } });
-		expect(await finish('idv-agent', ['identity', 'accept', '--yes'], environment)).toMatchObject({
+		expect(await finish('idv-agent', ['identity', 'accept', '--yes'], env)).toMatchObject({
 			status: 0,
 			stdout: expect.stringMatching(/This seems to be a copy of another device.*\n\nAccepted\./s),
 		});
@@ -58,15 +58,15 @@ describe('identity accept, after a repair', () => {
 	});
 
 	test('changes nothing without a yes', async () => {
-		const { device, environment } = await givenRepaired(REPAIRED);
-		const refused = await finish('idv-agent', ['identity', 'accept'], environment);
+		const { device, env } = await givenRepaired(REPAIRED);
+		const refused = await finish('idv-agent', ['identity', 'accept'], env);
 		expectRefusal(refused, { status: 78, code: 'identity-changed', words: /nothing was changed.*--yes.*unpair/s });
 		expect(device.agent.status().state).toBe('blocked');
 	});
 
 	test.skipIf(!hasTerminal)('asks at a terminal', async () => {
-		const { device, environment } = await givenRepaired(REPAIRED);
-		const { status, text } = await atTerminal('idv-agent', ['identity', 'accept'], environment, [['[y/n]', 'y\n']]);
+		const { device, env } = await givenRepaired(REPAIRED);
+		const { status, text } = await atTerminal('idv-agent', ['identity', 'accept'], env, [['[y/n]', 'y\n']]);
 		expect(text).toContain('Is this still device PF3K9QXZ, with a part replaced?');
 		expect(status).toBe(0);
 		await device.untilState('online');
@@ -75,8 +75,8 @@ describe('identity accept, after a repair', () => {
 	test('says so where nothing has changed, or nothing was paired', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
-		const environment = { IDV_AGENT_RUN_DIR: device.home.paths.runDir };
-		const same = await finish('idv-agent', ['identity', 'accept'], environment);
+		const env = { IDV_AGENT_RUN_DIR: device.home.paths.runDir };
+		const same = await finish('idv-agent', ['identity', 'accept'], env);
 		expect(same).toMatchObject({ status: 0, stdout: expect.stringContaining('Nothing has changed') });
 		await device.agent.unpair();
 		await expect(device.client.request('admin', 'POST', '/v1/identity/accept')).rejects.toMatchObject({

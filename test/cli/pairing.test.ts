@@ -94,8 +94,8 @@ describe('pair', () => {
 	test('--trust pairs with the origin that a person expects, and with no other', async () => {
 		const { pair, code, service, registrations } = await givenDevice({ settings: {} });
 		const given = code();
-		const wanted = { status: 77, code: 'code-for-other-origin', words: /127\.0\.0\.1.*not for https:\/\/id\.example/ };
-		expectRefusal(await pair(given, '--trust', 'https://id.example'), wanted);
+		const desired = { status: 77, code: 'code-for-other-origin', words: /127\.0\.0\.1.*not for https:\/\/id\.example/ };
+		expectRefusal(await pair(given, '--trust', 'https://id.example'), desired);
 		expectRefusal(await pair(given), { status: 77, code: 'origin-unconfirmed', words: /--trust/ });
 		expect(registrations()).toBe(0);
 		expect(await pair(given, '--trust', service.url)).toMatchObject({ status: 0 });
@@ -164,8 +164,8 @@ describe('on a device that waits for its first code', () => {
 	test('a code for a workflow that the service does not know is not used up', async () => {
 		const { pair, code, home, service } = device;
 		const given = code(null);
-		const wanted = { status: 65, code: 'workflow-unknown', words: /does not know the workflow no-such/ };
-		expectRefusal(await pair(given, '--workflow', 'no-such'), wanted);
+		const desired = { status: 65, code: 'workflow-unknown', words: /does not know the workflow no-such/ };
+		expectRefusal(await pair(given, '--workflow', 'no-such'), desired);
 		await expectUnpaired(home);
 		const answer = await send(service.url, {
 			path: '/api/device/connection',
@@ -210,14 +210,14 @@ describe('on a device that waits for its first code', () => {
 
 	test.skipIf(!hasTerminal)('Ctrl-C at the prompt leaves everything as it was', async () => {
 		const { home } = device;
-		const screen = await atTerminal('idv-agent', ['pair'], home.environment, [[PROMPT, 'tr-half\u0003']]);
+		const screen = await atTerminal('idv-agent', ['pair'], home.env, [[PROMPT, 'tr-half\u0003']]);
 		expect(screen).toMatchObject({ status: 64, text: expect.stringMatching(/Cancelled; nothing was sent/) });
 		await expectUnpaired(home);
 	});
 
 	test.skipIf(!hasTerminal)('on a narrow terminal tables are folded between words', async () => {
 		const { home } = device;
-		const { text } = await atTerminal('idv-agent', ['config', 'show', '--explain'], home.environment, [], 60);
+		const { text } = await atTerminal('idv-agent', ['config', 'show', '--explain'], home.env, [], 60);
 		const lines = text.split('\n');
 		expect(lines.filter((line) => line.startsWith('  ') && line.length > 60)).toEqual([]);
 		const at = lines.indexOf('baseUrl = - (default)');
@@ -227,7 +227,7 @@ describe('on a device that waits for its first code', () => {
 			'  it.',
 			'  IDV_AGENT_BASE_URL',
 		]);
-		const { text: table } = await atTerminal('idv-agent', ['doctor', '--check', 'scanner'], home.environment, [], 60);
+		const { text: table } = await atTerminal('idv-agent', ['doctor', '--check', 'scanner'], home.env, [], 60);
 		expect(table).toMatch(
 			/skipped {2}scanner {7}No scanner was found; codes can be\n {23}typed or read from a picture\.\n/,
 		);
@@ -235,7 +235,7 @@ describe('on a device that waits for its first code', () => {
 
 	test.skipIf(!hasTerminal)('JSON is indented for the eye at a terminal', async () => {
 		const { home } = device;
-		const { text } = await atTerminal('idv-agent', ['workflow', 'show', '--json'], home.environment);
+		const { text } = await atTerminal('idv-agent', ['workflow', 'show', '--json'], home.env);
 		expect(text).toMatch(/^\{\n {2}"wanted": null,\n {2}"live": null,\n/);
 	});
 });
@@ -275,8 +275,8 @@ describe('a code', () => {
 		const { pair, code, service, registrations } = await givenDevice({
 			settings: { baseUrl: 'https://id.example.com' },
 		});
-		const wanted = { status: 77, code: 'code-for-other-origin', words: /configured for https:\/\/id\.example\.com/ };
-		expectRefusal(await pair(code(), '--trust', service.url), wanted);
+		const desired = { status: 77, code: 'code-for-other-origin', words: /configured for https:\/\/id\.example\.com/ };
+		expectRefusal(await pair(code(), '--trust', service.url), desired);
 		expect(registrations()).toBe(0);
 	});
 
@@ -319,7 +319,7 @@ describe.skipIf(!hasTerminal)('at a terminal', () => {
 		const given = code();
 		// A slip and backspace, then a whole line taken back with Ctrl-U.
 		const typed = `wrong\u0015${given}zz\u007f\u007f\r`;
-		const screen = await atTerminal('idv-agent', ['pair'], home.environment, [[PROMPT, typed]]);
+		const screen = await atTerminal('idv-agent', ['pair'], home.env, [[PROMPT, typed]]);
 		expect(screen).toMatchObject({ status: 0, text: expect.stringMatching(/Paired\. Online/) });
 		expect(screen.text).not.toContain(tokenOf(given));
 		expect(screen.text).not.toContain('wrong');
@@ -327,7 +327,7 @@ describe.skipIf(!hasTerminal)('at a terminal', () => {
 
 	test('an unknown host is asked about: a yes pairs, and is remembered', async () => {
 		const { home, code, service, pair } = await givenDevice({ settings: {} });
-		const screen = await atTerminal('idv-agent', ['pair'], home.environment, [
+		const screen = await atTerminal('idv-agent', ['pair'], home.env, [
 			// A scanner that ends a code with CR and LF: the empty second line answers nothing.
 			[PROMPT, `${code()}\r\n`],
 			[QUESTION, '\r'],
@@ -341,7 +341,7 @@ describe.skipIf(!hasTerminal)('at a terminal', () => {
 	test('a no, or the end of input, spends nothing', async () => {
 		const { home, code, registrations } = await givenDevice({ settings: {} });
 		for (const typed of ['n\r', '\u0004']) {
-			const screen = await atTerminal('idv-agent', ['pair'], home.environment, [
+			const screen = await atTerminal('idv-agent', ['pair'], home.env, [
 				[PROMPT, `${code()}\r`],
 				[QUESTION, typed],
 			]);

@@ -11,16 +11,16 @@ export interface WantedRefusal {
 }
 
 /** One line on stderr: what is wrong, what to do, the permanent code. */
-export function expectRefusal({ status, stderr }: Outcome, wanted: WantedRefusal): void {
-	expect(stderr).toMatch(new RegExp(`^Error: [^\\n]+[.!?] [^\\n]+[.!?] \\[${wanted.code}\\]\\n$`));
-	expect(stderr).toMatch(wanted.words);
-	expect(status).toBe(wanted.status);
+export function expectRefusal({ status, stderr }: Outcome, expected: WantedRefusal): void {
+	expect(stderr).toMatch(new RegExp(`^Error: [^\\n]+[.!?] [^\\n]+[.!?] \\[${expected.code}\\]\\n$`));
+	expect(stderr).toMatch(expected.words);
+	expect(status).toBe(expected.status);
 }
 
 /** The same as one JSON document on stdout, and nothing on stderr. */
-export function expectJsonRefusal({ status, stdout, stderr }: Outcome, wanted: WantedRefusal): void {
+export function expectJsonRefusal({ status, stdout, stderr }: Outcome, expected: WantedRefusal): void {
 	const { error } = JSON.parse(stdout);
-	expect(error).toEqual({ code: wanted.code, message: expect.any(String), remedy: expect.stringMatching(/\S/) });
-	expect(`${error.message} ${error.remedy}`).toMatch(wanted.words);
-	expect({ status, stderr }).toEqual({ status: wanted.status, stderr: '' });
+	expect(error).toEqual({ code: expected.code, message: expect.any(String), remedy: expect.stringMatching(/\S/) });
+	expect(`${error.message} ${error.remedy}`).toMatch(expected.words);
+	expect({ status, stderr }).toEqual({ status: expected.status, stderr: '' });
 }

@@ -27,7 +27,7 @@ describe('run', () => {
 		const home = await givenHome();
 		// The state directory is the first thing that it makes, long before it is up.
 		const madeSomething = watch(home.directory)[Symbol.asyncIterator]().next();
-		const daemon = follow('idv-agent', ['run'], home.environment);
+		const daemon = follow('idv-agent', ['run'], home.env);
 		await madeSomething;
 		const { status, stdout } = await daemon.end('SIGTERM');
 		const messages = stdout

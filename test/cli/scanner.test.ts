@@ -16,20 +16,20 @@ async function givenMachine(settings: object = {}) {
 	return {
 		root: await realpath(join(device.home.directory, machine)),
 		untilListening: (path: string) => device.untilLogged((line) => line['path'] === path),
-		environment: { IDV_AGENT_RUN_DIR: device.home.paths.runDir, IDV_AGENT_CONFIG: device.home.paths.configFile },
+		env: { IDV_AGENT_RUN_DIR: device.home.paths.runDir, IDV_AGENT_CONFIG: device.home.paths.configFile },
 	};
 }
 
 describe('scanner list', () => {
 	test('shows what the agent listens to and why, and how to hide a keyboard scanner from the desktop', async () => {
-		const { root, environment, untilListening } = await givenMachine();
+		const { root, env, untilListening } = await givenMachine();
 		await plantTree(root, { 'run/udev/data/c0:0': 'E:ID_VENDOR_ID=1eab\nE:ID_MODEL_ID=0c06\n' });
 		const scanner = await plugScanner(root);
 		await plugScanner(root, 'Logitech_USB_Keyboard', 4);
 		await untilListening(scanner.path);
 		const [plain, json] = await Promise.all([
-			finish('idv-agent', ['scanner', 'list'], environment),
-			finish('idv-agent', ['scanner', 'list', '--json'], environment),
+			finish('idv-agent', ['scanner', 'list'], env),
+			finish('idv-agent', ['scanner', 'list', '--json'], env),
 		]);
 		expect(plain.stdout).toMatch(/^Listening: this device waits for a pairing code\.\n\n/);
 		expect(plain.stdout).toMatch(/\n> +keyboard +\S+Newland\S+ +is listened to: looks like a scanner\n/);
@@ -44,11 +44,11 @@ describe('scanner list', () => {
 	});
 
 	test('is silent about the rule where it is in force', async () => {
-		const { root, environment, untilListening } = await givenMachine();
+		const { root, env, untilListening } = await givenMachine();
 		await plantTree(root, { 'run/udev/data/c0:0': 'E:LIBINPUT_IGNORE_DEVICE=1\n' });
 		const scanner = await plugScanner(root);
 		await untilListening(scanner.path);
-		expect(await finish('idv-agent', ['scanner', 'list'], environment)).toMatchObject({ status: 0, stderr: '' });
+		expect(await finish('idv-agent', ['scanner', 'list'], env)).toMatchObject({ status: 0, stderr: '' });
 	});
 
 	test('without an agent says so and looks itself', async () => {
@@ -86,8 +86,8 @@ describe('scanner test', () => {
 	});
 
 	test('says what a code would do here, where an agent runs, and leaves a scanner to the agent that listens to it', async () => {
-		const { root, environment, untilListening } = await givenMachine();
-		const given = await finish('idv-agent', ['scanner', 'test', '-'], environment, CODE);
+		const { root, env, untilListening } = await givenMachine();
+		const given = await finish('idv-agent', ['scanner', 'test', '-'], env, CODE);
 		expect(given.stdout.split('\n').slice(1)).toEqual([
 			'  here it pairs this device with id.example.com, runs workflow check-in',
 			expect.stringMatching(/^ {2}This code is for https:\/\/id\.example\.com, and nobody has confirmed/),
@@ -95,7 +95,7 @@ describe('scanner test', () => {
 		]);
 		const scanner = await plugScanner(root);
 		await untilListening(scanner.path);
-		expectRefusal(await finish('idv-agent', ['scanner', 'test', '--device', scanner.path], environment), {
+		expectRefusal(await finish('idv-agent', ['scanner', 'test', '--device', scanner.path], env), {
 			status: 69,
 			code: 'scanner-failed',
 			words: /The agent itself listens to/,

@@ -114,7 +114,7 @@ describe('service notify', () => {
 
 test('demo --once tells the whole story and ends with 0', async () => {
 	const home = await givenHome();
-	const { status, stdout, stderr } = await finish('idv-agent', ['demo', '--once'], home.environment);
+	const { status, stdout, stderr } = await finish('idv-agent', ['demo', '--once'], home.env);
 	expect(stdout).toMatch(/neither side saw the device offline/);
 	expect(stdout).toMatch(/That was the whole story, in \d+\.\d s\.\n$/);
 	expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
@@ -122,10 +122,10 @@ test('demo --once tells the whole story and ends with 0', async () => {
 
 test('demo tells its story where nothing can be written, and ends in silence with Ctrl-C, also half-way', async () => {
 	const home = await givenHome();
-	const environment = { ...home.environment, TMPDIR: home.directory };
-	const told = follow('idv-agent', ['demo'], environment, undefined, '/proc');
+	const env = { ...home.env, TMPDIR: home.directory };
+	const told = follow('idv-agent', ['demo'], env, undefined, '/proc');
 	await told.untilLine(/saved as .*idv-agent-demo-/);
-	const early = follow('idv-agent', ['demo'], environment, undefined, '/proc');
+	const early = follow('idv-agent', ['demo'], env, undefined, '/proc');
 	await early.untilLine(/It makes a pairing code/);
 	expect(await early.end('SIGINT')).toMatchObject({ status: 75, stderr: '' });
 	await told.untilLine(/It stays up now/);

@@ -98,7 +98,7 @@ describe('on a paired device that is online', () => {
 
 	test('events are a line each; with --json one document a line; --since is after that one', async () => {
 		const { home, service } = device;
-		const following = follow('idv-agent', ['events', '--follow', '--json'], home.environment);
+		const following = follow('idv-agent', ['events', '--follow', '--json'], home.env);
 		service.notify({ type: 'hello', id: 'n-1', text: 'one\ntwo \u001b[31m' });
 		service.sendRaw('not JSON at all');
 		await following.untilLine(/"kind":"text"/);
@@ -121,16 +121,16 @@ describe('on a paired device that is online', () => {
 		const { home } = device;
 		const since = ['events', '--since', 'yesterday'];
 		const [plain, json] = await Promise.all([home.agent(since), home.agent([...since, '--json'])]);
-		const wanted = { status: 65, code: 'body-invalid', words: /since is not the id of an event/ };
-		expectRefusal(plain, wanted);
-		expectJsonRefusal(json, wanted);
+		const desired = { status: 65, code: 'body-invalid', words: /since is not the id of an event/ };
+		expectRefusal(plain, desired);
+		expectJsonRefusal(json, desired);
 	});
 
 	test('events into a pipe that nobody reads any more end quietly', async () => {
 		const { home, service } = device;
 		const { PATH = '' } = process.env;
 		const child = spawn(join(import.meta.dirname, '../../bin/idv-agent'), ['events', '--follow'], {
-			env: { PATH, ...home.environment },
+			env: { PATH, ...home.env },
 			stdio: ['ignore', 'pipe', 'pipe'],
 		});
 		const stderr = text(child.stderr);
@@ -143,9 +143,9 @@ describe('on a paired device that is online', () => {
 
 	test('a message that an operator sends by hand reaches the devices that it is for', async () => {
 		const { home, service } = device;
-		const environment = { IDV_AUTHORIZATION: `Bearer ${credentialsOf(service).Bearer.credential}` };
+		const env = { IDV_AUTHORIZATION: `Bearer ${credentialsOf(service).Bearer.credential}` };
 		const notify = (...flags: string[]) =>
-			home.agent(['service', 'notify', '{"type":"hello"}', '--url', service.url, ...flags], { environment });
+			home.agent(['service', 'notify', '{"type":"hello"}', '--url', service.url, ...flags], { env });
 		const outcomes = await Promise.all([
 			notify(),
 			notify('--device', 'KIOSK-7', '--json'),
@@ -226,8 +226,8 @@ describe('moving a device to another workflow', () => {
 describe('going offline and coming back', () => {
 	test('is shown by status --watch, as sentences and as JSON', async () => {
 		const { home, service } = await givenPaired();
-		const plain = follow('idv-agent', ['status', '--watch'], home.environment);
-		const json = follow('idv-agent', ['status', '--watch', '--json'], home.environment);
+		const plain = follow('idv-agent', ['status', '--watch'], home.env);
+		const json = follow('idv-agent', ['status', '--watch', '--json'], home.env);
 		await Promise.all([plain.untilLine(/^\d\d:\d\d:\d\d {2}Online with/), json.untilLine(/"state":"online"/)]);
 		service.closeChannels(1012);
 		const offline = await json.untilLine(/"state":"offline"/);
@@ -239,7 +239,7 @@ describe('going offline and coming back', () => {
 
 	test('reconnect to a service that is away says so in one line', async () => {
 		const { home, service } = await givenPaired();
-		const watch = follow('idv-agent', ['status', '--watch'], home.environment);
+		const watch = follow('idv-agent', ['status', '--watch'], home.env);
 		await service.close();
 		await watch.untilLine(/Offline/);
 		expect((await home.agent(['status'])).stdout).toMatch(/\nChannel +(waiting to connect again|connecting) since /);
@@ -257,7 +257,7 @@ describe('going offline and coming back', () => {
 		const following = [
 			['status', '--watch'],
 			['events', '--follow'],
-		].map((words) => follow('idv-agent', [...words, '--json'], home.environment));
+		].map((words) => follow('idv-agent', [...words, '--json'], home.env));
 		for (const one of following) await one.untilLine(/./);
 		await daemon.end();
 		for (const { ended } of following) {

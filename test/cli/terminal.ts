@@ -25,14 +25,14 @@ export interface Screen {
 export async function atTerminal(
 	name: 'idv-agent' | 'idv',
 	args: readonly string[],
-	environment: Readonly<Record<string, string>>,
+	env: Readonly<Record<string, string>>,
 	answers: readonly (readonly [prompt: string, typed: string])[] = [],
 	columns = 400,
 ): Promise<Screen> {
 	const command = [join(BIN, name), ...args].map((word) => `'${word.replaceAll("'", `'\\''`)}'`).join(' ');
 	const { PATH = '', HOME = '' } = process.env;
 	const child = spawn('script', ['-qec', `stty echo cols ${columns} && exec ${command}`, '/dev/null'], {
-		env: { PATH, HOME, TERM: 'dumb', SHELL: '/bin/sh', ...environment },
+		env: { PATH, HOME, TERM: 'dumb', SHELL: '/bin/sh', ...env },
 		stdio: ['pipe', 'pipe', 'inherit'],
 	});
 	let text = '';

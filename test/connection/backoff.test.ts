@@ -29,9 +29,9 @@ const failed = (pace: Pace, more: Partial<FailedAttempt> = {}): FailedAttempt =>
 });
 
 /** What comes after these failures, one after the other. */
-function following(failures: readonly FailedAttempt[], chance: () => number): NextAttempt {
+function following(failures: readonly FailedAttempt[], random: () => number): NextAttempt {
 	let next: NextAttempt = { backoff: NO_FAILURES, delayMs: 0, blocked: false };
-	for (const failure of failures) next = afterFailure(next.backoff, failure, chance);
+	for (const failure of failures) next = afterFailure(next.backoff, failure, random);
 	return next;
 }
 
@@ -199,8 +199,8 @@ describe('whatever fails, in any order', () => {
 
 	test('the delay is a finite time, within an hour, and not before the time that was asked for', () => {
 		fc.assert(
-			fc.property(history, anyChance, (failures, chance) => {
-				const { delayMs } = following(failures, () => chance);
+			fc.property(history, anyChance, (failures, random) => {
+				const { delayMs } = following(failures, () => random);
 				const asked = failures.at(-1)?.retryAfterMs ?? 0;
 				const least = Math.min(Number.isNaN(asked) ? 0 : asked, MAX_RETRY_AFTER_MS);
 				return Number.isFinite(delayMs) && delayMs >= Math.max(0, least) && delayMs <= 60 * MINUTE;
@@ -213,7 +213,7 @@ describe('whatever fails, in any order', () => {
 		fc.assert(
 			fc.property(history, anyChance, anyChance, (failures, one, other) => {
 				fc.pre(Math.abs(one - other) > 0.01);
-				const [first, second] = [one, other].map((chance) => following(failures, () => chance).delayMs);
+				const [first, second] = [one, other].map((random) => following(failures, () => random).delayMs);
 				// 1 % of the narrowest spread: one second, after a `Retry-After` of one.
 				return Math.abs((first ?? 0) - (second ?? 0)) > 9.9;
 			}),

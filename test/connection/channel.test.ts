@@ -119,8 +119,8 @@ describe('opening', () => {
 	test('presents the credential and the user agent, and is proved by the first pong', async () => {
 		const { url, upgrades } = await service();
 		const opened = open(url);
-		await opened.until('proved');
-		expect(opened.types()).toEqual(['opened', 'proved']);
+		await opened.until('confirmed');
+		expect(opened.types()).toEqual(['opened', 'confirmed']);
 		expect(upgrades).toEqual([{ url: '/ws/device', authorization: `Connection ${TOKEN}`, agent: 'idv-agent/test' }]);
 	});
 
@@ -147,14 +147,14 @@ describe('opening', () => {
 		const { url } = await service((peer) => peer.send('hello'), { autoPong: false });
 		const opened = open(url);
 		await opened.until('frame');
-		expect(opened.types()).toEqual(['opened', 'proved', 'frame']);
+		expect(opened.types()).toEqual(['opened', 'confirmed', 'frame']);
 	});
 
 	test('is proved by staying open with a service that says nothing', async () => {
 		const { url } = await service(() => {}, { autoPong: false });
 		const opened = open(url, { proveAfterMs: 50 });
-		await opened.until('proved');
-		expect(opened.types()).toEqual(['opened', 'proved']);
+		await opened.until('confirmed');
+		expect(opened.types()).toEqual(['opened', 'confirmed']);
 	});
 
 	test('is not proved by a service that accepts and closes', async () => {
@@ -421,7 +421,7 @@ describe('TLS', () => {
 			clientCertificateFile: fixture('client.pem'),
 			clientKeyFile: fixture('client.key'),
 		};
-		await open(url, await agentFor(url, settings)).until('proved');
+		await open(url, await agentFor(url, settings)).until('confirmed');
 	});
 
 	test('on a port that does not speak it has failed', async () => {
@@ -438,7 +438,7 @@ describe('through a proxy', () => {
 	test('the channel opens with user and password', async () => {
 		const { port, upgrades } = await service(() => {}, { server: createHttpsServer(identity('server')) });
 		const proxy = await connectProxy({ targetPort: port, password: 'kiosk:p@ss' });
-		await open(url, await through(proxy.port, 'kiosk:p%40ss@')).until('proved');
+		await open(url, await through(proxy.port, 'kiosk:p%40ss@')).until('confirmed');
 		expect(proxy.heads[0]).toMatch(/^CONNECT service\.test:443 /);
 		expect(proxy.heads.join()).not.toContain(TOKEN);
 		expect(upgrades[0]?.authorization).toBe(`Connection ${TOKEN}`);
@@ -525,11 +525,11 @@ describe('the end of an open channel', () => {
 			peer.on('close', (code, reason) => told.resolve([code, String(reason)]));
 		});
 		const opened = open(url, {}, (event) => {
-			if (event.type === 'proved') opened.channel.close(1000, 'moving on');
+			if (event.type === 'confirmed') opened.channel.close(1000, 'moving on');
 		});
 		expect(await opened.until('ended')).toMatchObject({ closeCode: null, failure: { code: 'connection-lost' } });
 		expect(await told.promise).toEqual([1000, 'moving on']);
-		expect(opened.types()).toEqual(['opened', 'proved', 'frame', 'ended']);
+		expect(opened.types()).toEqual(['opened', 'confirmed', 'frame', 'ended']);
 	});
 
 	test('comes even when the service does not answer the goodbye', async () => {
@@ -576,7 +576,7 @@ describe('a silent channel', () => {
 		});
 		const opened = open(url, { pingIntervalMs: 40, silenceLimitMs: 200 });
 		await pings.promise;
-		expect(opened.types()).toEqual(['opened', 'proved']);
+		expect(opened.types()).toEqual(['opened', 'confirmed']);
 	});
 
 	test('is not one on which a large frame is still coming in', async () => {
@@ -601,7 +601,7 @@ describe('a silent channel', () => {
 			speaker = peer;
 		});
 		const opened = open(url, { pingIntervalMs: 20, silenceLimitMs: 100 });
-		await opened.until('proved');
+		await opened.until('confirmed');
 		speaker?.send('said in time');
 		const untilMs = performance.now() + 250;
 		while (performance.now() < untilMs);
@@ -615,7 +615,7 @@ describe('a machine that was suspended', () => {
 		let sleptMs = 60_000;
 		const { url } = await service();
 		const opened = open(url, { pingIntervalMs: 20, silenceLimitMs: 0, sleptMs: () => sleptMs });
-		await opened.until('proved');
+		await opened.until('confirmed');
 		sleptMs += 7_200_000;
 		const ended = await opened.until('ended');
 		expect(ended).toMatchObject({ failure: { code: 'connection-lost' }, closeCode: null, timedOut: false });

@@ -38,13 +38,13 @@ const ended = (cause = lost, more: { timedOut?: boolean; closeCode?: number } = 
 });
 const registerFailed = (cause = unreachable): Told => ({ type: 'registerFailed', failure: cause, timedOut: false });
 const timer: Told = { type: 'timerFired' };
-const proved: Told = { type: 'channelProved' };
+const confirmed: Told = { type: 'channelConfirmed' };
 
 const states = {
 	registering: startLink([REUSABLE], null, 0).state,
 	registerWait: walk(startLink([REUSABLE], null, 0).state, registerFailed()),
 	connecting: startLink([REUSABLE], CONNECTION, 0).state,
-	online: walk(startLink([REUSABLE], CONNECTION, 0).state, proved),
+	online: walk(startLink([REUSABLE], CONNECTION, 0).state, confirmed),
 	connectWait: walk(startLink([REUSABLE], CONNECTION, 0).state, ended()),
 	blocked: walk(startLink([REUSABLE], CONNECTION, 0).state, ended(forbidden)),
 	closed: walk(startLink([REUSABLE], CONNECTION, 0).state, { type: 'closeRequested', code: 1000 }),
@@ -57,7 +57,7 @@ const rows: [keyof typeof states, Told, LinkState['name'], string[]][] = [
 	['registerWait', timer, 'registering', ['register']],
 	['registerWait', { type: 'retryRequested' }, 'registering', ['register']],
 	['registerWait', { type: 'closeRequested', code: 1000 }, 'closed', []],
-	['connecting', proved, 'online', []],
+	['connecting', confirmed, 'online', []],
 	['connecting', ended(), 'connectWait', ['wait']],
 	['connecting', { type: 'connectionRevoked' }, 'registerWait', ['closeChannel', 'wait']],
 	['connecting', { type: 'closeRequested', code: 1000 }, 'closed', ['closeChannel']],
@@ -186,7 +186,16 @@ describe('a refused channel', () => {
 
 describe('waiting', () => {
 	test('forgets what failed before once the channel was open for a minute', () => {
-		const flapping = walk(startLink([], CONNECTION, 0).state, ended(), timer, ended(), timer, ended(), timer, proved);
+		const flapping = walk(
+			startLink([], CONNECTION, 0).state,
+			ended(),
+			timer,
+			ended(),
+			timer,
+			ended(),
+			timer,
+			confirmed,
+		);
 		expect(tell(flapping, ended(), 1000 + 59_000).effects).toMatchObject([{ delayMs: 12_000 }]);
 		expect(tell(flapping, ended(), 1000 + 61_000).effects).toMatchObject([{ delayMs: 2500 }]);
 	});
@@ -206,7 +215,16 @@ describe('waiting', () => {
 	});
 
 	test('is not longer after a retry that a person asked for on a channel that was open for a minute', () => {
-		const flapping = walk(startLink([], CONNECTION, 0).state, ended(), timer, ended(), timer, ended(), timer, proved);
+		const flapping = walk(
+			startLink([], CONNECTION, 0).state,
+			ended(),
+			timer,
+			ended(),
+			timer,
+			ended(),
+			timer,
+			confirmed,
+		);
 		const retried = tell(flapping, { type: 'retryRequested' }, 1000 + 61_000).state;
 		expect(tell(retried, ended(), 70_000).effects).toMatchObject([{ delayMs: 2500 }]);
 	});
@@ -214,7 +232,7 @@ describe('waiting', () => {
 	test('leaves its reason known during the next attempt, until that one succeeds', () => {
 		const again = walk(states.connectWait, timer);
 		expect(again).toMatchObject({ name: 'connecting', failure: lost });
-		expect(walk(again, proved)).not.toHaveProperty('failure');
+		expect(walk(again, confirmed)).not.toHaveProperty('failure');
 		expect(walk(states.registerWait, timer)).toMatchObject({ name: 'registering', failure: unreachable });
 		expect(walk(states.online, { type: 'retryRequested' })).toMatchObject({ name: 'connecting', failure: null });
 	});

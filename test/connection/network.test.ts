@@ -11,11 +11,8 @@ import { AgentError } from '../../src/base/errors.ts';
 import { createNetwork, type Network, type NetworkSettings } from '../../src/connection/network.edge.ts';
 import { connectProxy, fixture, identity, listen } from './network-peers.ts';
 
-async function network(
-	settings: NetworkSettings = {},
-	environment: Record<string, string | undefined> = {},
-): Promise<Network> {
-	const made = await createNetwork(settings, environment);
+async function network(settings: NetworkSettings = {}, env: Record<string, string | undefined> = {}): Promise<Network> {
+	const made = await createNetwork(settings, env);
 	onTestFinished(() => made.close());
 	return made;
 }
@@ -66,16 +63,16 @@ describe('which way is taken', () => {
 		['directly to loopback, even with the setting', false, 'wss://127.0.0.1:8443/', set, 'http://proxy.test:1'],
 		['directly to IPv6 loopback', false, 'http://[::1]:8080/', set],
 	];
-	test.each(rows)('%s', async (_name, expected, url, environment, proxy) => {
-		const made = await network(proxy === undefined ? {} : { proxy }, environment);
+	test.each(rows)('%s', async (_name, expected, url, env, proxy) => {
+		const made = await network(proxy === undefined ? {} : { proxy }, env);
 		expect(made.viaProxy(new URL(url))).toBe(expected);
 		expect(made.channelAgent(new URL(url)) !== undefined).toBe(expected);
 	});
 });
 
 describe('settings that can not be used', () => {
-	const refusal = async (settings: NetworkSettings, environment: Record<string, string> = {}) => {
-		const error: unknown = await createNetwork(settings, environment).catch((thrown: unknown) => thrown);
+	const refusal = async (settings: NetworkSettings, env: Record<string, string> = {}) => {
+		const error: unknown = await createNetwork(settings, env).catch((thrown: unknown) => thrown);
 		expect(error).toBeInstanceOf(AgentError);
 		return error as AgentError;
 	};

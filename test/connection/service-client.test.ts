@@ -6,7 +6,7 @@ import { AgentError } from '../../src/base/errors.ts';
 import { createNetwork, type NetworkSettings } from '../../src/connection/network.edge.ts';
 import {
 	createServiceClient,
-	type Registration,
+	type RegisterRequest,
 	type ServiceClient,
 } from '../../src/connection/service-client.edge.ts';
 import type { Authorization } from '../../src/protocol/authorization.ts';
@@ -24,7 +24,7 @@ async function client(
 	return createServiceClient({ network, userAgent: 'idv-agent/test' });
 }
 
-async function register(baseUrl: string, more: Partial<Registration> = {}, settings: NetworkSettings = {}) {
+async function register(baseUrl: string, more: Partial<RegisterRequest> = {}, settings: NetworkSettings = {}) {
 	const made = await client(settings);
 	return made.registerDevice({ baseUrl, authorization: CODE, request: REQUEST, deadlineMs: 5000, ...more });
 }

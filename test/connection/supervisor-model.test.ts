@@ -7,6 +7,7 @@ import { expect, test } from 'vitest';
 import { CATALOGUE, type ErrorCode, failure } from '../../src/base/errors.ts';
 import { type Connection, connectionOf, type LinkEffect, type LinkEvent } from '../../src/connection/link.ts';
 import {
+	type DesiredRegistration,
 	type Link,
 	NOTHING_SUPERVISED,
 	type Registration,
@@ -15,7 +16,6 @@ import {
 	type SupervisorEvent,
 	servesRegistration,
 	supervise,
-	type Wanted,
 } from '../../src/connection/supervisor.ts';
 import {
 	type DeviceState,
@@ -32,8 +32,8 @@ const BASE_URLS = ['https://a.example', 'https://b.example'] as const;
 type Which = 'current' | 'next';
 type Fault = { code: ErrorCode; closeCode: number | null; timedOut: boolean; retryAfterMs: number | undefined };
 type Action =
-	| { do: 'want'; wanted: Wanted | null }
-	| { do: 'pair'; wanted: Wanted; lifeMs: number | null }
+	| { do: 'want'; desired: DesiredRegistration | null }
+	| { do: 'pair'; desired: DesiredRegistration; lifeMs: number | null }
 	/** What a link waits for happens: its request, its channel or its timer. */
 	| { do: 'succeed'; which: Which; lifeMs: number | null }
 	| { do: 'fail'; which: Which; fault: Fault }
@@ -60,7 +60,7 @@ interface World {
 	hasOnlyConnections: boolean;
 	/** Without links the saved Connections may be of the past, until the only link is online with one of them. */
 	mayBeStale: boolean;
-	chance: () => number;
+	random: () => number;
 	/** Situations that occurred, in any world. */
 	reached: Set<string>;
 }
@@ -81,7 +81,7 @@ function newWorld(chances: readonly number[], reached: Set<string>, hasOnlyConne
 		tokens: 0,
 		hasOnlyConnections,
 		mayBeStale: false,
-		chance: () => chances[drawn++ % chances.length] ?? 0.5,
+		random: () => chances[drawn++ % chances.length] ?? 0.5,
 		reached,
 	};
 }
@@ -100,19 +100,19 @@ function happen(world: World, event: SupervisorEvent): void {
 	const before = world.supervision;
 	if (event.type === 'link' && 'attempt' in event.event)
 		if (world.underWay.get(event.generation)?.attempt === event.event.attempt)
-			if (event.event.type !== 'channelProved') world.underWay.delete(event.generation);
-	const { supervision, effects } = supervise(before, event, world.chance);
+			if (event.event.type !== 'channelConfirmed') world.underWay.delete(event.generation);
+	const { supervision, effects } = supervise(before, event, world.random);
 	world.supervision = supervision;
 	for (const effect of effects) perform(world, before, event, effect);
 	checkLinks(world, before, event);
 	noteReached(world, before);
 }
 
-function noteReached({ supervision: { current, next, wanted }, reached }: World, before: Supervision): void {
+function noteReached({ supervision: { current, next, desired }, reached }: World, before: Supervision): void {
 	if (current) reached.add(`current ${current.state.name}`);
 	if (next) reached.add(`next ${next.state.name}`);
 	if (current && current.generation === before.next?.generation) reached.add(`moved by ${current.reason}`);
-	if (wanted && next?.reason === 'renewal' && !servesRegistration(next.registration, wanted))
+	if (desired && next?.reason === 'renewal' && !servesRegistration(next.registration, desired))
 		reached.add('renewal before a move');
 	if (current?.state.name === 'connectWait' && current.state.failure.code === 'connection-replaced')
 		reached.add('superseded');
@@ -148,7 +148,7 @@ function performForLink(
 	registration: Registration,
 	effect: LinkEffect,
 ): void {
-	const { wanted } = world.supervision;
+	const { desired } = world.supervision;
 	const busy = world.underWay.get(generation);
 	if (effect.type === 'closeChannel') {
 		world.underWay.delete(generation);
@@ -174,9 +174,9 @@ function performForLink(
 	must(token === null || token.startsWith(`${registration.baseUrl} `), 'a Connection goes to no other service');
 	if (effect.type === 'register' && effect.credential.kind === 'reusable')
 		must(
-			wanted?.hasReusableCredential &&
-				wanted.baseUrl === registration.baseUrl &&
-				wanted.credentialId === registration.credentialId,
+			desired?.hasReusableCredential &&
+				desired.baseUrl === registration.baseUrl &&
+				desired.credentialId === registration.credentialId,
 			'a reusable credential goes to the service it is set for',
 		);
 	const type = effect.type === 'register' ? 'request' : 'channel';
@@ -198,7 +198,7 @@ const WORK = {
 } as const;
 
 function checkLinks(world: World, before: Supervision, event: SupervisorEvent): void {
-	const { current, next, wanted, lastGeneration } = world.supervision;
+	const { current, next, desired, lastGeneration } = world.supervision;
 	const links = [current, next].filter((link) => link !== null);
 	must(current !== null || next === null, 'a next link has a current one before it');
 	must(next?.state.name !== 'online', 'a link that is online is the current one');
@@ -214,12 +214,12 @@ function checkLinks(world: World, before: Supervision, event: SupervisorEvent): 
 		if (was) must(!connectionOf(was.state) || connectionOf(state), 'a Connection is never lost while its link lives');
 		else must(link.generation > before.lastGeneration, 'a new link has a new generation');
 	}
-	if (wanted && current) {
-		const isOnItsWay = servesRegistration((next ?? current).registration, wanted);
+	if (desired && current) {
+		const isOnItsWay = servesRegistration((next ?? current).registration, desired);
 		const comesFirst = next?.reason === 'renewal' && (!('untilMs' in next.state) || next.state.connection !== null);
 		must(isOnItsWay || comesFirst, 'a link is on its way to what is wanted, or a renewal comes before it');
 	}
-	must(current !== null || wanted === null, 'what is wanted has a link');
+	must(current !== null || desired === null, 'what is wanted has a link');
 	if (current?.state.name === 'online') {
 		const { token, lifeMs } = current.state.connection;
 		must(lifeMs === null || world.renewal?.generation === current.generation, 'the renewal is planned');
@@ -229,7 +229,7 @@ function checkLinks(world: World, before: Supervision, event: SupervisorEvent): 
 		must(isSaved || isExcused, 'the Connection that the device lives on is saved');
 		must(world.device.connections.length > 0, 'a device that is online has a Connection to start with');
 	}
-	if (before.current?.state.name === 'online' && wanted && !mayInterrupt(event, before.current))
+	if (before.current?.state.name === 'online' && desired && !mayInterrupt(event, before.current))
 		must(current?.state.name === 'online', 'nothing but its own end takes the device offline');
 }
 
@@ -243,13 +243,13 @@ function act(world: World, action: Action): void {
 	const atMs = world.nowMs;
 	switch (action.do) {
 		case 'want':
-			want(world, action.wanted);
+			want(world, action.desired);
 			return;
 		case 'pair': {
-			const wanted = possible(world, action.wanted);
-			const connection = newConnection(world, wanted.baseUrl, action.lifeMs);
-			world.device = withConnection(world.device, saved(wanted, connection.token));
-			happen(world, { type: 'paired', wanted, connection, atMs });
+			const desired = possible(world, action.desired);
+			const connection = newConnection(world, desired.baseUrl, action.lifeMs);
+			world.device = withConnection(world.device, saved(desired, connection.token));
+			happen(world, { type: 'paired', desired, connection, atMs });
 			return;
 		}
 		case 'succeed':
@@ -294,12 +294,12 @@ function act(world: World, action: Action): void {
 			must(world.underWay.size === 0, 'a stop leaves nothing under way');
 			return;
 		case 'restart': {
-			const { wanted, lastGeneration } = world.supervision;
+			const { desired, lastGeneration } = world.supervision;
 			world.supervision = { ...NOTHING_SUPERVISED, lastGeneration };
 			world.underWay.clear();
 			world.renewal = null;
 			world.mayBeStale = true;
-			want(world, wanted);
+			want(world, desired);
 			return;
 		}
 		case 'pass':
@@ -311,19 +311,19 @@ function sameLinks(one: Supervision, other: Supervision): boolean {
 	return one.current?.state === other.current?.state && one.next?.state === other.next?.state;
 }
 
-function possible(world: World, wanted: Wanted): Wanted {
-	if (!world.hasOnlyConnections) return wanted;
-	return { ...wanted, credentialId: '', hasReusableCredential: false, selfRegistration: false };
+function possible(world: World, desired: DesiredRegistration): DesiredRegistration {
+	if (!world.hasOnlyConnections) return desired;
+	return { ...desired, credentialId: '', hasReusableCredential: false, selfRegistration: false };
 }
 
-function want(world: World, wanted: Wanted | null): void {
-	if (!wanted) world.mayBeStale = true;
+function want(world: World, desired: DesiredRegistration | null): void {
+	if (!desired) world.mayBeStale = true;
 	const known = world.device.connections.map(({ baseUrl, request, credentialId, token }) => ({
 		registration: { baseUrl, request, credentialId },
 		connection: { token, obtainedAtMs: world.nowMs, lifeMs: null },
 	}));
-	const sought = wanted && possible(world, wanted);
-	happen(world, { type: 'wantedChanged', wanted: sought, known, atMs: world.nowMs });
+	const sought = desired && possible(world, desired);
+	happen(world, { type: 'desiredChanged', desired: sought, known, atMs: world.nowMs });
 }
 
 function succeed(world: World, which: Which, lifeMs: number | null): void {
@@ -337,7 +337,7 @@ function succeed(world: World, which: Which, lifeMs: number | null): void {
 		busy.type === 'timer'
 			? { type: 'timerFired', attempt, atMs }
 			: busy.type === 'channel'
-				? { type: 'channelProved', attempt, atMs }
+				? { type: 'channelConfirmed', attempt, atMs }
 				: { type: 'registered', attempt, atMs, connection: newConnection(world, link.registration.baseUrl, lifeMs) };
 	happen(world, { type: 'link', generation: link.generation, event });
 }
@@ -357,12 +357,12 @@ function fail(world: World, which: Which, fault: Fault, older: number): void {
 /** From now on the service accepts whatever it is asked; waits pass. A service that nothing can be shown to is paired with. */
 function recover(world: World): void {
 	for (let turn = 0; turn < 60; turn += 1) {
-		const { wanted, current, next } = world.supervision;
-		if (!wanted) return;
-		if (current?.state.name === 'online' && !next && servesRegistration(current.registration, wanted)) return;
+		const { desired, current, next } = world.supervision;
+		if (!desired) return;
+		if (current?.state.name === 'online' && !next && servesRegistration(current.registration, desired)) return;
 		const aim = next ?? current;
-		if (aim?.state.name === 'blocked' && hasNothingToShow(aim, wanted))
-			act(world, { do: 'pair', wanted, lifeMs: null });
+		if (aim?.state.name === 'blocked' && hasNothingToShow(aim, desired))
+			act(world, { do: 'pair', desired, lifeMs: null });
 		else {
 			const order = (['current', 'next'] as const).filter(
 				(which) => world.supervision[which] && !isOnline(world, which),
@@ -376,8 +376,8 @@ function recover(world: World): void {
 }
 
 /** Neither a credential nor a Connection, its own or another link's: only a person can help. */
-function hasNothingToShow({ state }: Link, wanted: Wanted): boolean {
-	if (state.name === 'closed' || state.connection || wanted.hasReusableCredential || wanted.selfRegistration)
+function hasNothingToShow({ state }: Link, desired: DesiredRegistration): boolean {
+	if (state.name === 'closed' || state.connection || desired.hasReusableCredential || desired.selfRegistration)
 		return false;
 	return state.credentials.every(({ kind }) => kind === 'reusable');
 }
@@ -391,7 +391,7 @@ function dueOf(world: World, which: Which): number {
 	return busy?.type === 'timer' ? busy.dueMs : 0;
 }
 
-const wantedRegistration = fc
+const desiredRegistration = fc
 	.record({
 		workflow: fc.integer({ min: 1, max: 3 }),
 		baseUrl: fc.constantFrom(...BASE_URLS),
@@ -399,7 +399,7 @@ const wantedRegistration = fc
 		selfRegistration: fc.constantFrom(false, false, false, true),
 	})
 	.map(
-		({ workflow, baseUrl, key, selfRegistration }): Wanted => ({
+		({ workflow, baseUrl, key, selfRegistration }): DesiredRegistration => ({
 			baseUrl,
 			request: { deviceId: 'device', workflowId: `w${workflow}` },
 			credentialId: key,
@@ -420,13 +420,13 @@ const lifeMs = fc.constantFrom(null, 1000, 600_000, DAY_MS);
 const action: fc.Arbitrary<Action> = fc.oneof(
 	{ weight: 5, arbitrary: fc.record({ do: fc.constant('succeed' as const), which, lifeMs }) },
 	{ weight: 4, arbitrary: fc.record({ do: fc.constant('fail' as const), which, fault }) },
-	{ weight: 3, arbitrary: fc.record({ do: fc.constant('want' as const), wanted: wantedRegistration }) },
-	{ weight: 1, arbitrary: fc.record({ do: fc.constant('pair' as const), wanted: wantedRegistration, lifeMs }) },
+	{ weight: 3, arbitrary: fc.record({ do: fc.constant('want' as const), desired: desiredRegistration }) },
+	{ weight: 1, arbitrary: fc.record({ do: fc.constant('pair' as const), desired: desiredRegistration, lifeMs }) },
 	{ weight: 1, arbitrary: fc.record({ do: fc.constant('answerLate' as const), which, fault }) },
 	{ weight: 1, arbitrary: fc.record({ do: fc.constantFrom('revoke' as const, 'answerUnknown' as const), which }) },
 	{ weight: 2, arbitrary: fc.record({ do: fc.constantFrom('retry' as const, 'renew' as const, 'renew' as const) }) },
 	{ weight: 1, arbitrary: fc.record({ do: fc.constantFrom('stop' as const, 'restart' as const, 'restart' as const) }) },
-	{ weight: 1, arbitrary: fc.constant({ do: 'want' as const, wanted: null }) },
+	{ weight: 1, arbitrary: fc.constant({ do: 'want' as const, desired: null }) },
 	{ weight: 1, arbitrary: fc.record({ do: fc.constant('pass' as const), ms: fc.nat({ max: 900_000 }) }) },
 );
 const chances = fc.array(fc.constantFrom(0.0001, 0.25, 0.5, 0.9999), { minLength: 1, maxLength: 4 });
@@ -435,9 +435,9 @@ test('whatever happens, every rule holds after every step and there is a way bac
 	const reached = new Set<string>();
 	const walk = fc.array(action, { maxLength: 40, size: 'max' });
 	fc.assert(
-		fc.property(fc.boolean(), wantedRegistration, walk, chances, (hasOnlyConnections, first, actions, drawn) => {
+		fc.property(fc.boolean(), desiredRegistration, walk, chances, (hasOnlyConnections, first, actions, drawn) => {
 			const world = newWorld(drawn, reached, hasOnlyConnections);
-			act(world, { do: 'want', wanted: first });
+			act(world, { do: 'want', desired: first });
 			for (const next of actions) act(world, next);
 			recover(world);
 		}),
@@ -449,7 +449,7 @@ test('whatever happens, every rule holds after every step and there is a way bac
 		[
 			...states.flatMap((state) => [`current ${state}`, `next ${state}`]),
 			'current online',
-			'moved by wanted',
+			'moved by desired',
 			'moved by pairing',
 			'moved by renewal',
 			'renewal before a move',

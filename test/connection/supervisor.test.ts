@@ -3,6 +3,7 @@ import { failure } from '../../src/base/errors.ts';
 import type { Connection, LinkEvent } from '../../src/connection/link.ts';
 import {
 	CLOSE_CODES,
+	type DesiredRegistration,
 	type KnownConnection,
 	NOTHING_SUPERVISED,
 	RENEW_AFTER,
@@ -15,7 +16,6 @@ import {
 	type SupervisorStep,
 	servesRegistration,
 	supervise,
-	type Wanted,
 } from '../../src/connection/supervisor.ts';
 
 const MINUTE = 60_000;
@@ -26,11 +26,11 @@ function registration(workflowId: string, more: Partial<Registration> = {}): Reg
 	return { baseUrl: 'https://id.example', request: { deviceId: 'kiosk-7', workflowId }, credentialId: '', ...more };
 }
 /** Wanted by a device that has nothing but its Connections. */
-function wanted(workflowId: string, more: Partial<Wanted> = {}): Wanted {
+function desired(workflowId: string, more: Partial<DesiredRegistration> = {}): DesiredRegistration {
 	return { ...registration(workflowId), hasReusableCredential: false, selfRegistration: false, ...more };
 }
-const withKey = (workflowId: string, more: Partial<Wanted> = {}) =>
-	wanted(workflowId, { credentialId: 'key-1', hasReusableCredential: true, ...more });
+const withKey = (workflowId: string, more: Partial<DesiredRegistration> = {}) =>
+	desired(workflowId, { credentialId: 'key-1', hasReusableCredential: true, ...more });
 const connection = (token: string, lifeMs: number | null = null, obtainedAtMs = 0): Connection => ({
 	token,
 	obtainedAtMs,
@@ -51,7 +51,7 @@ const registered = (token: string, lifeMs: number | null = null): Told => ({
 	connection: connection(token, lifeMs),
 });
 const registerFailed = (cause = refused): Told => ({ type: 'registerFailed', failure: cause, timedOut: false });
-const proved: Told = { type: 'channelProved' };
+const confirmed: Told = { type: 'channelConfirmed' };
 const timer: Told = { type: 'timerFired' };
 const ended = (cause = lost, closeCode: number | null = null): Told => ({
 	type: 'channelEnded',
@@ -60,8 +60,13 @@ const ended = (cause = lost, closeCode: number | null = null): Told => ({
 	closeCode,
 });
 
-function want(from: Supervision, sought: Wanted | null, saved: KnownConnection[] = [], atMs = 0): SupervisorStep {
-	return supervise(from, { type: 'wantedChanged', wanted: sought, known: saved, atMs }, half);
+function want(
+	from: Supervision,
+	sought: DesiredRegistration | null,
+	saved: KnownConnection[] = [],
+	atMs = 0,
+): SupervisorStep {
+	return supervise(from, { type: 'desiredChanged', desired: sought, known: saved, atMs }, half);
 }
 /** Something happens to the current or the next link, in answer to what it is doing. */
 function tell(from: Supervision, which: 'current' | 'next', told: Told, atMs = 1000): SupervisorStep {
@@ -86,29 +91,29 @@ function shown(effects: readonly SupervisorEffect[]): unknown[] {
 	});
 }
 
-const offline = want(NOTHING_SUPERVISED, wanted('w1'), [known(wanted('w1'), 'token-1')]).supervision;
-const online = tell(offline, 'current', proved).supervision;
+const offline = want(NOTHING_SUPERVISED, desired('w1'), [known(desired('w1'), 'token-1')]).supervision;
+const online = tell(offline, 'current', confirmed).supervision;
 const onlineWithKey = tellAll(
 	want(NOTHING_SUPERVISED, withKey('w1')).supervision,
 	'current',
 	registered('token-1'),
-	proved,
+	confirmed,
 );
 /** Online with w1, and on its way to w2. */
 const moving = want(onlineWithKey, withKey('w2')).supervision;
 
 describe('after a start', () => {
 	test('a saved Connection that fits goes straight to the channel', () => {
-		const saved = [known(wanted('w0'), 'token-0'), known(wanted('w1'), 'token-1')];
-		const { supervision, effects } = want(NOTHING_SUPERVISED, wanted('w1'), saved);
+		const saved = [known(desired('w0'), 'token-0'), known(desired('w1'), 'token-1')];
+		const { supervision, effects } = want(NOTHING_SUPERVISED, desired('w1'), saved);
 		expect(said(effects)).toEqual(['1 openChannel']);
 		expect(shown(effects)).toEqual(['token-1']);
 		expect(supervision.next).toBeNull();
 	});
 
 	test('the newest of several that fit is taken', () => {
-		const saved = [known(wanted('w1'), 'older'), known(wanted('w1'), 'newer')];
-		expect(shown(want(NOTHING_SUPERVISED, wanted('w1'), saved).effects)).toEqual(['newer']);
+		const saved = [known(desired('w1'), 'older'), known(desired('w1'), 'newer')];
+		expect(shown(want(NOTHING_SUPERVISED, desired('w1'), saved).effects)).toEqual(['newer']);
 	});
 
 	test('without a saved Connection the device registers', () => {
@@ -121,13 +126,18 @@ describe('after a start', () => {
 		const { supervision, effects } = want(NOTHING_SUPERVISED, withKey('w2'), [known(withKey('w1'), 'token-1')]);
 		expect(said(effects)).toEqual(['1 openChannel', '2 register']);
 		expect(supervision.current?.registration.request.workflowId).toBe('w1');
-		const moved = tellAll(tell(supervision, 'current', proved).supervision, 'next', registered('token-2'), proved);
+		const moved = tellAll(
+			tell(supervision, 'current', confirmed).supervision,
+			'next',
+			registered('token-2'),
+			confirmed,
+		);
 		expect(moved.current?.registration.request.workflowId).toBe('w2');
 		expect(moved.next).toBeNull();
 	});
 
 	test('with nothing to show it waits for a person', () => {
-		const { supervision } = want(NOTHING_SUPERVISED, wanted('w1'));
+		const { supervision } = want(NOTHING_SUPERVISED, desired('w1'));
 		expect(supervision.current?.state).toMatchObject({ name: 'blocked', failure: { code: 'unpaired' } });
 	});
 });
@@ -139,7 +149,7 @@ describe('a change of the workflow', () => {
 		const opened = tell(changed.supervision, 'next', registered('token-2'));
 		expect(said(opened.effects)).toEqual(['2 keepConnection', '2 openChannel']);
 		expect(opened.supervision.current).toBe(onlineWithKey.current);
-		const moved = tell(opened.supervision, 'next', proved);
+		const moved = tell(opened.supervision, 'next', confirmed);
 		expect(said(moved.effects)).toEqual(['2 linkPromoted', '1 closeChannel', '1 linkEnded']);
 		expect(moved.effects[0]).toMatchObject({ connection: { token: 'token-2' } });
 		expect(moved.effects[1]).toMatchObject({ effect: { code: CLOSE_CODES.done } });
@@ -147,7 +157,7 @@ describe('a change of the workflow', () => {
 	});
 
 	test('that is refused leaves the device online on the old one', () => {
-		const { supervision, effects } = tell(want(online, wanted('w2')).supervision, 'next', registerFailed());
+		const { supervision, effects } = tell(want(online, desired('w2')).supervision, 'next', registerFailed());
 		expect(said(effects)).toEqual(['2 wait']);
 		expect(supervision.current).toBe(online.current);
 		expect(supervision.next?.state.name).toBe('registerWait');
@@ -167,11 +177,11 @@ describe('a change of the workflow', () => {
 
 	test('that is looked at again without having changed does nothing', () => {
 		expect(want(moving, withKey('w2'))).toEqual({ supervision: moving, effects: [] });
-		expect(want(online, wanted('w1'))).toEqual({ supervision: online, effects: [] });
+		expect(want(online, desired('w1'))).toEqual({ supervision: online, effects: [] });
 	});
 
 	test('uses a Connection that was saved for it', () => {
-		const { effects } = want(online, wanted('w2'), [known(wanted('w2'), 'token-2'), known(wanted('w1'), 'token-1')]);
+		const { effects } = want(online, desired('w2'), [known(desired('w2'), 'token-2'), known(desired('w1'), 'token-1')]);
 		expect(shown(effects)).toEqual(['token-2']);
 	});
 
@@ -186,7 +196,7 @@ describe('a change of the workflow', () => {
 	test('of the heartbeat cadence alone makes a new link too', () => {
 		const { effects } = want(
 			online,
-			wanted('w1', { request: { deviceId: 'kiosk-7', workflowId: 'w1', heartbeatCadence: 5 } }),
+			desired('w1', { request: { deviceId: 'kiosk-7', workflowId: 'w1', heartbeatCadence: 5 } }),
 		);
 		expect(said(effects)).toEqual(['2 register']);
 	});
@@ -208,7 +218,7 @@ describe('the credentials of a new link', () => {
 		const { supervision, effects } = want(onlineWithKey, elsewhere);
 		expect(shown(effects)).toEqual([{ kind: 'reusable' }]);
 		expect(said(tell(supervision, 'next', registerFailed()).effects)).toEqual(['2 wait']);
-		const alone = want(online, wanted('w1', { baseUrl: 'https://other.example' }));
+		const alone = want(online, desired('w1', { baseUrl: 'https://other.example' }));
 		expect(alone.supervision.next?.state).toMatchObject({ name: 'blocked', failure: { code: 'unpaired' } });
 	});
 
@@ -230,17 +240,17 @@ describe('the credentials of a new link', () => {
 	});
 
 	test('that arrive make a link that has no Connection register with them at once', () => {
-		const waiting = want(NOTHING_SUPERVISED, wanted('w1')).supervision;
+		const waiting = want(NOTHING_SUPERVISED, desired('w1')).supervision;
 		expect(shown(want(waiting, withKey('w1')).effects)).toEqual([{ kind: 'reusable' }]);
-		const self = want(waiting, wanted('w1', { selfRegistration: true }));
+		const self = want(waiting, desired('w1', { selfRegistration: true }));
 		expect(said(self.effects)).toEqual(['1 linkEnded', '2 register']);
-		const onlineElsewhere = want(online, wanted('w1', { baseUrl: 'https://other.example' })).supervision;
-		const opened = want(onlineElsewhere, wanted('w1', { baseUrl: 'https://other.example', selfRegistration: true }));
+		const onlineElsewhere = want(online, desired('w1', { baseUrl: 'https://other.example' })).supervision;
+		const opened = want(onlineElsewhere, desired('w1', { baseUrl: 'https://other.example', selfRegistration: true }));
 		expect(said(opened.effects)).toEqual(['2 linkEnded', '3 register']);
 	});
 
 	test('that are taken away leave a link with its Connection as it is', () => {
-		expect(want(onlineWithKey, wanted('w1'))).toMatchObject({ supervision: { next: null }, effects: [] });
+		expect(want(onlineWithKey, desired('w1'))).toMatchObject({ supervision: { next: null }, effects: [] });
 	});
 });
 
@@ -283,7 +293,7 @@ describe('an old channel that the service ends because the new link has register
 			failure: { code: 'connection-replaced' },
 			backoff: { refusedAtMs: [] },
 		});
-		const moved = tell(supervision, 'next', proved);
+		const moved = tell(supervision, 'next', confirmed);
 		expect(said(moved.effects)).toEqual(['2 linkPromoted', '1 linkEnded']);
 	});
 
@@ -316,21 +326,21 @@ describe('an old channel that the service ends because the new link has register
 });
 
 describe('pairing', () => {
-	const paired = (from: Supervision, sought: Wanted, token = 'fresh') =>
-		supervise(from, { type: 'paired', wanted: sought, connection: connection(token), atMs: 500 }, half);
+	const paired = (from: Supervision, sought: DesiredRegistration, token = 'fresh') =>
+		supervise(from, { type: 'paired', desired: sought, connection: connection(token), atMs: 500 }, half);
 
 	test('an unpaired device goes straight to the channel with the fresh Connection', () => {
-		const { supervision, effects } = paired(NOTHING_SUPERVISED, wanted('w1'));
+		const { supervision, effects } = paired(NOTHING_SUPERVISED, desired('w1'));
 		expect(said(effects)).toEqual(['1 openChannel']);
 		expect(shown(effects)).toEqual(['fresh']);
 		expect(supervision.current?.reason).toBe('pairing');
 	});
 
 	test('with the same registration moves to the fresh Connection, make before break', () => {
-		const { supervision, effects } = paired(online, wanted('w1'));
+		const { supervision, effects } = paired(online, desired('w1'));
 		expect(said(effects)).toEqual(['2 openChannel']);
-		expect(want(supervision, wanted('w1')).effects).toEqual([]);
-		expect(said(tell(supervision, 'next', proved).effects)).toEqual([
+		expect(want(supervision, desired('w1')).effects).toEqual([]);
+		expect(said(tell(supervision, 'next', confirmed).effects)).toEqual([
 			'2 linkPromoted',
 			'1 closeChannel',
 			'1 linkEnded',
@@ -338,15 +348,15 @@ describe('pairing', () => {
 	});
 
 	test('with another service keeps the device online until that one answers', () => {
-		const { supervision } = paired(online, wanted('w1', { baseUrl: 'https://other.example' }));
+		const { supervision } = paired(online, desired('w1', { baseUrl: 'https://other.example' }));
 		expect(supervision.current).toBe(online.current);
 		expect(supervision.next?.state).toMatchObject({ name: 'connecting', credentials: [] });
 	});
 
 	test('replaces a move that is under way, and a link that only waits for a credential', () => {
 		expect(said(paired(moving, withKey('w3')).effects)).toEqual(['2 linkEnded', '3 openChannel']);
-		const waiting = want(NOTHING_SUPERVISED, wanted('w1')).supervision;
-		const { supervision, effects } = paired(waiting, wanted('w1'));
+		const waiting = want(NOTHING_SUPERVISED, desired('w1')).supervision;
+		const { supervision, effects } = paired(waiting, desired('w1'));
 		expect(said(effects)).toEqual(['1 linkEnded', '2 openChannel']);
 		expect(supervision.current?.generation).toBe(2);
 	});
@@ -354,11 +364,11 @@ describe('pairing', () => {
 
 describe('renewal', () => {
 	const living = want(NOTHING_SUPERVISED, withKey('w1')).supervision;
-	const withLife = (lifeMs: number | null, chance: number) => {
+	const withLife = (lifeMs: number | null, random: number) => {
 		const opened = tell(living, 'current', registered('token-1', lifeMs)).supervision;
 		const attempt = opened.current?.state.attempt ?? 0;
-		const event: LinkEvent = { type: 'channelProved', attempt, atMs: 1000 };
-		return supervise(opened, { type: 'link', generation: 1, event }, () => chance);
+		const event: LinkEvent = { type: 'channelConfirmed', attempt, atMs: 1000 };
+		return supervise(opened, { type: 'link', generation: 1, event }, () => random);
 	};
 	const old = withLife(DAY, 0).supervision;
 	const due = (from: Supervision, generation = 1, atMs = 0.8 * DAY) =>
@@ -367,19 +377,19 @@ describe('renewal', () => {
 	const alone = tellAll(
 		supervise(
 			NOTHING_SUPERVISED,
-			{ type: 'paired', wanted: wanted('w1'), connection: connection('token-1', DAY), atMs: 0 },
+			{ type: 'paired', desired: desired('w1'), connection: connection('token-1', DAY), atMs: 0 },
 			half,
 		).supervision,
 		'current',
-		proved,
+		confirmed,
 	);
-	const stuck = tellAll(want(alone, wanted('w-typo')).supervision, 'next', registerFailed());
+	const stuck = tellAll(want(alone, desired('w-typo')).supervision, 'next', registerFailed());
 
 	test.each([
-		{ chance: 0, share: RENEW_AFTER },
-		{ chance: 0.5, share: RENEW_AFTER + RENEW_SPREAD / 2 },
-	])('is due at $share of the Connection’s life when chance says $chance', ({ chance, share }) => {
-		expect(withLife(DAY, chance).effects).toContainEqual({ type: 'renewAt', generation: 1, atMs: share * DAY });
+		{ random: 0, share: RENEW_AFTER },
+		{ random: 0.5, share: RENEW_AFTER + RENEW_SPREAD / 2 },
+	])('is due at $share of the Connection’s life when chance says $chance', ({ random, share }) => {
+		expect(withLife(DAY, random).effects).toContainEqual({ type: 'renewAt', generation: 1, atMs: share * DAY });
 		expect(share).toBeGreaterThanOrEqual(0.8);
 		expect(share).toBeLessThan(0.85);
 	});
@@ -399,7 +409,7 @@ describe('renewal', () => {
 			reason: 'renewal',
 			registration: registration('w1', { credentialId: 'key-1' }),
 		});
-		const moved = tell(tellAll(supervision, 'next', registered('token-2', DAY)), 'next', proved, DAY);
+		const moved = tell(tellAll(supervision, 'next', registered('token-2', DAY)), 'next', confirmed, DAY);
 		expect(said(moved.effects)).toEqual(['2 linkPromoted', '2 renewAt', '1 closeChannel', '1 linkEnded']);
 	});
 
@@ -433,7 +443,7 @@ describe('renewal', () => {
 		const { supervision, effects } = due(stuck);
 		expect(said(effects)).toEqual(['2 linkEnded', '3 register', '1 renewAt']);
 		expect(supervision.next).toMatchObject({ reason: 'renewal', registration: { request: { workflowId: 'w1' } } });
-		const moved = tell(tellAll(supervision, 'next', registered('token-2')), 'next', proved);
+		const moved = tell(tellAll(supervision, 'next', registered('token-2')), 'next', confirmed);
 		expect(said(moved.effects)).toEqual(['3 linkPromoted', '1 closeChannel', '1 linkEnded', '4 register']);
 		expect(moved.supervision.next?.registration.request.workflowId).toBe('w-typo');
 		expect(shown(moved.effects)).toEqual([{ kind: 'connection', token: 'token-2' }]);
@@ -442,7 +452,7 @@ describe('renewal', () => {
 	test('that went before a move gives its place back when it is refused too', () => {
 		const { supervision, effects } = tell(due(stuck).supervision, 'next', registerFailed());
 		expect(said(effects)).toEqual(['3 wait', '3 linkEnded', '4 register']);
-		expect(supervision.next).toMatchObject({ reason: 'wanted', registration: { request: { workflowId: 'w-typo' } } });
+		expect(supervision.next).toMatchObject({ reason: 'desired', registration: { request: { workflowId: 'w-typo' } } });
 		expect(supervision.current).toBe(alone.current);
 	});
 
@@ -500,7 +510,7 @@ test('a person’s retry of a move leaves the channel alone that is online', () 
 
 test('a link that comes back online is promoted again without ending anything', () => {
 	const lostOnce = tell(tell(online, 'current', ended()).supervision, 'current', timer).supervision;
-	const { supervision, effects } = tell(lostOnce, 'current', proved);
+	const { supervision, effects } = tell(lostOnce, 'current', confirmed);
 	expect(said(effects)).toEqual(['1 linkPromoted']);
 	expect(supervision.current?.state.name).toBe('online');
 });

@@ -31,15 +31,15 @@ beforeAll(async () => {
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
 test(`killed ${ROUNDS} times during ${TOTAL} notifications, seed ${SEED}`, async () => {
-	const chance = randomNumbers(SEED);
+	const random = randomNumbers(SEED);
 	const service = await startService();
 	onTestFinished(() => service.close());
-	const sender = createSender(service, chance);
+	const sender = createSender(service, random);
 	const agent = createAgent(service);
 	onTestFinished(() => agent.kill());
 	const socketPath = join(agent.runDir, 'agent.sock');
-	const kiosk = createKiosk({ socketPath, name: 'kiosk', chance, chanceOfDeath: 0.005 });
-	const onlooker = createKiosk({ socketPath, name: null, chance, chanceOfDeath: 0 });
+	const kiosk = createKiosk({ socketPath, name: 'kiosk', random, chanceOfDeath: 0.005 });
+	const onlooker = createKiosk({ socketPath, name: null, random, chanceOfDeath: 0 });
 	onTestFinished(() => {
 		kiosk.close();
 		onlooker.close();
@@ -55,9 +55,9 @@ test(`killed ${ROUNDS} times during ${TOTAL} notifications, seed ${SEED}`, async
 		});
 		ready.catch(() => {});
 		// Now and then the start itself is interrupted.
-		if (chance() < 0.8) await Promise.all([ready, online]);
+		if (random() < 0.8) await Promise.all([ready, online]);
 		const sending = sender.send(Math.round((TOTAL * (round + 1)) / ROUNDS));
-		await pause(chance() * 400);
+		await pause(random() * 400);
 		await agent.kill();
 		await Promise.all([sending, ready.catch(() => {})]);
 		leftBehind.push(readInboxFile(agent.stateDir));
@@ -163,7 +163,7 @@ interface Sent {
 const countOf = (serviceId: string) => Number(serviceId.slice(2));
 
 /** Sends in bursts whether somebody listens or not, and the last few again to a device that comes back. */
-function createSender(service: EmbeddedService, chance: () => number) {
+function createSender(service: EmbeddedService, random: () => number) {
 	const sent: Sent[] = [];
 	const notify = (serviceId: string) => service.notify({ type: 'session.started', id: serviceId });
 	service.on('device-online', () => {
@@ -174,13 +174,13 @@ function createSender(service: EmbeddedService, chance: () => number) {
 		/** Up to so many in all. */
 		async send(upTo: number) {
 			while (sent.length < upTo) {
-				const burst = Math.min(upTo - sent.length, 1 + Math.floor(chance() * 40));
+				const burst = Math.min(upTo - sent.length, 1 + Math.floor(random() * 40));
 				for (let one = 0; one < burst; one += 1) {
 					const serviceId = `n-${sent.length + 1}`;
 					sent.push({ serviceId, sentAtMs: Date.now() });
 					notify(serviceId);
 				}
-				await pause(chance() * 20);
+				await pause(random() * 20);
 			}
 		},
 	};

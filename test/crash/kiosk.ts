@@ -40,11 +40,11 @@ export function createKiosk(options: {
 	readonly socketPath: string;
 	readonly name: string | null;
 	/** A number from 0 to 1. */
-	readonly chance: () => number;
+	readonly random: () => number;
 	/** Of each event. */
 	readonly chanceOfDeath: number;
 }): Kiosk {
-	const { socketPath, name, chance, chanceOfDeath } = options;
+	const { socketPath, name, random, chanceOfDeath } = options;
 	const readings: Reading[] = [];
 	const waiting = new Set<() => void>();
 	let confirmed = 0;
@@ -57,8 +57,8 @@ export function createKiosk(options: {
 		reading.events.push(event);
 		lastId = event.id;
 		for (const look of waiting) look();
-		if (name !== null && chance() < 0.1) acknowledge(name, event);
-		return chance() < chanceOfDeath ? 'dies' : 'goesOn';
+		if (name !== null && random() < 0.1) acknowledge(name, event);
+		return random() < chanceOfDeath ? 'dies' : 'goesOn';
 	}
 
 	function acknowledge(consumer: string, { id, number }: Received): void {

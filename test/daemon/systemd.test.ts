@@ -18,7 +18,7 @@ afterAll(() => rmSync(directory, { recursive: true }));
  * Runs a program whose descriptor 3 is a pipe, as systemd would hand it over, and returns what was written to it.
  * `code` has `connectSystemd`, `say` (writes to the pipe itself) and `environment` with everything that systemd sets.
  */
-async function runService(code: string, variables: Record<string, string> = {}): Promise<string> {
+async function runService(code: string, env: Record<string, string> = {}): Promise<string> {
 	const program = `
 		import { writeSync, readdirSync } from 'node:fs';
 		import { execFileSync } from 'node:child_process';
@@ -27,7 +27,7 @@ async function runService(code: string, variables: Record<string, string> = {}):
 		const environment = { NOTIFY_SOCKET: '/run/x', LISTEN_PID: String(process.pid), LISTEN_FDS: '1', LISTEN_FDNAMES: 'notify', ...process.env };
 		${code}`;
 	const child = spawn(process.execPath, ['--input-type=module', '--eval', program], {
-		env: variables,
+		env: env,
 		stdio: ['ignore', 'ignore', 'inherit', 'pipe'],
 	});
 	const pipe = child.stdio[3] as NodeJS.ReadableStream;
@@ -49,8 +49,8 @@ describe('without systemd', () => {
 
 describe('what systemd hands over', () => {
 	test('is found by its name, and only if it was handed to this process', () => {
-		const environment = { LISTEN_PID: String(process.pid), LISTEN_FDS: '2', LISTEN_FDNAMES: 'agent:admin:late' };
-		const find = (name: string, more = {}) => findHandedOver(name, { ...environment, ...more });
+		const env = { LISTEN_PID: String(process.pid), LISTEN_FDS: '2', LISTEN_FDNAMES: 'agent:admin:late' };
+		const find = (name: string, more = {}) => findHandedOver(name, { ...env, ...more });
 		expect([find('agent'), find('admin'), find('late'), find('other')]).toEqual([3, 4, null, null]);
 		expect(find('agent', { LISTEN_PID: '1' })).toBeNull();
 		expect(findHandedOver('agent', {})).toBeNull();

@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import {
-	judgeAnswer,
-	judgeCertificate,
-	judgeClock,
-	judgeDisk,
-	judgeMemory,
-	judgeUnit,
+	assessAnswer,
+	assessCertificate,
+	assessClock,
+	assessDisk,
+	assessMemory,
+	assessUnit,
 	UNIT_PROPERTIES,
 } from '../../src/diagnosis/check-results.ts';
 
@@ -15,7 +15,7 @@ const DAY = 86_400_000;
 
 describe('disk space', () => {
 	const at = (freeMib: number, freeInodes: number | null = 1000) =>
-		judgeDisk({ directory: '/var/lib/idv-agent', freeBytes: freeMib * MIB, freeInodes });
+		assessDisk({ directory: '/var/lib/idv-agent', freeBytes: freeMib * MIB, freeInodes });
 	test.each([
 		['plenty', at(5000), { status: 'ok', message: '5000 MiB free in /var/lib/idv-agent.' }],
 		['far more', at(10 * 1024), { status: 'ok', message: '10 GiB free in /var/lib/idv-agent.' }],
@@ -25,15 +25,15 @@ describe('disk space', () => {
 		['too little', at(7), { status: 'failed', code: 'disk-low' }],
 		['no inode left', at(5000, 0), { status: 'failed', code: 'disk-low', message: expect.stringContaining('inode') }],
 		['a file system without inodes', at(5000, null), { status: 'ok' }],
-	])('%s', (_name, finding, wanted) => {
-		expect(finding).toMatchObject(wanted);
+	])('%s', (_name, finding, expected) => {
+		expect(finding).toMatchObject(expected);
 		expect(finding.message).toContain('/var/lib/idv-agent');
 	});
 });
 
 describe('memory', () => {
 	const having = (availableMib: number, agentMib: number | null = null) =>
-		judgeMemory({
+		assessMemory({
 			availableBytes: availableMib * MIB,
 			totalBytes: 1024 * MIB,
 			agentBytes: agentMib === null ? null : agentMib * MIB,
@@ -52,32 +52,32 @@ describe('memory', () => {
 
 describe('the clock', () => {
 	test.each([
-		['right', judgeClock(NOW, 900, 'the clock of id.example.com'), { status: 'ok' }],
-		['a little off', judgeClock(NOW, 299_000, 'the clock of id.example.com'), { status: 'ok' }],
+		['right', assessClock(NOW, 900, 'the clock of id.example.com'), { status: 'ok' }],
+		['a little off', assessClock(NOW, 299_000, 'the clock of id.example.com'), { status: 'ok' }],
 		[
 			'fast',
-			judgeClock(NOW, 3 * DAY, 'the clock of id.example.com'),
+			assessClock(NOW, 3 * DAY, 'the clock of id.example.com'),
 			{ status: 'failed', code: 'clock-wrong', message: expect.stringContaining('3 days fast') },
 		],
 		[
 			'slow',
-			judgeClock(NOW, -300_000, 'the clock of id.example.com'),
+			assessClock(NOW, -300_000, 'the clock of id.example.com'),
 			{ status: 'failed', code: 'clock-wrong', message: expect.stringContaining('5 min slow') },
 		],
 		[
 			'in 1970 with nobody to ask',
-			judgeClock(0, null, 'nobody could be asked'),
+			assessClock(0, null, 'nobody could be asked'),
 			{ status: 'failed', code: 'clock-wrong' },
 		],
-		['unknown', judgeClock(NOW, null, 'nobody could be asked'), { status: 'skipped', blockedBy: null }],
-	])('%s', (_name, finding, wanted) => {
-		expect(finding).toMatchObject(wanted);
+		['unknown', assessClock(NOW, null, 'nobody could be asked'), { status: 'skipped', blockedBy: null }],
+	])('%s', (_name, finding, expected) => {
+		expect(finding).toMatchObject(expected);
 	});
 });
 
 describe('a certificate', () => {
 	const ending = (days: number) =>
-		judgeCertificate(
+		assessCertificate(
 			{ host: 'id.example.com', issuer: 'Some Authority', validToMs: NOW + days * DAY, protocol: 'TLSv1.3' },
 			NOW,
 		);
@@ -95,7 +95,7 @@ describe('a certificate', () => {
 
 describe('an answer to a request without a credential', () => {
 	const saying = (status: number, body = '', headers: Record<string, string> = {}) =>
-		judgeAnswer({ status, headers, body, host: 'id.example.com' });
+		assessAnswer({ status, headers, body, host: 'id.example.com' });
 	test.each([401, 403, 404, 405])('%i shows that the service is there', (status) => {
 		expect(saying(status)).toMatchObject({ status: 'ok', message: expect.stringContaining(String(status)) });
 	});
@@ -143,7 +143,7 @@ describe('the systemd unit', () => {
 		RestrictSUIDSGID: 'yes',
 		LimitCORE: '0',
 	};
-	const shown = (changes: Partial<typeof shipped> = {}) => judgeUnit('idv-agent.service', { ...shipped, ...changes });
+	const shown = (changes: Partial<typeof shipped> = {}) => assessUnit('idv-agent.service', { ...shipped, ...changes });
 
 	test.each([
 		{ ActiveState: 'reloading' },
@@ -156,7 +156,7 @@ describe('the systemd unit', () => {
 
 	test('what this systemd does not know is not missed', () => {
 		const { LimitCORE: _, ...older } = shipped;
-		expect(judgeUnit('idv-agent.service', older)).toMatchObject({ status: 'ok' });
+		expect(assessUnit('idv-agent.service', older)).toMatchObject({ status: 'ok' });
 	});
 
 	test('as shipped is well, and is asked for everything that is looked at', () => {

@@ -2,16 +2,16 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { CATALOGUE, type ErrorCode, failure } from '../../src/base/errors.ts';
 import {
+	assess,
 	blockedBy,
+	blockerTo,
 	CHECK_IDS,
 	CHECKS,
 	type CheckId,
 	type Finding,
 	failed,
-	judge,
 	needsOf,
 	notApplicable,
-	obstacleTo,
 	ok,
 	warning,
 	withFoundations,
@@ -43,13 +43,13 @@ describe('a check that was asked for', () => {
 
 describe('a check whose foundation', () => {
 	test('failed is skipped and names it', () => {
-		const obstacle = obstacleTo('tcp', new Map([['dns', failing]]));
-		expect(obstacle).toEqual(blockedBy('dns'));
-		expect(obstacle).toEqual({ status: 'skipped', message: expect.stringContaining('dns'), blockedBy: 'dns' });
+		const blocker = blockerTo('tcp', new Map([['dns', failing]]));
+		expect(blocker).toEqual(blockedBy('dns'));
+		expect(blocker).toEqual({ status: 'skipped', message: expect.stringContaining('dns'), blockedBy: 'dns' });
 	});
 
 	test('was skipped for a failure names the failure, not the check in between', () => {
-		expect(obstacleTo('tls', new Map([['proxy', blockedBy('dns')]]))).toMatchObject({ blockedBy: 'dns' });
+		expect(blockerTo('tls', new Map([['proxy', blockedBy('dns')]]))).toMatchObject({ blockedBy: 'dns' });
 	});
 
 	test.each([
@@ -57,14 +57,14 @@ describe('a check whose foundation', () => {
 		['is only a warning', warning(failure('disk-low', 'Low.'))],
 		['is nothing that there is here', notApplicable('There is no proxy.')],
 	])('%s is made', (_name, finding: Finding) => {
-		expect(obstacleTo('tls', new Map([['proxy', finding]]))).toBeNull();
+		expect(blockerTo('tls', new Map([['proxy', finding]]))).toBeNull();
 	});
 });
 
 describe('the verdict', () => {
 	test('is well when nothing is wrong, whatever was skipped', () => {
 		expect(
-			judge(
+			assess(
 				[
 					['settings', ok('Valid.')],
 					['proxy', notApplicable('None.')],
@@ -83,7 +83,7 @@ describe('the verdict', () => {
 			['disk-space', warning(failure('disk-low', 'Low.'))],
 			['memory', ok('Enough.')],
 		] as const;
-		expect(judge(findings, LENIENT)).toEqual({ verdict: 'warning', exitStatus: 0, first: null });
+		expect(assess(findings, LENIENT)).toEqual({ verdict: 'warning', exitStatus: 0, first: null });
 	});
 
 	test('what there is not is skipped for nothing', () => {
@@ -96,8 +96,8 @@ describe('the verdict', () => {
 
 	test('a warning alone costs the exit status only if that is wanted', () => {
 		const findings = [['disk-space', warning(failure('disk-low', 'Low.'))]] as const;
-		expect(judge(findings, LENIENT)).toEqual({ verdict: 'warning', exitStatus: 0, first: null });
-		expect(judge(findings, STRICT)).toEqual({ verdict: 'failed', exitStatus: 74, first: 'disk-space' });
+		expect(assess(findings, LENIENT)).toEqual({ verdict: 'warning', exitStatus: 0, first: null });
+		expect(assess(findings, STRICT)).toEqual({ verdict: 'failed', exitStatus: 74, first: 'disk-space' });
 	});
 
 	test('takes the exit status of the first failure, and no warning before it', () => {
@@ -117,7 +117,7 @@ describe('the verdict', () => {
 					([, { status }]) => status === 'failed' || (warningsAsErrors && status === 'warning'),
 				);
 				const [id, found] = counts[0] ?? [null, null];
-				const { exitStatus, first } = judge(findings, { warningsAsErrors });
+				const { exitStatus, first } = assess(findings, { warningsAsErrors });
 				expect(first).toBe(id);
 				expect(exitStatus).toBe(found && 'code' in found ? CATALOGUE[found.code].exit : 0);
 			}),

@@ -8,7 +8,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.edge.ts';
 import { AgentError, failure } from '../../src/base/errors.ts';
 import { CHECK_IDS, type CheckId, type Finding, failed, ok } from '../../src/diagnosis/checks.ts';
-import { findSubject, readAssignments, readRunFlags } from '../../src/diagnosis/inspection-target.runner.ts';
+import { findInspectionTarget, readAssignments, readRunFlags } from '../../src/diagnosis/inspection-target.runner.ts';
 import { openProbes } from '../../src/diagnosis/probes.runner.ts';
 import { type CheckReport, diagnose, type Probes } from '../../src/diagnosis/run-checks.runner.ts';
 import { connectProxy, fixture, identity, listen, refusedPort } from '../connection/network-peers.ts';
@@ -32,8 +32,14 @@ async function examineOn(
 	const config = join(directory, 'config.json');
 	await writeFile(config, JSON.stringify(settings));
 	const flags = { config, stateDir: join(directory, 'state'), runDir: join(directory, 'run') };
-	const subject = await findSubject(flags, {});
-	const opened = openProbes({ subject, clock: systemClock, userAgent: 'test', keepSecret: () => {}, machineRoot });
+	const inspected = await findInspectionTarget(flags, {});
+	const opened = openProbes({
+		inspected,
+		clock: systemClock,
+		userAgent: 'test',
+		registerSecret: () => {},
+		machineRoot,
+	});
 	onTestFinished(() => opened.close());
 	const { probes } = opened;
 	const diagnosis = await diagnose({ probes, checks, warningsAsErrors: false, clock: systemClock });
@@ -231,8 +237,8 @@ describe('the running of checks', () => {
 			clock,
 			onCheck: ({ id, status }) => order.push(status === 'ok' ? id : `${id} ${status}`),
 		});
-		const wanted = CHECK_IDS.map((id) => (id === 'state' || id === 'memory' ? `${id} failed` : id));
-		expect(order).toEqual(wanted);
+		const expected = CHECK_IDS.map((id) => (id === 'state' || id === 'memory' ? `${id} failed` : id));
+		expect(order).toEqual(expected);
 	});
 });
 

@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { createSecretRegistry } from '../../src/base/redact.ts';
-import { tellSecrets } from '../../src/diagnosis/collect-secrets.runner.ts';
-import { findSubject } from '../../src/diagnosis/inspection-target.runner.ts';
+import { registerSecrets } from '../../src/diagnosis/collect-secrets.runner.ts';
+import { findInspectionTarget } from '../../src/diagnosis/inspection-target.runner.ts';
 import { gatherBundle, MAX_FILE_CHARACTERS } from '../../src/diagnosis/support-bundle.runner.ts';
 import { loadSettings } from '../../src/settings/load.runner.ts';
 import { EMPTY_STATE } from '../../src/state/device-state.ts';
@@ -71,7 +71,7 @@ async function givenDevice() {
 	await writeFile(join(directory, 'credentials', 'dmi-serial'), 'SERIAL-0001\n');
 
 	const config = await file('config.json', JSON.stringify(settings));
-	const subject = await findSubject(
+	const inspected = await findInspectionTarget(
 		{ config, stateDir, runDir: join(directory, 'run') },
 		{
 			HTTPS_PROXY: `kiosk:${known.proxyVariable}@proxy.example:3128`,
@@ -81,11 +81,11 @@ async function givenDevice() {
 			CREDENTIALS_DIRECTORY: join(directory, 'credentials'),
 		},
 	);
-	const loaded = await loadSettings(subject);
+	const loaded = await loadSettings(inspected);
 	const secrets = createSecretRegistry(250);
-	await tellSecrets(subject, loaded, (one) => secrets.add(one));
+	await registerSecrets(inspected, loaded, (one) => secrets.add(one));
 	const bundle = (journal: string | null, doctor: unknown = {}) =>
-		gatherBundle({ subject, loaded, doctor, journal, agentVersion: '0', at: '2026-11-21T07:00:00Z', secrets });
+		gatherBundle({ inspected, loaded, doctor, journal, agentVersion: '0', at: '2026-11-21T07:00:00Z', secrets });
 	return { known, bundle };
 }
 

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { createTally } from '../../src/base/counters.ts';
+import { createCounters } from '../../src/base/counters.ts';
 import type { Entry, Incoming } from '../../src/events/event.ts';
 import { createEventsFeed, type EventsFeed, formatEvent, newEpoch } from '../../src/events/feed.runner.ts';
 import { createEventStore } from '../../src/events/store.edge.ts';
@@ -34,7 +34,7 @@ function openFeed(maxCount: number) {
 		store.close();
 		rmSync(directory, { recursive: true });
 	};
-	return { feed: createEventsFeed(store, createTally()), close };
+	return { feed: createEventsFeed(store, createCounters()), close };
 }
 
 describe('an event as applications read it', () => {

@@ -27,7 +27,7 @@ const daemon = await startDaemon({
 		runDir: join(directory, 'run'),
 		credentialsDirectory: null,
 	},
-	environment: {},
+	env: {},
 	sets: [
 		`baseUrl=${service.url}`,
 		'workflowId=check-in',

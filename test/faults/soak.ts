@@ -30,12 +30,12 @@ const untilMs = performance.now() + Number(values.minutes) * 60_000;
 const broken: string[] = [];
 const atTheEnd: (() => void | Promise<void>)[] = [];
 const times = new Map<string, number[]>();
-let chance = seed;
+let state = seed;
 
 /** Mulberry32: small, and the same everywhere. */
 function random(): number {
-	chance = (chance + 0x6d2b79f5) | 0;
-	let t = Math.imul(chance ^ (chance >>> 15), 1 | chance);
+	state = (state + 0x6d2b79f5) | 0;
+	let t = Math.imul(state ^ (state >>> 15), 1 | state);
 	t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
 	return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
 }
@@ -123,7 +123,7 @@ async function main(): Promise<void> {
 	while (performance.now() < untilMs) {
 		const fault = pick(possible);
 		figures.rounds += 1;
-		await fault.strike(scene);
+		await fault.matchFault(scene);
 		const backMs = await backOnline(fault);
 		if (device.pid !== figures.pid) {
 			figures.lives += 1;

@@ -1,6 +1,6 @@
 import { gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
-import { placeOf, shareOfSpread } from '../../src/fleet/targeting.ts';
+import { rolloutPercentile, shareOfSpread } from '../../src/fleet/targeting.ts';
 import type { Heartbeat } from '../../src/protocol/channel.ts';
 import type { EmbeddedService, ServiceOptions } from '../../src/service/embedded-service.ts';
 import { createSigner, givenPlanServer, type Mood } from '../fixtures/plans.ts';
@@ -130,7 +130,7 @@ describe('a device with a fleet plan', () => {
 
 	test('moves with its ring, when the ring starts', async () => {
 		const clockAt = new Date(Date.now() + 3_600_000).toISOString();
-		const place = placeOf(DEVICE_ID);
+		const place = rolloutPercentile(DEVICE_ID);
 		const rings = (percent: number) => ({
 			defaults: {
 				workflowId: 'check-in',

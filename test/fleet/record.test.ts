@@ -22,7 +22,7 @@ const at = (more: Partial<Parameters<typeof receivePlan>[2]> = {}) => ({
 	wallMs: NOW,
 	spreadSeconds: 600,
 	share: 0.5,
-	otherwise: nowhere,
+	fallback: nowhere,
 	...more,
 });
 const holding = (plan: TakenPlan): PlanRecord => ({ ...EMPTY, taken: plan });
@@ -54,12 +54,12 @@ describe('a plan', () => {
 			taken: { revision: 2 },
 			waiting: null,
 		});
-		const otherwise = { workflowId: 'a', heartbeatCadence: 30 };
-		expect(receivePlan(EMPTY, part(2, 'a'), at({ otherwise }))).toMatchObject({
+		const fallback = { workflowId: 'a', heartbeatCadence: 30 };
+		expect(receivePlan(EMPTY, part(2, 'a'), at({ fallback }))).toMatchObject({
 			taken: { revision: 2 },
 			waiting: null,
 		});
-		expect(receivePlan(EMPTY, part(2, null), at({ otherwise }))).toMatchObject({
+		expect(receivePlan(EMPTY, part(2, null), at({ fallback }))).toMatchObject({
 			taken: { revision: 2 },
 			waiting: null,
 		});
@@ -81,8 +81,7 @@ describe('a plan', () => {
 
 	test('that ends what the plan said waits as well, unless the others say the same', () => {
 		const ended = (workflowId: string) =>
-			receivePlan(holding(part(1, 'a')), part(2, null), at({ otherwise: { workflowId, heartbeatCadence: 30 } }))
-				.waiting;
+			receivePlan(holding(part(1, 'a')), part(2, null), at({ fallback: { workflowId, heartbeatCadence: 30 } })).waiting;
 		expect(ended('b')).not.toBeNull();
 		expect(ended('a')).toBeNull();
 	});

@@ -2,13 +2,13 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type FleetPlan, fleetPlanSchema } from '../../src/fleet/plan-format.ts';
 import {
+	assignmentAt,
 	compilePlan,
 	fittingRules,
 	type PlannedDevice,
-	placeOf,
 	planFor,
+	rolloutPercentile,
 	shareOfSpread,
-	wordAt,
 } from '../../src/fleet/targeting.ts';
 import type { DevicePlan } from '../../src/state/plan-record.ts';
 
@@ -119,13 +119,15 @@ describe('a rollout', () => {
 		for (const name of ['KIOSK-', 'SN', '0000-'])
 			for (const percent of [1, 10, 50]) {
 				const ids = Array.from({ length: 20_000 }, (_, index) => `${name}${String(index).padStart(5, '0')}`);
-				const share = ids.filter((id) => placeOf(id) < percent).length / 200;
+				const share = ids.filter((id) => rolloutPercentile(id) < percent).length / 200;
 				expect(Math.abs(share - percent), `${name} ${percent} %: ${share}`).toBeLessThan(Math.max(0.3, percent / 20));
 			}
 	});
 
 	test('of all holds every device', () => {
-		fc.assert(fc.property(fc.string(), (deviceId) => placeOf(deviceId) < 100 && placeOf(deviceId) >= 0));
+		fc.assert(
+			fc.property(fc.string(), (deviceId) => rolloutPercentile(deviceId) < 100 && rolloutPercentile(deviceId) >= 0),
+		);
 		expect(partOf(rollout([{ percent: 100 }])).move).toMatchObject({ to: word('new'), percent: 100, atMs: null });
 	});
 
@@ -137,7 +139,7 @@ describe('a rollout', () => {
 			const offsetMs = (part.move?.atMs ?? 0) - startMs;
 			expect(offsetMs).toBe(Math.round(shareOfSpread(deviceId) * 1_000_000));
 			// The first ring is as spread out as any other.
-			if (placeOf(deviceId) < 30)
+			if (rolloutPercentile(deviceId) < 30)
 				buckets[Math.floor(offsetMs / 100_000)] = (buckets[Math.floor(offsetMs / 100_000)] ?? 0) + 1;
 		}
 		for (const count of buckets) expect(count).toBeGreaterThan(200);
@@ -153,7 +155,7 @@ describe('a rollout', () => {
 	});
 
 	test('moves a device with the earliest ring that holds it', () => {
-		const place = placeOf('K-1');
+		const place = rolloutPercentile('K-1');
 		const late = '2026-12-05T00:00:00Z';
 		const rings = [{ percent: place / 2 }, { percent: 100, startAt: late }, { percent: place + 0.01, startAt }];
 		expect(partOf({ ...rollout(rings), spreadSeconds: 0 }).move).toMatchObject({
@@ -166,9 +168,9 @@ describe('a rollout', () => {
 
 	test('begins at its moment, and a plan without a start at once', () => {
 		const part = partOf({ ...rollout([{ percent: 100, startAt }]), spreadSeconds: 0 });
-		expect(wordAt(part, startMs - 1)).toEqual(word('old'));
-		expect(wordAt(part, startMs)).toEqual(word('new'));
-		expect(wordAt(partOf(rollout([{ percent: 100 }])), 0)).toEqual(word('new'));
+		expect(assignmentAt(part, startMs - 1)).toEqual(word('old'));
+		expect(assignmentAt(part, startMs)).toEqual(word('new'));
+		expect(assignmentAt(partOf(rollout([{ percent: 100 }])), 0)).toEqual(word('new'));
 	});
 
 	test('to what holds already is none', () => {

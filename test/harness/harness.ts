@@ -32,9 +32,9 @@ export interface AgentSetup {
 	readonly settings?: object | undefined;
 	/** `path=value`, as with `--set`. */
 	readonly sets?: readonly string[];
-	readonly environment?: Readonly<Record<string, string>>;
+	readonly env?: Readonly<Record<string, string>>;
 	/** Uniform in [0, 1); default one half. */
-	readonly chance?: () => number;
+	readonly random?: () => number;
 	/** Default: a machine with nothing but a serial number. */
 	readonly machine?: Tree;
 	readonly clock?: SteppedClock;
@@ -171,14 +171,14 @@ export async function givenAgent(setup: AgentSetup = {}): Promise<RunningAgent> 
 	const daemon = await startDaemon({
 		version: '0.0.0-test',
 		paths: home.paths,
-		environment: setup.environment ?? {},
+		env: setup.env ?? {},
 		sets: [
 			'log.level=debug',
 			...(setup.groups === 'settings' ? [] : [`local.agentGroup=${GROUP}`, `local.adminGroup=${GROUP}`]),
 			...(setup.sets ?? []),
 		],
 		clock,
-		chance: setup.chance ?? (() => 0.5),
+		random: setup.random ?? (() => 0.5),
 		machineRoot,
 		logTo: { write },
 	});

@@ -12,12 +12,12 @@ interface Runner extends Hooks {
 	reported(count: number): Promise<HookReport[]>;
 }
 
-function hooks(limits: Partial<HookLimits> = {}, environment: Record<string, string> = {}): Runner {
+function hooks(limits: Partial<HookLimits> = {}, env: Record<string, string> = {}): Runner {
 	const reports: HookReport[] = [];
 	let look = () => {};
 	const made = createHooks({
 		limits,
-		environment: { PATH: process.env['PATH'], ...environment },
+		env: { PATH: process.env['PATH'], ...env },
 		report(report) {
 			reports.push(report);
 			look();

@@ -7,9 +7,9 @@ import {
 	type IdentityFacts,
 	type InterfaceFacts,
 	pinIdentity,
-	reasonAgainstInterface,
-	reasonAgainstSerial,
 	toReport,
+	whyInterfaceRejected,
+	whySerialRejected,
 } from '../../src/identity/identity.ts';
 import { deviceIdSchema, macAddressSchema, serialSchema } from '../../src/protocol/device-connection.ts';
 import { identityReportSchema } from '../../src/protocol/local-answers.ts';
@@ -83,13 +83,13 @@ describe('serial numbers that do not tell devices apart', () => {
 		'x\u0007y-1234',
 		'1'.repeat(64).concat('2'.repeat(65)),
 	])('%j is refused with a reason', (value) => {
-		expect(reasonAgainstSerial(value)).toMatch(/^(is|has) /);
+		expect(whySerialRejected(value)).toMatch(/^(is|has) /);
 	});
 
 	test.each(['PF3K9QXZ', '10000000a1b2c3d4', 'VMware-56 4d 00 01', '0123456788', ' C02X1234JG5H\n', '1112'])(
 		'%j is taken',
 		(value) => {
-			expect(reasonAgainstSerial(value)).toBeNull();
+			expect(whySerialRejected(value)).toBeNull();
 		},
 	);
 });
@@ -105,11 +105,11 @@ describe('interfaces that do not stand for the device', () => {
 		['address set for privacy', { addrAssignType: 3 }, 'software set'],
 		['address drawn at random', { addrAssignType: 1 }, 'software set'],
 	])('%s', (_name, difference, reason) => {
-		expect(reasonAgainstInterface({ ...ONBOARD, ...difference })).toContain(reason);
+		expect(whyInterfaceRejected({ ...ONBOARD, ...difference })).toContain(reason);
 	});
 
 	test('what a system does not tell is no reason against', () => {
-		expect(reasonAgainstInterface({ ...ONBOARD, type: null, hasDevice: null, addrAssignType: null })).toBeNull();
+		expect(whyInterfaceRejected({ ...ONBOARD, type: null, hasDevice: null, addrAssignType: null })).toBeNull();
 	});
 });
 

@@ -26,7 +26,7 @@ async function givenDevice() {
 	return { service, device: await givenPairedAgent(service, { home, settings }) };
 }
 
-const headersOn = (entrance: AskedEntrance) => (entrance === 'browser' ? AS_KIOSK : {});
+const headersOn = (listener: AskedEntrance) => (listener === 'browser' ? AS_KIOSK : {});
 
 async function expectAllIsWell(device: RunningAgent): Promise<void> {
 	for (const socket of ENTRANCES)
@@ -84,16 +84,16 @@ test('every route refuses what it does not take, on each entrance that has it', 
 });
 
 /** Reads an answer to its end; of a stream that begins, only the head. */
-function exchange(device: RunningAgent, { entrance, method, path, headers, content }: Sent): Promise<Got> {
+function exchange(device: RunningAgent, { listener, method, path, headers, content }: Sent): Promise<Got> {
 	return new Promise((resolve, reject) => {
 		const asking = request(
 			{
-				...placeOf(device, entrance),
+				...placeOf(device, listener),
 				method,
 				path,
 				agent: false,
 				headers: {
-					...headersOn(entrance),
+					...headersOn(listener),
 					...headers,
 					...(content.times > 0 && { 'content-length': bytesOf(content).length }),
 				},
@@ -114,7 +114,7 @@ function exchange(device: RunningAgent, { entrance, method, path, headers, conte
 	});
 }
 interface Sent {
-	readonly entrance: AskedEntrance;
+	readonly listener: AskedEntrance;
 	readonly method: string;
 	readonly path: string;
 	readonly headers: Readonly<Record<string, string>>;
@@ -196,7 +196,7 @@ const headers = fc.dictionary(
 	{ maxKeys: 4 },
 );
 const sent: fc.Arbitrary<Sent> = fc.record({
-	entrance: fc.constantFrom(...ENTRANCES),
+	listener: fc.constantFrom(...ENTRANCES),
 	method: fc.constantFrom(
 		'GET',
 		'GET',
@@ -216,11 +216,11 @@ const sent: fc.Arbitrary<Sent> = fc.record({
 });
 
 /** What the agent says of an error; the service's own errors are passed on as they are. */
-function expectAnswer({ method, path: asked, entrance }: Sent, { status, type, text }: Got): void {
+function expectAnswer({ method, path: asked, listener }: Sent, { status, type, text }: Got): void {
 	expect(status).toBeGreaterThanOrEqual(200);
 	if (status < 400 || method === 'HEAD') return;
 	if (asked.startsWith(LOCAL_ROUTES.ready) && status === 503 && type === 'application/json') return;
-	if (asked.startsWith(LOCAL_ROUTES.service) && (entrance === 'agent' || entrance === 'browser')) return;
+	if (asked.startsWith(LOCAL_ROUTES.service) && (listener === 'agent' || listener === 'browser')) return;
 	expect(type).toBe('application/problem+json');
 	const problem = problemSchema.parse(JSON.parse(text));
 	expect(problem.status).toBe(status);
@@ -232,7 +232,7 @@ test('two thousand requests of any kind get an answer each, and the agent goes o
 	const { device } = await givenDevice();
 	// Whatever else it does, it goes on being the paired device that most routes are about.
 	const harmless = sent.map((one) =>
-		one.path.startsWith(LOCAL_ROUTES.unpair) ? { ...one, entrance: 'agent' as const } : one,
+		one.path.startsWith(LOCAL_ROUTES.unpair) ? { ...one, listener: 'agent' as const } : one,
 	);
 	await fc.assert(
 		fc.asyncProperty(fc.array(harmless, { minLength: 10, maxLength: 10 }), async (together) => {
@@ -286,8 +286,8 @@ test('bytes of any kind get an answer or a clean close, on each entrance', { tim
 		fc.asyncProperty(
 			fc.constantFrom(...ENTRANCES),
 			fc.array(anything, { minLength: 5, maxLength: 5 }),
-			async (entrance, all) => {
-				const { socketPath, hostname, port } = placeOf(device, entrance);
+			async (listener, all) => {
+				const { socketPath, hostname, port } = placeOf(device, listener);
 				const to = socketPath ? { path: socketPath } : { host: String(hostname), port: Number(port) };
 				for (const text of await Promise.all(all.map((bytes) => pour(to, bytes)))) {
 					expect(text === '' || text.startsWith('HTTP/1.1 ')).toBe(true);

@@ -418,7 +418,7 @@ describe('events as a stream', () => {
 		const { device } = await givenDevice();
 		const before = (await device.events()).at(-1)?.id ?? '';
 		await device.stop();
-		const again = await givenAgent({ home: device.home, chance: () => 0.25 });
+		const again = await givenAgent({ home: device.home, random: () => 0.25 });
 		await again.untilState('online');
 		const stream = openStream(again, LOCAL_ROUTES.events, { 'last-event-id': before });
 		const first = await stream.next();
@@ -435,7 +435,7 @@ describe('events as a stream', () => {
 		const before = (await device.events()).at(-1)?.id ?? '';
 		await device.stop();
 		expect(readdirSync(device.home.paths.stateDir)).not.toContain('events.db');
-		const again = await givenAgent({ home: device.home, chance: () => 0.25 });
+		const again = await givenAgent({ home: device.home, random: () => 0.25 });
 		await again.untilState('online');
 		const { json } = await ask(again, `${LOCAL_ROUTES.events}?since=${before}`);
 		expect(json.events).toMatchObject([{ type: 'gap' }]);

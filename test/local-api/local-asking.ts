@@ -28,11 +28,11 @@ export interface Answered {
 }
 
 /** Where an entrance of the agent is, for Node's http. */
-export function placeOf({ daemon, home }: RunningAgent, entrance: AskedEntrance): RequestOptions {
-	if (entrance === 'agent' || entrance === 'admin')
-		return { socketPath: join(home.paths.runDir, LOCAL_SOCKETS[entrance]) };
-	const address = entrance === 'probe' ? daemon.addresses.metrics : daemon.addresses.browser;
-	const { hostname, port } = new URL(address ?? expect.fail(`${entrance} is not open`));
+export function placeOf({ daemon, home }: RunningAgent, listener: AskedEntrance): RequestOptions {
+	if (listener === 'agent' || listener === 'admin')
+		return { socketPath: join(home.paths.runDir, LOCAL_SOCKETS[listener]) };
+	const address = listener === 'probe' ? daemon.addresses.metrics : daemon.addresses.browser;
+	const { hostname, port } = new URL(address ?? expect.fail(`${listener} is not open`));
 	return { hostname, port };
 }
 

@@ -69,7 +69,7 @@ async function openForBrowsers(more: LocalRoute[] = [], applications = () => [KI
 	const faults: unknown[] = [];
 	const server = await openLoopbackServer({
 		port: 0,
-		entrance: 'browser',
+		listener: 'browser',
 		applications,
 		routes: [...routes, ...more],
 		onFault: (error) => faults.push(error),
@@ -79,7 +79,7 @@ async function openForBrowsers(more: LocalRoute[] = [], applications = () => [KI
 }
 
 async function openForProbes() {
-	const server = await openLoopbackServer({ port: 0, entrance: 'probe', routes });
+	const server = await openLoopbackServer({ port: 0, listener: 'probe', routes });
 	onTestFinished(() => server.close());
 	return server;
 }
@@ -410,7 +410,7 @@ describe('the port', () => {
 
 	test('that is taken is an error that says so', async () => {
 		const { port } = await openForProbes();
-		const error = await failureOf(openLoopbackServer({ port, entrance: 'probe', routes }));
+		const error = await failureOf(openLoopbackServer({ port, listener: 'probe', routes }));
 		expect(error.failure).toMatchObject({
 			code: 'socket-failed',
 			message: expect.stringContaining(`127.0.0.1:${port}`),
@@ -419,11 +419,11 @@ describe('the port', () => {
 	});
 
 	test('is the one that was asked for, and free again after the close', async () => {
-		const wanted = await refusedPort();
+		const desired = await refusedPort();
 		for (const _round of [1, 2]) {
-			const server = await openLoopbackServer({ port: wanted, entrance: 'probe', routes });
-			expect(server.port).toBe(wanted);
-			expect(await ask(wanted, { path: '/livez' })).toMatchObject({ status: 200 });
+			const server = await openLoopbackServer({ port: desired, listener: 'probe', routes });
+			expect(server.port).toBe(desired);
+			expect(await ask(desired, { path: '/livez' })).toMatchObject({ status: 200 });
 			await Promise.all([server.close(), server.close()]);
 		}
 	});

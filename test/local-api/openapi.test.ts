@@ -88,7 +88,7 @@ test('every route is described: its methods, its entrances, what it takes and wh
 	const described = operationsOf(document).map(({ path, method, operation }) => ({
 		path,
 		method,
-		entrances: operation['x-idv-entrances'],
+		listeners: operation['x-idv-entrances'],
 		takesJson: operation.requestBody?.content['application/json']?.schema !== undefined,
 		answers: Object.keys(operation.responses).some((status) => /^2/.test(status)),
 		problems: Object.keys(operation.responses['default']?.content ?? {}),
@@ -97,7 +97,7 @@ test('every route is described: its methods, its entrances, what it takes and wh
 		methodsOf(route).map((method) => ({
 			path: pathOf(route),
 			method,
-			entrances: [...route.sockets],
+			listeners: [...route.sockets],
 			takesJson: typeof route.body === 'object',
 			answers: true,
 			problems: ['application/problem+json'],

@@ -11,7 +11,7 @@ import { givenService, openChannel, registerDevice } from '../service/fixture.ts
 import { modeOf, operatorOfFile, succeeded } from './operator.ts';
 
 const operator = operatorOfFile();
-const { variables, idv, expectRefused, file } = operator;
+const { env, idv, expectRefused, file } = operator;
 
 describe('qrcode', () => {
 	test('--out saves a picture that a scanner reads as a code for a device', async () => {
@@ -47,7 +47,7 @@ describe('qrcode', () => {
 	});
 
 	test.skipIf(!hasTerminal)('at a terminal draws it', async () => {
-		const { status, text } = await atTerminal('idv', ['qrcode', '--workflow', 'checkin'], variables());
+		const { status, text } = await atTerminal('idv', ['qrcode', '--workflow', 'checkin'], env());
 		expect(text.match(/[█▀▄]/g)?.length).toBeGreaterThan(200);
 		expect(text).toMatch(/^Ends +.*\(in 5 min\)$/m);
 		expect(status).toBe(0);
@@ -61,7 +61,7 @@ describe('qrcode', () => {
 		const out = join(operator.directory, 'code.png');
 		const { status, stdout, stderr } = await idv(
 			['qrcode', '--workflow', 'checkin', '--out', out],
-			variables('Basic', other),
+			env('Basic', other),
 		);
 		expect(Buffer.compare(await readFile(out), picture)).toBe(0);
 		expect(stdout).toMatch(/Ends +the service does not say/);
@@ -84,9 +84,7 @@ describe('qrcode', () => {
 		];
 		for (const [body, words] of cases) {
 			other.failNext('/api/deeplink/qrcode', { status: 200, body });
-			const { warnings } = succeeded(
-				await idv(['qrcode', '--workflow', 'checkin', '--json'], variables('Basic', other)),
-			);
+			const { warnings } = succeeded(await idv(['qrcode', '--workflow', 'checkin', '--json'], env('Basic', other)));
 			expect(warnings).toHaveLength(words.length);
 			for (const [index, one] of words.entries()) expect(warnings[index]).toMatch(one);
 		}
@@ -95,9 +93,9 @@ describe('qrcode', () => {
 	test('refuses an answer that is no code', async () => {
 		const other = await givenService();
 		other.failNext('/api/deeplink/qrcode', { status: 200, body: { url: 'https://www.example.com/' } }, 2);
-		const wanted = { status: 69, code: 'bad-response', words: /something that is no pairing code/ };
+		const expected = { status: 69, code: 'bad-response', words: /something that is no pairing code/ };
 		const args = ['qrcode', '--workflow', 'checkin', '--out', join(operator.directory, 'code.png')];
-		await expectRefused(wanted, args, variables('Basic', other));
+		await expectRefused(expected, args, env('Basic', other));
 		expect(await readdir(operator.directory)).toEqual([]);
 	});
 
@@ -137,13 +135,13 @@ describe('session start', () => {
 	const start = ['session', 'start', '--workflow', 'checkin'];
 
 	test('--json is the hand-off record, for every way to name several workflows', async () => {
-		const record = succeeded(await idv([...start, '--json'], variables('ApiKey')));
+		const record = succeeded(await idv([...start, '--json'], env('ApiKey')));
 		expect(Object.keys(record).sort()).toEqual(['createdAt', 'expiresAt', 'url', 'workflowIds']);
 		expect(readPairingCode(record.url)).toMatchObject({ sessionId: expect.stringMatching(/^[0-9a-f]{24}$/) });
 		expect(Date.parse(record.expiresAt) - Date.parse(record.createdAt)).toBe(3_600_000);
 		const [repeated, listed] = await Promise.all([
-			idv([...start, '--workflow', 'checkout', '--json'], variables('ApiKey')),
-			idv(['session', 'start', '--workflow', 'checkin', 'checkout', '--json'], variables('ApiKey')),
+			idv([...start, '--workflow', 'checkout', '--json'], env('ApiKey')),
+			idv(['session', 'start', '--workflow', 'checkin', 'checkout', '--json'], env('ApiKey')),
 		]);
 		for (const outcome of [repeated, listed]) expect(succeeded(outcome).workflowIds).toEqual(['checkin', 'checkout']);
 	});
@@ -154,13 +152,13 @@ describe('session start', () => {
 		const channel = await openChannel(other, connection);
 		const metadata = await file('metadata.json', '{"visitor":"Ada","age":36}');
 		const flags = ['--metadata', `@${metadata}`, '--locale', 'de-CH', '--ttl', '600', '--json'];
-		const record = succeeded(await idv([...start, ...flags], variables('ApiKey', other)));
+		const record = succeeded(await idv([...start, ...flags], env('ApiKey', other)));
 		expect(Date.parse(record.expiresAt) - Date.parse(record.createdAt)).toBe(600_000);
 		expect(await channel.nextMessage()).toMatchObject({ metadata: { visitor: 'Ada', age: 36 }, locale: 'de-CH' });
 	});
 
 	test.skipIf(!hasTerminal)('--qr draws the URL at a terminal', async () => {
-		const { status, text } = await atTerminal('idv', [...start, '--qr'], variables('ApiKey'));
+		const { status, text } = await atTerminal('idv', [...start, '--qr'], env('ApiKey'));
 		expect(text).toMatch(/^Session started for checkin\.\n/);
 		expect(text.match(/[█▀▄]/g)?.length).toBeGreaterThan(200);
 		expect(text).toMatch(/^URL +http\S+sessionId=[0-9a-f]{24}\nEnds +.*\(in 60 min\)$/m);
@@ -181,12 +179,10 @@ describe('session start', () => {
 		];
 		await Promise.all(
 			cases.map(([flags, status, code, words]) =>
-				idv([...start, ...flags], variables('ApiKey')).then((outcome) =>
-					expectRefusal(outcome, { status, code, words }),
-				),
+				idv([...start, ...flags], env('ApiKey')).then((outcome) => expectRefusal(outcome, { status, code, words })),
 			),
 		);
-		expectRefusal(await idv(start, variables('ApiKey')), {
+		expectRefusal(await idv(start, env('ApiKey')), {
 			status: 64,
 			code: 'usage',
 			words: /hand-off URL is a secret.*Add --json if a program reads it\./,
@@ -196,24 +192,24 @@ describe('session start', () => {
 
 	test('wants an API key, and a workflow that exists', async () => {
 		const forbidden = { status: 77, code: 'access-forbidden', words: /403.*Use an API key with deeplink:write/ };
-		expectJsonRefusal(await idv([...start, '--json'], variables('Bearer')), forbidden);
+		expectJsonRefusal(await idv([...start, '--json'], env('Bearer')), forbidden);
 		const unknown = { status: 65, code: 'workflow-unknown', words: /does not know the workflow nowhere/ };
 		const nowhere = ['session', 'start', '--workflow', 'nowhere', '--json'];
-		expectJsonRefusal(await idv(nowhere, variables('ApiKey')), unknown);
+		expectJsonRefusal(await idv(nowhere, env('ApiKey')), unknown);
 	});
 
 	test('shows a URL also when the service tells nothing else', async () => {
 		const other = await givenService();
 		const url = `${other.url}/mobile?authorization=Token%20tr-0123456789abcdefghijklmnop12&sessionId=1`;
 		other.failNext('/api/v1/deeplink', { status: 201, body: { url } });
-		const record = succeeded(await idv([...start, '--json'], variables('ApiKey', other)));
+		const record = succeeded(await idv([...start, '--json'], env('ApiKey', other)));
 		expect(record).toEqual({ url, createdAt: null, expiresAt: null, workflowIds: ['checkin'] });
 	});
 
 	test('without an answer is not tried again', async () => {
 		const other = await givenService();
 		other.dropBeforeReply('/api/v1/deeplink');
-		const { status, stdout } = await idv([...start, '--json'], variables('ApiKey', other));
+		const { status, stdout } = await idv([...start, '--json'], env('ApiKey', other));
 		expect(JSON.parse(stdout).error.remedy).toMatch(/may have created a session/);
 		expect(status).toBe(69);
 		expect(other.requests).toHaveLength(1);

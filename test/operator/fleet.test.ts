@@ -324,11 +324,11 @@ describe('idv fleet status', () => {
 
 	test('of a service that lists no devices says what to give instead, and takes no empty file for it', async () => {
 		const other = createServer((_request, response) => response.writeHead(404).end());
-		const variables = { ...operator.variables(), IDV_URL: `http://127.0.0.1:${await listen(other)}` };
+		const env = { ...operator.env(), IDV_URL: `http://127.0.0.1:${await listen(other)}` };
 		await operator.expectRefused(
 			{ status: 69, code: 'bad-response', words: /answered 404\. .*--from FILE/ },
 			['fleet', 'status'],
-			variables,
+			env,
 		);
 		await operator.expectRefused({ status: 65, code: 'inventory-invalid', words: /line 1: the file is empty/ }, [
 			'fleet',
@@ -352,11 +352,11 @@ describe('idv fleet status', () => {
 	});
 
 	test('of a service that refuses is refused', async () => {
-		const variables = { ...operator.variables(), IDV_AUTHORIZATION: 'Bearer wrong-token-000' };
+		const env = { ...operator.env(), IDV_AUTHORIZATION: 'Bearer wrong-token-000' };
 		await operator.expectRefused(
 			{ status: 77, code: 'credential-refused', words: /idv whoami/ },
 			['fleet', 'status'],
-			variables,
+			env,
 		);
 	});
 });

@@ -12,7 +12,7 @@ const KEYS = '/api/security/apikeys';
 const OTHER_KEYS = '/api/apikey';
 
 const operator = operatorOfFile();
-const { variables, idv, expectRefused } = operator;
+const { env, idv, expectRefused } = operator;
 
 describe('apikey create', () => {
 	const create = ['apikey', 'create', '--name', 'backend', '--permissions', 'deeplink:write, person:write'];
@@ -40,8 +40,8 @@ describe('apikey create', () => {
 		const asked = { IDV_URL: operator.service.url };
 		succeeded(await idv(['session', 'start', '--workflow', 'checkin', '--json', '--authorization-file', out], asked));
 		const before = operator.service.requests.length;
-		const wanted = { status: 64, code: 'usage', words: /key is there already/ };
-		await expectRefused(wanted, [...create, '--out', out]);
+		const expected = { status: 64, code: 'usage', words: /key is there already/ };
+		await expectRefused(expected, [...create, '--out', out]);
 		expect(await readFile(out, 'utf8')).toBe(text);
 		expect(operator.service.requests.length).toBe(before);
 	});
@@ -53,7 +53,7 @@ describe('apikey create', () => {
 	});
 
 	test.skipIf(!hasTerminal)('at a terminal shows it once', async () => {
-		const { status, text } = await atTerminal('idv', [...create, '--expires', '86400'], variables());
+		const { status, text } = await atTerminal('idv', [...create, '--expires', '86400'], env());
 		expect(text).toMatch(/^Key +ak-\S+$/m);
 		expect(text).toMatch(/^Expires +.* \(in 24 h\)$/m);
 		expect(text).toMatch(/shown only now/);
@@ -64,7 +64,7 @@ describe('apikey create', () => {
 		for (const status of [404, 405]) {
 			const other = await givenService();
 			other.failNext(KEYS, { status });
-			succeeded(await idv([...create, '--json'], variables('Basic', other)));
+			succeeded(await idv([...create, '--json'], env('Basic', other)));
 			expect(other.requests.map(({ path }) => path)).toEqual([KEYS, OTHER_KEYS]);
 		}
 	});
@@ -79,7 +79,7 @@ describe('apikey create', () => {
 			fault();
 			const before = other.requests.length;
 			const out = join(operator.directory, 'key');
-			const { status, stderr } = await idv([...create, '--out', out], variables('Basic', other));
+			const { status, stderr } = await idv([...create, '--out', out], env('Basic', other));
 			expect(stderr).toMatch(/The service may have created an API key: look there before you run the command again/);
 			expect(status).toBe(69);
 			expect(other.requests.length).toBe(before + 1);
@@ -90,7 +90,7 @@ describe('apikey create', () => {
 	test('shows a key also when the service tells little else', async () => {
 		const other = await givenService();
 		other.failNext(KEYS, { status: 201, body: { token: 'ak-only-this' } });
-		const key = succeeded(await idv([...create, '--json'], variables('Basic', other)));
+		const key = succeeded(await idv([...create, '--json'], env('Basic', other)));
 		expect(key).toMatchObject({ id: null, token: 'ak-only-this', name: 'backend', expiresAt: null });
 	});
 
@@ -123,13 +123,13 @@ describe('apikey create', () => {
 		const { token } = succeeded(
 			await idv(['apikey', 'create', '--name', 'small', '--permissions', 'person:write', '--expires', '60', '--json']),
 		);
-		const wanted = {
+		const expected = {
 			status: 77,
 			code: 'access-forbidden',
 			words: /does not hold deeplink:write.*holds all the permissions/,
 		};
-		const environment = { IDV_URL: operator.service.url, IDV_AUTHORIZATION: `ApiKey ${token}` };
-		expectJsonRefusal(await idv([...create, '--json'], environment), wanted);
+		const env = { IDV_URL: operator.service.url, IDV_AUTHORIZATION: `ApiKey ${token}` };
+		expectJsonRefusal(await idv([...create, '--json'], env), expected);
 	});
 
 	test.each<[permissions: string[], expiresAt: string | null, words: RegExp[]]>([
@@ -181,13 +181,13 @@ describe('device connect', () => {
 
 	test('takes a Short Token, once', async () => {
 		const code = operator.service.createPairingCode('checkin').url;
-		const environment = {
+		const env = {
 			IDV_URL: operator.service.url,
 			IDV_AUTHORIZATION: new URL(code).searchParams.get('authorization') ?? '',
 		};
-		succeeded(await idv([...connect, '--json'], environment));
+		succeeded(await idv([...connect, '--json'], env));
 		const spent = { status: 77, code: 'code-expired-or-used', words: /used before/ };
-		expectJsonRefusal(await idv([...connect, '--json'], environment), spent);
+		expectJsonRefusal(await idv([...connect, '--json'], env), spent);
 	});
 
 	test('finds the Connection wherever --token-pointer says', async () => {
@@ -197,10 +197,8 @@ describe('device connect', () => {
 			code: 'bad-response',
 			words: /without a Connection token.*may have created a Connection/,
 		};
-		expectJsonRefusal(await idv([...connect, '--json'], variables('Basic', other)), missing);
-		const told = succeeded(
-			await idv([...connect, '--json', '--token-pointer', '/data/secret'], variables('Basic', other)),
-		);
+		expectJsonRefusal(await idv([...connect, '--json'], env('Basic', other)), missing);
+		const told = succeeded(await idv([...connect, '--json', '--token-pointer', '/data/secret'], env('Basic', other)));
 		expect(told.connection).toMatch(/^ey/);
 	});
 
@@ -236,7 +234,7 @@ describe('whoami', () => {
 		const narrow = succeeded(
 			await idv(['apikey', 'create', '--name', 'narrow', '--permissions', 'person:write', '--expires', '60', '--json']),
 		);
-		const cases: [authorization: string, wanted: object][] = [
+		const cases: [authorization: string, expected: object][] = [
 			[
 				authorizationOf('Basic', operator.service),
 				{
@@ -272,11 +270,11 @@ describe('whoami', () => {
 				idv(['whoami', '--json'], { IDV_URL: operator.service.url, IDV_AUTHORIZATION }),
 			),
 		);
-		for (const [index, [, wanted]] of cases.entries())
+		for (const [index, [, expected]] of cases.entries())
 			expect(succeeded(outcomes[index] as Outcome)).toMatchObject({
 				credentialFrom: 'IDV_AUTHORIZATION',
 				accepted: true,
-				...wanted,
+				...expected,
 			});
 		expect(operator.service.devices().length).toBe(devices + 1);
 	});
@@ -299,8 +297,8 @@ describe('whoami', () => {
 	});
 
 	test('ends with 77 for a credential that the service refuses', async () => {
-		const environment = { IDV_URL: operator.service.url, IDV_AUTHORIZATION: 'ApiKey ak-unknown' };
-		const [plain, json] = await Promise.all([idv(['whoami'], environment), idv(['whoami', '--json'], environment)]);
+		const env = { IDV_URL: operator.service.url, IDV_AUTHORIZATION: 'ApiKey ak-unknown' };
+		const [plain, json] = await Promise.all([idv(['whoami'], env), idv(['whoami', '--json'], env)]);
 		expect(plain).toMatchObject({ status: 77, stdout: expect.stringMatching(/Accepted +no: the service refuses/) });
 		expect(json.status).toBe(77);
 		expect(JSON.parse(json.stdout)).toMatchObject({ accepted: false });

@@ -21,11 +21,11 @@ export interface Operator {
 	readonly service: EmbeddedService;
 	/** Empty when the test begins; `XDG_CONFIG_HOME` as well. */
 	readonly directory: string;
-	variables(scheme?: Scheme, of?: EmbeddedService): Record<string, string>;
+	env(scheme?: Scheme, of?: EmbeddedService): Record<string, string>;
 	/** Runs `idv` to its end, with Basic for the service unless told otherwise. */
-	idv(args: readonly string[], environment?: Record<string, string>, input?: string): Promise<Outcome>;
+	idv(args: readonly string[], env?: Record<string, string>, input?: string): Promise<Outcome>;
 	/** Refused alike for people and for programs. */
-	expectRefused(wanted: WantedRefusal, args: readonly string[], environment?: Record<string, string>): Promise<void>;
+	expectRefused(expected: WantedRefusal, args: readonly string[], env?: Record<string, string>): Promise<void>;
 	/** Writes a file into the directory; returns its path. */
 	file(name: string, content: string, mode?: number): Promise<string>;
 }
@@ -50,19 +50,16 @@ export function operatorOfFile(): Operator {
 		get directory() {
 			return directory;
 		},
-		variables: (scheme = 'Basic', of = service) => ({
+		env: (scheme = 'Basic', of = service) => ({
 			IDV_URL: of.url,
 			IDV_AUTHORIZATION: authorizationOf(scheme, of),
 			XDG_CONFIG_HOME: directory,
 		}),
-		idv: (args, environment = operator.variables(), input) => finish('idv', args, environment, input),
-		async expectRefused(wanted, args, environment) {
-			const [plain, json] = await Promise.all([
-				operator.idv(args, environment),
-				operator.idv([...args, '--json'], environment),
-			]);
-			expectRefusal(plain, wanted);
-			expectJsonRefusal(json, wanted);
+		idv: (args, env = operator.env(), input) => finish('idv', args, env, input),
+		async expectRefused(expected, args, env) {
+			const [plain, json] = await Promise.all([operator.idv(args, env), operator.idv([...args, '--json'], env)]);
+			expectRefusal(plain, expected);
+			expectJsonRefusal(json, expected);
 		},
 		async file(name, content, mode = 0o600) {
 			const path = join(directory, name);

@@ -11,7 +11,7 @@ import { givenService } from '../service/fixture.ts';
 import { authorizationOf, modeOf, operatorOfFile, succeeded } from './operator.ts';
 
 const operator = operatorOfFile();
-const { variables, idv, expectRefused, file } = operator;
+const { env, idv, expectRefused, file } = operator;
 
 describe('service and credential', () => {
 	test('flags win over variables, and standard input is a file too', async () => {
@@ -41,39 +41,32 @@ describe('service and credential', () => {
 		const none = { XDG_CONFIG_HOME: operator.directory };
 		const secret = 'geheim-geheim-geheim';
 		const bare = await file('bare', secret);
-		const cases: [environment: Record<string, string>, flags: string[], status: number, code: string, words: RegExp][] =
+		const cases: [env: Record<string, string>, flags: string[], status: number, code: string, words: RegExp][] = [
+			[none, [], 64, 'usage', /No service is named.*IDV_URL/],
+			[{ ...none, IDV_URL: operator.service.url }, [], 64, 'usage', /no credential.*IDV_AUTHORIZATION/],
+			[{ ...none, IDV_URL: 'id.example.com' }, [], 64, 'usage', /IDV_URL is not the address/],
+			[env(), ['--url', 'https://user:pw@id.example.com'], 64, 'usage', /--url is not the address/],
+			[env(), ['--url', 'http://id.example.com'], 77, 'insecure-origin', /without encryption.*https/],
+			[{ ...env(), IDV_AUTHORIZATION: secret }, [], 78, 'credential-unreadable', /IDV_AUTHORIZATION does not hold/],
 			[
-				[none, [], 64, 'usage', /No service is named.*IDV_URL/],
-				[{ ...none, IDV_URL: operator.service.url }, [], 64, 'usage', /no credential.*IDV_AUTHORIZATION/],
-				[{ ...none, IDV_URL: 'id.example.com' }, [], 64, 'usage', /IDV_URL is not the address/],
-				[variables(), ['--url', 'https://user:pw@id.example.com'], 64, 'usage', /--url is not the address/],
-				[variables(), ['--url', 'http://id.example.com'], 77, 'insecure-origin', /without encryption.*https/],
-				[
-					{ ...variables(), IDV_AUTHORIZATION: secret },
-					[],
-					78,
-					'credential-unreadable',
-					/IDV_AUTHORIZATION does not hold/,
-				],
-				[
-					variables(),
-					['--authorization-file', `${bare}-none`],
-					78,
-					'credential-unreadable',
-					/is not there \(ENOENT\)\. Name a file that is there and that this user may read/,
-				],
-				[variables(), ['--authorization-file', bare], 78, 'credential-unreadable', /bare does not hold one credential/],
-				[
-					variables(),
-					['--authorization-file', `${operator.directory}/none`],
-					78,
-					'credential-unreadable',
-					/none cannot be read/,
-				],
-				[variables(), ['--profile', 'prod'], 64, 'usage', /There is no profile prod/],
-				[variables(), ['--ca-file', `${operator.directory}/none`], 78, 'settings-unreadable', /none/],
-			];
-		const outcomes = await Promise.all(cases.map(([environment, flags]) => idv(['whoami', ...flags], environment)));
+				env(),
+				['--authorization-file', `${bare}-none`],
+				78,
+				'credential-unreadable',
+				/is not there \(ENOENT\)\. Name a file that is there and that this user may read/,
+			],
+			[env(), ['--authorization-file', bare], 78, 'credential-unreadable', /bare does not hold one credential/],
+			[
+				env(),
+				['--authorization-file', `${operator.directory}/none`],
+				78,
+				'credential-unreadable',
+				/none cannot be read/,
+			],
+			[env(), ['--profile', 'prod'], 64, 'usage', /There is no profile prod/],
+			[env(), ['--ca-file', `${operator.directory}/none`], 78, 'settings-unreadable', /none/],
+		];
+		const outcomes = await Promise.all(cases.map(([env, flags]) => idv(['whoami', ...flags], env)));
 		for (const [index, [, , status, code, words]] of cases.entries()) {
 			const outcome = outcomes[index] as Outcome;
 			expectRefusal(outcome, { status, code, words });
@@ -94,11 +87,11 @@ describe('service and credential', () => {
 		];
 		for (const [status, exit, code, words] of cases) {
 			other.failNext('/api/deeplink/qrcode', { status });
-			expectJsonRefusal(await idv(make, variables('Basic', other)), { status: exit, code, words });
+			expectJsonRefusal(await idv(make, env('Basic', other)), { status: exit, code, words });
 		}
 		await other.close();
 		const gone = { status: 69, code: 'service-unreachable', words: /can't be reached.*Check --url/ };
-		expectJsonRefusal(await idv(make, variables('Basic', other)), gone);
+		expectJsonRefusal(await idv(make, env('Basic', other)), gone);
 	});
 
 	test('a credential is never sent on to where the service points', async () => {
@@ -113,7 +106,7 @@ describe('service and credential', () => {
 		const other = await givenService();
 		const location = `http://127.0.0.1:${port}/api/v1/deeplink`;
 		other.failNext('/api/v1/deeplink', { status: 307, headers: { location } });
-		const outcome = await idv(['session', 'start', '--workflow', 'checkin', '--json'], variables('ApiKey', other));
+		const outcome = await idv(['session', 'start', '--workflow', 'checkin', '--json'], env('ApiKey', other));
 		expect(outcome.status).toBe(69);
 		expect(asked).toEqual([]);
 	});
@@ -172,8 +165,8 @@ describe('profile', () => {
 	test('never lends its credential to another service', async () => {
 		await add('prod');
 		const other = await givenService();
-		const wanted = { status: 64, code: 'usage', words: /credential of profile prod is for/ };
-		await expectRefused(wanted, ['whoami', '--url', other.url], own());
+		const expected = { status: 64, code: 'usage', words: /credential of profile prod is for/ };
+		await expectRefused(expected, ['whoami', '--url', other.url], own());
 		expect(other.requests).toEqual([]);
 	});
 

@@ -194,13 +194,13 @@ describe('nothing is spent', () => {
 		const service = await givenService();
 		const home = await givenHome();
 		// A directory in the place of the temporary file stops root as well.
-		const obstacle = join(home.paths.stateDir, 'state.json.new');
-		await mkdir(obstacle, { recursive: true });
+		const blocker = join(home.paths.stateDir, 'state.json.new');
+		await mkdir(blocker, { recursive: true });
 		const device = await givenAgent({ home });
 		const code = service.createPairingCode('check-in').url;
 		expect(await refusalOf(device.pair(code))).toMatchObject({ code: 'state-unwritable' });
 		expect(service.requests).toEqual([]);
-		await rmdir(obstacle);
+		await rmdir(blocker);
 		expect(await device.pair(code)).toMatchObject({ online: true });
 		expect(device.agent.status().warnings).toEqual([]);
 	});
@@ -407,11 +407,11 @@ describe('a paired device', () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
 		const token = await device.home.savedToken();
-		const obstacle = join(device.home.paths.stateDir, 'state.json.new');
-		await mkdir(obstacle);
+		const blocker = join(device.home.paths.stateDir, 'state.json.new');
+		await mkdir(blocker);
 		expect(await refusalOf(device.agent.unpair())).toMatchObject({ code: 'state-unwritable' });
 		expect(device.agent.status()).toMatchObject({ state: 'unpaired', warnings: [{ code: 'state-unwritable' }] });
-		await rmdir(obstacle);
+		await rmdir(blocker);
 		device.clock.advance(60_000);
 		await device.untilStatus(({ warnings }) => warnings.length === 0);
 		expect(await device.home.filesWith(token)).toEqual([]);

@@ -8,7 +8,7 @@ import {
 } from '../../src/pairing/rules.ts';
 import { pairPreviewSchema } from '../../src/protocol/local-answers.ts';
 import { type DeviceState, EMPTY_STATE } from '../../src/state/device-state.ts';
-import type { WantedWorkflow } from '../../src/workflow/precedence.ts';
+import type { DesiredWorkflow } from '../../src/workflow/precedence.ts';
 
 const TOKEN = 'tr-abcdefghijklmnopqrstuvwxyz01';
 const HERE = 'https://id.example';
@@ -20,7 +20,7 @@ function link(base: string, query = ''): string {
 interface Situation {
 	baseUrl?: string | null;
 	trustedOrigins?: string[];
-	configured?: WantedWorkflow | null;
+	configured?: DesiredWorkflow | null;
 	state?: Partial<DeviceState>;
 	pairedWith?: string | null;
 }
@@ -55,7 +55,7 @@ function planOf(decision: PairingDecision) {
 	return decision.plan;
 }
 
-const fixed: WantedWorkflow = { workflowId: 'w-fixed', source: 'file', where: '/etc/idv-agent/config.json' };
+const fixed: DesiredWorkflow = { workflowId: 'w-fixed', source: 'file', where: '/etc/idv-agent/config.json' };
 const runs = (workflowId: string): Partial<DeviceState> => ({
 	assignedWorkflow: { workflowId, source: 'pairing', at: '2026-03-01T10:00:00Z' },
 });

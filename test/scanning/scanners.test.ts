@@ -33,10 +33,10 @@ function listen() {
 	return {
 		listener,
 		ended,
-		until: (wanted: string) =>
+		until: (desired: string) =>
 			new Promise<string>((done) => {
 				look = () => {
-					if (text.includes(wanted)) done(text);
+					if (text.includes(desired)) done(text);
 				};
 				look();
 			}),

@@ -5,7 +5,7 @@ import { createClock, givenService, heartbeat, openChannel, registerDevice, send
 const SECOND = 1000;
 
 /** Whether the service counts the device as online, and since when it heard it. */
-function presence(service: EmbeddedService, deviceId = 'kiosk-1') {
+function connectivity(service: EmbeddedService, deviceId = 'kiosk-1') {
 	const device = service.devices().find((listed) => listed.deviceId === deviceId);
 	return { online: device?.online, lastHeartbeatAt: device?.lastHeartbeatAt };
 }
@@ -48,26 +48,26 @@ describe('a device', () => {
 		const { socket } = await openChannel(service, await registerDevice(service, 'kiosk-1', 'check-in', more));
 
 		clock.advance(spanMs);
-		expect(presence(service)).toEqual({ online: true, lastHeartbeatAt: null });
+		expect(connectivity(service)).toEqual({ online: true, lastHeartbeatAt: null });
 		const heard = service.waitFor('heartbeat');
 		socket.send(heartbeat('kiosk-1'));
 		expect(await heard).toMatchObject({ deviceId: 'kiosk-1', heartbeat: { sequence: 1 } });
 		clock.advance(spanMs);
-		expect(presence(service)).toEqual({
+		expect(connectivity(service)).toEqual({
 			online: true,
 			lastHeartbeatAt: new Date(clock.now() - spanMs).toISOString(),
 		});
 
 		const offline = service.waitFor('device-offline');
 		clock.advance(1);
-		expect(presence(service).online).toBe(false);
+		expect(connectivity(service).online).toBe(false);
 		service.clockMoved();
 		expect(await offline).toMatchObject({ deviceId: 'kiosk-1', reason: 'silent' });
 
 		const back = service.waitFor('device-online');
 		socket.ping();
 		await back;
-		expect(presence(service).online).toBe(true);
+		expect(connectivity(service).online).toBe(true);
 	});
 
 	test('stays online while one of its channels is left, with the workflow of the newest', async () => {
@@ -79,11 +79,11 @@ describe('a device', () => {
 		const oldClosed = service.waitFor('channel-closed');
 		old.socket.close(1000);
 		expect(await oldClosed).toMatchObject({ workflowId: 'check-in', code: 1000 });
-		expect(presence(service).online).toBe(true);
+		expect(connectivity(service).online).toBe(true);
 		const offline = service.waitFor('device-offline');
 		renewed.socket.close(1000);
 		expect(await offline).toMatchObject({ reason: 'closed' });
-		expect(presence(service).online).toBe(false);
+		expect(connectivity(service).online).toBe(false);
 	});
 
 	test("is not marked as heard by another device's heartbeat, by session data or by rubbish", async () => {

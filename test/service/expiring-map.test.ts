@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { createRemembered } from '../../src/service/expiring-map.ts';
+import { createExpiringMap } from '../../src/service/expiring-map.ts';
 
 test('what is remembered stays until its time and within its bound, whatever is added', () => {
 	const step = fc.record({
@@ -12,7 +12,7 @@ test('what is remembered stays until its time and within its bound, whatever is 
 	fc.assert(
 		fc.property(fc.integer({ min: 1, max: 100 }), fc.array(step, { maxLength: 400 }), (limit, steps) => {
 			let nowMs = 0;
-			const remembered = createRemembered<number>(limit, () => nowMs);
+			const remembered = createExpiringMap<number>(limit, () => nowMs);
 			const due = new Map<string, number>();
 			for (const { key, forgetAfter, pass, remove } of steps) {
 				nowMs += pass;

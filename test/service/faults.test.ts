@@ -140,7 +140,7 @@ describe('a fault', () => {
 		faults.dropBeforeReply({ method: 'POST' });
 		faults.failNext('/a', { status: 501 });
 		const kinds = ['GET', 'POST', 'POST', 'GET', 'GET'].map((method) => {
-			const { action } = faults.strike(method, '/a');
+			const { action } = faults.matchFault(method, '/a');
 			return action.kind === 'fail' ? action.answer.status : action.kind;
 		});
 		expect(kinds).toEqual([500, 500, 'dropBeforeReply', 501, 'none']);

@@ -109,21 +109,21 @@ describe('a start with settings that are not valid', () => {
 describe('settings from elsewhere', () => {
 	test('win over the file: a variable over it, a flag over both', async () => {
 		const settings = { workflowId: 'from-file', deviceType: 'scanner' };
-		const environment = { IDV_AGENT_WORKFLOW_ID: 'from-variable' };
+		const env = { IDV_AGENT_WORKFLOW_ID: 'from-variable' };
 		const service = await givenService();
-		const withVariable = await givenAgent({ settings, environment });
+		const withVariable = await givenAgent({ settings, env });
 		await withVariable.pair(service.createPairingCode(null).url);
 		expect(await withVariable.untilState('online')).toMatchObject({
 			deviceType: 'scanner',
 			workflow: { live: 'from-variable', source: 'environment' },
 		});
 		await withVariable.stop();
-		const withFlag = await givenAgent({ home: withVariable.home, environment, sets: ['workflowId=from-flag'] });
+		const withFlag = await givenAgent({ home: withVariable.home, env, sets: ['workflowId=from-flag'] });
 		expect(await withFlag.untilLive('from-flag')).toMatchObject({ workflow: { source: 'flag' } });
 	});
 
 	test('that name no setting are a warning', async () => {
-		const device = await givenAgent({ environment: { IDV_AGENT_WORKFLOWID: 'check-in' } });
+		const device = await givenAgent({ env: { IDV_AGENT_WORKFLOWID: 'check-in' } });
 		expect(warningsOf(device)).toMatchObject([
 			{ code: 'settings-invalid', message: expect.stringContaining('did you mean IDV_AGENT_WORKFLOW_ID?') },
 		]);

@@ -1,7 +1,7 @@
 /** A simulated fleet against an embedded service, and what the service saw of it. Both end with the test. */
 import { onTestFinished } from 'vitest';
 import type { EmbeddedService } from '../../src/service/embedded-service.ts';
-import { openSimulatedEnvironment } from '../../src/simulation/environment.runner.ts';
+import { openSimulatedRuntime } from '../../src/simulation/runtime.runner.ts';
 import {
 	type Simulation,
 	type SimulationFigures,
@@ -28,16 +28,16 @@ const DEADLINE_MS = 170_000;
 
 /** Devices that register without a credential: the service has to allow it. */
 export async function givenFleet(service: EmbeddedService, setup: FleetSetup): Promise<Fleet> {
-	const environment = await openSimulatedEnvironment({
+	const runtime = await openSimulatedRuntime({
 		version: '0.0.0-test',
-		variables: {},
+		env: {},
 		sets: [`baseUrl=${service.url}`, `heartbeatCadence=${setup.cadence ?? 30}`, 'credential.selfRegistration=true'],
 	});
 	const { devices, clock, rampMs = 0, workflowId = 'first' } = setup;
-	const simulation = startSimulation({ devices, clock, environment, rampMs, workflowId, version: '0.0.0-test' });
+	const simulation = startSimulation({ devices, clock, runtime, rampMs, workflowId, version: '0.0.0-test' });
 	onTestFinished(async () => {
 		await simulation.stop();
-		await environment.close();
+		await runtime.close();
 	});
 	const until: Fleet['until'] = (what, fits) =>
 		new Promise((resolve, reject) => {

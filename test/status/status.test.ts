@@ -4,11 +4,11 @@ import { plainDuration } from '../../src/base/durations.ts';
 import { CATALOGUE, type ErrorCode, type Failure, failure } from '../../src/base/errors.ts';
 import type { LinkEvent } from '../../src/connection/link.ts';
 import {
+	type DesiredRegistration,
 	NOTHING_SUPERVISED,
 	type Supervision,
 	type SupervisorEvent,
 	supervise,
-	type Wanted,
 } from '../../src/connection/supervisor.ts';
 import { statusSchema } from '../../src/protocol/local-answers.ts';
 import { type DeviceState, EMPTY_STATE } from '../../src/state/device-state.ts';
@@ -20,7 +20,7 @@ const half = () => 0.5;
 const NOW = 20 * MINUTE;
 const WALL = Date.parse('2026-03-01T10:00:00.000Z');
 
-function wanted(workflowId: string, more: Partial<Wanted> = {}): Wanted {
+function desired(workflowId: string, more: Partial<DesiredRegistration> = {}): DesiredRegistration {
 	return {
 		baseUrl: 'https://id.example',
 		request: { deviceId: 'kiosk-7', workflowId },
@@ -30,8 +30,8 @@ function wanted(workflowId: string, more: Partial<Wanted> = {}): Wanted {
 		...more,
 	};
 }
-const withKey = (workflowId: string, more: Partial<Wanted> = {}) =>
-	wanted(workflowId, { credentialId: 'key', hasReusableCredential: true, ...more });
+const withKey = (workflowId: string, more: Partial<DesiredRegistration> = {}) =>
+	desired(workflowId, { credentialId: 'key', hasReusableCredential: true, ...more });
 const connection = { token: 'token-1', obtainedAtMs: 0, lifeMs: null };
 const paired: DeviceState = {
 	...EMPTY_STATE,
@@ -41,10 +41,10 @@ const paired: DeviceState = {
 function happen(from: Supervision, event: SupervisorEvent): Supervision {
 	return supervise(from, event, half).supervision;
 }
-const want = (from: Supervision, sought: Wanted) =>
-	happen(from, { type: 'wantedChanged', wanted: sought, known: [], atMs: 0 });
-const pair = (from: Supervision, sought: Wanted) =>
-	happen(from, { type: 'paired', wanted: sought, connection, atMs: 0 });
+const want = (from: Supervision, sought: DesiredRegistration) =>
+	happen(from, { type: 'desiredChanged', desired: sought, known: [], atMs: 0 });
+const pair = (from: Supervision, sought: DesiredRegistration) =>
+	happen(from, { type: 'paired', desired: sought, connection, atMs: 0 });
 type Told = LinkEvent extends infer E ? (E extends LinkEvent ? Omit<E, 'atMs' | 'attempt'> : never) : never;
 function tell(from: Supervision, which: 'current' | 'next', ...told: Told[]): Supervision {
 	return told.reduce((reached, one) => {
@@ -54,7 +54,7 @@ function tell(from: Supervision, which: 'current' | 'next', ...told: Told[]): Su
 		return happen(reached, { type: 'link', generation: link.generation, event });
 	}, from);
 }
-const proved: Told = { type: 'channelProved' };
+const confirmed: Told = { type: 'channelConfirmed' };
 const timer: Told = { type: 'timerFired' };
 const ended = (cause: Failure, closeCode: number | null = null): Told => ({
 	type: 'channelEnded',
@@ -73,9 +73,9 @@ const clockWrong = failure('clock-wrong', "This device's clock is 3 days slow.",
 	remedy: 'Set the clock; it will reconnect by itself.',
 });
 
-const connecting = pair(NOTHING_SUPERVISED, wanted('w1'));
-const online = tell(connecting, 'current', proved);
-const onlineWithKey = tell(want(NOTHING_SUPERVISED, withKey('w1')), 'current', registered, proved);
+const connecting = pair(NOTHING_SUPERVISED, desired('w1'));
+const online = tell(connecting, 'current', confirmed);
+const onlineWithKey = tell(want(NOTHING_SUPERVISED, withKey('w1')), 'current', registered, confirmed);
 const moving = want(onlineWithKey, withKey('w2'));
 
 function snapshot(supervision: Supervision, more: Partial<Snapshot> = {}): Snapshot {
@@ -93,7 +93,7 @@ function snapshot(supervision: Supervision, more: Partial<Snapshot> = {}): Snaps
 		newestEventId: null,
 		agentVersion: '1.2.3',
 		startedAt: '2026-03-01T09:40:00.000Z',
-		obstacle: null,
+		blocker: null,
 		waitsUntilMs: null,
 		warnings: [],
 		plan: null,
@@ -128,14 +128,14 @@ describe('what a technician reads', () => {
 		[
 			'an unpaired device that something keeps from being wanted',
 			NOTHING_SUPERVISED,
-			{ ...unpaired, obstacle: failure('workflow-missing', 'No workflow is set for this device.') },
+			{ ...unpaired, blocker: failure('workflow-missing', 'No workflow is set for this device.') },
 			'unpaired',
 			'Not paired: no workflow is set for this device. Name the workflow: pair --workflow ID, or workflowId in the settings.',
 		],
 		[
 			'a paired device that something keeps from being wanted',
 			NOTHING_SUPERVISED,
-			{ obstacle: failure('workflow-missing', 'No workflow is set for this device.') },
+			{ blocker: failure('workflow-missing', 'No workflow is set for this device.') },
 			'blocked',
 			'Not online: no workflow is set for this device. Name the workflow: pair --workflow ID, or workflowId in the settings.',
 		],
@@ -150,7 +150,7 @@ describe('what a technician reads', () => {
 		['a device that is online', online, { hasBeenOnline: true }, 'online', 'Online with id.example, workflow w1.'],
 		[
 			'a device that is online at another port',
-			tell(pair(NOTHING_SUPERVISED, wanted('w1', { baseUrl: 'https://id.example:8443' })), 'current', proved),
+			tell(pair(NOTHING_SUPERVISED, desired('w1', { baseUrl: 'https://id.example:8443' })), 'current', confirmed),
 			{ hasBeenOnline: true },
 			'online',
 			'Online with id.example:8443, workflow w1.',
@@ -192,7 +192,7 @@ describe('what a technician reads', () => {
 		],
 		[
 			'a device without any credential',
-			want(NOTHING_SUPERVISED, wanted('w1')),
+			want(NOTHING_SUPERVISED, desired('w1')),
 			{},
 			'blocked',
 			'Not online: there is no credential to register with. Scan a pairing code, run idv-agent pair, or provision an API key.',
@@ -220,7 +220,7 @@ describe('what a technician reads while something changes', () => {
 		],
 		[
 			'a move without a credential',
-			want(online, wanted('w2', { baseUrl: 'https://other.example' })),
+			want(online, desired('w2', { baseUrl: 'https://other.example' })),
 			'Online with id.example, workflow w1; moving to other.example, workflow w2 does not succeed: there is no credential to register with. Scan a pairing code, run idv-agent pair, or provision an API key.',
 		],
 		[
@@ -234,7 +234,7 @@ describe('what a technician reads while something changes', () => {
 			tell(renewing, 'next', registerFailed(unreachable)),
 			'Online with id.example, workflow w1; renewing the Connection does not succeed: the service at id.example does not answer. Check the network and that the firewall lets this device reach the host; the agent retries by itself.',
 		],
-		['another pairing', pair(online, wanted('w1')), 'Online with id.example, workflow w1; registering anew.'],
+		['another pairing', pair(online, desired('w1')), 'Online with id.example, workflow w1; registering anew.'],
 	])('%s', (_, supervision, sentence) => {
 		expect(describeStatus(snapshot(supervision, { hasBeenOnline: true }))).toMatchObject({ state: 'online', sentence });
 	});
@@ -248,7 +248,7 @@ describe('what a technician reads while something changes', () => {
 
 	test('a refused device that was paired anew hopes for the new link', () => {
 		const blocked = tell(online, 'current', ended(forbidden));
-		const again = pair(blocked, wanted('w1', { baseUrl: 'https://other.example' }));
+		const again = pair(blocked, desired('w1', { baseUrl: 'https://other.example' }));
 		expect(describeStatus(snapshot(again, gone))).toMatchObject({
 			state: 'offline',
 			sentence: 'Offline for 14 min: connecting to other.example again.',
@@ -386,10 +386,10 @@ test('whatever fails, the status is valid and its sentence begins with how the d
 		online,
 		onlineWithKey,
 		moving,
-		pair(online, wanted('w3')),
+		pair(online, desired('w3')),
 	);
 	const told = fc.oneof(
-		fc.constantFrom(proved, timer, registered),
+		fc.constantFrom(confirmed, timer, registered),
 		cause.map((failed) => ended(failed, 1008)),
 		cause.map(registerFailed),
 	);
@@ -397,7 +397,7 @@ test('whatever fails, the status is valid and its sentence begins with how the d
 	const rest = fc.record({
 		hasBeenOnline: fc.boolean(),
 		offlineSinceMs: fc.option(fc.integer({ min: 0, max: 2 * NOW })),
-		obstacle: fc.option(cause),
+		blocker: fc.option(cause),
 		warnings: fc.array(cause, { maxLength: 2 }),
 		device: fc.constantFrom(EMPTY_STATE, paired),
 		workflow: fc.constantFrom(null, { workflowId: 'w9', source: 'plan', where: null } as const),

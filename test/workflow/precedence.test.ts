@@ -2,27 +2,27 @@ import { describe, expect, test } from 'vitest';
 import type { AssignedWorkflow } from '../../src/state/device-state.ts';
 import {
 	configuredWorkflow,
+	type DesiredWorkflow,
 	describeSource,
-	type WantedWorkflow,
+	desiredWorkflow,
 	type WorkflowSource,
-	wantedWorkflow,
 } from '../../src/workflow/precedence.ts';
 
 const assigned: AssignedWorkflow = { workflowId: 'assigned', source: 'service message', at: '2026-03-01T10:00:00Z' };
-const inFile: WantedWorkflow = { workflowId: 'fixed', source: 'file', where: '/etc/idv-agent/config.json' };
+const inFile: DesiredWorkflow = { workflowId: 'fixed', source: 'file', where: '/etc/idv-agent/config.json' };
 
 describe('the wanted workflow', () => {
 	test('is the one in the settings, whatever was assigned', () => {
-		expect(wantedWorkflow(inFile, assigned)).toBe(inFile);
-		expect(wantedWorkflow(inFile, null)).toBe(inFile);
+		expect(desiredWorkflow(inFile, assigned)).toBe(inFile);
+		expect(desiredWorkflow(inFile, null)).toBe(inFile);
 	});
 
 	test('is the assigned one when the settings leave it open', () => {
-		expect(wantedWorkflow(null, assigned)).toEqual({ workflowId: 'assigned', source: 'service message', where: null });
+		expect(desiredWorkflow(null, assigned)).toEqual({ workflowId: 'assigned', source: 'service message', where: null });
 	});
 
 	test('is none when nothing names one', () => {
-		expect(wantedWorkflow(null, null)).toBeNull();
+		expect(desiredWorkflow(null, null)).toBeNull();
 	});
 });
 

@@ -12,13 +12,13 @@ import {
 } from './types.ts';
 
 /** Looks at a request before its route is sought. `null` lets it in; headers set here stay on whatever is answered. */
-export type Admit = (request: http.IncomingMessage, response: http.ServerResponse) => LocalReply | Refusal | null;
+export type Authorize = (request: http.IncomingMessage, response: http.ServerResponse) => LocalReply | Refusal | null;
 
 export interface Context {
 	readonly routes: readonly LocalRoute[];
 	/** Where the Unix sockets are; `null` for those who cannot use them. */
 	readonly runDir: string | null;
-	readonly admit: Admit;
+	readonly authorize: Authorize;
 	readonly limits: LocalServerLimits;
 	readonly fault: (error: unknown) => void;
 	/** Answers that are under way, streams included, by connection. */
@@ -41,7 +41,7 @@ export interface Streams {
 	closeAll(reason: StreamEnd): void;
 }
 
-export function createContext(options: ServingOptions, more: Pick<Context, 'runDir' | 'admit'>): Context {
+export function createContext(options: ServingOptions, more: Pick<Context, 'runDir' | 'authorize'>): Context {
 	const limits = { ...LOCAL_SERVER_LIMITS, ...options.limits };
 	return {
 		...more,

@@ -23,7 +23,7 @@ const SOCKET_NAMES = Object.keys(LOCAL_SOCKETS) as LocalSocket[];
  * not writable.
  */
 export async function openLocalServer(options: LocalServerOptions): Promise<LocalServer> {
-	const context = createContext(options, { runDir: options.runDir, admit: () => null });
+	const context = createContext(options, { runDir: options.runDir, authorize: () => null });
 	const paths = SOCKET_NAMES.filter((name) => !options.listen?.[name]).map((name) => socketPath(options.runDir, name));
 	if (paths.length > 0) await makeRunDir(options.runDir);
 	for (const path of paths) await clearStaleSocket(path);

@@ -6,7 +6,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type http from 'node:http';
 import type { BrowserApplication } from './browser-applications.ts';
-import type { Admit } from './context.ts';
+import type { Authorize } from './context.ts';
 import { type Refusal, refuse } from './refusals.ts';
 
 /** Where an EventSource, which can send no headers, puts the token. Source: RFC 6750, 2.3. */
@@ -15,7 +15,7 @@ const TOKEN_PARAMETER = 'access_token';
 const PREFLIGHT_SECONDS = 600;
 
 /** Programs on this device may read; a page in a browser may not. */
-export const admitProbes: Admit = (request, response) => {
+export const authorizeProbes: Authorize = (request, response) => {
 	response.setHeader('X-Content-Type-Options', 'nosniff');
 	const site = request.headers['sec-fetch-site'];
 	if (request.headers.origin !== undefined || (site !== undefined && site !== 'none'))
@@ -29,7 +29,7 @@ export const admitProbes: Admit = (request, response) => {
  * Lets in pages of a known origin that have the token of that very origin: `Authorization: Bearer …`, or `?access_token=`
  * for an event stream. Takes the token off the request, so that no handler sees it or passes it on.
  */
-export function admitBrowsers(applications: () => readonly BrowserApplication[]): Admit {
+export function authorizeBrowsers(applications: () => readonly BrowserApplication[]): Authorize {
 	return (request, response) => {
 		const token = takeToken(request);
 		response.setHeader('Vary', 'Origin');

@@ -5,7 +5,7 @@
 import { AgentError } from '../../base/errors.ts';
 import type { BrowserApplication } from './browser-applications.ts';
 import { createContext, shutDown } from './context.ts';
-import { admitBrowsers, admitProbes } from './loopback-callers.ts';
+import { authorizeBrowsers, authorizeProbes } from './loopback-callers.ts';
 import { createServer } from './requests.ts';
 import { untilListening } from './sockets.ts';
 import type { ServingOptions } from './types.ts';
@@ -18,13 +18,13 @@ export type LoopbackServerOptions = ServingOptions & {
 } & (
 		| {
 				/** Routes with `browser` among their `sockets`, for the pages of these applications only. */
-				readonly entrance: 'browser';
+				readonly listener: 'browser';
 				/** As they are now: asked for each request. */
 				readonly applications: () => readonly BrowserApplication[];
 		  }
 		| {
 				/** Routes with `probe` among their `sockets`, for every program on this device, but no page in a browser. */
-				readonly entrance: 'probe';
+				readonly listener: 'probe';
 		  }
 	);
 
@@ -40,9 +40,9 @@ export interface LoopbackServer {
  * @throws AgentError `socket-failed` when the port is taken or may not be used.
  */
 export async function openLoopbackServer(options: LoopbackServerOptions): Promise<LoopbackServer> {
-	const admit = options.entrance === 'browser' ? admitBrowsers(options.applications) : admitProbes;
-	const context = createContext(options, { runDir: null, admit });
-	const server = createServer(context, options.entrance);
+	const authorize = options.listener === 'browser' ? authorizeBrowsers(options.applications) : authorizeProbes;
+	const context = createContext(options, { runDir: null, authorize });
+	const server = createServer(context, options.listener);
 	try {
 		await untilListening(server, () => server.listen({ host: '127.0.0.1', port: options.port }));
 	} catch (error) {

@@ -7,10 +7,10 @@ import type { Context } from './context.ts';
 import { type Refusal, rawProblem, refusalOf, refuse } from './refusals.ts';
 import { findRoute } from './routing.ts';
 import { openStream } from './streams.ts';
-import type { Entrance, LocalMethod, LocalReply, LocalRoute, RawExchange } from './types.ts';
+import type { LocalListener, LocalMethod, LocalReply, LocalRoute, RawExchange } from './types.ts';
 
 /** Not listening yet. */
-export function createServer(context: Context, entrance: Entrance): http.Server {
+export function createServer(context: Context, listener: LocalListener): http.Server {
 	const { limits, pending } = context;
 	const serve: http.RequestListener = (request, response) => {
 		const { socket } = request;
@@ -23,7 +23,7 @@ export function createServer(context: Context, entrance: Entrance): http.Server 
 		});
 		// A caller that leaves in the middle is no fault of anybody.
 		response.on('error', () => {});
-		void answer(context, entrance, request, response);
+		void answer(context, listener, request, response);
 	};
 	const server = http.createServer(
 		{
@@ -61,15 +61,15 @@ export function createServer(context: Context, entrance: Entrance): http.Server 
 
 async function answer(
 	context: Context,
-	entrance: Entrance,
+	listener: LocalListener,
 	request: http.IncomingMessage,
 	response: http.ServerResponse,
 ): Promise<void> {
 	let lasting: http.OutgoingHttpHeaders = {};
 	try {
-		const early = refuseMalformed(request) ?? context.admit(request, response);
+		const early = refuseMalformed(request) ?? context.authorize(request, response);
 		lasting = response.getHeaders();
-		const reply = early ?? (await replyTo(context, entrance, request, response));
+		const reply = early ?? (await replyTo(context, listener, request, response));
 		if (reply !== 'gone') await send(context, request, response, reply);
 	} catch (error) {
 		const known = error instanceof AgentError;
@@ -96,13 +96,13 @@ function refuseMalformed({ headers, httpVersion }: http.IncomingMessage): Refusa
 
 async function replyTo(
 	context: Context,
-	entrance: Entrance,
+	listener: LocalListener,
 	request: http.IncomingMessage,
 	response: http.ServerResponse,
 ): Promise<LocalReply | Refusal | 'gone'> {
 	const [path = '', ...search] = (request.url ?? '').split('?');
 	const method = request.method ?? '';
-	const route = findRoute(context, entrance, method, path);
+	const route = findRoute(context, listener, method, path);
 	if ('failure' in route) return route;
 	const body = await bodyFor(context, route, request, response);
 	if (body === 'gone' || 'failure' in body) return body;
@@ -112,7 +112,7 @@ async function replyTo(
 	const abort = new AbortController();
 	response.once('close', () => abort.abort());
 	return route.handle({
-		socket: entrance,
+		socket: listener,
 		method: (method === 'HEAD' ? 'GET' : method) as LocalMethod,
 		path,
 		query,

@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
 import type { Context } from './context.ts';
 import { type Refusal, refuse } from './refusals.ts';
-import type { Entrance, LocalRoute } from './types.ts';
+import type { LocalListener, LocalRoute } from './types.ts';
 
-const NAMES: Readonly<Record<Entrance, string>> = {
+const NAMES: Readonly<Record<LocalListener, string>> = {
 	...LOCAL_SOCKETS,
 	browser: 'the port for applications in a browser',
 	probe: 'the port for health and metrics',
@@ -16,13 +16,13 @@ const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'];
 /** @param method as it came, `HEAD` included. @param path as it came, without the query. */
 export function findRoute(
 	{ routes, runDir }: Pick<Context, 'routes' | 'runDir'>,
-	entrance: Entrance,
+	listener: LocalListener,
 	method: string,
 	path: string,
 ): LocalRoute | Refusal {
 	const onPath = routesOn(routes, path);
 	if (onPath.length === 0) return refuse(404, 'not-found', 'There is no such route.');
-	const here = onPath.filter((route) => route.sockets.includes(entrance));
+	const here = onPath.filter((route) => route.sockets.includes(listener));
 	const takesIt = (route: LocalRoute) => methodsOf(route).includes(method);
 	const found = here.find(takesIt);
 	if (found) return found;
@@ -30,7 +30,7 @@ export function findRoute(
 	const other = elsewhere?.sockets[0];
 	if (elsewhere && other) {
 		const asked = elsewhere.method === '*' ? path : `${elsewhere.method} ${path}`;
-		return refuse(403, 'access-denied', `${asked} is answered on ${NAMES[other]}, not on ${NAMES[entrance]}.`, {
+		return refuse(403, 'access-denied', `${asked} is answered on ${NAMES[other]}, not on ${NAMES[listener]}.`, {
 			remedy: whereToAsk(other, runDir),
 		});
 	}
@@ -53,8 +53,8 @@ function methodsOf({ method }: LocalRoute): readonly string[] {
 	return method === 'GET' ? ['GET', 'HEAD'] : [method];
 }
 
-function whereToAsk(entrance: Entrance, runDir: string | null): string {
-	if (entrance === 'browser' || entrance === 'probe') return `Ask on ${NAMES[entrance]}.`;
-	const path = runDir === null ? NAMES[entrance] : join(runDir, NAMES[entrance]);
+function whereToAsk(listener: LocalListener, runDir: string | null): string {
+	if (listener === 'browser' || listener === 'probe') return `Ask on ${NAMES[listener]}.`;
+	const path = runDir === null ? NAMES[listener] : join(runDir, NAMES[listener]);
 	return `Ask on ${path}, as root or as a member of the group that owns it.`;
 }

@@ -11,12 +11,12 @@ export type LocalSocket = keyof typeof LOCAL_SOCKETS;
  * Where requests come in: the two Unix sockets; on loopback `browser`, for applications that live in one, and `probe`,
  * for those who watch over the device.
  */
-export type Entrance = LocalSocket | 'browser' | 'probe';
+export type LocalListener = LocalSocket | 'browser' | 'probe';
 export type LocalMethod = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
 export interface LocalRequest<Body = unknown> {
 	/** Where it came in: whoever may ask there may ask this. */
-	readonly socket: Entrance;
+	readonly socket: LocalListener;
 	/** `GET` for a `HEAD` request: its body is left out on the way back. */
 	readonly method: LocalMethod;
 	readonly path: string;
@@ -103,7 +103,7 @@ export interface LocalRoute<Body = unknown> {
 	readonly path: string;
 	/** Also takes every path that begins with `path`, which then ends in a slash. An exact path wins, then a longer prefix. */
 	readonly prefix?: boolean;
-	readonly sockets: readonly Entrance[];
+	readonly sockets: readonly LocalListener[];
 	/** Left out, a body is read and ignored. `raw`: it is not read, and has no limit but the handler's own. */
 	readonly body?: z.ZodType<Body> | 'raw';
 	/** Default {@link LOCAL_SERVER_LIMITS}`.bodyBytes`. */

@@ -105,7 +105,7 @@ describe('beside an agent that is online', () => {
 		const { PATH = '' } = process.env;
 		const command = [resolve(import.meta.dirname, '../../../bin/idv-agent'), 'doctor', '--json'];
 		const asNobody = ['--reuid=65534', '--regid=65534', '--clear-groups', ...command];
-		const { stdout } = await promisify(execFile)('setpriv', asNobody, { env: { PATH, ...home.environment } });
+		const { stdout } = await promisify(execFile)('setpriv', asNobody, { env: { PATH, ...home.env } });
 		const { checks, user, verdict } = JSON.parse(stdout) as { checks: Check[]; user: string; verdict: string };
 		const by = (id: string) => checks.find((check) => check.id === id);
 		expect({ user, verdict }).toEqual({ user: 'nobody', verdict: 'ok' });

@@ -130,14 +130,14 @@ test('forty secrets go in, and none comes out', async () => {
 	await home.writeSettings(settings);
 
 	// Variables of whoever started it.
-	const environment = {
-		...home.environment,
+	const env = {
+		...home.env,
 		HTTPS_PROXY: `http://kiosk:${plant('variable: password of a proxy')}@proxy.example:3128`,
 		SITE_API_TOKEN: plant('variable: token of the site'),
 		KIOSK_NOTE: plant('variable: with a harmless name'),
 	};
 	const online = service.waitFor('device-online');
-	const daemon = follow('idv-agent', ['run'], environment);
+	const daemon = follow('idv-agent', ['run'], env);
 	await online;
 	const pageUrl = /http:\/\/127\.0\.0\.1:(\d+)/.exec(
 		await daemon.untilLine(/page.*127\.0\.0\.1|127\.0\.0\.1:\d+.*page/i),
@@ -166,7 +166,7 @@ test('forty secrets go in, and none comes out', async () => {
 	// What people do wrong.
 	const outcomes: Outcome[] = [];
 	const agent = async (args: string[], input?: string) => {
-		outcomes.push(await finish('idv-agent', args, environment, input));
+		outcomes.push(await finish('idv-agent', args, env, input));
 	};
 	const link = (token: string) => `${service.url}/mobile?authorization=Token%20${token}&workflowId=document-check`;
 	await agent(

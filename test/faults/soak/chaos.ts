@@ -32,7 +32,7 @@ export interface Fault {
 	/** Only where it can be made. */
 	readonly needs?: 'clock' | 'smallDisk';
 	/** Resolves when the fault has ended. */
-	strike(scene: Scene): Promise<void>;
+	matchFault(scene: Scene): Promise<void>;
 }
 
 const CLOSE_CODES = [1000, 1001, 1003, 1007, 1008, 1009, 1011, 1012, 1013, 4401, 4403] as const;
@@ -44,15 +44,15 @@ const seconds = (count: number) => pause(count * 1000);
 export const FAULTS: readonly Fault[] = [
 	{
 		name: 'every line cut',
-		strike: async ({ service }) => service.dropSockets(),
+		matchFault: async ({ service }) => service.dropSockets(),
 	},
 	{
 		name: 'service restarts',
-		strike: ({ service, between }) => service.restart({ until: seconds(between(0, 8)), hard: between(0, 1) === 1 }),
+		matchFault: ({ service, between }) => service.restart({ until: seconds(between(0, 8)), hard: between(0, 1) === 1 }),
 	},
 	{
 		name: 'service falls silent',
-		async strike({ service, between }) {
+		async matchFault({ service, between }) {
 			service.goSilent(true);
 			await seconds(between(1, 20));
 			service.goSilent(false);
@@ -61,12 +61,12 @@ export const FAULTS: readonly Fault[] = [
 	{
 		name: 'channel closed with a code',
 		weight: 2,
-		strike: async ({ service, pick }) => void service.closeChannels(pick(CLOSE_CODES), 'soak'),
+		matchFault: async ({ service, pick }) => void service.closeChannels(pick(CLOSE_CODES), 'soak'),
 	},
 	{
 		name: 'channel refused for a while',
 		weight: 2,
-		async strike({ service, pick, between }) {
+		async matchFault({ service, pick, between }) {
 			const status = pick([401, 429, 500, 502, 503]);
 			service.failNext(upgrade, { status, headers: { 'retry-after': pick(['1', '3', '-7', 'soon']) } }, between(1, 2));
 			service.dropSockets();
@@ -75,7 +75,7 @@ export const FAULTS: readonly Fault[] = [
 	{
 		name: 'channel refused as it stands',
 		asksHuman: true,
-		async strike({ service, pick }) {
+		async matchFault({ service, pick }) {
 			service.failNext(upgrade, { status: pick(SLOW_STATUSES), headers: { location: 'http://portal.test/' } });
 			service.dropSockets();
 			await seconds(7);
@@ -83,18 +83,18 @@ export const FAULTS: readonly Fault[] = [
 	},
 	{
 		name: 'accepted and closed, again and again',
-		async strike({ service, between }) {
+		async matchFault({ service, between }) {
 			service.replyThenDrop(upgrade, between(1, 3));
 			service.dropSockets();
 		},
 	},
 	{
 		name: 'Connection revoked',
-		strike: async ({ service, between }) => void service.revoke('KIOSK-7', { announce: between(0, 1) === 1 }),
+		matchFault: async ({ service, between }) => void service.revoke('KIOSK-7', { announce: between(0, 1) === 1 }),
 	},
 	{
 		name: 'answer to the registration lost',
-		async strike({ service }) {
+		async matchFault({ service }) {
 			service.dropBeforeReply(registration);
 			service.revoke('KIOSK-7');
 		},
@@ -102,7 +102,7 @@ export const FAULTS: readonly Fault[] = [
 	{
 		name: 'poison on the channel',
 		weight: 2,
-		async strike({ service, pick }) {
+		async matchFault({ service, pick }) {
 			const bad = pick([
 				Buffer.from([0xff, 0xfe, 0xc0]),
 				'x'.repeat(300 * 1024),
@@ -117,7 +117,7 @@ export const FAULTS: readonly Fault[] = [
 	{
 		name: 'line swallows everything',
 		weight: 2,
-		async strike({ line, between }) {
+		async matchFault({ line, between }) {
 			line.hold();
 			await seconds(between(2, 25));
 			await line.heal();
@@ -125,7 +125,7 @@ export const FAULTS: readonly Fault[] = [
 	},
 	{
 		name: 'nobody listens',
-		async strike({ line, between }) {
+		async matchFault({ line, between }) {
 			await line.refuse();
 			await seconds(between(1, 15));
 			await line.heal();
@@ -133,7 +133,7 @@ export const FAULTS: readonly Fault[] = [
 	},
 	{
 		name: 'slow line',
-		async strike({ line, between }) {
+		async matchFault({ line, between }) {
 			line.delay(between(300, 1500));
 			line.reset();
 			await seconds(between(5, 15));
@@ -142,7 +142,7 @@ export const FAULTS: readonly Fault[] = [
 	},
 	{
 		name: 'dripping line',
-		async strike({ line, between }) {
+		async matchFault({ line, between }) {
 			line.drip(between(20, 200));
 			line.reset();
 			await seconds(between(5, 20));
@@ -151,7 +151,7 @@ export const FAULTS: readonly Fault[] = [
 	},
 	{
 		name: 'agent killed',
-		async strike({ device, between }) {
+		async matchFault({ device, between }) {
 			await device.end('SIGKILL');
 			await seconds(between(0, 3));
 			await device.start();
@@ -159,14 +159,14 @@ export const FAULTS: readonly Fault[] = [
 	},
 	{
 		name: 'agent restarted',
-		async strike({ device }) {
+		async matchFault({ device }) {
 			await device.end('SIGTERM');
 			await device.start();
 		},
 	},
 	{
 		name: 'event loop stands still',
-		async strike({ device, between }) {
+		async matchFault({ device, between }) {
 			process.kill(device.pid, 'SIGSTOP');
 			await seconds(between(1, 25));
 			process.kill(device.pid, 'SIGCONT');
@@ -175,12 +175,12 @@ export const FAULTS: readonly Fault[] = [
 	{
 		name: 'workflow changed by a file',
 		weight: 2,
-		strike: ({ device, settings, pick }) =>
+		matchFault: ({ device, settings, pick }) =>
 			device.writeSettings(settings({ workflowId: pick(['check-in', 'boarding']) })),
 	},
 	{
 		name: 'bad settings pushed',
-		async strike({ device, settings, between }) {
+		async matchFault({ device, settings, between }) {
 			await device.writeSettings(settings({ heartbeatCadence: 'often', basUrl: 1 }));
 			await seconds(between(1, 5));
 			await device.writeSettings(settings());
@@ -189,7 +189,7 @@ export const FAULTS: readonly Fault[] = [
 	{
 		name: 'clock set',
 		needs: 'clock',
-		async strike({ clockFile, pick, between, service }) {
+		async matchFault({ clockFile, pick, between, service }) {
 			writeFileSync(clockFile ?? '', pick(['+365d', '-365d', '-7h', '+3600']));
 			if (between(0, 1) === 1) service.dropSockets();
 			await seconds(between(1, 10));
@@ -199,7 +199,7 @@ export const FAULTS: readonly Fault[] = [
 	{
 		name: 'disk full',
 		needs: 'smallDisk',
-		async strike({ device, settings, between, pick }) {
+		async matchFault({ device, settings, between, pick }) {
 			const ballast = join(device.stateDir, '..', 'ballast');
 			try {
 				for (let size = 1 << 20; size >= 512; size /= 2)
@@ -217,7 +217,7 @@ export const FAULTS: readonly Fault[] = [
 	},
 	{
 		name: 'consumer stuck',
-		async strike({ blockConsumer, service, between }) {
+		async matchFault({ blockConsumer, service, between }) {
 			blockConsumer(true);
 			for (let count = 0; count < 100; count += 1) {
 				service.notify({ type: 'flood', id: `flood-${Date.now()}-${count}` });

@@ -24,8 +24,8 @@ async function givenDevice(scanner: object = {}, setup: AgentSetup = {}) {
 		root,
 		code: () => service.createPairingCode('check-in').url,
 		count,
-		untilCount: (text: string, wanted: number) =>
-			device.untilLogged((line) => line === device.log.at(-1) && count(text) >= wanted),
+		untilCount: (text: string, desired: number) =>
+			device.untilLogged((line) => line === device.log.at(-1) && count(text) >= desired),
 		untilListening: (path: string) =>
 			device.untilLogged((line) => line.msg === 'listening for pairing codes' && line['path'] === path),
 	};

@@ -3,23 +3,23 @@
  * device that may be installed on this machine.
  */
 import { AgentError } from '../base/errors.ts';
-import { type OpenEnvironment, openEnvironment } from '../connection/runtime.runner.ts';
+import { type OpenRuntime, openRuntime } from '../connection/runtime.runner.ts';
 import { resolveWith } from '../settings/load.runner.ts';
 
-export interface SimulatedEnvironmentOptions {
+export interface SimulatedRuntimeOptions {
 	readonly version: string;
 	/** `path=value`: any setting but those that tell one device from another. */
 	readonly sets: readonly string[];
 	/** The variables of the process, for proxies. */
-	readonly variables: Readonly<Record<string, string | undefined>>;
+	readonly env: Readonly<Record<string, string | undefined>>;
 }
 
 /** Would be the same for all devices, or keep them from being moved. */
 const OF_ONE_DEVICE = ['deviceId', 'serial', 'macAddress', 'workflowId'] as const;
 
 /** @throws AgentError `settings-invalid`, or `credential-unreadable` for a file that the settings name. */
-export async function openSimulatedEnvironment(options: SimulatedEnvironmentOptions): Promise<OpenEnvironment> {
-	const resolved = resolveWith([], { environment: {}, sets: options.sets });
+export async function openSimulatedRuntime(options: SimulatedRuntimeOptions): Promise<OpenRuntime> {
+	const resolved = resolveWith([], { env: {}, sets: options.sets });
 	const [problem] = resolved.problems;
 	if (problem) throw new AgentError(problem.code, problem.message, { remedy: 'Correct the flag.' });
 	for (const path of OF_ONE_DEVICE)
@@ -27,10 +27,10 @@ export async function openSimulatedEnvironment(options: SimulatedEnvironmentOpti
 			throw new AgentError('settings-invalid', `--set ${path} would be the same for all simulated devices.`, {
 				remedy: 'Leave it out: --prefix names the devices, --workflow says what they begin with.',
 			});
-	return openEnvironment(resolved, {
+	return openRuntime(resolved, {
 		userAgent: `idv-agent/${options.version}`,
-		variables: options.variables,
+		env: options.env,
 		// Nothing of a simulated device is logged: there is no line that a secret could stand in.
-		keepSecret: () => {},
+		registerSecret: () => {},
 	});
 }
