@@ -91,7 +91,7 @@ describe('heartbeats', () => {
 });
 
 describe('an outage', () => {
-	test('by a restart of the service ends by itself, with a gap event and one reconnect', async () => {
+	test('by a restart of the service ends by itself, with a gap event and one reconnect [F025]', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
 		const gone = device.untilState('offline');
@@ -204,7 +204,7 @@ describe('an outage', () => {
 		expect(device.agent.status().channel.reconnects).toBe(1);
 	});
 
-	test('at the start is told, and ends when the service is there', async () => {
+	test('at the start is told, and ends when the service is there [F065]', async () => {
 		const service = await givenService();
 		const first = await givenPairedAgent(service);
 		await first.stop();
@@ -222,7 +222,7 @@ describe('an outage', () => {
 });
 
 describe('a refused Connection', () => {
-	test('is replaced at the first refusal when there is an API key', async () => {
+	test('is replaced at the first refusal when there is an API key [F017]', async () => {
 		const service = await givenService();
 		const device = await givenDeviceWithKey(service);
 		service.failNext(CHANNEL, { status: 401 });
@@ -251,7 +251,7 @@ describe('a refused Connection', () => {
 		expect(device.statuses.filter(({ state }) => state === 'blocked')).toEqual([]);
 	});
 
-	test('three times is "needs a person", keeps the token, and ends by itself when it is accepted again', async () => {
+	test('three times is "needs a person", keeps the token, and ends by itself when it is accepted again [F018]', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
 		const token = await device.home.savedToken();
@@ -276,7 +276,7 @@ describe('a refused Connection', () => {
 		expect((await device.home.untilSaved()).connections[0]?.token).toBe(token);
 	});
 
-	test('by a message is given up at once, and a device with an API key registers again', async () => {
+	test('by a message is given up at once, and a device with an API key registers again [F076]', async () => {
 		const service = await givenService();
 		const device = await givenDeviceWithKey(service);
 		const gone = device.untilState('offline');
@@ -287,7 +287,7 @@ describe('a refused Connection', () => {
 		expect(registrations(service)).toEqual([201, 201]);
 	});
 
-	test('by a message leaves a device without another credential to a person', async () => {
+	test('by a message leaves a device without another credential to a person [F077]', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
 		const gone = device.untilState('offline');
@@ -340,7 +340,7 @@ describe('notifications', () => {
 		expect((await device.events()).map(({ kind }) => kind)).toEqual(['gap', 'session.started', 'gap', 'after']);
 	});
 
-	test('are kept whatever they are: text, garbage, bytes', async () => {
+	test('are kept whatever they are: text, garbage, bytes [F029]', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
 		service.sendRaw('hello');

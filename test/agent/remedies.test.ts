@@ -29,7 +29,7 @@ async function change({ home, daemon }: RunningAgent, settings: object): Promise
 }
 
 describe('a code that was refused', () => {
-	test('as one for another origin: baseUrl is changed, or the origin is trusted, or another host is confirmed', async () => {
+	test('as one for another origin: baseUrl is changed, or the origin is trusted, or another host is confirmed [F087]', async () => {
 		const [own, other] = [await givenService(), await givenService()];
 		const code = other.createPairingCode('check-in').url;
 		const device = await givenAgent({ settings: { baseUrl: own.url } });
@@ -54,7 +54,7 @@ describe('a code that was refused', () => {
 		await device.untilLive('boarding');
 	});
 
-	test('for its plain http, for the workflow that was named, or as used: another one, or less, is taken', async () => {
+	test('for its plain http, for the workflow that was named, or as used: another one, or less, is taken [F085]', async () => {
 		const service = await givenService({ tls: identity('server'), workflows: ['check-in', 'boarding'] });
 		const baseUrl = service.url;
 		const settings = { pairing: { trustedOrigins: [baseUrl] }, network: { caFile: fixture('ca.pem') } };
@@ -73,7 +73,7 @@ describe('a code that was refused', () => {
 		await device.untilLive('boarding');
 	});
 
-	test('as incomplete: baseUrl is set, and the very same one works', async () => {
+	test('as incomplete: baseUrl is set, and the very same one works [F083]', async () => {
 		const service = await givenService();
 		const { token } = service.createPairingCode('check-in');
 		const device = await givenAgent({ settings: { workflowId: 'check-in' } });
@@ -84,7 +84,7 @@ describe('a code that was refused', () => {
 	});
 });
 
-test('a channel that something else rejects: with the right baseUrl the device is online', async () => {
+test('a channel that something else rejects: with the right baseUrl the device is online [F079]', async () => {
 	const service = await givenService();
 	const port = await listen(createServer((_request, response) => void response.writeHead(426).end()));
 	const home = await givenHome();
@@ -100,7 +100,7 @@ test('a channel that something else rejects: with the right baseUrl the device i
 	await device.untilLive('check-in');
 });
 
-test('a certificate of another host: with the host name that it is for the device is online', async () => {
+test('a certificate of another host: with the host name that it is for the device is online [F069]', async () => {
 	const [service, other] = [
 		await givenService({ tls: identity('server') }),
 		await givenService({ tls: identity('wrong-host') }),
@@ -115,7 +115,7 @@ test('a certificate of another host: with the host name that it is for the devic
 	await device.untilLive('check-in');
 });
 
-test('a start without a file that the settings name: put there, readable, it starts', async () => {
+test('a start without a file that the settings name: put there, readable, it starts [F103]', async () => {
 	const home = await givenHome();
 	const caFile = join(home.directory, 'ca.pem');
 	const start = () => givenAgent({ home, settings: { baseUrl: 'https://id.example.com', network: { caFile } } });
@@ -124,7 +124,7 @@ test('a start without a file that the settings name: put there, readable, it sta
 	expect((await start()).agent.status()).toMatchObject({ state: 'unpaired', warnings: [] });
 });
 
-test('changed settings that wait for a restart are in force after one, and nothing is said any more', async () => {
+test('changed settings that wait for a restart are in force after one, and nothing is said any more [F131]', async () => {
 	const home = await givenHome();
 	const settings = { local: { agentGroup: GROUP, adminGroup: GROUP } };
 	const device = await givenAgent({ home, settings });
@@ -136,7 +136,7 @@ test('changed settings that wait for a restart are in force after one, and nothi
 	expect((await givenAgent({ home })).agent.status().warnings).toEqual([]);
 });
 
-test('a request that the local interface refuses: asked as it says, it is answered', async () => {
+test('a request that the local interface refuses: asked as it says, it is answered [F112]', async () => {
 	const device = await givenPairedAgent(await givenService());
 	const unknown = await ask(device, '/v1/state');
 	expect(unknown).toMatchObject({ status: 404, json: { code: 'not-found' } });

@@ -25,7 +25,7 @@ describe('a damaged state', () => {
 		expect(names.filter((name) => name.includes('corrupt'))).toHaveLength(1);
 	});
 
-	test('without a good copy starts unpaired, and can be paired again', async () => {
+	test('without a good copy starts unpaired, and can be paired again [F007]', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
 		await device.stop();
@@ -58,7 +58,7 @@ describe('a damaged state', () => {
 });
 
 describe('a second agent', () => {
-	test('on the same state is refused, and the first goes on', async () => {
+	test('on the same state is refused, and the first goes on [F011]', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
 		const elsewhere = await givenHome();
@@ -70,7 +70,7 @@ describe('a second agent', () => {
 		await (await givenAgent({ home: device.home })).untilLive('check-in');
 	});
 
-	test('on the same sockets is refused, and gives its own state back', async () => {
+	test('on the same sockets is refused, and gives its own state back [F106]', async () => {
 		const device = await givenAgent();
 		const elsewhere = await givenHome();
 		const home = { ...elsewhere, paths: { ...elsewhere.paths, runDir: device.home.paths.runDir } };
@@ -122,7 +122,7 @@ describe('a state that cannot be saved', () => {
 });
 
 describe('a fresh device whose credential is missing', () => {
-	test('starts, says which file it wants, and goes online when it is there', async () => {
+	test('starts, says which file it wants, and goes online when it is there [F104]', async () => {
 		const service = await givenService();
 		const home = await givenHome();
 		const apiKeyFile = join(home.directory, 'secrets', 'key');
@@ -196,7 +196,7 @@ describe('who the device is', () => {
 		expect((await givenAgent({ home: device.home, machine })).agent.status().deviceId).toBe(deviceId);
 	});
 
-	test('is doubted on another machine: a copied disk contacts nobody until it is paired for itself', async () => {
+	test('is doubted on another machine: a copied disk contacts nobody until it is paired for itself [F110]', async () => {
 		const service = await givenService();
 		const original = await givenPairedAgent(service, { machine: PC });
 		await original.stop();

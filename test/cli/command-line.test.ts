@@ -123,7 +123,7 @@ describe('a mistake on the command line', () => {
 		['idv', ['apikeys'], /Unknown command 'apikeys'\. Did you mean apikey\?/],
 		['idv', ['apikey', 'create', '--name', 'x'], /Required option '--permissions <list>' not specified/],
 		['idv', ['session', 'start'], /Required option '--workflow <id...>' not specified/],
-	])('%s %j is one line that names the help, and status 64', async (name, args, words) => {
+	])('%s %j is one line that names the help, and status 64 [F099]', async (name, args, words) => {
 		expectRefusal(await run(name, args), { status: 64, code: 'usage', words });
 	});
 
@@ -199,7 +199,7 @@ describe('without a running agent', () => {
 		['reconnect'],
 		['unpair'],
 		['pair', '-'],
-	])('%s %s says so and how to start it', async (...args) => {
+	])('%s %s says so and how to start it [F107]', async (...args) => {
 		const home = await givenHome();
 		const given = args.filter((word) => word !== undefined);
 		const desired = { status: 69, code: 'agent-not-running', words: /No agent listens on .*\. .*idv-agent run/ };

@@ -47,7 +47,7 @@ describe('pair', () => {
 		});
 	});
 
-	test('--workflow names it for a code that has none; --json is one document', async () => {
+	test('--workflow names it for a code that has none; --json is one document [F091]', async () => {
 		const { service, pair, code } = await givenDevice();
 		const outcome = await pair(code(null), '--workflow', 'face-check', '--json');
 		expect(JSON.parse(outcome.stdout)).toMatchObject({
@@ -71,7 +71,7 @@ describe('pair', () => {
 		await expectUnpaired(home);
 	});
 
-	test('--image reads the code from a picture, Aztec as well', async () => {
+	test('--image reads the code from a picture, Aztec as well [F098]', async () => {
 		const { home, code } = await givenDevice();
 		await prepareWriter();
 		const picture = join(home.directory, 'code.png');
@@ -117,7 +117,7 @@ describe('on a device that waits for its first code', () => {
 		expect(JSON.parse(json.stdout)).toMatchObject({ ready: true, baseUrl: service.url, problem: null });
 	});
 
-	test('--inspect of a code that would be refused ends with its status', async () => {
+	test('--inspect of a code that would be refused ends with its status [F090]', async () => {
 		const { pair, code } = device;
 		const [plain, json] = await Promise.all([pair(code(null), '--inspect'), pair(code(null), '--inspect', '--json')]);
 		expectRefusal(plain, { status: 64, code: 'workflow-missing', words: /pair --workflow ID/ });
@@ -128,7 +128,7 @@ describe('on a device that waits for its first code', () => {
 		expect(json.status).toBe(64);
 	});
 
-	test('what cannot be used is refused in one line, as JSON too, and the service never hears of it', {
+	test('what cannot be used is refused in one line, as JSON too, and the service never hears of it [F081]', {
 		timeout: 60_000,
 	}, async () => {
 		const { pair, code, service, home, registrations } = device;
@@ -175,7 +175,7 @@ describe('on a device that waits for its first code', () => {
 		expect(answer.status).toBe(201);
 	});
 
-	test('a picture that cannot be used is refused, and the line says why', async () => {
+	test('a picture that cannot be used is refused, and the line says why [F097]', async () => {
 		const { home, code } = device;
 		const file = async (name: string, content: string | Uint8Array) => {
 			const path = join(home.directory, name);

@@ -6,7 +6,7 @@ import { finish, givenHome } from './command.ts';
 import { givenDevice } from './device.ts';
 import { expectRefusal } from './refusal.ts';
 
-test('no pairing code: one that idv qrcode makes is taken', async () => {
+test('no pairing code: one that idv qrcode makes is taken [F082]', async () => {
 	const { pair, home, service } = await givenDevice();
 	const refused = await pair('4006381333931');
 	expectRefusal(refused, { status: 65, code: 'not-a-pairing-code', words: /idv qrcode makes one/ });
@@ -21,7 +21,7 @@ test('no pairing code: one that idv qrcode makes is taken', async () => {
 	expect(await home.agent(['pair', '--image', picture])).toMatchObject({ status: 0 });
 });
 
-test('a mistake on the command line: the help that is named shows how it is written', async () => {
+test('a mistake on the command line: the help that is named shows how it is written [F100]', async () => {
 	const home = await givenHome();
 	const refused = await home.agent(['config', 'shwo']);
 	expectRefusal(refused, { status: 64, code: 'usage', words: /See "idv-agent config --help"/ });
@@ -31,7 +31,7 @@ test('a mistake on the command line: the help that is named shows how it is writ
 	expect(await home.agent(['config', command])).toMatchObject({ status: 0 });
 });
 
-test('no agent that runs: started as it is said, it answers', async () => {
+test('no agent that runs: started as it is said, it answers [F108]', async () => {
 	const home = await givenHome();
 	const refused = await home.agent(['status']);
 	expectRefusal(refused, { status: 69, code: 'agent-not-running', words: /or idv-agent run\. \[/ });

@@ -75,7 +75,7 @@ describe('simulate', () => {
 		expect(goodbyes).toEqual([1001, 1001, 1001]);
 	});
 
-	test('says what kept devices from being online, and ends with 69, until that is mended', async () => {
+	test('says what kept devices from being online, and ends with 69, until that is mended [F136]', async () => {
 		const service = await givenService();
 		await service.close();
 		const args = ['simulate', '--devices', '2', '--service', service.url, '--self-registration'];

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { givenHome } from './command.ts';
 import { expectRefusal } from './refusal.ts';
 
-test('a bundle never takes the place of a file, says where it cannot be, and is written to another name', async () => {
+test('a bundle never takes the place of a file, says where it cannot be, and is written to another name [F135]', async () => {
 	const home = await givenHome();
 	const taken = join(home.directory, 'taken.tar.gz');
 	await writeFile(taken, 'precious');

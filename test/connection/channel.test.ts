@@ -208,13 +208,13 @@ describe('frames', () => {
 		expect(frame.type === 'text' && frame.text.length).toBe(MAX_FRAME_BYTES);
 	});
 
-	test('beyond the limit are poison', async () => {
+	test('beyond the limit are poison [F027]', async () => {
 		const { url } = await service((peer) => peer.send('x'.repeat(MAX_FRAME_BYTES + 1)));
 		const ended = await open(url).until('ended');
 		expect(ended).toMatchObject({ failure: { code: 'poison-message' }, closeCode: null });
 	});
 
-	test('of invalid UTF-8 are poison', async () => {
+	test('of invalid UTF-8 are poison [F028]', async () => {
 		const url = await rawService((socket) => socket.end(Buffer.from([0x81, 0x02, 0xc3, 0x28])));
 		const ended = await open(url).until('ended');
 		expect(ended).toMatchObject({ failure: { code: 'poison-message' }, closeCode: null });
@@ -262,7 +262,7 @@ describe('a refused upgrade', () => {
 		[500, 'service-failed'],
 		[503, 'service-overloaded', 'retry-after: 7\r\n'],
 	];
-	test.each(rows)('with %i is %s', async (status, code, header = '') => {
+	test.each(rows)('with %i is %s [F020]', async (status, code, header = '') => {
 		const { port, heads } = await answering(`HTTP/1.1 ${status} Answer\r\n${header}content-length: 0\r\n\r\n`);
 		const opened = open(`ws://127.0.0.1:${port}/ws/device`);
 		const ended = await opened.until('ended');
@@ -366,7 +366,7 @@ describe('a handshake that fails', () => {
 		expect(ended).toMatchObject({ failure: { code: 'handshake-timeout' }, timedOut: true, closeCode: null });
 	});
 
-	test('because its head drips past the deadline', async () => {
+	test('because its head drips past the deadline [F042]', async () => {
 		const { port } = await rawServer((socket) => {
 			socket.write('HTTP/1.1 101 Switching\r\n');
 			const drip = setInterval(() => socket.write('x-drip: 1\r\n'), 20);
@@ -397,7 +397,7 @@ describe('TLS', () => {
 		expect((await opened.until('ended')).failure.code).toBe(code);
 	});
 
-	test('of an unknown authority is untrusted', async () => {
+	test('of an unknown authority is untrusted [F049]', async () => {
 		const { port, upgrades } = await service(() => {}, { server: createHttpsServer(identity('server')) });
 		expect((await open(`wss://localhost:${port}/`).until('ended')).failure.code).toBe('certificate-untrusted');
 		expect(upgrades).toEqual([]);
@@ -501,7 +501,7 @@ describe('the end of an open channel', () => {
 		[4403, 'credential-refused'],
 		[4409, 'connection-replaced'],
 	];
-	test.each(rows)('with %i is %s', async (code, expected) => {
+	test.each(rows)('with %i is %s [F024]', async (code, expected) => {
 		const { url } = await service((peer) => peer.close(code, 'because'));
 		const ended = await open(url).until('ended');
 		expect(ended).toMatchObject({ closeCode: code, timedOut: false, failure: { code: expected } });

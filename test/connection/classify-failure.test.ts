@@ -212,7 +212,7 @@ describe('Retry-After', () => {
 	const date = 'Wed, 21 Oct 2015 07:28:00 GMT';
 
 	test('is read in seconds', () => expect(readRetryAfter('120', undefined)).toBe(120_000));
-	test('is read as a date, by the clock of the answer', () =>
+	test('is read as a date, by the clock of the answer [F021]', () =>
 		expect(readRetryAfter('Wed, 21 Oct 2015 07:28:30 GMT', date)).toBe(30_000));
 	test('as a date means nothing without the clock of the answer', () =>
 		expect(readRetryAfter(date, undefined)).toBeUndefined());

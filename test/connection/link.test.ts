@@ -157,7 +157,7 @@ describe('a refused channel', () => {
 		expect(third.effects).toMatchObject([{ type: 'wait', delayMs: 37.5 * MINUTE }]);
 	});
 
-	test('again and again never waits for a person while new Connections can be had: it is made slower, up to two minutes', () => {
+	test('again and again never waits for a person while new Connections can be had: it is made slower, up to two minutes [F019]', () => {
 		let state = startLink([REUSABLE, OWN], CONNECTION, 0).state;
 		const waits: number[] = [];
 		for (let atMs = 0; atMs < 8 * MINUTE; atMs += MINUTE) {

@@ -91,7 +91,7 @@ describe('settings that can not be used', () => {
 		expect((await refusal({}, { https_proxy: 'ftp://proxy.test' })).message).toContain('https_proxy');
 	});
 
-	test('a CA file that is not there is unreadable, and named', async () => {
+	test('a CA file that is not there is unreadable, and named [F102]', async () => {
 		const error = await refusal({ caFile: '/nowhere/ca.pem' });
 		expect(error.code).toBe('settings-unreadable');
 		expect(error.message).toContain('/nowhere/ca.pem');
@@ -135,7 +135,7 @@ describe('requests', () => {
 		await expect(get(await network(), `https://localhost:${port}/`)).rejects.toThrow();
 	});
 
-	test('show the client certificate', async () => {
+	test('show the client certificate [F050]', async () => {
 		const server = createHttpsServer(
 			{ ...identity('server'), requestCert: true, rejectUnauthorized: true },
 			(_request, response) => response.end('known'),

@@ -229,7 +229,7 @@ describe('a one-time code is perhaps used up', () => {
 		expect(result).toMatchObject({ sent: 'perhaps', failure: { code: 'request-timeout' } });
 	});
 
-	test('when the body of the answer drips past the deadline', async () => {
+	test('when the body of the answer drips past the deadline [F016]', async () => {
 		const { port } = await rawServer((socket) => {
 			socket.write('HTTP/1.1 200 OK\r\ncontent-length: 5000\r\n\r\n');
 			const drip = setInterval(() => socket.write('x'), 20);
@@ -253,7 +253,7 @@ describe('a one-time code is perhaps used up', () => {
 		expect(result).toMatchObject({ sent: 'perhaps', failure: { code: 'bad-response' } });
 	});
 
-	test('when the answer is fifty megabytes, of which few are read', async () => {
+	test('when the answer is fifty megabytes, of which few are read [F015]', async () => {
 		let written = 0;
 		const { url } = await service((_request, response) => {
 			const block = Buffer.alloc(1024 * 1024, 'x');

@@ -171,7 +171,7 @@ describe('the way to the service', () => {
 	});
 });
 
-test('a machine whose memory is used up is told, until there is some again', async () => {
+test('a machine whose memory is used up is told, until there is some again [F133]', async () => {
 	const machine = await mkdtemp(join(tmpdir(), 'machine-'));
 	onTestFinished(() => rm(machine, { recursive: true }));
 	await mkdir(join(machine, 'proc'));

@@ -47,7 +47,7 @@ async function expectWhole({ service, device }: Site, expect: ExpectStatic): Pro
 	expect(device.output()).not.toContain('"level":"error"');
 }
 
-test('a half-open line (black hole) is noticed after two pings without an answer', async ({
+test('a half-open line (black hole) is noticed after two pings without an answer [F035]', async ({
 	expect,
 	onTestFinished,
 }) => {
@@ -66,7 +66,7 @@ test('a half-open line (black hole) is noticed after two pings without an answer
 	expect((await device.events()).filter(({ type }) => type === 'gap')).not.toHaveLength(0);
 });
 
-test('a cable that is pulled is noticed, and back in it the device is online by itself', async ({
+test('a cable that is pulled is noticed, and back in it the device is online by itself [F036]', async ({
 	expect,
 	onTestFinished,
 }) => {
@@ -86,7 +86,7 @@ test('a cable that is pulled is noticed, and back in it the device is online by 
 	await expectWhole(site, expect);
 });
 
-test('a name server that is dead at boot is named, and waited for', async ({ expect, onTestFinished }) => {
+test('a name server that is dead at boot is named, and waited for [F037]', async ({ expect, onTestFinished }) => {
 	const site = await givenSite(onTestFinished);
 	await site.device.start();
 	const { problem, sentence } = await site.device.untilProblem('dns-failed');
@@ -96,7 +96,7 @@ test('a name server that is dead at boot is named, and waited for', async ({ exp
 	await expectWhole(site, expect);
 });
 
-test('a name server that dies later costs nothing until the line is lost, and then only until it is back', async ({
+test('a name server that dies later costs nothing until the line is lost, and then only until it is back [F038]', async ({
 	expect,
 	onTestFinished,
 }) => {
@@ -118,7 +118,7 @@ test.for([
 	['IPv6 that leads nowhere', 'ip6', (hosts: TwoHosts) => hosts.address],
 	['IPv4 that leads nowhere', 'ip', (hosts: TwoHosts) => hosts.address6],
 ] as const)(
-	'%s does not keep a device from the other family',
+	'%s does not keep a device from the other family [F039]',
 	async ([_name, family, host], { expect, onTestFinished }) => {
 		const site = await givenSite(onTestFinished, {}, host);
 		const { hosts, device } = site;
@@ -129,7 +129,7 @@ test.for([
 	},
 );
 
-long('a line that loses every fifth packet carries a device', async ({ expect, onTestFinished }) => {
+long('a line that loses every fifth packet carries a device [F040]', async ({ expect, onTestFinished }) => {
 	const site = await givenSite(onTestFinished);
 	const { hosts, device } = site;
 	await hosts.startNames();
@@ -138,7 +138,10 @@ long('a line that loses every fifth packet carries a device', async ({ expect, o
 	await expectWhole(site, expect);
 });
 
-test('a port that swallows connections is a connect timeout, not a refusal', async ({ expect, onTestFinished }) => {
+test('a port that swallows connections is a connect timeout, not a refusal [F066]', async ({
+	expect,
+	onTestFinished,
+}) => {
 	const site = await givenSite(onTestFinished);
 	const { hosts, service, device } = site;
 	await hosts.startNames();

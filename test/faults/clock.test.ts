@@ -71,7 +71,7 @@ async function givenSite(
 
 const DAYS_SINCE_1970 = Math.floor(Date.now() / 86_400_000);
 
-test('a device that boots in 1970 says that its clock is wrong, and is online soon after a time server has set it', async ({
+test('a device that boots in 1970 says that its clock is wrong, and is online soon after a time server has set it [F045]', async ({
 	expect,
 	onTestFinished,
 }) => {
@@ -86,7 +86,7 @@ test('a device that boots in 1970 says that its clock is wrong, and is online so
 	expect(online.warnings.map(({ code }) => code)).not.toContain('clock-wrong');
 });
 
-test('a clock that goes a year ahead and back costs no connection, no credential and no event', async ({
+test('a clock that goes a year ahead and back costs no connection, no credential and no event [F046]', async ({
 	expect,
 	onTestFinished,
 }) => {
@@ -121,7 +121,7 @@ test('a clock that goes a year ahead and back costs no connection, no credential
 	expect(service.requests.filter(({ path }) => path === '/api/device/connection')).toHaveLength(1);
 });
 
-test('a device that starts a year ahead comes online, and stays so when its clock is set back', async ({
+test('a device that starts a year ahead comes online, and stays so when its clock is set back [F047]', async ({
 	expect,
 	onTestFinished,
 }) => {
@@ -134,7 +134,7 @@ test('a device that starts a year ahead comes online, and stays so when its cloc
 	expect(service.requests.filter(({ path }) => path === '/ws/device')).toHaveLength(1);
 });
 
-test('a machine that slept for two hours has its channel opened anew at the next ping, and its gap spans the two hours', async ({
+test('a machine that slept for two hours has its channel opened anew at the next ping, and its gap spans the two hours [F044]', async ({
 	expect,
 	onTestFinished,
 }) => {
@@ -155,7 +155,7 @@ test('a machine that slept for two hours has its channel opened anew at the next
 	await device.untilEvent(({ kind }) => kind === 'awake');
 });
 
-test('an event loop that stood still for longer than two pings loses neither its channel nor a message, and sends one heartbeat', async ({
+test('an event loop that stood still for longer than two pings loses neither its channel nor a message, and sends one heartbeat [F033]', async ({
 	expect,
 	onTestFinished,
 }) => {

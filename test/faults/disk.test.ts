@@ -49,7 +49,7 @@ async function givenService() {
 }
 
 describe('a full disk', () => {
-	test('keeps a code from being spent, says so, and once there is room the same code works', async () => {
+	test('keeps a code from being spent, says so, and once there is room the same code works [F001]', async () => {
 		const service = await givenService();
 		const disk = givenSmallDisk();
 		const device = await givenDevice({ atTheEnd: onTestFinished, stateDir: join(disk.directory, 'state') });
@@ -65,7 +65,7 @@ describe('a full disk', () => {
 
 	// A save is tried again once a minute.
 	test.skipIf(isShort)(
-		'while a device is online is a warning; it moves on, and what it learnt is saved when there is room',
+		'while a device is online is a warning; it moves on, and what it learnt is saved when there is room [F002]',
 		async () => {
 			const service = await givenService();
 			const disk = givenSmallDisk();
@@ -93,7 +93,7 @@ describe('a full disk', () => {
 	);
 });
 
-test('a disk that has become read-only is a warning; the device is online from it, also after a restart', async () => {
+test('a disk that has become read-only is a warning; the device is online from it, also after a restart [F009]', async () => {
 	const service = await givenService();
 	const disk = givenSmallDisk();
 	const device = await givenDevice({ atTheEnd: onTestFinished, stateDir: join(disk.directory, 'state') });
@@ -157,7 +157,7 @@ describe('a save that is cut off or fails', () => {
 		}
 	}
 
-	test(`by kill -9 at every step, ${KILLS} times: the state before or the state after is there, whole`, async () => {
+	test(`by kill -9 at every step, ${KILLS} times: the state before or the state after is there, whole [F003]`, async () => {
 		const stateDir = join(temporaryDirectory('idv-kill-'), 'state');
 		mkdirSync(stateDir, { mode: 0o700 });
 		await save(stateDir, idOf(0), 'none', 0);
@@ -185,7 +185,7 @@ describe('a save that is cut off or fails', () => {
 	});
 
 	test.each(['eio', 'short'])(
-		'by %s at any step: the old state stays, the failure is named, the next save works',
+		'by %s at any step: the old state stays, the failure is named, the next save works [F005]',
 		async (kind) => {
 			const stateDir = join(temporaryDirectory('idv-eio-'), 'state');
 			mkdirSync(stateDir, { mode: 0o700 });
@@ -209,7 +209,7 @@ describe('a save that is cut off or fails', () => {
 	);
 
 	test.each(isShort ? [9] : Array.from({ length: 14 }, (_, step) => step + 1))(
-		'of an agent that is killed at step %i of spending a code: it starts again, says what may have happened, and a new code works',
+		'of an agent that is killed at step %i of spending a code: it starts again, says what may have happened, and a new code works [F004]',
 		async (step) => {
 			const service = await givenService();
 			const device = await givenDevice({ atTheEnd: onTestFinished });

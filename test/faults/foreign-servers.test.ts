@@ -15,7 +15,7 @@ async function untilBack(server: ForeignServer, device: DeviceProcess): Promise<
 	await device.untilStatus(({ state, channel }) => state === 'online' && channel.reconnects === 1, 'back online');
 }
 
-test('python3-websockets: a Connection by an operator, another path, the credential in the query, plain text', async ({
+test('python3-websockets: a Connection by an operator, another path, the credential in the query, plain text [F061]', async ({
 	expect,
 	onTestFinished,
 }) => {
@@ -39,7 +39,7 @@ test('python3-websockets: a Connection by an operator, another path, the credent
 	expect(device.output()).not.toContain(TOKEN);
 });
 
-test('python3-aiohttp: Basic, the token deep in the answer, no pong, other message fields', async ({
+test('python3-aiohttp: Basic, the token deep in the answer, no pong, other message fields [F062]', async ({
 	expect,
 	onTestFinished,
 }) => {
@@ -76,7 +76,7 @@ test('python3-aiohttp: Basic, the token deep in the answer, no pong, other messa
 	await untilBack(server, device);
 });
 
-test('npm websocket: an API key, a plain text answer, no pong, bytes, and a refusal by close code', async ({
+test('npm websocket: an API key, a plain text answer, no pong, bytes, and a refusal by close code [F063]', async ({
 	expect,
 	onTestFinished,
 }) => {
@@ -101,7 +101,7 @@ test('npm websocket: an API key, a plain text answer, no pong, bytes, and a refu
 	expect(server.told.filter((line) => line.startsWith('registered'))).toHaveLength(2);
 });
 
-test('faye-websocket: a pairing code, the answer is a JSON string, heartbeats as pings, kinds in `event`', async ({
+test('faye-websocket: a pairing code, the answer is a JSON string, heartbeats as pings, kinds in `event` [F064]', async ({
 	expect,
 	onTestFinished,
 }) => {
@@ -124,7 +124,7 @@ test('faye-websocket: a pairing code, the answer is a JSON string, heartbeats as
 	await untilBack(server, device);
 });
 
-test('with the settings of another service each of them is named by what it answers, and costs no credential', async ({
+test('with the settings of another service each of them is named by what it answers, and costs no credential [F072]', async ({
 	expect,
 	onTestFinished,
 }) => {

@@ -24,7 +24,7 @@ async function givenSite(atTheEnd: AtTheEnd, options: ServiceOptions = {}) {
 	return { service, line, device };
 }
 
-test('a slow line, on which each step of a handshake takes seconds, carries a device', async ({
+test('a slow line, on which each step of a handshake takes seconds, carries a device [F041]', async ({
 	expect,
 	onTestFinished,
 }) => {
@@ -37,7 +37,7 @@ test('a slow line, on which each step of a handshake takes seconds, carries a de
 	expect((await device.untilState('online')).channel.reconnects).toBe(0);
 });
 
-test('a line on which every byte comes alone carries a device', async ({ expect, onTestFinished }) => {
+test('a line on which every byte comes alone carries a device [F043]', async ({ expect, onTestFinished }) => {
 	const { service, line, device } = await givenSite(onTestFinished);
 	line.drip(5);
 	await device.start();
@@ -48,7 +48,7 @@ test('a line on which every byte comes alone carries a device', async ({ expect,
 });
 
 long(
-	'a rolling restart, one instance after the other, loses nothing that was delivered and registers nothing anew',
+	'a rolling restart, one instance after the other, loses nothing that was delivered and registers nothing anew [F026]',
 	async ({ expect, onTestFinished }) => {
 		const { service, device } = await givenSite(onTestFinished);
 		await device.start();
@@ -68,7 +68,7 @@ long(
 );
 
 long(
-	'a service that accepts and closes at once, again and again, is waited for longer each time and never blamed on the credential',
+	'a service that accepts and closes at once, again and again, is waited for longer each time and never blamed on the credential [F023]',
 	async ({ expect, onTestFinished }) => {
 		const { service, device } = await givenSite(onTestFinished);
 		service.replyThenDrop('/ws/device', 4);
@@ -90,7 +90,7 @@ const ABSURD = [
 	'Fri, 31 Dec 9999 23:59:59 GMT',
 ];
 test.for(process.env['FAULTS'] === 'short' ? ABSURD.slice(0, 3) : ABSURD)(
-	'an absurd Retry-After (%s) neither hurries a device nor strands it: ten minutes at most are honoured',
+	'an absurd Retry-After (%s) neither hurries a device nor strands it: ten minutes at most are honoured [F022]',
 	async (retryAfter, { expect, onTestFinished }) => {
 		const { service, device } = await givenSite(onTestFinished);
 		service.failNext('/ws/device', { status: 503, headers: { 'retry-after': retryAfter } });
@@ -107,7 +107,7 @@ test.for(process.env['FAULTS'] === 'short' ? ABSURD.slice(0, 3) : ABSURD)(
 	},
 );
 
-test('a consumer that is stuck holds up neither the channel nor the others, and gets everything when it goes on', async ({
+test('a consumer that is stuck holds up neither the channel nor the others, and gets everything when it goes on [F032]', async ({
 	expect,
 	onTestFinished,
 }) => {

@@ -81,7 +81,7 @@ describe.concurrent.for(FORWARD)('%s', ([name, start]) => {
 	/** What inspects TLS shows an authority of its own. */
 	const trusting = (proxy: RunningProxy) => proxy.caFile ?? fixture('ca.pem');
 
-	test('with user and password carries requests and the channel', async (context) => {
+	test('with user and password carries requests and the channel [F054]', async (context) => {
 		const site = await givenSite(context);
 		const proxy = await start({ address: site.hosts.address, atTheEnd: context.onTestFinished, password: true });
 		await site.settings({ network: { caFile: trusting(proxy), proxy: proxy.urlWithPassword } });
@@ -89,21 +89,24 @@ describe.concurrent.for(FORWARD)('%s', ([name, start]) => {
 		await expectOnline(site, context, proxy);
 	});
 
-	long('that wants a password is named as the proxy, costs no credential, and a password helps', async (context) => {
-		const { expect } = context;
-		const site = await givenSite(context);
-		const proxy = await start({ address: site.hosts.address, atTheEnd: context.onTestFinished, password: true });
-		await site.settings({ network: { caFile: trusting(proxy), proxy: proxy.url } });
-		await site.device.start();
-		const { problem, sentence } = await site.device.untilProblem('proxy-refused');
-		expect(sentence).toMatch(/proxy/i);
-		expect(problem?.remedy).toContain('the credential of this device is not in question');
-		expect(site.service.requests).toEqual([]);
-		await site.settings({ network: { caFile: trusting(proxy), proxy: proxy.urlWithPassword } });
-		await expectOnline(site, context, proxy);
-	});
+	long(
+		'that wants a password is named as the proxy, costs no credential, and a password helps [F056]',
+		async (context) => {
+			const { expect } = context;
+			const site = await givenSite(context);
+			const proxy = await start({ address: site.hosts.address, atTheEnd: context.onTestFinished, password: true });
+			await site.settings({ network: { caFile: trusting(proxy), proxy: proxy.url } });
+			await site.device.start();
+			const { problem, sentence } = await site.device.untilProblem('proxy-refused');
+			expect(sentence).toMatch(/proxy/i);
+			expect(problem?.remedy).toContain('the credential of this device is not in question');
+			expect(site.service.requests).toEqual([]);
+			await site.settings({ network: { caFile: trusting(proxy), proxy: proxy.urlWithPassword } });
+			await expectOnline(site, context, proxy);
+		},
+	);
 
-	long('from the environment is used by requests and the channel, and NO_PROXY by both', async (context) => {
+	long('from the environment is used by requests and the channel, and NO_PROXY by both [F055]', async (context) => {
 		const { expect } = context;
 		const site = await givenSite(context, { direct: true });
 		const proxy = await start({ address: site.hosts.address, atTheEnd: context.onTestFinished });
@@ -117,25 +120,28 @@ describe.concurrent.for(FORWARD)('%s', ([name, start]) => {
 		expect((await site.device.untilState('online')).problem).toBeNull();
 	});
 
-	long('that dies takes the device offline, and is named until network.proxy names one that runs', async (context) => {
-		const { expect } = context;
-		const site = await givenSite(context);
-		const proxy = await start({ address: site.hosts.address, atTheEnd: context.onTestFinished });
-		await site.settings({ network: { caFile: trusting(proxy), proxy: proxy.url } });
-		await site.device.start();
-		await site.device.untilState('online');
-		await proxy.stop();
-		const { problem } = await site.device.untilProblem('proxy-failed');
-		expect(problem?.message).toContain('proxy');
-		expect(problem?.remedy).toContain('Check network.proxy and that the proxy runs');
-		expect(JSON.parse(await site.device.state()).connections).toHaveLength(1);
-		const another = await start({ address: site.hosts.address, atTheEnd: context.onTestFinished });
-		await site.settings({ network: { caFile: trusting(another), proxy: another.url } });
-		await expectOnline(site, context, another);
-	});
+	long(
+		'that dies takes the device offline, and is named until network.proxy names one that runs [F070]',
+		async (context) => {
+			const { expect } = context;
+			const site = await givenSite(context);
+			const proxy = await start({ address: site.hosts.address, atTheEnd: context.onTestFinished });
+			await site.settings({ network: { caFile: trusting(proxy), proxy: proxy.url } });
+			await site.device.start();
+			await site.device.untilState('online');
+			await proxy.stop();
+			const { problem } = await site.device.untilProblem('proxy-failed');
+			expect(problem?.message).toContain('proxy');
+			expect(problem?.remedy).toContain('Check network.proxy and that the proxy runs');
+			expect(JSON.parse(await site.device.state()).connections).toHaveLength(1);
+			const another = await start({ address: site.hosts.address, atTheEnd: context.onTestFinished });
+			await site.settings({ network: { caFile: trusting(another), proxy: another.url } });
+			await expectOnline(site, context, another);
+		},
+	);
 
 	const filtering = name === 'mitmproxy' ? test.skip : name === 'squid' ? long : test;
-	filtering('that allows no such host is named as the proxy', async (context) => {
+	filtering('that allows no such host is named as the proxy [F057]', async (context) => {
 		const { expect } = context;
 		const site = await givenSite(context);
 		const proxy = await start({ address: site.hosts.address, atTheEnd: context.onTestFinished, refuse: true });
@@ -146,7 +152,7 @@ describe.concurrent.for(FORWARD)('%s', ([name, start]) => {
 		expect(site.service.requests).toEqual([]);
 	});
 
-	long('says that a service behind it can not be reached', async (context) => {
+	long('says that a service behind it can not be reached [F058]', async (context) => {
 		const { expect } = context;
 		const site = await givenSite(context);
 		const proxy = await start({ address: site.hosts.address, atTheEnd: context.onTestFinished });
@@ -167,7 +173,7 @@ describe.concurrent.for(FORWARD)('%s', ([name, start]) => {
 	});
 });
 
-test('a proxy that inspects TLS with an authority that nobody has named is not trusted, and the remedy names the setting', async (context) => {
+test('a proxy that inspects TLS with an authority that nobody has named is not trusted, and the remedy names the setting [F053]', async (context) => {
 	const { expect } = context;
 	const site = await givenSite(context);
 	const proxy = await mitmproxy({ address: site.hosts.address, atTheEnd: context.onTestFinished });
@@ -192,7 +198,7 @@ describe.concurrent.for([
 	};
 
 	long(
-		'carries requests and the channel; what it says itself while the service is away is waited out',
+		'carries requests and the channel; what it says itself while the service is away is waited out [F059]',
 		async (context) => {
 			const { expect } = context;
 			const site = await givenSite(context, { direct: true, plainHttp: true });
@@ -214,7 +220,7 @@ describe.concurrent.for([
 		},
 	);
 
-	test('wants a client certificate: without it the device says so, with it all is well', async (context) => {
+	test('wants a client certificate: without it the device says so, with it all is well [F060]', async (context) => {
 		const { expect } = context;
 		const site = await givenSite(context, { direct: true, plainHttp: true });
 		const { proxy, baseUrl } = await front(site, context, { clientCertificate: true });

@@ -39,7 +39,7 @@ test.for([
 	['not-yet-valid', 'clock-wrong', "Set this device's clock"],
 	['wrong-host', 'certificate-wrong-host', 'Check the host name'],
 ] as const)(
-	'a certificate that is %s is %s; with a good one the device is online',
+	'a certificate that is %s is %s; with a good one the device is online [F048]',
 	async ([certificate, code, words], context) => {
 		const { expect, onTestFinished } = context;
 		const bad = await givenService(onTestFinished, { tls: identity(certificate) });
@@ -61,7 +61,7 @@ test.for([
 	['bad-response', 404, {}, 'nothing here'],
 	['captive-portal', 200, { 'content-type': 'text/html' }, '<!doctype html><title>Welcome to the hotel</title>'],
 ] as const)(
-	'%s: another address than the service has is named, and the right baseUrl helps',
+	'%s: another address than the service has is named, and the right baseUrl helps [F051]',
 	async ([code, status, headers, body], context) => {
 		const { expect, onTestFinished } = context;
 		const service = await givenService(onTestFinished);
@@ -90,7 +90,7 @@ test.for([
 	[302, 'captive-portal', { location: 'http://portal.test/login' }],
 	[511, 'captive-portal', {}],
 ] as const)(
-	'%i to the channel is %s; when whoever is named has mended it, reconnect helps',
+	'%i to the channel is %s; when whoever is named has mended it, reconnect helps [F052]',
 	async ([status, code, headers], context) => {
 		const { expect, onTestFinished } = context;
 		const service = await givenService(onTestFinished);
@@ -105,7 +105,7 @@ test.for([
 	},
 );
 
-test('request-rejected: the words of the service are shown, and a corrected setting is tried at once', async ({
+test('request-rejected: the words of the service are shown, and a corrected setting is tried at once [F073]', async ({
 	expect,
 	onTestFinished,
 }) => {
@@ -124,7 +124,7 @@ test.for([
 	['too large', 'x'.repeat(300 * 1024), {}],
 	['no UTF-8', Buffer.from([0xff, 0xc0]), { binary: false }],
 ] as const)(
-	'poison-message: after a message that is %s the device is back by itself',
+	'poison-message: after a message that is %s the device is back by itself [F080]',
 	async ([_name, data, options], context) => {
 		const { expect, onTestFinished } = context;
 		const service = await givenService(onTestFinished);
@@ -142,7 +142,7 @@ test.for([
 );
 
 long(
-	'request-timeout and handshake-timeout: a service that says nothing is waited for, and nothing is to be done when it speaks',
+	'request-timeout and handshake-timeout: a service that says nothing is waited for, and nothing is to be done when it speaks [F067]',
 	async ({ expect, onTestFinished }) => {
 		const service = await givenService(onTestFinished);
 		const line = await givenLine(service.port, onTestFinished);

@@ -91,7 +91,7 @@ describe('a device with a fleet plan', () => {
 		expect(server.requests.some((headers) => headers.authorization)).toBe(false);
 	});
 
-	test('keeps the plan through a restart without its server', async () => {
+	test('keeps the plan through a restart without its server [F118]', async () => {
 		const { server, device } = await givenFleetDevice(plan(7, 'boarding'));
 		device.clock.advance(FIRST_LOOK_MS);
 		await device.untilStatus(({ plan }) => plan?.followed === 7);
@@ -244,7 +244,7 @@ describe('the one rule', () => {
 describe('a plan that does not work', () => {
 	const seconds = (count: number) => count * 1000;
 
-	test('leaves the device where it was, which it reports, and is tried again seldom', async () => {
+	test('leaves the device where it was, which it reports, and is tried again seldom [F122]', async () => {
 		const { service, device, offline } = await givenFleetDevice(plan(5, 'bording'), {
 			service: { workflows: ['check-in', 'boarding'] },
 		});
@@ -274,7 +274,7 @@ describe('a plan that does not work', () => {
 		expect(offline).toEqual([]);
 	});
 
-	test('is over with the next revision', async () => {
+	test('is over with the next revision [F123]', async () => {
 		const { server, device } = await givenFleetDevice(plan(5, 'bording'), {
 			service: { workflows: ['check-in', 'boarding'] },
 		});
@@ -323,7 +323,7 @@ describe('a plan that is not taken', () => {
 		['a wrong value', plan(8, 'boarding\u0007'), 'plan-invalid', /\/defaults\/workflowId must not have control/],
 		['nothing', '', 'plan-invalid', /the file is empty/],
 		['bytes', Buffer.from([0xff, 0xfe, 0x00]), 'plan-invalid', /is not UTF-8/],
-	])('%s: nothing changes, and a higher revision that is right is taken', async (_, document, code, words) => {
+	])('%s: nothing changes, and a higher revision that is right is taken [F119]', async (_, document, code, words) => {
 		const { server, device } = await givenFollower();
 		server.publish(document);
 		device.clock.advance(INTERVAL_MS);
@@ -456,7 +456,7 @@ describe('a plan that is not taken', () => {
 		expect(await device.untilLive('boarding')).toMatchObject({ warnings: [], plan: { followed: 8 } });
 	});
 
-	test('the unsigned one of before is asked for anew when a key is set, and taken when it is signed', async () => {
+	test('the unsigned one of before is asked for anew when a key is set, and taken when it is signed [F120]', async () => {
 		const { server, device } = await givenFollower();
 		const signer = createSigner();
 		await device.home.writeSettings({ fleet: { planUrl: server.url, publicKeys: [signer.publicKey] } });

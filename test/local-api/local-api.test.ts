@@ -108,7 +108,7 @@ describe('what was not acknowledged', () => {
 		expect((await stream.next())?.id).toBe(b?.id);
 	});
 
-	test('is asked for by a name and an id that mean something', async () => {
+	test('is asked for by a name and an id that mean something [F114]', async () => {
 		const { device } = await givenDevice();
 		expect(await ask(device, `${LOCAL_ROUTES.events}?consumer=no%20name`)).toMatchObject({ status: 422 });
 		for (const body of [
@@ -362,7 +362,7 @@ describe('events in one answer', () => {
 		}
 	});
 
-	test('carry a deeply nested notification untouched', async () => {
+	test('carry a deeply nested notification untouched [F030]', async () => {
 		const { service, device } = await givenDevice();
 		const deep = `{"type":"deep","data":${'['.repeat(50_000)}1.0${']'.repeat(50_000)}}`;
 		service.sendRaw(deep);

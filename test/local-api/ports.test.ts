@@ -186,7 +186,7 @@ describe('changed settings', () => {
 		expect((await device.events()).filter(({ type }) => type !== 'gap').map(({ kind }) => kind)).toEqual(['d', 'e']);
 	});
 
-	test('of sockets and files that are open already warn, by name, that they wait for the next start', async () => {
+	test('of sockets and files that are open already warn, by name, that they wait for the next start [F130]', async () => {
 		const home = await givenHome();
 		const local = { agentGroup: GROUP, adminGroup: GROUP };
 		const device = await givenAgent({ home, groups: 'settings', settings: { local } });

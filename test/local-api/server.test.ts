@@ -212,7 +212,7 @@ describe('routing', () => {
 		expect(head.headers['content-type']).toBe('application/json');
 	});
 
-	test('an unknown path is 404, in whatever form', async () => {
+	test('an unknown path is 404, in whatever form [F111]', async () => {
 		const { agentSocket } = await open(echoRoutes);
 		for (const path of ['/', '/v1/echo/', '/v1/../v1/echo', '//v1/echo', '/v1/%65cho', '/constructor', '*']) {
 			const answer = await ask(agentSocket, { path });
@@ -221,7 +221,7 @@ describe('routing', () => {
 		}
 	});
 
-	test('a method that the route does not take is 405 and names those it takes', async () => {
+	test('a method that the route does not take is 405 and names those it takes [F113]', async () => {
 		const { agentSocket } = await open(echoRoutes);
 		const answer = await ask(agentSocket, { method: 'DELETE' });
 		expect(answer).toMatchObject({ status: 405, body: { code: 'method-not-allowed' } });
@@ -277,7 +277,7 @@ describe('bodies', () => {
 	});
 
 	test.each(['with its length told', 'in chunks'])(
-		'a body of a megabyte, %s, is 413 and the sender learns it',
+		'a body of a megabyte, %s, is 413 and the sender learns it [F115]',
 		async (how) => {
 			const { agentSocket } = await open(echoRoutes);
 			const body = Buffer.alloc(1024 * 1024, 0x20);
@@ -379,7 +379,7 @@ describe('errors', () => {
 				}),
 			},
 		],
-	])('%s is internal, with nothing of it in the answer, and reported once', async (_name, route) => {
+	])('%s is internal, with nothing of it in the answer, and reported once [F116]', async (_name, route) => {
 		const { agentSocket, faults } = await open([route]);
 		const answer = await ask(agentSocket, {});
 		expect(answer).toMatchObject({ status: 500, body: { code: 'internal' } });
@@ -1340,7 +1340,7 @@ describe('the client', () => {
 		expect((await failureOf(client.events('/v1/events', {}, () => {}))).code).toBe('agent-not-running');
 	});
 
-	test('a socket that this user may not use: says which one and whose it is, and whoever may has an answer', async () => {
+	test('a socket that this user may not use: says which one and whose it is, and whoever may has an answer [F109]', async () => {
 		const { runDir, adminSocket, client } = await open(echoRoutes);
 		await chmod(runDir, 0o755);
 		await chmod(adminSocket, 0);

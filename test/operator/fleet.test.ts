@@ -118,7 +118,7 @@ describe('idv fleet check', () => {
 });
 
 describe('idv fleet sign', () => {
-	test('makes one file that only its key verifies, and a second signature beside the first', async () => {
+	test('makes one file that only its key verifies, and a second signature beside the first [F121]', async () => {
 		const [one, two] = [await givenKey('one.key'), await givenKey('two.key')];
 		const out = join(operator.directory, 'signed.json');
 		const file = await plan();
@@ -160,7 +160,7 @@ describe('idv fleet sign', () => {
 		]);
 	});
 
-	test('refuses a key of another kind, and takes one of keygen', async () => {
+	test('refuses a key of another kind, and takes one of keygen [F124]', async () => {
 		const { generateKeyPairSync } = await import('node:crypto');
 		const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
 		const file = await operator.file('ec.key', privateKey.export({ format: 'pem', type: 'pkcs8' }).toString());
@@ -223,7 +223,7 @@ describe('idv fleet preview', () => {
 		expect(stdout).toMatch(/^1 +checkin +→ +checkout +rule lobby +when taken$/m);
 	});
 
-	test('refuses a bad line for people and for programs, until it is corrected', async () => {
+	test('refuses a bad line for people and for programs, until it is corrected [F125]', async () => {
 		const file = await inventory(`${INVENTORY},S-4,,\n`);
 		await operator.expectRefused(
 			{ status: 65, code: 'inventory-invalid', words: /devices\.csv: line 5: deviceId must not be empty/ },

@@ -27,7 +27,7 @@ async function refusalOf(pairing: Promise<unknown>): Promise<AgentError['failure
 }
 
 describe('a Short Token', () => {
-	test('takes a new device online', async () => {
+	test('takes a new device online [F096]', async () => {
 		const service = await givenService();
 		const device = await givenAgent();
 		expect(device.agent.status()).toMatchObject({ state: 'unpaired', problem: null, workflow: { wanted: null } });
@@ -48,7 +48,7 @@ describe('a Short Token', () => {
 		expect(await device.home.filesWith(code.token)).toEqual([]);
 	});
 
-	test('works once: the same code is refused the second time, and nothing changes', async () => {
+	test('works once: the same code is refused the second time, and nothing changes [F084]', async () => {
 		const service = await givenService();
 		const code = service.createPairingCode('check-in');
 		const first = await givenAgent();
@@ -122,7 +122,7 @@ describe('an answer that is lost after the code was sent', () => {
 		return { service, device, code, refusal };
 	}
 
-	test('is told as it is, written down, and never sent again', async () => {
+	test('is told as it is, written down, and never sent again [F012]', async () => {
 		const { service, device, code, refusal } = await givenLostAnswer();
 		expect(refusal).toMatchObject({
 			code: 'pairing-uncertain',
@@ -140,7 +140,7 @@ describe('an answer that is lost after the code was sent', () => {
 		expect(device.agent.status().sentence).toMatch(/never arrived.*listed.*new code/);
 	});
 
-	test('is still known after a restart, and a new code works', async () => {
+	test('is still known after a restart, and a new code works [F093]', async () => {
 		const { service, device } = await givenLostAnswer();
 		await device.stop();
 		const again = await givenAgent({ home: device.home });
@@ -175,7 +175,7 @@ describe('an answer that is lost after the code was sent', () => {
 });
 
 describe('nothing is spent', () => {
-	test('when the service cannot be reached: the code stays valid and works later', async () => {
+	test('when the service cannot be reached: the code stays valid and works later [F013]', async () => {
 		const service = await givenService();
 		const device = await givenAgent();
 		const code = service.createPairingCode('check-in').url;
@@ -216,7 +216,7 @@ describe('nothing is spent', () => {
 		expect(await device.pair(code)).toMatchObject({ online: true });
 	});
 
-	test('on another host: a redirect is not followed, and the token stays here', async () => {
+	test('on another host: a redirect is not followed, and the token stays here [F014]', async () => {
 		const service = await givenService();
 		const other = await givenService();
 		const device = await givenAgent();
@@ -229,7 +229,7 @@ describe('nothing is spent', () => {
 		expect(await device.pair(code)).toMatchObject({ online: true });
 	});
 
-	test('for a code of another origin than the configured one', async () => {
+	test('for a code of another origin than the configured one [F086]', async () => {
 		const service = await givenService();
 		const rogue = await givenService();
 		const device = await givenAgent({ settings: { baseUrl: service.url } });
@@ -240,7 +240,7 @@ describe('nothing is spent', () => {
 		expect(rogue.requests).toEqual([]);
 	});
 
-	test('before a person has confirmed the host, which is remembered then', async () => {
+	test('before a person has confirmed the host, which is remembered then [F088]', async () => {
 		const service = await givenService();
 		const device = await givenAgent();
 		const code = service.createPairingCode('check-in').url;
@@ -261,7 +261,7 @@ describe('nothing is spent', () => {
 		expect(service.requests).toEqual([]);
 	});
 
-	test('while another code is being spent', async () => {
+	test('while another code is being spent [F094]', async () => {
 		const service = await givenService();
 		const device = await givenAgent();
 		const release = service.hold(REGISTER);
@@ -318,7 +318,7 @@ describe('while a code is being spent', () => {
 });
 
 describe('a paired device', () => {
-	test('is moved to another service only on purpose, with both hosts named and no moment offline', async () => {
+	test('is moved to another service only on purpose, with both hosts named and no moment offline [F089]', async () => {
 		const [from, to] = [await givenService(), await givenService()];
 		const [fromHost, toHost] = [new URL(from.url).host, new URL(to.url).host];
 		const device = await givenPairedAgent(from);

@@ -73,7 +73,7 @@ describe('the body that registers a device', () => {
 			);
 	});
 
-	test('the heartbeat cadence is a whole number of seconds from 1 to a day', () => {
+	test('the heartbeat cadence is a whole number of seconds from 1 to a day [F031]', () => {
 		for (const good of [1, 30, 86_400]) expect(complaint({ heartbeatCadence: good })).toBe('accepted');
 		for (const bad of [0, -1])
 			expect(complaint({ heartbeatCadence: bad })).toBe('heartbeatCadence must be at least 1 second');

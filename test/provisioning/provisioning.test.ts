@@ -212,7 +212,7 @@ describe('a provisioning file', () => {
 			'{"baseUrl":"https://a.example",\n"apiKey":"two words"}',
 			/line 2: apiKey must be one credential/,
 		],
-	])('%s is named with its place and left for a person to correct', async (_, text, says) => {
+	])('%s is named with its place and left for a person to correct [F128]', async (_, text, says) => {
 		const place = await givenPlace();
 		await place.bring(text);
 		await expect(place.take()).rejects.toMatchObject({ code: 'provision-invalid', exitStatus: 65 });
@@ -224,7 +224,7 @@ describe('a provisioning file', () => {
 		expect(await place.take()).toMatchObject({ outcome: 'applied' });
 	});
 
-	test('is taken as it was once its settings can be written', async () => {
+	test('is taken as it was once its settings can be written [F129]', async () => {
 		const place = await givenPlace();
 		await place.bring(FILE);
 		const before = await readFile(place.medium, 'utf8');

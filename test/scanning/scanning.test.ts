@@ -123,7 +123,7 @@ describe('an unpaired device', () => {
 		await device.untilListening(keyboard.path);
 	});
 
-	test('goes on by itself with the one of its settings when that is plugged in again', async () => {
+	test('goes on by itself with the one of its settings when that is plugged in again [F127]', async () => {
 		const service = await givenService();
 		const device = await givenDevice(trusting(service));
 		const first = await plugScanner(device.root);

@@ -6,7 +6,7 @@ const warningsOf = (device: { agent: { status(): { warnings: { code: string; mes
 	device.agent.status().warnings;
 
 describe('a reload with settings that are not valid', () => {
-	test('changes nothing, warns with the nearest name, and is over when they are corrected', async () => {
+	test('changes nothing, warns with the nearest name, and is over when they are corrected [F101]', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service, { settings: { heartbeatCadence: 20 } });
 		const offline = watchOffline(service);
@@ -146,7 +146,7 @@ describe('changed settings', () => {
 		expect(registrations(service)).toEqual([201]);
 	});
 
-	test('are tried at once by a device that is waiting, instead of when the wait is over', async () => {
+	test('are tried at once by a device that is waiting, instead of when the wait is over [F078]', async () => {
 		const service = await givenService({ channelPath: '/channel' });
 		const device = await givenAgent();
 		const result = await device.pair(service.createPairingCode('check-in').url);

@@ -53,7 +53,7 @@ describe('a device goes online without a person', () => {
 		expect(schemesOf(service)).toEqual([null]);
 	});
 
-	test('but never registers itself unasked', async () => {
+	test('but never registers itself unasked [F095]', async () => {
 		const service = await givenService({ selfRegistration: true });
 		const device = await givenAgent({ settings: { baseUrl: service.url, workflowId: 'check-in' } });
 		expect(device.agent.status()).toMatchObject({ state: 'unpaired', baseUrl: service.url });
@@ -61,7 +61,7 @@ describe('a device goes online without a person', () => {
 		expect(service.requests).toEqual([]);
 	});
 
-	test('with a key that is refused it says so, and goes online when another one is set', async () => {
+	test('with a key that is refused it says so, and goes online when another one is set [F075]', async () => {
 		const service = await givenService();
 		const home = await givenHome();
 		const wrong = await home.secretFile('wrong', 'ak-wrong-wrong-wrong');

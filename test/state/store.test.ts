@@ -260,7 +260,7 @@ describe('damaged files', () => {
 		['far too large', ' '.repeat(1024 * 1024 + 1)],
 	];
 
-	test.each(damages)('%s: it is set aside and the copy before it is used', async (_name, content) => {
+	test.each(damages)('%s: it is set aside and the copy before it is used [F006]', async (_name, content) => {
 		await withStore(async (store) => {
 			await store.save(paired);
 			await store.save(named('newer'));
@@ -359,7 +359,7 @@ describe('files that must not be touched', () => {
 		expect(files()).toEqual(before);
 	});
 
-	test('a file that this user may not read, which is used as it was when it may', async () => {
+	test('a file that this user may not read, which is used as it was when it may [F008]', async () => {
 		await withStore((store) => store.save(paired));
 		giveAway();
 		fs.chmodSync(at('state.json'), 0o000);
@@ -429,7 +429,7 @@ describe('a place that cannot be written', () => {
 		expect(JSON.parse(read('state.json.bak'))).toEqual(paired);
 	});
 
-	test('a save that fails half-way leaves the old state and nothing else, and the next one may succeed', async () => {
+	test('a save that fails half-way leaves the old state and nothing else, and the next one may succeed [F010]', async () => {
 		await withStore((store) => store.save(named('old')));
 		const child = start('limited', 0, 1);
 		const { large, probe, small } = JSON.parse(await firstLine(child));
@@ -465,7 +465,7 @@ describe('a place that cannot be written', () => {
 });
 
 describe('one process at a time', () => {
-	test('a second store is refused, in this process as in another, until the first is closed', async () => {
+	test('a second store is refused, in this process as in another, until the first is closed [F105]', async () => {
 		const store = await open();
 		expect((await failureOf(openStateStore(stateDir))).code).toBe('state-in-use');
 		const child = start('refused');

@@ -155,7 +155,7 @@ describe('a fresh device', () => {
 		expect(await look()).toMatchObject({ status: 'ok' });
 	});
 
-	test('sees a scanner when the drop-in for it is linked, as its doctor says', async () => {
+	test('sees a scanner when the drop-in for it is linked, as its doctor says [F126]', async () => {
 		const name = '/dev/input/by-id/usb-Newland_NLS-HR22-event-kbd';
 		// A FIFO in place of the device, in the hands of the agent's group as the udev rule beside the drop-in has it.
 		await device.must(
@@ -197,7 +197,7 @@ describe('a fresh device', () => {
 		expect((await status()).state).toBe('online');
 	});
 
-	test('is told when a drop-in takes its protection away, when it is stopped, and when nothing is enabled', async () => {
+	test('is told when a drop-in takes its protection away, when it is stopped, and when nothing is enabled [F134]', async () => {
 		await put(
 			'/etc/systemd/system/idv-agent.service.d/90-weak.conf',
 			'[Service]\nLimitCORE=infinity\nProtectHome=no\n',
@@ -225,7 +225,7 @@ describe('a fresh device', () => {
 		expect((await doctor('--check', 'unit')).checks[0]).toMatchObject({ id: 'unit', status: 'ok' });
 	});
 
-	test('gives a support bundle with its journal, for root only, without its serial number being a secret', async () => {
+	test('gives a support bundle with its journal, for root only, without its serial number being a secret [F117]', async () => {
 		await device.must('idv-agent support-bundle --out /root/bundle.tar.gz');
 		expect(await device.must('stat --format="%U %a" /root/bundle.tar.gz')).toBe('root 600\n');
 		const text = await device.must('tar -xOzf /root/bundle.tar.gz');

@@ -132,7 +132,7 @@ describe('the settings decide', () => {
 		});
 	});
 
-	test('over a message of the service, which becomes a warning until the settings change', async () => {
+	test('over a message of the service, which becomes a warning until the settings change [F092]', async () => {
 		const { service, device, expectNeverOffline } = await givenMover({}, { settings: { workflowId: 'check-in' } });
 		service.changeWorkflow(DEVICE_ID, 'boarding');
 		const { warnings } = await device.untilStatus((status) => status.warnings.length > 0);
@@ -177,7 +177,7 @@ describe('a change that the service refuses', () => {
 		expectNeverOffline();
 	});
 
-	test('for an unknown workflow does as well, and is taken back by going back', async () => {
+	test('for an unknown workflow does as well, and is taken back by going back [F074]', async () => {
 		const { device, expectNeverOffline } = await givenMover({ workflows: ['check-in'] });
 		await device.agent.setWorkflow('chek-in');
 		const status = await device.untilStatus(({ problem }) => problem !== null);
@@ -192,7 +192,7 @@ describe('a change that the service refuses', () => {
 		expectNeverOffline();
 	});
 
-	test('is tried again by itself, after the wait that the service asked for', async () => {
+	test('is tried again by itself, after the wait that the service asked for [F071]', async () => {
 		const { service, device, expectNeverOffline } = await givenMover();
 		service.failNext('/api/device/connection', { status: 503, headers: { 'retry-after': '60' } }, 2);
 		await device.agent.setWorkflow('boarding');
@@ -212,7 +212,7 @@ describe('a change that the service refuses', () => {
 });
 
 describe('a service that ends the old channel when the new link registers', () => {
-	test('has the device over without a refusal being counted', async () => {
+	test('has the device over without a refusal being counted [F068]', async () => {
 		const { service, device } = await givenMover({ endOldChannelOnRegistration: true });
 		const first = device.statuses.length;
 		await device.agent.setWorkflow('boarding');

@@ -259,7 +259,7 @@ describe('the state directory', () => {
 	});
 });
 
-test.runIf(isRoot)('a full disk is seen on a small file system, until there is room', async () => {
+test.runIf(isRoot)('a full disk is seen on a small file system, until there is room [F132]', async () => {
 	const home = await givenHome();
 	await mkdir(home.stateDir);
 	execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', home.stateDir]);
