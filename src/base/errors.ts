@@ -4,7 +4,7 @@
  */
 import type { ProblemSummary } from '../protocol/local-api.ts';
 
-/** sysexits, as DESIGN names them. */
+/** Exit statuses, as sysexits has them. */
 export const EXIT = {
 	ok: 0,
 	usage: 64,

@@ -105,7 +105,7 @@ const PARAMETER = new RegExp(
 	'gi',
 );
 const SCHEME = new RegExp(`(${SCHEMES}(?:\\s+(?!${WORD})|${ENCODED_GAP}))${CREDENTIAL}+`, 'g');
-/** A JWT, and the short tokens of real pairing codes (DESIGN, "Facts from the field"). */
+/** A JWT, and the short tokens of real pairing codes (service-interface, Facts from the field). */
 const KNOWN_TOKEN = /\beyJ[\w-]{8,1000}\.[\w-]+\.[\w-]*|\btr-[\w-]{20,}/g;
 const URL_TEXT = /\b([a-z][a-z0-9+.-]{1,20}:\/\/)([^\s"'<>\\]+)/gi;
 const PATH_QUERY = /(\/[\w.~%-]*)\?[\w.~%-]+=[^\s"'<>\\]*/g;

@@ -248,7 +248,7 @@ function start(
 	};
 }
 
-/** DESIGN's one order: a reusable credential, then the Connection itself, then none at all where that is switched on. */
+/** The one order (docs/architecture.md, Credentials): a reusable credential, then the Connection itself, then none at all where that is switched on. */
 function credentialsFor(registration: Registration, { desired, current }: Supervision): Credential[] {
 	const credentials: Credential[] = [];
 	if (mayUseReusable(registration, desired)) credentials.push({ kind: 'reusable' });

@@ -41,7 +41,7 @@ export interface NotACode {
 
 export type ScannedCode = PairingCode | NotACode;
 
-/** Reads any of the forms of DESIGN, "Facts from the field", a JSON object `{baseUrl, token, workflowId}` or a bare token. */
+/** Reads any of the forms of service-interface, Facts from the field, a JSON object `{baseUrl, token, workflowId}` or a bare token. */
 export function readPairingCode(scanned: string): ScannedCode {
 	if (scanned.length > MAX_CODE_LENGTH) return notACode('tooLong');
 	// A scanner ends a code with CR or LF, and a person wraps a long one: line ends are not part of it.

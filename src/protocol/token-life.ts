@@ -1,6 +1,6 @@
 /**
  * When a token begins and ends, where it says so itself. The signature is not checked: the answer is a hint for
- * renewing in time, never a reason to stop (DESIGN, "Local expiry is a hint").
+ * renewing in time, never a reason to stop (service-interface, Assumptions).
  */
 
 export interface TokenLife {

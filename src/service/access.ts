@@ -1,5 +1,5 @@
 /**
- * Who may do what: DESIGN's table as data. What a row cannot say (a Short Token is spent, a Connection is for one device,
+ * Who may do what: the table of service-interface as data. What a row cannot say (a Short Token is spent, a Connection is for one device,
  * a key gives only what it holds) is decided where the body is known, in the handlers.
  */
 import { AUTHORIZATION_SCHEMES, type AuthorizationScheme } from '../protocol/authorization.ts';
@@ -34,7 +34,7 @@ export type GuardedEndpoint =
 
 export type AccessTable = Readonly<Record<GuardedEndpoint, Row>>;
 
-/** Source: service-interface for `deeplink:write` (Endpoints 5); the rest is assumed (DESIGN, "Who may do what"). */
+/** Source: service-interface for `deeplink:write` (Endpoints 5); the rest is assumed (service-interface, Who may do what). */
 export function accessTable(settings: {
 	readonly shortTokenMayCreateKeys: boolean;
 	readonly acceptConnectionForRegistration: boolean;

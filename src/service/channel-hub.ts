@@ -15,7 +15,7 @@ import { Refusal, serviceFull } from './problems.ts';
 
 /** A device counts as online for so many cadences after its last sign of life (assumed). */
 const PRESENCE_CADENCES = 2.5;
-/** Channel closed because its Connection has expired. Source: DESIGN, "lifetimes". */
+/** Channel closed because its Connection has expired. Source: assumed (service-interface, Assumptions). */
 const CLOSE_EXPIRED = 1008;
 export const CLOSE_RESTART = 1012;
 export const CLOSE_REVOKED = 4401;

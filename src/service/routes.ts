@@ -114,7 +114,7 @@ export function notifyDevices(
 	return reached;
 }
 
-/** Tells a device to change its workflow. Source of the message: assumed (DESIGN, "messages the agent itself acts on"). */
+/** Tells a device to change its workflow. Source of the message: assumed (service-interface, Assumptions). */
 export function changeWorkflow(parts: ServiceParts, deviceId: string, workflowId: string): number {
 	return notifyDevices(parts, { type: 'workflow.changed', id: randomUUID(), workflowId }, { deviceId });
 }

@@ -147,7 +147,7 @@ describe('a heartbeat', () => {
 		uptimeSeconds: 12.5,
 	};
 
-	test('has the six fields of DESIGN', () => {
+	test('has its six fields', () => {
 		expect(heartbeatSchema.parse(HEARTBEAT)).toEqual(HEARTBEAT);
 		for (const field of Object.keys(HEARTBEAT))
 			expect(heartbeatSchema.safeParse({ ...HEARTBEAT, [field]: undefined }).success, field).toBe(false);
