@@ -1,6 +1,6 @@
 /**
  * `idv-agent demo`, which `npm start` runs: the whole story with the real agent and the embedded service, both in this
- * process but speaking over real sockets, told step by step to somebody who has never seen it.
+ * process but speaking over real sockets, told step by step to a reader who has never seen it.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -22,7 +22,7 @@ const STEP_MS = 20_000;
 const WORKFLOWS = ['document-check', 'face-check'] as const;
 const PICTURE = 'demo-pairing-code.png';
 
-interface Stage {
+interface DemoContext {
 	readonly service: EmbeddedService;
 	readonly daemon: Daemon;
 	readonly client: LocalClient;
@@ -33,7 +33,7 @@ export async function demo(flags: { readonly once?: boolean | undefined }): Prom
 	const startedAt = performance.now();
 	const directory = await mkdtemp(join(tmpdir(), 'idv-agent-demo-'));
 	let current = 'start';
-	let isTold = false;
+	let isDone = false;
 	let isStopped = false;
 	const cleanup: (() => Promise<unknown>)[] = [() => rm(directory, { recursive: true, force: true })];
 	const end = async () => {
@@ -43,7 +43,7 @@ export async function demo(flags: { readonly once?: boolean | undefined }): Prom
 	const stop = () => {
 		if (isStopped) return;
 		isStopped = true;
-		void end().finally(() => process.exit(isTold ? 0 : 75));
+		void end().finally(() => process.exit(isDone ? 0 : 75));
 	};
 	process.on('SIGINT', stop);
 	process.on('SIGTERM', stop);
@@ -54,21 +54,23 @@ export async function demo(flags: { readonly once?: boolean | undefined }): Prom
 	};
 
 	try {
-		const stage = await step('A service starts on this machine', () => setTheStage(directory, cleanup));
-		const picture = await step('It makes a pairing code', () => makeCode(stage, directory));
-		await step('The agent reads the picture like a scanner, and pairs', () => pairByPicture(stage, picture));
-		await step('The device is online and sends heartbeats', () => showOnline(stage));
-		await step('A backend starts a session; the device hears of it', () => startSession(stage));
-		await step('The workflow changes, and the device is never offline', () => changeWorkflow(stage));
-		await step('The service restarts; the agent comes back by itself', () => restartService(stage));
+		const context = await step('A service starts on this machine', () => startAgentAndService(directory, cleanup));
+		const picture = await step('It makes a pairing code', () => makeCode(context, directory));
+		await step('The agent reads the picture like a scanner, and pairs', () => pairByPicture(context, picture));
+		await step('The device is online and sends heartbeats', () => showOnline(context));
+		await step('A backend starts a session; the device is notified', () => startSession(context));
+		await step('The workflow changes, and the device is never offline', () => changeWorkflow(context));
+		await step('The service closes its port for a second; the agent reconnects automatically', () =>
+			restartService(context),
+		);
 		const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
 		printLine(`\nThat was the whole story, in ${seconds} s.`);
 		if (flags.once) {
 			await end();
 			return;
 		}
-		isTold = true;
-		stayUp(stage, directory, cleanup);
+		isDone = true;
+		stayUp(context, directory, cleanup);
 	} catch (error) {
 		if (isStopped) return;
 		process.stderr.write(
@@ -79,7 +81,7 @@ export async function demo(flags: { readonly once?: boolean | undefined }): Prom
 	}
 }
 
-async function setTheStage(directory: string, cleanup: (() => Promise<unknown>)[]): Promise<Stage> {
+async function startAgentAndService(directory: string, cleanup: (() => Promise<unknown>)[]): Promise<DemoContext> {
 	const service = await startService({ workflows: [...WORKFLOWS] });
 	cleanup.push(() => service.close());
 	say(`The embedded service listens at ${service.url} and knows the workflows ${WORKFLOWS.join(' and ')}.`);
@@ -105,7 +107,7 @@ async function setTheStage(directory: string, cleanup: (() => Promise<unknown>)[
 const OWN_GROUPS = [`local.agentGroup=${process.getgid?.() ?? 0}`, `local.adminGroup=${process.getgid?.() ?? 0}`];
 
 /** @returns where the picture of the code is. */
-async function makeCode({ service }: Stage, directory: string): Promise<string> {
+async function makeCode({ service }: DemoContext, directory: string): Promise<string> {
 	const query = new URLSearchParams({ workflowId: WORKFLOWS[0] });
 	const url = endpointUrl(service.url, ENDPOINTS.pairingCode, query);
 	const authorization = formatAuthorization({ scheme: 'Basic', ...service.credentials.basic });
@@ -115,7 +117,7 @@ async function makeCode({ service }: Stage, directory: string): Promise<string> 
 		await writeFile(path, bytes, { mode: 0o600 });
 		return path;
 	};
-	// Where the story is told may be nobody's to write in.
+	// The working directory may not be writable.
 	const picture = await save(resolve(PICTURE)).catch(() => save(join(directory, PICTURE)));
 	say(`GET ${url.pathname}${url.search} answered with a picture, saved as ${picture}.`);
 	say('It looks like this; it works once, and for five minutes:');
@@ -124,7 +126,7 @@ async function makeCode({ service }: Stage, directory: string): Promise<string> 
 	return picture;
 }
 
-async function pairByPicture({ service, client }: Stage, picture: string): Promise<void> {
+async function pairByPicture({ service, client }: DemoContext, picture: string): Promise<void> {
 	const code = await read(picture);
 	say('Read: a deep link with a Short Token. The host is shown and confirmed before anything is spent.');
 	const result = (await client.request(
@@ -142,7 +144,7 @@ async function read(picture: string): Promise<string> {
 	return readSingleCode(picture);
 }
 
-async function showOnline({ service, statuses }: Stage): Promise<void> {
+async function showOnline({ service, statuses }: DemoContext): Promise<void> {
 	const heartbeat = service.waitFor('heartbeat', undefined, STEP_MS);
 	const status = await statuses.until(({ state }) => state === 'online');
 	say(status.sentence);
@@ -150,7 +152,7 @@ async function showOnline({ service, statuses }: Stage): Promise<void> {
 	say(`The service received a heartbeat over ws/device: ${JSON.stringify(frame)}`);
 }
 
-async function startSession({ service, daemon }: Stage): Promise<void> {
+async function startSession({ service, daemon }: DemoContext): Promise<void> {
 	const heard = nextEvent(daemon, 'session.started');
 	const url = endpointUrl(service.url, ENDPOINTS.sessionStart, new URLSearchParams({ workflowId: WORKFLOWS[0] }));
 	const response = await fetch(url, {
@@ -169,7 +171,7 @@ async function startSession({ service, daemon }: Stage): Promise<void> {
 	);
 }
 
-async function changeWorkflow({ client, service, statuses }: Stage): Promise<void> {
+async function changeWorkflow({ client, service, statuses }: DemoContext): Promise<void> {
 	const offline: string[] = [];
 	const stop = statuses.each(({ state, sentence }) => state !== 'online' && offline.push(sentence));
 	const stopListening = service.on('device-offline', ({ reason }) => offline.push(reason));
@@ -182,9 +184,10 @@ async function changeWorkflow({ client, service, statuses }: Stage): Promise<voi
 	say('The new link was online before the old one was closed: neither side saw the device offline.');
 }
 
-async function restartService({ service, statuses }: Stage): Promise<void> {
+async function restartService({ service, statuses }: DemoContext): Promise<void> {
 	const gone = statuses.until(({ state }) => state === 'offline');
 	const back = service.restart({ downMs: 1000, hard: true });
+	say('It keeps its signing key and its list of devices, as a service with a database does.');
 	const away = await gone;
 	say(away.sentence);
 	await back;
@@ -192,7 +195,7 @@ async function restartService({ service, statuses }: Stage): Promise<void> {
 	say(`${status.sentence} Reconnects: ${status.channel.reconnects}.`);
 }
 
-function stayUp({ daemon, statuses }: Stage, directory: string, cleanup: (() => Promise<unknown>)[]): void {
+function stayUp({ daemon, statuses }: DemoContext, directory: string, cleanup: (() => Promise<unknown>)[]): void {
 	printLine('\nIt stays up now; Ctrl-C ends it. In another terminal, try:');
 	printLine(`  bin/idv-agent status --run-dir ${join(directory, 'run')}`);
 	printLine(`  bin/idv-agent events --follow --run-dir ${join(directory, 'run')}`);
@@ -214,8 +217,8 @@ function stayUp({ daemon, statuses }: Stage, directory: string, cleanup: (() => 
 }
 
 interface StatusWatch {
-	/** Resolves with the first status, now or later, that fits. */
-	until(fits: (status: Status) => boolean): Promise<Status>;
+	/** Resolves with the first status, now or later, that matches. */
+	until(matches: (status: Status) => boolean): Promise<Status>;
 	/** Calls back for every status until the returned function is called. */
 	each(listener: (status: Status) => void): () => void;
 }
@@ -224,11 +227,11 @@ function watchStatus({ agent }: Daemon): StatusWatch {
 	const each: StatusWatch['each'] = (listener) => agent.onStatus(() => listener(agent.status()));
 	return {
 		each,
-		until: (fits) =>
+		until: (matches) =>
 			new Promise((done) => {
 				const stop = each((status) => look(status));
 				const look = (status: Status) => {
-					if (!fits(status)) return;
+					if (!matches(status)) return;
 					stop();
 					done(status);
 				};

@@ -153,6 +153,15 @@ describe('the order of the capabilities, and the kinds of files', () => {
 		expect(forbiddenIn(FILES)).toEqual([]);
 	});
 
+	test('docs/architecture.md lists the capabilities in this order', () => {
+		const page = readFileSync(resolve(src, '../docs/architecture.md'), 'utf8');
+		const [, table = ''] = page.split('## The order of the folders');
+		const listed = [...(table.split('\n## ')[0] ?? '').matchAll(/^\| `([\w-]+)` \| .+\. \|$/gm)].map(
+			([, name]) => name,
+		);
+		expect(listed).toEqual(ORDER);
+	});
+
 	test('no files import each other in a circle', () => {
 		expect(circlesIn(FILES)).toEqual([]);
 	});

@@ -38,3 +38,35 @@ test('every npm script stands in the README', () => {
 	const isTold = (name: string) => new RegExp(`(npm |npm run |\`)${name}[\` ]`).test(readme);
 	expect(Object.keys(scripts).filter((name) => !isTold(name))).toEqual([]);
 });
+
+test('every path of the source that a document names exists', () => {
+	const missing = DOCUMENTS.filter((document) => !/^CHANGELOG|^docs\/decisions/.test(document)).flatMap((document) =>
+		[...readFileSync(join(ROOT, document), 'utf8').matchAll(/\b(?:src|test|scripts|systemd)\/[\w./-]*\w/g)]
+			.map(([path]) => path)
+			.filter((path) => !existsSync(join(ROOT, path)))
+			.map((path) => `${document}: ${path}`),
+	);
+	expect(missing).toEqual([]);
+});
+
+test('comments cite documents of this repository only', () => {
+	const files = globSync('{src,test,scripts}/**/*.{ts,js,css,html}', { cwd: ROOT });
+	const elsewhere = files
+		.filter((file) => /(?:\/\/|\*) .*\b(?:DESIGN|EVIDENCE|FIELD)\b/.test(readFileSync(join(ROOT, file), 'utf8')))
+		.filter((file) => file !== 'test/architecture/documents.test.ts');
+	expect(elsewhere).toEqual([]);
+	expect(existsSync(join(ROOT, 'docs/service-interface.md'))).toBe(true);
+});
+
+test('a heading of service-interface that a comment cites is there', () => {
+	const interfaceText = readFileSync(join(ROOT, 'docs/service-interface.md'), 'utf8').toLowerCase();
+	const cited = globSync('src/**/*.ts', { cwd: ROOT }).flatMap((file) =>
+		[
+			...readFileSync(join(ROOT, file), 'utf8').matchAll(
+				/service-interface, ([A-Z][A-Za-z ]+?)(?: and |[\d,.:;)"]|$)/gm,
+			),
+		].map(([, heading = '']) => heading.trim()),
+	);
+	expect(cited.length).toBeGreaterThan(10);
+	expect(cited.filter((heading) => !interfaceText.includes(heading.toLowerCase()))).toEqual([]);
+});
