@@ -49,7 +49,7 @@ const NATIVE = {
 	'serialport-linux-arm64.node': 'linux-arm64/@serialport+bindings-cpp.armv8.glibc.node',
 } as const;
 
-/** What is read as a file, or as an asset of an executable, under its own name. */
+/** Read as files, or as assets of an executable, under their own names. */
 const DECODERS = [
 	'zxing-wasm/reader/zxing_reader.wasm',
 	'zxing-wasm/writer/zxing_writer.wasm',
@@ -67,8 +67,8 @@ const PAGE = [
 /**
  * Builds every program.
  *
- * CommonJS, because `import 'node:http'` in an ES module costs every start 26 ms and 15 MB (docs/measurements.md). What
- * the sources import with `await import()` runs only then, wherever it stands.
+ * CommonJS, because `import 'node:http'` in an ES module costs every start 26 ms and 15 MB (docs/measurements.md).
+ * A module that is imported with `await import()` runs only when that line is reached, wherever it is.
  * @returns what was written, programs first.
  * @throws Error with esbuild's own words when a source is wrong, an `await` stands at the top level, or it warns.
  */
@@ -142,7 +142,7 @@ const DEFINED = {
 	'import.meta.url': 'bundleUrl',
 	'import.meta.filename': '__filename',
 	'import.meta.dirname': '__dirname',
-	// ws looks for native packages, which a device has not; what develops the agent may bring them.
+	// ws looks for native packages, which a device does not have; the packages for development may bring them.
 	'process.env.WS_NO_BUFFER_UTIL': '"1"',
 	'process.env.WS_NO_UTF_8_VALIDATE': '"1"',
 };
@@ -171,7 +171,7 @@ const leaveApart: Plugin = {
 	},
 };
 
-/** What the sources use of undici; a test compares it with them. Two thirds of the package are something else. */
+/** The parts of undici that the sources use; a test compares it with them. Two thirds of the package are something else. */
 export const UNDICI_PARTS: Readonly<Record<string, string>> = {
 	Agent: 'undici/lib/dispatcher/agent.js',
 	Pool: 'undici/lib/dispatcher/pool.js',

@@ -1,5 +1,5 @@
 /**
- * The commands of a program, read from its own `--help`: what man pages and completions are made of, so that neither can
+ * The commands of a program, read from its own `--help`: the source of man pages and completions, so that neither can
  * say anything else than the program does. Knows commander's layout and nothing of the commands.
  */
 
@@ -12,7 +12,7 @@ export interface HelpItem {
 export interface CommandHelp {
 	/** `idv-agent workflow set`. */
 	readonly name: string;
-	/** What follows the name in the usage line. */
+	/** The rest of the usage line after the name. */
 	readonly usage: string;
 	readonly about: string;
 	readonly arguments: readonly HelpItem[];

@@ -19,7 +19,7 @@ import { writeSettingsExample } from './settings-example.ts';
 
 const run = promisify(execFile);
 
-/** What Debian calls the architectures. */
+/** Debian's names of the architectures. */
 const DEBIAN: Readonly<Record<Architecture, string>> = { x64: 'amd64', arm64: 'arm64' };
 const MAINTAINER = 'idv-agent authors <idv-agent@example.invalid>';
 const CONFFILES = ['/etc/idv-agent/config.json', '/etc/idv-agent/config.example.jsonc'];
@@ -187,7 +187,7 @@ function debianChangelog(version: string, epoch: number): string {
 	const date = new Date(epoch * 1000).toUTCString().replace('GMT', '+0000');
 	return `idv-agent (${version}) stable; urgency=medium
 
-  * What is new stands in NEWS.gz beside this file.
+  * NEWS.gz beside this file lists the changes.
 
  -- ${MAINTAINER}  ${date}
 `;
@@ -195,7 +195,7 @@ function debianChangelog(version: string, epoch: number): string {
 
 const COPYRIGHT = `Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: idv-agent
-Comment: The executable contains Node.js and packages; their licenses stand in
+Comment: The executable contains Node.js and packages; their licenses are in
  node-license.txt.gz and package-licenses.txt.gz beside this file.
 
 Files: *
@@ -274,7 +274,7 @@ const SECTIONS: Readonly<Record<string, ReadonlyMap<string, readonly string[]>>>
 		[
 			'SERVICE',
 			[
-				'systemctl status idv-agent shows how the device is in one sentence. systemctl reload idv-agent reads the settings anew, which also happens by itself. journalctl -u idv-agent -p warning shows what was wrong.',
+				'systemctl status idv-agent shows the device status in one sentence. systemctl reload idv-agent reads the settings again, which also happens automatically when a file changes. journalctl -u idv-agent -p warning shows problems only.',
 			],
 		],
 		['SEE ALSO', ['idv(1), systemctl(1), journalctl(1), systemd-creds(1)']],

@@ -114,7 +114,7 @@ export async function copyNode(root: string, architecture: Architecture, outDir:
 	await strip(to, architecture);
 }
 
-/** What lies beside the executable: machine code for serial lines, loaded when a scanner is opened. */
+/** The file beside the executable: machine code for serial lines, loaded when a scanner is opened. */
 export function nativeOf(architecture: Architecture): string {
 	return `serialport-linux-${architecture}.node`;
 }

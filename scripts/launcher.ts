@@ -1,5 +1,5 @@
 /**
- * What runs first in the executable: it loads the program, with the code that `idv-agent code-cache` compiled ahead if that
+ * Runs first in the executable: loads the program, with the code that `idv-agent code-cache` compiled ahead if that
  * was made of this very program, and the packages apart as they are asked for. Text only; a device runs it, this file does not.
  */
 import { createHash } from 'node:crypto';

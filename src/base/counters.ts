@@ -1,4 +1,4 @@
-/** What the agent counts for `/metrics`, by whoever sees it happen. Decides nothing, forgets everything with the process. */
+/** The counters for `/metrics`, incremented where something happens. Decides nothing; lost with the process. */
 export interface Counters extends Writable<Omit<AgentCounts, 'forwarded' | 'hooks'>> {
 	readonly forwarded: Record<string, number>;
 	readonly hooks: Record<string, number>;
@@ -32,7 +32,7 @@ export function count(counts: Record<string, number>, name: string): void {
 	counts[name] = (counts[name] ?? 0) + 1;
 }
 
-/** What the agent has counted since it started. */
+/** Counts since the agent started. */
 export interface AgentCounts {
 	readonly notifications: number;
 	readonly duplicates: number;

@@ -65,7 +65,7 @@ export interface LogDestination {
 /** Longest message and longest field, in characters. A stack has to fit into a message. */
 const MAX_MESSAGE = 2000;
 const MAX_FIELD = 300;
-/** Kept for a reader that is slow, in bytes; what does not fit any more is dropped. */
+/** Kept for a reader that is slow, in bytes; lines beyond it are dropped. */
 const MAX_UNSENT_BYTES = 64 * 1024;
 
 /**

@@ -1,10 +1,10 @@
 /**
- * Takes secrets out of text before anybody else reads it: live secrets by their value, others by how they are written.
+ * Takes secrets out of text before it leaves the process: live secrets by their value, others by how they are written.
  * Owns the list of live secrets. Never keeps, prints or returns one; knows nothing of where the text goes.
  */
 import { AUTHORIZATION_SCHEMES } from '../protocol/authorization.ts';
 
-/** What stands in the place of a secret. */
+/** Takes the place of a secret. */
 export const SECRET_MARK = '[secret]';
 /** Live secrets that are remembered; the one added longest ago goes when there is no room. */
 export const MAX_SECRETS = 64;
@@ -129,7 +129,7 @@ function writtenForms(secret: string): string[] {
 }
 
 /**
- * What a secret looks like inside base64, whatever stands around it (`user:secret`): the characters that it alone
+ * The form of a secret inside base64, whatever surrounds it (`user:secret`): the characters that it alone
  * decides, for each of the three places in a group of three bytes in which it can begin.
  */
 function base64Forms(secret: string): string[] {

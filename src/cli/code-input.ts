@@ -12,7 +12,7 @@ export interface CodeSource {
 	readonly image?: string | undefined;
 }
 
-/** Refuses what cannot be a source before anybody is asked for a code. @throws AgentError `usage`. */
+/** Refuses what cannot be a source before a code is asked for. @throws AgentError `usage`. */
 export function checkCodeSource({ from, image }: CodeSource): void {
 	if (from.some((word) => word !== '-'))
 		throw new AgentError('usage', 'A code is never given as an argument: other users can read it there.', {

@@ -1,5 +1,5 @@
 /**
- * What `idv-agent` and `idv` share in taking a command line apart: help that teaches, usage errors on one line, values
+ * The shared parsing of command lines of `idv-agent` and `idv`: help that teaches, usage errors on one line, values
  * that are checked. Knows no command of either.
  */
 import { Command, CommanderError, Help, type Option } from 'commander';
@@ -55,7 +55,7 @@ export function onCommand<Flags extends OutputFlags>(
 	});
 }
 
-/** `IDV_AGENT_JSON=1` and `IDV_JSON=1` stand for the flag. */
+/** `IDV_AGENT_JSON=1` and `IDV_JSON=1` are the same as the flag. */
 function isJsonSet(command: Command): boolean {
 	const name = `${rootOf(command).name().toUpperCase().replace('-', '_')}_JSON`;
 	return /^(1|true|yes)$/i.test(process.env[name] ?? '');
@@ -120,7 +120,7 @@ function namedIn(program: Command, words: readonly string[]): string[] {
 	return named;
 }
 
-/** commander's own message without what somebody typed: a code may be among it. */
+/** commander's own message without the typed words: a code may be among them. */
 function plainWords(error: CommanderError): { message: string; suggestion: string } {
 	const [first = '', hint = ''] = error.message.replace(/^error: /, '').split('\n');
 	const message =

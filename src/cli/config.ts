@@ -80,7 +80,7 @@ function reportProblems({ notices }: LoadedSettings, problems: readonly Failure[
 	for (const { message } of notices) printWarning(message);
 }
 
-/** What looks like a secret, such as in the arguments of a hook. */
+/** Masks texts that look like a secret, such as in the arguments of a hook. */
 function withoutSecrets(value: unknown): unknown {
 	const clean = (text: unknown) => (typeof text === 'string' ? redact(text, createSecretRegistry()) : text);
 	return Array.isArray(value) ? value.map(clean) : clean(value);

@@ -1,4 +1,4 @@
-/** `idv-agent events`: what applications get, as lines for people or one JSON document a line. */
+/** `idv-agent events`: the events that applications receive, as lines for people or one JSON document a line. */
 import { type EventPage, LOCAL_ROUTES, type LocalEvent } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
 import { type AskFlags, agentStopped, clientFor } from './local-agent.ts';
@@ -26,7 +26,7 @@ export async function showEvents(flags: EventsFlags): Promise<void> {
 	if (shown === 0 && !flags.json && process.stdout.isTTY) printLine('No events.');
 }
 
-/** The agent ends the stream of a reader that is too slow; the next request goes on after the last id. */
+/** The agent ends the stream of a reader that is too slow; the next request resumes after the last id. */
 async function followEvents(flags: EventsFlags): Promise<void> {
 	const client = clientFor(flags);
 	let { since } = flags;

@@ -15,7 +15,7 @@ import { type AskFlags, clientFor } from './local-agent.ts';
 import { describe, printJson, printLine, printTable, printWarning } from './output.ts';
 import { confirm } from './prompts.ts';
 
-/** What the machine says; the id of a device that has nothing of its own is made when the agent first starts. */
+/** The facts of the machine; the id of a device that has nothing of its own is made when the agent first starts. */
 type MachineReport = Omit<IdentityReport, 'deviceId'> & {
 	readonly deviceId: { readonly value: string | null; readonly source: string };
 };
@@ -47,17 +47,13 @@ export async function acceptIdentity(flags: AskFlags & { readonly yes?: boolean 
 	if (!flags.json) for (const { message } of before.warnings) printLine(message);
 	const question = `Is this still device ${before.deviceId.value}, with a part replaced?`;
 	if (!flags.yes && (flags.json || !(await confirm(question))))
-		throw new AgentError(
-			'identity-changed',
-			'Nobody has said that this is still the same device; nothing was changed.',
-			{
-				remedy:
-					'If it is, add --yes; if this disk was copied from another device, run idv-agent unpair and pair it with a code of its own.',
-			},
-		);
+		throw new AgentError('identity-changed', 'Not confirmed; nothing was changed.', {
+			remedy:
+				'If it is, add --yes; if this disk was copied from another device, run idv-agent unpair and pair it with a code of its own.',
+		});
 	const report = (await client.request('admin', 'POST', LOCAL_ROUTES.identityAccept)) as IdentityReport;
 	if (flags.json) return printJson({ changed: true, ...report });
-	printLine('\nAccepted. The service is told of it.\n');
+	printLine('\nAccepted; the service is being notified.\n');
 	printReport(report);
 }
 
@@ -75,7 +71,7 @@ async function askMachine(flags: AskFlags): Promise<{ report: MachineReport; not
 	return { report: { deviceId, serial, macAddress, pinned, rejected: [...rejected], warnings: [...warnings] }, notes };
 }
 
-/** What was pinned at the pairing; without it where this user may not read it. */
+/** The identity pinned at pairing; without it where this user may not read it. */
 async function readState(stateDir: string, notes: string[]): Promise<DeviceState> {
 	try {
 		const { state } = await (await openStateStore(stateDir, { readonly: true })).load();

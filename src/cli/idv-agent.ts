@@ -1,5 +1,5 @@
 /**
- * The command line of the device agent: which commands and flags there are. What a command does is in its own file,
+ * The command line of the device agent: which commands and flags there are. Each command is implemented in its own file,
  * loaded only when it is asked for.
  */
 import type { Command } from 'commander';
@@ -7,10 +7,10 @@ import type { PathFlags } from '../settings/paths.runner.ts';
 import { collect, createProgram, onCommand, runProgram, wholeNumber, withExamples } from './command-line.ts';
 import type { OutputFlags } from './output.ts';
 
-/** What every command takes. */
+/** Flags of every command. */
 type CommonFlags = PathFlags & OutputFlags;
 
-/** What adds each command: one that is called by its name is all that a start has to build. */
+/** Adds each command: a start builds only the one that is called by its name. */
 const COMMANDS: Readonly<Record<string, (program: Command) => void>> = {
 	run: addRun,
 	pair: addPairing,
@@ -35,11 +35,11 @@ const COMMANDS: Readonly<Record<string, (program: Command) => void>> = {
 export function buildProgram(word = ''): Command {
 	const program = createProgram(
 		'idv-agent',
-		'Keeps this device registered with the identity verification service and hands session notifications on.',
+		'Keeps this device registered with the identity verification service and passes session notifications on.',
 	)
 		.option('--config <file>', 'settings file (IDV_AGENT_CONFIG; default /etc/idv-agent/config.json)')
-		.option('--state-dir <dir>', 'what the agent keeps (IDV_AGENT_STATE_DIR; default /var/lib/idv-agent)')
-		.option('--run-dir <dir>', 'where its sockets are (IDV_AGENT_RUN_DIR; default /run/idv-agent)')
+		.option('--state-dir <dir>', "directory of the agent's state (IDV_AGENT_STATE_DIR; default /var/lib/idv-agent)")
+		.option('--run-dir <dir>', 'directory of its sockets (IDV_AGENT_RUN_DIR; default /run/idv-agent)')
 		.option('--json', 'answer in JSON (IDV_AGENT_JSON=1)')
 		.addHelpText('after', EXIT_STATUSES);
 	withExamples(
@@ -47,9 +47,9 @@ export function buildProgram(word = ''): Command {
 		['idv-agent pair', 'scan the code with a keyboard scanner, or type it'],
 		['idv-agent pair --image code.png', 'read it from a picture'],
 		['idv-agent status', 'one sentence, then details'],
-		['idv-agent doctor', 'what keeps this device from its work'],
+		['idv-agent doctor', 'diagnose problems'],
 		['idv-agent workflow set checkin-2', 'move to another workflow'],
-		['idv-agent events --follow', 'watch what applications get'],
+		['idv-agent events --follow', 'watch the events that applications receive'],
 		['idv-agent demo', 'the whole story on this machine'],
 	);
 	const asked = Object.hasOwn(COMMANDS, word) ? COMMANDS[word] : undefined;
@@ -58,10 +58,10 @@ export function buildProgram(word = ''): Command {
 }
 
 const EXIT_STATUSES = `
-Exit status: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 fault, 74 I/O,
+Exit status: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 internal fault, 74 I/O,
   75 try again, 77 refused, 78 settings.`;
 
-const SET = ['--set <path=value>', 'a setting, such as heartbeatCadence=10; may be repeated', collect] as const;
+const SET = ['--set <path=value>', 'a setting, such as heartbeatCadence=10 (repeatable)', collect] as const;
 
 function addRun(program: Command): void {
 	const run = program
@@ -72,7 +72,7 @@ function addRun(program: Command): void {
 		run,
 		['idv-agent run', 'with /etc/idv-agent/config.json and conf.d beside it'],
 		['idv-agent run --set log.level=debug', 'one setting for this run'],
-		['kill -HUP <pid>', 'has it read its settings again'],
+		['kill -HUP <pid>', 'makes it read its settings again'],
 	);
 	onCommand<CommonFlags>(run, async (flags) => (await import('./run.ts')).run(flags));
 }
@@ -104,20 +104,20 @@ function addPairing(program: Command): void {
 function addCodeCache(program: Command): void {
 	const cache = program
 		.command('code-cache')
-		.description('compile ahead what a start needs (the package does when it is installed; needs root)');
-	withExamples(cache, ['idv-agent code-cache', 'writes a file beside the executable; a start takes half the time']);
+		.description('compile the code of a start ahead of time (the package does so when it is installed; requires root)');
+	withExamples(cache, ['idv-agent code-cache', 'writes a file beside the executable; a start takes a third less CPU']);
 	onCommand<OutputFlags>(cache, async (flags) => (await import('./code-cache.ts')).makeCodeCache(flags));
 }
 
 function addProvision(program: Command): void {
 	const provision = program
 		.command('provision')
-		.description('take a provision.json into use (systemd starts this before the agent; needs root)')
-		.argument('[file...]', '- is standard input; left out, provision.json in /etc/idv-agent or /boot/firmware')
-		.option('--credstore <dir>', 'where the secret is put, encrypted for this machine', '/etc/credstore.encrypted');
+		.description('apply a provision.json (systemd starts this before the agent; requires root)')
+		.argument('[file...]', '- for standard input; default: provision.json in /etc/idv-agent or /boot/firmware')
+		.option('--credstore <dir>', 'directory for the secret, encrypted for this machine', '/etc/credstore.encrypted');
 	withExamples(
 		provision,
-		['idv-agent provision', 'what lies in /etc/idv-agent or /boot/firmware; the same again changes nothing'],
+		['idv-agent provision', 'the file in /etc/idv-agent or /boot/firmware; the same file again changes nothing'],
 		['idv-agent provision - < provision.json', 'without leaving a secret on the disk'],
 	);
 	onCommand<CommonFlags & { credstore: string }>(provision, async (flags, ...files) =>
@@ -130,7 +130,7 @@ function addScanner(program: Command): void {
 	const list = scanner.command('list').description('devices, which one an unpaired device listens to, and why');
 	withExamples(
 		list,
-		['idv-agent scanner list', 'also what keeps the agent from reading one'],
+		['idv-agent scanner list', 'also says why the agent cannot read one'],
 		['idv-agent scanner list --json', 'for programs'],
 	);
 	onCommand<CommonFlags>(list, async (flags) => (await import('./scanner.ts')).listScanners(flags));
@@ -139,13 +139,13 @@ function addScanner(program: Command): void {
 		.description('show what a scanner reads, secrets masked; spends nothing')
 		.argument('[source]', '- reads standard input in place of a scanner')
 		.option('--device <path>', 'this device in place of the one that would be chosen')
-		.option('--count <number>', 'end after so many scans', wholeNumber('--count', 1, 1_000_000))
+		.option('--count <number>', 'end after this number of scans', wholeNumber('--count', 1, 1_000_000))
 		.option(...SET);
 	withExamples(
 		test,
 		['idv-agent scanner test', 'until Ctrl-C'],
 		['idv-agent scanner test --set scanner.suffix=none', 'for a scanner that sends no line end'],
-		['idv-agent scanner test - < scanned.txt', 'what would the agent make of this?'],
+		['idv-agent scanner test - < scanned.txt', 'how would the agent read this?'],
 	);
 	onCommand<CommonFlags & { count?: number }>(test, async (flags, source) =>
 		(await import('./scanner.ts')).testScanner(flags, source),
@@ -155,8 +155,8 @@ function addScanner(program: Command): void {
 function addQuestions(program: Command): void {
 	const status = program
 		.command('status')
-		.description('how the device is, in one sentence and in detail')
-		.option('--watch', 'go on showing every change');
+		.description('show device status')
+		.option('--watch', 'keep printing every change');
 	withExamples(
 		status,
 		['idv-agent status', 'one sentence, then details'],
@@ -166,8 +166,8 @@ function addQuestions(program: Command): void {
 	onCommand<CommonFlags>(status, async (flags) => (await import('./status.ts')).showStatus(flags));
 
 	const workflow = program.command('workflow').description('show or set the workflow');
-	const show = workflow.command('show').description('the workflow that is wanted and the one that is live');
-	withExamples(show, ['idv-agent workflow show', 'wanted, by whom, and live']);
+	const show = workflow.command('show').description('show the desired workflow and the one that is live');
+	withExamples(show, ['idv-agent workflow show', 'desired, its source, and live']);
 	onCommand<CommonFlags>(show, async (flags) => (await import('./workflow.ts')).showWorkflow(flags));
 	const set = workflow
 		.command('set')
@@ -185,13 +185,13 @@ function addQuestions(program: Command): void {
 
 	const events = program
 		.command('events')
-		.description('the notifications that applications get')
-		.option('--follow', 'go on with new ones as they come')
+		.description('show the events that applications receive')
+		.option('--follow', 'keep printing new ones as they arrive')
 		.option('--since <id>', 'only those after this id');
 	withExamples(
 		events,
-		['idv-agent events', 'those that are kept'],
-		['idv-agent events --follow --json', 'one JSON document a line, as they come'],
+		['idv-agent events', 'the stored ones'],
+		['idv-agent events --follow --json', 'one JSON document a line, as they arrive'],
 		['idv-agent events --since 1a2b3c-7', 'after the last one that you have'],
 	);
 	onCommand<CommonFlags>(events, async (flags) => (await import('./events.ts')).showEvents(flags));
@@ -200,16 +200,16 @@ function addQuestions(program: Command): void {
 		.command('reconnect')
 		.description('try again now instead of waiting')
 		.option(...waitOption('for the outcome', 10));
-	withExamples(reconnect, ['idv-agent reconnect', 'after the network was mended']);
+	withExamples(reconnect, ['idv-agent reconnect', 'after the network was repaired']);
 	onCommand<CommonFlags & { wait: number }>(reconnect, async (flags) => (await import('./status.ts')).reconnect(flags));
 
-	const identity = program.command('identity').description('who this device is, and which source says so');
+	const identity = program.command('identity').description('show the identity of this device and its sources');
 	withExamples(identity, ['idv-agent identity', 'also while the agent is not running']);
 	onCommand<CommonFlags>(identity, async (flags) => (await import('./identity.ts')).showIdentity(flags));
 	const accept = identity
 		.command('accept')
-		.description('say that this is still the same device, after a part of it was replaced')
-		.option('--yes', 'without being asked');
+		.description('confirm that this is still the same device, after a part was replaced')
+		.option('--yes', 'do not ask for confirmation');
 	withExamples(
 		accept,
 		['idv-agent identity accept', 'shows what has changed and asks'],
@@ -228,22 +228,22 @@ function addConfig(program: Command): void {
 	const config = program.command('config').description('show or check the settings');
 	const show = config
 		.command('show')
-		.description('every setting, its value and where it came from')
+		.description('show every setting, its value and its source')
 		.option(...SET)
-		.option('--explain', 'with what each is for and the name of its variable');
+		.option('--explain', 'also show the purpose of each and the name of its variable');
 	withExamples(
 		show,
 		['idv-agent config show', 'secrets are masked'],
-		['idv-agent config show --explain', 'what there is to set'],
+		['idv-agent config show --explain', 'every setting with its meaning'],
 	);
 	onCommand<CommonFlags>(show, async (flags) => (await import('./config.ts')).showConfig(flags));
 	const check = config
 		.command('check')
-		.description('what is wrong with the settings; status 78 if anything is')
+		.description('check the settings; exit status 78 if they are invalid')
 		.option(...SET);
 	withExamples(
 		check,
-		['idv-agent config check', 'what the agent would say'],
+		['idv-agent config check', 'the settings of this device'],
 		['idv-agent config check --config new.json', 'before it is put in place'],
 	);
 	onCommand<CommonFlags>(check, async (flags) => (await import('./config.ts')).checkConfig(flags));
@@ -252,26 +252,26 @@ function addConfig(program: Command): void {
 function addDiagnosis(program: Command): void {
 	const doctor = program
 		.command('doctor')
-		.description('look for what keeps this device from its work; touches no code and no open channel')
-		.option('--check <id>', 'only this check and what it stands on; may be repeated', collect)
-		.option('--warnings-as-errors', 'a warning sets the exit status, too')
+		.description('diagnose problems; uses no pairing code and leaves an open channel alone')
+		.option('--check <id>', 'run only this check and its prerequisites (repeatable)', collect)
+		.option('--warnings-as-errors', 'warnings set the exit status as well')
 		.option(...SET);
 	withExamples(
 		doctor,
 		['sudo idv-agent doctor', 'as the user and with the settings of the service'],
-		['idv-agent doctor --check tls', 'one check, with its foundations'],
+		['idv-agent doctor --check tls', 'one check and its prerequisites'],
 		['idv-agent doctor --json | jq \'.checks[] | select(.status != "ok")\'', 'for programs'],
 	);
 	onCommand<CommonFlags>(doctor, async (flags) => (await import('./doctor.ts')).doctor(flags));
 
 	const bundle = program
 		.command('support-bundle')
-		.description('one file with status, checks, settings, log and versions, without secrets, to read and to send')
-		.option('--out <file>', 'where to, as .tar.gz; left out, a name with the time in this directory')
+		.description('write one file with status, checks, settings, log and versions, without secrets')
+		.option('--out <file>', 'the .tar.gz to write; default: a name with the time in this directory')
 		.option(...SET);
 	withExamples(
 		bundle,
-		['sudo idv-agent support-bundle', 'with the journal, as the service sees the device'],
+		['sudo idv-agent support-bundle', "includes the journal; runs with the service's user and settings"],
 		['idv-agent support-bundle --out /tmp/kiosk-7.tar.gz', 'read it before you send it'],
 	);
 	onCommand<CommonFlags>(bundle, async (flags) => (await import('./support-bundle.ts')).supportBundle(flags));
@@ -280,16 +280,16 @@ function addDiagnosis(program: Command): void {
 function addService(program: Command): void {
 	const service = program
 		.command('service')
-		.description('an embedded service for trials: the whole published interface, in memory')
+		.description('run an embedded service for trials: the whole published interface, in memory')
 		.option('--port <number>', 'port to listen on, 0 for any free one', wholeNumber('--port', 0, 65_535), 8490)
 		.option('--host <address>', 'address to listen on', '127.0.0.1')
-		.option('--allow-non-loopback', 'let other machines reach it')
-		.option('--workflows <ids>', 'the workflows that exist, comma-separated; left out, every one does', (ids: string) =>
+		.option('--allow-non-loopback', 'accept requests from other machines')
+		.option('--workflows <ids>', 'the workflows that exist, comma-separated; default: any workflow', (ids: string) =>
 			ids.split(',').map((id) => id.trim()),
 		)
-		.option('--credentials <file>', 'JSON file with basic (user:password), bearer and apiKey; left out, generated')
-		.option('--connection-ttl <seconds>', 'life of a Connection', wholeNumber('--connection-ttl', 1, 315_360_000))
-		.option('--short-token-ttl <seconds>', 'life of a pairing code', wholeNumber('--short-token-ttl', 1, 86_400))
+		.option('--credentials <file>', 'JSON file with basic (user:password), bearer and apiKey; default: generated')
+		.option('--connection-ttl <seconds>', 'lifetime of a Connection', wholeNumber('--connection-ttl', 1, 315_360_000))
+		.option('--short-token-ttl <seconds>', 'lifetime of a pairing code', wholeNumber('--short-token-ttl', 1, 86_400))
 		.option('--self-registration', 'devices may register without a credential')
 		.option('--quiet', 'print no line for each event');
 	withExamples(
@@ -304,7 +304,7 @@ function addService(program: Command): void {
 		.command('notify')
 		.description('send the connected devices a message; credential from IDV_AUTHORIZATION')
 		.argument('<json>', 'the message')
-		.requiredOption('--url <url>', 'where the embedded service listens')
+		.requiredOption('--url <url>', 'address of the embedded service')
 		.option('--device <id>', 'only this device')
 		.option('--workflow <id>', 'only devices with this workflow');
 	withExamples(
@@ -320,25 +320,28 @@ function addService(program: Command): void {
 function addSimulate(program: Command): void {
 	const simulate = program
 		.command('simulate')
-		.description('a load test: many devices in this process, against a service on this machine or one that you own')
+		.description('run a load test: many devices in this process, against a service on this machine or one that you own')
 		.requiredOption('--devices <count>', 'how many, 1 to 20000', wholeNumber('--devices', 1, 20_000))
 		.requiredOption('--service <url>', 'base URL of the service')
-		.option('--i-own-this-service', 'your consent, needed for a service that is not on this machine')
-		.option('--api-key-file <file>', 'the key by which all of them register')
+		.option('--i-own-this-service', 'your consent, required for a service that is not on this machine')
+		.option('--api-key-file <file>', 'the key with which all of them register')
 		.option('--self-registration', 'register without a credential, where the service allows it')
-		.option('--workflow <id>', 'the workflow with which they begin', 'simulated')
+		.option('--workflow <id>', 'the workflow with which they start', 'simulated')
 		.option(
 			'--ramp <seconds>',
-			'they start evenly over this time; left out, 50 a second',
+			'start them evenly over this time; default: 50 a second',
 			wholeNumber('--ramp', 0, 86_400),
 		)
-		.option('--for <seconds>', 'end after this time; left out, at Ctrl-C', wholeNumber('--for', 1, 604_800))
-		.option('--move <workflow@seconds>', 'move all to another workflow, ring by ring, so long after the start')
-		.option('--rings <percents>', 'how far each ring of the move goes', '1,10,50,100')
-		.option('--ring-seconds <seconds>', 'how long each ring takes', wholeNumber('--ring-seconds', 0, 86_400), 30)
+		.option('--for <seconds>', 'end after this time; default: at Ctrl-C', wholeNumber('--for', 1, 604_800))
+		.option(
+			'--move <workflow@seconds>',
+			'move all to another workflow, ring by ring, this many seconds after the start',
+		)
+		.option('--rings <percents>', 'the percentage of devices in each ring of the move', '1,10,50,100')
+		.option('--ring-seconds <seconds>', 'duration of each ring', wholeNumber('--ring-seconds', 0, 86_400), 30)
 		.option(
 			'--cadence <seconds>',
-			'between two heartbeats of one device, 1 to 86400',
+			'seconds between two heartbeats of one device, 1 to 86400',
 			wholeNumber('--cadence', 1, 86_400),
 			30,
 		)
@@ -352,7 +355,7 @@ function addSimulate(program: Command): void {
 	);
 	simulate.addHelpText(
 		'after',
-		'\nIt ends with a report; status 0 if every device was online then (and with the workflow of --move), else 69.\n',
+		'\nEnds with a report; exit status 0 if every device is online then (with the workflow of --move), else 69.\n',
 	);
 	onCommand<OutputFlags & { devices: number; service: string }>(simulate, async (flags) =>
 		(await import('./simulate.ts')).simulate(flags as Parameters<typeof import('./simulate.ts').simulate>[0]),
@@ -362,8 +365,8 @@ function addSimulate(program: Command): void {
 function addDemo(program: Command): void {
 	const demo = program
 		.command('demo')
-		.description('the whole story on this machine: a trial service, a pairing, a session, a workflow change')
-		.option('--once', 'end after the story, with 0 or the step that failed');
+		.description('show a whole story on this machine: a trial service, a pairing, a session, a workflow change')
+		.option('--once', 'end after the story; the exit status says whether every step succeeded');
 	withExamples(demo, ['idv-agent demo', 'stays up until Ctrl-C']);
 	onCommand<OutputFlags & { once?: boolean }>(demo, async (flags) => (await import('./demo.ts')).demo(flags));
 }

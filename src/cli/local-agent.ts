@@ -55,7 +55,7 @@ export async function untilStatus(
 	return newest;
 }
 
-/** The end of a stream that was meant to go on. */
+/** The unexpected end of a stream. */
 export function agentStopped(): AgentError {
 	return new AgentError('agent-not-running', 'The agent has stopped.');
 }

@@ -79,7 +79,7 @@ export function localTime(iso: string): string {
 	return at.toDateString() === new Date().toDateString() ? time : `${at.toLocaleDateString('sv')} ${time}`;
 }
 
-/** `12:34:56 (in 5 min)`; somebody else's text that is no time stays as it is. */
+/** `12:34:56 (in 5 min)`; a text that is not a time stays as it is. */
 export function untilTime(iso: string): string {
 	const leftMs = Date.parse(iso) - Date.now();
 	if (Number.isNaN(leftMs)) return iso;
@@ -128,7 +128,7 @@ export function printWarning(text: string): void {
 	process.stderr.write(`Warning: ${text}\n`);
 }
 
-/** What is wrong and what to do, as two sentences. */
+/** Message and remedy, as two sentences. */
 export function describe({ message, remedy }: Pick<Failure, 'message' | 'remedy'>): string {
 	return [message, remedy].filter(Boolean).map(asSentence).join(' ');
 }

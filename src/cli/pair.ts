@@ -28,7 +28,7 @@ export async function pair(flags: PairFlags, from: readonly string[]): Promise<v
 			remedy: 'Write it as https://id.example.com, without user, query or fragment.',
 		});
 	const client = clientFor(flags);
-	// Before anybody fetches a scanner: is there an agent, and may this user move the device?
+	// Before a person fetches a scanner: is there an agent, and may this user move the device?
 	await client.request('admin', 'GET', LOCAL_ROUTES.status);
 	const request: PairRequest = {
 		code: checkLength(await readCode(source)),
@@ -52,7 +52,7 @@ export async function pair(flags: PairFlags, from: readonly string[]): Promise<v
 	else printLine(`\nPaired. ${result.sentence}`);
 }
 
-/** What the agent's interface would refuse for its form, in the words of pairing. */
+/** Refuses a code that the agent's interface would refuse for its form, in the words of pairing. */
 function checkLength(code: string): string {
 	if (code.trim() === '') throw new AgentError('not-a-pairing-code', 'Nothing was read.');
 	if (code.length > MAX_CODE_LENGTH)
@@ -60,7 +60,7 @@ function checkLength(code: string): string {
 	return code;
 }
 
-/** A first pairing with a host that nobody has named is a person's decision. */
+/** A first pairing with a host that no setting names is a person's decision. */
 async function settle({ problem, baseUrl, hostInUnicode }: PairPreview, request: PairRequest): Promise<PairRequest> {
 	if (!problem) return request;
 	if (problem.code === 'origin-unconfirmed' && baseUrl !== null) {
@@ -72,7 +72,7 @@ async function settle({ problem, baseUrl, hostInUnicode }: PairPreview, request:
 				'origin-unconfirmed',
 				'You have not confirmed the host, so the code was not used and stays valid.',
 				{
-					remedy: 'Ask whoever made the code which service this device belongs to, and scan a code of that one.',
+					remedy: 'Ask the issuer of the code which service this device belongs to, and scan a code of that one.',
 				},
 			);
 	}

@@ -1,4 +1,4 @@
-/** What a person types: a line that stays hidden, a yes or no; and what is piped in instead. Keeps none of it. */
+/** Typed input: a line that stays hidden, a yes or no; or standard input in its place. Keeps none of it. */
 import { AgentError } from '../base/errors.ts';
 
 /** All of standard input, cut where it is longer than anything that could be meant. @param maxLength in characters. */
@@ -8,7 +8,7 @@ export async function readStandardInput(maxLength: number): Promise<string> {
 	for await (const chunk of process.stdin as AsyncIterable<Buffer>) {
 		chunks.push(chunk);
 		bytes += chunk.length;
-		// Enough to know that it is too long; the rest is nobody's business.
+		// Enough to know that it is too long; the rest is not read.
 		if (bytes > 8 * maxLength) break;
 	}
 	return Buffer.concat(chunks)

@@ -1,4 +1,4 @@
-/** `idv-agent run`: the daemon in the foreground, with its signals. systemd starts exactly this, and is told how it goes. */
+/** `idv-agent run`: the daemon in the foreground, with its signals. systemd starts exactly this and receives its status. */
 
 import type { Agent } from '../agent/agent.runner.ts';
 import { AgentError } from '../base/errors.ts';
@@ -49,9 +49,9 @@ interface Running {
 	readonly systemd: { reload(): Promise<void>; stop(): Promise<void> };
 }
 
-/** From the first moment: a signal that arrives during the start counts when it is over, and kills nobody half-way. */
+/** From the first moment: a signal that arrives during the start takes effect after it and interrupts nothing half-way. */
 function obeySignals(starting: Promise<Running>): void {
-	// A start that fails is told elsewhere.
+	// A start that fails is reported elsewhere.
 	const whenRunning = (act: (running: Running) => unknown) => void starting.then(act, () => {});
 	let stopping = false;
 	let isPairing = () => false;
@@ -75,7 +75,7 @@ function obeySignals(starting: Promise<Running>): void {
 	process.on('SIGHUP', () => whenRunning(({ systemd }) => systemd.reload()));
 }
 
-/** The sockets of `idv-agent.socket` and `idv-agent-admin.socket`; none when nobody but a person started the agent. */
+/** The sockets of `idv-agent.socket` and `idv-agent-admin.socket`; none when the agent was not started by systemd. */
 function handedSockets(): NonNullable<DaemonOptions['listen']> {
 	const [agent, admin] = [findHandedOver('agent'), findHandedOver('admin')];
 	return { ...(agent === null ? {} : { agent: { fd: agent } }), ...(admin === null ? {} : { admin: { fd: admin } }) };
@@ -128,7 +128,7 @@ export function followSentence(
 	};
 }
 
-/** What the start needed is garbage once the device is online; it would stay resident for months. */
+/** Memory that only the start needed would stay resident for months. */
 function trimHeapOnceOnline(agent: Agent): void {
 	const look = () => {
 		if (agent.status().state !== 'online') return;
@@ -136,6 +136,6 @@ function trimHeapOnceOnline(agent: Agent): void {
 		setTimeout(trimHeap, MEMORY_AFTER_MS).unref();
 	};
 	const stop = agent.onStatus(look);
-	// A fast service has the device online before anybody could listen.
+	// With a fast service the device is online before this listens.
 	look();
 }

@@ -49,7 +49,7 @@ function remarksOn({ kind, path, chosen, problem, hidden, usb }: Device): string
 	const remarks = problem ? [describe(problem)] : [];
 	if (kind === 'keyboard' && chosen && hidden !== true)
 		remarks.push(
-			`What ${path} types also reaches the desktop: the udev rule that hides it is not in force. Put this line into /etc/udev/rules.d/70-idv-agent-scanner.rules, then run udevadm control --reload and plug the scanner in again: ${udevRule(usb)}`,
+			`The input of ${path} also reaches the desktop: the udev rule that hides it is not in force. Put this line into /etc/udev/rules.d/70-idv-agent-scanner.rules, then run udevadm control --reload and plug the scanner in again: ${udevRule(usb)}`,
 		);
 	return remarks;
 }
@@ -93,7 +93,7 @@ export interface TestFlags extends AskFlags {
 /** Shows each scan until the scanner is gone, `--count` is reached or Ctrl-C. @param source `-` for standard input. */
 export async function testScanner(flags: TestFlags, source?: string): Promise<void> {
 	if (source !== undefined && source !== '-')
-		throw new AgentError('usage', 'A scanner is named with --device; only - stands for standard input.');
+		throw new AgentError('usage', 'Name a scanner with --device; the only argument is -, for standard input.');
 	const sets = [...(flags.set ?? []), ...(flags.device === undefined ? [] : [`scanner.device=${flags.device}`])];
 	const settings = await readScannerSettings(flags, sets);
 	const { promise: over, resolve: end, reject } = Promise.withResolvers<void>();
@@ -139,7 +139,7 @@ async function open(
 			settings.device === null ? 'No scanner was found.' : `There is no scanner at ${settings.device}.`,
 			{ remedy: 'Plug it in; idv-agent scanner list shows every device and why it is not used.' },
 		);
-	// What two read, both act on: a keyboard scanner can be open twice, and the agent would spend the code.
+	// Two readers would both act on a code: a keyboard scanner can be open twice, and the agent would spend the code.
 	if ((await askAgent(flags))?.devices.some(({ open: isOpen, node }) => isOpen && node === device.node))
 		throw new AgentError(
 			'scanner-failed',
@@ -155,7 +155,7 @@ async function open(
 	return opened;
 }
 
-/** What was read, as far as it is nobody's secret. */
+/** Prints the text that was read, with secrets masked. */
 async function show(scan: Scan, flags: TestFlags): Promise<void> {
 	const length = scan.kind === 'text' ? scan.text.length : null;
 	const code = scan.kind === 'text' ? readPairingCode(scan.text) : null;
@@ -179,7 +179,7 @@ async function show(scan: Scan, flags: TestFlags): Promise<void> {
 	else printLine('no pairing code: longer than any');
 }
 
-/** What the code would do on this device, as a running agent sees it; spends nothing. `null` without one, or without the right to ask. */
+/** The effect of the code on this device, as a running agent sees it; spends nothing. `null` without one, or without the right to ask. */
 async function inspect(code: string, flags: TestFlags): Promise<PairPreview | null> {
 	try {
 		return (await clientFor(flags).request('admin', 'POST', LOCAL_ROUTES.pairInspect, { code })) as PairPreview;
@@ -188,7 +188,7 @@ async function inspect(code: string, flags: TestFlags): Promise<PairPreview | nu
 	}
 }
 
-/** Enough of a text to know it again: it may be somebody's password, typed on the wrong keyboard. */
+/** Enough of a text to know it again: it may be a password, typed on the wrong keyboard. */
 function masked(text: string): string {
 	const shown = text.replaceAll(/[^\x20-\x7e]/g, '?');
 	return shown.length < 10 ? '…' : `${shown.slice(0, 3)}…${shown.slice(-1)}`;

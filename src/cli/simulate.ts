@@ -1,5 +1,5 @@
 /**
- * `idv-agent simulate`: many simulated devices against one service, a live table and a report. What a device does is the
+ * `idv-agent simulate`: many simulated devices against one service, a live table and a report. The behaviour of a device is the
  * agent's own; here are only the flags, the consent, the signals and what is printed.
  */
 import { readFileSync } from 'node:fs';
@@ -37,7 +37,7 @@ export interface SimulateFlags extends OutputFlags {
 	readonly set?: readonly string[] | undefined;
 }
 
-/** Devices that start in a second when nobody says otherwise: brisk for a test, no attack on a small service. */
+/** Devices that start in a second by default: fast enough for a test, harmless to a small service. */
 const STARTS_PER_SECOND = 50;
 /** Files that a process has open besides its channels. */
 const OTHER_FILES = 128;
@@ -113,14 +113,14 @@ function ownService({ service, iOwnThisService }: SimulateFlags): string {
 		});
 	if (isLoopback(baseUrl) || iOwnThisService) return baseUrl;
 	throw new AgentError('usage', `${new URL(baseUrl).host} is not on this machine, and many devices are a load.`, {
-		remedy: 'Say --i-own-this-service if you run that service, or have the leave of those who do.',
+		remedy: 'Pass --i-own-this-service if you run that service or have permission from its operator.',
 	});
 }
 
 function credentialSets({ apiKeyFile, selfRegistration }: SimulateFlags): string[] {
 	if (apiKeyFile !== undefined) return [`credential.apiKeyFile=${resolve(apiKeyFile)}`];
 	if (selfRegistration) return ['credential.selfRegistration=true'];
-	throw new AgentError('usage', 'Nothing is said of how the devices register.', {
+	throw new AgentError('usage', 'No credential was given for the devices to register with.', {
 		remedy: 'Give --api-key-file FILE, or --self-registration where the service allows it.',
 	});
 }

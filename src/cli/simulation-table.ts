@@ -6,7 +6,7 @@ import type { Outage } from '../simulation/figures.ts';
 import type { Simulation, SimulationFigures } from '../simulation/simulation.runner.ts';
 
 const TERMINAL_EVERY_MS = 1000;
-/** A log file does not want a row a second. */
+/** A log file does not need a row a second. */
 const FILE_EVERY_MS = 5000;
 /** The cursor back to the first column, and the row away. */
 const CLEAR_ROW = '\r\x1b[2K';

@@ -79,7 +79,7 @@ const CHANNEL_WORDS: Readonly<Record<Status['channel']['state'], string>> = {
 	closed: 'closed',
 };
 
-/** Who named the workflow that is wanted, in words that say where to change it. */
+/** The source of the desired workflow, in words that say where to change it. */
 export const SOURCES: Readonly<Record<NonNullable<Status['workflow']['source']>, string>> = {
 	flag: '--set workflowId',
 	environment: 'IDV_AGENT_WORKFLOW_ID',
@@ -107,7 +107,7 @@ export async function unpair(flags: AskFlags): Promise<void> {
 	if (flags.json) printJson(status);
 	else if (status.state !== 'unpaired')
 		printLine(
-			`The Connection is forgotten, but the settings still hold a credential: the device registers anew. ${status.sentence}`,
+			`The Connection is forgotten, but the settings still hold a credential: the device registers again. ${status.sentence}`,
 		);
 	else if (before.state === 'unpaired') printLine(`There was nothing to forget. ${status.sentence}`);
 	else printLine(`Unpaired from ${before.baseUrl}: the Connection is forgotten. ${status.sentence}`);

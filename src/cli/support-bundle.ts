@@ -26,7 +26,7 @@ export async function supportBundle(
 	const inspected = await findInspectionTarget(flags, process.env);
 	const file = await create(path);
 	try {
-		// As whoever asks: the user of the service may read neither the journal nor write here.
+		// As the calling user: the user of the service may read neither the journal nor write here.
 		const journal = await readJournal(UNIT, JOURNAL_LINES);
 		becomeServiceUser(inspected);
 		const secrets = createSecretRegistry(MAX_SECRETS);

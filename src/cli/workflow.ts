@@ -28,6 +28,6 @@ export async function setWorkflow(flags: AskFlags & { readonly wait: number }, w
 	process.exitCode = EXIT.temporary;
 	if (!flags.json)
 		printWarning(
-			`${workflowId} is not live after ${flags.wait} s. The agent goes on by itself; idv-agent status shows how it went.`,
+			`${workflowId} is not live after ${flags.wait} s. The agent continues automatically; idv-agent status shows the result.`,
 		);
 }

@@ -45,9 +45,9 @@ export interface DaemonOptions extends SettingsSources {
 export interface Daemon {
 	readonly agent: Agent;
 	readonly log: Log;
-	/** What listens on loopback now. */
+	/** The listeners on loopback. */
 	readonly addresses: LocalAddresses;
-	/** Reads the settings anew. Invalid ones change nothing and become a warning. */
+	/** Reads the settings again. Invalid ones change nothing and become a warning. */
 	reload(): Promise<void>;
 	/** Ends within 3 s, unless a one-time code is being spent: its answer is waited for. May be called twice. */
 	stop(): Promise<void>;
@@ -248,7 +248,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 
 /**
  * What is given to sockets and files when they are opened. Everything else follows a reload; how a channel is opened and
- * kept alive holds from the next one on, so that a push to many devices does not open all their channels anew at once.
+ * kept alive holds from the next one on, so that a push to many devices does not open all their channels again at once.
  */
 const START_ONLY = ['local.agentGroup', 'local.adminGroup', 'events.durable'] as const;
 

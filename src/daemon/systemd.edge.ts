@@ -8,9 +8,9 @@ import { closeSync, writeSync } from 'node:fs';
 const NOTIFY_NAME = 'notify';
 /** The first descriptor that systemd hands over. Source: sd_listen_fds(3). */
 const FIRST_DESCRIPTOR = 3;
-/** What systemd takes of one message is 4,096 bytes. Source: its NOTIFY_BUFFER_MAX. */
+/** systemd accepts 4,096 bytes in one message. Source: its NOTIFY_BUFFER_MAX. */
 const MAX_STATUS_BYTES = 1024;
-/** For `systemd-notify`, which takes 4 ms; it blocks when nobody reads. */
+/** For `systemd-notify`, which takes 4 ms; it blocks without a reader. */
 const DEADLINE_MS = 5_000;
 
 /** The service's side of a systemd that listens. Each call resolves when the word is out or lost; they keep their order. */
@@ -19,7 +19,7 @@ export interface SystemdService {
 	ready(sentence: string): Promise<void>;
 	/** One sentence for `systemctl status`. The same one again is not sent. */
 	status(sentence: string): Promise<void>;
-	/** Settings are being read anew; systemd waits for {@link ready}. */
+	/** Settings are being read again; systemd waits for {@link ready}. */
 	reloading(): Promise<void>;
 	stopping(): Promise<void>;
 	/** Ends the watchdog's food and gives the descriptor back. */
@@ -79,7 +79,7 @@ export function findHandedOver(name: string, env: Environment = process.env): nu
 	return index < 0 ? null : FIRST_DESCRIPTOR + index;
 }
 
-/** The time in which systemd wants to hear of this process; `null` if it does not. Source: sd_watchdog_enabled(3). */
+/** The interval in which systemd expects a sign of life; `null` if it does not. Source: sd_watchdog_enabled(3). */
 function watchdogMs(env: Environment): number | null {
 	const ms = Number(env['WATCHDOG_USEC']) / 1000;
 	const isOurs = !env['WATCHDOG_PID'] || env['WATCHDOG_PID'] === String(process.pid);

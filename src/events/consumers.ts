@@ -1,4 +1,4 @@
-/** Who reads the events and how far each has acknowledged them: names, positions, and how many there may be. No I/O. */
+/** The consumers of events: names, the position that each has acknowledged, and how many there may be. No I/O. */
 import { AgentError } from '../base/errors.ts';
 import type { Position } from './event-table.edge.ts';
 
@@ -17,7 +17,7 @@ export interface Consumers {
 	advance(name: string, number: number): void;
 	/** `false` if it was not known. */
 	forget(name: string): boolean;
-	/** The number up to which nobody needs the events; -1 when there is nobody. */
+	/** The number up to which every consumer has acknowledged; -1 without consumers. */
 	acknowledgedByAll(): number;
 }
 
@@ -40,7 +40,7 @@ export function createConsumers(wallMs: () => number, silentMs: () => number): C
 		positions,
 		changed: false,
 		load(stored, last) {
-			// Whoever is not stored here has to be.
+			// A consumer that is not stored yet has to be.
 			consumers.changed ||= [...positions.keys()].some((name) => !stored.has(name));
 			for (const [name, { number, seenMs }] of stored)
 				if (!positions.has(name)) positions.set(name, { number: Math.min(number, last), seenMs });
@@ -61,7 +61,7 @@ export function createConsumers(wallMs: () => number, silentMs: () => number): C
 		},
 		advance(name, number) {
 			const known = positions.get(name);
-			// To be told the same twice is not worth a write.
+			// A repeated acknowledgement is not worth a write.
 			if (!known || number <= known.number) return;
 			positions.set(name, { number, seenMs: wallMs() });
 			consumers.changed = true;

@@ -1,4 +1,4 @@
-/** What the event store promises and what it wants to be given. Types only. */
+/** The promises of the event store, and its options. Types only. */
 import type { Failure } from '../base/errors.ts';
 import type { Entry, Incoming } from './event.ts';
 

@@ -66,7 +66,7 @@ export interface EventTable {
 	newestAt(): string | null;
 	/** Events after a number, oldest first. */
 	page(after: number, limit: number): Entry[];
-	/** The kept events after a number, oldest first; read as far as somebody asks. */
+	/** The kept events after a number, oldest first; read as far as the caller iterates. */
 	kept(after: number): Iterable<KeptEvent>;
 	/** All or nothing, and durable when it returns. */
 	transaction<Result>(write: () => Result): Result;
@@ -187,7 +187,7 @@ export function openEventTable(file: string): EventTable {
 		},
 		remove(first, upTo, forgotten) {
 			run('DELETE FROM event WHERE number <= ?', Math.min(upTo, forgotten)).done();
-			// When it was received is no content: the gap of the next start begins there.
+			// The time of receipt does not count as contents: the gap of the next start begins there.
 			run(
 				`UPDATE event SET kept_ms = coalesce(CAST(round(unixepoch(at, 'subsec') * 1000) AS INTEGER), kept_ms), size = 0, at = NULL, type = NULL, kind = NULL, workflow_id = NULL, format = NULL, content = NULL
 				WHERE number BETWEEN ? AND ? AND at IS NOT NULL`,

@@ -1,9 +1,9 @@
 /**
- * What an event is, and the least list of them: numbered, bounded, in memory. Simulated devices have it, and the event store of
+ * The type of an event, and the smallest list of them: numbered, bounded, in memory. Simulated devices have it, and the event store of
  * a real one (`events/store.edge.ts`) is tested against it. Owns ids, order, duplicates and bounds; knows no consumers and no disk.
  */
 
-/** What is put in: an event before it has a number. */
+/** An event before it has a number. */
 export interface Incoming {
 	/** ISO 8601, by the device's clock. */
 	readonly at: string;
@@ -98,7 +98,7 @@ function splitId(id: string): [string, number | null] {
 	return match ? [match[1] ?? '', Number(match[2])] : ['', null];
 }
 
-/** What an event counts as against `maxBytes`: its characters, and something for the rest. */
+/** The size of an event against `maxBytes`: its characters, and a constant for the rest. */
 export function sizeOf(entry: Entry): number {
 	return entry.content.length + entry.kind.length + 128;
 }

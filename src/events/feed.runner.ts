@@ -1,7 +1,7 @@
 /**
- * The stored events as applications get them: what had to make room stands as a gap, and a gap that nobody could have
- * noticed yet is not written. Contents are passed on as they came: parsed by nobody here, so that a strange message can
- * hurt nobody here.
+ * The stored events as applications get them: a gap takes the place of events that had to make room, and a gap that no
+ * application could have noticed yet is not written. Contents are passed on without parsing them, so that a strange
+ * message does no harm here.
  */
 
 import type { Counters } from '../base/counters.ts';
@@ -31,7 +31,7 @@ export function createEventsFeed(
 	store: EventStore,
 	counters: Pick<Counters, 'notifications' | 'duplicates' | 'gaps'>,
 ): EventsFeed {
-	/** As long as there is nothing to read and nobody reads, an outage is not worth a file. A restart's own gap covers them. */
+	/** While there are no events and no readers, an outage is not worth a file. A restart's own gap covers them. */
 	let held: Incoming[] = [];
 	const isUnused = () => store.newest() === null && store.consumers().length === 0;
 	const release = () => {
@@ -79,7 +79,7 @@ export function createEventsFeed(
 	};
 }
 
-/** Stands for what had to make room: from a time that nobody knows to the oldest event that is left. */
+/** Stands for what had to make room: from an unknown time to the oldest event that is left. */
 function gapBefore({ id, at, number, workflowId }: Entry): Entry {
 	const content = JSON.stringify({ from: null, to: at });
 	return {
@@ -98,7 +98,7 @@ function gapBefore({ id, at, number, workflowId }: Entry): Entry {
 /** One event as the JSON text of `eventSchema`, on one line. */
 export function formatEvent(entry: Entry): string {
 	const { id, at, type, kind, workflowId, format, content } = entry;
-	// Only two of them are anybody else's words.
+	// Only two of them come from outside.
 	const named = `"kind":${JSON.stringify(kind)},"workflowId":${JSON.stringify(workflowId)}`;
 	const head = `{"id":"${id}","at":"${at}","type":"${type}",${named},"format":"${format}"`;
 	// Raw line ends in JSON can only stand between its parts.
@@ -106,7 +106,7 @@ export function formatEvent(entry: Entry): string {
 	return `${head},"data":${data}}`;
 }
 
-/** Letters and digits that differ from every earlier start of this device, even with a clock that stands still. */
+/** Letters and digits that differ from every earlier start of this device, even with a clock that does not move. */
 export function newEpoch(wallMs: number, random: () => number): string {
 	const suffix = Math.floor(random() * 36 ** 6);
 	return `${Math.floor(wallMs / 1000).toString(36)}${suffix.toString(36).padStart(6, '0')}`;

@@ -16,7 +16,7 @@ export interface Arrival {
 
 /**
  * Keeps a frame as an event.
- * @returns the message in it that the agent itself has to act on. A duplicate is none: what was done the first time must
+ * @returns the message in it that the agent itself has to act on. A duplicate does not count: it must
  * not undo what has been decided since.
  */
 export function keepNotification(

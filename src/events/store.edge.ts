@@ -4,7 +4,7 @@
  * an event on before it is stored, writes nothing while nothing happens.
  *
  * Ids are `epoch-number`: numbers go on over restarts, the epoch is new for each run that appends. So even a disk that
- * loses what it has confirmed cannot bring back an id that somebody has seen.
+ * loses what it has confirmed cannot bring back an id that an application has seen.
  *
  * In the directory: `events.db`, `events.db-wal` beside it, and `events.db.corrupt-<time>` for damaged ones. What is
  * deleted is overwritten in the first and cut off the second about a second later; blocks that a file system or a flash
@@ -124,7 +124,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 		}
 		const isRescued = failed !== null && attempt(() => memory.takeOver(failed, 0));
 		attempt(() => failed?.close());
-		// What cannot be read now may be read later, and then comes before what arrives meanwhile.
+		// Events that cannot be read now may be readable later, and then precede those that arrive meanwhile.
 		if (failed === null && existsSync(file)) last = Math.max(last, 2 ** 40 + Math.max(0, Math.floor(wallMs())));
 		base = isRescued ? 0 : last + 1;
 		triedAtMs = monotonicMs();
@@ -325,7 +325,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 		acknowledge(consumer, id) {
 			ready(true);
 			const number = numberOf(id, epochs, last);
-			// A consumer made by a mistake would keep contents that nobody comes for.
+			// A consumer made by a mistake would keep contents without a reader.
 			if (number === null) return false;
 			consumers.join(consumer);
 			consumers.advance(consumer, number);

@@ -75,7 +75,7 @@ function checkRequest({ name, permissions, expires }: ApiKeyFlags): ApiKeyReques
 	throw new AgentError('usage', `${flag}${which} ${issue?.message}.`, { remedy: 'See "idv apikey create --help".' });
 }
 
-/** The second path is no second try: where the first is not there, nothing was created. */
+/** The second path is not a second attempt: where the first is not there, nothing was created. */
 async function create(target: Target, request: ApiKeyRequest): Promise<CreatedKey> {
 	return withClient(target, async (client) => {
 		const [first, second] = ENDPOINTS.apiKeys;
@@ -113,7 +113,7 @@ function readKey(body: string, request: ApiKeyRequest): CreatedKey | null {
 	};
 }
 
-/** What an operator may not have meant. */
+/** Properties that an operator may not have meant. */
 export function warningsOf({ permissions, expiresAt }: Pick<CreatedKey, 'permissions' | 'expiresAt'>): string[] {
 	const known: readonly string[] = KNOWN_PERMISSIONS;
 	const warnings: string[] = [];

@@ -1,4 +1,4 @@
-/** Which commands and flags `idv fleet` has. What they do is in files of their own, loaded when asked for. */
+/** The commands and flags of `idv fleet`. Each command is implemented in a file of its own, loaded when it is called. */
 import type { Command } from 'commander';
 import { collect, onCommand, wholeNumber, withExamples } from '../cli/command-line.ts';
 import type { CheckFlags, DiffFlags, KeyFlags, SignFlags } from './fleet-plan.ts';
@@ -16,9 +16,9 @@ export function addFleet(program: Command): void {
 
 	const check = fleet
 		.command('check')
-		.description('say what is wrong with a plan, with line and path')
+		.description('check a plan and report mistakes with line and path')
 		.argument('<plan>', 'the plan, bare or signed')
-		.option('--public-key <key>', 'a key that must have signed it; may be repeated', collect);
+		.option('--public-key <key>', 'a key that must have signed it (repeatable)', collect);
 	withExamples(check, ['idv fleet check plan.json', '']);
 	onCommand<CheckFlags>(check, async (flags, file) =>
 		(await import('./fleet-plan.ts')).checkFleetPlan(flags, file ?? ''),
@@ -28,7 +28,10 @@ export function addFleet(program: Command): void {
 		.command('preview')
 		.description('show which devices of an inventory would move')
 		.argument('<plan>', 'the plan, bare or signed')
-		.requiredOption('--inventory <file>', 'CSV with a head, or JSON lines: deviceId, serial, labels, workflowId, …')
+		.requiredOption(
+			'--inventory <file>',
+			'CSV with a header row, or JSON lines: deviceId, serial, labels, workflowId, …',
+		)
 		.option('--devices', 'name every device that moves');
 	withExamples(preview, ['idv fleet preview plan.json --inventory devices.csv', '']);
 	onCommand<PreviewFlags>(preview, async (flags, file) =>
@@ -37,10 +40,10 @@ export function addFleet(program: Command): void {
 
 	const diff = fleet
 		.command('diff')
-		.description('show what a new plan says otherwise')
-		.argument('<old>', 'the plan from before')
-		.argument('<new>', 'the plan to come')
-		.option('--inventory <file>', 'count as well which devices it moves');
+		.description('show what changes between two plans')
+		.argument('<old>', 'the current plan')
+		.argument('<new>', 'the new plan')
+		.option('--inventory <file>', 'also count the devices that would move');
 	withExamples(diff, ['idv fleet diff published.json plan.json', '']);
 	onCommand<DiffFlags>(diff, async (flags, before, after) =>
 		(await import('./fleet-plan.ts')).diffFleetPlans(flags, before ?? '', after ?? ''),
@@ -51,7 +54,7 @@ export function addFleet(program: Command): void {
 		.description('sign a plan, or add a signature to a signed one')
 		.argument('<plan>', 'the plan')
 		.requiredOption('--key <file>', 'the private key of idv fleet keygen')
-		.option('--out <file>', 'write the signed plan here; left out, to standard output');
+		.option('--out <file>', 'write the signed plan here; default: standard output');
 	withExamples(sign, ['idv fleet sign plan.json --key fleet.key --out published.json', 'one file, for any web server']);
 	onCommand<SignFlags>(sign, async (flags, file) => (await import('./fleet-plan.ts')).signFleetPlan(flags, file ?? ''));
 
@@ -59,13 +62,13 @@ export function addFleet(program: Command): void {
 		.command('status')
 		.description('count which devices have moved, by what they report')
 		.option('--from <file>', 'lines of "idv-agent status --json" instead of asking the service')
-		.option('--plan <file>', 'the plan whose revision counts; left out, the newest that a device reports')
-		.option('--revision <number>', 'the revision that counts', wholeNumber('--revision', 1, Number.MAX_SAFE_INTEGER))
+		.option('--plan <file>', 'the plan whose revision is expected; default: the newest that a device reports')
+		.option('--revision <number>', 'the expected revision', wholeNumber('--revision', 1, Number.MAX_SAFE_INTEGER))
 		.option('--devices', 'name every device');
 	withExamples(
 		status,
 		['idv fleet status --plan plan.json', "from the service's GET /api/device"],
-		['idv fleet status --from gathered.jsonl', 'gathered by any means'],
+		['idv fleet status --from gathered.jsonl', 'collected by any means'],
 	);
 	onCommand<StatusFlags>(status, async (flags) => (await import('./fleet-status.ts')).showFleetStatus(flags));
 }

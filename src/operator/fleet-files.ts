@@ -63,7 +63,7 @@ function placed({ level, path, what }: Finding, text: string, places: JsonPlaces
 	return { level, path: pointer, place: lineAndColumn(text, places.offsetOf(path)), message: `${pointer} ${what}.` };
 }
 
-/** @throws AgentError `plan-invalid` for a plan with rules that can never count. */
+/** @throws AgentError `plan-invalid` for a plan with rules that can never apply. */
 export function refuseErrors({ file, findings }: PlanFile): void {
 	const errors = findings.filter(({ level }) => level === 'error');
 	if (errors.length === 0) return;
@@ -80,7 +80,7 @@ export function checkPublicKeys(given: readonly string[]): string[] {
 		try {
 			importPublicKey(read.data);
 		} catch (cause) {
-			throw new AgentError('fleet-key-invalid', 'This public key is no Ed25519 key.', { cause });
+			throw new AgentError('fleet-key-invalid', 'This public key is not an Ed25519 key.', { cause });
 		}
 		return read.data;
 	});

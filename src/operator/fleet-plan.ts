@@ -22,7 +22,7 @@ export async function makeFleetKey(flags: KeyFlags): Promise<void> {
 	const publicKey = formatPublicKey(privateKey);
 	if (flags.json) return printJson({ file: file.path, publicKey });
 	printTable([
-		['Private key', `${file.path} (mode 0600; whoever has it can move the fleet)`],
+		['Private key', `${file.path} (mode 0600; its holder can move the fleet)`],
 		['Public key', publicKey],
 	]);
 	printLine('\nGive every device the public key: fleet.publicKeys in its settings.');

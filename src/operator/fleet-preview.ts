@@ -28,7 +28,7 @@ export async function previewFleetPlan(flags: PreviewFlags, file: string): Promi
 	printTable([
 		['Stay as they are', String(stays)],
 		...(leftAlone > 0 ? [['Left alone by the plan', String(leftAlone)]] : []),
-		...(inSeveral > 0 ? [['Fit several rules (the first counts)', String(inSeveral)]] : []),
+		...(inSeveral > 0 ? [['Match several rules (the first applies)', String(inSeveral)]] : []),
 	]);
 	if (!flags.devices) return;
 	printLine();

@@ -141,7 +141,7 @@ const statusLineSchema = z.object({
 		.nullish(),
 });
 
-/** Of a device that is there several times the last line counts. */
+/** Of a device that is there several times the last line applies. */
 async function fromFile(file: string): Promise<Report[]> {
 	const reports = new Map<string, Report>();
 	for (const { line, document } of await readJsonLines(file)) {

@@ -1,5 +1,5 @@
 /**
- * The command line of an operator: which commands and flags there are. What a command does is in its own file under
+ * The command line of an operator: which commands and flags there are. Each command is implemented in its own file under
  * `operator/`, loaded only when it is asked for.
  */
 import type { Command } from 'commander';
@@ -41,8 +41,8 @@ export function buildProgram(): Command {
 const NOTES = `
 The credential: --authorization-file, else IDV_AUTHORIZATION, else the profile;
 never an argument.
-Nothing that creates something is tried twice.
-Exit status: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 fault, 74 I/O,
+Requests that create something are never retried.
+Exit status: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 internal fault, 74 I/O,
   75 try again, 77 refused, 78 settings.`;
 
 function addApiKey(program: Command): void {
@@ -51,13 +51,9 @@ function addApiKey(program: Command): void {
 		.description('API keys')
 		.command('create')
 		.description('create an API key')
-		.requiredOption('--name <name>', 'name for people')
+		.requiredOption('--name <name>', 'human-readable name')
 		.requiredOption('--permissions <list>', 'comma-separated, such as deeplink:write,ephemeral_device:write')
-		.option(
-			'--expires <seconds>',
-			'lifetime; left out, the key never expires',
-			wholeNumber('--expires', 1, 315_360_000),
-		)
+		.option('--expires <seconds>', 'lifetime; default: the key never expires', wholeNumber('--expires', 1, 315_360_000))
 		.option('--out <file>', 'write the key to this new file (mode 0600) instead of showing it');
 	withExamples(
 		create,
@@ -91,11 +87,15 @@ function addSession(program: Command): void {
 		.command('session')
 		.description('sessions')
 		.command('start')
-		.description('start a session and get its hand-off URL')
-		.requiredOption('--workflow <id...>', 'the workflow; several apart by spaces or commas', collect)
+		.description('start a session and print its hand-off URL')
+		.requiredOption('--workflow <id...>', 'the workflow; separate several with spaces or commas', collect)
 		.option('--metadata <json>', 'a JSON object for the session, or @FILE')
 		.option('--locale <locale>', 'such as de-CH')
-		.option('--ttl <seconds>', 'life of the session and its token (default 3600)', wholeNumber('--ttl', 1, 2_592_000))
+		.option(
+			'--ttl <seconds>',
+			'lifetime of the session and its token (default 3600)',
+			wholeNumber('--ttl', 1, 2_592_000),
+		)
 		.option('--qr', 'draw the URL as a QR code');
 	withExamples(
 		start,
@@ -111,7 +111,7 @@ function addDevice(program: Command): void {
 		.command('device')
 		.description('devices')
 		.command('connect')
-		.description('register a device in its place, and get its Connection')
+		.description('register a device on its behalf and print its Connection token')
 		.requiredOption('--device-id <id>', 'the device')
 		.requiredOption('--workflow <id>', 'the workflow that it uses')
 		.option('--serial <serial>', 'its serial number')
@@ -119,7 +119,7 @@ function addDevice(program: Command): void {
 		.option('--type <type>', 'its type, such as kiosk')
 		.option('--heartbeat <seconds>', 'time between its heartbeats', wholeNumber('--heartbeat', 1, 86_400))
 		.option('--token-pointer <pointer>', 'JSON pointer to the Connection in the answer')
-		.option('--out <file>', 'write the Connection to this new file (mode 0600) instead of showing it');
+		.option('--out <file>', 'write the Connection token to this new file (mode 0600) instead of showing it');
 	withExamples(connect, [
 		'idv device connect --device-id K-1047 --workflow checkin --out K-1047.connection',
 		'for credential.connectionFile',
@@ -130,30 +130,30 @@ function addDevice(program: Command): void {
 function addWhoAmI(program: Command): void {
 	const whoami = program
 		.command('whoami')
-		.description('what the credential is, and what it may do')
+		.description('show the credential and its permissions')
 		.option('--offline', 'do not ask the service');
 	withExamples(
 		whoami,
 		['idv whoami', 'asks with requests that create nothing'],
-		['idv whoami --offline', 'only what the credential says itself'],
+		['idv whoami --offline', 'only the claims of the credential'],
 	);
 	onCommand<TargetFlags>(whoami, async (flags) => (await import('./whoami.ts')).whoAmI(flags));
 }
 
 function addProfile(program: Command): void {
-	const profile = program.command('profile').description('names for services and their credentials');
+	const profile = program.command('profile').description('manage names for services and their credentials');
 	const add = profile
 		.command('add')
 		.description('add a profile; the first one is used from then on')
 		.argument('<name>', 'its name')
-		.option('--replace', 'in place of the one with this name');
+		.option('--replace', 'replace the profile with this name');
 	withExamples(
 		add,
 		['idv profile add prod --url https://id.example.com', 'asks for the credential'],
 		['idv profile add test --url http://127.0.0.1:8490 --authorization-file key', 'from a file'],
 	);
 	onCommand<AddFlags>(add, async (flags, name) => (await import('./profiles.ts')).addProfile(flags, name ?? ''));
-	const list = profile.command('list').description('the profiles; * marks the one in use');
+	const list = profile.command('list').description('list the profiles; * marks the one in use');
 	withExamples(list, ['idv profile list', 'shows no secret']);
 	onCommand<OutputFlags>(list, async (flags) => (await import('./profiles.ts')).showProfiles(flags));
 	const use = profile.command('use').description('use another profile from now on').argument('<name>', 'its name');

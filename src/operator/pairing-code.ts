@@ -1,6 +1,6 @@
 /**
- * `idv qrcode`: has the service make a pairing code, makes sure that a device can use it, and shows or saves it. What is
- * saved is read back like a scanner would.
+ * `idv qrcode`: has the service make a pairing code, makes sure that a device can use it, and shows or saves it. A saved
+ * code is read back as a scanner would read it.
  */
 import { extname } from 'node:path';
 import { AgentError } from '../base/errors.ts';
@@ -24,7 +24,7 @@ export interface PairingCodeFlags extends TargetFlags {
 
 /** A code as it came. */
 interface FoundCode {
-	/** What the code says: a link with a Short Token. A secret that works once. */
+	/** The text of the code: a link with a Short Token. A secret that works once. */
 	readonly text: string;
 	/** ISO 8601; `null` where the service doesn't say. */
 	readonly expiresAt: string | null;
@@ -48,7 +48,7 @@ export async function makePairingCode(flags: PairingCodeFlags): Promise<void> {
 	);
 	const found = await readAnswer(answer);
 	const code = readPairingCode(found.text);
-	if (code.kind === 'notACode') throw unusable(target, 'something that is no pairing code');
+	if (code.kind === 'notACode') throw unusable(target, 'something that is not a pairing code');
 	const warnings = warningsOf(code, found, flags, target);
 	const file = flags.out === undefined ? null : await replaceSecretFile(flags.out, await draw(found, format));
 	if (file !== null && format === 'png' && (await readSingleCode(file)) !== found.text)
@@ -109,7 +109,7 @@ function draw({ text, png }: FoundCode, format: 'png' | 'svg' | null): Promise<U
 	return png ? Promise.resolve(png) : writeQrPng(text);
 }
 
-/** What would surprise whoever scans it. */
+/** Warnings about a code that would surprise its user. */
 function warningsOf(code: PairingCode, { expiresAt }: FoundCode, flags: PairingCodeFlags, target: Target): string[] {
 	const warnings: string[] = [];
 	const own = new URL(target.baseUrl).origin;

@@ -31,7 +31,7 @@ type Document = z.infer<typeof documentSchema>;
 /** Letters, digits, `.`, `_` and `-`; begins with a letter or digit; at most 64. @throws AgentError `usage`. */
 export function checkProfileName(name: string): string {
 	if (/^[a-z0-9][\w.-]{0,63}$/i.test(name)) return name;
-	throw new AgentError('usage', 'This is no name for a profile.', {
+	throw new AgentError('usage', 'Not a valid profile name.', {
 		remedy: 'Use letters, digits, ".", "_" and "-", at most 64, beginning with a letter or digit.',
 	});
 }

@@ -23,7 +23,7 @@ export interface AddFlags extends OutputFlags {
 export async function addProfile(flags: AddFlags, name: string): Promise<void> {
 	checkProfileName(name);
 	const url = checkUrl(flags.url ?? process.env['IDV_URL'], flags.url === undefined ? 'IDV_URL' : '--url');
-	const authorization = parseCredential(await readCredential(flags), 'What was given');
+	const authorization = parseCredential(await readCredential(flags), 'The given text');
 	await saveProfile({ name, url }, formatAuthorization(authorization), flags.replace ?? false);
 	const { current } = await listProfiles();
 	if (flags.json) printJson({ name, url, scheme: authorization.scheme, current: current === name });
@@ -47,7 +47,7 @@ export async function showProfiles(flags: OutputFlags): Promise<void> {
 	const { current, profiles } = await listProfiles();
 	const rows = await Promise.all(
 		profiles.map(async ({ name, url }) => {
-			// The scheme alone: it is no secret.
+			// The scheme alone: it is not a secret.
 			const secret = await readProfileSecret(name).catch(() => '');
 			return { name, url, scheme: /^[A-Za-z]+(?=\s)/.exec(secret)?.[0] ?? null, current: name === current };
 		}),

@@ -10,7 +10,7 @@ import { writeFileAtomic } from './atomic-write.ts';
 
 /**
  * @param flags `out` is the file of a command that can save its secret; left out where there is no such flag.
- * @throws AgentError `usage` where a secret would go into a pipe or a file that nobody meant for it.
+ * @throws AgentError `usage` where a secret would go into a pipe or a file that was not meant for it.
  */
 export function checkPlaceForSecret(
 	what: string,

@@ -1,6 +1,6 @@
 /**
  * One request of an operator to the service, tried once. Owns what is said when it fails: the words of the catalogue are a
- * device's, which goes on by itself; an operator's command does not, and may have created something.
+ * device's, which retries; an operator's command does not, and may have created something.
  */
 import { AgentError, type ErrorCode } from '../base/errors.ts';
 import { VERSION } from '../cli/version.ts';
@@ -29,13 +29,13 @@ export interface ServiceCall {
 	readonly maxBytes?: number | undefined;
 }
 
-/** What a call is for, so that its failure can be told in the right words. */
+/** The purpose of a call, so that its failure is described in the right words. */
 export interface Purpose {
-	/** What may exist afterwards although no answer came: `an API key`; left out for calls that leave nothing behind. */
+	/** The resource that may exist although no answer came: `an API key`; left out for calls that leave nothing behind. */
 	readonly creates?: string | undefined;
-	/** What a credential needs for it. */
+	/** The permission that it requires. */
 	readonly needs: string;
-	/** The workflow it names: one that the service doesn't know is told as such. */
+	/** The workflow it names: one that the service doesn't know is reported as such. */
 	readonly workflowId?: string | undefined;
 }
 
@@ -87,7 +87,7 @@ export function isGood({ status }: ServiceAnswer): boolean {
 	return status >= 200 && status < 300;
 }
 
-/** What an answer means that is not the one hoped for. */
+/** The failure behind an answer that is not the expected one. */
 export function refusal({ baseUrl, authorization }: Target, answer: ServiceAnswer, purpose: Purpose): AgentError {
 	const header = formatAuthorization(authorization);
 	const { status, headers, body } = answer;

@@ -66,7 +66,7 @@ interface FoundCredential {
 	readonly from: string;
 }
 
-/** @throws AgentError `credential-unreadable`, in the words of somebody at a laptop. */
+/** @throws AgentError `credential-unreadable`, in words for a person at a laptop. */
 async function readOwnFile(file: string): Promise<string> {
 	try {
 		return await readSecretFile(file);

@@ -59,7 +59,7 @@ export async function startSession(flags: SessionFlags): Promise<void> {
 		['URL', record.url],
 		['Ends', record.expiresAt === null ? 'the service does not say' : untilTime(record.expiresAt)],
 	]);
-	printLine('\nThe URL carries a one-time token: give it to the client that continues the session and to nobody else.');
+	printLine('\nThe URL carries a one-time token: give it to the client that continues the session and to no one else.');
 }
 
 /** Each once, in the order given. @throws AgentError `usage`. */

@@ -13,7 +13,7 @@ import { readTokenLife } from '../protocol/token-life.ts';
 import { sendOnce, withClient } from './service-call.ts';
 import { resolveTarget, type Target, type TargetFlags } from './service-target.ts';
 
-/** What an endpoint said: `null` where it can't be known. */
+/** The answer of an endpoint: `null` where it can't be known. */
 interface Verdict {
 	readonly may: boolean | null;
 	readonly detail: string;
@@ -64,7 +64,7 @@ export async function whoAmI(flags: TargetFlags & { readonly offline?: boolean |
 	printTable(
 		Object.entries(ASKED).map(([name, { words }]) => {
 			const { may, detail } = verdicts[name as Asked];
-			return [`May ${words}`, may === null ? `cannot be told (${detail})` : may ? 'yes' : `no: ${detail}`];
+			return [`May ${words}`, may === null ? `unknown (${detail})` : may ? 'yes' : `no: ${detail}`];
 		}),
 	);
 }
@@ -75,7 +75,7 @@ function isAccepted(verdicts: readonly Verdict[]): boolean | null {
 }
 
 function describeAcceptance(accepted: boolean | null): string {
-	if (accepted === null) return 'cannot be told';
+	if (accepted === null) return 'unknown';
 	return accepted ? 'yes' : 'no: the service refuses this credential';
 }
 
@@ -104,7 +104,7 @@ interface Claims {
 	readonly expiresAt?: string;
 }
 
-/** What a credential says of itself; nobody has checked its signature. */
+/** The claims of a credential; its signature is not checked. */
 function readClaims(authorization: Authorization): Claims {
 	if (authorization.scheme === 'Basic') return { username: authorization.username };
 	const life = readTokenLife(authorization.credential);

@@ -1,5 +1,5 @@
 /**
- * What travels on `ws/device`: heartbeats out, notifications in.
+ * Messages on `ws/device`: heartbeats out, notifications in.
  * Source: assumed throughout (service-interface, Endpoints 6 and Events: "not shown").
  */
 import * as z from 'zod';
@@ -38,7 +38,7 @@ export interface NotificationPointers {
 	readonly notificationIdPointer?: string | undefined;
 }
 
-/** A notification whose contents nobody has touched. */
+/** A notification with its contents untouched. */
 export interface Notification {
 	/** The service's word for it; `text`, `binary` or `unknown` where it has none. */
 	readonly kind: string;
@@ -92,7 +92,7 @@ export function readAgentMessage(notification: Notification): AgentMessage | nul
 	if (notification.format !== 'json') return null;
 	if (notification.kind !== 'workflow.changed' && notification.kind !== 'connection.revoked') return null;
 	const document: unknown = JSON.parse(notification.content);
-	// The kind may stand at a configured place; the fields are the document's own.
+	// The kind may be at a configured place; the fields are the document's own.
 	const fields = typeof document === 'object' && document !== null ? document : {};
 	const message = agentMessageSchema.safeParse({ ...fields, type: notification.kind });
 	return message.success ? message.data : null;

@@ -43,7 +43,7 @@ export const deviceConnectionRequestSchema = z.object({
 	heartbeatCadence: heartbeatCadenceSchema.optional(),
 });
 
-/** What a device says of itself when it registers. */
+/** The request body of a registration. */
 export type DeviceConnectionRequest = z.infer<typeof deviceConnectionRequestSchema>;
 
 /** Places in which a Connection token is looked for, in this order. Source: assumed. */

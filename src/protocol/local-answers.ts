@@ -1,6 +1,6 @@
 /**
- * What the agent's own interface answers: one place for what the daemon says and what its command line and the kiosk's
- * applications read. Running code wants only the types; the schemas are for the document at `/v1/openapi.json`.
+ * Answers of the agent's own interface: one place for what the daemon says and what its command line and the kiosk's
+ * applications read. Running code uses only the types; the schemas are for the document at `/v1/openapi.json`.
  */
 import * as z from 'zod';
 import { deviceIdSchema } from './device-connection.ts';
@@ -18,7 +18,7 @@ export const statusSchema = z.object({
 	schemaVersion: z.literal(STATUS_SCHEMA_VERSION),
 	/**
 	 * `unpaired`: waits for a pairing code. `connecting`: has not been online yet. `online`: registered and subscribed.
-	 * `offline`: was online, comes back by itself. `blocked`: only a person can help; tried again slowly.
+	 * `offline`: was online, reconnects automatically. `blocked`: only a person can help; tried again slowly.
 	 */
 	state: z.enum(['unpaired', 'connecting', 'online', 'offline', 'blocked']),
 	/** One sentence that a technician can act on. */
@@ -31,9 +31,9 @@ export const statusSchema = z.object({
 	macAddress: z.string().nullable(),
 	baseUrl: z.string().nullable(),
 	workflow: z.object({
-		/** What the device is meant to run. */
+		/** The desired workflow. */
 		wanted: z.string().nullable(),
-		/** What it is online with at this moment. */
+		/** The workflow that is online at this moment. */
 		live: z.string().nullable(),
 		/** While a change waits for the leases of applications: when it is made at the latest. */
 		waitsUntil: timestamp.nullable(),
@@ -55,11 +55,11 @@ export const statusSchema = z.object({
 		.object({
 			/** The revision in force; `null` before the first. */
 			revision: z.int().nullable(),
-			/** The newest revision that the device was online as it says: what heartbeats carry as `planRevision`. */
+			/** The newest revision that the device was confirmed online with; heartbeats carry it as `planRevision`. */
 			followed: z.int().nullable(),
 			/** The rule that fits; `null` for the plan's defaults. */
 			rule: z.string().nullable(),
-			/** What it says; `null` where it leaves the workflow open. */
+			/** Its workflow; `null` where it leaves the workflow open. */
 			workflowId: z.string().nullable(),
 			/** A newer revision or a ring that this device comes to at its own moment. */
 			next: z.object({ revision: z.int(), workflowId: z.string().nullable(), at: timestamp }).nullable(),
@@ -79,7 +79,7 @@ export const statusSchema = z.object({
 });
 export type Status = z.infer<typeof statusSchema>;
 
-/** What the agent hands to the kiosk's application. `id` orders events and resumes a stream; it is never used twice. */
+/** An event as the kiosk's application receives it. `id` orders events and resumes a stream; it is never used twice. */
 export const eventSchema = z.object({
 	id: z.string(),
 	/** When the agent received it, by the device's clock. */
@@ -113,7 +113,7 @@ export const leaseReportSchema = z.object({
 });
 export type LeaseReport = z.infer<typeof leaseReportSchema>;
 
-/** What a code would do, found without spending it and without touching the network. No secret in it. */
+/** The effect of a code, found without spending it and without touching the network. No secret in it. */
 export const pairPreviewSchema = z.object({
 	/** Whether pairing with this code can go ahead as asked. */
 	ready: z.boolean(),
@@ -124,11 +124,11 @@ export const pairPreviewSchema = z.object({
 	workflowId: z.string().nullable(),
 	workflowSource: z.string().nullable(),
 	sessionId: z.string().nullable(),
-	/** `Short Token (one use)`: what kind of credential the code carries. */
+	/** The kind of credential in the code, such as `Short Token (one use)`. */
 	tokenKind: z.string(),
-	/** What would be different afterwards, one line each; also where only a confirmation or `replace` is missing. */
+	/** The changes that pairing would make, one line each; also where only a confirmation or `replace` is missing. */
 	changes: z.array(z.string()),
-	/** The first thing that stands in the way. */
+	/** The first failure that prevents it. */
 	problem: problemSummarySchema.nullable(),
 });
 export type PairPreview = z.infer<typeof pairPreviewSchema>;
@@ -138,7 +138,7 @@ export const pairResultSchema = z.object({
 	deviceId: deviceIdSchema,
 	workflowId: z.string(),
 	sessionId: z.string().nullable(),
-	/** Whether the device is online already; `sentence` says how it stands. */
+	/** Whether the device is online already; `sentence` has its status. */
 	online: z.boolean(),
 	sentence: z.string(),
 });
@@ -171,11 +171,11 @@ export const problemSchema = z.object({
 	/** The status of HTTP once more. */
 	status: z.int(),
 	title: z.string(),
-	/** What went wrong. */
+	/** The message. */
 	detail: z.string(),
 	/** Permanent name for programs. */
 	code: z.string(),
-	/** What to do about it. */
+	/** The remedy. */
 	remedy: z.string(),
 	/** Where in the body, for a body that does not fit. */
 	errors: z.array(z.object({ path: z.string(), message: z.string() })).optional(),
@@ -183,7 +183,7 @@ export const problemSchema = z.object({
 
 /** The scanners that the agent sees, and whether it listens to them. */
 export const scannerReportSchema = z.object({
-	/** Whether codes that are scanned now count. */
+	/** Whether codes that are scanned now are used. */
 	listening: z.boolean(),
 	/** Why, or why not, in one sentence. */
 	sentence: z.string(),

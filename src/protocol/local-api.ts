@@ -1,6 +1,6 @@
 /**
- * The agent's own interface on `agent.sock` and `admin.sock`: its routes and the bodies that it takes. What it answers
- * stands in `local-answers.ts`: a daemon has no need of those schemas before somebody asks for its document.
+ * The agent's own interface on `agent.sock` and `admin.sock`: its routes and the bodies that it takes. Its answers
+ * are in `local-answers.ts`: a daemon does not need those schemas until a client requests its document.
  */
 import * as z from 'zod';
 import { workflowIdSchema } from './device-connection.ts';
@@ -27,7 +27,7 @@ export const DEFAULT_LEASE_SECONDS = 60;
 /** A name that an application or a lease gives itself. */
 export const CONSUMER_NAME = /^[\w.-]{1,64}$/;
 
-/** Who reads: its name is its own choice, and always the same. */
+/** The consumer's name: its own choice, and always the same. */
 const consumerName = z.string().regex(CONSUMER_NAME, 'must be 1 to 64 letters, digits, dots, hyphens or underscores');
 
 /** Everything up to this event has been dealt with: it is not delivered to this consumer again. */

@@ -1,5 +1,5 @@
 /**
- * What a scanned, typed or photographed text says: a code that pairs a device, or why it is none.
+ * Reads a scanned, typed or photographed text: a code that pairs a device, or why it does not.
  * Never throws, whatever the text; never decides whether a code may be used (that is `pairing/rules.ts`).
  */
 import { isCredential, parseAuthorization } from './authorization.ts';

@@ -5,19 +5,19 @@ export const PROBLEM_CONTENT_TYPE = 'application/problem+json';
 export interface Problem {
 	/** HTTP status, repeated in the body. */
 	readonly status: number;
-	/** What kind of problem, in a few words. */
+	/** The kind of problem, in a few words. */
 	readonly title: string;
-	/** What went wrong this time. */
+	/** The message. */
 	readonly detail?: string;
 	/** Permanent kebab-case name for programs. */
 	readonly code?: string;
-	/** What to do about it. */
+	/** The remedy. */
 	readonly remedy?: string;
 	/** Where in the request: one entry for each field. */
 	readonly errors?: readonly { readonly path: string; readonly message: string }[];
 }
 
-/** Longest piece of somebody else's text that is passed on, in characters. */
+/** Longest piece of foreign text that is passed on, in characters. */
 const MAX_DETAIL = 200;
 
 /**
@@ -39,7 +39,7 @@ export function readErrorDetail(body: string): string {
 	return cleanText(text, MAX_DETAIL);
 }
 
-/** Somebody else's text on one line: without control, invisible and direction-changing characters, and cut short. */
+/** Foreign text on one line: without control, invisible and direction-changing characters, and cut short. */
 export function cleanText(text: string, maxLength: number): string {
 	const oneLine = text
 		.slice(0, maxLength * 4)

@@ -7,9 +7,9 @@ import type { Settings } from '../settings/table.ts';
 /** A device by which codes may come, as it was found. */
 export interface ScannerFacts {
 	readonly kind: 'serial' | 'keyboard';
-	/** What is opened: the name below `by-id` where there is one, since it stays the same in every socket. */
+	/** The path to open: the name below `by-id` where there is one, since it stays the same in every socket. */
 	readonly path: string;
-	/** The device that the name stands for now, `/dev/ttyACM0`; equal to `path` where it is no link. */
+	/** The device behind the name, `/dev/ttyACM0`; equal to `path` where that is not a symbolic link. */
 	readonly node: string;
 	/** Whether the user who looked may read it. */
 	readonly readable: boolean;
@@ -36,7 +36,7 @@ export const SCANNER_RETRY_MS = 15_000;
 /** Makers and words by which a keyboard shows that it is a scanner. */
 const LIKE_A_SCANNER =
 	/scan|bar_?code|2d_?imager|imager|honeywell|metrologic|hand_held_products|datalogic|symbol|zebra|newland|opticon|cipherlab|unitech|denso|cognex|mindeo|zebex|sycreader|newtologic|netum|inateck|tera_/i;
-/** Serial devices that talk by themselves, or do something when they are opened. */
+/** Serial devices that send without being asked, or do something when they are opened. */
 const NO_SCANNER = /modem|gps|gnss|u-blox|printer|arduino|zigbee|z-?wave|bluetooth|lte|\b[345]g\b/i;
 
 /** Decides for each device, in the order given. Nothing is chosen when `scanner.kind` is `off`. */

@@ -1,5 +1,5 @@
 /**
- * What the scans of a device without a screen mean one after another: a scanner that still sees the code before it says
+ * The meaning of consecutive scans on a device without a screen: a scanner that still sees the code before it says
  * nothing new, and a person confirms the service of a first pairing by scanning the same code again. Pure; time is handed
  * in.
  */
@@ -12,31 +12,31 @@ export const CONFIRM_WITHIN_MS = 30_000;
 
 /** A scan at a moment of monotonic time. */
 export interface SeenScan {
-	/** What was read: perhaps a secret. */
+	/** The text that was read: perhaps a secret. */
 	readonly text: string;
 	readonly atMs: number;
 }
 
-/** Whether a scanner still reads what it read before: nobody has scanned anything. */
+/** Whether a scanner still reads the code of before: this is not a new scan. */
 export function isStillSeen(last: SeenScan | null, text: string, nowMs: number): boolean {
 	return last?.text === text && nowMs - last.atMs < AWAY_MS;
 }
 
 /**
- * Whether this scan is the second of a code whose service nobody has confirmed yet.
+ * Whether this scan is the second of a code whose service is not confirmed yet.
  * @param awaited the first scan, `null` when none is waited for or another code came in between.
  */
 export function confirms(awaited: SeenScan | null, text: string, nowMs: number): boolean {
 	return awaited?.text === text && nowMs - awaited.atMs <= CONFIRM_WITHIN_MS;
 }
 
-/** A refusal that was told. */
+/** A refusal that was reported. */
 export interface ToldRefusal {
 	readonly code: ErrorCode;
 	readonly atMs: number;
 }
 
-/** How often texts that are no pairing codes are told of, in milliseconds: some devices talk by themselves. */
+/** Least interval between reports of texts that are not pairing codes, in milliseconds: some devices send unasked. */
 export const TELL_EVERY_MS = 3000;
 
 /** Whether the site hears of this refusal: of every one that concerns a pairing code, and of others now and then. */

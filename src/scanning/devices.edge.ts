@@ -17,7 +17,7 @@ export interface ScannerPlaces {
 const SERIAL_BY_ID = 'dev/serial/by-id';
 const INPUT_BY_ID = 'dev/input/by-id';
 const INPUT = 'dev/input';
-/** What the udev rule of this package calls a scanner. */
+/** The mark of a scanner in this package's udev rule. */
 const MARK = /^idv-scanner/;
 /** Entries looked at in one directory. */
 const MAX_ENTRIES = 64;
@@ -62,7 +62,7 @@ export interface ScannerWatch {
 }
 
 /**
- * Calls back when a device may have come or gone, and goes on doing so until it is closed. What is not there yet is
+ * Calls back when a device may have come or gone, and keeps doing so until it is closed. A missing path is
  * waited for in the nearest directory that is.
  */
 export function watchScanners({ root = '/', device }: ScannerPlaces, onChange: () => void): ScannerWatch {
@@ -79,7 +79,7 @@ export function watchScanners({ root = '/', device }: ScannerPlaces, onChange: (
 	};
 	const report = () => {
 		timer = null;
-		// Anew before the report: directories come and go with the devices, and nothing must be missed.
+		// Again before the report: directories come and go with the devices, and nothing must be missed.
 		watchAll();
 		onChange();
 	};
@@ -89,7 +89,7 @@ export function watchScanners({ root = '/', device }: ScannerPlaces, onChange: (
 		for (const directory of desired) watchNearest(directory, before);
 		for (const watcher of before.values()) watcher.close();
 	};
-	/** A directory whose watch has told of its own end is watched anew under the same name. */
+	/** A directory whose watch has reported its own end is watched again under the same name. */
 	const watchNearest = (wish: string, before: Map<string, FSWatcher>) => {
 		for (let directory = wish; ; directory = dirname(directory)) {
 			if (watchers.has(directory)) return;
@@ -108,7 +108,7 @@ export function watchScanners({ root = '/', device }: ScannerPlaces, onChange: (
 			}
 		}
 	};
-	/** Every line on a console and every write to /dev/null is an event in /dev: those are nobody's business. */
+	/** Every line on a console and every write to /dev/null is an event in /dev: those are ignored. */
 	const isOurs = (name: string | null) =>
 		name === null || !/^(null|zero|u?random|full|ptmx|console|tty\d*|kmsg|rfkill)$/.test(name);
 	watchAll();
@@ -155,7 +155,7 @@ function mayOpen(path: string, kind: ScannerFacts['kind']): Promise<boolean> {
 	);
 }
 
-/** What udev keeps of a device, `null` without udev. Source: the files that `udevadm info` reads. */
+/** udev's properties of a device, `null` without udev. Source: the files that `udevadm info` reads. */
 async function askUdev(root: string, node: string): Promise<ReadonlyMap<string, string> | null> {
 	try {
 		const { rdev } = await stat(node);

@@ -1,5 +1,5 @@
 /**
- * What a scanner types that presents itself as a USB keyboard: events of the kernel into characters, by the US key map.
+ * Input of a scanner that presents itself as a USB keyboard: events of the kernel into characters, by the US key map.
  * Pure; opens no device. Knows the 64-bit layout only, as Linux on x64 and arm64 has it.
  * Source: linux/input.h and linux/input-event-codes.h.
  */

@@ -1,6 +1,6 @@
 /**
  * One scanner that types like a USB keyboard, read as events of the kernel, whatever window has the focus. It can't be
- * taken away from the desktop here (that wants an ioctl): the udev rule beside the units does. Opens once and reports.
+ * taken away from the desktop here (that requires an ioctl): the udev rule beside the units does. Opens once and reports.
  */
 import { close, constants, open, readSync } from 'node:fs';
 import { promisify } from 'node:util';
@@ -13,7 +13,7 @@ import type { OpenScanner, ScannerListener } from './scanner-types.ts';
 const AT_ONCE = 256;
 
 /**
- * A plain stream would keep one of Node's four threads waiting in `read()` for as long as nobody scans, and could not be
+ * A plain stream would keep one of Node's four threads waiting in `read()` while no code is scanned, and could not be
  * ended: the descriptor is non-blocking and polled for, by the poller that the serial library brings.
  * @throws AgentError `scanner-failed` or `scanner-denied`.
  */
@@ -31,7 +31,7 @@ export async function openKeyboardScanner(path: string, listener: ScannerListene
 		({ poller } = new LinuxPortBinding(descriptor, { path, baudRate: 9600 } as never));
 	} catch (cause) {
 		close(descriptor);
-		throw new AgentError('scanner-failed', `${path} is no device that can be read.`, { cause });
+		throw new AgentError('scanner-failed', `${path} is not a readable device.`, { cause });
 	}
 	const buffer = new Uint8Array(AT_ONCE * EVENT_BYTES);
 	let keyboard = NO_KEYS;

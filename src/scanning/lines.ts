@@ -1,6 +1,6 @@
 /**
  * Cuts what a scanner sends into scans: by the suffix that it is set to, or by the quiet after a code. Bounded, whatever
- * arrives. Pure; reads no device and knows no clock: the quiet is told by whoever listens. Decides nothing about a code.
+ * arrives. Pure; reads no device and knows no clock: the caller reports the quiet. Decides nothing about a code.
  */
 import { MAX_CODE_LENGTH } from '../protocol/pairing-code.ts';
 import type { ScanSuffix } from '../settings/terms.ts';
@@ -8,7 +8,7 @@ import type { ScanSuffix } from '../settings/terms.ts';
 /** One reading: its text, trimmed and without control characters, or that there was more than any code has. */
 export type Scan = { readonly kind: 'text'; readonly text: string } | { readonly kind: 'tooLong' };
 
-/** What has arrived of the next scan. */
+/** The received part of the next scan. */
 export interface UnfinishedScan {
 	readonly text: string;
 	readonly tooLong: boolean;

@@ -1,7 +1,7 @@
 /** Why a scanner cannot be read, in words that a technician can act on. */
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 
-/** What opening a device failed with. */
+/** Why a device could not be opened. */
 export function refusedOpen(path: string, error: unknown): AgentError {
 	const reason = error instanceof Error ? error.message : String(error);
 	const code = (error as NodeJS.ErrnoException | null)?.code ?? '';
@@ -19,7 +19,7 @@ export function refusedOpen(path: string, error: unknown): AgentError {
 	});
 }
 
-/** The device ended by itself. */
+/** The device disappeared. */
 export function scannerGone(path: string): Failure {
 	return failure('scanner-failed', `The scanner at ${path} was unplugged.`);
 }

@@ -219,7 +219,7 @@ function startsWith(bytes: Uint8Array, signature: string): boolean {
 	return [...signature].every((character, index) => bytes[index] === character.charCodeAt(0));
 }
 
-/** What a file is that is no whole picture of a kind that is read, so that nobody looks for a damage that isn't there. */
+/** Names a file that is not a complete picture of a supported kind, so that the message does not suggest damage. */
 function kindOf(bytes: Uint8Array): string {
 	if (bytes.byteLength === 0) return 'empty';
 	if (startsWith(bytes, PNG) || startsWith(bytes, JPEG)) return 'damaged';

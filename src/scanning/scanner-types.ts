@@ -1,8 +1,8 @@
-/** What every kind of scanner is to whoever listens to it. Types only. */
+/** The interface of every kind of scanner to its listener. Types only. */
 import type { Failure } from '../base/errors.ts';
 
 export interface ScannerListener {
-	/** What the scanner sent, in order; where a code ends is for `scanning/lines.ts` to find. */
+	/** The characters that the scanner sent, in order; `scanning/lines.ts` finds the end of a code. */
 	characters(text: string): void;
 	/** It is gone: pulled out, or it failed. Called at most once, and not after {@link OpenScanner.close}. */
 	ended(reason: Failure): void;

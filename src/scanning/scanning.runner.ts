@@ -20,9 +20,9 @@ type ScannerSettings = Settings['scanner'];
 
 export interface ScanningParts {
 	readonly agent: Pick<Agent, 'status' | 'onStatus' | 'inspectPairing' | 'warn'>;
-	/** Spends a code, and tells the site how it went. */
+	/** Redeems a code and notifies the site of the result. */
 	readonly pair: (asked: PairRequest) => Promise<PairResult>;
-	/** Tells the site of a scan that came to nothing before it was a pairing. */
+	/** Notifies the site of a scan that was refused before pairing began. */
 	readonly refused: (reason: Failure) => void;
 	readonly settings: () => ScannerSettings;
 	readonly find: (device: string | null) => Promise<ScannerFacts[]>;
@@ -33,13 +33,13 @@ export interface ScanningParts {
 }
 
 export interface Scanning {
-	/** What there is to listen to, and whether it is listened to. */
+	/** The scanners that were found, and which are listened to. */
 	report(): Promise<ScannerReport>;
 	/** Lets every scanner go. */
 	close(): Promise<void>;
 }
 
-/** How long the last refusal stands in the status, in milliseconds. */
+/** How long the last refusal stays in the status, in milliseconds. */
 const SHOWN_MS = 120_000;
 
 export function listenForScans(parts: ScanningParts): Scanning {
@@ -172,7 +172,7 @@ function listen(
 					if (open.get(node)?.reader !== reader) return;
 					letGo(node);
 					log.info(message, { path });
-					// It may be back before anybody has noticed that it was gone.
+					// It may be back before its absence was noticed.
 					look();
 				},
 			});
@@ -215,7 +215,7 @@ function listen(
 	};
 }
 
-/** What a scan comes to: pairing, a question, a refusal, or nothing because the scanner still sees the same code. */
+/** The result of a scan: pairing, a question, a refusal, or nothing because the scanner still sees the same code. */
 function assessScans(
 	{ agent, pair, refused, clock, log }: ScanningParts,
 	isCopy: () => boolean,
@@ -255,7 +255,7 @@ function assessScans(
 			log.info('confirmed by a second scan', { host });
 			return spend({ ...asked, trustOrigin: origin });
 		}
-		// A text that is no code at all may come from a device that talks by itself.
+		// A text that is not a code may come from a device that sends unasked.
 		if (problem?.code === 'not-a-pairing-code') return refuse(failure(problem.code, problem.message));
 		return spend(asked);
 	}
@@ -288,7 +288,7 @@ function assessScans(
 			}
 			void take(text).catch((error: unknown) => refuse(toFailure(error)));
 		},
-		/** Paired by whatever road, or at the end: what was scanned before is over. */
+		/** After pairing or shutdown: discard pending scans. */
 		forget() {
 			awaited = null;
 			show(null);

@@ -48,7 +48,7 @@ export async function openSerialScanner(
 			closing ??= over
 				? Promise.resolve()
 				: new Promise<void>((resolve) => {
-						// It may have ended by itself in between: then there is nothing left to close.
+						// The device may have disappeared in between: then there is nothing left to close.
 						port.close(() => resolve());
 					});
 			return closing;

@@ -1,4 +1,4 @@
-/** What is piped in, read as a scanner's characters: for `idv-agent scanner test -`. Ends with its input. */
+/** Standard input, read as a scanner's characters: for `idv-agent scanner test -`. Ends with its input. */
 import { failure } from '../base/errors.ts';
 import type { OpenScanner, ScannerListener } from './scanner-types.ts';
 

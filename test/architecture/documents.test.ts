@@ -1,12 +1,12 @@
-/** Every link in the documents leads to a file that is there, and to a heading of it; every npm script is told of. */
+/** Every link in the documents leads to a file that is there, and to a heading of it; every npm script is in the README. */
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
 
 const ROOT = resolve(import.meta.dirname, '../..');
-const DOCUMENTS = ['README.md', 'CHANGELOG.md', ...globSync('docs/**/*.md', { cwd: ROOT })];
+const DOCUMENTS = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', ...globSync('docs/**/*.md', { cwd: ROOT })];
 
-/** Without code: a heading or a link in it is none. */
+/** Without code, which may look like headings and links. */
 const readProse = (file: string) => readFileSync(file, 'utf8').replaceAll(/^```.*?^```/gms, '');
 
 /** As a page of the repository names its headings. */
@@ -32,16 +32,16 @@ test('links in the documents lead somewhere', () => {
 	expect(DOCUMENTS.length).toBeGreaterThan(5);
 });
 
-test('every npm script stands in the README', () => {
+test('every npm script is in the README', () => {
 	const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { scripts: object };
 	const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
-	const isTold = (name: string) => new RegExp(`(npm |npm run |\`)${name}[\` ]`).test(readme);
-	expect(Object.keys(scripts).filter((name) => !isTold(name))).toEqual([]);
+	const isNamed = (name: string) => new RegExp(`(npm |npm run |\`)${name}[\` ]`).test(readme);
+	expect(Object.keys(scripts).filter((name) => !isNamed(name))).toEqual([]);
 });
 
 test('every path of the source that a document names exists', () => {
 	const missing = DOCUMENTS.filter((document) => !/^CHANGELOG|^docs\/decisions/.test(document)).flatMap((document) =>
-		[...readFileSync(join(ROOT, document), 'utf8').matchAll(/\b(?:src|test|scripts|systemd)\/[\w./-]*\w/g)]
+		[...readFileSync(join(ROOT, document), 'utf8').matchAll(/(?<![\w/.-])(?:src|test|scripts|systemd)\/[\w./-]*\w/g)]
 			.map(([path]) => path)
 			.filter((path) => !existsSync(join(ROOT, path)))
 			.map((path) => `${document}: ${path}`),

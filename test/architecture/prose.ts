@@ -2,12 +2,16 @@
 
 /** Each with the words to write in its place. */
 const PATTERNS: readonly { readonly pattern: RegExp; readonly instead: string }[] = [
-	{ pattern: /\b(?:nobody|somebody|anybody|whoever|whom)\b/gi, instead: 'say who: a user, a caller, no one' },
+	{
+		pattern: /\b(?:nobody|somebody|anybody|whoever|whom(?! the Software))\b/gi,
+		instead: 'say who: a user, a caller, no one',
+	},
 	{ pattern: /\banew\b/gi, instead: 'again' },
 	{ pattern: /\bby itself\b/gi, instead: 'automatically' },
 	{
 		// Not a question, and with its comma before the sentence ends.
-		pattern: /(?<=^|[.;:!?]\s|\n\n)(?:What|Who)\s(?:(?![.?!](?:\s|$)|\n\n)[\s\S])*?,(?=\s)(?!(?:(?!\n\n|[.!]\s)[\s\S])*\?)/g,
+		pattern:
+			/(?<=^|[.;:!?]\s|\n\n)(?:What|Who)\s(?:(?![.?!](?:\s|$)|\n\n)[\s\S])*?,(?=\s)(?!(?:(?!\n\n|[.!]\s)[\s\S])*\?)/g,
 		instead: 'begin with a noun',
 	},
 	{ pattern: /(?<!\bthere )\b(?:is|are) no (?!longer\b|more\b|one\b)[a-z]+/gi, instead: 'is not a' },

@@ -1,5 +1,5 @@
 /**
- * `npm run bench:scan`: from a picture to its text, beside zbarimg over the same photographs, and from a scanned code to
+ * `npm run bench:scan`: from a picture to its text, beside zbarimg over the same rendered pictures, and from a scanned code to
  * the open channel on loopback. Everything in one run. Asserts nothing: machines are noisy. Needs Debian's zbar-tools.
  *
  * `npm run bench:scan -- --rounds 5`
@@ -76,7 +76,7 @@ void readPicture(process.argv[2] ?? '').then(([text]) => process.stdout.write(te
 				else if (round === 0 && text !== '') one.wrong += 1;
 			}
 		}
-	process.stdout.write(`${set.length} photographs, ${rounds} rounds; ${execFileSync('zbarimg', ['--version'])}`);
+	process.stdout.write(`${set.length} pictures, ${rounds} rounds; ${execFileSync('zbarimg', ['--version'])}`);
 	process.stdout.write(
 		`${''.padEnd(30)}${'median ms'.padStart(12)}${'p95 ms'.padStart(10)}${'right'.padStart(8)}${'wrong'.padStart(8)}\n`,
 	);

@@ -190,7 +190,7 @@ describe('moving a device to another workflow', () => {
 		const { status, stdout, stderr } = await home.agent(['workflow', 'set', 'face-check', '--wait', '0']);
 		expect(stdout).toMatch(/^Online with .*, workflow document-check; moving to workflow face-check\.\n$/);
 		expect(stderr).toBe(
-			'Warning: face-check is not live after 0 s. The agent goes on by itself; idv-agent status shows how it went.\n',
+			'Warning: face-check is not live after 0 s. The agent continues automatically; idv-agent status shows the result.\n',
 		);
 		expect(status).toBe(75);
 		const moved = service.waitFor('device-online', ({ workflowId }) => workflowId === 'face-check');
@@ -295,10 +295,10 @@ describe('a device that is not paired', () => {
 			expect(await readFile(join(home.stateDir, name), 'utf8')).not.toContain(connections[0].token);
 	});
 
-	test('is not one with a credential of its own: unpair says that it registers anew', async () => {
+	test('is not one with a credential of its own: unpair says that it registers again', async () => {
 		const { home } = await givenProvisioned();
 		const { status, stdout } = await home.agent(['unpair']);
-		expect(stdout).toMatch(/settings still hold a credential: the device registers anew/);
+		expect(stdout).toMatch(/settings still hold a credential: the device registers again/);
 		expect(status).toBe(0);
 	});
 });

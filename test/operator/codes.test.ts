@@ -93,7 +93,7 @@ describe('qrcode', () => {
 	test('refuses an answer that is no code', async () => {
 		const other = await givenService();
 		other.failNext('/api/deeplink/qrcode', { status: 200, body: { url: 'https://www.example.com/' } }, 2);
-		const expected = { status: 69, code: 'bad-response', words: /something that is no pairing code/ };
+		const expected = { status: 69, code: 'bad-response', words: /something that is not a pairing code/ };
 		const args = ['qrcode', '--workflow', 'checkin', '--out', join(operator.directory, 'code.png')];
 		await expectRefused(expected, args, env('Basic', other));
 		expect(await readdir(operator.directory)).toEqual([]);

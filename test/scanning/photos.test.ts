@@ -48,7 +48,7 @@ async function scoreOf(options: ReaderOptions): Promise<number> {
 	return score;
 }
 
-test('of the distorted photographs it reads at least what the decoder reads with its own best settings, and nothing wrong', async () => {
+test('of the distorted pictures it reads at least what the decoder reads with its own best settings, and nothing wrong', async () => {
 	const set = await photos();
 	const open = set.filter(isOpenToAll);
 	expect(open.length).toBeGreaterThanOrEqual(15);

@@ -310,7 +310,7 @@ describe('a device that is paired', () => {
 		expect((await show('MainPID'))[0]).not.toBe(pid);
 	});
 
-	test('is online without help after the power was cut, again and again', async () => {
+	test('is online without help after all its processes were killed at once, again and again', async () => {
 		for (let round = 0; round < (SHORT ? 2 : 3); round += 1) {
 			const online = service.next('device-online');
 			// The first cut comes while it is online, the others while it boots.

@@ -1,6 +1,6 @@
 /**
  * A real Debian with a real systemd, without a virtual machine: a container of systemd-nspawn in a control group and
- * namespaces of its own, whose disk survives a power cut. Needs root. Knows nothing of the agent.
+ * namespaces of its own, whose disk survives when all its processes are killed at once. Needs root. Knows nothing of the agent.
  */
 import { type ChildProcess, execFile, execFileSync, spawn } from 'node:child_process';
 import { existsSync, globSync, mkdirSync, readFileSync, rmdirSync, rmSync, watch, writeFileSync } from 'node:fs';
