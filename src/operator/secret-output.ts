@@ -5,8 +5,8 @@
 import { open, rm } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { AgentError } from '../base/errors.ts';
+import { writeDurably } from '../base/files.edge.ts';
 import type { OutputFlags } from '../cli/output.ts';
-import { writeFileAtomic } from './atomic-write.ts';
 
 /**
  * @param flags `out` is the file of a command that can save its secret; left out where there is no such flag.
@@ -66,7 +66,7 @@ export async function reserveSecretFile(out: string): Promise<ReservedFile> {
 export async function replaceSecretFile(out: string, content: string | Uint8Array): Promise<string> {
 	const path = resolve(out);
 	try {
-		await writeFileAtomic(path, content, 0o600);
+		await writeDurably(path, content);
 		return path;
 	} catch (error) {
 		throw unwritable(path, error);
