@@ -6,7 +6,7 @@ import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { resolve } from 'node:path';
 import { AgentError, type ErrorCode } from '../base/errors.ts';
 import { inWords, readBytes, writeDurably } from '../base/files.edge.ts';
-import { findJsonPlaces, type JsonPlaces, lineAndColumn, pointerOf } from '../base/json-position.ts';
+import { findJsonPlaces, type JsonPlaces, lineAndColumn, pointerOf } from '../base/json-text.ts';
 import { printWarning } from '../cli/output.ts';
 import { checkPlan, type Finding } from '../fleet/lint.ts';
 import { MAX_PLAN_BYTES } from '../fleet/terms.ts';

@@ -7,8 +7,7 @@ import fs from 'node:fs/promises';
 import path from 'node:path';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { errnoOf, type FileFault, inWords, readText } from '../base/files.edge.ts';
-import { findJsonPlaces, lineAndColumn } from '../base/json-position.ts';
-import { readJsonObject } from '../base/json-text.ts';
+import { findJsonPlaces, lineAndColumn, readJsonObject } from '../base/json-text.ts';
 import { MAX_CREDENTIAL_LENGTH } from '../protocol/authorization.ts';
 import type { ValuePlace } from './resolve.ts';
 
