@@ -93,7 +93,7 @@ async function readInterfaces(root: string): Promise<Found<InterfaceFacts>> {
 	}
 }
 
-/** `null` for what is no interface, such as the file `bonding_masters`. */
+/** `null` for what is not an interface, such as the file `bonding_masters`. */
 async function readInterface(top: string, directory: string, name: string): Promise<InterfaceFacts | null> {
 	const [address, type, addrAssignType, device, wireless, phy80211] = await Promise.all([
 		readLine(name, join(directory, 'address')),

@@ -3,9 +3,8 @@
  * here but whole files, and a key is never shown.
  */
 import { createPrivateKey, type KeyObject } from 'node:crypto';
-import { resolve } from 'node:path';
 import { AgentError, type ErrorCode } from '../base/errors.ts';
-import { inWords, readBytes, writeDurably } from '../base/files.edge.ts';
+import { inWords, readBytes } from '../base/files.edge.ts';
 import { findJsonPlaces, type JsonPlaces, lineAndColumn, pointerOf } from '../base/json-text.ts';
 import { printWarning } from '../cli/output.ts';
 import { checkPlan, type Finding } from '../fleet/lint.ts';
@@ -96,20 +95,6 @@ export async function readPrivateKey(file: string): Promise<KeyObject> {
 	if (key.asymmetricKeyType !== 'ed25519')
 		throw new AgentError('fleet-key-invalid', `${file} holds a key of type ${key.asymmetricKeyType}, not Ed25519.`);
 	return key;
-}
-
-/** Replaces a file that every user may read. @throws AgentError `state-unwritable`. */
-export async function replaceFile(out: string, text: string): Promise<string> {
-	const path = resolve(out);
-	try {
-		await writeDurably(path, text, { mode: 0o644 });
-		return path;
-	} catch (cause) {
-		throw new AgentError('state-unwritable', `${path} cannot be written: ${inWords(cause)}.`, {
-			remedy: 'Name a file in a directory that this user may write to, with free space.',
-			cause,
-		});
-	}
 }
 
 /** A whole file, if it is not too large. */

@@ -6,7 +6,7 @@ import { mkdir, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
-import { writeDurably } from '../base/files.edge.ts';
+import { inWords, writeDurably } from '../base/files.edge.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
 import { nearestName } from '../settings/resolve.ts';
 
@@ -126,11 +126,14 @@ async function writeSecret(file: string, secret: string): Promise<void> {
 		await mkdir(dirname(file), { recursive: true, mode: 0o700 });
 		await writeDurably(file, `${secret}\n`);
 	} catch (error) {
-		const { code } = error as NodeJS.ErrnoException;
-		throw new AgentError('state-unwritable', `The credential cannot be written to ${dirname(file)} (${code}).`, {
-			remedy: 'Make the directory writable for this user, with free space.',
-			cause: error,
-		});
+		throw new AgentError(
+			'state-unwritable',
+			`The credential cannot be written to ${dirname(file)}: ${inWords(error)}.`,
+			{
+				remedy: 'Make the directory writable for this user, with free space.',
+				cause: error,
+			},
+		);
 	}
 }
 

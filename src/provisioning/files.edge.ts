@@ -32,7 +32,7 @@ const NO_RECORD: ProvisionRecord = { schemaVersion: 1, taken: [] };
 /**
  * Reads what was brought.
  * @returns `null` when nothing is there.
- * @throws AgentError `provision-invalid` for what is no text file of that size, `provision-failed` when it cannot be read.
+ * @throws AgentError `provision-invalid` for what is not a text file of that size, `provision-failed` when it cannot be read.
  */
 export async function readProvisionFile(file: string, maxBytes: number): Promise<string | null> {
 	try {
@@ -79,7 +79,7 @@ export async function wipe(file: string, left: string): Promise<void> {
 
 /**
  * Writes a file so that a power cut leaves the old one or the new one.
- * @param owner who it shall belong to; left out, whoever writes it.
+ * @param owner the user that it shall belong to; default: the user of this process.
  * @throws AgentError `provision-failed`.
  */
 export async function writeDurably(

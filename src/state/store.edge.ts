@@ -85,7 +85,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		if (lock) return;
 		lock = await takeLock(stateDir);
 		unwritable = null;
-		// Whoever left it is gone: the lock is ours.
+		// The process that left it is gone: the lock is ours.
 		await remove(at(TEMPORARY)).catch(() => undefined);
 	}
 
@@ -279,7 +279,7 @@ function serialize(state: DeviceState): string {
 async function takeLock(stateDir: string): Promise<DatabaseSync> {
 	const file = path.join(stateDir, LOCK);
 	try {
-		// `access` first: SQLite would open a file that it may only read, and then lock nobody out.
+		// `access` first: SQLite would open a file that it may only read, and then keep no other process out.
 		await fs.access(file, fs.constants.R_OK | fs.constants.W_OK).catch(async (error) => {
 			if (errnoOf(error) !== 'ENOENT') throw error;
 			await createEmpty(file);
@@ -289,7 +289,7 @@ async function takeLock(stateDir: string): Promise<DatabaseSync> {
 			return lockFile(file);
 		} catch (error) {
 			if (sqliteStatus(error) !== SQLITE_NOTADB) throw error;
-			// Nobody holds a lock in a file that is no database, and nothing in it is of use.
+			// A file that is not a database holds no lock, and nothing in it is of use.
 			await fs.truncate(file);
 			return lockFile(file);
 		}

@@ -170,7 +170,7 @@ describe('a provisioning file', () => {
 		await place.bring(FILE);
 		const { notices } = await place.take();
 		expect(notices.map(({ message }) => message)).toEqual([
-			`workflowId is set by ${join(place.directory, 'etc/conf.d/10-site.json')} as well, which counts more.`,
+			`workflowId is set by ${join(place.directory, 'etc/conf.d/10-site.json')} as well, which takes precedence.`,
 		]);
 	});
 
