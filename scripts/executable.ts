@@ -32,9 +32,6 @@ const ASSETS = [
 	...['index.html', 'page.css', 'page.js', 'codes.js', 'zxing-reader.js'].map((name) => `page/${name}`),
 ];
 
-/** Asked for the serial number where there is no sysfs: macOS and Windows, which get no executable. */
-const NOT_ON_LINUX = 'systeminformation.cjs';
-
 /**
  * Builds `<outDir>/<architecture>/idv-agent`.
  *
@@ -54,9 +51,7 @@ export async function buildExecutable({ root, architecture, outDir }: Executable
 	const built = await bundle({ root, entries: { program: relative(root, entry) }, outDir: bundled });
 	const assets: Record<string, string> = Object.fromEntries(ASSETS.map((name) => [name, join('bundle', name)]));
 	await mkdir(join(work, 'wrapped'));
-	const parts = built
-		.map(({ path }) => basename(path))
-		.filter((name) => name.endsWith('.cjs') && name !== NOT_ON_LINUX);
+	const parts = built.map(({ path }) => basename(path)).filter((name) => name.endsWith('.cjs'));
 	for (const part of parts) {
 		const text = wrapped(await readFile(join(bundled, part), 'utf8'));
 		assets[part] = join('wrapped', part);

@@ -2,9 +2,9 @@
  * Every secret that this device holds, told to a registry by its value, so that a support bundle can be searched for it:
  * from the state, from the files that settings name, from the variables. Reads what it may; never shows one, never throws.
  */
-import { constants } from 'node:fs';
-import { open, readdir } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { readBytes } from '../base/files.edge.ts';
 import type { LoadedSettings, SettingsSources } from '../settings/load.runner.ts';
 import { listSettings, valueAt } from '../settings/table.ts';
 
@@ -65,17 +65,7 @@ function decode(text: string): string {
 	}
 }
 
+/** Of a damaged file too: what is not UTF-8 is read as well as it can be. */
 async function readText(file: string): Promise<string> {
-	try {
-		// Without O_NONBLOCK a pipe in the place of the file would be waited for.
-		const handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK);
-		try {
-			const stat = await handle.stat();
-			return stat.isFile() && stat.size <= MAX_BYTES ? await handle.readFile('utf8') : '';
-		} finally {
-			await handle.close();
-		}
-	} catch {
-		return '';
-	}
+	return readBytes(file, MAX_BYTES).then(String, () => '');
 }

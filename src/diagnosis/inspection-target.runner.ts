@@ -4,10 +4,11 @@
  * Becomes another user at most once, and never root.
  */
 
+import { findUser, type User } from '../base/files.edge.ts';
 import type { SettingsSources } from '../settings/load.runner.ts';
 import { choosePaths, type PathFlags } from '../settings/paths.runner.ts';
 import { UNIT_PROPERTIES, type UnitProperties } from './check-results.ts';
-import { findUser, ownerOf, readProcess, readUnit, type User } from './machine-probes.edge.ts';
+import { ownerOf, readProcess, readUnit } from './machine-probes.edge.ts';
 
 export const UNIT = 'idv-agent.service';
 

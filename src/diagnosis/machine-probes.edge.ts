@@ -6,6 +6,7 @@ import { execFile } from 'node:child_process';
 import { lstat, readFile, statfs } from 'node:fs/promises';
 import { freemem, totalmem } from 'node:os';
 import { dirname, join } from 'node:path';
+import { findGroup } from '../base/files.edge.ts';
 
 /** For programs of the system. */
 const DEADLINE_MS = 4000;
@@ -45,21 +46,6 @@ function kibibytes(text: string, name: string): number | null {
 	return found === undefined ? null : Number(found) * 1024;
 }
 
-export interface User {
-	readonly name: string;
-	readonly uid: number;
-	readonly gid: number;
-}
-
-/** A user of /etc/passwd, by name or by number. */
-export async function findUser(who: string | number): Promise<User | null> {
-	for (const line of ((await textOf('/etc/passwd')) ?? '').split('\n')) {
-		const [name = '', , uid, gid] = line.split(':');
-		if (name !== '' && (name === who || Number(uid) === who)) return { name, uid: Number(uid), gid: Number(gid) };
-	}
-	return null;
-}
-
 /** Who owns a file; `null` when it is not there. */
 export async function ownerOf(path: string): Promise<number | null> {
 	return lstat(path).then(
@@ -83,14 +69,13 @@ export interface SocketFacts {
 export async function readSocket(path: string): Promise<SocketFacts | null> {
 	try {
 		const stat = await lstat(path);
-		const groups = ((await textOf('/etc/group')) ?? '').split('\n').map((line) => line.split(':'));
-		const group = groups.find((fields) => fields[2] === String(stat.gid));
+		const group = await findGroup(stat.gid);
 		return {
 			path,
 			isSocket: stat.isSocket(),
 			mode: stat.mode & 0o777,
-			group: group?.[0] ?? String(stat.gid),
-			members: (group?.[3] ?? '').split(',').filter(Boolean),
+			group: group?.name ?? String(stat.gid),
+			members: group?.members ?? [],
 		};
 	} catch {
 		return null;

@@ -8,6 +8,7 @@ import { arch, cpus, loadavg, networkInterfaces, release, uptime } from 'node:os
 import { join } from 'node:path';
 import { toFailure } from '../base/errors.ts';
 import { redact, type SecretRegistry } from '../base/redact.ts';
+import { readMachineFacts } from '../identity/machine-facts.edge.ts';
 import { createLocalClient } from '../local-api/client.edge.ts';
 import { type EventPage, LOCAL_ROUTES, type LogReport } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
@@ -134,6 +135,7 @@ async function describeSystem({ inspected, agentVersion, at }: BundleParts): Pro
 		system: await readSystemName(),
 		kernel: release(),
 		architecture: arch(),
+		machine: await readMachineFacts(),
 		processors: cpus().length,
 		load: loadavg(),
 		uptimeSeconds: Math.round(uptime()),

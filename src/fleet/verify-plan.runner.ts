@@ -5,8 +5,7 @@
 import { createHash, createPublicKey, type KeyObject, verify } from 'node:crypto';
 import type * as z from 'zod';
 import { type Failure, failure } from '../base/errors.ts';
-import { findJsonPlaces, findRepeatedNames, lineAndColumn, pointerOf } from '../base/json-position.ts';
-import { readJsonObject } from '../base/json-text.ts';
+import { findJsonPlaces, lineAndColumn, pointerOf, readJsonObject } from '../base/json-text.ts';
 import { resolvePointer } from '../protocol/json-pointer.ts';
 import { nearestName } from '../settings/resolve.ts';
 import {
@@ -125,8 +124,8 @@ function check<Value>(
 	where: string,
 ): { readonly ok: true; readonly value: Value } | { readonly ok: false; readonly problems: readonly Failure[] } {
 	const result = schema.safeParse(document);
-	if (result.success && findRepeatedNames(text).length === 0) return { ok: true, value: result.data };
 	const places = findJsonPlaces(text);
+	if (result.success && places.repeated.length === 0) return { ok: true, value: result.data };
 	const named = (path: readonly PropertyKey[], what: string, offset = places.offsetOf(path)) =>
 		failure(
 			'plan-invalid',

@@ -1,4 +1,4 @@
-/** Who this device is by what is known now. Choosing is `identity/identity.ts`; here a device with nothing of its own gets its id. */
+/** Chooses the identity of this device from the facts known now. Choosing is `identity/identity.ts`; here a device with nothing of its own gets its id. */
 
 import type { Settings } from '../settings/table.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
@@ -13,7 +13,7 @@ export interface DeviceIdentityParts {
 
 /**
  * Chooses the identity; an id that had to be made is kept, so that it is made once.
- * @param pinned the identity of the pairing; `null` to look at the machine anew.
+ * @param pinned the identity of the pairing; `null` to look at the machine again.
  */
 export function chooseDeviceIdentity(
 	parts: DeviceIdentityParts,

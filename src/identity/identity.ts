@@ -98,7 +98,7 @@ export type IdentityChoice = CompleteIdentity | IdentityWithoutId;
  *   USB, then by name.
  *
  * As pinned also means absent if it was absent: a card plugged in later does not make this another registration.
- * @param pinned the identity of the pairing; `null` before one, and to choose anew when pairing again.
+ * @param pinned the identity of the pairing; `null` before one, and to choose again when pairing again.
  * @param generatedId the id that was made for this device earlier, if one was.
  */
 export function chooseIdentity(
@@ -160,7 +160,7 @@ export function pinIdentity(choice: CompleteIdentity, pinnedAt: string): PinnedI
 /**
  * What is kept when a person says that the machine, as it is now, is still the device that was paired: everything but its
  * deviceId, by which the service knows it.
- * @param found the machine looked at anew.
+ * @param found the machine as it is now.
  * @throws AgentError `unpaired` when nothing was pinned yet.
  */
 export function acceptedIdentity(

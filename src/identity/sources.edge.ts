@@ -4,24 +4,22 @@
  * the machine-id itself out.
  */
 import { createHmac } from 'node:crypto';
-import { constants } from 'node:fs';
-import { open, readdir, realpath } from 'node:fs/promises';
+import { readdir, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
+import { errnoOf, inWords, readBytes } from '../base/files.edge.ts';
 import type { IdentityFacts, InterfaceFacts, Rejected, SerialCandidate } from './identity.ts';
 
 export interface IdentityPlaces {
-	/** Where the file tree begins; `/` unless told. Elsewhere, only that tree is looked at, never this machine. */
+	/** Where the file tree begins; `/` unless told. Elsewhere, only that tree is looked at. */
 	readonly root?: string;
 	/** systemd's `CREDENTIALS_DIRECTORY`: its `dmi-serial` is the serial number that only root may read otherwise. */
 	readonly credentialsDirectory?: string | undefined;
-	/** As `process.platform`. Any but `linux` is asked through its own programs. */
-	readonly platform?: NodeJS.Platform;
+	/** Whether the kernel is asked for addresses when the tree has none. Default: only for `/`. */
+	readonly askKernel?: boolean;
 }
 
 /** Every place read here holds one line. */
 const MAX_BYTES = 1024;
-/** For programs that another system has to be asked through. */
-const DEADLINE_MS = 5_000;
 /** Changing this gives every device that goes by its machine-id another deviceId. */
 const MACHINE_ID_KEY = 'idv-agent machine-id v1';
 /** What the unit puts in place of a serial number that the machine doesn't have (`SetCredential`). */
@@ -29,20 +27,7 @@ const NO_CREDENTIAL = 'none';
 
 /** Reads all facts once. Whatever is missing or may not be read is listed in `unreadable` with the reason. */
 export async function readIdentityFacts(places: IdentityPlaces = {}): Promise<IdentityFacts> {
-	const { root = '/', credentialsDirectory, platform = process.platform } = places;
-	const isThisMachine = root === '/';
-	if (platform === 'linux') return readLinux(root, isThisMachine, credentialsDirectory);
-	if (!isThisMachine) return { serials: [], interfaces: [], machineIdHash: null, unreadable: [] };
-	const [serial, network] = await Promise.all([askForSerial(), askForInterfaces()]);
-	const { found, missed } = split([serial]);
-	return { serials: found, interfaces: network.found, machineIdHash: null, unreadable: [...missed, ...network.missed] };
-}
-
-async function readLinux(
-	root: string,
-	isThisMachine: boolean,
-	credentialsDirectory: string | undefined,
-): Promise<IdentityFacts> {
+	const { root = '/', credentialsDirectory, askKernel = root === '/' } = places;
 	const [lines, listed, machineId] = await Promise.all([
 		Promise.all([
 			...(credentialsDirectory === undefined ? [] : [readCredential(credentialsDirectory)]),
@@ -54,7 +39,7 @@ async function readLinux(
 	const serials = split(lines);
 	const machine = split([machineId]);
 	const hasAddress = listed.found.some(({ mac }) => /[1-9a-f]/i.test(mac));
-	const asked = hasAddress || !isThisMachine ? { found: [], missed: [] } : await askForInterfaces();
+	const asked = hasAddress || !askKernel ? { found: [], missed: [] } : await askForInterfaces();
 	return {
 		serials: serials.found,
 		interfaces: [...listed.found, ...asked.found],
@@ -108,7 +93,7 @@ async function readInterfaces(root: string): Promise<Found<InterfaceFacts>> {
 	}
 }
 
-/** `null` for what is no interface, such as the file `bonding_masters`. */
+/** `null` for what is not an interface, such as the file `bonding_masters`. */
 async function readInterface(top: string, directory: string, name: string): Promise<InterfaceFacts | null> {
 	const [address, type, addrAssignType, device, wireless, phy80211] = await Promise.all([
 		readLine(name, join(directory, 'address')),
@@ -145,43 +130,25 @@ async function readNumber(path: string): Promise<number | null> {
 /** The text of a small file, without white space and NUL around it. */
 async function readLine(source: string, path: string): Promise<Line> {
 	try {
-		// Without waiting, in case that it is a pipe that nobody writes to.
-		const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
-		try {
-			const { buffer, bytesRead } = await file.read(Buffer.alloc(MAX_BYTES + 1), 0, MAX_BYTES + 1, null);
-			if (bytesRead > MAX_BYTES) return { source, reason: `is larger than ${MAX_BYTES} bytes` };
-			return { source, value: buffer.toString('utf8', 0, bytesRead).replace(/^[\s\0]+|[\s\0]+$/g, '') };
-		} finally {
-			await file.close();
-		}
+		const text = String(await readBytes(path, MAX_BYTES));
+		return { source, value: text.replace(/^[\s\0]+|[\s\0]+$/g, '') };
 	} catch (error) {
 		return { source, reason: reasonOf(error) };
 	}
 }
 
 function reasonOf(error: unknown): string {
-	const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+	const code = errnoOf(error);
 	if (code === 'ENOENT' || code === 'ENOTDIR') return 'is not there';
 	if (code === 'EACCES' || code === 'EPERM') return 'may not be read by this user';
-	return `cannot be read (${code || (error instanceof Error ? error.message : String(error))})`;
+	return `cannot be read: ${inWords(error)}`;
 }
 
-async function askForSerial(): Promise<Line> {
-	const source = 'system information';
-	try {
-		const { default: systeminformation } = await import('systeminformation');
-		const { serial } = await withDeadline(systeminformation.system());
-		return { source, value: serial };
-	} catch (error) {
-		return { source, reason: reasonOf(error) };
-	}
-}
-
-/** All that are not internal; which of them is real hardware, this way doesn't tell. */
+/** Those that have an address, by `getifaddrs`, where /sys is not mounted; which of them is real hardware, this way doesn't tell. */
 async function askForInterfaces(): Promise<Found<InterfaceFacts>> {
 	try {
 		const { default: macaddress } = await import('macaddress');
-		const all: Record<string, { mac?: unknown }> = await withDeadline(macaddress.all());
+		const all: Record<string, { mac?: unknown }> = await macaddress.all();
 		const found = Object.entries(all).flatMap(([name, { mac }]) =>
 			typeof mac === 'string'
 				? [{ name, mac, type: null, hasDevice: null, addrAssignType: null, wireless: false, usb: false }]
@@ -191,12 +158,4 @@ async function askForInterfaces(): Promise<Found<InterfaceFacts>> {
 	} catch (error) {
 		return { found: [], missed: [{ source: 'network interfaces', reason: reasonOf(error) }] };
 	}
-}
-
-async function withDeadline<Value>(work: Promise<Value>): Promise<Value> {
-	let timer: NodeJS.Timeout | undefined;
-	const late = new Promise<never>((_, reject) => {
-		timer = setTimeout(() => reject(new Error(`no answer within ${DEADLINE_MS} ms`)), DEADLINE_MS);
-	});
-	return Promise.race([work, late]).finally(() => clearTimeout(timer));
 }

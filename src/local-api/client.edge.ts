@@ -3,10 +3,11 @@
  * an AgentError, and one that the agent has named keeps its code, message and remedy.
  * Must never retry or follow a stream again by itself.
  */
-import { lstat, readFile } from 'node:fs/promises';
+import { lstat } from 'node:fs/promises';
 import http from 'node:http';
 import { join } from 'node:path';
 import { AgentError, CATALOGUE, type ErrorCode } from '../base/errors.ts';
+import { checkSocketPath, findGroup } from '../base/files.edge.ts';
 import { MAX_FRAME_BYTES } from '../protocol/channel.ts';
 import { LOCAL_SOCKETS } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
@@ -65,8 +66,6 @@ const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
  * smaller bound would let one odd notification stop a consumer for good.
  */
 export const MAX_STREAM_LINE = 8 * MAX_FRAME_BYTES;
-/** Longest path that fits a socket address on Linux, in bytes. */
-const MAX_SOCKET_PATH = 107;
 /** Who owns a socket when it can't be looked at. */
 const USUAL_GROUPS = { agent: 'idv-agent', admin: 'idv-agent-admin' } as const;
 
@@ -175,14 +174,7 @@ async function send(
 		payload,
 	}: { readonly accept: string; readonly signal: AbortSignal; readonly payload?: string | undefined },
 ): Promise<http.IncomingMessage> {
-	const socketPath = join(runDir, LOCAL_SOCKETS[socket]);
-	const length = Buffer.byteLength(socketPath);
-	if (length > MAX_SOCKET_PATH)
-		throw new AgentError(
-			'socket-failed',
-			`The path of a socket may have ${MAX_SOCKET_PATH} bytes; ${socketPath} has ${length}.`,
-			{ remedy: 'Choose a run directory with a shorter path.' },
-		);
+	const socketPath = checkSocketPath(join(runDir, LOCAL_SOCKETS[socket]));
 	const headers: http.OutgoingHttpHeaders = { Accept: `${accept}, application/problem+json` };
 	if (payload !== undefined) {
 		headers['Content-Type'] = 'application/json';
@@ -255,8 +247,7 @@ async function explain(error: unknown, runDir: string, socket: LocalSocket): Pro
 /** The name of the group that owns a socket, or its number. */
 async function groupOf(path: string): Promise<string> {
 	const { gid } = await lstat(path);
-	const lines = (await readFile('/etc/group', 'utf8')).split('\n').map((line) => line.split(':'));
-	return lines.find((fields) => fields[2] === String(gid))?.[0] ?? String(gid);
+	return (await findGroup(gid))?.name ?? String(gid);
 }
 
 function brokenOff(cause?: unknown): AgentError {

@@ -3,17 +3,14 @@
  * here but whole files, and a key is never shown.
  */
 import { createPrivateKey, type KeyObject } from 'node:crypto';
-import { constants } from 'node:fs';
-import { open } from 'node:fs/promises';
-import { resolve } from 'node:path';
 import { AgentError, type ErrorCode } from '../base/errors.ts';
-import { findJsonPlaces, type JsonPlaces, lineAndColumn, pointerOf } from '../base/json-position.ts';
+import { inWords, readBytes } from '../base/files.edge.ts';
+import { findJsonPlaces, type JsonPlaces, lineAndColumn, pointerOf } from '../base/json-text.ts';
 import { printWarning } from '../cli/output.ts';
 import { checkPlan, type Finding } from '../fleet/lint.ts';
 import { MAX_PLAN_BYTES } from '../fleet/terms.ts';
 import { importPublicKey, type ReadPlan, readPlan } from '../fleet/verify-plan.runner.ts';
 import { publicKeySchema } from '../settings/terms.ts';
-import { writeFileAtomic } from './atomic-write.ts';
 
 const MAX_KEY_BYTES = 16 * 1024;
 
@@ -100,42 +97,19 @@ export async function readPrivateKey(file: string): Promise<KeyObject> {
 	return key;
 }
 
-/** Replaces a file that everybody may read. @throws AgentError `state-unwritable`. */
-export async function replaceFile(out: string, text: string): Promise<string> {
-	const path = resolve(out);
-	try {
-		await writeFileAtomic(path, text, 0o644);
-		return path;
-	} catch (cause) {
-		const { code } = cause as NodeJS.ErrnoException;
-		throw new AgentError('state-unwritable', `${path} cannot be written (${code}).`, {
-			remedy: 'Name a file in a directory that this user may write to, with free space.',
-			cause,
-		});
-	}
-}
-
 /** A whole file, if it is not too large. */
 export async function readBounded(file: string, maxBytes: number, code: ErrorCode, what: string): Promise<Uint8Array> {
-	const fail = (reason: string, cause?: unknown) =>
-		new AgentError(code, `The ${what} file ${file} cannot be read: ${reason}.`, {
+	try {
+		return await readBytes(file, maxBytes, {
+			inspect({ mode }) {
+				if (what === 'key' && (mode & 0o077) !== 0)
+					printWarning(`Other users may read ${file}. Close it: chmod 600 ${file}`);
+			},
+		});
+	} catch (cause) {
+		throw new AgentError(code, `The ${what} file ${file} cannot be read: ${inWords(cause)}.`, {
 			remedy: 'Name a file that is there and that this user may read.',
 			cause,
 		});
-	try {
-		const handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK);
-		try {
-			const { size, mode } = await handle.stat();
-			if (size > maxBytes) throw fail(`it is larger than ${maxBytes} bytes`);
-			if (what === 'key' && (mode & 0o077) !== 0)
-				printWarning(`Other users may read ${file}. Close it: chmod 600 ${file}`);
-			return await handle.readFile();
-		} finally {
-			await handle.close();
-		}
-	} catch (error) {
-		if (error instanceof AgentError) throw error;
-		const { code } = error as NodeJS.ErrnoException;
-		throw fail(code === 'ENOENT' ? 'it is not there (ENOENT)' : (code ?? 'for an unknown reason'), error);
 	}
 }

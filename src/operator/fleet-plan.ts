@@ -6,10 +6,10 @@ import { isEnvelope, PLAN_PAYLOAD_TYPE, type PlanEnvelope, signedBytes } from '.
 import { diffPlans, previewPlan } from '../fleet/preview.ts';
 import { assignmentAt, compilePlan, planFor } from '../fleet/targeting.ts';
 import { formatPublicKey, readPlan } from '../fleet/verify-plan.runner.ts';
-import { checkPublicKeys, readPlanFile, readPrivateKey, refuseErrors, replaceFile } from './fleet-files.ts';
+import { checkPublicKeys, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
 import { groupRows } from './fleet-preview.ts';
 import { readInventory } from './inventory.ts';
-import { reserveSecretFile } from './secret-output.ts';
+import { replaceFile, reserveSecretFile } from './secret-output.ts';
 
 export interface KeyFlags extends OutputFlags {
 	readonly out: string;
@@ -72,7 +72,7 @@ export async function signFleetPlan(flags: SignFlags, file: string): Promise<voi
 	const again = readPlan(Buffer.from(text), file, [publicKey]);
 	if (!again.ok) throw new AgentError('plan-invalid', again.problems.map(({ message }) => message).join('\n'));
 	if (flags.out === undefined) return void process.stdout.write(text);
-	const path = await replaceFile(flags.out, text);
+	const path = await replaceFile(flags.out, text, 0o644);
 	const { revision } = read.plan;
 	if (flags.json) return printJson({ file: path, revision, publicKey, signatures: envelope.signatures.length });
 	printTable([

@@ -11,7 +11,7 @@ import { ENDPOINTS, isLoopback } from '../protocol/endpoints.ts';
 import { type PairingCode, readPairingCode } from '../protocol/pairing-code.ts';
 import { readSingleCode } from '../scanning/picture-reader.edge.ts';
 import { renderQrTerminal, writeQrPng, writeQrSvg } from '../service/qr-code.ts';
-import { checkPlaceForSecret, replaceSecretFile } from './secret-output.ts';
+import { checkPlaceForSecret, replaceFile } from './secret-output.ts';
 import { callService } from './service-call.ts';
 import { resolveTarget, type Target, type TargetFlags } from './service-target.ts';
 
@@ -50,7 +50,7 @@ export async function makePairingCode(flags: PairingCodeFlags): Promise<void> {
 	const code = readPairingCode(found.text);
 	if (code.kind === 'notACode') throw unusable(target, 'something that is not a pairing code');
 	const warnings = warningsOf(code, found, flags, target);
-	const file = flags.out === undefined ? null : await replaceSecretFile(flags.out, await draw(found, format));
+	const file = flags.out === undefined ? null : await replaceFile(flags.out, await draw(found, format));
 	if (file !== null && format === 'png' && (await readSingleCode(file)) !== found.text)
 		throw new AgentError('internal', `${file} does not show the code that was written.`);
 

@@ -6,9 +6,9 @@ import { mkdir, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
+import { inWords, writeDurably } from '../base/files.edge.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
 import { nearestName } from '../settings/resolve.ts';
-import { writeFileAtomic } from './atomic-write.ts';
 
 export interface Profile {
 	readonly name: string;
@@ -124,13 +124,16 @@ function secretFile(directory: string, name: string): string {
 async function writeSecret(file: string, secret: string): Promise<void> {
 	try {
 		await mkdir(dirname(file), { recursive: true, mode: 0o700 });
-		await writeFileAtomic(file, `${secret}\n`, 0o600);
+		await writeDurably(file, `${secret}\n`);
 	} catch (error) {
-		const { code } = error as NodeJS.ErrnoException;
-		throw new AgentError('state-unwritable', `The credential cannot be written to ${dirname(file)} (${code}).`, {
-			remedy: 'Make the directory writable for this user, with free space.',
-			cause: error,
-		});
+		throw new AgentError(
+			'state-unwritable',
+			`The credential cannot be written to ${dirname(file)}: ${inWords(error)}.`,
+			{
+				remedy: 'Make the directory writable for this user, with free space.',
+				cause: error,
+			},
+		);
 	}
 }
 

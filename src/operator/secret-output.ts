@@ -5,8 +5,8 @@
 import { open, rm } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { AgentError } from '../base/errors.ts';
+import { errnoOf, inWords, writeDurably } from '../base/files.edge.ts';
 import type { OutputFlags } from '../cli/output.ts';
-import { writeFileAtomic } from './atomic-write.ts';
 
 /**
  * @param flags `out` is the file of a command that can save its secret; left out where there is no such flag.
@@ -43,11 +43,14 @@ export async function reserveSecretFile(out: string): Promise<ReservedFile> {
 					await file.sync();
 				} catch (error) {
 					await rm(path, { force: true });
-					const { code } = error as NodeJS.ErrnoException;
-					throw new AgentError('state-unwritable', `${path} could not be written (${code}), so the secret is lost.`, {
-						remedy: 'Revoke what was made, and make it again where there is free space.',
-						cause: error,
-					});
+					throw new AgentError(
+						'state-unwritable',
+						`${path} could not be written, so the secret is lost: ${inWords(error)}.`,
+						{
+							remedy: 'Revoke what was made, and make it again where there is free space.',
+							cause: error,
+						},
+					);
 				} finally {
 					await file.close();
 				}
@@ -62,11 +65,15 @@ export async function reserveSecretFile(out: string): Promise<ReservedFile> {
 	}
 }
 
-/** Writes a picture or text that carries a secret, in place of what was there, with mode 0600. @throws AgentError. */
-export async function replaceSecretFile(out: string, content: string | Uint8Array): Promise<string> {
+/**
+ * Writes a file in place of what was there.
+ * @param mode `0o600` unless every user may read it.
+ * @returns its path. @throws AgentError `state-unwritable`.
+ */
+export async function replaceFile(out: string, content: string | Uint8Array, mode = 0o600): Promise<string> {
 	const path = resolve(out);
 	try {
-		await writeFileAtomic(path, content, 0o600);
+		await writeDurably(path, content, { mode });
 		return path;
 	} catch (error) {
 		throw unwritable(path, error);
@@ -74,10 +81,9 @@ export async function replaceSecretFile(out: string, content: string | Uint8Arra
 }
 
 function unwritable(path: string, error: unknown): AgentError {
-	const { code } = error as NodeJS.ErrnoException;
-	if (code === 'EEXIST')
+	if (errnoOf(error) === 'EEXIST')
 		return new AgentError('usage', `${path} is there already.`, { remedy: 'Name another file, or remove this one.' });
-	return new AgentError('state-unwritable', `${path} cannot be written (${code}).`, {
+	return new AgentError('state-unwritable', `${path} cannot be written: ${inWords(error)}.`, {
 		remedy: 'Name a file in a directory that this user may write to, with free space.',
 		cause: error,
 	});

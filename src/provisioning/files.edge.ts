@@ -7,6 +7,8 @@ import { constants } from 'node:fs';
 import fs from 'node:fs/promises';
 import path from 'node:path';
 import { AgentError } from '../base/errors.ts';
+import * as files from '../base/files.edge.ts';
+import { errnoOf, inWords, syncDirectory } from '../base/files.edge.ts';
 
 /** How many files a device remembers to have taken; the oldest is forgotten first. */
 const MAX_TAKEN = 16;
@@ -22,30 +24,24 @@ export interface ProvisionRecord {
 	}[];
 }
 
+/** Faults of what was brought, and not of this device: `FileFault`. */
+const INVALID: readonly string[] = ['too-large', 'not-regular', 'not-utf8'] satisfies files.FileFault[];
+
 const NO_RECORD: ProvisionRecord = { schemaVersion: 1, taken: [] };
 
 /**
  * Reads what was brought.
  * @returns `null` when nothing is there.
- * @throws AgentError `provision-invalid` for what is no text file of that size, `provision-failed` when it cannot be read.
+ * @throws AgentError `provision-invalid` for what is not a text file of that size, `provision-failed` when it cannot be read.
  */
 export async function readProvisionFile(file: string, maxBytes: number): Promise<string | null> {
 	try {
-		const handle = await fs.open(file, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
-		try {
-			const stat = await handle.stat();
-			if (!stat.isFile()) throw new AgentError('provision-invalid', `${file} is not a regular file.`);
-			if (stat.size > maxBytes) throw new AgentError('provision-invalid', `${file} is larger than ${maxBytes} bytes.`);
-			return new TextDecoder('utf-8', { fatal: true }).decode(await handle.readFile());
-		} finally {
-			await handle.close();
-		}
-	} catch (error) {
-		if (error instanceof AgentError) throw error;
-		if (['ENOENT', 'ENOTDIR'].includes(codeOf(error))) return null;
-		if (codeOf(error) === 'ERR_ENCODING_INVALID_ENCODED_DATA')
-			throw new AgentError('provision-invalid', `${file} is not UTF-8.`);
-		throw new AgentError('provision-failed', `${file} cannot be read: ${codeOf(error)}.`, { cause: error });
+		return await files.readText(file, maxBytes, { refuseLink: true });
+	} catch (cause) {
+		const code = errnoOf(cause);
+		if (['ENOENT', 'ENOTDIR'].includes(code)) return null;
+		const message = `${file} cannot be read: ${inWords(cause)}.`;
+		throw new AgentError(INVALID.includes(code) ? 'provision-invalid' : 'provision-failed', message, { cause });
 	}
 }
 
@@ -72,9 +68,9 @@ export async function wipe(file: string, left: string): Promise<void> {
 			await handle.close();
 		}
 		await fs.rename(file, `${file}.used`);
-		await flushDirectory(path.dirname(file));
+		await syncDirectory(path.dirname(file));
 	} catch (error) {
-		throw new AgentError('provision-failed', `The secret in ${file} could not be wiped: ${codeOf(error)}.`, {
+		throw new AgentError('provision-failed', `The secret in ${file} could not be wiped: ${inWords(error)}.`, {
 			remedy: 'Remove the file, or wipe the medium, by hand.',
 			cause: error,
 		});
@@ -83,7 +79,7 @@ export async function wipe(file: string, left: string): Promise<void> {
 
 /**
  * Writes a file so that a power cut leaves the old one or the new one.
- * @param owner who it shall belong to; left out, whoever writes it.
+ * @param owner the user that it shall belong to; default: the user of this process.
  * @throws AgentError `provision-failed`.
  */
 export async function writeDurably(
@@ -92,23 +88,12 @@ export async function writeDurably(
 	mode: number,
 	owner?: { readonly uid: number; readonly gid: number },
 ): Promise<void> {
-	const fresh = `${file}.new`;
 	try {
 		await fs.mkdir(path.dirname(file), { recursive: true, mode: 0o755 });
-		await fs.rm(fresh, { force: true });
-		const handle = await fs.open(fresh, 'wx', 0o600);
-		try {
-			await handle.writeFile(content);
-			if (owner) await handle.chown(owner.uid, owner.gid);
-			await handle.chmod(mode);
-			await handle.sync();
-		} finally {
-			await handle.close();
-		}
-		await fs.rename(fresh, file);
-		await flushDirectory(path.dirname(file));
+		// Always under the same name, so that what a crash has left goes with the next write.
+		await files.writeDurably(file, content, { mode, owner, temporary: `${file}.new` });
 	} catch (error) {
-		throw new AgentError('provision-failed', `${file} cannot be written: ${codeOf(error)}.`, { cause: error });
+		throw new AgentError('provision-failed', `${file} cannot be written: ${inWords(error)}.`, { cause: error });
 	}
 }
 
@@ -136,21 +121,4 @@ export function withTaken(record: ProvisionRecord, text: string, from: string, a
 
 function hashOf(text: string, salt: string): string {
 	return createHash('sha256').update(salt).update(text).digest('hex');
-}
-
-async function flushDirectory(directory: string): Promise<void> {
-	const handle = await fs.open(directory);
-	try {
-		await handle.sync();
-	} catch (error) {
-		// Not every file system can flush a directory.
-		if (codeOf(error) !== 'EINVAL') throw error;
-	} finally {
-		await handle.close();
-	}
-}
-
-function codeOf(error: unknown): string {
-	const code = (error as { code?: unknown } | null | undefined)?.code;
-	return typeof code === 'string' ? code : 'for an unknown reason';
 }

@@ -23,11 +23,11 @@ import {
 export interface ProvisionSource {
 	/** Path, or what messages call it. */
 	readonly name: string;
-	/** The text, where it is no file. */
+	/** The text, where it is not a file. */
 	readonly text?: string;
-	/** `false` for what is gone by itself, such as a credential that systemd hands over. Default `true` for a file. */
+	/** `false` for what goes away automatically, such as a credential that systemd hands over. Default `true` for a file. */
 	readonly isMedium?: boolean;
-	/** Somebody named it: then it has to be there. */
+	/** It was named, so it has to be there. */
 	readonly mustExist?: boolean;
 }
 
@@ -55,7 +55,7 @@ export interface ProvisionResult {
 	readonly notices: readonly Failure[];
 }
 
-/** The lowest of `conf.d`: whatever else stands there counts more. */
+/** The lowest of `conf.d`: everything else there takes precedence. */
 const PROVISION_SETTINGS = '00-provision.json';
 const RECORD = 'provisioned.json';
 
@@ -88,7 +88,7 @@ export async function provision(sources: readonly ProvisionSource[], parts: Prov
 		const provision = readProvision(text, source.name);
 		if (!isOld && provision.isSpent && record.taken.length === 0)
 			throw new AgentError('provision-invalid', `The secret of ${source.name} was taken by another device.`, {
-				remedy: 'Write the file anew, with the secret.',
+				remedy: 'Write the file again, with the secret.',
 			});
 		if (isOld || provision.isSpent) {
 			await wipeMedium(source, text, provision, notices);
@@ -123,7 +123,7 @@ async function apply(
 
 /**
  * What other settings make of these.
- * @returns notices of what counts more.
+ * @returns notices of what takes precedence.
  * @throws AgentError `provision-invalid` when they do not go together: a device must not be stranded by its provisioning.
  */
 async function checkTogether(
@@ -156,7 +156,7 @@ async function checkTogether(
 		return winner === undefined || winner === null || winner === settingsFile
 			? []
 			: [
-					failure('settings-invalid', `${path} is set by ${winner} as well, which counts more.`, {
+					failure('settings-invalid', `${path} is set by ${winner} as well, which takes precedence.`, {
 						remedy: 'Take it out there if the provisioning is meant to decide.',
 					}),
 				];
@@ -184,7 +184,7 @@ async function registerSecret(
 		return { file, encrypted: true, readAs: join(credentialsDirectory, name) };
 	}
 	const file = join(paths.stateDir, `provisioned.${kind}`);
-	// Whoever the state belongs to is the user of the agent.
+	// The owner of the state is the user of the agent.
 	const owner = await stat(paths.stateDir).catch(() => undefined);
 	await writeDurably(file, `${value}\n`, 0o600, owner);
 	notices.push(

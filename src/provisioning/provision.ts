@@ -4,7 +4,7 @@
  */
 
 import { AgentError, type Failure, failure } from '../base/errors.ts';
-import { lineOfName, readJsonObject } from '../base/json-text.ts';
+import { findJsonPlaces, lineAndColumn, readJsonObject } from '../base/json-text.ts';
 import { isCredential } from '../protocol/authorization.ts';
 import { nearestName, resolveSettings } from '../settings/resolve.ts';
 import type { DeviceState } from '../state/device-state.ts';
@@ -38,13 +38,14 @@ const SECRETS = {
 /**
  * Reads the text of a provision.json.
  * @param where what messages call it: its path.
- * @throws AgentError `provision-invalid`, a line for each fault, each with the line of the text.
+ * @throws AgentError `provision-invalid`, a line for each fault, each with its place in the text.
  */
 export function readProvision(text: string, where: string): Provision {
 	const read = readJsonObject(text, 'provisioning');
 	if ('fault' in read) throw new AgentError('provision-invalid', `${where}: ${read.fault}`);
 	const { document } = read;
-	const at = (name: string) => `${where}: line ${lineOfName(text, name)}`;
+	const places = findJsonPlaces(text);
+	const at = (...path: string[]) => `${where}: ${lineAndColumn(text, places.offsetOf(path))}`;
 	const faults: string[] = [];
 	for (const name of Object.keys(document).filter((name) => !NAMES.includes(name))) {
 		const nearest = nearestName(name, NAMES);
@@ -60,10 +61,13 @@ export function readProvision(text: string, where: string): Provision {
 	if (baseUrl !== undefined) settings['baseUrl'] = baseUrl;
 	if (workflowId !== undefined) settings['workflowId'] = workflowId;
 	if (trustedOrigins !== undefined) settings['pairing'] = { ...asGroup(settings['pairing']), trustedOrigins };
-	const lineName = (name: string) => (name === 'pairing' && trustedOrigins !== undefined ? 'trustedOrigins' : name);
+	const pathOf = (name: string) => {
+		if (name === 'pairing' && trustedOrigins !== undefined) return ['trustedOrigins'];
+		return document[name] === undefined ? ['settings', name] : [name];
+	};
 	const layers = Object.entries(settings).map(([name, value]) => ({
 		source: 'file' as const,
-		where: at(lineName(name)),
+		where: at(...pathOf(name)),
 		document: { [name]: value },
 	}));
 	faults.push(...resolveSettings(layers).problems.map(({ message }) => message));
@@ -81,7 +85,7 @@ export function readProvision(text: string, where: string): Provision {
 	if (secrets.length > 0 && typeof baseUrl !== 'string')
 		faults.push(`${where}: baseUrl is missing: a credential is only sent to a host that is named here.`);
 	if (asGroup(settings['credential']) !== undefined && secrets.length > 0)
-		faults.push(`${at('credential')}: settings.credential and ${secrets[0]?.kind} exclude each other.`);
+		faults.push(`${at('settings', 'credential')}: settings.credential and ${secrets[0]?.kind} exclude each other.`);
 	if (faults.length > 0) throw new AgentError('provision-invalid', faults.join('\n'));
 	return {
 		settings,

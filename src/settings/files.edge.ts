@@ -2,12 +2,12 @@
  * The settings files and the files that hold one credential: reading them, and noticing when settings change.
  * Never merges or checks a setting (`settings/resolve.ts` does), never writes, never quotes what stands in a file.
  */
-import { constants, existsSync, type FSWatcher, watch } from 'node:fs';
+import { existsSync, type FSWatcher, watch } from 'node:fs';
 import fs from 'node:fs/promises';
 import path from 'node:path';
-import { AgentError, type ErrorCode, type Failure, failure } from '../base/errors.ts';
-import { findJsonPlaces, lineAndColumn } from '../base/json-position.ts';
-import { readJsonObject } from '../base/json-text.ts';
+import { AgentError, type Failure, failure } from '../base/errors.ts';
+import { errnoOf, type FileFault, inWords, readText } from '../base/files.edge.ts';
+import { findJsonPlaces, lineAndColumn, readJsonObject } from '../base/json-text.ts';
 import { MAX_CREDENTIAL_LENGTH } from '../protocol/authorization.ts';
 import type { ValuePlace } from './resolve.ts';
 
@@ -21,14 +21,14 @@ export interface SettingsPlaces {
 	readonly configFile: string;
 	/** Holds further settings in `*.json`. Default: `conf.d` beside the config file. */
 	readonly confDirectory?: string;
-	/** A config file that is not there is a problem, since somebody named it. Default `false`. */
+	/** A config file that is not there is a problem, since it was named. Default `false`. */
 	readonly mustExist?: boolean;
 }
 
 export interface SettingsFiles {
 	/** One for each file that could be read, lowest first: the config file, then `conf.d` in the byte order of the names. */
 	readonly layers: readonly { readonly source: string; readonly document: Readonly<Record<string, unknown>> }[];
-	/** By the source of a layer: where in the text a value stands. The text is looked through when somebody asks. */
+	/** By the source of a layer: where in the text a value stands. The text is looked through when a place is asked for. */
 	readonly places: ReadonlyMap<string, ValuePlace>;
 	/** `settings-unreadable` or `settings-invalid`, naming file, line and column; one for each file that has no layer. */
 	readonly problems: readonly Failure[];
@@ -54,7 +54,7 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 	const files = [places.configFile, ...names.map((name) => path.join(confDirectory, name))];
 	for (const [at, source] of files.entries()) {
 		try {
-			const text = await readFile(source, MAX_SETTINGS_BYTES, 'settings');
+			const text = await readNamed(source, MAX_SETTINGS_BYTES, 'settings');
 			layers.push({ source, document: parseSettings(source, text) });
 			valuePlaces.set(source, (keys) => lineAndColumn(text, findJsonPlaces(text).offsetOf(keys)));
 		} catch (error) {
@@ -73,7 +73,7 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
  * @throws AgentError `credential-unreadable`, never with the content in it.
  */
 export async function readSecretFile(file: string): Promise<string> {
-	const text = (await readFile(file, 2 * MAX_CREDENTIAL_LENGTH, 'credential')).trim();
+	const text = (await readNamed(file, 2 * MAX_CREDENTIAL_LENGTH, 'credential')).trim();
 	const fault =
 		text === ''
 			? 'is empty'
@@ -88,27 +88,19 @@ export async function readSecretFile(file: string): Promise<string> {
 	return text;
 }
 
-/** What a text file holds, without a byte order mark. Errors never hold any of it. */
-async function readFile(file: string, maxBytes: number, what: 'settings' | 'credential'): Promise<string> {
-	const code: ErrorCode = what === 'settings' ? 'settings-unreadable' : 'credential-unreadable';
-	const fail = (reason: string, { remedy, cause }: { remedy?: string; cause?: unknown }) =>
-		new AgentError(code, `The ${what} file ${file} cannot be read: ${reason}.`, { cause, ...(remedy && { remedy }) });
+const REMEDIES: Readonly<Record<FileFault, string>> = {
+	'not-regular': 'Put a text file in its place.',
+	'not-utf8': 'Save it again as UTF-8.',
+	'too-large': 'Make it shorter.',
+};
+
+async function readNamed(file: string, maxBytes: number, what: 'settings' | 'credential'): Promise<string> {
 	try {
-		// Without O_NONBLOCK a pipe in the place of the file would be waited for.
-		const handle = await fs.open(file, constants.O_RDONLY | constants.O_NONBLOCK);
-		try {
-			const stat = await handle.stat();
-			if (!stat.isFile()) throw fail('it is not a regular file', { remedy: 'Put a text file in its place.' });
-			if (stat.size > maxBytes) throw fail(`it is larger than ${maxBytes} bytes`, { remedy: 'Make it shorter.' });
-			return new TextDecoder('utf-8', { fatal: true }).decode(await handle.readFile());
-		} finally {
-			await handle.close();
-		}
-	} catch (error) {
-		if (error instanceof AgentError) throw error;
-		if (errnoOf(error) === 'ERR_ENCODING_INVALID_ENCODED_DATA')
-			throw fail('it is not UTF-8', { remedy: 'Save it again as UTF-8.' });
-		throw fail(inWords(error), { cause: error });
+		return await readText(file, maxBytes);
+	} catch (cause) {
+		const remedy = Object.hasOwn(REMEDIES, errnoOf(cause)) ? REMEDIES[errnoOf(cause) as FileFault] : undefined;
+		const message = `The ${what} file ${file} cannot be read: ${inWords(cause)}.`;
+		throw new AgentError(`${what}-unreadable`, message, { cause, ...(remedy && { remedy }) });
 	}
 }
 
@@ -150,7 +142,7 @@ export function watchSettings(places: SettingsPlaces, onChange: () => void): Set
 	};
 	const report = () => {
 		timer = null;
-		// Anew each time: a directory may be another one under the same name. Before the report, so that nothing is missed.
+		// Again each time: a directory may be another one under the same name. Before the report, so that nothing is missed.
 		watchAll();
 		onChange();
 	};
@@ -171,7 +163,9 @@ export function watchSettings(places: SettingsPlaces, onChange: () => void): Set
 				// What is not there is watched for in its parent; other directories may be closed to this user.
 				const isParent = directory !== path.dirname(configFile) && directory !== confDirectory;
 				if (['ENOENT', 'ENOTDIR', isParent ? 'EACCES' : ''].includes(errnoOf(error))) continue;
-				notice ??= failure('settings-unreadable', `Changes in ${directory} will not be noticed: ${inWords(error)}.`, {
+				const reason =
+					errnoOf(error) === 'ENOSPC' ? 'the system has no watches left (fs.inotify.max_user_watches)' : inWords(error);
+				notice ??= failure('settings-unreadable', `Changes in ${directory} will not be noticed: ${reason}.`, {
 					remedy: 'Restart the agent, or send it SIGHUP, after a change of its settings.',
 				});
 			}
@@ -224,27 +218,4 @@ function plan(
 
 function confDirectoryOf(places: SettingsPlaces): string {
 	return places.confDirectory ?? path.join(path.dirname(places.configFile), 'conf.d');
-}
-
-const ERRNO_WORDS: Record<string, string> = {
-	EACCES: 'this user may not read it',
-	EPERM: 'this user may not read it',
-	ENOENT: 'it is not there',
-	ENOTDIR: 'a part of its path is not a directory',
-	ELOOP: 'it is a link that leads to itself',
-	EIO: 'the disk reports an error',
-	EMFILE: 'too many files are open',
-	ENFILE: 'too many files are open',
-	ENOSPC: 'the system has no watches left (fs.inotify.max_user_watches)',
-};
-
-function inWords(error: unknown): string {
-	const code = errnoOf(error);
-	const words = ERRNO_WORDS[code];
-	return words ? `${words} (${code})` : code || 'for an unknown reason';
-}
-
-function errnoOf(error: unknown): string {
-	const code = (error as { code?: unknown } | null | undefined)?.code;
-	return typeof code === 'string' ? code : '';
 }

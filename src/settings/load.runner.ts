@@ -42,7 +42,7 @@ export async function loadSettings(sources: SettingsSources): Promise<LoadedSett
 
 /**
  * The settings as they would be with these documents in place of the files.
- * @param places where values stand in those of them that are files, by `where`; default: nobody knows.
+ * @param places where values stand in those of them that are files, by `where`; default: unknown.
  */
 export function resolveWith(
 	documents: readonly { readonly where: string; readonly document: unknown }[],

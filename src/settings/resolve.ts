@@ -213,7 +213,7 @@ function checkTogether(settings: Settings): Failure[] {
 	if ((network.clientCertificateFile === null) !== (network.clientKeyFile === null))
 		problems.push('network.clientCertificateFile and network.clientKeyFile belong together: set both or none.');
 	if (settings.local.http.port !== null && settings.local.http.applicationsFile === null)
-		problems.push('local.http.port needs local.http.applicationsFile: without it nobody could ask there.');
+		problems.push('local.http.port needs local.http.applicationsFile: without it no application may use the port.');
 	return problems.map((message) => failure('settings-invalid', message));
 }
 

@@ -14,7 +14,7 @@ import {
 import { DEFAULT_CHANNEL_PATH, isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { labelSchema, publicKeySchema, SCAN_SUFFIXES } from './terms.ts';
 
-/** One setting: how it is read, what it is when nobody sets it, and what it is for. */
+/** One setting: how it is read, what it is when it is not set, and what it is for. */
 export interface Setting<Value> {
 	readonly kind: 'text' | 'number' | 'boolean' | 'list';
 	readonly schema: z.ZodType<Value>;
@@ -326,7 +326,12 @@ export const SETTINGS = {
 			null,
 			'File with the PIN that pairing on the page asks for; left out, it asks for none.',
 		),
-		contents: setting('boolean', flag, false, 'Whether the page shows the contents of notifications to whoever looks.'),
+		contents: setting(
+			'boolean',
+			flag,
+			false,
+			'Whether the page shows the contents of notifications to every person before it.',
+		),
 	},
 	local: {
 		agentGroup: setting('text', text, 'idv-agent', 'Group whose members may use agent.sock (applications).'),

@@ -1,5 +1,5 @@
 /**
- * What a device keeps for good: who it is, where it is paired, its Connections and the attempt that is under way.
+ * The document that a device keeps for good: its identity, where it is paired, its Connections and the attempt that is under way.
  * One document, so that a single rename moves it from one truth to the next. Knows nothing of files.
  */
 import * as z from 'zod';

@@ -6,10 +6,11 @@
  * way; `state.json.corrupt-<time>`, damaged files set aside; `lock.db`, always empty, whose lock the kernel gives back
  * when its owner dies. Nothing in the agent may open `lock.db` itself: closing it would give the lock away.
  */
-import fs, { type FileHandle } from 'node:fs/promises';
+import fs from 'node:fs/promises';
 import path from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
+import { errnoOf, inWords, readBytes, remove, syncDirectory, writeDurably, writeWhole } from '../base/files.edge.ts';
 import { type DeviceState, deviceStateSchema, EMPTY_STATE, STATE_SCHEMA_VERSION } from './device-state.ts';
 
 /** Damaged files that are kept; the oldest go. */
@@ -84,7 +85,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		if (lock) return;
 		lock = await takeLock(stateDir);
 		unwritable = null;
-		// Whoever left it is gone: the lock is ours.
+		// The process that left it is gone: the lock is ours.
 		await remove(at(TEMPORARY)).catch(() => undefined);
 	}
 
@@ -144,19 +145,21 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		if (text === durable && !forget) return;
 		try {
 			if (text !== durable) {
-				await writeTemporary(at(TEMPORARY), text);
-				const hadGood = durable !== null;
-				// From here to the end a failure leaves it open which of two good files is in place.
-				durable = null;
-				// Forgetting comes first: a crash in between leaves the old state in its place, not a stray token.
-				if (hadGood) await (forget ? forgetOlder() : keepOld());
-				await fs.rename(at(TEMPORARY), at(STATE));
+				const beforeRename = async () => {
+					const hadGood = durable !== null;
+					// From here to the end a failure leaves it open which of two good files is in place.
+					durable = null;
+					// Forgetting comes first: a crash in between leaves the old state in its place, not a stray token.
+					if (hadGood) await (forget ? forgetOlder() : keepOld());
+				};
+				await writeDurably(at(STATE), text, { temporary: at(TEMPORARY), beforeRename });
 			}
-			if (forget) await forgetOlder();
-			await syncDirectory(stateDir);
+			if (forget) {
+				await forgetOlder();
+				await syncDirectory(stateDir);
+			}
 			durable = text;
 		} catch (error) {
-			await remove(at(TEMPORARY)).catch(() => undefined);
 			throw unwritableError(stateDir, error, 'The state cannot be saved');
 		}
 	}
@@ -198,7 +201,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 			next(async () => {
 				await becomeWritable();
 				try {
-					await writeTemporary(at(TEMPORARY), ' '.repeat(Math.max(PROBE_BYTES, 2 * (durable?.length ?? 0))));
+					await writeWhole(at(TEMPORARY), ' '.repeat(Math.max(PROBE_BYTES, 2 * (durable?.length ?? 0))));
 				} catch (error) {
 					throw unwritableError(stateDir, error, 'The state could not be saved');
 				} finally {
@@ -225,18 +228,15 @@ type StateFile =
 async function readState(file: string, mayChange: boolean): Promise<StateFile> {
 	let bytes: Buffer;
 	try {
-		const handle = await fs.open(file, 'r');
-		try {
-			const { size, mode } = await handle.stat();
+		bytes = await readBytes(file, MAX_STATE_BYTES, {
 			// Put back by hand or by a backup, it may have become readable for others.
-			if (mayChange && mode & 0o077) await handle.chmod(0o600).catch(() => undefined);
-			if (size > MAX_STATE_BYTES) return { kind: 'damaged', file, reason: 'it is far too large' };
-			bytes = await handle.readFile();
-		} finally {
-			await handle.close();
-		}
+			inspect: async ({ mode }, handle) => {
+				if (mayChange && mode & 0o077) await handle.chmod(0o600).catch(() => undefined);
+			},
+		});
 	} catch (error) {
 		if (errnoOf(error) === 'ENOENT') return { kind: 'missing' };
+		if (errnoOf(error) === 'too-large') return { kind: 'damaged', file, reason: 'it is far too large' };
 		throw new AgentError('state-unreadable', `The state file ${file} cannot be read: ${inWords(error)}.`, {
 			cause: error,
 		});
@@ -254,12 +254,12 @@ async function readState(file: string, mayChange: boolean): Promise<StateFile> {
 		typeof document === 'object' && document !== null ? (document as Record<string, unknown>)['schemaVersion'] : null;
 	if (typeof version === 'number' && version > STATE_SCHEMA_VERSION)
 		throw new AgentError('state-unreadable', `The state file ${file} was written by a newer version of the agent.`, {
-			remedy: 'Install that version again, or move the file away and pair this device anew; nothing was changed.',
+			remedy: 'Install that version again, or move the file away and pair this device again; nothing was changed.',
 		});
 	const state = deviceStateSchema.safeParse(document);
 	if (!state.success) {
 		const where = state.error.issues[0]?.path.join('.');
-		return { kind: 'damaged', file, reason: where ? `${where} is not valid` : 'it is no state of a device' };
+		return { kind: 'damaged', file, reason: where ? `${where} is not valid` : 'it is not the state of a device' };
 	}
 	return { kind: 'good', text, state: state.data };
 }
@@ -272,42 +272,6 @@ function serialize(state: DeviceState): string {
 	throw new AgentError('internal', `A state that is not valid was not saved (${where}).`);
 }
 
-/** A new file of this content, proved to be whole on the disk. */
-async function writeTemporary(file: string, text: string): Promise<void> {
-	const bytes = Buffer.from(text);
-	await remove(file);
-	const handle = await fs.open(file, 'wx', 0o600);
-	try {
-		await handle.writeFile(bytes);
-		await handle.sync();
-		const { size } = await handle.stat();
-		if (size !== bytes.length) throw new Error(`only ${size} of ${bytes.length} bytes were stored`);
-	} finally {
-		await handle.close();
-	}
-}
-
-async function remove(file: string): Promise<void> {
-	try {
-		await fs.unlink(file);
-	} catch (error) {
-		if (errnoOf(error) !== 'ENOENT') throw error;
-	}
-}
-
-async function syncDirectory(directory: string): Promise<void> {
-	let handle: FileHandle | undefined;
-	try {
-		handle = await fs.open(directory, 'r');
-		await handle.sync();
-	} catch (error) {
-		// Some file systems, and Windows, know no flush of a directory.
-		if (!['EINVAL', 'ENOTSUP', 'EPERM', 'EISDIR'].includes(errnoOf(error))) throw error;
-	} finally {
-		await handle?.close();
-	}
-}
-
 /**
  * The lock of this directory, held until the connection closes or the process dies. Measured: it writes nothing and
  * makes no other file.
@@ -315,7 +279,7 @@ async function syncDirectory(directory: string): Promise<void> {
 async function takeLock(stateDir: string): Promise<DatabaseSync> {
 	const file = path.join(stateDir, LOCK);
 	try {
-		// `access` first: SQLite would open a file that it may only read, and then lock nobody out.
+		// `access` first: SQLite would open a file that it may only read, and then keep no other process out.
 		await fs.access(file, fs.constants.R_OK | fs.constants.W_OK).catch(async (error) => {
 			if (errnoOf(error) !== 'ENOENT') throw error;
 			await createEmpty(file);
@@ -325,7 +289,7 @@ async function takeLock(stateDir: string): Promise<DatabaseSync> {
 			return lockFile(file);
 		} catch (error) {
 			if (sqliteStatus(error) !== SQLITE_NOTADB) throw error;
-			// Nobody holds a lock in a file that is no database, and nothing in it is of use.
+			// A file that is not a database holds no lock, and nothing in it is of use.
 			await fs.truncate(file);
 			return lockFile(file);
 		}
@@ -367,34 +331,7 @@ function lockFile(file: string): DatabaseSync {
 	}
 }
 
-const ERRNO_WORDS: Record<string, string> = {
-	ENOSPC: 'the disk is full',
-	EDQUOT: 'the disk quota is used up',
-	EROFS: 'the file system is read-only',
-	EACCES: 'this user may not',
-	EPERM: 'this user may not',
-	EFBIG: 'the file would be larger than this process may write',
-	EIO: 'the disk reports an error',
-	EEXIST: 'there is a file in its place',
-	EISDIR: 'there is a directory in its place',
-	ENOTDIR: 'there is a file in the place of a directory',
-	ENOENT: 'the directory is gone',
-	EMFILE: 'too many files are open',
-	ENFILE: 'too many files are open',
-};
-
 function unwritableError(stateDir: string, error: unknown, what: string): AgentError {
 	if (error instanceof AgentError) return error;
 	return new AgentError('state-unwritable', `${what} in ${stateDir}: ${inWords(error)}.`, { cause: error });
-}
-
-function inWords(error: unknown): string {
-	const code = errnoOf(error);
-	const words = ERRNO_WORDS[code];
-	return words ? `${words} (${code})` : error instanceof Error ? error.message : String(error);
-}
-
-function errnoOf(error: unknown): string {
-	const code = (error as { code?: unknown } | null)?.code;
-	return typeof code === 'string' ? code : '';
 }

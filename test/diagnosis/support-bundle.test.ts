@@ -136,6 +136,8 @@ describe('a support bundle', () => {
 		const files = await bundle(journal);
 		const [readme] = files;
 		for (const { name } of files.slice(1)) expect(readme?.text).toMatch(new RegExp(`^${name} `, 'm'));
+		const system = JSON.parse(files.find(({ name }) => name === 'system.json')?.text ?? '');
+		expect(system.machine).toMatchObject({ physicalCores: expect.any(Number), celsius: system.machine.celsius });
 		const log = files.find(({ name }) => name === 'log.txt')?.text ?? '';
 		expect(log.length).toBeLessThanOrEqual(MAX_FILE_CHARACTERS + 100);
 		expect(log).toMatch(/^\[older lines left out\]\nline \d+ of/);

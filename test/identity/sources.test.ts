@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
-import { chmod, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { hostname, tmpdir } from 'node:os';
+import { chmod, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { chooseIdentity, type IdentityFacts } from '../../src/identity/identity.ts';
@@ -15,7 +15,7 @@ async function plant(tree: Tree): Promise<string> {
 }
 
 async function factsOf(tree: Tree): Promise<IdentityFacts> {
-	return readIdentityFacts({ root: await plant(tree), platform: 'linux' });
+	return readIdentityFacts({ root: await plant(tree) });
 }
 
 describe('what a machine goes by', () => {
@@ -104,7 +104,7 @@ describe('interfaces', () => {
 		});
 		const root = join(top, 'usb1/kiosk');
 		await plantTree(root, nic('eth0', { device: 'pci0000:00/0000:00:1f.6', address: '00:1b:21:0a:0b:0c' }));
-		const { interfaces } = await readIdentityFacts({ root, platform: 'linux' });
+		const { interfaces } = await readIdentityFacts({ root });
 		expect(interfaces).toMatchObject([{ name: 'eth0', usb: false, hasDevice: true }]);
 	});
 });
@@ -135,7 +135,7 @@ describe('the serial number handed over by systemd', () => {
 
 	test('comes before what the agent can read itself', async () => {
 		const credentialsDirectory = await plant({ 'dmi-serial': 'PF3K9QXZ\n' });
-		const facts = await readIdentityFacts({ root: await plant(root), credentialsDirectory, platform: 'linux' });
+		const facts = await readIdentityFacts({ root: await plant(root), credentialsDirectory });
 		expect(facts.serials[0]).toEqual({ source: 'credential dmi-serial', value: 'PF3K9QXZ' });
 		expect(facts.serials.map(({ source }) => source)).toEqual([
 			'credential dmi-serial',
@@ -147,7 +147,7 @@ describe('the serial number handed over by systemd', () => {
 
 	test('may say that there is none', async () => {
 		const credentialsDirectory = await plant({ 'dmi-serial': 'none' });
-		const facts = await readIdentityFacts({ root: await plant({}), credentialsDirectory, platform: 'linux' });
+		const facts = await readIdentityFacts({ root: await plant({}), credentialsDirectory });
 		expect(facts.serials).toEqual([]);
 		expect(facts.unreadable).toContainEqual({
 			source: 'credential dmi-serial',
@@ -157,14 +157,14 @@ describe('the serial number handed over by systemd', () => {
 
 	test('may be missing although a directory is there', async () => {
 		const credentialsDirectory = await plant({});
-		const facts = await readIdentityFacts({ root: await plant({}), credentialsDirectory, platform: 'linux' });
+		const facts = await readIdentityFacts({ root: await plant({}), credentialsDirectory });
 		expect(facts.unreadable).toContainEqual({ source: 'credential dmi-serial', reason: 'is not there' });
 	});
 });
 
 describe('what can not be read', () => {
 	test('is listed with the reason, in the order of preference', async () => {
-		const facts = await readIdentityFacts({ root: '/nonexistent', platform: 'linux' });
+		const facts = await readIdentityFacts({ root: '/nonexistent' });
 		expect(facts).toEqual({
 			serials: [],
 			interfaces: [],
@@ -183,7 +183,10 @@ describe('what can not be read', () => {
 	test('a file that is far too large is left alone', async () => {
 		const facts = await factsOf({ 'sys/class/dmi/id/product_serial': 'A1b2'.repeat(1_000_000) });
 		expect(facts.serials).toEqual([]);
-		expect(facts.unreadable).toContainEqual({ source: 'dmi product_serial', reason: 'is larger than 1024 bytes' });
+		expect(facts.unreadable).toContainEqual({
+			source: 'dmi product_serial',
+			reason: 'cannot be read: it is larger than 1024 bytes',
+		});
 	});
 
 	test('a directory, a link in a circle and a pipe without a writer stop nothing', async () => {
@@ -194,11 +197,17 @@ describe('what can not be read', () => {
 			'etc/hostname': 'kiosk',
 		});
 		execFileSync('mkfifo', [join(root, 'etc/machine-id')]);
-		const facts = await readIdentityFacts({ root, platform: 'linux' });
+		const facts = await readIdentityFacts({ root });
 		expect(facts.serials).toEqual([{ source: 'dmi chassis_serial', value: 'CH-77' }]);
 		expect(facts.machineIdHash).toBeNull();
-		expect(facts.unreadable).toContainEqual({ source: 'dmi product_serial', reason: 'cannot be read (EISDIR)' });
-		expect(facts.unreadable).toContainEqual({ source: 'dmi board_serial', reason: 'cannot be read (ELOOP)' });
+		expect(facts.unreadable).toContainEqual({
+			source: 'dmi product_serial',
+			reason: 'cannot be read: it is not a regular file',
+		});
+		expect(facts.unreadable).toContainEqual({
+			source: 'dmi board_serial',
+			reason: expect.stringMatching(/^cannot be read: .*\(ELOOP\)$/),
+		});
 	});
 
 	test('a serial number that only root may read is named as such', async () => {
@@ -210,7 +219,7 @@ describe('what can not be read', () => {
 		if (isRoot) process.seteuid?.(65_534);
 		else await chmod(join(root, 'sys/class/dmi/id/product_serial'), 0o000);
 		try {
-			const facts = await readIdentityFacts({ root, platform: 'linux' });
+			const facts = await readIdentityFacts({ root });
 			expect(facts.unreadable).toContainEqual({
 				source: 'dmi product_serial',
 				reason: 'may not be read by this user',
@@ -230,22 +239,22 @@ describe('this machine', () => {
 		expect(facts.interfaces.map(({ name }) => name)).toContain('lo');
 	});
 
-	test('on another system is asked through its programs', async () => {
-		const facts = await readIdentityFacts({ platform: 'darwin' });
-		expect(facts.serials).toEqual([{ source: 'system information', value: expect.any(String) }]);
-		expect(facts.unreadable).toEqual([]);
-		expect(facts.machineIdHash).toBeNull();
-		for (const nic of facts.interfaces) expect(nic).toMatchObject({ type: null, hasDevice: null });
+	test('without /sys goes by the addresses that the kernel tells', async () => {
+		const root = await plant({});
+		expect((await readIdentityFacts({ root })).interfaces).toEqual([]);
+		const { interfaces } = await readIdentityFacts({ root, askKernel: true });
+		const known = Object.entries(networkInterfaces()).flatMap(([name, addresses = []]) =>
+			addresses.filter(({ internal }) => !internal).map(({ mac }) => ({ name, mac })),
+		);
+		expect(new Set(interfaces.map(({ name, mac }) => `${name} ${mac}`))).toEqual(
+			new Set(known.map(({ name, mac }) => `${name} ${mac}`)),
+		);
+		for (const nic of interfaces) expect(nic).toMatchObject({ type: null, hasDevice: null });
 	});
 
-	test('on another system does not stand in for a tree elsewhere', async () => {
-		const root = await plant({});
-		await writeFile(join(root, 'hostname'), hostname());
-		expect(await readIdentityFacts({ root, platform: 'darwin' })).toEqual({
-			serials: [],
-			interfaces: [],
-			machineIdHash: null,
-			unreadable: [],
-		});
+	test('is not asked when the tree has an address', async () => {
+		const root = await plant(MACHINES['PC with serial numbers of the maker']);
+		const { interfaces } = await readIdentityFacts({ root, askKernel: true });
+		expect(interfaces).toEqual((await readIdentityFacts({ root })).interfaces);
 	});
 });

@@ -120,7 +120,7 @@ describe('qrcode', () => {
 		const out = join(operator.directory, 'code.png');
 		const unknown = { status: 65, code: 'workflow-unknown', words: /does not know the workflow nowhere/ };
 		await expectRefused(unknown, ['qrcode', '--workflow', 'nowhere', '--out', out]);
-		const away = { status: 74, code: 'state-unwritable', words: /cannot be written \(ENOENT\)/ };
+		const away = { status: 74, code: 'state-unwritable', words: /cannot be written: it is not there \(ENOENT\)/ };
 		await expectRefused(away, [
 			'qrcode',
 			'--workflow',

@@ -170,7 +170,7 @@ describe('a provisioning file', () => {
 		await place.bring(FILE);
 		const { notices } = await place.take();
 		expect(notices.map(({ message }) => message)).toEqual([
-			`workflowId is set by ${join(place.directory, 'etc/conf.d/10-site.json')} as well, which counts more.`,
+			`workflowId is set by ${join(place.directory, 'etc/conf.d/10-site.json')} as well, which takes precedence.`,
 		]);
 	});
 
@@ -197,10 +197,14 @@ describe('a provisioning file', () => {
 		[
 			'with a name that is not known',
 			'{\n  "workflow": "x"\n}',
-			/line 2: workflow is not known here; did you mean workflowId/,
+			/line 2, column 15: workflow is not known here; did you mean workflowId/,
 		],
-		['with a wrong address', '{\n\n"baseUrl": "ftp://x"}', /line 3: baseUrl must be an https address/],
-		['with a wrong setting', '{"settings":{\n"heartbeatCadence": 0}}', /line 2: heartbeatCadence must be at least 1/],
+		['with a wrong address', '{\n\n"baseUrl": "ftp://x"}', /line 3, column 12: baseUrl must be an https address/],
+		[
+			'with a wrong setting',
+			'{"settings":{\n"heartbeatCadence": 0}}',
+			/line 2, column 21: heartbeatCadence must be at least 1/,
+		],
 		['with a secret without a host', `{"apiKey":"${SECRET}"}`, /baseUrl is missing/],
 		[
 			'with two secrets',
@@ -210,7 +214,7 @@ describe('a provisioning file', () => {
 		[
 			'with a secret that is none',
 			'{"baseUrl":"https://a.example",\n"apiKey":"two words"}',
-			/line 2: apiKey must be one credential/,
+			/line 2, column 10: apiKey must be one credential/,
 		],
 	])('%s is named with its place and left for a person to correct [F128]', async (_, text, says) => {
 		const place = await givenPlace();

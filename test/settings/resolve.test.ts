@@ -65,7 +65,7 @@ describe('every setting', () => {
 		]);
 		expect(complaint({ local: { http: 8766 } })[0]).toMatch(/^local\.http must be a group of settings: \{ … \}/);
 		expect(complaint({ local: { http: { port: 8766 } } })).toEqual([
-			'local.http.port needs local.http.applicationsFile: without it nobody could ask there.',
+			'local.http.port needs local.http.applicationsFile: without it no application may use the port.',
 		]);
 	});
 

@@ -447,7 +447,9 @@ describe('a place that cannot be written', () => {
 		const store = await open();
 		await store.save(named('old'));
 		fs.rmSync(stateDir, { recursive: true });
-		expect((await failureOf(store.save(paired))).message).toContain('the directory is gone (ENOENT)');
+		expect((await failureOf(store.save(paired))).message).toBe(
+			`The state cannot be saved in ${stateDir}: it is not there (ENOENT).`,
+		);
 		expect(fs.existsSync(stateDir)).toBe(false);
 	});
 

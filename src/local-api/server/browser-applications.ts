@@ -2,9 +2,8 @@
  * The file that names the applications which live in a browser: for each its origin and its token. Reads it, refuses it
  * when others could read or change it, and never shows a token in an error.
  */
-import { constants } from 'node:fs';
-import fs from 'node:fs/promises';
 import { AgentError } from '../../base/errors.ts';
+import { inWords, readText } from '../../base/files.edge.ts';
 import { isLoopback } from '../../protocol/endpoints.ts';
 
 export interface BrowserApplication {
@@ -20,7 +19,7 @@ const MIN_TOKEN_LENGTH = 32;
 const MAX_BYTES = 65_536;
 /** All of their tokens are looked for in every line of the log. */
 const MAX_APPLICATIONS = 16;
-/** Group may read, nobody else anything. */
+/** The group may read, no other user anything. */
 const FORBIDDEN_MODE = 0o037;
 
 /**
@@ -69,28 +68,20 @@ function isOrigin(origin: string): boolean {
 
 async function readGuarded(file: string): Promise<string> {
 	try {
-		// Without O_NONBLOCK a pipe in the place of the file would be waited for.
-		const handle = await fs.open(file, constants.O_RDONLY | constants.O_NONBLOCK);
-		try {
-			const found = await handle.stat();
-			const { mode, uid, size } = found;
-			if (!found.isFile()) throw unreadable(file, 'it is not a regular file');
-			if (size > MAX_BYTES) throw unreadable(file, `it is larger than ${MAX_BYTES} bytes`);
-			if (mode & FORBIDDEN_MODE)
-				throw unreadable(file, `its mode is 0${(mode & 0o777).toString(8)}: others could use the tokens`, {
-					remedy: `Keep it to its owner: chmod 0640 ${file}, or 0600; and make new tokens.`,
-				});
-			if (uid !== 0 && uid !== process.getuid?.())
-				throw unreadable(file, 'it belongs to another user', {
-					remedy: 'Give it to root, with the group of the agent, or to the user of the agent.',
-				});
-			return await handle.readFile('utf8');
-		} finally {
-			await handle.close();
-		}
+		return await readText(file, MAX_BYTES, {
+			inspect({ mode, uid }) {
+				if (mode & FORBIDDEN_MODE)
+					throw unreadable(file, `its mode is 0${(mode & 0o777).toString(8)}: others could use the tokens`, {
+						remedy: `Keep it to its owner: chmod 0640 ${file}, or 0600; and make new tokens.`,
+					});
+				if (uid !== 0 && uid !== process.getuid?.())
+					throw unreadable(file, 'it belongs to another user', {
+						remedy: 'Give it to root, with the group of the agent, or to the user of the agent.',
+					});
+			},
+		});
 	} catch (error) {
-		if (error instanceof AgentError) throw error;
-		throw unreadable(file, (error as NodeJS.ErrnoException).code ?? String(error), { cause: error });
+		throw error instanceof AgentError ? error : unreadable(file, inWords(error), { cause: error });
 	}
 }
 

@@ -1,26 +1,17 @@
 /**
  * The Unix sockets as files: where they are, who may use them, and what a crash has left behind. Knows nothing of HTTP.
  */
-import { chmod, chown, lstat, mkdir, readFile, unlink } from 'node:fs/promises';
+import { chmod, chown, lstat, mkdir, unlink } from 'node:fs/promises';
 import type http from 'node:http';
 import net from 'node:net';
 import { join } from 'node:path';
 import { AgentError, type Failure, failure } from '../../base/errors.ts';
+import { checkSocketPath, errnoOf, findGroup } from '../../base/files.edge.ts';
 import { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
 import type { LocalSocket } from './types.ts';
 
-/** Longest path that fits a socket address on Linux, in bytes. */
-const MAX_SOCKET_PATH = 107;
-
 export function socketPath(runDir: string, name: LocalSocket): string {
-	const path = join(runDir, LOCAL_SOCKETS[name]);
-	const length = Buffer.byteLength(path);
-	if (length <= MAX_SOCKET_PATH) return path;
-	throw new AgentError(
-		'socket-failed',
-		`The path of a socket may have ${MAX_SOCKET_PATH} bytes; ${path} has ${length}.`,
-		{ remedy: 'Choose a run directory with a shorter path.' },
-	);
+	return checkSocketPath(join(runDir, LOCAL_SOCKETS[name]));
 }
 
 export async function makeRunDir(runDir: string): Promise<void> {
@@ -34,7 +25,7 @@ export async function makeRunDir(runDir: string): Promise<void> {
 export async function clearStaleSocket(path: string): Promise<void> {
 	try {
 		const found = await lstat(path).catch((error) => {
-			if (codeOf(error) === 'ENOENT') return null;
+			if (errnoOf(error) === 'ENOENT') return null;
 			throw error;
 		});
 		if (!found) return;
@@ -52,7 +43,7 @@ export async function clearStaleSocket(path: string): Promise<void> {
 	}
 }
 
-/** Whether somebody accepts connections there. Throws when that can't be told. */
+/** Whether a process accepts connections there. Throws when that can't be told. */
 function isLive(path: string): Promise<boolean> {
 	return new Promise((resolve, reject) => {
 		const probe = net.connect(path);
@@ -61,9 +52,9 @@ function isLive(path: string): Promise<boolean> {
 			resolve(true);
 		});
 		probe.once('error', (error) => {
-			const code = codeOf(error);
+			const code = errnoOf(error);
 			if (code === 'ECONNREFUSED' || code === 'ENOENT') resolve(false);
-			// A full backlog: somebody is there, only busy.
+			// A full backlog: a process is there, only busy.
 			else if (code === 'EAGAIN') resolve(true);
 			else reject(error);
 		});
@@ -75,7 +66,7 @@ export async function listen(server: http.Server, target: string | { readonly fd
 	try {
 		await untilListening(server, () => {
 			if (typeof target !== 'string') return server.listen(target);
-			// The socket is bound inside this call: nobody else may connect before its group is right.
+			// The socket is bound inside this call: no other process may connect before its group is right.
 			const umask = process.umask(0o177);
 			try {
 				return server.listen(target);
@@ -107,8 +98,8 @@ export function untilListening(server: http.Server, start: () => unknown): Promi
 export async function openToGroup(path: string, group: string | number | undefined): Promise<Failure | null> {
 	try {
 		if (group !== undefined) {
-			const gid = await gidOf(group);
-			if (gid === null)
+			const gid = /^\d+$/.test(String(group)) ? Number(group) : (await findGroup(group))?.gid;
+			if (gid === undefined)
 				return failure('socket-failed', `There is no group ${group}: only its owner may use ${path}.`, {
 					remedy: 'Make the group (systemd-sysusers does), or name another, and start the agent again.',
 				});
@@ -118,24 +109,13 @@ export async function openToGroup(path: string, group: string | number | undefin
 		return null;
 	} catch (error) {
 		const whom = group === undefined ? 'its group' : `group ${group}`;
-		const reason = codeOf(error) ?? String(error);
+		const reason = errnoOf(error) || String(error);
 		return failure('socket-failed', `Cannot open ${path} to ${whom} (${reason}): only its owner may use it.`, {
 			remedy: 'Make the user of the agent a member of the group, and start the agent again.',
 		});
 	}
 }
 
-async function gidOf(group: string | number): Promise<number | null> {
-	if (/^\d+$/.test(String(group))) return Number(group);
-	const lines = (await readFile('/etc/group', 'utf8')).split('\n').map((line) => line.split(':'));
-	const gid = lines.find(([name]) => name === group)?.[2];
-	return gid === undefined ? null : Number(gid);
-}
-
 function socketFailed(what: string, error: unknown): AgentError {
-	return new AgentError('socket-failed', `${what} (${codeOf(error) ?? String(error)}).`, { cause: error });
-}
-
-function codeOf(error: unknown): string | undefined {
-	return (error as NodeJS.ErrnoException | null)?.code;
+	return new AgentError('socket-failed', `${what} (${errnoOf(error) || String(error)}).`, { cause: error });
 }

@@ -1,0 +1,206 @@
+/**
+ * What the agent asks of the file system, once for all: a bounded read, a durable write, the words for an error of the
+ * system, users and groups by name, the bound on the path of a socket. Never puts what stands in a file into a message.
+ */
+import { randomUUID } from 'node:crypto';
+import { constants, type Stats } from 'node:fs';
+import fs, { type FileHandle } from 'node:fs/promises';
+import path from 'node:path';
+import { AgentError } from './errors.ts';
+
+/** Of one read, in bytes. */
+const CHUNK = 65_536;
+/** Longest path that fits a socket address on Linux, in bytes. */
+const MAX_SOCKET_PATH = 107;
+
+export type FileFault = 'too-large' | 'not-regular' | 'not-utf8';
+
+/** Why a file is not taken although it could be read. */
+const unusable = (code: FileFault, message: string) => Object.assign(new Error(message), { code });
+
+export interface ReadOptions {
+	/** A link in the place of the file is an error (`ELOOP`). Default `false`. */
+	readonly refuseLink?: boolean;
+	/** Looks at the open file before a byte of it is read. What it throws ends the read. */
+	readonly inspect?: (stat: Stats, handle: FileHandle) => void | Promise<void>;
+}
+
+/**
+ * Reads a whole regular file, never more than `maxBytes` of it, and never waits for the writer of a pipe.
+ * @throws an error for `inWords`, whose `errnoOf` is that of the system or a {@link FileFault}.
+ */
+export async function readBytes(file: string, maxBytes: number, options: ReadOptions = {}): Promise<Buffer> {
+	const flags = constants.O_RDONLY | constants.O_NONBLOCK | (options.refuseLink ? constants.O_NOFOLLOW : 0);
+	const handle = await fs.open(file, flags);
+	try {
+		const stat = await handle.stat();
+		if (!stat.isFile()) throw unusable('not-regular', 'it is not a regular file');
+		await options.inspect?.(stat, handle);
+		const chunks: Buffer[] = [];
+		// The size that the system names is not to be relied on: /proc says 0, /sys a page, and a file may grow.
+		for (let left = maxBytes + 1; ; ) {
+			const { buffer, bytesRead } = await handle.read(Buffer.allocUnsafe(Math.min(left, CHUNK)));
+			if (bytesRead === 0) return Buffer.concat(chunks);
+			chunks.push(buffer.subarray(0, bytesRead));
+			left -= bytesRead;
+			if (left === 0) throw unusable('too-large', `it is larger than ${maxBytes} bytes`);
+		}
+	} finally {
+		await handle.close();
+	}
+}
+
+/** As `readBytes`, for UTF-8; without a byte order mark. */
+export async function readText(file: string, maxBytes: number, options: ReadOptions = {}): Promise<string> {
+	const bytes = await readBytes(file, maxBytes, options);
+	try {
+		return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+	} catch {
+		throw unusable('not-utf8', 'it is not UTF-8');
+	}
+}
+
+export interface WriteOptions {
+	/** Permission bits, whatever the umask. Default `0o600`. */
+	readonly mode?: number;
+	/** Who the file belongs to. Default: the user of this process. */
+	readonly owner?: { readonly uid: number; readonly gid: number } | undefined;
+	/** Where the new content is written first, in the same directory; what is there is removed. Default: a name of its own. */
+	readonly temporary?: string;
+	/** Runs when the new content is whole on the disk, and before it takes the place of the old. */
+	readonly beforeRename?: () => Promise<void>;
+}
+
+/**
+ * Replaces a file so that a power cut leaves the old content or the new, and resolves when the new would survive one.
+ * @throws the system's error, for `inWords`; the old content is in place unless the rename had happened already.
+ */
+export async function writeDurably(
+	file: string,
+	content: string | Uint8Array,
+	{ mode = 0o600, owner, temporary = `${file}.${randomUUID()}`, beforeRename }: WriteOptions = {},
+): Promise<void> {
+	try {
+		await writeWhole(temporary, content, mode, owner);
+		await beforeRename?.();
+		await fs.rename(temporary, file);
+		await syncDirectory(path.dirname(file));
+	} catch (error) {
+		await remove(temporary).catch(() => undefined);
+		throw error;
+	}
+}
+
+/** A new file, proved to be whole on the disk; what was there is removed. The directory is not flushed. */
+export async function writeWhole(
+	file: string,
+	content: string | Uint8Array,
+	mode = 0o600,
+	owner?: WriteOptions['owner'],
+): Promise<void> {
+	const bytes = Buffer.from(content);
+	await remove(file);
+	const handle = await fs.open(file, 'wx', 0o600);
+	try {
+		await handle.writeFile(bytes);
+		if (owner) await handle.chown(owner.uid, owner.gid);
+		if (mode !== 0o600) await handle.chmod(mode);
+		await handle.sync();
+		const { size } = await handle.stat();
+		if (size !== bytes.length) throw new Error(`only ${size} of ${bytes.length} bytes were stored`);
+	} finally {
+		await handle.close();
+	}
+}
+
+/** Makes names that were added to, changed in or removed from a directory survive a power cut. */
+export async function syncDirectory(directory: string): Promise<void> {
+	const handle = await fs.open(directory);
+	try {
+		await handle.sync();
+	} catch (error) {
+		// Some file systems have no flush of a directory.
+		if (!['EINVAL', 'ENOTSUP', 'EPERM'].includes(errnoOf(error))) throw error;
+	} finally {
+		await handle.close();
+	}
+}
+
+/** Removes a file, if it is there. */
+export async function remove(file: string): Promise<void> {
+	await fs.unlink(file).catch((error) => {
+		if (errnoOf(error) !== 'ENOENT') throw error;
+	});
+}
+
+export interface User {
+	readonly name: string;
+	readonly uid: number;
+	readonly gid: number;
+}
+
+/** A user of /etc/passwd, by name or by number. */
+export async function findUser(asked: string | number): Promise<User | null> {
+	const [name, , uid, gid] = (await findEntry('/etc/passwd', asked)) ?? [];
+	return name === undefined ? null : { name, uid: Number(uid), gid: Number(gid) };
+}
+
+export interface Group {
+	readonly name: string;
+	readonly gid: number;
+	/** Named members; a user whose first group it is is not among them. */
+	readonly members: readonly string[];
+}
+
+/** A group of /etc/group, by name or by number. */
+export async function findGroup(asked: string | number): Promise<Group | null> {
+	const [name, , gid, members = ''] = (await findEntry('/etc/group', asked)) ?? [];
+	return name === undefined ? null : { name, gid: Number(gid), members: members.split(',').filter(Boolean) };
+}
+
+/** The fields of a line whose first is the name, or whose third is the number. */
+async function findEntry(file: string, asked: string | number): Promise<string[] | undefined> {
+	const lines = (await fs.readFile(file, 'utf8').catch(() => '')).split('\n').map((line) => line.split(':'));
+	return lines.find(([name, , id]) => name !== '' && (typeof asked === 'string' ? name === asked : id === `${asked}`));
+}
+
+/** The path, if it fits a socket address. @throws AgentError `socket-failed`. */
+export function checkSocketPath(socketPath: string): string {
+	const length = Buffer.byteLength(socketPath);
+	if (length <= MAX_SOCKET_PATH) return socketPath;
+	throw new AgentError(
+		'socket-failed',
+		`The path of a socket may have ${MAX_SOCKET_PATH} bytes; ${socketPath} has ${length}.`,
+		{ remedy: 'Choose a run directory with a shorter path.' },
+	);
+}
+
+const ERRNO_WORDS: Record<string, string> = {
+	EACCES: 'this user may not',
+	EDQUOT: 'the disk quota is used up',
+	EEXIST: 'there is a file in its place',
+	EFBIG: 'the file would be larger than this process may write',
+	EIO: 'the disk reports an error',
+	EISDIR: 'there is a directory in its place',
+	ELOOP: 'it is a link that is not followed, or that leads to itself',
+	EMFILE: 'too many files are open',
+	ENFILE: 'too many files are open',
+	ENOENT: 'it is not there',
+	ENOSPC: 'the disk is full',
+	ENOTDIR: 'a part of its path is not a directory',
+	EPERM: 'this user may not',
+	EROFS: 'the file system is read-only',
+};
+
+/** The reason of an error of the file system, for the end of a sentence: `it is not there (ENOENT)`. */
+export function inWords(error: unknown): string {
+	const code = errnoOf(error);
+	const words = ERRNO_WORDS[code];
+	return words ? `${words} (${code})` : error instanceof Error ? error.message : String(error);
+}
+
+/** The code of an error of the system, such as `ENOENT`; empty when it has none. */
+export function errnoOf(error: unknown): string {
+	const code = (error as { code?: unknown } | null | undefined)?.code;
+	return typeof code === 'string' ? code : '';
+}

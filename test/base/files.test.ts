@@ -1,0 +1,209 @@
+import { execFileSync } from 'node:child_process';
+import fsSync from 'node:fs';
+import fs, { type FileHandle } from 'node:fs/promises';
+import os from 'node:os';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import {
+	checkSocketPath,
+	errnoOf,
+	findGroup,
+	findUser,
+	inWords,
+	readText,
+	writeDurably,
+} from '../../src/base/files.edge.ts';
+import { replaceFile } from '../../src/operator/secret-output.ts';
+import { wipe, writeDurably as writeProvisioned } from '../../src/provisioning/files.edge.ts';
+import { EMPTY_STATE } from '../../src/state/device-state.ts';
+import { openStateStore } from '../../src/state/store.edge.ts';
+
+let directory: string;
+const at = (name: string) => path.join(directory, name);
+
+beforeEach(() => {
+	directory = fsSync.mkdtempSync(path.join(os.tmpdir(), 'files-'));
+});
+
+afterEach(() => {
+	vi.restoreAllMocks();
+	fsSync.rmSync(directory, { recursive: true });
+});
+
+/**
+ * Records what is asked of the disk, and has it done: `write NAME`, `sync NAME`, `rename NAME`, … Names are those in the
+ * directory of the test; `.` is the directory; a name that was drawn is `temporary`.
+ */
+async function recordDisk(): Promise<string[]> {
+	const asked: string[] = [];
+	const nameOf = (file: string) =>
+		(path.relative(directory, file) || '.').replace(/^.*\.[0-9a-f]{8}-[0-9a-f-]{27}$/, 'temporary');
+	const openAs = (handle: FileHandle) => nameOf(fsSync.readlinkSync(`/proc/self/fd/${handle.fd}`));
+	const probe = await fs.open(directory);
+	const handles = Object.getPrototypeOf(probe) as FileHandle;
+	await probe.close();
+	for (const [method, word] of [
+		['sync', 'sync'],
+		['datasync', 'datasync'],
+		['writeFile', 'write'],
+		['write', 'write'],
+		['truncate', 'truncate'],
+	] as const) {
+		const real = handles[method] as (...given: unknown[]) => unknown;
+		vi.spyOn(handles, method).mockImplementation(function (this: FileHandle, ...given: unknown[]) {
+			asked.push(`${word} ${openAs(this)}`);
+			return real.apply(this, given) as never;
+		});
+	}
+	const { rename, link, unlink } = fs;
+	vi.spyOn(fs, 'rename').mockImplementation((from, to) => {
+		asked.push(`rename ${nameOf(String(from))} to ${nameOf(String(to))}`);
+		return rename(from, to);
+	});
+	vi.spyOn(fs, 'link').mockImplementation((from, to) => {
+		asked.push(`link ${nameOf(String(from))} as ${nameOf(String(to))}`);
+		return link(from, to);
+	});
+	vi.spyOn(fs, 'unlink').mockImplementation(async (file) => {
+		await unlink(file);
+		asked.push(`remove ${nameOf(String(file))}`);
+	});
+	return asked;
+}
+
+describe('what is written survives a power cut: content is flushed before its name changes, and the name after', () => {
+	test('a file', async () => {
+		const asked = await recordDisk();
+		await writeDurably(at('file'), 'content');
+		expect(asked).toEqual(['write temporary', 'sync temporary', 'rename temporary to file', 'sync .']);
+	});
+
+	test('a state, with the one before it kept', async () => {
+		const store = await openStateStore(directory);
+		await store.save(EMPTY_STATE);
+		const asked = await recordDisk();
+		await store.save({ ...EMPTY_STATE, generatedId: 'device-1' });
+		expect(asked).toEqual([
+			'write state.json.new',
+			'sync state.json.new',
+			'link state.json as state.json.bak',
+			'rename state.json.new to state.json',
+			'sync .',
+		]);
+		await store.close();
+	});
+
+	test('a state that forgets the one before it', async () => {
+		const store = await openStateStore(directory);
+		await store.save(EMPTY_STATE);
+		await store.save({ ...EMPTY_STATE, generatedId: 'device-1' });
+		const asked = await recordDisk();
+		await store.saveAndForget(EMPTY_STATE);
+		expect(asked).toEqual([
+			'write state.json.new',
+			'sync state.json.new',
+			'remove state.json.bak',
+			'rename state.json.new to state.json',
+			'sync .',
+			'sync .',
+		]);
+		// Nothing new to write: what is forgotten has to be flushed all the same.
+		fsSync.writeFileSync(at('state.json.bak'), '{}');
+		asked.length = 0;
+		await store.saveAndForget(EMPTY_STATE);
+		expect(asked).toEqual(['remove state.json.bak', 'sync .']);
+		await store.close();
+	});
+
+	test('what is provisioned, and the secret that is wiped', async () => {
+		const asked = await recordDisk();
+		await writeProvisioned(at('config.json'), '{}', 0o644);
+		expect(asked.splice(0)).toEqual([
+			'write config.json.new',
+			'sync config.json.new',
+			'rename config.json.new to config.json',
+			'sync .',
+		]);
+		fsSync.writeFileSync(at('provision.json'), '{"secret":"…"}');
+		await wipe(at('provision.json'), '{}');
+		expect(asked).toEqual([
+			'write provision.json',
+			'sync provision.json',
+			'truncate provision.json',
+			'sync provision.json',
+			'rename provision.json to provision.json.used',
+			'sync .',
+		]);
+	});
+
+	test('the file of an operator', async () => {
+		const asked = await recordDisk();
+		await replaceFile(at('plan.json'), '{}', 0o644);
+		expect(asked).toEqual(['write temporary', 'sync temporary', 'rename temporary to plan.json', 'sync .']);
+	});
+});
+
+describe('a write', () => {
+	test('that fails leaves the old content and nothing beside it', async () => {
+		await writeDurably(at('file'), 'old');
+		const full = Object.assign(new Error(), { code: 'ENOSPC' });
+		await expect(writeDurably(at('file'), 'new', { beforeRename: () => Promise.reject(full) })).rejects.toBe(full);
+		expect(fsSync.readdirSync(directory)).toEqual(['file']);
+		expect(fsSync.readFileSync(at('file'), 'utf8')).toBe('old');
+	});
+
+	test('has the mode that was asked for, whatever the umask', async () => {
+		const umask = process.umask(0o077);
+		try {
+			await writeDurably(at('open'), '', { mode: 0o644 });
+			await writeDurably(at('closed'), '');
+		} finally {
+			process.umask(umask);
+		}
+		expect(fsSync.statSync(at('open')).mode & 0o777).toBe(0o644);
+		expect(fsSync.statSync(at('closed')).mode & 0o777).toBe(0o600);
+	});
+});
+
+describe('a read', () => {
+	const reasonOf = (file: string, maxBytes = 4) =>
+		readText(file, maxBytes, { refuseLink: true }).then(
+			(text) => `read: ${text}`,
+			(error) => `${errnoOf(error)}: ${inWords(error)}`,
+		);
+
+	test('takes what fits, and says why it takes nothing else', async () => {
+		fsSync.writeFileSync(at('fits'), '\ufeffa');
+		fsSync.writeFileSync(at('large'), '12345');
+		fsSync.writeFileSync(at('latin'), Buffer.from([0xe4]));
+		fsSync.symlinkSync(at('fits'), at('link'));
+		execFileSync('mkfifo', [at('pipe')]);
+		expect(await reasonOf(at('fits'))).toBe('read: a');
+		expect(await reasonOf(at('large'))).toBe('too-large: it is larger than 4 bytes');
+		expect(await reasonOf(at('latin'))).toBe('not-utf8: it is not UTF-8');
+		expect(await reasonOf(at('pipe'))).toBe('not-regular: it is not a regular file');
+		expect(await reasonOf(directory)).toBe('not-regular: it is not a regular file');
+		expect(await reasonOf(at('none'))).toBe('ENOENT: it is not there (ENOENT)');
+		expect(await reasonOf(at('link'))).toContain('ELOOP: it is a link');
+	});
+
+	test('is bounded by what is read, not by the size that the system names', async () => {
+		expect(fsSync.statSync('/proc/self/maps').size).toBe(0);
+		expect(await reasonOf('/proc/self/maps')).toBe('too-large: it is larger than 4 bytes');
+	});
+});
+
+test('users and groups are found by name and by number', async () => {
+	expect(await findUser('root')).toEqual({ name: 'root', uid: 0, gid: 0 });
+	expect(await findUser(0)).toEqual(await findUser('root'));
+	expect(await findGroup('root')).toMatchObject({ name: 'root', gid: 0 });
+	expect(await findGroup(0)).toEqual(await findGroup('root'));
+	expect(await findGroup('no-such-group')).toBeNull();
+	expect(await findUser('')).toBeNull();
+});
+
+test('the path of a socket has to fit its address', () => {
+	const fits = `/${'é'.repeat(53)}`;
+	expect(checkSocketPath(fits)).toBe(fits);
+	expect(() => checkSocketPath(`${fits}x`)).toThrow(/may have 107 bytes; .* has 108\./);
+});
