@@ -36,8 +36,8 @@ async function expectAllIsWell(device: RunningAgent): Promise<void> {
 
 test('every route refuses what it does not take, on each entrance that has it', async () => {
 	const { device } = await givenDevice();
-	for (const { method, path, sockets, body } of ROUTES)
-		for (const socket of sockets) {
+	for (const { method, path, listeners, body } of ROUTES)
+		for (const socket of listeners) {
 			const headers = headersOn(socket);
 			const json = { ...headers, 'content-type': 'application/json' };
 			const refused = async (status: number, code: string, asked: Parameters<typeof ask>[2]) => {

@@ -97,7 +97,7 @@ test('every route is described: its methods, its entrances, what it takes and wh
 		methodsOf(route).map((method) => ({
 			path: pathOf(route),
 			method,
-			listeners: [...route.sockets],
+			listeners: [...route.listeners],
 			takesJson: typeof route.body === 'object',
 			answers: true,
 			problems: ['application/problem+json'],

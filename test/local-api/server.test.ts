@@ -29,7 +29,6 @@ import {
 	localRoute,
 	openLocalServer,
 	type RawExchange,
-	rawRoute,
 } from '../../src/local-api/server/local-server.ts';
 
 interface Opened {
@@ -130,26 +129,26 @@ const echoRoutes: LocalRoute[] = [
 	{
 		method: 'GET',
 		path: '/v1/echo',
-		sockets: ['agent', 'admin'],
-		handle: ({ socket, method, path, query, since }) => ({
+		listeners: ['agent', 'admin'],
+		handle: ({ listener, method, path, query, since }) => ({
 			status: 200,
-			body: { socket, method, path, query: [...query], since },
+			body: { listener, method, path, query: [...query], since },
 		}),
 	},
 	localRoute({
 		method: 'POST',
 		path: '/v1/echo',
-		sockets: ['agent', 'admin'],
+		listeners: ['agent', 'admin'],
 		body: echoSchema,
 		handle: ({ body }) => ({ status: 201, body: { name: body.name, times: body.times } }),
 	}),
-	{ method: 'POST', path: '/v1/reconnect', sockets: ['admin'], handle: () => ({ status: 204 }) },
+	{ method: 'POST', path: '/v1/reconnect', listeners: ['admin'], handle: () => ({ status: 204 }) },
 ];
 
 const failing = (error: () => unknown): LocalRoute => ({
 	method: 'GET',
 	path: '/v1/echo',
-	sockets: ['agent', 'admin'],
+	listeners: ['agent', 'admin'],
 	handle() {
 		throw error();
 	},
@@ -168,7 +167,7 @@ describe('routing', () => {
 	test('answers a route with JSON, with its query and the socket it came in on', async () => {
 		const { client } = await open(echoRoutes);
 		expect(await client.request('agent', 'GET', '/v1/echo?a=1&a=%C3%BC&b=x?y')).toEqual({
-			socket: 'agent',
+			listener: 'agent',
 			method: 'GET',
 			path: '/v1/echo',
 			query: [
@@ -178,7 +177,7 @@ describe('routing', () => {
 			],
 			since: null,
 		});
-		expect(await client.request('admin', 'GET', '/v1/echo')).toMatchObject({ socket: 'admin' });
+		expect(await client.request('admin', 'GET', '/v1/echo')).toMatchObject({ listener: 'admin' });
 	});
 
 	test('hands the handler what the schema made of the body', async () => {
@@ -292,7 +291,7 @@ describe('bodies', () => {
 		const route: LocalRoute = {
 			method: 'POST',
 			path: '/v1/echo',
-			sockets: ['agent'],
+			listeners: ['agent'],
 			body: z.string(),
 			maxBodyBytes: 10,
 			handle: () => ({ status: 204 }),
@@ -442,7 +441,7 @@ function eventSource(replay: (request: LocalRequest, sink: EventSink) => void = 
 	const route: LocalRoute = {
 		method: 'GET',
 		path: '/v1/events',
-		sockets: ['agent'],
+		listeners: ['agent'],
 		handle: (request): LocalReply => ({
 			stream(sink) {
 				sinks.add(sink);
@@ -882,11 +881,12 @@ describe('prefixes and raw bodies', () => {
 	const service = (
 		handle: (exchange: RawExchange, request: LocalRequest) => LocalReply | Promise<LocalReply>,
 	): LocalRoute =>
-		rawRoute({
+		localRoute<RawExchange>({
+			body: 'raw',
 			method: '*',
 			path: '/v1/service/',
 			prefix: true,
-			sockets: ['agent'],
+			listeners: ['agent'],
 			handle: (request) => handle(request.body, request),
 		});
 	const describing = service(({ request, target }, { method, path, query }) => ({
@@ -941,7 +941,7 @@ describe('prefixes and raw bodies', () => {
 			method: 'GET',
 			path,
 			prefix,
-			sockets: ['agent'],
+			listeners: ['agent'],
 			handle: () => ({ status: 200, body: { by: path } }),
 		});
 		const { agentSocket } = await open([
@@ -1129,7 +1129,7 @@ describe('sockets', () => {
 		const client = createLocalClient({ runDir });
 		expect((await failureOf(client.request('agent', 'GET', '/v1/echo'))).code).toBe('agent-not-running');
 		await open(echoRoutes, { runDir });
-		expect(await client.request('agent', 'GET', '/v1/echo')).toMatchObject({ socket: 'agent' });
+		expect(await client.request('agent', 'GET', '/v1/echo')).toMatchObject({ listener: 'agent' });
 	});
 
 	test('a live one is left alone', async () => {
@@ -1137,8 +1137,8 @@ describe('sockets', () => {
 		const error = await failureOf(openLocalServer({ runDir: first.runDir, routes: [] }));
 		expect(error.failure).toMatchObject({ code: 'socket-failed' });
 		expect(error.message).toContain(first.agentSocket);
-		expect(await first.client.request('agent', 'GET', '/v1/echo')).toMatchObject({ socket: 'agent' });
-		expect(await first.client.request('admin', 'GET', '/v1/echo')).toMatchObject({ socket: 'admin' });
+		expect(await first.client.request('agent', 'GET', '/v1/echo')).toMatchObject({ listener: 'agent' });
+		expect(await first.client.request('admin', 'GET', '/v1/echo')).toMatchObject({ listener: 'admin' });
 	});
 
 	test('when one of the two cannot be had, the other is not left behind', async () => {
@@ -1159,7 +1159,7 @@ describe('sockets', () => {
 		const parent = await makeDirectory();
 		await writeFile(join(parent, 'file'), '');
 		const { client } = await open(echoRoutes, { runDir: join(parent, 'a', 'b') });
-		expect(await client.request('agent', 'GET', '/v1/echo')).toMatchObject({ socket: 'agent' });
+		expect(await client.request('agent', 'GET', '/v1/echo')).toMatchObject({ listener: 'agent' });
 		const error = await failureOf(openLocalServer({ runDir: join(parent, 'file', 'x'), routes: [] }));
 		expect(error.failure).toMatchObject({ code: 'socket-failed', message: expect.stringContaining('ENOTDIR') });
 	});
@@ -1169,7 +1169,7 @@ describe('sockets', () => {
 		const runDirOf = (bytes: number) => join(parent, 'd'.repeat(bytes - parent.length - '//agent.sock'.length));
 		const fits = await open(echoRoutes, { runDir: runDirOf(107) });
 		expect(Buffer.byteLength(fits.agentSocket)).toBe(107);
-		expect(await fits.client.request('agent', 'GET', '/v1/echo')).toMatchObject({ socket: 'agent' });
+		expect(await fits.client.request('agent', 'GET', '/v1/echo')).toMatchObject({ listener: 'agent' });
 
 		const error = await failureOf(openLocalServer({ runDir: runDirOf(108), routes: [] }));
 		expect(error.failure).toMatchObject({ code: 'socket-failed', message: expect.stringContaining('108') });
@@ -1187,7 +1187,7 @@ describe('sockets', () => {
 		const { fd } = (opener as unknown as { _handle: { fd: number } })._handle;
 		const program = `
 			const { openLocalServer } = await import(process.argv[1]);
-			const routes = [{ method: 'GET', path: '/v1/echo', sockets: ['agent'], handle: () => ({ status: 200, body: 'given' }) }];
+			const routes = [{ method: 'GET', path: '/v1/echo', listeners: ['agent'], handle: () => ({ status: 200, body: 'given' }) }];
 			const server = await openLocalServer({ runDir: process.argv[2], routes, listen: { agent: { fd: 3 } } });
 			process.stdin.once('data', async () => {
 				await server.close();
@@ -1359,7 +1359,7 @@ describe('the client', () => {
 		});
 		expect(error.message).toContain(adminSocket);
 		if (!root) await chmod(adminSocket, 0o600);
-		expect(await client.request('admin', 'GET', '/v1/echo')).toMatchObject({ socket: 'admin' });
+		expect(await client.request('admin', 'GET', '/v1/echo')).toMatchObject({ listener: 'admin' });
 	});
 
 	test('an agent that does not answer in time', async () => {
@@ -1527,11 +1527,12 @@ describe('whatever is sent', () => {
 		const { agentSocket, adminSocket, client, faults } = await open([
 			...echoRoutes,
 			source.route,
-			rawRoute({
+			localRoute<RawExchange>({
+				body: 'raw',
 				method: '*',
 				path: '/v1/service/',
 				prefix: true,
-				sockets: ['agent', 'admin'],
+				listeners: ['agent', 'admin'],
 				handle: ({ body }) => ({ status: 200, content: body.request }),
 			}),
 		]);
@@ -1611,6 +1612,6 @@ describe('whatever is sent', () => {
 		);
 		expect(faults).toEqual([]);
 		expect(source.sinks.size).toBe(0);
-		expect(await client.request('agent', 'GET', '/v1/echo')).toMatchObject({ socket: 'agent' });
+		expect(await client.request('agent', 'GET', '/v1/echo')).toMatchObject({ listener: 'agent' });
 	});
 });

@@ -112,7 +112,7 @@ async function replyTo(
 	const abort = new AbortController();
 	response.once('close', () => abort.abort());
 	return route.handle({
-		socket: listener,
+		listener,
 		method: (method === 'HEAD' ? 'GET' : method) as LocalMethod,
 		path,
 		query,

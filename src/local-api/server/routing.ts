@@ -22,12 +22,12 @@ export function findRoute(
 ): LocalRoute | Refusal {
 	const onPath = routesOn(routes, path);
 	if (onPath.length === 0) return refuse(404, 'not-found', 'There is no such route.');
-	const here = onPath.filter((route) => route.sockets.includes(listener));
+	const here = onPath.filter((route) => route.listeners.includes(listener));
 	const takesIt = (route: LocalRoute) => methodsOf(route).includes(method);
 	const found = here.find(takesIt);
 	if (found) return found;
 	const elsewhere = onPath.find(takesIt) ?? (here.length === 0 ? onPath[0] : undefined);
-	const other = elsewhere?.sockets[0];
+	const other = elsewhere?.listeners[0];
 	if (elsewhere && other) {
 		const asked = elsewhere.method === '*' ? path : `${elsewhere.method} ${path}`;
 		return refuse(403, 'access-denied', `${asked} is answered on ${NAMES[other]}, not on ${NAMES[listener]}.`, {

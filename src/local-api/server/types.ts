@@ -15,8 +15,8 @@ export type LocalListener = LocalSocket | 'browser' | 'probe';
 export type LocalMethod = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
 export interface LocalRequest<Body = unknown> {
-	/** Where it came in: whoever may ask there may ask this. */
-	readonly socket: LocalListener;
+	/** The listener on which it arrived: a caller that may ask there may ask this. */
+	readonly listener: LocalListener;
 	/** `GET` for a `HEAD` request: its body is left out on the way back. */
 	readonly method: LocalMethod;
 	readonly path: string;
@@ -37,7 +37,7 @@ export interface LocalRequest<Body = unknown> {
 export interface RawExchange {
 	/** Its body is unread. A browser application's own token has been taken off. */
 	readonly request: http.IncomingMessage;
-	/** For a handler that answers by itself and then replies `{ answered: true }`. */
+	/** For a handler that answers on its own and then replies `{ answered: true }`. */
 	readonly response: http.ServerResponse;
 	/** What follows the route's path (without a slash at its end) in the request line, undecoded, with the query: `/a?b=c`. */
 	readonly target: string;
@@ -103,7 +103,7 @@ export interface LocalRoute<Body = unknown> {
 	readonly path: string;
 	/** Also takes every path that begins with `path`, which then ends in a slash. An exact path wins, then a longer prefix. */
 	readonly prefix?: boolean;
-	readonly sockets: readonly LocalListener[];
+	readonly listeners: readonly LocalListener[];
 	/** Left out, a body is read and ignored. `raw`: it is not read, and has no limit but the handler's own. */
 	readonly body?: z.ZodType<Body> | 'raw';
 	/** Default {@link LOCAL_SERVER_LIMITS}`.bodyBytes`. */
@@ -115,11 +115,6 @@ export interface LocalRoute<Body = unknown> {
 /** Ties a handler's body to its schema. */
 export function localRoute<Body>(route: LocalRoute<Body>): LocalRoute {
 	return route as LocalRoute;
-}
-
-/** A route whose handler gets the request itself, and may answer on its own or by a reply like any other. */
-export function rawRoute(route: Omit<LocalRoute<RawExchange>, 'body' | 'maxBodyBytes'>): LocalRoute {
-	return { ...route, body: 'raw' } as LocalRoute;
 }
 
 export const LOCAL_SERVER_LIMITS = {
