@@ -5,7 +5,7 @@
 import * as z from 'zod';
 import * as answers from '../protocol/local-answers.ts';
 import { PROBLEM_CONTENT_TYPE } from '../protocol/problem.ts';
-import type { LocalMethod, LocalRoute } from './server/local-server.ts';
+import type { LocalListener, LocalMethod, LocalRoute } from './server/local-server.ts';
 
 const ANSWERS = {
 	Status: answers.statusSchema,
@@ -31,6 +31,8 @@ type Content = Readonly<Record<string, AnswerName | 'text' | 'any'>>;
 
 /** One row of the route table: how a route is reached and handled, and its words in the document. */
 export interface DescribedRoute extends LocalRoute {
+	/** The page has routes of its own. */
+	readonly listeners: readonly Exclude<LocalListener, 'page'>[];
 	/** `operationId`: the name in a generated client. */
 	readonly name: string;
 	readonly summary: string;

@@ -42,7 +42,7 @@ export interface RouteParts {
 }
 
 /** Ties a handler to the schema of its body. */
-function row<Body>(route: LocalRoute<Body> & Omit<DescribedRoute, keyof LocalRoute>): DescribedRoute {
+function row<Body>(route: LocalRoute<Body> & Omit<DescribedRoute, 'body' | 'handle'>): DescribedRoute {
 	return route as DescribedRoute;
 }
 

@@ -1,13 +1,14 @@
 /**
- * Who may ask on loopback. Every page that this device's browser shows can send requests here, under a name of its own
- * that leads to 127.0.0.1 or blindly to the address: the Host gives away the first, Origin and fetch metadata the second.
- * Other programs and users of the device come without either: for them there is the token.
+ * Authorizes callers on loopback. Every page that this device's browser shows can send requests here, under a name of its own
+ * that leads to 127.0.0.1 or blindly to the address: the Host reveals the first, Origin and fetch metadata the second.
+ * Other programs and users of the device come without either: they need the token.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type http from 'node:http';
 import type { BrowserApplication } from './browser-applications.ts';
 import type { Authorize } from './context.ts';
 import { type Refusal, refuse } from './refusals.ts';
+import type { ReplyHeaders } from './types.ts';
 
 /** Where an EventSource, which can send no headers, puts the token. Source: RFC 6750, 2.3. */
 const TOKEN_PARAMETER = 'access_token';
@@ -20,7 +21,7 @@ export const authorizeProbes: Authorize = (request, response) => {
 	const site = request.headers['sec-fetch-site'];
 	if (request.headers.origin !== undefined || (site !== undefined && site !== 'none'))
 		return refuse(403, 'access-denied', 'Pages in a browser cannot ask here.', {
-			remedy: 'Ask by a scraper, or curl.',
+			remedy: 'Use a scraper or curl.',
 		});
 	return refuseForeignHost(request);
 };
@@ -48,7 +49,7 @@ export function authorizeBrowsers(applications: () => readonly BrowserApplicatio
 		response.setHeader('Access-Control-Allow-Origin', origin);
 		if (request.method === 'OPTIONS') return preflight(request);
 		response.setHeader('Access-Control-Expose-Headers', '*');
-		if (known.some((application) => isSame(application.token, token ?? ''))) return null;
+		if (known.some((application) => isSameSecret(application.token, token ?? ''))) return null;
 		return refuse(
 			401,
 			'access-denied',
@@ -61,7 +62,30 @@ export function authorizeBrowsers(applications: () => readonly BrowserApplicatio
 	};
 }
 
-/** What a browser asks before the request itself. All is allowed: routes and token decide, and can say why not. */
+/**
+ * Lets in the page that this server serves, and a link that opens it; no other page, frame or script.
+ * @param headers for every answer.
+ */
+export function authorizePage(headers: ReplyHeaders): Authorize {
+	return (request, response) => {
+		for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+		response.setHeader('X-Content-Type-Options', 'nosniff');
+		const foreign = refuseForeignHost(request);
+		if (foreign) return foreign;
+		const { method, url, headers: sent } = request;
+		const reads = method === 'GET' || method === 'HEAD';
+		const site = sent['sec-fetch-site'];
+		const opens = reads && url === '/' && sent['sec-fetch-dest'] === 'document';
+		const isOwnSite = site === undefined || site === 'same-origin' || site === 'none' || opens;
+		const isOwnOrigin = sent.origin === `http://${sent.host}` || (reads && sent.origin === undefined);
+		if (isOwnSite && isOwnOrigin) return null;
+		return refuse(403, 'access-denied', 'The request did not come from the page itself.', {
+			remedy: `Open http://127.0.0.1:${request.socket.localPort}/ on the device itself.`,
+		});
+	};
+}
+
+/** The request that a browser sends before the request itself. All is allowed: routes and token decide, and can say why not. */
 function preflight({ headers }: http.IncomingMessage) {
 	const asked = headers['access-control-request-headers'] ?? '';
 	return {
@@ -84,7 +108,7 @@ function refuseForeignHost({ headers, socket }: http.IncomingMessage): Refusal |
 	});
 }
 
-/** Takes the token off, wherever it stands; `null` where it may not stand there, or there is none. */
+/** Takes the token off, wherever it is; `null` where it may not be there, or there is none. */
 function takeToken(request: http.IncomingMessage): string | null {
 	const [path = '', ...rest] = (request.url ?? '').split('?');
 	const isToken = (parameter: string) => parameter.startsWith(`${TOKEN_PARAMETER}=`);
@@ -94,7 +118,7 @@ function takeToken(request: http.IncomingMessage): string | null {
 	const inHeader = /^Bearer +(\S+)$/i.exec(request.headers.authorization ?? '')?.[1];
 	const { headers, rawHeaders } = request;
 	delete headers.authorization;
-	// Only emptied: the length of the list is known elsewhere.
+	// The value is only emptied: Node knows the length of the list.
 	for (let at = 0; at < rawHeaders.length; at += 2)
 		if (rawHeaders[at]?.toLowerCase() === 'authorization') rawHeaders[at + 1] = '';
 	if (inHeader !== undefined) return inHeader;
@@ -103,7 +127,7 @@ function takeToken(request: http.IncomingMessage): string | null {
 	return isStream ? (inQuery ?? null) : null;
 }
 
-function isSame(secret: string, given: string): boolean {
+export function isSameSecret(secret: string, given: string): boolean {
 	const digest = (text: string) => createHash('sha256').update(text).digest();
 	return timingSafeEqual(digest(secret), digest(given));
 }

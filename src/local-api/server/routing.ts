@@ -9,6 +9,7 @@ const NAMES: Readonly<Record<LocalListener, string>> = {
 	...LOCAL_SOCKETS,
 	browser: 'the port for applications in a browser',
 	probe: 'the port for health and metrics',
+	page: 'the port of the page',
 };
 /** What a route with method `*` takes. */
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'];
@@ -54,7 +55,7 @@ function methodsOf({ method }: LocalRoute): readonly string[] {
 }
 
 function whereToAsk(listener: LocalListener, runDir: string | null): string {
-	if (listener === 'browser' || listener === 'probe') return `Ask on ${NAMES[listener]}.`;
+	if (!(listener in LOCAL_SOCKETS)) return `Ask on ${NAMES[listener]}.`;
 	const path = runDir === null ? NAMES[listener] : join(runDir, NAMES[listener]);
 	return `Ask on ${path}, as root or as a member of the group that owns it.`;
 }

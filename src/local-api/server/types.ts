@@ -8,10 +8,10 @@ import type { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
 /** A Unix socket. */
 export type LocalSocket = keyof typeof LOCAL_SOCKETS;
 /**
- * Where requests come in: the two Unix sockets; on loopback `browser`, for applications that live in one, and `probe`,
- * for those who watch over the device.
+ * The two Unix sockets; on loopback `browser`, for applications that live in one, `probe`, for monitoring, and `page`, for
+ * the page on the device's own screen.
  */
-export type LocalListener = LocalSocket | 'browser' | 'probe';
+export type LocalListener = LocalSocket | 'browser' | 'probe' | 'page';
 export type LocalMethod = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
 export interface LocalRequest<Body = unknown> {
