@@ -1,6 +1,6 @@
 /**
- * Events on the local interface, as pages and as streams: replays what is kept, then follows what arrives. Never holds in
- * memory what waits for a slow reader: the store has it.
+ * Events on the local interface, as pages and as streams: replays what is kept, then follows what arrives. Never holds
+ * events for a slow reader in memory: the store has them.
  */
 import type { Agent } from '../agent/agent.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
@@ -17,7 +17,7 @@ const PIECE = 256 * 1024;
 
 const EVENT_ID = { type: 'string', pattern: '^[A-Za-z0-9]{1,32}-\\d{1,15}$', examples: ['tou5mrr6w30w-2'] };
 
-/** What a reader of events may say, for the document. */
+/** The parameters of a reader of events, for the document. */
 export const EVENT_PARAMETERS = [
 	{
 		name: 'since',

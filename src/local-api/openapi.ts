@@ -161,7 +161,7 @@ function toSchemas(named: Readonly<Record<string, z.ZodType>>, io: 'input' | 'ou
 		io,
 		uri: schemaPath,
 		override({ jsonSchema }) {
-			// The format says it, and can be read.
+			// The format says the same, and is readable.
 			if (jsonSchema.format) delete jsonSchema.pattern;
 			if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
 			if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;

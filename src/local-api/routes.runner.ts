@@ -1,6 +1,6 @@
 /**
- * The route table of the two sockets and the ports on loopback, one row for each route: who may ask, what it takes, what it
- * does with the agent, what it answers, and its words in the document. Applications only read, on `agent.sock` or in a
+ * The route table of the two sockets and the ports on loopback, one row for each route: its listeners, its body, its
+ * handler, its answers, and its words in the document. Applications only read, on `agent.sock` or in a
  * browser; requests that change the device are on `admin.sock`.
  */
 import type { Agent } from '../agent/agent.runner.ts';
@@ -25,14 +25,14 @@ import type { Forward } from './forwarder.edge.ts';
 import type { AnswerName, DescribedRoute } from './openapi.ts';
 import type { EventSink, LocalReply, LocalRequest, LocalRoute, RawExchange } from './server/local-server.ts';
 
-/** What applications may ask, on whichever listener they come. */
+/** For applications, on every listener that they use. */
 const APPLICATIONS = ['agent', 'admin', 'browser'] as const;
 const ADMIN = ['admin'] as const;
 /** Not for pages: the equipment of the device is not their concern. */
 const ON_SOCKETS = ['agent', 'admin'] as const;
 const HEALTH = ['agent', 'admin', 'browser', 'probe'] as const;
 
-/** What the routes answer from, besides the agent. */
+/** The sources of the answers, besides the agent. */
 export interface RouteParts {
 	readonly clock: Pick<Clock, 'schedule'>;
 	readonly counters: Counters;
@@ -203,7 +203,7 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 			summary: 'The same request to the service, with the Connection of the device added.',
 			description:
 				'Refused before anything is sent: an Authorization of the caller, paths that lead out of the base URL or to the ' +
-				'authorization endpoints, and what forward.allow leaves out. Redirects are not followed.',
+				'authorization endpoints, and paths that forward.allow leaves out. Redirects are not followed.',
 			body: 'raw',
 			answers: { '2XX': { about: 'The answer of the service.', content: { '*/*': 'any' } } },
 			async handle({ body: { request, response, target } }): Promise<LocalReply> {

@@ -7,7 +7,7 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import type http from 'node:http';
 import type { BrowserApplication } from './browser-applications.ts';
 import type { Authorize } from './context.ts';
-import { type Refusal, refuse } from './refusals.ts';
+import { type ProblemResponse, problemResponse } from './problem-responses.ts';
 import type { ReplyHeaders } from './types.ts';
 
 /** Where an EventSource, which can send no headers, puts the token. Source: RFC 6750, 2.3. */
@@ -20,7 +20,7 @@ export const authorizeProbes: Authorize = (request, response) => {
 	response.setHeader('X-Content-Type-Options', 'nosniff');
 	const site = request.headers['sec-fetch-site'];
 	if (request.headers.origin !== undefined || (site !== undefined && site !== 'none'))
-		return refuse(403, 'access-denied', 'Pages in a browser cannot ask here.', {
+		return problemResponse(403, 'access-denied', 'Pages in a browser cannot ask here.', {
 			remedy: 'Use a scraper or curl.',
 		});
 	return refuseForeignHost(request);
@@ -40,7 +40,7 @@ export function authorizeBrowsers(applications: () => readonly BrowserApplicatio
 		const { origin } = request.headers;
 		const known = applications().filter((application) => application.origin === origin);
 		if (origin === undefined || known.length === 0)
-			return refuse(
+			return problemResponse(
 				403,
 				'access-denied',
 				origin === undefined ? 'Only a page in a browser can ask here.' : 'The origin of this page is not known here.',
@@ -50,7 +50,7 @@ export function authorizeBrowsers(applications: () => readonly BrowserApplicatio
 		if (request.method === 'OPTIONS') return preflight(request);
 		response.setHeader('Access-Control-Expose-Headers', '*');
 		if (known.some((application) => isSameSecret(application.token, token ?? ''))) return null;
-		return refuse(
+		return problemResponse(
 			401,
 			'access-denied',
 			token === null ? 'There is no token.' : 'The token is not the one of this origin.',
@@ -79,7 +79,7 @@ export function authorizePage(headers: ReplyHeaders): Authorize {
 		const isOwnSite = site === undefined || site === 'same-origin' || site === 'none' || opens;
 		const isOwnOrigin = sent.origin === `http://${sent.host}` || (reads && sent.origin === undefined);
 		if (isOwnSite && isOwnOrigin) return null;
-		return refuse(403, 'access-denied', 'The request did not come from the page itself.', {
+		return problemResponse(403, 'access-denied', 'The request did not come from the page itself.', {
 			remedy: `Open http://127.0.0.1:${request.socket.localPort}/ on the device itself.`,
 		});
 	};
@@ -99,11 +99,11 @@ function preflight({ headers }: http.IncomingMessage) {
 	};
 }
 
-function refuseForeignHost({ headers, socket }: http.IncomingMessage): Refusal | null {
+function refuseForeignHost({ headers, socket }: http.IncomingMessage): ProblemResponse | null {
 	const port = socket.localPort;
 	const own = ['127.0.0.1', 'localhost'].flatMap((name) => [`${name}:${port}`, ...(port === 80 ? [name] : [])]);
 	if (own.includes(headers.host?.toLowerCase() ?? '')) return null;
-	return refuse(403, 'access-denied', 'This is not the address of the agent.', {
+	return problemResponse(403, 'access-denied', 'This is not the address of the agent.', {
 		remedy: `Ask http://127.0.0.1:${port}/ on the device itself.`,
 	});
 }

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
 import type { Context } from './context.ts';
-import { type Refusal, refuse } from './refusals.ts';
+import { type ProblemResponse, problemResponse } from './problem-responses.ts';
 import type { LocalListener, LocalRoute } from './types.ts';
 
 const NAMES: Readonly<Record<LocalListener, string>> = {
@@ -20,9 +20,9 @@ export function findRoute(
 	listener: LocalListener,
 	method: string,
 	path: string,
-): LocalRoute | Refusal {
+): LocalRoute | ProblemResponse {
 	const onPath = routesOn(routes, path);
-	if (onPath.length === 0) return refuse(404, 'not-found', 'There is no such route.');
+	if (onPath.length === 0) return problemResponse(404, 'not-found', 'There is no such route.');
 	const here = onPath.filter((route) => route.listeners.includes(listener));
 	const takesIt = (route: LocalRoute) => methodsOf(route).includes(method);
 	const found = here.find(takesIt);
@@ -31,11 +31,16 @@ export function findRoute(
 	const other = elsewhere?.listeners[0];
 	if (elsewhere && other) {
 		const asked = elsewhere.method === '*' ? path : `${elsewhere.method} ${path}`;
-		return refuse(403, 'access-denied', `${asked} is answered on ${NAMES[other]}, not on ${NAMES[listener]}.`, {
-			remedy: whereToAsk(other, runDir),
-		});
+		return problemResponse(
+			403,
+			'access-denied',
+			`${asked} is answered on ${NAMES[other]}, not on ${NAMES[listener]}.`,
+			{
+				remedy: whereToAsk(other, runDir),
+			},
+		);
 	}
-	return refuse(405, 'method-not-allowed', `This route does not take ${method}.`, {
+	return problemResponse(405, 'method-not-allowed', `This route does not take ${method}.`, {
 		headers: { Allow: here.flatMap(methodsOf).join(', ') },
 	});
 }
