@@ -6,7 +6,7 @@ import { createEventStreamParser, type ServerSentEvent } from '../../src/local-a
 import { LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
 import type { EmbeddedService } from '../../src/service/embedded-service.ts';
 import { givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
-import { ask, addressOf } from '../local-api/local-asking.ts';
+import { addressOf, ask } from '../local-api/local-asking.ts';
 import { givenService } from '../service/fixture.ts';
 
 const isNumbered = ({ event }: ServerSentEvent) => event === 'notification';

@@ -137,7 +137,7 @@ const word = fc.oneof(
 	fc.string({ maxLength: 20 }).map(encodeURIComponent),
 );
 const parameter = fc.tuple(fc.constantFrom('since', 'consumer', 'access_token', 'other', ''), word);
-// The clock of the test stands still: whoever asks to wait would wait for ever.
+// The clock of the test does not move: a caller that asks to wait would wait for ever.
 const query = fc
 	.array(fc.oneof(parameter, fc.tuple(fc.constant('wait'), fc.constantFrom('0', '-1', 'x', '61', ''))))
 	.map((pairs) => pairs.map(([name, value]) => `${name}=${value}`).join('&'));

@@ -356,7 +356,7 @@ describe('names that lead here', () => {
 		'127.0.0.2',
 		'0.0.0.0',
 		'[::1]',
-	])('%j is not, with or without the port: nothing is answered to whoever was led here', async (name) => {
+	])('%j is not, with or without the port: a caller that was led here gets no answer', async (name) => {
 		const browsers = await openForBrowsers();
 		const probes = await openForProbes();
 		for (const portOf of [(port: number) => (name === '127.0.0.1' ? ':1' : `:${port}`), () => '']) {
@@ -498,7 +498,7 @@ describe('the applications file', () => {
 	});
 
 	test.each([0o644, 0o660, 0o604, 0o602, 0o601, 0o650, 0o777])(
-		'is refused with mode %o: somebody else could use the tokens',
+		'is refused with mode %o: other users could use the tokens',
 		async (mode) => {
 			const error = await failureOf(readBrowserApplications(await write(line(KIOSK), mode)));
 			expect(error.failure).toMatchObject({
