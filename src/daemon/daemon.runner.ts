@@ -19,7 +19,6 @@ import { createForwarder } from '../local-api/forwarder.edge.ts';
 import { createLocalPorts, type LocalAddresses } from '../local-api/ports.runner.ts';
 import { localRoutes } from '../local-api/routes.runner.ts';
 import { type LocalServerOptions, openLocalServer } from '../local-api/server/local-server.ts';
-import { openPage } from '../page/page.runner.ts';
 import { shareAnswer } from '../pairing/pairing.runner.ts';
 import { findScanners, watchScanners } from '../scanning/devices.edge.ts';
 import { openScanner } from '../scanning/open.edge.ts';
@@ -176,8 +175,9 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 		agent.warn('settings', first.warning);
 		const ports = createLocalPorts({
 			routes,
-			openPage: (port) =>
-				openPage({
+			// Only on a device that has a page.
+			openPage: async (port) =>
+				(await import('../page/page.runner.ts')).openPage({
 					port,
 					agent: { ...agent, pair },
 					clock,

@@ -1,7 +1,7 @@
 /**
  * Asks the agent on its Unix sockets, for the command line and for hooks. Tries once, with a deadline; every failure is
  * an AgentError, and one that the agent has named keeps its code, message and remedy.
- * Must never retry or follow a stream again by itself.
+ * Must never retry or follow a stream again automatically.
  */
 import { lstat } from 'node:fs/promises';
 import http from 'node:http';
@@ -36,7 +36,7 @@ export interface LocalClient {
 	/**
 	 * One request; resolves with the JSON of the answer, `undefined` when it is empty.
 	 * @param options.deadlineMs for all of it; default 15,000.
-	 * @throws AgentError what the agent answered, or `agent-not-running`, `access-denied`, `request-timeout`,
+	 * @throws AgentError the problem that the agent answered, or `agent-not-running`, `access-denied`, `request-timeout`,
 	 * `bad-response`, `response-too-large`, `socket-failed` (path too long).
 	 */
 	request(
@@ -47,7 +47,7 @@ export interface LocalClient {
 		options?: { readonly deadlineMs?: number },
 	): Promise<unknown>;
 	/**
-	 * Follows an event stream of `agent.sock`. Waits for `onEvent` before it reads on; what `onEvent` throws, this throws.
+	 * Follows an event stream of `agent.sock`. Waits for `onEvent` before it reads on; an error of `onEvent` is thrown here.
 	 * Resolves with the agent's reason when it ends the stream (`slow`, `stopping`, `finished`), or `aborted`.
 	 * @throws AgentError as `request` does; `agent-not-running` when the stream breaks off.
 	 */
@@ -106,7 +106,7 @@ async function follow(
 	let consuming = false;
 	const watch = setTimeout(
 		() => {
-			// While the consumer is at work nothing is read, and the agent is not to blame.
+			// While the consumer is at work nothing is read: the silence is not the agent's.
 			if (consuming) return void watch.refresh();
 			silent = true;
 			stop.abort();
@@ -183,7 +183,7 @@ async function send(
 	return new Promise((resolve, reject) => {
 		const request = http.request({ socketPath, method, path, headers, signal, agent: false });
 		request.once('response', resolve);
-		// For good: what comes after the answer shows on the answer itself.
+		// The listener stays: errors after the answer appear on the answer itself.
 		request.on('error', reject);
 		request.end(payload);
 	});
@@ -238,7 +238,7 @@ async function explain(error: unknown, runDir: string, socket: LocalSocket): Pro
 			cause: error,
 		});
 	}
-	if (code.startsWith('HPE_')) return badResponse(`What listens on ${path} does not speak HTTP.`);
+	if (code.startsWith('HPE_')) return badResponse(`The program that listens on ${path} does not speak HTTP.`);
 	if (code.startsWith('ERR_') || code === '')
 		return new AgentError('internal', error instanceof Error ? error.message : String(error), { cause: error });
 	return brokenOff(error);
@@ -284,7 +284,7 @@ function readReason(data: string): string {
 
 /**
  * A parser of Server-Sent Events that takes the bytes in whatever pieces they come. Source: HTML standard, 9.2.6.
- * An event without data is none; `retry` is not looked at.
+ * An event without data is dropped; `retry` is ignored.
  * @throws AgentError `response-too-large` for a line or an event of more than {@link MAX_STREAM_LINE} characters.
  */
 export function createEventStreamParser(): (chunk: Uint8Array) => ServerSentEvent[] {
@@ -323,7 +323,7 @@ export function createEventStreamParser(): (chunk: Uint8Array) => ServerSentEven
 		if (skipLineFeed && text.startsWith('\n')) text = text.slice(1);
 		skipLineFeed = text.endsWith('\r');
 		const lineEnd = /\r\n|\r|\n/g;
-		// What is left over from the last piece holds no line end.
+		// The rest of the last piece has no line end.
 		lineEnd.lastIndex = rest.length;
 		const all = rest + text;
 		const events: ServerSentEvent[] = [];

@@ -1,6 +1,6 @@
 /**
- * What may be passed on to the service, and what of it: paths, query and headers. Pure, and strict where servers differ:
- * what could mean two things to two of them is refused rather than put right. Sends nothing and holds no credential.
+ * The parts of a request that may be forwarded to the service: paths, query and headers. Pure, and strict where servers
+ * differ: a path that two of them could read in two ways is refused rather than corrected. Sends nothing and holds no credential.
  */
 
 import { type Failure, failure } from '../base/errors.ts';
@@ -12,7 +12,7 @@ const FORWARD_PREFIX = '/v1/service';
 /** Longest path with its query, in characters. */
 export const MAX_FORWARD_LENGTH = 4096;
 
-/** Where credentials are given out: nothing of that may come back to an application. */
+/** The endpoints that issue credentials: an application must never get one. */
 const AUTHORIZATION_ENDPOINTS = Object.values(ENDPOINTS).flat().map(fold);
 
 export type ForwardDecision =
@@ -20,9 +20,9 @@ export type ForwardDecision =
 	| { readonly ok: false; readonly failure: Failure };
 
 /**
- * Where a request goes.
- * @param target what stands after {@link FORWARD_PREFIX} in the request line, undecoded: `/api/v1/sessions?limit=5`.
- * @param allow path prefixes such as `/api/v1/sessions`, of which one has to fit; empty allows all but the authorization endpoints.
+ * Decides where a request goes.
+ * @param target the request line after {@link FORWARD_PREFIX}, undecoded: `/api/v1/sessions?limit=5`.
+ * @param allow path prefixes such as `/api/v1/sessions`, of which one has to match; empty allows all but the authorization endpoints.
  */
 export function decideForward(target: string, baseUrl: string, allow: readonly string[]): ForwardDecision {
 	if (target.length > MAX_FORWARD_LENGTH)
@@ -50,7 +50,7 @@ export function decideForward(target: string, baseUrl: string, allow: readonly s
 			'Use admin.sock to pair; idv makes keys and codes.',
 		);
 	if (allow.length > 0 && !allow.some((prefix) => isUnder(decoded, prefix)))
-		return refused('This path is not among those that may be forwarded.', 'Add it to forward.allow if it is meant.');
+		return refused('This path is not among those that may be forwarded.', 'Add it to forward.allow if it should be.');
 	url.search = query;
 	return { ok: true, url };
 }
@@ -116,10 +116,10 @@ const HOP_BY_HOP = [
 	'transfer-encoding',
 	'upgrade',
 ];
-/** Besides: what speaks of the local caller, and what makes some servers answer for another path or method. */
+/** Besides: headers about the local caller, and those that make some servers answer for another path or method. */
 const NOT_TO_SERVICE =
 	/^(?:host|expect|authorization|cookie2?|origin|referer|forwarded|via|x-forwarded-.*|x-real-ip|x-original-.*|x-rewrite-.*|x-http-method.*|x-method-override|sec-.*|access-control-.*)$/;
-/** Besides: what would make a browser or a client keep something, or trust somebody, in our name. */
+/** Besides: headers that would make a browser or a client store or trust something in our name. */
 const NOT_TO_CALLER =
 	/^(?:set-cookie2?|authorization|authentication-info|www-authenticate|location|alt-svc|strict-transport-security|clear-site-data|service-worker-allowed|refresh|access-control-.*)$/;
 

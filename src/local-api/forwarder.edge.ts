@@ -1,6 +1,6 @@
 /**
  * Passes an application's request on to the service, with the device's Connection added, and the answer back. Streams both
- * ways with back-pressure. Tries once within its bounds; follows no redirect, shows the Connection to nobody, keeps nothing.
+ * ways with back-pressure. Tries once within its bounds; follows no redirect, never shows the Connection, keeps nothing.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
@@ -37,9 +37,9 @@ export interface ForwarderOptions {
 }
 
 /**
- * @param target what stands after the prefix in the request line, undecoded.
+ * @param target the request line after the prefix, undecoded.
  * @throws AgentError before anything is answered: `access-denied`, `method-not-allowed`, `unpaired`, `body-too-large`,
- * `response-too-large`, `redirect-refused`, `service-overloaded` (too many at once), or what the network says. Once the
+ * `response-too-large`, `redirect-refused`, `service-overloaded` (too many at once), or the failure of the network. Once the
  * answer has begun, a failure closes the caller's connection instead.
  */
 export type Forward = (request: IncomingMessage, response: ServerResponse, target: string) => Promise<void>;
@@ -118,7 +118,7 @@ async function exchange(
 	async function ask(): Promise<Dispatcher.ResponseData> {
 		const hasBody = request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length']) > 0;
 		if (Number(request.headers['content-length'] ?? 0) > limits.requestBytes) throw tooLargeRequest();
-		// To leave early must not cut the connection on which the caller is told why.
+		// An early end must not cut the connection on which the caller gets the reason.
 		const chunks = request.iterator({ destroyOnReturn: false });
 		const body = hasBody
 			? Readable.from(bounded(chunks, limits.requestBytes, tooLargeRequest), { objectMode: false })

@@ -1,75 +1,58 @@
 /**
- * The OpenAPI document of the local interface, made from the route table, the zod schemas and the words beside them when
- * somebody asks for it. Loaded only then. Describes routes, never decides what they do.
+ * The OpenAPI document of the local interface, made from the rows of the route table and the schemas that they name, each
+ * time a caller asks for it. Loaded only then. Describes routes, never decides what they do.
  */
 import * as z from 'zod';
-import {
-	ackResultSchema,
-	eventPageSchema,
-	eventSchema,
-	forgetResultSchema,
-	identityReportSchema,
-	leaseReportSchema,
-	liveReportSchema,
-	logReportSchema,
-	pairPreviewSchema,
-	pairResultSchema,
-	problemSchema,
-	problemSummarySchema,
-	readyReportSchema,
-	scannerReportSchema,
-	statusSchema,
-} from '../protocol/local-answers.ts';
-import {
-	ackRequestSchema,
-	forgetRequestSchema,
-	leaseReleaseSchema,
-	leaseRequestSchema,
-	pairRequestSchema,
-	workflowRequestSchema,
-} from '../protocol/local-api.ts';
+import * as answers from '../protocol/local-answers.ts';
 import { PROBLEM_CONTENT_TYPE } from '../protocol/problem.ts';
-import { type Content, FIELD_WORDS, PARAMETERS, ROUTE_WORDS, type RouteWords } from './openapi-words.ts';
-import type { LocalMethod, LocalRoute } from './server/local-server.ts';
-
-const REQUESTS = {
-	AckRequest: ackRequestSchema,
-	ForgetRequest: forgetRequestSchema,
-	LeaseRequest: leaseRequestSchema,
-	LeaseRelease: leaseReleaseSchema,
-	PairRequest: pairRequestSchema,
-	WorkflowRequest: workflowRequestSchema,
-} as const;
+import type { LocalListener, LocalMethod, LocalRoute } from './server/local-server.ts';
 
 const ANSWERS = {
-	Status: statusSchema,
-	Event: eventSchema,
-	EventPage: eventPageSchema,
-	AckResult: ackResultSchema,
-	ForgetResult: forgetResultSchema,
-	LeaseReport: leaseReportSchema,
-	IdentityReport: identityReportSchema,
-	ScannerReport: scannerReportSchema,
-	PairPreview: pairPreviewSchema,
-	PairResult: pairResultSchema,
-	LiveReport: liveReportSchema,
-	LogReport: logReportSchema,
-	ReadyReport: readyReportSchema,
-	Problem: problemSchema,
-	ProblemSummary: problemSummarySchema,
+	Status: answers.statusSchema,
+	Event: answers.eventSchema,
+	EventPage: answers.eventPageSchema,
+	AckResult: answers.ackResultSchema,
+	ForgetResult: answers.forgetResultSchema,
+	LeaseReport: answers.leaseReportSchema,
+	IdentityReport: answers.identityReportSchema,
+	ScannerReport: answers.scannerReportSchema,
+	PairPreview: answers.pairPreviewSchema,
+	PairResult: answers.pairResultSchema,
+	LiveReport: answers.liveReportSchema,
+	LogReport: answers.logReportSchema,
+	ReadyReport: answers.readyReportSchema,
+	Problem: answers.problemSchema,
+	ProblemSummary: answers.problemSummarySchema,
 } as const;
 export type AnswerName = keyof typeof ANSWERS;
 
-/** What a route with the method `*` is described by. */
+/** By content type: the name of a schema, `text`, or `any` for bytes that the agent does not interpret. */
+type Content = Readonly<Record<string, AnswerName | 'text' | 'any'>>;
+
+/** One row of the route table: how a route is reached and handled, and its words in the document. */
+export interface DescribedRoute extends LocalRoute {
+	/** The page has routes of its own. */
+	readonly listeners: readonly Exclude<LocalListener, 'page'>[];
+	/** `operationId`: the name in a generated client. */
+	readonly name: string;
+	readonly summary: string;
+	readonly description?: string;
+	/** Query and headers, as OpenAPI has them. */
+	readonly parameters?: readonly object[];
+	/** By status; problems are added. */
+	readonly answers: Readonly<Record<string, { readonly about: string; readonly content: Content }>>;
+}
+
+/** The operations of a route with the method `*`. */
 const METHODS: readonly LocalMethod[] = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
 
 type Json = Record<string, unknown>;
 
 /**
- * OpenAPI 3.1, for all entrances; `x-idv-entrances` says on which of them an operation is answered.
- * @throws Error for a route, a body or a field that nobody has described: a fault, and a test looks for it.
+ * OpenAPI 3.1, for all listeners; `x-idv-entrances` says on which of them an operation is answered.
+ * @throws Error for a body without a name: a fault, and a test looks for it.
  */
-export function describeRoutes(routes: readonly LocalRoute[], version: string): Json {
+export function describeRoutes(routes: readonly DescribedRoute[], version: string): Json {
 	const paths: Record<string, Json> = {};
 	for (const route of routes) {
 		const path = route.prefix ? `${route.path}{path}` : route.path;
@@ -77,6 +60,7 @@ export function describeRoutes(routes: readonly LocalRoute[], version: string): 
 		paths[path] ??= {};
 		for (const method of methods) Object.assign(paths[path], { [method.toLowerCase()]: describe(route, method) });
 	}
+	const requests = routes.flatMap(({ body }) => (typeof body === 'object' ? [[nameOf(body), body] as const] : []));
 	return {
 		openapi: '3.1.1',
 		info: {
@@ -88,7 +72,7 @@ export function describeRoutes(routes: readonly LocalRoute[], version: string): 
 			license: { name: 'MIT', identifier: 'MIT' },
 		},
 		servers: [
-			{ url: 'http://agent', description: 'Over a Unix socket: any host name will do.' },
+			{ url: 'http://agent', description: 'Over a Unix socket: any host name works.' },
 			{
 				url: 'http://127.0.0.1:{port}',
 				description: 'local.http.port for applications in a browser, local.metricsPort for scrapers.',
@@ -97,7 +81,7 @@ export function describeRoutes(routes: readonly LocalRoute[], version: string): 
 		],
 		paths,
 		components: {
-			schemas: { ...toSchemas(REQUESTS, 'input'), ...toSchemas(ANSWERS, 'output') },
+			schemas: { ...toSchemas(Object.fromEntries(requests), 'input'), ...toSchemas(ANSWERS, 'output') },
 			securitySchemes: {
 				applicationToken: {
 					type: 'http',
@@ -111,20 +95,18 @@ export function describeRoutes(routes: readonly LocalRoute[], version: string): 
 	};
 }
 
-function describe({ method, path, prefix, body, sockets }: LocalRoute, as: LocalMethod): Json {
-	const words = ROUTE_WORDS[`${method} ${path}`];
-	if (!words) throw new Error(`${method} ${path} is not described`);
-	const { name, summary, description } = words;
-	const parameters = [...(words.parameters ?? []).map((known) => PARAMETERS[known]), ...(prefix ? [PATH] : [])];
+function describe(route: DescribedRoute, as: LocalMethod): Json {
+	const { method, name, summary, description, listeners, prefix, body } = route;
+	const parameters = [...(route.parameters ?? []), ...(prefix ? [PATH] : [])];
 	return {
 		operationId: method === '*' ? `${name}${as.charAt(0)}${as.slice(1).toLowerCase()}` : name,
 		summary,
 		...(description && { description }),
-		'x-idv-entrances': sockets,
-		...(sockets.includes('browser') && { security: [{}, { applicationToken: [] }] }),
+		'x-idv-entrances': listeners,
+		...(listeners.includes('browser') && { security: [{}, { applicationToken: [] }] }),
 		...(parameters.length > 0 && { parameters }),
 		...describeBody(body, as),
-		responses: describeAnswers(words),
+		responses: describeAnswers(route.answers),
 	};
 }
 
@@ -140,15 +122,19 @@ const PATH = {
 function describeBody(body: LocalRoute['body'], method: LocalMethod): Json {
 	if (body === undefined) return {};
 	if (body === 'raw') return method === 'GET' ? {} : { requestBody: { content: { '*/*': {} } } };
-	const name = Object.entries(REQUESTS).find(([, schema]) => schema === body)?.[0];
-	if (!name) throw new Error('a body has no name in the document');
-	return { requestBody: { required: true, content: { 'application/json': { schema: refer(name) } } } };
+	return { requestBody: { required: true, content: { 'application/json': { schema: refer(nameOf(body)) } } } };
 }
 
-function describeAnswers({ answers }: RouteWords): Json {
-	const described = Object.entries(answers).map(([status, { about, content = {} }]) => [
+function nameOf(body: z.ZodType): string {
+	const id = body.meta()?.id;
+	if (!id) throw new Error('a body has no name in the document');
+	return id;
+}
+
+function describeAnswers(byStatus: DescribedRoute['answers']): Json {
+	const described = Object.entries(byStatus).map(([status, { about, content }]) => [
 		status,
-		{ description: about, ...(Object.keys(content).length > 0 && { content: describeContent(content) }) },
+		{ description: about, content: describeContent(content) },
 	]);
 	const problem = {
 		description: 'What went wrong and what to do about it.',
@@ -165,13 +151,8 @@ function describeContent(content: Content): Json {
 	return Object.fromEntries(schemas);
 }
 
-function refer(name: string): Json {
-	return { $ref: schemaPath(name) };
-}
-
-function schemaPath(name: string): string {
-	return `#/components/schemas/${name}`;
-}
+const refer = (name: string): Json => ({ $ref: schemaPath(name) });
+const schemaPath = (name: string) => `#/components/schemas/${name}`;
 
 function toSchemas(named: Readonly<Record<string, z.ZodType>>, io: 'input' | 'output'): Json {
 	const registry = z.registry<{ id: string }>();
@@ -180,26 +161,13 @@ function toSchemas(named: Readonly<Record<string, z.ZodType>>, io: 'input' | 'ou
 		io,
 		uri: schemaPath,
 		override({ jsonSchema }) {
-			// The format says it, and can be read.
+			// The format says the same, and is readable.
 			if (jsonSchema.format) delete jsonSchema.pattern;
 			if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
 			if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
-			// New fields may come; who asks must not send any.
+			// New fields may come in an answer; a request must not have any.
 			if (io === 'output') delete jsonSchema.additionalProperties;
 		},
 	});
-	const entries = Object.entries(schemas).map(([name, { $schema, $id, ...schema }]) => {
-		for (const [field, words] of Object.entries(FIELD_WORDS[name] ?? {})) setDescription(schema, name, field, words);
-		return [name, schema];
-	});
-	return Object.fromEntries(entries);
-}
-
-/** @param field dotted path of a property. */
-function setDescription(schema: Json, name: string, field: string, words: string): void {
-	const found = field.split('.').reduce<Json | undefined>((at, key) => {
-		return (at?.['properties'] as Record<string, Json> | undefined)?.[key];
-	}, schema);
-	if (!found) throw new Error(`${name} has no field ${field}`);
-	found['description'] = words;
+	return Object.fromEntries(Object.entries(schemas).map(([name, { $schema, $id, ...schema }]) => [name, schema]));
 }

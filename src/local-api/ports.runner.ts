@@ -1,7 +1,7 @@
 /**
- * What the settings open on loopback beside the sockets: the page, health and metrics for a scraper, the routes for
+ * The listeners that the settings open on loopback beside the sockets: the page, health and metrics for a scraper, the routes for
  * applications in a browser. Opens, moves and closes them as the settings change. The device works without any of them:
- * what cannot be had is a warning, never the end of the agent.
+ * one that cannot be opened is a warning, never the end of the agent.
  */
 
 import type { Agent } from '../agent/agent.runner.ts';
@@ -11,7 +11,7 @@ import type { Settings } from '../settings/table.ts';
 import type { LocalRoute } from './server/local-server.ts';
 import type { BrowserApplication, LoopbackServerOptions } from './server/loopback-server.ts';
 
-/** Where they listen, or `null`. */
+/** The URL of each, or `null`. */
 export interface LocalAddresses {
 	/** The page on the device's own screen, `http://127.0.0.1:8765/`. */
 	readonly page: string | null;
@@ -23,7 +23,7 @@ export interface LocalAddresses {
 
 export interface LocalPorts {
 	readonly addresses: LocalAddresses;
-	/** Opens and closes what the settings ask for, and reads the applications file anew. One call at a time. Never rejects. */
+	/** Opens and closes what the settings ask for, and reads the applications file again. One call at a time. Never rejects. */
 	apply(settings: Settings): Promise<void>;
 	/** Closes all of them. May be called twice. */
 	close(): Promise<void>;
@@ -35,16 +35,16 @@ export interface LocalPortsParts {
 	readonly warn: Agent['warn'];
 	readonly log: Pick<Log, 'info'>;
 	readonly onFault: (error: unknown) => void;
-	/** Told the applications' tokens, so that they are never printed. */
+	/** Called with the applications' tokens, so that they are never printed. */
 	readonly registerSecret: (secret: string) => void;
-	/** Told the tokens that count no more. */
+	/** Called with the tokens that are no longer valid. */
 	readonly dropSecret: (secret: string) => void;
 }
 
 export function createLocalPorts(parts: LocalPortsParts): LocalPorts {
 	const { warn, routes, onFault } = parts;
 	let applications: readonly BrowserApplication[] = [];
-	/** Loaded only on a device that wants one. */
+	/** Loaded only on a device that needs one. */
 	const openLoopback = async (options: LoopbackServerOptions): Promise<Opened> => {
 		const { openLoopbackServer } = await import('./server/loopback-server.ts');
 		const { port, close } = await openLoopbackServer(options);
@@ -111,7 +111,7 @@ interface Port {
 	url(): string | null;
 	/** Closes it unless it is the wanted one already. */
 	leave(desired: number | null): Promise<void>;
-	/** Opens it unless it is open; one that could not be had is tried again each time. */
+	/** Opens it unless it is open; one that could not be opened is tried again each time. */
 	take(desired: number | null): Promise<void>;
 }
 

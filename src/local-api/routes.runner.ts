@@ -1,53 +1,38 @@
 /**
- * What the two sockets and the ports on loopback answer: each route calls the agent and puts its words into a body of
- * `protocol/local-api.ts`. Applications only read, on `agent.sock` or in a browser; whatever moves the device is on
- * `admin.sock`.
+ * The route table of the two sockets and the ports on loopback, one row for each route: its listeners, its body, its
+ * handler, its answers, and its words in the document. Applications only read, on `agent.sock` or in a
+ * browser; requests that change the device are on `admin.sock`.
  */
-
 import type { Agent } from '../agent/agent.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import { type Counters, count } from '../base/counters.ts';
-import { AgentError } from '../base/errors.ts';
-import type { Entry } from '../events/event.ts';
-import { isEventId } from '../events/event.ts';
-import { formatEvent } from '../events/feed.runner.ts';
 import {
-	type AckRequest,
 	ackRequestSchema,
+	DEFAULT_LEASE_SECONDS,
 	EVENT_PAGE_LENGTH,
 	forgetRequestSchema,
 	LOCAL_ROUTES,
 	leaseReleaseSchema,
 	leaseRequestSchema,
-	MAX_EVENT_WAIT_SECONDS,
 	pairRequestSchema,
 	type ScannerReport,
 	workflowRequestSchema,
 } from '../protocol/local-api.ts';
 import { agentMetrics, formatMetrics, METRICS_CONTENT_TYPE, type Metric } from '../status/metrics.ts';
 import type { RecentLog } from '../status/recent-log.ts';
+import { acknowledge, EVENT_PARAMETERS, pageOfEvents, readSince, streamEvents } from './event-routes.runner.ts';
 import type { Forward } from './forwarder.edge.ts';
-import {
-	type EventSink,
-	formatEvents,
-	type LocalReply,
-	type LocalRequest,
-	type LocalRoute,
-	localRoute,
-	rawRoute,
-} from './server/local-server.ts';
+import type { AnswerName, DescribedRoute } from './openapi.ts';
+import type { EventSink, LocalReply, LocalRequest, LocalRoute, RawExchange } from './server/local-server.ts';
 
-/** Whatever applications may ask, wherever they live. */
+/** For applications, on every listener that they use. */
 const APPLICATIONS = ['agent', 'admin', 'browser'] as const;
 const ADMIN = ['admin'] as const;
-/** Not for pages: what is plugged into the device is none of their business. */
+/** Not for pages: the equipment of the device is not their concern. */
 const ON_SOCKETS = ['agent', 'admin'] as const;
 const HEALTH = ['agent', 'admin', 'browser', 'probe'] as const;
-/** Events that a stream reads at once while it catches up, and characters of contents that it is then sent at once. */
-const REPLAY_PAGE = 500;
-const PIECE = 256 * 1024;
 
-/** What the routes answer from, besides the agent. */
+/** The sources of the answers, besides the agent. */
 export interface RouteParts {
 	readonly clock: Pick<Clock, 'schedule'>;
 	readonly counters: Counters;
@@ -56,104 +41,171 @@ export interface RouteParts {
 	readonly scanners: () => Promise<ScannerReport>;
 }
 
+/** Ties a handler to the schema of its body. */
+function row<Body>(route: LocalRoute<Body> & Omit<DescribedRoute, 'body' | 'handle'>): DescribedRoute {
+	return route as DescribedRoute;
+}
+
+const answer = (about: string, schema: AnswerName | 'any') =>
+	({ about, content: { 'application/json': schema } }) as const;
+const STATUS = { 200: answer('The state of the device now.', 'Status') };
+const LEASES = { 200: answer('All leases in force.', 'LeaseReport') };
+
 /** The route table. */
-export function localRoutes(agent: Agent, { clock, counters, forward, recentLog, scanners }: RouteParts): LocalRoute[] {
-	const routes: LocalRoute[] = [
-		localRoute({
+export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
+	const { clock, counters, forward, recentLog, scanners } = parts;
+	const routes: DescribedRoute[] = [
+		row({
 			method: 'GET',
 			path: LOCAL_ROUTES.document,
-			sockets: APPLICATIONS,
+			listeners: APPLICATIONS,
+			name: 'getDocument',
+			summary: 'This document.',
+			answers: { 200: answer('OpenAPI 3.1.', 'any') },
 			async handle() {
 				// Most devices are never asked for it.
 				const { describeRoutes } = await import('./openapi.ts');
 				return ok(describeRoutes(routes, agent.status().agentVersion));
 			},
 		}),
-		localRoute({
+		row({
 			method: 'GET',
 			path: LOCAL_ROUTES.status,
-			sockets: APPLICATIONS,
+			listeners: APPLICATIONS,
+			name: 'getStatus',
+			summary: 'The state of the device: one sentence for a person, then details.',
+			description: 'With Accept: text/event-stream, a stream of events named status, one for each change.',
+			answers: {
+				200: { about: STATUS[200].about, content: { 'application/json': 'Status', 'text/event-stream': 'text' } },
+			},
 			handle: (request) =>
 				wantsStream(request) ? { stream: (sink) => streamStatus(agent, sink) } : ok(agent.status()),
 		}),
-		localRoute({
+		row({
 			method: 'GET',
 			path: LOCAL_ROUTES.events,
-			sockets: APPLICATIONS,
-			handle: (request) => {
+			listeners: APPLICATIONS,
+			name: 'getEvents',
+			summary:
+				'Events of the device: notifications of the service, sessions, and gaps in which something may be missing.',
+			description:
+				`At least once and in order. As JSON, at most ${EVENT_PAGE_LENGTH} of them; ask again with since=next. With Accept: ` +
+				'text/event-stream, a stream whose data is one Event each; its last event, named closed, says why it is over ' +
+				'({"reason":"slow"} for a reader that did not keep up: reconnect with the last id).',
+			parameters: EVENT_PARAMETERS,
+			answers: {
+				200: {
+					about: 'Events, oldest first.',
+					content: { 'application/json': 'EventPage', 'text/event-stream': 'text' },
+				},
+			},
+			handle(request) {
 				const since = readSince(agent, request);
 				return wantsStream(request)
 					? { stream: (sink) => counted(counters, streamEvents(agent, since, sink)) }
 					: pageOfEvents(agent, clock, since, request);
 			},
 		}),
-		localRoute({
+		row({
 			method: 'POST',
 			path: LOCAL_ROUTES.ack,
-			sockets: APPLICATIONS,
+			listeners: APPLICATIONS,
+			name: 'acknowledgeEvents',
+			summary: 'Reports that a consumer has processed everything up to an event: it is not delivered to it again.',
 			body: ackRequestSchema,
+			answers: { 200: answer('How far it has acknowledged.', 'AckResult') },
 			handle: ({ body }) => acknowledge(agent, body),
 		}),
-		localRoute({
+		row({
 			method: 'POST',
 			path: LOCAL_ROUTES.forget,
-			sockets: APPLICATIONS,
+			listeners: APPLICATIONS,
+			name: 'forgetConsumer',
+			summary: 'Reports that a consumer is out of use: no contents are kept for it any more.',
+			description: 'Under the same name again it is a new one, which has acknowledged nothing.',
 			body: forgetRequestSchema,
+			answers: { 200: answer('Whether it was known.', 'ForgetResult') },
 			async handle({ body: { consumer } }) {
 				const known = agent.events.forget(consumer);
 				await agent.events.settled();
 				return ok({ consumer, known });
 			},
 		}),
-		localRoute({
+		row({
 			method: 'GET',
 			path: LOCAL_ROUTES.leases,
-			sockets: APPLICATIONS,
+			listeners: APPLICATIONS,
+			name: 'getLeases',
+			summary: 'The applications that keep a workflow change waiting.',
+			answers: LEASES,
 			handle: () => ok(agent.leases.list()),
 		}),
-		localRoute({
+		row({
 			method: 'POST',
 			path: LOCAL_ROUTES.leases,
-			sockets: APPLICATIONS,
+			listeners: APPLICATIONS,
+			name: 'holdLease',
+			summary: 'Reports that a verification is in progress: a workflow change waits for it.',
+			description: `For ${DEFAULT_LEASE_SECONDS} s unless it says otherwise, and never longer than workflow.maxDeferSeconds. A restart of the agent ends it: renew it while the work continues.`,
 			body: leaseRequestSchema,
+			answers: LEASES,
 			handle({ body }) {
 				agent.leases.hold(body.name, body.seconds);
 				return ok(agent.leases.list());
 			},
 		}),
-		localRoute({
+		row({
 			method: 'POST',
 			path: LOCAL_ROUTES.leaseRelease,
-			sockets: APPLICATIONS,
+			listeners: APPLICATIONS,
+			name: 'releaseLease',
+			summary: 'Reports that the verification is over.',
 			body: leaseReleaseSchema,
+			answers: LEASES,
 			handle({ body }) {
 				agent.leases.release(body.name);
 				return ok(agent.leases.list());
 			},
 		}),
-		localRoute({
+		row({
 			method: 'GET',
 			path: LOCAL_ROUTES.identity,
-			sockets: APPLICATIONS,
+			listeners: APPLICATIONS,
+			name: 'getIdentity',
+			summary: 'The identity of the device, and the source of each value.',
+			answers: { 200: answer('Identifier, serial number, MAC address.', 'IdentityReport') },
 			handle: () => ok(agent.identity()),
 		}),
-		localRoute({
+		row({
 			method: 'POST',
 			path: LOCAL_ROUTES.identityAccept,
-			sockets: ADMIN,
+			listeners: ADMIN,
+			name: 'acceptIdentity',
+			summary: 'Confirms that this is still the device that was paired, after a part of it was replaced.',
+			answers: { 200: answer('The identity as it is pinned from now on.', 'IdentityReport') },
 			handle: async () => ok(await agent.acceptIdentity()),
 		}),
-		localRoute({
+		row({
 			method: 'GET',
 			path: LOCAL_ROUTES.scanners,
-			sockets: ON_SOCKETS,
+			listeners: ON_SOCKETS,
+			name: 'getScanners',
+			summary: 'The code scanners that the agent sees, and whether it listens to them.',
+			answers: { 200: answer('Every scanner, used or not.', 'ScannerReport') },
 			handle: async () => ok(await scanners()),
 		}),
-		rawRoute({
+		row<RawExchange>({
 			method: '*',
 			path: LOCAL_ROUTES.service,
 			prefix: true,
-			sockets: ['agent', 'browser'],
+			listeners: ['agent', 'browser'],
+			name: 'askService',
+			summary: 'The same request to the service, with the Connection of the device added.',
+			description:
+				'Refused before anything is sent: an Authorization of the caller, paths that lead out of the base URL or to the ' +
+				'authorization endpoints, and paths that forward.allow leaves out. Redirects are not followed.',
+			body: 'raw',
+			answers: { '2XX': { about: 'The answer of the service.', content: { '*/*': 'any' } } },
 			async handle({ body: { request, response, target } }): Promise<LocalReply> {
 				try {
 					await forward(request, response, target);
@@ -165,70 +217,107 @@ export function localRoutes(agent: Agent, { clock, counters, forward, recentLog,
 				return { answered: true };
 			},
 		}),
-		localRoute({
+		row({
 			method: 'GET',
 			path: LOCAL_ROUTES.metrics,
-			sockets: ['agent', 'admin', 'probe'],
+			listeners: ['agent', 'admin', 'probe'],
+			name: 'getMetrics',
+			summary: 'Metrics of the agent.',
+			answers: { 200: { about: "Prometheus' text format.", content: { 'text/plain': 'text' } } },
 			handle: () => ({
 				status: 200,
 				headers: { 'Content-Type': METRICS_CONTENT_TYPE },
 				text: formatMetrics(metricsOf(agent, counters)),
 			}),
 		}),
-		localRoute({ method: 'GET', path: LOCAL_ROUTES.live, sockets: HEALTH, handle: () => ok({ live: true }) }),
-		localRoute({
+		row({
+			method: 'GET',
+			path: LOCAL_ROUTES.live,
+			listeners: HEALTH,
+			name: 'getLive',
+			summary: 'Whether the agent runs.',
+			answers: { 200: answer('It runs.', 'LiveReport') },
+			handle: () => ok({ live: true }),
+		}),
+		row({
 			method: 'GET',
 			path: LOCAL_ROUTES.ready,
-			sockets: HEALTH,
-			handle: () => {
+			listeners: HEALTH,
+			name: 'getReady',
+			summary: 'Whether the device is registered and subscribed.',
+			answers: {
+				200: answer('It is.', 'ReadyReport'),
+				503: answer('Not now; the sentence says why.', 'ReadyReport'),
+			},
+			handle() {
 				const { state, sentence } = agent.status();
 				return { status: state === 'online' ? 200 : 503, body: { ready: state === 'online', sentence } };
 			},
 		}),
-		localRoute({
-			method: 'GET',
-			path: LOCAL_ROUTES.log,
-			sockets: ADMIN,
-			handle: () => ok({ lines: recentLog.lines() }),
-		}),
-		localRoute({
+		row({
 			method: 'POST',
 			path: LOCAL_ROUTES.pairInspect,
-			sockets: ADMIN,
+			listeners: ADMIN,
+			name: 'inspectPairing',
+			summary: 'Previews what a pairing code would do. Does not redeem the code.',
 			body: pairRequestSchema,
+			answers: { 200: answer('What would change.', 'PairPreview') },
 			handle: ({ body }) => ok(agent.inspectPairing(body)),
 		}),
-		localRoute({
+		row({
 			method: 'POST',
 			path: LOCAL_ROUTES.pair,
-			sockets: ADMIN,
+			listeners: ADMIN,
+			name: 'pair',
+			summary: 'Redeems a pairing code.',
+			description:
+				'Never repeat it automatically: a code works once. pairing-uncertain says that it may have been used.',
 			body: pairRequestSchema,
+			answers: { 200: answer('The service and workflow of the device now.', 'PairResult') },
 			handle: async ({ body }) => ok(await agent.pair(body)),
 		}),
-		localRoute({
+		row({
 			method: 'PUT',
 			path: LOCAL_ROUTES.workflow,
-			sockets: ADMIN,
+			listeners: ADMIN,
+			name: 'setWorkflow',
+			summary: 'Assigns a workflow. In the answer, workflow.wanted has it; workflow.live follows.',
 			body: workflowRequestSchema,
-			handle: async ({ body }) => {
+			answers: STATUS,
+			async handle({ body }) {
 				await agent.setWorkflow(body.workflowId);
 				return ok(agent.status());
 			},
 		}),
-		localRoute({
+		row({
+			method: 'GET',
+			path: LOCAL_ROUTES.log,
+			listeners: ADMIN,
+			name: 'getLog',
+			summary: "The newest lines of the agent's log: for a support bundle.",
+			answers: { 200: answer('Oldest first, without secrets.', 'LogReport') },
+			handle: () => ok({ lines: recentLog.lines() }),
+		}),
+		row({
 			method: 'POST',
 			path: LOCAL_ROUTES.reconnect,
-			sockets: ADMIN,
-			handle: () => {
+			listeners: ADMIN,
+			name: 'reconnect',
+			summary: 'Tries to connect now, whatever the agent was waiting for.',
+			answers: STATUS,
+			handle() {
 				agent.reconnect();
 				return ok(agent.status());
 			},
 		}),
-		localRoute({
+		row({
 			method: 'POST',
 			path: LOCAL_ROUTES.unpair,
-			sockets: ADMIN,
-			handle: async () => {
+			listeners: ADMIN,
+			name: 'unpair',
+			summary: 'Forgets the pairing and its secrets.',
+			answers: STATUS,
+			async handle() {
 				await agent.unpair();
 				return ok(agent.status());
 			},
@@ -249,7 +338,7 @@ function metricsOf({ status, events, leases }: Agent, counters: Counters): Metri
 	});
 }
 
-/** An open stream is one more until it ends. */
+/** Counts a stream as open until it ends. */
 function counted(counters: Counters, end: () => void): () => void {
 	counters.streams += 1;
 	return () => {
@@ -262,30 +351,9 @@ function ok(body: unknown): LocalReply {
 	return { status: 200, body };
 }
 
-/** Applications that say nothing get a stream of events and a document of the status, by what they accept. */
+/** An application gets a stream only if it accepts one; otherwise one JSON document. */
 function wantsStream({ headers }: LocalRequest): boolean {
 	return headers.accept?.includes('text/event-stream') ?? false;
-}
-
-/** Where a reader goes on: after the id that it names, else after what it has acknowledged under its own name. */
-function readSince({ events }: Agent, { since, query }: LocalRequest): string | null {
-	const consumer = query.get('consumer');
-	if (consumer !== null) events.join(consumer);
-	if (!since) return consumer === null ? null : events.positionOf(consumer);
-	if (isEventId(since)) return since;
-	throw new AgentError('body-invalid', 'since is not the id of an event.', {
-		remedy: 'Use an id exactly as an event carried it.',
-	});
-}
-
-/** Answered when it is stored: after that neither side's restart brings the events back. */
-async function acknowledge({ events }: Agent, { consumer, id }: AckRequest): Promise<LocalReply> {
-	if (!events.acknowledge(consumer, id))
-		throw new AgentError('body-invalid', 'id is not the id of an event that was kept here.', {
-			remedy: 'Use an id exactly as an event carried it.',
-		});
-	await events.settled();
-	return ok({ consumer, position: events.positionOf(consumer) });
 }
 
 function streamStatus(agent: Agent, sink: EventSink): () => void {
@@ -297,101 +365,4 @@ function streamStatus(agent: Agent, sink: EventSink): () => void {
 	};
 	send();
 	return agent.onStatus(send);
-}
-
-/** What arrives goes to all streams as the same list, and is written down once. */
-const written = new WeakMap<readonly Entry[], Buffer>();
-
-/** As many as have so many characters together, and at least one. */
-function firstOf(entries: readonly Entry[], characters: number): readonly Entry[] {
-	let left = characters;
-	const end = entries.findIndex(({ content }) => {
-		left -= content.length;
-		return left < 0;
-	});
-	return end === -1 ? entries : entries.slice(0, Math.max(1, end));
-}
-
-function framesOf(entries: readonly Entry[]): Buffer {
-	const known = written.get(entries);
-	if (known) return known;
-	const frames = formatEvents(entries.map((entry) => ({ id: entry.id, event: entry.type, data: formatEvent(entry) })));
-	written.set(entries, frames);
-	return frames;
-}
-
-/** What is kept first, then what arrives. */
-function streamEvents(agent: Agent, since: string | null, sink: EventSink): () => void {
-	let stop = () => {};
-	let over = false;
-	let last = since;
-	const send = (entries: readonly Entry[]) => {
-		last = entries.at(-1)?.id ?? last;
-		return sink.sendAll(framesOf(entries));
-	};
-	const live = (entries: readonly Entry[]) => {
-		if (!send(entries) || !sink.isBehind) return;
-		// What waits for a reader is in the store already: it need not wait in memory as well.
-		stop();
-		begin();
-	};
-	const replay = async () => {
-		await sink.drained();
-		await agent.events.settled();
-		for (;;) {
-			const { entries } = agent.events.after(last, REPLAY_PAGE);
-			if (over) return;
-			if (entries.length === 0) break;
-			if (!send(firstOf(entries, PIECE))) return;
-			if (sink.isBehind) await sink.drained();
-		}
-		// Nothing can have arrived in between: this runs in the same turn as the look that found nothing more.
-		stop = agent.events.subscribe(live);
-	};
-	// Nobody waits for it: a fault in it must not end the agent.
-	const begin = () => void replay().catch(() => sink.close('failed'));
-	begin();
-	return () => {
-		over = true;
-		stop();
-	};
-}
-
-async function pageOfEvents(
-	agent: Agent,
-	clock: Pick<Clock, 'schedule'>,
-	since: string | null,
-	request: LocalRequest,
-): Promise<LocalReply> {
-	const waitSeconds = Number(request.query.get('wait') ?? 0);
-	if (!(waitSeconds >= 0 && waitSeconds <= MAX_EVENT_WAIT_SECONDS))
-		throw new AgentError('body-invalid', `wait must be a number of seconds from 0 to ${MAX_EVENT_WAIT_SECONDS}.`, {
-			remedy: 'Correct the wait parameter.',
-		});
-	await agent.events.settled();
-	if (waitSeconds > 0 && agent.events.after(since, 1).entries.length === 0)
-		await nextEvent(agent, clock, waitSeconds, request.signal);
-	const { entries } = agent.events.after(since, EVENT_PAGE_LENGTH);
-	const next = entries.at(-1)?.id ?? since;
-	return { status: 200, json: `{"events":[${entries.map(formatEvent).join(',')}],"next":${JSON.stringify(next)}}` };
-}
-
-/** Resolves with the next event, when the time is over, or when the caller is gone. */
-function nextEvent(
-	agent: Agent,
-	clock: Pick<Clock, 'schedule'>,
-	waitSeconds: number,
-	signal: AbortSignal,
-): Promise<void> {
-	return new Promise((resolve) => {
-		const done = () => {
-			cancel();
-			unsubscribe();
-			signal.removeEventListener('abort', done);
-			resolve();
-		};
-		const cancel = clock.schedule(waitSeconds * 1000, done);
-		const unsubscribe = agent.events.subscribe(done);
-		signal.addEventListener('abort', done, { once: true });
-	});
 }

@@ -1,6 +1,6 @@
 /**
- * Answers of the agent's own interface: one place for what the daemon says and what its command line and the kiosk's
- * applications read. Running code uses only the types; the schemas are for the document at `/v1/openapi.json`.
+ * The answers of the agent's own interface: one place for what the daemon says and what its command line and the kiosk's
+ * applications read. Running code needs only the types; the schemas and their words are for `/v1/openapi.json`.
  */
 import * as z from 'zod';
 import { deviceIdSchema } from './device-connection.ts';
@@ -15,14 +15,16 @@ export const problemSummarySchema = z.object({ code: z.string(), message: z.stri
 export type ProblemSummary = z.infer<typeof problemSummarySchema>;
 
 export const statusSchema = z.object({
-	schemaVersion: z.literal(STATUS_SCHEMA_VERSION),
-	/**
-	 * `unpaired`: waits for a pairing code. `connecting`: has not been online yet. `online`: registered and subscribed.
-	 * `offline`: was online, reconnects automatically. `blocked`: only a person can help; tried again slowly.
-	 */
-	state: z.enum(['unpaired', 'connecting', 'online', 'offline', 'blocked']),
-	/** One sentence that a technician can act on. */
-	sentence: z.string(),
+	schemaVersion: z
+		.literal(STATUS_SCHEMA_VERSION)
+		.describe('Raised when a field changes its meaning or goes away; new fields do not raise it.'),
+	state: z
+		.enum(['unpaired', 'connecting', 'online', 'offline', 'blocked'])
+		.describe(
+			'unpaired: waits for a pairing code. connecting: has not been online yet. online: registered and subscribed. ' +
+				'offline: was online, reconnects automatically. blocked: needs a person; the agent retries slowly.',
+		),
+	sentence: z.string().describe('One sentence that a technician can act on.'),
 	agentVersion: z.string(),
 	startedAt: timestamp,
 	deviceId: z.string().nullable(),
@@ -31,74 +33,78 @@ export const statusSchema = z.object({
 	macAddress: z.string().nullable(),
 	baseUrl: z.string().nullable(),
 	workflow: z.object({
-		/** The desired workflow. */
-		wanted: z.string().nullable(),
-		/** The workflow that is online at this moment. */
-		live: z.string().nullable(),
-		/** While a change waits for the leases of applications: when it is made at the latest. */
-		waitsUntil: timestamp.nullable(),
-		/** Where `wanted` comes from. */
-		source: z.enum(['flag', 'environment', 'file', 'plan', 'pairing', 'workflow set', 'service message']).nullable(),
+		wanted: z.string().nullable().describe('The workflow that the device should run.'),
+		live: z.string().nullable().describe('The workflow with which it is online now.'),
+		waitsUntil: timestamp
+			.nullable()
+			.describe('While a change waits for the leases of applications: when it is made at the latest.'),
+		source: z
+			.enum(['flag', 'environment', 'file', 'plan', 'pairing', 'workflow set', 'service message'])
+			.nullable()
+			.describe('The source of wanted.'),
 	}),
 	channel: z.object({
 		state: z.enum(['none', 'registering', 'registerWait', 'connecting', 'online', 'connectWait', 'blocked', 'closed']),
-		/** When it entered this state. */
-		since: timestamp.nullable(),
+		since: timestamp.nullable().describe('When it entered this state.'),
 		lastHeartbeatAt: timestamp.nullable(),
-		/** How often the channel came back since the agent started. */
-		reconnects: z.int(),
-		/** When the next attempt is due, while waiting. */
-		nextAttemptAt: timestamp.nullable(),
+		reconnects: z.int().describe('How often the channel reconnected since the agent started.'),
+		nextAttemptAt: timestamp.nullable().describe('When the next attempt is due, while waiting.'),
 	}),
 	/** The fleet plan; `null` where `fleet.planUrl` is not set. */
 	plan: z
 		.object({
-			/** The revision in force; `null` before the first. */
-			revision: z.int().nullable(),
-			/** The newest revision that the device was confirmed online with; heartbeats carry it as `planRevision`. */
-			followed: z.int().nullable(),
-			/** The rule that fits; `null` for the plan's defaults. */
-			rule: z.string().nullable(),
-			/** Its workflow; `null` where it leaves the workflow open. */
-			workflowId: z.string().nullable(),
-			/** A newer revision or a ring that this device comes to at its own moment. */
-			next: z.object({ revision: z.int(), workflowId: z.string().nullable(), at: timestamp }).nullable(),
-			/** Set while the device stays where it was because the plan's word did not work. */
-			refused: problemSummarySchema.extend({ revision: z.int(), at: timestamp, nextTryAt: timestamp }).nullable(),
-			/** When the plan was last found to be as it is known here, since the agent started. */
-			checkedAt: timestamp.nullable(),
+			revision: z.int().nullable().describe('The revision in force; null before the first.'),
+			followed: z
+				.int()
+				.nullable()
+				.describe('The newest revision under which the device was online: what heartbeats carry as planRevision.'),
+			rule: z.string().nullable().describe("The rule that matches; null for the plan's defaults."),
+			workflowId: z
+				.string()
+				.nullable()
+				.describe('The workflow that the plan assigns; null where it leaves the workflow open.'),
+			next: z
+				.object({ revision: z.int(), workflowId: z.string().nullable(), at: timestamp })
+				.nullable()
+				.describe('A newer revision or ring that this device applies later, at its own moment.'),
+			refused: problemSummarySchema
+				.extend({ revision: z.int(), at: timestamp, nextTryAt: timestamp })
+				.nullable()
+				.describe("Set while the device keeps its last good workflow because the plan's assignment failed."),
+			checkedAt: timestamp
+				.nullable()
+				.describe('When the plan was last confirmed to be current, since the agent started.'),
 		})
 		.nullable(),
-	/** The session that the pairing link named, if it named one. */
-	sessionId: z.string().nullable(),
+	sessionId: z.string().nullable().describe('The session that the pairing link named, if it named one.'),
 	pairedAt: timestamp.nullable(),
 	problem: problemSummarySchema.nullable(),
 	warnings: z.array(problemSummarySchema),
-	/** The newest event's id, to follow from here; `null` before the first. */
-	newestEventId: z.string().nullable(),
+	newestEventId: z.string().nullable().describe("The newest event's id, to follow from here; null before the first."),
 });
 export type Status = z.infer<typeof statusSchema>;
 
-/** An event as the kiosk's application receives it. `id` orders events and resumes a stream; it is never used twice. */
+/** An event as the agent hands it to the kiosk's application. */
 export const eventSchema = z.object({
-	id: z.string(),
-	/** When the agent received it, by the device's clock. */
-	at: timestamp,
-	/** `notification` from the service; `session` named by a pairing link; `gap`: time in which some may have been missed. */
-	type: z.enum(['notification', 'session', 'gap']),
-	/** The service's word for a notification; equal to `type` otherwise. */
-	kind: z.string(),
+	id: z.string().describe('Orders events and resumes a stream; never used twice.'),
+	at: timestamp.describe("When the agent received it, by the device's clock."),
+	type: z
+		.enum(['notification', 'session', 'gap'])
+		.describe(
+			'notification: from the service. session: named by a pairing link. gap: time in which some may have been missed.',
+		),
+	kind: z.string().describe("The service's word for a notification; equal to type otherwise."),
 	workflowId: z.string().nullable(),
-	format: z.enum(['json', 'text', 'binary']),
-	/** JSON as the service sent it; a string for text; base64 for binary. */
-	data: z.unknown(),
+	format: z
+		.enum(['json', 'text', 'binary'])
+		.describe('The form of data: JSON as the service sent it, a string for text, base64 for binary.'),
+	data: z.unknown().describe('For a gap: {"from", "to"}, between which nothing could be received.'),
 });
 export type LocalEvent = z.infer<typeof eventSchema>;
 
 export const eventPageSchema = z.object({
 	events: z.array(eventSchema),
-	/** Ask again with `since` set to this. */
-	next: z.string().nullable(),
+	next: z.string().nullable().describe('Ask again with since set to this.'),
 });
 export type EventPage = z.infer<typeof eventPageSchema>;
 
@@ -113,23 +119,27 @@ export const leaseReportSchema = z.object({
 });
 export type LeaseReport = z.infer<typeof leaseReportSchema>;
 
-/** The effect of a code, found without spending it and without touching the network. No secret in it. */
+/** The effect that a code would have, found without redeeming it and without the network. Holds no secret. */
 export const pairPreviewSchema = z.object({
-	/** Whether pairing with this code can go ahead as asked. */
-	ready: z.boolean(),
+	ready: z.boolean().describe('Whether pairing with this code can go ahead as asked.'),
 	baseUrl: z.string().nullable(),
 	host: z.string().nullable(),
-	/** Without the port; only where it differs from `host`, which is in punycode. */
-	hostInUnicode: z.string().optional(),
+	hostInUnicode: z
+		.string()
+		.optional()
+		.describe(
+			'The name of the host as it is shown elsewhere, without the port; only where it differs from host, which is in punycode.',
+		),
 	workflowId: z.string().nullable(),
 	workflowSource: z.string().nullable(),
 	sessionId: z.string().nullable(),
-	/** The kind of credential in the code, such as `Short Token (one use)`. */
-	tokenKind: z.string(),
-	/** The changes that pairing would make, one line each; also where only a confirmation or `replace` is missing. */
-	changes: z.array(z.string()),
-	/** The first failure that prevents it. */
-	problem: problemSummarySchema.nullable(),
+	tokenKind: z.string().describe('The kind of credential that the code carries, such as Short Token (one use).'),
+	changes: z
+		.array(z.string())
+		.describe(
+			'Every change that pairing would make, one line each; also where only a confirmation or replace is missing.',
+		),
+	problem: problemSummarySchema.nullable().describe('The first thing that prevents pairing.'),
 });
 export type PairPreview = z.infer<typeof pairPreviewSchema>;
 
@@ -138,8 +148,7 @@ export const pairResultSchema = z.object({
 	deviceId: deviceIdSchema,
 	workflowId: z.string(),
 	sessionId: z.string().nullable(),
-	/** Whether the device is online already; `sentence` has its status. */
-	online: z.boolean(),
+	online: z.boolean().describe('Whether the device is online already; sentence describes its state.'),
 	sentence: z.string(),
 });
 export type PairResult = z.infer<typeof pairResultSchema>;
@@ -150,13 +159,14 @@ export const identityReportSchema = z.object({
 	serial: z.object({ value: z.string().nullable(), source: z.string() }),
 	macAddress: z.object({ value: z.string().nullable(), source: z.string() }),
 	pinned: z.boolean(),
-	/** Sources that were looked at and not taken, with the reason. */
-	rejected: z.array(z.object({ source: z.string(), reason: z.string() })),
+	rejected: z
+		.array(z.object({ source: z.string(), reason: z.string() }))
+		.describe('Sources that were looked at and not taken, with the reason.'),
 	warnings: z.array(problemSummarySchema),
 });
 export type IdentityReport = z.infer<typeof identityReportSchema>;
 
-/** `/livez`: the agent lives. */
+/** `/livez`: the agent runs. */
 export const liveReportSchema = z.object({ live: z.literal(true) });
 
 /** `/readyz`: registered and subscribed, or why not. */
@@ -168,39 +178,37 @@ export type LogReport = z.infer<typeof logReportSchema>;
 
 /** Every error of the local interface. Source: RFC 9457, with the agent's own `code` and `remedy`. */
 export const problemSchema = z.object({
-	/** The status of HTTP once more. */
-	status: z.int(),
+	status: z.int().describe('The HTTP status, repeated.'),
 	title: z.string(),
-	/** The message. */
-	detail: z.string(),
-	/** Permanent name for programs. */
-	code: z.string(),
-	/** The remedy. */
-	remedy: z.string(),
-	/** Where in the body, for a body that does not fit. */
-	errors: z.array(z.object({ path: z.string(), message: z.string() })).optional(),
+	detail: z.string().describe('What went wrong this time.'),
+	code: z.string().describe('Permanent name for programs.'),
+	remedy: z.string().describe('What to do about it.'),
+	errors: z
+		.array(z.object({ path: z.string(), message: z.string() }))
+		.optional()
+		.describe('Where in the body, for a body that does not match its schema.'),
 });
 
 /** The scanners that the agent sees, and whether it listens to them. */
 export const scannerReportSchema = z.object({
-	/** Whether codes that are scanned now are used. */
-	listening: z.boolean(),
-	/** Why, or why not, in one sentence. */
-	sentence: z.string(),
+	listening: z.boolean().describe('Whether codes that are scanned now count.'),
+	sentence: z.string().describe('Why, or why not, in one sentence.'),
 	devices: z.array(
 		z.object({
 			kind: z.enum(['serial', 'keyboard']),
 			path: z.string(),
 			node: z.string(),
 			chosen: z.boolean(),
-			/** Why it is chosen, or why not. */
-			why: z.string(),
-			/** Whether it is open. */
-			open: z.boolean(),
-			/** Whether desktops ignore it; `null` where that is not known or does not matter. */
-			hidden: z.boolean().nullable(),
-			/** USB vendor and model in hexadecimal. */
-			usb: z.object({ vendorId: z.string(), modelId: z.string() }).nullable(),
+			why: z.string().describe('Why it is chosen, or why not.'),
+			open: z.boolean().describe('Whether it is open.'),
+			hidden: z
+				.boolean()
+				.nullable()
+				.describe('Whether desktops ignore it; null where that is not known or does not matter.'),
+			usb: z
+				.object({ vendorId: z.string(), modelId: z.string() })
+				.nullable()
+				.describe('USB vendor and model in hexadecimal.'),
 			problem: problemSummarySchema.nullable(),
 		}),
 	),

@@ -1,6 +1,6 @@
 /**
- * The agent's own interface on `agent.sock` and `admin.sock`: its routes and the bodies that it takes. Its answers
- * are in `local-answers.ts`: a daemon does not need those schemas until a client requests its document.
+ * The agent's own interface on `agent.sock` and `admin.sock`: its paths and the bodies that it takes. The answers are in
+ * `local-answers.ts`: a daemon does not need those schemas before a caller asks for its document.
  */
 import * as z from 'zod';
 import { workflowIdSchema } from './device-connection.ts';
@@ -27,40 +27,50 @@ export const DEFAULT_LEASE_SECONDS = 60;
 /** A name that an application or a lease gives itself. */
 export const CONSUMER_NAME = /^[\w.-]{1,64}$/;
 
-/** The consumer's name: its own choice, and always the same. */
+/** A consumer chooses its name, and always uses the same. */
 const consumerName = z.string().regex(CONSUMER_NAME, 'must be 1 to 64 letters, digits, dots, hyphens or underscores');
 
-/** Everything up to this event has been dealt with: it is not delivered to this consumer again. */
-export const ackRequestSchema = z.strictObject({ consumer: consumerName, id: z.string().min(1).max(64) });
+export const ackRequestSchema = z
+	.strictObject({
+		consumer: consumerName,
+		id: z.string().min(1).max(64).describe('The consumer has processed everything up to this event.'),
+	})
+	.meta({ id: 'AckRequest' });
 export type AckRequest = z.infer<typeof ackRequestSchema>;
 
-/** Out of use: no contents are kept for this consumer any more. */
-export const forgetRequestSchema = z.strictObject({ consumer: consumerName });
+export const forgetRequestSchema = z.strictObject({ consumer: consumerName }).meta({ id: 'ForgetRequest' });
 
-/** "A verification is going on": a workflow change waits. Taken again under the same name, it lasts so long from then. */
-export const leaseRequestSchema = z.strictObject({
-	name: consumerName,
-	seconds: z.number().min(1).max(MAX_LEASE_SECONDS).default(DEFAULT_LEASE_SECONDS),
-});
-export const leaseReleaseSchema = z.strictObject({ name: consumerName });
+export const leaseRequestSchema = z
+	.strictObject({
+		name: consumerName,
+		seconds: z
+			.number()
+			.min(1)
+			.max(MAX_LEASE_SECONDS)
+			.default(DEFAULT_LEASE_SECONDS)
+			.describe('From now on; a lease that is taken again under the same name starts again.'),
+	})
+	.meta({ id: 'LeaseRequest' });
+export const leaseReleaseSchema = z.strictObject({ name: consumerName }).meta({ id: 'LeaseRelease' });
 
-const code = z
-	.string()
-	.min(1, 'must not be empty')
-	.max(MAX_CODE_LENGTH, `must have at most ${MAX_CODE_LENGTH} characters`);
-
-export const pairRequestSchema = z.strictObject({
-	code,
-	/** For a code that names no workflow. */
-	workflowId: workflowIdSchema.optional(),
-	/** Move a device that is paired already. */
-	replace: z.boolean().default(false),
-	/** The origin that a person has looked at and agreed to, such as `https://id.example.com`. */
-	trustOrigin: z.string().optional(),
-});
+export const pairRequestSchema = z
+	.strictObject({
+		code: z
+			.string()
+			.min(1, 'must not be empty')
+			.max(MAX_CODE_LENGTH, `must have at most ${MAX_CODE_LENGTH} characters`)
+			.describe('The scanned or typed text.'),
+		workflowId: workflowIdSchema.optional().describe('For a code that names none.'),
+		replace: z.boolean().default(false).describe('Move a device that is paired already.'),
+		trustOrigin: z
+			.string()
+			.optional()
+			.describe('The origin that a person has looked at and agreed to, such as https://id.example.com.'),
+	})
+	.meta({ id: 'PairRequest' });
 export type PairRequest = z.input<typeof pairRequestSchema>;
 
-export const workflowRequestSchema = z.strictObject({ workflowId: workflowIdSchema });
+export const workflowRequestSchema = z.strictObject({ workflowId: workflowIdSchema }).meta({ id: 'WorkflowRequest' });
 
 /** Events in one JSON answer, at most. */
 export const EVENT_PAGE_LENGTH = 100;

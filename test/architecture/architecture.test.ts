@@ -242,6 +242,12 @@ describe('what a device loads when it starts', () => {
 		expect(heavy).toEqual([]);
 	});
 
+	test('not the schemas of answers: they are for the document, which a device is seldom asked for', () => {
+		const loaded = [...loadedWithTheAgent()].map(([{ path }, way]) => ({ path, way }));
+		const document = ['protocol/local-answers.ts', 'local-api/openapi.ts'];
+		expect(loaded.filter(({ path }) => document.includes(path))).toEqual([]);
+	});
+
 	test('zod as a namespace: the named import costs 10 ms and 5 MB more', () => {
 		const named = findAll(FILES, ({ imports }) =>
 			imports

@@ -6,7 +6,7 @@ import { createEventStreamParser, type ServerSentEvent } from '../../src/local-a
 import { LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
 import type { EmbeddedService } from '../../src/service/embedded-service.ts';
 import { givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
-import { ask, placeOf } from '../local-api/local-asking.ts';
+import { addressOf, ask } from '../local-api/local-asking.ts';
 import { givenService } from '../service/fixture.ts';
 
 const isNumbered = ({ event }: ServerSentEvent) => event === 'notification';
@@ -17,7 +17,7 @@ const upTo = (count: number) => Array.from({ length: count }, (_, index) => inde
 async function openStream(device: RunningAgent, since?: string): Promise<IncomingMessage> {
 	const headers = { accept: 'text/event-stream', ...(since && { 'last-event-id': since }) };
 	const asking: ClientRequest = request({
-		...placeOf(device, 'agent'),
+		...addressOf(device, 'agent'),
 		path: LOCAL_ROUTES.events,
 		agent: false,
 		headers,

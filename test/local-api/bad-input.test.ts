@@ -1,4 +1,4 @@
-/** Whatever comes in on any entrance of a running agent: a problem document each, no crash, no hang, nothing moved. */
+/** Whatever comes in on any listener of a running agent: a problem document each, no crash, no hang, nothing moved. */
 import { request } from 'node:http';
 import { connect, type NetConnectOpts } from 'node:net';
 import fc from 'fast-check';
@@ -8,12 +8,12 @@ import { problemSchema } from '../../src/protocol/local-answers.ts';
 import { LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
 import { givenHome, givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
-import { type AskedEntrance, ask, placeOf } from './local-asking.ts';
+import { type AskedListener, addressOf, ask } from './local-asking.ts';
 
 const ORIGIN = 'https://kiosk.example.com';
 const TOKEN = 'kiosk-token-0123456789012345678901';
 const AS_KIOSK = { Origin: ORIGIN, Authorization: `Bearer ${TOKEN}` };
-const ENTRANCES = ['agent', 'admin', 'browser', 'probe'] as const;
+const LISTENERS = ['agent', 'admin', 'browser', 'probe'] as const;
 /** The table as it is: none of its handlers is called. */
 const ROUTES = localRoutes(...([{}, {}] as unknown as Parameters<typeof localRoutes>));
 const MAX_BODY = 16 * 1024;
@@ -26,18 +26,18 @@ async function givenDevice() {
 	return { service, device: await givenPairedAgent(service, { home, settings }) };
 }
 
-const headersOn = (listener: AskedEntrance) => (listener === 'browser' ? AS_KIOSK : {});
+const headersOn = (listener: AskedListener) => (listener === 'browser' ? AS_KIOSK : {});
 
 async function expectAllIsWell(device: RunningAgent): Promise<void> {
-	for (const socket of ENTRANCES)
+	for (const socket of LISTENERS)
 		expect(await ask(device, LOCAL_ROUTES.live, { socket, headers: headersOn(socket) })).toMatchObject({ status: 200 });
 	expect(device.log.filter(({ msg }) => /fault/.test(msg))).toEqual([]);
 }
 
-test('every route refuses what it does not take, on each entrance that has it', async () => {
+test('every route refuses what it does not take, on each listener that has it', async () => {
 	const { device } = await givenDevice();
-	for (const { method, path, sockets, body } of ROUTES)
-		for (const socket of sockets) {
+	for (const { method, path, listeners, body } of ROUTES)
+		for (const socket of listeners) {
 			const headers = headersOn(socket);
 			const json = { ...headers, 'content-type': 'application/json' };
 			const refused = async (status: number, code: string, asked: Parameters<typeof ask>[2]) => {
@@ -88,7 +88,7 @@ function exchange(device: RunningAgent, { listener, method, path, headers, conte
 	return new Promise((resolve, reject) => {
 		const asking = request(
 			{
-				...placeOf(device, listener),
+				...addressOf(device, listener),
 				method,
 				path,
 				agent: false,
@@ -114,7 +114,7 @@ function exchange(device: RunningAgent, { listener, method, path, headers, conte
 	});
 }
 interface Sent {
-	readonly listener: AskedEntrance;
+	readonly listener: AskedListener;
 	readonly method: string;
 	readonly path: string;
 	readonly headers: Readonly<Record<string, string>>;
@@ -137,7 +137,7 @@ const word = fc.oneof(
 	fc.string({ maxLength: 20 }).map(encodeURIComponent),
 );
 const parameter = fc.tuple(fc.constantFrom('since', 'consumer', 'access_token', 'other', ''), word);
-// The clock of the test stands still: whoever asks to wait would wait for ever.
+// The clock of the test does not move: a caller that asks to wait would wait for ever.
 const query = fc
 	.array(fc.oneof(parameter, fc.tuple(fc.constant('wait'), fc.constantFrom('0', '-1', 'x', '61', ''))))
 	.map((pairs) => pairs.map(([name, value]) => `${name}=${value}`).join('&'));
@@ -196,7 +196,7 @@ const headers = fc.dictionary(
 	{ maxKeys: 4 },
 );
 const sent: fc.Arbitrary<Sent> = fc.record({
-	listener: fc.constantFrom(...ENTRANCES),
+	listener: fc.constantFrom(...LISTENERS),
 	method: fc.constantFrom(
 		'GET',
 		'GET',
@@ -258,7 +258,7 @@ function pour(options: NetConnectOpts, bytes: Uint8Array): Promise<string> {
 	});
 }
 
-test('bytes of any kind get an answer or a clean close, on each entrance', { timeout: 120_000 }, async () => {
+test('bytes of any kind get an answer or a clean close, on each listener', { timeout: 120_000 }, async () => {
 	const { device } = await givenDevice();
 	const line = fc
 		.tuple(
@@ -284,10 +284,10 @@ test('bytes of any kind get an answer or a clean close, on each entrance', { tim
 	const anything = fc.oneof(message, damaged, fc.uint8Array({ maxLength: 200 }));
 	await fc.assert(
 		fc.asyncProperty(
-			fc.constantFrom(...ENTRANCES),
+			fc.constantFrom(...LISTENERS),
 			fc.array(anything, { minLength: 5, maxLength: 5 }),
 			async (listener, all) => {
-				const { socketPath, hostname, port } = placeOf(device, listener);
+				const { socketPath, hostname, port } = addressOf(device, listener);
 				const to = socketPath ? { path: socketPath } : { host: String(hostname), port: Number(port) };
 				for (const text of await Promise.all(all.map((bytes) => pour(to, bytes)))) {
 					expect(text === '' || text.startsWith('HTTP/1.1 ')).toBe(true);
@@ -302,7 +302,7 @@ test('bytes of any kind get an answer or a clean close, on each entrance', { tim
 
 test('CONNECT is refused like any other method', async () => {
 	const { device } = await givenDevice();
-	const { socketPath = '' } = placeOf(device, 'agent');
+	const { socketPath = '' } = addressOf(device, 'agent');
 	const text = await pour({ path: socketPath }, Buffer.from('CONNECT id.example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n'));
 	expect(text).toMatch(/^HTTP\/1\.1 405 .*"method-not-allowed"/s);
 });

@@ -335,7 +335,7 @@ describe('events in one answer', () => {
 		expect(device.clock.pending).toBe(before);
 	});
 
-	test('are waited for no longer than was asked, and not for somebody who has gone', async () => {
+	test('are waited for no longer than was asked, and not for a caller that has left', async () => {
 		const { device } = await givenDevice();
 		const { next } = (await ask(device, LOCAL_ROUTES.events)).json;
 		const before = device.clock.pending;

@@ -1,15 +1,15 @@
-/** One plain request to a running agent on any of its entrances, as curl or a browser would make it. */
+/** One plain request to a running agent on any of its listeners, as curl or a browser would make it. */
 import { type IncomingHttpHeaders, type OutgoingHttpHeaders, type RequestOptions, request } from 'node:http';
 import { join } from 'node:path';
 import { expect } from 'vitest';
 import { LOCAL_SOCKETS } from '../../src/protocol/local-api.ts';
 import type { RunningAgent } from '../harness/harness.ts';
 
-export type AskedEntrance = keyof typeof LOCAL_SOCKETS | 'browser' | 'probe';
+export type AskedListener = keyof typeof LOCAL_SOCKETS | 'browser' | 'probe';
 
 export interface Asked {
 	/** Default `agent`. */
-	readonly socket?: AskedEntrance;
+	readonly socket?: AskedListener;
 	readonly method?: string;
 	readonly headers?: OutgoingHttpHeaders;
 	/** Sent as JSON. */
@@ -27,8 +27,8 @@ export interface Answered {
 	readonly json: any;
 }
 
-/** Where an entrance of the agent is, for Node's http. */
-export function placeOf({ daemon, home }: RunningAgent, listener: AskedEntrance): RequestOptions {
+/** Where a listener of the agent is, for Node's http. */
+export function addressOf({ daemon, home }: RunningAgent, listener: AskedListener): RequestOptions {
 	if (listener === 'agent' || listener === 'admin')
 		return { socketPath: join(home.paths.runDir, LOCAL_SOCKETS[listener]) };
 	const address = listener === 'probe' ? daemon.addresses.metrics : daemon.addresses.browser;
@@ -41,7 +41,7 @@ export function ask(device: RunningAgent, path: string, asked: Asked = {}): Prom
 	const payload = asked.bytes ?? (body === undefined ? undefined : JSON.stringify(body));
 	return new Promise((resolve, reject) => {
 		const options = {
-			...placeOf(device, socket),
+			...addressOf(device, socket),
 			path,
 			method,
 			agent: false,

@@ -11,7 +11,12 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
 import { createNetwork } from '../../src/connection/network.edge.ts';
 import { createForwarder } from '../../src/local-api/forwarder.edge.ts';
-import { type EventSink, type LocalRoute, localRoute, rawRoute } from '../../src/local-api/server/local-server.ts';
+import {
+	type EventSink,
+	type LocalRoute,
+	localRoute,
+	type RawExchange,
+} from '../../src/local-api/server/local-server.ts';
 import {
 	type BrowserApplication,
 	openLoopbackServer,
@@ -34,30 +39,31 @@ const routes: LocalRoute[] = [
 	{
 		method: 'GET',
 		path: '/v1/status',
-		sockets: ['agent', 'admin', 'browser'],
-		handle: ({ socket, query, headers }) => ({
+		listeners: ['agent', 'admin', 'browser'],
+		handle: ({ listener, query, headers }) => ({
 			status: 200,
-			body: { socket, query: [...query], authorization: headers.authorization ?? null },
+			body: { listener, query: [...query], authorization: headers.authorization ?? null },
 		}),
 	},
-	localRoute({ method: 'POST', path: '/v1/pair', sockets: ['admin'], handle: () => ({ status: 204 }) }),
+	localRoute({ method: 'POST', path: '/v1/pair', listeners: ['admin'], handle: () => ({ status: 204 }) }),
 	{
 		method: 'GET',
 		path: '/livez',
-		sockets: ['agent', 'admin', 'probe'],
+		listeners: ['agent', 'admin', 'probe'],
 		handle: () => ({ status: 200, body: { live: true } }),
 	},
 	{
 		method: 'GET',
 		path: '/metrics',
-		sockets: ['agent', 'admin', 'probe'],
+		listeners: ['agent', 'admin', 'probe'],
 		handle: () => ({ status: 200, text: 'up 1\n' }),
 	},
-	rawRoute({
+	localRoute<RawExchange>({
+		body: 'raw',
 		method: '*',
 		path: '/v1/raw/',
 		prefix: true,
-		sockets: ['browser'],
+		listeners: ['browser'],
 		handle: ({ body: { request, target } }) => ({
 			status: 200,
 			body: { target, headers: request.headers, rawHeaders: request.rawHeaders, distinct: request.headersDistinct },
@@ -139,7 +145,7 @@ describe('applications in a browser', () => {
 		const { port } = await openForBrowsers();
 		for (const application of [KIOSK, TILL]) {
 			const answer = await ask(port, { headers: from(application), path: '/v1/status?a=1' });
-			expect(answer).toMatchObject({ status: 200, body: { socket: 'browser', query: [['a', '1']] } });
+			expect(answer).toMatchObject({ status: 200, body: { listener: 'browser', query: [['a', '1']] } });
 			expect(answer.headers).toMatchObject({
 				'access-control-allow-origin': application.origin,
 				'access-control-expose-headers': '*',
@@ -273,11 +279,12 @@ describe('applications in a browser', () => {
 		const token = 'connection-token';
 		const forward = createForwarder({ network, target: () => ({ baseUrl, token }), allow: () => [] });
 		const { port } = await openForBrowsers([
-			rawRoute({
+			localRoute<RawExchange>({
+				body: 'raw',
 				method: '*',
 				path: '/v1/service/',
 				prefix: true,
-				sockets: ['browser'],
+				listeners: ['browser'],
 				handle: async ({ body }) => {
 					await forward(body.request, body.response, body.target);
 					return { answered: true };
@@ -299,7 +306,7 @@ describe('applications in a browser', () => {
 			{
 				method: 'GET',
 				path: '/v1/events',
-				sockets: ['browser'],
+				listeners: ['browser'],
 				handle: ({ since, query }) => ({
 					stream(sink) {
 						sink.send({ id: '8', data: JSON.stringify({ since, query: [...query] }) });
@@ -349,7 +356,7 @@ describe('names that lead here', () => {
 		'127.0.0.2',
 		'0.0.0.0',
 		'[::1]',
-	])('%j is not, with or without the port: nothing is answered to whoever was led here', async (name) => {
+	])('%j is not, with or without the port: a caller that was led here gets no answer', async (name) => {
 		const browsers = await openForBrowsers();
 		const probes = await openForProbes();
 		for (const portOf of [(port: number) => (name === '127.0.0.1' ? ':1' : `:${port}`), () => '']) {
@@ -491,7 +498,7 @@ describe('the applications file', () => {
 	});
 
 	test.each([0o644, 0o660, 0o604, 0o602, 0o601, 0o650, 0o777])(
-		'is refused with mode %o: somebody else could use the tokens',
+		'is refused with mode %o: other users could use the tokens',
 		async (mode) => {
 			const error = await failureOf(readBrowserApplications(await write(line(KIOSK), mode)));
 			expect(error.failure).toMatchObject({

@@ -10,14 +10,14 @@ import { LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
 import type { EmbeddedService } from '../../src/service/embedded-service.ts';
 import { givenHome, givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
-import { type Answered, type Asked, type AskedEntrance, ask } from './local-asking.ts';
+import { type Answered, type Asked, type AskedListener, ask } from './local-asking.ts';
 
 const ORIGIN = 'https://kiosk.example.com';
 const TOKEN = 'kiosk-token-0123456789012345678901';
 
 interface Operation {
 	readonly operationId: string;
-	readonly 'x-idv-entrances': readonly AskedEntrance[];
+	readonly 'x-idv-entrances': readonly AskedListener[];
 	readonly requestBody?: { readonly content: Content };
 	readonly responses: Readonly<Record<string, { readonly content?: Content }>>;
 }
@@ -43,7 +43,7 @@ async function givenDevice() {
 	return { service, device, document };
 }
 
-const askOn = (device: RunningAgent, socket: AskedEntrance, path: string, asked: Asked = {}) => {
+const askOn = (device: RunningAgent, socket: AskedListener, path: string, asked: Asked = {}) => {
 	const own = socket === 'browser' ? { Origin: ORIGIN, Authorization: `Bearer ${TOKEN}` } : {};
 	return ask(device, path, { ...asked, socket, headers: { ...own, ...asked.headers } });
 };
@@ -74,7 +74,7 @@ function expectToFit(validate: ValidateFunction, value: unknown, what: string): 
 	expect({ what, fits: validate(value), errors: validate.errors ?? [] }).toEqual({ what, fits: true, errors: [] });
 }
 
-test('the document is valid OpenAPI 3.1, the same on every entrance that has it', async () => {
+test('the document is valid OpenAPI 3.1, the same on every listener that has it', async () => {
 	const { device, document } = await givenDevice();
 	expect(document.openapi).toMatch(/^3\.1\./);
 	expect(document.info.version).toBe(device.agent.status().agentVersion);
@@ -83,7 +83,7 @@ test('the document is valid OpenAPI 3.1, the same on every entrance that has it'
 		expect((await askOn(device, socket, LOCAL_ROUTES.document)).json).toEqual(document);
 });
 
-test('every route is described: its methods, its entrances, what it takes and what it answers', async () => {
+test('every route is described: its methods, its listeners, what it takes and what it answers', async () => {
 	const { document } = await givenDevice();
 	const described = operationsOf(document).map(({ path, method, operation }) => ({
 		path,
@@ -97,7 +97,7 @@ test('every route is described: its methods, its entrances, what it takes and wh
 		methodsOf(route).map((method) => ({
 			path: pathOf(route),
 			method,
-			listeners: [...route.sockets],
+			listeners: [...route.listeners],
 			takesJson: typeof route.body === 'object',
 			answers: true,
 			problems: ['application/problem+json'],
@@ -133,7 +133,7 @@ test('every described path answers where the document says, and nowhere else', a
 function requestsOf(
 	service: EmbeddedService,
 	device: RunningAgent,
-): [string, AskedEntrance, string, string, unknown?][] {
+): [string, AskedListener, string, string, unknown?][] {
 	const { url: code } = service.createPairingCode('boarding');
 	const trustOrigin = new URL(code).origin;
 	const id = device.agent.status().newestEventId;

@@ -93,7 +93,7 @@ describe('applications in a browser', () => {
 			expect((await askBrowser(device, path, { method: 'POST', headers: asKiosk })).json.code).toBe('access-denied');
 	});
 
-	test('are known by origin and token; nobody else gets an answer or CORS', async () => {
+	test('are known by origin and token; no other caller gets an answer or CORS', async () => {
 		const { device } = await givenDevice();
 		const token = { Authorization: `Bearer ${TOKEN}` };
 		for (const [headers, status] of [
@@ -137,7 +137,7 @@ describe('applications in a browser', () => {
 		expect(warningsOf(device)).toEqual([]);
 	});
 
-	test('with a file that cannot be used: the agent starts, warns, and nobody is let in', async () => {
+	test('with a file that cannot be used: the agent starts, warns, and lets no caller in', async () => {
 		const home = await givenHome();
 		const file = join(home.directory, 'applications');
 		await writeFile(file, `kiosk ${ORIGIN} short\n`, { mode: 0o600 });

@@ -6,15 +6,9 @@ import path from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
-import {
-	openPageServer,
-	type PageEvent,
-	type PageOptions,
-	type PageView,
-	SHOWN_EVENTS,
-	type Stretch,
-	withState,
-} from '../../src/page/server.edge.ts';
+import type { Entry } from '../../src/events/event.ts';
+import { openPage, type PageParts, type PageView, SHOWN_EVENTS } from '../../src/page/page.runner.ts';
+import { type TimelineSegment, withState } from '../../src/page/timeline.ts';
 import type { PairRequest, Status } from '../../src/protocol/local-api.ts';
 
 const PAGE = path.join(import.meta.dirname, '../../src/page/page');
@@ -42,44 +36,59 @@ const unpaired: Status = {
 };
 
 /** A page before an agent that is whatever a test makes of it. */
-async function page(options: Partial<PageOptions> = {}) {
+async function page({
+	agent,
+	...options
+}: Partial<Omit<PageParts, 'agent'>> & { agent?: Partial<PageParts['agent']> } = {}) {
 	let status = unpaired;
 	let listener = () => {};
+	let arrive = (_entries: readonly Entry[]) => {};
 	const asked: PairRequest[] = [];
 	const faults: unknown[] = [];
-	const events: PageEvent[] = [];
-	const server = await openPageServer({
+	const server = await openPage({
 		port: 0,
-		status: () => status,
-		onStatus(call) {
-			listener = call;
-			return () => {
-				listener = () => {};
-			};
-		},
-		recentEvents: () => events,
-		inspect: () => ({
-			ready: true,
-			baseUrl: 'https://id.example.com',
-			host: 'id.example.com',
-			workflowId: 'w',
-			workflowSource: 'the code',
-			sessionId: null,
-			tokenKind: 'Short Token (one use)',
-			changes: ['pairs this device with id.example.com'],
-			problem: null,
-		}),
-		async pair(request) {
-			asked.push(request);
-			return {
+		agent: {
+			status: () => status,
+			onStatus(call) {
+				listener = call;
+				return () => {
+					listener = () => {};
+				};
+			},
+			events: {
+				subscribe(call) {
+					arrive = call;
+					return () => {
+						arrive = () => {};
+					};
+				},
+			},
+			inspectPairing: () => ({
+				ready: true,
 				baseUrl: 'https://id.example.com',
-				deviceId: 'kiosk-7',
+				host: 'id.example.com',
 				workflowId: 'w',
+				workflowSource: 'the code',
 				sessionId: null,
-				online: true,
-				sentence: 'Online.',
-			};
+				tokenKind: 'Short Token (one use)',
+				changes: ['pairs this device with id.example.com'],
+				problem: null,
+			}),
+			async pair(request) {
+				asked.push(request);
+				return {
+					baseUrl: 'https://id.example.com',
+					deviceId: 'kiosk-7',
+					workflowId: 'w',
+					sessionId: null,
+					online: true,
+					sentence: 'Online.',
+				};
+			},
+			...agent,
 		},
+		clock: { wallMs: Date.now },
+		settings: () => ({ contents: false }),
 		pin: () => null,
 		onFault: (error) => faults.push(error),
 		...options,
@@ -90,8 +99,20 @@ async function page(options: Partial<PageOptions> = {}) {
 		status = { ...status, ...next };
 		listener();
 	};
-	return { ...server, port: Number(port), asked, faults, events, become };
+	return { ...server, port: Number(port), asked, faults, arrive, become };
 }
+
+const entry = (number: number): Entry => ({
+	id: `e-${number}`,
+	number,
+	at: '2026-11-21T05:00:00.000Z',
+	type: 'notification',
+	kind: 'session.started',
+	workflowId: 'w',
+	format: 'text',
+	content: 'a-content',
+	serviceId: null,
+});
 
 interface Asked {
 	readonly method?: string;
@@ -128,7 +149,7 @@ async function* views(port: number): AsyncGenerator<PageView> {
 			const parts = text.split('\n\n');
 			text = parts.pop() ?? '';
 			for (const part of parts) {
-				const data = /^data: (.*)$/m.exec(part)?.[1];
+				const data = /^event: view\ndata: (.*)$/m.exec(part)?.[1];
 				if (data) yield JSON.parse(data);
 			}
 		}
@@ -197,9 +218,8 @@ describe('the files', () => {
 
 describe('what it shows', () => {
 	test('state, identity, workflow and the last notifications without contents; never the session', async () => {
-		const { port, events } = await page();
-		for (let number = 0; number < 30; number += 1)
-			events.push({ id: `e-${number}`, at: '2026-11-21T05:00:00.000Z', kind: 'session.started' });
+		const { port, arrive } = await page();
+		for (let number = 0; number < 30; number += 1) arrive([entry(number), { ...entry(number), type: 'gap' }]);
 		const { text } = await ask(port, '/api/view');
 		const view: PageView = JSON.parse(text);
 		expect(view).toMatchObject({
@@ -210,6 +230,14 @@ describe('what it shows', () => {
 		expect(view.events).toHaveLength(SHOWN_EVENTS);
 		expect(view.events.at(-1)).toEqual({ id: 'e-29', at: '2026-11-21T05:00:00.000Z', kind: 'session.started' });
 		expect(text).not.toContain('a-session');
+		expect(text).not.toContain('a-content');
+	});
+
+	test('the beginning of a content, only where the settings ask for it', async () => {
+		const { port, arrive } = await page({ settings: () => ({ contents: true }) });
+		arrive([{ ...entry(1), content: 'a'.repeat(1000) }]);
+		const view: PageView = JSON.parse((await ask(port, '/api/view')).text);
+		expect(view.events.map(({ content }) => content)).toEqual(['a'.repeat(200)]);
 	});
 
 	test('changes live, with the timeline; a burst of changes is one message', async () => {
@@ -229,7 +257,7 @@ describe('what it shows', () => {
 	test('how long the device has been offline goes on while nothing happens', async () => {
 		let minutes = 0;
 		const status = (): Status => ({ ...unpaired, state: 'offline', sentence: `Offline for ${minutes} min.` });
-		const { port } = await page({ status, keepAliveMs: 5 });
+		const { port } = await page({ agent: { status }, keepAliveMs: 5 });
 		const stream = views(port);
 		expect((await nextView(stream)).status.sentence).toBe('Offline for 0 min.');
 		minutes = 1;
@@ -257,7 +285,7 @@ describe('what it shows', () => {
 describe('the timeline', () => {
 	test('holds an hour, with the state in which it began', () => {
 		const minute = 60_000;
-		let timeline: readonly Stretch[] = [{ fromMs: 0, state: 'connecting' }];
+		let timeline: readonly TimelineSegment[] = [{ fromMs: 0, state: 'connecting' }];
 		timeline = withState(timeline, 'online', 10 * minute);
 		timeline = withState(timeline, 'online', 20 * minute);
 		expect(timeline).toHaveLength(2);
@@ -277,7 +305,7 @@ describe('the timeline', () => {
 		fc.assert(
 			fc.property(changes, (steps) => {
 				let now = 0;
-				let timeline: readonly Stretch[] = [];
+				let timeline: readonly TimelineSegment[] = [];
 				for (const { passMs, state } of steps) {
 					now += passMs;
 					timeline = withState(timeline, state, now);
@@ -321,9 +349,9 @@ describe('pairing', () => {
 
 	test('wants the PIN; five wrong ones, and not even the right one is taken for a minute', async () => {
 		let wall = 1_000_000;
-		const { port, asked } = await page({ pin: () => '4711', wallMs: () => wall });
+		const { port, asked } = await page({ pin: () => '4711', clock: { wallMs: () => wall } });
 		expect(JSON.parse((await ask(port, '/api/view')).text)).toMatchObject({ wantsPin: true });
-		expect((await post(port, '/api/pair', { code: CODE })).text).toContain('wants a PIN');
+		expect((await post(port, '/api/pair', { code: CODE })).text).toContain('requires a PIN');
 		for (let attempt = 0; attempt < 5; attempt += 1)
 			expect((await post(port, '/api/pair', { code: CODE, pin: `000${attempt}` })).text).toContain('The PIN is wrong');
 		const locked = await post(port, '/api/pair', { code: CODE, pin: '4711' });
@@ -337,8 +365,10 @@ describe('pairing', () => {
 
 	test('a refusal says what and what to do; a fault of ours says nothing and is told to the agent', async () => {
 		const refusing = await page({
-			pair: async () => {
-				throw new AgentError('code-expired-or-used', 'The code has expired.');
+			agent: {
+				pair: async () => {
+					throw new AgentError('code-expired-or-used', 'The code has expired.');
+				},
 			},
 		});
 		const { headers, text } = await post(refusing.port, '/api/pair', { code: CODE });
@@ -350,8 +380,10 @@ describe('pairing', () => {
 		});
 
 		const broken = await page({
-			inspect: () => {
-				throw new Error(`no such column ${CODE}`);
+			agent: {
+				inspectPairing: () => {
+					throw new Error(`no such column ${CODE}`);
+				},
 			},
 		});
 		const answer = await post(broken.port, '/api/inspect', { code: CODE });
@@ -393,7 +425,7 @@ describe('strangers', () => {
 		const json = { 'content-type': 'application/json' };
 		expect((await ask(port, '/api/pair', { method: 'POST', headers: json, body })).status).toBe(403);
 		for (const type of ['text/plain', 'application/x-www-form-urlencoded', 'multipart/form-data; boundary=x'])
-			expect((await post(port, '/api/pair', body, { 'content-type': type })).status).toBe(422);
+			expect((await post(port, '/api/pair', body, { 'content-type': type })).status).toBe(415);
 		expect(asked).toEqual([]);
 	});
 

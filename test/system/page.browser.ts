@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { MAX_STREAMS } from '../../src/page/server.edge.ts';
+import { MAX_STREAMS } from '../../src/page/page.runner.ts';
 import { follow } from '../cli/command.ts';
 import { filmPicture, findBarriers, launchChromium, REBOUND_HOST } from './chromium.ts';
 import { givenPageDevice, openPage, type PageDevice, savePairingCode, untilState } from './page-device.ts';

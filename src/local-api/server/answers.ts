@@ -1,22 +1,22 @@
-/** Sends replies and refusals, and drops callers that neither take them nor stop writing. */
+/** Sends replies and problems, and drops callers that neither take them nor stop writing. */
 import type http from 'node:http';
 import type { Readable } from 'node:stream';
 import { PROBLEM_CONTENT_TYPE } from '../../protocol/problem.ts';
 import type { Context } from './context.ts';
-import { problemOf, type Refusal } from './refusals.ts';
+import { type ProblemResponse, toProblem } from './problem-responses.ts';
 
-export function sendRefusal(
+export function sendProblem(
 	context: Context,
 	request: http.IncomingMessage,
 	response: http.ServerResponse,
-	refusal: Refusal,
+	problem: ProblemResponse,
 ): void {
-	for (const [name, value] of Object.entries(refusal.headers ?? {})) response.setHeader(name, value);
-	sendText(context, response, refusal.status, JSON.stringify(problemOf(refusal)), PROBLEM_CONTENT_TYPE);
+	for (const [name, value] of Object.entries(problem.headers ?? {})) response.setHeader(name, value);
+	sendText(context, response, problem.status, JSON.stringify(toProblem(problem)), PROBLEM_CONTENT_TYPE);
 	stopReading(context, request);
 }
 
-/** To close while the caller is writing would cost it the answer; to read on for ever would cost us. */
+/** Reads on for a while: a caller that is cut off while it writes would lose the answer. */
 export function stopReading(context: Context, request: http.IncomingMessage): void {
 	if (request.complete) return;
 	request.resume();
@@ -41,7 +41,7 @@ export function sendText(
 
 /**
  * Sends no faster than the caller takes it.
- * @throws whatever the content throws; before its first bytes something else can still be answered.
+ * @throws the errors of the content; before its first bytes another answer is still possible.
  */
 export async function sendContent(
 	context: Context,
@@ -68,12 +68,12 @@ export async function sendContent(
 		begin();
 		response.end();
 	} catch (error) {
-		// A caller that leaves in the middle is no fault of anybody.
+		// A caller may leave in the middle: that is not a fault.
 		if (!response.destroyed) throw error;
 	}
 }
 
-/** What every answer says unless it says something else already. */
+/** Sets the headers of every answer that the route has not set. */
 export function startHead(
 	context: Context,
 	response: http.ServerResponse,
@@ -89,12 +89,12 @@ export function startHead(
 export function leaveIfStuck(context: Context, response: http.ServerResponse): void {
 	if (response.writableFinished) return;
 	response.setTimeout(context.limits.requestMs, () => {
-		// Nothing to take is no reason: a source may take its time.
+		// A caller is not stuck while there is nothing to take: a source may be slow.
 		if (response.writableEnded || response.writableLength > 0) response.destroy();
 	});
 }
 
-/** Resolves at once while the caller keeps up, else when it has caught up or is gone. */
+/** Resolves at once while the caller keeps up, else when it has caught up or left. */
 export function untilDrained(response: http.ServerResponse): Promise<void> {
 	if (response.destroyed || !response.writableNeedDrain) return Promise.resolve();
 	return new Promise((resolve) => {

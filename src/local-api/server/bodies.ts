@@ -1,18 +1,18 @@
-/** Bodies of requests: read within their limits, and made by their schema into what a handler expects. */
+/** Bodies of requests: read within their limits, and parsed by the schema of their route. */
 import type http from 'node:http';
 import type * as z from 'zod';
-import { type Refusal, refuse, tooSlow } from './refusals.ts';
+import { type ProblemResponse, problemResponse, tooSlow } from './problem-responses.ts';
 
 /**
- * Reads a body whatever its route wants, so that no answer is lost because its sender was still writing.
- * @returns `gone` when there is nobody any more who could be told.
+ * Reads a body also for a route that takes none, so that no answer is lost because its sender was still writing.
+ * @returns `gone` when the caller has left.
  */
 export function readBody(
 	request: http.IncomingMessage,
 	maxBytes: number,
 	deadlineMs: number,
-): Promise<Buffer | Refusal | 'gone'> {
-	const tooLarge = () => refuse(413, 'body-too-large', `The body may have at most ${maxBytes} bytes.`);
+): Promise<Buffer | ProblemResponse | 'gone'> {
+	const tooLarge = () => problemResponse(413, 'body-too-large', `The body may have at most ${maxBytes} bytes.`);
 	const { 'content-length': length, 'transfer-encoding': coding } = request.headers;
 	if (Number(length ?? 0) > maxBytes) return Promise.resolve(tooLarge());
 	return new Promise((resolve) => {
@@ -20,7 +20,7 @@ export function readBody(
 		let size = 0;
 		const hasBody = length !== undefined || coding !== undefined;
 		const late = hasBody ? setTimeout(() => settle(tooSlow()), deadlineMs) : undefined;
-		const settle = (outcome: Buffer | Refusal | 'gone') => {
+		const settle = (outcome: Buffer | ProblemResponse | 'gone') => {
 			clearTimeout(late);
 			resolve(outcome);
 		};
@@ -39,18 +39,20 @@ export function readJson(
 	headers: http.IncomingHttpHeaders,
 	bytes: Buffer,
 	schema: z.ZodType,
-): { readonly value: unknown } | Refusal {
+): { readonly value: unknown } | ProblemResponse {
 	let document: unknown;
 	if (bytes.length > 0) {
 		const encoding = headers['content-encoding'];
 		if (!isJsonType(headers['content-type'] ?? '') || (encoding !== undefined && encoding !== 'identity'))
-			return refuse(415, 'body-invalid', 'The body must be application/json, in UTF-8 and not compressed.', {
+			return problemResponse(415, 'body-invalid', 'The body must be application/json, in UTF-8 and not compressed.', {
 				remedy: 'Send Content-Type: application/json.',
 			});
 		try {
 			document = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
 		} catch {
-			return refuse(400, 'body-invalid', 'The body is not valid JSON.', { remedy: 'Send one JSON document in UTF-8.' });
+			return problemResponse(400, 'body-invalid', 'The body is not valid JSON.', {
+				remedy: 'Send one JSON document in UTF-8.',
+			});
 		}
 	}
 	const parsed = schema.safeParse(document);
@@ -59,12 +61,12 @@ export function readJson(
 		.slice(0, 20)
 		.map((issue) => ({ path: issue.path.map(String).join('.'), message: inWords(issue) }));
 	const words = errors.slice(0, 3).map(({ path, message }) => `${path || 'The body'} ${message}`);
-	return refuse(422, 'body-invalid', `${words.join('; ')}.`, { errors });
+	return problemResponse(422, 'body-invalid', `${words.join('; ')}.`, { errors });
 }
 
-/** What is wrong with a field, to be read after its name. */
+/** The error of a field, to be read after its name. */
 function inWords(issue: z.core.$ZodIssue): string {
-	// A schema may have said it better.
+	// The schema has a message of its own.
 	if (!/^(Invalid|Too|Unrecognized) /.test(issue.message)) return issue.message;
 	const unit = 'origin' in issue && issue.origin === 'string' ? ' characters' : '';
 	switch (issue.code) {
@@ -79,7 +81,7 @@ function inWords(issue: z.core.$ZodIssue): string {
 		case 'unrecognized_keys':
 			return `must not have ${issue.keys.map((key) => key.slice(0, 40)).join(', ')}`;
 		default:
-			return 'does not have the form that is expected';
+			return 'does not have the expected form';
 	}
 }
 

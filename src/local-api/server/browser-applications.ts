@@ -1,6 +1,6 @@
 /**
- * The file that names the applications which live in a browser: for each its origin and its token. Reads it, refuses it
- * when others could read or change it, and never shows a token in an error.
+ * The file of the applications that live in a browser: for each its origin and its token. Reads it, refuses it when others
+ * could read or change it, and never shows a token in an error.
  */
 import { AgentError } from '../../base/errors.ts';
 import { inWords, readText } from '../../base/files.edge.ts';
@@ -17,9 +17,9 @@ export interface BrowserApplication {
 
 const MIN_TOKEN_LENGTH = 32;
 const MAX_BYTES = 65_536;
-/** All of their tokens are looked for in every line of the log. */
+/** The log searches each of its lines for all of their tokens. */
 const MAX_APPLICATIONS = 16;
-/** The group may read, no other user anything. */
+/** The group may read; all other access is refused. */
 const FORBIDDEN_MODE = 0o037;
 
 /**

@@ -1,7 +1,7 @@
-/** What the parts of an open server have in common: its routes and limits, its answers under way, its streams; and its end. */
+/** The state that the parts of an open server share: its routes and limits, its open answers and streams; and its end. */
 import type http from 'node:http';
 import type { Duplex } from 'node:stream';
-import type { Refusal } from './refusals.ts';
+import type { ProblemResponse } from './problem-responses.ts';
 import {
 	LOCAL_SERVER_LIMITS,
 	type LocalReply,
@@ -11,12 +11,15 @@ import {
 	type StreamEnd,
 } from './types.ts';
 
-/** Looks at a request before its route is sought. `null` lets it in; headers set here stay on whatever is answered. */
-export type Authorize = (request: http.IncomingMessage, response: http.ServerResponse) => LocalReply | Refusal | null;
+/** Decides on a request before its route is searched. `null` lets it in; headers set here stay on every answer. */
+export type Authorize = (
+	request: http.IncomingMessage,
+	response: http.ServerResponse,
+) => LocalReply | ProblemResponse | null;
 
 export interface Context {
 	readonly routes: readonly LocalRoute[];
-	/** Where the Unix sockets are; `null` for those who cannot use them. */
+	/** The directory of the Unix sockets; `null` for callers that cannot use them. */
 	readonly runDir: string | null;
 	readonly authorize: Authorize;
 	readonly limits: LocalServerLimits;

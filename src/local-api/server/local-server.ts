@@ -1,6 +1,6 @@
 /**
  * The two Unix sockets on which the agent answers applications and its own command line: sockets, permissions, routing,
- * limits, error documents and event streams. What a route does is handed in.
+ * limits, error documents and event streams. The routes are a parameter.
  * Must never retry, log, or show the inside of an unexpected error to a caller.
  */
 import type http from 'node:http';

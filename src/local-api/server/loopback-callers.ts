@@ -1,13 +1,14 @@
 /**
- * Who may ask on loopback. Every page that this device's browser shows can send requests here, under a name of its own
- * that leads to 127.0.0.1 or blindly to the address: the Host gives away the first, Origin and fetch metadata the second.
- * Other programs and users of the device come without either: for them there is the token.
+ * Authorizes callers on loopback. Every page that this device's browser shows can send requests here, under a name of its own
+ * that leads to 127.0.0.1 or blindly to the address: the Host reveals the first, Origin and fetch metadata the second.
+ * Other programs and users of the device come without either: they need the token.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type http from 'node:http';
 import type { BrowserApplication } from './browser-applications.ts';
 import type { Authorize } from './context.ts';
-import { type Refusal, refuse } from './refusals.ts';
+import { type ProblemResponse, problemResponse } from './problem-responses.ts';
+import type { ReplyHeaders } from './types.ts';
 
 /** Where an EventSource, which can send no headers, puts the token. Source: RFC 6750, 2.3. */
 const TOKEN_PARAMETER = 'access_token';
@@ -19,8 +20,8 @@ export const authorizeProbes: Authorize = (request, response) => {
 	response.setHeader('X-Content-Type-Options', 'nosniff');
 	const site = request.headers['sec-fetch-site'];
 	if (request.headers.origin !== undefined || (site !== undefined && site !== 'none'))
-		return refuse(403, 'access-denied', 'Pages in a browser cannot ask here.', {
-			remedy: 'Ask by a scraper, or curl.',
+		return problemResponse(403, 'access-denied', 'Pages in a browser cannot ask here.', {
+			remedy: 'Use a scraper or curl.',
 		});
 	return refuseForeignHost(request);
 };
@@ -39,7 +40,7 @@ export function authorizeBrowsers(applications: () => readonly BrowserApplicatio
 		const { origin } = request.headers;
 		const known = applications().filter((application) => application.origin === origin);
 		if (origin === undefined || known.length === 0)
-			return refuse(
+			return problemResponse(
 				403,
 				'access-denied',
 				origin === undefined ? 'Only a page in a browser can ask here.' : 'The origin of this page is not known here.',
@@ -48,8 +49,8 @@ export function authorizeBrowsers(applications: () => readonly BrowserApplicatio
 		response.setHeader('Access-Control-Allow-Origin', origin);
 		if (request.method === 'OPTIONS') return preflight(request);
 		response.setHeader('Access-Control-Expose-Headers', '*');
-		if (known.some((application) => isSame(application.token, token ?? ''))) return null;
-		return refuse(
+		if (known.some((application) => isSameSecret(application.token, token ?? ''))) return null;
+		return problemResponse(
 			401,
 			'access-denied',
 			token === null ? 'There is no token.' : 'The token is not the one of this origin.',
@@ -61,7 +62,30 @@ export function authorizeBrowsers(applications: () => readonly BrowserApplicatio
 	};
 }
 
-/** What a browser asks before the request itself. All is allowed: routes and token decide, and can say why not. */
+/**
+ * Lets in the page that this server serves, and a link that opens it; no other page, frame or script.
+ * @param headers for every answer.
+ */
+export function authorizePage(headers: ReplyHeaders): Authorize {
+	return (request, response) => {
+		for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+		response.setHeader('X-Content-Type-Options', 'nosniff');
+		const foreign = refuseForeignHost(request);
+		if (foreign) return foreign;
+		const { method, url, headers: sent } = request;
+		const reads = method === 'GET' || method === 'HEAD';
+		const site = sent['sec-fetch-site'];
+		const opens = reads && url === '/' && sent['sec-fetch-dest'] === 'document';
+		const isOwnSite = site === undefined || site === 'same-origin' || site === 'none' || opens;
+		const isOwnOrigin = sent.origin === `http://${sent.host}` || (reads && sent.origin === undefined);
+		if (isOwnSite && isOwnOrigin) return null;
+		return problemResponse(403, 'access-denied', 'The request did not come from the page itself.', {
+			remedy: `Open http://127.0.0.1:${request.socket.localPort}/ on the device itself.`,
+		});
+	};
+}
+
+/** The request that a browser sends before the request itself. All is allowed: routes and token decide, and can say why not. */
 function preflight({ headers }: http.IncomingMessage) {
 	const asked = headers['access-control-request-headers'] ?? '';
 	return {
@@ -75,16 +99,16 @@ function preflight({ headers }: http.IncomingMessage) {
 	};
 }
 
-function refuseForeignHost({ headers, socket }: http.IncomingMessage): Refusal | null {
+function refuseForeignHost({ headers, socket }: http.IncomingMessage): ProblemResponse | null {
 	const port = socket.localPort;
 	const own = ['127.0.0.1', 'localhost'].flatMap((name) => [`${name}:${port}`, ...(port === 80 ? [name] : [])]);
 	if (own.includes(headers.host?.toLowerCase() ?? '')) return null;
-	return refuse(403, 'access-denied', 'This is not the address of the agent.', {
+	return problemResponse(403, 'access-denied', 'This is not the address of the agent.', {
 		remedy: `Ask http://127.0.0.1:${port}/ on the device itself.`,
 	});
 }
 
-/** Takes the token off, wherever it stands; `null` where it may not stand there, or there is none. */
+/** Takes the token off, wherever it is; `null` where it may not be there, or there is none. */
 function takeToken(request: http.IncomingMessage): string | null {
 	const [path = '', ...rest] = (request.url ?? '').split('?');
 	const isToken = (parameter: string) => parameter.startsWith(`${TOKEN_PARAMETER}=`);
@@ -94,7 +118,7 @@ function takeToken(request: http.IncomingMessage): string | null {
 	const inHeader = /^Bearer +(\S+)$/i.exec(request.headers.authorization ?? '')?.[1];
 	const { headers, rawHeaders } = request;
 	delete headers.authorization;
-	// Only emptied: the length of the list is known elsewhere.
+	// The value is only emptied: Node knows the length of the list.
 	for (let at = 0; at < rawHeaders.length; at += 2)
 		if (rawHeaders[at]?.toLowerCase() === 'authorization') rawHeaders[at + 1] = '';
 	if (inHeader !== undefined) return inHeader;
@@ -103,7 +127,7 @@ function takeToken(request: http.IncomingMessage): string | null {
 	return isStream ? (inQuery ?? null) : null;
 }
 
-function isSame(secret: string, given: string): boolean {
+export function isSameSecret(secret: string, given: string): boolean {
 	const digest = (text: string) => createHash('sha256').update(text).digest();
 	return timingSafeEqual(digest(secret), digest(given));
 }

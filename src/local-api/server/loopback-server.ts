@@ -1,30 +1,37 @@
 /**
- * The route table on a TCP port of 127.0.0.1: for applications that live in a browser, or for health and metrics, which a
- * scraper cannot ask for on a Unix socket. Must never listen anywhere else, nor answer a page that nobody has named.
+ * A route table on a TCP port of 127.0.0.1: for applications that live in a browser, for health and metrics, which a scraper
+ * cannot ask for on a Unix socket, or for the agent's own page. Must never listen anywhere else, nor answer an unknown page.
  */
 import { AgentError } from '../../base/errors.ts';
 import type { BrowserApplication } from './browser-applications.ts';
-import { createContext, shutDown } from './context.ts';
-import { authorizeBrowsers, authorizeProbes } from './loopback-callers.ts';
+import { type Authorize, createContext, shutDown } from './context.ts';
+import { authorizeBrowsers, authorizePage, authorizeProbes } from './loopback-callers.ts';
 import { createServer } from './requests.ts';
 import { untilListening } from './sockets.ts';
-import type { ServingOptions } from './types.ts';
+import type { ReplyHeaders, ServingOptions } from './types.ts';
 
 export { type BrowserApplication, readBrowserApplications } from './browser-applications.ts';
+export { isSameSecret } from './loopback-callers.ts';
 
 export type LoopbackServerOptions = ServingOptions & {
 	/** 1 to 65,535; 0 takes a free one. */
 	readonly port: number;
 } & (
 		| {
-				/** Routes with `browser` among their `sockets`, for the pages of these applications only. */
+				/** Routes with `browser` among their `listeners`, for the pages of these applications only. */
 				readonly listener: 'browser';
 				/** As they are now: asked for each request. */
 				readonly applications: () => readonly BrowserApplication[];
 		  }
 		| {
-				/** Routes with `probe` among their `sockets`, for every program on this device, but no page in a browser. */
+				/** Routes with `probe` among their `listeners`, for every program on this device, but no page in a browser. */
 				readonly listener: 'probe';
+		  }
+		| {
+				/** Routes with `page` among their `listeners`, for the page that they serve. */
+				readonly listener: 'page';
+				/** On every answer. */
+				readonly headers: ReplyHeaders;
 		  }
 	);
 
@@ -40,8 +47,7 @@ export interface LoopbackServer {
  * @throws AgentError `socket-failed` when the port is taken or may not be used.
  */
 export async function openLoopbackServer(options: LoopbackServerOptions): Promise<LoopbackServer> {
-	const authorize = options.listener === 'browser' ? authorizeBrowsers(options.applications) : authorizeProbes;
-	const context = createContext(options, { runDir: null, authorize });
+	const context = createContext(options, { runDir: null, authorize: authorizeFor(options) });
 	const server = createServer(context, options.listener);
 	try {
 		await untilListening(server, () => server.listen({ host: '127.0.0.1', port: options.port }));
@@ -61,4 +67,9 @@ export async function openLoopbackServer(options: LoopbackServerOptions): Promis
 			return closed;
 		},
 	};
+}
+
+function authorizeFor(options: LoopbackServerOptions): Authorize {
+	if (options.listener === 'browser') return authorizeBrowsers(options.applications);
+	return options.listener === 'page' ? authorizePage(options.headers) : authorizeProbes;
 }

@@ -1,10 +1,10 @@
-/** One HTTP server on the route table: finds the route, reads the body, has it handled and sends the reply, whatever comes. */
+/** One HTTP server on the route table: finds the route, reads the body, calls the handler and sends the reply. */
 import http from 'node:http';
 import { AgentError } from '../../base/errors.ts';
-import { sendContent, sendRefusal, sendText, startHead, stopReading } from './answers.ts';
+import { sendContent, sendProblem, sendText, startHead, stopReading } from './answers.ts';
 import { readBody, readJson } from './bodies.ts';
 import type { Context } from './context.ts';
-import { type Refusal, rawProblem, refusalOf, refuse } from './refusals.ts';
+import { type ProblemResponse, problemResponse, rawProblem, toProblemResponse } from './problem-responses.ts';
 import { findRoute } from './routing.ts';
 import { openStream } from './streams.ts';
 import type { LocalListener, LocalMethod, LocalReply, LocalRoute, RawExchange } from './types.ts';
@@ -21,7 +21,7 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 			if (answers.size === 0) pending.delete(socket);
 			if (pending.size === 0) context.whenIdle?.();
 		});
-		// A caller that leaves in the middle is no fault of anybody.
+		// A caller may leave in the middle: that is not a fault.
 		response.on('error', () => {});
 		void answer(context, listener, request, response);
 	};
@@ -29,12 +29,12 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 		{
 			maxHeaderSize: limits.headerBytes,
 			headersTimeout: limits.requestMs,
-			// Bodies have a deadline of their own: one that is passed on may take as long as its handler lets it.
+			// Bodies have a deadline of their own: a raw one may take as long as its handler permits.
 			requestTimeout: 0,
-			// A wake-up for nothing in the steady state: callers are local, and their number is bounded.
+			// Each check is a needless wake-up in the steady state: callers are local, and their number is bounded.
 			connectionsCheckingInterval: 4 * limits.requestMs,
 			keepAliveTimeout: 5000,
-			// It is refused like everything else, with a document.
+			// The check is our own, so that the answer is a problem document.
 			requireHostHeader: false,
 		},
 		serve,
@@ -51,7 +51,7 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 	});
 	server.on('clientError', (error, socket) => {
 		const underWay = [...(pending.get(socket) ?? [])];
-		// Into the middle of another answer nothing can be written.
+		// A problem cannot be written into the middle of another answer.
 		if (socket.writable && underWay.length <= 1 && !underWay[0]?.headersSent)
 			socket.write(rawProblem((error as NodeJS.ErrnoException).code));
 		socket.destroy();
@@ -78,19 +78,23 @@ async function answer(
 			response.destroy();
 			return;
 		}
-		// Those of an answer that came to nothing.
+		// Headers of the answer that failed.
 		for (const name of response.getHeaderNames()) if (!(name in lasting)) response.removeHeader(name);
-		const refusal = known ? refusalOf(error) : refuse(500, 'internal', 'Something in the agent went wrong.');
-		sendRefusal(context, request, response, refusal);
+		const problem = known
+			? toProblemResponse(error)
+			: problemResponse(500, 'internal', 'Something in the agent went wrong.');
+		sendProblem(context, request, response, problem);
 	}
 }
 
-/** What is HTTP, but not quite. */
-function refuseMalformed({ headers, httpVersion }: http.IncomingMessage): Refusal | null {
+/** Requests that Node accepts although HTTP does not. */
+function refuseMalformed({ headers, httpVersion }: http.IncomingMessage): ProblemResponse | null {
 	if (headers.host === undefined && httpVersion === '1.1')
-		return refuse(400, 'usage', 'The request has no Host header.', { remedy: 'Use an HTTP client.' });
+		return problemResponse(400, 'usage', 'The request has no Host header.', { remedy: 'Use an HTTP client.' });
 	if (headers.expect !== undefined && !/^100-continue$/i.test(headers.expect))
-		return refuse(417, 'usage', 'Only 100-continue can be expected.', { remedy: 'Leave the Expect header out.' });
+		return problemResponse(417, 'usage', 'Only Expect: 100-continue is supported.', {
+			remedy: 'Leave the Expect header out.',
+		});
 	return null;
 }
 
@@ -99,7 +103,7 @@ async function replyTo(
 	listener: LocalListener,
 	request: http.IncomingMessage,
 	response: http.ServerResponse,
-): Promise<LocalReply | Refusal | 'gone'> {
+): Promise<LocalReply | ProblemResponse | 'gone'> {
 	const [path = '', ...search] = (request.url ?? '').split('?');
 	const method = request.method ?? '';
 	const route = findRoute(context, listener, method, path);
@@ -112,7 +116,7 @@ async function replyTo(
 	const abort = new AbortController();
 	response.once('close', () => abort.abort());
 	return route.handle({
-		socket: listener,
+		listener,
 		method: (method === 'HEAD' ? 'GET' : method) as LocalMethod,
 		path,
 		query,
@@ -128,7 +132,7 @@ async function bodyFor(
 	route: LocalRoute,
 	request: http.IncomingMessage,
 	response: http.ServerResponse,
-): Promise<{ readonly value: unknown } | Refusal | 'gone'> {
+): Promise<{ readonly value: unknown } | ProblemResponse | 'gone'> {
 	if (route.body === 'raw') {
 		response.once('finish', () => stopReading(context, request));
 		const target = (request.url ?? '').slice(route.path.replace(/\/$/, '').length);
@@ -144,7 +148,7 @@ async function send(
 	context: Context,
 	request: http.IncomingMessage,
 	response: http.ServerResponse,
-	reply: LocalReply | Refusal,
+	reply: LocalReply | ProblemResponse,
 ): Promise<void> {
 	if ('answered' in reply) {
 		if (!response.headersSent && !response.destroyed) throw new Error(`${request.method} was not answered`);
@@ -156,7 +160,7 @@ async function send(
 		return;
 	}
 	if ('failure' in reply) {
-		sendRefusal(context, request, response, reply);
+		sendProblem(context, request, response, reply);
 		return;
 	}
 	if ('stream' in reply) {

@@ -2,13 +2,14 @@
 import { join } from 'node:path';
 import { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
 import type { Context } from './context.ts';
-import { type Refusal, refuse } from './refusals.ts';
+import { type ProblemResponse, problemResponse } from './problem-responses.ts';
 import type { LocalListener, LocalRoute } from './types.ts';
 
 const NAMES: Readonly<Record<LocalListener, string>> = {
 	...LOCAL_SOCKETS,
 	browser: 'the port for applications in a browser',
 	probe: 'the port for health and metrics',
+	page: 'the port of the page',
 };
 /** What a route with method `*` takes. */
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'];
@@ -19,22 +20,27 @@ export function findRoute(
 	listener: LocalListener,
 	method: string,
 	path: string,
-): LocalRoute | Refusal {
+): LocalRoute | ProblemResponse {
 	const onPath = routesOn(routes, path);
-	if (onPath.length === 0) return refuse(404, 'not-found', 'There is no such route.');
-	const here = onPath.filter((route) => route.sockets.includes(listener));
+	if (onPath.length === 0) return problemResponse(404, 'not-found', 'There is no such route.');
+	const here = onPath.filter((route) => route.listeners.includes(listener));
 	const takesIt = (route: LocalRoute) => methodsOf(route).includes(method);
 	const found = here.find(takesIt);
 	if (found) return found;
 	const elsewhere = onPath.find(takesIt) ?? (here.length === 0 ? onPath[0] : undefined);
-	const other = elsewhere?.sockets[0];
+	const other = elsewhere?.listeners[0];
 	if (elsewhere && other) {
 		const asked = elsewhere.method === '*' ? path : `${elsewhere.method} ${path}`;
-		return refuse(403, 'access-denied', `${asked} is answered on ${NAMES[other]}, not on ${NAMES[listener]}.`, {
-			remedy: whereToAsk(other, runDir),
-		});
+		return problemResponse(
+			403,
+			'access-denied',
+			`${asked} is answered on ${NAMES[other]}, not on ${NAMES[listener]}.`,
+			{
+				remedy: whereToAsk(other, runDir),
+			},
+		);
 	}
-	return refuse(405, 'method-not-allowed', `This route does not take ${method}.`, {
+	return problemResponse(405, 'method-not-allowed', `This route does not take ${method}.`, {
 		headers: { Allow: here.flatMap(methodsOf).join(', ') },
 	});
 }
@@ -54,7 +60,7 @@ function methodsOf({ method }: LocalRoute): readonly string[] {
 }
 
 function whereToAsk(listener: LocalListener, runDir: string | null): string {
-	if (listener === 'browser' || listener === 'probe') return `Ask on ${NAMES[listener]}.`;
+	if (!(listener in LOCAL_SOCKETS)) return `Ask on ${NAMES[listener]}.`;
 	const path = runDir === null ? NAMES[listener] : join(runDir, NAMES[listener]);
 	return `Ask on ${path}, as root or as a member of the group that owns it.`;
 }

@@ -1,5 +1,5 @@
 /**
- * The Unix sockets as files: where they are, who may use them, and what a crash has left behind. Knows nothing of HTTP.
+ * The Unix sockets as files: their paths, their permissions, and the files that a crash left behind. Knows nothing of HTTP.
  */
 import { chmod, chown, lstat, mkdir, unlink } from 'node:fs/promises';
 import type http from 'node:http';
@@ -43,7 +43,7 @@ export async function clearStaleSocket(path: string): Promise<void> {
 	}
 }
 
-/** Whether a process accepts connections there. Throws when that can't be told. */
+/** Whether a process accepts connections there. Throws when that cannot be determined. */
 function isLive(path: string): Promise<boolean> {
 	return new Promise((resolve, reject) => {
 		const probe = net.connect(path);
@@ -66,7 +66,7 @@ export async function listen(server: http.Server, target: string | { readonly fd
 	try {
 		await untilListening(server, () => {
 			if (typeof target !== 'string') return server.listen(target);
-			// The socket is bound inside this call: no other process may connect before its group is right.
+			// The socket is bound inside this call: no other user may connect before its group is right.
 			const umask = process.umask(0o177);
 			try {
 				return server.listen(target);
@@ -82,7 +82,7 @@ export async function listen(server: http.Server, target: string | { readonly fd
 	}
 }
 
-/** Rejects with what the system says. */
+/** Rejects with the error of the system. */
 export function untilListening(server: http.Server, start: () => unknown): Promise<void> {
 	return new Promise((resolve, reject) => {
 		server.once('error', reject);
@@ -108,9 +108,9 @@ export async function openToGroup(path: string, group: string | number | undefin
 		await chmod(path, 0o660);
 		return null;
 	} catch (error) {
-		const whom = group === undefined ? 'its group' : `group ${group}`;
+		const groupName = group === undefined ? 'its group' : `group ${group}`;
 		const reason = errnoOf(error) || String(error);
-		return failure('socket-failed', `Cannot open ${path} to ${whom} (${reason}): only its owner may use it.`, {
+		return failure('socket-failed', `Cannot open ${path} to ${groupName} (${reason}): only its owner may use it.`, {
 			remedy: 'Make the user of the agent a member of the group, and start the agent again.',
 		});
 	}

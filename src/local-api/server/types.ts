@@ -1,4 +1,4 @@
-/** What routes and the local server promise each other: routes, requests, replies, streams, limits. Holds no behaviour. */
+/** The contract of routes and the local server: routes, requests, replies, streams, limits. Holds no behaviour. */
 import type http from 'node:http';
 import type { Readable } from 'node:stream';
 import type * as z from 'zod';
@@ -8,24 +8,24 @@ import type { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
 /** A Unix socket. */
 export type LocalSocket = keyof typeof LOCAL_SOCKETS;
 /**
- * Where requests come in: the two Unix sockets; on loopback `browser`, for applications that live in one, and `probe`,
- * for those who watch over the device.
+ * The two Unix sockets; on loopback `browser`, for applications that live in one, `probe`, for monitoring, and `page`, for
+ * the page on the device's own screen.
  */
-export type LocalListener = LocalSocket | 'browser' | 'probe';
+export type LocalListener = LocalSocket | 'browser' | 'probe' | 'page';
 export type LocalMethod = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
 export interface LocalRequest<Body = unknown> {
-	/** Where it came in: whoever may ask there may ask this. */
-	readonly socket: LocalListener;
+	/** The listener on which it arrived: a caller that may ask there may ask this. */
+	readonly listener: LocalListener;
 	/** `GET` for a `HEAD` request: its body is left out on the way back. */
 	readonly method: LocalMethod;
 	readonly path: string;
 	readonly query: URLSearchParams;
 	readonly headers: http.IncomingHttpHeaders;
-	/** What the route's schema made of the body; `undefined` for a route without one; {@link RawExchange} for a raw one. */
+	/** The body as the route's schema has parsed it; `undefined` for a route without one; {@link RawExchange} for a raw one. */
 	readonly body: Body;
 	/**
-	 * The newest event that the caller has: `Last-Event-ID`, else `?since=`, else `null`. The header wins because a
+	 * The newest event that the caller has: `Last-Event-ID`, else `?since=`, else `null`. The header takes precedence because a
 	 * browser's EventSource repeats the first URL, with its old `since`, after every loss.
 	 */
 	readonly since: string | null;
@@ -37,9 +37,9 @@ export interface LocalRequest<Body = unknown> {
 export interface RawExchange {
 	/** Its body is unread. A browser application's own token has been taken off. */
 	readonly request: http.IncomingMessage;
-	/** For a handler that answers by itself and then replies `{ answered: true }`. */
+	/** For a handler that answers on its own and then replies `{ answered: true }`. */
 	readonly response: http.ServerResponse;
-	/** What follows the route's path (without a slash at its end) in the request line, undecoded, with the query: `/a?b=c`. */
+	/** The part after the route's path (without a slash at its end) in the request line, undecoded, with the query: `/a?b=c`. */
 	readonly target: string;
 }
 
@@ -53,7 +53,7 @@ export interface StreamEvent {
 
 /**
  * Why a stream is over; the last event, `event: closed`, carries it as `{"reason": …}`. `slow`: the consumer did not
- * read fast enough and comes back with the last id it has. `stopping`: the agent stops. `failed`: a fault; come back.
+ * read fast enough and reconnects with its last id. `stopping`: the agent stops. `failed`: a fault; reconnect.
  */
 export type StreamEnd = 'slow' | 'stopping' | 'finished' | (string & {});
 
@@ -76,7 +76,7 @@ export interface EventSink {
 	drained(): Promise<void>;
 }
 
-/** Headers of a reply. They win over what the server would send: `Content-Type`, and `Cache-Control: no-store`. */
+/** Headers of a reply. They take precedence over those of the server: `Content-Type`, and `Cache-Control: no-store`. */
 export type ReplyHeaders = Readonly<Record<string, string | readonly string[]>>;
 
 export type LocalReply =
@@ -91,7 +91,7 @@ export type LocalReply =
 	 * that becomes the answer; after them the connection is closed, so that a cut answer does not look whole.
 	 */
 	| { readonly status: number; readonly headers?: ReplyHeaders; readonly content: Readable }
-	/** A Server-Sent Events stream. Returns what to do, exactly once, when it is over for whatever reason. */
+	/** A Server-Sent Events stream. Returns a function that is called exactly once when the stream is over. */
 	| { readonly stream: (sink: EventSink) => () => void }
 	/** A raw route has answered on its own. */
 	| { readonly answered: true };
@@ -99,11 +99,11 @@ export type LocalReply =
 export interface LocalRoute<Body = unknown> {
 	/** `*` for each of them, and `HEAD`. */
 	readonly method: LocalMethod | '*';
-	/** Compared exactly, as it stands in the request line, without the query. */
+	/** Compared exactly, as it is in the request line, without the query. */
 	readonly path: string;
 	/** Also takes every path that begins with `path`, which then ends in a slash. An exact path wins, then a longer prefix. */
 	readonly prefix?: boolean;
-	readonly sockets: readonly LocalListener[];
+	readonly listeners: readonly LocalListener[];
 	/** Left out, a body is read and ignored. `raw`: it is not read, and has no limit but the handler's own. */
 	readonly body?: z.ZodType<Body> | 'raw';
 	/** Default {@link LOCAL_SERVER_LIMITS}`.bodyBytes`. */
@@ -117,11 +117,6 @@ export function localRoute<Body>(route: LocalRoute<Body>): LocalRoute {
 	return route as LocalRoute;
 }
 
-/** A route whose handler gets the request itself, and may answer on its own or by a reply like any other. */
-export function rawRoute(route: Omit<LocalRoute<RawExchange>, 'body' | 'maxBodyBytes'>): LocalRoute {
-	return { ...route, body: 'raw' } as LocalRoute;
-}
-
 export const LOCAL_SERVER_LIMITS = {
 	/** Open connections for each socket. */
 	connections: 128,
@@ -129,17 +124,17 @@ export const LOCAL_SERVER_LIMITS = {
 	headerBytes: 8 * 1024,
 	/**
 	 * How long the headers, and then the body, may take to arrive (not a raw one), and a caller to take some more of an
-	 * answer. Looked at every so often.
+	 * answer. Checked from time to time.
 	 */
 	requestMs: 15_000,
 	/**
-	 * What may wait for one consumer of a stream before it is closed as `slow`. One event is always allowed. One that never
-	 * has taken everything from one keep-alive to the next is `slow` as well.
+	 * Bytes that may wait for one consumer of a stream before it is closed as `slow`. One event is always allowed. A consumer
+	 * that never has taken everything from one keep-alive to the next is `slow` as well.
 	 */
 	streamQueueBytes: 1024 * 1024,
-	/** Between comments on a quiet stream; none are sent while nobody listens. */
+	/** Between comments on a quiet stream; none are sent while there is no stream. */
 	keepAliveMs: 15_000,
-	/** How long a caller may go on writing after its answer. */
+	/** How long a caller may continue to write after its answer. */
 	lingerMs: 1000,
 	/** How long requests under way have when the server closes. */
 	closeGraceMs: 1000,
@@ -149,7 +144,7 @@ export type LocalServerLimits = { readonly [Name in keyof typeof LOCAL_SERVER_LI
 export interface ServingOptions {
 	readonly routes: readonly LocalRoute[];
 	readonly limits?: Partial<LocalServerLimits>;
-	/** Told of what is answered as `internal`, and of faults that no caller can be told of. */
+	/** Called with the cause of every answer `internal`, and with faults that have no caller. */
 	readonly onFault?: (error: unknown) => void;
 }
 
@@ -163,7 +158,7 @@ export interface LocalServerOptions extends ServingOptions {
 }
 
 export interface LocalServer {
-	/** What is not as asked but did not keep the server from opening: a group that could not be given a socket. */
+	/** Failures that did not keep the server from opening: a group that could not be given a socket. */
 	readonly notices: readonly Failure[];
 	/** Ends streams as `stopping`, gives requests under way a second, removes the sockets. */
 	close(): Promise<void>;

@@ -46,7 +46,7 @@ async function textsIn(source, width, height) {
 /** The one code in a picture file. Rejects with a sentence for a person. */
 export async function readPictureFile(file) {
 	const bitmap = await createImageBitmap(file).catch(() => {
-		throw new Error('This file is no picture that can be read here. Choose a PNG, JPEG or WebP picture.');
+		throw new Error('This file is not a supported picture. Choose a PNG, JPEG or WebP picture.');
 	});
 	try {
 		const [text, ...others] = await textsIn(bitmap, bitmap.width, bitmap.height);

@@ -1,4 +1,4 @@
-/* The page: shows what the agent says, live, and asks it to pair. Keeps no code longer than it is needed. */
+/* The page: shows the agent's state, live, and asks it to pair. Keeps no code longer than it is needed. */
 import { readFromCamera, readPictureFile } from './codes.js';
 
 const HOUR_MS = 3_600_000;
@@ -35,9 +35,9 @@ function listen() {
 		setText(at('state-word'), WORDS.silent);
 		setText(
 			at('sentence'),
-			'The page tries again by itself. If it stays so, start the agent: systemctl start idv-agent',
+			'The page reconnects automatically. If this persists, start the agent: systemctl start idv-agent',
 		);
-		// Browsers give up after an answer that is no stream, such as that the page is open too often; some at any failure.
+		// Browsers give up after an answer that is not a stream, such as for too many open windows; some at any failure.
 		if (live.readyState === EventSource.CLOSED) setTimeout(listen, AGAIN_MS);
 	};
 }
@@ -136,7 +136,7 @@ at('show-code').addEventListener('click', () => {
 	at('show-code').setAttribute('aria-pressed', String(!isShown));
 });
 
-// A scanner types wherever the focus is: what nobody else wants goes into the field for codes.
+// A scanner types wherever the focus is: keys for no other field go into the field for codes.
 document.addEventListener('keydown', (event) => {
 	if (at('pairing').hidden || event.key.length !== 1 || event.ctrlKey || event.metaKey || event.altKey) return;
 	if (event.target.closest('input, textarea, select')) return;

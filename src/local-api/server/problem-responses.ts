@@ -1,4 +1,4 @@
-/** Errors as problem documents: which HTTP status each has, and which words go out. Never the inside of an unexpected one. */
+/** Errors as problem documents: which HTTP status each has, and the words that are sent. Never the inside of an unexpected one. */
 import http from 'node:http';
 import {
 	type AgentError,
@@ -11,15 +11,15 @@ import {
 } from '../../base/errors.ts';
 import { PROBLEM_CONTENT_TYPE, type Problem } from '../../protocol/problem.ts';
 
-/** An error document before it is sent. */
-export interface Refusal {
+/** A problem document before it is sent. */
+export interface ProblemResponse {
 	readonly failure: Failure;
 	readonly status: number;
 	readonly headers?: Readonly<Record<string, string>>;
 	readonly errors?: Problem['errors'];
 }
 
-/** What an exit status of the catalogue is in HTTP. */
+/** The HTTP status of an exit status of the catalogue. */
 const STATUS_OF_EXIT: Readonly<Record<number, number>> = {
 	[EXIT.usage]: 400,
 	[EXIT.badData]: 422,
@@ -31,7 +31,7 @@ const STATUS_OF_EXIT: Readonly<Record<number, number>> = {
 	[EXIT.configuration]: 409,
 };
 
-/** Where HTTP has a better word than the exit status gives. */
+/** Codes for which HTTP has a more precise status. */
 const STATUS_OF_CODE: { readonly [Code in ErrorCode]?: number } = {
 	'not-found': 404,
 	'method-not-allowed': 405,
@@ -44,58 +44,60 @@ const STATUS_OF_CODE: { readonly [Code in ErrorCode]?: number } = {
 	'state-unwritable': 507,
 };
 
-export function refusalOf(error: AgentError): Refusal {
+export function toProblemResponse(error: AgentError): ProblemResponse {
 	const status = STATUS_OF_CODE[error.code] ?? STATUS_OF_EXIT[exitStatusOf(error.code)] ?? 500;
 	const { retryAfterMs } = error.failure;
 	if (retryAfterMs === undefined) return { failure: error.failure, status };
 	return { failure: error.failure, status, headers: { 'Retry-After': String(Math.ceil(retryAfterMs / 1000)) } };
 }
 
-export function refuse(
+export function problemResponse(
 	status: number,
 	code: ErrorCode,
 	message: string,
-	more: { remedy?: string } & Pick<Refusal, 'headers' | 'errors'> = {},
-): Refusal {
+	more: { remedy?: string } & Pick<ProblemResponse, 'headers' | 'errors'> = {},
+): ProblemResponse {
 	const { remedy = CATALOGUE[code].remedy, ...rest } = more;
 	return { status, failure: failure(code, message, { remedy }), ...rest };
 }
 
-export function problemOf({ failure: { code, message, remedy }, status, errors }: Refusal): Problem {
+export function toProblem({ failure: { code, message, remedy }, status, errors }: ProblemResponse): Problem {
 	const title = http.STATUS_CODES[status] ?? 'Error';
 	return { status, title, code, detail: message, remedy, ...(errors && { errors }) };
 }
 
-/** The connection is of no use any more: what is missing may still come. */
-export function tooSlow(): Refusal {
-	return refuse(408, 'request-timeout', 'The request did not arrive in time.', {
+/** The connection is closed: the rest of the request may still arrive on it. */
+export function tooSlow(): ProblemResponse {
+	return problemResponse(408, 'request-timeout', 'The request did not arrive in time.', {
 		remedy: 'Send it in one go.',
 		headers: { Connection: 'close' },
 	});
 }
 
 /**
- * The answer to what is no HTTP request at all.
- * @param code what Node says is wrong, or `CONNECT` for that method, which no handler is asked about.
+ * The answer to bytes that are not an HTTP request.
+ * @param code the error code of Node, or `CONNECT` for that method, which never reaches a handler.
  */
 export function rawProblem(code: string | undefined): string {
-	const refusal =
+	const problem =
 		code === 'ERR_HTTP_REQUEST_TIMEOUT'
 			? tooSlow()
 			: code === 'HPE_HEADER_OVERFLOW'
-				? refuse(431, 'body-too-large', 'The headers of the request are too large.', { remedy: 'Send fewer headers.' })
+				? problemResponse(431, 'body-too-large', 'The headers of the request are too large.', {
+						remedy: 'Send fewer headers.',
+					})
 				: code === 'CONNECT'
-					? refuse(405, 'method-not-allowed', 'This is no proxy: it does not take CONNECT.', {
+					? problemResponse(405, 'method-not-allowed', 'This server is not a proxy; CONNECT is not supported.', {
 							headers: { Allow: 'GET' },
 						})
-					: refuse(400, 'usage', 'This is not a valid HTTP/1.1 request.', { remedy: 'Use an HTTP client.' });
-	const body = JSON.stringify(problemOf(refusal));
+					: problemResponse(400, 'usage', 'This is not a valid HTTP/1.1 request.', { remedy: 'Use an HTTP client.' });
+	const body = JSON.stringify(toProblem(problem));
 	const head = [
-		`HTTP/1.1 ${refusal.status} ${http.STATUS_CODES[refusal.status]}`,
+		`HTTP/1.1 ${problem.status} ${http.STATUS_CODES[problem.status]}`,
 		`Content-Type: ${PROBLEM_CONTENT_TYPE}`,
 		`Content-Length: ${Buffer.byteLength(body)}`,
 		'Connection: close',
-		...Object.entries(refusal.headers ?? {})
+		...Object.entries(problem.headers ?? {})
 			.filter(([name]) => name !== 'Connection')
 			.map(([name, value]) => `${name}: ${value}`),
 	];

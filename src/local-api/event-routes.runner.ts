@@ -1,0 +1,165 @@
+/**
+ * Events on the local interface, as pages and as streams: replays what is kept, then follows what arrives. Never holds
+ * events for a slow reader in memory: the store has them.
+ */
+import type { Agent } from '../agent/agent.runner.ts';
+import type { Clock } from '../base/clock.edge.ts';
+import { AgentError } from '../base/errors.ts';
+import type { Entry } from '../events/event.ts';
+import { isEventId } from '../events/event.ts';
+import { formatEvent } from '../events/feed.runner.ts';
+import { type AckRequest, CONSUMER_NAME, EVENT_PAGE_LENGTH, MAX_EVENT_WAIT_SECONDS } from '../protocol/local-api.ts';
+import { type EventSink, formatEvents, type LocalReply, type LocalRequest } from './server/local-server.ts';
+
+/** Events that a stream reads at once while it catches up, and characters of contents that it is then sent at once. */
+const REPLAY_PAGE = 500;
+const PIECE = 256 * 1024;
+
+const EVENT_ID = { type: 'string', pattern: '^[A-Za-z0-9]{1,32}-\\d{1,15}$', examples: ['tou5mrr6w30w-2'] };
+
+/** The parameters of a reader of events, for the document. */
+export const EVENT_PARAMETERS = [
+	{
+		name: 'since',
+		in: 'query',
+		description: 'The newest event that the caller has: the answer begins after it.',
+		schema: EVENT_ID,
+	},
+	{
+		name: 'Last-Event-ID',
+		in: 'header',
+		description: 'Like since, and takes precedence: an EventSource sends it automatically when it reconnects.',
+		schema: EVENT_ID,
+	},
+	{
+		name: 'consumer',
+		in: 'query',
+		description:
+			'A name that the application chooses: without since, the answer begins after what it has acknowledged.',
+		schema: { type: 'string', pattern: CONSUMER_NAME.source },
+	},
+	{
+		name: 'wait',
+		in: 'query',
+		description: 'Seconds to wait for an event if there is none yet. Only for JSON.',
+		schema: { type: 'number', minimum: 0, maximum: MAX_EVENT_WAIT_SECONDS, default: 0 },
+	},
+] as const;
+
+/** Where a reader continues: after the id that it names, else after what it has acknowledged under its own name. */
+export function readSince({ events }: Agent, { since, query }: LocalRequest): string | null {
+	const consumer = query.get('consumer');
+	if (consumer !== null) events.join(consumer);
+	if (!since) return consumer === null ? null : events.positionOf(consumer);
+	if (isEventId(since)) return since;
+	throw new AgentError('body-invalid', 'since is not the id of an event.', {
+		remedy: 'Use an id exactly as an event carried it.',
+	});
+}
+
+/** Answered when it is stored: after that neither side's restart brings the events back. */
+export async function acknowledge({ events }: Agent, { consumer, id }: AckRequest): Promise<LocalReply> {
+	if (!events.acknowledge(consumer, id))
+		throw new AgentError('body-invalid', 'id is not the id of an event that was kept here.', {
+			remedy: 'Use an id exactly as an event carried it.',
+		});
+	await events.settled();
+	return { status: 200, body: { consumer, position: events.positionOf(consumer) } };
+}
+
+/** All streams get the same list of new events, and it is serialized once. */
+const written = new WeakMap<readonly Entry[], Buffer>();
+
+/** The first entries that together fit into so many characters; at least one. */
+function firstOf(entries: readonly Entry[], characters: number): readonly Entry[] {
+	let left = characters;
+	const end = entries.findIndex(({ content }) => {
+		left -= content.length;
+		return left < 0;
+	});
+	return end === -1 ? entries : entries.slice(0, Math.max(1, end));
+}
+
+function framesOf(entries: readonly Entry[]): Buffer {
+	const known = written.get(entries);
+	if (known) return known;
+	const frames = formatEvents(entries.map((entry) => ({ id: entry.id, event: entry.type, data: formatEvent(entry) })));
+	written.set(entries, frames);
+	return frames;
+}
+
+/** Sends the kept events first, then those that arrive. */
+export function streamEvents(agent: Agent, since: string | null, sink: EventSink): () => void {
+	let stop = () => {};
+	let over = false;
+	let last = since;
+	const send = (entries: readonly Entry[]) => {
+		last = entries.at(-1)?.id ?? last;
+		return sink.sendAll(framesOf(entries));
+	};
+	const live = (entries: readonly Entry[]) => {
+		if (!send(entries) || !sink.isBehind) return;
+		// The store has what waits for this reader: memory need not hold it as well.
+		stop();
+		begin();
+	};
+	const replay = async () => {
+		await sink.drained();
+		await agent.events.settled();
+		for (;;) {
+			const { entries } = agent.events.after(last, REPLAY_PAGE);
+			if (over) return;
+			if (entries.length === 0) break;
+			if (!send(firstOf(entries, PIECE))) return;
+			if (sink.isBehind) await sink.drained();
+		}
+		// Nothing can have arrived in between: this runs in the same turn as the read that found nothing more.
+		stop = agent.events.subscribe(live);
+	};
+	// The promise is not awaited: a fault in it must not end the agent.
+	const begin = () => void replay().catch(() => sink.close('failed'));
+	begin();
+	return () => {
+		over = true;
+		stop();
+	};
+}
+
+export async function pageOfEvents(
+	agent: Agent,
+	clock: Pick<Clock, 'schedule'>,
+	since: string | null,
+	request: LocalRequest,
+): Promise<LocalReply> {
+	const waitSeconds = Number(request.query.get('wait') ?? 0);
+	if (!(waitSeconds >= 0 && waitSeconds <= MAX_EVENT_WAIT_SECONDS))
+		throw new AgentError('body-invalid', `wait must be a number of seconds from 0 to ${MAX_EVENT_WAIT_SECONDS}.`, {
+			remedy: 'Correct the wait parameter.',
+		});
+	await agent.events.settled();
+	if (waitSeconds > 0 && agent.events.after(since, 1).entries.length === 0)
+		await nextEvent(agent, clock, waitSeconds, request.signal);
+	const { entries } = agent.events.after(since, EVENT_PAGE_LENGTH);
+	const next = entries.at(-1)?.id ?? since;
+	return { status: 200, json: `{"events":[${entries.map(formatEvent).join(',')}],"next":${JSON.stringify(next)}}` };
+}
+
+/** Resolves with the next event, when the time is over, or when the caller has left. */
+function nextEvent(
+	agent: Agent,
+	clock: Pick<Clock, 'schedule'>,
+	waitSeconds: number,
+	signal: AbortSignal,
+): Promise<void> {
+	return new Promise((resolve) => {
+		const done = () => {
+			cancel();
+			unsubscribe();
+			signal.removeEventListener('abort', done);
+			resolve();
+		};
+		const cancel = clock.schedule(waitSeconds * 1000, done);
+		const unsubscribe = agent.events.subscribe(done);
+		signal.addEventListener('abort', done, { once: true });
+	});
+}

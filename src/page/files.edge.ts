@@ -1,0 +1,39 @@
+/** The files of the page, wherever they are: assets of an executable, files beside the program, or in the package they come from. */
+import { readFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+
+interface PageFile {
+	readonly name: string;
+	readonly type: string;
+	/** Its place in zxing-wasm, where the program is not bundled. */
+	readonly npm?: string;
+}
+
+/** By path on the server. */
+export const PAGE_FILES: Readonly<Record<string, PageFile>> = {
+	'/': { name: 'page/index.html', type: 'text/html; charset=utf-8' },
+	'/page.css': { name: 'page/page.css', type: 'text/css; charset=utf-8' },
+	'/page.js': { name: 'page/page.js', type: 'text/javascript; charset=utf-8' },
+	'/codes.js': { name: 'page/codes.js', type: 'text/javascript; charset=utf-8' },
+	'/zxing-reader.js': {
+		name: 'page/zxing-reader.js',
+		type: 'text/javascript; charset=utf-8',
+		npm: '../../../iife/reader/index.js',
+	},
+	'/zxing_reader.wasm': {
+		name: 'zxing_reader.wasm',
+		type: 'application/wasm',
+		npm: '../../../reader/zxing_reader.wasm',
+	},
+};
+
+export async function readPageFile({ name, npm }: PageFile): Promise<Uint8Array> {
+	const sea = await import('node:sea');
+	if (sea.isSea()) return new Uint8Array(sea.getRawAsset(name) as ArrayBuffer);
+	// A CommonJS bundle has the first, a source file the second.
+	const here = typeof __filename === 'string' ? __filename : import.meta.filename;
+	const beside = readFile(join(dirname(here), name));
+	if (npm === undefined) return beside;
+	return beside.catch(() => readFile(join(createRequire(here).resolve('zxing-wasm/reader'), npm)));
+}
