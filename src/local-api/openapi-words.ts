@@ -192,8 +192,9 @@ export const FIELD_WORDS: Readonly<Record<string, Readonly<Record<string, string
 		schemaVersion: 'Raised when a field changes its meaning or goes away; new fields do not raise it.',
 		state:
 			'unpaired: waits for a pairing code. connecting: has not been online yet. online: registered and subscribed. ' +
-			'offline: was online, comes back by itself. blocked: only a person can help.',
+			'offline: was online, comes back automatically. blocked: only a person can help.',
 		sentence: 'One sentence that a technician can act on.',
+		summary: 'The same as data; params.problem is the code of the problem or warning that the sentence tells.',
 		'workflow.wanted': 'What the device is meant to run.',
 		'workflow.live': 'What it is online with at this moment.',
 		'workflow.source': 'Where wanted comes from.',
@@ -234,6 +235,8 @@ export const FIELD_WORDS: Readonly<Record<string, Readonly<Record<string, string
 		code: 'Permanent name for programs.',
 		detail: 'What went wrong.',
 		remedy: 'What to do about it.',
+		params: 'What the detail names, for the same text in another language.',
+		sentence: 'Detail and remedy as one text for people.',
 		errors: 'Where in the body.',
 	},
 };

@@ -7,6 +7,7 @@ import {
 	ackResultSchema,
 	eventPageSchema,
 	eventSchema,
+	failureSchema,
 	forgetResultSchema,
 	identityReportSchema,
 	leaseReportSchema,
@@ -15,7 +16,6 @@ import {
 	pairPreviewSchema,
 	pairResultSchema,
 	problemSchema,
-	problemSummarySchema,
 	readyReportSchema,
 	scannerReportSchema,
 	statusSchema,
@@ -56,7 +56,7 @@ const ANSWERS = {
 	LogReport: logReportSchema,
 	ReadyReport: readyReportSchema,
 	Problem: problemSchema,
-	ProblemSummary: problemSummarySchema,
+	ProblemSummary: failureSchema,
 } as const;
 export type AnswerName = keyof typeof ANSWERS;
 

@@ -10,6 +10,7 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import * as z from 'zod';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
+import { problemDocument, sentenceOf } from '../base/sentences.ts';
 import {
 	type PairPreview,
 	type PairRequest,
@@ -17,7 +18,7 @@ import {
 	pairRequestSchema,
 	type Status,
 } from '../protocol/local-api.ts';
-import { PROBLEM_CONTENT_TYPE, type Problem } from '../protocol/problem.ts';
+import { PROBLEM_CONTENT_TYPE } from '../protocol/problem.ts';
 
 /** What the page shows of a notification. */
 export interface PageEvent {
@@ -78,6 +79,8 @@ export interface PageView {
 		| 'problem'
 		| 'warnings'
 	>;
+	/** Each warning as one text. */
+	readonly warnings: readonly string[];
 	readonly lastHeartbeatAt: string | null;
 	readonly events: readonly PageEvent[];
 	readonly timeline: readonly Stretch[];
@@ -172,6 +175,7 @@ export async function openPageServer(options: PageOptions): Promise<PageServer> 
 		return {
 			nowMs: wallMs(),
 			status: { state, sentence, agentVersion, startedAt, ...identity, problem, warnings },
+			warnings: warnings.map((warning) => sentenceOf(warning, 'ongoing')),
 			lastHeartbeatAt: channel.lastHeartbeatAt,
 			events: options.recentEvents().slice(-SHOWN_EVENTS),
 			timeline: timeline,
@@ -204,7 +208,7 @@ export async function openPageServer(options: PageOptions): Promise<PageServer> 
 		const path = (request.url ?? '').split('?')[0] ?? '';
 		const file = FILES[path];
 		if (request.method === 'POST' && path === '/api/inspect')
-			sendJson(response, 200, options.inspect({ ...(await readBody(request, askSchema)), replace: false }));
+			sendJson(response, 200, worded(options.inspect({ ...(await readBody(request, askSchema)), replace: false })));
 		else if (request.method === 'POST' && path === '/api/pair') sendJson(response, 200, await pair(request));
 		else if (request.method !== 'GET' && request.method !== 'HEAD')
 			throw new AgentError('method-not-allowed', 'The page can only be read.');
@@ -344,13 +348,18 @@ const STATUS_OF_CODE: Readonly<Record<string, number>> = {
 	'not-found': 404,
 };
 
+/** What the page shows of a code that cannot be used. */
+function worded(preview: PairPreview): PairPreview & { readonly sentence: string | null } {
+	return { ...preview, sentence: preview.problem && sentenceOf(preview.problem, 'over') };
+}
+
 function statusOf({ code }: Failure): number {
 	return STATUS_OF_CODE[code] ?? 502;
 }
 
 function sendProblem(response: http.ServerResponse, status: number, problem: Failure): void {
-	const { code, message: detail, remedy, retryAfterMs } = problem;
-	const document: Problem = { status, title: http.STATUS_CODES[status] ?? 'Error', code, detail, remedy };
+	const { retryAfterMs } = problem;
+	const document = problemDocument(problem, { status, title: http.STATUS_CODES[status] ?? 'Error' });
 	if (retryAfterMs !== undefined) response.setHeader('Retry-After', Math.ceil(retryAfterMs / 1000));
 	if (status === 405) response.setHeader('Allow', 'GET, HEAD');
 	sendJson(response, status, document, PROBLEM_CONTENT_TYPE);

@@ -10,19 +10,49 @@ export const STATUS_SCHEMA_VERSION = 1;
 
 const timestamp = z.iso.datetime({ offset: true });
 
-/** Something that is wrong: what, and what to do. `code` is permanent. */
-export const problemSummarySchema = z.object({ code: z.string(), message: z.string(), remedy: z.string() });
-export type ProblemSummary = z.infer<typeof problemSummarySchema>;
+/** What a sentence names, for the same sentence in another language. */
+const paramsSchema = z.record(z.string(), z.union([z.string(), z.number()]));
+
+/** Something that is wrong, with what to do about it. `code` is permanent. */
+export const failureSchema = z.object({
+	code: z.string(),
+	message: z.string(),
+	remedy: z.string(),
+	/** Whether the agent carries on without a person once the cause is gone; absent where it does not. */
+	recovers: z.boolean().optional(),
+	/** What the message names. */
+	params: paramsSchema.optional(),
+	/** The least wait the service asked for. */
+	retryAfterMs: z.number().optional(),
+});
 
 export const statusSchema = z.object({
 	schemaVersion: z.literal(STATUS_SCHEMA_VERSION),
 	/**
 	 * `unpaired`: waits for a pairing code. `connecting`: has not been online yet. `online`: registered and subscribed.
-	 * `offline`: was online, comes back by itself. `blocked`: only a person can help; tried again slowly.
+	 * `offline`: was online, comes back automatically. `blocked`: only a person can help; tried again slowly.
 	 */
 	state: z.enum(['unpaired', 'connecting', 'online', 'offline', 'blocked']),
 	/** One sentence that a technician can act on. */
 	sentence: z.string(),
+	/** The same as data: `params.problem` is the code of the problem or warning that the sentence tells. */
+	summary: z.object({
+		code: z.enum([
+			'unpaired',
+			'unpaired-uncertain',
+			'connecting',
+			'online',
+			'online-wanted',
+			'online-waiting',
+			'online-renewing',
+			'online-moving-service',
+			'online-registering',
+			'online-moving',
+			'offline',
+			'blocked',
+		]),
+		params: paramsSchema,
+	}),
 	agentVersion: z.string(),
 	startedAt: timestamp,
 	deviceId: z.string().nullable(),
@@ -64,7 +94,7 @@ export const statusSchema = z.object({
 			/** A newer revision or a ring that this device comes to at its own moment. */
 			next: z.object({ revision: z.int(), workflowId: z.string().nullable(), at: timestamp }).nullable(),
 			/** Set while the device stays where it was because the plan's word did not work. */
-			refused: problemSummarySchema.extend({ revision: z.int(), at: timestamp, nextTryAt: timestamp }).nullable(),
+			refused: failureSchema.extend({ revision: z.int(), at: timestamp, nextTryAt: timestamp }).nullable(),
 			/** When the plan was last found to be as it is known here, since the agent started. */
 			checkedAt: timestamp.nullable(),
 		})
@@ -72,8 +102,8 @@ export const statusSchema = z.object({
 	/** The session that the pairing link named, if it named one. */
 	sessionId: z.string().nullable(),
 	pairedAt: timestamp.nullable(),
-	problem: problemSummarySchema.nullable(),
-	warnings: z.array(problemSummarySchema),
+	problem: failureSchema.nullable(),
+	warnings: z.array(failureSchema),
 	/** The newest event's id, to follow from here; `null` before the first. */
 	newestEventId: z.string().nullable(),
 });
@@ -129,7 +159,7 @@ export const pairPreviewSchema = z.object({
 	/** What would be different afterwards, one line each; also where only a confirmation or `replace` is missing. */
 	changes: z.array(z.string()),
 	/** The first thing that stands in the way. */
-	problem: problemSummarySchema.nullable(),
+	problem: failureSchema.nullable(),
 });
 export type PairPreview = z.infer<typeof pairPreviewSchema>;
 
@@ -152,7 +182,7 @@ export const identityReportSchema = z.object({
 	pinned: z.boolean(),
 	/** Sources that were looked at and not taken, with the reason. */
 	rejected: z.array(z.object({ source: z.string(), reason: z.string() })),
-	warnings: z.array(problemSummarySchema),
+	warnings: z.array(failureSchema),
 });
 export type IdentityReport = z.infer<typeof identityReportSchema>;
 
@@ -166,7 +196,7 @@ export const readyReportSchema = z.object({ ready: z.boolean(), sentence: z.stri
 export const logReportSchema = z.object({ lines: z.array(z.string()) });
 export type LogReport = z.infer<typeof logReportSchema>;
 
-/** Every error of the local interface. Source: RFC 9457, with the agent's own `code` and `remedy`. */
+/** Every error of the local interface. Source: RFC 9457, with the agent's own `code`, `remedy`, `params` and `sentence`. */
 export const problemSchema = z.object({
 	/** The status of HTTP once more. */
 	status: z.int(),
@@ -177,6 +207,10 @@ export const problemSchema = z.object({
 	code: z.string(),
 	/** What to do about it. */
 	remedy: z.string(),
+	/** What the detail names. */
+	params: paramsSchema.optional(),
+	/** Detail and remedy as one text for people. */
+	sentence: z.string().optional(),
 	/** Where in the body, for a body that does not fit. */
 	errors: z.array(z.object({ path: z.string(), message: z.string() })).optional(),
 });
@@ -201,7 +235,7 @@ export const scannerReportSchema = z.object({
 			hidden: z.boolean().nullable(),
 			/** USB vendor and model in hexadecimal. */
 			usb: z.object({ vendorId: z.string(), modelId: z.string() }).nullable(),
-			problem: problemSummarySchema.nullable(),
+			problem: failureSchema.nullable(),
 		}),
 	),
 });

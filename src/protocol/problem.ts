@@ -1,8 +1,10 @@
 /** Error bodies as RFC 9457 problem documents. Source: assumed (service-interface, Errors: "not shown"). */
 
+import type { Params } from '../base/errors.ts';
+
 export const PROBLEM_CONTENT_TYPE = 'application/problem+json';
 
-export interface Problem {
+export interface ProblemDocument {
 	/** HTTP status, repeated in the body. */
 	readonly status: number;
 	/** What kind of problem, in a few words. */
@@ -13,6 +15,10 @@ export interface Problem {
 	readonly code?: string;
 	/** What to do about it. */
 	readonly remedy?: string;
+	/** What the detail names, for the same text in another language. */
+	readonly params?: Params | undefined;
+	/** Detail and remedy as one text for people. */
+	readonly sentence?: string;
 	/** Where in the request: one entry for each field. */
 	readonly errors?: readonly { readonly path: string; readonly message: string }[];
 }

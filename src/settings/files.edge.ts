@@ -84,7 +84,8 @@ export async function readSecretFile(file: string): Promise<string> {
 					: /\p{Cc}/u.test(text)
 						? 'has control characters'
 						: null;
-	if (fault) throw new AgentError('credential-unreadable', `The credential file ${file} ${fault}.`);
+	if (fault)
+		throw new AgentError('credential-unreadable', `The credential file ${file} ${fault}.`, { params: { path: file } });
 	return text;
 }
 
@@ -92,7 +93,11 @@ export async function readSecretFile(file: string): Promise<string> {
 async function readFile(file: string, maxBytes: number, what: 'settings' | 'credential'): Promise<string> {
 	const code: ErrorCode = what === 'settings' ? 'settings-unreadable' : 'credential-unreadable';
 	const fail = (reason: string, { remedy, cause }: { remedy?: string; cause?: unknown }) =>
-		new AgentError(code, `The ${what} file ${file} cannot be read: ${reason}.`, { cause, ...(remedy && { remedy }) });
+		new AgentError(code, `The ${what} file ${file} cannot be read: ${reason}.`, {
+			cause,
+			params: { path: file },
+			...(remedy && { remedy }),
+		});
 	try {
 		// Without O_NONBLOCK a pipe in the place of the file would be waited for.
 		const handle = await fs.open(file, constants.O_RDONLY | constants.O_NONBLOCK);

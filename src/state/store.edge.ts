@@ -106,7 +106,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		if (found.kind === 'damaged' || backup.kind !== 'missing') {
 			const what = found.kind === 'damaged' ? `is damaged (${found.reason})` : 'is missing';
 			const now = hasCopy ? 'the copy before it is used' : 'it has no good copy, and this device starts unpaired';
-			const remedy = 'Nothing to do if the agent is online; otherwise pair again.';
+			const remedy = 'Pair again unless the agent is online.';
 			const more = setAside && damaged.length > 0 ? {} : { remedy };
 			notices.push(failure('state-corrupt', `The state file ${at(STATE)} ${what}; ${now}.`, more));
 		}
@@ -254,7 +254,7 @@ async function readState(file: string, mayChange: boolean): Promise<StateFile> {
 		typeof document === 'object' && document !== null ? (document as Record<string, unknown>)['schemaVersion'] : null;
 	if (typeof version === 'number' && version > STATE_SCHEMA_VERSION)
 		throw new AgentError('state-unreadable', `The state file ${file} was written by a newer version of the agent.`, {
-			remedy: 'Install that version again, or move the file away and pair this device anew; nothing was changed.',
+			remedy: 'Install that version again, or move the file away and pair this device again; nothing was changed.',
 		});
 	const state = deviceStateSchema.safeParse(document);
 	if (!state.success) {
@@ -385,7 +385,10 @@ const ERRNO_WORDS: Record<string, string> = {
 
 function unwritableError(stateDir: string, error: unknown, what: string): AgentError {
 	if (error instanceof AgentError) return error;
-	return new AgentError('state-unwritable', `${what} in ${stateDir}: ${inWords(error)}.`, { cause: error });
+	return new AgentError('state-unwritable', `${what} in ${stateDir}: ${inWords(error)}.`, {
+		cause: error,
+		params: { path: stateDir },
+	});
 }
 
 function inWords(error: unknown): string {

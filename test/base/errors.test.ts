@@ -7,7 +7,7 @@ import {
 	EXIT,
 	exitStatusOf,
 	failure,
-	paceOf,
+	retryClassOf,
 	toFailure,
 } from '../../src/base/errors.ts';
 
@@ -38,11 +38,11 @@ describe('every code of the catalogue', () => {
 
 	test.each(CODES)('%s says whose move it is, and at what pace it is tried again', (code) => {
 		expect(['retry', 'reregister', 'askHuman']).toContain(dispositionOf(code));
-		expect(['unreachable', 'overloaded', 'refused', 'slow']).toContain(paceOf(code));
+		expect(['unreachable', 'overloaded', 'refused', 'slow']).toContain(retryClassOf(code));
 		// Only a person can help: to try often would not.
-		if (dispositionOf(code) === 'askHuman') expect(paceOf(code)).toBe('slow');
+		if (dispositionOf(code) === 'askHuman') expect(retryClassOf(code)).toBe('slow');
 		// The count of refusals that blocks is kept for what a new registration could cure, and for that only.
-		expect(paceOf(code) === 'refused').toBe(dispositionOf(code) === 'reregister');
+		expect(retryClassOf(code) === 'refused').toBe(dispositionOf(code) === 'reregister');
 	});
 });
 

@@ -2,21 +2,22 @@
 import http from 'node:http';
 import {
 	type AgentError,
-	CATALOGUE,
 	type ErrorCode,
 	EXIT,
 	exitStatusOf,
 	type Failure,
+	type FailureDetails,
 	failure,
 } from '../../base/errors.ts';
-import { PROBLEM_CONTENT_TYPE, type Problem } from '../../protocol/problem.ts';
+import { problemDocument } from '../../base/sentences.ts';
+import { PROBLEM_CONTENT_TYPE, type ProblemDocument } from '../../protocol/problem.ts';
 
 /** An error document before it is sent. */
 export interface Refusal {
 	readonly failure: Failure;
 	readonly status: number;
 	readonly headers?: Readonly<Record<string, string>>;
-	readonly errors?: Problem['errors'];
+	readonly errors?: ProblemDocument['errors'];
 }
 
 /** What an exit status of the catalogue is in HTTP. */
@@ -55,15 +56,14 @@ export function refuse(
 	status: number,
 	code: ErrorCode,
 	message: string,
-	more: { remedy?: string } & Pick<Refusal, 'headers' | 'errors'> = {},
+	more: Pick<FailureDetails, 'remedy' | 'params'> & Pick<Refusal, 'headers' | 'errors'> = {},
 ): Refusal {
-	const { remedy = CATALOGUE[code].remedy, ...rest } = more;
-	return { status, failure: failure(code, message, { remedy }), ...rest };
+	const { headers, errors, ...details } = more;
+	return { status, failure: failure(code, message, details), ...(headers && { headers }), ...(errors && { errors }) };
 }
 
-export function problemOf({ failure: { code, message, remedy }, status, errors }: Refusal): Problem {
-	const title = http.STATUS_CODES[status] ?? 'Error';
-	return { status, title, code, detail: message, remedy, ...(errors && { errors }) };
+export function problemOf({ failure: told, status, errors }: Refusal): ProblemDocument {
+	return problemDocument(told, { status, title: http.STATUS_CODES[status] ?? 'Error' }, errors);
 }
 
 /** The connection is of no use any more: what is missing may still come. */
