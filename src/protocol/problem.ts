@@ -1,7 +1,5 @@
 /** Error bodies as RFC 9457 problem documents. Source: assumed (service-interface, Errors: "not shown"). */
 
-import type { Params } from '../base/errors.ts';
-
 export const PROBLEM_CONTENT_TYPE = 'application/problem+json';
 
 export interface ProblemDocument {
@@ -16,7 +14,7 @@ export interface ProblemDocument {
 	/** What to do about it. */
 	readonly remedy?: string;
 	/** What the detail names, for the same text in another language. */
-	readonly params?: Params | undefined;
+	readonly params?: Readonly<Record<string, string | number>> | undefined;
 	/** Detail and remedy as one text for people. */
 	readonly sentence?: string;
 	/** Where in the request: one entry for each field. */

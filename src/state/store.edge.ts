@@ -385,10 +385,7 @@ const ERRNO_WORDS: Record<string, string> = {
 
 function unwritableError(stateDir: string, error: unknown, what: string): AgentError {
 	if (error instanceof AgentError) return error;
-	return new AgentError('state-unwritable', `${what} in ${stateDir}: ${inWords(error)}.`, {
-		cause: error,
-		params: { path: stateDir },
-	});
+	return new AgentError('state-unwritable', `${what} in ${stateDir}: ${inWords(error)}.`, { cause: error });
 }
 
 function inWords(error: unknown): string {
