@@ -107,9 +107,10 @@ export async function runCommand(flags: OutputFlags, command: () => Promise<void
  * @param beside data that a program gets besides the error, such as the status.
  */
 export function reportFailure(told: Failure, flags: OutputFlags, beside: object = {}, course: Course = 'over'): void {
-	process.exitCode = exitStatusOf(told.code);
-	if (flags.json) printJson({ error: told, ...beside });
-	else printError(`${sentenceOf(told, course)} [${told.code}]`);
+	const { code, message, remedy, params } = told;
+	process.exitCode = exitStatusOf(code);
+	if (flags.json) printJson({ error: { code, message, remedy, params }, ...beside });
+	else printError(`${sentenceOf(told, course)} [${code}]`);
 }
 
 /** Several things that are wrong at once: a line for each. Sets the exit status of the first. */

@@ -295,10 +295,10 @@ describe('a device that is not paired', () => {
 			expect(await readFile(join(home.stateDir, name), 'utf8')).not.toContain(connections[0].token);
 	});
 
-	test('is not one with a credential of its own: unpair says that it registers anew', async () => {
+	test('is not one with a credential of its own: unpair says that it registers again', async () => {
 		const { home } = await givenProvisioned();
 		const { status, stdout } = await home.agent(['unpair']);
-		expect(stdout).toMatch(/settings still hold a credential: the device registers anew/);
+		expect(stdout).toMatch(/settings still hold a credential: the device registers again/);
 		expect(status).toBe(0);
 	});
 });
