@@ -132,7 +132,7 @@ describe('an unpaired device', () => {
 		await device.untilListening(first.path);
 		first.unplug();
 		expect(await device.untilRefused('scanner-failed')).toMatchObject({
-			remedy: expect.stringContaining('Plug the scanner in again'),
+			remedy: expect.stringContaining('Reconnect the scanner'),
 		});
 		const again = await plugScanner(device.root);
 		expect(again.path).toBe(first.path);
