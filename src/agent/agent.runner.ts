@@ -4,7 +4,7 @@
  */
 
 import { writeTimes } from '../base/clock.edge.ts';
-import { AgentError, dispositionOf, type Failure, paceOf } from '../base/errors.ts';
+import { AgentError, dispositionOf, type Failure, retryClassOf } from '../base/errors.ts';
 import { keepWarnings } from '../base/warnings.ts';
 import { clockWarning } from '../connection/clock-skew.ts';
 import { accessOf, keepConnections, knownConnection } from '../connection/connection-tokens.runner.ts';
@@ -332,7 +332,7 @@ export function startAgent(options: AgentOptions): Agent {
 
 	/** Who has corrected a setting wants to see whether it helps. An outage that ends by itself is not hurried: there are many devices. */
 	function retryIfSlow({ generation, state }: Link): void {
-		if (!('untilMs' in state) || paceOf(state.failure.code) !== 'slow') return;
+		if (!('untilMs' in state) || retryClassOf(state.failure.code) !== 'slow') return;
 		dispatch({ type: 'link', generation, event: { type: 'retryRequested', atMs: clock.monotonicMs() } });
 	}
 

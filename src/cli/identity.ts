@@ -4,6 +4,7 @@
  */
 
 import { AgentError } from '../base/errors.ts';
+import { sentenceOf } from '../base/sentences.ts';
 import { chooseIdentity, toReport } from '../identity/identity.ts';
 import { readIdentityFacts } from '../identity/sources.edge.ts';
 import { type IdentityReport, LOCAL_ROUTES } from '../protocol/local-api.ts';
@@ -12,7 +13,7 @@ import { choosePaths } from '../settings/paths.runner.ts';
 import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
 import { openStateStore } from '../state/store.edge.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
-import { describe, printJson, printLine, printTable, printWarning } from './output.ts';
+import { printJson, printLine, printTable, printWarning } from './output.ts';
 import { confirm } from './prompts.ts';
 
 /** The facts of the machine; the id of a device that has nothing of its own is made when the agent first starts. */
@@ -94,5 +95,5 @@ function printReport({ deviceId, serial, macAddress, pinned, rejected, warnings 
 		printLine('\nLooked at and not taken:');
 		printTable(rejected.map(({ source, reason }) => [`  ${source}`, reason]));
 	}
-	for (const warning of warnings) printWarning(describe(warning));
+	for (const warning of warnings) printWarning(sentenceOf(warning, 'over'));
 }

@@ -1,10 +1,11 @@
 /**
- * How the commands speak: lines for people, JSON for programs, one line for each refusal, and the right exit status.
- * Answers go to standard output, whatever is wrong to standard error; with `--json` a refusal is the answer.
+ * How the commands speak: lines for people, JSON for programs, one line for each failure, and the right exit status.
+ * Answers go to standard output, errors to standard error; with `--json` a failure is the answer.
  */
 
 import { plainDuration } from '../base/durations.ts';
 import { AgentError, exitStatusOf, type Failure, toFailure } from '../base/errors.ts';
+import { type Course, joinSentences, sentenceOf } from '../base/sentences.ts';
 
 export interface OutputFlags {
 	readonly json?: boolean | undefined;
@@ -16,7 +17,7 @@ export function printLine(text = ''): void {
 	printText(`${text}\n`);
 }
 
-/** As it is, with whatever line ends it has. */
+/** As it is, with the line ends it has. */
 export function printText(text: string): void {
 	watchReader();
 	process.stdout.write(text);
@@ -91,7 +92,7 @@ export function counted(count: number, word: string): string {
 	return `${count} ${word}${count === 1 ? '' : 's'}`;
 }
 
-/** Runs a command; whatever it throws becomes one line (or one JSON document) and the exit status of its kind. */
+/** Runs a command; an error that it throws becomes one line (or one JSON document) and the exit status of its kind. */
 export async function runCommand(flags: OutputFlags, command: () => Promise<void>): Promise<void> {
 	try {
 		await command();
@@ -103,19 +104,20 @@ export async function runCommand(flags: OutputFlags, command: () => Promise<void
 
 /**
  * Says what went wrong and what to do, and sets the exit status.
- * @param beside what a program gets besides the error, such as the status.
+ * @param beside data that a program gets besides the error, such as the status.
  */
-export function reportFailure({ code, message, remedy }: Failure, flags: OutputFlags, beside: object = {}): void {
+export function reportFailure(told: Failure, flags: OutputFlags, beside: object = {}, course: Course = 'over'): void {
+	const { code, message, remedy, params } = told;
 	process.exitCode = exitStatusOf(code);
-	if (flags.json) printJson({ error: { code, message, remedy }, ...beside });
-	else printError(`${describe({ message, remedy })} [${code}]`);
+	if (flags.json) printJson({ error: { code, message, remedy, params }, ...beside });
+	else printError(`${sentenceOf(told, course)} [${code}]`);
 }
 
 /** Several things that are wrong at once: a line for each. Sets the exit status of the first. */
 export function reportFailures(failures: readonly Failure[]): void {
 	const [first] = failures;
 	if (first) process.exitCode = exitStatusOf(first.code);
-	for (const { code, message } of failures) printError(`${asSentence(message)} [${code}]`);
+	for (const { code, message } of failures) printError(`${joinSentences(message)} [${code}]`);
 }
 
 /** One line on standard error for each line of the text. */
@@ -126,13 +128,4 @@ function printError(text: string): void {
 /** Something that is probably not meant, but keeps nothing from being done. */
 export function printWarning(text: string): void {
 	process.stderr.write(`Warning: ${text}\n`);
-}
-
-/** Message and remedy, as two sentences. */
-export function describe({ message, remedy }: Pick<Failure, 'message' | 'remedy'>): string {
-	return [message, remedy].filter(Boolean).map(asSentence).join(' ');
-}
-
-function asSentence(text: string): string {
-	return /[.!?]$/.test(text) ? text : `${text}.`;
 }

@@ -1,5 +1,5 @@
 /** `idv-agent pair`: reads a code, shows what it would do, and has the running agent spend it. */
-import { AgentError, asFailure } from '../base/errors.ts';
+import { AgentError, asError, asFailure } from '../base/errors.ts';
 import { normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { LOCAL_ROUTES, type PairPreview, type PairRequest, type PairResult } from '../protocol/local-api.ts';
 import { MAX_CODE_LENGTH } from '../protocol/pairing-code.ts';
@@ -76,8 +76,7 @@ async function settle({ problem, baseUrl, hostInUnicode }: PairPreview, request:
 				},
 			);
 	}
-	const { code, message, remedy } = asFailure(problem);
-	throw new AgentError(code, message, { remedy });
+	throw asError(asFailure(problem));
 }
 
 function printPreview(preview: PairPreview): void {

@@ -1,10 +1,11 @@
 /** `idv-agent provision`: takes a `provision.json` into use. Root runs it; `idv-agent-provision.service` does at each start. */
 import { join } from 'node:path';
+import { sentenceOf } from '../base/sentences.ts';
 import { encryptCredential } from '../provisioning/encrypt-credential.edge.ts';
 import { type ProvisionResult, type ProvisionSource, provision } from '../provisioning/provision.runner.ts';
 import { MAX_PROVISION_BYTES } from '../provisioning/provision.ts';
 import { choosePaths, type PathFlags } from '../settings/paths.runner.ts';
-import { describe, type OutputFlags, printJson, printLine, printTable, printWarning } from './output.ts';
+import { type OutputFlags, printJson, printLine, printTable, printWarning } from './output.ts';
 import { readStandardInput } from './prompts.ts';
 
 const CREDENTIAL = 'idv-agent.provision';
@@ -28,7 +29,7 @@ export async function takeProvision(
 	if (flags.json) printJson({ ...result, notices: result.notices.map(({ code, message }) => ({ code, message })) });
 	else {
 		printResult(result);
-		for (const notice of result.notices) printWarning(describe(notice));
+		for (const notice of result.notices) printWarning(sentenceOf(notice, 'over'));
 	}
 }
 

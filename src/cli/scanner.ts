@@ -2,8 +2,10 @@
  * `idv-agent scanner`: which devices codes can come from, what keeps the agent from reading one, and what one reads.
  * Never spends a code and never shows the secret in it.
  */
+
 import { systemClock } from '../base/clock.edge.ts';
-import { AgentError, summaryOf } from '../base/errors.ts';
+import { AgentError, asError } from '../base/errors.ts';
+import { sentenceOf } from '../base/sentences.ts';
 import { LOCAL_ROUTES, type PairPreview, type ScannerReport } from '../protocol/local-api.ts';
 import { readPairingCode } from '../protocol/pairing-code.ts';
 import { chooseScanners, type ScannerChoice } from '../scanning/choose-scanner.ts';
@@ -15,7 +17,7 @@ import { loadSettings } from '../settings/load.runner.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import type { Settings } from '../settings/table.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
-import { describe, printJson, printLine, printTable, printWarning } from './output.ts';
+import { printJson, printLine, printTable, printWarning } from './output.ts';
 
 type Device = ScannerReport['devices'][number];
 
@@ -46,7 +48,7 @@ function explain({ open, chosen, why }: Device): string {
 }
 
 function remarksOn({ kind, path, chosen, problem, hidden, usb }: Device): string[] {
-	const remarks = problem ? [describe(problem)] : [];
+	const remarks = problem ? [sentenceOf(problem, 'ongoing')] : [];
 	if (kind === 'keyboard' && chosen && hidden !== true)
 		remarks.push(
 			`The input of ${path} also reaches the desktop: the udev rule that hides it is not in force. Put this line into /etc/udev/rules.d/70-idv-agent-scanner.rules, then run udevadm control --reload and plug the scanner in again: ${udevRule(usb)}`,
@@ -81,7 +83,7 @@ async function lookOurselves(settings: Settings['scanner']): Promise<ScannerRepo
 function toDevice({ device, chosen, why }: ScannerChoice): Device {
 	const { kind, path, node, hidden, usb, readable } = device;
 	const denied = new AgentError('scanner-denied', `This user may not read ${path}.`).failure;
-	return { kind, path, node, chosen, why, open: false, hidden, usb, problem: readable ? null : summaryOf(denied) };
+	return { kind, path, node, chosen, why, open: false, hidden, usb, problem: readable ? null : denied };
 }
 
 export interface TestFlags extends AskFlags {
@@ -107,8 +109,7 @@ export async function testScanner(flags: TestFlags, source?: string): Promise<vo
 	});
 	const listener: ScannerListener = {
 		characters: reader.characters,
-		ended: ({ code, message, remedy }) =>
-			source === '-' ? reader.flush(end) : reject(new AgentError(code, message, { remedy })),
+		ended: (why) => (source === '-' ? reader.flush(end) : reject(asError(why))),
 	};
 	const scanner = await open(source, settings, listener, flags);
 	process.once('SIGINT', end);
@@ -174,7 +175,7 @@ async function show(scan: Scan, flags: TestFlags): Promise<void> {
 		if (sessionId !== null) parts.push(`session ${sessionId}`);
 		printLine(`${parts.join(', ')}; its token is masked (${length} characters)`);
 		if (preview && preview.changes.length > 0) printLine(`  here it ${preview.changes.join(', ')}`);
-		if (preview?.problem) printLine(`  ${describe(preview.problem)}`);
+		if (preview?.problem) printLine(`  ${sentenceOf(preview.problem, 'over')}`);
 	} else if (scan.kind === 'text') printLine(`no pairing code (${length} characters): ${masked(scan.text)}`);
 	else printLine('no pairing code: longer than any');
 }
@@ -198,6 +199,6 @@ async function readScannerSettings(flags: AskFlags, sets: readonly string[]): Pr
 	const paths = choosePaths(flags, process.env);
 	const { settings, problems } = await loadSettings({ paths, env: process.env, sets });
 	const [problem] = problems.filter(({ message }) => message.includes('scanner'));
-	if (problem) throw new AgentError(problem.code, problem.message, { remedy: problem.remedy });
+	if (problem) throw asError(problem);
 	return settings.scanner;
 }

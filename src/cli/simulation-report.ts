@@ -1,8 +1,9 @@
 /** The report at the end of a simulation: one document for programs, a few lines for people. Its names are permanent. */
+import { sentenceOf } from '../base/sentences.ts';
 import type { Outage } from '../simulation/figures.ts';
 import type { Ring } from '../simulation/rings.runner.ts';
 import type { SharedProblem, Simulation } from '../simulation/simulation.runner.ts';
-import { describe, printLine, printTable } from './output.ts';
+import { printLine, printTable } from './output.ts';
 
 /** Times in seconds. */
 export interface SimulationReport {
@@ -140,7 +141,7 @@ export function printReport(report: SimulationReport): void {
 				backAfterSeconds === null ? 'not over at the end' : `99 % back ${backAfterSeconds} s later`
 			}; at most ${peakHandshakesPerSecond} handshakes a second`,
 		]),
-		...report.problems.map((problem) => ['Problem', `${problem.devices} devices: ${describe(problem)}`]),
+		...report.problems.map((problem) => ['Problem', `${problem.devices} devices: ${sentenceOf(problem, 'over')}`]),
 		['Memory', memoryWords(report)],
 	]);
 }

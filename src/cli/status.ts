@@ -1,8 +1,10 @@
-/** `idv-agent status`, `reconnect` and `unpair`: how the device is, trying again now, and forgetting the pairing. */
+/** `idv-agent status`, `reconnect` and `unpair`: showing the device's status, trying again now, and forgetting the pairing. */
+
 import { asFailure, failure } from '../base/errors.ts';
+import { sentenceOf } from '../base/sentences.ts';
 import { LOCAL_ROUTES, type Status } from '../protocol/local-api.ts';
 import { type AskFlags, askStatus, clientFor, followStatus, untilStatus } from './local-agent.ts';
-import { counted, describe, localTime, printJson, printLine, printTable, reportFailure } from './output.ts';
+import { counted, localTime, printJson, printLine, printTable, reportFailure } from './output.ts';
 
 export async function showStatus(flags: AskFlags & { readonly watch?: boolean | undefined }): Promise<void> {
 	const client = clientFor(flags);
@@ -39,7 +41,7 @@ function printStatus(status: Status): void {
 		...(status.sessionId ? [['Session', status.sessionId]] : []),
 		['Agent', `${status.agentVersion}, runs since ${localTime(status.startedAt)}`],
 		...(status.problem ? [['Problem', status.problem.code]] : []),
-		...status.warnings.map((warning) => ['Warning', describe(warning)]),
+		...status.warnings.map((warning) => ['Warning', sentenceOf(warning, 'ongoing')]),
 	];
 	printLine(status.sentence);
 	printLine();
@@ -121,7 +123,6 @@ function printSentence(status: Status, flags: AskFlags): void {
 /** Reports what the status calls its problem; for programs the status stands beside it. */
 export function reportProblem(status: Status, flags: AskFlags): void {
 	const { problem } = status;
-	reportFailure(problem ? asFailure(problem) : failure('unpaired', 'This device is not paired yet.'), flags, {
-		status,
-	});
+	const told = problem ? asFailure(problem) : failure('unpaired', 'This device is not paired yet.');
+	reportFailure(told, flags, { status }, status.state === 'unpaired' ? 'over' : 'ongoing');
 }

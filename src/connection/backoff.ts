@@ -2,7 +2,7 @@
  * How long to wait before the next attempt: one pure function of what has failed so far.
  * The numbers were measured with 10,000 simulated clients (docs/measurements.md, "Reconnecting"). Times in milliseconds.
  */
-import type { Pace } from '../base/errors.ts';
+import type { RetryClass } from '../base/errors.ts';
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
@@ -31,7 +31,7 @@ export const NO_FAILURES: Backoff = { failures: 0, overloadWindowMs: 0, timeouts
 
 /** One failed attempt or lost channel. */
 export interface FailedAttempt {
-	readonly pace: Pace;
+	readonly retryClass: RetryClass;
 	/** Monotonic. */
 	readonly atMs: number;
 	/** Whether a deadline ran out, so that the next one should be longer. */
@@ -55,7 +55,7 @@ export interface NextAttempt {
  */
 export function afterFailure(before: Backoff, failed: FailedAttempt, random: () => number): NextAttempt {
 	const refusedAtMs =
-		failed.pace === 'refused'
+		failed.retryClass === 'refused'
 			? [...before.refusedAtMs.filter((at) => failed.atMs - at <= REFUSAL_WINDOW_MS), failed.atMs].slice(
 					-REFUSALS_TO_BLOCK,
 				)
@@ -63,11 +63,14 @@ export function afterFailure(before: Backoff, failed: FailedAttempt, random: () 
 	const backoff: Backoff = {
 		failures: before.failures + 1,
 		overloadWindowMs:
-			failed.pace === 'overloaded' ? Math.min(120 * SECOND, Math.max(30 * SECOND, 1.5 * before.overloadWindowMs)) : 0,
+			failed.retryClass === 'overloaded'
+				? Math.min(120 * SECOND, Math.max(30 * SECOND, 1.5 * before.overloadWindowMs))
+				: 0,
 		timeouts: failed.timedOut ? before.timeouts + 1 : 0,
 		refusedAtMs,
 	};
-	const blocked = failed.pace === 'slow' || (failed.pace === 'refused' && refusedAtMs.length >= REFUSALS_TO_BLOCK);
+	const blocked =
+		failed.retryClass === 'slow' || (failed.retryClass === 'refused' && refusedAtMs.length >= REFUSALS_TO_BLOCK);
 	const between = (from: number, to: number) => from + (to - from) * random();
 	const floorMs = Math.min(Math.max(0, failed.retryAfterMs ?? 0), MAX_RETRY_AFTER_MS);
 	// A herd that was told the same `Retry-After` must not return in the same instant.
@@ -81,9 +84,9 @@ function ownDelay(
 	blocked: boolean,
 	between: (from: number, to: number) => number,
 ): number {
-	if (failed.pace === 'slow') return between(5 * MINUTE, 10 * MINUTE);
+	if (failed.retryClass === 'slow') return between(5 * MINUTE, 10 * MINUTE);
 	if (blocked) return between(15 * MINUTE, 60 * MINUTE);
-	if (failed.pace === 'overloaded') return between(backoff.overloadWindowMs / 2, backoff.overloadWindowMs);
+	if (failed.retryClass === 'overloaded') return between(backoff.overloadWindowMs / 2, backoff.overloadWindowMs);
 	// Even the first return is spread: a switch that restarts takes all kiosks of a site down in the same second.
 	if (backoff.failures === 1) return between(0, (failed.serviceRestarts ? 15 : 5) * SECOND);
 	const windowMs = Math.min(30 * SECOND, 2 ** Math.min(backoff.failures, 10) * SECOND);

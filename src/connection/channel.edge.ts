@@ -86,6 +86,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	const { url, handshakeMs, silenceLimitMs, proveAfterMs = CONFIRM_AFTER_MS } = options;
 	const pingIntervalMs = options.pingIntervalMs > 0 ? options.pingIntervalMs : Number.POSITIVE_INFINITY;
 	const context = { host: url.host, viaProxy: options.viaProxy ?? false };
+	const params = { host: url.host };
 	const secrets = secretsOf(options);
 
 	let phase: 'connecting' | 'refused' | 'open' | 'cut' | 'ended' = 'connecting';
@@ -222,7 +223,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	}
 
 	function closedHere(): Failure {
-		return failure('connection-lost', `The channel to ${context.host} was closed by the agent.`);
+		return failure('connection-lost', `The channel to ${context.host} was closed by the agent.`, { params });
 	}
 
 	/** One timer for whatever is due next. What is heard only moves its own mark, so a busy channel costs no timers. */
@@ -256,14 +257,18 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		const sleptMs = (options.sleptMs?.() ?? 0) - sleptBeforeMs;
 		if (sleptMs > MAX_SLEEP_MS) {
 			const slept = `This device slept for ${Math.round(sleptMs / 1000)} s`;
-			cut(failure('connection-lost', `${slept}; its channel to ${context.host} is opened anew.`));
+			cut(failure('connection-lost', `${slept}; its channel to ${context.host} is opened again.`, { params }));
 			return;
 		}
 		// A large frame on a slow line is a sign of life before it is complete.
 		if (connection && connection.bytesRead !== heardBytes) heard();
 		if (silenceLimitMs > 0 && nowMs - heardAtMs >= silenceLimitMs) {
 			const seconds = Math.round(silenceLimitMs / 1000);
-			cut(failure('channel-silent', `${context.host} has said nothing on the channel for ${seconds} s.`));
+			cut(
+				failure('channel-silent', `${context.host} has said nothing on the channel for ${seconds} s.`, {
+					params: { ...params, seconds },
+				}),
+			);
 			return;
 		}
 		if (!confirmed && nowMs >= confirmAtMs) confirm();
@@ -275,7 +280,9 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 
 	function handshakeTimedOut(): Failure {
 		const seconds = Math.round(handshakeMs / 1000);
-		return failure('handshake-timeout', `${context.host} did not open the channel within ${seconds} s.`);
+		return failure('handshake-timeout', `${context.host} did not open the channel within ${seconds} s.`, {
+			params: { ...params, seconds },
+		});
 	}
 
 	function end(code: number, reason: string): void {
@@ -303,7 +310,11 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		const wire = (lastError as { code?: unknown } | null)?.code;
 		if (typeof wire === 'string' && wire.startsWith('WS_ERR_')) {
 			const message = `${context.host} sent a message that can't be taken (${wire}).`;
-			return { failure: failure('poison-message', message), closeCode: null, timedOut: false };
+			return {
+				failure: failure('poison-message', message, { params: { ...params, reason: wire } }),
+				closeCode: null,
+				timedOut: false,
+			};
 		}
 		const closeCode = code === 1005 || code === 1006 ? null : code;
 		return { failure: classifyClose({ code, reason, host: context.host, secrets }), closeCode, timedOut: false };
@@ -313,7 +324,9 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 function handshakeFailed(error: Error | null, context: { host: string; viaProxy: boolean }): Failure {
 	// What `ws` finds wrong with an upgrade has no code and no secret in it.
 	if (error && error.constructor === Error && !('code' in error))
-		return failure('channel-rejected', `${context.host} did not upgrade to a WebSocket: ${error.message}.`);
+		return failure('channel-rejected', `${context.host} did not upgrade to a WebSocket: ${error.message}.`, {
+			params: { host: context.host },
+		});
 	return classifyNetworkError(error, context);
 }
 

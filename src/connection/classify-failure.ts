@@ -3,8 +3,9 @@
  * Pure: opens nothing and reads no clock. A message names the host and the status, never a credential and never a query string.
  */
 
-import { type ErrorCode, type Failure, failure, toFailure } from '../base/errors.ts';
+import { type ErrorCode, type Failure, failure, type Params, toFailure } from '../base/errors.ts';
 import { createSecretRegistry, redact, SECRET_MARK } from '../base/redact.ts';
+import { joinSentences } from '../base/sentences.ts';
 import type { AuthorizationScheme } from '../protocol/authorization.ts';
 import { cleanText, readErrorDetail } from '../protocol/problem.ts';
 import { readHttpDate } from './clock-skew.ts';
@@ -46,7 +47,7 @@ const PROXY_BROKEN = new Set(['UND_ERR_PRX_CONN', 'UND_ERR_PRX_TLS', 'ERR_PROXY_
 export interface NetworkContext {
 	/** Host and, if it is not the usual one, port. */
 	readonly host: string;
-	/** Whether a proxy stands between: then whoever could not be reached is the proxy. */
+	/** Whether a proxy stands between: then it is the proxy that could not be reached. */
 	readonly viaProxy?: boolean | undefined;
 }
 
@@ -60,43 +61,48 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 	const find = (known: ReadonlySet<string>) => facts.codes.find((code) => known.has(code));
 
 	if (facts.proxyStatus !== null) return proxyAnswered(facts.proxyStatus, host);
-	if (find(PROXY_BROKEN)) return failure('proxy-failed', `The proxy gave no connection to ${host}.`);
+	const failed = (code: ErrorCode, message: string, reason?: string) =>
+		failure(code, message, { params: { host, ...(reason !== undefined && { reason }) } });
+	if (find(PROXY_BROKEN)) return failed('proxy-failed', `The proxy gave no connection to ${host}.`);
 
 	const certificate = facts.codes.find((code) => Object.hasOwn(CERTIFICATE_CODES, code));
 	if (certificate) return certificateFailure(CERTIFICATE_CODES[certificate] ?? 'tls-failed', certificate, host);
 	if (facts.codes.some((code) => code.endsWith('ALERT_CERTIFICATE_REQUIRED'))) return wantsClientCertificate(host);
 	const tls = facts.codes.find((code) => code === 'EPROTO' || /^ERR_(SSL|TLS|OSSL)_/.test(code));
-	if (tls) return failure('tls-failed', `The TLS connection to ${host} failed (${tls}).`);
+	if (tls) return failed('tls-failed', `The TLS connection to ${host} failed (${tls}).`, tls);
 
 	const unresolved = find(NOT_RESOLVED);
 	const timeout = find(CONNECT_TIMEOUTS);
 	const unreachable = find(UNREACHABLE);
 	if (viaProxy && (unresolved || timeout || unreachable))
-		return failure(
+		return failed(
 			'proxy-failed',
 			`The proxy on the way to ${host} can't be reached (${unresolved ?? timeout ?? unreachable}).`,
+			unresolved ?? timeout ?? unreachable,
 		);
-	if (unresolved) return failure('dns-failed', `The name ${host} can't be resolved (${unresolved}).`);
-	if (timeout) return failure('connect-timeout', `${host} did not accept a connection in time.`);
-	if (unreachable) return failure('service-unreachable', `${host} can't be reached (${unreachable}).`);
+	if (unresolved) return failed('dns-failed', `The name ${host} can't be resolved (${unresolved}).`, unresolved);
+	if (timeout) return failed('connect-timeout', `${host} did not accept a connection in time.`);
+	if (unreachable) return failed('service-unreachable', `${host} can't be reached (${unreachable}).`, unreachable);
 
 	if (find(ANSWER_TIMEOUTS) || facts.names.includes('TimeoutError'))
-		return failure('request-timeout', `${host} did not answer in time.`);
+		return failed('request-timeout', `${host} did not answer in time.`);
 	if (facts.codes.includes('UND_ERR_RES_EXCEEDED_MAX_SIZE'))
-		return failure('response-too-large', `The answer of ${host} is too large.`);
+		return failed('response-too-large', `The answer of ${host} is too large.`);
 	const garbled = facts.codes.some((code) => code.startsWith('HPE_') || code === 'UND_ERR_HEADERS_OVERFLOW');
 	if (garbled || facts.names.includes('HTTPParserError'))
 		return failure('bad-response', `What answers at ${host} does not speak proper HTTP.`, {
+			params: { host },
 			remedy: 'Check host and port in baseUrl, and what stands between this device and the service.',
 		});
 	if (facts.names.includes('AbortError'))
-		return failure('connection-lost', `The attempt to reach ${host} was given up.`);
+		return failed('connection-lost', `The attempt to reach ${host} was given up.`);
 	if (facts.ourFault) return toFailure(error);
-	return failure('connection-lost', `The connection to ${host} was lost${inBrackets(facts.codes[0])}.`);
+	return failed('connection-lost', `The connection to ${host} was lost${inBrackets(facts.codes[0])}.`, facts.codes[0]);
 }
 
 function wantsClientCertificate(host: string): Failure {
 	return failure('tls-failed', `${host} asks for a client certificate that this device did not give.`, {
+		params: { host, reason: 'client-certificate' },
 		remedy: 'Name a certificate that the service accepts in network.clientCertificateFile and its key.',
 	});
 }
@@ -107,14 +113,16 @@ function certificateFailure(code: ErrorCode, reason: string, host: string): Fail
 		'certificate-expired': `The certificate of ${host} has expired by this device's clock.`,
 		'certificate-wrong-host': `The certificate that was shown for ${host} is for another host.`,
 	};
-	return failure(code, said[code] ?? `The certificate of ${host} is not trusted by this device (${reason}).`);
+	const message = said[code] ?? `The certificate of ${host} is not trusted by this device (${reason}).`;
+	return failure(code, message, { params: { host, reason } });
 }
 
 function proxyAnswered(status: number, host: string): Failure {
 	// A proxy that is asked for a tunnel answers 4xx when it will not and 5xx when it can't.
+	const params = { host, status };
 	return status >= 400 && status < 500
-		? failure('proxy-refused', `The proxy refused a connection to ${host} (${status}).`)
-		: failure('proxy-failed', `The proxy could not make a connection to ${host} (${status}).`);
+		? failure('proxy-refused', `The proxy refused a connection to ${host} (${status}).`, { params })
+		: failure('proxy-failed', `The proxy could not make a connection to ${host} (${status}).`, { params });
 }
 
 interface Facts {
@@ -181,7 +189,7 @@ export interface HttpAnswer {
 export function classifyHttpAnswer(answer: HttpAnswer): Failure {
 	const { status, purpose, host, headers } = answer;
 	const said = (code: ErrorCode, more: { remedy?: string; retryAfterMs?: number } = {}) =>
-		failure(code, `${host} answered ${status}${withDetail(answer)}`, more);
+		failure(code, `${host} answered ${status}${withDetail(answer)}`, { ...more, params: paramsOf(answer) });
 	const retryAfterMs = readRetryAfter(headers['retry-after'], headers['date']);
 	const patience = retryAfterMs === undefined ? {} : { retryAfterMs };
 
@@ -189,7 +197,7 @@ export function classifyHttpAnswer(answer: HttpAnswer): Failure {
 	if (status >= 300 && status < 400) return redirected(answer);
 	if (status >= 400 && status < 500 && saysUnknownWorkflow(answer)) {
 		const which = answer.workflowId === undefined ? 'this workflow' : `the workflow ${answer.workflowId}`;
-		return failure('workflow-unknown', `${host} does not know ${which} (${status}).`);
+		return failure('workflow-unknown', `${host} does not know ${which} (${status}).`, { params: paramsOf(answer) });
 	}
 	// nginx lets the handshake pass and says so in a page. Source: its ngx_http_special_response.c, codes 495 and 496.
 	if (status === 400 && /\bSSL certificate (?:error|was sent)/i.test(answer.body)) return wantsClientCertificate(host);
@@ -227,12 +235,14 @@ function isCodeRefused(answer: HttpAnswer): boolean {
 function codeRefused(answer: HttpAnswer): Failure {
 	const { status, host, body } = answer;
 	const words = `${problemCode(body)} ${readErrorDetail(body)}`;
-	const what = /\bexpired\b/i.test(words)
-		? 'This code has expired'
+	const [reason, what] = /\bexpired\b/i.test(words)
+		? ['expired', 'This code has expired']
 		: /\b(?:spent|used|redeemed|consumed)\b/i.test(words)
-			? 'This code was used already'
-			: 'This code is not accepted';
-	return failure('code-expired-or-used', `${what}: ${host} answered ${status}${withDetail(answer)}`);
+			? ['used', 'This code was used already']
+			: ['refused', 'This code is not accepted'];
+	return failure('code-expired-or-used', `${what}: ${host} answered ${status}${withDetail(answer)}`, {
+		params: { ...paramsOf(answer), reason },
+	});
 }
 
 type Said = (code: ErrorCode, more?: { remedy?: string }) => Failure;
@@ -246,26 +256,31 @@ function nothingThere(answer: HttpAnswer, said: Said): Failure {
 function unexpectedSuccess(answer: HttpAnswer): Failure {
 	const { status, purpose, host, headers, body } = answer;
 	const isPage = /\bhtml\b/i.test(headers['content-type'] ?? '') || /^\s*<(?:!doctype|html)/i.test(body);
-	if (isPage) return failure('captive-portal', `${host} answered ${status} with a web page instead of the service.`);
+	const params = { host, status };
+	if (isPage)
+		return failure('captive-portal', `${host} answered ${status} with a web page instead of the service.`, { params });
 	if (purpose === 'channel')
-		return failure('channel-rejected', `${host} answered ${status} instead of opening the channel.`);
+		return failure('channel-rejected', `${host} answered ${status} instead of opening the channel.`, { params });
 	const missing =
 		purpose === 'register' ? 'without a Connection token that could be read' : 'in a form that is not known';
-	return failure('bad-response', `${host} answered ${status} ${missing}.`);
+	return failure('bad-response', `${host} answered ${status} ${missing}.`, { params });
 }
 
 function redirected(answer: HttpAnswer): Failure {
 	const { status, host, headers } = answer;
 	const location = headers['location'];
 	const target = location === undefined ? null : URL.parse(location, `https://${host}`);
-	if (!target) return failure('redirect-refused', `${host} answered ${status} without an address to go to.`);
+	const params = { host, status };
+	if (!target)
+		return failure('redirect-refused', `${host} answered ${status} without an address to go to.`, { params });
 	// A portal leads to a host of its own; the service itself moves a path or a scheme.
 	return target.hostname !== URL.parse(`https://${host}`)?.hostname
 		? failure(
 				'captive-portal',
 				`${host} answered ${status} and points at another host, ${cleanText(target.host, 100)}.`,
+				{ params: { ...params, otherHost: cleanText(target.host, 100) } },
 			)
-		: failure('redirect-refused', `${host} answered ${status} and points at another address of its own.`);
+		: failure('redirect-refused', `${host} answered ${status} and points at another address of its own.`, { params });
 }
 
 function saysUnknownWorkflow(answer: HttpAnswer): boolean {
@@ -287,10 +302,20 @@ function problemCode(body: string): string {
 }
 
 function withDetail(answer: HttpAnswer): string {
-	const { body, secrets = [] } = answer;
+	const detail = detailOf(answer);
+	return detail === '' ? '.' : `: ${joinSentences(detail)}`;
+}
+
+/** What the service said, without secrets; empty for nothing that can be read. */
+function detailOf({ body, secrets = [] }: HttpAnswer): string {
 	// Before it is cut and after: half of a secret is not known as one, and escapes hide one.
-	const detail = withoutSecrets(readErrorDetail(withoutSecrets(body, secrets)), secrets);
-	return detail === '' ? '.' : `: ${detail}${/[.!?\u2026]$/.test(detail) ? '' : '.'}`;
+	return withoutSecrets(readErrorDetail(withoutSecrets(body, secrets)), secrets);
+}
+
+function paramsOf(answer: HttpAnswer): Params {
+	const { host, status, workflowId } = answer;
+	const detail = detailOf(answer);
+	return { host, status, ...(workflowId !== undefined && { workflowId }), ...(detail !== '' && { detail }) };
 }
 
 /**
@@ -341,13 +366,14 @@ export interface ChannelClose {
 /** What the end of an open channel means. Source: RFC 6455, 7.4; 4401, 4403 and 4409 assumed, after the HTTP statuses. */
 export function classifyClose(close: ChannelClose): Failure {
 	const { code, host } = close;
-	if (code === 1006) return failure('connection-lost', `The connection to ${host} was lost.`);
+	if (code === 1006) return failure('connection-lost', `The connection to ${host} was lost.`, { params: { host } });
 	const words = CLOSE_WORDS[code];
 	const reason = cleanText(withoutSecrets(close.reason, close.secrets ?? []), 123);
-	const message = `${host} closed the channel with ${code}${inBrackets(words)}${reason === '' ? '.' : `: ${reason}`}`;
-	if (code === 1008 || code === 4401 || code === 4403) return failure('credential-refused', message);
-	if (code === 4409) return failure('connection-replaced', message);
-	return failure('connection-lost', message);
+	const message = `${host} closed the channel with ${code}${inBrackets(words)}${reason === '' ? '.' : `: ${joinSentences(reason)}`}`;
+	const params = { host, closeCode: code, ...(reason !== '' && { detail: reason }) };
+	if (code === 1008 || code === 4401 || code === 4403) return failure('credential-refused', message, { params });
+	if (code === 4409) return failure('connection-replaced', message, { params });
+	return failure('connection-lost', message, { params });
 }
 
 function inBrackets(text: string | undefined): string {

@@ -28,6 +28,8 @@ export function clockWarning(skewMs: number): Failure | null {
 	if (off < WRONG_CLOCK_MS) return null;
 	const direction = skewMs > 0 ? 'fast' : 'slow';
 	return failure('clock-wrong', `This device's clock is ${plainDuration(off)} ${direction}.`, {
-		remedy: "Set this device's clock, or let it reach a time server.",
+		// A warning beside a link that works: nothing is tried again.
+		recovers: false,
+		params: { seconds: Math.round(off / 1000), direction },
 	});
 }

@@ -5,7 +5,7 @@
  * Every asynchronous effect carries an attempt number; an event that answers an older attempt changes nothing.
  */
 
-import { dispositionOf, type Failure, failure, paceOf } from '../base/errors.ts';
+import { dispositionOf, type Failure, failure, retryClassOf } from '../base/errors.ts';
 import { afterFailure, type Backoff, handshakeDeadlineMs, NO_FAILURES, STABLE_AFTER_MS } from './backoff.ts';
 
 /** A Connection token and what is known of its life. Times are monotonic milliseconds. */
@@ -242,7 +242,7 @@ function afterRegisterFailed(state: State<'registering'>, event: Event<'register
 	const next = afterFailure(
 		state.backoff,
 		{
-			pace: paceOf(event.failure.code),
+			retryClass: retryClassOf(event.failure.code),
 			atMs: event.atMs,
 			timedOut: event.timedOut,
 			serviceRestarts: false,
@@ -261,7 +261,7 @@ function afterChannelEnded(
 	random: () => number,
 ): Step {
 	const failed = {
-		pace: paceOf(event.failure.code),
+		retryClass: retryClassOf(event.failure.code),
 		atMs: event.atMs,
 		timedOut: event.timedOut,
 		serviceRestarts: event.closeCode === 1001 || event.closeCode === 1012 || event.closeCode === 1013,
@@ -272,7 +272,7 @@ function afterChannelEnded(
 	const next = afterFailure(state.backoff, failed, random);
 	if (next.blocked && then === 'register') {
 		// What was refused again and again is the Connection, not the credential that makes new ones: no person is needed.
-		const paced = afterFailure(state.backoff, { ...failed, pace: 'overloaded' }, random);
+		const paced = afterFailure(state.backoff, { ...failed, retryClass: 'overloaded' }, random);
 		const backoff = { ...paced.backoff, refusedAtMs: next.backoff.refusedAtMs };
 		return wait({ ...state, backoff }, event.failure, paced.delayMs, false, then, event.atMs);
 	}

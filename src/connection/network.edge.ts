@@ -259,6 +259,9 @@ async function readSetting(name: string, path: string | undefined): Promise<stri
 		return await readFile(path, 'utf8');
 	} catch (cause) {
 		const { code } = cause as NodeJS.ErrnoException;
-		throw new AgentError('settings-unreadable', `${name} can't be read (${code}): ${path}`, { cause });
+		throw new AgentError('settings-unreadable', `${name} can't be read (${code}): ${path}`, {
+			cause,
+			params: { path, reason: String(code) },
+		});
 	}
 }

@@ -3,7 +3,8 @@
  * whenever they change. Owns what it opens; decides nothing about links.
  */
 import { randomUUID } from 'node:crypto';
-import { AgentError, type Failure, failure, toFailure } from '../base/errors.ts';
+import { AgentError, type Failure, toFailure } from '../base/errors.ts';
+import { joinSentences } from '../base/sentences.ts';
 import { type Credentials, NO_CREDENTIALS, readCredentials } from '../settings/credentials.runner.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
 import { type LoadedSettings, resolveWith, type SettingsSources } from '../settings/load.runner.ts';
@@ -70,7 +71,7 @@ export async function openFirstRuntime(
 	const [problem] = loaded.problems;
 	if (problem && !last)
 		throw new AgentError(problem.code, loaded.problems.map(({ message }) => message).join('\n'), {
-			remedy: problem.remedy,
+			...problem,
 		});
 	let trouble = problem ?? null;
 	for (const candidate of [problem ? null : loaded, last]) {
@@ -165,6 +166,6 @@ function networkSettings({ settings: { network } }: LoadedSettings): NetworkSett
 	};
 }
 
-function worded({ code, message, remedy }: Failure, consequence: string): Failure {
-	return failure(code, `${message} ${consequence}`, { remedy });
+function worded(told: Failure, consequence: string): Failure {
+	return { ...told, message: joinSentences(told.message, consequence) };
 }

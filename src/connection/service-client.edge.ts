@@ -3,7 +3,7 @@
  * Tries once with a deadline and reports; never retries, never follows a redirect, never keeps or prints a credential.
  */
 import type { Dispatcher } from 'undici';
-import { AgentError, type Failure, failure } from '../base/errors.ts';
+import { asError, type Failure, failure } from '../base/errors.ts';
 import { type Authorization, formatAuthorization } from '../protocol/authorization.ts';
 import { type DeviceConnectionRequest, findConnectionToken } from '../protocol/device-connection.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
@@ -202,10 +202,6 @@ function secretsOf(authorization: Authorization | null): string[] {
 	return authorization.scheme === 'Basic' ? [sent, authorization.password] : [sent];
 }
 
-function asError(reason: Failure): AgentError {
-	return new AgentError(reason.code, reason.message, { remedy: reason.remedy });
-}
-
 interface Request {
 	readonly method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE';
 	readonly url: URL;
@@ -279,9 +275,10 @@ function asFailure(
 	const found = classifyNetworkError(error, context);
 	// What ran into the deadline unwritten was still on its way to a connection.
 	if (written || found.code !== 'request-timeout') return { failure: found, written };
+	const params = { host: context.host };
 	const reason = context.viaProxy
-		? failure('proxy-failed', `The proxy gave no connection to ${context.host} in time.`)
-		: failure('connect-timeout', `${context.host} did not accept a connection in time.`);
+		? failure('proxy-failed', `The proxy gave no connection to ${context.host} in time.`, { params })
+		: failure('connect-timeout', `${context.host} did not accept a connection in time.`, { params });
 	return { failure: reason, written };
 }
 
@@ -322,7 +319,9 @@ async function readBody(
 			chunks.push(chunk.subarray(0, maxBytes - size));
 			size += chunk.length;
 			if (size <= maxBytes) continue;
-			cut = failure('response-too-large', `The answer of ${context.host} is larger than ${maxBytes} bytes.`);
+			cut = failure('response-too-large', `The answer of ${context.host} is larger than ${maxBytes} bytes.`, {
+				params: { host: context.host, maxBytes },
+			});
 			break;
 		}
 	} catch (error) {

@@ -9,6 +9,7 @@ import { createCounters } from '../base/counters.ts';
 import { type Failure, failure, toFailure } from '../base/errors.ts';
 import { createLog, type Log, type LogDestination, openLogDestination } from '../base/log.edge.ts';
 import { createSecretRegistry } from '../base/redact.ts';
+import { joinSentences } from '../base/sentences.ts';
 import { openChannel } from '../connection/channel.edge.ts';
 import { namedFiles, openFirstRuntime, openRuntime, type RuntimeParts } from '../connection/runtime.runner.ts';
 import { newEpoch } from '../events/feed.runner.ts';
@@ -194,8 +195,11 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 		closers.push(() => ports.close());
 		await ports.apply(runtime.resolved.settings);
 
-		const refuse = ({ code, message, remedy }: Failure) =>
-			agent.warn('settings', failure(code, `${message} The settings from before stay in force.`, { remedy }));
+		const refuse = (told: Failure) =>
+			agent.warn('settings', {
+				...told,
+				message: joinSentences(told.message, 'The settings from before stay in force.'),
+			});
 		const apply = async () => {
 			try {
 				const changed = await loadSettings(options);

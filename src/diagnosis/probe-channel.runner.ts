@@ -10,7 +10,9 @@ import { type ChannelEvent, openChannel } from '../connection/channel.edge.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
 import { type Authorization, formatAuthorization, formatAuthorizationQuery } from '../protocol/authorization.ts';
 import { channelUrl } from '../protocol/endpoints.ts';
+import type { Status } from '../protocol/local-api.ts';
 import type { DeviceState } from '../state/device-state.ts';
+import { statusSentence } from '../status/sentence.ts';
 import { serviceOf } from '../workflow/desired-registration.ts';
 import { type Finding, failed, notApplicable, ok, warning } from './checks.ts';
 import type { DaemonWord } from './probe-device.runner.ts';
@@ -31,14 +33,17 @@ export function probeChannel(daemon: Exclude<DaemonWord, { kind: 'notRunning' }>
 	const { state, sentence, problem, channel } = daemon.status;
 	if (state === 'unpaired') return notApplicable('Not paired yet.');
 	if (problem)
-		return failed(asFailure({ ...problem, message: state === 'online' ? inFull(sentence, problem) : problem.message }));
+		return failed(
+			asFailure({ ...problem, message: state === 'online' ? withoutRemedy(daemon.status) : problem.message }),
+		);
 	if (state === 'online') return ok(`The agent is online since ${channel.since ?? 'its start'}.`);
 	return failed(failure('connection-lost', sentence));
 }
 
 /** An online device has a problem with something else, such as a move: only the sentence says with what. */
-function inFull(sentence: string, { remedy }: { readonly remedy: string }): string {
-	return sentence.endsWith(remedy) ? sentence.slice(0, -remedy.length).trim() : sentence;
+function withoutRemedy(status: Status): string {
+	const problem = status.problem && { ...status.problem, remedy: '', recovers: false };
+	return statusSentence({ ...status, problem });
 }
 
 /** What a running agent says of its heartbeats. */
@@ -107,7 +112,7 @@ export async function tryChannel(parts: {
 		else if (event.type === 'ended') {
 			const refused = failed(event.failure);
 			const canRegister = credentials.reusable !== null && event.failure.code === 'credential-refused';
-			const remedy = 'Nothing to do: the agent registers anew with its credential when it starts.';
+			const remedy = 'Start the agent: it registers again with its credential.';
 			opened.resolve(canRegister ? warning({ ...event.failure, remedy }) : refused);
 			spoken.resolve(refused);
 			ended.resolve();

@@ -3,7 +3,7 @@
  * seldom. Pure; monotonic time is handed in. Holds up only a change that the plan has made.
  */
 import type { Failure } from '../base/errors.ts';
-import { dispositionOf, failure, paceOf } from '../base/errors.ts';
+import { dispositionOf, failure, retryClassOf } from '../base/errors.ts';
 import { failureOf } from '../connection/link.ts';
 import type { DesiredRegistration, Registration, Supervision } from '../connection/supervisor.ts';
 
@@ -84,13 +84,14 @@ function isOtherAssignment(wish: DesiredRegistration, { baseUrl, request }: Regi
 }
 
 function isRefusal(cause: Failure | null): boolean {
-	return cause !== null && (dispositionOf(cause.code) !== 'retry' || paceOf(cause.code) === 'refused');
+	return cause !== null && (dispositionOf(cause.code) !== 'retry' || retryClassOf(cause.code) === 'refused');
 }
 
 function explained({ wish, revision, limitMs, supervision }: AttemptContext, cause: Failure | null): Failure {
 	const stays = supervision.current?.registration.request.workflowId;
 	const seconds = Math.round(limitMs / 1000);
 	const why = cause ? ` ${cause.message}` : '';
+	const params = { revision, workflowId: wish?.request.workflowId ?? '', liveWorkflowId: stays ?? '', seconds };
 	const message = `Revision ${revision} of the fleet plan wants workflow ${wish?.request.workflowId}, which was not online within ${seconds} s; the device stays with ${stays}.${why}`;
-	return failure('plan-not-followed', message, cause ? { remedy: cause.remedy } : {});
+	return failure('plan-not-followed', message, cause ? { remedy: cause.remedy, params } : { params });
 }

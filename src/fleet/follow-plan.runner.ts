@@ -331,8 +331,7 @@ export function followFleet(parts: FleetParts): Fleet {
 	};
 
 	function describe({ failure: why, sinceMs, untilMs }: Extract<PlanAttempt, { name: 'refused' }>, revision: number) {
-		const { code, message, remedy } = why;
-		return { code, message, remedy, revision, at: isoAt(clock, sinceMs), nextTryAt: isoAt(clock, untilMs) };
+		return { ...why, revision, at: isoAt(clock, sinceMs), nextTryAt: isoAt(clock, untilMs) };
 	}
 }
 
@@ -344,5 +343,5 @@ function digestOf(text: string): string {
 function asError(problems: readonly Failure[]): AgentError {
 	const [first = failure('plan-invalid', 'The fleet plan cannot be read.')] = problems;
 	const more = problems.length > 1 ? ` (and ${problems.length - 1} more)` : '';
-	return new AgentError(first.code, `${first.message}${more}`, { remedy: first.remedy });
+	return new AgentError(first.code, `${first.message}${more}`, first);
 }

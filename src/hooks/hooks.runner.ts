@@ -5,8 +5,9 @@
 
 import type { Agent } from '../agent/agent.runner.ts';
 import { type Counters, count } from '../base/counters.ts';
-import { type Failure, summaryOf, toFailure } from '../base/errors.ts';
+import { type Failure, toFailure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
+import { sentenceOf } from '../base/sentences.ts';
 import { formatEvent } from '../events/feed.runner.ts';
 import type { PairRequest, PairResult } from '../protocol/local-api.ts';
 import type { Settings } from '../settings/table.ts';
@@ -45,7 +46,7 @@ export function runSiteHooks(parts: {
 	}
 
 	function refused(reason: Failure): void {
-		tell('onPairingFailed', summaryOf(reason));
+		tell('onPairingFailed', { ...reason, sentence: sentenceOf(reason, 'over') });
 	}
 
 	const forgetEvents = agent.events.subscribe((entries) => {

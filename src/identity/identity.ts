@@ -3,7 +3,7 @@
  * that was paired. Decides from facts that are handed in; reads nothing, makes no id and never changes what is pinned.
  */
 
-import { AgentError, type Failure, failure, summaryOf } from '../base/errors.ts';
+import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { serialSchema } from '../protocol/device-connection.ts';
 import type { IdentityReport } from '../protocol/local-api.ts';
 import type { Fingerprint, PinnedIdentity } from '../state/device-state.ts';
@@ -182,7 +182,7 @@ export function toReport(choice: CompleteIdentity): IdentityReport {
 		macAddress: { ...macAddress },
 		pinned,
 		rejected: rejected.map(({ source, reason }) => ({ source, reason })),
-		warnings: warnings.map(summaryOf),
+		warnings: [...warnings],
 	};
 }
 

@@ -6,7 +6,7 @@
 import { lstat } from 'node:fs/promises';
 import http from 'node:http';
 import { join } from 'node:path';
-import { AgentError, CATALOGUE, type ErrorCode } from '../base/errors.ts';
+import { AgentError, CATALOGUE, type ErrorCode, type Params } from '../base/errors.ts';
 import { checkSocketPath, findGroup } from '../base/files.edge.ts';
 import { MAX_FRAME_BYTES } from '../protocol/channel.ts';
 import { LOCAL_SOCKETS } from '../protocol/local-api.ts';
@@ -220,9 +220,16 @@ function readProblem(document: unknown, status: number, retryAfterSeconds: numbe
 	const message = text('detail') || text('title') || `The agent answered with status ${status}.`;
 	const remedy = text('remedy');
 	return new AgentError(code, message, {
+		recovers: false,
 		...(remedy && { remedy }),
+		...(isParams(fields['params']) && { params: fields['params'] }),
 		...(retryAfterSeconds >= 0 && { retryAfterMs: retryAfterSeconds * 1000 }),
 	});
+}
+
+function isParams(value: unknown): value is Params {
+	if (typeof value !== 'object' || value === null || Array.isArray(value)) return false;
+	return Object.values(value).every((one) => typeof one === 'string' || typeof one === 'number');
 }
 
 async function explain(error: unknown, runDir: string, socket: LocalSocket): Promise<AgentError> {

@@ -22,7 +22,7 @@ const ANSWERS = {
 	LogReport: answers.logReportSchema,
 	ReadyReport: answers.readyReportSchema,
 	Problem: answers.problemSchema,
-	ProblemSummary: answers.problemSummarySchema,
+	ProblemSummary: answers.failureSchema,
 } as const;
 export type AnswerName = keyof typeof ANSWERS;
 

@@ -8,6 +8,7 @@ import * as z from 'zod';
 import type { Agent } from '../agent/agent.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import { AgentError } from '../base/errors.ts';
+import { sentenceOf } from '../base/sentences.ts';
 import type { Entry } from '../events/event.ts';
 import {
 	type EventSink,
@@ -17,7 +18,7 @@ import {
 	localRoute,
 } from '../local-api/server/local-server.ts';
 import { isSameSecret, openLoopbackServer } from '../local-api/server/loopback-server.ts';
-import { pairRequestSchema, type Status } from '../protocol/local-api.ts';
+import { type PairPreview, pairRequestSchema, type Status } from '../protocol/local-api.ts';
 import type { Settings } from '../settings/table.ts';
 import { PAGE_FILES, readPageFile } from './files.edge.ts';
 import { type TimelineSegment, withState } from './timeline.ts';
@@ -69,6 +70,8 @@ export interface PageView {
 		| 'problem'
 		| 'warnings'
 	>;
+	/** Each warning as one text. */
+	readonly warnings: readonly string[];
 	readonly lastHeartbeatAt: string | null;
 	readonly events: readonly PageEvent[];
 	readonly timeline: readonly TimelineSegment[];
@@ -123,6 +126,7 @@ export async function openPage(parts: PageParts): Promise<Page> {
 		return {
 			nowMs: clock.wallMs(),
 			status: { state, sentence, agentVersion, startedAt, ...identity, problem, warnings },
+			warnings: warnings.map((warning) => sentenceOf(warning, 'ongoing')),
 			lastHeartbeatAt: rest.channel.lastHeartbeatAt,
 			events: shown.map((entry) => toPageEvent(entry, contents)),
 			timeline,
@@ -169,7 +173,7 @@ export async function openPage(parts: PageParts): Promise<Page> {
 			path: '/api/inspect',
 			listeners,
 			body: inspectSchema,
-			handle: ({ body }) => ({ status: 200, body: agent.inspectPairing({ ...body, replace: false }) }),
+			handle: ({ body }) => ({ status: 200, body: withSentence(agent.inspectPairing({ ...body, replace: false })) }),
 		}),
 		localRoute({
 			method: 'POST',
@@ -246,4 +250,9 @@ function createPinCheck(pin: () => string | null, { wallMs }: Pick<Clock, 'wallM
 			remedy: 'Type the PIN of this site.',
 		});
 	};
+}
+
+/** The preview with the text that the page shows of a code that cannot be used. */
+function withSentence(preview: PairPreview): PairPreview & { readonly sentence: string | null } {
+	return { ...preview, sentence: preview.problem && sentenceOf(preview.problem, 'over') };
 }

@@ -4,7 +4,7 @@
  */
 import { domainToUnicode } from 'node:url';
 import { type Clock, isoNow } from '../base/clock.edge.ts';
-import { AgentError, type Failure } from '../base/errors.ts';
+import { AgentError, asError, type Failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Connection } from '../connection/link.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
@@ -192,7 +192,5 @@ function withPairing(
 
 function refusal(preview: PairPreview): AgentError {
 	const problem = preview.problem as Failure | null;
-	return problem
-		? new AgentError(problem.code, problem.message, { remedy: problem.remedy })
-		: new AgentError('internal', 'The code was refused without a reason.');
+	return problem ? asError(problem) : new AgentError('internal', 'The code was refused without a reason.');
 }

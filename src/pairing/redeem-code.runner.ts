@@ -4,7 +4,8 @@
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { type Clock, isoNow } from '../base/clock.edge.ts';
-import { AgentError, type Failure } from '../base/errors.ts';
+import { AgentError, asError, type Failure } from '../base/errors.ts';
+import { joinSentences } from '../base/sentences.ts';
 import { freshConnection } from '../connection/connection-tokens.runner.ts';
 import type { Connection } from '../connection/link.ts';
 import type { ServiceClient } from '../connection/service-client.edge.ts';
@@ -58,23 +59,20 @@ export async function redeemCode(plan: PairingPlan, options: CodeRedemption): Pr
 	if (result.sent === 'perhaps')
 		throw new AgentError(
 			'pairing-uncertain',
-			`The code was sent to ${host}, but no usable answer came back (${withoutStop(result.failure.message)}): the service may have used the code up.`,
+			`The code was sent to ${host}, but no usable answer came back: the service may have used the code up. ${result.failure.message}`,
+			{ params: { ...result.failure.params, host } },
 		);
 	device.keep((state) => ({ ...state, attempt: null }));
 	// What the service said matters more now than whether the disk takes it.
 	await options.store.save(device.state).catch(() => {});
-	throw result.sent === 'no'
-		? unspent(result.failure)
-		: new AgentError(result.failure.code, result.failure.message, result.failure);
+	throw result.sent === 'no' ? unspent(result.failure) : asError({ ...result.failure, recovers: false });
 }
 
+/** The agent keeps no code: only a person can try it again. */
 function unspent(cause: Failure): AgentError {
-	return new AgentError(cause.code, `${withoutStop(cause.message)}; the code was not used and stays valid.`, {
+	return new AgentError(cause.code, joinSentences(cause.message, 'The code was not used and stays valid.'), {
 		...cause,
-		remedy: `${cause.remedy.replace(/; the agent re(tries|connects) by itself/, '')} Then scan the code again.`,
+		remedy: joinSentences(cause.remedy, 'Then scan the code again.'),
+		recovers: false,
 	});
-}
-
-function withoutStop(sentence: string): string {
-	return sentence.replace(/\.$/, '');
 }

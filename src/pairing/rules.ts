@@ -3,7 +3,7 @@
  * Pure; the codes' forms are in `protocol/pairing-code.ts`, the doing in `pairing/pairing.runner.ts`.
  */
 
-import { type Failure, failure, summaryOf } from '../base/errors.ts';
+import { type Failure, failure } from '../base/errors.ts';
 import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import type { PairPreview } from '../protocol/local-api.ts';
 import { type NotACodeReason, readPairingCode } from '../protocol/pairing-code.ts';
@@ -63,7 +63,8 @@ const NOT_A_CODE: Readonly<Record<NotACodeReason, string>> = {
 /** Looks at a code and says what it would do and whether it may. */
 export function decidePairing(asked: PairingAsked, context: PairingContext): PairingDecision {
 	const code = readPairingCode(asked.code);
-	if (code.kind === 'notACode') return refusedUnread(failure('not-a-pairing-code', NOT_A_CODE[code.reason]));
+	if (code.kind === 'notACode')
+		return refusedUnread(failure('not-a-pairing-code', NOT_A_CODE[code.reason], { params: { reason: code.reason } }));
 
 	const { settings, configured, state, pairedWith } = context;
 	const named = ownAddress(code.baseUrl, settings.baseUrl) ?? pairedWith;
@@ -77,7 +78,7 @@ export function decidePairing(asked: PairingAsked, context: PairingContext): Pai
 		tokenKind: 'Short Token (one use)',
 	};
 	const refused = (problem: Failure, changes: string[] = []): PairingDecision => ({
-		preview: { ...seen, ready: false, changes, problem: summaryOf(problem) },
+		preview: { ...seen, ready: false, changes, problem: problem },
 		plan: null,
 	});
 	if (named === null)
@@ -123,12 +124,13 @@ function ownAddress(inCode: string | null, configured: string | null): string | 
 function checkOrigin(named: string, origin: string, asked: PairingAsked, context: PairingContext): Failure | null {
 	const { settings, state } = context;
 	if (named.startsWith('http:') && !isLoopback(named))
-		return failure('insecure-origin', `This code leads to ${origin} without encryption.`);
+		return failure('insecure-origin', `This code leads to ${origin} without encryption.`, { params: { origin } });
 	if (settings.baseUrl !== null) {
 		const own = new URL(settings.baseUrl).origin;
 		return own === origin
 			? null
 			: failure('code-for-other-origin', `This code is for ${origin}, but this device is configured for ${own}.`, {
+					params: { origin, ownOrigin: own },
 					remedy: 'Use a code of the configured service, or change baseUrl if the device is meant to move.',
 				});
 	}
@@ -139,7 +141,10 @@ function checkOrigin(named: string, origin: string, asked: PairingAsked, context
 			: failure(
 					'code-for-other-origin',
 					`This code is for ${origin}, which is not among the origins that this device trusts.`,
-					{ remedy: 'Use a code of one of them, or add this one to pairing.trustedOrigins if it is meant.' },
+					{
+						params: { origin },
+						remedy: 'Use a code of one of them, or add this one to pairing.trustedOrigins if it is meant.',
+					},
 				);
 	// Only its origin is ever repeated: somebody may have put the whole code there.
 	const trusted = asked.trustOrigin === undefined ? null : normalizeBaseUrl(asked.trustOrigin);
@@ -148,12 +153,14 @@ function checkOrigin(named: string, origin: string, asked: PairingAsked, context
 	if (asked.trustOrigin !== undefined) {
 		const other = trustedOrigin ?? 'what was confirmed, which is no address';
 		return failure('code-for-other-origin', `This code is for ${origin}, not for ${other}.`, {
+			params: { origin, ownOrigin: other },
 			remedy: 'Use a code of the service that is meant, or look at the host again and confirm it.',
 		});
 	}
 	return failure(
 		'origin-unconfirmed',
-		`This code is for ${origin}, and nobody has confirmed yet that this device belongs there.`,
+		`This code is for ${origin}, and it is not confirmed yet that this device belongs there.`,
+		{ params: { origin } },
 	);
 }
 
@@ -163,7 +170,10 @@ function sessionLink(pairedWith: string, origin: string): Failure {
 	return failure(
 		'already-paired',
 		`This is a link to a session at ${other}, not a pairing code; this device is paired with ${own} already.`,
-		{ remedy: 'Open the link on the phone or kiosk page it is meant for; nothing was spent.' },
+		{
+			params: { ownHost: own, host: other },
+			remedy: 'Open the link on the phone or kiosk page it is meant for; nothing was spent.',
+		},
 	);
 }
 
@@ -171,8 +181,10 @@ function alreadyPaired(pairedWith: string, origin: string): Failure {
 	const own = new URL(pairedWith).host;
 	const other = new URL(origin).host;
 	return own === other
-		? failure('already-paired', `This device is paired with ${own} already.`)
-		: failure('already-paired', `This device is paired with ${own}; the code would move it to ${other}.`);
+		? failure('already-paired', `This device is paired with ${own} already.`, { params: { ownHost: own } })
+		: failure('already-paired', `This device is paired with ${own}; the code would move it to ${other}.`, {
+				params: { ownHost: own, host: other },
+			});
 }
 
 interface ChosenWorkflow {
@@ -193,7 +205,12 @@ function chooseWorkflow(
 		if (!other) return chosen;
 		const by = other === inCode ? 'the code' : '--workflow';
 		const message = `Workflow ${configured.workflowId} is set by ${describeSource(configured)}, but ${by} names ${other}.`;
-		return { ...chosen, problem: failure('workflow-fixed', message) };
+		return {
+			...chosen,
+			problem: failure('workflow-fixed', message, {
+				params: { workflowId: configured.workflowId, otherWorkflowId: other },
+			}),
+		};
 	}
 	if (asked.workflowId && inCode && asked.workflowId !== inCode)
 		return {
@@ -202,6 +219,7 @@ function chooseWorkflow(
 			problem: failure(
 				'workflow-conflict',
 				`The code is for workflow ${inCode}, but --workflow names ${asked.workflowId}.`,
+				{ params: { workflowId: inCode, otherWorkflowId: asked.workflowId } },
 			),
 		};
 	if (inCode) return { workflowId: inCode, source: 'the code' };
@@ -246,7 +264,7 @@ function refusedUnread(problem: Failure): PairingDecision {
 			sessionId: null,
 			tokenKind: 'none',
 			changes: [],
-			problem: summaryOf(problem),
+			problem: problem,
 		},
 		plan: null,
 	};

@@ -10,9 +10,23 @@ export const STATUS_SCHEMA_VERSION = 1;
 
 const timestamp = z.iso.datetime({ offset: true });
 
-/** Something that is wrong: what, and what to do. `code` is permanent. */
-export const problemSummarySchema = z.object({ code: z.string(), message: z.string(), remedy: z.string() });
-export type ProblemSummary = z.infer<typeof problemSummarySchema>;
+/** What a sentence names, for the same sentence in another language. */
+const paramsSchema = z.record(z.string(), z.union([z.string(), z.number()]));
+
+/** Something that is wrong, with what to do about it. `code` is permanent. */
+export const failureSchema = z.object({
+	code: z.string(),
+	message: z.string(),
+	remedy: z.string(),
+	recovers: z
+		.boolean()
+		.optional()
+		.describe('Whether the agent continues without a person once the cause is gone; absent where it does not.'),
+	params: paramsSchema
+		.optional()
+		.describe('The names and numbers in the message, for the same text in another language.'),
+	retryAfterMs: z.number().optional().describe('The least wait that the service asked for.'),
+});
 
 export const statusSchema = z.object({
 	schemaVersion: z
@@ -25,6 +39,25 @@ export const statusSchema = z.object({
 				'offline: was online, reconnects automatically. blocked: needs a person; the agent retries slowly.',
 		),
 	sentence: z.string().describe('One sentence that a technician can act on.'),
+	summary: z
+		.object({
+			code: z.enum([
+				'unpaired',
+				'unpaired-uncertain',
+				'connecting',
+				'online',
+				'online-wanted',
+				'online-waiting',
+				'online-renewing',
+				'online-moving-service',
+				'online-registering',
+				'online-moving',
+				'offline',
+				'blocked',
+			]),
+			params: paramsSchema,
+		})
+		.describe('The sentence as data; params.problem is the code of the problem or warning in it.'),
 	agentVersion: z.string(),
 	startedAt: timestamp,
 	deviceId: z.string().nullable(),
@@ -67,7 +100,7 @@ export const statusSchema = z.object({
 				.object({ revision: z.int(), workflowId: z.string().nullable(), at: timestamp })
 				.nullable()
 				.describe('A newer revision or ring that this device applies later, at its own moment.'),
-			refused: problemSummarySchema
+			refused: failureSchema
 				.extend({ revision: z.int(), at: timestamp, nextTryAt: timestamp })
 				.nullable()
 				.describe("Set while the device keeps its last good workflow because the plan's assignment failed."),
@@ -78,8 +111,8 @@ export const statusSchema = z.object({
 		.nullable(),
 	sessionId: z.string().nullable().describe('The session that the pairing link named, if it named one.'),
 	pairedAt: timestamp.nullable(),
-	problem: problemSummarySchema.nullable(),
-	warnings: z.array(problemSummarySchema),
+	problem: failureSchema.nullable(),
+	warnings: z.array(failureSchema),
 	newestEventId: z.string().nullable().describe("The newest event's id, to follow from here; null before the first."),
 });
 export type Status = z.infer<typeof statusSchema>;
@@ -139,7 +172,7 @@ export const pairPreviewSchema = z.object({
 		.describe(
 			'Every change that pairing would make, one line each; also where only a confirmation or replace is missing.',
 		),
-	problem: problemSummarySchema.nullable().describe('The first thing that prevents pairing.'),
+	problem: failureSchema.nullable().describe('The first thing that prevents pairing.'),
 });
 export type PairPreview = z.infer<typeof pairPreviewSchema>;
 
@@ -162,7 +195,7 @@ export const identityReportSchema = z.object({
 	rejected: z
 		.array(z.object({ source: z.string(), reason: z.string() }))
 		.describe('Sources that were looked at and not taken, with the reason.'),
-	warnings: z.array(problemSummarySchema),
+	warnings: z.array(failureSchema),
 });
 export type IdentityReport = z.infer<typeof identityReportSchema>;
 
@@ -176,13 +209,17 @@ export const readyReportSchema = z.object({ ready: z.boolean(), sentence: z.stri
 export const logReportSchema = z.object({ lines: z.array(z.string()) });
 export type LogReport = z.infer<typeof logReportSchema>;
 
-/** Every error of the local interface. Source: RFC 9457, with the agent's own `code` and `remedy`. */
+/** Every error of the local interface. Source: RFC 9457, with the agent's own `code`, `remedy`, `params` and `sentence`. */
 export const problemSchema = z.object({
 	status: z.int().describe('The HTTP status, repeated.'),
 	title: z.string(),
 	detail: z.string().describe('What went wrong this time.'),
 	code: z.string().describe('Permanent name for programs.'),
 	remedy: z.string().describe('What to do about it.'),
+	params: paramsSchema
+		.optional()
+		.describe('The names and numbers in the detail, for the same text in another language.'),
+	sentence: z.string().optional().describe('Detail and remedy as one text for people.'),
 	errors: z
 		.array(z.object({ path: z.string(), message: z.string() }))
 		.optional()
@@ -209,7 +246,7 @@ export const scannerReportSchema = z.object({
 				.object({ vendorId: z.string(), modelId: z.string() })
 				.nullable()
 				.describe('USB vendor and model in hexadecimal.'),
-			problem: problemSummarySchema.nullable(),
+			problem: failureSchema.nullable(),
 		}),
 	),
 });

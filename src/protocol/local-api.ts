@@ -15,7 +15,6 @@ export type {
 	LogReport,
 	PairPreview,
 	PairResult,
-	ProblemSummary,
 	ScannerReport,
 	Status,
 } from './local-answers.ts';

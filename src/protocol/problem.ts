@@ -2,7 +2,7 @@
 
 export const PROBLEM_CONTENT_TYPE = 'application/problem+json';
 
-export interface Problem {
+export interface ProblemDocument {
 	/** HTTP status, repeated in the body. */
 	readonly status: number;
 	/** The kind of problem, in a few words. */
@@ -13,6 +13,10 @@ export interface Problem {
 	readonly code?: string;
 	/** The remedy. */
 	readonly remedy?: string;
+	/** What the detail names, for the same text in another language. */
+	readonly params?: Readonly<Record<string, string | number>> | undefined;
+	/** Detail and remedy as one text for people. */
+	readonly sentence?: string;
 	/** Where in the request: one entry for each field. */
 	readonly errors?: readonly { readonly path: string; readonly message: string }[];
 }

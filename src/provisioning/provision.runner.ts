@@ -5,7 +5,7 @@
  */
 import { stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { AgentError, type Failure, failure, toFailure } from '../base/errors.ts';
+import { AgentError, asError, type Failure, failure, toFailure } from '../base/errors.ts';
 import { loadSettings, resolveWith } from '../settings/load.runner.ts';
 import type { AgentPaths } from '../settings/paths.runner.ts';
 import { openStateStore } from '../state/store.edge.ts';
@@ -111,7 +111,7 @@ async function apply(
 ): Promise<ProvisionResult['secret']> {
 	const { state } = await (await openStateStore(parts.paths.stateDir, { readonly: true })).load();
 	const refusal = mayProvision(provision, state, where);
-	if (refusal) throw new AgentError(refusal.code, refusal.message, { remedy: refusal.remedy });
+	if (refusal) throw asError(refusal);
 	// With any name for the secret's file: whether it fits the other settings does not depend on it.
 	notices.push(...(await checkTogether(provisionedSettings(provision, '/'), where, settingsFile, parts)));
 	const kept = provision.secret ? await registerSecret(provision.secret, parts, notices) : null;

@@ -1,7 +1,7 @@
 /** Answers as data, and putting one on the wire, whole or cut off. Decides nothing about what is answered. */
 import { type IncomingMessage, ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
-import { PROBLEM_CONTENT_TYPE, type Problem } from '../protocol/problem.ts';
+import { PROBLEM_CONTENT_TYPE, type ProblemDocument } from '../protocol/problem.ts';
 import type { FailedAnswer } from './faults.ts';
 import { Refusal } from './problems.ts';
 
@@ -30,7 +30,11 @@ export function problemAnswer(error: unknown): Answer {
 /** The answer of a fault that was asked for. */
 export function failedAnswer({ status, headers = {}, body }: FailedAnswer): Answer {
 	if (body === undefined && status >= 400) {
-		const problem: Problem = { status, title: STATUS_CODES[status] ?? 'Failed', detail: 'A fault that was asked for.' };
+		const problem: ProblemDocument = {
+			status,
+			title: STATUS_CODES[status] ?? 'Failed',
+			detail: 'A fault that was asked for.',
+		};
 		return {
 			status,
 			headers: { 'content-type': PROBLEM_CONTENT_TYPE, ...lowerCase(headers) },

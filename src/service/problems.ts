@@ -2,7 +2,7 @@
  * Every refusal of the embedded service, once: permanent code, HTTP status, title and remedy. The thrower writes the
  * detail. Source: assumed (service-interface, Errors: "not shown"); RFC 9457 problem documents.
  */
-import type { Problem } from '../protocol/problem.ts';
+import type { ProblemDocument } from '../protocol/problem.ts';
 
 interface ProblemRow {
 	readonly status: number;
@@ -50,7 +50,7 @@ export type ProblemCode = keyof typeof PROBLEMS;
 /** A request that is refused on purpose; everything else that is thrown is answered as `internal`. */
 export class Refusal extends Error {
 	override readonly name = 'Refusal';
-	readonly problem: Problem & { readonly code: ProblemCode };
+	readonly problem: ProblemDocument & { readonly code: ProblemCode };
 	readonly headers: Readonly<Record<string, string>>;
 
 	constructor(code: ProblemCode, detail: string, more: RefusalExtras = {}) {

@@ -35,7 +35,9 @@ export async function readCredentials(
 	const token = async (path: string, scheme: string): Promise<string> => {
 		const secret = await read(path, scheme);
 		if (isCredential(secret)) return secret;
-		throw new AgentError('credential-unreadable', `${path} does not hold one credential on one line.`);
+		throw new AgentError('credential-unreadable', `${path} does not hold one credential on one line.`, {
+			params: { path },
+		});
 	};
 	if (apiKeyFile !== null) {
 		const credential = await token(apiKeyFile, 'ApiKey');
@@ -44,7 +46,10 @@ export async function readCredentials(
 	if (basicFile !== null) {
 		const pair = await read(basicFile, 'Basic');
 		const colon = pair.indexOf(':');
-		if (colon < 1) throw new AgentError('credential-unreadable', `${basicFile} does not hold username:password.`);
+		if (colon < 1)
+			throw new AgentError('credential-unreadable', `${basicFile} does not hold username:password.`, {
+				params: { path: basicFile },
+			});
 		const password = pair.slice(colon + 1);
 		return reusable({ scheme: 'Basic', username: pair.slice(0, colon), password }, [pair, password]);
 	}

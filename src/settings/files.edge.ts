@@ -84,7 +84,8 @@ export async function readSecretFile(file: string): Promise<string> {
 					: /\p{Cc}/u.test(text)
 						? 'has control characters'
 						: null;
-	if (fault) throw new AgentError('credential-unreadable', `The credential file ${file} ${fault}.`);
+	if (fault)
+		throw new AgentError('credential-unreadable', `The credential file ${file} ${fault}.`, { params: { path: file } });
 	return text;
 }
 
@@ -100,7 +101,7 @@ async function readNamed(file: string, maxBytes: number, what: 'settings' | 'cre
 	} catch (cause) {
 		const remedy = Object.hasOwn(REMEDIES, errnoOf(cause)) ? REMEDIES[errnoOf(cause) as FileFault] : undefined;
 		const message = `The ${what} file ${file} cannot be read: ${inWords(cause)}.`;
-		throw new AgentError(`${what}-unreadable`, message, { cause, ...(remedy && { remedy }) });
+		throw new AgentError(`${what}-unreadable`, message, { cause, params: { path: file }, ...(remedy && { remedy }) });
 	}
 }
 

@@ -10,7 +10,7 @@ import type { Log } from '../base/log.edge.ts';
 import { type Channel, type ChannelEvent, type ChannelOptions, openChannel } from '../connection/channel.edge.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
 import { newEpoch } from '../events/feed.runner.ts';
-import type { ProblemSummary, Status } from '../protocol/local-api.ts';
+import type { Status } from '../protocol/local-api.ts';
 import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
 import { type Figures, keepFigures, type Place } from './figures.ts';
 import { keepEventsInMemory, NULL_STATE_STORE } from './in-memory-stores.ts';
@@ -58,7 +58,7 @@ export interface MoveFigures {
 }
 
 /** What several devices have trouble with. */
-export interface SharedProblem extends ProblemSummary {
+export interface SharedProblem extends NonNullable<Status['problem']> {
 	readonly devices: number;
 }
 

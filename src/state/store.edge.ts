@@ -107,7 +107,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		if (found.kind === 'damaged' || backup.kind !== 'missing') {
 			const what = found.kind === 'damaged' ? `is damaged (${found.reason})` : 'is missing';
 			const now = hasCopy ? 'the copy before it is used' : 'it has no good copy, and this device starts unpaired';
-			const remedy = 'Nothing to do if the agent is online; otherwise pair again.';
+			const remedy = 'Pair again unless the agent is online.';
 			const more = setAside && damaged.length > 0 ? {} : { remedy };
 			notices.push(failure('state-corrupt', `The state file ${at(STATE)} ${what}; ${now}.`, more));
 		}

@@ -10,7 +10,7 @@ import { failureOf } from '../connection/link.ts';
 import type { Link, Supervision } from '../connection/supervisor.ts';
 import type { EventsFeed } from '../events/feed.runner.ts';
 import { keepGap } from '../events/notifications.ts';
-import { purposeOf } from './status.ts';
+import { purposeWords } from './sentence.ts';
 
 /** As the status shows it. */
 export interface ConnectivityFacts {
@@ -103,16 +103,19 @@ export function trackConnectivity({ clock, log, events, silenceLimitMs }: Connec
 		// Before the first time only trouble is worth a line.
 		if (isTold || (!cause && !connectivity.facts.hasBeenOnline)) return;
 		isTold = true;
-		const what = connectivity.facts.hasBeenOnline ? 'offline' : 'not online yet';
-		log.warn(`${what}: ${cause?.message ?? 'connecting again'}`, { code: cause?.code, ...fieldsOf(link) });
+		const state = connectivity.facts.hasBeenOnline ? 'offline' : 'not online yet';
+		log.warn(`${state}: ${cause?.message ?? 'connecting again'}`, { code: cause?.code, ...fieldsOf(link) });
 	}
 
-	/** The device stays online meanwhile; whoever looks at the log alone has to learn that it is not where it should be. */
+	/** The device stays online meanwhile; only this line tells a reader of the log that it is not where it should be. */
 	function tellOfMove({ current, next }: Supervision): void {
 		const cause = next && failureOf(next.state);
 		if (!next || !cause || toldMove === next.generation) return;
 		toldMove = next.generation;
-		log.warn(`${purposeOf(next, current)} does not succeed: ${cause.message}`, { code: cause.code, ...fieldsOf(next) });
+		log.warn(`${purposeWords(next, current)} does not succeed: ${cause.message}`, {
+			code: cause.code,
+			...fieldsOf(next),
+		});
 	}
 
 	const connectivity: { -readonly [Name in keyof Connectivity]: Connectivity[Name] } = {

@@ -2,13 +2,13 @@
  * How the device is, in one plain sentence and in the fields of `status --json`. Pure: time is handed in.
  */
 
-import { plainDuration } from '../base/durations.ts';
-import { type Failure, summaryOf } from '../base/errors.ts';
+import type { Failure } from '../base/errors.ts';
 import { failureOf } from '../connection/link.ts';
 import type { Link, Supervision } from '../connection/supervisor.ts';
-import type { ProblemSummary, Status } from '../protocol/local-api.ts';
+import type { Status } from '../protocol/local-api.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import type { DesiredWorkflow } from '../workflow/precedence.ts';
+import { hostOf, purposeOf, statusSentence } from './sentence.ts';
 
 /** What the status is made from. */
 export interface Snapshot {
@@ -51,11 +51,14 @@ export function describeStatus(snapshot: Snapshot): Status {
 	const link = supervision.current;
 	const state = stateOf(snapshot);
 	const problem = problemOf(snapshot);
+	const warnings = [...snapshot.warnings];
+	const summary = summaryOf(snapshot, state, problem);
 	const wallAt = (monotonicMs: number) => new Date(snapshot.wallMs + monotonicMs - snapshot.nowMs).toISOString();
 	return {
 		schemaVersion: 1,
 		state,
-		sentence: sentenceOf(snapshot, state, problem),
+		sentence: statusSentence({ summary, problem, warnings }),
+		summary,
 		agentVersion: snapshot.agentVersion,
 		startedAt: snapshot.startedAt,
 		deviceId: identity.deviceId,
@@ -80,7 +83,7 @@ export function describeStatus(snapshot: Snapshot): Status {
 		sessionId: device.pairing?.sessionId ?? null,
 		pairedAt: device.pairing?.pairedAt ?? null,
 		problem,
-		warnings: snapshot.warnings.map(summaryOf),
+		warnings,
 		newestEventId: snapshot.newestEventId,
 	};
 }
@@ -105,81 +108,50 @@ function linkThatMatters(supervision: Supervision): Link | null {
 	return current?.state.name === 'online' || hopesForNext(supervision) ? next : current;
 }
 
-function problemOf({ supervision, blocker }: Snapshot): ProblemSummary | null {
+function problemOf({ supervision, blocker }: Snapshot): Failure | null {
 	const link = linkThatMatters(supervision);
-	const failed = (link && failureOf(link.state)) ?? blocker;
-	return failed ? summaryOf(failed) : null;
+	return (link && failureOf(link.state)) ?? blocker;
 }
 
-function sentenceOf(snapshot: Snapshot, state: Status['state'], problem: ProblemSummary | null): string {
-	const { supervision } = snapshot;
-	const said = problem ? wordsOf(problem) : '';
+/** The sentence as data; `params.problem` names the problem or warning that it tells. */
+function summaryOf(snapshot: Snapshot, state: Status['state'], problem: Failure | null): Status['summary'] {
+	const { supervision, device, warnings, offlineSinceMs, nowMs } = snapshot;
 	const host = hostOf(linkThatMatters(supervision));
+	const seconds = Math.round((nowMs - (offlineSinceMs ?? nowMs)) / 1000);
+	const told = problem && { problem: problem.code };
 	switch (state) {
 		case 'unpaired': {
-			const missing = problem ?? snapshot.warnings.find(({ code }) => code === 'credential-unreadable');
-			if (missing) return `Not paired: ${lowerFirst(wordsOf(missing))}`;
-			return snapshot.device.attempt
-				? `Not paired: the answer to the last pairing code (${snapshot.device.attempt.host}) never arrived. Check whether the device is listed in the service; otherwise scan a new code.`
-				: 'Not paired: scan a pairing code, or run idv-agent pair.';
+			const missing = problem ?? warnings.find(({ code }) => code === 'credential-unreadable');
+			if (missing) return { code: 'unpaired', params: { problem: missing.code } };
+			return device.attempt
+				? { code: 'unpaired-uncertain', params: { host: device.attempt.host } }
+				: { code: 'unpaired', params: {} };
 		}
 		case 'connecting':
-			return problem ? `Not online yet: ${lowerFirst(said)}` : `Connecting to ${host}.`;
+			return { code: 'connecting', params: { host, ...told } };
 		case 'online':
-			return onlineSentence(snapshot, problem);
-		case 'offline':
-			return problem
-				? `Offline for ${duration(snapshot)}: ${lowerFirst(said)}`
-				: `Offline for ${duration(snapshot)}: connecting to ${host} again.`;
+			return onlineSummary(snapshot, problem);
 		case 'blocked':
-			return snapshot.hasBeenOnline
-				? `Offline for ${duration(snapshot)}: ${lowerFirst(said)}`
-				: `Not online: ${lowerFirst(said)}`;
+			if (!snapshot.hasBeenOnline) return { code: 'blocked', params: { host, ...told } };
+			return { code: 'offline', params: { host, seconds, ...told } };
+		case 'offline':
+			return { code: 'offline', params: { host, seconds, ...told } };
 	}
 }
 
-function onlineSentence(
+function onlineSummary(
 	{ supervision, workflow, waitsUntilMs, nowMs }: Snapshot,
-	problem: ProblemSummary | null,
-): string {
-	const live = supervision.current?.registration.request.workflowId ?? '';
-	const online = `Online with ${hostOf(supervision.current)}, workflow ${live}`;
-	const { next } = supervision;
-	if (waitsUntilMs !== null && workflow && !problem)
-		return `${online}; ${workflow.workflowId} waits for an application, at most ${plainDuration(waitsUntilMs - nowMs)}.`;
-	if (!next)
-		return workflow && workflow.workflowId !== live ? `${online}; ${workflow.workflowId} is wanted.` : `${online}.`;
-	const aim = purposeOf(next, supervision.current);
-	if (!problem) return `${online}; ${aim}.`;
-	return `${online}; ${aim} does not succeed: ${lowerFirst(wordsOf(problem))}`;
-}
-
-/** What the next link is for, as words that `does not succeed` may follow. */
-export function purposeOf(next: Link, current: Link | null): string {
-	const { workflowId } = next.registration.request;
-	if (next.reason === 'renewal') return 'renewing the Connection';
-	if (hostOf(next) !== hostOf(current)) return `moving to ${hostOf(next)}, workflow ${workflowId}`;
-	return workflowId === current?.registration.request.workflowId
-		? 'registering anew'
-		: `moving to workflow ${workflowId}`;
-}
-
-/** What is wrong and what to do, as sentences that end. */
-function wordsOf({ code, message, remedy }: ProblemSummary): string {
-	const parts = [message.trim() || code, remedy.trim()].filter(Boolean);
-	return parts.map((text) => (/[.!?]$/.test(text) ? text : `${text}.`)).join(' ');
-}
-
-function hostOf(link: Link | null): string {
-	return link ? new URL(link.registration.baseUrl).host : 'the service';
-}
-
-/** `14 min`: as long as the device has been offline. */
-function duration({ offlineSinceMs, nowMs }: Snapshot): string {
-	return plainDuration(offlineSinceMs === null ? 0 : nowMs - offlineSinceMs);
-}
-
-/** A sentence that goes on after a colon; names and acronyms keep their capitals. */
-function lowerFirst(sentence: string): string {
-	return /^[A-Z][a-z']*[ ,]/.test(sentence) ? sentence.charAt(0).toLowerCase() + sentence.slice(1) : sentence;
+	problem: Failure | null,
+): Status['summary'] {
+	const { current, next } = supervision;
+	const workflowId = current?.registration.request.workflowId ?? '';
+	const params = { host: hostOf(current), workflowId };
+	const other = workflow && workflow.workflowId !== workflowId ? { nextWorkflowId: workflow.workflowId } : null;
+	if (waitsUntilMs !== null && workflow && !problem) {
+		const seconds = Math.round((waitsUntilMs - nowMs) / 1000);
+		return { code: 'online-waiting', params: { ...params, nextWorkflowId: workflow.workflowId, seconds } };
+	}
+	if (!next) return other ? { code: 'online-wanted', params: { ...params, ...other } } : { code: 'online', params };
+	const purpose = purposeOf(next, current);
+	return { code: purpose.code, params: { ...params, ...purpose.params, ...(problem && { problem: problem.code }) } };
 }

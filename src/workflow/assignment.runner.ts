@@ -47,7 +47,10 @@ export function assignWorkflows(parts: {
 			const inForce = fixed();
 			if (!inForce || inForce.workflowId === workflowId) return;
 			const message = `Workflow ${inForce.workflowId} is set by ${describeSource(inForce)}.`;
-			throw new AgentError('workflow-fixed', message, { remedy: 'Change it there; nothing else may override it.' });
+			throw new AgentError('workflow-fixed', message, {
+				params: { workflowId: inForce.workflowId },
+				remedy: 'Change it there; nothing else may override it.',
+			});
 		},
 		async set(workflowId) {
 			if (!fixed() && device.state.assignedWorkflow?.workflowId !== workflowId)
@@ -58,7 +61,12 @@ export function assignWorkflows(parts: {
 			const inForce = fixed();
 			if (inForce && inForce.workflowId !== workflowId) {
 				const message = `The service asked for workflow ${workflowId}, but ${describeSource(inForce)} sets ${inForce.workflowId}.`;
-				warnings.set('workflow', failure('workflow-fixed', message));
+				warnings.set(
+					'workflow',
+					failure('workflow-fixed', message, {
+						params: { workflowId: inForce.workflowId, otherWorkflowId: workflowId },
+					}),
+				);
 				return;
 			}
 			warnings.set('workflow', null);

@@ -98,7 +98,7 @@ describe('an outage', () => {
 		await service.restart();
 		const away = await gone;
 		expect(away).toMatchObject({ problem: { code: 'connection-lost' }, workflow: { live: null, wanted: 'check-in' } });
-		expect(away.sentence).toMatch(/^Offline for 0 s: .*1012.*reconnects by itself\.$/);
+		expect(away.sentence).toMatch(/^Offline for 0 s: .*1012.*retries automatically\.$/);
 		expect(away.channel).toMatchObject({ state: 'connectWait', reconnects: 0 });
 		await device.passWait();
 		const back = await device.untilLive('check-in');

@@ -119,7 +119,7 @@ test('a start without a file that the settings name: put there, readable, it sta
 	const home = await givenHome();
 	const caFile = join(home.directory, 'ca.pem');
 	const start = () => givenAgent({ home, settings: { baseUrl: 'https://id.example.com', network: { caFile } } });
-	expect(await remedyOf('settings-unreadable', start())).toContain('that it is there');
+	expect(await remedyOf('settings-unreadable', start())).toContain('Make sure the file exists');
 	await cp(fixture('ca.pem'), caFile);
 	expect((await start()).agent.status()).toMatchObject({ state: 'unpaired', warnings: [] });
 });

@@ -7,9 +7,10 @@ import {
 	EXIT,
 	exitStatusOf,
 	failure,
-	paceOf,
+	retryClassOf,
 	toFailure,
 } from '../../src/base/errors.ts';
+import { joinSentences, problemDocument, sentenceOf } from '../../src/base/sentences.ts';
 
 const CODES = Object.keys(CATALOGUE) as ErrorCode[];
 const words = (text: string) => text.toLowerCase().match(/[a-z]+/g) ?? [];
@@ -36,13 +37,21 @@ describe('every code of the catalogue', () => {
 		expect(exitStatusOf(code)).not.toBe(EXIT.ok);
 	});
 
-	test.each(CODES)('%s says whose move it is, and at what pace it is tried again', (code) => {
+	test.each(CODES)('%s has a remedy for a person, and says only by data that the agent recovers', (code) => {
+		expect(CATALOGUE[code].remedy).not.toMatch(/by itself|automatically|the agent (retries|reconnects)|nothing to do/i);
+		expect(failure(code, 'x').recovers ?? false).toBe(CATALOGUE[code].recovers);
+		// What is retried recovers; what waits for a person does not.
+		const row: { retry?: object } = CATALOGUE[code];
+		if (row.retry) expect(CATALOGUE[code].recovers).toBe(dispositionOf(code) === 'retry');
+	});
+
+	test.each(CODES)('%s in a link says who acts next, and how it is spaced', (code) => {
 		expect(['retry', 'reregister', 'askHuman']).toContain(dispositionOf(code));
-		expect(['unreachable', 'overloaded', 'refused', 'slow']).toContain(paceOf(code));
+		expect(['unreachable', 'overloaded', 'refused', 'slow']).toContain(retryClassOf(code));
 		// Only a person can help: to try often would not.
-		if (dispositionOf(code) === 'askHuman') expect(paceOf(code)).toBe('slow');
+		if (dispositionOf(code) === 'askHuman') expect(retryClassOf(code)).toBe('slow');
 		// The count of refusals that blocks is kept for what a new registration could cure, and for that only.
-		expect(paceOf(code) === 'refused').toBe(dispositionOf(code) === 'reregister');
+		expect(retryClassOf(code) === 'refused').toBe(dispositionOf(code) === 'reregister');
 	});
 });
 
@@ -90,6 +99,7 @@ describe('a failure', () => {
 			code: 'dns-failed',
 			message: 'No address for h.',
 			remedy: CATALOGUE['dns-failed'].remedy,
+			recovers: true,
 		});
 		expect(failure('dns-failed', 'x', { remedy: 'Plug the cable in.' }).remedy).toBe('Plug the cable in.');
 	});
@@ -100,8 +110,36 @@ describe('a failure', () => {
 	});
 
 	test('crosses a socket as it is', () => {
-		const told = failure('service-overloaded', 'x', { retryAfterMs: 5000 });
+		const told = failure('service-overloaded', 'x', { retryAfterMs: 5000, params: { host: 'h', status: 503 } });
 		expect(JSON.parse(JSON.stringify(told))).toEqual(told);
+	});
+});
+
+describe('the text for a reader', () => {
+	const told = failure('connection-lost', 'The line to h was cut');
+	test('is message and remedy, and what the agent does where it still works on it', () => {
+		expect(sentenceOf(told, 'over')).toBe('The line to h was cut. If it happens often, check the line.');
+		expect(sentenceOf(told, 'ongoing')).toBe(
+			'The line to h was cut. If it happens often, check the line. The agent retries automatically.',
+		);
+		expect(sentenceOf({ ...told, recovers: false }, 'ongoing')).toBe(sentenceOf(told, 'over'));
+	});
+
+	test('has no holes where a part is missing, and keeps the end that a part has', () => {
+		expect(joinSentences(' Really? ', '', 'No')).toBe('Really? No.');
+	});
+
+	test('stands in a problem document beside the code and the parameters', () => {
+		const refused = failure('body-too-large', 'The body has more than 5 bytes.', { params: { maxBytes: 5 } });
+		expect(problemDocument(refused, { status: 413, title: 'Content Too Large' })).toEqual({
+			status: 413,
+			title: 'Content Too Large',
+			code: 'body-too-large',
+			detail: 'The body has more than 5 bytes.',
+			remedy: refused.remedy,
+			params: { maxBytes: 5 },
+			sentence: 'The body has more than 5 bytes. Send less: the limit stands in the message.',
+		});
 	});
 });
 

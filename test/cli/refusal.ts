@@ -19,7 +19,10 @@ export function expectRefusal({ status, stderr }: Outcome, expected: WantedRefus
 
 /** The same as one JSON document on stdout, and nothing on stderr. */
 export function expectJsonRefusal({ status, stdout, stderr }: Outcome, expected: WantedRefusal): void {
-	const { error } = JSON.parse(stdout);
+	const {
+		error: { params = {}, ...error },
+	} = JSON.parse(stdout);
+	for (const value of Object.values(params)) expect(['string', 'number']).toContain(typeof value);
 	expect(error).toEqual({ code: expected.code, message: expect.any(String), remedy: expect.stringMatching(/\S/) });
 	expect(`${error.message} ${error.remedy}`).toMatch(expected.words);
 	expect({ status, stderr }).toEqual({ status: expected.status, stderr: '' });

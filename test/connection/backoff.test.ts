@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { Pace } from '../../src/base/errors.ts';
+import type { RetryClass } from '../../src/base/errors.ts';
 import {
 	afterFailure,
 	type Backoff,
@@ -20,8 +20,8 @@ const MINUTE = 60 * SECOND;
 const LEAST = () => 0;
 const MOST = () => 1 - Number.EPSILON;
 
-const failed = (pace: Pace, more: Partial<FailedAttempt> = {}): FailedAttempt => ({
-	pace,
+const failed = (retryClass: RetryClass, more: Partial<FailedAttempt> = {}): FailedAttempt => ({
+	retryClass,
 	atMs: 0,
 	timedOut: false,
 	serviceRestarts: false,
@@ -90,7 +90,7 @@ describe('when the service is overloaded', () => {
 });
 
 describe('when the service names a wait', () => {
-	const asked = (retryAfterMs: number, pace: Pace = 'unreachable') => failed(pace, { retryAfterMs });
+	const asked = (retryAfterMs: number, retryClass: RetryClass = 'unreachable') => failed(retryClass, { retryAfterMs });
 
 	test('it is the least, and the herd is spread over as much again', () => {
 		expect(range(asked(40 * SECOND))).toEqual([40, 80]);
@@ -183,7 +183,7 @@ test('a link is stable after a minute, and then nothing is remembered', () => {
 });
 
 const anyFailure = fc.record({
-	pace: fc.constantFrom<Pace>('unreachable', 'overloaded', 'refused', 'slow'),
+	retryClass: fc.constantFrom<RetryClass>('unreachable', 'overloaded', 'refused', 'slow'),
 	atMs: fc.nat({ max: 60 * MINUTE }),
 	timedOut: fc.boolean(),
 	serviceRestarts: fc.boolean(),

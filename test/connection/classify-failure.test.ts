@@ -266,6 +266,6 @@ describe('a close code', () => {
 			host,
 			secrets: ['tr-12345678'],
 		});
-		expect(found.message).toBe('id.example.com closed the channel with 1011 (internal error): no room for [secret]');
+		expect(found.message).toBe('id.example.com closed the channel with 1011 (internal error): no room for [secret].');
 	});
 });

@@ -74,7 +74,7 @@ long(
 		service.replyThenDrop('/ws/device', 4);
 		await device.start();
 		const { problem } = await device.untilProblem('connection-lost');
-		expect(problem?.remedy).toContain('Nothing to do');
+		expect(problem).toMatchObject({ remedy: 'If it happens often, check the line.', recovers: true });
 		await device.untilState('online');
 		expect(service.requests.filter(({ path }) => path === '/ws/device').length).toBeGreaterThanOrEqual(5);
 		expect(service.requests.filter(({ path }) => path === '/api/device/connection')).toHaveLength(1);

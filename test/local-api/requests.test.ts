@@ -183,7 +183,7 @@ describe('errors', () => {
 		'%s from a handler is a problem document with status %i, and the same error at the client',
 		async (code, status) => {
 			const { agentSocket, client, faults } = await open([
-				failing(() => new AgentError(code, 'It went wrong.', { remedy: 'Do this.' })),
+				failing(() => new AgentError(code, 'It went wrong.', { remedy: 'Do this.', params: { host: 'h' } })),
 			]);
 			const answer = await ask(agentSocket, {});
 			expect(answer.status).toBe(status);
@@ -193,9 +193,13 @@ describe('errors', () => {
 				code,
 				detail: 'It went wrong.',
 				remedy: 'Do this.',
+				params: { host: 'h' },
+				sentence: 'It went wrong. Do this.',
 			});
 			const error = await failureOf(client.request('agent', 'GET', '/v1/echo'));
-			expect(error.failure).toEqual(failure(code, 'It went wrong.', { remedy: 'Do this.' }));
+			expect(error.failure).toEqual(
+				failure(code, 'It went wrong.', { remedy: 'Do this.', params: { host: 'h' }, recovers: false }),
+			);
 			expect(faults).toEqual([]);
 		},
 	);

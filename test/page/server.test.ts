@@ -18,6 +18,7 @@ const unpaired: Status = {
 	schemaVersion: 1,
 	state: 'unpaired',
 	sentence: 'Not paired: scan a pairing code.',
+	summary: { code: 'unpaired', params: {} },
 	agentVersion: '0.1.0',
 	startedAt: '2026-11-21T05:00:00.000Z',
 	deviceId: 'kiosk-7',

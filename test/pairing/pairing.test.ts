@@ -184,6 +184,12 @@ describe('nothing is spent', () => {
 		const refusal = await refusalOf(device.pair(code));
 		expect(refusal).toMatchObject({ code: 'service-unreachable' });
 		expect(refusal.message).toContain('stays valid');
+		expect(refusal).toMatchObject({
+			remedy: 'Check the network and that the firewall lets this device reach the host. Then scan the code again.',
+			params: { host: new URL(service.url).host },
+		});
+		// An unpaired device reconnects nowhere.
+		expect(refusal.recovers ?? false).toBe(false);
 		expect(await device.home.untilSaved()).toMatchObject({ attempt: null });
 		back.resolve();
 		await restarted;

@@ -131,7 +131,7 @@ describe('the origin of a code', () => {
 	test('must be confirmed by a person the first time', () => {
 		const decision = decide(code);
 		expect(refusal(decision)).toBe(
-			'origin-unconfirmed: This code is for https://id.example, and nobody has confirmed yet that this device belongs there.',
+			'origin-unconfirmed: This code is for https://id.example, and it is not confirmed yet that this device belongs there.',
 		);
 		expect(decision.preview).toMatchObject({ host: 'id.example', workflowId: 'w1' });
 		expect(planOf(decide(code, {}, trusting)).confirmsOrigin).toBe(HERE);

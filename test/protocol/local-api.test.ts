@@ -10,6 +10,7 @@ describe('the status', () => {
 		schemaVersion: STATUS_SCHEMA_VERSION,
 		state: 'unpaired',
 		sentence: 'Not paired.',
+		summary: { code: 'unpaired', params: {} },
 		agentVersion: '0.1.0',
 		startedAt: AT,
 		deviceId: null,

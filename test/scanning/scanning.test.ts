@@ -132,7 +132,7 @@ describe('an unpaired device', () => {
 		await device.untilListening(first.path);
 		first.unplug();
 		expect(await device.untilRefused('scanner-failed')).toMatchObject({
-			remedy: expect.stringContaining('Plug the scanner in again'),
+			remedy: expect.stringContaining('Reconnect the scanner'),
 		});
 		const again = await plugScanner(device.root);
 		expect(again.path).toBe(first.path);
@@ -338,7 +338,7 @@ describe('each refusal has its own sentence, for the site as well, and the next 
 		{
 			what: 'no network',
 			code: 'service-unreachable',
-			says: /can't be reached .*the code was not used and stays valid/,
+			says: /can't be reached .*The code was not used and stays valid/,
 			scan: async (service) => {
 				const { url } = service.createPairingCode('check-in');
 				await service.close();
@@ -358,7 +358,7 @@ describe('each refusal has its own sentence, for the site as well, and the next 
 		{
 			what: 'the clock of this device is wrong',
 			code: 'clock-wrong',
-			says: /not valid yet by this device's clock.*the code was not used and stays valid/,
+			says: /not valid yet by this device's clock.*The code was not used and stays valid/,
 			setup: () => ({ settings: { network: { caFile: tlsFile('ca.pem') } } }),
 			scan: async () => {
 				const tls = {

@@ -8,6 +8,7 @@ const status: Status = {
 	schemaVersion: 1,
 	state: 'online',
 	sentence: 'Online with id.example.com, workflow onboarding.',
+	summary: { code: 'online', params: {} },
 	agentVersion: '0.1.0',
 	startedAt: '2026-11-21T05:00:00.000Z',
 	deviceId: 'kiosk-7',

@@ -10,8 +10,9 @@ import {
 	type SupervisorEvent,
 	supervise,
 } from '../../src/connection/supervisor.ts';
-import { statusSchema } from '../../src/protocol/local-answers.ts';
+import { type Status, statusSchema } from '../../src/protocol/local-answers.ts';
 import { type DeviceState, EMPTY_STATE } from '../../src/state/device-state.ts';
+import { statusSentence } from '../../src/status/sentence.ts';
 import { describeStatus, type Snapshot } from '../../src/status/status.ts';
 
 const MINUTE = 60_000;
@@ -70,7 +71,7 @@ const refused = failure('credential-refused', 'The service does not accept the c
 const forbidden = failure('access-forbidden', 'This device may not use workflow w1.');
 const unknown = failure('workflow-unknown', 'The service knows no workflow w2.');
 const clockWrong = failure('clock-wrong', "This device's clock is 3 days slow.", {
-	remedy: 'Set the clock; it will reconnect by itself.',
+	remedy: 'Set the clock.',
 });
 
 const connecting = pair(NOTHING_SUPERVISED, desired('w1'));
@@ -130,14 +131,14 @@ describe('what a technician reads', () => {
 			NOTHING_SUPERVISED,
 			{ ...unpaired, blocker: failure('workflow-missing', 'No workflow is set for this device.') },
 			'unpaired',
-			'Not paired: no workflow is set for this device. Name the workflow: pair --workflow ID, or workflowId in the settings.',
+			'Not paired: No workflow is set for this device. Name the workflow: pair --workflow ID, or workflowId in the settings.',
 		],
 		[
 			'a paired device that something keeps from being wanted',
 			NOTHING_SUPERVISED,
 			{ blocker: failure('workflow-missing', 'No workflow is set for this device.') },
 			'blocked',
-			'Not online: no workflow is set for this device. Name the workflow: pair --workflow ID, or workflowId in the settings.',
+			'Not online: No workflow is set for this device. Name the workflow: pair --workflow ID, or workflowId in the settings.',
 		],
 		['a first start', connecting, {}, 'connecting', 'Connecting to id.example.'],
 		[
@@ -145,7 +146,7 @@ describe('what a technician reads', () => {
 			tell(connecting, 'current', ended(unreachable)),
 			{},
 			'connecting',
-			'Not online yet: the service at id.example does not answer. Check the network and that the firewall lets this device reach the host; the agent retries by itself.',
+			'Not online yet: The service at id.example does not answer. Check the network and that the firewall lets this device reach the host. The agent retries automatically.',
 		],
 		['a device that is online', online, { hasBeenOnline: true }, 'online', 'Online with id.example, workflow w1.'],
 		[
@@ -160,14 +161,14 @@ describe('what a technician reads', () => {
 			tell(online, 'current', ended(clockWrong)),
 			gone,
 			'offline',
-			"Offline for 14 min: this device's clock is 3 days slow. Set the clock; it will reconnect by itself.",
+			"Offline for 14 min: This device's clock is 3 days slow. Set the clock. The agent retries automatically.",
 		],
 		[
 			'the same device during its next attempt',
 			tell(online, 'current', ended(clockWrong), timer),
 			gone,
 			'offline',
-			"Offline for 14 min: this device's clock is 3 days slow. Set the clock; it will reconnect by itself.",
+			"Offline for 14 min: This device's clock is 3 days slow. Set the clock. The agent retries automatically.",
 		],
 		[
 			'a device that was told to reconnect',
@@ -181,21 +182,21 @@ describe('what a technician reads', () => {
 			tell(online, 'current', ended(forbidden)),
 			gone,
 			'blocked',
-			'Offline for 14 min: this device may not use workflow w1. Ask the operator to allow this device or key for this workflow.',
+			'Offline for 14 min: This device may not use workflow w1. Ask the operator to allow this device or key for this workflow.',
 		],
 		[
 			'a device that was refused from the start',
 			tell(connecting, 'current', ended(forbidden)),
 			{},
 			'blocked',
-			'Not online: this device may not use workflow w1. Ask the operator to allow this device or key for this workflow.',
+			'Not online: This device may not use workflow w1. Ask the operator to allow this device or key for this workflow.',
 		],
 		[
 			'a device without any credential',
 			want(NOTHING_SUPERVISED, desired('w1')),
 			{},
 			'blocked',
-			'Not online: there is no credential to register with. Scan a pairing code, run idv-agent pair, or provision an API key.',
+			'Not online: There is no credential to register with. Scan a pairing code, run idv-agent pair, or provision an API key.',
 		],
 	])('%s', (_, supervision, more, state, sentence) => {
 		expect(describeStatus(snapshot(supervision, more))).toMatchObject({ state, sentence });
@@ -211,17 +212,17 @@ describe('what a technician reads while something changes', () => {
 		[
 			'a move that is refused',
 			tell(moving, 'next', registerFailed(unknown)),
-			'Online with id.example, workflow w1; moving to workflow w2 does not succeed: the service knows no workflow w2. Set a workflow that exists in the service; the spelling must match exactly.',
+			'Online with id.example, workflow w1; moving to workflow w2 does not succeed: The service knows no workflow w2. Set a workflow that exists in the service; the spelling must match exactly.',
 		],
 		[
 			'the next attempt at a move that is refused',
 			tell(moving, 'next', registerFailed(unknown), timer),
-			'Online with id.example, workflow w1; moving to workflow w2 does not succeed: the service knows no workflow w2. Set a workflow that exists in the service; the spelling must match exactly.',
+			'Online with id.example, workflow w1; moving to workflow w2 does not succeed: The service knows no workflow w2. Set a workflow that exists in the service; the spelling must match exactly.',
 		],
 		[
 			'a move without a credential',
 			want(online, desired('w2', { baseUrl: 'https://other.example' })),
-			'Online with id.example, workflow w1; moving to other.example, workflow w2 does not succeed: there is no credential to register with. Scan a pairing code, run idv-agent pair, or provision an API key.',
+			'Online with id.example, workflow w1; moving to other.example, workflow w2 does not succeed: There is no credential to register with. Scan a pairing code, run idv-agent pair, or provision an API key.',
 		],
 		[
 			'a move to another service',
@@ -232,9 +233,9 @@ describe('what a technician reads while something changes', () => {
 		[
 			'a renewal without a network',
 			tell(renewing, 'next', registerFailed(unreachable)),
-			'Online with id.example, workflow w1; renewing the Connection does not succeed: the service at id.example does not answer. Check the network and that the firewall lets this device reach the host; the agent retries by itself.',
+			'Online with id.example, workflow w1; renewing the Connection does not succeed: The service at id.example does not answer. Check the network and that the firewall lets this device reach the host. The agent retries automatically.',
 		],
-		['another pairing', pair(online, desired('w1')), 'Online with id.example, workflow w1; registering anew.'],
+		['another pairing', pair(online, desired('w1')), 'Online with id.example, workflow w1; registering again.'],
 	])('%s', (_, supervision, sentence) => {
 		expect(describeStatus(snapshot(supervision, { hasBeenOnline: true }))).toMatchObject({ state: 'online', sentence });
 	});
@@ -246,7 +247,7 @@ describe('what a technician reads while something changes', () => {
 		);
 	});
 
-	test('a refused device that was paired anew hopes for the new link', () => {
+	test('a refused device that was paired again hopes for the new link', () => {
 		const blocked = tell(online, 'current', ended(forbidden));
 		const again = pair(blocked, desired('w1', { baseUrl: 'https://other.example' }));
 		expect(describeStatus(snapshot(again, gone))).toMatchObject({
@@ -284,6 +285,7 @@ describe('the fields', () => {
 			schemaVersion: 1,
 			state: 'online',
 			sentence: 'Online with id.example, workflow w1.',
+			summary: { code: 'online', params: { host: 'id.example', workflowId: 'w1' } },
 			agentVersion: '1.2.3',
 			startedAt: '2026-03-01T09:40:00.000Z',
 			deviceId: 'kiosk-7',
@@ -326,7 +328,7 @@ describe('the fields', () => {
 			since: '2026-03-01T09:46:00.000Z',
 			nextAttemptAt: '2026-03-01T09:46:02.500Z',
 		});
-		expect(problem).toEqual({ code: unreachable.code, message: unreachable.message, remedy: unreachable.remedy });
+		expect(problem).toEqual(unreachable);
 	});
 
 	test('of an unpaired device are empty', () => {
@@ -340,11 +342,45 @@ describe('the fields', () => {
 	});
 
 	test('show warnings and leave the sentence alone', () => {
-		const status = describeStatus(snapshot(online, { warnings: [{ ...clockWrong, retryAfterMs: 5 }] }));
+		const status = describeStatus(snapshot(online, { warnings: [clockWrong] }));
 		expect(status.sentence).toBe('Online with id.example, workflow w1.');
-		expect(status.warnings).toEqual([
-			{ code: 'clock-wrong', message: clockWrong.message, remedy: 'Set the clock; it will reconnect by itself.' },
-		]);
+		expect(status.warnings).toEqual([clockWrong]);
+	});
+});
+
+describe.each(Object.keys(CATALOGUE) as ErrorCode[])('whoever is told of %s', (code) => {
+	const message = 'The host id.example gave a bad answer.';
+	const problem = failure(code, message, { params: { host: 'id.example' } });
+	const ready = { hasBeenOnline: true };
+	// A Connection that is refused is followed by the key: a move fails only when both did.
+	const told: Record<string, Status> = {
+		unpaired: describeStatus(snapshot(NOTHING_SUPERVISED, { ...unpaired, blocker: problem })),
+		connecting: describeStatus(snapshot(tell(connecting, 'current', ended(problem)))),
+		moving: describeStatus(snapshot(tell(moving, 'next', registerFailed(problem), registerFailed(problem)), ready)),
+		offline: describeStatus(snapshot(tell(online, 'current', ended(problem)), gone)),
+		blocked: describeStatus(snapshot(NOTHING_SUPERVISED, { blocker: problem })),
+	};
+
+	test.each(Object.entries(told))('reads whole sentences on a device that is %s', (_, { sentence }) => {
+		expect(sentence).toContain(message);
+		expect(sentence).toMatch(/\.$/);
+		expect(sentence).not.toMatch(/ {2}|\.\.|[;:,]\.|\n/);
+		expect(sentence).not.toMatch(/nothing to do|by itself|anew/i);
+		for (const one of sentence.split(/(?<=\.) /)) expect(one).toMatch(/^[A-Z0-9]/);
+	});
+
+	test('learns that the agent retries only where it does', () => {
+		const retries = (name: string) => told[name]?.sentence.includes('retries automatically');
+		expect(retries('unpaired')).toBe(false);
+		for (const name of ['connecting', 'moving', 'offline', 'blocked'])
+			expect(retries(name), name).toBe(problem.recovers ?? false);
+	});
+
+	test('finds the sentence as data: code, parameters, and the problem that it tells', () => {
+		for (const [name, status] of Object.entries(told)) {
+			expect(status.summary.params['problem'], name).toBe(code);
+			expect(status.problem, name).toMatchObject({ code, params: { host: 'id.example' } });
+		}
 	});
 });
 
@@ -367,7 +403,7 @@ test.each([
 test('a sentence keeps the capitals of names and acronyms, and ends even where a message does not', () => {
 	const after = (cause: Failure) => describeStatus(snapshot(tell(online, 'current', ended(cause)), gone)).sentence;
 	expect(after(failure('dns-failed', 'DNS knows no id.example.', { remedy: 'Check it.' }))).toBe(
-		'Offline for 14 min: DNS knows no id.example. Check it.',
+		'Offline for 14 min: DNS knows no id.example. Check it. The agent retries automatically.',
 	);
 	expect(after(failure('internal', 'TypeError: x is not a function'))).toBe(
 		'Offline for 14 min: TypeError: x is not a function. This is a fault in the agent: please report it with the file that idv-agent support-bundle makes.',
@@ -410,6 +446,7 @@ test('whatever fails, the status is valid and its sentence begins with how the d
 			);
 			const status = describeStatus(snapshot(reached, more));
 			expect(statusSchema.parse(status)).toEqual(status);
+			expect(statusSentence(JSON.parse(JSON.stringify(status)))).toBe(status.sentence);
 			expect(status.sentence).toMatch(/^(Not paired|Connecting to|Not online|Online with|Offline for) ?/);
 			expect(status.sentence).toMatch(/[.!?]$/);
 			expect(status.sentence.startsWith('Online')).toBe(status.state === 'online');

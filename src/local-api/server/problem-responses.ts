@@ -2,21 +2,22 @@
 import http from 'node:http';
 import {
 	type AgentError,
-	CATALOGUE,
 	type ErrorCode,
 	EXIT,
 	exitStatusOf,
 	type Failure,
+	type FailureDetails,
 	failure,
 } from '../../base/errors.ts';
-import { PROBLEM_CONTENT_TYPE, type Problem } from '../../protocol/problem.ts';
+import { problemDocument } from '../../base/sentences.ts';
+import { PROBLEM_CONTENT_TYPE, type ProblemDocument } from '../../protocol/problem.ts';
 
 /** A problem document before it is sent. */
 export interface ProblemResponse {
 	readonly failure: Failure;
 	readonly status: number;
 	readonly headers?: Readonly<Record<string, string>>;
-	readonly errors?: Problem['errors'];
+	readonly errors?: ProblemDocument['errors'];
 }
 
 /** The HTTP status of an exit status of the catalogue. */
@@ -55,15 +56,14 @@ export function problemResponse(
 	status: number,
 	code: ErrorCode,
 	message: string,
-	more: { remedy?: string } & Pick<ProblemResponse, 'headers' | 'errors'> = {},
+	more: Pick<FailureDetails, 'remedy' | 'params'> & Pick<ProblemResponse, 'headers' | 'errors'> = {},
 ): ProblemResponse {
-	const { remedy = CATALOGUE[code].remedy, ...rest } = more;
-	return { status, failure: failure(code, message, { remedy }), ...rest };
+	const { headers, errors, ...details } = more;
+	return { status, failure: failure(code, message, details), ...(headers && { headers }), ...(errors && { errors }) };
 }
 
-export function toProblem({ failure: { code, message, remedy }, status, errors }: ProblemResponse): Problem {
-	const title = http.STATUS_CODES[status] ?? 'Error';
-	return { status, title, code, detail: message, remedy, ...(errors && { errors }) };
+export function toProblem({ failure: told, status, errors }: ProblemResponse): ProblemDocument {
+	return problemDocument(told, { status, title: http.STATUS_CODES[status] ?? 'Error' }, errors);
 }
 
 /** The connection is closed: the rest of the request may still arrive on it. */

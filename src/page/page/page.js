@@ -50,8 +50,8 @@ function show() {
 	setText(at('state-word'), WORDS[status.state] ?? status.state);
 	setText(at('sentence'), status.sentence);
 	document.title = `${WORDS[status.state] ?? status.state}: ${status.deviceId ?? 'this device'}`;
-	at('warnings').hidden = status.warnings.length === 0;
-	at('warnings').replaceChildren(...status.warnings.map(({ message, remedy }) => make('li', `${message} ${remedy}`)));
+	at('warnings').hidden = view.warnings.length === 0;
+	at('warnings').replaceChildren(...view.warnings.map((text) => make('li', text)));
 	showFacts(at('device'), [
 		['Device', status.deviceId],
 		['Type', status.deviceType],
@@ -204,7 +204,7 @@ at('pair-form').addEventListener('submit', async (event) => {
 		forget();
 		say(result.body.sentence);
 	} else {
-		say(`${result.body.detail} ${result.body.remedy}`);
+		say(result.body.sentence);
 		// A wrong PIN costs nothing; anything else may have cost the code.
 		if (result.body.code === 'access-denied') at('pin').focus();
 		else forget();
@@ -223,7 +223,7 @@ async function look() {
 	const { ok, body } = await ask('/api/inspect', asked());
 	if (!ok) {
 		forget();
-		say(`${body.detail} ${body.remedy}`);
+		say(body.sentence);
 		return;
 	}
 	const { problem, host, hostInUnicode, baseUrl, workflowId, tokenKind, changes } = body;
@@ -236,7 +236,7 @@ async function look() {
 				: null;
 	if (step === null) {
 		forget();
-		say(problem ? `${problem.message} ${problem.remedy}` : 'This code cannot be used.');
+		say(body.sentence ?? 'This code cannot be used.');
 		return;
 	}
 	say('');
@@ -285,7 +285,7 @@ async function ask(path, body) {
 		});
 		return { ok: response.ok, body: await response.json() };
 	} catch {
-		return { ok: false, body: { detail: 'The agent gave no answer.', remedy: 'Look at the state above.' } };
+		return { ok: false, body: { sentence: 'The agent gave no answer. Look at the state above.' } };
 	}
 }
 
