@@ -17,7 +17,7 @@ import type { DeviceState } from '../state/device-state.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
 import type { InspectionTarget } from './inspection-target.runner.ts';
 import { readDiskSpace, readMemory, readSystemName } from './machine-probes.edge.ts';
-import { lookAtState } from './probe-device.runner.ts';
+import { readState } from './probe-device.runner.ts';
 import type { PackedFile } from './tarball.edge.ts';
 
 /** Longest text of one file, in characters. Of a log the newest part is kept. */
@@ -48,7 +48,7 @@ export async function gatherBundle(parts: BundleParts): Promise<PackedFile[]> {
 			const { code, message } = toFailure(error);
 			return { error: { code, message } };
 		});
-	const state = await lookAtState(inspected.paths.stateDir).then(
+	const state = await readState(inspected.paths.stateDir).then(
 		(found) => found.state,
 		() => EMPTY_STATE,
 	);

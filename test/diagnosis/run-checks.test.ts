@@ -7,10 +7,10 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.edge.ts';
 import { AgentError, failure } from '../../src/base/errors.ts';
-import { CHECK_IDS, type CheckId, type Finding, failed, ok } from '../../src/diagnosis/checks.ts';
+import { CHECK_IDS, CHECKS, type CheckId, openContext } from '../../src/diagnosis/check-list.runner.ts';
+import { type Check, type Finding, failed, ok } from '../../src/diagnosis/checks.ts';
 import { findInspectionTarget, readAssignments, readRunFlags } from '../../src/diagnosis/inspection-target.runner.ts';
-import { openProbes } from '../../src/diagnosis/probes.runner.ts';
-import { type CheckReport, diagnose, type Probes } from '../../src/diagnosis/run-checks.runner.ts';
+import { type CheckReport, diagnose } from '../../src/diagnosis/run-checks.runner.ts';
 import { connectProxy, fixture, identity, listen, refusedPort } from '../connection/network-peers.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
 
@@ -33,16 +33,10 @@ async function examineOn(
 	await writeFile(config, JSON.stringify(settings));
 	const flags = { config, stateDir: join(directory, 'state'), runDir: join(directory, 'run') };
 	const inspected = await findInspectionTarget(flags, {});
-	const opened = openProbes({
-		inspected,
-		clock: systemClock,
-		userAgent: 'test',
-		registerSecret: () => {},
-		machineRoot,
-	});
-	onTestFinished(() => opened.close());
-	const { probes } = opened;
-	const diagnosis = await diagnose({ probes, checks, warningsAsErrors: false, clock: systemClock });
+	const parts = { inspected, clock: systemClock, userAgent: 'test', registerSecret: () => {}, machineRoot };
+	const context = openContext(parts);
+	onTestFinished(() => context.close());
+	const diagnosis = await diagnose({ list: CHECKS, context, checks, warningsAsErrors: false, clock: systemClock });
 	return {
 		checks: Object.fromEntries(diagnosis.checks.map((check) => [check.id, check])),
 		exitStatus: diagnosis.exitStatus,
@@ -190,12 +184,19 @@ test('a machine whose memory is used up is told, until there is some again', asy
 
 describe('the running of checks', () => {
 	const never = () => new Promise<Finding>(() => {});
-	const probesWith = (own: Partial<Probes>): Probes =>
-		({ ...Object.fromEntries(CHECK_IDS.map((id) => [id, async () => ok('Well.')])), ...own }) as Probes;
+	const context = null;
+	const listWith = (own: Partial<Record<CheckId, Check<null>['run']>>): Check<null>[] =>
+		CHECKS.map((check) => ({ ...check, run: own[check.id] ?? (async () => ok('Well.')) }));
 
 	test('what is not over in time is a failure, and the rest is told all the same', async () => {
 		const clock = createSteppedClock();
-		const running = diagnose({ probes: probesWith({ dns: never }), checks: CHECK_IDS, warningsAsErrors: false, clock });
+		const running = diagnose({
+			list: listWith({ dns: never }),
+			context,
+			checks: CHECK_IDS,
+			warningsAsErrors: false,
+			clock,
+		});
 		await Promise.resolve();
 		while (clock.pending === 0) await new Promise((resolve) => setImmediate(resolve));
 		while (clock.pending > 1) await new Promise((resolve) => setImmediate(resolve));
@@ -211,14 +212,14 @@ describe('the running of checks', () => {
 	test('all together end within their limit, however long each takes', async () => {
 		const clock = createSteppedClock();
 		const limits: number[] = [];
-		const slow = (id: CheckId) => async (limitMs: number) => {
+		const slow = (id: CheckId) => async (_: null, limitMs: number) => {
 			limits.push(limitMs);
 			await Promise.resolve();
 			clock.advance(3000);
 			return ok(`${id} took its time.`);
 		};
-		const probes = probesWith({ settings: slow('settings'), dns: slow('dns'), tcp: slow('tcp'), proxy: slow('proxy') });
-		const { ms, checks } = await diagnose({ probes, checks: ['tls'], warningsAsErrors: false, clock });
+		const list = listWith({ settings: slow('settings'), dns: slow('dns'), tcp: slow('tcp'), proxy: slow('proxy') });
+		const { ms, checks } = await diagnose({ list, context, checks: ['tls'], warningsAsErrors: false, clock });
 		expect(limits.slice(0, 3)).toEqual([4750, 4750, 3325]);
 		expect(checks.find(({ id }) => id === 'proxy')).toMatchObject({ status: 'failed' });
 		expect(ms).toBeLessThanOrEqual(12_000);
@@ -231,7 +232,8 @@ describe('the running of checks', () => {
 			throw new AgentError('state-unreadable', 'Not readable.');
 		};
 		await diagnose({
-			probes: probesWith({ state: broken, memory: async () => failed(failure('memory-low', 'Little.')) }),
+			context,
+			list: listWith({ state: broken, memory: async () => failed(failure('memory-low', 'Little.')) }),
 			checks: CHECK_IDS,
 			warningsAsErrors: false,
 			clock,
