@@ -6,6 +6,7 @@
 import http, { type Agent } from 'node:http';
 import https from 'node:https';
 import { connect } from 'node:net';
+import type { Duplex } from 'node:stream';
 import type { PeerCertificate, TLSSocket } from 'node:tls';
 
 export interface Reach {
@@ -66,12 +67,22 @@ export async function inspect(
 	const ended = Promise.withResolvers<Pick<Inspection, 'date' | 'error'>>();
 	const isSecure = url.protocol === 'https:';
 	let certificate: ShownCertificate | null = null;
+	// Node's own limits end neither a request nor its connection while a handshake through a tunnel is under way.
+	let first: Duplex | null | undefined;
+	const createConnection = agent.createConnection.bind(agent);
+	agent.createConnection = (options, callback) => {
+		const made = createConnection(options, callback);
+		first = made;
+		return made;
+	};
+	const timer = setTimeout(() => {
+		ended.resolve({ date: undefined, error: new DOMException('The limit is over.', 'TimeoutError') });
+	}, limitMs);
 	const request = (isSecure ? https : http).request(url, {
 		method: 'HEAD',
 		agent,
 		// Ends a proxy that makes no tunnel before the limit ends everything: the two have different causes.
 		timeout: limitMs / 2,
-		signal: AbortSignal.timeout(limitMs),
 	});
 	request.once('socket', (socket) => {
 		const look = () => {
@@ -85,7 +96,9 @@ export async function inspect(
 	request.on('error', (error) => ended.resolve({ date: undefined, error }));
 	request.end();
 	const end = await ended.promise;
+	clearTimeout(timer);
 	request.destroy();
+	first?.destroy();
 	agent.destroy();
 	return { certificate, ...end, atMs: Date.now() };
 }
