@@ -308,7 +308,9 @@ export const CHECKS = [
 		title: 'systemd unit',
 		needs: [],
 		run: async ({ inspected: { unit } }) =>
-			unit === null ? notApplicable('systemd does not run this machine, or could not be asked.') : assessUnit(UNIT, unit),
+			unit === null
+				? notApplicable('systemd does not run this machine, or could not be asked.')
+				: assessUnit(UNIT, unit),
 	},
 ] as const satisfies readonly Check<DoctorContext>[];
 
