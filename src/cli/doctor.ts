@@ -1,17 +1,16 @@
 /**
- * `idv-agent doctor`: every check with what was found and what to do, as soon as it is known. For a person a list, for
+ * `idv-agent doctor`: every check with its finding and its remedy, as soon as it is known. For a person a list, for
  * programs one document. The exit status is that of the first failure.
  */
 import { systemClock } from '../base/clock.edge.ts';
 import { AgentError } from '../base/errors.ts';
-import { CHECK_IDS, type CheckId } from '../diagnosis/checks.ts';
+import { CHECK_IDS, CHECKS, type CheckId, openContext } from '../diagnosis/check-list.runner.ts';
 import {
 	becomeServiceUser,
 	findInspectionTarget,
 	type InspectionTarget,
 	nameOfUser,
 } from '../diagnosis/inspection-target.runner.ts';
-import { openProbes } from '../diagnosis/probes.runner.ts';
 import { type CheckReport, type Diagnosis, DOCTOR_SCHEMA_VERSION, diagnose } from '../diagnosis/run-checks.runner.ts';
 import type { PathFlags } from '../settings/paths.runner.ts';
 import { nearestName } from '../settings/resolve.ts';
@@ -26,13 +25,13 @@ export type DoctorFlags = PathFlags &
 		readonly warningsAsErrors?: boolean | undefined;
 	};
 
-/** What `--json` prints, and what lies in a support bundle. */
+/** The document that `--json` prints and a support bundle holds. */
 export interface DoctorReport extends Diagnosis {
 	readonly schemaVersion: typeof DOCTOR_SCHEMA_VERSION;
 	readonly agentVersion: string;
 	/** ISO 8601, by this device's clock. */
 	readonly at: string;
-	/** As whom it was looked. */
+	/** The user with whose rights the checks ran. */
 	readonly user: string;
 	/** Whether the settings are those that the systemd unit runs with. */
 	readonly settingsOfUnit: boolean;
@@ -54,7 +53,7 @@ export async function doctor(flags: DoctorFlags): Promise<void> {
 	process.exitCode = report.exitStatus;
 }
 
-/** Has all checks made, in the name of whoever this process is. */
+/** Runs the checks with the rights of this process. */
 export async function examine(
 	inspected: InspectionTarget,
 	options: {
@@ -66,19 +65,15 @@ export async function examine(
 ): Promise<DoctorReport> {
 	const { registerSecret = () => {} } = options;
 	const at = new Date(systemClock.wallMs()).toISOString();
-	const { probes, close } = openProbes({
-		inspected,
-		clock: systemClock,
-		userAgent: `idv-agent/${VERSION}`,
-		registerSecret,
-	});
+	const about = { inspected, clock: systemClock, userAgent: `idv-agent/${VERSION}`, registerSecret };
+	const context = openContext(about);
 	try {
-		const diagnosis = await diagnose({ ...options, probes, clock: systemClock });
+		const diagnosis = await diagnose({ ...options, list: CHECKS, context, clock: systemClock });
 		const user = await nameOfUser();
-		const about = { schemaVersion: DOCTOR_SCHEMA_VERSION, agentVersion: VERSION, at, user } as const;
-		return { ...about, settingsOfUnit: inspected.isOfUnit, ...diagnosis };
+		const head = { schemaVersion: DOCTOR_SCHEMA_VERSION, agentVersion: VERSION, at, user } as const;
+		return { ...head, settingsOfUnit: inspected.isOfUnit, ...diagnosis };
 	} finally {
-		await close();
+		await context.close();
 	}
 }
 
@@ -91,7 +86,7 @@ function readCheckId(text: string): CheckId {
 	});
 }
 
-/** The list grows downwards; on a terminal its last line says what is being waited for. */
+/** The list grows downwards; on a terminal its last line names the check that runs. */
 function openScreen() {
 	const isTerminal = process.stdout.isTTY === true;
 	const width = Math.max(...CHECK_IDS.map((id) => id.length));
@@ -100,14 +95,14 @@ function openScreen() {
 	};
 	return {
 		begin(user: string) {
-			printLine(`Looked at as ${user}.\n`);
+			printLine(`Checked as user ${user}.\n`);
 			waiting('\u2026 settings');
 		},
 		show(check: CheckReport) {
 			waiting('');
 			printFolded(`${check.status.padEnd(7)}  ${check.id.padEnd(width)}  `, check.message);
 			if ('remedy' in check) printFolded(' '.repeat(7 + width + 4), check.remedy);
-			const next = CHECK_IDS[CHECK_IDS.indexOf(check.id) + 1];
+			const next = CHECKS[CHECKS.findIndex(({ id }) => id === check.id) + 1]?.id;
 			if (next) waiting(`\u2026 ${next}`);
 		},
 		end({ checks, first, ms }: DoctorReport) {

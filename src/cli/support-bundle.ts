@@ -3,7 +3,7 @@ import { type FileHandle, open, rm } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { AgentError } from '../base/errors.ts';
 import { createSecretRegistry } from '../base/redact.ts';
-import { CHECK_IDS } from '../diagnosis/checks.ts';
+import { CHECK_IDS } from '../diagnosis/check-list.runner.ts';
 import { registerSecrets } from '../diagnosis/collect-secrets.runner.ts';
 import { becomeServiceUser, findInspectionTarget, UNIT } from '../diagnosis/inspection-target.runner.ts';
 import { readJournal } from '../diagnosis/machine-probes.edge.ts';

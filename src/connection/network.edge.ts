@@ -11,6 +11,7 @@ import { createSecureContext, getCACertificates, type SecureContext } from 'node
 import type { Dispatcher } from 'undici';
 import { AgentError } from '../base/errors.ts';
 import { isLoopback } from '../protocol/endpoints.ts';
+import { type Inspection, inspect, type Reach, reach } from './inspect.edge.ts';
 
 /** How long the connection to a host or to a proxy may take, TLS included, in milliseconds. */
 const CONNECT_MS = 10_000;
@@ -39,8 +40,10 @@ export interface Network {
 	viaProxy(url: URL): boolean;
 	/** The proxy on the way to the URL, with its user and password: a secret. `null` for the direct way. */
 	proxyFor(url: URL): string | null;
-	/** What TLS is made with; `null` where Node's own defaults do. */
-	readonly secureContext: SecureContext | null;
+	/** Connects to the proxy on the way to the URL, or to its host, and closes. For diagnosis. */
+	reach(url: URL, limitMs: number): Reach;
+	/** Looks at what answers at the URL, also where its certificate is not accepted. For diagnosis; never rejects. */
+	inspect(url: URL, limitMs: number): Promise<Inspection>;
 	/** Ends every connection that was made through it, except open channels. */
 	close(): Promise<void>;
 }
@@ -79,7 +82,12 @@ export async function createNetwork(
 		dispatcher: async () => (await openRequests()).dispatcher,
 		viaProxy: (url) => proxyFor(url) !== null,
 		proxyFor,
-		secureContext: tls,
+		reach: (url, limitMs) => reach(new URL(proxyFor(url) ?? url), limitMs),
+		inspect(url, limitMs) {
+			const proxy = proxyFor(url);
+			const agent = createAgent(url.protocol === 'https:', proxy, tls, { acceptsAll: true });
+			return inspect(url, { agent, viaProxy: proxy !== null, limitMs });
+		},
 		async close() {
 			for (const agent of agents.values()) agent.destroy();
 			agents.clear();
@@ -89,10 +97,15 @@ export async function createNetwork(
 }
 
 /** Node decides nothing here: it is told one proxy and no exceptions. */
-function createAgent(secure: boolean, proxy: string | null, tls: SecureContext | null): HttpAgent {
+function createAgent(
+	secure: boolean,
+	proxy: string | null,
+	tls: SecureContext | null,
+	{ acceptsAll = false } = {},
+): HttpAgent {
 	if (!secure) return new HttpAgent({ proxyEnv: { http_proxy: proxy ?? undefined } });
 	return new HttpsAgent({
-		rejectUnauthorized: true,
+		rejectUnauthorized: !acceptsAll,
 		...(tls && { secureContext: tls }),
 		...(proxy !== null && { proxyEnv: { https_proxy: proxy } }),
 	});

@@ -1,12 +1,13 @@
 /**
- * What single probes of `idv-agent doctor` amount to: figures and answers in, a finding out. Owns the limits at which a
- * figure is worth a word. Pure: measures nothing.
+ * Turns the figures and answers of single checks of `idv-agent doctor` into findings. Owns the limits at which a figure is
+ * reported. Pure: measures nothing.
  */
 
 import { plainDuration } from '../base/durations.ts';
 import { type ErrorCode, failure } from '../base/errors.ts';
 import { classifyHttpAnswer, type HttpAnswer } from '../connection/classify-failure.ts';
 import { WRONG_CLOCK_MS } from '../connection/clock-skew.ts';
+import type { ShownCertificate } from '../connection/inspect.edge.ts';
 import { type Finding, failed, notApplicable, ok, warning } from './checks.ts';
 
 const MIB = 1024 * 1024;
@@ -16,11 +17,11 @@ const DAY_MS = 86_400_000;
 const LEAST_DISK_BYTES = 8 * MIB;
 /** Less than this is worth a warning, in bytes. */
 const LOW_DISK_BYTES = 64 * MIB;
-/** An unused device should have at least this much memory to give, in bytes. */
+/** An unused device should have at least this much memory available, in bytes. */
 const LOW_MEMORY_BYTES = 48 * MIB;
 /** A certificate that ends sooner than this is worth a warning, in days. */
 const LOW_CERTIFICATE_DAYS = 14;
-/** No clock that is right shows a time before this program was written, in milliseconds since 1970. */
+/** A correct clock shows no time before this program was written, in milliseconds since 1970. */
 const EARLIEST_MS = Date.UTC(2026, 0, 1);
 
 export interface DiskSpace {
@@ -34,7 +35,7 @@ export function assessDisk({ directory, freeBytes, freeInodes }: DiskSpace): Fin
 	const free = `${mebibytes(freeBytes)} free in ${directory}`;
 	const low = (message: string) =>
 		failure('disk-low', message, { remedy: `Make room on the file system of ${directory}.` });
-	if (freeInodes === 0) return failed(low(`No file can be made any more in ${directory}: it has no inode left.`));
+	if (freeInodes === 0) return failed(low(`${directory} has run out of inodes, so no file can be created.`));
 	if (freeBytes < LEAST_DISK_BYTES) return failed(low(`Only ${free}.`));
 	return freeBytes < LOW_DISK_BYTES ? warning(low(`Only ${free}.`)) : ok(`${free}.`);
 }
@@ -42,14 +43,14 @@ export function assessDisk({ directory, freeBytes, freeInodes }: DiskSpace): Fin
 export interface MemorySpace {
 	readonly availableBytes: number;
 	readonly totalBytes: number;
-	/** Anonymous and file memory of the daemon; `null` when it does not run or is not to be seen. */
+	/** Anonymous and file memory of the daemon; `null` when it does not run or may not be seen. */
 	readonly agentBytes: number | null;
 }
 
 export function assessMemory({ availableBytes, totalBytes, agentBytes }: MemorySpace): Finding {
-	const agent = agentBytes === null ? '' : `; the agent has ${mebibytes(agentBytes)}`;
-	const said = `${mebibytes(availableBytes)} of ${mebibytes(totalBytes)} are available${agent}.`;
-	return availableBytes < LOW_MEMORY_BYTES ? warning(failure('memory-low', `Only ${said}`)) : ok(said);
+	const agent = agentBytes === null ? '' : `; the agent uses ${mebibytes(agentBytes)}`;
+	const figures = `${mebibytes(availableBytes)} of ${mebibytes(totalBytes)} are available${agent}.`;
+	return availableBytes < LOW_MEMORY_BYTES ? warning(failure('memory-low', `Only ${figures}`)) : ok(figures);
 }
 
 /** @param skewMs how far this device's clock is ahead of the service's; `null` when it could not be compared. */
@@ -63,17 +64,11 @@ export function assessClock(wallMs: number, skewMs: number | null, comparedWith:
 		: ok(`Within ${Math.max(1, Math.round(Math.abs(skewMs) / 1000))} s of ${comparedWith}.`);
 }
 
-export interface ShownCertificate {
-	readonly host: string;
-	/** Name of who signed it. */
-	readonly issuer: string;
-	/** When the first certificate of the chain ends, in milliseconds since 1970. */
-	readonly validToMs: number;
-	/** `TLSv1.3` */
-	readonly protocol: string;
-}
-
-export function assessCertificate({ host, issuer, validToMs, protocol }: ShownCertificate, wallMs: number): Finding {
+/** Of a certificate that is accepted. */
+export function assessCertificate(
+	{ host, issuer, validToMs, protocol }: Omit<ShownCertificate, 'fault'> & { readonly host: string },
+	wallMs: number,
+): Finding {
 	const days = Math.floor((validToMs - wallMs) / DAY_MS);
 	const signed = `signed by ${issuer}, ${protocol}`;
 	if (days >= LOW_CERTIFICATE_DAYS) return ok(`Valid for ${host}, ${days} days left, ${signed}.`);
@@ -87,8 +82,8 @@ export function assessCertificate({ host, issuer, validToMs, protocol }: ShownCe
 }
 
 /**
- * What the registration endpoint says to a request without a credential: any refusal shows that the service is there.
- * A page, a redirect or an overloaded service is another matter.
+ * The answer of the registration endpoint to a request without a credential: any refusal shows that the service is there.
+ * A page, a redirect or an overloaded service is a failure.
  */
 export function assessAnswer(answer: Pick<HttpAnswer, 'status' | 'headers' | 'body' | 'host'>): Finding {
 	const { status, host } = answer;
@@ -104,10 +99,10 @@ const IN_THE_WAY: readonly ErrorCode[] = [
 	'request-timeout',
 ];
 
-/** What `systemctl show` says of the unit, by name of the property. */
+/** The output of `systemctl show` for the unit, by name of the property. */
 export type UnitProperties = Readonly<Record<string, string>>;
 
-/** What the shipped unit sets and a drop-in should not take back; a scanner may need `PrivateDevices`, so it is left out. */
+/** Settings of the shipped unit that a drop-in should not weaken. A scanner may need `PrivateDevices`, so it is left out. */
 const HARDENING: readonly (readonly [property: string, desired: string])[] = [
 	['NoNewPrivileges', 'yes'],
 	['ProtectSystem', 'strict'],
@@ -141,7 +136,7 @@ export function assessUnit(unit: string, shown: UnitProperties): Finding {
 	const { LoadState, ActiveState = '', SubState = '', UnitFileState = '', NRestarts = '0', User = '' } = shown;
 	if (LoadState !== 'loaded')
 		return warning(
-			notReady(`systemd knows no usable ${unit} (${LoadState || 'nothing'}).`, 'Install the package again.'),
+			notReady(`systemd has no usable ${unit} (${LoadState || 'nothing'}).`, 'Install the package again.'),
 		);
 	if (ActiveState === 'failed' || SubState === 'auto-restart')
 		return failed(
@@ -151,10 +146,7 @@ export function assessUnit(unit: string, shown: UnitProperties): Finding {
 		return failed(notReady(`${unit} does not run (${ActiveState}).`, `Start it: systemctl start ${unit}.`));
 	if (!UnitFileState.startsWith('enabled') && UnitFileState !== 'static')
 		return warning(
-			notReady(
-				`${unit} runs, but is not enabled (${UnitFileState}).`,
-				`Have it start at boot: systemctl enable ${unit}.`,
-			),
+			notReady(`${unit} runs, but is not enabled (${UnitFileState}).`, `Start it at boot: systemctl enable ${unit}.`),
 		);
 	if (shown['NeedDaemonReload'] === 'yes')
 		return warning(notReady(`${unit} has changed on the disk since systemd read it.`, 'Run systemctl daemon-reload.'));

@@ -1,44 +1,20 @@
 /**
- * The checks of `idv-agent doctor`: what each is called, what it stands on, and what all of them together mean.
- * Pure: probes nothing, knows no time limit and words no single finding.
+ * The model of a check of `idv-agent doctor`: what it needs, what it may find, and what all findings together mean.
+ * Pure: knows no single check (`check-list.runner.ts`), measures nothing, knows no time limit.
  */
-import { type ErrorCode, EXIT, exitStatusOf, type Failure } from '../base/errors.ts';
+import { type ErrorCode, EXIT, exitStatusOf, type Failure, type Params } from '../base/errors.ts';
 
-interface CheckRow {
+/** One row of the list of checks. */
+export interface Check<Context> {
+	/** Permanent. */
+	readonly id: string;
 	/** For a person, in a table. */
 	readonly title: string;
-	/** What has to hold before this check can say anything. Only checks that stand above it in the table. */
+	/** The checks that must not have failed before this one can say anything. They come earlier in the list. */
 	readonly needs: readonly string[];
+	/** Looks at one thing. @param limitMs how long it may take. */
+	readonly run: (context: Context, limitMs: number) => Promise<Finding>;
 }
-
-const row = (title: string, ...needs: string[]): CheckRow => ({ title, needs });
-
-/** Every check by its permanent id, in the order in which they are reported: causes before what follows from them. */
-export const CHECKS = {
-	settings: row('Settings'),
-	state: row('State directory'),
-	'disk-space': row('Disk space'),
-	memory: row('Memory'),
-	identity: row('Identity', 'settings'),
-	pairing: row('Pairing', 'settings'),
-	dns: row('DNS', 'settings'),
-	tcp: row('TCP connection', 'dns'),
-	proxy: row('Proxy', 'tcp'),
-	// On nothing but the settings: it is wanted most when nothing else works.
-	clock: row('Clock', 'settings'),
-	tls: row('TLS certificate', 'proxy'),
-	http: row('HTTP answer', 'tls'),
-	channel: row('Channel handshake', 'http'),
-	heartbeat: row('Heartbeat', 'channel'),
-	'local-socket': row('Local sockets'),
-	scanner: row('Scanner', 'settings'),
-	unit: row('systemd unit'),
-} as const satisfies Record<string, CheckRow>;
-
-export type CheckId = keyof typeof CHECKS;
-
-/** In the order of the table. */
-export const CHECK_IDS = Object.keys(CHECKS) as readonly CheckId[];
 
 /** What a check has found. */
 export type Finding =
@@ -49,39 +25,40 @@ export type Finding =
 			readonly code: ErrorCode;
 			readonly message: string;
 			readonly remedy: string;
+			/** The names and numbers in the message, for the same text in another language. */
+			readonly params?: Params;
 	  }
-	/** Nothing to check here; `blockedBy` names the check without which it could not be made. */
-	| { readonly status: 'skipped'; readonly message: string; readonly blockedBy: CheckId | null };
+	/** There is nothing to check; `blockedBy` names the failed check that made this one impossible. */
+	| { readonly status: 'skipped'; readonly message: string; readonly blockedBy: string | null };
 
 export const ok = (message: string): Finding => ({ status: 'ok', message });
-export const failed = ({ code, message, remedy }: Failure): Finding => ({ status: 'failed', code, message, remedy });
-export const warning = ({ code, message, remedy }: Failure): Finding => ({ status: 'warning', code, message, remedy });
-/** There is nothing of this kind to check; what stands on it goes ahead. */
+const said = ({ code, message, remedy, params }: Failure) => ({ code, message, remedy, ...(params && { params }) });
+export const failed = (failure: Failure): Finding => ({ status: 'failed', ...said(failure) });
+export const warning = (failure: Failure): Finding => ({ status: 'warning', ...said(failure) });
+/** There is nothing of this kind to check; the checks that need this one still run. */
 export const notApplicable = (message: string): Finding => ({ status: 'skipped', message, blockedBy: null });
-export const blockedBy = (id: CheckId): Finding => ({
+export const blockedBy = (id: string): Finding => ({
 	status: 'skipped',
 	message: `Not checked, because ${id} failed.`,
 	blockedBy: id,
 });
 
-/** What stands under a check, itself included, in the order of the table. */
-export function withFoundations(asked: readonly CheckId[]): CheckId[] {
-	const desired = new Set<CheckId>(asked);
-	// From the last to the first: foundations stand above.
-	for (const id of [...CHECK_IDS].reverse()) if (desired.has(id)) for (const need of needsOf(id)) desired.add(need);
-	return CHECK_IDS.filter((id) => desired.has(id));
-}
+type Row = Pick<Check<never>, 'id' | 'needs'>;
 
-export function needsOf(id: CheckId): readonly CheckId[] {
-	return CHECKS[id].needs as readonly CheckId[];
+/** The checks asked for and their prerequisites, in the order of the list. */
+export function withPrerequisites<Listed extends Row>(list: readonly Listed[], asked: readonly string[]): Listed[] {
+	const desired = new Set(asked);
+	// From the last to the first: prerequisites come earlier.
+	for (const { id, needs } of list.toReversed()) if (desired.has(id)) for (const need of needs) desired.add(need);
+	return list.filter(({ id }) => desired.has(id));
 }
 
 /**
- * Why a check need not be made: a foundation failed, or could itself not be checked. The check that failed is named, not
- * the one in between. `null` when it can be made.
+ * Why a check is skipped: a prerequisite failed, or was skipped for a failure. Names the check that failed, not the one in
+ * between. `null` when the check can run.
  */
-export function blockerTo(id: CheckId, findings: ReadonlyMap<CheckId, Finding>): Finding | null {
-	for (const need of needsOf(id)) {
+export function blockerTo({ needs }: Pick<Row, 'needs'>, findings: ReadonlyMap<string, Finding>): Finding | null {
+	for (const need of needs) {
 		const found = findings.get(need);
 		if (found?.status === 'failed') return blockedBy(need);
 		if (found?.status === 'skipped' && found.blockedBy !== null) return blockedBy(found.blockedBy);
@@ -89,18 +66,18 @@ export function blockerTo(id: CheckId, findings: ReadonlyMap<CheckId, Finding>):
 	return null;
 }
 
-/** What all findings together mean: the worst of them, and the exit status of the first that counts. */
+/** What all findings together mean: the worst of them, and the exit status of the first failure. */
 export interface Verdict {
 	readonly verdict: 'ok' | 'warning' | 'failed';
-	/** A sysexit; of the first failure, for causes stand first. */
+	/** A sysexit; of the first failure, since causes come first in the list. */
 	readonly exitStatus: number;
-	/** The first check that decided it; `null` when all is well. */
-	readonly first: CheckId | null;
+	/** The first check that failed; `null` when none did. */
+	readonly first: string | null;
 }
 
-/** @param findings in the order of the table. @param warningsAsErrors whether a warning alone is a failure. */
+/** @param findings in the order of the list. @param warningsAsErrors whether a warning alone is a failure. */
 export function assess(
-	findings: readonly (readonly [CheckId, Finding])[],
+	findings: readonly (readonly [id: string, Finding])[],
 	{ warningsAsErrors }: { readonly warningsAsErrors: boolean },
 ): Verdict {
 	const first = findings.find(([, { status }]) => status === 'failed' || (warningsAsErrors && status === 'warning'));

@@ -1,5 +1,5 @@
 /**
- * Every secret that this device holds, told to a registry by its value, so that a support bundle can be searched for it:
+ * Every secret that this device holds, added to a registry by its value, so that a support bundle can be searched for it:
  * from the state, from the files that settings name, from the variables. Reads what it may; never shows one, never throws.
  */
 import { readdir } from 'node:fs/promises';

@@ -1,14 +1,14 @@
 /**
- * Whose eyes `idv-agent doctor` looks through: the user, the files and the settings of the service. Started by root
- * beside the systemd unit, that is what the unit runs with; otherwise what the command line and its environment say.
- * Becomes another user at most once, and never root.
+ * The user, the files and the settings with which `idv-agent doctor` looks. Started by root beside the systemd unit, those
+ * that the unit runs with; otherwise those of the command line and its environment. Becomes another user at most once, and
+ * never root.
  */
 
 import { findUser, type User } from '../base/files.edge.ts';
 import type { SettingsSources } from '../settings/load.runner.ts';
 import { choosePaths, type PathFlags } from '../settings/paths.runner.ts';
 import { UNIT_PROPERTIES, type UnitProperties } from './check-results.ts';
-import { ownerOf, readProcess, readUnit } from './machine-probes.edge.ts';
+import { ownerOf, readPairs, readProcess, readUnit } from './machine-probes.edge.ts';
 
 export const UNIT = 'idv-agent.service';
 
@@ -17,7 +17,7 @@ export interface InspectionTarget extends SettingsSources {
 	readonly unit: UnitProperties | null;
 	/** Process id of the daemon that systemd runs. */
 	readonly mainPid: number | null;
-	/** As whom the service runs, if this process is root and could become that user; else `null`. */
+	/** The user of the service, if this process is root and could become that user; else `null`. */
 	readonly serviceUser: User | null;
 	/** Whether the settings are those the unit runs with, rather than those of this command line. */
 	readonly isOfUnit: boolean;
@@ -70,7 +70,7 @@ async function ownerOfState(stateDir: string): Promise<User | null> {
 	return uid === null || uid === 0 ? null : findUser(uid);
 }
 
-/** The flags of `idv-agent run` as systemd gave them; others are passed over. */
+/** The flags of `idv-agent run` as systemd passed them; others are ignored. */
 export function readRunFlags(argv: readonly string[]): PathFlags & { readonly set: readonly string[] } {
 	const found: { config?: string; stateDir?: string; runDir?: string; set: string[] } = { set: [] };
 	for (const [index, word] of argv.entries()) {
@@ -88,11 +88,5 @@ export function readRunFlags(argv: readonly string[]): PathFlags & { readonly se
 /** `A=1 "B=two words"`, as `systemctl show` writes it. */
 export function readAssignments(text: string): Record<string, string> {
 	const words = text.match(/"(?:\\.|[^"\\])*"|\S+/g) ?? [];
-	return Object.fromEntries(
-		words.map((word) => {
-			const plain = word.startsWith('"') ? word.slice(1, -1).replace(/\\(.)/g, '$1') : word;
-			const equals = plain.indexOf('=');
-			return [plain.slice(0, Math.max(0, equals)), plain.slice(equals + 1)];
-		}),
-	);
+	return readPairs(words.map((word) => (word.startsWith('"') ? word.slice(1, -1).replace(/\\(.)/g, '$1') : word)));
 }

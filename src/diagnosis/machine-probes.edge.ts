@@ -1,8 +1,9 @@
 /**
- * What `idv-agent doctor` and the support bundle want to know of this machine: room, memory, users, sockets, the systemd
- * unit and its journal. Reads only; a thing that is not there or not to be seen is `null`. Never throws for what it finds.
+ * The facts of this machine for `idv-agent doctor` and the support bundle: disk space, memory, users, sockets, the systemd
+ * unit and its journal. Reads only; what does not exist or may not be read is `null`. Never throws for what it finds.
  */
 import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { lstat, readFile, statfs } from 'node:fs/promises';
 import { freemem, totalmem } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -10,10 +11,10 @@ import { findGroup } from '../base/files.edge.ts';
 
 /** For programs of the system. */
 const DEADLINE_MS = 4000;
-/** Of one small file under /proc or /etc. */
+/** For the output of one program: the journal is the largest. */
 const MAX_OUTPUT_BYTES = 8 * 1024 * 1024;
 
-/** The room where a directory is, or where it would be made. Without rights of root, as the agent has it. */
+/** The space where a directory is, or where it would be created. Without what is reserved for root, as the agent has it. */
 export async function readDiskSpace(
 	directory: string,
 ): Promise<{ directory: string; freeBytes: number; freeInodes: number | null }> {
@@ -46,7 +47,7 @@ function kibibytes(text: string, name: string): number | null {
 	return found === undefined ? null : Number(found) * 1024;
 }
 
-/** Who owns a file; `null` when it is not there. */
+/** The owner of a file; `null` when it does not exist. */
 export async function ownerOf(path: string): Promise<number | null> {
 	return lstat(path).then(
 		({ uid }) => uid,
@@ -56,23 +57,21 @@ export async function ownerOf(path: string): Promise<number | null> {
 
 export interface SocketFacts {
 	readonly path: string;
-	readonly isSocket: boolean;
 	/** Permission bits. */
 	readonly mode: number;
 	/** Name of the group, or its number. */
 	readonly group: string;
-	/** Named members of the group; who has it as the first group is not among them. */
+	/** Named members of the group; users whose primary group it is are not among them. */
 	readonly members: readonly string[];
 }
 
-/** What stands at the place of a local socket; `null` when nothing does, or this user may not look. */
+/** The rights of a local socket; `null` when it does not exist, or this user may not look. */
 export async function readSocket(path: string): Promise<SocketFacts | null> {
 	try {
 		const stat = await lstat(path);
 		const group = await findGroup(stat.gid);
 		return {
 			path,
-			isSocket: stat.isSocket(),
 			mode: stat.mode & 0o777,
 			group: group?.name ?? String(stat.gid),
 			members: group?.members ?? [],
@@ -87,29 +86,23 @@ export async function readUnit(
 	unit: string,
 	properties: readonly string[],
 ): Promise<Readonly<Record<string, string>> | null> {
-	if (!(await exists('/run/systemd/system'))) return null;
+	if (!existsSync('/run/systemd/system')) return null;
 	const shown = await run('systemctl', ['show', unit, ...properties.map((name) => `--property=${name}`)]);
 	if (shown === null) return null;
-	const pairs = shown.split('\n').map((line): [string, string] => {
-		const equals = line.indexOf('=');
-		return [line.slice(0, equals), line.slice(equals + 1)];
-	});
-	return Object.fromEntries(pairs.filter(([name]) => name !== ''));
+	return readPairs(shown.split('\n'));
+}
+
+/** `name=value`, each; others are passed over. */
+export function readPairs(words: readonly string[]): Record<string, string> {
+	const pairs = words.map((word) => [word.slice(0, Math.max(0, word.indexOf('='))), word] as const);
+	const named = pairs.filter(([name]) => name !== '');
+	return Object.fromEntries(named.map(([name, word]) => [name, word.slice(name.length + 1)]));
 }
 
 /** The newest lines of a unit's journal; `null` where there is none to read. */
 export async function readJournal(unit: string, lines: number): Promise<string | null> {
-	if (!(await exists('/run/systemd/system'))) return null;
-	return run('journalctl', [
-		'--unit',
-		unit,
-		'--lines',
-		String(lines),
-		'--output',
-		'short-iso',
-		'--no-pager',
-		'--quiet',
-	]);
+	if (!existsSync('/run/systemd/system')) return null;
+	return run('journalctl', [`--unit=${unit}`, `--lines=${lines}`, '--output=short-iso', '--no-pager', '--quiet']);
 }
 
 /** How a running process was started: its arguments and its variables. `null` when this user may not look. */
@@ -118,14 +111,7 @@ export async function readProcess(
 ): Promise<{ argv: readonly string[]; env: Readonly<Record<string, string>> } | null> {
 	const [argv, env] = await Promise.all([textOf(`/proc/${pid}/cmdline`), textOf(`/proc/${pid}/environ`)]);
 	if (argv === null || env === null) return null;
-	const pairs = env.split('\0').map((line): [string, string] => {
-		const equals = line.indexOf('=');
-		return [line.slice(0, Math.max(0, equals)), line.slice(equals + 1)];
-	});
-	return {
-		argv: argv.split('\0').filter((word) => word !== ''),
-		env: Object.fromEntries(pairs.filter(([name]) => name !== '')),
-	};
+	return { argv: argv.split('\0').filter((word) => word !== ''), env: readPairs(env.split('\0')) };
 }
 
 /** Name and version of the operating system, as it calls itself. */
@@ -134,15 +120,8 @@ export async function readSystemName(root = '/'): Promise<string | null> {
 	return /^PRETTY_NAME="?([^"\n]+)"?$/m.exec(text ?? '')?.[1] ?? null;
 }
 
-async function textOf(path: string): Promise<string | null> {
+function textOf(path: string): Promise<string | null> {
 	return readFile(path, 'utf8').catch(() => null);
-}
-
-async function exists(path: string): Promise<boolean> {
-	return lstat(path).then(
-		() => true,
-		() => false,
-	);
 }
 
 function run(program: string, args: readonly string[]): Promise<string | null> {

@@ -1,6 +1,6 @@
 /**
- * The checks of `idv-agent doctor` on this side of the network: the daemon's word, the state, the identity, the pairing
- * and the local sockets. A running agent is asked; without one this process looks for itself, and changes nothing.
+ * The checks of `idv-agent doctor` on this side of the network: the state, the identity, the pairing, the local sockets and
+ * the scanners. A running agent is asked; without one this process looks at the device. Changes nothing, opens no scanner.
  */
 import { access, constants, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -9,7 +9,15 @@ import type { Runtime } from '../connection/runtime.runner.ts';
 import { chooseIdentity } from '../identity/identity.ts';
 import { readIdentityFacts } from '../identity/sources.edge.ts';
 import { createLocalClient } from '../local-api/client.edge.ts';
-import { type IdentityReport, LOCAL_ROUTES, LOCAL_SOCKETS, type Status } from '../protocol/local-api.ts';
+import {
+	type IdentityReport,
+	LOCAL_ROUTES,
+	LOCAL_SOCKETS,
+	type ScannerReport,
+	type Status,
+} from '../protocol/local-api.ts';
+import { chooseScanners } from '../scanning/choose-scanner.ts';
+import { findScanners } from '../scanning/devices.edge.ts';
 import type { Settings } from '../settings/table.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import { type LoadedState, openStateStore } from '../state/store.edge.ts';
@@ -26,23 +34,29 @@ export type DaemonWord =
 	/** One runs, but does not answer this user, or not here. */
 	| { readonly kind: 'unknown'; readonly failure: Failure };
 
-/** Asks the local socket; where nobody answers, whether the state is in use all the same. */
+/** Asks on the local socket; if there is no answer, looks whether the state is in use. */
 export async function askDaemon(runDir: string, stateDir: string): Promise<DaemonWord> {
-	const client = createLocalClient({ runDir });
-	const ask = (path: string) => client.request('agent', 'GET', path, undefined, { deadlineMs: ASK_MS });
 	try {
-		const [status, identity] = await Promise.all([ask(LOCAL_ROUTES.status), ask(LOCAL_ROUTES.identity)]);
-		return { kind: 'runs', status: status as Status, identity: identity as IdentityReport };
+		const [status, identity] = await Promise.all([
+			ask<Status>(runDir, LOCAL_ROUTES.status),
+			ask<IdentityReport>(runDir, LOCAL_ROUTES.identity),
+		]);
+		return { kind: 'runs', status, identity };
 	} catch (error) {
 		const found = toFailure(error);
 		if (found.code !== 'agent-not-running') return { kind: 'unknown', failure: found };
-		const inUse = await whoUsesState(stateDir);
+		const inUse = await findUseOfState(stateDir);
 		return inUse ? { kind: 'unknown', failure: inUse } : { kind: 'notRunning', failure: found };
 	}
 }
 
+async function ask<Answer>(runDir: string, path: string): Promise<Answer> {
+	const client = createLocalClient({ runDir });
+	return (await client.request('agent', 'GET', path, undefined, { deadlineMs: ASK_MS })) as Answer;
+}
+
 /** Takes the lock of the state for a moment, if there is one to take. */
-async function whoUsesState(stateDir: string): Promise<Failure | null> {
+async function findUseOfState(stateDir: string): Promise<Failure | null> {
 	try {
 		await access(join(stateDir, 'lock.db'), constants.R_OK | constants.W_OK);
 		await (await openStateStore(stateDir)).close();
@@ -52,8 +66,8 @@ async function whoUsesState(stateDir: string): Promise<Failure | null> {
 	}
 }
 
-/** What stands in the state directory. @throws AgentError `state-unreadable`. */
-export async function lookAtState(stateDir: string): Promise<LoadedState> {
+/** What is in the state directory. @throws AgentError `state-unreadable`. */
+export async function readState(stateDir: string): Promise<LoadedState> {
 	const store = await openStateStore(stateDir, { readonly: true });
 	try {
 		return await store.load();
@@ -70,13 +84,10 @@ export async function checkState(
 	const info = await stat(stateDir).catch(() => null);
 	if (info === null) return checkMissingState(stateDir);
 	const told = daemon.kind === 'runs' ? daemon.status.warnings.filter(({ code }) => code.startsWith('state-')) : [];
-	const isClosed = await access(stateDir, constants.R_OK | constants.X_OK).then(
-		() => false,
-		() => true,
-	);
+	const isClosed = !(await mayAccess(stateDir, constants.R_OK | constants.X_OK));
 	// Applications may ask the agent, and may not look into its state.
 	if (isClosed && daemon.kind === 'runs' && told.length === 0)
-		return notApplicable(`This user may not look into ${stateDir}; the agent finds nothing wrong with it.`);
+		return notApplicable(`This user may not read ${stateDir}; the agent finds nothing wrong with it.`);
 	const { notices } = isClosed && told.length > 0 ? { notices: [] } : await look();
 	for (const problem of [...told, ...notices])
 		return problem.code === 'state-corrupt' ? warning(asFailure(problem)) : failed(asFailure(problem));
@@ -96,34 +107,40 @@ export async function checkState(
 		return warning(
 			failure(
 				'state-unreadable',
-				`Other users can look into ${stateDir}: its mode is ${(info.mode & 0o777).toString(8)}.`,
-				{
-					remedy: `Take that away: chmod 700 ${stateDir}.`,
-				},
+				`Other users have access to ${stateDir}: its mode is ${(info.mode & 0o777).toString(8)}.`,
+				{ remedy: `Restrict it to its owner: chmod 700 ${stateDir}.` },
 			),
 		);
 	return ok(`${stateDir} can be read, and a state can be saved there.`);
 }
 
-/** The agent makes the directory when it first starts, if it may. */
+/** The agent creates the directory when it first starts, if it may. */
 async function checkMissingState(stateDir: string): Promise<Finding> {
 	for (let parent = dirname(stateDir); ; parent = dirname(parent)) {
-		const answer = await stat(parent)
-			.then((found) => (found.isDirectory() ? access(parent, constants.W_OK) : Promise.reject({ code: 'ENOTDIR' })))
-			.then(
-				() => 'writable',
-				({ code }: NodeJS.ErrnoException) => code,
-			);
-		if (answer === 'ENOENT' && dirname(parent) !== parent) continue;
-		if (answer === 'writable') return ok(`${stateDir} is not there yet: the agent makes it when it first starts.`);
-		return failed(failure('state-unwritable', `${stateDir} is not there, and this user may not make it (${answer}).`));
+		try {
+			// With the slash, a file in its place is ENOTDIR.
+			await access(join(parent, '/'), constants.W_OK);
+			return ok(`${stateDir} does not exist yet: the agent creates it when it first starts.`);
+		} catch (error) {
+			const { code } = error as NodeJS.ErrnoException;
+			if (code === 'ENOENT' && dirname(parent) !== parent) continue;
+			const message = `${stateDir} does not exist, and this user may not create it (${code}).`;
+			return failed(failure('state-unwritable', message));
+		}
 	}
+}
+
+function mayAccess(path: string, mode: number): Promise<boolean> {
+	return access(path, mode).then(
+		() => true,
+		() => false,
+	);
 }
 
 export async function checkIdentity(parts: {
 	readonly daemon: DaemonWord;
 	readonly settings: Settings;
-	/** What is saved; a running agent is believed without it. */
+	/** What is saved; not needed while an agent runs. */
 	readonly device: DeviceState;
 	readonly credentialsDirectory: string | null;
 	readonly machineRoot: string | undefined;
@@ -142,7 +159,7 @@ export async function checkIdentity(parts: {
 	const [problem] = chosen.warnings;
 	if (problem) return chosen.cloned ? failed(problem) : warning(problem);
 	if (chosen.needsGeneratedId)
-		return ok('Nothing tells this machine apart: an id is made when the agent first starts.');
+		return ok('This machine has no id of its own: the agent generates one when it first starts.');
 	return ok(words(chosen.deviceId, chosen.serial.value));
 }
 
@@ -150,7 +167,7 @@ function words(deviceId: { readonly value: string; readonly source: string }, se
 	return `${deviceId.value} (${deviceId.source})${serial === null ? ', without a serial number' : `, serial number ${serial}`}.`;
 }
 
-/** @param device what is saved; a running agent is believed without it. */
+/** @param device what is saved; not needed while an agent runs. */
 export function checkPairing(
 	{ resolved, credentials }: Pick<Runtime, 'resolved' | 'credentials'>,
 	device: DeviceState,
@@ -166,7 +183,7 @@ export function checkPairing(
 	return ok(`Belongs to ${baseUrl ?? 'a service'}, ${how}.`);
 }
 
-/** Who may use the local sockets, and whether an agent answers there. */
+/** Whether an agent answers on the local sockets, and which users may use them. */
 export async function checkSockets(
 	runDir: string,
 	daemon: DaemonWord,
@@ -178,34 +195,71 @@ export async function checkSockets(
 		readSocket(join(runDir, LOCAL_SOCKETS.admin)),
 	]);
 	if (!agent || !admin) return notApplicable(`An agent answers; this user may not look into ${runDir}.`);
+	const wrong = (message: string, remedy: string) => failure('socket-failed', message, { remedy });
 	for (const { path, mode } of [agent, admin])
 		if (mode & 0o007)
 			return failed(
-				failure('socket-failed', `Every user of this device may use ${path}: its mode is ${mode.toString(8)}.`, {
-					remedy:
-						'Have it made anew: systemctl restart idv-agent.socket. If it stays so, look at SocketMode in that unit.',
-				}),
+				wrong(
+					`Every user of this device may use ${path}: its mode is ${mode.toString(8)}.`,
+					'Recreate it: systemctl restart idv-agent.socket. If the problem persists, check SocketMode in that unit.',
+				),
 			);
 	if ([agent, admin].every(({ mode }) => (mode & 0o070) === 0))
 		return warning(
-			failure('socket-failed', `Only the owner of the sockets in ${runDir} may use them: applications can't.`, {
-				remedy:
-					'Make the groups of local.agentGroup and local.adminGroup (systemd-sysusers does), and start the agent again.',
-			}),
+			wrong(
+				`Only the owner of the sockets in ${runDir} may use them: applications can't.`,
+				'Create the groups of local.agentGroup and local.adminGroup (systemd-sysusers does), and restart the agent.',
+			),
 		);
 	if (agent.group === admin.group && groups !== null && groups.agentGroup !== groups.adminGroup)
 		return warning(
-			failure(
-				'socket-failed',
+			wrong(
 				`Applications may pair and move this device: both sockets are for group ${agent.group}.`,
-				{
-					remedy: 'Give admin.sock a group of its own, in local.adminGroup or in idv-agent-admin.socket.',
-				},
+				'Give admin.sock a group of its own, in local.adminGroup or in idv-agent-admin.socket.',
 			),
 		);
-	const told = [agent, admin].map(({ path, group, members }) => {
-		const who = members.length === 0 ? 'nobody is named as its member' : `members: ${members.join(', ')}`;
-		return `${path.slice(runDir.length + 1)} is for group ${group} (${who})`;
+	const described = [agent, admin].map(({ path, group, members }) => {
+		const named = members.length === 0 ? 'no named members' : `members: ${members.join(', ')}`;
+		return `${path.slice(runDir.length + 1)} is for group ${group} (${named})`;
 	});
-	return ok(`An agent answers; ${told.join(', ')}.`);
+	return ok(`An agent answers; ${described.join(', ')}.`);
+}
+
+/** Which scanners the agent would read, and what prevents it. A running agent is asked: systemd may hide devices from it. */
+export async function checkScanners(parts: {
+	readonly settings: Settings['scanner'];
+	readonly daemon: DaemonWord;
+	readonly runDir: string;
+	/** Root of the file system that is looked at; default `/`. */
+	readonly root?: string | undefined;
+}): Promise<Finding> {
+	const { settings, daemon, runDir, root } = parts;
+	if (settings.kind === 'off') return notApplicable('Scanners are switched off (scanner.kind).');
+	const choices = chooseScanners(await findScanners({ root, device: settings.device }), settings);
+	const chosen = choices.filter((choice) => choice.chosen).map(({ device }) => device);
+	if (chosen.length === 0)
+		return settings.device === null
+			? notApplicable('No scanner was found; codes can be typed or read from a picture.')
+			: warning(failure('scanner-failed', `There is no scanner at ${settings.device}, which scanner.device names.`));
+
+	const report = daemon.kind === 'runs' ? await askForScanners(runDir) : null;
+	const problem = report?.devices.find((device) => device.problem)?.problem;
+	if (problem) return warning(asFailure(problem));
+	// An agent that sees no scanner says that it listens to none: that is the fault that is looked for here.
+	const isWaiting = report !== null && daemon.kind === 'runs' && daemon.status.state === 'unpaired';
+	const unseen = isWaiting && chosen.find(({ node }) => !report.devices.some((device) => device.node === node));
+	if (unseen)
+		return warning(failure('scanner-denied', `The agent does not see ${unseen.path}: systemd hides devices from it.`));
+	const closed = chosen.find(({ readable }) => !readable);
+	if (closed && !report) return warning(failure('scanner-denied', `This user may not read ${closed.path}.`));
+	const names = chosen.map(({ kind, path }) => `${kind} ${path}`).join(', ');
+	return ok(`${names}; ${report?.sentence ?? 'read while the device is not paired.'}`);
+}
+
+/** The agent's report on its scanners; `null` from an agent of another version, which has none. */
+function askForScanners(runDir: string): Promise<ScannerReport | null> {
+	return ask<ScannerReport>(runDir, LOCAL_ROUTES.scanners).catch((error) => {
+		if (toFailure(error).code === 'not-found') return null;
+		throw error;
+	});
 }

@@ -1,21 +1,11 @@
 /**
- * Runs the checks of `idv-agent doctor`: in parallel where nothing stands in between, each within its limit, and reports
- * them in their order. What a check means is decided in `check-results.ts`; what it looks at stands in `probes.runner.ts`.
+ * Runs the checks of `idv-agent doctor`: in parallel unless one needs another, each within its limit, and reports them in
+ * their order. The meaning of figures is decided in `check-results.ts`; the list is `check-list.runner.ts`.
  */
 
 import type { Clock } from '../base/clock.edge.ts';
 import { failure, toFailure } from '../base/errors.ts';
-import {
-	assess,
-	blockerTo,
-	CHECKS,
-	type CheckId,
-	type Finding,
-	failed,
-	needsOf,
-	type Verdict,
-	withFoundations,
-} from './checks.ts';
+import { assess, blockerTo, type Check, type Finding, failed, type Verdict, withPrerequisites } from './checks.ts';
 
 /** Raised when a field of the report changes its meaning or goes away; new fields and checks do not raise it. */
 export const DOCTOR_SCHEMA_VERSION = 1;
@@ -24,13 +14,9 @@ const DOCTOR_DEADLINE_MS = 9500;
 /** One check alone, in milliseconds. */
 const CHECK_DEADLINE_MS = 5000;
 
-/** Looks at one thing. @param limitMs how long it may take. */
-export type Probe = (limitMs: number) => Promise<Finding>;
-export type Probes = Readonly<Record<CheckId, Probe>>;
-
 /** One check as it is reported. */
 export type CheckReport = Finding & {
-	readonly id: CheckId;
+	readonly id: string;
 	readonly title: string;
 	/** How long it took, in milliseconds. */
 	readonly ms: number;
@@ -42,41 +28,40 @@ export interface Diagnosis extends Verdict {
 	readonly ms: number;
 }
 
-export interface DiagnoseOptions {
-	readonly probes: Probes;
-	/** Whose foundations are checked as well. */
-	readonly checks: readonly CheckId[];
+export interface DiagnoseOptions<Context> {
+	readonly list: readonly Check<Context>[];
+	/** Handed to every check. */
+	readonly context: Context;
+	/** Ids of the checks to run; their prerequisites also run. */
+	readonly checks: readonly string[];
 	readonly warningsAsErrors: boolean;
 	readonly clock: Clock;
-	/** In the order of the table, each as soon as it and all before it are known. */
+	/** In the order of the list, each as soon as it and all before it are known. */
 	readonly onCheck?: (check: CheckReport) => void;
-	/** Default {@link DOCTOR_DEADLINE_MS}. */
-	readonly deadlineMs?: number;
 }
 
-export async function diagnose(options: DiagnoseOptions): Promise<Diagnosis> {
-	const { clock, probes, onCheck = () => {}, deadlineMs = DOCTOR_DEADLINE_MS } = options;
+export async function diagnose<Context>(options: DiagnoseOptions<Context>): Promise<Diagnosis> {
+	const { clock, context, warningsAsErrors, onCheck = () => {} } = options;
 	const startedMs = clock.monotonicMs();
-	const findings = new Map<CheckId, Finding>();
-	const running = new Map<CheckId, Promise<CheckReport>>();
+	const findings = new Map<string, Finding>();
+	const running = new Map<string, Promise<CheckReport>>();
 
-	const check = async (id: CheckId): Promise<CheckReport> => {
-		await Promise.all(needsOf(id).map((need) => running.get(need)));
+	const report = async (check: Check<Context>): Promise<CheckReport> => {
+		const { id, title, needs } = check;
+		await Promise.all(needs.map((need) => running.get(need)));
 		const fromMs = clock.monotonicMs();
-		const finding = blockerTo(id, findings) ?? (await tryProbe(id, startedMs + deadlineMs - fromMs));
+		const finding = blockerTo(check, findings) ?? (await run(check, startedMs + DOCTOR_DEADLINE_MS - fromMs));
 		findings.set(id, finding);
-		return { id, title: CHECKS[id].title, ...finding, ms: Math.round(clock.monotonicMs() - fromMs) };
+		return { id, title, ...finding, ms: Math.round(clock.monotonicMs() - fromMs) };
 	};
 
-	const tryProbe = async (id: CheckId, leftMs: number): Promise<Finding> => {
+	const run = async (check: Check<Context>, leftMs: number): Promise<Finding> => {
 		const limitMs = Math.max(1, Math.min(CHECK_DEADLINE_MS, leftMs));
-		let cancel = () => {};
-		const late = new Promise<Finding>((resolve) => {
-			cancel = clock.schedule(limitMs, () => resolve(tooLate(limitMs)));
-		});
+		const late = Promise.withResolvers<Finding>();
+		const cancel = clock.schedule(limitMs, () => late.resolve(tooLate(limitMs)));
 		try {
-			// A little less than the limit: a probe that ends by itself says more than one that is given up.
-			return await Promise.race([probes[id](Math.ceil(limitMs * 0.95)), late]);
+			// A little less than the limit: a check that ends on its own says more than one that is cut off.
+			return await Promise.race([check.run(context, Math.ceil(limitMs * 0.95)), late.promise]);
 		} catch (error) {
 			return failed(toFailure(error));
 		} finally {
@@ -84,25 +69,21 @@ export async function diagnose(options: DiagnoseOptions): Promise<Diagnosis> {
 		}
 	};
 
-	const ids = withFoundations(options.checks);
-	// Foundations stand above: each finds the ones that it waits for.
-	for (const id of ids) running.set(id, check(id));
 	const reports: CheckReport[] = [];
-	for (const id of ids) {
-		const report = await running.get(id);
-		if (!report) continue;
-		reports.push(report);
-		onCheck(report);
+	// Prerequisites come earlier in the list: each check finds those that it waits for.
+	for (const check of withPrerequisites(options.list, options.checks)) running.set(check.id, report(check));
+	for (const found of running.values()) {
+		reports.push(await found);
+		onCheck(await found);
 	}
-	const pairs = reports.map((report): [CheckId, Finding] => [report.id, report]);
-	const { warningsAsErrors } = options;
+	const pairs = reports.map((one) => [one.id, one] as const);
 	return { ...assess(pairs, { warningsAsErrors }), checks: reports, ms: Math.round(clock.monotonicMs() - startedMs) };
 }
 
 function tooLate(limitMs: number): Finding {
 	return failed(
-		failure('request-timeout', `This was not over within ${(limitMs / 1000).toFixed(1)} s.`, {
-			remedy: 'Try it alone, with --check; a slow line or a busy device may need more time.',
+		failure('request-timeout', `This check did not end within ${(limitMs / 1000).toFixed(1)} s.`, {
+			remedy: 'Run it alone, with --check; a slow line or a busy device may need more time.',
 		}),
 	);
 }

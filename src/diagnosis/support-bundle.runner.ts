@@ -1,7 +1,7 @@
 /**
- * What goes into a support bundle: how the device is, what the doctor found, its settings and its log, in texts that a
- * person can read before sending them. Every text is scrubbed at the end, by value and by form. No notification's content,
- * no file of the device as it is, nothing without a bound.
+ * The contents of a support bundle: status, findings of the doctor, settings and log, as texts that a person can read before
+ * sending them. Every text is redacted at the end, by value and by form. Never holds the content of a notification, an
+ * unchanged file of the device, or anything without a bound.
  */
 import { lstat, readdir } from 'node:fs/promises';
 import { arch, cpus, loadavg, networkInterfaces, release, uptime } from 'node:os';
@@ -18,7 +18,7 @@ import type { DeviceState } from '../state/device-state.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
 import type { InspectionTarget } from './inspection-target.runner.ts';
 import { readDiskSpace, readMemory, readSystemName } from './machine-probes.edge.ts';
-import { lookAtState } from './probe-device.runner.ts';
+import { readState } from './probe-device.runner.ts';
 import type { PackedFile } from './tarball.edge.ts';
 
 /** Longest text of one file, in characters. Of a log the newest part is kept. */
@@ -30,9 +30,9 @@ const ASK_MS = 5000;
 export interface BundleParts {
 	readonly inspected: InspectionTarget;
 	readonly loaded: LoadedSettings;
-	/** What the doctor said, as JSON. */
+	/** The report of the doctor, as JSON. */
 	readonly doctor: unknown;
-	/** What the journal has; `null` where there is none to read. */
+	/** The text of the journal; `null` where there is none to read. */
 	readonly journal: string | null;
 	readonly agentVersion: string;
 	readonly at: string;
@@ -40,7 +40,7 @@ export interface BundleParts {
 	readonly secrets: SecretRegistry;
 }
 
-/** The files of a bundle, scrubbed, the one to read first in front. Never throws: what cannot be had says why. */
+/** The files of a bundle, redacted, the one to read first in front. Never throws: a missing text says why. */
 export async function gatherBundle(parts: BundleParts): Promise<PackedFile[]> {
 	const { inspected, loaded, secrets } = parts;
 	const client = createLocalClient({ runDir: inspected.paths.runDir });
@@ -49,16 +49,16 @@ export async function gatherBundle(parts: BundleParts): Promise<PackedFile[]> {
 			const { code, message } = toFailure(error);
 			return { error: { code, message } };
 		});
-	const state = await lookAtState(inspected.paths.stateDir).then(
+	const state = await readState(inspected.paths.stateDir).then(
 		(found) => found.state,
 		() => EMPTY_STATE,
 	);
 	const contents: readonly (readonly [name: string, about: string, text: string])[] = [
-		['status.json', 'how the agent says it is', json(await ask('agent', LOCAL_ROUTES.status))],
-		['doctor.json', 'what idv-agent doctor found', json(parts.doctor)],
+		['status.json', 'the status of the agent', json(await ask('agent', LOCAL_ROUTES.status))],
+		['doctor.json', 'the findings of idv-agent doctor', json(parts.doctor)],
 		['settings.json', 'every setting, where it comes from, and what is wrong', json(describeSettings(loaded))],
-		['identity.json', 'who the device is and which source says so', json(await ask('agent', LOCAL_ROUTES.identity))],
-		['state.json', 'what is saved, without any token', json(describeState(state))],
+		['identity.json', 'the identity of the device and its sources', json(await ask('agent', LOCAL_ROUTES.identity))],
+		['state.json', 'the saved state, without any token', json(describeState(state))],
 		['events.json', 'when notifications came and of which kind, without their contents', json(await listEvents(ask))],
 		['log.txt', 'the newest lines of the log', parts.journal ?? (await recentLog(ask))],
 		[
@@ -86,7 +86,7 @@ function readme(
 	].join('\n');
 }
 
-/** As `config show --json`; of a hook only its program, since its arguments are anybody's. */
+/** As `config show --json`; of a hook only its program, since its arguments may be secret. */
 function describeSettings(loaded: LoadedSettings): object {
 	const rows = [...listSettings()].map(([path, { secret }]) => {
 		const value = valueAt(loaded.settings, path);
@@ -141,7 +141,7 @@ async function describeSystem({ inspected, agentVersion, at }: BundleParts): Pro
 		uptimeSeconds: Math.round(uptime()),
 		memory: await readMemory(inspected.mainPid),
 		disk: await readDiskSpace(paths.stateDir).catch(() => null),
-		// Their addresses, and nothing that is said on them.
+		// Addresses only.
 		interfaces: Object.entries(networkInterfaces()).map(([name, addresses]) => ({
 			name,
 			addresses: addresses?.map(({ address, mac }) => ({ address, mac })),

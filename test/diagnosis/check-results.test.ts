@@ -38,14 +38,14 @@ describe('memory', () => {
 			totalBytes: 1024 * MIB,
 			agentBytes: agentMib === null ? null : agentMib * MIB,
 		});
-	test('is worth a word when little is left, and shows what the agent has', () => {
+	test('is worth a word when little is left, and shows what the agent uses', () => {
 		expect(having(48)).toMatchObject({ status: 'ok' });
 		expect(having(47)).toMatchObject({
 			status: 'warning',
 			code: 'memory-low',
 			message: expect.stringContaining('47 MiB'),
 		});
-		expect(having(500, 33).message).toBe('500 MiB of 1024 MiB are available; the agent has 33 MiB.');
+		expect(having(500, 33).message).toBe('500 MiB of 1024 MiB are available; the agent uses 33 MiB.');
 		expect(having(500).message).toBe('500 MiB of 1024 MiB are available.');
 	});
 });
@@ -65,11 +65,11 @@ describe('the clock', () => {
 			{ status: 'failed', code: 'clock-wrong', message: expect.stringContaining('5 min slow') },
 		],
 		[
-			'in 1970 with nobody to ask',
-			assessClock(0, null, 'nobody could be asked'),
+			'in 1970 and not compared',
+			assessClock(0, null, 'the service could not be asked'),
 			{ status: 'failed', code: 'clock-wrong' },
 		],
-		['unknown', assessClock(NOW, null, 'nobody could be asked'), { status: 'skipped', blockedBy: null }],
+		['unknown', assessClock(NOW, null, 'the service could not be asked'), { status: 'skipped', blockedBy: null }],
 	])('%s', (_name, finding, expected) => {
 		expect(finding).toMatchObject(expected);
 	});

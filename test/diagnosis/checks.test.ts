@@ -1,63 +1,83 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { CATALOGUE, type ErrorCode, failure } from '../../src/base/errors.ts';
+import { CHECK_IDS, CHECKS, type CheckId } from '../../src/diagnosis/check-list.runner.ts';
 import {
 	assess,
 	blockedBy,
 	blockerTo,
-	CHECK_IDS,
-	CHECKS,
-	type CheckId,
 	type Finding,
 	failed,
-	needsOf,
 	notApplicable,
 	ok,
 	warning,
-	withFoundations,
+	withPrerequisites,
 } from '../../src/diagnosis/checks.ts';
 
+const row = (wanted: CheckId) => CHECKS.find(({ id }) => id === wanted) ?? CHECKS[0];
+const idsWithPrerequisites = (asked: readonly CheckId[]) => withPrerequisites(CHECKS, asked).map(({ id }) => id);
 const failing = failed(failure('dns-failed', 'The name can not be resolved.'));
 const STRICT = { warningsAsErrors: true };
 const LENIENT = { warningsAsErrors: false };
 
-describe('the table', () => {
-	test('every check stands only on checks above it', () => {
-		for (const [index, id] of CHECK_IDS.entries())
-			for (const need of needsOf(id))
-				expect([id, CHECK_IDS.slice(0, index)]).toEqual([id, expect.arrayContaining([need])]);
+describe('the list', () => {
+	test('holds the permanent ids in the permanent order, each with what it needs', () => {
+		expect(CHECKS.map(({ id, needs }) => [id, ...needs].join(' '))).toEqual([
+			'settings',
+			'state',
+			'disk-space',
+			'memory',
+			'identity settings',
+			'pairing settings',
+			'dns settings',
+			'tcp dns',
+			'proxy tcp',
+			'clock settings',
+			'tls proxy',
+			'http tls',
+			'channel http',
+			'heartbeat channel',
+			'local-socket',
+			'scanner settings',
+			'unit',
+		]);
+	});
+
+	test('every check needs only checks that come earlier', () => {
+		for (const [index, { id, needs }] of CHECKS.entries())
+			for (const need of needs) expect([id, CHECK_IDS.slice(0, index)]).toEqual([id, expect.arrayContaining([need])]);
 	});
 
 	test('every check has a title of its own', () => {
-		expect(new Set(CHECK_IDS.map((id) => CHECKS[id].title)).size).toBe(CHECK_IDS.length);
+		expect(new Set(CHECKS.map(({ title }) => title)).size).toBe(CHECKS.length);
 	});
 });
 
 describe('a check that was asked for', () => {
-	test('brings what it stands on, in the order of the table', () => {
-		expect(withFoundations(['tls'])).toEqual(['settings', 'dns', 'tcp', 'proxy', 'tls']);
-		expect(withFoundations(['unit', 'state'])).toEqual(['state', 'unit']);
-		expect(withFoundations(CHECK_IDS)).toEqual(CHECK_IDS);
+	test('brings its prerequisites, in the order of the list', () => {
+		expect(idsWithPrerequisites(['tls'])).toEqual(['settings', 'dns', 'tcp', 'proxy', 'tls']);
+		expect(idsWithPrerequisites(['unit', 'state'])).toEqual(['state', 'unit']);
+		expect(idsWithPrerequisites(CHECK_IDS)).toEqual(CHECK_IDS);
 	});
 });
 
-describe('a check whose foundation', () => {
+describe('a check whose prerequisite', () => {
 	test('failed is skipped and names it', () => {
-		const blocker = blockerTo('tcp', new Map([['dns', failing]]));
+		const blocker = blockerTo(row('tcp'), new Map([['dns', failing]]));
 		expect(blocker).toEqual(blockedBy('dns'));
 		expect(blocker).toEqual({ status: 'skipped', message: expect.stringContaining('dns'), blockedBy: 'dns' });
 	});
 
 	test('was skipped for a failure names the failure, not the check in between', () => {
-		expect(blockerTo('tls', new Map([['proxy', blockedBy('dns')]]))).toMatchObject({ blockedBy: 'dns' });
+		expect(blockerTo(row('tls'), new Map([['proxy', blockedBy('dns')]]))).toMatchObject({ blockedBy: 'dns' });
 	});
 
 	test.each([
 		['is well', ok('Well.')],
 		['is only a warning', warning(failure('disk-low', 'Low.'))],
-		['is nothing that there is here', notApplicable('There is no proxy.')],
-	])('%s is made', (_name, finding: Finding) => {
-		expect(blockerTo('tls', new Map([['proxy', finding]]))).toBeNull();
+		['does not apply here', notApplicable('There is no proxy.')],
+	])('%s is run', (_name, finding: Finding) => {
+		expect(blockerTo(row('tls'), new Map([['proxy', finding]]))).toBeNull();
 	});
 });
 

@@ -4,8 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { failure } from '../../src/base/errors.ts';
-import type { DaemonWord } from '../../src/diagnosis/probe-device.runner.ts';
-import { checkScanners } from '../../src/diagnosis/probe-scanner.runner.ts';
+import { checkScanners, type DaemonWord } from '../../src/diagnosis/probe-device.runner.ts';
 import type { ScannerReport } from '../../src/protocol/local-api.ts';
 
 const NOT_RUNNING: DaemonWord = { kind: 'notRunning', failure: failure('agent-not-running', 'No agent.') };

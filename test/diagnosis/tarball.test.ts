@@ -11,7 +11,7 @@ async function unpack(tarball: Buffer): Promise<string> {
 	onTestFinished(() => rm(directory, { recursive: true }));
 	const file = join(directory, 'x.tar.gz');
 	await writeFile(file, tarball);
-	// Somebody else's program, which says what it finds wrong with the archive.
+	// A foreign program, which reports what is wrong with the archive.
 	const said = execFileSync('tar', ['-xzf', file, '-C', directory, '--same-permissions'], { encoding: 'utf8' });
 	expect(said).toBe('');
 	return directory;

@@ -1,0 +1,127 @@
+/**
+ * What a single attempt to reach a host shows of the way there: addresses, connection, certificate, time. For diagnosis.
+ * Tries once, within a limit, and closes what it opened. Never sends a credential of this device; a host whose certificate
+ * is not accepted gets a bare HEAD only, which asks for the time.
+ */
+import http, { type Agent } from 'node:http';
+import https from 'node:https';
+import { connect } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { PeerCertificate, TLSSocket } from 'node:tls';
+
+export interface Reach {
+	/** The addresses of the name; empty when it was not resolved, or is an address itself. */
+	readonly resolved: Promise<readonly string[]>;
+	/** The address that accepted the connection, or why none did. Never rejects. */
+	readonly connected: Promise<{ readonly address: string } | { readonly error: Error }>;
+}
+
+/** Connects to the host that comes first on the way: the proxy, or the service itself. */
+export function reach(hop: URL, limitMs: number): Reach {
+	const resolved = Promise.withResolvers<readonly string[]>();
+	const connected = Promise.withResolvers<{ address: string } | { error: Error }>();
+	const host = hop.hostname.replace(/^\[(.*)\]$/, '$1');
+	const signal = AbortSignal.timeout(limitMs);
+	const socket = connect({ host, port: Number(hop.port) || (hop.protocol === 'https:' ? 443 : 80), signal });
+	const addresses: string[] = [];
+	socket.on('lookup', (_error, address) => {
+		if (address) addresses.push(address);
+		resolved.resolve(addresses);
+	});
+	socket.once('connect', () => {
+		connected.resolve({ address: socket.remoteAddress ?? host });
+		socket.destroy();
+	});
+	socket.on('error', (error) => connected.resolve({ error }));
+	socket.once('close', () => resolved.resolve(addresses));
+	return { resolved: resolved.promise, connected: connected.promise };
+}
+
+export interface ShownCertificate {
+	/** Why it is not accepted; `null` when it is. */
+	readonly fault: Error | null;
+	/** Name of the authority that signed it. */
+	readonly issuer: string;
+	/** When the first certificate of the chain ends, in milliseconds since 1970. */
+	readonly validToMs: number;
+	/** `TLSv1.3` */
+	readonly protocol: string;
+}
+
+export interface Inspection {
+	/** `null` without TLS, and when the handshake did not come to an end. */
+	readonly certificate: ShownCertificate | null;
+	/** The `Date` header of the answer. */
+	readonly date: string | undefined;
+	/** When the attempt ended, by this device's clock. */
+	readonly atMs: number;
+	/** Why there is no answer; `null` when there is one. */
+	readonly error: Error | null;
+}
+
+/** Asks for the head of a page. @param agent goes by the agent's own way, but accepts every certificate; ends here. */
+export async function inspect(
+	url: URL,
+	{ agent, viaProxy, limitMs }: { agent: Agent; viaProxy: boolean; limitMs: number },
+): Promise<Inspection> {
+	const ended = Promise.withResolvers<Pick<Inspection, 'date' | 'error'>>();
+	const isSecure = url.protocol === 'https:';
+	let certificate: ShownCertificate | null = null;
+	// Node's own limits end neither a request nor its connection while a handshake through a tunnel is under way.
+	let first: Duplex | null | undefined;
+	const createConnection = agent.createConnection.bind(agent);
+	agent.createConnection = (options, callback) => {
+		const made = createConnection(options, callback);
+		first = made;
+		return made;
+	};
+	const timer = setTimeout(() => {
+		ended.resolve({ date: undefined, error: new DOMException('The limit is over.', 'TimeoutError') });
+	}, limitMs);
+	const request = (isSecure ? https : http).request(url, {
+		method: 'HEAD',
+		agent,
+		// Ends a proxy that makes no tunnel before the limit ends everything: the two have different causes.
+		timeout: limitMs / 2,
+	});
+	request.once('socket', (socket) => {
+		const look = () => {
+			certificate = readCertificate(socket as TLSSocket);
+		};
+		// Through a proxy Node hands the socket over after the handshake.
+		if (isSecure && viaProxy) look();
+		else if (isSecure) socket.once('secureConnect', look);
+	});
+	request.once('response', ({ headers }) => ended.resolve({ date: headers.date, error: null }));
+	request.on('error', (error) => ended.resolve({ date: undefined, error }));
+	request.end();
+	const end = await ended.promise;
+	clearTimeout(timer);
+	request.destroy();
+	first?.destroy();
+	agent.destroy();
+	return { certificate, ...end, atMs: Date.now() };
+}
+
+function readCertificate(socket: TLSSocket): ShownCertificate {
+	const shown = socket.getPeerCertificate(true);
+	const name = shown.issuer?.CN ?? shown.issuer?.O ?? 'an authority without a name';
+	return {
+		fault: socket.authorized ? null : Object.assign(new Error('certificate'), { code: `${socket.authorizationError}` }),
+		issuer: String(Array.isArray(name) ? name[0] : name),
+		validToMs: endOfChain(shown),
+		protocol: socket.getProtocol() ?? 'TLS',
+	};
+}
+
+function endOfChain(leaf: PeerCertificate): number {
+	let earliest = Number.POSITIVE_INFINITY;
+	const seen = new Set<string>();
+	let one: PeerCertificate | undefined = leaf;
+	while (one?.fingerprint256 && !seen.has(one.fingerprint256)) {
+		seen.add(one.fingerprint256);
+		earliest = Math.min(earliest, Date.parse(one.valid_to));
+		one = (one as { issuerCertificate?: PeerCertificate }).issuerCertificate;
+	}
+	return earliest;
+}

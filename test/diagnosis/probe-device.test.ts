@@ -1,0 +1,294 @@
+import { chmod, mkdir, rename, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { assessUnit } from '../../src/diagnosis/check-results.ts';
+import { readDiskSpace, readSocket } from '../../src/diagnosis/machine-probes.edge.ts';
+import { nic, type Tree } from '../fixtures/machines.ts';
+import { DEVICE_ID, givenAgent, givenHome, givenPairedAgent, type Home } from '../harness/harness.ts';
+import { givenService } from '../service/fixture.ts';
+import { examine, expectProblem, expectSkipped } from './examine.ts';
+
+const SAME_MACHINE: Tree = { 'sys/class/dmi/id/product_serial': `${DEVICE_ID}\n` };
+const group = process.getgid?.() ?? 0;
+
+/** A device that was paired; its agent has ended. */
+async function givenStopped(): Promise<{ home: Home; url: string }> {
+	const service = await givenService();
+	const { home, stop } = await givenPairedAgent(service);
+	await home.savedToken();
+	await stop();
+	return { home, url: service.url };
+}
+
+describe('settings', () => {
+	test('are valid, and say from how many files', async () => {
+		expect((await examine({}, 'settings')).checks.settings?.message).toBe('Valid (no file, defaults only).');
+		expect((await examine({ settings: {} }, 'settings')).checks.settings?.message).toBe('Valid (1 file).');
+		const home = await givenHome();
+		await writeFile(join(home.paths.confDirectory, '10-site.json'), '{}');
+		const { checks } = await examine({ home, settings: {}, isOfUnit: true }, 'settings');
+		expect(checks.settings?.message).toBe('Valid (2 files; as the unit has them).');
+	});
+
+	test('that are wrong fail with file and place, and what needs them is skipped', async () => {
+		const report = await examine(
+			{ settings: { heartbeatCadence: 'often' } },
+			'scanner',
+			'identity',
+			'channel',
+			'memory',
+		);
+		expectProblem(
+			report.checks.settings,
+			'failed',
+			'settings-invalid',
+			/config\.json: line 1, column \d+: heartbeatCad/,
+		);
+		expectSkipped(report, 'settings', 'identity', 'dns', 'tcp', 'tls', 'http', 'channel', 'scanner');
+		expect(report.checks.memory).toMatchObject({ status: 'ok' });
+		expect(report).toMatchObject({ exitStatus: 78, first: 'settings' });
+	});
+
+	test('that name a credential file that is not there fail, until a Connection is saved', async () => {
+		const settings = { baseUrl: 'https://id.example.com', credential: { apiKeyFile: '/nowhere/key' } };
+		const { checks } = await examine({ settings }, 'settings');
+		expectProblem(checks.settings, 'failed', 'credential-unreadable', /\/nowhere\/key/);
+		const { home, url } = await givenStopped();
+		const paired = await examine({ home, settings: { ...settings, baseUrl: url } }, 'settings');
+		expect(paired.checks.settings).toMatchObject({ status: 'warning', code: 'credential-unreadable' });
+	});
+
+	test('that were pushed and are wrong are a warning while the last valid ones are in force', async () => {
+		const { home } = await givenStopped();
+		const { checks } = await examine({ home, settings: '{ "baseUrl": ' }, 'settings', 'dns');
+		expectProblem(checks.settings, 'warning', 'settings-invalid', /line 1.*The last valid settings are in force\.$/s);
+		expect(checks.dns?.status).not.toBe('failed');
+	});
+});
+
+describe('the state directory', () => {
+	test('that does not exist yet is created by the agent, not by the doctor', async () => {
+		const { checks } = await examine({}, 'state');
+		expect(checks.state).toMatchObject({
+			status: 'ok',
+			message: expect.stringMatching(/does not exist yet: the agent/),
+		});
+	});
+
+	test('that cannot be created is a failure with the reason of the system', async () => {
+		const home = await givenHome();
+		await writeFile(join(home.directory, 'file'), '');
+		const below = { ...home, paths: { ...home.paths, stateDir: join(home.directory, 'file', 'a', 'b') } };
+		expectProblem((await examine({ home: below }, 'state')).checks.state, 'failed', 'state-unwritable', /ENOTDIR/);
+	});
+
+	test('is well when a state can be saved there', async () => {
+		const { home } = await givenStopped();
+		const { checks } = await examine({ home }, 'state');
+		expect(checks.state?.message).toMatch(/can be read, and a state can be saved there\.$/);
+	});
+
+	test('in which no state can be saved is a failure', async () => {
+		const { home } = await givenStopped();
+		await mkdir(join(home.paths.stateDir, 'state.json.new'));
+		const report = await examine({ home }, 'state');
+		expectProblem(report.checks.state, 'failed', 'state-unwritable', /state/);
+		expect(report.exitStatus).toBe(74);
+	});
+
+	test('that other users may look into is a warning with the command that ends it', async () => {
+		const { home } = await givenStopped();
+		await chmod(home.paths.stateDir, 0o750);
+		const { checks } = await examine({ home }, 'state');
+		expect(checks.state).toMatchObject({
+			status: 'warning',
+			code: 'state-unreadable',
+			message: `Other users have access to ${home.paths.stateDir}: its mode is 750.`,
+			remedy: `Restrict it to its owner: chmod 700 ${home.paths.stateDir}.`,
+		});
+	});
+
+	test('with a damaged state is a warning', async () => {
+		const { home } = await givenStopped();
+		await writeFile(join(home.paths.stateDir, 'state.json'), '{"schemaVersion":1,');
+		expectProblem((await examine({ home }, 'state')).checks.state, 'warning', 'state-corrupt', /is damaged/);
+	});
+
+	test('whose state cannot be read leaves identity, pairing and channel unchecked', async () => {
+		const { home, url } = await givenStopped();
+		const state = join(home.paths.stateDir, 'state.json');
+		await rename(state, `${state}.old`);
+		await mkdir(state);
+		const report = await examine({ home, settings: { baseUrl: url } }, 'state', 'identity', 'pairing', 'heartbeat');
+		expectProblem(report.checks.state, 'failed', 'state-unreadable', /not a regular file/);
+		expectSkipped(report, 'state', 'identity', 'pairing', 'channel', 'heartbeat');
+	});
+});
+
+test('the disk space is that of the nearest directory that exists', async () => {
+	const { directory } = await givenHome();
+	const { directory: looked, freeBytes } = await readDiskSpace(join(directory, 'not', 'yet'));
+	expect(looked).toBe(directory);
+	expect(freeBytes).toBeGreaterThan(0);
+	const { checks } = await examine({}, 'disk-space');
+	expect(checks['disk-space']?.message).toMatch(/^(Only )?\d+ [MG]iB free in \//);
+});
+
+test('the memory of the daemon is shown beside what is available', async () => {
+	const machine = {
+		'proc/meminfo': 'MemTotal:  1048576 kB\nMemAvailable:  620480 kB\n',
+		'proc/4711/status': 'Name:\tagent\nVmHWM:  99999 kB\nVmRSS:  33792 kB\n',
+	};
+	const { checks } = await examine({ machine, mainPid: 4711 }, 'memory');
+	expect(checks.memory?.message).toBe('606 MiB of 1024 MiB are available; the agent uses 33 MiB.');
+});
+
+describe('the identity', () => {
+	test('is that of the machine while no agent has run', async () => {
+		const { checks } = await examine({ machine: SAME_MACHINE }, 'identity');
+		expect(checks.identity?.message).toMatch(new RegExp(`^${DEVICE_ID} \\(.*\\), serial number ${DEVICE_ID}\\.$`));
+		const bare = await examine({}, 'identity');
+		expect(bare.checks.identity?.message).toMatch(/^This machine has no id of its own: the agent generates one/);
+	});
+
+	test('is that of the settings, without a serial number where there is none', async () => {
+		const { checks } = await examine({ settings: { deviceId: 'DOOR-3' } }, 'identity');
+		expect(checks.identity?.message).toBe('DOOR-3 (configured), without a serial number.');
+	});
+
+	describe('that has changed since the pairing', () => {
+		const machineOf = (serial: string, address: string): Tree => ({
+			'sys/class/dmi/id/product_serial': `${serial}\n`,
+			'etc/machine-id': '0123456789abcdef0123456789abcdef\n',
+			...nic('eth0', { device: 'pci0000:00/0000:00:1f.6', address }),
+		});
+		const before = machineOf('BOARD-1', '3c:ec:ef:12:34:56');
+		const givenPinned = async () => {
+			const { home, stop } = await givenPairedAgent(await givenService(), { machine: before });
+			await home.savedToken();
+			await stop();
+			return home;
+		};
+
+		test('by one part is a warning, without an agent and by the word of one', async () => {
+			const home = await givenPinned();
+			const machine = machineOf('BOARD-2', '3c:ec:ef:12:34:56');
+			const alone = await examine({ home, machine }, 'identity');
+			expectProblem(alone.checks.identity, 'warning', 'identity-changed', /serial number is BOARD-2/);
+			const { clock } = await givenAgent({ home, machine });
+			const asked = await examine({ home, clock, machine: before }, 'identity');
+			expectProblem(asked.checks.identity, 'warning', 'identity-changed', /serial number is BOARD-2/);
+		});
+
+		test('like a copied disk is a failure', async () => {
+			const machine = machineOf('BOARD-2', '3c:ec:ef:65:43:21');
+			const { checks } = await examine({ home: await givenPinned(), machine }, 'identity');
+			expectProblem(checks.identity, 'failed', 'identity-changed', /^This seems to be a copy of another device/);
+		});
+	});
+});
+
+describe('the pairing', () => {
+	test('of a device that never was is a warning, which counts only if it is asked for', async () => {
+		const report = await examine({}, 'pairing');
+		expectProblem(report.checks.pairing, 'warning', 'unpaired', /^This device is not paired yet\.$/);
+		expect(report).toMatchObject({ verdict: 'warning', exitStatus: 0, first: null });
+	});
+
+	test('names the service and the day, or the credential of the settings', async () => {
+		const { home, url } = await givenStopped();
+		expect((await examine({ home }, 'pairing')).checks.pairing?.message).toMatch(
+			new RegExp(`^Belongs to ${url}, since \\d{4}-\\d\\d-\\d\\d\\.$`),
+		);
+		const fresh = await givenHome();
+		const apiKeyFile = await fresh.secretFile('key', 'some-key');
+		const settings = { baseUrl: 'https://id.example.com', credential: { apiKeyFile } };
+		expect((await examine({ home: fresh, settings }, 'pairing')).checks.pairing?.message).toBe(
+			'Belongs to https://id.example.com, by a credential of the settings.',
+		);
+		// A service without a credential is not enough.
+		const half = await examine({ settings: { baseUrl: 'https://id.example.com' } }, 'pairing');
+		expectProblem(half.checks.pairing, 'warning', 'unpaired', /./);
+	});
+});
+
+describe('the local sockets', () => {
+	const sets = [`local.agentGroup=${group}`, `local.adminGroup=${group}`];
+	const socketsOf = async (home: Home) => (await examine({ home, sets }, 'local-socket')).checks['local-socket'];
+
+	test('are a failure without an agent', async () => {
+		const report = await examine({}, 'local-socket');
+		expectProblem(report.checks['local-socket'], 'failed', 'agent-not-running', /^No agent listens/);
+		expect(report.exitStatus).toBe(69);
+	});
+
+	test('say who may use them', async () => {
+		const { home } = await givenAgent();
+		const { group: name } = (await readSocket(join(home.paths.runDir, 'agent.sock'))) ?? {};
+		const found = await socketsOf(home);
+		expect(found).toMatchObject({ status: 'ok' });
+		expect(found?.message).toMatch(
+			new RegExp(`^An agent answers; agent\\.sock is for group ${name} \\(.+\\), admin\\.sock is for group ${name} `),
+		);
+	});
+
+	test.each(['agent.sock', 'admin.sock'])('that every user may use are a failure: %s', async (name) => {
+		const { home } = await givenAgent();
+		await chmod(join(home.paths.runDir, name), 0o661);
+		const found = await socketsOf(home);
+		expectProblem(
+			found,
+			'failed',
+			'socket-failed',
+			new RegExp(`^Every user of this device may use .*/${name}: .* 661`),
+		);
+		expect(found).toMatchObject({ remedy: expect.stringMatching(/^Recreate it: systemctl restart idv-agent\.socket/) });
+	});
+
+	test('that only their owner may use are a warning; one that a group may use is enough', async () => {
+		const { home } = await givenAgent();
+		await chmod(join(home.paths.runDir, 'admin.sock'), 0o600);
+		expect(await socketsOf(home)).toMatchObject({ status: 'ok' });
+		await chmod(join(home.paths.runDir, 'agent.sock'), 0o600);
+		expectProblem(await socketsOf(home), 'warning', 'socket-failed', /^Only the owner of the sockets/);
+	});
+
+	test('of one group are a warning where the settings want two', async () => {
+		const { home } = await givenAgent();
+		const found = (await examine({ home, sets: sets.slice(1) }, 'local-socket')).checks['local-socket'];
+		expectProblem(found, 'warning', 'socket-failed', /^Applications may pair and move this device: both sockets/);
+	});
+});
+
+describe('scanners', () => {
+	const machine: Tree = {
+		'dev/ttyACM0': '',
+		'dev/serial/by-id/usb-Honeywell_Scanner-if00': { link: '../../ttyACM0' },
+	};
+
+	test('that are found are named, and none is needed', async () => {
+		expect((await examine({ machine }, 'scanner')).checks.scanner?.message).toMatch(
+			/^serial \/.*usb-Honeywell_Scanner-if00; read while the device is not paired\.$/,
+		);
+		expectSkipped(await examine({}, 'scanner'), null, 'scanner');
+	});
+
+	test('that the settings name and that are not there are a warning', async () => {
+		const settings = { scanner: { device: '/dev/ttyUSB7' } };
+		const { checks } = await examine({ machine, settings }, 'scanner');
+		expectProblem(checks.scanner, 'warning', 'scanner-failed', /^There is no scanner at \/dev\/ttyUSB7/);
+	});
+});
+
+describe('the systemd unit', () => {
+	test('is not checked where systemd does not run the machine', async () => {
+		expectSkipped(await examine({ unit: null }, 'unit'), null, 'unit');
+	});
+
+	test('is assessed as systemd shows it', async () => {
+		const unit = { LoadState: 'loaded', ActiveState: 'failed', SubState: 'failed', NRestarts: '5' };
+		const report = await examine({ unit }, 'unit');
+		expect(report.checks.unit).toMatchObject(assessUnit('idv-agent.service', unit));
+		expectProblem(report.checks.unit, 'failed', 'unit-not-ready', /does not stay up \(failed, 5 restarts\)/);
+	});
+});
