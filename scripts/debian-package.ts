@@ -179,7 +179,7 @@ Description: device agent for an identity verification service
  to the application of the device, which never holds a credential.
  .
  The command idv-agent pairs and shows the device; idv is for the operators of
- a backend. Node.js is inside: nothing else has to be installed.
+ a backend. Node.js is included: nothing else has to be installed.
 `;
 }
 
@@ -256,11 +256,11 @@ const SECTIONS: Readonly<Record<string, ReadonlyMap<string, readonly string[]>>>
 			[
 				'/etc/idv-agent/config.json, /etc/idv-agent/conf.d/*.json: the settings; /etc/idv-agent/config.example.jsonc explains each.',
 				'',
-				'/var/lib/idv-agent: what the agent keeps, for itself only.',
+				"/var/lib/idv-agent: the agent's state, readable by the agent only.",
 				'',
 				'/run/idv-agent/agent.sock: for applications, members of the group idv-agent.',
 				'',
-				'/run/idv-agent/admin.sock: for pairing and moving the device, members of the group idv-agent-admin.',
+				'/run/idv-agent/admin.sock: for pairing and changing the device, members of the group idv-agent-admin.',
 				'',
 				'/usr/lib/idv-agent/drop-ins: for a serial scanner, a keyboard scanner and the page.',
 			],

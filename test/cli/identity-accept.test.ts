@@ -52,7 +52,7 @@ describe('identity accept, after a repair', () => {
 		expect(device.agent.status()).toMatchObject({ state: 'blocked', problem: { code: 'identity-changed' } });
 		expect(await finish('idv-agent', ['identity', 'accept', '--yes'], env)).toMatchObject({
 			status: 0,
-			stdout: expect.stringMatching(/This seems to be a copy of another device.*\n\nAccepted\./s),
+			stdout: expect.stringMatching(/This seems to be a copy of another device.*\n\nAccepted;/s),
 		});
 		expect(await device.untilState('online')).toMatchObject({ deviceId: 'PF3K9QXZ', serial: '10000000a1b2c3d4' });
 	});

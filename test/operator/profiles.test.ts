@@ -176,7 +176,7 @@ describe('profile', () => {
 		const adding = (name: string, url: string, credential: string) =>
 			idv(['profile', 'add', name, '--url', url, '--authorization-file', '-'], own(), credential);
 		const cases: [outcome: Promise<Outcome>, status: number, code: string, words: RegExp][] = [
-			[adding('../up', operator.service.url, 'Bearer abc'), 64, 'usage', /no name for a profile/],
+			[adding('../up', operator.service.url, 'Bearer abc'), 64, 'usage', /Not a valid profile name/],
 			[adding('a', 'ftp://x', 'Bearer abc'), 64, 'usage', /not the address/],
 			[adding('a', 'http://id.example.com', 'Bearer abc'), 77, 'insecure-origin', /https/],
 			[adding('a', operator.service.url, 'abc'), 78, 'credential-unreadable', /does not hold one credential/],
