@@ -157,6 +157,12 @@ export const CATALOGUE = {
 		EXIT.unavailable,
 		'If the Connection token stands elsewhere in the answer, set service.tokenPointer; otherwise the operator must look at the service.',
 	),
+	'answer-unreadable': row(
+		'retry',
+		'slow',
+		EXIT.badData,
+		'Set service.tokenPointer to the place of the Connection token in the answer.',
+	),
 	'response-too-large': row(
 		'retry',
 		'slow',

@@ -5,7 +5,7 @@
 
 import type { Clock } from '../base/clock.edge.ts';
 import { AgentError, type Failure, failure, toFailure } from '../base/errors.ts';
-import { classifyNetworkError } from '../connection/classify-failure.ts';
+import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { clockSkewMs } from '../connection/clock-skew.ts';
 import { openFirstRuntime } from '../connection/runtime.runner.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
