@@ -116,7 +116,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 			report.event(generation, { type: 'registered', attempt, atMs, connection: freshConnection(result, clock) });
 		else {
 			const timedOut = result.failure.code === 'request-timeout' || result.failure.code === 'connect-timeout';
-			const reason = explained(result.failure, credential);
+			const reason = explained(result.failure, credential, resolved.settings.credential);
 			report.event(generation, { type: 'registerFailed', attempt, atMs, failure: reason, timedOut });
 		}
 	};
@@ -309,9 +309,20 @@ export function livenessOf(
 }
 
 /** Whether a Connection may register again is up to the service; where it may not, something else has to be brought. */
-function explained(refused: Failure, { kind }: Credential): Failure {
+function explained(refused: Failure, { kind }: Credential, files: Settings['credential']): Failure {
 	const isRefusal = refused.code === 'credential-refused' || refused.code === 'access-forbidden';
-	if (kind !== 'connection' || !isRefusal) return refused;
+	if (!isRefusal || kind === 'selfRegistration') return refused;
+	if (kind === 'reusable') {
+		const [name, file] =
+			files.apiKeyFile === null
+				? ['credential.basicFile', files.basicFile]
+				: ['credential.apiKeyFile', files.apiKeyFile];
+		const whose = file === null ? 'the credential of this device' : `the one in ${file} (${name})`;
+		return failure(refused.code, refused.message, {
+			...refused,
+			remedy: `Give this device a credential that the service accepts: ${whose} was refused. A changed file is tried at once.`,
+		});
+	}
 	const remedy =
 		'What is missing is a credential that may register this device: scan a new pairing code with --replace, or set credential.apiKeyFile.';
 	return failure(refused.code, refused.message, { ...refused, remedy });
