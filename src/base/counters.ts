@@ -16,6 +16,7 @@ export function createCounters(): Counters {
 	return {
 		notifications: 0,
 		duplicates: 0,
+		ignored: 0,
 		gaps: 0,
 		heartbeats: 0,
 		failedAttempts: 0,
@@ -36,6 +37,8 @@ export function count(counts: Record<string, number>, name: string): void {
 export interface AgentCounts {
 	readonly notifications: number;
 	readonly duplicates: number;
+	/** Messages of `service.ignoreKinds`. */
+	readonly ignored: number;
 	readonly gaps: number;
 	readonly heartbeats: number;
 	/** Registrations and channel openings that failed. */

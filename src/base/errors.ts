@@ -53,7 +53,7 @@ const retried = (retryClass: RetryClass, exit: number, remedy: string): Catalogu
 /** Failures of a link. */
 const unreachable = (remedy: string) => retried('unreachable', EXIT.unavailable, remedy);
 const overloaded = (remedy: string, exit: number = EXIT.unavailable) => retried('overloaded', exit, remedy);
-const slow = (remedy: string) => retried('slow', EXIT.unavailable, remedy);
+const slow = (remedy: string, exit: number = EXIT.unavailable) => retried('slow', exit, remedy);
 const blocked = (exit: number, remedy: string): CatalogueRow => ({ ...ask(exit, remedy), retry: ASK_HUMAN });
 const refused = (remedy: string): CatalogueRow => ({
 	...ask(EXIT.refused, remedy),
@@ -112,6 +112,10 @@ export const CATALOGUE = {
 	),
 	'bad-response': slow(
 		'If the Connection token stands elsewhere in the answer, set service.tokenPointer; otherwise the operator must look at the service.',
+	),
+	'answer-unreadable': slow(
+		'Set service.tokenPointer to the place of the Connection token in the answer.',
+		EXIT.badData,
 	),
 	'response-too-large': slow('Check that baseUrl points at the service; the operator must look at what answers there.'),
 	'request-rejected': blocked(

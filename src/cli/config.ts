@@ -4,6 +4,7 @@ import { AgentError, exitStatusOf, type Failure } from '../base/errors.ts';
 import { createSecretRegistry, redact, SECRET_MARK } from '../base/redact.ts';
 import { openRuntime } from '../connection/runtime.runner.ts';
 import { readBrowserApplications } from '../local-api/server/browser-applications.ts';
+import { assumptionsOf } from '../protocol/assumptions.ts';
 import { type LoadedSettings, loadSettings } from '../settings/load.runner.ts';
 import { choosePaths, type PathFlags } from '../settings/paths.runner.ts';
 import type { SettingOrigin } from '../settings/resolve.ts';
@@ -35,7 +36,9 @@ export async function showConfig(flags: ConfigFlags & { readonly explain?: boole
 	});
 	if (flags.json)
 		printJson({
-			settings: rows.map(({ about, ...row }) => (flags.explain ? { ...row, about } : row)),
+			settings: rows.map(({ about, ...row }) =>
+				flags.explain ? { ...row, about, assumptions: assumptionsOf(row.path).map(({ id }) => id) } : row,
+			),
 			problems: loaded.problems,
 			notices: loaded.notices,
 		});
@@ -43,6 +46,8 @@ export async function showConfig(flags: ConfigFlags & { readonly explain?: boole
 		for (const { path, value, about, ...origin } of rows) {
 			printLine(`${path} = ${showValue(value)} (${describeOrigin(origin)})`);
 			printFolded('  ', about);
+			for (const { open, assumed } of assumptionsOf(path))
+				printFolded('  ', `The interface leaves open: ${open} Assumed: ${assumed}`);
 			printLine(`  ${environmentName(path)}\n`);
 		}
 	else printTable(rows.map(({ path, value, ...origin }) => [path, showValue(value), describeOrigin(origin)]));

@@ -8,7 +8,8 @@ import { type RawData, WebSocket } from 'ws';
 import { type Failure, failure } from '../base/errors.ts';
 import { AUTHORIZATION_PARAMETER, parseAuthorization } from '../protocol/authorization.ts';
 import { type Frame, MAX_FRAME_BYTES } from '../protocol/channel.ts';
-import { classifyClose, classifyHttpAnswer, classifyNetworkError } from './classify-failure.ts';
+import { classifyClose, classifyHttpAnswer } from './classify-failure.ts';
+import { classifyNetworkError } from './classify-network-error.ts';
 import { clockSkewMs } from './clock-skew.ts';
 
 /** How long the channel must be open to count as accepted by a service that says nothing. */
@@ -50,6 +51,12 @@ export interface ChannelOptions {
 	 * that slept for more than 5 s is ended, since its silence would be noticed only two pings later. Default: never slept.
 	 */
 	readonly sleptMs?: (() => number) | undefined;
+	/** The subprotocol to ask for; left out, none. */
+	readonly subprotocol?: string | undefined;
+	/** Largest message that is handed on; of a larger one only the size is. Default {@link MAX_FRAME_BYTES}. */
+	readonly maxMessageBytes?: number | undefined;
+	/** Name of the query parameter that carries the credential, so that no message repeats it. */
+	readonly queryName?: string | undefined;
 	/** Only to name it when the service does not know it. */
 	readonly workflowId?: string | undefined;
 }
@@ -133,7 +140,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		heard();
 		confirm();
 		const bytes = data as Buffer;
-		const frame: Frame = isBinary ? { type: 'binary', bytes } : { type: 'text', text: bytes.toString('utf8') };
+		const frame = asFrame(bytes, isBinary);
 		if (isOpen()) listener({ type: 'frame', frame });
 	});
 	socket.on('unexpected-response', (_request, response) => {
@@ -169,7 +176,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 
 	function connect(): WebSocket | null {
 		try {
-			return new WebSocket(url, {
+			return new WebSocket(url, options.subprotocol === undefined ? [] : [options.subprotocol], {
 				agent: options.agent,
 				// Named, because an environment variable of Node's can switch verification off.
 				rejectUnauthorized: true,
@@ -197,6 +204,12 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 			queueMicrotask(() => end(1006, ''));
 			return null;
 		}
+	}
+
+	function asFrame(bytes: Buffer, isBinary: boolean): Frame {
+		const { maxMessageBytes = MAX_FRAME_BYTES } = options;
+		if (bytes.length > maxMessageBytes) return { type: 'oversized', bytes: bytes.length, limitBytes: maxMessageBytes };
+		return isBinary ? { type: 'binary', bytes } : { type: 'text', text: bytes.toString('utf8') };
 	}
 
 	function isOpen(): boolean {
@@ -299,7 +312,8 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 			const { status, headers, body } = refusal();
 			const { workflowId } = options;
 			const { host } = context;
-			const answer = { status, headers, body, purpose: 'channel', host, workflowId, secrets } as const;
+			const secure = url.protocol === 'wss:';
+			const answer = { status, headers, body, purpose: 'channel', host, workflowId, secrets, secure } as const;
 			return { failure: classifyHttpAnswer(answer), closeCode: null, timedOut: false };
 		}
 		if (phase === 'connecting') {
@@ -309,7 +323,10 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		}
 		const wire = (lastError as { code?: unknown } | null)?.code;
 		if (typeof wire === 'string' && wire.startsWith('WS_ERR_')) {
-			const message = `${context.host} sent a message that can't be taken (${wire}).`;
+			const tooLong = wire === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH';
+			const message = tooLong
+				? `${context.host} sent a message larger than ${MAX_FRAME_BYTES / 1024 / 1024} MiB, which ends the channel.`
+				: `${context.host} sent a message that can't be taken (${wire}).`;
 			return {
 				failure: failure('poison-message', message, { params: { ...params, reason: wire } }),
 				closeCode: null,
@@ -352,10 +369,10 @@ function readRefusal(response: IncomingMessage, onDone: () => void): Refusal {
 	};
 }
 
-function secretsOf({ url, authorization }: ChannelOptions): string[] {
-	return [authorization, url.searchParams.get(AUTHORIZATION_PARAMETER)].flatMap((text) => {
+function secretsOf({ url, authorization, queryName = AUTHORIZATION_PARAMETER }: ChannelOptions): string[] {
+	return [authorization, url.searchParams.get(queryName)].flatMap((text) => {
 		const parsed = parseAuthorization(text);
-		if (!parsed) return [];
+		if (!parsed) return text ? [text] : [];
 		return parsed.scheme === 'Basic' ? [parsed.password] : [parsed.credential];
 	});
 }

@@ -1,168 +1,25 @@
 /**
- * What an error of the network, an HTTP answer or a close code means: one place that turns them into failures.
+ * What an HTTP answer or a close code means, as a failure.
  * Pure: opens nothing and reads no clock. A message names the host and the status, never a credential and never a query string.
  */
 
-import { type ErrorCode, type Failure, failure, type Params, toFailure } from '../base/errors.ts';
+import { type ErrorCode, type Failure, failure, type Params } from '../base/errors.ts';
 import { createSecretRegistry, redact, SECRET_MARK } from '../base/redact.ts';
 import { joinSentences } from '../base/sentences.ts';
 import type { AuthorizationScheme } from '../protocol/authorization.ts';
 import { cleanText, readErrorDetail } from '../protocol/problem.ts';
+import { inBrackets, proxyAnswered, wantsClientCertificate } from './classify-network-error.ts';
 import { readHttpDate } from './clock-skew.ts';
+import { unreadAnswer } from './unread-answer.ts';
 
 /** For what is found by its form alone. */
 const NO_SECRETS = createSecretRegistry();
+const UPGRADE_REMEDY =
+	'If a proxy such as nginx stands before the service, have it pass the headers Upgrade and Connection on; otherwise check baseUrl and service.channelPath.';
+const FIREWALL_REMEDY =
+	'A firewall or a proxy in front of the service refused this request with a page of its own: have it let this device through.';
 /** The longest wait that is taken from a `Retry-After`: a day. */
 export const MAX_ASKED_WAIT_MS = 24 * 60 * 60 * 1000;
-
-const CERTIFICATE_CODES: Readonly<Record<string, ErrorCode>> = {
-	CERT_NOT_YET_VALID: 'clock-wrong',
-	CERT_HAS_EXPIRED: 'certificate-expired',
-	ERR_TLS_CERT_ALTNAME_INVALID: 'certificate-wrong-host',
-	HOSTNAME_MISMATCH: 'certificate-wrong-host',
-	DEPTH_ZERO_SELF_SIGNED_CERT: 'certificate-untrusted',
-	SELF_SIGNED_CERT_IN_CHAIN: 'certificate-untrusted',
-	UNABLE_TO_GET_ISSUER_CERT: 'certificate-untrusted',
-	UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'certificate-untrusted',
-	UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'certificate-untrusted',
-	UNABLE_TO_DECRYPT_CERT_SIGNATURE: 'certificate-untrusted',
-	UNABLE_TO_DECODE_ISSUER_PUBLIC_KEY: 'certificate-untrusted',
-	CERT_SIGNATURE_FAILURE: 'certificate-untrusted',
-	CERT_UNTRUSTED: 'certificate-untrusted',
-	CERT_REJECTED: 'certificate-untrusted',
-	CERT_REVOKED: 'certificate-untrusted',
-	CERT_CHAIN_TOO_LONG: 'certificate-untrusted',
-	PATH_LENGTH_EXCEEDED: 'certificate-untrusted',
-	INVALID_CA: 'certificate-untrusted',
-	INVALID_PURPOSE: 'certificate-untrusted',
-};
-
-const NOT_RESOLVED = new Set(['ENOTFOUND', 'EAI_AGAIN', 'EAI_FAIL', 'EAI_NONAME', 'ENODATA', 'ESERVFAIL']);
-const CONNECT_TIMEOUTS = new Set(['ETIMEDOUT', 'UND_ERR_CONNECT_TIMEOUT']);
-const UNREACHABLE = new Set(['ECONNREFUSED', 'EHOSTUNREACH', 'ENETUNREACH', 'EHOSTDOWN', 'ENETDOWN', 'EADDRNOTAVAIL']);
-const ANSWER_TIMEOUTS = new Set(['UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_TIMEOUT']);
-const PROXY_BROKEN = new Set(['UND_ERR_PRX_CONN', 'UND_ERR_PRX_TLS', 'ERR_PROXY_TUNNEL', 'ERR_PROXY_INVALID_CONFIG']);
-
-/** Where an attempt went, for the message and for whose fault it is. */
-export interface NetworkContext {
-	/** Host and, if it is not the usual one, port. */
-	readonly host: string;
-	/** Whether a proxy stands between: then it is the proxy that could not be reached. */
-	readonly viaProxy?: boolean | undefined;
-}
-
-/**
- * What an error thrown by a socket, by TLS, by a proxy or by undici means. Looks through `cause` and `AggregateError`.
- * What it does not know is a lost connection; what only our own mistake can cause is `internal`.
- */
-export function classifyNetworkError(error: unknown, context: NetworkContext): Failure {
-	const { host, viaProxy = false } = context;
-	const facts = collect(error);
-	const find = (known: ReadonlySet<string>) => facts.codes.find((code) => known.has(code));
-
-	if (facts.proxyStatus !== null) return proxyAnswered(facts.proxyStatus, host);
-	const failed = (code: ErrorCode, message: string, reason?: string) =>
-		failure(code, message, { params: { host, ...(reason !== undefined && { reason }) } });
-	if (find(PROXY_BROKEN)) return failed('proxy-failed', `The proxy gave no connection to ${host}.`);
-
-	const certificate = facts.codes.find((code) => Object.hasOwn(CERTIFICATE_CODES, code));
-	if (certificate) return certificateFailure(CERTIFICATE_CODES[certificate] ?? 'tls-failed', certificate, host);
-	if (facts.codes.some((code) => code.endsWith('ALERT_CERTIFICATE_REQUIRED'))) return wantsClientCertificate(host);
-	const tls = facts.codes.find((code) => code === 'EPROTO' || /^ERR_(SSL|TLS|OSSL)_/.test(code));
-	if (tls) return failed('tls-failed', `The TLS connection to ${host} failed (${tls}).`, tls);
-
-	const unresolved = find(NOT_RESOLVED);
-	const timeout = find(CONNECT_TIMEOUTS);
-	const unreachable = find(UNREACHABLE);
-	if (viaProxy && (unresolved || timeout || unreachable))
-		return failed(
-			'proxy-failed',
-			`The proxy on the way to ${host} can't be reached (${unresolved ?? timeout ?? unreachable}).`,
-			unresolved ?? timeout ?? unreachable,
-		);
-	if (unresolved) return failed('dns-failed', `The name ${host} can't be resolved (${unresolved}).`, unresolved);
-	if (timeout) return failed('connect-timeout', `${host} did not accept a connection in time.`);
-	if (unreachable) return failed('service-unreachable', `${host} can't be reached (${unreachable}).`, unreachable);
-
-	if (find(ANSWER_TIMEOUTS) || facts.names.includes('TimeoutError'))
-		return failed('request-timeout', `${host} did not answer in time.`);
-	if (facts.codes.includes('UND_ERR_RES_EXCEEDED_MAX_SIZE'))
-		return failed('response-too-large', `The answer of ${host} is too large.`);
-	const garbled = facts.codes.some((code) => code.startsWith('HPE_') || code === 'UND_ERR_HEADERS_OVERFLOW');
-	if (garbled || facts.names.includes('HTTPParserError'))
-		return failure('bad-response', `What answers at ${host} does not speak proper HTTP.`, {
-			params: { host },
-			remedy: 'Check host and port in baseUrl, and what stands between this device and the service.',
-		});
-	if (facts.names.includes('AbortError'))
-		return failed('connection-lost', `The attempt to reach ${host} was given up.`);
-	if (facts.ourFault) return toFailure(error);
-	return failed('connection-lost', `The connection to ${host} was lost${inBrackets(facts.codes[0])}.`, facts.codes[0]);
-}
-
-function wantsClientCertificate(host: string): Failure {
-	return failure('tls-failed', `${host} asks for a client certificate that this device did not give.`, {
-		params: { host, reason: 'client-certificate' },
-		remedy: 'Name a certificate that the service accepts in network.clientCertificateFile and its key.',
-	});
-}
-
-function certificateFailure(code: ErrorCode, reason: string, host: string): Failure {
-	const said: Partial<Record<ErrorCode, string>> = {
-		'clock-wrong': `The certificate of ${host} is not valid yet by this device's clock.`,
-		'certificate-expired': `The certificate of ${host} has expired by this device's clock.`,
-		'certificate-wrong-host': `The certificate that was shown for ${host} is for another host.`,
-	};
-	const message = said[code] ?? `The certificate of ${host} is not trusted by this device (${reason}).`;
-	return failure(code, message, { params: { host, reason } });
-}
-
-function proxyAnswered(status: number, host: string): Failure {
-	// A proxy that is asked for a tunnel answers 4xx when it will not and 5xx when it can't.
-	const params = { host, status };
-	return status >= 400 && status < 500
-		? failure('proxy-refused', `The proxy refused a connection to ${host} (${status}).`, { params })
-		: failure('proxy-failed', `The proxy could not make a connection to ${host} (${status}).`, { params });
-}
-
-interface Facts {
-	readonly codes: readonly string[];
-	readonly names: readonly string[];
-	/** What the proxy itself answered to the request for a tunnel. */
-	readonly proxyStatus: number | null;
-	readonly ourFault: boolean;
-}
-
-function collect(error: unknown): Facts {
-	const codes: string[] = [];
-	const names: string[] = [];
-	let proxyStatus: number | null = null;
-	let ourFault = false;
-	const seen = new Set<unknown>();
-	const queue: unknown[] = [error];
-	while (queue.length > 0 && seen.size < 32) {
-		const one = queue.shift();
-		if (typeof one !== 'object' || one === null || seen.has(one)) continue;
-		seen.add(one);
-		const { code, name, message, statusCode, cause, errors } = one as Record<string, unknown>;
-		if (typeof code === 'string') codes.push(code);
-		if (typeof name === 'string') names.push(name);
-		if (code === 'ERR_PROXY_TUNNEL' && typeof statusCode === 'number') proxyStatus = statusCode;
-		// undici tells the status of a refused tunnel only in words.
-		const told = /^Proxy (?:response|Authentication Required) \((\d{3})\)/.exec(String(message ?? ''))?.[1];
-		if (told) proxyStatus = Number(told);
-		if (code === 'UND_ERR_INVALID_ARG' || (typeof code === 'string' && code.startsWith('ERR_INVALID_')))
-			ourFault = true;
-		if (
-			typeof code !== 'string' &&
-			(one instanceof TypeError || one instanceof RangeError || one instanceof SyntaxError)
-		)
-			ourFault = true;
-		queue.push(cause);
-		if (Array.isArray(errors)) queue.push(...errors);
-	}
-	return { codes, names, proxyStatus, ourFault };
-}
 
 /** An answer that is not the one that was hoped for. */
 export interface HttpAnswer {
@@ -178,6 +35,10 @@ export interface HttpAnswer {
 	readonly scheme?: AuthorizationScheme | undefined;
 	/** The workflow in the request. */
 	readonly workflowId?: string | undefined;
+	/** Where the settings say that the token is; for a registration. */
+	readonly tokenPointer?: string | null | undefined;
+	/** Whether the answer came through TLS that was verified: then a portal cannot have sent it. */
+	readonly secure?: boolean | undefined;
 	/** Credentials that the answer may repeat; they are cut out of the message. */
 	readonly secrets?: readonly string[] | undefined;
 }
@@ -205,7 +66,9 @@ export function classifyHttpAnswer(answer: HttpAnswer): Failure {
 		case 401:
 			return isCodeRefused(answer) ? codeRefused(answer) : said('credential-refused');
 		case 403:
-			return said('access-forbidden');
+			return isWebPage(headers, answer.body)
+				? said('access-forbidden', { remedy: FIREWALL_REMEDY })
+				: said('access-forbidden');
 		case 407:
 			return proxyAnswered(status, host);
 		case 408:
@@ -223,7 +86,10 @@ export function classifyHttpAnswer(answer: HttpAnswer): Failure {
 			return nothingThere(answer, said);
 	}
 	if (status >= 500 && status < 600) return said('service-failed', patience);
-	if (status >= 400 && status < 500) return said(purpose === 'channel' ? 'channel-rejected' : 'request-rejected');
+	if (status >= 400 && status < 500)
+		return purpose === 'channel'
+			? said('channel-rejected', lacksUpgrade(answer) ? { remedy: UPGRADE_REMEDY } : {})
+			: said('request-rejected');
 	return said('bad-response', { remedy: 'The operator must look at what answers at this address.' });
 }
 
@@ -245,25 +111,57 @@ function codeRefused(answer: HttpAnswer): Failure {
 	});
 }
 
+/** An upgrade was asked for, and what answers says that it was not: something on the way has taken it out. */
+function lacksUpgrade(answer: HttpAnswer): boolean {
+	return (
+		answer.status === 426 ||
+		(answer.status === 400 && (isBehindProxy(answer) || /upgrade|websocket/i.test(answer.body)))
+	);
+}
+
+function isBehindProxy({ headers }: HttpAnswer): boolean {
+	return (
+		/nginx|openresty|apache|haproxy|envoy|caddy|traefik|varnish|iis/i.test(`${headers['server']} ${headers['via']}`) ||
+		headers['via'] !== undefined
+	);
+}
+
 type Said = (code: ErrorCode, more?: { remedy?: string }) => Failure;
 
 function nothingThere(answer: HttpAnswer, said: Said): Failure {
 	if (answer.status === 410 && isCodeRefused(answer)) return codeRefused(answer);
-	if (answer.purpose === 'channel') return said(answer.status === 405 ? 'channel-rejected' : 'channel-not-found');
+	if (answer.purpose === 'channel') {
+		const code = answer.status === 405 ? 'channel-rejected' : 'channel-not-found';
+		return said(code, isBehindProxy(answer) ? { remedy: UPGRADE_REMEDY } : {});
+	}
 	return said('bad-response', { remedy: 'Check baseUrl: the service has no such endpoint at this address.' });
 }
 
 function unexpectedSuccess(answer: HttpAnswer): Failure {
 	const { status, purpose, host, headers, body } = answer;
-	const isPage = /\bhtml\b/i.test(headers['content-type'] ?? '') || /^\s*<(?:!doctype|html)/i.test(body);
 	const params = { host, status };
-	if (isPage)
-		return failure('captive-portal', `${host} answered ${status} with a web page instead of the service.`, { params });
+	if (isWebPage(headers, body)) {
+		if (purpose !== 'channel' || answer.secure !== true)
+			return failure('captive-portal', `${host} answered ${status} with a web page instead of the service.`, {
+				params,
+			});
+		// The certificate was verified, so this is the service's own host: a web application answers for every path.
+		const message = `${host} answered ${status} with a web page where the channel should be.`;
+		return failure('channel-not-found', message, {
+			params,
+			remedy:
+				'Set service.channelPath to the path of the channel; a web application of the service answers at this one.',
+		});
+	}
 	if (purpose === 'channel')
 		return failure('channel-rejected', `${host} answered ${status} instead of opening the channel.`, { params });
-	const missing =
-		purpose === 'register' ? 'without a Connection token that could be read' : 'in a form that is not known';
-	return failure('bad-response', `${host} answered ${status} ${missing}.`, { params });
+	if (purpose === 'register') return unreadAnswer(answer);
+	return failure('bad-response', `${host} answered ${status} in a form that is not known.`, { params });
+}
+
+/** Whether an answer is a page for people. */
+export function isWebPage(headers: Readonly<Record<string, string>>, body: string): boolean {
+	return /\bhtml\b/i.test(headers['content-type'] ?? '') || /^\s*<(?:!doctype|html)/i.test(body);
 }
 
 function redirected(answer: HttpAnswer): Failure {
@@ -280,7 +178,14 @@ function redirected(answer: HttpAnswer): Failure {
 				`${host} answered ${status} and points at another host, ${cleanText(target.host, 100)}.`,
 				{ params: { ...params, otherHost: cleanText(target.host, 100) } },
 			)
-		: failure('redirect-refused', `${host} answered ${status} and points at another address of its own.`, { params });
+		: failure(
+				'redirect-refused',
+				`${host} answered ${status} and points at ${cleanText(withoutSecrets(`${target.origin}${target.pathname}`, answer.secrets ?? []), 200)}.`,
+				{
+					params: { ...params, address: cleanText(target.origin, 120) },
+					remedy: `Set baseUrl to the address that the service really has${target.protocol === 'https:' ? ` (here it begins with ${cleanText(target.origin, 120)})` : ''}; a credential is never sent on to another address.`,
+				},
+			);
 }
 
 function saysUnknownWorkflow(answer: HttpAnswer): boolean {
@@ -374,8 +279,4 @@ export function classifyClose(close: ChannelClose): Failure {
 	if (code === 1008 || code === 4401 || code === 4403) return failure('credential-refused', message, { params });
 	if (code === 4409) return failure('connection-replaced', message, { params });
 	return failure('connection-lost', message, { params });
-}
-
-function inBrackets(text: string | undefined): string {
-	return text === undefined ? '' : ` (${text})`;
 }

@@ -3,7 +3,7 @@
  */
 
 import { type Clock, isoNow } from '../base/clock.edge.ts';
-import type { Heartbeat } from '../protocol/channel.ts';
+import { fillTemplate, type Heartbeat } from '../protocol/channel.ts';
 
 export interface HeartbeatOptions {
 	readonly clock: Clock;
@@ -15,6 +15,8 @@ export interface HeartbeatOptions {
 	readonly startedAtMs: number;
 	/** What is to be said of the fleet plan. */
 	readonly plan: () => Pick<Heartbeat, 'planRevision' | 'planRefused'>;
+	/** The deployment's own shape of a heartbeat; `null` for ours. */
+	readonly body: string | null;
 	/** Hands the frame to the channel; `false` when it did not take it. */
 	readonly send: (frame: string) => boolean;
 	readonly onSent: (sentAt: string) => void;
@@ -32,9 +34,13 @@ export function startHeartbeats(options: HeartbeatOptions): () => void {
 		const sentAt = isoNow(clock);
 		const uptimeSeconds = Math.round((nowMs - options.startedAtMs) / 1000);
 		sequence += 1;
-		const said = { deviceId, workflowId, sequence, sentAt, uptimeSeconds, ...options.plan() };
-		const heartbeat: Heartbeat = { type: 'heartbeat', ...said };
-		if (options.send(JSON.stringify(heartbeat))) options.onSent(sentAt);
+		const said = { deviceId, workflowId, sequence, sentAt, uptimeSeconds };
+		const heartbeat: Heartbeat = { type: 'heartbeat', ...said, ...options.plan() };
+		const frame =
+			options.body === null
+				? JSON.stringify(heartbeat)
+				: fillTemplate(options.body, { ...said, sentAtMs: clock.wallMs(), id: '' });
+		if (options.send(frame)) options.onSent(sentAt);
 		dueMs += cadenceMs * Math.max(1, Math.ceil((nowMs - dueMs) / cadenceMs));
 		cancel = clock.schedule(dueMs - nowMs, beat);
 	};

@@ -3,12 +3,12 @@
  * Decides nothing and retries nothing; what happened goes back as an event with the attempt's number.
  */
 
-import type { Clock } from '../base/clock.edge.ts';
+import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Authorization } from '../protocol/authorization.ts';
-import { formatAuthorization, formatAuthorizationQuery } from '../protocol/authorization.ts';
-import type { Frame, Heartbeat } from '../protocol/channel.ts';
+import { formatAuthorization } from '../protocol/authorization.ts';
+import { type Frame, fillTemplate, type Heartbeat, readNotification } from '../protocol/channel.ts';
 import { DEFAULT_HEARTBEAT_CADENCE } from '../protocol/device-connection.ts';
 import { channelUrl } from '../protocol/endpoints.ts';
 import type { Settings } from '../settings/table.ts';
@@ -116,7 +116,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 			report.event(generation, { type: 'registered', attempt, atMs, connection: freshConnection(result, clock) });
 		else {
 			const timedOut = result.failure.code === 'request-timeout' || result.failure.code === 'connect-timeout';
-			const reason = explained(result.failure, credential);
+			const reason = explained(result.failure, credential, resolved.settings.credential);
 			report.event(generation, { type: 'registerFailed', attempt, atMs, failure: reason, timedOut });
 		}
 	};
@@ -131,11 +131,12 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		const link = running(generation);
 		link.channel?.terminate();
 		const authorization: Authorization = { scheme: 'Connection', credential: effect.token };
-		const inQuery = service.channelAuth === 'query';
+		const inQuery = service.channelAuth !== 'header';
+		const query = service.channelAuth === 'queryToken' ? effect.token : formatAuthorization(authorization);
 		const url = channelUrl(
 			registration.baseUrl,
 			service.channelPath,
-			inQuery ? formatAuthorizationQuery(authorization) : undefined,
+			inQuery ? new URLSearchParams({ [service.queryName]: query }) : undefined,
 		);
 		const { cadenceMs, pingIntervalMs, silenceLimitMs } = livenessOf(registration, service);
 		const agent = network.channelAgent(url);
@@ -150,6 +151,9 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				silenceLimitMs,
 				closeMs: CLOSE_MS,
 				sleptMs: clock.sleptMs,
+				...(service.subprotocol === null ? {} : { subprotocol: service.subprotocol }),
+				maxMessageBytes: service.maxMessageBytes,
+				queryName: service.queryName,
 				userAgent: options.userAgent,
 				viaProxy: network.viaProxy(url),
 				workflowId: registration.request.workflowId,
@@ -183,7 +187,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 					link.stopHeartbeats = beat(generation, registration, link.channel, cadenceMs);
 				return;
 			case 'frame':
-				report.frame(generation, registration, event.frame);
+				if (!answerPing(registration, link.channel, event.frame)) report.frame(generation, registration, event.frame);
 				return;
 			case 'ended':
 				link.stopHeartbeats();
@@ -207,9 +211,30 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 			workflowId: registration.request.workflowId,
 			startedAtMs: options.startedAtMs,
 			plan: options.plan,
+			body: options.runtime().resolved.settings.service.heartbeatBody,
 			send: (frame) => channel.sendText(frame),
 			onSent: (sentAt) => report.heartbeat(generation, sentAt),
 		});
+
+	/** Answers a ping of the application's own making, if a deployment has one; whether the frame was one. */
+	const answerPing = ({ request }: Registration, channel: Channel | null, frame: Frame): boolean => {
+		const { pingKind, pongBody, kindPointer, notificationIdPointer } = options.runtime().resolved.settings.service;
+		if (pingKind === null) return false;
+		const { kind, serviceId } = readNotification(frame, { kindPointer, notificationIdPointer });
+		if (kind !== pingKind && !(frame.type === 'text' && frame.text.trim() === pingKind)) return false;
+		const nowMs = clock.monotonicMs();
+		const fields = {
+			deviceId: request.deviceId,
+			workflowId: request.workflowId,
+			sequence: 0,
+			sentAt: isoNow(clock),
+			sentAtMs: clock.wallMs(),
+			uptimeSeconds: Math.round((nowMs - options.startedAtMs) / 1000),
+			id: serviceId ?? '',
+		};
+		channel?.sendText(fillTemplate(pongBody, fields));
+		return true;
+	};
 
 	const closeChannel = (link: Running, code: number) => {
 		link.stopHeartbeats();
@@ -284,9 +309,20 @@ export function livenessOf(
 }
 
 /** Whether a Connection may register again is up to the service; where it may not, something else has to be brought. */
-function explained(refused: Failure, { kind }: Credential): Failure {
+function explained(refused: Failure, { kind }: Credential, files: Settings['credential']): Failure {
 	const isRefusal = refused.code === 'credential-refused' || refused.code === 'access-forbidden';
-	if (kind !== 'connection' || !isRefusal) return refused;
+	if (!isRefusal || kind === 'selfRegistration') return refused;
+	if (kind === 'reusable') {
+		const [name, file] =
+			files.apiKeyFile === null
+				? ['credential.basicFile', files.basicFile]
+				: ['credential.apiKeyFile', files.apiKeyFile];
+		const whose = file === null ? 'the credential of this device' : `the one in ${file} (${name})`;
+		return failure(refused.code, refused.message, {
+			...refused,
+			remedy: `Give this device a credential that the service accepts: ${whose} was refused. A changed file is tried at once.`,
+		});
+	}
 	const remedy =
 		'What is missing is a credential that may register this device: scan a new pairing code with --replace, or set credential.apiKeyFile.';
 	return failure(refused.code, refused.message, { ...refused, remedy });

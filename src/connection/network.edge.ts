@@ -175,10 +175,24 @@ function readProxy(text: string, name: string): string | null {
 	const trimmed = text.trim();
 	if (trimmed === '') return null;
 	// Like curl: a bare host and port is an http proxy.
-	const url = URL.parse(trimmed.includes('://') ? trimmed : `http://${trimmed}`);
+	const url = URL.parse(withEscapedCredentials(trimmed.includes('://') ? trimmed : `http://${trimmed}`));
 	if (!url || (url.protocol !== 'http:' && url.protocol !== 'https:') || !url.hostname || !canDecode(url))
 		throw new AgentError('settings-invalid', `${name} is not the address of an http:// or https:// proxy.`);
 	return url.href;
+}
+
+/** User and password end at the last `@`: characters in them that a URL would read as its own are escaped. */
+function withEscapedCredentials(address: string): string {
+	const [, scheme = '', credentials, rest = ''] = /^([a-z]+:\/\/)(?:(.*)@)?([^@]*)$/i.exec(address) ?? [];
+	if (credentials === undefined) return address;
+	const colon = credentials.indexOf(':');
+	const parts = colon < 0 ? [credentials] : [credentials.slice(0, colon), credentials.slice(colon + 1)];
+	return `${scheme}${parts.map(escapeOnce).join(':')}@${rest}`;
+}
+
+/** What is escaped already stays so; a percent sign that escapes nothing is one of the password's own. */
+function escapeOnce(text: string): string {
+	return text.replace(/%(?![0-9a-f]{2})|[^\w.~!$&'()*+,;=%-]/gi, (character) => encodeURIComponent(character));
 }
 
 function canDecode(url: URL): boolean {

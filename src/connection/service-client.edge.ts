@@ -5,20 +5,24 @@
 import type { Dispatcher } from 'undici';
 import { asError, type Failure, failure } from '../base/errors.ts';
 import { type Authorization, formatAuthorization } from '../protocol/authorization.ts';
-import { type DeviceConnectionRequest, findConnectionToken } from '../protocol/device-connection.ts';
+import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
+import { cleanText } from '../protocol/problem.ts';
+import { type AnswerText, readAnswerTexts, tokenIn } from '../protocol/registration-answer.ts';
 import { readTokenLife, type TokenLife } from '../protocol/token-life.ts';
-import { classifyHttpAnswer, classifyNetworkError } from './classify-failure.ts';
+import { classifyHttpAnswer, isWebPage } from './classify-failure.ts';
+import { classifyNetworkError } from './classify-network-error.ts';
 import { clockSkewMs } from './clock-skew.ts';
 
-/** Largest answer that is taken from the registration endpoint, in bytes. */
-const MAX_ANSWER_BYTES = 64 * 1024;
+/** Largest answer that is taken from the registration endpoint, in bytes, as sent and once unpacked. */
+const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
 /** Longest silence before and inside an answer; the deadline ends an answer that drips. */
 const IDLE_MS = 15_000;
 /** How long the body of a refusal is waited for: the status has already decided. */
 const DETAIL_MS = 3000;
 const REGISTER_DEADLINE_MS = 30_000;
 const PREFLIGHT_DEADLINE_MS = 10_000;
+const UNPACKED_REMEDY = 'Ask the operator why the service packs an answer that this device did not ask to be packed.';
 
 /** The part of the network that requests need. */
 export interface RequestNetwork {
@@ -32,8 +36,8 @@ export interface RegisterRequest {
 	/** `null` for self-registration. */
 	readonly authorization: Authorization | null;
 	readonly request: DeviceConnectionRequest;
-	/** RFC 6901 pointer to the token in the answer. */
-	readonly tokenPointer?: string | undefined;
+	/** Place of the token in the answer, as `service.tokenPointer` names it. */
+	readonly tokenPointer?: string | null | undefined;
 	/** For the whole attempt, in milliseconds. Default 30,000. */
 	readonly deadlineMs?: number | undefined;
 	readonly signal?: AbortSignal | undefined;
@@ -57,6 +61,8 @@ export type RegisterResult =
 			readonly failure: Failure;
 			readonly sent: 'no' | 'perhaps' | 'answered';
 			readonly clockSkewMs: number | null;
+			/** What a successful answer held in which no Connection token could be found: may hold secrets. */
+			readonly unread?: readonly AnswerText[] | undefined;
 	  };
 
 export interface Preflight {
@@ -130,16 +136,19 @@ export function createServiceClient(parts: { network: RequestNetwork; userAgent:
 
 			const { status, headers, bytes, cut } = exchanged;
 			const skewMs = clockSkewMs(headers['date'], Date.now());
-			const refused = (reason: Failure): RegisterResult => ({
+			const refused = (reason: Failure, unread?: readonly AnswerText[]): RegisterResult => ({
 				ok: false,
 				failure: reason,
 				sent: spentBy(status),
 				clockSkewMs: skewMs,
+				...(unread && unread.length > 0 && { unread }),
 			});
 			const succeeded = status >= 200 && status < 300;
 			if (succeeded && cut) return refused(cut);
-			const body = new TextDecoder().decode(bytes);
-			const token = succeeded ? findConnectionToken(body, tokenPointer) : null;
+			const body = asText(bytes);
+			const isAnswer = succeeded && !isWebPage(headers, body);
+			const texts = isAnswer ? readAnswerTexts({ body, headers }) : [];
+			const token = tokenIn(texts, tokenPointer);
 			if (token !== null) return { ok: true, token, life: readTokenLife(token), clockSkewMs: skewMs };
 			return refused(
 				classifyHttpAnswer({
@@ -151,7 +160,9 @@ export function createServiceClient(parts: { network: RequestNetwork; userAgent:
 					scheme: authorization?.scheme,
 					workflowId: registration.request.workflowId,
 					secrets: secretsOf(authorization),
+					tokenPointer,
 				}),
+				texts,
 			);
 		},
 
@@ -261,10 +272,18 @@ async function exchange(network: RequestNetwork, request: Request): Promise<Exch
 
 	const succeeded = answer.statusCode >= 200 && answer.statusCode < 300;
 	const detailTimer = succeeded ? undefined : setTimeout(() => enough.abort(), DETAIL_MS);
+	const answerHeaders = flat(answer.headers);
 	const { bytes, cut } = await readBody(answer.body, maxBytes, context);
 	clearTimeout(detailTimer);
 	enough.abort();
-	return { kind: 'answered', status: answer.statusCode, headers: flat(answer.headers), bytes, cut };
+	const unpacked = unpack(bytes, answerHeaders['content-encoding'], maxBytes, context.host);
+	return {
+		kind: 'answered',
+		status: answer.statusCode,
+		headers: answerHeaders,
+		bytes: unpacked.bytes,
+		cut: cut ?? unpacked.cut,
+	};
 }
 
 function asFailure(
@@ -328,6 +347,42 @@ async function readBody(
 		cut = classifyNetworkError(error, context);
 	}
 	return { bytes: Buffer.concat(chunks), cut };
+}
+
+/** A body that came packed although nothing asked for it; at most `maxBytes` of it. */
+function unpack(
+	bytes: Uint8Array,
+	encoding: string | undefined,
+	maxBytes: number,
+	host: string,
+): { bytes: Uint8Array; cut: Failure | null } {
+	const coding = encoding?.trim().toLowerCase() ?? '';
+	if (coding === '' || coding === 'identity' || bytes.length === 0) return { bytes, cut: null };
+	const zlib = process.getBuiltinModule('node:zlib');
+	const unpackers: Record<string, (packed: Uint8Array, options: { maxOutputLength: number }) => Uint8Array> = {
+		gzip: zlib.gunzipSync,
+		'x-gzip': zlib.gunzipSync,
+		deflate: zlib.inflateSync,
+		br: zlib.brotliDecompressSync,
+		zstd: zlib.zstdDecompressSync,
+	};
+	const known = unpackers[coding];
+	try {
+		if (known) return { bytes: known(bytes, { maxOutputLength: Math.max(1, maxBytes) }), cut: null };
+	} catch (error) {
+		if ((error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE')
+			return { bytes, cut: failure('response-too-large', `The answer of ${host} is larger than ${maxBytes} bytes.`) };
+	}
+	const message = `${host} sent an answer with the Content-Encoding "${cleanText(coding, 40)}" that could not be unpacked.`;
+	return { bytes, cut: failure('bad-response', message, { remedy: UNPACKED_REMEDY }) };
+}
+
+/** Text in the encoding that its byte order mark names; UTF-8 without one. */
+function asText(bytes: Uint8Array): string {
+	const [first, second] = bytes;
+	const encoding =
+		first === 0xff && second === 0xfe ? 'utf-16le' : first === 0xfe && second === 0xff ? 'utf-16be' : 'utf-8';
+	return new TextDecoder(encoding).decode(bytes);
 }
 
 function flat(headers: Record<string, string | string[] | undefined>): Record<string, string> {

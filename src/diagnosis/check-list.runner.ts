@@ -6,7 +6,7 @@
 import { isIP } from 'node:net';
 import type { Clock } from '../base/clock.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';
-import { classifyNetworkError } from '../connection/classify-failure.ts';
+import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { clockSkewMs } from '../connection/clock-skew.ts';
 import { type OpenRuntime, openFirstRuntime } from '../connection/runtime.runner.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';

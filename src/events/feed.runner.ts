@@ -15,6 +15,8 @@ export interface EventsFeed
 	> {
 	/** Keeps the event and tells the listeners once it is stored. `false` for a duplicate, which changes nothing. */
 	append(incoming: Incoming): boolean;
+	/** Counts a message that is no notification by the settings, and keeps nothing of it. */
+	ignored(): void;
 	/**
 	 * The events after `since`, oldest first, at most `limit`. Where older ones are gone, a gap stands before them, with an
 	 * id by which the reader resumes as with any other.
@@ -29,7 +31,7 @@ const MAX_HELD_GAPS = 64;
 
 export function createEventsFeed(
 	store: EventStore,
-	counters: Pick<Counters, 'notifications' | 'duplicates' | 'gaps'>,
+	counters: Pick<Counters, 'notifications' | 'duplicates' | 'gaps' | 'ignored'>,
 ): EventsFeed {
 	/** While there are no events and no readers, an outage is not worth a file. A restart's own gap covers them. */
 	let held: Incoming[] = [];
@@ -50,6 +52,9 @@ export function createEventsFeed(
 			if (!isNew) counters.duplicates += 1;
 			else if (incoming.type === 'notification') counters.notifications += 1;
 			return isNew;
+		},
+		ignored() {
+			counters.ignored += 1;
 		},
 		after(since, limit) {
 			release();

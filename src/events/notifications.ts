@@ -23,14 +23,15 @@ export function keepNotification(
 	events: EventsFeed,
 	frame: Frame,
 	{ workflowId, at }: Arrival,
-	{ kindPointer, notificationIdPointer, actOnMessages }: Settings['service'],
+	{ kindPointer, notificationIdPointer, actOnMessages, ignoreKinds }: Settings['service'],
 	log: Pick<Log, 'debug'>,
 ): AgentMessage | null {
-	const notification = readNotification(frame, {
-		kindPointer: kindPointer ?? undefined,
-		notificationIdPointer: notificationIdPointer ?? undefined,
-	});
+	const notification = readNotification(frame, { kindPointer, notificationIdPointer });
 	const { kind, format, content, serviceId } = notification;
+	if (ignoreKinds.includes(kind)) {
+		events.ignored();
+		return null;
+	}
 	const isNew = events.append({ at, type: 'notification', kind, workflowId, format, content, serviceId });
 	log.debug(isNew ? 'notification' : 'duplicate notification', { kind });
 	return isNew && actOnMessages ? readAgentMessage(notification) : null;

@@ -5,7 +5,7 @@
 import { type Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { AgentError } from '../base/errors.ts';
-import { classifyNetworkError } from '../connection/classify-failure.ts';
+import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { isLoopback } from '../protocol/endpoints.ts';
 
 /** Longest silence on the line, in milliseconds; the deadline ends an answer that drips. */

@@ -1,13 +1,15 @@
 /**
  * Messages on `ws/device`: heartbeats out, notifications in.
- * Source: assumed throughout (service-interface, Endpoints 6 and Events: "not shown").
+ * Source: assumed throughout (channel-path, channel-handshake, heartbeat-message, notification-kind).
  */
 import * as z from 'zod';
 import { workflowIdSchema } from './device-connection.ts';
 import { resolvePointer } from './json-pointer.ts';
 
-/** Largest frame taken from the channel, in bytes. */
-export const MAX_FRAME_BYTES = 256 * 1024;
+/** Largest frame that the channel survives, in bytes: a larger one ends it (RFC 6455, 1009). Source: assumed (message-size). */
+export const MAX_FRAME_BYTES = 16 * 1024 * 1024;
+/** Largest message that is kept unless a deployment says otherwise, in bytes. Source: assumed (message-size). */
+export const DEFAULT_MESSAGE_BYTES = 1024 * 1024;
 
 export const heartbeatSchema = z.object({
 	type: z.literal('heartbeat'),
@@ -26,21 +28,73 @@ export const heartbeatSchema = z.object({
 /** One JSON text frame every `heartbeatCadence` seconds. */
 export type Heartbeat = z.infer<typeof heartbeatSchema>;
 
-/** A frame as it came: text, or bytes for a binary frame. */
+/** A frame as it came: text, or bytes for a binary frame; of one that was too large only its size is left. */
 export type Frame =
 	| { readonly type: 'text'; readonly text: string }
-	| { readonly type: 'binary'; readonly bytes: Uint8Array };
+	| { readonly type: 'binary'; readonly bytes: Uint8Array }
+	| { readonly type: 'oversized'; readonly bytes: number; readonly limitBytes: number };
+
+/** The fields that a message in a deployment's own shape may name, as `{sequence}`. */
+export interface TemplateFields {
+	readonly deviceId: string;
+	readonly workflowId: string;
+	readonly sequence: number;
+	/** ISO 8601, by the device's clock. */
+	readonly sentAt: string;
+	/** The same in milliseconds since 1970. */
+	readonly sentAtMs: number;
+	readonly uptimeSeconds: number;
+	/** Of the message that is answered; empty where it has none. */
+	readonly id: string;
+}
+
+const SAMPLE: TemplateFields = {
+	deviceId: 'd',
+	workflowId: 'w',
+	sequence: 1,
+	sentAt: '2030-01-01T00:00:00.000Z',
+	sentAtMs: 1,
+	uptimeSeconds: 1,
+	id: '',
+};
+const FIELD = /"\$?\{\{?\s*(\w+)\s*\}?\}"|\$?\{\{?\s*(\w+)\s*\}?\}/g;
+
+/**
+ * A message of a deployment's own shape. A field that is a whole JSON text (`"{sequence}"`) becomes the value itself, a
+ * number without quotes; anywhere else it is put into the text, escaped as JSON wants.
+ */
+export function fillTemplate(template: string, fields: TemplateFields): string {
+	const isJson = /^\s*[{[]/.test(template);
+	return template.replace(FIELD, (written, whole?: string, inside?: string) => {
+		const value = (fields as unknown as Record<string, string | number | undefined>)[whole ?? inside ?? ''];
+		if (value === undefined) return written;
+		if (whole !== undefined && isJson) return JSON.stringify(value);
+		const plain = isJson ? JSON.stringify(String(value)).slice(1, -1) : String(value);
+		return whole !== undefined ? `"${plain}"` : plain;
+	});
+}
+
+/** Why a text cannot be such a message, as the end of a sentence about it; `null` when it can. */
+export function templateProblem(template: string): string | null {
+	if (!/^\s*[{[]/.test(template)) return null;
+	try {
+		JSON.parse(fillTemplate(template, SAMPLE));
+		return null;
+	} catch {
+		return 'must be JSON once its {fields} are filled in, or a text that does not begin with { or [';
+	}
+}
 
 export interface NotificationPointers {
 	/** RFC 6901 pointer to the kind; default: `type`, else `event`, else `kind`. */
-	readonly kindPointer?: string | undefined;
+	readonly kindPointer?: string | null | undefined;
 	/** RFC 6901 pointer to the service's own id of the notification; default `/id`. */
-	readonly notificationIdPointer?: string | undefined;
+	readonly notificationIdPointer?: string | null | undefined;
 }
 
 /** A notification with its contents untouched. */
 export interface Notification {
-	/** The service's word for it; `text`, `binary` or `unknown` where it has none. */
+	/** The service's word for it; `text`, `binary`, `oversized` or `unknown` where it has none. */
 	readonly kind: string;
 	/** The service's own id, by which a duplicate is known; `null` when it gives none. */
 	readonly serviceId: string | null;
@@ -51,6 +105,10 @@ export interface Notification {
 
 /** Reads a frame as a notification. Every frame is one: nothing is dropped for its form, nothing throws. */
 export function readNotification(frame: Frame, pointers: NotificationPointers = {}): Notification {
+	if (frame.type === 'oversized') {
+		const content = JSON.stringify({ bytes: frame.bytes, limitBytes: frame.limitBytes });
+		return { kind: 'oversized', serviceId: null, format: 'json', content };
+	}
 	if (frame.type === 'binary')
 		return { kind: 'binary', serviceId: null, format: 'binary', content: toBase64(frame.bytes) };
 	let document: unknown;
@@ -69,8 +127,8 @@ export function readNotification(frame: Frame, pointers: NotificationPointers = 
 
 const KIND_POINTERS = ['/type', '/event', '/kind'];
 
-function findKind(document: unknown, pointer: string | undefined): string | null {
-	for (const each of pointer === undefined ? KIND_POINTERS : [pointer]) {
+function findKind(document: unknown, pointer: string | null | undefined): string | null {
+	for (const each of typeof pointer === 'string' ? [pointer] : KIND_POINTERS) {
 		const kind = resolvePointer(document, each);
 		if (isName(kind)) return kind;
 	}

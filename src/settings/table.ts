@@ -2,6 +2,8 @@
  * Every setting: its name, meaning, unit, range and default. Nothing is read or merged here (that is `resolve.ts`).
  */
 import * as z from 'zod';
+import { AUTHORIZATION_PARAMETER } from '../protocol/authorization.ts';
+import { DEFAULT_MESSAGE_BYTES, MAX_FRAME_BYTES, templateProblem } from '../protocol/channel.ts';
 import {
 	DEFAULT_HEARTBEAT_CADENCE,
 	deviceIdSchema,
@@ -37,6 +39,19 @@ const optional = <Value>(schema: z.ZodType<Value>) => schema.nullable() as z.Zod
 const text = z.string('must be a text').min(1, 'must not be empty').max(4096, 'must have at most 4096 characters');
 const filePath = text.refine((path) => path.startsWith('/'), 'must be an absolute path');
 const pointer = text.regex(/^(\/[^/]*)*$/, 'must be a JSON pointer (RFC 6901) such as /data/token');
+const tokenPlace = text.regex(
+	/^((\/[^/]*)*|header:[A-Za-z0-9-]{1,64})$/,
+	'must be a JSON pointer (RFC 6901) such as /data/token, or header: and the name of a header',
+);
+/** A message of the deployment's own shape: as text, or in a file as JSON. */
+const messageTemplate = z
+	.union([text, z.record(z.string(), z.unknown()).transform((document) => JSON.stringify(document))], {
+		error: 'must be a text or a JSON object',
+	})
+	.superRefine((template, context) => {
+		const problem = templateProblem(template);
+		if (problem !== null) context.addIssue(problem);
+	});
 const whole = (min: number, max: number) =>
 	z.int('must be a whole number').min(min, `must be at least ${min}`).max(max, `must be at most ${max}`);
 const flag = z.boolean('must be true or false');
@@ -165,9 +180,9 @@ export const SETTINGS = {
 	service: {
 		tokenPointer: setting(
 			'text',
-			optional(pointer),
+			optional(tokenPlace),
 			null,
-			'JSON pointer to the Connection token in the answer to a registration.',
+			'Place of the Connection token in the answer to a registration: a JSON pointer such as /data/token, or header:NAME.',
 		),
 		channelPath: setting(
 			'text',
@@ -177,15 +192,63 @@ export const SETTINGS = {
 		),
 		channelAuth: setting(
 			'text',
-			z.enum(['header', 'query'], 'must be "header" or "query"'),
+			z.enum(['header', 'query', 'queryToken'], 'must be "header", "query" or "queryToken"'),
 			'header',
-			'How the channel is authorized: header, or query for services that cannot read headers there; taken by the next channel.',
+			'How the channel is authorized: header; query ("Connection TOKEN" in a parameter); queryToken (the token alone in it). Taken by the next channel.',
+		),
+		queryName: setting(
+			'text',
+			text.regex(/^[\w.~-]{1,64}$/, 'must be the name of a query parameter such as authorization'),
+			AUTHORIZATION_PARAMETER,
+			'Name of the query parameter that carries the Connection where channelAuth is query or queryToken.',
+		),
+		subprotocol: setting(
+			'text',
+			optional(text.regex(/^[\w!#$%&'*+.^`|~-]{1,64}$/, 'must be the name of a WebSocket subprotocol')),
+			null,
+			'WebSocket subprotocol that the channel asks for; left out, none. Taken by the next channel.',
 		),
 		heartbeatMode: setting(
 			'text',
 			z.enum(['frame', 'ping', 'off'], 'must be "frame", "ping" or "off"'),
 			'frame',
 			'Heartbeats as a JSON frame, as a WebSocket ping, or not at all; taken by the next channel.',
+		),
+		heartbeatBody: setting(
+			'text',
+			optional(messageTemplate),
+			null,
+			'Heartbeat in another shape: a text or JSON with {deviceId}, {workflowId}, {sequence}, {sentAt}, {sentAtMs}, {uptimeSeconds} in it. Taken by the next channel.',
+		),
+		pingKind: setting(
+			'text',
+			optional(text.max(256, 'must have at most 256 characters')),
+			null,
+			"Kind of a message that is the application's own ping: it is answered with pongBody and not kept.",
+		),
+		pongBody: setting(
+			'text',
+			messageTemplate,
+			'{"type":"pong"}',
+			'What answers a message of pingKind: a text or JSON with {id}, {deviceId}, {workflowId}, {sentAt}, {sentAtMs} in it.',
+		),
+		ignoreKinds: setting(
+			'list',
+			z.array(text.max(256, 'must have at most 256 characters')).max(64, 'must have at most 64 entries'),
+			[],
+			'Kinds of messages that are no notifications (answers to heartbeats, chatter): counted, not kept, run no hook.',
+		),
+		maxMessageBytes: setting(
+			'number',
+			whole(1024, MAX_FRAME_BYTES),
+			DEFAULT_MESSAGE_BYTES,
+			'Largest message that is kept, 1024 to 16777216 bytes; a larger one is dropped and becomes an event with its size.',
+		),
+		connectionLifeSeconds: setting(
+			'number',
+			optional(whole(60, 315_360_000)),
+			null,
+			'Life of a Connection that does not say its own, 60 to 315360000 seconds: it is renewed before that time is over.',
 		),
 		silenceLimitSeconds: setting(
 			'number',

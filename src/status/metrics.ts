@@ -79,6 +79,7 @@ export function agentMetrics(status: Status, counts: AgentCounts, gauges: AgentG
 		counter('failed_attempts_total', 'Registrations and channel openings that failed.', counts.failedAttempts),
 		counter('notifications_total', 'Notifications received, without duplicates.', counts.notifications),
 		counter('duplicate_notifications_total', 'Notifications dropped as duplicates.', counts.duplicates),
+		counter('ignored_messages_total', 'Messages of a kind that service.ignoreKinds names.', counts.ignored),
 		counter('gaps_total', 'Intervals in which notifications may have been missed.', counts.gaps),
 		counter('heartbeats_total', 'Heartbeats sent.', counts.heartbeats),
 		metric('counter', 'forwarded_requests_total', 'Requests passed on, by result.', by('result', counts.forwarded)),

@@ -4,11 +4,11 @@ import { CATALOGUE, type ErrorCode } from '../../src/base/errors.ts';
 import {
 	classifyClose,
 	classifyHttpAnswer,
-	classifyNetworkError,
 	type HttpAnswer,
 	MAX_ASKED_WAIT_MS,
 	readRetryAfter,
 } from '../../src/connection/classify-failure.ts';
+import { classifyNetworkError } from '../../src/connection/classify-network-error.ts';
 import { clockSkewMs } from '../../src/connection/clock-skew.ts';
 
 const coded = (code: string, more: object = {}) => Object.assign(new Error(`about ${code}`), { code }, more);
@@ -122,7 +122,7 @@ describe('an HTTP answer', () => {
 		[500, 'service-failed', {}],
 		[502, 'service-failed', {}],
 		[511, 'captive-portal', {}],
-		[200, 'bad-response', { body: '{}' }],
+		[200, 'answer-unreadable', { body: '{}' }],
 		[200, 'captive-portal', { headers: { 'content-type': 'text/html; charset=utf-8' }, body: 'Welcome' }],
 		[200, 'captive-portal', { body: '\n<!DOCTYPE html><title>Sign in</title>' }],
 		[301, 'redirect-refused', { headers: { location: '/elsewhere' } }],
@@ -267,5 +267,73 @@ describe('a close code', () => {
 			secrets: ['tr-12345678'],
 		});
 		expect(found.message).toBe('id.example.com closed the channel with 1011 (internal error): no room for [secret].');
+	});
+});
+
+describe('the cause is told by what distinguishes it', () => {
+	const channel = (status: number, headers: Record<string, string>, body = '', secure = true) =>
+		classifyHttpAnswer({ status, headers, body, purpose: 'channel', host: 'id.example', secure });
+
+	test.each([
+		[
+			'nginx that keeps Upgrade to itself',
+			channel(404, { server: 'nginx/1.22' }),
+			'channel-not-found',
+			/Upgrade and Connection/,
+		],
+		['a service that misses the upgrade', channel(426, {}), 'channel-rejected', /Upgrade and Connection/],
+		[
+			'a service that asks for a WebSocket',
+			channel(400, {}, 'Can "Upgrade" only to "WebSocket"'),
+			'channel-rejected',
+			/Upgrade/,
+		],
+		['a path that is not there', channel(404, {}), 'channel-not-found', /^Check baseUrl and service\.channelPath/],
+		[
+			'a web application that answers for every path',
+			channel(200, {}, '<!doctype html>'),
+			'channel-not-found',
+			/service\.channelPath/,
+		],
+		[
+			'a portal, which cannot verify itself',
+			channel(200, {}, '<!doctype html>', false),
+			'captive-portal',
+			/captive portal/,
+		],
+		['a firewall', channel(403, { 'content-type': 'text/html' }, '<html>blocked'), 'access-forbidden', /firewall/],
+	])('%s', (_what, { code, remedy }, expected, words) => {
+		expect({ code, remedy }).toEqual({ code: expected, remedy: expect.stringMatching(words) });
+	});
+
+	test('a redirect to https names where it leads, without its query', () => {
+		const { message, remedy } = classifyHttpAnswer({
+			status: 301,
+			headers: { location: 'https://id.example/app/api?authorization=Token%20tr-1' },
+			body: '',
+			purpose: 'register',
+			host: 'id.example',
+		});
+		expect(message).toContain('points at https://id.example/app/api.');
+		expect(remedy).toContain('https://id.example');
+		expect(message + remedy).not.toContain('tr-1');
+	});
+
+	test('a proxy that runs but cannot reach the service', () => {
+		const error = Object.assign(new Error('x'), { code: 'ERR_PROXY_TUNNEL', statusCode: 503 });
+		expect(classifyNetworkError(error, { host: 'id.example', viaProxy: true })).toMatchObject({
+			code: 'proxy-failed',
+			message: 'The proxy runs, but could not connect to id.example (503).',
+			remedy: expect.stringContaining('resolve and reach'),
+		});
+	});
+
+	test.each([
+		['the alert of TLS', { code: 'ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL' }],
+		['the first bytes', { code: 'HPE_INVALID_CONSTANT', rawPacket: Buffer.from([0, 0, 18, 4, 0, 0, 0, 0, 0]) }],
+	])('a service that speaks HTTP/2 only, by %s', (_what, fields) => {
+		const error = Object.assign(new Error('x'), fields);
+		const { code, message } = classifyNetworkError(error, { host: 'id.example' });
+		expect({ code, message }).toEqual({ code: 'tls-failed', message: 'id.example speaks HTTP/2 only.' });
 	});
 });

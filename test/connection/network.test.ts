@@ -77,7 +77,7 @@ describe('settings that can not be used', () => {
 		return error as AgentError;
 	};
 
-	test.each(['socks5://user:hunter2@proxy.test', 'http://', 'http://us%er:hunter2@proxy.test', '::hunter2'])(
+	test.each(['socks5://user:hunter2@proxy.test', 'http://', 'http://user:hunter2@', '::hunter2'])(
 		'the proxy %s is refused without being repeated',
 		async (proxy) => {
 			const error = await refusal({ proxy });
@@ -205,4 +205,17 @@ describe('the plain case', () => {
 		const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program]);
 		expect(JSON.parse(stdout)).toEqual([false, true]);
 	});
+});
+
+test.each([
+	['http://user:p@ss@proxy.test:3128', 'p@ss'],
+	['http://user:a/b#c?d@proxy.test:3128', 'a/b#c?d'],
+	['http://user:50%@proxy.test:3128', '50%'],
+	['http://user:p%40ss@proxy.test:3128', 'p@ss'],
+	['user:p:w@proxy.test:3128', 'p:w'],
+])('the credentials of a proxy may have any character: %s', async (proxy, password) => {
+	const network = await createNetwork({ proxy }, {});
+	const url = new URL(network.proxyFor(new URL('https://id.example')) ?? '');
+	expect([url.host, url.username, decodeURIComponent(url.password)]).toEqual(['proxy.test:3128', 'user', password]);
+	await network.close();
 });

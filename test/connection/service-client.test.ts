@@ -1,6 +1,7 @@
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
 import { createServer as createTcpServer } from 'node:net';
+import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
 import { createNetwork, type NetworkSettings } from '../../src/connection/network.edge.ts';
@@ -106,8 +107,8 @@ describe('registering', () => {
 		[500, 'service-failed', 'perhaps'],
 		[503, 'service-overloaded', 'perhaps', { 'retry-after': '9' }],
 		[200, 'captive-portal', 'perhaps', { 'content-type': 'text/html' }, '<html>Sign in</html>'],
-		[200, 'bad-response', 'perhaps', {}, '{"ok":true}'],
-		[204, 'bad-response', 'perhaps'],
+		[200, 'answer-unreadable', 'perhaps', {}, '{"ok":true}'],
+		[204, 'answer-unreadable', 'perhaps'],
 		[303, 'redirect-refused', 'perhaps', { location: '/api/device/connection/1' }],
 		[308, 'redirect-refused', 'answered', { location: '/v2/api/device/connection' }],
 	];
@@ -276,6 +277,75 @@ describe('a one-time code is perhaps used up', () => {
 		const { port } = await rawServer(() => given.abort());
 		const result = await register(`http://127.0.0.1:${port}`, { signal: given.signal });
 		expect(result).toMatchObject({ sent: 'perhaps', failure: { code: 'connection-lost' } });
+	});
+});
+
+describe('an answer that cannot be read', () => {
+	const hidden = { data: { id: 'kiosk-7', access: 'tr-0123456789abcdefghijklmn' } };
+
+	test('comes back with its texts, and names their places but not what they say', async () => {
+		const { url } = await service(saying(201, JSON.stringify(hidden), { 'x-session': 'tr-abcdefghijklmn0123456789' }));
+		const result = await register(url);
+		if (result.ok) throw new Error('it was read');
+		expect(result.unread).toContainEqual({ place: '/data/access', text: hidden.data.access });
+		expect(result.failure).toMatchObject({
+			code: 'answer-unreadable',
+			message: expect.stringMatching(
+				/looks like a token is at: \/data\/access, header:x-session; other texts are at: \/data\/id/,
+			),
+			remedy: expect.stringContaining('service.tokenPointer'),
+		});
+		expect(JSON.stringify(result.failure)).not.toMatch(/tr-|kiosk-7/);
+	});
+
+	test.each([
+		['/data/access', hidden.data.access],
+		['header:X-Session', 'tr-abcdefghijklmn0123456789'],
+	])('is read with service.tokenPointer %s', async (tokenPointer, token) => {
+		const { url } = await service(saying(201, JSON.stringify(hidden), { 'x-session': 'tr-abcdefghijklmn0123456789' }));
+		expect(await register(url, { tokenPointer })).toMatchObject({ ok: true, token });
+	});
+
+	test.each([
+		['gzip', gzipSync],
+		['deflate', deflateSync],
+		['br', brotliCompressSync],
+	])('is unpacked first: %s', async (encoding, pack) => {
+		const body = pack(JSON.stringify({ token: 'tr-0123456789' }));
+		const { url } = await service((_request, response) => {
+			response.writeHead(200, { 'content-encoding': encoding }).end(body);
+		});
+		expect(await register(url)).toMatchObject({ ok: true, token: 'tr-0123456789' });
+	});
+
+	test.each([
+		['a coding that is not known', 'pack200', Buffer.from('x'), 'bad-response'],
+		['a body that is not packed', 'gzip', Buffer.from('{"token":"tr-0123456789"}'), 'bad-response'],
+		['a small body that unpacks to a huge one', 'gzip', gzipSync(Buffer.alloc(64 * 1024 * 1024)), 'response-too-large'],
+	])('%s is named', async (_what, encoding, body, code) => {
+		const { url } = await service((_request, response) => {
+			response.writeHead(200, { 'content-encoding': encoding }).end(body);
+		});
+		expect(await register(url)).toMatchObject({ ok: false, sent: 'perhaps', failure: { code } });
+	});
+
+	test('in UTF-16 is read by its byte order mark', async () => {
+		const { url } = await service((_request, response) => {
+			response.end(Buffer.from('\uFEFF{"token":"tr-0123456789"}', 'utf16le'));
+		});
+		expect(await register(url)).toMatchObject({ ok: true, token: 'tr-0123456789' });
+	});
+
+	test('of three megabytes is read as any other', async () => {
+		const { url } = await service(saying(200, JSON.stringify({ pad: 'x'.repeat(3 << 20), token: 'tr-0123456789' })));
+		expect(await register(url)).toMatchObject({ ok: true, token: 'tr-0123456789' });
+	});
+
+	test('a page for people is no answer', async () => {
+		const { url } = await service(saying(200, '<html>tr-0123456789abcdefghijklmn</html>'));
+		const result = await register(url);
+		expect(result).toMatchObject({ ok: false, failure: { code: 'captive-portal' } });
+		expect(result).not.toHaveProperty('unread');
 	});
 });
 

@@ -141,7 +141,7 @@ describe('a complaint names the file, the setting and what it must be', () => {
 		[
 			'a bad pointer',
 			{ service: { tokenPointer: 'token' } },
-			'service.tokenPointer must be a JSON pointer (RFC 6901) such as /data/token.',
+			'service.tokenPointer must be a JSON pointer (RFC 6901) such as /data/token, or header: and the name of a header.',
 		],
 		[
 			'a path with a query',

@@ -33,6 +33,7 @@ const status: Status = {
 };
 const counts: AgentCounts = {
 	notifications: 10,
+	ignored: 5,
 	duplicates: 1,
 	gaps: 2,
 	heartbeats: 60,

@@ -1,0 +1,176 @@
+/**
+ * What an error thrown by a socket, by TLS, by a proxy or by undici means, as a failure. Pure: opens nothing and reads no clock.
+ */
+import { type ErrorCode, type Failure, failure, toFailure } from '../base/errors.ts';
+
+const CERTIFICATE_CODES: Readonly<Record<string, ErrorCode>> = {
+	CERT_NOT_YET_VALID: 'clock-wrong',
+	CERT_HAS_EXPIRED: 'certificate-expired',
+	ERR_TLS_CERT_ALTNAME_INVALID: 'certificate-wrong-host',
+	HOSTNAME_MISMATCH: 'certificate-wrong-host',
+	DEPTH_ZERO_SELF_SIGNED_CERT: 'certificate-untrusted',
+	SELF_SIGNED_CERT_IN_CHAIN: 'certificate-untrusted',
+	UNABLE_TO_GET_ISSUER_CERT: 'certificate-untrusted',
+	UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'certificate-untrusted',
+	UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'certificate-untrusted',
+	UNABLE_TO_DECRYPT_CERT_SIGNATURE: 'certificate-untrusted',
+	UNABLE_TO_DECODE_ISSUER_PUBLIC_KEY: 'certificate-untrusted',
+	CERT_SIGNATURE_FAILURE: 'certificate-untrusted',
+	CERT_UNTRUSTED: 'certificate-untrusted',
+	CERT_REJECTED: 'certificate-untrusted',
+	CERT_REVOKED: 'certificate-untrusted',
+	CERT_CHAIN_TOO_LONG: 'certificate-untrusted',
+	PATH_LENGTH_EXCEEDED: 'certificate-untrusted',
+	INVALID_CA: 'certificate-untrusted',
+	INVALID_PURPOSE: 'certificate-untrusted',
+};
+
+const NOT_RESOLVED = new Set(['ENOTFOUND', 'EAI_AGAIN', 'EAI_FAIL', 'EAI_NONAME', 'ENODATA', 'ESERVFAIL']);
+const CONNECT_TIMEOUTS = new Set(['ETIMEDOUT', 'UND_ERR_CONNECT_TIMEOUT']);
+const UNREACHABLE = new Set(['ECONNREFUSED', 'EHOSTUNREACH', 'ENETUNREACH', 'EHOSTDOWN', 'ENETDOWN', 'EADDRNOTAVAIL']);
+const ANSWER_TIMEOUTS = new Set(['UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_TIMEOUT']);
+const PROXY_BROKEN = new Set(['UND_ERR_PRX_CONN', 'UND_ERR_PRX_TLS', 'ERR_PROXY_TUNNEL', 'ERR_PROXY_INVALID_CONFIG']);
+
+/** Where an attempt went, for the message and for whose fault it is. */
+export interface NetworkContext {
+	/** Host and, if it is not the usual one, port. */
+	readonly host: string;
+	/** Whether a proxy stands between: then it is the proxy that could not be reached. */
+	readonly viaProxy?: boolean | undefined;
+}
+
+/**
+ * What an error thrown by a socket, by TLS, by a proxy or by undici means. Looks through `cause` and `AggregateError`.
+ * What it does not know is a lost connection; what only our own mistake can cause is `internal`.
+ */
+export function classifyNetworkError(error: unknown, context: NetworkContext): Failure {
+	const { host, viaProxy = false } = context;
+	const facts = collect(error);
+	const find = (known: ReadonlySet<string>) => facts.codes.find((code) => known.has(code));
+
+	if (facts.proxyStatus !== null) return proxyAnswered(facts.proxyStatus, host);
+	const failed = (code: ErrorCode, message: string, reason?: string) =>
+		failure(code, message, { params: { host, ...(reason !== undefined && { reason }) } });
+	if (facts.codes.some((code) => code.endsWith('ALERT_NO_APPLICATION_PROTOCOL')) || facts.speaksHttp2)
+		return failure('tls-failed', `${host} speaks HTTP/2 only.`, {
+			params: { host, reason: 'http2' },
+			remedy: 'Have the service, or the proxy in front of it, speak HTTP/1.1 as well: a WebSocket channel needs it.',
+		});
+	if (find(PROXY_BROKEN)) return failed('proxy-failed', `The proxy gave no connection to ${host}.`);
+
+	const certificate = facts.codes.find((code) => Object.hasOwn(CERTIFICATE_CODES, code));
+	if (certificate) return certificateFailure(CERTIFICATE_CODES[certificate] ?? 'tls-failed', certificate, host);
+	if (facts.codes.some((code) => code.endsWith('ALERT_CERTIFICATE_REQUIRED'))) return wantsClientCertificate(host);
+	const tls = facts.codes.find((code) => code === 'EPROTO' || /^ERR_(SSL|TLS|OSSL)_/.test(code));
+	if (tls) return failed('tls-failed', `The TLS connection to ${host} failed (${tls}).`, tls);
+
+	const unresolved = find(NOT_RESOLVED);
+	const timeout = find(CONNECT_TIMEOUTS);
+	const unreachable = find(UNREACHABLE);
+	if (viaProxy && (unresolved || timeout || unreachable))
+		return failed(
+			'proxy-failed',
+			`The proxy on the way to ${host} can't be reached (${unresolved ?? timeout ?? unreachable}).`,
+			unresolved ?? timeout ?? unreachable,
+		);
+	if (unresolved) return failed('dns-failed', `The name ${host} can't be resolved (${unresolved}).`, unresolved);
+	if (timeout) return failed('connect-timeout', `${host} did not accept a connection in time.`);
+	if (unreachable) return failed('service-unreachable', `${host} can't be reached (${unreachable}).`, unreachable);
+
+	if (find(ANSWER_TIMEOUTS) || facts.names.includes('TimeoutError'))
+		return failed('request-timeout', `${host} did not answer in time.`);
+	if (facts.codes.includes('UND_ERR_RES_EXCEEDED_MAX_SIZE'))
+		return failed('response-too-large', `The answer of ${host} is too large.`);
+	const garbled = facts.codes.some((code) => code.startsWith('HPE_') || code === 'UND_ERR_HEADERS_OVERFLOW');
+	if (garbled || facts.names.includes('HTTPParserError'))
+		return failure('bad-response', `What answers at ${host} does not speak proper HTTP.`, {
+			params: { host },
+			remedy: 'Check host and port in baseUrl, and what stands between this device and the service.',
+		});
+	if (facts.names.includes('AbortError'))
+		return failed('connection-lost', `The attempt to reach ${host} was given up.`);
+	if (facts.ourFault) return toFailure(error);
+	return failed('connection-lost', `The connection to ${host} was lost${inBrackets(facts.codes[0])}.`, facts.codes[0]);
+}
+
+export function wantsClientCertificate(host: string): Failure {
+	return failure('tls-failed', `${host} asks for a client certificate that this device did not give.`, {
+		params: { host, reason: 'client-certificate' },
+		remedy: 'Name a certificate that the service accepts in network.clientCertificateFile and its key.',
+	});
+}
+
+function certificateFailure(code: ErrorCode, reason: string, host: string): Failure {
+	const said: Partial<Record<ErrorCode, string>> = {
+		'clock-wrong': `The certificate of ${host} is not valid yet by this device's clock.`,
+		'certificate-expired': `The certificate of ${host} has expired by this device's clock.`,
+		'certificate-wrong-host': `The certificate that was shown for ${host} is for another host.`,
+	};
+	const message = said[code] ?? `The certificate of ${host} is not trusted by this device (${reason}).`;
+	return failure(code, message, { params: { host, reason } });
+}
+
+export function proxyAnswered(status: number, host: string): Failure {
+	// A proxy that is asked for a tunnel answers 4xx when it will not and 5xx when it can't.
+	const params = { host, status };
+	if (status >= 400 && status < 500)
+		return failure('proxy-refused', `The proxy refused a connection to ${host} (${status}).`, { params });
+	return failure('proxy-failed', `The proxy runs, but could not connect to ${host} (${status}).`, {
+		params,
+		remedy: `Check that ${host} is up and that the proxy can resolve and reach it; the credential of this device is not in question.`,
+	});
+}
+
+interface Facts {
+	readonly codes: readonly string[];
+	readonly names: readonly string[];
+	/** What the proxy itself answered to the request for a tunnel. */
+	readonly proxyStatus: number | null;
+	readonly ourFault: boolean;
+	/** Whether what could not be read as HTTP/1.1 begins as HTTP/2 does. */
+	readonly speaksHttp2: boolean;
+}
+
+function collect(error: unknown): Facts {
+	const codes: string[] = [];
+	const names: string[] = [];
+	let proxyStatus: number | null = null;
+	let ourFault = false;
+	let speaksHttp2 = false;
+	const seen = new Set<unknown>();
+	const queue: unknown[] = [error];
+	while (queue.length > 0 && seen.size < 32) {
+		const one = queue.shift();
+		if (typeof one !== 'object' || one === null || seen.has(one)) continue;
+		seen.add(one);
+		const { code, name, message, statusCode, cause, errors, rawPacket, data } = one as Record<string, unknown>;
+		if (isHttp2Settings(rawPacket) || isHttp2Settings(data)) speaksHttp2 = true;
+		if (typeof code === 'string') codes.push(code);
+		if (typeof name === 'string') names.push(name);
+		if (code === 'ERR_PROXY_TUNNEL' && typeof statusCode === 'number') proxyStatus = statusCode;
+		// undici tells the status of a refused tunnel only in words.
+		const told = /^Proxy (?:response|Authentication Required) \((\d{3})\)/.exec(String(message ?? ''))?.[1];
+		if (told) proxyStatus = Number(told);
+		if (code === 'UND_ERR_INVALID_ARG' || (typeof code === 'string' && code.startsWith('ERR_INVALID_')))
+			ourFault = true;
+		if (
+			typeof code !== 'string' &&
+			(one instanceof TypeError || one instanceof RangeError || one instanceof SyntaxError)
+		)
+			ourFault = true;
+		queue.push(cause);
+		if (Array.isArray(errors)) queue.push(...errors);
+	}
+	return { codes, names, proxyStatus, ourFault, speaksHttp2 };
+}
+
+/** The first frame of every HTTP/2 server: its settings, on stream 0. Source: RFC 9113, 3.4 and 6.5. */
+function isHttp2Settings(bytes: unknown): boolean {
+	const at = (index: number) =>
+		typeof bytes === 'string' ? bytes.charCodeAt(index) : bytes instanceof Uint8Array ? bytes[index] : undefined;
+	return at(0) === 0 && at(1) === 0 && at(3) === 4 && at(4) === 0 && at(5) === 0;
+}
+
+export function inBrackets(text: string | undefined): string {
+	return text === undefined ? '' : ` (${text})`;
+}

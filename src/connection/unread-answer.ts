@@ -1,0 +1,41 @@
+/**
+ * What is said of a registration's answer in which no Connection token could be found: where its texts are, and the setting
+ * that names the right one. Never repeats a text; names of places are cleaned like everything that a service says.
+ */
+import { type Failure, failure } from '../base/errors.ts';
+import { cleanText } from '../protocol/problem.ts';
+import { type AnswerText, looksLikeToken, readAnswerTexts } from '../protocol/registration-answer.ts';
+
+/** Places that a message names, at most. */
+const MAX_NAMED_PLACES = 20;
+
+export interface UnreadAnswer {
+	readonly status: number;
+	readonly host: string;
+	readonly body: string;
+	/** Names in lower case. */
+	readonly headers: Readonly<Record<string, string>>;
+	/** Where the settings say that the token is. */
+	readonly tokenPointer?: string | null | undefined;
+}
+
+/** The service said yes and sent no token where one is looked for: the places at which texts are, never what they say. */
+export function unreadAnswer({ status, host, body, headers, tokenPointer }: UnreadAnswer): Failure {
+	const texts = readAnswerTexts({ body, headers });
+	const named = (places: readonly AnswerText[]) =>
+		places.slice(0, MAX_NAMED_PLACES).map(({ place }) => (place === '' ? 'the whole body' : cleanText(place, 80)));
+	const likely = named(texts.filter(looksLikeToken));
+	const others = named(texts.filter((one) => !looksLikeToken(one))).slice(0, MAX_NAMED_PLACES - likely.length);
+	const looked = tokenPointer ? `at ${cleanText(tokenPointer, 80)}` : 'where one is usually found';
+	const found =
+		texts.length === 0
+			? 'The answer holds no text at all'
+			: likely.length > 0
+				? `What looks like a token is at: ${likely.join(', ')}${others.length > 0 ? `; other texts are at: ${others.join(', ')}` : ''}`
+				: `Texts are at: ${others.join(', ')}`;
+	const message = `${host} answered ${status}, but its answer has no Connection token ${looked}. ${found}.`;
+	const [first] = likely;
+	return failure('answer-unreadable', message, {
+		remedy: `Set service.tokenPointer to the place of the Connection token${first === undefined ? '' : `, such as ${first}`}.`,
+	});
+}

@@ -1,0 +1,126 @@
+/**
+ * The answer to a registration: every text in it with its place, and which of them is the Connection token. The interface
+ * says that a token comes back, not where. Decides nothing about what happens to an answer without one, and prints no text.
+ * Source: assumed (token-place).
+ */
+import { isCredential } from './authorization.ts';
+
+/** A text of an answer, and its place as `service.tokenPointer` names it: a JSON pointer (RFC 6901), or `header:NAME`. */
+export interface AnswerText {
+	/** `''` is the whole body: a JSON string, or plain text. A pointer may lead on into a string that holds JSON. */
+	readonly place: string;
+	/** May be a secret. */
+	readonly text: string;
+}
+
+export interface RegistrationAnswer {
+	readonly body: string;
+	/** Names in lower case. */
+	readonly headers?: Readonly<Record<string, string>> | undefined;
+}
+
+/** Places in which a Connection token is looked for, in this order; then a bare JSON string or plain text. Source: assumed (token-place). */
+export const TOKEN_POINTERS = ['/token', '/connectionToken', '/authorization', '/connection/token'] as const;
+
+/** What is read of one answer, so that a huge one costs no more than a large one. */
+const MAX_TEXTS = 10_000;
+const MAX_DEPTH = 100;
+/** A bare text shorter than this is a word such as "ok", not a secret. In a named place any length is taken. */
+const LEAST_BARE_TOKEN = 8;
+
+/** A scheme or a label before the token itself: `Connection `, `Bearer `, `token=`. */
+const LABEL = /^(?:authorization|connection|bearer|token|apikey|jwt)(?:\s*[:=]\s*|\s+|%20|\+)(?=\S)/i;
+const SCHEME = /^[A-Za-z][A-Za-z-]{0,31}:?\s+(\S{16,})$/;
+const JWT = /^[\w-]{4,}\.[\w-]{4,}\.[\w-]*$/;
+const OPAQUE = /^(?=.*\d)(?=.*[A-Za-z])[\w.~+/=|-]{20,}$/;
+const TELLING_NAME = /token|auth|credential|secret|jwt|connection/i;
+/** Headers that every service sends; none is a secret of the device's. */
+const USUAL_HEADERS =
+	/^(?:accept-.*|access-control-.*|age|allow|alt-svc|cache-control|connection|content-.*|cross-origin-.*|date|etag|expires|keep-alive|last-modified|link|location|nel|p3p|permissions-policy|pragma|proxy-.*|rate-?limit.*|referrer-policy|report-to|retry-after|server.*|strict-transport-security|trailer|transfer-encoding|upgrade|vary|via|warning|www-authenticate|x-content-type-options|x-frame-options|x-powered-by|x-rate-?limit.*|x-xss-protection)$/;
+
+/**
+ * The Connection token of an answer: at `tokenPointer` if it is set, else in the first of the known places, else the whole
+ * body. A scheme before it is dropped.
+ * @returns `null` when there is none that could be sent back in a header.
+ */
+export function findConnectionToken(answer: RegistrationAnswer, tokenPointer?: string | null): string | null {
+	return tokenIn(readAnswerTexts(answer), tokenPointer);
+}
+
+/** The same, of the texts of an answer that was read before. */
+export function tokenIn(texts: readonly AnswerText[], tokenPointer?: string | null): string | null {
+	const at = (place: string) => texts.find((one) => samePlace(one.place, place));
+	if (tokenPointer !== undefined && tokenPointer !== null) {
+		const found = at(tokenPointer);
+		return found ? asToken(found.text) : null;
+	}
+	for (const place of TOKEN_POINTERS) {
+		const token = asToken(at(place)?.text ?? '');
+		if (token !== null) return token;
+	}
+	const bare = asToken(at('')?.text ?? '');
+	return bare !== null && bare.length >= LEAST_BARE_TOKEN ? bare : null;
+}
+
+/** Every text of an answer, in the order of the document, headers last; none of a page or of JSON whose end is missing. */
+export function readAnswerTexts({ body, headers = {} }: RegistrationAnswer): AnswerText[] {
+	const texts: AnswerText[] = [];
+	// `trim` also takes a byte order mark away, at which JSON ends in an error.
+	const trimmed = body.trim();
+	const document = parseJson(trimmed);
+	if (document !== undefined) collect(document, '', 0, texts);
+	else if (/^[^\s<>{}"[\]]+=[^\s<>]*$/.test(trimmed) && trimmed.includes('&'))
+		for (const [name, text] of new URLSearchParams(trimmed)) texts.push({ place: `/${escaped(name)}`, text });
+	else if (trimmed !== '' && !/^[<{["]/.test(trimmed)) texts.push({ place: '', text: trimmed });
+	for (const [name, text] of Object.entries(headers))
+		if (!USUAL_HEADERS.test(name)) texts.push({ place: `header:${name}`, text });
+	return texts;
+}
+
+/** Whether a text could be the token that nobody has found yet: by its form, or by the name of its place. */
+export function looksLikeToken({ place, text }: AnswerText): boolean {
+	const token = asToken(text);
+	if (token === null || /^https?:\/\//i.test(token)) return false;
+	const name = place.slice(place.lastIndexOf('/') + 1);
+	return JWT.test(token) || OPAQUE.test(token) || (token.length >= LEAST_BARE_TOKEN && TELLING_NAME.test(name));
+}
+
+/** The token in a text, without the scheme or label before it; `null` for what no header could carry. */
+function asToken(text: string): string | null {
+	let token = text
+		.trim()
+		.replace(/^(["'])(.*)\1$/s, '$2')
+		.trim();
+	const carried = /^[a-z][a-z0-9+.-]*:\/\//i.test(token) ? URL.parse(token)?.searchParams.get('authorization') : null;
+	token = carried ?? token;
+	for (let labels = 0; labels < 3 && LABEL.test(token); labels += 1) token = token.replace(LABEL, '').trim();
+	const last = SCHEME.exec(token)?.[1] ?? '';
+	if (JWT.test(last) || OPAQUE.test(last)) token = last;
+	return isCredential(token) ? token : null;
+}
+
+function collect(value: unknown, place: string, depth: number, texts: AnswerText[]): void {
+	if (texts.length >= MAX_TEXTS || depth > MAX_DEPTH) return;
+	if (typeof value === 'string') {
+		const within = /^\s*[{[]/.test(value) ? parseJson(value) : undefined;
+		if (within === undefined) texts.push({ place, text: value });
+		else collect(within, place, depth + 1, texts);
+	} else if (typeof value === 'object' && value !== null)
+		for (const [key, one] of Object.entries(value)) collect(one, `${place}/${escaped(key)}`, depth + 1, texts);
+}
+
+function samePlace(known: string, asked: string): boolean {
+	return known === asked || (asked.startsWith('header:') && known === asked.toLowerCase());
+}
+
+function escaped(key: string): string {
+	return key.replaceAll('~', '~0').replaceAll('/', '~1');
+}
+
+function parseJson(text: string): unknown {
+	try {
+		return JSON.parse(text);
+	} catch {
+		return undefined;
+	}
+}

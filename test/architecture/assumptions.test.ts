@@ -1,0 +1,59 @@
+/** The ledger of open points holds together: its settings, codes and tests exist, and no assumption stands outside it. */
+import { existsSync, globSync, readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { withTable } from '../../scripts/integrators-table.ts';
+import { CATALOGUE } from '../../src/base/errors.ts';
+import { ASSUMPTIONS, hintsFor } from '../../src/protocol/assumptions.ts';
+import { listSettings } from '../../src/settings/table.ts';
+
+const ROOT = resolve(import.meta.dirname, '../..');
+const ids = ASSUMPTIONS.map(({ id }) => id);
+const settings = new Set([...listSettings()].map(([path]) => path));
+/** Comments that say that something is assumed, with the id that they give. */
+const cited = globSync('src/**/*.ts', { cwd: ROOT }).flatMap((path) =>
+	[...readFileSync(join(ROOT, path), 'utf8').matchAll(/\bassumed\b(?: \(([a-z-]+)\))?/gi)].map(([text, id]) => ({
+		path,
+		text,
+		id,
+	})),
+);
+
+describe('the ledger of open points', () => {
+	test('has each point once, in words', () => {
+		expect(new Set(ids).size).toBe(ids.length);
+		expect(ids.length).toBeGreaterThan(24);
+		const wordless = ASSUMPTIONS.filter(({ open, assumed }) => !/^[A-Z].*\.$/.test(open) || !/\.$/.test(assumed));
+		expect(wordless.map(({ id }) => id)).toEqual([]);
+	});
+
+	test('names settings, codes and tests that exist', () => {
+		const wrong = ASSUMPTIONS.flatMap((row) => [
+			...row.settings.filter((name) => !settings.has(name)),
+			...row.failures.filter((code) => !(code in CATALOGUE)),
+			...(existsSync(join(ROOT, 'test', row.test)) ? [] : [row.test]),
+		]);
+		expect(wrong).toEqual([]);
+	});
+
+	test('has every setting of the service', () => {
+		const known = new Set(ASSUMPTIONS.flatMap((row) => row.settings));
+		expect([...settings].filter((name) => name.startsWith('service.') && !known.has(name))).toEqual([]);
+	});
+
+	test('has every point that a comment calls assumed', () => {
+		const outside = cited.filter(({ path, id }) => !path.endsWith('assumptions.ts') && !(id && ids.includes(id)));
+		expect(outside).toEqual([]);
+		expect(cited.length).toBeGreaterThan(10);
+	});
+
+	test('is the table for integrators', () => {
+		const page = readFileSync(join(ROOT, 'docs/integrators.md'), 'utf8');
+		expect(page, 'run: node scripts/integrators-table.ts').toBe(withTable(page));
+	});
+
+	test('gives a hint for each failure that it names', () => {
+		expect(hintsFor('answer-unreadable')).toEqual(['Set service.tokenPointer to the place of the Connection token.']);
+		expect(hintsFor('disk-low')).toEqual([]);
+	});
+});
