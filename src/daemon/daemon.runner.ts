@@ -20,7 +20,6 @@ import { createLocalPorts, type LocalAddresses } from '../local-api/ports.runner
 import { localRoutes } from '../local-api/routes.runner.ts';
 import { type LocalServerOptions, openLocalServer } from '../local-api/server/local-server.ts';
 import { openPage } from '../page/page.runner.ts';
-import { shareAnswer } from '../pairing/pairing.runner.ts';
 import { findScanners, watchScanners } from '../scanning/devices.edge.ts';
 import { openScanner } from '../scanning/open.edge.ts';
 import { listenForScans } from '../scanning/scanning.runner.ts';
@@ -103,7 +102,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			version,
 			runtime,
 			store,
-			device: state,
+			state,
 			facts,
 			newDeviceId: randomUUID,
 			counters,
@@ -138,11 +137,9 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			env: options.env,
 		});
 		closers.push(() => hooks.close());
-		const pair = shareAnswer(hooks.pair);
 		const root = options.machineRoot ?? '/';
 		const scanning = listenForScans({
 			agent,
-			pair,
 			refused: hooks.refused,
 			settings: () => runtime.resolved.settings.scanner,
 			find: (device) => findScanners({ root, device }),
@@ -161,7 +158,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			target: agent.access,
 			allow: () => runtime.resolved.settings.forward.allow,
 		});
-		const routes = localRoutes({ ...agent, pair }, { clock, counters, forward, recentLog, scanners: scanning.report });
+		const routes = localRoutes(agent, { clock, counters, forward, recentLog, scanners: scanning.report });
 		const server = await openLocalServer({
 			runDir: paths.runDir,
 			routes,
@@ -179,7 +176,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			openPage: (port) =>
 				openPage({
 					port,
-					agent: { ...agent, pair },
+					agent,
 					clock,
 					settings: () => runtime.resolved.settings.page,
 					pin: () => runtime.pin,
