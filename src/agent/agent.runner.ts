@@ -11,25 +11,25 @@ import { accessOf, keepConnections } from '../connection/connection-tokens.runne
 import { livenessOf } from '../connection/link.runner.ts';
 import { supervise } from '../connection/supervisor.ts';
 import { createEventsFeed } from '../events/feed.runner.ts';
-import { followFleet } from '../fleet/follow-plan.runner.ts';
+import { type Fleet, followFleet } from '../fleet/follow-plan.runner.ts';
 import { planHeartbeat, reportPlan } from '../fleet/plan-report.ts';
 import { toReport } from '../identity/identity.ts';
 import { createPairing, type Paired, untilSettled } from '../pairing/pairing.runner.ts';
 import type { Status } from '../protocol/local-api.ts';
 import { withLastSettings } from '../state/device-state.ts';
 import { keepPersistedState } from '../state/persisted-state.runner.ts';
-import { trackConnectivity } from '../status/connectivity.runner.ts';
+import { type Connectivity, trackConnectivity } from '../status/connectivity.runner.ts';
 import { describeStatus } from '../status/status.ts';
-import { assignWorkflows } from '../workflow/assignment.runner.ts';
+import { assignWorkflows, type WorkflowAssignment } from '../workflow/assignment.runner.ts';
 import { registrationFor, serviceOf } from '../workflow/desired-registration.ts';
 import { keepLeases } from '../workflow/leases.runner.ts';
 import { chosenCadence, chosenWorkflow } from '../workflow/precedence.ts';
 import type { Agent, AgentOptions } from './agent-types.ts';
 import { createCommands } from './commands.runner.ts';
 import { keepIdentity } from './current-identity.runner.ts';
-import { superviseLinks } from './links.runner.ts';
+import { type Links, superviseLinks } from './links.runner.ts';
 import { receiveMessages } from './messages.runner.ts';
-import { keepReconciled } from './reconcile.runner.ts';
+import { keepReconciled, type Reconciler } from './reconcile.runner.ts';
 
 export type { Agent, AgentOptions } from './agent-types.ts';
 
@@ -47,7 +47,7 @@ export function startAgent(options: AgentOptions): Agent {
 type Base = ReturnType<typeof openBase>;
 type Device = ReturnType<typeof assemble>;
 
-/** What every part stands on: time, settings, state, identity, events and warnings, and those who watch the status. */
+/** What every part needs: time, settings, state, identity, events, warnings, and the listeners of the status. */
 function openBase(options: AgentOptions) {
 	const { clock, log, random, registerSecret, counters } = options;
 	let { runtime } = options;
@@ -105,7 +105,7 @@ function openBase(options: AgentOptions) {
 
 /** The parts of the device and what each tells the others. */
 function assemble(options: AgentOptions, base: Base) {
-	const { clock, events, stateWriter, identity, settings, runtime, publish, onClockSkew } = base;
+	const { clock, stateWriter, identity, settings, runtime, publish, onClockSkew } = base;
 	const { counters } = options;
 	const requestReconcile = () => reconciler.reconcile();
 	const silenceLimitMs: Parameters<typeof trackConnectivity>[0]['silenceLimitMs'] = ({ registration }) =>
@@ -165,24 +165,6 @@ function assemble(options: AgentOptions, base: Base) {
 		reconciler.reconcile();
 	}
 
-	async function goOnline({ desired, connection }: Paired) {
-		identity.choose();
-		fleet.reevaluate();
-		links.dispatch({ type: 'paired', desired, connection, atMs: clock.monotonicMs() });
-		const generation = links.supervision.lastGeneration;
-		await untilSettled(clock, base.onStatus, () => {
-			const state = (links.supervision.next ?? links.supervision.current)?.state.name;
-			return state !== 'registering' && state !== 'connecting';
-		});
-		const { current } = links.supervision;
-		return {
-			deviceId: identity.now.deviceId.value,
-			// A device that is still online where it was has not moved yet.
-			online: current?.state.name === 'online' && current.generation >= generation,
-			sentence: status().sentence,
-		};
-	}
-
 	const pairing = createPairing({
 		...base,
 		store: options.store,
@@ -190,36 +172,71 @@ function assemble(options: AgentOptions, base: Base) {
 		readIdentity: identity.ofMachine,
 		registrationFor: (as, baseUrl, workflowId) => registrationFor(reconciler.inputs(as), baseUrl, workflowId),
 		toSaved: connections.toSaved,
-		goOnline,
+		goOnline: (paired) => goOnline(base, { fleet, links, status }, paired),
 	});
 	const startedAt = isoNow(clock);
-
-	function status(): Status {
-		const { deviceId, serial, macAddress, cloned, warnings } = identity.now;
-		const { supervision } = links;
-		const { attempt, change } = reconciler.progress;
-		const moment = { nowMs: clock.monotonicMs(), wallMs: clock.wallMs() };
-		return describeStatus({
-			...connectivity.facts,
-			...moment,
-			supervision,
-			device: stateWriter.state,
-			workflow: workflow.chosen(),
-			plan: reportPlan(fleet.record(), attempt, { ...moment, checkedAt: fleet.checkedAt }),
-			identity: { deviceId: deviceId.value, serial: serial.value, macAddress: macAddress.value },
-			deviceType: settings().deviceType,
-			baseUrl: supervision.current?.registration.baseUrl ?? serviceOf(settings(), stateWriter.state),
-			newestEventId: events.newest(),
-			agentVersion: options.version,
-			startedAt,
-			blocker: reconciler.blocker,
-			waitsUntilMs: change?.untilMs ?? null,
-			warnings: [...base.warnings.list(), ...(cloned ? [] : warnings)],
-		});
-	}
-
+	const status = () =>
+		statusOf(base, { links, reconciler, connectivity, fleet, workflow, startedAt, agentVersion: options.version });
 	const commands = createCommands({ ...base, fleet, workflow, pairing, connectivity, links, reconciler, reevaluate });
 	return { leases, fleet, links, reconciler, pairing, commands, reevaluate, status };
+}
+
+/** Follows a pairing until the device is online, or has failed to be. */
+async function goOnline(
+	{ clock, identity, onStatus }: Base,
+	{ fleet, links, status }: Pick<Device, 'fleet' | 'links' | 'status'>,
+	{ desired, connection }: Paired,
+) {
+	identity.choose();
+	fleet.reevaluate();
+	links.dispatch({ type: 'paired', desired, connection, atMs: clock.monotonicMs() });
+	const generation = links.supervision.lastGeneration;
+	await untilSettled(clock, onStatus, () => {
+		const state = (links.supervision.next ?? links.supervision.current)?.state.name;
+		return state !== 'registering' && state !== 'connecting';
+	});
+	const { current } = links.supervision;
+	return {
+		deviceId: identity.now.deviceId.value,
+		// A device that is still online where it was has not moved yet.
+		online: current?.state.name === 'online' && current.generation >= generation,
+		sentence: status().sentence,
+	};
+}
+
+interface StatusParts {
+	readonly links: Links;
+	readonly reconciler: Reconciler;
+	readonly connectivity: Connectivity;
+	readonly fleet: Fleet;
+	readonly workflow: WorkflowAssignment;
+	/** ISO 8601. */
+	readonly startedAt: string;
+	readonly agentVersion: string;
+}
+
+function statusOf(base: Base, { links, reconciler, connectivity, fleet, workflow, ...started }: StatusParts): Status {
+	const { clock, stateWriter, settings } = base;
+	const { deviceId, serial, macAddress, cloned, warnings } = base.identity.now;
+	const { supervision } = links;
+	const { attempt, change } = reconciler.progress;
+	const moment = { nowMs: clock.monotonicMs(), wallMs: clock.wallMs() };
+	return describeStatus({
+		...connectivity.facts,
+		...moment,
+		...started,
+		supervision,
+		device: stateWriter.state,
+		workflow: workflow.chosen(),
+		plan: reportPlan(fleet.record(), attempt, { ...moment, checkedAt: fleet.checkedAt }),
+		identity: { deviceId: deviceId.value, serial: serial.value, macAddress: macAddress.value },
+		deviceType: settings().deviceType,
+		baseUrl: supervision.current?.registration.baseUrl ?? serviceOf(settings(), stateWriter.state),
+		newestEventId: base.events.newest(),
+		blocker: reconciler.blocker,
+		waitsUntilMs: change?.untilMs ?? null,
+		warnings: [...base.warnings.list(), ...(cloned ? [] : warnings)],
+	});
 }
 
 /** What the agent offers to local programs. */
