@@ -46,9 +46,9 @@ export interface Daemon {
 	readonly log: Log;
 	/** What listens on loopback now. */
 	readonly addresses: LocalAddresses;
-	/** Reads the settings anew. Invalid ones change nothing and become a warning. */
+	/** Reads the settings again. Invalid ones change nothing and become a warning. */
 	reload(): Promise<void>;
-	/** Ends within 3 s, unless a one-time code is being spent: its answer is waited for. May be called twice. */
+	/** Ends within 3 s, unless a one-time code is being redeemed: its answer is waited for. May be called twice. */
 	stop(): Promise<void>;
 }
 
@@ -59,7 +59,7 @@ export interface Daemon {
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 	const { clock = systemClock, random = Math.random, version, paths } = options;
 	const closers: (() => unknown)[] = [];
-	/** One that fails keeps no other from being closed: the lock of the state is the last of them. */
+	/** A closer that fails does not keep the others from running: the lock of the state is the last of them. */
 	const close = async () => {
 		const faults: unknown[] = [];
 		for (const closer of closers.splice(0).reverse())
@@ -70,7 +70,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			}
 		if (faults.length > 0) throw faults[0];
 	};
-	// The machine is looked at while the settings are read; what became of it counts when it is needed.
+	// The machine is read while the settings are; a failure matters only when its facts are needed.
 	const looking = readIdentityFacts({
 		root: options.machineRoot ?? '/',
 		...(paths.credentialsDirectory ? { credentialsDirectory: paths.credentialsDirectory } : {}),
@@ -219,12 +219,12 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			return applied;
 		};
 		const watch = watchSettings(paths, () => void reload());
-		// Of the settings that are there, also while earlier ones are in force for want of one of these files.
+		// The files of the newest settings, also while earlier ones are in force because one of these files is missing.
 		watch.follow(namedFiles(loaded));
 		// Together: applications that still wait for an answer and a service that says goodbye take their time.
 		closers.push(() => Promise.all([agent.stop(), server.close(), ports.close()]));
 		closers.push(() => applied);
-		// First of all: an agent that stops is unpaired for a moment.
+		// Before the agent: one that stops looks unpaired for a moment, and scanning would begin.
 		closers.push(() => scanning.close());
 		closers.push(() => watch.close());
 		return {
@@ -244,8 +244,8 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 }
 
 /**
- * What is given to sockets and files when they are opened. Everything else follows a reload; how a channel is opened and
- * kept alive holds from the next one on, so that a push to many devices does not open all their channels anew at once.
+ * Settings that sockets and files are opened with. All others follow a reload; how a channel is opened and kept alive applies
+ * from the next one on, so that a push to many devices does not make all of them open their channels again at once.
  */
 const START_ONLY = ['local.agentGroup', 'local.adminGroup', 'events.durable'] as const;
 
@@ -258,7 +258,7 @@ function warnOfStartOnly(atStart: Settings, now: Settings): Failure | null {
 	);
 }
 
-/** As the settings are when they are looked at. */
+/** Reads the settings that are in force at each access. */
 function eventBounds(settings: () => Settings['events']) {
 	return {
 		get maxCount() {

@@ -10,7 +10,7 @@ const NOTIFY_NAME = 'notify';
 const FIRST_DESCRIPTOR = 3;
 /** What systemd takes of one message is 4,096 bytes. Source: its NOTIFY_BUFFER_MAX. */
 const MAX_STATUS_BYTES = 1024;
-/** For `systemd-notify`, which takes 4 ms; it blocks when nobody reads. */
+/** For `systemd-notify`, which takes 4 ms; it blocks without a reader. */
 const DEADLINE_MS = 5_000;
 
 /** The service's side of a systemd that listens. Each call resolves when the word is out or lost; they keep their order. */
@@ -19,7 +19,7 @@ export interface SystemdService {
 	ready(sentence: string): Promise<void>;
 	/** One sentence for `systemctl status`. The same one again is not sent. */
 	status(sentence: string): Promise<void>;
-	/** Settings are being read anew; systemd waits for {@link ready}. */
+	/** Settings are being read again; systemd waits for {@link ready}. */
 	reloading(): Promise<void>;
 	stopping(): Promise<void>;
 	/** Ends the watchdog's food and gives the descriptor back. */

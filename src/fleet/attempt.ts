@@ -30,7 +30,7 @@ export const NO_ATTEMPT: PlanAttempt = { name: 'none' };
 export interface AttemptContext {
 	/** Of {@link planMoveKey}. */
 	readonly key: string | null;
-	/** What all rules say, before leases. */
+	/** By all sources, before leases. */
 	readonly desired: DesiredRegistration | null;
 	readonly supervision: Supervision;
 	/** Whether the move waits for the leases of applications: then its time does not run. */

@@ -90,7 +90,7 @@ describe('scanner test', () => {
 		const given = await finish('idv-agent', ['scanner', 'test', '-'], env, CODE);
 		expect(given.stdout.split('\n').slice(1)).toEqual([
 			'  here it pairs this device with id.example.com, runs workflow check-in',
-			expect.stringMatching(/^ {2}This code is for https:\/\/id\.example\.com, and nobody has confirmed/),
+			expect.stringMatching(/^ {2}This code is for https:\/\/id\.example\.com, and it has not been confirmed/),
 			'',
 		]);
 		const scanner = await plugScanner(root);
