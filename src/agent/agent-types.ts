@@ -10,6 +10,7 @@ import type { supervise } from '../connection/supervisor.ts';
 import type { EventsFeed } from '../events/feed.runner.ts';
 import type { EventStore } from '../events/store.edge.ts';
 import type { IdentityFacts } from '../identity/identity.ts';
+import type { PairingOutcome } from '../pairing/pairing.runner.ts';
 import type { IdentityReport, PairPreview, PairRequest, PairResult, Status } from '../protocol/local-api.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import type { StateStore } from '../state/store.edge.ts';
@@ -21,7 +22,7 @@ export interface AgentOptions {
 	readonly version: string;
 	readonly runtime: Runtime;
 	readonly store: StateStore;
-	readonly device: DeviceState;
+	readonly state: DeviceState;
 	readonly facts: IdentityFacts;
 	/** A new id for a device that has nothing of its own to be known by. */
 	readonly newDeviceId: () => string;
@@ -29,44 +30,47 @@ export interface AgentOptions {
 	/** Opens the kept events. @param warn shows a warning on a topic until it is withdrawn with `null`. */
 	readonly openEvents: (warn: (topic: string, warning: Failure | null) => void) => EventStore;
 	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
-	/** What decides; default the product's own. A benchmark measures other policies beside it. */
+	/** The policy for links; default the product's own. A benchmark measures others beside it. */
 	readonly supervise?: typeof supervise;
 	readonly log: Log;
-	/** Told every secret that the agent comes to hold, so that it is never printed. */
+	/** Called with every secret that the agent comes to hold, so that it is never printed. */
 	readonly registerSecret: (secret: string) => void;
 }
 
 export interface Agent {
 	readonly events: EventsFeed;
-	/** What makes a workflow change wait. */
+	/** The leases that make a workflow change wait. */
 	readonly leases: Pick<WorkflowLeases, 'hold' | 'release' | 'list'>;
-	/** The service and the Connection by which it is asked now; a secret, for forwarding only. `null` while there is none. */
+	/** The service and the Connection in use; a secret, for forwarding only. `null` while there is none. */
 	access(): { readonly baseUrl: string; readonly token: string } | null;
 	status(): Status;
 	/** Calls back after every change of the status until the returned function is called. */
 	onStatus(listener: () => void): () => void;
 	identity(): IdentityReport;
-	/** Takes the machine as it is now for the device that was paired, after a repair; registers anew if that shows. */
+	/** Accepts the machine as it is now as the device that was paired, after a repair; registers again if that shows. */
 	acceptIdentity(): Promise<IdentityReport>;
-	/** What a code would do. Spends nothing, touches no network. */
+	/** What a code would do. Redeems nothing, touches no network. */
 	inspectPairing(asked: PairRequest): PairPreview;
 	/**
-	 * Spends a code. Resolves when the device is online, or after 10 s with what the status says then. Like everything that
-	 * moves the device it throws `agent-not-running` once the agent stops: then nothing is spent.
+	 * Redeems a code. Resolves when the device is online, or after 10 s with what the status says then; callers that bring the
+	 * same code meanwhile have the same answer. Like everything that moves the device it throws `agent-not-running` once the
+	 * agent stops: then no code is used up.
 	 */
 	pair(asked: PairRequest): Promise<PairResult>;
-	/** Whether a code is being spent: its answer comes once. */
+	/** Calls back with the outcome of every pairing until the returned function is called. */
+	onPairing(listener: (outcome: PairingOutcome) => void): () => void;
+	/** Whether a code is being redeemed: its answer comes once. */
 	isPairing(): boolean;
 	/** Forgets the pairing and its secrets. */
 	unpair(): Promise<void>;
 	/** Assigns a workflow; refused when the settings name one. */
 	setWorkflow(workflowId: string): Promise<void>;
-	/** Tries again now, whatever it was waiting for. */
+	/** Tries again now, without the rest of the wait. */
 	reconnect(): void;
-	/** Takes changed settings into use; links that no longer fit are replaced make before break. */
+	/** Applies changed settings; links that no longer fit are replaced make before break. */
 	applyRuntime(runtime: Runtime): void;
 	/** Shows a warning in the status until it is withdrawn with `null`. */
 	warn(topic: string, warning: Failure | null): void;
-	/** Closes the channels with 1001, waits for a code that is being spent, and stops everything. */
+	/** Closes the channels with 1001, waits for a code that is being redeemed, and stops everything. */
 	stop(): Promise<void>;
 }

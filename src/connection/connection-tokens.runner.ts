@@ -1,17 +1,17 @@
 /**
- * Connections on their way between the wire, a link and the disk: what is kept of each, how old it is and how long it lives.
- * Judges no token: what it says of itself is only a hint for renewing in time.
+ * Connection tokens on their way between the wire, a link and the disk: what is kept of each, how old it is and how long it
+ * lives. Validates no token: the life that a token states is only a hint for renewing in time.
  */
 
 import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { readTokenLife, type TokenLife } from '../protocol/token-life.ts';
 import type { Credentials } from '../settings/credentials.runner.ts';
-import { type SavedConnection, withConnection } from '../state/device-state.ts';
+import { MAX_CONNECTIONS, type SavedConnection, withConnection } from '../state/device-state.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import { type Connection, connectionOf } from './link.ts';
 import type { KnownConnection, Registration, Supervision } from './supervisor.ts';
 
-/** The service that counts now and the Connection it knows the device by: a secret. `null` while there is none. */
+/** The service in use and the Connection by which it knows the device: a secret. `null` while there is none. */
 export function accessOf({ current }: Supervision): { readonly baseUrl: string; readonly token: string } | null {
 	const connection = current && connectionOf(current.state);
 	return connection ? { baseUrl: current.registration.baseUrl, token: connection.token } : null;
@@ -38,11 +38,6 @@ export function knownConnection(
 	return { registration: { baseUrl, request, credentialId }, connection };
 }
 
-/** Whether an operator's Connection was seen for this service before. Whoever corrects a wrong baseUrl means the same file. */
-function wasAdopted(connections: readonly SavedConnection[], credentialId: string, baseUrl: string): boolean {
-	return connections.some((saved) => saved.credentialId === credentialId && saved.baseUrl === baseUrl);
-}
-
 /** Since when an operator's Connection is valid, ISO 8601: it may have lain in its file for most of its life. */
 export function provisionedSince(token: string, wallMs: number): string {
 	const issuedAtMs = (readTokenLife(token)?.issuedAtSeconds ?? Number.POSITIVE_INFINITY) * 1000;
@@ -59,26 +54,28 @@ function lifeFrom(life: TokenLife | null, obtainedAtWallMs: number): number | nu
 }
 
 export interface Connections {
-	/** One that has just been issued, as it is saved. From now on neither it nor what it goes back to is ever printed. */
+	/** The saved ones, newest last. @param usable only the last so many are still good for something. */
+	known(usable?: number): readonly KnownConnection[];
+	/** One that has just been issued, as it is saved. From now on neither it nor the credential behind it is ever printed. */
 	toSaved(registration: Registration, token: string): SavedConnection;
 	/** Saves one that has just been issued. */
 	keep(registration: Registration, token: string): void;
-	/** An operator's Connection is for the registration that is wanted when it is first seen; later ones are our own. */
+	/** Saves an operator's Connection, which is for the registration that is desired when it is first seen. */
 	adopt(desired: Registration): void;
 }
 
 export function keepConnections(parts: {
-	readonly clock: Pick<Clock, 'wallMs'>;
-	readonly device: Pick<PersistedState, 'state' | 'keep'>;
+	readonly clock: Pick<Clock, 'monotonicMs' | 'wallMs'>;
+	readonly stateWriter: Pick<PersistedState, 'state' | 'keep'>;
 	readonly registerSecret: (secret: string) => void;
 	/** As they are now. */
 	readonly credentials: () => Credentials;
 }): Connections {
-	const { clock, device, registerSecret } = parts;
+	const { clock, stateWriter, registerSecret } = parts;
 
 	function saved({ baseUrl, request, credentialId }: Registration, token: string, obtainedAt: string): SavedConnection {
 		registerSecret(token);
-		// What was told longest ago is forgotten first: that must not be the credential that outlives all Connections.
+		// The secret that was registered longest ago is forgotten first: that must not be the credential that outlives all Connections.
 		for (const secret of parts.credentials().secrets) registerSecret(secret);
 		return { baseUrl, request, credentialId, token, obtainedAt };
 	}
@@ -86,16 +83,18 @@ export function keepConnections(parts: {
 	const toSaved: Connections['toSaved'] = (registration, token) => saved(registration, token, isoNow(clock));
 
 	return {
+		known: (usable = MAX_CONNECTIONS) =>
+			stateWriter.state.connections.slice(-usable).map((saved) => knownConnection(saved, clock)),
 		toSaved,
 		keep(registration, token) {
 			const connection = toSaved(registration, token);
-			device.keep((state) => withConnection(state, connection));
+			stateWriter.keep((state) => withConnection(state, connection));
 		},
 		adopt(desired) {
-			const { provisioned, id } = parts.credentials();
-			if (provisioned === null || wasAdopted(device.state.connections, id, desired.baseUrl)) return;
+			const { provisioned } = parts.credentials();
+			if (provisioned === null) return;
 			const connection = saved(desired, provisioned, provisionedSince(provisioned, clock.wallMs()));
-			device.keep((state) => withConnection(state, connection));
+			stateWriter.keep((state) => withConnection(state, connection));
 		},
 	};
 }

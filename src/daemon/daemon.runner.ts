@@ -20,7 +20,6 @@ import { createForwarder } from '../local-api/forwarder.edge.ts';
 import { createLocalPorts, type LocalAddresses } from '../local-api/ports.runner.ts';
 import { localRoutes } from '../local-api/routes.runner.ts';
 import { type LocalServerOptions, openLocalServer } from '../local-api/server/local-server.ts';
-import { shareAnswer } from '../pairing/pairing.runner.ts';
 import { findScanners, watchScanners } from '../scanning/devices.edge.ts';
 import { openScanner } from '../scanning/open.edge.ts';
 import { listenForScans } from '../scanning/scanning.runner.ts';
@@ -49,7 +48,7 @@ export interface Daemon {
 	readonly addresses: LocalAddresses;
 	/** Reads the settings again. Invalid ones change nothing and become a warning. */
 	reload(): Promise<void>;
-	/** Ends within 3 s, unless a one-time code is being spent: its answer is waited for. May be called twice. */
+	/** Ends within 3 s, unless a one-time code is being redeemed: its answer is waited for. May be called twice. */
 	stop(): Promise<void>;
 }
 
@@ -60,7 +59,7 @@ export interface Daemon {
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 	const { clock = systemClock, random = Math.random, version, paths } = options;
 	const closers: (() => unknown)[] = [];
-	/** One that fails keeps no other from being closed: the lock of the state is the last of them. */
+	/** A closer that fails does not keep the others from running: the lock of the state is the last of them. */
 	const close = async () => {
 		const faults: unknown[] = [];
 		for (const closer of closers.splice(0).reverse())
@@ -71,7 +70,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			}
 		if (faults.length > 0) throw faults[0];
 	};
-	// The machine is looked at while the settings are read; what became of it counts when it is needed.
+	// The machine is read while the settings are; a failure matters only when its facts are needed.
 	const looking = readIdentityFacts({
 		root: options.machineRoot ?? '/',
 		...(paths.credentialsDirectory ? { credentialsDirectory: paths.credentialsDirectory } : {}),
@@ -103,7 +102,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			version,
 			runtime,
 			store,
-			device: state,
+			state,
 			facts,
 			newDeviceId: randomUUID,
 			counters,
@@ -138,11 +137,9 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			env: options.env,
 		});
 		closers.push(() => hooks.close());
-		const pair = shareAnswer(hooks.pair);
 		const root = options.machineRoot ?? '/';
 		const scanning = listenForScans({
 			agent,
-			pair,
 			refused: hooks.refused,
 			settings: () => runtime.resolved.settings.scanner,
 			find: (device) => findScanners({ root, device }),
@@ -161,7 +158,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			target: agent.access,
 			allow: () => runtime.resolved.settings.forward.allow,
 		});
-		const routes = localRoutes({ ...agent, pair }, { clock, counters, forward, recentLog, scanners: scanning.report });
+		const routes = localRoutes(agent, { clock, counters, forward, recentLog, scanners: scanning.report });
 		const server = await openLocalServer({
 			runDir: paths.runDir,
 			routes,
@@ -180,7 +177,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			openPage: async (port) =>
 				(await import('../page/page.runner.ts')).openPage({
 					port,
-					agent: { ...agent, pair },
+					agent,
 					clock,
 					settings: () => runtime.resolved.settings.page,
 					pin: () => runtime.pin,
@@ -226,12 +223,12 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			return applied;
 		};
 		const watch = watchSettings(paths, () => void reload());
-		// Of the settings that are there, also while earlier ones are in force for want of one of these files.
+		// The files of the newest settings, also while earlier ones are in force because one of these files is missing.
 		watch.follow(namedFiles(loaded));
 		// Together: applications that still wait for an answer and a service that says goodbye take their time.
 		closers.push(() => Promise.all([agent.stop(), server.close(), ports.close()]));
 		closers.push(() => applied);
-		// First of all: an agent that stops is unpaired for a moment.
+		// Before the agent: one that stops looks unpaired for a moment, and scanning would begin.
 		closers.push(() => scanning.close());
 		closers.push(() => watch.close());
 		return {
@@ -251,8 +248,8 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 }
 
 /**
- * What is given to sockets and files when they are opened. Everything else follows a reload; how a channel is opened and
- * kept alive holds from the next one on, so that a push to many devices does not open all their channels again at once.
+ * Settings that sockets and files are opened with. All others follow a reload; how a channel is opened and kept alive applies
+ * from the next one on, so that a push to many devices does not make all of them open their channels again at once.
  */
 const START_ONLY = ['local.agentGroup', 'local.adminGroup', 'events.durable'] as const;
 
@@ -265,7 +262,7 @@ function warnOfStartOnly(atStart: Settings, now: Settings): Failure | null {
 	);
 }
 
-/** As the settings are when they are looked at. */
+/** Reads the settings that are in force at each access. */
 function eventBounds(settings: () => Settings['events']) {
 	return {
 		get maxCount() {

@@ -1,17 +1,18 @@
 /**
- * Whether what the plan says works: a device that is not online with it in time stays where it was, says why, and tries again
- * seldom. Pure; monotonic time is handed in. Holds up only a change that the plan has made.
+ * Whether what the plan assigns works: a device that is not online with it in time stays where it was, says why, and tries
+ * again seldom. Pure; monotonic time is handed in. Holds up only a change that the plan has made.
  */
 import type { Failure } from '../base/errors.ts';
 import { dispositionOf, failure, retryClassOf } from '../base/errors.ts';
 import { failureOf } from '../connection/link.ts';
-import type { DesiredRegistration, Registration, Supervision } from '../connection/supervisor.ts';
+import type { DesiredRegistration, Supervision } from '../connection/supervisor.ts';
+import type { PlanTarget } from './record.ts';
 
-/** First wait after an attempt that came to nothing, and the longest; each is twice the one before, with jitter. */
+/** First wait after an attempt that failed, and the longest; each is twice the one before, with jitter. */
 const TRY_AGAIN_MS = 3_600_000;
 const TRY_AGAIN_MAX_MS = 24 * 3_600_000;
 
-/** What the device tries to do because the plan says so. `key` names the revision and the words. */
+/** What the device tries to do because the plan says so. `key` names the revision and the assignment. */
 export type PlanAttempt =
 	| { readonly name: 'none' }
 	| { readonly name: 'trying'; readonly key: string; readonly untilMs: number; readonly tries: number }
@@ -27,11 +28,13 @@ export type PlanAttempt =
 export const NO_ATTEMPT: PlanAttempt = { name: 'none' };
 
 export interface AttemptContext {
-	/** What the plan's word is called, while it is the plan that decides; else `null`. */
+	/** Of {@link planMoveKey}. */
 	readonly key: string | null;
-	/** What is wanted by all rules, leases included. */
-	readonly wish: DesiredRegistration | null;
+	/** By all sources, before leases. */
+	readonly desired: DesiredRegistration | null;
 	readonly supervision: Supervision;
+	/** Whether the move waits for the leases of applications: then its time does not run. */
+	readonly isDeferred: boolean;
 	/** Revision, for messages. */
 	readonly revision: number;
 	readonly limitMs: number;
@@ -39,20 +42,47 @@ export interface AttemptContext {
 	readonly random: () => number;
 }
 
+/**
+ * Names the change that the plan demands and that the device has not made yet; `null` when there is none. A move to another
+ * service is not the plan's.
+ * @param fixesWorkflow whether it is the plan that decides the workflow.
+ */
+export function planMoveKey(
+	desired: DesiredRegistration | null,
+	{ current }: Supervision,
+	plan: PlanTarget | null,
+	fixesWorkflow: boolean,
+): string | null {
+	if (!plan || !desired || !current || desired.baseUrl !== current.registration.baseUrl) return null;
+	const { workflowId, heartbeatCadence } = desired.request;
+	const live = current.registration.request;
+	const isPlans =
+		workflowId === live.workflowId
+			? heartbeatCadence !== live.heartbeatCadence && heartbeatCadence === plan.heartbeatCadence
+			: fixesWorkflow;
+	return isPlans ? JSON.stringify([plan.revision, workflowId, heartbeatCadence]) : null;
+}
+
+/** Whether the device stays where it was for now: this very move has failed, and its next try has not come due. */
+export function isHeldBack(attempt: PlanAttempt, key: string | null, nowMs: number): boolean {
+	return attempt.name === 'refused' && attempt.key === key && nowMs < attempt.untilMs;
+}
+
 /** The attempt as it stands now. Ask again at `untilMs`, and after every step of the supervision. */
 export function assessAttempt(attempt: PlanAttempt, context: AttemptContext): PlanAttempt {
-	const { key, wish, supervision, nowMs, limitMs } = context;
+	const { key, supervision, nowMs, limitMs } = context;
 	const { current, next } = supervision;
-	const isMove = key !== null && wish !== null && current !== null && isOtherAssignment(wish, current.registration);
-	if (!isMove) return NO_ATTEMPT;
-	if (attempt.name === 'none' || attempt.key !== key)
-		return { name: 'trying', key, untilMs: nowMs + limitMs, tries: 0 };
-	if (nowMs < attempt.untilMs) return attempt;
-	if (attempt.name === 'refused') return { name: 'trying', key, untilMs: nowMs + limitMs, tries: attempt.tries };
+	if (key === null || current === null) return NO_ATTEMPT;
+	const same = attempt.name !== 'none' && attempt.key === key ? attempt : null;
+	// A lease does not make a device forget that the move has failed.
+	if (context.isDeferred) return same?.name === 'refused' ? same : NO_ATTEMPT;
+	if (!same) return { name: 'trying', key, untilMs: nowMs + limitMs, tries: 0 };
+	if (nowMs < same.untilMs) return same;
+	if (same.name === 'refused') return { name: 'trying', key, untilMs: nowMs + limitMs, tries: same.tries };
 	const cause = next && failureOf(next.state);
 	// While the whole device is offline the new workflow is not to blame, unless the service has said so.
-	if (current.state.name !== 'online' && !isRefusal(cause)) return { ...attempt, untilMs: nowMs + limitMs };
-	const tries = attempt.tries + 1;
+	if (current.state.name !== 'online' && !isRefusal(cause)) return { ...same, untilMs: nowMs + limitMs };
+	const tries = same.tries + 1;
 	const waitMs = Math.min(TRY_AGAIN_MAX_MS, TRY_AGAIN_MS * 2 ** Math.min(10, tries - 1));
 	return {
 		name: 'refused',
@@ -64,34 +94,25 @@ export function assessAttempt(attempt: PlanAttempt, context: AttemptContext): Pl
 	};
 }
 
-/** What to pursue: the wish, or where the device is while the plan's word is refused. */
+/** The desired registration with the workflow and cadence that the device has: its last good ones. */
 export function keepLastGood(
-	attempt: PlanAttempt,
-	wish: DesiredRegistration | null,
+	desired: DesiredRegistration | null,
 	{ current }: Supervision,
 ): DesiredRegistration | null {
-	if (attempt.name !== 'refused' || !wish || !current) return wish;
+	if (!desired || !current) return desired;
 	const { workflowId, heartbeatCadence } = current.registration.request;
-	return { ...wish, request: { ...wish.request, workflowId, heartbeatCadence } };
-}
-
-/** Whether the wish differs in what a plan can change; to another service nothing is held back. */
-function isOtherAssignment(wish: DesiredRegistration, { baseUrl, request }: Registration): boolean {
-	return (
-		wish.baseUrl === baseUrl &&
-		(wish.request.workflowId !== request.workflowId || wish.request.heartbeatCadence !== request.heartbeatCadence)
-	);
+	return { ...desired, request: { ...desired.request, workflowId, heartbeatCadence } };
 }
 
 function isRefusal(cause: Failure | null): boolean {
 	return cause !== null && (dispositionOf(cause.code) !== 'retry' || retryClassOf(cause.code) === 'refused');
 }
 
-function explained({ wish, revision, limitMs, supervision }: AttemptContext, cause: Failure | null): Failure {
+function explained({ desired, revision, limitMs, supervision }: AttemptContext, cause: Failure | null): Failure {
 	const stays = supervision.current?.registration.request.workflowId;
 	const seconds = Math.round(limitMs / 1000);
 	const why = cause ? ` ${cause.message}` : '';
-	const params = { revision, workflowId: wish?.request.workflowId ?? '', liveWorkflowId: stays ?? '', seconds };
-	const message = `Revision ${revision} of the fleet plan wants workflow ${wish?.request.workflowId}, which was not online within ${seconds} s; the device stays with ${stays}.${why}`;
+	const params = { revision, workflowId: desired?.request.workflowId ?? '', liveWorkflowId: stays ?? '', seconds };
+	const message = `Revision ${revision} of the fleet plan requires workflow ${desired?.request.workflowId}, which was not online within ${seconds} s; the device stays with ${stays}.${why}`;
 	return failure('plan-not-followed', message, cause ? { remedy: cause.remedy, params } : { params });
 }

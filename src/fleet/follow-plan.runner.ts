@@ -1,30 +1,24 @@
 /**
- * Follows the fleet plan: looks at it from time to time, keeps this device's part in the state, and says what it wants now.
- * Owns the timers of that and nothing of the links; what to do is decided in `targeting.ts`, `record.ts` and `attempt.ts`, what is done about it `agent/agent.runner.ts`.
+ * Polls the fleet plan and keeps this device's part of it in the state. Owns the poll timer and the request under way; what a
+ * plan says is decided in `targeting.ts` and `record.ts`, what the device does about it `workflow/desired-registration.ts`.
  */
 import { createHash } from 'node:crypto';
-import { type Clock, isoAt, isoNow } from '../base/clock.edge.ts';
+import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { AgentError, type Failure, failure, toFailure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Warnings } from '../base/warnings.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
-import { type DesiredRegistration, type Supervision, servesRegistration } from '../connection/supervisor.ts';
 import type { CompleteIdentity } from '../identity/identity.ts';
-import type { Heartbeat } from '../protocol/channel.ts';
-import type { Status } from '../protocol/local-api.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { PlanRecord } from '../state/plan-record.ts';
-import { chosenCadence, chosenWorkflow, fixedWorkflow } from '../workflow/desired-registration.ts';
-import type { PlanTarget } from '../workflow/precedence.ts';
-import { assessAttempt, keepLastGood, NO_ATTEMPT, type PlanAttempt } from './attempt.ts';
-import { type FoundPlan, fetchPlan } from './fetch-plan.edge.ts';
-import { checkRevision, NO_PLAN, nextLookMs, receivePlan, takeDue } from './record.ts';
-import { assignmentAt, compilePlan, planFor, shareOfSpread } from './targeting.ts';
+import { fetchPlan } from './fetch-plan.edge.ts';
+import { checkRevision, type Fallback, NO_PLAN, type PlanTarget, planTarget, receivePlan } from './record.ts';
+import { compilePlan, planFor, shareOfSpread } from './targeting.ts';
 import { MAX_PLAN_BYTES } from './terms.ts';
 import type { PlanReading } from './verify-plan.runner.ts';
 
-/** After a start and after a change of the settings, the first look comes within this time. */
-const FIRST_LOOK_MS = 10_000;
+/** After a start and after a change of the settings, the first poll comes within this time. */
+const FIRST_POLL_MS = 10_000;
 const DEADLINE_MS = 60_000;
 
 export interface FleetParts {
@@ -32,59 +26,56 @@ export interface FleetParts {
 	readonly log: Pick<Log, 'info'>;
 	readonly random: () => number;
 	readonly userAgent: string;
-	readonly device: PersistedState;
+	readonly stateWriter: PersistedState;
 	readonly warnings: Warnings;
 	readonly runtime: () => Runtime;
 	readonly identity: () => CompleteIdentity;
-	/** What is wanted by all rules now, before leases and failures. */
-	readonly wish: () => DesiredRegistration | null;
-	/** Whether a change waits for the leases of applications. */
-	readonly waits: () => boolean;
-	/** What is wanted may have changed. */
-	readonly lookAgain: () => void;
+	/** What the device does where the plan says nothing. */
+	readonly fallback: () => Fallback;
+	/** Whether the device has a service and does not reach it. */
+	readonly isOffline: () => boolean;
+	/** Called when another plan is known. */
+	readonly requestReconcile: () => void;
 }
 
 export interface Fleet {
+	/** The record of the plan that the settings name; `null` without one. */
+	record(): PlanRecord | null;
 	/** What the plan says now; `null` without one. */
 	target(): PlanTarget | null;
-	/** What to pursue: what is wanted, or where the device is while the plan's word does not work. */
-	keepLastGood(desired: DesiredRegistration | null, supervision: Supervision): DesiredRegistration | null;
-	/** To be told of every step of the supervision. */
-	follow(supervision: Supervision): void;
-	/** What heartbeats say. */
-	heartbeat(): Pick<Heartbeat, 'planRevision' | 'planRefused'>;
-	report(): Status['plan'];
+	keep(record: PlanRecord): void;
+	/** When the plan was last fetched or confirmed, ISO 8601. */
+	readonly checkedAt: string | null;
 	/** The settings or the identity may have changed. */
 	reevaluate(): void;
-	/** Looks at the plan now, and tries again what did not work. */
+	/** Polls now, and fetches a plan again that was refused. */
 	retry(): void;
 	stop(): void;
 }
 
+interface ChangedPlan {
+	readonly etag: string | null;
+	readonly reading: PlanReading;
+}
+
 export function followFleet(parts: FleetParts): Fleet {
-	const { clock, log, random, device, warnings } = parts;
-	let attempt: PlanAttempt = NO_ATTEMPT;
-	let supervision: Supervision | null = null;
-	let looking: AbortController | null = null;
-	/** What was looked for last: address, choice and keys. */
-	let aim = '';
+	const { clock, log, random, stateWriter, warnings } = parts;
+	let polling: AbortController | null = null;
+	/** What the last poll was for: address, choice and keys. */
+	let fetchKey = '';
 	/** Of a plan that was refused: so that it is not sent again and again. */
 	let refusedEtag: string | null = null;
 	let checkedAt: string | null = null;
 	let stopped = false;
-	let cancelLook = () => {};
-	let cancelTurn = () => {};
-	let cancelAttempt = () => {};
+	let cancelPoll = () => {};
 
 	const settings = () => parts.runtime().resolved.settings.fleet;
-	const iso = (wallMs: number) => new Date(wallMs).toISOString();
 
-	/** The record of the plan that the settings name; `null` without one. */
-	function known(): PlanRecord | null {
+	function record(): PlanRecord | null {
 		const { planUrl } = settings();
 		if (planUrl === null) return null;
 		const source = digestOf(planUrl);
-		const { plan } = device.state;
+		const { plan } = stateWriter.state;
 		return plan?.source === source ? plan : { source, basis: '', ...NO_PLAN };
 	}
 
@@ -97,249 +88,126 @@ export function followFleet(parts: FleetParts): Fleet {
 
 	const basis = () => digestOf(JSON.stringify([planned(), settings().publicKeys]));
 
-	function target(): PlanTarget | null {
-		const taken = known()?.taken;
-		return taken ? { revision: taken.revision, rule: taken.rule, ...assignmentAt(taken, clock.wallMs()) } : null;
+	function pollIn(delayMs: number): void {
+		cancelPoll();
+		if (settings().planUrl !== null && !stopped) cancelPoll = clock.schedule(delayMs, () => void poll());
 	}
 
-	/** What the device does where the plan says nothing. */
-	function fallback() {
-		const { resolved } = parts.runtime();
-		const workflow = chosenWorkflow(resolved, device.state, null);
-		return { workflowId: workflow?.workflowId ?? null, heartbeatCadence: chosenCadence(resolved, null) };
-	}
-
-	// ---- Looking at the plan ----
-
-	function lookIn(delayMs: number): void {
-		cancelLook();
-		if (settings().planUrl !== null && !stopped) cancelLook = clock.schedule(delayMs, () => void look());
-	}
-
-	async function look(): Promise<void> {
-		const record = known();
-		const { planUrl, publicKeys, intervalSeconds } = settings();
-		if (!record || planUrl === null) return;
-		looking?.abort();
-		const abort = new AbortController();
-		looking = abort;
-		const url = new URL(planUrl);
+	/** The newest poll alone counts: one that it has overtaken changes nothing, however it ends. */
+	async function poll(): Promise<void> {
+		const known = record();
+		const { planUrl, intervalSeconds } = settings();
+		if (!known || planUrl === null) return;
+		polling?.abort();
+		polling = new AbortController();
+		const { signal } = polling;
 		try {
-			const etag = record.basis === basis() ? record.etag : null;
-			const found = await fetchPlan(parts.runtime().network, {
-				url,
-				etag: refusedEtag ?? etag,
-				userAgent: parts.userAgent,
-				deadlineMs: DEADLINE_MS,
-				maxBytes: MAX_PLAN_BYTES,
-				signal: abort.signal,
-			});
-			if (abort.signal.aborted) return;
-			if (found.kind === 'changed') {
-				// A plan changes seldom; most devices follow none.
-				const { readPlan } = await import('./verify-plan.runner.ts');
-				if (abort.signal.aborted) return;
-				receive(found, readPlan(found.bytes, `The fleet plan of ${url.host}`, publicKeys));
-			}
-			if (found.kind === 'changed' || refusedEtag === null) warnings.set('fleet', null);
+			const changed = await fetchChanged(known, new URL(planUrl), signal);
+			if (signal.aborted) return;
+			if (changed) receive(changed);
+			if (changed || refusedEtag === null) warnings.set('fleet', null);
 			checkedAt = isoNow(clock);
 		} catch (error) {
-			if (abort.signal.aborted) return;
+			if (signal.aborted) return;
 			warn(toFailure(error));
 		}
-		looking = null;
-		lookIn(intervalSeconds * 1000 * (0.75 + 0.5 * random()));
+		polling = null;
+		pollIn(intervalSeconds * 1000 * (0.75 + 0.5 * random()));
 	}
 
-	/** A device without a line has said so already. */
+	/** What is published now, verified; `null` while that is the plan which is known. */
+	async function fetchChanged(known: PlanRecord, url: URL, signal: AbortSignal): Promise<ChangedPlan | null> {
+		const { publicKeys } = settings();
+		const etag = known.basis === basis() ? known.etag : null;
+		const found = await fetchPlan(parts.runtime().network, {
+			url,
+			etag: refusedEtag ?? etag,
+			userAgent: parts.userAgent,
+			deadlineMs: DEADLINE_MS,
+			maxBytes: MAX_PLAN_BYTES,
+			signal,
+		});
+		if (found.kind !== 'changed') return null;
+		// A plan changes seldom; most devices follow none.
+		const { readPlan } = await import('./verify-plan.runner.ts');
+		return { etag: found.etag, reading: readPlan(found.bytes, `The fleet plan of ${url.host}`, publicKeys) };
+	}
+
+	/** A device that is offline has reported that already. */
 	function warn(problem: Failure): void {
-		const isOffline = supervision?.current != null && supervision.current.state.name !== 'online';
-		if (problem.code !== 'plan-unreachable' || !isOffline) warnings.set('fleet', problem);
+		if (problem.code !== 'plan-unreachable' || !parts.isOffline()) warnings.set('fleet', problem);
 	}
 
-	function receive({ etag }: Extract<FoundPlan, { kind: 'changed' }>, reading: PlanReading) {
+	function receive({ etag, reading }: ChangedPlan): void {
 		refusedEtag = etag;
-		const record = known();
+		const known = record();
 		if (!reading.ok) throw asError(reading.problems);
 		const { plan, digest } = reading.read;
 		const chosenBy = basis();
-		const verdict = record && checkRevision(record, { revision: plan.revision, digest });
+		const verdict = known && checkRevision(known, { revision: plan.revision, digest });
 		refusedEtag = null;
-		if (!record || (verdict === 'known' && record.basis === chosenBy && record.etag === etag)) return;
+		if (!known || (verdict === 'known' && known.basis === chosenBy && known.etag === etag)) return;
 		const part = planFor(compilePlan(plan), planned());
 		const changed = receivePlan(
-			{ ...record, basis: chosenBy, etag },
+			{ ...known, basis: chosenBy, etag },
 			{ ...part, revision: plan.revision, digest },
 			{
 				wallMs: clock.wallMs(),
 				spreadSeconds: plan.spreadSeconds,
 				share: shareOfSpread(planned().deviceId),
-				fallback: fallback(),
+				fallback: parts.fallback(),
 			},
 		);
-		// A server that names the same plan anew each time must not wear the disk.
-		const isOnlyRenamed = verdict === 'known' && record.basis === chosenBy;
+		// A server that gives the same plan a new ETag each time must not wear the disk.
+		const isOnlyRenamed = verdict === 'known' && known.basis === chosenBy;
 		if (!isOnlyRenamed) log.info('fleet plan received', { revision: plan.revision });
-		if (!isOnlyRenamed || record.etag === null) keep(changed);
-		turn();
+		if (!isOnlyRenamed || known.etag === null) keep(changed);
+		parts.requestReconcile();
 	}
 
 	function keep(plan: PlanRecord): void {
-		device.keep((state) => ({ ...state, plan }));
-	}
-
-	/** Takes what has come due, and comes back for what comes due next. */
-	function turn(): void {
-		cancelTurn();
-		const record = known();
-		if (!record) return;
-		const due = takeDue(record, clock.wallMs());
-		if (due !== record) keep(due);
-		const nextMs = nextLookMs(due, clock.wallMs());
-		if (nextMs !== null) cancelTurn = clock.schedule(nextMs - clock.wallMs(), turn);
-		parts.lookAgain();
-	}
-
-	// ---- Whether it works ----
-
-	function assess(): void {
-		cancelAttempt();
-		if (!supervision) return;
-		const before = attempt;
-		const wish = parts.wish();
-		attempt = assessAttempt(attempt, {
-			key: parts.waits() ? null : keyOf(wish, supervision),
-			wish,
-			supervision,
-			revision: target()?.revision ?? 0,
-			limitMs: settings().changeLimitSeconds * 1000,
-			nowMs: clock.monotonicMs(),
-			random,
-		});
-		warnings.set('plan', attempt.name === 'refused' ? attempt.failure : null);
-		if (attempt.name !== 'none') cancelAttempt = clock.schedule(attempt.untilMs - clock.monotonicMs(), assess);
-		if (before.name !== attempt.name && (before.name === 'refused' || attempt.name === 'refused')) parts.lookAgain();
-	}
-
-	/** Names what the plan wants of the device that the device does not do yet. */
-	function keyOf(wish: DesiredRegistration | null, { current }: Supervision): string | null {
-		const plan = target();
-		if (!plan || !wish || !current) return null;
-		const { workflowId, heartbeatCadence } = wish.request;
-		const isOtherWorkflow = workflowId !== current.registration.request.workflowId;
-		const { resolved } = parts.runtime();
-		const isPlans = isOtherWorkflow
-			? fixedWorkflow(resolved, plan)?.source === 'plan'
-			: heartbeatCadence === plan.heartbeatCadence;
-		return isPlans ? JSON.stringify([plan.revision, workflowId, heartbeatCadence]) : null;
-	}
-
-	/** Notes the revision that the device is online as it says. */
-	function noteFollowed({ current }: Supervision): void {
-		const record = known();
-		const wish = parts.wish();
-		if (!record?.taken || !wish || current?.state.name !== 'online') return;
-		const { revision } = record.taken;
-		if (record.followed === revision || !servesRegistration(current.registration, wish)) return;
-		keep({ ...record, followed: revision });
-		log.info('fleet plan followed', { revision, workflowId: wish.request.workflowId });
+		stateWriter.keep((state) => ({ ...state, plan }));
 	}
 
 	return {
-		target,
-		keepLastGood(desired, now) {
-			if (attempt.name === 'refused' && keyOf(parts.wish(), now) !== attempt.key) attempt = NO_ATTEMPT;
-			return keepLastGood(attempt, desired, now);
-		},
-		follow(now) {
-			supervision = now;
-			assess();
-			noteFollowed(now);
-		},
-		heartbeat() {
-			const record = known();
-			return {
-				...(record?.followed != null && { planRevision: record.followed }),
-				...(attempt.name === 'refused' && record?.taken && { planRefused: record.taken.revision }),
-			};
-		},
-		report() {
-			const record = known();
-			if (!record) return null;
-			const { taken, waiting, followed } = record;
-			const nowMs = clock.wallMs();
-			const plan = target();
-			const moveMs = taken?.move?.atMs ?? null;
-			const turnsBy = moveMs !== null && moveMs > nowMs ? taken : null;
-			const next = waiting
-				? {
-						revision: waiting.revision,
-						workflowId: assignmentAt(waiting, waiting.atMs).workflowId,
-						at: iso(waiting.atMs),
-					}
-				: turnsBy && {
-						revision: turnsBy.revision,
-						workflowId: turnsBy.move?.to.workflowId ?? null,
-						at: iso(moveMs ?? 0),
-					};
-			return {
-				revision: taken?.revision ?? null,
-				followed,
-				rule: taken?.rule ?? null,
-				workflowId: plan?.workflowId ?? null,
-				next,
-				refused: attempt.name === 'refused' ? describe(attempt, taken?.revision ?? 0) : null,
-				checkedAt,
-			};
+		record,
+		target: () => planTarget(record(), clock.wallMs()),
+		keep,
+		get checkedAt() {
+			return checkedAt;
 		},
 		reevaluate() {
 			// A pairing that was waited for ends after this.
 			if (stopped) return;
 			const { planUrl, intervalSeconds } = settings();
 			const now = planUrl === null ? '' : JSON.stringify([planUrl, basis(), intervalSeconds]);
-			if (now === aim && !looking) return;
-			aim = now;
+			if (now === fetchKey && !polling) return;
+			fetchKey = now;
 			refusedEtag = null;
 			// The network that it went through may be gone.
-			looking?.abort();
-			looking = null;
-			cancelLook();
-			cancelTurn();
-			if (planUrl === null) {
-				warnings.set('fleet', null);
-				return;
-			}
-			lookIn(FIRST_LOOK_MS * random());
-			const due = known();
-			const nextMs = due && nextLookMs(due, clock.wallMs());
-			if (nextMs !== null) cancelTurn = clock.schedule(nextMs - clock.wallMs(), turn);
+			polling?.abort();
+			polling = null;
+			cancelPoll();
+			if (planUrl === null) warnings.set('fleet', null);
+			else pollIn(FIRST_POLL_MS * random());
 		},
 		retry() {
 			refusedEtag = null;
-			if (attempt.name === 'refused') {
-				attempt = NO_ATTEMPT;
-				parts.lookAgain();
-			}
-			lookIn(0);
+			pollIn(0);
 		},
 		stop() {
 			stopped = true;
-			looking?.abort();
-			for (const cancel of [cancelLook, cancelTurn, cancelAttempt]) cancel();
-			supervision = null;
+			polling?.abort();
+			cancelPoll();
 		},
 	};
-
-	function describe({ failure: why, sinceMs, untilMs }: Extract<PlanAttempt, { name: 'refused' }>, revision: number) {
-		return { ...why, revision, at: isoAt(clock, sinceMs), nextTryAt: isoAt(clock, untilMs) };
-	}
 }
 
 function digestOf(text: string): string {
 	return createHash('sha256').update(text).digest('hex').slice(0, 32);
 }
 
-/** The first problem speaks for all. */
+/** The first problem, with the number of the others. */
 function asError(problems: readonly Failure[]): AgentError {
 	const [first = failure('plan-invalid', 'The fleet plan cannot be read.')] = problems;
 	const more = problems.length > 1 ? ` (and ${problems.length - 1} more)` : '';

@@ -1,10 +1,21 @@
 /**
  * What a device keeps of the fleet plan, and how it takes a new one: no older revision, no second content under one
- * revision, and never all devices at once. Pure; when to fetch is `follow-plan.runner.ts`, whether it works `attempt.ts`.
+ * revision, and never all devices at once. Pure; `follow-plan.runner.ts` fetches plans, `attempt.ts` decides whether one works.
  */
 import { AgentError } from '../base/errors.ts';
 import type { Assignment, PlanRecord, TakenPlan } from '../state/plan-record.ts';
 import { assignmentAt } from './targeting.ts';
+
+/** What the fleet plan says to this device now. */
+export interface PlanTarget {
+	readonly revision: number;
+	/** The rule that matches; `null` for the plan's defaults. */
+	readonly rule: string | null;
+	/** `null` leaves it to the other sources. */
+	readonly workflowId: string | null;
+	readonly heartbeatCadence: number | null;
+}
+
 export const NO_PLAN: Pick<PlanRecord, 'taken' | 'waiting' | 'followed' | 'etag'> = {
 	etag: null,
 	taken: null,
@@ -60,11 +71,17 @@ export function receivePlan(
 	if (isHarmless) return { ...record, taken: plan, waiting: null };
 	const before = record.waiting?.digest === plan.digest ? record.waiting.atMs : Number.POSITIVE_INFINITY;
 	const atMs = Math.min(before, wallMs + Math.round(share * spreadSeconds * 1000));
-	return takeDue({ ...record, waiting: { ...plan, atMs, spreadSeconds } }, wallMs);
+	return applyDue({ ...record, waiting: { ...plan, atMs, spreadSeconds } }, wallMs);
+}
+
+/** What the plan in force says at this time of the device's clock; `null` without one. */
+export function planTarget(record: Pick<PlanRecord, 'taken'> | null, wallMs: number): PlanTarget | null {
+	const taken = record?.taken;
+	return taken ? { revision: taken.revision, rule: taken.rule, ...assignmentAt(taken, wallMs) } : null;
 }
 
 /** The record with what has come due by the device's clock; the same one if nothing has. */
-export function takeDue(record: PlanRecord, wallMs: number): PlanRecord {
+export function applyDue(record: PlanRecord, wallMs: number): PlanRecord {
 	const { waiting } = record;
 	if (!waiting) return record;
 	const { atMs, spreadSeconds, ...plan } = waiting;
@@ -74,16 +91,16 @@ export function takeDue(record: PlanRecord, wallMs: number): PlanRecord {
 	return atMs <= latestMs ? record : { ...record, waiting: { ...waiting, atMs: latestMs } };
 }
 
-/** When the record has to be looked at again, by the device's clock; `null`: not before the next fetch. For a record with what is due. */
-export function nextLookMs({ taken, waiting }: PlanRecord, wallMs: number): number | null {
+/** The next time of the device's clock at which a record says something else; `null` for none. For a record with what is due. */
+export function nextDueMs({ taken, waiting }: PlanRecord, wallMs: number): number | null {
 	const moveMs = taken?.move?.atMs ?? null;
 	const due = [waiting?.atMs ?? null, moveMs !== null && moveMs > wallMs ? moveMs : null].filter((ms) => ms !== null);
 	return due.length > 0 ? Math.min(...due) : null;
 }
 
-function effective(word: Assignment | null, fallback: Fallback): Assignment {
+function effective(assignment: Assignment | null, fallback: Fallback): Assignment {
 	return {
-		workflowId: word?.workflowId ?? fallback.workflowId,
-		heartbeatCadence: word?.heartbeatCadence ?? fallback.heartbeatCadence,
+		workflowId: assignment?.workflowId ?? fallback.workflowId,
+		heartbeatCadence: assignment?.heartbeatCadence ?? fallback.heartbeatCadence,
 	};
 }

@@ -1,22 +1,19 @@
 /**
- * Runs a site's commands when something happens to the device: a notification, online, offline, a pairing. Watches the agent
- * from outside; what a command does changes nothing here.
+ * Runs a site's commands when something happens to the device: a notification, online, offline, a pairing. Subscribes to the
+ * agent; what a command does changes nothing here.
  */
 
 import type { Agent } from '../agent/agent.runner.ts';
 import { type Counters, count } from '../base/counters.ts';
-import { type Failure, toFailure } from '../base/errors.ts';
+import type { Failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import { sentenceOf } from '../base/sentences.ts';
 import { formatEvent } from '../events/feed.runner.ts';
-import type { PairRequest, PairResult } from '../protocol/local-api.ts';
 import type { Settings } from '../settings/table.ts';
 import { createHooks, type HookReport } from './hooks.edge.ts';
 
 export interface SiteHooks {
-	/** As the agent's own, and tells the commands how it went. */
-	pair(asked: PairRequest): Promise<PairResult>;
-	/** Tells the commands of a scan that was refused before it was a pairing. */
+	/** Reports a scan that was refused before it was a pairing. */
 	refused(reason: Failure): void;
 	/** Ends the commands that run. */
 	close(): Promise<void>;
@@ -27,7 +24,7 @@ export function runSiteHooks(parts: {
 	readonly log: Log;
 	readonly counters: Counters;
 	readonly settings: () => Settings['hooks'];
-	/** The agent's own variables, of which the commands get a few. */
+	/** The agent's environment variables, of which the commands get a few. */
 	readonly env: Readonly<Record<string, string | undefined>>;
 }): SiteHooks {
 	const { agent, log, counters, settings } = parts;
@@ -40,50 +37,46 @@ export function runSiteHooks(parts: {
 	});
 	let wasOnline = agent.status().state === 'online';
 
-	function tell(hook: keyof Settings['hooks'], input: unknown): void {
+	function run(hook: keyof Settings['hooks'], input: unknown): void {
 		const argv = settings()[hook];
 		if (argv.length > 0) hooks.run({ hook, argv, input });
 	}
 
 	function refused(reason: Failure): void {
-		tell('onPairingFailed', { ...reason, sentence: sentenceOf(reason, 'over') });
+		run('onPairingFailed', { ...reason, sentence: sentenceOf(reason, 'over') });
 	}
 
-	const forgetEvents = agent.events.subscribe((entries) => {
+	const unsubscribeEvents = agent.events.subscribe((entries) => {
 		if (settings().onNotification.length === 0) return;
 		for (const entry of entries)
-			if (entry.type === 'notification') tell('onNotification', JSON.parse(formatEvent(entry)));
+			if (entry.type === 'notification') run('onNotification', JSON.parse(formatEvent(entry)));
 	});
-	const forgetStatus = agent.onStatus(() => {
+	const unsubscribeStatus = agent.onStatus(() => {
 		const status = agent.status();
 		const isOnline = status.state === 'online';
 		if (isOnline !== wasOnline) {
 			wasOnline = isOnline;
-			tell(isOnline ? 'onOnline' : 'onOffline', status);
+			run(isOnline ? 'onOnline' : 'onOffline', status);
 		}
 	});
 
+	const unsubscribePairings = agent.onPairing((outcome) => {
+		if (outcome.kind === 'paired') run('onPaired', outcome.result);
+		else refused(outcome.failure);
+	});
+
 	return {
-		async pair(asked) {
-			try {
-				const result = await agent.pair(asked);
-				tell('onPaired', result);
-				return result;
-			} catch (error) {
-				refused(toFailure(error));
-				throw error;
-			}
-		},
 		refused,
 		close() {
-			forgetEvents();
-			forgetStatus();
+			unsubscribeEvents();
+			unsubscribeStatus();
+			unsubscribePairings();
 			return hooks.close();
 		},
 	};
 }
 
-/** The log scrubs every line: a command may print anything. */
+/** The log redacts every line: a command may print anything. */
 function logReport(log: Log, { hook, outcome, ms, stderr }: HookReport): void {
 	const said = stderr === '' ? '' : `: ${stderr}`;
 	switch (outcome.kind) {

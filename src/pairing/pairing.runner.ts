@@ -1,23 +1,23 @@
 /**
- * Pairing, from a scanned text to a saved Connection: one at a time, refused before anything is spent, and saved before
- * anything is said to have succeeded. Opens no channel; the agent goes on from what the code has brought.
+ * Pairing, from a scanned text to its answer: one code at a time, refused before it is redeemed, saved before a success is
+ * reported, and one answer for all who bring the same code. Opens no channel; the agent takes the device online.
  */
 import { domainToUnicode } from 'node:url';
 import { type Clock, isoNow } from '../base/clock.edge.ts';
-import { AgentError, asError, type Failure } from '../base/errors.ts';
+import { AgentError, asError, type Failure, toFailure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Connection } from '../connection/link.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
 import type { DesiredRegistration, Registration } from '../connection/supervisor.ts';
 import type { EventsFeed } from '../events/feed.runner.ts';
 import { keepSession } from '../events/notifications.ts';
+import type { PlanTarget } from '../fleet/record.ts';
 import { type CompleteIdentity, pinIdentity } from '../identity/identity.ts';
 import type { PairPreview, PairRequest, PairResult } from '../protocol/local-api.ts';
 import { type DeviceState, type SavedConnection, withConnection } from '../state/device-state.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
-import { fixedWorkflow } from '../workflow/desired-registration.ts';
-import type { PlanTarget } from '../workflow/precedence.ts';
+import { fixedWorkflow } from '../workflow/precedence.ts';
 import { redeemCode } from './redeem-code.runner.ts';
 import { decidePairing, type PairingContext, type PairingDecision, type PairingPlan } from './rules.ts';
 
@@ -25,16 +25,20 @@ export interface PairingParts {
 	readonly clock: Clock;
 	readonly log: Log;
 	readonly store: Pick<StateStore, 'probe' | 'save'>;
-	readonly device: PersistedState;
+	readonly stateWriter: PersistedState;
 	readonly events: EventsFeed;
 	readonly runtime: () => Runtime;
 	readonly plan: () => PlanTarget | null;
 	readonly registerSecret: (secret: string) => void;
 	readonly onClockSkew: (skewMs: number) => void;
 	/** The identity by what the machine shows now, without regard to an earlier pairing. */
-	readonly lookAgain: () => CompleteIdentity;
+	readonly readIdentity: () => CompleteIdentity;
 	readonly registrationFor: (identity: CompleteIdentity, baseUrl: string, workflowId: string) => DesiredRegistration;
 	readonly toSaved: (registration: Registration, token: string) => SavedConnection;
+	/** @throws AgentError `agent-not-running` when the agent stops: a Connection would not be saved any more. */
+	readonly ensureRunning: () => void;
+	/** Takes the device online with what a code has brought: begins before anything else can happen to the state. */
+	readonly goOnline: (paired: Paired) => Promise<Pick<PairResult, 'deviceId' | 'online' | 'sentence'>>;
 }
 
 /** What a code has brought. */
@@ -43,21 +47,32 @@ export interface Paired {
 	readonly connection: Connection;
 }
 
+/** How a pairing ended. */
+export type PairingOutcome =
+	| { readonly kind: 'paired'; readonly result: PairResult }
+	| { readonly kind: 'failed'; readonly failure: Failure };
+
 export interface Pairing {
-	/** What a code would do. Spends nothing, touches no network. */
+	/** What a code would do. Redeems nothing, touches no network. */
 	inspect(asked: PairRequest): PairPreview;
 	/**
-	 * Spends a code and saves what it brought.
-	 * @param onPaired called before anything else can happen to the state.
-	 * @throws AgentError why the code may not be used, or whether it was spent.
+	 * Redeems a code, saves what it brought and takes the device online. All who bring the same code until then have one
+	 * answer: what a keyboard scanner types reaches the agent and the terminal that has the focus, and a refusal there would
+	 * be untrue.
+	 * @throws AgentError why the code may not be used, or whether it was used up.
 	 */
-	pair(asked: PairRequest, onPaired: (paired: Paired) => void): Promise<PairingPlan>;
-	/** The code that is being spent, or `null`; settles without rejecting. */
+	pair(asked: PairRequest): Promise<PairResult>;
+	/** Calls back with the outcome of every pairing, once for all who share it, until the returned function is called. */
+	onOutcome(listener: (outcome: PairingOutcome) => void): () => void;
+	/** The code that is being redeemed, or `null`; settles without rejecting. */
 	readonly underWay: Promise<unknown> | null;
 }
 
 export function createPairing(parts: PairingParts): Pairing {
-	const { device } = parts;
+	const { stateWriter } = parts;
+	const listeners = new Set<(outcome: PairingOutcome) => void>();
+	/** By code, until they are given. */
+	const answers = new Map<string, Promise<PairResult>>();
 
 	function decide(asked: PairRequest): PairingDecision {
 		const { resolved } = parts.runtime();
@@ -66,17 +81,17 @@ export function createPairing(parts: PairingParts): Pairing {
 			{
 				settings: resolved.settings,
 				configured: fixedWorkflow(resolved, parts.plan()),
-				state: device.state,
-				pairedWith: pairedWith(device.state),
+				state: stateWriter.state,
+				pairedWith: pairedWith(stateWriter.state),
 			},
 		);
 	}
 
-	async function spend(plan: PairingPlan): Promise<Paired> {
+	async function redeem(plan: PairingPlan): Promise<Paired> {
 		const { clock, runtime } = parts;
 		parts.registerSecret(plan.token);
-		// Pairing anew is the moment to look at the machine anew: a replaced board is this device's from here on.
-		const identity = parts.lookAgain();
+		// A pairing takes the machine as it is now: a replaced board belongs to this device from here on.
+		const identity = parts.readIdentity();
 		const desired = parts.registrationFor(identity, plan.baseUrl, plan.workflowId);
 		const connection = await redeemCode(plan, {
 			clock,
@@ -84,61 +99,72 @@ export function createPairing(parts: PairingParts): Pairing {
 			tokenPointer: runtime().resolved.settings.service.tokenPointer,
 			request: desired.request,
 			store: parts.store,
-			device,
+			stateWriter,
 			onClockSkew: parts.onClockSkew,
 		});
 		const saved = parts.toSaved(desired, connection.token);
 		const at = isoNow(clock);
-		device.keep((state) => withPairing(state, plan, identity, saved, at));
-		// The code is spent: the device goes online with what it brought, whatever the disk says; the status tells.
-		await parts.store.save(device.state).catch(() => {});
+		stateWriter.keep((state) => withPairing(state, plan, identity, saved, at));
+		// The code is used up: the device goes online with what it brought, even if the disk is full; the status reports that.
+		await parts.store.save(stateWriter.state).catch(() => {});
 		const { workflowId, sessionId } = plan;
 		parts.log.info('paired', { host: new URL(plan.baseUrl).host, workflowId, deviceId: identity.deviceId.value });
 		if (sessionId !== null) keepSession(parts.events, sessionId, { workflowId, at });
 		return { desired, connection };
 	}
 
+	async function pairOnce(asked: PairRequest): Promise<PairResult> {
+		parts.ensureRunning();
+		if (pairing.underWay) throw new AgentError('pairing-under-way', 'Another pairing is under way on this device.');
+		const { plan, preview } = decide(asked);
+		if (!plan) throw refusal(preview);
+		// The promise of the answer is wrapped: the next code may come as soon as this one is redeemed.
+		const redeeming = redeem(plan).then((paired) => ({ answer: parts.goOnline(paired) }));
+		pairing.underWay = redeeming.catch(() => {});
+		const { answer } = await redeeming.finally(() => {
+			pairing.underWay = null;
+		});
+		const { baseUrl, workflowId, sessionId } = plan;
+		const { deviceId, online, sentence } = await answer;
+		return { baseUrl, deviceId, workflowId, sessionId, online, sentence };
+	}
+
+	async function pairAndReport(asked: PairRequest): Promise<PairResult> {
+		try {
+			const result = await pairOnce(asked);
+			report({ kind: 'paired', result });
+			return result;
+		} catch (error) {
+			report({ kind: 'failed', failure: toFailure(error) });
+			throw error;
+		}
+	}
+
+	function report(outcome: PairingOutcome): void {
+		for (const listener of listeners) listener(outcome);
+	}
+
 	const pairing: { -readonly [Name in keyof Pairing]: Pairing[Name] } = {
 		underWay: null,
 		inspect: (asked) => withUnicodeHost(decide(asked).preview),
-		async pair(asked, onPaired) {
-			if (pairing.underWay) throw new AgentError('pairing-under-way', 'Another pairing is under way on this device.');
-			const { plan, preview } = decide(asked);
-			if (!plan) throw refusal(preview);
-			const spending = spend(plan).then(onPaired);
-			pairing.underWay = spending.catch(() => {});
-			try {
-				await spending;
-				return plan;
-			} finally {
-				pairing.underWay = null;
-			}
+		pair(asked) {
+			const code = asked.code.trim();
+			const answer = answers.get(code) ?? pairAndReport(asked).finally(() => answers.delete(code));
+			answers.set(code, answer);
+			return answer;
+		},
+		onOutcome(listener) {
+			listeners.add(listener);
+			return () => listeners.delete(listener);
 		},
 	};
 	return pairing;
 }
 
-/**
- * One answer to everyone who brings the code that is being spent: what a keyboard scanner types reaches the agent and the
- * terminal that has the focus, and a refusal there would be untrue.
- */
-export function shareAnswer(pair: (asked: PairRequest) => Promise<PairResult>): typeof pair {
-	let underWay: { readonly code: string; readonly answer: Promise<PairResult> } | null = null;
-	return (asked) => {
-		const code = asked.code.trim();
-		if (underWay) return underWay.code === code ? underWay.answer : pair(asked);
-		const answer = pair(asked).finally(() => {
-			underWay = null;
-		});
-		underWay = { code, answer };
-		return answer;
-	};
-}
-
 /** How long a pairing waits for the device to come online before it answers. */
 const SETTLE_MS = 10_000;
 
-/** Resolves when it is settled how the device stands after a pairing, at the latest after {@link SETTLE_MS}. */
+/** Resolves when a pairing has taken the device online or has failed to, at the latest after {@link SETTLE_MS}. */
 export function untilSettled(
 	clock: Pick<Clock, 'schedule'>,
 	subscribe: (listener: () => void) => () => void,
@@ -150,16 +176,16 @@ export function untilSettled(
 			unsubscribe();
 			resolve();
 		};
-		const look = () => {
+		const check = () => {
 			if (isSettled()) done();
 		};
 		const cancel = clock.schedule(SETTLE_MS, done);
-		const unsubscribe = subscribe(look);
-		look();
+		const unsubscribe = subscribe(check);
+		check();
 	});
 }
 
-/** A name in punycode tells the truth, but a person knows the other one. */
+/** Punycode shows which host it really is, but a person knows the other form. */
 function withUnicodeHost(preview: PairPreview): PairPreview {
 	if (preview.baseUrl === null) return preview;
 	const { hostname } = new URL(preview.baseUrl);
@@ -167,7 +193,7 @@ function withUnicodeHost(preview: PairPreview): PairPreview {
 	return hostInUnicode === hostname || hostInUnicode === '' ? preview : { ...preview, hostInUnicode };
 }
 
-/** Settings alone are no pairing: a device that never had a Connection may be given its first. */
+/** Settings alone do not pair a device: one that never had a Connection may be given its first. */
 function pairedWith({ pairing, connections }: DeviceState): PairingContext['pairedWith'] {
 	return pairing?.baseUrl ?? connections.at(-1)?.baseUrl ?? null;
 }

@@ -1,6 +1,6 @@
 /**
- * Spends a one-time code: proves that the result can be saved and the service reached, writes the attempt down, sends it
- * once. Never sends a code twice and never decides whether it may be used (`pairing/rules.ts`).
+ * Redeems a one-time code: checks that the result can be saved and the service reached, writes the attempt down, sends the
+ * code once. Never sends a code twice and never decides whether it may be used (`pairing/rules.ts`).
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { type Clock, isoNow } from '../base/clock.edge.ts';
@@ -22,7 +22,7 @@ export interface CodeRedemption {
 	/** The registration to ask for. */
 	readonly request: DeviceConnectionRequest;
 	readonly store: Pick<StateStore, 'probe' | 'save'>;
-	readonly device: PersistedState;
+	readonly stateWriter: PersistedState;
 	readonly onClockSkew: (skewMs: number) => void;
 }
 
@@ -31,14 +31,14 @@ export interface CodeRedemption {
  * @throws AgentError whose message says whether the code was spent.
  */
 export async function redeemCode(plan: PairingPlan, options: CodeRedemption): Promise<Connection> {
-	const { clock, client, device, tokenPointer } = options;
+	const { clock, client, stateWriter, tokenPointer } = options;
 	const host = new URL(plan.baseUrl).host;
 	await options.store.probe();
 	const reached = await client().preflight(plan.baseUrl);
 	if (reached.clockSkewMs !== null) options.onClockSkew(reached.clockSkewMs);
 	if (reached.failure) throw unspent(reached.failure);
 
-	await device.record((state) => ({
+	await stateWriter.record((state) => ({
 		...state,
 		attempt: {
 			attemptId: randomUUID(),
@@ -62,9 +62,9 @@ export async function redeemCode(plan: PairingPlan, options: CodeRedemption): Pr
 			`The code was sent to ${host}, but no usable answer came back: the service may have used the code up. ${result.failure.message}`,
 			{ params: { ...result.failure.params, host } },
 		);
-	device.keep((state) => ({ ...state, attempt: null }));
+	stateWriter.keep((state) => ({ ...state, attempt: null }));
 	// What the service said matters more now than whether the disk takes it.
-	await options.store.save(device.state).catch(() => {});
+	await options.store.save(stateWriter.state).catch(() => {});
 	throw result.sent === 'no' ? unspent(result.failure) : asError({ ...result.failure, recovers: false });
 }
 

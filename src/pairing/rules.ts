@@ -44,14 +44,14 @@ export interface PairingPlan {
 
 export interface PairingDecision {
 	readonly preview: PairPreview;
-	/** `null` when something stands in the way: then the preview's problem says what. */
+	/** `null` when the code may not be used: then the preview's problem says why. */
 	readonly plan: PairingPlan | null;
 }
 
 const NOT_A_CODE: Readonly<Record<NotACodeReason, string>> = {
 	empty: 'Nothing was read.',
 	tooLong: 'This text is longer than any pairing code.',
-	controlCharacters: 'This text has control characters in it and is no pairing code.',
+	controlCharacters: 'This text has control characters in it, so it is not a pairing code.',
 	otherText: 'This is some other text, not a pairing code.',
 	linkWithoutToken: 'This is a link, but there is no pairing token in it.',
 	otherScheme: 'This link carries another kind of credential, not a one-time pairing token.',
@@ -115,7 +115,7 @@ export function decidePairing(asked: PairingAsked, context: PairingContext): Pai
 	};
 }
 
-/** Of one origin the configured address counts: the code's own path is somebody else's idea of it. */
+/** For the same origin the configured address takes precedence: the path in the code may differ from the site's. */
 function ownAddress(inCode: string | null, configured: string | null): string | null {
 	if (inCode === null || configured === null) return inCode ?? configured;
 	return new URL(inCode).origin === new URL(configured).origin ? configured : inCode;
@@ -146,12 +146,12 @@ function checkOrigin(named: string, origin: string, asked: PairingAsked, context
 						remedy: 'Use a code of one of them, or add this one to pairing.trustedOrigins if it is meant.',
 					},
 				);
-	// Only its origin is ever repeated: somebody may have put the whole code there.
+	// Only its origin is ever repeated: a person may have put the whole code there.
 	const trusted = asked.trustOrigin === undefined ? null : normalizeBaseUrl(asked.trustOrigin);
 	const trustedOrigin = trusted && new URL(trusted).origin;
 	if (state.confirmedOrigins.includes(origin) || trustedOrigin === origin) return null;
 	if (asked.trustOrigin !== undefined) {
-		const other = trustedOrigin ?? 'what was confirmed, which is no address';
+		const other = trustedOrigin ?? 'what was confirmed, which is not an address';
 		return failure('code-for-other-origin', `This code is for ${origin}, not for ${other}.`, {
 			params: { origin, ownOrigin: other },
 			remedy: 'Use a code of the service that is meant, or look at the host again and confirm it.',
@@ -224,7 +224,7 @@ function chooseWorkflow(
 		};
 	if (inCode) return { workflowId: inCode, source: 'the code' };
 	if (asked.workflowId) return { workflowId: asked.workflowId, source: '--workflow' };
-	// Paired again with the same service, a device goes on with what it did.
+	// Paired again with the same service, a device continues with its workflow.
 	if (state.assignedWorkflow && pairedWith !== null && pairedWith === baseUrl)
 		return { workflowId: state.assignedWorkflow.workflowId, source: `${state.assignedWorkflow.source}, as before` };
 	return {

@@ -7,7 +7,7 @@ import type { Agent } from '../agent/agent.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import { type Failure, failure, toFailure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
-import type { PairRequest, PairResult, ScannerReport } from '../protocol/local-api.ts';
+import type { PairRequest, ScannerReport } from '../protocol/local-api.ts';
 import type { Settings } from '../settings/table.ts';
 import { chooseScanners, SCANNER_RETRY_MS, type ScannerChoice, type ScannerFacts } from './choose-scanner.ts';
 import { confirms, isStillSeen, isWorthTelling, type SeenScan, type ToldRefusal } from './confirmation.ts';
@@ -19,9 +19,7 @@ import type { OpenScanner, ScannerListener } from './scanner-types.ts';
 type ScannerSettings = Settings['scanner'];
 
 export interface ScanningParts {
-	readonly agent: Pick<Agent, 'status' | 'onStatus' | 'inspectPairing' | 'warn'>;
-	/** Redeems a code and notifies the site of the result. */
-	readonly pair: (asked: PairRequest) => Promise<PairResult>;
+	readonly agent: Pick<Agent, 'status' | 'onStatus' | 'inspectPairing' | 'pair' | 'warn'>;
 	/** Notifies the site of a scan that was refused before pairing began. */
 	readonly refused: (reason: Failure) => void;
 	readonly settings: () => ScannerSettings;
@@ -217,7 +215,7 @@ function listen(
 
 /** The result of a scan: pairing, a question, a refusal, or nothing because the scanner still sees the same code. */
 function assessScans(
-	{ agent, pair, refused, clock, log }: ScanningParts,
+	{ agent, refused, clock, log }: ScanningParts,
 	isCopy: () => boolean,
 ): { scanned(scan: Scan): void; forget(): void } {
 	let last: SeenScan | null = null;
@@ -264,7 +262,7 @@ function assessScans(
 		underWay = true;
 		show(null);
 		try {
-			await pair(asked);
+			await agent.pair(asked);
 		} catch (error) {
 			refuse(toFailure(error), false);
 		} finally {

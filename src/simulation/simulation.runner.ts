@@ -132,7 +132,7 @@ export function startSimulation(options: SimulationOptions): Simulation {
 			version: options.version,
 			runtime,
 			store: NULL_STATE_STORE,
-			device: state,
+			state,
 			facts: NO_FACTS,
 			newDeviceId: () => `${prefix}-${String(number + 1).padStart(5, '0')}`,
 			counters,

@@ -1,6 +1,6 @@
 /**
  * Assigns the workflow: by command and by message of the service, both refused where the settings name one
- * (`workflow/precedence.ts` has the rule). Moves no link; who asked pursues what is wanted now.
+ * (`workflow/precedence.ts` has the rule). Moves no link: the caller reconciles afterwards.
  */
 
 import { type Clock, isoNow } from '../base/clock.edge.ts';
@@ -8,33 +8,33 @@ import { AgentError, failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Warnings } from '../base/warnings.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
+import type { PlanTarget } from '../fleet/record.ts';
 import type { AssignedWorkflow } from '../state/device-state.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
-import { chosenWorkflow, fixedWorkflow } from './desired-registration.ts';
-import { type DesiredWorkflow, describeSource, type PlanTarget } from './precedence.ts';
+import { chosenWorkflow, type DesiredWorkflow, describeSource, fixedWorkflow } from './precedence.ts';
 
 export interface WorkflowAssignment {
-	/** The workflow that is wanted, and which source says so. */
+	/** The desired workflow, and which source names it. */
 	chosen(): DesiredWorkflow | null;
 	/** @throws AgentError `workflow-fixed` when the settings name another one. */
 	checkFree(workflowId: string): void;
 	/** For a workflow that is free. @throws AgentError `state-unwritable`. */
 	set(workflowId: string): Promise<void>;
-	/** Takes the service at its word; where the settings say otherwise it becomes a warning. */
+	/** Assigns what the service asks for; where the settings name another workflow it becomes a warning. */
 	follow(workflowId: string): void;
 }
 
 export function assignWorkflows(parts: {
 	readonly clock: Clock;
 	readonly log: Log;
-	readonly device: PersistedState;
+	readonly stateWriter: PersistedState;
 	readonly warnings: Warnings;
 	readonly runtime: () => Runtime;
 	readonly plan: () => PlanTarget | null;
 }): WorkflowAssignment {
-	const { clock, log, device, warnings } = parts;
+	const { clock, log, stateWriter, warnings } = parts;
 	const fixed = () => fixedWorkflow(parts.runtime().resolved, parts.plan());
-	const chosen = () => chosenWorkflow(parts.runtime().resolved, device.state, parts.plan());
+	const chosen = () => chosenWorkflow(parts.runtime().resolved, stateWriter.state, parts.plan());
 	const assigned = (workflowId: string, source: AssignedWorkflow['source']): AssignedWorkflow => ({
 		workflowId,
 		source,
@@ -53,8 +53,8 @@ export function assignWorkflows(parts: {
 			});
 		},
 		async set(workflowId) {
-			if (!fixed() && device.state.assignedWorkflow?.workflowId !== workflowId)
-				await device.record((state) => ({ ...state, assignedWorkflow: assigned(workflowId, 'workflow set') }));
+			if (!fixed() && stateWriter.state.assignedWorkflow?.workflowId !== workflowId)
+				await stateWriter.record((state) => ({ ...state, assignedWorkflow: assigned(workflowId, 'workflow set') }));
 			log.info('workflow set', { workflowId });
 		},
 		follow(workflowId) {
@@ -72,7 +72,7 @@ export function assignWorkflows(parts: {
 			warnings.set('workflow', null);
 			if (chosen()?.workflowId === workflowId) return;
 			log.info('the service changed the workflow', { workflowId });
-			device.keep((state) => ({ ...state, assignedWorkflow: assigned(workflowId, 'service message') }));
+			stateWriter.keep((state) => ({ ...state, assignedWorkflow: assigned(workflowId, 'service message') }));
 		},
 	};
 }

@@ -6,10 +6,10 @@
 import type { DesiredRegistration, Supervision } from '../connection/supervisor.ts';
 import { deferredUntil, type Leases } from './leases.ts';
 
-/** A workflow change that has not come about yet. */
+/** A workflow change that has not been made yet. */
 export interface Change {
 	readonly workflowId: string;
-	/** Monotonic; when it was first wanted. */
+	/** Monotonic; when it was first desired. */
 	readonly sinceMs: number;
 	/** Monotonic; `null` when it need not wait. */
 	readonly untilMs: number | null;
@@ -26,20 +26,21 @@ export interface DeferralContext {
 }
 
 /**
- * What to pursue now: the wish itself, or the same wish with the workflow that the device has. Ask again at `untilMs`, and
+ * The desired registration itself, or the same one with the workflow that the device has. Ask again at `untilMs`, and
  * whenever a lease is taken or released.
  */
 export function deferWorkflow(
-	wish: DesiredRegistration | null,
+	desired: DesiredRegistration | null,
 	{ supervision: { current, next }, leases, before, maxDeferSeconds, nowMs }: DeferralContext,
 ): { readonly desired: DesiredRegistration | null; readonly change: Change | null } {
 	const live = current?.registration;
-	const isChange = wish && live && live.baseUrl === wish.baseUrl && live.request.workflowId !== wish.request.workflowId;
-	if (!isChange || next?.reason === 'pairing') return { desired: wish, change: null };
-	const { workflowId } = wish.request;
-	// A change that was allowed to begin keeps its age: later leases must not make it begin anew.
+	const isChange =
+		desired && live && live.baseUrl === desired.baseUrl && live.request.workflowId !== desired.request.workflowId;
+	if (!isChange || next?.reason === 'pairing') return { desired, change: null };
+	const { workflowId } = desired.request;
+	// A change that was allowed to begin keeps its age: later leases must not make it start again.
 	const sinceMs = before?.workflowId === workflowId ? before.sinceMs : nowMs;
 	const untilMs = deferredUntil(leases, sinceMs, maxDeferSeconds, nowMs);
-	const request = { ...wish.request, workflowId: live.request.workflowId };
-	return { desired: untilMs === null ? wish : { ...wish, request }, change: { workflowId, sinceMs, untilMs } };
+	const request = { ...desired.request, workflowId: live.request.workflowId };
+	return { desired: untilMs === null ? desired : { ...desired, request }, change: { workflowId, sinceMs, untilMs } };
 }

@@ -1,22 +1,28 @@
 /**
- * Which registration a device wants, from its settings, its state, its identity and its credentials; or why it can want
- * none. Pure; what becomes of the wish is `connection/supervisor.ts`.
+ * Which registration the device should have now, and when to ask again: the one place that decides it, from settings, state,
+ * identity, credentials, fleet plan, leases and time. Pure; `connection/supervisor.ts` derives the links from the answer.
  */
 
 import { type Failure, failure } from '../base/errors.ts';
-import type { DesiredRegistration } from '../connection/supervisor.ts';
+import { type DesiredRegistration, type Supervision, servesRegistration } from '../connection/supervisor.ts';
+import {
+	assessAttempt,
+	isHeldBack,
+	keepLastGood,
+	NO_ATTEMPT,
+	type PlanAttempt,
+	planMoveKey,
+} from '../fleet/attempt.ts';
+import { applyDue, nextDueMs, type PlanTarget, planTarget } from '../fleet/record.ts';
 import type { CompleteIdentity } from '../identity/identity.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import type { ResolvedSettings } from '../settings/resolve.ts';
 import type { Settings } from '../settings/table.ts';
 import type { DeviceState } from '../state/device-state.ts';
-import {
-	configuredWorkflow,
-	type DesiredWorkflow,
-	desiredWorkflow,
-	type PlanTarget,
-	plannedWorkflow,
-} from './precedence.ts';
+import type { PlanRecord } from '../state/plan-record.ts';
+import { type Change, deferWorkflow } from './deferral.ts';
+import type { Leases } from './leases.ts';
+import { chosenCadence, chosenWorkflow, fixedWorkflow } from './precedence.ts';
 
 /** What is known of the credentials without holding them. */
 export interface CredentialFacts {
@@ -24,12 +30,14 @@ export interface CredentialFacts {
 	readonly id: string;
 	/** Whether it may register any number of times. */
 	readonly isReusable: boolean;
+	/** Whether it is a Connection that an operator made for this device. */
+	readonly isProvisioned: boolean;
 	/** Why the one that the settings name cannot be used. */
 	readonly unreadable?: Failure | undefined;
 }
 
-/** Everything the wish depends on. */
-export interface DesiredInputs {
+/** What the device is configured to be and to do. */
+export interface RegistrationInputs {
 	readonly resolved: ResolvedSettings;
 	readonly state: DeviceState;
 	readonly identity: CompleteIdentity;
@@ -38,42 +46,148 @@ export interface DesiredInputs {
 	readonly plan: PlanTarget | null;
 }
 
-/** The workflow that the settings or the fleet plan fix, or `null`. */
-export function fixedWorkflow(
-	{ settings, origins }: ResolvedSettings,
-	plan: PlanTarget | null,
-): DesiredWorkflow | null {
-	return configuredWorkflow(settings.workflowId, origins.get('workflowId')) ?? plannedWorkflow(plan);
+/** Changes that take their time: what an answer hands to the next question. */
+export interface Progress {
+	/** The workflow change that has not been made yet. */
+	readonly change: Change | null;
+	/** What the device tries because the plan says so, or has given up for now. */
+	readonly attempt: PlanAttempt;
 }
 
-/** The workflow that is wanted, and which source says so. */
-export function chosenWorkflow(
-	resolved: ResolvedSettings,
-	state: DeviceState,
-	plan: PlanTarget | null,
-): DesiredWorkflow | null {
-	return desiredWorkflow(fixedWorkflow(resolved, plan), state.assignedWorkflow);
+export const NO_PROGRESS: Progress = { change: null, attempt: NO_ATTEMPT };
+
+export interface DesiredInputs extends Omit<RegistrationInputs, 'plan'> {
+	/** The record of the plan that the settings name. */
+	readonly plan: PlanRecord | null;
+	readonly leases: Leases;
+	readonly supervision: Supervision;
+	/** Of the last answer. */
+	readonly before: Progress;
+	/** Monotonic. */
+	readonly nowMs: number;
+	/** The device's clock, milliseconds since 1970. */
+	readonly wallMs: number;
+	readonly random: () => number;
+}
+
+export interface DesiredOutcome {
+	/** `null` without a blocker means unpaired: nothing names a service, or there is nothing to register with. */
+	readonly desired: DesiredRegistration | null;
+	/** Why nothing can be desired. */
+	readonly blocker: Failure | null;
+	/** Monotonic, always ahead: when to ask again if no input changes before. Asking earlier changes nothing. */
+	readonly reevaluateAtMs: number | null;
+	readonly progress: Progress;
+	/** The record with what has come due, and with the revision that the device follows; the same one if nothing changed. */
+	readonly plan: PlanRecord | null;
+	/** Whether an operator's Connection is seen for the first time: it belongs to the desired registration. */
+	readonly adoptsProvisioned: boolean;
+}
+
+/** What is desired now. Ask again at `reevaluateAtMs`, when an input changes, and after every step of the supervision. */
+export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
+	const { resolved, supervision, leases, before, nowMs, wallMs, random } = inputs;
+	const { fleet, workflow } = resolved.settings;
+	const due = inputs.plan && applyDue(inputs.plan, wallMs);
+	const plan = planTarget(due, wallMs);
+	const { demanded, blocker } = demandedRegistration({ ...inputs, plan });
+
+	const key = planMoveKey(demanded, supervision, plan, fixedWorkflow(resolved, plan)?.source === 'plan');
+	const allowed = isHeldBack(before.attempt, key, nowMs) ? keepLastGood(demanded, supervision) : demanded;
+	const maxDeferSeconds = workflow.maxDeferSeconds;
+	const deferral = deferWorkflow(allowed, { supervision, leases, before: before.change, maxDeferSeconds, nowMs });
+	const waitsUntilMs = deferral.change?.untilMs ?? null;
+	const attempt = assessAttempt(before.attempt, {
+		key,
+		desired: demanded,
+		supervision,
+		isDeferred: waitsUntilMs !== null,
+		revision: plan?.revision ?? 0,
+		limitMs: fleet.changeLimitSeconds * 1000,
+		nowMs,
+		random,
+	});
+	const isRefused = attempt.name === 'refused';
+	const desired = isRefused ? keepLastGood(deferral.desired, supervision) : deferral.desired;
+
+	const planDueMs = due && nextDueMs(due, wallMs);
+	const moments = [
+		waitsUntilMs,
+		attempt.name === 'none' || waitsUntilMs !== null ? null : attempt.untilMs,
+		planDueMs === null ? null : nowMs + planDueMs - wallMs,
+	].filter((ms) => ms !== null);
+	return {
+		desired,
+		blocker,
+		reevaluateAtMs: moments.length > 0 ? Math.min(...moments) : null,
+		// A move that was given up for now begins again with its next try.
+		progress: { attempt, change: isRefused && waitsUntilMs === null ? null : deferral.change },
+		plan: confirmFollowed(due, demanded, supervision),
+		adoptsProvisioned: desired !== null && isUnseen(inputs, desired),
+	};
+}
+
+/** What all sources together demand, before leases and failures; or why they can demand nothing. */
+function demandedRegistration(inputs: RegistrationInputs): {
+	readonly demanded: DesiredRegistration | null;
+	readonly blocker: Failure | null;
+} {
+	const { resolved, state, identity, credentials, plan } = inputs;
+	const baseUrl = serviceOf(resolved.settings, state);
+	if (baseUrl === null || !hasCredential(inputs)) return { demanded: null, blocker: credentials.unreadable ?? null };
+	// In the name of another device nothing is sent at all.
+	if (identity.cloned) {
+		const [warning] = identity.warnings;
+		const blocker = warning ?? failure('identity-changed', 'This is not the device that was paired.');
+		return { demanded: null, blocker };
+	}
+	const workflow = chosenWorkflow(resolved, state, plan);
+	if (!workflow) return { demanded: null, blocker: failure('workflow-missing', 'No workflow is set for this device.') };
+	return { demanded: registrationFor(inputs, baseUrl, workflow.workflowId), blocker: null };
+}
+
+/** The record with the revision that the device is online with. */
+function confirmFollowed(
+	record: PlanRecord | null,
+	demanded: DesiredRegistration | null,
+	{ current }: Supervision,
+): PlanRecord | null {
+	if (!record?.taken || !demanded || current?.state.name !== 'online') return record;
+	const { revision } = record.taken;
+	const isNew = record.followed !== revision && servesRegistration(current.registration, demanded);
+	return isNew ? { ...record, followed: revision } : record;
+}
+
+/** An operator who corrects a wrong `baseUrl` means the same file: for another service it is unseen again. */
+function isUnseen({ state, credentials }: DesiredInputs, { baseUrl }: DesiredRegistration): boolean {
+	const { id, isProvisioned } = credentials;
+	return isProvisioned && !state.connections.some((saved) => saved.credentialId === id && saved.baseUrl === baseUrl);
 }
 
 /** The service this device belongs to, or would; `null` before anything names one. */
-export function serviceOf(settings: Settings, state: DeviceState): string | null {
+export function serviceOf(settings: Pick<Settings, 'baseUrl'>, state: Pick<DeviceState, 'pairing'>): string | null {
 	return settings.baseUrl ?? state.pairing?.baseUrl ?? null;
 }
 
 /** Whether the device has anything to register or connect with. */
-export function hasCredential({ state, credentials }: Pick<DesiredInputs, 'state' | 'credentials'>): boolean {
+export function hasCredential({ state, credentials }: Pick<RegistrationInputs, 'state' | 'credentials'>): boolean {
 	return credentials.id !== '' || state.connections.length > 0;
 }
 
-/** Seconds between heartbeats: settings, if they say so; else the fleet plan; else the default. */
-export function chosenCadence({ settings, origins }: ResolvedSettings, plan: PlanTarget | null): number {
-	const isSet = (origins.get('heartbeatCadence')?.source ?? 'default') !== 'default';
-	return isSet ? settings.heartbeatCadence : (plan?.heartbeatCadence ?? settings.heartbeatCadence);
+/** The registration for a service and a workflow. */
+export function registrationFor(inputs: RegistrationInputs, baseUrl: string, workflowId: string): DesiredRegistration {
+	return {
+		baseUrl,
+		request: connectionRequest(inputs, workflowId),
+		credentialId: inputs.credentials.id,
+		hasReusableCredential: inputs.credentials.isReusable,
+		selfRegistration: inputs.resolved.settings.credential.selfRegistration,
+	};
 }
 
-/** What the device says of itself. */
+/** What the device reports about itself. */
 function connectionRequest(
-	{ resolved, plan, identity }: Pick<DesiredInputs, 'resolved' | 'plan' | 'identity'>,
+	{ resolved, plan, identity }: RegistrationInputs,
 	workflowId: string,
 ): DeviceConnectionRequest {
 	const { deviceId, serial, macAddress } = identity;
@@ -85,41 +199,4 @@ function connectionRequest(
 		deviceType: resolved.settings.deviceType,
 		heartbeatCadence: chosenCadence(resolved, plan),
 	};
-}
-
-/** The registration for a service and a workflow. */
-export function registrationFor(context: DesiredInputs, baseUrl: string, workflowId: string): DesiredRegistration {
-	const { settings } = context.resolved;
-	return {
-		baseUrl,
-		request: connectionRequest(context, workflowId),
-		credentialId: context.credentials.id,
-		hasReusableCredential: context.credentials.isReusable,
-		selfRegistration: settings.credential.selfRegistration,
-	};
-}
-
-/**
- * What is wanted now. Neither a wish nor an obstacle means unpaired: nothing names a service, or there is nothing to
- * register with.
- */
-export function desiredRegistration(context: DesiredInputs): {
-	desired: DesiredRegistration | null;
-	blocker: Failure | null;
-} {
-	const { resolved, state, identity } = context;
-	const baseUrl = serviceOf(resolved.settings, state);
-	if (baseUrl === null || !hasCredential(context))
-		return { desired: null, blocker: context.credentials.unreadable ?? null };
-	// In the name of another device nothing is sent at all.
-	if (identity.cloned) {
-		const [warning] = identity.warnings;
-		return {
-			desired: null,
-			blocker: warning ?? failure('identity-changed', 'This is not the device that was paired.'),
-		};
-	}
-	const workflow = chosenWorkflow(resolved, state, context.plan);
-	if (!workflow) return { desired: null, blocker: failure('workflow-missing', 'No workflow is set for this device.') };
-	return { desired: registrationFor(context, baseUrl, workflow.workflowId), blocker: null };
 }

@@ -1,6 +1,6 @@
 /**
- * "A verification is going on": what applications hold so that a workflow change waits for them. Pure; monotonic time is
- * handed in. Holds nothing up by itself: it says until when to wait.
+ * Leases: applications hold them during a verification, so that a workflow change waits for them. Pure; monotonic time is
+ * handed in. A lease holds nothing up on its own: this file says until when to wait.
  */
 
 import { AgentError } from '../base/errors.ts';
@@ -10,7 +10,7 @@ import { MAX_LEASE_SECONDS } from '../protocol/local-api.ts';
 export const MAX_LEASES = 32;
 
 export interface Lease {
-	/** 1 to 64 of `A-Z a-z 0-9 . _ -`; whoever knows it can renew and release it. */
+	/** 1 to 64 of `A-Z a-z 0-9 . _ -`; a program that knows it can renew and release it. */
 	readonly name: string;
 	/** Monotonic. */
 	readonly sinceMs: number;
@@ -61,7 +61,7 @@ export function heldUntil(leases: Leases, nowMs: number): number | null {
 /**
  * Until when a change has to wait, monotonic; `null` when it can be made now. Ask again then, and whenever a lease is
  * taken or released.
- * @param wantedSinceMs when the change was first wanted. Later leases count as well, but nothing beyond the limit.
+ * @param wantedSinceMs when the change was first desired. Later leases count as well, but nothing beyond the limit.
  * @param maxDeferSeconds 0 lets nothing wait.
  */
 export function deferredUntil(

@@ -3,18 +3,9 @@
  * newest of pairing, `workflow set` and a message from the service. A lower source never overrides a higher one.
  */
 
-import type { SettingOrigin } from '../settings/resolve.ts';
-import type { AssignedWorkflow } from '../state/device-state.ts';
-
-/** What the fleet plan says to this device now. */
-export interface PlanTarget {
-	readonly revision: number;
-	/** The rule that fits; `null` for the plan's defaults. */
-	readonly rule: string | null;
-	/** `null` leaves it to the sources below. */
-	readonly workflowId: string | null;
-	readonly heartbeatCadence: number | null;
-}
+import type { PlanTarget } from '../fleet/record.ts';
+import type { ResolvedSettings, SettingOrigin } from '../settings/resolve.ts';
+import type { AssignedWorkflow, DeviceState } from '../state/device-state.ts';
 
 export type WorkflowSource = 'flag' | 'environment' | 'file' | 'plan' | AssignedWorkflow['source'];
 
@@ -41,13 +32,36 @@ export function plannedWorkflow(plan: PlanTarget | null): DesiredWorkflow | null
 	return { workflowId: plan.workflowId, source: 'plan', where: `revision ${plan.revision}, ${rule}` };
 }
 
-/** The workflow that is wanted; `null` when no source names one. */
+/** The desired workflow; `null` when no source names one. */
 export function desiredWorkflow(
 	configured: DesiredWorkflow | null,
 	assigned: AssignedWorkflow | null,
 ): DesiredWorkflow | null {
 	if (configured) return configured;
 	return assigned ? { workflowId: assigned.workflowId, source: assigned.source, where: null } : null;
+}
+
+/** The workflow that the settings or the fleet plan fix, or `null`. */
+export function fixedWorkflow(
+	{ settings, origins }: ResolvedSettings,
+	plan: PlanTarget | null,
+): DesiredWorkflow | null {
+	return configuredWorkflow(settings.workflowId, origins.get('workflowId')) ?? plannedWorkflow(plan);
+}
+
+/** The desired workflow, and which source names it. */
+export function chosenWorkflow(
+	resolved: ResolvedSettings,
+	state: Pick<DeviceState, 'assignedWorkflow'>,
+	plan: PlanTarget | null,
+): DesiredWorkflow | null {
+	return desiredWorkflow(fixedWorkflow(resolved, plan), state.assignedWorkflow);
+}
+
+/** Seconds between heartbeats: settings, if they name them; else the fleet plan; else the default. */
+export function chosenCadence({ settings, origins }: ResolvedSettings, plan: PlanTarget | null): number {
+	const isSet = (origins.get('heartbeatCadence')?.source ?? 'default') !== 'default';
+	return isSet ? settings.heartbeatCadence : (plan?.heartbeatCadence ?? settings.heartbeatCadence);
 }
 
 /** `workflowId in /etc/idv-agent/config.json`: the source as a person would look for it. */

@@ -274,6 +274,22 @@ describe('a plan that does not work', () => {
 		expect(offline).toEqual([]);
 	});
 
+	test('is not tried before its time because an application takes a lease and releases it', async () => {
+		const { service, device } = await givenFleetDevice(plan(5, 'bording'), {
+			service: { workflows: ['check-in', 'boarding'] },
+		});
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ problem }) => problem !== null);
+		device.clock.advance(seconds(300));
+		await refusalOf(device, 'plan-not-followed');
+		const asked = registrations(service).length;
+		device.agent.leases.hold('kiosk', 60);
+		device.agent.leases.release('kiosk');
+		device.clock.advance(seconds(600));
+		expect(device.agent.status().plan?.refused).not.toBeNull();
+		expect(registrations(service)).toHaveLength(asked);
+	});
+
 	test('is over with the next revision [F123]', async () => {
 		const { server, device } = await givenFleetDevice(plan(5, 'bording'), {
 			service: { workflows: ['check-in', 'boarding'] },
@@ -337,6 +353,35 @@ describe('a plan that is not taken', () => {
 		server.publish(plan(9, 'boarding'));
 		device.clock.advance(INTERVAL_MS);
 		expect(await device.untilLive('boarding')).toMatchObject({ warnings: [] });
+	});
+
+	test.each<[string, (device: RunningAgent, planUrl: string) => Promise<void>]>([
+		['a person asked for', async (device) => device.agent.reconnect()],
+		[
+			'changed settings brought',
+			async (device, planUrl) => {
+				await device.home.writeSettings({ fleet: { planUrl, labels: ['lobby'] } });
+				await device.daemon.reload();
+			},
+		],
+	])('an older poll that ends after the newer one that %s', async (_, pollAgain) => {
+		const { server, device } = await givenFollower();
+		const { promise: asked, resolve: heard } = Promise.withResolvers<() => void>();
+		server.publish(plan(8, 'check-in'));
+		server.behave((response, body) => heard(() => void response.end(body)));
+		device.clock.advance(INTERVAL_MS);
+		const answerOlder = await asked;
+		server.behave(null);
+		server.publish(plan(9, 'boarding'));
+		await pollAgain(device, server.url);
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ plan }) => plan?.followed === 9);
+		answerOlder();
+		server.publish(plan(10, 'check-in'));
+		await device.untilTimers(3);
+		device.clock.advance(INTERVAL_MS);
+		await device.untilStatus(({ plan }) => plan?.followed === 10);
+		expect(device.log.filter(({ code }) => /^plan-/.test(String(code)))).toEqual([]);
 	});
 
 	const moods: [string, Mood, string, RegExp][] = [

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { checkRevision, NO_PLAN, nextLookMs, receivePlan, takeDue } from '../../src/fleet/record.ts';
+import { applyDue, checkRevision, NO_PLAN, nextDueMs, receivePlan } from '../../src/fleet/record.ts';
 import type { PlanRecord, TakenPlan } from '../../src/state/plan-record.ts';
 
 const EMPTY: PlanRecord = { source: 's', basis: 'b', ...NO_PLAN };
@@ -72,9 +72,9 @@ describe('a plan', () => {
 	test('that changes something is taken after the share of the spread', () => {
 		const received = receivePlan(holding(part(1, 'a')), part(2, 'b'), at());
 		expect(received.waiting?.atMs).toBe(NOW + 300_000);
-		expect(nextLookMs(received, NOW)).toBe(NOW + 300_000);
-		expect(takeDue(received, NOW + 299_999)).toBe(received);
-		expect(takeDue(received, NOW + 300_000)).toMatchObject({ taken: part(2, 'b'), waiting: null });
+		expect(nextDueMs(received, NOW)).toBe(NOW + 300_000);
+		expect(applyDue(received, NOW + 299_999)).toBe(received);
+		expect(applyDue(received, NOW + 300_000)).toMatchObject({ taken: part(2, 'b'), waiting: null });
 		const cadence = part(2, 'a', { base: { workflowId: 'a', heartbeatCadence: 5 } });
 		expect(receivePlan(holding(part(1, 'a')), cadence, at()).waiting).not.toBeNull();
 	});
@@ -103,8 +103,8 @@ describe('a plan', () => {
 				fc.integer({ min: -1e12, max: 1e12 }),
 				(spreadSeconds, share, jumpMs) => {
 					const received = receivePlan(holding(part(1, 'a')), part(2, 'b'), at({ spreadSeconds, share }));
-					const jumped = takeDue(received, NOW + jumpMs);
-					const dueMs = nextLookMs(jumped, NOW + jumpMs);
+					const jumped = applyDue(received, NOW + jumpMs);
+					const dueMs = nextDueMs(jumped, NOW + jumpMs);
 					return dueMs === null ? jumped.waiting === null : dueMs - (NOW + jumpMs) <= spreadSeconds * 1000;
 				},
 			),
@@ -113,7 +113,7 @@ describe('a plan', () => {
 
 	test('with a move to come is looked at then', () => {
 		const move = { to: { workflowId: 'b', heartbeatCadence: null }, percent: 100, atMs: NOW + 5000 };
-		expect(nextLookMs(holding(part(1, 'a', { move })), NOW)).toBe(NOW + 5000);
-		expect(nextLookMs(holding(part(1, 'a', { move })), NOW + 5000)).toBeNull();
+		expect(nextDueMs(holding(part(1, 'a', { move })), NOW)).toBe(NOW + 5000);
+		expect(nextDueMs(holding(part(1, 'a', { move })), NOW + 5000)).toBeNull();
 	});
 });

@@ -27,6 +27,15 @@ async function givenHooks(home: Home) {
 	};
 }
 
+test('a pairing runs them whichever entrance it comes by: this one is the agent itself', async () => {
+	const home = await givenHome();
+	const { settings, calls } = await givenHooks(home);
+	const device = await givenAgent({ home, settings });
+	await expect(device.agent.pair({ code: 'no code at all' })).rejects.toMatchObject({ code: 'not-a-pairing-code' });
+	await device.untilLogged(({ msg }) => msg.startsWith('onPairingFailed failed'));
+	expect(calls('onPairingFailed')).toMatchObject([{ code: 'not-a-pairing-code' }]);
+});
+
 test('commands are run for what happens, with JSON on standard input', async () => {
 	const service = await givenService();
 	const home = await givenHome();

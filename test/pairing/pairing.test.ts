@@ -48,6 +48,33 @@ describe('a Short Token', () => {
 		expect(await device.home.filesWith(code.token)).toEqual([]);
 	});
 
+	test('is redeemed once for all who bring it meanwhile, and its outcome is reported once', async () => {
+		const service = await givenService();
+		const device = await givenAgent();
+		const outcomes: unknown[] = [];
+		device.agent.onPairing((outcome) => outcomes.push(outcome));
+		const release = service.hold(REGISTER);
+		const code = service.createPairingCode('check-in').url;
+		const first = device.pair(code);
+		await release.received;
+		const second = device.agent.pair({ code: `${code}\n` });
+		release();
+		expect(await second).toEqual(await first);
+		expect(registrations(service)).toEqual([201]);
+		expect(outcomes).toEqual([{ kind: 'paired', result: await first }]);
+		const failure = await refusalOf(device.pair(service.createPairingCode('boarding').url));
+		expect(outcomes.slice(1)).toEqual([{ kind: 'failed', failure }]);
+	});
+
+	test('brings its Connection from where `service.tokenPointer` says that the answer has it', async () => {
+		const service = await givenService();
+		const device = await givenAgent({ settings: { service: { tokenPointer: '/data/session/key' } } });
+		const token = 'connection-token-deep-in-the-answer';
+		service.failNext(REGISTER, { status: 201, body: { token: 'not-this-one', data: { session: { key: token } } } });
+		await device.pair(service.createPairingCode('check-in').url);
+		expect(await device.home.savedToken()).toBe(token);
+	});
+
 	test('works once: the same code is refused the second time, and nothing changes [F084]', async () => {
 		const service = await givenService();
 		const code = service.createPairingCode('check-in');

@@ -61,11 +61,11 @@ const runs = (workflowId: string): Partial<DeviceState> => ({
 });
 const trusting = { trustOrigin: HERE };
 
-describe('a text that is no pairing code is refused with what it is', () => {
+describe('a text that is not a pairing code is refused with what it is', () => {
 	test.each([
 		['', 'Nothing was read.'],
 		['x'.repeat(5000), 'This text is longer than any pairing code.'],
-		['tr-abc\u0007def', 'This text has control characters in it and is no pairing code.'],
+		['tr-abc\u0007def', 'This text has control characters in it, so it is not a pairing code.'],
 		['4006381333931', 'This is some other text, not a pairing code.'],
 		['https://id.example/about', 'This is a link, but there is no pairing token in it.'],
 		[
@@ -153,7 +153,7 @@ describe('the origin of a code', () => {
 			'code-for-other-origin: This code is for https://id.example, not for https://other.example.',
 		);
 		expect(refusal(decide(code, {}, { trustOrigin: 'id.example' }))).toBe(
-			'code-for-other-origin: This code is for https://id.example, not for what was confirmed, which is no address.',
+			'code-for-other-origin: This code is for https://id.example, not for what was confirmed, which is not an address.',
 		);
 	});
 

@@ -161,7 +161,7 @@ describe('of 5,000 codes that strangers might print, none throws, and none has t
 		expect(new Set(proxy.targets)).toEqual(new Set(['id.example.com:443']));
 	});
 
-	test('where no origin is known and nobody has confirmed one', async () => {
+	test('where no origin is known and none was confirmed', async () => {
 		const proxy = await givenProxy();
 		const device = await givenAgent({ settings: { network: { proxy: proxy.url } } });
 		expect(await tryAll(device, CODES)).toBe(0);

@@ -192,7 +192,18 @@ describe('a change that the service refuses', () => {
 		expectNeverOffline();
 	});
 
-	test('is tried again by itself, after the wait that the service asked for [F071]', async () => {
+	test('with 5xx is tried again automatically, even if the answer sounds like an unknown workflow', async () => {
+		const { service, device, expectNeverOffline } = await givenMover();
+		const body = { code: 'workflow-unknown', detail: 'Unknown workflow boarding.' };
+		service.failNext('/api/device/connection', { status: 500, body });
+		await device.agent.setWorkflow('boarding');
+		expect(await device.untilLogged(({ level }) => level === 'warn')).toMatchObject({ code: 'service-failed' });
+		device.clock.advance(120_000);
+		await device.untilLive('boarding');
+		expectNeverOffline();
+	});
+
+	test('is tried again automatically, after the wait that the service asked for [F071]', async () => {
 		const { service, device, expectNeverOffline } = await givenMover();
 		service.failNext('/api/device/connection', { status: 503, headers: { 'retry-after': '60' } }, 2);
 		await device.agent.setWorkflow('boarding');

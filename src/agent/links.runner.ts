@@ -1,0 +1,157 @@
+/**
+ * Performs what the supervisor decides: hands it events, has its effects performed, and keeps the renewal timer. Decides
+ * nothing about links (`connection/supervisor.ts`), nor which registration is desired (`reconcile.runner.ts`).
+ */
+
+import type { Clock } from '../base/clock.edge.ts';
+import { dispositionOf } from '../base/errors.ts';
+import type { Connections } from '../connection/connection-tokens.runner.ts';
+import { createLinkRunner, type LinkRunnerOptions } from '../connection/link.runner.ts';
+import {
+	type DesiredRegistration,
+	NOTHING_SUPERVISED,
+	type Supervision,
+	type SupervisorEffect,
+	type SupervisorEvent,
+	type supervise,
+} from '../connection/supervisor.ts';
+import { withOnlyConnection } from '../state/device-state.ts';
+import type { PersistedState } from '../state/persisted-state.runner.ts';
+
+export interface LinksParts extends Omit<LinkRunnerOptions, 'report'> {
+	readonly clock: Clock;
+	readonly random: () => number;
+	readonly decide: typeof supervise;
+	readonly stateWriter: PersistedState;
+	readonly connections: Connections;
+	readonly report: Pick<LinkRunnerOptions['report'], 'frame' | 'heartbeat' | 'clockSkew'>;
+	readonly onFailedAttempt: () => void;
+	/** Called after every step, before anything else follows from it. */
+	readonly onStep: (before: Supervision, after: Supervision) => void;
+	/** Called after that: what is desired may depend on the step. */
+	readonly onChange: () => void;
+}
+
+export interface Links {
+	readonly supervision: Supervision;
+	dispatch(event: SupervisorEvent): void;
+	/** Hands over the desired registration, with the saved Connections. */
+	desire(desired: DesiredRegistration | null): void;
+	/** Ends every link and gives up every request, until a registration is desired again. */
+	drop(): void;
+	/** Closes the channels with 1001; resolves when they have gone. After this nothing is dispatched any more. */
+	stop(): Promise<void>;
+	/** Gives up the requests of links that are over. */
+	abandon(): void;
+}
+
+export function superviseLinks(parts: LinksParts): Links {
+	const { clock, random, decide, connections } = parts;
+	let supervision = NOTHING_SUPERVISED;
+	/** Whether a Connection was saved that no link uses. */
+	let hasSpare = false;
+	let stopped = false;
+	let cancelRenewal = () => {};
+	const runner = createLinkRunner({
+		...parts,
+		report: {
+			...parts.report,
+			event(generation, event) {
+				if (event.type === 'registerFailed' || event.type === 'channelEnded') parts.onFailedAttempt();
+				dispatch({ type: 'link', generation, event });
+			},
+			heartbeat(generation, sentAt) {
+				if (supervision.current?.generation === generation) parts.report.heartbeat(generation, sentAt);
+			},
+			lateConnection(registration, token) {
+				connections.keep(registration, token);
+				hasSpare = true;
+				startOverIfRefused();
+			},
+		},
+	});
+
+	function dispatch(event: SupervisorEvent): void {
+		if (stopped) return;
+		const before = supervision;
+		step(event);
+		parts.onStep(before, supervision);
+		parts.onChange();
+		startOverIfRefused();
+	}
+
+	function step(event: SupervisorEvent): void {
+		const { supervision: after, effects } = decide(supervision, event, random);
+		supervision = after;
+		for (const effect of effects) perform(effect);
+	}
+
+	/** A registration whose link is over may have ended the Connection in use: then the one that it brought is what is left. */
+	function startOverIfRefused(): void {
+		const state = supervision.current?.state;
+		if (!hasSpare || stopped || !state || !('untilMs' in state)) return;
+		const { code } = state.failure;
+		if (code !== 'connection-replaced' && dispositionOf(code) !== 'reregister') return;
+		hasSpare = false;
+		const { desired } = supervision;
+		step(desiring(null));
+		dispatch(desiring(desired, 1));
+	}
+
+	function desiring(desired: DesiredRegistration | null, usable?: number): SupervisorEvent {
+		const known = desired ? connections.known(usable) : [];
+		return { type: 'desiredChanged', desired, known, atMs: clock.monotonicMs() };
+	}
+
+	function perform(effect: SupervisorEffect): void {
+		switch (effect.type) {
+			case 'link':
+				if (effect.effect.type === 'keepConnection')
+					connections.keep(effect.registration, effect.effect.connection.token);
+				else runner.perform(effect.generation, effect.registration, effect.effect);
+				return;
+			case 'linkEnded':
+				runner.end(effect.generation);
+				return;
+			case 'linkPromoted': {
+				const { token } = effect.connection;
+				hasSpare = false;
+				parts.stateWriter.keep((state) => withOnlyConnection(state, token));
+				return;
+			}
+			case 'renewAt': {
+				cancelRenewal();
+				const { generation } = effect;
+				cancelRenewal = clock.schedule(effect.atMs - clock.monotonicMs(), () =>
+					dispatch({ type: 'renewalDue', generation, atMs: clock.monotonicMs() }),
+				);
+			}
+		}
+	}
+
+	return {
+		get supervision() {
+			return supervision;
+		},
+		dispatch,
+		desire: (desired) => dispatch(desiring(desired)),
+		drop() {
+			cancelRenewal();
+			const before = supervision;
+			step(desiring(null));
+			parts.onStep(before, supervision);
+			runner.abandon();
+			hasSpare = false;
+		},
+		async stop() {
+			stopped = true;
+			cancelRenewal();
+			const before = supervision;
+			step({ type: 'stopRequested', atMs: clock.monotonicMs() });
+			parts.onStep(before, supervision);
+			parts.onChange();
+			await runner.drained();
+		},
+		abandon: runner.abandon,
+	};
+}
