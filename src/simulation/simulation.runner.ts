@@ -13,7 +13,7 @@ import { newEpoch } from '../events/feed.runner.ts';
 import type { ProblemSummary, Status } from '../protocol/local-api.ts';
 import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
 import { type Figures, keepFigures, type Place } from './figures.ts';
-import { keepEventsInMemory, NULL_STATE_STORE } from './in-memory-stores.ts';
+import { createEventBuffer, NULL_STATE_STORE } from './in-memory-stores.ts';
 import { type Ring, type Round, ringsOf, tellRings } from './rings.runner.ts';
 
 export interface SimulationOptions {
@@ -136,7 +136,7 @@ export function startSimulation(options: SimulationOptions): Simulation {
 			facts: NO_FACTS,
 			newDeviceId: () => `${prefix}-${String(number + 1).padStart(5, '0')}`,
 			counters,
-			openEvents: () => keepEventsInMemory(epoch),
+			openEvents: () => createEventBuffer(epoch),
 			openChannel: countedChannel,
 			log: SILENT_LOG,
 			registerSecret: () => {},
