@@ -11,7 +11,7 @@ import { DEFAULT_HEARTBEAT_CADENCE } from '../protocol/device-connection.ts';
 import type { ConnectionClaims } from './connection-tokens.ts';
 import type { DeviceRegistry } from './device-registry.ts';
 import type { EventLog } from './event-log.ts';
-import { Refusal, serviceFull } from './problems.ts';
+import { ProblemResponse, serviceFull } from './problems.ts';
 
 /** A device counts as online for so many cadences after its last sign of life (assumed). */
 const PRESENCE_CADENCES = 2.5;
@@ -45,7 +45,7 @@ export interface ChannelHub {
 	/**
 	 * Turns an upgrade request into a channel.
 	 * @returns `false` when the peer was gone before.
-	 * @throws Refusal 400 `upgrade-malformed`, 503 `service-full`.
+	 * @throws ProblemResponse 400 `upgrade-malformed`, 503 `service-full`.
 	 */
 	accept(request: IncomingMessage, socket: Duplex, head: Buffer, claims: ConnectionClaims): boolean;
 	/** Sends each channel the text that is made for it, if any; returns how many devices it went to. */
@@ -205,7 +205,7 @@ export function createChannelHub(
 				open(channelSocket, claims);
 			});
 			const [error] = handshakeErrors;
-			if (error) throw new Refusal('upgrade-malformed', error.message);
+			if (error) throw new ProblemResponse('upgrade-malformed', error.message);
 			return accepted;
 		},
 		send(textFor, filter) {

@@ -87,35 +87,22 @@ export interface NotifyRequest {
 	readonly workflowId?: string | undefined;
 }
 
+const reachedSchema = z.object({ reached: z.int().min(0) });
+
 /**
- * Has a running embedded service send a notification. Tries once, for at most 10 s.
+ * Makes a running embedded service send a notification. Tries once, for at most 10 s.
  * @returns how many devices it went to.
  * @throws Error in plain words when the service cannot be reached or refuses; never with the credential.
  */
-export function notifyEmbeddedService(target: EmbeddedServiceTarget, request: NotifyRequest): Promise<number> {
-	return callEmbeddedService(target, OWN_ENDPOINTS.notify, request);
-}
-
-/** Has a running embedded service send `workflow.changed` to a device. Returns and throws as {@link notifyEmbeddedService}. */
-export function changeWorkflowAtEmbeddedService(
-	target: EmbeddedServiceTarget,
-	request: { readonly deviceId: string; readonly workflowId: string },
-): Promise<number> {
-	return callEmbeddedService(target, OWN_ENDPOINTS.workflow, request);
-}
-
-const reachedSchema = z.object({ reached: z.int().min(0) });
-
-async function callEmbeddedService(
+export async function notifyEmbeddedService(
 	{ url, authorization }: EmbeddedServiceTarget,
-	path: string,
-	body: unknown,
+	request: NotifyRequest,
 ): Promise<number> {
-	const endpoint = endpointUrl(url, path);
+	const endpoint = endpointUrl(url, OWN_ENDPOINTS.notify);
 	const response = await fetch(endpoint, {
 		method: 'POST',
 		headers: { authorization: formatAuthorization(authorization), 'content-type': 'application/json' },
-		body: JSON.stringify(body),
+		body: JSON.stringify(request),
 		redirect: 'error',
 		signal: AbortSignal.timeout(CALL_DEADLINE_MS),
 	}).catch((error: unknown) => {

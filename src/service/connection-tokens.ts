@@ -12,8 +12,10 @@ import {
 	heartbeatCadenceSchema,
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
-import { CONNECTION_PERMISSIONS } from './access.ts';
-import { Refusal } from './problems.ts';
+import { ProblemResponse } from './problems.ts';
+
+/** What a Connection may do. Names are assumed: none are published. */
+const CONNECTION_PERMISSIONS = ['device_channel:read', 'device_connection:renew'] as const;
 
 const ISSUER = 'embedded-service';
 
@@ -33,7 +35,7 @@ export type ConnectionClaims = z.infer<typeof claimsSchema>;
 
 export interface ConnectionTokens {
 	issue(request: DeviceConnectionRequest): Promise<{ readonly token: string; readonly claims: ConnectionClaims }>;
-	/** @throws Refusal 401 `connection-invalid` or `connection-expired`. */
+	/** @throws ProblemResponse 401 `connection-invalid` or `connection-expired`. */
 	verify(token: string): Promise<ConnectionClaims>;
 }
 
@@ -72,9 +74,9 @@ export function createConnectionTokens(
 				return claimsSchema.parse(payload);
 			} catch (error) {
 				if (error instanceof errors.JWTExpired) {
-					throw new Refusal('connection-expired', 'This Connection has expired.');
+					throw new ProblemResponse('connection-expired', 'This Connection has expired.');
 				}
-				throw new Refusal('connection-invalid', 'This is not a Connection that this service has issued.');
+				throw new ProblemResponse('connection-invalid', 'This is not a Connection that this service has issued.');
 			}
 		},
 	};

@@ -5,12 +5,9 @@
 import { randomBytes } from 'node:crypto';
 import { KNOWN_PERMISSIONS } from '../protocol/api-key.ts';
 import type { ListedDevice } from '../protocol/device-list.ts';
-import { ACCOUNT_GRANT, accessTable } from './access.ts';
-import { createApiKeys } from './api-keys.ts';
+import { ACCOUNT_GRANT, accessTable, createAuthenticate } from './access.ts';
 import { type ChannelFilter, CLOSE_RESTART, CLOSE_REVOKED, createChannelHub } from './channel-hub.ts';
 import { createConnectionTokens } from './connection-tokens.ts';
-import { createAuthenticate } from './credentials.ts';
-import type { PairingLink } from './deep-links.ts';
 import { createDeviceRegistry } from './device-registry.ts';
 import { createEventLog, type EventLog } from './event-log.ts';
 import { createFaults, type Faults } from './faults.ts';
@@ -18,24 +15,24 @@ import { type Answer, problemAnswer } from './http-answer.ts';
 import type { Call } from './http-call.ts';
 import { startListener } from './listener.ts';
 import { type BasicUser, resolveOptions, type ServiceOptions } from './options.ts';
-import { Refusal } from './problems.ts';
+import { ProblemResponse } from './problems.ts';
 import {
 	changeWorkflow,
 	createPairingLink,
 	createRoutes,
 	listDevices,
 	notifyDevices,
+	type PairingLink,
 	type Route,
 	type ServiceParts,
 } from './routes.ts';
-import { randomText } from './secrets.ts';
-import { createShortTokens } from './short-tokens.ts';
+import { createApiKeys, createShortTokens, randomText } from './tokens.ts';
 
 export type { ListedDevice } from '../protocol/device-list.ts';
-export type { PairingLink } from './deep-links.ts';
 export type { RequestEntry, ServiceEventName, ServiceEvents } from './event-log.ts';
 export type { FailedAnswer, Release, RequestMatch } from './faults.ts';
 export type { ServiceOptions } from './options.ts';
+export type { PairingLink } from './routes.ts';
 
 /** How long channels get to answer a close frame before a gentle restart cuts them. */
 const DRAIN_MS = 1000;
@@ -67,7 +64,7 @@ export interface EmbeddedService
 
 	/** Sends any JSON value to the open channels that match; returns how many devices it went to. */
 	notify(message: unknown, filter?: ChannelFilter): number;
-	/** A code made in the name of the account. @throws Refusal 404 `workflow-unknown`, 503 `service-full`. */
+	/** A code made in the name of the account. @throws ProblemResponse 404 `workflow-unknown`, 503 `service-full`. */
 	createPairingCode(workflowId: string | null): PairingLink;
 	devices(): ListedDevice[];
 	/** Sends `workflow.changed`, whether the workflow exists or not; returns 1 if the device was reached, else 0. */
@@ -165,10 +162,11 @@ export async function startService(options: ServiceOptions = {}): Promise<Embedd
 		async upgrade(call, socket, head) {
 			if (call.path !== settings.channelPath) {
 				findRoute(routes, call);
-				throw new Refusal('upgrade-malformed', `Only ${settings.channelPath} can be upgraded.`);
+				throw new ProblemResponse('upgrade-malformed', `Only ${settings.channelPath} can be upgraded.`);
 			}
 			const principal = await parts.authenticate(call.presented, 'channel');
-			if (principal.scheme !== 'Connection') throw new Refusal('scheme-not-allowed', 'A channel takes a Connection.');
+			if (principal.scheme !== 'Connection')
+				throw new ProblemResponse('scheme-not-allowed', 'A channel takes a Connection.');
 			registry.noteUse(principal.claims);
 			return hub.accept(call.request, socket, head, principal.claims);
 		},
@@ -231,20 +229,20 @@ export async function startService(options: ServiceOptions = {}): Promise<Embedd
 	};
 }
 
-/** @throws Refusal 404 or 405. */
+/** @throws ProblemResponse 404 or 405. */
 function findRoute(routes: readonly Route[], { method, path }: Call): Route {
 	const here = routes.filter((route) => route.path === path);
 	const found = here.find((route) => route.method === method);
 	if (found) return found;
-	if (here.length === 0) throw new Refusal('not-found', 'There is nothing under this path.');
+	if (here.length === 0) throw new ProblemResponse('not-found', 'There is nothing under this path.');
 	throw refuseMethod(here.map((route) => route.method).join(', '));
 }
 
 function refusePlainChannel({ method }: Call): never {
 	if (method !== 'GET') throw refuseMethod('GET');
-	throw new Refusal('upgrade-required', 'The channel is a WebSocket.', { headers: { upgrade: 'websocket' } });
+	throw new ProblemResponse('upgrade-required', 'The channel is a WebSocket.', { headers: { upgrade: 'websocket' } });
 }
 
-function refuseMethod(allow: string): Refusal {
-	return new Refusal('method-not-allowed', `This path takes ${allow}.`, { headers: { allow } });
+function refuseMethod(allow: string): ProblemResponse {
+	return new ProblemResponse('method-not-allowed', `This path takes ${allow}.`, { headers: { allow } });
 }

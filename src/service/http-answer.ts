@@ -3,7 +3,7 @@ import { type IncomingMessage, ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { PROBLEM_CONTENT_TYPE, type Problem } from '../protocol/problem.ts';
 import type { FailedAnswer } from './faults.ts';
-import { Refusal } from './problems.ts';
+import { ProblemResponse } from './problems.ts';
 
 export interface Answer {
 	readonly status: number;
@@ -19,10 +19,12 @@ export function contentAnswer(contentType: string, body: string | Uint8Array): A
 	return { status: 200, headers: { 'content-type': contentType }, body };
 }
 
-/** Any thrown value as an answer; what is no {@link Refusal} is a fault of this service, told without its inside. */
+/** Any thrown value as an answer; what is no {@link ProblemResponse} is a fault of this service, told without its inside. */
 export function problemAnswer(error: unknown): Answer {
 	const refusal =
-		error instanceof Refusal ? error : new Refusal('internal', 'The embedded service failed on this request.');
+		error instanceof ProblemResponse
+			? error
+			: new ProblemResponse('internal', 'The embedded service failed on this request.');
 	const headers = { 'content-type': PROBLEM_CONTENT_TYPE, ...refusal.headers };
 	return { status: refusal.problem.status, headers, body: JSON.stringify(refusal.problem) };
 }

@@ -19,12 +19,12 @@ import {
 } from './http-answer.ts';
 import { type Call, readCall } from './http-call.ts';
 import { type ServiceSettings, urlOf } from './options.ts';
-import { Refusal } from './problems.ts';
+import { ProblemResponse } from './problems.ts';
 
 export interface ListenerHandlers {
-	/** Never rejects on purpose: a {@link Refusal} becomes a problem document. */
+	/** Never rejects on purpose: a {@link ProblemResponse} becomes a problem document. */
 	answer(call: Call): Promise<Answer>;
-	/** Opens a channel; `false` when the peer was gone before. @throws Refusal */
+	/** Opens a channel; `false` when the peer was gone before. @throws ProblemResponse */
 	upgrade(call: Call, socket: Duplex, head: Buffer): Promise<boolean>;
 }
 
@@ -66,8 +66,8 @@ export async function startListener(
 		if (!socket.writable) return void socket.destroy();
 		const refusal =
 			error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
-				? new Refusal('request-timeout', 'The request did not arrive in time.')
-				: new Refusal('request-malformed', 'This is no HTTP/1.1 request.');
+				? new ProblemResponse('request-timeout', 'The request did not arrive in time.')
+				: new ProblemResponse('request-malformed', 'This is no HTTP/1.1 request.');
 		sendUnparsed(socket as Socket, problemAnswer(refusal));
 	});
 

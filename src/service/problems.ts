@@ -48,12 +48,12 @@ export const PROBLEMS = {
 export type ProblemCode = keyof typeof PROBLEMS;
 
 /** A request that is refused on purpose; everything else that is thrown is answered as `internal`. */
-export class Refusal extends Error {
-	override readonly name = 'Refusal';
+export class ProblemResponse extends Error {
+	override readonly name = 'ProblemResponse';
 	readonly problem: Problem & { readonly code: ProblemCode };
 	readonly headers: Readonly<Record<string, string>>;
 
-	constructor(code: ProblemCode, detail: string, more: RefusalExtras = {}) {
+	constructor(code: ProblemCode, detail: string, more: ProblemExtras = {}) {
 		super(detail);
 		const { status, title, remedy } = PROBLEMS[code];
 		const { errors, headers = {} } = more;
@@ -62,13 +62,15 @@ export class Refusal extends Error {
 	}
 }
 
-export interface RefusalExtras {
+export interface ProblemExtras {
 	/** Paths are JSON pointers into the body, or `?name` for a query parameter. */
 	readonly errors?: readonly { readonly path: string; readonly message: string }[];
 	readonly headers?: Readonly<Record<string, string>>;
 }
 
 /** The refusal when something that is kept in memory has reached its bound. */
-export function serviceFull(what: string): Refusal {
-	return new Refusal('service-full', `The service remembers no more ${what}.`, { headers: { 'retry-after': '60' } });
+export function serviceFull(what: string): ProblemResponse {
+	return new ProblemResponse('service-full', `The service remembers no more ${what}.`, {
+		headers: { 'retry-after': '60' },
+	});
 }

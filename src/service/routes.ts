@@ -9,21 +9,18 @@ import { deviceConnectionRequestSchema, deviceIdSchema, workflowIdSchema } from 
 import { DEVICE_LIST_PATH, type ListedDevice } from '../protocol/device-list.ts';
 import { DEEP_LINK_PATH, ENDPOINTS } from '../protocol/endpoints.ts';
 import { type HandOffRecord, handOffRequestSchema, readWorkflowIds, workflowIdsSchema } from '../protocol/hand-off.ts';
-import { checkPermissions, type Grant } from './access.ts';
-import type { ApiKeys } from './api-keys.ts';
+import { type Authenticate, checkPermissions, type Principal } from './access.ts';
 import { type ChannelFilter, type ChannelHub, CLOSE_REPLACED } from './channel-hub.ts';
 import type { ConnectionTokens } from './connection-tokens.ts';
-import type { Authenticate, Principal } from './credentials.ts';
-import { issueDeepLink, type PairingLink } from './deep-links.ts';
 import type { DeviceRegistry } from './device-registry.ts';
 import type { EventLog } from './event-log.ts';
 import { type Answer, contentAnswer, jsonAnswer } from './http-answer.ts';
 import { type Call, checkShape, readBody } from './http-call.ts';
 import { MOBILE_PAGE, MOBILE_PAGE_HEADERS } from './mobile-page.ts';
 import type { ServiceSettings } from './options.ts';
-import { Refusal } from './problems.ts';
+import { ProblemResponse } from './problems.ts';
 import { writeQrPng, writeQrSvg } from './qr-code.ts';
-import type { ShortTokens } from './short-tokens.ts';
+import { type ApiKeys, buildDeepLink, type DeepLink, type Grant, type ShortToken, type ShortTokens } from './tokens.ts';
 
 /** Endpoints of the embedded service alone: they are not part of the published interface, and no device uses them. */
 export const OWN_ENDPOINTS = {
@@ -71,33 +68,38 @@ export function createRoutes(parts: ServiceParts): readonly Route[] {
 	];
 }
 
-/** @throws Refusal 404 `workflow-unknown`, 503 `service-full`. */
+export interface PairingLink extends Omit<DeepLink, 'createdAt'> {
+	readonly workflowId: string | null;
+}
+
+/** @throws ProblemResponse 404 `workflow-unknown`, 503 `service-full`. */
 export function createPairingLink(parts: ServiceParts, workflowId: string | null, issuerGrant: Grant): PairingLink {
 	const { settings } = parts;
 	if (workflowId !== null) checkWorkflows(settings, [workflowId]);
-	const { url, token, expiresAt } = issueDeepLink(parts.shortTokens, parts.publicUrl(), settings.now(), {
+	const { url, token, expiresAt } = issueLink(parts, settings.shortTokenTtlSeconds, {
 		workflowIds: workflowId === null ? null : [workflowId],
 		sessionId: null,
-		ttlSeconds: settings.shortTokenTtlSeconds,
 		issuerGrant,
 	});
 	return { url, token, expiresAt, workflowId };
 }
 
+/** @throws ProblemResponse 503 `service-full`. */
+function issueLink(
+	{ settings, shortTokens, publicUrl }: ServiceParts,
+	ttlSeconds: number,
+	kind: Omit<ShortToken, 'expiresAtMs'>,
+): DeepLink {
+	const nowMs = settings.now();
+	const shortToken = { ...kind, expiresAtMs: nowMs + ttlSeconds * 1000 };
+	const token = shortTokens.issue(shortToken);
+	return buildDeepLink(publicUrl(), nowMs, token, shortToken, kind.workflowIds?.[0] ?? null);
+}
+
 export function listDevices({ registry, hub }: ServiceParts): ListedDevice[] {
-	return registry.list().map(({ lastHeartbeatAtMs, ...device }) => {
+	return registry.list().map((device) => {
 		const { online, workflowId } = hub.presenceOf(device.deviceId);
-		return {
-			deviceId: device.deviceId,
-			workflowId: workflowId ?? device.workflowId,
-			online,
-			lastHeartbeatAt: lastHeartbeatAtMs === null ? null : new Date(lastHeartbeatAtMs).toISOString(),
-			planRevision: device.planRevision,
-			planRefused: device.planRefused,
-			serial: device.serial,
-			macAddress: device.macAddress,
-			deviceType: device.deviceType,
-		};
+		return { ...device, workflowId: workflowId ?? device.workflowId, online };
 	});
 }
 
@@ -146,12 +148,12 @@ async function registerDevice(parts: ServiceParts, call: Call): Promise<Answer> 
 	const request = await readBody(call, deviceConnectionRequestSchema);
 	checkWorkflows(settings, [request.workflowId]);
 	if (principal?.scheme === 'Connection' && principal.claims.deviceId !== request.deviceId) {
-		throw new Refusal('device-mismatch', 'A Connection registers only the device that it was issued for.');
+		throw new ProblemResponse('device-mismatch', 'A Connection registers only the device that it was issued for.');
 	}
 	if (principal?.scheme === 'Token') {
 		const { workflowIds } = principal.shortToken;
 		if (workflowIds && !workflowIds.includes(request.workflowId)) {
-			throw new Refusal('workflow-mismatch', `This code is for the workflow ${workflowIds.join(' or ')}.`);
+			throw new ProblemResponse('workflow-mismatch', `This code is for the workflow ${workflowIds.join(' or ')}.`);
 		}
 	}
 	registry.ensureRoom(request.deviceId);
@@ -192,12 +194,7 @@ async function startSession(parts: ServiceParts, call: Call): Promise<Answer> {
 	const { metadata, locale, ttl } = await readBody(call, handOffRequestSchema, {});
 	checkWorkflows(settings, workflowIds);
 	const sessionId = randomBytes(12).toString('hex');
-	const { url, createdAt, expiresAt } = issueDeepLink(parts.shortTokens, parts.publicUrl(), settings.now(), {
-		workflowIds,
-		sessionId,
-		ttlSeconds: ttl,
-		issuerGrant: principal.grant,
-	});
+	const { url, createdAt, expiresAt } = issueLink(parts, ttl, { workflowIds, sessionId, issuerGrant: principal.grant });
 	// One id for all: a device that is changing its workflow hears it on two channels and drops the second.
 	const message = { type: 'session.started', id: randomUUID(), sessionId, workflowIds, metadata, locale, expiresAt };
 	const reached = parts.hub.send(({ workflowId }) =>
@@ -246,16 +243,16 @@ function spendIfToken({ shortTokens }: ServiceParts, principal: Principal | null
 
 function checkWorkflows({ workflows }: ServiceSettings, desired: readonly string[]): void {
 	const unknown = workflows ? desired.filter((id) => !workflows.includes(id)) : [];
-	if (unknown.length > 0) throw new Refusal('workflow-unknown', `There is no workflow ${unknown.join(', ')}.`);
+	if (unknown.length > 0) throw new ProblemResponse('workflow-unknown', `There is no workflow ${unknown.join(', ')}.`);
 }
 
 function refuseQuery(name: string, message: string): never {
-	throw new Refusal('query-invalid', `?${name}: ${message}`, { errors: [{ path: `?${name}`, message }] });
+	throw new ProblemResponse('query-invalid', `?${name}: ${message}`, { errors: [{ path: `?${name}`, message }] });
 }
 
 const FORMATS = ['image/png', 'image/svg+xml', 'application/json'] as const;
 
-/** The first of our formats that the client likes best. @throws Refusal 406. */
+/** The first of our formats that the client likes best. @throws ProblemResponse 406. */
 function chooseFormat(accept = '*/*'): (typeof FORMATS)[number] {
 	const ranges = accept.split(',').map((part) => {
 		const [type = '', ...parameters] = part.split(';').map((text) => text.trim().toLowerCase());
@@ -269,7 +266,7 @@ function chooseFormat(accept = '*/*'): (typeof FORMATS)[number] {
 	};
 	const best = [...FORMATS].sort((a, b) => weightOf(b) - weightOf(a))[0];
 	if (best === undefined || weightOf(best) <= 0) {
-		throw new Refusal('not-acceptable', 'A pairing code comes as PNG, SVG or JSON.');
+		throw new ProblemResponse('not-acceptable', 'A pairing code comes as PNG, SVG or JSON.');
 	}
 	return best;
 }

@@ -1,9 +1,5 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
-import {
-	changeWorkflowAtEmbeddedService,
-	notifyEmbeddedService,
-	runServiceCommand,
-} from '../../src/service/command.ts';
+import { notifyEmbeddedService, runServiceCommand } from '../../src/service/command.ts';
 import { credentialsOf, givenService, heartbeat, openChannel, registerDevice, send } from './fixture.ts';
 
 /** Runs the command and collects what it prints. */
@@ -61,8 +57,12 @@ describe('a running embedded service', () => {
 		expect(await notifyEmbeddedService(target, { message: 'text', deviceId: 'kiosk-1' })).toBe(1);
 		expect(await notifyEmbeddedService(target, { message: null, workflowId: 'check-in' })).toBe(1);
 		expect(await notifyEmbeddedService(target, { message: {}, deviceId: 'nobody' })).toBe(0);
-		const bearer = { ...target, authorization: credentialsOf(service).Bearer };
-		expect(await changeWorkflowAtEmbeddedService(bearer, { deviceId: 'kiosk-1', workflowId: 'new' })).toBe(1);
+		const changed = await send(service.url, {
+			path: '/api/embedded/workflow',
+			authorization: credentialsOf(service).Bearer,
+			body: { deviceId: 'kiosk-1', workflowId: 'new' },
+		});
+		expect(changed.json).toEqual({ reached: 1 });
 		const seen = [await channel.nextMessage(), await channel.nextMessage(), await channel.nextMessage()];
 		expect([...seen, await channel.nextMessage()]).toEqual([
 			{ type: 'hello' },
