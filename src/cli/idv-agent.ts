@@ -284,14 +284,14 @@ function addService(program: Command): void {
 		.option('--port <number>', 'port to listen on, 0 for any free one', wholeNumber('--port', 0, 65_535), 8490)
 		.option('--host <address>', 'address to listen on', '127.0.0.1')
 		.option('--allow-non-loopback', 'let other machines reach it')
-		.option('--workflows <ids>', 'the workflows that exist, comma-separated; left out, every one does', (ids: string) =>
+		.option('--workflows <ids>', 'the workflows that exist, comma-separated (default: any workflow)', (ids: string) =>
 			ids.split(',').map((id) => id.trim()),
 		)
-		.option('--credentials <file>', 'JSON file with basic (user:password), bearer and apiKey; left out, generated')
+		.option('--credentials <file>', 'JSON file with basic (user:password), bearer and apiKey (default: generated)')
 		.option('--connection-ttl <seconds>', 'life of a Connection', wholeNumber('--connection-ttl', 1, 315_360_000))
 		.option('--short-token-ttl <seconds>', 'life of a pairing code', wholeNumber('--short-token-ttl', 1, 86_400))
 		.option('--self-registration', 'devices may register without a credential')
-		.option('--quiet', 'print no line for each event');
+		.option('--quiet', 'do not print a line for each event');
 	withExamples(
 		service,
 		['idv-agent service --workflows checkin,checkout', 'prints its credentials and what happens'],
@@ -323,17 +323,20 @@ function addSimulate(program: Command): void {
 		.description('a load test: many devices in this process, against a service on this machine or one that you own')
 		.requiredOption('--devices <count>', 'how many, 1 to 20000', wholeNumber('--devices', 1, 20_000))
 		.requiredOption('--service <url>', 'base URL of the service')
-		.option('--i-own-this-service', 'your consent, needed for a service that is not on this machine')
+		.option('--i-own-this-service', 'your consent, required for a service that is not on this machine')
 		.option('--api-key-file <file>', 'the key by which all of them register')
 		.option('--self-registration', 'register without a credential, where the service allows it')
-		.option('--workflow <id>', 'the workflow with which they begin', 'simulated')
+		.option('--workflow <id>', 'the first workflow of the devices', 'simulated')
 		.option(
 			'--ramp <seconds>',
-			'they start evenly over this time; left out, 50 a second',
+			'start the devices evenly over this time (default: 50 a second)',
 			wholeNumber('--ramp', 0, 86_400),
 		)
-		.option('--for <seconds>', 'end after this time; left out, at Ctrl-C', wholeNumber('--for', 1, 604_800))
-		.option('--move <workflow@seconds>', 'move all to another workflow, ring by ring, so long after the start')
+		.option('--for <seconds>', 'end after this time (default: at Ctrl-C)', wholeNumber('--for', 1, 604_800))
+		.option(
+			'--move <workflow@seconds>',
+			'move all devices to another workflow, ring by ring, this many seconds after the start',
+		)
 		.option('--rings <percents>', 'how far each ring of the move goes', '1,10,50,100')
 		.option('--ring-seconds <seconds>', 'how long each ring takes', wholeNumber('--ring-seconds', 0, 86_400), 30)
 		.option(

@@ -73,7 +73,7 @@ function cannotStart(error: unknown, { host, port }: ServiceFlags): AgentError {
 	const said = error instanceof Error ? error.message : String(error);
 	const more = { remedy: 'Choose another --port (0 takes any free one) or --host.', cause: error };
 	if (code === 'EADDRINUSE')
-		return new AgentError('service-unreachable', `Port ${port} of ${host} is taken by another program.`, more);
+		return new AgentError('service-unreachable', `Port ${port} of ${host} is in use by another program.`, more);
 	if (code === 'EACCES') return new AgentError('access-denied', `This user may not listen on port ${port}.`, more);
 	if (code !== undefined) return new AgentError('service-unreachable', `Cannot listen on ${host}: ${code}.`, more);
 	return new AgentError('usage', said, {
@@ -96,10 +96,10 @@ const credentialsSchema = z.strictObject({
 async function readCredentials(file: string): Promise<ServiceOptions> {
 	const unusable = (reason: string) =>
 		new AgentError('credential-unreadable', `The credentials of ${file} cannot be used: ${reason}.`, {
-			remedy: 'Write {"basic":"user:password","bearer":"…","apiKey":"…"}; what is left out is generated.',
+			remedy: 'Write {"basic":"user:password","bearer":"…","apiKey":"…"}; missing fields are generated.',
 		});
 	const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
-		throw unusable(error.code === 'ENOENT' ? 'the file is not there' : `the file cannot be read (${error.code})`);
+		throw unusable(error.code === 'ENOENT' ? 'the file does not exist' : `the file cannot be read (${error.code})`);
 	});
 	let document: unknown;
 	try {

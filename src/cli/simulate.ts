@@ -1,6 +1,6 @@
 /**
- * `idv-agent simulate`: many simulated devices against one service, a live table and a report. What a device does is the
- * agent's own; here are only the flags, the consent, the signals and what is printed.
+ * `idv-agent simulate`: many simulated devices against one service, a live table and a report. The devices run
+ * the product's own agent; this file has the flags, the consent, the signals and the output.
  */
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
@@ -37,12 +37,12 @@ export interface SimulateFlags extends OutputFlags {
 	readonly set?: readonly string[] | undefined;
 }
 
-/** Devices that start in a second when nobody says otherwise: brisk for a test, no attack on a small service. */
+/** Devices that start in a second by default: brisk for a test, and a small service survives it. */
 const STARTS_PER_SECOND = 50;
 /** Files that a process has open besides its channels. */
 const OTHER_FILES = 128;
 
-/** Runs until `--for` is over or Ctrl-C. @throws AgentError for what cannot be begun. */
+/** Runs until `--for` is over or Ctrl-C. @throws AgentError when it cannot start. */
 export async function simulate(flags: SimulateFlags): Promise<void> {
 	const baseUrl = ownService(flags);
 	const workflowId = checkedWorkflow('--workflow', flags.workflow);
@@ -57,7 +57,7 @@ export async function simulate(flags: SimulateFlags): Promise<void> {
 		env: process.env,
 		sets: [...(flags.set ?? []), `baseUrl=${baseUrl}`, `heartbeatCadence=${flags.cadence}`, ...credentialSets(flags)],
 	});
-	const ended = untilTold(flags.for);
+	const ended = untilEnded(flags.for);
 	try {
 		trimHeap();
 		const residentBefore = process.memoryUsage.rss();
@@ -104,7 +104,7 @@ function tell(report: SimulationReport, flags: OutputFlags): void {
 	} else if (flags.json) printJson(report);
 }
 
-/** @throws AgentError `usage` for an address that cannot be meant, or a service elsewhere without consent. */
+/** @throws AgentError `usage` for an invalid address, or for a service elsewhere without consent. */
 function ownService({ service, iOwnThisService }: SimulateFlags): string {
 	const baseUrl = normalizeBaseUrl(service);
 	if (baseUrl === null)
@@ -112,15 +112,15 @@ function ownService({ service, iOwnThisService }: SimulateFlags): string {
 			remedy: 'Give the base URL, such as http://127.0.0.1:8490.',
 		});
 	if (isLoopback(baseUrl) || iOwnThisService) return baseUrl;
-	throw new AgentError('usage', `${new URL(baseUrl).host} is not on this machine, and many devices are a load.`, {
-		remedy: 'Say --i-own-this-service if you run that service, or have the leave of those who do.',
+	throw new AgentError('usage', `${new URL(baseUrl).host} is not on this machine, and many devices put a load on it.`, {
+		remedy: 'Pass --i-own-this-service if you run that service or have permission from its operator.',
 	});
 }
 
 function credentialSets({ apiKeyFile, selfRegistration }: SimulateFlags): string[] {
 	if (apiKeyFile !== undefined) return [`credential.apiKeyFile=${resolve(apiKeyFile)}`];
 	if (selfRegistration) return ['credential.selfRegistration=true'];
-	throw new AgentError('usage', 'Nothing is said of how the devices register.', {
+	throw new AgentError('usage', 'No flag says how the devices register.', {
 		remedy: 'Give --api-key-file FILE, or --self-registration where the service allows it.',
 	});
 }
@@ -157,13 +157,17 @@ function checkedWorkflow(flag: string, text: string): string {
 	});
 }
 
-/** Node has raised the limit as far as it may go. @throws AgentError `usage` when it is too low all the same. */
+/** Node has already raised the limit to its maximum. @throws AgentError `usage` when it is still too low. */
 function checkFiles(needed: number): void {
 	const limit = openFilesLimit();
 	if (limit >= needed) return;
-	throw new AgentError('usage', `So many devices need about ${needed} open files; this process may have ${limit}.`, {
-		remedy: `Raise the limit first (ulimit -n ${needed}), or simulate fewer devices.`,
-	});
+	throw new AgentError(
+		'usage',
+		`This many devices require about ${needed} open files; this process may open ${limit}.`,
+		{
+			remedy: `Raise the limit first (ulimit -n ${needed}), or simulate fewer devices.`,
+		},
+	);
 }
 
 function openFilesLimit(): number {
@@ -179,7 +183,7 @@ function openFilesLimit(): number {
 const SAME_SIGNAL_MS = 1000;
 
 /** Resolves after so many seconds, or at the first signal; another one later ends the process at once. */
-function untilTold(seconds: number | undefined): Promise<void> {
+function untilEnded(seconds: number | undefined): Promise<void> {
 	return new Promise((end) => {
 		let firstAtMs: number | null = null;
 		const onSignal = () => {

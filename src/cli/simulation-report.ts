@@ -1,4 +1,4 @@
-/** What a simulation amounts to at its end: one document for programs, a few lines for people. Its names are permanent. */
+/** The result of a simulation: one document for programs, a few lines for people. Its names are permanent. */
 import type { Outage } from '../simulation/figures.ts';
 import type { Ring } from '../simulation/rings.runner.ts';
 import type { SharedProblem, Simulation } from '../simulation/simulation.runner.ts';
@@ -45,7 +45,7 @@ export interface SimulationReport {
 		readonly losses: number;
 		readonly doneAfterSeconds: number | null;
 	} | null;
-	/** What kept devices from being online at the end. */
+	/** The problems that kept devices from being online at the end. */
 	readonly problems: readonly SharedProblem[];
 	/** Resident memory of this process, and what each device has added to it. */
 	readonly memory: { readonly residentBytes: number; readonly bytesPerDevice: number };
@@ -60,7 +60,7 @@ export function makeReport(
 	const {
 		devices,
 		elapsedMs,
-		places,
+		phases,
 		everOnline,
 		allOnlineAfterMs,
 		handshakes,
@@ -76,7 +76,7 @@ export function makeReport(
 		service,
 		devices,
 		seconds: toSeconds(elapsedMs),
-		online: places.online,
+		online: phases.online,
 		everOnline,
 		allOnlineAfterSeconds: orNull(allOnlineAfterMs),
 		registrations,

@@ -83,7 +83,7 @@ function challengeOf(row: Row): string {
 		.join(', ');
 }
 
-/** Who asks. `grant` is what it may pass on. */
+/** The holder of a checked credential. `grant` is the most that it may pass on. */
 export type Principal =
 	| { readonly scheme: 'Basic' | 'Bearer' | 'ApiKey'; readonly grant: Grant }
 	| { readonly scheme: 'Token'; readonly grant: Grant; readonly token: string; readonly shortToken: ShortToken }

@@ -126,7 +126,7 @@ export function createChannelHub(
 		socket.on('message', (data, isBinary) => hear(channel, isBinary ? null : readHeartbeat(data)));
 		socket.on('ping', () => hear(channel, null));
 		socket.on('close', (code) => forget(channel, code));
-		// A peer that breaks the protocol or the line: 'close' follows and says all there is to say.
+		// A peer broke the protocol or the line: 'close' follows and is reported.
 		socket.on('error', () => {});
 		if (silent) socket.pause();
 		arm(channel);
@@ -137,7 +137,7 @@ export function createChannelHub(
 		channel.lastSeenAtMs = now();
 		const wasLapsed = channel.lapsed;
 		channel.lapsed = false;
-		// A heartbeat for another device is a sign of life of this channel, but nobody's heartbeat.
+		// A heartbeat for another device is a sign of life of this channel, but it is not counted as a heartbeat.
 		if (heartbeat?.deviceId === channel.claims.deviceId) {
 			registry.noteHeartbeat(heartbeat, channel.lastSeenAtMs);
 			eventLog.emit('heartbeat', { ...eventOf(channel), heartbeat });
@@ -175,7 +175,7 @@ export function createChannelHub(
 		arm(channel);
 	}
 
-	/** One timer for the channel's next deadline. A heartbeat moves the deadline, not the timer: it looks again then. */
+	/** One timer for the channel's next deadline. A heartbeat moves the deadline, not the timer: it is checked again then. */
 	function arm(channel: Channel): void {
 		clearTimeout(channel.timer);
 		const expiresAtMs = channel.claims.exp * 1000;

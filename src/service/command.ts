@@ -1,6 +1,6 @@
 /**
  * The embedded service for a person at a terminal: readable lines about where it listens, the credentials of the trial and
- * what happens; and the other end, which asks a running one to send something. Handles no signals and parses no arguments.
+ * what happens; and a client that asks a running service to send a notification. Handles no signals and parses no arguments.
  */
 import * as z from 'zod';
 import { type Authorization, formatAuthorization } from '../protocol/authorization.ts';

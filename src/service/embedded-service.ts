@@ -1,6 +1,6 @@
 /**
  * The embedded service: the whole published interface in one process and in memory, for trials and tests. Puts the parts
- * together and offers the handles of an operator and of a test; every rule stands in a part. Not for real sessions.
+ * together and offers the handles of an operator and of a test; every rule is in a part. Not for real sessions.
  */
 import { randomBytes } from 'node:crypto';
 import { KNOWN_PERMISSIONS } from '../protocol/api-key.ts';
@@ -76,9 +76,9 @@ export interface EmbeddedService
 	 */
 	revoke(deviceId: string, options?: { readonly announce?: boolean }): number;
 
-	/** While on, no channel is read, answered or written to, and its socket stays open. HTTP goes on. */
+	/** While on, no channel is read, answered or written to, and its socket stays open. HTTP continues. */
 	goSilent(on: boolean): void;
-	/** Destroys every TCP socket; goes on listening. */
+	/** Destroys every TCP socket; continues to listen. */
 	dropSockets(): void;
 	/** Closes every channel with a close frame; returns how many. */
 	closeChannels(code: number, reason?: string): number;
@@ -86,7 +86,7 @@ export interface EmbeddedService
 	sendRaw(data: string | Uint8Array, options?: { readonly binary?: boolean }): number;
 	/** Goes away and comes back on the same port with everything it knew; settles when it listens again. */
 	restart(options?: RestartOptions): Promise<void>;
-	/** To be called after `now` has jumped: closes what has expired, reports who fell silent. */
+	/** To be called after `now` has jumped: closes expired channels and reports silent devices. */
 	clockMoved(): void;
 	/** Ends everything; may be called twice. */
 	close(): Promise<void>;

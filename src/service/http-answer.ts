@@ -19,7 +19,7 @@ export function contentAnswer(contentType: string, body: string | Uint8Array): A
 	return { status: 200, headers: { 'content-type': contentType }, body };
 }
 
-/** Any thrown value as an answer; what is no {@link ProblemResponse} is a fault of this service, told without its inside. */
+/** Any thrown value as an answer; everything but a {@link ProblemResponse} is a fault of this service and shows no details. */
 export function problemAnswer(error: unknown): Answer {
 	const refusal =
 		error instanceof ProblemResponse
@@ -29,10 +29,10 @@ export function problemAnswer(error: unknown): Answer {
 	return { status: refusal.problem.status, headers, body: JSON.stringify(refusal.problem) };
 }
 
-/** The answer of a fault that was asked for. */
+/** The answer of an injected fault. */
 export function failedAnswer({ status, headers = {}, body }: FailedAnswer): Answer {
 	if (body === undefined && status >= 400) {
-		const problem: Problem = { status, title: STATUS_CODES[status] ?? 'Failed', detail: 'A fault that was asked for.' };
+		const problem: Problem = { status, title: STATUS_CODES[status] ?? 'Failed', detail: 'An injected fault.' };
 		return {
 			status,
 			headers: { 'content-type': PROBLEM_CONTENT_TYPE, ...lowerCase(headers) },

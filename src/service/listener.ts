@@ -1,6 +1,6 @@
 /**
- * The listening socket and the two ways in: requests and upgrades. Carries out the faults that strike a request, logs its
- * fate, and can vanish and come back on the same port. Knows nothing of what an endpoint does.
+ * The listening socket and the two ways in: requests and upgrades. Carries out injected faults, logs each
+ * request, and can stop and listen again on the same port. Knows nothing of endpoints.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
@@ -31,7 +31,7 @@ export interface ListenerHandlers {
 export interface Listener {
 	readonly url: string;
 	readonly port: number;
-	/** Destroys every TCP socket; goes on listening. */
+	/** Destroys every TCP socket; continues to listen. */
 	dropSockets(): void;
 	/** Stops listening, waits for `drain`, then destroys every socket. */
 	stop(drain?: () => Promise<void>): Promise<void>;
@@ -67,7 +67,7 @@ export async function startListener(
 		const refusal =
 			error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
 				? new ProblemResponse('request-timeout', 'The request did not arrive in time.')
-				: new ProblemResponse('request-malformed', 'This is no HTTP/1.1 request.');
+				: new ProblemResponse('request-malformed', 'This is not an HTTP/1.1 request.');
 		sendUnparsed(socket as Socket, problemAnswer(refusal));
 	});
 
@@ -113,7 +113,7 @@ export async function startListener(
 
 	async function serveUpgrade(request: IncomingMessage, socket: Socket, head: Buffer): Promise<void> {
 		const call = readCall(request, settings.basePath);
-		// The request has left HTTP: until a channel takes over, nobody else listens for a broken line.
+		// The request has left HTTP: until a channel takes over, only this listens for a broken line.
 		socket.on('error', () => socket.destroy());
 		const { held, action } = faults.matchFault(call.method, call.path ?? '');
 		await held;

@@ -70,7 +70,7 @@ export interface ProblemExtras {
 
 /** The refusal when something that is kept in memory has reached its bound. */
 export function serviceFull(what: string): ProblemResponse {
-	return new ProblemResponse('service-full', `The service remembers no more ${what}.`, {
+	return new ProblemResponse('service-full', `The service has no room for more ${what}.`, {
 		headers: { 'retry-after': '60' },
 	});
 }

@@ -1,5 +1,5 @@
 /**
- * What each endpoint does: the published interface, then the few endpoints of our own. Owns the order of checks (credential,
+ * The handler of each endpoint: the published interface, then the few endpoints of our own. Owns the order of checks (credential,
  * permission, body, workflow, room, and only then the one-time token); knows neither sockets nor faults.
  */
 import { randomBytes, randomUUID } from 'node:crypto';

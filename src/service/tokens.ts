@@ -10,7 +10,7 @@ import { DEEP_LINK_PATH, endpointUrl } from '../protocol/endpoints.ts';
 import { createExpiringMap } from './expiring-map.ts';
 import { ProblemResponse, serviceFull } from './problems.ts';
 
-/** How long a dead secret is remembered, so that its holder is told why it is refused. */
+/** How long a dead secret is remembered, so that a refusal can say why. */
 const REMEMBER_DEAD_MS = 3_600_000;
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789';
 

@@ -58,14 +58,14 @@ describe('service', () => {
 		const broken = await file('broken.json', '{');
 		const strange = await file('strange.json', '{"basic":"nobody","token":"x"}');
 		const cases: [flags: string[], status: number, code: string, words: RegExp][] = [
-			[['--port', taken], 69, 'service-unreachable', /Port \d+ of 127\.0\.0\.1 is taken/],
+			[['--port', taken], 69, 'service-unreachable', /Port \d+ of 127\.0\.0\.1 is in use/],
 			[
 				['--host', '0.0.0.0'],
 				64,
 				'usage',
 				/does not listen on 0\.0\.0\.0[^A-Z]*this machine\. Correct.*--allow-non-loopback/,
 			],
-			[['--credentials', `${home.directory}/none`], 78, 'credential-unreadable', /is not there/],
+			[['--credentials', `${home.directory}/none`], 78, 'credential-unreadable', /does not exist/],
 			[['--credentials', broken], 78, 'credential-unreadable', /is not JSON/],
 			[
 				['--credentials', strange],

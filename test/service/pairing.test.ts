@@ -144,7 +144,7 @@ describe('a Short Token', () => {
 		const service = await givenService({ now: clock.now, maxShortTokens: 2 });
 		const { token } = service.createPairingCode(null);
 		service.createPairingCode(null);
-		expect(() => service.createPairingCode(null)).toThrow('The service remembers no more Short Tokens.');
+		expect(() => service.createPairingCode(null)).toThrow('The service has no room for more Short Tokens.');
 		const full = await send(service.url, { path: '/api/deeplink/qrcode', authorization: credentialsOf(service).Basic });
 		expect([full.status, full.headers['retry-after'], full.json.code]).toEqual([503, '60', 'service-full']);
 		clock.advance(300_000 + 3_600_000);
