@@ -6,6 +6,7 @@
 import { AUTHORIZATION_SCHEMES, type Authorization, type AuthorizationScheme } from '../protocol/authorization.ts';
 import type { ConnectionClaims, ConnectionTokens } from './connection-tokens.ts';
 import type { DeviceRegistry } from './device-registry.ts';
+import type { Dialect } from './dialect.ts';
 import type { Presented } from './http-call.ts';
 import type { BasicUser } from './options.ts';
 import { ProblemResponse } from './problems.ts';
@@ -32,7 +33,7 @@ export type AccessTable = Readonly<Record<GuardedEndpoint, Row>>;
 
 /** Source: service-interface for `deeplink:write` (Endpoints 5); the rest is assumed. */
 export function accessTable(settings: {
-	readonly shortTokenMayCreateKeys: boolean;
+	readonly shortTokenKeys: boolean;
 	readonly acceptConnectionForRegistration: boolean;
 }): AccessTable {
 	const operator: Row = {
@@ -49,7 +50,7 @@ export function accessTable(settings: {
 			Token: 'yes',
 			Connection: settings.acceptConnectionForRegistration ? 'device_connection:renew' : 'no',
 		},
-		apiKeys: { ...operator, Token: settings.shortTokenMayCreateKeys ? 'yes' : 'no', ApiKey: 'yes' },
+		apiKeys: { ...operator, Token: settings.shortTokenKeys ? 'yes' : 'no', ApiKey: 'yes' },
 		sessionStart: { Basic: 'no', Bearer: 'no', Token: 'no', Connection: 'no', ApiKey: 'deeplink:write' },
 		channel: { Basic: 'no', Bearer: 'no', Token: 'no', Connection: 'device_channel:read', ApiKey: 'no' },
 		devices: operator,
@@ -97,9 +98,10 @@ export interface CredentialSources {
 	readonly connectionTokens: ConnectionTokens;
 	readonly registry: DeviceRegistry;
 	readonly table: AccessTable;
+	readonly dialect: Pick<Dialect, 'refusalStatus' | 'channelRefusalStatus'>;
 }
 
-/** @throws ProblemResponse 401 with `WWW-Authenticate`, or 403. */
+/** @throws ProblemResponse 401 with `WWW-Authenticate`, or the dialect's other status for it; 403. */
 export type Authenticate = (presented: Presented, endpoint: GuardedEndpoint) => Promise<Principal>;
 
 export function createAuthenticate(sources: CredentialSources): Authenticate {
@@ -118,9 +120,10 @@ export function createAuthenticate(sources: CredentialSources): Authenticate {
 			return principal;
 		} catch (error) {
 			if (!(error instanceof ProblemResponse) || error.problem.status !== 401) throw error;
-			throw new ProblemResponse(error.problem.code, error.message, {
-				headers: { 'www-authenticate': challengeOf(row) },
-			});
+			const { refusalStatus, channelRefusalStatus } = sources.dialect;
+			const status = endpoint === 'channel' ? channelRefusalStatus : refusalStatus;
+			const headers = status === 401 ? { 'www-authenticate': challengeOf(row) } : {};
+			throw new ProblemResponse(error.problem.code, error.message, { headers, status });
 		}
 	};
 }

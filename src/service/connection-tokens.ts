@@ -1,6 +1,6 @@
 /**
  * Connection tokens: signed (JWT, HS256) and self-contained, so that no lookup is needed for permission checks.
- * Source: service-interface, Authentication, rule 4; form and claims are assumed. Knows nothing of revocation.
+ * Source: service-interface, Authentication, rule 4; form (the dialect may hide it) and claims are assumed. Knows nothing of revocation.
  */
 import { randomUUID } from 'node:crypto';
 import { errors, jwtVerify, SignJWT } from 'jose';
@@ -12,6 +12,7 @@ import {
 	heartbeatCadenceSchema,
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
+import type { Dialect } from './dialect.ts';
 import { ProblemResponse } from './problems.ts';
 
 /** What a Connection may do. Names are assumed: none are published. */
@@ -43,6 +44,7 @@ export interface ConnectionTokens {
 export function createConnectionTokens(
 	signingKey: Uint8Array,
 	ttlSeconds: number,
+	form: Dialect['connectionForm'],
 	now: () => number,
 ): ConnectionTokens {
 	return {
@@ -62,11 +64,13 @@ export function createConnectionTokens(
 				.setProtectedHeader({ alg: 'HS256', typ: 'JWT' })
 				.setIssuer(ISSUER)
 				.sign(signingKey);
-			return { token, claims };
+			// Without its dots no holder takes it for a JWT, and it still carries everything: it outlives a restart.
+			return { token: form === 'opaque' ? Buffer.from(token).toString('base64url') : token, claims };
 		},
 		async verify(token) {
+			const jwt = form === 'opaque' ? Buffer.from(token, 'base64url').toString() : token;
 			try {
-				const { payload } = await jwtVerify(token, signingKey, {
+				const { payload } = await jwtVerify(jwt, signingKey, {
 					algorithms: ['HS256'],
 					issuer: ISSUER,
 					currentDate: new Date(now()),

@@ -11,11 +11,12 @@ import { createConnectionTokens } from './connection-tokens.ts';
 import { createDeviceRegistry } from './device-registry.ts';
 import { createEventLog, type EventLog } from './event-log.ts';
 import { createFaults, type Faults } from './faults.ts';
-import { type Answer, problemAnswer } from './http-answer.ts';
+import { type Answer, gzipAnswer, problemAnswer } from './http-answer.ts';
 import type { Call } from './http-call.ts';
 import { startListener } from './listener.ts';
 import { type BasicUser, resolveOptions, type ServiceOptions } from './options.ts';
 import { ProblemResponse } from './problems.ts';
+import { createRateLimit } from './rate-limit.ts';
 import {
 	changeWorkflow,
 	createPairingLink,
@@ -29,6 +30,7 @@ import {
 import { createApiKeys, createShortTokens, randomText } from './tokens.ts';
 
 export type { ListedDevice } from '../protocol/device-list.ts';
+export type { Dialect, DialectOptions } from './dialect.ts';
 export type { RequestEntry, ServiceEventName, ServiceEvents } from './event-log.ts';
 export type { FailedAnswer, Release, RequestMatch } from './faults.ts';
 export type { ServiceOptions } from './options.ts';
@@ -98,7 +100,7 @@ export interface EmbeddedService
  */
 export async function startService(options: ServiceOptions = {}): Promise<EmbeddedService> {
 	const settings = resolveOptions(options);
-	const { now } = settings;
+	const { now, dialect } = settings;
 	const eventLog = createEventLog(settings.maxLoggedRequests);
 	const faults = createFaults();
 	const registry = createDeviceRegistry(settings.maxDevices, now);
@@ -106,10 +108,16 @@ export async function startService(options: ServiceOptions = {}): Promise<Embedd
 		now,
 		maxChannels: 2 * settings.maxDevices,
 		maxBufferedBytes: settings.maxBufferedBytes,
+		dialect,
 	});
 	const shortTokens = createShortTokens(settings.maxShortTokens, now);
 	const signingKey = settings.signingKey ?? randomBytes(32);
-	const connectionTokens = createConnectionTokens(signingKey, settings.connectionTtlSeconds, now);
+	const connectionTokens = createConnectionTokens(
+		signingKey,
+		settings.connectionTtlSeconds,
+		dialect.connectionForm,
+		now,
+	);
 
 	const apiKeys = createApiKeys(settings.maxApiKeys, now);
 	for (const { ttl, ...key } of settings.apiKeys) {
@@ -138,6 +146,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Embedd
 			connectionTokens,
 			registry,
 			table: accessTable(settings),
+			dialect,
 		}),
 		apiKeys,
 		shortTokens,
@@ -145,12 +154,18 @@ export async function startService(options: ServiceOptions = {}): Promise<Embedd
 		registry,
 		hub,
 		eventLog,
+		countRegistration: createRateLimit(dialect.registrationLimit, now),
 	};
 	const routes = createRoutes(parts);
 
 	async function answer(call: Call): Promise<Answer> {
+		const plain = await answerPlain(call);
+		return dialect.gzipAnswers ? gzipAnswer(plain) : plain;
+	}
+
+	async function answerPlain(call: Call): Promise<Answer> {
 		try {
-			if (call.path === settings.channelPath) refusePlainChannel(call);
+			if (call.path === dialect.channelPath) refusePlainChannel(call);
 			return await findRoute(routes, call).handle(call);
 		} catch (error) {
 			return problemAnswer(error);
@@ -160,9 +175,9 @@ export async function startService(options: ServiceOptions = {}): Promise<Embedd
 	const listener = await startListener(settings, faults, eventLog, {
 		answer,
 		async upgrade(call, socket, head) {
-			if (call.path !== settings.channelPath) {
+			if (call.path !== dialect.channelPath) {
 				findRoute(routes, call);
-				throw new ProblemResponse('upgrade-malformed', `Only ${settings.channelPath} can be upgraded.`);
+				throw new ProblemResponse('upgrade-malformed', `Only ${dialect.channelPath} can be upgraded.`);
 			}
 			const principal = await parts.authenticate(call.presented, 'channel');
 			if (principal.scheme !== 'Connection')

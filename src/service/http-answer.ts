@@ -1,6 +1,7 @@
 /** Answers as data, and putting one on the wire, whole or cut off. Decides nothing about what is answered. */
 import { type IncomingMessage, ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
+import { gzipSync } from 'node:zlib';
 import { PROBLEM_CONTENT_TYPE, type Problem } from '../protocol/problem.ts';
 import type { FailedAnswer } from './faults.ts';
 import { ProblemResponse } from './problems.ts';
@@ -47,6 +48,12 @@ export function failedAnswer({ status, headers = {}, body }: FailedAnswer): Answ
 		headers: { 'content-type': 'application/json', ...lowerCase(headers) },
 		body: JSON.stringify(body),
 	};
+}
+
+/** The same answer, compressed. */
+export function gzipAnswer(answer: Answer): Answer {
+	if (answer.body.length === 0) return answer;
+	return { ...answer, headers: { ...answer.headers, 'content-encoding': 'gzip' }, body: gzipSync(answer.body) };
 }
 
 /** Sends it whole. Answers may carry secrets, so none may be stored on the way. */

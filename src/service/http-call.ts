@@ -1,12 +1,9 @@
 /** A request as data: path, query, credential as it was presented, and its body on demand. Decides nothing. */
 import type { IncomingMessage } from 'node:http';
 import type * as z from 'zod';
-import {
-	AUTHORIZATION_PARAMETER,
-	type Authorization,
-	parseAuthorization,
-	parseAuthorizationQuery,
-} from '../protocol/authorization.ts';
+import { type Authorization, parseAuthorization } from '../protocol/authorization.ts';
+import type { Dialect } from './dialect.ts';
+import type { ServiceSettings } from './options.ts';
 import { ProblemResponse } from './problems.ts';
 
 /** Largest request body, in bytes (assumed). */
@@ -29,16 +26,17 @@ export type Presented =
 	| { readonly kind: 'malformed' }
 	| { readonly kind: 'credential'; readonly authorization: Authorization };
 
-export function readCall(request: IncomingMessage, basePath: string): Call {
+export function readCall(request: IncomingMessage, { basePath, dialect }: ServiceSettings): Call {
 	const target = originForm(request.url ?? '/');
 	const mark = target.indexOf('?');
 	const path = mark < 0 ? target : target.slice(0, mark);
 	const query = new URLSearchParams(mark < 0 ? '' : target.slice(mark + 1));
+	const below = path.startsWith(`${basePath}/`) ? path.slice(basePath.length) : null;
 	return {
 		method: request.method ?? 'GET',
-		path: path.startsWith(`${basePath}/`) ? path.slice(basePath.length) : null,
+		path: below,
 		query,
-		presented: readPresented(request.headers.authorization, query),
+		presented: readPresented(request, query, dialect, below === dialect.channelPath ? dialect.channelAuth : 'either'),
 		request,
 	};
 }
@@ -50,9 +48,16 @@ function originForm(target: string): string {
 	return url ? `${url.pathname}${url.search}` : '/';
 }
 
-function readPresented(header: string | undefined, query: URLSearchParams): Presented {
-	if (header === undefined && !query.has(AUTHORIZATION_PARAMETER)) return { kind: 'none' };
-	const authorization = header === undefined ? parseAuthorizationQuery(query) : parseAuthorization(header);
+function readPresented(
+	{ headers }: IncomingMessage,
+	query: URLSearchParams,
+	{ queryName }: Dialect,
+	place: Dialect['channelAuth'],
+): Presented {
+	const header = place === 'query' ? undefined : headers.authorization;
+	const values = header !== undefined ? [header] : place === 'header' ? [] : query.getAll(queryName);
+	if (values.length === 0) return { kind: 'none' };
+	const authorization = values.length === 1 ? parseAuthorization(values[0]) : null;
 	return authorization ? { kind: 'credential', authorization } : { kind: 'malformed' };
 }
 

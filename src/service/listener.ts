@@ -18,7 +18,7 @@ import {
 	sendUnparsed,
 } from './http-answer.ts';
 import { type Call, readCall } from './http-call.ts';
-import { type ServiceSettings, urlOf } from './options.ts';
+import { reachableHost, type ServiceSettings, urlOf } from './options.ts';
 import { ProblemResponse } from './problems.ts';
 
 export interface ListenerHandlers {
@@ -99,7 +99,7 @@ export async function startListener(
 	}
 
 	async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-		const call = readCall(request, settings.basePath);
+		const call = readCall(request, settings);
 		const { held, action } = faults.matchFault(call.method, call.path ?? '');
 		await held;
 		if (request.socket.destroyed) return log(call, null);
@@ -112,7 +112,7 @@ export async function startListener(
 	}
 
 	async function serveUpgrade(request: IncomingMessage, socket: Socket, head: Buffer): Promise<void> {
-		const call = readCall(request, settings.basePath);
+		const call = readCall(request, settings);
 		// The request has left HTTP: until a channel takes over, only this listens for a broken line.
 		socket.on('error', () => socket.destroy());
 		const { held, action } = faults.matchFault(call.method, call.path ?? '');
@@ -145,7 +145,7 @@ export async function startListener(
 
 	return {
 		get url() {
-			return `${urlOf(settings.host, port, settings.tls !== undefined)}${settings.basePath}`;
+			return `${urlOf(reachableHost(settings.host), port, settings.tls !== undefined)}${settings.basePath}`;
 		},
 		get port() {
 			return port;

@@ -191,7 +191,7 @@ describe('device connect', () => {
 	});
 
 	test('finds the Connection wherever --token-pointer says', async () => {
-		const other = await givenService({ tokenField: '/data/secret' });
+		const other = await givenService({ dialect: { tokenPointer: '/data/secret' } });
 		const missing = {
 			status: 69,
 			code: 'bad-response',

@@ -112,7 +112,7 @@ describe('a base path', () => {
 	});
 
 	test('and another channel path are served where they are set', async () => {
-		const service = await givenService({ channelPath: '/notify/me' });
+		const service = await givenService({ dialect: { channelPath: '/notify/me' } });
 		const token = await registerDevice(service, 'kiosk-1');
 		await expect(openChannel(service, token)).rejects.toMatchObject({ status: 404 });
 		await openChannel(service, token, { path: '/notify/me' });

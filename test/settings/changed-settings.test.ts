@@ -147,7 +147,7 @@ describe('changed settings', () => {
 	});
 
 	test('are tried at once by a device that is waiting, instead of when the wait is over', async () => {
-		const service = await givenService({ channelPath: '/channel' });
+		const service = await givenService({ dialect: { channelPath: '/channel' } });
 		const device = await givenAgent();
 		const result = await device.pair(service.createPairingCode('check-in').url);
 		expect(result.sentence).toContain('404');
