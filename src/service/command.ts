@@ -27,7 +27,7 @@ export interface LineSink {
 export async function runServiceCommand(
 	options: ServiceOptions,
 	out: LineSink,
-	{ quiet = false }: { readonly quiet?: boolean } = {},
+	{ quiet = false, warnings = [] }: { readonly quiet?: boolean; readonly warnings?: readonly string[] } = {},
 ): Promise<EmbeddedService> {
 	const service = await startService(options);
 	const { basic, bearer, apiKey } = service.credentials;
@@ -42,6 +42,7 @@ export async function runServiceCommand(
 		`  ApiKey      ${apiKey}`,
 		`Pairing code  GET ${pairing}?workflowId=ID with Basic, Bearer or ApiKey`,
 		`Notification  idv-agent service notify '{"type":"hello"}' --url ${service.url}`,
+		...warnings.map((warning) => `Warning: ${warning}`),
 		'',
 	];
 	out.write(`${lines.join('\n')}\n`);
