@@ -41,7 +41,7 @@ export function buildProgram(): Command {
 const NOTES = `
 The credential: --authorization-file, else IDV_AUTHORIZATION, else the profile;
 never an argument.
-Nothing that creates something is tried twice.
+Requests that create something are never retried.
 Exit status: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 fault, 74 I/O,
   75 try again, 77 refused, 78 settings.`;
 
@@ -51,13 +51,15 @@ function addApiKey(program: Command): void {
 		.description('API keys')
 		.command('create')
 		.description('create an API key')
-		.requiredOption('--name <name>', 'name for people')
+		.requiredOption('--name <name>', 'human-readable name')
 		.requiredOption('--permissions <list>', 'comma-separated, such as deeplink:write,ephemeral_device:write')
 		.option(
 			'--expires <seconds>',
 			'lifetime; left out, the key never expires',
 			wholeNumber('--expires', 1, 315_360_000),
 		)
+		.option('--code-file <file>', 'use up the pairing code in this file as the credential; - for standard input')
+		.option('--allow-unknown-permission', 'take a permission that looks like a mistyped one as it is')
 		.option('--out <file>', 'write the key to this new file (mode 0600) instead of showing it');
 	withExamples(
 		create,
@@ -130,12 +132,12 @@ function addDevice(program: Command): void {
 function addWhoAmI(program: Command): void {
 	const whoami = program
 		.command('whoami')
-		.description('what the credential is, and what it may do')
+		.description('show the kind of the credential and what it may do')
 		.option('--offline', 'do not ask the service');
 	withExamples(
 		whoami,
-		['idv whoami', 'asks with requests that create nothing'],
-		['idv whoami --offline', 'only what the credential says itself'],
+		['idv whoami', 'asks with requests that cannot create anything'],
+		['idv whoami --offline', 'only what the credential itself says'],
 	);
 	onCommand<TargetFlags>(whoami, async (flags) => (await import('./whoami.ts')).whoAmI(flags));
 }

@@ -1,6 +1,6 @@
 /**
- * One request of an operator to the service, tried once. Owns what is said when it fails: the words of the catalogue are a
- * device's, which goes on by itself; an operator's command does not, and may have created something.
+ * One request of an operator to the service, tried once. Owns what is said when it fails: the remedies of the
+ * catalogue are for a device, which retries automatically; an operator's command does not, and may have created something.
  */
 import { AgentError, type ErrorCode } from '../base/errors.ts';
 import { VERSION } from '../cli/version.ts';
@@ -24,18 +24,20 @@ export interface ServiceCall {
 	readonly path: string;
 	readonly query?: URLSearchParams | undefined;
 	readonly body?: unknown;
+	/** In place of `body`: sent as it is. */
+	readonly rawBody?: string | undefined;
 	readonly accept?: string | undefined;
 	/** Largest answer, in bytes; default 1 MiB. */
 	readonly maxBytes?: number | undefined;
 }
 
-/** What a call is for, so that its failure can be told in the right words. */
+/** The purpose of a call, which decides how its failure is reported. */
 export interface Purpose {
-	/** What may exist afterwards although no answer came: `an API key`; left out for calls that leave nothing behind. */
+	/** The thing that may exist afterwards although no answer came: `an API key`; left out for calls that create nothing. */
 	readonly creates?: string | undefined;
-	/** What a credential needs for it. */
+	/** The credential that it requires. */
 	readonly needs: string;
-	/** The workflow it names: one that the service doesn't know is told as such. */
+	/** The workflow it names: one that the service does not know is reported as such. */
 	readonly workflowId?: string | undefined;
 }
 
@@ -73,6 +75,7 @@ export async function sendOnce(
 		url: endpointUrl(target.baseUrl, call.path, call.query),
 		authorization: target.authorization,
 		body: call.body,
+		rawBody: call.rawBody,
 		accept: call.accept,
 		deadlineMs: DEADLINE_MS,
 		maxBytes: call.maxBytes ?? MAX_ANSWER_BYTES,
@@ -87,7 +90,7 @@ export function isGood({ status }: ServiceAnswer): boolean {
 	return status >= 200 && status < 300;
 }
 
-/** What an answer means that is not the one hoped for. */
+/** The error for an answer that is not a success. */
 export function refusal({ baseUrl, authorization }: Target, answer: ServiceAnswer, purpose: Purpose): AgentError {
 	const header = formatAuthorization(authorization);
 	const { status, headers, body } = answer;
@@ -134,11 +137,11 @@ const REMEDIES: Partial<Record<ErrorCode, string>> = {
 	'captive-portal': 'Check --url: something else answers in place of the service.',
 	'redirect-refused': 'Use the address that the service really has: a credential is never sent on to another one.',
 	'credential-refused': 'Check the credential; idv whoami shows which one is used.',
-	'request-rejected': "Correct what the service's own words name; nothing was created.",
+	'request-rejected': 'Correct what the service names; nothing was created.',
 	'workflow-unknown': 'Name a workflow that exists in the service; the spelling must match exactly.',
 	'service-overloaded': 'Wait a while, then run the command again.',
 	'service-failed': 'Run the command again later; if it repeats, the operator of the service must look at it.',
-	'bad-response': 'Check --url: the service has no such endpoint there, or answers in a form that is not known.',
+	'bad-response': 'Check --url: the service has no such endpoint there, or its answer has an unknown form.',
 };
 
 /** Whether what was asked for may exist although the command failed. */
