@@ -142,15 +142,13 @@ describe('service', () => {
 				/strange\.json cannot be used: basic must have the form user:password/,
 			],
 		];
-		for (const [flags, status, code, words] of cases) {
-			const args = ['service', '--port', '0', ...flags];
-			const [plain, json] = await Promise.all([
-				finish('idv-agent', args, {}),
-				finish('idv-agent', [...args, '--json'], {}),
-			]);
-			expectRefusal(plain, { status, code, words });
-			expectJsonRefusal(json, { status, code, words });
-		}
+		await Promise.all(
+			cases.map(async ([flags, status, code, words]) => {
+				const args = ['service', '--port', '0', ...flags];
+				expectRefusal(await finish('idv-agent', args, {}), { status, code, words });
+				expectJsonRefusal(await finish('idv-agent', [...args, '--json'], {}), { status, code, words });
+			}),
+		);
 	});
 });
 
