@@ -291,7 +291,10 @@ function addService(program: Command): void {
 		.option('--connection-ttl <seconds>', 'lifetime of a Connection', wholeNumber('--connection-ttl', 1, 315_360_000))
 		.option('--short-token-ttl <seconds>', 'lifetime of a pairing code', wholeNumber('--short-token-ttl', 1, 86_400))
 		.option('--self-registration', 'devices may register without a credential')
-		.option('--quiet', 'print no line for each event');
+		.option('--no-short-token-keys', 'a pairing code may not create an API key')
+		.option('--public-url <url>', 'base URL in pairing codes and links, such as that of a proxy in front')
+		.option('--signing-key-file <file>', 'key that signs Connections, made if missing: they stay valid after a restart')
+		.option('--quiet', 'do not print a line for each event');
 	withExamples(
 		service,
 		['idv-agent service --workflows checkin,checkout', 'prints its credentials and what happens'],

@@ -1,5 +1,6 @@
 /** `idv-agent service`: the embedded service in the foreground, and sending devices a message by hand. */
-import { readFile } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { readFile, writeFile } from 'node:fs/promises';
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
 import { parseAuthorization } from '../protocol/authorization.ts';
@@ -10,6 +11,7 @@ import {
 	type ServiceOptions,
 	startService,
 } from '../service/embedded-service.ts';
+import { isWildcard } from '../service/options.ts';
 import { counted, type OutputFlags, printJson, printLine } from './output.ts';
 
 export interface ServiceFlags extends OutputFlags {
@@ -24,6 +26,11 @@ export interface ServiceFlags extends OutputFlags {
 	/** Seconds. */
 	readonly shortTokenTtl?: number | undefined;
 	readonly selfRegistration?: boolean | undefined;
+	/** `false` for `--no-short-token-keys`. */
+	readonly shortTokenKeys?: boolean | undefined;
+	readonly publicUrl?: string | undefined;
+	/** Made if missing. */
+	readonly signingKeyFile?: string | undefined;
 	/** No line for each event: thousands of devices have too many. */
 	readonly quiet?: boolean | undefined;
 }
@@ -37,10 +44,16 @@ export async function runService(flags: ServiceFlags): Promise<void> {
 		connectionTtlSeconds: flags.connectionTtl,
 		shortTokenTtlSeconds: flags.shortTokenTtl,
 		selfRegistration: flags.selfRegistration,
+		shortTokenKeys: flags.shortTokenKeys,
+		publicUrl: flags.publicUrl,
+		signingKey: flags.signingKeyFile === undefined ? undefined : await readSigningKey(flags.signingKeyFile),
 		...(flags.credentials === undefined ? {} : await readCredentials(flags.credentials)),
 	};
 	const { quiet = false } = flags;
-	const starting = flags.json ? runInJson(options, quiet) : runServiceCommand(options, process.stdout, { quiet });
+	const warnings = warningsOf(flags);
+	const starting = flags.json
+		? runInJson(options, warnings, quiet)
+		: runServiceCommand(options, process.stdout, { quiet, warnings });
 	const service = await starting.catch((error: unknown) => {
 		throw cannotStart(error, flags);
 	});
@@ -59,11 +72,30 @@ const EVENTS: readonly ServiceEventName[] = [
 	'notified',
 ];
 
-async function runInJson(options: ServiceOptions, quiet: boolean): Promise<EmbeddedService> {
+/** The consequences of the flags that would surprise later. */
+function warningsOf({ host, publicUrl, signingKeyFile }: ServiceFlags): string[] {
+	const isPlain = publicUrl === undefined || publicUrl.startsWith('http:');
+	return [
+		...(isWildcard(host) ? [OPEN + (isPlain ? UNENCRYPTED : '')] : []),
+		...(signingKeyFile === undefined ? [FORGETFUL] : []),
+	];
+}
+
+const OPEN = 'Every machine that can reach this one can use this service.';
+const UNENCRYPTED =
+	' Its traffic is not encrypted, and devices refuse plain http from another machine: put a proxy with https in front and name it with --public-url.';
+const FORGETFUL =
+	'After a restart every paired device must be paired again; --signing-key-file FILE keeps their Connections valid.';
+
+async function runInJson(
+	options: ServiceOptions,
+	warnings: readonly string[],
+	quiet: boolean,
+): Promise<EmbeddedService> {
 	const service = await startService(options);
 	const print = (event: string, at: number, fields: object) =>
 		printLine(JSON.stringify({ event, at: new Date(at).toISOString(), ...fields }));
-	print('listening', Date.now(), { url: service.url, credentials: service.credentials });
+	print('listening', Date.now(), { url: service.url, credentials: service.credentials, warnings });
 	for (const name of quiet ? [] : EVENTS) service.on(name, ({ at, ...fields }) => print(name, at, fields));
 	return service;
 }
@@ -73,13 +105,36 @@ function cannotStart(error: unknown, { host, port }: ServiceFlags): AgentError {
 	const said = error instanceof Error ? error.message : String(error);
 	const more = { remedy: 'Choose another --port (0 takes any free one) or --host.', cause: error };
 	if (code === 'EADDRINUSE')
-		return new AgentError('service-unreachable', `Port ${port} of ${host} is taken by another program.`, more);
+		return new AgentError('service-unreachable', `Port ${port} of ${host} is in use by another program.`, more);
 	if (code === 'EACCES') return new AgentError('access-denied', `This user may not listen on port ${port}.`, more);
 	if (code !== undefined) return new AgentError('service-unreachable', `Cannot listen on ${host}: ${code}.`, more);
 	return new AgentError('usage', said, {
 		remedy: 'Correct the flag; --allow-non-loopback opens the service to a network.',
 		cause: error,
 	});
+}
+
+/**
+ * The key in a file, which is made with mode 0600 if it is missing: 64 hexadecimal digits.
+ * @throws AgentError `credential-unreadable`.
+ */
+async function readSigningKey(file: string): Promise<Uint8Array> {
+	const unusable = (reason: string, cause?: unknown) =>
+		new AgentError('credential-unreadable', `The signing key ${file} cannot be used: ${reason}.`, {
+			remedy: 'Name a file that this user may read and write, or delete it: a new key is made, and devices pair again.',
+			cause,
+		});
+	const failed = (what: string) => (error: NodeJS.ErrnoException) => {
+		throw unusable(`it cannot be ${what} (${error.code})`, error);
+	};
+	const made = randomBytes(32).toString('hex');
+	// Exclusive: a key that exists is never overwritten.
+	await writeFile(file, `${made}\n`, { flag: 'wx', mode: 0o600, flush: true }).catch((error: NodeJS.ErrnoException) => {
+		if (error.code !== 'EEXIST') failed('made')(error);
+	});
+	const text = (await readFile(file, 'utf8').catch(failed('read'))).trim();
+	if (!/^[0-9a-f]{64}$/i.test(text)) throw unusable('it does not hold 64 hexadecimal digits');
+	return Buffer.from(text, 'hex');
 }
 
 const credential = z.string().regex(/^[\x21-\x7e]{8,}$/, 'must have at least 8 visible ASCII characters');
@@ -96,10 +151,10 @@ const credentialsSchema = z.strictObject({
 async function readCredentials(file: string): Promise<ServiceOptions> {
 	const unusable = (reason: string) =>
 		new AgentError('credential-unreadable', `The credentials of ${file} cannot be used: ${reason}.`, {
-			remedy: 'Write {"basic":"user:password","bearer":"…","apiKey":"…"}; what is left out is generated.',
+			remedy: 'Write {"basic":"user:password","bearer":"…","apiKey":"…"}; missing fields are generated.',
 		});
 	const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
-		throw unusable(error.code === 'ENOENT' ? 'the file is not there' : `the file cannot be read (${error.code})`);
+		throw unusable(error.code === 'ENOENT' ? 'the file does not exist' : `the file cannot be read (${error.code})`);
 	});
 	let document: unknown;
 	try {

@@ -42,7 +42,7 @@ const STARTS_PER_SECOND = 50;
 /** Files that a process has open besides its channels. */
 const OTHER_FILES = 128;
 
-/** Runs until `--for` is over or Ctrl-C. @throws AgentError for what cannot be begun. */
+/** Runs until `--for` is over or Ctrl-C. @throws AgentError when it cannot start. */
 export async function simulate(flags: SimulateFlags): Promise<void> {
 	const baseUrl = ownService(flags);
 	const workflowId = checkedWorkflow('--workflow', flags.workflow);
@@ -57,7 +57,7 @@ export async function simulate(flags: SimulateFlags): Promise<void> {
 		env: process.env,
 		sets: [...(flags.set ?? []), `baseUrl=${baseUrl}`, `heartbeatCadence=${flags.cadence}`, ...credentialSets(flags)],
 	});
-	const ended = untilTold(flags.for);
+	const ended = untilEnded(flags.for);
 	try {
 		trimHeap();
 		const residentBefore = process.memoryUsage.rss();
@@ -104,7 +104,7 @@ function tell(report: SimulationReport, flags: OutputFlags): void {
 	} else if (flags.json) printJson(report);
 }
 
-/** @throws AgentError `usage` for an address that cannot be meant, or a service elsewhere without consent. */
+/** @throws AgentError `usage` for an invalid address, or for a service elsewhere without consent. */
 function ownService({ service, iOwnThisService }: SimulateFlags): string {
 	const baseUrl = normalizeBaseUrl(service);
 	if (baseUrl === null)
@@ -112,7 +112,7 @@ function ownService({ service, iOwnThisService }: SimulateFlags): string {
 			remedy: 'Give the base URL, such as http://127.0.0.1:8490.',
 		});
 	if (isLoopback(baseUrl) || iOwnThisService) return baseUrl;
-	throw new AgentError('usage', `${new URL(baseUrl).host} is not on this machine, and many devices are a load.`, {
+	throw new AgentError('usage', `${new URL(baseUrl).host} is not on this machine, and many devices put a load on it.`, {
 		remedy: 'Pass --i-own-this-service if you run that service or have permission from its operator.',
 	});
 }
@@ -120,7 +120,7 @@ function ownService({ service, iOwnThisService }: SimulateFlags): string {
 function credentialSets({ apiKeyFile, selfRegistration }: SimulateFlags): string[] {
 	if (apiKeyFile !== undefined) return [`credential.apiKeyFile=${resolve(apiKeyFile)}`];
 	if (selfRegistration) return ['credential.selfRegistration=true'];
-	throw new AgentError('usage', 'No credential was given for the devices to register with.', {
+	throw new AgentError('usage', 'No flag says how the devices register.', {
 		remedy: 'Give --api-key-file FILE, or --self-registration where the service allows it.',
 	});
 }
@@ -157,13 +157,17 @@ function checkedWorkflow(flag: string, text: string): string {
 	});
 }
 
-/** Node has raised the limit as far as it may go. @throws AgentError `usage` when it is too low all the same. */
+/** Node has already raised the limit to its maximum. @throws AgentError `usage` when it is still too low. */
 function checkFiles(needed: number): void {
 	const limit = openFilesLimit();
 	if (limit >= needed) return;
-	throw new AgentError('usage', `So many devices need about ${needed} open files; this process may have ${limit}.`, {
-		remedy: `Raise the limit first (ulimit -n ${needed}), or simulate fewer devices.`,
-	});
+	throw new AgentError(
+		'usage',
+		`This many devices require about ${needed} open files; this process may open ${limit}.`,
+		{
+			remedy: `Raise the limit first (ulimit -n ${needed}), or simulate fewer devices.`,
+		},
+	);
 }
 
 function openFilesLimit(): number {
@@ -179,7 +183,7 @@ function openFilesLimit(): number {
 const SAME_SIGNAL_MS = 1000;
 
 /** Resolves after so many seconds, or at the first signal; another one later ends the process at once. */
-function untilTold(seconds: number | undefined): Promise<void> {
+function untilEnded(seconds: number | undefined): Promise<void> {
 	return new Promise((end) => {
 		let firstAtMs: number | null = null;
 		const onSignal = () => {

@@ -61,7 +61,7 @@ export function makeReport(
 	const {
 		devices,
 		elapsedMs,
-		places,
+		phases,
 		everOnline,
 		allOnlineAfterMs,
 		handshakes,
@@ -77,7 +77,7 @@ export function makeReport(
 		service,
 		devices,
 		seconds: toSeconds(elapsedMs),
-		online: places.online,
+		online: phases.online,
 		everOnline,
 		allOnlineAfterSeconds: orNull(allOnlineAfterMs),
 		registrations,

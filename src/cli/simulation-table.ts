@@ -31,13 +31,13 @@ export function showSimulation(
 
 	const row = (figures: SimulationFigures) => {
 		const seconds = Math.max(0.001, (figures.elapsedMs - before.elapsedMs) / 1000);
-		const { places } = figures;
+		const { phases } = figures;
 		const cells = [
 			`${Math.floor(figures.elapsedMs / 1000)} s`,
-			places.online,
-			places.connecting,
-			places.waiting,
-			places.notStarted,
+			phases.online,
+			phases.connecting,
+			phases.waiting,
+			phases.notStarted,
 			Math.round((figures.handshakes.begun - before.handshakes.begun) / seconds),
 			Math.round((figures.heartbeats - before.heartbeats) / seconds),
 		];

@@ -77,6 +77,8 @@ export interface ServiceRequest {
 	readonly authorization: Authorization | null;
 	/** Sent as JSON; left out, there is no body. */
 	readonly body?: unknown;
+	/** In place of `body`, sent as it is under the same content type: for a request that must not be understood. */
+	readonly rawBody?: string | undefined;
 	/** Default `application/json`. */
 	readonly accept?: string | undefined;
 	/** For the whole request, in milliseconds. */
@@ -180,7 +182,7 @@ export function createServiceClient(parts: { network: RequestNetwork; userAgent:
 
 		async send(request) {
 			const { method, url, authorization, accept = 'application/json', deadlineMs, maxBytes } = request;
-			const body = request.body === undefined ? undefined : JSON.stringify(request.body);
+			const body = request.rawBody ?? (request.body === undefined ? undefined : JSON.stringify(request.body));
 			const headers = requestHeaders(authorization, accept, body !== undefined);
 			const exchanged = await attempt({ method, url, headers, body, deadlineMs, maxBytes });
 			if (exchanged.kind === 'failed') throw asError(exchanged.failure);

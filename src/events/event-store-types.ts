@@ -36,10 +36,14 @@ export interface Consumer {
 	readonly seenMs: number;
 }
 
-export interface EventStore {
+/** Events in and out again, in order. */
+export interface EventWriter {
 	/** Numbers an event and stores it at the end of this turn; `null` for a duplicate of one that was received before. */
 	append(incoming: Incoming): Entry | null;
-	/** Stored events after `since`, as `Inbox.after` of `events/event.ts`. */
+	/**
+	 * Stored events after `since`, oldest first, at most `limit`; from the oldest kept one when `since` is `null`. `missed`
+	 * says that events between `since` and the first one here are gone.
+	 */
 	after(since: string | null, limit: number): { entries: readonly Entry[]; missed: boolean };
 	/** The newest stored event's id, or `null`. */
 	newest(): string | null;
@@ -52,6 +56,14 @@ export interface EventStore {
 	subscribe(listener: (entries: readonly Entry[]) => void): () => void;
 	/** Resolves when everything asked for so far is stored. */
 	settled(): Promise<void>;
+	readonly count: number;
+	readonly bytes: number;
+	/** Stores what is pending and closes the file. Nothing can be appended afterwards. */
+	close(): void;
+}
+
+/** Named consumers, and how far each has read. */
+export interface EventReader {
 	/**
 	 * Makes a consumer known: from now on events are kept until it has acknowledged them. A known one stays where it is.
 	 * @throws AgentError `body-invalid` for a name that is not 1 to 64 of `A-Z a-z 0-9 . _ -`, or one too many.
@@ -67,10 +79,11 @@ export interface EventStore {
 	consumers(): readonly Consumer[];
 	/** Nothing is kept for it any more; `false` if it was not known. */
 	forget(consumer: string): boolean;
+}
+
+export interface EventStore extends EventWriter, EventReader {}
+
+export interface DurableEventStore extends EventStore {
 	/** Tries the disk now if events are in memory only. `true` when they are on the disk. */
 	recover(): boolean;
-	readonly count: number;
-	readonly bytes: number;
-	/** Stores what is pending and closes the file. Nothing can be appended afterwards. */
-	close(): void;
 }

@@ -16,7 +16,7 @@ import { AgentError } from '../base/errors.ts';
 import { createConsumers } from './consumers.ts';
 import { type Entry, sizeOf } from './event.ts';
 import { type Epoch, idOf, numberOf, withEpoch } from './event-id.ts';
-import type { EventStore, EventStoreOptions } from './event-store-types.ts';
+import type { DurableEventStore, EventStoreOptions } from './event-store-types.ts';
 import {
 	damagedNotice,
 	dropQuarantined,
@@ -31,7 +31,7 @@ import {
 	unwritableNotice,
 } from './event-table.edge.ts';
 
-export type { Consumer, EventStore, EventStoreOptions } from './event-store-types.ts';
+export type { Consumer, DurableEventStore, EventStore, EventStoreOptions } from './event-store-types.ts';
 
 /** Events whose service id is remembered for telling duplicates, deleted ones included. */
 const REMEMBERED_EVENTS = 1024;
@@ -45,7 +45,7 @@ const EARLIEST_CLOCK_MS = Date.UTC(2025, 0, 1);
 const CLOCK_STEP_MS = 60_000;
 
 /** Opens nothing yet: the file is looked at when something is asked, and made with the first event. A bad disk never throws here. */
-export function createEventStore(options: EventStoreOptions): EventStore {
+export function createEventStore(options: EventStoreOptions): DurableEventStore {
 	const { directory, bounds, epoch, onNotice = () => {}, cleanAfterMs = 1000, recoverEveryMs = 30_000 } = options;
 	const { durable = true } = options;
 	const { wallMs = Date.now, monotonicMs = () => performance.now() } = options;

@@ -54,6 +54,8 @@ function addApiKey(program: Command): void {
 		.requiredOption('--name <name>', 'human-readable name')
 		.requiredOption('--permissions <list>', 'comma-separated, such as deeplink:write,ephemeral_device:write')
 		.option('--expires <seconds>', 'lifetime; default: the key never expires', wholeNumber('--expires', 1, 315_360_000))
+		.option('--code-file <file>', 'use up the pairing code in this file as the credential; - for standard input')
+		.option('--allow-unknown-permission', 'take a permission that looks like a mistyped one as it is')
 		.option('--out <file>', 'write the key to this new file (mode 0600) instead of showing it');
 	withExamples(
 		create,
@@ -130,12 +132,12 @@ function addDevice(program: Command): void {
 function addWhoAmI(program: Command): void {
 	const whoami = program
 		.command('whoami')
-		.description('show the credential and its permissions')
+		.description('show the kind of the credential and what it may do')
 		.option('--offline', 'do not ask the service');
 	withExamples(
 		whoami,
-		['idv whoami', 'asks with requests that create nothing'],
-		['idv whoami --offline', 'only the claims of the credential'],
+		['idv whoami', 'asks with requests that cannot create anything'],
+		['idv whoami --offline', 'only what the credential itself says'],
 	);
 	onCommand<TargetFlags>(whoami, async (flags) => (await import('./whoami.ts')).whoAmI(flags));
 }

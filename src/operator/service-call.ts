@@ -24,6 +24,8 @@ export interface ServiceCall {
 	readonly path: string;
 	readonly query?: URLSearchParams | undefined;
 	readonly body?: unknown;
+	/** In place of `body`: sent as it is. */
+	readonly rawBody?: string | undefined;
 	readonly accept?: string | undefined;
 	/** Largest answer, in bytes; default 1 MiB. */
 	readonly maxBytes?: number | undefined;
@@ -73,6 +75,7 @@ export async function sendOnce(
 		url: endpointUrl(target.baseUrl, call.path, call.query),
 		authorization: target.authorization,
 		body: call.body,
+		rawBody: call.rawBody,
 		accept: call.accept,
 		deadlineMs: DEADLINE_MS,
 		maxBytes: call.maxBytes ?? MAX_ANSWER_BYTES,
@@ -134,11 +137,11 @@ const REMEDIES: Partial<Record<ErrorCode, string>> = {
 	'captive-portal': 'Check --url: something else answers in place of the service.',
 	'redirect-refused': 'Use the address that the service really has: a credential is never sent on to another one.',
 	'credential-refused': 'Check the credential; idv whoami shows which one is used.',
-	'request-rejected': "Correct what the service's own words name; nothing was created.",
+	'request-rejected': 'Correct what the service names; nothing was created.',
 	'workflow-unknown': 'Name a workflow that exists in the service; the spelling must match exactly.',
 	'service-overloaded': 'Wait a while, then run the command again.',
 	'service-failed': 'Run the command again later; if it repeats, the operator of the service must look at it.',
-	'bad-response': 'Check --url: the service has no such endpoint there, or answers in a form that is not known.',
+	'bad-response': 'Check --url: the service has no such endpoint there, or its answer has an unknown form.',
 };
 
 /** Whether what was asked for may exist although the command failed. */

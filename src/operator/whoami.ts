@@ -1,8 +1,10 @@
 /**
- * `idv whoami`: what the credential is, and what it may do. A service has no endpoint for that question, so each endpoint
- * is asked with a request that lacks what it requires: it says no for the credential or for the request, and creates
- * nothing either way. A Short Token is never shown to the service: a look could spend it.
+ * `idv whoami`: the kind of a credential and what it may do. A service has no endpoint for that question, so each endpoint is
+ * asked with a request that no service can act on: its body is not JSON, and what it requires is missing. The refusal tells.
+ * Where a service refuses such a request before it looks at the credential, a second one with a wrong credential shows it,
+ * and the answer is "cannot be told". A Short Token is never shown to the service: a look could spend it.
  */
+import { randomBytes } from 'node:crypto';
 import { EXIT } from '../base/errors.ts';
 import { printJson, printLine, printTable, untilTime } from '../cli/output.ts';
 import type { ServiceClient } from '../connection/service-client.edge.ts';
@@ -13,12 +15,17 @@ import { readTokenLife } from '../protocol/token-life.ts';
 import { sendOnce, withClient } from './service-call.ts';
 import { resolveTarget, type Target, type TargetFlags } from './service-target.ts';
 
-/** The answer of an endpoint: `null` where it can't be known. */
+/** The answer of an endpoint. */
 interface Verdict {
+	/** `null` where it cannot be told. */
 	readonly may: boolean | null;
-	readonly detail: string;
-	readonly status: number;
+	/** Whether the credential itself is good; `null` where it cannot be told. */
+	readonly accepted: boolean | null;
+	readonly reason: string;
 }
+
+/** The beginning of an object: whatever reads JSON refuses it, whatever it would do with an empty one. */
+const NOT_JSON = '{"idv-whoami":';
 
 const ASKED = {
 	startSessions: { path: ENDPOINTS.sessionStart, words: 'start sessions' },
@@ -47,7 +54,9 @@ export async function whoAmI(flags: TargetFlags & { readonly offline?: boolean |
 	if (flags.json) {
 		const entries = Object.keys(ASKED).map((name) => [name, verdicts?.[name as Asked].may ?? null]);
 		const may = Object.fromEntries(entries);
-		return printJson({ baseUrl, scheme: authorization.scheme, credentialFrom, ...said, accepted, may });
+		const reasons =
+			verdicts && Object.fromEntries(Object.entries(verdicts).map(([name, { reason }]) => [name, reason]));
+		return printJson({ baseUrl, scheme: authorization.scheme, credentialFrom, ...said, accepted, may, reasons });
 	}
 	printTable([
 		['Service', baseUrl],
@@ -63,15 +72,16 @@ export async function whoAmI(flags: TargetFlags & { readonly offline?: boolean |
 	printLine();
 	printTable(
 		Object.entries(ASKED).map(([name, { words }]) => {
-			const { may, detail } = verdicts[name as Asked];
-			return [`May ${words}`, may === null ? `unknown (${detail})` : may ? 'yes' : `no: ${detail}`];
+			const { may, reason } = verdicts[name as Asked];
+			return [`May ${words}`, may === null ? `cannot be told: ${reason}` : may ? 'yes' : `no: ${reason}`];
 		}),
 	);
+	printLine('\nAsked with requests that cannot create anything: their bodies are not JSON.');
 }
 
 function isAccepted(verdicts: readonly Verdict[]): boolean | null {
-	if (verdicts.some(({ status }) => status === 401)) return false;
-	return verdicts.some(({ may }) => may !== null) ? true : null;
+	if (verdicts.some(({ accepted }) => accepted === false)) return false;
+	return verdicts.some(({ accepted }) => accepted) ? true : null;
 }
 
 function describeAcceptance(accepted: boolean | null): string {
@@ -87,13 +97,29 @@ async function askAll(target: Target): Promise<Record<Asked, Verdict>> {
 }
 
 async function ask(client: ServiceClient, target: Target, path: string): Promise<Verdict> {
-	const answer = await sendOnce(client, target, { method: 'POST', path, body: {} }, { needs: 'another credential' });
-	const { status } = answer;
-	const detail = readErrorDetail(new TextDecoder().decode(answer.body)) || `status ${status}`;
-	if (status === 401 || status === 403) return { may: false, detail, status };
-	// For its form a request is refused only after the credential was found good enough.
-	if (status === 400 || status === 422) return { may: true, detail, status };
-	return { may: null, detail: `the service answered ${status}`, status };
+	const call = { method: 'POST', path, rawBody: NOT_JSON } as const;
+	const send = (as: Target) => sendOnce(client, as, call, { needs: 'another credential' });
+	const { status, body } = await send(target);
+	const detail = readErrorDetail(new TextDecoder().decode(body)) || `status ${status}`;
+	if (status === 401) return { may: false, accepted: false, reason: detail };
+	const isForm = status === 400 || status === 422;
+	if (!isForm && status !== 403) {
+		const reason = status < 300 ? `the service took a request that is not JSON (status ${status})` : `status ${status}`;
+		return { may: null, accepted: null, reason };
+	}
+	const control = await send({ ...target, authorization: wrongCredential(target.authorization) });
+	const isCredentialFirst = control.status === 401 || (isForm && control.status === 403);
+	const accepted = isCredentialFirst ? true : null;
+	if (!isForm) return { may: false, accepted, reason: detail };
+	return accepted
+		? { may: true, accepted, reason: 'a wrong credential is refused there' }
+		: { may: null, accepted, reason: 'the service checks the request before the credential' };
+}
+
+/** Of the same scheme, but of no user: a wrong password could lock a real one out. */
+function wrongCredential({ scheme }: Authorization): Authorization {
+	const credential = `idv-whoami-${randomBytes(8).toString('hex')}`;
+	return scheme === 'Basic' ? { scheme, username: credential, password: credential } : { scheme, credential };
 }
 
 interface Claims {
@@ -104,7 +130,7 @@ interface Claims {
 	readonly expiresAt?: string;
 }
 
-/** The claims of a credential; its signature is not checked. */
+/** The claims in a credential; its signature is not checked. */
 function readClaims(authorization: Authorization): Claims {
 	if (authorization.scheme === 'Basic') return { username: authorization.username };
 	const life = readTokenLife(authorization.credential);

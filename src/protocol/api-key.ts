@@ -10,6 +10,9 @@ export const permissionSchema = z
 /** Permissions that are seen in use; the complete list is not published. */
 export const KNOWN_PERMISSIONS = ['ephemeral_device:write', 'person:write', 'deeplink:write'] as const;
 
+/** Further resources that are seen in use, with unknown actions. */
+export const KNOWN_RESOURCES = ['device', 'device_all', 'device_log'] as const;
+
 export const apiKeyRequestSchema = z.object({
 	name: z.string().trim().min(1, 'must not be empty').max(128, 'must have at most 128 characters'),
 	permissions: z.array(permissionSchema).min(1, 'must name at least one permission').max(64),

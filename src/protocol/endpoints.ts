@@ -6,8 +6,8 @@
 export const ENDPOINTS = {
 	pairingCode: '/api/deeplink/qrcode',
 	deviceConnection: '/api/device/connection',
-	/** Two forms are published; the first is tried first, the second on 404 or 405 (assumed). */
-	apiKeys: ['/api/security/apikeys', '/api/apikey'],
+	/** Two forms are published, the third comes from the field. Tried in this order, the next one on 404 or 405 (assumed). */
+	apiKeys: ['/api/security/apikeys', '/api/apikey', '/api/security/apikey'],
 	sessionStart: '/api/v1/deeplink',
 } as const;
 

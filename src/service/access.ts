@@ -1,28 +1,25 @@
 /**
- * Who may do what: the table of service-interface as data. What a row cannot say (a Short Token is spent, a Connection is for one device,
- * a key gives only what it holds) is decided where the body is known, in the handlers.
+ * Which credential may do what, as a table, and the check of a presented credential against it. Spends nothing. What a row
+ * cannot say (a Short Token is spent, a Connection is for one device, a key gives only what it holds) is decided where the
+ * body is known, in the handlers.
  */
-import { AUTHORIZATION_SCHEMES, type AuthorizationScheme } from '../protocol/authorization.ts';
-import { Refusal } from './problems.ts';
-
-/** What a credential stands for, and until when; `all` is every permission of the account. */
-export interface Grant {
-	readonly permissions: 'all' | readonly string[];
-	/** Milliseconds since 1970; `null` for a credential without an end. */
-	readonly expiresAtMs: number | null;
-}
+import { AUTHORIZATION_SCHEMES, type Authorization, type AuthorizationScheme } from '../protocol/authorization.ts';
+import type { ConnectionClaims, ConnectionTokens } from './connection-tokens.ts';
+import type { DeviceRegistry } from './device-registry.ts';
+import type { Dialect } from './dialect.ts';
+import type { Presented } from './http-call.ts';
+import type { BasicUser } from './options.ts';
+import { ProblemResponse } from './problems.ts';
+import { type ApiKeys, type Grant, isSameSecret, type ShortToken, type ShortTokens } from './tokens.ts';
 
 /** Source: service-interface, Authentication: a user "gets all permissions of the account". */
 export const ACCOUNT_GRANT: Grant = { permissions: 'all', expiresAtMs: null };
-
-/** What a Connection may do. Names are assumed: none are published. */
-export const CONNECTION_PERMISSIONS = ['device_channel:read', 'device_connection:renew'] as const;
 
 /** `yes`, `no`, or only with this permission. */
 type Rule = 'yes' | 'no' | `${string}:${string}`;
 type Row = Readonly<Record<AuthorizationScheme, Rule>>;
 
-/** The endpoints that ask for a credential. The last two are this service's own, not the interface's. */
+/** The endpoints that require a credential. The last two are this service's own, not the interface's. */
 export type GuardedEndpoint =
 	| 'pairingCode'
 	| 'deviceConnection'
@@ -36,7 +33,7 @@ export type AccessTable = Readonly<Record<GuardedEndpoint, Row>>;
 
 /** Source: service-interface for `deeplink:write` (Endpoints 5); the rest is assumed (service-interface, Who may do what). */
 export function accessTable(settings: {
-	readonly shortTokenMayCreateKeys: boolean;
+	readonly shortTokenKeys: boolean;
 	readonly acceptConnectionForRegistration: boolean;
 }): AccessTable {
 	const operator: Row = {
@@ -53,7 +50,7 @@ export function accessTable(settings: {
 			Token: 'yes',
 			Connection: settings.acceptConnectionForRegistration ? 'device_connection:renew' : 'no',
 		},
-		apiKeys: { ...operator, Token: settings.shortTokenMayCreateKeys ? 'yes' : 'no', ApiKey: 'yes' },
+		apiKeys: { ...operator, Token: settings.shortTokenKeys ? 'yes' : 'no', ApiKey: 'yes' },
 		sessionStart: { Basic: 'no', Bearer: 'no', Token: 'no', Connection: 'no', ApiKey: 'deeplink:write' },
 		channel: { Basic: 'no', Bearer: 'no', Token: 'no', Connection: 'device_channel:read', ApiKey: 'no' },
 		devices: operator,
@@ -61,28 +58,109 @@ export function accessTable(settings: {
 	};
 }
 
-/** @throws Refusal 403 when a valid credential is not allowed here. */
-export function checkAccess(row: Row, scheme: AuthorizationScheme, grant: Grant): void {
+/** @throws ProblemResponse 403 when a valid credential is not allowed here. */
+function checkAccess(row: Row, scheme: AuthorizationScheme, grant: Grant): void {
 	const rule = row[scheme];
 	if (rule === 'no') {
-		throw new Refusal('scheme-not-allowed', `A credential of type ${scheme} may not do this.`);
+		throw new ProblemResponse('scheme-not-allowed', `A credential of type ${scheme} may not do this.`);
 	}
 	if (rule !== 'yes') checkPermissions(grant, [rule]);
 }
 
-/** @throws Refusal 403 naming what is missing. */
+/** @throws ProblemResponse 403 naming what is missing. */
 export function checkPermissions(grant: Grant, desired: readonly string[]): void {
 	const held = grant.permissions;
 	if (held === 'all') return;
 	const missing = desired.filter((permission) => !held.includes(permission));
 	if (missing.length > 0) {
-		throw new Refusal('permission-missing', `The credential does not hold ${missing.join(', ')}.`);
+		throw new ProblemResponse('permission-missing', `The credential does not hold ${missing.join(', ')}.`);
 	}
 }
 
 /** The `WWW-Authenticate` value: every scheme that can succeed here. */
-export function challengeOf(row: Row): string {
+function challengeOf(row: Row): string {
 	return AUTHORIZATION_SCHEMES.filter((scheme) => row[scheme] !== 'no')
 		.map((scheme) => `${scheme} realm="embedded service"`)
 		.join(', ');
+}
+
+/** The holder of a checked credential. `grant` is the most that it may pass on. */
+export type Principal =
+	| { readonly scheme: 'Basic' | 'Bearer' | 'ApiKey'; readonly grant: Grant }
+	| { readonly scheme: 'Token'; readonly grant: Grant; readonly token: string; readonly shortToken: ShortToken }
+	| { readonly scheme: 'Connection'; readonly grant: Grant; readonly claims: ConnectionClaims };
+
+export interface CredentialSources {
+	readonly users: readonly BasicUser[];
+	readonly bearerToken: string;
+	readonly apiKeys: ApiKeys;
+	readonly shortTokens: ShortTokens;
+	readonly connectionTokens: ConnectionTokens;
+	readonly registry: DeviceRegistry;
+	readonly table: AccessTable;
+	readonly dialect: Pick<Dialect, 'refusalStatus' | 'channelRefusalStatus'>;
+}
+
+/** @throws ProblemResponse 401 with `WWW-Authenticate`, or the dialect's other status for it; 403. */
+export type Authenticate = (presented: Presented, endpoint: GuardedEndpoint) => Promise<Principal>;
+
+export function createAuthenticate(sources: CredentialSources): Authenticate {
+	return async (presented, endpoint) => {
+		const row = sources.table[endpoint];
+		try {
+			if (presented.kind === 'none')
+				throw new ProblemResponse('credential-missing', 'This endpoint requires a credential.');
+			if (presented.kind === 'malformed')
+				throw new ProblemResponse(
+					'credential-malformed',
+					'The credential is not one "<scheme> <credential>" of a known scheme.',
+				);
+			const principal = await identify(sources, presented.authorization);
+			checkAccess(row, principal.scheme, principal.grant);
+			return principal;
+		} catch (error) {
+			if (!(error instanceof ProblemResponse) || error.problem.status !== 401) throw error;
+			const { refusalStatus, channelRefusalStatus } = sources.dialect;
+			const status = endpoint === 'channel' ? channelRefusalStatus : refusalStatus;
+			const headers = status === 401 ? { 'www-authenticate': challengeOf(row) } : {};
+			throw new ProblemResponse(error.problem.code, error.message, { headers, status });
+		}
+	};
+}
+
+async function identify(sources: CredentialSources, authorization: Authorization): Promise<Principal> {
+	switch (authorization.scheme) {
+		case 'Basic': {
+			// Every user is compared in full, so that the time tells nothing.
+			const known = sources.users.filter((user) => {
+				const isSameName = isSameSecret(user.username, authorization.username);
+				return isSameSecret(user.password, authorization.password) && isSameName;
+			});
+			if (known.length === 0)
+				throw new ProblemResponse('credential-unknown', 'The user name or the password is wrong.');
+			return { scheme: 'Basic', grant: ACCOUNT_GRANT };
+		}
+		case 'Bearer':
+			if (!isSameSecret(sources.bearerToken, authorization.credential)) {
+				throw new ProblemResponse('credential-unknown', 'The access token is not known.');
+			}
+			return { scheme: 'Bearer', grant: ACCOUNT_GRANT };
+		case 'ApiKey':
+			return { scheme: 'ApiKey', grant: sources.apiKeys.find(authorization.credential) };
+		case 'Token': {
+			const shortToken = sources.shortTokens.find(authorization.credential);
+			return { scheme: 'Token', grant: shortToken.issuerGrant, token: authorization.credential, shortToken };
+		}
+		case 'Connection': {
+			const claims = await sources.connectionTokens.verify(authorization.credential);
+			if (sources.registry.isRevoked(claims.jti)) {
+				throw new ProblemResponse('connection-revoked', 'This Connection was revoked.');
+			}
+			return {
+				scheme: 'Connection',
+				grant: { permissions: claims.permissions, expiresAtMs: claims.exp * 1000 },
+				claims,
+			};
+		}
+	}
 }

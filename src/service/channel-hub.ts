@@ -4,14 +4,17 @@
  * Source: assumed throughout (service-interface, Endpoints 6: only the name is published).
  */
 import type { IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { type RawData, type ServerOptions, type WebSocket, WebSocketServer } from 'ws';
-import { type Heartbeat, heartbeatSchema, MAX_FRAME_BYTES } from '../protocol/channel.ts';
+import { type ServerOptions, type WebSocket, WebSocketServer } from 'ws';
+import { type Heartbeat, MAX_FRAME_BYTES } from '../protocol/channel.ts';
 import { DEFAULT_HEARTBEAT_CADENCE } from '../protocol/device-connection.ts';
+import { type ChannelDialect, speakDialect } from './channel-dialect.ts';
 import type { ConnectionClaims } from './connection-tokens.ts';
 import type { DeviceRegistry } from './device-registry.ts';
+import type { Dialect } from './dialect.ts';
 import type { EventLog } from './event-log.ts';
-import { Refusal, serviceFull } from './problems.ts';
+import { ProblemResponse, serviceFull } from './problems.ts';
 
 /** A device counts as online for so many cadences after its last sign of life (assumed). */
 const PRESENCE_CADENCES = 2.5;
@@ -45,7 +48,7 @@ export interface ChannelHub {
 	/**
 	 * Turns an upgrade request into a channel.
 	 * @returns `false` when the peer was gone before.
-	 * @throws Refusal 400 `upgrade-malformed`, 503 `service-full`.
+	 * @throws ProblemResponse 400 `upgrade-malformed` or `subprotocol-missing`, 503 `service-full`.
 	 */
 	accept(request: IncomingMessage, socket: Duplex, head: Buffer, claims: ConnectionClaims): boolean;
 	/** Sends each channel the text that is made for it, if any; returns how many devices it went to. */
@@ -69,11 +72,13 @@ export interface ChannelHubSettings {
 	readonly now: () => number;
 	readonly maxChannels: number;
 	readonly maxBufferedBytes: number;
+	readonly dialect: Dialect;
 }
 
 interface Channel {
 	readonly claims: ConnectionClaims;
 	readonly socket: WebSocket;
+	readonly dialect: ChannelDialect;
 	lastSeenAtMs: number;
 	/** Whether its silence was already reported. */
 	lapsed: boolean;
@@ -83,8 +88,9 @@ interface Channel {
 export function createChannelHub(
 	registry: DeviceRegistry,
 	eventLog: EventLog,
-	{ now, maxChannels, maxBufferedBytes }: ChannelHubSettings,
+	{ now, maxChannels, maxBufferedBytes, dialect }: ChannelHubSettings,
 ): ChannelHub {
+	const { subprotocol, idleTimeoutSeconds } = dialect;
 	// The typings do not know closeTimeout yet.
 	const serverOptions: ServerOptions & { readonly closeTimeout: number } = {
 		noServer: true,
@@ -92,6 +98,8 @@ export function createChannelHub(
 		perMessageDeflate: false,
 		maxPayload: MAX_FRAME_BYTES,
 		closeTimeout: CLOSE_TIMEOUT_MS,
+		autoPong: dialect.answersPing,
+		...(subprotocol !== null && { handleProtocols: () => subprotocol }),
 	};
 	const server = new WebSocketServer(serverOptions);
 	const handshakeErrors: Error[] = [];
@@ -118,15 +126,19 @@ export function createChannelHub(
 	const isOnline = (deviceId: string) => [...channels({ deviceId })].some(isPresent);
 
 	function open(socket: WebSocket, claims: ConnectionClaims): void {
-		const channel: Channel = { claims, socket, lastSeenAtMs: now(), lapsed: false, timer: undefined };
+		const spoken = speakDialect(dialect, claims, {
+			send: (text) => deliver(channel, text, false),
+			close: (code, reason) => socket.close(code, reason),
+		});
+		const channel: Channel = { claims, socket, dialect: spoken, lastSeenAtMs: now(), lapsed: false, timer: undefined };
 		const ofDevice = byDevice.get(claims.deviceId) ?? new Set<Channel>();
 		byDevice.set(claims.deviceId, ofDevice.add(channel));
 		openCount += 1;
 
-		socket.on('message', (data, isBinary) => hear(channel, isBinary ? null : readHeartbeat(data)));
+		socket.on('message', (data, isBinary) => hear(channel, spoken.read(isBinary ? null : data.toString())));
 		socket.on('ping', () => hear(channel, null));
 		socket.on('close', (code) => forget(channel, code));
-		// A peer that breaks the protocol or the line: 'close' follows and says all there is to say.
+		// A peer broke the protocol or the line: 'close' follows and is reported.
 		socket.on('error', () => {});
 		if (silent) socket.pause();
 		arm(channel);
@@ -137,8 +149,7 @@ export function createChannelHub(
 		channel.lastSeenAtMs = now();
 		const wasLapsed = channel.lapsed;
 		channel.lapsed = false;
-		// A heartbeat for another device is a sign of life of this channel, but nobody's heartbeat.
-		if (heartbeat?.deviceId === channel.claims.deviceId) {
+		if (heartbeat) {
 			registry.noteHeartbeat(heartbeat, channel.lastSeenAtMs);
 			eventLog.emit('heartbeat', { ...eventOf(channel), heartbeat });
 		}
@@ -149,6 +160,7 @@ export function createChannelHub(
 
 	function forget(channel: Channel, code: number): void {
 		clearTimeout(channel.timer);
+		channel.dialect.stop();
 		const { deviceId } = channel.claims;
 		const ofDevice = byDevice.get(deviceId);
 		ofDevice?.delete(channel);
@@ -175,7 +187,7 @@ export function createChannelHub(
 		arm(channel);
 	}
 
-	/** One timer for the channel's next deadline. A heartbeat moves the deadline, not the timer: it looks again then. */
+	/** One timer for the channel's next deadline. A heartbeat moves the deadline, not the timer: it is checked again then. */
 	function arm(channel: Channel): void {
 		clearTimeout(channel.timer);
 		const expiresAtMs = channel.claims.exp * 1000;
@@ -197,15 +209,20 @@ export function createChannelHub(
 	return {
 		accept(request, socket, head, claims) {
 			if (openCount >= maxChannels) throw serviceFull('channels');
+			const offered = request.headers['sec-websocket-protocol']?.split(',').map((name) => name.trim()) ?? [];
+			if (subprotocol !== null && !offered.includes(subprotocol))
+				throw new ProblemResponse('subprotocol-missing', `This channel requires the subprotocol ${subprotocol}.`);
 			handshakeErrors.length = 0;
 			let accepted = false;
 			// Without a verifyClient this calls back, or emits wsClientError, before it returns.
 			server.handleUpgrade(request, socket, head, (channelSocket) => {
 				accepted = true;
 				open(channelSocket, claims);
+				if (idleTimeoutSeconds !== null)
+					(socket as Socket).setTimeout(idleTimeoutSeconds * 1000, () => socket.destroy());
 			});
 			const [error] = handshakeErrors;
-			if (error) throw new Refusal('upgrade-malformed', error.message);
+			if (error) throw new ProblemResponse('upgrade-malformed', error.message);
 			return accepted;
 		},
 		send(textFor, filter) {
@@ -257,14 +274,4 @@ export function createChannelHub(
 			for (const channel of [...channels()]) channel.socket.terminate();
 		},
 	};
-}
-
-function readHeartbeat(data: RawData): Heartbeat | null {
-	try {
-		const heartbeat = heartbeatSchema.safeParse(JSON.parse(data.toString()));
-		return heartbeat.success ? heartbeat.data : null;
-	} catch {
-		// Session data of a device may be anything: a sign of life all the same.
-		return null;
-	}
 }

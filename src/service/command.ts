@@ -1,6 +1,6 @@
 /**
  * The embedded service for a person at a terminal: readable lines about where it listens, the credentials of the trial and
- * what happens; and the other end, which asks a running one to send something. Handles no signals and parses no arguments.
+ * what happens; and a client that asks a running service to send a notification. Handles no signals and parses no arguments.
  */
 import * as z from 'zod';
 import { type Authorization, formatAuthorization } from '../protocol/authorization.ts';
@@ -27,7 +27,7 @@ export interface LineSink {
 export async function runServiceCommand(
 	options: ServiceOptions,
 	out: LineSink,
-	{ quiet = false }: { readonly quiet?: boolean } = {},
+	{ quiet = false, warnings = [] }: { readonly quiet?: boolean; readonly warnings?: readonly string[] } = {},
 ): Promise<EmbeddedService> {
 	const service = await startService(options);
 	const { basic, bearer, apiKey } = service.credentials;
@@ -42,6 +42,7 @@ export async function runServiceCommand(
 		`  ApiKey      ${apiKey}`,
 		`Pairing code  GET ${pairing}?workflowId=ID with Basic, Bearer or ApiKey`,
 		`Notification  idv-agent service notify '{"type":"hello"}' --url ${service.url}`,
+		...warnings.map((warning) => `Warning: ${warning}`),
 		'',
 	];
 	out.write(`${lines.join('\n')}\n`);
@@ -87,35 +88,22 @@ export interface NotifyRequest {
 	readonly workflowId?: string | undefined;
 }
 
+const reachedSchema = z.object({ reached: z.int().min(0) });
+
 /**
- * Has a running embedded service send a notification. Tries once, for at most 10 s.
+ * Makes a running embedded service send a notification. Tries once, for at most 10 s.
  * @returns how many devices it went to.
  * @throws Error in plain words when the service cannot be reached or refuses; never with the credential.
  */
-export function notifyEmbeddedService(target: EmbeddedServiceTarget, request: NotifyRequest): Promise<number> {
-	return callEmbeddedService(target, OWN_ENDPOINTS.notify, request);
-}
-
-/** Has a running embedded service send `workflow.changed` to a device. Returns and throws as {@link notifyEmbeddedService}. */
-export function changeWorkflowAtEmbeddedService(
-	target: EmbeddedServiceTarget,
-	request: { readonly deviceId: string; readonly workflowId: string },
-): Promise<number> {
-	return callEmbeddedService(target, OWN_ENDPOINTS.workflow, request);
-}
-
-const reachedSchema = z.object({ reached: z.int().min(0) });
-
-async function callEmbeddedService(
+export async function notifyEmbeddedService(
 	{ url, authorization }: EmbeddedServiceTarget,
-	path: string,
-	body: unknown,
+	request: NotifyRequest,
 ): Promise<number> {
-	const endpoint = endpointUrl(url, path);
+	const endpoint = endpointUrl(url, OWN_ENDPOINTS.notify);
 	const response = await fetch(endpoint, {
 		method: 'POST',
 		headers: { authorization: formatAuthorization(authorization), 'content-type': 'application/json' },
-		body: JSON.stringify(body),
+		body: JSON.stringify(request),
 		redirect: 'error',
 		signal: AbortSignal.timeout(CALL_DEADLINE_MS),
 	}).catch((error: unknown) => {

@@ -1,6 +1,6 @@
 /**
  * Connection tokens: signed (JWT, HS256) and self-contained, so that no lookup is needed for permission checks.
- * Source: service-interface, Authentication, rule 4; form and claims are assumed. Knows nothing of revocation.
+ * Source: service-interface, Authentication, rule 4; form (the dialect may hide it) and claims are assumed. Knows nothing of revocation.
  */
 import { randomUUID } from 'node:crypto';
 import { errors, jwtVerify, SignJWT } from 'jose';
@@ -12,8 +12,11 @@ import {
 	heartbeatCadenceSchema,
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
-import { CONNECTION_PERMISSIONS } from './access.ts';
-import { Refusal } from './problems.ts';
+import type { Dialect } from './dialect.ts';
+import { ProblemResponse } from './problems.ts';
+
+/** What a Connection may do. Names are assumed: none are published. */
+const CONNECTION_PERMISSIONS = ['device_channel:read', 'device_connection:renew'] as const;
 
 const ISSUER = 'embedded-service';
 
@@ -33,7 +36,7 @@ export type ConnectionClaims = z.infer<typeof claimsSchema>;
 
 export interface ConnectionTokens {
 	issue(request: DeviceConnectionRequest): Promise<{ readonly token: string; readonly claims: ConnectionClaims }>;
-	/** @throws Refusal 401 `connection-invalid` or `connection-expired`. */
+	/** @throws ProblemResponse 401 `connection-invalid` or `connection-expired`. */
 	verify(token: string): Promise<ConnectionClaims>;
 }
 
@@ -41,6 +44,7 @@ export interface ConnectionTokens {
 export function createConnectionTokens(
 	signingKey: Uint8Array,
 	ttlSeconds: number,
+	form: Dialect['connectionForm'],
 	now: () => number,
 ): ConnectionTokens {
 	return {
@@ -60,11 +64,13 @@ export function createConnectionTokens(
 				.setProtectedHeader({ alg: 'HS256', typ: 'JWT' })
 				.setIssuer(ISSUER)
 				.sign(signingKey);
-			return { token, claims };
+			// Without its dots no holder takes it for a JWT, and it still carries everything: it outlives a restart.
+			return { token: form === 'opaque' ? Buffer.from(token).toString('base64url') : token, claims };
 		},
 		async verify(token) {
+			const jwt = form === 'opaque' ? Buffer.from(token, 'base64url').toString() : token;
 			try {
-				const { payload } = await jwtVerify(token, signingKey, {
+				const { payload } = await jwtVerify(jwt, signingKey, {
 					algorithms: ['HS256'],
 					issuer: ISSUER,
 					currentDate: new Date(now()),
@@ -72,9 +78,9 @@ export function createConnectionTokens(
 				return claimsSchema.parse(payload);
 			} catch (error) {
 				if (error instanceof errors.JWTExpired) {
-					throw new Refusal('connection-expired', 'This Connection has expired.');
+					throw new ProblemResponse('connection-expired', 'This Connection has expired.');
 				}
-				throw new Refusal('connection-invalid', 'This is not a Connection that this service has issued.');
+				throw new ProblemResponse('connection-invalid', 'This is not a Connection that this service has issued.');
 			}
 		},
 	};

@@ -4,6 +4,7 @@
  */
 import type { Heartbeat } from '../protocol/channel.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
+import type { ListedDevice } from '../protocol/device-list.ts';
 import type { ConnectionClaims } from './connection-tokens.ts';
 import { createExpiringMap } from './expiring-map.ts';
 import { serviceFull } from './problems.ts';
@@ -11,22 +12,11 @@ import { serviceFull } from './problems.ts';
 /** Connections that one device may hold; the oldest is revoked for one more. */
 const MAX_CONNECTIONS_PER_DEVICE = 16;
 
-export interface RegisteredDevice {
-	readonly deviceId: string;
-	/** The workflow it registered for last. */
-	readonly workflowId: string;
-	readonly serial: string | null;
-	readonly macAddress: string | null;
-	readonly deviceType: string | null;
-	/** Milliseconds since 1970. */
-	readonly lastHeartbeatAtMs: number | null;
-	/** What its last heartbeat said of the fleet plan. */
-	readonly planRevision: number | null;
-	readonly planRefused: number | null;
-}
+/** A device as it is listed, but for whether it is online; `workflowId` is the one it registered for last. */
+export type RegisteredDevice = Omit<ListedDevice, 'online'>;
 
 export interface DeviceRegistry {
-	/** @throws Refusal 503 `service-full` when the device is new and there is no room for it. */
+	/** @throws ProblemResponse 503 `service-full` when the device is new and there is no room for it. */
 	ensureRoom(deviceId: string): void;
 	/** A device registered and was given this Connection. */
 	register(request: DeviceConnectionRequest, claims: ConnectionClaims): void;
@@ -82,7 +72,7 @@ export function createDeviceRegistry(limit: number, now: () => number): DeviceRe
 				serial: request.serial ?? null,
 				macAddress: request.macAddress ?? null,
 				deviceType: request.deviceType ?? null,
-				lastHeartbeatAtMs: before?.device.lastHeartbeatAtMs ?? null,
+				lastHeartbeatAt: before?.device.lastHeartbeatAt ?? null,
 				planRevision: before?.device.planRevision ?? null,
 				planRefused: before?.device.planRefused ?? null,
 			};
@@ -105,7 +95,9 @@ export function createDeviceRegistry(limit: number, now: () => number): DeviceRe
 		},
 		noteHeartbeat({ deviceId, planRevision = null, planRefused = null }, atMs) {
 			const entry = entries.get(deviceId);
-			if (entry) entry.device = { ...entry.device, lastHeartbeatAtMs: atMs, planRevision, planRefused };
+			if (!entry) return;
+			const lastHeartbeatAt = new Date(atMs).toISOString();
+			entry.device = { ...entry.device, lastHeartbeatAt, planRevision, planRefused };
 		},
 		revoke(deviceId, keepId) {
 			const entry = entries.get(deviceId);

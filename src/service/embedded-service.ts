@@ -1,41 +1,40 @@
 /**
  * The embedded service: the whole published interface in one process and in memory, for trials and tests. Puts the parts
- * together and offers the handles of an operator and of a test; every rule stands in a part. Not for real sessions.
+ * together and offers the handles of an operator and of a test; every rule is in a part. Not for real sessions.
  */
 import { randomBytes } from 'node:crypto';
 import { KNOWN_PERMISSIONS } from '../protocol/api-key.ts';
 import type { ListedDevice } from '../protocol/device-list.ts';
-import { ACCOUNT_GRANT, accessTable } from './access.ts';
-import { createApiKeys } from './api-keys.ts';
+import { ACCOUNT_GRANT, accessTable, createAuthenticate } from './access.ts';
 import { type ChannelFilter, CLOSE_RESTART, CLOSE_REVOKED, createChannelHub } from './channel-hub.ts';
 import { createConnectionTokens } from './connection-tokens.ts';
-import { createAuthenticate } from './credentials.ts';
-import type { PairingLink } from './deep-links.ts';
 import { createDeviceRegistry } from './device-registry.ts';
 import { createEventLog, type EventLog } from './event-log.ts';
 import { createFaults, type Faults } from './faults.ts';
-import { type Answer, problemAnswer } from './http-answer.ts';
+import { type Answer, gzipAnswer, problemAnswer } from './http-answer.ts';
 import type { Call } from './http-call.ts';
 import { startListener } from './listener.ts';
 import { type BasicUser, resolveOptions, type ServiceOptions } from './options.ts';
-import { Refusal } from './problems.ts';
+import { ProblemResponse } from './problems.ts';
+import { createRateLimit } from './rate-limit.ts';
 import {
 	changeWorkflow,
 	createPairingLink,
 	createRoutes,
 	listDevices,
 	notifyDevices,
+	type PairingLink,
 	type Route,
 	type ServiceParts,
 } from './routes.ts';
-import { randomText } from './secrets.ts';
-import { createShortTokens } from './short-tokens.ts';
+import { createApiKeys, createShortTokens, randomText } from './tokens.ts';
 
 export type { ListedDevice } from '../protocol/device-list.ts';
-export type { PairingLink } from './deep-links.ts';
+export type { Dialect, DialectOptions } from './dialect.ts';
 export type { RequestEntry, ServiceEventName, ServiceEvents } from './event-log.ts';
 export type { FailedAnswer, Release, RequestMatch } from './faults.ts';
 export type { ServiceOptions } from './options.ts';
+export type { PairingLink } from './routes.ts';
 
 /** How long channels get to answer a close frame before a gentle restart cuts them. */
 const DRAIN_MS = 1000;
@@ -67,7 +66,7 @@ export interface EmbeddedService
 
 	/** Sends any JSON value to the open channels that match; returns how many devices it went to. */
 	notify(message: unknown, filter?: ChannelFilter): number;
-	/** A code made in the name of the account. @throws Refusal 404 `workflow-unknown`, 503 `service-full`. */
+	/** A code made in the name of the account. @throws ProblemResponse 404 `workflow-unknown`, 503 `service-full`. */
 	createPairingCode(workflowId: string | null): PairingLink;
 	devices(): ListedDevice[];
 	/** Sends `workflow.changed`, whether the workflow exists or not; returns 1 if the device was reached, else 0. */
@@ -79,9 +78,9 @@ export interface EmbeddedService
 	 */
 	revoke(deviceId: string, options?: { readonly announce?: boolean }): number;
 
-	/** While on, no channel is read, answered or written to, and its socket stays open. HTTP goes on. */
+	/** While on, no channel is read, answered or written to, and its socket stays open. HTTP continues. */
 	goSilent(on: boolean): void;
-	/** Destroys every TCP socket; goes on listening. */
+	/** Destroys every TCP socket; continues to listen. */
 	dropSockets(): void;
 	/** Closes every channel with a close frame; returns how many. */
 	closeChannels(code: number, reason?: string): number;
@@ -89,7 +88,7 @@ export interface EmbeddedService
 	sendRaw(data: string | Uint8Array, options?: { readonly binary?: boolean }): number;
 	/** Goes away and comes back on the same port with everything it knew; settles when it listens again. */
 	restart(options?: RestartOptions): Promise<void>;
-	/** To be called after `now` has jumped: closes what has expired, reports who fell silent. */
+	/** To be called after `now` has jumped: closes expired channels and reports silent devices. */
 	clockMoved(): void;
 	/** Ends everything; may be called twice. */
 	close(): Promise<void>;
@@ -101,7 +100,7 @@ export interface EmbeddedService
  */
 export async function startService(options: ServiceOptions = {}): Promise<EmbeddedService> {
 	const settings = resolveOptions(options);
-	const { now } = settings;
+	const { now, dialect } = settings;
 	const eventLog = createEventLog(settings.maxLoggedRequests);
 	const faults = createFaults();
 	const registry = createDeviceRegistry(settings.maxDevices, now);
@@ -109,10 +108,16 @@ export async function startService(options: ServiceOptions = {}): Promise<Embedd
 		now,
 		maxChannels: 2 * settings.maxDevices,
 		maxBufferedBytes: settings.maxBufferedBytes,
+		dialect,
 	});
 	const shortTokens = createShortTokens(settings.maxShortTokens, now);
 	const signingKey = settings.signingKey ?? randomBytes(32);
-	const connectionTokens = createConnectionTokens(signingKey, settings.connectionTtlSeconds, now);
+	const connectionTokens = createConnectionTokens(
+		signingKey,
+		settings.connectionTtlSeconds,
+		dialect.connectionForm,
+		now,
+	);
 
 	const apiKeys = createApiKeys(settings.maxApiKeys, now);
 	for (const { ttl, ...key } of settings.apiKeys) {
@@ -141,6 +146,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Embedd
 			connectionTokens,
 			registry,
 			table: accessTable(settings),
+			dialect,
 		}),
 		apiKeys,
 		shortTokens,
@@ -148,12 +154,18 @@ export async function startService(options: ServiceOptions = {}): Promise<Embedd
 		registry,
 		hub,
 		eventLog,
+		countRegistration: createRateLimit(dialect.registrationLimit, now),
 	};
 	const routes = createRoutes(parts);
 
 	async function answer(call: Call): Promise<Answer> {
+		const plain = await answerPlain(call);
+		return dialect.gzipAnswers ? gzipAnswer(plain) : plain;
+	}
+
+	async function answerPlain(call: Call): Promise<Answer> {
 		try {
-			if (call.path === settings.channelPath) refusePlainChannel(call);
+			if (call.path === dialect.channelPath) refusePlainChannel(call);
 			return await findRoute(routes, call).handle(call);
 		} catch (error) {
 			return problemAnswer(error);
@@ -163,12 +175,13 @@ export async function startService(options: ServiceOptions = {}): Promise<Embedd
 	const listener = await startListener(settings, faults, eventLog, {
 		answer,
 		async upgrade(call, socket, head) {
-			if (call.path !== settings.channelPath) {
+			if (call.path !== dialect.channelPath) {
 				findRoute(routes, call);
-				throw new Refusal('upgrade-malformed', `Only ${settings.channelPath} can be upgraded.`);
+				throw new ProblemResponse('upgrade-malformed', `Only ${dialect.channelPath} can be upgraded.`);
 			}
 			const principal = await parts.authenticate(call.presented, 'channel');
-			if (principal.scheme !== 'Connection') throw new Refusal('scheme-not-allowed', 'A channel takes a Connection.');
+			if (principal.scheme !== 'Connection')
+				throw new ProblemResponse('scheme-not-allowed', 'A channel takes a Connection.');
 			registry.noteUse(principal.claims);
 			return hub.accept(call.request, socket, head, principal.claims);
 		},
@@ -231,20 +244,20 @@ export async function startService(options: ServiceOptions = {}): Promise<Embedd
 	};
 }
 
-/** @throws Refusal 404 or 405. */
+/** @throws ProblemResponse 404 or 405. */
 function findRoute(routes: readonly Route[], { method, path }: Call): Route {
 	const here = routes.filter((route) => route.path === path);
 	const found = here.find((route) => route.method === method);
 	if (found) return found;
-	if (here.length === 0) throw new Refusal('not-found', 'There is nothing under this path.');
+	if (here.length === 0) throw new ProblemResponse('not-found', 'There is nothing under this path.');
 	throw refuseMethod(here.map((route) => route.method).join(', '));
 }
 
 function refusePlainChannel({ method }: Call): never {
 	if (method !== 'GET') throw refuseMethod('GET');
-	throw new Refusal('upgrade-required', 'The channel is a WebSocket.', { headers: { upgrade: 'websocket' } });
+	throw new ProblemResponse('upgrade-required', 'The channel is a WebSocket.', { headers: { upgrade: 'websocket' } });
 }
 
-function refuseMethod(allow: string): Refusal {
-	return new Refusal('method-not-allowed', `This path takes ${allow}.`, { headers: { allow } });
+function refuseMethod(allow: string): ProblemResponse {
+	return new ProblemResponse('method-not-allowed', `This path takes ${allow}.`, { headers: { allow } });
 }

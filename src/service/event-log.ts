@@ -1,5 +1,5 @@
 /**
- * What happened in the embedded service, for tests and for the trial command line: typed events, waiting for one, and a
+ * The events of the embedded service, for tests and for the command line: typed events, a wait for the next one, and a
  * bounded list of requests. Never holds a credential, a query string or a body.
  */
 import { EventEmitter } from 'node:events';

@@ -7,8 +7,6 @@ export interface ExpiringMap<Value> {
 	get(key: string): Value | undefined;
 	/** Adds or replaces. `false` when it is full, even after forgetting what is due. */
 	add(key: string, value: Value, forgetAtMs: number): boolean;
-	delete(key: string): void;
-	values(): Iterable<Value>;
 	readonly size: number;
 }
 
@@ -31,10 +29,6 @@ export function createExpiringMap<Value>(limit: number, now: () => number): Expi
 			if (entries.size >= limit && !entries.has(key)) return false;
 			entries.set(key, { value, forgetAtMs });
 			return true;
-		},
-		delete: (key) => void entries.delete(key),
-		*values() {
-			for (const entry of entries.values()) yield entry.value;
 		},
 		get size() {
 			return entries.size;

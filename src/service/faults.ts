@@ -1,5 +1,5 @@
 /**
- * Faults that are asked for by name: which of them strike a request. Owns the choice only; the listener carries it out.
+ * Injected faults: which of them a request gets. Owns the choice only; the listener carries it out.
  * Faults of open channels (silence, raw frames, closing) belong to the channel hub.
  */
 
@@ -15,7 +15,7 @@ export interface FailedAnswer {
 	readonly body?: string | Uint8Array | object;
 }
 
-/** Lets held requests go on; `received` settles when the first of them is there. */
+/** Lets held requests continue; `received` settles when the first of them has arrived. */
 export type Release = (() => void) & { readonly received: Promise<void> };
 
 export interface MatchedFaults {
@@ -33,7 +33,7 @@ export interface Faults {
 	hold(match: RequestMatch): Release;
 	dropBeforeReply(match: RequestMatch, times?: number): void;
 	replyThenDrop(match: RequestMatch, times?: number): void;
-	/** What strikes this request; each use of a fault counts. Holds strike all, of the rest the oldest. */
+	/** The faults of this request; each use counts. Every hold applies, and of the other faults the oldest. */
 	matchFault(method: string, path: string): MatchedFaults;
 	/** Forgets all faults and releases what is held. */
 	clear(): void;
@@ -67,12 +67,12 @@ export function createFaults(): Faults {
 		matchFault(method, path) {
 			const holding = [...holds.values()].filter((hold) => matches(hold.match, method, path));
 			for (const hold of holding) hold.arrive();
-			const struck = planned.find((fault) => fault.left > 0 && matches(fault.match, method, path));
-			if (struck) struck.left -= 1;
+			const matched = planned.find((fault) => fault.left > 0 && matches(fault.match, method, path));
+			if (matched) matched.left -= 1;
 			planned = planned.filter((fault) => fault.left > 0);
 			return {
 				held: holding.length > 0 ? Promise.all(holding.map((hold) => hold.released)) : null,
-				action: struck?.action ?? { kind: 'none' },
+				action: matched?.action ?? { kind: 'none' },
 			};
 		},
 		clear() {

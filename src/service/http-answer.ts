@@ -1,9 +1,10 @@
 /** Answers as data, and putting one on the wire, whole or cut off. Decides nothing about what is answered. */
 import { type IncomingMessage, ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
+import { gzipSync } from 'node:zlib';
 import { PROBLEM_CONTENT_TYPE, type ProblemDocument } from '../protocol/problem.ts';
 import type { FailedAnswer } from './faults.ts';
-import { Refusal } from './problems.ts';
+import { ProblemResponse } from './problems.ts';
 
 export interface Answer {
 	readonly status: number;
@@ -19,22 +20,20 @@ export function contentAnswer(contentType: string, body: string | Uint8Array): A
 	return { status: 200, headers: { 'content-type': contentType }, body };
 }
 
-/** Any thrown value as an answer; what is no {@link Refusal} is a fault of this service, told without its inside. */
+/** Any thrown value as an answer; everything but a {@link ProblemResponse} is a fault of this service and shows no details. */
 export function problemAnswer(error: unknown): Answer {
 	const refusal =
-		error instanceof Refusal ? error : new Refusal('internal', 'The embedded service failed on this request.');
+		error instanceof ProblemResponse
+			? error
+			: new ProblemResponse('internal', 'The embedded service failed on this request.');
 	const headers = { 'content-type': PROBLEM_CONTENT_TYPE, ...refusal.headers };
 	return { status: refusal.problem.status, headers, body: JSON.stringify(refusal.problem) };
 }
 
-/** The answer of a fault that was asked for. */
+/** The answer of an injected fault. */
 export function failedAnswer({ status, headers = {}, body }: FailedAnswer): Answer {
 	if (body === undefined && status >= 400) {
-		const problem: ProblemDocument = {
-			status,
-			title: STATUS_CODES[status] ?? 'Failed',
-			detail: 'A fault that was asked for.',
-		};
+		const problem: ProblemDocument = { status, title: STATUS_CODES[status] ?? 'Failed', detail: 'An injected fault.' };
 		return {
 			status,
 			headers: { 'content-type': PROBLEM_CONTENT_TYPE, ...lowerCase(headers) },
@@ -49,6 +48,12 @@ export function failedAnswer({ status, headers = {}, body }: FailedAnswer): Answ
 		headers: { 'content-type': 'application/json', ...lowerCase(headers) },
 		body: JSON.stringify(body),
 	};
+}
+
+/** The same answer, compressed. */
+export function gzipAnswer(answer: Answer): Answer {
+	if (answer.body.length === 0) return answer;
+	return { ...answer, headers: { ...answer.headers, 'content-encoding': 'gzip' }, body: gzipSync(answer.body) };
 }
 
 /** Sends it whole. Answers may carry secrets, so none may be stored on the way. */

@@ -1,13 +1,10 @@
 /** A request as data: path, query, credential as it was presented, and its body on demand. Decides nothing. */
 import type { IncomingMessage } from 'node:http';
 import type * as z from 'zod';
-import {
-	AUTHORIZATION_PARAMETER,
-	type Authorization,
-	parseAuthorization,
-	parseAuthorizationQuery,
-} from '../protocol/authorization.ts';
-import { Refusal } from './problems.ts';
+import { type Authorization, parseAuthorization } from '../protocol/authorization.ts';
+import type { Dialect } from './dialect.ts';
+import type { ServiceSettings } from './options.ts';
+import { ProblemResponse } from './problems.ts';
 
 /** Largest request body, in bytes (assumed). */
 export const MAX_BODY_BYTES = 64 * 1024;
@@ -29,16 +26,17 @@ export type Presented =
 	| { readonly kind: 'malformed' }
 	| { readonly kind: 'credential'; readonly authorization: Authorization };
 
-export function readCall(request: IncomingMessage, basePath: string): Call {
+export function readCall(request: IncomingMessage, { basePath, dialect }: ServiceSettings): Call {
 	const target = originForm(request.url ?? '/');
 	const mark = target.indexOf('?');
 	const path = mark < 0 ? target : target.slice(0, mark);
 	const query = new URLSearchParams(mark < 0 ? '' : target.slice(mark + 1));
+	const below = path.startsWith(`${basePath}/`) ? path.slice(basePath.length) : null;
 	return {
 		method: request.method ?? 'GET',
-		path: path.startsWith(`${basePath}/`) ? path.slice(basePath.length) : null,
+		path: below,
 		query,
-		presented: readPresented(request.headers.authorization, query),
+		presented: readPresented(request, query, dialect, below === dialect.channelPath ? dialect.channelAuth : 'either'),
 		request,
 	};
 }
@@ -50,16 +48,23 @@ function originForm(target: string): string {
 	return url ? `${url.pathname}${url.search}` : '/';
 }
 
-function readPresented(header: string | undefined, query: URLSearchParams): Presented {
-	if (header === undefined && !query.has(AUTHORIZATION_PARAMETER)) return { kind: 'none' };
-	const authorization = header === undefined ? parseAuthorizationQuery(query) : parseAuthorization(header);
+function readPresented(
+	{ headers }: IncomingMessage,
+	query: URLSearchParams,
+	{ queryName }: Dialect,
+	place: Dialect['channelAuth'],
+): Presented {
+	const header = place === 'query' ? undefined : headers.authorization;
+	const values = header !== undefined ? [header] : place === 'header' ? [] : query.getAll(queryName);
+	if (values.length === 0) return { kind: 'none' };
+	const authorization = values.length === 1 ? parseAuthorization(values[0]) : null;
 	return authorization ? { kind: 'credential', authorization } : { kind: 'malformed' };
 }
 
 /**
  * Reads the body and checks it.
  * @param absent what stands for an absent body; without it a body is required.
- * @throws Refusal 400 `body-malformed`, 413, 415, or 422 `body-invalid` with one entry for each field.
+ * @throws ProblemResponse 400 `body-malformed`, 413, 415, or 422 `body-invalid` with one entry for each field.
  */
 export async function readBody<Schema extends z.ZodType>(
 	{ request }: Call,
@@ -70,7 +75,7 @@ export async function readBody<Schema extends z.ZodType>(
 	const bytes = await readBytes(request);
 	if (bytes.length === 0 && contentType === undefined && absent !== undefined) return schema.parse(absent);
 	if (!/^application\/json\s*(;|$)/i.test(contentType ?? '')) {
-		throw new Refusal('content-type-unsupported', 'The body must be sent as application/json.');
+		throw new ProblemResponse('content-type-unsupported', 'The body must be sent as application/json.');
 	}
 	if (bytes.length === 0 && absent !== undefined) return schema.parse(absent);
 	return checkShape(schema, parseJson(bytes), 'body-invalid', (path) => path.map((part) => `/${part}`).join(''));
@@ -78,7 +83,7 @@ export async function readBody<Schema extends z.ZodType>(
 
 /**
  * Checks a value against a schema.
- * @throws Refusal with one entry for each field that is wrong.
+ * @throws ProblemResponse with one entry for each field that is wrong.
  */
 export function checkShape<Schema extends z.ZodType>(
 	schema: Schema,
@@ -93,20 +98,20 @@ export function checkShape<Schema extends z.ZodType>(
 		message: issue.message,
 	}));
 	const first = errors.map((error) => `${error.path || 'The document'}: ${error.message}`).join('; ');
-	throw new Refusal(code, first.slice(0, 500), { errors });
+	throw new ProblemResponse(code, first.slice(0, 500), { errors });
 }
 
 function parseJson(bytes: Uint8Array): unknown {
 	try {
 		return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
 	} catch {
-		throw new Refusal('body-malformed', 'The body is not a JSON document in UTF-8.');
+		throw new ProblemResponse('body-malformed', 'The body is not a JSON document in UTF-8.');
 	}
 }
 
 function readBytes(request: IncomingMessage): Promise<Buffer> {
 	return new Promise((resolve, reject) => {
-		const lost = () => reject(new Refusal('body-malformed', 'The request ended before its body did.'));
+		const lost = () => reject(new ProblemResponse('body-malformed', 'The request ended before its body did.'));
 		if (request.destroyed) return lost();
 		const chunks: Buffer[] = [];
 		let size = 0;
@@ -117,7 +122,7 @@ function readBytes(request: IncomingMessage): Promise<Buffer> {
 				return;
 			}
 			chunks.length = 0;
-			reject(new Refusal('body-too-large', `The body has more than ${MAX_BODY_BYTES} bytes.`));
+			reject(new ProblemResponse('body-too-large', `The body has more than ${MAX_BODY_BYTES} bytes.`));
 			if (size > MAX_DISCARDED_BYTES) request.destroy();
 		});
 		request.on('end', () => resolve(Buffer.concat(chunks)));

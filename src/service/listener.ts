@@ -1,6 +1,6 @@
 /**
- * The listening socket and the two ways in: requests and upgrades. Carries out the faults that strike a request, logs its
- * fate, and can vanish and come back on the same port. Knows nothing of what an endpoint does.
+ * The listening socket and the two ways in: requests and upgrades. Carries out injected faults, logs each
+ * request, and can stop and listen again on the same port. Knows nothing of endpoints.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
@@ -18,20 +18,20 @@ import {
 	sendUnparsed,
 } from './http-answer.ts';
 import { type Call, readCall } from './http-call.ts';
-import { type ServiceSettings, urlOf } from './options.ts';
-import { Refusal } from './problems.ts';
+import { reachableHost, type ServiceSettings, urlOf } from './options.ts';
+import { ProblemResponse } from './problems.ts';
 
 export interface ListenerHandlers {
-	/** Never rejects on purpose: a {@link Refusal} becomes a problem document. */
+	/** Never rejects on purpose: a {@link ProblemResponse} becomes a problem document. */
 	answer(call: Call): Promise<Answer>;
-	/** Opens a channel; `false` when the peer was gone before. @throws Refusal */
+	/** Opens a channel; `false` when the peer was gone before. @throws ProblemResponse */
 	upgrade(call: Call, socket: Duplex, head: Buffer): Promise<boolean>;
 }
 
 export interface Listener {
 	readonly url: string;
 	readonly port: number;
-	/** Destroys every TCP socket; goes on listening. */
+	/** Destroys every TCP socket; continues to listen. */
 	dropSockets(): void;
 	/** Stops listening, waits for `drain`, then destroys every socket. */
 	stop(drain?: () => Promise<void>): Promise<void>;
@@ -66,8 +66,8 @@ export async function startListener(
 		if (!socket.writable) return void socket.destroy();
 		const refusal =
 			error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
-				? new Refusal('request-timeout', 'The request did not arrive in time.')
-				: new Refusal('request-malformed', 'This is no HTTP/1.1 request.');
+				? new ProblemResponse('request-timeout', 'The request did not arrive in time.')
+				: new ProblemResponse('request-malformed', 'This is not an HTTP/1.1 request.');
 		sendUnparsed(socket as Socket, problemAnswer(refusal));
 	});
 
@@ -99,7 +99,7 @@ export async function startListener(
 	}
 
 	async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-		const call = readCall(request, settings.basePath);
+		const call = readCall(request, settings);
 		const { held, action } = faults.matchFault(call.method, call.path ?? '');
 		await held;
 		if (request.socket.destroyed) return log(call, null);
@@ -112,8 +112,8 @@ export async function startListener(
 	}
 
 	async function serveUpgrade(request: IncomingMessage, socket: Socket, head: Buffer): Promise<void> {
-		const call = readCall(request, settings.basePath);
-		// The request has left HTTP: until a channel takes over, nobody else listens for a broken line.
+		const call = readCall(request, settings);
+		// The request has left HTTP: until a channel takes over, only this listens for a broken line.
 		socket.on('error', () => socket.destroy());
 		const { held, action } = faults.matchFault(call.method, call.path ?? '');
 		await held;
@@ -145,7 +145,7 @@ export async function startListener(
 
 	return {
 		get url() {
-			return `${urlOf(settings.host, port, settings.tls !== undefined)}${settings.basePath}`;
+			return `${urlOf(reachableHost(settings.host), port, settings.tls !== undefined)}${settings.basePath}`;
 		},
 		get port() {
 			return port;

@@ -21,7 +21,7 @@ h1 { font-size: 1.6rem; line-height: 1.25; }
 <body>
 <main>
 <h1>This link pairs a device or continues a session</h1>
-<p>It works once and for a short time. Do not forward it: whoever uses it first takes the place of the device.</p>
+<p>It works once and for a short time. Do not forward it: the first to use it takes the place of the device.</p>
 <ul>
 <li>On a kiosk or scanner: show the code to its scanner, or run <code>idv-agent pair</code> there and paste the link.</li>
 <li>On a phone: open it in the application that asked for it.</li>

@@ -2,7 +2,9 @@
  * The embedded service's options, with the assumption that each default stands for. Owns names, defaults and their
  * check at start; starts nothing.
  */
-import { DEFAULT_CHANNEL_PATH, isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
+import { networkInterfaces } from 'node:os';
+import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
+import { type Dialect, type DialectOptions, parseDialect } from './dialect.ts';
 
 export interface BasicUser {
 	readonly username: string;
@@ -28,12 +30,12 @@ export interface ServiceOptions {
 	readonly allowNonLoopback?: boolean | undefined;
 	/** Path prefix of every endpoint, such as `/idv`; default none. */
 	readonly basePath?: string | undefined;
-	/** Base URL that stands in links; default where it listens. Needed behind a proxy and on a wildcard address. */
+	/** Base URL for links; default where it listens. Required behind a proxy. */
 	readonly publicUrl?: string | undefined;
 	/** PEM texts; default plain HTTP. */
 	readonly tls?: { readonly key: string; readonly cert: string } | undefined;
-	/** Path of the channel; default `/ws/device` (assumed). */
-	readonly channelPath?: string | undefined;
+	/** How this service differs from what the product assumes; default: not at all. */
+	readonly dialect?: DialectOptions | undefined;
 
 	/** Default: one user `operator` with a generated password. */
 	readonly basicUsers?: readonly BasicUser[] | undefined;
@@ -61,13 +63,11 @@ export interface ServiceOptions {
 	readonly endOldChannelOnRegistration?: boolean | undefined;
 	/** Whether a device may register with no credential at all; default `false` (assumed). */
 	readonly selfRegistration?: boolean | undefined;
-	/** Whether a Short Token may create one API key, as in the published example; default `false` (assumed). */
-	readonly shortTokenMayCreateKeys?: boolean | undefined;
 	/**
-	 * Where the Connection token stands in the answer: a field name or a JSON pointer such as `/connection/token`; `''`
-	 * makes the whole body a JSON string, `text/plain` a plain text. Default `token` (assumed).
+	 * Whether a Short Token may create one API key, with no more than its issuer held, as in the published example; default
+	 * `true`. Another sentence of the interface says "only for the initial device connection".
 	 */
-	readonly tokenField?: string | undefined;
+	readonly shortTokenKeys?: boolean | undefined;
 
 	/** Milliseconds since 1970; default `Date.now`. After a jump of a stepped clock call `clockMoved()`. */
 	readonly now?: (() => number) | undefined;
@@ -88,15 +88,13 @@ const DEFAULTS = {
 	port: 0,
 	allowNonLoopback: false,
 	basePath: '',
-	channelPath: DEFAULT_CHANNEL_PATH as string,
 	apiKeys: [] as readonly InitialApiKey[],
 	shortTokenTtlSeconds: 300,
 	connectionTtlSeconds: 86_400,
 	acceptConnectionForRegistration: true,
 	endOldChannelOnRegistration: false,
 	selfRegistration: false,
-	shortTokenMayCreateKeys: false,
-	tokenField: 'token',
+	shortTokenKeys: true,
 	now: () => Date.now(),
 	maxDevices: 20_000,
 	maxShortTokens: 20_000,
@@ -106,7 +104,8 @@ const DEFAULTS = {
 };
 
 /** Options with every default in place. */
-export type ServiceSettings = Omit<ServiceOptions, keyof typeof DEFAULTS> & typeof DEFAULTS;
+export type ServiceSettings = Omit<ServiceOptions, keyof typeof DEFAULTS | 'dialect'> &
+	typeof DEFAULTS & { readonly dialect: Dialect };
 
 /**
  * Fills in the defaults.
@@ -114,7 +113,7 @@ export type ServiceSettings = Omit<ServiceOptions, keyof typeof DEFAULTS> & type
  */
 export function resolveOptions(options: ServiceOptions): ServiceSettings {
 	const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
-	const settings: ServiceSettings = { ...DEFAULTS, ...given };
+	const settings: ServiceSettings = { ...DEFAULTS, ...given, dialect: parseDialect(options.dialect) };
 	const basePath = settings.basePath.replace(/\/+$/, '');
 	if (basePath !== '' && !basePath.startsWith('/')) throw new Error('basePath must begin with a slash.');
 	if (!isLoopback(urlOf(settings.host, 0, false)) && !settings.allowNonLoopback) {
@@ -128,10 +127,25 @@ export function resolveOptions(options: ServiceOptions): ServiceSettings {
 	for (const name of ['shortTokenTtlSeconds', 'connectionTtlSeconds'] as const) {
 		if (!(settings[name] >= 1)) throw new Error(`${name} must be at least 1 second.`);
 	}
-	return { ...settings, basePath };
+	const { workflowNames } = settings.dialect;
+	const workflows = settings.workflows ?? (workflowNames ? Object.keys(workflowNames) : undefined);
+	return { ...settings, basePath, workflows };
 }
 
 /** The URL of a host as it is given to `listen`: an IPv6 address gets its brackets. */
 export function urlOf(host: string, port: number, secure: boolean): string {
 	return `${secure ? 'https' : 'http'}://${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
+/** Addresses that mean every interface of this machine, and none that another machine could use. */
+export const isWildcard = (host: string) => host === '0.0.0.0' || host === '::';
+
+/** A host by which others can reach it: for a wildcard the first address of an interface, IPv4 before IPv6. */
+export function reachableHost(host: string): string {
+	if (!isWildcard(host)) return host;
+	const addresses = Object.values(networkInterfaces())
+		.flatMap((list) => list ?? [])
+		.filter(({ internal, scopeid = 0 }) => !internal && scopeid === 0);
+	const [first] = addresses.sort((a, b) => a.family.localeCompare(b.family));
+	return first?.address ?? '127.0.0.1';
 }

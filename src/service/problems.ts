@@ -18,6 +18,7 @@ export const PROBLEMS = {
 	'body-malformed': row(400, 'Malformed body', 'Send one JSON document in UTF-8.'),
 	'query-invalid': row(400, 'Invalid query', 'Correct the parameters named in errors.'),
 	'upgrade-malformed': row(400, 'Malformed upgrade', 'Open a WebSocket (RFC 6455, version 13) on the channel path.'),
+	'subprotocol-missing': row(400, 'Subprotocol missing', 'Offer the WebSocket subprotocol named in detail.'),
 	'credential-missing': row(401, 'No credential', 'Send an Authorization header with one of the accepted schemes.'),
 	'credential-malformed': row(401, 'Unreadable credential', 'Send exactly one "<scheme> <credential>".'),
 	'credential-unknown': row(401, 'Unknown credential', 'Check the credential, or ask the operator for one.'),
@@ -40,6 +41,7 @@ export const PROBLEMS = {
 	'body-too-large': row(413, 'Body too large', 'Send at most 64 KiB.'),
 	'content-type-unsupported': row(415, 'Unsupported content type', 'Send Content-Type: application/json.'),
 	'body-invalid': row(422, 'Invalid body', 'Correct the fields named in errors.'),
+	'rate-limited': row(429, 'Too many registrations', 'Wait as long as Retry-After says, or a minute.'),
 	'upgrade-required': row(426, 'Upgrade required', 'Open a WebSocket on this path.'),
 	internal: row(500, 'Internal error', 'This is a fault in the embedded service: please report it.'),
 	'service-full': row(503, 'Service full', 'Try again later, or start the service with higher limits.'),
@@ -48,27 +50,38 @@ export const PROBLEMS = {
 export type ProblemCode = keyof typeof PROBLEMS;
 
 /** A request that is refused on purpose; everything else that is thrown is answered as `internal`. */
-export class Refusal extends Error {
-	override readonly name = 'Refusal';
-	readonly problem: ProblemDocument & { readonly code: ProblemCode };
+export class ProblemResponse extends Error {
+	override readonly name = 'ProblemResponse';
+	readonly problem: ProblemDocument & { readonly code: ProblemCode } & Pick<ProblemExtras, 'workflows'>;
 	readonly headers: Readonly<Record<string, string>>;
 
-	constructor(code: ProblemCode, detail: string, more: RefusalExtras = {}) {
+	constructor(code: ProblemCode, detail: string, more: ProblemExtras = {}) {
 		super(detail);
-		const { status, title, remedy } = PROBLEMS[code];
-		const { errors, headers = {} } = more;
-		this.problem = { status, title, detail, code, remedy, ...(errors ? { errors } : {}) };
+		const { title, remedy } = PROBLEMS[code];
+		const { errors, workflows, headers = {}, status = PROBLEMS[code].status } = more;
+		this.problem = { status, title, detail, code, remedy, ...(errors && { errors }), ...(workflows && { workflows }) };
 		this.headers = headers;
 	}
 }
 
-export interface RefusalExtras {
+export interface ProblemExtras {
 	/** Paths are JSON pointers into the body, or `?name` for a query parameter. */
 	readonly errors?: readonly { readonly path: string; readonly message: string }[];
 	readonly headers?: Readonly<Record<string, string>>;
+	/** Default: as the code's row has it. */
+	readonly status?: number;
+	/** The workflows that the client may choose from, where the dialect lists them. */
+	readonly workflows?: readonly NamedWorkflow[] | undefined;
+}
+
+export interface NamedWorkflow {
+	readonly id: string;
+	readonly name: string;
 }
 
 /** The refusal when something that is kept in memory has reached its bound. */
-export function serviceFull(what: string): Refusal {
-	return new Refusal('service-full', `The service remembers no more ${what}.`, { headers: { 'retry-after': '60' } });
+export function serviceFull(what: string): ProblemResponse {
+	return new ProblemResponse('service-full', `The service has no room for more ${what}.`, {
+		headers: { 'retry-after': '60' },
+	});
 }

@@ -29,7 +29,10 @@ export async function writeQrPng(text: string): Promise<Uint8Array> {
 export async function writeQrSvg(text: string): Promise<string> {
 	const modules = await readModules(text);
 	const size = modules.length;
-	const runs = modules.flatMap((line, y) => darkRuns(line).map(([x, length]) => `M${x} ${y}h${length}v1h-${length}z`));
+	const runs = modules.flatMap((line, y) => {
+		const dark = line.map(Number).join('').matchAll(/1+/g);
+		return Array.from(dark, ({ 0: { length }, index }) => `M${index} ${y}h${length}v1h-${length}z`);
+	});
 	return [
 		`<svg xmlns="http://www.w3.org/2000/svg" width="${size * MODULE_PIXELS}" height="${size * MODULE_PIXELS}" viewBox="0 0 ${size} ${size}" shape-rendering="crispEdges">`,
 		`<rect width="${size}" height="${size}" fill="#fff"/>`,
@@ -62,18 +65,6 @@ async function readModules(text: string): Promise<boolean[][]> {
 	return Array.from({ length: side }, (_, y) =>
 		Array.from({ length: side }, (_, x) => isDark(x - QUIET_ZONE, y - QUIET_ZONE)),
 	);
-}
-
-/** Start and length of each run of dark modules. */
-function darkRuns(line: readonly boolean[]): [number, number][] {
-	const runs: [number, number][] = [];
-	for (const [x, dark] of line.entries()) {
-		if (!dark) continue;
-		const last = runs.at(-1);
-		if (last && last[0] + last[1] === x) last[1] += 1;
-		else runs.push([x, 1]);
-	}
-	return runs;
 }
 
 async function encode(text: string) {

@@ -1,29 +1,33 @@
 /**
- * What each endpoint does: the published interface, then the few endpoints of our own. Owns the order of checks (credential,
+ * The handler of each endpoint: the published interface, then the few endpoints of our own. Owns the order of checks (credential,
  * permission, body, workflow, room, and only then the one-time token); knows neither sockets nor faults.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import * as z from 'zod';
 import { apiKeyRequestSchema } from '../protocol/api-key.ts';
-import { deviceConnectionRequestSchema, deviceIdSchema, workflowIdSchema } from '../protocol/device-connection.ts';
+import {
+	type DeviceConnectionRequest,
+	deviceConnectionRequestSchema,
+	deviceIdSchema,
+	workflowIdSchema,
+} from '../protocol/device-connection.ts';
 import { DEVICE_LIST_PATH, type ListedDevice } from '../protocol/device-list.ts';
 import { DEEP_LINK_PATH, ENDPOINTS } from '../protocol/endpoints.ts';
 import { type HandOffRecord, handOffRequestSchema, readWorkflowIds, workflowIdsSchema } from '../protocol/hand-off.ts';
-import { checkPermissions, type Grant } from './access.ts';
-import type { ApiKeys } from './api-keys.ts';
+import { type Authenticate, checkPermissions, type Principal } from './access.ts';
 import { type ChannelFilter, type ChannelHub, CLOSE_REPLACED } from './channel-hub.ts';
 import type { ConnectionTokens } from './connection-tokens.ts';
-import type { Authenticate, Principal } from './credentials.ts';
-import { issueDeepLink, type PairingLink } from './deep-links.ts';
 import type { DeviceRegistry } from './device-registry.ts';
+import { placeToken } from './dialect.ts';
 import type { EventLog } from './event-log.ts';
 import { type Answer, contentAnswer, jsonAnswer } from './http-answer.ts';
 import { type Call, checkShape, readBody } from './http-call.ts';
 import { MOBILE_PAGE, MOBILE_PAGE_HEADERS } from './mobile-page.ts';
 import type { ServiceSettings } from './options.ts';
-import { Refusal } from './problems.ts';
+import { type NamedWorkflow, ProblemResponse } from './problems.ts';
 import { writeQrPng, writeQrSvg } from './qr-code.ts';
-import type { ShortTokens } from './short-tokens.ts';
+import type { CountRequest } from './rate-limit.ts';
+import { type ApiKeys, buildDeepLink, type DeepLink, type Grant, type ShortToken, type ShortTokens } from './tokens.ts';
 
 /** Endpoints of the embedded service alone: they are not part of the published interface, and no device uses them. */
 export const OWN_ENDPOINTS = {
@@ -47,6 +51,8 @@ export interface ServiceParts {
 	readonly registry: DeviceRegistry;
 	readonly hub: ChannelHub;
 	readonly eventLog: EventLog;
+	/** Counts a registration of an address. @throws ProblemResponse 429. */
+	readonly countRegistration: CountRequest;
 }
 
 export interface Route {
@@ -57,12 +63,14 @@ export interface Route {
 
 /** The table of everything that is served besides the channel. */
 export function createRoutes(parts: ServiceParts): readonly Route[] {
-	const [apiKeysPath, apiKeysOtherPath] = ENDPOINTS.apiKeys;
+	const { apiKeyPaths, workflowNames, configurationPath } = parts.settings.dialect;
 	return [
 		{ method: 'GET', path: ENDPOINTS.pairingCode, handle: (call) => drawPairingCode(parts, call) },
 		{ method: 'POST', path: ENDPOINTS.deviceConnection, handle: (call) => registerDevice(parts, call) },
-		{ method: 'POST', path: apiKeysPath, handle: (call) => createApiKey(parts, call) },
-		{ method: 'POST', path: apiKeysOtherPath, handle: (call) => createApiKey(parts, call) },
+		...apiKeyPaths.map((path): Route => ({ method: 'POST', path, handle: (call) => createApiKey(parts, call) })),
+		...(workflowNames === null
+			? []
+			: [{ method: 'GET', path: configurationPath, handle: (call: Call) => listWorkflows(parts, call) } as const]),
 		{ method: 'POST', path: ENDPOINTS.sessionStart, handle: (call) => startSession(parts, call) },
 		{ method: 'GET', path: DEEP_LINK_PATH, handle: showMobilePage },
 		{ method: 'GET', path: OWN_ENDPOINTS.devices, handle: (call) => showDevices(parts, call) },
@@ -71,33 +79,39 @@ export function createRoutes(parts: ServiceParts): readonly Route[] {
 	];
 }
 
-/** @throws Refusal 404 `workflow-unknown`, 503 `service-full`. */
+export interface PairingLink extends Omit<DeepLink, 'createdAt'> {
+	readonly workflowId: string | null;
+}
+
+/** @throws ProblemResponse 404 `workflow-unknown`, 503 `service-full`. */
 export function createPairingLink(parts: ServiceParts, workflowId: string | null, issuerGrant: Grant): PairingLink {
 	const { settings } = parts;
 	if (workflowId !== null) checkWorkflows(settings, [workflowId]);
-	const { url, token, expiresAt } = issueDeepLink(parts.shortTokens, parts.publicUrl(), settings.now(), {
+	const { url, token, expiresAt } = issueLink(parts, settings.shortTokenTtlSeconds, {
 		workflowIds: workflowId === null ? null : [workflowId],
 		sessionId: null,
-		ttlSeconds: settings.shortTokenTtlSeconds,
 		issuerGrant,
 	});
 	return { url, token, expiresAt, workflowId };
 }
 
+/** @throws ProblemResponse 503 `service-full`. */
+function issueLink(
+	{ settings, shortTokens, publicUrl }: ServiceParts,
+	ttlSeconds: number,
+	kind: Omit<ShortToken, 'expiresAtMs'>,
+): DeepLink {
+	const nowMs = settings.now();
+	const shortToken = { ...kind, expiresAtMs: nowMs + ttlSeconds * 1000 };
+	const token = shortTokens.issue(shortToken);
+	const workflowId = settings.dialect.codesNameWorkflow ? (kind.workflowIds?.[0] ?? null) : null;
+	return buildDeepLink(publicUrl(), nowMs, token, shortToken, workflowId);
+}
+
 export function listDevices({ registry, hub }: ServiceParts): ListedDevice[] {
-	return registry.list().map(({ lastHeartbeatAtMs, ...device }) => {
+	return registry.list().map((device) => {
 		const { online, workflowId } = hub.presenceOf(device.deviceId);
-		return {
-			deviceId: device.deviceId,
-			workflowId: workflowId ?? device.workflowId,
-			online,
-			lastHeartbeatAt: lastHeartbeatAtMs === null ? null : new Date(lastHeartbeatAtMs).toISOString(),
-			planRevision: device.planRevision,
-			planRefused: device.planRefused,
-			serial: device.serial,
-			macAddress: device.macAddress,
-			deviceType: device.deviceType,
-		};
+		return { ...device, workflowId: workflowId ?? device.workflowId, online };
 	});
 }
 
@@ -141,17 +155,19 @@ async function drawPairingCode(parts: ServiceParts, call: Call): Promise<Answer>
 /** POST /api/device/connection. Source: service-interface, Endpoints 2; the answer's shape is assumed. */
 async function registerDevice(parts: ServiceParts, call: Call): Promise<Answer> {
 	const { settings, registry, hub, eventLog } = parts;
+	parts.countRegistration(call.request.socket.remoteAddress ?? '');
 	const open = settings.selfRegistration && call.presented.kind === 'none';
 	const principal = open ? null : await parts.authenticate(call.presented, 'deviceConnection');
-	const request = await readBody(call, deviceConnectionRequestSchema);
-	checkWorkflows(settings, [request.workflowId]);
+	const request = await readRegistration(call, settings).catch((error: unknown) => {
+		throw withWorkflows(error, namedWorkflows(settings, principal));
+	});
 	if (principal?.scheme === 'Connection' && principal.claims.deviceId !== request.deviceId) {
-		throw new Refusal('device-mismatch', 'A Connection registers only the device that it was issued for.');
+		throw new ProblemResponse('device-mismatch', 'A Connection registers only the device that it was issued for.');
 	}
 	if (principal?.scheme === 'Token') {
 		const { workflowIds } = principal.shortToken;
 		if (workflowIds && !workflowIds.includes(request.workflowId)) {
-			throw new Refusal('workflow-mismatch', `This code is for the workflow ${workflowIds.join(' or ')}.`);
+			throw new ProblemResponse('workflow-mismatch', `This code is for the workflow ${workflowIds.join(' or ')}.`);
 		}
 	}
 	registry.ensureRoom(request.deviceId);
@@ -165,17 +181,53 @@ async function registerDevice(parts: ServiceParts, call: Call): Promise<Answer> 
 	}
 	const { deviceId, workflowId } = request;
 	eventLog.emit('registered', { deviceId, workflowId, at: settings.now() });
-	return tokenAnswer(settings.tokenField, token, {
-		expiresAt: new Date(claims.exp * 1000).toISOString(),
-		deviceId,
-		workflowId,
-	});
+	const expiresAt = new Date(claims.exp * 1000).toISOString();
+	const isOpaque = settings.dialect.connectionForm === 'opaque';
+	const rest = { ...(isOpaque ? {} : { expiresAt }), deviceId, workflowId };
+	return { status: 201, ...placeToken(settings.dialect, token, rest) };
 }
 
-/** POST /api/security/apikeys and /api/apikey. Source: service-interface, Endpoints 3; limits of a grant are assumed. */
+/** GET of the dialect's own path: the workflows that the credential may register for. Spends nothing. Source: assumed. */
+async function listWorkflows(parts: ServiceParts, call: Call): Promise<Answer> {
+	const principal = await parts.authenticate(call.presented, 'deviceConnection');
+	return jsonAnswer(200, { workflows: namedWorkflows(parts.settings, principal) });
+}
+
+/** `undefined` where the dialect lists no workflows. */
+function namedWorkflows({ dialect }: ServiceSettings, principal: Principal | null): NamedWorkflow[] | undefined {
+	const allowed = principal?.scheme === 'Token' ? principal.shortToken.workflowIds : null;
+	return (
+		(dialect.workflowNames &&
+			Object.entries(dialect.workflowNames)
+				.filter(([id]) => allowed === null || allowed.includes(id))
+				.map(([id, name]) => ({ id, name }))) ??
+		undefined
+	);
+}
+
+/** The same refusal with the workflows to choose from, where it was refused for its workflow. */
+function withWorkflows(error: unknown, workflows: readonly NamedWorkflow[] | undefined): unknown {
+	if (!(error instanceof ProblemResponse)) return error;
+	const { code, errors = [] } = error.problem;
+	const isForWorkflow = code === 'workflow-unknown' || errors.some(({ path }) => path === '/workflowId');
+	return isForWorkflow && workflows ? new ProblemResponse(code, error.message, { errors, workflows }) : error;
+}
+
+async function readRegistration(call: Call, settings: ServiceSettings): Promise<DeviceConnectionRequest> {
+	const request = await readBody(call, deviceConnectionRequestSchema);
+	checkWorkflows(settings, [request.workflowId]);
+	return request;
+}
+
+const apiKeyBodySchema = apiKeyRequestSchema.extend({
+	/** Without this a key that was to expire would live for ever. */
+	expires: z.never('is the name on the command line; in the body it is ttl, in seconds').optional(),
+});
+
+/** POST of each path for API keys. Source: service-interface, Endpoints 3; limits of a grant are assumed. */
 async function createApiKey(parts: ServiceParts, call: Call): Promise<Answer> {
 	const principal = await parts.authenticate(call.presented, 'apiKeys');
-	const { name, permissions, ttl } = await readBody(call, apiKeyRequestSchema);
+	const { name, permissions, ttl } = await readBody(call, apiKeyBodySchema);
 	checkPermissions(principal.grant, permissions);
 	const ends = [ttl === undefined ? null : parts.settings.now() + ttl * 1000, principal.grant.expiresAtMs];
 	// A key outlives its issuer no more than it outranks it.
@@ -192,12 +244,7 @@ async function startSession(parts: ServiceParts, call: Call): Promise<Answer> {
 	const { metadata, locale, ttl } = await readBody(call, handOffRequestSchema, {});
 	checkWorkflows(settings, workflowIds);
 	const sessionId = randomBytes(12).toString('hex');
-	const { url, createdAt, expiresAt } = issueDeepLink(parts.shortTokens, parts.publicUrl(), settings.now(), {
-		workflowIds,
-		sessionId,
-		ttlSeconds: ttl,
-		issuerGrant: principal.grant,
-	});
+	const { url, createdAt, expiresAt } = issueLink(parts, ttl, { workflowIds, sessionId, issuerGrant: principal.grant });
 	// One id for all: a device that is changing its workflow hears it on two channels and drops the second.
 	const message = { type: 'session.started', id: randomUUID(), sessionId, workflowIds, metadata, locale, expiresAt };
 	const reached = parts.hub.send(({ workflowId }) =>
@@ -246,16 +293,16 @@ function spendIfToken({ shortTokens }: ServiceParts, principal: Principal | null
 
 function checkWorkflows({ workflows }: ServiceSettings, desired: readonly string[]): void {
 	const unknown = workflows ? desired.filter((id) => !workflows.includes(id)) : [];
-	if (unknown.length > 0) throw new Refusal('workflow-unknown', `There is no workflow ${unknown.join(', ')}.`);
+	if (unknown.length > 0) throw new ProblemResponse('workflow-unknown', `There is no workflow ${unknown.join(', ')}.`);
 }
 
 function refuseQuery(name: string, message: string): never {
-	throw new Refusal('query-invalid', `?${name}: ${message}`, { errors: [{ path: `?${name}`, message }] });
+	throw new ProblemResponse('query-invalid', `?${name}: ${message}`, { errors: [{ path: `?${name}`, message }] });
 }
 
 const FORMATS = ['image/png', 'image/svg+xml', 'application/json'] as const;
 
-/** The first of our formats that the client likes best. @throws Refusal 406. */
+/** The first of our formats that the client likes best. @throws ProblemResponse 406. */
 function chooseFormat(accept = '*/*'): (typeof FORMATS)[number] {
 	const ranges = accept.split(',').map((part) => {
 		const [type = '', ...parameters] = part.split(';').map((text) => text.trim().toLowerCase());
@@ -269,15 +316,7 @@ function chooseFormat(accept = '*/*'): (typeof FORMATS)[number] {
 	};
 	const best = [...FORMATS].sort((a, b) => weightOf(b) - weightOf(a))[0];
 	if (best === undefined || weightOf(best) <= 0) {
-		throw new Refusal('not-acceptable', 'A pairing code comes as PNG, SVG or JSON.');
+		throw new ProblemResponse('not-acceptable', 'A pairing code comes as PNG, SVG or JSON.');
 	}
 	return best;
-}
-
-function tokenAnswer(field: string, token: string, rest: Readonly<Record<string, string>>): Answer {
-	if (field === 'text/plain') return { ...contentAnswer('text/plain', token), status: 201 };
-	if (field === '') return jsonAnswer(201, token);
-	const keys = field.startsWith('/') ? field.slice(1).split('/') : [field];
-	const nested = keys.reduceRight<unknown>((value, key) => ({ [key]: value }), token);
-	return jsonAnswer(201, { ...(nested as Record<string, unknown>), ...rest });
 }

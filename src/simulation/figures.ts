@@ -1,10 +1,10 @@
 /**
- * What is counted of a simulated fleet: where its devices are now, how many handshakes a second, and each outage with the
- * time until almost all were back. Pure: monotonic milliseconds are handed in; decides nothing and keeps nothing for long.
+ * Figures of a simulated fleet: the phases of its devices, handshakes a second, and each outage with the time until almost
+ * all devices were back. Pure: monotonic milliseconds are parameters. Decides nothing and keeps nothing for long.
  */
 
-/** Where a device is, as far as a load on the service is concerned. */
-export type Place = 'notStarted' | 'connecting' | 'online' | 'waiting';
+/** Where a device is between start and online. */
+export type DevicePhase = 'notStarted' | 'connecting' | 'online' | 'waiting';
 
 /** An outage begins when fewer than this share of the devices are online, and ends when so many are again. */
 const BACK_SHARE = 0.99;
@@ -26,7 +26,7 @@ export interface Outage {
 export interface Figures {
 	/** Milliseconds since the start. */
 	readonly elapsedMs: number;
-	readonly places: Readonly<Record<Place, number>>;
+	readonly phases: Readonly<Record<DevicePhase, number>>;
 	/** How many devices have been online at all. */
 	readonly everOnline: number;
 	/** When all were online for the first time, after the start; `null` before. */
@@ -43,15 +43,15 @@ export interface Figures {
 	readonly outages: readonly Outage[];
 }
 
-export interface FiguresKeeper {
-	moved(from: Place, to: Place, isFirstTimeOnline: boolean, atMs: number): void;
+export interface FiguresTracker {
+	moved(from: DevicePhase, to: DevicePhase, isFirstTimeOnline: boolean, atMs: number): void;
 	handshakeBegan(atMs: number): void;
 	handshakeEnded(outcome: 'opened' | 'failed'): void;
 	read(atMs: number): Figures;
 }
 
-export function keepFigures(devices: number, startedAtMs: number): FiguresKeeper {
-	const places: Record<Place, number> = { notStarted: devices, connecting: 0, online: 0, waiting: 0 };
+export function trackFigures(devices: number, startedAtMs: number): FiguresTracker {
+	const phases: Record<DevicePhase, number> = { notStarted: devices, connecting: 0, online: 0, waiting: 0 };
 	const handshakes = { begun: 0, opened: 0, failed: 0, peak: 0 };
 	const outages: { -readonly [Name in keyof Outage]: Outage[Name] }[] = [];
 	const enough = Math.ceil(devices * BACK_SHARE);
@@ -68,8 +68,8 @@ export function keepFigures(devices: number, startedAtMs: number): FiguresKeeper
 		return last?.backAfterMs === null ? last : null;
 	};
 
-	function lookAtOnline(sinceStartMs: number): void {
-		const { online } = places;
+	function noteOnline(sinceStartMs: number): void {
+		const { online } = phases;
 		if (online === devices) allOnlineAfterMs ??= sinceStartMs;
 		const outage = current();
 		if (outage) {
@@ -84,11 +84,11 @@ export function keepFigures(devices: number, startedAtMs: number): FiguresKeeper
 
 	return {
 		moved(from, to, isFirstTimeOnline, atMs) {
-			places[from] -= 1;
-			places[to] += 1;
+			phases[from] -= 1;
+			phases[to] += 1;
 			if (isFirstTimeOnline) everOnline += 1;
 			if (from === 'online') losses += 1;
-			if (from === 'online' || to === 'online') lookAtOnline(atMs - startedAtMs);
+			if (from === 'online' || to === 'online') noteOnline(atMs - startedAtMs);
 		},
 		handshakeBegan(atMs) {
 			const thisSecond = Math.floor((atMs - startedAtMs) / 1000);
@@ -106,7 +106,7 @@ export function keepFigures(devices: number, startedAtMs: number): FiguresKeeper
 		},
 		read: (atMs) => ({
 			elapsedMs: atMs - startedAtMs,
-			places: { ...places },
+			phases: { ...phases },
 			everOnline,
 			allOnlineAfterMs,
 			handshakes: { ...handshakes },

@@ -1,14 +1,16 @@
 /**
- * What a device keeps on its disk, kept in memory for a simulated one: it lives as long as the process. Same promises as
- * the edges that it stands in for; opens no file and sets no timer.
+ * What a device keeps on its disk, kept in memory for a simulated one and lost with the process. Opens no file and sets no
+ * timer. Not SQLite's memory: that costs 95 KiB for each device with an event, the list here 2 KiB. The event store of a
+ * real device is tested against the list.
  */
 
-import { createInbox, type Entry, type Incoming } from '../events/event.ts';
-import type { EventStore } from '../events/store.edge.ts';
+import { type Entry, sizeOf } from '../events/event.ts';
+import { numberOf } from '../events/event-id.ts';
+import type { EventReader, EventStore } from '../events/event-store-types.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
 import type { StateStore } from '../state/store.edge.ts';
 
-/** One for all devices: each agent has its own state in hand, and nobody reads it back. */
+/** One for all devices: each agent holds its own state, and nothing reads it back. */
 export const NULL_STATE_STORE: StateStore = {
 	load: async () => ({ state: EMPTY_STATE, notices: [] }),
 	save: async () => {},
@@ -17,38 +19,69 @@ export const NULL_STATE_STORE: StateStore = {
 	close: async () => {},
 };
 
-/** Nobody acknowledges the events of a simulated device: a few show that they arrive. */
-const BOUNDS = { maxCount: 8, maxBytes: 64 * 1024 };
+/** Nothing acknowledges the events of a simulated device: a few show that they arrive. */
+const FEW = { maxCount: 8, maxBytes: 64 * 1024 };
+/** How many of the service's ids are remembered for telling duplicates. */
+const REMEMBERED_IDS = 1024;
 
-/** @param epoch as for a real store. */
-export function keepEventsInMemory(epoch: string): EventStore {
-	const inbox = createInbox(epoch, BOUNDS);
+/** A simulated device has no applications. */
+const NO_READERS: EventReader = {
+	join() {},
+	acknowledge: () => false,
+	positionOf: () => null,
+	consumers: () => [],
+	forget: () => false,
+};
+
+/**
+ * An empty list of events: numbered, bounded, without duplicates.
+ * @param epoch as for a real store.
+ * @param bounds at most so many events and bytes; the oldest go first, the newest always stays.
+ */
+export function createEventBuffer(epoch: string, bounds: { maxCount: number; maxBytes: number } = FEW): EventStore {
+	const entries: Entry[] = [];
+	const seen = new Set<string>();
 	const listeners = new Set<(entries: readonly Entry[]) => void>();
-	const store: { -readonly [Name in keyof EventStore]: EventStore[Name] } = {
-		count: 0,
+	let lastNumber = 0;
+
+	const buffer: { -readonly [Name in keyof EventStore]: EventStore[Name] } = {
+		...NO_READERS,
 		bytes: 0,
-		append(incoming: Incoming) {
-			const entry = inbox.append(incoming);
-			store.count = inbox.count;
-			store.bytes = inbox.bytes;
-			if (entry) for (const listener of listeners) listener([entry]);
+		count: 0,
+		append(incoming) {
+			if (incoming.serviceId !== null) {
+				if (seen.has(incoming.serviceId)) return null;
+				seen.add(incoming.serviceId);
+				if (seen.size > REMEMBERED_IDS) for (const oldest of seen.values().take(1)) seen.delete(oldest);
+			}
+			lastNumber += 1;
+			const entry: Entry = { ...incoming, number: lastNumber, id: `${epoch}-${lastNumber}` };
+			entries.push(entry);
+			buffer.bytes += sizeOf(entry);
+			while (entries.length > 1 && (entries.length > bounds.maxCount || buffer.bytes > bounds.maxBytes)) {
+				const oldest = entries.shift();
+				if (oldest) buffer.bytes -= sizeOf(oldest);
+			}
+			buffer.count = entries.length;
+			for (const listener of listeners) listener([entry]);
 			return entry;
 		},
-		after: inbox.after,
-		newest: inbox.newest,
-		newestAt: () => inbox.after(null, BOUNDS.maxCount).entries.at(-1)?.at ?? null,
+		after(since, limit) {
+			const first = entries[0]?.number ?? lastNumber + 1;
+			// An id of an earlier epoch, or of no epoch of ours: everything kept is new to its owner.
+			const known = since === null ? null : numberOf(since, [{ first: 1, epoch }], lastNumber);
+			const from = known === null ? first : Math.max(first, known + 1);
+			const missed = since !== null && (known === null || known + 1 < first);
+			return { entries: entries.slice(from - first, from - first + limit), missed };
+		},
+		newest: () => entries.at(-1)?.id ?? null,
+		newestAt: () => entries.at(-1)?.at ?? null,
 		subscribe(listener) {
 			listeners.add(listener);
 			return () => listeners.delete(listener);
 		},
 		settled: () => Promise.resolve(),
-		join() {},
-		acknowledge: () => false,
-		positionOf: () => null,
-		consumers: () => [],
-		forget: () => false,
-		recover: () => true,
 		close() {},
 	};
-	return store;
+	return buffer;
 }

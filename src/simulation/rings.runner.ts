@@ -1,6 +1,6 @@
 /**
- * In which order simulated devices are told something: rings that only grow, each spread evenly over its time. Owns the one
- * timer that this needs; knows nothing of agents.
+ * The order in which simulated devices are asked to move: rings that only grow, each spread evenly over its time. Owns the
+ * one timer that this requires; knows nothing of agents.
  */
 import type { Clock } from '../base/clock.edge.ts';
 
@@ -17,7 +17,7 @@ export interface Ring {
  * The rings of so many devices; 100 % is added where it is missing, rings without a device of their own are left out.
  * @param percents rising shares of all devices, above 0 and at most 100.
  */
-export function ringsOf(percents: readonly number[], devices: number): readonly Ring[] {
+export function splitIntoRings(percents: readonly number[], devices: number): readonly Ring[] {
 	const rings: Ring[] = [];
 	for (const percent of [...percents, 100]) {
 		const from = rings.at(-1)?.to ?? 0;
@@ -27,20 +27,20 @@ export function ringsOf(percents: readonly number[], devices: number): readonly 
 	return rings;
 }
 
-export interface Round {
-	/** Resolves when the last device has been told, or when it was cancelled. */
-	readonly over: Promise<void>;
+export interface RolloutRun {
+	/** Resolves after the last device, or when it was cancelled. */
+	readonly done: Promise<void>;
 	cancel(): void;
 }
 
-/** Tells the devices of one ring after the other, evenly over `ringMs` each; who is late after a stall catches up. */
-export function tellRings(
+/** Calls `visit` for the devices of one ring after the other, evenly over `ringMs` each; after a stall it catches up. */
+export function runRollout(
 	clock: Pick<Clock, 'monotonicMs' | 'schedule'>,
 	{ rings, ringMs }: { readonly rings: readonly Ring[]; readonly ringMs: number },
-	tell: (number: number) => void,
+	visit: (number: number) => void,
 	onRing: (ring: Ring, index: number) => void = () => {},
-): Round {
-	const { promise: over, resolve } = Promise.withResolvers<void>();
+): RolloutRun {
+	const { promise: done, resolve } = Promise.withResolvers<void>();
 	const startedAtMs = clock.monotonicMs();
 	let index = 0;
 	let next = 0;
@@ -57,14 +57,14 @@ export function tellRings(
 				return;
 			}
 			if (next === ring.from) onRing(ring, index);
-			tell(next);
+			visit(next);
 			next += 1;
 			if (next === ring.to) index += 1;
 		}
 	};
 	step();
 	return {
-		over,
+		done,
 		cancel() {
 			cancelTimer();
 			resolve();

@@ -1,5 +1,5 @@
 /**
- * What simulated devices have in common: settings, network and credential, opened once for all of them. Reads no file of a
+ * The settings, network and credential that simulated devices share, opened once for all of them. Never reads a file of a
  * device that may be installed on this machine.
  */
 import { AgentError } from '../base/errors.ts';
@@ -10,11 +10,11 @@ export interface SimulatedRuntimeOptions {
 	readonly version: string;
 	/** `path=value`: any setting but those that tell one device from another. */
 	readonly sets: readonly string[];
-	/** The variables of the process, for proxies. */
+	/** The process environment, for proxies. */
 	readonly env: Readonly<Record<string, string | undefined>>;
 }
 
-/** Would be the same for all devices, or keep them from being moved. */
+/** Settings that would make all devices the same, or prevent a move. */
 const OF_ONE_DEVICE = ['deviceId', 'serial', 'macAddress', 'workflowId'] as const;
 
 /** @throws AgentError `settings-invalid`, or `credential-unreadable` for a file that the settings name. */
@@ -25,12 +25,12 @@ export async function openSimulatedRuntime(options: SimulatedRuntimeOptions): Pr
 	for (const path of OF_ONE_DEVICE)
 		if (resolved.settings[path] !== null)
 			throw new AgentError('settings-invalid', `--set ${path} would be the same for all simulated devices.`, {
-				remedy: 'Leave it out: --prefix names the devices, --workflow says what they begin with.',
+				remedy: 'Leave it out: --prefix names the devices, --workflow names their first workflow.',
 			});
 	return openRuntime(resolved, {
 		userAgent: `idv-agent/${options.version}`,
 		env: options.env,
-		// Nothing of a simulated device is logged: there is no line that a secret could stand in.
+		// A simulated device logs nothing, so no line can hold a secret.
 		registerSecret: () => {},
 	});
 }

@@ -1,6 +1,6 @@
 /**
  * Many agents in one process: the same `startAgent`, lifecycle and channel as on a device, with identities of their own and
- * memory in place of a disk. Owns their starting pace, their moves and what is counted; prints nothing, decides for none of them.
+ * memory in place of a disk. Owns their starting pace, their moves and the figures; prints nothing and decides for none of them.
  */
 
 import { type Agent, type AgentOptions, startAgent } from '../agent/agent.runner.ts';
@@ -12,9 +12,9 @@ import type { Runtime } from '../connection/runtime.runner.ts';
 import { newEpoch } from '../events/feed.runner.ts';
 import type { Status } from '../protocol/local-api.ts';
 import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
-import { type Figures, keepFigures, type Place } from './figures.ts';
-import { keepEventsInMemory, NULL_STATE_STORE } from './in-memory-stores.ts';
-import { type Ring, type Round, ringsOf, tellRings } from './rings.runner.ts';
+import { type DevicePhase, type Figures, trackFigures } from './figures.ts';
+import { createEventBuffer, NULL_STATE_STORE } from './in-memory-stores.ts';
+import { type Ring, type RolloutRun, runRollout, splitIntoRings } from './rings.runner.ts';
 
 export interface SimulationOptions {
 	/** 1 or more. */
@@ -30,7 +30,7 @@ export interface SimulationOptions {
 	readonly prefix?: string | undefined;
 	readonly clock?: Clock | undefined;
 	readonly random?: (() => number) | undefined;
-	/** Makes what decides for one device; default the product's own. Other policies are measured beside it. */
+	/** Makes the decision function of one device; default the product's own. A benchmark measures other policies. */
 	readonly createSupervise?: (() => NonNullable<AgentOptions['supervise']>) | undefined;
 }
 
@@ -40,13 +40,13 @@ export interface MoveOptions {
 	readonly rings: readonly number[];
 	/** The devices of a ring move evenly over this time, in milliseconds; then the next ring begins. */
 	readonly ringMs: number;
-	/** Told when a ring begins. */
+	/** Called when a ring begins. */
 	readonly onRing?: ((ring: Ring, number: number, count: number) => void) | undefined;
 }
 
 export interface MoveFigures {
 	readonly workflowId: string;
-	/** Devices that were told to move. */
+	/** Devices that were asked to move. */
 	readonly told: number;
 	/** Devices that are online with the workflow. */
 	readonly live: number;
@@ -57,7 +57,7 @@ export interface MoveFigures {
 	readonly doneAfterMs: number | null;
 }
 
-/** What several devices have trouble with. */
+/** A problem that several devices share. */
 export interface SharedProblem extends NonNullable<Status['problem']> {
 	readonly devices: number;
 }
@@ -73,11 +73,11 @@ export interface SimulationFigures extends Figures {
 
 export interface Simulation {
 	figures(): SimulationFigures;
-	/** What keeps devices from being online now, the most frequent first. */
+	/** The problems that keep devices from being online now, the most frequent first. */
 	problems(): readonly SharedProblem[];
-	/** Moves all devices ring by ring. Resolves when the last has been told; a second move takes the place of the first. */
+	/** Moves all devices ring by ring. Resolves when the last device was asked to move; a second move replaces the first. */
 	move(options: MoveOptions): Promise<void>;
-	/** Calls back whenever a device has changed its place or its workflow, until the returned function is called. */
+	/** Calls back whenever a device has changed its phase or its workflow, until the returned function is called. */
 	onChange(listener: () => void): () => void;
 	/** Ends all devices, each with a goodbye to the service. May be called twice. */
 	stop(): Promise<void>;
@@ -85,7 +85,7 @@ export interface Simulation {
 
 interface Device {
 	readonly agent: Agent;
-	place: Place;
+	phase: DevicePhase;
 	wasOnline: boolean;
 	live: string | null;
 }
@@ -109,18 +109,18 @@ export function startSimulation(options: SimulationOptions): Simulation {
 	const registrations = { begun: 0, failed: 0 };
 	const runtime = countingRegistrations(options.runtime, registrations);
 	const startedAtMs = clock.monotonicMs();
-	const kept = keepFigures(count, startedAtMs);
+	const tracker = trackFigures(count, startedAtMs);
 	const counters = createCounters();
 	const devices: Device[] = [];
 	const listeners = new Set<() => void>();
 	const epoch = newEpoch(clock.wallMs(), random);
 	let move: Move | null = null;
-	let round: Round | null = null;
+	let rollout: RolloutRun | null = null;
 	let stopping: Promise<void> | null = null;
 
 	const first = stateWith(options.workflowId, clock);
-	const start = tellRings(clock, { rings: ringsOf([], count), ringMs: options.rampMs }, (number) => {
-		// Who starts after it would have been told begins where it would be.
+	const start = runRollout(clock, { rings: splitIntoRings([], count), ringMs: options.rampMs }, (number) => {
+		// A device that starts after its turn in the rollout begins with the new workflow.
 		const moved = move && number < move.told ? stateWith(move.workflowId, clock) : null;
 		startDevice(number, moved ?? first);
 	});
@@ -136,38 +136,38 @@ export function startSimulation(options: SimulationOptions): Simulation {
 			facts: NO_FACTS,
 			newDeviceId: () => `${prefix}-${String(number + 1).padStart(5, '0')}`,
 			counters,
-			openEvents: () => keepEventsInMemory(epoch),
+			openEvents: () => createEventBuffer(epoch),
 			openChannel: countedChannel,
 			log: SILENT_LOG,
 			registerSecret: () => {},
 			...(options.createSupervise && { supervise: options.createSupervise() }),
 		});
-		const device: Device = { agent, place: 'notStarted', wasOnline: false, live: null };
+		const device: Device = { agent, phase: 'notStarted', wasOnline: false, live: null };
 		devices.push(device);
-		const look = () => note(device, agent.status());
-		agent.onStatus(look);
-		look();
+		const update = () => note(device, agent.status());
+		agent.onStatus(update);
+		update();
 	}
 
 	function countedChannel(channel: ChannelOptions, listener: (event: ChannelEvent) => void): Channel {
-		kept.handshakeBegan(clock.monotonicMs());
+		tracker.handshakeBegan(clock.monotonicMs());
 		let isOpen = false;
 		return openChannel(channel, (event) => {
 			if (event.type === 'opened') isOpen = true;
 			if (event.type === 'opened' || (event.type === 'ended' && !isOpen))
-				kept.handshakeEnded(isOpen ? 'opened' : 'failed');
+				tracker.handshakeEnded(isOpen ? 'opened' : 'failed');
 			listener(event);
 		});
 	}
 
 	function note(device: Device, { channel, workflow }: Status): void {
-		const place = phaseOf(channel.state);
-		if (place === device.place && workflow.live === device.live) return;
-		if (place !== device.place) {
-			const isFirstTimeOnline = place === 'online' && !device.wasOnline;
+		const phase = phaseOf(channel.state);
+		if (phase === device.phase && workflow.live === device.live) return;
+		if (phase !== device.phase) {
+			const isFirstTimeOnline = phase === 'online' && !device.wasOnline;
 			device.wasOnline ||= isFirstTimeOnline;
-			kept.moved(device.place, place, isFirstTimeOnline, clock.monotonicMs());
-			device.place = place;
+			tracker.moved(device.phase, phase, isFirstTimeOnline, clock.monotonicMs());
+			device.phase = phase;
 		}
 		if (workflow.live !== device.live) noteLive(device, workflow.live);
 		for (const listener of listeners) listener();
@@ -183,7 +183,7 @@ export function startSimulation(options: SimulationOptions): Simulation {
 		if (move.live === count) move.doneAfterMs ??= clock.monotonicMs() - move.sinceMs;
 	}
 
-	function tellToMove(to: Move, number: number): void {
+	function startMove(to: Move, number: number): void {
 		to.told = number + 1;
 		devices[number]?.agent.setWorkflow(to.workflowId).catch(() => {
 			to.refused += 1;
@@ -193,7 +193,7 @@ export function startSimulation(options: SimulationOptions): Simulation {
 	return {
 		figures() {
 			const atMs = clock.monotonicMs();
-			const figures = kept.read(atMs);
+			const figures = tracker.read(atMs);
 			return {
 				...figures,
 				devices: count,
@@ -204,25 +204,25 @@ export function startSimulation(options: SimulationOptions): Simulation {
 		},
 		problems: () => sharedProblems(devices),
 		move({ workflowId, rings: percents, ringMs, onRing }) {
-			round?.cancel();
-			const rings = ringsOf(percents, count);
+			rollout?.cancel();
+			const rings = splitIntoRings(percents, count);
 			const begun: Move = {
 				workflowId,
 				sinceMs: clock.monotonicMs(),
-				lossesBefore: kept.read(startedAtMs).losses,
+				lossesBefore: tracker.read(startedAtMs).losses,
 				told: 0,
 				live: devices.filter(({ live }) => live === workflowId).length,
 				refused: 0,
 				doneAfterMs: null,
 			};
 			move = begun;
-			round = tellRings(
+			rollout = runRollout(
 				clock,
 				{ rings, ringMs },
-				(number) => tellToMove(begun, number),
+				(number) => startMove(begun, number),
 				(ring, index) => onRing?.(ring, index + 1, rings.length),
 			);
-			return round.over;
+			return rollout.done;
 		},
 		onChange(listener) {
 			listeners.add(listener);
@@ -230,14 +230,14 @@ export function startSimulation(options: SimulationOptions): Simulation {
 		},
 		stop() {
 			start.cancel();
-			round?.cancel();
+			rollout?.cancel();
 			stopping ??= Promise.all(devices.map(({ agent }) => agent.stop())).then(() => {});
 			return stopping;
 		},
 	};
 }
 
-/** The same environment, one for all devices, whose client counts. */
+/** The same runtime, one for all devices, whose client counts registrations. */
 function countingRegistrations(runtime: Runtime, counts: { begun: number; failed: number }): Runtime {
 	const { client } = runtime;
 	return {
@@ -259,7 +259,7 @@ function stateWith(workflowId: string, clock: Pick<Clock, 'wallMs'>): DeviceStat
 	return { ...EMPTY_STATE, assignedWorkflow: { workflowId, source: 'workflow set', at } };
 }
 
-function phaseOf(state: Status['channel']['state']): Place {
+function phaseOf(state: Status['channel']['state']): DevicePhase {
 	switch (state) {
 		case 'online':
 			return 'online';

@@ -82,12 +82,12 @@ async function storm(simulation: Simulation, { name }: RetryPolicy): Promise<str
 	const enough = Math.ceil(0.99 * devices);
 	const isBack = await Promise.race([untilOnline(simulation, enough).then(() => true), delay(giveUpMs)]);
 	const tookSeconds = (performance.now() - backAtMs) / 1000;
-	const { handshakes, places } = simulation.figures();
+	const { handshakes, phases } = simulation.figures();
 	const counting = news(service, 'counted');
 	order(service, { type: 'count' });
 	const { peak } = await counting;
 	order(service, { type: 'unlimited' });
-	const wasted = Math.max(0, handshakes.begun - begun - places.online - places.connecting) / devices;
+	const wasted = Math.max(0, handshakes.begun - begun - phases.online - phases.connecting) / devices;
 	const time = isBack ? tookSeconds.toFixed(1) : `more than ${Math.round(giveUpMs / 1000)}`;
 	return `${name.padEnd(23)}  ${time.padStart(12)}   ${String(peak).padStart(17)}   ${wasted.toFixed(2).padStart(15)}`;
 }
@@ -95,7 +95,7 @@ async function storm(simulation: Simulation, { name }: RetryPolicy): Promise<str
 function untilOnline(simulation: Simulation, count: number): Promise<void> {
 	return new Promise((resolve) => {
 		const look = () => {
-			if (simulation.figures().places.online < count) return;
+			if (simulation.figures().phases.online < count) return;
 			forget();
 			resolve();
 		};

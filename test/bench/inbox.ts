@@ -5,8 +5,9 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInbox, type Incoming } from '../../src/events/event.ts';
+import type { Incoming } from '../../src/events/event.ts';
 import { createEventStore } from '../../src/events/store.edge.ts';
+import { createEventBuffer } from '../../src/simulation/in-memory-stores.ts';
 
 const directory = mkdtempSync(join(process.argv[2] ?? tmpdir(), 'inbox-bench-'));
 const bounds = { maxCount: 1000, maxBytes: 4_194_304, maxAgeMs: 86_400_000 };
@@ -32,7 +33,7 @@ async function measure(name: string, rows: number, work: () => Promise<void> | v
 }
 
 await measure('memory', 200_000, () => {
-	const inbox = createInbox('memory', bounds);
+	const inbox = createEventBuffer('memory', bounds);
 	for (let number = 0; number < 200_000; number += 1) inbox.append(event(number));
 });
 

@@ -1,7 +1,8 @@
-import { readdir, writeFile } from 'node:fs/promises';
+import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { credentialsOf, givenService, send } from '../service/fixture.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import { credentialsOf, givenService, openChannel, send } from '../service/fixture.ts';
 import { finish, follow, givenHome } from './command.ts';
 import { expectJsonRefusal, expectRefusal } from './refusal.ts';
 
@@ -48,6 +49,69 @@ describe('service', () => {
 		expect((await running.end('SIGINT')).status).toBe(0);
 	});
 
+	/** Starts `service --json` and reads its first line. */
+	async function start(...flags: string[]) {
+		const running = follow('idv-agent', ['service', '--port', '0', '--json', '--quiet', ...flags], {});
+		const told = JSON.parse(await running.untilLine(/"listening"/));
+		const ask = (path: string, body?: object) =>
+			send(told.url, { path, body, authorization: `Bearer ${told.credentials.bearer}` });
+		return { running, ask, url: told.url as string, warnings: told.warnings as string[] };
+	}
+
+	test('with a signing key file keeps Connections valid over a restart, and without one says that it does not', async () => {
+		const home = await givenHome();
+		const file = join(home.directory, 'signing.key');
+		const before = await start('--signing-key-file', file);
+		expect(before.warnings).toEqual([]);
+		expect((await stat(file)).mode & 0o777).toBe(0o600);
+		const key = await readFile(file, 'utf8');
+		const registered = await before.ask('/api/device/connection', { deviceId: 'K-1', workflowId: 'check-in' });
+		await before.running.end('SIGTERM');
+
+		const after = await start('--signing-key-file', file);
+		expect(await readFile(file, 'utf8')).toBe(key);
+		await openChannel({ url: after.url } as EmbeddedService, registered.json.token);
+		expect((await after.ask('/api/device')).json.devices).toMatchObject([{ deviceId: 'K-1', online: true }]);
+		await after.running.end('SIGTERM');
+
+		const { running, warnings } = await start();
+		expect(warnings).toEqual([
+			'After a restart every paired device must be paired again; --signing-key-file FILE keeps their Connections valid.',
+		]);
+		await running.end('SIGTERM');
+	});
+
+	test('on every interface warns of it, and names an address in its codes that others can reach', async () => {
+		const open = await start('--host', '0.0.0.0', '--allow-non-loopback', '--public-url', 'https://id.example.com');
+		expect(open.warnings[0]).toBe('Every machine that can reach this one can use this service.');
+		const plain = await start('--host', '0.0.0.0', '--allow-non-loopback');
+		expect(plain.warnings[0]).toMatch(/not encrypted.*devices refuse plain http.*--public-url/);
+		expect(plain.url).not.toContain('0.0.0.0');
+		const draw = { path: '/api/deeplink/qrcode', headers: { accept: 'application/json' } };
+		const code = async ({ url, ask }: typeof open, path = draw.path) => {
+			const created = await ask('/api/apikey', { name: 'k', permissions: ['ephemeral_device:write'] });
+			return (await send(url, { ...draw, path, authorization: `ApiKey ${created.json.token}` })).json.url;
+		};
+		expect(await code(open)).toMatch(/^https:\/\/id\.example\.com\/mobile\?/);
+		expect(await code(plain)).toMatch(new RegExp(`^${plain.url}/mobile`));
+		await Promise.all([open.running.end('SIGTERM'), plain.running.end('SIGTERM')]);
+	});
+
+	test('lets a pairing code create no key where that is switched off', async () => {
+		const { running, ask, url } = await start('--no-short-token-keys');
+		const created = await ask('/api/apikey', { name: 'k', permissions: ['ephemeral_device:write'] });
+		const authorization = `ApiKey ${created.json.token}`;
+		const code = await send(url, {
+			path: '/api/deeplink/qrcode',
+			authorization,
+			headers: { accept: 'application/json' },
+		});
+		const body = { name: 'k', permissions: ['ephemeral_device:write'] };
+		const refused = await send(url, { path: '/api/apikey', authorization: `Token ${code.json.token}`, body });
+		expect([refused.status, refused.json.code]).toEqual([403, 'scheme-not-allowed']);
+		await running.end('SIGTERM');
+	});
+
 	test('that cannot start says why in one line', async () => {
 		const [service, home] = [await givenService(), await givenHome()];
 		const file = async (name: string, content: string) => {
@@ -56,16 +120,20 @@ describe('service', () => {
 		};
 		const taken = String(service.port);
 		const broken = await file('broken.json', '{');
+		const short = await file('short.key', 'abc');
 		const strange = await file('strange.json', '{"basic":"nobody","token":"x"}');
 		const cases: [flags: string[], status: number, code: string, words: RegExp][] = [
-			[['--port', taken], 69, 'service-unreachable', /Port \d+ of 127\.0\.0\.1 is taken/],
+			[['--port', taken], 69, 'service-unreachable', /Port \d+ of 127\.0\.0\.1 is in use/],
 			[
 				['--host', '0.0.0.0'],
 				64,
 				'usage',
 				/does not listen on 0\.0\.0\.0[^A-Z]*this machine\. Correct.*--allow-non-loopback/,
 			],
-			[['--credentials', `${home.directory}/none`], 78, 'credential-unreadable', /is not there/],
+			[['--public-url', 'ftp://id.example'], 64, 'usage', /publicUrl must be an http or https address/],
+			[['--signing-key-file', short], 78, 'credential-unreadable', /short\.key cannot be used: it does not hold 64/],
+			[['--signing-key-file', `${home.directory}/no/key`], 78, 'credential-unreadable', /cannot be made \(ENOENT\)/],
+			[['--credentials', `${home.directory}/none`], 78, 'credential-unreadable', /does not exist/],
 			[['--credentials', broken], 78, 'credential-unreadable', /is not JSON/],
 			[
 				['--credentials', strange],
@@ -74,15 +142,13 @@ describe('service', () => {
 				/strange\.json cannot be used: basic must have the form user:password/,
 			],
 		];
-		for (const [flags, status, code, words] of cases) {
-			const args = ['service', '--port', '0', ...flags];
-			const [plain, json] = await Promise.all([
-				finish('idv-agent', args, {}),
-				finish('idv-agent', [...args, '--json'], {}),
-			]);
-			expectRefusal(plain, { status, code, words });
-			expectJsonRefusal(json, { status, code, words });
-		}
+		await Promise.all(
+			cases.map(async ([flags, status, code, words]) => {
+				const args = ['service', '--port', '0', ...flags];
+				expectRefusal(await finish('idv-agent', args, {}), { status, code, words });
+				expectJsonRefusal(await finish('idv-agent', [...args, '--json'], {}), { status, code, words });
+			}),
+		);
 	});
 });
 

@@ -8,8 +8,9 @@ import fc from 'fast-check';
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Failure } from '../../src/base/errors.ts';
 import { MAX_CONSUMERS } from '../../src/events/consumers.ts';
-import { createInbox, type Entry, type Incoming } from '../../src/events/event.ts';
-import { createEventStore, type EventStore, type EventStoreOptions } from '../../src/events/store.edge.ts';
+import type { Entry, Incoming } from '../../src/events/event.ts';
+import { createEventStore, type DurableEventStore, type EventStoreOptions } from '../../src/events/store.edge.ts';
+import { createEventBuffer } from '../../src/simulation/in-memory-stores.ts';
 
 const WRITER = path.join(import.meta.dirname, 'event-store-writer.ts');
 const DAY = 86_400_000;
@@ -17,7 +18,7 @@ const SECRET = 'passport-L01X00T47';
 
 let directory: string;
 let run = 0;
-const stores = new Set<EventStore>();
+const stores = new Set<DurableEventStore>();
 const children = new Set<ChildProcess>();
 const compileCache = fs.mkdtempSync(path.join(os.tmpdir(), 'event-store-cache-'));
 
@@ -37,7 +38,7 @@ afterEach(async () => {
 type Notices = [string, Failure | null][];
 
 /** One run of the agent, with an epoch of its own. */
-function open(options: Partial<EventStoreOptions> = {}): EventStore & { notices: Notices } {
+function open(options: Partial<EventStoreOptions> = {}): DurableEventStore & { notices: Notices } {
 	const notices: Notices = [];
 	run += 1;
 	const store = createEventStore({
@@ -51,7 +52,7 @@ function open(options: Partial<EventStoreOptions> = {}): EventStore & { notices:
 	return Object.assign(store, { notices });
 }
 
-function reopen(store: EventStore, options: Partial<EventStoreOptions> = {}) {
+function reopen(store: DurableEventStore, options: Partial<EventStoreOptions> = {}) {
 	store.close();
 	return open(options);
 }
@@ -68,13 +69,13 @@ const incoming = (content: string, more: Partial<Incoming> = {}): Incoming => ({
 });
 
 /** Appends and waits until all are stored. */
-async function add(store: EventStore, ...contents: string[]): Promise<string[]> {
+async function add(store: DurableEventStore, ...contents: string[]): Promise<string[]> {
 	const ids = contents.map((content) => store.append(incoming(content))?.id ?? 'duplicate');
 	await store.settled();
 	return ids;
 }
 
-const all = (store: EventStore, since: string | null = null) => store.after(since, 100_000);
+const all = (store: DurableEventStore, since: string | null = null) => store.after(since, 100_000);
 const contents = (entries: readonly Entry[]) => entries.map(({ content }) => JSON.parse(content));
 const at = (name: string) => path.join(directory, name);
 const filesWith = (text: string) =>
@@ -181,7 +182,7 @@ describe('keeping events', () => {
 				fs.rmSync(directory, { recursive: true });
 				fs.mkdirSync(directory);
 				const bounds = { maxCount: 12, maxBytes: 2500, maxAgeMs: DAY };
-				const model = createInbox('m', bounds);
+				const model = createEventBuffer('m', bounds);
 				let store = open({ bounds });
 				const ids = new Map<string, string>();
 				for (const one of steps) {
@@ -219,7 +220,7 @@ describe('kept in memory only', () => {
 			fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
 				const bounds = { maxCount: 12, maxBytes: 2500, maxAgeMs: DAY };
 				const store = open({ ...memory, bounds });
-				const model = createInbox(`run${run}`, bounds);
+				const model = createEventBuffer(`run${run}`, bounds);
 				for (const { size, id, back } of steps) {
 					const event = incoming('x'.repeat(size), { serviceId: id === null ? null : `s${id}` });
 					expect(store.append(event)).toEqual(model.append(event));

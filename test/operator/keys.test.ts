@@ -1,7 +1,10 @@
+import { once } from 'node:events';
 import { readdir, readFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
-import { warningsOf } from '../../src/operator/api-key.ts';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { nearMiss, warningsOf } from '../../src/operator/api-key.ts';
 import type { Outcome } from '../cli/command.ts';
 import { expectJsonRefusal, expectRefusal } from '../cli/refusal.ts';
 import { atTerminal, hasTerminal } from '../cli/terminal.ts';
@@ -68,6 +71,64 @@ describe('apikey create', () => {
 			expect(other.requests.map(({ path }) => path)).toEqual([KEYS, OTHER_KEYS]);
 		}
 	});
+
+	test('takes the third path where the service has neither of the published ones', async () => {
+		const other = await givenService({ dialect: { apiKeyPaths: ['/api/security/apikey'] } });
+		succeeded(await idv([...create, '--json'], env('Basic', other)));
+		expect(other.requests.map(({ path }) => path)).toEqual([KEYS, OTHER_KEYS, '/api/security/apikey']);
+	});
+
+	test('with a code uses it up: from standard input or a file, a link or a bare Short Token, never an argument', async () => {
+		const { service } = operator;
+		const keyless = { XDG_CONFIG_HOME: operator.directory };
+		const { url } = service.createPairingCode('checkin');
+		const key = succeeded(await idv([...create, '--json', '--code-file', '-'], keyless, `${url}\n`));
+		expect(key).toMatchObject({ name: 'backend', permissions: ['deeplink:write', 'person:write'] });
+		const spent = await idv([...create, '--json', '--code-file', '-'], keyless, url);
+		expectJsonRefusal(spent, { status: 77, code: 'credential-refused', words: /used before/ });
+
+		const { token } = service.createPairingCode(null);
+		const file = await operator.file('code', `Token ${token}\n`);
+		succeeded(await idv([...create, '--json', '--code-file', file], { ...keyless, IDV_URL: service.url }));
+		const before = service.requests.length;
+		const fresh = service.createPairingCode(null).url;
+		const cases: [args: string[], input: string, code: string, status: number, words: RegExp][] = [
+			[['--url', 'https://other.example'], fresh, 'usage', 64, /for http:\/\/127.*not for https:\/\/other\.example/],
+			[[], 'hello there', 'credential-unreadable', 78, /no pairing code in standard input/],
+			[[], token, 'usage', 64, /No service is named/],
+			[['--authorization-file', file], fresh, 'usage', 64, /Both --code-file and --authorization-file/],
+		];
+		for (const [more, input, code, status, words] of cases) {
+			const outcome = await idv([...create, '--json', '--code-file', '-', ...more], keyless, input);
+			expectJsonRefusal(outcome, { status, code, words });
+			expect(outcome.stdout).not.toContain(token);
+		}
+		expect(service.requests.length).toBe(before);
+	});
+
+	test('refuses a permission that is nearly a known one before a key is made, unless it is meant', async () => {
+		const before = operator.service.requests.length;
+		const args = ['apikey', 'create', '--name', 'k', '--permissions', 'person:write,deeplnk:write'];
+		const words = /deeplnk:write is not a known permission; did you mean deeplink:write\?.*--allow-unknown-permission/;
+		await expectRefused({ status: 64, code: 'usage', words }, args);
+		expect(operator.service.requests.length).toBe(before);
+		const key = succeeded(await idv([...args, '--allow-unknown-permission', '--json']));
+		expect(key.permissions).toEqual(['person:write', 'deeplnk:write']);
+	});
+
+	test.each([
+		['deeplink:wirte', 'deeplink:write'],
+		['Deeplink:write', 'deeplink:write'],
+		['ephemeral-device:write', 'ephemeral_device:write'],
+		['devices:read', 'device:read'],
+		['device:read', null],
+		['device_all:write', null],
+		['device_log:read', null],
+		['deeplink:read', null],
+		['deeplink:*', null],
+		['*:write', null],
+		['session:list', null],
+	])('takes %s for %s', (permission, meant) => expect(nearMiss(permission)).toBe(meant));
 
 	test('that has no answer is not tried again, and says what may have happened', async () => {
 		const other = await givenService();
@@ -191,7 +252,7 @@ describe('device connect', () => {
 	});
 
 	test('finds the Connection wherever --token-pointer says', async () => {
-		const other = await givenService({ tokenField: '/data/secret' });
+		const other = await givenService({ dialect: { tokenPointer: '/data/secret' } });
 		const missing = {
 			status: 69,
 			code: 'bad-response',
@@ -292,6 +353,8 @@ describe('whoami', () => {
 				'May connect devices  yes',
 				'May create API keys  yes',
 				'',
+				'Asked with requests that cannot create anything: their bodies are not JSON.',
+				'',
 			].join('\n'),
 		);
 	});
@@ -303,6 +366,50 @@ describe('whoami', () => {
 		expect(json.status).toBe(77);
 		expect(JSON.parse(json.stdout)).toMatchObject({ accepted: false });
 	});
+
+	/** A service that creates something of any JSON and lacks nothing; 403 or 401 where `isRefused`. Counts what it made. */
+	async function givenLenient(refusal: 401 | 403, isFormFirst: boolean) {
+		const seen = { created: 0, asked: 0 };
+		const server = createServer(async (request, response) => {
+			seen.asked += 1;
+			let text = '';
+			for await (const chunk of request) text += chunk;
+			const isGood = request.headers.authorization === 'ApiKey ak-good-one';
+			let status = isGood ? 400 : refusal;
+			try {
+				JSON.parse(text || '{}');
+				if (isGood) {
+					seen.created += 1;
+					status = 201;
+				}
+			} catch {
+				if (isFormFirst) status = 400;
+			}
+			response.writeHead(status).end();
+		});
+		server.listen(0, '127.0.0.1');
+		await once(server, 'listening');
+		onTestFinished(() => void server.close());
+		return { seen, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
+	}
+
+	test.each<[401 | 403, boolean, string, boolean | null, boolean | null]>([
+		[401, false, 'ak-good-one', true, true],
+		[403, false, 'ak-good-one', true, true],
+		[403, false, 'ak-bad-one', null, false],
+		[401, true, 'ak-good-one', null, null],
+		[401, true, 'ak-bad-one', null, null],
+	])(
+		'creates nothing at a service that takes anything (%s, form first %s), and says what it cannot know of %s',
+		async (refusal, isFormFirst, key, accepted, may) => {
+			const { seen, url } = await givenLenient(refusal, isFormFirst);
+			const { stdout } = await idv(['whoami', '--json'], { IDV_URL: url, IDV_AUTHORIZATION: `ApiKey ${key}` });
+			const told = JSON.parse(stdout);
+			expect({ accepted: told.accepted, may: told.may.startSessions }).toEqual({ accepted, may });
+			if (isFormFirst) expect(told.reasons.startSessions).toBe('the service checks the request before the credential');
+			expect(seen).toEqual({ created: 0, asked: 6 });
+		},
+	);
 
 	test('never shows the service a Short Token, and nothing with --offline', async () => {
 		const before = operator.service.requests.length;

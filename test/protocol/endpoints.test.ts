@@ -10,13 +10,14 @@ import {
 } from '../../src/protocol/endpoints.ts';
 
 describe('an endpoint under a base URL', () => {
-	test('has the published paths', () => {
+	test('has the published paths, and the one from the field', () => {
 		const base = 'https://id.example.com';
 		expect(endpointUrl(base, ENDPOINTS.pairingCode).href).toBe(`${base}/api/deeplink/qrcode`);
 		expect(endpointUrl(base, ENDPOINTS.deviceConnection).href).toBe(`${base}/api/device/connection`);
 		expect(ENDPOINTS.apiKeys.map((path) => endpointUrl(base, path).href)).toEqual([
 			`${base}/api/security/apikeys`,
 			`${base}/api/apikey`,
+			`${base}/api/security/apikey`,
 		]);
 		expect(endpointUrl(base, ENDPOINTS.sessionStart).href).toBe(`${base}/api/v1/deeplink`);
 	});

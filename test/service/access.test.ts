@@ -36,13 +36,19 @@ const endpoints: readonly Endpoint[] = [
 	{
 		name: 'POST /api/security/apikeys',
 		request: { path: '/api/security/apikeys', body: keyBody },
-		expected: { Basic: 201, Bearer: 201, Token: 403, Connection: 403, ApiKey: 201 },
+		expected: { Basic: 201, Bearer: 201, Token: 201, Connection: 403, ApiKey: 201 },
 		needs: 'person:write',
 	},
 	{
 		name: 'POST /api/apikey',
 		request: { path: '/api/apikey', body: keyBody },
-		expected: { Basic: 201, Bearer: 201, Token: 403, Connection: 403, ApiKey: 201 },
+		expected: { Basic: 201, Bearer: 201, Token: 201, Connection: 403, ApiKey: 201 },
+		needs: 'person:write',
+	},
+	{
+		name: 'POST /api/security/apikey',
+		request: { path: '/api/security/apikey', body: keyBody },
+		expected: { Basic: 201, Bearer: 201, Token: 201, Connection: 403, ApiKey: 201 },
 		needs: 'person:write',
 	},
 	{
@@ -237,9 +243,8 @@ describe('API keys', () => {
 		});
 	});
 
-	test('can be made with a Short Token where that is switched on: once, with no more than its issuer held', async () => {
+	test('can be made with a Short Token: once, with no more than its issuer held', async () => {
 		const service = await givenService({
-			shortTokenMayCreateKeys: true,
 			apiKeys: [{ name: 'codes', permissions: ['ephemeral_device:write'], token: 'codes-key' }],
 		});
 		const code = await send(service.url, {
@@ -259,5 +264,28 @@ describe('API keys', () => {
 		expect((await create(['ephemeral_device:write'])).json).toMatchObject({ status: 401, code: 'token-spent' });
 		const device = { path: '/api/device', authorization: `ApiKey ${made.json.token}` };
 		expect((await send(service.url, device)).status).toBe(200);
+	});
+
+	test('are not made with a Short Token where that is switched off, and the token stays good', async () => {
+		const service = await givenService({ shortTokenKeys: false });
+		const authorization = `Token ${service.createPairingCode(null).token}`;
+		const refused = await send(service.url, { path: '/api/apikey', authorization, body });
+		expect([refused.status, refused.json.code]).toEqual([403, 'scheme-not-allowed']);
+		const registered = await send(service.url, { path: '/api/device/connection', authorization, body: registration });
+		expect(registered.status).toBe(201);
+	});
+
+	test('are refused with "expires" in the body, which would make a key without an end', async () => {
+		const service = await givenService();
+		const authorization = `Token ${service.createPairingCode(null).token}`;
+		const create = (more: object) =>
+			send(service.url, { path: '/api/apikey', authorization, body: { ...body, ...more } });
+		const refused = await create({ expires: 60 });
+		expect(refused.json).toMatchObject({
+			status: 422,
+			code: 'body-invalid',
+			errors: [{ path: '/expires', message: 'is the name on the command line; in the body it is ttl, in seconds' }],
+		});
+		expect((await create({})).status).toBe(201);
 	});
 });

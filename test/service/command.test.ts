@@ -1,9 +1,5 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
-import {
-	changeWorkflowAtEmbeddedService,
-	notifyEmbeddedService,
-	runServiceCommand,
-} from '../../src/service/command.ts';
+import { notifyEmbeddedService, runServiceCommand } from '../../src/service/command.ts';
 import { credentialsOf, givenService, heartbeat, openChannel, registerDevice, send } from './fixture.ts';
 
 /** Runs the command and collects what it prints. */
@@ -61,8 +57,12 @@ describe('a running embedded service', () => {
 		expect(await notifyEmbeddedService(target, { message: 'text', deviceId: 'kiosk-1' })).toBe(1);
 		expect(await notifyEmbeddedService(target, { message: null, workflowId: 'check-in' })).toBe(1);
 		expect(await notifyEmbeddedService(target, { message: {}, deviceId: 'nobody' })).toBe(0);
-		const bearer = { ...target, authorization: credentialsOf(service).Bearer };
-		expect(await changeWorkflowAtEmbeddedService(bearer, { deviceId: 'kiosk-1', workflowId: 'new' })).toBe(1);
+		const changed = await send(service.url, {
+			path: '/api/embedded/workflow',
+			authorization: credentialsOf(service).Bearer,
+			body: { deviceId: 'kiosk-1', workflowId: 'new' },
+		});
+		expect(changed.json).toEqual({ reached: 1 });
 		const seen = [await channel.nextMessage(), await channel.nextMessage(), await channel.nextMessage()];
 		expect([...seen, await channel.nextMessage()]).toEqual([
 			{ type: 'hello' },
@@ -112,7 +112,7 @@ describe('a base path', () => {
 	});
 
 	test('and another channel path are served where they are set', async () => {
-		const service = await givenService({ channelPath: '/notify/me' });
+		const service = await givenService({ dialect: { channelPath: '/notify/me' } });
 		const token = await registerDevice(service, 'kiosk-1');
 		await expect(openChannel(service, token)).rejects.toMatchObject({ status: 404 });
 		await openChannel(service, token, { path: '/notify/me' });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { readPairingCode } from '../../src/protocol/pairing-code.ts';
 import { readTokenLife } from '../../src/protocol/token-life.ts';
-import type { EmbeddedService, ServiceOptions } from '../../src/service/embedded-service.ts';
+import type { DialectOptions, EmbeddedService, ServiceOptions } from '../../src/service/embedded-service.ts';
 import {
 	createClock,
 	credentialsOf,
@@ -144,7 +144,7 @@ describe('a Short Token', () => {
 		const service = await givenService({ now: clock.now, maxShortTokens: 2 });
 		const { token } = service.createPairingCode(null);
 		service.createPairingCode(null);
-		expect(() => service.createPairingCode(null)).toThrow('The service remembers no more Short Tokens.');
+		expect(() => service.createPairingCode(null)).toThrow('The service has no room for more Short Tokens.');
 		const full = await send(service.url, { path: '/api/deeplink/qrcode', authorization: credentialsOf(service).Basic });
 		expect([full.status, full.headers['retry-after'], full.json.code]).toEqual([503, '60', 'service-full']);
 		clock.advance(300_000 + 3_600_000);
@@ -155,11 +155,11 @@ describe('a Short Token', () => {
 
 describe('a Connection token', () => {
 	test.each<[string, (token: string) => unknown]>([
-		['token', (token) => ({ token })],
-		['connectionToken', (token) => ({ connectionToken: token })],
+		['/token', (token) => ({ token })],
+		['/connectionToken', (token) => ({ connectionToken: token })],
 		['/connection/token', (token) => ({ connection: { token } })],
-	])('stands in the answer where tokenField says: %j', async (tokenField, expected) => {
-		const service = await givenService({ tokenField });
+	])('is in the answer where the dialect says: %j', async (tokenPointer, expected) => {
+		const service = await givenService({ dialect: { tokenPointer } });
 		const { token } = service.createPairingCode(null);
 		const answer = await register(service, token, { deviceId: 'a', workflowId: 'b' });
 		const found = /[\w-]+\.[\w-]+\.[\w-]+(?=")/.exec(answer.text)?.[0] ?? '';
@@ -171,13 +171,16 @@ describe('a Connection token', () => {
 		});
 	});
 
-	test.each(['', 'text/plain'])('may be the whole body: %j', async (tokenField) => {
-		const service = await givenService({ tokenField });
-		const { token } = service.createPairingCode(null);
-		const answer = await register(service, token, { deviceId: 'a', workflowId: 'b' });
-		expect(answer.status).toBe(201);
-		expect(tokenField === '' ? answer.json : answer.text).toMatch(/^[\w-]+\.[\w-]+\.[\w-]+$/);
-	});
+	test.each<DialectOptions>([{ tokenPointer: '' }, { tokenIn: 'text' }])(
+		'may be the whole body: %j',
+		async (dialect) => {
+			const service = await givenService({ dialect });
+			const { token } = service.createPairingCode(null);
+			const answer = await register(service, token, { deviceId: 'a', workflowId: 'b' });
+			expect(answer.status).toBe(201);
+			expect(dialect.tokenIn === 'text' ? answer.text : answer.json).toMatch(/^[\w-]+\.[\w-]+\.[\w-]+$/);
+		},
+	);
 
 	test('is accepted by another service with the same signing key and by no other', async () => {
 		const signingKey = new Uint8Array(32).fill(7);
@@ -207,6 +210,7 @@ describe('options that cannot work', () => {
 		['not listen on 192.0.2.1', { host: '192.0.2.1' }],
 		['not listen on ::', { host: '::' }],
 		['signingKey', { signingKey: new Uint8Array(31) }],
+		['dialect.tokenPointer: must be a JSON pointer', { dialect: { tokenPointer: 'token' } }],
 		['publicUrl', { publicUrl: 'ftp://id.example' }],
 		['basePath', { basePath: 'idv' }],
 		['shortTokenTtlSeconds', { shortTokenTtlSeconds: 0 }],

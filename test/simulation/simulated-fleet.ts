@@ -57,7 +57,7 @@ export async function givenFleet(service: EmbeddedService, setup: FleetSetup): P
 			const forget = simulation.onChange(look);
 			look();
 		});
-	return { ...simulation, until, untilAllOnline: () => until('all online', ({ places }) => places.online === devices) };
+	return { ...simulation, until, untilAllOnline: () => until('all online', ({ phases }) => phases.online === devices) };
 }
 
 /** What the service sees; ask before it happens. */

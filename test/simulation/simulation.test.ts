@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { keepFigures } from '../../src/simulation/figures.ts';
-import { ringsOf, tellRings } from '../../src/simulation/rings.runner.ts';
+import { trackFigures } from '../../src/simulation/figures.ts';
+import { runRollout, splitIntoRings } from '../../src/simulation/rings.runner.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
 import { givenService } from '../service/fixture.ts';
 import { givenFleet, watchFleet } from './simulated-fleet.ts';
@@ -33,7 +33,7 @@ describe('simulated devices', () => {
 		const fleet = await givenFleet(service, { devices: 10, rampMs: 10_000, clock });
 		const started = [0, 1, 2, 3].map((seconds) => {
 			if (seconds > 0) clock.advance(1000);
-			return 10 - fleet.figures().places.notStarted;
+			return 10 - fleet.figures().phases.notStarted;
 		});
 		expect(started).toEqual([1, 2, 3, 4]);
 		clock.advance(6000);
@@ -47,7 +47,7 @@ describe('simulated devices', () => {
 		await fleet.untilAllOnline();
 		const over = Promise.withResolvers<void>();
 		const back = service.restart({ hard: true, until: over.promise });
-		await fleet.until('all offline', ({ places }) => places.waiting === 20);
+		await fleet.until('all offline', ({ phases }) => phases.waiting === 20);
 		expect(fleet.figures().outages).toMatchObject([{ fewestOnline: 0, backAfterMs: null }]);
 		over.resolve();
 		await back;
@@ -66,7 +66,7 @@ describe('simulated devices', () => {
 		const service = await givenService();
 		const clock = createSteppedClock();
 		const fleet = await givenFleet(service, { devices: 5, clock });
-		await fleet.until('refused', ({ places }) => places.waiting === 5);
+		await fleet.until('refused', ({ phases }) => phases.waiting === 5);
 		expect(fleet.problems()).toMatchObject([{ code: 'credential-refused', devices: 5 }]);
 		expect(fleet.figures().registrations).toEqual({ begun: 5, failed: 5 });
 		expect(fleet.figures().everOnline).toBe(0);
@@ -110,7 +110,7 @@ describe('rings', () => {
 		const percents = fc.array(fc.double({ min: 0.01, max: 100, noNaN: true }), { maxLength: 6 });
 		fc.assert(
 			fc.property(fc.integer({ min: 1, max: 5000 }), percents, (devices, shares) => {
-				const rings = ringsOf(
+				const rings = splitIntoRings(
 					shares.toSorted((a, b) => a - b),
 					devices,
 				);
@@ -123,7 +123,7 @@ describe('rings', () => {
 	test('are told one after the other, evenly; a stall is made up for, and a cancelled round tells nobody more', () => {
 		const clock = createSteppedClock();
 		const told: number[] = [];
-		const round = tellRings(clock, { rings: ringsOf([20], 10), ringMs: 1000 }, (number) => told.push(number));
+		const round = runRollout(clock, { rings: splitIntoRings([20], 10), ringMs: 1000 }, (number) => told.push(number));
 		expect(told).toEqual([0]);
 		clock.advance(999);
 		expect(told).toEqual([0, 1]);
@@ -140,7 +140,7 @@ describe('rings', () => {
 
 describe('figures', () => {
 	test('count the handshakes of the busiest second, in all and during an outage', () => {
-		const figures = keepFigures(2, 0);
+		const figures = trackFigures(2, 0);
 		for (const atMs of [100, 200, 900, 1000, 1100]) figures.handshakeBegan(atMs);
 		for (const device of [0, 1]) figures.moved('connecting', 'online', true, 1500 + device);
 		figures.moved('online', 'waiting', false, 5000);
@@ -152,7 +152,7 @@ describe('figures', () => {
 	});
 
 	test('take an outage for over when 99 % are back', () => {
-		const figures = keepFigures(200, 0);
+		const figures = trackFigures(200, 0);
 		for (let device = 0; device < 200; device += 1) figures.moved('connecting', 'online', true, 100);
 		for (let device = 0; device < 10; device += 1) figures.moved('online', 'waiting', false, 1000);
 		for (let device = 0; device < 7; device += 1) figures.moved('waiting', 'online', false, 2000);
@@ -162,7 +162,7 @@ describe('figures', () => {
 	});
 
 	test('know no outage before the fleet was online, nor while 99 % are', () => {
-		const figures = keepFigures(200, 0);
+		const figures = trackFigures(200, 0);
 		for (let device = 0; device < 198; device += 1) figures.moved('connecting', 'online', true, device);
 		expect(figures.read(300).outages).toEqual([]);
 		figures.moved('online', 'waiting', false, 400);

@@ -1,6 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { createInbox, type Entry, type Inbox, type Incoming, isEventId } from '../../src/events/event.ts';
+import { type Entry, type Incoming, isEventId } from '../../src/events/event.ts';
+import type { EventWriter } from '../../src/events/event-store-types.ts';
+import { createEventBuffer } from '../../src/simulation/in-memory-stores.ts';
 
 const ROOM = { maxCount: 100, maxBytes: 1_000_000 };
 
@@ -8,8 +10,8 @@ function incoming(content: string, serviceId: string | null = null): Incoming {
 	const at = '2026-03-01T10:00:00.000Z';
 	return { at, type: 'notification', kind: 'session.created', workflowId: 'w1', format: 'json', content, serviceId };
 }
-function filled(count: number, bounds = ROOM): Inbox {
-	const inbox = createInbox('e1', bounds);
+function filled(count: number, bounds = ROOM): EventWriter {
+	const inbox = createEventBuffer('e1', bounds);
 	for (let number = 1; number <= count; number += 1) inbox.append(incoming(`${number}`));
 	return inbox;
 }
@@ -17,7 +19,7 @@ const numbers = ({ entries }: { entries: readonly Entry[] }) => entries.map(({ n
 
 describe('an event', () => {
 	test('gets the epoch and the next number as its id, and keeps everything else', () => {
-		const inbox = createInbox('e1', ROOM);
+		const inbox = createEventBuffer('e1', ROOM);
 		expect(inbox.newest()).toBeNull();
 		expect(inbox.append(incoming('one'))).toEqual({ ...incoming('one'), id: 'e1-1', number: 1 });
 		expect(inbox.append(incoming('two'))?.id).toBe('e1-2');
@@ -26,27 +28,27 @@ describe('an event', () => {
 	});
 
 	test('that the service sends twice is kept once and uses up no number', () => {
-		const inbox = createInbox('e1', ROOM);
+		const inbox = createEventBuffer('e1', ROOM);
 		inbox.append(incoming('one', 's-1'));
 		expect(inbox.append(incoming('one again', 's-1'))).toBeNull();
 		expect(inbox.append(incoming('two', 's-2'))?.id).toBe('e1-2');
 	});
 
 	test('without an id of the service is never a duplicate', () => {
-		const inbox = createInbox('e1', ROOM);
+		const inbox = createEventBuffer('e1', ROOM);
 		inbox.append(incoming('same'));
 		expect(inbox.append(incoming('same'))?.number).toBe(2);
 	});
 
 	test('is known as a duplicate even when the first one is not kept any more', () => {
-		const inbox = createInbox('e1', { maxCount: 1, maxBytes: 1_000_000 });
+		const inbox = createEventBuffer('e1', { maxCount: 1, maxBytes: 1_000_000 });
 		inbox.append(incoming('one', 's-1'));
 		inbox.append(incoming('two', 's-2'));
 		expect(inbox.append(incoming('one', 's-1'))).toBeNull();
 	});
 
 	test('is forgotten as a duplicate after 1,024 others, so that memory stays bounded', () => {
-		const inbox = createInbox('e1', ROOM);
+		const inbox = createEventBuffer('e1', ROOM);
 		for (let number = 0; number <= 1024; number += 1) inbox.append(incoming('', `s-${number}`));
 		expect(inbox.append(incoming('', 's-1'))).toBeNull();
 		expect(inbox.append(incoming('', 's-0'))?.number).toBe(1026);
@@ -60,7 +62,7 @@ describe('the bounds', () => {
 	});
 
 	test('by bytes let the oldest go first and count what is left', () => {
-		const inbox = createInbox('e1', { maxCount: 100, maxBytes: 1000 });
+		const inbox = createEventBuffer('e1', { maxCount: 100, maxBytes: 1000 });
 		for (let number = 1; number <= 4; number += 1) inbox.append(incoming('x'.repeat(200)));
 		expect(numbers(inbox.after(null, 10))).toEqual([3, 4]);
 		expect(inbox.bytes).toBeGreaterThan(400);
@@ -68,7 +70,7 @@ describe('the bounds', () => {
 	});
 
 	test('never cost the newest event, however large it is', () => {
-		const inbox = createInbox('e1', { maxCount: 100, maxBytes: 1000 });
+		const inbox = createEventBuffer('e1', { maxCount: 100, maxBytes: 1000 });
 		inbox.append(incoming('small'));
 		inbox.append(incoming('x'.repeat(5000)));
 		expect(numbers(inbox.after(null, 10))).toEqual([2]);
@@ -102,13 +104,13 @@ describe('asking for the events after an id', () => {
 	});
 
 	test('in an empty inbox finds nothing, and says so of an id that is not ours', () => {
-		const empty = createInbox('e2', ROOM);
+		const empty = createEventBuffer('e2', ROOM);
 		expect(empty.after(null, 10)).toEqual({ entries: [], missed: false });
 		expect(empty.after('e1-5', 10)).toEqual({ entries: [], missed: true });
 	});
 
 	test('knows its own ids in any letters', () => {
-		const inbox = createInbox('Aa9', ROOM);
+		const inbox = createEventBuffer('Aa9', ROOM);
 		const id = inbox.append(incoming('one'))?.id ?? '';
 		expect(isEventId(id)).toBe(true);
 		expect(inbox.after(id, 10)).toEqual({ entries: [], missed: false });
@@ -145,7 +147,7 @@ test('whatever arrives, the inbox answers like a list that is cut at its bounds'
 			bounds,
 			asked,
 			(events, { maxCount, maxBytes }, { since, limit }) => {
-				const inbox = createInbox('e1', { maxCount, maxBytes });
+				const inbox = createEventBuffer('e1', { maxCount, maxBytes });
 				const seen = new Set<string>();
 				const all: string[] = [];
 				for (const { length, serviceId } of events) {
