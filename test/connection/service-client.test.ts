@@ -301,7 +301,7 @@ describe('an answer that cannot be read', () => {
 	test.each([
 		['/data/access', hidden.data.access],
 		['header:X-Session', 'tr-abcdefghijklmn0123456789'],
-	])('is read with service.tokenPointer %s [F138]', async (tokenPointer, token) => {
+	])('is read with service.tokenPointer %s', async (tokenPointer, token) => {
 		const { url } = await service(saying(201, JSON.stringify(hidden), { 'x-session': 'tr-abcdefghijklmn0123456789' }));
 		expect(await register(url, { tokenPointer })).toMatchObject({ ok: true, token });
 	});
