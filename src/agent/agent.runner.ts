@@ -4,14 +4,15 @@
  */
 
 import { writeTimes } from '../base/clock.edge.ts';
-import { AgentError, dispositionOf, type Failure, paceOf } from '../base/errors.ts';
+import { AgentError, dispositionOf, type Failure } from '../base/errors.ts';
 import { keepWarnings } from '../base/warnings.ts';
 import { clockWarning } from '../connection/clock-skew.ts';
 import { accessOf, keepConnections, knownConnection } from '../connection/connection-tokens.runner.ts';
 import { createLinkRunner, livenessOf } from '../connection/link.runner.ts';
+import { budgetWarning } from '../connection/registration-budget.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
+import { bearsOn } from '../connection/settings-bearing.ts';
 import {
-	type Link,
 	NOTHING_SUPERVISED,
 	type Registration,
 	type SupervisorEffect,
@@ -189,6 +190,7 @@ export function startAgent(options: AgentOptions): Agent {
 		step(event);
 		connectivity.follow(before, supervision);
 		fleet.follow(supervision);
+		warnings.set('pace', budgetWarning(supervision.budget, clock.monotonicMs()));
 		publish();
 		startOverIfRefused();
 	}
@@ -323,17 +325,12 @@ export function startAgent(options: AgentOptions): Agent {
 	}
 
 	function applyRuntime(changed: Runtime): void {
+		const bears = bearsOn(settings(), changed.resolved.settings);
 		runtime = changed;
 		warnings.set('workflow', null);
 		keepSettings();
 		reevaluate();
-		for (const link of [supervision.current, supervision.next]) if (link) retryIfSlow(link);
-	}
-
-	/** Who has corrected a setting wants to see whether it helps. An outage that ends by itself is not hurried: there are many devices. */
-	function retryIfSlow({ generation, state }: Link): void {
-		if (!('untilMs' in state) || paceOf(state.failure.code) !== 'slow') return;
-		dispatch({ type: 'link', generation, event: { type: 'retryRequested', atMs: clock.monotonicMs() } });
+		dispatch({ type: 'settingsChanged', bears, atMs: clock.monotonicMs() });
 	}
 
 	function status(): Status {

@@ -207,6 +207,13 @@ export const CATALOGUE = {
 		'The operator must look at what the service sends: a message was too large or not valid; the agent reconnects by itself.',
 	),
 
+	'registering-too-often': row(
+		'retry',
+		'unreachable',
+		EXIT.temporary,
+		'Nothing to do at the device; the operator of the service must look at why it moves or renews this device so often.',
+	),
+
 	// Pairing.
 	'not-a-pairing-code': row(
 		'askHuman',
