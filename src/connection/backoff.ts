@@ -101,7 +101,8 @@ export function afterFailure(before: Backoff, failed: FailedAttempt, random: () 
 	const floorMs = Math.min(Math.max(0, failed.retryAfterMs ?? 0), MAX_RETRY_AFTER_MS);
 	// A herd that was told the same `Retry-After` must not return in the same instant.
 	const askedMs = floorMs > 0 ? between(floorMs, 2 * floorMs) : 0;
-	return { backoff, delayMs: Math.max(askedMs, ownDelay(failed, backoff, blocked, between)), blocked };
+	const delayMs = Math.ceil(Math.max(askedMs, ownDelay(failed, backoff, blocked, between)));
+	return { backoff, delayMs, blocked };
 }
 
 function ownDelay(

@@ -85,8 +85,8 @@ describe('when the service is overloaded', () => {
 		[50, 1800],
 	])('failure %i opens a window of %d s, and the delay is its second half', (count, window) => {
 		const [from, to] = range(...times(count, failed('overloaded')));
-		expect(from).toBeCloseTo(window / 2, 3);
-		expect(to).toBeCloseTo(window, 3);
+		expect(from).toBeCloseTo(window / 2, 2);
+		expect(to).toBeCloseTo(window, 2);
 	});
 
 	test('another kind of failure in between closes the window', () => {
