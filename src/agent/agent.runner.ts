@@ -8,8 +8,8 @@ import { AgentError, dispositionOf, type Failure } from '../base/errors.ts';
 import { keepWarnings } from '../base/warnings.ts';
 import { clockWarning } from '../connection/clock-skew.ts';
 import { accessOf, keepConnections, knownConnection } from '../connection/connection-tokens.runner.ts';
+import { keepLine, UNSAVED_LINE } from '../connection/line.runner.ts';
 import { createLinkRunner, livenessOf } from '../connection/link.runner.ts';
-import { budgetWarning } from '../connection/registration-budget.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
 import { bearsOn } from '../connection/settings-bearing.ts';
 import {
@@ -79,6 +79,7 @@ export function startAgent(options: AgentOptions): Agent {
 		events,
 		silenceLimitMs: ({ registration }) => livenessOf(registration, settings().service).silenceLimitMs,
 	});
+	const line = keepLine(options.lineStore ?? UNSAVED_LINE, log);
 	const leases = keepLeases({
 		clock,
 		maxDeferSeconds: () => settings().workflow.maxDeferSeconds,
@@ -102,6 +103,7 @@ export function startAgent(options: AgentOptions): Agent {
 		...shared,
 		startedAtMs,
 		userAgent,
+		line,
 		plan: fleet.heartbeat,
 		openChannel: options.openChannel,
 		report: {
@@ -120,6 +122,9 @@ export function startAgent(options: AgentOptions): Agent {
 				connections.keep(registration, token);
 				hasSpare = true;
 				startOverIfRefused();
+			},
+			lineEnded: (...end) => {
+				if (supervision.current ?? supervision.next) connectivity.lineEnded(...end);
 			},
 			clockSkew: noteClock,
 		},
@@ -190,7 +195,6 @@ export function startAgent(options: AgentOptions): Agent {
 		step(event);
 		connectivity.follow(before, supervision);
 		fleet.follow(supervision);
-		warnings.set('pace', budgetWarning(supervision.budget, clock.monotonicMs()));
 		publish();
 		startOverIfRefused();
 	}
@@ -239,9 +243,9 @@ export function startAgent(options: AgentOptions): Agent {
 	}
 
 	function onFrame(generation: number, { request }: Registration, frame: Frame): void {
-		// After an unpairing nothing of the old service is anybody's business any more.
+		// After an unpairing nothing of the old service is of interest any more.
 		if (!supervision.current && !supervision.next) return;
-		connectivity.heard();
+		connectivity.heard(generation);
 		const arrival = { workflowId: request.workflowId, at: now() };
 		const message = keepNotification(events, frame, arrival, settings().service, log);
 		if (message) actOn(message, generation);
@@ -299,6 +303,7 @@ export function startAgent(options: AgentOptions): Agent {
 		runner.abandon();
 		hasSpare = false;
 		connectivity.forget();
+		line.forget();
 		try {
 			await device.forget({ ...EMPTY_STATE, generatedId, confirmedOrigins, lastSettings, plan: planned });
 			log.info('unpaired');
@@ -337,6 +342,7 @@ export function startAgent(options: AgentOptions): Agent {
 		const { deviceId, serial, macAddress, cloned } = identity;
 		return describeStatus({
 			...connectivity.facts,
+			line: line.facts(clock.monotonicMs()),
 			supervision,
 			device: device.state,
 			workflow: workflow.chosen(),

@@ -83,6 +83,12 @@ export const CATALOGUE = {
 		EXIT.unavailable,
 		'Nothing to do if it passes. Otherwise check the line, or set service.silenceLimitSeconds to 0 for a service that answers no ping.',
 	),
+	'channel-flapping': row(
+		'retry',
+		'unreachable',
+		EXIT.unavailable,
+		'Check the line and what stands on the way (proxies, load balancers); look at the cause in brackets.',
+	),
 	'clock-wrong': row(
 		'retry',
 		'unreachable',

@@ -10,6 +10,7 @@ import { AUTHORIZATION_PARAMETER, parseAuthorization } from '../protocol/authori
 import { type Frame, MAX_FRAME_BYTES } from '../protocol/channel.ts';
 import { classifyClose, classifyHttpAnswer, classifyNetworkError } from './classify-failure.ts';
 import { clockSkewMs } from './clock-skew.ts';
+import { type ChannelEnd, measureSilence } from './line-rhythm.ts';
 
 /** How long the channel must be open to count as accepted by a service that says nothing. */
 const CONFIRM_AFTER_MS = 3000;
@@ -57,7 +58,7 @@ export interface ChannelOptions {
 /** `opened` and `proved` come at most once, `ended` exactly once and last. */
 export type ChannelEvent =
 	/** The upgrade was accepted. The skew is how far this device's clock is ahead of the service's. */
-	| { readonly type: 'opened'; readonly clockSkewMs: number | null }
+	| { readonly type: 'opened'; readonly clockSkewMs: number | null; readonly localAddress: string | null }
 	/** The service has said something, or has kept the channel open for a while: some accept and then close. */
 	| { readonly type: 'confirmed' }
 	| { readonly type: 'frame'; readonly frame: Frame }
@@ -68,7 +69,16 @@ export type ChannelEvent =
 			readonly closeCode: number | null;
 			/** Whether the handshake ran into its deadline. */
 			readonly timedOut: boolean;
+			/** What its line was like; `null` for a channel that was never open. */
+			readonly line: LineEnd | null;
 	  };
+
+export interface LineEnd extends ChannelEnd {
+	/** How long ago the last byte came, in milliseconds. */
+	readonly heardAgoMs: number;
+	/** Whether a goodbye of this side was answered, or the other side said one. */
+	readonly saidGoodbye: boolean;
+}
 
 export interface Channel {
 	/** `false`, and nothing sent, when the channel is not open or more than 1 MiB would wait to be sent. */
@@ -103,6 +113,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	let heardAtMs = 0;
 	let heardBytes = 0;
 	let sleptBeforeMs = 0;
+	let silence: ReturnType<typeof measureSilence> | null = null;
 
 	const socket = connect();
 	if (!socket) return { sendText: () => false, close() {}, terminate() {}, bufferedAmount: 0 };
@@ -116,10 +127,11 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		sleptBeforeMs = options.sleptMs?.() ?? 0;
 		confirmAtMs = nowMs + proveAfterMs;
 		pingAtMs = nowMs + pingIntervalMs;
+		silence = measureSilence(nowMs);
 		heard();
 		// Before the listener, which may end the channel at once.
-		socket.ping();
-		listener({ type: 'opened', clockSkewMs: skewMs });
+		ping();
+		listener({ type: 'opened', clockSkewMs: skewMs, localAddress: connection?.localAddress ?? null });
 		schedule();
 	});
 	socket.on('ping', heard);
@@ -151,6 +163,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		sendText(text) {
 			const bytes = Buffer.byteLength(text);
 			if (socket.readyState !== WebSocket.OPEN || socket.bufferedAmount + bytes > MAX_BUFFERED_BYTES) return false;
+			silence?.moved('out', performance.now());
 			socket.send(text);
 			return true;
 		},
@@ -205,6 +218,12 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	function heard(): void {
 		heardAtMs = performance.now();
 		heardBytes = connection?.bytesRead ?? 0;
+		silence?.moved('in', heardAtMs);
+	}
+
+	function ping(): void {
+		silence?.moved('out', performance.now());
+		socket?.ping();
 	}
 
 	function confirm(): void {
@@ -256,7 +275,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		const sleptMs = (options.sleptMs?.() ?? 0) - sleptBeforeMs;
 		if (sleptMs > MAX_SLEEP_MS) {
 			const slept = `This device slept for ${Math.round(sleptMs / 1000)} s`;
-			cut(failure('connection-lost', `${slept}; its channel to ${context.host} is opened anew.`));
+			cut(failure('connection-lost', `${slept}; its channel to ${context.host} is opened again.`));
 			return;
 		}
 		// A large frame on a slow line is a sign of life before it is complete.
@@ -270,7 +289,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		if (phase !== 'open' || nowMs < pingAtMs) return;
 		// From the deadline that was missed: after a stall one ping, not a burst.
 		pingAtMs = nowMs + pingIntervalMs;
-		if (socket?.readyState === WebSocket.OPEN && socket.bufferedAmount <= MAX_BUFFERED_BYTES) socket.ping();
+		if (socket?.readyState === WebSocket.OPEN && socket.bufferedAmount <= MAX_BUFFERED_BYTES) ping();
 	}
 
 	function handshakeTimedOut(): Failure {
@@ -283,7 +302,17 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		const last = outcome(code, reason);
 		phase = 'ended';
 		clearTimeout(timer);
-		listener({ type: 'ended', ...last });
+		listener({ type: 'ended', ...last, line: lineEnd(code) });
+	}
+
+	function lineEnd(code: number): LineEnd | null {
+		if (!silence) return null;
+		const nowMs = performance.now();
+		if (connection && connection.bytesRead !== heardBytes) heard();
+		// 1006 is no frame of the service's, but what `ws` says when there was none.
+		const saidGoodbye = code !== 1006;
+		const withoutCloseFrame = !saidGoodbye && verdict === null;
+		return { ...silence.end(nowMs), withoutCloseFrame, heardAgoMs: nowMs - heardAtMs, saidGoodbye };
 	}
 
 	function outcome(code: number, reason: string): { failure: Failure; closeCode: number | null; timedOut: boolean } {

@@ -10,6 +10,7 @@ import { type Failure, failure, toFailure } from '../base/errors.ts';
 import { createLog, type Log, type LogDestination, openLogDestination } from '../base/log.edge.ts';
 import { createSecretRegistry } from '../base/redact.ts';
 import { openChannel } from '../connection/channel.edge.ts';
+import { lineFile } from '../connection/line-file.edge.ts';
 import { namedFiles, openFirstRuntime, openRuntime, type RuntimeParts } from '../connection/runtime.runner.ts';
 import { newEpoch } from '../events/feed.runner.ts';
 import { createEventStore } from '../events/store.edge.ts';
@@ -125,6 +126,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 				closers.push(() => eventStore.close());
 				return eventStore;
 			},
+			lineStore: lineFile(paths.stateDir),
 			openChannel,
 			log,
 			registerSecret,

@@ -32,7 +32,11 @@ export function probeChannel(daemon: Exclude<DaemonWord, { kind: 'notRunning' }>
 	if (state === 'unpaired') return notApplicable('Not paired yet.');
 	if (problem)
 		return failed(asFailure({ ...problem, message: state === 'online' ? inFull(sentence, problem) : problem.message }));
-	if (state === 'online') return ok(`The agent is online since ${channel.since ?? 'its start'}.`);
+	const flapping = daemon.status.warnings.find(({ code }) => code === 'channel-flapping');
+	if (state === 'online' && flapping) return warning(asFailure(flapping));
+	const line = channel.idleTimeout;
+	const handled = line ? ` The line ends after ${line.seconds} s of silence, and the agent pings it in time.` : '';
+	if (state === 'online') return ok(`The agent is online since ${channel.since ?? 'its start'}.${handled}`);
 	return failed(failure('connection-lost', sentence));
 }
 

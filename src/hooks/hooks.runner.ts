@@ -1,5 +1,5 @@
 /**
- * Runs a site's commands when something happens to the device: a notification, online, offline, a pairing. Watches the agent
+ * Runs a site's commands when something happens to the device: a notification, online, offline, a person needed, a pairing. Watches the agent
  * from outside; what a command does changes nothing here.
  */
 
@@ -8,7 +8,7 @@ import { type Counters, count } from '../base/counters.ts';
 import { type Failure, summaryOf, toFailure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import { formatEvent } from '../events/feed.runner.ts';
-import type { PairRequest, PairResult } from '../protocol/local-api.ts';
+import type { PairRequest, PairResult, Status } from '../protocol/local-api.ts';
 import type { Settings } from '../settings/table.ts';
 import { createHooks, type HookReport } from './hooks.edge.ts';
 
@@ -38,6 +38,7 @@ export function runSiteHooks(parts: {
 		},
 	});
 	let wasOnline = agent.status().state === 'online';
+	let neededPerson = false;
 
 	function tell(hook: keyof Settings['hooks'], input: unknown): void {
 		const argv = settings()[hook];
@@ -53,6 +54,14 @@ export function runSiteHooks(parts: {
 		for (const entry of entries)
 			if (entry.type === 'notification') tell('onNotification', JSON.parse(formatEvent(entry)));
 	});
+	function tellOfNeed(status: Status): void {
+		const needsPerson = status.state === 'blocked';
+		if (needsPerson && !neededPerson) tell('onNeedsPerson', status);
+		// While a slow attempt is under way the device still needs one.
+		if (needsPerson || status.state === 'online' || status.state === 'unpaired') neededPerson = needsPerson;
+	}
+
+	tellOfNeed(agent.status());
 	const forgetStatus = agent.onStatus(() => {
 		const status = agent.status();
 		const isOnline = status.state === 'online';
@@ -60,6 +69,7 @@ export function runSiteHooks(parts: {
 			wasOnline = isOnline;
 			tell(isOnline ? 'onOnline' : 'onOffline', status);
 		}
+		tellOfNeed(status);
 	});
 
 	return {

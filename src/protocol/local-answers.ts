@@ -49,6 +49,27 @@ export const statusSchema = z.object({
 		reconnects: z.int(),
 		/** When the next attempt is due, while waiting. */
 		nextAttemptAt: timestamp.nullable(),
+		/** Something on the way ends a line that is silent for so long; the agent pings it often enough. `null`: none found. */
+		idleTimeout: z
+			.object({
+				seconds: z.int(),
+				/** How often the line is pinged; `null` before the next channel is opened. */
+				pingSeconds: z.int().nullable(),
+			})
+			.nullable()
+			.optional(),
+		/** How often the open channel was cut within the last minutes, whatever ended it; `null` when it was not. */
+		recentCuts: z
+			.object({
+				count: z.int(),
+				windowSeconds: z.int(),
+				/** Median of how long those channels were open. */
+				typicalLifeSeconds: z.int(),
+				/** The most frequent cause: a close code, `silence`, the status of a refused handshake, or the code of the problem. */
+				cause: z.string(),
+			})
+			.nullable()
+			.optional(),
 	}),
 	/** The fleet plan; `null` where `fleet.planUrl` is not set. */
 	plan: z

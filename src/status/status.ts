@@ -5,6 +5,7 @@
 import { plainDuration } from '../base/durations.ts';
 import { type Failure, summaryOf } from '../base/errors.ts';
 import { failureOf } from '../connection/link.ts';
+import { budgetWarning } from '../connection/registration-budget.ts';
 import type { Link, Supervision } from '../connection/supervisor.ts';
 import type { ProblemSummary, Status } from '../protocol/local-api.ts';
 import type { DeviceState } from '../state/device-state.ts';
@@ -28,6 +29,12 @@ export interface Snapshot {
 	readonly hasBeenOnline: boolean;
 	readonly reconnects: number;
 	readonly lastHeartbeatAt: string | null;
+	/** What is known of the way to the service. */
+	readonly line: Pick<Status['channel'], 'recentCuts'> & {
+		readonly idleTimeoutSeconds: number | null;
+		readonly pingSeconds: number | null;
+		readonly warning: Failure | null;
+	};
 	readonly newestEventId: string | null;
 	readonly agentVersion: string;
 	readonly startedAt: string;
@@ -48,6 +55,7 @@ export interface Snapshot {
 /** Builds the status document. */
 export function describeStatus(snapshot: Snapshot): Status {
 	const { supervision, device, workflow, identity } = snapshot;
+	const { idleTimeoutSeconds, pingSeconds, recentCuts } = snapshot.line;
 	const link = supervision.current;
 	const state = stateOf(snapshot);
 	const problem = problemOf(snapshot);
@@ -75,14 +83,21 @@ export function describeStatus(snapshot: Snapshot): Status {
 			lastHeartbeatAt: snapshot.lastHeartbeatAt,
 			reconnects: snapshot.reconnects,
 			nextAttemptAt: link && 'untilMs' in link.state ? wallAt(link.state.untilMs) : null,
+			idleTimeout: idleTimeoutSeconds === null ? null : { seconds: idleTimeoutSeconds, pingSeconds },
+			recentCuts,
 		},
 		plan: snapshot.plan,
 		sessionId: device.pairing?.sessionId ?? null,
 		pairedAt: device.pairing?.pairedAt ?? null,
 		problem,
-		warnings: snapshot.warnings.map(summaryOf),
+		warnings: warningsOf(snapshot).map(summaryOf),
 		newestEventId: snapshot.newestEventId,
 	};
+}
+
+function warningsOf({ warnings, line, supervision, nowMs }: Snapshot): Failure[] {
+	const more = [line.warning, budgetWarning(supervision.budget, nowMs)];
+	return [...warnings, ...more.filter((one) => one !== null)];
 }
 
 function stateOf({ supervision, hasBeenOnline, blocker, device }: Snapshot): Status['state'] {

@@ -1,0 +1,133 @@
+/**
+ * What is known of the way to the service from how its channels were cut: whether something on it ends a line that is quiet
+ * for so long, and how often to ping so that it never is. Pure; opens nothing and writes nothing.
+ */
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+
+/** So many cuts after equal silence are an idle timeout. */
+const CUTS_TO_LEARN = 3;
+/** So many cuts in spite of the shorter ping show that it was none. */
+const CUTS_TO_UNLEARN = 3;
+/** What is remembered of the silences before the newest cuts. */
+const REMEMBERED = 5;
+/** No faster ping than this, and no slower one once an idle timeout is known. */
+export const LEAST_PING_MS = 5 * SECOND;
+export const MOST_PING_MS = 30 * SECOND;
+/** A channel that lived this long was not ended by what is looked for here. */
+const LONG_LIFE_MS = 5 * MINUTE;
+
+/** How an open channel ended, in milliseconds. */
+export interface ChannelEnd {
+	readonly lifeMs: number;
+	/** Since the last byte in either direction. */
+	readonly silenceMs: number;
+	/** The longest silence before that one. */
+	readonly longestSilenceMs: number;
+	/** Whether the other side ended it without a close frame. */
+	readonly withoutCloseFrame: boolean;
+}
+
+export interface LineRhythm {
+	/** Silences before the newest cuts that may be an idle timeout, in milliseconds, newest last. */
+	readonly silencesMs: readonly number[];
+	/** The idle timeout that was found. */
+	readonly idleMs: number | null;
+	/** Cuts since it was found that it does not explain. */
+	readonly unexplained: number;
+	/** Whether a shorter ping has not helped: then no other is tried until a channel lives long, or the line is another. */
+	readonly isUnlearned: boolean;
+}
+
+export const UNKNOWN_RHYTHM: LineRhythm = { silencesMs: [], idleMs: null, unexplained: 0, isUnlearned: false };
+
+/** What is saved of a line. */
+export interface SavedLine {
+	readonly baseUrl: string;
+	readonly network: string;
+	readonly idleMs: number;
+}
+
+/** Where it is saved; whatever goes wrong there only costs a few cuts after the next start. */
+export interface LineStore {
+	load(): SavedLine | null;
+	save(line: SavedLine | null): void;
+}
+
+/** What another end of a channel teaches. */
+export function afterEnd(rhythm: LineRhythm, end: ChannelEnd): LineRhythm {
+	const { idleMs } = rhythm;
+	if (end.lifeMs >= LONG_LIFE_MS) return { ...UNKNOWN_RHYTHM, idleMs };
+	if (!end.withoutCloseFrame || rhythm.isUnlearned) return rhythm;
+	const silencesMs = isIdleCut(end) ? [...rhythm.silencesMs, end.silenceMs].slice(-REMEMBERED) : rhythm.silencesMs;
+	const isFound = isIdleCut(end) && silencesMs.filter((one) => isEqual(one, end.silenceMs)).length >= CUTS_TO_LEARN;
+	// The same one again means that the ping did not get through in time, and is no news.
+	if (isFound && (idleMs === null || !isEqual(idleMs, end.silenceMs)))
+		return { ...UNKNOWN_RHYTHM, idleMs: Math.min(...silencesMs.filter((one) => isEqual(one, end.silenceMs))) };
+	if (idleMs === null) return { ...rhythm, silencesMs };
+	const unexplained = rhythm.unexplained + 1;
+	if (unexplained >= CUTS_TO_UNLEARN) return { ...UNKNOWN_RHYTHM, isUnlearned: true };
+	return { ...rhythm, silencesMs, unexplained };
+}
+
+/** An idle timeout cuts in the longest silence of all: a line that has borne a longer one was cut for another reason. */
+function isIdleCut({ silenceMs, longestSilenceMs, withoutCloseFrame }: ChannelEnd): boolean {
+	return withoutCloseFrame && silenceMs > LEAST_PING_MS && silenceMs >= longestSilenceMs - tolerance(silenceMs);
+}
+
+function isEqual(one: number, other: number): boolean {
+	return Math.abs(one - other) <= tolerance(Math.max(one, other));
+}
+
+function tolerance(ms: number): number {
+	return Math.max(SECOND, ms / 20);
+}
+
+/** How often to ping: as usual, or often enough for the idle timeout; never above the cadence and 30 s then, never below 5 s. */
+export function pingInterval({ idleMs }: LineRhythm, usualMs: number, cadenceMs: number): number {
+	if (idleMs === null) return usualMs;
+	return Math.min(usualMs, cadenceMs, MOST_PING_MS, Math.max(LEAST_PING_MS, (2 / 3) * idleMs));
+}
+
+/** Whether this channel has lived longer than its line used to let it: then the shorter ping has helped. */
+export function hasOutlived({ idleMs }: LineRhythm, { lifeMs }: Pick<ChannelEnd, 'lifeMs'>): boolean {
+	return idleMs !== null && lifeMs > 1.5 * idleMs;
+}
+
+/** The network that a local address is part of: 24 bits of IPv4, 64 of IPv6. */
+export function networkOf(address: string): string {
+	const plain = address.replace(/^::ffff:(?=\d+\.)/i, '').replace(/%.*$/, '');
+	if (!plain.includes(':')) return plain.split('.').slice(0, 3).join('.');
+	const [head = '', tail] = plain.split('::');
+	const groups = head.split(':').filter(Boolean);
+	if (tail !== undefined) while (groups.length < 4) groups.push('0');
+	return groups.slice(0, 4).join(':');
+}
+
+/**
+ * Measures the silences of one line. What was sent last and not answered within a second may never have left: a ping that
+ * crosses the cut does not count.
+ */
+export function measureSilence(openedAtMs: number): {
+	/** A byte went in this direction. */
+	moved(direction: 'in' | 'out', atMs: number): void;
+	end(atMs: number): Pick<ChannelEnd, 'lifeMs' | 'silenceMs' | 'longestSilenceMs'>;
+} {
+	let lastMs = openedAtMs;
+	let longestMs = 0;
+	/** As it was before the first byte that has not been answered. */
+	let unanswered: { readonly sentAtMs: number; readonly lastMs: number; readonly longestMs: number } | null = null;
+	return {
+		moved(direction, atMs) {
+			if (direction === 'in') unanswered = null;
+			else if (!unanswered || atMs - unanswered.sentAtMs >= SECOND) unanswered = { sentAtMs: atMs, lastMs, longestMs };
+			longestMs = Math.max(longestMs, atMs - lastMs);
+			lastMs = atMs;
+		},
+		end(atMs) {
+			const known = unanswered && atMs - unanswered.sentAtMs < SECOND ? unanswered : { lastMs, longestMs };
+			return { lifeMs: atMs - openedAtMs, silenceMs: atMs - known.lastMs, longestSilenceMs: known.longestMs };
+		},
+	};
+}
