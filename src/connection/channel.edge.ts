@@ -74,8 +74,6 @@ export type ChannelEvent =
 	  };
 
 export interface LineEnd extends ChannelEnd {
-	/** How long ago the last byte came, in milliseconds. */
-	readonly heardAgoMs: number;
 	/** Whether a goodbye of this side was answered, or the other side said one. */
 	readonly saidGoodbye: boolean;
 }
@@ -312,7 +310,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		// 1006 is no frame of the service's, but what `ws` says when there was none.
 		const saidGoodbye = code !== 1006;
 		const withoutCloseFrame = !saidGoodbye && verdict === null;
-		return { ...silence.end(nowMs), withoutCloseFrame, heardAgoMs: nowMs - heardAtMs, saidGoodbye };
+		return { ...silence.end(nowMs), withoutCloseFrame, saidGoodbye };
 	}
 
 	function outcome(code: number, reason: string): { failure: Failure; closeCode: number | null; timedOut: boolean } {

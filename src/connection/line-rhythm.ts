@@ -11,12 +11,14 @@ const CUTS_TO_LEARN = 3;
 /** So many cuts in spite of the shorter ping show that it was none. */
 const CUTS_TO_UNLEARN = 3;
 /** What is remembered of the silences before the newest cuts. */
-const REMEMBERED = 5;
+const REMEMBERED = 10;
 /** No faster ping than this, and no slower one once an idle timeout is known. */
 export const LEAST_PING_MS = 5 * SECOND;
 export const MOST_PING_MS = 30 * SECOND;
-/** A channel that lived this long was not ended by what is looked for here. */
+/** A channel that lived this long shows that the ping is good enough, */
 const LONG_LIFE_MS = 5 * MINUTE;
+/** and one that lived this long, that what cut those before it is gone. */
+const FORGET_AFTER_MS = 60 * MINUTE;
 
 /** How an open channel ended, in milliseconds. */
 export interface ChannelEnd {
@@ -25,6 +27,9 @@ export interface ChannelEnd {
 	readonly silenceMs: number;
 	/** The longest silence before that one. */
 	readonly longestSilenceMs: number;
+	/** The same of the service alone: some things on the way look only at what comes from there. */
+	readonly inboundSilenceMs: number;
+	readonly longestInboundMs: number;
 	/** Whether the other side ended it without a close frame. */
 	readonly withoutCloseFrame: boolean;
 }
@@ -36,7 +41,7 @@ export interface LineRhythm {
 	readonly idleMs: number | null;
 	/** Cuts since it was found that it does not explain. */
 	readonly unexplained: number;
-	/** Whether a shorter ping has not helped: then no other is tried until a channel lives long, or the line is another. */
+	/** Whether a shorter ping has not helped: then no other is tried until a channel lives for an hour, or the line is another. */
 	readonly isUnlearned: boolean;
 }
 
@@ -58,22 +63,29 @@ export interface LineStore {
 /** What another end of a channel teaches. */
 export function afterEnd(rhythm: LineRhythm, end: ChannelEnd): LineRhythm {
 	const { idleMs } = rhythm;
-	if (end.lifeMs >= LONG_LIFE_MS) return { ...UNKNOWN_RHYTHM, idleMs };
+	if (end.lifeMs >= FORGET_AFTER_MS) return { ...UNKNOWN_RHYTHM, idleMs };
 	if (!end.withoutCloseFrame || rhythm.isUnlearned) return rhythm;
-	const silencesMs = isIdleCut(end) ? [...rhythm.silencesMs, end.silenceMs].slice(-REMEMBERED) : rhythm.silencesMs;
-	const isFound = isIdleCut(end) && silencesMs.filter((one) => isEqual(one, end.silenceMs)).length >= CUTS_TO_LEARN;
+	const candidates = idleSilences(end);
+	const silencesMs = [...rhythm.silencesMs, ...candidates].slice(-REMEMBERED);
+	const equalTo = (silence: number) => silencesMs.filter((one) => isEqual(one, silence));
 	// The same one again means that the ping did not get through in time, and is no news.
-	if (isFound && (idleMs === null || !isEqual(idleMs, end.silenceMs)))
-		return { ...UNKNOWN_RHYTHM, idleMs: Math.min(...silencesMs.filter((one) => isEqual(one, end.silenceMs))) };
+	const found = candidates.find(
+		(one) => equalTo(one).length >= CUTS_TO_LEARN && (idleMs === null || !isEqual(idleMs, one)),
+	);
+	if (found !== undefined) return { ...UNKNOWN_RHYTHM, idleMs: Math.min(...equalTo(found)) };
 	if (idleMs === null) return { ...rhythm, silencesMs };
-	const unexplained = rhythm.unexplained + 1;
+	const unexplained = end.lifeMs >= LONG_LIFE_MS ? 0 : rhythm.unexplained + 1;
 	if (unexplained >= CUTS_TO_UNLEARN) return { ...UNKNOWN_RHYTHM, isUnlearned: true };
 	return { ...rhythm, silencesMs, unexplained };
 }
 
 /** An idle timeout cuts in the longest silence of all: a line that has borne a longer one was cut for another reason. */
-function isIdleCut({ silenceMs, longestSilenceMs, withoutCloseFrame }: ChannelEnd): boolean {
-	return withoutCloseFrame && silenceMs > LEAST_PING_MS && silenceMs >= longestSilenceMs - tolerance(silenceMs);
+function idleSilences(end: ChannelEnd): number[] {
+	const { silenceMs, longestSilenceMs, inboundSilenceMs, longestInboundMs } = end;
+	const may = (silence: number, longest: number) =>
+		silence > LEAST_PING_MS && silence >= longest - tolerance(silence) ? [silence] : [];
+	const either = may(silenceMs, longestSilenceMs);
+	return isEqual(silenceMs, inboundSilenceMs) ? either : [...either, ...may(inboundSilenceMs, longestInboundMs)];
 }
 
 function isEqual(one: number, other: number): boolean {
@@ -112,22 +124,34 @@ export function networkOf(address: string): string {
 export function measureSilence(openedAtMs: number): {
 	/** A byte went in this direction. */
 	moved(direction: 'in' | 'out', atMs: number): void;
-	end(atMs: number): Pick<ChannelEnd, 'lifeMs' | 'silenceMs' | 'longestSilenceMs'>;
+	end(atMs: number): Omit<ChannelEnd, 'withoutCloseFrame'>;
 } {
 	let lastMs = openedAtMs;
 	let longestMs = 0;
+	let heardMs = openedAtMs;
+	let longestInboundMs = 0;
 	/** As it was before the first byte that has not been answered. */
 	let unanswered: { readonly sentAtMs: number; readonly lastMs: number; readonly longestMs: number } | null = null;
 	return {
 		moved(direction, atMs) {
-			if (direction === 'in') unanswered = null;
-			else if (!unanswered || atMs - unanswered.sentAtMs >= SECOND) unanswered = { sentAtMs: atMs, lastMs, longestMs };
+			if (direction === 'in') {
+				unanswered = null;
+				longestInboundMs = Math.max(longestInboundMs, atMs - heardMs);
+				heardMs = atMs;
+			} else if (!unanswered || atMs - unanswered.sentAtMs >= SECOND)
+				unanswered = { sentAtMs: atMs, lastMs, longestMs };
 			longestMs = Math.max(longestMs, atMs - lastMs);
 			lastMs = atMs;
 		},
 		end(atMs) {
 			const known = unanswered && atMs - unanswered.sentAtMs < SECOND ? unanswered : { lastMs, longestMs };
-			return { lifeMs: atMs - openedAtMs, silenceMs: atMs - known.lastMs, longestSilenceMs: known.longestMs };
+			return {
+				lifeMs: atMs - openedAtMs,
+				silenceMs: atMs - known.lastMs,
+				longestSilenceMs: known.longestMs,
+				inboundSilenceMs: atMs - heardMs,
+				longestInboundMs,
+			};
 		},
 	};
 }

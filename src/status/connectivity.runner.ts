@@ -31,7 +31,11 @@ export interface Connectivity {
 	/** The service has sent something on the channel of this link. */
 	heard(generation: number): void;
 	/** A channel that was open has ended; one that `isLeaving` was told to close, since another has taken its place. */
-	lineEnded(registration: Registration, line: Pick<LineEnd, 'heardAgoMs' | 'saidGoodbye'>, isLeaving: boolean): void;
+	lineEnded(
+		registration: Registration,
+		line: Pick<LineEnd, 'inboundSilenceMs' | 'saidGoodbye'>,
+		isLeaving: boolean,
+	): void;
 	/** A heartbeat has left. @param at ISO 8601. */
 	beat(at: string): void;
 	/** As if it had never been online: what comes next is another pairing. */
@@ -41,7 +45,7 @@ export interface Connectivity {
 export interface ConnectivityOptions {
 	readonly clock: Clock;
 	readonly log: Log;
-	readonly events: EventsFeed;
+	readonly events: Pick<EventsFeed, 'append' | 'newestAt'>;
 	/** How long a dead channel may go unnoticed, in milliseconds; 0 for any time. */
 	readonly silenceLimitMs: (link: Link) => number;
 }
@@ -153,14 +157,14 @@ export function trackConnectivity({ clock, log, events, silenceLimitMs }: Connec
 			if (generation === onlineGeneration) isWhole(clock.monotonicMs());
 		},
 		lineEnded(registration, line, isLeaving) {
-			if (!isLeaving) heardAgoMs = line.heardAgoMs;
+			if (!isLeaving) heardAgoMs = line.inboundSilenceMs;
 			// It was dead since it was last heard: what the service has sent on it since then is lost.
 			else if (!line.saidGoodbye) {
 				const nowMs = clock.monotonicMs();
 				// Reckoned from when the other link was online: the gap of a crash just after this one must not begin later.
 				const at = isoAt(clock, onlineGeneration === 0 ? nowMs : Math.min(nowMs, onlineSinceMs));
 				const { workflowId } = registration.request;
-				keepGap(events, wholeUntil(nowMs - line.heardAgoMs), { workflowId, at }, isoNow(clock));
+				keepGap(events, wholeUntil(nowMs - line.inboundSilenceMs), { workflowId, at }, isoNow(clock));
 			}
 		},
 		beat(at) {
