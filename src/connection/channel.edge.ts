@@ -76,6 +76,8 @@ export type ChannelEvent =
 export interface LineEnd extends ChannelEnd {
 	/** Whether a goodbye of this side was answered, or the other side said one. */
 	readonly saidGoodbye: boolean;
+	/** How long the machine has slept while it was open: the other times here stood still meanwhile. */
+	readonly sleptMs: number;
 }
 
 export interface Channel {
@@ -310,7 +312,8 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		// 1006 is no frame of the service's, but what `ws` says when there was none.
 		const saidGoodbye = code !== 1006;
 		const withoutCloseFrame = !saidGoodbye && verdict === null;
-		return { ...silence.end(nowMs), withoutCloseFrame, saidGoodbye };
+		const sleptMs = (options.sleptMs?.() ?? 0) - sleptBeforeMs;
+		return { ...silence.end(nowMs), withoutCloseFrame, saidGoodbye, sleptMs };
 	}
 
 	function outcome(code: number, reason: string): { failure: Failure; closeCode: number | null; timedOut: boolean } {

@@ -33,7 +33,7 @@ export interface Connectivity {
 	/** A channel that was open has ended; one that `isLeaving` was told to close, since another has taken its place. */
 	lineEnded(
 		registration: Registration,
-		line: Pick<LineEnd, 'inboundSilenceMs' | 'saidGoodbye'>,
+		line: Pick<LineEnd, 'inboundSilenceMs' | 'saidGoodbye' | 'sleptMs'>,
 		isLeaving: boolean,
 	): void;
 	/** A heartbeat has left. @param at ISO 8601. */
@@ -164,7 +164,8 @@ export function trackConnectivity({ clock, log, events, silenceLimitMs }: Connec
 				// Reckoned from when the other link was online: the gap of a crash just after this one must not begin later.
 				const at = isoAt(clock, onlineGeneration === 0 ? nowMs : Math.min(nowMs, onlineSinceMs));
 				const { workflowId } = registration.request;
-				keepGap(events, wholeUntil(nowMs - line.inboundSilenceMs), { workflowId, at }, isoNow(clock));
+				const from = isoAt(clock, nowMs - line.inboundSilenceMs - line.sleptMs);
+				keepGap(events, from, { workflowId, at }, isoNow(clock));
 			}
 		},
 		beat(at) {
