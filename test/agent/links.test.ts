@@ -216,7 +216,51 @@ describe('an outage', () => {
 		expect(Date.parse(to)).toBeGreaterThanOrEqual(beforeMs + asleepMs);
 	});
 
-	test('ends at once when somebody asks to reconnect', async () => {
+	test('again and again is told as such, whatever cuts the channel', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		for (const end of [
+			() => service.dropSockets(),
+			() => service.closeChannels(1000, ''),
+			() => service.closeChannels(1011, ''),
+		]) {
+			const gone = device.untilState('offline');
+			end();
+			await gone;
+			await device.passWait();
+			await device.untilState('online');
+		}
+		const { channel, warnings } = device.agent.status();
+		expect(channel.recentCuts).toMatchObject({ count: 3, windowSeconds: 600 });
+		expect(warnings).toMatchObject([
+			{
+				code: 'channel-flapping',
+				message: expect.stringMatching(/^The channel was cut 3 times in 10 min, each after \d+ s/),
+			},
+		]);
+		expect(device.log.filter(({ code }) => code === 'channel-flapping')).toHaveLength(1);
+		device.clock.advance(11 * 60_000);
+		expect(device.agent.status()).toMatchObject({ channel: { recentCuts: null }, warnings: [] });
+	});
+
+	test('by what a wrong setting causes ends as soon as that setting is right, however long the wait is', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		service.failNext(CHANNEL, { status: 503, headers: { 'retry-after': '600' } });
+		const gone = device.untilState('offline');
+		service.dropSockets();
+		await gone;
+		await device.passWait();
+		await device.untilStatus(({ problem }) => problem?.code === 'service-overloaded');
+		await device.home.writeSettings({ log: { level: 'debug' } });
+		await device.daemon.reload();
+		expect(device.agent.status().state).toBe('offline');
+		await device.home.writeSettings({ service: { kindPointer: '/kind' } });
+		await device.daemon.reload();
+		await device.untilState('online');
+	});
+
+	test('ends at once when a person asks to reconnect', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
 		const gone = device.untilState('offline');

@@ -153,6 +153,7 @@ describe('a line that is cut when it is silent', () => {
 		expect(pings.at(-1)).toBeCloseTo((2 / 3) * 20 * SECOND, -2);
 		expect(facts).toMatchObject({ idleTimeoutSeconds: 20, pingSeconds: 13, recentCuts: { count: 3, cause: '1006' } });
 		expect(facts.recentCuts?.typicalLifeSeconds).toBe(20);
+		expect(facts.warning?.code).toBe('channel-flapping');
 		expect(facts.warning?.message).toBe('The channel was cut 3 times in 10 min, each after 20 s (1006).');
 		expect(facts.warning?.remedy).toContain('pings it in time now');
 		expect(said.join('\n')).toContain('the line is cut after 20 s of silence');

@@ -281,7 +281,7 @@ test('every notification is delivered or lies in a gap, over random schedules', 
 			fc.integer({ min: 500, max: 7000 }),
 			run,
 		),
-		{ numRuns: 300 },
+		{ numRuns: 1000 },
 	);
 });
 
