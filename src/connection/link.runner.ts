@@ -298,7 +298,7 @@ function explained(refused: Failure, { kind }: Credential): Failure {
 	const isRefusal = refused.code === 'credential-refused' || refused.code === 'access-forbidden';
 	if (kind !== 'connection' || !isRefusal) return refused;
 	const remedy =
-		'What is missing is a credential that may register this device: scan a new pairing code with --replace, or set credential.apiKeyFile.';
+		'This device requires a credential that may register it: scan a new pairing code with --replace, or set credential.apiKeyFile.';
 	return failure(refused.code, refused.message, { ...refused, remedy });
 }
 

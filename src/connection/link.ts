@@ -171,9 +171,18 @@ export const TRANSITIONS: Table = {
 	closed: {},
 };
 
-/** Starts a link: with a Connection it goes straight to the channel, without one it registers first. */
-export function startLink(credentials: readonly Credential[], connection: Connection | null, atMs: number): Step {
-	const entered = { sinceMs: atMs, attempt: 0, backoff: NO_FAILURES, credentials, onlineAtMs: null, failure: null };
+/**
+ * Starts a link: with a Connection it goes straight to the channel, without one it registers first.
+ * @param isFresh whether the Connection was issued a moment ago.
+ */
+export function startLink(
+	credentials: readonly Credential[],
+	connection: Connection | null,
+	atMs: number,
+	isFresh = false,
+): Step {
+	const backoff = { ...NO_FAILURES, registeredAtMs: isFresh ? atMs : null };
+	const entered = { sinceMs: atMs, attempt: 0, backoff, credentials, onlineAtMs: null, failure: null };
 	return connection ? openWith(entered, connection, atMs) : register({ ...entered, connection: null }, { atMs });
 }
 
@@ -256,7 +265,7 @@ function withRegistered<From extends Entered>(from: From, atMs: number): From {
 	return { ...from, backoff: { ...from.backoff, registerRefused: false, registeredAtMs: atMs } };
 }
 
-/** What is under way goes on; if it fails, it is the first failure. */
+/** The attempt that is under way goes on; if it fails, it is the first failure. */
 function forgive(state: State<'registering'> | State<'connecting'>, { bears }: Event<'settingsChanged'>): Step {
 	return { state: bears ? { ...state, backoff: NO_FAILURES } : state, effects: [] };
 }
@@ -322,10 +331,19 @@ function afterChannelEnded(
 	const next = afterFailure(state.backoff, failed, random);
 	const mayRegister = hasCredential(state, 'reusable') || hasCredential(state, 'selfRegistration');
 	const registers = wantsFresh || (dispositionOf(code) === 'reregister' && mayRegister);
-	// What was refused again and again is the Connection, not the credential that makes new ones: no person is needed.
+	// Only the Connection was refused, not the credential that makes new ones: no person is needed.
 	const blocked = next.blocked && (!registers || state.backoff.registerRefused);
 	const then = registers ? 'register' : 'connect';
-	return wait({ ...state, backoff: next.backoff }, event.failure, next.delayMs, blocked, then, event.atMs);
+	const cause = explained(event.failure, state.backoff);
+	return wait({ ...state, backoff: next.backoff }, cause, next.delayMs, blocked, then, event.atMs);
+}
+
+/** A Connection that was issued a moment ago and is refused has most likely been shown in a way that the service does not read. */
+function explained(refused: Failure, { registeredAtMs }: Backoff): Failure {
+	if (refused.code !== 'credential-refused' || registeredAtMs === null) return refused;
+	const remedy =
+		'The service has just issued this Connection, and its channel refuses it: compare service.channelAuth and service.channelPath with the service; a changed setting is tried at once, without another code.';
+	return failure(refused.code, refused.message, { ...refused, remedy });
 }
 
 function hasCredential({ credentials }: Entered, kind: Credential['kind']): boolean {

@@ -251,7 +251,7 @@ function start(
 ): SupervisorStep {
 	const generation = supervision.lastGeneration + 1;
 	const registration = { baseUrl, request, credentialId };
-	const started = startLink(credentialsFor(registration, supervision), connection, atMs);
+	const started = startLink(credentialsFor(registration, supervision), connection, atMs, reason === 'pairing');
 	const { step, budget } = admitted(started, supervision, registration, atMs, random);
 	const link: Link = { generation, registration, reason, state: step.state };
 	const place = supervision.current ? { next: link } : { current: link };

@@ -306,6 +306,21 @@ describe('a refused Connection', () => {
 		expect((await device.home.untilSaved()).connections).toHaveLength(1);
 	});
 
+	test('is replaced as well where every refused handshake is a 403, as with Starlette and uvicorn', async () => {
+		const service = await givenService();
+		const device = await givenDeviceWithKey(service);
+		service.failNext(CHANNEL, { status: 403 });
+		const gone = device.untilState('offline');
+		service.dropSockets();
+		await gone;
+		await device.passWait();
+		await device.untilStatus(({ problem }) => problem?.code === 'access-forbidden');
+		await device.passWait();
+		await device.untilState('online');
+		expect(registrations(service)).toEqual([201, 201]);
+		expect(device.statuses.filter(({ state }) => state === 'blocked')).toEqual([]);
+	});
+
 	test('by close code 1008 is replaced as well', async () => {
 		const service = await givenService();
 		const device = await givenDeviceWithKey(service);

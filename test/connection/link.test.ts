@@ -247,6 +247,15 @@ describe('a refused channel', () => {
 		expect(tell(startLink([OWN], CONNECTION, 0).state, ended(forbidden)).state.name).toBe('blocked');
 	});
 
+	test('that was issued a moment ago names the setting by which it is shown, and no other one does', () => {
+		const fresh = walk(startLink([REUSABLE], null, 0).state, { type: 'registered', connection: CONNECTION });
+		const named = { failure: { code: 'credential-refused', remedy: expect.stringContaining('service.channelAuth') } };
+		expect(tell(fresh, ended(refused)).state).toMatchObject(named);
+		expect(tell(startLink([], CONNECTION, 0, true).state, ended(refused)).state).toMatchObject(named);
+		for (const state of [states.connecting, states.online, walk(fresh, confirmed)])
+			expect(tell(state, ended(refused)).state).toMatchObject({ failure: refused });
+	});
+
 	test('keeps the Connection through every refusal and tries it in turn with registering', () => {
 		let state: LinkState = states.connecting;
 		const tried: string[] = [];
