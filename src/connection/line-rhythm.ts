@@ -92,8 +92,9 @@ function isEqual(one: number, other: number): boolean {
 	return Math.abs(one - other) <= tolerance(Math.max(one, other));
 }
 
+/** Some look only once a second whether a line has been silent for too long. */
 function tolerance(ms: number): number {
-	return Math.max(SECOND, ms / 20);
+	return Math.max(1.5 * SECOND, ms / 12);
 }
 
 /** How often to ping: as usual, or often enough for the idle timeout; never above the cadence and 30 s then, never below 5 s. */

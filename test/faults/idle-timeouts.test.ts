@@ -49,7 +49,12 @@ async function watch(kind: Kind, idleSeconds: number, trafficMs: number | null, 
 	expect(cuts.length).toBeLessThanOrEqual(5);
 	const status = await device.untilState('online');
 	// A line that was cut is known for what it is; a ping of 30 s may keep one of 30 s open for a while.
-	if (cuts.length >= 3) expect(status.channel.idleTimeout?.seconds).toBe(idleSeconds);
+	if (cuts.length >= 3) {
+		const found = status.channel.idleTimeout?.seconds ?? 0;
+		expect(found).toBeGreaterThanOrEqual(idleSeconds);
+		// squid looks once a second.
+		expect(found).toBeLessThanOrEqual(idleSeconds + 2);
+	}
 	console.log(
 		`${kind} ${idleSeconds} s, traffic ${trafficMs}: ${cuts.length} cuts, ping ${status.channel.idleTimeout?.pingSeconds ?? 30} s`,
 	);
