@@ -8,7 +8,9 @@ import { AgentError } from '../base/errors.ts';
 import { keepWarnings } from '../base/warnings.ts';
 import { clockWarning } from '../connection/clock-skew.ts';
 import { accessOf, keepConnections } from '../connection/connection-tokens.runner.ts';
+import { keepLine, type Line, UNSAVED_LINE } from '../connection/line.runner.ts';
 import { livenessOf } from '../connection/link.runner.ts';
+import { bearsOn } from '../connection/settings-bearing.ts';
 import { supervise } from '../connection/supervisor.ts';
 import { createEventsFeed } from '../events/feed.runner.ts';
 import { type Fleet, followFleet } from '../fleet/follow-plan.runner.ts';
@@ -111,6 +113,7 @@ function assemble(options: AgentOptions, base: Base) {
 	const silenceLimitMs: Parameters<typeof trackConnectivity>[0]['silenceLimitMs'] = ({ registration }) =>
 		livenessOf(registration, settings().service).silenceLimitMs;
 	const connectivity = trackConnectivity({ ...base, silenceLimitMs });
+	const line = keepLine(options.lineStore ?? UNSAVED_LINE, base.log);
 	const leases = keepLeases({ clock, requestReconcile });
 	const connections = keepConnections({ ...base, credentials: () => runtime().credentials });
 	const fleet = followFleet({
@@ -130,6 +133,7 @@ function assemble(options: AgentOptions, base: Base) {
 		...base,
 		decide: options.supervise ?? supervise,
 		connections,
+		line,
 		plan: () => planHeartbeat(fleet.record(), reconciler.progress.attempt),
 		openChannel: options.openChannel,
 		report: {
@@ -146,6 +150,7 @@ function assemble(options: AgentOptions, base: Base) {
 				connectivity.beat(sentAt);
 				publish();
 			},
+			lineEnded: connectivity.lineEnded,
 			clockSkew: onClockSkew,
 		},
 		onFailedAttempt() {
@@ -176,8 +181,27 @@ function assemble(options: AgentOptions, base: Base) {
 	});
 	const startedAt = isoNow(clock);
 	const status = () =>
-		statusOf(base, { links, reconciler, connectivity, fleet, workflow, startedAt, agentVersion: options.version });
-	const commands = createCommands({ ...base, fleet, workflow, pairing, connectivity, links, reconciler, reevaluate });
+		statusOf(base, {
+			links,
+			line,
+			reconciler,
+			connectivity,
+			fleet,
+			workflow,
+			startedAt,
+			agentVersion: options.version,
+		});
+	const commands = createCommands({
+		...base,
+		fleet,
+		workflow,
+		pairing,
+		connectivity,
+		line,
+		links,
+		reconciler,
+		reevaluate,
+	});
 	return { leases, fleet, links, reconciler, pairing, commands, reevaluate, status };
 }
 
@@ -206,6 +230,7 @@ async function goOnline(
 
 interface StatusParts {
 	readonly links: Links;
+	readonly line: Line;
 	readonly reconciler: Reconciler;
 	readonly connectivity: Connectivity;
 	readonly fleet: Fleet;
@@ -215,7 +240,10 @@ interface StatusParts {
 	readonly agentVersion: string;
 }
 
-function statusOf(base: Base, { links, reconciler, connectivity, fleet, workflow, ...started }: StatusParts): Status {
+function statusOf(
+	base: Base,
+	{ links, line, reconciler, connectivity, fleet, workflow, ...started }: StatusParts,
+): Status {
 	const { clock, stateWriter, settings } = base;
 	const { deviceId, serial, macAddress, cloned, warnings } = base.identity.now;
 	const { supervision } = links;
@@ -225,6 +253,7 @@ function statusOf(base: Base, { links, reconciler, connectivity, fleet, workflow
 		...connectivity.facts,
 		...moment,
 		...started,
+		line: line.facts(moment.nowMs),
 		supervision,
 		device: stateWriter.state,
 		workflow: workflow.chosen(),
@@ -242,7 +271,7 @@ function statusOf(base: Base, { links, reconciler, connectivity, fleet, workflow
 /** What the agent offers to local programs. */
 function offer(base: Base, { leases, fleet, links, reconciler, pairing, commands, reevaluate, status }: Device): Agent {
 	const { clock, warnings, stateWriter } = base;
-	const { retrySlowLinks, ...asked } = commands;
+	const { tryChangedSettings, ...asked } = commands;
 	return {
 		...asked,
 		events: base.events,
@@ -256,11 +285,12 @@ function offer(base: Base, { leases, fleet, links, reconciler, pairing, commands
 		onPairing: pairing.onOutcome,
 		isPairing: () => pairing.underWay !== null,
 		applyRuntime(changed) {
+			const bears = bearsOn(base.settings(), changed.resolved.settings);
 			base.use(changed);
 			warnings.set('workflow', null);
 			base.keepSettings();
 			reevaluate();
-			retrySlowLinks();
+			tryChangedSettings(bears);
 		},
 		warn: warnings.set,
 		async stop() {

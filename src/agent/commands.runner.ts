@@ -4,9 +4,9 @@
  */
 
 import { type Clock, isoNow } from '../base/clock.edge.ts';
-import { AgentError, retryClassOf } from '../base/errors.ts';
+import { AgentError } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
-import type { Link } from '../connection/supervisor.ts';
+import type { Line } from '../connection/line.runner.ts';
 import type { Fleet } from '../fleet/follow-plan.runner.ts';
 import { acceptedIdentity, toReport } from '../identity/identity.ts';
 import type { Pairing } from '../pairing/pairing.runner.ts';
@@ -29,6 +29,7 @@ export interface CommandParts {
 	readonly workflow: Pick<WorkflowAssignment, 'checkFree' | 'set'>;
 	readonly pairing: Pick<Pairing, 'underWay'>;
 	readonly connectivity: Pick<Connectivity, 'forget'>;
+	readonly line: Pick<Line, 'forget'>;
 	readonly links: Links;
 	readonly reconciler: Reconciler;
 	/** @throws AgentError `agent-not-running`. */
@@ -39,8 +40,8 @@ export interface CommandParts {
 }
 
 export type Commands = Pick<Agent, 'unpair' | 'acceptIdentity' | 'setWorkflow' | 'reconnect'> & {
-	/** An outage that ends without help is not hurried: there are many devices. A corrected setting is tried at once. */
-	retrySlowLinks(): void;
+	/** @param bears whether the settings that have changed bear on the way to the service: then they are tried at once. */
+	tryChangedSettings(bears: boolean): void;
 };
 
 export function createCommands(parts: CommandParts): Commands {
@@ -57,6 +58,7 @@ export function createCommands(parts: CommandParts): Commands {
 			const { generatedId, confirmedOrigins, lastSettings, plan } = stateWriter.state;
 			links.drop();
 			parts.connectivity.forget();
+			parts.line.forget();
 			parts.publish();
 			try {
 				await stateWriter.forget({ ...EMPTY_STATE, generatedId, confirmedOrigins, lastSettings, plan });
@@ -88,19 +90,6 @@ export function createCommands(parts: CommandParts): Commands {
 			reconciler.retry();
 			links.dispatch({ type: 'retryRequested', atMs: clock.monotonicMs() });
 		},
-		retrySlowLinks() {
-			const { current, next } = links.supervision;
-			for (const link of [current, next])
-				if (link && isSlow(link))
-					links.dispatch({
-						type: 'link',
-						generation: link.generation,
-						event: { type: 'retryRequested', atMs: clock.monotonicMs() },
-					});
-		},
+		tryChangedSettings: (bears) => links.dispatch({ type: 'settingsChanged', bears, atMs: clock.monotonicMs() }),
 	};
-}
-
-function isSlow({ state }: Link): boolean {
-	return 'untilMs' in state && retryClassOf(state.failure.code) === 'slow';
 }
