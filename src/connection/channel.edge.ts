@@ -2,7 +2,7 @@
  * One life of the channel `ws/device`, from the upgrade to its end.
  * Opens once and reports; never reconnects, never reads what a frame says, never follows a redirect, never prints a credential.
  */
-import type { Agent, IncomingMessage } from 'node:http';
+import type { Agent } from 'node:http';
 import type { Socket } from 'node:net';
 import { type RawData, WebSocket } from 'ws';
 import { type Failure, failure } from '../base/errors.ts';
@@ -12,13 +12,13 @@ import { classifyClose, classifyHttpAnswer } from './classify-failure.ts';
 import { classifyNetworkError } from './classify-network-error.ts';
 import { clockSkewMs } from './clock-skew.ts';
 import { type ChannelEnd, measureSilence } from './line-rhythm.ts';
+import { type ReadRefusal, readRefusal } from './read-refusal.edge.ts';
 
 /** How long the channel must be open to count as accepted by a service that says nothing. */
 const CONFIRM_AFTER_MS = 3000;
 /** How long a close handshake may take before the connection is cut. */
 const CLOSE_MS = 3000;
-/** How much of a refusal's body is read, and for how long. */
-const MAX_DETAIL_BYTES = 4096;
+/** How long a refusal's body is read. */
 const DETAIL_MS = 2000;
 /** What may wait to be sent before more is refused. */
 const MAX_BUFFERED_BYTES = 1024 * 1024;
@@ -109,7 +109,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	let phase: 'connecting' | 'refused' | 'open' | 'cut' | 'ended' = 'connecting';
 	let verdict: { failure: Failure; timedOut: boolean } | null = null;
 	let lastError: Error | null = null;
-	let refusal: Refusal | null = null;
+	let refusal: ReadRefusal | null = null;
 	let skewMs: number | null = null;
 	let connection: Socket | null = null;
 	let confirmed = false;
@@ -375,28 +375,6 @@ function handshakeFailed(error: Error | null, context: { host: string; viaProxy:
 			params: { host: context.host },
 		});
 	return classifyNetworkError(error, context);
-}
-
-type Refusal = () => { status: number; headers: Record<string, string>; body: string };
-
-/** Collects an answer that is not the upgrade, up to a limit; `onDone` comes at least once. */
-function readRefusal(response: IncomingMessage, onDone: () => void): Refusal {
-	const chunks: Buffer[] = [];
-	let size = 0;
-	response.on('data', (chunk: Buffer) => {
-		if (size < MAX_DETAIL_BYTES) chunks.push(chunk.subarray(0, MAX_DETAIL_BYTES - size));
-		size += chunk.length;
-		if (size >= MAX_DETAIL_BYTES) onDone();
-	});
-	response.on('error', onDone);
-	response.once('end', onDone);
-	response.once('close', onDone);
-	return () => {
-		const headers: Record<string, string> = {};
-		for (const [name, value] of Object.entries(response.headers))
-			if (value !== undefined) headers[name] = Array.isArray(value) ? value.join(', ') : value;
-		return { status: response.statusCode ?? 0, headers, body: Buffer.concat(chunks).toString('utf8') };
-	};
 }
 
 function secretsOf({ url, authorization, queryName = AUTHORIZATION_PARAMETER }: ChannelOptions): string[] {

@@ -74,7 +74,7 @@ export function trackConnectivity({ clock, log, events, silenceLimitMs }: Connec
 	/** What stands in the log of this time without a link. */
 	let told: 'nothing' | 'cause' | 'needsPerson' = 'nothing';
 	/** Generation of the move whose failure stands in the log. */
-	let toldMove = 0;
+	let loggedMove = { generation: 0, code: '' };
 
 	const wholeUntil = (sinceMs: number) => isoAt(clock, sinceMs - (clock.sleptMs() - sleptByThenMs));
 
@@ -130,8 +130,11 @@ export function trackConnectivity({ clock, log, events, silenceLimitMs }: Connec
 	/** The device stays online meanwhile; only this line tells a reader of the log that it is not where it should be. */
 	function tellOfMove({ current, next }: Supervision): void {
 		const cause = next && failureOf(next.state);
-		if (!next || !cause || toldMove === next.generation) return;
-		toldMove = next.generation;
+		if (!next || !cause || loggedMove.generation === next.generation) return;
+		// Moves that the service asks for faster than they are made are one thing to report, not one each.
+		const isFlood = cause.code === 'registering-too-often' && loggedMove.code === cause.code;
+		loggedMove = { generation: next.generation, code: cause.code };
+		if (isFlood) return;
 		log.warn(`${purposeWords(next, current)} does not succeed: ${cause.message}`, {
 			code: cause.code,
 			...fieldsOf(next),
@@ -146,6 +149,7 @@ export function trackConnectivity({ clock, log, events, silenceLimitMs }: Connec
 			if (is && !was) cameOnline(is);
 			else if (is && was && is.generation !== was.generation) {
 				isWhole(clock.monotonicMs());
+				loggedMove = { generation: 0, code: '' };
 				log.info('moved over without being offline', { generation: is.generation, ...fieldsOf(is) });
 			}
 			if ((is?.generation ?? 0) !== onlineGeneration) onlineSinceMs = clock.monotonicMs();
