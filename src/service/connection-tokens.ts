@@ -34,11 +34,7 @@ const claimsSchema = z.object({
 });
 export type ConnectionClaims = z.infer<typeof claimsSchema>;
 
-export interface ConnectionTokens {
-	issue(request: DeviceConnectionRequest): Promise<{ readonly token: string; readonly claims: ConnectionClaims }>;
-	/** @throws ProblemResponse 401 `connection-invalid` or `connection-expired`. */
-	verify(token: string): Promise<ConnectionClaims>;
-}
+export type ConnectionTokens = ReturnType<typeof createConnectionTokens>;
 
 /** @param signingKey at least 32 bytes. @param ttlSeconds life of a Connection. */
 export function createConnectionTokens(
@@ -46,9 +42,9 @@ export function createConnectionTokens(
 	ttlSeconds: number,
 	form: Dialect['connectionForm'],
 	now: () => number,
-): ConnectionTokens {
+) {
 	return {
-		async issue({ deviceId, workflowId, deviceType, heartbeatCadence }) {
+		async issue({ deviceId, workflowId, deviceType, heartbeatCadence }: DeviceConnectionRequest) {
 			const iat = Math.floor(now() / 1000);
 			const claims: ConnectionClaims = {
 				jti: randomUUID(),
@@ -67,7 +63,8 @@ export function createConnectionTokens(
 			// Without its dots no holder takes it for a JWT, and it still carries everything: it outlives a restart.
 			return { token: form === 'opaque' ? Buffer.from(token).toString('base64url') : token, claims };
 		},
-		async verify(token) {
+		/** @throws ProblemResponse 401 `connection-invalid` or `connection-expired`. */
+		async verify(token: string): Promise<ConnectionClaims> {
 			const jwt = form === 'opaque' ? Buffer.from(token, 'base64url').toString() : token;
 			try {
 				const { payload } = await jwtVerify(jwt, signingKey, {
