@@ -120,19 +120,12 @@ export async function startService(options: ServiceOptions = {}): Promise<Embedd
 	);
 
 	const apiKeys = createApiKeys(settings.maxApiKeys, now);
-	for (const { ttl, ...key } of settings.apiKeys) {
-		apiKeys.create({ ...key, expiresAtMs: ttl === undefined ? null : now() + ttl * 1000 });
-	}
+	for (const { ttl, ...key } of settings.apiKeys) apiKeys.create(key, ttl === undefined ? null : now() + ttl * 1000);
 	const users = settings.basicUsers ?? [{ username: 'operator', password: randomText(24) }];
 	const credentials: TrialCredentials = {
 		basic: users[0] ?? { username: 'operator', password: randomText(24) },
 		bearer: settings.bearerToken ?? randomText(40),
-		apiKey: apiKeys.create({
-			name: 'trial',
-			permissions: KNOWN_PERMISSIONS,
-			expiresAtMs: null,
-			token: settings.trialApiKey,
-		}).token,
+		apiKey: apiKeys.create({ name: 'trial', permissions: KNOWN_PERMISSIONS, token: settings.trialApiKey }, null).token,
 	};
 
 	const parts: ServiceParts = {

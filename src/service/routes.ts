@@ -12,7 +12,7 @@ import {
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
 import { DEVICE_LIST_PATH, type ListedDevice } from '../protocol/device-list.ts';
-import { DEEP_LINK_PATH, ENDPOINTS } from '../protocol/endpoints.ts';
+import { DEEP_LINK_PATH, ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import { type HandOffRecord, handOffRequestSchema, readWorkflowIds, workflowIdsSchema } from '../protocol/hand-off.ts';
 import { type Authenticate, checkPermissions, type Principal } from './access.ts';
 import { type ChannelFilter, type ChannelHub, CLOSE_REPLACED } from './channel-hub.ts';
@@ -27,7 +27,7 @@ import type { ServiceSettings } from './options.ts';
 import { type NamedWorkflow, ProblemResponse } from './problems.ts';
 import { writeQrPng, writeQrSvg } from './qr-code.ts';
 import type { CountRequest } from './rate-limit.ts';
-import { type ApiKeys, buildDeepLink, type DeepLink, type Grant, type ShortToken, type ShortTokens } from './tokens.ts';
+import type { ApiKeys, Grant, ShortToken, ShortTokens } from './tokens.ts';
 
 /** Endpoints of the embedded service alone: they are not part of the published interface, and no device uses them. */
 export const OWN_ENDPOINTS = {
@@ -79,7 +79,11 @@ export function createRoutes(parts: ServiceParts): readonly Route[] {
 	];
 }
 
-export interface PairingLink extends Omit<DeepLink, 'createdAt'> {
+export interface PairingLink {
+	readonly url: string;
+	readonly token: string;
+	/** ISO 8601. */
+	readonly expiresAt: string;
 	readonly workflowId: string | null;
 }
 
@@ -87,25 +91,31 @@ export interface PairingLink extends Omit<DeepLink, 'createdAt'> {
 export function createPairingLink(parts: ServiceParts, workflowId: string | null, issuerGrant: Grant): PairingLink {
 	const { settings } = parts;
 	if (workflowId !== null) checkWorkflows(settings, [workflowId]);
-	const { url, token, expiresAt } = issueLink(parts, settings.shortTokenTtlSeconds, {
-		workflowIds: workflowId === null ? null : [workflowId],
-		sessionId: null,
-		issuerGrant,
-	});
-	return { url, token, expiresAt, workflowId };
+	const workflowIds = workflowId === null ? null : [workflowId];
+	const kind = { workflowIds, sessionId: null, issuerGrant };
+	const { createdAt: _, ...link } = issueLink(parts, settings.shortTokenTtlSeconds, kind);
+	return { ...link, workflowId };
 }
 
-/** @throws ProblemResponse 503 `service-full`. */
+/**
+ * The link around a new Short Token. A hand-off names its session, a pairing code its workflow.
+ * Source: service-interface, Handoff URL record. @throws ProblemResponse 503 `service-full`.
+ */
 function issueLink(
 	{ settings, shortTokens, publicUrl }: ServiceParts,
 	ttlSeconds: number,
-	kind: Omit<ShortToken, 'expiresAtMs'>,
-): DeepLink {
+	{ workflowIds, sessionId, issuerGrant }: Omit<ShortToken, 'expiresAtMs'>,
+) {
 	const nowMs = settings.now();
-	const shortToken = { ...kind, expiresAtMs: nowMs + ttlSeconds * 1000 };
-	const token = shortTokens.issue(shortToken);
-	const workflowId = settings.dialect.codesNameWorkflow ? (kind.workflowIds?.[0] ?? null) : null;
-	return buildDeepLink(publicUrl(), nowMs, token, shortToken, workflowId);
+	const expiresAtMs = nowMs + ttlSeconds * 1000;
+	const token = shortTokens.issue({ workflowIds, sessionId, issuerGrant, expiresAtMs });
+	// URLSearchParams would write the space as `+`; the published form has `%20`.
+	const query = [`authorization=Token%20${token}`];
+	if (sessionId !== null) query.push(`sessionId=${sessionId}`);
+	else if (workflowIds?.[0] !== undefined && settings.dialect.codesNameWorkflow)
+		query.push(`workflowId=${encodeURIComponent(workflowIds[0])}`);
+	const [createdAt, expiresAt] = [nowMs, expiresAtMs].map((ms) => new Date(ms).toISOString()) as [string, string];
+	return { url: `${endpointUrl(publicUrl(), DEEP_LINK_PATH).href}?${query.join('&')}`, token, createdAt, expiresAt };
 }
 
 export function listDevices({ registry, hub }: ServiceParts): ListedDevice[] {
@@ -233,7 +243,7 @@ async function createApiKey(parts: ServiceParts, call: Call): Promise<Answer> {
 	// A key outlives its issuer no more than it outranks it.
 	const expiresAtMs = ends.reduce((a, b) => (a === null ? b : b === null ? a : Math.min(a, b)), null);
 	spendIfToken(parts, principal);
-	return jsonAnswer(201, parts.apiKeys.create({ name, permissions, expiresAtMs }));
+	return jsonAnswer(201, parts.apiKeys.create({ name, permissions }, expiresAtMs));
 }
 
 /** POST /api/v1/deeplink. Source: service-interface, Endpoints 5; the notification is assumed. */
