@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import { KNOWN_PERMISSIONS } from '../protocol/api-key.ts';
 import type { ListedDevice } from '../protocol/device-list.ts';
-import { ACCOUNT_GRANT, accessTable, createAuthenticate } from './access.ts';
+import { ACCOUNT_GRANT, authenticate } from './access.ts';
 import { type ChannelFilter, CLOSE_RESTART, CLOSE_REVOKED, createChannelHub } from './channel-hub.ts';
 import { createConnectionTokens } from './connection-tokens.ts';
 import { createDeviceRegistry } from './device-registry.ts';
@@ -104,12 +104,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Embedd
 	const eventLog = createEventLog(settings.maxLoggedRequests);
 	const faults = createFaults();
 	const registry = createDeviceRegistry(settings.maxDevices, now);
-	const hub = createChannelHub(registry, eventLog, {
-		now,
-		maxChannels: 2 * settings.maxDevices,
-		maxBufferedBytes: settings.maxBufferedBytes,
-		dialect,
-	});
+	const hub = createChannelHub(registry, eventLog, settings);
 	const shortTokens = createShortTokens(settings.maxShortTokens, now);
 	const signingKey = settings.signingKey ?? randomBytes(32);
 	const connectionTokens = createConnectionTokens(
@@ -131,16 +126,8 @@ export async function startService(options: ServiceOptions = {}): Promise<Embedd
 	const parts: ServiceParts = {
 		settings,
 		publicUrl: () => settings.publicUrl ?? listener.url,
-		authenticate: createAuthenticate({
-			users,
-			bearerToken: credentials.bearer,
-			apiKeys,
-			shortTokens,
-			connectionTokens,
-			registry,
-			table: accessTable(settings),
-			dialect,
-		}),
+		users,
+		bearerToken: credentials.bearer,
 		apiKeys,
 		shortTokens,
 		connectionTokens,
@@ -172,7 +159,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Embedd
 				findRoute(routes, call);
 				throw new ProblemResponse('upgrade-malformed', `Only ${dialect.channelPath} can be upgraded.`);
 			}
-			const principal = await parts.authenticate(call.presented, 'channel');
+			const principal = await authenticate(parts, call.presented, 'channel');
 			if (principal.scheme !== 'Connection')
 				throw new ProblemResponse('scheme-not-allowed', 'A channel takes a Connection.');
 			registry.noteUse(principal.claims);
@@ -216,7 +203,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Embedd
 		goSilent: hub.goSilent,
 		dropSockets: listener.dropSockets,
 		closeChannels: (code, reason = '') => hub.closeChannels(code, reason),
-		sendRaw: (data, { binary = false } = {}) => hub.sendRaw(data, binary),
+		sendRaw: hub.sendRaw,
 		async restart({ downMs = 0, until, hard = false } = {}) {
 			await listener.stop(hard ? undefined : drainChannels);
 			let timer: NodeJS.Timeout | undefined;

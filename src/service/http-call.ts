@@ -21,10 +21,7 @@ export interface Call {
 }
 
 /** The credential of a request: the header, or where there is none the query parameter. */
-export type Presented =
-	| { readonly kind: 'none' }
-	| { readonly kind: 'malformed' }
-	| { readonly kind: 'credential'; readonly authorization: Authorization };
+export type Presented = Authorization | 'none' | 'malformed';
 
 export function readCall(request: IncomingMessage, { basePath, dialect }: ServiceSettings): Call {
 	const target = originForm(request.url ?? '/');
@@ -56,9 +53,8 @@ function readPresented(
 ): Presented {
 	const header = place === 'query' ? undefined : headers.authorization;
 	const values = header !== undefined ? [header] : place === 'header' ? [] : query.getAll(queryName);
-	if (values.length === 0) return { kind: 'none' };
-	const authorization = values.length === 1 ? parseAuthorization(values[0]) : null;
-	return authorization ? { kind: 'credential', authorization } : { kind: 'malformed' };
+	if (values.length === 0) return 'none';
+	return (values.length === 1 && parseAuthorization(values[0])) || 'malformed';
 }
 
 /**
@@ -78,7 +74,9 @@ export async function readBody<Schema extends z.ZodType>(
 		throw new ProblemResponse('content-type-unsupported', 'The body must be sent as application/json.');
 	}
 	if (bytes.length === 0 && absent !== undefined) return schema.parse(absent);
-	return checkShape(schema, parseJson(bytes), 'body-invalid', (path) => path.map((part) => `/${part}`).join(''));
+	return checkShape(schema, parseJson(bytes), 'body-invalid', (path) =>
+		path.map((part) => `/${String(part)}`).join(''),
+	);
 }
 
 /**
@@ -89,12 +87,12 @@ export function checkShape<Schema extends z.ZodType>(
 	schema: Schema,
 	value: unknown,
 	code: 'body-invalid' | 'query-invalid',
-	describePath: (path: readonly (string | number)[]) => string,
+	describePath: (path: readonly PropertyKey[]) => string,
 ): z.output<Schema> {
 	const result = schema.safeParse(value);
 	if (result.success) return result.data;
 	const errors = result.error.issues.slice(0, 20).map((issue) => ({
-		path: describePath(issue.path.map((part) => (typeof part === 'number' ? part : String(part)))),
+		path: describePath(issue.path),
 		message: issue.message,
 	}));
 	const first = errors.map((error) => `${error.path || 'The document'}: ${error.message}`).join('; ');

@@ -93,7 +93,7 @@ export async function startListener(
 			method: call.method,
 			path: (call.path ?? call.request.url?.split('?')[0] ?? '').slice(0, 256),
 			status,
-			authorizationScheme: call.presented.kind === 'credential' ? call.presented.authorization.scheme : null,
+			authorizationScheme: typeof call.presented === 'string' ? null : call.presented.scheme,
 			at: settings.now(),
 		});
 	}

@@ -14,10 +14,8 @@ import {
 import { DEVICE_LIST_PATH, type ListedDevice } from '../protocol/device-list.ts';
 import { DEEP_LINK_PATH, ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import { type HandOffRecord, handOffRequestSchema, readWorkflowIds, workflowIdsSchema } from '../protocol/hand-off.ts';
-import { type Authenticate, checkPermissions, type Principal } from './access.ts';
+import { authenticate, type CredentialSources, checkPermissions, type Principal } from './access.ts';
 import { type ChannelFilter, type ChannelHub, CLOSE_REPLACED } from './channel-hub.ts';
-import type { ConnectionTokens } from './connection-tokens.ts';
-import type { DeviceRegistry } from './device-registry.ts';
 import { placeToken } from './dialect.ts';
 import type { EventLog } from './event-log.ts';
 import { type Answer, contentAnswer, jsonAnswer } from './http-answer.ts';
@@ -27,7 +25,7 @@ import type { ServiceSettings } from './options.ts';
 import { type NamedWorkflow, ProblemResponse } from './problems.ts';
 import { writeQrPng, writeQrSvg } from './qr-code.ts';
 import type { CountRequest } from './rate-limit.ts';
-import type { ApiKeys, Grant, ShortToken, ShortTokens } from './tokens.ts';
+import type { Grant, ShortToken } from './tokens.ts';
 
 /** Endpoints of the embedded service alone: they are not part of the published interface, and no device uses them. */
 export const OWN_ENDPOINTS = {
@@ -40,15 +38,9 @@ export const OWN_ENDPOINTS = {
 } as const;
 
 /** Everything that the endpoints act on. */
-export interface ServiceParts {
-	readonly settings: ServiceSettings;
+export interface ServiceParts extends CredentialSources {
 	/** Base URL for links; known only when the service listens. */
 	readonly publicUrl: () => string;
-	readonly authenticate: Authenticate;
-	readonly apiKeys: ApiKeys;
-	readonly shortTokens: ShortTokens;
-	readonly connectionTokens: ConnectionTokens;
-	readonly registry: DeviceRegistry;
 	readonly hub: ChannelHub;
 	readonly eventLog: EventLog;
 	/** Counts a registration of an address. @throws ProblemResponse 429. */
@@ -145,7 +137,7 @@ export function changeWorkflow(parts: ServiceParts, deviceId: string, workflowId
 
 /** GET /api/deeplink/qrcode. Source: service-interface, Endpoints 1; formats are assumed. */
 async function drawPairingCode(parts: ServiceParts, call: Call): Promise<Answer> {
-	const principal = await parts.authenticate(call.presented, 'pairingCode');
+	const principal = await authenticate(parts, call.presented, 'pairingCode');
 	const given = call.query.getAll('workflowId');
 	if (given.length > 1) refuseQuery('workflowId', 'must be given at most once');
 	const workflowId =
@@ -166,8 +158,8 @@ async function drawPairingCode(parts: ServiceParts, call: Call): Promise<Answer>
 async function registerDevice(parts: ServiceParts, call: Call): Promise<Answer> {
 	const { settings, registry, hub, eventLog } = parts;
 	parts.countRegistration(call.request.socket.remoteAddress ?? '');
-	const open = settings.selfRegistration && call.presented.kind === 'none';
-	const principal = open ? null : await parts.authenticate(call.presented, 'deviceConnection');
+	const open = settings.selfRegistration && call.presented === 'none';
+	const principal = open ? null : await authenticate(parts, call.presented, 'deviceConnection');
 	const request = await readRegistration(call, settings).catch((error: unknown) => {
 		throw withWorkflows(error, namedWorkflows(settings, principal));
 	});
@@ -199,7 +191,7 @@ async function registerDevice(parts: ServiceParts, call: Call): Promise<Answer> 
 
 /** GET of the dialect's own path: the workflows that the credential may register for. Spends nothing. Source: assumed. */
 async function listWorkflows(parts: ServiceParts, call: Call): Promise<Answer> {
-	const principal = await parts.authenticate(call.presented, 'deviceConnection');
+	const principal = await authenticate(parts, call.presented, 'deviceConnection');
 	return jsonAnswer(200, { workflows: namedWorkflows(parts.settings, principal) });
 }
 
@@ -236,7 +228,7 @@ const apiKeyBodySchema = apiKeyRequestSchema.extend({
 
 /** POST of each path for API keys. Source: service-interface, Endpoints 3; limits of a grant are assumed. */
 async function createApiKey(parts: ServiceParts, call: Call): Promise<Answer> {
-	const principal = await parts.authenticate(call.presented, 'apiKeys');
+	const principal = await authenticate(parts, call.presented, 'apiKeys');
 	const { name, permissions, ttl } = await readBody(call, apiKeyBodySchema);
 	checkPermissions(principal.grant, permissions);
 	const ends = [ttl === undefined ? null : parts.settings.now() + ttl * 1000, principal.grant.expiresAtMs];
@@ -249,7 +241,7 @@ async function createApiKey(parts: ServiceParts, call: Call): Promise<Answer> {
 /** POST /api/v1/deeplink. Source: service-interface, Endpoints 5; the notification is assumed. */
 async function startSession(parts: ServiceParts, call: Call): Promise<Answer> {
 	const { settings } = parts;
-	const principal = await parts.authenticate(call.presented, 'sessionStart');
+	const principal = await authenticate(parts, call.presented, 'sessionStart');
 	const workflowIds = checkShape(workflowIdsSchema, readWorkflowIds(call.query), 'query-invalid', () => '?workflowId');
 	const { metadata, locale, ttl } = await readBody(call, handOffRequestSchema, {});
 	checkWorkflows(settings, workflowIds);
@@ -271,7 +263,7 @@ function showMobilePage(): Answer {
 }
 
 async function showDevices(parts: ServiceParts, call: Call): Promise<Answer> {
-	await parts.authenticate(call.presented, 'devices');
+	await authenticate(parts, call.presented, 'devices');
 	return jsonAnswer(200, { devices: listDevices(parts) });
 }
 
@@ -282,7 +274,7 @@ const notifyRequestSchema = z.object({
 });
 
 async function sendNotification(parts: ServiceParts, call: Call): Promise<Answer> {
-	await parts.authenticate(call.presented, 'embedded');
+	await authenticate(parts, call.presented, 'embedded');
 	const { message, ...filter } = await readBody(call, notifyRequestSchema);
 	return jsonAnswer(200, { reached: notifyDevices(parts, message, filter) });
 }
@@ -290,7 +282,7 @@ async function sendNotification(parts: ServiceParts, call: Call): Promise<Answer
 const workflowRequestSchema = z.object({ deviceId: deviceIdSchema, workflowId: workflowIdSchema });
 
 async function sendWorkflowChange(parts: ServiceParts, call: Call): Promise<Answer> {
-	await parts.authenticate(call.presented, 'embedded');
+	await authenticate(parts, call.presented, 'embedded');
 	const { deviceId, workflowId } = await readBody(call, workflowRequestSchema);
 	checkWorkflows(parts.settings, [workflowId]);
 	return jsonAnswer(200, { reached: changeWorkflow(parts, deviceId, workflowId) });
