@@ -9,7 +9,6 @@ import { openChannel } from '../connection/channel.edge.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
 import { type Authorization, formatAuthorization, formatAuthorizationQuery } from '../protocol/authorization.ts';
 import { channelUrl } from '../protocol/endpoints.ts';
-import type { Status } from '../protocol/local-api.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import { statusSentence } from '../status/sentence.ts';
 import { serviceOf } from '../workflow/desired-registration.ts';
@@ -33,18 +32,11 @@ export function checkChannel(daemon: Exclude<DaemonWord, { kind: 'notRunning' }>
 		return notApplicable('An agent runs but could not be asked; its channel is left alone.');
 	const { state, sentence, problem, channel } = daemon.status;
 	if (state === 'unpaired') return notApplicable('Not paired yet.');
-	if (problem)
-		return failed(
-			asFailure({ ...problem, message: state === 'online' ? withoutRemedy(daemon.status) : problem.message }),
-		);
+	// An online device has a problem with something else, such as a move: only the sentence says with what.
+	const other = { ...daemon.status, problem: problem && { ...problem, remedy: '', recovers: false } };
+	if (problem) return failed(asFailure(state === 'online' ? { ...problem, message: statusSentence(other) } : problem));
 	if (state === 'online') return ok(`The agent is online since ${channel.since ?? 'its start'}.`);
 	return failed(failure('connection-lost', sentence));
-}
-
-/** An online device has a problem with something else, such as a move: only the sentence says with what. */
-function withoutRemedy(status: Status): string {
-	const problem = status.problem && { ...status.problem, remedy: '', recovers: false };
-	return statusSentence({ ...status, problem });
 }
 
 /** What a running agent says of its heartbeats. */
@@ -59,22 +51,12 @@ export function checkHeartbeat(
 	const agoMs = nowMs - Date.parse(lastHeartbeatAt ?? since ?? new Date(nowMs).toISOString());
 	if (agoMs > 2 * cadenceMs + LATE_MS)
 		return failed(failure('channel-silent', `The last heartbeat was sent ${plainDuration(agoMs)} ago.`));
-	return ok(
-		lastHeartbeatAt === null
-			? 'The first heartbeat is due.'
-			: `The last one was sent ${plainDuration(agoMs)} ago, and the service keeps the channel open.`,
-	);
+	if (lastHeartbeatAt === null) return ok('The first heartbeat is due.');
+	return ok(`The last one was sent ${plainDuration(agoMs)} ago, and the service keeps the channel open.`);
 }
 
-export interface TriedChannel {
-	readonly handshake: Finding;
-	/** Whether the service answers on the open channel. */
-	readonly answered: Promise<Finding>;
-	close(): Promise<void>;
-}
-
-/** Opens a channel with the saved Connection. */
-export async function tryChannel(runtime: Runtime, device: DeviceState, userAgent: string): Promise<TriedChannel> {
+/** Opens a channel with the saved Connection. `answered` tells whether the service answers on the open channel. */
+export async function tryChannel(runtime: Runtime, device: DeviceState, userAgent: string) {
 	const { resolved, credentials, network } = runtime;
 	const { service } = resolved.settings;
 	const baseUrl = serviceOf(resolved.settings, device);
