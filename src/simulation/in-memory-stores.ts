@@ -1,5 +1,5 @@
 /**
- * What a device keeps on its disk, kept in memory for a simulated one and lost with the process. Opens no file and sets no
+ * The stores of a simulated device: in memory where a real one has its disk, lost with the process. Opens no file and sets no
  * timer. Not SQLite's memory: that costs 95 KiB for each device with an event, the list here 2 KiB. The event store of a
  * real device is tested against the list.
  */
