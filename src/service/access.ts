@@ -17,22 +17,11 @@ export const ACCOUNT_GRANT: Grant = { permissions: 'all', expiresAtMs: null };
 /** `yes`, `no`, or only with this permission. */
 type Rule = 'yes' | 'no' | `${string}:${string}`;
 type Row = Readonly<Record<AuthorizationScheme, Rule>>;
-
-/** The endpoints that require a credential. The last two are this service's own, not the interface's. */
-export type GuardedEndpoint =
-	| 'pairingCode'
-	| 'deviceConnection'
-	| 'apiKeys'
-	| 'sessionStart'
-	| 'channel'
-	| 'devices'
-	| 'embedded';
+/** The endpoints that require a credential. */
+type GuardedEndpoint = keyof ReturnType<typeof accessTable>;
 
 /** Source: service-interface for `deeplink:write` (Endpoints 5); the rest is assumed (service-interface, Who may do what). */
-function accessTable({
-	shortTokenKeys,
-	acceptConnectionForRegistration,
-}: ServiceSettings): Readonly<Record<GuardedEndpoint, Row>> {
+function accessTable({ shortTokenKeys, acceptConnectionForRegistration }: ServiceSettings) {
 	const operator: Row = {
 		Basic: 'yes',
 		Bearer: 'yes',
@@ -51,8 +40,9 @@ function accessTable({
 		sessionStart: { Basic: 'no', Bearer: 'no', Token: 'no', Connection: 'no', ApiKey: 'deeplink:write' },
 		channel: { Basic: 'no', Bearer: 'no', Token: 'no', Connection: 'device_channel:read', ApiKey: 'no' },
 		devices: operator,
+		/** This one and `devices` are this service's own, not the interface's. */
 		embedded: { Basic: 'yes', Bearer: 'yes', Token: 'no', Connection: 'no', ApiKey: 'no' },
-	};
+	} satisfies Record<string, Row>;
 }
 
 /** @throws ProblemResponse 403 naming what is missing. */
@@ -94,7 +84,7 @@ export async function authenticate(
 	presented: Presented,
 	endpoint: GuardedEndpoint,
 ): Promise<Principal> {
-	const row = accessTable(sources.settings)[endpoint];
+	const row: Row = accessTable(sources.settings)[endpoint];
 	try {
 		const principal = await identify(sources, presented);
 		const rule = row[principal.scheme];

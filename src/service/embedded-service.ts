@@ -15,7 +15,7 @@ import { createFaults } from './faults.ts';
 import { type Answer, gzipAnswer, problemAnswer } from './http-answer.ts';
 import type { Call } from './http-call.ts';
 import { startListener } from './listener.ts';
-import { type BasicUser, resolveOptions, type ServiceOptions } from './options.ts';
+import { resolveOptions, type ServiceOptions } from './options.ts';
 import { ProblemResponse } from './problems.ts';
 import { createRateLimit } from './rate-limit.ts';
 import {
@@ -29,32 +29,12 @@ import {
 } from './routes.ts';
 import { createApiKeys, createShortTokens, randomText } from './tokens.ts';
 
-export type { ListedDevice } from '../protocol/device-list.ts';
 export type { Dialect, DialectOptions } from './dialect.ts';
-export type { RequestEntry, ServiceEventName, ServiceEvents } from './event-log.ts';
-export type { FailedAnswer, Release, RequestMatch } from './faults.ts';
+export type { ServiceEventName } from './event-log.ts';
 export type { ServiceOptions } from './options.ts';
-export type { PairingLink } from './routes.ts';
 
 /** How long channels get to answer a close frame before a gentle restart cuts them. */
 const DRAIN_MS = 1000;
-
-/** Credentials for a trial, good as long as the service runs. */
-export interface TrialCredentials {
-	readonly basic: BasicUser;
-	readonly bearer: string;
-	/** A key with every known permission. */
-	readonly apiKey: string;
-}
-
-export interface RestartOptions {
-	/** Milliseconds during which nothing listens; default 0. */
-	readonly downMs?: number;
-	/** Nothing listens until this settles, either. */
-	readonly until?: Promise<unknown>;
-	/** Cut every line instead of closing the channels with 1012; default `false`. */
-	readonly hard?: boolean;
-}
 
 export type EmbeddedService = Awaited<ReturnType<typeof startService>>;
 
@@ -71,10 +51,13 @@ export async function startService(options: ServiceOptions = {}) {
 	const hub = createChannelHub(registry, eventLog, settings);
 	const apiKeys = createApiKeys(settings.maxApiKeys, now);
 	for (const { ttl, ...key } of settings.apiKeys) apiKeys.create(key, ttl === undefined ? null : now() + ttl * 1000);
-	const users = settings.basicUsers ?? [{ username: 'operator', password: randomText(24) }];
-	const credentials: TrialCredentials = {
-		basic: users[0] ?? { username: 'operator', password: randomText(24) },
+	const generated = { username: 'operator', password: randomText(24) };
+	const { basicUsers: users = [generated] } = settings;
+	/** Good as long as the service runs. */
+	const credentials = {
+		basic: users[0] ?? generated,
 		bearer: settings.bearerToken ?? randomText(40),
+		/** With every known permission. */
 		apiKey: apiKeys.create({ name: 'trial', permissions: KNOWN_PERMISSIONS, token: settings.trialApiKey }, null).token,
 	};
 
@@ -154,8 +137,20 @@ export async function startService(options: ServiceOptions = {}) {
 		},
 		/** Closes every channel with a close frame; returns how many. */
 		closeChannels: (code: number, reason = '') => hub.closeChannels(code, reason),
-		/** Goes away and comes back on the same port with everything it knew; settles when it listens again. */
-		async restart({ downMs = 0, until, hard = false }: RestartOptions = {}) {
+		/**
+		 * Goes away and comes back on the same port with everything it knew; settles when it listens again.
+		 * @param downMs how long nothing listens. @param until nothing listens until this settles, either.
+		 * @param hard cut every line instead of closing the channels with 1012.
+		 */
+		async restart({
+			downMs = 0,
+			until,
+			hard = false,
+		}: {
+			downMs?: number;
+			until?: Promise<unknown>;
+			hard?: boolean;
+		} = {}) {
 			await listener.stop(hard ? undefined : drainChannels);
 			const { signal } = closing;
 			const down = sleep(downMs, undefined, { signal }).catch(() => {});

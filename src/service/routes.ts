@@ -71,16 +71,8 @@ export function createRoutes(parts: ServiceParts): readonly Route[] {
 	];
 }
 
-export interface PairingLink {
-	readonly url: string;
-	readonly token: string;
-	/** ISO 8601. */
-	readonly expiresAt: string;
-	readonly workflowId: string | null;
-}
-
 /** @throws ProblemResponse 404 `workflow-unknown`, 503 `service-full`. */
-export function createPairingLink(parts: ServiceParts, workflowId: string | null, issuerGrant: Grant): PairingLink {
+export function createPairingLink(parts: ServiceParts, workflowId: string | null, issuerGrant: Grant) {
 	const { settings } = parts;
 	if (workflowId !== null) checkWorkflows(settings, [workflowId]);
 	const workflowIds = workflowId === null ? null : [workflowId];
@@ -135,13 +127,13 @@ export function changeWorkflow(parts: ServiceParts, deviceId: string, workflowId
 	return notifyDevices(parts, { type: 'workflow.changed', id: randomUUID(), workflowId }, { deviceId });
 }
 
+const oneWorkflowSchema = z.array(workflowIdSchema).max(1, 'must be given at most once');
+
 /** GET /api/deeplink/qrcode. Source: service-interface, Endpoints 1; formats are assumed. */
 async function drawPairingCode(parts: ServiceParts, call: Call): Promise<Answer> {
 	const principal = await authenticate(parts, call.presented, 'pairingCode');
 	const given = call.query.getAll('workflowId');
-	if (given.length > 1) refuseQuery('workflowId', 'must be given at most once');
-	const workflowId =
-		given[0] === undefined ? null : checkShape(workflowIdSchema, given[0], 'query-invalid', () => '?workflowId');
+	const [workflowId = null] = checkShape(oneWorkflowSchema, given, 'query-invalid', () => '?workflowId');
 	const format = chooseFormat(call.request.headers.accept);
 	const link = createPairingLink(parts, workflowId, principal.grant);
 	switch (format) {
@@ -198,13 +190,9 @@ async function listWorkflows(parts: ServiceParts, call: Call): Promise<Answer> {
 /** `undefined` where the dialect lists no workflows. */
 function namedWorkflows({ dialect }: ServiceSettings, principal: Principal | null): NamedWorkflow[] | undefined {
 	const allowed = principal?.scheme === 'Token' ? principal.shortToken.workflowIds : null;
-	return (
-		(dialect.workflowNames &&
-			Object.entries(dialect.workflowNames)
-				.filter(([id]) => allowed === null || allowed.includes(id))
-				.map(([id, name]) => ({ id, name }))) ??
-		undefined
-	);
+	if (dialect.workflowNames === null) return undefined;
+	const named = Object.entries(dialect.workflowNames).map(([id, name]) => ({ id, name }));
+	return named.filter(({ id }) => allowed === null || allowed.includes(id));
 }
 
 /** The same refusal with the workflows to choose from, where it was refused for its workflow. */
@@ -267,7 +255,7 @@ async function showDevices(parts: ServiceParts, call: Call): Promise<Answer> {
 	return jsonAnswer(200, { devices: listDevices(parts) });
 }
 
-const notifyRequestSchema = z.object({
+export const notifyRequestSchema = z.object({
 	message: z.unknown().refine((message) => message !== undefined, 'must be given'),
 	deviceId: deviceIdSchema.optional(),
 	workflowId: workflowIdSchema.optional(),
@@ -296,10 +284,6 @@ function spendIfToken({ shortTokens }: ServiceParts, principal: Principal | null
 function checkWorkflows({ workflows }: ServiceSettings, desired: readonly string[]): void {
 	const unknown = workflows ? desired.filter((id) => !workflows.includes(id)) : [];
 	if (unknown.length > 0) throw new ProblemResponse('workflow-unknown', `There is no workflow ${unknown.join(', ')}.`);
-}
-
-function refuseQuery(name: string, message: string): never {
-	throw new ProblemResponse('query-invalid', `?${name}: ${message}`, { errors: [{ path: `?${name}`, message }] });
 }
 
 const FORMATS = ['image/png', 'image/svg+xml', 'application/json'] as const;

@@ -3,7 +3,7 @@
  * Source: service-interface, API key, Authentication, Endpoints 1 and 3; form `tr-` and 28 characters
  * from the field; the workflow in a pairing code is assumed.
  */
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { createHash, randomInt, timingSafeEqual } from 'node:crypto';
 import type { ApiKey } from '../protocol/api-key.ts';
 import { createExpiringMap } from './expiring-map.ts';
 import type { InitialApiKey } from './options.ts';
@@ -15,14 +15,7 @@ const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789
 
 /** Random letters and digits, each equally likely. */
 export function randomText(length: number): string {
-	let text = '';
-	while (text.length < length) {
-		for (const byte of randomBytes(length)) {
-			// 248 is the largest multiple of 62 in a byte: more would favour the first letters.
-			if (byte < 248 && text.length < length) text += ALPHABET[byte % 62];
-		}
-	}
-	return text;
+	return Array.from({ length }, () => ALPHABET[randomInt(ALPHABET.length)]).join('');
 }
 
 /** The rights behind a credential, and until when; `all` is every permission of the account. */
