@@ -5,7 +5,7 @@
 
 import type { Clock } from '../base/clock.edge.ts';
 import { failure, toFailure } from '../base/errors.ts';
-import { assess, blockerTo, type Check, type Finding, failed, type Verdict, withPrerequisites } from './checks.ts';
+import { assess, blockerTo, type Check, type Finding, failed, withPrerequisites } from './checks.ts';
 
 /** Raised when a field of the report changes its meaning or goes away; new fields and checks do not raise it. */
 export const DOCTOR_SCHEMA_VERSION = 1;
@@ -23,11 +23,7 @@ export type CheckReport = Finding & {
 	readonly ms: number;
 };
 
-export interface Diagnosis extends Verdict {
-	readonly checks: readonly CheckReport[];
-	/** Milliseconds. */
-	readonly ms: number;
-}
+export type Diagnosis = Awaited<ReturnType<typeof diagnose>>;
 
 export interface DiagnoseOptions<Context> {
 	readonly list: readonly Check<Context>[];
@@ -41,7 +37,7 @@ export interface DiagnoseOptions<Context> {
 	readonly onCheck?: (check: CheckReport) => void;
 }
 
-export async function diagnose<Context>(options: DiagnoseOptions<Context>): Promise<Diagnosis> {
+export async function diagnose<Context>(options: DiagnoseOptions<Context>) {
 	const { clock, context, warningsAsErrors, onCheck = () => {} } = options;
 	const startedMs = clock.monotonicMs();
 	const findings = new Map<string, Finding>();

@@ -74,29 +74,22 @@ export async function readBody<Schema extends z.ZodType>(
 		throw new ProblemResponse('content-type-unsupported', 'The body must be sent as application/json.');
 	}
 	if (bytes.length === 0 && absent !== undefined) return schema.parse(absent);
-	return checkShape(schema, parseJson(bytes), 'body-invalid', (path) =>
-		path.map((part) => `/${String(part)}`).join(''),
-	);
+	return checkShape(schema, parseJson(bytes));
 }
 
 /**
- * Checks a value against a schema.
+ * Checks a body, or the query parameter of a name, against a schema.
  * @throws ProblemResponse with one entry for each field that is wrong.
  */
-export function checkShape<Schema extends z.ZodType>(
-	schema: Schema,
-	value: unknown,
-	code: 'body-invalid' | 'query-invalid',
-	describePath: (path: readonly PropertyKey[]) => string,
-): z.output<Schema> {
+export function checkShape<Schema extends z.ZodType>(schema: Schema, value: unknown, query?: string): z.output<Schema> {
 	const result = schema.safeParse(value);
 	if (result.success) return result.data;
-	const errors = result.error.issues.slice(0, 20).map((issue) => ({
-		path: describePath(issue.path),
-		message: issue.message,
-	}));
+	const errors = result.error.issues.slice(0, 20).map(({ path, message }) => {
+		const pointer = path.map((part) => `/${String(part)}`).join('');
+		return { path: query === undefined ? pointer : `?${query}`, message };
+	});
 	const first = errors.map((error) => `${error.path || 'The document'}: ${error.message}`).join('; ');
-	throw new ProblemResponse(code, first.slice(0, 500), { errors });
+	throw new ProblemResponse(query === undefined ? 'body-invalid' : 'query-invalid', first.slice(0, 500), { errors });
 }
 
 function parseJson(bytes: Uint8Array): unknown {

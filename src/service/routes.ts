@@ -133,7 +133,7 @@ const oneWorkflowSchema = z.array(workflowIdSchema).max(1, 'must be given at mos
 async function drawPairingCode(parts: ServiceParts, call: Call): Promise<Answer> {
 	const principal = await authenticate(parts, call.presented, 'pairingCode');
 	const given = call.query.getAll('workflowId');
-	const [workflowId = null] = checkShape(oneWorkflowSchema, given, 'query-invalid', () => '?workflowId');
+	const [workflowId = null] = checkShape(oneWorkflowSchema, given, 'workflowId');
 	const format = chooseFormat(call.request.headers.accept);
 	const link = createPairingLink(parts, workflowId, principal.grant);
 	switch (format) {
@@ -230,7 +230,7 @@ async function createApiKey(parts: ServiceParts, call: Call): Promise<Answer> {
 async function startSession(parts: ServiceParts, call: Call): Promise<Answer> {
 	const { settings } = parts;
 	const principal = await authenticate(parts, call.presented, 'sessionStart');
-	const workflowIds = checkShape(workflowIdsSchema, readWorkflowIds(call.query), 'query-invalid', () => '?workflowId');
+	const workflowIds = checkShape(workflowIdsSchema, readWorkflowIds(call.query), 'workflowId');
 	const { metadata, locale, ttl } = await readBody(call, handOffRequestSchema, {});
 	checkWorkflows(settings, workflowIds);
 	const sessionId = randomBytes(12).toString('hex');
