@@ -5,12 +5,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import * as z from 'zod';
 import { apiKeyRequestSchema } from '../protocol/api-key.ts';
-import {
-	type DeviceConnectionRequest,
-	deviceConnectionRequestSchema,
-	deviceIdSchema,
-	workflowIdSchema,
-} from '../protocol/device-connection.ts';
+import { deviceConnectionRequestSchema, deviceIdSchema, workflowIdSchema } from '../protocol/device-connection.ts';
 import { DEVICE_LIST_PATH, type ListedDevice } from '../protocol/device-list.ts';
 import { DEEP_LINK_PATH, ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import { type HandOffRecord, handOffRequestSchema, readWorkflowIds, workflowIdsSchema } from '../protocol/hand-off.ts';
@@ -20,7 +15,7 @@ import { placeToken } from './dialect.ts';
 import type { EventLog } from './event-log.ts';
 import { type Answer, contentAnswer, jsonAnswer } from './http-answer.ts';
 import { type Call, checkShape, readBody } from './http-call.ts';
-import { MOBILE_PAGE, MOBILE_PAGE_HEADERS } from './mobile-page.ts';
+import { MOBILE_PAGE } from './mobile-page.ts';
 import type { ServiceSettings } from './options.ts';
 import { type NamedWorkflow, ProblemResponse } from './problems.ts';
 import { writeQrPng, writeQrSvg } from './qr-code.ts';
@@ -55,16 +50,15 @@ export interface Route {
 
 /** The table of everything that is served besides the channel. */
 export function createRoutes(parts: ServiceParts): readonly Route[] {
-	const { apiKeyPaths, workflowNames, configurationPath } = parts.settings.dialect;
+	const { apiKeyPaths, workflowNames, configurationPath: path } = parts.settings.dialect;
+	const workflows: Route = { method: 'GET', path, handle: (call) => listWorkflows(parts, call) };
 	return [
 		{ method: 'GET', path: ENDPOINTS.pairingCode, handle: (call) => drawPairingCode(parts, call) },
 		{ method: 'POST', path: ENDPOINTS.deviceConnection, handle: (call) => registerDevice(parts, call) },
 		...apiKeyPaths.map((path): Route => ({ method: 'POST', path, handle: (call) => createApiKey(parts, call) })),
-		...(workflowNames === null
-			? []
-			: [{ method: 'GET', path: configurationPath, handle: (call: Call) => listWorkflows(parts, call) } as const]),
+		...(workflowNames === null ? [] : [workflows]),
 		{ method: 'POST', path: ENDPOINTS.sessionStart, handle: (call) => startSession(parts, call) },
-		{ method: 'GET', path: DEEP_LINK_PATH, handle: showMobilePage },
+		{ method: 'GET', path: DEEP_LINK_PATH, handle: () => MOBILE_PAGE },
 		{ method: 'GET', path: OWN_ENDPOINTS.devices, handle: (call) => showDevices(parts, call) },
 		{ method: 'POST', path: OWN_ENDPOINTS.notify, handle: (call) => sendNotification(parts, call) },
 		{ method: 'POST', path: OWN_ENDPOINTS.workflow, handle: (call) => sendWorkflowChange(parts, call) },
@@ -152,7 +146,11 @@ async function registerDevice(parts: ServiceParts, call: Call): Promise<Answer> 
 	parts.countRegistration(call.request.socket.remoteAddress ?? '');
 	const open = settings.selfRegistration && call.presented === 'none';
 	const principal = open ? null : await authenticate(parts, call.presented, 'deviceConnection');
-	const request = await readRegistration(call, settings).catch((error: unknown) => {
+	const reading = readBody(call, deviceConnectionRequestSchema).then((body) => {
+		checkWorkflows(settings, [body.workflowId]);
+		return body;
+	});
+	const request = await reading.catch((error: unknown) => {
 		throw withWorkflows(error, namedWorkflows(settings, principal));
 	});
 	if (principal?.scheme === 'Connection' && principal.claims.deviceId !== request.deviceId) {
@@ -203,12 +201,6 @@ function withWorkflows(error: unknown, workflows: readonly NamedWorkflow[] | und
 	return isForWorkflow && workflows ? new ProblemResponse(code, error.message, { errors, workflows }) : error;
 }
 
-async function readRegistration(call: Call, settings: ServiceSettings): Promise<DeviceConnectionRequest> {
-	const request = await readBody(call, deviceConnectionRequestSchema);
-	checkWorkflows(settings, [request.workflowId]);
-	return request;
-}
-
 const apiKeyBodySchema = apiKeyRequestSchema.extend({
 	/** Without this a key that was to expire would live for ever. */
 	expires: z.never('is the name on the command line; in the body it is ttl, in seconds').optional(),
@@ -243,11 +235,6 @@ async function startSession(parts: ServiceParts, call: Call): Promise<Answer> {
 	parts.eventLog.emit('notified', { kind: message.type, reached, at: settings.now() });
 	const record: HandOffRecord = { url, createdAt, expiresAt, workflowIds };
 	return jsonAnswer(201, record);
-}
-
-function showMobilePage(): Answer {
-	const page = contentAnswer('text/html; charset=utf-8', MOBILE_PAGE);
-	return { ...page, headers: { ...page.headers, ...MOBILE_PAGE_HEADERS } };
 }
 
 async function showDevices(parts: ServiceParts, call: Call): Promise<Answer> {

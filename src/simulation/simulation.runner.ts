@@ -80,7 +80,14 @@ export function startSimulation(options: SimulationOptions) {
 	const { clock = systemClock, random = Math.random, devices: count, prefix = 'sim' } = options;
 	/** Requests for a Connection: at the start, at a move, and at a renewal. */
 	const registrations = { begun: 0, failed: 0 };
-	const runtime = countingRegistrations(options.runtime, registrations);
+	const { client } = options.runtime;
+	const registerDevice: typeof client.registerDevice = async (registration) => {
+		registrations.begun += 1;
+		const result = await client.registerDevice(registration);
+		if (!result.ok) registrations.failed += 1;
+		return result;
+	};
+	const runtime: Runtime = { ...options.runtime, client: { ...client, registerDevice } };
 	const startedAtMs = clock.monotonicMs();
 	const tracker = trackFigures(count, startedAtMs);
 	const counters = createCounters();
@@ -213,26 +220,8 @@ export function startSimulation(options: SimulationOptions) {
 	};
 }
 
-/** The same runtime, one for all devices, whose client counts registrations. */
-function countingRegistrations(runtime: Runtime, counts: { begun: number; failed: number }): Runtime {
-	const { client } = runtime;
-	return {
-		...runtime,
-		client: {
-			...client,
-			async registerDevice(registration) {
-				counts.begun += 1;
-				const result = await client.registerDevice(registration);
-				if (!result.ok) counts.failed += 1;
-				return result;
-			},
-		},
-	};
-}
-
-function stateWith(workflowId: string, clock: Pick<Clock, 'wallMs'>): DeviceState {
-	const at = isoNow(clock);
-	return { ...EMPTY_STATE, assignedWorkflow: { workflowId, source: 'workflow set', at } };
+function stateWith(workflowId: string, clock: Clock): DeviceState {
+	return { ...EMPTY_STATE, assignedWorkflow: { workflowId, source: 'workflow set', at: isoNow(clock) } };
 }
 
 const PHASES: Partial<Record<Status['channel']['state'], DevicePhase>> = {
