@@ -66,7 +66,7 @@ export function blockerTo({ needs }: Pick<Row, 'needs'>, findings: ReadonlyMap<s
 	return null;
 }
 
-/** What all findings together mean: the worst of them, and the exit status of the first failure. */
+/** The meaning of all findings together: the worst of them, and the exit status of the first failure. */
 export interface Verdict {
 	readonly verdict: 'ok' | 'warning' | 'failed';
 	/** A sysexit; of the first failure, since causes come first in the list. */

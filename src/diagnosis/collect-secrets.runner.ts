@@ -10,7 +10,7 @@ import { listSettings, valueAt } from '../settings/table.ts';
 
 /** Of one file, in bytes: a larger one holds no credential. */
 const MAX_BYTES = 1024 * 1024;
-/** Files that settings name and that are no secret. */
+/** Files that settings name, without a secret in them. */
 const PUBLIC = ['network.caFile', 'network.clientCertificateFile'];
 const SECRET_VARIABLE = /TOKEN|SECRET|PASS|PWD|KEY|AUTH|CREDENTIAL|COOKIE|PIN/i;
 
@@ -32,7 +32,7 @@ export async function registerSecrets(
 	}
 	for (const name of await readdir(paths.stateDir).catch(() => []))
 		if (name.startsWith('state.json'))
-			// A damaged file is no JSON any more, and holds its tokens all the same.
+			// A damaged file can no longer be read as JSON, and holds its tokens all the same.
 			for (const [, token = ''] of (await readText(join(paths.stateDir, name))).matchAll(/"token"\s*:\s*"([^"]+)/g))
 				tell(token);
 	if (paths.credentialsDirectory !== null)

@@ -21,10 +21,7 @@ export interface Call {
 }
 
 /** The credential of a request: the header, or where there is none the query parameter. */
-export type Presented =
-	| { readonly kind: 'none' }
-	| { readonly kind: 'malformed' }
-	| { readonly kind: 'credential'; readonly authorization: Authorization };
+export type Presented = Authorization | 'none' | 'malformed';
 
 export function readCall(request: IncomingMessage, { basePath, dialect }: ServiceSettings): Call {
 	const target = originForm(request.url ?? '/');
@@ -56,9 +53,8 @@ function readPresented(
 ): Presented {
 	const header = place === 'query' ? undefined : headers.authorization;
 	const values = header !== undefined ? [header] : place === 'header' ? [] : query.getAll(queryName);
-	if (values.length === 0) return { kind: 'none' };
-	const authorization = values.length === 1 ? parseAuthorization(values[0]) : null;
-	return authorization ? { kind: 'credential', authorization } : { kind: 'malformed' };
+	if (values.length === 0) return 'none';
+	return (values.length === 1 && parseAuthorization(values[0])) || 'malformed';
 }
 
 /**
@@ -78,27 +74,22 @@ export async function readBody<Schema extends z.ZodType>(
 		throw new ProblemResponse('content-type-unsupported', 'The body must be sent as application/json.');
 	}
 	if (bytes.length === 0 && absent !== undefined) return schema.parse(absent);
-	return checkShape(schema, parseJson(bytes), 'body-invalid', (path) => path.map((part) => `/${part}`).join(''));
+	return checkShape(schema, parseJson(bytes));
 }
 
 /**
- * Checks a value against a schema.
+ * Checks a body, or the query parameter of a name, against a schema.
  * @throws ProblemResponse with one entry for each field that is wrong.
  */
-export function checkShape<Schema extends z.ZodType>(
-	schema: Schema,
-	value: unknown,
-	code: 'body-invalid' | 'query-invalid',
-	describePath: (path: readonly (string | number)[]) => string,
-): z.output<Schema> {
+export function checkShape<Schema extends z.ZodType>(schema: Schema, value: unknown, query?: string): z.output<Schema> {
 	const result = schema.safeParse(value);
 	if (result.success) return result.data;
-	const errors = result.error.issues.slice(0, 20).map((issue) => ({
-		path: describePath(issue.path.map((part) => (typeof part === 'number' ? part : String(part)))),
-		message: issue.message,
-	}));
+	const errors = result.error.issues.slice(0, 20).map(({ path, message }) => {
+		const pointer = path.map((part) => `/${String(part)}`).join('');
+		return { path: query === undefined ? pointer : `?${query}`, message };
+	});
 	const first = errors.map((error) => `${error.path || 'The document'}: ${error.message}`).join('; ');
-	throw new ProblemResponse(code, first.slice(0, 500), { errors });
+	throw new ProblemResponse(query === undefined ? 'body-invalid' : 'query-invalid', first.slice(0, 500), { errors });
 }
 
 function parseJson(bytes: Uint8Array): unknown {

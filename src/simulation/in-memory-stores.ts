@@ -1,12 +1,12 @@
 /**
- * What a device keeps on its disk, kept in memory for a simulated one and lost with the process. Opens no file and sets no
+ * The stores of a simulated device: in memory where a real one has its disk, lost with the process. Opens no file and sets no
  * timer. Not SQLite's memory: that costs 95 KiB for each device with an event, the list here 2 KiB. The event store of a
  * real device is tested against the list.
  */
 
 import { type Entry, sizeOf } from '../events/event.ts';
 import { numberOf } from '../events/event-id.ts';
-import type { EventReader, EventStore } from '../events/event-store-types.ts';
+import type { EventStore } from '../events/event-store-types.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
 import type { StateStore } from '../state/store.edge.ts';
 
@@ -24,15 +24,6 @@ const FEW = { maxCount: 8, maxBytes: 64 * 1024 };
 /** How many of the service's ids are remembered for telling duplicates. */
 const REMEMBERED_IDS = 1024;
 
-/** A simulated device has no applications. */
-const NO_READERS: EventReader = {
-	join() {},
-	acknowledge: () => false,
-	positionOf: () => null,
-	consumers: () => [],
-	forget: () => false,
-};
-
 /**
  * An empty list of events: numbered, bounded, without duplicates.
  * @param epoch as for a real store.
@@ -45,7 +36,12 @@ export function createEventBuffer(epoch: string, bounds: { maxCount: number; max
 	let lastNumber = 0;
 
 	const buffer: { -readonly [Name in keyof EventStore]: EventStore[Name] } = {
-		...NO_READERS,
+		// A simulated device has no applications that read.
+		join() {},
+		acknowledge: () => false,
+		positionOf: () => null,
+		consumers: () => [],
+		forget: () => false,
 		bytes: 0,
 		count: 0,
 		append(incoming) {
