@@ -10,7 +10,7 @@ import {
 	failure,
 } from '../../base/errors.ts';
 import { problemDocument } from '../../base/sentences.ts';
-import { PROBLEM_CONTENT_TYPE, type ProblemDocument } from '../../protocol/problem.ts';
+import type { ProblemDocument } from '../../protocol/problem.ts';
 
 /** A problem document before it is sent. */
 export interface ProblemResponse {
@@ -75,31 +75,18 @@ export function tooSlow(): ProblemResponse {
 }
 
 /**
- * The answer to bytes that are not an HTTP request.
+ * The problem with bytes that are not an HTTP request.
  * @param code the error code of Node, or `CONNECT` for that method, which never reaches a handler.
  */
-export function rawProblem(code: string | undefined): string {
-	const problem =
-		code === 'ERR_HTTP_REQUEST_TIMEOUT'
-			? tooSlow()
-			: code === 'HPE_HEADER_OVERFLOW'
-				? problemResponse(431, 'body-too-large', 'The headers of the request are too large.', {
-						remedy: 'Send fewer headers.',
-					})
-				: code === 'CONNECT'
-					? problemResponse(405, 'method-not-allowed', 'This server is not a proxy; CONNECT is not supported.', {
-							headers: { Allow: 'GET' },
-						})
-					: problemResponse(400, 'usage', 'This is not a valid HTTP/1.1 request.', { remedy: 'Use an HTTP client.' });
-	const body = JSON.stringify(toProblem(problem));
-	const head = [
-		`HTTP/1.1 ${problem.status} ${http.STATUS_CODES[problem.status]}`,
-		`Content-Type: ${PROBLEM_CONTENT_TYPE}`,
-		`Content-Length: ${Buffer.byteLength(body)}`,
-		'Connection: close',
-		...Object.entries(problem.headers ?? {})
-			.filter(([name]) => name !== 'Connection')
-			.map(([name, value]) => `${name}: ${value}`),
-	];
-	return `${head.join('\r\n')}\r\n\r\n${body}`;
+export function unreadable(code: string | undefined): ProblemResponse {
+	if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return tooSlow();
+	if (code === 'HPE_HEADER_OVERFLOW')
+		return problemResponse(431, 'body-too-large', 'The headers of the request are too large.', {
+			remedy: 'Send fewer headers.',
+		});
+	if (code === 'CONNECT')
+		return problemResponse(405, 'method-not-allowed', 'This server is not a proxy; CONNECT is not supported.', {
+			headers: { Allow: 'GET' },
+		});
+	return problemResponse(400, 'usage', 'This is not a valid HTTP/1.1 request.', { remedy: 'Use an HTTP client.' });
 }
