@@ -7,7 +7,7 @@ import { lstat } from 'node:fs/promises';
 import http from 'node:http';
 import { join } from 'node:path';
 import { AgentError, CATALOGUE, type ErrorCode, type Params } from '../base/errors.ts';
-import { checkSocketPath, findGroup } from '../base/files.edge.ts';
+import { checkSocketPath, errnoOf, findGroup } from '../base/files.edge.ts';
 import { MAX_FRAME_BYTES } from '../protocol/channel.ts';
 import { LOCAL_SOCKETS } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
@@ -98,10 +98,6 @@ async function follow(
 	onEvent: (event: ServerSentEvent) => void | Promise<void>,
 ): Promise<{ readonly reason: string }> {
 	const stop = new AbortController();
-	const abort = () => stop.abort();
-	if (signal?.aborted) return { reason: 'aborted' };
-	signal?.addEventListener('abort', abort, { once: true });
-
 	let silent = false;
 	let consuming = false;
 	const watch = setTimeout(
@@ -116,51 +112,35 @@ async function follow(
 	try {
 		const url =
 			since === undefined ? path : `${path}${path.includes('?') ? '&' : '?'}${new URLSearchParams({ since })}`;
-		const chunks = await openStream(runDir, url, stop.signal);
+		const response = await send(runDir, 'agent', 'GET', url, {
+			accept: 'text/event-stream',
+			signal: signal ? AbortSignal.any([signal, stop.signal]) : stop.signal,
+		});
+		if (response.statusCode !== 200) await readAnswer(response);
+		if (!/^text\/event-stream\b/i.test(response.headers['content-type'] ?? ''))
+			throw badResponse('The answer is not an event stream.');
 		const parse = createEventStreamParser();
-		for (;;) {
-			const chunk = await chunks.next();
-			if (chunk.done) throw brokenOff();
-			for (const event of parse(chunk.value)) {
+		for await (const chunk of response as AsyncIterable<Buffer>) {
+			for (const event of parse(chunk)) {
 				if (event.event === 'closed') return { reason: readReason(event.data) };
 				consuming = true;
-				try {
-					await onEvent(event);
-				} catch (error) {
-					throw new ConsumerFailure(error);
-				}
+				await onEvent(event);
 				consuming = false;
 				if (signal?.aborted) return { reason: 'aborted' };
 			}
 			watch.refresh();
 		}
+		throw brokenOff();
 	} catch (error) {
-		if (error instanceof ConsumerFailure) throw error.cause;
+		// The consumer's own error.
+		if (consuming) throw error;
 		if (signal?.aborted) return { reason: 'aborted' };
 		if (silent) throw timedOut(`The agent was silent for ${silenceMs / 1000} s.`);
 		throw await explain(error, runDir, 'agent');
 	} finally {
 		clearTimeout(watch);
-		signal?.removeEventListener('abort', abort);
 		stop.abort();
 	}
-}
-
-/** Carries the consumer's own error past the explanation of ours. */
-class ConsumerFailure extends Error {
-	constructor(cause: unknown) {
-		super('consumer', { cause });
-	}
-}
-
-async function openStream(runDir: string, path: string, signal: AbortSignal): Promise<AsyncIterator<Buffer>> {
-	const response = await send(runDir, 'agent', 'GET', path, { accept: 'text/event-stream', signal });
-	if (response.statusCode !== 200) await readAnswer(response);
-	if (!/^text\/event-stream\b/i.test(response.headers['content-type'] ?? '')) {
-		response.destroy();
-		throw badResponse('The answer is not an event stream.');
-	}
-	return response[Symbol.asyncIterator]();
 }
 
 async function send(
@@ -235,7 +215,7 @@ function isParams(value: unknown): value is Params {
 async function explain(error: unknown, runDir: string, socket: LocalSocket): Promise<AgentError> {
 	if (error instanceof AgentError) return error;
 	const path = join(runDir, LOCAL_SOCKETS[socket]);
-	const code = (error as NodeJS.ErrnoException | null)?.code ?? '';
+	const code = errnoOf(error);
 	if (code === 'ENOENT' || code === 'ECONNREFUSED' || code === 'ENOTDIR')
 		return new AgentError('agent-not-running', `No agent listens on ${path}.`, { cause: error });
 	if (code === 'EACCES' || code === 'EPERM') {
@@ -257,17 +237,14 @@ async function groupOf(path: string): Promise<string> {
 	return (await findGroup(gid))?.name ?? String(gid);
 }
 
+const TRY_AGAIN = 'Try again; if it repeats, look at its log: journalctl -u idv-agent.';
+
 function brokenOff(cause?: unknown): AgentError {
-	return new AgentError('agent-not-running', 'The agent broke the connection off.', {
-		remedy: 'Try again; if it repeats, look at its log: journalctl -u idv-agent.',
-		cause,
-	});
+	return new AgentError('agent-not-running', 'The agent broke the connection off.', { remedy: TRY_AGAIN, cause });
 }
 
 function timedOut(message: string): AgentError {
-	return new AgentError('request-timeout', message, {
-		remedy: 'Try again; if it repeats, look at its log: journalctl -u idv-agent.',
-	});
+	return new AgentError('request-timeout', message, { remedy: TRY_AGAIN });
 }
 
 function badResponse(message: string): AgentError {
@@ -329,19 +306,10 @@ export function createEventStreamParser(): (chunk: Uint8Array) => ServerSentEven
 		if (text === '') return [];
 		if (skipLineFeed && text.startsWith('\n')) text = text.slice(1);
 		skipLineFeed = text.endsWith('\r');
-		const lineEnd = /\r\n|\r|\n/g;
-		// The rest of the last piece has no line end.
-		lineEnd.lastIndex = rest.length;
-		const all = rest + text;
-		const events: ServerSentEvent[] = [];
-		let from = 0;
-		for (let found = lineEnd.exec(all); found; found = lineEnd.exec(all)) {
-			const complete = takeLine(all.slice(from, found.index));
-			if (complete) events.push(complete);
-			from = lineEnd.lastIndex;
-		}
-		rest = all.slice(from);
+		const [first = '', ...more] = text.split(/\r\n|\r|\n/);
+		const lines = [rest + first, ...more];
+		rest = lines.pop() ?? '';
 		if (rest.length > MAX_STREAM_LINE) throw tooLarge('The agent sent a line that is too long.');
-		return events;
+		return lines.map(takeLine).filter((event) => event !== null);
 	};
 }
