@@ -12,13 +12,6 @@ import { formatEvent } from '../events/feed.runner.ts';
 import type { Settings } from '../settings/table.ts';
 import { createHooks, type HookReport } from './hooks.edge.ts';
 
-export interface SiteHooks {
-	/** Reports a scan that was refused before it was a pairing. */
-	refused(reason: Failure): void;
-	/** Ends the commands that run. */
-	close(): Promise<void>;
-}
-
 export function runSiteHooks(parts: {
 	readonly agent: Agent;
 	readonly log: Log;
@@ -26,7 +19,7 @@ export function runSiteHooks(parts: {
 	readonly settings: () => Settings['hooks'];
 	/** The agent's environment variables, of which the commands get a few. */
 	readonly env: Readonly<Record<string, string | undefined>>;
-}): SiteHooks {
+}) {
 	const { agent, log, counters, settings } = parts;
 	const hooks = createHooks({
 		env: parts.env,
@@ -42,35 +35,34 @@ export function runSiteHooks(parts: {
 		if (argv.length > 0) hooks.run({ hook, argv, input });
 	}
 
+	/** Reports a scan that was refused before it was a pairing. */
 	function refused(reason: Failure): void {
 		run('onPairingFailed', { ...reason, sentence: sentenceOf(reason, 'over') });
 	}
 
-	const unsubscribeEvents = agent.events.subscribe((entries) => {
-		if (settings().onNotification.length === 0) return;
-		for (const entry of entries)
-			if (entry.type === 'notification') run('onNotification', JSON.parse(formatEvent(entry)));
-	});
-	const unsubscribeStatus = agent.onStatus(() => {
-		const status = agent.status();
-		const isOnline = status.state === 'online';
-		if (isOnline !== wasOnline) {
+	const subscriptions = [
+		agent.events.subscribe((entries) => {
+			if (settings().onNotification.length === 0) return;
+			for (const entry of entries)
+				if (entry.type === 'notification') run('onNotification', JSON.parse(formatEvent(entry)));
+		}),
+		agent.onStatus(() => {
+			const status = agent.status();
+			const isOnline = status.state === 'online';
+			if (isOnline !== wasOnline) run(isOnline ? 'onOnline' : 'onOffline', status);
 			wasOnline = isOnline;
-			run(isOnline ? 'onOnline' : 'onOffline', status);
-		}
-	});
-
-	const unsubscribePairings = agent.onPairing((outcome) => {
-		if (outcome.kind === 'paired') run('onPaired', outcome.result);
-		else refused(outcome.failure);
-	});
+		}),
+		agent.onPairing((outcome) => {
+			if (outcome.kind === 'paired') run('onPaired', outcome.result);
+			else refused(outcome.failure);
+		}),
+	];
 
 	return {
 		refused,
-		close() {
-			unsubscribeEvents();
-			unsubscribeStatus();
-			unsubscribePairings();
+		/** Ends the commands that run. */
+		close(): Promise<void> {
+			for (const unsubscribe of subscriptions) unsubscribe();
 			return hooks.close();
 		},
 	};
