@@ -32,34 +32,8 @@ export interface FollowOptions {
 	readonly silenceMs?: number;
 }
 
-export interface LocalClient {
-	/**
-	 * One request; resolves with the JSON of the answer, `undefined` when it is empty.
-	 * @param options.deadlineMs for all of it; default 15,000.
-	 * @throws AgentError the problem that the agent answered, or `agent-not-running`, `access-denied`, `request-timeout`,
-	 * `bad-response`, `response-too-large`, `socket-failed` (path too long).
-	 */
-	request(
-		socket: LocalSocket,
-		method: string,
-		path: string,
-		body?: unknown,
-		options?: { readonly deadlineMs?: number },
-	): Promise<unknown>;
-	/**
-	 * Follows an event stream of `agent.sock`. Waits for `onEvent` before it reads on; an error of `onEvent` is thrown here.
-	 * Resolves with the agent's reason when it ends the stream (`slow`, `stopping`, `finished`), or `aborted`.
-	 * @throws AgentError as `request` does; `agent-not-running` when the stream breaks off.
-	 */
-	events(
-		path: string,
-		options: FollowOptions,
-		onEvent: (event: ServerSentEvent) => void | Promise<void>,
-	): Promise<{ readonly reason: string }>;
-}
+export type LocalClient = ReturnType<typeof createLocalClient>;
 
-const DEFAULT_DEADLINE_MS = 15_000;
-const DEFAULT_SILENCE_MS = 60_000;
 const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
 /**
  * Longest line and longest event of a stream, in characters. A frame of control characters grows sixfold in JSON: a
@@ -70,32 +44,48 @@ export const MAX_STREAM_LINE = 8 * MAX_FRAME_BYTES;
 const USUAL_GROUPS = { agent: 'idv-agent', admin: 'idv-agent-admin' } as const;
 
 /** Opens nothing yet: each call makes a connection of its own. */
-export function createLocalClient({ runDir }: { readonly runDir: string }): LocalClient {
+export function createLocalClient({ runDir }: { readonly runDir: string }) {
 	return {
-		async request(socket, method, path, body, { deadlineMs = DEFAULT_DEADLINE_MS } = {}) {
-			const deadline = AbortSignal.timeout(deadlineMs);
+		/**
+		 * One request; resolves with the JSON of the answer, `undefined` when it is empty.
+		 * @param options.deadlineMs for all of it.
+		 * @throws AgentError the problem that the agent answered, or `agent-not-running`, `access-denied`, `request-timeout`,
+		 * `bad-response`, `response-too-large`, `socket-failed` (path too long).
+		 */
+		async request(
+			socket: LocalSocket,
+			method: string,
+			path: string,
+			body?: unknown,
+			{ deadlineMs = 15_000 }: { readonly deadlineMs?: number } = {},
+		): Promise<unknown> {
+			const signal = AbortSignal.timeout(deadlineMs);
 			const payload = body === undefined ? undefined : JSON.stringify(body);
 			try {
-				const response = await send(runDir, socket, method, path, {
-					accept: 'application/json',
-					signal: deadline,
-					payload,
-				});
-				return await readAnswer(response);
+				return await readAnswer(
+					await send(runDir, socket, method, path, { accept: 'application/json', signal, payload }),
+				);
 			} catch (error) {
-				if (deadline.aborted) throw timedOut(`The agent did not answer within ${deadlineMs / 1000} s.`);
+				if (signal.aborted) throw timedOut(`The agent did not answer within ${deadlineMs / 1000} s.`);
 				throw await explain(error, runDir, socket);
 			}
 		},
-		events: (path, options, onEvent) => follow(runDir, path, options, onEvent),
+		/**
+		 * Follows an event stream of `agent.sock`. Waits for `onEvent` before it reads on; an error of `onEvent` is thrown here.
+		 * Resolves with the agent's reason when it ends the stream (`slow`, `stopping`, `finished`), or `aborted`.
+		 * @throws AgentError as `request` does; `agent-not-running` when the stream breaks off.
+		 */
+		events: (path: string, options: FollowOptions, onEvent: OnEvent) => follow(runDir, path, options, onEvent),
 	};
 }
+
+type OnEvent = (event: ServerSentEvent) => void | Promise<void>;
 
 async function follow(
 	runDir: string,
 	path: string,
-	{ since, signal, silenceMs = DEFAULT_SILENCE_MS }: FollowOptions,
-	onEvent: (event: ServerSentEvent) => void | Promise<void>,
+	{ since, signal, silenceMs = 60_000 }: FollowOptions,
+	onEvent: OnEvent,
 ): Promise<{ readonly reason: string }> {
 	const stop = new AbortController();
 	let silent = false;
@@ -148,11 +138,7 @@ async function send(
 	socket: LocalSocket,
 	method: string,
 	path: string,
-	{
-		accept,
-		signal,
-		payload,
-	}: { readonly accept: string; readonly signal: AbortSignal; readonly payload?: string | undefined },
+	{ accept, signal, payload }: { accept: string; signal: AbortSignal; payload?: string | undefined },
 ): Promise<http.IncomingMessage> {
 	const socketPath = checkSocketPath(join(runDir, LOCAL_SOCKETS[socket]));
 	const headers: http.OutgoingHttpHeaders = { Accept: `${accept}, application/problem+json` };

@@ -2,10 +2,11 @@
  * Sends replies, problems and event streams, and drops callers that neither take them nor stop writing. Never waits for a
  * slow consumer of a stream: each has one bounded queue.
  */
-import type http from 'node:http';
+import http from 'node:http';
 import type { Readable } from 'node:stream';
+import { problemDocument } from '../../base/sentences.ts';
 import { PROBLEM_CONTENT_TYPE } from '../../protocol/problem.ts';
-import { type ProblemResponse, toProblem } from './problem-responses.ts';
+import type { ProblemResponse } from './problem-responses.ts';
 import type { EventSink, LocalServerLimits, StreamEnd, StreamEvent } from './types.ts';
 
 /** The part of an open server that its answers share. */
@@ -20,8 +21,10 @@ export interface Answering {
 type Response = http.ServerResponse;
 
 export function sendProblem(context: Answering, response: Response, problem: ProblemResponse): void {
-	for (const [name, value] of Object.entries(problem.headers ?? {})) response.setHeader(name, value);
-	sendText(context, response, problem.status, JSON.stringify(toProblem(problem)), PROBLEM_CONTENT_TYPE);
+	const { failure, status, headers = {}, errors } = problem;
+	for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+	const document = problemDocument(failure, { status, title: http.STATUS_CODES[status] ?? 'Error' }, errors);
+	sendText(context, response, status, JSON.stringify(document), PROBLEM_CONTENT_TYPE);
 	stopReading(context, response.req);
 }
 

@@ -28,7 +28,10 @@ const SOCKET_NAMES = Object.keys(LOCAL_SOCKETS) as LocalSocket[];
 export async function openLocalServer(options: LocalServerOptions): Promise<LocalServer> {
 	const context = createContext(options, { runDir: options.runDir, authorize: () => null });
 	const paths = SOCKET_NAMES.filter((name) => !options.listen?.[name]).map((name) => socketPath(options.runDir, name));
-	if (paths.length > 0) await makeRunDir(options.runDir);
+	if (paths.length > 0)
+		await mkdir(options.runDir, { recursive: true, mode: 0o755 }).catch((error) => {
+			throw socketFailed(`Cannot make the run directory ${options.runDir}`, error);
+		});
 	for (const path of paths) await clearStaleSocket(path);
 
 	const servers: http.Server[] = [];
@@ -56,14 +59,6 @@ function socketPath(runDir: string, name: LocalSocket): string {
 	return checkSocketPath(join(runDir, LOCAL_SOCKETS[name]));
 }
 
-async function makeRunDir(runDir: string): Promise<void> {
-	try {
-		await mkdir(runDir, { recursive: true, mode: 0o755 });
-	} catch (error) {
-		throw socketFailed(`Cannot make the run directory ${runDir}`, error);
-	}
-}
-
 async function clearStaleSocket(path: string): Promise<void> {
 	try {
 		const found = await lstat(path).catch((error) => {
@@ -86,21 +81,19 @@ async function clearStaleSocket(path: string): Promise<void> {
 }
 
 /** Whether a process accepts connections there. Throws when that cannot be determined. */
-function isLive(path: string): Promise<boolean> {
-	return new Promise((resolve, reject) => {
-		const probe = net.connect(path);
-		probe.once('connect', () => {
-			probe.destroy();
-			resolve(true);
-		});
-		probe.once('error', (error) => {
-			const code = errnoOf(error);
-			if (code === 'ECONNREFUSED' || code === 'ENOENT') resolve(false);
-			// A full backlog: a process is there, only busy.
-			else if (code === 'EAGAIN') resolve(true);
-			else reject(error);
-		});
-	});
+async function isLive(path: string): Promise<boolean> {
+	const probe = net.connect(path);
+	try {
+		await once(probe, 'connect');
+		return true;
+	} catch (error) {
+		// A full backlog: a process is there, only busy.
+		if (errnoOf(error) === 'EAGAIN') return true;
+		if (['ECONNREFUSED', 'ENOENT'].includes(errnoOf(error))) return false;
+		throw error;
+	} finally {
+		probe.destroy();
+	}
 }
 
 /** @param target a path, or a socket that is open already. */

@@ -40,18 +40,11 @@ export type LoopbackServerOptions = ServingOptions & {
 		  }
 	);
 
-export interface LoopbackServer {
-	/** The one it listens on. */
-	readonly port: number;
-	/** Ends streams as `stopping`, gives requests under way a second. */
-	close(): Promise<void>;
-}
-
 /**
  * Listens on 127.0.0.1.
  * @throws AgentError `socket-failed` when the port is taken or may not be used.
  */
-export async function openLoopbackServer(options: LoopbackServerOptions): Promise<LoopbackServer> {
+export async function openLoopbackServer(options: LoopbackServerOptions) {
 	const context = createContext(options, { runDir: null, authorize: authorizeFor(options) });
 	const server = createServer(context, options.listener);
 	try {
@@ -66,7 +59,9 @@ export async function openLoopbackServer(options: LoopbackServerOptions): Promis
 	const address = server.address();
 	let closed: Promise<void> | null = null;
 	return {
+		/** The one it listens on. */
 		port: typeof address === 'object' && address ? address.port : options.port,
+		/** Ends streams as `stopping`, gives requests under way a second. */
 		close: () => (closed ??= shutDown(context, [server])),
 	};
 }

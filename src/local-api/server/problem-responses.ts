@@ -1,5 +1,4 @@
 /** Errors as problem documents: which HTTP status each has, and the words that are sent. Never the inside of an unexpected one. */
-import http from 'node:http';
 import {
 	type AgentError,
 	type ErrorCode,
@@ -9,7 +8,6 @@ import {
 	type FailureDetails,
 	failure,
 } from '../../base/errors.ts';
-import { problemDocument } from '../../base/sentences.ts';
 import type { ProblemDocument } from '../../protocol/problem.ts';
 
 /** A problem document before it is sent. */
@@ -47,9 +45,9 @@ const STATUS_OF_CODE: { readonly [Code in ErrorCode]?: number } = {
 
 export function toProblemResponse(error: AgentError): ProblemResponse {
 	const status = STATUS_OF_CODE[error.code] ?? STATUS_OF_EXIT[exitStatusOf(error.code)] ?? 500;
-	const { retryAfterMs } = error.failure;
-	if (retryAfterMs === undefined) return { failure: error.failure, status };
-	return { failure: error.failure, status, headers: { 'Retry-After': String(Math.ceil(retryAfterMs / 1000)) } };
+	const { failure: told } = error;
+	if (told.retryAfterMs === undefined) return { failure: told, status };
+	return { failure: told, status, headers: { 'Retry-After': String(Math.ceil(told.retryAfterMs / 1000)) } };
 }
 
 export function problemResponse(
@@ -60,10 +58,6 @@ export function problemResponse(
 ): ProblemResponse {
 	const { headers, errors, ...details } = more;
 	return { status, failure: failure(code, message, details), ...(headers && { headers }), ...(errors && { errors }) };
-}
-
-export function toProblem({ failure: told, status, errors }: ProblemResponse): ProblemDocument {
-	return problemDocument(told, { status, title: http.STATUS_CODES[status] ?? 'Error' }, errors);
 }
 
 /** The connection is closed: the rest of the request may still arrive on it. */
