@@ -249,10 +249,6 @@ export class AgentError extends Error {
 		this.failure = failure(code, message, more);
 	}
 
-	get exitStatus(): number {
-		return exitStatusOf(this.failure.code);
-	}
-
 	get code(): ErrorCode {
 		return this.failure.code;
 	}
@@ -269,17 +265,12 @@ function retryOf(code: ErrorCode): RetryBehaviour {
 	return row.retry ?? ASK_HUMAN;
 }
 
-export function dispositionOf(code: ErrorCode): Disposition {
-	return retryOf(code).disposition;
-}
-
-export function retryClassOf(code: ErrorCode): RetryClass {
-	return retryOf(code).retryClass;
-}
-
-export function exitStatusOf(code: ErrorCode): number {
-	return CATALOGUE[code].exit;
-}
+export const dispositionOf = (code: ErrorCode): Disposition => retryOf(code).disposition;
+export const retryClassOf = (code: ErrorCode): RetryClass => retryOf(code).retryClass;
+export const exitStatusOf = (code: ErrorCode): number => CATALOGUE[code].exit;
+/** The code; `internal` for one that this version does not know. */
+export const knownCode = (code: string): ErrorCode =>
+	Object.hasOwn(CATALOGUE, code) ? (code as ErrorCode) : 'internal';
 
 /** Any thrown value as a failure. */
 export function toFailure(error: unknown): Failure {
@@ -289,7 +280,5 @@ export function toFailure(error: unknown): Failure {
 
 /** A problem that another process has named; `internal` for a code that this version does not know. */
 export function asFailure(named: Omit<Failure, 'code'> & { readonly code: string }): Failure {
-	const { code } = named;
-	if (Object.hasOwn(CATALOGUE, code)) return { ...named, code: code as ErrorCode };
-	return { ...named, code: 'internal' };
+	return { ...named, code: knownCode(named.code) };
 }

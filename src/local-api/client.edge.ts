@@ -6,7 +6,7 @@
 import { lstat } from 'node:fs/promises';
 import http from 'node:http';
 import { join } from 'node:path';
-import { AgentError, CATALOGUE, type ErrorCode, type Params } from '../base/errors.ts';
+import { AgentError, knownCode, type Params } from '../base/errors.ts';
 import { checkSocketPath, errnoOf, findGroup } from '../base/files.edge.ts';
 import { MAX_FRAME_BYTES } from '../protocol/channel.ts';
 import { LOCAL_SOCKETS } from '../protocol/local-api.ts';
@@ -182,10 +182,9 @@ function readProblem(document: unknown, status: number, retryAfterSeconds: numbe
 		const value = fields[name];
 		return typeof value === 'string' ? cleanText(value, 1000) : '';
 	};
-	const code = Object.hasOwn(CATALOGUE, text('code')) ? (text('code') as ErrorCode) : 'internal';
 	const message = text('detail') || text('title') || `The agent answered with status ${status}.`;
 	const remedy = text('remedy');
-	return new AgentError(code, message, {
+	return new AgentError(knownCode(text('code')), message, {
 		recovers: false,
 		...(remedy && { remedy }),
 		...(isParams(fields['params']) && { params: fields['params'] }),
@@ -205,7 +204,11 @@ async function explain(error: unknown, runDir: string, socket: LocalSocket): Pro
 	if (code === 'ENOENT' || code === 'ECONNREFUSED' || code === 'ENOTDIR')
 		return new AgentError('agent-not-running', `No agent listens on ${path}.`, { cause: error });
 	if (code === 'EACCES' || code === 'EPERM') {
-		const group = await groupOf(path).catch(() => USUAL_GROUPS[socket]);
+		const gid = await lstat(path).then(
+			({ gid }) => gid,
+			() => null,
+		);
+		const group = gid === null ? USUAL_GROUPS[socket] : ((await findGroup(gid))?.name ?? gid);
 		return new AgentError('access-denied', `This user may not use ${path}, which is for root and group ${group}.`, {
 			remedy: `Run the command as root or as a member of group ${group}.`,
 			cause: error,
@@ -215,12 +218,6 @@ async function explain(error: unknown, runDir: string, socket: LocalSocket): Pro
 	if (code.startsWith('ERR_') || code === '')
 		return new AgentError('internal', error instanceof Error ? error.message : String(error), { cause: error });
 	return brokenOff(error);
-}
-
-/** The name of the group that owns a socket, or its number. */
-async function groupOf(path: string): Promise<string> {
-	const { gid } = await lstat(path);
-	return (await findGroup(gid))?.name ?? String(gid);
 }
 
 const TRY_AGAIN = 'Try again; if it repeats, look at its log: journalctl -u idv-agent.';
