@@ -39,13 +39,9 @@ export function createConsumers(wallMs: () => number, silentMs: () => number) {
 					remedy: 'Use 1 to 64 letters, digits, dots, hyphens and underscores.',
 				});
 			const known = positions.get(name);
-			if (known) {
-				positions.set(name, { ...known, seenMs: wallMs() });
-				return;
-			}
-			makeRoom();
-			positions.set(name, { number: 0, seenMs: wallMs() });
-			consumers.changed = true;
+			if (!known) makeRoom();
+			positions.set(name, { number: 0, ...known, seenMs: wallMs() });
+			if (!known) consumers.changed = true;
 		},
 		/** Moves a known one on, never back. */
 		advance(name: string, number: number): void {

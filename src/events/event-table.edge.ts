@@ -37,21 +37,6 @@ export interface Position {
 	readonly seenMs: number;
 }
 
-export interface Summary {
-	/** The newest number that was ever given; 0 before the first. */
-	readonly last: number;
-	/** The oldest kept event's number. */
-	readonly first: number | null;
-	/** Of the events that are kept. */
-	readonly count: number;
-	readonly bytes: number;
-	/** Oldest first. */
-	readonly epochs: readonly Epoch[];
-	readonly consumers: ReadonlyMap<string, Position>;
-	/** Of kept and deleted events, oldest first. */
-	readonly serviceIds: readonly string[];
-}
-
 export interface KeptEvent {
 	readonly number: number;
 	readonly size: number;
@@ -110,14 +95,17 @@ export function openEventTable(file: string) {
 	return {
 		onDisk,
 		transaction,
-		summary(): Summary {
+		summary() {
 			const [totals] = run(
 				'SELECT max(number) AS last, min(iif(at IS NULL, NULL, number)) AS first, count(at) AS count, total(size) AS bytes FROM event',
 			).all();
 			const ids = run('SELECT service_id FROM event WHERE service_id IS NOT NULL ORDER BY number').all();
 			return {
+				/** The newest number that was ever given; 0 before the first. */
 				last: Number(totals?.['last'] ?? 0),
+				/** The oldest kept event's number. */
 				first: (totals?.['first'] as number | null | undefined) ?? null,
+				/** Of the events that are kept, as `bytes`. */
 				count: Number(totals?.['count'] ?? 0),
 				bytes: Number(totals?.['bytes'] ?? 0),
 				epochs: run('SELECT first, epoch FROM epoch ORDER BY first').all() as unknown as Epoch[],
@@ -126,6 +114,7 @@ export function openEventTable(file: string) {
 						.all()
 						.map(({ name, ...position }) => [String(name), position as unknown as Position]),
 				),
+				/** Of kept and deleted events, oldest first. */
 				serviceIds: ids.map((row) => String(row['service_id'])),
 			};
 		},

@@ -23,6 +23,15 @@ export interface Entry extends Incoming {
 	readonly number: number;
 }
 
+/** An event that the agent itself makes. */
+export function ownEvent(
+	type: 'session' | 'gap',
+	data: Readonly<Record<string, string | null>>,
+	{ at, workflowId }: Pick<Incoming, 'at' | 'workflowId'>,
+): Incoming {
+	return { at, type, kind: type, workflowId, format: 'json', content: JSON.stringify(data), serviceId: null };
+}
+
 /** The form of an event id. */
 export const EVENT_ID = /^([A-Za-z0-9]{1,32})-(\d{1,15})$/;
 export const isEventId = (text: string): boolean => EVENT_ID.test(text);

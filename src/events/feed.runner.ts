@@ -5,7 +5,7 @@
  */
 
 import type { Counters } from '../base/counters.ts';
-import type { Entry, Incoming } from './event.ts';
+import { type Entry, type Incoming, ownEvent } from './event.ts';
 import type { EventStore } from './store.edge.ts';
 
 export type EventsFeed = ReturnType<typeof createEventsFeed>;
@@ -75,19 +75,10 @@ export function createEventsFeed(
 }
 
 /** Stands for what had to make room: from an unknown time to the oldest event that is left. */
-function gapBefore({ id, at, number, workflowId }: Entry): Entry {
-	const content = JSON.stringify({ from: null, to: at });
-	return {
-		id: `${id.slice(0, id.lastIndexOf('-'))}-${number - 1}`,
-		number: number - 1,
-		at,
-		type: 'gap',
-		kind: 'gap',
-		workflowId,
-		format: 'json',
-		content,
-		serviceId: null,
-	};
+function gapBefore(oldest: Entry): Entry {
+	const number = oldest.number - 1;
+	const epoch = oldest.id.slice(0, oldest.id.lastIndexOf('-'));
+	return { ...ownEvent('gap', { from: null, to: oldest.at }, oldest), id: `${epoch}-${number}`, number };
 }
 
 /** One event as the JSON text of `eventSchema`, on one line. */
