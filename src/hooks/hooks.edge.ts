@@ -49,14 +49,12 @@ export interface HookReport {
 
 export type Hooks = ReturnType<typeof createHooks>;
 
-export interface HooksOptions {
+export function createHooks(options: {
 	readonly report: (report: HookReport) => void;
 	/** The agent's own. */
 	readonly env: Readonly<Record<string, string | undefined>>;
 	readonly limits?: Partial<HookLimits>;
-}
-
-export function createHooks(options: HooksOptions) {
+}) {
 	const limits = { ...HOOK_LIMITS, ...options.limits };
 	const env = hookEnvironment(options.env);
 	/** Ends one command each. */

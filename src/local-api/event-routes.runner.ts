@@ -115,12 +115,9 @@ export function streamEvents(agent: Agent, since: string | null, sink: EventSink
 	};
 }
 
-export async function pageOfEvents(
-	agent: Agent,
-	clock: Pick<Clock, 'schedule'>,
-	since: string | null,
-	request: LocalRequest,
-): Promise<LocalReply> {
+type Timer = Pick<Clock, 'schedule'>;
+
+export async function pageOfEvents(agent: Agent, clock: Timer, since: string | null, request: LocalRequest) {
 	const waitSeconds = Number(request.query.get('wait') ?? 0);
 	if (!(waitSeconds >= 0 && waitSeconds <= MAX_EVENT_WAIT_SECONDS))
 		throw new AgentError('body-invalid', `wait must be a number of seconds from 0 to ${MAX_EVENT_WAIT_SECONDS}.`, {
@@ -135,12 +132,7 @@ export async function pageOfEvents(
 }
 
 /** Resolves with the next event, when the time is over, or when the caller has left. */
-function nextEvent(
-	agent: Agent,
-	clock: Pick<Clock, 'schedule'>,
-	waitSeconds: number,
-	signal: AbortSignal,
-): Promise<void> {
+function nextEvent(agent: Agent, clock: Timer, waitSeconds: number, signal: AbortSignal): Promise<void> {
 	return new Promise((resolve) => {
 		const done = () => {
 			cancel();

@@ -96,30 +96,24 @@ interface Opened {
 	close(): Promise<void>;
 }
 
-interface Port {
-	url(): string | null;
-	/** Closes it unless it is the wanted one already. */
-	leave(desired: number | null): Promise<void>;
-	/** Opens it unless it is open; one that could not be opened is tried again each time. */
-	take(desired: number | null): Promise<void>;
-}
-
 function keepPort(
 	setting: string,
 	what: string,
 	{ warn, log }: Pick<LocalPortsParts, 'warn' | 'log'>,
 	open: (port: number) => Promise<Opened>,
-): Port {
+) {
 	let opened: (Opened & { readonly desired: number }) | null = null;
 	return {
 		url: () => opened?.url ?? null,
-		async leave(desired) {
+		/** Closes it unless it is the wanted one already. */
+		async leave(desired: number | null): Promise<void> {
 			if (!opened || opened.desired === desired) return;
 			const { close } = opened;
 			opened = null;
 			await close();
 		},
-		async take(desired) {
+		/** Opens it unless it is open; one that could not be opened is tried again each time. */
+		async take(desired: number | null): Promise<void> {
 			if (desired !== null && !opened)
 				try {
 					const { url, close } = await open(desired);

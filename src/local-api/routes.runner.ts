@@ -55,6 +55,9 @@ function row<Body = undefined>(
 
 const answer = (about: string, schema: AnswerName | 'any') =>
 	({ about, content: { 'application/json': schema } }) as const;
+/** As one document or, where the caller accepts it, as a stream. */
+const streamed = (about: string, schema: AnswerName) =>
+	({ about, content: { 'application/json': schema, 'text/event-stream': 'text' } }) as const;
 const STATUS = { 200: answer('The state of the device now.', 'Status') };
 const LEASES = { 200: answer('All leases in force.', 'LeaseReport') };
 
@@ -74,9 +77,7 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 		row('GET', LOCAL_ROUTES.status, APPLICATIONS, 'getStatus', {
 			summary: 'The state of the device: one sentence for a person, then details.',
 			description: 'With Accept: text/event-stream, a stream of events named status, one for each change.',
-			answers: {
-				200: { about: STATUS[200].about, content: { 'application/json': 'Status', 'text/event-stream': 'text' } },
-			},
+			answers: { 200: streamed(STATUS[200].about, 'Status') },
 			handle: (request) =>
 				wantsStream(request) ? { stream: (sink) => streamStatus(agent, sink) } : ok(agent.status()),
 		}),
@@ -88,12 +89,7 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				'text/event-stream, a stream whose data is one Event each; its last event, named closed, says why it is over ' +
 				'({"reason":"slow"} for a reader that did not keep up: reconnect with the last id).',
 			parameters: EVENT_PARAMETERS,
-			answers: {
-				200: {
-					about: 'Events, oldest first.',
-					content: { 'application/json': 'EventPage', 'text/event-stream': 'text' },
-				},
-			},
+			answers: { 200: streamed('Events, oldest first.', 'EventPage') },
 			handle(request) {
 				const since = readSince(agent, request);
 				return wantsStream(request)

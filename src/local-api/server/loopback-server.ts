@@ -45,7 +45,10 @@ export type LoopbackServerOptions = ServingOptions & {
  * @throws AgentError `socket-failed` when the port is taken or may not be used.
  */
 export async function openLoopbackServer(options: LoopbackServerOptions) {
-	const context = createContext(options, { runDir: null, authorize: authorizeFor(options) });
+	let authorize = authorizeProbes;
+	if (options.listener === 'browser') authorize = authorizeBrowsers(options.applications);
+	if (options.listener === 'page') authorize = authorizePage(options.headers);
+	const context = createContext(options, { runDir: null, authorize });
 	const server = createServer(context, options.listener);
 	try {
 		await once(server.listen({ host: '127.0.0.1', port: options.port }), 'listening');
@@ -64,11 +67,6 @@ export async function openLoopbackServer(options: LoopbackServerOptions) {
 		/** Ends streams as `stopping`, gives requests under way a second. */
 		close: () => (closed ??= shutDown(context, [server])),
 	};
-}
-
-function authorizeFor(options: LoopbackServerOptions): Authorize {
-	if (options.listener === 'browser') return authorizeBrowsers(options.applications);
-	return options.listener === 'page' ? authorizePage(options.headers) : authorizeProbes;
 }
 
 /** Where an EventSource, which can send no headers, puts the token. Source: RFC 6750, 2.3. */
