@@ -17,7 +17,7 @@ export const EXIT = {
 	configuration: 78,
 } as const;
 
-/** Who acts after a failed link: the agent by waiting, the agent by registering again, or a person. */
+/** The next to act after a failed link: the agent, which waits; the agent, which registers again; or a person. */
 export type Disposition = 'retry' | 'reregister' | 'askHuman';
 
 /** How attempts after a failed link are spaced; numbers in `connection/backoff.ts`. */
@@ -210,13 +210,13 @@ export type Params = Readonly<Record<string, string | number>>;
 /** A failure as plain data: crosses sockets, stands in states and in the status. */
 export interface Failure {
 	readonly code: ErrorCode;
-	/** What went wrong this time: one sentence without a secret. */
+	/** The failure this time, in one sentence without a secret. */
 	readonly message: string;
-	/** What to do, never a rewording of the message. */
+	/** An instruction, never a rewording of the message. */
 	readonly remedy: string;
 	/** Whether the agent carries on without a person once the cause is gone; absent where it does not. */
 	readonly recovers?: boolean | undefined;
-	/** What the message names; absent where it names nothing. */
+	/** The names and numbers in the message; absent where it has none. */
 	readonly params?: Params | undefined;
 	/** The least wait the service asked for. */
 	readonly retryAfterMs?: number | undefined;

@@ -65,14 +65,14 @@ interface Place {
 	readonly inside: Inside | null;
 }
 
-/** What may stand next. */
+/** The part of the text that may stand next. */
 type Expected = 'value' | 'valueOrEnd' | 'name' | 'nameOrEnd' | 'colon' | 'commaOrEnd' | 'nothing';
 
 /** Up to the end, or to the first place that cannot be JSON. Without recursion: a text may nest as deep as it likes. */
 function walk(text: string, what: string) {
 	let root: Place = { offset: 0, inside: null };
 	const repeated: { path: (string | number)[]; offset: number }[] = [];
-	/** What has begun and not ended, each with the name or index of what is being read in it. */
+	/** The objects and lists that have begun and not ended, each with the name or index of what is being read in it. */
 	const open: { readonly inside: Inside; step: string | number }[] = [];
 	let expected: Expected = 'value';
 	let offset = 0;

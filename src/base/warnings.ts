@@ -1,6 +1,6 @@
 /**
- * What is not right but keeps nothing from working, one warning for each topic: shown in the status until it is
- * withdrawn, and logged once when it comes up.
+ * Faults that keep nothing from working, one warning for each topic: shown in the status until it is withdrawn, and
+ * logged once when it comes up.
  */
 
 import type { Failure } from './errors.ts';

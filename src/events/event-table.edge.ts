@@ -50,7 +50,7 @@ export type Row = Record<string, SQLInputValue>;
 export function openEventTable(file: string) {
 	const { DatabaseSync } = process.getBuiltinModule('node:sqlite');
 	const onDisk = file !== IN_MEMORY;
-	// SQLite would let everybody in the group read a file that it makes; the log beside it gets the same permissions.
+	// SQLite would let the whole group read a file that it makes; the log beside it gets the same permissions.
 	if (onDisk) closeSync(openSync(file, 'a', 0o600));
 	const database = new DatabaseSync(file);
 	const prepared = new Map<string, StatementSync>();

@@ -149,7 +149,7 @@ function start(
 	const over = (outcome: HookReport['outcome']) => {
 		if (isOver) return;
 		isOver = true;
-		// What it left behind may hold the pipe open.
+		// Processes that it left behind may hold the pipe open.
 		child.stderr?.destroy();
 		child.stdin?.destroy();
 		finish(outcome);
@@ -158,7 +158,7 @@ function start(
 		if (child.pid === undefined) over({ kind: 'notStarted', reason: errnoOf(error) || String(error) });
 	});
 	child.once('exit', (exitStatus, signal) => {
-		// What was written just before is still in the pipe.
+		// Text that was written just before is still in the pipe.
 		const report = () => {
 			if (timedOut) over({ kind: 'timedOut' });
 			else if (exitStatus !== null) over({ kind: 'exited', exitStatus });

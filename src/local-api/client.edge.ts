@@ -40,7 +40,7 @@ const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
  * smaller bound would let one odd notification stop a consumer for good.
  */
 export const MAX_STREAM_LINE = 8 * MAX_FRAME_BYTES;
-/** Who owns a socket when it can't be looked at. */
+/** The group of a socket that cannot be looked at. */
 const USUAL_GROUPS = { agent: 'idv-agent', admin: 'idv-agent-admin' } as const;
 
 /** Opens nothing yet: each call makes a connection of its own. */

@@ -10,7 +10,7 @@ export const STATUS_SCHEMA_VERSION = 1;
 
 const timestamp = z.iso.datetime({ offset: true });
 
-/** What a sentence names, for the same sentence in another language. */
+/** The names and numbers in a sentence, for the same sentence in another language. */
 const paramsSchema = z.record(z.string(), z.union([z.string(), z.number()]));
 
 /** Something that is wrong, with what to do about it. `code` is permanent. */
