@@ -255,9 +255,7 @@ export class AgentError extends Error {
 }
 
 /** A failure that was told, thrown. */
-export function asError(told: Failure): AgentError {
-	return new AgentError(told.code, told.message, told);
-}
+export const asError = (told: Failure): AgentError => new AgentError(told.code, told.message, told);
 
 /** How a link goes on after this failure; one that is not a failure of a link waits for a person. */
 function retryOf(code: ErrorCode): RetryBehaviour {

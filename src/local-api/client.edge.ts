@@ -11,8 +11,7 @@ import { checkSocketPath, errnoOf, findGroup } from '../base/files.edge.ts';
 import { MAX_FRAME_BYTES } from '../protocol/channel.ts';
 import { LOCAL_SOCKETS } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
-
-type LocalSocket = keyof typeof LOCAL_SOCKETS;
+import type { LocalSocket } from './server/types.ts';
 
 /** One event of a stream, as the HTML standard reads it. */
 export interface ServerSentEvent {

@@ -45,9 +45,9 @@ const STATUS_OF_CODE: { readonly [Code in ErrorCode]?: number } = {
 
 export function toProblemResponse(error: AgentError): ProblemResponse {
 	const status = STATUS_OF_CODE[error.code] ?? STATUS_OF_EXIT[exitStatusOf(error.code)] ?? 500;
-	const { failure: told } = error;
-	if (told.retryAfterMs === undefined) return { failure: told, status };
-	return { failure: told, status, headers: { 'Retry-After': String(Math.ceil(told.retryAfterMs / 1000)) } };
+	const { retryAfterMs } = error.failure;
+	const headers = retryAfterMs === undefined ? {} : { 'Retry-After': String(Math.ceil(retryAfterMs / 1000)) };
+	return { failure: error.failure, status, headers };
 }
 
 export function problemResponse(
