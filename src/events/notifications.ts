@@ -6,6 +6,7 @@
 import type { Log } from '../base/log.edge.ts';
 import { type AgentMessage, type Frame, readAgentMessage, readNotification } from '../protocol/channel.ts';
 import type { Settings } from '../settings/table.ts';
+import { ownEvent } from './event.ts';
 import type { EventsFeed } from './feed.runner.ts';
 
 /** Where a frame came in, and when (ISO 8601). */
@@ -38,18 +39,16 @@ export function keepNotification(
 }
 
 /** The session that a pairing link has named. */
-export function keepSession(events: EventsFeed, sessionId: string, { workflowId, at }: Arrival): void {
-	const content = JSON.stringify({ sessionId, workflowId });
-	events.append({ at, type: 'session', kind: 'session', workflowId, format: 'json', content, serviceId: null });
+export function keepSession(events: EventsFeed, sessionId: string, arrival: Arrival): void {
+	events.append(ownEvent('session', { sessionId, workflowId: arrival.workflowId }, arrival));
 }
 
 /** Time in which notifications may have been missed, by default until now; `from` is `null` when it is not known since when. */
 export function keepGap(
 	events: Pick<EventsFeed, 'append'>,
 	from: string | null,
-	{ workflowId, at }: Arrival,
-	to = at,
+	arrival: Arrival,
+	to = arrival.at,
 ): void {
-	const content = JSON.stringify({ from, to });
-	events.append({ at, type: 'gap', kind: 'gap', workflowId, format: 'json', content, serviceId: null });
+	events.append(ownEvent('gap', { from, to }, arrival));
 }

@@ -14,8 +14,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { AgentError } from '../base/errors.ts';
 import { createConsumers } from './consumers.ts';
-import { type Entry, sizeOf } from './event.ts';
-import { type Epoch, idOf, numberOf, withEpoch } from './event-id.ts';
+import { type Entry, type Epoch, idOf, numberOf, sizeOf, withEpoch } from './event.ts';
 import type { DurableEventStore, EventStoreOptions } from './event-store-types.ts';
 import {
 	damagedNotice,

@@ -13,13 +13,6 @@ import type { Status } from '../protocol/local-api.ts';
 import type { Settings } from '../settings/table.ts';
 import { createHooks, type HookReport } from './hooks.edge.ts';
 
-export interface SiteHooks {
-	/** Reports a scan that was refused before it was a pairing. */
-	refused(reason: Failure): void;
-	/** Ends the commands that run. */
-	close(): Promise<void>;
-}
-
 export function runSiteHooks(parts: {
 	readonly agent: Agent;
 	readonly log: Log;
@@ -27,7 +20,7 @@ export function runSiteHooks(parts: {
 	readonly settings: () => Settings['hooks'];
 	/** The agent's environment variables, of which the commands get a few. */
 	readonly env: Readonly<Record<string, string | undefined>>;
-}): SiteHooks {
+}) {
 	const { agent, log, counters, settings } = parts;
 	const hooks = createHooks({
 		env: parts.env,
@@ -44,15 +37,11 @@ export function runSiteHooks(parts: {
 		if (argv.length > 0) hooks.run({ hook, argv, input });
 	}
 
+	/** Reports a scan that was refused before it was a pairing. */
 	function refused(reason: Failure): void {
 		run('onPairingFailed', { ...reason, sentence: sentenceOf(reason, 'over') });
 	}
 
-	const unsubscribeEvents = agent.events.subscribe((entries) => {
-		if (settings().onNotification.length === 0) return;
-		for (const entry of entries)
-			if (entry.type === 'notification') run('onNotification', JSON.parse(formatEvent(entry)));
-	});
 	function reportNeed(status: Status): void {
 		const needsPerson = status.state === 'blocked';
 		if (needsPerson && !neededPerson) run('onNeedsPerson', status);
@@ -61,27 +50,30 @@ export function runSiteHooks(parts: {
 	}
 
 	reportNeed(agent.status());
-	const unsubscribeStatus = agent.onStatus(() => {
-		const status = agent.status();
-		const isOnline = status.state === 'online';
-		if (isOnline !== wasOnline) {
+	const subscriptions = [
+		agent.events.subscribe((entries) => {
+			if (settings().onNotification.length === 0) return;
+			for (const entry of entries)
+				if (entry.type === 'notification') run('onNotification', JSON.parse(formatEvent(entry)));
+		}),
+		agent.onStatus(() => {
+			const status = agent.status();
+			const isOnline = status.state === 'online';
+			if (isOnline !== wasOnline) run(isOnline ? 'onOnline' : 'onOffline', status);
 			wasOnline = isOnline;
-			run(isOnline ? 'onOnline' : 'onOffline', status);
-		}
-		reportNeed(status);
-	});
-
-	const unsubscribePairings = agent.onPairing((outcome) => {
-		if (outcome.kind === 'paired') run('onPaired', outcome.result);
-		else refused(outcome.failure);
-	});
+			reportNeed(status);
+		}),
+		agent.onPairing((outcome) => {
+			if (outcome.kind === 'paired') run('onPaired', outcome.result);
+			else refused(outcome.failure);
+		}),
+	];
 
 	return {
 		refused,
-		close() {
-			unsubscribeEvents();
-			unsubscribeStatus();
-			unsubscribePairings();
+		/** Ends the commands that run. */
+		close(): Promise<void> {
+			for (const unsubscribe of subscriptions) unsubscribe();
 			return hooks.close();
 		},
 	};

@@ -8,10 +8,10 @@
 export interface Assumption {
 	/** Permanent, kebab-case. */
 	readonly id: string;
-	/** What is not said, and where it would stand in docs/service-interface.md. */
+	/** The open question, and where its answer would stand in docs/service-interface.md. */
 	readonly open: string;
 	readonly section: string;
-	/** What the agent and the embedded service do. */
+	/** The way in which the agent and the embedded service behave. */
 	readonly assumed: string;
 	/** Settings for a service that does it in another way; empty where nothing has to be set. */
 	readonly settings: readonly string[];
@@ -19,7 +19,7 @@ export interface Assumption {
 	readonly dialect: readonly string[];
 	/** Codes of failures at which this point is the likely cause. */
 	readonly failures: readonly string[];
-	/** What to look at when one of them comes, as an instruction. */
+	/** The first thing to look at when one of them comes, as an instruction. */
 	readonly hint: string;
 	/** The file under `test/` that shows it. */
 	readonly test: string;
@@ -113,7 +113,7 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 	point(
 		'heartbeat-answer',
 		'Endpoints 6',
-		'Whether the service answers heartbeats, or sends messages that are no notifications.',
+		'Whether the service answers heartbeats, or sends messages other than notifications.',
 		'Every message is a notification.',
 		{ settings: ['service.ignoreKinds'], dialect: ['heartbeatAnswer'], test: 'connection/handshake.test.ts' },
 	),
@@ -187,7 +187,7 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 	point(
 		'close-codes',
 		'Endpoints 6',
-		'What the end of a channel means.',
+		'The meaning of the end of a channel.',
 		'1008, 4401 and 4403 refuse the Connection, 4409 says that another one took its place; the rest is an outage.',
 		{ test: 'connection/classify-failure.test.ts' },
 	),
@@ -269,7 +269,7 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 		're-registration',
 		'Authentication, rule 3',
 		'Whether a live Connection may register again for its own device.',
-		'It is tried after a reusable credential; a refusal is no failure of the old link.',
+		'It is tried after a reusable credential; a refusal is not a failure of the old link.',
 		{ dialect: ['reRegistration'], test: 'connection/supervisor.test.ts' },
 	),
 	point(
@@ -295,7 +295,7 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 	),
 ];
 
-/** What to look at when a failure has this code, besides its own remedy: at most one sentence for each open point. */
+/** The things to look at when a failure has this code, besides its own remedy: at most one sentence for each open point. */
 export function hintsFor(code: string): readonly string[] {
 	return ASSUMPTIONS.filter(({ failures, hint }) => hint !== '' && failures.includes(code)).map(({ hint }) => hint);
 }

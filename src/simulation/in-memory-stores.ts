@@ -4,8 +4,7 @@
  * real device is tested against the list.
  */
 
-import { type Entry, sizeOf } from '../events/event.ts';
-import { numberOf } from '../events/event-id.ts';
+import { type Entry, numberOf, sizeOf } from '../events/event.ts';
 import type { EventStore } from '../events/event-store-types.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
 import type { StateStore } from '../state/store.edge.ts';
