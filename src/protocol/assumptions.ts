@@ -113,7 +113,7 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 	point(
 		'heartbeat-answer',
 		'Endpoints 6',
-		'Whether the service answers heartbeats, or sends messages that are no notifications.',
+		'Whether the service answers heartbeats, or sends messages that are not notifications.',
 		'Every message is a notification.',
 		{ settings: ['service.ignoreKinds'], dialect: ['heartbeatAnswer'], test: 'connection/handshake.test.ts' },
 	),

@@ -14,7 +14,7 @@ export const publicKeySchema = z
 	.regex(/^ed25519:[A-Za-z0-9+/]{43}=$/, 'must be a key such as "ed25519:…" from idv fleet keygen');
 
 /**
- * What ends a scan: `auto` takes CR, LF or a quiet moment; `cr` and `lf` only that character; `none` only the quiet.
+ * The end of a scan: `auto` takes CR, LF or a quiet moment; `cr` and `lf` only that character; `none` only the quiet.
  * Scanners are sold with any of them.
  */
 export const SCAN_SUFFIXES = ['auto', 'cr', 'lf', 'none'] as const;
