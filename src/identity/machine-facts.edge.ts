@@ -1,5 +1,5 @@
 /**
- * What kind of machine this is and how it is, for a person at a distance: model, processor, heat, battery. Starts some
+ * The machine and how it is, for a person at a distance: model, processor, heat, battery. Starts some
  * thirty short programs, so only a command or something rare may ask. Never shows a serial number or a UUID, never throws.
  */
 
