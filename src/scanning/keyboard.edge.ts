@@ -6,8 +6,7 @@ import { close, constants, open, readSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { AgentError } from '../base/errors.ts';
 import { EVENT_BYTES, NO_KEYS, takeEvents } from './keyboard-events.ts';
-import { refusedOpen, scannerGone } from './open-errors.ts';
-import type { OpenScanner, ScannerListener } from './scanner-types.ts';
+import { type OpenScanner, refusedOpen, type ScannerListener, scannerGone } from './scanner.ts';
 
 /** Events taken at once; the kernel keeps at least 64 for a reader. */
 const AT_ONCE = 256;

@@ -12,9 +12,8 @@ import type { Settings } from '../settings/table.ts';
 import { chooseScanners, SCANNER_RETRY_MS, type ScannerChoice, type ScannerFacts } from './choose-scanner.ts';
 import { confirms, isStillSeen, isWorthTelling, type SeenScan, type ToldRefusal } from './confirmation.ts';
 import type { Scan } from './lines.ts';
-import { scannerGone } from './open-errors.ts';
 import { readScans, type ScanReader } from './scan-reader.runner.ts';
-import type { OpenScanner, ScannerListener } from './scanner-types.ts';
+import { type OpenScanner, type ScannerListener, scannerGone } from './scanner.ts';
 
 type ScannerSettings = Settings['scanner'];
 
