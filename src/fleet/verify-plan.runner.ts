@@ -7,7 +7,7 @@ import type * as z from 'zod';
 import { type Failure, failure } from '../base/errors.ts';
 import { findJsonPlaces, lineAndColumn, pointerOf, readJsonObject } from '../base/json-text.ts';
 import { resolvePointer } from '../protocol/json-pointer.ts';
-import { nearestName } from '../settings/resolve.ts';
+import { nearestName, plainIssue } from '../settings/resolve.ts';
 import {
 	envelopeSchema,
 	type FleetPlan,
@@ -20,8 +20,11 @@ import { MAX_PLAN_BYTES } from './terms.ts';
 
 /** Problems that are named at once. */
 const MAX_PROBLEMS = 20;
-/** What comes before the 32 bytes of an Ed25519 key in its usual form (SPKI, RFC 8410). */
+/** The bytes before the 32 bytes of an Ed25519 key in its usual form (SPKI, RFC 8410). */
 const SPKI_HEAD = '302a300506032b6570032100';
+
+/** Faults of a file, or the value that it holds. */
+type Checked<Value> = Value | { readonly ok: false; readonly problems: readonly Failure[] };
 
 export interface ReadPlan {
 	readonly plan: FleetPlan;
@@ -33,9 +36,7 @@ export interface ReadPlan {
 	readonly verifiedBy: string | null;
 }
 
-export type PlanReading =
-	| { readonly ok: true; readonly read: ReadPlan; readonly payload: Uint8Array }
-	| { readonly ok: false; readonly problems: readonly Failure[] };
+export type PlanReading = Checked<{ readonly ok: true; readonly read: ReadPlan; readonly payload: Uint8Array }>;
 
 /**
  * @param where what the bytes are called in messages: a file, or `The fleet plan of HOST`.
@@ -52,13 +53,10 @@ export function readPlan(bytes: Uint8Array, where: string, publicKeys: readonly 
 	if (!envelope.ok) return envelope;
 	const payload = Buffer.from(envelope.value.payload, 'base64');
 	const verifiedBy = publicKeys.find((key) => isSignedBy(envelope.value, payload, key)) ?? null;
-	if (publicKeys.length > 0 && verifiedBy === null)
-		return refused(
-			failure(
-				'plan-untrusted',
-				`${where} has no signature that fits ${publicKeys.length === 1 ? 'the key' : `any of the ${publicKeys.length} keys`}.`,
-			),
-		);
+	if (publicKeys.length > 0 && verifiedBy === null) {
+		const keys = publicKeys.length === 1 ? 'the key' : `any of the ${publicKeys.length} keys`;
+		return refused(failure('plan-untrusted', `${where} has no signature that fits ${keys}.`));
+	}
 	return readPayload(payload, `${where}, the signed plan in it`, { verifiedBy });
 }
 
@@ -122,7 +120,7 @@ function check<Value>(
 	schema: z.ZodType<Value>,
 	{ text, document }: Parsed,
 	where: string,
-): { readonly ok: true; readonly value: Value } | { readonly ok: false; readonly problems: readonly Failure[] } {
+): Checked<{ readonly ok: true; readonly value: Value }> {
 	const result = schema.safeParse(document);
 	const places = findJsonPlaces(text);
 	if (result.success && places.repeated.length === 0) return { ok: true, value: result.data };
@@ -139,14 +137,6 @@ function check<Value>(
 	return { ok: false, problems: problems.slice(0, MAX_PROBLEMS) };
 }
 
-const TYPES: Readonly<Record<string, string>> = {
-	string: 'a text',
-	array: 'a list',
-	object: 'an object in { }',
-	int: 'a whole number',
-	number: 'a number',
-	boolean: 'true or false',
-};
 /** All names that a plan or an envelope may have anywhere. */
 const NAMES = [
 	...['format', 'revision', 'comment', 'spreadSeconds', 'defaults', 'rules', 'name', 'match', 'workflowId', 'settings'],
@@ -155,21 +145,15 @@ const NAMES = [
 ];
 
 function inWords(issue: z.core.$ZodIssue, document: unknown): { path: readonly PropertyKey[]; what: string }[] {
-	const { path, message } = issue;
+	const { path } = issue;
 	if (issue.code === 'unrecognized_keys')
 		return issue.keys.map((key) => {
 			const nearest = nearestName(key, NAMES);
-			return {
-				path: [...path, key],
-				what: `is not known here${nearest && nearest !== key ? `; did you mean ${nearest}?` : ''}`,
-			};
+			const hint = nearest && nearest !== key ? `; did you mean ${nearest}?` : '';
+			return { path: [...path, key], what: `is not known here${hint}` };
 		});
-	if (path.length > 0 && resolvePointer(document, pointerOf(path)) === undefined) return [{ path, what: 'is missing' }];
-	// Our own sentences begin in small letters, zod's with a capital.
-	if (!/^[A-Z]/.test(message)) return [{ path, what: message }];
-	if (issue.code === 'invalid_type') return [{ path, what: `must be ${TYPES[issue.expected] ?? issue.expected}` }];
-	if (issue.code === 'too_big') return [{ path, what: `must have at most ${issue.maximum} entries` }];
-	return [{ path, what: 'is not valid' }];
+	const isMissing = path.length > 0 && resolvePointer(document, pointerOf(path)) === undefined;
+	return [{ path, what: isMissing ? 'is missing' : plainIssue(issue) }];
 }
 
 function refused(problem: Failure): PlanReading {

@@ -10,7 +10,7 @@ import fs from 'node:fs/promises';
 import path from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
-import { errnoOf, inWords, readBytes, remove, syncDirectory, writeDurably, writeWhole } from '../base/files.edge.ts';
+import { errnoOf, inWords, readText, remove, syncDirectory, writeDurably, writeWhole } from '../base/files.edge.ts';
 import { type DeviceState, deviceStateSchema, EMPTY_STATE, STATE_SCHEMA_VERSION } from './device-state.ts';
 
 /** Damaged files that are kept; the oldest go. */
@@ -41,11 +41,10 @@ export interface StateStore {
 	load(): Promise<LoadedState>;
 	/**
 	 * Resolves when the state, as it was at the call, would survive a power cut. A state equal to the saved one writes nothing.
+	 * With `forgetsOlder` no older copy is left either, so that a token that is gone from the state is gone from the disk.
 	 * @throws AgentError `state-unwritable`: the old state is intact; `state-unreadable` as in `load`.
 	 */
-	save(state: DeviceState): Promise<void>;
-	/** As `save`; afterwards no older copy is left, so that a token that is gone from the state is gone from the disk. */
-	saveAndForget(state: DeviceState): Promise<void>;
+	save(state: DeviceState, options?: { readonly forgetsOlder?: boolean }): Promise<void>;
 	/** Writes and removes a file of the size of a state. @throws AgentError `state-unwritable` if a save would fail now. */
 	probe(): Promise<void>;
 	/** Waits for calls under way and gives the lock back. */
@@ -65,7 +64,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 	let closed = false;
 	/** Why there is no lock. */
 	let unwritable: Failure | null = null;
-	/** What `state.json` surely holds; `null` until it was loaded or saved, and after a save that failed half-way. */
+	/** The certain content of `state.json`; `null` until it was loaded or saved, and after a save that failed half-way. */
 	let durable: string | null = null;
 	let loaded = false;
 	let last: Promise<unknown> = Promise.resolve();
@@ -140,7 +139,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 
 	async function replace(text: string, forget: boolean): Promise<void> {
 		await becomeWritable();
-		// What is there must be known to be good before it may become the copy, and must not be a newer agent's.
+		// The file that is there must be known to be good before it may become the copy, and must not be a newer agent's.
 		if (!loaded) await load();
 		if (text === durable && !forget) return;
 		try {
@@ -189,13 +188,9 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 
 	return {
 		load: () => next(load),
-		save: async (state) => {
+		save: async (state, { forgetsOlder = false } = {}) => {
 			const text = serialize(state);
-			return next(() => replace(text, false));
-		},
-		saveAndForget: async (state) => {
-			const text = serialize(state);
-			return next(() => replace(text, true));
+			return next(() => replace(text, forgetsOlder));
 		},
 		probe: () =>
 			next(async () => {
@@ -226,29 +221,24 @@ type StateFile =
 	| { readonly kind: 'good'; readonly text: string; readonly state: DeviceState };
 
 async function readState(file: string, mayChange: boolean): Promise<StateFile> {
-	let bytes: Buffer;
+	const damaged = (reason: string): StateFile => ({ kind: 'damaged', file, reason });
+	let text: string;
+	let document: unknown;
 	try {
-		bytes = await readBytes(file, MAX_STATE_BYTES, {
+		text = await readText(file, MAX_STATE_BYTES, {
 			// Put back by hand or by a backup, it may have become readable for others.
 			inspect: async ({ mode }, handle) => {
 				if (mayChange && mode & 0o077) await handle.chmod(0o600).catch(() => undefined);
 			},
 		});
+		if (text === '') return damaged('it is empty');
+		document = JSON.parse(text);
 	} catch (error) {
 		if (errnoOf(error) === 'ENOENT') return { kind: 'missing' };
-		if (errnoOf(error) === 'too-large') return { kind: 'damaged', file, reason: 'it is far too large' };
-		throw new AgentError('state-unreadable', `The state file ${file} cannot be read: ${inWords(error)}.`, {
-			cause: error,
-		});
-	}
-	if (bytes.length === 0) return { kind: 'damaged', file, reason: 'it is empty' };
-	let text: string;
-	let document: unknown;
-	try {
-		text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-		document = JSON.parse(text);
-	} catch {
-		return { kind: 'damaged', file, reason: 'it is cut short or overwritten' };
+		if (errnoOf(error) === 'too-large') return damaged('it is far too large');
+		if (errnoOf(error) === 'not-utf8' || error instanceof SyntaxError) return damaged('it is cut short or overwritten');
+		const message = `The state file ${file} cannot be read: ${inWords(error)}.`;
+		throw new AgentError('state-unreadable', message, { cause: error });
 	}
 	const version =
 		typeof document === 'object' && document !== null ? (document as Record<string, unknown>)['schemaVersion'] : null;
@@ -259,7 +249,7 @@ async function readState(file: string, mayChange: boolean): Promise<StateFile> {
 	const state = deviceStateSchema.safeParse(document);
 	if (!state.success) {
 		const where = state.error.issues[0]?.path.join('.');
-		return { kind: 'damaged', file, reason: where ? `${where} is not valid` : 'it is not the state of a device' };
+		return damaged(where ? `${where} is not valid` : 'it is not the state of a device');
 	}
 	return { kind: 'good', text, state: state.data };
 }
@@ -282,7 +272,10 @@ async function takeLock(stateDir: string): Promise<DatabaseSync> {
 		// `access` first: SQLite would open a file that it may only read, and then keep no other process out.
 		await fs.access(file, fs.constants.R_OK | fs.constants.W_OK).catch(async (error) => {
 			if (errnoOf(error) !== 'ENOENT') throw error;
-			await createEmpty(file);
+			// Of two agents that start at once the second must not touch the file of the first.
+			await fs.writeFile(file, '', { flag: 'wx', mode: 0o600 }).catch((error) => {
+				if (errnoOf(error) !== 'EEXIST') throw error;
+			});
 		});
 		await fs.access(stateDir, fs.constants.W_OK);
 		try {
@@ -297,15 +290,6 @@ async function takeLock(stateDir: string): Promise<DatabaseSync> {
 		if (sqliteStatus(error) === SQLITE_BUSY)
 			throw new AgentError('state-in-use', `Another process uses the state in ${stateDir}.`, { cause: error });
 		throw unwritableError(stateDir, error, `The state cannot be ${sqliteStatus(error) ? 'locked' : 'saved'}`);
-	}
-}
-
-async function createEmpty(file: string): Promise<void> {
-	try {
-		await (await fs.open(file, 'wx', 0o600)).close();
-	} catch (error) {
-		// Two agents that start at once: who comes second must not touch the file of the first.
-		if (errnoOf(error) !== 'EEXIST') throw error;
 	}
 }
 
