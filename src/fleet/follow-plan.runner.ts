@@ -10,9 +10,9 @@ import type { Warnings } from '../base/warnings.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
 import type { CurrentIdentity } from '../identity/current-identity.runner.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
-import type { PlanRecord } from '../state/plan-record.ts';
+import type { Assignment, PlanRecord } from '../state/plan-record.ts';
 import { fetchPlan } from './fetch-plan.edge.ts';
-import { checkRevision, type Fallback, NO_PLAN, type PlanTarget, planTarget, receivePlan } from './record.ts';
+import { checkRevision, NO_PLAN, type PlanTarget, planTarget, receivePlan } from './record.ts';
 import { compilePlan, planFor, shareOfSpread } from './targeting.ts';
 import { MAX_PLAN_BYTES } from './terms.ts';
 import type { PlanReading } from './verify-plan.runner.ts';
@@ -31,7 +31,7 @@ export interface FleetParts {
 	readonly runtime: () => Runtime;
 	readonly identity: Pick<CurrentIdentity, 'now'>;
 	/** What the device does where the plan says nothing. */
-	readonly fallback: () => Fallback;
+	readonly fallback: () => Assignment;
 	/** Whether the device has a service and does not reach it. */
 	readonly isOffline: () => boolean;
 	/** Called when another plan is known. */
@@ -134,16 +134,10 @@ export function followFleet(parts: FleetParts) {
 		refusedEtag = null;
 		if (!known || (verdict === 'known' && known.basis === chosenBy && known.etag === etag)) return;
 		const part = planFor(compilePlan(plan), planned());
-		const changed = receivePlan(
-			{ ...known, basis: chosenBy, etag },
-			{ ...part, revision: plan.revision, digest },
-			{
-				wallMs: clock.wallMs(),
-				spreadSeconds: plan.spreadSeconds,
-				share: shareOfSpread(planned().deviceId),
-				fallback: parts.fallback(),
-			},
-		);
+		const at = { wallMs: clock.wallMs(), spreadSeconds: plan.spreadSeconds, fallback: parts.fallback() };
+		const share = shareOfSpread(planned().deviceId);
+		const received = { ...part, revision: plan.revision, digest };
+		const changed = receivePlan({ ...known, basis: chosenBy, etag }, received, { ...at, share });
 		// A server that gives the same plan a new ETag each time must not wear the disk.
 		const isOnlyRenamed = verdict === 'known' && known.basis === chosenBy;
 		if (!isOnlyRenamed) log.info('fleet plan received', { revision: plan.revision });
