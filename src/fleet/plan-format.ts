@@ -11,7 +11,7 @@ import {
 	serialSchema,
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
-import { labelSchema } from '../settings/terms.ts';
+import { labelSchema } from '../settings/table.ts';
 import { MATCH_KEYS } from './terms.ts';
 
 export const MAX_RULES = 500;

@@ -53,9 +53,8 @@ export function resolveSettings(layers: readonly SettingsLayer[]): ResolvedSetti
 			const problem = entry ? check(entry, value) : { message: unknownKey(path, known), within: [] };
 			if ('message' in problem) {
 				const place = layer.source === 'file' ? layer.lineAndColumn?.([...keys, ...problem.within]) : undefined;
-				problems.push(
-					failure('settings-invalid', `${place ? `${where}: ${place}` : where}: ${path} ${problem.message}`),
-				);
+				const at = place ? `${where}: ${place}` : where;
+				problems.push(failure('settings-invalid', `${at}: ${path} ${problem.message}`));
 			} else {
 				values.set(path, problem.value);
 				origins.set(path, { source: layer.source, where });

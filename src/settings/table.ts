@@ -14,7 +14,6 @@ import {
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
 import { DEFAULT_CHANNEL_PATH, isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
-import { labelSchema, publicKeySchema, SCAN_SUFFIXES } from './terms.ts';
 
 /** One setting: how it is read, what it is when it is not set, and what it is for. */
 export interface Setting<Value> {
@@ -71,6 +70,26 @@ const planUrl = z.string('must be a text').transform((value, context) => {
 	context.addIssue('must be an https address without user and fragment (plain http is only for this machine itself)');
 	return z.NEVER;
 });
+
+/** A name that a device is given in its settings, for plans to choose it by. */
+export const labelSchema = z
+	.string('must be a text')
+	.min(1, 'must not be empty')
+	.max(64, 'must have at most 64 characters')
+	.regex(/^[A-Za-z0-9][\w.:/-]*$/, 'must be letters, digits and . _ : / - without spaces');
+
+/** A public key in one line, as settings hold it: `ed25519:` and its 32 bytes in base64. */
+export const publicKeySchema = z
+	.string('must be a text')
+	.regex(/^ed25519:[A-Za-z0-9+/]{43}=$/, 'must be a key such as "ed25519:…" from idv fleet keygen');
+
+/**
+ * The end of a scan: `auto` takes CR, LF or a quiet moment; `cr` and `lf` only that character; `none` only the quiet.
+ * Scanners are sold with any of them.
+ */
+export const SCAN_SUFFIXES = ['auto', 'cr', 'lf', 'none'] as const;
+
+export type ScanSuffix = (typeof SCAN_SUFFIXES)[number];
 
 const setting = <Value>(
 	kind: Setting<Value>['kind'],
