@@ -20,9 +20,6 @@ import { MAX_PLAN_BYTES } from './terms.ts';
 
 /** Problems that are named at once. */
 const MAX_PROBLEMS = 20;
-/** The bytes before the 32 bytes of an Ed25519 key in its usual form (SPKI, RFC 8410). */
-const SPKI_HEAD = '302a300506032b6570032100';
-
 /** Faults of a file, or the value that it holds. */
 type Checked<Value> = Value | { readonly ok: false; readonly problems: readonly Failure[] };
 
@@ -62,17 +59,13 @@ export function readPlan(bytes: Uint8Array, where: string, publicKeys: readonly 
 
 /** A key of one line, as settings hold it. */
 export function importPublicKey(text: string): KeyObject {
-	const raw = Buffer.from(text.slice(text.indexOf(':') + 1), 'base64');
-	return createPublicKey({ key: Buffer.concat([Buffer.from(SPKI_HEAD, 'hex'), raw]), format: 'der', type: 'spki' });
+	const x = Buffer.from(text.slice(text.indexOf(':') + 1), 'base64').toString('base64url');
+	return createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x }, format: 'jwk' });
 }
 
 /** The one line for a key, public or private. */
 export function formatPublicKey(key: KeyObject): string {
-	const half = key.type === 'private' ? createPublicKey(key) : key;
-	return `ed25519:${half
-		.export({ format: 'der', type: 'spki' })
-		.subarray(SPKI_HEAD.length / 2)
-		.toString('base64')}`;
+	return `ed25519:${Buffer.from(key.export({ format: 'jwk' }).x ?? '', 'base64url').toString('base64')}`;
 }
 
 function isSignedBy({ signatures }: PlanEnvelope, payload: Uint8Array, publicKey: string): boolean {

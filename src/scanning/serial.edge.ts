@@ -4,15 +4,14 @@
  */
 import type { SerialPortStream } from '@serialport/stream';
 import { AgentError } from '../base/errors.ts';
+import type { Settings } from '../settings/table.ts';
 import { type OpenScanner, refusedOpen, type ScannerListener, scannerGone } from './scanner.ts';
 
 /** Longest opening, in milliseconds: a broken adapter may keep the system call waiting. */
 const OPEN_DEADLINE_MS = 5000;
 
-export interface SerialOptions {
-	/** Bits per second; without meaning for USB CDC. 8 data bits, no parity, one stop bit. */
-	readonly baudRate: number;
-}
+/** Bits per second; without meaning for USB CDC. 8 data bits, no parity, one stop bit. */
+export type SerialOptions = Pick<Settings['scanner'], 'baudRate'>;
 
 /** @throws AgentError `scanner-failed` or `scanner-denied`. */
 export async function openSerialScanner(

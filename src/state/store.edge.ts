@@ -106,8 +106,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		if (found.kind === 'damaged' || backup.kind !== 'missing') {
 			const what = found.kind === 'damaged' ? `is damaged (${found.reason})` : 'is missing';
 			const now = hasCopy ? 'the copy before it is used' : 'it has no good copy, and this device starts unpaired';
-			const remedy = 'Pair again unless the agent is online.';
-			const more = setAside && damaged.length > 0 ? {} : { remedy };
+			const more = setAside && damaged.length > 0 ? {} : { remedy: 'Pair again unless the agent is online.' };
 			notices.push(failure('state-corrupt', `The state file ${at(STATE)} ${what}; ${now}.`, more));
 		}
 		return { state: hasCopy ? backup.state : EMPTY_STATE, notices };
@@ -129,9 +128,8 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		}
 	}
 
-	async function listQuarantined(): Promise<string[]> {
-		return (await fs.readdir(stateDir)).filter((name) => name.startsWith(QUARANTINED)).sort();
-	}
+	const listQuarantined = async () =>
+		(await fs.readdir(stateDir)).filter((name) => name.startsWith(QUARANTINED)).sort();
 
 	async function forgetOlder(): Promise<void> {
 		for (const name of [BACKUP, ...(await listQuarantined())]) await remove(at(name));
@@ -240,8 +238,7 @@ async function readState(file: string, mayChange: boolean): Promise<StateFile> {
 		const message = `The state file ${file} cannot be read: ${inWords(error)}.`;
 		throw new AgentError('state-unreadable', message, { cause: error });
 	}
-	const version =
-		typeof document === 'object' && document !== null ? (document as Record<string, unknown>)['schemaVersion'] : null;
+	const version = (document as { schemaVersion?: unknown } | null)?.schemaVersion;
 	if (typeof version === 'number' && version > STATE_SCHEMA_VERSION)
 		throw new AgentError('state-unreadable', `The state file ${file} was written by a newer version of the agent.`, {
 			remedy: 'Install that version again, or move the file away and pair this device again; nothing was changed.',
