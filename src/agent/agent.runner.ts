@@ -210,7 +210,6 @@ function statusOf(
 	});
 }
 
-/** What the agent offers to local programs. */
 function offer(base: Base, { leases, fleet, links, reconciler, pairing, commands, reevaluate, status }: Device): Agent {
 	const { clock, warnings, stateWriter } = base;
 	const { retrySlowLinks, ...asked } = commands;

@@ -61,17 +61,9 @@ export function openBase(options: AgentOptions) {
 	const settings = () => runtime.resolved.settings;
 	const { facts, newDeviceId } = options;
 	const identity = keepIdentity({ facts, device: stateWriter, newDeviceId, settings });
+	const shared = { clock, log, random, registerSecret, warnings, events, stateWriter, identity, settings, publish };
 	return {
-		clock,
-		log,
-		random,
-		registerSecret,
-		warnings,
-		events,
-		stateWriter,
-		identity,
-		settings,
-		publish,
+		...shared,
 		userAgent: `idv-agent/${options.version}`,
 		agentVersion: options.version,
 		startedAt: isoNow(clock),

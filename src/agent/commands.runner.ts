@@ -5,7 +5,6 @@
 
 import { isoNow } from '../base/clock.edge.ts';
 import { AgentError, retryClassOf } from '../base/errors.ts';
-import type { Link } from '../connection/supervisor.ts';
 import type { Fleet } from '../fleet/follow-plan.runner.ts';
 import { acceptedIdentity, toReport } from '../identity/identity.ts';
 import type { Pairing } from '../pairing/pairing.runner.ts';
@@ -76,17 +75,9 @@ export function createCommands(parts: CommandParts) {
 		/** An outage that ends without help is not hurried: there are many devices. A corrected setting is tried at once. */
 		retrySlowLinks() {
 			const { current, next } = links.supervision;
-			for (const link of [current, next])
-				if (link && isSlow(link))
-					links.dispatch({
-						type: 'link',
-						generation: link.generation,
-						event: { type: 'retryRequested', atMs: clock.monotonicMs() },
-					});
+			for (const { generation, state } of [current, next].filter((link) => link !== null))
+				if ('untilMs' in state && retryClassOf(state.failure.code) === 'slow')
+					links.dispatch({ type: 'link', generation, event: { type: 'retryRequested', atMs: clock.monotonicMs() } });
 		},
 	};
-}
-
-function isSlow({ state }: Link): boolean {
-	return 'untilMs' in state && retryClassOf(state.failure.code) === 'slow';
 }

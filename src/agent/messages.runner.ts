@@ -32,10 +32,6 @@ export function receiveMessages(
 			parts.workflow.follow(message.workflowId);
 			parts.requestReconcile();
 		} else
-			parts.dispatch({
-				type: 'link',
-				generation,
-				event: { type: 'connectionRevoked', atMs: clock.monotonicMs() },
-			});
+			parts.dispatch({ type: 'link', generation, event: { type: 'connectionRevoked', atMs: clock.monotonicMs() } });
 	};
 }

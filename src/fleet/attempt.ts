@@ -34,7 +34,6 @@ export interface AttemptContext {
 	readonly supervision: Supervision;
 	/** Whether the move waits for the leases of applications: then its time does not run. */
 	readonly isDeferred: boolean;
-	/** Revision, for messages. */
 	readonly revision: number;
 	readonly limitMs: number;
 	readonly nowMs: number;

@@ -34,7 +34,6 @@ export interface FleetParts {
 	readonly fallback: () => Assignment;
 	/** Whether the device has a service and does not reach it. */
 	readonly isOffline: () => boolean;
-	/** Called when another plan is known. */
 	readonly requestReconcile: () => void;
 }
 
@@ -91,7 +90,9 @@ export function followFleet(parts: FleetParts) {
 			checkedAt = isoNow(clock);
 		} catch (error) {
 			if (signal.aborted) return;
-			warn(toFailure(error));
+			const problem = toFailure(error);
+			// A device that is offline has reported that already.
+			if (problem.code !== 'plan-unreachable' || !parts.isOffline()) warnings.set('fleet', problem);
 		}
 		polling = null;
 		pollIn(intervalSeconds * 1000 * (0.75 + 0.5 * random()));
@@ -117,11 +118,6 @@ export function followFleet(parts: FleetParts) {
 		// A plan changes seldom; most devices follow none.
 		const { readPlan } = await import('./verify-plan.runner.ts');
 		return { etag: found.etag, reading: readPlan(found.bytes, `The fleet plan of ${url.host}`, publicKeys) };
-	}
-
-	/** A device that is offline has reported that already. */
-	function warn(problem: Failure): void {
-		if (problem.code !== 'plan-unreachable' || !parts.isOffline()) warnings.set('fleet', problem);
 	}
 
 	function receive(etag: string | null, reading: PlanReading): void {

@@ -17,7 +17,6 @@ export interface Finding {
 /** Findings that are told at most. */
 const MAX_FINDINGS = 100;
 
-/** Looks for them all, rules first, in order. */
 export function checkPlan(plan: FleetPlan): Finding[] {
 	const findings: Finding[] = [];
 	const compiled = plan.rules.map(({ match }) => compile(match));

@@ -58,7 +58,6 @@ const matchSchema = z
 	.refine((match) => Object.keys(match).length > 0, `must name at least one of ${MATCH_KEYS.join(', ')}`);
 export type PlanMatch = z.infer<typeof matchSchema>;
 
-/** The words of a plan to a device. */
 const wordFields = {
 	/** `null` leaves the workflow to pairing, `workflow set` and the service; left out, `defaults` decides. */
 	workflowId: workflowIdSchema.nullable().optional(),
@@ -94,7 +93,6 @@ export const fleetPlanSchema = z.strictObject({
 	format: z.literal('idv-fleet-plan/1', 'must be "idv-fleet-plan/1"'),
 	/** Rises with every change. */
 	revision: whole(1).max(Number.MAX_SAFE_INTEGER, 'must be a smaller number'),
-	/** For people. */
 	comment: text(1000).optional(),
 	/** Seconds over which devices take this plan, and over which each ring starts. */
 	spreadSeconds: spreadSeconds.default(DEFAULT_SPREAD_SECONDS),
@@ -114,7 +112,6 @@ export const fleetPlanSchema = z.strictObject({
 		})
 		.default([]),
 });
-/** A plan that has been checked. */
 export type FleetPlan = z.infer<typeof fleetPlanSchema>;
 
 /** An Ed25519 signature in base64: 64 bytes. */

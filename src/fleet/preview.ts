@@ -8,13 +8,11 @@ import type { FleetPlan, PlanMatch, PlanRollout, PlanWord } from './plan-format.
 import { assignmentAt, type CompiledPlan, type PlannedDevice, planFor } from './targeting.ts';
 import { MATCH_KEYS } from './terms.ts';
 
-/** A device as an inventory has it. */
 export interface InventoryDevice extends PlannedDevice {
 	/** What it runs now; `null`: not known. */
 	readonly workflowId: string | null;
 }
 
-/** One change of one device. */
 export interface PlannedMove {
 	readonly deviceId: string;
 	/** `null`: not known. */
@@ -106,7 +104,6 @@ export interface PlanDifference {
 	readonly after: string | null;
 }
 
-/** What the new plan says otherwise. */
 export function diffPlans(before: FleetPlan, after: FleetPlan): PlanDifference[] {
 	const differences: PlanDifference[] = [];
 	const note = (what: string, old: string | null, now: string | null) => {

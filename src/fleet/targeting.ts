@@ -94,7 +94,6 @@ function startFor({ rings }: PlanRollout, spreadSeconds: number, deviceId: strin
 	return earliest;
 }
 
-/** The values of a device that each kind is compared with. */
 const VALUES: Readonly<Record<MatchKey, (device: PlannedDevice) => readonly (string | null)[]>> = {
 	deviceIds: ({ deviceId }) => [deviceId],
 	serials: ({ serial }) => [serial],

@@ -27,7 +27,6 @@ export interface ReadPlan {
 	readonly plan: FleetPlan;
 	/** SHA-256 of the plan's exact bytes, in hexadecimal. */
 	readonly digest: string;
-	/** Whether it came in an envelope. */
 	readonly isSigned: boolean;
 	/** The key whose signature was found good; `null` when none was asked for. */
 	readonly verifiedBy: string | null;
@@ -88,10 +87,7 @@ function readPayload(
 	return { ok: true, read, payload };
 }
 
-interface Parsed {
-	readonly text: string;
-	readonly document: unknown;
-}
+type Parsed = { readonly text: string; readonly document: unknown };
 
 function parseJson(bytes: Uint8Array, where: string): Parsed | { readonly problem: Failure } {
 	const invalid = (what: string) => ({ problem: failure('plan-invalid', `${where}: ${what}.`) });

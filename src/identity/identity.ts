@@ -33,7 +33,6 @@ export interface InterfaceFacts {
 export interface IdentityFacts {
 	/** In order of preference. */
 	readonly serials: readonly Chosen<string>[];
-	/** In any order. */
 	readonly interfaces: readonly InterfaceFacts[];
 	/** A keyed hash of the machine-id in hexadecimal, or `null` where there is none. Never the id itself. */
 	readonly machineIdHash: string | null;
@@ -42,11 +41,7 @@ export interface IdentityFacts {
 }
 
 /** Values from the settings, as they stand there; each that is set wins over whatever is found or pinned. */
-export interface ConfiguredIdentity {
-	readonly deviceId?: string | null | undefined;
-	readonly serial?: string | null | undefined;
-	readonly macAddress?: string | null | undefined;
-}
+export type ConfiguredIdentity = Partial<Record<'deviceId' | 'serial' | 'macAddress', string | null | undefined>>;
 
 export interface Rejected {
 	readonly source: string;

@@ -140,10 +140,7 @@ async function loadWasm({ file, inPackage }: typeof READER): Promise<ArrayBuffer
 	return bytes;
 }
 
-interface Size {
-	readonly width: number;
-	readonly height: number;
-}
+type Size = Readonly<Record<'width' | 'height', number>>;
 
 /** The size in pixels that a PNG, JPEG or WebP picture announces; `null` for anything else. */
 function measure(bytes: Uint8Array): Size | null {
@@ -203,15 +200,15 @@ function textAt(view: DataView, offset: number): string {
 	return String.fromCharCode(...new Uint8Array(view.buffer, view.byteOffset + offset, 4));
 }
 
-function startsWith(bytes: Uint8Array, signature: string): boolean {
-	return [...signature].every((character, index) => bytes[index] === character.charCodeAt(0));
-}
+/** The first bytes, one character for each. */
+const headOf = (bytes: Uint8Array) => Buffer.from(bytes.subarray(0, 16)).toString('latin1');
+const startsWith = (bytes: Uint8Array, signature: string) => headOf(bytes).startsWith(signature);
 
 /** Names a file that is not a complete picture of a supported kind, so that the message does not suggest damage. */
 function kindOf(bytes: Uint8Array): string {
 	if (bytes.byteLength === 0) return 'empty';
-	if (startsWith(bytes, PNG) || startsWith(bytes, JPEG)) return 'damaged';
-	const head = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(16, bytes.byteLength)).toString('latin1');
+	const head = headOf(bytes);
+	if (head.startsWith(PNG) || head.startsWith(JPEG)) return 'damaged';
 	if (/^RIFF....WEBP/s.test(head))
 		return isMoving(new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength))
 			? 'a WebP picture that moves, which cannot be read here'

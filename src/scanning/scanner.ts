@@ -13,7 +13,6 @@ export interface OpenScanner {
 	close(): Promise<void>;
 }
 
-/** Why a device could not be opened. */
 export function refusedOpen(path: string, error: unknown): AgentError {
 	const reason = error instanceof Error ? error.message : String(error);
 	const code = (error as NodeJS.ErrnoException | null)?.code ?? '';
@@ -31,7 +30,6 @@ export function refusedOpen(path: string, error: unknown): AgentError {
 	});
 }
 
-/** The device disappeared. */
 export function scannerGone(path: string): Failure {
 	return failure('scanner-failed', `The scanner at ${path} was unplugged.`);
 }

@@ -52,12 +52,11 @@ export function resolveWith(
 	return { ...resolveSettings(layers), documents, notices: fromEnv.notices };
 }
 
-function readEnvironment(env: SettingsSources['env']): {
-	texts: Map<string, { value: string; where: string }>;
-	notices: Failure[];
-} {
+type Texts = Map<string, { value: string; where: string }>;
+
+function readEnvironment(env: SettingsSources['env']): { texts: Texts; notices: Failure[] } {
 	const byName = new Map([...listSettings().keys()].map((path) => [environmentName(path), path]));
-	const texts = new Map<string, { value: string; where: string }>();
+	const texts: Texts = new Map();
 	const notices: Failure[] = [];
 	for (const [name, value] of Object.entries(env)) {
 		if (!name.startsWith('IDV_AGENT_') || value === undefined || FLAG_VARIABLES.includes(name)) continue;
@@ -72,7 +71,7 @@ function readEnvironment(env: SettingsSources['env']): {
 	return { texts, notices };
 }
 
-function readSets(sets: readonly string[]): Map<string, { value: string; where: string }> {
+function readSets(sets: readonly string[]): Texts {
 	return new Map(
 		sets.map((set) => {
 			const equals = set.indexOf('=');

@@ -5,11 +5,9 @@ export interface AgentPaths {
 	readonly configFile: string;
 	/** Whether a person named the file: then it has to exist. */
 	readonly configFileIsExplicit: boolean;
-	/** `conf.d` beside the configuration file. */
 	readonly confDirectory: string;
 	/** The agent's own directory: 0700. */
 	readonly stateDir: string;
-	/** The two sockets. */
 	readonly runDir: string;
 	/** Where systemd puts credentials, if it runs the agent. */
 	readonly credentialsDirectory: string | null;

@@ -76,7 +76,6 @@ export function keepPersistedState(
 				throw error;
 			}
 		},
-		/** Stops trying again. */
 		close(): void {
 			closed = true;
 			cancelRetry();

@@ -33,23 +33,7 @@ export interface LoadedState {
 }
 
 /** One call runs after the other, in the order in which they were made. */
-export interface StateStore {
-	/**
-	 * The newest good state; {@link EMPTY_STATE} on a device that has none. Damaged files are set aside.
-	 * @throws AgentError `state-unreadable` when a file is there but cannot be read, or a newer agent wrote it: nothing is touched.
-	 */
-	load(): Promise<LoadedState>;
-	/**
-	 * Resolves when the state, as it was at the call, would survive a power cut. A state equal to the saved one writes nothing.
-	 * With `forgetsOlder` no older copy is left either, so that a token that is gone from the state is gone from the disk.
-	 * @throws AgentError `state-unwritable`: the old state is intact; `state-unreadable` as in `load`.
-	 */
-	save(state: DeviceState, options?: { readonly forgetsOlder?: boolean }): Promise<void>;
-	/** Writes and removes a file of the size of a state. @throws AgentError `state-unwritable` if a save would fail now. */
-	probe(): Promise<void>;
-	/** Waits for calls under way and gives the lock back. */
-	close(): Promise<void>;
-}
+export type StateStore = Awaited<ReturnType<typeof openStateStore>>;
 
 /**
  * Opens the state directory, creates it (0700) if need be, and takes its lock. In a directory that cannot be written the
@@ -57,7 +41,7 @@ export interface StateStore {
  * @param options.readonly takes no lock, changes nothing and saves nothing: for a look beside a running agent.
  * @throws AgentError `state-in-use` while another process has it open; `state-unwritable` when there can be no directory.
  */
-export async function openStateStore(stateDir: string, options: { readonly?: boolean } = {}): Promise<StateStore> {
+export async function openStateStore(stateDir: string, options: { readonly?: boolean } = {}) {
 	const at = (name: string) => path.join(stateDir, name);
 	let lock: DatabaseSync | null = null;
 	let closing: Promise<void> | null = null;
@@ -185,11 +169,21 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 	}
 
 	return {
+		/**
+		 * The newest good state; {@link EMPTY_STATE} on a device that has none. Damaged files are set aside.
+		 * @throws AgentError `state-unreadable` when a file is there but cannot be read, or a newer agent wrote it: nothing is touched.
+		 */
 		load: () => next(load),
-		save: async (state, { forgetsOlder = false } = {}) => {
+		/**
+		 * Resolves when the state, as it was at the call, would survive a power cut. A state equal to the saved one writes nothing.
+		 * With `forgetsOlder` no older copy is left either, so that a token that is gone from the state is gone from the disk.
+		 * @throws AgentError `state-unwritable`: the old state is intact; `state-unreadable` as in `load`.
+		 */
+		save: async (state: DeviceState, { forgetsOlder = false }: { forgetsOlder?: boolean } = {}): Promise<void> => {
 			const text = serialize(state);
 			return next(() => replace(text, forgetsOlder));
 		},
+		/** Writes and removes a file of the size of a state. @throws AgentError `state-unwritable` if a save would fail now. */
 		probe: () =>
 			next(async () => {
 				await becomeWritable();
@@ -201,6 +195,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 					await remove(at(TEMPORARY)).catch(() => undefined);
 				}
 			}),
+		/** Waits for calls under way and gives the lock back. */
 		close: () => {
 			closing ??= next(async () => {
 				closed = true;
@@ -212,7 +207,6 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 	};
 }
 
-/** What a state file turned out to be. */
 type StateFile =
 	| { readonly kind: 'missing' }
 	| { readonly kind: 'damaged'; readonly file: string; readonly reason: string }

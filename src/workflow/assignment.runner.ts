@@ -25,7 +25,6 @@ export function assignWorkflows(parts: {
 }) {
 	const { clock, log, stateWriter, warnings } = parts;
 	const fixed = () => fixedWorkflow(parts.runtime().resolved, parts.plan());
-	/** The desired workflow, and which source names it. */
 	const chosen = (): DesiredWorkflow | null =>
 		chosenWorkflow(parts.runtime().resolved, stateWriter.state, parts.plan());
 	const assigned = (workflowId: string, source: AssignedWorkflow['source']): AssignedWorkflow => ({

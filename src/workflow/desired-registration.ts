@@ -173,7 +173,6 @@ export function hasCredential({ state, credentials }: Pick<RegistrationInputs, '
 	return credentials.id !== '' || state.connections.length > 0;
 }
 
-/** The registration for a service and a workflow. */
 export function registrationFor(inputs: RegistrationInputs, baseUrl: string, workflowId: string): DesiredRegistration {
 	const { resolved, plan, identity, credentials } = inputs;
 	const { deviceId, serial, macAddress } = identity;

@@ -16,12 +16,10 @@ export function keepLeases({ clock, requestReconcile }: { clock: Clock; requestR
 		get held() {
 			return held;
 		},
-		/** Takes or renews a lease. @throws AgentError `body-invalid`. */
 		hold(name: string, seconds: number) {
 			held = holdLease(held, name, seconds, clock.monotonicMs());
 			requestReconcile();
 		},
-		/** Gives a lease back; one that is not held changes nothing. */
 		release(name: string) {
 			held = releaseLease(held, name);
 			requestReconcile();
