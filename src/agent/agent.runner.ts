@@ -5,8 +5,10 @@
 
 import type { Failure } from '../base/errors.ts';
 import { accessOf, keepConnections } from '../connection/connection-tokens.runner.ts';
+import { keepLine, UNSAVED_LINE } from '../connection/line.runner.ts';
 import { livenessOf } from '../connection/link.runner.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
+import { bearsOn } from '../connection/settings-bearing.ts';
 import { supervise } from '../connection/supervisor.ts';
 import type { EventsFeed } from '../events/feed.runner.ts';
 import { followFleet } from '../fleet/follow-plan.runner.ts';
@@ -86,6 +88,7 @@ function assemble(options: AgentOptions, base: Base) {
 		...base,
 		silenceLimitMs: ({ registration }) => livenessOf(registration, settings().service).silenceLimitMs,
 	});
+	const line = keepLine(options.lineStore ?? UNSAVED_LINE, base.log);
 	const leases = keepLeases({ clock, requestReconcile });
 	const connections = keepConnections({ ...base, credentials: () => runtime().credentials });
 	const fleet = followFleet({
@@ -104,6 +107,7 @@ function assemble(options: AgentOptions, base: Base) {
 		...base,
 		decide: options.supervise ?? supervise,
 		connections,
+		line,
 		plan: () => planHeartbeat(fleet.record(), reconciler.progress.attempt),
 		openChannel: options.openChannel,
 		report: {
@@ -120,6 +124,7 @@ function assemble(options: AgentOptions, base: Base) {
 				connectivity.beat(sentAt);
 				publish();
 			},
+			lineEnded: connectivity.lineEnded,
 			clockSkew: onClockSkew,
 		},
 		onFailedAttempt() {
@@ -148,9 +153,19 @@ function assemble(options: AgentOptions, base: Base) {
 		toSaved: connections.toSaved,
 		goOnline: (paired) => goOnline(base, { fleet, links, status }, paired),
 	});
-	const status = (): Status => statusOf(base, { links, reconciler, connectivity, fleet, workflow });
-	const commands = createCommands({ ...base, fleet, workflow, pairing, connectivity, links, reconciler, reevaluate });
-	return { connectivity, leases, fleet, workflow, links, reconciler, pairing, commands, reevaluate, status };
+	const status = (): Status => statusOf(base, { links, line, reconciler, connectivity, fleet, workflow });
+	const commands = createCommands({
+		...base,
+		fleet,
+		workflow,
+		pairing,
+		connectivity,
+		line,
+		links,
+		reconciler,
+		reevaluate,
+	});
+	return { connectivity, line, leases, fleet, workflow, links, reconciler, pairing, commands, reevaluate, status };
 }
 
 /** Follows a pairing until the device is online, or has failed to be. */
@@ -176,16 +191,9 @@ async function goOnline(
 	};
 }
 
-function statusOf(
-	base: Base,
-	{
-		links,
-		reconciler,
-		connectivity,
-		fleet,
-		workflow,
-	}: Pick<Device, 'links' | 'reconciler' | 'connectivity' | 'fleet' | 'workflow'>,
-): Status {
+type StatusParts = Pick<Device, 'links' | 'line' | 'reconciler' | 'connectivity' | 'fleet' | 'workflow'>;
+
+function statusOf(base: Base, { links, line, reconciler, connectivity, fleet, workflow }: StatusParts): Status {
 	const { clock, stateWriter, settings, startedAt, agentVersion } = base;
 	const { deviceId, serial, macAddress, cloned, warnings } = base.identity.now;
 	const { supervision } = links;
@@ -196,6 +204,7 @@ function statusOf(
 		...moment,
 		startedAt,
 		agentVersion,
+		line: line.facts(moment.nowMs),
 		supervision,
 		device: stateWriter.state,
 		workflow: workflow.chosen(),
@@ -212,7 +221,7 @@ function statusOf(
 
 function offer(base: Base, { leases, fleet, links, reconciler, pairing, commands, reevaluate, status }: Device): Agent {
 	const { clock, warnings, stateWriter } = base;
-	const { retrySlowLinks, ...asked } = commands;
+	const { tryChangedSettings, ...asked } = commands;
 	return {
 		...asked,
 		events: base.events,
@@ -226,11 +235,12 @@ function offer(base: Base, { leases, fleet, links, reconciler, pairing, commands
 		onPairing: pairing.onOutcome,
 		isPairing: () => pairing.underWay !== null,
 		applyRuntime(changed) {
+			const bears = bearsOn(base.settings(), changed.resolved.settings);
 			base.use(changed);
 			warnings.set('workflow', null);
 			base.keepSettings();
 			reevaluate();
-			retrySlowLinks();
+			tryChangedSettings(bears);
 		},
 		warn: warnings.set,
 		async stop() {

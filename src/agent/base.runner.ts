@@ -10,6 +10,7 @@ import type { Log } from '../base/log.edge.ts';
 import { keepWarnings } from '../base/warnings.ts';
 import type { Channel, ChannelEvent, ChannelOptions } from '../connection/channel.edge.ts';
 import { clockWarning } from '../connection/clock-skew.ts';
+import type { LineStore } from '../connection/line-rhythm.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
 import type { supervise } from '../connection/supervisor.ts';
 import { createEventsFeed } from '../events/feed.runner.ts';
@@ -33,6 +34,8 @@ export interface AgentOptions {
 	readonly counters: Counters;
 	/** Opens the kept events. @param warn shows a warning on a topic until it is withdrawn with `null`. */
 	readonly openEvents: (warn: (topic: string, warning: Failure | null) => void) => EventStore;
+	/** Where what is learned of the line outlives a restart; left out, it does not. */
+	readonly lineStore?: LineStore;
 	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
 	/** The policy for links; default the product's own. A benchmark measures others beside it. */
 	readonly supervise?: typeof supervise;

@@ -4,7 +4,8 @@
  */
 
 import { isoNow } from '../base/clock.edge.ts';
-import { AgentError, retryClassOf } from '../base/errors.ts';
+import { AgentError } from '../base/errors.ts';
+import type { Line } from '../connection/line.runner.ts';
 import type { Fleet } from '../fleet/follow-plan.runner.ts';
 import { acceptedIdentity, toReport } from '../identity/identity.ts';
 import type { Pairing } from '../pairing/pairing.runner.ts';
@@ -21,6 +22,7 @@ export type CommandParts = Base & {
 	readonly workflow: Pick<WorkflowAssignment, 'checkFree' | 'set'>;
 	readonly pairing: Pick<Pairing, 'underWay'>;
 	readonly connectivity: Pick<Connectivity, 'forget'>;
+	readonly line: Pick<Line, 'forget'>;
 	readonly links: Links;
 	readonly reconciler: Reconciler;
 	/** Settings, state or machine may have changed: everything that follows from them is decided again. */
@@ -41,6 +43,7 @@ export function createCommands(parts: CommandParts) {
 			const { generatedId, confirmedOrigins, lastSettings, plan } = stateWriter.state;
 			links.drop();
 			parts.connectivity.forget();
+			parts.line.forget();
 			parts.publish();
 			try {
 				await stateWriter.forget({ ...EMPTY_STATE, generatedId, confirmedOrigins, lastSettings, plan });
@@ -72,12 +75,8 @@ export function createCommands(parts: CommandParts) {
 			reconciler.retry();
 			links.dispatch({ type: 'retryRequested', atMs: clock.monotonicMs() });
 		},
-		/** An outage that ends without help is not hurried: there are many devices. A corrected setting is tried at once. */
-		retrySlowLinks() {
-			const { current, next } = links.supervision;
-			for (const { generation, state } of [current, next].filter((link) => link !== null))
-				if ('untilMs' in state && retryClassOf(state.failure.code) === 'slow')
-					links.dispatch({ type: 'link', generation, event: { type: 'retryRequested', atMs: clock.monotonicMs() } });
-		},
+		/** @param bears whether the settings that have changed bear on the way to the service: then they are tried at once. */
+		tryChangedSettings: (bears: boolean) =>
+			links.dispatch({ type: 'settingsChanged', bears, atMs: clock.monotonicMs() }),
 	};
 }

@@ -24,7 +24,7 @@ export function superviseLinks(
 		Omit<LinkRunnerOptions, 'report'> & {
 			readonly decide: typeof supervise;
 			readonly connections: Connections;
-			readonly report: Pick<LinkRunnerOptions['report'], 'frame' | 'heartbeat' | 'clockSkew'>;
+			readonly report: Pick<LinkRunnerOptions['report'], 'frame' | 'heartbeat' | 'lineEnded' | 'clockSkew'>;
 			readonly onFailedAttempt: () => void;
 			/** Called after every step, before anything else follows from it. */
 			readonly onStep: (before: Supervision, after: Supervision) => void;
@@ -45,6 +45,9 @@ export function superviseLinks(
 			event(generation, event) {
 				if (event.type === 'registerFailed' || event.type === 'channelEnded') parts.onFailedAttempt();
 				dispatch({ type: 'link', generation, event });
+			},
+			lineEnded(...end) {
+				if (supervision.current ?? supervision.next) parts.report.lineEnded(...end);
 			},
 			heartbeat(generation, sentAt) {
 				if (supervision.current?.generation === generation) parts.report.heartbeat(generation, sentAt);

@@ -25,7 +25,7 @@ export function receiveMessages(
 		const { current, next } = parts.supervision();
 		// After an unpairing nothing of the old service is kept.
 		if (!current && !next) return;
-		connectivity.heard();
+		connectivity.heard(generation);
 		const message = keepNotification(events, frame, { workflowId, at: now() }, parts.settings().service, log);
 		if (!message) return;
 		if (message.type === 'workflow.changed') {

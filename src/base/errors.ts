@@ -51,7 +51,7 @@ const retried = (retryClass: RetryClass, exit: number, remedy: string): Catalogu
 	retry: { disposition: 'retry', retryClass },
 });
 /** Failures of a link. */
-const unreachable = (remedy: string) => retried('unreachable', EXIT.unavailable, remedy);
+const unreachable = (remedy: string, exit: number = EXIT.unavailable) => retried('unreachable', exit, remedy);
 const overloaded = (remedy: string, exit: number = EXIT.unavailable) => retried('overloaded', exit, remedy);
 const slow = (remedy: string, exit: number = EXIT.unavailable) => retried('slow', exit, remedy);
 const blocked = (exit: number, remedy: string): CatalogueRow => ({ ...ask(exit, remedy), retry: ASK_HUMAN });
@@ -78,6 +78,9 @@ export const CATALOGUE = {
 	),
 	'channel-silent': unreachable(
 		'If it lasts, check the line, or set service.silenceLimitSeconds to 0 for a service that answers no ping.',
+	),
+	'channel-flapping': unreachable(
+		'Check the line and what stands on the way (proxies, load balancers); look at the cause in brackets.',
 	),
 	'clock-wrong': unreachable("Set this device's clock, or let it reach a time server."),
 	'certificate-expired': slow(
@@ -140,6 +143,11 @@ export const CATALOGUE = {
 	),
 	'poison-message': overloaded(
 		'The operator must look at what the service sends: a message was too large or not valid.',
+	),
+
+	'registering-too-often': unreachable(
+		'The operator of the service must look at why it moves or renews this device so often.',
+		EXIT.temporary,
 	),
 
 	// Pairing.

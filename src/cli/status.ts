@@ -36,6 +36,7 @@ function printStatus(status: Status): void {
 				: `${CHANNEL_WORDS[channel.state]}${since}, ${counted(channel.reconnects, 'reconnect')}`,
 		],
 		['Heartbeat', channel.lastHeartbeatAt ? localTime(channel.lastHeartbeatAt) : 'none yet'],
+		...(channel.idleTimeout ? [['Line', describeLine(channel.idleTimeout)]] : []),
 		...(channel.nextAttemptAt ? [['Next try', localTime(channel.nextAttemptAt)]] : []),
 		...(status.plan ? [['Plan', describePlan(status.plan)]] : []),
 		...(status.sessionId ? [['Session', status.sessionId]] : []),
@@ -46,6 +47,11 @@ function printStatus(status: Status): void {
 	printLine(status.sentence);
 	printLine();
 	printTable(rows);
+}
+
+function describeLine({ seconds, pingSeconds }: NonNullable<Status['channel']['idleTimeout']>): string {
+	const handled = pingSeconds === null ? 'pinged in time from the next channel on' : `pinged every ${pingSeconds} s`;
+	return `ends after ${seconds} s of silence; ${handled}`;
 }
 
 function describeService({ baseUrl, pairedAt }: Status): string {

@@ -7,14 +7,15 @@ import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Authorization } from '../protocol/authorization.ts';
-import { formatAuthorization } from '../protocol/authorization.ts';
 import { type Frame, fillTemplate, type Heartbeat, readNotification } from '../protocol/channel.ts';
 import { DEFAULT_HEARTBEAT_CADENCE } from '../protocol/device-connection.ts';
-import { channelUrl } from '../protocol/endpoints.ts';
 import type { Settings } from '../settings/table.ts';
-import type { Channel, ChannelEvent, ChannelOptions } from './channel.edge.ts';
+import type { Channel, ChannelEvent, ChannelOptions, LineEnd } from './channel.edge.ts';
+import { channelAddress } from './channel-address.ts';
 import { freshConnection } from './connection-tokens.runner.ts';
 import { startHeartbeats } from './heartbeats.runner.ts';
+import type { Line } from './line.runner.ts';
+import { MOST_PING_MS } from './line-rhythm.ts';
 import type { Credential, LinkEffect, LinkEvent } from './link.ts';
 import type { Runtime } from './runtime.runner.ts';
 import type { Registration } from './supervisor.ts';
@@ -24,9 +25,10 @@ export interface LinkRunnerOptions {
 	readonly log: Pick<Log, 'debug'>;
 	readonly startedAtMs: number;
 	readonly userAgent: string;
+	readonly line: Pick<Line, 'pingIntervalMs' | 'opened' | 'ended'>;
 	/** What heartbeats say of the fleet plan. */
 	readonly plan: () => Pick<Heartbeat, 'planRevision' | 'planRefused'>;
-	/** Asked anew for each attempt: settings may change in the meantime. */
+	/** Asked for each attempt: settings may change in the meantime. */
 	readonly runtime: () => Runtime;
 	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
 	readonly report: {
@@ -36,6 +38,8 @@ export interface LinkRunnerOptions {
 		readonly heartbeat: (generation: number, sentAt: string) => void;
 		/** What a registration has brought that was seen through although its link is over. */
 		readonly lateConnection: (registration: Registration, token: string) => void;
+		/** A channel that was open has ended: before the link is told, and also when it was saying goodbye (`isLeaving`). */
+		readonly lineEnded: (registration: Registration, line: LineEnd, isLeaving: boolean) => void;
 		/** How far the device's clock is ahead of the service's, when an answer tells. */
 		readonly clockSkew: (skewMs: number) => void;
 	};
@@ -68,7 +72,6 @@ interface Running {
 
 /** After the upgrade, a pong, a frame or this much time proves that the service really has the channel. */
 const CONFIRM_AFTER_MS = 3000;
-const MAX_PING_INTERVAL_MS = 30_000;
 /** A service that does not answer a goodbye is left: the whole agent has to end within 3 s. */
 const CLOSE_MS = 2000;
 const LEAST_SILENCE_MS = 10_000;
@@ -130,30 +133,20 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		const { service } = resolved.settings;
 		const link = running(generation);
 		link.channel?.terminate();
-		const authorization: Authorization = { scheme: 'Connection', credential: effect.token };
-		const inQuery = service.channelAuth !== 'header';
-		const query = service.channelAuth === 'queryToken' ? effect.token : formatAuthorization(authorization);
-		const url = channelUrl(
-			registration.baseUrl,
-			service.channelPath,
-			inQuery ? new URLSearchParams({ [service.queryName]: query }) : undefined,
-		);
+		const address = channelAddress(registration.baseUrl, effect.token, service);
+		const { url } = address;
 		const { cadenceMs, pingIntervalMs, silenceLimitMs } = livenessOf(registration, service);
 		const agent = network.channelAgent(url);
 		const channel = options.openChannel(
 			{
-				url,
-				authorization: inQuery ? null : formatAuthorization(authorization),
+				...address,
 				...(agent ? { agent } : {}),
 				handshakeMs: effect.handshakeMs,
 				proveAfterMs: CONFIRM_AFTER_MS,
-				pingIntervalMs,
+				pingIntervalMs: options.line.pingIntervalMs(registration.baseUrl, pingIntervalMs, cadenceMs),
 				silenceLimitMs,
 				closeMs: CLOSE_MS,
 				sleptMs: clock.sleptMs,
-				...(service.subprotocol === null ? {} : { subprotocol: service.subprotocol }),
-				maxMessageBytes: service.maxMessageBytes,
-				queryName: service.queryName,
 				userAgent: options.userAgent,
 				viaProxy: network.viaProxy(url),
 				workflowId: registration.request.workflowId,
@@ -162,7 +155,10 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				if (link.channel === channel) onChannelEvent(generation, registration, effect.attempt, cadenceMs, event);
 				// What else an abandoned channel has to say belongs to an attempt that is over.
 				else if (event.type === 'frame') report.frame(generation, registration, event.frame);
-				else if (event.type === 'ended') hasLeft(channel);
+				else if (event.type === 'ended') {
+					if (event.line && leaving.has(channel)) report.lineEnded(registration, event.line, true);
+					hasLeft(channel);
+				}
 			},
 		);
 		link.channel = channel;
@@ -179,6 +175,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		const atMs = clock.monotonicMs();
 		switch (event.type) {
 			case 'opened':
+				options.line.opened(registration.baseUrl, event.localAddress);
 				if (event.clockSkewMs !== null) report.clockSkew(event.clockSkewMs);
 				return;
 			case 'confirmed':
@@ -192,6 +189,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 			case 'ended':
 				link.stopHeartbeats();
 				link.channel = null;
+				if (event.line) report.lineEnded(registration, event.line, false);
 				report.event(generation, {
 					type: 'channelEnded',
 					attempt,
@@ -199,6 +197,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 					failure: event.failure,
 					timedOut: event.timedOut,
 					closeCode: event.closeCode,
+					outlived: options.line.ended(event, atMs),
 				});
 		}
 	};
@@ -302,7 +301,7 @@ export function livenessOf(
 	{ heartbeatMode, silenceLimitSeconds }: Pick<Settings['service'], 'heartbeatMode' | 'silenceLimitSeconds'>,
 ): { cadenceMs: number; pingIntervalMs: number; silenceLimitMs: number } {
 	const cadenceMs = (request.heartbeatCadence ?? DEFAULT_HEARTBEAT_CADENCE) * 1000;
-	const pingIntervalMs = heartbeatMode === 'ping' ? cadenceMs : Math.min(cadenceMs, MAX_PING_INTERVAL_MS);
+	const pingIntervalMs = heartbeatMode === 'ping' ? cadenceMs : Math.min(cadenceMs, MOST_PING_MS);
 	const silenceLimitMs =
 		silenceLimitSeconds === null ? Math.max(LEAST_SILENCE_MS, 2 * pingIntervalMs) : silenceLimitSeconds * 1000;
 	return { cadenceMs, pingIntervalMs, silenceLimitMs };
@@ -324,7 +323,7 @@ function explained(refused: Failure, { kind }: Credential, files: Settings['cred
 		});
 	}
 	const remedy =
-		'What is missing is a credential that may register this device: scan a new pairing code with --replace, or set credential.apiKeyFile.';
+		'This device requires a credential that may register it: scan a new pairing code with --replace, or set credential.apiKeyFile.';
 	return failure(refused.code, refused.message, { ...refused, remedy });
 }
 

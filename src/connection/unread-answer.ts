@@ -36,6 +36,10 @@ export function unreadAnswer({ status, host, body, headers, tokenPointer }: Unre
 	const message = `${host} answered ${status}, but its answer has no Connection token ${looked}. ${found}.`;
 	const [first] = likely;
 	return failure('answer-unreadable', message, {
-		remedy: `Set service.tokenPointer to the place of the Connection token${first === undefined ? '' : `, such as ${first}`}.`,
+		params: { host, status, places: [...likely, ...others].join(', ') },
+		remedy:
+			tokenPointer && likely.length > 0 && texts.find(looksLikeToken)?.place === ''
+				? 'Remove service.tokenPointer: the whole answer looks like the token.'
+				: `Set service.tokenPointer to the place of the Connection token${first === undefined ? '' : `, such as ${first}`}.`,
 	});
 }

@@ -11,6 +11,7 @@ import { createLog, type Log, type LogDestination, openLogDestination } from '..
 import { createSecretRegistry } from '../base/redact.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { openChannel } from '../connection/channel.edge.ts';
+import { lineFile } from '../connection/line-file.edge.ts';
 import { namedFiles, openFirstRuntime, openRuntime, type RuntimeParts } from '../connection/runtime.runner.ts';
 import { newEpoch } from '../events/feed.runner.ts';
 import { createEventStore } from '../events/store.edge.ts';
@@ -124,6 +125,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 				closers.push(() => eventStore.close());
 				return eventStore;
 			},
+			lineStore: lineFile(paths.stateDir),
 			openChannel,
 			log,
 			registerSecret,

@@ -6,9 +6,8 @@
 import { plainDuration } from '../base/durations.ts';
 import { asFailure, failure } from '../base/errors.ts';
 import { openChannel } from '../connection/channel.edge.ts';
+import { channelAddress } from '../connection/channel-address.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
-import { type Authorization, formatAuthorization, formatAuthorizationQuery } from '../protocol/authorization.ts';
-import { channelUrl } from '../protocol/endpoints.ts';
 import type { Status } from '../protocol/local-api.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import { statusSentence } from '../status/sentence.ts';
@@ -37,7 +36,11 @@ export function checkChannel(daemon: Exclude<DaemonWord, { kind: 'notRunning' }>
 		return failed(
 			asFailure({ ...problem, message: state === 'online' ? withoutRemedy(daemon.status) : problem.message }),
 		);
-	if (state === 'online') return ok(`The agent is online since ${channel.since ?? 'its start'}.`);
+	const flapping = daemon.status.warnings.find(({ code }) => code === 'channel-flapping');
+	if (state === 'online' && flapping) return warning(asFailure(flapping));
+	const line = channel.idleTimeout;
+	const handled = line ? ` The line ends after ${line.seconds} s of silence, and the agent pings it in time.` : '';
+	if (state === 'online') return ok(`The agent is online since ${channel.since ?? 'its start'}.${handled}`);
 	return failed(failure('connection-lost', sentence));
 }
 
@@ -86,10 +89,8 @@ export async function tryChannel(runtime: Runtime, device: DeviceState, userAgen
 		return { handshake, answered: Promise.resolve(NO_CHANNEL), close: async () => {} };
 	}
 
-	const authorization: Authorization = { scheme: 'Connection', credential: token };
-	const inQuery = service.channelAuth === 'query';
-	const query = inQuery ? formatAuthorizationQuery(authorization) : undefined;
-	const url = channelUrl(baseUrl, service.channelPath, query);
+	const address = channelAddress(baseUrl, token, service);
+	const { url } = address;
 	const opened = Promise.withResolvers<Finding>();
 	const answered = Promise.withResolvers<Finding>();
 	const ended = Promise.withResolvers<void>();
@@ -100,8 +101,7 @@ export async function tryChannel(runtime: Runtime, device: DeviceState, userAgen
 	const startedMs = performance.now();
 	const channel = openChannel(
 		{
-			url,
-			authorization: inQuery ? null : formatAuthorization(authorization),
+			...address,
 			userAgent,
 			...(agent ? { agent } : {}),
 			viaProxy: network.viaProxy(url),

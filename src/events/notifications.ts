@@ -43,8 +43,13 @@ export function keepSession(events: EventsFeed, sessionId: string, { workflowId,
 	events.append({ at, type: 'session', kind: 'session', workflowId, format: 'json', content, serviceId: null });
 }
 
-/** Time in which notifications may have been missed; `from` is `null` when it is not known since when. */
-export function keepGap(events: EventsFeed, from: string | null, { workflowId, at }: Arrival): void {
-	const content = JSON.stringify({ from, to: at });
+/** Time in which notifications may have been missed, by default until now; `from` is `null` when it is not known since when. */
+export function keepGap(
+	events: Pick<EventsFeed, 'append'>,
+	from: string | null,
+	{ workflowId, at }: Arrival,
+	to = at,
+): void {
+	const content = JSON.stringify({ from, to });
 	events.append({ at, type: 'gap', kind: 'gap', workflowId, format: 'json', content, serviceId: null });
 }

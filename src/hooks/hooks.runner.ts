@@ -1,5 +1,5 @@
 /**
- * Runs a site's commands when something happens to the device: a notification, online, offline, a pairing. Subscribes to the
+ * Runs a site's commands when something happens to the device: a notification, online, offline, a person needed, a pairing. Subscribes to the
  * agent; what a command does changes nothing here.
  */
 
@@ -9,6 +9,7 @@ import type { Failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import { sentenceOf } from '../base/sentences.ts';
 import { formatEvent } from '../events/feed.runner.ts';
+import type { Status } from '../protocol/local-api.ts';
 import type { Settings } from '../settings/table.ts';
 import { createHooks, type HookReport } from './hooks.edge.ts';
 
@@ -36,6 +37,7 @@ export function runSiteHooks(parts: {
 		},
 	});
 	let wasOnline = agent.status().state === 'online';
+	let neededPerson = false;
 
 	function run(hook: keyof Settings['hooks'], input: unknown): void {
 		const argv = settings()[hook];
@@ -51,6 +53,14 @@ export function runSiteHooks(parts: {
 		for (const entry of entries)
 			if (entry.type === 'notification') run('onNotification', JSON.parse(formatEvent(entry)));
 	});
+	function reportNeed(status: Status): void {
+		const needsPerson = status.state === 'blocked';
+		if (needsPerson && !neededPerson) run('onNeedsPerson', status);
+		// While a slow attempt is under way the device still needs one.
+		if (needsPerson || status.state === 'online' || status.state === 'unpaired') neededPerson = needsPerson;
+	}
+
+	reportNeed(agent.status());
 	const unsubscribeStatus = agent.onStatus(() => {
 		const status = agent.status();
 		const isOnline = status.state === 'online';
@@ -58,6 +68,7 @@ export function runSiteHooks(parts: {
 			wasOnline = isOnline;
 			run(isOnline ? 'onOnline' : 'onOffline', status);
 		}
+		reportNeed(status);
 	});
 
 	const unsubscribePairings = agent.onPairing((outcome) => {

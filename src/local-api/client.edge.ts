@@ -296,7 +296,8 @@ function readReason(data: string): string {
  */
 export function createEventStreamParser(): (chunk: Uint8Array) => ServerSentEvent[] {
 	const decoder = new TextDecoder();
-	let rest = '';
+	let unfinished: string[] = [];
+	let unfinishedLength = 0;
 	// A CR ends a line at once: waiting for its LF would hold an event back.
 	let skipLineFeed = false;
 	let id: string | null = null;
@@ -329,19 +330,19 @@ export function createEventStreamParser(): (chunk: Uint8Array) => ServerSentEven
 		if (text === '') return [];
 		if (skipLineFeed && text.startsWith('\n')) text = text.slice(1);
 		skipLineFeed = text.endsWith('\r');
-		const lineEnd = /\r\n|\r|\n/g;
-		// The rest of the last piece has no line end.
-		lineEnd.lastIndex = rest.length;
-		const all = rest + text;
 		const events: ServerSentEvent[] = [];
 		let from = 0;
-		for (let found = lineEnd.exec(all); found; found = lineEnd.exec(all)) {
-			const complete = takeLine(all.slice(from, found.index));
+		for (const { index, 0: end } of text.matchAll(/\r\n|\r|\n/g)) {
+			const complete = takeLine(unfinished.join('') + text.slice(from, index));
 			if (complete) events.push(complete);
-			from = lineEnd.lastIndex;
+			unfinished = [];
+			unfinishedLength = 0;
+			from = index + end.length;
 		}
-		rest = all.slice(from);
-		if (rest.length > MAX_STREAM_LINE) throw tooLarge('The agent sent a line that is too long.');
+		// Joined only when the line ends: a long one in many pieces is not copied for each.
+		unfinished.push(text.slice(from));
+		unfinishedLength += text.length - from;
+		if (unfinishedLength > MAX_STREAM_LINE) throw tooLarge('The agent sent a line that is too long.');
 		return events;
 	};
 }

@@ -82,6 +82,33 @@ export const statusSchema = z.object({
 		lastHeartbeatAt: timestamp.nullable(),
 		reconnects: z.int().describe('How often the channel reconnected since the agent started.'),
 		nextAttemptAt: timestamp.nullable().describe('When the next attempt is due, while waiting.'),
+		idleTimeout: z
+			.object({
+				seconds: z.int(),
+				pingSeconds: z
+					.int()
+					.nullable()
+					.describe('How often the line is pinged; null before the next channel is opened.'),
+			})
+			.nullable()
+			.optional()
+			.describe(
+				'Something on the way ends a line that is silent for so long; the agent pings it in time. null: none found.',
+			),
+		recentCuts: z
+			.object({
+				count: z.int(),
+				windowSeconds: z.int(),
+				typicalLifeSeconds: z.int().describe('Median of how long those channels were open.'),
+				cause: z
+					.string()
+					.describe(
+						'The most frequent cause: a close code, silence, the status of a refused handshake, or the code of the problem.',
+					),
+			})
+			.nullable()
+			.optional()
+			.describe('How often the open channel was cut within the last minutes; null when it was not.'),
 	}),
 	/** The fleet plan; `null` where `fleet.planUrl` is not set. */
 	plan: z

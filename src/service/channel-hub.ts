@@ -7,7 +7,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type ServerOptions, type WebSocket, WebSocketServer } from 'ws';
-import { type Heartbeat, MAX_FRAME_BYTES } from '../protocol/channel.ts';
+import type { Heartbeat } from '../protocol/channel.ts';
 import { DEFAULT_HEARTBEAT_CADENCE } from '../protocol/device-connection.ts';
 import { type ChannelDialect, speakDialect } from './channel-dialect.ts';
 import type { ConnectionClaims } from './connection-tokens.ts';
@@ -16,6 +16,8 @@ import type { Dialect } from './dialect.ts';
 import type { EventLog } from './event-log.ts';
 import { ProblemResponse, serviceFull } from './problems.ts';
 
+/** Largest frame that a device may send, in bytes: heartbeats and answers to pings are small (assumed (message-size)). */
+const MAX_DEVICE_FRAME_BYTES = 256 * 1024;
 /** A device counts as online for so many cadences after its last sign of life (assumed). */
 const PRESENCE_CADENCES = 2.5;
 /** Channel closed because its Connection has expired. Source: assumed (service-interface, Assumptions). */
@@ -96,7 +98,7 @@ export function createChannelHub(
 		noServer: true,
 		clientTracking: false,
 		perMessageDeflate: false,
-		maxPayload: MAX_FRAME_BYTES,
+		maxPayload: MAX_DEVICE_FRAME_BYTES,
 		closeTimeout: CLOSE_TIMEOUT_MS,
 		autoPong: dialect.answersPing,
 		...(subprotocol !== null && { handleProtocols: () => subprotocol }),

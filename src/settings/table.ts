@@ -256,6 +256,7 @@ export const SETTINGS = {
 		onNotification: hook('each notification'),
 		onOnline: hook('the device being online'),
 		onOffline: hook('the device being offline'),
+		onNeedsPerson: hook('a device that only a person can bring back online'),
 		onPaired: hook('a pairing'),
 		onPairingFailed: hook('a pairing that failed'),
 	},

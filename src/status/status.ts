@@ -4,6 +4,7 @@
 
 import type { Failure } from '../base/errors.ts';
 import { failureOf } from '../connection/link.ts';
+import { budgetWarning } from '../connection/registration-budget.ts';
 import type { Link, Supervision } from '../connection/supervisor.ts';
 import type { Status } from '../protocol/local-api.ts';
 import type { DeviceState } from '../state/device-state.ts';
@@ -28,6 +29,12 @@ export interface Snapshot {
 	readonly hasBeenOnline: boolean;
 	readonly reconnects: number;
 	readonly lastHeartbeatAt: string | null;
+	/** What is known of the way to the service. */
+	readonly line: Pick<Status['channel'], 'recentCuts'> & {
+		readonly idleTimeoutSeconds: number | null;
+		readonly pingSeconds: number | null;
+		readonly warning: Failure | null;
+	};
 	readonly newestEventId: string | null;
 	readonly agentVersion: string;
 	readonly startedAt: string;
@@ -48,10 +55,11 @@ export interface Snapshot {
 /** Builds the status document. */
 export function describeStatus(snapshot: Snapshot): Status {
 	const { supervision, device, workflow, identity } = snapshot;
+	const { idleTimeoutSeconds, pingSeconds, recentCuts } = snapshot.line;
 	const link = supervision.current;
 	const state = stateOf(snapshot);
 	const problem = problemOf(snapshot);
-	const warnings = [...snapshot.warnings];
+	const warnings = warningsOf(snapshot);
 	const summary = summaryOf(snapshot, state, problem);
 	const wallAt = (monotonicMs: number) => new Date(snapshot.wallMs + monotonicMs - snapshot.nowMs).toISOString();
 	return {
@@ -78,6 +86,8 @@ export function describeStatus(snapshot: Snapshot): Status {
 			lastHeartbeatAt: snapshot.lastHeartbeatAt,
 			reconnects: snapshot.reconnects,
 			nextAttemptAt: link && 'untilMs' in link.state ? wallAt(link.state.untilMs) : null,
+			idleTimeout: idleTimeoutSeconds === null ? null : { seconds: idleTimeoutSeconds, pingSeconds },
+			recentCuts,
 		},
 		plan: snapshot.plan,
 		sessionId: device.pairing?.sessionId ?? null,
@@ -86,6 +96,11 @@ export function describeStatus(snapshot: Snapshot): Status {
 		warnings,
 		newestEventId: snapshot.newestEventId,
 	};
+}
+
+function warningsOf({ warnings, line, supervision, nowMs }: Snapshot): Failure[] {
+	const more = [line.warning, budgetWarning(supervision.budget, nowMs)];
+	return [...warnings, ...more.filter((one) => one !== null)];
 }
 
 function stateOf({ supervision, hasBeenOnline, blocker, device }: Snapshot): Status['state'] {

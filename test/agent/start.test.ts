@@ -130,7 +130,7 @@ describe('a fresh device whose credential is missing', () => {
 		const device = await givenAgent({ home, settings });
 		const status = device.agent.status();
 		expect(status).toMatchObject({ state: 'unpaired', warnings: [{ code: 'credential-unreadable' }] });
-		expect(status.sentence).toContain(`Not paired: the credential file ${apiKeyFile} cannot be read: it is not there`);
+		expect(status.sentence).toContain(`Not paired: The credential file ${apiKeyFile} cannot be read: it is not there`);
 		expect(service.requests).toEqual([]);
 
 		await mkdir(join(home.directory, 'secrets'));

@@ -146,7 +146,7 @@ describe('changed settings', () => {
 		expect(registrations(service)).toEqual([201]);
 	});
 
-	test('are tried at once by a device that is waiting, instead of when the wait is over', async () => {
+	test('are tried at once by a device that is waiting, instead of when the wait is over [F078]', async () => {
 		const service = await givenService({ dialect: { channelPath: '/channel' } });
 		const device = await givenAgent();
 		const result = await device.pair(service.createPairingCode('check-in').url);
