@@ -1,30 +1,23 @@
 /**
- * What a person or a program asks of the running agent: unpair, accept the identity, set the workflow, reconnect, other
+ * The commands of a person or a program to the running agent: unpair, accept the identity, set the workflow, reconnect, other
  * settings. Checks whether it may be done now, changes the state, and has the device reconciled; opens nothing.
  */
 
-import { type Clock, isoNow } from '../base/clock.edge.ts';
+import { isoNow } from '../base/clock.edge.ts';
 import { AgentError } from '../base/errors.ts';
-import type { Log } from '../base/log.edge.ts';
 import type { Line } from '../connection/line.runner.ts';
 import type { Fleet } from '../fleet/follow-plan.runner.ts';
 import { acceptedIdentity, toReport } from '../identity/identity.ts';
 import type { Pairing } from '../pairing/pairing.runner.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
-import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { Connectivity } from '../status/connectivity.runner.ts';
 import type { WorkflowAssignment } from '../workflow/assignment.runner.ts';
 import { hasCredential, serviceOf } from '../workflow/desired-registration.ts';
-import type { Agent } from './agent-types.ts';
-import type { CurrentIdentity } from './current-identity.runner.ts';
+import type { Base } from './base.runner.ts';
 import type { Links } from './links.runner.ts';
 import type { Reconciler } from './reconcile.runner.ts';
 
-export interface CommandParts {
-	readonly clock: Clock;
-	readonly log: Log;
-	readonly stateWriter: PersistedState;
-	readonly identity: CurrentIdentity;
+export type CommandParts = Base & {
 	readonly fleet: Pick<Fleet, 'retry'>;
 	readonly workflow: Pick<WorkflowAssignment, 'checkFree' | 'set'>;
 	readonly pairing: Pick<Pairing, 'underWay'>;
@@ -32,19 +25,11 @@ export interface CommandParts {
 	readonly line: Pick<Line, 'forget'>;
 	readonly links: Links;
 	readonly reconciler: Reconciler;
-	/** @throws AgentError `agent-not-running`. */
-	readonly ensureRunning: () => void;
 	/** Settings, state or machine may have changed: everything that follows from them is decided again. */
 	readonly reevaluate: () => void;
-	readonly publish: () => void;
-}
-
-export type Commands = Pick<Agent, 'unpair' | 'acceptIdentity' | 'setWorkflow' | 'reconnect'> & {
-	/** @param bears whether the settings that have changed bear on the way to the service: then they are tried at once. */
-	tryChangedSettings(bears: boolean): void;
 };
 
-export function createCommands(parts: CommandParts): Commands {
+export function createCommands(parts: CommandParts) {
 	const { clock, stateWriter, identity, workflow, links, reconciler, ensureRunning, reevaluate } = parts;
 
 	function ensureFree(): void {
@@ -75,7 +60,7 @@ export function createCommands(parts: CommandParts): Commands {
 			reevaluate();
 			return toReport(identity.now);
 		},
-		async setWorkflow(workflowId) {
+		async setWorkflow(workflowId: string) {
 			ensureRunning();
 			workflow.checkFree(workflowId);
 			const inputs = reconciler.inputs();
@@ -90,6 +75,8 @@ export function createCommands(parts: CommandParts): Commands {
 			reconciler.retry();
 			links.dispatch({ type: 'retryRequested', atMs: clock.monotonicMs() });
 		},
-		tryChangedSettings: (bears) => links.dispatch({ type: 'settingsChanged', bears, atMs: clock.monotonicMs() }),
+		/** @param bears whether the settings that have changed bear on the way to the service: then they are tried at once. */
+		tryChangedSettings: (bears: boolean) =>
+			links.dispatch({ type: 'settingsChanged', bears, atMs: clock.monotonicMs() }),
 	};
 }

@@ -12,7 +12,7 @@ import { chooseScanners, type ScannerChoice } from '../scanning/choose-scanner.t
 import { findScanners } from '../scanning/devices.edge.ts';
 import type { Scan } from '../scanning/lines.ts';
 import { readScans } from '../scanning/scan-reader.runner.ts';
-import type { OpenScanner, ScannerListener } from '../scanning/scanner-types.ts';
+import type { OpenScanner, ScannerListener } from '../scanning/scanner.ts';
 import { loadSettings } from '../settings/load.runner.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import type { Settings } from '../settings/table.ts';
@@ -129,7 +129,7 @@ async function open(
 	flags: TestFlags,
 ): Promise<OpenScanner> {
 	if (source === '-') {
-		const { openStandardInput } = await import('../scanning/standard-input.edge.ts');
+		const { openStandardInput } = await import('../scanning/open.edge.ts');
 		return openStandardInput(listener);
 	}
 	const choices = chooseScanners(await findScanners({ device: settings.device }), settings);

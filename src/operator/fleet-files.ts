@@ -10,7 +10,7 @@ import { printWarning } from '../cli/output.ts';
 import { checkPlan, type Finding } from '../fleet/lint.ts';
 import { MAX_PLAN_BYTES } from '../fleet/terms.ts';
 import { importPublicKey, type ReadPlan, readPlan } from '../fleet/verify-plan.runner.ts';
-import { publicKeySchema } from '../settings/terms.ts';
+import { publicKeySchema } from '../settings/table.ts';
 
 const MAX_KEY_BYTES = 16 * 1024;
 

@@ -13,7 +13,6 @@ import type { StateStore } from '../state/store.edge.ts';
 export const NULL_STATE_STORE: StateStore = {
 	load: async () => ({ state: EMPTY_STATE, notices: [] }),
 	save: async () => {},
-	saveAndForget: async () => {},
 	probe: async () => {},
 	close: async () => {},
 };

@@ -3,7 +3,8 @@
  * memory in place of a disk. Owns their starting pace, their moves and the figures; prints nothing and decides for none of them.
  */
 
-import { type Agent, type AgentOptions, startAgent } from '../agent/agent.runner.ts';
+import { type Agent, startAgent } from '../agent/agent.runner.ts';
+import type { AgentOptions } from '../agent/base.runner.ts';
 import { type Clock, isoNow, systemClock } from '../base/clock.edge.ts';
 import { createCounters } from '../base/counters.ts';
 import type { Log } from '../base/log.edge.ts';

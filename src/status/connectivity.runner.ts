@@ -59,7 +59,7 @@ const SLEPT_KNOWN_FOR_MS = 1000;
 export function trackConnectivity({ clock, log, events, silenceLimitMs }: ConnectivityOptions): Connectivity {
 	/** Monotonic; the last moment up to which nothing can have been missed. `null`: not known. */
 	let wholeUntilMs: number | null = null;
-	/** What the machine had slept by then: monotonic time stands still meanwhile, and the gap would begin too late. */
+	/** The sleep of the machine up to then: monotonic time stands still meanwhile, and the gap would begin too late. */
 	let sleptByThenMs = clock.sleptMs();
 	/** Monotonic; when that was looked up. */
 	let sleptKnownAtMs = clock.monotonicMs();

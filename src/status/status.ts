@@ -38,7 +38,7 @@ export interface Snapshot {
 	readonly newestEventId: string | null;
 	readonly agentVersion: string;
 	readonly startedAt: string;
-	/** What keeps the device from being wanted anywhere, when nothing is supervised (settings, identity, workflow). */
+	/** The reason why the device is not wanted anywhere, when nothing is supervised (settings, identity, workflow). */
 	readonly blocker: Failure | null;
 	/** Things that are not right but keep nothing from working. */
 	readonly warnings: readonly Failure[];
