@@ -10,6 +10,7 @@ import type { supervise } from '../connection/supervisor.ts';
 import type { EventsFeed } from '../events/feed.runner.ts';
 import type { EventStore } from '../events/store.edge.ts';
 import type { IdentityFacts } from '../identity/identity.ts';
+import type { AnswerFile } from '../pairing/kept-answer.edge.ts';
 import type { PairingOutcome } from '../pairing/pairing.runner.ts';
 import type { IdentityReport, PairPreview, PairRequest, PairResult, Status } from '../protocol/local-api.ts';
 import type { DeviceState } from '../state/device-state.ts';
@@ -23,6 +24,7 @@ export interface AgentOptions {
 	readonly runtime: Runtime;
 	readonly store: StateStore;
 	readonly state: DeviceState;
+	readonly answerFile: AnswerFile;
 	readonly facts: IdentityFacts;
 	/** A new id for a device that has nothing of its own to be known by. */
 	readonly newDeviceId: () => string;

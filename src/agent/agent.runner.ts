@@ -41,6 +41,7 @@ export function startAgent(options: AgentOptions): Agent {
 	const device = assemble(options, base);
 	base.keepSettings();
 	device.reevaluate();
+	void device.pairing.finishKept();
 	return offer(base, device);
 }
 
@@ -168,6 +169,7 @@ function assemble(options: AgentOptions, base: Base) {
 	const pairing = createPairing({
 		...base,
 		store: options.store,
+		answerFile: options.answerFile,
 		plan,
 		readIdentity: identity.ofMachine,
 		registrationFor: (as, baseUrl, workflowId) => registrationFor(reconciler.inputs(as), baseUrl, workflowId),
@@ -261,6 +263,7 @@ function offer(base: Base, { leases, fleet, links, reconciler, pairing, commands
 			base.keepSettings();
 			reevaluate();
 			retrySlowLinks();
+			void pairing.finishKept();
 		},
 		warn: warnings.set,
 		async stop() {
@@ -271,6 +274,7 @@ function offer(base: Base, { leases, fleet, links, reconciler, pairing, commands
 			const cancel = clock.schedule(FINISH_WITHIN_MS, links.abandon);
 			await Promise.all([stopping, pairing.underWay]);
 			cancel();
+			pairing.close();
 			stateWriter.close();
 		},
 	};

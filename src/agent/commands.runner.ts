@@ -27,7 +27,7 @@ export interface CommandParts {
 	readonly identity: CurrentIdentity;
 	readonly fleet: Pick<Fleet, 'retry'>;
 	readonly workflow: Pick<WorkflowAssignment, 'checkFree' | 'set'>;
-	readonly pairing: Pick<Pairing, 'underWay'>;
+	readonly pairing: Pick<Pairing, 'underWay' | 'dropKept'>;
 	readonly connectivity: Pick<Connectivity, 'forget'>;
 	readonly links: Links;
 	readonly reconciler: Reconciler;
@@ -59,7 +59,8 @@ export function createCommands(parts: CommandParts): Commands {
 			parts.connectivity.forget();
 			parts.publish();
 			try {
-				await stateWriter.forget({ ...EMPTY_STATE, generatedId, confirmedOrigins, lastSettings, plan });
+				const forgotten = { ...EMPTY_STATE, generatedId, confirmedOrigins, lastSettings, plan };
+				await Promise.all([stateWriter.forget(forgotten), parts.pairing.dropKept()]);
 				parts.log.info('unpaired');
 			} finally {
 				reevaluate();

@@ -4,7 +4,7 @@
  */
 import { type Failure, failure } from '../base/errors.ts';
 import { cleanText } from '../protocol/problem.ts';
-import { type AnswerText, looksLikeToken, readAnswerTexts } from '../protocol/registration-answer.ts';
+import { type AnswerText, looksLikeToken } from '../protocol/registration-answer.ts';
 
 /** Places that a message names, at most. */
 const MAX_NAMED_PLACES = 20;
@@ -12,16 +12,13 @@ const MAX_NAMED_PLACES = 20;
 export interface UnreadAnswer {
 	readonly status: number;
 	readonly host: string;
-	readonly body: string;
-	/** Names in lower case. */
-	readonly headers: Readonly<Record<string, string>>;
+	readonly texts: readonly AnswerText[];
 	/** Where the settings say that the token is. */
 	readonly tokenPointer?: string | null | undefined;
 }
 
 /** The service said yes and sent no token where one is looked for: the places at which texts are, never what they say. */
-export function unreadAnswer({ status, host, body, headers, tokenPointer }: UnreadAnswer): Failure {
-	const texts = readAnswerTexts({ body, headers });
+export function unreadAnswer({ status, host, texts, tokenPointer }: UnreadAnswer): Failure {
 	const named = (places: readonly AnswerText[]) =>
 		places.slice(0, MAX_NAMED_PLACES).map(({ place }) => (place === '' ? 'the whole body' : cleanText(place, 80)));
 	const likely = named(texts.filter(looksLikeToken));
@@ -37,5 +34,6 @@ export function unreadAnswer({ status, host, body, headers, tokenPointer }: Unre
 	const [first] = likely;
 	return failure('answer-unreadable', message, {
 		remedy: `Set service.tokenPointer to the place of the Connection token${first === undefined ? '' : `, such as ${first}`}.`,
+		params: { host, status, places: [...likely, ...others].join(', ') },
 	});
 }

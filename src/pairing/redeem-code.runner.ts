@@ -10,8 +10,10 @@ import { freshConnection } from '../connection/connection-tokens.runner.ts';
 import type { Connection } from '../connection/link.ts';
 import type { ServiceClient } from '../connection/service-client.edge.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
+import type { AnswerText } from '../protocol/registration-answer.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
+import type { KeptAnswers } from './kept-answer.runner.ts';
 import type { PairingPlan } from './rules.ts';
 
 export interface CodeRedemption {
@@ -24,6 +26,7 @@ export interface CodeRedemption {
 	readonly store: Pick<StateStore, 'probe' | 'save'>;
 	readonly stateWriter: PersistedState;
 	readonly onClockSkew: (skewMs: number) => void;
+	readonly answers: Pick<KeptAnswers, 'attempt' | 'keep'>;
 }
 
 /**
@@ -38,10 +41,12 @@ export async function redeemCode(plan: PairingPlan, options: CodeRedemption): Pr
 	if (reached.clockSkewMs !== null) options.onClockSkew(reached.clockSkewMs);
 	if (reached.failure) throw unspent(reached.failure);
 
+	const { attempt: before } = stateWriter.state;
+	const attemptId = randomUUID();
 	await stateWriter.record((state) => ({
 		...state,
 		attempt: {
-			attemptId: randomUUID(),
+			attemptId,
 			tokenHash: createHash('sha256').update(plan.token).digest('hex').slice(0, 16),
 			host,
 			at: isoNow(clock),
@@ -56,16 +61,32 @@ export async function redeemCode(plan: PairingPlan, options: CodeRedemption): Pr
 	if (result.clockSkewMs !== null) options.onClockSkew(result.clockSkewMs);
 	if (result.ok) return freshConnection(result, clock);
 
+	const kept = result.unread && (await setAside(plan, attemptId, result.failure, result.unread, options));
+	if (kept) throw asError({ ...kept, recovers: false });
 	if (result.sent === 'perhaps')
 		throw new AgentError(
 			'pairing-uncertain',
 			`The code was sent to ${host}, but no usable answer came back: the service may have used the code up. ${result.failure.message}`,
 			{ params: { ...result.failure.params, host } },
 		);
-	stateWriter.keep((state) => ({ ...state, attempt: null }));
+	// An answer that was set aside stays good whatever another code came to.
+	stateWriter.keep((state) => ({ ...state, attempt: options.answers.attempt ? before : null }));
 	// What the service said matters more now than whether the disk takes it.
 	await options.store.save(stateWriter.state).catch(() => {});
 	throw result.sent === 'no' ? unspent(result.failure) : asError({ ...result.failure, recovers: false });
+}
+
+/** The service said yes, and the code is used up: what it answered is all that the device has. */
+function setAside(
+	{ baseUrl, sessionId, assignsWorkflow, confirmsOrigin }: PairingPlan,
+	attemptId: string,
+	{ params }: Failure,
+	texts: readonly AnswerText[],
+	{ answers, request }: CodeRedemption,
+): Promise<Failure | null> {
+	const status = Number(params?.['status'] ?? 0);
+	const pairing = { baseUrl, request, sessionId, assignsWorkflow, confirmsOrigin };
+	return answers.keep({ attemptId, status, ...pairing, texts: [...texts] });
 }
 
 /** The agent keeps no code: only a person can try it again. */

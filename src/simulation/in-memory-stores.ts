@@ -7,6 +7,7 @@
 import { type Entry, sizeOf } from '../events/event.ts';
 import { numberOf } from '../events/event-id.ts';
 import type { EventReader, EventStore } from '../events/event-store-types.ts';
+import type { AnswerFile } from '../pairing/kept-answer.edge.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
 import type { StateStore } from '../state/store.edge.ts';
 
@@ -17,6 +18,14 @@ export const NULL_STATE_STORE: StateStore = {
 	saveAndForget: async () => {},
 	probe: async () => {},
 	close: async () => {},
+};
+
+/** A simulated device pairs with no code. */
+export const NULL_ANSWER_FILE: AnswerFile = {
+	found: null,
+	notice: null,
+	save: async () => {},
+	remove: async () => {},
 };
 
 /** Nothing acknowledges the events of a simulated device: a few show that they arrive. */
