@@ -258,11 +258,13 @@ function offer(base: Base, { leases, fleet, links, reconciler, pairing, commands
 		onPairing: pairing.onOutcome,
 		isPairing: () => pairing.underWay !== null,
 		applyRuntime(changed) {
+			const before = base.settings().service;
 			base.use(changed);
 			warnings.set('workflow', null);
 			base.keepSettings();
 			reevaluate();
 			retrySlowLinks();
+			if (before.connectionLifeSeconds !== base.settings().service.connectionLifeSeconds) links.lifeChanged();
 			void pairing.finishKept();
 		},
 		warn: warnings.set,

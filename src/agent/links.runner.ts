@@ -5,11 +5,14 @@
 
 import type { Clock } from '../base/clock.edge.ts';
 import { dispositionOf } from '../base/errors.ts';
-import type { Connections } from '../connection/connection-tokens.runner.ts';
+import { accessOf, type Connections } from '../connection/connection-tokens.runner.ts';
 import { createLinkRunner, type LinkRunnerOptions } from '../connection/link.runner.ts';
+import { connectionOf, type LinkEvent } from '../connection/link.ts';
 import {
 	type DesiredRegistration,
 	NOTHING_SUPERVISED,
+	RENEW_AFTER,
+	RENEW_SPREAD,
 	type Supervision,
 	type SupervisorEffect,
 	type SupervisorEvent,
@@ -17,6 +20,11 @@ import {
 } from '../connection/supervisor.ts';
 import { withOnlyConnection } from '../state/device-state.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
+
+const FRESH_REMEDY =
+	'This Connection is new, so the way in which the channel is opened is the likely cause: set service.channelAuth, service.queryName, service.subprotocol or service.channelPath as the service wants it (idv probe finds out); if the Connection was made by an operator, check that it is still valid.';
+
+type ChannelEnded = Extract<LinkEvent, { type: 'channelEnded' }>;
 
 export interface LinksParts extends Omit<LinkRunnerOptions, 'report'> {
 	readonly clock: Clock;
@@ -37,6 +45,8 @@ export interface Links {
 	dispatch(event: SupervisorEvent): void;
 	/** Hands over the desired registration, with the saved Connections. */
 	desire(desired: DesiredRegistration | null): void;
+	/** `service.connectionLifeSeconds` has changed: the Connection in use is renewed when it says so. */
+	lifeChanged(): void;
 	/** Ends every link and gives up every request, until a registration is desired again. */
 	drop(): void;
 	/** Closes the channels with 1001; resolves when they have gone. After this nothing is dispatched any more. */
@@ -50,13 +60,19 @@ export function superviseLinks(parts: LinksParts): Links {
 	let supervision = NOTHING_SUPERVISED;
 	/** Whether a Connection was saved that no link uses. */
 	let hasSpare = false;
+	/** The Connection that was online last. */
+	let worked: string | null = null;
+	/** Of these it is not known whether they ever were. */
+	const atStart = parts.stateWriter.state.connections.map(({ token }) => token);
 	let stopped = false;
 	let cancelRenewal = () => {};
 	const runner = createLinkRunner({
 		...parts,
 		report: {
 			...parts.report,
-			event(generation, event) {
+			event(generation, reported) {
+				const event = reported.type === 'channelEnded' ? explained(generation, reported) : reported;
+				if (event.type === 'channelConfirmed') worked = tokenOf(generation);
 				if (event.type === 'registerFailed' || event.type === 'channelEnded') parts.onFailedAttempt();
 				dispatch({ type: 'link', generation, event });
 			},
@@ -70,6 +86,20 @@ export function superviseLinks(parts: LinksParts): Links {
 			},
 		},
 	});
+
+	function tokenOf(generation: number): string | null {
+		const link = [supervision.current, supervision.next].find((known) => known?.generation === generation);
+		return (link && connectionOf(link.state)?.token) ?? null;
+	}
+
+	/** A Connection that was never online is refused for the way in which it is shown, rather than for what it is. */
+	function explained(generation: number, event: ChannelEnded): ChannelEnded {
+		const { code } = event.failure;
+		const token = tokenOf(generation);
+		if (code !== 'credential-refused' && code !== 'access-forbidden') return event;
+		if (token === null || token === worked || atStart.includes(token)) return event;
+		return { ...event, failure: { ...event.failure, remedy: FRESH_REMEDY } };
+	}
 
 	function dispatch(event: SupervisorEvent): void {
 		if (stopped) return;
@@ -135,6 +165,14 @@ export function superviseLinks(parts: LinksParts): Links {
 		},
 		dispatch,
 		desire: (desired) => dispatch(desiring(desired)),
+		lifeChanged() {
+			const { current } = supervision;
+			const known = connections.known().find(({ connection: { token } }) => token === accessOf(supervision)?.token);
+			const { lifeMs = null, obtainedAtMs = 0 } = known?.connection ?? {};
+			if (current?.state.name !== 'online' || lifeMs === null) return;
+			const share = RENEW_AFTER + RENEW_SPREAD * random();
+			perform({ type: 'renewAt', generation: current.generation, atMs: obtainedAtMs + lifeMs * share });
+		},
 		drop() {
 			cancelRenewal();
 			const before = supervision;

@@ -4,7 +4,8 @@
 
 import { type Clock, writeTimes } from '../base/clock.edge.ts';
 import type { Log } from '../base/log.edge.ts';
-import type { Registration, Supervision, SupervisorEvent } from '../connection/supervisor.ts';
+import type { FrameArrival } from '../connection/link.runner.ts';
+import type { Supervision, SupervisorEvent } from '../connection/supervisor.ts';
 import type { EventsFeed } from '../events/feed.runner.ts';
 import { keepNotification } from '../events/notifications.ts';
 import type { Frame } from '../protocol/channel.ts';
@@ -24,17 +25,18 @@ export interface MessageParts {
 	readonly requestReconcile: () => void;
 }
 
-export type ReceiveFrame = (generation: number, registration: Registration, frame: Frame) => void;
+export type ReceiveFrame = (arrival: FrameArrival, frame: Frame) => void;
 
 export function receiveMessages(parts: MessageParts): ReceiveFrame {
 	const { clock, log, events, connectivity } = parts;
 	const now = writeTimes(clock);
-	return (generation, { request: { workflowId } }, frame) => {
+	return ({ generation, registration, overlaps }, frame) => {
+		const { workflowId } = registration.request;
 		const { current, next } = parts.supervision();
 		// After an unpairing nothing of the old service is kept.
 		if (!current && !next) return;
 		connectivity.heard();
-		const message = keepNotification(events, frame, { workflowId, at: now() }, parts.settings().service, log);
+		const message = keepNotification(events, frame, { workflowId, at: now(), overlaps }, parts.settings().service, log);
 		if (!message) return;
 		if (message.type === 'workflow.changed') {
 			parts.workflow.follow(message.workflowId);

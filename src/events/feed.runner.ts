@@ -13,8 +13,8 @@ export interface EventsFeed
 		EventStore,
 		'newest' | 'subscribe' | 'settled' | 'join' | 'acknowledge' | 'positionOf' | 'forget' | 'count' | 'bytes'
 	> {
-	/** Keeps the event and tells the listeners once it is stored. `false` for a duplicate, which changes nothing. */
-	append(incoming: Incoming): boolean;
+	/** Keeps the event and tells the listeners once it is stored. `false` for a duplicate (see `duplicates.ts`), which changes nothing. */
+	append(incoming: Incoming, overlaps?: boolean): boolean;
 	/** Counts a message that is no notification by the settings, and keeps nothing of it. */
 	ignored(): void;
 	/**
@@ -41,14 +41,14 @@ export function createEventsFeed(
 	};
 
 	return {
-		append(incoming) {
+		append(incoming, overlaps) {
 			if (incoming.type === 'gap') counters.gaps += 1;
 			if (incoming.type === 'gap' && isUnused()) {
 				held = [...held.slice(1 - MAX_HELD_GAPS), incoming];
 				return true;
 			}
 			release();
-			const isNew = store.append(incoming) !== null;
+			const isNew = store.append(incoming, overlaps) !== null;
 			if (!isNew) counters.duplicates += 1;
 			else if (incoming.type === 'notification') counters.notifications += 1;
 			return isNew;

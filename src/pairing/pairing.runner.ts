@@ -103,10 +103,11 @@ export function createPairing(parts: PairingParts): Pairing {
 		);
 	}
 
+	const service = () => parts.runtime().resolved.settings.service;
 	const answers = keepAnswers({
 		...parts,
 		file: parts.answerFile,
-		tokenPointer: () => parts.runtime().resolved.settings.service.tokenPointer,
+		tokenPointer: () => service().tokenPointer,
 		isOpen: stateWriter.state.attempt !== null,
 	});
 
@@ -119,7 +120,7 @@ export function createPairing(parts: PairingParts): Pairing {
 		const connection = await redeemCode(plan, {
 			clock,
 			client: () => runtime().client,
-			tokenPointer: runtime().resolved.settings.service.tokenPointer,
+			service: service(),
 			request: desired.request,
 			store: parts.store,
 			stateWriter,
@@ -151,7 +152,7 @@ export function createPairing(parts: PairingParts): Pairing {
 		const desired = { ...parts.registrationFor(identity, baseUrl, request.workflowId), request };
 		const saved = { ...parts.toSaved(desired, token), obtainedAt: kept.at };
 		await savePairing({ ...kept, workflowId: request.workflowId }, identity, saved);
-		return { desired, connection: knownConnection(saved, parts.clock).connection };
+		return { desired, connection: knownConnection(saved, parts.clock, service()).connection };
 	}
 
 	async function finishKept(): Promise<void> {

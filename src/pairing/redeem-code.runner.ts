@@ -11,6 +11,7 @@ import type { Connection } from '../connection/link.ts';
 import type { ServiceClient } from '../connection/service-client.edge.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import type { AnswerText } from '../protocol/registration-answer.ts';
+import type { Settings } from '../settings/table.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
 import type { KeptAnswers } from './kept-answer.runner.ts';
@@ -20,7 +21,7 @@ export interface CodeRedemption {
 	readonly clock: Clock;
 	/** Asked for each request: changed settings may take the client away that the first was made with. */
 	readonly client: () => ServiceClient;
-	readonly tokenPointer: string | null;
+	readonly service: Pick<Settings['service'], 'tokenPointer' | 'connectionLifeSeconds'>;
 	/** The registration to ask for. */
 	readonly request: DeviceConnectionRequest;
 	readonly store: Pick<StateStore, 'probe' | 'save'>;
@@ -34,7 +35,7 @@ export interface CodeRedemption {
  * @throws AgentError whose message says whether the code was spent.
  */
 export async function redeemCode(plan: PairingPlan, options: CodeRedemption): Promise<Connection> {
-	const { clock, client, stateWriter, tokenPointer } = options;
+	const { clock, client, stateWriter, service } = options;
 	const host = new URL(plan.baseUrl).host;
 	await options.store.probe();
 	const reached = await client().preflight(plan.baseUrl);
@@ -56,10 +57,10 @@ export async function redeemCode(plan: PairingPlan, options: CodeRedemption): Pr
 		baseUrl: plan.baseUrl,
 		authorization: { scheme: 'Token', credential: plan.token },
 		request: options.request,
-		...(tokenPointer === null ? {} : { tokenPointer }),
+		tokenPointer: service.tokenPointer,
 	});
 	if (result.clockSkewMs !== null) options.onClockSkew(result.clockSkewMs);
-	if (result.ok) return freshConnection(result, clock);
+	if (result.ok) return freshConnection(result, clock, service);
 
 	const kept = result.unread && (await setAside(plan, attemptId, result.failure, result.unread, options));
 	if (kept) throw asError({ ...kept, recovers: false });

@@ -4,6 +4,7 @@
  * real device is tested against the list.
  */
 
+import { rememberMessages } from '../events/duplicates.ts';
 import { type Entry, sizeOf } from '../events/event.ts';
 import { numberOf } from '../events/event-id.ts';
 import type { EventReader, EventStore } from '../events/event-store-types.ts';
@@ -30,7 +31,7 @@ export const NULL_ANSWER_FILE: AnswerFile = {
 
 /** Nothing acknowledges the events of a simulated device: a few show that they arrive. */
 const FEW = { maxCount: 8, maxBytes: 64 * 1024 };
-/** How many of the service's ids are remembered for telling duplicates. */
+/** How many messages are remembered for telling duplicates. */
 const REMEMBERED_IDS = 1024;
 
 /** A simulated device has no applications. */
@@ -49,7 +50,7 @@ const NO_READERS: EventReader = {
  */
 export function createEventBuffer(epoch: string, bounds: { maxCount: number; maxBytes: number } = FEW): EventStore {
 	const entries: Entry[] = [];
-	const seen = new Set<string>();
+	const duplicates = rememberMessages(REMEMBERED_IDS);
 	const listeners = new Set<(entries: readonly Entry[]) => void>();
 	let lastNumber = 0;
 
@@ -57,12 +58,8 @@ export function createEventBuffer(epoch: string, bounds: { maxCount: number; max
 		...NO_READERS,
 		bytes: 0,
 		count: 0,
-		append(incoming) {
-			if (incoming.serviceId !== null) {
-				if (seen.has(incoming.serviceId)) return null;
-				seen.add(incoming.serviceId);
-				if (seen.size > REMEMBERED_IDS) for (const oldest of seen.values().take(1)) seen.delete(oldest);
-			}
+		append(incoming, overlaps) {
+			if (!duplicates.isNew(incoming, overlaps)) return null;
 			lastNumber += 1;
 			const entry: Entry = { ...incoming, number: lastNumber, id: `${epoch}-${lastNumber}` };
 			entries.push(entry);

@@ -91,7 +91,7 @@ describe('an answer that could not be read', () => {
 		expect(await device.home.filesWith(token)).toEqual([FILE]);
 	});
 
-	test('survives a restart, and pairs at the start when the setting was corrected meanwhile', async () => {
+	test('survives a restart, and pairs at the start when the setting was corrected meanwhile [F150]', async () => {
 		const { service, device } = await givenUnread();
 		await device.stop();
 		const again = await givenAgent({ home: device.home });
@@ -178,7 +178,7 @@ describe('an answer that could not be read', () => {
 });
 
 describe('a fault between the answer and its file', () => {
-	test('a full disk: it is kept in memory, and that is said', async () => {
+	test('a full disk: it is kept in memory, and that is said [F151]', async () => {
 		let inTheWay = '';
 		const { device, refusal } = await givenUnread(HIDDEN, async ({ home }) => {
 			inTheWay = join(home.paths.stateDir, `${FILE}.new`);
@@ -344,7 +344,7 @@ describe('answers of any form', () => {
 					expect(failure).toMatchObject({ code: 'answer-unreadable' });
 					const { texts } = JSON.parse((await kept(device)) ?? '') as KeptAnswer;
 					const place = texts.find(({ text }) => text.endsWith(drawn.token))?.place ?? 'nowhere';
-					expect(String(failure.params?.['places']).split(', ')).toContain(place.slice(0, 80));
+					expect(String(failure.params?.['places']).split(', ')).toContain(place);
 					await correct(device, place);
 					await device.untilStatus(({ pairedAt }) => pairedAt !== null && !device.agent.isPairing(), 'pairing');
 				}
@@ -354,8 +354,8 @@ describe('answers of any form', () => {
 				await device.agent.unpair();
 				if (failure) await correct(device, null);
 			}),
-			{ numRuns: 200 },
+			{ numRuns: 100, endOnFailure: true },
 		);
-		expect(unread).toBeGreaterThan(30);
+		expect(unread).toBeGreaterThan(20);
 	});
 });
