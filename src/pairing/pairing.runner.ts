@@ -16,6 +16,7 @@ import { keepSession } from '../events/notifications.ts';
 import type { PlanTarget } from '../fleet/record.ts';
 import { type CompleteIdentity, pinIdentity } from '../identity/identity.ts';
 import type { PairPreview, PairRequest, PairResult } from '../protocol/local-api.ts';
+import { chooseWorkflow, readWorkflowChoices } from '../protocol/workflow-choices.ts';
 import { type DeviceState, type SavedConnection, withConnection } from '../state/device-state.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
@@ -23,7 +24,7 @@ import { fixedWorkflow } from '../workflow/precedence.ts';
 import type { AnswerFile } from './kept-answer.edge.ts';
 import { keepAnswers } from './kept-answer.runner.ts';
 import type { KeptAnswer } from './kept-answer.ts';
-import { redeemCode } from './redeem-code.runner.ts';
+import { type RedeemedPlan, redeemCode } from './redeem-code.runner.ts';
 import { decidePairing, type PairingContext, type PairingDecision, type PairingPlan } from './rules.ts';
 
 export interface PairingParts {
@@ -54,6 +55,9 @@ export interface Paired {
 	readonly desired: DesiredRegistration;
 	readonly connection: Connection;
 }
+
+/** Refusals of a registration without a workflow that say no more than that. */
+const NO_LIST: readonly string[] = ['request-rejected', 'workflow-unknown', 'bad-response'];
 
 /** What a pairing changes in the state. */
 type Pairs = Omit<PairingPlan, 'token'>;
@@ -111,23 +115,37 @@ export function createPairing(parts: PairingParts): Pairing {
 		isOpen: stateWriter.state.attempt !== null,
 	});
 
-	async function redeem(plan: PairingPlan): Promise<Paired> {
+	/** By the workflow that was named, or by what the service lists for a code that names none. */
+	async function redeem(plan: RedeemedPlan, asked: PairRequest): Promise<Paired> {
+		// What the code or the settings name is meant as it is.
+		const mayChoose = plan.workflowId === null || plan.workflowId === asked.workflowId;
+		return redeemOnce(plan).catch((error: unknown) => {
+			const list = error instanceof AgentError ? error.failure.params?.['workflows'] : undefined;
+			const choices = readWorkflowChoices(`{"workflows":${list ?? '[]'}}`);
+			const chosen = mayChoose ? chooseWorkflow(choices, plan.workflowId) : null;
+			if (chosen && chosen.id !== plan.workflowId) return redeemOnce({ ...plan, workflowId: chosen.id });
+			throw error;
+		});
+	}
+
+	async function redeemOnce(plan: RedeemedPlan): Promise<Paired> {
 		const { clock, runtime } = parts;
 		parts.registerSecret(plan.token);
 		// A pairing takes the machine as it is now: a replaced board belongs to this device from here on.
 		const identity = parts.readIdentity();
-		const desired = parts.registrationFor(identity, plan.baseUrl, plan.workflowId);
-		const connection = await redeemCode(plan, {
+		const asked = parts.registrationFor(identity, plan.baseUrl, plan.workflowId ?? '');
+		const { connection, workflowId } = await redeemCode(plan, {
 			clock,
 			client: () => runtime().client,
 			service: service(),
-			request: desired.request,
+			request: asked.request,
 			store: parts.store,
 			stateWriter,
 			onClockSkew: parts.onClockSkew,
 			answers,
 		});
-		await savePairing(plan, identity, parts.toSaved(desired, connection.token));
+		const desired = { ...asked, request: { ...asked.request, workflowId } };
+		await savePairing({ ...plan, workflowId }, identity, parts.toSaved(desired, connection.token));
 		return { desired, connection };
 	}
 
@@ -160,27 +178,32 @@ export function createPairing(parts: PairingParts): Pairing {
 		answers.tell();
 		const ready = answers.ready();
 		if (!ready || !isOwn(ready.kept.baseUrl, parts.runtime().resolved.settings.baseUrl)) return;
-		const { baseUrl, request, sessionId } = ready.kept;
-		const plan = { baseUrl, workflowId: request.workflowId, sessionId };
-		await reported(online(plan, takeKept(ready.kept, ready.token))).catch(() => {});
+		await reported(online(ready.kept, takeKept(ready.kept, ready.token))).catch(() => {});
 	}
 
 	async function pairOnce(asked: PairRequest): Promise<PairResult> {
 		parts.ensureRunning();
 		if (pairing.underWay) throw new AgentError('pairing-under-way', 'Another pairing is under way on this device.');
-		const { plan, preview } = decide(asked);
-		if (!plan) throw refusal(preview);
-		return online(plan, redeem(plan));
+		const { plan, incomplete, preview } = decide(asked);
+		if (plan) return online(plan, redeem(plan, asked));
+		if (!incomplete) throw refusal(preview);
+		return online(incomplete, redeem({ ...incomplete, workflowId: null }, asked)).catch((error: unknown) => {
+			// The service did not say which workflows there are: then a person has to.
+			throw error instanceof AgentError && NO_LIST.includes(error.code) ? refusal(preview) : error;
+		});
 	}
 
 	async function online(
-		{ baseUrl, workflowId, sessionId }: Pick<PairingPlan, 'baseUrl' | 'workflowId' | 'sessionId'>,
+		{ baseUrl, sessionId }: Pick<PairingPlan, 'baseUrl' | 'sessionId'>,
 		pairs: Promise<Paired>,
 	): Promise<PairResult> {
 		// The promise of the answer is wrapped: the next code may come as soon as this one is redeemed.
-		const redeeming = pairs.then((paired) => ({ answer: parts.goOnline(paired) }));
+		const redeeming = pairs.then((paired) => ({
+			answer: parts.goOnline(paired),
+			workflowId: paired.desired.request.workflowId,
+		}));
 		pairing.underWay = redeeming.catch(() => {});
-		const { answer } = await redeeming.finally(() => {
+		const { answer, workflowId } = await redeeming.finally(() => {
 			pairing.underWay = null;
 		});
 		const { deviceId, online, sentence } = await answer;
