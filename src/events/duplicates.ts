@@ -24,7 +24,7 @@ export interface Duplicates {
 /** Between the parts of a key; no id of a service has it. */
 export const KEY_SEPARATOR = '\u001f';
 
-/** What is stored of a message to know it again: its id, and short hashes of kind and content. `null` without an id. */
+/** The part of a message that is stored to know it again: its id, and short hashes of kind and content. `null` without an id. */
 export function keyOf({ serviceId, kind, content }: Message): string | null {
 	return serviceId === null ? null : [serviceId, hash(kind), hash(content)].join(KEY_SEPARATOR);
 }

@@ -67,7 +67,7 @@ export function keptToken(kept: KeptAnswer, tokenPointer: string | null): string
 	return tokenIn(kept.texts, tokenPointer);
 }
 
-/** What must never be printed: its texts, but for plain words and what the device itself has sent. */
+/** The texts that must never be printed: all of them but for plain words and what the device itself has sent. */
 export function secretsIn({ texts, request }: KeptAnswer): string[] {
 	const own = Object.values(request).map(String);
 	return texts

@@ -161,12 +161,12 @@ export function createPairing(parts: PairingParts): Pairing {
 		if (sessionId !== null) keepSession(parts.events, sessionId, { workflowId, at });
 	}
 
-	/** What an answer that was set aside brings, now that its token is found. */
+	/** The Connection that an answer brings which was set aside, now that its token is found. */
 	async function takeKept(kept: KeptAnswer, token: string): Promise<Paired> {
 		const { baseUrl, request } = kept;
 		parts.ensureRunning();
 		const identity = parts.readIdentity();
-		// What was registered, not what would be asked for now: where they differ, the device moves on from there.
+		// The registration that was made, not the one that would be asked for now: where they differ, the device moves on from there.
 		const desired = { ...parts.registrationFor(identity, baseUrl, request.workflowId), request };
 		const saved = { ...parts.toSaved(desired, token), obtainedAt: kept.at };
 		await savePairing({ ...kept, workflowId: request.workflowId }, identity, saved);
