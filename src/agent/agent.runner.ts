@@ -74,6 +74,7 @@ export function startAgent(options: AgentOptions): Agent {
 	const device = assemble(options, base);
 	base.keepSettings();
 	device.reevaluate();
+	void device.pairing.finishKept();
 	return offer(base, device);
 }
 
@@ -147,6 +148,7 @@ function assemble(options: AgentOptions, base: Base) {
 	const pairing = createPairing({
 		...base,
 		store: options.store,
+		answerFile: options.answerFile,
 		plan,
 		readIdentity: identity.ofMachine,
 		registrationFor: (as, baseUrl, workflowId) => registrationFor(reconciler.inputs(as), baseUrl, workflowId),
@@ -236,11 +238,14 @@ function offer(base: Base, { leases, fleet, links, reconciler, pairing, commands
 		isPairing: () => pairing.underWay !== null,
 		applyRuntime(changed) {
 			const bears = bearsOn(base.settings(), changed.resolved.settings);
+			const before = base.settings().service;
 			base.use(changed);
 			warnings.set('workflow', null);
 			base.keepSettings();
 			reevaluate();
 			tryChangedSettings(bears);
+			if (before.connectionLifeSeconds !== base.settings().service.connectionLifeSeconds) links.lifeChanged();
+			void pairing.finishKept();
 		},
 		warn: warnings.set,
 		async stop() {
@@ -251,6 +256,7 @@ function offer(base: Base, { leases, fleet, links, reconciler, pairing, commands
 			const cancel = clock.schedule(FINISH_WITHIN_MS, links.abandon);
 			await Promise.all([stopping, pairing.underWay]);
 			cancel();
+			pairing.close();
 			stateWriter.close();
 		},
 	};

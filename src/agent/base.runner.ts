@@ -17,6 +17,7 @@ import { createEventsFeed } from '../events/feed.runner.ts';
 import type { EventStore } from '../events/store.edge.ts';
 import { keepIdentity } from '../identity/current-identity.runner.ts';
 import type { IdentityFacts } from '../identity/identity.ts';
+import type { AnswerFile } from '../pairing/kept-answer.edge.ts';
 import { type DeviceState, withLastSettings } from '../state/device-state.ts';
 import { keepPersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
@@ -28,6 +29,7 @@ export interface AgentOptions {
 	readonly runtime: Runtime;
 	readonly store: StateStore;
 	readonly state: DeviceState;
+	readonly answerFile: AnswerFile;
 	readonly facts: IdentityFacts;
 	/** A new id for a device that has nothing of its own to be known by. */
 	readonly newDeviceId: () => string;

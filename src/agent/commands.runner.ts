@@ -20,7 +20,7 @@ import type { Reconciler } from './reconcile.runner.ts';
 export type CommandParts = Base & {
 	readonly fleet: Pick<Fleet, 'retry'>;
 	readonly workflow: Pick<WorkflowAssignment, 'checkFree' | 'set'>;
-	readonly pairing: Pick<Pairing, 'underWay'>;
+	readonly pairing: Pick<Pairing, 'underWay' | 'dropKept'>;
 	readonly connectivity: Pick<Connectivity, 'forget'>;
 	readonly line: Pick<Line, 'forget'>;
 	readonly links: Links;
@@ -46,7 +46,8 @@ export function createCommands(parts: CommandParts) {
 			parts.line.forget();
 			parts.publish();
 			try {
-				await stateWriter.forget({ ...EMPTY_STATE, generatedId, confirmedOrigins, lastSettings, plan });
+				const forgotten = { ...EMPTY_STATE, generatedId, confirmedOrigins, lastSettings, plan };
+				await Promise.all([stateWriter.forget(forgotten), parts.pairing.dropKept()]);
 				parts.log.info('unpaired');
 			} finally {
 				reevaluate();

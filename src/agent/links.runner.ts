@@ -4,11 +4,13 @@
  */
 
 import { dispositionOf } from '../base/errors.ts';
-import type { Connections } from '../connection/connection-tokens.runner.ts';
+import { accessOf, type Connections } from '../connection/connection-tokens.runner.ts';
 import { createLinkRunner, type LinkRunnerOptions } from '../connection/link.runner.ts';
 import {
 	type DesiredRegistration,
 	NOTHING_SUPERVISED,
+	RENEW_AFTER,
+	RENEW_SPREAD,
 	type Supervision,
 	type SupervisorEffect,
 	type SupervisorEvent,
@@ -125,6 +127,15 @@ export function superviseLinks(
 		dispatch,
 		/** Hands over the desired registration, with the saved Connections. */
 		desire: (desired: DesiredRegistration | null) => dispatch(desiring(desired)),
+		/** `service.connectionLifeSeconds` has changed: the Connection in use is renewed when it says so. */
+		lifeChanged() {
+			const { current } = supervision;
+			const known = connections.known().find(({ connection: { token } }) => token === accessOf(supervision)?.token);
+			const { lifeMs = null, obtainedAtMs = 0 } = known?.connection ?? {};
+			if (current?.state.name !== 'online' || lifeMs === null) return;
+			const share = RENEW_AFTER + RENEW_SPREAD * random();
+			perform({ type: 'renewAt', generation: current.generation, atMs: obtainedAtMs + lifeMs * share });
+		},
 		/** Ends every link and gives up every request, until a registration is desired again. */
 		drop() {
 			cancelRenewal();

@@ -21,12 +21,13 @@ export function receiveMessages(
 ): LinkRunnerOptions['report']['frame'] {
 	const { clock, log, events, connectivity } = parts;
 	const now = writeTimes(clock);
-	return (generation, { request: { workflowId } }, frame) => {
+	return ({ generation, registration, overlaps }, frame) => {
+		const { workflowId } = registration.request;
 		const { current, next } = parts.supervision();
 		// After an unpairing nothing of the old service is kept.
 		if (!current && !next) return;
 		connectivity.heard(generation);
-		const message = keepNotification(events, frame, { workflowId, at: now() }, parts.settings().service, log);
+		const message = keepNotification(events, frame, { workflowId, at: now(), overlaps }, parts.settings().service, log);
 		if (!message) return;
 		if (message.type === 'workflow.changed') {
 			parts.workflow.follow(message.workflowId);

@@ -99,7 +99,7 @@ export const CATALOGUE = {
 		'certificate-expired':
 			"The service's operator must renew the certificate; if it is valid elsewhere, check this device's clock.",
 		'certificate-untrusted':
-			'If this site inspects TLS or the service has a certificate authority of its own, name its certificate in network.caFile.',
+			'If this site inspects TLS or the service has a certificate authority of its own, name its certificate in network.caFile, or set network.systemCa to true if this system trusts it already.',
 		'certificate-wrong-host':
 			'Check the host name in baseUrl; a captive portal or a proxy may be answering in its place.',
 		'redirect-refused':

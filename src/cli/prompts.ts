@@ -63,18 +63,24 @@ export function promptHidden(question: string, maxLength: number): Promise<strin
 
 /** A question that is answered by y or n. No terminal, or its end, is a no. */
 export async function confirm(question: string): Promise<boolean> {
-	if (!process.stdin.isTTY) return false;
+	const answer = await ask(`${question} [y/n] `, (line) => /^(y|yes|n|no)$/i.exec(line)?.[1] ?? null);
+	return answer?.toLowerCase().startsWith('y') ?? false;
+}
+
+/** Asks until `read` makes something of a line. `null` without a terminal, and at its end. */
+export async function ask(question: string, read: (line: string) => string | null): Promise<string | null> {
+	if (!process.stdin.isTTY) return null;
 	const { createInterface } = await import('node:readline');
-	const terminal = createInterface({ input: process.stdin, output: process.stderr, prompt: `${question} [y/n] ` });
+	const terminal = createInterface({ input: process.stdin, output: process.stderr, prompt: question });
 	terminal.prompt();
 	try {
 		// An empty line decides nothing: scanners send a second line end after the code.
 		for await (const line of terminal) {
-			const answer = /^\s*(y|yes|n|no)\s*$/i.exec(line)?.[1];
-			if (answer) return answer.toLowerCase().startsWith('y');
+			const answer = read(line.trim());
+			if (answer !== null) return answer;
 			terminal.prompt();
 		}
-		return false;
+		return null;
 	} finally {
 		terminal.close();
 	}

@@ -202,8 +202,8 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 				followRedirects: false,
 				// Between two bytes only; the deadline for the whole handshake is ours.
 				handshakeTimeout: handshakeMs,
-				// Its types do not know it yet.
-				...{ closeTimeout: options.closeMs ?? CLOSE_MS },
+				// Its types do not know them. A server that speaks HTTP/2 only refuses this in the handshake and not in words.
+				...{ closeTimeout: options.closeMs ?? CLOSE_MS, ALPNProtocols: ['http/1.1'] },
 				finishRequest(request) {
 					request.once('socket', (opened) => {
 						connection = opened;

@@ -8,6 +8,7 @@ import { createSecretRegistry, redact, SECRET_MARK } from '../base/redact.ts';
 import { joinSentences } from '../base/sentences.ts';
 import type { AuthorizationScheme } from '../protocol/authorization.ts';
 import { cleanText, readErrorDetail } from '../protocol/problem.ts';
+import { readAnswerTexts } from '../protocol/registration-answer.ts';
 import { inBrackets, proxyAnswered, wantsClientCertificate } from './classify-network-error.ts';
 import { readHttpDate } from './clock-skew.ts';
 import { unreadAnswer } from './unread-answer.ts';
@@ -155,7 +156,7 @@ function unexpectedSuccess(answer: HttpAnswer): Failure {
 	}
 	if (purpose === 'channel')
 		return failure('channel-rejected', `${host} answered ${status} instead of opening the channel.`, { params });
-	if (purpose === 'register') return unreadAnswer(answer);
+	if (purpose === 'register') return unreadAnswer({ ...answer, texts: readAnswerTexts(answer) });
 	return failure('bad-response', `${host} answered ${status} in a form that is not known.`, { params });
 }
 

@@ -20,6 +20,13 @@ import type { Credential, LinkEffect, LinkEvent } from './link.ts';
 import type { Runtime } from './runtime.runner.ts';
 import type { Registration } from './supervisor.ts';
 
+export interface FrameArrival {
+	readonly generation: number;
+	readonly registration: Registration;
+	/** Whether another channel may bring the same message. */
+	readonly overlaps: boolean;
+}
+
 export interface LinkRunnerOptions {
 	readonly clock: Clock;
 	readonly log: Pick<Log, 'debug'>;
@@ -34,7 +41,7 @@ export interface LinkRunnerOptions {
 	readonly report: {
 		readonly event: (generation: number, event: LinkEvent) => void;
 		/** Also from a channel that is saying goodbye: what the service sent before it knew is not lost. */
-		readonly frame: (generation: number, registration: Registration, frame: Frame) => void;
+		readonly frame: (arrival: FrameArrival, frame: Frame) => void;
 		readonly heartbeat: (generation: number, sentAt: string) => void;
 		/** What a registration has brought that was seen through although its link is over. */
 		readonly lateConnection: (registration: Registration, token: string) => void;
@@ -116,7 +123,12 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		if (result.clockSkewMs !== null) report.clockSkew(result.clockSkewMs);
 		const atMs = clock.monotonicMs();
 		if (result.ok)
-			report.event(generation, { type: 'registered', attempt, atMs, connection: freshConnection(result, clock) });
+			report.event(generation, {
+				type: 'registered',
+				attempt,
+				atMs,
+				connection: freshConnection(result, clock, resolved.settings.service),
+			});
 		else {
 			const timedOut = result.failure.code === 'request-timeout' || result.failure.code === 'connect-timeout';
 			const reason = explained(result.failure, credential, resolved.settings.credential);
@@ -154,7 +166,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 			(event) => {
 				if (link.channel === channel) onChannelEvent(generation, registration, effect.attempt, cadenceMs, event);
 				// What else an abandoned channel has to say belongs to an attempt that is over.
-				else if (event.type === 'frame') report.frame(generation, registration, event.frame);
+				else if (event.type === 'frame') received(generation, registration, event.frame);
 				else if (event.type === 'ended') {
 					if (event.line && leaving.has(channel)) report.lineEnded(registration, event.line, true);
 					hasLeft(channel);
@@ -184,7 +196,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 					link.stopHeartbeats = beat(generation, registration, link.channel, cadenceMs);
 				return;
 			case 'frame':
-				if (!answerPing(registration, link.channel, event.frame)) report.frame(generation, registration, event.frame);
+				if (!answerPing(registration, link.channel, event.frame)) received(generation, registration, event.frame);
 				return;
 			case 'ended':
 				link.stopHeartbeats();
@@ -200,6 +212,11 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 					outlived: options.line.ended(event, atMs),
 				});
 		}
+	};
+
+	const received = (generation: number, registration: Registration, frame: Frame) => {
+		const open = [...links.values()].filter(({ channel }) => channel !== null).length + leaving.size;
+		report.frame({ generation, registration, overlaps: open > 1 }, frame);
 	};
 
 	const beat = (generation: number, registration: Registration, channel: Channel, cadenceMs: number) =>

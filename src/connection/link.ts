@@ -340,9 +340,10 @@ function afterChannelEnded(
 
 /** A Connection that was issued a moment ago and is refused has most likely been shown in a way that the service does not read. */
 function explained(refused: Failure, { registeredAtMs }: Backoff): Failure {
-	if (refused.code !== 'credential-refused' || registeredAtMs === null) return refused;
+	if (registeredAtMs === null || (refused.code !== 'credential-refused' && refused.code !== 'access-forbidden'))
+		return refused;
 	const remedy =
-		'The service has just issued this Connection, and its channel refuses it: compare service.channelAuth and service.channelPath with the service; a changed setting is tried at once, without another code.';
+		'The service has just issued this Connection, and its channel refuses it: set service.channelAuth, service.queryName, service.subprotocol or service.channelPath as the service requires (idv probe finds them); a changed setting is tried at once, without another code.';
 	return failure(refused.code, refused.message, { ...refused, remedy });
 }
 

@@ -4,28 +4,33 @@
  */
 import { type Failure, failure } from '../base/errors.ts';
 import { cleanText } from '../protocol/problem.ts';
-import { type AnswerText, looksLikeToken, readAnswerTexts } from '../protocol/registration-answer.ts';
+import { type AnswerText, looksLikeToken } from '../protocol/registration-answer.ts';
 
 /** Places that a message names, at most. */
 const MAX_NAMED_PLACES = 20;
+/** Of one place, in characters: one that looks right is copied into the settings, also from 40 levels deep. */
+const MAX_LIKELY_PLACE = 700;
+const MAX_OTHER_PLACE = 80;
 
 export interface UnreadAnswer {
 	readonly status: number;
 	readonly host: string;
-	readonly body: string;
-	/** Names in lower case. */
-	readonly headers: Readonly<Record<string, string>>;
+	readonly texts: readonly AnswerText[];
 	/** Where the settings say that the token is. */
 	readonly tokenPointer?: string | null | undefined;
 }
 
 /** The service said yes and sent no token where one is looked for: the places at which texts are, never what they say. */
-export function unreadAnswer({ status, host, body, headers, tokenPointer }: UnreadAnswer): Failure {
-	const texts = readAnswerTexts({ body, headers });
-	const named = (places: readonly AnswerText[]) =>
-		places.slice(0, MAX_NAMED_PLACES).map(({ place }) => (place === '' ? 'the whole body' : cleanText(place, 80)));
-	const likely = named(texts.filter(looksLikeToken));
-	const others = named(texts.filter((one) => !looksLikeToken(one))).slice(0, MAX_NAMED_PLACES - likely.length);
+export function unreadAnswer({ status, host, texts, tokenPointer }: UnreadAnswer): Failure {
+	const named = (places: readonly AnswerText[], maxLength: number) =>
+		places
+			.slice(0, MAX_NAMED_PLACES)
+			.map(({ place }) => (place === '' ? 'the whole body' : cleanText(place, maxLength)));
+	const likely = named(texts.filter(looksLikeToken), MAX_LIKELY_PLACE);
+	const others = named(
+		texts.filter((one) => !looksLikeToken(one)),
+		MAX_OTHER_PLACE,
+	).slice(0, MAX_NAMED_PLACES - likely.length);
 	const looked = tokenPointer ? `at ${cleanText(tokenPointer, 80)}` : 'where one is usually found';
 	const found =
 		texts.length === 0

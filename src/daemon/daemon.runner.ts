@@ -21,6 +21,7 @@ import { createForwarder } from '../local-api/forwarder.edge.ts';
 import { createLocalPorts } from '../local-api/ports.runner.ts';
 import { localRoutes } from '../local-api/routes.runner.ts';
 import { type LocalServerOptions, openLocalServer } from '../local-api/server/local-server.ts';
+import { openAnswerFile } from '../pairing/kept-answer.edge.ts';
 import { findScanners, watchScanners } from '../scanning/devices.edge.ts';
 import { openScanner } from '../scanning/open.edge.ts';
 import { listenForScans } from '../scanning/scanning.runner.ts';
@@ -73,6 +74,7 @@ export async function startDaemon(options: DaemonOptions) {
 		const store = await openStateStore(paths.stateDir);
 		closers.push(() => store.close());
 		const { state, notices } = await store.load();
+		const answerFile = await openAnswerFile(paths.stateDir);
 
 		const secrets = createSecretRegistry();
 		const registerSecret = (secret: string) => secrets.add(secret);
@@ -96,6 +98,7 @@ export async function startDaemon(options: DaemonOptions) {
 			runtime,
 			store,
 			state,
+			answerFile,
 			facts,
 			newDeviceId: randomUUID,
 			counters,
@@ -152,7 +155,12 @@ export async function startDaemon(options: DaemonOptions) {
 		});
 		closers.push(() => server.close());
 		// The next save that works withdraws it.
-		for (const notice of [...notices, ...loaded.notices, ...server.notices])
+		for (const notice of [
+			...notices,
+			...(answerFile.notice ? [answerFile.notice] : []),
+			...loaded.notices,
+			...server.notices,
+		])
 			agent.warn(notice.code === 'state-unwritable' ? 'state' : notice.message, notice);
 		agent.warn('settings', first.warning);
 		const ports = createLocalPorts({

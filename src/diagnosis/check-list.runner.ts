@@ -9,6 +9,7 @@ import { type Failure, failure } from '../base/errors.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { clockSkewMs } from '../connection/clock-skew.ts';
 import { type OpenRuntime, openFirstRuntime } from '../connection/runtime.runner.ts';
+import { readKeptAnswer } from '../pairing/kept-answer.edge.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import { loadSettings } from '../settings/load.runner.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
@@ -155,9 +156,10 @@ export const CHECKS = [
 		const { credentialsDirectory } = paths;
 		return checkIdentity({ daemon: await daemon(), settings, device, credentialsDirectory, machineRoot });
 	}),
-	check('pairing', 'Pairing', ['settings'], async ({ runtime, daemon, knownState }) => {
+	check('pairing', 'Pairing', ['settings'], async ({ runtime, daemon, knownState, paths }) => {
 		const device = await knownState();
-		return device === null ? blockedBy('state') : checkPairing(await runtime(), device, await daemon());
+		if (device === null) return blockedBy('state');
+		return checkPairing(await runtime(), device, await daemon(), await readKeptAnswer(paths.stateDir));
 	}),
 	checkRoute('dns', 'DNS', ['settings'], async (route, { reach }, limitMs) => {
 		const { hostname } = firstHop(route);

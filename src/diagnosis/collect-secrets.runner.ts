@@ -5,6 +5,8 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readBytes } from '../base/files.edge.ts';
+import { readKeptAnswer } from '../pairing/kept-answer.edge.ts';
+import { secretsIn } from '../pairing/kept-answer.ts';
 import type { LoadedSettings, SettingsSources } from '../settings/load.runner.ts';
 import { listSettings, valueAt } from '../settings/table.ts';
 
@@ -35,6 +37,8 @@ export async function registerSecrets(
 			// A damaged file can no longer be read as JSON, and holds its tokens all the same.
 			for (const [, token = ''] of (await readText(join(paths.stateDir, name))).matchAll(/"token"\s*:\s*"([^"]+)/g))
 				tell(token);
+	const kept = await readKeptAnswer(paths.stateDir);
+	if (kept) for (const secret of secretsIn(kept)) tell(secret);
 	if (paths.credentialsDirectory !== null)
 		// The serial number is there only because it takes root to read it.
 		for (const name of await readdir(paths.credentialsDirectory).catch(() => []))

@@ -9,6 +9,7 @@ import type { Runtime } from '../connection/runtime.runner.ts';
 import { chooseIdentity } from '../identity/identity.ts';
 import { readIdentityFacts } from '../identity/sources.edge.ts';
 import { createLocalClient } from '../local-api/client.edge.ts';
+import { describeKept, type KeptAnswer } from '../pairing/kept-answer.ts';
 import {
 	type IdentityReport,
 	LOCAL_ROUTES,
@@ -162,8 +163,13 @@ export function checkPairing(
 	{ resolved, credentials }: Pick<Runtime, 'resolved' | 'credentials'>,
 	device: DeviceState,
 	daemon: DaemonWord,
+	kept: KeptAnswer | null,
 ): Finding {
 	const status = daemon.kind === 'runs' ? daemon.status : null;
+	const told = status?.warnings.find(({ code }) => code === 'answer-unreadable');
+	if (told) return warning(asFailure(told));
+	if (!status && kept && device.attempt)
+		return warning(describeKept(kept, resolved.settings.service.tokenPointer, null));
 	const baseUrl = status ? status.baseUrl : serviceOf(resolved.settings, device);
 	const hasCredential = credentials.id !== '' || device.connections.length > 0;
 	const pairedAt = status ? status.pairedAt : (device.pairing?.pairedAt ?? null);

@@ -6,6 +6,7 @@ import { closeSync, openSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { SQLInputValue, StatementSync } from 'node:sqlite';
 import { type Failure, failure } from '../base/errors.ts';
+import { KEY_SEPARATOR, keyOf, type StoredMessage } from './duplicates.ts';
 import type { Entry, Epoch } from './event.ts';
 
 /** Name of the file in its directory. */
@@ -16,7 +17,8 @@ export const IN_MEMORY = ':memory:';
 const MAX_QUARANTINED_EVENTS = 2;
 
 const SCHEMA_VERSION = 1;
-// A deleted event keeps its row for a while, with nothing in it but its number and the service's id.
+// A deleted event keeps its row for a while, with nothing in it but its number and what is needed to know
+// it again: the service's id, and short hashes of kind and content.
 const SCHEMA = `
 	CREATE TABLE IF NOT EXISTS epoch (first INTEGER PRIMARY KEY, epoch TEXT NOT NULL) STRICT;
 	CREATE TABLE IF NOT EXISTS consumer (name TEXT PRIMARY KEY, position INTEGER NOT NULL, seen_ms INTEGER NOT NULL) STRICT;
@@ -99,7 +101,11 @@ export function openEventTable(file: string) {
 			const [totals] = run(
 				'SELECT max(number) AS last, min(iif(at IS NULL, NULL, number)) AS first, count(at) AS count, total(size) AS bytes FROM event',
 			).all();
-			const ids = run('SELECT service_id FROM event WHERE service_id IS NOT NULL ORDER BY number').all();
+			// The content is needed only where an older agent has stored the id alone.
+			const messages = run(
+				`SELECT service_id AS key, kind, iif(instr(service_id, '${KEY_SEPARATOR}'), NULL, content) AS content
+				FROM event WHERE service_id IS NOT NULL ORDER BY number`,
+			).all();
 			return {
 				/** The newest number that was ever given; 0 before the first. */
 				last: Number(totals?.['last'] ?? 0),
@@ -115,7 +121,7 @@ export function openEventTable(file: string) {
 						.map(({ name, ...position }) => [String(name), position as unknown as Position]),
 				),
 				/** Of kept and deleted events, oldest first. */
-				serviceIds: ids.map((row) => String(row['service_id'])),
+				messages: messages as unknown as StoredMessage[],
 			};
 		},
 		/** When the newest event was received, ISO 8601, also if it is deleted; `null` before the first. */
@@ -127,7 +133,8 @@ export function openEventTable(file: string) {
 		/** Events after a number, oldest first. */
 		page: (after: number, limit: number) =>
 			run(
-				`SELECT epoch || '-' || number AS id, number, at, type, kind, workflow_id AS workflowId, format, content, service_id AS serviceId
+				`SELECT epoch || '-' || number AS id, number, at, type, kind, workflow_id AS workflowId, format, content,
+					iif(instr(service_id, '${KEY_SEPARATOR}'), substr(service_id, 1, instr(service_id, '${KEY_SEPARATOR}') - 1), service_id) AS serviceId
 				FROM event WHERE number > ? AND at IS NOT NULL ORDER BY number LIMIT ?`,
 				after,
 				limit,
@@ -139,9 +146,9 @@ export function openEventTable(file: string) {
 				after,
 			).each() as unknown as Iterable<KeptEvent>,
 		add(entry: Entry, keptMs: number, size: number): void {
-			const { id, number, serviceId, at, type, kind, workflowId, format, content } = entry;
+			const { id, number, at, type, kind, workflowId, format, content } = entry;
 			const epoch = id.slice(0, id.lastIndexOf('-'));
-			const values = [number, epoch, serviceId, keptMs, size, at, type, kind, workflowId, format, content];
+			const values = [number, epoch, keyOf(entry), keptMs, size, at, type, kind, workflowId, format, content];
 			run(insertInto('event'), ...values).done();
 		},
 		setEpochs(epochs: readonly Epoch[]): void {

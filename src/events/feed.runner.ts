@@ -25,15 +25,15 @@ export function createEventsFeed(
 	};
 
 	return {
-		/** Keeps the event and tells the listeners once it is stored. `false` for a duplicate, which changes nothing. */
-		append(incoming: Incoming): boolean {
+		/** Keeps the event and tells the listeners once it is stored. `false` for a duplicate (see `duplicates.ts`), which changes nothing. */
+		append(incoming: Incoming, overlaps?: boolean): boolean {
 			if (incoming.type === 'gap') counters.gaps += 1;
 			if (incoming.type === 'gap' && isUnused()) {
 				held = [...held.slice(1 - MAX_HELD_GAPS), incoming];
 				return true;
 			}
 			release();
-			const isNew = store.append(incoming) !== null;
+			const isNew = store.append(incoming, overlaps) !== null;
 			if (!isNew) counters.duplicates += 1;
 			else if (incoming.type === 'notification') counters.notifications += 1;
 			return isNew;

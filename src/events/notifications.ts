@@ -13,6 +13,8 @@ import type { EventsFeed } from './feed.runner.ts';
 export interface Arrival {
 	readonly workflowId: string;
 	readonly at: string;
+	/** Whether another channel may bring the same message, with contents of its own. Default `false`. */
+	readonly overlaps?: boolean;
 }
 
 /**
@@ -23,7 +25,7 @@ export interface Arrival {
 export function keepNotification(
 	events: EventsFeed,
 	frame: Frame,
-	{ workflowId, at }: Arrival,
+	{ workflowId, at, overlaps }: Arrival,
 	{ kindPointer, notificationIdPointer, actOnMessages, ignoreKinds }: Settings['service'],
 	log: Pick<Log, 'debug'>,
 ): AgentMessage | null {
@@ -33,7 +35,7 @@ export function keepNotification(
 		events.ignored();
 		return null;
 	}
-	const isNew = events.append({ at, type: 'notification', kind, workflowId, format, content, serviceId });
+	const isNew = events.append({ at, type: 'notification', kind, workflowId, format, content, serviceId }, overlaps);
 	log.debug(isNew ? 'notification' : 'duplicate notification', { kind });
 	return isNew && actOnMessages ? readAgentMessage(notification) : null;
 }

@@ -46,6 +46,8 @@ export interface PairingDecision {
 	readonly preview: PairPreview;
 	/** `null` when the code may not be used: then the preview's problem says why. */
 	readonly plan: PairingPlan | null;
+	/** What the code would do if its workflow were known: nothing else keeps it from being used. */
+	readonly incomplete?: Omit<PairingPlan, 'workflowId'>;
 }
 
 const NOT_A_CODE: Readonly<Record<NotACodeReason, string>> = {
@@ -92,10 +94,18 @@ export function decidePairing(asked: PairingAsked, context: PairingContext): Pai
 	const changes = workflow.problem ? [] : describeChanges(named, workflowId, code.sessionId, context);
 	if (pairedWith !== null && !asked.replace) return refused(alreadyPaired(pairedWith, origin), changes);
 	if (stranger) return refused(stranger, changes);
-	if (workflow.problem) return refused(workflow.problem);
-
 	const known =
 		state.confirmedOrigins.includes(origin) || settings.baseUrl !== null || settings.pairing.trustedOrigins.length > 0;
+	const incomplete = {
+		baseUrl: named,
+		token: code.token,
+		// A plan may end one day: then the pairing's workflow is what is left.
+		assignsWorkflow: configured === null || configured.source === 'plan',
+		sessionId: code.sessionId,
+		confirmsOrigin: known ? null : origin,
+	};
+	if (workflow.problem?.code === 'workflow-missing') return { ...refused(workflow.problem), incomplete };
+	if (workflow.problem) return refused(workflow.problem);
 	return {
 		preview: {
 			...seen,
@@ -103,15 +113,7 @@ export function decidePairing(asked: PairingAsked, context: PairingContext): Pai
 			changes,
 			problem: null,
 		},
-		plan: {
-			baseUrl: named,
-			token: code.token,
-			workflowId,
-			// A plan may end one day: then the pairing's workflow is what is left.
-			assignsWorkflow: configured === null || configured.source === 'plan',
-			sessionId: code.sessionId,
-			confirmsOrigin: known ? null : origin,
-		},
+		plan: { ...incomplete, workflowId },
 	};
 }
 

@@ -209,7 +209,7 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 		'code-workflow',
 		'Endpoints 1',
 		'Whether a pairing code names a workflow.',
-		'It may; a code without one takes the workflow of the settings, or of `pair --workflow`.',
+		'It may; a code without one takes the workflow of the settings, of `pair --workflow`, or one that the service lists in its refusal (`workflows: [{id, name}]`).',
 		{
 			settings: ['workflowId'],
 			dialect: ['codesWithoutWorkflow'],
@@ -232,7 +232,7 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 		'connection-life',
 		'Authentication, rule 4',
 		'How long a Connection lives and whether it says so.',
-		'A JWT says so by `exp` and is renewed at 80 % of its life; another one is renewed when the service refuses it.',
+		'A JWT says so by `exp` and is renewed at 80 % of its life; so is another one where the setting states its life, else it is replaced when the service refuses it.',
 		{
 			settings: ['service.connectionLifeSeconds'],
 			dialect: ['connectionForm', 'connectionLifeSeconds'],

@@ -4,8 +4,10 @@
  * real device is tested against the list.
  */
 
+import { rememberMessages } from '../events/duplicates.ts';
 import { type Entry, numberOf, sizeOf } from '../events/event.ts';
 import type { EventStore } from '../events/event-store-types.ts';
+import type { AnswerFile } from '../pairing/kept-answer.edge.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
 import type { StateStore } from '../state/store.edge.ts';
 
@@ -17,9 +19,17 @@ export const NULL_STATE_STORE: StateStore = {
 	close: async () => {},
 };
 
+/** A simulated device pairs with no code. */
+export const NULL_ANSWER_FILE: AnswerFile = {
+	found: null,
+	notice: null,
+	save: async () => {},
+	remove: async () => {},
+};
+
 /** Nothing acknowledges the events of a simulated device: a few show that they arrive. */
 const FEW = { maxCount: 8, maxBytes: 64 * 1024 };
-/** How many of the service's ids are remembered for telling duplicates. */
+/** How many messages are remembered for telling duplicates. */
 const REMEMBERED_IDS = 1024;
 
 /**
@@ -29,7 +39,7 @@ const REMEMBERED_IDS = 1024;
  */
 export function createEventBuffer(epoch: string, bounds: { maxCount: number; maxBytes: number } = FEW): EventStore {
 	const entries: Entry[] = [];
-	const seen = new Set<string>();
+	const duplicates = rememberMessages(REMEMBERED_IDS);
 	const listeners = new Set<(entries: readonly Entry[]) => void>();
 	let lastNumber = 0;
 
@@ -42,12 +52,8 @@ export function createEventBuffer(epoch: string, bounds: { maxCount: number; max
 		forget: () => false,
 		bytes: 0,
 		count: 0,
-		append(incoming) {
-			if (incoming.serviceId !== null) {
-				if (seen.has(incoming.serviceId)) return null;
-				seen.add(incoming.serviceId);
-				if (seen.size > REMEMBERED_IDS) for (const oldest of seen.values().take(1)) seen.delete(oldest);
-			}
+		append(incoming, overlaps) {
+			if (!duplicates.isNew(incoming, overlaps)) return null;
 			lastNumber += 1;
 			const entry: Entry = { ...incoming, number: lastNumber, id: `${epoch}-${lastNumber}` };
 			entries.push(entry);

@@ -14,7 +14,7 @@ import { newEpoch } from '../events/feed.runner.ts';
 import type { Status } from '../protocol/local-api.ts';
 import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
 import { type DevicePhase, trackFigures } from './figures.ts';
-import { createEventBuffer, NULL_STATE_STORE } from './in-memory-stores.ts';
+import { createEventBuffer, NULL_ANSWER_FILE, NULL_STATE_STORE } from './in-memory-stores.ts';
 import { type Ring, type RolloutRun, runRollout, splitIntoRings } from './rings.runner.ts';
 
 export interface SimulationOptions {
@@ -113,6 +113,7 @@ export function startSimulation(options: SimulationOptions) {
 			version: options.version,
 			runtime,
 			store: NULL_STATE_STORE,
+			answerFile: NULL_ANSWER_FILE,
 			state,
 			facts: NO_FACTS,
 			newDeviceId: () => `${prefix}-${String(number + 1).padStart(5, '0')}`,

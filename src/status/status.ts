@@ -11,6 +11,9 @@ import type { DeviceState } from '../state/device-state.ts';
 import type { DesiredWorkflow } from '../workflow/precedence.ts';
 import { hostOf, purposeOf, statusSentence } from './sentence.ts';
 
+/** Warnings that say why a device is not paired. */
+const UNPAIRED_REASONS: readonly string[] = ['answer-unreadable', 'credential-unreadable'];
+
 /** What the status is made from. */
 export interface Snapshot {
 	readonly supervision: Supervision;
@@ -136,7 +139,7 @@ function summaryOf(snapshot: Snapshot, state: Status['state'], problem: Failure 
 	const told = problem && { problem: problem.code };
 	switch (state) {
 		case 'unpaired': {
-			const missing = problem ?? warnings.find(({ code }) => code === 'credential-unreadable');
+			const missing = problem ?? warnings.find(({ code }) => UNPAIRED_REASONS.includes(code));
 			if (missing) return { code: 'unpaired', params: { problem: missing.code } };
 			return device.attempt
 				? { code: 'unpaired-uncertain', params: { host: device.attempt.host } }

@@ -10,6 +10,7 @@ import {
 	givenPairedAgent,
 	type RunningAgent,
 	registrations,
+	watchOffline,
 } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 
@@ -418,6 +419,28 @@ describe('notifications', () => {
 		expect((await device.events()).map(({ kind }) => kind)).toEqual(['gap', 'session.started', 'gap', 'after']);
 	});
 
+	test('with one id are told apart by their contents, but not while two channels may word one in their own way', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		const notify = (version: number) => service.notify({ type: 'session.started', id: 'n-1', version });
+		notify(1);
+		notify(2);
+		const release = service.hold(CHANNEL);
+		const closed = service.waitFor('channel-closed');
+		await device.agent.setWorkflow('check-out');
+		await release.received;
+		notify(3);
+		service.notify({ type: 'between' });
+		await device.untilEvent(({ kind }) => kind === 'between');
+		release();
+		await device.untilLive('check-out');
+		await closed;
+		notify(4);
+		await device.untilEvent(({ content }) => content.includes('"version":4'));
+		const versions = (await device.events()).flatMap(({ content }) => /"version":(\d)/.exec(content)?.[1] ?? []);
+		expect(versions).toEqual(['1', '2', '4']);
+	});
+
 	test('are kept whatever they are: text, garbage, bytes [F029]', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
@@ -518,3 +541,56 @@ describe('the end', () => {
 		releaseRegistration();
 	});
 });
+
+describe('a Connection that does not say how long it lives', () => {
+	const OPAQUE = { connectionTtlSeconds: 1000, dialect: { connectionForm: 'opaque' } } as const;
+
+	test('is renewed at 80 % of the life that the settings state, without a moment offline', async () => {
+		const service = await givenService(OPAQUE);
+		const device = await givenPairedAgent(service, { settings: { service: { connectionLifeSeconds: 1000 } } });
+		const offline = watchOffline(service);
+		for (let renewal = 1; renewal <= 2; renewal += 1) {
+			const before = await device.home.savedToken();
+			device.clock.advance(799_000);
+			expect(registrations(service)).toHaveLength(renewal);
+			const closed = service.waitFor('channel-closed');
+			device.clock.advance(52_000);
+			await closed;
+			expect(registrations(service)).toHaveLength(renewal + 1);
+			await device.home.untilSaved(({ connections }) => connections[0]?.token !== before);
+		}
+		expect(offline).toEqual([]);
+	});
+
+	test('is renewed as soon as the settings say so, also one that is old already', async () => {
+		const service = await givenService(OPAQUE);
+		const device = await givenPairedAgent(service);
+		device.clock.advance(900_000);
+		expect(registrations(service)).toEqual([201]);
+		await device.home.writeSettings({ service: { connectionLifeSeconds: 1000 } });
+		const closed = service.waitFor('channel-closed');
+		await device.daemon.reload();
+		device.clock.advance(1);
+		await closed;
+		expect(registrations(service)).toEqual([201, 201]);
+	});
+});
+
+test.each([401, 403] as const)(
+	'a new Connection that the channel refuses (%i) points at the settings of the channel, and not at another code',
+	async (channelRefusalStatus) => {
+		const service = await givenService({ dialect: { channelAuth: 'query', channelRefusalStatus } });
+		const device = await givenAgent();
+		await device.pair(service.createPairingCode('check-in').url);
+		const { problem } = await device.untilStatus((status) => status.problem !== null, 'refusal');
+		expect(problem?.remedy).toMatch(
+			/service\.channelAuth, service\.queryName, service\.subprotocol or service\.channelPath .*idv probe/,
+		);
+		expect(problem?.remedy).not.toContain('--replace');
+		await device.home.writeSettings({ service: { channelAuth: 'query' } });
+		await device.daemon.reload();
+		device.agent.reconnect();
+		await device.untilLive('check-in');
+		expect(registrations(service)).toEqual([201]);
+	},
+);

@@ -166,7 +166,7 @@ async function run(actions: readonly Action[], sendsTo: 'newest' | 'all', everyM
 			},
 			report: {
 				event: (generation, event) => dispatch({ type: 'link', generation, event }),
-				frame(generation, _registration, frame) {
+				frame({ generation }, frame) {
 					connectivity.heard(generation);
 					const id = Number(frame.type === 'text' ? frame.text : Number.NaN);
 					if (delivered.has(id)) return;
