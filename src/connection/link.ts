@@ -342,8 +342,9 @@ function afterChannelEnded(
 function explained(refused: Failure, { registeredAtMs }: Backoff): Failure {
 	if (registeredAtMs === null || (refused.code !== 'credential-refused' && refused.code !== 'access-forbidden'))
 		return refused;
-	const remedy =
+	const shown =
 		'The service has just issued this Connection, and its channel refuses it: set service.channelAuth, service.queryName, service.subprotocol or service.channelPath as the service requires (idv probe finds them); a changed setting is tried at once, without another code.';
+	const remedy = refused.code === 'access-forbidden' ? `${refused.remedy} If it is allowed: ${shown}` : shown;
 	return failure(refused.code, refused.message, { ...refused, remedy });
 }
 

@@ -283,7 +283,7 @@ describe('a one-time code is perhaps used up', () => {
 describe('an answer that cannot be read', () => {
 	const hidden = { data: { id: 'kiosk-7', access: 'tr-0123456789abcdefghijklmn' } };
 
-	test('comes back with its texts, and names their places but not what they say [F137]', async () => {
+	test('comes back with its texts, and names their places but not what they say', async () => {
 		const { url } = await service(saying(201, JSON.stringify(hidden), { 'x-session': 'tr-abcdefghijklmn0123456789' }));
 		const result = await register(url);
 		if (result.ok) throw new Error('it was read');

@@ -190,7 +190,7 @@ describe('what a technician reads', () => {
 			tell(connecting, 'current', ended(forbidden)),
 			{},
 			'blocked',
-			'Not online: This device may not use workflow w1. Ask the operator to allow this device or key for this workflow.',
+			'Not online: This device may not use workflow w1. Ask the operator to allow this device or key for this workflow. If it is allowed: The service has just issued this Connection, and its channel refuses it: set service.channelAuth, service.queryName, service.subprotocol or service.channelPath as the service requires (idv probe finds them); a changed setting is tried at once, without another code.',
 		],
 		[
 			'a device without any credential',
