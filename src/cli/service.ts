@@ -183,7 +183,7 @@ export interface NotifyFlags extends OutputFlags {
 }
 
 /** The credential comes from `IDV_AUTHORIZATION`, such as `Bearer …`: a trial's own, printed when it started. */
-export async function notifyDevices(text: string, flags: NotifyFlags): Promise<void> {
+export async function notifyDevices(flags: NotifyFlags, text: string): Promise<void> {
 	const authorization = parseAuthorization(process.env['IDV_AUTHORIZATION']);
 	if (!authorization)
 		throw new AgentError('usage', 'IDV_AUTHORIZATION holds no credential.', {
