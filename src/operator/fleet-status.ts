@@ -144,8 +144,8 @@ const statusLineSchema = z.object({
 /** Of a device that is there several times the last line applies. */
 async function fromFile(file: string): Promise<Report[]> {
 	const reports = new Map<string, Report>();
-	for (const { line, document } of await readJsonLines(file)) {
-		const read = statusLineSchema.safeParse(document);
+	for (const { line, fields } of await readJsonLines(file)) {
+		const read = statusLineSchema.safeParse(fields);
 		if (!read.success) {
 			const [issue] = read.error.issues;
 			throw new AgentError(

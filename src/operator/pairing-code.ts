@@ -48,7 +48,12 @@ export async function makePairingCode(flags: PairingCodeFlags): Promise<void> {
 	);
 	const found = await readAnswer(answer);
 	const code = readPairingCode(found.text);
-	if (code.kind === 'notACode') throw unusable(target, 'something that is not a pairing code');
+	if (code.kind === 'notACode') {
+		const { host } = new URL(target.baseUrl);
+		throw new AgentError('bad-response', `${host} answered with something that is not a pairing code.`, {
+			remedy: 'Check --url: something else may be answering there.',
+		});
+	}
 	const warnings = warningsOf(code, found, flags, target);
 	const file = flags.out === undefined ? null : await replaceFile(flags.out, await draw(found, format));
 	if (file !== null && format === 'png' && (await readSingleCode(file)) !== found.text)
@@ -125,10 +130,4 @@ function warningsOf(code: PairingCode, { expiresAt }: FoundCode, flags: PairingC
 	if (expiresAt !== null && Date.parse(expiresAt) <= Date.now())
 		warnings.push("By this machine's clock the code has ended already.");
 	return warnings;
-}
-
-function unusable({ baseUrl }: Target, what: string): AgentError {
-	return new AgentError('bad-response', `${new URL(baseUrl).host} answered with ${what}.`, {
-		remedy: 'Check --url: something else may be answering there.',
-	});
 }

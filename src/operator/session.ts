@@ -5,7 +5,6 @@ import { printJson, printLine, printTable, untilTime } from '../cli/output.ts';
 import { ENDPOINTS } from '../protocol/endpoints.ts';
 import {
 	formatWorkflowIds,
-	type HandOffRecord,
 	type HandOffRequest,
 	handOffRecordSchema,
 	handOffRequestSchema,
@@ -13,7 +12,7 @@ import {
 } from '../protocol/hand-off.ts';
 import { renderQrTerminal } from '../service/qr-code.ts';
 import { checkPlaceForSecret } from './secret-output.ts';
-import { callService, inOperatorsWords, type Purpose } from './service-call.ts';
+import { callService, type Purpose, unreadAnswer } from './service-call.ts';
 import { resolveTarget, type TargetFlags } from './service-target.ts';
 
 export interface SessionFlags extends TargetFlags {
@@ -45,13 +44,7 @@ export async function startSession(flags: SessionFlags): Promise<void> {
 	const query = formatWorkflowIds(workflowIds);
 	const answer = await callService(target, { method: 'POST', path: ENDPOINTS.sessionStart, query, body }, purpose);
 	const record = readRecord(new TextDecoder().decode(answer.body), workflowIds);
-	const { host } = new URL(target.baseUrl);
-	if (!record)
-		throw inOperatorsWords(
-			new AgentError('bad-response', `${host} answered without a hand-off URL.`),
-			purpose,
-			'perhaps',
-		);
+	if (!record) throw unreadAnswer(target, 'a hand-off URL', purpose);
 	if (flags.json) return printJson(record);
 	printLine(`Session started for ${record.workflowIds.join(', ')}.\n`);
 	if (flags.qr) printLine(await renderQrTerminal(record.url));
@@ -74,11 +67,7 @@ function checkWorkflows(given: readonly string[]): string[] {
 
 /** Only what was given: the service has its own defaults. @throws AgentError `usage` or `body-invalid`. */
 async function readRequest({ metadata, locale, ttl }: SessionFlags): Promise<HandOffRequest> {
-	const request = {
-		...(metadata === undefined ? {} : { metadata: await readMetadata(metadata) }),
-		...(locale === undefined ? {} : { locale }),
-		...(ttl === undefined ? {} : { ttl }),
-	};
+	const request = { metadata: metadata === undefined ? undefined : await readMetadata(metadata), locale, ttl };
 	const read = handOffRequestSchema.safeParse(request);
 	if (read.success) return request as HandOffRequest;
 	const [issue] = read.error.issues;
@@ -109,16 +98,10 @@ async function readMetadata(given: string): Promise<unknown> {
 	}
 }
 
-/** A record as the service gave it; what it left out is `null`. */
-type FoundRecord = Omit<HandOffRecord, 'createdAt' | 'expiresAt'> & {
-	readonly createdAt: string | null;
-	readonly expiresAt: string | null;
-};
-
 const foundRecordSchema = handOffRecordSchema.partial({ createdAt: true, expiresAt: true, workflowIds: true });
 
 /** As much as the answer has, as long as the URL is there: it is given only once. */
-function readRecord(body: string, asked: readonly string[]): FoundRecord | null {
+function readRecord(body: string, asked: readonly string[]) {
 	try {
 		const { url, createdAt = null, expiresAt = null, workflowIds } = foundRecordSchema.parse(JSON.parse(body));
 		return { url, createdAt, expiresAt, workflowIds: workflowIds ?? [...asked] };
