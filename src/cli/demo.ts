@@ -26,7 +26,6 @@ interface DemoContext {
 	readonly service: EmbeddedService;
 	readonly daemon: Daemon;
 	readonly client: LocalClient;
-	readonly statuses: StatusWatch;
 }
 
 export async function demo(flags: { readonly once?: boolean | undefined }): Promise<void> {
@@ -85,10 +84,7 @@ async function startAgentAndService(directory: string, cleanup: (() => Promise<u
 	const service = await startService({ workflows: [...WORKFLOWS] });
 	cleanup.push(() => service.close());
 	say(`The embedded service listens at ${service.url} and knows the workflows ${WORKFLOWS.join(' and ')}.`);
-	const paths = choosePaths(
-		{ config: undefined, stateDir: join(directory, 'state'), runDir: join(directory, 'run') },
-		{},
-	);
+	const paths = choosePaths({ stateDir: join(directory, 'state'), runDir: join(directory, 'run') }, {});
 	const daemon = await startDaemon({
 		version: VERSION,
 		paths: { ...paths, configFile: join(directory, 'config.json'), confDirectory: join(directory, 'conf.d') },
@@ -97,10 +93,9 @@ async function startAgentAndService(directory: string, cleanup: (() => Promise<u
 		sets: ['heartbeatCadence=2', 'deviceId=demo-kiosk', 'log.level=error', 'page.port=0', ...OWN_GROUPS],
 	});
 	cleanup.push(() => daemon.stop());
-	const statuses = watchStatus(daemon);
 	say(`The agent runs. ${daemon.agent.status().sentence}`);
 	if (daemon.addresses.page) say(`Its page for the device's own screen is at ${daemon.addresses.page}`);
-	return { service, daemon, client: createLocalClient({ runDir: paths.runDir }), statuses };
+	return { service, daemon, client: createLocalClient({ runDir: paths.runDir }) };
 }
 
 /** The groups of an installed device are not there on a newcomer's machine: the sockets stay this user's own. */
@@ -144,9 +139,9 @@ async function read(picture: string): Promise<string> {
 	return readSingleCode(picture);
 }
 
-async function showOnline({ service, statuses }: DemoContext): Promise<void> {
+async function showOnline({ service, daemon }: DemoContext): Promise<void> {
 	const heartbeat = service.waitFor('heartbeat', undefined, STEP_MS);
-	const status = await statuses.until(({ state }) => state === 'online');
+	const status = await untilStatus(daemon, ({ state }) => state === 'online');
 	say(status.sentence);
 	const { heartbeat: frame } = await heartbeat;
 	say(`The service received a heartbeat over ws/device: ${JSON.stringify(frame)}`);
@@ -171,12 +166,15 @@ async function startSession({ service, daemon }: DemoContext): Promise<void> {
 	);
 }
 
-async function changeWorkflow({ client, service, statuses }: DemoContext): Promise<void> {
+async function changeWorkflow({ client, service, daemon }: DemoContext): Promise<void> {
 	const offline: string[] = [];
-	const stop = statuses.each(({ state, sentence }) => state !== 'online' && offline.push(sentence));
+	const stop = daemon.agent.onStatus(() => {
+		const { state, sentence } = daemon.agent.status();
+		if (state !== 'online') offline.push(sentence);
+	});
 	const stopListening = service.on('device-offline', ({ reason }) => offline.push(reason));
 	await client.request('admin', 'PUT', LOCAL_ROUTES.workflow, { workflowId: WORKFLOWS[1] });
-	const status = await statuses.until(({ workflow }) => workflow.live === WORKFLOWS[1]);
+	const status = await untilStatus(daemon, ({ workflow }) => workflow.live === WORKFLOWS[1]);
 	stop();
 	stopListening();
 	if (offline.length > 0) throw new Error(`the device was offline in between: ${offline.join('; ')}`);
@@ -184,28 +182,27 @@ async function changeWorkflow({ client, service, statuses }: DemoContext): Promi
 	say('The new link was online before the old one was closed: neither side saw the device offline.');
 }
 
-async function restartService({ service, statuses }: DemoContext): Promise<void> {
-	const gone = statuses.until(({ state }) => state === 'offline');
+async function restartService({ service, daemon }: DemoContext): Promise<void> {
+	const gone = untilStatus(daemon, ({ state }) => state === 'offline');
 	const back = service.restart({ downMs: 1000, hard: true });
 	say('It keeps its signing key and its list of devices, as a service with a database does.');
 	const away = await gone;
 	say(away.sentence);
 	await back;
-	const status = await statuses.until(({ state }) => state === 'online');
+	const status = await untilStatus(daemon, ({ state }) => state === 'online');
 	say(`${status.sentence} Reconnects: ${status.channel.reconnects}.`);
 }
 
-function stayUp({ daemon, statuses }: DemoContext, directory: string, cleanup: (() => Promise<unknown>)[]): void {
+function stayUp({ daemon }: DemoContext, directory: string, cleanup: (() => Promise<unknown>)[]): void {
 	printLine('\nIt stays up now; Ctrl-C ends it. In another terminal, try:');
 	printLine(`  bin/idv-agent status --run-dir ${join(directory, 'run')}`);
 	printLine(`  bin/idv-agent events --follow --run-dir ${join(directory, 'run')}`);
 	printLine();
 	let last = '';
-	const stopWatching = statuses.each(({ sentence, channel }) => {
-		const line =
-			channel.lastHeartbeatAt === null
-				? sentence
-				: `${sentence} Last heartbeat ${channel.lastHeartbeatAt.slice(11, 19)}.`;
+	const stopWatching = daemon.agent.onStatus(() => {
+		const { sentence, channel } = daemon.agent.status();
+		const heartbeatAt = channel.lastHeartbeatAt?.slice(11, 19);
+		const line = heartbeatAt ? `${sentence} Last heartbeat ${heartbeatAt}.` : sentence;
 		if (line !== last) printLine(`${new Date().toISOString().slice(11, 19)}  ${line}`);
 		last = line;
 	});
@@ -216,28 +213,18 @@ function stayUp({ daemon, statuses }: DemoContext, directory: string, cleanup: (
 	cleanup.push(async () => stopWatching());
 }
 
-interface StatusWatch {
-	/** Resolves with the first status, now or later, that matches. */
-	until(matches: (status: Status) => boolean): Promise<Status>;
-	/** Calls back for every status until the returned function is called. */
-	each(listener: (status: Status) => void): () => void;
-}
-
-function watchStatus({ agent }: Daemon): StatusWatch {
-	const each: StatusWatch['each'] = (listener) => agent.onStatus(() => listener(agent.status()));
-	return {
-		each,
-		until: (matches) =>
-			new Promise((done) => {
-				const stop = each((status) => look(status));
-				const look = (status: Status) => {
-					if (!matches(status)) return;
-					stop();
-					done(status);
-				};
-				look(agent.status());
-			}),
-	};
+/** The first status, now or later, that matches. */
+function untilStatus({ agent }: Daemon, matches: (status: Status) => boolean): Promise<Status> {
+	return new Promise((done) => {
+		const look = () => {
+			const status = agent.status();
+			if (!matches(status)) return;
+			stop();
+			done(status);
+		};
+		const stop = agent.onStatus(look);
+		look();
+	});
 }
 
 function nextEvent({ agent }: Daemon, kind: string): Promise<LocalEvent> {

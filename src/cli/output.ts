@@ -113,10 +113,11 @@ export function reportFailure(told: Failure, flags: OutputFlags, beside: object 
 	else printError(`${sentenceOf(told, course)} [${code}]`);
 }
 
-/** Several things that are wrong at once: a line for each. Sets the exit status of the first. */
-export function reportFailures(failures: readonly Failure[]): void {
+/** Several things that are wrong at once: a line for each, except in JSON. Sets the exit status of the first. */
+export function reportFailures(failures: readonly Failure[], flags: OutputFlags): void {
 	const [first] = failures;
 	if (first) process.exitCode = exitStatusOf(first.code);
+	if (flags.json) return;
 	for (const { code, message } of failures) printError(`${joinSentences(message)} [${code}]`);
 }
 

@@ -5,12 +5,9 @@ import { AgentError } from '../base/errors.ts';
 import { type Daemon, type DaemonOptions, startDaemon } from '../daemon/daemon.runner.ts';
 import { trimHeap } from '../daemon/heap.edge.ts';
 import { connectSystemd, findHandedOver } from '../daemon/systemd.edge.ts';
-import { choosePaths, type PathFlags } from '../settings/paths.runner.ts';
+import { choosePaths } from '../settings/paths.runner.ts';
+import type { AskFlags } from './local-agent.ts';
 import { VERSION } from './version.ts';
-
-export interface RunFlags extends PathFlags {
-	readonly set?: readonly string[] | undefined;
-}
 
 /** Longest orderly end; whatever is not closed by then is cut off. */
 const STOP_WITHIN_MS = 2500;
@@ -22,7 +19,7 @@ const SENTENCE_EVERY_MS = 60_000;
 /** The first heartbeat and the greeting of the service are over by then. */
 const MEMORY_AFTER_MS = 2000;
 
-export async function run(flags: RunFlags): Promise<void> {
+export async function run(flags: AskFlags): Promise<void> {
 	const starting = startDaemon({
 		version: VERSION,
 		paths: choosePaths(flags, process.env),

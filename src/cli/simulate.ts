@@ -96,12 +96,14 @@ function begin(simulation: Simulation, move: Move, say: (line: string) => void):
 function tell(report: SimulationReport, flags: OutputFlags): void {
 	if (!flags.json) printReport(report);
 	const { devices, online, move } = report;
-	if (online < devices)
-		reportFailure(failure('devices-offline', `${online} of ${devices} devices were online at the end.`), flags, report);
-	else if (move && move.live < devices) {
-		const message = `${move.live} of ${counted(devices, 'device')} were online with ${move.workflowId} at the end.`;
-		reportFailure(failure('devices-offline', message), flags, report);
-	} else if (flags.json) printJson(report);
+	const message =
+		online < devices
+			? `${online} of ${devices} devices were online at the end.`
+			: move && move.live < devices
+				? `${move.live} of ${counted(devices, 'device')} were online with ${move.workflowId} at the end.`
+				: null;
+	if (message !== null) reportFailure(failure('devices-offline', message), flags, report);
+	else if (flags.json) printJson(report);
 }
 
 /** @throws AgentError `usage` for an invalid address, or for a service elsewhere without consent. */
@@ -132,7 +134,7 @@ interface Move {
 	readonly ringMs: number;
 }
 
-function readMove({ move, rings, ringSeconds }: SimulateFlags): Move | null {
+function readMove({ move, rings, ringSeconds }: SimulateFlags) {
 	const percents = rings.split(',').map((text) => (/^\s*\d+(\.\d+)?\s*$/.test(text) ? Number(text) : Number.NaN));
 	const rises = percents.every((percent, index) => percent > (percents[index - 1] ?? 0) && percent <= 100);
 	if (!rises)
