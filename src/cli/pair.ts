@@ -5,7 +5,7 @@ import { LOCAL_ROUTES, type PairPreview, type PairRequest, type PairResult } fro
 import { MAX_CODE_LENGTH } from '../protocol/pairing-code.ts';
 import { checkCodeSource, readCode } from './code-input.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
-import { printJson, printLine, printTable, reportFailure } from './output.ts';
+import { printAnswer, printTable, reportFailure } from './output.ts';
 import { confirm } from './prompts.ts';
 
 export interface PairFlags extends AskFlags {
@@ -40,16 +40,14 @@ export async function pair(flags: PairFlags, from: readonly string[]): Promise<v
 	if (!flags.json) printPreview(preview);
 	if (flags.inspect) {
 		if (preview.problem) reportFailure(asFailure(preview.problem), flags, { preview });
-		else if (flags.json) printJson(preview);
-		else printLine('\nNothing was spent: without --inspect the device is paired with this code.');
+		else printAnswer(flags, preview, '\nNothing was spent: without --inspect the device is paired with this code.');
 		return;
 	}
 	const agreed = await settle(preview, request);
 	const result = (await client.request('admin', 'POST', LOCAL_ROUTES.pair, agreed, {
 		deadlineMs: PAIR_DEADLINE_MS,
 	})) as PairResult;
-	if (flags.json) printJson(result);
-	else printLine(`\nPaired. ${result.sentence}`);
+	printAnswer(flags, result, `\nPaired. ${result.sentence}`);
 }
 
 /** Refuses a code that the agent's interface would refuse for its form, in the words of pairing. */

@@ -12,23 +12,19 @@ import {
 	startService,
 } from '../service/embedded-service.ts';
 import { isWildcard } from '../service/options.ts';
-import { counted, type OutputFlags, printJson, printLine } from './output.ts';
+import { counted, type OutputFlags, printAnswer, printLine } from './output.ts';
 
-export interface ServiceFlags extends OutputFlags {
+type SameOptions = 'allowNonLoopback' | 'workflows' | 'selfRegistration' | 'shortTokenKeys' | 'publicUrl';
+
+export interface ServiceFlags extends OutputFlags, Pick<ServiceOptions, SameOptions> {
 	readonly port: number;
 	readonly host: string;
-	readonly allowNonLoopback?: boolean | undefined;
-	readonly workflows?: readonly string[] | undefined;
 	/** JSON file with the credentials of the trial. */
 	readonly credentials?: string | undefined;
 	/** Seconds. */
 	readonly connectionTtl?: number | undefined;
 	/** Seconds. */
 	readonly shortTokenTtl?: number | undefined;
-	readonly selfRegistration?: boolean | undefined;
-	/** `false` for `--no-short-token-keys`. */
-	readonly shortTokenKeys?: boolean | undefined;
-	readonly publicUrl?: string | undefined;
 	/** Made if missing. */
 	readonly signingKeyFile?: string | undefined;
 	/** No line for each event: thousands of devices have too many. */
@@ -156,13 +152,7 @@ async function readCredentials(file: string): Promise<ServiceOptions> {
 	const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
 		throw unusable(error.code === 'ENOENT' ? 'the file does not exist' : `the file cannot be read (${error.code})`);
 	});
-	let document: unknown;
-	try {
-		document = JSON.parse(text);
-	} catch {
-		throw unusable('the file is not JSON');
-	}
-	const read = credentialsSchema.safeParse(document);
+	const read = credentialsSchema.safeParse(parseJson(text, () => unusable('the file is not JSON')));
 	if (!read.success) {
 		const [issue] = read.error.issues;
 		throw unusable([issue?.path.join('.'), issue?.message].filter(Boolean).join(' '));
@@ -176,14 +166,11 @@ async function readCredentials(file: string): Promise<ServiceOptions> {
 	};
 }
 
-export interface NotifyFlags extends OutputFlags {
-	readonly url: string;
-	readonly device?: string | undefined;
-	readonly workflow?: string | undefined;
-}
-
 /** The credential comes from `IDV_AUTHORIZATION`, such as `Bearer …`: a trial's own, printed when it started. */
-export async function notifyDevices(flags: NotifyFlags, text: string): Promise<void> {
+export async function notifyDevices(
+	flags: OutputFlags & { readonly url: string; readonly device?: string; readonly workflow?: string },
+	text: string,
+): Promise<void> {
 	const authorization = parseAuthorization(process.env['IDV_AUTHORIZATION']);
 	if (!authorization)
 		throw new AgentError('usage', 'IDV_AUTHORIZATION holds no credential.', {
@@ -191,7 +178,13 @@ export async function notifyDevices(flags: NotifyFlags, text: string): Promise<v
 		});
 	if (!URL.canParse(flags.url))
 		throw new AgentError('usage', '--url is not an address.', { remedy: 'Use the one that the service printed.' });
-	const message = parseMessage(text);
+	const message = parseJson(
+		text,
+		() =>
+			new AgentError('body-invalid', 'The message is not JSON.', {
+				remedy: `Quote it for the shell: '{"type":"hello"}'.`,
+			}),
+	);
 	const reached = await notifyEmbeddedService(
 		{ url: flags.url, authorization },
 		{ message, deviceId: flags.device, workflowId: flags.workflow },
@@ -201,16 +194,13 @@ export async function notifyDevices(flags: NotifyFlags, text: string): Promise<v
 			remedy: 'Check --url and IDV_AUTHORIZATION against what the embedded service printed when it started.',
 		});
 	});
-	if (flags.json) printJson({ reached });
-	else printLine(`Sent to ${counted(reached, 'device')}.`);
+	printAnswer(flags, { reached }, `Sent to ${counted(reached, 'device')}.`);
 }
 
-function parseMessage(text: string): unknown {
+function parseJson(text: string, fault: () => AgentError): unknown {
 	try {
 		return JSON.parse(text);
 	} catch {
-		throw new AgentError('body-invalid', 'The message is not JSON.', {
-			remedy: `Quote it for the shell: '{"type":"hello"}'.`,
-		});
+		throw fault();
 	}
 }

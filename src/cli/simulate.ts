@@ -2,14 +2,14 @@
  * `idv-agent simulate`: many simulated devices against one service, a live table and a report. The behaviour of a device is the
  * agent's own; here are only the flags, the consent, the signals and what is printed.
  */
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { AgentError, EXIT, failure } from '../base/errors.ts';
 import { trimHeap } from '../daemon/heap.edge.ts';
 import { deviceIdSchema, workflowIdSchema } from '../protocol/device-connection.ts';
 import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { openSimulatedRuntime } from '../simulation/runtime.runner.ts';
-import { type Simulation, startSimulation } from '../simulation/simulation.runner.ts';
+import { type MoveOptions, startSimulation } from '../simulation/simulation.runner.ts';
 import { counted, type OutputFlags, printJson, reportFailure } from './output.ts';
 import { describeMove, makeReport, printReport, type SimulationReport } from './simulation-report.ts';
 import { showSimulation } from './simulation-table.ts';
@@ -70,7 +70,12 @@ export async function simulate(flags: SimulateFlags): Promise<void> {
 			prefix: flags.prefix,
 		});
 		const shown = showSimulation(simulation, flags.json ? process.stderr : process.stdout);
-		const moving = move && setTimeout(() => void begin(simulation, move, shown.say), move.afterMs);
+		const moving =
+			move &&
+			setTimeout(() => {
+				const onRing: MoveOptions['onRing'] = (...ring) => shown.say(describeMove(move.workflowId, ...ring));
+				void simulation.move({ ...move, onRing });
+			}, move.afterMs);
 		await ended;
 		clearTimeout(moving ?? undefined);
 		shown.stop();
@@ -81,16 +86,6 @@ export async function simulate(flags: SimulateFlags): Promise<void> {
 	} finally {
 		await runtime.close();
 	}
-}
-
-function begin(simulation: Simulation, move: Move, say: (line: string) => void): Promise<void> {
-	const { workflowId, rings, ringMs } = move;
-	return simulation.move({
-		workflowId,
-		rings,
-		ringMs,
-		onRing: (ring, number, count) => say(describeMove(workflowId, ring, number, count)),
-	});
 }
 
 function tell(report: SimulationReport, flags: OutputFlags): void {
@@ -127,13 +122,6 @@ function credentialSets({ apiKeyFile, selfRegistration }: SimulateFlags): string
 	});
 }
 
-interface Move {
-	readonly workflowId: string;
-	readonly afterMs: number;
-	readonly rings: readonly number[];
-	readonly ringMs: number;
-}
-
 function readMove({ move, rings, ringSeconds }: SimulateFlags) {
 	const percents = rings.split(',').map((text) => (/^\s*\d+(\.\d+)?\s*$/.test(text) ? Number(text) : Number.NaN));
 	const rises = percents.every((percent, index) => percent > (percents[index - 1] ?? 0) && percent <= 100);
@@ -159,26 +147,17 @@ function checkedWorkflow(flag: string, text: string): string {
 	});
 }
 
+const LIMITS = '/proc/self/limits';
+
 /** Node has already raised the limit to its maximum. @throws AgentError `usage` when it is still too low. */
 function checkFiles(needed: number): void {
-	const limit = openFilesLimit();
-	if (limit >= needed) return;
-	throw new AgentError(
-		'usage',
-		`This many devices require about ${needed} open files; this process may open ${limit}.`,
-		{
-			remedy: `Raise the limit first (ulimit -n ${needed}), or simulate fewer devices.`,
-		},
-	);
-}
-
-function openFilesLimit(): number {
-	try {
-		const [, limit = ''] = /^Max open files\s+(\S+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? [];
-		return /^\d+$/.test(limit) ? Number(limit) : Number.POSITIVE_INFINITY;
-	} catch {
-		return Number.POSITIVE_INFINITY;
-	}
+	const limits = existsSync(LIMITS) ? readFileSync(LIMITS, 'utf8') : '';
+	const [, limit] = /^Max open files\s+(\d+)\s/m.exec(limits) ?? [];
+	if (limit === undefined || Number(limit) >= needed) return;
+	const message = `This many devices require about ${needed} open files; this process may open ${limit}.`;
+	throw new AgentError('usage', message, {
+		remedy: `Raise the limit first (ulimit -n ${needed}), or simulate fewer devices.`,
+	});
 }
 
 /** A terminal and a launcher may both pass the same signal on. */

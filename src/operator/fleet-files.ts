@@ -6,11 +6,11 @@ import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { AgentError, type ErrorCode } from '../base/errors.ts';
 import { inWords, readBytes } from '../base/files.edge.ts';
 import { findJsonPlaces, type JsonPlaces, lineAndColumn, pointerOf } from '../base/json-text.ts';
-import { printWarning } from '../cli/output.ts';
 import { checkPlan, type Finding } from '../fleet/lint.ts';
 import { MAX_PLAN_BYTES } from '../fleet/terms.ts';
 import { importPublicKey, type ReadPlan, readPlan } from '../fleet/verify-plan.runner.ts';
 import { publicKeySchema } from '../settings/terms.ts';
+import { warnIfOpen } from './service-target.ts';
 
 const MAX_KEY_BYTES = 16 * 1024;
 
@@ -101,10 +101,7 @@ export async function readPrivateKey(file: string): Promise<KeyObject> {
 export async function readBounded(file: string, maxBytes: number, code: ErrorCode, what: string): Promise<Uint8Array> {
 	try {
 		return await readBytes(file, maxBytes, {
-			inspect({ mode }) {
-				if (what === 'key' && (mode & 0o077) !== 0)
-					printWarning(`Other users may read ${file}. Close it: chmod 600 ${file}`);
-			},
+			inspect: (stat) => (what === 'key' ? warnIfOpen(file, stat) : undefined),
 		});
 	} catch (cause) {
 		throw new AgentError(code, `The ${what} file ${file} cannot be read: ${inWords(cause)}.`, {

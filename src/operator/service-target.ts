@@ -66,19 +66,6 @@ interface FoundCredential {
 	readonly from: string;
 }
 
-/** @throws AgentError `credential-unreadable`, in words for a person at a laptop. */
-async function readOwnFile(file: string): Promise<string> {
-	try {
-		return await readSecretFile(file);
-	} catch (cause) {
-		if (!(cause instanceof AgentError)) throw cause;
-		throw new AgentError(cause.code, cause.message, {
-			remedy: 'Name a file that is there and that this user may read, with one credential in it.',
-			cause,
-		});
-	}
-}
-
 async function readGivenCredential(flags: TargetFlags, env: Environment): Promise<FoundCredential | null> {
 	const { authorizationFile: file } = flags;
 	if (file === '-') {
@@ -86,8 +73,15 @@ async function readGivenCredential(flags: TargetFlags, env: Environment): Promis
 		return { authorization: parseCredential(text, 'Standard input'), from: 'standard input' };
 	}
 	if (file !== undefined) {
-		const authorization = parseCredential(await readOwnFile(file), file);
-		await warnIfOpen(file);
+		const text = await readSecretFile(file).catch((cause: unknown) => {
+			if (!(cause instanceof AgentError)) throw cause;
+			throw new AgentError(cause.code, cause.message, {
+				remedy: 'Name a file that is there and that this user may read, with one credential in it.',
+				cause,
+			});
+		});
+		const authorization = parseCredential(text, file);
+		warnIfOpen(file, await stat(file));
 		return { authorization, from: file };
 	}
 	const text = env['IDV_AUTHORIZATION'];
@@ -124,7 +118,7 @@ export function parseCredential(text: string, where: string): Authorization {
 	});
 }
 
-async function warnIfOpen(file: string): Promise<void> {
-	const { mode } = await stat(file);
+/** A secret should be only its owner's to read. */
+export function warnIfOpen(file: string, { mode }: { readonly mode: number }): void {
 	if ((mode & 0o077) !== 0) printWarning(`Other users may read ${file}. Close it: chmod 600 ${file}`);
 }
