@@ -11,8 +11,8 @@ import { VERSION } from './version.ts';
 /** Its flags with the common ones, then its arguments. */
 type Run = (flags: never, ...given: never[]) => Promise<void>;
 
-/** The commands of a program or under another command. */
-export type Subcommands = Readonly<Record<string, (command: LazyCommand) => LazyCommand>>;
+/** Commands by their names: each function makes its own, from what it is for. */
+export type Subcommands = Readonly<Record<string, (command: (about: string) => LazyCommand) => LazyCommand>>;
 
 /** A command with examples under its help, whose code is loaded when it is called. */
 export class LazyCommand extends Command {
@@ -20,9 +20,8 @@ export class LazyCommand extends Command {
 		return new LazyCommand(name);
 	}
 
-	/** Has each function complete the command of its name. */
 	subcommands(table: Subcommands): this {
-		for (const [name, complete] of Object.entries(table)) complete(this.command(name));
+		for (const [name, make] of Object.entries(table)) make((about) => this.command(name).description(about));
 		return this;
 	}
 

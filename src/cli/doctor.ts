@@ -18,7 +18,6 @@ import { counted, printFolded, printJson, printLine } from './output.ts';
 import { VERSION } from './version.ts';
 
 export interface DoctorFlags extends AskFlags {
-	/** Left out, all. */
 	readonly check?: readonly string[] | undefined;
 	readonly warningsAsErrors?: boolean | undefined;
 }

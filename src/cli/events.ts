@@ -6,7 +6,6 @@ import { localTime, printLine } from './output.ts';
 
 export interface EventsFlags extends AskFlags {
 	readonly follow?: boolean | undefined;
-	/** Only events after the one with this id. */
 	readonly since?: string | undefined;
 }
 

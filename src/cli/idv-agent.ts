@@ -36,8 +36,7 @@ const SET = ['--set <path=value>', 'a setting, such as heartbeatCadence=10 (repe
 
 const COMMANDS: Subcommands = {
 	run: (command) =>
-		command
-			.description('run the agent in the foreground (systemd starts this)')
+		command('run the agent in the foreground (systemd starts this)')
 			.option(...SET)
 			.examples({
 				'idv-agent run': 'with /etc/idv-agent/config.json and conf.d beside it',
@@ -46,8 +45,7 @@ const COMMANDS: Subcommands = {
 			})
 			.runs(async () => (await import('./run.ts')).run),
 	pair: (command) =>
-		command
-			.description('pair this device: scan or type the code at a hidden prompt')
+		command('pair this device: scan or type the code at a hidden prompt')
 			.argument('[source...]', '- reads the code from standard input; a code itself is never an argument')
 			.option('--image <file>', 'read the code from a picture (PNG, JPEG or WebP)')
 			.option('--workflow <id>', 'the workflow, for a code that names none')
@@ -62,13 +60,11 @@ const COMMANDS: Subcommands = {
 			})
 			.runs(async () => (await import('./pair.ts')).pair),
 	unpair: (command) =>
-		command
-			.description('forget the pairing and its secrets')
+		command('forget the pairing and its secrets')
 			.examples({ 'idv-agent unpair': 'the device waits for a new code afterwards' })
 			.runs(async () => (await import('./status.ts')).unpair),
 	provision: (command) =>
-		command
-			.description('apply a provision.json (systemd starts this before the agent; requires root)')
+		command('apply a provision.json (systemd starts this before the agent; requires root)')
 			.argument('[file...]', '- for standard input; default: provision.json in /etc/idv-agent or /boot/firmware')
 			.option('--credstore <dir>', 'directory for the secret, encrypted for this machine', '/etc/credstore.encrypted')
 			.examples({
@@ -77,18 +73,16 @@ const COMMANDS: Subcommands = {
 			})
 			.runs(async () => (await import('./provision.ts')).takeProvision),
 	scanner: (command) =>
-		command.description('the code scanners of this device').subcommands({
+		command('the code scanners of this device').subcommands({
 			list: (command) =>
-				command
-					.description('devices, which one an unpaired device listens to, and why')
+				command('devices, which one an unpaired device listens to, and why')
 					.examples({
 						'idv-agent scanner list': 'also says why the agent cannot read one',
 						'idv-agent scanner list --json': 'for programs',
 					})
 					.runs(async () => (await import('./scanner.ts')).listScanners),
 			test: (command) =>
-				command
-					.description('show what a scanner reads, secrets masked; spends nothing')
+				command('show what a scanner reads, secrets masked; spends nothing')
 					.argument('[source]', '- reads standard input in place of a scanner')
 					.option('--device <path>', 'this device in place of the one that would be chosen')
 					.number('--count <number>', 'end after this number of scans', [1, 1_000_000])
@@ -101,15 +95,11 @@ const COMMANDS: Subcommands = {
 					.runs(async () => (await import('./scanner.ts')).testScanner),
 		}),
 	'code-cache': (command) =>
-		command
-			.description(
-				'compile the code of a start ahead of time (the package does so when it is installed; requires root)',
-			)
+		command('compile the code of a start ahead of time (the package does so when it is installed; requires root)')
 			.examples({ 'idv-agent code-cache': 'writes a file beside the executable; a start takes a third less CPU' })
 			.runs(async () => (await import('./code-cache.ts')).makeCodeCache),
 	status: (command) =>
-		command
-			.description('show device status')
+		command('show device status')
 			.option('--watch', 'keep printing every change')
 			.examples({
 				'idv-agent status': 'one sentence, then details',
@@ -118,15 +108,13 @@ const COMMANDS: Subcommands = {
 			})
 			.runs(async () => (await import('./status.ts')).showStatus),
 	workflow: (command) =>
-		command.description('show or set the workflow').subcommands({
+		command('show or set the workflow').subcommands({
 			show: (command) =>
-				command
-					.description('show the desired workflow and the one that is live')
+				command('show the desired workflow and the one that is live')
 					.examples({ 'idv-agent workflow show': 'desired, its source, and live' })
 					.runs(async () => (await import('./workflow.ts')).showWorkflow),
 			set: (command) =>
-				command
-					.description('move the device to a workflow, without being offline in between')
+				command('move the device to a workflow, without being offline in between')
 					.argument('<id>', 'the workflow')
 					.number('--wait <seconds>', 'how long to wait until it is live, 0 to 3600', [0, 3600], 15)
 					.examples({
@@ -136,8 +124,7 @@ const COMMANDS: Subcommands = {
 					.runs(async () => (await import('./workflow.ts')).setWorkflow),
 		}),
 	events: (command) =>
-		command
-			.description('show the events that applications receive')
+		command('show the events that applications receive')
 			.option('--follow', 'keep printing new ones as they arrive')
 			.option('--since <id>', 'only those after this id')
 			.examples({
@@ -147,20 +134,17 @@ const COMMANDS: Subcommands = {
 			})
 			.runs(async () => (await import('./events.ts')).showEvents),
 	reconnect: (command) =>
-		command
-			.description('try again now instead of waiting')
+		command('try again now instead of waiting')
 			.number('--wait <seconds>', 'how long to wait for the outcome, 0 to 3600', [0, 3600], 10)
 			.examples({ 'idv-agent reconnect': 'after the network was repaired' })
 			.runs(async () => (await import('./status.ts')).reconnect),
 	identity: (command) =>
-		command
-			.description('show the identity of this device and its sources')
+		command('show the identity of this device and its sources')
 			.examples({ 'idv-agent identity': 'also while the agent is not running' })
 			.runs(async () => (await import('./identity.ts')).showIdentity)
 			.subcommands({
 				accept: (command) =>
-					command
-						.description('confirm that this is still the same device, after a part was replaced')
+					command('confirm that this is still the same device, after a part was replaced')
 						.option('--yes', 'do not ask for confirmation')
 						.examples({
 							'idv-agent identity accept': 'shows what has changed and asks',
@@ -169,10 +153,9 @@ const COMMANDS: Subcommands = {
 						.runs(async () => (await import('./identity.ts')).acceptIdentity),
 			}),
 	config: (command) =>
-		command.description('show or check the settings').subcommands({
+		command('show or check the settings').subcommands({
 			show: (command) =>
-				command
-					.description('show every setting, its value and its source')
+				command('show every setting, its value and its source')
 					.option(...SET)
 					.option('--explain', 'also show the purpose of each and the name of its variable')
 					.examples({
@@ -181,8 +164,7 @@ const COMMANDS: Subcommands = {
 					})
 					.runs(async () => (await import('./config.ts')).showConfig),
 			check: (command) =>
-				command
-					.description('check the settings; exit status 78 if they are invalid')
+				command('check the settings; exit status 78 if they are invalid')
 					.option(...SET)
 					.examples({
 						'idv-agent config check': 'the settings of this device',
@@ -191,8 +173,7 @@ const COMMANDS: Subcommands = {
 					.runs(async () => (await import('./config.ts')).checkConfig),
 		}),
 	doctor: (command) =>
-		command
-			.description('diagnose problems; uses no pairing code and leaves an open channel alone')
+		command('diagnose problems; uses no pairing code and leaves an open channel alone')
 			.option('--check <id>', 'run only this check and its prerequisites (repeatable)', collect)
 			.option('--warnings-as-errors', 'warnings set the exit status as well')
 			.option(...SET)
@@ -203,8 +184,7 @@ const COMMANDS: Subcommands = {
 			})
 			.runs(async () => (await import('./doctor.ts')).doctor),
 	'support-bundle': (command) =>
-		command
-			.description('write one file with status, checks, settings, log and versions, without secrets')
+		command('write one file with status, checks, settings, log and versions, without secrets')
 			.option('--out <file>', 'the .tar.gz to write; default: a name with the time in this directory')
 			.option(...SET)
 			.examples({
@@ -213,8 +193,7 @@ const COMMANDS: Subcommands = {
 			})
 			.runs(async () => (await import('./support-bundle.ts')).supportBundle),
 	service: (command) =>
-		command
-			.description('run an embedded service for trials: the whole published interface, in memory')
+		command('run an embedded service for trials: the whole published interface, in memory')
 			.number('--port <number>', 'port to listen on, 0 for any free one', [0, 65_535], 8490)
 			.option('--host <address>', 'address to listen on', '127.0.0.1')
 			.option('--allow-non-loopback', 'accept requests from other machines')
@@ -239,8 +218,7 @@ const COMMANDS: Subcommands = {
 			.runs(async () => (await import('./service.ts')).runService)
 			.subcommands({
 				notify: (command) =>
-					command
-						.description('send the connected devices a message; credential from IDV_AUTHORIZATION')
+					command('send the connected devices a message; credential from IDV_AUTHORIZATION')
 						.argument('<json>', 'the message')
 						.requiredOption('--url <url>', 'address of the embedded service')
 						.option('--device <id>', 'only this device')
@@ -252,10 +230,7 @@ const COMMANDS: Subcommands = {
 						.runs(async () => (await import('./service.ts')).notifyDevices),
 			}),
 	simulate: (command) =>
-		command
-			.description(
-				'run a load test: many devices in this process, against a service on this machine or one that you own',
-			)
+		command('run a load test: many devices in this process, against a service on this machine or one that you own')
 			.requiredOption('--devices <count>', 'how many, 1 to 20000', wholeNumber('--devices', 1, 20_000))
 			.requiredOption('--service <url>', 'base URL of the service')
 			.option('--i-own-this-service', 'your consent, required for a service that is not on this machine')
@@ -284,8 +259,7 @@ const COMMANDS: Subcommands = {
 			)
 			.runs(async () => (await import('./simulate.ts')).simulate),
 	demo: (command) =>
-		command
-			.description('show a whole story on this machine: a trial service, a pairing, a session, a workflow change')
+		command('show a whole story on this machine: a trial service, a pairing, a session, a workflow change')
 			.option('--once', 'end after the story; the exit status says whether every step succeeded')
 			.examples({ 'idv-agent demo': 'stays up until Ctrl-C' })
 			.runs(async () => (await import('./demo.ts')).demo),

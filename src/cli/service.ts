@@ -16,18 +16,14 @@ import { counted, type OutputFlags, printAnswer, printLine } from './output.ts';
 
 type SameOptions = 'allowNonLoopback' | 'workflows' | 'selfRegistration' | 'shortTokenKeys' | 'publicUrl';
 
+/** As the help of each flag says; times are in seconds. */
 export interface ServiceFlags extends OutputFlags, Pick<ServiceOptions, SameOptions> {
 	readonly port: number;
 	readonly host: string;
-	/** JSON file with the credentials of the trial. */
 	readonly credentials?: string | undefined;
-	/** Seconds. */
 	readonly connectionTtl?: number | undefined;
-	/** Seconds. */
 	readonly shortTokenTtl?: number | undefined;
-	/** Made if missing. */
 	readonly signingKeyFile?: string | undefined;
-	/** No line for each event: thousands of devices have too many. */
 	readonly quiet?: boolean | undefined;
 }
 

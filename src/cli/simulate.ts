@@ -15,6 +15,7 @@ import { describeMove, makeReport, printReport, type SimulationReport } from './
 import { showSimulation } from './simulation-table.ts';
 import { VERSION } from './version.ts';
 
+/** As the help of each flag says; times are in seconds. */
 export interface SimulateFlags extends OutputFlags {
 	readonly devices: number;
 	readonly service: string;
@@ -22,16 +23,11 @@ export interface SimulateFlags extends OutputFlags {
 	readonly apiKeyFile?: string | undefined;
 	readonly selfRegistration?: boolean | undefined;
 	readonly workflow: string;
-	/** Seconds. */
 	readonly ramp?: number | undefined;
-	/** Seconds. */
 	readonly for?: number | undefined;
-	/** `workflow@seconds`. */
 	readonly move?: string | undefined;
 	readonly rings: string;
-	/** Seconds. */
 	readonly ringSeconds: number;
-	/** Seconds. */
 	readonly cadence: number;
 	readonly prefix: string;
 	readonly set?: readonly string[] | undefined;

@@ -14,14 +14,10 @@ import { checkUrl, resolveTarget, type Target, type TargetFlags } from './servic
 
 export interface ApiKeyFlags extends TargetFlags {
 	readonly name: string;
-	/** Comma-separated. */
 	readonly permissions: string;
-	/** Lifetime in seconds; left out, the key does not expire. The HTTP body calls it `ttl`. */
 	readonly expires?: number | undefined;
 	readonly out?: string | undefined;
-	/** A file with a pairing code or Short Token, which is spent; `-` for standard input. */
 	readonly codeFile?: string | undefined;
-	/** Take a permission that is much like a known one as it is. */
 	readonly allowUnknownPermission?: boolean | undefined;
 }
 

@@ -12,9 +12,7 @@ export interface DeviceFlags extends TargetFlags {
 	readonly serial?: string | undefined;
 	readonly mac?: string | undefined;
 	readonly type?: string | undefined;
-	/** Seconds. */
 	readonly heartbeat?: number | undefined;
-	/** RFC 6901 pointer to the Connection in the answer. */
 	readonly tokenPointer?: string | undefined;
 	readonly out?: string | undefined;
 }

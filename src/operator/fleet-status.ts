@@ -13,11 +13,9 @@ const MAX_LIST_BYTES = 128 * 1024 * 1024;
 const SHOWN = 10;
 
 export interface StatusFlags extends TargetFlags {
-	/** A file with a line of `idv-agent status --json` for each device. */
 	readonly from?: string | undefined;
 	readonly plan?: string | undefined;
 	readonly revision?: number | undefined;
-	/** Every device, not only how many. */
 	readonly devices?: boolean | undefined;
 }
 

@@ -28,8 +28,7 @@ const program = createProgram('idv', 'Makes API keys, pairing codes, sessions an
 
 const API_KEY_COMMANDS: Subcommands = {
 	create: (command) =>
-		command
-			.description('create an API key')
+		command('create an API key')
 			.requiredOption('--name <name>', 'human-readable name')
 			.requiredOption('--permissions <list>', 'comma-separated, such as deeplink:write,ephemeral_device:write')
 			.number('--expires <seconds>', 'lifetime; default: the key never expires', [1, 315_360_000])
@@ -46,8 +45,7 @@ const API_KEY_COMMANDS: Subcommands = {
 
 const SESSION_COMMANDS: Subcommands = {
 	start: (command) =>
-		command
-			.description('start a session and print its hand-off URL')
+		command('start a session and print its hand-off URL')
 			.requiredOption('--workflow <id...>', 'the workflow; separate several with spaces or commas', collect)
 			.option('--metadata <json>', 'a JSON object for the session, or @FILE')
 			.option('--locale <locale>', 'such as de-CH')
@@ -63,8 +61,7 @@ const SESSION_COMMANDS: Subcommands = {
 
 const DEVICE_COMMANDS: Subcommands = {
 	connect: (command) =>
-		command
-			.description('register a device on its behalf and print its Connection token')
+		command('register a device on its behalf and print its Connection token')
 			.requiredOption('--device-id <id>', 'the device')
 			.requiredOption('--workflow <id>', 'the workflow that it uses')
 			.option('--serial <serial>', 'its serial number')
@@ -82,8 +79,7 @@ const DEVICE_COMMANDS: Subcommands = {
 
 const PROFILE_COMMANDS: Subcommands = {
 	add: (command) =>
-		command
-			.description('add a profile; the first one is used from then on')
+		command('add a profile; the first one is used from then on')
 			.argument('<name>', 'its name')
 			.option('--replace', 'replace the profile with this name')
 			.examples({
@@ -92,29 +88,25 @@ const PROFILE_COMMANDS: Subcommands = {
 			})
 			.runs(async () => (await import('./profiles.ts')).addProfile),
 	list: (command) =>
-		command
-			.description('list the profiles; * marks the one in use')
+		command('list the profiles; * marks the one in use')
 			.examples({ 'idv profile list': 'shows no secret' })
 			.runs(async () => (await import('./profiles.ts')).showProfiles),
 	use: (command) =>
-		command
-			.description('use another profile from now on')
+		command('use another profile from now on')
 			.argument('<name>', 'its name')
 			.examples({ 'idv profile use prod': '' })
 			.runs(async () => (await import('./profiles.ts')).useProfile),
 	remove: (command) =>
-		command
-			.description('forget a profile and its credential')
+		command('forget a profile and its credential')
 			.argument('<name>', 'its name')
 			.examples({ 'idv profile remove test': '' })
 			.runs(async () => (await import('./profiles.ts')).forgetProfile),
 };
 
 program.subcommands({
-	apikey: (command) => command.description('API keys').subcommands(API_KEY_COMMANDS),
+	apikey: (command) => command('API keys').subcommands(API_KEY_COMMANDS),
 	qrcode: (command) =>
-		command
-			.description('make a pairing code for a device')
+		command('make a pairing code for a device')
 			.requiredOption('--workflow <id>', 'the workflow of the device')
 			.option('--out <file>', 'save it as a .png or .svg file')
 			.option('--terminal', 'draw it in the terminal, also when it is saved')
@@ -124,20 +116,18 @@ program.subcommands({
 				'idv qrcode --workflow checkin --json | jq -r .url': 'for another program',
 			})
 			.runs(async () => (await import('./pairing-code.ts')).makePairingCode),
-	session: (command) => command.description('sessions').subcommands(SESSION_COMMANDS),
-	device: (command) => command.description('devices').subcommands(DEVICE_COMMANDS),
-	fleet: (command) => command.description('one plan for many devices').subcommands(FLEET_COMMANDS),
+	session: (command) => command('sessions').subcommands(SESSION_COMMANDS),
+	device: (command) => command('devices').subcommands(DEVICE_COMMANDS),
+	fleet: (command) => command('one plan for many devices').subcommands(FLEET_COMMANDS),
 	whoami: (command) =>
-		command
-			.description('show the kind of the credential and what it may do')
+		command('show the kind of the credential and what it may do')
 			.option('--offline', 'do not ask the service')
 			.examples({
 				'idv whoami': 'asks with requests that cannot create anything',
 				'idv whoami --offline': 'only what the credential itself says',
 			})
 			.runs(async () => (await import('./whoami.ts')).whoAmI),
-	profile: (command) =>
-		command.description('manage names for services and their credentials').subcommands(PROFILE_COMMANDS),
+	profile: (command) => command('manage names for services and their credentials').subcommands(PROFILE_COMMANDS),
 });
 
 void runProgram(program);

@@ -17,7 +17,6 @@ import { resolveTarget, type Target, type TargetFlags } from './service-target.t
 
 export interface PairingCodeFlags extends TargetFlags {
 	readonly workflow: string;
-	/** A `.png` or `.svg` file. */
 	readonly out?: string | undefined;
 	readonly terminal?: boolean | undefined;
 }

@@ -16,14 +16,10 @@ import { callService, type Purpose, unreadAnswer } from './service-call.ts';
 import { resolveTarget, type TargetFlags } from './service-target.ts';
 
 export interface SessionFlags extends TargetFlags {
-	/** Each may hold several, comma-separated. */
 	readonly workflow: readonly string[];
-	/** A JSON object, or `@` and the name of a file that holds one. */
 	readonly metadata?: string | undefined;
 	readonly locale?: string | undefined;
-	/** Seconds. */
 	readonly ttl?: number | undefined;
-	/** Draw the URL as a QR code. */
 	readonly qr?: boolean | undefined;
 }
 
