@@ -10,7 +10,8 @@ import { createLocalClient, type LocalClient } from '../local-api/client.edge.ts
 import { formatAuthorization } from '../protocol/authorization.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import type { HandOffRecord } from '../protocol/hand-off.ts';
-import { LOCAL_ROUTES, type LocalEvent, type PairResult, type Status } from '../protocol/local-api.ts';
+import { LOCAL_ROUTES, type PairResult, type Status } from '../protocol/local-api.ts';
+import { readSingleCode } from '../scanning/picture-reader.edge.ts';
 import { type EmbeddedService, startService } from '../service/embedded-service.ts';
 import { renderQrTerminal } from '../service/qr-code.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
@@ -64,10 +65,7 @@ export async function demo(flags: { readonly once?: boolean | undefined }): Prom
 		);
 		const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
 		printLine(`\nThat was the whole story, in ${seconds} s.`);
-		if (flags.once) {
-			await end();
-			return;
-		}
+		if (flags.once) return await end();
 		isDone = true;
 		stayUp(context, directory, cleanup);
 	} catch (error) {
@@ -117,12 +115,12 @@ async function makeCode({ service }: DemoContext, directory: string): Promise<st
 	say(`GET ${url.pathname}${url.search} answered with a picture, saved as ${picture}.`);
 	say('It looks like this; it works once, and for five minutes:');
 	printLine();
-	printLine(await renderQrTerminal(await read(picture)));
+	printLine(await renderQrTerminal(await readSingleCode(picture)));
 	return picture;
 }
 
 async function pairByPicture({ service, client }: DemoContext, picture: string): Promise<void> {
-	const code = await read(picture);
+	const code = await readSingleCode(picture);
 	say('Read: a deep link with a Short Token. The host is shown and confirmed before anything is spent.');
 	const result = (await client.request(
 		'admin',
@@ -132,11 +130,6 @@ async function pairByPicture({ service, client }: DemoContext, picture: string):
 		{ deadlineMs: STEP_MS },
 	)) as PairResult;
 	say(`Registered as ${result.deviceId} for workflow ${result.workflowId}; the Connection is saved.`);
-}
-
-async function read(picture: string): Promise<string> {
-	const { readSingleCode } = await import('../scanning/picture-reader.edge.ts');
-	return readSingleCode(picture);
 }
 
 async function showOnline({ service, daemon }: DemoContext): Promise<void> {
@@ -150,20 +143,17 @@ async function showOnline({ service, daemon }: DemoContext): Promise<void> {
 async function startSession({ service, daemon }: DemoContext): Promise<void> {
 	const heard = nextEvent(daemon, 'session.started');
 	const url = endpointUrl(service.url, ENDPOINTS.sessionStart, new URLSearchParams({ workflowId: WORKFLOWS[0] }));
+	const authorization = formatAuthorization({ scheme: 'ApiKey', credential: service.credentials.apiKey });
 	const response = await fetch(url, {
 		method: 'POST',
-		headers: {
-			authorization: formatAuthorization({ scheme: 'ApiKey', credential: service.credentials.apiKey }),
-			'content-type': 'application/json',
-		},
+		headers: { authorization, 'content-type': 'application/json' },
 		body: JSON.stringify({ metadata: { visitor: 'Ada' }, ttl: 600 }),
 	});
 	const record = (await response.json()) as HandOffRecord;
 	say(`POST ${url.pathname} answered ${response.status}: the hand-off URL ends at ${record.expiresAt}.`);
-	const event = await heard;
-	say(
-		`The kiosk application gets event ${event.id}: ${event.kind}, session ${(event.data as { sessionId: string }).sessionId}.`,
-	);
+	const { id, kind, content } = await heard;
+	const { sessionId } = JSON.parse(content) as { sessionId: string };
+	say(`The kiosk application gets event ${id}: ${kind}, session ${sessionId}.`);
 }
 
 async function changeWorkflow({ client, service, daemon }: DemoContext): Promise<void> {
@@ -227,13 +217,13 @@ function untilStatus({ agent }: Daemon, matches: (status: Status) => boolean): P
 	});
 }
 
-function nextEvent({ agent }: Daemon, kind: string): Promise<LocalEvent> {
+function nextEvent({ agent }: Daemon, kind: string): Promise<{ id: string; kind: string; content: string }> {
 	return new Promise((done) => {
 		const stop = agent.events.subscribe((entries) => {
 			const entry = entries.find((one) => one.kind === kind);
 			if (!entry) return;
 			stop();
-			done({ ...entry, data: JSON.parse(entry.content) } as LocalEvent);
+			done(entry);
 		});
 	});
 }

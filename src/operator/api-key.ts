@@ -120,14 +120,11 @@ async function targetOfCode(flags: ApiKeyFlags): Promise<Target> {
 			remedy: 'Give the link of a pairing code, or its Short Token, with --code-file FILE (- for standard input).',
 		});
 	const baseUrl = checkUrl(url ?? code.baseUrl ?? undefined, url === undefined ? 'The address in the code' : '--url');
-	if (code.baseUrl !== null && new URL(code.baseUrl).origin !== new URL(baseUrl).origin)
-		throw new AgentError(
-			'usage',
-			`The code is for ${new URL(code.baseUrl).origin}, not for ${new URL(baseUrl).origin}.`,
-			{
-				remedy: 'Leave --url out, or use a code of that service.',
-			},
-		);
+	const origin = code.baseUrl === null ? null : new URL(code.baseUrl).origin;
+	if (origin !== null && origin !== new URL(baseUrl).origin)
+		throw new AgentError('usage', `The code is for ${origin}, not for ${new URL(baseUrl).origin}.`, {
+			remedy: 'Leave --url out, or use a code of that service.',
+		});
 	return { baseUrl, authorization: { scheme: 'Token', credential: code.token }, credentialFrom: from, caFile };
 }
 

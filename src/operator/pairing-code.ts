@@ -21,13 +21,10 @@ export interface PairingCodeFlags extends TargetFlags {
 	readonly terminal?: boolean | undefined;
 }
 
-/** A code as it came. */
+/** A code as it came: a link with a Short Token, and the service's own picture. `null` where the service does not say. */
 interface FoundCode {
-	/** The text of the code: a link with a Short Token. A secret that works once. */
 	readonly text: string;
-	/** ISO 8601; `null` where the service doesn't say. */
 	readonly expiresAt: string | null;
-	/** The service's own picture. */
 	readonly png: Uint8Array | null;
 }
 

@@ -104,14 +104,9 @@ async function writeSecret(file: string, secret: string): Promise<void> {
 		await mkdir(dirname(file), { recursive: true, mode: 0o700 });
 		await writeDurably(file, `${secret}\n`);
 	} catch (error) {
-		throw new AgentError(
-			'state-unwritable',
-			`The credential cannot be written to ${dirname(file)}: ${inWords(error)}.`,
-			{
-				remedy: 'Make the directory writable for this user, with free space.',
-				cause: error,
-			},
-		);
+		const message = `The credential cannot be written to ${dirname(file)}: ${inWords(error)}.`;
+		const remedy = 'Make the directory writable for this user, with free space.';
+		throw new AgentError('state-unwritable', message, { remedy, cause: error });
 	}
 }
 
