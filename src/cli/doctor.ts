@@ -26,8 +26,7 @@ export async function doctor(flags: DoctorFlags): Promise<void> {
 	const checks = (flags.check ?? []).map(readCheckId);
 	const inspected = await findInspectionTarget(flags, process.env);
 	becomeServiceUser(inspected);
-	const screen = flags.json ? null : openScreen();
-	screen?.begin(await nameOfUser());
+	const screen = flags.json ? null : openScreen(await nameOfUser());
 	const report = await examine(inspected, {
 		checks: checks.length > 0 ? checks : CHECK_IDS,
 		warningsAsErrors: flags.warningsAsErrors ?? false,
@@ -78,17 +77,15 @@ function readCheckId(text: string): CheckId {
 }
 
 /** The list grows downwards; on a terminal its last line names the check that runs. */
-function openScreen() {
+function openScreen(user: string) {
 	const isTerminal = process.stdout.isTTY === true;
 	const width = Math.max(...CHECK_IDS.map((id) => id.length));
 	const waiting = (text: string) => {
 		if (isTerminal) process.stdout.write(`\r\u001b[K${text}`);
 	};
+	printLine(`Checked as user ${user}.\n`);
+	waiting('\u2026 settings');
 	return {
-		begin(user: string) {
-			printLine(`Checked as user ${user}.\n`);
-			waiting('\u2026 settings');
-		},
 		show(check: CheckReport) {
 			waiting('');
 			printFolded(`${check.status.padEnd(7)}  ${check.id.padEnd(width)}  `, check.message);

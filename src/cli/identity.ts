@@ -61,9 +61,8 @@ export async function acceptIdentity(flags: AskFlags & { readonly yes?: boolean 
 
 async function askMachine(flags: AskFlags): Promise<{ report: MachineReport; notes: string[] }> {
 	const paths = choosePaths(flags, process.env);
-	const notes: string[] = [];
 	const { settings, problems } = await loadSettings({ paths, env: process.env, sets: [] });
-	notes.push(...problems.map(({ message }) => message));
+	const notes = problems.map(({ message }) => message);
 	const state = await readState(paths.stateDir, notes);
 	const facts = await readIdentityFacts({ credentialsDirectory: paths.credentialsDirectory ?? undefined });
 	const choice = chooseIdentity(facts, settings, state.identity, state.generatedId);

@@ -69,9 +69,7 @@ async function settle({ problem, baseUrl, hostInUnicode }: PairPreview, request:
 			throw new AgentError(
 				'origin-unconfirmed',
 				'You have not confirmed the host, so the code was not used and stays valid.',
-				{
-					remedy: 'Ask the issuer of the code which service this device belongs to, and scan a code of that one.',
-				},
+				{ remedy: 'Ask the issuer of the code which service this device belongs to, and scan a code of that one.' },
 			);
 	}
 	throw asError(asFailure(problem));

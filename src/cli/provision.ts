@@ -34,14 +34,11 @@ export async function takeProvision(
 }
 
 async function sourcesOf(named: readonly string[], credentials: string | null): Promise<ProvisionSource[]> {
-	if (named.length > 0)
-		return Promise.all(
-			named.map(async (name) =>
-				name === '-'
-					? { name: 'standard input', text: await readStandardInput(MAX_PROVISION_BYTES) }
-					: { name, mustExist: true },
-			),
-		);
+	const sourceOf = async (name: string): Promise<ProvisionSource> =>
+		name === '-'
+			? { name: 'standard input', text: await readStandardInput(MAX_PROVISION_BYTES) }
+			: { name, mustExist: true };
+	if (named.length > 0) return Promise.all(named.map(sourceOf));
 	const handed = credentials === null ? [] : [{ name: join(credentials, CREDENTIAL), isMedium: false }];
 	return [...handed, ...PLACES.map((name) => ({ name }))];
 }

@@ -5,12 +5,7 @@ import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
 import { parseAuthorization } from '../protocol/authorization.ts';
 import { notifyEmbeddedService, runServiceCommand } from '../service/command.ts';
-import {
-	type EmbeddedService,
-	type ServiceEventName,
-	type ServiceOptions,
-	startService,
-} from '../service/embedded-service.ts';
+import { type ServiceEventName, type ServiceOptions, startService } from '../service/embedded-service.ts';
 import { isWildcard } from '../service/options.ts';
 import { counted, type OutputFlags, printAnswer, printLine } from './output.ts';
 
@@ -41,11 +36,8 @@ export async function runService(flags: ServiceFlags): Promise<void> {
 		signingKey: flags.signingKeyFile === undefined ? undefined : await readSigningKey(flags.signingKeyFile),
 		...(flags.credentials === undefined ? {} : await readCredentials(flags.credentials)),
 	};
-	const { quiet = false } = flags;
-	const warnings = warningsOf(flags);
-	const starting = flags.json
-		? runInJson(options, warnings, quiet)
-		: runServiceCommand(options, process.stdout, { quiet, warnings });
+	const more = { quiet: flags.quiet ?? false, warnings: warningsOf(flags) };
+	const starting = flags.json ? runInJson(options, more) : runServiceCommand(options, process.stdout, more);
 	const service = await starting.catch((error: unknown) => {
 		throw cannotStart(error, flags);
 	});
@@ -79,11 +71,7 @@ const UNENCRYPTED =
 const FORGETFUL =
 	'After a restart every paired device must be paired again; --signing-key-file FILE keeps their Connections valid.';
 
-async function runInJson(
-	options: ServiceOptions,
-	warnings: readonly string[],
-	quiet: boolean,
-): Promise<EmbeddedService> {
+async function runInJson(options: ServiceOptions, { quiet, warnings }: { quiet: boolean; warnings: string[] }) {
 	const service = await startService(options);
 	const print = (event: string, at: number, fields: object) =>
 		printLine(JSON.stringify({ event, at: new Date(at).toISOString(), ...fields }));
@@ -100,10 +88,8 @@ function cannotStart(error: unknown, { host, port }: ServiceFlags): AgentError {
 		return new AgentError('service-unreachable', `Port ${port} of ${host} is in use by another program.`, more);
 	if (code === 'EACCES') return new AgentError('access-denied', `This user may not listen on port ${port}.`, more);
 	if (code !== undefined) return new AgentError('service-unreachable', `Cannot listen on ${host}: ${code}.`, more);
-	return new AgentError('usage', said, {
-		remedy: 'Correct the flag; --allow-non-loopback opens the service to a network.',
-		cause: error,
-	});
+	const remedy = 'Correct the flag; --allow-non-loopback opens the service to a network.';
+	return new AgentError('usage', said, { remedy, cause: error });
 }
 
 /**

@@ -103,8 +103,10 @@ export async function diffFleetPlans(
 		);
 }
 
+type Plan = Parameters<typeof compilePlan>[0];
+
 /** From what the old plan says to what the new one says, whatever the inventory knows of workflows. */
-async function previewChange(...[before, after, file]: [Plan, Plan, string]) {
+async function previewChange(before: Plan, after: Plan, file: string) {
 	const old = compilePlan(before);
 	const nowMs = Date.now();
 	const devices = (await readInventory(file)).map((device) => ({
@@ -113,4 +115,3 @@ async function previewChange(...[before, after, file]: [Plan, Plan, string]) {
 	}));
 	return previewPlan(compilePlan(after), devices, nowMs);
 }
-type Plan = Parameters<typeof compilePlan>[0];

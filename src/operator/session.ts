@@ -78,19 +78,17 @@ const METADATA_FORM = `Write it as '{"visitor":"Ada"}', or @FILE for a file that
 
 async function readMetadata(given: string): Promise<unknown> {
 	const file = given.startsWith('@') ? given.slice(1) : null;
-	const text =
-		file === null
-			? given
-			: await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
-					const reason = error.code === 'ENOENT' ? 'is not there' : `cannot be read (${error.code})`;
-					throw new AgentError('body-invalid', `The metadata file ${file} ${reason}.`, { remedy: METADATA_FORM });
-				});
+	const invalid = (message: string) => new AgentError('body-invalid', message, { remedy: METADATA_FORM });
+	const read = (name: string) =>
+		readFile(name, 'utf8').catch((error: NodeJS.ErrnoException) => {
+			const reason = error.code === 'ENOENT' ? 'is not there' : `cannot be read (${error.code})`;
+			throw invalid(`The metadata file ${name} ${reason}.`);
+		});
+	const text = file === null ? given : await read(file);
 	try {
 		return JSON.parse(text);
 	} catch {
-		throw new AgentError('body-invalid', `${file === null ? '--metadata' : file} is not JSON.`, {
-			remedy: METADATA_FORM,
-		});
+		throw invalid(`${file ?? '--metadata'} is not JSON.`);
 	}
 }
 
