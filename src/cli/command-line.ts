@@ -50,6 +50,10 @@ export class LazyCommand extends Command {
 	}
 }
 
+export const EXIT_STATUSES = `
+Exit status: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 internal fault, 74 I/O,
+  75 try again, 77 refused, 78 settings.`;
+
 /** A program whose commands say nothing of their own about mistakes: {@link runProgram} does. */
 export function createProgram(name: string, description: string): LazyCommand {
 	return new LazyCommand(name)

@@ -10,12 +10,13 @@ import { createLocalClient, type LocalClient } from '../local-api/client.edge.ts
 import { formatAuthorization } from '../protocol/authorization.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import type { HandOffRecord } from '../protocol/hand-off.ts';
-import { LOCAL_ROUTES, type PairResult, type Status } from '../protocol/local-api.ts';
+import { LOCAL_ROUTES, type PairResult } from '../protocol/local-api.ts';
 import { readSingleCode } from '../scanning/picture-reader.edge.ts';
 import { type EmbeddedService, startService } from '../service/embedded-service.ts';
 import { renderQrTerminal } from '../service/qr-code.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import { printLine } from './output.ts';
+import { statusWhen } from './run.ts';
 import { VERSION } from './version.ts';
 
 /** Each step of the story has this long. */
@@ -134,7 +135,7 @@ async function pairByPicture({ service, client }: DemoContext, picture: string):
 
 async function showOnline({ service, daemon }: DemoContext): Promise<void> {
 	const heartbeat = service.waitFor('heartbeat', undefined, STEP_MS);
-	const status = await untilStatus(daemon, ({ state }) => state === 'online');
+	const status = await statusWhen(daemon.agent, ({ state }) => state === 'online');
 	say(status.sentence);
 	const { heartbeat: frame } = await heartbeat;
 	say(`The service received a heartbeat over ws/device: ${JSON.stringify(frame)}`);
@@ -164,7 +165,7 @@ async function changeWorkflow({ client, service, daemon }: DemoContext): Promise
 	});
 	const stopListening = service.on('device-offline', ({ reason }) => offline.push(reason));
 	await client.request('admin', 'PUT', LOCAL_ROUTES.workflow, { workflowId: WORKFLOWS[1] });
-	const status = await untilStatus(daemon, ({ workflow }) => workflow.live === WORKFLOWS[1]);
+	const status = await statusWhen(daemon.agent, ({ workflow }) => workflow.live === WORKFLOWS[1]);
 	stop();
 	stopListening();
 	if (offline.length > 0) throw new Error(`the device was offline in between: ${offline.join('; ')}`);
@@ -173,13 +174,13 @@ async function changeWorkflow({ client, service, daemon }: DemoContext): Promise
 }
 
 async function restartService({ service, daemon }: DemoContext): Promise<void> {
-	const gone = untilStatus(daemon, ({ state }) => state === 'offline');
+	const gone = statusWhen(daemon.agent, ({ state }) => state === 'offline');
 	const back = service.restart({ downMs: 1000, hard: true });
 	say('It keeps its signing key and its list of devices, as a service with a database does.');
 	const away = await gone;
 	say(away.sentence);
 	await back;
-	const status = await untilStatus(daemon, ({ state }) => state === 'online');
+	const status = await statusWhen(daemon.agent, ({ state }) => state === 'online');
 	say(`${status.sentence} Reconnects: ${status.channel.reconnects}.`);
 }
 
@@ -201,20 +202,6 @@ function stayUp({ daemon }: DemoContext, directory: string, cleanup: (() => Prom
 	});
 	// First of all: an agent that stops is unpaired for a moment.
 	cleanup.push(async () => stopWatching());
-}
-
-/** The first status, now or later, that matches. */
-function untilStatus({ agent }: Daemon, matches: (status: Status) => boolean): Promise<Status> {
-	return new Promise((done) => {
-		const look = () => {
-			const status = agent.status();
-			if (!matches(status)) return;
-			stop();
-			done(status);
-		};
-		const stop = agent.onStatus(look);
-		look();
-	});
 }
 
 function nextEvent({ agent }: Daemon, kind: string): Promise<{ id: string; kind: string; content: string }> {

@@ -2,7 +2,15 @@
  * The command line of the device agent: which commands and flags there are. Each command is implemented in its own file,
  * loaded only when it is asked for.
  */
-import { collect, createProgram, type LazyCommand, runProgram, type Subcommands, wholeNumber } from './command-line.ts';
+import {
+	collect,
+	createProgram,
+	EXIT_STATUSES,
+	type LazyCommand,
+	runProgram,
+	type Subcommands,
+	wholeNumber,
+} from './command-line.ts';
 
 /** @param word the command that is asked for, where it is known; left out, or unknown, all of them are there. */
 function buildProgram(word = ''): LazyCommand {
@@ -27,10 +35,6 @@ function buildProgram(word = ''): LazyCommand {
 	const asked = COMMANDS[Object.hasOwn(COMMANDS, word) ? word : ''];
 	return program.subcommands(asked ? { [word]: asked } : COMMANDS);
 }
-
-const EXIT_STATUSES = `
-Exit status: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 internal fault, 74 I/O,
-  75 try again, 77 refused, 78 settings.`;
 
 const SET = ['--set <path=value>', 'a setting, such as heartbeatCadence=10 (repeatable)', collect] as const;
 

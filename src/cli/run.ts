@@ -5,6 +5,7 @@ import { AgentError } from '../base/errors.ts';
 import { type Daemon, type DaemonOptions, startDaemon } from '../daemon/daemon.runner.ts';
 import { trimHeap } from '../daemon/heap.edge.ts';
 import { connectSystemd, findHandedOver } from '../daemon/systemd.edge.ts';
+import type { Status } from '../protocol/local-api.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import type { AskFlags } from './local-agent.ts';
 import { VERSION } from './version.ts';
@@ -28,7 +29,10 @@ export async function run(flags: AskFlags): Promise<void> {
 		listen: handedSockets(),
 	}).then((daemon) => {
 		daemon.log.info('started', { version: VERSION, pid: process.pid });
-		trimHeapOnceOnline(daemon.agent);
+		// Memory that only the start needed would stay resident for months.
+		void statusWhen(daemon.agent, ({ state }) => state === 'online').then(() =>
+			setTimeout(trimHeap, MEMORY_AFTER_MS).unref(),
+		);
 		return { daemon, systemd: reportTo(daemon) };
 	});
 	obeySignals(starting);
@@ -125,14 +129,16 @@ export function followSentence(
 	};
 }
 
-/** Memory that only the start needed would stay resident for months. */
-function trimHeapOnceOnline(agent: Agent): void {
-	const look = () => {
-		if (agent.status().state !== 'online') return;
-		stop();
-		setTimeout(trimHeap, MEMORY_AFTER_MS).unref();
-	};
-	const stop = agent.onStatus(look);
-	// With a fast service the device is online before this listens.
-	look();
+/** The first status, now or later, that matches. */
+export function statusWhen(agent: Pick<Agent, 'status' | 'onStatus'>, matches: (status: Status) => boolean) {
+	return new Promise<Status>((done) => {
+		const look = () => {
+			const status = agent.status();
+			if (!matches(status)) return;
+			stop();
+			done(status);
+		};
+		const stop = agent.onStatus(look);
+		look();
+	});
 }

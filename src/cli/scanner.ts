@@ -46,12 +46,9 @@ function explain({ open, chosen, why }: Device): string {
 }
 
 function remarksOn({ kind, path, chosen, problem, hidden, usb }: Device): string[] {
-	const remarks = problem ? [sentenceOf(problem, 'ongoing')] : [];
-	if (kind === 'keyboard' && chosen && hidden !== true)
-		remarks.push(
-			`The input of ${path} also reaches the desktop: the udev rule that hides it is not in force. Put this line into /etc/udev/rules.d/70-idv-agent-scanner.rules, then run udevadm control --reload and plug the scanner in again: ${udevRule(usb)}`,
-		);
-	return remarks;
+	const isShown = kind === 'keyboard' && chosen && hidden !== true;
+	const shown = `The input of ${path} also reaches the desktop: the udev rule that hides it is not in force. Put this line into /etc/udev/rules.d/70-idv-agent-scanner.rules, then run udevadm control --reload and plug the scanner in again: ${udevRule(usb)}`;
+	return [...(problem ? [sentenceOf(problem, 'ongoing')] : []), ...(isShown ? [shown] : [])];
 }
 
 /** The line of systemd/drop-ins/70-idv-agent-scanner.rules for this scanner. */

@@ -36,7 +36,7 @@ function printStatus(status: Status): void {
 			'Channel',
 			channel.state === 'none'
 				? 'none'
-				: `${CHANNEL_WORDS[channel.state]}${since}, ${counted(channel.reconnects, 'reconnect')}`,
+				: `${CHANNEL_WORDS[channel.state] ?? channel.state}${since}, ${counted(channel.reconnects, 'reconnect')}`,
 		],
 		['Heartbeat', channel.lastHeartbeatAt ? localTime(channel.lastHeartbeatAt) : 'none yet'],
 		...(channel.nextAttemptAt ? [['Next try', localTime(channel.nextAttemptAt)]] : []),
@@ -51,7 +51,7 @@ function printStatus(status: Status): void {
 	printTable(rows);
 }
 
-export function describeWorkflow({ wanted: desired, live, source }: Status['workflow']): string {
+function describeWorkflow({ wanted: desired, live, source }: Status['workflow']): string {
 	if (desired === null) return live ?? 'none';
 	const from = source ? `, set by ${SOURCES[source]}` : '';
 	return desired === live ? `${live}${from}` : `${live ?? 'none live'}; wanted is ${desired}${from}`;
@@ -67,16 +67,10 @@ export function describePlan({ revision, rule, next, refused }: NonNullable<Stat
 	return `${now}${refused ? ' (not followed, see below)' : ''}${later}`;
 }
 
-/** The states of a link, for people. */
-const CHANNEL_WORDS: Readonly<Record<Status['channel']['state'], string>> = {
-	none: 'none',
-	registering: 'registering',
+/** The states of a link whose names say too little to a person. */
+const CHANNEL_WORDS: Partial<Readonly<Record<Status['channel']['state'], string>>> = {
 	registerWait: 'waiting to register again',
-	connecting: 'connecting',
-	online: 'online',
 	connectWait: 'waiting to connect again',
-	blocked: 'blocked',
-	closed: 'closed',
 };
 
 /** The source of the desired workflow, in words that say where to change it. */

@@ -20,17 +20,7 @@ export interface PlanFile extends ReadPlan {
 	readonly payload: Uint8Array;
 	/** The file's own bytes. */
 	readonly bytes: Uint8Array;
-	readonly findings: readonly PlacedFinding[];
-}
-
-/** A finding with its place in the file. */
-export interface PlacedFinding {
-	readonly level: Finding['level'];
-	/** RFC 6901 pointer. */
-	readonly path: string;
-	/** `line 3, column 5`, of the plan itself. */
-	readonly place: string;
-	readonly message: string;
+	readonly findings: readonly ReturnType<typeof placed>[];
 }
 
 /**
@@ -55,7 +45,8 @@ export async function readPlanFile(file: string, publicKeys: readonly string[] =
 	return { ...reading.read, file, payload: reading.payload, bytes, findings };
 }
 
-function placed({ level, path, what }: Finding, text: string, places: JsonPlaces): PlacedFinding {
+/** A finding with its RFC 6901 pointer and its place, such as `line 3, column 5`, in the plan itself. */
+function placed({ level, path, what }: Finding, text: string, places: JsonPlaces) {
 	const pointer = pointerOf(path);
 	return { level, path: pointer, place: lineAndColumn(text, places.offsetOf(path)), message: `${pointer} ${what}.` };
 }

@@ -2,15 +2,13 @@
  * The command line of an operator: which commands and flags there are. Each command is implemented in its own file under
  * `operator/`, loaded only when it is asked for.
  */
-import { collect, createProgram, runProgram, type Subcommands } from '../cli/command-line.ts';
+import { collect, createProgram, EXIT_STATUSES, runProgram, type Subcommands } from '../cli/command-line.ts';
 import { FLEET_COMMANDS } from './fleet-commands.ts';
 
 const NOTES = `
 The credential: --authorization-file, else IDV_AUTHORIZATION, else the profile;
 never an argument.
-Requests that create something are never retried.
-Exit status: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 internal fault, 74 I/O,
-  75 try again, 77 refused, 78 settings.`;
+Requests that create something are never retried.${EXIT_STATUSES}`;
 
 const program = createProgram('idv', 'Makes API keys, pairing codes, sessions and Connections at the service.')
 	.option('--url <url>', 'address of the service (IDV_URL)')

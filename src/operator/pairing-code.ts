@@ -51,7 +51,8 @@ export async function makePairingCode(flags: PairingCodeFlags): Promise<void> {
 		});
 	}
 	const warnings = warningsOf(code, found, flags, target);
-	const file = flags.out === undefined ? null : await replaceFile(flags.out, await draw(found, format));
+	const draw = () => (format === 'svg' ? writeQrSvg(found.text) : (found.png ?? writeQrPng(found.text)));
+	const file = flags.out === undefined ? null : await replaceFile(flags.out, await draw());
 	if (file !== null && format === 'png' && (await readSingleCode(file)) !== found.text)
 		throw new AgentError('internal', `${file} does not show the code that was written.`);
 
@@ -94,20 +95,14 @@ async function readAnswer({ headers, body }: ServiceAnswer): Promise<FoundCode> 
 	try {
 		const document: unknown = JSON.parse(text);
 		if (typeof document === 'string') return { text: document, expiresAt: null, png: null };
-		const fields = Object.entries((document ?? {}) as Record<string, unknown>).filter(
-			(entry): entry is [string, string] => typeof entry[1] === 'string',
-		);
-		const [, link] = fields.find(([, value]) => value.includes('authorization=')) ?? [];
-		const [, ends] = fields.find(([name]) => name === 'expiresAt') ?? [];
-		return { text: link ?? text, expiresAt: ends ?? null, png: null };
+		const fields = (document ?? {}) as Record<string, unknown>;
+		const texts = Object.values(fields).filter((value) => typeof value === 'string');
+		const link = texts.find((value) => value.includes('authorization='));
+		const ends = Object.hasOwn(fields, 'expiresAt') ? fields['expiresAt'] : null;
+		return { text: link ?? text, expiresAt: typeof ends === 'string' ? ends : null, png: null };
 	} catch {
 		return { text, expiresAt: null, png: null };
 	}
-}
-
-function draw({ text, png }: FoundCode, format: 'png' | 'svg' | null): Promise<Uint8Array | string> {
-	if (format === 'svg') return writeQrSvg(text);
-	return png ? Promise.resolve(png) : writeQrPng(text);
 }
 
 /** Warnings about a code that would surprise its user. */
