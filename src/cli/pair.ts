@@ -6,7 +6,7 @@ import { MAX_CODE_LENGTH } from '../protocol/pairing-code.ts';
 import { chooseWorkflow, readWorkflowChoices } from '../protocol/workflow-choices.ts';
 import { checkCodeSource, readCode } from './code-input.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
-import { printJson, printLine, printTable, reportFailure } from './output.ts';
+import { printAnswer, printTable, reportFailure } from './output.ts';
 import { ask, confirm } from './prompts.ts';
 
 export interface PairFlags extends AskFlags {
@@ -41,8 +41,7 @@ export async function pair(flags: PairFlags, from: readonly string[]): Promise<v
 	if (!flags.json) printPreview(preview);
 	if (flags.inspect) {
 		if (preview.problem) reportFailure(asFailure(preview.problem), flags, { preview });
-		else if (flags.json) printJson(preview);
-		else printLine('\nNothing was spent: without --inspect the device is paired with this code.');
+		else printAnswer(flags, preview, '\nNothing was spent: without --inspect the device is paired with this code.');
 		return;
 	}
 	const agreed = await settle(preview, request);
@@ -53,8 +52,7 @@ export async function pair(flags: PairFlags, from: readonly string[]): Promise<v
 		if (workflowId === null) throw error;
 		return spend({ ...agreed, workflowId });
 	})) as PairResult;
-	if (flags.json) printJson(result);
-	else printLine(`\nPaired. ${result.sentence}`);
+	printAnswer(flags, result, `\nPaired. ${result.sentence}`);
 }
 
 /** Refuses a code that the agent's interface would refuse for its form, in the words of pairing. */
@@ -77,9 +75,7 @@ async function settle({ problem, baseUrl, hostInUnicode }: PairPreview, request:
 			throw new AgentError(
 				'origin-unconfirmed',
 				'You have not confirmed the host, so the code was not used and stays valid.',
-				{
-					remedy: 'Ask the issuer of the code which service this device belongs to, and scan a code of that one.',
-				},
+				{ remedy: 'Ask the issuer of the code which service this device belongs to, and scan a code of that one.' },
 			);
 	}
 	throw asError(asFailure(problem));

@@ -43,14 +43,7 @@ export function promptHidden(question: string, maxLength: number): Promise<strin
 		const onData = (chunk: string) => {
 			for (const key of chunk) {
 				if (ENTER.includes(key)) return finish(() => resolve(typed));
-				if (CANCEL.includes(key))
-					return finish(() =>
-						reject(
-							new AgentError('usage', 'Cancelled; nothing was sent.', {
-								remedy: 'Start again whenever you are ready.',
-							}),
-						),
-					);
+				if (CANCEL.includes(key)) return finish(() => reject(cancelled()));
 				if (BACKSPACE.includes(key)) typed = typed.slice(0, -1);
 				else if (key === CLEAR_LINE) typed = '';
 				else if (typed.length <= maxLength) typed += key;
@@ -59,6 +52,10 @@ export function promptHidden(question: string, maxLength: number): Promise<strin
 		stdin.on('data', onData);
 		stdin.resume();
 	});
+}
+
+function cancelled(): AgentError {
+	return new AgentError('usage', 'Cancelled; nothing was sent.', { remedy: 'Start again whenever you are ready.' });
 }
 
 /** A question that is answered by y or n. No terminal, or its end, is a no. */

@@ -5,33 +5,20 @@ import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
 import { parseAuthorization } from '../protocol/authorization.ts';
 import { notifyEmbeddedService, runServiceCommand } from '../service/command.ts';
-import {
-	type EmbeddedService,
-	type ServiceEventName,
-	type ServiceOptions,
-	startService,
-} from '../service/embedded-service.ts';
+import { type ServiceEventName, type ServiceOptions, startService } from '../service/embedded-service.ts';
 import { isWildcard } from '../service/options.ts';
-import { counted, type OutputFlags, printJson, printLine } from './output.ts';
+import { counted, type OutputFlags, printAnswer, printLine } from './output.ts';
 
-export interface ServiceFlags extends OutputFlags {
+type SameOptions = 'allowNonLoopback' | 'workflows' | 'selfRegistration' | 'shortTokenKeys' | 'publicUrl';
+
+/** As the help of each flag says; times are in seconds. */
+export interface ServiceFlags extends OutputFlags, Pick<ServiceOptions, SameOptions> {
 	readonly port: number;
 	readonly host: string;
-	readonly allowNonLoopback?: boolean | undefined;
-	readonly workflows?: readonly string[] | undefined;
-	/** JSON file with the credentials of the trial. */
 	readonly credentials?: string | undefined;
-	/** Seconds. */
 	readonly connectionTtl?: number | undefined;
-	/** Seconds. */
 	readonly shortTokenTtl?: number | undefined;
-	readonly selfRegistration?: boolean | undefined;
-	/** `false` for `--no-short-token-keys`. */
-	readonly shortTokenKeys?: boolean | undefined;
-	readonly publicUrl?: string | undefined;
-	/** Made if missing. */
 	readonly signingKeyFile?: string | undefined;
-	/** No line for each event: thousands of devices have too many. */
 	readonly quiet?: boolean | undefined;
 }
 
@@ -49,11 +36,8 @@ export async function runService(flags: ServiceFlags): Promise<void> {
 		signingKey: flags.signingKeyFile === undefined ? undefined : await readSigningKey(flags.signingKeyFile),
 		...(flags.credentials === undefined ? {} : await readCredentials(flags.credentials)),
 	};
-	const { quiet = false } = flags;
-	const warnings = warningsOf(flags);
-	const starting = flags.json
-		? runInJson(options, warnings, quiet)
-		: runServiceCommand(options, process.stdout, { quiet, warnings });
+	const more = { quiet: flags.quiet ?? false, warnings: warningsOf(flags) };
+	const starting = flags.json ? runInJson(options, more) : runServiceCommand(options, process.stdout, more);
 	const service = await starting.catch((error: unknown) => {
 		throw cannotStart(error, flags);
 	});
@@ -87,11 +71,7 @@ const UNENCRYPTED =
 const FORGETFUL =
 	'After a restart every paired device must be paired again; --signing-key-file FILE keeps their Connections valid.';
 
-async function runInJson(
-	options: ServiceOptions,
-	warnings: readonly string[],
-	quiet: boolean,
-): Promise<EmbeddedService> {
+async function runInJson(options: ServiceOptions, { quiet, warnings }: { quiet: boolean; warnings: string[] }) {
 	const service = await startService(options);
 	const print = (event: string, at: number, fields: object) =>
 		printLine(JSON.stringify({ event, at: new Date(at).toISOString(), ...fields }));
@@ -108,10 +88,8 @@ function cannotStart(error: unknown, { host, port }: ServiceFlags): AgentError {
 		return new AgentError('service-unreachable', `Port ${port} of ${host} is in use by another program.`, more);
 	if (code === 'EACCES') return new AgentError('access-denied', `This user may not listen on port ${port}.`, more);
 	if (code !== undefined) return new AgentError('service-unreachable', `Cannot listen on ${host}: ${code}.`, more);
-	return new AgentError('usage', said, {
-		remedy: 'Correct the flag; --allow-non-loopback opens the service to a network.',
-		cause: error,
-	});
+	const remedy = 'Correct the flag; --allow-non-loopback opens the service to a network.';
+	return new AgentError('usage', said, { remedy, cause: error });
 }
 
 /**
@@ -156,13 +134,7 @@ async function readCredentials(file: string): Promise<ServiceOptions> {
 	const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
 		throw unusable(error.code === 'ENOENT' ? 'the file does not exist' : `the file cannot be read (${error.code})`);
 	});
-	let document: unknown;
-	try {
-		document = JSON.parse(text);
-	} catch {
-		throw unusable('the file is not JSON');
-	}
-	const read = credentialsSchema.safeParse(document);
+	const read = credentialsSchema.safeParse(parseJson(text, () => unusable('the file is not JSON')));
 	if (!read.success) {
 		const [issue] = read.error.issues;
 		throw unusable([issue?.path.join('.'), issue?.message].filter(Boolean).join(' '));
@@ -176,14 +148,11 @@ async function readCredentials(file: string): Promise<ServiceOptions> {
 	};
 }
 
-export interface NotifyFlags extends OutputFlags {
-	readonly url: string;
-	readonly device?: string | undefined;
-	readonly workflow?: string | undefined;
-}
-
 /** The credential comes from `IDV_AUTHORIZATION`, such as `Bearer …`: a trial's own, printed when it started. */
-export async function notifyDevices(text: string, flags: NotifyFlags): Promise<void> {
+export async function notifyDevices(
+	flags: OutputFlags & { readonly url: string; readonly device?: string; readonly workflow?: string },
+	text: string,
+): Promise<void> {
 	const authorization = parseAuthorization(process.env['IDV_AUTHORIZATION']);
 	if (!authorization)
 		throw new AgentError('usage', 'IDV_AUTHORIZATION holds no credential.', {
@@ -191,7 +160,13 @@ export async function notifyDevices(text: string, flags: NotifyFlags): Promise<v
 		});
 	if (!URL.canParse(flags.url))
 		throw new AgentError('usage', '--url is not an address.', { remedy: 'Use the one that the service printed.' });
-	const message = parseMessage(text);
+	const message = parseJson(
+		text,
+		() =>
+			new AgentError('body-invalid', 'The message is not JSON.', {
+				remedy: `Quote it for the shell: '{"type":"hello"}'.`,
+			}),
+	);
 	const reached = await notifyEmbeddedService(
 		{ url: flags.url, authorization },
 		{ message, deviceId: flags.device, workflowId: flags.workflow },
@@ -201,16 +176,13 @@ export async function notifyDevices(text: string, flags: NotifyFlags): Promise<v
 			remedy: 'Check --url and IDV_AUTHORIZATION against what the embedded service printed when it started.',
 		});
 	});
-	if (flags.json) printJson({ reached });
-	else printLine(`Sent to ${counted(reached, 'device')}.`);
+	printAnswer(flags, { reached }, `Sent to ${counted(reached, 'device')}.`);
 }
 
-function parseMessage(text: string): unknown {
+function parseJson(text: string, fault: () => AgentError): unknown {
 	try {
 		return JSON.parse(text);
 	} catch {
-		throw new AgentError('body-invalid', 'The message is not JSON.', {
-			remedy: `Quote it for the shell: '{"type":"hello"}'.`,
-		});
+		throw fault();
 	}
 }

@@ -1,7 +1,7 @@
 import { mkdir, readdir, rename, rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { exitStatusOf, exitStatusOf } from '../../src/base/errors.ts';
+import { exitStatusOf } from '../../src/base/errors.ts';
 import { MACHINES } from '../fixtures/machines.ts';
 import { DEVICE_ID, givenAgent, givenHome, givenPairedAgent, registrations } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { exitStatusOf, exitStatusOf } from '../../src/base/errors.ts';
+import { exitStatusOf } from '../../src/base/errors.ts';
 import { type ProvisionParts, provision } from '../../src/provisioning/provision.runner.ts';
 import { type AgentPaths, choosePaths } from '../../src/settings/paths.runner.ts';
 import { EMPTY_STATE } from '../../src/state/device-state.ts';
