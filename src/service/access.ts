@@ -31,7 +31,7 @@ export type GuardedEndpoint =
 
 export type AccessTable = Readonly<Record<GuardedEndpoint, Row>>;
 
-/** Source: service-interface for `deeplink:write` (Endpoints 5); the rest is assumed (service-interface, Who may do what). */
+/** Source: service-interface for `deeplink:write` (Endpoints 5); the rest: assumed (permissions). */
 export function accessTable(settings: {
 	readonly shortTokenKeys: boolean;
 	readonly acceptConnectionForRegistration: boolean;

@@ -1,7 +1,7 @@
 /**
  * The open channels of all devices: accepting, heartbeats, presence, expiry, sending, and the faults of an open channel.
  * Decides nothing about credentials; remembers nothing of a device but through the registry.
- * Source: assumed throughout (service-interface, Endpoints 6: only the name is published).
+ * Source: assumed (channel-handshake), assumed (close-codes); of service-interface, Endpoints 6, only the name is published.
  */
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
@@ -16,9 +16,9 @@ import type { Dialect } from './dialect.ts';
 import type { EventLog } from './event-log.ts';
 import { ProblemResponse, serviceFull } from './problems.ts';
 
-/** A device counts as online for so many cadences after its last sign of life (assumed). */
+/** A device counts as online for so many cadences after its last sign of life: assumed (device-list). */
 const PRESENCE_CADENCES = 2.5;
-/** Channel closed because its Connection has expired. Source: assumed (service-interface, Assumptions). */
+/** Channel closed because its Connection has expired. Source: assumed (close-codes). */
 const CLOSE_EXPIRED = 1008;
 export const CLOSE_RESTART = 1012;
 export const CLOSE_REVOKED = 4401;

@@ -6,7 +6,7 @@ import type { Dialect } from './dialect.ts';
 import type { ServiceSettings } from './options.ts';
 import { ProblemResponse } from './problems.ts';
 
-/** Largest request body, in bytes (assumed). */
+/** Largest request body, in bytes: assumed (message-bounds). */
 export const MAX_BODY_BYTES = 64 * 1024;
 /** So much more is read and thrown away, so that the sender gets to read why; then the line is cut. */
 const MAX_DISCARDED_BYTES = 8 * 1024 * 1024;
@@ -54,8 +54,10 @@ function readPresented(
 	{ queryName }: Dialect,
 	place: Dialect['channelAuth'],
 ): Presented {
-	const header = place === 'query' ? undefined : headers.authorization;
-	const values = header !== undefined ? [header] : place === 'header' ? [] : query.getAll(queryName);
+	const header = place === 'query' || place === 'queryToken' ? undefined : headers.authorization;
+	const inQuery = place === 'header' ? [] : query.getAll(queryName);
+	const scheme = place === 'queryToken' ? 'Connection ' : '';
+	const values = header !== undefined ? [header] : inQuery.map((text) => `${scheme}${text}`);
 	if (values.length === 0) return { kind: 'none' };
 	const authorization = values.length === 1 ? parseAuthorization(values[0]) : null;
 	return authorization ? { kind: 'credential', authorization } : { kind: 'malformed' };

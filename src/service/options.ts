@@ -50,18 +50,18 @@ export interface ServiceOptions {
 
 	/** Workflows that exist; default: every id does. Others are refused with 404 `workflow-unknown`. */
 	readonly workflows?: readonly string[] | undefined;
-	/** Seconds; default 300 (assumed). */
+	/** Seconds; default 300: assumed (short-token-life). */
 	readonly shortTokenTtlSeconds?: number | undefined;
-	/** Seconds; default 86,400 (assumed). */
+	/** Seconds; default 86,400: assumed (connection-life). */
 	readonly connectionTtlSeconds?: number | undefined;
-	/** Whether a live Connection may register again for its own device; default `true` (assumed). */
+	/** Whether a live Connection may register again for its own device; default `true`: assumed (re-registration). */
 	readonly acceptConnectionForRegistration?: boolean | undefined;
 	/**
 	 * Whether a registration revokes the device's older Connections and closes their channels with 4409; default `false`
-	 * (assumed: they live on until they expire).
+	 * (they live on until they expire): assumed (connection-life).
 	 */
 	readonly endOldChannelOnRegistration?: boolean | undefined;
-	/** Whether a device may register with no credential at all; default `false` (assumed). */
+	/** Whether a device may register with no credential at all; default `false`: assumed (registering-credentials). */
 	readonly selfRegistration?: boolean | undefined;
 	/**
 	 * Whether a Short Token may create one API key, with no more than its issuer held, as in the published example; default

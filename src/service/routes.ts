@@ -128,12 +128,12 @@ export function notifyDevices(
 	return reached;
 }
 
-/** Tells a device to change its workflow. Source of the message: assumed (service-interface, Assumptions). */
+/** Tells a device to change its workflow. Source of the message: assumed (agent-messages). */
 export function changeWorkflow(parts: ServiceParts, deviceId: string, workflowId: string): number {
 	return notifyDevices(parts, { type: 'workflow.changed', id: randomUUID(), workflowId }, { deviceId });
 }
 
-/** GET /api/deeplink/qrcode. Source: service-interface, Endpoints 1; formats are assumed. */
+/** GET /api/deeplink/qrcode. Source: service-interface, Endpoints 1; formats: assumed (pairing-code-answer). */
 async function drawPairingCode(parts: ServiceParts, call: Call): Promise<Answer> {
 	const principal = await parts.authenticate(call.presented, 'pairingCode');
 	const given = call.query.getAll('workflowId');
@@ -152,7 +152,7 @@ async function drawPairingCode(parts: ServiceParts, call: Call): Promise<Answer>
 	}
 }
 
-/** POST /api/device/connection. Source: service-interface, Endpoints 2; the answer's shape is assumed. */
+/** POST /api/device/connection. Source: service-interface, Endpoints 2; the answer's shape: assumed (token-place). */
 async function registerDevice(parts: ServiceParts, call: Call): Promise<Answer> {
 	const { settings, registry, hub, eventLog } = parts;
 	parts.countRegistration(call.request.socket.remoteAddress ?? '');
@@ -187,7 +187,7 @@ async function registerDevice(parts: ServiceParts, call: Call): Promise<Answer> 
 	return { status: 201, ...placeToken(settings.dialect, token, rest) };
 }
 
-/** GET of the dialect's own path: the workflows that the credential may register for. Spends nothing. Source: assumed. */
+/** GET of the dialect's own path: the workflows that the credential may register for. Spends nothing. Source: assumed (code-workflow). */
 async function listWorkflows(parts: ServiceParts, call: Call): Promise<Answer> {
 	const principal = await parts.authenticate(call.presented, 'deviceConnection');
 	return jsonAnswer(200, { workflows: namedWorkflows(parts.settings, principal) });
@@ -224,7 +224,7 @@ const apiKeyBodySchema = apiKeyRequestSchema.extend({
 	expires: z.never('is the name on the command line; in the body it is ttl, in seconds').optional(),
 });
 
-/** POST of each path for API keys. Source: service-interface, Endpoints 3; limits of a grant are assumed. */
+/** POST of each path for API keys. Source: service-interface, Endpoints 3; limits of a grant: assumed (permissions). */
 async function createApiKey(parts: ServiceParts, call: Call): Promise<Answer> {
 	const principal = await parts.authenticate(call.presented, 'apiKeys');
 	const { name, permissions, ttl } = await readBody(call, apiKeyBodySchema);
@@ -236,7 +236,7 @@ async function createApiKey(parts: ServiceParts, call: Call): Promise<Answer> {
 	return jsonAnswer(201, parts.apiKeys.create({ name, permissions, expiresAtMs }));
 }
 
-/** POST /api/v1/deeplink. Source: service-interface, Endpoints 5; the notification is assumed. */
+/** POST /api/v1/deeplink. Source: service-interface, Endpoints 5; the notification: assumed (notification-kind). */
 async function startSession(parts: ServiceParts, call: Call): Promise<Answer> {
 	const { settings } = parts;
 	const principal = await parts.authenticate(call.presented, 'sessionStart');

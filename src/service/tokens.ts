@@ -2,7 +2,7 @@
  * API keys and Short Tokens: made, found, expired, spent once; and the links that carry a Short Token. Keeps the
  * fingerprint of a secret, never the secret.
  * Source: service-interface, API key, Authentication, Endpoints 1 and 3, Handoff URL record; form `tr-` and 28 characters
- * from the field; the workflow in a pairing code is assumed.
+ * from the field; the workflow in a pairing code: assumed (code-workflow).
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { ApiKey } from '../protocol/api-key.ts';
