@@ -9,6 +9,7 @@ import type { ApiKeyFlags } from './api-key.ts';
 import type { DeviceFlags } from './device.ts';
 import { addFleet } from './fleet-commands.ts';
 import type { PairingCodeFlags } from './pairing-code.ts';
+import type { ProbeFlags } from './probe.ts';
 import type { AddFlags } from './profiles.ts';
 import type { TargetFlags } from './service-target.ts';
 import type { SessionFlags } from './session.ts';
@@ -34,6 +35,7 @@ export function buildProgram(): Command {
 	addDevice(program);
 	addFleet(program);
 	addWhoAmI(program);
+	addProbe(program);
 	addProfile(program);
 	return program;
 }
@@ -140,6 +142,27 @@ function addWhoAmI(program: Command): void {
 		['idv whoami --offline', 'only what the credential itself says'],
 	);
 	onCommand<TargetFlags>(whoami, async (flags) => (await import('./whoami.ts')).whoAmI(flags));
+}
+
+function addProbe(program: Command): void {
+	const probe = program
+		.command('probe')
+		.description('find the settings for the devices of a service that you may use, by trying')
+		.option('--code-file <file>', 'use up the pairing code in this file as the credential; - for standard input')
+		.option('--workflow <id>', 'the workflow of the device, where the code names none')
+		.option('--yes', 'do it; without it the command only says what it would create')
+		.option('--create-key', 'also create an API key that ends after 60 s')
+		.option('--out <file>', 'write the settings to this file, for conf.d of the devices')
+		.option('--force', 'replace files that are there')
+		.option('--seconds <seconds>', 'time for which the channel is watched', wholeNumber('--seconds', 1, 3600), 60)
+		.option('--channel-path <path...>', 'paths of the channel to try before the usual ones', collect)
+		.option('--transcript <file>', 'write what was said on the wire to this file, without secrets');
+	withExamples(
+		probe,
+		['idv probe --url https://id.example.com --code-file code.txt --yes --out service.json', ''],
+		['idv probe --workflow checkin --yes --transcript wire.jsonl', 'with an API key from the profile'],
+	);
+	onCommand<ProbeFlags>(probe, async (flags) => (await import('./probe.ts')).probeService(flags));
 }
 
 function addProfile(program: Command): void {
