@@ -72,7 +72,8 @@ export async function openWatched(
 		isRefused = true;
 		const hints = subprotocolHints(headers['sec-websocket-protocol'], body);
 		const isPage = isWebPage(headers, body);
-		return { status, isPage, hints, subprotocol: null, channel: null, retryAfter: headers['retry-after'] };
+		const fingerprint = `${status} ${body.replaceAll(url.pathname, '').slice(0, 500)}`;
+		return { status, isPage, hints, subprotocol: null, fingerprint, channel: null, retryAfter: headers['retry-after'] };
 	};
 
 	const socket = new WebSocket(url, [...subprotocols], {
@@ -172,7 +173,13 @@ export async function openWatched(
 	});
 	onChange = () => {};
 	const { protocol } = socket;
-	const base = { isPage: false, hints: [], subprotocol: protocol === '' ? null : protocol, retryAfter: undefined };
+	const base = {
+		isPage: false,
+		hints: [],
+		fingerprint: '101',
+		subprotocol: protocol === '' ? null : protocol,
+		retryAfter: undefined,
+	};
 	if (ended !== null) return { ...base, status: 401, channel: null };
 	return {
 		...base,

@@ -51,6 +51,8 @@ export interface HandshakeAnswer {
 	readonly hints: readonly string[];
 	/** The one that the service chose. */
 	readonly subprotocol: string | null;
+	/** The same for answers that say the same, whatever the path. */
+	readonly fingerprint: string;
 }
 
 /** Each name in the form that services use with it; the other forms come later. */
@@ -76,34 +78,24 @@ type Search = Generator<Handshake, Handshake | null, HandshakeAnswer>;
  * @returns `null` when nothing was accepted.
  */
 export function* findChannel(paths: readonly string[], candidates: number): Search {
-	const refused: { readonly path: string; readonly answer: HandshakeAnswer; readonly offered: boolean }[] = [];
+	const answers: { readonly path: string; readonly answer: HandshakeAnswer }[] = [];
 	for (const path of paths) {
-		const all = { path, candidate: 0, inHeader: true, inQuery: QUERY_PLACES, subprotocols: [] };
-		const answer = yield all;
-		if (answer.status === 101) return yield* narrow(all, answer);
-		if (isElsewhere(answer)) continue;
-		// Nothing but a path that exists answers so: the subprotocol is the likely reason.
-		const offered = answer.status === 400 || answer.status === 426;
-		if (offered) {
-			const found = yield* attempt({ ...all, subprotocols: subprotocolsFor(answer) });
-			if (found) return found;
-		}
-		refused.push({ path, answer, offered });
+		const answer = yield allWays(path);
+		if (answer.status === 101) return yield* narrow(allWays(path), answer);
+		answers.push({ path, answer });
+		// Nothing but a path that exists answers so.
+		const found = wantsSubprotocol(answer) ? yield* offer(allWays(path), answer) : null;
+		if (found) return found;
 	}
-	const byStatus = (status: number) => [400, 426, 401, 403].indexOf(status) >>> 0;
-	for (const { path, answer, offered } of refused.sort(
-		(a, b) => byStatus(a.answer.status) - byStatus(b.answer.status),
-	)) {
-		const subprotocols = subprotocolsFor(answer);
-		const base = { path, candidate: 0, inHeader: true, inQuery: QUERY_PLACES, subprotocols: [] as readonly string[] };
+	for (const { path, answer } of refusedAmong(answers)) {
+		const base = allWays(path);
 		const ways: Handshake[] = [
+			{ ...base, inHeader: false, inQuery: OTHER_FORMS },
 			// Two credentials at once are refused by some.
 			{ ...base, inQuery: [] },
 			{ ...base, inHeader: false, inQuery: QUERY_PLACES.slice(0, 1) },
-			...(offered ? [] : [{ ...base, subprotocols }]),
-			{ ...base, inHeader: false, inQuery: OTHER_FORMS },
-			{ ...base, inQuery: [], subprotocols },
-			{ ...base, inHeader: false, inQuery: OTHER_FORMS, subprotocols },
+			...(wantsSubprotocol(answer) ? [] : [{ ...base, subprotocols: subprotocolsFor(answer) }]),
+			{ ...base, inQuery: [], subprotocols: subprotocolsFor(answer) },
 		];
 		for (let candidate = 1; candidate < candidates; candidate += 1) ways.push({ ...base, candidate });
 		for (const way of ways) {
@@ -111,21 +103,44 @@ export function* findChannel(paths: readonly string[], candidates: number): Sear
 			if (found) return found;
 		}
 	}
-	// A service may refuse with 404 as well: what else it could want, on the likely paths.
-	for (const path of paths.slice(0, 3)) {
-		const found = yield* attempt({ path, candidate: 0, inHeader: false, inQuery: OTHER_FORMS, subprotocols: [] });
-		if (found) return found;
-		for (let candidate = 1; candidate < candidates; candidate += 1) {
-			const other = yield* attempt({ path, candidate, inHeader: true, inQuery: QUERY_PLACES, subprotocols: [] });
-			if (other) return other;
-		}
-	}
 	return null;
+}
+
+const allWays = (path: string): Handshake => ({
+	path,
+	candidate: 0,
+	inHeader: true,
+	inQuery: QUERY_PLACES,
+	subprotocols: [],
+});
+
+/** The paths that seem to be there, the likely ones first; among equal answers, the usual paths. */
+function refusedAmong<Answered extends { readonly answer: HandshakeAnswer }>(answers: readonly Answered[]): Answered[] {
+	const times = (fingerprint: string) => answers.filter(({ answer }) => answer.fingerprint === fingerprint).length;
+	const most = Math.max(...answers.map(({ answer }) => times(answer.fingerprint)));
+	// A service may refuse with 404 as well, but then it hardly says the same as where there is nothing.
+	const isOdd = ({ answer }: Answered) => times(answer.fingerprint) < most;
+	const isThere = (one: Answered) => !isElsewhere(one.answer) || (isOdd(one) && one.answer.status === 404);
+	const rank = (one: Answered) =>
+		(isOdd(one) ? 0 : 10) + ([400, 426, 401, 403].indexOf(one.answer.status) >>> 0 > 3 ? 4 : 0);
+	const there = answers.filter(isThere).sort((a, b) => rank(a) - rank(b));
+	return there.length > 0 ? there : answers.slice(0, 3);
+}
+
+function wantsSubprotocol({ status }: HandshakeAnswer): boolean {
+	return status === 400 || status === 426;
 }
 
 function* attempt(way: Handshake): Search {
 	const answer = yield way;
-	return answer.status === 101 ? yield* narrow(way, answer) : null;
+	if (answer.status === 101) return yield* narrow(way, answer);
+	return wantsSubprotocol(answer) && way.subprotocols.length === 0 ? yield* offer(way, answer) : null;
+}
+
+function* offer(way: Handshake, refusal: HandshakeAnswer): Search {
+	const offered = { ...way, subprotocols: subprotocolsFor(refusal) };
+	const answer = yield offered;
+	return answer.status === 101 ? yield* narrow(offered, answer) : null;
 }
 
 /** The least of an accepted handshake that is still accepted: the header where it suffices. */
@@ -259,8 +274,11 @@ const KIND_FIELDS = ['op', 'action', 'name', 'messageType', 'message_type', 'eve
 const ID_FIELDS = ['messageId', 'message_id', 'eventId', 'event_id', 'notificationId', 'notification_id', 'uuid'];
 const PING_LIKE = /ping|hello|keep-?_?alive|heart-?_?beat|alive|are.?you|probe|check|poll|beat|noop/i;
 
-/** @param answerMs how soon after a heartbeat its acknowledgement comes. */
-export function readMessages(seen: Observation, answerMs: number): Reading {
+/**
+ * @param answerMs how soon after a heartbeat its acknowledgement comes.
+ * @param quiet a channel without heartbeats: what came there acknowledges none.
+ */
+export function readMessages(seen: Observation, answerMs: number, quiet: Observation | null = null): Reading {
 	const documents = seen.messages
 		.map(({ text }) => parsed(text))
 		.filter((one) => typeof one === 'object' && one !== null);
@@ -273,9 +291,15 @@ export function readMessages(seen: Observation, answerMs: number): Reading {
 	const of = (kind: string) => seen.messages.filter(({ text }) => kindOf(text, kindPointer) === kind);
 	const follows = (atMs: number) => seen.heartbeatsAtMs.some((sentMs) => atMs >= sentMs && atMs - sentMs <= answerMs);
 	const answered = seen.heartbeatsAtMs.filter((sentMs) => seen.ended === null || seen.ended.atMs - sentMs > answerMs);
+	const unasked = quiet?.messages.map(({ text }) => kindOf(text, kindPointer)) ?? [];
 	const acknowledgements = kinds.filter((kind) => {
 		const messages = of(kind);
-		return answered.length > 0 && messages.length >= answered.length && messages.every(({ atMs }) => follows(atMs));
+		return (
+			!unasked.includes(kind) &&
+			answered.length > 0 &&
+			messages.length >= answered.length &&
+			messages.every(({ atMs }) => follows(atMs))
+		);
 	});
 	const rest = kinds.filter((kind) => !acknowledgements.includes(kind));
 	const isEnded = seen.ended !== null && seen.ended.code !== null;

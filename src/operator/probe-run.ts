@@ -41,7 +41,10 @@ const MAX_WAIT_SECONDS = 60;
 const DEADLINE_MS = 30_000;
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
 /** Kept for what comes after the channel is found. */
-const KEPT_REQUESTS = 8;
+const KEY_REQUESTS = ENDPOINTS.apiKeys.length + 1;
+const KEPT_REQUESTS = 6;
+/** Answers to an application's ping that are tried. */
+const MAX_PONGS = 5;
 
 export interface ProbeOptions {
 	readonly target: Target;
@@ -136,9 +139,10 @@ async function probe(options: ProbeOptions, budget: { used: number }, open: Set<
 	note(...handshakeFindings(way));
 
 	onStep(`Watches the channel for ${options.seconds} s.`);
-	note(...(await watch(options, last, (pings) => dial(way, pings))));
+	const none = { channel: null };
+	note(...(await watch(options, last, async (pings) => (budget.used < MAX_REQUESTS ? dial(way, pings) : none))));
 	onStep('Looks at the paths of API keys.');
-	note(await keyPaths(options, count));
+	if (budget.used <= MAX_REQUESTS - KEY_REQUESTS) note(await keyPaths(options, count));
 }
 
 const NOT_FOUND_REMEDY =
@@ -318,19 +322,21 @@ async function watch(
 		const without = again ? await again.watch(plan('ping')) : null;
 		again?.end();
 		const limitMs = (seen.ended?.atMs ?? 0) + settle;
-		if (without && (without.ended === null || without.ended.atMs > limitMs)) {
+		// With another code it ended for another reason.
+		const isOther = without?.ended?.code !== seen.ended?.code || (without?.ended?.atMs ?? 0) > limitMs;
+		if (without && isOther) {
 			mode = 'ping';
 			modeIsSure = true;
 			seen = without;
 		}
 	}
 	first.end();
-	const reading = readMessages(seen, answerMs);
+	const quiet = await idleSeen;
+	idle?.end();
+	const reading = readMessages(seen, answerMs, quiet);
 	const pong = reading.ping?.isFatal
 		? await findPong(reading.ping, reading, options, (ms) => ({ ...plan(mode), untilMs: () => ms }), reopen)
 		: null;
-	const quiet = await idleSeen;
-	idle?.end();
 	return [
 		{
 			point: 'heartbeat-message',
@@ -353,7 +359,7 @@ async function findPong(
 	reopen: (pings: boolean) => Promise<{ channel: Watched | null }>,
 ): Promise<string | null> {
 	const { deviceId, workflowId } = request;
-	for (const body of pongsFor(ping, reading.kindPointer).slice(0, KEPT_REQUESTS - 3)) {
+	for (const body of pongsFor(ping, reading.kindPointer).slice(0, MAX_PONGS)) {
 		const { channel } = await reopen(true);
 		if (!channel) continue;
 		const answer = (text: string) => {

@@ -21,7 +21,10 @@ export function drawDialect(seed: number): Required<DialectOptions> {
 	const random = randomOf(seed);
 	const pick = <Value>(...values: readonly [Value, ...Value[]]): Value =>
 		values[Math.floor(random() * values.length)] ?? values[0];
-	const word = () => Array.from({ length: 3 + Math.floor(random() * 6) }, () => String.fromCharCode(97 + Math.floor(random() * 26))).join('');
+	const word = () =>
+		Array.from({ length: 3 + Math.floor(random() * 6) }, () =>
+			String.fromCharCode(97 + Math.floor(random() * 26)),
+		).join('');
 	const place = () => {
 		const names = ['token', 'data', 'result', 'device', 'session', 'a/b', 'x~y', word(), '0', '1'];
 		const depth = Math.floor(random() * 5);
@@ -40,7 +43,16 @@ export function drawDialect(seed: number): Required<DialectOptions> {
 		connectionForm: pick('jwt', 'opaque'),
 		channelPath: pick(CHANNEL_PATHS[0] ?? '', ...CHANNEL_PATHS),
 		channelAuth: pick('either', 'header', 'query', 'queryToken'),
-		queryName: pick('authorization', 'token', 'access_token', 'auth', 'connectionToken', 'connection_token', 'connection', 'key'),
+		queryName: pick(
+			'authorization',
+			'token',
+			'access_token',
+			'auth',
+			'connectionToken',
+			'connection_token',
+			'connection',
+			'key',
+		),
 		subprotocol: pick(null, null, 'v1', 'device.v1', `${word()}.v${1 + Math.floor(random() * 9)}`),
 		answersPing: pick(true, true, false),
 		appPing: pick(null, null, {
