@@ -65,7 +65,7 @@ const MAX_BODY = 64 * 1024;
 export const PLACEHOLDER = /\[(jwt|token)-(\d+)\]/g;
 
 const HARMLESS_HEADERS =
-	/^(?:content-type|date|retry-after|server|via|allow|upgrade|connection|vary|www-authenticate|sec-websocket-(?:protocol|version|extensions)|x-powered-by|accept)$/;
+	/^(?:content-type|date|retry-after|server|via|allow|upgrade|connection|vary|www-authenticate|cache-control|content-length|content-encoding|sec-websocket-(?:protocol|version|extensions)|x-powered-by|accept)$/;
 const JWT = /^[\w-]{4,}\.[\w-]{4,}\.[\w-]*$/;
 const PIECE = /[\w.~+/=|-]{20,}/g;
 const TELLING = /^(?=.*\d)(?=.*[A-Za-z])/;
@@ -115,6 +115,7 @@ export function createTranscript(write: (line: string) => void, now: () => numbe
 	function maskHeaders(headers: Readonly<Record<string, string>>): Record<string, string> {
 		const entries = Object.entries(headers).map(([name, value]) => {
 			if (HARMLESS_HEADERS.test(name)) return [name, value] as const;
+			if (name === 'sec-websocket-key') return [name, '[hidden]'] as const;
 			const masked = maskText(name, value);
 			return [name, masked.search(PLACEHOLDER) >= 0 ? masked : '[hidden]'] as const;
 		});

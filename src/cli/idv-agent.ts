@@ -294,11 +294,14 @@ function addService(program: Command): void {
 		.option('--no-short-token-keys', 'a pairing code may not create an API key')
 		.option('--public-url <url>', 'base URL in pairing codes and links, such as that of a proxy in front')
 		.option('--signing-key-file <file>', 'key that signs Connections, made if missing: they stay valid after a restart')
+		.option('--transcript <file>', 'add what is said on the wire to this file, without secrets')
+		.option('--replay <file>', 'answer as this transcript says, instead of the published interface')
 		.option('--quiet', 'do not print a line for each event');
 	withExamples(
 		service,
 		['idv-agent service --workflows checkin,checkout', 'prints its credentials and what happens'],
 		['idv-agent service --port 0 --json', 'for programs: one JSON document a line'],
+		['idv-agent service --replay wire.jsonl', 'a service that was recorded, by this command or by idv probe'],
 	);
 	onCommand(service, async (flags: OutputFlags & { port: number; host: string }) =>
 		(await import('./service.ts')).runService(flags),

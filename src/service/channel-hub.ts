@@ -15,6 +15,7 @@ import type { DeviceRegistry } from './device-registry.ts';
 import type { Dialect } from './dialect.ts';
 import type { EventLog } from './event-log.ts';
 import { ProblemResponse, serviceFull } from './problems.ts';
+import type { Recorder } from './transcript-recorder.ts';
 
 /** A device counts as online for so many cadences after its last sign of life: assumed (device-list). */
 const PRESENCE_CADENCES = 2.5;
@@ -73,6 +74,7 @@ export interface ChannelHubSettings {
 	readonly maxChannels: number;
 	readonly maxBufferedBytes: number;
 	readonly dialect: Dialect;
+	readonly recorder: Recorder | null;
 }
 
 interface Channel {
@@ -88,7 +90,7 @@ interface Channel {
 export function createChannelHub(
 	registry: DeviceRegistry,
 	eventLog: EventLog,
-	{ now, maxChannels, maxBufferedBytes, dialect }: ChannelHubSettings,
+	{ now, maxChannels, maxBufferedBytes, dialect, recorder }: ChannelHubSettings,
 ): ChannelHub {
 	const { subprotocol, idleTimeoutSeconds } = dialect;
 	// The typings do not know closeTimeout yet.
@@ -217,6 +219,7 @@ export function createChannelHub(
 			// Without a verifyClient this calls back, or emits wsClientError, before it returns.
 			server.handleUpgrade(request, socket, head, (channelSocket) => {
 				accepted = true;
+				recorder?.channel(request, channelSocket);
 				open(channelSocket, claims);
 				if (idleTimeoutSeconds !== null)
 					(socket as Socket).setTimeout(idleTimeoutSeconds * 1000, () => socket.destroy());

@@ -47,7 +47,9 @@ export const dialectSchema = z.strictObject({
 	channelAuth: z
 		.enum(['either', 'header', 'query', 'queryToken'])
 		.default('either')
-		.describe('Where the channel looks for the credential; queryToken: it is there without its scheme. No other place counts.'),
+		.describe(
+			'Where the channel looks for the credential; queryToken: it is there without its scheme. No other place counts.',
+		),
 	queryName: word
 		.default(AUTHORIZATION_PARAMETER)
 		.describe('Query parameter that carries "<scheme> <credential>", on the channel and everywhere else.'),

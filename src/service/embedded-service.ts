@@ -28,6 +28,7 @@ import {
 	type ServiceParts,
 } from './routes.ts';
 import { createApiKeys, createShortTokens, randomText } from './tokens.ts';
+import { createRecorder } from './transcript-recorder.ts';
 
 export type { ListedDevice } from '../protocol/device-list.ts';
 export type { Dialect, DialectOptions } from './dialect.ts';
@@ -104,11 +105,13 @@ export async function startService(options: ServiceOptions = {}): Promise<Embedd
 	const eventLog = createEventLog(settings.maxLoggedRequests);
 	const faults = createFaults();
 	const registry = createDeviceRegistry(settings.maxDevices, now);
+	const recorder = settings.transcript ? createRecorder(settings.transcript) : null;
 	const hub = createChannelHub(registry, eventLog, {
 		now,
 		maxChannels: 2 * settings.maxDevices,
 		maxBufferedBytes: settings.maxBufferedBytes,
 		dialect,
+		recorder,
 	});
 	const shortTokens = createShortTokens(settings.maxShortTokens, now);
 	const signingKey = settings.signingKey ?? randomBytes(32);
@@ -174,6 +177,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Embedd
 
 	const listener = await startListener(settings, faults, eventLog, {
 		answer,
+		onAnswer: (request, given) => recorder?.answer(request, given),
 		async upgrade(call, socket, head) {
 			if (call.path !== dialect.channelPath) {
 				findRoute(routes, call);

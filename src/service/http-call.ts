@@ -111,6 +111,13 @@ function parseJson(bytes: Uint8Array): unknown {
 	}
 }
 
+const bodies = new WeakMap<IncomingMessage, Buffer>();
+
+/** The body, once it was read. */
+export function bodyOf(request: IncomingMessage): Buffer | undefined {
+	return bodies.get(request);
+}
+
 function readBytes(request: IncomingMessage): Promise<Buffer> {
 	return new Promise((resolve, reject) => {
 		const lost = () => reject(new ProblemResponse('body-malformed', 'The request ended before its body did.'));
@@ -127,7 +134,11 @@ function readBytes(request: IncomingMessage): Promise<Buffer> {
 			reject(new ProblemResponse('body-too-large', `The body has more than ${MAX_BODY_BYTES} bytes.`));
 			if (size > MAX_DISCARDED_BYTES) request.destroy();
 		});
-		request.on('end', () => resolve(Buffer.concat(chunks)));
+		request.on('end', () => {
+			const body = Buffer.concat(chunks);
+			bodies.set(request, body);
+			resolve(body);
+		});
 		request.on('close', lost);
 		request.on('error', lost);
 	});

@@ -3,6 +3,7 @@
  * check at start; starts nothing.
  */
 import { networkInterfaces } from 'node:os';
+import type { Transcript } from '../base/transcript.ts';
 import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { type Dialect, type DialectOptions, parseDialect } from './dialect.ts';
 
@@ -68,6 +69,9 @@ export interface ServiceOptions {
 	 * `true`. Another sentence of the interface says "only for the initial device connection".
 	 */
 	readonly shortTokenKeys?: boolean | undefined;
+
+	/** Takes down what is said on the wire; default: nothing does. */
+	readonly transcript?: Transcript | undefined;
 
 	/** Milliseconds since 1970; default `Date.now`. After a jump of a stepped clock call `clockMoved()`. */
 	readonly now?: (() => number) | undefined;
