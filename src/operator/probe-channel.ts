@@ -6,7 +6,8 @@ import { type RawData, WebSocket } from 'ws';
 import type { Transcript } from '../base/transcript.ts';
 import { isWebPage } from '../connection/classify-failure.ts';
 import type { Network } from '../connection/network.edge.ts';
-import { type Handshake, type HandshakeAnswer, type Observation, subprotocolHints } from './probe-decisions.ts';
+import type { Observation } from './probe-decisions.ts';
+import { type Handshake, type HandshakeAnswer, subprotocolHints } from './probe-search.ts';
 
 const HANDSHAKE_MS = 15_000;
 const MAX_BODY_BYTES = 16_384;
@@ -20,7 +21,7 @@ export interface WatchPlan {
 	readonly heartbeat: (sequence: number) => string;
 	/** When to stop, asked again after each message. */
 	readonly untilMs: (seen: Observation) => number;
-	/** What answers a message, if anything. */
+	/** The answer to a message; `null` for none. */
 	readonly answer?: (text: string) => string | null;
 }
 

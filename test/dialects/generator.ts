@@ -1,5 +1,5 @@
 /** Services that fill the open points of the interface in ways of their own: each drawn from a seed, every field of the dialect at random. */
-import { CHANNEL_PATHS } from '../../src/operator/probe-decisions.ts';
+import { CHANNEL_PATHS } from '../../src/operator/probe-search.ts';
 import type { DialectOptions } from '../../src/service/embedded-service.ts';
 
 /** Uniform in [0, 1), the same numbers for the same seed (mulberry32). */
