@@ -5,6 +5,7 @@
 import { systemClock } from '../base/clock.edge.ts';
 import { AgentError } from '../base/errors.ts';
 import { CHECK_IDS, CHECKS, type CheckId, openContext } from '../diagnosis/check-list.runner.ts';
+import { hintsOf } from '../diagnosis/checks.ts';
 import {
 	becomeServiceUser,
 	findInspectionTarget,
@@ -71,7 +72,11 @@ export async function examine(
 		const diagnosis = await diagnose({ ...options, list: CHECKS, context, clock: systemClock });
 		const user = await nameOfUser();
 		const head = { schemaVersion: DOCTOR_SCHEMA_VERSION, agentVersion: VERSION, at, user } as const;
-		return { ...head, settingsOfUnit: inspected.isOfUnit, ...diagnosis };
+		const checks = diagnosis.checks.map((check) => {
+			const hints = hintsOf(check.id, check);
+			return hints.length > 0 ? { ...check, hints } : check;
+		});
+		return { ...head, settingsOfUnit: inspected.isOfUnit, ...diagnosis, checks };
 	} finally {
 		await context.close();
 	}
@@ -102,6 +107,7 @@ function openScreen() {
 			waiting('');
 			printFolded(`${check.status.padEnd(7)}  ${check.id.padEnd(width)}  `, check.message);
 			if ('remedy' in check) printFolded(' '.repeat(7 + width + 4), check.remedy);
+			for (const hint of hintsOf(check.id, check)) printFolded(' '.repeat(7 + width + 4), hint);
 			const next = CHECKS[CHECKS.findIndex(({ id }) => id === check.id) + 1]?.id;
 			if (next) waiting(`\u2026 ${next}`);
 		},
