@@ -1,5 +1,5 @@
 /**
- * What was said on the wire between a device and a service, as lines of JSON that can be sent to another team:
+ * The talk of a device and a service on the wire, as lines of JSON that can be sent to another team:
  * every secret is a placeholder, the same one each time. Owns the format and the masking; reads and writes no file.
  */
 import { AUTHORIZATION_SCHEMES } from '../protocol/authorization.ts';
