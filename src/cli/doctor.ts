@@ -2,9 +2,11 @@
  * `idv-agent doctor`: every check with its finding and its remedy, as soon as it is known. For a person a list, for
  * programs one document. The exit status is that of the first failure.
  */
+
 import { systemClock } from '../base/clock.edge.ts';
 import { AgentError } from '../base/errors.ts';
 import { CHECK_IDS, CHECKS, type CheckId, openContext } from '../diagnosis/check-list.runner.ts';
+import { hintsOf } from '../diagnosis/checks.ts';
 import {
 	becomeServiceUser,
 	findInspectionTarget,
@@ -61,6 +63,10 @@ export async function examine(
 			/** Whether the settings are those that the systemd unit runs with. */
 			settingsOfUnit: inspected.isOfUnit,
 			...diagnosis,
+			checks: diagnosis.checks.map((check) => {
+				const hints = hintsOf(check.id, check);
+				return hints.length > 0 ? { ...check, hints } : check;
+			}),
 		};
 	} finally {
 		await context.close();
@@ -90,6 +96,7 @@ function openScreen(user: string) {
 			waiting('');
 			printFolded(`${check.status.padEnd(7)}  ${check.id.padEnd(width)}  `, check.message);
 			if ('remedy' in check) printFolded(' '.repeat(7 + width + 4), check.remedy);
+			for (const hint of hintsOf(check.id, check)) printFolded(' '.repeat(7 + width + 4), hint);
 			const next = CHECKS[CHECKS.findIndex(({ id }) => id === check.id) + 1]?.id;
 			if (next) waiting(`\u2026 ${next}`);
 		},

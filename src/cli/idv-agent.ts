@@ -215,9 +215,12 @@ const COMMANDS: Subcommands = {
 				'key that signs Connections, made if missing: they stay valid after a restart',
 			)
 			.option('--quiet', 'do not print a line for each event')
+			.option('--transcript <file>', 'add what is said on the wire to this file, without secrets')
+			.option('--replay <file>', 'answer as this transcript says, instead of the published interface')
 			.examples({
 				'idv-agent service --workflows checkin,checkout': 'prints its credentials and what happens',
 				'idv-agent service --port 0 --json': 'for programs: one JSON document a line',
+				'idv-agent service --replay wire.jsonl': 'a service that was recorded, by this command or by idv probe',
 			})
 			.runs(async () => (await import('./service.ts')).runService)
 			.subcommands({

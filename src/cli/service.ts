@@ -1,13 +1,16 @@
 /** `idv-agent service`: the embedded service in the foreground, and sending devices a message by hand. */
 import { randomBytes } from 'node:crypto';
+import { openSync, writeSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
+import { createTranscript, readTranscript, type Transcript, type TranscriptLine } from '../base/transcript.ts';
 import { parseAuthorization } from '../protocol/authorization.ts';
 import { notifyEmbeddedService, runServiceCommand } from '../service/command.ts';
 import { type ServiceEventName, type ServiceOptions, startService } from '../service/embedded-service.ts';
 import { isWildcard } from '../service/options.ts';
-import { counted, type OutputFlags, printAnswer, printLine } from './output.ts';
+import { startReplay } from '../service/replay.ts';
+import { counted, type OutputFlags, printAnswer, printJson, printLine } from './output.ts';
 
 type SameOptions = 'allowNonLoopback' | 'workflows' | 'selfRegistration' | 'shortTokenKeys' | 'publicUrl';
 
@@ -19,10 +22,15 @@ export interface ServiceFlags extends OutputFlags, Pick<ServiceOptions, SameOpti
 	readonly connectionTtl?: number | undefined;
 	readonly shortTokenTtl?: number | undefined;
 	readonly signingKeyFile?: string | undefined;
+	/** File that gets what is said on the wire. */
+	readonly transcript?: string | undefined;
+	/** Transcript that is answered from. */
+	readonly replay?: string | undefined;
 	readonly quiet?: boolean | undefined;
 }
 
 export async function runService(flags: ServiceFlags): Promise<void> {
+	if (flags.replay !== undefined) return replayService(flags, flags.replay);
 	const options: ServiceOptions = {
 		port: flags.port,
 		host: flags.host,
@@ -34,6 +42,7 @@ export async function runService(flags: ServiceFlags): Promise<void> {
 		shortTokenKeys: flags.shortTokenKeys,
 		publicUrl: flags.publicUrl,
 		signingKey: flags.signingKeyFile === undefined ? undefined : await readSigningKey(flags.signingKeyFile),
+		...(flags.transcript !== undefined && { transcript: openTranscript(flags.transcript) }),
 		...(flags.credentials === undefined ? {} : await readCredentials(flags.credentials)),
 	};
 	const more = { quiet: flags.quiet ?? false, warnings: warningsOf(flags) };
@@ -41,9 +50,47 @@ export async function runService(flags: ServiceFlags): Promise<void> {
 	const service = await starting.catch((error: unknown) => {
 		throw cannotStart(error, flags);
 	});
+	endWith(service);
+}
+
+function endWith(service: { close(): Promise<void> }): void {
 	const stop = () => void service.close().then(() => process.exit(0));
 	process.once('SIGINT', stop);
 	process.once('SIGTERM', stop);
+}
+
+/** Each line is in the file when it was said: a service that is killed has lost none. @throws AgentError `state-unwritable`. */
+function openTranscript(file: string): Transcript {
+	let descriptor: number;
+	try {
+		descriptor = openSync(file, 'a', 0o600);
+	} catch (cause) {
+		throw new AgentError('state-unwritable', `The transcript ${file} cannot be written.`, {
+			remedy: 'Name a file in a directory that this user may write to.',
+			cause,
+		});
+	}
+	return createTranscript((line) => void writeSync(descriptor, `${line}\n`), Date.now);
+}
+
+/** Answers from a transcript until it is told to end. @throws AgentError `body-invalid` for a file that is none. */
+async function replayService(flags: ServiceFlags, file: string): Promise<void> {
+	let lines: TranscriptLine[];
+	try {
+		lines = readTranscript(await readFile(file, 'utf8'));
+	} catch (cause) {
+		const said = cause instanceof Error ? cause.message : String(cause);
+		throw new AgentError('body-invalid', `${file} cannot be replayed: ${said}`, {
+			remedy: 'Name a file that idv probe --transcript or idv-agent service --transcript wrote.',
+			cause,
+		});
+	}
+	const replay = await startReplay(lines, flags).catch((error: unknown) => {
+		throw cannotStart(error, flags);
+	});
+	if (flags.json) printJson({ event: 'listening', at: new Date().toISOString(), url: replay.url });
+	else printLine(`Answers from ${file} at ${replay.url}; any credential is accepted.`);
+	endWith(replay);
 }
 
 const EVENTS: readonly ServiceEventName[] = [

@@ -46,7 +46,7 @@ export interface HttpAnswer {
 
 /**
  * What an HTTP answer means. The status decides; the body is detail.
- * Source: assumed (service-interface, Errors: "not shown").
+ * Source: assumed (errors).
  */
 export function classifyHttpAnswer(answer: HttpAnswer): Failure {
 	const { status, purpose, host, headers } = answer;
@@ -98,7 +98,7 @@ function isCodeRefused(answer: HttpAnswer): boolean {
 	return answer.purpose === 'register' && answer.scheme === 'Token';
 }
 
-/** What happened to the code, as far as the service's words tell, and those words. Source: assumed. */
+/** What happened to the code, as far as the service's words tell, and those words. Source: assumed (errors). */
 function codeRefused(answer: HttpAnswer): Failure {
 	const { status, host, body } = answer;
 	const words = `${problemCode(body)} ${readErrorDetail(body)}`;
@@ -269,7 +269,7 @@ export interface ChannelClose {
 	readonly secrets?: readonly string[] | undefined;
 }
 
-/** What the end of an open channel means. Source: RFC 6455, 7.4; 4401, 4403 and 4409 assumed, after the HTTP statuses. */
+/** What the end of an open channel means. Source: RFC 6455, 7.4; 4401, 4403 and 4409, after the HTTP statuses: assumed (close-codes). */
 export function classifyClose(close: ChannelClose): Failure {
 	const { code, host } = close;
 	if (code === 1006) return failure('connection-lost', `The connection to ${host} was lost.`, { params: { host } });

@@ -105,7 +105,9 @@ export function nearMiss(permission: string): string | null {
 }
 
 /** The service and Short Token of a code. A link names its service; another one than --url is refused. */
-async function targetOfCode(flags: ApiKeyFlags): Promise<Target> {
+export async function targetOfCode(
+	flags: TargetFlags & Pick<ApiKeyFlags, 'codeFile'>,
+): Promise<Target & { readonly workflowId: string | null }> {
 	const { codeFile = '-', url = process.env['IDV_URL'], caFile = process.env['IDV_CA_FILE'] } = flags;
 	if (flags.authorizationFile !== undefined)
 		throw new AgentError('usage', 'Both --code-file and --authorization-file were given.', {
@@ -125,7 +127,8 @@ async function targetOfCode(flags: ApiKeyFlags): Promise<Target> {
 		throw new AgentError('usage', `The code is for ${origin}, not for ${new URL(baseUrl).origin}.`, {
 			remedy: 'Leave --url out, or use a code of that service.',
 		});
-	return { baseUrl, authorization: { scheme: 'Token', credential: code.token }, credentialFrom: from, caFile };
+	const authorization = { scheme: 'Token', credential: code.token } as const;
+	return { baseUrl, authorization, credentialFrom: from, caFile, workflowId: code.workflowId };
 }
 
 /** A next path is not a retry: where the one before does not exist, nothing was created. */

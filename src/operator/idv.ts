@@ -125,6 +125,22 @@ program.subcommands({
 				'idv whoami --offline': 'only what the credential itself says',
 			})
 			.runs(async () => (await import('./whoami.ts')).whoAmI),
+	probe: (command) =>
+		command('find the settings for the devices of a service that you may use, by trying')
+			.option('--code-file <file>', 'use up the pairing code in this file as the credential; - for standard input')
+			.option('--workflow <id>', 'the workflow of the device, where the code names none')
+			.option('--yes', 'do it; without it the command only says what it would create')
+			.option('--create-key', 'also create an API key that ends after 60 s')
+			.option('--out <file>', 'write the settings to this file, for conf.d of the devices')
+			.option('--force', 'replace files that are there')
+			.number('--seconds <seconds>', 'time for which the channel is watched', [1, 3600], 60)
+			.option('--channel-path <path...>', 'paths of the channel to try before the usual ones', collect)
+			.option('--transcript <file>', 'write what was said on the wire to this file, without secrets')
+			.examples({
+				'idv probe --url https://id.example.com --code-file code.txt --yes --out service.json': '',
+				'idv probe --workflow checkin --yes --transcript wire.jsonl': 'with an API key from the profile',
+			})
+			.runs(async () => (await import('./probe.ts')).probeService),
 	profile: (command) => command('manage names for services and their credentials').subcommands(PROFILE_COMMANDS),
 });
 

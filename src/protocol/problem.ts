@@ -1,4 +1,4 @@
-/** Error bodies as RFC 9457 problem documents. Source: assumed (service-interface, Errors: "not shown"). */
+/** Error bodies as RFC 9457 problem documents. Source: assumed (errors). */
 
 export const PROBLEM_CONTENT_TYPE = 'application/problem+json';
 

@@ -20,7 +20,7 @@ type Row = Readonly<Record<AuthorizationScheme, Rule>>;
 /** The endpoints that require a credential. */
 type GuardedEndpoint = keyof ReturnType<typeof accessTable>;
 
-/** Source: service-interface for `deeplink:write` (Endpoints 5); the rest is assumed (service-interface, Who may do what). */
+/** Source: service-interface for `deeplink:write` (Endpoints 5); the rest: assumed (permissions). */
 function accessTable({ shortTokenKeys, acceptConnectionForRegistration }: ServiceSettings) {
 	const operator: Row = {
 		Basic: 'yes',

@@ -1,7 +1,7 @@
 /**
  * The open channels of all devices: accepting, heartbeats, presence, expiry, sending, and the faults of an open channel.
  * Decides nothing about credentials; remembers nothing of a device but through the registry.
- * Source: assumed throughout (service-interface, Endpoints 6: only the name is published).
+ * Source: assumed (channel-handshake), assumed (close-codes); of service-interface, Endpoints 6, only the name is published.
  */
 import { EventEmitter, once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
@@ -16,12 +16,13 @@ import type { DeviceRegistry } from './device-registry.ts';
 import type { EventLog } from './event-log.ts';
 import type { ServiceSettings } from './options.ts';
 import { ProblemResponse, serviceFull } from './problems.ts';
+import type { Recorder } from './transcript-recorder.ts';
 
-/** Largest frame that a device may send, in bytes: heartbeats and answers to pings are small (assumed (message-size)). */
+/** Largest frame that a device may send, in bytes: heartbeats and answers to pings are small assumed (message-size). */
 const MAX_DEVICE_FRAME_BYTES = 256 * 1024;
-/** A device counts as online for so many cadences after its last sign of life (assumed). */
+/** A device counts as online for so many cadences after its last sign of life: assumed (device-list). */
 const PRESENCE_CADENCES = 2.5;
-/** Channel closed because its Connection has expired. Source: assumed (service-interface, Assumptions). */
+/** Channel closed because its Connection has expired. Source: assumed (close-codes). */
 const CLOSE_EXPIRED = 1008;
 export const CLOSE_RESTART = 1012;
 export const CLOSE_REVOKED = 4401;
@@ -56,6 +57,7 @@ export function createChannelHub(
 	registry: DeviceRegistry,
 	eventLog: EventLog,
 	{ now, maxDevices, maxBufferedBytes, dialect }: ServiceSettings,
+	recorder: Recorder | null,
 ) {
 	const { subprotocol, idleTimeoutSeconds } = dialect;
 	// The typings do not know closeTimeout yet.
@@ -189,6 +191,7 @@ export function createChannelHub(
 			// Without a verifyClient this calls back, or emits wsClientError, before it returns.
 			server.handleUpgrade(request, socket, head, (channelSocket) => {
 				accepted = true;
+				recorder?.channel(request, channelSocket);
 				open(channelSocket, claims);
 				if (idleTimeoutSeconds !== null)
 					(socket as Socket).setTimeout(idleTimeoutSeconds * 1000, () => socket.destroy());

@@ -1,6 +1,6 @@
 /**
  * Connection tokens: signed (JWT, HS256) and self-contained, so that no lookup is needed for permission checks.
- * Source: service-interface, Authentication, rule 4; form (the dialect may hide it) and claims are assumed. Knows nothing of revocation.
+ * Source: service-interface, Authentication, rule 4; form (the dialect may hide it) and claims: assumed (connection-life). Knows nothing of revocation.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import { errors, jwtVerify, SignJWT } from 'jose';
@@ -15,7 +15,7 @@ import {
 import type { ServiceSettings } from './options.ts';
 import { ProblemResponse } from './problems.ts';
 
-/** What a Connection may do. Names are assumed: none are published. */
+/** What a Connection may do. None of the names is published: assumed (permissions). */
 const CONNECTION_PERMISSIONS = ['device_channel:read', 'device_connection:renew'] as const;
 
 const ISSUER = 'embedded-service';

@@ -28,6 +28,7 @@ import {
 	type ServiceParts,
 } from './routes.ts';
 import { createApiKeys, createShortTokens, randomText } from './tokens.ts';
+import { createRecorder } from './transcript-recorder.ts';
 
 export type { Dialect, DialectOptions } from './dialect.ts';
 export type { ServiceEventName } from './event-log.ts';
@@ -48,7 +49,8 @@ export async function startService(options: ServiceOptions = {}) {
 	const eventLog = createEventLog(settings.maxLoggedRequests);
 	const faults = createFaults();
 	const registry = createDeviceRegistry(settings.maxDevices, now);
-	const hub = createChannelHub(registry, eventLog, settings);
+	const recorder = settings.transcript ? createRecorder(settings.transcript) : null;
+	const hub = createChannelHub(registry, eventLog, settings, recorder);
 	const apiKeys = createApiKeys(settings.maxApiKeys, now);
 	for (const { ttl, ...key } of settings.apiKeys) apiKeys.create(key, ttl === undefined ? null : now() + ttl * 1000);
 	const generated = { username: 'operator', password: randomText(24) };
@@ -81,6 +83,7 @@ export async function startService(options: ServiceOptions = {}) {
 			const plain = await answerPlain(routes, dialect, call).catch(problemAnswer);
 			return dialect.gzipAnswers ? gzipAnswer(plain) : plain;
 		},
+		onAnswer: (request, given) => recorder?.answer(request, given),
 		async upgrade(call, socket, head) {
 			if (call.path !== dialect.channelPath) {
 				findRoute(routes, call);

@@ -6,7 +6,7 @@ import type { Dialect } from './dialect.ts';
 import type { ServiceSettings } from './options.ts';
 import { ProblemResponse } from './problems.ts';
 
-/** Largest request body, in bytes (assumed). */
+/** Largest request body, in bytes: assumed (message-bounds). */
 export const MAX_BODY_BYTES = 64 * 1024;
 /** So much more is read and thrown away, so that the sender gets to read why; then the line is cut. */
 const MAX_DISCARDED_BYTES = 8 * 1024 * 1024;
@@ -51,8 +51,10 @@ function readPresented(
 	{ queryName }: Dialect,
 	place: Dialect['channelAuth'],
 ): Presented {
-	const header = place === 'query' ? undefined : headers.authorization;
-	const values = header !== undefined ? [header] : place === 'header' ? [] : query.getAll(queryName);
+	const header = place === 'query' || place === 'queryToken' ? undefined : headers.authorization;
+	const inQuery = place === 'header' ? [] : query.getAll(queryName);
+	const scheme = place === 'queryToken' ? 'Connection ' : '';
+	const values = header !== undefined ? [header] : inQuery.map((text) => `${scheme}${text}`);
 	if (values.length === 0) return 'none';
 	return (values.length === 1 && parseAuthorization(values[0])) || 'malformed';
 }
@@ -100,6 +102,13 @@ function parseJson(bytes: Uint8Array): unknown {
 	}
 }
 
+const bodies = new WeakMap<IncomingMessage, Buffer>();
+
+/** The body, once it was read. */
+export function bodyOf(request: IncomingMessage): Buffer | undefined {
+	return bodies.get(request);
+}
+
 function readBytes(request: IncomingMessage): Promise<Buffer> {
 	return new Promise((resolve, reject) => {
 		const lost = () => reject(new ProblemResponse('body-malformed', 'The request ended before its body did.'));
@@ -116,7 +125,11 @@ function readBytes(request: IncomingMessage): Promise<Buffer> {
 			reject(new ProblemResponse('body-too-large', `The body has more than ${MAX_BODY_BYTES} bytes.`));
 			if (size > MAX_DISCARDED_BYTES) request.destroy();
 		});
-		request.on('end', () => resolve(Buffer.concat(chunks)));
+		request.on('end', () => {
+			const body = Buffer.concat(chunks);
+			bodies.set(request, body);
+			resolve(body);
+		});
 		request.on('close', lost);
 		request.on('error', lost);
 	});

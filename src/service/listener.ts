@@ -27,6 +27,8 @@ export interface ListenerHandlers {
 	answer(call: Call): Promise<Answer>;
 	/** Opens a channel; `false` when the peer was gone before. @throws ProblemResponse */
 	upgrade(call: Call, socket: Duplex, head: Buffer): Promise<boolean>;
+	/** For a transcript. */
+	onAnswer(request: IncomingMessage, answer: Answer): void;
 }
 
 /** A request must have arrived in full after this time. */
@@ -88,6 +90,7 @@ export async function startListener(
 		await held;
 		if (request.socket.destroyed) return log(call, null);
 		const answer = action.kind === 'fail' ? failedAnswer(action.answer) : await handlers.answer(call);
+		handlers.onAnswer(request, answer);
 		if (action.kind === 'dropBeforeReply') request.socket.destroy();
 		if (request.socket.destroyed) return log(call, null);
 		if (action.kind === 'replyThenDrop') sendHalfAnswer(response, answer);
@@ -103,6 +106,7 @@ export async function startListener(
 		await held;
 		if (socket.destroyed) return log(call, null);
 		const refuse = (answer: Answer) => {
+			handlers.onAnswer(request, answer);
 			if (action.kind === 'replyThenDrop') sendHalfAnswer(responseFor(request, socket), answer);
 			else sendAnswer(responseFor(request, socket), answer);
 			log(call, answer.status);

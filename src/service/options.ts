@@ -3,6 +3,7 @@
  * check at start; starts nothing.
  */
 import { networkInterfaces } from 'node:os';
+import type { Transcript } from '../base/transcript.ts';
 import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { type Dialect, type DialectOptions, parseDialect } from './dialect.ts';
 
@@ -33,18 +34,18 @@ const DEFAULTS = {
 	basePath: '',
 	/** Keys beside the one in `credentials.apiKey`. */
 	apiKeys: [] as readonly InitialApiKey[],
-	/** Assumed. */
+	/** Source: assumed (short-token-life). */
 	shortTokenTtlSeconds: 300,
-	/** Assumed. */
+	/** Source: assumed (connection-life). */
 	connectionTtlSeconds: 86_400,
-	/** Whether a live Connection may register again for its own device (assumed). */
+	/** Whether a live Connection may register again for its own device: assumed (re-registration). */
 	acceptConnectionForRegistration: true,
 	/**
-	 * Whether a registration revokes the device's older Connections and closes their channels with 4409 (assumed: they live
-	 * on until they expire).
+	 * Whether a registration revokes the device's older Connections and closes their channels with 4409; they live
+	 * on until they expire: assumed (connection-life).
 	 */
 	endOldChannelOnRegistration: false,
-	/** Whether a device may register with no credential at all (assumed). */
+	/** Whether a device may register with no credential at all: assumed (registering-credentials). */
 	selfRegistration: false,
 	/**
 	 * Whether a Short Token may create one API key, with no more than its issuer held, as in the published example. Another
@@ -65,6 +66,8 @@ const DEFAULTS = {
 };
 
 interface OtherOptions {
+	/** Takes down what is said on the wire; default: nothing does. */
+	readonly transcript?: Transcript | undefined;
 	/** Base URL for links; default where it listens. Required behind a proxy. */
 	readonly publicUrl?: string | undefined;
 	/** PEM texts; default plain HTTP. */

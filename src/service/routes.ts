@@ -116,14 +116,14 @@ export function notifyDevices(
 	return reached;
 }
 
-/** Tells a device to change its workflow. Source of the message: assumed (service-interface, Assumptions). */
+/** Tells a device to change its workflow. Source of the message: assumed (agent-messages). */
 export function changeWorkflow(parts: ServiceParts, deviceId: string, workflowId: string): number {
 	return notifyDevices(parts, { type: 'workflow.changed', id: randomUUID(), workflowId }, { deviceId });
 }
 
 const oneWorkflowSchema = z.array(workflowIdSchema).max(1, 'must be given at most once');
 
-/** GET /api/deeplink/qrcode. Source: service-interface, Endpoints 1; formats are assumed. */
+/** GET /api/deeplink/qrcode. Source: service-interface, Endpoints 1; formats: assumed (pairing-code-answer). */
 async function drawPairingCode(parts: ServiceParts, call: Call): Promise<Answer> {
 	const principal = await authenticate(parts, call.presented, 'pairingCode');
 	const given = call.query.getAll('workflowId');
@@ -140,7 +140,7 @@ async function drawPairingCode(parts: ServiceParts, call: Call): Promise<Answer>
 	}
 }
 
-/** POST /api/device/connection. Source: service-interface, Endpoints 2; the answer's shape is assumed. */
+/** POST /api/device/connection. Source: service-interface, Endpoints 2; the answer's shape: assumed (token-place). */
 async function registerDevice(parts: ServiceParts, call: Call): Promise<Answer> {
 	const { settings, registry, hub, eventLog } = parts;
 	parts.countRegistration(call.request.socket.remoteAddress ?? '');
@@ -179,7 +179,7 @@ async function registerDevice(parts: ServiceParts, call: Call): Promise<Answer> 
 	return { status: 201, ...placeToken(settings.dialect, token, rest) };
 }
 
-/** GET of the dialect's own path: the workflows that the credential may register for. Spends nothing. Source: assumed. */
+/** GET of the dialect's own path: the workflows that the credential may register for. Spends nothing. Source: assumed (code-workflow). */
 async function listWorkflows(parts: ServiceParts, call: Call): Promise<Answer> {
 	const principal = await authenticate(parts, call.presented, 'deviceConnection');
 	return jsonAnswer(200, { workflows: namedWorkflows(parts.settings, principal) });
@@ -206,7 +206,7 @@ const apiKeyBodySchema = apiKeyRequestSchema.extend({
 	expires: z.never('is the name on the command line; in the body it is ttl, in seconds').optional(),
 });
 
-/** POST of each path for API keys. Source: service-interface, Endpoints 3; limits of a grant are assumed. */
+/** POST of each path for API keys. Source: service-interface, Endpoints 3; limits of a grant: assumed (permissions). */
 async function createApiKey(parts: ServiceParts, call: Call): Promise<Answer> {
 	const principal = await authenticate(parts, call.presented, 'apiKeys');
 	const { name, permissions, ttl } = await readBody(call, apiKeyBodySchema);
@@ -218,7 +218,7 @@ async function createApiKey(parts: ServiceParts, call: Call): Promise<Answer> {
 	return jsonAnswer(201, parts.apiKeys.create({ name, permissions }, expiresAtMs));
 }
 
-/** POST /api/v1/deeplink. Source: service-interface, Endpoints 5; the notification is assumed. */
+/** POST /api/v1/deeplink. Source: service-interface, Endpoints 5; the notification: assumed (notification-kind). */
 async function startSession(parts: ServiceParts, call: Call): Promise<Answer> {
 	const { settings } = parts;
 	const principal = await authenticate(parts, call.presented, 'sessionStart');

@@ -1,7 +1,7 @@
 /**
  * API keys and Short Tokens: made, found, expired, spent once. Keeps the fingerprint of a secret, never the secret.
  * Source: service-interface, API key, Authentication, Endpoints 1 and 3; form `tr-` and 28 characters
- * from the field; the workflow in a pairing code is assumed.
+ * from the field; the workflow in a pairing code: assumed (code-workflow).
  */
 import { createHash, randomInt, timingSafeEqual } from 'node:crypto';
 import type { ApiKey } from '../protocol/api-key.ts';
