@@ -1,6 +1,6 @@
 /**
  * How a Connection is shown to the channel, by the settings: the URL, the header or the query, and the subprotocol. One place for
- * the agent and its doctor. Pure; opens nothing. Source: assumed (channel-path, channel-handshake, query-name, subprotocol).
+ * the agent and its doctor. Pure; opens nothing. Source: assumed (channel-path), assumed (channel-handshake), assumed (query-name), assumed (subprotocol).
  */
 import { formatAuthorization } from '../protocol/authorization.ts';
 import { channelUrl } from '../protocol/endpoints.ts';

@@ -258,7 +258,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		return failure('connection-lost', `The channel to ${context.host} was closed by the agent.`, { params });
 	}
 
-	/** One timer for whatever is due next. What is heard only moves its own mark, so a busy channel costs no timers. */
+	/** One timer for whatever is due next. An inbound frame only moves its own mark, so a busy channel costs no timers. */
 	function schedule(): void {
 		clearTimeout(timer);
 		if (phase === 'cut' || phase === 'ended') return;
@@ -329,7 +329,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		if (!silence) return null;
 		const nowMs = performance.now();
 		if (connection && connection.bytesRead !== heardBytes) heard();
-		// 1006 is no frame of the service's, but what `ws` says when there was none.
+		// 1006 did not come from the service: `ws` reports it when there was no close frame.
 		const saidGoodbye = code !== 1006;
 		const withoutCloseFrame = !saidGoodbye && verdict === null;
 		const sleptMs = (options.sleptMs?.() ?? 0) - sleptBeforeMs;

@@ -1,5 +1,5 @@
 /**
- * What an error thrown by a socket, by TLS, by a proxy or by undici means, as a failure. Pure: opens nothing and reads no clock.
+ * The meaning of an error thrown by a socket, by TLS, by a proxy or by undici, as a failure. Pure: opens nothing and reads no clock.
  */
 import { type ErrorCode, type Failure, failure, toFailure } from '../base/errors.ts';
 
@@ -40,7 +40,7 @@ export interface NetworkContext {
 }
 
 /**
- * What an error thrown by a socket, by TLS, by a proxy or by undici means. Looks through `cause` and `AggregateError`.
+ * The meaning of an error thrown by a socket, by TLS, by a proxy or by undici. Looks through `cause` and `AggregateError`.
  * What it does not know is a lost connection; what only our own mistake can cause is `internal`.
  */
 export function classifyNetworkError(error: unknown, context: NetworkContext): Failure {

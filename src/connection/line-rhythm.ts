@@ -1,5 +1,5 @@
 /**
- * What is known of the way to the service from how its channels were cut: whether something on it ends a line that is quiet
+ * Knowledge of the way to the service from how its channels were cut: whether something on it ends a line that is quiet
  * for so long, and how often to ping so that it never is. Pure; opens nothing and writes nothing.
  */
 
@@ -68,7 +68,7 @@ export function afterEnd(rhythm: LineRhythm, end: ChannelEnd): LineRhythm {
 	const candidates = idleSilences(end);
 	const silencesMs = [...rhythm.silencesMs, ...candidates].slice(-REMEMBERED);
 	const equalTo = (silence: number) => silencesMs.filter((one) => isEqual(one, silence));
-	// The same one again means that the ping did not get through in time, and is no news.
+	// The same one again means that the ping did not get through in time: nothing new is learned.
 	const found = candidates.find(
 		(one) => equalTo(one).length >= CUTS_TO_LEARN && (idleMs === null || !isEqual(idleMs, one)),
 	);

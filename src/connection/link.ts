@@ -24,7 +24,7 @@ export interface Connection {
 	readonly lifeMs: number | null;
 }
 
-/** What a device can register with, in the order in which it is tried. */
+/** The credentials of a device, in the order in which it is tried. */
 export type Credential =
 	| { readonly kind: 'reusable' }
 	| { readonly kind: 'connection'; readonly token: string }
@@ -50,7 +50,7 @@ interface Entered {
 	readonly onlineAtMs: number | null;
 }
 interface Trying {
-	/** What failed last, so that the reason is known while the next attempt is under way; `null` before the first failure. */
+	/** The last failure, so that the reason is known while the next attempt is under way; `null` before the first failure. */
 	readonly failure: Failure | null;
 }
 interface Waiting {

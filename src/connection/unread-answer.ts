@@ -1,5 +1,5 @@
 /**
- * What is said of a registration's answer in which no Connection token could be found: where its texts are, and the setting
+ * The failure for a registration's answer in which no Connection token could be found: where its texts are, and the setting
  * that names the right one. Never repeats a text; names of places are cleaned like everything that a service says.
  */
 import { type Failure, failure } from '../base/errors.ts';

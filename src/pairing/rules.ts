@@ -21,7 +21,7 @@ export interface PairingContext {
 }
 
 export interface PairingAsked {
-	/** What was scanned, typed or photographed. */
+	/** The text that was scanned, typed or photographed. */
 	readonly code: string;
 	readonly workflowId?: string | undefined;
 	readonly replace: boolean;
@@ -86,7 +86,7 @@ export function decidePairing(asked: PairingAsked, context: PairingContext): Pai
 	if (named === null)
 		return refused(failure('code-incomplete', 'This code is a bare token: it does not say which service it is for.'));
 	const origin = new URL(named).origin;
-	// Nobody is asked whether a device belongs to the host of a link that pairs nothing here.
+	// No person is asked whether a device belongs to the host of a link that pairs nothing here.
 	if (pairedWith !== null && !asked.replace && code.sessionId !== null) return refused(sessionLink(pairedWith, origin));
 	const stranger = checkOrigin(named, origin, asked, context);
 	if (stranger && stranger.code !== 'origin-unconfirmed') return refused(stranger);
