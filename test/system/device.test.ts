@@ -459,7 +459,7 @@ describe('a device made from an image', () => {
 		await online;
 		// journald may still be moving what it took before the disk was there.
 		await device.must(
-			"until journalctl --no-pager --unit=idv-agent-provision.service | grep --quiet '/boot/firmware/provision.json: line 2: baseUrl must be a text'; do :; done",
+			"until journalctl --no-pager --unit=idv-agent-provision.service | grep --quiet '/boot/firmware/provision.json: line 2, column .*: baseUrl must be a text'; do :; done",
 		);
 	});
 
