@@ -11,6 +11,8 @@ import type { EventsFeed } from '../events/feed.runner.ts';
 import type { EventStore } from '../events/store.edge.ts';
 import type { IdentityFacts } from '../identity/identity.ts';
 import type { PairingOutcome } from '../pairing/pairing.runner.ts';
+import type { Standing } from '../pairing/rescue.ts';
+import type { BroughtBy } from '../pairing/rules.ts';
 import type { IdentityReport, PairPreview, PairRequest, PairResult, Status } from '../protocol/local-api.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import type { StateStore } from '../state/store.edge.ts';
@@ -44,19 +46,21 @@ export interface Agent {
 	/** The service and the Connection in use; a secret, for forwarding only. `null` while there is none. */
 	access(): { readonly baseUrl: string; readonly token: string } | null;
 	status(): Status;
+	/** Which codes it takes without `replace`. */
+	standing(): Standing;
 	/** Calls back after every change of the status until the returned function is called. */
 	onStatus(listener: () => void): () => void;
 	identity(): IdentityReport;
 	/** Accepts the machine as it is now as the device that was paired, after a repair; registers again if that shows. */
 	acceptIdentity(): Promise<IdentityReport>;
 	/** What a code would do. Redeems nothing, touches no network. */
-	inspectPairing(asked: PairRequest): PairPreview;
+	inspectPairing(asked: PairRequest, by?: BroughtBy): PairPreview;
 	/**
 	 * Redeems a code. Resolves when the device is online, or after 10 s with what the status says then; callers that bring the
 	 * same code meanwhile have the same answer. Like everything that moves the device it throws `agent-not-running` once the
 	 * agent stops: then no code is used up.
 	 */
-	pair(asked: PairRequest): Promise<PairResult>;
+	pair(asked: PairRequest, by?: BroughtBy): Promise<PairResult>;
 	/** Calls back with the outcome of every pairing until the returned function is called. */
 	onPairing(listener: (outcome: PairingOutcome) => void): () => void;
 	/** Whether a code is being redeemed: its answer comes once. */

@@ -15,6 +15,7 @@ import { type Fleet, followFleet } from '../fleet/follow-plan.runner.ts';
 import { planHeartbeat, reportPlan } from '../fleet/plan-report.ts';
 import { toReport } from '../identity/identity.ts';
 import { createPairing, type Paired, untilSettled } from '../pairing/pairing.runner.ts';
+import { isRefusal, standingOf } from '../pairing/rescue.ts';
 import type { Status } from '../protocol/local-api.ts';
 import { withLastSettings } from '../state/device-state.ts';
 import { keepPersistedState } from '../state/persisted-state.runner.ts';
@@ -107,6 +108,8 @@ function openBase(options: AgentOptions) {
 function assemble(options: AgentOptions, base: Base) {
 	const { clock, stateWriter, identity, settings, runtime, publish, onClockSkew } = base;
 	const { counters } = options;
+	/** In a row, since the device was online last. */
+	let refusals = 0;
 	const requestReconcile = () => reconciler.reconcile();
 	const silenceLimitMs: Parameters<typeof trackConnectivity>[0]['silenceLimitMs'] = ({ registration }) =>
 		livenessOf(registration, settings().service).silenceLimitMs;
@@ -148,10 +151,14 @@ function assemble(options: AgentOptions, base: Base) {
 			},
 			clockSkew: onClockSkew,
 		},
-		onFailedAttempt() {
+		onFailedAttempt({ code }) {
 			counters.failedAttempts += 1;
+			if (isRefusal(code)) refusals += 1;
 		},
-		onStep: connectivity.follow,
+		onStep(before, after) {
+			connectivity.follow(before, after);
+			if (after.current?.state.name === 'online') refusals = 0;
+		},
 		onChange() {
 			reconciler.follow();
 			publish();
@@ -169,6 +176,7 @@ function assemble(options: AgentOptions, base: Base) {
 		...base,
 		store: options.store,
 		plan,
+		standing: () => standing(),
 		readIdentity: identity.ofMachine,
 		registrationFor: (as, baseUrl, workflowId) => registrationFor(reconciler.inputs(as), baseUrl, workflowId),
 		toSaved: connections.toSaved,
@@ -177,8 +185,9 @@ function assemble(options: AgentOptions, base: Base) {
 	const startedAt = isoNow(clock);
 	const status = () =>
 		statusOf(base, { links, reconciler, connectivity, fleet, workflow, startedAt, agentVersion: options.version });
+	const standing = () => standingOf(status(), refusals);
 	const commands = createCommands({ ...base, fleet, workflow, pairing, connectivity, links, reconciler, reevaluate });
-	return { leases, fleet, links, reconciler, pairing, commands, reevaluate, status };
+	return { leases, fleet, links, reconciler, pairing, commands, reevaluate, status, standing };
 }
 
 /** Follows a pairing until the device is online, or has failed to be. */
@@ -240,7 +249,8 @@ function statusOf(base: Base, { links, reconciler, connectivity, fleet, workflow
 }
 
 /** What the agent offers to local programs. */
-function offer(base: Base, { leases, fleet, links, reconciler, pairing, commands, reevaluate, status }: Device): Agent {
+function offer(base: Base, device: Device): Agent {
+	const { leases, fleet, links, reconciler, pairing, commands, reevaluate, status, standing } = device;
 	const { clock, warnings, stateWriter } = base;
 	const { retrySlowLinks, ...asked } = commands;
 	return {
@@ -249,6 +259,7 @@ function offer(base: Base, { leases, fleet, links, reconciler, pairing, commands
 		leases,
 		access: () => accessOf(links.supervision),
 		status,
+		standing,
 		onStatus: base.onStatus,
 		identity: () => toReport(base.identity.now),
 		inspectPairing: pairing.inspect,

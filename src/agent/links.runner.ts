@@ -4,7 +4,7 @@
  */
 
 import type { Clock } from '../base/clock.edge.ts';
-import { dispositionOf } from '../base/errors.ts';
+import { dispositionOf, type Failure } from '../base/errors.ts';
 import type { Connections } from '../connection/connection-tokens.runner.ts';
 import { createLinkRunner, type LinkRunnerOptions } from '../connection/link.runner.ts';
 import {
@@ -25,7 +25,7 @@ export interface LinksParts extends Omit<LinkRunnerOptions, 'report'> {
 	readonly stateWriter: PersistedState;
 	readonly connections: Connections;
 	readonly report: Pick<LinkRunnerOptions['report'], 'frame' | 'heartbeat' | 'clockSkew'>;
-	readonly onFailedAttempt: () => void;
+	readonly onFailedAttempt: (cause: Failure) => void;
 	/** Called after every step, before anything else follows from it. */
 	readonly onStep: (before: Supervision, after: Supervision) => void;
 	/** Called after that: what is desired may depend on the step. */
@@ -57,7 +57,7 @@ export function superviseLinks(parts: LinksParts): Links {
 		report: {
 			...parts.report,
 			event(generation, event) {
-				if (event.type === 'registerFailed' || event.type === 'channelEnded') parts.onFailedAttempt();
+				if (event.type === 'registerFailed' || event.type === 'channelEnded') parts.onFailedAttempt(event.failure);
 				dispatch({ type: 'link', generation, event });
 			},
 			heartbeat(generation, sentAt) {

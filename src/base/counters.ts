@@ -20,6 +20,7 @@ export function createCounters(): Counters {
 		gaps: 0,
 		heartbeats: 0,
 		failedAttempts: 0,
+		wrongPins: 0,
 		forwarded: {},
 		hooks: {},
 		streams: 0,
@@ -43,6 +44,8 @@ export interface AgentCounts {
 	readonly heartbeats: number;
 	/** Registrations and channel openings that failed. */
 	readonly failedAttempts: number;
+	/** Wrong PINs on the page. */
+	readonly wrongPins: number;
 	/** Forwarded requests by the first digit of the status (`2xx`), or `failed`. */
 	readonly forwarded: Readonly<Record<string, number>>;
 	/** Hooks by their outcome (`exited`, `timedOut`, …). */

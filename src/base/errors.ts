@@ -154,6 +154,14 @@ export const CATALOGUE = {
 		EXIT.refused,
 		'Look at the host; if it is the right one, pair with --trust and its origin, or add it to pairing.trustedOrigins.',
 	),
+	'pairing-unconfirmed': ask(
+		EXIT.refused,
+		'Confirm the scanned code on the screen of this device, or pair with idv-agent pair.',
+	),
+	'open-to-first-comer': ask(
+		EXIT.configuration,
+		'Set baseUrl, or pairing.trustedOrigins, to the service that this device is meant for.',
+	),
 	'insecure-origin': ask(EXIT.refused, 'Use a code with an https address; plain http is only for this machine itself.'),
 	'already-paired': ask(EXIT.refused, 'Use --replace if this device is really meant to move.'),
 	'workflow-missing': ask(EXIT.usage, 'Name the workflow: pair --workflow ID, or workflowId in the settings.'),

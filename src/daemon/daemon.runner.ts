@@ -141,6 +141,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 		const scanning = listenForScans({
 			agent,
 			refused: hooks.refused,
+			unconfirmed: hooks.unconfirmed,
 			settings: () => runtime.resolved.settings.scanner,
 			find: (device) => findScanners({ root, device }),
 			watch: (device, onChange) => watchScanners({ root, device }, onChange),
@@ -179,7 +180,9 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 					port,
 					agent,
 					clock,
-					settings: () => runtime.resolved.settings.page,
+					scanning,
+					counters,
+					settings: () => runtime.resolved.settings,
 					pin: () => runtime.pin,
 					onFault,
 				}),

@@ -20,6 +20,7 @@ import { readDiskSpace, readMemory } from './machine-probes.edge.ts';
 import { checkChannel, checkHeartbeat, tryChannel } from './probe-channel.runner.ts';
 import {
 	askDaemon,
+	checkFirstPairing,
 	checkIdentity,
 	checkPairing,
 	checkScanners,
@@ -292,6 +293,14 @@ export const CHECKS = [
 				() => null,
 			);
 			return checkSockets(paths.runDir, await daemon(), groups);
+		},
+	},
+	{
+		id: 'first-pairing',
+		title: 'First pairing',
+		needs: ['settings'],
+		async run({ runtime, knownState }) {
+			return checkFirstPairing((await runtime()).resolved.settings, await knownState());
 		},
 	},
 	{

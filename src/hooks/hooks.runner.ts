@@ -9,12 +9,15 @@ import type { Failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import { sentenceOf } from '../base/sentences.ts';
 import { formatEvent } from '../events/feed.runner.ts';
+import type { PairPreview } from '../protocol/local-api.ts';
 import type { Settings } from '../settings/table.ts';
 import { createHooks, type HookReport } from './hooks.edge.ts';
 
 export interface SiteHooks {
 	/** Reports a scan that was refused before it was a pairing. */
 	refused(reason: Failure): void;
+	/** Reports a scanned code that waits for a confirmation. */
+	unconfirmed(preview: PairPreview, reason: Failure): void;
 	/** Ends the commands that run. */
 	close(): Promise<void>;
 }
@@ -67,6 +70,11 @@ export function runSiteHooks(parts: {
 
 	return {
 		refused,
+		unconfirmed(preview, reason) {
+			const { baseUrl, host, hostInUnicode, workflowId, changes } = preview;
+			const shown = { baseUrl, host, ...(hostInUnicode !== undefined && { hostInUnicode }), workflowId, changes };
+			run('onPairingUnconfirmed', { ...reason, sentence: sentenceOf(reason, 'over'), ...shown });
+		},
 		close() {
 			unsubscribeEvents();
 			unsubscribeStatus();

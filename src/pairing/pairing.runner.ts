@@ -19,7 +19,8 @@ import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
 import { fixedWorkflow } from '../workflow/precedence.ts';
 import { redeemCode } from './redeem-code.runner.ts';
-import { decidePairing, type PairingContext, type PairingDecision, type PairingPlan } from './rules.ts';
+import { differingIssuer, type Standing } from './rescue.ts';
+import { type BroughtBy, decidePairing, type PairingContext, type PairingDecision, type PairingPlan } from './rules.ts';
 
 export interface PairingParts {
 	readonly clock: Clock;
@@ -29,6 +30,7 @@ export interface PairingParts {
 	readonly events: EventsFeed;
 	readonly runtime: () => Runtime;
 	readonly plan: () => PlanTarget | null;
+	readonly standing: () => Standing;
 	readonly registerSecret: (secret: string) => void;
 	readonly onClockSkew: (skewMs: number) => void;
 	/** The identity by what the machine shows now, without regard to an earlier pairing. */
@@ -54,14 +56,14 @@ export type PairingOutcome =
 
 export interface Pairing {
 	/** What a code would do. Redeems nothing, touches no network. */
-	inspect(asked: PairRequest): PairPreview;
+	inspect(asked: PairRequest, by?: BroughtBy): PairPreview;
 	/**
 	 * Redeems a code, saves what it brought and takes the device online. All who bring the same code until then have one
 	 * answer: what a keyboard scanner types reaches the agent and the terminal that has the focus, and a refusal there would
 	 * be untrue.
 	 * @throws AgentError why the code may not be used, or whether it was used up.
 	 */
-	pair(asked: PairRequest): Promise<PairResult>;
+	pair(asked: PairRequest, by?: BroughtBy): Promise<PairResult>;
 	/** Calls back with the outcome of every pairing, once for all who share it, until the returned function is called. */
 	onOutcome(listener: (outcome: PairingOutcome) => void): () => void;
 	/** The code that is being redeemed, or `null`; settles without rejecting. */
@@ -74,15 +76,16 @@ export function createPairing(parts: PairingParts): Pairing {
 	/** By code, until they are given. */
 	const answers = new Map<string, Promise<PairResult>>();
 
-	function decide(asked: PairRequest): PairingDecision {
+	function decide(asked: PairRequest, by: BroughtBy): PairingDecision {
 		const { resolved } = parts.runtime();
 		return decidePairing(
-			{ ...asked, replace: asked.replace ?? false },
+			{ ...asked, replace: asked.replace ?? false, by },
 			{
 				settings: resolved.settings,
 				configured: fixedWorkflow(resolved, parts.plan()),
 				state: stateWriter.state,
 				pairedWith: pairedWith(stateWriter.state),
+				standing: parts.standing(),
 			},
 		);
 	}
@@ -102,6 +105,7 @@ export function createPairing(parts: PairingParts): Pairing {
 			stateWriter,
 			onClockSkew: parts.onClockSkew,
 		});
+		if (plan.isRescue) checkIssuer(connection.token);
 		const saved = parts.toSaved(desired, connection.token);
 		const at = isoNow(clock);
 		stateWriter.keep((state) => withPairing(state, plan, identity, saved, at));
@@ -113,10 +117,23 @@ export function createPairing(parts: PairingParts): Pairing {
 		return { desired, connection };
 	}
 
-	async function pairOnce(asked: PairRequest): Promise<PairResult> {
+	/** A rescue never moves a device to another tenant; its own Connection stays. */
+	function checkIssuer(token: string): void {
+		const claim = differingIssuer(stateWriter.state.connections.at(-1)?.token ?? '', token);
+		if (claim === null) return;
+		stateWriter.keep((state) => ({ ...state, attempt: null }));
+		parts.registerSecret(token);
+		throw new AgentError(
+			'code-for-other-origin',
+			`This code is for another customer of the same service: its Connection names another ${claim}. The code is used up; this device stays as it was.`,
+			{ params: { claim } },
+		);
+	}
+
+	async function pairOnce(asked: PairRequest, by: BroughtBy): Promise<PairResult> {
 		parts.ensureRunning();
 		if (pairing.underWay) throw new AgentError('pairing-under-way', 'Another pairing is under way on this device.');
-		const { plan, preview } = decide(asked);
+		const { plan, preview } = decide(asked, by);
 		if (!plan) throw refusal(preview);
 		// The promise of the answer is wrapped: the next code may come as soon as this one is redeemed.
 		const redeeming = redeem(plan).then((paired) => ({ answer: parts.goOnline(paired) }));
@@ -129,9 +146,9 @@ export function createPairing(parts: PairingParts): Pairing {
 		return { baseUrl, deviceId, workflowId, sessionId, online, sentence };
 	}
 
-	async function pairAndReport(asked: PairRequest): Promise<PairResult> {
+	async function pairAndReport(asked: PairRequest, by: BroughtBy): Promise<PairResult> {
 		try {
-			const result = await pairOnce(asked);
+			const result = await pairOnce(asked, by);
 			report({ kind: 'paired', result });
 			return result;
 		} catch (error) {
@@ -146,10 +163,10 @@ export function createPairing(parts: PairingParts): Pairing {
 
 	const pairing: { -readonly [Name in keyof Pairing]: Pairing[Name] } = {
 		underWay: null,
-		inspect: (asked) => withUnicodeHost(decide(asked).preview),
-		pair(asked) {
+		inspect: (asked, by = 'person') => withUnicodeHost(decide(asked, by).preview),
+		pair(asked, by = 'person') {
 			const code = asked.code.trim();
-			const answer = answers.get(code) ?? pairAndReport(asked).finally(() => answers.delete(code));
+			const answer = answers.get(code) ?? pairAndReport(asked, by).finally(() => answers.delete(code));
 			answers.set(code, answer);
 			return answer;
 		},

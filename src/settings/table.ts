@@ -14,7 +14,7 @@ import {
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
 import { DEFAULT_CHANNEL_PATH, isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
-import { labelSchema, publicKeySchema, SCAN_SUFFIXES } from './terms.ts';
+import { labelSchema, PAGE_LANGUAGES, publicKeySchema, SCAN_SUFFIXES } from './terms.ts';
 
 /** One setting: how it is read, what it is when it is not set, and what it is for. */
 export interface Setting<Value> {
@@ -67,8 +67,8 @@ const baseUrl = z.string('must be a text').transform((value, context) => {
 });
 const origin = z.string('must be a text').transform((value, context) => {
 	const url = normalizeBaseUrl(value);
-	if (url && URL.parse(url)?.origin === url) return url;
-	context.addIssue('must be an origin such as https://id.example.com, without a path');
+	if (url) return url;
+	context.addIssue('must be an origin such as https://id.example.com, with the path of the service if it has one');
 	return z.NEVER;
 });
 
@@ -148,7 +148,19 @@ export const SETTINGS = {
 			'list',
 			z.array(origin).max(64),
 			[],
-			'Origins that pairing codes may come from; empty asks a person the first time.',
+			'Origins that pairing codes may come from, each with a path if only that one counts; empty asks a person the first time.',
+		),
+		loopbackByScanner: setting(
+			'boolean',
+			flag,
+			false,
+			'Whether a scanner alone may pair with a service on this machine itself, for trials.',
+		),
+		rescueByScanner: setting(
+			'boolean',
+			flag,
+			false,
+			'Whether a scanned code of the same service is taken without a confirmation once the service refuses this device, for devices without a screen.',
 		),
 	},
 	scanner: {
@@ -325,6 +337,7 @@ export const SETTINGS = {
 		onOffline: hook('the device being offline'),
 		onPaired: hook('a pairing'),
 		onPairingFailed: hook('a pairing that failed'),
+		onPairingUnconfirmed: hook('a scanned code that waits for a confirmation'),
 	},
 	workflow: {
 		maxDeferSeconds: setting(
@@ -387,7 +400,19 @@ export const SETTINGS = {
 			'text',
 			optional(filePath),
 			null,
-			'File with the PIN that pairing on the page asks for; left out, it asks for none.',
+			'File with the PIN, six or more digits, that pairing on the page asks for. Required unless baseUrl or pairing.trustedOrigins is set.',
+		),
+		language: setting(
+			'text',
+			z.enum(PAGE_LANGUAGES, 'must be "auto", "en", "de", "fr", "es" or "ar"'),
+			'auto',
+			'Language of the page: en, de, fr, es, ar, or auto for the language of its browser.',
+		),
+		support: setting(
+			'text',
+			optional(text.max(200, 'must have at most 200 characters')),
+			null,
+			'Text on the page for people who need help, such as a telephone number; left out, there is none.',
 		),
 		contents: setting(
 			'boolean',

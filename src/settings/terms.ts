@@ -20,3 +20,6 @@ export const publicKeySchema = z
 export const SCAN_SUFFIXES = ['auto', 'cr', 'lf', 'none'] as const;
 
 export type ScanSuffix = (typeof SCAN_SUFFIXES)[number];
+
+/** Languages of the page; `auto` takes the one of its browser. */
+export const PAGE_LANGUAGES = ['auto', 'en', 'de', 'fr', 'es', 'ar'] as const;
