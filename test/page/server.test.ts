@@ -195,10 +195,16 @@ describe('the files', () => {
 		['/', 'text/html', '<!doctype html>'],
 		['/page.css', 'text/css', 'color-scheme'],
 		['/page.js', 'text/javascript', 'EventSource'],
+		['/pair.js', 'text/javascript', '/api/pair'],
 		['/codes.js', 'text/javascript', 'getUserMedia'],
+		['/words.js', 'text/javascript', 'Intl'],
+		['/qr.js', 'text/javascript', 'ISO/IEC 18004'],
+		...['en', 'de', 'fr', 'es', 'ar'].map(
+			(tag) => [`/languages/${tag}.js`, 'text/javascript', 'HOTLINE'] as [string, string, string],
+		),
 		['/zxing-reader.js', 'text/javascript', 'ZXingWASM'],
 		['/zxing_reader.wasm', 'application/wasm', '\0asm'],
-	])('%s is served by the agent itself', async (target, type, piece) => {
+	] as [string, string, string][])('%s is served by the agent itself', async (target, type, piece) => {
 		const { port } = await page();
 		const { status, headers, text } = await ask(port, target);
 		expect(status).toBe(200);
@@ -212,7 +218,9 @@ describe('the files', () => {
 
 	test('ask for nothing from anywhere else, and have nothing inline that the policy would stop', () => {
 		const html = fs.readFileSync(path.join(PAGE, 'index.html'), 'utf8');
-		const all = fs.readdirSync(PAGE).map((name) => fs.readFileSync(path.join(PAGE, name), 'utf8'));
+		const names = fs.readdirSync(PAGE, { recursive: true, encoding: 'utf8' }).filter((name) => /\.\w+$/.test(name));
+		expect(names.length).toBeGreaterThan(10);
+		const all = names.map((name) => fs.readFileSync(path.join(PAGE, name), 'utf8'));
 		expect(all.flatMap((text) => text.match(/(?:https?:)?\/\/[a-z0-9.-]+\.[a-z]{2,}/gi) ?? [])).toEqual([]);
 		expect(html).not.toMatch(/<style|\sstyle=|\son[a-z]+=|<script(?![^>]*\ssrc=)/i);
 		expect(all.join('')).not.toMatch(/innerHTML|outerHTML|document\.write|insertAdjacentHTML|\beval\(/);
@@ -220,7 +228,7 @@ describe('the files', () => {
 
 	test('know each other: every element that the script names stands in the page', () => {
 		const html = fs.readFileSync(path.join(PAGE, 'index.html'), 'utf8');
-		const script = fs.readFileSync(path.join(PAGE, 'page.js'), 'utf8');
+		const script = ['page.js', 'pair.js'].map((name) => fs.readFileSync(path.join(PAGE, name), 'utf8')).join('');
 		const named = new Set([...script.matchAll(/\bat\('([\w-]+)'\)/g)].map(([, id]) => id));
 		const there = new Set([...html.matchAll(/\sid="([\w-]+)"/g)].map(([, id]) => id));
 		expect(named.size).toBeGreaterThan(20);

@@ -452,8 +452,7 @@ describe('a paired device', () => {
 });
 
 test('a rescue that brings a Connection of another tenant changes nothing, and the device keeps its own', async () => {
-	const connection = (tenant: string) =>
-		`h.${Buffer.from(JSON.stringify({ tenant })).toString('base64url')}.s`;
+	const connection = (tenant: string) => `h.${Buffer.from(JSON.stringify({ tenant })).toString('base64url')}.s`;
 	const service = await givenService();
 	const device = await givenAgent();
 	service.failNext(REGISTER, { status: 201, body: { token: connection('one') } });
