@@ -281,6 +281,73 @@ describe.each([
 	});
 });
 
+describe('situations at the screen', () => {
+	/** Types a code at the screen and reads the answer there. */
+	async function type(page: Page, code: string, answer: RegExp): Promise<void> {
+		await page.locator('#code').fill(code);
+		await page.keyboard.press('Enter');
+		await page.getByRole('alert').getByText(answer).waitFor();
+	}
+
+	/** Types the right PIN while it is asked for; what the page says. */
+	async function tryPin(page: Page): Promise<string | null> {
+		if (await page.locator('#pin').isVisible()) {
+			await page.locator('#pin').fill(PIN);
+			await page.keyboard.press('Enter');
+		}
+		return page.locator('#answer').textContent();
+	}
+
+	test('every code that does not work gets a friendly line, and the next one pairs', async () => {
+		const device = await givenPageDevice();
+		const page = await openPage(browser, device.pageUrl, LOW);
+		await page.locator('#start').click();
+		await type(page, 'https://www.example.com/menu', /^This is the code of a web page\. Scan the pairing code/);
+		await type(page, '4006381333931', /^This is a bar code of a product or a label\./);
+		await type(page, 'BEGIN:VCARD', /^This is the code of a contact\./);
+		await type(page, 'shelf label 12', /^This is not a pairing code\./);
+		await type(page, 'tr-0123456789abcdefghijklmnop12', /^This code does not say which service it is for\./);
+		await type(page, 'http://192.0.2.7/mobile?authorization=Token%20tr-0123456789abcdef', /address that is not safe/);
+		const used = device.code();
+		await page.locator('#code').fill(used.replace(/tr-[^&]+/, 'tr-0123456789012345678901234567'));
+		await page.keyboard.press('Enter');
+		await page.locator('#pin').fill('000000');
+		for (const words of [/PIN is wrong/, /PIN is wrong/, /PIN is wrong/, /Try again in .?5 seconds/]) {
+			await page.locator('#pin').fill('000000');
+			await page.keyboard.press('Enter');
+			await page.getByRole('alert').getByText(words).waitFor();
+		}
+		await expect
+			.poll(async () => (await device.home.status()).warnings.map(({ code }) => code))
+			.toContain('access-denied');
+		await expect
+			.poll(() => tryPin(page), { timeout: 20_000, interval: 1000 })
+			.toMatch(/^This code has expired or was used before\./);
+		await page.locator('#code').fill(device.code(null));
+		await page.keyboard.press('Enter');
+		await page.locator('#workflow').fill('document-check');
+		await page.locator('#workflow').press('Tab');
+		await confirmAndPair(page, device);
+	});
+
+	test('a bare token just works on a device that knows its service', async () => {
+		const device = await givenPageDevice();
+		const { port } = new URL(device.pageUrl);
+		await device.home.writeSettings({ page: { port: Number(port) }, baseUrl: device.service.url });
+		await expect
+			.poll(async () => ((await (await fetch(`${device.pageUrl}api/view`)).json()) as { pinNeed: string }).pinNeed)
+			.toBe('nothing');
+		const page = await openPage(browser, device.pageUrl, LOW);
+		const token = new URL(device.code()).searchParams.get('authorization')?.split(' ')[1] ?? '';
+		await page.locator('#start').click();
+		await page.locator('#code').fill(token);
+		await page.keyboard.press('Enter');
+		await page.locator('#workflow').fill('document-check');
+		await page.locator('#yes').click();
+		await untilState(page, 'online');
+	});
+});
+
 test('the language of the settings comes before that of the browser, and a person can choose another', async () => {
 	const device = await givenPageDevice({ language: 'fr' });
 	const page = await openPage(browser, device.pageUrl, { ...LOW, locale: 'de-DE' });

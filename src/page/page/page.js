@@ -155,7 +155,8 @@ function statusWords({ status, standing, pinNeed }) {
 	const seconds = Number(params.seconds ?? 0);
 	const summary = fill(words.summaries[code] ?? words.summaries.blocked, { ...params, duration: duration(seconds) });
 	const [what, todo] = told ? problemWords(told.code) : ['', ''];
-	const sentence = [summary, what].filter(Boolean).join(' ');
+	// Where a person has to act, how long it has lasted only takes their time.
+	const sentence = [told && !told.recovers && status.state !== 'online' ? '' : summary, what].filter(Boolean).join(' ');
 	if (standing === 'first' && pinNeed === 'setting') return { sentence, next: text('pinSetting') };
 	if (standing !== 'paired' && pinNeed === 'longerPin') return { sentence, next: text('pinShort') };
 	if (told) return { sentence, next: [todo, told.recovers ? text('retries') : ''].filter(Boolean).join(' ') };
@@ -246,8 +247,8 @@ function showFacts(list, facts) {
 	const known = facts.filter(([, value]) => value !== null && value !== undefined && value !== '');
 	list.replaceChildren(
 		...known.flatMap(([name, value]) => {
-			const shown = make('dd', value);
-			shown.dir = 'auto';
+			const shown = make('dd');
+			shown.append(make('bdi', value));
 			return [make('dt', name), shown];
 		}),
 	);
