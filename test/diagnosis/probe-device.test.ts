@@ -295,7 +295,7 @@ describe('the systemd unit', () => {
 	});
 });
 
-test('a device that knows no service is open to the first comer until the settings say where it belongs', () => {
+test('a device that knows no service is open to the first comer until the settings say where it belongs [F241]', () => {
 	const pairing = { trustedOrigins: [], loopbackByScanner: false, rescueByScanner: false };
 	expect(checkFirstPairing({ baseUrl: null, pairing }, EMPTY_STATE)).toMatchObject({
 		status: 'warning',

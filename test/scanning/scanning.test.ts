@@ -67,6 +67,14 @@ const trusting = ({ url }: { readonly url: string }) => ({
 });
 const onLoopback = { settings: { pairing: { loopbackByScanner: true } } };
 
+/** What the page asks its agent. */
+async function ask({ daemon }: Pick<RunningAgent, 'daemon'>, what: string, body?: object): Promise<unknown> {
+	const page = daemon.addresses.page ?? '';
+	const headers = { origin: page.slice(0, -1), 'content-type': 'application/json', connection: 'close' };
+	const options = body === undefined ? { headers } : { method: 'POST', headers, body: JSON.stringify(body) };
+	return (await fetch(`${page}api/${what}`, options)).json();
+}
+
 describe('an unpaired device', () => {
 	test('is paired by a scan, without a shell, and lets its scanner go', async () => {
 		const service = await givenService();
@@ -241,6 +249,22 @@ describe('a first code on a device that knows no service', () => {
 	});
 });
 
+test('a first code that was scanned is paired on the page with the PIN, and not without it', async () => {
+	const service = await givenService();
+	const home = await givenHome();
+	const pinFile = await home.secretFile('pin', '471100');
+	const device = await givenDevice({ home, settings: { ...onLoopback.settings, page: { port: 0, pinFile } } });
+	const scanner = await plugScanner(device.root);
+	await device.untilListening(scanner.path);
+	scanner.scan(service.createPairingCode('check-in').url);
+	await device.untilRefused('origin-unconfirmed');
+	expect(await ask(device, 'view')).toMatchObject({ pinNeed: 'pin', proposal: { id: 1, workflowId: 'check-in' } });
+	expect(await ask(device, 'pair', { proposal: 1, pin: '000000' })).toMatchObject({ params: { reason: 'wrong' } });
+	expect(service.requests).toEqual([]);
+	expect(await ask(device, 'pair', { proposal: 1, pin: '471100' })).toMatchObject({ online: true });
+	await device.untilLive('check-in');
+});
+
 test('a copy of another device is not paired by a scanner; `pair` pairs it for the same service without --replace', async () => {
 	const service = await givenService();
 	const original = await givenPairedAgent(service, { machine: MACHINES['PC with serial numbers of the maker'] });
@@ -261,10 +285,13 @@ test('a copy of another device is not paired by a scanner; `pair` pairs it for t
 
 describe('a device that its service has refused three times', () => {
 	/** Its Connection is refused until the returned service takes a new code. */
-	async function givenRefused(pairing: object = {}) {
+	async function givenRefused(pairing: object = {}, page: object = {}) {
 		const service = await givenService();
 		const device = await givenDevice({
-			settings: { pairing: { trustedOrigins: [service.url], loopbackByScanner: true, ...pairing } },
+			settings: {
+				page,
+				pairing: { trustedOrigins: [service.url], loopbackByScanner: true, ...pairing },
+			},
 		});
 		const scanner = await plugScanner(device.root);
 		await device.untilListening(scanner.path);
@@ -277,7 +304,7 @@ describe('a device that its service has refused three times', () => {
 		return { service, device, scanner, pairedBefore: registrations(service).length };
 	}
 
-	test('takes a scanned code of the same service once the screen has confirmed it, and keeps its Connection until then', async () => {
+	test('proposes a scanned code of the same service, and keeps its Connection until it is confirmed [F240]', async () => {
 		const { service, device, scanner } = await givenRefused();
 		const old = await device.home.savedToken();
 		scanner.scan(service.createPairingCode('check-in').url);
@@ -286,6 +313,18 @@ describe('a device that its service has refused three times', () => {
 		});
 		expect(await device.home.savedToken()).toBe(old);
 		expect(device.agent.status().state).not.toBe('online');
+	});
+
+	test('is online again once the page has confirmed what was scanned, and only with what the screen shows', async () => {
+		const { service, device, scanner } = await givenRefused({}, { port: 0 });
+		scanner.scan(service.createPairingCode('check-in').url);
+		await device.untilRefused('pairing-unconfirmed');
+		const { proposal } = (await ask(device, 'view')) as { proposal: { id: number; host: string } };
+		expect(proposal).toMatchObject({ host: new URL(service.url).host, workflowId: 'check-in' });
+		expect(await ask(device, 'pair', { proposal: proposal.id + 1 })).toMatchObject({ code: 'pairing-unconfirmed' });
+		expect(await ask(device, 'pair', { proposal: proposal.id })).toMatchObject({ online: true });
+		await device.untilLive('check-in');
+		expect(await ask(device, 'view')).toMatchObject({ proposal: null, standing: 'paired' });
 	});
 
 	test('takes it from `pair` without --replace', async () => {
