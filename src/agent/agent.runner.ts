@@ -3,106 +3,86 @@
  * which part hears of what; decides nothing that a pure file could decide, and touches nothing that an edge could touch.
  */
 
-import { isoNow } from '../base/clock.edge.ts';
-import { AgentError } from '../base/errors.ts';
-import { keepWarnings } from '../base/warnings.ts';
-import { clockWarning } from '../connection/clock-skew.ts';
+import type { Failure } from '../base/errors.ts';
 import { accessOf, keepConnections } from '../connection/connection-tokens.runner.ts';
+import { keepLine, UNSAVED_LINE } from '../connection/line.runner.ts';
 import { livenessOf } from '../connection/link.runner.ts';
+import type { Runtime } from '../connection/runtime.runner.ts';
+import { bearsOn } from '../connection/settings-bearing.ts';
 import { supervise } from '../connection/supervisor.ts';
-import { createEventsFeed } from '../events/feed.runner.ts';
-import { type Fleet, followFleet } from '../fleet/follow-plan.runner.ts';
+import type { EventsFeed } from '../events/feed.runner.ts';
+import { followFleet } from '../fleet/follow-plan.runner.ts';
 import { planHeartbeat, reportPlan } from '../fleet/plan-report.ts';
 import { toReport } from '../identity/identity.ts';
-import { createPairing, type Paired, untilSettled } from '../pairing/pairing.runner.ts';
-import { isRefusal, standingOf } from '../pairing/rescue.ts';
-import type { Status } from '../protocol/local-api.ts';
-import { withLastSettings } from '../state/device-state.ts';
-import { keepPersistedState } from '../state/persisted-state.runner.ts';
-import { type Connectivity, trackConnectivity } from '../status/connectivity.runner.ts';
+import { createPairing, type Paired, type PairingOutcome, untilSettled } from '../pairing/pairing.runner.ts';
+import { isRefusal, type Standing, standingOf } from '../pairing/rescue.ts';
+import type { BroughtBy } from '../pairing/rules.ts';
+import type { IdentityReport, PairPreview, PairRequest, PairResult, Status } from '../protocol/local-api.ts';
+import { trackConnectivity } from '../status/connectivity.runner.ts';
 import { describeStatus } from '../status/status.ts';
-import { assignWorkflows, type WorkflowAssignment } from '../workflow/assignment.runner.ts';
+import { assignWorkflows } from '../workflow/assignment.runner.ts';
 import { registrationFor, serviceOf } from '../workflow/desired-registration.ts';
-import { keepLeases } from '../workflow/leases.runner.ts';
+import { keepLeases, type WorkflowLeases } from '../workflow/leases.runner.ts';
 import { chosenCadence, chosenWorkflow } from '../workflow/precedence.ts';
-import type { Agent, AgentOptions } from './agent-types.ts';
+import { type AgentOptions, type Base, openBase } from './base.runner.ts';
 import { createCommands } from './commands.runner.ts';
-import { keepIdentity } from './current-identity.runner.ts';
-import { type Links, superviseLinks } from './links.runner.ts';
+import { superviseLinks } from './links.runner.ts';
 import { receiveMessages } from './messages.runner.ts';
-import { keepReconciled, type Reconciler } from './reconcile.runner.ts';
-
-export type { Agent, AgentOptions } from './agent-types.ts';
+import { keepReconciled } from './reconcile.runner.ts';
 
 /** How long the end of the agent waits for the answer to a registration. */
 const FINISH_WITHIN_MS = 2000;
+
+export interface Agent {
+	readonly events: EventsFeed;
+	/** The leases that make a workflow change wait. */
+	readonly leases: Pick<WorkflowLeases, 'hold' | 'release' | 'list'>;
+	/** The service and the Connection in use; a secret, for forwarding only. `null` while there is none. */
+	access(): { readonly baseUrl: string; readonly token: string } | null;
+	status(): Status;
+	/** Which codes it takes without `replace`. */
+	standing(): Standing;
+	/** Calls back after every change of the status until the returned function is called. */
+	onStatus(listener: () => void): () => void;
+	identity(): IdentityReport;
+	/** Accepts the machine as it is now as the device that was paired, after a repair; registers again if that shows. */
+	acceptIdentity(): Promise<IdentityReport>;
+	/** What a code would do. Redeems nothing, touches no network. */
+	inspectPairing(asked: PairRequest, by?: BroughtBy): PairPreview;
+	/**
+	 * Redeems a code. Resolves when the device is online, or after 10 s with what the status says then; callers that bring the
+	 * same code meanwhile have the same answer. Like everything that moves the device it throws `agent-not-running` once the
+	 * agent stops: then no code is used up.
+	 */
+	pair(asked: PairRequest, by?: BroughtBy): Promise<PairResult>;
+	/** Calls back with the outcome of every pairing until the returned function is called. */
+	onPairing(listener: (outcome: PairingOutcome) => void): () => void;
+	/** Whether a code is being redeemed: its answer comes once. */
+	isPairing(): boolean;
+	/** Forgets the pairing and its secrets. */
+	unpair(): Promise<void>;
+	/** Assigns a workflow; refused when the settings name one. */
+	setWorkflow(workflowId: string): Promise<void>;
+	/** Tries again now, without the rest of the wait. */
+	reconnect(): void;
+	/** Applies changed settings; links that no longer fit are replaced make before break. */
+	applyRuntime(runtime: Runtime): void;
+	/** Shows a warning in the status until it is withdrawn with `null`. */
+	warn(topic: string, warning: Failure | null): void;
+	/** Closes the channels with 1001, waits for a code that is being redeemed, and stops everything. */
+	stop(): Promise<void>;
+}
 
 export function startAgent(options: AgentOptions): Agent {
 	const base = openBase(options);
 	const device = assemble(options, base);
 	base.keepSettings();
 	device.reevaluate();
+	void device.pairing.finishKept();
 	return offer(base, device);
 }
 
-type Base = ReturnType<typeof openBase>;
 type Device = ReturnType<typeof assemble>;
-
-/** What every part needs: time, settings, state, identity, events, warnings, and the listeners of the status. */
-function openBase(options: AgentOptions) {
-	const { clock, log, random, registerSecret, counters } = options;
-	let { runtime } = options;
-	let stopped = false;
-	const statusListeners = new Set<() => void>();
-	const publish = () => {
-		for (const listener of statusListeners) listener();
-	};
-	const warnings = keepWarnings(log, publish);
-	const events = createEventsFeed(options.openEvents(warnings.set), counters);
-	events.subscribe(publish);
-	const stateWriter = keepPersistedState(options.state, options.store, clock, (unsaved) =>
-		warnings.set('state', unsaved),
-	);
-	for (const { token } of stateWriter.state.connections) registerSecret(token);
-	const settings = () => runtime.resolved.settings;
-	const { facts, newDeviceId } = options;
-	const identity = keepIdentity({ facts, device: stateWriter, newDeviceId, settings });
-	return {
-		clock,
-		log,
-		random,
-		registerSecret,
-		warnings,
-		events,
-		stateWriter,
-		identity,
-		settings,
-		publish,
-		userAgent: `idv-agent/${options.version}`,
-		startedAtMs: clock.monotonicMs(),
-		runtime: () => runtime,
-		onStatus(listener: () => void): () => void {
-			statusListeners.add(listener);
-			return () => statusListeners.delete(listener);
-		},
-		onClockSkew(skewMs: number) {
-			counters.clockSkewMs = skewMs;
-			warnings.set('clock', clockWarning(skewMs));
-		},
-		use(changed: AgentOptions['runtime']) {
-			runtime = changed;
-		},
-		/** Settings that were good enough to be used are kept, for the day when a push breaks them. */
-		keepSettings: () => stateWriter.keep((state) => withLastSettings(state, runtime.resolved.documents)),
-		/** The sockets still answer while the agent stops: the Connection that a code brings then would not be saved. */
-		ensureRunning() {
-			if (stopped) throw new AgentError('agent-not-running', 'The agent is stopping.');
-		},
-		stopRunning() {
-			stopped = true;
-		},
-	};
-}
 
 /** The parts of the device and what each tells the others. */
 function assemble(options: AgentOptions, base: Base) {
@@ -111,14 +91,15 @@ function assemble(options: AgentOptions, base: Base) {
 	/** In a row, since the device was online last. */
 	let refusals = 0;
 	const requestReconcile = () => reconciler.reconcile();
-	const silenceLimitMs: Parameters<typeof trackConnectivity>[0]['silenceLimitMs'] = ({ registration }) =>
-		livenessOf(registration, settings().service).silenceLimitMs;
-	const connectivity = trackConnectivity({ ...base, silenceLimitMs });
+	const connectivity = trackConnectivity({
+		...base,
+		silenceLimitMs: ({ registration }) => livenessOf(registration, settings().service).silenceLimitMs,
+	});
+	const line = keepLine(options.lineStore ?? UNSAVED_LINE, base.log);
 	const leases = keepLeases({ clock, requestReconcile });
 	const connections = keepConnections({ ...base, credentials: () => runtime().credentials });
 	const fleet = followFleet({
 		...base,
-		identity: () => identity.now,
 		fallback() {
 			const { resolved } = runtime();
 			const workflow = chosenWorkflow(resolved, stateWriter.state, null);
@@ -133,6 +114,7 @@ function assemble(options: AgentOptions, base: Base) {
 		...base,
 		decide: options.supervise ?? supervise,
 		connections,
+		line,
 		plan: () => planHeartbeat(fleet.record(), reconciler.progress.attempt),
 		openChannel: options.openChannel,
 		report: {
@@ -149,6 +131,7 @@ function assemble(options: AgentOptions, base: Base) {
 				connectivity.beat(sentAt);
 				publish();
 			},
+			lineEnded: connectivity.lineEnded,
 			clockSkew: onClockSkew,
 		},
 		onFailedAttempt({ code }) {
@@ -164,7 +147,7 @@ function assemble(options: AgentOptions, base: Base) {
 			publish();
 		},
 	});
-	const reconciler = keepReconciled({ ...base, connections, leases, fleet, links, identity: () => identity.now });
+	const reconciler = keepReconciled({ ...base, connections, leases, fleet, links });
 
 	function reevaluate(): void {
 		identity.choose();
@@ -175,6 +158,7 @@ function assemble(options: AgentOptions, base: Base) {
 	const pairing = createPairing({
 		...base,
 		store: options.store,
+		answerFile: options.answerFile,
 		plan,
 		standing: () => standing(),
 		readIdentity: identity.ofMachine,
@@ -182,12 +166,33 @@ function assemble(options: AgentOptions, base: Base) {
 		toSaved: connections.toSaved,
 		goOnline: (paired) => goOnline(base, { fleet, links, status }, paired),
 	});
-	const startedAt = isoNow(clock);
-	const status = () =>
-		statusOf(base, { links, reconciler, connectivity, fleet, workflow, startedAt, agentVersion: options.version });
+	const status = (): Status => statusOf(base, { links, line, reconciler, connectivity, fleet, workflow });
 	const standing = () => standingOf(status(), refusals);
-	const commands = createCommands({ ...base, fleet, workflow, pairing, connectivity, links, reconciler, reevaluate });
-	return { leases, fleet, links, reconciler, pairing, commands, reevaluate, status, standing };
+	const commands = createCommands({
+		...base,
+		fleet,
+		workflow,
+		pairing,
+		connectivity,
+		line,
+		links,
+		reconciler,
+		reevaluate,
+	});
+	return {
+		connectivity,
+		line,
+		leases,
+		fleet,
+		workflow,
+		links,
+		reconciler,
+		pairing,
+		commands,
+		reevaluate,
+		status,
+		standing,
+	};
 }
 
 /** Follows a pairing until the device is online, or has failed to be. */
@@ -213,19 +218,10 @@ async function goOnline(
 	};
 }
 
-interface StatusParts {
-	readonly links: Links;
-	readonly reconciler: Reconciler;
-	readonly connectivity: Connectivity;
-	readonly fleet: Fleet;
-	readonly workflow: WorkflowAssignment;
-	/** ISO 8601. */
-	readonly startedAt: string;
-	readonly agentVersion: string;
-}
+type StatusParts = Pick<Device, 'links' | 'line' | 'reconciler' | 'connectivity' | 'fleet' | 'workflow'>;
 
-function statusOf(base: Base, { links, reconciler, connectivity, fleet, workflow, ...started }: StatusParts): Status {
-	const { clock, stateWriter, settings } = base;
+function statusOf(base: Base, { links, line, reconciler, connectivity, fleet, workflow }: StatusParts): Status {
+	const { clock, stateWriter, settings, startedAt, agentVersion } = base;
 	const { deviceId, serial, macAddress, cloned, warnings } = base.identity.now;
 	const { supervision } = links;
 	const { attempt, change } = reconciler.progress;
@@ -233,7 +229,9 @@ function statusOf(base: Base, { links, reconciler, connectivity, fleet, workflow
 	return describeStatus({
 		...connectivity.facts,
 		...moment,
-		...started,
+		startedAt,
+		agentVersion,
+		line: line.facts(moment.nowMs),
 		supervision,
 		device: stateWriter.state,
 		workflow: workflow.chosen(),
@@ -248,11 +246,10 @@ function statusOf(base: Base, { links, reconciler, connectivity, fleet, workflow
 	});
 }
 
-/** What the agent offers to local programs. */
 function offer(base: Base, device: Device): Agent {
 	const { leases, fleet, links, reconciler, pairing, commands, reevaluate, status, standing } = device;
 	const { clock, warnings, stateWriter } = base;
-	const { retrySlowLinks, ...asked } = commands;
+	const { tryChangedSettings, ...asked } = commands;
 	return {
 		...asked,
 		events: base.events,
@@ -267,11 +264,15 @@ function offer(base: Base, device: Device): Agent {
 		onPairing: pairing.onOutcome,
 		isPairing: () => pairing.underWay !== null,
 		applyRuntime(changed) {
+			const bears = bearsOn(base.settings(), changed.resolved.settings);
+			const before = base.settings().service;
 			base.use(changed);
 			warnings.set('workflow', null);
 			base.keepSettings();
 			reevaluate();
-			retrySlowLinks();
+			tryChangedSettings(bears);
+			if (before.connectionLifeSeconds !== base.settings().service.connectionLifeSeconds) links.lifeChanged();
+			void pairing.finishKept();
 		},
 		warn: warnings.set,
 		async stop() {
@@ -282,6 +283,7 @@ function offer(base: Base, device: Device): Agent {
 			const cancel = clock.schedule(FINISH_WITHIN_MS, links.abandon);
 			await Promise.all([stopping, pairing.underWay]);
 			cancel();
+			pairing.close();
 			stateWriter.close();
 		},
 	};

@@ -1,49 +1,35 @@
 /**
- * What a person or a program asks of the running agent: unpair, accept the identity, set the workflow, reconnect, other
+ * The commands of a person or a program to the running agent: unpair, accept the identity, set the workflow, reconnect, other
  * settings. Checks whether it may be done now, changes the state, and has the device reconciled; opens nothing.
  */
 
-import { type Clock, isoNow } from '../base/clock.edge.ts';
-import { AgentError, retryClassOf } from '../base/errors.ts';
-import type { Log } from '../base/log.edge.ts';
-import type { Link } from '../connection/supervisor.ts';
+import { isoNow } from '../base/clock.edge.ts';
+import { AgentError } from '../base/errors.ts';
+import type { Line } from '../connection/line.runner.ts';
 import type { Fleet } from '../fleet/follow-plan.runner.ts';
 import { acceptedIdentity, toReport } from '../identity/identity.ts';
 import type { Pairing } from '../pairing/pairing.runner.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
-import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { Connectivity } from '../status/connectivity.runner.ts';
 import type { WorkflowAssignment } from '../workflow/assignment.runner.ts';
 import { hasCredential, serviceOf } from '../workflow/desired-registration.ts';
-import type { Agent } from './agent-types.ts';
-import type { CurrentIdentity } from './current-identity.runner.ts';
+import type { Base } from './base.runner.ts';
 import type { Links } from './links.runner.ts';
 import type { Reconciler } from './reconcile.runner.ts';
 
-export interface CommandParts {
-	readonly clock: Clock;
-	readonly log: Log;
-	readonly stateWriter: PersistedState;
-	readonly identity: CurrentIdentity;
+export type CommandParts = Base & {
 	readonly fleet: Pick<Fleet, 'retry'>;
 	readonly workflow: Pick<WorkflowAssignment, 'checkFree' | 'set'>;
-	readonly pairing: Pick<Pairing, 'underWay'>;
+	readonly pairing: Pick<Pairing, 'underWay' | 'dropKept'>;
 	readonly connectivity: Pick<Connectivity, 'forget'>;
+	readonly line: Pick<Line, 'forget'>;
 	readonly links: Links;
 	readonly reconciler: Reconciler;
-	/** @throws AgentError `agent-not-running`. */
-	readonly ensureRunning: () => void;
 	/** Settings, state or machine may have changed: everything that follows from them is decided again. */
 	readonly reevaluate: () => void;
-	readonly publish: () => void;
-}
-
-export type Commands = Pick<Agent, 'unpair' | 'acceptIdentity' | 'setWorkflow' | 'reconnect'> & {
-	/** An outage that ends without help is not hurried: there are many devices. A corrected setting is tried at once. */
-	retrySlowLinks(): void;
 };
 
-export function createCommands(parts: CommandParts): Commands {
+export function createCommands(parts: CommandParts) {
 	const { clock, stateWriter, identity, workflow, links, reconciler, ensureRunning, reevaluate } = parts;
 
 	function ensureFree(): void {
@@ -57,9 +43,11 @@ export function createCommands(parts: CommandParts): Commands {
 			const { generatedId, confirmedOrigins, lastSettings, plan } = stateWriter.state;
 			links.drop();
 			parts.connectivity.forget();
+			parts.line.forget();
 			parts.publish();
 			try {
-				await stateWriter.forget({ ...EMPTY_STATE, generatedId, confirmedOrigins, lastSettings, plan });
+				const forgotten = { ...EMPTY_STATE, generatedId, confirmedOrigins, lastSettings, plan };
+				await Promise.all([stateWriter.forget(forgotten), parts.pairing.dropKept()]);
 				parts.log.info('unpaired');
 			} finally {
 				reevaluate();
@@ -73,7 +61,7 @@ export function createCommands(parts: CommandParts): Commands {
 			reevaluate();
 			return toReport(identity.now);
 		},
-		async setWorkflow(workflowId) {
+		async setWorkflow(workflowId: string) {
 			ensureRunning();
 			workflow.checkFree(workflowId);
 			const inputs = reconciler.inputs();
@@ -88,19 +76,8 @@ export function createCommands(parts: CommandParts): Commands {
 			reconciler.retry();
 			links.dispatch({ type: 'retryRequested', atMs: clock.monotonicMs() });
 		},
-		retrySlowLinks() {
-			const { current, next } = links.supervision;
-			for (const link of [current, next])
-				if (link && isSlow(link))
-					links.dispatch({
-						type: 'link',
-						generation: link.generation,
-						event: { type: 'retryRequested', atMs: clock.monotonicMs() },
-					});
-		},
+		/** @param bears whether the settings that have changed bear on the way to the service: then they are tried at once. */
+		tryChangedSettings: (bears: boolean) =>
+			links.dispatch({ type: 'settingsChanged', bears, atMs: clock.monotonicMs() }),
 	};
-}
-
-function isSlow({ state }: Link): boolean {
-	return 'untilMs' in state && retryClassOf(state.failure.code) === 'slow';
 }

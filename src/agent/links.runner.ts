@@ -3,49 +3,37 @@
  * nothing about links (`connection/supervisor.ts`), nor which registration is desired (`reconcile.runner.ts`).
  */
 
-import type { Clock } from '../base/clock.edge.ts';
 import { dispositionOf, type Failure } from '../base/errors.ts';
-import type { Connections } from '../connection/connection-tokens.runner.ts';
+import { accessOf, type Connections } from '../connection/connection-tokens.runner.ts';
 import { createLinkRunner, type LinkRunnerOptions } from '../connection/link.runner.ts';
 import {
 	type DesiredRegistration,
 	NOTHING_SUPERVISED,
+	RENEW_AFTER,
+	RENEW_SPREAD,
 	type Supervision,
 	type SupervisorEffect,
 	type SupervisorEvent,
 	type supervise,
 } from '../connection/supervisor.ts';
 import { withOnlyConnection } from '../state/device-state.ts';
-import type { PersistedState } from '../state/persisted-state.runner.ts';
+import type { Base } from './base.runner.ts';
 
-export interface LinksParts extends Omit<LinkRunnerOptions, 'report'> {
-	readonly clock: Clock;
-	readonly random: () => number;
-	readonly decide: typeof supervise;
-	readonly stateWriter: PersistedState;
-	readonly connections: Connections;
-	readonly report: Pick<LinkRunnerOptions['report'], 'frame' | 'heartbeat' | 'clockSkew'>;
-	readonly onFailedAttempt: (cause: Failure) => void;
-	/** Called after every step, before anything else follows from it. */
-	readonly onStep: (before: Supervision, after: Supervision) => void;
-	/** Called after that: what is desired may depend on the step. */
-	readonly onChange: () => void;
-}
+export type Links = ReturnType<typeof superviseLinks>;
 
-export interface Links {
-	readonly supervision: Supervision;
-	dispatch(event: SupervisorEvent): void;
-	/** Hands over the desired registration, with the saved Connections. */
-	desire(desired: DesiredRegistration | null): void;
-	/** Ends every link and gives up every request, until a registration is desired again. */
-	drop(): void;
-	/** Closes the channels with 1001; resolves when they have gone. After this nothing is dispatched any more. */
-	stop(): Promise<void>;
-	/** Gives up the requests of links that are over. */
-	abandon(): void;
-}
-
-export function superviseLinks(parts: LinksParts): Links {
+export function superviseLinks(
+	parts: Base &
+		Omit<LinkRunnerOptions, 'report'> & {
+			readonly decide: typeof supervise;
+			readonly connections: Connections;
+			readonly report: Pick<LinkRunnerOptions['report'], 'frame' | 'heartbeat' | 'lineEnded' | 'clockSkew'>;
+			readonly onFailedAttempt: (cause: Failure) => void;
+			/** Called after every step, before anything else follows from it. */
+			readonly onStep: (before: Supervision, after: Supervision) => void;
+			/** Called after that: what is desired may depend on the step. */
+			readonly onChange: () => void;
+		},
+) {
 	const { clock, random, decide, connections } = parts;
 	let supervision = NOTHING_SUPERVISED;
 	/** Whether a Connection was saved that no link uses. */
@@ -59,6 +47,9 @@ export function superviseLinks(parts: LinksParts): Links {
 			event(generation, event) {
 				if (event.type === 'registerFailed' || event.type === 'channelEnded') parts.onFailedAttempt(event.failure);
 				dispatch({ type: 'link', generation, event });
+			},
+			lineEnded(...end) {
+				if (supervision.current ?? supervision.next) parts.report.lineEnded(...end);
 			},
 			heartbeat(generation, sentAt) {
 				if (supervision.current?.generation === generation) parts.report.heartbeat(generation, sentAt);
@@ -134,7 +125,18 @@ export function superviseLinks(parts: LinksParts): Links {
 			return supervision;
 		},
 		dispatch,
-		desire: (desired) => dispatch(desiring(desired)),
+		/** Hands over the desired registration, with the saved Connections. */
+		desire: (desired: DesiredRegistration | null) => dispatch(desiring(desired)),
+		/** `service.connectionLifeSeconds` has changed: the Connection in use is renewed when it says so. */
+		lifeChanged() {
+			const { current } = supervision;
+			const known = connections.known().find(({ connection: { token } }) => token === accessOf(supervision)?.token);
+			const { lifeMs = null, obtainedAtMs = 0 } = known?.connection ?? {};
+			if (current?.state.name !== 'online' || lifeMs === null) return;
+			const share = RENEW_AFTER + RENEW_SPREAD * random();
+			perform({ type: 'renewAt', generation: current.generation, atMs: obtainedAtMs + lifeMs * share });
+		},
+		/** Ends every link and gives up every request, until a registration is desired again. */
 		drop() {
 			cancelRenewal();
 			const before = supervision;
@@ -143,6 +145,7 @@ export function superviseLinks(parts: LinksParts): Links {
 			runner.abandon();
 			hasSpare = false;
 		},
+		/** Closes the channels with 1001; resolves when they have gone. After this nothing is dispatched any more. */
 		async stop() {
 			stopped = true;
 			cancelRenewal();
@@ -152,6 +155,7 @@ export function superviseLinks(parts: LinksParts): Links {
 			parts.onChange();
 			await runner.drained();
 		},
+		/** Gives up the requests of links that are over. */
 		abandon: runner.abandon,
 	};
 }

@@ -1,7 +1,5 @@
 /** The counters for `/metrics`, incremented where something happens. Decides nothing; lost with the process. */
-export interface Counters extends Writable<Omit<AgentCounts, 'forwarded' | 'hooks'>> {
-	readonly forwarded: Record<string, number>;
-	readonly hooks: Record<string, number>;
+export interface Counters extends AgentCounts {
 	/** Open event streams, now. */
 	streams: number;
 	/** Whether events are on the disk, and not only in memory. */
@@ -9,8 +7,6 @@ export interface Counters extends Writable<Omit<AgentCounts, 'forwarded' | 'hook
 	/** How far the device's clock is ahead of the service's; `null` while unknown. */
 	clockSkewMs: number | null;
 }
-
-type Writable<Counts> = { -readonly [Name in keyof Counts]: Counts[Name] };
 
 export function createCounters(): Counters {
 	return {
@@ -36,18 +32,18 @@ export function count(counts: Record<string, number>, name: string): void {
 
 /** Counts since the agent started. */
 export interface AgentCounts {
-	readonly notifications: number;
-	readonly duplicates: number;
+	notifications: number;
+	duplicates: number;
 	/** Messages of `service.ignoreKinds`. */
-	readonly ignored: number;
-	readonly gaps: number;
-	readonly heartbeats: number;
+	ignored: number;
+	gaps: number;
+	heartbeats: number;
 	/** Registrations and channel openings that failed. */
-	readonly failedAttempts: number;
+	failedAttempts: number;
 	/** Wrong PINs on the page. */
-	readonly wrongPins: number;
+	wrongPins: number;
 	/** Forwarded requests by the first digit of the status (`2xx`), or `failed`. */
-	readonly forwarded: Readonly<Record<string, number>>;
+	readonly forwarded: Record<string, number>;
 	/** Hooks by their outcome (`exited`, `timedOut`, …). */
-	readonly hooks: Readonly<Record<string, number>>;
+	readonly hooks: Record<string, number>;
 }

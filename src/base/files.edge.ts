@@ -1,5 +1,5 @@
 /**
- * What the agent asks of the file system, once for all: a bounded read, a durable write, the words for an error of the
+ * The agent's questions to the file system, once for all: a bounded read, a durable write, the words for an error of the
  * system, users and groups by name, the bound on the path of a socket. Never puts what stands in a file into a message.
  */
 import { randomUUID } from 'node:crypto';
@@ -21,7 +21,7 @@ const unusable = (code: FileFault, message: string) => Object.assign(new Error(m
 export interface ReadOptions {
 	/** A link in the place of the file is an error (`ELOOP`). Default `false`. */
 	readonly refuseLink?: boolean;
-	/** Looks at the open file before a byte of it is read. What it throws ends the read. */
+	/** Looks at the open file before a byte of it is read. An error from here ends the read. */
 	readonly inspect?: (stat: Stats, handle: FileHandle) => void | Promise<void>;
 }
 
@@ -63,7 +63,7 @@ export async function readText(file: string, maxBytes: number, options: ReadOpti
 export interface WriteOptions {
 	/** Permission bits, whatever the umask. Default `0o600`. */
 	readonly mode?: number;
-	/** Who the file belongs to. Default: the user of this process. */
+	/** The owner of the file. Default: the user of this process. */
 	readonly owner?: { readonly uid: number; readonly gid: number } | undefined;
 	/** Where the new content is written first, in the same directory; what is there is removed. Default: a name of its own. */
 	readonly temporary?: string;

@@ -65,20 +65,22 @@ interface Place {
 	readonly inside: Inside | null;
 }
 
-/** What may stand next. */
+/** The part of the text that may stand next. */
 type Expected = 'value' | 'valueOrEnd' | 'name' | 'nameOrEnd' | 'colon' | 'commaOrEnd' | 'nothing';
 
 /** Up to the end, or to the first place that cannot be JSON. Without recursion: a text may nest as deep as it likes. */
 function walk(text: string, what: string) {
 	let root: Place = { offset: 0, inside: null };
 	const repeated: { path: (string | number)[]; offset: number }[] = [];
-	/** What has begun and not ended, each with the name or index of what is being read in it. */
+	/** The objects and lists that have begun and not ended, each with the name or index of what is being read in it. */
 	const open: { readonly inside: Inside; step: string | number }[] = [];
 	let expected: Expected = 'value';
 	let offset = 0;
 	let afterComma = false;
 	for (;;) {
-		offset = skipSpace(text, offset);
+		SPACE.lastIndex = offset;
+		SPACE.test(text);
+		offset = SPACE.lastIndex;
 		if (offset === text.length && expected === 'nothing') return { root, repeated, fault: null };
 		TOKEN.lastIndex = offset;
 		const first = TOKEN.test(text) ? (text[offset] ?? '') : '';
@@ -130,12 +132,6 @@ function walk(text: string, what: string) {
 const SPACE = /[ \t\r\n]*/y;
 const TOKEN =
 	/[{}[\],:]|"[^"\\\u0000-\u001f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\u0000-\u001f]*)*"|(?:-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)(?![\w.+-])/y;
-
-function skipSpace(text: string, offset: number): number {
-	SPACE.lastIndex = offset;
-	SPACE.test(text);
-	return SPACE.lastIndex;
-}
 
 /** `null` for what follows the end. */
 function describeFault(text: string, offset: number, expected: Expected, closing: string): string | null {

@@ -12,33 +12,11 @@ import { redact, type SecretRegistry } from './redact.ts';
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error';
 
 /** The fields that may stand in a line; every other one is dropped. None of them may hold a secret. */
+// biome-ignore format: a list of words
 const LOG_FIELDS = [
-	'attempt',
-	'bytes',
-	'closeCode',
-	'code',
-	'count',
-	'delayMs',
-	'deviceId',
-	'exitStatus',
-	'generation',
-	'revision',
-	'host',
-	'id',
-	'kind',
-	'ms',
-	'path',
-	'pid',
-	'remedy',
-	'serial',
-	'sessionId',
-	'signal',
-	'socket',
-	'source',
-	'state',
-	'status',
-	'version',
-	'workflowId',
+	'attempt', 'bytes', 'closeCode', 'code', 'count', 'delayMs', 'deviceId', 'exitStatus', 'generation',
+	'revision', 'host', 'id', 'kind', 'ms', 'path', 'pid', 'remedy', 'serial', 'sessionId', 'signal', 'socket',
+	'source', 'state', 'status', 'version', 'workflowId',
 ] as const;
 
 /** Durations in milliseconds (`ms`, `delayMs`); `path` is a file or the path of a URL, without its query. */
@@ -46,11 +24,7 @@ export type LogFields = {
 	readonly [Field in (typeof LOG_FIELDS)[number]]?: string | number | boolean | null | undefined;
 };
 
-export interface Log {
-	debug(message: string, fields?: LogFields): void;
-	info(message: string, fields?: LogFields): void;
-	warn(message: string, fields?: LogFields): void;
-	error(message: string, fields?: LogFields): void;
+export interface Log extends Record<LogLevel, (message: string, fields?: LogFields) => void> {
 	/** From now on less severe lines are dropped. */
 	setLevel(level: LogLevel): void;
 }
@@ -76,12 +50,9 @@ const MAX_UNSENT_BYTES = 64 * 1024;
  */
 export function createLog(options: { level?: LogLevel; secrets: SecretRegistry; destination?: LogDestination }): Log {
 	const { level = 'info', secrets, destination = openLogDestination() } = options;
-	const write = (line: string) => {
-		const { form = 'json' } = destination;
-		destination.write(
-			redact(form === 'json' ? line : form === 'journal' ? forJournal(line) : forTerminal(line), secrets),
-		);
-	};
+	const formed = { json: (line: string) => line, journal: forJournal, terminal: forTerminal }[
+		destination.form ?? 'json'
+	];
 	const logger = pino(
 		{
 			level,
@@ -89,7 +60,7 @@ export function createLog(options: { level?: LogLevel; secrets: SecretRegistry; 
 			timestamp: pino.stdTimeFunctions.isoTime,
 			formatters: { level: (label) => ({ level: label }) },
 		},
-		{ write },
+		{ write: (line) => destination.write(redact(formed(line), secrets)) },
 	);
 	const at = (severity: LogLevel) => (message: string, fields?: LogFields) => {
 		if (!logger.isLevelEnabled(severity)) return;

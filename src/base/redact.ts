@@ -12,20 +12,10 @@ export const MAX_SECRETS = 64;
 export const MIN_SECRET_LENGTH = 6;
 
 /** The secrets that are alive now. */
-export interface SecretRegistry {
-	/**
-	 * From now on the secret is found as it is, percent-encoded, form-encoded, escaped in JSON and inside base64. One that
-	 * is too short, or a word by which others are found (`password`), is not registered.
-	 */
-	add(secret: string): void;
-	/** Forgets a secret that is worth nothing any more; unknown ones are ignored. */
-	remove(secret: string): void;
-	/** Every written form of every secret, the longest first. For {@link scrub} only. */
-	forms(): readonly string[];
-}
+export type SecretRegistry = ReturnType<typeof createSecretRegistry>;
 
 /** @param maxSecrets how many are remembered; default {@link MAX_SECRETS}. */
-export function createSecretRegistry(maxSecrets = MAX_SECRETS): SecretRegistry {
+export function createSecretRegistry(maxSecrets = MAX_SECRETS) {
 	const formsOf = new Map<string, readonly string[]>();
 	let all: readonly string[] = [];
 	const refresh = () => {
@@ -33,7 +23,11 @@ export function createSecretRegistry(maxSecrets = MAX_SECRETS): SecretRegistry {
 		all = [...new Set([...formsOf.values()].flat())].sort((a, b) => b.length - a.length);
 	};
 	return {
-		add(secret) {
+		/**
+		 * From now on the secret is found as it is, percent-encoded, form-encoded, escaped in JSON and inside base64. One that
+		 * is too short, or a word by which others are found (`password`), is not registered.
+		 */
+		add(secret: string): void {
 			if (secret.length < MIN_SECRET_LENGTH || MARKS.test(secret)) return;
 			formsOf.delete(secret);
 			formsOf.set(secret, writtenForms(secret));
@@ -41,10 +35,12 @@ export function createSecretRegistry(maxSecrets = MAX_SECRETS): SecretRegistry {
 			if (formsOf.size > maxSecrets && oldest !== undefined) formsOf.delete(oldest);
 			refresh();
 		},
-		remove(secret) {
+		/** Forgets a secret that is worth nothing any more; unknown ones are ignored. */
+		remove(secret: string): void {
 			if (formsOf.delete(secret)) refresh();
 		},
-		forms: () => all,
+		/** Every written form of every secret, the longest first. For {@link redact} only. */
+		forms: (): readonly string[] => all,
 	};
 }
 
@@ -65,7 +61,7 @@ export function redact(text: string, secrets: SecretRegistry): string {
 			.replace(SCHEME, `$1${SECRET_MARK}`)
 			.replace(KNOWN_TOKEN, SECRET_MARK)
 			// Last, since a code may have a raw space in its query, where the URL would seem to end.
-			.replace(URL_TEXT, (_whole, scheme: string, rest: string) => scheme + withoutQuery(withoutUser(rest)))
+			.replace(URL_TEXT, (_whole, scheme: string, rest: string) => scheme + withoutUserAndQuery(rest))
 			.replace(PATH_QUERY, `$1?${SECRET_MARK}`)
 	);
 }
@@ -110,12 +106,8 @@ const KNOWN_TOKEN = /\beyJ[\w-]{8,1000}\.[\w-]+\.[\w-]*|\btr-[\w-]{20,}/g;
 const URL_TEXT = /\b([a-z][a-z0-9+.-]{1,20}:\/\/)([^\s"'<>\\]+)/gi;
 const PATH_QUERY = /(\/[\w.~%-]*)\?[\w.~%-]+=[^\s"'<>\\]*/g;
 
-function withoutUser(rest: string): string {
-	return rest.replace(/^[^/?#@]*@/, `${SECRET_MARK}@`);
-}
-
-function withoutQuery(rest: string): string {
-	return rest.replace(/([?#]).*$/, `$1${SECRET_MARK}`);
+function withoutUserAndQuery(rest: string): string {
+	return rest.replace(/^[^/?#@]*@/, `${SECRET_MARK}@`).replace(/([?#]).*$/, `$1${SECRET_MARK}`);
 }
 
 function writtenForms(secret: string): string[] {

@@ -11,7 +11,7 @@ export type Course = 'over' | 'ongoing';
 const RECOVERY = 'The agent retries automatically.';
 const ENDS = ['.', '!', '?', '…'];
 
-/** What went wrong, what to do and, if the agent still works on it and can go on without a person, that it does. */
+/** Message, remedy and, if the agent still works on it and can go on without a person, a sentence that says so. */
 export function sentenceOf(
 	{ message, remedy, recovers = false }: Pick<Failure, 'message' | 'remedy' | 'recovers'>,
 	course: Course,

@@ -1,22 +1,19 @@
 /**
- * What is not right but keeps nothing from working, one warning for each topic: shown in the status until it is
- * withdrawn, and logged once when it comes up.
+ * Faults that keep nothing from working, one warning for each topic: shown in the status until it is withdrawn, and
+ * logged once when it comes up.
  */
 
 import type { Failure } from './errors.ts';
 import type { Log } from './log.edge.ts';
 
-export interface Warnings {
-	/** Shows a warning in place of the topic's earlier one; `null` withdraws it. */
-	set(topic: string, warning: Failure | null): void;
-	list(): readonly Failure[];
-}
+export type Warnings = ReturnType<typeof keepWarnings>;
 
 /** @param onChange called after every change. */
-export function keepWarnings(log: Pick<Log, 'warn'>, onChange: () => void): Warnings {
+export function keepWarnings(log: Pick<Log, 'warn'>, onChange: () => void) {
 	const warnings = new Map<string, Failure>();
 	return {
-		set(topic, warning) {
+		/** Shows a warning in place of the topic's earlier one; `null` withdraws it. */
+		set(topic: string, warning: Failure | null): void {
 			if (warnings.get(topic)?.message === warning?.message) return;
 			if (warning) {
 				warnings.set(topic, warning);
@@ -24,6 +21,6 @@ export function keepWarnings(log: Pick<Log, 'warn'>, onChange: () => void): Warn
 			} else warnings.delete(topic);
 			onChange();
 		},
-		list: () => [...warnings.values()],
+		list: (): readonly Failure[] => [...warnings.values()],
 	};
 }

@@ -12,7 +12,7 @@ import { createInterface } from 'node:readline';
 import { isSea } from 'node:sea';
 import { AgentError } from '../base/errors.ts';
 import { startService } from '../service/embedded-service.ts';
-import { type OutputFlags, printJson, printLine } from './output.ts';
+import { type OutputFlags, printAnswer } from './output.ts';
 
 const DEADLINE_MS = 60_000;
 
@@ -39,8 +39,7 @@ export async function makeCodeCache(flags: OutputFlags): Promise<void> {
 		await service.close();
 		await rm(directory, { recursive: true, force: true });
 	}
-	if (flags.json) printJson({ made: true });
-	else printLine('Compiled ahead what a start needs.');
+	printAnswer(flags, { made: true }, 'Compiled ahead what a start needs.');
 }
 
 /** Ends the daemon by the signal as soon as it is online. */

@@ -8,9 +8,55 @@ import { nearestName } from '../settings/resolve.ts';
 import { type OutputFlags, printText, reportFailure, runCommand } from './output.ts';
 import { VERSION } from './version.ts';
 
+/** Its flags with the common ones, then its arguments. */
+type Run = (flags: never, ...given: never[]) => Promise<void>;
+
+/** Commands by their names: each function makes its own, from what it is for. */
+export type Subcommands = Readonly<Record<string, (command: (about: string) => LazyCommand) => LazyCommand>>;
+
+/** A command with examples under its help, whose code is loaded when it is called. */
+export class LazyCommand extends Command {
+	override createCommand(name?: string): LazyCommand {
+		return new LazyCommand(name);
+	}
+
+	subcommands(table: Subcommands): this {
+		for (const [name, make] of Object.entries(table)) make((about) => this.command(name).description(about));
+		return this;
+	}
+
+	/** A flag that takes a whole number. */
+	number(flags: string, about: string, [min, max]: readonly [min: number, max: number], fallback?: number): this {
+		return this.option(flags, about, wholeNumber(flags.split(' ', 1).join(), min, max), fallback);
+	}
+
+	/** @param lines command lines, each with what it is for. */
+	examples(lines: Readonly<Record<string, string>>): this {
+		const width = Math.max(...Object.keys(lines).map((line) => line.length));
+		const rows = Object.entries(lines).map(([line, about]) => `  ${line.padEnd(width)}  ${about}`.trimEnd());
+		return this.addHelpText('after', `\nExamples:\n${rows.join('\n')}`);
+	}
+
+	/** What the loaded function throws is reported. */
+	runs(load: () => Promise<Run>): this {
+		return this.action((...all: unknown[]) => {
+			const flags = this.optsWithGlobals<OutputFlags>();
+			const settled = { ...flags, json: flags.json ?? isJsonSet(this) };
+			return runCommand(settled, async () => {
+				const run = (await load()) as (flags: OutputFlags, ...given: unknown[]) => Promise<void>;
+				await run(settled, ...all.slice(0, -2));
+			});
+		});
+	}
+}
+
+export const EXIT_STATUSES = `
+Exit status: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 internal fault, 74 I/O,
+  75 try again, 77 refused, 78 settings.`;
+
 /** A program whose commands say nothing of their own about mistakes: {@link runProgram} does. */
-export function createProgram(name: string, description: string): Command {
-	return new Command(name)
+export function createProgram(name: string, description: string): LazyCommand {
+	return new LazyCommand(name)
 		.description(description)
 		.version(VERSION, '-V, --version', 'show the version')
 		.helpOption('-h, --help', 'show this help')
@@ -32,29 +78,6 @@ function rootOf(command: Command): Command {
 	return command.parent ? rootOf(command.parent) : command;
 }
 
-/** Lines of a command and what it is for, under its help. */
-export function withExamples(
-	command: Command,
-	...examples: readonly (readonly [line: string, about: string])[]
-): Command {
-	const width = Math.max(...examples.map(([line]) => line.length));
-	const lines = examples.map(([line, about]) => `  ${line.padEnd(width)}  ${about}`.trimEnd());
-	return command.addHelpText('after', `\nExamples:\n${lines.join('\n')}`);
-}
-
-/** Has a command run with its flags and the common ones, then its arguments; what it throws is reported. */
-export function onCommand<Flags extends OutputFlags>(
-	command: Command,
-	run: (flags: Flags, ...given: string[]) => Promise<void>,
-): Command {
-	return command.action((...all: unknown[]) => {
-		const given = all.slice(0, -2) as string[];
-		const flags = (all.at(-1) as Command).optsWithGlobals<Flags>();
-		const settled = { ...flags, json: flags.json ?? isJsonSet(command) };
-		return runCommand(settled, () => run(settled, ...given));
-	});
-}
-
 /** `IDV_AGENT_JSON=1` and `IDV_JSON=1` are the same as the flag. */
 function isJsonSet(command: Command): boolean {
 	const name = `${rootOf(command).name().toUpperCase().replace('-', '_')}_JSON`;
@@ -74,50 +97,40 @@ export async function runProgram(program: Command): Promise<void> {
 		if (error.exitCode === 0) return;
 		process.exitCode = EXIT.usage;
 		if (error.code === 'commander.help') return;
-		const help = `See "${[program.name(), ...namedIn(program, words), '--help'].join(' ')}".`;
 		const { message, suggestion } = plainWords(error);
-		reportFailure(failure('usage', message, { remedy: suggestion ? `${suggestion} ${help}` : help }), { json });
+		reportFailure(failure('usage', message, { remedy: suggestion + seeHelp(program, words) }), { json });
 	}
 }
 
 /** commander shows the whole help for a command that is not there, without a word about it. @throws AgentError `usage`. */
 function refuseUnknownHelp(program: Command, words: readonly string[]): void {
-	let command = program;
-	for (const [at, word] of words.entries()) {
-		const asked = words[at + 1];
-		if (
-			word === 'help' &&
-			asked !== undefined &&
-			!asked.startsWith('-') &&
-			!command.commands.some((known) => known.name() === asked)
-		) {
-			const nearest = nearestName(
-				asked,
-				command.commands.map((known) => known.name()),
-			);
-			const help = `See "${[program.name(), ...namedIn(program, words.slice(0, at)), '--help'].join(' ')}".`;
-			throw new AgentError('usage', `Unknown command ${JSON.stringify(asked.slice(0, 40))}.`, {
-				remedy: nearest ? `Did you mean ${nearest}? ${help}` : help,
-			});
-		}
-		const next = command.commands.find((known) => known.name() === word);
-		if (!next) return;
-		command = next;
-	}
+	const at = words.indexOf('help');
+	const asked = words[at + 1];
+	if (at === -1 || asked === undefined || asked.startsWith('-')) return;
+	const path = words.slice(0, at);
+	const command = path.reduce<Command | undefined>((parent, word) => parent && commandOf(parent, word), program);
+	if (!command || commandOf(command, asked)) return;
+	const names = command.commands.map((known) => known.name());
+	const nearest = nearestName(asked, names);
+	throw new AgentError('usage', `Unknown command ${JSON.stringify(asked.slice(0, 40))}.`, {
+		remedy: (nearest ? `Did you mean ${nearest}? ` : '') + seeHelp(program, path),
+	});
 }
 
-/** The words that name a command. */
-function namedIn(program: Command, words: readonly string[]): string[] {
-	const named: string[] = [];
+function commandOf(parent: Command, word: string): Command | undefined {
+	return parent.commands.find((known) => known.name() === word);
+}
+
+/** Names the help of the command that is among the words. */
+function seeHelp(program: Command, words: readonly string[]): string {
+	const named = [program.name()];
 	let command = program;
 	for (const word of words) {
-		const next = command.commands.find((known) => known.name() === word);
-		if (next) {
-			named.push(word);
-			command = next;
-		}
+		const next = commandOf(command, word);
+		if (next) named.push(word);
+		command = next ?? command;
 	}
-	return named;
+	return `See "${named.join(' ')} --help".`;
 }
 
 /** commander's own message without the typed words: a code may be among them. */
@@ -129,7 +142,7 @@ function plainWords(error: CommanderError): { message: string; suggestion: strin
 			: error.code === 'commander.unknownOption'
 				? first.replace(/=.*'$/s, "'").replace(/ '(?!-[a-z]'$|--[a-z-]{1,40}'$).*$/is, '')
 				: first;
-	const suggestion = /^\((.*)\)$/.exec(hint)?.[1] ?? '';
+	const suggestion = hint.replace(/^\((.*)\)$/, '$1 ');
 	return { message: `${message.charAt(0).toUpperCase()}${message.slice(1).replace(/\.$/, '')}.`, suggestion };
 }
 

@@ -1,14 +1,15 @@
 /** `idv-agent config`: the settings with where each came from, and what is wrong with them. */
 
-import { AgentError, exitStatusOf, type Failure } from '../base/errors.ts';
+import { AgentError, type Failure } from '../base/errors.ts';
 import { createSecretRegistry, redact, SECRET_MARK } from '../base/redact.ts';
 import { openRuntime } from '../connection/runtime.runner.ts';
 import { readBrowserApplications } from '../local-api/server/browser-applications.ts';
 import { assumptionsOf } from '../protocol/assumptions.ts';
 import { type LoadedSettings, loadSettings } from '../settings/load.runner.ts';
-import { choosePaths, type PathFlags } from '../settings/paths.runner.ts';
+import { choosePaths } from '../settings/paths.runner.ts';
 import type { SettingOrigin } from '../settings/resolve.ts';
 import { environmentName, listSettings, valueAt } from '../settings/table.ts';
+import type { AskFlags } from './local-agent.ts';
 import {
 	type OutputFlags,
 	printFolded,
@@ -19,14 +20,12 @@ import {
 	reportFailures,
 } from './output.ts';
 
-export type ConfigFlags = PathFlags & OutputFlags & { readonly set?: readonly string[] | undefined };
-
-function load(flags: ConfigFlags): Promise<LoadedSettings> {
+function load(flags: AskFlags): Promise<LoadedSettings> {
 	const paths = choosePaths(flags, process.env);
 	return loadSettings({ paths, env: process.env, sets: flags.set ?? [] });
 }
 
-export async function showConfig(flags: ConfigFlags & { readonly explain?: boolean | undefined }): Promise<void> {
+export async function showConfig(flags: AskFlags & { readonly explain?: boolean | undefined }): Promise<void> {
 	const loaded = await load(flags);
 	const rows = [...listSettings()].map(([path, { secret, about }]) => {
 		const value = valueAt(loaded.settings, path);
@@ -55,7 +54,7 @@ export async function showConfig(flags: ConfigFlags & { readonly explain?: boole
 }
 
 /** Goes as far as the agent does: the files that settings name are opened, too. */
-export async function checkConfig(flags: ConfigFlags): Promise<void> {
+export async function checkConfig(flags: AskFlags): Promise<void> {
 	const loaded = await load(flags);
 	const problems = loaded.problems.length > 0 ? loaded.problems : await tryOut(loaded);
 	const valid = problems.length === 0;
@@ -78,10 +77,8 @@ async function tryOut(loaded: LoadedSettings): Promise<readonly Failure[]> {
 }
 
 function reportProblems({ notices }: LoadedSettings, problems: readonly Failure[], flags: OutputFlags): void {
-	const [first] = problems;
-	if (first) process.exitCode = exitStatusOf(first.code);
+	reportFailures(problems, flags);
 	if (flags.json) return;
-	reportFailures(problems);
 	for (const { message } of notices) printWarning(message);
 }
 

@@ -10,11 +10,13 @@ import { createLocalClient, type LocalClient } from '../local-api/client.edge.ts
 import { formatAuthorization } from '../protocol/authorization.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import type { HandOffRecord } from '../protocol/hand-off.ts';
-import { LOCAL_ROUTES, type LocalEvent, type PairResult, type Status } from '../protocol/local-api.ts';
+import { LOCAL_ROUTES, type PairResult } from '../protocol/local-api.ts';
+import { readSingleCode } from '../scanning/picture-reader.edge.ts';
 import { type EmbeddedService, startService } from '../service/embedded-service.ts';
 import { renderQrTerminal } from '../service/qr-code.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import { printLine } from './output.ts';
+import { statusWhen } from './run.ts';
 import { VERSION } from './version.ts';
 
 /** Each step of the story has this long. */
@@ -26,7 +28,6 @@ interface DemoContext {
 	readonly service: EmbeddedService;
 	readonly daemon: Daemon;
 	readonly client: LocalClient;
-	readonly statuses: StatusWatch;
 }
 
 export async function demo(flags: { readonly once?: boolean | undefined }): Promise<void> {
@@ -65,10 +66,7 @@ export async function demo(flags: { readonly once?: boolean | undefined }): Prom
 		);
 		const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
 		printLine(`\nThat was the whole story, in ${seconds} s.`);
-		if (flags.once) {
-			await end();
-			return;
-		}
+		if (flags.once) return await end();
 		isDone = true;
 		stayUp(context, directory, cleanup);
 	} catch (error) {
@@ -85,10 +83,7 @@ async function startAgentAndService(directory: string, cleanup: (() => Promise<u
 	const service = await startService({ workflows: [...WORKFLOWS] });
 	cleanup.push(() => service.close());
 	say(`The embedded service listens at ${service.url} and knows the workflows ${WORKFLOWS.join(' and ')}.`);
-	const paths = choosePaths(
-		{ config: undefined, stateDir: join(directory, 'state'), runDir: join(directory, 'run') },
-		{},
-	);
+	const paths = choosePaths({ stateDir: join(directory, 'state'), runDir: join(directory, 'run') }, {});
 	const daemon = await startDaemon({
 		version: VERSION,
 		paths: { ...paths, configFile: join(directory, 'config.json'), confDirectory: join(directory, 'conf.d') },
@@ -97,10 +92,9 @@ async function startAgentAndService(directory: string, cleanup: (() => Promise<u
 		sets: ['heartbeatCadence=2', 'deviceId=demo-kiosk', 'log.level=error', 'page.port=0', ...OWN_GROUPS],
 	});
 	cleanup.push(() => daemon.stop());
-	const statuses = watchStatus(daemon);
 	say(`The agent runs. ${daemon.agent.status().sentence}`);
 	if (daemon.addresses.page) say(`Its page for the device's own screen is at ${daemon.addresses.page}`);
-	return { service, daemon, client: createLocalClient({ runDir: paths.runDir }), statuses };
+	return { service, daemon, client: createLocalClient({ runDir: paths.runDir }) };
 }
 
 /** The groups of an installed device are not there on a newcomer's machine: the sockets stay this user's own. */
@@ -122,12 +116,12 @@ async function makeCode({ service }: DemoContext, directory: string): Promise<st
 	say(`GET ${url.pathname}${url.search} answered with a picture, saved as ${picture}.`);
 	say('It looks like this; it works once, and for five minutes:');
 	printLine();
-	printLine(await renderQrTerminal(await read(picture)));
+	printLine(await renderQrTerminal(await readSingleCode(picture)));
 	return picture;
 }
 
 async function pairByPicture({ service, client }: DemoContext, picture: string): Promise<void> {
-	const code = await read(picture);
+	const code = await readSingleCode(picture);
 	say('Read: a deep link with a Short Token. The host is shown and confirmed before anything is spent.');
 	const result = (await client.request(
 		'admin',
@@ -139,14 +133,9 @@ async function pairByPicture({ service, client }: DemoContext, picture: string):
 	say(`Registered as ${result.deviceId} for workflow ${result.workflowId}; the Connection is saved.`);
 }
 
-async function read(picture: string): Promise<string> {
-	const { readSingleCode } = await import('../scanning/picture-reader.edge.ts');
-	return readSingleCode(picture);
-}
-
-async function showOnline({ service, statuses }: DemoContext): Promise<void> {
+async function showOnline({ service, daemon }: DemoContext): Promise<void> {
 	const heartbeat = service.waitFor('heartbeat', undefined, STEP_MS);
-	const status = await statuses.until(({ state }) => state === 'online');
+	const status = await statusWhen(daemon.agent, ({ state }) => state === 'online');
 	say(status.sentence);
 	const { heartbeat: frame } = await heartbeat;
 	say(`The service received a heartbeat over ws/device: ${JSON.stringify(frame)}`);
@@ -155,28 +144,28 @@ async function showOnline({ service, statuses }: DemoContext): Promise<void> {
 async function startSession({ service, daemon }: DemoContext): Promise<void> {
 	const heard = nextEvent(daemon, 'session.started');
 	const url = endpointUrl(service.url, ENDPOINTS.sessionStart, new URLSearchParams({ workflowId: WORKFLOWS[0] }));
+	const authorization = formatAuthorization({ scheme: 'ApiKey', credential: service.credentials.apiKey });
 	const response = await fetch(url, {
 		method: 'POST',
-		headers: {
-			authorization: formatAuthorization({ scheme: 'ApiKey', credential: service.credentials.apiKey }),
-			'content-type': 'application/json',
-		},
+		headers: { authorization, 'content-type': 'application/json' },
 		body: JSON.stringify({ metadata: { visitor: 'Ada' }, ttl: 600 }),
 	});
 	const record = (await response.json()) as HandOffRecord;
 	say(`POST ${url.pathname} answered ${response.status}: the hand-off URL ends at ${record.expiresAt}.`);
-	const event = await heard;
-	say(
-		`The kiosk application gets event ${event.id}: ${event.kind}, session ${(event.data as { sessionId: string }).sessionId}.`,
-	);
+	const { id, kind, content } = await heard;
+	const { sessionId } = JSON.parse(content) as { sessionId: string };
+	say(`The kiosk application gets event ${id}: ${kind}, session ${sessionId}.`);
 }
 
-async function changeWorkflow({ client, service, statuses }: DemoContext): Promise<void> {
+async function changeWorkflow({ client, service, daemon }: DemoContext): Promise<void> {
 	const offline: string[] = [];
-	const stop = statuses.each(({ state, sentence }) => state !== 'online' && offline.push(sentence));
+	const stop = daemon.agent.onStatus(() => {
+		const { state, sentence } = daemon.agent.status();
+		if (state !== 'online') offline.push(sentence);
+	});
 	const stopListening = service.on('device-offline', ({ reason }) => offline.push(reason));
 	await client.request('admin', 'PUT', LOCAL_ROUTES.workflow, { workflowId: WORKFLOWS[1] });
-	const status = await statuses.until(({ workflow }) => workflow.live === WORKFLOWS[1]);
+	const status = await statusWhen(daemon.agent, ({ workflow }) => workflow.live === WORKFLOWS[1]);
 	stop();
 	stopListening();
 	if (offline.length > 0) throw new Error(`the device was offline in between: ${offline.join('; ')}`);
@@ -184,28 +173,27 @@ async function changeWorkflow({ client, service, statuses }: DemoContext): Promi
 	say('The new link was online before the old one was closed: neither side saw the device offline.');
 }
 
-async function restartService({ service, statuses }: DemoContext): Promise<void> {
-	const gone = statuses.until(({ state }) => state === 'offline');
+async function restartService({ service, daemon }: DemoContext): Promise<void> {
+	const gone = statusWhen(daemon.agent, ({ state }) => state === 'offline');
 	const back = service.restart({ downMs: 1000, hard: true });
 	say('It keeps its signing key and its list of devices, as a service with a database does.');
 	const away = await gone;
 	say(away.sentence);
 	await back;
-	const status = await statuses.until(({ state }) => state === 'online');
+	const status = await statusWhen(daemon.agent, ({ state }) => state === 'online');
 	say(`${status.sentence} Reconnects: ${status.channel.reconnects}.`);
 }
 
-function stayUp({ daemon, statuses }: DemoContext, directory: string, cleanup: (() => Promise<unknown>)[]): void {
+function stayUp({ daemon }: DemoContext, directory: string, cleanup: (() => Promise<unknown>)[]): void {
 	printLine('\nIt stays up now; Ctrl-C ends it. In another terminal, try:');
 	printLine(`  bin/idv-agent status --run-dir ${join(directory, 'run')}`);
 	printLine(`  bin/idv-agent events --follow --run-dir ${join(directory, 'run')}`);
 	printLine();
 	let last = '';
-	const stopWatching = statuses.each(({ sentence, channel }) => {
-		const line =
-			channel.lastHeartbeatAt === null
-				? sentence
-				: `${sentence} Last heartbeat ${channel.lastHeartbeatAt.slice(11, 19)}.`;
+	const stopWatching = daemon.agent.onStatus(() => {
+		const { sentence, channel } = daemon.agent.status();
+		const heartbeatAt = channel.lastHeartbeatAt?.slice(11, 19);
+		const line = heartbeatAt ? `${sentence} Last heartbeat ${heartbeatAt}.` : sentence;
 		if (line !== last) printLine(`${new Date().toISOString().slice(11, 19)}  ${line}`);
 		last = line;
 	});
@@ -216,37 +204,13 @@ function stayUp({ daemon, statuses }: DemoContext, directory: string, cleanup: (
 	cleanup.push(async () => stopWatching());
 }
 
-interface StatusWatch {
-	/** Resolves with the first status, now or later, that matches. */
-	until(matches: (status: Status) => boolean): Promise<Status>;
-	/** Calls back for every status until the returned function is called. */
-	each(listener: (status: Status) => void): () => void;
-}
-
-function watchStatus({ agent }: Daemon): StatusWatch {
-	const each: StatusWatch['each'] = (listener) => agent.onStatus(() => listener(agent.status()));
-	return {
-		each,
-		until: (matches) =>
-			new Promise((done) => {
-				const stop = each((status) => look(status));
-				const look = (status: Status) => {
-					if (!matches(status)) return;
-					stop();
-					done(status);
-				};
-				look(agent.status());
-			}),
-	};
-}
-
-function nextEvent({ agent }: Daemon, kind: string): Promise<LocalEvent> {
+function nextEvent({ agent }: Daemon, kind: string): Promise<{ id: string; kind: string; content: string }> {
 	return new Promise((done) => {
 		const stop = agent.events.subscribe((entries) => {
 			const entry = entries.find((one) => one.kind === kind);
 			if (!entry) return;
 			stop();
-			done({ ...entry, data: JSON.parse(entry.content) } as LocalEvent);
+			done(entry);
 		});
 	});
 }

@@ -2,9 +2,11 @@
  * `idv-agent doctor`: every check with its finding and its remedy, as soon as it is known. For a person a list, for
  * programs one document. The exit status is that of the first failure.
  */
+
 import { systemClock } from '../base/clock.edge.ts';
 import { AgentError } from '../base/errors.ts';
 import { CHECK_IDS, CHECKS, type CheckId, openContext } from '../diagnosis/check-list.runner.ts';
+import { hintsOf } from '../diagnosis/checks.ts';
 import {
 	becomeServiceUser,
 	findInspectionTarget,
@@ -12,37 +14,21 @@ import {
 	nameOfUser,
 } from '../diagnosis/inspection-target.runner.ts';
 import { type CheckReport, type Diagnosis, DOCTOR_SCHEMA_VERSION, diagnose } from '../diagnosis/run-checks.runner.ts';
-import type { PathFlags } from '../settings/paths.runner.ts';
 import { nearestName } from '../settings/resolve.ts';
-import { counted, type OutputFlags, printFolded, printJson, printLine } from './output.ts';
+import type { AskFlags } from './local-agent.ts';
+import { counted, printFolded, printJson, printLine } from './output.ts';
 import { VERSION } from './version.ts';
 
-export type DoctorFlags = PathFlags &
-	OutputFlags & {
-		readonly set?: readonly string[] | undefined;
-		/** Left out, all. */
-		readonly check?: readonly string[] | undefined;
-		readonly warningsAsErrors?: boolean | undefined;
-	};
-
-/** The document that `--json` prints and a support bundle holds. */
-export interface DoctorReport extends Diagnosis {
-	readonly schemaVersion: typeof DOCTOR_SCHEMA_VERSION;
-	readonly agentVersion: string;
-	/** ISO 8601, by this device's clock. */
-	readonly at: string;
-	/** The user with whose rights the checks ran. */
-	readonly user: string;
-	/** Whether the settings are those that the systemd unit runs with. */
-	readonly settingsOfUnit: boolean;
+export interface DoctorFlags extends AskFlags {
+	readonly check?: readonly string[] | undefined;
+	readonly warningsAsErrors?: boolean | undefined;
 }
 
 export async function doctor(flags: DoctorFlags): Promise<void> {
 	const checks = (flags.check ?? []).map(readCheckId);
 	const inspected = await findInspectionTarget(flags, process.env);
 	becomeServiceUser(inspected);
-	const screen = flags.json ? null : openScreen();
-	screen?.begin(await nameOfUser());
+	const screen = flags.json ? null : openScreen(await nameOfUser());
 	const report = await examine(inspected, {
 		checks: checks.length > 0 ? checks : CHECK_IDS,
 		warningsAsErrors: flags.warningsAsErrors ?? false,
@@ -53,7 +39,7 @@ export async function doctor(flags: DoctorFlags): Promise<void> {
 	process.exitCode = report.exitStatus;
 }
 
-/** Runs the checks with the rights of this process. */
+/** Runs the checks with the rights of this process. Returns the document of `--json` and of a support bundle. */
 export async function examine(
 	inspected: InspectionTarget,
 	options: {
@@ -62,16 +48,26 @@ export async function examine(
 		readonly onCheck?: (check: CheckReport) => void;
 		readonly registerSecret?: (secret: string) => void;
 	},
-): Promise<DoctorReport> {
+) {
 	const { registerSecret = () => {} } = options;
 	const at = new Date(systemClock.wallMs()).toISOString();
-	const about = { inspected, clock: systemClock, userAgent: `idv-agent/${VERSION}`, registerSecret };
-	const context = openContext(about);
+	const context = openContext({ inspected, clock: systemClock, userAgent: `idv-agent/${VERSION}`, registerSecret });
 	try {
 		const diagnosis = await diagnose({ ...options, list: CHECKS, context, clock: systemClock });
-		const user = await nameOfUser();
-		const head = { schemaVersion: DOCTOR_SCHEMA_VERSION, agentVersion: VERSION, at, user } as const;
-		return { ...head, settingsOfUnit: inspected.isOfUnit, ...diagnosis };
+		return {
+			schemaVersion: DOCTOR_SCHEMA_VERSION,
+			agentVersion: VERSION,
+			at,
+			/** With whose rights the checks ran. */
+			user: await nameOfUser(),
+			/** Whether the settings are those that the systemd unit runs with. */
+			settingsOfUnit: inspected.isOfUnit,
+			...diagnosis,
+			checks: diagnosis.checks.map((check) => {
+				const hints = hintsOf(check.id, check);
+				return hints.length > 0 ? { ...check, hints } : check;
+			}),
+		};
 	} finally {
 		await context.close();
 	}
@@ -87,25 +83,24 @@ function readCheckId(text: string): CheckId {
 }
 
 /** The list grows downwards; on a terminal its last line names the check that runs. */
-function openScreen() {
+function openScreen(user: string) {
 	const isTerminal = process.stdout.isTTY === true;
 	const width = Math.max(...CHECK_IDS.map((id) => id.length));
 	const waiting = (text: string) => {
 		if (isTerminal) process.stdout.write(`\r\u001b[K${text}`);
 	};
+	printLine(`Checked as user ${user}.\n`);
+	waiting('\u2026 settings');
 	return {
-		begin(user: string) {
-			printLine(`Checked as user ${user}.\n`);
-			waiting('\u2026 settings');
-		},
 		show(check: CheckReport) {
 			waiting('');
 			printFolded(`${check.status.padEnd(7)}  ${check.id.padEnd(width)}  `, check.message);
 			if ('remedy' in check) printFolded(' '.repeat(7 + width + 4), check.remedy);
+			for (const hint of hintsOf(check.id, check)) printFolded(' '.repeat(7 + width + 4), hint);
 			const next = CHECKS[CHECKS.findIndex(({ id }) => id === check.id) + 1]?.id;
 			if (next) waiting(`\u2026 ${next}`);
 		},
-		end({ checks, first, ms }: DoctorReport) {
+		end({ checks, first, ms }: Diagnosis) {
 			waiting('');
 			const warnings = checks.filter(({ status }) => status === 'warning').length;
 			const failures = checks.filter(({ status }) => status === 'failed').length;

@@ -4,11 +4,7 @@ import { cleanText } from '../protocol/problem.ts';
 import { type AskFlags, agentStopped, clientFor } from './local-agent.ts';
 import { localTime, printLine } from './output.ts';
 
-export interface EventsFlags extends AskFlags {
-	readonly follow?: boolean | undefined;
-	/** Only events after the one with this id. */
-	readonly since?: string | undefined;
-}
+type EventsFlags = AskFlags & { readonly follow?: boolean; readonly since?: string | undefined };
 
 export async function showEvents(flags: EventsFlags): Promise<void> {
 	if (flags.follow) return followEvents(flags);
@@ -41,11 +37,8 @@ async function followEvents(flags: EventsFlags): Promise<void> {
 
 /** @param json the event as the agent wrote it. */
 function printEvent(event: LocalEvent, json: string, flags: EventsFlags): void {
-	if (flags.json) {
-		printLine(json);
-		return;
-	}
 	const name = event.type === 'notification' ? event.kind : event.type;
 	const data = typeof event.data === 'string' ? event.data : JSON.stringify(event.data);
-	printLine(`${event.id}  ${localTime(event.at)}  ${cleanText(name, 64)}  ${cleanText(data, 2000)}`);
+	const words = `${event.id}  ${localTime(event.at)}  ${cleanText(name, 64)}  ${cleanText(data, 2000)}`;
+	printLine(flags.json ? json : words);
 }

@@ -13,7 +13,7 @@ import { choosePaths } from '../settings/paths.runner.ts';
 import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
 import { openStateStore } from '../state/store.edge.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
-import { printJson, printLine, printTable, printWarning } from './output.ts';
+import { printAnswer, printJson, printLine, printTable, printWarning } from './output.ts';
 import { confirm } from './prompts.ts';
 
 /** The facts of the machine; the id of a device that has nothing of its own is made when the agent first starts. */
@@ -40,11 +40,12 @@ export async function showIdentity(flags: AskFlags): Promise<void> {
 export async function acceptIdentity(flags: AskFlags & { readonly yes?: boolean | undefined }): Promise<void> {
 	const client = clientFor(flags);
 	const before = (await client.request('admin', 'GET', LOCAL_ROUTES.identity)) as IdentityReport;
-	if (before.warnings.length === 0) {
-		if (flags.json) printJson({ changed: false, ...before });
-		else printLine('Nothing has changed: this is the machine that was paired.');
-		return;
-	}
+	if (before.warnings.length === 0)
+		return printAnswer(
+			flags,
+			{ changed: false, ...before },
+			'Nothing has changed: this is the machine that was paired.',
+		);
 	if (!flags.json) for (const { message } of before.warnings) printLine(message);
 	const question = `Is this still device ${before.deviceId.value}, with a part replaced?`;
 	if (!flags.yes && (flags.json || !(await confirm(question))))
@@ -60,9 +61,8 @@ export async function acceptIdentity(flags: AskFlags & { readonly yes?: boolean 
 
 async function askMachine(flags: AskFlags): Promise<{ report: MachineReport; notes: string[] }> {
 	const paths = choosePaths(flags, process.env);
-	const notes: string[] = [];
 	const { settings, problems } = await loadSettings({ paths, env: process.env, sets: [] });
-	notes.push(...problems.map(({ message }) => message));
+	const notes = problems.map(({ message }) => message);
 	const state = await readState(paths.stateDir, notes);
 	const facts = await readIdentityFacts({ credentialsDirectory: paths.credentialsDirectory ?? undefined });
 	const choice = chooseIdentity(facts, settings, state.identity, state.generatedId);

@@ -6,7 +6,8 @@ import { LOCAL_ROUTES, type Status } from '../protocol/local-api.ts';
 import { choosePaths, type PathFlags } from '../settings/paths.runner.ts';
 import type { OutputFlags } from './output.ts';
 
-export type AskFlags = PathFlags & OutputFlags;
+/** Of most commands; `--set` only of those that read the settings. */
+export type AskFlags = PathFlags & OutputFlags & { readonly set?: readonly string[] | undefined };
 
 export function clientFor(flags: AskFlags): LocalClient {
 	return createLocalClient({ runDir: choosePaths(flags, process.env).runDir });

@@ -38,6 +38,12 @@ export function printJson(value: unknown): void {
 	printLine(JSON.stringify(value, null, process.stdout.isTTY ? 2 : undefined));
 }
 
+/** A document for a program, a line for a person. */
+export function printAnswer(flags: OutputFlags, document: unknown, line: string): void {
+	if (flags.json) printJson(document);
+	else printLine(line);
+}
+
 /** Columns as wide as they have to be, two spaces between them; on a terminal the last one is folded at its edge. */
 export function printTable(rows: readonly (readonly string[])[]): void {
 	const columns = Math.max(0, ...rows.map((row) => row.length));
@@ -113,10 +119,11 @@ export function reportFailure(told: Failure, flags: OutputFlags, beside: object 
 	else printError(`${sentenceOf(told, course)} [${code}]`);
 }
 
-/** Several things that are wrong at once: a line for each. Sets the exit status of the first. */
-export function reportFailures(failures: readonly Failure[]): void {
+/** Several things that are wrong at once: a line for each, except in JSON. Sets the exit status of the first. */
+export function reportFailures(failures: readonly Failure[], flags: OutputFlags): void {
 	const [first] = failures;
 	if (first) process.exitCode = exitStatusOf(first.code);
+	if (flags.json) return;
 	for (const { code, message } of failures) printError(`${joinSentences(message)} [${code}]`);
 }
 

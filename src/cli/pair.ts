@@ -3,10 +3,11 @@ import { AgentError, asError, asFailure } from '../base/errors.ts';
 import { normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { LOCAL_ROUTES, type PairPreview, type PairRequest, type PairResult } from '../protocol/local-api.ts';
 import { MAX_CODE_LENGTH } from '../protocol/pairing-code.ts';
+import { chooseWorkflow, readWorkflowChoices } from '../protocol/workflow-choices.ts';
 import { checkCodeSource, readCode } from './code-input.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
-import { printJson, printLine, printTable, reportFailure } from './output.ts';
-import { confirm } from './prompts.ts';
+import { printAnswer, printTable, reportFailure } from './output.ts';
+import { ask, confirm } from './prompts.ts';
 
 export interface PairFlags extends AskFlags {
 	readonly image?: string | undefined;
@@ -40,16 +41,18 @@ export async function pair(flags: PairFlags, from: readonly string[]): Promise<v
 	if (!flags.json) printPreview(preview);
 	if (flags.inspect) {
 		if (preview.problem) reportFailure(asFailure(preview.problem), flags, { preview });
-		else if (flags.json) printJson(preview);
-		else printLine('\nNothing was spent: without --inspect the device is paired with this code.');
+		else printAnswer(flags, preview, '\nNothing was spent: without --inspect the device is paired with this code.');
 		return;
 	}
 	const agreed = await settle(preview, request);
-	const result = (await client.request('admin', 'POST', LOCAL_ROUTES.pair, agreed, {
-		deadlineMs: PAIR_DEADLINE_MS,
+	const spend = (asked: PairRequest) =>
+		client.request('admin', 'POST', LOCAL_ROUTES.pair, asked, { deadlineMs: PAIR_DEADLINE_MS });
+	const result = (await spend(agreed).catch(async (error: unknown) => {
+		const workflowId = await askWorkflow(error);
+		if (workflowId === null) throw error;
+		return spend({ ...agreed, workflowId });
 	})) as PairResult;
-	if (flags.json) printJson(result);
-	else printLine(`\nPaired. ${result.sentence}`);
+	printAnswer(flags, result, `\nPaired. ${result.sentence}`);
 }
 
 /** Refuses a code that the agent's interface would refuse for its form, in the words of pairing. */
@@ -62,7 +65,8 @@ function checkLength(code: string): string {
 
 /** A first pairing with a host that no setting names is a person's decision. */
 async function settle({ problem, baseUrl, hostInUnicode }: PairPreview, request: PairRequest): Promise<PairRequest> {
-	if (!problem) return request;
+	// The service may list the workflows, or take the code for the only one.
+	if (!problem || problem.code === 'workflow-missing') return request;
 	if (problem.code === 'origin-unconfirmed' && baseUrl !== null) {
 		const { origin } = new URL(baseUrl);
 		if (await confirm(`Does this device belong to ${showHost(origin, hostInUnicode)}?`))
@@ -71,12 +75,22 @@ async function settle({ problem, baseUrl, hostInUnicode }: PairPreview, request:
 			throw new AgentError(
 				'origin-unconfirmed',
 				'You have not confirmed the host, so the code was not used and stays valid.',
-				{
-					remedy: 'Ask the issuer of the code which service this device belongs to, and scan a code of that one.',
-				},
+				{ remedy: 'Ask the issuer of the code which service this device belongs to, and scan a code of that one.' },
 			);
 	}
 	throw asError(asFailure(problem));
+}
+
+/** The id of one of the workflows that a refusal lists; `null` without a list, or without a person. */
+async function askWorkflow(error: unknown): Promise<string | null> {
+	const list = error instanceof AgentError ? error.failure.params?.['workflows'] : undefined;
+	const choices = readWorkflowChoices(`{"workflows":${list ?? '[]'}}`);
+	if (choices.length === 0) return null;
+	const rows = choices.map(({ id, name }, index) => `  ${index + 1}  ${name === id ? id : `${name} (${id})`}`);
+	return ask(`Workflows of this service:\n${rows.join('\n')}\nWhich one (number, name or id)? `, (answer) => {
+		const numbered = /^\d+$/.test(answer) ? choices[Number(answer) - 1] : undefined;
+		return (chooseWorkflow(choices, answer) ?? numbered)?.id ?? null;
+	});
 }
 
 function printPreview(preview: PairPreview): void {

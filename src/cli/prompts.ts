@@ -43,14 +43,7 @@ export function promptHidden(question: string, maxLength: number): Promise<strin
 		const onData = (chunk: string) => {
 			for (const key of chunk) {
 				if (ENTER.includes(key)) return finish(() => resolve(typed));
-				if (CANCEL.includes(key))
-					return finish(() =>
-						reject(
-							new AgentError('usage', 'Cancelled; nothing was sent.', {
-								remedy: 'Start again whenever you are ready.',
-							}),
-						),
-					);
+				if (CANCEL.includes(key)) return finish(() => reject(cancelled()));
 				if (BACKSPACE.includes(key)) typed = typed.slice(0, -1);
 				else if (key === CLEAR_LINE) typed = '';
 				else if (typed.length <= maxLength) typed += key;
@@ -61,20 +54,30 @@ export function promptHidden(question: string, maxLength: number): Promise<strin
 	});
 }
 
+function cancelled(): AgentError {
+	return new AgentError('usage', 'Cancelled; nothing was sent.', { remedy: 'Start again whenever you are ready.' });
+}
+
 /** A question that is answered by y or n. No terminal, or its end, is a no. */
 export async function confirm(question: string): Promise<boolean> {
-	if (!process.stdin.isTTY) return false;
+	const answer = await ask(`${question} [y/n] `, (line) => /^(y|yes|n|no)$/i.exec(line)?.[1] ?? null);
+	return answer?.toLowerCase().startsWith('y') ?? false;
+}
+
+/** Asks until `read` makes something of a line. `null` without a terminal, and at its end. */
+export async function ask(question: string, read: (line: string) => string | null): Promise<string | null> {
+	if (!process.stdin.isTTY) return null;
 	const { createInterface } = await import('node:readline');
-	const terminal = createInterface({ input: process.stdin, output: process.stderr, prompt: `${question} [y/n] ` });
+	const terminal = createInterface({ input: process.stdin, output: process.stderr, prompt: question });
 	terminal.prompt();
 	try {
 		// An empty line decides nothing: scanners send a second line end after the code.
 		for await (const line of terminal) {
-			const answer = /^\s*(y|yes|n|no)\s*$/i.exec(line)?.[1];
-			if (answer) return answer.toLowerCase().startsWith('y');
+			const answer = read(line.trim());
+			if (answer !== null) return answer;
 			terminal.prompt();
 		}
-		return false;
+		return null;
 	} finally {
 		terminal.close();
 	}

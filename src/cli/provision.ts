@@ -4,24 +4,24 @@ import { sentenceOf } from '../base/sentences.ts';
 import { encryptCredential } from '../provisioning/encrypt-credential.edge.ts';
 import { type ProvisionResult, type ProvisionSource, provision } from '../provisioning/provision.runner.ts';
 import { MAX_PROVISION_BYTES } from '../provisioning/provision.ts';
-import { choosePaths, type PathFlags } from '../settings/paths.runner.ts';
-import { type OutputFlags, printJson, printLine, printTable, printWarning } from './output.ts';
+import { choosePaths } from '../settings/paths.runner.ts';
+import type { AskFlags } from './local-agent.ts';
+import { printJson, printLine, printTable, printWarning } from './output.ts';
 import { readStandardInput } from './prompts.ts';
 
 const CREDENTIAL = 'idv-agent.provision';
 /** Where it is looked for, in this order, after what systemd hands over. */
 const PLACES = ['/etc/idv-agent/provision.json', '/boot/firmware/provision.json'];
-const CREDSTORE = '/etc/credstore.encrypted';
 const CREDENTIALS_OF_THE_UNIT = '/run/credentials/idv-agent.service';
 
 export async function takeProvision(
-	flags: PathFlags & OutputFlags & { readonly credstore?: string | undefined },
+	flags: AskFlags & { readonly credstore: string },
 	named: readonly string[],
 ): Promise<void> {
 	const paths = choosePaths(flags, process.env);
 	const result = await provision(await sourcesOf(named, paths.credentialsDirectory), {
 		paths,
-		credstore: flags.credstore ?? CREDSTORE,
+		credstore: flags.credstore,
 		credentialsDirectory: CREDENTIALS_OF_THE_UNIT,
 		seal: encryptCredential,
 		now: new Date().toISOString(),
@@ -34,14 +34,11 @@ export async function takeProvision(
 }
 
 async function sourcesOf(named: readonly string[], credentials: string | null): Promise<ProvisionSource[]> {
-	if (named.length > 0)
-		return Promise.all(
-			named.map(async (name) =>
-				name === '-'
-					? { name: 'standard input', text: await readStandardInput(MAX_PROVISION_BYTES) }
-					: { name, mustExist: true },
-			),
-		);
+	const sourceOf = async (name: string): Promise<ProvisionSource> =>
+		name === '-'
+			? { name: 'standard input', text: await readStandardInput(MAX_PROVISION_BYTES) }
+			: { name, mustExist: true };
+	if (named.length > 0) return Promise.all(named.map(sourceOf));
 	const handed = credentials === null ? [] : [{ name: join(credentials, CREDENTIAL), isMedium: false }];
 	return [...handed, ...PLACES.map((name) => ({ name }))];
 }

@@ -5,12 +5,10 @@ import { AgentError } from '../base/errors.ts';
 import { type Daemon, type DaemonOptions, startDaemon } from '../daemon/daemon.runner.ts';
 import { trimHeap } from '../daemon/heap.edge.ts';
 import { connectSystemd, findHandedOver } from '../daemon/systemd.edge.ts';
-import { choosePaths, type PathFlags } from '../settings/paths.runner.ts';
+import type { Status } from '../protocol/local-api.ts';
+import { choosePaths } from '../settings/paths.runner.ts';
+import type { AskFlags } from './local-agent.ts';
 import { VERSION } from './version.ts';
-
-export interface RunFlags extends PathFlags {
-	readonly set?: readonly string[] | undefined;
-}
 
 /** Longest orderly end; whatever is not closed by then is cut off. */
 const STOP_WITHIN_MS = 2500;
@@ -22,7 +20,7 @@ const SENTENCE_EVERY_MS = 60_000;
 /** The first heartbeat and the greeting of the service are over by then. */
 const MEMORY_AFTER_MS = 2000;
 
-export async function run(flags: RunFlags): Promise<void> {
+export async function run(flags: AskFlags): Promise<void> {
 	const starting = startDaemon({
 		version: VERSION,
 		paths: choosePaths(flags, process.env),
@@ -31,7 +29,10 @@ export async function run(flags: RunFlags): Promise<void> {
 		listen: handedSockets(),
 	}).then((daemon) => {
 		daemon.log.info('started', { version: VERSION, pid: process.pid });
-		trimHeapOnceOnline(daemon.agent);
+		// Memory that only the start needed would stay resident for months.
+		void statusWhen(daemon.agent, ({ state }) => state === 'online').then(() =>
+			setTimeout(trimHeap, MEMORY_AFTER_MS).unref(),
+		);
 		return { daemon, systemd: reportTo(daemon) };
 	});
 	obeySignals(starting);
@@ -128,14 +129,16 @@ export function followSentence(
 	};
 }
 
-/** Memory that only the start needed would stay resident for months. */
-function trimHeapOnceOnline(agent: Agent): void {
-	const look = () => {
-		if (agent.status().state !== 'online') return;
-		stop();
-		setTimeout(trimHeap, MEMORY_AFTER_MS).unref();
-	};
-	const stop = agent.onStatus(look);
-	// With a fast service the device is online before this listens.
-	look();
+/** The first status, now or later, that matches. */
+export function statusWhen(agent: Pick<Agent, 'status' | 'onStatus'>, matches: (status: Status) => boolean) {
+	return new Promise<Status>((done) => {
+		const look = () => {
+			const status = agent.status();
+			if (!matches(status)) return;
+			stop();
+			done(status);
+		};
+		const stop = agent.onStatus(look);
+		look();
+	});
 }

@@ -12,7 +12,7 @@ import { chooseScanners, type ScannerChoice } from '../scanning/choose-scanner.t
 import { findScanners } from '../scanning/devices.edge.ts';
 import type { Scan } from '../scanning/lines.ts';
 import { readScans } from '../scanning/scan-reader.runner.ts';
-import type { OpenScanner, ScannerListener } from '../scanning/scanner-types.ts';
+import type { OpenScanner, ScannerListener } from '../scanning/scanner.ts';
 import { loadSettings } from '../settings/load.runner.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import type { Settings } from '../settings/table.ts';
@@ -22,7 +22,7 @@ import { printJson, printLine, printTable, printWarning } from './output.ts';
 type Device = ScannerReport['devices'][number];
 
 export async function listScanners(flags: AskFlags): Promise<void> {
-	const settings = await readScannerSettings(flags, []);
+	const settings = await readScannerSettings(flags);
 	const seen = await lookOurselves(settings);
 	const agent = await askAgent(flags);
 	if (flags.json) return printJson({ agentRunning: agent !== null, ...(agent ?? seen), seenHere: seen.devices });
@@ -30,12 +30,10 @@ export async function listScanners(flags: AskFlags): Promise<void> {
 	if (settings.device !== null && !seen.devices.some(({ chosen }) => chosen) && settings.kind !== 'off')
 		printWarning(`There is no scanner at ${settings.device}, which scanner.device names.`);
 	const devices = agent && agent.devices.length > 0 ? agent.devices : seen.devices;
-	if (devices.length === 0) {
-		printLine(
+	if (devices.length === 0)
+		return printLine(
 			'\nNo serial device and no USB keyboard was found. Plug the scanner in, and set it to USB serial or keyboard.',
 		);
-		return;
-	}
 	printLine();
 	printTable(devices.map((device) => [device.open ? '>' : ' ', device.kind, device.path, explain(device)]));
 	for (const device of devices) for (const remark of remarksOn(device)) printWarning(remark);
@@ -48,12 +46,9 @@ function explain({ open, chosen, why }: Device): string {
 }
 
 function remarksOn({ kind, path, chosen, problem, hidden, usb }: Device): string[] {
-	const remarks = problem ? [sentenceOf(problem, 'ongoing')] : [];
-	if (kind === 'keyboard' && chosen && hidden !== true)
-		remarks.push(
-			`The input of ${path} also reaches the desktop: the udev rule that hides it is not in force. Put this line into /etc/udev/rules.d/70-idv-agent-scanner.rules, then run udevadm control --reload and plug the scanner in again: ${udevRule(usb)}`,
-		);
-	return remarks;
+	const isShown = kind === 'keyboard' && chosen && hidden !== true;
+	const shown = `The input of ${path} also reaches the desktop: the udev rule that hides it is not in force. Put this line into /etc/udev/rules.d/70-idv-agent-scanner.rules, then run udevadm control --reload and plug the scanner in again: ${udevRule(usb)}`;
+	return [...(problem ? [sentenceOf(problem, 'ongoing')] : []), ...(isShown ? [shown] : [])];
 }
 
 /** The line of systemd/drop-ins/70-idv-agent-scanner.rules for this scanner. */
@@ -86,18 +81,14 @@ function toDevice({ device, chosen, why }: ScannerChoice): Device {
 	return { kind, path, node, chosen, why, open: false, hidden, usb, problem: readable ? null : denied };
 }
 
-export interface TestFlags extends AskFlags {
-	readonly device?: string | undefined;
-	readonly count?: number | undefined;
-	readonly set?: readonly string[] | undefined;
-}
+type TestFlags = AskFlags & { readonly device?: string; readonly count?: number };
 
 /** Shows each scan until the scanner is gone, `--count` is reached or Ctrl-C. @param source `-` for standard input. */
 export async function testScanner(flags: TestFlags, source?: string): Promise<void> {
 	if (source !== undefined && source !== '-')
 		throw new AgentError('usage', 'Name a scanner with --device; the only argument is -, for standard input.');
-	const sets = [...(flags.set ?? []), ...(flags.device === undefined ? [] : [`scanner.device=${flags.device}`])];
-	const settings = await readScannerSettings(flags, sets);
+	const own = flags.device === undefined ? [] : [`scanner.device=${flags.device}`];
+	const settings = await readScannerSettings({ ...flags, set: [...(flags.set ?? []), ...own] });
 	const { promise: over, resolve: end, reject } = Promise.withResolvers<void>();
 	let scans = 0;
 	let shown = Promise.resolve();
@@ -129,7 +120,7 @@ async function open(
 	flags: TestFlags,
 ): Promise<OpenScanner> {
 	if (source === '-') {
-		const { openStandardInput } = await import('../scanning/standard-input.edge.ts');
+		const { openStandardInput } = await import('../scanning/open.edge.ts');
 		return openStandardInput(listener);
 	}
 	const choices = chooseScanners(await findScanners({ device: settings.device }), settings);
@@ -195,9 +186,9 @@ function masked(text: string): string {
 	return shown.length < 10 ? '…' : `${shown.slice(0, 3)}…${shown.slice(-1)}`;
 }
 
-async function readScannerSettings(flags: AskFlags, sets: readonly string[]): Promise<Settings['scanner']> {
+async function readScannerSettings(flags: AskFlags): Promise<Settings['scanner']> {
 	const paths = choosePaths(flags, process.env);
-	const { settings, problems } = await loadSettings({ paths, env: process.env, sets });
+	const { settings, problems } = await loadSettings({ paths, env: process.env, sets: flags.set ?? [] });
 	const [problem] = problems.filter(({ message }) => message.includes('scanner'));
 	if (problem) throw asError(problem);
 	return settings.scanner;

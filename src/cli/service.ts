@@ -1,41 +1,36 @@
 /** `idv-agent service`: the embedded service in the foreground, and sending devices a message by hand. */
 import { randomBytes } from 'node:crypto';
+import { openSync, writeSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
+import { createTranscript, readTranscript, type Transcript, type TranscriptLine } from '../base/transcript.ts';
 import { parseAuthorization } from '../protocol/authorization.ts';
 import { notifyEmbeddedService, runServiceCommand } from '../service/command.ts';
-import {
-	type EmbeddedService,
-	type ServiceEventName,
-	type ServiceOptions,
-	startService,
-} from '../service/embedded-service.ts';
+import { type ServiceEventName, type ServiceOptions, startService } from '../service/embedded-service.ts';
 import { isWildcard } from '../service/options.ts';
-import { counted, type OutputFlags, printJson, printLine } from './output.ts';
+import { startReplay } from '../service/replay.ts';
+import { counted, type OutputFlags, printAnswer, printJson, printLine } from './output.ts';
 
-export interface ServiceFlags extends OutputFlags {
+type SameOptions = 'allowNonLoopback' | 'workflows' | 'selfRegistration' | 'shortTokenKeys' | 'publicUrl';
+
+/** As the help of each flag says; times are in seconds. */
+export interface ServiceFlags extends OutputFlags, Pick<ServiceOptions, SameOptions> {
 	readonly port: number;
 	readonly host: string;
-	readonly allowNonLoopback?: boolean | undefined;
-	readonly workflows?: readonly string[] | undefined;
-	/** JSON file with the credentials of the trial. */
 	readonly credentials?: string | undefined;
-	/** Seconds. */
 	readonly connectionTtl?: number | undefined;
-	/** Seconds. */
 	readonly shortTokenTtl?: number | undefined;
-	readonly selfRegistration?: boolean | undefined;
-	/** `false` for `--no-short-token-keys`. */
-	readonly shortTokenKeys?: boolean | undefined;
-	readonly publicUrl?: string | undefined;
-	/** Made if missing. */
 	readonly signingKeyFile?: string | undefined;
-	/** No line for each event: thousands of devices have too many. */
+	/** File that gets what is said on the wire. */
+	readonly transcript?: string | undefined;
+	/** Transcript that is answered from. */
+	readonly replay?: string | undefined;
 	readonly quiet?: boolean | undefined;
 }
 
 export async function runService(flags: ServiceFlags): Promise<void> {
+	if (flags.replay !== undefined) return replayService(flags, flags.replay);
 	const options: ServiceOptions = {
 		port: flags.port,
 		host: flags.host,
@@ -47,19 +42,55 @@ export async function runService(flags: ServiceFlags): Promise<void> {
 		shortTokenKeys: flags.shortTokenKeys,
 		publicUrl: flags.publicUrl,
 		signingKey: flags.signingKeyFile === undefined ? undefined : await readSigningKey(flags.signingKeyFile),
+		...(flags.transcript !== undefined && { transcript: openTranscript(flags.transcript) }),
 		...(flags.credentials === undefined ? {} : await readCredentials(flags.credentials)),
 	};
-	const { quiet = false } = flags;
-	const warnings = warningsOf(flags);
-	const starting = flags.json
-		? runInJson(options, warnings, quiet)
-		: runServiceCommand(options, process.stdout, { quiet, warnings });
+	const more = { quiet: flags.quiet ?? false, warnings: warningsOf(flags) };
+	const starting = flags.json ? runInJson(options, more) : runServiceCommand(options, process.stdout, more);
 	const service = await starting.catch((error: unknown) => {
 		throw cannotStart(error, flags);
 	});
+	endWith(service);
+}
+
+function endWith(service: { close(): Promise<void> }): void {
 	const stop = () => void service.close().then(() => process.exit(0));
 	process.once('SIGINT', stop);
 	process.once('SIGTERM', stop);
+}
+
+/** Each line is in the file when it was said: a service that is killed has lost none. @throws AgentError `state-unwritable`. */
+function openTranscript(file: string): Transcript {
+	let descriptor: number;
+	try {
+		descriptor = openSync(file, 'a', 0o600);
+	} catch (cause) {
+		throw new AgentError('state-unwritable', `The transcript ${file} cannot be written.`, {
+			remedy: 'Name a file in a directory that this user may write to.',
+			cause,
+		});
+	}
+	return createTranscript((line) => void writeSync(descriptor, `${line}\n`), Date.now);
+}
+
+/** Answers from a transcript until it is told to end. @throws AgentError `body-invalid` for a file that is none. */
+async function replayService(flags: ServiceFlags, file: string): Promise<void> {
+	let lines: TranscriptLine[];
+	try {
+		lines = readTranscript(await readFile(file, 'utf8'));
+	} catch (cause) {
+		const said = cause instanceof Error ? cause.message : String(cause);
+		throw new AgentError('body-invalid', `${file} cannot be replayed: ${said}`, {
+			remedy: 'Name a file that idv probe --transcript or idv-agent service --transcript wrote.',
+			cause,
+		});
+	}
+	const replay = await startReplay(lines, flags).catch((error: unknown) => {
+		throw cannotStart(error, flags);
+	});
+	if (flags.json) printJson({ event: 'listening', at: new Date().toISOString(), url: replay.url });
+	else printLine(`Answers from ${file} at ${replay.url}; any credential is accepted.`);
+	endWith(replay);
 }
 
 const EVENTS: readonly ServiceEventName[] = [
@@ -87,11 +118,7 @@ const UNENCRYPTED =
 const FORGETFUL =
 	'After a restart every paired device must be paired again; --signing-key-file FILE keeps their Connections valid.';
 
-async function runInJson(
-	options: ServiceOptions,
-	warnings: readonly string[],
-	quiet: boolean,
-): Promise<EmbeddedService> {
+async function runInJson(options: ServiceOptions, { quiet, warnings }: { quiet: boolean; warnings: string[] }) {
 	const service = await startService(options);
 	const print = (event: string, at: number, fields: object) =>
 		printLine(JSON.stringify({ event, at: new Date(at).toISOString(), ...fields }));
@@ -108,10 +135,8 @@ function cannotStart(error: unknown, { host, port }: ServiceFlags): AgentError {
 		return new AgentError('service-unreachable', `Port ${port} of ${host} is in use by another program.`, more);
 	if (code === 'EACCES') return new AgentError('access-denied', `This user may not listen on port ${port}.`, more);
 	if (code !== undefined) return new AgentError('service-unreachable', `Cannot listen on ${host}: ${code}.`, more);
-	return new AgentError('usage', said, {
-		remedy: 'Correct the flag; --allow-non-loopback opens the service to a network.',
-		cause: error,
-	});
+	const remedy = 'Correct the flag; --allow-non-loopback opens the service to a network.';
+	return new AgentError('usage', said, { remedy, cause: error });
 }
 
 /**
@@ -156,13 +181,7 @@ async function readCredentials(file: string): Promise<ServiceOptions> {
 	const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
 		throw unusable(error.code === 'ENOENT' ? 'the file does not exist' : `the file cannot be read (${error.code})`);
 	});
-	let document: unknown;
-	try {
-		document = JSON.parse(text);
-	} catch {
-		throw unusable('the file is not JSON');
-	}
-	const read = credentialsSchema.safeParse(document);
+	const read = credentialsSchema.safeParse(parseJson(text, () => unusable('the file is not JSON')));
 	if (!read.success) {
 		const [issue] = read.error.issues;
 		throw unusable([issue?.path.join('.'), issue?.message].filter(Boolean).join(' '));
@@ -176,14 +195,11 @@ async function readCredentials(file: string): Promise<ServiceOptions> {
 	};
 }
 
-export interface NotifyFlags extends OutputFlags {
-	readonly url: string;
-	readonly device?: string | undefined;
-	readonly workflow?: string | undefined;
-}
-
 /** The credential comes from `IDV_AUTHORIZATION`, such as `Bearer …`: a trial's own, printed when it started. */
-export async function notifyDevices(text: string, flags: NotifyFlags): Promise<void> {
+export async function notifyDevices(
+	flags: OutputFlags & { readonly url: string; readonly device?: string; readonly workflow?: string },
+	text: string,
+): Promise<void> {
 	const authorization = parseAuthorization(process.env['IDV_AUTHORIZATION']);
 	if (!authorization)
 		throw new AgentError('usage', 'IDV_AUTHORIZATION holds no credential.', {
@@ -191,7 +207,13 @@ export async function notifyDevices(text: string, flags: NotifyFlags): Promise<v
 		});
 	if (!URL.canParse(flags.url))
 		throw new AgentError('usage', '--url is not an address.', { remedy: 'Use the one that the service printed.' });
-	const message = parseMessage(text);
+	const message = parseJson(
+		text,
+		() =>
+			new AgentError('body-invalid', 'The message is not JSON.', {
+				remedy: `Quote it for the shell: '{"type":"hello"}'.`,
+			}),
+	);
 	const reached = await notifyEmbeddedService(
 		{ url: flags.url, authorization },
 		{ message, deviceId: flags.device, workflowId: flags.workflow },
@@ -201,16 +223,13 @@ export async function notifyDevices(text: string, flags: NotifyFlags): Promise<v
 			remedy: 'Check --url and IDV_AUTHORIZATION against what the embedded service printed when it started.',
 		});
 	});
-	if (flags.json) printJson({ reached });
-	else printLine(`Sent to ${counted(reached, 'device')}.`);
+	printAnswer(flags, { reached }, `Sent to ${counted(reached, 'device')}.`);
 }
 
-function parseMessage(text: string): unknown {
+function parseJson(text: string, fault: () => AgentError): unknown {
 	try {
 		return JSON.parse(text);
 	} catch {
-		throw new AgentError('body-invalid', 'The message is not JSON.', {
-			remedy: `Quote it for the shell: '{"type":"hello"}'.`,
-		});
+		throw fault();
 	}
 }

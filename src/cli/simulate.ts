@@ -2,19 +2,20 @@
  * `idv-agent simulate`: many simulated devices against one service, a live table and a report. The behaviour of a device is the
  * agent's own; here are only the flags, the consent, the signals and what is printed.
  */
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { AgentError, EXIT, failure } from '../base/errors.ts';
 import { trimHeap } from '../daemon/heap.edge.ts';
 import { deviceIdSchema, workflowIdSchema } from '../protocol/device-connection.ts';
 import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { openSimulatedRuntime } from '../simulation/runtime.runner.ts';
-import { type Simulation, startSimulation } from '../simulation/simulation.runner.ts';
+import { type MoveOptions, startSimulation } from '../simulation/simulation.runner.ts';
 import { counted, type OutputFlags, printJson, reportFailure } from './output.ts';
 import { describeMove, makeReport, printReport, type SimulationReport } from './simulation-report.ts';
 import { showSimulation } from './simulation-table.ts';
 import { VERSION } from './version.ts';
 
+/** As the help of each flag says; times are in seconds. */
 export interface SimulateFlags extends OutputFlags {
 	readonly devices: number;
 	readonly service: string;
@@ -22,16 +23,11 @@ export interface SimulateFlags extends OutputFlags {
 	readonly apiKeyFile?: string | undefined;
 	readonly selfRegistration?: boolean | undefined;
 	readonly workflow: string;
-	/** Seconds. */
 	readonly ramp?: number | undefined;
-	/** Seconds. */
 	readonly for?: number | undefined;
-	/** `workflow@seconds`. */
 	readonly move?: string | undefined;
 	readonly rings: string;
-	/** Seconds. */
 	readonly ringSeconds: number;
-	/** Seconds. */
 	readonly cadence: number;
 	readonly prefix: string;
 	readonly set?: readonly string[] | undefined;
@@ -70,7 +66,12 @@ export async function simulate(flags: SimulateFlags): Promise<void> {
 			prefix: flags.prefix,
 		});
 		const shown = showSimulation(simulation, flags.json ? process.stderr : process.stdout);
-		const moving = move && setTimeout(() => void begin(simulation, move, shown.say), move.afterMs);
+		const moving =
+			move &&
+			setTimeout(() => {
+				const onRing: MoveOptions['onRing'] = (...ring) => shown.say(describeMove(move.workflowId, ...ring));
+				void simulation.move({ ...move, onRing });
+			}, move.afterMs);
 		await ended;
 		clearTimeout(moving ?? undefined);
 		shown.stop();
@@ -83,25 +84,17 @@ export async function simulate(flags: SimulateFlags): Promise<void> {
 	}
 }
 
-function begin(simulation: Simulation, move: Move, say: (line: string) => void): Promise<void> {
-	const { workflowId, rings, ringMs } = move;
-	return simulation.move({
-		workflowId,
-		rings,
-		ringMs,
-		onRing: (ring, number, count) => say(describeMove(workflowId, ring, number, count)),
-	});
-}
-
 function tell(report: SimulationReport, flags: OutputFlags): void {
 	if (!flags.json) printReport(report);
 	const { devices, online, move } = report;
-	if (online < devices)
-		reportFailure(failure('devices-offline', `${online} of ${devices} devices were online at the end.`), flags, report);
-	else if (move && move.live < devices) {
-		const message = `${move.live} of ${counted(devices, 'device')} were online with ${move.workflowId} at the end.`;
-		reportFailure(failure('devices-offline', message), flags, report);
-	} else if (flags.json) printJson(report);
+	const message =
+		online < devices
+			? `${online} of ${devices} devices were online at the end.`
+			: move && move.live < devices
+				? `${move.live} of ${counted(devices, 'device')} were online with ${move.workflowId} at the end.`
+				: null;
+	if (message !== null) reportFailure(failure('devices-offline', message), flags, report);
+	else if (flags.json) printJson(report);
 }
 
 /** @throws AgentError `usage` for an invalid address, or for a service elsewhere without consent. */
@@ -125,14 +118,7 @@ function credentialSets({ apiKeyFile, selfRegistration }: SimulateFlags): string
 	});
 }
 
-interface Move {
-	readonly workflowId: string;
-	readonly afterMs: number;
-	readonly rings: readonly number[];
-	readonly ringMs: number;
-}
-
-function readMove({ move, rings, ringSeconds }: SimulateFlags): Move | null {
+function readMove({ move, rings, ringSeconds }: SimulateFlags) {
 	const percents = rings.split(',').map((text) => (/^\s*\d+(\.\d+)?\s*$/.test(text) ? Number(text) : Number.NaN));
 	const rises = percents.every((percent, index) => percent > (percents[index - 1] ?? 0) && percent <= 100);
 	if (!rises)
@@ -157,26 +143,17 @@ function checkedWorkflow(flag: string, text: string): string {
 	});
 }
 
+const LIMITS = '/proc/self/limits';
+
 /** Node has already raised the limit to its maximum. @throws AgentError `usage` when it is still too low. */
 function checkFiles(needed: number): void {
-	const limit = openFilesLimit();
-	if (limit >= needed) return;
-	throw new AgentError(
-		'usage',
-		`This many devices require about ${needed} open files; this process may open ${limit}.`,
-		{
-			remedy: `Raise the limit first (ulimit -n ${needed}), or simulate fewer devices.`,
-		},
-	);
-}
-
-function openFilesLimit(): number {
-	try {
-		const [, limit = ''] = /^Max open files\s+(\S+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? [];
-		return /^\d+$/.test(limit) ? Number(limit) : Number.POSITIVE_INFINITY;
-	} catch {
-		return Number.POSITIVE_INFINITY;
-	}
+	const limits = existsSync(LIMITS) ? readFileSync(LIMITS, 'utf8') : '';
+	const [, limit] = /^Max open files\s+(\d+)\s/m.exec(limits) ?? [];
+	if (limit === undefined || Number(limit) >= needed) return;
+	const message = `This many devices require about ${needed} open files; this process may open ${limit}.`;
+	throw new AgentError('usage', message, {
+		remedy: `Raise the limit first (ulimit -n ${needed}), or simulate fewer devices.`,
+	});
 }
 
 /** A terminal and a launcher may both pass the same signal on. */

@@ -1,76 +1,16 @@
 /** The report at the end of a simulation: one document for programs, a few lines for people. Its names are permanent. */
 import { sentenceOf } from '../base/sentences.ts';
-import type { Outage } from '../simulation/figures.ts';
 import type { Ring } from '../simulation/rings.runner.ts';
-import type { SharedProblem, Simulation } from '../simulation/simulation.runner.ts';
+import type { Simulation } from '../simulation/simulation.runner.ts';
 import { printLine, printTable } from './output.ts';
 
-/** Times in seconds. */
-export interface SimulationReport {
-	readonly schemaVersion: 1;
-	readonly service: string;
-	readonly devices: number;
-	readonly seconds: number;
-	/** Online at the end. */
-	readonly online: number;
-	readonly everOnline: number;
-	/** When all were online for the first time; `null` if they never were. */
-	readonly allOnlineAfterSeconds: number | null;
-	readonly registrations: { readonly begun: number; readonly failed: number };
-	/** Of the channel. */
-	readonly handshakes: {
-		readonly begun: number;
-		readonly opened: number;
-		readonly failed: number;
-		readonly peakPerSecond: number;
-	};
-	readonly heartbeats: number;
-	/** How often a device that was online no longer was. */
-	readonly losses: number;
-	/** Times in which fewer than 99 % were online, after they had been. */
-	readonly outages: readonly {
-		readonly atSeconds: number;
-		readonly fewestOnline: number;
-		/** `null`: not before the end. */
-		readonly backAfterSeconds: number | null;
-		readonly handshakes: number;
-		readonly peakHandshakesPerSecond: number;
-	}[];
-	readonly move: {
-		readonly workflowId: string;
-		readonly told: number;
-		/** Online with the new workflow at the end. */
-		readonly live: number;
-		readonly refused: number;
-		/** How often a device was offline since the move began. */
-		readonly losses: number;
-		readonly doneAfterSeconds: number | null;
-	} | null;
-	/** Failures of the devices that are not online at the end. */
-	readonly problems: readonly SharedProblem[];
-	/** Resident memory of this process, and what each device has added to it. */
-	readonly memory: { readonly residentBytes: number; readonly bytesPerDevice: number };
-}
-
-/** `residentBefore`: before the first device, in bytes. */
+/** Times are in seconds; `null` where it did not happen before the end. `residentBefore`: before the first device, in bytes. */
 export function makeReport(
 	simulation: Pick<Simulation, 'figures' | 'problems'>,
 	{ service, residentBefore }: { readonly service: string; readonly residentBefore: number },
-): SimulationReport {
+) {
 	const residentBytes = process.memoryUsage.rss();
-	const {
-		devices,
-		elapsedMs,
-		phases,
-		everOnline,
-		allOnlineAfterMs,
-		handshakes,
-		heartbeats,
-		losses,
-		outages,
-		move,
-		registrations,
-	} = simulation.figures();
+	const { devices, elapsedMs, phases, handshakes, outages, move, ...figures } = simulation.figures();
 	const { begun, opened, failed, peak } = handshakes;
 	return {
 		schemaVersion: 1,
@@ -78,13 +18,23 @@ export function makeReport(
 		devices,
 		seconds: toSeconds(elapsedMs),
 		online: phases.online,
-		everOnline,
-		allOnlineAfterSeconds: orNull(allOnlineAfterMs),
-		registrations,
+		everOnline: figures.everOnline,
+		allOnlineAfterSeconds: orNull(figures.allOnlineAfterMs),
+		registrations: figures.registrations,
+		/** Of the channel. */
 		handshakes: { begun, opened, failed, peakPerSecond: peak },
-		heartbeats,
-		losses,
-		outages: outages.map(reportOutage),
+		heartbeats: figures.heartbeats,
+		/** How often a device that was online no longer was. */
+		losses: figures.losses,
+		/** Times in which fewer than 99 % were online, after they had been. */
+		outages: outages.map((outage) => ({
+			atSeconds: toSeconds(outage.atMs),
+			fewestOnline: outage.fewestOnline,
+			backAfterSeconds: orNull(outage.backAfterMs),
+			handshakes: outage.handshakes,
+			peakHandshakesPerSecond: outage.peakHandshakes,
+		})),
+		/** Since it began; `live` is counted at the end. */
 		move: move && {
 			workflowId: move.workflowId,
 			told: move.told,
@@ -93,20 +43,13 @@ export function makeReport(
 			losses: move.losses,
 			doneAfterSeconds: orNull(move.doneAfterMs),
 		},
+		/** Failures of the devices that are not online at the end. */
 		problems: simulation.problems(),
+		/** Resident memory of this process, and what each device has added to it. */
 		memory: { residentBytes, bytesPerDevice: Math.max(0, Math.round((residentBytes - residentBefore) / devices)) },
 	};
 }
-
-function reportOutage(outage: Outage): SimulationReport['outages'][number] {
-	return {
-		atSeconds: toSeconds(outage.atMs),
-		fewestOnline: outage.fewestOnline,
-		backAfterSeconds: orNull(outage.backAfterMs),
-		handshakes: outage.handshakes,
-		peakHandshakesPerSecond: outage.peakHandshakes,
-	};
-}
+export type SimulationReport = ReturnType<typeof makeReport>;
 
 const toSeconds = (ms: number) => Math.round(ms / 100) / 10;
 const orNull = (ms: number | null) => (ms === null ? null : toSeconds(ms));

@@ -13,17 +13,10 @@ const CLEAR_ROW = '\r\x1b[2K';
 
 const COLUMNS = ['   time', 'online', 'connecting', 'waiting', 'not started', 'handshakes/s', 'heartbeats/s'];
 
-export interface ShownSimulation {
-	/** A line of its own between the rows. */
-	say(line: string): void;
-	/** Prints the last row and stops. */
-	stop(): void;
-}
-
 export function showSimulation(
 	simulation: Pick<Simulation, 'figures'>,
 	out: { readonly isTTY?: boolean; write(text: string): unknown },
-): ShownSimulation {
+) {
 	const isTerminal = out.isTTY === true;
 	let before = simulation.figures();
 	let outagesTold = 0;
@@ -65,7 +58,9 @@ export function showSimulation(
 	const timer = setInterval(show, isTerminal ? TERMINAL_EVERY_MS : FILE_EVERY_MS);
 	timer.unref();
 	return {
-		say: (text) => line(`          ${text}`),
+		/** A line of its own between the rows. */
+		say: (text: string) => line(`          ${text}`),
+		/** Prints the last row. */
 		stop() {
 			clearInterval(timer);
 			show();

@@ -4,7 +4,7 @@ import { asFailure, failure } from '../base/errors.ts';
 import { sentenceOf } from '../base/sentences.ts';
 import { LOCAL_ROUTES, type Status } from '../protocol/local-api.ts';
 import { type AskFlags, askStatus, clientFor, followStatus, untilStatus } from './local-agent.ts';
-import { counted, localTime, printJson, printLine, printTable, reportFailure } from './output.ts';
+import { counted, localTime, printAnswer, printJson, printLine, printTable, reportFailure } from './output.ts';
 
 export async function showStatus(flags: AskFlags & { readonly watch?: boolean | undefined }): Promise<void> {
 	const client = clientFor(flags);
@@ -27,15 +27,19 @@ function printStatus(status: Status): void {
 	const since = channel.since ? ` since ${localTime(channel.since)}` : '';
 	const rows = [
 		['Device', [status.deviceId, status.deviceType].filter(Boolean).join(', ')],
-		['Service', describeService(status)],
+		[
+			'Service',
+			status.pairedAt ? `${status.baseUrl}, paired ${localTime(status.pairedAt)}` : (status.baseUrl ?? 'none yet'),
+		],
 		['Workflow', describeWorkflow(status.workflow)],
 		[
 			'Channel',
 			channel.state === 'none'
 				? 'none'
-				: `${CHANNEL_WORDS[channel.state]}${since}, ${counted(channel.reconnects, 'reconnect')}`,
+				: `${CHANNEL_WORDS[channel.state] ?? channel.state}${since}, ${counted(channel.reconnects, 'reconnect')}`,
 		],
 		['Heartbeat', channel.lastHeartbeatAt ? localTime(channel.lastHeartbeatAt) : 'none yet'],
+		...(channel.idleTimeout ? [['Line', describeLine(channel.idleTimeout)]] : []),
 		...(channel.nextAttemptAt ? [['Next try', localTime(channel.nextAttemptAt)]] : []),
 		...(status.plan ? [['Plan', describePlan(status.plan)]] : []),
 		...(status.sessionId ? [['Session', status.sessionId]] : []),
@@ -48,12 +52,12 @@ function printStatus(status: Status): void {
 	printTable(rows);
 }
 
-function describeService({ baseUrl, pairedAt }: Status): string {
-	if (baseUrl === null) return 'none yet';
-	return pairedAt ? `${baseUrl}, paired ${localTime(pairedAt)}` : baseUrl;
+function describeLine({ seconds, pingSeconds }: NonNullable<Status['channel']['idleTimeout']>): string {
+	const handled = pingSeconds === null ? 'pinged in time from the next channel on' : `pinged every ${pingSeconds} s`;
+	return `ends after ${seconds} s of silence; ${handled}`;
 }
 
-export function describeWorkflow({ wanted: desired, live, source }: Status['workflow']): string {
+function describeWorkflow({ wanted: desired, live, source }: Status['workflow']): string {
 	if (desired === null) return live ?? 'none';
 	const from = source ? `, set by ${SOURCES[source]}` : '';
 	return desired === live ? `${live}${from}` : `${live ?? 'none live'}; wanted is ${desired}${from}`;
@@ -69,16 +73,10 @@ export function describePlan({ revision, rule, next, refused }: NonNullable<Stat
 	return `${now}${refused ? ' (not followed, see below)' : ''}${later}`;
 }
 
-/** The states of a link, for people. */
-const CHANNEL_WORDS: Readonly<Record<Status['channel']['state'], string>> = {
-	none: 'none',
-	registering: 'registering',
+/** The states of a link whose names say too little to a person. */
+const CHANNEL_WORDS: Partial<Readonly<Record<Status['channel']['state'], string>>> = {
 	registerWait: 'waiting to register again',
-	connecting: 'connecting',
-	online: 'online',
 	connectWait: 'waiting to connect again',
-	blocked: 'blocked',
-	closed: 'closed',
 };
 
 /** The source of the desired workflow, in words that say where to change it. */
@@ -98,7 +96,7 @@ export async function reconnect(flags: AskFlags & { readonly wait: number }): Pr
 	const asked = (await client.request('admin', 'POST', LOCAL_ROUTES.reconnect)) as Status;
 	const isTrying = ({ channel }: Status) => channel.state === 'registering' || channel.state === 'connecting';
 	const status = await untilStatus(client, asked, (now) => !isTrying(now), flags.wait);
-	if (status.state === 'online' || isTrying(status)) printSentence(status, flags);
+	if (status.state === 'online' || isTrying(status)) printAnswer(flags, status, status.sentence);
 	else reportProblem(status, flags);
 }
 
@@ -106,18 +104,13 @@ export async function unpair(flags: AskFlags): Promise<void> {
 	const client = clientFor(flags);
 	const before = (await client.request('admin', 'GET', LOCAL_ROUTES.status)) as Status;
 	const status = (await client.request('admin', 'POST', LOCAL_ROUTES.unpair)) as Status;
-	if (flags.json) printJson(status);
-	else if (status.state !== 'unpaired')
-		printLine(
-			`The Connection is forgotten, but the settings still hold a credential: the device registers again. ${status.sentence}`,
-		);
-	else if (before.state === 'unpaired') printLine(`There was nothing to forget. ${status.sentence}`);
-	else printLine(`Unpaired from ${before.baseUrl}: the Connection is forgotten. ${status.sentence}`);
-}
-
-function printSentence(status: Status, flags: AskFlags): void {
-	if (flags.json) printJson(status);
-	else printLine(status.sentence);
+	const done =
+		status.state !== 'unpaired'
+			? 'The Connection is forgotten, but the settings still hold a credential: the device registers again.'
+			: before.state === 'unpaired'
+				? 'There was nothing to forget.'
+				: `Unpaired from ${before.baseUrl}: the Connection is forgotten.`;
+	printAnswer(flags, status, `${done} ${status.sentence}`);
 }
 
 /** Reports what the status calls its problem; for programs the status stands beside it. */

@@ -1,5 +1,5 @@
 /** `idv-agent support-bundle`: one file that says how this device is, for its owner to read and to send. */
-import { type FileHandle, open, rm } from 'node:fs/promises';
+import { open, rm } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { AgentError } from '../base/errors.ts';
 import { createSecretRegistry } from '../base/redact.ts';
@@ -10,21 +10,21 @@ import { readJournal } from '../diagnosis/machine-probes.edge.ts';
 import { gatherBundle, JOURNAL_LINES } from '../diagnosis/support-bundle.runner.ts';
 import { packTarball } from '../diagnosis/tarball.edge.ts';
 import { loadSettings } from '../settings/load.runner.ts';
-import type { PathFlags } from '../settings/paths.runner.ts';
 import { examine } from './doctor.ts';
-import { type OutputFlags, printJson, printLine, printTable } from './output.ts';
+import type { AskFlags } from './local-agent.ts';
+import { printJson, printLine, printTable } from './output.ts';
 import { VERSION } from './version.ts';
 
 /** A device holds a dozen; a key in PEM has one for each line. */
 const MAX_SECRETS = 250;
 
-export async function supportBundle(
-	flags: PathFlags & OutputFlags & { readonly set?: readonly string[] | undefined; readonly out?: string | undefined },
-): Promise<void> {
+export async function supportBundle(flags: AskFlags & { readonly out?: string | undefined }): Promise<void> {
 	const at = new Date().toISOString();
 	const path = resolve(flags.out ?? `idv-agent-support-${at.slice(0, 19).replaceAll(':', '')}.tar.gz`);
 	const inspected = await findInspectionTarget(flags, process.env);
-	const file = await create(path);
+	const file = await open(path, 'wx', 0o600).catch((error: unknown) => {
+		throw unwritable(path, error);
+	});
 	try {
 		// As the calling user: the user of the service may read neither the journal nor write here.
 		const journal = await readJournal(UNIT, JOURNAL_LINES);
@@ -47,14 +47,6 @@ export async function supportBundle(
 		throw unwritable(path, error);
 	} finally {
 		await file.close();
-	}
-}
-
-async function create(path: string): Promise<FileHandle> {
-	try {
-		return await open(path, 'wx', 0o600);
-	} catch (error) {
-		throw unwritable(path, error);
 	}
 }
 

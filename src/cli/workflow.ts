@@ -2,7 +2,7 @@
 import { EXIT } from '../base/errors.ts';
 import { LOCAL_ROUTES, type Status } from '../protocol/local-api.ts';
 import { type AskFlags, askStatus, clientFor, untilStatus } from './local-agent.ts';
-import { printJson, printLine, printTable, printWarning } from './output.ts';
+import { printAnswer, printJson, printTable, printWarning } from './output.ts';
 import { reportProblem, SOURCES } from './status.ts';
 
 export async function showWorkflow(flags: AskFlags): Promise<void> {
@@ -22,8 +22,7 @@ export async function setWorkflow(flags: AskFlags & { readonly wait: number }, w
 	const isLive = ({ workflow }: Status) => workflow.live === workflowId;
 	const status = await untilStatus(client, asked, (now) => isLive(now) || now.problem !== null, flags.wait);
 	if (!isLive(status) && status.problem) return reportProblem(status, flags);
-	if (flags.json) printJson(status);
-	else printLine(status.sentence);
+	printAnswer(flags, status, status.sentence);
 	if (isLive(status)) return;
 	process.exitCode = EXIT.temporary;
 	if (!flags.json)

@@ -9,9 +9,21 @@ const MINUTE = 60 * SECOND;
 
 /** A channel that was open this long has proved itself: what failed before it no longer counts. */
 export const STABLE_AFTER_MS = MINUTE;
-/** So many refusals within {@link REFUSAL_WINDOW_MS} are a refusal; fewer may be a service that restarts. */
-export const REFUSALS_TO_BLOCK = 3;
-export const REFUSAL_WINDOW_MS = 10 * MINUTE;
+/**
+ * Refusals that last this long are meant: a service has bad minutes, and every device would need a person after one. A
+ * device that was online within {@link RECENTLY_MS} has shown that its credential is good, and is patient for longer.
+ */
+export const PATIENCE_MS = { usual: 10 * MINUTE, wasOnline: 12 * MINUTE } as const;
+export const RECENTLY_MS = 24 * 60 * MINUTE;
+/** Between two refusals the service may have been away: no more of that time than this counts as refused. */
+export const REFUSAL_COUNTS_MS = 5 * MINUTE;
+/** The longest wait of a device that is refused for hours. */
+const MAX_REFUSED_WAIT_MS = { usual: 60 * MINUTE, wasOnline: 30 * MINUTE } as const;
+/**
+ * The overload window never stops growing before this. With 120 s, 40 devices behind one address never came back from a
+ * limit of 10 registrations a minute that counts what it refuses (docs/measurements.md, "Reconnecting").
+ */
+export const MAX_OVERLOAD_WINDOW_MS = 30 * MINUTE;
 /** A `Retry-After` beyond this is taken as this. */
 export const MAX_RETRY_AFTER_MS = 10 * MINUTE;
 
@@ -23,11 +35,25 @@ export interface Backoff {
 	readonly overloadWindowMs: number;
 	/** Handshakes in a row that ran into their deadline. */
 	readonly timeouts: number;
-	/** Monotonic times of the newest refusals, at most {@link REFUSALS_TO_BLOCK}. */
-	readonly refusedAtMs: readonly number[];
+	/** How long refusals have lasted, in milliseconds; 0 with the first. */
+	readonly refusedForMs: number;
+	/** Monotonic time of the newest refusal; `null` before the first. */
+	readonly refusedAtMs: number | null;
+	/** Whether the last registration was refused: then a new Connection cannot be had. */
+	readonly registerRefused: boolean;
+	/** Monotonic time of the last registration, as long as its Connection has not been online; `null` otherwise. */
+	readonly registeredAtMs: number | null;
 }
 
-export const NO_FAILURES: Backoff = { failures: 0, overloadWindowMs: 0, timeouts: 0, refusedAtMs: [] };
+export const NO_FAILURES: Backoff = {
+	failures: 0,
+	overloadWindowMs: 0,
+	timeouts: 0,
+	refusedForMs: 0,
+	refusedAtMs: null,
+	registerRefused: false,
+	registeredAtMs: null,
+};
 
 /** One failed attempt or lost channel. */
 export interface FailedAttempt {
@@ -36,46 +62,47 @@ export interface FailedAttempt {
 	readonly atMs: number;
 	/** Whether a deadline ran out, so that the next one should be longer. */
 	readonly timedOut: boolean;
-	/** The service said that it goes away for a moment (close codes 1001, 1012, 1013): everybody returns at once. */
+	/** The service said that it goes away for a moment (close codes 1001, 1012, 1013): all devices return at once. */
 	readonly serviceRestarts: boolean;
 	/** The least wait the service asked for. */
 	readonly retryAfterMs?: number | undefined;
+	/** Whether this link was online within {@link RECENTLY_MS}. */
+	readonly wasOnline?: boolean;
 }
 
 export interface NextAttempt {
 	readonly backoff: Backoff;
 	readonly delayMs: number;
-	/** Refused often enough that only a person can help; attempts go on slowly. */
+	/** Refused for long enough that only a person can help; attempts go on slowly. */
 	readonly blocked: boolean;
 }
 
 /**
  * Counts a failure and says when to try again.
- * @param chance uniform in [0, 1); jitter comes after the cap, so that no two devices agree by reaching it.
+ * @param random uniform in [0, 1); jitter comes after the cap, so that no two devices agree by reaching it.
  */
 export function afterFailure(before: Backoff, failed: FailedAttempt, random: () => number): NextAttempt {
-	const refusedAtMs =
-		failed.retryClass === 'refused'
-			? [...before.refusedAtMs.filter((at) => failed.atMs - at <= REFUSAL_WINDOW_MS), failed.atMs].slice(
-					-REFUSALS_TO_BLOCK,
-				)
-			: before.refusedAtMs;
+	const isRefused = failed.retryClass === 'refused';
+	const sinceMs = before.refusedAtMs === null ? 0 : failed.atMs - before.refusedAtMs;
 	const backoff: Backoff = {
+		...before,
 		failures: before.failures + 1,
 		overloadWindowMs:
 			failed.retryClass === 'overloaded'
-				? Math.min(120 * SECOND, Math.max(30 * SECOND, 1.5 * before.overloadWindowMs))
+				? Math.min(MAX_OVERLOAD_WINDOW_MS, Math.max(30 * SECOND, 1.5 * before.overloadWindowMs))
 				: 0,
 		timeouts: failed.timedOut ? before.timeouts + 1 : 0,
-		refusedAtMs,
+		refusedForMs: before.refusedForMs + (isRefused ? Math.min(Math.max(0, sinceMs), REFUSAL_COUNTS_MS) : 0),
+		refusedAtMs: isRefused ? failed.atMs : before.refusedAtMs,
 	};
-	const blocked =
-		failed.retryClass === 'slow' || (failed.retryClass === 'refused' && refusedAtMs.length >= REFUSALS_TO_BLOCK);
+	const patienceMs = failed.wasOnline ? PATIENCE_MS.wasOnline : PATIENCE_MS.usual;
+	const blocked = failed.retryClass === 'slow' || (isRefused && backoff.refusedForMs >= patienceMs);
 	const between = (from: number, to: number) => from + (to - from) * random();
 	const floorMs = Math.min(Math.max(0, failed.retryAfterMs ?? 0), MAX_RETRY_AFTER_MS);
 	// A herd that was told the same `Retry-After` must not return in the same instant.
 	const askedMs = floorMs > 0 ? between(floorMs, 2 * floorMs) : 0;
-	return { backoff, delayMs: Math.max(askedMs, ownDelay(failed, backoff, blocked, between)), blocked };
+	const delayMs = Math.ceil(Math.max(askedMs, ownDelay(failed, backoff, blocked, between)));
+	return { backoff, delayMs, blocked };
 }
 
 function ownDelay(
@@ -85,13 +112,22 @@ function ownDelay(
 	between: (from: number, to: number) => number,
 ): number {
 	if (failed.retryClass === 'slow') return between(5 * MINUTE, 10 * MINUTE);
-	if (blocked) return between(15 * MINUTE, 60 * MINUTE);
+	if (failed.retryClass === 'refused' && backoff.refusedForMs > 0) {
+		const windowMs = refusedWindowMs(backoff.refusedForMs, blocked, failed.wasOnline ?? false);
+		return between(windowMs / 2, windowMs);
+	}
 	if (failed.retryClass === 'overloaded') return between(backoff.overloadWindowMs / 2, backoff.overloadWindowMs);
 	// Even the first return is spread: a switch that restarts takes all kiosks of a site down in the same second.
 	if (backoff.failures === 1) return between(0, (failed.serviceRestarts ? 15 : 5) * SECOND);
 	const windowMs = Math.min(30 * SECOND, 2 ** Math.min(backoff.failures, 10) * SECOND);
 	// A service that says so again and again is not restarting: it gets the growing wait, spread as widely.
 	return between(windowMs / 2, failed.serviceRestarts ? Math.max(15 * SECOND, windowMs) : windowMs);
+}
+
+/** Grows with the time for which refusals have lasted: 60 to 120 s as long as they may pass, then 10 min and more. */
+function refusedWindowMs(lastedMs: number, blocked: boolean, wasOnline: boolean): number {
+	if (!blocked) return Math.min(120 * SECOND, Math.max(60 * SECOND, lastedMs));
+	return Math.min(wasOnline ? MAX_REFUSED_WAIT_MS.wasOnline : MAX_REFUSED_WAIT_MS.usual, lastedMs);
 }
 
 /** How long a handshake may take: 15 s, then 30 s and 45 s after consecutive timeouts. */

@@ -2,7 +2,7 @@
  * One life of the channel `ws/device`, from the upgrade to its end.
  * Opens once and reports; never reconnects, never reads what a frame says, never follows a redirect, never prints a credential.
  */
-import type { Agent, IncomingMessage } from 'node:http';
+import type { Agent } from 'node:http';
 import type { Socket } from 'node:net';
 import { type RawData, WebSocket } from 'ws';
 import { type Failure, failure } from '../base/errors.ts';
@@ -11,13 +11,14 @@ import { type Frame, MAX_FRAME_BYTES } from '../protocol/channel.ts';
 import { classifyClose, classifyHttpAnswer } from './classify-failure.ts';
 import { classifyNetworkError } from './classify-network-error.ts';
 import { clockSkewMs } from './clock-skew.ts';
+import { type ChannelEnd, measureSilence } from './line-rhythm.ts';
+import { type ReadRefusal, readRefusal } from './read-refusal.edge.ts';
 
 /** How long the channel must be open to count as accepted by a service that says nothing. */
 const CONFIRM_AFTER_MS = 3000;
 /** How long a close handshake may take before the connection is cut. */
 const CLOSE_MS = 3000;
-/** How much of a refusal's body is read, and for how long. */
-const MAX_DETAIL_BYTES = 4096;
+/** How long a refusal's body is read. */
 const DETAIL_MS = 2000;
 /** What may wait to be sent before more is refused. */
 const MAX_BUFFERED_BYTES = 1024 * 1024;
@@ -64,7 +65,7 @@ export interface ChannelOptions {
 /** `opened` and `proved` come at most once, `ended` exactly once and last. */
 export type ChannelEvent =
 	/** The upgrade was accepted. The skew is how far this device's clock is ahead of the service's. */
-	| { readonly type: 'opened'; readonly clockSkewMs: number | null }
+	| { readonly type: 'opened'; readonly clockSkewMs: number | null; readonly localAddress: string | null }
 	/** The service has said something, or has kept the channel open for a while: some accept and then close. */
 	| { readonly type: 'confirmed' }
 	| { readonly type: 'frame'; readonly frame: Frame }
@@ -75,7 +76,16 @@ export type ChannelEvent =
 			readonly closeCode: number | null;
 			/** Whether the handshake ran into its deadline. */
 			readonly timedOut: boolean;
+			/** What its line was like; `null` for a channel that was never open. */
+			readonly line: LineEnd | null;
 	  };
+
+export interface LineEnd extends ChannelEnd {
+	/** Whether a goodbye of this side was answered, or the other side said one. */
+	readonly saidGoodbye: boolean;
+	/** How long the machine has slept while it was open: the other times here stood still meanwhile. */
+	readonly sleptMs: number;
+}
 
 export interface Channel {
 	/** `false`, and nothing sent, when the channel is not open or more than 1 MiB would wait to be sent. */
@@ -99,7 +109,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	let phase: 'connecting' | 'refused' | 'open' | 'cut' | 'ended' = 'connecting';
 	let verdict: { failure: Failure; timedOut: boolean } | null = null;
 	let lastError: Error | null = null;
-	let refusal: Refusal | null = null;
+	let refusal: ReadRefusal | null = null;
 	let skewMs: number | null = null;
 	let connection: Socket | null = null;
 	let confirmed = false;
@@ -111,6 +121,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	let heardAtMs = 0;
 	let heardBytes = 0;
 	let sleptBeforeMs = 0;
+	let silence: ReturnType<typeof measureSilence> | null = null;
 
 	const socket = connect();
 	if (!socket) return { sendText: () => false, close() {}, terminate() {}, bufferedAmount: 0 };
@@ -124,10 +135,11 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		sleptBeforeMs = options.sleptMs?.() ?? 0;
 		confirmAtMs = nowMs + proveAfterMs;
 		pingAtMs = nowMs + pingIntervalMs;
+		silence = measureSilence(nowMs);
 		heard();
 		// Before the listener, which may end the channel at once.
-		socket.ping();
-		listener({ type: 'opened', clockSkewMs: skewMs });
+		ping();
+		listener({ type: 'opened', clockSkewMs: skewMs, localAddress: connection?.localAddress ?? null });
 		schedule();
 	});
 	socket.on('ping', heard);
@@ -159,6 +171,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		sendText(text) {
 			const bytes = Buffer.byteLength(text);
 			if (socket.readyState !== WebSocket.OPEN || socket.bufferedAmount + bytes > MAX_BUFFERED_BYTES) return false;
+			silence?.moved('out', performance.now());
 			socket.send(text);
 			return true;
 		},
@@ -189,8 +202,8 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 				followRedirects: false,
 				// Between two bytes only; the deadline for the whole handshake is ours.
 				handshakeTimeout: handshakeMs,
-				// Its types do not know it yet.
-				...{ closeTimeout: options.closeMs ?? CLOSE_MS },
+				// Its types do not know them. A server that speaks HTTP/2 only refuses this in the handshake and not in words.
+				...{ closeTimeout: options.closeMs ?? CLOSE_MS, ALPNProtocols: ['http/1.1'] },
 				finishRequest(request) {
 					request.once('socket', (opened) => {
 						connection = opened;
@@ -219,6 +232,12 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	function heard(): void {
 		heardAtMs = performance.now();
 		heardBytes = connection?.bytesRead ?? 0;
+		silence?.moved('in', heardAtMs);
+	}
+
+	function ping(): void {
+		silence?.moved('out', performance.now());
+		socket?.ping();
 	}
 
 	function confirm(): void {
@@ -239,7 +258,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		return failure('connection-lost', `The channel to ${context.host} was closed by the agent.`, { params });
 	}
 
-	/** One timer for whatever is due next. What is heard only moves its own mark, so a busy channel costs no timers. */
+	/** One timer for whatever is due next. An inbound frame only moves its own mark, so a busy channel costs no timers. */
 	function schedule(): void {
 		clearTimeout(timer);
 		if (phase === 'cut' || phase === 'ended') return;
@@ -288,7 +307,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		if (phase !== 'open' || nowMs < pingAtMs) return;
 		// From the deadline that was missed: after a stall one ping, not a burst.
 		pingAtMs = nowMs + pingIntervalMs;
-		if (socket?.readyState === WebSocket.OPEN && socket.bufferedAmount <= MAX_BUFFERED_BYTES) socket.ping();
+		if (socket?.readyState === WebSocket.OPEN && socket.bufferedAmount <= MAX_BUFFERED_BYTES) ping();
 	}
 
 	function handshakeTimedOut(): Failure {
@@ -303,7 +322,18 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		const last = outcome(code, reason);
 		phase = 'ended';
 		clearTimeout(timer);
-		listener({ type: 'ended', ...last });
+		listener({ type: 'ended', ...last, line: lineEnd(code) });
+	}
+
+	function lineEnd(code: number): LineEnd | null {
+		if (!silence) return null;
+		const nowMs = performance.now();
+		if (connection && connection.bytesRead !== heardBytes) heard();
+		// 1006 did not come from the service: `ws` reports it when there was no close frame.
+		const saidGoodbye = code !== 1006;
+		const withoutCloseFrame = !saidGoodbye && verdict === null;
+		const sleptMs = (options.sleptMs?.() ?? 0) - sleptBeforeMs;
+		return { ...silence.end(nowMs), withoutCloseFrame, saidGoodbye, sleptMs };
 	}
 
 	function outcome(code: number, reason: string): { failure: Failure; closeCode: number | null; timedOut: boolean } {
@@ -345,28 +375,6 @@ function handshakeFailed(error: Error | null, context: { host: string; viaProxy:
 			params: { host: context.host },
 		});
 	return classifyNetworkError(error, context);
-}
-
-type Refusal = () => { status: number; headers: Record<string, string>; body: string };
-
-/** Collects an answer that is not the upgrade, up to a limit; `onDone` comes at least once. */
-function readRefusal(response: IncomingMessage, onDone: () => void): Refusal {
-	const chunks: Buffer[] = [];
-	let size = 0;
-	response.on('data', (chunk: Buffer) => {
-		if (size < MAX_DETAIL_BYTES) chunks.push(chunk.subarray(0, MAX_DETAIL_BYTES - size));
-		size += chunk.length;
-		if (size >= MAX_DETAIL_BYTES) onDone();
-	});
-	response.on('error', onDone);
-	response.once('end', onDone);
-	response.once('close', onDone);
-	return () => {
-		const headers: Record<string, string> = {};
-		for (const [name, value] of Object.entries(response.headers))
-			if (value !== undefined) headers[name] = Array.isArray(value) ? value.join(', ') : value;
-		return { status: response.statusCode ?? 0, headers, body: Buffer.concat(chunks).toString('utf8') };
-	};
 }
 
 function secretsOf({ url, authorization, queryName = AUTHORIZATION_PARAMETER }: ChannelOptions): string[] {

@@ -1,5 +1,5 @@
 /**
- * What an HTTP answer or a close code means, as a failure.
+ * The meaning of an HTTP answer or a close code, as a failure.
  * Pure: opens nothing and reads no clock. A message names the host and the status, never a credential and never a query string.
  */
 
@@ -8,6 +8,7 @@ import { createSecretRegistry, redact, SECRET_MARK } from '../base/redact.ts';
 import { joinSentences } from '../base/sentences.ts';
 import type { AuthorizationScheme } from '../protocol/authorization.ts';
 import { cleanText, readErrorDetail } from '../protocol/problem.ts';
+import { readAnswerTexts } from '../protocol/registration-answer.ts';
 import { inBrackets, proxyAnswered, wantsClientCertificate } from './classify-network-error.ts';
 import { readHttpDate } from './clock-skew.ts';
 import { unreadAnswer } from './unread-answer.ts';
@@ -28,7 +29,7 @@ export interface HttpAnswer {
 	readonly headers: Readonly<Record<string, string>>;
 	/** As much of the body as was read. */
 	readonly body: string;
-	/** What was asked for: a Connection token, the upgrade to `ws/device`, or anything else. */
+	/** The purpose of the request: a Connection token, the upgrade to `ws/device`, or anything else. */
 	readonly purpose: 'register' | 'channel' | 'other';
 	readonly host: string;
 	/** What the request was authorized with. */
@@ -45,7 +46,7 @@ export interface HttpAnswer {
 
 /**
  * What an HTTP answer means. The status decides; the body is detail.
- * Source: assumed (service-interface, Errors: "not shown").
+ * Source: assumed (errors).
  */
 export function classifyHttpAnswer(answer: HttpAnswer): Failure {
 	const { status, purpose, host, headers } = answer;
@@ -97,7 +98,7 @@ function isCodeRefused(answer: HttpAnswer): boolean {
 	return answer.purpose === 'register' && answer.scheme === 'Token';
 }
 
-/** What happened to the code, as far as the service's words tell, and those words. Source: assumed. */
+/** The fate of the code, as far as the service's words tell, and those words. Source: assumed (errors). */
 function codeRefused(answer: HttpAnswer): Failure {
 	const { status, host, body } = answer;
 	const words = `${problemCode(body)} ${readErrorDetail(body)}`;
@@ -155,7 +156,7 @@ function unexpectedSuccess(answer: HttpAnswer): Failure {
 	}
 	if (purpose === 'channel')
 		return failure('channel-rejected', `${host} answered ${status} instead of opening the channel.`, { params });
-	if (purpose === 'register') return unreadAnswer(answer);
+	if (purpose === 'register') return unreadAnswer({ ...answer, texts: readAnswerTexts(answer) });
 	return failure('bad-response', `${host} answered ${status} in a form that is not known.`, { params });
 }
 
@@ -211,7 +212,7 @@ function withDetail(answer: HttpAnswer): string {
 	return detail === '' ? '.' : `: ${joinSentences(detail)}`;
 }
 
-/** What the service said, without secrets; empty for nothing that can be read. */
+/** The words of the service, without secrets; empty for nothing that can be read. */
 function detailOf({ body, secrets = [] }: HttpAnswer): string {
 	// Before it is cut and after: half of a secret is not known as one, and escapes hide one.
 	return withoutSecrets(readErrorDetail(withoutSecrets(body, secrets)), secrets);
@@ -224,7 +225,7 @@ function paramsOf(answer: HttpAnswer): Params {
 }
 
 /**
- * Cuts credentials out of somebody else's text: known ones, and whatever looks like one. Shorter than four characters is
+ * Cuts credentials out of a text from outside: known ones, and whatever looks like one. Shorter than four characters is
  * no secret but a letter.
  */
 function withoutSecrets(text: string, secrets: readonly string[]): string {
@@ -268,7 +269,7 @@ export interface ChannelClose {
 	readonly secrets?: readonly string[] | undefined;
 }
 
-/** What the end of an open channel means. Source: RFC 6455, 7.4; 4401, 4403 and 4409 assumed, after the HTTP statuses. */
+/** The meaning of the end of an open channel. Source: RFC 6455, 7.4; 4401, 4403 and 4409, after the HTTP statuses: assumed (close-codes). */
 export function classifyClose(close: ChannelClose): Failure {
 	const { code, host } = close;
 	if (code === 1006) return failure('connection-lost', `The connection to ${host} was lost.`, { params: { host } });

@@ -1,5 +1,5 @@
 /**
- * What an error thrown by a socket, by TLS, by a proxy or by undici means, as a failure. Pure: opens nothing and reads no clock.
+ * The meaning of an error thrown by a socket, by TLS, by a proxy or by undici, as a failure. Pure: opens nothing and reads no clock.
  */
 import { type ErrorCode, type Failure, failure, toFailure } from '../base/errors.ts';
 
@@ -40,7 +40,7 @@ export interface NetworkContext {
 }
 
 /**
- * What an error thrown by a socket, by TLS, by a proxy or by undici means. Looks through `cause` and `AggregateError`.
+ * The meaning of an error thrown by a socket, by TLS, by a proxy or by undici. Looks through `cause` and `AggregateError`.
  * What it does not know is a lost connection; what only our own mistake can cause is `internal`.
  */
 export function classifyNetworkError(error: unknown, context: NetworkContext): Failure {
@@ -145,6 +145,8 @@ function collect(error: unknown): Facts {
 		seen.add(one);
 		const { code, name, message, statusCode, cause, errors, rawPacket, data } = one as Record<string, unknown>;
 		if (isHttp2Settings(rawPacket) || isHttp2Settings(data)) speaksHttp2 = true;
+		// Where the alert comes while the request is written, only the words name it.
+		if (/alert no application protocol/.test(String(message ?? ''))) speaksHttp2 = true;
 		if (typeof code === 'string') codes.push(code);
 		if (typeof name === 'string') names.push(name);
 		if (code === 'ERR_PROXY_TUNNEL' && typeof statusCode === 'number') proxyStatus = statusCode;

@@ -18,7 +18,7 @@ export function clockSkewMs(dateHeader: string | undefined, nowMs: number): numb
 }
 
 export function readHttpDate(text: string | undefined): number {
-	// Without a letter it is no HTTP date, whatever else `Date.parse` makes of it.
+	// Without a letter it is not an HTTP date, whatever else `Date.parse` makes of it.
 	return text !== undefined && /[a-z]/i.test(text) ? Date.parse(text) : Number.NaN;
 }
 

@@ -6,6 +6,7 @@
 import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { readTokenLife, type TokenLife } from '../protocol/token-life.ts';
 import type { Credentials } from '../settings/credentials.runner.ts';
+import type { Settings } from '../settings/table.ts';
 import { MAX_CONNECTIONS, type SavedConnection, withConnection } from '../state/device-state.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import { type Connection, connectionOf } from './link.ts';
@@ -17,12 +18,16 @@ export function accessOf({ current }: Supervision): { readonly baseUrl: string; 
 	return connection ? { baseUrl: current.registration.baseUrl, token: connection.token } : null;
 }
 
+/** What the settings say of a Connection that does not state its life: `service.connectionLifeSeconds`. */
+type StatedLife = Pick<Settings['service'], 'connectionLifeSeconds'>;
+
 /** A Connection that was issued a moment ago. */
 export function freshConnection(
 	issued: { readonly token: string; readonly life: TokenLife | null },
 	clock: Pick<Clock, 'monotonicMs' | 'wallMs'>,
+	stated: StatedLife,
 ): Connection {
-	const lifeMs = lifeFrom(issued.life, clock.wallMs());
+	const lifeMs = lifeFrom(issued.life, clock.wallMs(), stated);
 	return { token: issued.token, obtainedAtMs: clock.monotonicMs(), lifeMs };
 }
 
@@ -30,9 +35,10 @@ export function freshConnection(
 export function knownConnection(
 	{ baseUrl, request, credentialId, token, obtainedAt }: SavedConnection,
 	clock: Pick<Clock, 'monotonicMs' | 'wallMs'>,
+	stated: StatedLife,
 ): KnownConnection {
 	const obtainedAtWallMs = Date.parse(obtainedAt);
-	const lifeMs = lifeFrom(readTokenLife(token), obtainedAtWallMs);
+	const lifeMs = lifeFrom(readTokenLife(token), obtainedAtWallMs, stated);
 	const ageMs = Math.max(0, clock.wallMs() - obtainedAtWallMs);
 	const connection = { token, obtainedAtMs: clock.monotonicMs() - Math.min(ageMs, lifeMs ?? 0), lifeMs };
 	return { registration: { baseUrl, request, credentialId }, connection };
@@ -44,9 +50,16 @@ export function provisionedSince(token: string, wallMs: number): string {
 	return new Date(Math.min(issuedAtMs, wallMs)).toISOString();
 }
 
-/** From `iat` to `exp`; without `iat` from when it was obtained, by the device's clock. `null` when nothing sensible is known. */
-function lifeFrom(life: TokenLife | null, obtainedAtWallMs: number): number | null {
-	if (!life) return null;
+/**
+ * From `iat` to `exp`; without `iat` from when it was obtained, by the device's clock; without either as the settings say.
+ * `null` when nothing sensible is known.
+ */
+function lifeFrom(
+	life: TokenLife | null,
+	obtainedAtWallMs: number,
+	{ connectionLifeSeconds }: StatedLife,
+): number | null {
+	if (!life) return connectionLifeSeconds === null ? null : connectionLifeSeconds * 1000;
 	const sinceMs = life.issuedAtSeconds === null ? obtainedAtWallMs : life.issuedAtSeconds * 1000;
 	const lifeMs = life.expiresAtSeconds * 1000 - sinceMs;
 	// By a wrong clock it may have ended long ago; then nothing is known of its life.
@@ -70,6 +83,7 @@ export function keepConnections(parts: {
 	readonly registerSecret: (secret: string) => void;
 	/** As they are now. */
 	readonly credentials: () => Credentials;
+	readonly settings: () => Pick<Settings, 'service'>;
 }): Connections {
 	const { clock, stateWriter, registerSecret } = parts;
 
@@ -84,7 +98,9 @@ export function keepConnections(parts: {
 
 	return {
 		known: (usable = MAX_CONNECTIONS) =>
-			stateWriter.state.connections.slice(-usable).map((saved) => knownConnection(saved, clock)),
+			stateWriter.state.connections
+				.slice(-usable)
+				.map((saved) => knownConnection(saved, clock, parts.settings().service)),
 		toSaved,
 		keep(registration, token) {
 			const connection = toSaved(registration, token);

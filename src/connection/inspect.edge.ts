@@ -1,5 +1,5 @@
 /**
- * What a single attempt to reach a host shows of the way there: addresses, connection, certificate, time. For diagnosis.
+ * One attempt to reach a host, and the facts of the way there: addresses, connection, certificate, time. For diagnosis.
  * Tries once, within a limit, and closes what it opened. Never sends a credential of this device; a host whose certificate
  * is not accepted gets a bare HEAD only, which asks for the time.
  */

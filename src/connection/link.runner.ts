@@ -7,35 +7,46 @@ import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Authorization } from '../protocol/authorization.ts';
-import { formatAuthorization } from '../protocol/authorization.ts';
 import { type Frame, fillTemplate, type Heartbeat, readNotification } from '../protocol/channel.ts';
 import { DEFAULT_HEARTBEAT_CADENCE } from '../protocol/device-connection.ts';
-import { channelUrl } from '../protocol/endpoints.ts';
 import type { Settings } from '../settings/table.ts';
-import type { Channel, ChannelEvent, ChannelOptions } from './channel.edge.ts';
+import type { Channel, ChannelEvent, ChannelOptions, LineEnd } from './channel.edge.ts';
+import { channelAddress } from './channel-address.ts';
 import { freshConnection } from './connection-tokens.runner.ts';
 import { startHeartbeats } from './heartbeats.runner.ts';
+import type { Line } from './line.runner.ts';
+import { MOST_PING_MS } from './line-rhythm.ts';
 import type { Credential, LinkEffect, LinkEvent } from './link.ts';
 import type { Runtime } from './runtime.runner.ts';
 import type { Registration } from './supervisor.ts';
+
+export interface FrameArrival {
+	readonly generation: number;
+	readonly registration: Registration;
+	/** Whether another channel may bring the same message. */
+	readonly overlaps: boolean;
+}
 
 export interface LinkRunnerOptions {
 	readonly clock: Clock;
 	readonly log: Pick<Log, 'debug'>;
 	readonly startedAtMs: number;
 	readonly userAgent: string;
+	readonly line: Pick<Line, 'pingIntervalMs' | 'opened' | 'ended'>;
 	/** What heartbeats say of the fleet plan. */
 	readonly plan: () => Pick<Heartbeat, 'planRevision' | 'planRefused'>;
-	/** Asked anew for each attempt: settings may change in the meantime. */
+	/** Asked for each attempt: settings may change in the meantime. */
 	readonly runtime: () => Runtime;
 	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
 	readonly report: {
 		readonly event: (generation: number, event: LinkEvent) => void;
 		/** Also from a channel that is saying goodbye: what the service sent before it knew is not lost. */
-		readonly frame: (generation: number, registration: Registration, frame: Frame) => void;
+		readonly frame: (arrival: FrameArrival, frame: Frame) => void;
 		readonly heartbeat: (generation: number, sentAt: string) => void;
 		/** What a registration has brought that was seen through although its link is over. */
 		readonly lateConnection: (registration: Registration, token: string) => void;
+		/** A channel that was open has ended: before the link is told, and also when it was saying goodbye (`isLeaving`). */
+		readonly lineEnded: (registration: Registration, line: LineEnd, isLeaving: boolean) => void;
 		/** How far the device's clock is ahead of the service's, when an answer tells. */
 		readonly clockSkew: (skewMs: number) => void;
 	};
@@ -68,7 +79,6 @@ interface Running {
 
 /** After the upgrade, a pong, a frame or this much time proves that the service really has the channel. */
 const CONFIRM_AFTER_MS = 3000;
-const MAX_PING_INTERVAL_MS = 30_000;
 /** A service that does not answer a goodbye is left: the whole agent has to end within 3 s. */
 const CLOSE_MS = 2000;
 const LEAST_SILENCE_MS = 10_000;
@@ -113,7 +123,12 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		if (result.clockSkewMs !== null) report.clockSkew(result.clockSkewMs);
 		const atMs = clock.monotonicMs();
 		if (result.ok)
-			report.event(generation, { type: 'registered', attempt, atMs, connection: freshConnection(result, clock) });
+			report.event(generation, {
+				type: 'registered',
+				attempt,
+				atMs,
+				connection: freshConnection(result, clock, resolved.settings.service),
+			});
 		else {
 			const timedOut = result.failure.code === 'request-timeout' || result.failure.code === 'connect-timeout';
 			const reason = explained(result.failure, credential, resolved.settings.credential);
@@ -130,30 +145,20 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		const { service } = resolved.settings;
 		const link = running(generation);
 		link.channel?.terminate();
-		const authorization: Authorization = { scheme: 'Connection', credential: effect.token };
-		const inQuery = service.channelAuth !== 'header';
-		const query = service.channelAuth === 'queryToken' ? effect.token : formatAuthorization(authorization);
-		const url = channelUrl(
-			registration.baseUrl,
-			service.channelPath,
-			inQuery ? new URLSearchParams({ [service.queryName]: query }) : undefined,
-		);
+		const address = channelAddress(registration.baseUrl, effect.token, service);
+		const { url } = address;
 		const { cadenceMs, pingIntervalMs, silenceLimitMs } = livenessOf(registration, service);
 		const agent = network.channelAgent(url);
 		const channel = options.openChannel(
 			{
-				url,
-				authorization: inQuery ? null : formatAuthorization(authorization),
+				...address,
 				...(agent ? { agent } : {}),
 				handshakeMs: effect.handshakeMs,
 				proveAfterMs: CONFIRM_AFTER_MS,
-				pingIntervalMs,
+				pingIntervalMs: options.line.pingIntervalMs(registration.baseUrl, pingIntervalMs, cadenceMs),
 				silenceLimitMs,
 				closeMs: CLOSE_MS,
 				sleptMs: clock.sleptMs,
-				...(service.subprotocol === null ? {} : { subprotocol: service.subprotocol }),
-				maxMessageBytes: service.maxMessageBytes,
-				queryName: service.queryName,
 				userAgent: options.userAgent,
 				viaProxy: network.viaProxy(url),
 				workflowId: registration.request.workflowId,
@@ -161,8 +166,11 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 			(event) => {
 				if (link.channel === channel) onChannelEvent(generation, registration, effect.attempt, cadenceMs, event);
 				// What else an abandoned channel has to say belongs to an attempt that is over.
-				else if (event.type === 'frame') report.frame(generation, registration, event.frame);
-				else if (event.type === 'ended') hasLeft(channel);
+				else if (event.type === 'frame') received(generation, registration, event.frame);
+				else if (event.type === 'ended') {
+					if (event.line && leaving.has(channel)) report.lineEnded(registration, event.line, true);
+					hasLeft(channel);
+				}
 			},
 		);
 		link.channel = channel;
@@ -179,6 +187,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		const atMs = clock.monotonicMs();
 		switch (event.type) {
 			case 'opened':
+				options.line.opened(registration.baseUrl, event.localAddress);
 				if (event.clockSkewMs !== null) report.clockSkew(event.clockSkewMs);
 				return;
 			case 'confirmed':
@@ -187,11 +196,12 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 					link.stopHeartbeats = beat(generation, registration, link.channel, cadenceMs);
 				return;
 			case 'frame':
-				if (!answerPing(registration, link.channel, event.frame)) report.frame(generation, registration, event.frame);
+				if (!answerPing(registration, link.channel, event.frame)) received(generation, registration, event.frame);
 				return;
 			case 'ended':
 				link.stopHeartbeats();
 				link.channel = null;
+				if (event.line) report.lineEnded(registration, event.line, false);
 				report.event(generation, {
 					type: 'channelEnded',
 					attempt,
@@ -199,8 +209,14 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 					failure: event.failure,
 					timedOut: event.timedOut,
 					closeCode: event.closeCode,
+					outlived: options.line.ended(event, atMs),
 				});
 		}
+	};
+
+	const received = (generation: number, registration: Registration, frame: Frame) => {
+		const open = [...links.values()].filter(({ channel }) => channel !== null).length + leaving.size;
+		report.frame({ generation, registration, overlaps: open > 1 }, frame);
 	};
 
 	const beat = (generation: number, registration: Registration, channel: Channel, cadenceMs: number) =>
@@ -302,7 +318,7 @@ export function livenessOf(
 	{ heartbeatMode, silenceLimitSeconds }: Pick<Settings['service'], 'heartbeatMode' | 'silenceLimitSeconds'>,
 ): { cadenceMs: number; pingIntervalMs: number; silenceLimitMs: number } {
 	const cadenceMs = (request.heartbeatCadence ?? DEFAULT_HEARTBEAT_CADENCE) * 1000;
-	const pingIntervalMs = heartbeatMode === 'ping' ? cadenceMs : Math.min(cadenceMs, MAX_PING_INTERVAL_MS);
+	const pingIntervalMs = heartbeatMode === 'ping' ? cadenceMs : Math.min(cadenceMs, MOST_PING_MS);
 	const silenceLimitMs =
 		silenceLimitSeconds === null ? Math.max(LEAST_SILENCE_MS, 2 * pingIntervalMs) : silenceLimitSeconds * 1000;
 	return { cadenceMs, pingIntervalMs, silenceLimitMs };
@@ -324,7 +340,7 @@ function explained(refused: Failure, { kind }: Credential, files: Settings['cred
 		});
 	}
 	const remedy =
-		'What is missing is a credential that may register this device: scan a new pairing code with --replace, or set credential.apiKeyFile.';
+		'This device requires a credential that may register it: scan a new pairing code with --replace, or set credential.apiKeyFile.';
 	return failure(refused.code, refused.message, { ...refused, remedy });
 }
 

@@ -5,8 +5,15 @@
  * Every asynchronous effect carries an attempt number; an event that answers an older attempt changes nothing.
  */
 
-import { dispositionOf, type Failure, failure, retryClassOf } from '../base/errors.ts';
-import { afterFailure, type Backoff, handshakeDeadlineMs, NO_FAILURES, STABLE_AFTER_MS } from './backoff.ts';
+import { dispositionOf, type ErrorCode, type Failure, failure, retryClassOf } from '../base/errors.ts';
+import {
+	afterFailure,
+	type Backoff,
+	handshakeDeadlineMs,
+	NO_FAILURES,
+	RECENTLY_MS,
+	STABLE_AFTER_MS,
+} from './backoff.ts';
 
 /** A Connection token and what is known of its life. Times are monotonic milliseconds. */
 export interface Connection {
@@ -17,7 +24,7 @@ export interface Connection {
 	readonly lifeMs: number | null;
 }
 
-/** What a device can register with, in the order in which it is tried. */
+/** The credentials of a device, in the order in which it is tried. */
 export type Credential =
 	| { readonly kind: 'reusable' }
 	| { readonly kind: 'connection'; readonly token: string }
@@ -25,6 +32,12 @@ export type Credential =
 
 /** Without a credential nothing can be tried; a new credential makes a new link. Within the range of a timer. */
 const NO_CREDENTIAL_MS = 24 * 60 * 60 * 1000;
+/**
+ * A channel that is refused with 403, 404 or 410 may only want a fresh Connection: some servers answer every refused
+ * handshake with 403. One that was made within this time for the same reason is fresh enough.
+ */
+const LOOKS_STALE: ReadonlySet<ErrorCode> = new Set(['access-forbidden', 'channel-not-found']);
+const FRESH_FOR_MS = 60 * 60 * 1000;
 
 interface Entered {
 	/** When this state was entered, monotonic. */
@@ -33,9 +46,11 @@ interface Entered {
 	readonly backoff: Backoff;
 	/** In the order in which they are tried; the same for the whole life of the link. */
 	readonly credentials: readonly Credential[];
+	/** When the channel was last known to be online, monotonic; `null` before the first time. */
+	readonly onlineAtMs: number | null;
 }
 interface Trying {
-	/** What failed last, so that the reason is known while the next attempt is under way; `null` before the first failure. */
+	/** The last failure, so that the reason is known while the next attempt is under way; `null` before the first failure. */
 	readonly failure: Failure | null;
 }
 interface Waiting {
@@ -74,10 +89,14 @@ export type LinkEvent = { readonly atMs: number } & (
 			readonly failure: Failure;
 			readonly timedOut: boolean;
 			readonly closeCode: number | null;
+			/** Whether it has outlived the idle timeout that cut the channels before it: then it was stable. */
+			readonly outlived?: boolean;
 	  }
 	| { readonly type: 'timerFired'; readonly attempt: number }
 	| { readonly type: 'connectionRevoked' }
 	| { readonly type: 'retryRequested' }
+	/** Settings were loaded. Where they bear on every failure, what failed before says nothing any more. */
+	| { readonly type: 'settingsChanged'; readonly bears: boolean }
 	| { readonly type: 'closeRequested'; readonly code: number }
 );
 
@@ -107,23 +126,28 @@ type Table = {
 /** What happens when. A pair of state and event that is not in the table changes nothing. */
 export const TRANSITIONS: Table = {
 	registering: {
-		registered: (state, event) => openWith(state, event.connection, event.atMs, [keep(event.connection)]),
+		registered: (state, event) =>
+			openWith(withRegistered(state, event.atMs), event.connection, event.atMs, [keep(event.connection)]),
 		registerFailed: (state, event, random) => afterRegisterFailed(state, event, random),
+		settingsChanged: forgive,
 		closeRequested: close,
 	},
 	registerWait: {
 		timerFired: register,
 		retryRequested: register,
+		settingsChanged: (state, event) => tryChanged(state, event, register({ ...state, backoff: NO_FAILURES }, event)),
 		closeRequested: close,
 	},
 	connecting: {
 		channelConfirmed: confirm,
 		channelEnded: (state, event, random) => afterChannelEnded(state, event, random),
 		connectionRevoked: revoked,
+		settingsChanged: forgive,
 		closeRequested: close,
 	},
 	online: {
-		channelEnded: (state, event, random) => afterChannelEnded(settled(state, event.atMs), event, random),
+		channelEnded: (state, event, random) =>
+			afterChannelEnded(settled(state, event.atMs, event.outlived), event, random),
 		connectionRevoked: (state, event, random) => revoked(settled(state, event.atMs), event, random),
 		retryRequested: (state, event) =>
 			openWith({ ...settled(state, event.atMs), failure: null }, state.connection, event.atMs, [
@@ -134,25 +158,37 @@ export const TRANSITIONS: Table = {
 	connectWait: {
 		timerFired: (state, event) => openWith(state, state.connection, event.atMs),
 		retryRequested: (state, event) => openWith(state, state.connection, event.atMs),
+		settingsChanged: (state, event) =>
+			tryChanged(state, event, openWith({ ...state, backoff: NO_FAILURES }, state.connection, event.atMs)),
 		closeRequested: close,
 	},
 	blocked: {
 		timerFired: resume,
 		retryRequested: resume,
+		settingsChanged: (state, event) => tryChanged(state, event, resume({ ...state, backoff: NO_FAILURES }, event)),
 		closeRequested: close,
 	},
 	closed: {},
 };
 
-/** Starts a link: with a Connection it goes straight to the channel, without one it registers first. */
-export function startLink(credentials: readonly Credential[], connection: Connection | null, atMs: number): Step {
-	const entered = { sinceMs: atMs, attempt: 0, backoff: NO_FAILURES, credentials, failure: null };
+/**
+ * Starts a link: with a Connection it goes straight to the channel, without one it registers first.
+ * @param isFresh whether the Connection was issued a moment ago.
+ */
+export function startLink(
+	credentials: readonly Credential[],
+	connection: Connection | null,
+	atMs: number,
+	isFresh = false,
+): Step {
+	const backoff = { ...NO_FAILURES, registeredAtMs: isFresh ? atMs : null };
+	const entered = { sinceMs: atMs, attempt: 0, backoff, credentials, onlineAtMs: null, failure: null };
 	return connection ? openWith(entered, connection, atMs) : register({ ...entered, connection: null }, { atMs });
 }
 
 /**
  * The next state and what has to be done.
- * @param chance uniform in [0, 1), for the jitter of waits.
+ * @param random uniform in [0, 1), for the jitter of waits.
  */
 export function transition(state: LinkState, event: LinkEvent, random: () => number): Step {
 	if ('attempt' in event && event.attempt !== state.attempt) return { state, effects: [] };
@@ -183,7 +219,7 @@ function registerWith(
 	credentialIndex: number,
 	atMs: number,
 ): Step {
-	const { backoff, credentials, connection, failure: before } = from;
+	const { backoff, credentials, onlineAtMs, connection, failure: before } = from;
 	const attempt = from.attempt + 1;
 	const state = {
 		name: 'registering',
@@ -191,6 +227,7 @@ function registerWith(
 		attempt,
 		backoff,
 		credentials,
+		onlineAtMs,
 		failure: before,
 		connection,
 		credentialIndex,
@@ -207,17 +244,40 @@ function openWith(
 	atMs: number,
 	first: readonly LinkEffect[] = [],
 ): Step {
-	const { backoff, credentials, failure: before } = from;
+	const { backoff, credentials, onlineAtMs, failure: before } = from;
 	const attempt = from.attempt + 1;
 	const handshakeMs = handshakeDeadlineMs(backoff);
+	const entered = { sinceMs: atMs, attempt, backoff, credentials, onlineAtMs };
 	return {
-		state: { name: 'connecting', sinceMs: atMs, attempt, backoff, credentials, failure: before, connection },
+		state: { name: 'connecting', ...entered, failure: before, connection },
 		effects: [...first, { type: 'openChannel', attempt, token: connection.token, handshakeMs }],
 	};
 }
 
-function confirm({ attempt, backoff, credentials, connection }: State<'connecting'>, event: { atMs: number }): Step {
-	return { state: { name: 'online', sinceMs: event.atMs, attempt, backoff, credentials, connection }, effects: [] };
+function confirm({ attempt, backoff, credentials, connection }: State<'connecting'>, { atMs }: { atMs: number }): Step {
+	// A Connection that was online has proved good: when it is refused later, a fresh one may help again.
+	const proved = { ...backoff, registeredAtMs: null };
+	const entered = { sinceMs: atMs, attempt, backoff: proved, credentials, onlineAtMs: atMs };
+	return { state: { name: 'online', ...entered, connection }, effects: [] };
+}
+
+function withRegistered<From extends Entered>(from: From, atMs: number): From {
+	return { ...from, backoff: { ...from.backoff, registerRefused: false, registeredAtMs: atMs } };
+}
+
+/** The attempt that is under way goes on; if it fails, it is the first failure. */
+function forgive(state: State<'registering'> | State<'connecting'>, { bears }: Event<'settingsChanged'>): Step {
+	return { state: bears ? { ...state, backoff: NO_FAILURES } : state, effects: [] };
+}
+
+/** A person who has corrected a setting wants to see whether it helps; files that a setting names may have changed as well. */
+function tryChanged(
+	state: State<'registerWait'> | State<'connectWait'> | State<'blocked'>,
+	{ bears }: Event<'settingsChanged'>,
+	tried: Step,
+): Step {
+	// An outage that ends without a person is not hurried by settings that have nothing to do with it: there are many devices.
+	return bears || retryClassOf(state.failure.code) === 'slow' ? tried : { state, effects: [] };
 }
 
 function resume(state: State<'blocked'>, event: { atMs: number }): Step {
@@ -239,17 +299,15 @@ function afterRegisterFailed(state: State<'registering'>, event: Event<'register
 	if (refused && state.credentialIndex + 1 < state.credentials.length)
 		return registerWith(state, state.credentialIndex + 1, event.atMs);
 
-	const next = afterFailure(
-		state.backoff,
-		{
-			retryClass: retryClassOf(event.failure.code),
-			atMs: event.atMs,
-			timedOut: event.timedOut,
-			serviceRestarts: false,
-			retryAfterMs: event.failure.retryAfterMs,
-		},
-		random,
-	);
+	const failed = {
+		retryClass: retryClassOf(event.failure.code),
+		atMs: event.atMs,
+		timedOut: event.timedOut,
+		serviceRestarts: false,
+		retryAfterMs: event.failure.retryAfterMs,
+		wasOnline: wasOnline(state, event.atMs),
+	};
+	const next = afterFailure({ ...state.backoff, registerRefused: refused }, failed, random);
 	// A Connection that was refused once may still be good when registering is refused as well: try both in turn.
 	const then = refused && state.connection ? 'connect' : 'register';
 	return wait({ ...state, backoff: next.backoff }, event.failure, next.delayMs, next.blocked, then, event.atMs);
@@ -260,23 +318,46 @@ function afterChannelEnded(
 	event: Pick<Event<'channelEnded'>, 'failure' | 'timedOut' | 'closeCode' | 'atMs'>,
 	random: () => number,
 ): Step {
+	const { code, retryAfterMs } = event.failure;
+	const wantsFresh = LOOKS_STALE.has(code) && hasCredential(state, 'reusable') && !isFresh(state.backoff, event.atMs);
 	const failed = {
-		retryClass: retryClassOf(event.failure.code),
+		retryClass: wantsFresh ? 'unreachable' : retryClassOf(code),
 		atMs: event.atMs,
 		timedOut: event.timedOut,
 		serviceRestarts: event.closeCode === 1001 || event.closeCode === 1012 || event.closeCode === 1013,
-		retryAfterMs: event.failure.retryAfterMs,
-	};
-	const mayRegister = state.credentials.some((credential) => credential.kind !== 'connection');
-	const then = dispositionOf(event.failure.code) === 'reregister' && mayRegister ? 'register' : 'connect';
+		retryAfterMs,
+		wasOnline: wasOnline(state, event.atMs),
+	} as const;
 	const next = afterFailure(state.backoff, failed, random);
-	if (next.blocked && then === 'register') {
-		// What was refused again and again is the Connection, not the credential that makes new ones: no person is needed.
-		const paced = afterFailure(state.backoff, { ...failed, retryClass: 'overloaded' }, random);
-		const backoff = { ...paced.backoff, refusedAtMs: next.backoff.refusedAtMs };
-		return wait({ ...state, backoff }, event.failure, paced.delayMs, false, then, event.atMs);
-	}
-	return wait({ ...state, backoff: next.backoff }, event.failure, next.delayMs, next.blocked, then, event.atMs);
+	const mayRegister = hasCredential(state, 'reusable') || hasCredential(state, 'selfRegistration');
+	const registers = wantsFresh || (dispositionOf(code) === 'reregister' && mayRegister);
+	// Only the Connection was refused, not the credential that makes new ones: no person is needed.
+	const blocked = next.blocked && (!registers || state.backoff.registerRefused);
+	const then = registers ? 'register' : 'connect';
+	const cause = explained(event.failure, state.backoff);
+	return wait({ ...state, backoff: next.backoff }, cause, next.delayMs, blocked, then, event.atMs);
+}
+
+/** A Connection that was issued a moment ago and is refused has most likely been shown in a way that the service does not read. */
+function explained(refused: Failure, { registeredAtMs }: Backoff): Failure {
+	if (registeredAtMs === null || (refused.code !== 'credential-refused' && refused.code !== 'access-forbidden'))
+		return refused;
+	const shown =
+		'The service has just issued this Connection, and its channel refuses it: set service.channelAuth, service.queryName, service.subprotocol or service.channelPath as the service requires (idv probe finds them); a changed setting is tried at once, without another code.';
+	const remedy = refused.code === 'access-forbidden' ? `${refused.remedy} If it is allowed: ${shown}` : shown;
+	return failure(refused.code, refused.message, { ...refused, remedy });
+}
+
+function hasCredential({ credentials }: Entered, kind: Credential['kind']): boolean {
+	return credentials.some((credential) => credential.kind === kind);
+}
+
+function isFresh({ registeredAtMs }: Backoff, atMs: number): boolean {
+	return registeredAtMs !== null && atMs - registeredAtMs < FRESH_FOR_MS;
+}
+
+function wasOnline({ onlineAtMs }: Entered, atMs: number): boolean {
+	return onlineAtMs !== null && atMs - onlineAtMs < RECENTLY_MS;
 }
 
 function revoked(
@@ -289,10 +370,10 @@ function revoked(
 	return { state: step.state, effects: [{ type: 'closeChannel', code: 1000 }, ...step.effects] };
 }
 
-/** A channel that was open for long enough has outlived what failed before it; refusals keep their own window. */
-function settled(state: State<'online'>, atMs: number): State<'online'> {
-	if (atMs - state.sinceMs < STABLE_AFTER_MS) return state;
-	return { ...state, backoff: { ...NO_FAILURES, refusedAtMs: state.backoff.refusedAtMs } };
+/** A channel that was open for long enough has outlived what failed before it. */
+function settled(state: State<'online'>, atMs: number, outlived = false): State<'online'> {
+	const isStable = outlived || atMs - state.sinceMs >= STABLE_AFTER_MS;
+	return { ...state, onlineAtMs: atMs, backoff: isStable ? NO_FAILURES : state.backoff };
 }
 
 function wait(
@@ -303,9 +384,9 @@ function wait(
 	then: 'register' | 'connect',
 	atMs: number,
 ): Step {
-	const { backoff, credentials, connection } = from;
+	const { backoff, credentials, onlineAtMs, connection } = from;
 	const attempt = from.attempt + 1;
-	const entered = { sinceMs: atMs, attempt, backoff, credentials, failure: cause, untilMs: atMs + delayMs };
+	const entered = { sinceMs: atMs, attempt, backoff, credentials, onlineAtMs, failure: cause, untilMs: atMs + delayMs };
 	const effects: LinkEffect[] = [{ type: 'wait', attempt, delayMs }];
 	if (blocked) return { state: { name: 'blocked', ...entered, connection, next: then }, effects };
 	if (then === 'connect' && connection) return { state: { name: 'connectWait', ...entered, connection }, effects };

@@ -239,7 +239,7 @@ function splitPort(entry: string): { name: string; port: string | null } {
 	return { name, port };
 }
 
-/** One context for all connections: building it anew for each would parse all authorities each time. `null` for the plain case. */
+/** One context for all connections: building it again for each would parse all authorities each time. `null` for the plain case. */
 async function readTls(settings: NetworkSettings): Promise<SecureContext | null> {
 	const { caFile, systemCa = false, clientCertificateFile, clientKeyFile } = settings;
 	if ((clientCertificateFile === undefined) !== (clientKeyFile === undefined))

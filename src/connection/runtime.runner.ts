@@ -1,5 +1,5 @@
 /**
- * What the settings amount to: the network, a client of the service and the credentials, made at the start and again
+ * The outcome of the settings: the network, a client of the service and the credentials, made at the start and again
  * whenever they change. Owns what it opens; decides nothing about links.
  */
 import { randomUUID } from 'node:crypto';
@@ -57,7 +57,7 @@ function readPin({ settings: { page } }: LoadedSettings): Promise<string> | null
 /**
  * The environment to start with. A bad push never strands a device: what cannot be used gives way to the last valid
  * settings; where a file that those name cannot be read either, the device goes on without it. A credential that is not
- * there yet keeps nobody from starting.
+ * there yet does not prevent a start.
  * @throws AgentError when there never were valid settings.
  */
 export async function openFirstRuntime(
@@ -91,7 +91,7 @@ export async function openFirstRuntime(
 
 /**
  * Without the files that cannot be read: with the Connection that is saved, if there is one.
- * @param barely also without authorities and a certificate that cannot be read; on a fresh device somebody has to see that.
+ * @param barely also without authorities and a certificate that cannot be read; on a fresh device a person has to see that.
  */
 async function openBareRuntime(resolved: LoadedSettings, parts: RuntimeParts, barely: boolean): Promise<OpenRuntime> {
 	const credentials = await readCredentials(resolved.settings.credential, readSecretFile).catch((error) => ({
@@ -103,7 +103,7 @@ async function openBareRuntime(resolved: LoadedSettings, parts: RuntimeParts, ba
 		if (!barely) throw error;
 		return createNetwork({ proxy, systemCa }, parts.env);
 	});
-	// A PIN that cannot be read is one that nobody can type.
+	// A PIN that cannot be read is one that cannot be typed.
 	const pin = await readPin(resolved)?.catch(() => randomUUID());
 	return assemble(resolved, network, credentials, pin ?? null, parts);
 }

@@ -10,9 +10,11 @@ import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import { cleanText } from '../protocol/problem.ts';
 import { type AnswerText, readAnswerTexts, tokenIn } from '../protocol/registration-answer.ts';
 import { readTokenLife, type TokenLife } from '../protocol/token-life.ts';
+import { readWorkflowChoices, type WorkflowChoice } from '../protocol/workflow-choices.ts';
 import { classifyHttpAnswer, isWebPage } from './classify-failure.ts';
 import { classifyNetworkError } from './classify-network-error.ts';
 import { clockSkewMs } from './clock-skew.ts';
+import type { Network } from './network.edge.ts';
 
 /** Largest answer that is taken from the registration endpoint, in bytes, as sent and once unpacked. */
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
@@ -25,17 +27,15 @@ const PREFLIGHT_DEADLINE_MS = 10_000;
 const UNPACKED_REMEDY = 'Ask the operator why the service packs an answer that this device did not ask to be packed.';
 
 /** The part of the network that requests need. */
-export interface RequestNetwork {
-	dispatcher(): Promise<Dispatcher>;
-	viaProxy(url: URL): boolean;
-}
+export type RequestNetwork = Pick<Network, 'dispatcher' | 'viaProxy'>;
 
 export interface RegisterRequest {
 	/** In its normal form (`normalizeBaseUrl`). */
 	readonly baseUrl: string;
 	/** `null` for self-registration. */
 	readonly authorization: Authorization | null;
-	readonly request: DeviceConnectionRequest;
+	/** Without a workflow for a code that names none: the refusal may list those to choose from. */
+	readonly request: Omit<DeviceConnectionRequest, 'workflowId'> & { readonly workflowId?: string | undefined };
 	/** Place of the token in the answer, as `service.tokenPointer` names it. */
 	readonly tokenPointer?: string | null | undefined;
 	/** For the whole attempt, in milliseconds. Default 30,000. */
@@ -53,6 +53,8 @@ export type RegisterResult =
 			/** The Connection token: a secret. */
 			readonly token: string;
 			readonly life: TokenLife | null;
+			/** As the answer repeats it; `null` where it does not. */
+			readonly workflowId: string | null;
 			/** How far this device's clock is ahead of the service's; negative when slow. */
 			readonly clockSkewMs: number | null;
 	  }
@@ -63,6 +65,8 @@ export type RegisterResult =
 			readonly clockSkewMs: number | null;
 			/** What a successful answer held in which no Connection token could be found: may hold secrets. */
 			readonly unread?: readonly AnswerText[] | undefined;
+			/** What the refusal lists to choose from. */
+			readonly workflows?: readonly WorkflowChoice[] | undefined;
 	  };
 
 export interface Preflight {
@@ -135,23 +139,24 @@ export function createServiceClient(parts: { network: RequestNetwork; userAgent:
 					sent: exchanged.written ? 'perhaps' : 'no',
 					clockSkewMs: null,
 				};
-
 			const { status, headers, bytes, cut } = exchanged;
 			const skewMs = clockSkewMs(headers['date'], Date.now());
+			const body = asText(bytes);
+			const workflows = status >= 400 && status < 500 ? readWorkflowChoices(body) : [];
 			const refused = (reason: Failure, unread?: readonly AnswerText[]): RegisterResult => ({
 				ok: false,
 				failure: reason,
 				sent: spentBy(status),
 				clockSkewMs: skewMs,
-				...(unread && unread.length > 0 && { unread }),
+				...(unread?.length && { unread }),
+				...(workflows.length && { workflows }),
 			});
 			const succeeded = status >= 200 && status < 300;
 			if (succeeded && cut) return refused(cut);
-			const body = asText(bytes);
-			const isAnswer = succeeded && !isWebPage(headers, body);
-			const texts = isAnswer ? readAnswerTexts({ body, headers }) : [];
+			const texts = succeeded && !isWebPage(headers, body) ? readAnswerTexts({ body, headers }) : [];
 			const token = tokenIn(texts, tokenPointer);
-			if (token !== null) return { ok: true, token, life: readTokenLife(token), clockSkewMs: skewMs };
+			const workflowId = texts.find(({ place }) => place === '/workflowId')?.text ?? null;
+			if (token !== null) return { ok: true, token, life: readTokenLife(token), workflowId, clockSkewMs: skewMs };
 			return refused(
 				classifyHttpAnswer({
 					status,

@@ -3,7 +3,7 @@
  * to the next without a moment offline. Pure; the links' own lives are in `link.ts`, everything performed is in `agent/`.
  */
 
-import { dispositionOf, failure } from '../base/errors.ts';
+import { dispositionOf, failure, retryClassOf } from '../base/errors.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import {
 	type Connection,
@@ -16,6 +16,7 @@ import {
 	startLink,
 	transition,
 } from './link.ts';
+import { FULL_BUDGET, type RegistrationBudget, refund, spend } from './registration-budget.ts';
 
 /** Everything that a registration depends on: a change of any of it makes a new link. */
 export interface Registration {
@@ -53,10 +54,12 @@ export interface Supervision {
 	readonly next: Link | null;
 	/** Rises with every link, never falls. */
 	readonly lastGeneration: number;
+	/** What bounds the pace at which the service makes this device register. */
+	readonly budget: RegistrationBudget;
 }
 
 export type SupervisorEvent =
-	/** The wanted registration was looked at anew; `known` are the Connections at hand, newest last. */
+	/** The wanted registration was looked at again; `known` are the Connections at hand, newest last. */
 	| {
 			readonly type: 'desiredChanged';
 			readonly desired: DesiredRegistration | null;
@@ -72,6 +75,8 @@ export type SupervisorEvent =
 	  }
 	| { readonly type: 'renewalDue'; readonly generation: number; readonly atMs: number }
 	| { readonly type: 'retryRequested'; readonly atMs: number }
+	/** Settings were loaded; where they bear on every failure (`settings-bearing.ts`) all waits end. Online links stay as they are. */
+	| { readonly type: 'settingsChanged'; readonly bears: boolean; readonly atMs: number }
 	| { readonly type: 'stopRequested'; readonly atMs: number }
 	| { readonly type: 'link'; readonly generation: number; readonly event: LinkEvent };
 
@@ -94,7 +99,13 @@ export interface SupervisorStep {
 	readonly effects: readonly SupervisorEffect[];
 }
 
-export const NOTHING_SUPERVISED: Supervision = { desired: null, current: null, next: null, lastGeneration: 0 };
+export const NOTHING_SUPERVISED: Supervision = {
+	desired: null,
+	current: null,
+	next: null,
+	lastGeneration: 0,
+	budget: FULL_BUDGET,
+};
 
 /** A Connection is renewed when this share of its life is over, plus a random part of the spread. */
 export const RENEW_AFTER = 0.8;
@@ -113,7 +124,7 @@ export function supervise(supervision: Supervision, event: SupervisorEvent, rand
 			return reconcile({ ...supervision, desired: event.desired }, event.known, event.atMs, random);
 		case 'paired': {
 			const free = makeRoom({ ...supervision, desired: event.desired }, event.atMs, random);
-			const started = start(free.supervision, event.desired, 'pairing', event.connection, event.atMs);
+			const started = start(free.supervision, event.desired, 'pairing', event.connection, event.atMs, random);
 			return followedBy(free.effects, started);
 		}
 		case 'renewalDue':
@@ -121,12 +132,12 @@ export function supervise(supervision: Supervision, event: SupervisorEvent, rand
 		case 'retryRequested': {
 			const retry: LinkEvent = { type: 'retryRequested', atMs: event.atMs };
 			const { current, next } = supervision;
-			// What waits is the move: to open the live channel anew as well would only put the device offline.
+			// What waits is the move: to open the live channel again as well would only put the device offline.
 			if (next && current?.state.name === 'online') return stepLink(supervision, next, retry, random);
-			const first = stepLink(supervision, supervision.current, retry, random);
-			const second = stepLink(first.supervision, first.supervision.next, retry, random);
-			return { supervision: second.supervision, effects: [...first.effects, ...second.effects] };
+			return stepBoth(supervision, retry, random);
 		}
+		case 'settingsChanged':
+			return stepBoth(supervision, event, random);
 		case 'stopRequested':
 			return {
 				supervision: { ...supervision, desired: null, current: null, next: null },
@@ -172,7 +183,7 @@ function reconcile(
 	if (next && isOnItsWay(next, desired)) return { supervision, effects: [] };
 	const free = makeRoom(supervision, atMs, random);
 	const started = free.supervision.current
-		? start(free.supervision, desired, 'desired', newestFor(desired, known), atMs)
+		? start(free.supervision, desired, 'desired', newestFor(desired, known), atMs, random)
 		: startFirst(free.supervision, desired, known, atMs, random);
 	return followedBy(free.effects, started);
 }
@@ -205,8 +216,8 @@ function startFirst(
 ): SupervisorStep {
 	const fitting = newestFor(desired, known);
 	const last = known.at(-1);
-	if (fitting || !last) return start(supervision, desired, 'desired', fitting, atMs);
-	const old = start(supervision, last.registration, 'desired', last.connection, atMs);
+	if (fitting || !last) return start(supervision, desired, 'desired', fitting, atMs, random);
+	const old = start(supervision, last.registration, 'desired', last.connection, atMs, random);
 	const moved = reconcile(old.supervision, known, atMs, random);
 	return followedBy(old.effects, moved);
 }
@@ -226,7 +237,7 @@ function renew(supervision: Supervision, generation: number, atMs: number, rando
 	if (next && !isStuck) return { supervision, effects: [again] };
 	const dropped = drop(next, atMs, random);
 	const registration = servesRegistration(current.registration, desired) ? desired : current.registration;
-	const started = start({ ...supervision, next: null }, registration, 'renewal', null, atMs);
+	const started = start({ ...supervision, next: null }, registration, 'renewal', null, atMs, random);
 	return { supervision: started.supervision, effects: [...dropped, ...started.effects, again] };
 }
 
@@ -236,14 +247,16 @@ function start(
 	reason: Link['reason'],
 	connection: Connection | null,
 	atMs: number,
+	random: () => number,
 ): SupervisorStep {
 	const generation = supervision.lastGeneration + 1;
 	const registration = { baseUrl, request, credentialId };
-	const step = startLink(credentialsFor(registration, supervision), connection, atMs);
+	const started = startLink(credentialsFor(registration, supervision), connection, atMs, reason === 'pairing');
+	const { step, budget } = admitted(started, supervision, registration, atMs, random);
 	const link: Link = { generation, registration, reason, state: step.state };
 	const place = supervision.current ? { next: link } : { current: link };
 	return {
-		supervision: { ...supervision, ...place, lastGeneration: generation },
+		supervision: { ...supervision, ...place, lastGeneration: generation, budget },
 		effects: step.effects.map((effect) => ({ type: 'link', generation, registration, effect })),
 	};
 }
@@ -270,20 +283,37 @@ function mayUseReusable(registration: Registration, desired: DesiredRegistration
 	);
 }
 
-/** The step of a link that would register with a credential which is not its own any more: refused before it is sent. */
-function withheld(
+/**
+ * The step of a link as far as it may register: with a credential which is not its own any more, or more often than the
+ * budget allows, the registration has failed before it is sent.
+ */
+function admitted(
 	step: Step,
+	{ desired, budget }: Pick<Supervision, 'desired' | 'budget'>,
 	registration: Registration,
-	desired: DesiredRegistration | null,
 	atMs: number,
 	random: () => number,
-): Step {
+): { readonly step: Step; readonly budget: RegistrationBudget } {
 	const asked = step.effects.find((effect) => effect.type === 'register');
-	if (asked?.credential.kind !== 'reusable' || mayUseReusable(registration, desired)) return step;
-	const cause = failure('credential-refused', 'The credential that this registration was made with is no longer set.');
-	const failed = { type: 'registerFailed', attempt: asked.attempt, failure: cause, timedOut: false, atMs } as const;
-	const after = transition(step.state, failed, random);
-	return { state: after.state, effects: [...step.effects.filter((effect) => effect !== asked), ...after.effects] };
+	if (!asked) return { step, budget };
+	const isWithheld = asked.credential.kind === 'reusable' && !mayUseReusable(registration, desired);
+	const spent = isWithheld ? { budget, heldBack: NO_LONGER_SET } : spend(budget, atMs);
+	if (!spent.heldBack) return { step, budget: spent.budget };
+	const failed = { type: 'registerFailed', attempt: asked.attempt, timedOut: false, atMs } as const;
+	const after = transition(step.state, { ...failed, failure: spent.heldBack }, random);
+	const effects = [...step.effects.filter((effect) => effect !== asked), ...after.effects];
+	// A credential that is withheld leaves the next one to be tried.
+	return admitted({ state: after.state, effects }, { desired, budget: spent.budget }, registration, atMs, random);
+}
+
+const NO_LONGER_SET = failure(
+	'credential-refused',
+	'The credential that this registration was made with is no longer set.',
+);
+
+function stepBoth(supervision: Supervision, event: LinkEvent, random: () => number): SupervisorStep {
+	const first = stepLink(supervision, supervision.current, event, random);
+	return followedBy(first.effects, stepLink(first.supervision, first.supervision.next, event, random));
 }
 
 function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent, random: () => number): SupervisorStep {
@@ -291,7 +321,11 @@ function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent,
 	if (!happened) return { supervision, effects: [] };
 	const { generation, registration, reason } = link;
 	const { desired } = supervision;
-	const step = withheld(transition(link.state, happened, random), registration, desired, event.atMs, random);
+	// What did not reach the service has cost it nothing.
+	const isFree = event.type === 'registerFailed' && retryClassOf(event.failure.code) === 'unreachable';
+	const before = isFree ? refund(supervision.budget) : supervision.budget;
+	const moving = transition(link.state, happened, random);
+	const { step, budget } = admitted(moving, { desired, budget: before }, registration, event.atMs, random);
 	const moved: Link = { ...link, state: step.state };
 	const effects: SupervisorEffect[] = step.effects.map((effect) => ({
 		type: 'link',
@@ -303,7 +337,7 @@ function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent,
 	const cameOnline = step.state.name === 'online' && link.state.name !== 'online';
 
 	if (!cameOnline) {
-		const stepped = { ...supervision, [isNext ? 'next' : 'current']: moved };
+		const stepped = { ...supervision, budget, [isNext ? 'next' : 'current']: moved };
 		// A renewal that went before a move and has to wait gives its place back.
 		const isMoveNext = reason === 'renewal' && desired && !servesRegistration(registration, desired);
 		if (!isNext || !isMoveNext || !('untilMs' in step.state) || step.state.connection)
@@ -317,16 +351,16 @@ function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent,
 		const dueMs = Math.max(event.atMs, connection.obtainedAtMs + connection.lifeMs * share);
 		effects.push({ type: 'renewAt', generation, atMs: dueMs });
 	}
-	if (!isNext) return { supervision: { ...supervision, current: moved }, effects };
+	if (!isNext) return { supervision: { ...supervision, budget, current: moved }, effects };
 	effects.push(...drop(supervision.current, event.atMs, random));
-	return followedBy(effects, reconcile({ ...supervision, current: moved, next: null }, [], event.atMs, random));
+	return followedBy(effects, reconcile({ ...supervision, budget, current: moved, next: null }, [], event.atMs, random));
 }
 
 function followedBy(before: readonly SupervisorEffect[], { supervision, effects }: SupervisorStep): SupervisorStep {
 	return { supervision, effects: [...before, ...effects] };
 }
 
-/** When the service ends the old link because the new one has registered, nobody was refused anything. */
+/** When the service ends the old link because the new one has registered, nothing was refused. */
 function asSuperseded(supervision: Supervision, link: Link, event: LinkEvent): LinkEvent | null {
 	const { current, next } = supervision;
 	if (link !== current || next === null || next.state.name === 'blocked' || !connectionOf(next.state)) return event;

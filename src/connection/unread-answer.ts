@@ -1,31 +1,36 @@
 /**
- * What is said of a registration's answer in which no Connection token could be found: where its texts are, and the setting
+ * The failure for a registration's answer in which no Connection token could be found: where its texts are, and the setting
  * that names the right one. Never repeats a text; names of places are cleaned like everything that a service says.
  */
 import { type Failure, failure } from '../base/errors.ts';
 import { cleanText } from '../protocol/problem.ts';
-import { type AnswerText, looksLikeToken, readAnswerTexts } from '../protocol/registration-answer.ts';
+import { type AnswerText, looksLikeToken } from '../protocol/registration-answer.ts';
 
 /** Places that a message names, at most. */
 const MAX_NAMED_PLACES = 20;
+/** Of one place, in characters: one that looks right is copied into the settings, also from 40 levels deep. */
+const MAX_LIKELY_PLACE = 700;
+const MAX_OTHER_PLACE = 80;
 
 export interface UnreadAnswer {
 	readonly status: number;
 	readonly host: string;
-	readonly body: string;
-	/** Names in lower case. */
-	readonly headers: Readonly<Record<string, string>>;
+	readonly texts: readonly AnswerText[];
 	/** Where the settings say that the token is. */
 	readonly tokenPointer?: string | null | undefined;
 }
 
 /** The service said yes and sent no token where one is looked for: the places at which texts are, never what they say. */
-export function unreadAnswer({ status, host, body, headers, tokenPointer }: UnreadAnswer): Failure {
-	const texts = readAnswerTexts({ body, headers });
-	const named = (places: readonly AnswerText[]) =>
-		places.slice(0, MAX_NAMED_PLACES).map(({ place }) => (place === '' ? 'the whole body' : cleanText(place, 80)));
-	const likely = named(texts.filter(looksLikeToken));
-	const others = named(texts.filter((one) => !looksLikeToken(one))).slice(0, MAX_NAMED_PLACES - likely.length);
+export function unreadAnswer({ status, host, texts, tokenPointer }: UnreadAnswer): Failure {
+	const named = (places: readonly AnswerText[], maxLength: number) =>
+		places
+			.slice(0, MAX_NAMED_PLACES)
+			.map(({ place }) => (place === '' ? 'the whole body' : cleanText(place, maxLength)));
+	const likely = named(texts.filter(looksLikeToken), MAX_LIKELY_PLACE);
+	const others = named(
+		texts.filter((one) => !looksLikeToken(one)),
+		MAX_OTHER_PLACE,
+	).slice(0, MAX_NAMED_PLACES - likely.length);
 	const looked = tokenPointer ? `at ${cleanText(tokenPointer, 80)}` : 'where one is usually found';
 	const found =
 		texts.length === 0
@@ -36,6 +41,10 @@ export function unreadAnswer({ status, host, body, headers, tokenPointer }: Unre
 	const message = `${host} answered ${status}, but its answer has no Connection token ${looked}. ${found}.`;
 	const [first] = likely;
 	return failure('answer-unreadable', message, {
-		remedy: `Set service.tokenPointer to the place of the Connection token${first === undefined ? '' : `, such as ${first}`}.`,
+		params: { host, status, places: [...likely, ...others].join(', ') },
+		remedy:
+			tokenPointer && likely.length > 0 && texts.find(looksLikeToken)?.place === ''
+				? 'Remove service.tokenPointer: the whole answer looks like the token.'
+				: `Set service.tokenPointer to the place of the Connection token${first === undefined ? '' : `, such as ${first}`}.`,
 	});
 }

@@ -3,23 +3,25 @@
  * Owns what is opened and closes it in the opposite order. Handles no signals and prints nothing (`cli/run.ts` does).
  */
 import { randomUUID } from 'node:crypto';
-import { type Agent, startAgent } from '../agent/agent.runner.ts';
+import { startAgent } from '../agent/agent.runner.ts';
 import { type Clock, systemClock } from '../base/clock.edge.ts';
 import { createCounters } from '../base/counters.ts';
 import { type Failure, failure, toFailure } from '../base/errors.ts';
-import { createLog, type Log, type LogDestination, openLogDestination } from '../base/log.edge.ts';
+import { createLog, type LogDestination, openLogDestination } from '../base/log.edge.ts';
 import { createSecretRegistry } from '../base/redact.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { openChannel } from '../connection/channel.edge.ts';
+import { lineFile } from '../connection/line-file.edge.ts';
 import { namedFiles, openFirstRuntime, openRuntime, type RuntimeParts } from '../connection/runtime.runner.ts';
 import { newEpoch } from '../events/feed.runner.ts';
 import { createEventStore } from '../events/store.edge.ts';
 import { runSiteHooks } from '../hooks/hooks.runner.ts';
 import { readIdentityFacts } from '../identity/sources.edge.ts';
 import { createForwarder } from '../local-api/forwarder.edge.ts';
-import { createLocalPorts, type LocalAddresses } from '../local-api/ports.runner.ts';
+import { createLocalPorts } from '../local-api/ports.runner.ts';
 import { localRoutes } from '../local-api/routes.runner.ts';
 import { type LocalServerOptions, openLocalServer } from '../local-api/server/local-server.ts';
+import { openAnswerFile } from '../pairing/kept-answer.edge.ts';
 import { findScanners, watchScanners } from '../scanning/devices.edge.ts';
 import { openScanner } from '../scanning/open.edge.ts';
 import { listenForScans } from '../scanning/scanning.runner.ts';
@@ -41,23 +43,14 @@ export interface DaemonOptions extends SettingsSources {
 	readonly machineRoot?: string;
 }
 
-export interface Daemon {
-	readonly agent: Agent;
-	readonly log: Log;
-	/** The listeners on loopback. */
-	readonly addresses: LocalAddresses;
-	/** Reads the settings again. Invalid ones change nothing and become a warning. */
-	reload(): Promise<void>;
-	/** Ends within 3 s, unless a one-time code is being redeemed: its answer is waited for. May be called twice. */
-	stop(): Promise<void>;
-}
+export type Daemon = Awaited<ReturnType<typeof startDaemon>>;
 
 /**
  * Starts everything. When this resolves the sockets answer; the service need not have been reached yet.
  * @throws AgentError `settings-invalid` or `settings-unreadable` when there never were valid settings; `state-in-use`, `state-unreadable`, `state-unwritable`, `socket-failed`.
  */
-export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
-	const { clock = systemClock, random = Math.random, version, paths } = options;
+export async function startDaemon(options: DaemonOptions) {
+	const { clock = systemClock, random = Math.random, machineRoot: root = '/', version, paths } = options;
 	const closers: (() => unknown)[] = [];
 	/** A closer that fails does not keep the others from running: the lock of the state is the last of them. */
 	const close = async () => {
@@ -72,7 +65,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 	};
 	// The machine is read while the settings are; a failure matters only when its facts are needed.
 	const looking = readIdentityFacts({
-		root: options.machineRoot ?? '/',
+		root,
 		...(paths.credentialsDirectory ? { credentialsDirectory: paths.credentialsDirectory } : {}),
 	});
 	looking.catch(() => {});
@@ -81,6 +74,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 		const store = await openStateStore(paths.stateDir);
 		closers.push(() => store.close());
 		const { state, notices } = await store.load();
+		const answerFile = await openAnswerFile(paths.stateDir);
 
 		const secrets = createSecretRegistry();
 		const registerSecret = (secret: string) => secrets.add(secret);
@@ -88,9 +82,10 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 		const first = await openFirstRuntime(loaded, state, options, parts);
 		let { runtime } = first;
 		const retiring = new Set<() => Promise<void>>();
+		const settings = () => runtime.resolved.settings;
 		closers.push(() => Promise.all([runtime.close(), ...[...retiring].map((end) => end())]));
 
-		const atStart = runtime.resolved.settings;
+		const atStart = settings();
 		const { log: logSettings, local } = atStart;
 		const recentLog = rememberLog(options.logTo ?? openLogDestination());
 		const log = createLog({ level: logSettings.level, secrets, destination: recentLog.destination });
@@ -103,16 +98,17 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			runtime,
 			store,
 			state,
+			answerFile,
 			facts,
 			newDeviceId: randomUUID,
 			counters,
 			openEvents(warn) {
-				const { durable } = runtime.resolved.settings.events;
+				const { durable } = atStart.events;
 				counters.eventsDurable = durable;
 				const eventStore = createEventStore({
 					directory: paths.stateDir,
 					epoch: newEpoch(clock.wallMs(), random),
-					bounds: eventBounds(() => runtime.resolved.settings.events),
+					bounds: eventBounds(() => settings().events),
 					durable,
 					onNotice(topic, notice) {
 						if (topic === 'events') counters.eventsDurable = durable && notice === null;
@@ -124,25 +120,19 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 				closers.push(() => eventStore.close());
 				return eventStore;
 			},
+			lineStore: lineFile(paths.stateDir),
 			openChannel,
 			log,
 			registerSecret,
 		});
 		closers.push(() => agent.stop());
-		const hooks = runSiteHooks({
-			agent,
-			log,
-			counters,
-			settings: () => runtime.resolved.settings.hooks,
-			env: options.env,
-		});
+		const hooks = runSiteHooks({ agent, log, counters, settings: () => settings().hooks, env: options.env });
 		closers.push(() => hooks.close());
-		const root = options.machineRoot ?? '/';
 		const scanning = listenForScans({
 			agent,
 			refused: hooks.refused,
 			unconfirmed: hooks.unconfirmed,
-			settings: () => runtime.resolved.settings.scanner,
+			settings: () => settings().scanner,
 			find: (device) => findScanners({ root, device }),
 			watch: (device, onChange) => watchScanners({ root, device }, onChange),
 			open: openScanner,
@@ -152,12 +142,9 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 		closers.push(() => scanning.close());
 		const onFault = (error: unknown) => log.error(`fault in the local interface: ${toFailure(error).message}`);
 		const forward = createForwarder({
-			network: {
-				dispatcher: () => runtime.network.dispatcher(),
-				viaProxy: (url) => runtime.network.viaProxy(url),
-			},
+			network: { dispatcher: () => runtime.network.dispatcher(), viaProxy: (url) => runtime.network.viaProxy(url) },
 			target: agent.access,
-			allow: () => runtime.resolved.settings.forward.allow,
+			allow: () => settings().forward.allow,
 		});
 		const routes = localRoutes(agent, { clock, counters, forward, recentLog, scanners: scanning.report });
 		const server = await openLocalServer({
@@ -169,7 +156,12 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 		});
 		closers.push(() => server.close());
 		// The next save that works withdraws it.
-		for (const notice of [...notices, ...loaded.notices, ...server.notices])
+		for (const notice of [
+			...notices,
+			...(answerFile.notice ? [answerFile.notice] : []),
+			...loaded.notices,
+			...server.notices,
+		])
 			agent.warn(notice.code === 'state-unwritable' ? 'state' : notice.message, notice);
 		agent.warn('settings', first.warning);
 		const ports = createLocalPorts({
@@ -182,7 +174,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 					clock,
 					scanning,
 					counters,
-					settings: () => runtime.resolved.settings,
+					settings,
 					pin: () => runtime.pin,
 					onFault,
 				}),
@@ -193,13 +185,12 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 			dropSecret: secrets.remove,
 		});
 		closers.push(() => ports.close());
-		await ports.apply(runtime.resolved.settings);
+		await ports.apply(settings());
 
-		const refuse = (told: Failure) =>
-			agent.warn('settings', {
-				...told,
-				message: joinSentences(told.message, 'The settings from before stay in force.'),
-			});
+		const refuse = (told: Failure) => {
+			const message = joinSentences(told.message, 'The settings from before stay in force.');
+			agent.warn('settings', { ...told, message });
+		};
 		const apply = async () => {
 			try {
 				const changed = await loadSettings(options);
@@ -237,9 +228,12 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 		return {
 			agent,
 			log,
+			/** The listeners on loopback. */
 			addresses: ports.addresses,
+			/** Reads the settings again. Invalid ones change nothing and become a warning. */
 			reload,
-			stop() {
+			/** Ends within 3 s, unless a one-time code is being redeemed: its answer is waited for. May be called twice. */
+			stop(): Promise<void> {
 				stopping ??= close();
 				return stopping;
 			},
@@ -258,11 +252,8 @@ const START_ONLY = ['local.agentGroup', 'local.adminGroup', 'events.durable'] as
 
 function warnOfStartOnly(atStart: Settings, now: Settings): Failure | null {
 	const changed = START_ONLY.filter((path) => valueAt(atStart, path) !== valueAt(now, path));
-	if (changed.length === 0) return null;
-	return failure(
-		'restart-needed',
-		`The change of ${changed.join(' and ')} takes effect at the next start of the agent.`,
-	);
+	const message = `The change of ${changed.join(' and ')} takes effect at the next start of the agent.`;
+	return changed.length === 0 ? null : failure('restart-needed', message);
 }
 
 /** Reads the settings that are in force at each access. */

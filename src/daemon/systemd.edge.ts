@@ -13,29 +13,17 @@ const MAX_STATUS_BYTES = 1024;
 /** For `systemd-notify`, which takes 4 ms; it blocks without a reader. */
 const DEADLINE_MS = 5_000;
 
-/** The service's side of a systemd that listens. Each call resolves when the word is out or lost; they keep their order. */
-export interface SystemdService {
-	/** The service does its work: settings are valid, the local socket answers. */
-	ready(sentence: string): Promise<void>;
-	/** One sentence for `systemctl status`. The same one again is not sent. */
-	status(sentence: string): Promise<void>;
-	/** Settings are being read again; systemd waits for {@link ready}. */
-	reloading(): Promise<void>;
-	stopping(): Promise<void>;
-	/** Ends the watchdog's food and gives the descriptor back. */
-	close(): void;
-}
-
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
+ * The service's side of a systemd that listens. Each call resolves when the word is out or lost; they keep their order.
  * Finds systemd by what it puts into the environment; `null` without `NOTIFY_SOCKET`.
  *
  * Node has no datagram sockets of this family: a descriptor named `notify` is written to if the unit handed one over
  * (systemd 253 and newer), else `systemd-notify` is run, which needs `NotifyAccess=all`.
  * From then on the watchdog is fed from the event loop, three times in each `WATCHDOG_USEC`: a loop that hangs is killed.
  */
-export function connectSystemd(env: Environment = process.env): SystemdService | null {
+export function connectSystemd(env: Environment = process.env) {
 	if (!env['NOTIFY_SOCKET']) return null;
 	const descriptor = findHandedOver(NOTIFY_NAME, env);
 	let last: Promise<void> = Promise.resolve();
@@ -57,11 +45,15 @@ export function connectSystemd(env: Environment = process.env): SystemdService |
 	const feeding = everyMs === null ? null : setInterval(() => void send('WATCHDOG=1'), everyMs / 3);
 	feeding?.unref();
 	return {
-		ready: (next) => withSentence(next, 'READY=1'),
-		status: (next) => withSentence(next),
+		/** The service does its work: settings are valid, the local socket answers. */
+		ready: (next: string) => withSentence(next, 'READY=1'),
+		/** One sentence for `systemctl status`. The same one again is not sent. */
+		status: (next: string) => withSentence(next),
+		/** Settings are being read again; systemd waits for `ready`. */
 		reloading: () => send('RELOADING=1', `MONOTONIC_USEC=${process.hrtime.bigint() / 1000n}`),
 		stopping: () => send('STOPPING=1'),
-		close() {
+		/** Ends the watchdog's food and gives the descriptor back. */
+		close(): void {
 			if (feeding) clearInterval(feeding);
 			if (descriptor !== null) closeSync(descriptor);
 		},

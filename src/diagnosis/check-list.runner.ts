@@ -9,6 +9,7 @@ import { type Failure, failure } from '../base/errors.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { clockSkewMs } from '../connection/clock-skew.ts';
 import { type OpenRuntime, openFirstRuntime } from '../connection/runtime.runner.ts';
+import { readKeptAnswer } from '../pairing/kept-answer.edge.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import { loadSettings } from '../settings/load.runner.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
@@ -107,236 +108,161 @@ export function openContext(options: DoctorOptions) {
 	};
 }
 
+type Run = Check<DoctorContext>['run'];
+
+const check = <Id extends string>(id: Id, title: string, needs: readonly string[], run: Run) => ({
+	id,
+	title,
+	needs,
+	run,
+});
+
+/** A check on the way to the service. */
+const checkRoute = <Id extends string>(
+	id: Id,
+	title: string,
+	needs: readonly string[],
+	run: (route: Route, ...rest: Parameters<Run>) => Promise<Finding>,
+) =>
+	check(id, title, needs, async (context, limitMs) => {
+		const route = await context.route();
+		return route === null ? notApplicable('No service is named yet.') : run(route, context, limitMs);
+	});
+
 /** In the order in which they are reported: causes before what follows from them. */
 export const CHECKS = [
-	{
-		id: 'settings',
-		title: 'Settings',
-		needs: [],
-		async run({ settings, firstRuntime, stateOrEmpty, inspected }) {
-			const { documents, notices } = await settings();
-			const { warning: inForce, runtime } = await firstRuntime();
-			const { unreadable } = runtime.credentials;
-			// The agent waits for the file; without a saved Connection it has nothing else to do.
-			if (unreadable && (await stateOrEmpty()).connections.length === 0) return failed(unreadable);
-			const [problem = notices[0]] = inForce ? [inForce] : [];
-			if (problem) return warning(problem);
-			const files = `${documents.length} ${documents.length === 1 ? 'file' : 'files'}`;
-			const from = documents.length === 0 ? 'no file, defaults only' : files;
-			return ok(`Valid (${from}${inspected.isOfUnit ? '; as the unit has them' : ''}).`);
-		},
-	},
-	{
-		id: 'state',
-		title: 'State directory',
-		needs: [],
-		run: async ({ paths, daemon, loadedState }) => checkState(paths.stateDir, await daemon(), loadedState),
-	},
-	{
-		id: 'disk-space',
-		title: 'Disk space',
-		needs: [],
-		run: async ({ paths }) => assessDisk(await readDiskSpace(paths.stateDir)),
-	},
-	{
-		id: 'memory',
-		title: 'Memory',
-		needs: [],
-		run: async ({ inspected, machineRoot }) => assessMemory(await readMemory(inspected.mainPid, machineRoot)),
-	},
-	{
-		id: 'identity',
-		title: 'Identity',
-		needs: ['settings'],
-		async run({ runtime, daemon, knownState, paths, machineRoot }) {
-			const { settings } = (await runtime()).resolved;
-			const device = await knownState();
-			if (device === null) return blockedBy('state');
-			const { credentialsDirectory } = paths;
-			return checkIdentity({ daemon: await daemon(), settings, device, credentialsDirectory, machineRoot });
-		},
-	},
-	{
-		id: 'pairing',
-		title: 'Pairing',
-		needs: ['settings'],
-		async run({ runtime, daemon, knownState }) {
-			const device = await knownState();
-			return device === null ? blockedBy('state') : checkPairing(await runtime(), device, await daemon());
-		},
-	},
-	{
-		id: 'dns',
-		title: 'DNS',
-		needs: ['settings'],
-		run: onRoute(async (route, { reach }, limitMs) => {
-			const { hostname } = firstHop(route);
-			if (isIP(hostname.replace(/^\[(.*)\]$/, '$1')) !== 0)
-				return notApplicable(`${hostname} is an IP address; there is nothing to resolve.`);
-			const { resolved, connected } = await reach(route.url, limitMs);
-			const addresses = await resolved;
-			const attempt = addresses.length === 0 ? await connected : {};
-			if ('error' in attempt)
-				return failed(
-					explain(attempt.error, route, failure('dns-failed', `The name ${hostname} was not resolved in time.`)),
-				);
-			return ok(`${hostname} is ${addresses.slice(0, 4).join(', ')}.`);
-		}),
-	},
-	{
-		id: 'tcp',
-		title: 'TCP connection',
-		needs: ['dns'],
-		run: onRoute(async (route, { reach }, limitMs) => {
-			const attempt = await (await reach(route.url, limitMs)).connected;
-			const { host, protocol, port } = firstHop(route);
-			if ('address' in attempt)
-				return ok(`${attempt.address} accepts connections on port ${port || (protocol === 'https:' ? 443 : 80)}.`);
-			const late = route.proxy === null ? 'connect-timeout' : 'proxy-failed';
-			return failed(explain(attempt.error, route, failure(late, `${host} did not accept a connection in time.`)));
-		}),
-	},
-	{
-		id: 'proxy',
-		title: 'Proxy',
-		needs: ['tcp'],
-		run: onRoute(async (route, { inspection }, limitMs) => {
-			if (route.proxy === null) return notApplicable('No proxy is used.');
-			const { certificate, error } = await inspection(route.url, limitMs);
-			const found = error && explain(error, route, handshakeTimeout(route));
-			// Without a certificate the handshake failed, or there was no tunnel to begin it in.
-			const isTlsFault = found !== null && TLS_FAULTS.includes(found.code);
-			if (found && !certificate && !isTlsFault) return failed(found);
-			return ok(`${firstHop(route).host} connects to ${route.url.host}.`);
-		}),
-	},
-	{
-		id: 'clock',
-		title: 'Clock',
-		// Needs no network check: it is wanted most when nothing else works.
-		needs: ['settings'],
-		async run({ route: findRoute, inspection, clock }, limitMs) {
-			const route = await findRoute();
-			if (route === null) return assessClock(clock.wallMs(), null, 'no service is named yet');
-			const { host } = route.url;
-			const { date, atMs, certificate, error } = await inspection(route.url, limitMs);
-			if (error) {
-				const { code } = explain(error, route, handshakeTimeout(route));
-				return assessClock(atMs, null, `${host} could not be asked (${code})`);
-			}
-			const skewMs = clockSkewMs(date, atMs);
-			if (skewMs === null) return assessClock(atMs, null, `the answer of ${host} has no date`);
-			const doubt = certificate?.fault ? ', whose certificate is not accepted' : '';
-			return assessClock(atMs, skewMs, `the clock of ${host}${doubt}`);
-		},
-	},
-	{
-		id: 'tls',
-		title: 'TLS certificate',
-		needs: ['proxy'],
-		run: onRoute(async (route, { inspection, clock }, limitMs) => {
-			const { host, protocol } = route.url;
-			if (protocol !== 'https:') return notApplicable('Plain http, within this device.');
-			const { certificate, error } = await inspection(route.url, limitMs);
-			if (!certificate) return failed(explain(error, route, handshakeTimeout(route)));
-			const { fault, issuer, validToMs } = certificate;
-			if (!fault) return assessCertificate({ host, ...certificate }, clock.wallMs());
-			const found = explain(fault, route, handshakeTimeout(route));
-			const ended = validToMs < clock.wallMs() ? `, ended ${new Date(validToMs).toISOString().slice(0, 10)}` : '';
-			return failed({ ...found, message: `${found.message} It is signed by ${issuer}${ended}.` });
-		}),
-	},
-	{
-		id: 'http',
-		title: 'HTTP answer',
-		needs: ['tls'],
-		run: onRoute(async ({ url }, { runtime }, limitMs) => {
-			const { status, headers, body } = await (await runtime()).client.send({
-				method: 'GET',
-				url: endpointUrl(url.href, ENDPOINTS.deviceConnection),
-				authorization: null,
-				deadlineMs: limitMs,
-				maxBytes: MAX_ANSWER_BYTES,
-			});
-			return assessAnswer({ status, headers, body: new TextDecoder().decode(body), host: url.host });
-		}),
-	},
-	{
-		id: 'channel',
-		title: 'Channel handshake',
-		needs: ['http'],
-		async run({ daemon, knownState, channel }) {
-			const running = await daemon();
-			if (running.kind !== 'notRunning') return checkChannel(running);
-			return (await knownState()) === null ? blockedBy('state') : (await channel()).handshake;
-		},
-	},
-	{
-		id: 'heartbeat',
-		title: 'Heartbeat',
-		needs: ['channel'],
-		async run({ daemon, runtime, channel, clock }) {
-			const running = await daemon();
-			if (running.kind === 'notRunning') return (await channel()).answered;
-			const { service, heartbeatCadence } = (await runtime()).resolved.settings;
-			const cadence = { mode: service.heartbeatMode, cadenceMs: heartbeatCadence * 1000 };
-			return checkHeartbeat(running, { ...cadence, nowMs: clock.wallMs() });
-		},
-	},
-	{
-		id: 'local-socket',
-		title: 'Local sockets',
-		needs: [],
-		async run({ paths, daemon, runtime }) {
-			const groups = await runtime().then(
-				({ resolved }) => resolved.settings.local,
-				() => null,
+	check('settings', 'Settings', [], async ({ settings, firstRuntime, stateOrEmpty, inspected }) => {
+		const { documents, notices } = await settings();
+		const { warning: inForce, runtime } = await firstRuntime();
+		const { unreadable } = runtime.credentials;
+		// The agent waits for the file; without a saved Connection it has nothing else to do.
+		if (unreadable && (await stateOrEmpty()).connections.length === 0) return failed(unreadable);
+		const [problem = notices[0]] = inForce ? [inForce] : [];
+		if (problem) return warning(problem);
+		const files = `${documents.length} ${documents.length === 1 ? 'file' : 'files'}`;
+		const from = documents.length === 0 ? 'no file, defaults only' : files;
+		return ok(`Valid (${from}${inspected.isOfUnit ? '; as the unit has them' : ''}).`);
+	}),
+	check('state', 'State directory', [], async ({ paths, daemon, loadedState }) =>
+		checkState(paths.stateDir, await daemon(), loadedState),
+	),
+	check('disk-space', 'Disk space', [], async ({ paths }) => assessDisk(await readDiskSpace(paths.stateDir))),
+	check('memory', 'Memory', [], async ({ inspected, machineRoot }) =>
+		assessMemory(await readMemory(inspected.mainPid, machineRoot)),
+	),
+	check('identity', 'Identity', ['settings'], async ({ runtime, daemon, knownState, paths, machineRoot }) => {
+		const { settings } = (await runtime()).resolved;
+		const device = await knownState();
+		if (device === null) return blockedBy('state');
+		const { credentialsDirectory } = paths;
+		return checkIdentity({ daemon: await daemon(), settings, device, credentialsDirectory, machineRoot });
+	}),
+	check('pairing', 'Pairing', ['settings'], async ({ runtime, daemon, knownState, paths }) => {
+		const device = await knownState();
+		if (device === null) return blockedBy('state');
+		return checkPairing(await runtime(), device, await daemon(), await readKeptAnswer(paths.stateDir));
+	}),
+	checkRoute('dns', 'DNS', ['settings'], async (route, { reach }, limitMs) => {
+		const { hostname } = firstHop(route);
+		if (isIP(hostname.replace(/^\[(.*)\]$/, '$1')) !== 0)
+			return notApplicable(`${hostname} is an IP address; there is nothing to resolve.`);
+		const { resolved, connected } = await reach(route.url, limitMs);
+		const addresses = await resolved;
+		const attempt = addresses.length === 0 ? await connected : {};
+		if ('error' in attempt)
+			return failed(
+				explain(attempt.error, route, failure('dns-failed', `The name ${hostname} was not resolved in time.`)),
 			);
-			return checkSockets(paths.runDir, await daemon(), groups);
-		},
-	},
-	{
-		id: 'first-pairing',
-		title: 'First pairing',
-		needs: ['settings'],
-		async run({ runtime, knownState }) {
-			return checkFirstPairing((await runtime()).resolved.settings, await knownState());
-		},
-	},
-	{
-		id: 'scanner',
-		title: 'Scanner',
-		needs: ['settings'],
-		async run({ runtime, daemon, paths, machineRoot: root }) {
-			const { scanner } = (await runtime()).resolved.settings;
-			return checkScanners({ settings: scanner, daemon: await daemon(), runDir: paths.runDir, root });
-		},
-	},
-	{
-		id: 'unit',
-		title: 'systemd unit',
-		needs: [],
-		run: async ({ inspected: { unit } }) =>
-			unit === null
-				? notApplicable('systemd does not run this machine, or could not be asked.')
-				: assessUnit(UNIT, unit),
-	},
+		return ok(`${hostname} is ${addresses.slice(0, 4).join(', ')}.`);
+	}),
+	checkRoute('tcp', 'TCP connection', ['dns'], async (route, { reach }, limitMs) => {
+		const attempt = await (await reach(route.url, limitMs)).connected;
+		const { host, protocol, port } = firstHop(route);
+		if ('address' in attempt)
+			return ok(`${attempt.address} accepts connections on port ${port || (protocol === 'https:' ? 443 : 80)}.`);
+		const late = route.proxy === null ? 'connect-timeout' : 'proxy-failed';
+		return failed(explain(attempt.error, route, failure(late, `${host} did not accept a connection in time.`)));
+	}),
+	checkRoute('proxy', 'Proxy', ['tcp'], async (route, { inspection }, limitMs) => {
+		if (route.proxy === null) return notApplicable('No proxy is used.');
+		const { certificate, error } = await inspection(route.url, limitMs);
+		const found = error && explain(error, route);
+		// Without a certificate the handshake failed, or there was no tunnel to begin it in.
+		const isTlsFault = found !== null && TLS_FAULTS.includes(found.code);
+		if (found && !certificate && !isTlsFault) return failed(found);
+		return ok(`${firstHop(route).host} connects to ${route.url.host}.`);
+	}),
+	// Needs no network check: it is wanted most when nothing else works.
+	check('clock', 'Clock', ['settings'], async ({ route: findRoute, inspection, clock }, limitMs) => {
+		const route = await findRoute();
+		if (route === null) return assessClock(clock.wallMs(), null, 'no service is named yet');
+		const { host } = route.url;
+		const { date, atMs, certificate, error } = await inspection(route.url, limitMs);
+		if (error) {
+			const { code } = explain(error, route);
+			return assessClock(atMs, null, `${host} could not be asked (${code})`);
+		}
+		const skewMs = clockSkewMs(date, atMs);
+		if (skewMs === null) return assessClock(atMs, null, `the answer of ${host} has no date`);
+		const doubt = certificate?.fault ? ', whose certificate is not accepted' : '';
+		return assessClock(atMs, skewMs, `the clock of ${host}${doubt}`);
+	}),
+	checkRoute('tls', 'TLS certificate', ['proxy'], async (route, { inspection, clock }, limitMs) => {
+		const { host, protocol } = route.url;
+		if (protocol !== 'https:') return notApplicable('Plain http, within this device.');
+		const { certificate, error } = await inspection(route.url, limitMs);
+		if (!certificate) return failed(explain(error, route));
+		const { fault, issuer, validToMs } = certificate;
+		if (!fault) return assessCertificate({ host, ...certificate }, clock.wallMs());
+		const found = explain(fault, route);
+		const ended = validToMs < clock.wallMs() ? `, ended ${new Date(validToMs).toISOString().slice(0, 10)}` : '';
+		return failed({ ...found, message: `${found.message} It is signed by ${issuer}${ended}.` });
+	}),
+	checkRoute('http', 'HTTP answer', ['tls'], async ({ url }, { runtime }, limitMs) => {
+		const { status, headers, body } = await (await runtime()).client.send({
+			method: 'GET',
+			url: endpointUrl(url.href, ENDPOINTS.deviceConnection),
+			authorization: null,
+			deadlineMs: limitMs,
+			maxBytes: MAX_ANSWER_BYTES,
+		});
+		return assessAnswer({ status, headers, body: new TextDecoder().decode(body), host: url.host });
+	}),
+	check('channel', 'Channel handshake', ['http'], async ({ daemon, knownState, channel }) => {
+		const running = await daemon();
+		if (running.kind !== 'notRunning') return checkChannel(running);
+		return (await knownState()) === null ? blockedBy('state') : (await channel()).handshake;
+	}),
+	check('heartbeat', 'Heartbeat', ['channel'], async ({ daemon, runtime, channel, clock }) => {
+		const running = await daemon();
+		if (running.kind === 'notRunning') return (await channel()).answered;
+		const { service, heartbeatCadence } = (await runtime()).resolved.settings;
+		const cadence = { mode: service.heartbeatMode, cadenceMs: heartbeatCadence * 1000 };
+		return checkHeartbeat(running, { ...cadence, nowMs: clock.wallMs() });
+	}),
+	check('local-socket', 'Local sockets', [], async ({ paths, daemon, runtime }) => {
+		const groups = await runtime().then(
+			({ resolved }) => resolved.settings.local,
+			() => null,
+		);
+		return checkSockets(paths.runDir, await daemon(), groups);
+	}),
+	check('first-pairing', 'First pairing', ['settings'], async ({ runtime, knownState }) =>
+		checkFirstPairing((await runtime()).resolved.settings, await knownState()),
+	),
+	check('scanner', 'Scanner', ['settings'], async ({ runtime, daemon, paths, machineRoot: root }) => {
+		const { scanner } = (await runtime()).resolved.settings;
+		return checkScanners({ settings: scanner, daemon: await daemon(), runDir: paths.runDir, root });
+	}),
+	check('unit', 'systemd unit', [], async ({ inspected: { unit } }) =>
+		unit === null ? notApplicable('systemd does not run this machine, or could not be asked.') : assessUnit(UNIT, unit),
+	),
 ] as const satisfies readonly Check<DoctorContext>[];
 
 export type CheckId = (typeof CHECKS)[number]['id'];
 
 /** In the order of the list. */
 export const CHECK_IDS: readonly CheckId[] = CHECKS.map(({ id }) => id);
-
-/** A check on the way to the service. */
-function onRoute(
-	run: (route: Route, context: DoctorContext, limitMs: number) => Promise<Finding>,
-): (context: DoctorContext, limitMs: number) => Promise<Finding> {
-	return async (context, limitMs) => {
-		const route = await context.route();
-		return route === null ? notApplicable('No service is named yet.') : run(route, context, limitMs);
-	};
-}
 
 /** The host that this device connects to first: the proxy, or the service itself. */
 function firstHop({ url, proxy }: Route): URL {
@@ -346,12 +272,12 @@ function firstHop({ url, proxy }: Route): URL {
 /** What may go wrong once the proxy has made its tunnel. */
 const TLS_FAULTS: readonly string[] = ['tls-failed', 'handshake-timeout'];
 
-function handshakeTimeout({ url }: Route): Failure {
-	return failure('handshake-timeout', `${url.host} did not finish its TLS handshake in time.`);
-}
-
-/** @param late what it means that the limit was over. */
-function explain(error: unknown, { url, proxy }: Route, late: Failure): Failure {
+/** @param late what it means that the limit was over; by default, that the TLS handshake did not finish. */
+function explain(
+	error: unknown,
+	{ url, proxy }: Route,
+	late = failure('handshake-timeout', `${url.host} did not finish its TLS handshake in time.`),
+): Failure {
 	const found = classifyNetworkError(error, { host: url.host, viaProxy: proxy !== null });
 	return found.code === 'request-timeout' ? late : found;
 }

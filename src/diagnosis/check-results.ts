@@ -9,6 +9,7 @@ import { classifyHttpAnswer, type HttpAnswer } from '../connection/classify-fail
 import { WRONG_CLOCK_MS } from '../connection/clock-skew.ts';
 import type { ShownCertificate } from '../connection/inspect.edge.ts';
 import { type Finding, failed, notApplicable, ok, warning } from './checks.ts';
+import type { DiskSpace, MemorySpace } from './machine-probes.edge.ts';
 
 const MIB = 1024 * 1024;
 const DAY_MS = 86_400_000;
@@ -24,13 +25,6 @@ const LOW_CERTIFICATE_DAYS = 14;
 /** A correct clock shows no time before this program was written, in milliseconds since 1970. */
 const EARLIEST_MS = Date.UTC(2026, 0, 1);
 
-export interface DiskSpace {
-	readonly directory: string;
-	readonly freeBytes: number;
-	/** `null` where the file system has no fixed number of them. */
-	readonly freeInodes: number | null;
-}
-
 export function assessDisk({ directory, freeBytes, freeInodes }: DiskSpace): Finding {
 	const free = `${mebibytes(freeBytes)} free in ${directory}`;
 	const low = (message: string) =>
@@ -38,13 +32,6 @@ export function assessDisk({ directory, freeBytes, freeInodes }: DiskSpace): Fin
 	if (freeInodes === 0) return failed(low(`${directory} has run out of inodes, so no file can be created.`));
 	if (freeBytes < LEAST_DISK_BYTES) return failed(low(`Only ${free}.`));
 	return freeBytes < LOW_DISK_BYTES ? warning(low(`Only ${free}.`)) : ok(`${free}.`);
-}
-
-export interface MemorySpace {
-	readonly availableBytes: number;
-	readonly totalBytes: number;
-	/** Anonymous and file memory of the daemon; `null` when it does not run or may not be seen. */
-	readonly agentBytes: number | null;
 }
 
 export function assessMemory({ availableBytes, totalBytes, agentBytes }: MemorySpace): Finding {
@@ -72,13 +59,9 @@ export function assessCertificate(
 	const days = Math.floor((validToMs - wallMs) / DAY_MS);
 	const signed = `signed by ${issuer}, ${protocol}`;
 	if (days >= LOW_CERTIFICATE_DAYS) return ok(`Valid for ${host}, ${days} days left, ${signed}.`);
-	return warning(
-		failure(
-			'certificate-expired',
-			`The certificate of ${host} ends in ${days} ${days === 1 ? 'day' : 'days'}; ${signed}.`,
-			{ remedy: "The service's operator must renew the certificate in time." },
-		),
-	);
+	const message = `The certificate of ${host} ends in ${days} ${days === 1 ? 'day' : 'days'}; ${signed}.`;
+	const remedy = "The service's operator must renew the certificate in time.";
+	return warning(failure('certificate-expired', message, { remedy }));
 }
 
 /**
@@ -119,48 +102,34 @@ const HARDENING: readonly (readonly [property: string, desired: string])[] = [
 	['LimitCORE', '0'],
 ];
 export const UNIT_PROPERTIES: readonly string[] = [
-	'LoadState',
-	'ActiveState',
-	'SubState',
-	'UnitFileState',
-	'NeedDaemonReload',
-	'NRestarts',
-	'MainPID',
-	'User',
-	'Environment',
+	...['LoadState', 'ActiveState', 'SubState', 'UnitFileState', 'NeedDaemonReload'],
+	...['NRestarts', 'MainPID', 'User', 'Environment'],
 	...HARDENING.map(([property]) => property),
 ];
 
 export function assessUnit(unit: string, shown: UnitProperties): Finding {
-	const notReady = (message: string, remedy: string) => failure('unit-not-ready', message, { remedy });
 	const { LoadState, ActiveState = '', SubState = '', UnitFileState = '', NRestarts = '0', User = '' } = shown;
+	const notReady = (message: string, remedy: string) => failure('unit-not-ready', `${message}.`, { remedy });
 	if (LoadState !== 'loaded')
-		return warning(
-			notReady(`systemd has no usable ${unit} (${LoadState || 'nothing'}).`, 'Install the package again.'),
-		);
-	if (ActiveState === 'failed' || SubState === 'auto-restart')
-		return failed(
-			notReady(`${unit} does not stay up (${SubState}, ${NRestarts} restarts).`, `Read why: journalctl -u ${unit}.`),
-		);
-	if (ActiveState !== 'active' && ActiveState !== 'reloading' && ActiveState !== 'activating')
-		return failed(notReady(`${unit} does not run (${ActiveState}).`, `Start it: systemctl start ${unit}.`));
-	if (!UnitFileState.startsWith('enabled') && UnitFileState !== 'static')
-		return warning(
-			notReady(`${unit} runs, but is not enabled (${UnitFileState}).`, `Start it at boot: systemctl enable ${unit}.`),
-		);
+		return warning(notReady(`systemd has no usable ${unit} (${LoadState || 'nothing'})`, 'Install the package again.'));
+	if (ActiveState === 'failed' || SubState === 'auto-restart') {
+		const restarts = `${SubState}, ${NRestarts} restarts`;
+		return failed(notReady(`${unit} does not stay up (${restarts})`, `Read why: journalctl -u ${unit}.`));
+	}
+	if (!['active', 'reloading', 'activating'].includes(ActiveState))
+		return failed(notReady(`${unit} does not run (${ActiveState})`, `Start it: systemctl start ${unit}.`));
+	if (!UnitFileState.startsWith('enabled') && UnitFileState !== 'static') {
+		const message = `${unit} runs, but is not enabled (${UnitFileState})`;
+		return warning(notReady(message, `Start it at boot: systemctl enable ${unit}.`));
+	}
 	if (shown['NeedDaemonReload'] === 'yes')
-		return warning(notReady(`${unit} has changed on the disk since systemd read it.`, 'Run systemctl daemon-reload.'));
-	const taken = HARDENING.filter(([property, desired]) => shown[property] !== undefined && shown[property] !== desired);
+		return warning(notReady(`${unit} has changed on the disk since systemd read it`, 'Run systemctl daemon-reload.'));
+	const taken = HARDENING.filter(([property, desired]) => (shown[property] ?? desired) !== desired);
 	const weak = taken.map(([property]) => `${property}=${shown[property]}`);
 	if (User === '' || User === 'root') weak.unshift('User=root');
-	if (weak.length > 0)
-		return warning(
-			notReady(
-				`${unit} runs with less protection than it was shipped with: ${weak.join(', ')}.`,
-				`See which drop-in says so: systemctl cat ${unit}.`,
-			),
-		);
-	return ok(`Runs as ${User}, enabled, hardened as shipped, ${NRestarts} restarts.`);
+	if (weak.length === 0) return ok(`Runs as ${User}, enabled, hardened as shipped, ${NRestarts} restarts.`);
+	const message = `${unit} runs with less protection than it was shipped with: ${weak.join(', ')}`;
+	return warning(notReady(message, `See which drop-in says so: systemctl cat ${unit}.`));
 }
 
 function mebibytes(bytes: number): string {

@@ -3,6 +3,7 @@
  * Pure: knows no single check (`check-list.runner.ts`), measures nothing, knows no time limit.
  */
 import { type ErrorCode, EXIT, exitStatusOf, type Failure, type Params } from '../base/errors.ts';
+import { hintsFor } from '../protocol/assumptions.ts';
 
 /** One row of the list of checks. */
 export interface Check<Context> {
@@ -43,6 +44,14 @@ export const blockedBy = (id: string): Finding => ({
 	blockedBy: id,
 });
 
+/** The open points of the interface that a failure of the channel may come from, without those that its remedy names. */
+export function hintsOf(id: string, finding: Finding): readonly string[] {
+	if (finding.status !== 'failed' || (id !== 'channel' && id !== 'heartbeat')) return [];
+	const isNamed = (hint: string) =>
+		hint.match(/service\.\w+/g)?.every((name) => finding.remedy.includes(name)) ?? false;
+	return hintsFor(finding.code).filter((hint) => !isNamed(hint));
+}
+
 type Row = Pick<Check<never>, 'id' | 'needs'>;
 
 /** The checks asked for and their prerequisites, in the order of the list. */
@@ -66,7 +75,7 @@ export function blockerTo({ needs }: Pick<Row, 'needs'>, findings: ReadonlyMap<s
 	return null;
 }
 
-/** What all findings together mean: the worst of them, and the exit status of the first failure. */
+/** The meaning of all findings together: the worst of them, and the exit status of the first failure. */
 export interface Verdict {
 	readonly verdict: 'ok' | 'warning' | 'failed';
 	/** A sysexit; of the first failure, since causes come first in the list. */

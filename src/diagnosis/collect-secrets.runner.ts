@@ -5,12 +5,14 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readBytes } from '../base/files.edge.ts';
+import { readKeptAnswer } from '../pairing/kept-answer.edge.ts';
+import { secretsIn } from '../pairing/kept-answer.ts';
 import type { LoadedSettings, SettingsSources } from '../settings/load.runner.ts';
 import { listSettings, valueAt } from '../settings/table.ts';
 
 /** Of one file, in bytes: a larger one holds no credential. */
 const MAX_BYTES = 1024 * 1024;
-/** Files that settings name and that are no secret. */
+/** Files that settings name, without a secret in them. */
 const PUBLIC = ['network.caFile', 'network.clientCertificateFile'];
 const SECRET_VARIABLE = /TOKEN|SECRET|PASS|PWD|KEY|AUTH|CREDENTIAL|COOKIE|PIN/i;
 
@@ -32,9 +34,11 @@ export async function registerSecrets(
 	}
 	for (const name of await readdir(paths.stateDir).catch(() => []))
 		if (name.startsWith('state.json'))
-			// A damaged file is no JSON any more, and holds its tokens all the same.
+			// A damaged file can no longer be read as JSON, and holds its tokens all the same.
 			for (const [, token = ''] of (await readText(join(paths.stateDir, name))).matchAll(/"token"\s*:\s*"([^"]+)/g))
 				tell(token);
+	const kept = await readKeptAnswer(paths.stateDir);
+	if (kept) for (const secret of secretsIn(kept)) tell(secret);
 	if (paths.credentialsDirectory !== null)
 		// The serial number is there only because it takes root to read it.
 		for (const name of await readdir(paths.credentialsDirectory).catch(() => []))

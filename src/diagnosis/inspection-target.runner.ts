@@ -4,6 +4,7 @@
  * never root.
  */
 
+import { parseArgs } from 'node:util';
 import { findUser, type User } from '../base/files.edge.ts';
 import type { SettingsSources } from '../settings/load.runner.ts';
 import { choosePaths, type PathFlags } from '../settings/paths.runner.ts';
@@ -70,19 +71,16 @@ async function ownerOfState(stateDir: string): Promise<User | null> {
 	return uid === null || uid === 0 ? null : findUser(uid);
 }
 
+const FLAG = { type: 'string' } as const;
+const RUN_FLAGS = { config: FLAG, 'state-dir': FLAG, 'run-dir': FLAG, set: { ...FLAG, multiple: true } } as const;
+/** A flag without its value is `true`. */
+const asText = (value: string | boolean | undefined) => (typeof value === 'string' ? value : undefined);
+
 /** The flags of `idv-agent run` as systemd passed them; others are ignored. */
-export function readRunFlags(argv: readonly string[]): PathFlags & { readonly set: readonly string[] } {
-	const found: { config?: string; stateDir?: string; runDir?: string; set: string[] } = { set: [] };
-	for (const [index, word] of argv.entries()) {
-		const [, flag, joined] = /^--(config|state-dir|run-dir|set)(?:=(.*))?$/s.exec(word) ?? [];
-		const value = joined ?? argv[index + 1];
-		if (flag === undefined || value === undefined) continue;
-		if (flag === 'set') found.set.push(value);
-		else if (flag === 'config') found.config = value;
-		else if (flag === 'state-dir') found.stateDir = value;
-		else found.runDir = value;
-	}
-	return found;
+export function readRunFlags(argv: readonly string[]) {
+	const { values } = parseArgs({ args: [...argv], options: RUN_FLAGS, strict: false });
+	const [config, stateDir, runDir] = [values.config, values['state-dir'], values['run-dir']].map(asText);
+	return { config, stateDir, runDir, set: (values.set ?? []).map(asText).filter((text) => text !== undefined) };
 }
 
 /** `A=1 "B=two words"`, as `systemctl show` writes it. */

@@ -14,10 +14,13 @@ const DEADLINE_MS = 4000;
 /** For the output of one program: the journal is the largest. */
 const MAX_OUTPUT_BYTES = 8 * 1024 * 1024;
 
-/** The space where a directory is, or where it would be created. Without what is reserved for root, as the agent has it. */
-export async function readDiskSpace(
-	directory: string,
-): Promise<{ directory: string; freeBytes: number; freeInodes: number | null }> {
+export type DiskSpace = Awaited<ReturnType<typeof readDiskSpace>>;
+
+/**
+ * The space where a directory is, or where it would be created. Without what is reserved for root, as the agent has it;
+ * `freeInodes` is `null` where the file system has no fixed number of them.
+ */
+export async function readDiskSpace(directory: string) {
 	for (let place = directory; ; place = dirname(place)) {
 		try {
 			const { bavail, bsize, files, ffree } = await statfs(place);
@@ -28,11 +31,13 @@ export async function readDiskSpace(
 	}
 }
 
-/** @param pid of the daemon, if it is known. @param root of the file system that is looked at; default `/`. */
-export async function readMemory(
-	pid: number | null,
-	root = '/',
-): Promise<{ availableBytes: number; totalBytes: number; agentBytes: number | null }> {
+export type MemorySpace = Awaited<ReturnType<typeof readMemory>>;
+
+/**
+ * `agentBytes`: anonymous and file memory of the daemon; `null` when it does not run or may not be seen.
+ * @param pid of the daemon, if it is known. @param root of the file system that is looked at.
+ */
+export async function readMemory(pid: number | null, root = '/') {
 	const meminfo = (await textOf(join(root, 'proc/meminfo'))) ?? '';
 	const status = pid === null ? null : await textOf(join(root, `proc/${pid}/status`));
 	return {
@@ -55,33 +60,15 @@ export async function ownerOf(path: string): Promise<number | null> {
 	);
 }
 
-export interface SocketFacts {
-	readonly path: string;
-	/** Permission bits. */
-	readonly mode: number;
-	/** Name of the group, or its number. */
-	readonly group: string;
-	/** Named members of the group; users whose primary group it is are not among them. */
-	readonly members: readonly string[];
-}
-
 /** The rights of a local socket; `null` when it does not exist, or this user may not look. */
-export async function readSocket(path: string): Promise<SocketFacts | null> {
-	try {
-		const stat = await lstat(path);
-		const group = await findGroup(stat.gid);
-		return {
-			path,
-			mode: stat.mode & 0o777,
-			group: group?.name ?? String(stat.gid),
-			members: group?.members ?? [],
-		};
-	} catch {
-		return null;
-	}
+export async function readSocket(path: string) {
+	const stat = await lstat(path).catch(() => null);
+	if (stat === null) return null;
+	const { name = String(stat.gid), members = [] } = (await findGroup(stat.gid)) ?? {};
+	return { path, mode: stat.mode & 0o777, group: name, members };
 }
 
-/** What systemd says of a unit; `null` where systemd does not run this machine. */
+/** The properties of a unit, as systemd says; `null` where systemd does not run this machine. */
 export async function readUnit(
 	unit: string,
 	properties: readonly string[],
@@ -94,9 +81,8 @@ export async function readUnit(
 
 /** `name=value`, each; others are passed over. */
 export function readPairs(words: readonly string[]): Record<string, string> {
-	const pairs = words.map((word) => [word.slice(0, Math.max(0, word.indexOf('='))), word] as const);
-	const named = pairs.filter(([name]) => name !== '');
-	return Object.fromEntries(named.map(([name, word]) => [name, word.slice(name.length + 1)]));
+	const found = words.map((word) => /^([^=]+)=(.*)$/s.exec(word)).filter((match) => match !== null);
+	return Object.fromEntries(found.map(([, name = '', value = '']) => [name, value]));
 }
 
 /** The newest lines of a unit's journal; `null` where there is none to read. */
@@ -106,9 +92,7 @@ export async function readJournal(unit: string, lines: number): Promise<string |
 }
 
 /** How a running process was started: its arguments and its variables. `null` when this user may not look. */
-export async function readProcess(
-	pid: number,
-): Promise<{ argv: readonly string[]; env: Readonly<Record<string, string>> } | null> {
+export async function readProcess(pid: number) {
 	const [argv, env] = await Promise.all([textOf(`/proc/${pid}/cmdline`), textOf(`/proc/${pid}/environ`)]);
 	if (argv === null || env === null) return null;
 	return { argv: argv.split('\0').filter((word) => word !== ''), env: readPairs(env.split('\0')) };

@@ -6,10 +6,8 @@
 import { plainDuration } from '../base/durations.ts';
 import { asFailure, failure } from '../base/errors.ts';
 import { openChannel } from '../connection/channel.edge.ts';
+import { channelAddress } from '../connection/channel-address.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
-import { type Authorization, formatAuthorization, formatAuthorizationQuery } from '../protocol/authorization.ts';
-import { channelUrl } from '../protocol/endpoints.ts';
-import type { Status } from '../protocol/local-api.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import { statusSentence } from '../status/sentence.ts';
 import { serviceOf } from '../workflow/desired-registration.ts';
@@ -33,18 +31,15 @@ export function checkChannel(daemon: Exclude<DaemonWord, { kind: 'notRunning' }>
 		return notApplicable('An agent runs but could not be asked; its channel is left alone.');
 	const { state, sentence, problem, channel } = daemon.status;
 	if (state === 'unpaired') return notApplicable('Not paired yet.');
-	if (problem)
-		return failed(
-			asFailure({ ...problem, message: state === 'online' ? withoutRemedy(daemon.status) : problem.message }),
-		);
-	if (state === 'online') return ok(`The agent is online since ${channel.since ?? 'its start'}.`);
+	// An online device has a problem with something else, such as a move: only the sentence says with what.
+	const other = { ...daemon.status, problem: problem && { ...problem, remedy: '', recovers: false } };
+	if (problem) return failed(asFailure(state === 'online' ? { ...problem, message: statusSentence(other) } : problem));
+	const flapping = daemon.status.warnings.find(({ code }) => code === 'channel-flapping');
+	if (state === 'online' && flapping) return warning(asFailure(flapping));
+	const line = channel.idleTimeout;
+	const handled = line ? ` The line ends after ${line.seconds} s of silence, and the agent pings it in time.` : '';
+	if (state === 'online') return ok(`The agent is online since ${channel.since ?? 'its start'}.${handled}`);
 	return failed(failure('connection-lost', sentence));
-}
-
-/** An online device has a problem with something else, such as a move: only the sentence says with what. */
-function withoutRemedy(status: Status): string {
-	const problem = status.problem && { ...status.problem, remedy: '', recovers: false };
-	return statusSentence({ ...status, problem });
 }
 
 /** What a running agent says of its heartbeats. */
@@ -59,22 +54,12 @@ export function checkHeartbeat(
 	const agoMs = nowMs - Date.parse(lastHeartbeatAt ?? since ?? new Date(nowMs).toISOString());
 	if (agoMs > 2 * cadenceMs + LATE_MS)
 		return failed(failure('channel-silent', `The last heartbeat was sent ${plainDuration(agoMs)} ago.`));
-	return ok(
-		lastHeartbeatAt === null
-			? 'The first heartbeat is due.'
-			: `The last one was sent ${plainDuration(agoMs)} ago, and the service keeps the channel open.`,
-	);
+	if (lastHeartbeatAt === null) return ok('The first heartbeat is due.');
+	return ok(`The last one was sent ${plainDuration(agoMs)} ago, and the service keeps the channel open.`);
 }
 
-export interface TriedChannel {
-	readonly handshake: Finding;
-	/** Whether the service answers on the open channel. */
-	readonly answered: Promise<Finding>;
-	close(): Promise<void>;
-}
-
-/** Opens a channel with the saved Connection. */
-export async function tryChannel(runtime: Runtime, device: DeviceState, userAgent: string): Promise<TriedChannel> {
+/** Opens a channel with the saved Connection. `answered` tells whether the service answers on the open channel. */
+export async function tryChannel(runtime: Runtime, device: DeviceState, userAgent: string) {
 	const { resolved, credentials, network } = runtime;
 	const { service } = resolved.settings;
 	const baseUrl = serviceOf(resolved.settings, device);
@@ -86,10 +71,8 @@ export async function tryChannel(runtime: Runtime, device: DeviceState, userAgen
 		return { handshake, answered: Promise.resolve(NO_CHANNEL), close: async () => {} };
 	}
 
-	const authorization: Authorization = { scheme: 'Connection', credential: token };
-	const inQuery = service.channelAuth === 'query';
-	const query = inQuery ? formatAuthorizationQuery(authorization) : undefined;
-	const url = channelUrl(baseUrl, service.channelPath, query);
+	const address = channelAddress(baseUrl, token, service);
+	const { url } = address;
 	const opened = Promise.withResolvers<Finding>();
 	const answered = Promise.withResolvers<Finding>();
 	const ended = Promise.withResolvers<void>();
@@ -100,8 +83,7 @@ export async function tryChannel(runtime: Runtime, device: DeviceState, userAgen
 	const startedMs = performance.now();
 	const channel = openChannel(
 		{
-			url,
-			authorization: inQuery ? null : formatAuthorization(authorization),
+			...address,
 			userAgent,
 			...(agent ? { agent } : {}),
 			viaProxy: network.viaProxy(url),

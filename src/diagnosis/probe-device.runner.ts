@@ -9,6 +9,7 @@ import type { Runtime } from '../connection/runtime.runner.ts';
 import { chooseIdentity } from '../identity/identity.ts';
 import { readIdentityFacts } from '../identity/sources.edge.ts';
 import { createLocalClient } from '../local-api/client.edge.ts';
+import { describeKept, type KeptAnswer } from '../pairing/kept-answer.ts';
 import {
 	type IdentityReport,
 	LOCAL_ROUTES,
@@ -84,7 +85,10 @@ export async function checkState(
 	const info = await stat(stateDir).catch(() => null);
 	if (info === null) return checkMissingState(stateDir);
 	const told = daemon.kind === 'runs' ? daemon.status.warnings.filter(({ code }) => code.startsWith('state-')) : [];
-	const isClosed = !(await mayAccess(stateDir, constants.R_OK | constants.X_OK));
+	const isClosed = await access(stateDir, constants.R_OK | constants.X_OK).then(
+		() => false,
+		() => true,
+	);
 	// Applications may ask the agent, and may not look into its state.
 	if (isClosed && daemon.kind === 'runs' && told.length === 0)
 		return notApplicable(`This user may not read ${stateDir}; the agent finds nothing wrong with it.`);
@@ -103,15 +107,9 @@ export async function checkState(
 	} finally {
 		await store.close();
 	}
-	if (info.mode & 0o077)
-		return warning(
-			failure(
-				'state-unreadable',
-				`Other users have access to ${stateDir}: its mode is ${(info.mode & 0o777).toString(8)}.`,
-				{ remedy: `Restrict it to its owner: chmod 700 ${stateDir}.` },
-			),
-		);
-	return ok(`${stateDir} can be read, and a state can be saved there.`);
+	if ((info.mode & 0o077) === 0) return ok(`${stateDir} can be read, and a state can be saved there.`);
+	const message = `Other users have access to ${stateDir}: its mode is ${(info.mode & 0o777).toString(8)}.`;
+	return warning(failure('state-unreadable', message, { remedy: `Restrict it to its owner: chmod 700 ${stateDir}.` }));
 }
 
 /** The agent creates the directory when it first starts, if it may. */
@@ -128,13 +126,6 @@ async function checkMissingState(stateDir: string): Promise<Finding> {
 			return failed(failure('state-unwritable', message));
 		}
 	}
-}
-
-function mayAccess(path: string, mode: number): Promise<boolean> {
-	return access(path, mode).then(
-		() => true,
-		() => false,
-	);
 }
 
 export async function checkIdentity(parts: {
@@ -172,8 +163,13 @@ export function checkPairing(
 	{ resolved, credentials }: Pick<Runtime, 'resolved' | 'credentials'>,
 	device: DeviceState,
 	daemon: DaemonWord,
+	kept: KeptAnswer | null,
 ): Finding {
 	const status = daemon.kind === 'runs' ? daemon.status : null;
+	const told = status?.warnings.find(({ code }) => code === 'answer-unreadable');
+	if (told) return warning(asFailure(told));
+	if (!status && kept && device.attempt)
+		return warning(describeKept(kept, resolved.settings.service.tokenPointer, null));
 	const baseUrl = status ? status.baseUrl : serviceOf(resolved.settings, device);
 	const hasCredential = credentials.id !== '' || device.connections.length > 0;
 	const pairedAt = status ? status.pairedAt : (device.pairing?.pairedAt ?? null);
@@ -182,6 +178,12 @@ export function checkPairing(
 	const how = pairedAt === null ? 'by a credential of the settings' : `since ${pairedAt.slice(0, 10)}`;
 	return ok(`Belongs to ${baseUrl ?? 'a service'}, ${how}.`);
 }
+
+const RECREATE_SOCKET =
+	'Recreate it: systemctl restart idv-agent.socket. If the problem persists, check SocketMode in that unit.';
+const CREATE_GROUPS =
+	'Create the groups of local.agentGroup and local.adminGroup (systemd-sysusers does), and restart the agent.';
+const SEPARATE_GROUPS = 'Give admin.sock a group of its own, in local.adminGroup or in idv-agent-admin.socket.';
 
 /** Whether an agent answers on the local sockets, and which users may use them. */
 export async function checkSockets(
@@ -196,28 +198,19 @@ export async function checkSockets(
 	]);
 	if (!agent || !admin) return notApplicable(`An agent answers; this user may not look into ${runDir}.`);
 	const wrong = (message: string, remedy: string) => failure('socket-failed', message, { remedy });
-	for (const { path, mode } of [agent, admin])
-		if (mode & 0o007)
-			return failed(
-				wrong(
-					`Every user of this device may use ${path}: its mode is ${mode.toString(8)}.`,
-					'Recreate it: systemctl restart idv-agent.socket. If the problem persists, check SocketMode in that unit.',
-				),
-			);
+	const open = [agent, admin].find(({ mode }) => mode & 0o007);
+	if (open) {
+		const message = `Every user of this device may use ${open.path}: its mode is ${open.mode.toString(8)}.`;
+		return failed(wrong(message, RECREATE_SOCKET));
+	}
 	if ([agent, admin].every(({ mode }) => (mode & 0o070) === 0))
 		return warning(
-			wrong(
-				`Only the owner of the sockets in ${runDir} may use them: applications can't.`,
-				'Create the groups of local.agentGroup and local.adminGroup (systemd-sysusers does), and restart the agent.',
-			),
+			wrong(`Only the owner of the sockets in ${runDir} may use them: applications can't.`, CREATE_GROUPS),
 		);
-	if (agent.group === admin.group && groups !== null && groups.agentGroup !== groups.adminGroup)
-		return warning(
-			wrong(
-				`Applications may pair and move this device: both sockets are for group ${agent.group}.`,
-				'Give admin.sock a group of its own, in local.adminGroup or in idv-agent-admin.socket.',
-			),
-		);
+	if (agent.group === admin.group && groups !== null && groups.agentGroup !== groups.adminGroup) {
+		const message = `Applications may pair and move this device: both sockets are for group ${agent.group}.`;
+		return warning(wrong(message, SEPARATE_GROUPS));
+	}
 	const described = [agent, admin].map(({ path, group, members }) => {
 		const named = members.length === 0 ? 'no named members' : `members: ${members.join(', ')}`;
 		return `${path.slice(runDir.length + 1)} is for group ${group} (${named})`;

@@ -5,7 +5,7 @@
 
 import type { Clock } from '../base/clock.edge.ts';
 import { failure, toFailure } from '../base/errors.ts';
-import { assess, blockerTo, type Check, type Finding, failed, type Verdict, withPrerequisites } from './checks.ts';
+import { assess, blockerTo, type Check, type Finding, failed, withPrerequisites } from './checks.ts';
 
 /** Raised when a field of the report changes its meaning or goes away; new fields and checks do not raise it. */
 export const DOCTOR_SCHEMA_VERSION = 1;
@@ -13,6 +13,7 @@ export const DOCTOR_SCHEMA_VERSION = 1;
 const DOCTOR_DEADLINE_MS = 9500;
 /** One check alone, in milliseconds. */
 const CHECK_DEADLINE_MS = 5000;
+const RUN_ALONE = 'Run it alone, with --check; a slow line or a busy device may need more time.';
 
 /** One check as it is reported. */
 export type CheckReport = Finding & {
@@ -22,11 +23,7 @@ export type CheckReport = Finding & {
 	readonly ms: number;
 };
 
-export interface Diagnosis extends Verdict {
-	readonly checks: readonly CheckReport[];
-	/** Milliseconds. */
-	readonly ms: number;
-}
+export type Diagnosis = Awaited<ReturnType<typeof diagnose>>;
 
 export interface DiagnoseOptions<Context> {
 	readonly list: readonly Check<Context>[];
@@ -40,7 +37,7 @@ export interface DiagnoseOptions<Context> {
 	readonly onCheck?: (check: CheckReport) => void;
 }
 
-export async function diagnose<Context>(options: DiagnoseOptions<Context>): Promise<Diagnosis> {
+export async function diagnose<Context>(options: DiagnoseOptions<Context>) {
 	const { clock, context, warningsAsErrors, onCheck = () => {} } = options;
 	const startedMs = clock.monotonicMs();
 	const findings = new Map<string, Finding>();
@@ -58,7 +55,9 @@ export async function diagnose<Context>(options: DiagnoseOptions<Context>): Prom
 	const run = async (check: Check<Context>, leftMs: number): Promise<Finding> => {
 		const limitMs = Math.max(1, Math.min(CHECK_DEADLINE_MS, leftMs));
 		const late = Promise.withResolvers<Finding>();
-		const cancel = clock.schedule(limitMs, () => late.resolve(tooLate(limitMs)));
+		const message = `This check did not end within ${(limitMs / 1000).toFixed(1)} s.`;
+		const tooLate = failed(failure('request-timeout', message, { remedy: RUN_ALONE }));
+		const cancel = clock.schedule(limitMs, () => late.resolve(tooLate));
 		try {
 			// A little less than the limit: a check that ends on its own says more than one that is cut off.
 			return await Promise.race([check.run(context, Math.ceil(limitMs * 0.95)), late.promise]);
@@ -78,12 +77,4 @@ export async function diagnose<Context>(options: DiagnoseOptions<Context>): Prom
 	}
 	const pairs = reports.map((one) => [one.id, one] as const);
 	return { ...assess(pairs, { warningsAsErrors }), checks: reports, ms: Math.round(clock.monotonicMs() - startedMs) };
-}
-
-function tooLate(limitMs: number): Finding {
-	return failed(
-		failure('request-timeout', `This check did not end within ${(limitMs / 1000).toFixed(1)} s.`, {
-			remedy: 'Run it alone, with --check; a slow line or a busy device may need more time.',
-		}),
-	);
 }

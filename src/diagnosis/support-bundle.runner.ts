@@ -14,8 +14,7 @@ import { type EventPage, LOCAL_ROUTES, type LogReport } from '../protocol/local-
 import { cleanText } from '../protocol/problem.ts';
 import type { LoadedSettings } from '../settings/load.runner.ts';
 import { listSettings, valueAt } from '../settings/table.ts';
-import type { DeviceState } from '../state/device-state.ts';
-import { EMPTY_STATE } from '../state/device-state.ts';
+import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
 import type { InspectionTarget } from './inspection-target.runner.ts';
 import { readDiskSpace, readMemory, readSystemName } from './machine-probes.edge.ts';
 import { readState } from './probe-device.runner.ts';
@@ -40,6 +39,8 @@ export interface BundleParts {
 	readonly secrets: SecretRegistry;
 }
 
+type Contents = readonly (readonly [name: string, about: string, text: string])[];
+
 /** The files of a bundle, redacted, the one to read first in front. Never throws: a missing text says why. */
 export async function gatherBundle(parts: BundleParts): Promise<PackedFile[]> {
 	const { inspected, loaded, secrets } = parts;
@@ -53,7 +54,7 @@ export async function gatherBundle(parts: BundleParts): Promise<PackedFile[]> {
 		(found) => found.state,
 		() => EMPTY_STATE,
 	);
-	const contents: readonly (readonly [name: string, about: string, text: string])[] = [
+	const contents: Contents = [
 		['status.json', 'the status of the agent', json(await ask('agent', LOCAL_ROUTES.status))],
 		['doctor.json', 'the findings of idv-agent doctor', json(parts.doctor)],
 		['settings.json', 'every setting, where it comes from, and what is wrong', json(describeSettings(loaded))],
@@ -71,19 +72,13 @@ export async function gatherBundle(parts: BundleParts): Promise<PackedFile[]> {
 	return [{ name: 'README.txt', text: readme(parts, contents) }, ...files];
 }
 
-function readme(
-	{ at, agentVersion }: BundleParts,
-	contents: readonly (readonly [name: string, about: string, text: string])[],
-): string {
-	return [
-		`Support bundle of idv-agent ${agentVersion}, made at ${at}.`,
-		'',
-		'READ IT BEFORE YOU SEND IT. Known secrets and everything that looks like one were replaced by [secret], but names of',
-		'hosts, device ids, addresses of this machine and words of the service are in it.',
-		'',
-		...contents.map(([name, about]) => `${name.padEnd(14)} ${about}`),
-		'',
-	].join('\n');
+function readme({ at, agentVersion }: BundleParts, contents: Contents): string {
+	return `Support bundle of idv-agent ${agentVersion}, made at ${at}.
+
+READ IT BEFORE YOU SEND IT. Known secrets and everything that looks like one were replaced by [secret], but names of
+hosts, device ids, addresses of this machine and words of the service are in it.
+
+${contents.map(([name, about]) => `${name.padEnd(14)} ${about}\n`).join('')}`;
 }
 
 /** As `config show --json`; of a hook only its program, since its arguments may be secret. */
@@ -160,13 +155,8 @@ async function listFiles(directory: string): Promise<object[]> {
 		names.map(async (name) => {
 			const path = join(directory, name);
 			const stat = await lstat(path).catch(() => null);
-			return {
-				path,
-				mode: stat && (stat.mode & 0o7777).toString(8),
-				owner: stat?.uid,
-				group: stat?.gid,
-				bytes: stat?.size,
-			};
+			const mode = stat && (stat.mode & 0o7777).toString(8);
+			return { path, mode, owner: stat?.uid, group: stat?.gid, bytes: stat?.size };
 		}),
 	);
 }

@@ -26,24 +26,20 @@ function header(name: string, size: number, atMs: number): Buffer {
 	if (!/^[\x21-\x7e]{1,100}$/.test(name)) throw new Error(`${name} cannot be the name of a packed file`);
 	const block = Buffer.alloc(BLOCK);
 	const octal = (value: number, digits: number) => value.toString(8).padStart(digits, '0');
-	block.write(name, 0, 'latin1');
+	const seconds = Math.max(0, Math.floor(atMs / 1000));
+	const write = (text: string, offset: number) => block.write(text, offset, 'latin1');
+	write(name, 0);
 	// For its owner only, once unpacked.
-	block.write(octal(0o600, 7), 100, 'latin1');
-	block.write(octal(0, 7), 108, 'latin1');
-	block.write(octal(0, 7), 116, 'latin1');
-	block.write(octal(size, 11), 124, 'latin1');
-	block.write(octal(Math.max(0, Math.floor(atMs / 1000)), 11), 136, 'latin1');
-	block.write('0', 156, 'latin1');
-	block.write('ustar\0' + '00', 257, 'latin1');
+	write(octal(0o600, 7), 100);
+	write(octal(0, 7), 108);
+	write(octal(0, 7), 116);
+	write(octal(size, 11), 124);
+	write(octal(seconds, 11), 136);
+	write('0', 156);
+	write('ustar\0' + '00', 257);
 	// The sum is taken with blanks in its own place.
-	block.write(' '.repeat(8), 148, 'latin1');
-	block.write(
-		`${octal(
-			block.reduce((sum, byte) => sum + byte, 0),
-			6,
-		)}\0 `,
-		148,
-		'latin1',
-	);
+	write(' '.repeat(8), 148);
+	const sum = block.reduce((total, byte) => total + byte, 0);
+	write(`${octal(sum, 6)}\0 `, 148);
 	return block;
 }

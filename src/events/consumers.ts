@@ -1,28 +1,13 @@
 /** The consumers of events: names, the position that each has acknowledged, and how many there may be. No I/O. */
 import { AgentError } from '../base/errors.ts';
+import { CONSUMER_NAME } from '../protocol/local-api.ts';
 import type { Position } from './event-table.edge.ts';
 
 /** Named consumers, at most. A new one takes the place of one that has been silent for the whole retention time. */
 export const MAX_CONSUMERS = 128;
 
-export interface Consumers {
-	readonly positions: ReadonlyMap<string, Position>;
-	/** Set by every change that is worth storing; reset by who stores it. */
-	changed: boolean;
-	/** Takes up what was stored; those who are known already stay where they are. No position is beyond `last`. */
-	load(stored: ReadonlyMap<string, Position>, last: number): void;
-	/** @throws AgentError `body-invalid` for a bad name, and when there are too many. */
-	join(name: string): void;
-	/** Moves a known one on, never back. */
-	advance(name: string, number: number): void;
-	/** `false` if it was not known. */
-	forget(name: string): boolean;
-	/** The number up to which every consumer has acknowledged; -1 without consumers. */
-	acknowledgedByAll(): number;
-}
-
-/** @param silentMs who has been silent for so long may be replaced: nothing is kept for it any more. */
-export function createConsumers(wallMs: () => number, silentMs: () => number): Consumers {
+/** @param silentMs a consumer that has been silent for so long may be replaced: nothing is kept for it any more. */
+export function createConsumers(wallMs: () => number, silentMs: () => number) {
 	const positions = new Map<string, Position>();
 
 	function makeRoom(): void {
@@ -36,41 +21,43 @@ export function createConsumers(wallMs: () => number, silentMs: () => number): C
 		positions.delete(silent[0]);
 	}
 
-	const consumers: Consumers = {
-		positions,
+	const consumers = {
+		positions: positions as ReadonlyMap<string, Position>,
+		/** Set by every change that is worth storing; reset after it is stored. */
 		changed: false,
-		load(stored, last) {
+		/** Takes up what was stored; those who are known already stay where they are. No position is beyond `last`. */
+		load(stored: ReadonlyMap<string, Position>, last: number): void {
 			// A consumer that is not stored yet has to be.
 			consumers.changed ||= [...positions.keys()].some((name) => !stored.has(name));
 			for (const [name, { number, seenMs }] of stored)
 				if (!positions.has(name)) positions.set(name, { number: Math.min(number, last), seenMs });
 		},
-		join(name) {
-			if (!/^[\w.-]{1,64}$/.test(name))
+		/** @throws AgentError `body-invalid` for a bad name, and when there are too many. */
+		join(name: string): void {
+			if (!CONSUMER_NAME.test(name))
 				throw new AgentError('body-invalid', 'The name of a consumer is not valid.', {
 					remedy: 'Use 1 to 64 letters, digits, dots, hyphens and underscores.',
 				});
 			const known = positions.get(name);
-			if (known) {
-				positions.set(name, { ...known, seenMs: wallMs() });
-				return;
-			}
-			makeRoom();
-			positions.set(name, { number: 0, seenMs: wallMs() });
-			consumers.changed = true;
+			if (!known) makeRoom();
+			positions.set(name, { number: 0, ...known, seenMs: wallMs() });
+			if (!known) consumers.changed = true;
 		},
-		advance(name, number) {
+		/** Moves a known one on, never back. */
+		advance(name: string, number: number): void {
 			const known = positions.get(name);
 			// A repeated acknowledgement is not worth a write.
 			if (!known || number <= known.number) return;
 			positions.set(name, { number, seenMs: wallMs() });
 			consumers.changed = true;
 		},
-		forget(name) {
+		/** `false` if it was not known. */
+		forget(name: string): boolean {
 			const isKnown = positions.delete(name);
 			consumers.changed ||= isKnown;
 			return isKnown;
 		},
+		/** The number up to which every consumer has acknowledged; -1 without consumers. */
 		acknowledgedByAll: () =>
 			positions.size === 0 ? -1 : Math.min(...Array.from(positions.values(), ({ number }) => number)),
 	};

@@ -38,8 +38,8 @@ export interface Consumer {
 
 /** Events in and out again, in order. */
 export interface EventWriter {
-	/** Numbers an event and stores it at the end of this turn; `null` for a duplicate of one that was received before. */
-	append(incoming: Incoming): Entry | null;
+	/** Numbers an event and stores it at the end of this turn; `null` for a duplicate of one that was received before (see `duplicates.ts`). */
+	append(incoming: Incoming, overlaps?: boolean): Entry | null;
 	/**
 	 * Stored events after `since`, oldest first, at most `limit`; from the oldest kept one when `since` is `null`. `missed`
 	 * says that events between `since` and the first one here are gone.

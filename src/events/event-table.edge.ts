@@ -6,8 +6,8 @@ import { closeSync, openSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { SQLInputValue, StatementSync } from 'node:sqlite';
 import { type Failure, failure } from '../base/errors.ts';
-import type { Entry } from './event.ts';
-import type { Epoch } from './event-id.ts';
+import { KEY_SEPARATOR, keyOf, type StoredMessage } from './duplicates.ts';
+import type { Entry, Epoch } from './event.ts';
 
 /** Name of the file in its directory. */
 export const EVENTS_FILE = 'events.db';
@@ -17,7 +17,8 @@ export const IN_MEMORY = ':memory:';
 const MAX_QUARANTINED_EVENTS = 2;
 
 const SCHEMA_VERSION = 1;
-// A deleted event keeps its row for a while, with nothing in it but its number and the service's id.
+// A deleted event keeps its row for a while, with nothing in it but its number and what is needed to know
+// it again: the service's id, and short hashes of kind and content.
 const SCHEMA = `
 	CREATE TABLE IF NOT EXISTS epoch (first INTEGER PRIMARY KEY, epoch TEXT NOT NULL) STRICT;
 	CREATE TABLE IF NOT EXISTS consumer (name TEXT PRIMARY KEY, position INTEGER NOT NULL, seen_ms INTEGER NOT NULL) STRICT;
@@ -38,63 +39,21 @@ export interface Position {
 	readonly seenMs: number;
 }
 
-export interface Summary {
-	/** The newest number that was ever given; 0 before the first. */
-	readonly last: number;
-	/** The oldest kept event's number. */
-	readonly first: number | null;
-	/** Of the events that are kept. */
-	readonly count: number;
-	readonly bytes: number;
-	/** Oldest first. */
-	readonly epochs: readonly Epoch[];
-	readonly consumers: ReadonlyMap<string, Position>;
-	/** Of kept and deleted events, oldest first. */
-	readonly serviceIds: readonly string[];
-}
-
 export interface KeptEvent {
 	readonly number: number;
 	readonly size: number;
 	readonly keptMs: number;
 }
 
-export interface EventTable {
-	readonly onDisk: boolean;
-	summary(): Summary;
-	/** When the newest event was received, ISO 8601, also if it is deleted; `null` before the first. */
-	newestAt(): string | null;
-	/** Events after a number, oldest first. */
-	page(after: number, limit: number): Entry[];
-	/** The kept events after a number, oldest first; read as far as the caller iterates. */
-	kept(after: number): Iterable<KeptEvent>;
-	/** All or nothing, and durable when it returns. */
-	transaction<Result>(write: () => Result): Result;
-	add(entry: Entry, keptMs: number, size: number): void;
-	setEpochs(epochs: readonly Epoch[]): void;
-	setConsumers(consumers: ReadonlyMap<string, Position>): void;
-	/** Deletes events up to a number, of which those after `forgotten` leave their number and service id. `first` is the oldest kept one. */
-	remove(first: number, upTo: number, forgotten: number): void;
-	/** Makes all kept events older or younger. */
-	shiftAges(byMs: number): void;
-	/** Events of a clock that was never set, or from the future, are taken as kept now. */
-	correctAges(earliestMs: number, nowMs: number): void;
-	/** Cuts off what the log still holds of deleted events. */
-	clean(): void;
-	/** Takes everything over from another one; of its own only events with smaller numbers than `keepBefore` stay. */
-	takeOver(other: EventTable, keepBefore: number): void;
-	/** Every row of a table. */
-	rows(table: keyof typeof COLUMNS): Row[];
-	close(): void;
-}
-
+export type EventTable = ReturnType<typeof openEventTable>;
 export type Row = Record<string, SQLInputValue>;
 
 /** Opens or makes the file, readable for its owner only; or, for {@link IN_MEMORY}, tables in memory. */
-export function openEventTable(file: string): EventTable {
+export function openEventTable(file: string) {
 	const { DatabaseSync } = process.getBuiltinModule('node:sqlite');
 	const onDisk = file !== IN_MEMORY;
-	if (onDisk) createPrivate(file);
+	// SQLite would let the whole group read a file that it makes; the log beside it gets the same permissions.
+	if (onDisk) closeSync(openSync(file, 'a', 0o600));
 	const database = new DatabaseSync(file);
 	const prepared = new Map<string, StatementSync>();
 	const run = (sql: string, ...values: SQLInputValue[]) => {
@@ -123,16 +82,36 @@ export function openEventTable(file: string): EventTable {
 		throw error;
 	}
 
-	const eventTable: EventTable = {
+	/** All or nothing, and durable when it returns. */
+	const transaction = <Result>(write: () => Result): Result => {
+		database.exec('BEGIN IMMEDIATE');
+		try {
+			const result = write();
+			database.exec('COMMIT');
+			return result;
+		} catch (error) {
+			if (database.isTransaction) database.exec('ROLLBACK');
+			throw error;
+		}
+	};
+	return {
 		onDisk,
+		transaction,
 		summary() {
 			const [totals] = run(
 				'SELECT max(number) AS last, min(iif(at IS NULL, NULL, number)) AS first, count(at) AS count, total(size) AS bytes FROM event',
 			).all();
-			const ids = run('SELECT service_id FROM event WHERE service_id IS NOT NULL ORDER BY number').all();
+			// The content is needed only where an older agent has stored the id alone.
+			const messages = run(
+				`SELECT service_id AS key, kind, iif(instr(service_id, '${KEY_SEPARATOR}'), NULL, content) AS content
+				FROM event WHERE service_id IS NOT NULL ORDER BY number`,
+			).all();
 			return {
+				/** The newest number that was ever given; 0 before the first. */
 				last: Number(totals?.['last'] ?? 0),
+				/** The oldest kept event's number. */
 				first: (totals?.['first'] as number | null | undefined) ?? null,
+				/** Of the events that are kept, as `bytes`. */
 				count: Number(totals?.['count'] ?? 0),
 				bytes: Number(totals?.['bytes'] ?? 0),
 				epochs: run('SELECT first, epoch FROM epoch ORDER BY first').all() as unknown as Epoch[],
@@ -141,51 +120,47 @@ export function openEventTable(file: string): EventTable {
 						.all()
 						.map(({ name, ...position }) => [String(name), position as unknown as Position]),
 				),
-				serviceIds: ids.map((row) => String(row['service_id'])),
+				/** Of kept and deleted events, oldest first. */
+				messages: messages as unknown as StoredMessage[],
 			};
 		},
-		newestAt() {
+		/** When the newest event was received, ISO 8601, also if it is deleted; `null` before the first. */
+		newestAt(): string | null {
 			const [newest] = run('SELECT at, kept_ms AS keptMs FROM event ORDER BY number DESC LIMIT 1').all();
 			if (!newest) return null;
 			return (newest['at'] as string | null) ?? new Date(Number(newest['keptMs'])).toISOString();
 		},
-		page: (after, limit) =>
+		/** Events after a number, oldest first. */
+		page: (after: number, limit: number) =>
 			run(
-				`SELECT epoch || '-' || number AS id, number, at, type, kind, workflow_id AS workflowId, format, content, service_id AS serviceId
+				`SELECT epoch || '-' || number AS id, number, at, type, kind, workflow_id AS workflowId, format, content,
+					iif(instr(service_id, '${KEY_SEPARATOR}'), substr(service_id, 1, instr(service_id, '${KEY_SEPARATOR}') - 1), service_id) AS serviceId
 				FROM event WHERE number > ? AND at IS NOT NULL ORDER BY number LIMIT ?`,
 				after,
 				limit,
 			).all() as unknown as Entry[],
-		kept: (after) =>
+		/** The kept events after a number, oldest first; read as far as the caller iterates. */
+		kept: (after: number) =>
 			run(
 				'SELECT number, size, kept_ms AS keptMs FROM event WHERE number > ? AND at IS NOT NULL ORDER BY number',
 				after,
 			).each() as unknown as Iterable<KeptEvent>,
-		transaction(write) {
-			database.exec('BEGIN IMMEDIATE');
-			try {
-				const result = write();
-				database.exec('COMMIT');
-				return result;
-			} catch (error) {
-				if (database.isTransaction) database.exec('ROLLBACK');
-				throw error;
-			}
-		},
-		add({ id, number, serviceId, at, type, kind, workflowId, format, content }, keptMs, size) {
+		add(entry: Entry, keptMs: number, size: number): void {
+			const { id, number, at, type, kind, workflowId, format, content } = entry;
 			const epoch = id.slice(0, id.lastIndexOf('-'));
-			const values = [number, epoch, serviceId, keptMs, size, at, type, kind, workflowId, format, content];
+			const values = [number, epoch, keyOf(entry), keptMs, size, at, type, kind, workflowId, format, content];
 			run(insertInto('event'), ...values).done();
 		},
-		setEpochs(epochs) {
+		setEpochs(epochs: readonly Epoch[]): void {
 			run('DELETE FROM epoch').done();
 			for (const { first, epoch } of epochs) run(insertInto('epoch'), first, epoch).done();
 		},
-		setConsumers(consumers) {
+		setConsumers(consumers: ReadonlyMap<string, Position>): void {
 			run('DELETE FROM consumer').done();
 			for (const [name, { number, seenMs }] of consumers) run(insertInto('consumer'), name, number, seenMs).done();
 		},
-		remove(first, upTo, forgotten) {
+		/** Deletes events up to a number, of which those after `forgotten` leave their number and service id. `first` is the oldest kept one. */
+		remove(first: number, upTo: number, forgotten: number): void {
 			run('DELETE FROM event WHERE number <= ?', Math.min(upTo, forgotten)).done();
 			// The time of receipt does not count as contents: the gap of the next start begins there.
 			run(
@@ -195,26 +170,30 @@ export function openEventTable(file: string): EventTable {
 				upTo,
 			).done();
 		},
-		shiftAges: (byMs) => run('UPDATE event SET kept_ms = kept_ms + ? WHERE at IS NOT NULL', byMs).done(),
-		correctAges: (earliestMs, nowMs) =>
+		/** Makes all kept events older or younger. */
+		shiftAges: (byMs: number) => run('UPDATE event SET kept_ms = kept_ms + ? WHERE at IS NOT NULL', byMs).done(),
+		/** Events of a clock that was never set, or from the future, are taken as kept now. */
+		correctAges: (earliestMs: number, nowMs: number) =>
 			run(
 				'UPDATE event SET kept_ms = ?2 WHERE at IS NOT NULL AND (kept_ms < ?1 OR kept_ms > ?2)',
 				earliestMs,
 				nowMs,
 			).done(),
+		/** Cuts off what the log still holds of deleted events. */
 		clean: () => database.exec('PRAGMA wal_checkpoint(TRUNCATE)'),
-		takeOver(other, keepBefore) {
-			eventTable.transaction(() => {
+		/** Takes everything over from another one; of its own only events with smaller numbers than `keepBefore` stay. */
+		takeOver(other: { rows(table: keyof typeof COLUMNS): Row[] }, keepBefore: number): void {
+			transaction(() => {
 				run('DELETE FROM event WHERE number >= ?', keepBefore).done();
 				run('DELETE FROM epoch WHERE first >= ?', keepBefore).done();
 				for (const table of ['epoch', 'consumer', 'event'] as const)
 					for (const row of other.rows(table)) run(insertInto(table), ...Object.values(row)).done();
 			});
 		},
-		rows: (table) => run(`SELECT ${COLUMNS[table].join(', ')} FROM ${table}`).all(),
+		/** Every row of a table. */
+		rows: (table: keyof typeof COLUMNS): Row[] => run(`SELECT ${COLUMNS[table].join(', ')} FROM ${table}`).all(),
 		close: () => database.close(),
 	};
-	return eventTable;
 }
 
 /**
@@ -241,15 +220,6 @@ export function moveToMemory(file: string): EventTable {
 
 function insertInto(table: keyof typeof COLUMNS): string {
 	return `INSERT OR REPLACE INTO ${table} VALUES (${COLUMNS[table].map(() => '?').join(', ')})`;
-}
-
-/** SQLite would let everybody in the group read a file that it makes; the log beside it gets the same permissions. */
-function createPrivate(file: string): void {
-	try {
-		closeSync(openSync(file, 'wx', 0o600));
-	} catch (error) {
-		if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-	}
 }
 
 class NewerVersionError extends Error {

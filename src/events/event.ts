@@ -1,4 +1,7 @@
-/** Events: their types, their id as a text, and their size against the bounds. Keeps none. */
+/**
+ * Events: their types, their size against the bounds, and their ids, `epoch-number`, with the decision which of them were given
+ * here. Numbers never go back; each epoch has a range of them. Keeps none.
+ */
 
 /** An event before it has a number. */
 export interface Incoming {
@@ -20,12 +23,55 @@ export interface Entry extends Incoming {
 	readonly number: number;
 }
 
-/** Whether a text can be an event id. */
-export function isEventId(text: string): boolean {
-	return /^[A-Za-z0-9]{1,32}-\d{1,15}$/.test(text);
+/** An event that the agent itself makes. */
+export function ownEvent(
+	type: 'session' | 'gap',
+	data: Readonly<Record<string, string | null>>,
+	{ at, workflowId }: Pick<Incoming, 'at' | 'workflowId'>,
+): Incoming {
+	return { at, type, kind: type, workflowId, format: 'json', content: JSON.stringify(data), serviceId: null };
 }
+
+/** The form of an event id. */
+export const EVENT_ID = /^([A-Za-z0-9]{1,32})-(\d{1,15})$/;
+export const isEventId = (text: string): boolean => EVENT_ID.test(text);
 
 /** The size of an event against `maxBytes`: its characters, and a constant for the rest. */
 export function sizeOf(entry: Entry): number {
 	return entry.content.length + entry.kind.length + 128;
+}
+
+/** Epochs whose ids are still understood; to the owner of an older one everything is new. */
+const MAX_EPOCHS = 128;
+
+export interface Epoch {
+	/** Number of its first event. */
+	readonly first: number;
+	readonly epoch: string;
+}
+
+/** The same list if the epoch is the newest one already, else one more. */
+export function withEpoch(epochs: readonly Epoch[], epoch: string, first: number): readonly Epoch[] {
+	return epochs.at(-1)?.epoch === epoch ? epochs : [...epochs, { first, epoch }].slice(-MAX_EPOCHS);
+}
+
+/**
+ * The number of an event that was stored, deleted ones included, or of the place just before the first of its epoch, by
+ * which a gap before that one may be named; `null` for every other id.
+ */
+export function numberOf(id: string, epochs: readonly Epoch[], last: number): number | null {
+	const [, epoch, digits] = EVENT_ID.exec(id) ?? [];
+	const number = Number(digits);
+	if (epoch === undefined || !(number <= last)) return null;
+	return epochAt(number, epochs) === epoch || epochAt(number + 1, epochs) === epoch ? number : null;
+}
+
+/** The id of a stored event; `null` when its epoch is not known any more, and for 0. */
+export function idOf(number: number, epochs: readonly Epoch[]): string | null {
+	const epoch = epochAt(number, epochs);
+	return epoch === undefined ? null : `${epoch}-${number}`;
+}
+
+function epochAt(number: number, epochs: readonly Epoch[]): string | undefined {
+	return epochs.findLast(({ first }) => first <= number)?.epoch;
 }

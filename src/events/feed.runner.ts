@@ -5,26 +5,10 @@
  */
 
 import type { Counters } from '../base/counters.ts';
-import type { Entry, Incoming } from './event.ts';
+import { type Entry, type Incoming, ownEvent } from './event.ts';
 import type { EventStore } from './store.edge.ts';
 
-export interface EventsFeed
-	extends Pick<
-		EventStore,
-		'newest' | 'subscribe' | 'settled' | 'join' | 'acknowledge' | 'positionOf' | 'forget' | 'count' | 'bytes'
-	> {
-	/** Keeps the event and tells the listeners once it is stored. `false` for a duplicate, which changes nothing. */
-	append(incoming: Incoming): boolean;
-	/** Counts a message that is no notification by the settings, and keeps nothing of it. */
-	ignored(): void;
-	/**
-	 * The events after `since`, oldest first, at most `limit`. Where older ones are gone, a gap stands before them, with an
-	 * id by which the reader resumes as with any other.
-	 */
-	after(since: string | null, limit: number): { entries: readonly Entry[]; missed: boolean };
-	/** When the newest stored event was received, ISO 8601; `null` if there is none any more. */
-	newestAt(): string | null;
-}
+export type EventsFeed = ReturnType<typeof createEventsFeed>;
 
 /** Gaps that are held back, at most; the store itself keeps no more for long. */
 const MAX_HELD_GAPS = 64;
@@ -32,7 +16,7 @@ const MAX_HELD_GAPS = 64;
 export function createEventsFeed(
 	store: EventStore,
 	counters: Pick<Counters, 'notifications' | 'duplicates' | 'gaps' | 'ignored'>,
-): EventsFeed {
+) {
 	/** While there are no events and no readers, an outage is not worth a file. A restart's own gap covers them. */
 	let held: Incoming[] = [];
 	const isUnused = () => store.newest() === null && store.consumers().length === 0;
@@ -41,22 +25,28 @@ export function createEventsFeed(
 	};
 
 	return {
-		append(incoming) {
+		/** Keeps the event and tells the listeners once it is stored. `false` for a duplicate (see `duplicates.ts`), which changes nothing. */
+		append(incoming: Incoming, overlaps?: boolean): boolean {
 			if (incoming.type === 'gap') counters.gaps += 1;
 			if (incoming.type === 'gap' && isUnused()) {
 				held = [...held.slice(1 - MAX_HELD_GAPS), incoming];
 				return true;
 			}
 			release();
-			const isNew = store.append(incoming) !== null;
+			const isNew = store.append(incoming, overlaps) !== null;
 			if (!isNew) counters.duplicates += 1;
 			else if (incoming.type === 'notification') counters.notifications += 1;
 			return isNew;
 		},
-		ignored() {
+		/** Counts a message that the settings leave out, and keeps nothing of it. */
+		ignored(): void {
 			counters.ignored += 1;
 		},
-		after(since, limit) {
+		/**
+		 * The events after `since`, oldest first, at most `limit`. Where older ones are gone, a gap stands before them, with an
+		 * id by which the reader resumes as with any other.
+		 */
+		after(since: string | null, limit: number): ReturnType<EventStore['after']> {
 			release();
 			const { entries, missed } = store.after(since, limit);
 			const [oldest] = entries;
@@ -67,7 +57,7 @@ export function createEventsFeed(
 		newest: store.newest,
 		newestAt: store.newestAt,
 		subscribe: store.subscribe,
-		settled() {
+		settled(): Promise<void> {
 			release();
 			return store.settled();
 		},
@@ -75,29 +65,20 @@ export function createEventsFeed(
 		acknowledge: store.acknowledge,
 		positionOf: store.positionOf,
 		forget: store.forget,
-		get count() {
+		get count(): number {
 			return store.count;
 		},
-		get bytes() {
+		get bytes(): number {
 			return store.bytes;
 		},
 	};
 }
 
 /** Stands for what had to make room: from an unknown time to the oldest event that is left. */
-function gapBefore({ id, at, number, workflowId }: Entry): Entry {
-	const content = JSON.stringify({ from: null, to: at });
-	return {
-		id: `${id.slice(0, id.lastIndexOf('-'))}-${number - 1}`,
-		number: number - 1,
-		at,
-		type: 'gap',
-		kind: 'gap',
-		workflowId,
-		format: 'json',
-		content,
-		serviceId: null,
-	};
+function gapBefore(oldest: Entry): Entry {
+	const number = oldest.number - 1;
+	const epoch = oldest.id.slice(0, oldest.id.lastIndexOf('-'));
+	return { ...ownEvent('gap', { from: null, to: oldest.at }, oldest), id: `${epoch}-${number}`, number };
 }
 
 /** One event as the JSON text of `eventSchema`, on one line. */

@@ -6,12 +6,15 @@
 import type { Log } from '../base/log.edge.ts';
 import { type AgentMessage, type Frame, readAgentMessage, readNotification } from '../protocol/channel.ts';
 import type { Settings } from '../settings/table.ts';
+import { ownEvent } from './event.ts';
 import type { EventsFeed } from './feed.runner.ts';
 
 /** Where a frame came in, and when (ISO 8601). */
 export interface Arrival {
 	readonly workflowId: string;
 	readonly at: string;
+	/** Whether another channel may bring the same message, with contents of its own. Default `false`. */
+	readonly overlaps?: boolean;
 }
 
 /**
@@ -22,7 +25,7 @@ export interface Arrival {
 export function keepNotification(
 	events: EventsFeed,
 	frame: Frame,
-	{ workflowId, at }: Arrival,
+	{ workflowId, at, overlaps }: Arrival,
 	{ kindPointer, notificationIdPointer, actOnMessages, ignoreKinds }: Settings['service'],
 	log: Pick<Log, 'debug'>,
 ): AgentMessage | null {
@@ -32,19 +35,22 @@ export function keepNotification(
 		events.ignored();
 		return null;
 	}
-	const isNew = events.append({ at, type: 'notification', kind, workflowId, format, content, serviceId });
+	const isNew = events.append({ at, type: 'notification', kind, workflowId, format, content, serviceId }, overlaps);
 	log.debug(isNew ? 'notification' : 'duplicate notification', { kind });
 	return isNew && actOnMessages ? readAgentMessage(notification) : null;
 }
 
 /** The session that a pairing link has named. */
-export function keepSession(events: EventsFeed, sessionId: string, { workflowId, at }: Arrival): void {
-	const content = JSON.stringify({ sessionId, workflowId });
-	events.append({ at, type: 'session', kind: 'session', workflowId, format: 'json', content, serviceId: null });
+export function keepSession(events: EventsFeed, sessionId: string, arrival: Arrival): void {
+	events.append(ownEvent('session', { sessionId, workflowId: arrival.workflowId }, arrival));
 }
 
-/** Time in which notifications may have been missed; `from` is `null` when it is not known since when. */
-export function keepGap(events: EventsFeed, from: string | null, { workflowId, at }: Arrival): void {
-	const content = JSON.stringify({ from, to: at });
-	events.append({ at, type: 'gap', kind: 'gap', workflowId, format: 'json', content, serviceId: null });
+/** Time in which notifications may have been missed, by default until now; `from` is `null` when it is not known since when. */
+export function keepGap(
+	events: Pick<EventsFeed, 'append'>,
+	from: string | null,
+	arrival: Arrival,
+	to = arrival.at,
+): void {
+	events.append(ownEvent('gap', { from, to }, arrival));
 }

@@ -14,8 +14,8 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { AgentError } from '../base/errors.ts';
 import { createConsumers } from './consumers.ts';
-import { type Entry, sizeOf } from './event.ts';
-import { type Epoch, idOf, numberOf, withEpoch } from './event-id.ts';
+import { rememberMessages } from './duplicates.ts';
+import { type Entry, type Epoch, idOf, numberOf, sizeOf, withEpoch } from './event.ts';
 import type { DurableEventStore, EventStoreOptions } from './event-store-types.ts';
 import {
 	damagedNotice,
@@ -33,7 +33,7 @@ import {
 
 export type { Consumer, DurableEventStore, EventStore, EventStoreOptions } from './event-store-types.ts';
 
-/** Events whose service id is remembered for telling duplicates, deleted ones included. */
+/** Events that are remembered for telling duplicates, deleted ones included. */
 const REMEMBERED_EVENTS = 1024;
 /** So many events, or characters, do not wait for the end of the turn. */
 const MAX_PENDING = 1024;
@@ -52,7 +52,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	const file = join(directory, EVENTS_FILE);
 	const listeners = new Set<(entries: readonly Entry[]) => void>();
 	const consumers = createConsumers(wallMs, () => bounds.maxAgeMs);
-	const seen = new Set<string>();
+	const duplicates = rememberMessages(REMEMBERED_EVENTS);
 	let eventTable: EventTable | null = null;
 	let isAbsent = false;
 	let closed = false;
@@ -97,7 +97,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			({ count, bytes, epochs } = summary);
 			last = Math.max(last, summary.last);
 			first = summary.first ?? last + 1;
-			for (const id of summary.serviceIds) remember(id);
+			duplicates.load(summary.messages);
 			consumers.load(summary.consumers, last);
 		} catch (error) {
 			attempt(() => opened.close());
@@ -281,18 +281,11 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		}
 	}
 
-	function remember(serviceId: string): boolean {
-		if (seen.has(serviceId)) return false;
-		seen.add(serviceId);
-		if (seen.size > REMEMBERED_EVENTS) seen.delete(seen.values().next().value ?? '');
-		return true;
-	}
-
 	return {
-		append(incoming) {
+		append(incoming, overlaps) {
 			if (closed) throw new AgentError('internal', 'The event store is closed.');
 			ready(true);
-			if (incoming.serviceId !== null && !remember(incoming.serviceId)) return null;
+			if (!duplicates.isNew(incoming, overlaps)) return null;
 			const number = (pending.at(-1)?.number ?? last) + 1;
 			const entry: Entry = { ...incoming, number, id: `${epoch}-${number}` };
 			pending.push(entry);

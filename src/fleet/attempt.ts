@@ -2,8 +2,7 @@
  * Whether what the plan assigns works: a device that is not online with it in time stays where it was, says why, and tries
  * again seldom. Pure; monotonic time is handed in. Holds up only a change that the plan has made.
  */
-import type { Failure } from '../base/errors.ts';
-import { dispositionOf, failure, retryClassOf } from '../base/errors.ts';
+import { dispositionOf, type Failure, failure, retryClassOf } from '../base/errors.ts';
 import { failureOf } from '../connection/link.ts';
 import type { DesiredRegistration, Supervision } from '../connection/supervisor.ts';
 import type { PlanTarget } from './record.ts';
@@ -12,18 +11,18 @@ import type { PlanTarget } from './record.ts';
 const TRY_AGAIN_MS = 3_600_000;
 const TRY_AGAIN_MAX_MS = 24 * 3_600_000;
 
-/** What the device tries to do because the plan says so. `key` names the revision and the assignment. */
+interface Try {
+	/** Names the revision and the assignment. */
+	readonly key: string;
+	readonly untilMs: number;
+	readonly tries: number;
+}
+
+/** The device's try to do as the plan says. */
 export type PlanAttempt =
 	| { readonly name: 'none' }
-	| { readonly name: 'trying'; readonly key: string; readonly untilMs: number; readonly tries: number }
-	| {
-			readonly name: 'refused';
-			readonly key: string;
-			readonly failure: Failure;
-			readonly sinceMs: number;
-			readonly untilMs: number;
-			readonly tries: number;
-	  };
+	| (Try & { readonly name: 'trying' })
+	| (Try & { readonly name: 'refused'; readonly failure: Failure; readonly sinceMs: number });
 
 export const NO_ATTEMPT: PlanAttempt = { name: 'none' };
 
@@ -35,7 +34,6 @@ export interface AttemptContext {
 	readonly supervision: Supervision;
 	/** Whether the move waits for the leases of applications: then its time does not run. */
 	readonly isDeferred: boolean;
-	/** Revision, for messages. */
 	readonly revision: number;
 	readonly limitMs: number;
 	readonly nowMs: number;

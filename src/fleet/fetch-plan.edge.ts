@@ -4,6 +4,7 @@
  */
 import { type Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
+import { promisify } from 'node:util';
 import { AgentError } from '../base/errors.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { isLoopback } from '../protocol/endpoints.ts';
@@ -32,7 +33,7 @@ export interface PlanRequest {
 	readonly signal: AbortSignal;
 }
 
-/** What was found: the plan as before, or its exact bytes. */
+/** The plan as before, or its exact bytes. */
 export type FoundPlan =
 	| { readonly kind: 'unchanged' }
 	| { readonly kind: 'changed'; readonly bytes: Uint8Array; readonly etag: string | null };
@@ -86,31 +87,22 @@ function ask(
 	return new Promise((resolve, reject) => {
 		const open = isSecure ? requestHttps : requestHttp;
 		const request = open(url, { headers, signal, ...(agent ? { agent } : { agent: false }) }, resolve);
-		request.setTimeout(IDLE_MS, () => request.destroy(timedOut()));
-		// A response that nobody reads any more may still fail.
+		// As the deadline would say it.
+		request.setTimeout(IDLE_MS, () => request.destroy(new DOMException('The answer stopped.', 'TimeoutError')));
+		// A response that is not read any more may still fail.
 		request.on('response', (response) => response.on('error', () => {}));
 		request.on('error', reject);
 		request.end();
 	});
 }
 
-/** As the deadline would say it. */
-function timedOut(): Error {
-	return new DOMException('The answer stopped.', 'TimeoutError');
-}
-
-/** A redirect leads elsewhere than the settings say, and a page that signs a network in is no plan. */
+/** A redirect leads elsewhere than the settings say, and a page that signs a network in is not a plan. */
 function refusal(host: string, status: number): AgentError {
-	const redirects = status >= 300 && status < 400 && status !== 304;
-	if (redirects)
-		return new AgentError(
-			'plan-unreachable',
-			`${host} answered with a redirect (${status}) instead of the fleet plan.`,
-			{
-				remedy: 'Set fleet.planUrl to the address that the plan really has, or sign this network in.',
-			},
-		);
-	return new AgentError('plan-unreachable', `${host} answered ${status} instead of the fleet plan.`);
+	if (status < 300 || status >= 400 || status === 304)
+		return new AgentError('plan-unreachable', `${host} answered ${status} instead of the fleet plan.`);
+	const message = `${host} answered with a redirect (${status}) instead of the fleet plan.`;
+	const remedy = 'Set fleet.planUrl to the address that the plan really has, or sign this network in.';
+	return new AgentError('plan-unreachable', message, { remedy });
 }
 
 /** The body, which has to be as long as it was said to be. */
@@ -139,16 +131,13 @@ async function unpack(
 			remedy: 'Have the server send it as it is, or with gzip.',
 		});
 	const { gunzip } = await import('node:zlib');
-	return new Promise((resolve, reject) => {
-		gunzip(body, { maxOutputLength: maxBytes }, (error: NodeJS.ErrnoException | null, bytes) => {
-			if (!error) resolve(bytes);
-			else if (error.code === 'ERR_BUFFER_TOO_LARGE') reject(tooLarge(host, maxBytes));
-			else reject(new AgentError('plan-invalid', `What ${host} says is gzip cannot be unpacked.`, BROKEN));
+	return promisify(gunzip)(body, { maxOutputLength: maxBytes }).catch((error: NodeJS.ErrnoException) => {
+		if (error.code === 'ERR_BUFFER_TOO_LARGE') throw tooLarge(host, maxBytes);
+		throw new AgentError('plan-invalid', `What ${host} says is gzip cannot be unpacked.`, {
+			remedy: 'Look at what the server really sends; the plan from before stays in force.',
 		});
 	});
 }
-
-const BROKEN = { remedy: 'Look at what the server really sends; the plan from before stays in force.' };
 
 function tooLarge(host: string, maxBytes: number): AgentError {
 	return new AgentError('plan-invalid', `The fleet plan of ${host} is larger than ${maxBytes} bytes.`, {

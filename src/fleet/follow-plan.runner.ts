@@ -8,11 +8,11 @@ import { AgentError, type Failure, failure, toFailure } from '../base/errors.ts'
 import type { Log } from '../base/log.edge.ts';
 import type { Warnings } from '../base/warnings.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
-import type { CompleteIdentity } from '../identity/identity.ts';
+import type { CurrentIdentity } from '../identity/current-identity.runner.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
-import type { PlanRecord } from '../state/plan-record.ts';
+import type { Assignment, PlanRecord } from '../state/plan-record.ts';
 import { fetchPlan } from './fetch-plan.edge.ts';
-import { checkRevision, type Fallback, NO_PLAN, type PlanTarget, planTarget, receivePlan } from './record.ts';
+import { checkRevision, NO_PLAN, type PlanTarget, planTarget, receivePlan } from './record.ts';
 import { compilePlan, planFor, shareOfSpread } from './targeting.ts';
 import { MAX_PLAN_BYTES } from './terms.ts';
 import type { PlanReading } from './verify-plan.runner.ts';
@@ -29,39 +29,20 @@ export interface FleetParts {
 	readonly stateWriter: PersistedState;
 	readonly warnings: Warnings;
 	readonly runtime: () => Runtime;
-	readonly identity: () => CompleteIdentity;
+	readonly identity: Pick<CurrentIdentity, 'now'>;
 	/** What the device does where the plan says nothing. */
-	readonly fallback: () => Fallback;
+	readonly fallback: () => Assignment;
 	/** Whether the device has a service and does not reach it. */
 	readonly isOffline: () => boolean;
-	/** Called when another plan is known. */
 	readonly requestReconcile: () => void;
 }
 
-export interface Fleet {
-	/** The record of the plan that the settings name; `null` without one. */
-	record(): PlanRecord | null;
-	/** What the plan says now; `null` without one. */
-	target(): PlanTarget | null;
-	keep(record: PlanRecord): void;
-	/** When the plan was last fetched or confirmed, ISO 8601. */
-	readonly checkedAt: string | null;
-	/** The settings or the identity may have changed. */
-	reevaluate(): void;
-	/** Polls now, and fetches a plan again that was refused. */
-	retry(): void;
-	stop(): void;
-}
+export type Fleet = ReturnType<typeof followFleet>;
 
-interface ChangedPlan {
-	readonly etag: string | null;
-	readonly reading: PlanReading;
-}
-
-export function followFleet(parts: FleetParts): Fleet {
+export function followFleet(parts: FleetParts) {
 	const { clock, log, random, stateWriter, warnings } = parts;
 	let polling: AbortController | null = null;
-	/** What the last poll was for: address, choice and keys. */
+	/** Address, choice and keys of the last poll. */
 	let fetchKey = '';
 	/** Of a plan that was refused: so that it is not sent again and again. */
 	let refusedEtag: string | null = null;
@@ -80,7 +61,7 @@ export function followFleet(parts: FleetParts): Fleet {
 	}
 
 	function planned() {
-		const { deviceId, serial, macAddress } = parts.identity();
+		const { deviceId, serial, macAddress } = parts.identity.now;
 		const { deviceType } = parts.runtime().resolved.settings;
 		const { labels } = settings();
 		return { deviceId: deviceId.value, serial: serial.value, macAddress: macAddress.value, deviceType, labels };
@@ -104,19 +85,25 @@ export function followFleet(parts: FleetParts): Fleet {
 		try {
 			const changed = await fetchChanged(known, new URL(planUrl), signal);
 			if (signal.aborted) return;
-			if (changed) receive(changed);
+			if (changed) receive(changed.etag, changed.reading);
 			if (changed || refusedEtag === null) warnings.set('fleet', null);
 			checkedAt = isoNow(clock);
 		} catch (error) {
 			if (signal.aborted) return;
-			warn(toFailure(error));
+			const problem = toFailure(error);
+			// A device that is offline has reported that already.
+			if (problem.code !== 'plan-unreachable' || !parts.isOffline()) warnings.set('fleet', problem);
 		}
 		polling = null;
 		pollIn(intervalSeconds * 1000 * (0.75 + 0.5 * random()));
 	}
 
-	/** What is published now, verified; `null` while that is the plan which is known. */
-	async function fetchChanged(known: PlanRecord, url: URL, signal: AbortSignal): Promise<ChangedPlan | null> {
+	/** The published plan, verified; `null` while that is the plan which is known. */
+	async function fetchChanged(
+		known: PlanRecord,
+		url: URL,
+		signal: AbortSignal,
+	): Promise<{ etag: string | null; reading: PlanReading } | null> {
 		const { publicKeys } = settings();
 		const etag = known.basis === basis() ? known.etag : null;
 		const found = await fetchPlan(parts.runtime().network, {
@@ -133,12 +120,7 @@ export function followFleet(parts: FleetParts): Fleet {
 		return { etag: found.etag, reading: readPlan(found.bytes, `The fleet plan of ${url.host}`, publicKeys) };
 	}
 
-	/** A device that is offline has reported that already. */
-	function warn(problem: Failure): void {
-		if (problem.code !== 'plan-unreachable' || !parts.isOffline()) warnings.set('fleet', problem);
-	}
-
-	function receive({ etag, reading }: ChangedPlan): void {
+	function receive(etag: string | null, reading: PlanReading): void {
 		refusedEtag = etag;
 		const known = record();
 		if (!reading.ok) throw asError(reading.problems);
@@ -148,16 +130,10 @@ export function followFleet(parts: FleetParts): Fleet {
 		refusedEtag = null;
 		if (!known || (verdict === 'known' && known.basis === chosenBy && known.etag === etag)) return;
 		const part = planFor(compilePlan(plan), planned());
-		const changed = receivePlan(
-			{ ...known, basis: chosenBy, etag },
-			{ ...part, revision: plan.revision, digest },
-			{
-				wallMs: clock.wallMs(),
-				spreadSeconds: plan.spreadSeconds,
-				share: shareOfSpread(planned().deviceId),
-				fallback: parts.fallback(),
-			},
-		);
+		const at = { wallMs: clock.wallMs(), spreadSeconds: plan.spreadSeconds, fallback: parts.fallback() };
+		const share = shareOfSpread(planned().deviceId);
+		const received = { ...part, revision: plan.revision, digest };
+		const changed = receivePlan({ ...known, basis: chosenBy, etag }, received, { ...at, share });
 		// A server that gives the same plan a new ETag each time must not wear the disk.
 		const isOnlyRenamed = verdict === 'known' && known.basis === chosenBy;
 		if (!isOnlyRenamed) log.info('fleet plan received', { revision: plan.revision });
@@ -170,12 +146,16 @@ export function followFleet(parts: FleetParts): Fleet {
 	}
 
 	return {
+		/** The record of the plan that the settings name; `null` without one. */
 		record,
-		target: () => planTarget(record(), clock.wallMs()),
+		/** What the plan says now; `null` without one. */
+		target: (): PlanTarget | null => planTarget(record(), clock.wallMs()),
 		keep,
+		/** When the plan was last fetched or confirmed, ISO 8601. */
 		get checkedAt() {
 			return checkedAt;
 		},
+		/** The settings or the identity may have changed. */
 		reevaluate() {
 			// A pairing that was waited for ends after this.
 			if (stopped) return;
@@ -191,6 +171,7 @@ export function followFleet(parts: FleetParts): Fleet {
 			if (planUrl === null) warnings.set('fleet', null);
 			else pollIn(FIRST_POLL_MS * random());
 		},
+		/** Polls now, and fetches a plan again that was refused. */
 		retry() {
 			refusedEtag = null;
 			pollIn(0);

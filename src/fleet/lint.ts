@@ -1,5 +1,5 @@
 /**
- * What is odd about a plan that is valid: rules that can never count, rules that may both fit, rings that change nothing.
+ * The odd parts of a plan that is valid: rules that can never count, rules that may both fit, rings that change nothing.
  * Pure; looks at the plan alone and knows no device.
  */
 import type { FleetPlan, PlanMatch, PlanRollout, PlanRule, PlanWord } from './plan-format.ts';
@@ -10,14 +10,13 @@ export interface Finding {
 	/** `error`: surely not meant; `note`: worth a look. */
 	readonly level: 'error' | 'note';
 	readonly path: readonly (string | number)[];
-	/** What is the matter, to follow the path: `can never count: …`. */
+	/** The fault, to follow the path: `can never count: …`. */
 	readonly what: string;
 }
 
 /** Findings that are told at most. */
 const MAX_FINDINGS = 100;
 
-/** Looks for them all, rules first, in order. */
 export function checkPlan(plan: FleetPlan): Finding[] {
 	const findings: Finding[] = [];
 	const compiled = plan.rules.map(({ match }) => compile(match));
@@ -31,12 +30,8 @@ export function checkPlan(plan: FleetPlan): Finding[] {
 			findings.push({ level: 'error', path: ['rules', index], what: `(${rule.name}) ${what}` });
 		} else findings.push(...overlaps(plan.rules, index, compiled));
 		findings.push(...oddRollout(rule, rule.rollout, ['rules', index, 'rollout']));
-		if (saysNothing(rule) && rule.rollout === undefined)
-			findings.push({
-				level: 'note',
-				path: ['rules', index],
-				what: `(${rule.name}) says nothing that the defaults do not`,
-			});
+		if (rule.workflowId === undefined && rule.settings?.heartbeatCadence === undefined && rule.rollout === undefined)
+			findings.push(note(['rules', index], `(${rule.name}) says nothing that the defaults do not`));
 	}
 	findings.push(...oddRollout(plan.defaults ?? {}, plan.defaults?.rollout, ['defaults', 'rollout']));
 	return findings.slice(0, MAX_FINDINGS);
@@ -95,7 +90,7 @@ function overlaps(rules: readonly PlanRule[], index: number, compiled: readonly 
 		if (!shared) return [];
 		const example = shared.length > 0 ? ` (${shared.join(', ')})` : '';
 		const what = `(${rule.name}) may fit devices that rule ${earlier.name} fits${example}; that one comes first and counts`;
-		return [{ level: 'note', path: ['rules', index], what }];
+		return [note(['rules', index], what)];
 	});
 }
 
@@ -118,8 +113,8 @@ function saysTheSame(one: PlanRule, other: PlanRule): boolean {
 	return words(one) === words(other);
 }
 
-function saysNothing({ workflowId, settings }: PlanWord): boolean {
-	return workflowId === undefined && settings?.heartbeatCadence === undefined;
+function note(path: Finding['path'], what: string): Finding {
+	return { level: 'note', path, what };
 }
 
 function oddRollout(base: PlanWord, rollout: PlanRollout | undefined, path: (string | number)[]): Finding[] {
@@ -128,8 +123,7 @@ function oddRollout(base: PlanWord, rollout: PlanRollout | undefined, path: (str
 	const findings: Finding[] = [];
 	const keeps = (to.workflowId ?? base.workflowId) === base.workflowId;
 	const beats = to.settings?.heartbeatCadence ?? base.settings?.heartbeatCadence;
-	if (keeps && beats === base.settings?.heartbeatCadence)
-		findings.push({ level: 'note', path: [...path, 'to'], what: 'changes nothing' });
+	if (keeps && beats === base.settings?.heartbeatCadence) findings.push(note([...path, 'to'], 'changes nothing'));
 	const startOf = (startAt: string | undefined) =>
 		startAt === undefined ? Number.NEGATIVE_INFINITY : Date.parse(startAt);
 	for (const [index, { percent, startAt }] of rings.entries()) {
@@ -141,11 +135,7 @@ function oddRollout(base: PlanWord, rollout: PlanRollout | undefined, path: (str
 				(other.percent > percent || startOf(other.startAt) < startOf(startAt) || at < index),
 		);
 		if (larger >= 0)
-			findings.push({
-				level: 'note',
-				path: [...path, 'rings', index],
-				what: `adds no device: ring ${larger} is as large and starts no later`,
-			});
+			findings.push(note([...path, 'rings', index], `adds no device: ring ${larger} is as large and starts no later`));
 	}
 	return findings;
 }

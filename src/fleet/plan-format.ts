@@ -11,7 +11,7 @@ import {
 	serialSchema,
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
-import { labelSchema } from '../settings/terms.ts';
+import { labelSchema } from '../settings/table.ts';
 import { MATCH_KEYS } from './terms.ts';
 
 export const MAX_RULES = 500;
@@ -24,8 +24,9 @@ export const MAX_SPREAD_SECONDS = 86_400;
 /** Of a DSSE envelope; see {@link envelopeSchema}. */
 export const PLAN_PAYLOAD_TYPE = 'application/vnd.idv.fleet-plan+json';
 
-const text = (max: number) =>
-	z.string('must be a text').min(1, 'must not be empty').max(max, `must have at most ${max} characters`);
+const someText = z.string('must be a text').min(1, 'must not be empty');
+const text = (max: number) => someText.max(max, `must have at most ${max} characters`);
+const whole = (min: number) => z.int('must be a whole number').min(min, `must be at least ${min}`);
 const ruleName = text(64).regex(/^[\p{L}\p{N}][\p{L}\p{N} ._-]*$/u, 'must be letters, digits, spaces, dots or hyphens');
 
 /** A value, or the beginning of values: `KIOSK-1*`. */
@@ -57,17 +58,13 @@ const matchSchema = z
 	.refine((match) => Object.keys(match).length > 0, `must name at least one of ${MATCH_KEYS.join(', ')}`);
 export type PlanMatch = z.infer<typeof matchSchema>;
 
-/** What a plan says to a device. */
 const wordFields = {
 	/** `null` leaves the workflow to pairing, `workflow set` and the service; left out, `defaults` decides. */
 	workflowId: workflowIdSchema.nullable().optional(),
 	settings: z.strictObject({ heartbeatCadence: heartbeatCadenceSchema.optional() }).optional(),
 };
 
-const spreadSeconds = z
-	.int('must be a whole number')
-	.min(0, 'must be at least 0')
-	.max(MAX_SPREAD_SECONDS, `must be at most ${MAX_SPREAD_SECONDS} (a day)`);
+const spreadSeconds = whole(0).max(MAX_SPREAD_SECONDS, `must be at most ${MAX_SPREAD_SECONDS} (a day)`);
 
 const ringSchema = z.strictObject({
 	/** Share of the rule's devices that have moved with this ring, cumulative; two decimals count. */
@@ -87,12 +84,7 @@ const rolloutSchema = z.strictObject({
 });
 
 const defaultsSchema = z.strictObject({ ...wordFields, rollout: rolloutSchema.optional() });
-const ruleSchema = z.strictObject({
-	name: ruleName,
-	match: matchSchema,
-	...wordFields,
-	rollout: rolloutSchema.optional(),
-});
+const ruleSchema = z.strictObject({ name: ruleName, match: matchSchema, ...defaultsSchema.shape });
 export type PlanRule = z.infer<typeof ruleSchema>;
 export type PlanWord = Pick<PlanRule, 'workflowId' | 'settings'>;
 export type PlanRollout = z.infer<typeof rolloutSchema>;
@@ -100,11 +92,7 @@ export type PlanRollout = z.infer<typeof rolloutSchema>;
 export const fleetPlanSchema = z.strictObject({
 	format: z.literal('idv-fleet-plan/1', 'must be "idv-fleet-plan/1"'),
 	/** Rises with every change. */
-	revision: z
-		.int('must be a whole number')
-		.min(1, 'must be at least 1')
-		.max(Number.MAX_SAFE_INTEGER, 'must be a smaller number'),
-	/** For people. */
+	revision: whole(1).max(Number.MAX_SAFE_INTEGER, 'must be a smaller number'),
 	comment: text(1000).optional(),
 	/** Seconds over which devices take this plan, and over which each ring starts. */
 	spreadSeconds: spreadSeconds.default(DEFAULT_SPREAD_SECONDS),
@@ -124,10 +112,9 @@ export const fleetPlanSchema = z.strictObject({
 		})
 		.default([]),
 });
-/** A plan that has been checked. */
 export type FleetPlan = z.infer<typeof fleetPlanSchema>;
 
-/** What Ed25519 signatures are made of, in base64: 64 bytes. */
+/** An Ed25519 signature in base64: 64 bytes. */
 const signatureText = z
 	.string('must be a text')
 	.regex(/^[A-Za-z0-9+/_-]{86}(==)?$/, 'must be 64 bytes in base64 (an Ed25519 signature)');
@@ -138,10 +125,7 @@ const signatureText = z
  */
 export const envelopeSchema = z.strictObject({
 	payloadType: z.literal(PLAN_PAYLOAD_TYPE, `must be "${PLAN_PAYLOAD_TYPE}"`),
-	payload: z
-		.string('must be a text')
-		.min(1, 'must not be empty')
-		.regex(/^[A-Za-z0-9+/_-]+={0,2}$/, 'must be base64'),
+	payload: someText.regex(/^[A-Za-z0-9+/_-]+={0,2}$/, 'must be base64'),
 	signatures: z
 		.array(
 			z.strictObject({ keyid: z.string('must be a text').max(128).optional(), sig: signatureText }),
@@ -159,9 +143,9 @@ export function isEnvelope(document: unknown): boolean {
 
 /** What a signature covers: DSSE's pre-authentication encoding of the payload. */
 export function signedBytes(payload: Uint8Array): Uint8Array {
-	const encoder = new TextEncoder();
-	const { length } = encoder.encode(PLAN_PAYLOAD_TYPE);
-	const head = encoder.encode(`DSSEv1 ${length} ${PLAN_PAYLOAD_TYPE} ${payload.length} `);
+	// The type is ASCII: it has as many bytes as characters.
+	const text = `DSSEv1 ${PLAN_PAYLOAD_TYPE.length} ${PLAN_PAYLOAD_TYPE} ${payload.length} `;
+	const head = new TextEncoder().encode(text);
 	const bytes = new Uint8Array(head.length + payload.length);
 	bytes.set(head);
 	bytes.set(payload, head.length);

@@ -1,4 +1,4 @@
-/** What the status and the heartbeats say of the fleet plan. Pure: time is handed in. */
+/** The fleet plan in the status and in heartbeats. Pure: time is handed in. */
 import type { Heartbeat } from '../protocol/channel.ts';
 import type { Status } from '../protocol/local-api.ts';
 import type { PlanRecord } from '../state/plan-record.ts';
@@ -6,43 +6,34 @@ import type { PlanAttempt } from './attempt.ts';
 import { planTarget } from './record.ts';
 import { assignmentAt } from './targeting.ts';
 
-export interface PlanMoment {
-	/** When the plan was last fetched or confirmed, ISO 8601. */
-	readonly checkedAt: string | null;
-	readonly nowMs: number;
-	readonly wallMs: number;
-}
-
 /** The plan in `status --json`; `null` without one. */
 export function reportPlan(
 	record: PlanRecord | null,
 	attempt: PlanAttempt,
-	{ checkedAt, nowMs, wallMs }: PlanMoment,
+	/** `checkedAt`: when the plan was last fetched or confirmed, ISO 8601. */
+	{ checkedAt, nowMs, wallMs }: { checkedAt: string | null; nowMs: number; wallMs: number },
 ): Status['plan'] {
 	if (!record) return null;
 	const { taken, followed } = record;
-	const target = planTarget(record, wallMs);
+	const revision = taken?.revision ?? null;
 	const isoAt = (monotonicMs: number) => iso(wallMs + monotonicMs - nowMs);
+	const refused =
+		attempt.name === 'refused'
+			? { ...attempt.failure, revision: revision ?? 0, at: isoAt(attempt.sinceMs), nextTryAt: isoAt(attempt.untilMs) }
+			: null;
+	const workflowId = planTarget(record, wallMs)?.workflowId ?? null;
 	return {
-		revision: taken?.revision ?? null,
+		revision,
 		followed,
 		rule: taken?.rule ?? null,
-		workflowId: target?.workflowId ?? null,
+		workflowId,
 		next: nextChange(record, wallMs),
-		refused:
-			attempt.name === 'refused'
-				? {
-						...attempt.failure,
-						revision: taken?.revision ?? 0,
-						at: isoAt(attempt.sinceMs),
-						nextTryAt: isoAt(attempt.untilMs),
-					}
-				: null,
+		refused,
 		checkedAt,
 	};
 }
 
-/** What heartbeats say. */
+/** The plan in heartbeats. */
 export function planHeartbeat(
 	record: PlanRecord | null,
 	attempt: PlanAttempt,
@@ -53,7 +44,7 @@ export function planHeartbeat(
 	};
 }
 
-/** What the plan says next, as far as it is known. */
+/** The next change by the plan, as far as it is known. */
 function nextChange({ taken, waiting }: PlanRecord, wallMs: number): NonNullable<Status['plan']>['next'] {
 	if (waiting) {
 		const { revision, atMs } = waiting;

@@ -1,6 +1,6 @@
 /**
- * What a plan would do to a list of devices, and what one plan says that another does not. Pure: time is handed in; the list
- * comes from a file or a service.
+ * The effect of a plan on a list of devices, and the differences between two plans. Pure: time is handed in; the list comes
+ * from a file or a service.
  */
 
 import type { DevicePlan } from '../state/plan-record.ts';
@@ -8,13 +8,11 @@ import type { FleetPlan, PlanMatch, PlanRollout, PlanWord } from './plan-format.
 import { assignmentAt, type CompiledPlan, type PlannedDevice, planFor } from './targeting.ts';
 import { MATCH_KEYS } from './terms.ts';
 
-/** A device as an inventory has it. */
 export interface InventoryDevice extends PlannedDevice {
 	/** What it runs now; `null`: not known. */
 	readonly workflowId: string | null;
 }
 
-/** One change of one device. */
 export interface PlannedMove {
 	readonly deviceId: string;
 	/** `null`: not known. */
@@ -22,18 +20,14 @@ export interface PlannedMove {
 	readonly to: string;
 	/** `null` for the plan's defaults. */
 	readonly rule: string | null;
-	/** The ring it moves with; `null` for a change that is no rollout's. */
+	/** The ring it moves with; `null` for a change without a rollout. */
 	readonly percent: number | null;
 	/** ISO 8601; `null`: when the device takes the plan, within its spread. */
 	readonly at: string | null;
 }
 
 /** Moves that are alike. */
-export interface MoveGroup {
-	readonly from: string | null;
-	readonly to: string;
-	readonly rule: string | null;
-	readonly percent: number | null;
+export interface MoveGroup extends Omit<PlannedMove, 'deviceId' | 'at'> {
 	devices: number;
 	/** ISO 8601; of the first and the last of them. */
 	first: string | null;
@@ -95,11 +89,8 @@ function movesOf(part: DevicePlan, { deviceId, workflowId }: InventoryDevice, no
 
 function addTo(groups: Map<string, MoveGroup>, { from, to, rule, percent, at }: PlannedMove): void {
 	const key = JSON.stringify([from, to, rule, percent, at === null]);
-	const group = groups.get(key);
-	if (!group) {
-		groups.set(key, { from, to, rule, percent, devices: 1, first: at, last: at });
-		return;
-	}
+	const group = groups.get(key) ?? { from, to, rule, percent, devices: 0, first: at, last: at };
+	groups.set(key, group);
 	group.devices += 1;
 	if (at !== null && (group.first === null || at < group.first)) group.first = at;
 	if (at !== null && (group.last === null || at > group.last)) group.last = at;
@@ -113,7 +104,6 @@ export interface PlanDifference {
 	readonly after: string | null;
 }
 
-/** What the new plan says otherwise. */
 export function diffPlans(before: FleetPlan, after: FleetPlan): PlanDifference[] {
 	const differences: PlanDifference[] = [];
 	const note = (what: string, old: string | null, now: string | null) => {

@@ -1,27 +1,15 @@
 /**
- * What a device keeps of the fleet plan, and how it takes a new one: no older revision, no second content under one
- * revision, and never all devices at once. Pure; `follow-plan.runner.ts` fetches plans, `attempt.ts` decides whether one works.
+ * The fleet plan as a device keeps it, and how it takes a new one: no older revision, no second content under one revision,
+ * and never all devices at once. Pure; `follow-plan.runner.ts` fetches plans, `attempt.ts` decides whether one works.
  */
 import { AgentError } from '../base/errors.ts';
 import type { Assignment, PlanRecord, TakenPlan } from '../state/plan-record.ts';
 import { assignmentAt } from './targeting.ts';
 
-/** What the fleet plan says to this device now. */
-export interface PlanTarget {
-	readonly revision: number;
-	/** The rule that matches; `null` for the plan's defaults. */
-	readonly rule: string | null;
-	/** `null` leaves it to the other sources. */
-	readonly workflowId: string | null;
-	readonly heartbeatCadence: number | null;
-}
+/** The fleet plan's word to this device now: by which rule, `null` for the plan's defaults. */
+export type PlanTarget = Assignment & Pick<TakenPlan, 'revision' | 'rule'>;
 
-export const NO_PLAN: Pick<PlanRecord, 'taken' | 'waiting' | 'followed' | 'etag'> = {
-	etag: null,
-	taken: null,
-	waiting: null,
-	followed: null,
-};
+export const NO_PLAN = { etag: null, taken: null, waiting: null, followed: null };
 
 /**
  * Whether a plan that was fetched says something new.
@@ -33,25 +21,19 @@ export function checkRevision(
 ): 'new' | 'known' {
 	const newest = waiting ?? taken;
 	if (!newest || revision > newest.revision) return 'new';
-	if (revision < newest.revision)
-		throw new AgentError(
-			'plan-outdated',
-			`The fleet plan has revision ${revision}, but this device knows revision ${newest.revision} already.`,
-		);
+	if (revision < newest.revision) {
+		const message = `The fleet plan has revision ${revision}, but this device knows revision ${newest.revision} already.`;
+		throw new AgentError('plan-outdated', message);
+	}
 	if (digest === newest.digest) return 'known';
-	throw new AgentError(
-		'plan-outdated',
-		`The fleet plan says something else under revision ${revision} than it did before.`,
-		{ remedy: 'Publish the changed plan with a higher revision.' },
-	);
+	const message = `The fleet plan says something else under revision ${revision} than it did before.`;
+	throw new AgentError('plan-outdated', message, { remedy: 'Publish the changed plan with a higher revision.' });
 }
-
-/** What a device does where the plan says nothing: by its other sources. */
-export type Fallback = Assignment;
 
 /**
  * The record with a plan that was fetched: taken at once if it changes nothing for this device now, or if the device has
  * nothing to do yet; else after the device's share of the spread.
+ * @param at.fallback the device's assignment by its other sources, where the plan says nothing.
  */
 export function receivePlan(
 	record: PlanRecord,
@@ -60,7 +42,7 @@ export function receivePlan(
 		readonly wallMs: number;
 		readonly spreadSeconds: number;
 		readonly share: number;
-		readonly fallback: Fallback;
+		readonly fallback: Assignment;
 	},
 ): PlanRecord {
 	const { wallMs, spreadSeconds, share, fallback } = at;
@@ -98,7 +80,7 @@ export function nextDueMs({ taken, waiting }: PlanRecord, wallMs: number): numbe
 	return due.length > 0 ? Math.min(...due) : null;
 }
 
-function effective(assignment: Assignment | null, fallback: Fallback): Assignment {
+function effective(assignment: Assignment | null, fallback: Assignment): Assignment {
 	return {
 		workflowId: assignment?.workflowId ?? fallback.workflowId,
 		heartbeatCadence: assignment?.heartbeatCadence ?? fallback.heartbeatCadence,

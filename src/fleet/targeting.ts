@@ -78,12 +78,10 @@ function layered(below: Assignment, { workflowId, settings }: PlanWord): Assignm
 	};
 }
 
+type PlannedChange = NonNullable<DevicePlan['move']>;
+
 /** When a rollout reaches the device, and by which ring; `null` while no ring holds it. */
-function startFor(
-	{ rings }: PlanRollout,
-	spreadSeconds: number,
-	deviceId: string,
-): { readonly percent: number; readonly atMs: number | null } | null {
+function startFor({ rings }: PlanRollout, spreadSeconds: number, deviceId: string): Omit<PlannedChange, 'to'> | null {
 	const place = rolloutPercentile(deviceId);
 	const offsetMs = Math.round(shareOfSpread(deviceId) * spreadSeconds * 1000);
 	let earliest: { percent: number; atMs: number } | null = null;
@@ -96,28 +94,20 @@ function startFor(
 	return earliest;
 }
 
-/** The values of a device that each kind is compared with. */
-function valuesOf(device: PlannedDevice, key: MatchKey): readonly string[] {
-	switch (key) {
-		case 'deviceIds':
-			return [device.deviceId];
-		case 'serials':
-			return device.serial === null ? [] : [device.serial];
-		case 'macAddresses':
-			return device.macAddress === null ? [] : [device.macAddress];
-		case 'deviceTypes':
-			return device.deviceType === null ? [] : [device.deviceType];
-		case 'labels':
-			return device.labels;
-	}
-}
+const VALUES: Readonly<Record<MatchKey, (device: PlannedDevice) => readonly (string | null)[]>> = {
+	deviceIds: ({ deviceId }) => [deviceId],
+	serials: ({ serial }) => [serial],
+	macAddresses: ({ macAddress }) => [macAddress],
+	deviceTypes: ({ deviceType }) => [deviceType],
+	labels: ({ labels }) => labels,
+};
 
 function compileMatch(match: PlanMatch): (device: PlannedDevice) => boolean {
 	const tests = MATCH_KEYS.flatMap((key) => {
 		const desired = match[key];
 		if (!desired) return [];
 		const includes = compileValues(desired, key === 'deviceIds' || key === 'serials');
-		return [(device: PlannedDevice) => valuesOf(device, key).some(includes)];
+		return [(device: PlannedDevice) => VALUES[key](device).some((value) => value !== null && includes(value))];
 	});
 	return (device) => tests.every((test) => test(device));
 }

@@ -7,7 +7,7 @@ import type * as z from 'zod';
 import { type Failure, failure } from '../base/errors.ts';
 import { findJsonPlaces, lineAndColumn, pointerOf, readJsonObject } from '../base/json-text.ts';
 import { resolvePointer } from '../protocol/json-pointer.ts';
-import { nearestName } from '../settings/resolve.ts';
+import { nearestName, plainIssue } from '../settings/resolve.ts';
 import {
 	envelopeSchema,
 	type FleetPlan,
@@ -20,22 +20,19 @@ import { MAX_PLAN_BYTES } from './terms.ts';
 
 /** Problems that are named at once. */
 const MAX_PROBLEMS = 20;
-/** What comes before the 32 bytes of an Ed25519 key in its usual form (SPKI, RFC 8410). */
-const SPKI_HEAD = '302a300506032b6570032100';
+/** Faults of a file, or the value that it holds. */
+type Checked<Value> = Value | { readonly ok: false; readonly problems: readonly Failure[] };
 
 export interface ReadPlan {
 	readonly plan: FleetPlan;
 	/** SHA-256 of the plan's exact bytes, in hexadecimal. */
 	readonly digest: string;
-	/** Whether it came in an envelope. */
 	readonly isSigned: boolean;
 	/** The key whose signature was found good; `null` when none was asked for. */
 	readonly verifiedBy: string | null;
 }
 
-export type PlanReading =
-	| { readonly ok: true; readonly read: ReadPlan; readonly payload: Uint8Array }
-	| { readonly ok: false; readonly problems: readonly Failure[] };
+export type PlanReading = Checked<{ readonly ok: true; readonly read: ReadPlan; readonly payload: Uint8Array }>;
 
 /**
  * @param where what the bytes are called in messages: a file, or `The fleet plan of HOST`.
@@ -52,29 +49,22 @@ export function readPlan(bytes: Uint8Array, where: string, publicKeys: readonly 
 	if (!envelope.ok) return envelope;
 	const payload = Buffer.from(envelope.value.payload, 'base64');
 	const verifiedBy = publicKeys.find((key) => isSignedBy(envelope.value, payload, key)) ?? null;
-	if (publicKeys.length > 0 && verifiedBy === null)
-		return refused(
-			failure(
-				'plan-untrusted',
-				`${where} has no signature that fits ${publicKeys.length === 1 ? 'the key' : `any of the ${publicKeys.length} keys`}.`,
-			),
-		);
+	if (publicKeys.length > 0 && verifiedBy === null) {
+		const keys = publicKeys.length === 1 ? 'the key' : `any of the ${publicKeys.length} keys`;
+		return refused(failure('plan-untrusted', `${where} has no signature that fits ${keys}.`));
+	}
 	return readPayload(payload, `${where}, the signed plan in it`, { verifiedBy });
 }
 
 /** A key of one line, as settings hold it. */
 export function importPublicKey(text: string): KeyObject {
-	const raw = Buffer.from(text.slice(text.indexOf(':') + 1), 'base64');
-	return createPublicKey({ key: Buffer.concat([Buffer.from(SPKI_HEAD, 'hex'), raw]), format: 'der', type: 'spki' });
+	const x = Buffer.from(text.slice(text.indexOf(':') + 1), 'base64').toString('base64url');
+	return createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x }, format: 'jwk' });
 }
 
 /** The one line for a key, public or private. */
 export function formatPublicKey(key: KeyObject): string {
-	const half = key.type === 'private' ? createPublicKey(key) : key;
-	return `ed25519:${half
-		.export({ format: 'der', type: 'spki' })
-		.subarray(SPKI_HEAD.length / 2)
-		.toString('base64')}`;
+	return `ed25519:${Buffer.from(key.export({ format: 'jwk' }).x ?? '', 'base64url').toString('base64')}`;
 }
 
 function isSignedBy({ signatures }: PlanEnvelope, payload: Uint8Array, publicKey: string): boolean {
@@ -97,10 +87,7 @@ function readPayload(
 	return { ok: true, read, payload };
 }
 
-interface Parsed {
-	readonly text: string;
-	readonly document: unknown;
-}
+type Parsed = { readonly text: string; readonly document: unknown };
 
 function parseJson(bytes: Uint8Array, where: string): Parsed | { readonly problem: Failure } {
 	const invalid = (what: string) => ({ problem: failure('plan-invalid', `${where}: ${what}.`) });
@@ -122,7 +109,7 @@ function check<Value>(
 	schema: z.ZodType<Value>,
 	{ text, document }: Parsed,
 	where: string,
-): { readonly ok: true; readonly value: Value } | { readonly ok: false; readonly problems: readonly Failure[] } {
+): Checked<{ readonly ok: true; readonly value: Value }> {
 	const result = schema.safeParse(document);
 	const places = findJsonPlaces(text);
 	if (result.success && places.repeated.length === 0) return { ok: true, value: result.data };
@@ -139,14 +126,6 @@ function check<Value>(
 	return { ok: false, problems: problems.slice(0, MAX_PROBLEMS) };
 }
 
-const TYPES: Readonly<Record<string, string>> = {
-	string: 'a text',
-	array: 'a list',
-	object: 'an object in { }',
-	int: 'a whole number',
-	number: 'a number',
-	boolean: 'true or false',
-};
 /** All names that a plan or an envelope may have anywhere. */
 const NAMES = [
 	...['format', 'revision', 'comment', 'spreadSeconds', 'defaults', 'rules', 'name', 'match', 'workflowId', 'settings'],
@@ -155,21 +134,15 @@ const NAMES = [
 ];
 
 function inWords(issue: z.core.$ZodIssue, document: unknown): { path: readonly PropertyKey[]; what: string }[] {
-	const { path, message } = issue;
+	const { path } = issue;
 	if (issue.code === 'unrecognized_keys')
 		return issue.keys.map((key) => {
 			const nearest = nearestName(key, NAMES);
-			return {
-				path: [...path, key],
-				what: `is not known here${nearest && nearest !== key ? `; did you mean ${nearest}?` : ''}`,
-			};
+			const hint = nearest && nearest !== key ? `; did you mean ${nearest}?` : '';
+			return { path: [...path, key], what: `is not known here${hint}` };
 		});
-	if (path.length > 0 && resolvePointer(document, pointerOf(path)) === undefined) return [{ path, what: 'is missing' }];
-	// Our own sentences begin in small letters, zod's with a capital.
-	if (!/^[A-Z]/.test(message)) return [{ path, what: message }];
-	if (issue.code === 'invalid_type') return [{ path, what: `must be ${TYPES[issue.expected] ?? issue.expected}` }];
-	if (issue.code === 'too_big') return [{ path, what: `must have at most ${issue.maximum} entries` }];
-	return [{ path, what: 'is not valid' }];
+	const isMissing = path.length > 0 && resolvePointer(document, pointerOf(path)) === undefined;
+	return [{ path, what: isMissing ? 'is missing' : plainIssue(issue) }];
 }
 
 function refused(problem: Failure): PlanReading {

@@ -3,6 +3,7 @@
  * shell, never with the agent's own environment, never twice; what came of it is reported and changes nothing.
  */
 import type { ChildProcess } from 'node:child_process';
+import { errnoOf } from '../base/files.edge.ts';
 import { cleanText } from '../protocol/problem.ts';
 
 const HOOK_LIMITS = {
@@ -46,24 +47,18 @@ export interface HookReport {
 	readonly stderr: string;
 }
 
-export interface Hooks {
-	/** Runs the command as soon as there is room, in the order of the calls. Never throws. */
-	run(call: HookCall): void;
-	/** Drops what waits, ends what runs, and resolves when all has been reported. */
-	close(): Promise<void>;
-}
+export type Hooks = ReturnType<typeof createHooks>;
 
-export interface HooksOptions {
+export function createHooks(options: {
 	readonly report: (report: HookReport) => void;
 	/** The agent's own. */
 	readonly env: Readonly<Record<string, string | undefined>>;
 	readonly limits?: Partial<HookLimits>;
-}
-
-export function createHooks(options: HooksOptions): Hooks {
+}) {
 	const limits = { ...HOOK_LIMITS, ...options.limits };
 	const env = hookEnvironment(options.env);
-	const running = new Set<Running>();
+	/** Ends one command each. */
+	const running = new Set<() => void>();
 	const queue: HookCall[] = [];
 	let closed = false;
 	let whenIdle = () => {};
@@ -72,12 +67,12 @@ export function createHooks(options: HooksOptions): Hooks {
 		while (running.size < limits.atOnce) {
 			const call = queue.shift();
 			if (!call) break;
-			const one = start(call, env, limits, (report) => {
-				running.delete(one);
+			const end = start(call, env, limits, (report) => {
+				running.delete(end);
 				options.report(report);
 				next();
 			});
-			running.add(one);
+			running.add(end);
 		}
 		if (running.size === 0) whenIdle();
 	}
@@ -85,18 +80,17 @@ export function createHooks(options: HooksOptions): Hooks {
 	const drop = ({ hook }: HookCall) => options.report({ hook, outcome: { kind: 'dropped' }, ms: 0, stderr: '' });
 
 	return {
-		run(call) {
-			if (closed || queue.length >= limits.queued) {
-				drop(call);
-				return;
-			}
-			queue.push(call);
+		/** Runs the command as soon as there is room, in the order of the calls. Never throws. */
+		run(call: HookCall): void {
+			if (closed || queue.length >= limits.queued) drop(call);
+			else queue.push(call);
 			next();
 		},
-		async close() {
+		/** Drops what waits, ends what runs, and resolves when all has been reported. */
+		async close(): Promise<void> {
 			closed = true;
 			for (const call of queue.splice(0)) drop(call);
-			for (const one of running) one.end();
+			for (const end of running) end();
 			if (running.size > 0)
 				await new Promise<void>((resolve) => {
 					whenIdle = resolve;
@@ -105,17 +99,13 @@ export function createHooks(options: HooksOptions): Hooks {
 	};
 }
 
-interface Running {
-	/** Asks it to end, and ends it soon after. */
-	end(): void;
-}
-
+/** Starts a command. @returns a function that asks it to end, and ends it soon after. */
 function start(
 	{ hook, argv, input }: HookCall,
 	env: Record<string, string>,
 	limits: HookLimits,
 	done: (report: HookReport) => void,
-): Running {
+): () => void {
 	const startedAt = performance.now();
 	let stderr = '';
 	let timedOut = false;
@@ -152,23 +142,23 @@ function start(
 		});
 	} catch (error) {
 		// As later, so that the caller has its handle before the report.
-		queueMicrotask(() => finish({ kind: 'notStarted', reason: reasonOf(error) }));
-		return { end: () => {} };
+		queueMicrotask(() => finish({ kind: 'notStarted', reason: errnoOf(error) || String(error) }));
+		return () => {};
 	}
 	let isOver = false;
 	const over = (outcome: HookReport['outcome']) => {
 		if (isOver) return;
 		isOver = true;
-		// What it left behind may hold the pipe open.
+		// Processes that it left behind may hold the pipe open.
 		child.stderr?.destroy();
 		child.stdin?.destroy();
 		finish(outcome);
 	};
 	child.once('error', (error) => {
-		if (child.pid === undefined) over({ kind: 'notStarted', reason: reasonOf(error) });
+		if (child.pid === undefined) over({ kind: 'notStarted', reason: errnoOf(error) || String(error) });
 	});
 	child.once('exit', (exitStatus, signal) => {
-		// What was written just before is still in the pipe.
+		// Text that was written just before is still in the pipe.
 		const report = () => {
 			if (timedOut) over({ kind: 'timedOut' });
 			else if (exitStatus !== null) over({ kind: 'exited', exitStatus });
@@ -187,7 +177,7 @@ function start(
 	// A command that does not read its input is welcome.
 	child.stdin?.on('error', () => {});
 	child.stdin?.end(`${JSON.stringify(input)}\n`);
-	return { end };
+	return end;
 }
 
 function signalGroup({ pid }: ChildProcess, signal: NodeJS.Signals): void {
@@ -202,8 +192,4 @@ function hookEnvironment(own: Readonly<Record<string, string | undefined>>): Rec
 	const passed: Record<string, string> = { PATH: DEFAULT_PATH };
 	for (const name of PASSED_ON) if (own[name]) passed[name] = own[name];
 	return passed;
-}
-
-function reasonOf(error: unknown): string {
-	return (error as NodeJS.ErrnoException).code ?? String(error);
 }

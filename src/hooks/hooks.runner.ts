@@ -1,5 +1,5 @@
 /**
- * Runs a site's commands when something happens to the device: a notification, online, offline, a pairing. Subscribes to the
+ * Runs a site's commands when something happens to the device: a notification, online, offline, a person needed, a pairing. Subscribes to the
  * agent; what a command does changes nothing here.
  */
 
@@ -9,18 +9,9 @@ import type { Failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import { sentenceOf } from '../base/sentences.ts';
 import { formatEvent } from '../events/feed.runner.ts';
-import type { PairPreview } from '../protocol/local-api.ts';
+import type { PairPreview, Status } from '../protocol/local-api.ts';
 import type { Settings } from '../settings/table.ts';
 import { createHooks, type HookReport } from './hooks.edge.ts';
-
-export interface SiteHooks {
-	/** Reports a scan that was refused before it was a pairing. */
-	refused(reason: Failure): void;
-	/** Reports a scanned code that waits for a confirmation. */
-	unconfirmed(preview: PairPreview, reason: Failure): void;
-	/** Ends the commands that run. */
-	close(): Promise<void>;
-}
 
 export function runSiteHooks(parts: {
 	readonly agent: Agent;
@@ -29,7 +20,7 @@ export function runSiteHooks(parts: {
 	readonly settings: () => Settings['hooks'];
 	/** The agent's environment variables, of which the commands get a few. */
 	readonly env: Readonly<Record<string, string | undefined>>;
-}): SiteHooks {
+}) {
 	const { agent, log, counters, settings } = parts;
 	const hooks = createHooks({
 		env: parts.env,
@@ -39,46 +30,56 @@ export function runSiteHooks(parts: {
 		},
 	});
 	let wasOnline = agent.status().state === 'online';
+	let neededPerson = false;
 
 	function run(hook: keyof Settings['hooks'], input: unknown): void {
 		const argv = settings()[hook];
 		if (argv.length > 0) hooks.run({ hook, argv, input });
 	}
 
+	/** Reports a scan that was refused before it was a pairing. */
 	function refused(reason: Failure): void {
 		run('onPairingFailed', { ...reason, sentence: sentenceOf(reason, 'over') });
 	}
 
-	const unsubscribeEvents = agent.events.subscribe((entries) => {
-		if (settings().onNotification.length === 0) return;
-		for (const entry of entries)
-			if (entry.type === 'notification') run('onNotification', JSON.parse(formatEvent(entry)));
-	});
-	const unsubscribeStatus = agent.onStatus(() => {
-		const status = agent.status();
-		const isOnline = status.state === 'online';
-		if (isOnline !== wasOnline) {
-			wasOnline = isOnline;
-			run(isOnline ? 'onOnline' : 'onOffline', status);
-		}
-	});
+	function reportNeed(status: Status): void {
+		const needsPerson = status.state === 'blocked';
+		if (needsPerson && !neededPerson) run('onNeedsPerson', status);
+		// While a slow attempt is under way the device still needs one.
+		if (needsPerson || status.state === 'online' || status.state === 'unpaired') neededPerson = needsPerson;
+	}
 
-	const unsubscribePairings = agent.onPairing((outcome) => {
-		if (outcome.kind === 'paired') run('onPaired', outcome.result);
-		else refused(outcome.failure);
-	});
+	reportNeed(agent.status());
+	const subscriptions = [
+		agent.events.subscribe((entries) => {
+			if (settings().onNotification.length === 0) return;
+			for (const entry of entries)
+				if (entry.type === 'notification') run('onNotification', JSON.parse(formatEvent(entry)));
+		}),
+		agent.onStatus(() => {
+			const status = agent.status();
+			const isOnline = status.state === 'online';
+			if (isOnline !== wasOnline) run(isOnline ? 'onOnline' : 'onOffline', status);
+			wasOnline = isOnline;
+			reportNeed(status);
+		}),
+		agent.onPairing((outcome) => {
+			if (outcome.kind === 'paired') run('onPaired', outcome.result);
+			else refused(outcome.failure);
+		}),
+	];
 
 	return {
 		refused,
-		unconfirmed(preview, reason) {
+		/** Reports a scanned code that waits for a confirmation. */
+		unconfirmed(preview: PairPreview, reason: Failure): void {
 			const { baseUrl, host, hostInUnicode, workflowId, changes } = preview;
 			const shown = { baseUrl, host, ...(hostInUnicode !== undefined && { hostInUnicode }), workflowId, changes };
 			run('onPairingUnconfirmed', { ...reason, sentence: sentenceOf(reason, 'over'), ...shown });
 		},
-		close() {
-			unsubscribeEvents();
-			unsubscribeStatus();
-			unsubscribePairings();
+		/** Ends the commands that run. */
+		close(): Promise<void> {
+			for (const unsubscribe of subscriptions) unsubscribe();
 			return hooks.close();
 		},
 	};

@@ -1,6 +1,6 @@
 /**
- * Who this device is: which serial number, MAC address and deviceId it goes by, and whether the machine is still the one
- * that was paired. Decides from facts that are handed in; reads nothing, makes no id and never changes what is pinned.
+ * The identity of this device: its serial number, MAC address and deviceId, and whether the machine is still the one that
+ * was paired. Decides from facts that are handed in; reads nothing, makes no id and never changes what is pinned.
  */
 
 import { AgentError, type Failure, failure } from '../base/errors.ts';
@@ -8,13 +8,13 @@ import { serialSchema } from '../protocol/device-connection.ts';
 import type { IdentityReport } from '../protocol/local-api.ts';
 import type { Fingerprint, PinnedIdentity } from '../state/device-state.ts';
 
-export interface SerialCandidate {
-	/** Where it stands, for a person: `dmi product_serial`. */
+/** A value and where it came from: `configured`, `pinned`, a source of the facts such as `dmi product_serial`, or `none`. */
+export interface Chosen<Value> {
+	readonly value: Value;
 	readonly source: string;
-	readonly value: string;
 }
 
-/** One network interface. `null` means that this system doesn't tell; that alone is no reason against it. */
+/** One network interface. `null` means that this system doesn't tell; that alone does not speak against it. */
 export interface InterfaceFacts {
 	readonly name: string;
 	/** Six pairs of hexadecimal digits with `:` between them. */
@@ -29,11 +29,10 @@ export interface InterfaceFacts {
 	readonly usb: boolean;
 }
 
-/** What can be found out about the machine, as it was found. */
+/** The facts of the machine, as they were found. */
 export interface IdentityFacts {
 	/** In order of preference. */
-	readonly serials: readonly SerialCandidate[];
-	/** In any order. */
+	readonly serials: readonly Chosen<string>[];
 	readonly interfaces: readonly InterfaceFacts[];
 	/** A keyed hash of the machine-id in hexadecimal, or `null` where there is none. Never the id itself. */
 	readonly machineIdHash: string | null;
@@ -42,21 +41,11 @@ export interface IdentityFacts {
 }
 
 /** Values from the settings, as they stand there; each that is set wins over whatever is found or pinned. */
-export interface ConfiguredIdentity {
-	readonly deviceId?: string | null | undefined;
-	readonly serial?: string | null | undefined;
-	readonly macAddress?: string | null | undefined;
-}
+export type ConfiguredIdentity = Partial<Record<'deviceId' | 'serial' | 'macAddress', string | null | undefined>>;
 
 export interface Rejected {
 	readonly source: string;
 	readonly reason: string;
-}
-
-/** A value and where it came from: `configured`, `pinned`, a source of the facts, or `none`. */
-export interface Chosen<Value> {
-	readonly value: Value;
-	readonly source: string;
 }
 
 interface ChosenParts {
@@ -67,7 +56,7 @@ interface ChosenParts {
 	readonly pinned: boolean;
 	/** Sources that were looked at and not taken. */
 	readonly rejected: readonly Rejected[];
-	/** What the machine shows now, without regard to settings; to be kept at pairing. */
+	/** The machine as it is now, without regard to settings; to be kept at pairing. */
 	readonly fingerprint: Fingerprint;
 	/** One `identity-changed` for each part that is not the one of the pairing; a single one when {@link cloned}. */
 	readonly warnings: readonly Failure[];
@@ -80,13 +69,10 @@ export interface CompleteIdentity extends ChosenParts {
 	readonly deviceId: Chosen<string>;
 }
 
-/** The machine has nothing to be known by: make an id, keep it durably, and choose again with it. */
-export interface IdentityWithoutId extends ChosenParts {
-	readonly needsGeneratedId: true;
-	readonly deviceId: null;
-}
-
-export type IdentityChoice = CompleteIdentity | IdentityWithoutId;
+/** The machine may have nothing to be known by: make an id, keep it durably, and choose again with it. */
+export type IdentityChoice =
+	| CompleteIdentity
+	| (ChosenParts & { readonly needsGeneratedId: true; readonly deviceId: null });
 
 /**
  * Chooses the identity.
@@ -107,13 +93,16 @@ export function chooseIdentity(
 	pinned: PinnedIdentity | null,
 	generatedId: string | null,
 ): IdentityChoice {
-	const serials = selectFirstValid(facts.serials, serialSource, (candidate) => whySerialRejected(candidate.value));
-	const interfaces = selectFirstValid([...facts.interfaces].sort(byPreference), interfaceSource, whyInterfaceRejected);
-	const foundSerial = serials.taken && { value: serials.taken.value.trim(), source: serialSource(serials.taken) };
-	const foundMac = interfaces.taken && {
-		value: interfaces.taken.mac.toLowerCase(),
-		source: interfaceSource(interfaces.taken),
-	};
+	const { found: foundSerial, rejected: rejectedSerials } = selectFirstValid(
+		facts.serials.map(({ value, source }) => ({ value: value.trim(), source, fault: whySerialRejected(value) })),
+	);
+	const { found: foundMac, rejected: rejectedInterfaces } = selectFirstValid(
+		[...facts.interfaces].sort(byPreference).map((nic) => ({
+			value: nic.mac.toLowerCase(),
+			source: `interface ${nic.name}`,
+			fault: whyInterfaceRejected(nic),
+		})),
+	);
 
 	const serial = choose(configured.serial, pinned?.serial, foundSerial);
 	const macAddress = choose(configured.macAddress, pinned?.macAddress, foundMac);
@@ -131,8 +120,8 @@ export function chooseIdentity(
 		pinned: pinned !== null,
 		rejected: [
 			...facts.unreadable,
-			...serials.rejected,
-			...interfaces.rejected,
+			...rejectedSerials,
+			...rejectedInterfaces,
 			...superseded(foundSerial, serial),
 			...superseded(foundMac, macAddress),
 		],
@@ -146,7 +135,7 @@ export function chooseIdentity(
 		: { ...parts, needsGeneratedId: true, deviceId: null };
 }
 
-/** What a pairing keeps of the choice. @param pinnedAt ISO 8601. */
+/** The part of the choice that a pairing keeps. @param pinnedAt ISO 8601. */
 export function pinIdentity(choice: CompleteIdentity, pinnedAt: string): PinnedIdentity {
 	return {
 		deviceId: choice.deviceId.value,
@@ -158,8 +147,8 @@ export function pinIdentity(choice: CompleteIdentity, pinnedAt: string): PinnedI
 }
 
 /**
- * What is kept when a person says that the machine, as it is now, is still the device that was paired: everything but its
- * deviceId, by which the service knows it.
+ * The pinned identity after a person says that the machine, as it is now, is still the device that was paired: all of it
+ * but the deviceId, by which the service knows the device, is taken from the machine.
  * @param found the machine as it is now.
  * @throws AgentError `unpaired` when nothing was pinned yet.
  */
@@ -176,38 +165,16 @@ export function acceptedIdentity(
 /** The choice as the local interface shows it. */
 export function toReport(choice: CompleteIdentity): IdentityReport {
 	const { deviceId, serial, macAddress, pinned, rejected, warnings } = choice;
-	return {
-		deviceId: { ...deviceId },
-		serial: { ...serial },
-		macAddress: { ...macAddress },
-		pinned,
-		rejected: rejected.map(({ source, reason }) => ({ source, reason })),
-		warnings: [...warnings],
-	};
+	return { deviceId, serial, macAddress, pinned, rejected: [...rejected], warnings: [...warnings] };
 }
 
-/** What makers leave in place of a serial number, with everything but letters and digits taken out. */
+/** Texts that makers leave in place of a serial number, with everything but letters and digits taken out. */
 const PLACEHOLDERS: ReadonlySet<string> = new Set([
-	'tobefilledbyoem',
-	'defaultstring',
-	'systemserialnumber',
-	'chassisserialnumber',
-	'baseboardserialnumber',
-	'boardserialnumber',
-	'serialnumber',
-	'notspecified',
-	'notapplicable',
-	'notavailable',
-	'none',
-	'null',
-	'na',
-	'oem',
-	'empty',
-	'unknown',
-	'invalid',
-	'0123456789',
-	'123456789',
-	'1234567890',
+	...'tobefilledbyoem defaultstring systemserialnumber chassisserialnumber baseboardserialnumber boardserialnumber'.split(
+		' ',
+	),
+	...'serialnumber notspecified notapplicable notavailable none null na oem empty'.split(' '),
+	...'unknown invalid 0123456789 123456789 1234567890'.split(' '),
 ]);
 /** Shorter ones are marks of a batch or a slot, not of a device. */
 const MIN_SERIAL_LENGTH = 4;
@@ -227,8 +194,7 @@ export function whySerialRejected(value: string): string | null {
 /** Why an interface's MAC address does not stand for this device; `null` if it does. */
 export function whyInterfaceRejected(nic: InterfaceFacts): string | null {
 	if (nic.type !== null && nic.type !== 1) return 'is not an Ethernet or Wi-Fi interface';
-	if (!/^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/i.test(nic.mac)) return 'has no MAC address';
-	if (/^(00(:00){5}|ff(:ff){5})$/i.test(nic.mac)) return 'has no MAC address';
+	if (!/^(?!00(:00){5}$|ff(:ff){5}$)[0-9a-f]{2}(:[0-9a-f]{2}){5}$/i.test(nic.mac)) return 'has no MAC address';
 	if (nic.hasDevice === false) return 'is virtual: no hardware behind it';
 	const firstByte = Number.parseInt(nic.mac.slice(0, 2), 16);
 	if (firstByte & 1) return 'has a group address';
@@ -238,14 +204,6 @@ export function whyInterfaceRejected(nic: InterfaceFacts): string | null {
 	return null;
 }
 
-function serialSource({ source }: SerialCandidate): string {
-	return source;
-}
-
-function interfaceSource({ name }: InterfaceFacts): string {
-	return `interface ${name}`;
-}
-
 /** Onboard wired, Wi-Fi, USB; the same order whatever order the kernel lists them in. */
 function byPreference(a: InterfaceFacts, b: InterfaceFacts): number {
 	const rank = (nic: InterfaceFacts) => (nic.usb ? 2 : nic.wireless ? 1 : 0);
@@ -253,19 +211,18 @@ function byPreference(a: InterfaceFacts, b: InterfaceFacts): number {
 }
 
 /** The first candidate that nothing speaks against, and why not each of the others. */
-function selectFirstValid<Candidate>(
-	candidates: readonly Candidate[],
-	sourceOf: (candidate: Candidate) => string,
-	reasonAgainst: (candidate: Candidate) => string | null,
-): { taken: Candidate | null; rejected: Rejected[] } {
-	let taken: Candidate | null = null;
+function selectFirstValid(candidates: readonly (Chosen<string> & { readonly fault: string | null })[]): {
+	found: Chosen<string> | null;
+	rejected: Rejected[];
+} {
+	let found: Chosen<string> | null = null;
 	const rejected: Rejected[] = [];
-	for (const candidate of candidates) {
-		const reason = reasonAgainst(candidate) ?? (taken && `comes after ${sourceOf(taken)}`);
-		if (reason) rejected.push({ source: sourceOf(candidate), reason });
-		else taken = candidate;
+	for (const { value, source, fault } of candidates) {
+		const reason: string | null = fault ?? (found && `comes after ${found.source}`);
+		if (reason) rejected.push({ source, reason });
+		else found = { value, source };
 	}
-	return { taken, rejected };
+	return { found, rejected };
 }
 
 /** @param pinned `undefined` before a pairing; `null` when the pairing found none. */
@@ -334,21 +291,15 @@ function seemsCloned(then: Fingerprint, now: Fingerprint, changed: readonly Part
 	return changed[0] !== 'macAddress' && hardware.every((part) => then[part] === null || part === changed[0]);
 }
 
-function describeChanges(
-	changed: readonly Part[],
-	cloned: boolean,
-	then: Fingerprint,
-	now: Fingerprint,
-): readonly Failure[] {
+function describeChanges(changed: readonly Part[], cloned: boolean, then: Fingerprint, now: Fingerprint): Failure[] {
 	const describe: Record<Part, string> = {
 		serial: `its serial number is ${now.serial}, at the pairing it was ${then.serial}`,
 		macAddress: `its MAC address is ${now.macAddress}, at the pairing it was ${then.macAddress}`,
 		// The hashes would tell a person nothing.
 		machine: 'its machine-id is not the one of the pairing',
 	};
-	if (cloned) {
-		const what = changed.map((part) => describe[part]).join('; ');
-		return [failure('identity-changed', `This seems to be a copy of another device: ${what}.`)];
-	}
-	return changed.map((part) => failure('identity-changed', `A part of this device has changed: ${describe[part]}.`));
+	const reports = cloned
+		? [`This seems to be a copy of another device: ${changed.map((part) => describe[part]).join('; ')}.`]
+		: changed.map((part) => `A part of this device has changed: ${describe[part]}.`);
+	return reports.map((message) => failure('identity-changed', message));
 }

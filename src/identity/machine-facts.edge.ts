@@ -1,7 +1,8 @@
 /**
- * What kind of machine this is and how it is, for a person at a distance: model, processor, heat, battery. Starts some
+ * The machine and how it is, for a person at a distance: model, processor, heat, battery. Starts some
  * thirty short programs, so only a command or something rare may ask. Never shows a serial number or a UUID, never throws.
  */
+import { setTimeout } from 'node:timers/promises';
 
 /** For all programs together. */
 const DEADLINE_MS = 5_000;
@@ -23,10 +24,7 @@ export interface MachineFacts {
 
 export async function readMachineFacts(): Promise<MachineFacts> {
 	const { default: information } = await import('systeminformation');
-	let timer: NodeJS.Timeout | undefined;
-	const late = new Promise<null>((resolve) => {
-		timer = setTimeout(resolve, DEADLINE_MS, null);
-	});
+	const late = setTimeout(DEADLINE_MS, null, { ref: false });
 	const inTime = <Value>(work: Promise<Value>) => Promise.race([work.catch(() => null), late]);
 	const [system, cpu, heat, battery] = await Promise.all([
 		inTime(information.system()),
@@ -34,7 +32,6 @@ export async function readMachineFacts(): Promise<MachineFacts> {
 		inTime(information.cpuTemperature()),
 		inTime(information.battery()),
 	]);
-	clearTimeout(timer);
 	return {
 		manufacturer: system?.manufacturer || null,
 		model: system?.model || null,

@@ -7,7 +7,7 @@ import { createHmac } from 'node:crypto';
 import { readdir, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errnoOf, inWords, readBytes } from '../base/files.edge.ts';
-import type { IdentityFacts, InterfaceFacts, Rejected, SerialCandidate } from './identity.ts';
+import type { Chosen, IdentityFacts, InterfaceFacts, Rejected } from './identity.ts';
 
 export interface IdentityPlaces {
 	/** Where the file tree begins; `/` unless told. Elsewhere, only that tree is looked at. */
@@ -56,14 +56,14 @@ const FIRMWARE: readonly (readonly [source: string, path: string])[] = [
 ];
 
 /** The text of a place, or why there is none. */
-type Line = { readonly source: string; readonly value: string } | Rejected;
+type Line = Chosen<string> | Rejected;
 
 interface Found<Value> {
 	readonly found: readonly Value[];
 	readonly missed: readonly Rejected[];
 }
 
-function split(lines: readonly Line[]): Found<SerialCandidate> {
+function split(lines: readonly Line[]): Found<Chosen<string>> {
 	return { found: lines.filter((line) => 'value' in line), missed: lines.filter((line) => 'reason' in line) };
 }
 
@@ -118,9 +118,7 @@ async function readInterface(top: string, directory: string, name: string): Prom
 }
 
 /** Where a link in the end leads; `null` if there is nothing. */
-async function follow(path: string): Promise<string | null> {
-	return realpath(path).catch(() => null);
-}
+const follow = (path: string): Promise<string | null> => realpath(path).catch(() => null);
 
 async function readNumber(path: string): Promise<number | null> {
 	const line = await readLine(path, path);

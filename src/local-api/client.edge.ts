@@ -6,13 +6,12 @@
 import { lstat } from 'node:fs/promises';
 import http from 'node:http';
 import { join } from 'node:path';
-import { AgentError, CATALOGUE, type ErrorCode, type Params } from '../base/errors.ts';
-import { checkSocketPath, findGroup } from '../base/files.edge.ts';
+import { AgentError, knownCode, type Params } from '../base/errors.ts';
+import { checkSocketPath, errnoOf, findGroup } from '../base/files.edge.ts';
 import { MAX_FRAME_BYTES } from '../protocol/channel.ts';
 import { LOCAL_SOCKETS } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
-
-type LocalSocket = keyof typeof LOCAL_SOCKETS;
+import type { LocalSocket } from './server/types.ts';
 
 /** One event of a stream, as the HTML standard reads it. */
 export interface ServerSentEvent {
@@ -32,76 +31,62 @@ export interface FollowOptions {
 	readonly silenceMs?: number;
 }
 
-export interface LocalClient {
-	/**
-	 * One request; resolves with the JSON of the answer, `undefined` when it is empty.
-	 * @param options.deadlineMs for all of it; default 15,000.
-	 * @throws AgentError the problem that the agent answered, or `agent-not-running`, `access-denied`, `request-timeout`,
-	 * `bad-response`, `response-too-large`, `socket-failed` (path too long).
-	 */
-	request(
-		socket: LocalSocket,
-		method: string,
-		path: string,
-		body?: unknown,
-		options?: { readonly deadlineMs?: number },
-	): Promise<unknown>;
-	/**
-	 * Follows an event stream of `agent.sock`. Waits for `onEvent` before it reads on; an error of `onEvent` is thrown here.
-	 * Resolves with the agent's reason when it ends the stream (`slow`, `stopping`, `finished`), or `aborted`.
-	 * @throws AgentError as `request` does; `agent-not-running` when the stream breaks off.
-	 */
-	events(
-		path: string,
-		options: FollowOptions,
-		onEvent: (event: ServerSentEvent) => void | Promise<void>,
-	): Promise<{ readonly reason: string }>;
-}
+export type LocalClient = ReturnType<typeof createLocalClient>;
 
-const DEFAULT_DEADLINE_MS = 15_000;
-const DEFAULT_SILENCE_MS = 60_000;
 const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
 /**
  * Longest line and longest event of a stream, in characters. A frame of control characters grows sixfold in JSON: a
  * smaller bound would let one odd notification stop a consumer for good.
  */
 export const MAX_STREAM_LINE = 8 * MAX_FRAME_BYTES;
-/** Who owns a socket when it can't be looked at. */
+/** The group of a socket that cannot be looked at. */
 const USUAL_GROUPS = { agent: 'idv-agent', admin: 'idv-agent-admin' } as const;
 
 /** Opens nothing yet: each call makes a connection of its own. */
-export function createLocalClient({ runDir }: { readonly runDir: string }): LocalClient {
+export function createLocalClient({ runDir }: { readonly runDir: string }) {
 	return {
-		async request(socket, method, path, body, { deadlineMs = DEFAULT_DEADLINE_MS } = {}) {
-			const deadline = AbortSignal.timeout(deadlineMs);
+		/**
+		 * One request; resolves with the JSON of the answer, `undefined` when it is empty.
+		 * @param options.deadlineMs for all of it.
+		 * @throws AgentError the problem that the agent answered, or `agent-not-running`, `access-denied`, `request-timeout`,
+		 * `bad-response`, `response-too-large`, `socket-failed` (path too long).
+		 */
+		async request(
+			socket: LocalSocket,
+			method: string,
+			path: string,
+			body?: unknown,
+			{ deadlineMs = 15_000 }: { readonly deadlineMs?: number } = {},
+		): Promise<unknown> {
+			const signal = AbortSignal.timeout(deadlineMs);
 			const payload = body === undefined ? undefined : JSON.stringify(body);
 			try {
-				const response = await send(runDir, socket, method, path, {
-					accept: 'application/json',
-					signal: deadline,
-					payload,
-				});
-				return await readAnswer(response);
+				return await readAnswer(
+					await send(runDir, socket, method, path, { accept: 'application/json', signal, payload }),
+				);
 			} catch (error) {
-				if (deadline.aborted) throw timedOut(`The agent did not answer within ${deadlineMs / 1000} s.`);
+				if (signal.aborted) throw timedOut(`The agent did not answer within ${deadlineMs / 1000} s.`);
 				throw await explain(error, runDir, socket);
 			}
 		},
-		events: (path, options, onEvent) => follow(runDir, path, options, onEvent),
+		/**
+		 * Follows an event stream of `agent.sock`. Waits for `onEvent` before it reads on; an error of `onEvent` is thrown here.
+		 * Resolves with the agent's reason when it ends the stream (`slow`, `stopping`, `finished`), or `aborted`.
+		 * @throws AgentError as `request` does; `agent-not-running` when the stream breaks off.
+		 */
+		events: (path: string, options: FollowOptions, onEvent: OnEvent) => follow(runDir, path, options, onEvent),
 	};
 }
+
+type OnEvent = (event: ServerSentEvent) => void | Promise<void>;
 
 async function follow(
 	runDir: string,
 	path: string,
-	{ since, signal, silenceMs = DEFAULT_SILENCE_MS }: FollowOptions,
-	onEvent: (event: ServerSentEvent) => void | Promise<void>,
+	{ since, signal, silenceMs = 60_000 }: FollowOptions,
+	onEvent: OnEvent,
 ): Promise<{ readonly reason: string }> {
 	const stop = new AbortController();
-	const abort = () => stop.abort();
-	if (signal?.aborted) return { reason: 'aborted' };
-	signal?.addEventListener('abort', abort, { once: true });
-
 	let silent = false;
 	let consuming = false;
 	const watch = setTimeout(
@@ -116,51 +101,35 @@ async function follow(
 	try {
 		const url =
 			since === undefined ? path : `${path}${path.includes('?') ? '&' : '?'}${new URLSearchParams({ since })}`;
-		const chunks = await openStream(runDir, url, stop.signal);
+		const response = await send(runDir, 'agent', 'GET', url, {
+			accept: 'text/event-stream',
+			signal: signal ? AbortSignal.any([signal, stop.signal]) : stop.signal,
+		});
+		if (response.statusCode !== 200) await readAnswer(response);
+		if (!/^text\/event-stream\b/i.test(response.headers['content-type'] ?? ''))
+			throw badResponse('The answer is not an event stream.');
 		const parse = createEventStreamParser();
-		for (;;) {
-			const chunk = await chunks.next();
-			if (chunk.done) throw brokenOff();
-			for (const event of parse(chunk.value)) {
+		for await (const chunk of response as AsyncIterable<Buffer>) {
+			for (const event of parse(chunk)) {
 				if (event.event === 'closed') return { reason: readReason(event.data) };
 				consuming = true;
-				try {
-					await onEvent(event);
-				} catch (error) {
-					throw new ConsumerFailure(error);
-				}
+				await onEvent(event);
 				consuming = false;
 				if (signal?.aborted) return { reason: 'aborted' };
 			}
 			watch.refresh();
 		}
+		throw brokenOff();
 	} catch (error) {
-		if (error instanceof ConsumerFailure) throw error.cause;
+		// The consumer's own error.
+		if (consuming) throw error;
 		if (signal?.aborted) return { reason: 'aborted' };
 		if (silent) throw timedOut(`The agent was silent for ${silenceMs / 1000} s.`);
 		throw await explain(error, runDir, 'agent');
 	} finally {
 		clearTimeout(watch);
-		signal?.removeEventListener('abort', abort);
 		stop.abort();
 	}
-}
-
-/** Carries the consumer's own error past the explanation of ours. */
-class ConsumerFailure extends Error {
-	constructor(cause: unknown) {
-		super('consumer', { cause });
-	}
-}
-
-async function openStream(runDir: string, path: string, signal: AbortSignal): Promise<AsyncIterator<Buffer>> {
-	const response = await send(runDir, 'agent', 'GET', path, { accept: 'text/event-stream', signal });
-	if (response.statusCode !== 200) await readAnswer(response);
-	if (!/^text\/event-stream\b/i.test(response.headers['content-type'] ?? '')) {
-		response.destroy();
-		throw badResponse('The answer is not an event stream.');
-	}
-	return response[Symbol.asyncIterator]();
 }
 
 async function send(
@@ -168,11 +137,7 @@ async function send(
 	socket: LocalSocket,
 	method: string,
 	path: string,
-	{
-		accept,
-		signal,
-		payload,
-	}: { readonly accept: string; readonly signal: AbortSignal; readonly payload?: string | undefined },
+	{ accept, signal, payload }: { accept: string; signal: AbortSignal; payload?: string | undefined },
 ): Promise<http.IncomingMessage> {
 	const socketPath = checkSocketPath(join(runDir, LOCAL_SOCKETS[socket]));
 	const headers: http.OutgoingHttpHeaders = { Accept: `${accept}, application/problem+json` };
@@ -216,10 +181,9 @@ function readProblem(document: unknown, status: number, retryAfterSeconds: numbe
 		const value = fields[name];
 		return typeof value === 'string' ? cleanText(value, 1000) : '';
 	};
-	const code = Object.hasOwn(CATALOGUE, text('code')) ? (text('code') as ErrorCode) : 'internal';
 	const message = text('detail') || text('title') || `The agent answered with status ${status}.`;
 	const remedy = text('remedy');
-	return new AgentError(code, message, {
+	return new AgentError(knownCode(text('code')), message, {
 		recovers: false,
 		...(remedy && { remedy }),
 		...(isParams(fields['params']) && { params: fields['params'] }),
@@ -235,11 +199,15 @@ function isParams(value: unknown): value is Params {
 async function explain(error: unknown, runDir: string, socket: LocalSocket): Promise<AgentError> {
 	if (error instanceof AgentError) return error;
 	const path = join(runDir, LOCAL_SOCKETS[socket]);
-	const code = (error as NodeJS.ErrnoException | null)?.code ?? '';
+	const code = errnoOf(error);
 	if (code === 'ENOENT' || code === 'ECONNREFUSED' || code === 'ENOTDIR')
 		return new AgentError('agent-not-running', `No agent listens on ${path}.`, { cause: error });
 	if (code === 'EACCES' || code === 'EPERM') {
-		const group = await groupOf(path).catch(() => USUAL_GROUPS[socket]);
+		const gid = await lstat(path).then(
+			({ gid }) => gid,
+			() => null,
+		);
+		const group = gid === null ? USUAL_GROUPS[socket] : ((await findGroup(gid))?.name ?? gid);
 		return new AgentError('access-denied', `This user may not use ${path}, which is for root and group ${group}.`, {
 			remedy: `Run the command as root or as a member of group ${group}.`,
 			cause: error,
@@ -251,23 +219,14 @@ async function explain(error: unknown, runDir: string, socket: LocalSocket): Pro
 	return brokenOff(error);
 }
 
-/** The name of the group that owns a socket, or its number. */
-async function groupOf(path: string): Promise<string> {
-	const { gid } = await lstat(path);
-	return (await findGroup(gid))?.name ?? String(gid);
-}
+const TRY_AGAIN = 'Try again; if it repeats, look at its log: journalctl -u idv-agent.';
 
 function brokenOff(cause?: unknown): AgentError {
-	return new AgentError('agent-not-running', 'The agent broke the connection off.', {
-		remedy: 'Try again; if it repeats, look at its log: journalctl -u idv-agent.',
-		cause,
-	});
+	return new AgentError('agent-not-running', 'The agent broke the connection off.', { remedy: TRY_AGAIN, cause });
 }
 
 function timedOut(message: string): AgentError {
-	return new AgentError('request-timeout', message, {
-		remedy: 'Try again; if it repeats, look at its log: journalctl -u idv-agent.',
-	});
+	return new AgentError('request-timeout', message, { remedy: TRY_AGAIN });
 }
 
 function badResponse(message: string): AgentError {
@@ -329,19 +288,10 @@ export function createEventStreamParser(): (chunk: Uint8Array) => ServerSentEven
 		if (text === '') return [];
 		if (skipLineFeed && text.startsWith('\n')) text = text.slice(1);
 		skipLineFeed = text.endsWith('\r');
-		const lineEnd = /\r\n|\r|\n/g;
-		// The rest of the last piece has no line end.
-		lineEnd.lastIndex = rest.length;
-		const all = rest + text;
-		const events: ServerSentEvent[] = [];
-		let from = 0;
-		for (let found = lineEnd.exec(all); found; found = lineEnd.exec(all)) {
-			const complete = takeLine(all.slice(from, found.index));
-			if (complete) events.push(complete);
-			from = lineEnd.lastIndex;
-		}
-		rest = all.slice(from);
+		const [first = '', ...more] = text.split(/\r\n|\r|\n/);
+		const lines = [rest + first, ...more];
+		rest = lines.pop() ?? '';
 		if (rest.length > MAX_STREAM_LINE) throw tooLarge('The agent sent a line that is too long.');
-		return events;
+		return lines.map(takeLine).filter((event) => event !== null);
 	};
 }

@@ -5,8 +5,7 @@
 import type { Agent } from '../agent/agent.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import { AgentError } from '../base/errors.ts';
-import type { Entry } from '../events/event.ts';
-import { isEventId } from '../events/event.ts';
+import { type Entry, isEventId } from '../events/event.ts';
 import { formatEvent } from '../events/feed.runner.ts';
 import { type AckRequest, CONSUMER_NAME, EVENT_PAGE_LENGTH, MAX_EVENT_WAIT_SECONDS } from '../protocol/local-api.ts';
 import { type EventSink, formatEvents, type LocalReply, type LocalRequest } from './server/local-server.ts';
@@ -16,35 +15,26 @@ const REPLAY_PAGE = 500;
 const PIECE = 256 * 1024;
 
 const EVENT_ID = { type: 'string', pattern: '^[A-Za-z0-9]{1,32}-\\d{1,15}$', examples: ['tou5mrr6w30w-2'] };
+const WAIT = { type: 'number', minimum: 0, maximum: MAX_EVENT_WAIT_SECONDS, default: 0 };
+
+const query = (name: string, schema: object, description: string) => ({ name, in: 'query', description, schema });
 
 /** The parameters of a reader of events, for the document. */
 export const EVENT_PARAMETERS = [
-	{
-		name: 'since',
-		in: 'query',
-		description: 'The newest event that the caller has: the answer begins after it.',
-		schema: EVENT_ID,
-	},
+	query('since', EVENT_ID, 'The newest event that the caller has: the answer begins after it.'),
 	{
 		name: 'Last-Event-ID',
 		in: 'header',
 		description: 'Like since, and takes precedence: an EventSource sends it automatically when it reconnects.',
 		schema: EVENT_ID,
 	},
-	{
-		name: 'consumer',
-		in: 'query',
-		description:
-			'A name that the application chooses: without since, the answer begins after what it has acknowledged.',
-		schema: { type: 'string', pattern: CONSUMER_NAME.source },
-	},
-	{
-		name: 'wait',
-		in: 'query',
-		description: 'Seconds to wait for an event if there is none yet. Only for JSON.',
-		schema: { type: 'number', minimum: 0, maximum: MAX_EVENT_WAIT_SECONDS, default: 0 },
-	},
-] as const;
+	query(
+		'consumer',
+		{ type: 'string', pattern: CONSUMER_NAME.source },
+		'A name that the application chooses: without since, the answer begins after what it has acknowledged.',
+	),
+	query('wait', WAIT, 'Seconds to wait for an event if there is none yet. Only for JSON.'),
+];
 
 /** Where a reader continues: after the id that it names, else after what it has acknowledged under its own name. */
 export function readSince({ events }: Agent, { since, query }: LocalRequest): string | null {
@@ -125,12 +115,9 @@ export function streamEvents(agent: Agent, since: string | null, sink: EventSink
 	};
 }
 
-export async function pageOfEvents(
-	agent: Agent,
-	clock: Pick<Clock, 'schedule'>,
-	since: string | null,
-	request: LocalRequest,
-): Promise<LocalReply> {
+type Timer = Pick<Clock, 'schedule'>;
+
+export async function pageOfEvents(agent: Agent, clock: Timer, since: string | null, request: LocalRequest) {
 	const waitSeconds = Number(request.query.get('wait') ?? 0);
 	if (!(waitSeconds >= 0 && waitSeconds <= MAX_EVENT_WAIT_SECONDS))
 		throw new AgentError('body-invalid', `wait must be a number of seconds from 0 to ${MAX_EVENT_WAIT_SECONDS}.`, {
@@ -145,12 +132,7 @@ export async function pageOfEvents(
 }
 
 /** Resolves with the next event, when the time is over, or when the caller has left. */
-function nextEvent(
-	agent: Agent,
-	clock: Pick<Clock, 'schedule'>,
-	waitSeconds: number,
-	signal: AbortSignal,
-): Promise<void> {
+function nextEvent(agent: Agent, clock: Timer, waitSeconds: number, signal: AbortSignal): Promise<void> {
 	return new Promise((resolve) => {
 		const done = () => {
 			cancel();

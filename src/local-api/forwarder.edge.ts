@@ -6,7 +6,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Dispatcher } from 'undici';
-import { AgentError } from '../base/errors.ts';
+import { AgentError, asError } from '../base/errors.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { formatAuthorization } from '../protocol/authorization.ts';
 import { decideForward, headersToCaller, headersToService, localLocation } from './forward-rules.ts';
@@ -61,7 +61,7 @@ export function createForwarder(options: ForwarderOptions): Forward {
 		const service = options.target();
 		if (!service) throw new AgentError('unpaired', 'This device has no Connection to ask the service with.');
 		const decision = decideForward(target, service.baseUrl, options.allow());
-		if (!decision.ok) throw new AgentError(decision.failure.code, decision.failure.message, decision.failure);
+		if (!decision.ok) throw asError(decision.failure);
 		if (underWay >= limits.atOnce)
 			throw new AgentError('service-overloaded', `${limits.atOnce} requests are being passed on already.`, {
 				remedy: 'Ask again in a moment.',
@@ -159,13 +159,8 @@ async function exchange(
 	}
 
 	function tooLargeAnswer(): AgentError {
-		return new AgentError(
-			'response-too-large',
-			`The answer of ${url.host} has more than ${limits.answerBytes} bytes.`,
-			{
-				remedy: 'Ask for less at once.',
-			},
-		);
+		const message = `The answer of ${url.host} has more than ${limits.answerBytes} bytes.`;
+		return new AgentError('response-too-large', message, { remedy: 'Ask for less at once.' });
 	}
 }
 

@@ -7,24 +7,14 @@ import * as answers from '../protocol/local-answers.ts';
 import { PROBLEM_CONTENT_TYPE } from '../protocol/problem.ts';
 import type { LocalListener, LocalMethod, LocalRoute } from './server/local-server.ts';
 
-const ANSWERS = {
-	Status: answers.statusSchema,
-	Event: answers.eventSchema,
-	EventPage: answers.eventPageSchema,
-	AckResult: answers.ackResultSchema,
-	ForgetResult: answers.forgetResultSchema,
-	LeaseReport: answers.leaseReportSchema,
-	IdentityReport: answers.identityReportSchema,
-	ScannerReport: answers.scannerReportSchema,
-	PairPreview: answers.pairPreviewSchema,
-	PairResult: answers.pairResultSchema,
-	LiveReport: answers.liveReportSchema,
-	LogReport: answers.logReportSchema,
-	ReadyReport: answers.readyReportSchema,
-	Problem: answers.problemSchema,
-	ProblemSummary: answers.failureSchema,
-} as const;
-export type AnswerName = keyof typeof ANSWERS;
+/** Each schema of an answer has the name in the document that it has in the source: `statusSchema` is `Status`. */
+type NameOf<Key> = Key extends `${infer Name}Schema` ? Capitalize<Name> : never;
+export type AnswerName = NameOf<keyof typeof answers>;
+const ANSWERS = Object.fromEntries(
+	Object.entries(answers)
+		.filter(([key]) => key.endsWith('Schema'))
+		.map(([key, schema]) => [key.charAt(0).toUpperCase() + key.slice(1, -'Schema'.length), schema as z.ZodType]),
+);
 
 /** By content type: the name of a schema, `text`, or `any` for bytes that the agent does not interpret. */
 type Content = Readonly<Record<string, AnswerName | 'text' | 'any'>>;

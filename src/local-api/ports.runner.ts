@@ -11,23 +11,7 @@ import type { Settings } from '../settings/table.ts';
 import type { LocalRoute } from './server/local-server.ts';
 import type { BrowserApplication, LoopbackServerOptions } from './server/loopback-server.ts';
 
-/** The URL of each, or `null`. */
-export interface LocalAddresses {
-	/** The page on the device's own screen, `http://127.0.0.1:8765/`. */
-	readonly page: string | null;
-	/** `/livez`, `/readyz` and `/metrics`. */
-	readonly metrics: string | null;
-	/** Applications in a browser. */
-	readonly browser: string | null;
-}
-
-export interface LocalPorts {
-	readonly addresses: LocalAddresses;
-	/** Opens and closes what the settings ask for, and reads the applications file again. One call at a time. Never rejects. */
-	apply(settings: Settings): Promise<void>;
-	/** Closes all of them. May be called twice. */
-	close(): Promise<void>;
-}
+export type LocalAddresses = ReturnType<typeof createLocalPorts>['addresses'];
 
 export interface LocalPortsParts {
 	readonly routes: readonly LocalRoute[];
@@ -41,13 +25,13 @@ export interface LocalPortsParts {
 	readonly dropSecret: (secret: string) => void;
 }
 
-export function createLocalPorts(parts: LocalPortsParts): LocalPorts {
+export function createLocalPorts(parts: LocalPortsParts) {
 	const { warn, routes, onFault } = parts;
 	let applications: readonly BrowserApplication[] = [];
-	/** Loaded only on a device that needs one. */
+	/** Only on a device that needs one. */
+	const loadServer = () => import('./server/loopback-server.ts');
 	const openLoopback = async (options: LoopbackServerOptions): Promise<Opened> => {
-		const { openLoopbackServer } = await import('./server/loopback-server.ts');
-		const { port, close } = await openLoopbackServer(options);
+		const { port, close } = await (await loadServer()).openLoopbackServer(options);
 		return { url: `http://127.0.0.1:${port}/`, close };
 	};
 	const page = keepPort('page.port', 'page', parts, parts.openPage);
@@ -58,10 +42,12 @@ export function createLocalPorts(parts: LocalPortsParts): LocalPorts {
 		openLoopback({ listener: 'browser', port, routes, onFault, applications: () => applications }),
 	);
 
+	const ports = [page, metrics, browser];
+
 	async function readApplications(file: string | null): Promise<void> {
 		const before = applications;
 		try {
-			applications = file === null ? [] : await readFrom(file);
+			applications = file === null ? [] : await (await loadServer()).readBrowserApplications(file);
 			for (const { token } of applications) parts.registerSecret(token);
 			for (const { token } of before)
 				if (applications.every((application) => application.token !== token)) parts.dropSecret(token);
@@ -73,32 +59,35 @@ export function createLocalPorts(parts: LocalPortsParts): LocalPorts {
 		}
 	}
 
-	async function readFrom(file: string): Promise<readonly BrowserApplication[]> {
-		const { readBrowserApplications } = await import('./server/loopback-server.ts');
-		return readBrowserApplications(file);
-	}
+	const leaveAll = (desired: readonly (number | null)[]) =>
+		Promise.all(ports.map((port, at) => port.leave(desired[at] ?? null)));
 
 	return {
+		/** The URL of each, or `null`. */
 		addresses: {
+			/** The page on the device's own screen, `http://127.0.0.1:8765/`. */
 			get page() {
 				return page.url();
 			},
+			/** `/livez`, `/readyz` and `/metrics`. */
 			get metrics() {
 				return metrics.url();
 			},
+			/** Applications in a browser. */
 			get browser() {
 				return browser.url();
 			},
 		},
-		async apply({ page: { port }, local: { metricsPort, http } }) {
+		/** Opens and closes what the settings ask for, and reads the applications file again. One call at a time. Never rejects. */
+		async apply({ page: { port }, local: { metricsPort, http } }: Settings): Promise<void> {
 			await readApplications(http.port === null ? null : http.applicationsFile);
+			const desired = [port, metricsPort, http.port];
 			// All are closed first: one may be given the port that another has left.
-			await Promise.all([page.leave(port), metrics.leave(metricsPort), browser.leave(http.port)]);
-			await Promise.all([page.take(port), metrics.take(metricsPort), browser.take(http.port)]);
+			await leaveAll(desired);
+			await Promise.all(ports.map((each, at) => each.take(desired[at] ?? null)));
 		},
-		async close() {
-			await Promise.all([page.leave(null), metrics.leave(null), browser.leave(null)]);
-		},
+		/** Closes all of them. May be called twice. */
+		close: () => leaveAll([]),
 	};
 }
 
@@ -107,30 +96,24 @@ interface Opened {
 	close(): Promise<void>;
 }
 
-interface Port {
-	url(): string | null;
-	/** Closes it unless it is the wanted one already. */
-	leave(desired: number | null): Promise<void>;
-	/** Opens it unless it is open; one that could not be opened is tried again each time. */
-	take(desired: number | null): Promise<void>;
-}
-
 function keepPort(
 	setting: string,
 	what: string,
 	{ warn, log }: Pick<LocalPortsParts, 'warn' | 'log'>,
 	open: (port: number) => Promise<Opened>,
-): Port {
+) {
 	let opened: (Opened & { readonly desired: number }) | null = null;
 	return {
 		url: () => opened?.url ?? null,
-		async leave(desired) {
+		/** Closes it unless it is the wanted one already. */
+		async leave(desired: number | null): Promise<void> {
 			if (!opened || opened.desired === desired) return;
 			const { close } = opened;
 			opened = null;
 			await close();
 		},
-		async take(desired) {
+		/** Opens it unless it is open; one that could not be opened is tried again each time. */
+		async take(desired: number | null): Promise<void> {
 			if (desired !== null && !opened)
 				try {
 					const { url, close } = await open(desired);

@@ -41,13 +41,23 @@ export interface RouteParts {
 	readonly scanners: () => Promise<ScannerReport>;
 }
 
-/** Ties a handler to the schema of its body. */
-function row<Body>(route: LocalRoute<Body> & Omit<DescribedRoute, 'body' | 'handle'>): DescribedRoute {
-	return route as DescribedRoute;
+/** One route. Ties its handler to the schema of its body. */
+function row<Body = undefined>(
+	method: DescribedRoute['method'],
+	path: string,
+	listeners: DescribedRoute['listeners'],
+	name: string,
+	more: Pick<LocalRoute<Body>, 'prefix' | 'body' | 'handle'> &
+		Pick<DescribedRoute, 'summary' | 'description' | 'parameters' | 'answers'>,
+): DescribedRoute {
+	return { method, path, listeners, name, ...(more as typeof more & Pick<LocalRoute, 'body' | 'handle'>) };
 }
 
 const answer = (about: string, schema: AnswerName | 'any') =>
 	({ about, content: { 'application/json': schema } }) as const;
+/** As one document or, where the caller accepts it, as a stream. */
+const streamed = (about: string, schema: AnswerName) =>
+	({ about, content: { 'application/json': schema, 'text/event-stream': 'text' } }) as const;
 const STATUS = { 200: answer('The state of the device now.', 'Status') };
 const LEASES = { 200: answer('All leases in force.', 'LeaseReport') };
 
@@ -55,11 +65,7 @@ const LEASES = { 200: answer('All leases in force.', 'LeaseReport') };
 export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 	const { clock, counters, forward, recentLog, scanners } = parts;
 	const routes: DescribedRoute[] = [
-		row({
-			method: 'GET',
-			path: LOCAL_ROUTES.document,
-			listeners: APPLICATIONS,
-			name: 'getDocument',
+		row('GET', LOCAL_ROUTES.document, APPLICATIONS, 'getDocument', {
 			summary: 'This document.',
 			answers: { 200: answer('OpenAPI 3.1.', 'any') },
 			async handle() {
@@ -68,24 +74,14 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				return ok(describeRoutes(routes, agent.status().agentVersion));
 			},
 		}),
-		row({
-			method: 'GET',
-			path: LOCAL_ROUTES.status,
-			listeners: APPLICATIONS,
-			name: 'getStatus',
+		row('GET', LOCAL_ROUTES.status, APPLICATIONS, 'getStatus', {
 			summary: 'The state of the device: one sentence for a person, then details.',
 			description: 'With Accept: text/event-stream, a stream of events named status, one for each change.',
-			answers: {
-				200: { about: STATUS[200].about, content: { 'application/json': 'Status', 'text/event-stream': 'text' } },
-			},
+			answers: { 200: streamed(STATUS[200].about, 'Status') },
 			handle: (request) =>
 				wantsStream(request) ? { stream: (sink) => streamStatus(agent, sink) } : ok(agent.status()),
 		}),
-		row({
-			method: 'GET',
-			path: LOCAL_ROUTES.events,
-			listeners: APPLICATIONS,
-			name: 'getEvents',
+		row('GET', LOCAL_ROUTES.events, APPLICATIONS, 'getEvents', {
 			summary:
 				'Events of the device: notifications of the service, sessions, and gaps in which something may be missing.',
 			description:
@@ -93,12 +89,7 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				'text/event-stream, a stream whose data is one Event each; its last event, named closed, says why it is over ' +
 				'({"reason":"slow"} for a reader that did not keep up: reconnect with the last id).',
 			parameters: EVENT_PARAMETERS,
-			answers: {
-				200: {
-					about: 'Events, oldest first.',
-					content: { 'application/json': 'EventPage', 'text/event-stream': 'text' },
-				},
-			},
+			answers: { 200: streamed('Events, oldest first.', 'EventPage') },
 			handle(request) {
 				const since = readSince(agent, request);
 				return wantsStream(request)
@@ -106,21 +97,13 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 					: pageOfEvents(agent, clock, since, request);
 			},
 		}),
-		row({
-			method: 'POST',
-			path: LOCAL_ROUTES.ack,
-			listeners: APPLICATIONS,
-			name: 'acknowledgeEvents',
+		row('POST', LOCAL_ROUTES.ack, APPLICATIONS, 'acknowledgeEvents', {
 			summary: 'Reports that a consumer has processed everything up to an event: it is not delivered to it again.',
 			body: ackRequestSchema,
 			answers: { 200: answer('How far it has acknowledged.', 'AckResult') },
 			handle: ({ body }) => acknowledge(agent, body),
 		}),
-		row({
-			method: 'POST',
-			path: LOCAL_ROUTES.forget,
-			listeners: APPLICATIONS,
-			name: 'forgetConsumer',
+		row('POST', LOCAL_ROUTES.forget, APPLICATIONS, 'forgetConsumer', {
 			summary: 'Reports that a consumer is out of use: no contents are kept for it any more.',
 			description: 'Under the same name again it is a new one, which has acknowledged nothing.',
 			body: forgetRequestSchema,
@@ -131,20 +114,12 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				return ok({ consumer, known });
 			},
 		}),
-		row({
-			method: 'GET',
-			path: LOCAL_ROUTES.leases,
-			listeners: APPLICATIONS,
-			name: 'getLeases',
+		row('GET', LOCAL_ROUTES.leases, APPLICATIONS, 'getLeases', {
 			summary: 'The applications that keep a workflow change waiting.',
 			answers: LEASES,
 			handle: () => ok(agent.leases.list()),
 		}),
-		row({
-			method: 'POST',
-			path: LOCAL_ROUTES.leases,
-			listeners: APPLICATIONS,
-			name: 'holdLease',
+		row('POST', LOCAL_ROUTES.leases, APPLICATIONS, 'holdLease', {
 			summary: 'Reports that a verification is in progress: a workflow change waits for it.',
 			description: `For ${DEFAULT_LEASE_SECONDS} s unless it says otherwise, and never longer than workflow.maxDeferSeconds. A restart of the agent ends it: renew it while the work continues.`,
 			body: leaseRequestSchema,
@@ -154,11 +129,7 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				return ok(agent.leases.list());
 			},
 		}),
-		row({
-			method: 'POST',
-			path: LOCAL_ROUTES.leaseRelease,
-			listeners: APPLICATIONS,
-			name: 'releaseLease',
+		row('POST', LOCAL_ROUTES.leaseRelease, APPLICATIONS, 'releaseLease', {
 			summary: 'Reports that the verification is over.',
 			body: leaseReleaseSchema,
 			answers: LEASES,
@@ -167,39 +138,23 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				return ok(agent.leases.list());
 			},
 		}),
-		row({
-			method: 'GET',
-			path: LOCAL_ROUTES.identity,
-			listeners: APPLICATIONS,
-			name: 'getIdentity',
+		row('GET', LOCAL_ROUTES.identity, APPLICATIONS, 'getIdentity', {
 			summary: 'The identity of the device, and the source of each value.',
 			answers: { 200: answer('Identifier, serial number, MAC address.', 'IdentityReport') },
 			handle: () => ok(agent.identity()),
 		}),
-		row({
-			method: 'POST',
-			path: LOCAL_ROUTES.identityAccept,
-			listeners: ADMIN,
-			name: 'acceptIdentity',
+		row('POST', LOCAL_ROUTES.identityAccept, ADMIN, 'acceptIdentity', {
 			summary: 'Confirms that this is still the device that was paired, after a part of it was replaced.',
 			answers: { 200: answer('The identity as it is pinned from now on.', 'IdentityReport') },
 			handle: async () => ok(await agent.acceptIdentity()),
 		}),
-		row({
-			method: 'GET',
-			path: LOCAL_ROUTES.scanners,
-			listeners: ON_SOCKETS,
-			name: 'getScanners',
+		row('GET', LOCAL_ROUTES.scanners, ON_SOCKETS, 'getScanners', {
 			summary: 'The code scanners that the agent sees, and whether it listens to them.',
 			answers: { 200: answer('Every scanner, used or not.', 'ScannerReport') },
 			handle: async () => ok(await scanners()),
 		}),
-		row<RawExchange>({
-			method: '*',
-			path: LOCAL_ROUTES.service,
+		row<RawExchange>('*', LOCAL_ROUTES.service, ['agent', 'browser'], 'askService', {
 			prefix: true,
-			listeners: ['agent', 'browser'],
-			name: 'askService',
 			summary: 'The same request to the service, with the Connection of the device added.',
 			description:
 				'Refused before anything is sent: an Authorization of the caller, paths that lead out of the base URL or to the ' +
@@ -217,11 +172,7 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				return { answered: true };
 			},
 		}),
-		row({
-			method: 'GET',
-			path: LOCAL_ROUTES.metrics,
-			listeners: ['agent', 'admin', 'probe'],
-			name: 'getMetrics',
+		row('GET', LOCAL_ROUTES.metrics, ['agent', 'admin', 'probe'], 'getMetrics', {
 			summary: 'Metrics of the agent.',
 			answers: { 200: { about: "Prometheus' text format.", content: { 'text/plain': 'text' } } },
 			handle: () => ({
@@ -230,20 +181,12 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				text: formatMetrics(metricsOf(agent, counters)),
 			}),
 		}),
-		row({
-			method: 'GET',
-			path: LOCAL_ROUTES.live,
-			listeners: HEALTH,
-			name: 'getLive',
+		row('GET', LOCAL_ROUTES.live, HEALTH, 'getLive', {
 			summary: 'Whether the agent runs.',
 			answers: { 200: answer('It runs.', 'LiveReport') },
 			handle: () => ok({ live: true }),
 		}),
-		row({
-			method: 'GET',
-			path: LOCAL_ROUTES.ready,
-			listeners: HEALTH,
-			name: 'getReady',
+		row('GET', LOCAL_ROUTES.ready, HEALTH, 'getReady', {
 			summary: 'Whether the device is registered and subscribed.',
 			answers: {
 				200: answer('It is.', 'ReadyReport'),
@@ -254,21 +197,13 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				return { status: state === 'online' ? 200 : 503, body: { ready: state === 'online', sentence } };
 			},
 		}),
-		row({
-			method: 'POST',
-			path: LOCAL_ROUTES.pairInspect,
-			listeners: ADMIN,
-			name: 'inspectPairing',
+		row('POST', LOCAL_ROUTES.pairInspect, ADMIN, 'inspectPairing', {
 			summary: 'Previews what a pairing code would do. Does not redeem the code.',
 			body: pairRequestSchema,
 			answers: { 200: answer('What would change.', 'PairPreview') },
 			handle: ({ body }) => ok(agent.inspectPairing(body)),
 		}),
-		row({
-			method: 'POST',
-			path: LOCAL_ROUTES.pair,
-			listeners: ADMIN,
-			name: 'pair',
+		row('POST', LOCAL_ROUTES.pair, ADMIN, 'pair', {
 			summary: 'Redeems a pairing code.',
 			description:
 				'Never repeat it automatically: a code works once. pairing-uncertain says that it may have been used.',
@@ -276,11 +211,7 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 			answers: { 200: answer('The service and workflow of the device now.', 'PairResult') },
 			handle: async ({ body }) => ok(await agent.pair(body)),
 		}),
-		row({
-			method: 'PUT',
-			path: LOCAL_ROUTES.workflow,
-			listeners: ADMIN,
-			name: 'setWorkflow',
+		row('PUT', LOCAL_ROUTES.workflow, ADMIN, 'setWorkflow', {
 			summary: 'Assigns a workflow. In the answer, workflow.wanted has it; workflow.live follows.',
 			body: workflowRequestSchema,
 			answers: STATUS,
@@ -289,20 +220,12 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				return ok(agent.status());
 			},
 		}),
-		row({
-			method: 'GET',
-			path: LOCAL_ROUTES.log,
-			listeners: ADMIN,
-			name: 'getLog',
+		row('GET', LOCAL_ROUTES.log, ADMIN, 'getLog', {
 			summary: "The newest lines of the agent's log: for a support bundle.",
 			answers: { 200: answer('Oldest first, without secrets.', 'LogReport') },
 			handle: () => ok({ lines: recentLog.lines() }),
 		}),
-		row({
-			method: 'POST',
-			path: LOCAL_ROUTES.reconnect,
-			listeners: ADMIN,
-			name: 'reconnect',
+		row('POST', LOCAL_ROUTES.reconnect, ADMIN, 'reconnect', {
 			summary: 'Tries to connect now, whatever the agent was waiting for.',
 			answers: STATUS,
 			handle() {
@@ -310,11 +233,7 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				return ok(agent.status());
 			},
 		}),
-		row({
-			method: 'POST',
-			path: LOCAL_ROUTES.unpair,
-			listeners: ADMIN,
-			name: 'unpair',
+		row('POST', LOCAL_ROUTES.unpair, ADMIN, 'unpair', {
 			summary: 'Forgets the pairing and its secrets.',
 			answers: STATUS,
 			async handle() {

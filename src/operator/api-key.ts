@@ -1,4 +1,5 @@
 /** `idv apikey create`: makes an API key once, under the first of the known paths that the service has. */
+import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
 import { printJson, printLine, printTable, printWarning, untilTime } from '../cli/output.ts';
 import { readStandardInput } from '../cli/prompts.ts';
@@ -7,31 +8,29 @@ import { ENDPOINTS } from '../protocol/endpoints.ts';
 import { MAX_CODE_LENGTH, readPairingCode } from '../protocol/pairing-code.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
 import { nearestName } from '../settings/resolve.ts';
-import { checkPlaceForSecret, reserveSecretFile } from './secret-output.ts';
-import { inOperatorsWords, isGood, type Purpose, refusal, sendOnce, withClient } from './service-call.ts';
+import { checkPlaceForSecret, saveSecret } from './secret-output.ts';
+import { isGood, type Purpose, refusal, sendOnce, unreadAnswer, withClient } from './service-call.ts';
 import { checkUrl, resolveTarget, type Target, type TargetFlags } from './service-target.ts';
 
 export interface ApiKeyFlags extends TargetFlags {
 	readonly name: string;
-	/** Comma-separated. */
 	readonly permissions: string;
-	/** Lifetime in seconds; left out, the key does not expire. The HTTP body calls it `ttl`. */
 	readonly expires?: number | undefined;
 	readonly out?: string | undefined;
-	/** A file with a pairing code or Short Token, which is spent; `-` for standard input. */
 	readonly codeFile?: string | undefined;
-	/** Take a permission that is much like a known one as it is. */
 	readonly allowUnknownPermission?: boolean | undefined;
 }
 
-/** A key as the service described it; what it left out is `null`. */
-interface CreatedKey {
-	readonly id: string | null;
-	readonly token: string;
-	readonly name: string;
-	readonly permissions: readonly string[];
-	readonly expiresAt: string | null;
-}
+/** As much as an answer has, as long as the key itself is there: it is given only once. */
+const keySchema = ({ name, permissions }: ApiKeyRequest) =>
+	z.object({
+		id: z.string().nullable().catch(null),
+		token: z.string().min(1),
+		name: z.string().catch(name),
+		permissions: z.array(z.coerce.string()).catch(permissions),
+		expiresAt: z.string().nullable().catch(null),
+	});
+type CreatedKey = z.infer<ReturnType<typeof keySchema>>;
 
 const PURPOSE: Purpose = {
 	creates: 'an API key',
@@ -47,24 +46,22 @@ export async function createApiKey(flags: ApiKeyFlags): Promise<void> {
 	const request = checkRequest(flags);
 	checkPlaceForSecret('The API key', { json: flags.json, out: flags.out });
 	const target = await (flags.codeFile === undefined ? resolveTarget(flags, process.env) : targetOfCode(flags));
-	const file = flags.out === undefined ? null : await reserveSecretFile(flags.out);
-	const key = await create(target, request).catch(async (error: unknown) => {
-		await file?.discard();
-		throw error;
-	});
-	await file?.write(`ApiKey ${key.token}\n`);
-
+	const { made: key, path } = await saveSecret(
+		flags.out,
+		() => create(target, request),
+		({ token }) => `ApiKey ${token}\n`,
+	);
 	const warnings = warningsOf(key);
 	const { token, ...rest } = key;
-	if (flags.json) return printJson({ ...rest, ...(file ? { file: file.path } : { token }), warnings });
+	if (flags.json) return printJson({ ...rest, ...(path === null ? { token } : { file: path }), warnings });
 	printLine(`Created API key ${key.name}.\n`);
 	printTable([
 		...(key.id === null ? [] : [['Id', key.id]]),
-		file ? ['Saved', file.path] : ['Key', token],
+		path === null ? ['Key', token] : ['Saved', path],
 		['Permissions', key.permissions.join(', ')],
 		['Expires', key.expiresAt === null ? 'never' : untilTime(key.expiresAt)],
 	]);
-	if (!file) printLine('\nThe key is shown only now: store it with your other secrets.');
+	if (path === null) printLine('\nThe key is shown only now: store it with your other secrets.');
 	for (const warning of warnings) printWarning(warning);
 }
 
@@ -74,11 +71,7 @@ function checkRequest({ name, permissions, expires, allowUnknownPermission }: Ap
 		.split(',')
 		.map((permission) => permission.trim())
 		.filter(Boolean);
-	const read = apiKeyRequestSchema.safeParse({
-		name,
-		permissions: [...new Set(listed)],
-		...(expires === undefined ? {} : { ttl: expires }),
-	});
+	const read = apiKeyRequestSchema.safeParse({ name, permissions: [...new Set(listed)], ttl: expires });
 	if (read.success) {
 		if (!allowUnknownPermission) refuseNearMisses(read.data.permissions);
 		return read.data;
@@ -112,7 +105,9 @@ export function nearMiss(permission: string): string | null {
 }
 
 /** The service and Short Token of a code. A link names its service; another one than --url is refused. */
-async function targetOfCode(flags: ApiKeyFlags): Promise<Target> {
+export async function targetOfCode(
+	flags: TargetFlags & Pick<ApiKeyFlags, 'codeFile'>,
+): Promise<Target & { readonly workflowId: string | null }> {
 	const { codeFile = '-', url = process.env['IDV_URL'], caFile = process.env['IDV_CA_FILE'] } = flags;
 	if (flags.authorizationFile !== undefined)
 		throw new AgentError('usage', 'Both --code-file and --authorization-file were given.', {
@@ -127,15 +122,13 @@ async function targetOfCode(flags: ApiKeyFlags): Promise<Target> {
 			remedy: 'Give the link of a pairing code, or its Short Token, with --code-file FILE (- for standard input).',
 		});
 	const baseUrl = checkUrl(url ?? code.baseUrl ?? undefined, url === undefined ? 'The address in the code' : '--url');
-	if (code.baseUrl !== null && new URL(code.baseUrl).origin !== new URL(baseUrl).origin)
-		throw new AgentError(
-			'usage',
-			`The code is for ${new URL(code.baseUrl).origin}, not for ${new URL(baseUrl).origin}.`,
-			{
-				remedy: 'Leave --url out, or use a code of that service.',
-			},
-		);
-	return { baseUrl, authorization: { scheme: 'Token', credential: code.token }, credentialFrom: from, caFile };
+	const origin = code.baseUrl === null ? null : new URL(code.baseUrl).origin;
+	if (origin !== null && origin !== new URL(baseUrl).origin)
+		throw new AgentError('usage', `The code is for ${origin}, not for ${new URL(baseUrl).origin}.`, {
+			remedy: 'Leave --url out, or use a code of that service.',
+		});
+	const authorization = { scheme: 'Token', credential: code.token } as const;
+	return { baseUrl, authorization, credentialFrom: from, caFile, workflowId: code.workflowId };
 }
 
 /** A next path is not a retry: where the one before does not exist, nothing was created. */
@@ -147,34 +140,12 @@ async function create(target: Target, request: ApiKeyRequest): Promise<CreatedKe
 		let answer = await ask(first);
 		for (const path of others) if (answer.status === 404 || answer.status === 405) answer = await ask(path);
 		if (!isGood(answer)) throw refusal(target, answer, purpose);
-		const key = readKey(new TextDecoder().decode(answer.body), request);
-		if (key) return key;
-		const { host } = new URL(target.baseUrl);
-		const unread = new AgentError('bad-response', `${host} answered without a key that can be read.`);
-		throw inOperatorsWords(unread, purpose, 'perhaps');
+		try {
+			return keySchema(request).parse(JSON.parse(new TextDecoder().decode(answer.body)));
+		} catch {
+			throw unreadAnswer(target, 'a key that can be read', purpose);
+		}
 	});
-}
-
-/** As much as the answer has, as long as the key itself is there: it is given only once. */
-function readKey(body: string, request: ApiKeyRequest): CreatedKey | null {
-	let document: unknown;
-	try {
-		document = JSON.parse(body);
-	} catch {
-		return null;
-	}
-	const fields = typeof document === 'object' && document !== null ? (document as Record<string, unknown>) : {};
-	const text = (name: string) => (typeof fields[name] === 'string' ? fields[name] : null);
-	const token = text('token');
-	if (!token) return null;
-	const held = fields['permissions'];
-	return {
-		id: text('id'),
-		token,
-		name: text('name') ?? request.name,
-		permissions: Array.isArray(held) ? held.map(String) : request.permissions,
-		expiresAt: text('expiresAt'),
-	};
 }
 
 /** Properties of the key that the operator may not have intended. */

@@ -2,7 +2,7 @@
 import { AgentError } from '../base/errors.ts';
 import { printJson, printLine, printTable, untilTime } from '../cli/output.ts';
 import { type DeviceConnectionRequest, deviceConnectionRequestSchema } from '../protocol/device-connection.ts';
-import { checkPlaceForSecret, reserveSecretFile } from './secret-output.ts';
+import { checkPlaceForSecret, saveSecret } from './secret-output.ts';
 import { inOperatorsWords, type Purpose, withClient } from './service-call.ts';
 import { resolveTarget, type Target, type TargetFlags } from './service-target.ts';
 
@@ -12,9 +12,7 @@ export interface DeviceFlags extends TargetFlags {
 	readonly serial?: string | undefined;
 	readonly mac?: string | undefined;
 	readonly type?: string | undefined;
-	/** Seconds. */
 	readonly heartbeat?: number | undefined;
-	/** RFC 6901 pointer to the Connection in the answer. */
 	readonly tokenPointer?: string | undefined;
 	readonly out?: string | undefined;
 }
@@ -28,19 +26,18 @@ export async function connectDevice(flags: DeviceFlags): Promise<void> {
 	const request = checkRequest(flags);
 	checkPlaceForSecret('The Connection', { json: flags.json, out: flags.out });
 	const target = await resolveTarget(flags, process.env);
-	const file = flags.out === undefined ? null : await reserveSecretFile(flags.out);
-	const { token, expiresAt } = await register(target, request, flags.tokenPointer).catch(async (error: unknown) => {
-		await file?.discard();
-		throw error;
-	});
-	await file?.write(`Connection ${token}\n`);
-
+	const { made, path } = await saveSecret(
+		flags.out,
+		() => register(target, request, flags.tokenPointer),
+		({ token }) => `Connection ${token}\n`,
+	);
+	const { token, expiresAt } = made;
 	const { deviceId, workflowId } = request;
 	const told = { baseUrl: target.baseUrl, deviceId, workflowId, expiresAt };
-	if (flags.json) return printJson({ ...told, ...(file ? { file: file.path } : { connection: token }) });
+	if (flags.json) return printJson({ ...told, ...(path === null ? { connection: token } : { file: path }) });
 	printLine(`Registered ${deviceId} for workflow ${workflowId}.\n`);
 	printTable([
-		file ? ['Saved', file.path] : ['Connection', token],
+		path === null ? ['Connection', token] : ['Saved', path],
 		['Expires', expiresAt === null ? 'it does not say' : untilTime(expiresAt)],
 	]);
 	printLine(
@@ -61,26 +58,21 @@ const FLAGS: Readonly<Record<keyof DeviceConnectionRequest, string>> = {
 /** @throws AgentError `usage` naming the flag. */
 function checkRequest(flags: DeviceFlags): DeviceConnectionRequest {
 	const { deviceId, workflow, serial, mac, type, heartbeat } = flags;
-	const given = {
+	const read = deviceConnectionRequestSchema.safeParse({
 		deviceId,
 		workflowId: workflow,
-		...(serial === undefined ? {} : { serial }),
-		...(mac === undefined ? {} : { macAddress: mac }),
-		...(type === undefined ? {} : { deviceType: type }),
-		...(heartbeat === undefined ? {} : { heartbeatCadence: heartbeat }),
-	};
-	const read = deviceConnectionRequestSchema.safeParse(given);
+		serial,
+		macAddress: mac,
+		deviceType: type,
+		heartbeatCadence: heartbeat,
+	});
 	if (read.success) return read.data;
 	const [issue] = read.error.issues;
 	const flag = FLAGS[issue?.path[0] as keyof DeviceConnectionRequest];
 	throw new AgentError('usage', `${flag} ${issue?.message}.`, { remedy: 'See "idv device connect --help".' });
 }
 
-async function register(
-	target: Target,
-	request: DeviceConnectionRequest,
-	tokenPointer: string | undefined,
-): Promise<{ token: string; expiresAt: string | null }> {
+async function register(target: Target, request: DeviceConnectionRequest, tokenPointer: string | undefined) {
 	return withClient(target, async (client) => {
 		const { baseUrl, authorization } = target;
 		const result = await client.registerDevice({ baseUrl, authorization, request, tokenPointer });
@@ -89,8 +81,6 @@ async function register(
 				token: result.token,
 				expiresAt: result.life ? new Date(result.life.expiresAtSeconds * 1000).toISOString() : null,
 			};
-		const { code, message, remedy } = result.failure;
-		const refused = new AgentError(code, message, { remedy });
-		throw inOperatorsWords(refused, PURPOSE, result.sent === 'perhaps' ? 'perhaps' : 'nothing');
+		throw inOperatorsWords(result.failure, PURPOSE, result.sent === 'perhaps');
 	});
 }

@@ -6,11 +6,11 @@ import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { AgentError, type ErrorCode } from '../base/errors.ts';
 import { inWords, readBytes } from '../base/files.edge.ts';
 import { findJsonPlaces, type JsonPlaces, lineAndColumn, pointerOf } from '../base/json-text.ts';
-import { printWarning } from '../cli/output.ts';
 import { checkPlan, type Finding } from '../fleet/lint.ts';
 import { MAX_PLAN_BYTES } from '../fleet/terms.ts';
 import { importPublicKey, type ReadPlan, readPlan } from '../fleet/verify-plan.runner.ts';
-import { publicKeySchema } from '../settings/terms.ts';
+import { publicKeySchema } from '../settings/table.ts';
+import { warnIfOpen } from './service-target.ts';
 
 const MAX_KEY_BYTES = 16 * 1024;
 
@@ -20,17 +20,7 @@ export interface PlanFile extends ReadPlan {
 	readonly payload: Uint8Array;
 	/** The file's own bytes. */
 	readonly bytes: Uint8Array;
-	readonly findings: readonly PlacedFinding[];
-}
-
-/** A finding with its place in the file. */
-export interface PlacedFinding {
-	readonly level: Finding['level'];
-	/** RFC 6901 pointer. */
-	readonly path: string;
-	/** `line 3, column 5`, of the plan itself. */
-	readonly place: string;
-	readonly message: string;
+	readonly findings: readonly ReturnType<typeof placed>[];
 }
 
 /**
@@ -55,7 +45,8 @@ export async function readPlanFile(file: string, publicKeys: readonly string[] =
 	return { ...reading.read, file, payload: reading.payload, bytes, findings };
 }
 
-function placed({ level, path, what }: Finding, text: string, places: JsonPlaces): PlacedFinding {
+/** A finding with its RFC 6901 pointer and its place, such as `line 3, column 5`, in the plan itself. */
+function placed({ level, path, what }: Finding, text: string, places: JsonPlaces) {
 	const pointer = pointerOf(path);
 	return { level, path: pointer, place: lineAndColumn(text, places.offsetOf(path)), message: `${pointer} ${what}.` };
 }
@@ -101,10 +92,7 @@ export async function readPrivateKey(file: string): Promise<KeyObject> {
 export async function readBounded(file: string, maxBytes: number, code: ErrorCode, what: string): Promise<Uint8Array> {
 	try {
 		return await readBytes(file, maxBytes, {
-			inspect({ mode }) {
-				if (what === 'key' && (mode & 0o077) !== 0)
-					printWarning(`Other users may read ${file}. Close it: chmod 600 ${file}`);
-			},
+			inspect: (stat) => (what === 'key' ? warnIfOpen(file, stat) : undefined),
 		});
 	} catch (cause) {
 		throw new AgentError(code, `The ${what} file ${file} cannot be read: ${inWords(cause)}.`, {

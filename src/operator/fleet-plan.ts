@@ -9,30 +9,24 @@ import { formatPublicKey, readPlan } from '../fleet/verify-plan.runner.ts';
 import { checkPublicKeys, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
 import { groupRows } from './fleet-preview.ts';
 import { readInventory } from './inventory.ts';
-import { replaceFile, reserveSecretFile } from './secret-output.ts';
+import { replaceFile, saveSecret } from './secret-output.ts';
 
-export interface KeyFlags extends OutputFlags {
-	readonly out: string;
-}
-
-export async function makeFleetKey(flags: KeyFlags): Promise<void> {
-	const file = await reserveSecretFile(flags.out);
-	const { privateKey } = generateKeyPairSync('ed25519');
-	await file.write(privateKey.export({ format: 'pem', type: 'pkcs8' }).toString());
-	const publicKey = formatPublicKey(privateKey);
-	if (flags.json) return printJson({ file: file.path, publicKey });
+export async function makeFleetKey(flags: OutputFlags & { readonly out: string }): Promise<void> {
+	const make = async () => generateKeyPairSync('ed25519').privateKey;
+	const { made, path } = await saveSecret(flags.out, make, (key) => key.export({ format: 'pem', type: 'pkcs8' }));
+	const publicKey = formatPublicKey(made);
+	if (flags.json) return printJson({ file: path, publicKey });
 	printTable([
-		['Private key', `${file.path} (mode 0600; its holder can move the fleet)`],
+		['Private key', `${path} (mode 0600; its holder can move the fleet)`],
 		['Public key', publicKey],
 	]);
 	printLine('\nGive every device the public key: fleet.publicKeys in its settings.');
 }
 
-export interface CheckFlags extends OutputFlags {
-	readonly publicKey?: readonly string[] | undefined;
-}
-
-export async function checkFleetPlan(flags: CheckFlags, file: string): Promise<void> {
+export async function checkFleetPlan(
+	flags: OutputFlags & { readonly publicKey?: readonly string[] },
+	file: string,
+): Promise<void> {
 	const read = await readPlanFile(file, checkPublicKeys(flags.publicKey ?? []));
 	const { plan, isSigned, verifiedBy, findings } = read;
 	const errors = findings.filter(({ level }) => level === 'error');
@@ -49,13 +43,11 @@ export async function checkFleetPlan(flags: CheckFlags, file: string): Promise<v
 	if (errors.length === 0) printLine('Nothing is wrong with it.');
 }
 
-export interface SignFlags extends OutputFlags {
-	readonly key: string;
-	readonly out?: string | undefined;
-}
-
 /** A signed plan gets one more signature: so a fleet changes its key without a moment in which a device trusts none. */
-export async function signFleetPlan(flags: SignFlags, file: string): Promise<void> {
+export async function signFleetPlan(
+	flags: OutputFlags & { readonly key: string; readonly out?: string },
+	file: string,
+): Promise<void> {
 	const key = await readPrivateKey(flags.key);
 	const read = await readPlanFile(file);
 	refuseErrors(read);
@@ -88,11 +80,11 @@ function signaturesIn(bytes: Uint8Array): PlanEnvelope['signatures'] {
 	return isEnvelope(document) ? (document as PlanEnvelope).signatures : [];
 }
 
-export interface DiffFlags extends OutputFlags {
-	readonly inventory?: string | undefined;
-}
-
-export async function diffFleetPlans(flags: DiffFlags, oldFile: string, newFile: string): Promise<void> {
+export async function diffFleetPlans(
+	flags: OutputFlags & { readonly inventory?: string },
+	oldFile: string,
+	newFile: string,
+): Promise<void> {
 	const [before, after] = [await readPlanFile(oldFile), await readPlanFile(newFile)];
 	const differences = diffPlans(before.plan, after.plan);
 	const preview = flags.inventory === undefined ? null : await previewChange(before.plan, after.plan, flags.inventory);
@@ -111,8 +103,10 @@ export async function diffFleetPlans(flags: DiffFlags, oldFile: string, newFile:
 		);
 }
 
+type Plan = Parameters<typeof compilePlan>[0];
+
 /** From what the old plan says to what the new one says, whatever the inventory knows of workflows. */
-async function previewChange(...[before, after, file]: [Plan, Plan, string]) {
+async function previewChange(before: Plan, after: Plan, file: string) {
 	const old = compilePlan(before);
 	const nowMs = Date.now();
 	const devices = (await readInventory(file)).map((device) => ({
@@ -121,4 +115,3 @@ async function previewChange(...[before, after, file]: [Plan, Plan, string]) {
 	}));
 	return previewPlan(compilePlan(after), devices, nowMs);
 }
-type Plan = Parameters<typeof compilePlan>[0];

@@ -8,7 +8,6 @@ import { readInventory } from './inventory.ts';
 
 export interface PreviewFlags extends OutputFlags {
 	readonly inventory: string;
-	/** Every move, not only how many are alike. */
 	readonly devices?: boolean | undefined;
 }
 

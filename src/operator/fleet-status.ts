@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
 import { printJson, printLine, printTable } from '../cli/output.ts';
-import { DEVICE_LIST_PATH, deviceListSchema } from '../protocol/device-list.ts';
+import { DEVICE_LIST_PATH, deviceListSchema, type ListedDevice } from '../protocol/device-list.ts';
 import { readPlanFile } from './fleet-files.ts';
 import { readJsonLines } from './inventory.ts';
 import { callService } from './service-call.ts';
@@ -13,55 +13,53 @@ const MAX_LIST_BYTES = 128 * 1024 * 1024;
 const SHOWN = 10;
 
 export interface StatusFlags extends TargetFlags {
-	/** A file with a line of `idv-agent status --json` for each device. */
 	readonly from?: string | undefined;
 	readonly plan?: string | undefined;
 	readonly revision?: number | undefined;
-	/** Every device, not only how many. */
 	readonly devices?: boolean | undefined;
 }
 
-interface Report {
-	readonly deviceId: string;
+type Report = Pick<ListedDevice, 'deviceId' | 'online' | 'planRevision' | 'planRefused'> & {
 	readonly workflowId: string | null;
-	readonly online: boolean;
-	readonly planRevision: number | null;
-	readonly planRefused: number | null;
-	/** Why it was refused, where that is known. */
+	/** Why the plan was refused, where that is known. */
 	readonly reason: string | null;
-}
+};
 
 type Standing = 'moved' | 'refused' | 'pending' | 'pendingOffline';
 
 export async function showFleetStatus(flags: StatusFlags): Promise<void> {
 	const named = flags.plan === undefined ? flags.revision : (await readPlanFile(flags.plan)).plan.revision;
 	const reports = flags.from === undefined ? await fromService(flags) : await fromFile(flags.from);
-	const revision = named ?? newestOf(reports);
+	const newest = reports.reduce((most, one) => Math.max(most, one.planRevision ?? 0, one.planRefused ?? 0), 0);
+	const revision = named ?? (newest || null);
 	const devices = reports.map((report) => ({ ...report, standing: standingOf(report, revision) }));
-	const of = (standing: Standing) => devices.filter((device) => device.standing === standing);
-	const [moved, refused, pending, offline] = [of('moved'), of('refused'), of('pending'), of('pendingOffline')];
-	const workflows = countWorkflows(reports);
+	const {
+		moved = [],
+		refused = [],
+		pending = [],
+		pendingOffline = [],
+	} = Object.groupBy(devices, (one) => one.standing);
 	const counts = {
 		moved: moved.length,
 		refused: refused.length,
-		pending: pending.length + offline.length,
-		pendingOffline: offline.length,
+		pending: pending.length + pendingOffline.length,
+		pendingOffline: pendingOffline.length,
 	};
-	if (flags.json)
-		return printJson({
-			revision,
-			devices: devices.length,
-			...counts,
-			workflows,
-			...(flags.devices && { reports: devices }),
-		});
+	const workflows: Record<string, number> = {};
+	for (const { workflowId } of reports)
+		if (workflowId !== null) workflows[workflowId] = (workflows[workflowId] ?? 0) + 1;
+	const all = flags.devices && { reports: devices };
+	if (flags.json) return printJson({ revision, devices: devices.length, ...counts, workflows, ...all });
 	if (revision === null) printLine(`None of ${devices.length} devices reports a fleet plan.`);
 	else printLine(`Revision ${revision}${named === undefined ? ', the newest that a device reports' : ''}:\n`);
 	printTable([
 		['Moved', `${moved.length} of ${devices.length}`],
 		['Refused', listed(refused)],
-		['Pending', counts.pending === 0 ? '0' : `${listed([...pending, ...offline])}; ${offline.length} offline`],
-		...[...Object.entries(workflows)].map(([workflowId, count]) => [`Workflow ${workflowId}`, String(count)]),
+		[
+			'Pending',
+			counts.pending === 0 ? '0' : `${listed([...pending, ...pendingOffline])}; ${counts.pendingOffline} offline`,
+		],
+		...Object.entries(workflows).map(([workflowId, count]) => [`Workflow ${workflowId}`, String(count)]),
 	]);
 	for (const { deviceId, reason } of refused.slice(0, SHOWN)) if (reason) printLine(`${deviceId}: ${reason}`);
 	if (!flags.devices) return;
@@ -82,20 +80,6 @@ function standingOf({ planRevision, planRefused, online }: Report, revision: num
 	if (revision !== null && planRefused !== null && planRefused >= revision) return 'refused';
 	if (revision !== null && planRevision !== null && planRevision >= revision) return 'moved';
 	return online ? 'pending' : 'pendingOffline';
-}
-
-function newestOf(reports: readonly Report[]): number | null {
-	let newest: number | null = null;
-	for (const { planRevision, planRefused } of reports)
-		for (const revision of [planRevision, planRefused])
-			if (revision !== null && revision > (newest ?? 0)) newest = revision;
-	return newest;
-}
-
-function countWorkflows(reports: readonly Report[]): Record<string, number> {
-	const counts: Record<string, number> = {};
-	for (const { workflowId } of reports) if (workflowId !== null) counts[workflowId] = (counts[workflowId] ?? 0) + 1;
-	return counts;
 }
 
 function listed(devices: readonly Report[]): string {
@@ -144,8 +128,8 @@ const statusLineSchema = z.object({
 /** Of a device that is there several times the last line applies. */
 async function fromFile(file: string): Promise<Report[]> {
 	const reports = new Map<string, Report>();
-	for (const { line, document } of await readJsonLines(file)) {
-		const read = statusLineSchema.safeParse(document);
+	for (const { line, fields } of await readJsonLines(file)) {
+		const read = statusLineSchema.safeParse(fields);
 		if (!read.success) {
 			const [issue] = read.error.issues;
 			throw new AgentError(

@@ -13,7 +13,7 @@ import {
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
 import { nearestName } from '../settings/resolve.ts';
-import { labelSchema } from '../settings/terms.ts';
+import { labelSchema } from '../settings/table.ts';
 import { readBounded } from './fleet-files.ts';
 
 const MAX_INVENTORY_BYTES = 256 * 1024 * 1024;
@@ -41,40 +41,43 @@ interface Row {
 }
 
 /** @throws AgentError `inventory-invalid`, a line for each of the first problems. */
-export async function readInventory(file: string): Promise<InventoryDevice[]> {
-	const text = decode(await readBounded(file, MAX_INVENTORY_BYTES, 'inventory-invalid', 'inventory'), file);
-	const problems: string[] = [];
-	const note = (line: number, what: string) => {
-		if (problems.length < MAX_PROBLEMS) problems.push(`${file}: line ${line}: ${what}.`);
-	};
-	const rows = /^\s*\{/.test(text) ? jsonLines(text, note) : await csvRows(text, file, note);
-	const devices: InventoryDevice[] = [];
-	const lines = new Map<string, number>();
-	for (const { line, fields } of rows) {
-		const read = rowSchema.safeParse(fields);
-		if (!read.success) {
-			const [issue] = read.error.issues;
-			note(line, `${issue?.path.join('/') || 'the line'} ${inWords(issue)}`);
-			continue;
+export function readInventory(file: string): Promise<InventoryDevice[]> {
+	return readNoting(file, 'inventory', async (text, note) => {
+		const devices: InventoryDevice[] = [];
+		const lines = new Map<string, number>();
+		for (const { line, fields } of /^\s*\{/.test(text) ? jsonLines(text, note) : await csvRows(text, file, note)) {
+			const read = rowSchema.safeParse(fields);
+			if (!read.success) {
+				const [issue] = read.error.issues;
+				note(line, `${issue?.path.join('/') || 'the line'} ${inWords(issue)}`);
+				continue;
+			}
+			const before = lines.get(read.data.deviceId);
+			if (before !== undefined) note(line, `deviceId is there already, on line ${before}`);
+			lines.set(read.data.deviceId, line);
+			devices.push(read.data);
 		}
-		const before = lines.get(read.data.deviceId);
-		if (before !== undefined) note(line, `deviceId is there already, on line ${before}`);
-		lines.set(read.data.deviceId, line);
-		devices.push(read.data);
-	}
-	if (problems.length > 0) throw new AgentError('inventory-invalid', problems.join('\n'));
-	return devices;
+		return devices;
+	});
 }
 
 /** Each line's document, for files of other shapes as well. @throws AgentError `inventory-invalid`. */
-export async function readJsonLines(file: string): Promise<{ readonly line: number; readonly document: unknown }[]> {
-	const text = decode(await readBounded(file, MAX_INVENTORY_BYTES, 'inventory-invalid', 'report'), file);
+export function readJsonLines(file: string): Promise<Row[]> {
+	return readNoting(file, 'report', jsonLines);
+}
+
+async function readNoting<Result>(
+	file: string,
+	what: string,
+	read: (text: string, note: NoteProblem) => Result | Promise<Result>,
+): Promise<Result> {
+	const text = decode(await readBounded(file, MAX_INVENTORY_BYTES, 'inventory-invalid', what), file);
 	const problems: string[] = [];
-	const rows = jsonLines(text, (line, what) => {
-		if (problems.length < MAX_PROBLEMS) problems.push(`${file}: line ${line}: ${what}.`);
+	const result = await read(text, (line, fault) => {
+		if (problems.length < MAX_PROBLEMS) problems.push(`${file}: line ${line}: ${fault}.`);
 	});
 	if (problems.length > 0) throw new AgentError('inventory-invalid', problems.join('\n'));
-	return rows.map(({ line, fields }) => ({ line, document: fields }));
+	return result;
 }
 
 /** A file with nothing in it is an export that failed, not a fleet without devices. */

@@ -17,18 +17,14 @@ import { resolveTarget, type Target, type TargetFlags } from './service-target.t
 
 export interface PairingCodeFlags extends TargetFlags {
 	readonly workflow: string;
-	/** A `.png` or `.svg` file. */
 	readonly out?: string | undefined;
 	readonly terminal?: boolean | undefined;
 }
 
-/** A code as it came. */
+/** A code as it came: a link with a Short Token, and the service's own picture. `null` where the service does not say. */
 interface FoundCode {
-	/** The text of the code: a link with a Short Token. A secret that works once. */
 	readonly text: string;
-	/** ISO 8601; `null` where the service doesn't say. */
 	readonly expiresAt: string | null;
-	/** The service's own picture. */
 	readonly png: Uint8Array | null;
 }
 
@@ -48,9 +44,15 @@ export async function makePairingCode(flags: PairingCodeFlags): Promise<void> {
 	);
 	const found = await readAnswer(answer);
 	const code = readPairingCode(found.text);
-	if (code.kind === 'notACode') throw unusable(target, 'something that is not a pairing code');
+	if (code.kind === 'notACode') {
+		const { host } = new URL(target.baseUrl);
+		throw new AgentError('bad-response', `${host} answered with something that is not a pairing code.`, {
+			remedy: 'Check --url: something else may be answering there.',
+		});
+	}
 	const warnings = warningsOf(code, found, flags, target);
-	const file = flags.out === undefined ? null : await replaceFile(flags.out, await draw(found, format));
+	const draw = () => (format === 'svg' ? writeQrSvg(found.text) : (found.png ?? writeQrPng(found.text)));
+	const file = flags.out === undefined ? null : await replaceFile(flags.out, await draw());
 	if (file !== null && format === 'png' && (await readSingleCode(file)) !== found.text)
 		throw new AgentError('internal', `${file} does not show the code that was written.`);
 
@@ -93,20 +95,14 @@ async function readAnswer({ headers, body }: ServiceAnswer): Promise<FoundCode> 
 	try {
 		const document: unknown = JSON.parse(text);
 		if (typeof document === 'string') return { text: document, expiresAt: null, png: null };
-		const fields = Object.entries((document ?? {}) as Record<string, unknown>).filter(
-			(entry): entry is [string, string] => typeof entry[1] === 'string',
-		);
-		const [, link] = fields.find(([, value]) => value.includes('authorization=')) ?? [];
-		const [, ends] = fields.find(([name]) => name === 'expiresAt') ?? [];
-		return { text: link ?? text, expiresAt: ends ?? null, png: null };
+		const fields = (document ?? {}) as Record<string, unknown>;
+		const texts = Object.values(fields).filter((value) => typeof value === 'string');
+		const link = texts.find((value) => value.includes('authorization='));
+		const ends = Object.hasOwn(fields, 'expiresAt') ? fields['expiresAt'] : null;
+		return { text: link ?? text, expiresAt: typeof ends === 'string' ? ends : null, png: null };
 	} catch {
 		return { text, expiresAt: null, png: null };
 	}
-}
-
-function draw({ text, png }: FoundCode, format: 'png' | 'svg' | null): Promise<Uint8Array | string> {
-	if (format === 'svg') return writeQrSvg(text);
-	return png ? Promise.resolve(png) : writeQrPng(text);
 }
 
 /** Warnings about a code that would surprise its user. */
@@ -125,10 +121,4 @@ function warningsOf(code: PairingCode, { expiresAt }: FoundCode, flags: PairingC
 	if (expiresAt !== null && Date.parse(expiresAt) <= Date.now())
 		warnings.push("By this machine's clock the code has ended already.");
 	return warnings;
-}
-
-function unusable({ baseUrl }: Target, what: string): AgentError {
-	return new AgentError('bad-response', `${new URL(baseUrl).host} answered with ${what}.`, {
-		remedy: 'Check --url: something else may be answering there.',
-	});
 }

@@ -16,13 +16,8 @@ export interface Profile {
 	readonly url: string;
 }
 
-export interface Profiles {
-	/** The one that is used when none is named. */
-	readonly current: string | null;
-	readonly profiles: readonly Profile[];
-}
-
 const documentSchema = z.object({
+	/** The one that is used when none is named. */
 	current: z.string().nullable().default(null),
 	profiles: z.record(z.string(), z.object({ url: z.string() })).default({}),
 });
@@ -36,39 +31,32 @@ export function checkProfileName(name: string): string {
 	});
 }
 
-export async function listProfiles(): Promise<Profiles> {
-	const { document } = await openStore();
-	return asProfiles(document);
+export async function readProfiles(): Promise<Document> {
+	return (await openStore()).document;
 }
 
 /** A profile by its name; without a name the current one, or `null` if there is none. @throws AgentError `usage`. */
 export async function findProfile(name: string | undefined): Promise<Profile | null> {
-	const { current, profiles } = await listProfiles();
-	const chosen = name ?? current;
-	if (chosen === null) return null;
-	const found = profiles.find((profile) => profile.name === chosen);
-	if (found) return found;
-	throw unknownProfile(chosen, profiles);
+	const document = await readProfiles();
+	const chosen = name ?? document.current;
+	return chosen === null ? null : pick(document, chosen);
 }
 
 /** The first profile becomes the current one. @throws AgentError `usage` for one that exists, unless it may be replaced. */
-export async function saveProfile(profile: Profile, secret: string, replace: boolean): Promise<void> {
+export async function saveProfile({ name, url }: Profile, secret: string, replace: boolean): Promise<void> {
 	const { document, write, directory } = await openStore();
-	if (document.profiles[profile.name] && !replace)
-		throw new AgentError('usage', `There is a profile ${profile.name} already.`, {
+	if (Object.hasOwn(document.profiles, name) && !replace)
+		throw new AgentError('usage', `There is a profile ${name} already.`, {
 			remedy: 'Choose another name, or use --replace.',
 		});
-	await writeSecret(secretFile(directory, profile.name), secret);
-	const profiles = { ...document.profiles, [profile.name]: { url: profile.url } };
-	write({ current: document.current ?? profile.name, profiles });
+	await writeSecret(secretFile(directory, name), secret);
+	write({ current: document.current ?? name, profiles: { ...document.profiles, [name]: { url } } });
 }
 
 /** @throws AgentError `usage`. */
 export async function chooseProfile(name: string): Promise<Profile> {
 	const { document, write } = await openStore();
-	const { profiles } = asProfiles(document);
-	const found = profiles.find((profile) => profile.name === name);
-	if (!found) throw unknownProfile(name, profiles);
+	const found = pick(document, name);
 	write({ ...document, current: name });
 	return found;
 }
@@ -76,8 +64,8 @@ export async function chooseProfile(name: string): Promise<Profile> {
 /** Forgets the profile and its credential. @throws AgentError `usage`. */
 export async function removeProfile(name: string): Promise<void> {
 	const { document, write, directory } = await openStore();
-	const { [name]: removed, ...profiles } = document.profiles;
-	if (!removed) throw unknownProfile(name, asProfiles(document).profiles);
+	pick(document, name);
+	const { [name]: _removed, ...profiles } = document.profiles;
 	await rm(secretFile(directory, name), { force: true });
 	write({ current: document.current === name ? null : document.current, profiles });
 }
@@ -88,14 +76,8 @@ export async function readProfileSecret(name: string): Promise<string> {
 	return readSecretFile(secretFile(directory, name));
 }
 
-interface Store {
-	readonly document: Document;
-	/** Where `conf` keeps its file. */
-	readonly directory: string;
-	write(document: Document): void;
-}
-
-async function openStore(): Promise<Store> {
+/** With the directory in which `conf` keeps its file. */
+async function openStore() {
 	const { default: Conf } = await import('conf');
 	try {
 		const conf = new Conf<Document>({ projectName: 'idv', projectSuffix: '', configName: 'profiles' });
@@ -113,10 +95,6 @@ async function openStore(): Promise<Store> {
 	}
 }
 
-function asProfiles({ current, profiles }: Document): Profiles {
-	return { current, profiles: Object.entries(profiles).map(([name, { url }]) => ({ name, url })) };
-}
-
 function secretFile(directory: string, name: string): string {
 	return join(directory, 'secrets', name);
 }
@@ -126,21 +104,18 @@ async function writeSecret(file: string, secret: string): Promise<void> {
 		await mkdir(dirname(file), { recursive: true, mode: 0o700 });
 		await writeDurably(file, `${secret}\n`);
 	} catch (error) {
-		throw new AgentError(
-			'state-unwritable',
-			`The credential cannot be written to ${dirname(file)}: ${inWords(error)}.`,
-			{
-				remedy: 'Make the directory writable for this user, with free space.',
-				cause: error,
-			},
-		);
+		const message = `The credential cannot be written to ${dirname(file)}: ${inWords(error)}.`;
+		const remedy = 'Make the directory writable for this user, with free space.';
+		throw new AgentError('state-unwritable', message, { remedy, cause: error });
 	}
 }
 
-function unknownProfile(name: string, profiles: readonly Profile[]): AgentError {
-	const names = profiles.map((profile) => profile.name);
+function pick({ profiles }: Document, name: string): Profile {
+	const found = Object.hasOwn(profiles, name) ? profiles[name] : undefined;
+	if (found) return { name, url: found.url };
+	const names = Object.keys(profiles);
 	const nearest = nearestName(name, names);
-	return new AgentError('usage', `There is no profile ${name}${nearest ? `; did you mean ${nearest}?` : '.'}`, {
+	throw new AgentError('usage', `There is no profile ${name}${nearest ? `; did you mean ${nearest}?` : '.'}`, {
 		remedy: names.length > 0 ? `There are: ${names.join(', ')}.` : 'Add one: idv profile add.',
 	});
 }

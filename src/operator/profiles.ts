@@ -1,37 +1,32 @@
 /** `idv profile`: names for services and their credentials, so that the other commands need neither flag nor variable. */
 import { AgentError } from '../base/errors.ts';
-import { type OutputFlags, printJson, printLine, printTable } from '../cli/output.ts';
+import { type OutputFlags, printAnswer, printJson, printLine, printTable } from '../cli/output.ts';
 import { promptHidden, readStandardInput } from '../cli/prompts.ts';
 import { formatAuthorization, MAX_CREDENTIAL_LENGTH } from '../protocol/authorization.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
 import {
 	checkProfileName,
 	chooseProfile,
-	listProfiles,
 	readProfileSecret,
+	readProfiles,
 	removeProfile,
 	saveProfile,
 } from './profile-store.ts';
-import { checkUrl, parseCredential } from './service-target.ts';
+import { checkUrl, parseCredential, type TargetFlags } from './service-target.ts';
 
-export interface AddFlags extends OutputFlags {
-	readonly url?: string | undefined;
-	readonly authorizationFile?: string | undefined;
-	readonly replace?: boolean | undefined;
-}
-
-export async function addProfile(flags: AddFlags, name: string): Promise<void> {
+export async function addProfile(flags: TargetFlags & { readonly replace?: boolean }, name: string): Promise<void> {
 	checkProfileName(name);
 	const url = checkUrl(flags.url ?? process.env['IDV_URL'], flags.url === undefined ? 'IDV_URL' : '--url');
 	const authorization = parseCredential(await readCredential(flags), 'The given text');
 	await saveProfile({ name, url }, formatAuthorization(authorization), flags.replace ?? false);
-	const { current } = await listProfiles();
-	if (flags.json) printJson({ name, url, scheme: authorization.scheme, current: current === name });
-	else printLine(`Profile ${name} added: ${authorization.scheme} for ${url}${current === name ? ', in use' : ''}.`);
+	const { current } = await readProfiles();
+	const { scheme } = authorization;
+	const line = `Profile ${name} added: ${scheme} for ${url}${current === name ? ', in use' : ''}.`;
+	printAnswer(flags, { name, url, scheme, current: current === name }, line);
 }
 
 /** A file, standard input, the variable, or a person. */
-async function readCredential({ authorizationFile: file }: AddFlags): Promise<string> {
+async function readCredential({ authorizationFile: file }: TargetFlags): Promise<string> {
 	if (file === '-') return readStandardInput(2 * MAX_CREDENTIAL_LENGTH);
 	if (file !== undefined) return readSecretFile(file);
 	const text = process.env['IDV_AUTHORIZATION'];
@@ -44,9 +39,9 @@ async function readCredential({ authorizationFile: file }: AddFlags): Promise<st
 }
 
 export async function showProfiles(flags: OutputFlags): Promise<void> {
-	const { current, profiles } = await listProfiles();
+	const { current, profiles } = await readProfiles();
 	const rows = await Promise.all(
-		profiles.map(async ({ name, url }) => {
+		Object.entries(profiles).map(async ([name, { url }]) => {
 			// The scheme alone: it is not a secret.
 			const secret = await readProfileSecret(name).catch(() => '');
 			return { name, url, scheme: /^[A-Za-z]+(?=\s)/.exec(secret)?.[0] ?? null, current: name === current };
@@ -61,12 +56,10 @@ export async function showProfiles(flags: OutputFlags): Promise<void> {
 
 export async function useProfile(flags: OutputFlags, name: string): Promise<void> {
 	const { url } = await chooseProfile(name);
-	if (flags.json) printJson({ current: name, url });
-	else printLine(`Profile ${name} is in use: ${url}.`);
+	printAnswer(flags, { current: name, url }, `Profile ${name} is in use: ${url}.`);
 }
 
 export async function forgetProfile(flags: OutputFlags, name: string): Promise<void> {
 	await removeProfile(name);
-	if (flags.json) printJson({ removed: name });
-	else printLine(`Profile ${name} and its credential are removed.`);
+	printAnswer(flags, { removed: name }, `Profile ${name} and its credential are removed.`);
 }

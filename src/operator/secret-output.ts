@@ -22,48 +22,39 @@ export function checkPlaceForSecret(
 	});
 }
 
-export interface ReservedFile {
-	readonly path: string;
-	/** @throws AgentError `state-unwritable`; then the file is gone. */
-	write(text: string): Promise<void>;
-	/** Takes the empty file away again. */
-	discard(): Promise<void>;
-}
-
-/** Makes an empty file with mode 0600. @throws AgentError `usage` if there is one already, `state-unwritable`. */
-export async function reserveSecretFile(out: string): Promise<ReservedFile> {
+/**
+ * Reserves a new file with mode 0600 before the secret is made, and writes the secret into it; without a name it is only made.
+ * @throws AgentError `usage` if the file is there already, `state-unwritable`, or what `make` throws; then the file is gone.
+ */
+export async function saveSecret<Made>(
+	out: string | undefined,
+	make: () => Promise<Made>,
+	textOf: (made: Made) => string | Buffer,
+): Promise<{ readonly made: Made; readonly path: string | null }> {
+	if (out === undefined) return { made: await make(), path: null };
 	const path = resolve(out);
-	try {
-		const file = await open(path, 'wx', 0o600);
-		return {
-			path,
-			async write(text) {
-				try {
-					await file.writeFile(text);
-					await file.sync();
-				} catch (error) {
-					await rm(path, { force: true });
-					throw new AgentError(
-						'state-unwritable',
-						`${path} could not be written, so the secret is lost: ${inWords(error)}.`,
-						{
-							remedy: 'Revoke what was made, and make it again where there is free space.',
-							cause: error,
-						},
-					);
-				} finally {
-					await file.close();
-				}
-			},
-			async discard() {
-				await file.close();
-				await rm(path, { force: true });
-			},
-		};
-	} catch (error) {
+	const file = await open(path, 'wx', 0o600).catch((error: unknown) => {
 		throw unwritable(path, error);
+	});
+	try {
+		const made = await make();
+		await file.writeFile(textOf(made)).catch(lost(path));
+		await file.sync().catch(lost(path));
+		return { made, path };
+	} catch (error) {
+		await rm(path, { force: true });
+		throw error;
+	} finally {
+		await file.close();
 	}
 }
+
+const lost = (path: string) => (cause: unknown) => {
+	throw new AgentError('state-unwritable', `${path} could not be written, so the secret is lost: ${inWords(cause)}.`, {
+		remedy: 'Revoke what was made, and make it again where there is free space.',
+		cause,
+	});
+};
 
 /**
  * Writes a file in place of what was there.

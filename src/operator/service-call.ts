@@ -2,7 +2,7 @@
  * One request of an operator to the service, tried once. Owns what is said when it fails: the words of the catalogue are a
  * device's, which retries; an operator's command does not, and may have created something.
  */
-import { AgentError, type ErrorCode } from '../base/errors.ts';
+import { AgentError, type ErrorCode, type Failure, failure } from '../base/errors.ts';
 import { VERSION } from '../cli/version.ts';
 import { classifyHttpAnswer } from '../connection/classify-failure.ts';
 import { createNetwork } from '../connection/network.edge.ts';
@@ -19,14 +19,10 @@ import type { Target } from './service-target.ts';
 const DEADLINE_MS = 30_000;
 const MAX_ANSWER_BYTES = 1024 * 1024;
 
-export interface ServiceCall {
+export interface ServiceCall extends Pick<ServiceRequest, 'body' | 'rawBody' | 'accept'> {
 	readonly method: 'GET' | 'POST';
 	readonly path: string;
 	readonly query?: URLSearchParams | undefined;
-	readonly body?: unknown;
-	/** In place of `body`: sent as it is. */
-	readonly rawBody?: string | undefined;
-	readonly accept?: string | undefined;
 	/** Largest answer, in bytes; default 1 MiB. */
 	readonly maxBytes?: number | undefined;
 }
@@ -70,19 +66,12 @@ export async function sendOnce(
 	call: ServiceCall,
 	purpose: Purpose,
 ): Promise<ServiceAnswer> {
-	const request: ServiceRequest = {
-		method: call.method,
-		url: endpointUrl(target.baseUrl, call.path, call.query),
-		authorization: target.authorization,
-		body: call.body,
-		rawBody: call.rawBody,
-		accept: call.accept,
-		deadlineMs: DEADLINE_MS,
-		maxBytes: call.maxBytes ?? MAX_ANSWER_BYTES,
-	};
-	return client.send(request).catch((error: unknown) => {
+	const { path, query, maxBytes = MAX_ANSWER_BYTES, ...request } = call;
+	const { baseUrl, authorization } = target;
+	const url = endpointUrl(baseUrl, path, query);
+	return client.send({ ...request, url, authorization, maxBytes, deadlineMs: DEADLINE_MS }).catch((error: unknown) => {
 		if (!(error instanceof AgentError)) throw error;
-		throw inOperatorsWords(error, purpose, NEVER_SENT.includes(error.code) ? 'nothing' : 'perhaps');
+		throw inOperatorsWords(error.failure, purpose, !NEVER_SENT.includes(error.code), error.cause);
 	});
 }
 
@@ -94,7 +83,7 @@ export function isGood({ status }: ServiceAnswer): boolean {
 export function refusal({ baseUrl, authorization }: Target, answer: ServiceAnswer, purpose: Purpose): AgentError {
 	const header = formatAuthorization(authorization);
 	const { status, headers, body } = answer;
-	const { code, message, remedy } = classifyHttpAnswer({
+	const told = classifyHttpAnswer({
 		status,
 		headers,
 		body: new TextDecoder().decode(body),
@@ -107,7 +96,8 @@ export function refusal({ baseUrl, authorization }: Target, answer: ServiceAnswe
 			...(authorization.scheme === 'Basic' ? [authorization.password] : []),
 		],
 	});
-	return inOperatorsWords(new AgentError(code, message, { remedy }), purpose, aftermathOf(status));
+	// A clear no leaves nothing behind; a success that cannot be read, or a service that broke down, may.
+	return inOperatorsWords(told, purpose, status < 300 || status === 408 || (status >= 500 && status !== 503));
 }
 
 /** Where nothing can have arrived at the service. */
@@ -144,23 +134,23 @@ const REMEDIES: Partial<Record<ErrorCode, string>> = {
 	'bad-response': 'Check --url: the service has no such endpoint there, or its answer has an unknown form.',
 };
 
-/** Whether what was asked for may exist although the command failed. */
-export type Aftermath = 'nothing' | 'perhaps';
-
-/** The failure with what an operator can do about it. */
-export function inOperatorsWords(error: AgentError, { creates, needs }: Purpose, aftermath: Aftermath): AgentError {
-	const { code, message, remedy } = error.failure;
-	const own = code === 'access-forbidden' ? `Use ${needs}.` : (REMEDIES[code] ?? remedy);
-	return new AgentError(code, message, {
-		remedy:
-			aftermath === 'perhaps' && creates !== undefined
-				? `The service may have created ${creates}: look there before you run the command again.`
-				: own,
-		cause: error.cause,
-	});
+/** For a success without what was asked for. */
+export function unreadAnswer({ baseUrl }: Target, missing: string, purpose: Purpose): AgentError {
+	return inOperatorsWords(
+		failure('bad-response', `${new URL(baseUrl).host} answered without ${missing}.`),
+		purpose,
+		true,
+	);
 }
 
-/** A clear no leaves nothing behind; a success that cannot be read, or a service that broke down, may. */
-function aftermathOf(status: number): Aftermath {
-	return status < 300 || status === 408 || (status >= 500 && status !== 503) ? 'perhaps' : 'nothing';
+/** The failure with what an operator can do about it. @param mayExist what was asked for, although the command failed. */
+export function inOperatorsWords(
+	{ code, message, remedy }: Pick<Failure, 'code' | 'message' | 'remedy'>,
+	{ creates, needs }: Purpose,
+	mayExist: boolean,
+	cause?: unknown,
+): AgentError {
+	const own = code === 'access-forbidden' ? `Use ${needs}.` : (REMEDIES[code] ?? remedy);
+	const look = `The service may have created ${creates}: look there before you run the command again.`;
+	return new AgentError(code, message, { remedy: mayExist && creates !== undefined ? look : own, cause });
 }

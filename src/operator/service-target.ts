@@ -29,6 +29,7 @@ export interface Target {
 	readonly caFile: string | undefined;
 }
 
+type FoundCredential = Pick<Target, 'authorization' | 'credentialFrom'>;
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /** @throws AgentError `usage`, `insecure-origin` or `credential-unreadable`. */
@@ -39,8 +40,8 @@ export async function resolveTarget(flags: TargetFlags, env: Environment): Promi
 	const named = flags.profile ?? env['IDV_PROFILE'];
 	const profile = isComplete && named === undefined ? null : await findProfile(named);
 	const baseUrl = checkUrl(url ?? profile?.url, flags.url === undefined ? 'IDV_URL' : '--url');
-	const { authorization, from } = given ?? (await readOwnCredential(profile, baseUrl));
-	return { baseUrl, authorization, credentialFrom: from, caFile: flags.caFile ?? env['IDV_CA_FILE'] };
+	const found = given ?? (await readOwnCredential(profile, baseUrl));
+	return { baseUrl, ...found, caFile: flags.caFile ?? env['IDV_CA_FILE'] };
 }
 
 /** @throws AgentError `usage` or `insecure-origin`. */
@@ -61,38 +62,27 @@ export function checkUrl(text: string | undefined, where: string): string {
 	return baseUrl;
 }
 
-interface FoundCredential {
-	readonly authorization: Authorization;
-	readonly from: string;
-}
-
-/** @throws AgentError `credential-unreadable`, in words for a person at a laptop. */
-async function readOwnFile(file: string): Promise<string> {
-	try {
-		return await readSecretFile(file);
-	} catch (cause) {
-		if (!(cause instanceof AgentError)) throw cause;
-		throw new AgentError(cause.code, cause.message, {
-			remedy: 'Name a file that is there and that this user may read, with one credential in it.',
-			cause,
-		});
-	}
-}
-
 async function readGivenCredential(flags: TargetFlags, env: Environment): Promise<FoundCredential | null> {
 	const { authorizationFile: file } = flags;
 	if (file === '-') {
 		const text = await readStandardInput(2 * MAX_CREDENTIAL_LENGTH);
-		return { authorization: parseCredential(text, 'Standard input'), from: 'standard input' };
+		return { authorization: parseCredential(text, 'Standard input'), credentialFrom: 'standard input' };
 	}
 	if (file !== undefined) {
-		const authorization = parseCredential(await readOwnFile(file), file);
-		await warnIfOpen(file);
-		return { authorization, from: file };
+		const text = await readSecretFile(file).catch((cause: unknown) => {
+			if (!(cause instanceof AgentError)) throw cause;
+			throw new AgentError(cause.code, cause.message, {
+				remedy: 'Name a file that is there and that this user may read, with one credential in it.',
+				cause,
+			});
+		});
+		const authorization = parseCredential(text, file);
+		warnIfOpen(file, await stat(file));
+		return { authorization, credentialFrom: file };
 	}
 	const text = env['IDV_AUTHORIZATION'];
 	if (text === undefined || text === '') return null;
-	return { authorization: parseCredential(text, 'IDV_AUTHORIZATION'), from: 'IDV_AUTHORIZATION' };
+	return { authorization: parseCredential(text, 'IDV_AUTHORIZATION'), credentialFrom: 'IDV_AUTHORIZATION' };
 }
 
 async function readOwnCredential(profile: Profile | null, baseUrl: string): Promise<FoundCredential> {
@@ -107,7 +97,7 @@ async function readOwnCredential(profile: Profile | null, baseUrl: string): Prom
 			{ remedy: 'Give another credential with --authorization-file, or leave the address out.' },
 		);
 	const text = await readProfileSecret(profile.name);
-	return { authorization: parseCredential(text, `Profile ${profile.name}`), from: `profile ${profile.name}` };
+	return { authorization: parseCredential(text, `Profile ${profile.name}`), credentialFrom: `profile ${profile.name}` };
 }
 
 /**
@@ -124,7 +114,7 @@ export function parseCredential(text: string, where: string): Authorization {
 	});
 }
 
-async function warnIfOpen(file: string): Promise<void> {
-	const { mode } = await stat(file);
+/** A secret should be only its owner's to read. */
+export function warnIfOpen(file: string, { mode }: { readonly mode: number }): void {
 	if ((mode & 0o077) !== 0) printWarning(`Other users may read ${file}. Close it: chmod 600 ${file}`);
 }

@@ -5,7 +5,6 @@ import { printJson, printLine, printTable, untilTime } from '../cli/output.ts';
 import { ENDPOINTS } from '../protocol/endpoints.ts';
 import {
 	formatWorkflowIds,
-	type HandOffRecord,
 	type HandOffRequest,
 	handOffRecordSchema,
 	handOffRequestSchema,
@@ -13,18 +12,14 @@ import {
 } from '../protocol/hand-off.ts';
 import { renderQrTerminal } from '../service/qr-code.ts';
 import { checkPlaceForSecret } from './secret-output.ts';
-import { callService, inOperatorsWords, type Purpose } from './service-call.ts';
+import { callService, type Purpose, unreadAnswer } from './service-call.ts';
 import { resolveTarget, type TargetFlags } from './service-target.ts';
 
 export interface SessionFlags extends TargetFlags {
-	/** Each may hold several, comma-separated. */
 	readonly workflow: readonly string[];
-	/** A JSON object, or `@` and the name of a file that holds one. */
 	readonly metadata?: string | undefined;
 	readonly locale?: string | undefined;
-	/** Seconds. */
 	readonly ttl?: number | undefined;
-	/** Draw the URL as a QR code. */
 	readonly qr?: boolean | undefined;
 }
 
@@ -45,13 +40,7 @@ export async function startSession(flags: SessionFlags): Promise<void> {
 	const query = formatWorkflowIds(workflowIds);
 	const answer = await callService(target, { method: 'POST', path: ENDPOINTS.sessionStart, query, body }, purpose);
 	const record = readRecord(new TextDecoder().decode(answer.body), workflowIds);
-	const { host } = new URL(target.baseUrl);
-	if (!record)
-		throw inOperatorsWords(
-			new AgentError('bad-response', `${host} answered without a hand-off URL.`),
-			purpose,
-			'perhaps',
-		);
+	if (!record) throw unreadAnswer(target, 'a hand-off URL', purpose);
 	if (flags.json) return printJson(record);
 	printLine(`Session started for ${record.workflowIds.join(', ')}.\n`);
 	if (flags.qr) printLine(await renderQrTerminal(record.url));
@@ -74,11 +63,7 @@ function checkWorkflows(given: readonly string[]): string[] {
 
 /** Only what was given: the service has its own defaults. @throws AgentError `usage` or `body-invalid`. */
 async function readRequest({ metadata, locale, ttl }: SessionFlags): Promise<HandOffRequest> {
-	const request = {
-		...(metadata === undefined ? {} : { metadata: await readMetadata(metadata) }),
-		...(locale === undefined ? {} : { locale }),
-		...(ttl === undefined ? {} : { ttl }),
-	};
+	const request = { metadata: metadata === undefined ? undefined : await readMetadata(metadata), locale, ttl };
 	const read = handOffRequestSchema.safeParse(request);
 	if (read.success) return request as HandOffRequest;
 	const [issue] = read.error.issues;
@@ -93,32 +78,24 @@ const METADATA_FORM = `Write it as '{"visitor":"Ada"}', or @FILE for a file that
 
 async function readMetadata(given: string): Promise<unknown> {
 	const file = given.startsWith('@') ? given.slice(1) : null;
-	const text =
-		file === null
-			? given
-			: await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
-					const reason = error.code === 'ENOENT' ? 'is not there' : `cannot be read (${error.code})`;
-					throw new AgentError('body-invalid', `The metadata file ${file} ${reason}.`, { remedy: METADATA_FORM });
-				});
+	const invalid = (message: string) => new AgentError('body-invalid', message, { remedy: METADATA_FORM });
+	const read = (name: string) =>
+		readFile(name, 'utf8').catch((error: NodeJS.ErrnoException) => {
+			const reason = error.code === 'ENOENT' ? 'is not there' : `cannot be read (${error.code})`;
+			throw invalid(`The metadata file ${name} ${reason}.`);
+		});
+	const text = file === null ? given : await read(file);
 	try {
 		return JSON.parse(text);
 	} catch {
-		throw new AgentError('body-invalid', `${file === null ? '--metadata' : file} is not JSON.`, {
-			remedy: METADATA_FORM,
-		});
+		throw invalid(`${file ?? '--metadata'} is not JSON.`);
 	}
 }
-
-/** A record as the service gave it; what it left out is `null`. */
-type FoundRecord = Omit<HandOffRecord, 'createdAt' | 'expiresAt'> & {
-	readonly createdAt: string | null;
-	readonly expiresAt: string | null;
-};
 
 const foundRecordSchema = handOffRecordSchema.partial({ createdAt: true, expiresAt: true, workflowIds: true });
 
 /** As much as the answer has, as long as the URL is there: it is given only once. */
-function readRecord(body: string, asked: readonly string[]): FoundRecord | null {
+function readRecord(body: string, asked: readonly string[]) {
 	try {
 		const { url, createdAt = null, expiresAt = null, workflowIds } = foundRecordSchema.parse(JSON.parse(body));
 		return { url, createdAt, expiresAt, workflowIds: workflowIds ?? [...asked] };

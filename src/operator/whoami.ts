@@ -47,9 +47,11 @@ export async function whoAmI(flags: TargetFlags & { readonly offline?: boolean |
 	const { authorization, baseUrl, credentialFrom } = target;
 	const isAsked = !flags.offline && authorization.scheme !== 'Token';
 	const verdicts = isAsked ? await askAll(target) : null;
-	const accepted = verdicts === null ? null : isAccepted(Object.values(verdicts));
+	const found = Object.values(verdicts ?? {}).map((verdict) => verdict.accepted);
+	const accepted = found.includes(false) ? false : found.includes(true) || null;
 	if (accepted === false) process.exitCode = EXIT.refused;
 
+	const told = accepted === null ? 'unknown' : accepted ? 'yes' : 'no: the service refuses this credential';
 	const said = readClaims(authorization);
 	if (flags.json) {
 		const entries = Object.keys(ASKED).map((name) => [name, verdicts?.[name as Asked].may ?? null]);
@@ -66,7 +68,7 @@ export async function whoAmI(flags: TargetFlags & { readonly offline?: boolean |
 		...(said.workflowId ? [['Workflow', said.workflowId]] : []),
 		...(said.permissions ? [['Permissions', said.permissions.join(', ')]] : []),
 		...(said.expiresAt ? [['Expires', untilTime(said.expiresAt)]] : []),
-		['Accepted', verdicts === null ? 'not asked' : describeAcceptance(accepted)],
+		['Accepted', verdicts === null ? 'not asked' : told],
 	]);
 	if (verdicts === null || accepted === false) return;
 	printLine();
@@ -77,16 +79,6 @@ export async function whoAmI(flags: TargetFlags & { readonly offline?: boolean |
 		}),
 	);
 	printLine('\nAsked with requests that cannot create anything: their bodies are not JSON.');
-}
-
-function isAccepted(verdicts: readonly Verdict[]): boolean | null {
-	if (verdicts.some(({ accepted }) => accepted === false)) return false;
-	return verdicts.some(({ accepted }) => accepted) ? true : null;
-}
-
-function describeAcceptance(accepted: boolean | null): string {
-	if (accepted === null) return 'unknown';
-	return accepted ? 'yes' : 'no: the service refuses this credential';
 }
 
 async function askAll(target: Target): Promise<Record<Asked, Verdict>> {

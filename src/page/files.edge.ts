@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
-import { PAGE_LANGUAGES } from '../settings/terms.ts';
+import { PAGE_LANGUAGES } from '../settings/table.ts';
 
 const SCRIPTS = ['page', 'pair', 'codes', 'words', 'qr'];
 

@@ -6,6 +6,8 @@ import { domainToUnicode } from 'node:url';
 import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { AgentError, asError, type Failure, toFailure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
+import type { Warnings } from '../base/warnings.ts';
+import { knownConnection } from '../connection/connection-tokens.runner.ts';
 import type { Connection } from '../connection/link.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
 import type { DesiredRegistration, Registration } from '../connection/supervisor.ts';
@@ -14,11 +16,15 @@ import { keepSession } from '../events/notifications.ts';
 import type { PlanTarget } from '../fleet/record.ts';
 import { type CompleteIdentity, pinIdentity } from '../identity/identity.ts';
 import type { PairPreview, PairRequest, PairResult } from '../protocol/local-api.ts';
+import { chooseWorkflow, readWorkflowChoices } from '../protocol/workflow-choices.ts';
 import { type DeviceState, type SavedConnection, withConnection } from '../state/device-state.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
 import { fixedWorkflow } from '../workflow/precedence.ts';
-import { redeemCode } from './redeem-code.runner.ts';
+import type { AnswerFile } from './kept-answer.edge.ts';
+import { keepAnswers } from './kept-answer.runner.ts';
+import type { KeptAnswer } from './kept-answer.ts';
+import { type RedeemedPlan, redeemCode } from './redeem-code.runner.ts';
 import { differingIssuer, type Standing } from './rescue.ts';
 import { type BroughtBy, decidePairing, type PairingContext, type PairingDecision, type PairingPlan } from './rules.ts';
 
@@ -26,6 +32,9 @@ export interface PairingParts {
 	readonly clock: Clock;
 	readonly log: Log;
 	readonly store: Pick<StateStore, 'probe' | 'save'>;
+	/** Where an answer is set aside that could not be read. */
+	readonly answerFile: AnswerFile;
+	readonly warnings: Pick<Warnings, 'set'>;
 	readonly stateWriter: PersistedState;
 	readonly events: EventsFeed;
 	readonly runtime: () => Runtime;
@@ -49,6 +58,12 @@ export interface Paired {
 	readonly connection: Connection;
 }
 
+/** Refusals of a registration without a workflow that say no more than that. */
+const NO_LIST: readonly string[] = ['request-rejected', 'workflow-unknown', 'bad-response'];
+
+/** What a pairing changes in the state. */
+type Pairs = Omit<PairingPlan, 'token' | 'isRescue'>;
+
 /** How a pairing ended. */
 export type PairingOutcome =
 	| { readonly kind: 'paired'; readonly result: PairResult }
@@ -68,13 +83,18 @@ export interface Pairing {
 	onOutcome(listener: (outcome: PairingOutcome) => void): () => void;
 	/** The code that is being redeemed, or `null`; settles without rejecting. */
 	readonly underWay: Promise<unknown> | null;
+	/** Pairs with an answer that was set aside, if the settings of now find a Connection token in it. Never rejects. */
+	finishKept(): Promise<void>;
+	/** Forgets an answer that was set aside. @throws AgentError `state-unwritable`. */
+	dropKept(): Promise<void>;
+	close(): void;
 }
 
 export function createPairing(parts: PairingParts): Pairing {
 	const { stateWriter } = parts;
 	const listeners = new Set<(outcome: PairingOutcome) => void>();
 	/** By code, until they are given. */
-	const answers = new Map<string, Promise<PairResult>>();
+	const given = new Map<string, Promise<PairResult>>();
 
 	function decide(asked: PairRequest, by: BroughtBy): PairingDecision {
 		const { resolved } = parts.runtime();
@@ -90,39 +110,56 @@ export function createPairing(parts: PairingParts): Pairing {
 		);
 	}
 
-	async function redeem(plan: PairingPlan): Promise<Paired> {
+	const service = () => parts.runtime().resolved.settings.service;
+	const answers = keepAnswers({
+		...parts,
+		file: parts.answerFile,
+		tokenPointer: () => service().tokenPointer,
+		isOpen: stateWriter.state.attempt !== null,
+	});
+
+	/** By the workflow that was named, or by what the service lists for a code that names none. */
+	async function redeem(plan: RedeemedPlan, asked: PairRequest): Promise<Paired> {
+		// What the code or the settings name is meant as it is.
+		const mayChoose = plan.workflowId === null || plan.workflowId === asked.workflowId;
+		return redeemOnce(plan).catch((error: unknown) => {
+			const list = error instanceof AgentError ? error.failure.params?.['workflows'] : undefined;
+			const choices = readWorkflowChoices(`{"workflows":${list ?? '[]'}}`);
+			const chosen = mayChoose ? chooseWorkflow(choices, plan.workflowId) : null;
+			if (chosen && chosen.id !== plan.workflowId) return redeemOnce({ ...plan, workflowId: chosen.id });
+			throw error;
+		});
+	}
+
+	async function redeemOnce(plan: RedeemedPlan): Promise<Paired> {
 		const { clock, runtime } = parts;
 		parts.registerSecret(plan.token);
 		// A pairing takes the machine as it is now: a replaced board belongs to this device from here on.
 		const identity = parts.readIdentity();
-		const desired = parts.registrationFor(identity, plan.baseUrl, plan.workflowId);
-		const connection = await redeemCode(plan, {
+		const asked = parts.registrationFor(identity, plan.baseUrl, plan.workflowId ?? '');
+		const { connection, workflowId } = await redeemCode(plan, {
 			clock,
 			client: () => runtime().client,
-			tokenPointer: runtime().resolved.settings.service.tokenPointer,
-			request: desired.request,
+			service: service(),
+			request: asked.request,
 			store: parts.store,
 			stateWriter,
 			onClockSkew: parts.onClockSkew,
+			answers,
 		});
-		if (plan.isRescue) checkIssuer(connection.token);
-		const saved = parts.toSaved(desired, connection.token);
-		const at = isoNow(clock);
-		stateWriter.keep((state) => withPairing(state, plan, identity, saved, at));
-		// The code is used up: the device goes online with what it brought, even if the disk is full; the status reports that.
-		await parts.store.save(stateWriter.state).catch(() => {});
-		const { workflowId, sessionId } = plan;
-		parts.log.info('paired', { host: new URL(plan.baseUrl).host, workflowId, deviceId: identity.deviceId.value });
-		if (sessionId !== null) keepSession(parts.events, sessionId, { workflowId, at });
+		if (plan.isRescue) await checkIssuer(connection.token);
+		const desired = { ...asked, request: { ...asked.request, workflowId } };
+		await savePairing({ ...plan, workflowId }, identity, parts.toSaved(desired, connection.token));
 		return { desired, connection };
 	}
 
 	/** A rescue never moves a device to another tenant; its own Connection stays. */
-	function checkIssuer(token: string): void {
+	async function checkIssuer(token: string): Promise<void> {
 		const claim = differingIssuer(stateWriter.state.connections.at(-1)?.token ?? '', token);
 		if (claim === null) return;
-		stateWriter.keep((state) => ({ ...state, attempt: null }));
 		parts.registerSecret(token);
+		stateWriter.keep((state) => ({ ...state, attempt: null }));
+		await answers.drop().catch(() => {});
 		throw new AgentError(
 			'code-for-other-origin',
 			`This code is for another customer of the same service: its Connection names another ${claim}. The code is used up; this device stays as it was.`,
@@ -130,25 +167,70 @@ export function createPairing(parts: PairingParts): Pairing {
 		);
 	}
 
+	async function savePairing(plan: Pairs, identity: CompleteIdentity, saved: SavedConnection): Promise<void> {
+		const at = isoNow(parts.clock);
+		stateWriter.keep((state) => withPairing(state, plan, identity, saved, at));
+		// The code is used up: the device goes online with what it brought, even if the disk is full; the status reports that.
+		await parts.store.save(stateWriter.state).catch(() => {});
+		// Its attempt is over in the state: a file that cannot be removed now is removed at the next start, and never used.
+		await answers.drop().catch(() => {});
+		const { baseUrl, workflowId, sessionId } = plan;
+		parts.log.info('paired', { host: new URL(baseUrl).host, workflowId, deviceId: identity.deviceId.value });
+		if (sessionId !== null) keepSession(parts.events, sessionId, { workflowId, at });
+	}
+
+	/** The Connection that an answer brings which was set aside, now that its token is found. */
+	async function takeKept(kept: KeptAnswer, token: string): Promise<Paired> {
+		const { baseUrl, request } = kept;
+		parts.ensureRunning();
+		const identity = parts.readIdentity();
+		// The registration that was made, not the one that would be asked for now: where they differ, the device moves on from there.
+		const desired = { ...parts.registrationFor(identity, baseUrl, request.workflowId), request };
+		const saved = { ...parts.toSaved(desired, token), obtainedAt: kept.at };
+		await savePairing({ ...kept, workflowId: request.workflowId }, identity, saved);
+		return { desired, connection: knownConnection(saved, parts.clock, service()).connection };
+	}
+
+	async function finishKept(): Promise<void> {
+		while (pairing.underWay) await pairing.underWay;
+		answers.tell();
+		const ready = answers.ready();
+		if (!ready || !isOwn(ready.kept.baseUrl, parts.runtime().resolved.settings.baseUrl)) return;
+		await reported(online(ready.kept, takeKept(ready.kept, ready.token))).catch(() => {});
+	}
+
 	async function pairOnce(asked: PairRequest, by: BroughtBy): Promise<PairResult> {
 		parts.ensureRunning();
 		if (pairing.underWay) throw new AgentError('pairing-under-way', 'Another pairing is under way on this device.');
-		const { plan, preview } = decide(asked, by);
-		if (!plan) throw refusal(preview);
+		const { plan, incomplete, preview } = decide(asked, by);
+		if (plan) return online(plan, redeem(plan, asked));
+		if (!incomplete) throw refusal(preview);
+		return online(incomplete, redeem({ ...incomplete, workflowId: null }, asked)).catch((error: unknown) => {
+			// The service did not say which workflows there are: then a person has to.
+			throw error instanceof AgentError && NO_LIST.includes(error.code) ? refusal(preview) : error;
+		});
+	}
+
+	async function online(
+		{ baseUrl, sessionId }: Pick<PairingPlan, 'baseUrl' | 'sessionId'>,
+		pairs: Promise<Paired>,
+	): Promise<PairResult> {
 		// The promise of the answer is wrapped: the next code may come as soon as this one is redeemed.
-		const redeeming = redeem(plan).then((paired) => ({ answer: parts.goOnline(paired) }));
+		const redeeming = pairs.then((paired) => ({
+			answer: parts.goOnline(paired),
+			workflowId: paired.desired.request.workflowId,
+		}));
 		pairing.underWay = redeeming.catch(() => {});
-		const { answer } = await redeeming.finally(() => {
+		const { answer, workflowId } = await redeeming.finally(() => {
 			pairing.underWay = null;
 		});
-		const { baseUrl, workflowId, sessionId } = plan;
 		const { deviceId, online, sentence } = await answer;
 		return { baseUrl, deviceId, workflowId, sessionId, online, sentence };
 	}
 
-	async function pairAndReport(asked: PairRequest, by: BroughtBy): Promise<PairResult> {
+	async function reported(answer: Promise<PairResult>): Promise<PairResult> {
 		try {
-			const result = await pairOnce(asked, by);
+			const result = await answer;
 			report({ kind: 'paired', result });
 			return result;
 		} catch (error) {
@@ -166,14 +248,17 @@ export function createPairing(parts: PairingParts): Pairing {
 		inspect: (asked, by = 'person') => withUnicodeHost(decide(asked, by).preview),
 		pair(asked, by = 'person') {
 			const code = asked.code.trim();
-			const answer = answers.get(code) ?? pairAndReport(asked, by).finally(() => answers.delete(code));
-			answers.set(code, answer);
+			const answer = given.get(code) ?? reported(pairOnce(asked, by)).finally(() => given.delete(code));
+			given.set(code, answer);
 			return answer;
 		},
 		onOutcome(listener) {
 			listeners.add(listener);
 			return () => listeners.delete(listener);
 		},
+		finishKept,
+		dropKept: answers.drop,
+		close: answers.close,
 	};
 	return pairing;
 }
@@ -217,7 +302,7 @@ function pairedWith({ pairing, connections }: DeviceState): PairingContext['pair
 
 function withPairing(
 	state: DeviceState,
-	{ baseUrl, workflowId, sessionId, assignsWorkflow, confirmsOrigin }: PairingPlan,
+	{ baseUrl, workflowId, sessionId, assignsWorkflow, confirmsOrigin }: Pairs,
 	identity: CompleteIdentity,
 	saved: SavedConnection,
 	at: string,
@@ -231,6 +316,11 @@ function withPairing(
 		confirmedOrigins: confirmsOrigin ? [...state.confirmedOrigins, confirmsOrigin].slice(-16) : state.confirmedOrigins,
 	};
 	return withConnection(paired, saved);
+}
+
+/** A setting that now names another service must not take what one answered to the other. */
+function isOwn(baseUrl: string, configured: string | null): boolean {
+	return configured === null || new URL(configured).origin === new URL(baseUrl).origin;
 }
 
 function refusal(preview: PairPreview): AgentError {

@@ -10,38 +10,51 @@ import { freshConnection } from '../connection/connection-tokens.runner.ts';
 import type { Connection } from '../connection/link.ts';
 import type { ServiceClient } from '../connection/service-client.edge.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
+import type { AnswerText } from '../protocol/registration-answer.ts';
+import { listWorkflows, type WorkflowChoice } from '../protocol/workflow-choices.ts';
+import type { Settings } from '../settings/table.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
+import type { KeptAnswers } from './kept-answer.runner.ts';
 import type { PairingPlan } from './rules.ts';
 
 export interface CodeRedemption {
 	readonly clock: Clock;
 	/** Asked for each request: changed settings may take the client away that the first was made with. */
 	readonly client: () => ServiceClient;
-	readonly tokenPointer: string | null;
+	readonly service: Pick<Settings['service'], 'tokenPointer' | 'connectionLifeSeconds'>;
 	/** The registration to ask for. */
 	readonly request: DeviceConnectionRequest;
 	readonly store: Pick<StateStore, 'probe' | 'save'>;
 	readonly stateWriter: PersistedState;
 	readonly onClockSkew: (skewMs: number) => void;
+	readonly answers: Pick<KeptAnswers, 'attempt' | 'keep'>;
 }
 
+/** A plan whose workflow the service has to name. */
+export type RedeemedPlan = Omit<PairingPlan, 'workflowId'> & { readonly workflowId: string | null };
+
 /**
- * @returns the Connection that the code brought. The attempt is still written down: saving the Connection ends it.
+ * @returns the Connection that the code brought, and for which workflow. The attempt is still written down: saving the Connection ends it.
  * @throws AgentError whose message says whether the code was spent.
  */
-export async function redeemCode(plan: PairingPlan, options: CodeRedemption): Promise<Connection> {
-	const { clock, client, stateWriter, tokenPointer } = options;
+export async function redeemCode(
+	plan: RedeemedPlan,
+	options: CodeRedemption,
+): Promise<{ readonly connection: Connection; readonly workflowId: string }> {
+	const { clock, client, stateWriter, service } = options;
 	const host = new URL(plan.baseUrl).host;
 	await options.store.probe();
 	const reached = await client().preflight(plan.baseUrl);
 	if (reached.clockSkewMs !== null) options.onClockSkew(reached.clockSkewMs);
 	if (reached.failure) throw unspent(reached.failure);
 
+	const { attempt: before } = stateWriter.state;
+	const attemptId = randomUUID();
 	await stateWriter.record((state) => ({
 		...state,
 		attempt: {
-			attemptId: randomUUID(),
+			attemptId,
 			tokenHash: createHash('sha256').update(plan.token).digest('hex').slice(0, 16),
 			host,
 			at: isoNow(clock),
@@ -50,22 +63,58 @@ export async function redeemCode(plan: PairingPlan, options: CodeRedemption): Pr
 	const result = await client().registerDevice({
 		baseUrl: plan.baseUrl,
 		authorization: { scheme: 'Token', credential: plan.token },
-		request: options.request,
-		...(tokenPointer === null ? {} : { tokenPointer }),
+		request: { ...options.request, workflowId: plan.workflowId ?? undefined },
+		tokenPointer: service.tokenPointer,
 	});
 	if (result.clockSkewMs !== null) options.onClockSkew(result.clockSkewMs);
-	if (result.ok) return freshConnection(result, clock);
+	if (result.ok) {
+		const workflowId = plan.workflowId ?? result.workflowId;
+		if (workflowId !== null) return { connection: freshConnection(result, clock, service), workflowId };
+		throw new AgentError('pairing-uncertain', `${host} took the code without a workflow, and named none itself.`);
+	}
 
+	const kept =
+		plan.workflowId !== null &&
+		result.unread &&
+		(await setAside(plan, attemptId, result.failure, result.unread, options));
+	if (kept) throw asError({ ...kept, recovers: false });
 	if (result.sent === 'perhaps')
 		throw new AgentError(
 			'pairing-uncertain',
 			`The code was sent to ${host}, but no usable answer came back: the service may have used the code up. ${result.failure.message}`,
 			{ params: { ...result.failure.params, host } },
 		);
-	stateWriter.keep((state) => ({ ...state, attempt: null }));
+	// An answer that was set aside stays good whatever another code came to.
+	stateWriter.keep((state) => ({ ...state, attempt: options.answers.attempt ? before : null }));
 	// What the service said matters more now than whether the disk takes it.
 	await options.store.save(stateWriter.state).catch(() => {});
+	if (result.workflows) throw offering(plan, result.failure, result.workflows);
 	throw result.sent === 'no' ? unspent(result.failure) : asError({ ...result.failure, recovers: false });
+}
+
+/** The code is still good: the refusal says what to choose from. */
+function offering({ workflowId, baseUrl }: RedeemedPlan, { message }: Failure, list: readonly WorkflowChoice[]) {
+	const { host } = new URL(baseUrl);
+	const params = { host, workflows: JSON.stringify(list), ...(workflowId !== null && { workflowId }) };
+	const remedy =
+		'Choose one: pair --workflow with its name or id, or workflowId in the settings. The code was not used and stays valid.';
+	const offer = `${host} offers: ${listWorkflows(list)}`;
+	return workflowId === null
+		? new AgentError('workflow-missing', joinSentences('This code names no workflow', offer), { remedy, params })
+		: new AgentError('workflow-unknown', joinSentences(message, offer), { remedy, params });
+}
+
+/** The service said yes, and the code is used up: what it answered is all that the device has. */
+function setAside(
+	{ baseUrl, sessionId, assignsWorkflow, confirmsOrigin }: RedeemedPlan,
+	attemptId: string,
+	{ params }: Failure,
+	texts: readonly AnswerText[],
+	{ answers, request }: CodeRedemption,
+): Promise<Failure | null> {
+	const status = Number(params?.['status'] ?? 0);
+	const pairing = { baseUrl, request, sessionId, assignsWorkflow, confirmsOrigin };
+	return answers.keep({ attemptId, status, ...pairing, texts: [...texts] });
 }
 
 /** The agent keeps no code: only a person can try it again. */

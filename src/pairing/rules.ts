@@ -27,7 +27,7 @@ export interface PairingContext {
 }
 
 export interface PairingAsked {
-	/** What was scanned, typed or photographed. */
+	/** The text that was scanned, typed or photographed. */
 	readonly code: string;
 	readonly workflowId?: string | undefined;
 	readonly replace: boolean;
@@ -55,6 +55,8 @@ export interface PairingDecision {
 	readonly preview: PairPreview;
 	/** `null` when the code may not be used: then the preview's problem says why. */
 	readonly plan: PairingPlan | null;
+	/** What the code would do if its workflow were known: nothing else keeps it from being used. */
+	readonly incomplete?: Omit<PairingPlan, 'workflowId'>;
 }
 
 const NOT_A_CODE: Readonly<Record<NotACodeReason, string>> = {
@@ -118,10 +120,19 @@ export function decidePairing(asked: PairingAsked, context: PairingContext): Pai
 		if (asked.by === 'scanner' && !settings.pairing.rescueByScanner)
 			return refused(unconfirmedRescue(pairedWith), changes);
 	} else if (stranger) return refused(stranger, changes);
-	if (workflow.problem) return refused(workflow.problem);
-
 	const known =
 		state.confirmedOrigins.includes(origin) || settings.baseUrl !== null || settings.pairing.trustedOrigins.length > 0;
+	const incomplete = {
+		baseUrl: named,
+		token: code.token,
+		// A plan may end one day: then the pairing's workflow is what is left.
+		assignsWorkflow: configured === null || configured.source === 'plan',
+		sessionId: code.sessionId,
+		confirmsOrigin: known || isRescue ? null : origin,
+		isRescue,
+	};
+	if (workflow.problem?.code === 'workflow-missing') return { ...refused(workflow.problem), incomplete };
+	if (workflow.problem) return refused(workflow.problem);
 	return {
 		preview: {
 			...seen,
@@ -129,16 +140,7 @@ export function decidePairing(asked: PairingAsked, context: PairingContext): Pai
 			changes,
 			problem: null,
 		},
-		plan: {
-			baseUrl: named,
-			token: code.token,
-			workflowId,
-			// A plan may end one day: then the pairing's workflow is what is left.
-			assignsWorkflow: configured === null || configured.source === 'plan',
-			sessionId: code.sessionId,
-			confirmsOrigin: known || isRescue ? null : origin,
-			isRescue,
-		},
+		plan: { ...incomplete, workflowId },
 	};
 }
 

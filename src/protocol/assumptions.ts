@@ -8,18 +8,18 @@
 export interface Assumption {
 	/** Permanent, kebab-case. */
 	readonly id: string;
-	/** What is not said, and where it would stand in docs/service-interface.md. */
+	/** The open question, and where its answer would stand in docs/service-interface.md. */
 	readonly open: string;
 	readonly section: string;
-	/** What the agent and the embedded service do. */
+	/** The way in which the agent and the embedded service behave. */
 	readonly assumed: string;
 	/** Settings for a service that does it in another way; empty where nothing has to be set. */
 	readonly settings: readonly string[];
-	/** Options of the embedded service's dialect that behave in another way. */
+	/** Fields of the embedded service's dialect (`src/service/dialect.ts`) that behave in another way. */
 	readonly dialect: readonly string[];
 	/** Codes of failures at which this point is the likely cause. */
 	readonly failures: readonly string[];
-	/** What to look at when one of them comes, as an instruction. */
+	/** The first thing to look at when one of them comes, as an instruction. */
 	readonly hint: string;
 	/** The file under `test/` that shows it. */
 	readonly test: string;
@@ -41,7 +41,7 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 		'The first of `token`, `connectionToken`, `authorization`, `connection.token`; else a JSON string or a text body. A leading `Connection ` is dropped.',
 		{
 			settings: ['service.tokenPointer'],
-			dialect: ['token'],
+			dialect: ['tokenIn', 'tokenPointer', 'tokenHeader', 'tokenPrefix', 'gzipAnswers'],
 			failures: ['answer-unreadable'],
 			hint: 'Set service.tokenPointer to the place of the Connection token.',
 			test: 'protocol/registration-answer.test.ts',
@@ -100,7 +100,7 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 		'One JSON text frame on the channel: `type: "heartbeat"`, `deviceId`, `workflowId`, `sequence`, `sentAt`, `uptimeSeconds`.',
 		{
 			settings: ['service.heartbeatBody', 'service.heartbeatMode'],
-			dialect: ['heartbeatField'],
+			dialect: ['heartbeats'],
 			failures: ['poison-message', 'connection-lost'],
 			hint: 'If the service ends the channel at each heartbeat, set service.heartbeatBody or service.heartbeatMode.',
 			test: 'connection/handshake.test.ts',
@@ -113,9 +113,9 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 	point(
 		'heartbeat-answer',
 		'Endpoints 6',
-		'Whether the service answers heartbeats, or sends messages that are no notifications.',
+		'Whether the service answers heartbeats, or sends messages other than notifications.',
 		'Every message is a notification.',
-		{ settings: ['service.ignoreKinds'], dialect: ['heartbeatAnswer'], test: 'connection/handshake.test.ts' },
+		{ settings: ['service.ignoreKinds'], dialect: ['heartbeatAck'], test: 'connection/handshake.test.ts' },
 	),
 	point(
 		'application-ping',
@@ -124,7 +124,7 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 		"It uses WebSocket's own pings.",
 		{
 			settings: ['service.pingKind', 'service.pongBody'],
-			dialect: ['ping'],
+			dialect: ['appPing'],
 			failures: ['connection-lost'],
 			hint: 'If the channel is cut although it is in use, the service may wait for an answer: set service.pingKind and service.pongBody.',
 			test: 'connection/handshake.test.ts',
@@ -137,7 +137,7 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 		'Pings are answered; silence for two pings, at least 10 s, ends the channel.',
 		{
 			settings: ['service.silenceLimitSeconds'],
-			dialect: ['answersPings', 'idleSeconds'],
+			dialect: ['answersPing', 'idleTimeoutSeconds'],
 			failures: ['channel-silent'],
 			hint: 'For a service that answers no ping, set service.silenceLimitSeconds to 0.',
 			test: 'connection/channel.test.ts',
@@ -148,14 +148,14 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 		'Events',
 		'The kinds of notifications and where a notification names its kind.',
 		'`type`, else `event`, else `kind`, else `unknown`; everything else passes through as it came.',
-		{ settings: ['service.kindPointer'], dialect: ['kindField'], test: 'protocol/channel.test.ts' },
+		{ settings: ['service.kindPointer'], test: 'protocol/channel.test.ts' },
 	),
 	point(
 		'notification-id',
 		'Events',
 		'Whether a notification has an id, and what the id means.',
 		'`id`; two messages are the same only if id, kind and content are.',
-		{ settings: ['service.notificationIdPointer'], dialect: ['idField'], test: 'events/store.test.ts' },
+		{ settings: ['service.notificationIdPointer'], test: 'events/store.test.ts' },
 	),
 	point(
 		'message-size',
@@ -164,7 +164,6 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 		'1 MiB; a larger one, up to 16 MiB, is dropped and becomes an event with its size; above that the channel ends.',
 		{
 			settings: ['service.maxMessageBytes'],
-			dialect: ['messageBytes'],
 			failures: ['poison-message'],
 			hint: 'The limit of 16 MiB for one message cannot be raised: ask the operator for smaller ones.',
 			test: 'connection/channel.test.ts',
@@ -182,12 +181,12 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 		'Errors',
 		'Status codes of errors and the form of their bodies.',
 		'The status decides, the body is detail; the embedded service answers RFC 9457 problem documents.',
-		{ dialect: ['refusalStatus'], test: 'connection/classify-failure.test.ts' },
+		{ dialect: ['refusalStatus', 'channelRefusalStatus'], test: 'connection/classify-failure.test.ts' },
 	),
 	point(
 		'close-codes',
 		'Endpoints 6',
-		'What the end of a channel means.',
+		'The meaning of the end of a channel.',
 		'1008, 4401 and 4403 refuse the Connection, 4409 says that another one took its place; the rest is an outage.',
 		{ test: 'connection/classify-failure.test.ts' },
 	),
@@ -196,7 +195,7 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 		'Endpoints 3',
 		'Which of the published paths creates API keys.',
 		'`/api/security/apikeys`, then `/api/apikey`, then `/api/security/apikey`, on 404 or 405 each.',
-		{ dialect: ['apiKeyPath'], test: 'operator/keys.test.ts' },
+		{ dialect: ['apiKeyPaths'], test: 'operator/keys.test.ts' },
 	),
 	point(
 		'pairing-code-answer',
@@ -209,14 +208,21 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 		'code-workflow',
 		'Endpoints 1',
 		'Whether a pairing code names a workflow.',
-		'It may; a code without one takes the workflow of the settings, or of `pair --workflow`.',
+		'It may; a code without one takes the workflow of the settings, of `pair --workflow`, or one that the service lists in its refusal (`workflows: [{id, name}]`).',
 		{
 			settings: ['workflowId'],
-			dialect: ['codesWithoutWorkflow'],
+			dialect: ['codesNameWorkflow', 'workflowNames', 'configurationPath'],
 			failures: ['workflow-missing'],
 			hint: 'Name the workflow: workflowId in the settings, or pair --workflow.',
 			test: 'pairing/rules.test.ts',
 		},
+	),
+	point(
+		'message-bounds',
+		'Limits',
+		'The largest request, and the lengths of identifiers in it.',
+		'64 KiB in the embedded service; identifiers of up to 128 characters.',
+		{ test: 'protocol/device-connection.test.ts' },
 	),
 	point(
 		'hand-off-workflows',
@@ -232,10 +238,10 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 		'connection-life',
 		'Authentication, rule 4',
 		'How long a Connection lives and whether it says so.',
-		'A JWT says so by `exp` and is renewed at 80 % of its life; another one is renewed when the service refuses it.',
+		'A JWT says so by `exp` and is renewed at 80 % of its life; so is another one where the setting states its life, else it is replaced when the service refuses it.',
 		{
 			settings: ['service.connectionLifeSeconds'],
-			dialect: ['connectionForm', 'connectionLifeSeconds'],
+			dialect: ['connectionForm'],
 			failures: ['credential-refused', 'connection-revoked'],
 			hint: 'If Connections that do not say their life end regularly, set service.connectionLifeSeconds.',
 			test: 'connection/connection-tokens.test.ts',
@@ -269,15 +275,15 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 		're-registration',
 		'Authentication, rule 3',
 		'Whether a live Connection may register again for its own device.',
-		'It is tried after a reusable credential; a refusal is no failure of the old link.',
-		{ dialect: ['reRegistration'], test: 'connection/supervisor.test.ts' },
+		'It is tried after a reusable credential; a refusal is not a failure of the old link.',
+		{ test: 'connection/supervisor.test.ts' },
 	),
 	point(
 		'rate-limits',
 		'Limits',
 		'Rate limits of the service.',
 		'429 and 503 with `Retry-After`, which is a floor; the agent itself registers at most 10 times a minute.',
-		{ dialect: ['rateLimit'], failures: ['service-overloaded'], hint: '', test: 'connection/backoff.test.ts' },
+		{ dialect: ['registrationLimit'], test: 'connection/backoff.test.ts' },
 	),
 	point(
 		'permissions',
@@ -295,7 +301,7 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 	),
 ];
 
-/** What to look at when a failure has this code, besides its own remedy: at most one sentence for each open point. */
+/** The things to look at when a failure has this code, besides its own remedy: at most one sentence for each open point. */
 export function hintsFor(code: string): readonly string[] {
 	return ASSUMPTIONS.filter(({ failures, hint }) => hint !== '' && failures.includes(code)).map(({ hint }) => hint);
 }

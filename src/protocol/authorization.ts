@@ -20,7 +20,7 @@ export const AUTHORIZATION_SCHEMES: readonly AuthorizationScheme[] = [
 
 /**
  * Name of the query-string parameter that may carry `<scheme> <credential>`.
- * Source: assumed; the name is the one in the hand-off URL of service-interface, Resources.
+ * Source: assumed (query-name); the name is the one in the hand-off URL of service-interface, Resources.
  */
 export const AUTHORIZATION_PARAMETER = 'authorization';
 

@@ -1,6 +1,6 @@
 /**
  * Messages on `ws/device`: heartbeats out, notifications in.
- * Source: assumed throughout (channel-path, channel-handshake, heartbeat-message, notification-kind).
+ * Source: assumed (heartbeat-message), assumed (notification-kind), assumed (notification-id).
  */
 import * as z from 'zod';
 import { workflowIdSchema } from './device-connection.ts';

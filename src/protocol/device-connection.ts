@@ -1,12 +1,12 @@
 /**
  * The body that registers a device. The answer to it is read in `registration-answer.ts`.
- * Source: service-interface, Device connection and Endpoints 2. Bounds are assumed and generous.
+ * Source: service-interface, Device connection and Endpoints 2. Bounds are generous: assumed (message-bounds).
  */
 import * as z from 'zod';
 
-/** Seconds between two heartbeats when nothing else is said. Source: assumed. */
+/** Seconds between two heartbeats when nothing else is said. Source: assumed (heartbeat-cadence). */
 export const DEFAULT_HEARTBEAT_CADENCE = 30;
-/** Accepted heartbeat cadences, in whole seconds. Source: assumed. */
+/** Accepted heartbeat cadences, in whole seconds. Source: assumed (heartbeat-cadence). */
 export const HEARTBEAT_CADENCE_BOUNDS = { min: 1, max: 86_400 } as const;
 
 /** A name that goes into a body and onto a screen: no control characters, no white space around it. */

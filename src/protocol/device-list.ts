@@ -1,6 +1,6 @@
 /**
  * `GET /api/device`: who is registered, with which workflow and plan. Ours, not the published interface's: a service need not
- * have it, and no device asks for it. Source: assumed.
+ * have it, and no device asks for it. Source: assumed (device-list).
  */
 import * as z from 'zod';
 

@@ -6,12 +6,12 @@
 export const ENDPOINTS = {
 	pairingCode: '/api/deeplink/qrcode',
 	deviceConnection: '/api/device/connection',
-	/** Two forms are published, the third comes from the field. Tried in this order, the next one on 404 or 405 (assumed). */
+	/** Two forms are published, the third comes from the field. Tried in this order, the next one on 404 or 405: assumed (api-key-path). */
 	apiKeys: ['/api/security/apikeys', '/api/apikey', '/api/security/apikey'],
 	sessionStart: '/api/v1/deeplink',
 } as const;
 
-/** Path of the notification channel under the base URL. Source: assumed (service-interface, Endpoints 6 gives only the name). */
+/** Path of the notification channel under the base URL. Source: assumed (channel-path); service-interface, Endpoints 6 gives only the name. */
 export const DEFAULT_CHANNEL_PATH = '/ws/device';
 
 /** Path of the page that a deep link opens. Source: service-interface, Handoff URL record. */

@@ -8,7 +8,7 @@ export const DEFAULT_SESSION_TTL = 3600;
 export const handOffRequestSchema = z.object({
 	metadata: z.record(z.string(), z.unknown()).default({}),
 	locale: z.string().min(1).max(35).nullable().default(null),
-	/** Seconds, 1 to 30 days. The upper bound is assumed. */
+	/** Seconds, 1 to 30 days. Source of the upper bound: assumed (hand-off-life). */
 	ttl: z
 		.int('must be a whole number of seconds')
 		.min(1, 'must be at least 1 second')
@@ -29,7 +29,7 @@ export const workflowIdsSchema = z.array(workflowIdSchema).min(1, 'must name at 
 
 /**
  * The workflows of a request's query: repeated `workflowId` parameters, commas inside one accepted, each once.
- * Source: assumed (service-interface, Endpoints 5: "not shown").
+ * Source: assumed (hand-off-workflows).
  */
 export function readWorkflowIds(query: URLSearchParams): string[] {
 	const ids = query.getAll('workflowId').flatMap((value) => value.split(','));

@@ -10,11 +10,11 @@ export const STATUS_SCHEMA_VERSION = 1;
 
 const timestamp = z.iso.datetime({ offset: true });
 
-/** What a sentence names, for the same sentence in another language. */
+/** The names and numbers in a sentence, for the same sentence in another language. */
 const paramsSchema = z.record(z.string(), z.union([z.string(), z.number()]));
 
 /** Something that is wrong, with what to do about it. `code` is permanent. */
-export const failureSchema = z.object({
+export const problemSummarySchema = z.object({
 	code: z.string(),
 	message: z.string(),
 	remedy: z.string(),
@@ -82,6 +82,33 @@ export const statusSchema = z.object({
 		lastHeartbeatAt: timestamp.nullable(),
 		reconnects: z.int().describe('How often the channel reconnected since the agent started.'),
 		nextAttemptAt: timestamp.nullable().describe('When the next attempt is due, while waiting.'),
+		idleTimeout: z
+			.object({
+				seconds: z.int(),
+				pingSeconds: z
+					.int()
+					.nullable()
+					.describe('How often the line is pinged; null before the next channel is opened.'),
+			})
+			.nullable()
+			.optional()
+			.describe(
+				'Something on the way ends a line that is silent for so long; the agent pings it in time. null: none found.',
+			),
+		recentCuts: z
+			.object({
+				count: z.int(),
+				windowSeconds: z.int(),
+				typicalLifeSeconds: z.int().describe('Median of how long those channels were open.'),
+				cause: z
+					.string()
+					.describe(
+						'The most frequent cause: a close code, silence, the status of a refused handshake, or the code of the problem.',
+					),
+			})
+			.nullable()
+			.optional()
+			.describe('How often the open channel was cut within the last minutes; null when it was not.'),
 	}),
 	/** The fleet plan; `null` where `fleet.planUrl` is not set. */
 	plan: z
@@ -100,7 +127,7 @@ export const statusSchema = z.object({
 				.object({ revision: z.int(), workflowId: z.string().nullable(), at: timestamp })
 				.nullable()
 				.describe('A newer revision or ring that this device applies later, at its own moment.'),
-			refused: failureSchema
+			refused: problemSummarySchema
 				.extend({ revision: z.int(), at: timestamp, nextTryAt: timestamp })
 				.nullable()
 				.describe("Set while the device keeps its last good workflow because the plan's assignment failed."),
@@ -111,8 +138,8 @@ export const statusSchema = z.object({
 		.nullable(),
 	sessionId: z.string().nullable().describe('The session that the pairing link named, if it named one.'),
 	pairedAt: timestamp.nullable(),
-	problem: failureSchema.nullable(),
-	warnings: z.array(failureSchema),
+	problem: problemSummarySchema.nullable(),
+	warnings: z.array(problemSummarySchema),
 	newestEventId: z.string().nullable().describe("The newest event's id, to follow from here; null before the first."),
 });
 export type Status = z.infer<typeof statusSchema>;
@@ -172,7 +199,7 @@ export const pairPreviewSchema = z.object({
 		.describe(
 			'Every change that pairing would make, one line each; also where only a confirmation or replace is missing.',
 		),
-	problem: failureSchema.nullable().describe('The first thing that prevents pairing.'),
+	problem: problemSummarySchema.nullable().describe('The first thing that prevents pairing.'),
 });
 export type PairPreview = z.infer<typeof pairPreviewSchema>;
 
@@ -195,7 +222,7 @@ export const identityReportSchema = z.object({
 	rejected: z
 		.array(z.object({ source: z.string(), reason: z.string() }))
 		.describe('Sources that were looked at and not taken, with the reason.'),
-	warnings: z.array(failureSchema),
+	warnings: z.array(problemSummarySchema),
 });
 export type IdentityReport = z.infer<typeof identityReportSchema>;
 
@@ -246,7 +273,7 @@ export const scannerReportSchema = z.object({
 				.object({ vendorId: z.string(), modelId: z.string() })
 				.nullable()
 				.describe('USB vendor and model in hexadecimal.'),
-			problem: failureSchema.nullable(),
+			problem: problemSummarySchema.nullable(),
 		}),
 	),
 });

@@ -1,4 +1,4 @@
-/** Error bodies as RFC 9457 problem documents. Source: assumed (service-interface, Errors: "not shown"). */
+/** Error bodies as RFC 9457 problem documents. Source: assumed (errors). */
 
 export const PROBLEM_CONTENT_TYPE = 'application/problem+json';
 
@@ -13,7 +13,7 @@ export interface ProblemDocument {
 	readonly code?: string;
 	/** The remedy. */
 	readonly remedy?: string;
-	/** What the detail names, for the same text in another language. */
+	/** The names and numbers in the detail, for the same text in another language. */
 	readonly params?: Readonly<Record<string, string | number>> | undefined;
 	/** Detail and remedy as one text for people. */
 	readonly sentence?: string;

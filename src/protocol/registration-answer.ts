@@ -22,7 +22,7 @@ export interface RegistrationAnswer {
 /** Places in which a Connection token is looked for, in this order; then a bare JSON string or plain text. Source: assumed (token-place). */
 export const TOKEN_POINTERS = ['/token', '/connectionToken', '/authorization', '/connection/token'] as const;
 
-/** What is read of one answer, so that a huge one costs no more than a large one. */
+/** The bounds of what is read of one answer: a huge one costs no more than a large one. */
 const MAX_TEXTS = 10_000;
 const MAX_DEPTH = 100;
 /** A bare text shorter than this is a word such as "ok", not a secret. In a named place any length is taken. */
@@ -77,7 +77,7 @@ export function readAnswerTexts({ body, headers = {} }: RegistrationAnswer): Ans
 	return texts;
 }
 
-/** Whether a text could be the token that nobody has found yet: by its form, or by the name of its place. */
+/** Whether a text could be the token that was not found yet: by its form, or by the name of its place. */
 export function looksLikeToken({ place, text }: AnswerText): boolean {
 	const token = asToken(text);
 	if (token === null || /^https?:\/\//i.test(token)) return false;

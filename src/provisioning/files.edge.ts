@@ -8,20 +8,14 @@ import fs from 'node:fs/promises';
 import path from 'node:path';
 import { AgentError } from '../base/errors.ts';
 import * as files from '../base/files.edge.ts';
-import { errnoOf, inWords, syncDirectory } from '../base/files.edge.ts';
 
 /** How many files a device remembers to have taken; the oldest is forgotten first. */
 const MAX_TAKEN = 16;
 
-/** What was taken, so that the same file again changes nothing. Holds salted hashes only. */
+/** The files that were taken, so that the same file again changes nothing. Holds salted hashes only. */
 export interface ProvisionRecord {
 	readonly schemaVersion: 1;
-	readonly taken: readonly {
-		readonly salt: string;
-		readonly hash: string;
-		readonly from: string;
-		readonly at: string;
-	}[];
+	readonly taken: readonly Readonly<Record<'salt' | 'hash' | 'from' | 'at', string>>[];
 }
 
 /** Faults of what was brought, and not of this device: `FileFault`. */
@@ -38,9 +32,9 @@ export async function readProvisionFile(file: string, maxBytes: number): Promise
 	try {
 		return await files.readText(file, maxBytes, { refuseLink: true });
 	} catch (cause) {
-		const code = errnoOf(cause);
+		const code = files.errnoOf(cause);
 		if (['ENOENT', 'ENOTDIR'].includes(code)) return null;
-		const message = `${file} cannot be read: ${inWords(cause)}.`;
+		const message = `${file} cannot be read: ${files.inWords(cause)}.`;
 		throw new AgentError(INVALID.includes(code) ? 'provision-invalid' : 'provision-failed', message, { cause });
 	}
 }
@@ -68,9 +62,9 @@ export async function wipe(file: string, left: string): Promise<void> {
 			await handle.close();
 		}
 		await fs.rename(file, `${file}.used`);
-		await syncDirectory(path.dirname(file));
+		await files.syncDirectory(path.dirname(file));
 	} catch (error) {
-		throw new AgentError('provision-failed', `The secret in ${file} could not be wiped: ${inWords(error)}.`, {
+		throw new AgentError('provision-failed', `The secret in ${file} could not be wiped: ${files.inWords(error)}.`, {
 			remedy: 'Remove the file, or wipe the medium, by hand.',
 			cause: error,
 		});
@@ -93,7 +87,7 @@ export async function writeDurably(
 		// Always under the same name, so that what a crash has left goes with the next write.
 		await files.writeDurably(file, content, { mode, owner, temporary: `${file}.new` });
 	} catch (error) {
-		throw new AgentError('provision-failed', `${file} cannot be written: ${inWords(error)}.`, { cause: error });
+		throw new AgentError('provision-failed', `${file} cannot be written: ${files.inWords(error)}.`, { cause: error });
 	}
 }
 

@@ -3,6 +3,7 @@
  * wiped. Runs as root beside the agent or before it, and leaves it to the agent to notice. Each step may be cut off by a
  * loss of power: the next start does it again.
  */
+import { existsSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { AgentError, asError, type Failure, failure, toFailure } from '../base/errors.ts';
@@ -47,7 +48,7 @@ export interface ProvisionResult {
 	/** `none`: nothing was brought. `unchanged`: everything that was brought had been taken before. */
 	readonly outcome: 'none' | 'unchanged' | 'applied';
 	readonly from: string | null;
-	/** What was set, by the names in the file. */
+	/** The names in the file that were set. */
 	readonly names: readonly string[];
 	readonly settingsFile: string | null;
 	/** Where the secret is now, and whether it is encrypted there. */
@@ -68,10 +69,7 @@ export async function provision(sources: readonly ProvisionSource[], parts: Prov
 	const recordFile = join(parts.paths.confDirectory, '..', RECORD);
 	const settingsFile = join(parts.paths.confDirectory, PROVISION_SETTINGS);
 	const record = await readRecord(recordFile);
-	const isInForce = await stat(settingsFile).then(
-		() => true,
-		() => false,
-	);
+	const isInForce = existsSync(settingsFile);
 	const notices: Failure[] = [];
 	const result = { from: null, names: [], settingsFile: null, secret: null, notices };
 	let wasThere = false;
@@ -135,31 +133,21 @@ async function checkTogether(
 	const sources = { env: {}, sets: [] };
 	const { documents } = await loadSettings({ paths, ...sources });
 	const others = documents.filter((other) => other.where !== settingsFile);
-	const isBelow = (other: string) => other === paths.configFile || basename(other) < PROVISION_SETTINGS;
-	const merged = resolveWith(
-		[
-			...others.filter((other) => isBelow(other.where)),
-			{ where: settingsFile, document },
-			...others.filter((other) => !isBelow(other.where)),
-		],
-		sources,
-	);
+	const isBelow = ({ where }: { where: string }) => where === paths.configFile || basename(where) < PROVISION_SETTINGS;
+	const above = others.filter((other) => !isBelow(other));
+	const merged = resolveWith([...others.filter(isBelow), { where: settingsFile, document }, ...above], sources);
 	const before = new Set(resolveWith(others, sources).problems.map(({ message }) => message));
-	const fresh = merged.problems.filter(({ message }) => !before.has(message));
-	if (fresh.length > 0)
-		throw new AgentError(
-			'provision-invalid',
-			`${where} does not go together with the other settings of this device: ${fresh.map(({ message }) => message).join(' ')}`,
-		);
+	const fresh = merged.problems.map(({ message }) => message).filter((message) => !before.has(message));
+	if (fresh.length > 0) {
+		const message = `${where} does not go together with the other settings of this device: ${fresh.join(' ')}`;
+		throw new AgentError('provision-invalid', message);
+	}
 	return pathsOf(document).flatMap((path) => {
-		const winner = merged.origins.get(path)?.where;
-		return winner === undefined || winner === null || winner === settingsFile
-			? []
-			: [
-					failure('settings-invalid', `${path} is set by ${winner} as well, which takes precedence.`, {
-						remedy: 'Take it out there if the provisioning is meant to decide.',
-					}),
-				];
+		const winner = merged.origins.get(path)?.where ?? settingsFile;
+		if (winner === settingsFile) return [];
+		const remedy = 'Take it out there if the provisioning is meant to decide.';
+		const message = `${path} is set by ${winner} as well, which takes precedence.`;
+		return [failure('settings-invalid', message, { remedy })];
 	});
 }
 
@@ -187,15 +175,8 @@ async function registerSecret(
 	// The owner of the state is the user of the agent.
 	const owner = await stat(paths.stateDir).catch(() => undefined);
 	await writeDurably(file, `${value}\n`, 0o600, owner);
-	notices.push(
-		failure(
-			'provision-failed',
-			`systemd-creds cannot encrypt here: the secret is in ${file}, readable for the agent.`,
-			{
-				remedy: 'Nothing to do if that is good enough.',
-			},
-		),
-	);
+	const message = `systemd-creds cannot encrypt here: the secret is in ${file}, readable for the agent.`;
+	notices.push(failure('provision-failed', message, { remedy: 'Nothing to do if that is good enough.' }));
 	return { file, encrypted: false, readAs: file };
 }
 

@@ -1,5 +1,5 @@
 /**
- * What a `provision.json` says, and whether it counts on this device: one file made for many devices, taken once by each.
+ * The meaning of a `provision.json`, and whether it counts on this device: one file made for many devices, taken once by each.
  * Pure: reads no file and keeps nothing; never puts a secret into a message.
  */
 
@@ -65,11 +65,9 @@ export function readProvision(text: string, where: string): Provision {
 		if (name === 'pairing' && trustedOrigins !== undefined) return ['trustedOrigins'];
 		return document[name] === undefined ? ['settings', name] : [name];
 	};
-	const layers = Object.entries(settings).map(([name, value]) => ({
-		source: 'file' as const,
-		where: at(...pathOf(name)),
-		document: { [name]: value },
-	}));
+	const layers = Object.entries(settings).map(([name, value]) => {
+		return { source: 'file' as const, where: at(...pathOf(name)), document: { [name]: value } };
+	});
 	faults.push(...resolveSettings(layers).problems.map(({ message }) => message));
 
 	const secrets: ProvisionedSecret[] = [];
@@ -115,11 +113,8 @@ export function withoutSecrets(text: string): string {
 }
 
 /** Whether another file than the one that was used last may be used; a refusal when not. */
-export function mayProvision(
-	{ replace }: Provision,
-	{ pairing, connections }: DeviceState,
-	where: string,
-): Failure | null {
+export function mayProvision({ replace }: Provision, state: DeviceState, where: string): Failure | null {
+	const { pairing, connections } = state;
 	if (replace || (pairing === null && connections.length === 0)) return null;
 	const service = pairing?.baseUrl ?? connections.at(-1)?.baseUrl ?? '';
 	return failure('already-paired', `This device belongs to ${service} already; ${where} was not used.`, {

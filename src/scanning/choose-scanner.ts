@@ -28,6 +28,8 @@ export interface ScannerChoice {
 	readonly why: string;
 }
 
+type ScannerSettings = Pick<Settings['scanner'], 'kind' | 'device'>;
+
 /** Devices listened to at once, at most. */
 export const MAX_SCANNERS = 8;
 /** After opening a device failed it is tried again so much later, while it is there; milliseconds. */
@@ -40,33 +42,19 @@ const LIKE_A_SCANNER =
 const NO_SCANNER = /modem|gps|gnss|u-blox|printer|arduino|zigbee|z-?wave|bluetooth|lte|\b[345]g\b/i;
 
 /** Decides for each device, in the order given. Nothing is chosen when `scanner.kind` is `off`. */
-export function chooseScanners(
-	devices: readonly ScannerFacts[],
-	settings: Pick<Settings['scanner'], 'kind' | 'device'>,
-): ScannerChoice[] {
+export function chooseScanners(devices: readonly ScannerFacts[], settings: ScannerSettings): ScannerChoice[] {
 	const seen = new Set<string>();
-	let chosen = 0;
 	return devices.map((device) => {
 		const reason = assess(device, settings);
-		const taken = reason.chosen && !seen.has(device.node) && chosen < MAX_SCANNERS;
-		if (reason.chosen && !taken)
-			return {
-				device,
-				chosen: false,
-				why: seen.has(device.node) ? 'is listened to under another name' : 'is one too many',
-			};
-		if (taken) {
-			seen.add(device.node);
-			chosen += 1;
-		}
+		if (reason.chosen && seen.has(device.node))
+			return { device, chosen: false, why: 'is listened to under another name' };
+		if (reason.chosen && seen.size === MAX_SCANNERS) return { device, chosen: false, why: 'is one too many' };
+		if (reason.chosen) seen.add(device.node);
 		return { device, ...reason };
 	});
 }
 
-function assess(
-	{ kind, path, node, marked }: ScannerFacts,
-	settings: Pick<Settings['scanner'], 'kind' | 'device'>,
-): { chosen: boolean; why: string } {
+function assess({ kind, path, node, marked }: ScannerFacts, settings: ScannerSettings): Omit<ScannerChoice, 'device'> {
 	const no = (why: string) => ({ chosen: false, why });
 	const yes = (why: string) => ({ chosen: true, why });
 	if (settings.kind === 'off') return no('scanner.kind is off');

@@ -16,7 +16,6 @@ export interface ScannerPlaces {
 
 const SERIAL_BY_ID = 'dev/serial/by-id';
 const INPUT_BY_ID = 'dev/input/by-id';
-const INPUT = 'dev/input';
 /** The mark of a scanner in this package's udev rule. */
 const MARK = /^idv-scanner/;
 /** Entries looked at in one directory. */
@@ -28,10 +27,10 @@ const SETTLE_MS = 100;
 /** All of them: what the settings name, serial devices, keyboards, in the order of their names. */
 export async function findScanners({ root = '/', device }: ScannerPlaces): Promise<ScannerFacts[]> {
 	const named = device === null ? [] : [{ path: device, kind: kindOf(await resolved(device)) }];
-	const serial = await list(join(root, SERIAL_BY_ID), () => true);
-	const ports = await list(join(root, 'dev'), (name) => /^tty(ACM|USB)\d+$/.test(name));
-	const marked = await list(join(root, INPUT), (name) => MARK.test(name));
-	const keyboards = await list(join(root, INPUT_BY_ID), (name) => name.endsWith('-event-kbd'));
+	const serial = await list(join(root, SERIAL_BY_ID), /./);
+	const ports = await list(join(root, 'dev'), /^tty(ACM|USB)\d+$/);
+	const marked = await list(join(root, 'dev/input'), MARK);
+	const keyboards = await list(join(root, INPUT_BY_ID), /-event-kbd$/);
 	const candidates: { path: string; kind: ScannerFacts['kind'] }[] = [
 		...named,
 		...[...serial, ...ports].map((path) => ({ path, kind: 'serial' as const })),
@@ -42,13 +41,13 @@ export async function findScanners({ root = '/', device }: ScannerPlaces): Promi
 	for (const { path, kind } of candidates) {
 		const node = await resolved(path);
 		// One device has several names; the first, by id, is the one to show. A link that leads nowhere is none.
-		if (found.has(node) || !(await exists(node))) continue;
+		if (found.has(node) || !(await mayAccess(node, constants.F_OK))) continue;
 		const known = await askUdev(root, node);
 		found.set(node, {
 			kind,
 			path,
 			node,
-			readable: await mayOpen(node, kind),
+			readable: await mayAccess(node, kind === 'serial' ? constants.R_OK | constants.W_OK : constants.R_OK),
 			marked: markedNodes.has(node),
 			hidden: kind === 'serial' || !known ? null : known.get('LIBINPUT_IGNORE_DEVICE') === '1',
 			usb: usbIds(known),
@@ -57,20 +56,15 @@ export async function findScanners({ root = '/', device }: ScannerPlaces): Promi
 	return [...found.values()];
 }
 
-export interface ScannerWatch {
-	close(): void;
-}
-
 /**
  * Calls back when a device may have come or gone, and keeps doing so until it is closed. A missing path is
  * waited for in the nearest directory that is.
  */
-export function watchScanners({ root = '/', device }: ScannerPlaces, onChange: () => void): ScannerWatch {
+export function watchScanners({ root = '/', device }: ScannerPlaces, onChange: () => void) {
 	const desired = [SERIAL_BY_ID, INPUT_BY_ID].map((place) => join(root, place));
 	if (device !== null) desired.push(dirname(device));
 	let watchers = new Map<string, FSWatcher>();
 	let closed = false;
-
 	let timer: NodeJS.Timeout | null = null;
 
 	/** A plug makes a device, its rights and its names one after the other. */
@@ -113,7 +107,7 @@ export function watchScanners({ root = '/', device }: ScannerPlaces, onChange: (
 		name === null || !/^(null|zero|u?random|full|ptmx|console|tty\d*|kmsg|rfkill)$/.test(name);
 	watchAll();
 	return {
-		close() {
+		close(): void {
 			closed = true;
 			if (timer) clearTimeout(timer);
 			for (const watcher of watchers.values()) watcher.close();
@@ -122,13 +116,9 @@ export function watchScanners({ root = '/', device }: ScannerPlaces, onChange: (
 	};
 }
 
-async function list(directory: string, isWanted: (name: string) => boolean): Promise<string[]> {
-	const names = await readdir(directory).catch(() => []);
-	return names
-		.filter(isWanted)
-		.toSorted()
-		.slice(0, MAX_ENTRIES)
-		.map((name) => join(directory, name));
+async function list(directory: string, wanted: RegExp): Promise<string[]> {
+	const names = (await readdir(directory).catch(() => [])).filter((name) => wanted.test(name)).toSorted();
+	return names.slice(0, MAX_ENTRIES).map((name) => join(directory, name));
 }
 
 /** A name that leads nowhere stands for itself. */
@@ -140,15 +130,7 @@ function kindOf(node: string): ScannerFacts['kind'] {
 	return /\/input\/|\/event\d+$/.test(node) ? 'keyboard' : 'serial';
 }
 
-function exists(path: string): Promise<boolean> {
-	return access(path).then(
-		() => true,
-		() => false,
-	);
-}
-
-function mayOpen(path: string, kind: ScannerFacts['kind']): Promise<boolean> {
-	const how = kind === 'serial' ? constants.R_OK | constants.W_OK : constants.R_OK;
+function mayAccess(path: string, how: number): Promise<boolean> {
 	return access(path, how).then(
 		() => true,
 		() => false,

@@ -34,9 +34,7 @@ const KEYS: ReadonlyMap<number, readonly [plain: string, shifted: string]> = new
 	...row(98, '/', '/'),
 ]);
 const KEYPAD_DIGITS: ReadonlyMap<number, string> = new Map(
-	[...KEYS]
-		.filter(([code]) => code >= 71 && code <= 82)
-		.flatMap(([code, [key]]) => (/\d/.test(key) ? [[code, key]] : [])),
+	[...KEYS].filter(([code, [key]]) => code >= 71 && code <= 82 && /\d/.test(key)).map(([code, [key]]) => [code, key]),
 );
 
 function row(first: number, plain: string, shifted: string): [number, readonly [string, string]][] {

@@ -4,10 +4,10 @@
  */
 import { close, constants, open, readSync } from 'node:fs';
 import { promisify } from 'node:util';
+import type { LinuxPortBinding } from '@serialport/bindings-cpp';
 import { AgentError } from '../base/errors.ts';
 import { EVENT_BYTES, NO_KEYS, takeEvents } from './keyboard-events.ts';
-import { refusedOpen, scannerGone } from './open-errors.ts';
-import type { OpenScanner, ScannerListener } from './scanner-types.ts';
+import { type OpenScanner, refusedOpen, type ScannerListener, scannerGone } from './scanner.ts';
 
 /** Events taken at once; the kernel keeps at least 64 for a reader. */
 const AT_ONCE = 256;
@@ -21,14 +21,10 @@ export async function openKeyboardScanner(path: string, listener: ScannerListene
 	const descriptor = await promisify(open)(path, constants.O_RDONLY | constants.O_NONBLOCK).catch((error: unknown) => {
 		throw refusedOpen(path, error);
 	});
-	let poller: {
-		once(event: 'readable', callback: (error: Error | null) => void): unknown;
-		stop(): void;
-		destroy(): void;
-	};
+	let poller: LinuxPortBinding['poller'];
 	try {
-		const { LinuxPortBinding } = await import('@serialport/bindings-cpp');
-		({ poller } = new LinuxPortBinding(descriptor, { path, baudRate: 9600 } as never));
+		const { LinuxPortBinding: Binding } = await import('@serialport/bindings-cpp');
+		({ poller } = new Binding(descriptor, { path, baudRate: 9600 } as never));
 	} catch (cause) {
 		close(descriptor);
 		throw new AgentError('scanner-failed', `${path} is not a readable device.`, { cause });

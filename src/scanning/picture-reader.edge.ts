@@ -3,10 +3,11 @@
  * not its business. The texts are secrets: they never go into a message. Decoding keeps the thread busy (6 s for the largest
  * photo), so this belongs into a command, never into the daemon.
  */
-import { readFile, stat } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { AgentError } from '../base/errors.ts';
+import { errnoOf, inWords, readBytes } from '../base/files.edge.ts';
 import { readPairingCode } from '../protocol/pairing-code.ts';
 
 /** Largest picture file, in bytes: 20 MiB, well above what a phone's camera makes. */
@@ -77,28 +78,19 @@ export async function readSingleCode(source: string | Uint8Array): Promise<strin
 
 async function readPictureFile(path: string): Promise<Uint8Array> {
 	try {
-		const file = await stat(path);
-		// A pipe could keep the reader waiting forever.
-		if (!file.isFile()) throw unreadable(`${path} is not a file.`);
-		if (file.size > MAX_PICTURE_BYTES) throw tooLarge(path);
-		return await readFile(path);
-	} catch (error) {
-		if (error instanceof AgentError) throw error;
-		const code = error instanceof Error && 'code' in error ? error.code : '';
-		const reason =
-			code === 'ENOENT' || code === 'ENOTDIR'
-				? 'does not exist'
-				: code === 'EACCES' || code === 'EPERM'
-					? 'may not be read by this user'
-					: `cannot be read (${code})`;
-		throw unreadable(`${path} ${reason}.`, {
-			remedy: 'Name a PNG, JPEG or WebP file that this user may read.',
-			cause: error,
+		return await readBytes(path, MAX_PICTURE_BYTES);
+	} catch (cause) {
+		const code = errnoOf(cause);
+		if (code === 'too-large') throw tooLarge(path);
+		if (code === 'not-regular') throw unreadable(`${path} is not a file.`);
+		const remedy = 'Name a PNG, JPEG or WebP file that this user may read.';
+		const isMissing = code === 'ENOENT' || code === 'ENOTDIR';
+		throw unreadable(isMissing ? `${path} does not exist.` : `${path} cannot be read: ${inWords(cause)}.`, {
+			remedy,
+			cause,
 		});
 	}
 }
-
-let wasmBinary: ArrayBuffer | undefined;
 
 async function decode(
 	name: string,
@@ -107,8 +99,7 @@ async function decode(
 ): Promise<string[]> {
 	const { prepareZXingModule, purgeZXingModule, readBarcodes } = await import('zxing-wasm/reader');
 	// Without these bytes the package would fetch them from the network. The same bytes mean the same instance.
-	wasmBinary ??= await loadWasm(READER);
-	prepareZXingModule({ overrides: { wasmBinary } });
+	prepareZXingModule({ overrides: { wasmBinary: await loadWasm(READER) } });
 	const picture = startsWith(bytes, RIFF) ? await decodeWebp(name, bytes) : bytes;
 	const results = await readBarcodes(picture, {
 		formats: [...formats],
@@ -138,8 +129,7 @@ async function decodeWebp(name: string, bytes: Uint8Array): Promise<Pixels> {
 	try {
 		const { default: decodePixels, init } = await import('@jsquash/webp/decode.js');
 		// Like the reader, it would fetch these bytes.
-		webpBinary ??= await loadWasm(WEBP_DECODER);
-		await init({ wasmBinary: webpBinary });
+		await init({ wasmBinary: await loadWasm(WEBP_DECODER) });
 		return await decodePixels(new Uint8Array(bytes).buffer);
 	} catch (cause) {
 		throw unreadable(`${name} is damaged.`, { cause });
@@ -147,8 +137,6 @@ async function decodeWebp(name: string, bytes: Uint8Array): Promise<Pixels> {
 		Reflect.deleteProperty(globalThis, 'ImageData');
 	}
 }
-
-let webpBinary: ArrayBuffer | undefined;
 
 class Pixels {
 	readonly colorSpace = 'srgb';
@@ -163,32 +151,29 @@ class Pixels {
 	}
 }
 
+const loaded = new Map<string, ArrayBuffer>();
+
 /** A decoder: an asset of an executable, a file beside a bundle, or the package's own. The one place that knows. */
 async function loadWasm({ file, inPackage }: typeof READER): Promise<ArrayBuffer> {
 	const sea = await import('node:sea');
-	if (sea.isSea()) return sea.getRawAsset(file) as ArrayBuffer;
-	// A CommonJS bundle has the first, a source file the second.
-	const here = typeof __filename === 'string' ? __filename : import.meta.filename;
-	const bytes = await readFile(join(dirname(here), file)).catch(() => readFile(createRequire(here).resolve(inPackage)));
-	return new Uint8Array(bytes).buffer;
+	const read = async () => {
+		// A CommonJS bundle has the first, a source file the second.
+		const here = typeof __filename === 'string' ? __filename : import.meta.filename;
+		const own = () => readFile(createRequire(here).resolve(inPackage));
+		return new Uint8Array(await readFile(join(dirname(here), file)).catch(own)).buffer;
+	};
+	const bytes = loaded.get(file) ?? (sea.isSea() ? (sea.getRawAsset(file) as ArrayBuffer) : await read());
+	loaded.set(file, bytes);
+	return bytes;
 }
 
-interface Size {
-	readonly width: number;
-	readonly height: number;
-}
+type Size = Readonly<Record<'width' | 'height', number>>;
 
 /** The size in pixels that a PNG, JPEG or WebP picture announces; `null` for anything else. */
 function measure(bytes: Uint8Array): Size | null {
 	const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-	const measureKind = startsWith(bytes, PNG)
-		? measurePng
-		: startsWith(bytes, JPEG)
-			? measureJpeg
-			: startsWith(bytes, RIFF)
-				? measureWebp
-				: null;
-	const size = measureKind?.(view);
+	const kinds = [[PNG, measurePng] as const, [JPEG, measureJpeg] as const, [RIFF, measureWebp] as const];
+	const size = kinds.find(([signature]) => startsWith(bytes, signature))?.[1](view);
 	return size && size.width > 0 && size.height > 0 ? size : null;
 }
 
@@ -242,15 +227,15 @@ function textAt(view: DataView, offset: number): string {
 	return String.fromCharCode(...new Uint8Array(view.buffer, view.byteOffset + offset, 4));
 }
 
-function startsWith(bytes: Uint8Array, signature: string): boolean {
-	return [...signature].every((character, index) => bytes[index] === character.charCodeAt(0));
-}
+/** The first bytes, one character for each. */
+const headOf = (bytes: Uint8Array) => Buffer.from(bytes.subarray(0, 16)).toString('latin1');
+const startsWith = (bytes: Uint8Array, signature: string) => headOf(bytes).startsWith(signature);
 
 /** Names a file that is not a complete picture of a supported kind, so that the message does not suggest damage. */
 function kindOf(bytes: Uint8Array): string {
 	if (bytes.byteLength === 0) return 'empty';
-	if (startsWith(bytes, PNG) || startsWith(bytes, JPEG)) return 'damaged';
-	const head = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(16, bytes.byteLength)).toString('latin1');
+	const head = headOf(bytes);
+	if (head.startsWith(PNG) || head.startsWith(JPEG)) return 'damaged';
 	if (/^RIFF....WEBP/s.test(head))
 		return isMoving(new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength))
 			? 'a WebP picture that moves, which cannot be read here'

@@ -1,44 +1,34 @@
 /** Puts the characters of one scanner together to scans: keeps the time of the quiet moments, which `lines.ts` does not know. */
 
 import type { Clock } from '../base/clock.edge.ts';
-import type { ScanSuffix } from '../settings/terms.ts';
+import type { ScanSuffix } from '../settings/table.ts';
 import { endByQuiet, NOTHING_READ, quietMsOf, type Scan, takeCharacters, type UnfinishedScan } from './lines.ts';
 
-export interface ScanReader {
-	characters(text: string): void;
-	/** The input has ended: what is unfinished is a scan as well. Then calls back. */
-	flush(then: () => void): void;
-	/** Forgets what is unfinished. */
-	close(): void;
-}
+export type ScanReader = ReturnType<typeof readScans>;
 
-export function readScans(
-	clock: Pick<Clock, 'schedule'>,
-	suffix: ScanSuffix,
-	onScan: (scan: Scan) => void,
-): ScanReader {
+export function readScans(clock: Pick<Clock, 'schedule'>, suffix: ScanSuffix, onScan: (scan: Scan) => void) {
 	let unfinished: UnfinishedScan = NOTHING_READ;
 	let cancel = () => {};
-	const quiet = () => {
-		const scan = endByQuiet(unfinished, suffix);
+	const end = (by: ScanSuffix) => {
+		const scan = endByQuiet(unfinished, by);
 		unfinished = NOTHING_READ;
 		if (scan) onScan(scan);
 	};
 	return {
-		characters(text) {
+		characters(text: string) {
 			cancel();
 			const taken = takeCharacters(unfinished, text, suffix);
 			unfinished = taken.unfinished;
-			if (unfinished !== NOTHING_READ) cancel = clock.schedule(quietMsOf(suffix), quiet);
+			if (unfinished !== NOTHING_READ) cancel = clock.schedule(quietMsOf(suffix), () => end(suffix));
 			for (const scan of taken.scans) onScan(scan);
 		},
-		flush(then) {
+		/** The input has ended: what is unfinished is a scan as well. Then calls back. */
+		flush(then: () => void) {
 			cancel();
-			const scan = endByQuiet(unfinished, 'auto');
-			unfinished = NOTHING_READ;
-			if (scan) onScan(scan);
+			end('auto');
 			then();
 		},
+		/** Forgets what is unfinished. */
 		close() {
 			cancel();
 			unfinished = NOTHING_READ;

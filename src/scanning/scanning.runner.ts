@@ -12,10 +12,9 @@ import type { PairPreview, PairRequest, ScannerReport } from '../protocol/local-
 import type { Settings } from '../settings/table.ts';
 import { chooseScanners, SCANNER_RETRY_MS, type ScannerChoice, type ScannerFacts } from './choose-scanner.ts';
 import type { Scan } from './lines.ts';
-import { scannerGone } from './open-errors.ts';
 import { isStillSeen, isWorthTelling, type SeenScan, type ToldRefusal } from './repeated-scans.ts';
 import { readScans, type ScanReader } from './scan-reader.runner.ts';
-import type { OpenScanner, ScannerListener } from './scanner-types.ts';
+import { type OpenScanner, type ScannerListener, scannerGone } from './scanner.ts';
 
 type ScannerSettings = Settings['scanner'];
 
@@ -33,16 +32,7 @@ export interface ScanningParts {
 	readonly log: Pick<Log, 'info' | 'debug'>;
 }
 
-export interface Scanning {
-	/** The scanners that were found, and which are listened to. */
-	report(): Promise<ScannerReport>;
-	/** The scanned code that waits for a confirmation, for two minutes; `null` for none. */
-	proposal(): Proposal | null;
-	/** A person does not want it. */
-	dismiss(): void;
-	/** Lets every scanner go. */
-	close(): Promise<void>;
-}
+export type Scanning = ReturnType<typeof listenForScans>;
 
 /** A scanned code that a person has to confirm. */
 export interface Proposal {
@@ -56,9 +46,9 @@ export interface Proposal {
 /** How long the last refusal stays in the status, in milliseconds. */
 const SHOWN_MS = 120_000;
 
-export function listenForScans(parts: ScanningParts): Scanning {
+export function listenForScans(parts: ScanningParts) {
 	const { agent } = parts;
-	let listening: Listening | null = null;
+	let listening: ReturnType<typeof listen> | null = null;
 	let released: Promise<unknown> = Promise.resolve();
 	let closed = false;
 	const takeScan = assessScans(parts);
@@ -80,7 +70,8 @@ export function listenForScans(parts: ScanningParts): Scanning {
 	const forget = agent.onStatus(follow);
 	follow();
 	return {
-		async report() {
+		/** The scanners that were found, and which are listened to. */
+		async report(): Promise<ScannerReport> {
 			const settings = parts.settings();
 			const choices = listening
 				? await listening.choices()
@@ -103,9 +94,12 @@ export function listenForScans(parts: ScanningParts): Scanning {
 				}),
 			};
 		},
+		/** The scanned code that waits for a confirmation, for two minutes; `null` for none. */
 		proposal: takeScan.proposal,
+		/** A person does not want it. */
 		dismiss: takeScan.forget,
-		async close() {
+		/** Lets every scanner go. */
+		async close(): Promise<void> {
 			closed = true;
 			forget();
 			follow();
@@ -115,29 +109,15 @@ export function listenForScans(parts: ScanningParts): Scanning {
 	};
 }
 
-interface Listening {
-	readonly settings: ScannerSettings;
-	choices(): Promise<readonly ScannerChoice[]>;
-	isOpen(device: ScannerFacts): boolean;
-	problemOf(device: ScannerFacts): Failure | null;
-	end(): Promise<unknown>;
-}
-
-interface Opened {
-	readonly path: string;
-	readonly reader: ScanReader;
-	readonly scanner: OpenScanner;
-}
-
 /** @param ready when the devices are free again that were open before. */
 function listen(
 	parts: ScanningParts,
 	settings: ScannerSettings,
 	ready: Promise<unknown>,
 	onScan: (scan: Scan) => void,
-): Listening {
+) {
 	const { agent, clock, log } = parts;
-	const open = new Map<string, Opened>();
+	const open = new Map<string, { path: string; reader: ScanReader; scanner: OpenScanner }>();
 	const problems = new Map<string, Failure>();
 	let choices: readonly ScannerChoice[] = [];
 	let over = false;
@@ -162,12 +142,10 @@ function listen(
 			await scanner.close();
 		}
 		for (const device of chosen) if (!open.has(device.node)) await openOne(device);
-		const missing = settings.device !== null && chosen.length === 0;
 		const [problem] = problems.values();
-		agent.warn(
-			'scanner',
-			problem ?? (missing ? failure('scanner-failed', `There is no scanner at ${settings.device}.`) : null),
-		);
+		const isMissing = settings.device !== null && chosen.length === 0;
+		const missing = isMissing ? failure('scanner-failed', `There is no scanner at ${settings.device}.`) : null;
+		agent.warn('scanner', problem ?? missing);
 		if (problem && !over) cancelRetry = clock.schedule(SCANNER_RETRY_MS, look);
 	}
 
@@ -204,24 +182,21 @@ function listen(
 	look();
 	return {
 		settings,
-		async choices() {
+		async choices(): Promise<readonly ScannerChoice[]> {
 			await work;
 			return choices;
 		},
-		isOpen: ({ node }) => open.has(node),
-		problemOf: ({ node }) => problems.get(node) ?? null,
-		async end() {
+		isOpen: ({ node }: ScannerFacts) => open.has(node),
+		problemOf: ({ node }: ScannerFacts) => problems.get(node) ?? null,
+		async end(): Promise<void> {
 			over = true;
 			cancelRetry();
 			watch.close();
 			await work;
 			agent.warn('scanner', null);
-			await Promise.all(
-				[...open].map(([node, { scanner }]) => {
-					letGo(node);
-					return scanner.close();
-				}),
-			);
+			const scanners = [...open.values()].map(({ scanner }) => scanner);
+			for (const node of [...open.keys()]) letGo(node);
+			await Promise.all(scanners.map((scanner) => scanner.close()));
 		},
 	};
 }

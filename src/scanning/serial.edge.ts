@@ -2,17 +2,16 @@
  * One scanner on a serial line: USB CDC, a USB serial adapter, or a port on the board. Opens once and reports; trying
  * again is decided elsewhere. Writes nothing to the scanner. The library is loaded when the first scanner is opened.
  */
-import { AgentError, failure } from '../base/errors.ts';
-import { refusedOpen, scannerGone } from './open-errors.ts';
-import type { OpenScanner, ScannerListener } from './scanner-types.ts';
+import type { SerialPortStream } from '@serialport/stream';
+import { AgentError } from '../base/errors.ts';
+import type { Settings } from '../settings/table.ts';
+import { type OpenScanner, refusedOpen, type ScannerListener, scannerGone } from './scanner.ts';
 
 /** Longest opening, in milliseconds: a broken adapter may keep the system call waiting. */
 const OPEN_DEADLINE_MS = 5000;
 
-export interface SerialOptions {
-	/** Bits per second; without meaning for USB CDC. 8 data bits, no parity, one stop bit. */
-	readonly baudRate: number;
-}
+/** Bits per second; without meaning for USB CDC. 8 data bits, no parity, one stop bit. */
+export type SerialOptions = Pick<Settings['scanner'], 'baudRate'>;
 
 /** @throws AgentError `scanner-failed` or `scanner-denied`. */
 export async function openSerialScanner(
@@ -20,7 +19,7 @@ export async function openSerialScanner(
 	{ baudRate }: SerialOptions,
 	listener: ScannerListener,
 ): Promise<OpenScanner> {
-	const [{ SerialPortStream }, { LinuxBinding }] = await Promise.all([
+	const [{ SerialPortStream: Stream }, { LinuxBinding }] = await Promise.all([
 		import('@serialport/stream'),
 		import('@serialport/bindings-cpp'),
 	]).catch((cause: unknown) => {
@@ -29,7 +28,7 @@ export async function openSerialScanner(
 			cause,
 		});
 	});
-	const port = new SerialPortStream({ binding: inTurn(LinuxBinding), path, baudRate, autoOpen: false });
+	const port = new Stream({ binding: inTurn(LinuxBinding), path, baudRate, autoOpen: false });
 	// Without a listener an error would end the process. What it means shows in `close`.
 	port.on('error', () => {});
 	await openWithin(port, path);
@@ -76,17 +75,12 @@ function inTurn<Binding extends { open(options: never): Promise<object> }>(bindi
 	};
 }
 
-interface Openable {
-	open(callback: (error: Error | null) => void): void;
-	close(callback: () => void): void;
-}
-
-async function openWithin(port: Openable, path: string): Promise<void> {
+async function openWithin(port: Pick<SerialPortStream, 'open' | 'close'>, path: string): Promise<void> {
 	const { promise, resolve, reject } = Promise.withResolvers<void>();
 	let isLate = false;
 	const timer = setTimeout(() => {
 		isLate = true;
-		reject(new AgentError('scanner-failed', failure('scanner-failed', `${path} did not open in time.`).message));
+		reject(new AgentError('scanner-failed', `${path} did not open in time.`));
 	}, OPEN_DEADLINE_MS);
 	port.open((error) => {
 		if (isLate) {

@@ -1,14 +1,13 @@
 /**
- * Which credential may do what, as a table, and the check of a presented credential against it. Spends nothing. What a row
- * cannot say (a Short Token is spent, a Connection is for one device, a key gives only what it holds) is decided where the
- * body is known, in the handlers.
+ * Which credential may do what, as a table, and the check of a presented credential against it. Spends nothing. The
+ * handlers decide the rest, where the body is known: a Short Token is spent, a Connection is for one device, a key gives only
+ * its own permissions.
  */
-import { AUTHORIZATION_SCHEMES, type Authorization, type AuthorizationScheme } from '../protocol/authorization.ts';
+import { AUTHORIZATION_SCHEMES, type AuthorizationScheme } from '../protocol/authorization.ts';
 import type { ConnectionClaims, ConnectionTokens } from './connection-tokens.ts';
 import type { DeviceRegistry } from './device-registry.ts';
-import type { Dialect } from './dialect.ts';
 import type { Presented } from './http-call.ts';
-import type { BasicUser } from './options.ts';
+import type { BasicUser, ServiceSettings } from './options.ts';
 import { ProblemResponse } from './problems.ts';
 import { type ApiKeys, type Grant, isSameSecret, type ShortToken, type ShortTokens } from './tokens.ts';
 
@@ -18,24 +17,11 @@ export const ACCOUNT_GRANT: Grant = { permissions: 'all', expiresAtMs: null };
 /** `yes`, `no`, or only with this permission. */
 type Rule = 'yes' | 'no' | `${string}:${string}`;
 type Row = Readonly<Record<AuthorizationScheme, Rule>>;
+/** The endpoints that require a credential. */
+type GuardedEndpoint = keyof ReturnType<typeof accessTable>;
 
-/** The endpoints that require a credential. The last two are this service's own, not the interface's. */
-export type GuardedEndpoint =
-	| 'pairingCode'
-	| 'deviceConnection'
-	| 'apiKeys'
-	| 'sessionStart'
-	| 'channel'
-	| 'devices'
-	| 'embedded';
-
-export type AccessTable = Readonly<Record<GuardedEndpoint, Row>>;
-
-/** Source: service-interface for `deeplink:write` (Endpoints 5); the rest is assumed (service-interface, Who may do what). */
-export function accessTable(settings: {
-	readonly shortTokenKeys: boolean;
-	readonly acceptConnectionForRegistration: boolean;
-}): AccessTable {
+/** Source: service-interface for `deeplink:write` (Endpoints 5); the rest: assumed (permissions). */
+function accessTable({ shortTokenKeys, acceptConnectionForRegistration }: ServiceSettings) {
 	const operator: Row = {
 		Basic: 'yes',
 		Bearer: 'yes',
@@ -48,23 +34,15 @@ export function accessTable(settings: {
 		deviceConnection: {
 			...operator,
 			Token: 'yes',
-			Connection: settings.acceptConnectionForRegistration ? 'device_connection:renew' : 'no',
+			Connection: acceptConnectionForRegistration ? 'device_connection:renew' : 'no',
 		},
-		apiKeys: { ...operator, Token: settings.shortTokenKeys ? 'yes' : 'no', ApiKey: 'yes' },
+		apiKeys: { ...operator, Token: shortTokenKeys ? 'yes' : 'no', ApiKey: 'yes' },
 		sessionStart: { Basic: 'no', Bearer: 'no', Token: 'no', Connection: 'no', ApiKey: 'deeplink:write' },
 		channel: { Basic: 'no', Bearer: 'no', Token: 'no', Connection: 'device_channel:read', ApiKey: 'no' },
 		devices: operator,
+		/** This one and `devices` are this service's own, not the interface's. */
 		embedded: { Basic: 'yes', Bearer: 'yes', Token: 'no', Connection: 'no', ApiKey: 'no' },
-	};
-}
-
-/** @throws ProblemResponse 403 when a valid credential is not allowed here. */
-function checkAccess(row: Row, scheme: AuthorizationScheme, grant: Grant): void {
-	const rule = row[scheme];
-	if (rule === 'no') {
-		throw new ProblemResponse('scheme-not-allowed', `A credential of type ${scheme} may not do this.`);
-	}
-	if (rule !== 'yes') checkPermissions(grant, [rule]);
+	} satisfies Record<string, Row>;
 }
 
 /** @throws ProblemResponse 403 naming what is missing. */
@@ -91,44 +69,45 @@ export type Principal =
 	| { readonly scheme: 'Connection'; readonly grant: Grant; readonly claims: ConnectionClaims };
 
 export interface CredentialSources {
+	readonly settings: ServiceSettings;
 	readonly users: readonly BasicUser[];
 	readonly bearerToken: string;
 	readonly apiKeys: ApiKeys;
 	readonly shortTokens: ShortTokens;
 	readonly connectionTokens: ConnectionTokens;
 	readonly registry: DeviceRegistry;
-	readonly table: AccessTable;
-	readonly dialect: Pick<Dialect, 'refusalStatus' | 'channelRefusalStatus'>;
 }
 
 /** @throws ProblemResponse 401 with `WWW-Authenticate`, or the dialect's other status for it; 403. */
-export type Authenticate = (presented: Presented, endpoint: GuardedEndpoint) => Promise<Principal>;
-
-export function createAuthenticate(sources: CredentialSources): Authenticate {
-	return async (presented, endpoint) => {
-		const row = sources.table[endpoint];
-		try {
-			if (presented.kind === 'none')
-				throw new ProblemResponse('credential-missing', 'This endpoint requires a credential.');
-			if (presented.kind === 'malformed')
-				throw new ProblemResponse(
-					'credential-malformed',
-					'The credential is not one "<scheme> <credential>" of a known scheme.',
-				);
-			const principal = await identify(sources, presented.authorization);
-			checkAccess(row, principal.scheme, principal.grant);
-			return principal;
-		} catch (error) {
-			if (!(error instanceof ProblemResponse) || error.problem.status !== 401) throw error;
-			const { refusalStatus, channelRefusalStatus } = sources.dialect;
-			const status = endpoint === 'channel' ? channelRefusalStatus : refusalStatus;
-			const headers = status === 401 ? { 'www-authenticate': challengeOf(row) } : {};
-			throw new ProblemResponse(error.problem.code, error.message, { headers, status });
-		}
-	};
+export async function authenticate(
+	sources: CredentialSources,
+	presented: Presented,
+	endpoint: GuardedEndpoint,
+): Promise<Principal> {
+	const row: Row = accessTable(sources.settings)[endpoint];
+	try {
+		const principal = await identify(sources, presented);
+		const rule = row[principal.scheme];
+		if (rule === 'no')
+			throw new ProblemResponse('scheme-not-allowed', `A credential of type ${principal.scheme} may not do this.`);
+		if (rule !== 'yes') checkPermissions(principal.grant, [rule]);
+		return principal;
+	} catch (error) {
+		if (!(error instanceof ProblemResponse) || error.problem.status !== 401) throw error;
+		const { refusalStatus, channelRefusalStatus } = sources.settings.dialect;
+		const status = endpoint === 'channel' ? channelRefusalStatus : refusalStatus;
+		const headers = status === 401 ? { 'www-authenticate': challengeOf(row) } : {};
+		throw new ProblemResponse(error.problem.code, error.message, { headers, status });
+	}
 }
 
-async function identify(sources: CredentialSources, authorization: Authorization): Promise<Principal> {
+async function identify(sources: CredentialSources, authorization: Presented): Promise<Principal> {
+	if (authorization === 'none') throw new ProblemResponse('credential-missing', 'This endpoint requires a credential.');
+	if (authorization === 'malformed')
+		throw new ProblemResponse(
+			'credential-malformed',
+			'The credential is not one "<scheme> <credential>" of a known scheme.',
+		);
 	switch (authorization.scheme) {
 		case 'Basic': {
 			// Every user is compared in full, so that the time tells nothing.

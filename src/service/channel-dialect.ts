@@ -1,6 +1,6 @@
 /**
- * What one channel of this service says and takes besides notifications, as its dialect has it: heartbeats of another shape
- * or none, acknowledgements, pings of the application's own. Owns one timer for each channel with such a ping.
+ * The frames of one channel besides notifications, as the dialect has them: heartbeats of another shape or none,
+ * acknowledgements, pings of the application's own. Owns one timer for each channel with such a ping.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { type Heartbeat, heartbeatSchema } from '../protocol/channel.ts';
@@ -12,12 +12,7 @@ export const CLOSE_FRAME_REFUSED = 4400;
 /** An application-level ping was not answered. */
 export const CLOSE_PING_UNANSWERED = 4408;
 
-export interface ChannelDialect {
-	/** The heartbeat in a frame; `null` for every other frame. May answer it, or close the channel. */
-	read(data: string | null): Heartbeat | null;
-	/** To be called when the channel has closed. */
-	stop(): void;
-}
+export type ChannelDialect = ReturnType<typeof speakDialect>;
 
 export interface ChannelActions {
 	/** `false` when it could not be sent. */
@@ -29,7 +24,7 @@ export function speakDialect(
 	{ heartbeats, heartbeatAck, appPing }: Dialect,
 	claims: ConnectionClaims,
 	{ send, close }: ChannelActions,
-): ChannelDialect {
+) {
 	let sequence = 0;
 	let unanswered = false;
 	const ping = () => {
@@ -46,7 +41,8 @@ export function speakDialect(
 	}
 
 	return {
-		read(data) {
+		/** The heartbeat in a frame; `null` for every other frame. May answer it, or close the channel. */
+		read(data: string | null): Heartbeat | null {
 			const document = data === null ? undefined : parseJson(data);
 			if (appPing && isDeepStrictEqual(document, appPing.answer)) {
 				unanswered = false;
@@ -62,6 +58,7 @@ export function speakDialect(
 			if (heartbeatAck !== null) send(JSON.stringify({ type: heartbeatAck, sequence: heartbeat.sequence }));
 			return heartbeat;
 		},
+		/** To be called when the channel has closed. */
 		stop: () => clearInterval(timer ?? undefined),
 	};
 }

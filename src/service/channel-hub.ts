@@ -1,24 +1,28 @@
 /**
  * The open channels of all devices: accepting, heartbeats, presence, expiry, sending, and the faults of an open channel.
  * Decides nothing about credentials; remembers nothing of a device but through the registry.
- * Source: assumed throughout (service-interface, Endpoints 6: only the name is published).
+ * Source: assumed (channel-handshake), assumed (close-codes); of service-interface, Endpoints 6, only the name is published.
  */
+import { EventEmitter, once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type ServerOptions, type WebSocket, WebSocketServer } from 'ws';
-import { type Heartbeat, MAX_FRAME_BYTES } from '../protocol/channel.ts';
+import type { Heartbeat } from '../protocol/channel.ts';
 import { DEFAULT_HEARTBEAT_CADENCE } from '../protocol/device-connection.ts';
 import { type ChannelDialect, speakDialect } from './channel-dialect.ts';
 import type { ConnectionClaims } from './connection-tokens.ts';
 import type { DeviceRegistry } from './device-registry.ts';
-import type { Dialect } from './dialect.ts';
 import type { EventLog } from './event-log.ts';
+import type { ServiceSettings } from './options.ts';
 import { ProblemResponse, serviceFull } from './problems.ts';
+import type { Recorder } from './transcript-recorder.ts';
 
-/** A device counts as online for so many cadences after its last sign of life (assumed). */
+/** Largest frame that a device may send, in bytes: heartbeats and answers to pings are small assumed (message-size). */
+const MAX_DEVICE_FRAME_BYTES = 256 * 1024;
+/** A device counts as online for so many cadences after its last sign of life: assumed (device-list). */
 const PRESENCE_CADENCES = 2.5;
-/** Channel closed because its Connection has expired. Source: assumed (service-interface, Assumptions). */
+/** Channel closed because its Connection has expired. Source: assumed (close-codes). */
 const CLOSE_EXPIRED = 1008;
 export const CLOSE_RESTART = 1012;
 export const CLOSE_REVOKED = 4401;
@@ -37,43 +41,7 @@ export interface ChannelFilter {
 	readonly workflowId?: string | undefined;
 }
 
-export interface Connectivity {
-	readonly online: boolean;
-	/** Workflow of the newest open channel. */
-	readonly workflowId: string | null;
-	readonly openChannels: number;
-}
-
-export interface ChannelHub {
-	/**
-	 * Turns an upgrade request into a channel.
-	 * @returns `false` when the peer was gone before.
-	 * @throws ProblemResponse 400 `upgrade-malformed` or `subprotocol-missing`, 503 `service-full`.
-	 */
-	accept(request: IncomingMessage, socket: Duplex, head: Buffer, claims: ConnectionClaims): boolean;
-	/** Sends each channel the text that is made for it, if any; returns how many devices it went to. */
-	send(textFor: (claims: ConnectionClaims) => string | null, filter?: ChannelFilter): number;
-	/** Sends one frame as it is, valid or not, to every channel; returns how many. */
-	sendRaw(data: string | Uint8Array, binary: boolean): number;
-	/** Closes with a close frame; returns how many. `keepId` spares the channels of one Connection. */
-	closeChannels(code: number, reason: string, filter?: ChannelFilter, keepId?: string): number;
-	/** While on, nothing is read, answered or sent, and every socket stays open: a half-open line. */
-	goSilent(on: boolean): void;
-	presenceOf(deviceId: string): Connectivity;
-	/** Closes what has expired and reports who fell silent, by the clock's present time. */
-	checkDeadlines(): void;
-	/** Settles when no channel is left, or after the time. */
-	drained(timeoutMs: number): Promise<void>;
-	/** Destroys every channel. */
-	terminate(): void;
-}
-
-export interface ChannelHubSettings {
-	readonly now: () => number;
-	readonly maxChannels: number;
-	readonly maxBufferedBytes: number;
-	readonly dialect: Dialect;
-}
+export type ChannelHub = ReturnType<typeof createChannelHub>;
 
 interface Channel {
 	readonly claims: ConnectionClaims;
@@ -88,15 +56,16 @@ interface Channel {
 export function createChannelHub(
 	registry: DeviceRegistry,
 	eventLog: EventLog,
-	{ now, maxChannels, maxBufferedBytes, dialect }: ChannelHubSettings,
-): ChannelHub {
+	{ now, maxDevices, maxBufferedBytes, dialect }: ServiceSettings,
+	recorder: Recorder | null,
+) {
 	const { subprotocol, idleTimeoutSeconds } = dialect;
 	// The typings do not know closeTimeout yet.
 	const serverOptions: ServerOptions & { readonly closeTimeout: number } = {
 		noServer: true,
 		clientTracking: false,
 		perMessageDeflate: false,
-		maxPayload: MAX_FRAME_BYTES,
+		maxPayload: MAX_DEVICE_FRAME_BYTES,
 		closeTimeout: CLOSE_TIMEOUT_MS,
 		autoPong: dialect.answersPing,
 		...(subprotocol !== null && { handleProtocols: () => subprotocol }),
@@ -106,7 +75,7 @@ export function createChannelHub(
 	server.on('wsClientError', (error) => void handshakeErrors.push(error));
 
 	const byDevice = new Map<string, Set<Channel>>();
-	const waitingForDrain = new Set<() => void>();
+	const emptied = new EventEmitter();
 	let openCount = 0;
 	let silent = false;
 
@@ -170,7 +139,7 @@ export function createChannelHub(
 		if (!channel.lapsed && !isOnline(deviceId)) {
 			eventLog.emit('device-offline', { ...eventOf(channel), reason: 'closed' });
 		}
-		if (openCount === 0) for (const drained of waitingForDrain) drained();
+		if (openCount === 0) emptied.emit('empty');
 	}
 
 	function checkDeadlines(channel: Channel): void {
@@ -207,8 +176,13 @@ export function createChannelHub(
 	}
 
 	return {
-		accept(request, socket, head, claims) {
-			if (openCount >= maxChannels) throw serviceFull('channels');
+		/**
+		 * Turns an upgrade request into a channel.
+		 * @returns `false` when the peer was gone before.
+		 * @throws ProblemResponse 400 `upgrade-malformed` or `subprotocol-missing`, 503 `service-full`.
+		 */
+		accept(request: IncomingMessage, socket: Duplex, head: Buffer, claims: ConnectionClaims): boolean {
+			if (openCount >= 2 * maxDevices) throw serviceFull('channels');
 			const offered = request.headers['sec-websocket-protocol']?.split(',').map((name) => name.trim()) ?? [];
 			if (subprotocol !== null && !offered.includes(subprotocol))
 				throw new ProblemResponse('subprotocol-missing', `This channel requires the subprotocol ${subprotocol}.`);
@@ -217,6 +191,7 @@ export function createChannelHub(
 			// Without a verifyClient this calls back, or emits wsClientError, before it returns.
 			server.handleUpgrade(request, socket, head, (channelSocket) => {
 				accepted = true;
+				recorder?.channel(request, channelSocket);
 				open(channelSocket, claims);
 				if (idleTimeoutSeconds !== null)
 					(socket as Socket).setTimeout(idleTimeoutSeconds * 1000, () => socket.destroy());
@@ -225,7 +200,8 @@ export function createChannelHub(
 			if (error) throw new ProblemResponse('upgrade-malformed', error.message);
 			return accepted;
 		},
-		send(textFor, filter) {
+		/** Sends each channel the text that is made for it, if any; returns how many devices it went to. */
+		send(textFor: (claims: ConnectionClaims) => string | null, filter?: ChannelFilter): number {
 			const reached = new Set<string>();
 			for (const channel of channels(filter)) {
 				const text = textFor(channel.claims);
@@ -233,44 +209,39 @@ export function createChannelHub(
 			}
 			return reached.size;
 		},
-		sendRaw: (data, binary) => [...channels()].filter((channel) => deliver(channel, data, binary)).length,
-		closeChannels(code, reason, filter, keepId) {
+		/** Sends one frame to every channel as it is: invalid JSON, invalid UTF-8, binary; returns how many. */
+		sendRaw: (data: string | Uint8Array, { binary = false }: { readonly binary?: boolean } = {}): number =>
+			[...channels()].filter((channel) => deliver(channel, data, binary)).length,
+		/** Closes with a close frame; returns how many. `keepId` spares the channels of one Connection. */
+		closeChannels(code: number, reason: string, filter?: ChannelFilter, keepId?: string): number {
 			const closing = [...channels(filter)].filter((channel) => channel.claims.jti !== keepId);
 			for (const channel of closing) channel.socket.close(code, reason);
 			return closing.length;
 		},
-		goSilent(on) {
+		/** While on, no channel is read, answered or written to, and its socket stays open. HTTP continues. */
+		goSilent(on: boolean): void {
 			silent = on;
 			for (const channel of channels()) {
 				if (on) channel.socket.pause();
 				else channel.socket.resume();
 			}
 		},
-		presenceOf(deviceId) {
+		/** Whether the device is online, and the workflow of its newest open channel. */
+		presenceOf(deviceId: string) {
 			const open = [...channels({ deviceId })];
-			const newest = open.at(-1);
-			return {
-				online: open.some(isPresent),
-				workflowId: newest?.claims.workflowId ?? null,
-				openChannels: open.length,
-			};
+			return { online: open.some(isPresent), workflowId: open.at(-1)?.claims.workflowId ?? null };
 		},
-		checkDeadlines() {
+		/** Closes what has expired and reports which devices fell silent, by the clock's present time. */
+		checkDeadlines(): void {
 			for (const channel of [...channels()]) checkDeadlines(channel);
 		},
-		drained(timeoutMs) {
-			if (openCount === 0) return Promise.resolve();
-			return new Promise((resolve) => {
-				const finish = () => {
-					clearTimeout(timer);
-					waitingForDrain.delete(finish);
-					resolve();
-				};
-				const timer = setTimeout(finish, timeoutMs);
-				waitingForDrain.add(finish);
-			});
+		/** Settles when no channel is left, or after the time. */
+		async drained(timeoutMs: number): Promise<void> {
+			const signal = AbortSignal.timeout(timeoutMs);
+			while (openCount > 0 && !signal.aborted) await once(emptied, 'empty', { signal }).catch(() => {});
 		},
-		terminate() {
+		/** Destroys every channel. */
+		terminate(): void {
 			for (const channel of [...channels()]) channel.socket.terminate();
 		},
 	};

@@ -7,7 +7,7 @@ import { type Authorization, formatAuthorization } from '../protocol/authorizati
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import { cleanText, readErrorDetail } from '../protocol/problem.ts';
 import { type EmbeddedService, type ServiceOptions, startService } from './embedded-service.ts';
-import { OWN_ENDPOINTS } from './routes.ts';
+import { type notifyRequestSchema, OWN_ENDPOINTS } from './routes.ts';
 
 /** Deadline of a call to a running service. */
 const CALL_DEADLINE_MS = 10_000;
@@ -74,30 +74,17 @@ function printEvents(service: EmbeddedService, out: LineSink): void {
 	);
 }
 
-export interface EmbeddedServiceTarget {
-	/** Base URL of a running embedded service. */
-	readonly url: string;
-	/** Basic or Bearer. */
-	readonly authorization: Authorization;
-}
-
-export interface NotifyRequest {
-	/** Any JSON value. */
-	readonly message: unknown;
-	readonly deviceId?: string | undefined;
-	readonly workflowId?: string | undefined;
-}
-
 const reachedSchema = z.object({ reached: z.int().min(0) });
 
 /**
  * Makes a running embedded service send a notification. Tries once, for at most 10 s.
+ * @param target base URL of the service, and a Basic or Bearer credential.
  * @returns how many devices it went to.
  * @throws Error in plain words when the service cannot be reached or refuses; never with the credential.
  */
 export async function notifyEmbeddedService(
-	{ url, authorization }: EmbeddedServiceTarget,
-	request: NotifyRequest,
+	{ url, authorization }: { readonly url: string; readonly authorization: Authorization },
+	request: z.input<typeof notifyRequestSchema>,
 ): Promise<number> {
 	const endpoint = endpointUrl(url, OWN_ENDPOINTS.notify);
 	const response = await fetch(endpoint, {

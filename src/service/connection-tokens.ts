@@ -1,8 +1,8 @@
 /**
  * Connection tokens: signed (JWT, HS256) and self-contained, so that no lookup is needed for permission checks.
- * Source: service-interface, Authentication, rule 4; form (the dialect may hide it) and claims are assumed. Knows nothing of revocation.
+ * Source: service-interface, Authentication, rule 4; form (the dialect may hide it) and claims: assumed (connection-life). Knows nothing of revocation.
  */
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { errors, jwtVerify, SignJWT } from 'jose';
 import * as z from 'zod';
 import {
@@ -12,10 +12,10 @@ import {
 	heartbeatCadenceSchema,
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
-import type { Dialect } from './dialect.ts';
+import type { ServiceSettings } from './options.ts';
 import { ProblemResponse } from './problems.ts';
 
-/** What a Connection may do. Names are assumed: none are published. */
+/** What a Connection may do. None of the names is published: assumed (permissions). */
 const CONNECTION_PERMISSIONS = ['device_channel:read', 'device_connection:renew'] as const;
 
 const ISSUER = 'embedded-service';
@@ -34,21 +34,13 @@ const claimsSchema = z.object({
 });
 export type ConnectionClaims = z.infer<typeof claimsSchema>;
 
-export interface ConnectionTokens {
-	issue(request: DeviceConnectionRequest): Promise<{ readonly token: string; readonly claims: ConnectionClaims }>;
-	/** @throws ProblemResponse 401 `connection-invalid` or `connection-expired`. */
-	verify(token: string): Promise<ConnectionClaims>;
-}
+export type ConnectionTokens = ReturnType<typeof createConnectionTokens>;
 
-/** @param signingKey at least 32 bytes. @param ttlSeconds life of a Connection. */
-export function createConnectionTokens(
-	signingKey: Uint8Array,
-	ttlSeconds: number,
-	form: Dialect['connectionForm'],
-	now: () => number,
-): ConnectionTokens {
+export function createConnectionTokens(settings: ServiceSettings) {
+	const { signingKey = randomBytes(32), connectionTtlSeconds, now } = settings;
+	const isOpaque = settings.dialect.connectionForm === 'opaque';
 	return {
-		async issue({ deviceId, workflowId, deviceType, heartbeatCadence }) {
+		async issue({ deviceId, workflowId, deviceType, heartbeatCadence }: DeviceConnectionRequest) {
 			const iat = Math.floor(now() / 1000);
 			const claims: ConnectionClaims = {
 				jti: randomUUID(),
@@ -58,17 +50,18 @@ export function createConnectionTokens(
 				...(heartbeatCadence === undefined ? {} : { heartbeatCadence }),
 				permissions: [...CONNECTION_PERMISSIONS],
 				iat,
-				exp: iat + Math.ceil(ttlSeconds),
+				exp: iat + Math.ceil(connectionTtlSeconds),
 			};
 			const token = await new SignJWT({ ...claims })
 				.setProtectedHeader({ alg: 'HS256', typ: 'JWT' })
 				.setIssuer(ISSUER)
 				.sign(signingKey);
 			// Without its dots no holder takes it for a JWT, and it still carries everything: it outlives a restart.
-			return { token: form === 'opaque' ? Buffer.from(token).toString('base64url') : token, claims };
+			return { token: isOpaque ? Buffer.from(token).toString('base64url') : token, claims };
 		},
-		async verify(token) {
-			const jwt = form === 'opaque' ? Buffer.from(token, 'base64url').toString() : token;
+		/** @throws ProblemResponse 401 `connection-invalid` or `connection-expired`. */
+		async verify(token: string): Promise<ConnectionClaims> {
+			const jwt = isOpaque ? Buffer.from(token, 'base64url').toString() : token;
 			try {
 				const { payload } = await jwtVerify(jwt, signingKey, {
 					algorithms: ['HS256'],

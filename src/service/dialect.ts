@@ -45,9 +45,11 @@ export const dialectSchema = z.strictObject({
 
 	channelPath: path.default(DEFAULT_CHANNEL_PATH).describe('Path of the channel, below the base path.'),
 	channelAuth: z
-		.enum(['either', 'header', 'query'])
+		.enum(['either', 'header', 'query', 'queryToken'])
 		.default('either')
-		.describe('Where the channel looks for the credential. The other place is ignored.'),
+		.describe(
+			'Where the channel looks for the credential; queryToken: it is there without its scheme. No other place counts.',
+		),
 	queryName: word
 		.default(AUTHORIZATION_PARAMETER)
 		.describe('Query parameter that carries "<scheme> <credential>", on the channel and everywhere else.'),

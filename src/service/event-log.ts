@@ -2,7 +2,7 @@
  * The events of the embedded service, for tests and for the command line: typed events, a wait for the next one, and a
  * bounded list of requests. Never holds a credential, a query string or a body.
  */
-import { EventEmitter } from 'node:events';
+import { EventEmitter, on } from 'node:events';
 import type { AuthorizationScheme } from '../protocol/authorization.ts';
 import type { Heartbeat } from '../protocol/channel.ts';
 
@@ -43,67 +43,48 @@ export interface ServiceEvents {
 
 export type ServiceEventName = keyof ServiceEvents;
 
-export interface EventLog {
-	readonly requests: readonly RequestEntry[];
-	emit<Name extends ServiceEventName>(name: Name, event: ServiceEvents[Name]): void;
-	/** @returns what takes the listener off again. */
-	on<Name extends ServiceEventName>(name: Name, listener: (event: ServiceEvents[Name]) => void): () => void;
-	/**
-	 * The next event that satisfies the predicate; events of the past do not count, so ask before causing it.
-	 * @param timeoutMs default 10,000.
-	 * @throws Error after the time, and when the service closes first.
-	 */
-	waitFor<Name extends ServiceEventName>(
-		name: Name,
-		predicate?: (event: ServiceEvents[Name]) => boolean,
-		timeoutMs?: number,
-	): Promise<ServiceEvents[Name]>;
-	close(): void;
-}
+export type EventLog = ReturnType<typeof createEventLog>;
 
 /** @param maxRequests newest requests that are kept. */
-export function createEventLog(maxRequests: number): EventLog {
+export function createEventLog(maxRequests: number) {
 	const emitter = new EventEmitter().setMaxListeners(0);
 	const requests: RequestEntry[] = [];
-	const giveUp = new Set<(error: Error) => void>();
-
-	function on<Name extends ServiceEventName>(name: Name, listener: (event: ServiceEvents[Name]) => void): () => void {
-		emitter.on(name, listener);
-		return () => void emitter.off(name, listener);
-	}
-
+	const closing = new AbortController();
 	return {
-		requests,
-		on,
-		emit(name, event) {
+		requests: requests as readonly RequestEntry[],
+		emit<Name extends ServiceEventName>(name: Name, event: ServiceEvents[Name]): void {
 			if (name === 'request') {
 				requests.push(event as RequestEntry);
 				if (requests.length > maxRequests) requests.shift();
 			}
 			emitter.emit(name, event);
 		},
-		waitFor(name, predicate = () => true, timeoutMs = 10_000) {
-			return new Promise((resolve, reject) => {
-				const finish = () => {
-					clearTimeout(timer);
-					giveUp.delete(fail);
-					off();
-				};
-				const fail = (error: Error) => {
-					finish();
-					reject(error);
-				};
-				const off = on(name, (event) => {
-					if (!predicate(event)) return;
-					finish();
-					resolve(event);
-				});
-				const timer = setTimeout(() => fail(new Error(`No such "${name}" event within ${timeoutMs} ms.`)), timeoutMs);
-				giveUp.add(fail);
-			});
+		/** @returns what takes the listener off again. */
+		on<Name extends ServiceEventName>(name: Name, listener: (event: ServiceEvents[Name]) => void): () => void {
+			emitter.on(name, listener);
+			return () => void emitter.off(name, listener);
 		},
-		close() {
-			for (const fail of [...giveUp]) fail(new Error('The embedded service closed before the event came.'));
+		/**
+		 * The next event that satisfies the predicate; events of the past do not count, so ask before causing it.
+		 * @throws Error after the time, and when the service closes first.
+		 */
+		async waitFor<Name extends ServiceEventName>(
+			name: Name,
+			predicate: (event: ServiceEvents[Name]) => boolean = () => true,
+			timeoutMs = 10_000,
+		): Promise<ServiceEvents[Name]> {
+			const late = AbortSignal.timeout(timeoutMs);
+			const signal = AbortSignal.any([late, closing.signal]);
+			try {
+				for await (const [event] of on(emitter, name, { signal })) if (predicate(event)) return event;
+			} catch (error) {
+				if (!signal.aborted) throw error;
+			}
+			if (late.aborted) throw new Error(`No such "${name}" event within ${timeoutMs} ms.`);
+			throw new Error('The embedded service closed before the event came.');
+		},
+		close(): void {
+			closing.abort();
 			emitter.removeAllListeners();
 		},
 	};

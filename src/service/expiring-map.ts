@@ -3,15 +3,8 @@
  * decides nothing about what an entry means.
  */
 
-export interface ExpiringMap<Value> {
-	get(key: string): Value | undefined;
-	/** Adds or replaces. `false` when it is full, even after forgetting what is due. */
-	add(key: string, value: Value, forgetAtMs: number): boolean;
-	readonly size: number;
-}
-
 /** @param limit most entries; at least 1. */
-export function createExpiringMap<Value>(limit: number, now: () => number): ExpiringMap<Value> {
+export function createExpiringMap<Value>(limit: number, now: () => number) {
 	const entries = new Map<string, { readonly value: Value; readonly forgetAtMs: number }>();
 	let sweepAtSize = Math.min(64, limit);
 
@@ -23,8 +16,9 @@ export function createExpiringMap<Value>(limit: number, now: () => number): Expi
 	}
 
 	return {
-		get: (key) => entries.get(key)?.value,
-		add(key, value, forgetAtMs) {
+		get: (key: string): Value | undefined => entries.get(key)?.value,
+		/** Adds or replaces. `false` when it is full, even after forgetting what is due. */
+		add(key: string, value: Value, forgetAtMs: number): boolean {
 			if (entries.size >= sweepAtSize) sweep();
 			if (entries.size >= limit && !entries.has(key)) return false;
 			entries.set(key, { value, forgetAtMs });

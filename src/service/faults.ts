@@ -18,40 +18,24 @@ export interface FailedAnswer {
 /** Lets held requests continue; `received` settles when the first of them has arrived. */
 export type Release = (() => void) & { readonly received: Promise<void> };
 
-export interface MatchedFaults {
-	/** Settles when every hold on this request is released. */
-	readonly held: Promise<unknown> | null;
-	readonly action:
-		| { readonly kind: 'none' }
-		| { readonly kind: 'fail'; readonly answer: FailedAnswer }
-		| { readonly kind: 'dropBeforeReply' }
-		| { readonly kind: 'replyThenDrop' };
-}
+export type FaultAction =
+	| { readonly kind: 'none' | 'dropBeforeReply' | 'replyThenDrop' }
+	| { readonly kind: 'fail'; readonly answer: FailedAnswer };
 
-export interface Faults {
-	failNext(match: RequestMatch, answer: FailedAnswer, times?: number): void;
-	hold(match: RequestMatch): Release;
-	dropBeforeReply(match: RequestMatch, times?: number): void;
-	replyThenDrop(match: RequestMatch, times?: number): void;
-	/** The faults of this request; each use counts. Every hold applies, and of the other faults the oldest. */
-	matchFault(method: string, path: string): MatchedFaults;
-	/** Forgets all faults and releases what is held. */
-	clear(): void;
-}
+export type Faults = ReturnType<typeof createFaults>;
 
-type OneOf = MatchedFaults['action'];
-
-export function createFaults(): Faults {
-	let planned: { readonly match: RequestMatch; readonly action: OneOf; left: number }[] = [];
+export function createFaults() {
+	let planned: { readonly match: RequestMatch; readonly action: FaultAction; left: number }[] = [];
 	const holds = new Map<Release, { readonly match: RequestMatch; arrive(): void; readonly released: Promise<void> }>();
 
-	const plan = (match: RequestMatch, action: OneOf, times: number) => planned.push({ match, action, left: times });
+	const plan = (match: RequestMatch, action: FaultAction, left = 1) => void planned.push({ match, action, left });
 
 	return {
-		failNext: (match, answer, times = 1) => void plan(match, { kind: 'fail', answer }, times),
-		dropBeforeReply: (match, times = 1) => void plan(match, { kind: 'dropBeforeReply' }, times),
-		replyThenDrop: (match, times = 1) => void plan(match, { kind: 'replyThenDrop' }, times),
-		hold(match) {
+		failNext: (match: RequestMatch, answer: FailedAnswer, times?: number) =>
+			plan(match, { kind: 'fail', answer }, times),
+		dropBeforeReply: (match: RequestMatch, times?: number) => plan(match, { kind: 'dropBeforeReply' }, times),
+		replyThenDrop: (match: RequestMatch, times?: number) => plan(match, { kind: 'replyThenDrop' }, times),
+		hold(match: RequestMatch): Release {
 			const arrival = Promise.withResolvers<void>();
 			const end = Promise.withResolvers<void>();
 			const release: Release = Object.assign(
@@ -64,18 +48,21 @@ export function createFaults(): Faults {
 			holds.set(release, { match, arrive: arrival.resolve, released: end.promise });
 			return release;
 		},
-		matchFault(method, path) {
+		/**
+		 * The faults of this request; each use counts. Every hold applies, and of the other faults the oldest.
+		 * `held` settles when every hold on this request is released.
+		 */
+		matchFault(method: string, path: string) {
 			const holding = [...holds.values()].filter((hold) => matches(hold.match, method, path));
 			for (const hold of holding) hold.arrive();
 			const matched = planned.find((fault) => fault.left > 0 && matches(fault.match, method, path));
 			if (matched) matched.left -= 1;
 			planned = planned.filter((fault) => fault.left > 0);
-			return {
-				held: holding.length > 0 ? Promise.all(holding.map((hold) => hold.released)) : null,
-				action: matched?.action ?? { kind: 'none' },
-			};
+			const action: FaultAction = matched?.action ?? { kind: 'none' };
+			return { held: holding.length > 0 ? Promise.all(holding.map(({ released }) => released)) : null, action };
 		},
-		clear() {
+		/** Forgets all faults and releases what is held. */
+		clear(): void {
 			planned = [];
 			for (const release of [...holds.keys()]) release();
 		},

@@ -32,22 +32,15 @@ export function problemAnswer(error: unknown): Answer {
 
 /** The answer of an injected fault. */
 export function failedAnswer({ status, headers = {}, body }: FailedAnswer): Answer {
+	const named = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
 	if (body === undefined && status >= 400) {
 		const problem: ProblemDocument = { status, title: STATUS_CODES[status] ?? 'Failed', detail: 'An injected fault.' };
-		return {
-			status,
-			headers: { 'content-type': PROBLEM_CONTENT_TYPE, ...lowerCase(headers) },
-			body: JSON.stringify(problem),
-		};
+		return { status, headers: { 'content-type': PROBLEM_CONTENT_TYPE, ...named }, body: JSON.stringify(problem) };
 	}
-	if (body === undefined || typeof body === 'string' || body instanceof Uint8Array) {
-		return { status, headers: lowerCase(headers), body: body ?? '' };
-	}
-	return {
-		status,
-		headers: { 'content-type': 'application/json', ...lowerCase(headers) },
-		body: JSON.stringify(body),
-	};
+	if (body === undefined || typeof body === 'string' || body instanceof Uint8Array)
+		return { status, headers: named, body: body ?? '' };
+	const answer = jsonAnswer(status, body);
+	return { ...answer, headers: { ...answer.headers, ...named } };
 }
 
 /** The same answer, compressed. */
@@ -84,11 +77,12 @@ export function responseFor(request: IncomingMessage, socket: Socket): ServerRes
 
 /** The same for a request that could not even be parsed. */
 export function sendUnparsed(socket: Socket, answer: Answer): void {
-	const head = Object.entries({ ...headersOf(answer), connection: 'close' }).map(
-		([name, value]) => `${name}: ${value}`,
-	);
-	const status = `HTTP/1.1 ${answer.status} ${STATUS_CODES[answer.status] ?? ''}`;
-	socket.write(`${[status, ...head].join('\r\n')}\r\n\r\n${answer.body}`);
+	const headers = Object.entries({ ...headersOf(answer), connection: 'close' });
+	const head = [
+		`HTTP/1.1 ${answer.status} ${STATUS_CODES[answer.status] ?? ''}`,
+		...headers.map(([name, value]) => `${name}: ${value}`),
+	];
+	socket.write(`${head.join('\r\n')}\r\n\r\n${answer.body}`);
 	socket.destroySoon();
 }
 
@@ -99,8 +93,4 @@ function headersOf(answer: Answer): Record<string, string> {
 		'content-length': String(Buffer.byteLength(answer.body)),
 		...answer.headers,
 	};
-}
-
-function lowerCase(headers: Readonly<Record<string, string>>): Record<string, string> {
-	return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
 }

@@ -6,7 +6,7 @@ import type { Dialect } from './dialect.ts';
 import type { ServiceSettings } from './options.ts';
 import { ProblemResponse } from './problems.ts';
 
-/** Largest request body, in bytes (assumed). */
+/** Largest request body, in bytes: assumed (message-bounds). */
 export const MAX_BODY_BYTES = 64 * 1024;
 /** So much more is read and thrown away, so that the sender gets to read why; then the line is cut. */
 const MAX_DISCARDED_BYTES = 8 * 1024 * 1024;
@@ -21,10 +21,7 @@ export interface Call {
 }
 
 /** The credential of a request: the header, or where there is none the query parameter. */
-export type Presented =
-	| { readonly kind: 'none' }
-	| { readonly kind: 'malformed' }
-	| { readonly kind: 'credential'; readonly authorization: Authorization };
+export type Presented = Authorization | 'none' | 'malformed';
 
 export function readCall(request: IncomingMessage, { basePath, dialect }: ServiceSettings): Call {
 	const target = originForm(request.url ?? '/');
@@ -54,11 +51,12 @@ function readPresented(
 	{ queryName }: Dialect,
 	place: Dialect['channelAuth'],
 ): Presented {
-	const header = place === 'query' ? undefined : headers.authorization;
-	const values = header !== undefined ? [header] : place === 'header' ? [] : query.getAll(queryName);
-	if (values.length === 0) return { kind: 'none' };
-	const authorization = values.length === 1 ? parseAuthorization(values[0]) : null;
-	return authorization ? { kind: 'credential', authorization } : { kind: 'malformed' };
+	const header = place === 'query' || place === 'queryToken' ? undefined : headers.authorization;
+	const inQuery = place === 'header' ? [] : query.getAll(queryName);
+	const scheme = place === 'queryToken' ? 'Connection ' : '';
+	const values = header !== undefined ? [header] : inQuery.map((text) => `${scheme}${text}`);
+	if (values.length === 0) return 'none';
+	return (values.length === 1 && parseAuthorization(values[0])) || 'malformed';
 }
 
 /**
@@ -78,27 +76,22 @@ export async function readBody<Schema extends z.ZodType>(
 		throw new ProblemResponse('content-type-unsupported', 'The body must be sent as application/json.');
 	}
 	if (bytes.length === 0 && absent !== undefined) return schema.parse(absent);
-	return checkShape(schema, parseJson(bytes), 'body-invalid', (path) => path.map((part) => `/${part}`).join(''));
+	return checkShape(schema, parseJson(bytes));
 }
 
 /**
- * Checks a value against a schema.
+ * Checks a body, or the query parameter of a name, against a schema.
  * @throws ProblemResponse with one entry for each field that is wrong.
  */
-export function checkShape<Schema extends z.ZodType>(
-	schema: Schema,
-	value: unknown,
-	code: 'body-invalid' | 'query-invalid',
-	describePath: (path: readonly (string | number)[]) => string,
-): z.output<Schema> {
+export function checkShape<Schema extends z.ZodType>(schema: Schema, value: unknown, query?: string): z.output<Schema> {
 	const result = schema.safeParse(value);
 	if (result.success) return result.data;
-	const errors = result.error.issues.slice(0, 20).map((issue) => ({
-		path: describePath(issue.path.map((part) => (typeof part === 'number' ? part : String(part)))),
-		message: issue.message,
-	}));
+	const errors = result.error.issues.slice(0, 20).map(({ path, message }) => {
+		const pointer = path.map((part) => `/${String(part)}`).join('');
+		return { path: query === undefined ? pointer : `?${query}`, message };
+	});
 	const first = errors.map((error) => `${error.path || 'The document'}: ${error.message}`).join('; ');
-	throw new ProblemResponse(code, first.slice(0, 500), { errors });
+	throw new ProblemResponse(query === undefined ? 'body-invalid' : 'query-invalid', first.slice(0, 500), { errors });
 }
 
 function parseJson(bytes: Uint8Array): unknown {
@@ -107,6 +100,13 @@ function parseJson(bytes: Uint8Array): unknown {
 	} catch {
 		throw new ProblemResponse('body-malformed', 'The body is not a JSON document in UTF-8.');
 	}
+}
+
+const bodies = new WeakMap<IncomingMessage, Buffer>();
+
+/** The body, once it was read. */
+export function bodyOf(request: IncomingMessage): Buffer | undefined {
+	return bodies.get(request);
 }
 
 function readBytes(request: IncomingMessage): Promise<Buffer> {
@@ -125,7 +125,11 @@ function readBytes(request: IncomingMessage): Promise<Buffer> {
 			reject(new ProblemResponse('body-too-large', `The body has more than ${MAX_BODY_BYTES} bytes.`));
 			if (size > MAX_DISCARDED_BYTES) request.destroy();
 		});
-		request.on('end', () => resolve(Buffer.concat(chunks)));
+		request.on('end', () => {
+			const body = Buffer.concat(chunks);
+			bodies.set(request, body);
+			resolve(body);
+		});
 		request.on('close', lost);
 		request.on('error', lost);
 	});

@@ -2,6 +2,7 @@
  * The listening socket and the two ways in: requests and upgrades. Carries out injected faults, logs each
  * request, and can stop and listen again on the same port. Knows nothing of endpoints.
  */
+import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
@@ -26,17 +27,8 @@ export interface ListenerHandlers {
 	answer(call: Call): Promise<Answer>;
 	/** Opens a channel; `false` when the peer was gone before. @throws ProblemResponse */
 	upgrade(call: Call, socket: Duplex, head: Buffer): Promise<boolean>;
-}
-
-export interface Listener {
-	readonly url: string;
-	readonly port: number;
-	/** Destroys every TCP socket; continues to listen. */
-	dropSockets(): void;
-	/** Stops listening, waits for `drain`, then destroys every socket. */
-	stop(drain?: () => Promise<void>): Promise<void>;
-	/** Listens again on the same port. */
-	start(): Promise<void>;
+	/** For a transcript. */
+	onAnswer(request: IncomingMessage, answer: Answer): void;
 }
 
 /** A request must have arrived in full after this time. */
@@ -47,19 +39,18 @@ export async function startListener(
 	faults: Faults,
 	eventLog: EventLog,
 	handlers: ListenerHandlers,
-): Promise<Listener> {
+) {
 	const sockets = new Set<Socket>();
 	const serverOptions = { requestTimeout: REQUEST_TIMEOUT_MS };
 	const server: Server = settings.tls
 		? createTlsServer({ ...settings.tls, ...serverOptions })
 		: createServer(serverOptions);
 	server.maxConnections = 2 * settings.maxDevices + 1000;
-	const track = (socket: Socket) => {
+	// Over TLS this is the raw socket under the secure one; destroying it ends both.
+	server.on('connection', (socket) => {
 		sockets.add(socket);
 		socket.on('close', () => sockets.delete(socket));
-	};
-	// Over TLS this is the raw socket under the secure one; destroying it ends both.
-	server.on('connection', track);
+	});
 	server.on('request', (request, response) => void serve(request, response));
 	server.on('upgrade', (request, socket, head) => void serveUpgrade(request, socket as Socket, head));
 	server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
@@ -78,14 +69,9 @@ export async function startListener(
 	await listen();
 	port = (server.address() as AddressInfo).port;
 
-	function listen(): Promise<void> {
-		return new Promise((resolve, reject) => {
-			server.once('error', reject);
-			server.listen(port, settings.host, () => {
-				server.off('error', reject);
-				resolve();
-			});
-		});
+	async function listen(): Promise<void> {
+		// Rejects with the error of a port that cannot be had.
+		await once(server.listen(port, settings.host), 'listening');
 	}
 
 	function log(call: Call, status: number | null): void {
@@ -93,7 +79,7 @@ export async function startListener(
 			method: call.method,
 			path: (call.path ?? call.request.url?.split('?')[0] ?? '').slice(0, 256),
 			status,
-			authorizationScheme: call.presented.kind === 'credential' ? call.presented.authorization.scheme : null,
+			authorizationScheme: typeof call.presented === 'string' ? null : call.presented.scheme,
 			at: settings.now(),
 		});
 	}
@@ -104,6 +90,7 @@ export async function startListener(
 		await held;
 		if (request.socket.destroyed) return log(call, null);
 		const answer = action.kind === 'fail' ? failedAnswer(action.answer) : await handlers.answer(call);
+		handlers.onAnswer(request, answer);
 		if (action.kind === 'dropBeforeReply') request.socket.destroy();
 		if (request.socket.destroyed) return log(call, null);
 		if (action.kind === 'replyThenDrop') sendHalfAnswer(response, answer);
@@ -119,6 +106,7 @@ export async function startListener(
 		await held;
 		if (socket.destroyed) return log(call, null);
 		const refuse = (answer: Answer) => {
+			handlers.onAnswer(request, answer);
 			if (action.kind === 'replyThenDrop') sendHalfAnswer(responseFor(request, socket), answer);
 			else sendAnswer(responseFor(request, socket), answer);
 			log(call, answer.status);
@@ -139,6 +127,7 @@ export async function startListener(
 		}
 	}
 
+	/** Destroys every TCP socket; continues to listen. */
 	function dropSockets(): void {
 		for (const socket of sockets) socket.destroy();
 	}
@@ -151,13 +140,15 @@ export async function startListener(
 			return port;
 		},
 		dropSockets,
-		async stop(drain) {
+		/** Stops listening, waits for `drain`, then destroys every socket. */
+		async stop(drain?: () => Promise<void>): Promise<void> {
 			if (!server.listening) return;
 			const closed = new Promise<void>((resolve) => server.close(() => resolve()));
 			if (drain) await drain();
 			dropSockets();
 			await closed;
 		},
+		/** Listens again on the same port. */
 		start: listen,
 	};
 }

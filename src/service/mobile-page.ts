@@ -1,11 +1,14 @@
 /** The page behind a deep link that was opened in a browser: says what the link is. Repeats nothing of the link. */
+import type { Answer } from './http-answer.ts';
 
-export const MOBILE_PAGE_HEADERS = {
-	'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'",
-	'referrer-policy': 'no-referrer',
-};
-
-export const MOBILE_PAGE = `<!doctype html>
+export const MOBILE_PAGE: Answer = {
+	status: 200,
+	headers: {
+		'content-type': 'text/html; charset=utf-8',
+		'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'",
+		'referrer-policy': 'no-referrer',
+	},
+	body: `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -30,4 +33,5 @@ h1 { font-size: 1.6rem; line-height: 1.25; }
 </main>
 </body>
 </html>
-`;
+`,
+};

@@ -3,6 +3,7 @@
  * check at start; starts nothing.
  */
 import { networkInterfaces } from 'node:os';
+import type { Transcript } from '../base/transcript.ts';
 import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { type Dialect, type DialectOptions, parseDialect } from './dialect.ts';
 
@@ -21,91 +22,77 @@ export interface InitialApiKey {
 	readonly ttl?: number | undefined;
 }
 
-export interface ServiceOptions {
-	/** Address to listen on; default `127.0.0.1`. Anything but this machine itself needs `allowNonLoopback`. */
-	readonly host?: string | undefined;
-	/** 0 to 65,535; default 0, a free one. */
-	readonly port?: number | undefined;
-	/** Default `false`: a trial service must not stand open to a network by accident. */
-	readonly allowNonLoopback?: boolean | undefined;
-	/** Path prefix of every endpoint, such as `/idv`; default none. */
-	readonly basePath?: string | undefined;
+/** The options that have a default of their own. */
+const DEFAULTS = {
+	/** Address to listen on. Anything but this machine itself needs `allowNonLoopback`. */
+	host: '127.0.0.1',
+	/** 0 to 65,535; 0 takes a free one. */
+	port: 0,
+	/** A trial service must not stand open to a network by accident. */
+	allowNonLoopback: false,
+	/** Path prefix of every endpoint, such as `/idv`. */
+	basePath: '',
+	/** Keys beside the one in `credentials.apiKey`. */
+	apiKeys: [] as readonly InitialApiKey[],
+	/** Source: assumed (short-token-life). */
+	shortTokenTtlSeconds: 300,
+	/** Source: assumed (connection-life). */
+	connectionTtlSeconds: 86_400,
+	/** Whether a live Connection may register again for its own device: assumed (re-registration). */
+	acceptConnectionForRegistration: true,
+	/**
+	 * Whether a registration revokes the device's older Connections and closes their channels with 4409; they live
+	 * on until they expire: assumed (connection-life).
+	 */
+	endOldChannelOnRegistration: false,
+	/** Whether a device may register with no credential at all: assumed (registering-credentials). */
+	selfRegistration: false,
+	/**
+	 * Whether a Short Token may create one API key, with no more than its issuer held, as in the published example. Another
+	 * sentence of the interface says "only for the initial device connection".
+	 */
+	shortTokenKeys: true,
+	/** Milliseconds since 1970. After a jump of a stepped clock call `clockMoved()`. */
+	now: () => Date.now(),
+	/** Devices remembered. Twice as many channels may be open. */
+	maxDevices: 20_000,
+	/** Short Tokens remembered, spent and freshly expired ones included. */
+	maxShortTokens: 20_000,
+	maxApiKeys: 1000,
+	/** Newest entries kept in `requests`. */
+	maxLoggedRequests: 1000,
+	/** Bytes that may wait for one channel before it is cut. */
+	maxBufferedBytes: 16 * 1024 * 1024,
+};
+
+interface OtherOptions {
+	/** Takes down what is said on the wire; default: nothing does. */
+	readonly transcript?: Transcript | undefined;
 	/** Base URL for links; default where it listens. Required behind a proxy. */
 	readonly publicUrl?: string | undefined;
 	/** PEM texts; default plain HTTP. */
 	readonly tls?: { readonly key: string; readonly cert: string } | undefined;
-	/** How this service differs from what the product assumes; default: not at all. */
-	readonly dialect?: DialectOptions | undefined;
-
 	/** Default: one user `operator` with a generated password. */
 	readonly basicUsers?: readonly BasicUser[] | undefined;
 	/** The one access token that is accepted; default generated. */
 	readonly bearerToken?: string | undefined;
 	/** The key with every known permission that stands in `credentials.apiKey`; default: generated. */
 	readonly trialApiKey?: string | undefined;
-	/** Keys beside the one in `credentials.apiKey`; default none. */
-	readonly apiKeys?: readonly InitialApiKey[] | undefined;
 	/** HMAC key that signs Connections, at least 32 bytes; default random. Services that share it accept each other's. */
 	readonly signingKey?: Uint8Array | undefined;
-
 	/** Workflows that exist; default: every id does. Others are refused with 404 `workflow-unknown`. */
 	readonly workflows?: readonly string[] | undefined;
-	/** Seconds; default 300 (assumed). */
-	readonly shortTokenTtlSeconds?: number | undefined;
-	/** Seconds; default 86,400 (assumed). */
-	readonly connectionTtlSeconds?: number | undefined;
-	/** Whether a live Connection may register again for its own device; default `true` (assumed). */
-	readonly acceptConnectionForRegistration?: boolean | undefined;
-	/**
-	 * Whether a registration revokes the device's older Connections and closes their channels with 4409; default `false`
-	 * (assumed: they live on until they expire).
-	 */
-	readonly endOldChannelOnRegistration?: boolean | undefined;
-	/** Whether a device may register with no credential at all; default `false` (assumed). */
-	readonly selfRegistration?: boolean | undefined;
-	/**
-	 * Whether a Short Token may create one API key, with no more than its issuer held, as in the published example; default
-	 * `true`. Another sentence of the interface says "only for the initial device connection".
-	 */
-	readonly shortTokenKeys?: boolean | undefined;
-
-	/** Milliseconds since 1970; default `Date.now`. After a jump of a stepped clock call `clockMoved()`. */
-	readonly now?: (() => number) | undefined;
-	/** Devices remembered; default 20,000. Twice as many channels may be open. */
-	readonly maxDevices?: number | undefined;
-	/** Short Tokens remembered, spent and freshly expired ones included; default 20,000. */
-	readonly maxShortTokens?: number | undefined;
-	/** Default 1,000. */
-	readonly maxApiKeys?: number | undefined;
-	/** Newest entries kept in `requests`; default 1,000. */
-	readonly maxLoggedRequests?: number | undefined;
-	/** Bytes that may wait for one channel before it is cut; default 16 MiB. */
-	readonly maxBufferedBytes?: number | undefined;
 }
 
-const DEFAULTS = {
-	host: '127.0.0.1',
-	port: 0,
-	allowNonLoopback: false,
-	basePath: '',
-	apiKeys: [] as readonly InitialApiKey[],
-	shortTokenTtlSeconds: 300,
-	connectionTtlSeconds: 86_400,
-	acceptConnectionForRegistration: true,
-	endOldChannelOnRegistration: false,
-	selfRegistration: false,
-	shortTokenKeys: true,
-	now: () => Date.now(),
-	maxDevices: 20_000,
-	maxShortTokens: 20_000,
-	maxApiKeys: 1000,
-	maxLoggedRequests: 1000,
-	maxBufferedBytes: 16 * 1024 * 1024,
+export type ServiceOptions = OtherOptions & {
+	readonly [Name in keyof typeof DEFAULTS]?: (typeof DEFAULTS)[Name] | undefined;
+} & {
+	/** How this service differs from what the product assumes; default: not at all. */
+	readonly dialect?: DialectOptions | undefined;
 };
 
 /** Options with every default in place. */
-export type ServiceSettings = Omit<ServiceOptions, keyof typeof DEFAULTS | 'dialect'> &
-	typeof DEFAULTS & { readonly dialect: Dialect };
+export type ServiceSettings = Readonly<typeof DEFAULTS> & OtherOptions & { readonly dialect: Dialect };
 
 /**
  * Fills in the defaults.

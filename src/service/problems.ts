@@ -1,6 +1,6 @@
 /**
  * Every refusal of the embedded service, once: permanent code, HTTP status, title and remedy. The thrower writes the
- * detail. Source: assumed (service-interface, Errors: "not shown"); RFC 9457 problem documents.
+ * detail. Source: assumed (errors); RFC 9457 problem documents.
  */
 import type { ProblemDocument } from '../protocol/problem.ts';
 

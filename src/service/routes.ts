@@ -5,29 +5,22 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import * as z from 'zod';
 import { apiKeyRequestSchema } from '../protocol/api-key.ts';
-import {
-	type DeviceConnectionRequest,
-	deviceConnectionRequestSchema,
-	deviceIdSchema,
-	workflowIdSchema,
-} from '../protocol/device-connection.ts';
+import { deviceConnectionRequestSchema, deviceIdSchema, workflowIdSchema } from '../protocol/device-connection.ts';
 import { DEVICE_LIST_PATH, type ListedDevice } from '../protocol/device-list.ts';
-import { DEEP_LINK_PATH, ENDPOINTS } from '../protocol/endpoints.ts';
+import { DEEP_LINK_PATH, ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import { type HandOffRecord, handOffRequestSchema, readWorkflowIds, workflowIdsSchema } from '../protocol/hand-off.ts';
-import { type Authenticate, checkPermissions, type Principal } from './access.ts';
+import { authenticate, type CredentialSources, checkPermissions, type Principal } from './access.ts';
 import { type ChannelFilter, type ChannelHub, CLOSE_REPLACED } from './channel-hub.ts';
-import type { ConnectionTokens } from './connection-tokens.ts';
-import type { DeviceRegistry } from './device-registry.ts';
 import { placeToken } from './dialect.ts';
 import type { EventLog } from './event-log.ts';
 import { type Answer, contentAnswer, jsonAnswer } from './http-answer.ts';
 import { type Call, checkShape, readBody } from './http-call.ts';
-import { MOBILE_PAGE, MOBILE_PAGE_HEADERS } from './mobile-page.ts';
+import { MOBILE_PAGE } from './mobile-page.ts';
 import type { ServiceSettings } from './options.ts';
 import { type NamedWorkflow, ProblemResponse } from './problems.ts';
 import { writeQrPng, writeQrSvg } from './qr-code.ts';
 import type { CountRequest } from './rate-limit.ts';
-import { type ApiKeys, buildDeepLink, type DeepLink, type Grant, type ShortToken, type ShortTokens } from './tokens.ts';
+import type { Grant, ShortToken } from './tokens.ts';
 
 /** Endpoints of the embedded service alone: they are not part of the published interface, and no device uses them. */
 export const OWN_ENDPOINTS = {
@@ -40,15 +33,9 @@ export const OWN_ENDPOINTS = {
 } as const;
 
 /** Everything that the endpoints act on. */
-export interface ServiceParts {
-	readonly settings: ServiceSettings;
+export interface ServiceParts extends CredentialSources {
 	/** Base URL for links; known only when the service listens. */
 	readonly publicUrl: () => string;
-	readonly authenticate: Authenticate;
-	readonly apiKeys: ApiKeys;
-	readonly shortTokens: ShortTokens;
-	readonly connectionTokens: ConnectionTokens;
-	readonly registry: DeviceRegistry;
 	readonly hub: ChannelHub;
 	readonly eventLog: EventLog;
 	/** Counts a registration of an address. @throws ProblemResponse 429. */
@@ -63,49 +50,50 @@ export interface Route {
 
 /** The table of everything that is served besides the channel. */
 export function createRoutes(parts: ServiceParts): readonly Route[] {
-	const { apiKeyPaths, workflowNames, configurationPath } = parts.settings.dialect;
+	const { apiKeyPaths, workflowNames, configurationPath: path } = parts.settings.dialect;
+	const workflows: Route = { method: 'GET', path, handle: (call) => listWorkflows(parts, call) };
 	return [
 		{ method: 'GET', path: ENDPOINTS.pairingCode, handle: (call) => drawPairingCode(parts, call) },
 		{ method: 'POST', path: ENDPOINTS.deviceConnection, handle: (call) => registerDevice(parts, call) },
 		...apiKeyPaths.map((path): Route => ({ method: 'POST', path, handle: (call) => createApiKey(parts, call) })),
-		...(workflowNames === null
-			? []
-			: [{ method: 'GET', path: configurationPath, handle: (call: Call) => listWorkflows(parts, call) } as const]),
+		...(workflowNames === null ? [] : [workflows]),
 		{ method: 'POST', path: ENDPOINTS.sessionStart, handle: (call) => startSession(parts, call) },
-		{ method: 'GET', path: DEEP_LINK_PATH, handle: showMobilePage },
+		{ method: 'GET', path: DEEP_LINK_PATH, handle: () => MOBILE_PAGE },
 		{ method: 'GET', path: OWN_ENDPOINTS.devices, handle: (call) => showDevices(parts, call) },
 		{ method: 'POST', path: OWN_ENDPOINTS.notify, handle: (call) => sendNotification(parts, call) },
 		{ method: 'POST', path: OWN_ENDPOINTS.workflow, handle: (call) => sendWorkflowChange(parts, call) },
 	];
 }
 
-export interface PairingLink extends Omit<DeepLink, 'createdAt'> {
-	readonly workflowId: string | null;
-}
-
 /** @throws ProblemResponse 404 `workflow-unknown`, 503 `service-full`. */
-export function createPairingLink(parts: ServiceParts, workflowId: string | null, issuerGrant: Grant): PairingLink {
+export function createPairingLink(parts: ServiceParts, workflowId: string | null, issuerGrant: Grant) {
 	const { settings } = parts;
 	if (workflowId !== null) checkWorkflows(settings, [workflowId]);
-	const { url, token, expiresAt } = issueLink(parts, settings.shortTokenTtlSeconds, {
-		workflowIds: workflowId === null ? null : [workflowId],
-		sessionId: null,
-		issuerGrant,
-	});
-	return { url, token, expiresAt, workflowId };
+	const workflowIds = workflowId === null ? null : [workflowId];
+	const kind = { workflowIds, sessionId: null, issuerGrant };
+	const { createdAt: _, ...link } = issueLink(parts, settings.shortTokenTtlSeconds, kind);
+	return { ...link, workflowId };
 }
 
-/** @throws ProblemResponse 503 `service-full`. */
+/**
+ * The link around a new Short Token. A hand-off names its session, a pairing code its workflow.
+ * Source: service-interface, Handoff URL record. @throws ProblemResponse 503 `service-full`.
+ */
 function issueLink(
 	{ settings, shortTokens, publicUrl }: ServiceParts,
 	ttlSeconds: number,
-	kind: Omit<ShortToken, 'expiresAtMs'>,
-): DeepLink {
+	{ workflowIds, sessionId, issuerGrant }: Omit<ShortToken, 'expiresAtMs'>,
+) {
 	const nowMs = settings.now();
-	const shortToken = { ...kind, expiresAtMs: nowMs + ttlSeconds * 1000 };
-	const token = shortTokens.issue(shortToken);
-	const workflowId = settings.dialect.codesNameWorkflow ? (kind.workflowIds?.[0] ?? null) : null;
-	return buildDeepLink(publicUrl(), nowMs, token, shortToken, workflowId);
+	const expiresAtMs = nowMs + ttlSeconds * 1000;
+	const token = shortTokens.issue({ workflowIds, sessionId, issuerGrant, expiresAtMs });
+	// URLSearchParams would write the space as `+`; the published form has `%20`.
+	const query = [`authorization=Token%20${token}`];
+	if (sessionId !== null) query.push(`sessionId=${sessionId}`);
+	else if (workflowIds?.[0] !== undefined && settings.dialect.codesNameWorkflow)
+		query.push(`workflowId=${encodeURIComponent(workflowIds[0])}`);
+	const [createdAt, expiresAt] = [nowMs, expiresAtMs].map((ms) => new Date(ms).toISOString()) as [string, string];
+	return { url: `${endpointUrl(publicUrl(), DEEP_LINK_PATH).href}?${query.join('&')}`, token, createdAt, expiresAt };
 }
 
 export function listDevices({ registry, hub }: ServiceParts): ListedDevice[] {
@@ -128,18 +116,18 @@ export function notifyDevices(
 	return reached;
 }
 
-/** Tells a device to change its workflow. Source of the message: assumed (service-interface, Assumptions). */
+/** Tells a device to change its workflow. Source of the message: assumed (agent-messages). */
 export function changeWorkflow(parts: ServiceParts, deviceId: string, workflowId: string): number {
 	return notifyDevices(parts, { type: 'workflow.changed', id: randomUUID(), workflowId }, { deviceId });
 }
 
-/** GET /api/deeplink/qrcode. Source: service-interface, Endpoints 1; formats are assumed. */
+const oneWorkflowSchema = z.array(workflowIdSchema).max(1, 'must be given at most once');
+
+/** GET /api/deeplink/qrcode. Source: service-interface, Endpoints 1; formats: assumed (pairing-code-answer). */
 async function drawPairingCode(parts: ServiceParts, call: Call): Promise<Answer> {
-	const principal = await parts.authenticate(call.presented, 'pairingCode');
+	const principal = await authenticate(parts, call.presented, 'pairingCode');
 	const given = call.query.getAll('workflowId');
-	if (given.length > 1) refuseQuery('workflowId', 'must be given at most once');
-	const workflowId =
-		given[0] === undefined ? null : checkShape(workflowIdSchema, given[0], 'query-invalid', () => '?workflowId');
+	const [workflowId = null] = checkShape(oneWorkflowSchema, given, 'workflowId');
 	const format = chooseFormat(call.request.headers.accept);
 	const link = createPairingLink(parts, workflowId, principal.grant);
 	switch (format) {
@@ -152,13 +140,17 @@ async function drawPairingCode(parts: ServiceParts, call: Call): Promise<Answer>
 	}
 }
 
-/** POST /api/device/connection. Source: service-interface, Endpoints 2; the answer's shape is assumed. */
+/** POST /api/device/connection. Source: service-interface, Endpoints 2; the answer's shape: assumed (token-place). */
 async function registerDevice(parts: ServiceParts, call: Call): Promise<Answer> {
 	const { settings, registry, hub, eventLog } = parts;
 	parts.countRegistration(call.request.socket.remoteAddress ?? '');
-	const open = settings.selfRegistration && call.presented.kind === 'none';
-	const principal = open ? null : await parts.authenticate(call.presented, 'deviceConnection');
-	const request = await readRegistration(call, settings).catch((error: unknown) => {
+	const open = settings.selfRegistration && call.presented === 'none';
+	const principal = open ? null : await authenticate(parts, call.presented, 'deviceConnection');
+	const reading = readBody(call, deviceConnectionRequestSchema).then((body) => {
+		checkWorkflows(settings, [body.workflowId]);
+		return body;
+	});
+	const request = await reading.catch((error: unknown) => {
 		throw withWorkflows(error, namedWorkflows(settings, principal));
 	});
 	if (principal?.scheme === 'Connection' && principal.claims.deviceId !== request.deviceId) {
@@ -187,22 +179,18 @@ async function registerDevice(parts: ServiceParts, call: Call): Promise<Answer> 
 	return { status: 201, ...placeToken(settings.dialect, token, rest) };
 }
 
-/** GET of the dialect's own path: the workflows that the credential may register for. Spends nothing. Source: assumed. */
+/** GET of the dialect's own path: the workflows that the credential may register for. Spends nothing. Source: assumed (code-workflow). */
 async function listWorkflows(parts: ServiceParts, call: Call): Promise<Answer> {
-	const principal = await parts.authenticate(call.presented, 'deviceConnection');
+	const principal = await authenticate(parts, call.presented, 'deviceConnection');
 	return jsonAnswer(200, { workflows: namedWorkflows(parts.settings, principal) });
 }
 
 /** `undefined` where the dialect lists no workflows. */
 function namedWorkflows({ dialect }: ServiceSettings, principal: Principal | null): NamedWorkflow[] | undefined {
 	const allowed = principal?.scheme === 'Token' ? principal.shortToken.workflowIds : null;
-	return (
-		(dialect.workflowNames &&
-			Object.entries(dialect.workflowNames)
-				.filter(([id]) => allowed === null || allowed.includes(id))
-				.map(([id, name]) => ({ id, name }))) ??
-		undefined
-	);
+	if (dialect.workflowNames === null) return undefined;
+	const named = Object.entries(dialect.workflowNames).map(([id, name]) => ({ id, name }));
+	return named.filter(({ id }) => allowed === null || allowed.includes(id));
 }
 
 /** The same refusal with the workflows to choose from, where it was refused for its workflow. */
@@ -213,34 +201,28 @@ function withWorkflows(error: unknown, workflows: readonly NamedWorkflow[] | und
 	return isForWorkflow && workflows ? new ProblemResponse(code, error.message, { errors, workflows }) : error;
 }
 
-async function readRegistration(call: Call, settings: ServiceSettings): Promise<DeviceConnectionRequest> {
-	const request = await readBody(call, deviceConnectionRequestSchema);
-	checkWorkflows(settings, [request.workflowId]);
-	return request;
-}
-
 const apiKeyBodySchema = apiKeyRequestSchema.extend({
 	/** Without this a key that was to expire would live for ever. */
 	expires: z.never('is the name on the command line; in the body it is ttl, in seconds').optional(),
 });
 
-/** POST of each path for API keys. Source: service-interface, Endpoints 3; limits of a grant are assumed. */
+/** POST of each path for API keys. Source: service-interface, Endpoints 3; limits of a grant: assumed (permissions). */
 async function createApiKey(parts: ServiceParts, call: Call): Promise<Answer> {
-	const principal = await parts.authenticate(call.presented, 'apiKeys');
+	const principal = await authenticate(parts, call.presented, 'apiKeys');
 	const { name, permissions, ttl } = await readBody(call, apiKeyBodySchema);
 	checkPermissions(principal.grant, permissions);
 	const ends = [ttl === undefined ? null : parts.settings.now() + ttl * 1000, principal.grant.expiresAtMs];
 	// A key outlives its issuer no more than it outranks it.
 	const expiresAtMs = ends.reduce((a, b) => (a === null ? b : b === null ? a : Math.min(a, b)), null);
 	spendIfToken(parts, principal);
-	return jsonAnswer(201, parts.apiKeys.create({ name, permissions, expiresAtMs }));
+	return jsonAnswer(201, parts.apiKeys.create({ name, permissions }, expiresAtMs));
 }
 
-/** POST /api/v1/deeplink. Source: service-interface, Endpoints 5; the notification is assumed. */
+/** POST /api/v1/deeplink. Source: service-interface, Endpoints 5; the notification: assumed (notification-kind). */
 async function startSession(parts: ServiceParts, call: Call): Promise<Answer> {
 	const { settings } = parts;
-	const principal = await parts.authenticate(call.presented, 'sessionStart');
-	const workflowIds = checkShape(workflowIdsSchema, readWorkflowIds(call.query), 'query-invalid', () => '?workflowId');
+	const principal = await authenticate(parts, call.presented, 'sessionStart');
+	const workflowIds = checkShape(workflowIdsSchema, readWorkflowIds(call.query), 'workflowId');
 	const { metadata, locale, ttl } = await readBody(call, handOffRequestSchema, {});
 	checkWorkflows(settings, workflowIds);
 	const sessionId = randomBytes(12).toString('hex');
@@ -255,24 +237,19 @@ async function startSession(parts: ServiceParts, call: Call): Promise<Answer> {
 	return jsonAnswer(201, record);
 }
 
-function showMobilePage(): Answer {
-	const page = contentAnswer('text/html; charset=utf-8', MOBILE_PAGE);
-	return { ...page, headers: { ...page.headers, ...MOBILE_PAGE_HEADERS } };
-}
-
 async function showDevices(parts: ServiceParts, call: Call): Promise<Answer> {
-	await parts.authenticate(call.presented, 'devices');
+	await authenticate(parts, call.presented, 'devices');
 	return jsonAnswer(200, { devices: listDevices(parts) });
 }
 
-const notifyRequestSchema = z.object({
+export const notifyRequestSchema = z.object({
 	message: z.unknown().refine((message) => message !== undefined, 'must be given'),
 	deviceId: deviceIdSchema.optional(),
 	workflowId: workflowIdSchema.optional(),
 });
 
 async function sendNotification(parts: ServiceParts, call: Call): Promise<Answer> {
-	await parts.authenticate(call.presented, 'embedded');
+	await authenticate(parts, call.presented, 'embedded');
 	const { message, ...filter } = await readBody(call, notifyRequestSchema);
 	return jsonAnswer(200, { reached: notifyDevices(parts, message, filter) });
 }
@@ -280,7 +257,7 @@ async function sendNotification(parts: ServiceParts, call: Call): Promise<Answer
 const workflowRequestSchema = z.object({ deviceId: deviceIdSchema, workflowId: workflowIdSchema });
 
 async function sendWorkflowChange(parts: ServiceParts, call: Call): Promise<Answer> {
-	await parts.authenticate(call.presented, 'embedded');
+	await authenticate(parts, call.presented, 'embedded');
 	const { deviceId, workflowId } = await readBody(call, workflowRequestSchema);
 	checkWorkflows(parts.settings, [workflowId]);
 	return jsonAnswer(200, { reached: changeWorkflow(parts, deviceId, workflowId) });
@@ -294,10 +271,6 @@ function spendIfToken({ shortTokens }: ServiceParts, principal: Principal | null
 function checkWorkflows({ workflows }: ServiceSettings, desired: readonly string[]): void {
 	const unknown = workflows ? desired.filter((id) => !workflows.includes(id)) : [];
 	if (unknown.length > 0) throw new ProblemResponse('workflow-unknown', `There is no workflow ${unknown.join(', ')}.`);
-}
-
-function refuseQuery(name: string, message: string): never {
-	throw new ProblemResponse('query-invalid', `?${name}: ${message}`, { errors: [{ path: `?${name}`, message }] });
 }
 
 const FORMATS = ['image/png', 'image/svg+xml', 'application/json'] as const;

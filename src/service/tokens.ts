@@ -1,13 +1,12 @@
 /**
- * API keys and Short Tokens: made, found, expired, spent once; and the links that carry a Short Token. Keeps the
- * fingerprint of a secret, never the secret.
- * Source: service-interface, API key, Authentication, Endpoints 1 and 3, Handoff URL record; form `tr-` and 28 characters
- * from the field; the workflow in a pairing code is assumed.
+ * API keys and Short Tokens: made, found, expired, spent once. Keeps the fingerprint of a secret, never the secret.
+ * Source: service-interface, API key, Authentication, Endpoints 1 and 3; form `tr-` and 28 characters
+ * from the field; the workflow in a pairing code: assumed (code-workflow).
  */
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { createHash, randomInt, timingSafeEqual } from 'node:crypto';
 import type { ApiKey } from '../protocol/api-key.ts';
-import { DEEP_LINK_PATH, endpointUrl } from '../protocol/endpoints.ts';
 import { createExpiringMap } from './expiring-map.ts';
+import type { InitialApiKey } from './options.ts';
 import { ProblemResponse, serviceFull } from './problems.ts';
 
 /** How long a dead secret is remembered, so that a refusal can say why. */
@@ -16,17 +15,10 @@ const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789
 
 /** Random letters and digits, each equally likely. */
 export function randomText(length: number): string {
-	let text = '';
-	while (text.length < length) {
-		for (const byte of randomBytes(length)) {
-			// 248 is the largest multiple of 62 in a byte: more would favour the first letters.
-			if (byte < 248 && text.length < length) text += ALPHABET[byte % 62];
-		}
-	}
-	return text;
+	return Array.from({ length }, () => ALPHABET[randomInt(ALPHABET.length)]).join('');
 }
 
-/** What a credential stands for, and until when; `all` is every permission of the account. */
+/** The rights behind a credential, and until when; `all` is every permission of the account. */
 export interface Grant {
 	readonly permissions: 'all' | readonly string[];
 	/** Milliseconds since 1970; `null` for a credential without an end. */
@@ -43,26 +35,16 @@ export function isSameSecret(a: string, b: string): boolean {
 /** What a lookup table may hold; it also takes the timing out of the lookup. */
 const fingerprint = (secret: string) => digest(secret).toString('hex');
 
-export interface NewApiKey {
-	readonly name: string;
-	readonly permissions: readonly string[];
-	/** Milliseconds since 1970; `null`: never. */
-	readonly expiresAtMs: number | null;
-	/** Default: generated. */
-	readonly token?: string | undefined;
-}
+export type ApiKeys = ReturnType<typeof createApiKeys>;
 
-export interface ApiKeys {
-	/** @throws ProblemResponse 503 `service-full`. */
-	create(key: NewApiKey): ApiKey;
-	/** @throws ProblemResponse 401 `credential-unknown` or `api-key-expired`. */
-	find(token: string): Grant;
-}
-
-export function createApiKeys(limit: number, now: () => number): ApiKeys {
+export function createApiKeys(limit: number, now: () => number) {
 	const grants = createExpiringMap<Grant>(limit, now);
 	return {
-		create({ name, permissions, expiresAtMs, token = `ak-${randomText(40)}` }) {
+		/** @throws ProblemResponse 503 `service-full`. */
+		create(
+			{ name, permissions, token = `ak-${randomText(40)}` }: Omit<InitialApiKey, 'ttl'>,
+			expiresAtMs: number | null,
+		): ApiKey {
 			const held = [...new Set(permissions)];
 			const forgetAtMs = expiresAtMs === null ? Number.POSITIVE_INFINITY : expiresAtMs + REMEMBER_DEAD_MS;
 			if (!grants.add(fingerprint(token), { permissions: held, expiresAtMs }, forgetAtMs))
@@ -70,7 +52,8 @@ export function createApiKeys(limit: number, now: () => number): ApiKeys {
 			const expiry = expiresAtMs === null ? {} : { expiresAt: new Date(expiresAtMs).toISOString() };
 			return { id: `key-${randomText(12)}`, token, name, permissions: held, ...expiry };
 		},
-		find(token) {
+		/** @throws ProblemResponse 401 `credential-unknown` or `api-key-expired`. */
+		find(token: string): Grant {
 			const grant = grants.get(fingerprint(token));
 			if (!grant)
 				throw new ProblemResponse('credential-unknown', 'This service has not issued this API key, or long ago.');
@@ -91,18 +74,12 @@ export interface ShortToken {
 	readonly issuerGrant: Grant;
 }
 
-export interface ShortTokens {
-	/** @throws ProblemResponse 503 `service-full`. */
-	issue(shortToken: ShortToken): string;
-	/** Looks without spending. @throws ProblemResponse 401 `token-unknown`, `token-spent` or `token-expired`. */
-	find(token: string): ShortToken;
-	/** Spends it: of any number of callers, one returns. @throws ProblemResponse as {@link find} does. */
-	spend(token: string): void;
-}
+export type ShortTokens = ReturnType<typeof createShortTokens>;
 
-export function createShortTokens(limit: number, now: () => number): ShortTokens {
+export function createShortTokens(limit: number, now: () => number) {
 	const issued = createExpiringMap<{ readonly shortToken: ShortToken; spent: boolean }>(limit, now);
 
+	/** @throws ProblemResponse 401 `token-unknown`, `token-spent` or `token-expired`. */
 	function findLive(token: string) {
 		const entry = issued.get(fingerprint(token));
 		if (!entry)
@@ -115,47 +92,18 @@ export function createShortTokens(limit: number, now: () => number): ShortTokens
 	}
 
 	return {
-		issue(shortToken) {
+		/** @throws ProblemResponse 503 `service-full`. */
+		issue(shortToken: ShortToken): string {
 			const token = `tr-${randomText(28)}`;
 			const forgetAtMs = shortToken.expiresAtMs + REMEMBER_DEAD_MS;
 			if (!issued.add(fingerprint(token), { shortToken, spent: false }, forgetAtMs)) throw serviceFull('Short Tokens');
 			return token;
 		},
-		find: (token) => findLive(token).shortToken,
-		spend(token) {
+		/** Looks without spending. */
+		find: (token: string): ShortToken => findLive(token).shortToken,
+		/** Of any number of callers, one returns. */
+		spend(token: string): void {
 			findLive(token).spent = true;
 		},
-	};
-}
-
-export interface DeepLink {
-	readonly url: string;
-	readonly token: string;
-	/** ISO 8601. */
-	readonly createdAt: string;
-	/** ISO 8601. */
-	readonly expiresAt: string;
-}
-
-/**
- * The link around a Short Token. A hand-off names its session, a pairing code its workflow.
- * @param workflowId the one to be named; `null` for none.
- */
-export function buildDeepLink(
-	baseUrl: string,
-	nowMs: number,
-	token: string,
-	{ sessionId, expiresAtMs }: Pick<ShortToken, 'sessionId' | 'expiresAtMs'>,
-	workflowId: string | null,
-): DeepLink {
-	// URLSearchParams would write the space as `+`; the published form has `%20`.
-	const parts = [`authorization=Token%20${token}`];
-	if (sessionId !== null) parts.push(`sessionId=${sessionId}`);
-	else if (workflowId !== null) parts.push(`workflowId=${encodeURIComponent(workflowId)}`);
-	return {
-		url: `${endpointUrl(baseUrl, DEEP_LINK_PATH).href}?${parts.join('&')}`,
-		token,
-		createdAt: new Date(nowMs).toISOString(),
-		expiresAt: new Date(expiresAtMs).toISOString(),
 	};
 }

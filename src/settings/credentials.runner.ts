@@ -32,12 +32,12 @@ export async function readCredentials(
 	const { apiKeyFile, basicFile, connectionFile, selfRegistration } = settings;
 	const read = async (path: string, scheme: string): Promise<string> =>
 		(await readSecret(path)).replace(new RegExp(`^${scheme}\\s+`, 'i'), '');
+	const unreadable = (path: string, what: string) =>
+		new AgentError('credential-unreadable', `${path} does not hold ${what}.`, { params: { path } });
 	const token = async (path: string, scheme: string): Promise<string> => {
 		const secret = await read(path, scheme);
 		if (isCredential(secret)) return secret;
-		throw new AgentError('credential-unreadable', `${path} does not hold one credential on one line.`, {
-			params: { path },
-		});
+		throw unreadable(path, 'one credential on one line');
 	};
 	if (apiKeyFile !== null) {
 		const credential = await token(apiKeyFile, 'ApiKey');
@@ -46,10 +46,7 @@ export async function readCredentials(
 	if (basicFile !== null) {
 		const pair = await read(basicFile, 'Basic');
 		const colon = pair.indexOf(':');
-		if (colon < 1)
-			throw new AgentError('credential-unreadable', `${basicFile} does not hold username:password.`, {
-				params: { path: basicFile },
-			});
+		if (colon < 1) throw unreadable(basicFile, 'username:password');
 		const password = pair.slice(colon + 1);
 		return reusable({ scheme: 'Basic', username: pair.slice(0, colon), password }, [pair, password]);
 	}

@@ -40,22 +40,21 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 	const problems: Failure[] = [];
 	const valuePlaces = new Map<string, ValuePlace>();
 	const confDirectory = confDirectoryOf(places);
-	let names: string[] = [];
-	try {
-		// Hidden files are what editors keep beside the real ones.
-		names = (await fs.readdir(confDirectory)).filter((name) => name.endsWith('.json') && !name.startsWith('.'));
-	} catch (error) {
-		if (errnoOf(error) !== 'ENOENT')
-			problems.push(
-				failure('settings-unreadable', `The directory ${confDirectory} cannot be read: ${inWords(error)}.`),
-			);
-	}
-	names.sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
-	const files = [places.configFile, ...names.map((name) => path.join(confDirectory, name))];
+	const names = await fs.readdir(confDirectory).catch((error) => {
+		const message = `The directory ${confDirectory} cannot be read: ${inWords(error)}.`;
+		if (errnoOf(error) !== 'ENOENT') problems.push(failure('settings-unreadable', message));
+		return [];
+	});
+	// Hidden files are what editors keep beside the real ones.
+	const ours = names.filter((name) => name.endsWith('.json') && !name.startsWith('.'));
+	ours.sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
+	const files = [places.configFile, ...ours.map((name) => path.join(confDirectory, name))];
 	for (const [at, source] of files.entries()) {
 		try {
 			const text = await readNamed(source, MAX_SETTINGS_BYTES, 'settings');
-			layers.push({ source, document: parseSettings(source, text) });
+			const read = readJsonObject(text, 'settings');
+			if ('fault' in read) throw new AgentError('settings-invalid', `${source}: ${read.fault}`);
+			layers.push({ source, document: read.document });
 			valuePlaces.set(source, (keys) => lineAndColumn(text, findJsonPlaces(text).offsetOf(keys)));
 		} catch (error) {
 			if (!(error instanceof AgentError)) throw error;
@@ -74,16 +73,13 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
  */
 export async function readSecretFile(file: string): Promise<string> {
 	const text = (await readNamed(file, 2 * MAX_CREDENTIAL_LENGTH, 'credential')).trim();
-	const fault =
-		text === ''
-			? 'is empty'
-			: /[\r\n]/.test(text)
-				? 'has more than one line'
-				: text.length > MAX_CREDENTIAL_LENGTH
-					? `has more than ${MAX_CREDENTIAL_LENGTH} characters`
-					: /\p{Cc}/u.test(text)
-						? 'has control characters'
-						: null;
+	const faults = [
+		text === '' && 'is empty',
+		/[\r\n]/.test(text) && 'has more than one line',
+		text.length > MAX_CREDENTIAL_LENGTH && `has more than ${MAX_CREDENTIAL_LENGTH} characters`,
+		/\p{Cc}/u.test(text) && 'has control characters',
+	];
+	const fault = faults.find((words) => words !== false);
 	if (fault)
 		throw new AgentError('credential-unreadable', `The credential file ${file} ${fault}.`, { params: { path: file } });
 	return text;
@@ -105,27 +101,15 @@ async function readNamed(file: string, maxBytes: number, what: 'settings' | 'cre
 	}
 }
 
-function parseSettings(file: string, text: string): Record<string, unknown> {
-	const read = readJsonObject(text, 'settings');
-	if ('fault' in read) throw new AgentError('settings-invalid', `${file}: ${read.fault}`);
-	return read.document;
-}
-
-/** Ends with `close`; does not keep the process alive. */
-export interface SettingsWatch {
-	/** Set when changes can't be noticed, for want of watches or of permission: a restart or SIGHUP is needed then. */
-	readonly notice: Failure | null;
-	/** From now on also these files, in place of the ones named before: what settings name, such as a credential. */
-	follow(files: readonly string[]): void;
-	close(): void;
-}
+export type SettingsWatch = ReturnType<typeof watchSettings>;
 
 /**
  * Calls back once after the settings files may have changed: 200 ms after the last change, 2 s after the first at most.
  * Directories are watched rather than files, and the parents of directories, so that files and directories may be
- * replaced, vanish and appear later; where a link leads to is not watched. Nothing is polled.
+ * replaced, vanish and appear later; where a link leads to is not watched. Nothing is polled. Ends with `close`; does not
+ * keep the process alive.
  */
-export function watchSettings(places: SettingsPlaces, onChange: () => void): SettingsWatch {
+export function watchSettings(places: SettingsPlaces, onChange: () => void) {
 	const confDirectory = path.resolve(confDirectoryOf(places));
 	const configFile = path.resolve(places.configFile);
 	let named: readonly string[] = [];
@@ -174,16 +158,18 @@ export function watchSettings(places: SettingsPlaces, onChange: () => void): Set
 	};
 	watchAll();
 	return {
+		/** Set when changes can't be noticed, for want of watches or of permission: a restart or SIGHUP is needed then. */
 		get notice() {
 			return notice;
 		},
-		follow(files) {
+		/** From now on also these files, in place of the ones named before: what settings name, such as a credential. */
+		follow(files: readonly string[]): void {
 			const next = [...new Set(files.map((file) => path.resolve(file)))].toSorted();
 			if (next.join('\0') === named.join('\0')) return;
 			named = next;
 			watchAll();
 		},
-		close() {
+		close(): void {
 			closed = true;
 			if (timer) clearTimeout(timer);
 			for (const watcher of watchers) watcher.close();

@@ -23,13 +23,7 @@ export interface LoadedSettings extends ResolvedSettings {
 }
 
 /** Variables that are flags of the command line rather than settings. */
-const FLAG_VARIABLES = [
-	'IDV_AGENT_CONFIG',
-	'IDV_AGENT_CODE_CACHE',
-	'IDV_AGENT_STATE_DIR',
-	'IDV_AGENT_RUN_DIR',
-	'IDV_AGENT_JSON',
-];
+const FLAG_VARIABLES = ['CONFIG', 'CODE_CACHE', 'STATE_DIR', 'RUN_DIR', 'JSON'].map((name) => `IDV_AGENT_${name}`);
 
 /** Reads and merges everything. Never throws for what stands in a file: that is in `problems`. */
 export async function loadSettings(sources: SettingsSources): Promise<LoadedSettings> {
@@ -51,24 +45,18 @@ export function resolveWith(
 ): LoadedSettings {
 	const fromEnv = readEnvironment(env);
 	const layers: SettingsLayer[] = [
-		...documents.map(({ where, document }) => ({
-			source: 'file' as const,
-			where,
-			document,
-			lineAndColumn: places.get(where),
-		})),
+		...documents.map((file) => ({ source: 'file' as const, ...file, lineAndColumn: places.get(file.where) })),
 		{ source: 'environment', texts: fromEnv.texts },
 		{ source: 'flag', texts: readSets(sets) },
 	];
 	return { ...resolveSettings(layers), documents, notices: fromEnv.notices };
 }
 
-function readEnvironment(env: SettingsSources['env']): {
-	texts: Map<string, { value: string; where: string }>;
-	notices: Failure[];
-} {
+type Texts = Map<string, { value: string; where: string }>;
+
+function readEnvironment(env: SettingsSources['env']): { texts: Texts; notices: Failure[] } {
 	const byName = new Map([...listSettings().keys()].map((path) => [environmentName(path), path]));
-	const texts = new Map<string, { value: string; where: string }>();
+	const texts: Texts = new Map();
 	const notices: Failure[] = [];
 	for (const [name, value] of Object.entries(env)) {
 		if (!name.startsWith('IDV_AGENT_') || value === undefined || FLAG_VARIABLES.includes(name)) continue;
@@ -76,18 +64,14 @@ function readEnvironment(env: SettingsSources['env']): {
 		if (path) texts.set(path, { value, where: name });
 		else {
 			const nearest = nearestName(name, [...byName.keys(), ...FLAG_VARIABLES]);
-			notices.push(
-				failure(
-					'settings-invalid',
-					`The variable ${name} names no setting${nearest ? `; did you mean ${nearest}?` : '.'}`,
-				),
-			);
+			const hint = nearest ? `; did you mean ${nearest}?` : '.';
+			notices.push(failure('settings-invalid', `The variable ${name} names no setting${hint}`));
 		}
 	}
 	return { texts, notices };
 }
 
-function readSets(sets: readonly string[]): Map<string, { value: string; where: string }> {
+function readSets(sets: readonly string[]): Texts {
 	return new Map(
 		sets.map((set) => {
 			const equals = set.indexOf('=');

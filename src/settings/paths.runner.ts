@@ -5,11 +5,9 @@ export interface AgentPaths {
 	readonly configFile: string;
 	/** Whether a person named the file: then it has to exist. */
 	readonly configFileIsExplicit: boolean;
-	/** `conf.d` beside the configuration file. */
 	readonly confDirectory: string;
-	/** What the agent keeps: 0700, its own. */
+	/** The agent's own directory: 0700. */
 	readonly stateDir: string;
-	/** The two sockets. */
 	readonly runDir: string;
 	/** Where systemd puts credentials, if it runs the agent. */
 	readonly credentialsDirectory: string | null;
@@ -21,16 +19,10 @@ export interface PathFlags {
 	readonly runDir?: string | undefined;
 }
 
-const DEFAULT_PATHS = {
-	configFile: '/etc/idv-agent/config.json',
-	stateDir: '/var/lib/idv-agent',
-	runDir: '/run/idv-agent',
-} as const;
-
 /** Flags before `IDV_AGENT_…` variables before what systemd says before the defaults. */
 export function choosePaths(flags: PathFlags, env: Readonly<Record<string, string | undefined>>): AgentPaths {
 	const named = flags.config ?? env['IDV_AGENT_CONFIG'];
-	const configFile = resolve(named ?? DEFAULT_PATHS.configFile);
+	const configFile = resolve(named ?? '/etc/idv-agent/config.json');
 	// systemd may name several directories; the first is the unit's own.
 	const first = (list: string | undefined) => list?.split(':')[0] || undefined;
 	const stateDir = flags.stateDir ?? env['IDV_AGENT_STATE_DIR'] ?? first(env['STATE_DIRECTORY']);
@@ -39,8 +31,8 @@ export function choosePaths(flags: PathFlags, env: Readonly<Record<string, strin
 		configFile,
 		configFileIsExplicit: named !== undefined,
 		confDirectory: join(dirname(configFile), 'conf.d'),
-		stateDir: resolve(stateDir ?? DEFAULT_PATHS.stateDir),
-		runDir: resolve(runDir ?? DEFAULT_PATHS.runDir),
+		stateDir: resolve(stateDir ?? '/var/lib/idv-agent'),
+		runDir: resolve(runDir ?? '/run/idv-agent'),
 		credentialsDirectory: env['CREDENTIALS_DIRECTORY'] ?? null,
 	};
 }

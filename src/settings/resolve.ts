@@ -48,16 +48,13 @@ export function resolveSettings(layers: readonly SettingsLayer[]): ResolvedSetti
 	for (const layer of layers) {
 		if (layer.source === 'file' && !isGroupOfSettings(layer.document))
 			problems.push(failure('settings-invalid', `${layer.where}: the file must hold a group of settings: { … }.`));
-		for (const { path, keys, value, where } of layer.source === 'file'
-			? readFile(layer, known)
-			: readTexts(layer, known)) {
+		for (const { path, keys, value, where } of readLayer(layer, known)) {
 			const entry = known.get(path);
 			const problem = entry ? check(entry, value) : { message: unknownKey(path, known), within: [] };
 			if ('message' in problem) {
 				const place = layer.source === 'file' ? layer.lineAndColumn?.([...keys, ...problem.within]) : undefined;
-				problems.push(
-					failure('settings-invalid', `${place ? `${where}: ${place}` : where}: ${path} ${problem.message}`),
-				);
+				const at = place ? `${where}: ${place}` : where;
+				problems.push(failure('settings-invalid', `${at}: ${path} ${problem.message}`));
 			} else {
 				values.set(path, problem.value);
 				origins.set(path, { source: layer.source, where });
@@ -77,12 +74,11 @@ interface Entry {
 	readonly where: string;
 }
 
-function* readFile(
-	layer: Extract<SettingsLayer, { source: 'file' }>,
-	known: ReadonlyMap<string, Setting<unknown>>,
-): Generator<Entry> {
-	if (!isGroupOfSettings(layer.document)) return;
-	yield* readGroup(layer.document, [], layer.where, groupsOf(known));
+function* readLayer(layer: SettingsLayer, known: ReadonlyMap<string, Setting<unknown>>): Generator<Entry> {
+	if (layer.source !== 'file') {
+		for (const [path, { value, where }] of layer.texts)
+			yield { path, keys: [], value: readText(known.get(path)?.kind, value), where };
+	} else if (isGroupOfSettings(layer.document)) yield* readGroup(layer.document, [], layer.where, groupsOf(known));
 }
 
 function* readGroup(
@@ -114,14 +110,6 @@ function isGroupOfSettings(value: unknown): value is Record<string, unknown> {
 
 const NOT_A_GROUP = Symbol('a value where a group of settings belongs');
 
-function* readTexts(
-	layer: Extract<SettingsLayer, { source: 'environment' | 'flag' }>,
-	known: ReadonlyMap<string, Setting<unknown>>,
-): Generator<Entry> {
-	for (const [path, { value, where }] of layer.texts)
-		yield { path, keys: [], value: readText(known.get(path)?.kind, value), where };
-}
-
 /** A variable or flag is text: numbers, switches and lists are written as a person would. */
 function readText(kind: Setting<unknown>['kind'] | undefined, value: string): unknown {
 	if (kind === 'list')
@@ -145,20 +133,22 @@ function check(
 	return { message: `${at}${plainIssue(issue)}.`, within: issue?.path ?? [] };
 }
 
-/** zod's own sentences begin with a capital and name types as programmers do. */
-function plainIssue(issue: z.core.$ZodIssue | undefined): string {
-	if (!issue) return 'is not valid';
-	if (issue.code === 'invalid_type' && issue.message.startsWith('Invalid'))
-		return `must be a ${WORDS[issue.expected] ?? issue.expected}`;
-	if (issue.code === 'too_big' && issue.message.startsWith('Too')) return `must have at most ${issue.maximum} entries`;
-	return issue.message;
-}
-const WORDS: Readonly<Record<string, string>> = {
-	string: 'text',
-	array: 'list',
-	int: 'whole number',
+const TYPES: Readonly<Record<string, string>> = {
+	string: 'a text',
+	array: 'a list',
+	object: 'an object in { }',
+	int: 'a whole number',
+	number: 'a number',
 	boolean: 'true or false',
 };
+
+/** The end of a sentence about a value that a schema refuses. zod's own sentences begin with a capital, ours do not. */
+export function plainIssue(issue: z.core.$ZodIssue | undefined): string {
+	if (issue && !/^[A-Z]/.test(issue.message)) return issue.message;
+	if (issue?.code === 'invalid_type') return `must be ${TYPES[issue.expected] ?? issue.expected}`;
+	if (issue?.code === 'too_big') return `must have at most ${issue.maximum} entries`;
+	return 'is not valid';
+}
 
 function unknownKey(path: string, known: ReadonlyMap<string, Setting<unknown>>): string {
 	const nearest = nearestName(path, [...known.keys()]);

@@ -14,7 +14,6 @@ import {
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
 import { DEFAULT_CHANNEL_PATH, isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
-import { labelSchema, PAGE_LANGUAGES, publicKeySchema, SCAN_SUFFIXES } from './terms.ts';
 
 /** One setting: how it is read, what it is when it is not set, and what it is for. */
 export interface Setting<Value> {
@@ -27,15 +26,6 @@ export interface Setting<Value> {
 	readonly secret: boolean;
 }
 
-const setting = <Value>(
-	kind: Setting<Value>['kind'],
-	schema: z.ZodType<Value>,
-	fallback: NoInfer<Value>,
-	about: string,
-	more: { secret?: boolean } = {},
-): Setting<Value> => ({ kind, schema, fallback, about, secret: more.secret ?? false });
-
-const optional = <Value>(schema: z.ZodType<Value>) => schema.nullable() as z.ZodType<Value | null>;
 const text = z.string('must be a text').min(1, 'must not be empty').max(4096, 'must have at most 4096 characters');
 const filePath = text.refine((path) => path.startsWith('/'), 'must be an absolute path');
 const pointer = text.regex(/^(\/[^/]*)*$/, 'must be a JSON pointer (RFC 6901) such as /data/token');
@@ -54,7 +44,8 @@ const messageTemplate = z
 	});
 const whole = (min: number, max: number) =>
 	z.int('must be a whole number').min(min, `must be at least ${min}`).max(max, `must be at most ${max}`);
-const flag = z.boolean('must be true or false');
+const kindOfMessage = text.max(256, 'must have at most 256 characters');
+const urlPath = (example: string) => text.regex(/^\/[^?#]*$/, `must be a path such as ${example}`);
 const baseUrl = z.string('must be a text').transform((value, context) => {
 	const url = normalizeBaseUrl(value);
 	if (url && (url.startsWith('https:') || isLoopback(url))) return url;
@@ -80,41 +71,63 @@ const planUrl = z.string('must be a text').transform((value, context) => {
 	return z.NEVER;
 });
 
+/** A name that a device is given in its settings, for plans to choose it by. */
+export const labelSchema = z
+	.string('must be a text')
+	.min(1, 'must not be empty')
+	.max(64, 'must have at most 64 characters')
+	.regex(/^[A-Za-z0-9][\w.:/-]*$/, 'must be letters, digits and . _ : / - without spaces');
+
+/** A public key in one line, as settings hold it: `ed25519:` and its 32 bytes in base64. */
+export const publicKeySchema = z
+	.string('must be a text')
+	.regex(/^ed25519:[A-Za-z0-9+/]{43}=$/, 'must be a key such as "ed25519:…" from idv fleet keygen');
+
+/**
+ * The end of a scan: `auto` takes CR, LF or a quiet moment; `cr` and `lf` only that character; `none` only the quiet.
+ * Scanners are sold with any of them.
+ */
+export const SCAN_SUFFIXES = ['auto', 'cr', 'lf', 'none'] as const;
+
+export type ScanSuffix = (typeof SCAN_SUFFIXES)[number];
+
+/** Languages of the page; `auto` takes the one of its browser. */
+export const PAGE_LANGUAGES = ['auto', 'en', 'de', 'fr', 'es', 'ar'] as const;
+
+const setting = <Value>(
+	kind: Setting<Value>['kind'],
+	schema: z.ZodType<Value>,
+	fallback: NoInfer<Value>,
+	about: string,
+): Setting<Value> => ({ kind, schema, fallback, about, secret: false });
+
+const optional = <Value>(kind: Setting<Value>['kind'], schema: z.ZodType<Value>, about: string) =>
+	setting(kind, schema.nullable() as z.ZodType<Value | null>, null, about);
+const optionalText = (schema: z.ZodType<string>, about: string) => optional('text', schema, about);
+const optionalNumber = (min: number, max: number, about: string) => optional('number', whole(min, max), about);
+const file = (about: string) => optionalText(filePath, about);
+const number = (min: number, max: number, fallback: number, about: string) =>
+	setting('number', whole(min, max), fallback, about);
+const flag = (fallback: boolean, about: string) =>
+	setting('boolean', z.boolean('must be true or false'), fallback, about);
+const list = (item: z.ZodType<string>, max: number, about: string) =>
+	setting('list', z.array(item).max(max), [], about);
+const oneOf = <const Name extends string>(names: readonly Name[], fallback: NoInfer<Name>, about: string) => {
+	const quoted = names.map((name) => `"${name}"`);
+	const problem = `must be ${quoted.slice(0, -1).join(', ')} or ${quoted.at(-1)}`;
+	return setting('text', z.enum(names, problem), fallback, about);
+};
 const hook = (what: string) =>
-	setting(
-		'list',
-		z.array(text).max(64),
-		[],
-		`Program (absolute path) and arguments run for ${what}, with JSON on standard input; never a shell.`,
-	);
+	list(text, 64, `Program (absolute path) and arguments run for ${what}, with JSON on standard input; never a shell.`);
+const masked = <Value>(entry: Setting<Value>): Setting<Value> => ({ ...entry, secret: true });
 
 /** All settings, in the order in which they are shown. */
 export const SETTINGS = {
-	baseUrl: setting('text', optional(baseUrl), null, 'Address of the service; left out, the pairing code names it.'),
-	workflowId: setting(
-		'text',
-		optional(workflowIdSchema),
-		null,
-		'Workflow of this device; once set here, nothing else changes it.',
-	),
-	deviceId: setting(
-		'text',
-		optional(deviceIdSchema),
-		null,
-		'Device identifier; left out, the serial number or a generated id.',
-	),
-	serial: setting(
-		'text',
-		optional(serialSchema),
-		null,
-		'Serial number, for hardware that reports none or a wrong one.',
-	),
-	macAddress: setting(
-		'text',
-		optional(macAddressSchema),
-		null,
-		'MAC address to report instead of the one that is found.',
-	),
+	baseUrl: optionalText(baseUrl, 'Address of the service; left out, the pairing code names it.'),
+	workflowId: optionalText(workflowIdSchema, 'Workflow of this device; once set here, nothing else changes it.'),
+	deviceId: optionalText(deviceIdSchema, 'Device identifier; left out, the serial number or a generated id.'),
+	serial: optionalText(serialSchema, 'Serial number, for hardware that reports none or a wrong one.'),
+	macAddress: optionalText(macAddressSchema, 'MAC address to report instead of the one that is found.'),
 	deviceType: setting('text', deviceTypeSchema, 'kiosk', 'Type of the device, in the words of the service.'),
 	heartbeatCadence: setting(
 		'number',
@@ -123,88 +136,51 @@ export const SETTINGS = {
 		'Seconds between two heartbeats, 1 to 86400.',
 	),
 	credential: {
-		apiKeyFile: setting(
-			'text',
-			optional(filePath),
-			null,
-			'File with an API key that may open connections (ephemeral_device:write).',
-		),
-		basicFile: setting(
-			'text',
-			optional(filePath),
-			null,
-			'File with username:password, for services that register devices by Basic.',
-		),
-		connectionFile: setting(
-			'text',
-			optional(filePath),
-			null,
-			'File with a Connection token that an operator made for this device.',
-		),
-		selfRegistration: setting('boolean', flag, false, 'Register without any credential, where the service allows it.'),
+		apiKeyFile: file('File with an API key that may open connections (ephemeral_device:write).'),
+		basicFile: file('File with username:password, for services that register devices by Basic.'),
+		connectionFile: file('File with a Connection token that an operator made for this device.'),
+		selfRegistration: flag(false, 'Register without any credential, where the service allows it.'),
 	},
 	pairing: {
-		trustedOrigins: setting(
-			'list',
-			z.array(origin).max(64),
-			[],
+		trustedOrigins: list(
+			origin,
+			64,
 			'Origins that pairing codes may come from, each with a path if only that one counts; empty asks a person the first time.',
 		),
-		loopbackByScanner: setting(
-			'boolean',
-			flag,
+		loopbackByScanner: flag(
 			false,
 			'Whether a scanner alone may pair with a service on this machine itself, for trials.',
 		),
-		rescueByScanner: setting(
-			'boolean',
-			flag,
+		rescueByScanner: flag(
 			false,
 			'Whether a scanned code of the same service is taken without a confirmation once the service refuses this device, for devices without a screen.',
 		),
 	},
 	scanner: {
-		kind: setting(
-			'text',
-			z.enum(['auto', 'serial', 'keyboard', 'off'], 'must be "auto", "serial", "keyboard" or "off"'),
+		kind: oneOf(
+			['auto', 'serial', 'keyboard', 'off'],
 			'auto',
 			'Scanners that an unpaired device listens to: auto (what looks like one), serial, keyboard or off.',
 		),
-		device: setting(
-			'text',
-			optional(filePath),
-			null,
+		device: file(
 			'The one scanner to listen to, such as /dev/serial/by-id/…; left out, idv-agent scanner list says which.',
 		),
-		baudRate: setting(
-			'number',
-			whole(300, 921_600),
-			9600,
-			'Speed of a serial scanner in bits per second, 300 to 921600.',
-		),
-		suffix: setting(
-			'text',
-			z.enum(SCAN_SUFFIXES, 'must be "auto", "cr", "lf" or "none"'),
-			'auto',
-			'What ends a scan: cr, lf, none (a quiet moment) or auto (any of them).',
-		),
+		baudRate: number(300, 921_600, 9600, 'Speed of a serial scanner in bits per second, 300 to 921600.'),
+		suffix: oneOf(SCAN_SUFFIXES, 'auto', 'End of a scan: cr, lf, none (a quiet moment) or auto (any of them).'),
 	},
 	service: {
-		tokenPointer: setting(
-			'text',
-			optional(tokenPlace),
-			null,
+		tokenPointer: optionalText(
+			tokenPlace,
 			'Place of the Connection token in the answer to a registration: a JSON pointer such as /data/token, or header:NAME.',
 		),
 		channelPath: setting(
 			'text',
-			text.regex(/^\/[^?#]*$/, 'must be a path such as /ws/device'),
+			urlPath('/ws/device'),
 			DEFAULT_CHANNEL_PATH,
 			'Path of the notification channel under baseUrl; taken by the next channel.',
 		),
-		channelAuth: setting(
-			'text',
-			z.enum(['header', 'query', 'queryToken'], 'must be "header", "query" or "queryToken"'),
+		channelAuth: oneOf(
+			['header', 'query', 'queryToken'],
 			'header',
 			'How the channel is authorized: header; query ("Connection TOKEN" in a parameter); queryToken (the token alone in it). Taken by the next channel.',
 		),
@@ -214,119 +190,79 @@ export const SETTINGS = {
 			AUTHORIZATION_PARAMETER,
 			'Name of the query parameter that carries the Connection where channelAuth is query or queryToken.',
 		),
-		subprotocol: setting(
-			'text',
-			optional(text.regex(/^[\w!#$%&'*+.^`|~-]{1,64}$/, 'must be the name of a WebSocket subprotocol')),
-			null,
+		subprotocol: optionalText(
+			text.regex(/^[\w!#$%&'*+.^`|~-]{1,64}$/, 'must be the name of a WebSocket subprotocol'),
 			'WebSocket subprotocol that the channel asks for; left out, none. Taken by the next channel.',
 		),
-		heartbeatMode: setting(
-			'text',
-			z.enum(['frame', 'ping', 'off'], 'must be "frame", "ping" or "off"'),
+		heartbeatMode: oneOf(
+			['frame', 'ping', 'off'],
 			'frame',
 			'Heartbeats as a JSON frame, as a WebSocket ping, or not at all; taken by the next channel.',
 		),
-		heartbeatBody: setting(
-			'text',
-			optional(messageTemplate),
-			null,
+		heartbeatBody: optionalText(
+			messageTemplate,
 			'Heartbeat in another shape: a text or JSON with {deviceId}, {workflowId}, {sequence}, {sentAt}, {sentAtMs}, {uptimeSeconds} in it. Taken by the next channel.',
 		),
-		pingKind: setting(
-			'text',
-			optional(text.max(256, 'must have at most 256 characters')),
-			null,
+		pingKind: optionalText(
+			kindOfMessage,
 			"Kind of a message that is the application's own ping: it is answered with pongBody and not kept.",
 		),
 		pongBody: setting(
 			'text',
 			messageTemplate,
 			'{"type":"pong"}',
-			'What answers a message of pingKind: a text or JSON with {id}, {deviceId}, {workflowId}, {sentAt}, {sentAtMs} in it.',
+			'Answer to a message of pingKind: a text or JSON with {id}, {deviceId}, {workflowId}, {sentAt}, {sentAtMs} in it.',
 		),
-		ignoreKinds: setting(
-			'list',
-			z.array(text.max(256, 'must have at most 256 characters')).max(64, 'must have at most 64 entries'),
-			[],
-			'Kinds of messages that are no notifications (answers to heartbeats, chatter): counted, not kept, run no hook.',
+		ignoreKinds: list(
+			kindOfMessage,
+			64,
+			'Kinds of messages that are not notifications (answers to heartbeats, chatter): counted, not kept, run no hook.',
 		),
-		maxMessageBytes: setting(
-			'number',
-			whole(1024, MAX_FRAME_BYTES),
+		maxMessageBytes: number(
+			1024,
+			MAX_FRAME_BYTES,
 			DEFAULT_MESSAGE_BYTES,
 			'Largest message that is kept, 1024 to 16777216 bytes; a larger one is dropped and becomes an event with its size.',
 		),
-		connectionLifeSeconds: setting(
-			'number',
-			optional(whole(60, 315_360_000)),
-			null,
+		connectionLifeSeconds: optionalNumber(
+			60,
+			315_360_000,
 			'Life of a Connection that does not say its own, 60 to 315360000 seconds: it is renewed before that time is over.',
 		),
-		silenceLimitSeconds: setting(
-			'number',
-			optional(whole(0, 86_400)),
-			null,
+		silenceLimitSeconds: optionalNumber(
+			0,
+			86_400,
 			'Seconds of silence that end a channel, 0 for never; left out, two pings (at least 10 s). Taken by the next channel.',
 		),
-		kindPointer: setting(
-			'text',
-			optional(pointer),
-			null,
-			'JSON pointer to the kind of a notification; left out: type, event or kind.',
-		),
-		notificationIdPointer: setting(
-			'text',
-			optional(pointer),
-			null,
+		kindPointer: optionalText(pointer, 'JSON pointer to the kind of a notification; left out: type, event or kind.'),
+		notificationIdPointer: optionalText(
+			pointer,
 			'JSON pointer to the id of a notification, by which duplicates are known; left out: /id.',
 		),
-		actOnMessages: setting(
-			'boolean',
-			flag,
-			true,
-			'Whether workflow.changed and connection.revoked from the service are acted on.',
-		),
+		actOnMessages: flag(true, 'Whether workflow.changed and connection.revoked from the service are acted on.'),
 	},
 	network: {
-		proxy: setting(
-			'text',
-			optional(text.regex(/^https?:\/\/[^\s]+$/, 'must be a URL such as http://proxy.example:3128')),
-			null,
-			'HTTP proxy for everything; left out, HTTPS_PROXY and NO_PROXY count.',
-			{ secret: true },
+		proxy: masked(
+			optionalText(
+				text.regex(/^https?:\/\/[^\s]+$/, 'must be a URL such as http://proxy.example:3128'),
+				'HTTP proxy for everything; left out, HTTPS_PROXY and NO_PROXY count.',
+			),
 		),
-		caFile: setting(
-			'text',
-			optional(filePath),
-			null,
-			'PEM file with certificate authorities to trust besides the built-in ones.',
-		),
-		systemCa: setting('boolean', flag, false, "Trust this system's certificate store as well."),
-		clientCertificateFile: setting(
-			'text',
-			optional(filePath),
-			null,
-			'PEM file with the client certificate for services that ask for one.',
-		),
-		clientKeyFile: setting('text', optional(filePath), null, 'PEM file with the key of the client certificate.'),
+		caFile: file('PEM file with certificate authorities to trust besides the built-in ones.'),
+		systemCa: flag(false, "Trust this system's certificate store as well."),
+		clientCertificateFile: file('PEM file with the client certificate for services that ask for one.'),
+		clientKeyFile: file('PEM file with the key of the client certificate.'),
 	},
 	events: {
-		maxCount: setting('number', whole(1, 100_000), 1000, 'Events kept for applications, at most; 1 to 100000.'),
-		maxBytes: setting(
-			'number',
-			whole(65_536, 268_435_456),
+		maxCount: number(1, 100_000, 1000, 'Events kept for applications, at most; 1 to 100000.'),
+		maxBytes: number(
+			65_536,
+			268_435_456,
 			4_194_304,
 			'Bytes of events kept for applications, at most; 65536 to 268435456.',
 		),
-		maxAgeSeconds: setting(
-			'number',
-			whole(60, 31_536_000),
-			86_400,
-			'Seconds for which an event is kept at most; 60 to 31536000.',
-		),
-		durable: setting(
-			'boolean',
-			flag,
+		maxAgeSeconds: number(60, 31_536_000, 86_400, 'Seconds for which an event is kept at most; 60 to 31536000.'),
+		durable: flag(
 			true,
 			'Whether events are on the disk before an application gets them; false keeps them in memory only. Taken at the start.',
 		),
@@ -335,120 +271,81 @@ export const SETTINGS = {
 		onNotification: hook('each notification'),
 		onOnline: hook('the device being online'),
 		onOffline: hook('the device being offline'),
+		onNeedsPerson: hook('a device that only a person can bring back online'),
 		onPaired: hook('a pairing'),
 		onPairingFailed: hook('a pairing that failed'),
 		onPairingUnconfirmed: hook('a scanned code that waits for a confirmation'),
 	},
 	workflow: {
-		maxDeferSeconds: setting(
-			'number',
-			whole(0, 86_400),
+		maxDeferSeconds: number(
+			0,
+			86_400,
 			900,
 			'Seconds for which a workflow change waits for the leases of applications at most; 0 to 86400.',
 		),
 	},
 	fleet: {
-		planUrl: setting(
-			'text',
-			optional(planUrl),
-			null,
-			'Address of the fleet plan, on any web server; left out, there is none.',
-			// Object stores put what opens them into the query.
-			{ secret: true },
-		),
-		publicKeys: setting(
-			'list',
-			z.array(publicKeySchema).max(8),
-			[],
+		// Object stores put what opens them into the query.
+		planUrl: masked(optionalText(planUrl, 'Address of the fleet plan, on any web server; left out, there is none.')),
+		publicKeys: list(
+			publicKeySchema,
+			8,
 			'Public keys (ed25519:…), one of which must have signed the plan; empty takes unsigned plans, too.',
 		),
-		intervalSeconds: setting(
-			'number',
-			whole(10, 86_400),
-			300,
-			'Seconds between two looks at the fleet plan, on average; 10 to 86400.',
-		),
-		labels: setting(
-			'list',
-			z.array(labelSchema).max(32),
-			[],
-			'Labels of this device, by which a fleet plan chooses it.',
-		),
-		changeLimitSeconds: setting(
-			'number',
-			whole(10, 86_400),
+		intervalSeconds: number(10, 86_400, 300, 'Seconds between two looks at the fleet plan, on average; 10 to 86400.'),
+		labels: list(labelSchema, 32, 'Labels of this device, by which a fleet plan chooses it.'),
+		changeLimitSeconds: number(
+			10,
+			86_400,
 			300,
 			'Seconds in which a change by the fleet plan must be online, else the device stays where it was; 10 to 86400.',
 		),
 	},
 	forward: {
-		allow: setting(
-			'list',
-			z.array(text.regex(/^\/[^?#]*$/, 'must be a path such as /api/v1/sessions')).max(64),
-			[],
+		allow: list(
+			urlPath('/api/v1/sessions'),
+			64,
 			'Paths of the service under which applications may ask; empty allows all but the authorization endpoints.',
 		),
 	},
 	page: {
-		port: setting(
-			'number',
-			optional(whole(0, 65_535)),
-			null,
-			'Port of the page on 127.0.0.1, 0 for any free one; left out, there is no page.',
-		),
-		pinFile: setting(
-			'text',
-			optional(filePath),
-			null,
+		port: optionalNumber(0, 65_535, 'Port of the page on 127.0.0.1, 0 for any free one; left out, there is no page.'),
+		pinFile: file(
 			'File with the PIN, six or more digits, that pairing on the page asks for. Required unless baseUrl or pairing.trustedOrigins is set.',
 		),
-		language: setting(
-			'text',
-			z.enum(PAGE_LANGUAGES, 'must be "auto", "en", "de", "fr", "es" or "ar"'),
+		language: oneOf(
+			PAGE_LANGUAGES,
 			'auto',
 			'Language of the page: en, de, fr, es, ar, or auto for the language of its browser.',
 		),
-		support: setting(
-			'text',
-			optional(text.max(200, 'must have at most 200 characters')),
-			null,
+		support: optionalText(
+			text.max(200, 'must have at most 200 characters'),
 			'Text on the page for people who need help, such as a telephone number; left out, there is none.',
 		),
-		contents: setting(
-			'boolean',
-			flag,
-			false,
-			'Whether the page shows the contents of notifications to every person before it.',
-		),
+		contents: flag(false, 'Whether the page shows the contents of notifications to every person before it.'),
 	},
 	local: {
 		agentGroup: setting('text', text, 'idv-agent', 'Group whose members may use agent.sock (applications).'),
 		adminGroup: setting('text', text, 'idv-agent-admin', 'Group whose members may use admin.sock (pairing, workflow).'),
-		metricsPort: setting(
-			'number',
-			optional(whole(0, 65_535)),
-			null,
+		metricsPort: optionalNumber(
+			0,
+			65_535,
 			'Port on 127.0.0.1 for /livez, /readyz and /metrics, 0 for any free one; left out, they are on the sockets only.',
 		),
 		http: {
-			port: setting(
-				'number',
-				optional(whole(0, 65_535)),
-				null,
+			port: optionalNumber(
+				0,
+				65_535,
 				'Port on 127.0.0.1 for applications that live in a browser, 0 for any free one; left out, there is none.',
 			),
-			applicationsFile: setting(
-				'text',
-				optional(filePath),
-				null,
+			applicationsFile: file(
 				'File of mode 0600 or 0640 that names them, one on each line: name, origin, token of 32 characters or more.',
 			),
 		},
 	},
 	log: {
-		level: setting(
-			'text',
-			z.enum(['debug', 'info', 'warn', 'error'], 'must be "debug", "info", "warn" or "error"'),
+		level: oneOf(
+			['debug', 'info', 'warn', 'error'],
 			'info',
 			'Least severity that is logged: debug, info, warn or error.',
 		),

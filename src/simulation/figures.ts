@@ -23,40 +23,19 @@ export interface Outage {
 	readonly peakHandshakes: number;
 }
 
-export interface Figures {
-	/** Milliseconds since the start. */
-	readonly elapsedMs: number;
-	readonly phases: Readonly<Record<DevicePhase, number>>;
-	/** How many devices have been online at all. */
-	readonly everOnline: number;
-	/** When all were online for the first time, after the start; `null` before. */
-	readonly allOnlineAfterMs: number | null;
-	/** `peak` is the most that began within one second. */
-	readonly handshakes: {
-		readonly begun: number;
-		readonly opened: number;
-		readonly failed: number;
-		readonly peak: number;
-	};
-	/** How often a device that was online no longer was. */
-	readonly losses: number;
-	readonly outages: readonly Outage[];
-}
+export type Figures = ReturnType<ReturnType<typeof trackFigures>['read']>;
 
-export interface FiguresTracker {
-	moved(from: DevicePhase, to: DevicePhase, isFirstTimeOnline: boolean, atMs: number): void;
-	handshakeBegan(atMs: number): void;
-	handshakeEnded(outcome: 'opened' | 'failed'): void;
-	read(atMs: number): Figures;
-}
-
-export function trackFigures(devices: number, startedAtMs: number): FiguresTracker {
+export function trackFigures(devices: number, startedAtMs: number) {
 	const phases: Record<DevicePhase, number> = { notStarted: devices, connecting: 0, online: 0, waiting: 0 };
+	/** `peak` is the most that began within one second. */
 	const handshakes = { begun: 0, opened: 0, failed: 0, peak: 0 };
 	const outages: { -readonly [Name in keyof Outage]: Outage[Name] }[] = [];
 	const enough = Math.ceil(devices * BACK_SHARE);
+	/** How many devices have been online at all. */
 	let everOnline = 0;
+	/** How often a device that was online no longer was. */
 	let losses = 0;
+	/** When all were online for the first time, in milliseconds after the start; `null` before. */
 	let allOnlineAfterMs: number | null = null;
 	let second = 0;
 	let inSecond = 0;
@@ -83,14 +62,14 @@ export function trackFigures(devices: number, startedAtMs: number): FiguresTrack
 	}
 
 	return {
-		moved(from, to, isFirstTimeOnline, atMs) {
+		moved(from: DevicePhase, to: DevicePhase, isFirstTimeOnline: boolean, atMs: number): void {
 			phases[from] -= 1;
 			phases[to] += 1;
 			if (isFirstTimeOnline) everOnline += 1;
 			if (from === 'online') losses += 1;
 			if (from === 'online' || to === 'online') noteOnline(atMs - startedAtMs);
 		},
-		handshakeBegan(atMs) {
+		handshakeBegan(atMs: number): void {
 			const thisSecond = Math.floor((atMs - startedAtMs) / 1000);
 			inSecond = thisSecond === second ? inSecond + 1 : 1;
 			second = thisSecond;
@@ -101,17 +80,17 @@ export function trackFigures(devices: number, startedAtMs: number): FiguresTrack
 			outage.handshakes += 1;
 			outage.peakHandshakes = Math.max(outage.peakHandshakes, inSecond);
 		},
-		handshakeEnded(outcome) {
+		handshakeEnded(outcome: 'opened' | 'failed'): void {
 			handshakes[outcome] += 1;
 		},
-		read: (atMs) => ({
+		read: (atMs: number) => ({
 			elapsedMs: atMs - startedAtMs,
 			phases: { ...phases },
 			everOnline,
 			allOnlineAfterMs,
 			handshakes: { ...handshakes },
 			losses,
-			outages: outages.map((outage) => ({ ...outage })),
+			outages: outages.map((outage): Outage => ({ ...outage })),
 		}),
 	};
 }

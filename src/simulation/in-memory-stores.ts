@@ -1,12 +1,13 @@
 /**
- * What a device keeps on its disk, kept in memory for a simulated one and lost with the process. Opens no file and sets no
+ * The stores of a simulated device: in memory where a real one has its disk, lost with the process. Opens no file and sets no
  * timer. Not SQLite's memory: that costs 95 KiB for each device with an event, the list here 2 KiB. The event store of a
  * real device is tested against the list.
  */
 
-import { type Entry, sizeOf } from '../events/event.ts';
-import { numberOf } from '../events/event-id.ts';
-import type { EventReader, EventStore } from '../events/event-store-types.ts';
+import { rememberMessages } from '../events/duplicates.ts';
+import { type Entry, numberOf, sizeOf } from '../events/event.ts';
+import type { EventStore } from '../events/event-store-types.ts';
+import type { AnswerFile } from '../pairing/kept-answer.edge.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
 import type { StateStore } from '../state/store.edge.ts';
 
@@ -14,24 +15,22 @@ import type { StateStore } from '../state/store.edge.ts';
 export const NULL_STATE_STORE: StateStore = {
 	load: async () => ({ state: EMPTY_STATE, notices: [] }),
 	save: async () => {},
-	saveAndForget: async () => {},
 	probe: async () => {},
 	close: async () => {},
 };
 
+/** A simulated device pairs with no code. */
+export const NULL_ANSWER_FILE: AnswerFile = {
+	found: null,
+	notice: null,
+	save: async () => {},
+	remove: async () => {},
+};
+
 /** Nothing acknowledges the events of a simulated device: a few show that they arrive. */
 const FEW = { maxCount: 8, maxBytes: 64 * 1024 };
-/** How many of the service's ids are remembered for telling duplicates. */
+/** How many messages are remembered for telling duplicates. */
 const REMEMBERED_IDS = 1024;
-
-/** A simulated device has no applications. */
-const NO_READERS: EventReader = {
-	join() {},
-	acknowledge: () => false,
-	positionOf: () => null,
-	consumers: () => [],
-	forget: () => false,
-};
 
 /**
  * An empty list of events: numbered, bounded, without duplicates.
@@ -40,20 +39,21 @@ const NO_READERS: EventReader = {
  */
 export function createEventBuffer(epoch: string, bounds: { maxCount: number; maxBytes: number } = FEW): EventStore {
 	const entries: Entry[] = [];
-	const seen = new Set<string>();
+	const duplicates = rememberMessages(REMEMBERED_IDS);
 	const listeners = new Set<(entries: readonly Entry[]) => void>();
 	let lastNumber = 0;
 
 	const buffer: { -readonly [Name in keyof EventStore]: EventStore[Name] } = {
-		...NO_READERS,
+		// A simulated device has no applications that read.
+		join() {},
+		acknowledge: () => false,
+		positionOf: () => null,
+		consumers: () => [],
+		forget: () => false,
 		bytes: 0,
 		count: 0,
-		append(incoming) {
-			if (incoming.serviceId !== null) {
-				if (seen.has(incoming.serviceId)) return null;
-				seen.add(incoming.serviceId);
-				if (seen.size > REMEMBERED_IDS) for (const oldest of seen.values().take(1)) seen.delete(oldest);
-			}
+		append(incoming, overlaps) {
+			if (!duplicates.isNew(incoming, overlaps)) return null;
 			lastNumber += 1;
 			const entry: Entry = { ...incoming, number: lastNumber, id: `${epoch}-${lastNumber}` };
 			entries.push(entry);

@@ -27,11 +27,7 @@ export function splitIntoRings(percents: readonly number[], devices: number): re
 	return rings;
 }
 
-export interface RolloutRun {
-	/** Resolves after the last device, or when it was cancelled. */
-	readonly done: Promise<void>;
-	cancel(): void;
-}
+export type RolloutRun = ReturnType<typeof runRollout>;
 
 /** Calls `visit` for the devices of one ring after the other, evenly over `ringMs` each; after a stall it catches up. */
 export function runRollout(
@@ -39,7 +35,7 @@ export function runRollout(
 	{ rings, ringMs }: { readonly rings: readonly Ring[]; readonly ringMs: number },
 	visit: (number: number) => void,
 	onRing: (ring: Ring, index: number) => void = () => {},
-): RolloutRun {
+) {
 	const { promise: done, resolve } = Promise.withResolvers<void>();
 	const startedAtMs = clock.monotonicMs();
 	let index = 0;
@@ -64,8 +60,9 @@ export function runRollout(
 	};
 	step();
 	return {
+		/** Resolves after the last device, or when it was cancelled. */
 		done,
-		cancel() {
+		cancel(): void {
 			cancelTimer();
 			resolve();
 		},

@@ -4,22 +4,21 @@
  */
 import { AgentError } from '../base/errors.ts';
 import { type OpenRuntime, openRuntime } from '../connection/runtime.runner.ts';
-import { resolveWith } from '../settings/load.runner.ts';
-
-export interface SimulatedRuntimeOptions {
-	readonly version: string;
-	/** `path=value`: any setting but those that tell one device from another. */
-	readonly sets: readonly string[];
-	/** The process environment, for proxies. */
-	readonly env: Readonly<Record<string, string | undefined>>;
-}
+import { resolveWith, type SettingsSources } from '../settings/load.runner.ts';
 
 /** Settings that would make all devices the same, or prevent a move. */
 const OF_ONE_DEVICE = ['deviceId', 'serial', 'macAddress', 'workflowId'] as const;
 
-/** @throws AgentError `settings-invalid`, or `credential-unreadable` for a file that the settings name. */
-export async function openSimulatedRuntime(options: SimulatedRuntimeOptions): Promise<OpenRuntime> {
-	const resolved = resolveWith([], { env: {}, sets: options.sets });
+/**
+ * @param sets `path=value`: any setting but those that tell one device from another. @param env for proxies.
+ * @throws AgentError `settings-invalid`, or `credential-unreadable` for a file that the settings name.
+ */
+export async function openSimulatedRuntime({
+	version,
+	sets,
+	env,
+}: Pick<SettingsSources, 'sets' | 'env'> & { readonly version: string }): Promise<OpenRuntime> {
+	const resolved = resolveWith([], { env: {}, sets });
 	const [problem] = resolved.problems;
 	if (problem) throw new AgentError(problem.code, problem.message, { remedy: 'Correct the flag.' });
 	for (const path of OF_ONE_DEVICE)
@@ -28,8 +27,8 @@ export async function openSimulatedRuntime(options: SimulatedRuntimeOptions): Pr
 				remedy: 'Leave it out: --prefix names the devices, --workflow names their first workflow.',
 			});
 	return openRuntime(resolved, {
-		userAgent: `idv-agent/${options.version}`,
-		env: options.env,
+		userAgent: `idv-agent/${version}`,
+		env,
 		// A simulated device logs nothing, so no line can hold a secret.
 		registerSecret: () => {},
 	});

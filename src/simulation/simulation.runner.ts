@@ -3,7 +3,8 @@
  * memory in place of a disk. Owns their starting pace, their moves and the figures; prints nothing and decides for none of them.
  */
 
-import { type Agent, type AgentOptions, startAgent } from '../agent/agent.runner.ts';
+import { type Agent, startAgent } from '../agent/agent.runner.ts';
+import type { AgentOptions } from '../agent/base.runner.ts';
 import { type Clock, isoNow, systemClock } from '../base/clock.edge.ts';
 import { createCounters } from '../base/counters.ts';
 import type { Log } from '../base/log.edge.ts';
@@ -12,8 +13,8 @@ import type { Runtime } from '../connection/runtime.runner.ts';
 import { newEpoch } from '../events/feed.runner.ts';
 import type { Status } from '../protocol/local-api.ts';
 import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
-import { type DevicePhase, type Figures, trackFigures } from './figures.ts';
-import { createEventBuffer, NULL_STATE_STORE } from './in-memory-stores.ts';
+import { type DevicePhase, trackFigures } from './figures.ts';
+import { createEventBuffer, NULL_ANSWER_FILE, NULL_STATE_STORE } from './in-memory-stores.ts';
 import { type Ring, type RolloutRun, runRollout, splitIntoRings } from './rings.runner.ts';
 
 export interface SimulationOptions {
@@ -44,44 +45,13 @@ export interface MoveOptions {
 	readonly onRing?: ((ring: Ring, number: number, count: number) => void) | undefined;
 }
 
-export interface MoveFigures {
-	readonly workflowId: string;
-	/** Devices that were asked to move. */
-	readonly told: number;
-	/** Devices that are online with the workflow. */
-	readonly live: number;
-	readonly refused: number;
-	/** How often a device was offline since the move began. */
-	readonly losses: number;
-	/** How long it took until all were live, in milliseconds; `null` before. */
-	readonly doneAfterMs: number | null;
-}
-
 /** A problem that several devices share. */
 export interface SharedProblem extends NonNullable<Status['problem']> {
 	readonly devices: number;
 }
 
-export interface SimulationFigures extends Figures {
-	readonly devices: number;
-	readonly heartbeats: number;
-	/** Requests for a Connection: at the start, at a move, and at a renewal. */
-	readonly registrations: { readonly begun: number; readonly failed: number };
-	/** The newest move; `null` before the first. */
-	readonly move: MoveFigures | null;
-}
-
-export interface Simulation {
-	figures(): SimulationFigures;
-	/** The problems that keep devices from being online now, the most frequent first. */
-	problems(): readonly SharedProblem[];
-	/** Moves all devices ring by ring. Resolves when the last device was asked to move; a second move replaces the first. */
-	move(options: MoveOptions): Promise<void>;
-	/** Calls back whenever a device has changed its phase or its workflow, until the returned function is called. */
-	onChange(listener: () => void): () => void;
-	/** Ends all devices, each with a goodbye to the service. May be called twice. */
-	stop(): Promise<void>;
-}
+export type Simulation = ReturnType<typeof startSimulation>;
+export type SimulationFigures = ReturnType<Simulation['figures']>;
 
 interface Device {
 	readonly agent: Agent;
@@ -94,9 +64,12 @@ interface Move {
 	readonly workflowId: string;
 	readonly sinceMs: number;
 	readonly lossesBefore: number;
+	/** Devices that were asked to move. */
 	told: number;
+	/** Devices that are online with the workflow. */
 	live: number;
 	refused: number;
+	/** How long it took until all were live, in milliseconds; `null` before. */
 	doneAfterMs: number | null;
 }
 
@@ -104,10 +77,18 @@ const SILENT_LOG: Log = { debug() {}, info() {}, warn() {}, error() {}, setLevel
 /** A simulated machine has nothing by which it could be known: it gets an id. */
 const NO_FACTS: AgentOptions['facts'] = { serials: [], interfaces: [], machineIdHash: null, unreadable: [] };
 
-export function startSimulation(options: SimulationOptions): Simulation {
+export function startSimulation(options: SimulationOptions) {
 	const { clock = systemClock, random = Math.random, devices: count, prefix = 'sim' } = options;
+	/** Requests for a Connection: at the start, at a move, and at a renewal. */
 	const registrations = { begun: 0, failed: 0 };
-	const runtime = countingRegistrations(options.runtime, registrations);
+	const { client } = options.runtime;
+	const registerDevice: typeof client.registerDevice = async (registration) => {
+		registrations.begun += 1;
+		const result = await client.registerDevice(registration);
+		if (!result.ok) registrations.failed += 1;
+		return result;
+	};
+	const runtime: Runtime = { ...options.runtime, client: { ...client, registerDevice } };
 	const startedAtMs = clock.monotonicMs();
 	const tracker = trackFigures(count, startedAtMs);
 	const counters = createCounters();
@@ -132,6 +113,7 @@ export function startSimulation(options: SimulationOptions): Simulation {
 			version: options.version,
 			runtime,
 			store: NULL_STATE_STORE,
+			answerFile: NULL_ANSWER_FILE,
 			state,
 			facts: NO_FACTS,
 			newDeviceId: () => `${prefix}-${String(number + 1).padStart(5, '0')}`,
@@ -161,7 +143,7 @@ export function startSimulation(options: SimulationOptions): Simulation {
 	}
 
 	function note(device: Device, { channel, workflow }: Status): void {
-		const phase = phaseOf(channel.state);
+		const phase = PHASES[channel.state] ?? 'waiting';
 		if (phase === device.phase && workflow.live === device.live) return;
 		if (phase !== device.phase) {
 			const isFirstTimeOnline = phase === 'online' && !device.wasOnline;
@@ -192,8 +174,7 @@ export function startSimulation(options: SimulationOptions): Simulation {
 
 	return {
 		figures() {
-			const atMs = clock.monotonicMs();
-			const figures = tracker.read(atMs);
+			const figures = tracker.read(clock.monotonicMs());
 			return {
 				...figures,
 				devices: count,
@@ -202,8 +183,10 @@ export function startSimulation(options: SimulationOptions): Simulation {
 				move: move && figuresOf(move, figures.losses),
 			};
 		},
+		/** The problems that keep devices from being online now, the most frequent first. */
 		problems: () => sharedProblems(devices),
-		move({ workflowId, rings: percents, ringMs, onRing }) {
+		/** Moves all devices ring by ring. Resolves when the last device was asked to move; a second move replaces the first. */
+		move({ workflowId, rings: percents, ringMs, onRing }: MoveOptions): Promise<void> {
 			rollout?.cancel();
 			const rings = splitIntoRings(percents, count);
 			const begun: Move = {
@@ -224,11 +207,13 @@ export function startSimulation(options: SimulationOptions): Simulation {
 			);
 			return rollout.done;
 		},
-		onChange(listener) {
+		/** Calls back whenever a device has changed its phase or its workflow, until the returned function is called. */
+		onChange(listener: () => void): () => void {
 			listeners.add(listener);
 			return () => listeners.delete(listener);
 		},
-		stop() {
+		/** Ends all devices, each with a goodbye to the service. May be called twice. */
+		stop(): Promise<void> {
 			start.cancel();
 			rollout?.cancel();
 			stopping ??= Promise.all(devices.map(({ agent }) => agent.stop())).then(() => {});
@@ -237,42 +222,19 @@ export function startSimulation(options: SimulationOptions): Simulation {
 	};
 }
 
-/** The same runtime, one for all devices, whose client counts registrations. */
-function countingRegistrations(runtime: Runtime, counts: { begun: number; failed: number }): Runtime {
-	const { client } = runtime;
-	return {
-		...runtime,
-		client: {
-			...client,
-			async registerDevice(registration) {
-				counts.begun += 1;
-				const result = await client.registerDevice(registration);
-				if (!result.ok) counts.failed += 1;
-				return result;
-			},
-		},
-	};
+function stateWith(workflowId: string, clock: Clock): DeviceState {
+	return { ...EMPTY_STATE, assignedWorkflow: { workflowId, source: 'workflow set', at: isoNow(clock) } };
 }
 
-function stateWith(workflowId: string, clock: Pick<Clock, 'wallMs'>): DeviceState {
-	const at = isoNow(clock);
-	return { ...EMPTY_STATE, assignedWorkflow: { workflowId, source: 'workflow set', at } };
-}
+const PHASES: Partial<Record<Status['channel']['state'], DevicePhase>> = {
+	online: 'online',
+	registering: 'connecting',
+	connecting: 'connecting',
+};
 
-function phaseOf(state: Status['channel']['state']): DevicePhase {
-	switch (state) {
-		case 'online':
-			return 'online';
-		case 'registering':
-		case 'connecting':
-			return 'connecting';
-		default:
-			return 'waiting';
-	}
-}
-
-function figuresOf({ workflowId, told, live, refused, lossesBefore, doneAfterMs }: Move, losses: number): MoveFigures {
-	return { workflowId, told, live, refused, losses: losses - lossesBefore, doneAfterMs };
+/** `losses`: how often a device was offline since the move began. */
+function figuresOf({ workflowId, told, live, refused, lossesBefore, doneAfterMs }: Move, lossesNow: number) {
+	return { workflowId, told, live, refused, losses: lossesNow - lossesBefore, doneAfterMs };
 }
 
 function sharedProblems(devices: readonly Device[]): SharedProblem[] {

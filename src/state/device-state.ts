@@ -40,12 +40,6 @@ const savedConnectionSchema = z.object({
 });
 export type SavedConnection = z.infer<typeof savedConnectionSchema>;
 
-const pairingSchema = z.object({
-	baseUrl: z.string(),
-	sessionId: z.string().nullable(),
-	pairedAt: z.string(),
-});
-
 const assignedWorkflowSchema = z.object({
 	workflowId: z.string(),
 	source: z.enum(['pairing', 'workflow set', 'service message']),
@@ -67,7 +61,7 @@ export const deviceStateSchema = z.object({
 	/** Made once, for a device that has nothing of its own to be known by. */
 	generatedId: z.string().nullable(),
 	identity: identitySchema.nullable(),
-	pairing: pairingSchema.nullable(),
+	pairing: z.object({ baseUrl: z.string(), sessionId: z.string().nullable(), pairedAt: z.string() }).nullable(),
 	assignedWorkflow: assignedWorkflowSchema.nullable(),
 	/** The one the device was online with last, then a newer one that is to take its place. */
 	connections: z.array(savedConnectionSchema).max(MAX_CONNECTIONS),

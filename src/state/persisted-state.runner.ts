@@ -8,30 +8,18 @@ import { type Failure, toFailure } from '../base/errors.ts';
 import type { DeviceState } from './device-state.ts';
 import type { StateStore } from './store.edge.ts';
 
-export interface PersistedState {
-	readonly state: DeviceState;
-	/** Changes the state for what has happened anyway; saving goes on in the background until it succeeds. */
-	keep(change: (state: DeviceState) => DeviceState): void;
-	/** Changes the state for what is only meant to happen if it can be saved. Rejects, and takes it back, if it cannot. */
-	record(change: (state: DeviceState) => DeviceState): Promise<void>;
-	/**
-	 * Replaces the state and makes sure that no copy on disk still holds what was in it. Rejects if that fails now; it goes
-	 * on in the background until it succeeds.
-	 */
-	forget(state: DeviceState): Promise<void>;
-	/** Stops trying again. */
-	close(): void;
-}
+export type PersistedState = ReturnType<typeof keepPersistedState>;
 
 const RETRY_AFTER_MS = 60_000;
 
 /** @param onSaved told the failure when saving fails, and `null` when the disk is up to date again. */
 export function keepPersistedState(
 	initial: DeviceState,
-	store: Pick<StateStore, 'save' | 'saveAndForget'>,
+	store: Pick<StateStore, 'save'>,
 	clock: Clock,
 	onSaved: (failure: Failure | null) => void,
-): PersistedState {
+) {
+	let state = initial;
 	/** Whether an older copy on the disk holds what must be forgotten. */
 	let mustForget = false;
 	let closed = false;
@@ -39,7 +27,7 @@ export function keepPersistedState(
 
 	async function write(): Promise<void> {
 		const forgets = mustForget;
-		await (forgets ? store.saveAndForget(record.state) : store.save(record.state));
+		await store.save(state, { forgetsOlder: forgets });
 		if (forgets) mustForget = false;
 		cancelRetry();
 		onSaved(null);
@@ -51,27 +39,35 @@ export function keepPersistedState(
 		if (!closed) cancelRetry = clock.schedule(RETRY_AFTER_MS, () => void write().catch(tryAgain));
 	}
 
-	const record: { -readonly [Name in keyof PersistedState]: PersistedState[Name] } = {
-		state: initial,
-		keep(change) {
-			const changed = change(record.state);
-			if (changed === record.state) return;
-			record.state = changed;
+	return {
+		get state() {
+			return state;
+		},
+		/** Changes the state for what has happened anyway; saving goes on in the background until it succeeds. */
+		keep(change: (state: DeviceState) => DeviceState): void {
+			const changed = change(state);
+			if (changed === state) return;
+			state = changed;
 			void write().catch(tryAgain);
 		},
-		async record(change) {
-			const before = record.state;
+		/** Changes the state for what is only meant to happen if it can be saved. Rejects, and takes it back, if it cannot. */
+		async record(change: (state: DeviceState) => DeviceState): Promise<void> {
+			const before = state;
 			const changed = change(before);
-			record.state = changed;
+			state = changed;
 			try {
 				await write();
 			} catch (error) {
-				if (record.state === changed) record.state = before;
+				if (state === changed) state = before;
 				throw error;
 			}
 		},
-		async forget(next) {
-			record.state = next;
+		/**
+		 * Replaces the state and makes sure that no copy on disk still holds what was in it. Rejects if that fails now; it goes
+		 * on in the background until it succeeds.
+		 */
+		async forget(next: DeviceState): Promise<void> {
+			state = next;
 			mustForget = true;
 			try {
 				await write();
@@ -80,10 +76,9 @@ export function keepPersistedState(
 				throw error;
 			}
 		},
-		close() {
+		close(): void {
 			closed = true;
 			cancelRetry();
 		},
 	};
-	return record;
 }

@@ -10,7 +10,7 @@ import fs from 'node:fs/promises';
 import path from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
-import { errnoOf, inWords, readBytes, remove, syncDirectory, writeDurably, writeWhole } from '../base/files.edge.ts';
+import { errnoOf, inWords, readText, remove, syncDirectory, writeDurably, writeWhole } from '../base/files.edge.ts';
 import { type DeviceState, deviceStateSchema, EMPTY_STATE, STATE_SCHEMA_VERSION } from './device-state.ts';
 
 /** Damaged files that are kept; the oldest go. */
@@ -33,24 +33,7 @@ export interface LoadedState {
 }
 
 /** One call runs after the other, in the order in which they were made. */
-export interface StateStore {
-	/**
-	 * The newest good state; {@link EMPTY_STATE} on a device that has none. Damaged files are set aside.
-	 * @throws AgentError `state-unreadable` when a file is there but cannot be read, or a newer agent wrote it: nothing is touched.
-	 */
-	load(): Promise<LoadedState>;
-	/**
-	 * Resolves when the state, as it was at the call, would survive a power cut. A state equal to the saved one writes nothing.
-	 * @throws AgentError `state-unwritable`: the old state is intact; `state-unreadable` as in `load`.
-	 */
-	save(state: DeviceState): Promise<void>;
-	/** As `save`; afterwards no older copy is left, so that a token that is gone from the state is gone from the disk. */
-	saveAndForget(state: DeviceState): Promise<void>;
-	/** Writes and removes a file of the size of a state. @throws AgentError `state-unwritable` if a save would fail now. */
-	probe(): Promise<void>;
-	/** Waits for calls under way and gives the lock back. */
-	close(): Promise<void>;
-}
+export type StateStore = Awaited<ReturnType<typeof openStateStore>>;
 
 /**
  * Opens the state directory, creates it (0700) if need be, and takes its lock. In a directory that cannot be written the
@@ -58,14 +41,14 @@ export interface StateStore {
  * @param options.readonly takes no lock, changes nothing and saves nothing: for a look beside a running agent.
  * @throws AgentError `state-in-use` while another process has it open; `state-unwritable` when there can be no directory.
  */
-export async function openStateStore(stateDir: string, options: { readonly?: boolean } = {}): Promise<StateStore> {
+export async function openStateStore(stateDir: string, options: { readonly?: boolean } = {}) {
 	const at = (name: string) => path.join(stateDir, name);
 	let lock: DatabaseSync | null = null;
 	let closing: Promise<void> | null = null;
 	let closed = false;
 	/** Why there is no lock. */
 	let unwritable: Failure | null = null;
-	/** What `state.json` surely holds; `null` until it was loaded or saved, and after a save that failed half-way. */
+	/** The certain content of `state.json`; `null` until it was loaded or saved, and after a save that failed half-way. */
 	let durable: string | null = null;
 	let loaded = false;
 	let last: Promise<unknown> = Promise.resolve();
@@ -107,8 +90,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		if (found.kind === 'damaged' || backup.kind !== 'missing') {
 			const what = found.kind === 'damaged' ? `is damaged (${found.reason})` : 'is missing';
 			const now = hasCopy ? 'the copy before it is used' : 'it has no good copy, and this device starts unpaired';
-			const remedy = 'Pair again unless the agent is online.';
-			const more = setAside && damaged.length > 0 ? {} : { remedy };
+			const more = setAside && damaged.length > 0 ? {} : { remedy: 'Pair again unless the agent is online.' };
 			notices.push(failure('state-corrupt', `The state file ${at(STATE)} ${what}; ${now}.`, more));
 		}
 		return { state: hasCopy ? backup.state : EMPTY_STATE, notices };
@@ -130,9 +112,8 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		}
 	}
 
-	async function listQuarantined(): Promise<string[]> {
-		return (await fs.readdir(stateDir)).filter((name) => name.startsWith(QUARANTINED)).sort();
-	}
+	const listQuarantined = async () =>
+		(await fs.readdir(stateDir)).filter((name) => name.startsWith(QUARANTINED)).sort();
 
 	async function forgetOlder(): Promise<void> {
 		for (const name of [BACKUP, ...(await listQuarantined())]) await remove(at(name));
@@ -140,7 +121,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 
 	async function replace(text: string, forget: boolean): Promise<void> {
 		await becomeWritable();
-		// What is there must be known to be good before it may become the copy, and must not be a newer agent's.
+		// The file that is there must be known to be good before it may become the copy, and must not be a newer agent's.
 		if (!loaded) await load();
 		if (text === durable && !forget) return;
 		try {
@@ -188,15 +169,21 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 	}
 
 	return {
+		/**
+		 * The newest good state; {@link EMPTY_STATE} on a device that has none. Damaged files are set aside.
+		 * @throws AgentError `state-unreadable` when a file is there but cannot be read, or a newer agent wrote it: nothing is touched.
+		 */
 		load: () => next(load),
-		save: async (state) => {
+		/**
+		 * Resolves when the state, as it was at the call, would survive a power cut. A state equal to the saved one writes nothing.
+		 * With `forgetsOlder` no older copy is left either, so that a token that is gone from the state is gone from the disk.
+		 * @throws AgentError `state-unwritable`: the old state is intact; `state-unreadable` as in `load`.
+		 */
+		save: async (state: DeviceState, { forgetsOlder = false }: { forgetsOlder?: boolean } = {}): Promise<void> => {
 			const text = serialize(state);
-			return next(() => replace(text, false));
+			return next(() => replace(text, forgetsOlder));
 		},
-		saveAndForget: async (state) => {
-			const text = serialize(state);
-			return next(() => replace(text, true));
-		},
+		/** Writes and removes a file of the size of a state. @throws AgentError `state-unwritable` if a save would fail now. */
 		probe: () =>
 			next(async () => {
 				await becomeWritable();
@@ -208,6 +195,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 					await remove(at(TEMPORARY)).catch(() => undefined);
 				}
 			}),
+		/** Waits for calls under way and gives the lock back. */
 		close: () => {
 			closing ??= next(async () => {
 				closed = true;
@@ -219,39 +207,32 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 	};
 }
 
-/** What a state file turned out to be. */
 type StateFile =
 	| { readonly kind: 'missing' }
 	| { readonly kind: 'damaged'; readonly file: string; readonly reason: string }
 	| { readonly kind: 'good'; readonly text: string; readonly state: DeviceState };
 
 async function readState(file: string, mayChange: boolean): Promise<StateFile> {
-	let bytes: Buffer;
+	const damaged = (reason: string): StateFile => ({ kind: 'damaged', file, reason });
+	let text: string;
+	let document: unknown;
 	try {
-		bytes = await readBytes(file, MAX_STATE_BYTES, {
+		text = await readText(file, MAX_STATE_BYTES, {
 			// Put back by hand or by a backup, it may have become readable for others.
 			inspect: async ({ mode }, handle) => {
 				if (mayChange && mode & 0o077) await handle.chmod(0o600).catch(() => undefined);
 			},
 		});
+		if (text === '') return damaged('it is empty');
+		document = JSON.parse(text);
 	} catch (error) {
 		if (errnoOf(error) === 'ENOENT') return { kind: 'missing' };
-		if (errnoOf(error) === 'too-large') return { kind: 'damaged', file, reason: 'it is far too large' };
-		throw new AgentError('state-unreadable', `The state file ${file} cannot be read: ${inWords(error)}.`, {
-			cause: error,
-		});
+		if (errnoOf(error) === 'too-large') return damaged('it is far too large');
+		if (errnoOf(error) === 'not-utf8' || error instanceof SyntaxError) return damaged('it is cut short or overwritten');
+		const message = `The state file ${file} cannot be read: ${inWords(error)}.`;
+		throw new AgentError('state-unreadable', message, { cause: error });
 	}
-	if (bytes.length === 0) return { kind: 'damaged', file, reason: 'it is empty' };
-	let text: string;
-	let document: unknown;
-	try {
-		text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-		document = JSON.parse(text);
-	} catch {
-		return { kind: 'damaged', file, reason: 'it is cut short or overwritten' };
-	}
-	const version =
-		typeof document === 'object' && document !== null ? (document as Record<string, unknown>)['schemaVersion'] : null;
+	const version = (document as { schemaVersion?: unknown } | null)?.schemaVersion;
 	if (typeof version === 'number' && version > STATE_SCHEMA_VERSION)
 		throw new AgentError('state-unreadable', `The state file ${file} was written by a newer version of the agent.`, {
 			remedy: 'Install that version again, or move the file away and pair this device again; nothing was changed.',
@@ -259,7 +240,7 @@ async function readState(file: string, mayChange: boolean): Promise<StateFile> {
 	const state = deviceStateSchema.safeParse(document);
 	if (!state.success) {
 		const where = state.error.issues[0]?.path.join('.');
-		return { kind: 'damaged', file, reason: where ? `${where} is not valid` : 'it is not the state of a device' };
+		return damaged(where ? `${where} is not valid` : 'it is not the state of a device');
 	}
 	return { kind: 'good', text, state: state.data };
 }
@@ -282,7 +263,10 @@ async function takeLock(stateDir: string): Promise<DatabaseSync> {
 		// `access` first: SQLite would open a file that it may only read, and then keep no other process out.
 		await fs.access(file, fs.constants.R_OK | fs.constants.W_OK).catch(async (error) => {
 			if (errnoOf(error) !== 'ENOENT') throw error;
-			await createEmpty(file);
+			// Of two agents that start at once the second must not touch the file of the first.
+			await fs.writeFile(file, '', { flag: 'wx', mode: 0o600 }).catch((error) => {
+				if (errnoOf(error) !== 'EEXIST') throw error;
+			});
 		});
 		await fs.access(stateDir, fs.constants.W_OK);
 		try {
@@ -297,15 +281,6 @@ async function takeLock(stateDir: string): Promise<DatabaseSync> {
 		if (sqliteStatus(error) === SQLITE_BUSY)
 			throw new AgentError('state-in-use', `Another process uses the state in ${stateDir}.`, { cause: error });
 		throw unwritableError(stateDir, error, `The state cannot be ${sqliteStatus(error) ? 'locked' : 'saved'}`);
-	}
-}
-
-async function createEmpty(file: string): Promise<void> {
-	try {
-		await (await fs.open(file, 'wx', 0o600)).close();
-	} catch (error) {
-		// Two agents that start at once: who comes second must not touch the file of the first.
-		if (errnoOf(error) !== 'EEXIST') throw error;
 	}
 }
 

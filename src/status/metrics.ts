@@ -76,6 +76,16 @@ export function agentMetrics(status: Status, counts: AgentCounts, gauges: AgentG
 		gauge('leases', 'Leases held by applications.', gauges.leases),
 		gauge('resident_memory_bytes', 'Memory of the agent.', gauges.residentBytes),
 		counter('reconnects_total', 'How often the channel came back.', channel.reconnects),
+		gauge(
+			'channel_cuts_recent',
+			'How often the channel was cut within the last 10 minutes.',
+			channel.recentCuts?.count ?? 0,
+		),
+		gauge(
+			'line_idle_timeout_seconds',
+			'Silence after which something on the way ends the line; the agent pings it in time.',
+			channel.idleTimeout?.seconds ?? null,
+		),
 		counter('failed_attempts_total', 'Registrations and channel openings that failed.', counts.failedAttempts),
 		counter('wrong_pins_total', 'Wrong PINs that were typed on the page.', counts.wrongPins),
 		counter('notifications_total', 'Notifications received, without duplicates.', counts.notifications),

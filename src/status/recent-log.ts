@@ -1,5 +1,5 @@
 /**
- * The last lines of the log in memory, for a support bundle on a device whose log nobody keeps. Bounded; holds only what
+ * The last lines of the log in memory, for a support bundle on a device that keeps no log. Bounded; holds only what
  * was scrubbed for the log anyway, and writes nothing anywhere.
  */
 import type { LogDestination } from '../base/log.edge.ts';

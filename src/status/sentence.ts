@@ -56,7 +56,7 @@ export function statusSentence({
 	return told ? text : `${text}.`;
 }
 
-/** What the next link is for, as data. */
+/** The purpose of the next link, as data. */
 export function purposeOf(next: Link, current: Link | null): { readonly code: PurposeCode; readonly params: Params } {
 	const { workflowId: nextWorkflowId } = next.registration.request;
 	const nextHost = hostOf(next);

@@ -4,11 +4,15 @@
 
 import type { Failure } from '../base/errors.ts';
 import { failureOf } from '../connection/link.ts';
+import { budgetWarning } from '../connection/registration-budget.ts';
 import type { Link, Supervision } from '../connection/supervisor.ts';
 import type { Status } from '../protocol/local-api.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import type { DesiredWorkflow } from '../workflow/precedence.ts';
 import { hostOf, purposeOf, statusSentence } from './sentence.ts';
+
+/** Warnings that say why a device is not paired. */
+const UNPAIRED_REASONS: readonly string[] = ['answer-unreadable', 'credential-unreadable'];
 
 /** What the status is made from. */
 export interface Snapshot {
@@ -28,10 +32,16 @@ export interface Snapshot {
 	readonly hasBeenOnline: boolean;
 	readonly reconnects: number;
 	readonly lastHeartbeatAt: string | null;
+	/** What is known of the way to the service. */
+	readonly line: Pick<Status['channel'], 'recentCuts'> & {
+		readonly idleTimeoutSeconds: number | null;
+		readonly pingSeconds: number | null;
+		readonly warning: Failure | null;
+	};
 	readonly newestEventId: string | null;
 	readonly agentVersion: string;
 	readonly startedAt: string;
-	/** What keeps the device from being wanted anywhere, when nothing is supervised (settings, identity, workflow). */
+	/** The reason why the device is not wanted anywhere, when nothing is supervised (settings, identity, workflow). */
 	readonly blocker: Failure | null;
 	/** Things that are not right but keep nothing from working. */
 	readonly warnings: readonly Failure[];
@@ -48,10 +58,11 @@ export interface Snapshot {
 /** Builds the status document. */
 export function describeStatus(snapshot: Snapshot): Status {
 	const { supervision, device, workflow, identity } = snapshot;
+	const { idleTimeoutSeconds, pingSeconds, recentCuts } = snapshot.line;
 	const link = supervision.current;
 	const state = stateOf(snapshot);
 	const problem = problemOf(snapshot);
-	const warnings = [...snapshot.warnings];
+	const warnings = warningsOf(snapshot);
 	const summary = summaryOf(snapshot, state, problem);
 	const wallAt = (monotonicMs: number) => new Date(snapshot.wallMs + monotonicMs - snapshot.nowMs).toISOString();
 	return {
@@ -78,6 +89,8 @@ export function describeStatus(snapshot: Snapshot): Status {
 			lastHeartbeatAt: snapshot.lastHeartbeatAt,
 			reconnects: snapshot.reconnects,
 			nextAttemptAt: link && 'untilMs' in link.state ? wallAt(link.state.untilMs) : null,
+			idleTimeout: idleTimeoutSeconds === null ? null : { seconds: idleTimeoutSeconds, pingSeconds },
+			recentCuts,
 		},
 		plan: snapshot.plan,
 		sessionId: device.pairing?.sessionId ?? null,
@@ -86,6 +99,11 @@ export function describeStatus(snapshot: Snapshot): Status {
 		warnings,
 		newestEventId: snapshot.newestEventId,
 	};
+}
+
+function warningsOf({ warnings, line, supervision, nowMs }: Snapshot): Failure[] {
+	const more = [line.warning, budgetWarning(supervision.budget, nowMs)];
+	return [...warnings, ...more.filter((one) => one !== null)];
 }
 
 function stateOf({ supervision, hasBeenOnline, blocker, device }: Snapshot): Status['state'] {
@@ -121,7 +139,7 @@ function summaryOf(snapshot: Snapshot, state: Status['state'], problem: Failure 
 	const told = problem && { problem: problem.code };
 	switch (state) {
 		case 'unpaired': {
-			const missing = problem ?? warnings.find(({ code }) => code === 'credential-unreadable');
+			const missing = problem ?? warnings.find(({ code }) => UNPAIRED_REASONS.includes(code));
 			if (missing) return { code: 'unpaired', params: { problem: missing.code } };
 			return device.attempt
 				? { code: 'unpaired-uncertain', params: { host: device.attempt.host } }

@@ -13,16 +13,7 @@ import type { AssignedWorkflow } from '../state/device-state.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import { chosenWorkflow, type DesiredWorkflow, describeSource, fixedWorkflow } from './precedence.ts';
 
-export interface WorkflowAssignment {
-	/** The desired workflow, and which source names it. */
-	chosen(): DesiredWorkflow | null;
-	/** @throws AgentError `workflow-fixed` when the settings name another one. */
-	checkFree(workflowId: string): void;
-	/** For a workflow that is free. @throws AgentError `state-unwritable`. */
-	set(workflowId: string): Promise<void>;
-	/** Assigns what the service asks for; where the settings name another workflow it becomes a warning. */
-	follow(workflowId: string): void;
-}
+export type WorkflowAssignment = ReturnType<typeof assignWorkflows>;
 
 export function assignWorkflows(parts: {
 	readonly clock: Clock;
@@ -31,10 +22,11 @@ export function assignWorkflows(parts: {
 	readonly warnings: Warnings;
 	readonly runtime: () => Runtime;
 	readonly plan: () => PlanTarget | null;
-}): WorkflowAssignment {
+}) {
 	const { clock, log, stateWriter, warnings } = parts;
 	const fixed = () => fixedWorkflow(parts.runtime().resolved, parts.plan());
-	const chosen = () => chosenWorkflow(parts.runtime().resolved, stateWriter.state, parts.plan());
+	const chosen = (): DesiredWorkflow | null =>
+		chosenWorkflow(parts.runtime().resolved, stateWriter.state, parts.plan());
 	const assigned = (workflowId: string, source: AssignedWorkflow['source']): AssignedWorkflow => ({
 		workflowId,
 		source,
@@ -43,7 +35,8 @@ export function assignWorkflows(parts: {
 
 	return {
 		chosen,
-		checkFree(workflowId) {
+		/** @throws AgentError `workflow-fixed` when the settings name another one. */
+		checkFree(workflowId: string) {
 			const inForce = fixed();
 			if (!inForce || inForce.workflowId === workflowId) return;
 			const message = `Workflow ${inForce.workflowId} is set by ${describeSource(inForce)}.`;
@@ -52,22 +45,19 @@ export function assignWorkflows(parts: {
 				remedy: 'Change it there; nothing else may override it.',
 			});
 		},
-		async set(workflowId) {
+		/** For a workflow that is free. @throws AgentError `state-unwritable`. */
+		async set(workflowId: string) {
 			if (!fixed() && stateWriter.state.assignedWorkflow?.workflowId !== workflowId)
 				await stateWriter.record((state) => ({ ...state, assignedWorkflow: assigned(workflowId, 'workflow set') }));
 			log.info('workflow set', { workflowId });
 		},
-		follow(workflowId) {
+		/** Assigns what the service asks for; where the settings name another workflow it becomes a warning. */
+		follow(workflowId: string) {
 			const inForce = fixed();
 			if (inForce && inForce.workflowId !== workflowId) {
 				const message = `The service asked for workflow ${workflowId}, but ${describeSource(inForce)} sets ${inForce.workflowId}.`;
-				warnings.set(
-					'workflow',
-					failure('workflow-fixed', message, {
-						params: { workflowId: inForce.workflowId, otherWorkflowId: workflowId },
-					}),
-				);
-				return;
+				const params = { workflowId: inForce.workflowId, otherWorkflowId: workflowId };
+				return warnings.set('workflow', failure('workflow-fixed', message, { params }));
 			}
 			warnings.set('workflow', null);
 			if (chosen()?.workflowId === workflowId) return;

@@ -15,24 +15,24 @@ export interface Change {
 	readonly untilMs: number | null;
 }
 
-export interface DeferralContext {
-	readonly supervision: Supervision;
-	readonly leases: Leases;
-	/** What this returned the last time. */
-	readonly before: Change | null;
-	/** 0 lets nothing wait. */
-	readonly maxDeferSeconds: number;
-	readonly nowMs: number;
-}
-
 /**
  * The desired registration itself, or the same one with the workflow that the device has. Ask again at `untilMs`, and
  * whenever a lease is taken or released.
+ * @param context.before the change that this returned the last time.
+ * @param context.maxDeferSeconds 0 lets nothing wait.
  */
 export function deferWorkflow(
 	desired: DesiredRegistration | null,
-	{ supervision: { current, next }, leases, before, maxDeferSeconds, nowMs }: DeferralContext,
+	context: {
+		readonly supervision: Supervision;
+		readonly leases: Leases;
+		readonly before: Change | null;
+		readonly maxDeferSeconds: number;
+		readonly nowMs: number;
+	},
 ): { readonly desired: DesiredRegistration | null; readonly change: Change | null } {
+	const { leases, before, maxDeferSeconds, nowMs } = context;
+	const { current, next } = context.supervision;
 	const live = current?.registration;
 	const isChange =
 		desired && live && live.baseUrl === desired.baseUrl && live.request.workflowId !== desired.request.workflowId;

@@ -15,7 +15,6 @@ import {
 } from '../fleet/attempt.ts';
 import { applyDue, nextDueMs, type PlanTarget, planTarget } from '../fleet/record.ts';
 import type { CompleteIdentity } from '../identity/identity.ts';
-import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import type { ResolvedSettings } from '../settings/resolve.ts';
 import type { Settings } from '../settings/table.ts';
 import type { DeviceState } from '../state/device-state.ts';
@@ -42,7 +41,7 @@ export interface RegistrationInputs {
 	readonly state: DeviceState;
 	readonly identity: CompleteIdentity;
 	readonly credentials: CredentialFacts;
-	/** What the fleet plan says, if there is one. */
+	/** The word of the fleet plan, if there is one. */
 	readonly plan: PlanTarget | null;
 }
 
@@ -50,7 +49,7 @@ export interface RegistrationInputs {
 export interface Progress {
 	/** The workflow change that has not been made yet. */
 	readonly change: Change | null;
-	/** What the device tries because the plan says so, or has given up for now. */
+	/** The device's try to do as the plan says, under way or given up for now. */
 	readonly attempt: PlanAttempt;
 }
 
@@ -127,7 +126,7 @@ export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
 	};
 }
 
-/** What all sources together demand, before leases and failures; or why they can demand nothing. */
+/** The registration that all sources together demand, before leases and failures; or why they can demand nothing. */
 function demandedRegistration(inputs: RegistrationInputs): {
 	readonly demanded: DesiredRegistration | null;
 	readonly blocker: Failure | null;
@@ -174,29 +173,22 @@ export function hasCredential({ state, credentials }: Pick<RegistrationInputs, '
 	return credentials.id !== '' || state.connections.length > 0;
 }
 
-/** The registration for a service and a workflow. */
 export function registrationFor(inputs: RegistrationInputs, baseUrl: string, workflowId: string): DesiredRegistration {
+	const { resolved, plan, identity, credentials } = inputs;
+	const { deviceId, serial, macAddress } = identity;
+	const { deviceType, credential } = resolved.settings;
 	return {
 		baseUrl,
-		request: connectionRequest(inputs, workflowId),
-		credentialId: inputs.credentials.id,
-		hasReusableCredential: inputs.credentials.isReusable,
-		selfRegistration: inputs.resolved.settings.credential.selfRegistration,
-	};
-}
-
-/** What the device reports about itself. */
-function connectionRequest(
-	{ resolved, plan, identity }: RegistrationInputs,
-	workflowId: string,
-): DeviceConnectionRequest {
-	const { deviceId, serial, macAddress } = identity;
-	return {
-		deviceId: deviceId.value,
-		workflowId,
-		...(serial.value === null ? {} : { serial: serial.value }),
-		...(macAddress.value === null ? {} : { macAddress: macAddress.value }),
-		deviceType: resolved.settings.deviceType,
-		heartbeatCadence: chosenCadence(resolved, plan),
+		request: {
+			deviceId: deviceId.value,
+			workflowId,
+			...(serial.value === null ? {} : { serial: serial.value }),
+			...(macAddress.value === null ? {} : { macAddress: macAddress.value }),
+			deviceType,
+			heartbeatCadence: chosenCadence(resolved, plan),
+		},
+		credentialId: credentials.id,
+		hasReusableCredential: credentials.isReusable,
+		selfRegistration: credential.selfRegistration,
 	};
 }

@@ -4,40 +4,27 @@
 
 import { type Clock, isoAt } from '../base/clock.edge.ts';
 import type { LeaseReport } from '../protocol/local-api.ts';
-import { currentLeases, holdLease, type Leases, NO_LEASES, releaseLease } from './leases.ts';
+import { currentLeases, holdLease, NO_LEASES, releaseLease } from './leases.ts';
 
-export interface WorkflowLeases {
-	/** Takes or renews a lease. @throws AgentError `body-invalid`. */
-	hold(name: string, seconds: number): void;
-	/** Gives a lease back; one that is not held changes nothing. */
-	release(name: string): void;
-	list(): LeaseReport;
-	/** May hold some that have run out. */
-	readonly held: Leases;
-}
+export type WorkflowLeases = ReturnType<typeof keepLeases>;
 
 /** @param requestReconcile called after every change. */
-export function keepLeases({
-	clock,
-	requestReconcile,
-}: {
-	readonly clock: Clock;
-	readonly requestReconcile: () => void;
-}): WorkflowLeases {
+export function keepLeases({ clock, requestReconcile }: { clock: Clock; requestReconcile: () => void }) {
 	let held = NO_LEASES;
 	return {
+		/** May hold some that have run out. */
 		get held() {
 			return held;
 		},
-		hold(name, seconds) {
+		hold(name: string, seconds: number) {
 			held = holdLease(held, name, seconds, clock.monotonicMs());
 			requestReconcile();
 		},
-		release(name) {
+		release(name: string) {
 			held = releaseLease(held, name);
 			requestReconcile();
 		},
-		list: () => ({
+		list: (): LeaseReport => ({
 			leases: currentLeases(held, clock.monotonicMs()).map(({ name, sinceMs, untilMs }) => ({
 				name,
 				since: isoAt(clock, sinceMs),

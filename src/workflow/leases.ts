@@ -34,10 +34,7 @@ export function holdLease(leases: Leases, name: string, seconds: number, nowMs: 
 	const current = currentLeases(leases, nowMs);
 	const held = current.find((lease) => lease.name === name);
 	if (!held && current.length >= MAX_LEASES)
-		throw invalid(
-			`${MAX_LEASES} leases are held already.`,
-			'Release leases when the work is done, and reuse their names.',
-		);
+		throw invalid(`${MAX_LEASES} leases are held already.`, 'Release them after the work, and reuse their names.');
 	const lease = { name, sinceMs: held?.sinceMs ?? nowMs, untilMs: nowMs + seconds * 1000 };
 	return held ? current.map((one) => (one === held ? lease : one)) : [...current, lease];
 }

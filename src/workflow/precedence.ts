@@ -16,7 +16,7 @@ export interface DesiredWorkflow {
 	readonly where: string | null;
 }
 
-/** What the settings say, or `null` when they leave the workflow open. */
+/** The workflow of the settings, or `null` when they leave it open. */
 export function configuredWorkflow(
 	workflowId: string | null,
 	origin: SettingOrigin | undefined,
@@ -25,8 +25,8 @@ export function configuredWorkflow(
 	return { workflowId, source: origin.source, where: origin.where };
 }
 
-/** What the fleet plan says, or `null` when it leaves the workflow open. */
-export function plannedWorkflow(plan: PlanTarget | null): DesiredWorkflow | null {
+/** The workflow of the fleet plan, or `null` when it leaves it open. */
+function plannedWorkflow(plan: PlanTarget | null): DesiredWorkflow | null {
 	if (!plan || plan.workflowId === null) return null;
 	const rule = plan.rule === null ? 'its defaults' : `rule ${plan.rule}`;
 	return { workflowId: plan.workflowId, source: 'plan', where: `revision ${plan.revision}, ${rule}` };

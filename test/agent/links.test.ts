@@ -1,8 +1,17 @@
 import { describe, expect, test } from 'vitest';
 import type { Heartbeat } from '../../src/protocol/channel.ts';
 import { ENDPOINTS } from '../../src/protocol/endpoints.ts';
+import type { Status } from '../../src/protocol/local-api.ts';
 import type { EmbeddedService } from '../../src/service/embedded-service.ts';
-import { type AgentSetup, DEVICE_ID, givenAgent, givenPairedAgent, registrations } from '../harness/harness.ts';
+import {
+	type AgentSetup,
+	DEVICE_ID,
+	givenAgent,
+	givenPairedAgent,
+	type RunningAgent,
+	registrations,
+	watchOffline,
+} from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 
 const CHANNEL = '/ws/device';
@@ -28,6 +37,21 @@ async function givenDeviceWithKey(service: EmbeddedService, setup: AgentSetup = 
 	await device.daemon.reload();
 	await device.untilLive('check-in');
 	return device;
+}
+
+/** Lets wait after wait pass until a person is asked; each attempt is refused. */
+async function passRefusals(device: RunningAgent): Promise<Status> {
+	for (let refusal = 0; refusal < 100; refusal += 1) {
+		const { state, channel } = device.agent.status();
+		if (state === 'blocked') return device.agent.status();
+		const next = device.untilStatus((status) => {
+			const { nextAttemptAt } = status.channel;
+			return nextAttemptAt !== null && nextAttemptAt !== channel.nextAttemptAt;
+		});
+		await device.passWait();
+		await next;
+	}
+	throw new Error('No person was ever asked.');
 }
 
 describe('heartbeats', () => {
@@ -193,7 +217,51 @@ describe('an outage', () => {
 		expect(Date.parse(to)).toBeGreaterThanOrEqual(beforeMs + asleepMs);
 	});
 
-	test('ends at once when somebody asks to reconnect', async () => {
+	test('again and again is reported as such, whatever cuts the channel [F145]', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		for (const end of [
+			() => service.dropSockets(),
+			() => service.closeChannels(1000, ''),
+			() => service.closeChannels(1011, ''),
+		]) {
+			const gone = device.untilState('offline');
+			end();
+			await gone;
+			await device.passWait();
+			await device.untilState('online');
+		}
+		const { channel, warnings } = device.agent.status();
+		expect(channel.recentCuts).toMatchObject({ count: 3, windowSeconds: 600 });
+		expect(warnings).toMatchObject([
+			{
+				code: 'channel-flapping',
+				message: expect.stringMatching(/^The channel was cut 3 times in 10 min, each after \d+ s/),
+			},
+		]);
+		expect(device.log.filter(({ code }) => code === 'channel-flapping')).toHaveLength(1);
+		device.clock.advance(11 * 60_000);
+		expect(device.agent.status()).toMatchObject({ channel: { recentCuts: null }, warnings: [] });
+	});
+
+	test('by what a wrong setting causes ends as soon as that setting is right, however long the wait is', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		service.failNext(CHANNEL, { status: 503, headers: { 'retry-after': '600' } });
+		const gone = device.untilState('offline');
+		service.dropSockets();
+		await gone;
+		await device.passWait();
+		await device.untilStatus(({ problem }) => problem?.code === 'service-overloaded');
+		await device.home.writeSettings({ log: { level: 'debug' } });
+		await device.daemon.reload();
+		expect(device.agent.status().state).toBe('offline');
+		await device.home.writeSettings({ service: { kindPointer: '/kind' } });
+		await device.daemon.reload();
+		await device.untilState('online');
+	});
+
+	test('ends at once when a person asks to reconnect', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
 		const gone = device.untilState('offline');
@@ -239,6 +307,21 @@ describe('a refused Connection', () => {
 		expect((await device.home.untilSaved()).connections).toHaveLength(1);
 	});
 
+	test('is replaced as well where every refused handshake is a 403, as with Starlette and uvicorn', async () => {
+		const service = await givenService();
+		const device = await givenDeviceWithKey(service);
+		service.failNext(CHANNEL, { status: 403 });
+		const gone = device.untilState('offline');
+		service.dropSockets();
+		await gone;
+		await device.passWait();
+		await device.untilStatus(({ problem }) => problem?.code === 'access-forbidden');
+		await device.passWait();
+		await device.untilState('online');
+		expect(registrations(service)).toEqual([201, 201]);
+		expect(device.statuses.filter(({ state }) => state === 'blocked')).toEqual([]);
+	});
+
 	test('by close code 1008 is replaced as well', async () => {
 		const service = await givenService();
 		const device = await givenDeviceWithKey(service);
@@ -251,26 +334,25 @@ describe('a refused Connection', () => {
 		expect(device.statuses.filter(({ state }) => state === 'blocked')).toEqual([]);
 	});
 
-	test('three times is "needs a person", keeps the token, and ends by itself when it is accepted again [F018]', async () => {
+	test('for twelve minutes is "needs a person", keeps the token, and ends without one when it is accepted again [F018]', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
 		const token = await device.home.savedToken();
-		service.failNext(CHANNEL, { status: 401 }, 3);
+		// At these waits the twelfth is the first after twelve minutes.
+		service.failNext(CHANNEL, { status: 401 }, 12);
 		const gone = device.untilState('offline');
 		service.dropSockets();
 		await gone;
-		for (let refusals = 1; refusals <= 3; refusals += 1) {
-			const seen = device.untilStatus(({ problem }) => problem?.code === 'credential-refused');
-			await device.passWait();
-			await seen;
-			if (refusals < 3) await device.untilStatus(({ channel }) => channel.state === 'connectWait');
-		}
-		const blocked = await device.untilState('blocked');
+		const goneAtMs = device.clock.monotonicMs();
+		const blocked = await passRefusals(device);
+		const lastedMinutes = (device.clock.monotonicMs() - goneAtMs) / 60_000;
+		expect(lastedMinutes).toBeGreaterThanOrEqual(12);
+		expect(lastedMinutes).toBeLessThanOrEqual(15);
 		expect(blocked.sentence).toMatch(/^Offline for .*401.*Pair this device again/);
 		expect(await device.home.filesWith(token)).toContain('state.json');
 		const minutes = (Date.parse(blocked.channel.nextAttemptAt ?? '') - device.clock.wallMs()) / 60_000;
-		expect(minutes).toBeGreaterThanOrEqual(15);
-		expect(minutes).toBeLessThanOrEqual(60);
+		expect(minutes).toBeGreaterThanOrEqual(5);
+		expect(minutes).toBeLessThanOrEqual(15);
 		await device.passWait();
 		expect(await device.untilState('online')).toMatchObject({ problem: null });
 		expect((await device.home.untilSaved()).connections[0]?.token).toBe(token);
@@ -293,10 +375,7 @@ describe('a refused Connection', () => {
 		const gone = device.untilState('offline');
 		service.revoke(DEVICE_ID, { announce: true });
 		await gone;
-		await device.passWait();
-		await device.untilStatus(({ problem }) => problem?.code === 'credential-refused');
-		await device.passWait();
-		const blocked = await device.untilState('blocked');
+		const blocked = await passRefusals(device);
 		expect(blocked.sentence).toContain('revoked');
 		expect((await device.home.untilSaved()).connections).toHaveLength(1);
 		expect(blocked.sentence).toContain('idv-agent pair --replace');
@@ -338,6 +417,28 @@ describe('notifications', () => {
 		service.notify({ type: 'after' });
 		await device.untilEvent(({ kind }) => kind === 'after');
 		expect((await device.events()).map(({ kind }) => kind)).toEqual(['gap', 'session.started', 'gap', 'after']);
+	});
+
+	test('with one id are told apart by their contents, but not while two channels may word one in their own way', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		const notify = (version: number) => service.notify({ type: 'session.started', id: 'n-1', version });
+		notify(1);
+		notify(2);
+		const release = service.hold(CHANNEL);
+		const closed = service.waitFor('channel-closed');
+		await device.agent.setWorkflow('check-out');
+		await release.received;
+		notify(3);
+		service.notify({ type: 'between' });
+		await device.untilEvent(({ kind }) => kind === 'between');
+		release();
+		await device.untilLive('check-out');
+		await closed;
+		notify(4);
+		await device.untilEvent(({ content }) => content.includes('"version":4'));
+		const versions = (await device.events()).flatMap(({ content }) => /"version":(\d)/.exec(content)?.[1] ?? []);
+		expect(versions).toEqual(['1', '2', '4']);
 	});
 
 	test('are kept whatever they are: text, garbage, bytes [F029]', async () => {
@@ -440,3 +541,56 @@ describe('the end', () => {
 		releaseRegistration();
 	});
 });
+
+describe('a Connection that does not say how long it lives', () => {
+	const OPAQUE = { connectionTtlSeconds: 1000, dialect: { connectionForm: 'opaque' } } as const;
+
+	test('is renewed at 80 % of the life that the settings state, without a moment offline', async () => {
+		const service = await givenService(OPAQUE);
+		const device = await givenPairedAgent(service, { settings: { service: { connectionLifeSeconds: 1000 } } });
+		const offline = watchOffline(service);
+		for (let renewal = 1; renewal <= 2; renewal += 1) {
+			const before = await device.home.savedToken();
+			device.clock.advance(799_000);
+			expect(registrations(service)).toHaveLength(renewal);
+			const closed = service.waitFor('channel-closed');
+			device.clock.advance(52_000);
+			await closed;
+			expect(registrations(service)).toHaveLength(renewal + 1);
+			await device.home.untilSaved(({ connections }) => connections[0]?.token !== before);
+		}
+		expect(offline).toEqual([]);
+	});
+
+	test('is renewed as soon as the settings say so, also one that is old already', async () => {
+		const service = await givenService(OPAQUE);
+		const device = await givenPairedAgent(service);
+		device.clock.advance(900_000);
+		expect(registrations(service)).toEqual([201]);
+		await device.home.writeSettings({ service: { connectionLifeSeconds: 1000 } });
+		const closed = service.waitFor('channel-closed');
+		await device.daemon.reload();
+		device.clock.advance(1);
+		await closed;
+		expect(registrations(service)).toEqual([201, 201]);
+	});
+});
+
+test.each([401, 403] as const)(
+	'a new Connection that the channel refuses (%i) points at the settings of the channel, and not at another code',
+	async (channelRefusalStatus) => {
+		const service = await givenService({ dialect: { channelAuth: 'query', channelRefusalStatus } });
+		const device = await givenAgent();
+		await device.pair(service.createPairingCode('check-in').url);
+		const { problem } = await device.untilStatus((status) => status.problem !== null, 'refusal');
+		expect(problem?.remedy).toMatch(
+			/service\.channelAuth, service\.queryName, service\.subprotocol or service\.channelPath .*idv probe/,
+		);
+		expect(problem?.remedy).not.toContain('--replace');
+		await device.home.writeSettings({ service: { channelAuth: 'query' } });
+		await device.daemon.reload();
+		device.agent.reconnect();
+		await device.untilLive('check-in');
+		expect(registrations(service)).toEqual([201]);
+	},
+);

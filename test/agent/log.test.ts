@@ -41,6 +41,33 @@ describe('an outage is two lines in the log, however long it is', () => {
 		]);
 	});
 
+	test('and one more when its cause becomes one that only a person can mend', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		const from = device.log.length;
+		service.failNext('/ws/device', { status: 403 }, 2);
+		const gone = device.untilState('offline');
+		service.dropSockets();
+		await gone;
+		await device.passWait();
+		const first = await device.untilState('blocked');
+		await device.passWait();
+		await device.untilStatus(
+			({ state, channel }) => state === 'blocked' && channel.nextAttemptAt !== first.channel.nextAttemptAt,
+		);
+		await device.passWait();
+		await device.untilState('online');
+		expect(linesOf(device, from)).toMatchObject([
+			{ level: 'warn', msg: expect.stringMatching(/^offline: The connection to /), code: 'connection-lost' },
+			{
+				level: 'warn',
+				msg: expect.stringMatching(/^still offline, and a person is needed: .*403.* Ask the operator /),
+				code: 'access-forbidden',
+			},
+			{ level: 'info', msg: expect.stringMatching(/^online again after /) },
+		]);
+	});
+
 	test('also when it is there at the start', async () => {
 		const service = await givenService();
 		const first = await givenPairedAgent(service);

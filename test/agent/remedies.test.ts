@@ -95,7 +95,7 @@ test('a channel that something else rejects: with the right baseUrl the device i
 	};
 	const device = await givenAgent({ home, settings: { ...settings, baseUrl: `http://127.0.0.1:${port}` } });
 	const { problem } = await device.untilStatus((status) => status.problem?.code === 'channel-rejected');
-	expect(problem?.remedy).toContain('Check baseUrl');
+	expect(problem?.remedy).toContain('check baseUrl');
 	await change(device, { ...settings, baseUrl: service.url });
 	await device.untilLive('check-in');
 });

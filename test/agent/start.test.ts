@@ -1,6 +1,7 @@
 import { mkdir, readdir, rename, rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { exitStatusOf } from '../../src/base/errors.ts';
 import { MACHINES } from '../fixtures/machines.ts';
 import { DEVICE_ID, givenAgent, givenHome, givenPairedAgent, registrations } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
@@ -63,7 +64,8 @@ describe('a second agent', () => {
 		const device = await givenPairedAgent(service);
 		const elsewhere = await givenHome();
 		const home = { ...device.home, paths: { ...device.home.paths, runDir: elsewhere.paths.runDir } };
-		await expect(givenAgent({ home })).rejects.toMatchObject({ code: 'state-in-use', exitStatus: 75 });
+		await expect(givenAgent({ home })).rejects.toMatchObject({ code: 'state-in-use' });
+		expect(exitStatusOf('state-in-use')).toBe(75);
 		service.notify({ type: 'after' });
 		await device.untilEvent(({ kind }) => kind === 'after');
 		await device.stop();
@@ -130,7 +132,7 @@ describe('a fresh device whose credential is missing', () => {
 		const device = await givenAgent({ home, settings });
 		const status = device.agent.status();
 		expect(status).toMatchObject({ state: 'unpaired', warnings: [{ code: 'credential-unreadable' }] });
-		expect(status.sentence).toContain(`Not paired: the credential file ${apiKeyFile} cannot be read: it is not there`);
+		expect(status.sentence).toContain(`Not paired: The credential file ${apiKeyFile} cannot be read: it is not there`);
 		expect(service.requests).toEqual([]);
 
 		await mkdir(join(home.directory, 'secrets'));
@@ -156,7 +158,8 @@ describe('a fresh device whose credential is missing', () => {
 			network: { caFile: join(home.directory, 'ca.pem') },
 		};
 		const start = givenAgent({ home, settings });
-		await expect(start).rejects.toMatchObject({ code: 'settings-unreadable', exitStatus: 78 });
+		await expect(start).rejects.toMatchObject({ code: 'settings-unreadable' });
+		expect(exitStatusOf('settings-unreadable')).toBe(78);
 		await expect(start).rejects.toThrow(/ca\.pem/);
 	});
 });

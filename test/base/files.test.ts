@@ -98,7 +98,7 @@ describe('what is written survives a power cut: content is flushed before its na
 		await store.save(EMPTY_STATE);
 		await store.save({ ...EMPTY_STATE, generatedId: 'device-1' });
 		const asked = await recordDisk();
-		await store.saveAndForget(EMPTY_STATE);
+		await store.save(EMPTY_STATE, { forgetsOlder: true });
 		expect(asked).toEqual([
 			'write state.json.new',
 			'sync state.json.new',
@@ -110,7 +110,7 @@ describe('what is written survives a power cut: content is flushed before its na
 		// Nothing new to write: what is forgotten has to be flushed all the same.
 		fsSync.writeFileSync(at('state.json.bak'), '{}');
 		asked.length = 0;
-		await store.saveAndForget(EMPTY_STATE);
+		await store.save(EMPTY_STATE, { forgetsOlder: true });
 		expect(asked).toEqual(['remove state.json.bak', 'sync .']);
 		await store.close();
 	});

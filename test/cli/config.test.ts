@@ -24,7 +24,7 @@ describe('config show', () => {
 		expect(settings.map(({ path }: { path: string }) => path)).toEqual([...listSettings().keys()]);
 		expect(problems).toEqual([]);
 		expect(explained.stdout).toMatch(
-			/^heartbeatCadence = 12 \(.*config\.json\)\n {2}Seconds between .*\n {2}IDV_AGENT_HEARTBEAT_CADENCE\n/m,
+			/^heartbeatCadence = 12 \(.*config\.json\)\n {2}Seconds between .*\n {2}The interface leaves open: .*\n {2}IDV_AGENT_HEARTBEAT_CADENCE\n/m,
 		);
 		for (const { stdout } of [plain, json, explained]) expect(stdout).not.toContain('geheim');
 	});
@@ -47,7 +47,7 @@ describe('config check', () => {
 			/heartbeatCadance is not a setting; did you mean heartbeatCadence\?/,
 			/heartbeatCadence must be at least 1/,
 			/service\.chanelPath is not a setting; did you mean service\.channelPath\?/,
-			/service\.channelAuth must be "header" or "query"/,
+			/service\.channelAuth must be "header", "query" or "queryToken"/,
 			/pairing\.trustedOrigins \[1\] must be a text/,
 			/baseUrl must begin with https:\/\//,
 		];

@@ -152,6 +152,42 @@ describe('service', () => {
 	});
 });
 
+describe('service --transcript and --replay', () => {
+	test('what was recorded is answered again, without the secrets of the recording', async () => {
+		const file = join((await givenHome()).directory, 'wire.jsonl');
+		const recording = follow('idv-agent', ['service', '--port', '0', '--json', '--transcript', file], {});
+		const { url, credentials } = JSON.parse(await recording.untilLine(/"listening"/));
+		const register = (at: string, key: string) =>
+			send(at, {
+				path: '/api/device/connection',
+				authorization: `ApiKey ${key}`,
+				body: { deviceId: 'KIOSK-1', workflowId: 'check-in' },
+			});
+		const { json } = await register(url, credentials.apiKey);
+		await recording.end('SIGTERM');
+		const text = await readFile(file, 'utf8');
+		expect([credentials.apiKey, json.token].filter((secret) => text.includes(secret))).toEqual([]);
+		expect((await stat(file)).mode & 0o777).toBe(0o600);
+
+		const replaying = follow('idv-agent', ['service', '--port', '0', '--json', '--replay', file], {});
+		const again = JSON.parse(await replaying.untilLine(/"listening"/));
+		const answered = await register(again.url, 'another-key');
+		expect([answered.status, answered.json]).toEqual([
+			201,
+			{ ...json, token: expect.stringMatching(/^\S+\.\S+\.\S+$/) },
+		]);
+		expect(answered.json.token).not.toBe(json.token);
+		expect(await replaying.end('SIGTERM')).toMatchObject({ status: 0, stderr: '' });
+	});
+
+	test('a file that is no transcript is refused', async () => {
+		const file = join((await givenHome()).directory, 'wire.jsonl');
+		await writeFile(file, 'hello');
+		const refused = await finish('idv-agent', ['service', '--port', '0', '--replay', file], {});
+		expectRefusal(refused, { status: 65, code: 'body-invalid', words: /Line 1 is not a line of a transcript/ });
+	});
+});
+
 describe('service notify', () => {
 	test('refuses what it cannot send, each in one line', async () => {
 		const service = await givenService();

@@ -6,17 +6,18 @@ import {
 	type Backoff,
 	type FailedAttempt,
 	handshakeDeadlineMs,
+	MAX_OVERLOAD_WINDOW_MS,
 	MAX_RETRY_AFTER_MS,
 	type NextAttempt,
 	NO_FAILURES,
-	REFUSAL_WINDOW_MS,
-	REFUSALS_TO_BLOCK,
+	PATIENCE_MS,
+	REFUSAL_COUNTS_MS,
 	STABLE_AFTER_MS,
 } from '../../src/connection/backoff.ts';
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
-/** The ends of what `chance` gives: 0 and just under 1. */
+/** The ends of what `random` gives: 0 and just under 1. */
 const LEAST = () => 0;
 const MOST = () => 1 - Number.EPSILON;
 
@@ -60,7 +61,7 @@ describe('when the service is not reached', () => {
 		expect(range(...times(count, unreachable))).toEqual([from, to]);
 	});
 
-	test('a service that restarts gets everybody back within 15 s, not at once', () => {
+	test('a service that restarts gets all devices back within 15 s, not at once', () => {
 		expect(range(failed('unreachable', { serviceRestarts: true }))).toEqual([0, 15]);
 	});
 
@@ -78,10 +79,14 @@ describe('when the service is overloaded', () => {
 		[2, 45],
 		[3, 67.5],
 		[4, 101.25],
-		[5, 120],
-		[50, 120],
+		[5, 151.875],
+		[10, 1153.301],
+		[12, 1800],
+		[50, 1800],
 	])('failure %i opens a window of %d s, and the delay is its second half', (count, window) => {
-		expect(range(...times(count, failed('overloaded')))).toEqual([window / 2, window]);
+		const [from, to] = range(...times(count, failed('overloaded')));
+		expect(from).toBeCloseTo(window / 2, 2);
+		expect(to).toBeCloseTo(window, 2);
 	});
 
 	test('another kind of failure in between closes the window', () => {
@@ -113,42 +118,51 @@ describe('when the service names a wait', () => {
 });
 
 describe('when the credential is refused', () => {
-	const refused = (atMs: number) => failed('refused', { atMs });
+	const refused = (minutes: number, more: Partial<FailedAttempt> = {}) =>
+		failed('refused', { atMs: minutes * MINUTE, ...more });
+	const everyMinute = (minutes: number, more: Partial<FailedAttempt> = {}) =>
+		Array.from({ length: minutes + 1 }, (_, minute) => refused(minute, more));
 
-	test('three refusals within ten minutes block, and attempts go on every 15 to 60 min', () => {
-		const three = [refused(0), refused(5 * MINUTE), refused(10 * MINUTE)];
-		expect(following(three, LEAST).blocked).toBe(true);
-		expect(range(...three)).toEqual([15 * 60, 60 * 60]);
-	});
-
-	test('two do not, and are tried again as soon as any failure', () => {
-		const two = [refused(0), refused(1)];
-		expect(following(two, LEAST).blocked).toBe(false);
+	test('the first time it is tried again as soon as after any failure', () => {
 		expect(range(refused(0))).toEqual([0, 5]);
-		expect(range(...two)).toEqual([2, 4]);
+		expect(range(failed('unreachable'), refused(0))).toEqual([2, 4]);
 	});
 
-	test('three that are further apart do not', () => {
-		expect(following([refused(0), refused(5 * MINUTE), refused(10 * MINUTE + 1)], LEAST).blocked).toBe(false);
+	test('for up to ten minutes it is tried again every 30 to 120 s, however often', () => {
+		expect(range(refused(0), refused(0.05))).toEqual([30, 60]);
+		expect(range(refused(0), refused(1), refused(1.5))).toEqual([45, 90]);
+		expect(range(...everyMinute(9))).toEqual([60, 120]);
+		expect(following(everyMinute(9), LEAST).blocked).toBe(false);
 	});
 
-	test('it stays blocked at the slow pace only while the refusals are that close', () => {
-		const blocked = [refused(0), refused(1), refused(2)];
-		expect(following([...blocked, refused(9 * MINUTE)], LEAST).blocked).toBe(true);
-		expect(following([...blocked, refused(15 * MINUTE)], LEAST).blocked).toBe(false);
+	test('for ten minutes it needs a person, and goes on at waits that grow to an hour', () => {
+		expect(PATIENCE_MS.usual).toBe(10 * MINUTE);
+		expect(following(everyMinute(10), LEAST).blocked).toBe(true);
+		expect(range(...everyMinute(10))).toEqual([5 * 60, 10 * 60]);
+		expect(range(...everyMinute(30))).toEqual([15 * 60, 30 * 60]);
+		expect(range(...everyMinute(200))).toEqual([30 * 60, 60 * 60]);
 	});
 
-	test('other failures in between neither count nor wipe the count', () => {
-		const lost = failed('unreachable', { atMs: 2 });
-		expect(following([refused(0), lost, lost, refused(3)], LEAST).blocked).toBe(false);
-		expect(following([refused(0), lost, refused(3), lost, refused(4)], LEAST).blocked).toBe(true);
+	test('a device that was online lately is patient for longer, and is never away for more than half an hour', () => {
+		const wasOnline = { wasOnline: true };
+		expect(PATIENCE_MS.wasOnline).toBeGreaterThan(PATIENCE_MS.usual);
+		expect(following(everyMinute(11, wasOnline), LEAST).blocked).toBe(false);
+		expect(following(everyMinute(12, wasOnline), LEAST).blocked).toBe(true);
+		expect(range(...everyMinute(200, wasOnline))).toEqual([15 * 60, 30 * 60]);
 	});
 
-	test('no more refusals are remembered than decide', () => {
-		const many = Array.from({ length: 50 }, (_, index) => refused(index));
-		expect(following(many, LEAST).backoff.refusedAtMs).toEqual([47, 48, 49]);
-		expect(REFUSALS_TO_BLOCK).toBe(3);
-		expect(REFUSAL_WINDOW_MS).toBe(10 * MINUTE);
+	test('time in which the service may have been away counts for little', () => {
+		expect(REFUSAL_COUNTS_MS).toBe(5 * MINUTE);
+		expect(following([refused(0), refused(600)], LEAST).blocked).toBe(false);
+		expect(following([refused(0), refused(600), refused(605)], LEAST).blocked).toBe(true);
+		// A clock that goes back takes nothing away.
+		expect(following([refused(5), refused(0)], LEAST).backoff.refusedForMs).toBe(0);
+	});
+
+	test('other failures in between neither count nor wipe what has lasted', () => {
+		const lost = failed('unreachable', { atMs: 5 * MINUTE });
+		expect(following([...everyMinute(5), lost, ...everyMinute(10).slice(6)], LEAST).blocked).toBe(true);
+		expect(following([...everyMinute(5), lost, ...everyMinute(9).slice(6)], LEAST).blocked).toBe(false);
 	});
 });
 
@@ -179,7 +193,15 @@ describe('the deadline of a handshake', () => {
 
 test('a link is stable after a minute, and then nothing is remembered', () => {
 	expect(STABLE_AFTER_MS).toBe(MINUTE);
-	expect(NO_FAILURES).toEqual({ failures: 0, overloadWindowMs: 0, timeouts: 0, refusedAtMs: [] });
+	expect(NO_FAILURES).toEqual({
+		failures: 0,
+		overloadWindowMs: 0,
+		timeouts: 0,
+		refusedForMs: 0,
+		refusedAtMs: null,
+		registerRefused: false,
+		registeredAtMs: null,
+	});
 });
 
 const anyFailure = fc.record({
@@ -221,7 +243,7 @@ describe('whatever fails, in any order', () => {
 		);
 	});
 
-	test('after the first failure nobody comes back at once, whatever chance says', () => {
+	test('after the first failure no device comes back at once, whatever chance says', () => {
 		fc.assert(
 			fc.property(history, anyFailure, (failures, last) => {
 				return following([...failures, last], LEAST).delayMs >= 2 * SECOND;
@@ -237,8 +259,8 @@ describe('whatever fails, in any order', () => {
 				const copy = structuredClone(before);
 				const { backoff } = afterFailure(before, last, LEAST);
 				expect(before).toEqual(copy);
-				expect(backoff.refusedAtMs.length).toBeLessThanOrEqual(REFUSALS_TO_BLOCK);
-				expect(backoff.overloadWindowMs).toBeLessThanOrEqual(120 * SECOND);
+				expect(backoff.refusedForMs).toBeLessThanOrEqual(before.refusedForMs + REFUSAL_COUNTS_MS);
+				expect(backoff.overloadWindowMs).toBeLessThanOrEqual(MAX_OVERLOAD_WINDOW_MS);
 				expect(backoff.failures).toBe(failures.length + 1);
 			}),
 		);

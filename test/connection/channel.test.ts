@@ -636,3 +636,32 @@ describe('a machine that was suspended', () => {
 		expect(opened.types()).not.toContain('ended');
 	});
 });
+
+describe('what an ended channel says of its line', () => {
+	test('how long it lived, how long it was silent, and that nothing said goodbye', async () => {
+		const { url } = await service((peer) => setTimeout(() => peer.terminate(), 300));
+		const { line } = await open(url).until('ended');
+		expect(line).toMatchObject({ withoutCloseFrame: true, saidGoodbye: false, sleptMs: 0 });
+		expect(line?.lifeMs).toBeGreaterThanOrEqual(250);
+		expect(line?.silenceMs).toBeGreaterThanOrEqual(200);
+		expect(line?.inboundSilenceMs).toBeLessThanOrEqual(line?.lifeMs ?? 0);
+		expect(line?.longestSilenceMs).toBeLessThan(200);
+	});
+
+	test('a close frame is a goodbye, of either side', async () => {
+		const closing = await service((peer) => peer.close(1000));
+		expect((await open(closing.url).until('ended')).line).toMatchObject({
+			withoutCloseFrame: false,
+			saidGoodbye: true,
+		});
+		const { url } = await service();
+		const opened = open(url);
+		await opened.until('opened');
+		opened.channel.close(1000, '');
+		expect((await opened.until('ended')).line).toMatchObject({ withoutCloseFrame: false, saidGoodbye: true });
+	});
+
+	test('nothing, when it was never open', async () => {
+		expect((await open(`ws://127.0.0.1:${await refusedPort()}/`).until('ended')).line).toBeNull();
+	});
+});

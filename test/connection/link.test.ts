@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { failure } from '../../src/base/errors.ts';
+import { NO_FAILURES } from '../../src/connection/backoff.ts';
 import {
 	type Connection,
 	type Credential,
@@ -39,6 +40,7 @@ const ended = (cause = lost, more: { timedOut?: boolean; closeCode?: number } = 
 const registerFailed = (cause = unreachable): Told => ({ type: 'registerFailed', failure: cause, timedOut: false });
 const timer: Told = { type: 'timerFired' };
 const confirmed: Told = { type: 'channelConfirmed' };
+const changed: Told = { type: 'settingsChanged', bears: true };
 
 const states = {
 	registering: startLink([REUSABLE], null, 0).state,
@@ -46,20 +48,23 @@ const states = {
 	connecting: startLink([REUSABLE], CONNECTION, 0).state,
 	online: walk(startLink([REUSABLE], CONNECTION, 0).state, confirmed),
 	connectWait: walk(startLink([REUSABLE], CONNECTION, 0).state, ended()),
-	blocked: walk(startLink([REUSABLE], CONNECTION, 0).state, ended(forbidden)),
+	blocked: walk(startLink([OWN], CONNECTION, 0).state, ended(forbidden)),
 	closed: walk(startLink([REUSABLE], CONNECTION, 0).state, { type: 'closeRequested', code: 1000 }),
 } satisfies Record<LinkState['name'], LinkState>;
 
 const rows: [keyof typeof states, Told, LinkState['name'], string[]][] = [
 	['registering', { type: 'registered', connection: CONNECTION }, 'connecting', ['keepConnection', 'openChannel']],
 	['registering', registerFailed(), 'registerWait', ['wait']],
+	['registering', changed, 'registering', []],
 	['registering', { type: 'closeRequested', code: 1000 }, 'closed', []],
 	['registerWait', timer, 'registering', ['register']],
 	['registerWait', { type: 'retryRequested' }, 'registering', ['register']],
+	['registerWait', changed, 'registering', ['register']],
 	['registerWait', { type: 'closeRequested', code: 1000 }, 'closed', []],
 	['connecting', confirmed, 'online', []],
 	['connecting', ended(), 'connectWait', ['wait']],
 	['connecting', { type: 'connectionRevoked' }, 'registerWait', ['closeChannel', 'wait']],
+	['connecting', changed, 'connecting', []],
 	['connecting', { type: 'closeRequested', code: 1000 }, 'closed', ['closeChannel']],
 	['online', ended(), 'connectWait', ['wait']],
 	['online', { type: 'connectionRevoked' }, 'registerWait', ['closeChannel', 'wait']],
@@ -67,9 +72,11 @@ const rows: [keyof typeof states, Told, LinkState['name'], string[]][] = [
 	['online', { type: 'closeRequested', code: 1001 }, 'closed', ['closeChannel']],
 	['connectWait', timer, 'connecting', ['openChannel']],
 	['connectWait', { type: 'retryRequested' }, 'connecting', ['openChannel']],
+	['connectWait', changed, 'connecting', ['openChannel']],
 	['connectWait', { type: 'closeRequested', code: 1000 }, 'closed', []],
 	['blocked', timer, 'connecting', ['openChannel']],
 	['blocked', { type: 'retryRequested' }, 'connecting', ['openChannel']],
+	['blocked', changed, 'connecting', ['openChannel']],
 	['blocked', { type: 'closeRequested', code: 1000 }, 'closed', []],
 ];
 
@@ -101,8 +108,7 @@ describe('each row of the transition table', () => {
 test('an event that answers an older attempt changes nothing', () => {
 	for (const state of Object.values(states))
 		for (const [, event] of rows) {
-			if (event.type === 'retryRequested' || event.type === 'closeRequested' || event.type === 'connectionRevoked')
-				continue;
+			if (['retryRequested', 'settingsChanged', 'closeRequested', 'connectionRevoked'].includes(event.type)) continue;
 			const stale = { ...event, attempt: state.attempt - 1, atMs: 5000 } as LinkEvent;
 			expect(transition(state, stale, half)).toEqual({ state, effects: [] });
 		}
@@ -145,29 +151,109 @@ describe('a refused channel', () => {
 		expect(tell(waiting.state, timer).effects).toMatchObject([{ type: 'register', credential: REUSABLE }]);
 	});
 
-	test('connects again with the same Connection when there is none, and blocks at the third refusal in 10 minutes', () => {
-		let state = startLink([OWN], CONNECTION, 0).state;
-		for (const atMs of [1000, 60_000]) {
-			state = tell(state, ended(refused), atMs).state;
-			expect(state.name).toBe('connectWait');
-			state = tell(state, timer, atMs).state;
+	/** What happens when everything is refused for so long, from the first refusal on: when a person was asked, and the waits. */
+	function refusedFor(first: LinkState, lastsMs: number, register: 'refused' | 'accepted', random = half) {
+		let state = first;
+		let atMs = 1000;
+		let blockedAtMs: number | null = null;
+		const waits: number[] = [];
+		while (atMs < lastsMs) {
+			const answer: Told =
+				state.name !== 'registering'
+					? ended(refused)
+					: register === 'refused'
+						? registerFailed(refused)
+						: { type: 'registered', connection: { ...CONNECTION, obtainedAtMs: atMs } };
+			const step = transition(state, { attempt: state.attempt, atMs, ...answer } as LinkEvent, random);
+			state = step.state;
+			if (state.name === 'blocked') blockedAtMs ??= atMs - 1000;
+			for (const effect of step.effects)
+				if (effect.type === 'wait') {
+					waits.push(effect.delayMs);
+					atMs += effect.delayMs;
+					state = transition(state, { type: 'timerFired', attempt: effect.attempt, atMs }, random).state;
+				}
 		}
-		const third = tell(state, ended(refused), 9 * MINUTE);
-		expect(third.state).toMatchObject({ name: 'blocked', next: 'connect', connection: CONNECTION });
-		expect(third.effects).toMatchObject([{ type: 'wait', delayMs: 37.5 * MINUTE }]);
+		return { blockedAtMs, waits };
+	}
+
+	test.each([
+		['without another credential', [OWN]],
+		['with a key that is refused as well', [REUSABLE, OWN]],
+	])('%s needs a person after 10 to 15 min, not before', (_, credentials) => {
+		for (const random of [() => 0, half, () => 0.999_999]) {
+			const { blockedAtMs, waits } = refusedFor(
+				startLink(credentials, CONNECTION, 0).state,
+				30 * MINUTE,
+				'refused',
+				random,
+			);
+			expect(blockedAtMs).toBeGreaterThanOrEqual(10 * MINUTE);
+			expect(blockedAtMs).toBeLessThanOrEqual(15 * MINUTE);
+			for (const wait of waits.slice(2, 6)) {
+				expect(wait).toBeGreaterThanOrEqual(30_000);
+				expect(wait).toBeLessThanOrEqual(120_000);
+			}
+		}
 	});
 
-	test('again and again never waits for a person while new Connections can be had: it is made slower, up to two minutes [F019]', () => {
-		let state = startLink([REUSABLE, OWN], CONNECTION, 0).state;
-		const waits: number[] = [];
-		for (let atMs = 0; atMs < 8 * MINUTE; atMs += MINUTE) {
-			const step = tell(state, ended(refused, { closeCode: 4401 }), atMs);
-			expect(step.state.name).toBe('registerWait');
-			waits.push(...step.effects.flatMap((effect) => (effect.type === 'wait' ? [effect.delayMs] : [])));
-			const registering = tell(step.state, timer, atMs).state;
-			state = tell(registering, { type: 'registered', connection: CONNECTION }, atMs).state;
-		}
-		expect(waits.slice(2)).toEqual([22_500, 33_750, 50_625, 75_937.5, 90_000, 90_000]);
+	test('of a device that was online within a day is borne for longer, and tried more often afterwards', () => {
+		const DAY = 24 * 60 * MINUTE;
+		const never = refusedFor(startLink([OWN], CONNECTION, 0).state, DAY / 2, 'refused');
+		const lately = walk(walk(startLink([OWN], CONNECTION, 0).state, confirmed), ended(lost), timer);
+		const recent = refusedFor(lately, DAY / 2, 'refused');
+		expect(recent.blockedAtMs).toBeGreaterThan(never.blockedAtMs ?? 0);
+		expect(recent.blockedAtMs).toBeLessThanOrEqual(15 * MINUTE);
+		expect(never.waits.at(-1)).toBe(45 * MINUTE);
+		expect(recent.waits.at(-1)).toBe(22.5 * MINUTE);
+	});
+
+	test('asks for a person and goes on with the same Connection, more slowly the longer it lasts', () => {
+		const { waits } = refusedFor(startLink([OWN], CONNECTION, 0).state, 300 * MINUTE, 'refused');
+		const ladder = waits.slice(waits.findIndex((wait) => wait > 2 * MINUTE));
+		expect(ladder.map((wait) => Math.round(wait / MINUTE))).toEqual([8, 11, 15, 19, 23, 26, 30, 34, 38, 41, 45]);
+	});
+
+	test('again and again never waits for a person while new Connections can be had: it is made slower, up to an hour [F019]', () => {
+		const { blockedAtMs, waits } = refusedFor(
+			startLink([REUSABLE, OWN], CONNECTION, 0).state,
+			600 * MINUTE,
+			'accepted',
+		);
+		expect(blockedAtMs).toBeNull();
+		expect(waits.slice(0, 4)).toEqual([2500, 45_000, 45_000, 69_375]);
+		expect(waits.at(-1)).toBe(45 * MINUTE);
+	});
+
+	test.each([forbidden, failure('channel-not-found', 'Nothing there.')])(
+		'with $code registers once where a reusable credential is there, and only then needs a person [F140]',
+		(cause) => {
+			const stale = tell(states.online, ended(cause));
+			expect(stale.state.name).toBe('registerWait');
+			expect(stale.effects).toMatchObject([{ type: 'wait', delayMs: 2500 }]);
+			const fresh = walk(stale.state, timer, { type: 'registered', connection: RENEWED });
+			expect(fresh.name).toBe('connecting');
+			const again = tell(fresh, ended(cause));
+			expect(again.state).toMatchObject({ name: 'blocked', next: 'connect', connection: RENEWED });
+			// A Connection may have ended since.
+			const later = tell(walk(again.state, timer), ended(cause), 61 * MINUTE);
+			expect(later.state.name).toBe('registerWait');
+			// One that was online has proved good: what is refused is the next one's turn.
+			expect(walk(fresh, confirmed, ended(cause)).name).toBe('registerWait');
+		},
+	);
+
+	test('with 403 needs a person at once where nothing but the Connection is there', () => {
+		expect(tell(startLink([OWN], CONNECTION, 0).state, ended(forbidden)).state.name).toBe('blocked');
+	});
+
+	test('that was issued a moment ago names the setting by which it is shown, and no other one does', () => {
+		const fresh = walk(startLink([REUSABLE], null, 0).state, { type: 'registered', connection: CONNECTION });
+		const named = { failure: { code: 'credential-refused', remedy: expect.stringContaining('service.channelAuth') } };
+		expect(tell(fresh, ended(refused)).state).toMatchObject(named);
+		expect(tell(startLink([], CONNECTION, 0, true).state, ended(refused)).state).toMatchObject(named);
+		for (const state of [states.connecting, states.online, walk(fresh, confirmed)])
+			expect(tell(state, ended(refused)).state).toMatchObject({ failure: refused });
 	});
 
 	test('keeps the Connection through every refusal and tries it in turn with registering', () => {
@@ -185,6 +271,21 @@ describe('a refused channel', () => {
 });
 
 describe('waiting', () => {
+	test('forgets what failed before once the channel has outlived what used to cut it', () => {
+		const flapping = walk(
+			startLink([], CONNECTION, 0).state,
+			ended(),
+			timer,
+			ended(),
+			timer,
+			ended(),
+			timer,
+			confirmed,
+		);
+		const cut: Told = { type: 'channelEnded', failure: lost, timedOut: false, closeCode: null, outlived: true };
+		expect(tell(flapping, cut, 1000 + 31_000).effects).toMatchObject([{ delayMs: 2500 }]);
+	});
+
 	test('forgets what failed before once the channel was open for a minute', () => {
 		const flapping = walk(
 			startLink([], CONNECTION, 0).state,
@@ -227,6 +328,23 @@ describe('waiting', () => {
 		);
 		const retried = tell(flapping, { type: 'retryRequested' }, 1000 + 61_000).state;
 		expect(tell(retried, ended(), 70_000).effects).toMatchObject([{ delayMs: 2500 }]);
+	});
+
+	test('ends at once when a setting changes that bears on it, however long it was, and begins with short waits again', () => {
+		const tired = { ...NO_FAILURES, failures: 9, overloadWindowMs: 900_000, refusedForMs: 50 * MINUTE, refusedAtMs: 0 };
+		for (const name of ['registerWait', 'connectWait', 'blocked', 'registering', 'connecting'] as const) {
+			const { state } = tell({ ...states[name], backoff: tired } as LinkState, changed);
+			const again = state.name === 'registering' ? registerFailed() : ended();
+			expect(tell(state, again).effects).toMatchObject([{ type: 'wait', delayMs: 2500 }]);
+		}
+	});
+
+	test('is not shortened by another setting, unless only a person could have helped', () => {
+		const other: Told = { type: 'settingsChanged', bears: false };
+		expect(tell(states.connectWait, other)).toEqual({ state: states.connectWait, effects: [] });
+		expect(tell(states.registerWait, other)).toEqual({ state: states.registerWait, effects: [] });
+		expect(tell(states.blocked, other).effects).toMatchObject([{ type: 'openChannel' }]);
+		expect(tell(states.connecting, other)).toEqual({ state: states.connecting, effects: [] });
 	});
 
 	test('leaves its reason known during the next attempt, until that one succeeds', () => {

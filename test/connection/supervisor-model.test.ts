@@ -39,7 +39,7 @@ type Action =
 	| { do: 'fail'; which: Which; fault: Fault }
 	| { do: 'answerLate'; which: Which; fault: Fault }
 	| { do: 'revoke' | 'answerUnknown'; which: Which }
-	| { do: 'retry' | 'renew' | 'stop' | 'restart' }
+	| { do: 'retry' | 'change' | 'renew' | 'stop' | 'restart' }
 	| { do: 'pass'; ms: number };
 
 /** What a runner has under way for a link: never more than one thing. */
@@ -158,8 +158,9 @@ function performForLink(
 		world.device = withConnection(world.device, saved(registration, effect.connection.token));
 		return;
 	}
-	// A retry is the one thing that may overtake a timer.
-	const overtakes = busy?.type === 'timer' && event.type === 'retryRequested';
+	// A retry, or a setting that was corrected, is the one thing that may overtake a timer.
+	const hurries = event.type === 'retryRequested' || event.type === 'settingsChanged';
+	const overtakes = busy?.type === 'timer' && hurries;
 	must(!busy || overtakes, 'a link has one thing under way');
 	if (effect.type === 'wait') {
 		must(effect.delayMs > 0 && effect.delayMs <= DAY_MS, 'a wait is more than nothing and at most a day');
@@ -168,7 +169,7 @@ function performForLink(
 		return;
 	}
 	const was = [before.current, before.next].find((link) => link?.generation === generation);
-	const goesOn = event.type === 'retryRequested' || (event.type === 'link' && event.event.type === 'timerFired');
+	const goesOn = hurries || (event.type === 'link' && event.event.type === 'timerFired');
 	must(!was || !('untilMs' in was.state) || goesOn, 'no wait is cut short');
 	const token = effect.type === 'openChannel' ? effect.token : tokenOf(effect.credential);
 	must(token === null || token.startsWith(`${registration.baseUrl} `), 'a Connection goes to no other service');
@@ -279,6 +280,9 @@ function act(world: World, action: Action): void {
 		}
 		case 'retry':
 			happen(world, { type: 'retryRequested', atMs });
+			return;
+		case 'change':
+			happen(world, { type: 'settingsChanged', bears: true, atMs });
 			return;
 		case 'renew': {
 			if (!world.renewal) return;
@@ -424,7 +428,12 @@ const action: fc.Arbitrary<Action> = fc.oneof(
 	{ weight: 1, arbitrary: fc.record({ do: fc.constant('pair' as const), desired: desiredRegistration, lifeMs }) },
 	{ weight: 1, arbitrary: fc.record({ do: fc.constant('answerLate' as const), which, fault }) },
 	{ weight: 1, arbitrary: fc.record({ do: fc.constantFrom('revoke' as const, 'answerUnknown' as const), which }) },
-	{ weight: 2, arbitrary: fc.record({ do: fc.constantFrom('retry' as const, 'renew' as const, 'renew' as const) }) },
+	{
+		weight: 2,
+		arbitrary: fc.record({
+			do: fc.constantFrom('retry' as const, 'change' as const, 'renew' as const, 'renew' as const),
+		}),
+	},
 	{ weight: 1, arbitrary: fc.record({ do: fc.constantFrom('stop' as const, 'restart' as const, 'restart' as const) }) },
 	{ weight: 1, arbitrary: fc.constant({ do: 'want' as const, desired: null }) },
 	{ weight: 1, arbitrary: fc.record({ do: fc.constant('pass' as const), ms: fc.nat({ max: 900_000 }) }) },

@@ -291,7 +291,7 @@ describe('an old channel that the service ends because the new link has register
 		expect(supervision.current?.state).toMatchObject({
 			name: 'connectWait',
 			failure: { code: 'connection-replaced' },
-			backoff: { refusedAtMs: [] },
+			backoff: { refusedAtMs: null },
 		});
 		const moved = tell(supervision, 'next', confirmed);
 		expect(said(moved.effects)).toEqual(['2 linkPromoted', '1 linkEnded']);
@@ -305,7 +305,7 @@ describe('an old channel that the service ends because the new link has register
 	test('is a refusal while the new link has no Connection yet', () => {
 		expect(tell(moving, 'current', ended(refused, 1008)).supervision.current?.state).toMatchObject({
 			failure: { code: 'credential-refused' },
-			backoff: { refusedAtMs: [1000] },
+			backoff: { refusedAtMs: 1000 },
 		});
 	});
 
@@ -473,13 +473,13 @@ describe('the end', () => {
 			{ type: 'closeChannel', code: 1001 },
 			{ type: 'closeChannel', code: 1001 },
 		]);
-		expect(supervision).toEqual({ ...NOTHING_SUPERVISED, lastGeneration: 2 });
+		expect(supervision).toEqual({ ...NOTHING_SUPERVISED, lastGeneration: 2, budget: moving.budget });
 	});
 
 	test('of every wish closes both links with 1000', () => {
 		const { supervision, effects } = want(moving, null);
 		expect(said(effects)).toEqual(['2 linkEnded', '1 closeChannel', '1 linkEnded']);
-		expect(supervision).toEqual({ ...NOTHING_SUPERVISED, lastGeneration: 2 });
+		expect(supervision).toEqual({ ...NOTHING_SUPERVISED, lastGeneration: 2, budget: moving.budget });
 		expect(want(NOTHING_SUPERVISED, null)).toEqual({ supervision: NOTHING_SUPERVISED, effects: [] });
 	});
 

@@ -28,7 +28,8 @@ export function readInboxFile(stateDir: string): StoredEvent[] {
 		return rows.map(({ number, epoch, serviceId, content }) => ({
 			id: `${epoch}-${number}`,
 			number: Number(number),
-			serviceId: serviceId as string | null,
+			// Behind the id there is what tells the messages of one id apart.
+			serviceId: (serviceId as string | null)?.split('\u001f')[0] ?? null,
 			hasContent: content !== null,
 		}));
 	} finally {

@@ -8,6 +8,7 @@ import {
 	blockerTo,
 	type Finding,
 	failed,
+	hintsOf,
 	notApplicable,
 	ok,
 	warning,
@@ -19,6 +20,18 @@ const idsWithPrerequisites = (asked: readonly CheckId[]) => withPrerequisites(CH
 const failing = failed(failure('dns-failed', 'The name can not be resolved.'));
 const STRICT = { warningsAsErrors: true };
 const LENIENT = { warningsAsErrors: false };
+
+test('a channel that fails is told the open points that its remedy does not name; nothing else is', () => {
+	const refused = failed(
+		failure('credential-refused', 'The channel answered 401.', { remedy: 'Check service.queryName.' }),
+	);
+	expect(hintsOf('channel', refused)).toEqual([
+		'If the Connection is new, check service.channelAuth: some services take it in the query.',
+		'If Connections that do not say their life end regularly, set service.connectionLifeSeconds.',
+	]);
+	expect(hintsOf('credential', refused)).toEqual([]);
+	expect(hintsOf('channel', ok('It is open.'))).toEqual([]);
+});
 
 describe('the list', () => {
 	test('holds the permanent ids in the permanent order, each with what it needs', () => {

@@ -34,6 +34,7 @@ async function givenDevice() {
 		saved: secret(),
 		backup: secret(),
 		damaged: secret(),
+		unread: secret(),
 		handed: secret(),
 		keyLine: (await readFile(fixture('client.key'), 'utf8')).split('\n')[1] ?? '',
 	};
@@ -66,6 +67,19 @@ async function givenDevice() {
 	await writeFile(join(stateDir, 'state.json'), stateWith(known.saved));
 	await writeFile(join(stateDir, 'state.json.bak'), stateWith(known.backup));
 	await writeFile(join(stateDir, 'state.json.corrupt-2026'), stateWith(known.damaged).slice(0, -40));
+	const unread = {
+		schemaVersion: 1,
+		attemptId: 'a',
+		at: new Date().toISOString(),
+		status: 201,
+		baseUrl: settings.baseUrl,
+		request: { deviceId: 'KIOSK-7', workflowId: 'check-in' },
+		sessionId: null,
+		assignsWorkflow: true,
+		confirmsOrigin: null,
+		texts: [{ place: '/data/access', text: known.unread }],
+	};
+	await writeFile(join(stateDir, 'unread-answer.json'), JSON.stringify(unread));
 	await mkdir(join(directory, 'credentials'));
 	await writeFile(join(directory, 'credentials', 'idv-agent.api-key'), known.handed);
 	await writeFile(join(directory, 'credentials', 'dmi-serial'), 'SERIAL-0001\n');

@@ -171,6 +171,43 @@ describe('keeping events', () => {
 		expect(contents(all(store).entries)).toEqual(['b']);
 	});
 
+	test('two messages are the same only if id, kind and content are; while channels overlap, id and kind', async () => {
+		let store = open();
+		const isNew = (content: string, kind: string, overlaps = false) =>
+			store.append(incoming(content, { serviceId: 's1', kind }), overlaps) !== null;
+		expect([isNew('a', 'one'), isNew('b', 'one'), isNew('a', 'two')]).toEqual([true, true, true]);
+		await store.settled();
+		for (let restarts = 0; restarts < 2; restarts += 1) {
+			expect([isNew('a', 'one'), isNew('b', 'one'), isNew('a', 'two')]).toEqual([false, false, false]);
+			expect([isNew('c', 'one', true), isNew('c', 'two', true)]).toEqual([false, false]);
+			store = reopen(store);
+		}
+		expect([isNew('c', 'three', true), isNew('c', 'one')]).toEqual([true, true]);
+	});
+
+	test('an earlier version reads the file, and what one has left there is still known', async () => {
+		let store = open();
+		store.join('kiosk');
+		store.append(incoming('old', { serviceId: 's1' }));
+		store.append(incoming('deleted', { serviceId: 's2' }));
+		await store.settled();
+		store.close();
+		const { DatabaseSync } = process.getBuiltinModule('node:sqlite');
+		const database = new DatabaseSync(at('events.db'));
+		const rows = database.prepare('SELECT service_id AS id, kind FROM event ORDER BY number').all();
+		expect(rows.map(({ id }) => String(id).split('\u001f')[0])).toEqual(['s1', 's2']);
+		expect(database.prepare('PRAGMA user_version').get()).toEqual({ user_version: 1 });
+		// As 0.1.0 writes it: the id alone; of a deleted event nothing else.
+		database.exec("UPDATE event SET service_id = 's1' WHERE number = 1");
+		database.exec("UPDATE event SET service_id = 's2', kind = NULL, content = NULL, at = NULL WHERE number = 2");
+		database.close();
+		store = open();
+		expect(all(store).entries.map(({ serviceId }) => serviceId)).toEqual(['s1']);
+		expect(store.append(incoming('old', { serviceId: 's1' }))).toBeNull();
+		expect(store.append(incoming('new', { serviceId: 's1' }))).not.toBeNull();
+		expect(store.append(incoming('anything', { serviceId: 's2' }))).toBeNull();
+	});
+
 	test('behaves as the inbox in memory does, whatever happens', async () => {
 		const step = fc.oneof(
 			fc.record({ type: fc.constant('append'), size: fc.nat(300), id: fc.option(fc.nat(40)) }),

@@ -137,7 +137,7 @@ test('with the settings of another service each of them is named by what it answ
 	};
 	await device.writeSettings({ ...settings, service: { tokenPointer: '/data/token' } });
 	await device.start();
-	expect((await device.untilProblem('bad-response')).problem?.remedy).toContain('service.tokenPointer');
+	expect((await device.untilProblem('answer-unreadable')).problem?.remedy).toContain('service.tokenPointer');
 	await device.writeSettings(settings);
 	await device.untilProblem('credential-refused');
 	await device.writeSettings({ ...settings, service: { channelPath: '/v2/devices/stream', silenceLimitSeconds: 0 } });

@@ -33,6 +33,8 @@ export interface ProxyOptions {
 	readonly password?: boolean;
 	/** Refuse every host. */
 	readonly refuse?: boolean;
+	/** End lines that are silent for so long. */
+	readonly idleSeconds?: number;
 }
 
 interface Plan {
@@ -116,6 +118,7 @@ export const squid = (options: ProxyOptions) =>
 				`cache_log ${join(directory, 'cache.log')}`,
 				'cache deny all',
 				'shutdown_lifetime 0 seconds',
+				...(options.idleSeconds ? [`read_timeout ${options.idleSeconds} seconds`] : []),
 				...(options.password
 					? [
 							`auth_param basic program ${join(directory, 'check')}`,
@@ -173,6 +176,7 @@ http {
 			${options.refuse ? 'return 403;' : ''}
 			proxy_pass http://127.0.0.1:${options.servicePort};
 			proxy_http_version 1.1;
+			${options.idleSeconds ? `proxy_read_timeout ${options.idleSeconds}s; proxy_send_timeout ${options.idleSeconds}s;` : ''}
 			proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection "upgrade";
 		}
 	}
@@ -195,7 +199,7 @@ export const haproxy = (options: FrontOptions) =>
 	timeout connect 5s
 	timeout client 60s
 	timeout server 60s
-	timeout tunnel 1h
+	timeout tunnel ${options.idleSeconds ? `${options.idleSeconds}s` : '1h'}
 frontend outside
 	bind ${options.address}:${port} ssl crt ${both} ${verify}
 	${options.refuse ? 'http-request deny deny_status 403' : ''}

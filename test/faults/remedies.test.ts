@@ -57,7 +57,7 @@ test.for([
 
 test.for([
 	['redirect-refused', 308, {}, ''],
-	['response-too-large', 200, {}, 'x'.repeat(2 * 1024 * 1024)],
+	['response-too-large', 200, {}, 'x'.repeat(5 * 1024 * 1024)],
 	['bad-response', 404, {}, 'nothing here'],
 	['captive-portal', 200, { 'content-type': 'text/html' }, '<!doctype html><title>Welcome to the hotel</title>'],
 ] as const)(
@@ -121,7 +121,7 @@ test('request-rejected: the words of the service are shown, and a corrected sett
 });
 
 test.for([
-	['too large', 'x'.repeat(300 * 1024), {}],
+	['too large', 'x'.repeat(17 * 1024 * 1024), {}],
 	['no UTF-8', Buffer.from([0xff, 0xc0]), { binary: false }],
 ] as const)(
 	'poison-message: after a message that is %s the device is back by itself [F080]',

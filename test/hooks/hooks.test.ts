@@ -16,7 +16,14 @@ async function givenHooks(home: Home) {
 	const argv = ['/bin/sh', script, file];
 	return {
 		settings: {
-			hooks: { onNotification: argv, onOnline: argv, onOffline: argv, onPaired: argv, onPairingFailed: argv },
+			hooks: {
+				onNotification: argv,
+				onOnline: argv,
+				onOffline: argv,
+				onNeedsPerson: argv,
+				onPaired: argv,
+				onPairingFailed: argv,
+			},
 		},
 		/** The inputs with which a hook was called. */
 		calls: (hook: string) =>
@@ -65,4 +72,28 @@ test('commands are run for what happens, with JSON on standard input', async () 
 	await service.close();
 	await ended('onOffline');
 	expect(calls('onOffline')).toHaveLength(1);
+});
+
+test('a device that only a person can bring back online is told once, with its cause', async () => {
+	const service = await givenService();
+	const home = await givenHome();
+	const { settings, calls } = await givenHooks(home);
+	const device = await givenAgent({ home, settings });
+	await device.pair(service.createPairingCode('check-in').url);
+	await device.untilState('online');
+	service.failNext('/ws/device', { status: 403 }, 2);
+	const gone = device.untilState('offline');
+	service.dropSockets();
+	await gone;
+	await device.passWait();
+	const first = await device.untilState('blocked');
+	// A slow attempt that fails as well is no news.
+	await device.passWait();
+	await device.untilStatus(
+		({ state, channel }) => state === 'blocked' && channel.nextAttemptAt !== first.channel.nextAttemptAt,
+	);
+	await device.untilLogged(({ msg }) => msg.startsWith('onNeedsPerson failed'));
+	await device.untilLogged(({ msg }) => msg.startsWith('onOffline failed'));
+	expect(calls('onOffline')).toMatchObject([{ state: 'offline', problem: { code: 'connection-lost' } }]);
+	expect(calls('onNeedsPerson')).toMatchObject([{ state: 'blocked', problem: { code: 'access-forbidden' } }]);
 });

@@ -254,9 +254,9 @@ describe('device connect', () => {
 	test('finds the Connection wherever --token-pointer says', async () => {
 		const other = await givenService({ dialect: { tokenPointer: '/data/secret' } });
 		const missing = {
-			status: 69,
-			code: 'bad-response',
-			words: /without a Connection token.*may have created a Connection/,
+			status: 65,
+			code: 'answer-unreadable',
+			words: /no Connection token.*may have created a Connection/,
 		};
 		expectJsonRefusal(await idv([...connect, '--json'], env('Basic', other)), missing);
 		const told = succeeded(await idv([...connect, '--json', '--token-pointer', '/data/secret'], env('Basic', other)));

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { CATALOGUE } from '../../src/base/errors.ts';
 import { statusSchema } from '../../src/protocol/local-answers.ts';
-import { PAGE_LANGUAGES } from '../../src/settings/terms.ts';
+import { PAGE_LANGUAGES } from '../../src/settings/table.ts';
 
 const PAGE = join(import.meta.dirname, '../../src/page/page');
 const TAGS = PAGE_LANGUAGES.filter((tag) => tag !== 'auto');

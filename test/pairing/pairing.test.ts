@@ -115,7 +115,7 @@ describe('a Short Token', () => {
 		const device = await givenAgent();
 		const code = service.createPairingCode(null).url;
 		expect(await refusalOf(device.pair(code))).toMatchObject({ code: 'workflow-missing' });
-		expect(registrations(service)).toEqual([]);
+		expect(registrations(service)).toEqual([422]);
 		const refusal = await refusalOf(device.pair(code, { workflowId: 'chek-in' }));
 		expect(refusal).toMatchObject({ code: 'workflow-unknown', message: expect.stringContaining('chek-in') });
 		expect(await device.home.untilSaved()).toMatchObject({ attempt: null, assignedWorkflow: null });
@@ -136,6 +136,62 @@ describe('a Short Token', () => {
 		const event = await device.untilEvent(({ type }) => type === 'session');
 		expect(JSON.parse(event.content)).toEqual({ sessionId, workflowId: 'check-in' });
 		expect(device.agent.status().sessionId).toBe(sessionId);
+	});
+});
+
+describe('a code without a workflow, at a service that lists its workflows', () => {
+	const workflowNames = { 'check-in': 'Check in', 'check-out': 'Check out', 'check-out-2': 'Again' };
+	const dialect = { workflowNames, codesNameWorkflow: false, configurationPath: '/somewhere/else' };
+
+	test('is completed by the only one that it is good for', async () => {
+		const service = await givenService({ dialect });
+		const device = await givenAgent();
+		const code = service.createPairingCode('check-out').url;
+		expect(code).not.toContain('workflowId');
+		expect(await device.pair(code)).toMatchObject({ workflowId: 'check-out', online: true });
+		expect(registrations(service)).toEqual([422, 201]);
+		expect(await device.home.untilSaved()).toMatchObject({
+			attempt: null,
+			assignedWorkflow: { workflowId: 'check-out', source: 'pairing' },
+		});
+	});
+
+	test.each(['check-out', 'Check out', 'CHECK OUT'])('is refused with the list, and pairs by %s', async (named) => {
+		const service = await givenService({ dialect });
+		const device = await givenAgent();
+		const code = service.createPairingCode(null).url;
+		const refusal = await refusalOf(device.pair(code));
+		expect(refusal).toMatchObject({
+			code: 'workflow-missing',
+			message: expect.stringMatching(
+				/offers: Check in \(check-in\), Check out \(check-out\), Again \(check-out-2\)\.$/,
+			),
+			remedy: expect.stringContaining('The code was not used and stays valid.'),
+		});
+		expect(JSON.parse(String(refusal.params?.['workflows']))).toEqual(
+			Object.entries(workflowNames).map(([id, name]) => ({ id, name })),
+		);
+		expect(await refusalOf(device.pair(code, { workflowId: 'Chek out' }))).toMatchObject({
+			code: 'workflow-unknown',
+			message: expect.stringContaining('does not know the workflow Chek out (404). '),
+			params: { workflows: refusal.params?.['workflows'] },
+		});
+		expect(await device.pair(code, { workflowId: named })).toMatchObject({ workflowId: 'check-out', online: true });
+	});
+
+	test('is told as expired, and not as incomplete, when it is', async () => {
+		const service = await givenService({ dialect });
+		const device = await givenAgent();
+		const code = `${service.url}/mobile?authorization=Token%20tr-${'x'.repeat(28)}`;
+		expect(await refusalOf(device.pair(code))).toMatchObject({ code: 'code-expired-or-used' });
+	});
+
+	test('a workflow that the settings name is never exchanged for one of the same name', async () => {
+		const service = await givenService({ dialect });
+		const device = await givenAgent({ settings: { workflowId: 'Check out' } });
+		expect(await refusalOf(device.pair(service.createPairingCode(null).url))).toMatchObject({
+			code: 'workflow-unknown',
+		});
 	});
 });
 

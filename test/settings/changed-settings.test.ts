@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { exitStatusOf } from '../../src/base/errors.ts';
 import { givenAgent, givenHome, givenPairedAgent, registrations, watchOffline } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 
@@ -87,7 +88,8 @@ describe('a start with settings that are not valid', () => {
 		const home = await givenHome();
 		await home.writeSettings({ workflow: 'check-in', heartbeatCadence: 'often' });
 		const start = givenAgent({ home });
-		await expect(start).rejects.toMatchObject({ code: 'settings-invalid', exitStatus: 78 });
+		await expect(start).rejects.toMatchObject({ code: 'settings-invalid' });
+		expect(exitStatusOf('settings-invalid')).toBe(78);
 		await expect(start).rejects.toThrow(/workflow .*did you mean workflowId.*\n.*heartbeatCadence must be/);
 		await home.writeSettings({});
 		await givenAgent({ home });
@@ -146,7 +148,7 @@ describe('changed settings', () => {
 		expect(registrations(service)).toEqual([201]);
 	});
 
-	test('are tried at once by a device that is waiting, instead of when the wait is over', async () => {
+	test('are tried at once by a device that is waiting, instead of when the wait is over [F078]', async () => {
 		const service = await givenService({ dialect: { channelPath: '/channel' } });
 		const device = await givenAgent();
 		const result = await device.pair(service.createPairingCode('check-in').url);

@@ -30,7 +30,8 @@ describe('an event', () => {
 	test('that the service sends twice is kept once and uses up no number', () => {
 		const inbox = createEventBuffer('e1', ROOM);
 		inbox.append(incoming('one', 's-1'));
-		expect(inbox.append(incoming('one again', 's-1'))).toBeNull();
+		expect(inbox.append(incoming('one', 's-1'))).toBeNull();
+		expect(inbox.append(incoming('one again', 's-1'), true)).toBeNull();
 		expect(inbox.append(incoming('two', 's-2'))?.id).toBe('e1-2');
 	});
 
@@ -136,7 +137,7 @@ test.each([
 
 test('whatever arrives, the inbox answers like a list that is cut at its bounds', () => {
 	const arriving = fc.record({
-		length: fc.nat({ max: 300 }),
+		length: fc.oneof(fc.constant(7), fc.nat({ max: 300 })),
 		serviceId: fc.option(fc.constantFrom('s-1', 's-2', 's-3', 's-4')),
 	});
 	const bounds = fc.record({ maxCount: fc.integer({ min: 1, max: 6 }), maxBytes: fc.integer({ min: 200, max: 2000 }) });
@@ -151,8 +152,9 @@ test('whatever arrives, the inbox answers like a list that is cut at its bounds'
 				const seen = new Set<string>();
 				const all: string[] = [];
 				for (const { length, serviceId } of events) {
-					const isNew = serviceId === null || !seen.has(serviceId);
-					if (serviceId !== null) seen.add(serviceId);
+					const message = `${serviceId}: ${length}`;
+					const isNew = serviceId === null || !seen.has(message);
+					if (serviceId !== null) seen.add(message);
 					const entry = inbox.append(incoming('x'.repeat(length), serviceId));
 					expect(entry?.id ?? null).toBe(isNew ? `e1-${all.length + 1}` : null);
 					if (isNew) all.push('x'.repeat(length));

@@ -227,7 +227,7 @@ describe('forgetting', () => {
 		fs.copyFileSync(at('state.json'), at('state.json.corrupt-2026-01-01T00-00-00.000Z.json'));
 		await withStore(async (store) => {
 			await store.save({ ...paired, generatedId: 'device-2' });
-			await store.saveAndForget(named('device-2'));
+			await store.save(named('device-2'), { forgetsOlder: true });
 		});
 		expect(files()).toEqual(['lock.db', 'state.json']);
 		expect(read('state.json')).not.toContain(TOKEN);
@@ -238,12 +238,12 @@ describe('forgetting', () => {
 			await store.save(paired);
 			await store.save(EMPTY_STATE);
 			expect(read('state.json.bak')).toContain(TOKEN);
-			await store.saveAndForget(EMPTY_STATE);
+			await store.save(EMPTY_STATE, { forgetsOlder: true });
 			expect(files()).toEqual(['lock.db', 'state.json']);
 			await store.save(paired);
 		});
 		fs.renameSync(at('state.json'), at('state.json.bak'));
-		await withStore((store) => store.saveAndForget(EMPTY_STATE));
+		await withStore((store) => store.save(EMPTY_STATE, { forgetsOlder: true }));
 		expect(files()).toEqual(['lock.db', 'state.json']);
 	});
 });

@@ -130,3 +130,12 @@ describe('metrics', () => {
 		);
 	});
 });
+
+test('cuts of the channel and an idle timeout on the way are figures', () => {
+	const recentCuts = { count: 7, windowSeconds: 600, typicalLifeSeconds: 20, cause: '1006' };
+	const channel = { ...status.channel, idleTimeout: { seconds: 20, pingSeconds: 13 }, recentCuts };
+	const found = parse(formatMetrics(agentMetrics({ ...status, channel }, counts, gauges)));
+	const valuesOf = (name: string) => [...(found.get(name)?.samples.values() ?? [])];
+	expect(valuesOf('idv_agent_channel_cuts_recent')).toEqual([7]);
+	expect(valuesOf('idv_agent_line_idle_timeout_seconds')).toEqual([20]);
+});

@@ -91,6 +91,7 @@ function snapshot(supervision: Supervision, more: Partial<Snapshot> = {}): Snaps
 		hasBeenOnline: false,
 		reconnects: 0,
 		lastHeartbeatAt: null,
+		line: { idleTimeoutSeconds: null, pingSeconds: null, recentCuts: null, warning: null },
 		newestEventId: null,
 		agentVersion: '1.2.3',
 		startedAt: '2026-03-01T09:40:00.000Z',
@@ -189,7 +190,7 @@ describe('what a technician reads', () => {
 			tell(connecting, 'current', ended(forbidden)),
 			{},
 			'blocked',
-			'Not online: This device may not use workflow w1. Ask the operator to allow this device or key for this workflow.',
+			'Not online: This device may not use workflow w1. Ask the operator to allow this device or key for this workflow. If it is allowed: The service has just issued this Connection, and its channel refuses it: set service.channelAuth, service.queryName, service.subprotocol or service.channelPath as the service requires (idv probe finds them); a changed setting is tried at once, without another code.',
 		],
 		[
 			'a device without any credential',
@@ -300,6 +301,8 @@ describe('the fields', () => {
 				lastHeartbeatAt: '2026-03-01T09:59:30.000Z',
 				reconnects: 2,
 				nextAttemptAt: null,
+				idleTimeout: null,
+				recentCuts: null,
 			},
 			plan: null,
 			sessionId: 's1',
@@ -339,6 +342,21 @@ describe('the fields', () => {
 			sessionId: null,
 			pairedAt: null,
 		});
+	});
+
+	test('tell of a line that is cut again and again, and of an idle timeout on it', () => {
+		const recentCuts = { count: 7, windowSeconds: 600, typicalLifeSeconds: 20, cause: '1006' };
+		const warning = failure('channel-flapping', 'The channel was cut 7 times in 10 min, each after 20 s (1006).');
+		const line = { idleTimeoutSeconds: 20, pingSeconds: 13, recentCuts, warning };
+		const { channel, warnings } = describeStatus(snapshot(online, { line }));
+		expect(channel).toMatchObject({ idleTimeout: { seconds: 20, pingSeconds: 13 }, recentCuts });
+		expect(warnings).toMatchObject([{ code: 'channel-flapping', message: warning.message }]);
+	});
+
+	test('warn for an hour of a service that makes the device register too often', () => {
+		const budget = { begunAtMs: [], heldBackAtMs: NOW - 50 * MINUTE };
+		expect(describeStatus(snapshot({ ...online, budget })).warnings).toMatchObject([{ code: 'registering-too-often' }]);
+		expect(describeStatus(snapshot({ ...online, budget }, { nowMs: NOW + 11 * MINUTE })).warnings).toEqual([]);
 	});
 
 	test('show warnings and leave the sentence alone', () => {

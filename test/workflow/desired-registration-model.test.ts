@@ -201,7 +201,8 @@ function check(world: World, { desired, blocker, reevaluateAtMs, progress, plan 
 		checkLease(world, waits ? workflowId : null);
 		must(!waits || currentLeases(leases, nowMs).length > 0, 'only leases defer');
 		must(!waits || next?.reason !== 'pairing', 'a pairing does not wait');
-		const isMove = live?.baseUrl === baseUrl && live.request.workflowId !== workflowId && settings.workflowId === null;
+		const isPlansWorkflow = settings.workflowId === null && target?.workflowId != null;
+		const isMove = live?.baseUrl === baseUrl && live.request.workflowId !== workflowId && isPlansWorkflow;
 		const key = JSON.stringify([target?.revision, workflowId, cadence]);
 		checkRefusal(world, attempt, isWorkflow, isMove ? key : null);
 		if (waits) world.reached.add('deferred');
@@ -239,6 +240,8 @@ function checkRefusal(
 		world.refused = null;
 		return;
 	}
+	// Another revision, or a setting that a person has changed, makes it another move: the device remembers one.
+	if (refused !== null && refused.key !== attempt.key) world.refused = null;
 	if (refused?.key === attempt.key && nowMs < refused.untilMs)
 		must(attempt.name === 'refused', 'a move that failed is not tried before its time');
 	if (attempt.name === 'trying') {

@@ -49,6 +49,22 @@ describe('the workflow changes without a moment offline', () => {
 		expectNeverOffline();
 	});
 
+	test('by a flood of messages costs ten registrations a minute, is reported, and ends at the last one [F146]', async () => {
+		const { service, device, expectNeverOffline } = await givenMover();
+		const before = registrations(service).length;
+		for (let count = 1; count <= 200; count += 1) service.changeWorkflow(DEVICE_ID, `workflow-${count}`);
+		const { warnings } = await device.untilStatus(({ warnings }) =>
+			warnings.some(({ code }) => code === 'registering-too-often'),
+		);
+		expect(warnings.map(({ code }) => code)).toContain('registering-too-often');
+		await device.untilStatus(({ workflow }) => workflow.wanted === 'workflow-200');
+		expect(registrations(service).length - before).toBeLessThanOrEqual(10);
+		expect(device.log.filter(({ code }) => code === 'registering-too-often')).toHaveLength(1);
+		device.clock.advance(121_000);
+		await device.untilLive('workflow-200');
+		expectNeverOffline();
+	});
+
 	test('by a settings file, noticed without a signal', async () => {
 		const { device, expectNeverOffline } = await givenMover();
 		await device.home.writeSettings({ workflowId: 'boarding' });

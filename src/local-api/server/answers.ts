@@ -1,23 +1,35 @@
-/** Sends replies and problems, and drops callers that neither take them nor stop writing. */
-import type http from 'node:http';
+/**
+ * Sends replies, problems and event streams, and drops callers that neither take them nor stop writing. Never waits for a
+ * slow consumer of a stream: each has one bounded queue.
+ */
+import http from 'node:http';
 import type { Readable } from 'node:stream';
+import { problemDocument } from '../../base/sentences.ts';
 import { PROBLEM_CONTENT_TYPE } from '../../protocol/problem.ts';
-import type { Context } from './context.ts';
-import { type ProblemResponse, toProblem } from './problem-responses.ts';
+import type { ProblemResponse } from './problem-responses.ts';
+import type { EventSink, LocalServerLimits, StreamEnd, StreamEvent } from './types.ts';
 
-export function sendProblem(
-	context: Context,
-	request: http.IncomingMessage,
-	response: http.ServerResponse,
-	problem: ProblemResponse,
-): void {
-	for (const [name, value] of Object.entries(problem.headers ?? {})) response.setHeader(name, value);
-	sendText(context, response, problem.status, JSON.stringify(toProblem(problem)), PROBLEM_CONTENT_TYPE);
-	stopReading(context, request);
+/** The part of an open server that its answers share. */
+export interface Answering {
+	readonly limits: LocalServerLimits;
+	readonly fault: (error: unknown) => void;
+	/** Ends one stream each. */
+	readonly streams: Set<(reason: StreamEnd) => void>;
+	stopping: boolean;
+}
+
+type Response = http.ServerResponse;
+
+export function sendProblem(context: Answering, response: Response, problem: ProblemResponse): void {
+	const { failure, status, headers = {}, errors } = problem;
+	for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+	const document = problemDocument(failure, { status, title: http.STATUS_CODES[status] ?? 'Error' }, errors);
+	sendText(context, response, status, JSON.stringify(document), PROBLEM_CONTENT_TYPE);
+	stopReading(context, response.req);
 }
 
 /** Reads on for a while: a caller that is cut off while it writes would lose the answer. */
-export function stopReading(context: Context, request: http.IncomingMessage): void {
+export function stopReading(context: Answering, request: http.IncomingMessage): void {
 	if (request.complete) return;
 	request.resume();
 	const linger = setTimeout(() => request.destroy(), context.limits.lingerMs);
@@ -25,8 +37,8 @@ export function stopReading(context: Context, request: http.IncomingMessage): vo
 }
 
 export function sendText(
-	context: Context,
-	response: http.ServerResponse,
+	context: Answering,
+	response: Response,
 	status: number,
 	text: string | undefined,
 	contentType = 'application/json',
@@ -43,23 +55,17 @@ export function sendText(
  * Sends no faster than the caller takes it.
  * @throws the errors of the content; before its first bytes another answer is still possible.
  */
-export async function sendContent(
-	context: Context,
-	request: http.IncomingMessage,
-	response: http.ServerResponse,
-	status: number,
-	content: Readable,
-): Promise<void> {
+export async function sendContent(context: Answering, response: Response, status: number, content: Readable) {
 	const left = () => content.destroy();
-	if (response.destroyed || request.method === 'HEAD') left();
-	if (response.destroyed) return;
+	const isHead = response.req.method === 'HEAD';
+	if (isHead) left();
 	const begin = () => {
 		if (!response.headersSent) startHead(context, response, 'application/octet-stream').writeHead(status);
 	};
 	response.once('close', left);
 	leaveIfStuck(context, response);
 	try {
-		if (request.method !== 'HEAD')
+		if (!isHead)
 			for await (const chunk of content) {
 				if (response.destroyed) return;
 				begin();
@@ -74,11 +80,7 @@ export async function sendContent(
 }
 
 /** Sets the headers of every answer that the route has not set. */
-export function startHead(
-	context: Context,
-	response: http.ServerResponse,
-	contentType: string | null,
-): http.ServerResponse {
+function startHead(context: Answering, response: Response, contentType: string | null): Response {
 	if (contentType && !response.hasHeader('Content-Type')) response.setHeader('Content-Type', contentType);
 	if (!response.hasHeader('Cache-Control')) response.setHeader('Cache-Control', 'no-store');
 	if (context.stopping) response.setHeader('Connection', 'close');
@@ -86,7 +88,7 @@ export function startHead(
 }
 
 /** Drops a caller that has stopped taking what it asked for. */
-export function leaveIfStuck(context: Context, response: http.ServerResponse): void {
+function leaveIfStuck(context: Answering, response: Response): void {
 	if (response.writableFinished) return;
 	response.setTimeout(context.limits.requestMs, () => {
 		// A caller is not stuck while there is nothing to take: a source may be slow.
@@ -95,7 +97,7 @@ export function leaveIfStuck(context: Context, response: http.ServerResponse): v
 }
 
 /** Resolves at once while the caller keeps up, else when it has caught up or left. */
-export function untilDrained(response: http.ServerResponse): Promise<void> {
+function untilDrained(response: Response): Promise<void> {
 	if (response.destroyed || !response.writableNeedDrain) return Promise.resolve();
 	return new Promise((resolve) => {
 		const done = () => {
@@ -106,4 +108,102 @@ export function untilDrained(response: http.ServerResponse): Promise<void> {
 		response.once('drain', done);
 		response.once('close', done);
 	});
+}
+
+const KEEP_ALIVE = Buffer.from(': keep-alive\n\n');
+
+export function openStream(context: Answering, response: Response, start: (sink: EventSink) => () => void): void {
+	if (response.req.method === 'HEAD') {
+		startHead(context, response, 'text/event-stream').writeHead(200).end();
+		return;
+	}
+	let over = false;
+	/** Whether it has taken everything at some time since the last beat. */
+	let tookAll = true;
+	let cleanUp: (() => void) | null = null;
+
+	const finish = () => {
+		if (over) return false;
+		over = true;
+		clearInterval(beats);
+		context.streams.delete(end);
+		runCleanUp();
+		return true;
+	};
+	const runCleanUp = () => {
+		try {
+			cleanUp?.();
+		} catch (error) {
+			context.fault(error);
+		}
+	};
+	const end = (reason: StreamEnd) => {
+		if (!finish() || response.destroyed) return;
+		response.end(formatEvent({ event: 'closed', data: JSON.stringify({ reason }) }));
+		leaveIfStuck(context, response);
+	};
+	const write = (bytes: Buffer) => {
+		if (over || response.destroyed) return false;
+		const queued = response.writableLength;
+		if (queued === 0) tookAll = true;
+		if (queued > 0 && queued + bytes.length > context.limits.streamQueueBytes) {
+			end('slow');
+			return false;
+		}
+		response.write(bytes);
+		return true;
+	};
+	const beats = setInterval(() => {
+		if (response.writableLength === 0) write(KEEP_ALIVE);
+		else if (tookAll) tookAll = false;
+		else end('slow');
+	}, context.limits.keepAliveMs).unref();
+
+	response.setHeader('Content-Type', 'text/event-stream');
+	response.setHeader('Cache-Control', 'no-store');
+	response.setHeader('Connection', 'close');
+	response.once('close', finish);
+	response.on('timeout', () => end('slow'));
+	response.on('drain', () => {
+		tookAll = true;
+	});
+	context.streams.add(end);
+	try {
+		cleanUp = start({
+			send: (event) => write(Buffer.from(formatEvent(event))),
+			sendAll: write,
+			comment: (text) => void write(Buffer.from(`${text.replace(/^/gm, ': ')}\n\n`)),
+			close: (reason = 'finished') => end(reason),
+			get isBehind() {
+				return response.writableLength > context.limits.streamQueueBytes / 2;
+			},
+			async drained() {
+				if (!response.writableNeedDrain) return;
+				response.setTimeout(context.limits.requestMs);
+				await untilDrained(response);
+				if (!over) response.setTimeout(0);
+			},
+		});
+	} catch (error) {
+		finish();
+		throw error;
+	}
+	// It may have ended before there was anything to clean up.
+	if (over) runCleanUp();
+	else if (context.stopping) end('stopping');
+	else response.flushHeaders();
+}
+
+/** Events as they travel in a stream. */
+export function formatEvents(events: Iterable<StreamEvent>): Buffer {
+	let frames = '';
+	for (const event of events) frames += formatEvent(event);
+	return Buffer.from(frames);
+}
+
+function formatEvent({ id, event, data }: StreamEvent): string {
+	const oneLine = (text: string) => text.replaceAll(/[\r\n\0]/g, '');
+	const idLine = id === undefined ? '' : `id: ${oneLine(id)}\n`;
+	const eventLine = event === undefined ? '' : `event: ${oneLine(event)}\n`;
+	return `${idLine}${eventLine}data: ${data.replaceAll(/\r\n|[\r\n]/g, '\ndata: ')}\n\n`;
 }

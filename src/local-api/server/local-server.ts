@@ -1,17 +1,20 @@
 /**
- * The two Unix sockets on which the agent answers applications and its own command line: sockets, permissions, routing,
- * limits, error documents and event streams. The routes are a parameter.
+ * The two Unix sockets on which the agent answers applications and its own command line: their permissions, the files that a
+ * crash left behind, and the server on them. The routes are a parameter.
  * Must never retry, log, or show the inside of an unexpected error to a caller.
  */
+import { once } from 'node:events';
+import { chmod, chown, lstat, mkdir, unlink } from 'node:fs/promises';
 import type http from 'node:http';
-import type { Failure } from '../../base/errors.ts';
+import net from 'node:net';
+import { join } from 'node:path';
+import { AgentError, type Failure, failure } from '../../base/errors.ts';
+import { checkSocketPath, errnoOf, findGroup } from '../../base/files.edge.ts';
 import { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
-import { closeServer, createContext, shutDown } from './context.ts';
-import { createServer } from './requests.ts';
-import { clearStaleSocket, listen, makeRunDir, openToGroup, socketPath } from './sockets.ts';
+import { closeServer, createContext, createServer, shutDown } from './requests.ts';
 import type { LocalServer, LocalServerOptions, LocalSocket } from './types.ts';
 
-export { formatEvents } from './streams.ts';
+export { formatEvents } from './answers.ts';
 export * from './types.ts';
 
 const SOCKET_NAMES = Object.keys(LOCAL_SOCKETS) as LocalSocket[];
@@ -25,7 +28,10 @@ const SOCKET_NAMES = Object.keys(LOCAL_SOCKETS) as LocalSocket[];
 export async function openLocalServer(options: LocalServerOptions): Promise<LocalServer> {
 	const context = createContext(options, { runDir: options.runDir, authorize: () => null });
 	const paths = SOCKET_NAMES.filter((name) => !options.listen?.[name]).map((name) => socketPath(options.runDir, name));
-	if (paths.length > 0) await makeRunDir(options.runDir);
+	if (paths.length > 0)
+		await mkdir(options.runDir, { recursive: true, mode: 0o755 }).catch((error) => {
+			throw socketFailed(`Cannot make the run directory ${options.runDir}`, error);
+		});
 	for (const path of paths) await clearStaleSocket(path);
 
 	const servers: http.Server[] = [];
@@ -46,11 +52,90 @@ export async function openLocalServer(options: LocalServerOptions): Promise<Loca
 	}
 
 	let closed: Promise<void> | null = null;
-	return {
-		notices,
-		close() {
-			closed ??= shutDown(context, servers);
-			return closed;
-		},
-	};
+	return { notices, close: () => (closed ??= shutDown(context, servers)) };
+}
+
+function socketPath(runDir: string, name: LocalSocket): string {
+	return checkSocketPath(join(runDir, LOCAL_SOCKETS[name]));
+}
+
+async function clearStaleSocket(path: string): Promise<void> {
+	try {
+		const found = await lstat(path).catch((error) => {
+			if (errnoOf(error) === 'ENOENT') return null;
+			throw error;
+		});
+		if (!found) return;
+		if (!found.isSocket())
+			throw new AgentError('socket-failed', `${path} is there already and is not a socket.`, {
+				remedy: 'Move it away, or choose another run directory.',
+			});
+		if (await isLive(path))
+			throw new AgentError('socket-failed', `Another process listens on ${path}.`, {
+				remedy: 'Stop the other agent, or give this one a run directory of its own.',
+			});
+		await unlink(path);
+	} catch (error) {
+		throw error instanceof AgentError ? error : socketFailed(`Cannot replace ${path}`, error);
+	}
+}
+
+/** Whether a process accepts connections there. Throws when that cannot be determined. */
+async function isLive(path: string): Promise<boolean> {
+	const probe = net.connect(path);
+	try {
+		await once(probe, 'connect');
+		return true;
+	} catch (error) {
+		// A full backlog: a process is there, only busy.
+		if (errnoOf(error) === 'EAGAIN') return true;
+		if (['ECONNREFUSED', 'ENOENT'].includes(errnoOf(error))) return false;
+		throw error;
+	} finally {
+		probe.destroy();
+	}
+}
+
+/** @param target a path, or a socket that is open already. */
+async function listen(server: http.Server, target: string | { readonly fd: number }): Promise<void> {
+	try {
+		const listening = once(server, 'listening');
+		// The socket is bound inside this call: no other user may connect before its group is right.
+		const umask = process.umask(0o177);
+		try {
+			server.listen(target);
+		} finally {
+			process.umask(umask);
+		}
+		await listening;
+	} catch (error) {
+		const what = typeof target === 'string' ? `Cannot listen on ${target}` : 'Cannot use the socket given';
+		throw socketFailed(what, error);
+	}
+}
+
+/** Lets the group in. With a group that was asked for and could not be had, only the owner: never the wrong group. */
+async function openToGroup(path: string, group: string | number | undefined): Promise<Failure | null> {
+	try {
+		if (group !== undefined) {
+			const gid = /^\d+$/.test(String(group)) ? Number(group) : (await findGroup(group))?.gid;
+			if (gid === undefined)
+				return failure('socket-failed', `There is no group ${group}: only its owner may use ${path}.`, {
+					remedy: 'Make the group (systemd-sysusers does), or name another, and start the agent again.',
+				});
+			await chown(path, -1, gid);
+		}
+		await chmod(path, 0o660);
+		return null;
+	} catch (error) {
+		const groupName = group === undefined ? 'its group' : `group ${group}`;
+		const reason = errnoOf(error) || String(error);
+		return failure('socket-failed', `Cannot open ${path} to ${groupName} (${reason}): only its owner may use it.`, {
+			remedy: 'Make the user of the agent a member of the group, and start the agent again.',
+		});
+	}
+}
+
+function socketFailed(what: string, error: unknown): AgentError {
+	return new AgentError('socket-failed', `${what} (${errnoOf(error) || String(error)}).`, { cause: error });
 }

@@ -1,5 +1,4 @@
 /** Errors as problem documents: which HTTP status each has, and the words that are sent. Never the inside of an unexpected one. */
-import http from 'node:http';
 import {
 	type AgentError,
 	type ErrorCode,
@@ -9,8 +8,7 @@ import {
 	type FailureDetails,
 	failure,
 } from '../../base/errors.ts';
-import { problemDocument } from '../../base/sentences.ts';
-import { PROBLEM_CONTENT_TYPE, type ProblemDocument } from '../../protocol/problem.ts';
+import type { ProblemDocument } from '../../protocol/problem.ts';
 
 /** A problem document before it is sent. */
 export interface ProblemResponse {
@@ -48,8 +46,8 @@ const STATUS_OF_CODE: { readonly [Code in ErrorCode]?: number } = {
 export function toProblemResponse(error: AgentError): ProblemResponse {
 	const status = STATUS_OF_CODE[error.code] ?? STATUS_OF_EXIT[exitStatusOf(error.code)] ?? 500;
 	const { retryAfterMs } = error.failure;
-	if (retryAfterMs === undefined) return { failure: error.failure, status };
-	return { failure: error.failure, status, headers: { 'Retry-After': String(Math.ceil(retryAfterMs / 1000)) } };
+	const headers = retryAfterMs === undefined ? {} : { 'Retry-After': String(Math.ceil(retryAfterMs / 1000)) };
+	return { failure: error.failure, status, headers };
 }
 
 export function problemResponse(
@@ -62,10 +60,6 @@ export function problemResponse(
 	return { status, failure: failure(code, message, details), ...(headers && { headers }), ...(errors && { errors }) };
 }
 
-export function toProblem({ failure: told, status, errors }: ProblemResponse): ProblemDocument {
-	return problemDocument(told, { status, title: http.STATUS_CODES[status] ?? 'Error' }, errors);
-}
-
 /** The connection is closed: the rest of the request may still arrive on it. */
 export function tooSlow(): ProblemResponse {
 	return problemResponse(408, 'request-timeout', 'The request did not arrive in time.', {
@@ -75,31 +69,18 @@ export function tooSlow(): ProblemResponse {
 }
 
 /**
- * The answer to bytes that are not an HTTP request.
+ * The problem with bytes that are not an HTTP request.
  * @param code the error code of Node, or `CONNECT` for that method, which never reaches a handler.
  */
-export function rawProblem(code: string | undefined): string {
-	const problem =
-		code === 'ERR_HTTP_REQUEST_TIMEOUT'
-			? tooSlow()
-			: code === 'HPE_HEADER_OVERFLOW'
-				? problemResponse(431, 'body-too-large', 'The headers of the request are too large.', {
-						remedy: 'Send fewer headers.',
-					})
-				: code === 'CONNECT'
-					? problemResponse(405, 'method-not-allowed', 'This server is not a proxy; CONNECT is not supported.', {
-							headers: { Allow: 'GET' },
-						})
-					: problemResponse(400, 'usage', 'This is not a valid HTTP/1.1 request.', { remedy: 'Use an HTTP client.' });
-	const body = JSON.stringify(toProblem(problem));
-	const head = [
-		`HTTP/1.1 ${problem.status} ${http.STATUS_CODES[problem.status]}`,
-		`Content-Type: ${PROBLEM_CONTENT_TYPE}`,
-		`Content-Length: ${Buffer.byteLength(body)}`,
-		'Connection: close',
-		...Object.entries(problem.headers ?? {})
-			.filter(([name]) => name !== 'Connection')
-			.map(([name, value]) => `${name}: ${value}`),
-	];
-	return `${head.join('\r\n')}\r\n\r\n${body}`;
+export function unreadable(code: string | undefined): ProblemResponse {
+	if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return tooSlow();
+	if (code === 'HPE_HEADER_OVERFLOW')
+		return problemResponse(431, 'body-too-large', 'The headers of the request are too large.', {
+			remedy: 'Send fewer headers.',
+		});
+	if (code === 'CONNECT')
+		return problemResponse(405, 'method-not-allowed', 'This server is not a proxy; CONNECT is not supported.', {
+			headers: { Allow: 'GET' },
+		});
+	return problemResponse(400, 'usage', 'This is not a valid HTTP/1.1 request.', { remedy: 'Use an HTTP client.' });
 }

@@ -1,13 +1,63 @@
-/** One HTTP server on the route table: finds the route, reads the body, calls the handler and sends the reply. */
+/** One HTTP server on the route table: finds the route, reads the body, calls the handler and sends the reply; and its end. */
 import http from 'node:http';
+import type net from 'node:net';
+import { join } from 'node:path';
+import type { Duplex } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
 import { AgentError } from '../../base/errors.ts';
-import { sendContent, sendProblem, sendText, startHead, stopReading } from './answers.ts';
+import { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
+import { type Answering, openStream, sendContent, sendProblem, sendText, stopReading } from './answers.ts';
 import { readBody, readJson } from './bodies.ts';
-import type { Context } from './context.ts';
-import { type ProblemResponse, problemResponse, rawProblem, toProblemResponse } from './problem-responses.ts';
-import { findRoute } from './routing.ts';
-import { openStream } from './streams.ts';
-import type { LocalListener, LocalMethod, LocalReply, LocalRoute, RawExchange } from './types.ts';
+import { type ProblemResponse, problemResponse, toProblemResponse, unreadable } from './problem-responses.ts';
+import {
+	LOCAL_SERVER_LIMITS,
+	type LocalListener,
+	type LocalMethod,
+	type LocalReply,
+	type LocalRoute,
+	type RawExchange,
+	type ServingOptions,
+} from './types.ts';
+
+type Request = http.IncomingMessage;
+type Response = http.ServerResponse;
+
+/** Decides on a request before its route is searched. `null` lets it in; headers set here stay on every answer. */
+export type Authorize = (request: Request, response: Response) => LocalReply | ProblemResponse | null;
+
+/** The state that the listeners of an open server share. */
+export interface Context extends Answering {
+	readonly routes: readonly LocalRoute[];
+	/** The directory of the Unix sockets; `null` for callers that cannot use them. */
+	readonly runDir: string | null;
+	readonly authorize: Authorize;
+	/** Answers that are under way, streams included, by connection. */
+	readonly pending: Map<Duplex, Set<Response>>;
+}
+
+export function createContext(
+	{ routes, limits, onFault = () => {} }: ServingOptions,
+	more: Pick<Context, 'runDir' | 'authorize'>,
+): Context {
+	const shared = { pending: new Map(), streams: new Set<never>(), stopping: false };
+	return { ...more, ...shared, routes, limits: { ...LOCAL_SERVER_LIMITS, ...limits }, fault: onFault };
+}
+
+/** Ends streams as `stopping`, gives requests under way their time, and closes what is left. */
+export async function shutDown(context: Context, servers: readonly http.Server[]): Promise<void> {
+	context.stopping = true;
+	for (const end of [...context.streams]) end('stopping');
+	const ended = Promise.all(servers.map(closeServer));
+	const answers = [...context.pending.values()].flatMap((pending) => [...pending]);
+	const answered = answers.map((each) => new Promise<void>((resolve) => each.once('close', resolve)));
+	await Promise.race([Promise.all(answered), delay(context.limits.closeGraceMs, undefined, { ref: false })]);
+	for (const server of servers) server.closeAllConnections();
+	await ended;
+}
+
+export function closeServer(server: http.Server): Promise<void> {
+	return new Promise((resolve) => server.close(() => resolve()));
+}
 
 /** Not listening yet. */
 export function createServer(context: Context, listener: LocalListener): http.Server {
@@ -19,7 +69,6 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 		response.once('close', () => {
 			answers.delete(response);
 			if (answers.size === 0) pending.delete(socket);
-			if (pending.size === 0) context.whenIdle?.();
 		});
 		// A caller may leave in the middle: that is not a fault.
 		response.on('error', () => {});
@@ -43,7 +92,7 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 	server.on('checkExpectation', serve);
 	server.on('connect', (_request, socket) => {
 		socket.on('error', () => {});
-		socket.end(rawProblem('CONNECT'), () => socket.destroy());
+		endWith(context, socket, unreadable('CONNECT'));
 	});
 	// Without a listener a failed accept, for want of file descriptors, would end the process.
 	server.on('error', (error) => {
@@ -53,24 +102,28 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 		const underWay = [...(pending.get(socket) ?? [])];
 		// A problem cannot be written into the middle of another answer.
 		if (socket.writable && underWay.length <= 1 && !underWay[0]?.headersSent)
-			socket.write(rawProblem((error as NodeJS.ErrnoException).code));
-		socket.destroy();
+			endWith(context, socket, unreadable((error as NodeJS.ErrnoException).code), underWay[0]);
+		else socket.destroy();
 	});
 	return server;
 }
 
-async function answer(
-	context: Context,
-	listener: LocalListener,
-	request: http.IncomingMessage,
-	response: http.ServerResponse,
-): Promise<void> {
+/** The last answer on a connection, to bytes that are not a request. */
+function endWith(context: Context, socket: Duplex, problem: ProblemResponse, begun?: Response): void {
+	const response = begun ?? new http.ServerResponse(new http.IncomingMessage(socket as net.Socket));
+	if (!begun) response.assignSocket(socket as net.Socket);
+	response.setHeader('Connection', 'close');
+	response.once('finish', () => socket.destroy());
+	sendProblem(context, response, problem);
+}
+
+async function answer(context: Context, listener: LocalListener, request: Request, response: Response): Promise<void> {
 	let lasting: http.OutgoingHttpHeaders = {};
 	try {
 		const early = refuseMalformed(request) ?? context.authorize(request, response);
 		lasting = response.getHeaders();
 		const reply = early ?? (await replyTo(context, listener, request, response));
-		if (reply !== 'gone') await send(context, request, response, reply);
+		if (reply !== 'gone') await send(context, response, reply);
 	} catch (error) {
 		const known = error instanceof AgentError;
 		if (!known) context.fault(error);
@@ -83,12 +136,12 @@ async function answer(
 		const problem = known
 			? toProblemResponse(error)
 			: problemResponse(500, 'internal', 'Something in the agent went wrong.');
-		sendProblem(context, request, response, problem);
+		sendProblem(context, response, problem);
 	}
 }
 
 /** Requests that Node accepts although HTTP does not. */
-function refuseMalformed({ headers, httpVersion }: http.IncomingMessage): ProblemResponse | null {
+function refuseMalformed({ headers, httpVersion }: Request): ProblemResponse | null {
 	if (headers.host === undefined && httpVersion === '1.1')
 		return problemResponse(400, 'usage', 'The request has no Host header.', { remedy: 'Use an HTTP client.' });
 	if (headers.expect !== undefined && !/^100-continue$/i.test(headers.expect))
@@ -98,12 +151,7 @@ function refuseMalformed({ headers, httpVersion }: http.IncomingMessage): Proble
 	return null;
 }
 
-async function replyTo(
-	context: Context,
-	listener: LocalListener,
-	request: http.IncomingMessage,
-	response: http.ServerResponse,
-): Promise<LocalReply | ProblemResponse | 'gone'> {
+async function replyTo(context: Context, listener: LocalListener, request: Request, response: Response) {
 	const [path = '', ...search] = (request.url ?? '').split('?');
 	const method = request.method ?? '';
 	const route = findRoute(context, listener, method, path);
@@ -127,12 +175,7 @@ async function replyTo(
 	});
 }
 
-async function bodyFor(
-	context: Context,
-	route: LocalRoute,
-	request: http.IncomingMessage,
-	response: http.ServerResponse,
-): Promise<{ readonly value: unknown } | ProblemResponse | 'gone'> {
+async function bodyFor(context: Context, route: LocalRoute, request: Request, response: Response) {
 	if (route.body === 'raw') {
 		response.once('finish', () => stopReading(context, request));
 		const target = (request.url ?? '').slice(route.path.replace(/\/$/, '').length);
@@ -144,33 +187,75 @@ async function bodyFor(
 	return route.body ? readJson(request.headers, bytes, route.body) : { value: undefined };
 }
 
-async function send(
-	context: Context,
-	request: http.IncomingMessage,
-	response: http.ServerResponse,
-	reply: LocalReply | ProblemResponse,
-): Promise<void> {
+async function send(context: Context, response: Response, reply: LocalReply | ProblemResponse): Promise<void> {
 	if ('answered' in reply) {
-		if (!response.headersSent && !response.destroyed) throw new Error(`${request.method} was not answered`);
+		if (!response.headersSent && !response.destroyed) throw new Error(`${response.req.method} was not answered`);
 		return;
 	}
-	// While it was handled the caller may have left.
-	if (response.destroyed) {
+	// While it was handled the caller may have left, or sent bytes that ended the connection.
+	if (response.destroyed || response.headersSent) {
 		if ('content' in reply) reply.content.destroy();
 		return;
 	}
-	if ('failure' in reply) {
-		sendProblem(context, request, response, reply);
-		return;
-	}
-	if ('stream' in reply) {
-		if (request.method === 'HEAD') startHead(context, response, 'text/event-stream').writeHead(200).end();
-		else openStream(context, response, reply.stream);
-		return;
-	}
+	if ('failure' in reply) return sendProblem(context, response, reply);
+	if ('stream' in reply) return openStream(context, response, reply.stream);
 	const { status } = reply;
 	for (const [name, value] of Object.entries(reply.headers ?? {})) response.setHeader(name, value);
-	if ('content' in reply) await sendContent(context, request, response, status, reply.content);
+	if ('content' in reply) await sendContent(context, response, status, reply.content);
 	else if ('text' in reply) sendText(context, response, status, reply.text, 'text/plain; charset=utf-8');
 	else sendText(context, response, status, 'json' in reply ? reply.json : JSON.stringify(reply.body));
+}
+
+const NAMES: Readonly<Record<LocalListener, string>> = {
+	...LOCAL_SOCKETS,
+	browser: 'the port for applications in a browser',
+	probe: 'the port for health and metrics',
+	page: 'the port of the page',
+};
+/** The methods that a route with method `*` takes. */
+const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'];
+
+/** The route that answers, or why none does. @param method as it came, `HEAD` included. @param path without the query. */
+function findRoute(
+	{ routes, runDir }: Context,
+	listener: LocalListener,
+	method: string,
+	path: string,
+): LocalRoute | ProblemResponse {
+	const onPath = routesOn(routes, path);
+	if (onPath.length === 0) return problemResponse(404, 'not-found', 'There is no such route.');
+	const here = onPath.filter((route) => route.listeners.includes(listener));
+	const takesIt = (route: LocalRoute) => methodsOf(route).includes(method);
+	const found = here.find(takesIt);
+	if (found) return found;
+	const elsewhere = onPath.find(takesIt) ?? (here.length === 0 ? onPath[0] : undefined);
+	const other = elsewhere?.listeners[0];
+	if (elsewhere && other) {
+		const asked = elsewhere.method === '*' ? path : `${elsewhere.method} ${path}`;
+		const message = `${asked} is answered on ${NAMES[other]}, not on ${NAMES[listener]}.`;
+		return problemResponse(403, 'access-denied', message, { remedy: whereToAsk(other, runDir) });
+	}
+	return problemResponse(405, 'method-not-allowed', `This route does not take ${method}.`, {
+		headers: { Allow: here.flatMap(methodsOf).join(', ') },
+	});
+}
+
+/** The routes on the path itself, else those on the longest prefix of it. */
+function routesOn(routes: readonly LocalRoute[], path: string): readonly LocalRoute[] {
+	const exact = routes.filter((route) => !route.prefix && route.path === path);
+	if (exact.length > 0) return exact;
+	const around = routes.filter((route) => route.prefix && path.startsWith(route.path));
+	const longest = Math.max(...around.map((route) => route.path.length));
+	return around.filter((route) => route.path.length === longest);
+}
+
+function methodsOf({ method }: LocalRoute): readonly string[] {
+	if (method === '*') return METHODS;
+	return method === 'GET' ? ['GET', 'HEAD'] : [method];
+}
+
+function whereToAsk(listener: LocalListener, runDir: string | null): string {
+	if (!(listener in LOCAL_SOCKETS)) return `Ask on ${NAMES[listener]}.`;
+	const path = runDir === null ? NAMES[listener] : join(runDir, NAMES[listener]);
+	return `Ask on ${path}, as root or as a member of the group that owns it.`;
 }

@@ -101,7 +101,7 @@ export async function readFromCamera(video, signal, { onSeen, take }) {
 	}
 }
 
-/** What a text that is no pairing code is, for a friendly line. */
+/** The kind of a text that cannot pair, for a friendly line; `null` for one that is not known. */
 export function kindOf({ text, format }) {
 	if (/^wifi:/i.test(text)) return 'wifi';
 	if (/^(begin:vcard|mecard:)/i.test(text)) return 'contact';

@@ -29,7 +29,7 @@ const SIGNS = {
 	silent:
 		'M3 3h18v18H3zM6.4 8.3 12 13.9 10.1 12 6.4 15.7 8.3 17.6 12 13.9 15.7 17.6 17.6 15.7 13.9 12 17.6 8.3 15.7 6.4 12 10.1 8.3 6.4z',
 };
-/** Problems that nobody before the screen can mend: they stand under Details, for support. */
+/** Problems that a person at the screen cannot mend: they stand under Details, for support. */
 const FOR_SUPPORT = new Set([
 	'socket-failed',
 	'restart-needed',

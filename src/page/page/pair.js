@@ -21,7 +21,7 @@ export function pairedNote() {
 	return Date.now() < noteUntil ? text('paired') : '';
 }
 
-/** What the agent says has changed: a scanned code may have come, or this device may take no code any more. */
+/** Follows a change that the agent reports: a scanned code may have come, or this device may take codes no longer. */
 export function followPairing(next) {
 	view = next;
 	const shut = view.standing === 'paired' || view.pinNeed === 'setting' || view.pinNeed === 'longerPin';

@@ -37,6 +37,8 @@ export default {
 		'connection-lost': ['انقطع الاتصال.', NETWORK],
 		'connection-replaced': ['جهاز آخر يستخدم اسم هذا الجهاز.', HOTLINE],
 		'channel-silent': ['توقفت الخدمة عن الاستجابة.', NETWORK],
+		'channel-flapping': ['ينقطع الاتصال مرارًا وتكرارًا.', NETWORK],
+		'registering-too-often': ['تعيد الخدمة تسجيل هذا الجهاز كثيرًا جدًا.', HOTLINE],
 		'clock-wrong': ['ساعة هذا الجهاز غير صحيحة.', 'اضبط تاريخ هذا الجهاز ووقته.'],
 		'certificate-expired': ['انتهت صلاحية شهادة الخدمة.', 'تحقق من التاريخ والوقت؛ وإن كانا صحيحين فاتصل بالدعم.'],
 		'certificate-untrusted': ['شهادة الخدمة غير موثوقة.', HOTLINE],

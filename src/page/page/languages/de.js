@@ -38,6 +38,8 @@ export default {
 		'connection-lost': ['Die Verbindung wurde unterbrochen.', NETWORK],
 		'connection-replaced': ['Ein anderes Gerät verwendet den Namen dieses Geräts.', HOTLINE],
 		'channel-silent': ['Der Dienst meldet sich nicht mehr.', NETWORK],
+		'channel-flapping': ['Die Verbindung bricht immer wieder ab.', NETWORK],
+		'registering-too-often': ['Der Dienst meldet dieses Gerät zu oft neu an.', HOTLINE],
 		'clock-wrong': ['Die Uhr dieses Geräts geht falsch.', 'Stellen Sie Datum und Uhrzeit dieses Geräts.'],
 		'certificate-expired': [
 			'Das Zertifikat des Dienstes ist abgelaufen.',

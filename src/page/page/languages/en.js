@@ -21,7 +21,7 @@ export default {
 		online: 'Everything works.',
 		'online-wanted': 'The device works. It is to change to {nextWorkflowId}.',
 		'online-waiting':
-			'The device works. It changes to {nextWorkflowId} as soon as nobody uses it, in {duration} at the latest.',
+			'The device works. It changes to {nextWorkflowId} as soon as it is free, in {duration} at the latest.',
 		'online-renewing': 'The device works and renews its connection.',
 		'online-moving-service': 'The device works and moves to {nextHost}.',
 		'online-registering': 'The device works and registers again.',
@@ -38,6 +38,8 @@ export default {
 		'connection-lost': ['The connection was interrupted.', NETWORK],
 		'connection-replaced': ['Another device uses the name of this one.', HOTLINE],
 		'channel-silent': ['The service has gone silent.', NETWORK],
+		'channel-flapping': ['The connection breaks off again and again.', NETWORK],
+		'registering-too-often': ['The service moves or renews this device too often.', HOTLINE],
 		'clock-wrong': ['The clock of this device is wrong.', 'Set date and time of this device.'],
 		'certificate-expired': [
 			'The certificate of the service has expired.',

@@ -37,6 +37,8 @@ export default {
 		'connection-lost': ['La conexión se interrumpió.', NETWORK],
 		'connection-replaced': ['Otro equipo usa el nombre de este.', HOTLINE],
 		'channel-silent': ['El servicio ha dejado de responder.', NETWORK],
+		'channel-flapping': ['La conexión se corta una y otra vez.', NETWORK],
+		'registering-too-often': ['El servicio registra este equipo con demasiada frecuencia.', HOTLINE],
 		'clock-wrong': ['El reloj de este equipo está mal.', 'Ajuste la fecha y la hora de este equipo.'],
 		'certificate-expired': [
 			'El certificado del servicio ha caducado.',

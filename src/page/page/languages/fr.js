@@ -38,6 +38,8 @@ export default {
 		'connection-lost': ['La connexion a été interrompue.', NETWORK],
 		'connection-replaced': ['Un autre appareil utilise le nom de celui-ci.', HOTLINE],
 		'channel-silent': ['Le service ne donne plus signe de vie.', NETWORK],
+		'channel-flapping': ['La connexion se coupe sans cesse.', NETWORK],
+		'registering-too-often': ['Le service réenregistre cet appareil trop souvent.', HOTLINE],
 		'clock-wrong': ['L’horloge de cet appareil est fausse.', 'Réglez la date et l’heure de cet appareil.'],
 		'certificate-expired': [
 			'Le certificat du service a expiré.',

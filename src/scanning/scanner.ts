@@ -1,7 +1,18 @@
-/** Why a scanner cannot be read, in words that a technician can act on. */
+/** One scanner, of whatever kind: its interface to its listener, and why it cannot be read, in words for a technician. */
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 
-/** Why a device could not be opened. */
+export interface ScannerListener {
+	/** The characters that the scanner sent, in order; `scanning/lines.ts` finds the end of a code. */
+	characters(text: string): void;
+	/** It is gone: pulled out, or it failed. Called at most once, and not after {@link OpenScanner.close}. */
+	ended(reason: Failure): void;
+}
+
+export interface OpenScanner {
+	/** Lets the device go for other programs. May be called at any time, and twice. */
+	close(): Promise<void>;
+}
+
 export function refusedOpen(path: string, error: unknown): AgentError {
 	const reason = error instanceof Error ? error.message : String(error);
 	const code = (error as NodeJS.ErrnoException | null)?.code ?? '';
@@ -19,7 +30,6 @@ export function refusedOpen(path: string, error: unknown): AgentError {
 	});
 }
 
-/** The device disappeared. */
 export function scannerGone(path: string): Failure {
 	return failure('scanner-failed', `The scanner at ${path} was unplugged.`);
 }

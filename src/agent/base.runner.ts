@@ -1,0 +1,98 @@
+/**
+ * The common ground of the agent's parts: time, settings, state, identity, events, warnings, and the listeners of the status.
+ * Knows no link and no pairing.
+ */
+
+import { type Clock, isoNow } from '../base/clock.edge.ts';
+import type { Counters } from '../base/counters.ts';
+import { AgentError, type Failure } from '../base/errors.ts';
+import type { Log } from '../base/log.edge.ts';
+import { keepWarnings } from '../base/warnings.ts';
+import type { Channel, ChannelEvent, ChannelOptions } from '../connection/channel.edge.ts';
+import { clockWarning } from '../connection/clock-skew.ts';
+import type { LineStore } from '../connection/line-rhythm.ts';
+import type { Runtime } from '../connection/runtime.runner.ts';
+import type { supervise } from '../connection/supervisor.ts';
+import { createEventsFeed } from '../events/feed.runner.ts';
+import type { EventStore } from '../events/store.edge.ts';
+import { keepIdentity } from '../identity/current-identity.runner.ts';
+import type { IdentityFacts } from '../identity/identity.ts';
+import type { AnswerFile } from '../pairing/kept-answer.edge.ts';
+import { type DeviceState, withLastSettings } from '../state/device-state.ts';
+import { keepPersistedState } from '../state/persisted-state.runner.ts';
+import type { StateStore } from '../state/store.edge.ts';
+
+export interface AgentOptions {
+	readonly clock: Clock;
+	readonly random: () => number;
+	readonly version: string;
+	readonly runtime: Runtime;
+	readonly store: StateStore;
+	readonly state: DeviceState;
+	readonly answerFile: AnswerFile;
+	readonly facts: IdentityFacts;
+	/** A new id for a device that has nothing of its own to be known by. */
+	readonly newDeviceId: () => string;
+	readonly counters: Counters;
+	/** Opens the kept events. @param warn shows a warning on a topic until it is withdrawn with `null`. */
+	readonly openEvents: (warn: (topic: string, warning: Failure | null) => void) => EventStore;
+	/** Where what is learned of the line outlives a restart; left out, it does not. */
+	readonly lineStore?: LineStore;
+	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
+	/** The policy for links; default the product's own. A benchmark measures others beside it. */
+	readonly supervise?: typeof supervise;
+	readonly log: Log;
+	/** Called with every secret that the agent comes to hold, so that it is never printed. */
+	readonly registerSecret: (secret: string) => void;
+}
+
+export type Base = ReturnType<typeof openBase>;
+
+export function openBase(options: AgentOptions) {
+	const { clock, log, random, registerSecret, counters } = options;
+	let { runtime } = options;
+	let stopped = false;
+	const statusListeners = new Set<() => void>();
+	const publish = () => {
+		for (const listener of statusListeners) listener();
+	};
+	const warnings = keepWarnings(log, publish);
+	const events = createEventsFeed(options.openEvents(warnings.set), counters);
+	events.subscribe(publish);
+	const stateWriter = keepPersistedState(options.state, options.store, clock, (unsaved) =>
+		warnings.set('state', unsaved),
+	);
+	for (const { token } of stateWriter.state.connections) registerSecret(token);
+	const settings = () => runtime.resolved.settings;
+	const { facts, newDeviceId } = options;
+	const identity = keepIdentity({ facts, device: stateWriter, newDeviceId, settings });
+	const shared = { clock, log, random, registerSecret, warnings, events, stateWriter, identity, settings, publish };
+	return {
+		...shared,
+		userAgent: `idv-agent/${options.version}`,
+		agentVersion: options.version,
+		startedAt: isoNow(clock),
+		startedAtMs: clock.monotonicMs(),
+		runtime: () => runtime,
+		onStatus(listener: () => void): () => void {
+			statusListeners.add(listener);
+			return () => statusListeners.delete(listener);
+		},
+		onClockSkew(skewMs: number) {
+			counters.clockSkewMs = skewMs;
+			warnings.set('clock', clockWarning(skewMs));
+		},
+		use(changed: Runtime) {
+			runtime = changed;
+		},
+		/** Settings that were good enough to be used are kept, for the day when a push breaks them. */
+		keepSettings: () => stateWriter.keep((state) => withLastSettings(state, runtime.resolved.documents)),
+		/** The sockets still answer while the agent stops: the Connection that a code brings then would not be saved. */
+		ensureRunning() {
+			if (stopped) throw new AgentError('agent-not-running', 'The agent is stopping.');
+		},
+		stopRunning() {
+			stopped = true;
+		},
+	};
+}

@@ -1,0 +1,40 @@
+/**
+ * The file `line.json` beside the state: what was learned of the way to the service. Of its own, so that older releases, which
+ * know no such file, read their state as before. Holds no secret; a file that cannot be read or written is left alone.
+ */
+import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import * as z from 'zod';
+import type { LineStore } from './line-rhythm.ts';
+
+const MAX_IDLE_MS = 24 * 60 * 60 * 1000;
+
+const savedLineSchema = z.object({
+	schemaVersion: z.literal(1),
+	baseUrl: z.string().max(4096),
+	network: z.string().max(64),
+	idleMs: z.number().min(1000).max(MAX_IDLE_MS),
+});
+
+export function lineFile(stateDir: string): LineStore {
+	const file = join(stateDir, 'line.json');
+	return {
+		load() {
+			try {
+				return savedLineSchema.parse(JSON.parse(readFileSync(file, 'utf8')));
+			} catch {
+				return null;
+			}
+		},
+		save(line) {
+			try {
+				if (line === null) return rmSync(file, { force: true });
+				// Rare, small and worth nothing after a power cut: in one step, without a flush.
+				writeFileSync(`${file}.tmp`, `${JSON.stringify({ schemaVersion: 1, ...line })}\n`, { mode: 0o600 });
+				renameSync(`${file}.tmp`, file);
+			} catch {
+				// The next start finds it out again.
+			}
+		},
+	};
+}

@@ -1,0 +1,80 @@
+/**
+ * Which messages were received before. The service's id alone does not say so: two messages are the same only if id, kind and
+ * content are; while two channels overlap, id and kind, because each channel may word the message in its own way. Pure.
+ * Source: assumed (notification-id).
+ */
+import type { Incoming } from './event.ts';
+
+type Message = Pick<Incoming, 'serviceId' | 'kind' | 'content'>;
+
+/** A message as it was stored. An older agent has stored the id alone, and what is deleted has no kind and no content. */
+export interface StoredMessage {
+	readonly key: string;
+	readonly kind: string | null;
+	readonly content: string | null;
+}
+
+export interface Duplicates {
+	/** Whether the message is new; from now on it is known. One without an id is always new. */
+	isNew(message: Message, overlaps?: boolean): boolean;
+	/** Takes over what was stored, oldest first. */
+	load(stored: readonly StoredMessage[]): void;
+}
+
+/** Between the parts of a key; no id of a service has it. */
+export const KEY_SEPARATOR = '\u001f';
+
+/** The part of a message that is stored to know it again: its id, and short hashes of kind and content. `null` without an id. */
+export function keyOf({ serviceId, kind, content }: Message): string | null {
+	return serviceId === null ? null : [serviceId, hash(kind), hash(content)].join(KEY_SEPARATOR);
+}
+
+/** @param max how many messages are remembered. */
+export function rememberMessages(max: number): Duplicates {
+	const keys = new Set<string>();
+	/** Without the content. */
+	const heads = new Set<string>();
+	const add = (set: Set<string>, value: string) => {
+		set.delete(value);
+		set.add(value);
+		if (set.size > max) for (const oldest of set.values().take(1)) set.delete(oldest);
+	};
+	const remember = (key: string) => {
+		add(keys, key);
+		add(heads, headOf(key));
+	};
+	return {
+		isNew(message, overlaps = false) {
+			const key = keyOf(message);
+			if (key === null) return true;
+			// The id alone is what an older agent has left of a message that is deleted.
+			const isKnown = keys.has(key) || keys.has(message.serviceId ?? '') || (overlaps && heads.has(headOf(key)));
+			if (!isKnown) remember(key);
+			return !isKnown;
+		},
+		load(stored) {
+			for (const { key, kind, content } of stored) {
+				const isOld = kind !== null && content !== null && !key.includes(KEY_SEPARATOR);
+				remember(isOld ? (keyOf({ serviceId: key, kind, content }) ?? key) : key);
+			}
+		},
+	};
+}
+
+function headOf(key: string): string {
+	return key.slice(0, Math.max(0, key.lastIndexOf(KEY_SEPARATOR)));
+}
+
+/** Not for secrets: 53 bits that tell the messages of one id apart. Source: cyrb53, public domain. */
+function hash(text: string): string {
+	let high = 0xdeadbeef;
+	let low = 0x41c6ce57;
+	for (let index = 0; index < text.length; index += 1) {
+		const code = text.charCodeAt(index);
+		high = Math.imul(high ^ code, 2654435761);
+		low = Math.imul(low ^ code, 1597334677);
+	}
+	high = Math.imul(high ^ (high >>> 16), 2246822507) ^ Math.imul(low ^ (low >>> 13), 3266489909);
+	low = Math.imul(low ^ (low >>> 16), 2246822507) ^ Math.imul(high ^ (high >>> 13), 3266489909);
+	return (4294967296 * (2097151 & low) + (high >>> 0)).toString(36);
+}

@@ -1,0 +1,39 @@
+/**
+ * The device's identity as it is now. Chosen again only when that is asked for: a changed setting, a pairing, an accepted
+ * repair. Choosing is `identity/identity.ts`; here a device with nothing of its own gets its id.
+ */
+
+import type { Settings } from '../settings/table.ts';
+import type { PersistedState } from '../state/persisted-state.runner.ts';
+import { type CompleteIdentity, chooseIdentity, type IdentityFacts } from './identity.ts';
+
+export type CurrentIdentity = ReturnType<typeof keepIdentity>;
+
+/** @param parts.newDeviceId makes an id; it is kept, so that it is made once. */
+export function keepIdentity(parts: {
+	readonly facts: IdentityFacts;
+	readonly device: PersistedState;
+	readonly newDeviceId: () => string;
+	readonly settings: () => Settings;
+}) {
+	const { facts, device, newDeviceId, settings } = parts;
+	function choose(pinned = device.state.identity): CompleteIdentity {
+		const choice = chooseIdentity(facts, settings(), pinned, device.state.generatedId);
+		if (!choice.needsGeneratedId) return choice;
+		const generatedId = newDeviceId();
+		device.keep((state) => ({ ...state, generatedId }));
+		return choose(pinned);
+	}
+	let now = choose();
+	return {
+		get now() {
+			return now;
+		},
+		/** Chooses again from settings, state and machine. */
+		choose() {
+			now = choose();
+		},
+		/** By what the machine shows now, without regard to an earlier pairing. */
+		ofMachine: () => choose(null),
+	};
+}

@@ -1,0 +1,232 @@
+/**
+ * One channel of `idv probe`: opens it with any handshake, notes everything for the transcript, and watches it for a time.
+ * Draws no conclusion and never opens a second one.
+ */
+import { type RawData, WebSocket } from 'ws';
+import type { Transcript } from '../base/transcript.ts';
+import { isWebPage } from '../connection/classify-failure.ts';
+import type { Network } from '../connection/network.edge.ts';
+import type { Observation } from './probe-decisions.ts';
+import { type Handshake, type HandshakeAnswer, subprotocolHints } from './probe-search.ts';
+
+const HANDSHAKE_MS = 15_000;
+const MAX_BODY_BYTES = 16_384;
+const MAX_PING_MS = 5000;
+/** A service that ends the channel at once has refused it. */
+const MAX_SETTLE_MS = 400;
+const MAX_MESSAGES = 10_000;
+
+export interface WatchPlan {
+	readonly heartbeatsAtMs: readonly number[];
+	readonly heartbeat: (sequence: number) => string;
+	/** When to stop, asked again after each message. */
+	readonly untilMs: (seen: Observation) => number;
+	/** The answer to a message; `null` for none. */
+	readonly answer?: (text: string) => string | null;
+}
+
+export interface Watched {
+	/** Resolves at the end of the channel or of the plan. */
+	watch(plan: WatchPlan): Promise<Observation>;
+	end(): void;
+}
+
+export interface Dialled extends HandshakeAnswer {
+	/** Open; `null` when the handshake was refused. */
+	readonly channel: Watched | null;
+	readonly retryAfter: string | undefined;
+}
+
+export interface DialOptions {
+	readonly network: Network;
+	readonly userAgent: string;
+	readonly seconds: number;
+	readonly transcript: Transcript;
+}
+
+/** @param pings whether the channel pings; one without shows how long it may be silent. */
+export async function openWatched(
+	{ network, userAgent, seconds, transcript }: DialOptions,
+	{ url, authorization }: { readonly url: URL; readonly authorization: string | null },
+	{ subprotocols }: Handshake,
+	pings: boolean,
+): Promise<Dialled> {
+	const exchange = transcript.next();
+	const offered = subprotocols.join(', ');
+	transcript.note({
+		kind: 'request',
+		exchange,
+		method: 'GET',
+		path: url.pathname,
+		query: Object.fromEntries(url.searchParams),
+		headers: {
+			upgrade: 'websocket',
+			...(authorization !== null && { authorization }),
+			...(offered && { 'sec-websocket-protocol': offered }),
+		},
+		body: '',
+	});
+	let isRefused = false;
+	const refused = (status: number, headers: Readonly<Record<string, string>> = {}, body = ''): Dialled => {
+		// A socket that is given up after its answer says so as well.
+		if (!isRefused) transcript.note({ kind: 'answer', exchange, status, headers, body });
+		isRefused = true;
+		const hints = subprotocolHints(headers['sec-websocket-protocol'], body);
+		const isPage = isWebPage(headers, body);
+		const fingerprint = `${status} ${body.replaceAll(url.pathname, '').slice(0, 500)}`;
+		return { status, isPage, hints, subprotocol: null, fingerprint, channel: null, retryAfter: headers['retry-after'] };
+	};
+
+	const socket = new WebSocket(url, [...subprotocols], {
+		agent: network.channelAgent(url),
+		rejectUnauthorized: true,
+		headers: { 'User-Agent': userAgent, ...(authorization !== null && { Authorization: authorization }) },
+		perMessageDeflate: false,
+		followRedirects: false,
+		handshakeTimeout: HANDSHAKE_MS,
+	});
+	const outcome = await new Promise<'open' | Dialled>((resolve) => {
+		socket.once('open', () => resolve('open'));
+		// Whatever it is, a handshake that fails without an answer says nothing about the path.
+		socket.on('error', () => resolve(refused(0)));
+		socket.once('unexpected-response', (_request, response) => {
+			const chunks: Buffer[] = [];
+			let size = 0;
+			const headers: Record<string, string> = {};
+			for (const [name, value] of Object.entries(response.headers))
+				if (value !== undefined) headers[name] = String(value);
+			const done = () => {
+				resolve(refused(response.statusCode ?? 0, headers, Buffer.concat(chunks).toString('utf8')));
+				socket.terminate();
+			};
+			response.on('data', (chunk: Buffer) => {
+				size += chunk.length;
+				if (size <= MAX_BODY_BYTES) chunks.push(chunk);
+				else done();
+			});
+			response.once('end', done);
+			response.once('close', done);
+		});
+	});
+	if (outcome !== 'open') return outcome;
+	transcript.note({ kind: 'open', exchange, subprotocol: socket.protocol });
+
+	const openedMs = performance.now();
+	const sinceOpen = () => performance.now() - openedMs;
+	const sent: number[] = [];
+	const messages: { atMs: number; text: string }[] = [];
+	let pongs = 0;
+	let isLeaving = false;
+	let ended: Observation['ended'] = null;
+	let onChange = () => {};
+	const seen = (): Observation => ({ heartbeatsAtMs: sent, messages, pongs, ended });
+	const frame = (direction: 'toService' | 'toDevice', kind: 'text' | 'binary' | 'ping' | 'pong', body = '') =>
+		transcript.note({ kind: 'frame', exchange, direction, frame: kind, body });
+	const say = (text: string) => {
+		if (socket.readyState !== WebSocket.OPEN) return;
+		frame('toService', 'text', text);
+		socket.send(text);
+	};
+	let answerTo: WatchPlan['answer'];
+	socket.on('message', (data: RawData, isBinary) => {
+		const bytes = data as Buffer;
+		const text = isBinary ? '' : bytes.toString('utf8');
+		frame('toDevice', isBinary ? 'binary' : 'text', isBinary ? `[${bytes.length} bytes]` : text);
+		if (!isBinary && messages.length < MAX_MESSAGES) messages.push({ atMs: sinceOpen(), text });
+		const answer = isBinary ? null : (answerTo?.(text) ?? null);
+		if (answer !== null) say(answer);
+		onChange();
+	});
+	socket.on('pong', () => {
+		pongs += 1;
+		frame('toDevice', 'pong');
+	});
+	socket.on('ping', () => frame('toDevice', 'ping'));
+	socket.once('close', (code, reason) => {
+		clearInterval(pinging);
+		ended = { atMs: sinceOpen(), code: code === 1006 || code === 1005 ? null : code };
+		transcript.note({
+			kind: 'close',
+			exchange,
+			direction: isLeaving ? 'toService' : 'toDevice',
+			code: ended.code,
+			reason: reason.toString('utf8'),
+		});
+		onChange();
+	});
+	const ping = () => {
+		if (socket.readyState !== WebSocket.OPEN) return;
+		frame('toService', 'ping');
+		socket.ping();
+	};
+	const pinging = pings ? setInterval(ping, Math.min(MAX_PING_MS, (seconds * 1000) / 8)) : undefined;
+	if (pings) ping();
+
+	const settleMs = Math.min(MAX_SETTLE_MS, (seconds * 1000) / 16);
+	await new Promise<void>((resolve) => {
+		const timer = setTimeout(resolve, settleMs);
+		onChange = () => {
+			if (ended === null) return;
+			clearTimeout(timer);
+			resolve();
+		};
+		onChange();
+	});
+	onChange = () => {};
+	const { protocol } = socket;
+	const base = {
+		isPage: false,
+		hints: [],
+		fingerprint: '101',
+		subprotocol: protocol === '' ? null : protocol,
+		retryAfter: undefined,
+	};
+	if (ended !== null) return { ...base, status: 401, channel: null };
+	return {
+		...base,
+		status: 101,
+		channel: {
+			watch(plan) {
+				answerTo = plan.answer;
+				// What came before the plan was there gets its answer too.
+				for (const { text } of messages) {
+					const answer = plan.answer?.(text) ?? null;
+					if (answer !== null) say(answer);
+				}
+				return new Promise((resolve) => {
+					const beats = plan.heartbeatsAtMs.map((atMs, index) =>
+						setTimeout(
+							() => {
+								if (socket.readyState !== WebSocket.OPEN) return;
+								sent.push(sinceOpen());
+								say(plan.heartbeat(index + 1));
+							},
+							Math.max(0, atMs - sinceOpen()),
+						),
+					);
+					let timer: NodeJS.Timeout | undefined;
+					const look = () => {
+						clearTimeout(timer);
+						const leftMs = plan.untilMs(seen()) - sinceOpen();
+						if (ended === null && leftMs > 0) {
+							timer = setTimeout(look, leftMs);
+							return;
+						}
+						for (const beat of beats) clearTimeout(beat);
+						onChange = () => {};
+						resolve(seen());
+					};
+					onChange = look;
+					look();
+				});
+			},
+			end() {
+				isLeaving = true;
+				clearInterval(pinging);
+				if (socket.readyState === WebSocket.OPEN) socket.close(1000, '');
+				else socket.terminate();
+				setTimeout(() => socket.terminate(), 1000).unref();
+			},
+		},
+	};
+}

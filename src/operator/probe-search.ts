@@ -1,0 +1,191 @@
+/**
+ * The search of `idv probe` for the channel: which handshake to try next, and the least that a service accepts.
+ * Pure: opens nothing and knows no credential.
+ */
+import { DEFAULT_CHANNEL_PATH } from '../protocol/endpoints.ts';
+
+/** The most likely first. */
+export const CHANNEL_PATHS: readonly string[] = [
+	DEFAULT_CHANNEL_PATH,
+	'/api/ws/device',
+	'/api/v1/ws/device',
+	'/v1/ws/device',
+	'/ws',
+	'/device/ws',
+	'/api/device/ws',
+	'/ws/devices',
+	'/websocket/device',
+	'/socket/device',
+	'/api/device/channel',
+	'/notifications',
+];
+const SUBPROTOCOLS = ['device', 'v1', 'device.v1', 'v1.device', 'ws-device', 'json', 'notifications', 'idv', 'idv.v1'];
+/** Handshakes that offer more look like an attack to some proxies. */
+const MAX_SUBPROTOCOLS = 20;
+
+/** `scheme`: `Connection TOKEN`; `token`: the token alone. */
+export interface QueryPlace {
+	readonly name: string;
+	readonly form: 'scheme' | 'token';
+}
+
+/** One handshake: everything in it that differs between services. */
+export interface Handshake {
+	readonly path: string;
+	/** Which of the texts that may be the token. */
+	readonly candidate: number;
+	readonly inHeader: boolean;
+	readonly inQuery: readonly QueryPlace[];
+	readonly subprotocols: readonly string[];
+}
+
+export interface HandshakeAnswer {
+	/** 101 for a channel that stays open; a close frame that follows at once counts as 401. */
+	readonly status: number;
+	readonly isPage: boolean;
+	/** Names of subprotocols that the service may have named: from a header, or words of its refusal. */
+	readonly hints: readonly string[];
+	/** The one that the service chose. */
+	readonly subprotocol: string | null;
+	/** The same for answers that say the same, whatever the path. */
+	readonly fingerprint: string;
+}
+
+/** Each name in the form that services use with it; the other forms come later. */
+const QUERY_PLACES: readonly QueryPlace[] = [
+	{ name: 'authorization', form: 'scheme' },
+	{ name: 'token', form: 'token' },
+	{ name: 'access_token', form: 'token' },
+	{ name: 'auth', form: 'scheme' },
+	{ name: 'connectionToken', form: 'token' },
+	{ name: 'connection_token', form: 'token' },
+	{ name: 'connection', form: 'token' },
+	{ name: 'key', form: 'token' },
+];
+const OTHER_FORMS = QUERY_PLACES.map(
+	({ name, form }) => ({ name, form: form === 'token' ? 'scheme' : 'token' }) as const,
+);
+
+type Search = Generator<Handshake, Handshake | null, HandshakeAnswer>;
+
+/**
+ * Looks for the handshake that the service accepts: each step is one handshake to try. The last one that is tried before it
+ * returns one is that one, so its channel can be kept.
+ * @returns `null` when nothing was accepted.
+ */
+export function* findChannel(paths: readonly string[], candidates: number): Search {
+	const answers: { readonly path: string; readonly answer: HandshakeAnswer }[] = [];
+	for (const path of paths) {
+		const answer = yield allWays(path);
+		if (answer.status === 101) return yield* narrow(allWays(path), answer);
+		answers.push({ path, answer });
+		// Nothing but a path that exists answers so.
+		const found = wantsSubprotocol(answer) ? yield* offer(allWays(path), answer) : null;
+		if (found) return found;
+	}
+	for (const { path, answer } of refusedAmong(answers)) {
+		const base = allWays(path);
+		const ways: Handshake[] = [
+			{ ...base, inHeader: false, inQuery: OTHER_FORMS },
+			// Two credentials at once are refused by some.
+			{ ...base, inQuery: [] },
+			{ ...base, inHeader: false, inQuery: QUERY_PLACES.slice(0, 1) },
+			...(wantsSubprotocol(answer) ? [] : [{ ...base, subprotocols: subprotocolsFor(answer) }]),
+			{ ...base, inQuery: [], subprotocols: subprotocolsFor(answer) },
+		];
+		for (let candidate = 1; candidate < candidates; candidate += 1) ways.push({ ...base, candidate });
+		for (const way of ways) {
+			const found = yield* attempt(way);
+			if (found) return found;
+		}
+	}
+	return null;
+}
+
+const allWays = (path: string): Handshake => ({
+	path,
+	candidate: 0,
+	inHeader: true,
+	inQuery: QUERY_PLACES,
+	subprotocols: [],
+});
+
+/** The paths that seem to be there, the likely ones first; among equal answers, the usual paths. */
+function refusedAmong<Answered extends { readonly answer: HandshakeAnswer }>(answers: readonly Answered[]): Answered[] {
+	const times = (fingerprint: string) => answers.filter(({ answer }) => answer.fingerprint === fingerprint).length;
+	const most = Math.max(...answers.map(({ answer }) => times(answer.fingerprint)));
+	// A service may refuse with 404 as well, but then it hardly says the same as where there is nothing.
+	const isOdd = ({ answer }: Answered) => times(answer.fingerprint) < most;
+	const isThere = (one: Answered) => !isElsewhere(one.answer) || (isOdd(one) && one.answer.status === 404);
+	const rank = (one: Answered) =>
+		(isOdd(one) ? 0 : 10) + ([400, 426, 401, 403].indexOf(one.answer.status) >>> 0 > 3 ? 4 : 0);
+	const there = answers.filter(isThere).sort((a, b) => rank(a) - rank(b));
+	return there.length > 0 ? there : answers.slice(0, 3);
+}
+
+function wantsSubprotocol({ status }: HandshakeAnswer): boolean {
+	return status === 400 || status === 426;
+}
+
+function* attempt(way: Handshake): Search {
+	const answer = yield way;
+	if (answer.status === 101) return yield* narrow(way, answer);
+	return wantsSubprotocol(answer) && way.subprotocols.length === 0 ? yield* offer(way, answer) : null;
+}
+
+function* offer(way: Handshake, refusal: HandshakeAnswer): Search {
+	const offered = { ...way, subprotocols: subprotocolsFor(refusal) };
+	const answer = yield offered;
+	return answer.status === 101 ? yield* narrow(offered, answer) : null;
+}
+
+/** The least of an accepted handshake that is still accepted: the header where it suffices. */
+function* narrow(accepted: Handshake, { subprotocol }: HandshakeAnswer): Search {
+	const chosen = { ...accepted, subprotocols: subprotocol === null ? [] : [subprotocol] };
+	const isAccepted = function* (way: Handshake): Generator<Handshake, boolean, HandshakeAnswer> {
+		return (yield way).status === 101;
+	};
+	const header = { ...chosen, inHeader: true, inQuery: [] };
+	if (chosen.inHeader && (yield* isAccepted(header))) return header;
+	const inQuery = (inQuery: readonly QueryPlace[]) => ({ ...chosen, inHeader: false, inQuery });
+	let places = chosen.inQuery;
+	const [first] = places;
+	if (first?.name === 'authorization' && places.length > 1) {
+		if (yield* isAccepted(inQuery([first]))) return inQuery([first]);
+		places = places.slice(1);
+	}
+	let isSure = false;
+	while (places.length > 1) {
+		const half = places.slice(0, Math.ceil(places.length / 2));
+		isSure = yield* isAccepted(inQuery(half));
+		places = isSure ? half : places.slice(half.length);
+	}
+	if (places.length === 1 && (isSure || (yield* isAccepted(inQuery(places))))) return inQuery(places);
+	// Together they are accepted and alone none is.
+	return null;
+}
+
+/** Whether there is no channel at this path, as far as a status tells. */
+function isElsewhere({ status, isPage }: HandshakeAnswer): boolean {
+	return (
+		isPage || status === 404 || status === 405 || status === 200 || status === 0 || (status >= 300 && status < 400)
+	);
+}
+
+function subprotocolsFor({ hints }: HandshakeAnswer): string[] {
+	return [...new Set([...hints, ...SUBPROTOCOLS])].slice(0, MAX_SUBPROTOCOLS);
+}
+
+/** Words of a refusal that may be the name of a subprotocol, what stands behind the word itself first. */
+export function subprotocolHints(header: string | undefined, body: string): string[] {
+	const named = (header ?? '').split(',').map((name) => name.trim());
+	const said = body.slice(0, 2000);
+	const after = [...said.matchAll(/protocols?[\s"':=[(]+(?:is\s+|named\s+|must be\s+)?["'`]?([\w.~-]+)/gi)].map(
+		(hit) => hit[1],
+	);
+	const quoted = [...said.matchAll(/["'`]([\w.~-]{2,64})["'`]/g)].map((hit) => hit[1]);
+	return [...named, ...after, ...quoted]
+		.map((word) => (word ?? '').replace(/\.+$/, ''))
+		.filter((word) => /^[\w~.-]{2,64}$/.test(word))
+		.slice(0, 8);
+}

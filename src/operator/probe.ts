@@ -1,0 +1,136 @@
+/**
+ * `idv probe`: finds out how a service fills what the interface leaves open, and writes the settings for its devices. Says
+ * beforehand what it creates and does nothing without `--yes`; never prints a secret, never replaces a file unasked.
+ */
+import { randomBytes } from 'node:crypto';
+import { access } from 'node:fs/promises';
+import { AgentError } from '../base/errors.ts';
+import { createTranscript } from '../base/transcript.ts';
+import { printJson, printLine, printTable, reportFailure } from '../cli/output.ts';
+import { VERSION } from '../cli/version.ts';
+import { createNetwork } from '../connection/network.edge.ts';
+import { createServiceClient } from '../connection/service-client.edge.ts';
+import { workflowIdSchema } from '../protocol/device-connection.ts';
+import { cleanText } from '../protocol/problem.ts';
+import { targetOfCode } from './api-key.ts';
+import { settingsFrom } from './probe-decisions.ts';
+import { MAX_REQUESTS, type ProbeReport, runProbe } from './probe-run.ts';
+import { replaceFile } from './secret-output.ts';
+import { resolveTarget, type Target, type TargetFlags } from './service-target.ts';
+
+export interface ProbeFlags extends TargetFlags {
+	/** A file with a pairing code or Short Token, which is spent; `-` for standard input. */
+	readonly codeFile?: string | undefined;
+	/** Left out: the one that the code names. */
+	readonly workflow?: string | undefined;
+	readonly yes?: boolean | undefined;
+	readonly createKey?: boolean | undefined;
+	/** File for the settings; one that is there is replaced only with `force`. */
+	readonly out?: string | undefined;
+	readonly force?: boolean | undefined;
+	readonly seconds: number;
+	readonly channelPath?: readonly string[] | undefined;
+	readonly transcript?: string | undefined;
+}
+
+export async function probeService(flags: ProbeFlags): Promise<void> {
+	await checkPlace(flags.out, flags.force);
+	await checkPlace(flags.transcript, flags.force);
+	const target = await (flags.codeFile === undefined ? resolveTarget(flags, process.env) : targetOfCode(flags));
+	const named = 'workflowId' in target && typeof target.workflowId === 'string' ? target.workflowId : undefined;
+	const workflowId = checkWorkflow(flags.workflow ?? named);
+	if (flags.createKey && target.authorization.scheme === 'Token')
+		throw new AgentError('usage', '--create-key requires a credential that works more than once.', {
+			remedy: 'Leave it out, or give another credential with --authorization-file.',
+		});
+	const deviceId = `idv-probe-${randomBytes(4).toString('hex')}`;
+	const plan = planOf(flags, target, deviceId, workflowId);
+	if (!flags.yes)
+		throw new AgentError('usage', `Nothing was sent. ${plan.join(' ')}`, { remedy: 'Run it again with --yes.' });
+	if (!flags.json) for (const line of plan) printLine(line);
+
+	const report = await run(flags, target, deviceId, workflowId);
+	const settings = settingsFrom(target.baseUrl, flags.workflow, report.findings);
+	if (flags.out !== undefined && report.findings.length > 0)
+		await replaceFile(flags.out, `${JSON.stringify(settings, null, '\t')}\n`, 0o644);
+	tell(flags, report, settings);
+}
+
+async function run(flags: ProbeFlags, target: Target, deviceId: string, workflowId: string): Promise<ProbeReport> {
+	const lines: string[] = [];
+	const network = await createNetwork({ caFile: target.caFile }, process.env);
+	const userAgent = `idv/${VERSION}`;
+	try {
+		return await runProbe({
+			target,
+			network,
+			client: createServiceClient({ network, userAgent }),
+			userAgent,
+			request: { deviceId, workflowId },
+			seconds: flags.seconds,
+			channelPaths: flags.channelPath ?? [],
+			createKey: flags.createKey ?? false,
+			transcript: createTranscript((line) => void lines.push(line), Date.now),
+			onStep: (text) => {
+				if (!flags.json) printLine(text);
+			},
+		});
+	} finally {
+		await network.close();
+		if (flags.transcript !== undefined && lines.length > 0)
+			await replaceFile(flags.transcript, `${lines.join('\n')}\n`);
+	}
+}
+
+/** @throws AgentError `usage`. */
+async function checkPlace(file: string | undefined, force = false): Promise<void> {
+	if (file === undefined || force) return;
+	const isThere = await access(file).then(
+		() => true,
+		() => false,
+	);
+	if (isThere)
+		throw new AgentError('usage', `${file} is there already.`, { remedy: 'Name another file, or add --force.' });
+}
+
+/** @throws AgentError `usage`. */
+function checkWorkflow(given: string | undefined): string {
+	const read = workflowIdSchema.safeParse(given);
+	if (read.success) return read.data;
+	throw new AgentError('usage', given === undefined ? 'No workflow is named.' : '--workflow is not a workflow id.', {
+		remedy: 'Name the workflow of the device with --workflow ID.',
+	});
+}
+
+function planOf(
+	flags: ProbeFlags,
+	{ baseUrl, authorization, credentialFrom }: Target,
+	deviceId: string,
+	workflowId: string,
+): string[] {
+	const isCode = authorization.scheme === 'Token';
+	return [
+		`Registers the device ${deviceId} for workflow ${workflowId} at ${baseUrl}: one device connection, which stays until it ends.`,
+		isCode ? `Uses up the code from ${credentialFrom}.` : `Uses the credential from ${credentialFrom}.`,
+		flags.createKey ? 'Creates the API key idv-probe, which ends after 60 s.' : 'Creates no API key.',
+		`Sends at most ${MAX_REQUESTS} requests and watches the channel for ${flags.seconds} s.`,
+	];
+}
+
+function tell(flags: ProbeFlags, { findings, requests, stopped }: ProbeReport, settings: object): void {
+	if (flags.json) {
+		const said = { findings, requests, settings, ...(flags.out !== undefined && { file: flags.out }) };
+		if (stopped) reportFailure(stopped, flags, said);
+		else printJson(said);
+		return;
+	}
+	printLine();
+	printTable([
+		['Point', 'Tried', 'Found', 'How sure'],
+		...findings.map(({ point, tried, found, certainty }) => [point, tried, cleanText(found, 160), certainty]),
+	]);
+	printLine(`\nRequests: ${requests} of at most ${MAX_REQUESTS}.`);
+	printLine(`Settings: ${JSON.stringify(settings)}`);
+	if (flags.out !== undefined && findings.length > 0) printLine(`Saved: ${flags.out}`);
+	if (stopped) reportFailure(stopped, flags);
+}

@@ -1,0 +1,100 @@
+/**
+ * Keeps the one answer that was set aside: in memory and in its file, until it is taken, too old, or over. Says so in the
+ * status while it lies there. Pairs with nothing (that is `pairing.runner.ts`).
+ */
+import { type Clock, isoNow } from '../base/clock.edge.ts';
+import type { Failure } from '../base/errors.ts';
+import { inWords } from '../base/files.edge.ts';
+import type { Log } from '../base/log.edge.ts';
+import type { Warnings } from '../base/warnings.ts';
+import type { AnswerFile } from './kept-answer.edge.ts';
+import { atStart, describeKept, KEPT_MS, type KeptAnswer, keepableTexts, keptToken, secretsIn } from './kept-answer.ts';
+
+export interface KeptAnswers {
+	/** The answer that lies there, if the settings of now find a Connection token in it. */
+	ready(): { readonly kept: KeptAnswer; readonly token: string } | null;
+	/** The attempt whose answer lies there. */
+	readonly attempt: { readonly attemptId: string; readonly at: string; readonly host: string } | null;
+	/** Sets an answer aside in place of an earlier one. @returns what is told of it; `null` when there is nothing to keep. */
+	keep(answer: Omit<KeptAnswer, 'schemaVersion' | 'at'>): Promise<Failure | null>;
+	/** The settings may have changed: tells again where a token is looked for. */
+	tell(): void;
+	/** It is taken, or over. @throws AgentError `state-unwritable` when the file is still there. */
+	drop(): Promise<void>;
+	close(): void;
+}
+
+export function keepAnswers(parts: {
+	readonly clock: Clock;
+	readonly log: Pick<Log, 'warn'>;
+	readonly file: AnswerFile;
+	readonly warnings: Pick<Warnings, 'set'>;
+	readonly tokenPointer: () => string | null;
+	readonly registerSecret: (secret: string) => void;
+	/** Whether a code was sent whose answer is still open. */
+	readonly isOpen: boolean;
+}): KeptAnswers {
+	const { clock, file, warnings } = parts;
+	let kept: KeptAnswer | null = null;
+	/** Why it is in memory only. */
+	let unsaved: string | null = null;
+	let cancel = () => {};
+
+	function hold(answer: KeptAnswer, leftMs: number): void {
+		for (const secret of secretsIn(answer)) parts.registerSecret(secret);
+		kept = answer;
+		cancel();
+		cancel = clock.schedule(leftMs, () => void answers.drop().catch(shown));
+	}
+
+	async function save(answer: KeptAnswer): Promise<void> {
+		unsaved = await file.save(answer).then(
+			() => null,
+			(error) => inWords(error),
+		);
+	}
+
+	function shown(error: unknown): void {
+		parts.log.warn(error instanceof Error ? error.message : String(error));
+	}
+
+	function described(): Failure | null {
+		return kept && describeKept(kept, parts.tokenPointer(), unsaved);
+	}
+
+	const answers: KeptAnswers = {
+		ready() {
+			const token = kept && keptToken(kept, parts.tokenPointer());
+			return kept && token !== null ? { kept, token } : null;
+		},
+		get attempt() {
+			return kept && { attemptId: kept.attemptId, at: kept.at, host: new URL(kept.baseUrl).host };
+		},
+		async keep(answer) {
+			const texts = keepableTexts(answer.texts);
+			if (texts.length === 0) return null;
+			const fresh: KeptAnswer = { ...answer, schemaVersion: 1, at: isoNow(clock), texts };
+			hold(fresh, KEPT_MS);
+			await save(fresh);
+			answers.tell();
+			return described();
+		},
+		tell: () => warnings.set('answer', described()),
+		async drop() {
+			cancel();
+			kept = null;
+			unsaved = null;
+			answers.tell();
+			await file.remove();
+		},
+		close: () => cancel(),
+	};
+
+	const found = file.found && parts.isOpen ? atStart(file.found, clock.wallMs()) : null;
+	if (found) {
+		hold(found.kept, found.leftMs);
+		if (found.kept !== file.found) void save(found.kept);
+		answers.tell();
+	} else if (file.found || file.notice) void answers.drop().catch(shown);
+	return answers;
+}

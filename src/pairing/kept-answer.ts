@@ -1,0 +1,101 @@
+/**
+ * The answer to a one-time code in which no Connection token could be found, as it is set aside: its form, how long it is
+ * kept, and what is told of it. Pure; the file is in `kept-answer.edge.ts`. Never puts a text of the answer into a message.
+ */
+import * as z from 'zod';
+import { type Failure, failure } from '../base/errors.ts';
+import { joinSentences } from '../base/sentences.ts';
+import { unreadAnswer } from '../connection/unread-answer.ts';
+import { deviceConnectionRequestSchema } from '../protocol/device-connection.ts';
+import { type AnswerText, looksLikeToken, tokenIn } from '../protocol/registration-answer.ts';
+
+/** How long an answer is kept. */
+export const KEPT_MS = 24 * 60 * 60 * 1000;
+/** Of one answer, in bytes of its texts and their places. */
+export const MAX_KEPT_BYTES = 64 * 1024;
+/** A clock that shows an earlier time was never set. */
+const EARLIEST_CLOCK_MS = Date.UTC(2025, 0, 1);
+/** Texts that are registered as secrets, at most: the registry has to hold other secrets as well. */
+const MAX_SECRET_TEXTS = 16;
+
+export const keptAnswerSchema = z.object({
+	schemaVersion: z.literal(1),
+	/** Of the state's attempt: without an attempt that is written down, the answer is over. */
+	attemptId: z.string(),
+	/** ISO 8601. */
+	at: z.string(),
+	status: z.number(),
+	/** What is needed to finish the pairing. */
+	baseUrl: z.url(),
+	request: deviceConnectionRequestSchema,
+	sessionId: z.string().nullable(),
+	assignsWorkflow: z.boolean(),
+	confirmsOrigin: z.string().nullable(),
+	/** Those that look like a token first: may be secrets. */
+	texts: z.array(z.object({ place: z.string(), text: z.string() })).min(1),
+});
+export type KeptAnswer = z.infer<typeof keptAnswerSchema>;
+
+/** The texts that are kept: those that look like a token first, at most {@link MAX_KEPT_BYTES}; a text is kept whole or not at all. */
+export function keepableTexts(texts: readonly AnswerText[]): AnswerText[] {
+	let left = MAX_KEPT_BYTES;
+	return likelyFirst(texts).filter(({ place, text }) => {
+		const size = bytesOf(place) + bytesOf(text);
+		if (size > left) return false;
+		left -= size;
+		return true;
+	});
+}
+
+/**
+ * The answer as it is at a start of the agent, and how long it is still kept; `null` when it is over. One from the future,
+ * or from a clock that was never set, is as old as this start: a clock that jumps neither ends it early nor keeps it long.
+ */
+export function atStart(
+	kept: KeptAnswer,
+	wallMs: number,
+): { readonly kept: KeptAnswer; readonly leftMs: number } | null {
+	const atMs = Date.parse(kept.at);
+	if (!(atMs >= EARLIEST_CLOCK_MS && atMs <= wallMs))
+		return { kept: { ...kept, at: new Date(wallMs).toISOString() }, leftMs: KEPT_MS };
+	const leftMs = atMs + KEPT_MS - wallMs;
+	return leftMs > 0 ? { kept, leftMs } : null;
+}
+
+/** The Connection token in it by the settings of now; `null` while there is none. */
+export function keptToken(kept: KeptAnswer, tokenPointer: string | null): string | null {
+	return tokenIn(kept.texts, tokenPointer);
+}
+
+/** The texts that must never be printed: all of them but for plain words and what the device itself has sent. */
+export function secretsIn({ texts, request }: KeptAnswer): string[] {
+	const own = Object.values(request).map(String);
+	return texts
+		.map(({ text }) => text.trim())
+		.filter((text) => text.length >= 8 && !own.includes(text))
+		.slice(0, MAX_SECRET_TEXTS);
+}
+
+/** @param unsaved why it is in memory only; `null` when it is on the disk. */
+export function describeKept(kept: KeptAnswer, tokenPointer: string | null, unsaved: string | null): Failure {
+	const { host } = new URL(kept.baseUrl);
+	const unread = unreadAnswer({ status: kept.status, host, texts: kept.texts, tokenPointer });
+	const where =
+		unsaved === null
+			? 'The answer is kept for 24 hours: no other code is needed'
+			: `The answer could not be saved (${unsaved}) and is kept in memory only: no other code is needed for 24 hours, unless the agent ends before`;
+	return failure('answer-unreadable', joinSentences(unread.message, where), {
+		remedy: joinSentences(unread.remedy, 'The device then pairs with this answer.'),
+		// A person has to set it; the agent asks the service for nothing meanwhile.
+		recovers: false,
+		params: unread.params,
+	});
+}
+
+function likelyFirst(texts: readonly AnswerText[]): AnswerText[] {
+	return [...texts.filter(looksLikeToken), ...texts.filter((one) => !looksLikeToken(one))];
+}
+
+function bytesOf(text: string): number {
+	return new TextEncoder().encode(text).length;
+}

@@ -1,0 +1,193 @@
+/**
+ * A service that answers as a transcript says: each request like the one that it resembles, each channel with the messages
+ * that came on that one. What was hidden in the transcript is made up again. Checks no credential; for trials only.
+ */
+import { createServer, type IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { type WebSocket, WebSocketServer } from 'ws';
+import { isAlike, PLACEHOLDER, type RequestLine, type TranscriptLine } from '../base/transcript.ts';
+import { type Answer, responseFor, sendAnswer } from './http-answer.ts';
+import { randomText } from './tokens.ts';
+
+export interface Replay {
+	readonly url: string;
+	close(): Promise<void>;
+}
+
+/** A request of the transcript with everything that followed. */
+interface Exchange {
+	readonly request: RequestLine;
+	readonly lines: readonly TranscriptLine[];
+	isUsed: boolean;
+}
+
+/** Longest wait between two messages, in milliseconds: an idle minute of the transcript is not waited for. */
+const MAX_GAP_MS = 60_000;
+const YEAR_SECONDS = 31_536_000;
+/** Set by whatever sends the answer. */
+const OWN_HEADERS = /^(?:connection|date|content-length|content-encoding|transfer-encoding|upgrade|sec-websocket-.*)$/;
+
+/** @throws the system's error when the port cannot be had. */
+export async function startReplay(
+	lines: readonly TranscriptLine[],
+	{ host, port }: { readonly host: string; readonly port: number },
+): Promise<Replay> {
+	const exchanges = lines
+		.filter((line) => line.kind === 'request')
+		.map(
+			(request): Exchange => ({
+				request,
+				lines: lines.filter((line) => line.exchange === request.exchange && line !== request),
+				isUsed: false,
+			}),
+		);
+	const made = new Map<string, string>();
+	const unmask = (text: string) =>
+		text.replace(PLACEHOLDER, (mark, form: string) => {
+			const secret = made.get(mark) ?? (form === 'jwt' ? madeUpJwt() : randomText(32));
+			made.set(mark, secret);
+			return secret;
+		});
+
+	/** The first of the alike ones that was not used yet, else the last of them; by path alone where none is alike. */
+	function find(request: IncomingMessage): Exchange | null {
+		const asked = asLine(request);
+		const here = exchanges.filter((one) => one.request.method === asked.method && one.request.path === asked.path);
+		const alike = here.filter((one) => isAlike(one.request, asked));
+		// Another way in than those of the transcript is not let in.
+		const usable = alike.length > 0 ? alike : here.filter(({ lines }) => !lines.some(({ kind }) => kind === 'open'));
+		const found = usable.find(({ isUsed }) => !isUsed) ?? usable.at(-1) ?? null;
+		if (found) found.isUsed = true;
+		return found;
+	}
+
+	function answerOf(found: Exchange | null): Answer {
+		const line = found?.lines.find((one) => one.kind === 'answer' && one.status > 0);
+		if (line?.kind !== 'answer') return { status: 404, headers: {}, body: '' };
+		const headers = Object.entries(line.headers).filter(
+			([name, value]) => !OWN_HEADERS.test(name) && value !== '[hidden]',
+		);
+		return {
+			status: line.status,
+			headers: Object.fromEntries(headers.map(([name, value]) => [name, unmask(value)])),
+			body: unmask(line.body),
+		};
+	}
+
+	const server = createServer((request, response) => {
+		request.resume();
+		sendAnswer(response, answerOf(find(request)));
+	});
+	const open = new Set<WebSocket>();
+	server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+		socket.on('error', () => socket.destroy());
+		const found = find(request);
+		const opened = found?.lines.find(({ kind }) => kind === 'open');
+		if (!found || opened?.kind !== 'open') return sendAnswer(responseFor(request, socket as never), answerOf(found));
+		const { subprotocol } = opened;
+		const pongs = found.lines.some(
+			(line) => line.kind === 'frame' && line.frame === 'pong' && line.direction === 'toDevice',
+		);
+		const pinged = found.lines.some((line) => line.kind === 'frame' && line.frame === 'ping');
+		const settings = { noServer: true, autoPong: pongs || !pinged, perMessageDeflate: false };
+		const upgrader = new WebSocketServer({
+			...settings,
+			...(subprotocol !== '' && { handleProtocols: () => subprotocol }),
+		});
+		upgrader.handleUpgrade(request, socket, head, (channel) => {
+			open.add(channel);
+			channel.on('error', () => {});
+			channel.once('close', () => open.delete(channel));
+			play(channel, found.lines, unmask);
+		});
+	});
+	await new Promise<void>((resolve, reject) => {
+		server.once('error', reject);
+		server.listen(port, host, resolve);
+	});
+	return {
+		url: `http://${host.includes(':') ? `[${host}]` : host}:${(server.address() as AddressInfo).port}`,
+		async close() {
+			for (const channel of open) channel.terminate();
+			server.closeAllConnections();
+			await new Promise((resolve) => server.close(resolve));
+		},
+	};
+}
+
+/**
+ * Says each message when as many frames of the device have come as before it in the transcript, and as late as then. A device
+ * that has said more than the one of the transcript is not told off for what that one left out: its channel stays open.
+ */
+function play(channel: WebSocket, lines: readonly TranscriptLine[], unmask: (text: string) => string): void {
+	const script = lines.filter((line) => line.kind === 'open' || isHeard(line) || isSaid(line));
+	let at = 1;
+	let passed = 0;
+	let heard = 0;
+	let timer: NodeJS.Timeout | undefined;
+	const say = (line: TranscriptLine) => {
+		if (line.kind === 'frame') channel.send(unmask(line.body));
+		else if (line.kind === 'close' && heard > passed) return;
+		else if (line.kind === 'close' && line.code !== null) channel.close(line.code, line.reason);
+		else channel.terminate();
+	};
+	const go = () => {
+		clearTimeout(timer);
+		const line = script[at];
+		if (!line || channel.readyState !== channel.OPEN) return;
+		if (isHeard(line)) {
+			if (heard <= passed) return;
+			passed += 1;
+			at += 1;
+			go();
+			return;
+		}
+		const waitMs = Math.min(MAX_GAP_MS, Math.max(0, line.at - (script[at - 1]?.at ?? line.at)));
+		timer = setTimeout(() => {
+			at += 1;
+			say(line);
+			go();
+		}, waitMs).unref();
+	};
+	channel.on('message', () => {
+		heard += 1;
+		const next = script[at];
+		if (next && isHeard(next)) go();
+	});
+	channel.once('close', () => clearTimeout(timer));
+	go();
+}
+
+/** Frames of the device, but for WebSocket pings. */
+function isHeard(line: TranscriptLine): boolean {
+	return line.kind === 'frame' && line.direction === 'toService' && (line.frame === 'text' || line.frame === 'binary');
+}
+
+function isSaid(line: TranscriptLine): boolean {
+	if (line.kind === 'frame') return line.direction === 'toDevice' && line.frame === 'text';
+	return line.kind === 'close' && line.direction === 'toDevice';
+}
+
+function asLine(request: IncomingMessage): RequestLine {
+	const url = URL.parse(request.url ?? '/', 'http://service');
+	const headers: Record<string, string> = {};
+	for (const [name, value] of Object.entries(request.headers)) if (value !== undefined) headers[name] = String(value);
+	return {
+		kind: 'request',
+		at: 0,
+		exchange: 0,
+		method: request.method ?? 'GET',
+		path: url?.pathname ?? '/',
+		query: Object.fromEntries(url?.searchParams ?? []),
+		headers,
+		body: '',
+	};
+}
+
+/** Nothing checks its signature; it says of itself that it is good for a year. */
+function madeUpJwt(): string {
+	const nowSeconds = Math.floor(Date.now() / 1000);
+	const part = (content: object) => Buffer.from(JSON.stringify(content)).toString('base64url');
+	return `${part({ alg: 'none' })}.${part({ iat: nowSeconds, exp: nowSeconds + YEAR_SECONDS })}.${randomText(24)}`;
+}

@@ -1,0 +1,78 @@
+/**
+ * Notes what the embedded service hears and says for a transcript. Changes nothing of it; masking is the transcript's.
+ */
+import type { IncomingMessage } from 'node:http';
+import { gunzipSync } from 'node:zlib';
+import type { RawData, WebSocket } from 'ws';
+import type { Transcript } from '../base/transcript.ts';
+import type { Answer } from './http-answer.ts';
+import { bodyOf } from './http-call.ts';
+
+export interface Recorder {
+	/** A request with its answer. */
+	answer(request: IncomingMessage, answer: Answer): void;
+	/** A handshake that was accepted, and from now on what is said on the channel. */
+	channel(request: IncomingMessage, socket: WebSocket): void;
+}
+
+export function createRecorder(transcript: Transcript): Recorder {
+	function noteRequest(request: IncomingMessage): number {
+		const exchange = transcript.next();
+		const url = URL.parse(request.url ?? '/', 'http://service');
+		const headers: Record<string, string> = {};
+		for (const [name, value] of Object.entries(request.headers)) if (value !== undefined) headers[name] = String(value);
+		const query = Object.fromEntries(url?.searchParams ?? []);
+		const body = bodyOf(request)?.toString('utf8') ?? '';
+		const { method = 'GET' } = request;
+		transcript.note({ kind: 'request', exchange, method, path: url?.pathname ?? '/', query, headers, body });
+		return exchange;
+	}
+
+	return {
+		answer(request, { status, headers, body }) {
+			const exchange = noteRequest(request);
+			const plain = typeof body !== 'string' && headers['content-encoding'] === 'gzip' ? gunzipSync(body) : body;
+			const isText = /json|text/.test(headers['content-type'] ?? '') || typeof plain === 'string';
+			const text = isText ? String(plain) : `[${plain.length} bytes]`;
+			transcript.note({ kind: 'answer', exchange, status, headers, body: text });
+		},
+		channel(request, socket) {
+			const exchange = noteRequest(request);
+			transcript.note({ kind: 'open', exchange, subprotocol: socket.protocol });
+			const frame = (direction: 'toService' | 'toDevice', kind: 'text' | 'binary' | 'ping' | 'pong', body = '') =>
+				transcript.note({ kind: 'frame', exchange, direction, frame: kind, body });
+			socket.on('message', (data: RawData, isBinary) =>
+				frame(
+					'toService',
+					isBinary ? 'binary' : 'text',
+					isBinary ? `[${(data as Buffer).length} bytes]` : String(data),
+				),
+			);
+			socket.on('ping', () => frame('toService', 'ping'));
+			const send = socket.send.bind(socket) as (data: string | Uint8Array, options: object) => void;
+			socket.send = ((data: string | Uint8Array, options: object = {}) => {
+				frame(
+					'toDevice',
+					typeof data === 'string' ? 'text' : 'binary',
+					typeof data === 'string' ? data : `[${data.length} bytes]`,
+				);
+				send(data, options);
+			}) as WebSocket['send'];
+			const pong = socket.pong.bind(socket);
+			socket.pong = ((...given: Parameters<WebSocket['pong']>) => {
+				frame('toDevice', 'pong');
+				pong(...given);
+			}) as WebSocket['pong'];
+			socket.once('close', (code, reason) =>
+				transcript.note({
+					kind: 'close',
+					exchange,
+					// This service has codes of its own; a device says goodbye with the usual ones.
+					direction: code > 1001 && code !== 1005 && code !== 1006 ? 'toDevice' : 'toService',
+					code: code === 1005 || code === 1006 ? null : code,
+					reason: reason.toString('utf8'),
+				}),
+			);
+		},
+	};
+}

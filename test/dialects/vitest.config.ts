@@ -1,0 +1,16 @@
+import { defineConfig } from 'vitest/config';
+
+/** `DIALECTS_SEED` repeats a run, `DIALECTS_COUNT` says how many services; `npm run test:dialects -- …` takes vitest's flags. */
+process.env['DIALECTS_SEED'] ??= String(Math.floor(Math.random() * 2 ** 31));
+process.env['DIALECTS_COUNT'] ??= '50';
+console.log(`DIALECTS_SEED=${process.env['DIALECTS_SEED']} DIALECTS_COUNT=${process.env['DIALECTS_COUNT']}`);
+
+export default defineConfig({
+	test: {
+		include: ['test/dialects/**/*.test.ts'],
+		pool: 'forks',
+		maxConcurrency: 6,
+		testTimeout: 60_000,
+		hookTimeout: 60_000,
+	},
+});

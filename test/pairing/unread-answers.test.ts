@@ -1,0 +1,361 @@
+import { mkdir, readdir, readFile, rmdir, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { AgentError, type Failure } from '../../src/base/errors.ts';
+import { atStart, type KeptAnswer, keepableTexts, MAX_KEPT_BYTES, secretsIn } from '../../src/pairing/kept-answer.ts';
+import { ENDPOINTS } from '../../src/protocol/endpoints.ts';
+import type { DialectOptions } from '../../src/service/dialect.ts';
+import { examine, expectProblem } from '../diagnosis/examine.ts';
+import { DEVICE_ID, givenAgent, givenHome, type RunningAgent, registrations } from '../harness/harness.ts';
+import { createSteppedClock } from '../harness/stepped-clock.ts';
+import { givenService } from '../service/fixture.ts';
+
+const REGISTER = { method: 'POST', path: ENDPOINTS.deviceConnection };
+const FILE = 'unread-answer.json';
+const HOUR_MS = 3_600_000;
+const HIDDEN: DialectOptions = { tokenPointer: '/data/access/key' };
+
+async function refusalOf(pairing: Promise<unknown>): Promise<Failure> {
+	const error = await pairing.then(
+		() => null,
+		(reason: unknown) => reason,
+	);
+	if (error instanceof AgentError) return error.failure;
+	throw new Error('The pairing was not refused as it should be.', { cause: error });
+}
+
+/** A device whose one code was answered in a way that it cannot read. */
+async function givenUnread(dialect: DialectOptions = HIDDEN, before?: (device: RunningAgent) => Promise<unknown>) {
+	const service = await givenService({ dialect });
+	const clock = createSteppedClock();
+	const device = await givenAgent({ clock });
+	await before?.(device);
+	const refusal = await refusalOf(device.pair(service.createPairingCode('check-in').url));
+	return { service, device, refusal, clock };
+}
+
+const kept = ({ home }: RunningAgent) => readFile(join(home.paths.stateDir, FILE), 'utf8').catch(() => null);
+
+async function correct(device: RunningAgent, tokenPointer: string | null) {
+	await device.home.writeSettings({ service: { tokenPointer } });
+	await device.daemon.reload();
+}
+
+describe('an answer that could not be read', () => {
+	test.each<[string, DialectOptions, string]>([
+		['deep in JSON', HIDDEN, '/data/access/key'],
+		['in a list, behind a prefix', { tokenPointer: '/list/2/t', tokenPrefix: 'Bearer ' }, '/list/2/t'],
+		['in a header', { tokenIn: 'header', tokenHeader: 'X-Device-Key' }, 'header:x-device-key'],
+		['packed', { ...HIDDEN, gzipAnswers: true, connectionForm: 'opaque' }, '/data/access/key'],
+	])('pairs once the setting is corrected, with the same code: %s', async (_what, dialect, place) => {
+		const { service, device, refusal } = await givenUnread(dialect);
+		expect(refusal).toMatchObject({
+			code: 'answer-unreadable',
+			message: expect.stringMatching(/token is at: .*The answer is kept for 24 hours: no other code is needed\.$/),
+			remedy: `Set service.tokenPointer to the place of the Connection token, such as ${place}. The device then pairs with this answer.`,
+			params: { status: 201, places: expect.stringContaining(place) },
+		});
+		expect(refusal.recovers).toBeUndefined();
+		await correct(device, place);
+		expect(await device.untilLive('check-in')).toMatchObject({ state: 'online', problem: null, warnings: [] });
+		expect(registrations(service)).toEqual([201]);
+		expect(await kept(device)).toBeNull();
+		expect(await device.home.untilSaved()).toMatchObject({ attempt: null, pairing: { baseUrl: service.url } });
+	});
+
+	test('lies in a file of its own for its owner only, and is told by status, log and doctor, never its texts', async () => {
+		const { service, device, refusal } = await givenUnread();
+		const text = (await kept(device)) ?? '';
+		const { texts, ...rest } = JSON.parse(text) as KeptAnswer;
+		const [{ place, text: token } = { place: '', text: '' }] = texts;
+		expect(place).toBe('/data/access/key');
+		expect(rest).toMatchObject({ baseUrl: service.url, request: { deviceId: DEVICE_ID, workflowId: 'check-in' } });
+		expect((await stat(join(device.home.paths.stateDir, FILE))).mode & 0o777).toBe(0o600);
+		const status = device.agent.status();
+		expect(status).toMatchObject({
+			state: 'unpaired',
+			summary: { code: 'unpaired', params: { problem: 'answer-unreadable' } },
+			warnings: [refusal],
+			sentence: `Not paired: ${refusal.message} ${refusal.remedy}`,
+		});
+		expect(device.logText()).toContain('no other code is needed');
+		const running = await examine({ home: device.home }, 'pairing');
+		expectProblem(running.checks.pairing, 'warning', 'answer-unreadable', /data\/access\/key.*kept for 24 hours/);
+		device.daemon.log.info(`as if a fault had shown ${token}`);
+		await device.stop();
+		const stopped = await examine({ home: device.home }, 'pairing');
+		expectProblem(stopped.checks.pairing, 'warning', 'answer-unreadable', /data\/access\/key.*kept for 24 hours/);
+		expect([device.logText(), JSON.stringify([device.statuses, running, stopped])].join()).not.toContain(token);
+		expect(await device.home.filesWith(token)).toEqual([FILE]);
+	});
+
+	test('survives a restart, and pairs at the start when the setting was corrected meanwhile [F150]', async () => {
+		const { service, device } = await givenUnread();
+		await device.stop();
+		const again = await givenAgent({ home: device.home });
+		expect(again.agent.status().warnings).toMatchObject([{ code: 'answer-unreadable' }]);
+		await again.stop();
+		await device.home.writeSettings({ service: { tokenPointer: '/data/access/key' } });
+		const corrected = await givenAgent({ home: device.home });
+		await corrected.untilLive('check-in');
+		expect(registrations(service)).toEqual([201]);
+		expect(await kept(corrected)).toBeNull();
+	});
+
+	test('waits while the setting names a place without a token, and says so', async () => {
+		const { device } = await givenUnread();
+		await correct(device, '/data/nothing');
+		expect(device.agent.status().sentence).toContain('has no Connection token at /data/nothing.');
+		expect(await kept(device)).not.toBeNull();
+		await correct(device, '/data/access/key');
+		await device.untilLive('check-in');
+	});
+
+	test('is not taken for a service that the settings do not name', async () => {
+		const { service, device } = await givenUnread();
+		await device.home.writeSettings({
+			baseUrl: 'https://other.example',
+			service: { tokenPointer: '/data/access/key' },
+		});
+		await device.daemon.reload();
+		expect(await kept(device)).not.toBeNull();
+		expect(device.agent.status().state).toBe('unpaired');
+		await device.home.writeSettings({ baseUrl: service.url, service: { tokenPointer: '/data/access/key' } });
+		await device.daemon.reload();
+		await device.untilLive('check-in');
+	});
+
+	test('goes when the device is unpaired', async () => {
+		const { device } = await givenUnread();
+		await device.agent.unpair();
+		expect(await readdir(device.home.paths.stateDir)).not.toContain(FILE);
+		await correct(device, '/data/access/key');
+		expect(device.agent.status()).toMatchObject({ state: 'unpaired', warnings: [] });
+	});
+
+	test('goes when another code pairs the device, and stays when another code is refused', async () => {
+		const { device } = await givenUnread();
+		const other = await givenService();
+		const used = `${other.url}/mobile?authorization=Token%20tr-${'x'.repeat(28)}&workflowId=check-in`;
+		expect(await refusalOf(device.pair(used))).toMatchObject({ code: 'code-expired-or-used' });
+		await device.stop();
+		const again = await givenAgent({ home: device.home });
+		expect(await kept(again)).not.toBeNull();
+		await again.pair(other.createPairingCode('check-in').url);
+		expect(await kept(again)).toBeNull();
+		expect((await again.untilLive('check-in')).warnings).toEqual([]);
+	});
+
+	test('goes after 24 hours', async () => {
+		const { device, clock } = await givenUnread();
+		clock.advance(24 * HOUR_MS - 1);
+		expect(await kept(device)).not.toBeNull();
+		clock.advance(1);
+		expect(device.agent.status().warnings).toEqual([]);
+		await correct(device, '/data/access/key');
+		expect(device.agent.status().sentence).toContain('never arrived');
+		await expect.poll(() => kept(device)).toBeNull();
+	});
+
+	test('does not end for a clock that is set while the agent runs', async () => {
+		const { device, clock } = await givenUnread();
+		clock.setWall(clock.wallMs() + 1000 * HOUR_MS);
+		await correct(device, '/data/access/key');
+		await device.untilLive('check-in');
+	});
+
+	test('of a registration by a page of the network in the way is none: nothing is set aside', async () => {
+		const service = await givenService();
+		const device = await givenAgent();
+		const page = '<!doctype html><title>Sign in</title>eyJhbGciOiJI.eyJzdWIiOiIx.c2lnbmF0dXJl';
+		service.failNext(REGISTER, { status: 200, headers: { 'content-type': 'text/html' }, body: page });
+		const refusal = await refusalOf(device.pair(service.createPairingCode('check-in').url));
+		expect(refusal.code).toBe('pairing-uncertain');
+		expect(await kept(device)).toBeNull();
+	});
+});
+
+describe('a fault between the answer and its file', () => {
+	test('a full disk: it is kept in memory, and that is said [F151]', async () => {
+		let inTheWay = '';
+		const { device, refusal } = await givenUnread(HIDDEN, async ({ home }) => {
+			inTheWay = join(home.paths.stateDir, `${FILE}.new`);
+			await mkdir(inTheWay);
+		});
+		expect(refusal.message).toMatch(/could not be saved \(.+\) and is kept in memory only: no other code is needed/);
+		expect(await kept(device)).toBeNull();
+		await correct(device, '/data/access/key');
+		await device.untilLive('check-in');
+		await rmdir(inTheWay);
+	});
+
+	test('a process that is killed while it writes: nothing of it stays, and the attempt is known', async () => {
+		const service = await givenService();
+		const device = await givenAgent();
+		service.dropBeforeReply(REGISTER);
+		await refusalOf(device.pair(service.createPairingCode('check-in').url));
+		await device.stop();
+		await writeFile(join(device.home.paths.stateDir, `${FILE}.new`), '{"texts":[{"place":"/t","text":"tr-0123');
+		const again = await givenAgent({ home: device.home });
+		expect(await again.home.filesWith('tr-0123')).toEqual([]);
+		expect(again.agent.status().sentence).toContain('never arrived');
+	});
+
+	test.each([
+		['empty', ''],
+		['cut short', '{"schemaVersion":1'],
+		['of another form', '{"schemaVersion":2}'],
+		['overwritten', '\u0000'.repeat(4096)],
+	])('a damaged file is told, removed, and keeps nothing from working: %s', async (_what, text) => {
+		const { service, device } = await givenUnread();
+		await device.stop();
+		await writeFile(join(device.home.paths.stateDir, FILE), text);
+		const again = await givenAgent({ home: device.home });
+		expect(again.agent.status().warnings).toMatchObject([
+			{ code: 'state-corrupt', message: expect.stringContaining('is lost: it is damaged') },
+		]);
+		await expect.poll(() => kept(again)).toBeNull();
+		expect(again.agent.status().sentence).toContain('never arrived');
+		await correct(again, '/data/access/key');
+		await again.pair(service.createPairingCode('check-in').url);
+		await again.untilLive('check-in');
+	});
+});
+
+describe('what is kept', () => {
+	const answer = (more: Partial<KeptAnswer> = {}): KeptAnswer => ({
+		schemaVersion: 1,
+		attemptId: 'a',
+		at: '2026-11-22T12:00:00.000Z',
+		status: 201,
+		baseUrl: 'https://id.example.com',
+		request: { deviceId: 'KIOSK-0001', workflowId: 'check-in' },
+		sessionId: null,
+		assignsWorkflow: true,
+		confirmsOrigin: null,
+		texts: [{ place: '/t', text: 'tr-0123456789' }],
+		...more,
+	});
+	const at = Date.parse('2026-11-22T12:00:00Z');
+
+	test.each<[string, number, string, number | null]>([
+		['an hour old', at + HOUR_MS, answer().at, 23 * HOUR_MS],
+		['a day old', at + 24 * HOUR_MS, answer().at, null],
+		['from the future: counted from now', at - 1, new Date(at - 1).toISOString(), 24 * HOUR_MS],
+		['at a start without a clock', 5000, '1970-01-01T00:00:05.000Z', 24 * HOUR_MS],
+	])('is bounded in time at a start, both ways: %s', (_what, wallMs, since, leftMs) => {
+		const found = atStart(answer(), wallMs);
+		expect(found && { at: found.kept.at, leftMs: found.leftMs }).toEqual(leftMs && { at: since, leftMs });
+	});
+
+	test('of a clock that was never set counts from the start at which the clock is right', () => {
+		expect(atStart(answer({ at: '1970-01-01T00:00:05.000Z' }), at)).toMatchObject({ leftMs: 24 * HOUR_MS });
+		expect(atStart(answer({ at: 'no time' }), at)).toMatchObject({ leftMs: 24 * HOUR_MS });
+	});
+
+	test('is at most 64 KiB, what looks like a token first, each text whole', () => {
+		const token = { place: '/z/token', text: `tr-${'0a'.repeat(100)}` };
+		const texts = [
+			...Array.from({ length: 200 }, (_, index) => ({ place: `/${index}`, text: 'ä '.repeat(500) })),
+			token,
+		];
+		const found = keepableTexts([{ place: '/huge', text: 'x'.repeat(MAX_KEPT_BYTES) }, ...texts]);
+		expect(found[0]).toEqual(token);
+		expect(found.length).toBeGreaterThan(30);
+		const bytes = found.reduce((sum, { place, text }) => sum + Buffer.byteLength(place + text), 0);
+		expect(bytes).toBeLessThanOrEqual(MAX_KEPT_BYTES);
+	});
+
+	test('is registered as secret, but for plain words and what the device has sent itself', () => {
+		const texts = ['tr-0123456789', 'ok', 'KIOSK-0001', 'check-in'].map((text, index) => ({
+			place: `/${index}`,
+			text,
+		}));
+		expect(secretsIn(answer({ texts }))).toEqual(['tr-0123456789']);
+	});
+});
+
+describe('answers of any form', () => {
+	const name = fc.constantFrom('data', 'result', 'device', 'a/b', 'x~y', 'session', 'connectionToken', 'v1', 'key', '');
+	const filler = fc.constantFrom<unknown>(
+		'KIOSK-0001',
+		'ok',
+		3600,
+		null,
+		true,
+		'2026-11-22T00:00:00Z',
+		{},
+		'https://x.example/y',
+	);
+	const word = fc.string({
+		unit: fc.constantFrom(...'abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ0123456789_-'),
+		minLength: 20,
+		maxLength: 40,
+	});
+	const opaque = word.map((text) => `tr-${text}7`);
+	const jwt = fc.tuple(word, word, word).map(([head, body, tail]) => `eyJ${head}.eyJ${body}.${tail}`);
+	const form = fc.record({
+		token: fc.oneof(opaque, jwt),
+		prefix: fc.constantFrom('', 'Connection ', 'Bearer ', 'Token ', 'Authorization: Connection '),
+		steps: fc.array(fc.tuple(fc.constantFrom('object', 'array', 'text'), name, filler), { maxLength: 40 }),
+		carrier: fc.constantFrom('json', 'json', 'json', 'json string', 'text', 'header'),
+		packed: fc.boolean(),
+	});
+	type Form = typeof form extends fc.Arbitrary<infer Value> ? Value : never;
+
+	function answerOf({ token, prefix, steps, carrier, packed }: Form) {
+		const text = `${prefix}${token}`;
+		const wrap = (inner: unknown, [kind, key, other]: readonly [string, string, unknown]): unknown => {
+			if (kind === 'array') return [other, inner];
+			return { other, [key]: kind === 'text' && typeof inner === 'object' ? JSON.stringify(inner) : inner };
+		};
+		const document = steps.reduce<unknown>(wrap, text);
+		const isText = carrier === 'text' || carrier === 'header';
+		const body =
+			carrier === 'text'
+				? text
+				: carrier === 'header'
+					? '{"ok":"yes"}'
+					: JSON.stringify(carrier === 'json' ? document : text);
+		const headers = {
+			'content-type': isText ? 'text/plain' : 'application/json',
+			...(carrier === 'header' && { 'x-session': text }),
+			...(packed && { 'content-encoding': 'gzip' }),
+		};
+		return { status: 201, headers, body: packed ? gzipSync(body) : body };
+	}
+
+	test('cost no code: each pairs at once, or from a place that the message names', { timeout: 120_000 }, async () => {
+		const service = await givenService();
+		const device = await givenAgent({ home: await givenHome(), settings: {} });
+		let unread = 0;
+		await fc.assert(
+			fc.asyncProperty(form, async (drawn) => {
+				service.failNext(REGISTER, answerOf(drawn));
+				const sent = registrations(service).length;
+				const failure = await device.pair(service.createPairingCode('check-in').url).then(
+					() => null,
+					(error: AgentError) => error.failure,
+				);
+				if (failure) {
+					unread += 1;
+					expect(failure).toMatchObject({ code: 'answer-unreadable' });
+					const { texts } = JSON.parse((await kept(device)) ?? '') as KeptAnswer;
+					const place = texts.find(({ text }) => text.endsWith(drawn.token))?.place ?? 'nowhere';
+					expect(String(failure.params?.['places']).split(', ')).toContain(place);
+					await correct(device, place);
+					await device.untilStatus(({ pairedAt }) => pairedAt !== null && !device.agent.isPairing(), 'pairing');
+				}
+				const { connections } = await device.home.untilSaved(({ pairing }) => pairing !== null);
+				expect(connections.at(-1)?.token).toBe(drawn.token);
+				expect(registrations(service).length).toBe(sent + 1);
+				await device.agent.unpair();
+				if (failure) await correct(device, null);
+			}),
+			{ numRuns: 100, endOnFailure: true },
+		);
+		expect(unread).toBeGreaterThan(20);
+	});
+});

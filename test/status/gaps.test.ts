@@ -1,0 +1,293 @@
+/**
+ * Whatever happens to lines, moves, renewals and the process: every notification that the service has sent is delivered, or
+ * lies in a gap. The product's supervision, link runner and connectivity on a stepped clock, over lines that die unnoticed.
+ */
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { failure } from '../../src/base/errors.ts';
+import type { Channel, ChannelEvent, ChannelOptions, LineEnd } from '../../src/connection/channel.edge.ts';
+import { keepLine, UNSAVED_LINE } from '../../src/connection/line.runner.ts';
+import { createLinkRunner } from '../../src/connection/link.runner.ts';
+import type { Runtime } from '../../src/connection/runtime.runner.ts';
+import {
+	type DesiredRegistration,
+	NOTHING_SUPERVISED,
+	type SupervisorEffect,
+	type SupervisorEvent,
+	supervise,
+} from '../../src/connection/supervisor.ts';
+import type { Incoming } from '../../src/events/event.ts';
+import { trackConnectivity } from '../../src/status/connectivity.runner.ts';
+import { createSteppedClock, type SteppedClock } from '../harness/stepped-clock.ts';
+
+const SECOND = 1000;
+const SILENCE_LIMIT_SECONDS = 60;
+
+type Action =
+	| { do: 'pass'; ms: number }
+	| { do: 'stall' | 'sleep'; ms: number }
+	| { do: 'killLine' | 'cutLine' | 'move' | 'renew' | 'retry' | 'crash' | 'stop' };
+
+/** A line between device and service. Dead ones carry nothing, and neither side is told. */
+interface Line {
+	isDead: boolean;
+	/** Whether the service has accepted it, and whether it is over. */
+	isOpen: boolean;
+	isOver: boolean;
+	deliver: (id: number) => void;
+	cut: () => void;
+}
+
+/** The channel edge over such a line: same promises as `openChannel`, time by the stepped clock. */
+function openOn(
+	clock: SteppedClock,
+	line: Line,
+	options: ChannelOptions,
+	tell: (event: ChannelEvent) => void,
+): Channel {
+	let heardAtMs = 0;
+	let openedAtMs: number | null = null;
+	let hasEnded = false;
+	let isConfirmed = false;
+	let said: 'nothing' | 'goodbye' = 'nothing';
+	let cancel = () => {};
+	let sleptBeforeMs = 0;
+	const sleptMs = () => clock.sleptMs() - sleptBeforeMs;
+	const end = (code: Parameters<typeof failure>[0], saidGoodbye: boolean) => {
+		if (hasEnded) return;
+		hasEnded = true;
+		line.isOver = true;
+		cancel();
+		const nowMs = clock.monotonicMs();
+		const silence = { silenceMs: nowMs - heardAtMs, longestSilenceMs: 0, longestInboundMs: 0 };
+		const found: LineEnd = {
+			...silence,
+			inboundSilenceMs: silence.silenceMs,
+			lifeMs: nowMs - (openedAtMs ?? nowMs),
+			withoutCloseFrame: !saidGoodbye,
+			saidGoodbye,
+			sleptMs: sleptMs(),
+		};
+		const lineEnd = openedAtMs === null ? null : found;
+		tell({ type: 'ended', failure: failure(code, 'Over.'), closeCode: null, timedOut: false, line: lineEnd });
+	};
+	const heard = () => {
+		heardAtMs = clock.monotonicMs();
+		if (isConfirmed || said === 'goodbye') return;
+		isConfirmed = true;
+		tell({ type: 'confirmed' });
+	};
+	const check = () => {
+		if (hasEnded) return;
+		if (sleptMs() > 5 * SECOND) return end('connection-lost', false);
+		if (clock.monotonicMs() - heardAtMs >= options.silenceLimitMs) return end('channel-silent', false);
+		if (!line.isDead) heard();
+		cancel = clock.schedule(options.pingIntervalMs, check);
+	};
+	line.deliver = (id) => {
+		if (hasEnded || openedAtMs === null || line.isDead) return;
+		heard();
+		tell({ type: 'frame', frame: { type: 'text', text: String(id) } });
+	};
+	line.cut = () => end('connection-lost', false);
+	cancel = clock.schedule(20, () => {
+		if (line.isDead) return end('connection-lost', false);
+		line.isOpen = true;
+		openedAtMs = clock.monotonicMs();
+		sleptBeforeMs = clock.sleptMs();
+		heardAtMs = openedAtMs;
+		tell({ type: 'opened', clockSkewMs: null, localAddress: '192.0.2.7' });
+		cancel = clock.schedule(20, check);
+	});
+	return {
+		sendText: () => true,
+		bufferedAmount: 0,
+		terminate: () => end('connection-lost', false),
+		close() {
+			if (openedAtMs === null) return end('connection-lost', false);
+			said = 'goodbye';
+			cancel();
+			if (line.isDead) cancel = clock.schedule(options.closeMs ?? 2000, () => end('connection-lost', false));
+			else cancel = clock.schedule(20, () => (line.isDead ? check() : end('connection-lost', true)));
+		},
+	};
+}
+
+async function run(actions: readonly Action[], sendsTo: 'newest' | 'all', everyMs: number): Promise<void> {
+	const clock = createSteppedClock(Date.UTC(2026, 0, 1));
+	const lines: Line[] = [];
+	const delivered = new Set<number>();
+	const sent: { id: number; atMs: number }[] = [];
+	const kept: { at: string; gap: { from: string | null; to: string } | null }[] = [];
+	const events = {
+		append(incoming: Incoming) {
+			kept.push({ at: incoming.at, gap: incoming.type === 'gap' ? JSON.parse(incoming.content) : null });
+			return true;
+		},
+		newestAt: () => kept.at(-1)?.at ?? null,
+	};
+	let stopProcess = () => {};
+	let workflow = 1;
+	let actOnDevice: (event: SupervisorEvent) => void = () => {};
+	let current = () => 0;
+
+	function startProcess(): void {
+		let isRunning = true;
+		let supervision = NOTHING_SUPERVISED;
+		const log = { debug() {}, info() {}, warn() {}, error() {} };
+		const connectivity = trackConnectivity({
+			clock,
+			log: log as never,
+			events,
+			silenceLimitMs: () => SILENCE_LIMIT_SECONDS * SECOND,
+		});
+		const runtime = {
+			client: {
+				registerDevice: async () => ({ ok: true, token: `t${clock.monotonicMs()}`, life: null, clockSkewMs: null }),
+			},
+			resolved: {
+				settings: { service: { heartbeatMode: 'off', silenceLimitSeconds: SILENCE_LIMIT_SECONDS, channelPath: '/ws' } },
+			},
+			credentials: { reusable: null },
+			network: { channelAgent: () => undefined, viaProxy: () => false },
+		} as unknown as Runtime;
+		const runner = createLinkRunner({
+			clock,
+			log,
+			startedAtMs: 0,
+			userAgent: 'test',
+			line: keepLine(UNSAVED_LINE, log),
+			plan: () => ({}),
+			runtime: () => runtime,
+			openChannel(options, listener) {
+				const line: Line = { isDead: false, isOpen: false, isOver: false, deliver: () => {}, cut: () => {} };
+				lines.push(line);
+				return openOn(clock, line, options, (event) => isRunning && listener(event));
+			},
+			report: {
+				event: (generation, event) => dispatch({ type: 'link', generation, event }),
+				frame({ generation }, frame) {
+					connectivity.heard(generation);
+					const id = Number(frame.type === 'text' ? frame.text : Number.NaN);
+					if (delivered.has(id)) return;
+					delivered.add(id);
+					kept.push({ at: new Date(clock.wallMs()).toISOString(), gap: null });
+				},
+				heartbeat() {},
+				lateConnection() {},
+				lineEnded: (...end) => connectivity.lineEnded(...end),
+				clockSkew() {},
+			},
+		});
+		const perform = (effect: SupervisorEffect) => {
+			if (effect.type === 'linkEnded') runner.end(effect.generation);
+			if (effect.type !== 'link' || effect.effect.type === 'keepConnection') return;
+			runner.perform(effect.generation, effect.registration, effect.effect);
+		};
+		const dispatch = (event: SupervisorEvent) => {
+			if (!isRunning) return;
+			const before = supervision;
+			const step = supervise(before, event, () => 0.5);
+			supervision = step.supervision;
+			for (const effect of step.effects) perform(effect);
+			connectivity.follow(before, supervision);
+		};
+		actOnDevice = dispatch;
+		current = () => supervision.current?.generation ?? 0;
+		stopProcess = () => {
+			isRunning = false;
+			for (const line of lines) line.cut();
+		};
+		dispatch({ type: 'desiredChanged', desired: desired(), known: [], atMs: clock.monotonicMs() });
+	}
+	const desired = (): DesiredRegistration => ({
+		baseUrl: 'https://id.example',
+		request: { deviceId: 'd', workflowId: `w${workflow}` },
+		credentialId: 'key',
+		hasReusableCredential: true,
+		selfRegistration: false,
+	});
+	/** The service sends while time passes. */
+	const pass = async (ms: number) => {
+		for (let left = ms; left > 0; left -= everyMs) {
+			clock.advance(Math.min(everyMs, left));
+			for (let turn = 0; turn < 6; turn += 1) await Promise.resolve();
+			send();
+		}
+	};
+	const send = () => {
+		const id = sent.length;
+		sent.push({ id, atMs: clock.wallMs() });
+		const known = lines.filter((line) => line.isOpen && !line.isOver);
+		for (const line of sendsTo === 'all' ? known : known.slice(-1)) line.deliver(id);
+	};
+
+	startProcess();
+	await pass(2 * SECOND);
+	for (const action of actions) {
+		const atMs = clock.monotonicMs();
+		const alive = lines.findLast((line) => !line.isOver);
+		if (action.do === 'pass') await pass(action.ms);
+		else if (action.do === 'stall') clock.stall(action.ms);
+		else if (action.do === 'sleep') {
+			for (const line of lines) line.isDead = true;
+			clock.sleep(action.ms);
+		} else if (action.do === 'killLine' && alive) alive.isDead = true;
+		else if (action.do === 'cutLine') alive?.cut();
+		else if (action.do === 'move') {
+			workflow += 1;
+			actOnDevice({ type: 'desiredChanged', desired: desired(), known: [], atMs });
+		} else if (action.do === 'renew') actOnDevice({ type: 'renewalDue', generation: current(), atMs });
+		else if (action.do === 'retry') actOnDevice({ type: 'retryRequested', atMs });
+		else if (action.do === 'crash') {
+			stopProcess();
+			startProcess();
+		}
+		send();
+	}
+	// Whatever is dead is noticed, and the device comes back.
+	await pass(200 * SECOND);
+
+	const gaps = kept.flatMap(({ gap }) => (gap ? [gap] : []));
+	const isCovered = (atMs: number) =>
+		gaps.some(({ from, to }) => (from === null || Date.parse(from) <= atMs) && atMs <= Date.parse(to));
+	const lost = sent.filter(({ id, atMs }) => !delivered.has(id) && !isCovered(atMs));
+	expect(lost).toEqual([]);
+}
+
+const action: fc.Arbitrary<Action> = fc.oneof(
+	{ weight: 6, arbitrary: fc.record({ do: fc.constant('pass' as const), ms: fc.integer({ min: 10, max: 90_000 }) }) },
+	{
+		weight: 1,
+		arbitrary: fc.record({ do: fc.constant('stall' as const), ms: fc.integer({ min: 1000, max: 300_000 }) }),
+	},
+	{
+		weight: 1,
+		arbitrary: fc.record({ do: fc.constant('sleep' as const), ms: fc.integer({ min: 1000, max: 300_000 }) }),
+	},
+	{
+		weight: 6,
+		arbitrary: fc.record({
+			do: fc.constantFrom(...(['killLine', 'killLine', 'cutLine', 'move', 'move', 'renew', 'retry', 'crash'] as const)),
+		}),
+	},
+);
+
+test('every notification is delivered or lies in a gap, over random schedules', async () => {
+	await fc.assert(
+		fc.asyncProperty(
+			fc.array(action, { maxLength: 14 }),
+			fc.constantFrom('newest' as const, 'all' as const),
+			fc.integer({ min: 500, max: 7000 }),
+			run,
+		),
+		{ numRuns: 1000 },
+	);
+});
+
+test.each(['move', 'renew'] as const)(
+	'a %s over a line that has died unnoticed leaves a gap from its last byte on [F144]',
+	async (how) => {
+		await run([{ do: 'killLine' }, { do: 'pass', ms: 25_000 }, { do: how }, { do: 'pass', ms: 10_000 }], 'all', 1000);
+	},
+);
