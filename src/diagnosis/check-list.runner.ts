@@ -247,7 +247,7 @@ export const CHECKS = [
 		);
 		return checkSockets(paths.runDir, await daemon(), groups);
 	}),
-	check('first-pairing', 'First pairing', ['settings'], async ({ runtime, knownState }) =>
+	check('first-code', 'First code', ['settings'], async ({ runtime, knownState }) =>
 		checkFirstPairing((await runtime()).resolved.settings, await knownState()),
 	),
 	check('scanner', 'Scanner', ['settings'], async ({ runtime, daemon, paths, machineRoot: root }) => {
