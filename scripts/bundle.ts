@@ -58,9 +58,10 @@ const DECODERS = [
 
 /** The page on the device's screen, as its server asks for it: name in `dist/`, and the file under `src/` or of a package. */
 const PAGE = [
-	...['index.html', 'page.css', 'page.js', 'codes.js'].map(
-		(name) => [`page/${name}`, `src/page/page/${name}`] as const,
-	),
+	...[
+		...['index.html', 'page.css', 'page.js', 'pair.js', 'codes.js', 'words.js', 'qr.js'],
+		...['en', 'de', 'fr', 'es', 'ar'].map((language) => `languages/${language}.js`),
+	].map((name) => [`page/${name}`, `src/page/page/${name}`] as const),
 	['page/zxing-reader.js', 'zxing-wasm/dist/iife/reader/index.js'] as const,
 ];
 
@@ -118,7 +119,7 @@ export async function bundle({ root, entries, outDir, singleFile = false }: Bund
 	// The package exports no path to its script; its module for Node stands three directories below its root.
 	const zxing = resolve(dirname(packages.resolve('zxing-wasm/reader')), '../../..');
 	const project = resolve(import.meta.dirname, '..');
-	await mkdir(join(outDir, 'page'));
+	await mkdir(join(outDir, 'page/languages'), { recursive: true });
 	for (const [name, source] of PAGE) {
 		const file = source.startsWith('src/') ? join(project, source) : join(zxing, source.replace('zxing-wasm/', ''));
 		await copyFile(file, join(outDir, name));

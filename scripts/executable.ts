@@ -29,7 +29,10 @@ const ASSETS = [
 	'zxing_reader.wasm',
 	'zxing_writer.wasm',
 	'webp_dec.wasm',
-	...['index.html', 'page.css', 'page.js', 'codes.js', 'zxing-reader.js'].map((name) => `page/${name}`),
+	...['index.html', 'page.css', 'page.js', 'pair.js', 'codes.js', 'words.js', 'qr.js', 'zxing-reader.js'].map(
+		(name) => `page/${name}`,
+	),
+	...['en', 'de', 'fr', 'es', 'ar'].map((language) => `page/languages/${language}.js`),
 ];
 
 /**

@@ -15,6 +15,8 @@ import { followFleet } from '../fleet/follow-plan.runner.ts';
 import { planHeartbeat, reportPlan } from '../fleet/plan-report.ts';
 import { toReport } from '../identity/identity.ts';
 import { createPairing, type Paired, type PairingOutcome, untilSettled } from '../pairing/pairing.runner.ts';
+import { isRefusal, type Standing, standingOf } from '../pairing/rescue.ts';
+import type { BroughtBy } from '../pairing/rules.ts';
 import type { IdentityReport, PairPreview, PairRequest, PairResult, Status } from '../protocol/local-api.ts';
 import { trackConnectivity } from '../status/connectivity.runner.ts';
 import { describeStatus } from '../status/status.ts';
@@ -38,19 +40,21 @@ export interface Agent {
 	/** The service and the Connection in use; a secret, for forwarding only. `null` while there is none. */
 	access(): { readonly baseUrl: string; readonly token: string } | null;
 	status(): Status;
+	/** Which codes it takes without `replace`. */
+	standing(): Standing;
 	/** Calls back after every change of the status until the returned function is called. */
 	onStatus(listener: () => void): () => void;
 	identity(): IdentityReport;
 	/** Accepts the machine as it is now as the device that was paired, after a repair; registers again if that shows. */
 	acceptIdentity(): Promise<IdentityReport>;
 	/** What a code would do. Redeems nothing, touches no network. */
-	inspectPairing(asked: PairRequest): PairPreview;
+	inspectPairing(asked: PairRequest, by?: BroughtBy): PairPreview;
 	/**
 	 * Redeems a code. Resolves when the device is online, or after 10 s with what the status says then; callers that bring the
 	 * same code meanwhile have the same answer. Like everything that moves the device it throws `agent-not-running` once the
 	 * agent stops: then no code is used up.
 	 */
-	pair(asked: PairRequest): Promise<PairResult>;
+	pair(asked: PairRequest, by?: BroughtBy): Promise<PairResult>;
 	/** Calls back with the outcome of every pairing until the returned function is called. */
 	onPairing(listener: (outcome: PairingOutcome) => void): () => void;
 	/** Whether a code is being redeemed: its answer comes once. */
@@ -84,6 +88,8 @@ type Device = ReturnType<typeof assemble>;
 function assemble(options: AgentOptions, base: Base) {
 	const { clock, stateWriter, identity, settings, runtime, publish, onClockSkew } = base;
 	const { counters } = options;
+	/** In a row, since the device was online last. */
+	let refusals = 0;
 	const requestReconcile = () => reconciler.reconcile();
 	const connectivity = trackConnectivity({
 		...base,
@@ -128,10 +134,14 @@ function assemble(options: AgentOptions, base: Base) {
 			lineEnded: connectivity.lineEnded,
 			clockSkew: onClockSkew,
 		},
-		onFailedAttempt() {
+		onFailedAttempt({ code }) {
 			counters.failedAttempts += 1;
+			if (isRefusal(code)) refusals += 1;
 		},
-		onStep: connectivity.follow,
+		onStep(before, after) {
+			connectivity.follow(before, after);
+			if (after.current?.state.name === 'online') refusals = 0;
+		},
 		onChange() {
 			reconciler.follow();
 			publish();
@@ -150,12 +160,14 @@ function assemble(options: AgentOptions, base: Base) {
 		store: options.store,
 		answerFile: options.answerFile,
 		plan,
+		standing: () => standing(),
 		readIdentity: identity.ofMachine,
 		registrationFor: (as, baseUrl, workflowId) => registrationFor(reconciler.inputs(as), baseUrl, workflowId),
 		toSaved: connections.toSaved,
 		goOnline: (paired) => goOnline(base, { fleet, links, status }, paired),
 	});
 	const status = (): Status => statusOf(base, { links, line, reconciler, connectivity, fleet, workflow });
+	const standing = () => standingOf(status(), refusals);
 	const commands = createCommands({
 		...base,
 		fleet,
@@ -167,7 +179,20 @@ function assemble(options: AgentOptions, base: Base) {
 		reconciler,
 		reevaluate,
 	});
-	return { connectivity, line, leases, fleet, workflow, links, reconciler, pairing, commands, reevaluate, status };
+	return {
+		connectivity,
+		line,
+		leases,
+		fleet,
+		workflow,
+		links,
+		reconciler,
+		pairing,
+		commands,
+		reevaluate,
+		status,
+		standing,
+	};
 }
 
 /** Follows a pairing until the device is online, or has failed to be. */
@@ -221,7 +246,8 @@ function statusOf(base: Base, { links, line, reconciler, connectivity, fleet, wo
 	});
 }
 
-function offer(base: Base, { leases, fleet, links, reconciler, pairing, commands, reevaluate, status }: Device): Agent {
+function offer(base: Base, device: Device): Agent {
+	const { leases, fleet, links, reconciler, pairing, commands, reevaluate, status, standing } = device;
 	const { clock, warnings, stateWriter } = base;
 	const { tryChangedSettings, ...asked } = commands;
 	return {
@@ -230,6 +256,7 @@ function offer(base: Base, { leases, fleet, links, reconciler, pairing, commands
 		leases,
 		access: () => accessOf(links.supervision),
 		status,
+		standing,
 		onStatus: base.onStatus,
 		identity: () => toReport(base.identity.now),
 		inspectPairing: pairing.inspect,

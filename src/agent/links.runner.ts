@@ -3,7 +3,7 @@
  * nothing about links (`connection/supervisor.ts`), nor which registration is desired (`reconcile.runner.ts`).
  */
 
-import { dispositionOf } from '../base/errors.ts';
+import { dispositionOf, type Failure } from '../base/errors.ts';
 import { accessOf, type Connections } from '../connection/connection-tokens.runner.ts';
 import { createLinkRunner, type LinkRunnerOptions } from '../connection/link.runner.ts';
 import {
@@ -27,7 +27,7 @@ export function superviseLinks(
 			readonly decide: typeof supervise;
 			readonly connections: Connections;
 			readonly report: Pick<LinkRunnerOptions['report'], 'frame' | 'heartbeat' | 'lineEnded' | 'clockSkew'>;
-			readonly onFailedAttempt: () => void;
+			readonly onFailedAttempt: (cause: Failure) => void;
 			/** Called after every step, before anything else follows from it. */
 			readonly onStep: (before: Supervision, after: Supervision) => void;
 			/** Called after that: what is desired may depend on the step. */
@@ -45,7 +45,7 @@ export function superviseLinks(
 		report: {
 			...parts.report,
 			event(generation, event) {
-				if (event.type === 'registerFailed' || event.type === 'channelEnded') parts.onFailedAttempt();
+				if (event.type === 'registerFailed' || event.type === 'channelEnded') parts.onFailedAttempt(event.failure);
 				dispatch({ type: 'link', generation, event });
 			},
 			lineEnded(...end) {

@@ -16,6 +16,7 @@ export function createCounters(): Counters {
 		gaps: 0,
 		heartbeats: 0,
 		failedAttempts: 0,
+		wrongPins: 0,
 		forwarded: {},
 		hooks: {},
 		streams: 0,
@@ -39,6 +40,8 @@ export interface AgentCounts {
 	heartbeats: number;
 	/** Registrations and channel openings that failed. */
 	failedAttempts: number;
+	/** Wrong PINs on the page. */
+	wrongPins: number;
 	/** Forwarded requests by the first digit of the status (`2xx`), or `failed`. */
 	readonly forwarded: Record<string, number>;
 	/** Hooks by their outcome (`exited`, `timedOut`, …). */

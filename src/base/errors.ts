@@ -157,6 +157,7 @@ export const CATALOGUE = {
 		'code-for-other-origin': 'Use a code of the service that this device belongs to.',
 		'origin-unconfirmed':
 			'Look at the host; if it is the right one, pair with --trust and its origin, or add it to pairing.trustedOrigins.',
+		'pairing-unconfirmed': 'Confirm the scanned code on the screen of this device, or pair with idv-agent pair.',
 		'insecure-origin': 'Use a code with an https address; plain http is only for this machine itself.',
 		'already-paired': 'Use --replace if this device is really meant to move.',
 		'scanner-denied':
@@ -171,6 +172,7 @@ export const CATALOGUE = {
 		'method-not-allowed': 'Use the method that the Allow header names.',
 	}),
 	...rows(ask(EXIT.configuration), {
+		'open-to-first-comer': 'Set baseUrl, or pairing.trustedOrigins, to the service that this device is meant for.',
 		'workflow-fixed': 'Change workflowId where it is set, or use a code without a workflow.',
 		'fleet-key-invalid': 'Give a key that idv fleet keygen has made.',
 		'settings-invalid': 'Correct the settings named in the message; idv-agent config check shows the rest.',

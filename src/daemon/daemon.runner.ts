@@ -131,6 +131,7 @@ export async function startDaemon(options: DaemonOptions) {
 		const scanning = listenForScans({
 			agent,
 			refused: hooks.refused,
+			unconfirmed: hooks.unconfirmed,
 			settings: () => settings().scanner,
 			find: (device) => findScanners({ root, device }),
 			watch: (device, onChange) => watchScanners({ root, device }, onChange),
@@ -171,7 +172,9 @@ export async function startDaemon(options: DaemonOptions) {
 					port,
 					agent,
 					clock,
-					settings: () => settings().page,
+					scanning,
+					counters,
+					settings,
 					pin: () => runtime.pin,
 					onFault,
 				}),

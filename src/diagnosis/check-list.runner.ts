@@ -21,6 +21,7 @@ import { readDiskSpace, readMemory } from './machine-probes.edge.ts';
 import { checkChannel, checkHeartbeat, tryChannel } from './probe-channel.runner.ts';
 import {
 	askDaemon,
+	checkFirstPairing,
 	checkIdentity,
 	checkPairing,
 	checkScanners,
@@ -246,6 +247,9 @@ export const CHECKS = [
 		);
 		return checkSockets(paths.runDir, await daemon(), groups);
 	}),
+	check('first-code', 'First code', ['settings'], async ({ runtime, knownState }) =>
+		checkFirstPairing((await runtime()).resolved.settings, await knownState()),
+	),
 	check('scanner', 'Scanner', ['settings'], async ({ runtime, daemon, paths, machineRoot: root }) => {
 		const { scanner } = (await runtime()).resolved.settings;
 		return checkScanners({ settings: scanner, daemon: await daemon(), runDir: paths.runDir, root });

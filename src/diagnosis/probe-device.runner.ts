@@ -256,3 +256,18 @@ function askForScanners(runDir: string): Promise<ScannerReport | null> {
 		throw error;
 	});
 }
+
+/** Whether the first person with any code could take this device: the settings do not say which service it is for. */
+export function checkFirstPairing(
+	{ baseUrl, pairing: { trustedOrigins } }: Pick<Settings, 'baseUrl' | 'pairing'>,
+	state: DeviceState | null,
+): Finding {
+	if (state?.pairing || (state && state.connections.length > 0)) return ok('This device is paired.');
+	if (baseUrl !== null || trustedOrigins.length > 0) return ok('The settings say which service this device is for.');
+	return warning(
+		failure(
+			'open-to-first-comer',
+			'This device is open to the first comer: no setting says which service it is for, so it takes the first code that a person confirms.',
+		),
+	);
+}

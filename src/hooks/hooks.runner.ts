@@ -9,7 +9,7 @@ import type { Failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import { sentenceOf } from '../base/sentences.ts';
 import { formatEvent } from '../events/feed.runner.ts';
-import type { Status } from '../protocol/local-api.ts';
+import type { PairPreview, Status } from '../protocol/local-api.ts';
 import type { Settings } from '../settings/table.ts';
 import { createHooks, type HookReport } from './hooks.edge.ts';
 
@@ -71,6 +71,12 @@ export function runSiteHooks(parts: {
 
 	return {
 		refused,
+		/** Reports a scanned code that waits for a confirmation. */
+		unconfirmed(preview: PairPreview, reason: Failure): void {
+			const { baseUrl, host, hostInUnicode, workflowId, changes } = preview;
+			const shown = { baseUrl, host, ...(hostInUnicode !== undefined && { hostInUnicode }), workflowId, changes };
+			run('onPairingUnconfirmed', { ...reason, sentence: sentenceOf(reason, 'over'), ...shown });
+		},
 		/** Ends the commands that run. */
 		close(): Promise<void> {
 			for (const unsubscribe of subscriptions) unsubscribe();

@@ -2,6 +2,9 @@
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
+import { PAGE_LANGUAGES } from '../settings/table.ts';
+
+const SCRIPTS = ['page', 'pair', 'codes', 'words', 'qr'];
 
 interface PageFile {
 	readonly name: string;
@@ -14,8 +17,12 @@ interface PageFile {
 export const PAGE_FILES: Readonly<Record<string, PageFile>> = {
 	'/': { name: 'page/index.html', type: 'text/html; charset=utf-8' },
 	'/page.css': { name: 'page/page.css', type: 'text/css; charset=utf-8' },
-	'/page.js': { name: 'page/page.js', type: 'text/javascript; charset=utf-8' },
-	'/codes.js': { name: 'page/codes.js', type: 'text/javascript; charset=utf-8' },
+	...Object.fromEntries(
+		[...SCRIPTS, ...PAGE_LANGUAGES.filter((tag) => tag !== 'auto').map((tag) => `languages/${tag}`)].map((name) => [
+			`/${name}.js`,
+			{ name: `page/${name}.js`, type: 'text/javascript; charset=utf-8' },
+		]),
+	),
 	'/zxing-reader.js': {
 		name: 'page/zxing-reader.js',
 		type: 'text/javascript; charset=utf-8',

@@ -1,14 +1,14 @@
 /**
- * The page on the kiosk's own screen, if the settings ask for one: its files, the device's state live, and the pairing of an
- * unpaired device, on the listener `page` of the local server. Every caller can read, and pair an unpaired device; nothing
- * else. Must never show a code, a PIN, or a content of a notification that the settings do not ask for.
+ * The page on the kiosk's own screen, if the settings ask for one: its files, the device's state live, and the pairing of a
+ * device that waits for a code, on the listener `page` of the local server. Every caller can read, and pair such a device
+ * with the PIN; nothing else. Must never show a code, a PIN, or a content of a notification that the settings do not ask for.
  */
 import { Readable } from 'node:stream';
 import * as z from 'zod';
 import type { Agent } from '../agent/agent.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
-import { AgentError } from '../base/errors.ts';
-import { sentenceOf } from '../base/sentences.ts';
+import type { Counters } from '../base/counters.ts';
+import { AgentError, failure, type Params } from '../base/errors.ts';
 import type { Entry } from '../events/event.ts';
 import {
 	type EventSink,
@@ -18,20 +18,26 @@ import {
 	localRoute,
 } from '../local-api/server/local-server.ts';
 import { isSameSecret, openLoopbackServer } from '../local-api/server/loopback-server.ts';
-import { type PairPreview, pairRequestSchema, type Status } from '../protocol/local-api.ts';
+import type { Standing } from '../pairing/rescue.ts';
+import { type PairPreview, type PairResult, pairRequestSchema, type Status } from '../protocol/local-api.ts';
+import type { Proposal, Scanning } from '../scanning/scanning.runner.ts';
 import type { Settings } from '../settings/table.ts';
 import { PAGE_FILES, readPageFile } from './files.edge.ts';
+import { afterWrongPin, NO_TRIES, type PinNeed, pauseLeftMs, pinNeed } from './pin.ts';
 import { type TimelineSegment, withState } from './timeline.ts';
 
 export interface PageParts {
 	/** 0 takes a free one. Taken once. */
 	readonly port: number;
-	readonly agent: Pick<Agent, 'status' | 'onStatus' | 'inspectPairing' | 'pair'> & {
+	readonly agent: Pick<Agent, 'status' | 'standing' | 'onStatus' | 'inspectPairing' | 'pair' | 'warn'> & {
 		readonly events: Pick<Agent['events'], 'subscribe'>;
 	};
-	readonly clock: Pick<Clock, 'wallMs'>;
+	/** The scanned code that waits for a confirmation. */
+	readonly scanning: Pick<Scanning, 'proposal' | 'dismiss'>;
+	readonly counters: Pick<Counters, 'wrongPins'>;
+	readonly clock: Pick<Clock, 'wallMs' | 'monotonicMs'>;
 	/** As they are now. */
-	readonly settings: () => Pick<Settings['page'], 'contents'>;
+	readonly settings: () => Pick<Settings, 'baseUrl' | 'page' | 'pairing'>;
 	/** The PIN that pairing requires, as it is now; `null` for none. */
 	readonly pin: () => string | null;
 	/** Called with the cause of every answer `internal`, and with connections that could not be accepted. */
@@ -55,10 +61,13 @@ export interface PageEvent extends Pick<Entry, 'id' | 'at' | 'kind'> {
 /** The message to an open page, at first and after every change. */
 export interface PageView {
 	readonly nowMs: number;
+	readonly language: Settings['page']['language'];
+	readonly support: string | null;
 	readonly status: Pick<
 		Status,
 		| 'state'
-		| 'sentence'
+		| 'summary'
+		| 'pairedAt'
 		| 'agentVersion'
 		| 'startedAt'
 		| 'deviceId'
@@ -70,14 +79,17 @@ export interface PageView {
 		| 'problem'
 		| 'warnings'
 	>;
-	/** Each warning as one text. */
-	readonly warnings: readonly string[];
 	readonly lastHeartbeatAt: string | null;
 	readonly events: readonly PageEvent[];
 	readonly timeline: readonly TimelineSegment[];
-	readonly canPair: boolean;
-	readonly wantsPin: boolean;
+	readonly standing: Standing;
+	readonly pinNeed: PinNeed;
+	/** The scanned code that waits for a confirmation, without its token. */
+	readonly proposal: (Shown & { readonly id: number }) | null;
 }
+
+/** The part of a preview that the page shows. */
+type Shown = Pick<PairPreview, 'host' | 'hostInUnicode' | 'baseUrl' | 'workflowId'>;
 
 export const SHOWN_EVENTS = 20;
 /** Of a content, in characters. */
@@ -87,13 +99,17 @@ export const MAX_STREAMS = 8;
 const LIMITS = { connections: 32, streamQueueBytes: 256 * 1024, keepAliveMs: 15_000 };
 /** How soon a browser reconnects, as a frame of the stream. */
 const RETRY = Buffer.from('retry: 2000\n\n');
-/** After so many wrong PINs, none is accepted for so long. */
-const MAX_WRONG_PINS = 5;
-const PIN_PAUSE_MS = 60_000;
+/** Wrong PINs that the status reports. */
+const TOLD_WRONG_PINS = 3;
 
 /** Without `replace`: a person in front of the screen cannot move a device. */
 const inspectSchema = pairRequestSchema.omit({ replace: true });
-const pairSchema = inspectSchema.extend({ pin: z.string().max(64).optional() });
+/** A code that was typed or seen here, or the one that was scanned. */
+const pairSchema = z.union([
+	inspectSchema.extend({ pin: z.string().max(64).optional() }),
+	inspectSchema.omit({ code: true }).extend({ pin: z.string().max(64).optional(), proposal: z.int() }),
+]);
+const dismissSchema = z.strictObject({ proposal: z.int() });
 
 const HEADERS = {
 	// WebAssembly for reading codes; otherwise only the files of this server, and never inside of another page.
@@ -111,28 +127,67 @@ const HEADERS = {
  * @throws AgentError `socket-failed` when the port is taken or may not be used.
  */
 export async function openPage(parts: PageParts): Promise<Page> {
-	const { agent, clock, settings, pin, keepAliveMs = LIMITS.keepAliveMs } = parts;
+	const { agent, scanning, clock, settings, pin, keepAliveMs = LIMITS.keepAliveMs } = parts;
 	const pages = new Set<EventSink>();
-	const checkPin = createPinCheck(pin, clock);
+	const checkPin = createPinCheck(parts);
 	let shown: readonly Entry[] = [];
 	let timeline: readonly TimelineSegment[] = [{ fromMs: clock.wallMs(), state: agent.status().state }];
 	let announcing: NodeJS.Immediate | null = null;
 
 	function view(): PageView {
-		const { state, sentence, agentVersion, startedAt, ...rest } = agent.status();
+		const { state, summary, pairedAt, agentVersion, startedAt, ...rest } = agent.status();
 		const { deviceId, deviceType, serial, macAddress, baseUrl, workflow, problem, warnings } = rest;
 		const identity = { deviceId, deviceType, serial, macAddress, baseUrl, workflow };
-		const { contents } = settings();
+		const { contents, language, support } = settings().page;
 		return {
 			nowMs: clock.wallMs(),
-			status: { state, sentence, agentVersion, startedAt, ...identity, problem, warnings },
-			warnings: warnings.map((warning) => sentenceOf(warning, 'ongoing')),
+			language,
+			support,
+			status: { state, summary, pairedAt, agentVersion, startedAt, ...identity, problem, warnings },
 			lastHeartbeatAt: rest.channel.lastHeartbeatAt,
 			events: shown.map((entry) => toPageEvent(entry, contents)),
 			timeline,
-			canPair: state === 'unpaired' && rest.pairedAt === null,
-			wantsPin: pin() !== null,
+			standing: agent.standing(),
+			pinNeed: needs(),
+			proposal: shownProposal(),
 		};
+	}
+
+	function needs(): PinNeed {
+		const { baseUrl, pairing } = settings();
+		return pinNeed(pin(), agent.standing(), baseUrl !== null || pairing.trustedOrigins.length > 0);
+	}
+
+	function shownProposal(): PageView['proposal'] {
+		const proposal = scanning.proposal();
+		if (!proposal) return null;
+		const { host, hostInUnicode, baseUrl, workflowId } = proposal.preview;
+		return { id: proposal.id, host, baseUrl, workflowId, ...(hostInUnicode !== undefined && { hostInUnicode }) };
+	}
+
+	/** @throws AgentError when it is gone or another one: a person confirms the host that the screen shows. */
+	function proposalOf(id: number): Proposal {
+		const proposal = scanning.proposal();
+		if (proposal?.id === id) return proposal;
+		throw new AgentError('pairing-unconfirmed', 'The code that was scanned is not waiting any more.', {
+			remedy: 'Scan the code again.',
+			params: { reason: 'gone' },
+		});
+	}
+
+	async function pair({ pin: given, ...asked }: z.infer<typeof pairSchema>): Promise<PairResult> {
+		if (agent.standing() === 'paired') throw new AgentError('already-paired', 'This device is paired already.');
+		checkPin(needs(), given);
+		if (!('proposal' in asked)) return agent.pair({ ...asked, replace: false });
+		const { proposal: id, ...more } = asked;
+		const { code, preview } = proposalOf(id);
+		try {
+			const trustOrigin = preview.baseUrl === null ? undefined : new URL(preview.baseUrl).origin;
+			return await agent.pair({ ...more, code, replace: false, ...(trustOrigin && { trustOrigin }) });
+		} finally {
+			// Spent or refused: another try needs another scan.
+			scanning.dismiss();
+		}
 	}
 
 	const frame = () => formatEvents([{ event: 'view', data: JSON.stringify(view()) }]);
@@ -150,8 +205,8 @@ export async function openPage(parts: PageParts): Promise<Page> {
 	}
 
 	function openStream(): LocalReply {
-		if (pages.size >= MAX_STREAMS)
-			throw new AgentError('access-denied', 'Too many open windows.', { remedy: 'Close other windows.' });
+		// A silent client must not lock the page: the window that has been open for longest makes room, and opens again.
+		if (pages.size >= MAX_STREAMS) for (const oldest of [...pages].slice(0, 1)) oldest.close('slow');
 		return {
 			stream(sink) {
 				pages.add(sink);
@@ -173,17 +228,23 @@ export async function openPage(parts: PageParts): Promise<Page> {
 			path: '/api/inspect',
 			listeners,
 			body: inspectSchema,
-			handle: ({ body }) => ({ status: 200, body: withSentence(agent.inspectPairing({ ...body, replace: false })) }),
+			handle: ({ body }) => ({ status: 200, body: agent.inspectPairing({ ...body, replace: false }) }),
 		}),
 		localRoute({
 			method: 'POST',
 			path: '/api/pair',
 			listeners,
 			body: pairSchema,
-			async handle({ body: { pin: given, ...asked } }) {
-				checkPin(given);
-				if (!view().canPair) throw new AgentError('already-paired', 'This device is paired already.');
-				return { status: 200, body: await agent.pair({ ...asked, replace: false }) };
+			handle: async ({ body }) => ({ status: 200, body: await pair(body) }),
+		}),
+		localRoute({
+			method: 'POST',
+			path: '/api/dismiss',
+			listeners,
+			body: dismissSchema,
+			handle({ body: { proposal } }) {
+				if (scanning.proposal()?.id === proposal) scanning.dismiss();
+				return { status: 200, body: {} };
 			},
 		}),
 	];
@@ -224,35 +285,44 @@ function toReply(type: string, bytes: Uint8Array): LocalReply {
 }
 
 /** @returns a function that throws AgentError `access-denied` unless it is given the PIN that is required now. */
-function createPinCheck(pin: () => string | null, { wallMs }: Pick<Clock, 'wallMs'>) {
-	let wrong = 0;
-	let pausedUntilMs = 0;
-	return (given: string | undefined): void => {
-		const required = pin();
-		if (required === null) return;
-		const leftMs = pausedUntilMs - wallMs();
-		// A clock that was set back must not lock the page for longer.
-		if (leftMs > 0 && leftMs <= PIN_PAUSE_MS)
-			throw new AgentError('access-denied', 'Too many wrong PINs.', {
-				remedy: 'Wait a minute, then type the PIN of this site.',
+function createPinCheck({ pin, agent, clock, counters }: PageParts) {
+	let tries = NO_TRIES;
+	const deny = (message: string, remedy: string, more: { params: Params; retryAfterMs?: number }) =>
+		new AgentError('access-denied', message, { remedy, ...more });
+
+	function wrong(): void {
+		tries = afterWrongPin(tries, clock.monotonicMs());
+		counters.wrongPins += 1;
+		if (tries.wrong < TOLD_WRONG_PINS) return;
+		const params = { tries: tries.wrong };
+		const message = `A wrong PIN was typed ${tries.wrong} times on the page of this device.`;
+		agent.warn('wrong-pins', failure('access-denied', message, { params, remedy: 'Look at who uses the screen.' }));
+	}
+
+	return (need: PinNeed, given: string | undefined): void => {
+		if (need === 'nothing') return;
+		if (need === 'setting')
+			throw deny('Pairing on this page requires a PIN or a known service.', 'Set page.pinFile, or baseUrl.', {
+				params: { reason: 'setting' },
+			});
+		if (need === 'longerPin')
+			throw deny('The PIN of this page must have six or more digits.', 'Put a longer one into page.pinFile.', {
+				params: { reason: 'longerPin' },
+			});
+		const leftMs = pauseLeftMs(tries, clock.monotonicMs());
+		if (leftMs > 0)
+			throw deny('Too many wrong PINs.', 'Wait, then type the PIN of this site.', {
+				params: { reason: 'pause', seconds: Math.ceil(leftMs / 1000) },
 				retryAfterMs: leftMs,
 			});
-		if (isSameSecret(required, given ?? '')) {
-			wrong = 0;
+		if (given !== undefined && isSameSecret(pin() ?? '', given)) {
+			tries = NO_TRIES;
+			agent.warn('wrong-pins', null);
 			return;
 		}
-		wrong += given ? 1 : 0;
-		if (wrong >= MAX_WRONG_PINS) {
-			wrong = 0;
-			pausedUntilMs = wallMs() + PIN_PAUSE_MS;
-		}
-		throw new AgentError('access-denied', given ? 'The PIN is wrong.' : 'Pairing on this page requires a PIN.', {
-			remedy: 'Type the PIN of this site.',
+		if (given) wrong();
+		throw deny(given ? 'The PIN is wrong.' : 'Pairing on this page requires a PIN.', 'Type the PIN of this site.', {
+			params: { reason: given ? 'wrong' : 'missing' },
 		});
 	};
-}
-
-/** The preview with the text that the page shows of a code that cannot be used. */
-function withSentence(preview: PairPreview): PairPreview & { readonly sentence: string | null } {
-	return { ...preview, sentence: preview.problem && sentenceOf(preview.problem, 'over') };
 }

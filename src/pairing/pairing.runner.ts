@@ -25,7 +25,8 @@ import type { AnswerFile } from './kept-answer.edge.ts';
 import { keepAnswers } from './kept-answer.runner.ts';
 import type { KeptAnswer } from './kept-answer.ts';
 import { type RedeemedPlan, redeemCode } from './redeem-code.runner.ts';
-import { decidePairing, type PairingContext, type PairingDecision, type PairingPlan } from './rules.ts';
+import { differingIssuer, type Standing } from './rescue.ts';
+import { type BroughtBy, decidePairing, type PairingContext, type PairingDecision, type PairingPlan } from './rules.ts';
 
 export interface PairingParts {
 	readonly clock: Clock;
@@ -38,6 +39,7 @@ export interface PairingParts {
 	readonly events: EventsFeed;
 	readonly runtime: () => Runtime;
 	readonly plan: () => PlanTarget | null;
+	readonly standing: () => Standing;
 	readonly registerSecret: (secret: string) => void;
 	readonly onClockSkew: (skewMs: number) => void;
 	/** The identity by what the machine shows now, without regard to an earlier pairing. */
@@ -60,7 +62,7 @@ export interface Paired {
 const NO_LIST: readonly string[] = ['request-rejected', 'workflow-unknown', 'bad-response'];
 
 /** What a pairing changes in the state. */
-type Pairs = Omit<PairingPlan, 'token'>;
+type Pairs = Omit<PairingPlan, 'token' | 'isRescue'>;
 
 /** How a pairing ended. */
 export type PairingOutcome =
@@ -69,14 +71,14 @@ export type PairingOutcome =
 
 export interface Pairing {
 	/** What a code would do. Redeems nothing, touches no network. */
-	inspect(asked: PairRequest): PairPreview;
+	inspect(asked: PairRequest, by?: BroughtBy): PairPreview;
 	/**
 	 * Redeems a code, saves what it brought and takes the device online. All who bring the same code until then have one
 	 * answer: what a keyboard scanner types reaches the agent and the terminal that has the focus, and a refusal there would
 	 * be untrue.
 	 * @throws AgentError why the code may not be used, or whether it was used up.
 	 */
-	pair(asked: PairRequest): Promise<PairResult>;
+	pair(asked: PairRequest, by?: BroughtBy): Promise<PairResult>;
 	/** Calls back with the outcome of every pairing, once for all who share it, until the returned function is called. */
 	onOutcome(listener: (outcome: PairingOutcome) => void): () => void;
 	/** The code that is being redeemed, or `null`; settles without rejecting. */
@@ -94,15 +96,16 @@ export function createPairing(parts: PairingParts): Pairing {
 	/** By code, until they are given. */
 	const given = new Map<string, Promise<PairResult>>();
 
-	function decide(asked: PairRequest): PairingDecision {
+	function decide(asked: PairRequest, by: BroughtBy): PairingDecision {
 		const { resolved } = parts.runtime();
 		return decidePairing(
-			{ ...asked, replace: asked.replace ?? false },
+			{ ...asked, replace: asked.replace ?? false, by },
 			{
 				settings: resolved.settings,
 				configured: fixedWorkflow(resolved, parts.plan()),
 				state: stateWriter.state,
 				pairedWith: pairedWith(stateWriter.state),
+				standing: parts.standing(),
 			},
 		);
 	}
@@ -144,9 +147,24 @@ export function createPairing(parts: PairingParts): Pairing {
 			onClockSkew: parts.onClockSkew,
 			answers,
 		});
+		if (plan.isRescue) await checkIssuer(connection.token);
 		const desired = { ...asked, request: { ...asked.request, workflowId } };
 		await savePairing({ ...plan, workflowId }, identity, parts.toSaved(desired, connection.token));
 		return { desired, connection };
+	}
+
+	/** A rescue never moves a device to another tenant; its own Connection stays. */
+	async function checkIssuer(token: string): Promise<void> {
+		const claim = differingIssuer(stateWriter.state.connections.at(-1)?.token ?? '', token);
+		if (claim === null) return;
+		parts.registerSecret(token);
+		stateWriter.keep((state) => ({ ...state, attempt: null }));
+		await answers.drop().catch(() => {});
+		throw new AgentError(
+			'code-for-other-origin',
+			`This code is for another customer of the same service: its Connection names another ${claim}. The code is used up; this device stays as it was.`,
+			{ params: { claim } },
+		);
 	}
 
 	async function savePairing(plan: Pairs, identity: CompleteIdentity, saved: SavedConnection): Promise<void> {
@@ -181,10 +199,10 @@ export function createPairing(parts: PairingParts): Pairing {
 		await reported(online(ready.kept, takeKept(ready.kept, ready.token))).catch(() => {});
 	}
 
-	async function pairOnce(asked: PairRequest): Promise<PairResult> {
+	async function pairOnce(asked: PairRequest, by: BroughtBy): Promise<PairResult> {
 		parts.ensureRunning();
 		if (pairing.underWay) throw new AgentError('pairing-under-way', 'Another pairing is under way on this device.');
-		const { plan, incomplete, preview } = decide(asked);
+		const { plan, incomplete, preview } = decide(asked, by);
 		if (plan) return online(plan, redeem(plan, asked));
 		if (!incomplete) throw refusal(preview);
 		return online(incomplete, redeem({ ...incomplete, workflowId: null }, asked)).catch((error: unknown) => {
@@ -227,10 +245,10 @@ export function createPairing(parts: PairingParts): Pairing {
 
 	const pairing: { -readonly [Name in keyof Pairing]: Pairing[Name] } = {
 		underWay: null,
-		inspect: (asked) => withUnicodeHost(decide(asked).preview),
-		pair(asked) {
+		inspect: (asked, by = 'person') => withUnicodeHost(decide(asked, by).preview),
+		pair(asked, by = 'person') {
 			const code = asked.code.trim();
-			const answer = given.get(code) ?? reported(pairOnce(asked)).finally(() => given.delete(code));
+			const answer = given.get(code) ?? reported(pairOnce(asked, by)).finally(() => given.delete(code));
 			given.set(code, answer);
 			return answer;
 		},

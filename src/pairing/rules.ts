@@ -10,6 +10,10 @@ import { type NotACodeReason, readPairingCode } from '../protocol/pairing-code.t
 import type { Settings } from '../settings/table.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import { type DesiredWorkflow, describeSource } from '../workflow/precedence.ts';
+import { type Standing, whyNoRescue } from './rescue.ts';
+
+/** A code that the device's own scanner has read proves nothing; a person at the screen or at a terminal has seen the host. */
+export type BroughtBy = 'scanner' | 'person';
 
 export interface PairingContext {
 	readonly settings: Pick<Settings, 'baseUrl' | 'pairing'>;
@@ -18,6 +22,8 @@ export interface PairingContext {
 	readonly state: DeviceState;
 	/** The service that this device belongs to now, or `null`. */
 	readonly pairedWith: string | null;
+	/** Which codes the device takes without `replace`. */
+	readonly standing: Standing;
 }
 
 export interface PairingAsked {
@@ -25,6 +31,7 @@ export interface PairingAsked {
 	readonly code: string;
 	readonly workflowId?: string | undefined;
 	readonly replace: boolean;
+	readonly by: BroughtBy;
 	/** The origin that a person has confirmed. */
 	readonly trustOrigin?: string | undefined;
 }
@@ -40,6 +47,8 @@ export interface PairingPlan {
 	readonly sessionId: string | null;
 	/** The origin to remember because a person has confirmed it now, or `null`. */
 	readonly confirmsOrigin: string | null;
+	/** Whether the device keeps its service, its workflow and its tenant. */
+	readonly isRescue: boolean;
 }
 
 export interface PairingDecision {
@@ -88,12 +97,29 @@ export function decidePairing(asked: PairingAsked, context: PairingContext): Pai
 	const origin = new URL(named).origin;
 	// No person is asked whether a device belongs to the host of a link that pairs nothing here.
 	if (pairedWith !== null && !asked.replace && code.sessionId !== null) return refused(sessionLink(pairedWith, origin));
+	if (
+		asked.by === 'scanner' &&
+		code.baseUrl !== null &&
+		isLoopback(code.baseUrl) &&
+		!settings.pairing.loopbackByScanner
+	)
+		return refused(loopbackCode(origin));
 	const stranger = checkOrigin(named, origin, asked, context);
 	if (stranger && stranger.code !== 'origin-unconfirmed') return refused(stranger);
 	const workflowId = workflow.workflowId ?? '';
 	const changes = workflow.problem ? [] : describeChanges(named, workflowId, code.sessionId, context);
-	if (pairedWith !== null && !asked.replace) return refused(alreadyPaired(pairedWith, origin), changes);
-	if (stranger) return refused(stranger, changes);
+	const isRescue = pairedWith !== null && !asked.replace;
+	if (isRescue) {
+		const { standing } = context;
+		if (standing !== 'refused' && standing !== 'copy') return refused(alreadyPaired(pairedWith, origin), changes);
+		const current = (configured ?? state.assignedWorkflow ?? state.connections.at(-1)?.request)?.workflowId ?? null;
+		const chosen = { workflowId: workflow.workflowId, currentWorkflowId: current };
+		const unfit = workflow.problem ?? whyNoRescue({ code, named, pairedWith, ...chosen });
+		if (unfit) return refused(unfit, changes);
+		if (asked.by === 'scanner' && standing === 'copy') return refused(scannedOnCopy(), changes);
+		if (asked.by === 'scanner' && !settings.pairing.rescueByScanner)
+			return refused(unconfirmedRescue(pairedWith), changes);
+	} else if (stranger) return refused(stranger, changes);
 	const known =
 		state.confirmedOrigins.includes(origin) || settings.baseUrl !== null || settings.pairing.trustedOrigins.length > 0;
 	const incomplete = {
@@ -102,7 +128,8 @@ export function decidePairing(asked: PairingAsked, context: PairingContext): Pai
 		// A plan may end one day: then the pairing's workflow is what is left.
 		assignsWorkflow: configured === null || configured.source === 'plan',
 		sessionId: code.sessionId,
-		confirmsOrigin: known ? null : origin,
+		confirmsOrigin: known || isRescue ? null : origin,
+		isRescue,
 	};
 	if (workflow.problem?.code === 'workflow-missing') return { ...refused(workflow.problem), incomplete };
 	if (workflow.problem) return refused(workflow.problem);
@@ -138,7 +165,7 @@ function checkOrigin(named: string, origin: string, asked: PairingAsked, context
 	}
 	const { trustedOrigins } = settings.pairing;
 	if (trustedOrigins.length > 0)
-		return trustedOrigins.includes(origin)
+		return trustedOrigins.includes(origin) || trustedOrigins.includes(named)
 			? null
 			: failure(
 					'code-for-other-origin',
@@ -151,7 +178,9 @@ function checkOrigin(named: string, origin: string, asked: PairingAsked, context
 	// Only its origin is ever repeated: a person may have put the whole code there.
 	const trusted = asked.trustOrigin === undefined ? null : normalizeBaseUrl(asked.trustOrigin);
 	const trustedOrigin = trusted && new URL(trusted).origin;
-	if (state.confirmedOrigins.includes(origin) || trustedOrigin === origin) return null;
+	// A scanner alone pairs only where the settings name the service: an origin that was confirmed once may be history.
+	const confirmed = asked.by === 'person' && state.confirmedOrigins.includes(origin);
+	if (confirmed || trustedOrigin === origin) return null;
 	if (asked.trustOrigin !== undefined) {
 		const other = trustedOrigin ?? 'what was confirmed, which is not an address';
 		return failure('code-for-other-origin', `This code is for ${origin}, not for ${other}.`, {
@@ -175,6 +204,31 @@ function sessionLink(pairedWith: string, origin: string): Failure {
 		{
 			params: { ownHost: own, host: other },
 			remedy: 'Open the link on the phone or kiosk page it is meant for; nothing was spent.',
+		},
+	);
+}
+
+/** A local program could be waiting there for the code. */
+function loopbackCode(origin: string): Failure {
+	return failure('insecure-origin', `This code leads to ${origin}, which is this machine itself.`, {
+		params: { origin },
+		remedy: 'Use a code of the service, or set pairing.loopbackByScanner for a trial.',
+	});
+}
+
+function scannedOnCopy(): Failure {
+	return failure('identity-changed', 'This disk was made for another machine, and a scanner alone cannot pair it.', {
+		remedy: 'Pair on the screen of this device, or with idv-agent pair.',
+	});
+}
+
+function unconfirmedRescue(pairedWith: string): Failure {
+	const { host } = new URL(pairedWith);
+	return failure(
+		'pairing-unconfirmed',
+		`This code is for ${host}, where this device belongs, and waits for a confirmation.`,
+		{
+			params: { host },
 		},
 	);
 }

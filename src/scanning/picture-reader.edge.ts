@@ -1,6 +1,6 @@
 /**
- * Finds the QR and Aztec codes in a picture, offline. Says what stands in them; whether it is a pairing code is not its
- * business. The texts are secrets: they never go into a message. Decoding keeps the thread busy (6 s for the largest
+ * Finds the QR and Aztec codes in a picture, offline, and the one of them that is a pairing code. Whether that may be used is
+ * not its business. The texts are secrets: they never go into a message. Decoding keeps the thread busy (6 s for the largest
  * photo), so this belongs into a command, never into the daemon.
  */
 import { readFile } from 'node:fs/promises';
@@ -8,6 +8,7 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { AgentError } from '../base/errors.ts';
 import { errnoOf, inWords, readBytes } from '../base/files.edge.ts';
+import { readPairingCode } from '../protocol/pairing-code.ts';
 
 /** Largest picture file, in bytes: 20 MiB, well above what a phone's camera makes. */
 export const MAX_PICTURE_BYTES = 20 * 1024 * 1024;
@@ -19,6 +20,20 @@ const READER = { file: 'zxing_reader.wasm', inPackage: 'zxing-wasm/reader/zxing_
 const WEBP_DECODER = { file: 'webp_dec.wasm', inPackage: '@jsquash/webp/codec/dec/webp_dec.wasm' };
 
 const MAX_SYMBOLS = 8;
+/** How pairing codes are printed. */
+const PAIRING_FORMATS = ['QRCodeModel2', 'AztecCode'] as const;
+/** Only to say what was seen. */
+const OTHER_FORMATS = [
+	'DataMatrix',
+	'PDF417',
+	'MicroQRCode',
+	'EAN13',
+	'EAN8',
+	'UPCA',
+	'Code128',
+	'Code39',
+	'ITF',
+] as const;
 
 /**
  * All different texts in a PNG, JPEG or WebP picture, at least one and at most 8.
@@ -36,21 +51,29 @@ export async function readPicture(source: string | Uint8Array): Promise<string[]
 		throw unreadable(`${name} has more than ${MAX_PICTURE_PIXELS / 1_000_000} million pixels.`, {
 			remedy: 'Give a smaller picture.',
 		});
-	const texts = await decode(name, bytes);
-	if (texts.length === 0)
-		throw new AgentError('picture-without-code', `${name} shows no QR or Aztec code that can be read.`);
-	return texts;
+	const texts = await decode(name, bytes, PAIRING_FORMATS);
+	if (texts.length > 0) return texts;
+	const [other] = await decode(name, bytes, OTHER_FORMATS);
+	throw new AgentError(
+		'picture-without-code',
+		other === undefined
+			? `${name} shows no QR or Aztec code that can be read.`
+			: `${name} shows a code of another kind, as on goods, labels and letters; a pairing code is a QR or Aztec code.`,
+	);
 }
 
 /**
- * The text of the only code in a picture; the same code shown twice counts once.
- * @throws AgentError as {@link readPicture}, and `picture-with-several-codes` if there are different ones.
+ * The text of the only pairing code in a picture, whatever other codes there are (host and workflow are confirmed anyway); of the
+ * only code where none is one, so that pairing can say what it is. The same code shown twice counts once.
+ * @throws AgentError as {@link readPicture}, and `picture-with-several-codes` if it is not clear which is meant.
  */
 export async function readSingleCode(source: string | Uint8Array): Promise<string> {
-	const [text = '', ...others] = await readPicture(source);
-	if (others.length > 0)
-		throw new AgentError('picture-with-several-codes', `The picture shows ${others.length + 1} different codes.`);
-	return text;
+	const texts = await readPicture(source);
+	const codes = texts.filter((text) => readPairingCode(text).kind === 'pairingCode');
+	const [text = '', ...others] = codes.length > 0 ? codes : texts;
+	if (others.length === 0) return text;
+	const what = codes.length > 0 ? 'pairing codes' : 'codes, and none of them is a pairing code';
+	throw new AgentError('picture-with-several-codes', `The picture shows ${others.length + 1} different ${what}.`);
 }
 
 async function readPictureFile(path: string): Promise<Uint8Array> {
@@ -69,13 +92,17 @@ async function readPictureFile(path: string): Promise<Uint8Array> {
 	}
 }
 
-async function decode(name: string, bytes: Uint8Array): Promise<string[]> {
+async function decode(
+	name: string,
+	bytes: Uint8Array,
+	formats: typeof PAIRING_FORMATS | typeof OTHER_FORMATS,
+): Promise<string[]> {
 	const { prepareZXingModule, purgeZXingModule, readBarcodes } = await import('zxing-wasm/reader');
 	// Without these bytes the package would fetch them from the network. The same bytes mean the same instance.
 	prepareZXingModule({ overrides: { wasmBinary: await loadWasm(READER) } });
 	const picture = startsWith(bytes, RIFF) ? await decodeWebp(name, bytes) : bytes;
 	const results = await readBarcodes(picture, {
-		formats: ['QRCodeModel2', 'AztecCode'],
+		formats: [...formats],
 		tryHarder: true,
 		tryRotate: true,
 		tryInvert: true,

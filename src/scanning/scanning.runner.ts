@@ -1,26 +1,29 @@
 /**
  * Listens to the device's own scanners while it waits for a pairing code, and lets them go once it is paired. Opens what
- * `scanning/choose-scanner.ts` chooses and hands each code to pairing; decides nothing about a code and spends none itself.
+ * `scanning/choose-scanner.ts` chooses, hands each code to pairing, and keeps the one that a person has to confirm; decides
+ * nothing about a code and spends none itself.
  */
 
 import type { Agent } from '../agent/agent.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
-import { type Failure, failure, toFailure } from '../base/errors.ts';
+import { asFailure, type Failure, failure, toFailure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
-import type { PairRequest, ScannerReport } from '../protocol/local-api.ts';
+import type { PairPreview, PairRequest, ScannerReport } from '../protocol/local-api.ts';
 import type { Settings } from '../settings/table.ts';
 import { chooseScanners, SCANNER_RETRY_MS, type ScannerChoice, type ScannerFacts } from './choose-scanner.ts';
-import { confirms, isStillSeen, isWorthTelling, type SeenScan, type ToldRefusal } from './confirmation.ts';
 import type { Scan } from './lines.ts';
+import { isStillSeen, isWorthTelling, type SeenScan, type ToldRefusal } from './repeated-scans.ts';
 import { readScans, type ScanReader } from './scan-reader.runner.ts';
 import { type OpenScanner, type ScannerListener, scannerGone } from './scanner.ts';
 
 type ScannerSettings = Settings['scanner'];
 
 export interface ScanningParts {
-	readonly agent: Pick<Agent, 'status' | 'onStatus' | 'inspectPairing' | 'pair' | 'warn'>;
+	readonly agent: Pick<Agent, 'standing' | 'onStatus' | 'inspectPairing' | 'pair' | 'warn'>;
 	/** Notifies the site of a scan that was refused before pairing began. */
 	readonly refused: (reason: Failure) => void;
+	/** Notifies the site of a scanned code that a person has to confirm. */
+	readonly unconfirmed: (preview: PairPreview, reason: Failure) => void;
 	readonly settings: () => ScannerSettings;
 	readonly find: (device: string | null) => Promise<ScannerFacts[]>;
 	readonly watch: (device: string | null, onChange: () => void) => { close(): void };
@@ -31,6 +34,15 @@ export interface ScanningParts {
 
 export type Scanning = ReturnType<typeof listenForScans>;
 
+/** A scanned code that a person has to confirm. */
+export interface Proposal {
+	/** Another scan is another proposal. */
+	readonly id: number;
+	/** Secret. */
+	readonly code: string;
+	readonly preview: PairPreview;
+}
+
 /** How long the last refusal stays in the status, in milliseconds. */
 const SHOWN_MS = 120_000;
 
@@ -39,17 +51,12 @@ export function listenForScans(parts: ScanningParts) {
 	let listening: ReturnType<typeof listen> | null = null;
 	let released: Promise<unknown> = Promise.resolve();
 	let closed = false;
-	const takeScan = assessScans(parts, isCopy);
-
-	/** A copy of another device's disk is as good as unpaired: its pairing is not its own. */
-	function isCopy(): boolean {
-		const { state, problem } = agent.status();
-		return state === 'blocked' && problem?.code === 'identity-changed';
-	}
+	const takeScan = assessScans(parts);
 
 	function follow(): void {
 		const settings = parts.settings();
-		const isWanted = !closed && settings.kind !== 'off' && (agent.status().state === 'unpaired' || isCopy());
+		const standing = agent.standing();
+		const isWanted = !closed && settings.kind !== 'off' && (standing === 'first' || standing === 'refused');
 		if (listening && (!isWanted || JSON.stringify(settings) !== JSON.stringify(listening.settings))) {
 			// First: what follows may change the status, and lead here again.
 			const ending = listening;
@@ -87,6 +94,10 @@ export function listenForScans(parts: ScanningParts) {
 				}),
 			};
 		},
+		/** The scanned code that waits for a confirmation, for two minutes; `null` for none. */
+		proposal: takeScan.proposal,
+		/** A person does not want it. */
+		dismiss: takeScan.forget,
 		/** Lets every scanner go. */
 		async close(): Promise<void> {
 			closed = true;
@@ -191,12 +202,14 @@ function listen(
 }
 
 /** The result of a scan: pairing, a question, a refusal, or nothing because the scanner still sees the same code. */
-function assessScans(
-	{ agent, refused, clock, log }: ScanningParts,
-	isCopy: () => boolean,
-): { scanned(scan: Scan): void; forget(): void } {
+function assessScans({ agent, refused, unconfirmed, clock, log }: ScanningParts): {
+	scanned(scan: Scan): void;
+	proposal(): Proposal | null;
+	forget(): void;
+} {
 	let last: SeenScan | null = null;
-	let awaited: SeenScan | null = null;
+	let proposal: Proposal | null = null;
+	let proposals = 0;
 	let told: ToldRefusal | null = null;
 	let underWay = false;
 	let cancelShown = () => {};
@@ -212,26 +225,33 @@ function assessScans(
 	function show(reason: Failure | null): void {
 		cancelShown();
 		agent.warn('scan', reason);
-		if (reason) cancelShown = clock.schedule(SHOWN_MS, () => agent.warn('scan', null));
+		if (reason) cancelShown = clock.schedule(SHOWN_MS, forget);
+	}
+
+	/** After pairing, a dismissal or two minutes. */
+	function forget(): void {
+		proposal = null;
+		show(null);
 	}
 
 	async function take(text: string): Promise<void> {
-		const asked = { code: text, replace: isCopy() };
-		const { problem, baseUrl, hostInUnicode } = agent.inspectPairing(asked);
-		const before = awaited;
-		awaited = null;
-		if (problem?.code === 'origin-unconfirmed' && baseUrl !== null) {
-			const nowMs = clock.monotonicMs();
-			const { origin, host } = new URL(baseUrl);
-			if (!confirms(before, text, nowMs)) {
-				awaited = { text, atMs: nowMs };
-				return refuse(failure('origin-unconfirmed', problem.message, { remedy: confirmRemedy(host, hostInUnicode) }));
-			}
-			log.info('confirmed by a second scan', { host });
-			return spend({ ...asked, trustOrigin: origin });
-		}
+		const asked = { code: text };
+		const preview = agent.inspectPairing(asked, 'scanner');
+		const problem = preview.problem && asFailure(preview.problem);
 		// A text that is not a code may come from a device that sends unasked.
-		if (problem?.code === 'not-a-pairing-code') return refuse(failure(problem.code, problem.message));
+		if (problem?.code === 'not-a-pairing-code') return refuse(problem);
+		proposal = null;
+		if (problem?.code === 'origin-unconfirmed' || problem?.code === 'pairing-unconfirmed') {
+			proposals += 1;
+			proposal = { id: proposals, code: text, preview };
+			const shown = failure(problem.code, problem.message, {
+				remedy: confirmRemedy(preview),
+				params: { ...problem.params, host: preview.host ?? '' },
+			});
+			show(shown);
+			log.info('a scanned code waits for a confirmation', { host: preview.host });
+			return unconfirmed(preview, shown);
+		}
 		return spend(asked);
 	}
 
@@ -239,7 +259,7 @@ function assessScans(
 		underWay = true;
 		show(null);
 		try {
-			await agent.pair(asked);
+			await agent.pair(asked, 'scanner');
 		} catch (error) {
 			refuse(toFailure(error), false);
 		} finally {
@@ -258,20 +278,16 @@ function assessScans(
 			if (underWay)
 				return refuse(failure('pairing-under-way', 'A pairing is under way on this device; this scan was ignored.'));
 			if (scan.kind === 'tooLong') {
-				awaited = null;
 				return refuse(failure('not-a-pairing-code', 'This text is longer than any pairing code.'));
 			}
 			void take(text).catch((error: unknown) => refuse(toFailure(error)));
 		},
-		/** After pairing or shutdown: discard pending scans. */
-		forget() {
-			awaited = null;
-			show(null);
-		},
+		proposal: () => proposal,
+		forget,
 	};
 }
 
-function confirmRemedy(host: string, hostInUnicode: string | undefined): string {
+function confirmRemedy({ host, hostInUnicode }: PairPreview): string {
 	const shown = hostInUnicode === undefined ? host : `${host} (shown elsewhere as ${hostInUnicode})`;
-	return `If ${shown} is right, scan the same code again within 30 s; otherwise ask who gave you this code.`;
+	return `If ${shown} is right, confirm it on the screen of this device, or pair with idv-agent pair; otherwise ask for the origin of this code.`;
 }

@@ -58,8 +58,8 @@ const baseUrl = z.string('must be a text').transform((value, context) => {
 });
 const origin = z.string('must be a text').transform((value, context) => {
 	const url = normalizeBaseUrl(value);
-	if (url && URL.parse(url)?.origin === url) return url;
-	context.addIssue('must be an origin such as https://id.example.com, without a path');
+	if (url) return url;
+	context.addIssue('must be an origin such as https://id.example.com, with the path of the service if it has one');
 	return z.NEVER;
 });
 
@@ -90,6 +90,9 @@ export const publicKeySchema = z
 export const SCAN_SUFFIXES = ['auto', 'cr', 'lf', 'none'] as const;
 
 export type ScanSuffix = (typeof SCAN_SUFFIXES)[number];
+
+/** Languages of the page; `auto` takes the one of its browser. */
+export const PAGE_LANGUAGES = ['auto', 'en', 'de', 'fr', 'es', 'ar'] as const;
 
 const setting = <Value>(
 	kind: Setting<Value>['kind'],
@@ -139,7 +142,19 @@ export const SETTINGS = {
 		selfRegistration: flag(false, 'Register without any credential, where the service allows it.'),
 	},
 	pairing: {
-		trustedOrigins: list(origin, 64, 'Origins that pairing codes may come from; empty asks a person the first time.'),
+		trustedOrigins: list(
+			origin,
+			64,
+			'Origins that pairing codes may come from, each with a path if only that one counts; empty asks a person the first time.',
+		),
+		loopbackByScanner: flag(
+			false,
+			'Whether a scanner alone may pair with a service on this machine itself, for trials.',
+		),
+		rescueByScanner: flag(
+			false,
+			'Whether a scanned code of the same service is taken without a confirmation once the service refuses this device, for devices without a screen.',
+		),
 	},
 	scanner: {
 		kind: oneOf(
@@ -259,6 +274,7 @@ export const SETTINGS = {
 		onNeedsPerson: hook('a device that only a person can bring back online'),
 		onPaired: hook('a pairing'),
 		onPairingFailed: hook('a pairing that failed'),
+		onPairingUnconfirmed: hook('a scanned code that waits for a confirmation'),
 	},
 	workflow: {
 		maxDeferSeconds: number(
@@ -294,7 +310,18 @@ export const SETTINGS = {
 	},
 	page: {
 		port: optionalNumber(0, 65_535, 'Port of the page on 127.0.0.1, 0 for any free one; left out, there is no page.'),
-		pinFile: file('File with the PIN that pairing on the page asks for; left out, it asks for none.'),
+		pinFile: file(
+			'File with the PIN, six or more digits, that pairing on the page asks for. Required unless baseUrl or pairing.trustedOrigins is set.',
+		),
+		language: oneOf(
+			PAGE_LANGUAGES,
+			'auto',
+			'Language of the page: en, de, fr, es, ar, or auto for the language of its browser.',
+		),
+		support: optionalText(
+			text.max(200, 'must have at most 200 characters'),
+			'Text on the page for people who need help, such as a telephone number; left out, there is none.',
+		),
 		contents: flag(false, 'Whether the page shows the contents of notifications to every person before it.'),
 	},
 	local: {

@@ -87,6 +87,7 @@ export function agentMetrics(status: Status, counts: AgentCounts, gauges: AgentG
 			channel.idleTimeout?.seconds ?? null,
 		),
 		counter('failed_attempts_total', 'Registrations and channel openings that failed.', counts.failedAttempts),
+		counter('wrong_pins_total', 'Wrong PINs that were typed on the page.', counts.wrongPins),
 		counter('notifications_total', 'Notifications received, without duplicates.', counts.notifications),
 		counter('duplicate_notifications_total', 'Notifications dropped as duplicates.', counts.duplicates),
 		counter('ignored_messages_total', 'Messages of a kind that service.ignoreKinds names.', counts.ignored),

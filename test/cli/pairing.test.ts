@@ -198,7 +198,7 @@ describe('on a device that waits for its first code', () => {
 			[await file('note.pdf', '%PDF-1.7 …'), 'picture-unreadable', /PDF document/],
 			[await file('cut.png', whole.subarray(0, 20)), 'picture-unreadable', /cut\.png is damaged/],
 			[await file('blank.png', encodePng(blank)), 'picture-without-code', /blank\.png shows no QR or Aztec code/],
-			[await file('two.png', encodePng(two)), 'picture-with-several-codes', /2 different codes.*only the code/],
+			[await file('two.png', encodePng(two)), 'picture-with-several-codes', /2 different pairing codes.*only the code/],
 			[await file('menu.png', whole), 'not-a-pairing-code', /link, but there is no pairing token/],
 		];
 		const outcomes = await Promise.all(cases.map(([path]) => home.agent(['pair', '--image', path])));

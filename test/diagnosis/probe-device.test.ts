@@ -3,6 +3,8 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { assessUnit } from '../../src/diagnosis/check-results.ts';
 import { readDiskSpace, readSocket } from '../../src/diagnosis/machine-probes.edge.ts';
+import { checkFirstPairing } from '../../src/diagnosis/probe-device.runner.ts';
+import { EMPTY_STATE } from '../../src/state/device-state.ts';
 import { nic, type Tree } from '../fixtures/machines.ts';
 import { DEVICE_ID, givenAgent, givenHome, givenPairedAgent, type Home } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
@@ -291,4 +293,19 @@ describe('the systemd unit', () => {
 		expect(report.checks.unit).toMatchObject(assessUnit('idv-agent.service', unit));
 		expectProblem(report.checks.unit, 'failed', 'unit-not-ready', /does not stay up \(failed, 5 restarts\)/);
 	});
+});
+
+test('a device that knows no service is open to the first comer until the settings say where it belongs [F241]', () => {
+	const pairing = { trustedOrigins: [], loopbackByScanner: false, rescueByScanner: false };
+	expect(checkFirstPairing({ baseUrl: null, pairing }, EMPTY_STATE)).toMatchObject({
+		status: 'warning',
+		code: 'open-to-first-comer',
+	});
+	const trusted = ['https://id.example.com'];
+	expect(checkFirstPairing({ baseUrl: trusted[0] ?? '', pairing }, EMPTY_STATE).status).toBe('ok');
+	expect(checkFirstPairing({ baseUrl: null, pairing: { ...pairing, trustedOrigins: trusted } }, null).status).toBe(
+		'ok',
+	);
+	const paired = { baseUrl: 'https://id.example.com', sessionId: null, pairedAt: '2026-03-01T10:00:00Z' };
+	expect(checkFirstPairing({ baseUrl: null, pairing }, { ...EMPTY_STATE, pairing: paired }).status).toBe('ok');
 });

@@ -218,7 +218,7 @@ test('metrics are there for a scraper on both sockets', async () => {
 
 test('the page is served where the settings ask for it, and pairs only an unpaired device', async () => {
 	const service = await givenService();
-	const device = await givenAgent({ sets: ['page.port=0'] });
+	const device = await givenAgent({ sets: ['page.port=0', `pairing.trustedOrigins=${service.url}`] });
 	const url = device.daemon.addresses.page ?? expect.fail('no page');
 	expect(await (await fetch(url)).text()).toContain('<html');
 	const { url: code } = service.createPairingCode('check-in');
@@ -227,7 +227,10 @@ test('the page is served where the settings ask for it, and pairs only an unpair
 	const pair = () => fetch(`${url}api/pair`, { method: 'POST', headers, body });
 	expect((await pair()).status).toBe(200);
 	expect((await pair()).status).toBe(409);
-	expect(await (await fetch(`${url}api/view`)).json()).toMatchObject({ status: { state: 'online' }, canPair: false });
+	expect(await (await fetch(`${url}api/view`)).json()).toMatchObject({
+		status: { state: 'online' },
+		standing: 'paired',
+	});
 });
 
 describe('the status', () => {

@@ -7,9 +7,11 @@ import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
 import type { Entry } from '../../src/events/event.ts';
-import { openPage, type PageParts, type PageView, SHOWN_EVENTS } from '../../src/page/page.runner.ts';
+import { MAX_STREAMS, openPage, type PageParts, type PageView, SHOWN_EVENTS } from '../../src/page/page.runner.ts';
 import { type TimelineSegment, withState } from '../../src/page/timeline.ts';
+import type { Standing } from '../../src/pairing/rescue.ts';
 import type { PairRequest, Status } from '../../src/protocol/local-api.ts';
+import type { Proposal } from '../../src/scanning/scanning.runner.ts';
 
 const PAGE = path.join(import.meta.dirname, '../../src/page/page');
 const CODE = 'https://id.example.com/mobile?authorization=Token%20tr-0123456789012345678901234567';
@@ -36,12 +38,24 @@ const unpaired: Status = {
 	newestEventId: null,
 };
 
+const PAIRING = { trustedOrigins: ['https://id.example.com'], loopbackByScanner: false, rescueByScanner: false };
+const SCREEN = { port: 0, pinFile: null, contents: false, language: 'auto', support: null } as const;
+const settings = (more: { page?: object; pairing?: object } = {}) => ({
+	baseUrl: null,
+	pairing: { ...PAIRING, ...more.pairing },
+	page: { ...SCREEN, ...more.page },
+});
+
 /** A page before an agent that is whatever a test makes of it. */
 async function page({
 	agent,
 	...options
 }: Partial<Omit<PageParts, 'agent'>> & { agent?: Partial<PageParts['agent']> } = {}) {
 	let status = unpaired;
+	let standing: Standing = 'first';
+	const warnings: (string | null)[] = [];
+	const counters = { wrongPins: 0 };
+	const scanning = { proposal: null as Proposal | null };
 	let listener = () => {};
 	let arrive = (_entries: readonly Entry[]) => {};
 	const asked: PairRequest[] = [];
@@ -50,6 +64,8 @@ async function page({
 		port: 0,
 		agent: {
 			status: () => status,
+			standing: () => standing,
+			warn: (_topic, warning) => warnings.push(warning?.message ?? null),
 			onStatus(call) {
 				listener = call;
 				return () => {
@@ -88,8 +104,15 @@ async function page({
 			},
 			...agent,
 		},
-		clock: { wallMs: Date.now },
-		settings: () => ({ contents: false }),
+		scanning: {
+			proposal: () => scanning.proposal,
+			dismiss() {
+				scanning.proposal = null;
+			},
+		},
+		counters,
+		clock: { wallMs: Date.now, monotonicMs: () => performance.now() },
+		settings: () => settings(),
 		pin: () => null,
 		onFault: (error) => faults.push(error),
 		...options,
@@ -100,7 +123,10 @@ async function page({
 		status = { ...status, ...next };
 		listener();
 	};
-	return { ...server, port: Number(port), asked, faults, arrive, become };
+	const stand = (next: Standing) => {
+		standing = next;
+	};
+	return { ...server, port: Number(port), asked, faults, arrive, become, stand, scanning, counters, warnings };
 }
 
 const entry = (number: number): Entry => ({
@@ -169,10 +195,16 @@ describe('the files', () => {
 		['/', 'text/html', '<!doctype html>'],
 		['/page.css', 'text/css', 'color-scheme'],
 		['/page.js', 'text/javascript', 'EventSource'],
+		['/pair.js', 'text/javascript', '/api/pair'],
 		['/codes.js', 'text/javascript', 'getUserMedia'],
+		['/words.js', 'text/javascript', 'Intl'],
+		['/qr.js', 'text/javascript', 'ISO/IEC 18004'],
+		...['en', 'de', 'fr', 'es', 'ar'].map(
+			(tag) => [`/languages/${tag}.js`, 'text/javascript', 'HOTLINE'] as [string, string, string],
+		),
 		['/zxing-reader.js', 'text/javascript', 'ZXingWASM'],
 		['/zxing_reader.wasm', 'application/wasm', '\0asm'],
-	])('%s is served by the agent itself', async (target, type, piece) => {
+	] as [string, string, string][])('%s is served by the agent itself', async (target, type, piece) => {
 		const { port } = await page();
 		const { status, headers, text } = await ask(port, target);
 		expect(status).toBe(200);
@@ -186,7 +218,9 @@ describe('the files', () => {
 
 	test('ask for nothing from anywhere else, and have nothing inline that the policy would stop', () => {
 		const html = fs.readFileSync(path.join(PAGE, 'index.html'), 'utf8');
-		const all = fs.readdirSync(PAGE).map((name) => fs.readFileSync(path.join(PAGE, name), 'utf8'));
+		const names = fs.readdirSync(PAGE, { recursive: true, encoding: 'utf8' }).filter((name) => /\.\w+$/.test(name));
+		expect(names.length).toBeGreaterThan(10);
+		const all = names.map((name) => fs.readFileSync(path.join(PAGE, name), 'utf8'));
 		expect(all.flatMap((text) => text.match(/(?:https?:)?\/\/[a-z0-9.-]+\.[a-z]{2,}/gi) ?? [])).toEqual([]);
 		expect(html).not.toMatch(/<style|\sstyle=|\son[a-z]+=|<script(?![^>]*\ssrc=)/i);
 		expect(all.join('')).not.toMatch(/innerHTML|outerHTML|document\.write|insertAdjacentHTML|\beval\(/);
@@ -194,7 +228,7 @@ describe('the files', () => {
 
 	test('know each other: every element that the script names stands in the page', () => {
 		const html = fs.readFileSync(path.join(PAGE, 'index.html'), 'utf8');
-		const script = fs.readFileSync(path.join(PAGE, 'page.js'), 'utf8');
+		const script = ['page.js', 'pair.js'].map((name) => fs.readFileSync(path.join(PAGE, name), 'utf8')).join('');
 		const named = new Set([...script.matchAll(/\bat\('([\w-]+)'\)/g)].map(([, id]) => id));
 		const there = new Set([...html.matchAll(/\sid="([\w-]+)"/g)].map(([, id]) => id));
 		expect(named.size).toBeGreaterThan(20);
@@ -225,8 +259,11 @@ describe('what it shows', () => {
 		const view: PageView = JSON.parse(text);
 		expect(view).toMatchObject({
 			status: { state: 'unpaired', deviceId: 'kiosk-7', serial: 'SN1' },
-			canPair: true,
-			wantsPin: false,
+			standing: 'first',
+			pinNeed: 'nothing',
+			proposal: null,
+			language: 'auto',
+			support: null,
 		});
 		expect(view.events).toHaveLength(SHOWN_EVENTS);
 		expect(view.events.at(-1)).toEqual({ id: 'e-29', at: '2026-11-21T05:00:00.000Z', kind: 'session.started' });
@@ -235,7 +272,7 @@ describe('what it shows', () => {
 	});
 
 	test('the beginning of a content, only where the settings ask for it', async () => {
-		const { port, arrive } = await page({ settings: () => ({ contents: true }) });
+		const { port, arrive } = await page({ settings: () => settings({ page: { contents: true } }) });
 		arrive([{ ...entry(1), content: 'a'.repeat(1000) }]);
 		const view: PageView = JSON.parse((await ask(port, '/api/view')).text);
 		expect(view.events.map(({ content }) => content)).toEqual(['a'.repeat(200)]);
@@ -246,9 +283,9 @@ describe('what it shows', () => {
 		const stream = views(port);
 		expect(await nextView(stream)).toMatchObject({ status: { state: 'unpaired' } });
 		become({ state: 'connecting' });
-		become({ state: 'online', sentence: 'Online.', pairedAt: '2026-11-21T05:00:01.000Z' });
+		become({ state: 'online', summary: { code: 'online', params: {} }, pairedAt: '2026-11-21T05:00:01.000Z' });
 		const view = await nextView(stream);
-		expect(view).toMatchObject({ status: { state: 'online', sentence: 'Online.' }, canPair: false });
+		expect(view).toMatchObject({ status: { state: 'online', summary: { code: 'online' } } });
 		expect(view.timeline.map(({ state }) => state)).toEqual(['unpaired', 'connecting', 'online']);
 		become({ state: 'offline' });
 		expect(await nextView(stream)).toMatchObject({ status: { state: 'offline' } });
@@ -257,21 +294,24 @@ describe('what it shows', () => {
 
 	test('how long the device has been offline goes on while nothing happens', async () => {
 		let minutes = 0;
-		const status = (): Status => ({ ...unpaired, state: 'offline', sentence: `Offline for ${minutes} min.` });
+		const status = (): Status => ({ ...unpaired, state: 'offline', summary: { code: 'offline', params: { minutes } } });
 		const { port } = await page({ agent: { status }, keepAliveMs: 5 });
 		const stream = views(port);
-		expect((await nextView(stream)).status.sentence).toBe('Offline for 0 min.');
+		expect((await nextView(stream)).status.summary.params).toEqual({ minutes: 0 });
 		minutes = 1;
-		while ((await nextView(stream)).status.sentence !== 'Offline for 1 min.');
+		while ((await nextView(stream)).status.summary.params['minutes'] !== 1);
 		await stream.return(undefined);
 	});
 
-	test('a few open pages at once, no more', async () => {
+	test('a few open pages at once: one more ends the oldest, so that silent clients cannot lock the page', async () => {
 		const { port } = await page();
-		const open = Array.from({ length: 8 }, () => views(port));
+		const open = Array.from({ length: MAX_STREAMS }, () => views(port));
 		for (const stream of open) await nextView(stream);
-		expect((await ask(port, '/api/live')).status).toBe(403);
-		for (const stream of open) await stream.return(undefined);
+		const last = views(port);
+		expect(await nextView(last)).toMatchObject({ status: { state: 'unpaired' } });
+		const ended = await Promise.all(open.slice(0, 1).map((stream) => stream.next()));
+		expect(ended).toMatchObject([{ done: true }]);
+		for (const stream of [...open, last]) await stream.return(undefined);
 	});
 
 	test('closing ends the open pages', async () => {
@@ -339,29 +379,91 @@ describe('pairing', () => {
 		expect((await post(port, '/api/pair', { code: CODE, replace: true })).status).toBe(422);
 	});
 
-	test('a paired device is refused, in whatever state', async () => {
-		const { port, asked, become } = await page();
-		become({ state: 'unpaired', pairedAt: '2026-11-21T05:00:00.000Z' });
-		expect((await post(port, '/api/pair', { code: CODE })).status).toBe(409);
-		become({ state: 'blocked', pairedAt: null });
+	test('a paired device is refused; one that its service refuses, or a copy, is not', async () => {
+		const { port, asked, stand } = await page();
+		stand('paired');
 		expect((await post(port, '/api/pair', { code: CODE })).status).toBe(409);
 		expect(asked).toEqual([]);
+		for (const standing of ['refused', 'copy'] as const) {
+			stand(standing);
+			expect((await post(port, '/api/pair', { code: CODE })).status).toBe(200);
+		}
+		expect(asked).toEqual(Array(2).fill({ code: CODE, replace: false }));
 	});
 
-	test('wants the PIN; five wrong ones, and not even the right one is taken for a minute', async () => {
-		let wall = 1_000_000;
-		const { port, asked } = await page({ pin: () => '4711', clock: { wallMs: () => wall } });
-		expect(JSON.parse((await ask(port, '/api/view')).text)).toMatchObject({ wantsPin: true });
-		expect((await post(port, '/api/pair', { code: CODE })).text).toContain('requires a PIN');
-		for (let attempt = 0; attempt < 5; attempt += 1)
-			expect((await post(port, '/api/pair', { code: CODE, pin: `000${attempt}` })).text).toContain('The PIN is wrong');
-		const locked = await post(port, '/api/pair', { code: CODE, pin: '4711' });
-		expect([locked.status, locked.headers['retry-after']]).toEqual([403, '60']);
+	test('needs a PIN of six digits, or settings that name the service', async () => {
+		const bare = () => settings({ pairing: { trustedOrigins: [] } });
+		const refusal = async (options: Parameters<typeof page>[0], pin?: string) => {
+			const { port, asked } = await page({ settings: bare, ...options });
+			const { status, text } = await post(port, '/api/pair', { code: CODE, ...(pin && { pin }) });
+			expect(asked).toHaveLength(status === 200 ? 1 : 0);
+			return status === 200 ? null : JSON.parse(text).params.reason;
+		};
+		expect(await refusal({})).toBe('setting');
+		expect(await refusal({ settings: () => ({ ...bare(), baseUrl: 'https://id.example.com' }) })).toBeNull();
+		expect(await refusal({ settings: () => settings() })).toBeNull();
+		for (const weak of ['1', '12345', 'secret', '12345a']) {
+			expect(await refusal({ pin: () => weak }, weak)).toBe('longerPin');
+			expect(await refusal({ pin: () => weak, settings: () => settings() }, weak)).toBe('longerPin');
+		}
+		expect(await refusal({ pin: () => '471100' })).toBe('missing');
+		expect(await refusal({ pin: () => '471100' }, '000000')).toBe('wrong');
+		expect(await refusal({ pin: () => '471100' }, '471100')).toBeNull();
+	});
+
+	test('pauses grow after wrong PINs; tries meanwhile change nothing, and the right one is taken afterwards', async () => {
+		let now = 1_000_000;
+		const { port, asked, counters, warnings } = await page({
+			pin: () => '471100',
+			clock: { wallMs: () => now, monotonicMs: () => now },
+		});
+		const type = async (pin: string) => JSON.parse((await post(port, '/api/pair', { code: CODE, pin })).text).params;
+		for (let attempt = 0; attempt < 3; attempt += 1) expect(await type('000000')).toEqual({ reason: 'wrong' });
+		for (const seconds of [5, 10, 20, 40, 80, 160, 300, 300]) {
+			expect(await type('471100')).toEqual({ reason: 'pause', seconds });
+			for (let hammered = 0; hammered < 5; hammered += 1) await type('000001');
+			now += seconds * 1000;
+			expect(await type('000000')).toEqual({ reason: 'wrong' });
+		}
+		expect(counters.wrongPins).toBe(11);
+		expect(warnings.at(-1)).toBe('A wrong PIN was typed 11 times on the page of this device.');
 		expect(asked).toEqual([]);
-		wall += 60_001;
-		expect((await post(port, '/api/pair', { code: CODE, pin: '4711' })).status).toBe(200);
-		expect(asked).toHaveLength(1);
-		expect(asked[0]).not.toHaveProperty('pin');
+		const { status, headers } = await post(port, '/api/pair', { code: CODE, pin: '471100' });
+		expect([status, headers['retry-after']]).toEqual([403, '300']);
+		now += 300_000;
+		expect((await post(port, '/api/pair', { code: CODE, pin: '471100' })).status).toBe(200);
+		expect(asked).toEqual([{ code: CODE, replace: false }]);
+		expect(warnings.at(-1)).toBeNull();
+	});
+
+	test('a scanned code is confirmed with the PIN; the page never gets its text, and confirms only what it shows', async () => {
+		const { port, asked, scanning } = await page({ pin: () => '471100' });
+		const preview = {
+			ready: false,
+			baseUrl: 'https://id.example.com/tenant',
+			host: 'id.example.com',
+			workflowId: 'w',
+			workflowSource: 'the code',
+			sessionId: null,
+			tokenKind: 'Short Token (one use)',
+			changes: [],
+			problem: null,
+		};
+		scanning.proposal = { id: 2, code: CODE, preview };
+		const { text } = await ask(port, '/api/view');
+		expect(JSON.parse(text)).toMatchObject({ proposal: { id: 2, host: 'id.example.com', workflowId: 'w' } });
+		expect(text).not.toContain('tr-');
+		expect((await post(port, '/api/pair', { proposal: 1, pin: '471100' })).status).toBe(403);
+		expect((await post(port, '/api/pair', { proposal: 2, pin: '000000' })).status).toBe(403);
+		expect(asked).toEqual([]);
+		expect((await post(port, '/api/pair', { proposal: 2, pin: '471100' })).status).toBe(200);
+		expect(asked).toEqual([{ code: CODE, replace: false, trustOrigin: 'https://id.example.com' }]);
+		expect(scanning.proposal).toBeNull();
+		scanning.proposal = { id: 3, code: CODE, preview };
+		await post(port, '/api/dismiss', { proposal: 2 });
+		expect(scanning.proposal).not.toBeNull();
+		await post(port, '/api/dismiss', { proposal: 3 });
+		expect(scanning.proposal).toBeNull();
 	});
 
 	test('a refusal says what and what to do; a fault of ours says nothing and is told to the agent', async () => {

@@ -23,6 +23,9 @@ interface Situation {
 	configured?: DesiredWorkflow | null;
 	state?: Partial<DeviceState>;
 	pairedWith?: string | null;
+	standing?: PairingContext['standing'];
+	loopbackByScanner?: boolean;
+	rescueByScanner?: boolean;
 }
 function context({
 	baseUrl = null,
@@ -30,16 +33,20 @@ function context({
 	configured = null,
 	state,
 	pairedWith = null,
+	standing = pairedWith === null ? 'first' : 'paired',
+	loopbackByScanner = false,
+	rescueByScanner = false,
 }: Situation = {}): PairingContext {
 	return {
-		settings: { baseUrl, pairing: { trustedOrigins } },
+		settings: { baseUrl, pairing: { trustedOrigins, loopbackByScanner, rescueByScanner } },
 		configured,
 		state: { ...EMPTY_STATE, ...state },
 		pairedWith,
+		standing,
 	};
 }
 function decide(code: string, situation?: Situation, asked: Partial<PairingAsked> = {}): PairingDecision {
-	return decidePairing({ code, replace: false, ...asked }, context(situation));
+	return decidePairing({ code, replace: false, by: 'person', ...asked }, context(situation));
 }
 /** `code: message remedy` of what stands in the way. */
 function refusal({ preview, plan }: PairingDecision): string {
@@ -104,6 +111,7 @@ describe('a code that may be used', () => {
 			assignsWorkflow: true,
 			sessionId: 's1',
 			confirmsOrigin: HERE,
+			isRescue: false,
 		});
 	});
 
@@ -449,4 +457,107 @@ test('whatever the code and the device: a preview is well-formed, has no token i
 		}),
 		{ numRuns: 400 },
 	);
+});
+
+describe('a code that only a scanner has read', () => {
+	const code = link(HERE, '&workflowId=w1');
+	const scanned = { by: 'scanner' } as const;
+
+	test('pairs where the settings name the service, and nowhere else', () => {
+		expect(refusal(decide(code, {}, scanned))).toMatch(/^origin-unconfirmed: /);
+		expect(refusal(decide(code, { state: { confirmedOrigins: [HERE] } }, scanned))).toMatch(/^origin-unconfirmed: /);
+		planOf(decide(code, { baseUrl: HERE }, scanned));
+		planOf(decide(code, { trustedOrigins: [HERE] }, scanned));
+	});
+
+	test('counts with its path where the trusted address has one', () => {
+		const tenant = link(`${HERE}/tenant`, '&workflowId=w1');
+		for (const by of ['scanner', 'person'] as const) {
+			planOf(decide(tenant, { trustedOrigins: [`${HERE}/tenant`] }, { by }));
+			for (const other of [code, link(`${HERE}/tenant2`, '&workflowId=w1'), link(`${HERE}/tenant/x`, '&workflowId=w1')])
+				expect(refusal(decide(other, { trustedOrigins: [`${HERE}/tenant`] }, { by }))).toMatch(
+					/^code-for-other-origin: /,
+				);
+		}
+	});
+
+	test.each(['http://127.0.0.1:8080', 'https://localhost', 'https://[::1]:8443'])(
+		'that leads to %s is refused unless a trial allows it',
+		(base) => {
+			const own = link(base, '&workflowId=w1');
+			expect(refusal(decide(own, { baseUrl: base }, scanned))).toMatch(/^insecure-origin: /);
+			planOf(decide(own, { baseUrl: base, loopbackByScanner: true }, scanned));
+			planOf(decide(own, { baseUrl: base }));
+		},
+	);
+});
+
+describe('a device that its service has refused', () => {
+	const refused: Situation = { pairedWith: HERE, state: runs('w1'), standing: 'refused' };
+	const code = link(HERE, '&workflowId=w1');
+
+	test('takes a code of the same service and workflow without --replace, and changes nothing else', () => {
+		for (const one of [code, link(HERE), TOKEN]) {
+			const decision = decide(one, refused);
+			expect(planOf(decision)).toMatchObject({ baseUrl: HERE, workflowId: 'w1', isRescue: true, confirmsOrigin: null });
+			expect(decision.preview.changes).toEqual(['gives this device a new Connection to id.example']);
+		}
+		expect(refusal(decide(code, { ...refused, standing: 'paired' }))).toMatch(/^already-paired: /);
+	});
+
+	test('wants a confirmation of what a scanner read, unless the settings say otherwise; never on a copy', () => {
+		const scanned = { by: 'scanner' } as const;
+		expect(refusal(decide(code, { ...refused, baseUrl: HERE }, scanned))).toBe(
+			'pairing-unconfirmed: This code is for id.example, where this device belongs, and waits for a confirmation.',
+		);
+		planOf(decide(code, { ...refused, baseUrl: HERE, rescueByScanner: true }, scanned));
+		const copy: Situation = { ...refused, standing: 'copy', baseUrl: HERE, rescueByScanner: true };
+		expect(refusal(decide(code, copy, scanned))).toMatch(/^identity-changed: /);
+		planOf(decide(code, copy));
+	});
+
+	test.each<[string, string, Situation, Partial<PairingAsked>, string]>([
+		['a session', link(HERE, '&workflowId=w1&sessionId=s1'), {}, {}, 'already-paired: This is a link to a session'],
+		['another workflow', link(HERE, '&workflowId=w2'), {}, {}, 'already-paired: This device runs workflow w1;'],
+		['another workflow by hand', link(HERE), {}, { workflowId: 'w2' }, 'already-paired: This device runs workflow w1;'],
+		[
+			'another base path',
+			link(`${HERE}/other`, '&workflowId=w1'),
+			{},
+			{},
+			'already-paired: This device is paired with',
+		],
+		[
+			'another path of the configured service',
+			link(`${HERE}/other`),
+			{ baseUrl: `${HERE}/own`, pairedWith: `${HERE}/own` },
+			{},
+			'already-paired: This device is paired with',
+		],
+		[
+			'another host',
+			link(ELSEWHERE, '&workflowId=w1'),
+			{},
+			{ trustOrigin: ELSEWHERE },
+			'already-paired: This device is paired with',
+		],
+		[
+			'an origin that the settings do not trust any more',
+			code,
+			{ trustedOrigins: [ELSEWHERE] },
+			{},
+			'code-for-other-origin: ',
+		],
+	])('takes no code for %s', (_what, given, situation, asked, words) => {
+		for (const standing of ['refused', 'copy'] as const)
+			for (const by of ['scanner', 'person'] as const) {
+				const decision = decide(given, { ...refused, rescueByScanner: true, ...situation, standing }, { by, ...asked });
+				expect(refusal(decision)).toContain(words);
+			}
+	});
+
+	test('with a code that has no path is rescued under the path that the settings give', () => {
+		const own = { ...refused, baseUrl: `${HERE}/own`, pairedWith: `${HERE}/own` };
+		expect(planOf(decide(code, own)).baseUrl).toBe(`${HERE}/own`);
+	});
 });

@@ -100,7 +100,15 @@ describe('a picture with several codes', () => {
 		expect((await readPicture(picture)).sort()).toEqual([LINK, 'tr-another-token'].sort());
 		const error = await failureOf(readSingleCode(picture));
 		expect(error.code).toBe('picture-with-several-codes');
-		expect(error.message).toBe('The picture shows 2 different codes.');
+		expect(error.message).toBe('The picture shows 2 different pairing codes.');
+	});
+
+	test('uses the one that is a pairing code, whatever else is in the picture', async () => {
+		const menu = await drawCode('https://www.example.com/menu');
+		const label = await drawCode('4006381333931', 'AztecCode');
+		expect(await readSingleCode(encodePng(sideBySide(menu, await drawCode(LINK), label)))).toBe(LINK);
+		const error = await failureOf(readSingleCode(encodePng(sideBySide(menu, label))));
+		expect(error.message).toBe('The picture shows 2 different codes, and none of them is a pairing code.');
 	});
 
 	test('counts the same code shown twice once', async () => {
@@ -110,6 +118,14 @@ describe('a picture with several codes', () => {
 });
 
 describe('a picture without a code', () => {
+	test.each(['DataMatrix', 'PDF417', 'Code128'] as const)('says that %s is another kind of code', async (format) => {
+		const error = await failureOf(readSingleCode(encodePng(await drawCode('0123456789', format))));
+		expect(error.code).toBe('picture-without-code');
+		expect(error.message).toBe(
+			'The picture shows a code of another kind, as on goods, labels and letters; a pairing code is a QR or Aztec code.',
+		);
+	});
+
 	test.each([
 		['blank', () => 255],
 		['noise', (x: number, y: number) => Math.imul(x * 7919 + y * 104_729 + 1, 2_654_435_761) >>> 24],

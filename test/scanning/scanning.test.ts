@@ -8,6 +8,7 @@ import { MACHINES } from '../fixtures/machines.ts';
 import { plugScanner } from '../fixtures/scanners/plug.ts';
 import {
 	type AgentSetup,
+	DEVICE_ID,
 	givenAgent,
 	givenHome,
 	givenPairedAgent,
@@ -24,10 +25,11 @@ async function givenDevice(setup: AgentSetup = {}) {
 	const hook = join(home.directory, 'hook.sh');
 	await writeFile(hook, `#!/bin/sh\ncat >> ${file}\n`);
 	await chmod(hook, 0o755);
+	const hooks = { onPaired: [hook], onPairingFailed: [hook], onPairingUnconfirmed: [hook] };
 	const device = await givenAgent({
 		...setup,
 		home,
-		settings: { ...setup.settings, hooks: { onPaired: [hook], onPairingFailed: [hook] } },
+		settings: { ...setup.settings, hooks },
 	});
 	const machines = (await readdir(home.directory)).filter((name) => name.startsWith('machine-'));
 	const born = await Promise.all(machines.map(async (name) => (await stat(join(home.directory, name))).birthtimeMs));
@@ -36,6 +38,10 @@ async function givenDevice(setup: AgentSetup = {}) {
 	return {
 		...device,
 		root,
+		async change(settings: object): Promise<void> {
+			await device.home.writeSettings({ ...settings, hooks });
+			await device.daemon.reload();
+		},
 		told: () => readFile(file, 'utf8'),
 		report: async () => (await device.client.request('agent', 'GET', '/v1/scanners')) as ScannerReport,
 		untilListening: (path: string) =>
@@ -56,9 +62,18 @@ const tlsFile = (name: string) => join(import.meta.dirname, '../fixtures/tls', n
 /** What a service thinks the time is, where it is not the time. */
 const clockOf = new WeakMap<EmbeddedService, number>();
 
-const isScan = ({ msg }: { readonly msg: string }) => msg.startsWith('scanned');
+const trusting = ({ url }: { readonly url: string }) => ({
+	settings: { pairing: { trustedOrigins: [url], loopbackByScanner: true } },
+});
+const onLoopback = { settings: { pairing: { loopbackByScanner: true } } };
 
-const trusting = (service: EmbeddedService) => ({ settings: { pairing: { trustedOrigins: [service.url] } } });
+/** What the page asks its agent. */
+async function ask({ daemon }: Pick<RunningAgent, 'daemon'>, what: string, body?: object): Promise<unknown> {
+	const page = daemon.addresses.page ?? '';
+	const headers = { origin: page.slice(0, -1), 'content-type': 'application/json', connection: 'close' };
+	const options = body === undefined ? { headers } : { method: 'POST', headers, body: JSON.stringify(body) };
+	return (await fetch(`${page}api/${what}`, options)).json();
+}
 
 describe('an unpaired device', () => {
 	test('is paired by a scan, without a shell, and lets its scanner go', async () => {
@@ -174,72 +189,177 @@ describe('an unpaired device', () => {
 	});
 });
 
-describe('a first pairing without a screen', () => {
-	test('is confirmed by scanning the same code again, and remembered; nothing is spent before', async () => {
+describe('a first code on a device that knows no service', () => {
+	test('proves nothing by being scanned, however often: it waits for a confirmation, and the hook is told the host', async () => {
 		const service = await givenService();
-		const device = await givenDevice();
+		const device = await givenDevice(onLoopback);
 		const scanner = await plugScanner(device.root);
 		await device.untilListening(scanner.path);
-		const { url } = service.createPairingCode('check-in');
-		scanner.scan(url);
+		const { url, token } = service.createPairingCode('check-in');
+		const { host } = new URL(service.url);
+		for (let scans = 1; scans <= 3; scans += 1) {
+			scanner.scan(url);
+			await device.untilLogged(() => hookCalls(device, 'onPairingUnconfirmed') === scans);
+			device.clock.advance(2500);
+		}
 		expect(await device.untilRefused('origin-unconfirmed')).toMatchObject({
-			remedy: expect.stringContaining('scan the same code again within 30 s'),
+			params: { host },
+			remedy: `If ${host} is right, confirm it on the screen of this device, or pair with idv-agent pair; otherwise ask for the origin of this code.`,
 		});
+		const [told] = (await device.told()).split('\n').map((line) => JSON.parse(line || 'null'));
+		expect(told).toMatchObject({ code: 'origin-unconfirmed', host, baseUrl: service.url, workflowId: 'check-in' });
+		expect(await device.told()).not.toContain(token);
 		expect(service.requests).toEqual([]);
-		device.clock.advance(5000);
-		scanner.scan(url);
+		expect(device.agent.status().state).toBe('unpaired');
+		await device.agent.pair({ code: url, trustOrigin: service.url });
 		await device.untilLive('check-in');
-		expect((await device.home.untilSaved(({ pairing }) => pairing !== null)).confirmedOrigins).toEqual([service.url]);
+		expect(device.agent.status().warnings).toEqual([]);
 	});
 
-	test('is not confirmed by a scanner that goes on reading, by another code in between, or after 30 s', async () => {
+	test('is not taken because the host was confirmed for an earlier pairing', async () => {
 		const service = await givenService();
-		const device = await givenDevice();
+		const device = await givenDevice(onLoopback);
 		const scanner = await plugScanner(device.root);
 		await device.untilListening(scanner.path);
-		const one = service.createPairingCode('check-in').url;
-		const two = service.createPairingCode('check-in').url;
-		const scan = async (code: string) => {
-			const before = device.log.filter(isScan).length;
-			scanner.scan(code);
-			await device.untilLogged(() => device.log.filter(isScan).length > before);
-		};
-		const asked = () => device.log.filter(({ msg }) => msg === 'scanned').length;
+		await device.pair(service.createPairingCode('check-in').url);
+		await device.untilLive('check-in');
+		await device.agent.unpair();
+		const { length } = service.requests;
+		await device.untilLogged(() => device.log.filter(({ msg }) => msg === 'listening for pairing codes').length === 2);
+		scanner.scan(service.createPairingCode('check-in').url);
+		await device.untilRefused('origin-unconfirmed');
+		expect(service.requests).toHaveLength(length);
+	});
 
-		await scan(one);
-		// Held before the scanner for two seconds.
-		for (let read = 0; read < 4; read += 1) {
-			device.clock.advance(500);
-			await scan(one);
-		}
-		expect(asked()).toBe(1);
-		device.clock.advance(5000);
-		await scan(two);
-		device.clock.advance(5000);
-		await scan(one);
-		device.clock.advance(30_001);
-		await scan(one);
-		expect(asked()).toBe(4);
-		await device.untilLogged(() => hookCalls(device, 'onPairingFailed') === 4);
+	test('that leads to this machine itself is refused, even where it is trusted, unless a trial allows it', async () => {
+		const service = await givenService();
+		const device = await givenDevice({ settings: { baseUrl: service.url } });
+		const scanner = await plugScanner(device.root);
+		await device.untilListening(scanner.path);
+		const code = service.createPairingCode('check-in').url;
+		scanner.scan(code);
+		expect(await device.untilRefused('insecure-origin')).toMatchObject({
+			message: `This code leads to ${service.url}, which is this machine itself.`,
+		});
 		expect(service.requests).toEqual([]);
-		device.clock.advance(2000);
-		await scan(one);
+		await device.change({ baseUrl: service.url, pairing: { loopbackByScanner: true } });
+		device.clock.advance(5000);
+		scanner.scan(code);
 		await device.untilLive('check-in');
 	});
 });
 
-test('a copy of another device is paired for itself by a scan, and contacts nobody before', async () => {
+test('a first code that was scanned is paired on the page with the PIN, and not without it', async () => {
+	const service = await givenService();
+	const home = await givenHome();
+	const pinFile = await home.secretFile('pin', '471100');
+	const device = await givenDevice({ home, settings: { ...onLoopback.settings, page: { port: 0, pinFile } } });
+	const scanner = await plugScanner(device.root);
+	await device.untilListening(scanner.path);
+	scanner.scan(service.createPairingCode('check-in').url);
+	await device.untilRefused('origin-unconfirmed');
+	expect(await ask(device, 'view')).toMatchObject({ pinNeed: 'pin', proposal: { id: 1, workflowId: 'check-in' } });
+	expect(await ask(device, 'pair', { proposal: 1, pin: '000000' })).toMatchObject({ params: { reason: 'wrong' } });
+	expect(service.requests).toEqual([]);
+	expect(await ask(device, 'pair', { proposal: 1, pin: '471100' })).toMatchObject({ online: true });
+	await device.untilLive('check-in');
+});
+
+test('a copy of another device is not paired by a scanner; `pair` pairs it for the same service without --replace', async () => {
 	const service = await givenService();
 	const original = await givenPairedAgent(service, { machine: MACHINES['PC with serial numbers of the maker'] });
 	await original.stop();
 	const requests = service.requests.length;
-	const device = await givenDevice({ machine: MACHINES['Raspberry Pi'], home: original.home });
+	const machine = MACHINES['Raspberry Pi'];
+	const device = await givenDevice({ machine, home: original.home, settings: trusting(service).settings });
 	expect(device.agent.status()).toMatchObject({ state: 'blocked', problem: { code: 'identity-changed' } });
-	const scanner = await plugScanner(device.root);
-	await device.untilListening(scanner.path);
+	expect(device.agent.standing()).toBe('copy');
+	await plugScanner(device.root);
+	expect(await device.report()).toMatchObject({ listening: false });
+	const { url } = service.createPairingCode('check-in');
+	expect(device.agent.inspectPairing({ code: url }, 'scanner').problem).toMatchObject({ code: 'identity-changed' });
 	expect(service.requests.length).toBe(requests);
-	scanner.scan(service.createPairingCode('check-in').url);
+	await device.client.request('admin', 'POST', '/v1/pair', { code: url });
 	expect(await device.untilLive('check-in')).toMatchObject({ deviceId: '10000000a1b2c3d4', warnings: [] });
+});
+
+describe('a device that its service has refused three times', () => {
+	/** Its Connection is refused until the returned service takes a new code. */
+	async function givenRefused(pairing: object = {}, page: object = {}) {
+		const service = await givenService();
+		const device = await givenDevice({
+			settings: {
+				page,
+				pairing: { trustedOrigins: [service.url], loopbackByScanner: true, ...pairing },
+			},
+		});
+		const scanner = await plugScanner(device.root);
+		await device.untilListening(scanner.path);
+		await device.pair(service.createPairingCode('check-in').url);
+		await device.untilLive('check-in');
+		expect(device.agent.standing()).toBe('paired');
+		service.revoke(DEVICE_ID);
+		while (device.agent.standing() !== 'refused') await device.passWait();
+		await device.untilLogged(() => device.log.filter(({ msg }) => msg === 'listening for pairing codes').length === 2);
+		return { service, device, scanner, pairedBefore: registrations(service).length };
+	}
+
+	test('proposes a scanned code of the same service, and keeps its Connection until it is confirmed [F240]', async () => {
+		const { service, device, scanner } = await givenRefused();
+		const old = await device.home.savedToken();
+		scanner.scan(service.createPairingCode('check-in').url);
+		expect(await device.untilRefused('pairing-unconfirmed')).toMatchObject({
+			params: { host: new URL(service.url).host },
+		});
+		expect(await device.home.savedToken()).toBe(old);
+		expect(device.agent.status().state).not.toBe('online');
+	});
+
+	test('is online again once the page has confirmed what was scanned, and only with what the screen shows', async () => {
+		const { service, device, scanner } = await givenRefused({}, { port: 0 });
+		scanner.scan(service.createPairingCode('check-in').url);
+		await device.untilRefused('pairing-unconfirmed');
+		const { proposal } = (await ask(device, 'view')) as { proposal: { id: number; host: string } };
+		expect(proposal).toMatchObject({ host: new URL(service.url).host, workflowId: 'check-in' });
+		expect(await ask(device, 'pair', { proposal: proposal.id + 1 })).toMatchObject({ code: 'pairing-unconfirmed' });
+		expect(await ask(device, 'pair', { proposal: proposal.id })).toMatchObject({ online: true });
+		await device.untilLive('check-in');
+		expect(await ask(device, 'view')).toMatchObject({ proposal: null, standing: 'paired' });
+	});
+
+	test('takes it from `pair` without --replace', async () => {
+		const { service, device } = await givenRefused();
+		await device.client.request('admin', 'POST', '/v1/pair', { code: service.createPairingCode('check-in').url });
+		await device.untilLive('check-in');
+		expect(device.agent.standing()).toBe('paired');
+	});
+
+	test('takes it from the scanner alone where pairing.rescueByScanner says so', async () => {
+		const { service, device, scanner } = await givenRefused({ rescueByScanner: true });
+		scanner.scan(service.createPairingCode('check-in').url);
+		await device.untilLive('check-in');
+	});
+
+	test.each<[string, (service: EmbeddedService) => string | Promise<string>, RegExp]>([
+		[
+			'a link to a session',
+			({ createPairingCode }) => `${createPairingCode('check-in').url}&sessionId=0123456789abcdef01234567`,
+			/link to a session/,
+		],
+		['another workflow', ({ createPairingCode }) => createPairingCode('check-out').url, /would change it to check-out/],
+		['another service', async () => (await givenService()).createPairingCode('check-in').url, /not among the origins/],
+	])('takes no code for %s, by scanner or by hand', async (_what, makeCode, words) => {
+		const { service, device, pairedBefore } = await givenRefused({ rescueByScanner: true });
+		const code = await makeCode(service);
+		for (const by of ['scanner', 'person'] as const) {
+			expect(device.agent.inspectPairing({ code }, by)).toMatchObject({
+				ready: false,
+				problem: { message: expect.stringMatching(words) },
+			});
+			await expect(device.agent.pair({ code }, by)).rejects.toThrow(words);
+		}
+		expect(registrations(service)).toHaveLength(pairedBefore);
+	});
 });
 
 describe('while a pairing is under way', () => {
@@ -374,20 +494,16 @@ describe('each refusal has its own sentence, for the site as well, and the next 
 		const scanner = await plugScanner(device.root);
 		await device.untilListening(scanner.path);
 		const text = await scan(service);
+		if (text.startsWith('http') && code !== 'code-for-other-origin')
+			await device.change({ ...setup?.(service).settings, ...trusting({ url: new URL(text).origin }).settings });
 		scanner.scan(text);
-		let told = await untilTold(device, 1);
-		if (told.code === 'origin-unconfirmed') {
-			device.clock.advance(3000);
-			scanner.scan(text);
-			told = await untilTold(device, 2);
-		}
+		const told = await untilTold(device, 1);
 		expect(told).toMatchObject({ code, message: expect.stringMatching(says), remedy: expect.stringMatching(/\S/) });
 		expect(await device.untilRefused(code)).toMatchObject({ message: told.message });
 		expect(device.agent.status().state).toBe('unpaired');
 
 		const other = await givenService();
-		await device.home.writeSettings({ baseUrl: other.url });
-		await device.daemon.reload();
+		await device.change({ baseUrl: other.url, pairing: { loopbackByScanner: true } });
 		scanner.scan(other.createPairingCode('check-in').url);
 		await device.untilLive('check-in');
 		expect(device.agent.status().warnings).toEqual([]);

@@ -104,7 +104,9 @@ describe('a bundle', () => {
 	test('as a single file holds everything, and still runs it only when it is imported', async () => {
 		const outDir = join(root, 'dist-single');
 		const files = await bundle({ root, entries: { program: 'src/program.ts' }, outDir, singleFile: true });
-		const page = ['index.html', 'page.css', 'page.js', 'codes.js', 'zxing-reader.js'];
+		const languages = ['en.js', 'de.js', 'fr.js', 'es.js', 'ar.js'];
+		const scripts = ['page.js', 'pair.js', 'codes.js', 'words.js', 'qr.js'];
+		const page = ['index.html', 'page.css', ...scripts, ...languages, 'zxing-reader.js'];
 		const native = ['serialport-linux-x64.node', 'serialport-linux-arm64.node'];
 		const decoders = ['zxing_reader.wasm', 'zxing_writer.wasm', 'webp_dec.wasm'];
 		expect(names(files)).toEqual(['program.cjs', ...decoders, ...native, ...page]);

@@ -160,8 +160,8 @@ describe('a complaint names the file, the setting and what it must be', () => {
 		],
 		[
 			'a list with one bad entry',
-			{ pairing: { trustedOrigins: ['https://a.example', 'https://b.example/path'] } },
-			'pairing.trustedOrigins [1] must be an origin such as https://id.example.com, without a path.',
+			{ pairing: { trustedOrigins: ['https://a.example', 'https://b.example/path', 'https://b.example/?q'] } },
+			'pairing.trustedOrigins [2] must be an origin such as https://id.example.com, with the path of the service if it has one.',
 		],
 		['a list with a number in it', { pairing: { trustedOrigins: [5] } }, 'pairing.trustedOrigins [0] must be a text.'],
 		[

@@ -38,6 +38,7 @@ const counts: AgentCounts = {
 	gaps: 2,
 	heartbeats: 60,
 	failedAttempts: 4,
+	wrongPins: 7,
 	forwarded: { '2xx': 5, failed: 1 },
 	hooks: {},
 };

@@ -1,5 +1,6 @@
 /** A real agent with its page, an embedded service for it, and the page open in a browser, as the browser suite wants them. */
-import { writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { expect, onTestFinished } from 'vitest';
@@ -11,9 +12,16 @@ export interface PageDevice extends Device {
 	readonly pageUrl: string;
 }
 
-/** Runs `idv-agent run` with its page on a free port; it trusts no service yet. */
-export async function givenPageDevice(page: object = {}): Promise<PageDevice> {
-	const device = await givenDevice({ settings: { deviceType: 'kiosk', page: { port: 0, ...page } } });
+/** The PIN of the site. */
+export const PIN = '471100';
+
+/** Runs `idv-agent run` with its page on a free port and the site's PIN; it trusts no service yet. */
+export async function givenPageDevice(page: object = {}, more: object = {}): Promise<PageDevice> {
+	const directory = mkdtempSync(join(tmpdir(), 'pin-'));
+	onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+	const pinFile = join(directory, 'pin');
+	writeFileSync(pinFile, `${PIN}\n`, { mode: 0o600 });
+	const device = await givenDevice({ settings: { deviceType: 'kiosk', page: { port: 0, pinFile, ...page }, ...more } });
 	const line = await device.daemon.untilLine(/"msg":"page at /);
 	const pageUrl = /page at (\S+?)"/.exec(line)?.[1] ?? '';
 	return { ...device, pageUrl };
@@ -23,13 +31,22 @@ export interface Screen {
 	readonly width: number;
 	readonly height: number;
 	readonly dark?: boolean;
+	/** Of the browser. */
+	readonly locale?: string;
+	readonly forcedColors?: 'active' | 'none';
 }
 
 /** Opens the page. At the end of the test it must have complained about nothing and asked nobody else for anything. */
-export async function openPage(browser: Browser, url: string, { width, height, dark = false }: Screen): Promise<Page> {
+export async function openPage(
+	browser: Browser,
+	url: string,
+	{ width, height, dark = false, locale = 'en-GB', forcedColors = 'none' }: Screen,
+): Promise<Page> {
 	const context = await browser.newContext({
 		viewport: { width, height },
 		colorScheme: dark ? 'dark' : 'light',
+		locale,
+		forcedColors,
 		reducedMotion: 'reduce',
 	});
 	const page = await context.newPage();

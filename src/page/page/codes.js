@@ -1,15 +1,23 @@
-/* Finds the code in a picture or before the camera. Everything is decoded here in the page; nothing is sent anywhere. */
+/* Finds codes in a picture or before the camera. Everything is decoded here in the page; no picture is sent anywhere. */
 
 /** Longest side of what is looked at, in pixels: enough for a code that fills a fifth of a photo. */
 const MAX_SIDE = 2000;
-const OPTIONS = {
-	formats: ['QRCodeModel2', 'AztecCode'],
-	tryHarder: true,
-	tryRotate: true,
-	tryInvert: true,
-	maxNumberOfSymbols: 4,
-	textMode: 'Plain',
-};
+/** How pairing codes are printed. */
+const PAIRING = ['QRCodeModel2', 'AztecCode'];
+/** Other codes that stand on devices, labels and posters: only to say what was seen. */
+const OTHERS = ['DataMatrix', 'PDF417', 'MicroQRCode', 'EAN13', 'EAN8', 'UPCA', 'Code128', 'Code39', 'ITF'];
+const OPTIONS = { tryHarder: true, tryRotate: true, tryInvert: true, maxNumberOfSymbols: 8, textMode: 'Plain' };
+/** Looks at the camera's picture until other kinds of codes are looked for as well. */
+const OTHERS_EVERY = 8;
+
+/** Says which sentence a person needs: a code of the catalogue, or a key of the page's own texts. */
+export class ReadingFailed extends Error {
+	constructor({ code = null, key = null }) {
+		super(code ?? key);
+		this.code = code;
+		this.key = key;
+	}
+}
 
 let loading = null;
 
@@ -25,71 +33,80 @@ function reader() {
 		};
 		script.onerror = () => {
 			loading = null;
-			reject(new Error('The code reader could not be loaded.'));
+			reject(new ReadingFailed({ key: 'readerFailed' }));
 		};
 		document.head.append(script);
 	});
 	return loading;
 }
 
-/** The different texts in what is drawn. */
-async function textsIn(source, width, height) {
+/** The different codes in what is drawn, as `{text, format}`. @param withOthers also those that are never pairing codes. */
+async function codesIn(source, width, height, withOthers) {
 	const scale = Math.min(1, MAX_SIDE / Math.max(width, height));
 	const canvas = new OffscreenCanvas(Math.max(1, Math.round(width * scale)), Math.max(1, Math.round(height * scale)));
 	const context = canvas.getContext('2d', { willReadFrequently: true });
 	context.drawImage(source, 0, 0, canvas.width, canvas.height);
+	const pixels = context.getImageData(0, 0, canvas.width, canvas.height);
 	const { readBarcodes } = await reader();
-	const results = await readBarcodes(context.getImageData(0, 0, canvas.width, canvas.height), OPTIONS);
-	return [...new Set(results.filter(({ isValid, text }) => isValid && text).map(({ text }) => text))];
+	const find = async (formats) => {
+		const results = await readBarcodes(pixels, { ...OPTIONS, formats });
+		const read = results.filter(({ isValid, text }) => isValid && text);
+		return [...new Map(read.map(({ text, format }) => [text, { text, format }])).values()];
+	};
+	const found = await find(PAIRING);
+	return found.length > 0 || !withOthers ? found : find(OTHERS);
 }
 
-/** The one code in a picture file. Rejects with a sentence for a person. */
+/** The codes in a picture file, at least one. Rejects with {@link ReadingFailed}. */
 export async function readPictureFile(file) {
 	const bitmap = await createImageBitmap(file).catch(() => {
-		throw new Error('This file is not a supported picture. Choose a PNG, JPEG or WebP picture.');
+		throw new ReadingFailed({ code: 'picture-unreadable' });
 	});
 	try {
-		const [text, ...others] = await textsIn(bitmap, bitmap.width, bitmap.height);
-		if (text === undefined)
-			throw new Error('No code was found. Take the picture again: the whole code, sharp, with a white border.');
-		if (others.length > 0)
-			throw new Error('There are several codes. Take a picture that shows only the one that is meant.');
-		return text;
+		const found = await codesIn(bitmap, bitmap.width, bitmap.height, true);
+		if (found.length === 0) throw new ReadingFailed({ code: 'picture-without-code' });
+		return found;
 	} finally {
 		bitmap.close();
 	}
 }
 
 /**
- * Shows the camera in a video element, calls `onSeen` when there is a picture, and resolves with the first code it sees; `null` when it was stopped.
- * Rejects with a sentence for a person.
+ * Shows the camera in a video element, calls `onSeen` when there is a picture, and hands every picture's codes to `take` until that
+ * is satisfied or the signal ends it. Rejects with {@link ReadingFailed}.
  */
-export async function readFromCamera(video, signal, onSeen) {
-	if (!navigator.mediaDevices) throw new Error('This browser gives no camera to pages.');
+export async function readFromCamera(video, signal, { onSeen, take }) {
+	if (!navigator.mediaDevices) throw new ReadingFailed({ key: 'cameraNone' });
 	const stream = await navigator.mediaDevices
 		.getUserMedia({ video: { facingMode: 'environment', width: { ideal: 1280 } } })
 		.catch((error) => {
-			throw new Error(
-				error.name === 'NotAllowedError'
-					? 'The camera may not be used. Allow it for this page, or choose a picture.'
-					: 'No camera was found. Choose a picture instead.',
-			);
+			throw new ReadingFailed({ key: error.name === 'NotAllowedError' ? 'cameraDenied' : 'cameraMissing' });
 		});
 	try {
 		video.srcObject = stream;
 		await video.play();
 		video.dataset.seen = '';
 		onSeen();
-		while (!signal.aborted) {
+		for (let looks = 1; !signal.aborted; looks += 1) {
 			await new Promise((resolve) => requestAnimationFrame(resolve));
 			if (video.videoWidth === 0) continue;
-			const [text] = await textsIn(video, video.videoWidth, video.videoHeight);
-			if (text !== undefined && !signal.aborted) return text;
+			const found = await codesIn(video, video.videoWidth, video.videoHeight, looks % OTHERS_EVERY === 0);
+			if (signal.aborted) return;
+			if (found.length > 0 && (await take(found))) return;
 		}
-		return null;
 	} finally {
 		for (const track of stream.getTracks()) track.stop();
 		video.srcObject = null;
 		delete video.dataset.seen;
 	}
+}
+
+/** The kind of a text that cannot pair, for a friendly line; `null` for one that is not known. */
+export function kindOf({ text, format }) {
+	if (/^wifi:/i.test(text)) return 'wifi';
+	if (/^(begin:vcard|mecard:)/i.test(text)) return 'contact';
+	if (['EAN13', 'EAN8', 'UPCA', 'Code128', 'Code39', 'ITF'].includes(format)) return 'product';
+	if (['DataMatrix', 'PDF417', 'MicroQRCode'].includes(format)) return 'other';
+	if (/^(https?:|www\.)/i.test(text)) return 'link';
+	return /^\d{8,14}$/.test(text) ? 'product' : null;
 }

@@ -1,14 +1,11 @@
 /**
- * The meaning of consecutive scans on a device without a screen: a scanner that still sees the code before it says
- * nothing new, and a person confirms the service of a first pairing by scanning the same code again. Pure; time is handed
- * in.
+ * The meaning of consecutive scans: a scanner that still sees the code before it says nothing new, and a scan confirms
+ * nothing, however often it is repeated. Pure; time is handed in.
  */
 import type { ErrorCode, Failure } from '../base/errors.ts';
 
 /** A code must have been away for so long before it counts again, in milliseconds; scanners repeat in 0.5 to 0.8 s. */
 export const AWAY_MS = 1000;
-/** The second scan must come within this time after the first, in milliseconds. */
-export const CONFIRM_WITHIN_MS = 30_000;
 
 /** A scan at a moment of monotonic time. */
 export interface SeenScan {
@@ -20,14 +17,6 @@ export interface SeenScan {
 /** Whether a scanner still reads the code of before: this is not a new scan. */
 export function isStillSeen(last: SeenScan | null, text: string, nowMs: number): boolean {
 	return last?.text === text && nowMs - last.atMs < AWAY_MS;
-}
-
-/**
- * Whether this scan is the second of a code whose service is not confirmed yet.
- * @param awaited the first scan, `null` when none is waited for or another code came in between.
- */
-export function confirms(awaited: SeenScan | null, text: string, nowMs: number): boolean {
-	return awaited?.text === text && nowMs - awaited.atMs <= CONFIRM_WITHIN_MS;
 }
 
 /** A refusal that was reported. */

@@ -1,23 +1,8 @@
 import { expect, test } from 'vitest';
 import { failure } from '../../src/base/errors.ts';
-import {
-	AWAY_MS,
-	CONFIRM_WITHIN_MS,
-	confirms,
-	isStillSeen,
-	isWorthTelling,
-	TELL_EVERY_MS,
-} from '../../src/scanning/confirmation.ts';
+import { AWAY_MS, isStillSeen, isWorthTelling, TELL_EVERY_MS } from '../../src/scanning/repeated-scans.ts';
 
 const seen = { text: 'tr-one', atMs: 1000 };
-
-test('the same code again within 30 s confirms; another code, or later, does not', () => {
-	expect(confirms(seen, 'tr-one', 1000 + CONFIRM_WITHIN_MS)).toBe(true);
-	expect(confirms(seen, 'tr-one', 1001 + CONFIRM_WITHIN_MS)).toBe(false);
-	expect(confirms(seen, 'tr-two', 2000)).toBe(false);
-	expect(confirms(null, 'tr-one', 2000)).toBe(false);
-	expect(CONFIRM_WITHIN_MS).toBe(30_000);
-});
 
 test('a scanner that goes on reading the code before it says nothing new', () => {
 	expect(isStillSeen(seen, 'tr-one', 999 + AWAY_MS)).toBe(true);

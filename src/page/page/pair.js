@@ -1,0 +1,325 @@
+/* Pairing on the page: takes a code, shows where it leads, asks once, and asks the agent to pair. Keeps no code longer than needed. */
+import { kindOf, ReadingFailed, readFromCamera, readPictureFile } from './codes.js';
+import { duration, fill, problemWords, text, words } from './words.js';
+
+const at = (id) => document.getElementById(id);
+/** How long a success stands beside the state, in milliseconds. */
+const NOTE_MS = 30_000;
+
+let view = null;
+let code = '';
+/** The scanned code that is being confirmed, as the agent names it; 0 for one of this page. */
+let proposal = 0;
+/** A scanned code that was refused here is not shown again. */
+let handled = 0;
+let origin = null;
+let camera = null;
+let noteUntil = 0;
+
+/** Says that pairing has worked, for a while. */
+export function pairedNote() {
+	return Date.now() < noteUntil ? text('paired') : '';
+}
+
+/** Follows a change that the agent reports: a scanned code may have come, or this device may take codes no longer. */
+export function followPairing(next) {
+	view = next;
+	const shut = view.standing === 'paired' || view.pinNeed === 'setting' || view.pinNeed === 'longerPin';
+	if (shut && !at('yes').disabled) return close();
+	const { proposal: waiting } = view;
+	if (proposal !== 0 && waiting?.id !== proposal && !at('yes').disabled) {
+		close();
+		if (!waiting) return;
+	}
+	if (!shut && waiting && waiting.id !== handled && proposal === 0 && code === '') {
+		open();
+		proposal = waiting.id;
+		ask(waiting);
+	}
+	setText(at('pairing-title'), at('confirm').hidden ? text('pairTitle') : question());
+}
+
+export function openPairing() {
+	open();
+	forget();
+	say('');
+	at('code').focus();
+}
+
+function open() {
+	if (at('pairing').open) return;
+	at('pairing').showModal();
+	setText(at('pairing-title'), text('pairTitle'));
+}
+
+function close() {
+	camera?.abort();
+	forget();
+	say('');
+	if (at('pairing').open) at('pairing').close();
+}
+
+// ---- A code comes in ----
+
+at('code-form').addEventListener('submit', (event) => {
+	event.preventDefault();
+	const typed = at('code').value;
+	at('code').value = '';
+	void take([{ text: typed, format: null }]);
+});
+
+at('show-code').addEventListener('click', () => {
+	const isShown = at('code').type === 'text';
+	at('code').type = isShown ? 'password' : 'text';
+	at('show-code').setAttribute('aria-pressed', String(!isShown));
+});
+
+// A scanner types wherever the focus is: keys for no other field go into the field for codes.
+document.addEventListener('keydown', (event) => {
+	if (at('start').hidden || !at('confirm').hidden || event.ctrlKey || event.metaKey || event.altKey) return;
+	if (event.key.length !== 1 || event.target.closest('input, textarea, select')) return;
+	// The space bar presses buttons.
+	if (event.key === ' ' && event.target.closest('button, a, label, summary')) return;
+	open();
+	at('code').focus();
+});
+
+at('picture').addEventListener('change', async () => {
+	const [file] = at('picture').files;
+	at('picture').value = '';
+	if (!file) return;
+	say(text('searching'));
+	try {
+		await take(await readPictureFile(file));
+	} catch (error) {
+		sayReading(error);
+	}
+});
+
+at('camera-start').addEventListener('click', async () => {
+	camera?.abort();
+	const mine = new AbortController();
+	camera = mine;
+	at('camera').hidden = false;
+	at('pairing').dataset.camera = '';
+	say('');
+	try {
+		await readFromCamera(at('video'), mine.signal, {
+			onSeen: () => at('camera-stop').scrollIntoView({ block: 'nearest' }),
+			take,
+		});
+	} catch (error) {
+		sayReading(error);
+	} finally {
+		if (camera === mine) {
+			at('camera').hidden = true;
+			delete at('pairing').dataset.camera;
+			camera = null;
+		}
+	}
+});
+
+at('camera-stop').addEventListener('click', () => {
+	camera?.abort();
+	at('camera-start').focus();
+});
+
+function sayReading(error) {
+	if (!(error instanceof ReadingFailed)) throw error;
+	say(error.code === null ? text(error.key) : problemWords(error.code).join(' '));
+}
+
+/** Texts that were looked at while the camera is on. */
+const known = new Map();
+
+/**
+ * Of the codes in one picture, the one that is a pairing code is used: host and workflow are confirmed anyway. The agent says
+ * which it is; nothing is spent by that.
+ * @returns whether there was one; else the camera goes on.
+ */
+async function take(found) {
+	const looked = [];
+	for (const one of found) {
+		if (camera === null || !known.has(one.text)) {
+			if (camera === null) say(text('looking'));
+			known.set(one.text, await post('/api/inspect', { code: one.text }));
+		}
+		looked.push({ one, answer: known.get(one.text) });
+	}
+	if (camera === null) known.clear();
+	const codes = looked.filter(({ answer }) => isPairingCode(answer));
+	if (codes.length > 1) {
+		say(problemWords('picture-with-several-codes').join(' '));
+		return false;
+	}
+	const [{ one, answer }] = codes.length === 1 ? codes : looked;
+	if (!answer.ok) {
+		sayProblem(answer.body);
+		return false;
+	}
+	const { problem } = answer.body;
+	if (problem?.code === 'not-a-pairing-code') {
+		sayNotACode(one);
+		return false;
+	}
+	if (problem !== null && problem.code !== 'origin-unconfirmed' && problem.code !== 'workflow-missing') {
+		sayProblem(problem);
+		return true;
+	}
+	camera?.abort();
+	known.clear();
+	code = one.text;
+	ask(answer.body);
+	return true;
+}
+
+function isPairingCode({ ok, body }) {
+	return ok && body.problem?.code !== 'not-a-pairing-code';
+}
+
+function sayNotACode(one) {
+	const kind = kindOf(one);
+	const [what, todo] = problemWords('not-a-pairing-code');
+	say([kind === null ? what : fill(words.kinds[kind], { kind: one.format ?? '' }), todo].join(' '));
+}
+
+// ---- One confirmation ----
+
+function question() {
+	return view?.standing === 'first' ? text('belongs') : text('again');
+}
+
+/** Shows where the code leads, and what is still needed. */
+function ask({ host, hostInUnicode, baseUrl, workflowId }) {
+	origin = baseUrl === null ? null : new URL(baseUrl).origin;
+	say('');
+	setText(at('host'), host ?? '');
+	setText(at('host-elsewhere'), hostInUnicode === undefined ? '' : text('elsewhere', { host: hostInUnicode }));
+	setText(at('workflow-line'), workflowId === null ? '' : `${text('workflow')}: \u2068${workflowId}\u2069`);
+	at('workflow-field').hidden = workflowId !== null;
+	at('workflow').required = workflowId === null;
+	at('pin-field').hidden = view?.pinNeed !== 'pin';
+	at('enter').hidden = true;
+	at('confirm').hidden = false;
+	setText(at('pairing-title'), question());
+	at('pairing-title').focus();
+}
+
+for (const key of ['1', '2', '3', '4', '5', '6', '7', '8', '9', '', '0', 'delete']) {
+	const button = document.createElement(key === '' ? 'span' : 'button');
+	if (key === 'delete') {
+		button.id = 'delete-digit';
+		button.dataset.label = 'deleteDigit';
+		button.textContent = '⌫';
+	} else button.textContent = key;
+	if (key !== '') {
+		button.type = 'button';
+		button.addEventListener('click', () => {
+			const { value } = at('pin');
+			at('pin').value = key === 'delete' ? value.slice(0, -1) : value + key;
+		});
+	}
+	at('pad').append(button);
+}
+
+at('no').addEventListener('click', () => {
+	if (proposal !== 0) void post('/api/dismiss', { proposal });
+	handled = Math.max(handled, proposal);
+	forget();
+	say(text('cancelled'));
+	at('code').focus();
+});
+
+at('close').addEventListener('click', close);
+at('pairing').addEventListener('cancel', () => {
+	if (proposal !== 0) void post('/api/dismiss', { proposal });
+	handled = Math.max(handled, proposal);
+	close();
+});
+
+at('confirm').addEventListener('submit', async (event) => {
+	event.preventDefault();
+	const pin = at('pin').value;
+	if (!at('pin-field').hidden && pin === '') {
+		say(text('pinMissing'));
+		at('pin').focus();
+		return;
+	}
+	say(text('pairing'));
+	at('yes').disabled = true;
+	const workflowId = at('workflow').value.trim();
+	const what =
+		proposal === 0 ? { code, ...(view?.standing === 'first' && origin && { trustOrigin: origin }) } : { proposal };
+	const { ok, body } = await post('/api/pair', { ...what, ...(workflowId && { workflowId }), ...(pin && { pin }) });
+	at('yes').disabled = false;
+	at('pin').value = '';
+	if (ok) {
+		noteUntil = Date.now() + NOTE_MS;
+		close();
+		document.dispatchEvent(new Event('paired'));
+		// Success is in view, and read aloud.
+		at('status').scrollIntoView({ block: 'nearest' });
+		at('status').focus();
+		return;
+	}
+	sayProblem(body);
+	// A wrong PIN costs nothing; anything else may have cost the code.
+	if (body.code === 'access-denied') at('pin').focus();
+	else {
+		handled = Math.max(handled, proposal);
+		forget();
+		at('code').focus();
+	}
+});
+
+/** The code is a secret: it goes as soon as it is of no more use. */
+function forget() {
+	code = '';
+	proposal = 0;
+	origin = null;
+	known.clear();
+	for (const id of ['code', 'workflow', 'pin']) at(id).value = '';
+	at('confirm').hidden = true;
+	at('enter').hidden = false;
+	if (words) setText(at('pairing-title'), text('pairTitle'));
+}
+
+function sayProblem({ code: named, params = {} }) {
+	if (named === undefined) return say(text('noAnswer'));
+	if (named === 'access-denied') {
+		const keys = {
+			wrong: 'pinWrong',
+			missing: 'pinMissing',
+			pause: 'pinPause',
+			longerPin: 'pinShort',
+			setting: 'pinSetting',
+		};
+		return say(text(keys[params.reason] ?? 'pinWrong', { duration: duration(Number(params.seconds ?? 0)) }));
+	}
+	if (named === 'pairing-unconfirmed' && params.reason === 'gone') return say(text('gone'));
+	say(problemWords(named).join(' '));
+}
+
+async function post(path, body) {
+	try {
+		const response = await fetch(path, {
+			method: 'POST',
+			headers: { 'content-type': 'application/json' },
+			body: JSON.stringify(body),
+			cache: 'no-store',
+		});
+		return { ok: response.ok, body: await response.json() };
+	} catch {
+		return { ok: false, body: {} };
+	}
+}
+
+function say(sentence) {
+	setText(at('answer'), sentence);
+	if (sentence !== '') at('answer').scrollIntoView({ block: 'nearest' });
+}
+
+/** Leaves what is the same alone, so that a screen reader does not read it again. */
+function setText(element, value) {
+	if (element.textContent !== value) element.textContent = value;
+}

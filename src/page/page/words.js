@@ -1,0 +1,79 @@
+/* The words of the page in the language that is chosen: made from codes and parameters, never from English sentences. */
+/** Each in its own words. */
+export const LANGUAGES = { en: 'English', de: 'Deutsch', fr: 'Français', es: 'Español', ar: 'العربية' };
+const loaded = new Map();
+
+export let words = null;
+export let language = 'en';
+
+/** The languages of the browser, best first; English where none of them is there. */
+export function ofBrowser() {
+	return navigator.languages.map((tag) => tag.split('-')[0]).find((tag) => Object.hasOwn(LANGUAGES, tag)) ?? 'en';
+}
+
+/** Loads a language and puts it into everything in the page that has words of its own. */
+export async function speak(tag) {
+	if (!loaded.has(tag)) loaded.set(tag, (await import(`/languages/${tag}.js`)).default);
+	words = loaded.get(tag);
+	language = tag;
+	document.documentElement.lang = tag;
+	document.documentElement.dir = words.direction;
+	for (const element of document.querySelectorAll('[data-text]'))
+		element.textContent = words.text[element.dataset.text];
+	for (const element of document.querySelectorAll('[data-label]'))
+		element.setAttribute('aria-label', words.text[element.dataset.label]);
+}
+
+/** Names and numbers in a sentence; each keeps its own direction of writing. */
+export function fill(template, params) {
+	return template.replaceAll(/\{(\w+)\}/g, (_all, name) => `\u2068${params[name] ?? ''}\u2069`);
+}
+
+export function text(key, params = {}) {
+	return fill(words.text[key], params);
+}
+
+/** What is wrong and what to do; a code that this page does not know is a fault of the program. */
+export function problemWords(code) {
+	return words.codes[code] ?? words.codes.internal;
+}
+
+export function duration(seconds) {
+	const [value, unit] =
+		seconds < 120
+			? [Math.max(1, Math.round(seconds)), 'second']
+			: seconds < 7200
+				? [Math.round(seconds / 60), 'minute']
+				: seconds < 172_800
+					? [Math.round(seconds / 3600), 'hour']
+					: [Math.round(seconds / 86_400), 'day'];
+	return new Intl.NumberFormat(language, { style: 'unit', unit, unitDisplay: 'long' }).format(value);
+}
+
+export function interruptions(count) {
+	const forms = words.interruptions;
+	const form = forms[new Intl.PluralRules(language).select(count)] ?? forms.other;
+	return form.replace('{count}', new Intl.NumberFormat(language).format(count));
+}
+
+/** A moment as people say it: the time today, else with the day. */
+export function moment(iso, now) {
+	const at = new Date(iso);
+	const time = at.toLocaleTimeString(language, { hour: '2-digit', minute: '2-digit' });
+	if (at.toDateString() === new Date(now).toDateString()) return text('today', { time });
+	return at.toLocaleString(language, {
+		weekday: 'long',
+		day: 'numeric',
+		month: 'long',
+		hour: '2-digit',
+		minute: '2-digit',
+	});
+}
+
+/** How long ago, as people say it. */
+export function ago(iso, now) {
+	const seconds = Math.max(0, (now - Date.parse(iso)) / 1000);
+	const [value, unit] =
+		seconds < 120 ? [seconds, 'second'] : seconds < 7200 ? [seconds / 60, 'minute'] : [seconds / 3600, 'hour'];
+	return new Intl.RelativeTimeFormat(language).format(-Math.round(value), unit);
+}

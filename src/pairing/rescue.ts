@@ -1,0 +1,84 @@
+/**
+ * Whether a device takes a pairing code without `--replace`, and whether a code of the same service would leave it where it
+ * is: a rescue gives a refused device a new Connection and changes nothing else. Pure; spends nothing.
+ */
+import { dispositionOf, type ErrorCode, type Failure, failure } from '../base/errors.ts';
+import type { Status } from '../protocol/local-api.ts';
+import type { PairingCode } from '../protocol/pairing-code.ts';
+
+/**
+ * `first`: not paired. `refused`: the service refused it again and again. `copy`: this disk was made for another machine.
+ * `paired`: it takes none.
+ */
+export type Standing = 'first' | 'refused' | 'copy' | 'paired';
+
+/** So many refusals in a row open the way for a new code, even before the status asks for a person. */
+export const REFUSALS_TO_RESCUE = 3;
+
+/** Whether a failed attempt was a refusal of this device by its service. */
+export function isRefusal(code: ErrorCode): boolean {
+	return dispositionOf(code) === 'reregister' || code === 'access-forbidden';
+}
+
+/** @param refusals in a row, since the device was online last. */
+export function standingOf(
+	{ state, problem, pairedAt }: Pick<Status, 'state' | 'problem' | 'pairedAt'>,
+	refusals: number,
+): Standing {
+	if (state === 'unpaired') return pairedAt === null ? 'first' : 'paired';
+	if (state === 'blocked' && problem?.code === 'identity-changed') return 'copy';
+	return state !== 'online' && refusals >= REFUSALS_TO_RESCUE ? 'refused' : 'paired';
+}
+
+export interface RescueAsked {
+	readonly code: Pick<PairingCode, 'baseUrl'>;
+	/** The service that the code would be spent at. */
+	readonly named: string;
+	readonly pairedWith: string;
+	/** The workflow after the code, and the one before. */
+	readonly workflowId: string | null;
+	readonly currentWorkflowId: string | null;
+}
+
+/** Why a code is not one for the service and the workflow that the device has; `null` when it is. */
+export function whyNoRescue(asked: RescueAsked): Failure | null {
+	const { code, named, pairedWith, workflowId, currentWorkflowId } = asked;
+	const remedy =
+		'Use a code of the same service and workflow, or pair --replace if this device is really meant to move.';
+	// A code without a path is spent under the path that the settings give the service.
+	const isSame =
+		named === pairedWith && [null, pairedWith, new URL(pairedWith).origin].some((address) => address === code.baseUrl);
+	if (!isSame) {
+		const other = code.baseUrl ?? named;
+		const params = { ownHost: new URL(pairedWith).host, host: new URL(other).host };
+		return failure('already-paired', `This device is paired with ${pairedWith}; the code is for ${other}.`, {
+			params,
+			remedy,
+		});
+	}
+	if (workflowId === currentWorkflowId) return null;
+	return failure(
+		'already-paired',
+		`This device runs workflow ${currentWorkflowId}; the code would change it to ${workflowId}.`,
+		{ params: { ownHost: new URL(pairedWith).host }, remedy },
+	);
+}
+
+const ISSUER_CLAIMS = ['iss', 'tid', 'tenant', 'tenantId', 'tenant_id', 'organization', 'organizationId', 'org_id'];
+
+/** The claim by which two Connections belong to different issuers or tenants; `null` where none of both says so. */
+export function differingIssuer(before: string, after: string): string | null {
+	const [old, next] = [claimsOf(before), claimsOf(after)];
+	return ISSUER_CLAIMS.find((name) => name in old && name in next && old[name] !== next[name]) ?? null;
+}
+
+function claimsOf(token: string): Readonly<Record<string, unknown>> {
+	const [, payload, signature] = token.split('.');
+	if (payload === undefined || signature === undefined) return {};
+	try {
+		const claims: unknown = JSON.parse(atob(payload.replaceAll('-', '+').replaceAll('_', '/')));
+		return typeof claims === 'object' && claims !== null ? (claims as Record<string, unknown>) : {};
+	} catch {
+		return {};
+	}
+}

@@ -1,0 +1,110 @@
+/** The words of the page: complete in every language, made from codes, and English only in English. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { CATALOGUE } from '../../src/base/errors.ts';
+import { statusSchema } from '../../src/protocol/local-answers.ts';
+import { PAGE_LANGUAGES } from '../../src/settings/table.ts';
+
+const PAGE = join(import.meta.dirname, '../../src/page/page');
+const TAGS = PAGE_LANGUAGES.filter((tag) => tag !== 'auto');
+
+interface Words {
+	readonly direction: 'ltr' | 'rtl';
+	readonly states: Record<string, string>;
+	readonly summaries: Record<string, string>;
+	readonly codes: Record<string, readonly [what: string, todo: string]>;
+	readonly kinds: Record<string, string>;
+	readonly interruptions: Record<string, string>;
+	readonly text: Record<string, string>;
+}
+const WORDS = new Map<string, Words>();
+for (const tag of TAGS) WORDS.set(tag, (await import(join(PAGE, `languages/${tag}.js`))).default);
+const wordsOf = (tag: string): Words => WORDS.get(tag) as Words;
+const EN = wordsOf('en');
+
+/** Every sentence by its place. */
+function sentences({ states, summaries, codes, kinds, text }: Words): Map<string, string> {
+	const flat = (group: string, entries: Record<string, string>) =>
+		Object.entries(entries).map(([key, value]) => [`${group}.${key}`, value] as const);
+	const ofCodes = Object.entries(codes).flatMap(
+		([code, [what, todo]]) =>
+			[
+				[`codes.${code}.what`, what],
+				[`codes.${code}.todo`, todo],
+			] as const,
+	);
+	return new Map([
+		...flat('states', states),
+		...flat('summaries', summaries),
+		...ofCodes,
+		...flat('kinds', kinds),
+		...flat('text', text),
+	]);
+}
+const parameters = (sentence: string) => (sentence.match(/\{\w+\}/g) ?? []).toSorted();
+
+test('there is a file for each language, and no other', () => {
+	const files = readdirSync(join(PAGE, 'languages')).map((name) => name.replace('.js', ''));
+	expect(files.toSorted()).toEqual(TAGS.toSorted());
+});
+
+describe.each(TAGS)('%s', (tag) => {
+	const words = wordsOf(tag);
+
+	test('has every code of the catalogue, every state and every summary, and no other', () => {
+		expect(Object.keys(words.codes).toSorted()).toEqual(Object.keys(CATALOGUE).toSorted());
+		expect(Object.keys(words.states).toSorted()).toEqual([...statusSchema.shape.state.options, 'silent'].toSorted());
+		expect(Object.keys(words.summaries).toSorted()).toEqual(statusSchema.shape.summary.shape.code.options.toSorted());
+	});
+
+	test('has the same texts with the same names in them as English', () => {
+		const own = sentences(words);
+		const english = sentences(EN);
+		expect([...own.keys()].toSorted()).toEqual([...english.keys()].toSorted());
+		for (const [place, sentence] of own) {
+			expect(sentence.trim(), place).not.toBe('');
+			expect(parameters(sentence), place).toEqual(parameters(english.get(place) ?? ''));
+		}
+	});
+
+	test('has a form for every plural that the language has', () => {
+		const { pluralCategories } = new Intl.PluralRules(tag).resolvedOptions();
+		expect(Object.keys(words.interruptions).toSorted()).toEqual(pluralCategories.toSorted());
+	});
+
+	test('is written in its own letters and direction', () => {
+		const isArabic = tag === 'ar';
+		expect(words.direction).toBe(isArabic ? 'rtl' : 'ltr');
+		for (const [place, sentence] of sentences(words))
+			expect(/\p{Script=Arabic}/u.test(sentence), `${place}: ${sentence}`).toBe(isArabic);
+	});
+});
+
+test.each(TAGS.filter((tag) => tag !== 'en'))('%s is nowhere English by mistake', (tag) => {
+	const english = sentences(EN);
+	expect([...sentences(wordsOf(tag))].filter(([place, sentence]) => sentence === english.get(place))).toEqual([]);
+});
+
+test('the page asks for no text that is not there, and for every one that is', () => {
+	const html = readFileSync(join(PAGE, 'index.html'), 'utf8');
+	const scripts = ['page.js', 'pair.js', 'codes.js', 'words.js'].map((name) => readFileSync(join(PAGE, name), 'utf8'));
+	const asked = [
+		...[...html.matchAll(/data-(?:text|label)="(\w+)"/g)].map(([, key]) => key),
+		...scripts.flatMap((source) => [
+			...[...source.matchAll(/\btext\('(\w+)'/g)].map(([, key]) => key),
+			...[...source.matchAll(/\b(?:key|dataset\.label|wrong|missing|pause|longerPin|setting)(?:: |\s=\s)'(\w+)'/g)].map(
+				([, key]) => key,
+			),
+			...[...source.matchAll(/\? '(camera\w+)' : '(camera\w+)'/g)].flatMap(([, one, other]) => [one, other]),
+		]),
+	];
+	expect([...new Set(asked)].toSorted()).toEqual(Object.keys(EN.text).toSorted());
+});
+
+test('the words that stand in the page before it has a language are the English ones', () => {
+	const html = readFileSync(join(PAGE, 'index.html'), 'utf8');
+	const shown = [...html.matchAll(/data-text="(\w+)"[^>]*>([^<]*)</g)];
+	expect(shown.length).toBeGreaterThan(15);
+	for (const [, key = '', words] of shown) expect(words).toBe(EN.text[key]);
+});

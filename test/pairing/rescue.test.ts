@@ -1,0 +1,52 @@
+import { describe, expect, test } from 'vitest';
+import { failure } from '../../src/base/errors.ts';
+import { differingIssuer, isRefusal, REFUSALS_TO_RESCUE, standingOf } from '../../src/pairing/rescue.ts';
+
+const token = (claims: object) => `h.${Buffer.from(JSON.stringify(claims)).toString('base64url')}.s`;
+
+describe('the issuer of two Connections', () => {
+	test('differs where both name one and it is not the same', () => {
+		expect(differingIssuer(token({ iss: 'a', tenant: 't' }), token({ iss: 'a', tenant: 'u' }))).toBe('tenant');
+		expect(differingIssuer(token({ iss: 'a' }), token({ iss: 'b' }))).toBe('iss');
+		expect(differingIssuer(token({ tid: 7 }), token({ tid: 8 }))).toBe('tid');
+	});
+
+	test('does not differ where one of them does not say', () => {
+		expect(differingIssuer(token({ iss: 'a', tenant: 't' }), token({ iss: 'a' }))).toBeNull();
+		for (const opaque of ['', 'opaque', 'a.b.c', 'a.bnVsbA.c'])
+			expect([differingIssuer(opaque, token({ iss: 'a' })), differingIssuer(token({ iss: 'a' }), opaque)]).toEqual([
+				null,
+				null,
+			]);
+	});
+});
+
+test('a device waits for a first code, for one of its own service after three refusals, or for none', () => {
+	const status = (state: 'unpaired' | 'online' | 'offline' | 'blocked' | 'connecting', paired = true) => ({
+		state,
+		problem: null,
+		pairedAt: paired ? '2026-03-01T10:00:00Z' : null,
+	});
+	expect(standingOf(status('unpaired', false), 0)).toBe('first');
+	for (const state of ['offline', 'connecting', 'blocked'] as const) {
+		expect(standingOf(status(state), REFUSALS_TO_RESCUE - 1)).toBe('paired');
+		expect(standingOf(status(state), REFUSALS_TO_RESCUE)).toBe('refused');
+	}
+	expect(standingOf(status('online'), REFUSALS_TO_RESCUE)).toBe('paired');
+	const copied = failure('identity-changed', 'Another machine.');
+	expect(standingOf({ ...status('blocked'), problem: copied }, REFUSALS_TO_RESCUE)).toBe('copy');
+	expect(REFUSALS_TO_RESCUE).toBe(3);
+});
+
+test('what the service refuses is a refusal; a line, a clock, a portal or a full service is not', () => {
+	expect((['credential-refused', 'connection-revoked', 'access-forbidden'] as const).map(isRefusal)).toEqual([
+		true,
+		true,
+		true,
+	]);
+	expect(
+		(
+			['dns-failed', 'clock-wrong', 'captive-portal', 'service-failed', 'service-overloaded', 'proxy-refused'] as const
+		).map(isRefusal),
+	).toEqual(Array(6).fill(false));
+});
