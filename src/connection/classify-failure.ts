@@ -172,6 +172,12 @@ function redirected(answer: HttpAnswer): Failure {
 	const params = { host, status };
 	if (!target)
 		return failure('redirect-refused', `${host} answered ${status} without an address to go to.`, { params });
+	// A path that echoes a credential is not shown at all: what a URL makes of it may no longer be known as one.
+	const echoes = (answer.secrets ?? []).some((secret) => secret.length >= 4 && location?.includes(secret));
+	const shown = cleanText(
+		withoutSecrets(`${target.origin}${echoes ? '' : target.pathname}`, answer.secrets ?? []),
+		200,
+	);
 	// A portal leads to a host of its own; the service itself moves a path or a scheme.
 	return target.hostname !== URL.parse(`https://${host}`)?.hostname
 		? failure(
@@ -179,14 +185,10 @@ function redirected(answer: HttpAnswer): Failure {
 				`${host} answered ${status} and points at another host, ${cleanText(target.host, 100)}.`,
 				{ params: { ...params, otherHost: cleanText(target.host, 100) } },
 			)
-		: failure(
-				'redirect-refused',
-				`${host} answered ${status} and points at ${cleanText(withoutSecrets(`${target.origin}${target.pathname}`, answer.secrets ?? []), 200)}.`,
-				{
-					params: { ...params, address: cleanText(target.origin, 120) },
-					remedy: `Set baseUrl to the address that the service really has${target.protocol === 'https:' ? ` (here it begins with ${cleanText(target.origin, 120)})` : ''}; a credential is never sent on to another address.`,
-				},
-			);
+		: failure('redirect-refused', `${host} answered ${status} and points at ${shown}.`, {
+				params: { ...params, address: cleanText(target.origin, 120) },
+				remedy: `Set baseUrl to the address that the service really has${target.protocol === 'https:' ? ` (here it begins with ${cleanText(target.origin, 120)})` : ''}; a credential is never sent on to another address.`,
+			});
 }
 
 function saysUnknownWorkflow(answer: HttpAnswer): boolean {

@@ -51,6 +51,7 @@ describe('the list', () => {
 			'channel http',
 			'heartbeat channel',
 			'local-socket',
+			'first-code settings',
 			'scanner settings',
 			'unit',
 		]);
