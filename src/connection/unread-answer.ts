@@ -4,7 +4,7 @@
  */
 import { type Failure, failure } from '../base/errors.ts';
 import { cleanText } from '../protocol/problem.ts';
-import { type AnswerText, looksLikeToken } from '../protocol/registration-answer.ts';
+import { type AnswerText, likelyFirst, looksLikeToken } from '../protocol/registration-answer.ts';
 
 /** Places that a message names, at most. */
 const MAX_NAMED_PLACES = 20;
@@ -26,7 +26,7 @@ export function unreadAnswer({ status, host, texts, tokenPointer }: UnreadAnswer
 		places
 			.slice(0, MAX_NAMED_PLACES)
 			.map(({ place }) => (place === '' ? 'the whole body' : cleanText(place, maxLength)));
-	const likely = named(texts.filter(looksLikeToken), MAX_LIKELY_PLACE);
+	const likely = named(likelyFirst(texts).filter(looksLikeToken), MAX_LIKELY_PLACE);
 	const others = named(
 		texts.filter((one) => !looksLikeToken(one)),
 		MAX_OTHER_PLACE,
@@ -43,7 +43,7 @@ export function unreadAnswer({ status, host, texts, tokenPointer }: UnreadAnswer
 	return failure('answer-unreadable', message, {
 		params: { host, status, places: [...likely, ...others].join(', ') },
 		remedy:
-			tokenPointer && likely.length > 0 && texts.find(looksLikeToken)?.place === ''
+			tokenPointer && likely.length > 0 && first === 'the whole body'
 				? 'Remove service.tokenPointer: the whole answer looks like the token.'
 				: `Set service.tokenPointer to the place of the Connection token${first === undefined ? '' : `, such as ${first}`}.`,
 	});

@@ -7,7 +7,7 @@ import { type Failure, failure } from '../base/errors.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { unreadAnswer } from '../connection/unread-answer.ts';
 import { deviceConnectionRequestSchema } from '../protocol/device-connection.ts';
-import { type AnswerText, looksLikeToken, tokenIn } from '../protocol/registration-answer.ts';
+import { type AnswerText, likelyFirst, tokenIn } from '../protocol/registration-answer.ts';
 
 /** How long an answer is kept. */
 export const KEPT_MS = 24 * 60 * 60 * 1000;
@@ -90,10 +90,6 @@ export function describeKept(kept: KeptAnswer, tokenPointer: string | null, unsa
 		recovers: false,
 		params: unread.params,
 	});
-}
-
-function likelyFirst(texts: readonly AnswerText[]): AnswerText[] {
-	return [...texts.filter(looksLikeToken), ...texts.filter((one) => !looksLikeToken(one))];
 }
 
 function bytesOf(text: string): number {

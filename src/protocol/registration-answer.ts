@@ -32,7 +32,7 @@ const LEAST_BARE_TOKEN = 8;
 const LABEL = /^(?:authorization|connection|bearer|token|apikey|jwt)(?:\s*[:=]\s*|\s+|%20|\+)(?=\S)/i;
 const SCHEME = /^[A-Za-z][A-Za-z-]{0,31}:?\s+(\S{16,})$/;
 const JWT = /^[\w-]{4,}\.[\w-]{4,}\.[\w-]*$/;
-const OPAQUE = /^(?=.*\d)(?=.*[A-Za-z])[\w.~+/=|-]{20,}$/;
+const OPAQUE = /^(?=.*\d)[\w.~+/=|-]{20,}$/;
 const TELLING_NAME = /token|auth|credential|secret|jwt|connection/i;
 /** Headers that every service sends; none is a secret of the device's. */
 const USUAL_HEADERS =
@@ -83,6 +83,17 @@ export function looksLikeToken({ place, text }: AnswerText): boolean {
 	if (token === null || /^https?:\/\//i.test(token)) return false;
 	const name = place.slice(place.lastIndexOf('/') + 1);
 	return JWT.test(token) || OPAQUE.test(token) || (token.length >= LEAST_BARE_TOKEN && TELLING_NAME.test(name));
+}
+
+/** The texts that could be the token first: those that say so by name or form, then others, then ids, which rarely are one. */
+export function likelyFirst(texts: readonly AnswerText[]): AnswerText[] {
+	const rank = (one: AnswerText) => {
+		if (!looksLikeToken(one)) return 3;
+		const name = one.place.slice(one.place.lastIndexOf('/') + 1);
+		if (TELLING_NAME.test(name) || JWT.test(asToken(one.text) ?? '')) return 0;
+		return /id$/i.test(name) ? 2 : 1;
+	};
+	return texts.toSorted((a, b) => rank(a) - rank(b));
 }
 
 /** The token in a text, without the scheme or label before it; `null` for what no header could carry. */

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { isCredential } from '../../src/protocol/authorization.ts';
 import {
 	findConnectionToken,
+	likelyFirst,
 	looksLikeToken,
 	readAnswerTexts,
 	tokenIn,
@@ -24,6 +25,19 @@ describe('the Connection token in an answer', () => {
 		expect(findConnectionToken({ body: JSON.stringify(document) })).toBe(TOKEN);
 		expect(findConnectionToken({ body: ` \r\n${JSON.stringify(document, null, '\t')}\n` })).toBe(TOKEN);
 		expect(findConnectionToken({ body: `\uFEFF${JSON.stringify(document)}` })).toBe(TOKEN);
+	});
+
+	test('is looked for by name and form before an id', () => {
+		const opaque = 'a1b2c3d4e5f6a7b8c9d0e1f2';
+		const body = {
+			note: 'hello there',
+			deviceId: opaque,
+			key: opaque,
+			data: { session: { secret: opaque } },
+			sig: 'eyJhbGciOi.J9aa.c2ln-_',
+		};
+		const places = likelyFirst(readAnswerTexts({ body: JSON.stringify(body) })).map(({ place }) => place);
+		expect(places).toEqual(['/data/session/secret', '/sig', '/key', '/deviceId', '/note']);
 	});
 
 	test('is found in a text body, with or without its scheme', () => {
@@ -157,6 +171,11 @@ describe('an answer that nobody has described', () => {
 		['JSON in a text', { body: '{"data":"{\\"t\\":\\"tr-0123456789\\"}"}' }, '/data/t'],
 	])('is read at a place that is named: %s', (_what, answer, place, expected = 'tr-0123456789') => {
 		expect(findConnectionToken(answer, place)).toBe(expected);
+	});
+
+	test('an id of digits only looks like a token', () => {
+		// Found by the property above.
+		expect(looksLikeToken({ place: '/1', text: '00000000-0000-1000-8000-000000000000' })).toBe(true);
 	});
 
 	test('headers that every service sends are no candidates', () => {
