@@ -59,7 +59,7 @@ describe('codes by qrencode are read', () => {
 		const both = join(folder, 'both.jpg');
 		execFileSync('convert', [...paths, '-background', 'white', '+append', both]);
 		expect((await readPicture(both)).sort()).toEqual([`${LINK}-0`, `${LINK}-1`]);
-		await expect(readSingleCode(both)).rejects.toThrow('The picture shows 2 different codes.');
+		await expect(readSingleCode(both)).rejects.toThrow('The picture shows 2 different pairing codes.');
 	});
 });
 
