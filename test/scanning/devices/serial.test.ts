@@ -13,7 +13,7 @@ async function givenDevice(scanner: object = {}, setup: AgentSetup = {}) {
 	const service = await givenService();
 	const device = await givenAgent({
 		...setup,
-		settings: { pairing: { trustedOrigins: [service.url] }, scanner },
+		settings: { pairing: { trustedOrigins: [service.url], loopbackByScanner: true }, scanner },
 	});
 	const machine = (await readdir(device.home.directory)).find((name) => name.startsWith('machine-')) ?? '';
 	const root = await realpath(join(device.home.directory, machine));
