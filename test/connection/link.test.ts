@@ -271,32 +271,15 @@ describe('a refused channel', () => {
 });
 
 describe('waiting', () => {
+	/** Cut three times, and confirmed. */
+	const flapping = walk(startLink([], CONNECTION, 0).state, ended(), timer, ended(), timer, ended(), timer, confirmed);
+
 	test('forgets what failed before once the channel has outlived what used to cut it', () => {
-		const flapping = walk(
-			startLink([], CONNECTION, 0).state,
-			ended(),
-			timer,
-			ended(),
-			timer,
-			ended(),
-			timer,
-			confirmed,
-		);
 		const cut: Told = { type: 'channelEnded', failure: lost, timedOut: false, closeCode: null, outlived: true };
 		expect(tell(flapping, cut, 1000 + 31_000).effects).toMatchObject([{ delayMs: 2500 }]);
 	});
 
 	test('forgets what failed before once the channel was open for a minute', () => {
-		const flapping = walk(
-			startLink([], CONNECTION, 0).state,
-			ended(),
-			timer,
-			ended(),
-			timer,
-			ended(),
-			timer,
-			confirmed,
-		);
 		expect(tell(flapping, ended(), 1000 + 59_000).effects).toMatchObject([{ delayMs: 12_000 }]);
 		expect(tell(flapping, ended(), 1000 + 61_000).effects).toMatchObject([{ delayMs: 2500 }]);
 	});
@@ -316,16 +299,6 @@ describe('waiting', () => {
 	});
 
 	test('is not longer after a retry that a person asked for on a channel that was open for a minute', () => {
-		const flapping = walk(
-			startLink([], CONNECTION, 0).state,
-			ended(),
-			timer,
-			ended(),
-			timer,
-			ended(),
-			timer,
-			confirmed,
-		);
 		const retried = tell(flapping, { type: 'retryRequested' }, 1000 + 61_000).state;
 		expect(tell(retried, ended(), 70_000).effects).toMatchObject([{ delayMs: 2500 }]);
 	});

@@ -1,16 +1,16 @@
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { createInterface } from 'node:readline';
 import fc from 'fast-check';
-import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Failure } from '../../src/base/errors.ts';
 import { MAX_CONSUMERS } from '../../src/events/consumers.ts';
 import type { Entry, Incoming } from '../../src/events/event.ts';
 import { createEventStore, type DurableEventStore, type EventStoreOptions } from '../../src/events/store.edge.ts';
 import { createEventBuffer } from '../../src/simulation/in-memory-stores.ts';
+import { linesOf, writerProcesses } from '../fixtures/writer-processes.ts';
 
 const WRITER = path.join(import.meta.dirname, 'event-store-writer.ts');
 const DAY = 86_400_000;
@@ -19,10 +19,7 @@ const SECRET = 'passport-L01X00T47';
 let directory: string;
 let run = 0;
 const stores = new Set<DurableEventStore>();
-const children = new Set<ChildProcess>();
-const compileCache = fs.mkdtempSync(path.join(os.tmpdir(), 'event-store-cache-'));
-
-afterAll(() => fs.rmSync(compileCache, { recursive: true }));
+const writers = writerProcesses(WRITER);
 
 beforeEach(() => {
 	directory = fs.mkdtempSync(path.join(os.tmpdir(), 'event-store-'));
@@ -31,7 +28,7 @@ beforeEach(() => {
 afterEach(async () => {
 	for (const store of stores) store.close();
 	stores.clear();
-	for (const child of children) await kill(child);
+	await writers.killAll();
 	fs.rmSync(directory, { recursive: true, force: true });
 });
 
@@ -80,30 +77,6 @@ const contents = (entries: readonly Entry[]) => entries.map(({ content }) => JSO
 const at = (name: string) => path.join(directory, name);
 const filesWith = (text: string) =>
 	fs.readdirSync(directory).filter((name) => fs.readFileSync(at(name)).includes(text));
-
-function start(mode: string, from: number, epoch: string, limitKiB?: number): ChildProcess {
-	const limit = limitKiB === undefined ? '' : `ulimit -S -f ${limitKiB} && `;
-	const child = spawn(
-		'bash',
-		['-c', `${limit}exec "$@"`, 'bash', process.execPath, WRITER, mode, directory, String(from), epoch],
-		{ stdio: ['pipe', 'pipe', 'inherit'], env: { ...process.env, NODE_COMPILE_CACHE: compileCache } },
-	);
-	children.add(child);
-	return child;
-}
-
-async function kill(child: ChildProcess): Promise<void> {
-	children.delete(child);
-	if (child.exitCode !== null || child.signalCode !== null) return;
-	const exited = once(child, 'exit');
-	child.kill('SIGKILL');
-	await exited;
-}
-
-function lines(child: ChildProcess) {
-	if (!child.stdout) throw new Error('It has no standard output.');
-	return createInterface({ input: child.stdout });
-}
 
 describe('keeping events', () => {
 	test('hands an event on only when it is stored, in order, with what came in', async () => {
@@ -574,15 +547,14 @@ describe('a disk that fails', () => {
 	});
 
 	test('a full disk: everything goes on in memory, and to the disk when there is room', async () => {
-		const child = start('limited', 0, 'full', 128);
+		const child = writers.start(['limited', directory, '0', 'full'], 128);
 		const said: string[] = [];
-		for await (const line of lines(child)) {
+		for await (const line of linesOf(child)) {
 			said.push(line);
 			if (line !== 'full') continue;
 			execFileSync('prlimit', ['--pid', String(child.pid), '--fsize=unlimited']);
 			child.stdin?.write('go on\n');
 		}
-		children.delete(child);
 		const stored = said.filter((line) => line.startsWith('stored')).map((line) => line.split(' ')[1]);
 		expect(said).toContain('notice events state-unwritable');
 		expect(said.slice(-2)).toEqual(['notice events over', 'recovered true']);
@@ -600,11 +572,11 @@ describe('killed at any moment', () => {
 		const reported: string[] = [];
 		const perRun = Math.ceil(10_000 / kills);
 		for (let life = 0; life < kills; life += 1) {
-			const child = start('append', life * 1_000_000, `life${life}`);
+			const child = writers.start(['append', directory, String(life * 1_000_000), `life${life}`]);
 			const patience = 1 + Math.floor(Math.random() * perRun * 2);
 			let heard = 0;
 			let last = '';
-			for await (const line of lines(child)) {
+			for await (const line of linesOf(child)) {
 				// The last line may be cut off by the kill.
 				if (last !== '') reported.push(last);
 				last = line;
@@ -612,7 +584,6 @@ describe('killed at any moment', () => {
 				if (heard === patience) child.kill('SIGKILL');
 			}
 			if (/^life\d+-\d+ \d+$/.test(last)) reported.push(last);
-			children.delete(child);
 		}
 		const store = open({ bounds: { maxCount: 100_000, maxBytes: 1e9, maxAgeMs: DAY } });
 		const stored = all(store).entries.map(({ id, content }) => `${id} ${content}`);

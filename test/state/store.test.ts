@@ -1,14 +1,14 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { createInterface } from 'node:readline';
 import fc from 'fast-check';
-import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type AgentError, CATALOGUE, type Failure } from '../../src/base/errors.ts';
 import { type DeviceState, EMPTY_STATE } from '../../src/state/device-state.ts';
 import { MAX_QUARANTINED, openStateStore, type StateStore } from '../../src/state/store.edge.ts';
+import { linesOf, writerProcesses } from '../fixtures/writer-processes.ts';
 
 const WRITER = path.join(import.meta.dirname, 'state-writer.ts');
 const TOKEN = 'a-connection-token-that-is-secret';
@@ -16,10 +16,7 @@ const TOKEN = 'a-connection-token-that-is-secret';
 let directory: string;
 let stateDir: string;
 const stores = new Set<StateStore>();
-const children = new Set<ChildProcess>();
-const compileCache = fs.mkdtempSync(path.join(os.tmpdir(), 'state-store-cache-'));
-
-afterAll(() => fs.rmSync(compileCache, { recursive: true }));
+const writers = writerProcesses(WRITER);
 
 beforeEach(() => {
 	directory = fs.mkdtempSync(path.join(os.tmpdir(), 'state-store-'));
@@ -29,7 +26,7 @@ beforeEach(() => {
 afterEach(async () => {
 	for (const store of stores) await store.close();
 	stores.clear();
-	for (const child of children) await kill(child);
+	await writers.killAll();
 	fs.rmSync(directory, { recursive: true });
 });
 
@@ -78,32 +75,8 @@ async function failureOf(promise: Promise<unknown>): Promise<Failure> {
 	return error.failure;
 }
 
-function start(mode: string, from = 0, fileLimitKiB?: number): ChildProcess {
-	const limit = fileLimitKiB === undefined ? '' : `ulimit -f ${fileLimitKiB} && `;
-	const child = spawn(
-		'bash',
-		['-c', `${limit}exec "$@"`, 'bash', process.execPath, WRITER, mode, stateDir, String(from)],
-		{ stdio: ['pipe', 'pipe', 'inherit'], env: { ...process.env, NODE_COMPILE_CACHE: compileCache } },
-	);
-	children.add(child);
-	return child;
-}
-
-async function kill(child: ChildProcess): Promise<void> {
-	children.delete(child);
-	if (child.exitCode !== null || child.signalCode !== null) return;
-	const exited = once(child, 'exit');
-	child.kill('SIGKILL');
-	await exited;
-}
-
-function lines(child: ChildProcess) {
-	if (!child.stdout) throw new Error('It has no standard output.');
-	return createInterface({ input: child.stdout });
-}
-
 async function firstLine(child: ChildProcess): Promise<string> {
-	for await (const line of lines(child)) return line;
+	for await (const line of linesOf(child)) return line;
 	throw new Error('It ended without a word.');
 }
 
@@ -384,7 +357,9 @@ describe('a place that cannot be written', () => {
 		await withStore((store) => store.save(paired));
 		giveAway();
 		fs.chmodSync(stateDir, 0o500);
-		const { loaded, save, probe, later, loadedLater } = JSON.parse(await firstLine(start('unprivileged')));
+		const { loaded, save, probe, later, loadedLater } = JSON.parse(
+			await firstLine(writers.start(['unprivileged', stateDir, '0'])),
+		);
 		expect(loaded).toMatchObject({ state: paired, notices: [{ code: 'state-unwritable' }] });
 		expect(save.code).toBe('state-unwritable');
 		expect(save.message).toContain('this user may not (EACCES)');
@@ -401,7 +376,7 @@ describe('a place that cannot be written', () => {
 		fs.writeFileSync(at('state.json'), '');
 		giveAway();
 		fs.chmodSync(stateDir, 0o500);
-		const { loaded, save, loadedLater } = JSON.parse(await firstLine(start('unprivileged')));
+		const { loaded, save, loadedLater } = JSON.parse(await firstLine(writers.start(['unprivileged', stateDir, '0'])));
 		expect(loaded).toMatchObject({ state: paired, notices: [{ code: 'state-unwritable' }, { code: 'state-corrupt' }] });
 		expect(loaded.notices[1].remedy).not.toContain('set aside');
 		expect(save.code).toBe('state-unwritable');
@@ -414,7 +389,7 @@ describe('a place that cannot be written', () => {
 		await withStore((store) => store.save(paired));
 		giveAway();
 		fs.chmodSync(at('lock.db'), 0o400);
-		const { loaded, save } = JSON.parse(await firstLine(start('unprivileged')));
+		const { loaded, save } = JSON.parse(await firstLine(writers.start(['unprivileged', stateDir, '0'])));
 		expect(loaded).toMatchObject({ state: paired, notices: [{ code: 'state-unwritable' }] });
 		expect(save.code).toBe('state-unwritable');
 	});
@@ -431,7 +406,7 @@ describe('a place that cannot be written', () => {
 
 	test('a save that fails half-way leaves the old state and nothing else, and the next one may succeed [F010]', async () => {
 		await withStore((store) => store.save(named('old')));
-		const child = start('limited', 0, 1);
+		const child = writers.start(['limited', stateDir, '0'], 1);
 		const { large, probe, small } = JSON.parse(await firstLine(child));
 		expect(large.code).toBe('state-unwritable');
 		expect(large.message).toContain('the file would be larger than this process may write (EFBIG)');
@@ -470,7 +445,7 @@ describe('one process at a time', () => {
 	test('a second store is refused, in this process as in another, until the first is closed [F105]', async () => {
 		const store = await open();
 		expect((await failureOf(openStateStore(stateDir))).code).toBe('state-in-use');
-		const child = start('refused');
+		const child = writers.start(['refused', stateDir, '0']);
 		const exited = once(child, 'exit');
 		expect(JSON.parse(await firstLine(child)).code).toBe('state-in-use');
 		await exited;
@@ -481,10 +456,10 @@ describe('one process at a time', () => {
 	});
 
 	test('the lock of a killed process is free at once', async () => {
-		const child = start('hold');
+		const child = writers.start(['hold', stateDir, '0']);
 		expect(await firstLine(child)).toBe('open');
 		expect((await failureOf(openStateStore(stateDir))).code).toBe('state-in-use');
-		await kill(child);
+		await writers.kill(child);
 		await withStore((store) => store.save(paired));
 	});
 
@@ -524,14 +499,14 @@ test('whenever the process is killed, the newest acknowledged state or the one u
 }, async () => {
 	let acknowledged = 0;
 	for (let round = 0; round < KILLS; round += 1) {
-		const child = start('save', acknowledged);
+		const child = writers.start(['save', stateDir, String(acknowledged)]);
 		const killAt = acknowledged + 1 + Math.floor(Math.random() * 12);
-		for await (const line of lines(child)) {
+		for await (const line of linesOf(child)) {
 			acknowledged = Number(line.replace('saved ', ''));
 			// Those that follow were under way, or said before the signal came.
 			if (acknowledged === killAt) child.kill('SIGKILL');
 		}
-		await kill(child);
+		await writers.kill(child);
 		const { state, notices } = await withStore((store) => store.load());
 		expect(notices).toEqual([]);
 		const [number = '', filling] = state.generatedId?.split(':') ?? [];
