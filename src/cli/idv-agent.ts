@@ -1,275 +1,30 @@
 /**
- * The command line of the device agent: which commands and flags there are. Each command is implemented in its own file,
- * loaded only when it is asked for.
+ * The entry of `idv-agent`. The daemon is started without the command line and its help: those are loaded for every other
+ * command, and for a `run` with anything that is not plain. Imports nothing else: each part is a bundle of its own.
  */
-import {
-	collect,
-	createProgram,
-	EXIT_STATUSES,
-	type LazyCommand,
-	runProgram,
-	type Subcommands,
-	wholeNumber,
-} from './command-line.ts';
+import type { AskFlags } from './local-agent.ts';
 
-/** @param word the command that is asked for, where it is known; left out, or unknown, all of them are there. */
-function buildProgram(word = ''): LazyCommand {
-	const program = createProgram(
-		'idv-agent',
-		'Keeps this device registered with the identity verification service and passes session notifications on.',
-	)
-		.option('--config <file>', 'settings file (IDV_AGENT_CONFIG; default /etc/idv-agent/config.json)')
-		.option('--state-dir <dir>', "directory of the agent's state (IDV_AGENT_STATE_DIR; default /var/lib/idv-agent)")
-		.option('--run-dir <dir>', 'directory of its sockets (IDV_AGENT_RUN_DIR; default /run/idv-agent)')
-		.option('--json', 'answer in JSON (IDV_AGENT_JSON=1)')
-		.addHelpText('after', EXIT_STATUSES)
-		.examples({
-			'idv-agent pair': 'scan the code with a keyboard scanner, or type it',
-			'idv-agent pair --image code.png': 'read it from a picture',
-			'idv-agent status': 'one sentence, then details',
-			'idv-agent doctor': 'diagnose problems',
-			'idv-agent workflow set checkin-2': 'move to another workflow',
-			'idv-agent events --follow': 'watch the events that applications receive',
-			'idv-agent demo': 'the whole story on this machine',
-		});
-	const asked = COMMANDS[Object.hasOwn(COMMANDS, word) ? word : ''];
-	return program.subcommands(asked ? { [word]: asked } : COMMANDS);
+/** The value of each follows it, and how often it may stand there. */
+const PLAIN_FLAGS = { '--config': 'config', '--state-dir': 'stateDir', '--run-dir': 'runDir' } as const;
+
+/**
+ * The flags of `run`, with nothing but flags that take a value written apart from them; `null` for everything else, which
+ * the command line reads and explains.
+ */
+export function readPlainRun(words: readonly string[], env: NodeJS.ProcessEnv): AskFlags | null {
+	if (words[0] !== 'run' || words.length % 2 === 0 || env['IDV_AGENT_JSON'] !== undefined) return null;
+	const flags: Record<string, string> = {};
+	const set: string[] = [];
+	for (let at = 1; at < words.length; at += 2) {
+		const [flag = '', value = ''] = words.slice(at, at + 2);
+		if (value.startsWith('-')) return null;
+		if (flag === '--set') set.push(value);
+		else if (Object.hasOwn(PLAIN_FLAGS, flag)) flags[PLAIN_FLAGS[flag as keyof typeof PLAIN_FLAGS]] = value;
+		else return null;
+	}
+	return { ...flags, set };
 }
 
-const SET = ['--set <path=value>', 'a setting, such as heartbeatCadence=10 (repeatable)', collect] as const;
-
-const COMMANDS: Subcommands = {
-	run: (command) =>
-		command('run the agent in the foreground (systemd starts this)')
-			.option(...SET)
-			.examples({
-				'idv-agent run': 'with /etc/idv-agent/config.json and conf.d beside it',
-				'idv-agent run --set log.level=debug': 'one setting for this run',
-				'kill -HUP <pid>': 'makes it read its settings again',
-			})
-			.runs(async () => (await import('./run.ts')).run),
-	pair: (command) =>
-		command('pair this device: scan or type the code at a hidden prompt')
-			.argument('[source...]', '- reads the code from standard input; a code itself is never an argument')
-			.option('--image <file>', 'read the code from a picture (PNG, JPEG or WebP)')
-			.option('--workflow <id>', 'the workflow, for a code that names none')
-			.option('--inspect', 'only show what the code would do; spends nothing')
-			.option('--replace', 'move a device that is paired already')
-			.option('--trust <origin>', 'the origin that you expect, such as https://id.example.com, for a first pairing')
-			.examples({
-				'idv-agent pair': 'at a terminal or with a keyboard scanner',
-				'idv-agent pair --image photo.jpg': 'from a picture',
-				'idv-agent pair --inspect': 'what would this code do?',
-				'idv-agent pair --trust https://id.example.com - < code.txt': 'without a terminal',
-			})
-			.runs(async () => (await import('./pair.ts')).pair),
-	unpair: (command) =>
-		command('forget the pairing and its secrets')
-			.examples({ 'idv-agent unpair': 'the device waits for a new code afterwards' })
-			.runs(async () => (await import('./status.ts')).unpair),
-	provision: (command) =>
-		command('apply a provision.json (systemd starts this before the agent; requires root)')
-			.argument('[file...]', '- for standard input; default: provision.json in /etc/idv-agent or /boot/firmware')
-			.option('--credstore <dir>', 'directory for the secret, encrypted for this machine', '/etc/credstore.encrypted')
-			.examples({
-				'idv-agent provision': 'the file in /etc/idv-agent or /boot/firmware; the same file again changes nothing',
-				'idv-agent provision - < provision.json': 'without leaving a secret on the disk',
-			})
-			.runs(async () => (await import('./provision.ts')).takeProvision),
-	scanner: (command) =>
-		command('the code scanners of this device').subcommands({
-			list: (command) =>
-				command('devices, which one an unpaired device listens to, and why')
-					.examples({
-						'idv-agent scanner list': 'also says why the agent cannot read one',
-						'idv-agent scanner list --json': 'for programs',
-					})
-					.runs(async () => (await import('./scanner.ts')).listScanners),
-			test: (command) =>
-				command('show what a scanner reads, secrets masked; spends nothing')
-					.argument('[source]', '- reads standard input in place of a scanner')
-					.option('--device <path>', 'this device in place of the one that would be chosen')
-					.number('--count <number>', 'end after this number of scans', [1, 1_000_000])
-					.option(...SET)
-					.examples({
-						'idv-agent scanner test': 'until Ctrl-C',
-						'idv-agent scanner test --set scanner.suffix=none': 'for a scanner that sends no line end',
-						'idv-agent scanner test - < scanned.txt': 'how would the agent read this?',
-					})
-					.runs(async () => (await import('./scanner.ts')).testScanner),
-		}),
-	'code-cache': (command) =>
-		command('compile the code of a start ahead of time (the package does so when it is installed; requires root)')
-			.examples({ 'idv-agent code-cache': 'writes a file beside the executable; a start takes a third less CPU' })
-			.runs(async () => (await import('./code-cache.ts')).makeCodeCache),
-	status: (command) =>
-		command('show device status')
-			.option('--watch', 'keep printing every change')
-			.examples({
-				'idv-agent status': 'one sentence, then details',
-				'idv-agent status --watch': 'until Ctrl-C',
-				"idv-agent status --json | jq '.workflow'": 'for programs',
-			})
-			.runs(async () => (await import('./status.ts')).showStatus),
-	workflow: (command) =>
-		command('show or set the workflow').subcommands({
-			show: (command) =>
-				command('show the desired workflow and the one that is live')
-					.examples({ 'idv-agent workflow show': 'desired, its source, and live' })
-					.runs(async () => (await import('./workflow.ts')).showWorkflow),
-			set: (command) =>
-				command('move the device to a workflow, without being offline in between')
-					.argument('<id>', 'the workflow')
-					.number('--wait <seconds>', 'how long to wait until it is live, 0 to 3600', [0, 3600], 15)
-					.examples({
-						'idv-agent workflow set checkin-2': 'waits until it is live; 75 if that takes too long',
-						'idv-agent workflow set checkin-2 --wait 0': 'only asks for it',
-					})
-					.runs(async () => (await import('./workflow.ts')).setWorkflow),
-		}),
-	events: (command) =>
-		command('show the events that applications receive')
-			.option('--follow', 'keep printing new ones as they arrive')
-			.option('--since <id>', 'only those after this id')
-			.examples({
-				'idv-agent events': 'the stored ones',
-				'idv-agent events --follow --json': 'one JSON document a line, as they arrive',
-				'idv-agent events --since 1a2b3c-7': 'after the last one that you have',
-			})
-			.runs(async () => (await import('./events.ts')).showEvents),
-	reconnect: (command) =>
-		command('try again now instead of waiting')
-			.number('--wait <seconds>', 'how long to wait for the outcome, 0 to 3600', [0, 3600], 10)
-			.examples({ 'idv-agent reconnect': 'after the network was repaired' })
-			.runs(async () => (await import('./status.ts')).reconnect),
-	identity: (command) =>
-		command('show the identity of this device and its sources')
-			.examples({ 'idv-agent identity': 'also while the agent is not running' })
-			.runs(async () => (await import('./identity.ts')).showIdentity)
-			.subcommands({
-				accept: (command) =>
-					command('confirm that this is still the same device, after a part was replaced')
-						.option('--yes', 'do not ask for confirmation')
-						.examples({
-							'idv-agent identity accept': 'shows what has changed and asks',
-							'idv-agent identity accept --yes': 'without a terminal',
-						})
-						.runs(async () => (await import('./identity.ts')).acceptIdentity),
-			}),
-	config: (command) =>
-		command('show or check the settings').subcommands({
-			show: (command) =>
-				command('show every setting, its value and its source')
-					.option(...SET)
-					.option('--explain', 'also show the purpose of each and the name of its variable')
-					.examples({
-						'idv-agent config show': 'secrets are masked',
-						'idv-agent config show --explain': 'every setting with its meaning',
-					})
-					.runs(async () => (await import('./config.ts')).showConfig),
-			check: (command) =>
-				command('check the settings; exit status 78 if they are invalid')
-					.option(...SET)
-					.examples({
-						'idv-agent config check': 'the settings of this device',
-						'idv-agent config check --config new.json': 'before it is put in place',
-					})
-					.runs(async () => (await import('./config.ts')).checkConfig),
-		}),
-	doctor: (command) =>
-		command('diagnose problems; uses no pairing code and leaves an open channel alone')
-			.option('--check <id>', 'run only this check and its prerequisites (repeatable)', collect)
-			.option('--warnings-as-errors', 'warnings set the exit status as well')
-			.option(...SET)
-			.examples({
-				'sudo idv-agent doctor': 'as the user and with the settings of the service',
-				'idv-agent doctor --check tls': 'one check and its prerequisites',
-				'idv-agent doctor --json | jq \'.checks[] | select(.status != "ok")\'': 'for programs',
-			})
-			.runs(async () => (await import('./doctor.ts')).doctor),
-	'support-bundle': (command) =>
-		command('write one file with status, checks, settings, log and versions, without secrets')
-			.option('--out <file>', 'the .tar.gz to write; default: a name with the time in this directory')
-			.option(...SET)
-			.examples({
-				'sudo idv-agent support-bundle': "includes the journal; runs with the service's user and settings",
-				'idv-agent support-bundle --out /tmp/kiosk-7.tar.gz': 'read it before you send it',
-			})
-			.runs(async () => (await import('./support-bundle.ts')).supportBundle),
-	service: (command) =>
-		command('run an embedded service for trials: the whole published interface, in memory')
-			.number('--port <number>', 'port to listen on, 0 for any free one', [0, 65_535], 8490)
-			.option('--host <address>', 'address to listen on', '127.0.0.1')
-			.option('--allow-non-loopback', 'accept requests from other machines')
-			.option('--workflows <ids>', 'the workflows that exist, comma-separated; default: any workflow', (ids: string) =>
-				ids.split(',').map((id) => id.trim()),
-			)
-			.option('--credentials <file>', 'JSON file with basic (user:password), bearer and apiKey; default: generated')
-			.number('--connection-ttl <seconds>', 'lifetime of a Connection', [1, 315_360_000])
-			.number('--short-token-ttl <seconds>', 'lifetime of a pairing code', [1, 86_400])
-			.option('--self-registration', 'devices may register without a credential')
-			.option('--no-short-token-keys', 'a pairing code may not create an API key')
-			.option('--public-url <url>', 'base URL in pairing codes and links, such as that of a proxy in front')
-			.option(
-				'--signing-key-file <file>',
-				'key that signs Connections, made if missing: they stay valid after a restart',
-			)
-			.option('--quiet', 'do not print a line for each event')
-			.option('--transcript <file>', 'add what is said on the wire to this file, without secrets')
-			.option('--replay <file>', 'answer as this transcript says, instead of the published interface')
-			.examples({
-				'idv-agent service --workflows checkin,checkout': 'prints its credentials and what happens',
-				'idv-agent service --port 0 --json': 'for programs: one JSON document a line',
-				'idv-agent service --replay wire.jsonl': 'a service that was recorded, by this command or by idv probe',
-			})
-			.runs(async () => (await import('./service.ts')).runService)
-			.subcommands({
-				notify: (command) =>
-					command('send the connected devices a message; credential from IDV_AUTHORIZATION')
-						.argument('<json>', 'the message')
-						.requiredOption('--url <url>', 'address of the embedded service')
-						.option('--device <id>', 'only this device')
-						.option('--workflow <id>', 'only devices with this workflow')
-						.examples({
-							"export IDV_AUTHORIZATION='Bearer …'": 'as the service printed it',
-							[`idv-agent service notify '{"type":"hello"}' --url http://127.0.0.1:8490`]: '',
-						})
-						.runs(async () => (await import('./service.ts')).notifyDevices),
-			}),
-	simulate: (command) =>
-		command('run a load test: many devices in this process, against a service on this machine or one that you own')
-			.requiredOption('--devices <count>', 'how many, 1 to 20000', wholeNumber('--devices', 1, 20_000))
-			.requiredOption('--service <url>', 'base URL of the service')
-			.option('--i-own-this-service', 'your consent, required for a service that is not on this machine')
-			.option('--api-key-file <file>', 'the key with which all of them register')
-			.option('--self-registration', 'register without a credential, where the service allows it')
-			.option('--workflow <id>', 'the workflow with which they start', 'simulated')
-			.number('--ramp <seconds>', 'start them evenly over this time; default: 50 a second', [0, 86_400])
-			.number('--for <seconds>', 'end after this time; default: at Ctrl-C', [1, 604_800])
-			.option(
-				'--move <workflow@seconds>',
-				'move all to another workflow, ring by ring, this many seconds after the start',
-			)
-			.option('--rings <percents>', 'the percentage of devices in each ring of the move', '1,10,50,100')
-			.number('--ring-seconds <seconds>', 'duration of each ring', [0, 86_400], 30)
-			.number('--cadence <seconds>', 'seconds between two heartbeats of one device, 1 to 86400', [1, 86_400], 30)
-			.option('--prefix <name>', 'device ids are <name>-00001 and so on', 'sim')
-			.option(...SET)
-			.examples({
-				'idv-agent service --self-registration --quiet': 'a service to try it with',
-				'idv-agent simulate --devices 500 --service http://127.0.0.1:8490 --self-registration': 'until Ctrl-C',
-				'idv-agent simulate … --for 300 --move face-check@60 --json': 'a move after a minute; the report in JSON',
-			})
-			.addHelpText(
-				'after',
-				'\nEnds with a report; exit status 0 if every device is online then (with the workflow of --move), else 69.\n',
-			)
-			.runs(async () => (await import('./simulate.ts')).simulate),
-	demo: (command) =>
-		command('show a whole story on this machine: a trial service, a pairing, a session, a workflow change')
-			.option('--once', 'end after the story; the exit status says whether every step succeeded')
-			.examples({ 'idv-agent demo': 'stays up until Ctrl-C' })
-			.runs(async () => (await import('./demo.ts')).demo),
-};
-
-void runProgram(buildProgram(process.argv[2]));
+const flags = readPlainRun(process.argv.slice(2), process.env);
+if (flags) void import('./run.ts').then(({ runReported }) => runReported(flags));
+else void import('./commands.ts');

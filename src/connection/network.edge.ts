@@ -3,7 +3,7 @@
  * Never chooses what is sent, never prints a proxy's password, and loads undici only when a request has to be made.
  */
 import { X509Certificate } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
 import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
 import { BlockList, isIP, setDefaultAutoSelectFamilyAttemptTimeout } from 'node:net';
@@ -206,6 +206,7 @@ function canDecode(url: URL): boolean {
 
 /** Reads NO_PROXY: names (with their subdomains), `*`, addresses and networks such as `10.0.0.0/8`, each with an optional port. */
 function readExceptions(list: string): (url: URL) => boolean {
+	if (list === '') return () => false;
 	const networks = new BlockList();
 	const names: { readonly name: string; readonly port: string | null }[] = [];
 	for (const entry of list
@@ -283,7 +284,7 @@ async function readAuthorities(path: string): Promise<string[]> {
 async function readSetting(name: string, path: string | undefined): Promise<string | null> {
 	if (path === undefined) return null;
 	try {
-		return await readFile(path, 'utf8');
+		return readFileSync(path, 'utf8');
 	} catch (cause) {
 		const { code } = cause as NodeJS.ErrnoException;
 		throw new AgentError('settings-unreadable', `${name} can't be read (${code}): ${path}`, {

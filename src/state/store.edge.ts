@@ -6,7 +6,7 @@
  * way; `state.json.corrupt-<time>`, damaged files set aside; `lock.db`, always empty, whose lock the kernel gives back
  * when its owner dies. Nothing in the agent may open `lock.db` itself: closing it would give the lock away.
  */
-import fs from 'node:fs/promises';
+import fs from 'node:fs';
 import path from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
@@ -54,9 +54,11 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 	let last: Promise<unknown> = Promise.resolve();
 
 	if (!options.readonly) {
-		await fs.mkdir(stateDir, { recursive: true, mode: 0o700 }).catch((error) => {
+		try {
+			fs.mkdirSync(stateDir, { recursive: true, mode: 0o700 });
+		} catch (error) {
 			throw unwritableError(stateDir, error, 'The state directory cannot be created');
-		});
+		}
 		await becomeWritable().catch((error) => {
 			if (!(error instanceof AgentError) || error.code !== 'state-unwritable') throw error;
 			unwritable = error.failure;
@@ -101,9 +103,9 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		if (damaged.length === 0) return true;
 		const time = new Date().toISOString().replaceAll(':', '-');
 		try {
-			for (const { file } of damaged) await fs.rename(file, at(`${QUARANTINED}${time}${path.extname(file)}`));
+			for (const { file } of damaged) await fs.promises.rename(file, at(`${QUARANTINED}${time}${path.extname(file)}`));
 			await syncDirectory(stateDir);
-			const kept = (await listQuarantined()).filter((name) => !name.startsWith(`${QUARANTINED}${time}`));
+			const kept = listQuarantined().filter((name) => !name.startsWith(`${QUARANTINED}${time}`));
 			for (const name of kept.slice(0, Math.max(0, kept.length + damaged.length - MAX_QUARANTINED)))
 				await remove(at(name));
 			return true;
@@ -112,11 +114,14 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		}
 	}
 
-	const listQuarantined = async () =>
-		(await fs.readdir(stateDir)).filter((name) => name.startsWith(QUARANTINED)).sort();
+	const listQuarantined = () =>
+		fs
+			.readdirSync(stateDir)
+			.filter((name) => name.startsWith(QUARANTINED))
+			.sort();
 
 	async function forgetOlder(): Promise<void> {
-		for (const name of [BACKUP, ...(await listQuarantined())]) await remove(at(name));
+		for (const name of [BACKUP, ...listQuarantined()]) await remove(at(name));
 	}
 
 	async function replace(text: string, forget: boolean): Promise<void> {
@@ -148,13 +153,13 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 	async function keepOld(): Promise<void> {
 		await remove(at(BACKUP));
 		try {
-			await fs.link(at(STATE), at(BACKUP));
+			await fs.promises.link(at(STATE), at(BACKUP));
 		} catch (error) {
 			const code = errnoOf(error);
 			if (code === 'ENOENT') return;
 			// No hard links here, or not to another user's file: `load` takes the copy when it finds nothing else.
 			if (!['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK'].includes(code)) throw error;
-			await fs.rename(at(STATE), at(BACKUP));
+			await fs.promises.rename(at(STATE), at(BACKUP));
 		}
 	}
 
@@ -219,8 +224,8 @@ async function readState(file: string, mayChange: boolean): Promise<StateFile> {
 	try {
 		text = await readText(file, MAX_STATE_BYTES, {
 			// Put back by hand or by a backup, it may have become readable for others.
-			inspect: async ({ mode }, handle) => {
-				if (mayChange && mode & 0o077) await handle.chmod(0o600).catch(() => undefined);
+			inspect({ mode }, descriptor) {
+				if (mayChange && mode & 0o077) attempt(() => fs.fchmodSync(descriptor, 0o600));
 			},
 		});
 		if (text === '') return damaged('it is empty');
@@ -245,6 +250,14 @@ async function readState(file: string, mayChange: boolean): Promise<StateFile> {
 	return { kind: 'good', text, state: state.data };
 }
 
+function attempt(step: () => void): void {
+	try {
+		step();
+	} catch {
+		// Not ours to change: what stands in it is read all the same.
+	}
+}
+
 function serialize(state: DeviceState): string {
 	// A state that could not be loaded again must not replace one that can.
 	const valid = deviceStateSchema.safeParse(state);
@@ -261,20 +274,22 @@ async function takeLock(stateDir: string): Promise<DatabaseSync> {
 	const file = path.join(stateDir, LOCK);
 	try {
 		// `access` first: SQLite would open a file that it may only read, and then keep no other process out.
-		await fs.access(file, fs.constants.R_OK | fs.constants.W_OK).catch(async (error) => {
+		try {
+			fs.accessSync(file, fs.constants.R_OK | fs.constants.W_OK);
+		} catch (error) {
 			if (errnoOf(error) !== 'ENOENT') throw error;
 			// Of two agents that start at once the second must not touch the file of the first.
-			await fs.writeFile(file, '', { flag: 'wx', mode: 0o600 }).catch((error) => {
+			await fs.promises.writeFile(file, '', { flag: 'wx', mode: 0o600 }).catch((error) => {
 				if (errnoOf(error) !== 'EEXIST') throw error;
 			});
-		});
-		await fs.access(stateDir, fs.constants.W_OK);
+		}
+		fs.accessSync(stateDir, fs.constants.W_OK);
 		try {
 			return lockFile(file);
 		} catch (error) {
 			if (sqliteStatus(error) !== SQLITE_NOTADB) throw error;
 			// A file that is not a database holds no lock, and nothing in it is of use.
-			await fs.truncate(file);
+			fs.truncateSync(file);
 			return lockFile(file);
 		}
 	} catch (error) {
