@@ -2,11 +2,13 @@
  * Makes the programs that are shipped: one minified CommonJS file for each command, with what it seldom needs beside it.
  * `npm run build` runs this; a device never does. Decides nothing about how a program behaves.
  */
-import { realpathSync } from 'node:fs';
-import { copyFile, mkdir, readFile, rm, stat } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
+import { globSync, readFileSync, realpathSync } from 'node:fs';
+import { copyFile, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { basename, dirname, join, relative, resolve } from 'node:path';
 import { type BuildOptions, build, type Plugin } from 'esbuild';
+import * as zod from 'zod';
 
 export interface BundleOptions {
 	/** Directory with `package.json`, whose version is built in as `IDV_AGENT_VERSION`, and `node_modules`. */
@@ -35,6 +37,7 @@ const ENTRIES = { 'idv-agent': 'src/cli/idv-agent.ts', idv: 'src/operator/idv.ts
 /** Packages that are big, seldom needed and imported when they are: each a file of its own, which all programs share. */
 const APART: ReadonlyMap<string, string> = new Map([
 	['undici', 'undici.cjs'],
+	['zod', 'zod.cjs'],
 	['systeminformation', 'systeminformation.cjs'],
 	['zxing-wasm/reader', 'zxing-reader.cjs'],
 	['zxing-wasm/writer', 'zxing-writer.cjs'],
@@ -109,7 +112,8 @@ export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
 	for (const file of wanted) {
 		const [name] = [...APART].find(([, apart]) => apart === file) ?? [];
 		const found = `require(${JSON.stringify(name)})`;
-		const contents = `module.exports = ${BY_DEFAULT.has(name ?? '') ? `Object.assign(${found}.default, ${found})` : found};`;
+		const exported = BY_DEFAULT.has(name ?? '') ? `Object.assign(${found}.default, ${found})` : found;
+		const contents = name === 'zod' ? OWN_ZOD : `module.exports = ${exported};`;
 		await buildWithoutWarnings({
 			...shared,
 			...(name === undefined
@@ -120,7 +124,7 @@ export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
 		files.push(file);
 	}
 
-	for (const file of files) await requireOneByteText(join(outDir, file));
+	await nameBuild(files.map((file) => join(outDir, file)));
 
 	const packages = createRequire(join(root, 'package.json'));
 	for (const [file, decoder] of Object.entries(DECODERS)) {
@@ -146,6 +150,18 @@ export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
 	);
 }
 
+/** A program knows itself by a hash of all its files: what one build has checked, another one checks again. */
+async function nameBuild(paths: readonly string[]): Promise<void> {
+	const hash = createHash('sha256');
+	for (const path of paths) hash.update(await readFile(path));
+	const build = hash.digest('hex').slice(0, BUILD_PLACE.length);
+	for (const path of paths) {
+		await requireOneByteText(path);
+		const text = await readFile(path, 'latin1');
+		if (text.includes(BUILD_PLACE)) await writeFile(path, text.replaceAll(BUILD_PLACE, build), 'latin1');
+	}
+}
+
 /**
  * One character beyond Latin-1 makes V8 keep the whole program in two bytes a character: half a megabyte for months.
  * esbuild escapes them in strings and leaves them in regular expressions.
@@ -155,7 +171,11 @@ async function requireOneByteText(path: string): Promise<void> {
 	if (found) throw new Error(`${basename(path)} has a character beyond Latin-1; write it as an escape: ${found[0]}`);
 }
 
+/** Stands in the built files until their hash is known, as long as that. */
+const BUILD_PLACE = 'the-hash-of-this-build-goes-here';
+
 const DEFINED = {
+	IDV_AGENT_BUILD: JSON.stringify(BUILD_PLACE),
 	// Node's own loads nine modules at its first use.
 	'performance.now': 'monotonicNow',
 	'import.meta.url': 'bundleUrl',
@@ -182,14 +202,34 @@ const OPTIONS = {
 	logLevel: 'silent',
 } as const satisfies BuildOptions;
 
+/** What the sources use of zod, a fifth of it. */
+const ZOD_NAMES = [
+	...new Set(
+		globSync('src/**/*.ts', { cwd: PROJECT })
+			.flatMap((file) => [...readFileSync(join(PROJECT, file), 'utf8').matchAll(/\bz\.(\w+)/g)])
+			.map(([, name = '']) => name)
+			.filter((name) => name in zod),
+	),
+].toSorted();
+
+/** zod generates code for each object schema at its first use: 3 ms of a start, and never worth it for what is read here. */
+const OWN_ZOD = `export { ${ZOD_NAMES} } from 'zod'; import { config } from 'zod'; config({ jitless: true });`;
+
+/** Stands at the head of many files: each name is looked up when it is used, and a start uses none. */
+const LATE_ZOD = `module.exports = { ${ZOD_NAMES.map((name) => `get ${name}() { return require('zod').${name}; }`)} };`;
+
 /** @param wanted gets the files apart that the program may ask for. */
 const leaveApart = (wanted: Set<string>): Plugin => ({
 	name: 'leave-apart',
-	setup({ onResolve }) {
+	setup({ onResolve, onLoad }) {
 		const apart = (file: string | undefined) => {
 			if (file !== undefined) wanted.add(file);
 			return file === undefined ? undefined : { path: `./${file}`, external: true };
 		};
+		onResolve({ filter: /^zod$/ }, ({ path, namespace }) =>
+			namespace === 'late' ? undefined : { path, namespace: 'late' },
+		);
+		onLoad({ filter: /^zod$/, namespace: 'late' }, () => ({ contents: LATE_ZOD }));
 		onResolve({ filter: /^[@a-z]/ }, ({ path }) => apart(APART.get(path)));
 		onResolve({ filter: /^\.\/\w+\.ts$/ }, ({ path, resolveDir, kind }) => {
 			const file = basename(path).replace(/ts$/, 'cjs');

@@ -10,7 +10,8 @@ export function wrapped(program: string): string {
 }
 
 /**
- * @param program the wrapped program: V8 itself looks only at its length, and would run the code of another one.
+ * @param program the wrapped `run.cjs`, all that a start needs: V8 itself looks only at its length, and would run the code of
+ * another one. Empty for an executable without it, which has no compiled code.
  */
 export function launcherSource(program: string): string {
 	const hash = createHash('sha256').update(program, 'latin1').digest('hex').slice(0, 16);
@@ -22,12 +23,19 @@ const { dirname, join } = require('node:path');
 const here = dirname(process.execPath);
 const cacheFile = join(here, 'program-${hash}.cache');
 const loaded = new Map();
-const load = (name, cachedData) => {
+const makes = process.env.IDV_AGENT_CODE_CACHE === 'make';
+const load = (name) => {
+	const cachedData = name === 'run.cjs' && !makes ? readCache() : undefined;
 	const script = new Script(Buffer.from(getRawAsset(name)).latin1Slice(), { filename: name, cachedData });
 	const module = { exports: {} };
 	loaded.set(name, module);
+	if (name === 'run.cjs' && makes)
+		process.once('SIGUSR2', () => {
+			writeFileSync(cacheFile + '.new', script.createCachedData(), { mode: 0o644 });
+			renameSync(cacheFile + '.new', cacheFile);
+			process.exit();
+		});
 	script.runInThisContext()(module.exports, find, module, process.execPath, here);
-	return script;
 };
 const find = Object.assign((name) => {
 	if (!name.startsWith('./')) return require(name);
@@ -35,19 +43,13 @@ const find = Object.assign((name) => {
 	if (!loaded.has(file)) load(file);
 	return loaded.get(file).exports;
 }, require);
-let cache;
-try {
-	cache = readFileSync(cacheFile);
-} catch {
-	// Not made yet: everything is compiled as it is needed.
+function readCache() {
+	try {
+		return readFileSync(cacheFile);
+	} catch {
+		// Not made yet: everything is compiled as it is needed.
+	}
 }
-const makes = process.env.IDV_AGENT_CODE_CACHE === 'make';
-const script = load('program.cjs', makes ? undefined : cache);
-if (makes)
-	process.once('SIGUSR2', () => {
-		writeFileSync(cacheFile + '.new', script.createCachedData(), { mode: 0o644 });
-		renameSync(cacheFile + '.new', cacheFile);
-		process.exit();
-	});
+load('program.cjs');
 `;
 }

@@ -4,6 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { startAgent } from '../agent/agent.runner.ts';
+import { openChecked } from '../base/checked.edge.ts';
 import { type Clock, systemClock } from '../base/clock.edge.ts';
 import { createCounters } from '../base/counters.ts';
 import { type Failure, failure, toFailure } from '../base/errors.ts';
@@ -70,8 +71,10 @@ export async function startDaemon(options: DaemonOptions) {
 	});
 	looking.catch(() => {});
 	try {
-		const loaded = await loadSettings(options);
-		const store = await openStateStore(paths.stateDir);
+		const checked = openChecked(paths.stateDir);
+		const sources = { ...options, checked };
+		const loaded = await loadSettings(sources);
+		const store = await openStateStore(paths.stateDir, { checked });
 		closers.push(() => store.close());
 		const { state, notices } = await store.load();
 		const answerFile = await openAnswerFile(paths.stateDir);
@@ -79,7 +82,7 @@ export async function startDaemon(options: DaemonOptions) {
 		const secrets = createSecretRegistry();
 		const registerSecret = (secret: string) => secrets.add(secret);
 		const parts: RuntimeParts = { userAgent: `idv-agent/${version}`, env: options.env, registerSecret };
-		const first = await openFirstRuntime(loaded, state, options, parts);
+		const first = await openFirstRuntime(loaded, state, sources, parts);
 		let { runtime } = first;
 		const retiring = new Set<() => Promise<void>>();
 		const settings = () => runtime.resolved.settings;
@@ -120,7 +123,7 @@ export async function startDaemon(options: DaemonOptions) {
 				closers.push(() => eventStore.close());
 				return eventStore;
 			},
-			lineStore: lineFile(paths.stateDir),
+			lineStore: lineFile(paths.stateDir, checked),
 			openChannel,
 			log,
 			registerSecret,
@@ -193,7 +196,7 @@ export async function startDaemon(options: DaemonOptions) {
 		};
 		const apply = async () => {
 			try {
-				const changed = await loadSettings(options);
+				const changed = await loadSettings(sources);
 				const [problem] = changed.problems;
 				if (problem) return refuse(problem);
 				watch.follow(namedFiles(changed));

@@ -11,6 +11,7 @@ import {
 	serialSchema,
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
+import { later } from '../protocol/later.ts';
 import { labelSchema } from '../settings/table.ts';
 import { MATCH_KEYS } from './terms.ts';
 
@@ -24,10 +25,12 @@ export const MAX_SPREAD_SECONDS = 86_400;
 /** Of a DSSE envelope; see {@link envelopeSchema}. */
 export const PLAN_PAYLOAD_TYPE = 'application/vnd.idv.fleet-plan+json';
 
-const someText = z.string('must be a text').min(1, 'must not be empty');
+const someText = later(() => z.string('must be a text').min(1, 'must not be empty'));
 const text = (max: number) => someText.max(max, `must have at most ${max} characters`);
 const whole = (min: number) => z.int('must be a whole number').min(min, `must be at least ${min}`);
-const ruleName = text(64).regex(/^[\p{L}\p{N}][\p{L}\p{N} ._-]*$/u, 'must be letters, digits, spaces, dots or hyphens');
+const ruleName = later(() =>
+	text(64).regex(/^[\p{L}\p{N}][\p{L}\p{N} ._-]*$/u, 'must be letters, digits, spaces, dots or hyphens'),
+);
 
 /** A value, or the beginning of values: `KIOSK-1*`. */
 const pattern = (value: z.ZodType<string, string>) =>
@@ -47,93 +50,103 @@ const values = <Value extends z.ZodType>(value: Value) =>
 		.max(MAX_MATCH_VALUES, `must have at most ${MAX_MATCH_VALUES} entries`);
 
 /** One of the values of every kind that is given has to fit. */
-const matchSchema = z
-	.strictObject({
-		deviceIds: values(pattern(deviceIdSchema)).optional(),
-		serials: values(pattern(serialSchema)).optional(),
-		macAddresses: values(macAddressSchema).optional(),
-		deviceTypes: values(deviceTypeSchema).optional(),
-		labels: values(labelSchema).optional(),
-	})
-	.refine((match) => Object.keys(match).length > 0, `must name at least one of ${MATCH_KEYS.join(', ')}`);
+const matchSchema = later(() =>
+	z
+		.strictObject({
+			deviceIds: values(pattern(deviceIdSchema)).optional(),
+			serials: values(pattern(serialSchema)).optional(),
+			macAddresses: values(macAddressSchema).optional(),
+			deviceTypes: values(deviceTypeSchema).optional(),
+			labels: values(labelSchema).optional(),
+		})
+		.refine((match) => Object.keys(match).length > 0, `must name at least one of ${MATCH_KEYS.join(', ')}`),
+);
 export type PlanMatch = z.infer<typeof matchSchema>;
 
-const wordFields = {
+const wordFields = () => ({
 	/** `null` leaves the workflow to pairing, `workflow set` and the service; left out, `defaults` decides. */
 	workflowId: workflowIdSchema.nullable().optional(),
 	settings: z.strictObject({ heartbeatCadence: heartbeatCadenceSchema.optional() }).optional(),
-};
-
-const spreadSeconds = whole(0).max(MAX_SPREAD_SECONDS, `must be at most ${MAX_SPREAD_SECONDS} (a day)`);
-
-const ringSchema = z.strictObject({
-	/** Share of the rule's devices that have moved with this ring, cumulative; two decimals count. */
-	percent: z.number('must be a number').gt(0, 'must be more than 0').max(100, 'must be at most 100'),
-	/** ISO 8601 with an offset; left out, as soon as the device has taken the plan. */
-	startAt: z.iso.datetime({ offset: true, error: 'must be a time such as 2026-11-21T06:00:00Z' }).optional(),
 });
+
+const spreadSeconds = later(() => whole(0).max(MAX_SPREAD_SECONDS, `must be at most ${MAX_SPREAD_SECONDS} (a day)`));
+
+const ringSchema = later(() =>
+	z.strictObject({
+		/** Share of the rule's devices that have moved with this ring, cumulative; two decimals count. */
+		percent: z.number('must be a number').gt(0, 'must be more than 0').max(100, 'must be at most 100'),
+		/** ISO 8601 with an offset; left out, as soon as the device has taken the plan. */
+		startAt: z.iso.datetime({ offset: true, error: 'must be a time such as 2026-11-21T06:00:00Z' }).optional(),
+	}),
+);
 
 /** A move to other words, ring by ring. */
-const rolloutSchema = z.strictObject({
-	to: z
-		.strictObject(wordFields)
-		.refine(({ workflowId, settings }) => workflowId !== undefined || settings !== undefined, 'must say something'),
-	rings: z.array(ringSchema, 'must be a list').min(1, 'must not be empty').max(MAX_RINGS),
-	/** Seconds over which each ring's start is spread; left out, the plan's own. */
-	spreadSeconds: spreadSeconds.optional(),
-});
+const rolloutSchema = later(() =>
+	z.strictObject({
+		to: z
+			.strictObject(wordFields())
+			.refine(({ workflowId, settings }) => workflowId !== undefined || settings !== undefined, 'must say something'),
+		rings: z.array(ringSchema, 'must be a list').min(1, 'must not be empty').max(MAX_RINGS),
+		/** Seconds over which each ring's start is spread; left out, the plan's own. */
+		spreadSeconds: spreadSeconds.optional(),
+	}),
+);
 
-const defaultsSchema = z.strictObject({ ...wordFields, rollout: rolloutSchema.optional() });
-const ruleSchema = z.strictObject({ name: ruleName, match: matchSchema, ...defaultsSchema.shape });
+const defaultsSchema = later(() => z.strictObject({ ...wordFields(), rollout: rolloutSchema.optional() }));
+const ruleSchema = later(() => z.strictObject({ name: ruleName, match: matchSchema, ...defaultsSchema.shape }));
 export type PlanRule = z.infer<typeof ruleSchema>;
 export type PlanWord = Pick<PlanRule, 'workflowId' | 'settings'>;
 export type PlanRollout = z.infer<typeof rolloutSchema>;
 
-export const fleetPlanSchema = z.strictObject({
-	format: z.literal('idv-fleet-plan/1', 'must be "idv-fleet-plan/1"'),
-	/** Rises with every change. */
-	revision: whole(1).max(Number.MAX_SAFE_INTEGER, 'must be a smaller number'),
-	comment: text(1000).optional(),
-	/** Seconds over which devices take this plan, and over which each ring starts. */
-	spreadSeconds: spreadSeconds.default(DEFAULT_SPREAD_SECONDS),
-	/** For devices that no rule fits. */
-	defaults: defaultsSchema.optional(),
-	/** The first that fits a device counts. */
-	rules: z
-		.array(ruleSchema, 'must be a list')
-		.max(MAX_RULES, `must have at most ${MAX_RULES} rules`)
-		.superRefine((rules, context) => {
-			const seen = new Set<string>();
-			for (const [index, { name }] of rules.entries()) {
-				if (seen.has(name))
-					context.addIssue({ code: 'custom', path: [index, 'name'], message: 'is used by a rule before' });
-				seen.add(name);
-			}
-		})
-		.default([]),
-});
+export const fleetPlanSchema = later(() =>
+	z.strictObject({
+		format: z.literal('idv-fleet-plan/1', 'must be "idv-fleet-plan/1"'),
+		/** Rises with every change. */
+		revision: whole(1).max(Number.MAX_SAFE_INTEGER, 'must be a smaller number'),
+		comment: text(1000).optional(),
+		/** Seconds over which devices take this plan, and over which each ring starts. */
+		spreadSeconds: spreadSeconds.default(DEFAULT_SPREAD_SECONDS),
+		/** For devices that no rule fits. */
+		defaults: defaultsSchema.optional(),
+		/** The first that fits a device counts. */
+		rules: z
+			.array(ruleSchema, 'must be a list')
+			.max(MAX_RULES, `must have at most ${MAX_RULES} rules`)
+			.superRefine((rules, context) => {
+				const seen = new Set<string>();
+				for (const [index, { name }] of rules.entries()) {
+					if (seen.has(name))
+						context.addIssue({ code: 'custom', path: [index, 'name'], message: 'is used by a rule before' });
+					seen.add(name);
+				}
+			})
+			.default([]),
+	}),
+);
 export type FleetPlan = z.infer<typeof fleetPlanSchema>;
 
 /** An Ed25519 signature in base64: 64 bytes. */
-const signatureText = z
-	.string('must be a text')
-	.regex(/^[A-Za-z0-9+/_-]{86}(==)?$/, 'must be 64 bytes in base64 (an Ed25519 signature)');
+const signatureText = later(() =>
+	z.string('must be a text').regex(/^[A-Za-z0-9+/_-]{86}(==)?$/, 'must be 64 bytes in base64 (an Ed25519 signature)'),
+);
 
 /**
  * A DSSE envelope (Dead Simple Signing Envelope 1.0.2): the plan's exact bytes in base64, so that there is nothing to
  * canonicalise, and signatures over {@link signedBytes}. Several signatures let a fleet change its key.
  */
-export const envelopeSchema = z.strictObject({
-	payloadType: z.literal(PLAN_PAYLOAD_TYPE, `must be "${PLAN_PAYLOAD_TYPE}"`),
-	payload: someText.regex(/^[A-Za-z0-9+/_-]+={0,2}$/, 'must be base64'),
-	signatures: z
-		.array(
-			z.strictObject({ keyid: z.string('must be a text').max(128).optional(), sig: signatureText }),
-			'must be a list',
-		)
-		.min(1, 'must not be empty')
-		.max(8, 'must have at most 8 signatures'),
-});
+export const envelopeSchema = later(() =>
+	z.strictObject({
+		payloadType: z.literal(PLAN_PAYLOAD_TYPE, `must be "${PLAN_PAYLOAD_TYPE}"`),
+		payload: someText.regex(/^[A-Za-z0-9+/_-]+={0,2}$/, 'must be base64'),
+		signatures: z
+			.array(
+				z.strictObject({ keyid: z.string('must be a text').max(128).optional(), sig: signatureText }),
+				'must be a list',
+			)
+			.min(1, 'must not be empty')
+			.max(8, 'must have at most 8 signatures'),
+	}),
+);
 export type PlanEnvelope = z.infer<typeof envelopeSchema>;
 
 /** Whether a document means to be an envelope rather than a bare plan. */

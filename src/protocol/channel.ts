@@ -5,26 +5,29 @@
 import * as z from 'zod';
 import { workflowIdSchema } from './device-connection.ts';
 import { resolvePointer } from './json-pointer.ts';
+import { later } from './later.ts';
 
 /** Largest frame that the channel survives, in bytes: a larger one ends it (RFC 6455, 1009). Source: assumed (message-size). */
 export const MAX_FRAME_BYTES = 16 * 1024 * 1024;
 /** Largest message that is kept unless a deployment says otherwise, in bytes. Source: assumed (message-size). */
 export const DEFAULT_MESSAGE_BYTES = 1024 * 1024;
 
-export const heartbeatSchema = z.object({
-	type: z.literal('heartbeat'),
-	deviceId: z.string(),
-	workflowId: z.string(),
-	/** Counts from 1 within one channel. */
-	sequence: z.int().min(1),
-	/** ISO 8601, by the device's clock. */
-	sentAt: z.string(),
-	uptimeSeconds: z.number().min(0),
-	/** The newest revision of the fleet plan that the device is, or was, online as it says; left out without a plan. */
-	planRevision: z.int().min(1).optional(),
-	/** The revision that the device could not follow and that it stays where it was for. */
-	planRefused: z.int().min(1).optional(),
-});
+export const heartbeatSchema = later(() =>
+	z.object({
+		type: z.literal('heartbeat'),
+		deviceId: z.string(),
+		workflowId: z.string(),
+		/** Counts from 1 within one channel. */
+		sequence: z.int().min(1),
+		/** ISO 8601, by the device's clock. */
+		sentAt: z.string(),
+		uptimeSeconds: z.number().min(0),
+		/** The newest revision of the fleet plan that the device is, or was, online as it says; left out without a plan. */
+		planRevision: z.int().min(1).optional(),
+		/** The revision that the device could not follow and that it stays where it was for. */
+		planRefused: z.int().min(1).optional(),
+	}),
+);
 /** One JSON text frame every `heartbeatCadence` seconds. */
 export type Heartbeat = z.infer<typeof heartbeatSchema>;
 
@@ -140,10 +143,12 @@ export type AgentMessage =
 	| { readonly type: 'workflow.changed'; readonly workflowId: string }
 	| { readonly type: 'connection.revoked' };
 
-const agentMessageSchema = z.discriminatedUnion('type', [
-	z.object({ type: z.literal('workflow.changed'), workflowId: workflowIdSchema }),
-	z.object({ type: z.literal('connection.revoked') }),
-]);
+const agentMessageSchema = later(() =>
+	z.discriminatedUnion('type', [
+		z.object({ type: z.literal('workflow.changed'), workflowId: workflowIdSchema }),
+		z.object({ type: z.literal('connection.revoked') }),
+	]),
+);
 
 /** The message to act on in a notification, or `null`. */
 export function readAgentMessage(notification: Notification): AgentMessage | null {

@@ -14,6 +14,7 @@ import {
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
 import { DEFAULT_CHANNEL_PATH, isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
+import { later } from '../protocol/later.ts';
 
 /** One setting: how it is read, what it is when it is not set, and what it is for. */
 export interface Setting<Value> {
@@ -26,62 +27,78 @@ export interface Setting<Value> {
 	readonly secret: boolean;
 }
 
-const text = z.string('must be a text').min(1, 'must not be empty').max(4096, 'must have at most 4096 characters');
-const filePath = text.refine((path) => path.startsWith('/'), 'must be an absolute path');
-const pointer = text.regex(/^(\/[^/]*)*$/, 'must be a JSON pointer (RFC 6901) such as /data/token');
-const tokenPlace = text.regex(
-	/^((\/[^/]*)*|header:[A-Za-z0-9-]{1,64})$/,
-	'must be a JSON pointer (RFC 6901) such as /data/token, or header: and the name of a header',
+const text = later(() =>
+	z.string('must be a text').min(1, 'must not be empty').max(4096, 'must have at most 4096 characters'),
+);
+const filePath = later(() => text.refine((path) => path.startsWith('/'), 'must be an absolute path'));
+const pointer = later(() => text.regex(/^(\/[^/]*)*$/, 'must be a JSON pointer (RFC 6901) such as /data/token'));
+const tokenPlace = later(() =>
+	text.regex(
+		/^((\/[^/]*)*|header:[A-Za-z0-9-]{1,64})$/,
+		'must be a JSON pointer (RFC 6901) such as /data/token, or header: and the name of a header',
+	),
 );
 /** A message of the deployment's own shape: as text, or in a file as JSON. */
-const messageTemplate = z
-	.union([text, z.record(z.string(), z.unknown()).transform((document) => JSON.stringify(document))], {
-		error: 'must be a text or a JSON object',
-	})
-	.superRefine((template, context) => {
-		const problem = templateProblem(template);
-		if (problem !== null) context.addIssue(problem);
-	});
+const messageTemplate = later(() =>
+	z
+		.union([text, z.record(z.string(), z.unknown()).transform((document) => JSON.stringify(document))], {
+			error: 'must be a text or a JSON object',
+		})
+		.superRefine((template, context) => {
+			const problem = templateProblem(template);
+			if (problem !== null) context.addIssue(problem);
+		}),
+);
 const whole = (min: number, max: number) =>
 	z.int('must be a whole number').min(min, `must be at least ${min}`).max(max, `must be at most ${max}`);
-const kindOfMessage = text.max(256, 'must have at most 256 characters');
-const urlPath = (example: string) => text.regex(/^\/[^?#]*$/, `must be a path such as ${example}`);
-const baseUrl = z.string('must be a text').transform((value, context) => {
-	const url = normalizeBaseUrl(value);
-	if (url && (url.startsWith('https:') || isLoopback(url))) return url;
-	context.addIssue(
-		url
-			? 'must begin with https:// (plain http is only for this machine itself)'
-			: 'must be an https address without user, query or fragment, such as https://id.example.com',
-	);
-	return z.NEVER;
-});
-const origin = z.string('must be a text').transform((value, context) => {
-	const url = normalizeBaseUrl(value);
-	if (url) return url;
-	context.addIssue('must be an origin such as https://id.example.com, with the path of the service if it has one');
-	return z.NEVER;
-});
+const kindOfMessage = later(() => text.max(256, 'must have at most 256 characters'));
+const urlPath = (example: string) => later(() => text.regex(/^\/[^?#]*$/, `must be a path such as ${example}`));
+const baseUrl = later(() =>
+	z.string('must be a text').transform((value, context) => {
+		const url = normalizeBaseUrl(value);
+		if (url && (url.startsWith('https:') || isLoopback(url))) return url;
+		context.addIssue(
+			url
+				? 'must begin with https:// (plain http is only for this machine itself)'
+				: 'must be an https address without user, query or fragment, such as https://id.example.com',
+		);
+		return z.NEVER;
+	}),
+);
+const origin = later(() =>
+	z.string('must be a text').transform((value, context) => {
+		const url = normalizeBaseUrl(value);
+		if (url) return url;
+		context.addIssue('must be an origin such as https://id.example.com, with the path of the service if it has one');
+		return z.NEVER;
+	}),
+);
 
-const planUrl = z.string('must be a text').transform((value, context) => {
-	const url = URL.parse(value);
-	const isSafe = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLoopback(url.href));
-	if (url && isSafe && !url.username && !url.password && !url.hash) return url.href;
-	context.addIssue('must be an https address without user and fragment (plain http is only for this machine itself)');
-	return z.NEVER;
-});
+const planUrl = later(() =>
+	z.string('must be a text').transform((value, context) => {
+		const url = URL.parse(value);
+		const isSafe = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLoopback(url.href));
+		if (url && isSafe && !url.username && !url.password && !url.hash) return url.href;
+		context.addIssue('must be an https address without user and fragment (plain http is only for this machine itself)');
+		return z.NEVER;
+	}),
+);
 
 /** A name that a device is given in its settings, for plans to choose it by. */
-export const labelSchema = z
-	.string('must be a text')
-	.min(1, 'must not be empty')
-	.max(64, 'must have at most 64 characters')
-	.regex(/^[A-Za-z0-9][\w.:/-]*$/, 'must be letters, digits and . _ : / - without spaces');
+export const labelSchema = later(() =>
+	z
+		.string('must be a text')
+		.min(1, 'must not be empty')
+		.max(64, 'must have at most 64 characters')
+		.regex(/^[A-Za-z0-9][\w.:/-]*$/, 'must be letters, digits and . _ : / - without spaces'),
+);
 
 /** A public key in one line, as settings hold it: `ed25519:` and its 32 bytes in base64. */
-export const publicKeySchema = z
-	.string('must be a text')
-	.regex(/^ed25519:[A-Za-z0-9+/]{43}=$/, 'must be a key such as "ed25519:…" from idv fleet keygen');
+export const publicKeySchema = later(() =>
+	z
+		.string('must be a text')
+		.regex(/^ed25519:[A-Za-z0-9+/]{43}=$/, 'must be a key such as "ed25519:…" from idv fleet keygen'),
+);
 
 /**
  * The end of a scan: `auto` takes CR, LF or a quiet moment; `cr` and `lf` only that character; `none` only the quiet.
@@ -102,20 +119,50 @@ const setting = <Value>(
 ): Setting<Value> => ({ kind, schema, fallback, about, secret: false });
 
 const optional = <Value>(kind: Setting<Value>['kind'], schema: z.ZodType<Value>, about: string) =>
-	setting(kind, schema.nullable() as z.ZodType<Value | null>, null, about);
+	setting(
+		kind,
+		later(() => schema.nullable() as z.ZodType<Value | null>),
+		null,
+		about,
+	);
 const optionalText = (schema: z.ZodType<string>, about: string) => optional('text', schema, about);
-const optionalNumber = (min: number, max: number, about: string) => optional('number', whole(min, max), about);
+const optionalNumber = (min: number, max: number, about: string) =>
+	optional(
+		'number',
+		later(() => whole(min, max)),
+		about,
+	);
 const file = (about: string) => optionalText(filePath, about);
 const number = (min: number, max: number, fallback: number, about: string) =>
-	setting('number', whole(min, max), fallback, about);
+	setting(
+		'number',
+		later(() => whole(min, max)),
+		fallback,
+		about,
+	);
 const flag = (fallback: boolean, about: string) =>
-	setting('boolean', z.boolean('must be true or false'), fallback, about);
+	setting(
+		'boolean',
+		later(() => z.boolean('must be true or false')),
+		fallback,
+		about,
+	);
 const list = (item: z.ZodType<string>, max: number, about: string) =>
-	setting('list', z.array(item).max(max), [], about);
+	setting(
+		'list',
+		later(() => z.array(item).max(max)),
+		[],
+		about,
+	);
 const oneOf = <const Name extends string>(names: readonly Name[], fallback: NoInfer<Name>, about: string) => {
 	const quoted = names.map((name) => `"${name}"`);
 	const problem = `must be ${quoted.slice(0, -1).join(', ')} or ${quoted.at(-1)}`;
-	return setting('text', z.enum(names, problem), fallback, about);
+	return setting(
+		'text',
+		later(() => z.enum(names, problem)),
+		fallback,
+		about,
+	);
 };
 const hook = (what: string) =>
 	list(text, 64, `Program (absolute path) and arguments run for ${what}, with JSON on standard input; never a shell.`);
@@ -186,12 +233,12 @@ export const SETTINGS = {
 		),
 		queryName: setting(
 			'text',
-			text.regex(/^[\w.~-]{1,64}$/, 'must be the name of a query parameter such as authorization'),
+			later(() => text.regex(/^[\w.~-]{1,64}$/, 'must be the name of a query parameter such as authorization')),
 			AUTHORIZATION_PARAMETER,
 			'Name of the query parameter that carries the Connection where channelAuth is query or queryToken.',
 		),
 		subprotocol: optionalText(
-			text.regex(/^[\w!#$%&'*+.^`|~-]{1,64}$/, 'must be the name of a WebSocket subprotocol'),
+			later(() => text.regex(/^[\w!#$%&'*+.^`|~-]{1,64}$/, 'must be the name of a WebSocket subprotocol')),
 			'WebSocket subprotocol that the channel asks for; left out, none. Taken by the next channel.',
 		),
 		heartbeatMode: oneOf(
@@ -244,7 +291,7 @@ export const SETTINGS = {
 	network: {
 		proxy: masked(
 			optionalText(
-				text.regex(/^https?:\/\/[^\s]+$/, 'must be a URL such as http://proxy.example:3128'),
+				later(() => text.regex(/^https?:\/\/[^\s]+$/, 'must be a URL such as http://proxy.example:3128')),
 				'HTTP proxy for everything; left out, HTTPS_PROXY and NO_PROXY count.',
 			),
 		),
@@ -319,7 +366,7 @@ export const SETTINGS = {
 			'Language of the page: en, de, fr, es, ar, or auto for the language of its browser.',
 		),
 		support: optionalText(
-			text.max(200, 'must have at most 200 characters'),
+			later(() => text.max(200, 'must have at most 200 characters')),
 			'Text on the page for people who need help, such as a telephone number; left out, there is none.',
 		),
 		contents: flag(false, 'Whether the page shows the contents of notifications to every person before it.'),

@@ -4,11 +4,12 @@
  *
  * In the state directory: `state.json`; `state.json.bak`, the state before it; `state.json.new` while a save is under
  * way; `state.json.corrupt-<time>`, damaged files set aside; `lock.db`, always empty, whose lock the kernel gives back
- * when its owner dies. Nothing in the agent may open `lock.db` itself: closing it would give the lock away.
+ * when its owner dies; `checked.json`, which is no state (`base/checked.edge.ts`). Nothing in the agent may open `lock.db` itself: closing it would give the lock away.
  */
 import fs from 'node:fs';
 import path from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
+import { type Checked, NOTHING_CHECKED } from '../base/checked.ts';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { errnoOf, inWords, readText, remove, syncDirectory, writeDurably, writeWhole } from '../base/files.edge.ts';
 import { type DeviceState, deviceStateSchema, EMPTY_STATE, STATE_SCHEMA_VERSION } from './device-state.ts';
@@ -38,10 +39,12 @@ export type StateStore = Awaited<ReturnType<typeof openStateStore>>;
 /**
  * Opens the state directory, creates it (0700) if need be, and takes its lock. In a directory that cannot be written the
  * store still loads, with a notice, and every save tries again to become writable.
+ * @param options.checked states that need no check; default none.
  * @param options.readonly takes no lock, changes nothing and saves nothing: for a look beside a running agent.
  * @throws AgentError `state-in-use` while another process has it open; `state-unwritable` when there can be no directory.
  */
-export async function openStateStore(stateDir: string, options: { readonly?: boolean } = {}) {
+export async function openStateStore(stateDir: string, options: { readonly?: boolean; checked?: Checked } = {}) {
+	const { checked = NOTHING_CHECKED } = options;
 	const at = (name: string) => path.join(stateDir, name);
 	let lock: DatabaseSync | null = null;
 	let closing: Promise<void> | null = null;
@@ -76,13 +79,13 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 
 	async function load(): Promise<LoadedState> {
 		const notices = unwritable ? [unwritable] : [];
-		const found = await readState(at(STATE), lock !== null);
+		const found = await readState(at(STATE), lock !== null, checked);
 		if (found.kind === 'good') {
 			durable = found.text;
 			loaded = true;
 			return { state: found.state, notices };
 		}
-		const backup = await readState(at(BACKUP), lock !== null);
+		const backup = await readState(at(BACKUP), lock !== null, checked);
 		const damaged = [found, backup].filter((file) => file.kind === 'damaged');
 		const setAside = lock !== null && (await quarantine(damaged));
 		// A damaged file that had to stay is set aside before the first save that works.
@@ -145,6 +148,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 				await syncDirectory(stateDir);
 			}
 			durable = text;
+			checked.add('state', text);
 		} catch (error) {
 			throw unwritableError(stateDir, error, 'The state cannot be saved');
 		}
@@ -217,7 +221,7 @@ type StateFile =
 	| { readonly kind: 'damaged'; readonly file: string; readonly reason: string }
 	| { readonly kind: 'good'; readonly text: string; readonly state: DeviceState };
 
-async function readState(file: string, mayChange: boolean): Promise<StateFile> {
+async function readState(file: string, mayChange: boolean, checked: Checked): Promise<StateFile> {
 	const damaged = (reason: string): StateFile => ({ kind: 'damaged', file, reason });
 	let text: string;
 	let document: unknown;
@@ -237,6 +241,7 @@ async function readState(file: string, mayChange: boolean): Promise<StateFile> {
 		const message = `The state file ${file} cannot be read: ${inWords(error)}.`;
 		throw new AgentError('state-unreadable', message, { cause: error });
 	}
+	if (checked.has('state', text)) return { kind: 'good', text, state: document as DeviceState };
 	const version = (document as { schemaVersion?: unknown } | null)?.schemaVersion;
 	if (typeof version === 'number' && version > STATE_SCHEMA_VERSION)
 		throw new AgentError('state-unreadable', `The state file ${file} was written by a newer version of the agent.`, {
@@ -247,6 +252,7 @@ async function readState(file: string, mayChange: boolean): Promise<StateFile> {
 		const where = state.error.issues[0]?.path.join('.');
 		return damaged(where ? `${where} is not valid` : 'it is not the state of a device');
 	}
+	if (format(state.data) === text) checked.add('state', text);
 	return { kind: 'good', text, state: state.data };
 }
 
@@ -258,10 +264,12 @@ function attempt(step: () => void): void {
 	}
 }
 
+const format = (state: DeviceState) => `${JSON.stringify(state, null, '\t')}\n`;
+
 function serialize(state: DeviceState): string {
 	// A state that could not be loaded again must not replace one that can.
 	const valid = deviceStateSchema.safeParse(state);
-	if (valid.success) return `${JSON.stringify(valid.data, null, '\t')}\n`;
+	if (valid.success) return format(valid.data);
 	const where = valid.error.issues[0]?.path.join('.') ?? '';
 	throw new AgentError('internal', `A state that is not valid was not saved (${where}).`);
 }
