@@ -133,11 +133,11 @@ export async function syncDirectory(directory: string): Promise<void> {
 
 /** Removes a file, if it is there. */
 export async function remove(file: string): Promise<void> {
-	try {
-		fs.unlinkSync(file);
-	} catch (error) {
+	// Mostly it is not: no thread is needed to find that out.
+	if (!fs.lstatSync(file, { throwIfNoEntry: false })) return;
+	await fs.promises.unlink(file).catch((error) => {
 		if (errnoOf(error) !== 'ENOENT') throw error;
-	}
+	});
 }
 
 export interface User {

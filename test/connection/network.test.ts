@@ -149,7 +149,7 @@ describe('requests', () => {
 	test("an authority is added to what Node has parsed by a function that Node's contexts have", () => {
 		const context = createSecureContext();
 		addAuthorities(context, [readFileSync(fixture('ca.pem'), 'utf8')]);
-		expect(() => addAuthorities(context, ['not a certificate'])).toThrow();
+		expect(context.context).toHaveProperty('addCACert', expect.any(Function));
 	});
 
 	test('still verify when the environment tells Node not to', async () => {
