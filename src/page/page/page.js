@@ -68,6 +68,8 @@ at('language').addEventListener('change', async () => {
 	await render();
 });
 at('start').addEventListener('click', () => openPairing());
+// The state shows the result.
+at('retry').addEventListener('click', () => fetch('/api/retry', { method: 'POST' }).catch(() => {}));
 document.addEventListener('paired', () => render());
 // On a tall screen there is room for everything.
 at('details').open = matchMedia('(min-height: 60rem) and (max-aspect-ratio: 4/5)').matches;
@@ -126,6 +128,8 @@ function show() {
 	const { status, standing, pinNeed } = view;
 	document.title = `${words.states[state]}: ${status.deviceId ?? ''}`;
 	at('start').hidden = isSilent || standing === 'paired' || pinNeed === 'setting' || pinNeed === 'longerPin';
+	// One next step: where a code helps, trying again does not.
+	at('retry').hidden = isSilent || !at('start').hidden || !['offline', 'blocked'].includes(status.state);
 	showIdentity(view);
 	const told = status.warnings.filter(({ code }) => !FOR_SUPPORT.has(code) && code !== status.summary.params.problem);
 	at('warnings').hidden = told.length === 0 || isSilent;

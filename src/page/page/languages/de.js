@@ -161,6 +161,7 @@ export default {
 	interruptions: { one: 'eine Unterbrechung', other: '{count} Unterbrechungen' },
 	text: {
 		nothingToDo: 'Es ist nichts zu tun.',
+		tryNow: 'Jetzt versuchen',
 		retries: 'Das Gerät versucht es von selbst wieder.',
 		silent: 'Diese Seite bekommt keine Antwort vom Gerät.',
 		silentDo: 'Warten Sie eine Minute. Bleibt es so, starten Sie das Gerät neu.',

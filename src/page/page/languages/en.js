@@ -146,6 +146,7 @@ export default {
 	interruptions: { one: 'one interruption', other: '{count} interruptions' },
 	text: {
 		nothingToDo: 'Nothing to do.',
+		tryNow: 'Try now',
 		retries: 'The device tries again automatically.',
 		silent: 'This page gets no answer from the device.',
 		silentDo: 'Wait a minute. If it lasts, restart the device.',

@@ -148,6 +148,7 @@ export default {
 	interruptions: { one: 'una interrupción', many: '{count} de interrupciones', other: '{count} interrupciones' },
 	text: {
 		nothingToDo: 'No hay que hacer nada.',
+		tryNow: 'Intentar ahora',
 		retries: 'El equipo lo intenta de nuevo automáticamente.',
 		silent: 'Esta página no recibe respuesta del equipo.',
 		silentDo: 'Espere un minuto. Si continúa, reinicie el equipo.',

@@ -149,6 +149,7 @@ export default {
 	interruptions: { one: 'une interruption', many: '{count} d’interruptions', other: '{count} interruptions' },
 	text: {
 		nothingToDo: 'Rien à faire.',
+		tryNow: 'Réessayer maintenant',
 		retries: 'L’appareil réessaie automatiquement.',
 		silent: 'Cette page ne reçoit pas de réponse de l’appareil.',
 		silentDo: 'Attendez une minute. Si cela dure, redémarrez l’appareil.',
