@@ -7,6 +7,7 @@ import { type FirefoxPage, type FirefoxScreen, openInFirefox } from './firefox.t
 import { givenPageDevice, type PageDevice, PIN, savePairingCode } from './page-device.ts';
 
 const ENTER = '\uE007';
+const TAB = '\uE004';
 const PICTURES = process.env['PAGE_PICTURES'] ?? resolve(import.meta.dirname, '../../build/pictures');
 
 const isState = (state: string) => `document.body.dataset.state === '${state}'`;
@@ -28,7 +29,7 @@ async function keep(page: FirefoxPage, name: string): Promise<void> {
 async function confirm(page: FirefoxPage, device: PageDevice): Promise<void> {
 	await page.until(shows('#yes'));
 	expect(await page.evaluate("document.getElementById('host').textContent")).toBe(new URL(device.service.url).host);
-	for (const digit of PIN) await page.tap(`#pad button[value="${digit}"]`);
+	for (const digit of PIN) await page.tap(`#pad :nth-child(${digit === '0' ? 11 : digit})`);
 	await page.tap('#yes');
 	await page.until(isState('online'));
 	expect(device.registrations()).toBe(1);
@@ -42,6 +43,7 @@ test('a keyboard alone pairs, wherever the focus is', async () => {
 	await page.type(ENTER);
 	await page.until(shows('#yes'));
 	await keep(page, 'low-confirm');
+	await page.type(TAB);
 	await page.type(PIN);
 	await page.type(ENTER);
 	await page.until(isState('online'));
