@@ -8,7 +8,7 @@ import * as z from 'zod';
 import type { Agent } from '../agent/agent.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import type { Counters } from '../base/counters.ts';
-import { AgentError, failure, type Params } from '../base/errors.ts';
+import { AgentError, failure, type Params, toFailure } from '../base/errors.ts';
 import type { Entry } from '../events/event.ts';
 import {
 	type EventSink,
@@ -186,10 +186,14 @@ export async function openPage(parts: PageParts): Promise<Page> {
 		const { code, preview } = proposalOf(id);
 		try {
 			const trustOrigin = preview.baseUrl === null ? undefined : new URL(preview.baseUrl).origin;
-			return await agent.pair({ ...more, code, replace: false, ...(trustOrigin && { trustOrigin }) });
-		} finally {
-			// Spent or refused: another try needs another scan.
+			const paired = await agent.pair({ ...more, code, replace: false, ...(trustOrigin && { trustOrigin }) });
 			scanning.dismiss();
+			return paired;
+		} catch (error) {
+			// Spent or refused: another try needs another scan. Without its workflow it is still good.
+			const { code: refused, params } = toFailure(error);
+			if (refused !== 'workflow-missing' && params?.['workflows'] === undefined) scanning.dismiss();
+			throw error;
 		}
 	}
 

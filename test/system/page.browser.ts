@@ -103,8 +103,8 @@ describe.each(SCREENS)('on a %s screen', (name, screen) => {
 		void device.service.restart({ until: mended });
 		await untilState(page, 'offline');
 		await page.getByRole('button', { name: 'Try now' }).waitFor();
-		await expectInView(page, '#retry');
 		await keep(page, `${name}-offline`);
+		await expectInView(page, '#retry');
 		mend();
 		// The first try may come before the service is back; those of a person are at least five seconds apart.
 		await expect
@@ -353,6 +353,29 @@ describe('situations at the screen', () => {
 		await page.locator('#workflow').fill('document-check');
 		await page.locator('#workflow').press('Tab');
 		await confirmAndPair(page, device);
+	});
+
+	test('a code that names no workflow pairs with one of those that the service lists, by finger', async () => {
+		const dialect = { workflowNames: { 'check-in': 'Check in', 'check-out': 'Check out' }, codesNameWorkflow: false };
+		const device = await givenPageDevice({}, {}, { dialect, workflows: undefined });
+		for (const [name, screen, locale] of [
+			['low', LOW, 'en-GB'],
+			['phone', PHONE, 'ar-EG'],
+		] as const) {
+			const page = await openPage(browser, device.pageUrl, { ...screen, locale });
+			await page.locator('#start').click();
+			await page.locator('#code').fill(device.service.createPairingCode(null).url);
+			await page.keyboard.press('Enter');
+			for (const digit of PIN) await page.locator('#pad').getByText(digit, { exact: true }).click();
+			await page.locator('#yes').click();
+			await page.locator('#workflow-list').selectOption('check-out');
+			await keep(page, `${name}-workflows`);
+			if (screen === PHONE) {
+				await page.locator('#yes').click();
+				await untilState(page, 'online');
+			} else await page.keyboard.press('Escape');
+		}
+		expect(await device.home.status()).toMatchObject({ workflow: { live: 'check-out' } });
 	});
 
 	test('a bare token just works on a device that knows its service', async () => {

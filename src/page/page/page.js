@@ -120,10 +120,11 @@ function show() {
 	document.body.dataset.state = state;
 	at('sign').firstElementChild.setAttribute('d', SIGNS[state]);
 	setText(at('state-word'), words.states[state]);
-	setText(at('note'), pairedNote());
+	const note = state === 'online' ? pairedNote() : '';
+	setText(at('note'), note);
 	setText(at('sentence'), sentence);
 	setText(at('next'), next);
-	setText(at('announcement'), [pairedNote(), `${words.states[state]}.`, sentence, next].filter(Boolean).join(' '));
+	setText(at('announcement'), [note, `${words.states[state]}.`, sentence, next].filter(Boolean).join(' '));
 	if (!view) return;
 	const { status, standing, pinNeed } = view;
 	document.title = `${words.states[state]}: ${status.deviceId ?? ''}`;

@@ -184,6 +184,7 @@ export default {
 		again: 'Dieses Gerät wieder mit seinem Dienst verbinden?',
 		elsewhere: 'anderswo angezeigt als {host}',
 		workflow: 'Workflow dieses Geräts',
+		chooseWorkflow: 'Wählen Sie den Workflow dieses Geräts.',
 		pin: 'PIN des Standorts',
 		deleteDigit: 'Letzte Ziffer löschen',
 		yes: 'Ja, koppeln',

@@ -26,7 +26,7 @@ export default {
 		'online-moving-service': 'The device works and moves to {nextHost}.',
 		'online-registering': 'The device works and registers again.',
 		'online-moving': 'The device works and changes to {nextWorkflowId}.',
-		offline: 'There has been no connection to {host} for {duration}.',
+		offline: 'No connection to {host} for {duration}.',
 		blocked: 'The device cannot connect.',
 	},
 	codes: {
@@ -169,6 +169,7 @@ export default {
 		again: 'Connect this device to its service again?',
 		elsewhere: 'shown elsewhere as {host}',
 		workflow: 'Workflow',
+		chooseWorkflow: 'Choose the workflow of this device.',
 		pin: 'PIN of this site',
 		deleteDigit: 'Delete the last digit',
 		yes: 'Yes, pair',

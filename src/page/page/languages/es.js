@@ -171,6 +171,7 @@ export default {
 		again: '¿Conectar este equipo de nuevo a su servicio?',
 		elsewhere: 'en otros lugares aparece como {host}',
 		workflow: 'Flujo',
+		chooseWorkflow: 'Elija el flujo de trabajo de este equipo.',
 		pin: 'PIN de este lugar',
 		deleteDigit: 'Borrar la última cifra',
 		yes: 'Sí, vincular',

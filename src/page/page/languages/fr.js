@@ -172,6 +172,7 @@ export default {
 		again: 'Reconnecter cet appareil à son service ?',
 		elsewhere: 'affiché ailleurs comme {host}',
 		workflow: 'Workflow de l’appareil',
+		chooseWorkflow: 'Choisissez le workflow de cet appareil.',
 		pin: 'Code PIN de ce site',
 		deleteDigit: 'Effacer le dernier chiffre',
 		yes: 'Oui, appairer',
