@@ -161,6 +161,7 @@ export default {
 	interruptions: { one: 'eine Unterbrechung', other: '{count} Unterbrechungen' },
 	text: {
 		nothingToDo: 'Es ist nichts zu tun.',
+		tryNow: 'Jetzt versuchen',
 		retries: 'Das Gerät versucht es von selbst wieder.',
 		silent: 'Diese Seite bekommt keine Antwort vom Gerät.',
 		silentDo: 'Warten Sie eine Minute. Bleibt es so, starten Sie das Gerät neu.',
@@ -183,6 +184,7 @@ export default {
 		again: 'Dieses Gerät wieder mit seinem Dienst verbinden?',
 		elsewhere: 'anderswo angezeigt als {host}',
 		workflow: 'Workflow dieses Geräts',
+		chooseWorkflow: 'Wählen Sie den Workflow dieses Geräts.',
 		pin: 'PIN des Standorts',
 		deleteDigit: 'Letzte Ziffer löschen',
 		yes: 'Ja, koppeln',

@@ -26,7 +26,7 @@ export default {
 		'online-moving-service': 'The device works and moves to {nextHost}.',
 		'online-registering': 'The device works and registers again.',
 		'online-moving': 'The device works and changes to {nextWorkflowId}.',
-		offline: 'There has been no connection to {host} for {duration}.',
+		offline: 'No connection to {host} for {duration}.',
 		blocked: 'The device cannot connect.',
 	},
 	codes: {
@@ -146,6 +146,7 @@ export default {
 	interruptions: { one: 'one interruption', other: '{count} interruptions' },
 	text: {
 		nothingToDo: 'Nothing to do.',
+		tryNow: 'Try now',
 		retries: 'The device tries again automatically.',
 		silent: 'This page gets no answer from the device.',
 		silentDo: 'Wait a minute. If it lasts, restart the device.',
@@ -168,6 +169,7 @@ export default {
 		again: 'Connect this device to its service again?',
 		elsewhere: 'shown elsewhere as {host}',
 		workflow: 'Workflow',
+		chooseWorkflow: 'Choose the workflow of this device.',
 		pin: 'PIN of this site',
 		deleteDigit: 'Delete the last digit',
 		yes: 'Yes, pair',

@@ -148,6 +148,7 @@ export default {
 	interruptions: { one: 'una interrupción', many: '{count} de interrupciones', other: '{count} interrupciones' },
 	text: {
 		nothingToDo: 'No hay que hacer nada.',
+		tryNow: 'Intentar ahora',
 		retries: 'El equipo lo intenta de nuevo automáticamente.',
 		silent: 'Esta página no recibe respuesta del equipo.',
 		silentDo: 'Espere un minuto. Si continúa, reinicie el equipo.',
@@ -170,6 +171,7 @@ export default {
 		again: '¿Conectar este equipo de nuevo a su servicio?',
 		elsewhere: 'en otros lugares aparece como {host}',
 		workflow: 'Flujo',
+		chooseWorkflow: 'Elija el flujo de trabajo de este equipo.',
 		pin: 'PIN de este lugar',
 		deleteDigit: 'Borrar la última cifra',
 		yes: 'Sí, vincular',

@@ -149,6 +149,7 @@ export default {
 	interruptions: { one: 'une interruption', many: '{count} d’interruptions', other: '{count} interruptions' },
 	text: {
 		nothingToDo: 'Rien à faire.',
+		tryNow: 'Réessayer maintenant',
 		retries: 'L’appareil réessaie automatiquement.',
 		silent: 'Cette page ne reçoit pas de réponse de l’appareil.',
 		silentDo: 'Attendez une minute. Si cela dure, redémarrez l’appareil.',
@@ -171,6 +172,7 @@ export default {
 		again: 'Reconnecter cet appareil à son service ?',
 		elsewhere: 'affiché ailleurs comme {host}',
 		workflow: 'Workflow de l’appareil',
+		chooseWorkflow: 'Choisissez le workflow de cet appareil.',
 		pin: 'Code PIN de ce site',
 		deleteDigit: 'Effacer le dernier chiffre',
 		yes: 'Oui, appairer',
