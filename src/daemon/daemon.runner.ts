@@ -23,6 +23,7 @@ import { createLocalPorts } from '../local-api/ports.runner.ts';
 import { localRoutes } from '../local-api/routes.runner.ts';
 import { type LocalServerOptions, openLocalServer } from '../local-api/server/local-server.ts';
 import { openAnswerFile } from '../pairing/kept-answer.edge.ts';
+import { pairRequestSchema } from '../protocol/local-api.ts';
 import { findScanners, watchScanners } from '../scanning/devices.edge.ts';
 import { openScanner } from '../scanning/open.edge.ts';
 import { listenForScans } from '../scanning/scanning.runner.ts';
@@ -189,6 +190,13 @@ export async function startDaemon(options: DaemonOptions) {
 		});
 		closers.push(() => ports.close());
 		await ports.apply(settings());
+
+		// A device that waits for its code has time to load what a pairing needs, and all others never load it.
+		if (agent.status().state === 'unpaired')
+			setImmediate(() => {
+				void runtime.network.dispatcher();
+				pairRequestSchema.safeParse(null);
+			}).unref();
 
 		const refuse = (told: Failure) => {
 			const message = joinSentences(told.message, 'The settings from before stay in force.');
