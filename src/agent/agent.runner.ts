@@ -166,7 +166,13 @@ function assemble(options: AgentOptions, base: Base) {
 		toSaved: connections.toSaved,
 		goOnline: (paired) => goOnline(base, { fleet, links, status }, paired),
 	});
-	const status = (): Status => statusOf(base, { links, line, reconciler, connectivity, fleet, workflow });
+	const { maskSecrets = (text) => text } = options;
+	const status = (): Status => {
+		const now = statusOf(base, { links, line, reconciler, connectivity, fleet, workflow });
+		const { sentence, summary, problem, warnings } = now;
+		// What a service says may hold what it was sent.
+		return { ...now, ...JSON.parse(maskSecrets(JSON.stringify({ sentence, summary, problem, warnings }))) };
+	};
 	const standing = () => standingOf(status(), refusals);
 	const commands = createCommands({
 		...base,

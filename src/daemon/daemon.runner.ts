@@ -78,7 +78,12 @@ export async function startDaemon(options: DaemonOptions) {
 
 		const secrets = createSecretRegistry();
 		const registerSecret = (secret: string) => secrets.add(secret);
-		const parts: RuntimeParts = { userAgent: `idv-agent/${version}`, env: options.env, registerSecret };
+		const registerLasting = (secret: string) => secrets.add(secret, true);
+		const parts: RuntimeParts = {
+			userAgent: `idv-agent/${version}`,
+			env: options.env,
+			registerSecret: registerLasting,
+		};
 		const first = await openFirstRuntime(loaded, state, options, parts);
 		let { runtime } = first;
 		const retiring = new Set<() => Promise<void>>();
@@ -124,6 +129,7 @@ export async function startDaemon(options: DaemonOptions) {
 			openChannel,
 			log,
 			registerSecret,
+			maskSecrets: secrets.mask,
 		});
 		closers.push(() => agent.stop());
 		const hooks = runSiteHooks({ agent, log, counters, settings: () => settings().hooks, env: options.env });
@@ -153,6 +159,7 @@ export async function startDaemon(options: DaemonOptions) {
 			...(options.listen ? { listen: options.listen } : {}),
 			groups: { agent: local.agentGroup, admin: local.adminGroup },
 			onFault,
+			maskSecrets: secrets.mask,
 		});
 		closers.push(() => server.close());
 		// The next save that works withdraws it.
@@ -177,12 +184,13 @@ export async function startDaemon(options: DaemonOptions) {
 					settings,
 					pin: () => runtime.pin,
 					onFault,
+					maskSecrets: secrets.mask,
 				}),
 			warn: agent.warn,
 			log,
 			onFault,
-			registerSecret,
-			dropSecret: secrets.remove,
+			maskSecrets: secrets.mask,
+			registerSecret: registerLasting,
 		});
 		closers.push(() => ports.close());
 		await ports.apply(settings());

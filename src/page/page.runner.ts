@@ -42,6 +42,7 @@ export interface PageParts {
 	readonly pin: () => string | null;
 	/** Called with the cause of every answer `internal`, and with connections that could not be accepted. */
 	readonly onFault: (error: unknown) => void;
+	readonly maskSecrets?: (text: string) => string;
 	/** Between two signs of life for open pages, in milliseconds. */
 	readonly keepAliveMs?: number;
 }
@@ -249,8 +250,9 @@ export async function openPage(parts: PageParts): Promise<Page> {
 		}),
 	];
 	const limits = { ...LIMITS, keepAliveMs };
-	const { port, onFault } = parts;
-	const server = await openLoopbackServer({ listener: 'page', headers: HEADERS, port, routes, limits, onFault });
+	const { port, onFault, maskSecrets = (text) => text } = parts;
+	const serving = { routes, limits, onFault, maskSecrets };
+	const server = await openLoopbackServer({ listener: 'page', headers: HEADERS, port, ...serving });
 
 	const unsubscribe = agent.events.subscribe((entries) => {
 		const notifications = entries.filter(({ type }) => type === 'notification');
