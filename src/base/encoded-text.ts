@@ -1,5 +1,5 @@
 /**
- * What a text says once its encodings are taken off: escapes (JSON, percent, HTML), base64 and hexadecimal, one inside another. Each
+ * A text without its encodings: escapes (JSON, percent, HTML), base64 and hexadecimal, one inside another. Each
  * byte remembers the part of the text that it came from. Knows nothing of secrets.
  */
 
@@ -48,7 +48,7 @@ function unfold(view: View, { depth, left }: Bound, look: (view: View) => void):
 	}
 }
 
-/** Bytes that are no text are nothing that was encoded once more; this is what bounds the cost. */
+/** Only bytes that look like text can have been encoded once more: this bounds the cost. */
 function unfoldPlain(view: View, bound: Bound, look: (view: View) => void): void {
 	let printable = 0;
 	for (const byte of view.bytes) {
@@ -225,7 +225,7 @@ function hexAt(bytes: Uint8Array, at: number, digits: number): number | null {
 	return value;
 }
 
-/** What a byte is in an alphabet: its value, {@link SKIPPED} for what may stand between, or {@link NONE}. */
+/** The place of a byte in an alphabet: its value, {@link SKIPPED} for what may stand between, or {@link NONE}. */
 const NONE = 255;
 const SKIPPED = 254;
 const alphabet = (digits: string, skipped: string): Uint8Array => {

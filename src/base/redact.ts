@@ -56,7 +56,7 @@ export function registryOf(secrets: Iterable<string>): SecretRegistry {
 	return registry;
 }
 
-/** What is secret in a word of a file or a variable: the password of `user:password` and of a URL, else the word. */
+/** The secret parts of a word of a file or a variable: the password of `user:password` and of a URL, else the word. */
 export function secretsInWord(word: string): string[] {
 	const url = word.includes('://') ? URL.parse(word) : null;
 	if (url) return url.password === '' ? [] : [url.password, decode(url.password)];

@@ -4,7 +4,7 @@
  */
 import { eachView, unescapedForms, type View } from './encoded-text.ts';
 
-/** Fewer characters of a secret are no piece of it. */
+/** Shortest piece of a secret that is searched for, in characters. */
 export const MIN_PIECE_LENGTH = 6;
 /** So many characters are a piece of any secret; of a shorter one half is enough. */
 const SURE_PIECE_LENGTH = 12;
@@ -137,7 +137,7 @@ function fold(bytes: Uint8Array): Uint8Array {
 }
 
 /**
- * As it is and without its own escapes. Base64 and hexadecimal are there as well, since nobody can decode what has lost
+ * As it is and without its own escapes. Base64 and hexadecimal are there as well, since a text cannot be decoded that has lost
  * its case or its beginning.
  */
 function patternsOf(secret: string): Pattern[] {

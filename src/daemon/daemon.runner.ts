@@ -25,6 +25,7 @@ import { openAnswerFile } from '../pairing/kept-answer.edge.ts';
 import { findScanners, watchScanners } from '../scanning/devices.edge.ts';
 import { openScanner } from '../scanning/open.edge.ts';
 import { listenForScans } from '../scanning/scanning.runner.ts';
+import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { watchSettings } from '../settings/files.edge.ts';
 import { loadSettings, type SettingsSources } from '../settings/load.runner.ts';
 import { type Settings, valueAt } from '../settings/table.ts';
@@ -171,6 +172,9 @@ export async function startDaemon(options: DaemonOptions) {
 		])
 			agent.warn(notice.code === 'state-unwritable' ? 'state' : notice.message, notice);
 		agent.warn('settings', first.warning);
+		/** For this release such a file is still used; pairing refuses. */
+		const warnOfFiles = async () => agent.warn('files', (await findExposedFiles(runtime.resolved, paths))[0] ?? null);
+		await warnOfFiles();
 		const ports = createLocalPorts({
 			routes,
 			// Only on a device that has a page.
@@ -213,6 +217,7 @@ export async function startDaemon(options: DaemonOptions) {
 				agent.warn('settings-at-start', warnOfStartOnly(atStart, changed.settings));
 				retiring.add(before.close);
 				void before.retire().finally(() => retiring.delete(before.close));
+				await warnOfFiles();
 				await ports.apply(changed.settings);
 			} catch (error) {
 				refuse(toFailure(error));

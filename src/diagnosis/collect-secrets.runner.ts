@@ -8,13 +8,12 @@ import { readBytes } from '../base/files.edge.ts';
 import { secretsInWord } from '../base/redact.ts';
 import { readKeptAnswer } from '../pairing/kept-answer.edge.ts';
 import { secretsIn } from '../pairing/kept-answer.ts';
+import { PUBLIC_FILES } from '../settings/exposed-files.runner.ts';
 import type { LoadedSettings, SettingsSources } from '../settings/load.runner.ts';
 import { listSettings, valueAt } from '../settings/table.ts';
 
 /** Of one file, in bytes: a larger one holds no credential. */
 const MAX_BYTES = 1024 * 1024;
-/** Files that settings name, without a secret in them. */
-const PUBLIC = ['network.caFile', 'network.clientCertificateFile'];
 const SECRET_VARIABLE = /TOKEN|SECRET|PASS|PWD|KEY|AUTH|CREDENTIAL|COOKIE|PIN/i;
 
 export async function registerSecrets(
@@ -29,7 +28,7 @@ export async function registerSecrets(
 	}
 	for (const path of listSettings().keys()) {
 		const file = valueAt(settings, path);
-		if (!path.endsWith('File') || PUBLIC.includes(path) || typeof file !== 'string') continue;
+		if (!path.endsWith('File') || PUBLIC_FILES.includes(path) || typeof file !== 'string') continue;
 		// Each line of a key but its first and last, each word of a list.
 		for (const word of (await readText(file)).replace(/^-----.*$/gm, '').split(/\s+/))
 			secretsInWord(word).forEach(tell);
