@@ -179,6 +179,7 @@ export const ackResultSchema = z.object({ consumer: z.string(), position: z.stri
 /** `known`: whether there was such a consumer. */
 export const forgetResultSchema = z.object({ consumer: z.string(), known: z.boolean() });
 export type AckResult = z.infer<typeof ackResultSchema>;
+export type ForgetResult = z.infer<typeof forgetResultSchema>;
 
 export const leaseReportSchema = z.object({
 	leases: z.array(z.object({ name: z.string(), since: timestamp, until: timestamp })),
