@@ -1,5 +1,6 @@
 /** The commands and flags of `idv fleet`. Each command is implemented in a file of its own, loaded when it is called. */
-import { collect, type Subcommands } from '../cli/command-line.ts';
+import { AgentError } from '../base/errors.ts';
+import { collect, type Subcommands, wholeNumber } from '../cli/command-line.ts';
 
 export const FLEET_COMMANDS: Subcommands = {
 	keygen: (command) =>
@@ -38,14 +39,48 @@ export const FLEET_COMMANDS: Subcommands = {
 			.examples({ 'idv fleet sign plan.json --key fleet.key --out published.json': 'one file, for any web server' })
 			.runs(async () => (await import('./fleet-plan.ts')).signFleetPlan),
 	status: (command) =>
-		command('count which devices have moved, by what they report')
-			.option('--from <file>', 'lines of "idv-agent status --json" instead of asking the service')
-			.option('--plan <file>', 'the plan whose revision is expected; default: the newest that a device reports')
-			.number('--revision <number>', 'the expected revision', [1, Number.MAX_SAFE_INTEGER])
+		command('show which devices do what the plan says, which do not, and why')
+			.option('--plan <file>', 'the plan, bare or signed; left out, only revisions are compared')
+			.option('--inventory <file>', 'every device that there should be, for those never seen and for labels')
+			.option(
+				'--from <path>',
+				'lines of "idv-agent status --json": a file, or a directory of files (repeatable)',
+				collect,
+			)
+			.option('--prometheus <url>', "a metrics store that speaks Prometheus' query API and has the agents' metrics")
+			.option('--service', "also the embedded service's GET /api/device; alone, it is the default")
+			.option('--fail-above <share>', 'fail if more of the devices whose change is due have failed, such as 2%', share)
+			.option('--min-reported <share>', 'fail if fewer of the devices whose change is due have reported', share)
+			.option(
+				'--published <time>',
+				'when the plan was published: changes without startAt are due within its spread',
+				moment,
+			)
+			.number('--grace-seconds <seconds>', 'a device is overdue so long after its moment', [0, 604_800], 0)
+			.number('--stale-seconds <seconds>', 'a device that was last heard longer ago is offline', [1, 31_536_000], 3600)
+			.option('--watch [seconds]', 'look again and again, every 30 s or as said', wholeNumber('--watch', 1, 86_400))
+			.option('--csv', 'a line for each device')
+			.number('--revision <number>', 'without --plan: the expected revision', [1, Number.MAX_SAFE_INTEGER])
 			.option('--devices', 'name every device')
 			.examples({
-				'idv fleet status --plan plan.json': "from the service's GET /api/device",
-				'idv fleet status --from gathered.jsonl': 'collected by any means',
+				'idv fleet status --plan plan.json --inventory devices.csv --from gathered/': 'collected by any means',
+				'idv fleet status --plan plan.json --prometheus http://127.0.0.1:8428 --watch': 'from a metrics store',
+				'idv fleet status --plan plan.json --fail-above 2% --min-reported 95%': 'exit status for a pipeline',
 			})
 			.runs(async () => (await import('./fleet-status.ts')).showFleetStatus),
 };
+
+/** `2%` or `0.02`, as a share from 0 to 1. @throws AgentError `usage`. */
+function share(text: string): number {
+	const [, number, sign] = /^(\d+(?:\.\d+)?)\s*(%?)$/.exec(text.trim()) ?? [];
+	const value = Number(number ?? Number.NaN) / (sign ? 100 : 1);
+	if (value >= 0 && value <= 1) return value;
+	throw new AgentError('usage', 'A share must be written as 2% (0% to 100%).', { remedy: 'Correct the share.' });
+}
+
+/** ISO 8601, in milliseconds since 1970. @throws AgentError `usage`. */
+function moment(text: string): number {
+	const ms = Date.parse(text);
+	if (Number.isFinite(ms)) return ms;
+	throw new AgentError('usage', 'A time must be written as 2026-11-21T06:00:00Z.', { remedy: 'Correct the time.' });
+}
