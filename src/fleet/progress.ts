@@ -118,7 +118,17 @@ export function standingOf(
 	const own = report.next?.revision === compiled.plan.revision ? report.next.atMs : null;
 	const laterMs = [dueMs, own].find((ms) => ms !== null && nowMs <= ms + graceMs) ?? null;
 	if (laterMs !== null) return { ...shared, standing: 'dueLater', atMs: laterMs };
-	return { ...shared, standing: 'overdue', reason: report.hindrance ?? 'no reason is reported', hasFailed: true };
+	return {
+		...shared,
+		standing: 'overdue',
+		reason: report.hindrance ?? lateness(report, compiled.plan),
+		hasFailed: true,
+	};
+}
+
+function lateness({ planRevision }: DeviceReport, { revision }: FleetPlan): string {
+	if (planRevision === null) return 'it has confirmed no revision of the plan';
+	return planRevision < revision ? `it has confirmed revision ${planRevision} of the plan` : 'no reason is reported';
 }
 
 /** What the inventory leaves open is the device's own word. */

@@ -164,9 +164,7 @@ function hindranceOf({ workflow, plan, problem, warnings }: StatusLine): string 
 	if (plan === null) return 'it follows no plan: fleet.planUrl is not set';
 	const ofPlan = warnings?.find(({ code }) => code?.startsWith('plan-'));
 	if (ofPlan?.message) return ofPlan.message;
-	if (problem?.message) return problem.message;
-	const revision = plan?.revision ?? plan?.followed ?? null;
-	return revision === null ? null : `it has revision ${revision} of the plan`;
+	return problem?.message ?? null;
 }
 
 async function fromService(flags: SourceFlags, nowMs: number): Promise<DeviceReport[]> {
@@ -197,8 +195,6 @@ function listedReport(device: ListedDevice, nowMs: number): DeviceReport {
 	const { online, lastHeartbeatAt, planRevision, planReason = null, agentVersion = null, problemCode = null } = device;
 	const { deviceId, serial, macAddress, deviceType, workflowId, planRefused } = device;
 	const heardAtMs = readTime(lastHeartbeatAt);
-	const has =
-		planRevision === null ? 'it reports no revision of the plan' : `it has confirmed revision ${planRevision}`;
 	return {
 		...{ deviceId, serial, macAddress, deviceType, workflowId, online, planRevision, planRefused, agentVersion },
 		labels: null,
@@ -206,7 +202,7 @@ function listedReport(device: ListedDevice, nowMs: number): DeviceReport {
 		heardAtMs: online ? nowMs : heardAtMs,
 		offlineSinceMs: online ? null : heardAtMs,
 		refusal: planReason,
-		hindrance: online ? (problemCode ?? has) : problemCode,
+		hindrance: problemCode,
 		next: null,
 		problem: problemCode,
 	};
@@ -325,7 +321,7 @@ function pointReports(seen: readonly Point[], online: readonly Point[], facts: F
 			planRevision: confirmed ?? null,
 			planRefused: refused?.value ?? null,
 			refusal: refused?.labels['code'] ?? null,
-			hindrance: problem ?? (is && revision ? `it has revision ${revision} of the plan` : null),
+			hindrance: problem,
 			next: due && revision ? { revision, atMs: due * 1000 } : null,
 			agentVersion: labels['version'] ?? null,
 			problem,

@@ -75,7 +75,7 @@ describe('idv fleet status --plan', () => {
 			['overdue', 'applications on it hold a lease', 1],
 			['overdue', 'it follows no plan: fleet.planUrl is not set', 1],
 			['overdue', 'The plan is not signed.', 1],
-			['overdue', 'it has revision 6 of the plan', 1],
+			['overdue', 'it has confirmed revision 6 of the plan', 1],
 			['offline', 'No DNS.', 1],
 		]);
 		const { stdout } = await status('--plan', plan, '--from', from);
