@@ -3,6 +3,7 @@
  * which part hears of what; decides nothing that a pure file could decide, and touches nothing that an edge could touch.
  */
 
+import { randomUUID } from 'node:crypto';
 import type { Failure } from '../base/errors.ts';
 import { accessOf, keepConnections } from '../connection/connection-tokens.runner.ts';
 import { keepLine, UNSAVED_LINE } from '../connection/line.runner.ts';
@@ -11,6 +12,7 @@ import type { Runtime } from '../connection/runtime.runner.ts';
 import { bearsOn } from '../connection/settings-bearing.ts';
 import { supervise } from '../connection/supervisor.ts';
 import type { EventsFeed } from '../events/feed.runner.ts';
+import { fetchPlan } from '../fleet/fetch-plan.edge.ts';
 import { followFleet } from '../fleet/follow-plan.runner.ts';
 import { heartbeatExtras, planHeartbeat, reportPlan } from '../fleet/plan-report.ts';
 import { toReport } from '../identity/identity.ts';
@@ -100,6 +102,7 @@ function assemble(options: AgentOptions, base: Base) {
 	const connections = keepConnections({ ...base, credentials: () => runtime().credentials });
 	const fleet = followFleet({
 		...base,
+		fetchPlan: options.fetchPlan ?? fetchPlan,
 		fallback() {
 			const { resolved } = runtime();
 			const workflow = chosenWorkflow(resolved, stateWriter.state, null);
@@ -163,6 +166,7 @@ function assemble(options: AgentOptions, base: Base) {
 		...base,
 		store: options.store,
 		answerFile: options.answerFile,
+		newAttemptId: options.newAttemptId ?? randomUUID,
 		plan,
 		standing: () => standing(),
 		readIdentity: identity.ofMachine,

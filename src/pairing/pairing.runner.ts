@@ -30,6 +30,7 @@ import { type BroughtBy, decidePairing, type PairingContext, type PairingDecisio
 
 export interface PairingParts {
 	readonly clock: Clock;
+	readonly newAttemptId: () => string;
 	readonly log: Log;
 	readonly store: Pick<StateStore, 'probe' | 'save'>;
 	/** Where an answer is set aside that could not be read. */
@@ -139,6 +140,7 @@ export function createPairing(parts: PairingParts): Pairing {
 		const asked = parts.registrationFor(identity, plan.baseUrl, plan.workflowId ?? '');
 		const { connection, workflowId } = await redeemCode(plan, {
 			clock,
+			newAttemptId: parts.newAttemptId,
 			client: () => runtime().client,
 			service: service(),
 			request: asked.request,
