@@ -21,6 +21,8 @@ export interface DeviceReport {
 	/** The newest revision under which it was online, and the one that it could not follow. */
 	readonly planRevision: number | null;
 	readonly planRefused: number | null;
+	/** The epoch of both, where it is said. */
+	readonly planEpoch?: number | null | undefined;
 	/** Why it refused, in words. */
 	readonly refusal: string | null;
 	/** Why it may be late, in words. */
@@ -104,7 +106,9 @@ export function standingOf(
 		const hasFailed = sinceMs === null || dueMs === null || sinceMs >= dueMs;
 		return { ...shared, standing: 'offline', atMs: sinceMs, reason, hasFailed };
 	}
-	if (report.planRefused !== null && report.planRefused >= compiled.plan.revision)
+	const { epoch = 0, revision } = compiled.plan;
+	const isOfEpoch = (report.planEpoch ?? epoch) === epoch;
+	if (isOfEpoch && report.planRefused !== null && report.planRefused >= revision)
 		return {
 			...shared,
 			standing: 'refused',
@@ -115,7 +119,7 @@ export function standingOf(
 		const laterMs = move !== null && !isMoveDue && move.to.workflowId !== workflowId ? move.atMs : null;
 		return { ...shared, standing: laterMs === null ? 'atTarget' : 'dueLater', atMs: laterMs };
 	}
-	const own = report.next?.revision === compiled.plan.revision ? report.next.atMs : null;
+	const own = report.next?.revision === revision ? report.next.atMs : null;
 	const laterMs = [dueMs, own].find((ms) => ms !== null && nowMs <= ms + graceMs) ?? null;
 	if (laterMs !== null) return { ...shared, standing: 'dueLater', atMs: laterMs };
 	return {

@@ -1,6 +1,25 @@
 /** The commands and flags of `idv fleet`. Each command is implemented in a file of its own, loaded when it is called. */
 import { AgentError } from '../base/errors.ts';
-import { collect, type Subcommands, wholeNumber } from '../cli/command-line.ts';
+import { collect, type LazyCommand, type Subcommands, wholeNumber } from '../cli/command-line.ts';
+
+/** What stops a slip before a plan is signed. */
+const brakes = (command: LazyCommand) =>
+	command
+		.option('--inventory <file>', 'every device there is: labels and ids that match none of them are errors')
+		.option(
+			'--previous <file>',
+			'the plan in force: an older revision, or other content under the same one, is an error',
+		)
+		.option('--workflows <names>', 'every workflow there is: a file, or names with commas between them')
+		.option('--max-moves <share>', 'refuse a plan that moves more of the inventory, such as 10%', share)
+		.number('--allow-moves <count>', 'so many devices are meant to move', [0, 100_000_000]);
+
+/** Where the next plan goes. */
+const step = (command: LazyCommand) =>
+	command
+		.option('--rule <name>', 'only the rollout of this rule; left out, every one')
+		.option('--key <file>', 'sign it with the private key of idv fleet keygen')
+		.option('--out <file>', 'write it here; left out, it is only shown');
 
 export const FLEET_COMMANDS: Subcommands = {
 	keygen: (command) =>
@@ -12,7 +31,11 @@ export const FLEET_COMMANDS: Subcommands = {
 		command('check a plan and report mistakes with line and path')
 			.argument('<plan>', 'the plan, bare or signed')
 			.option('--public-key <key>', 'a key that must have signed it (repeatable)', collect)
-			.examples({ 'idv fleet check plan.json': '' })
+			.with(brakes)
+			.examples({
+				'idv fleet check plan.json': '',
+				'idv fleet check plan.json --inventory devices.csv --previous published.json': 'names slips',
+			})
 			.runs(async () => (await import('./fleet-plan.ts')).checkFleetPlan),
 	preview: (command) =>
 		command('show which devices of an inventory would move')
@@ -36,8 +59,39 @@ export const FLEET_COMMANDS: Subcommands = {
 			.argument('<plan>', 'the plan')
 			.requiredOption('--key <file>', 'the private key of idv fleet keygen')
 			.option('--out <file>', 'write the signed plan here; default: standard output')
-			.examples({ 'idv fleet sign plan.json --key fleet.key --out published.json': 'one file, for any web server' })
+			.with(brakes)
+			.examples({
+				'idv fleet sign plan.json --key fleet.key --out published.json': 'one file, for any web server',
+				'idv fleet sign plan.json --key fleet.key --inventory devices.csv --max-moves 10%':
+					'refused if more would move',
+			})
 			.runs(async () => (await import('./fleet-plan.ts')).signFleetPlan),
+	'next-ring': (command) =>
+		command('make the plan that begins the next ring')
+			.argument('<plan>', 'the plan in force, bare or signed')
+			.option('--rings <shares>', 'shares in percent after those that the plan lists (default: 1,10,50,100)', shares)
+			.option('--start-at <time>', 'when the ring begins; left out, as soon as devices take the plan', moment)
+			.with(brakes)
+			.with(step)
+			.examples({
+				'idv fleet next-ring published.json --inventory devices.csv': 'shows what would happen',
+				'idv fleet next-ring published.json --key fleet.key --out published.json': 'makes and signs it',
+			})
+			.runs(async () => (await import('./fleet-step.ts')).nextRing),
+	pause: (command) =>
+		command('make the plan in which no further ring begins')
+			.argument('<plan>', 'the plan in force, bare or signed')
+			.option('--inventory <file>', 'also count the devices that would move')
+			.with(step)
+			.examples({ 'idv fleet pause published.json --key fleet.key --out published.json': '' })
+			.runs(async () => (await import('./fleet-step.ts')).pauseRollout),
+	rollback: (command) =>
+		command('make the plan that takes a rollout back')
+			.argument('<plan>', 'the plan in force, bare or signed')
+			.option('--inventory <file>', 'also count the devices that would move')
+			.with(step)
+			.examples({ 'idv fleet rollback published.json --rule lobby --key fleet.key --out published.json': '' })
+			.runs(async () => (await import('./fleet-step.ts')).rollBack),
 	status: (command) =>
 		command('show which devices do what the plan says, which do not, and why')
 			.option('--plan <file>', 'the plan, bare or signed; left out, only revisions are compared')
@@ -76,6 +130,15 @@ function share(text: string): number {
 	const value = Number(number ?? Number.NaN) / (sign ? 100 : 1);
 	if (value >= 0 && value <= 1) return value;
 	throw new AgentError('usage', 'A share must be written as 2% (0% to 100%).', { remedy: 'Correct the share.' });
+}
+
+/** `1,10,50`: rising. @throws AgentError `usage`. */
+function shares(text: string): number[] {
+	const percents = text.split(',').map((part) => Number(/^\s*(\d+(?:\.\d+)?)\s*%?\s*$/.exec(part)?.[1] ?? Number.NaN));
+	if (percents.every((percent, index) => percent > (percents[index - 1] ?? 0) && percent <= 100)) return percents;
+	throw new AgentError('usage', '--rings must be rising shares in percent, above 0 and at most 100.', {
+		remedy: 'Write them as 1,10,50,100.',
+	});
 }
 
 /** ISO 8601, in milliseconds since 1970. @throws AgentError `usage`. */

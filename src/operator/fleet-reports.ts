@@ -80,6 +80,7 @@ const statusLineSchema = z.object({
 	plan: z
 		.object({
 			revision: z.number().nullish(),
+			epoch: z.number().nullish(),
 			followed: z.number().nullable(),
 			next: z.object({ revision: z.number(), at: z.string() }).nullish(),
 			refused: z.object({ revision: z.number(), message: z.string() }).nullable(),
@@ -142,6 +143,7 @@ function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceRep
 		offlineSinceMs: online ? null : (heartbeatMs ?? sinceMs ?? null),
 		planRevision: plan?.followed ?? null,
 		planRefused: plan?.refused?.revision ?? null,
+		planEpoch: plan?.epoch,
 		refusal: plan?.refused?.message ?? null,
 		hindrance: online ? hindranceOf(status) : (problem?.message ?? (status.state === 'unpaired' ? 'not paired' : null)),
 		next: next && Number.isFinite(next.atMs) ? next : null,

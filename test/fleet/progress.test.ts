@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { fleetPlanSchema } from '../../src/fleet/plan-format.ts';
+import { planSchemaOf } from '../../src/fleet/plan-format.ts';
 import { type DeviceReport, type ProgressContext, standingOf, sumUp } from '../../src/fleet/progress.ts';
 import { assignmentAt, compilePlan, planFor, rolloutPercentile } from '../../src/fleet/targeting.ts';
 
@@ -10,7 +10,7 @@ const CONTEXT: ProgressContext = { nowMs: NOW, staleMs: HOUR, graceMs: 0, publis
 const iso = (ms: number) => new Date(ms).toISOString();
 
 const planOf = (more: object) =>
-	compilePlan(fleetPlanSchema.parse({ format: 'idv-fleet-plan/1', revision: 7, spreadSeconds: 600, ...more }));
+	compilePlan(planSchemaOf(null).parse({ format: 'idv-fleet-plan/1', revision: 7, spreadSeconds: 600, ...more }));
 const rollout = (rings: object[]) =>
 	planOf({ defaults: { workflowId: 'old', rollout: { to: { workflowId: 'new' }, rings, spreadSeconds: 0 } } });
 
