@@ -120,7 +120,7 @@ export function standingOf(
 		return { ...shared, standing: laterMs === null ? 'atTarget' : 'dueLater', atMs: laterMs };
 	}
 	const own = report.next?.revision === revision ? report.next.atMs : null;
-	const laterMs = [dueMs, own].find((ms) => ms !== null && nowMs <= ms + graceMs) ?? null;
+	const laterMs = [dueMs, own].find((ms) => ms !== null && nowMs < ms + graceMs) ?? null;
 	if (laterMs !== null) return { ...shared, standing: 'dueLater', atMs: laterMs };
 	return {
 		...shared,
@@ -238,13 +238,15 @@ function addReason(groups: Map<string, ReasonGroup>, { standing, deviceId }: Dev
 
 /**
  * A share of the whole fleet would hide a ring of 1 %: once a rollout has begun, the devices that it reaches are judged. One
- * that was offline before its move was due has not reported.
+ * that was offline before its move was due has not reported, nor has one whose share of the spread is still to come.
  */
 function judge(devices: readonly DeviceStanding[]): FleetProgress['judged'] {
 	const begun = devices.filter(({ isMoveDue }) => isMoveDue);
-	const judged = begun.length > 0 ? begun : devices.filter(({ target }) => target !== null);
+	const isToCome = ({ standing, ring }: DeviceStanding) => standing === 'dueLater' && ring !== null;
+	const judged = begun.length > 0 ? begun : devices.filter((one) => one.target !== null && !isToCome(one));
 	const reported = judged.filter(
-		({ standing, hasFailed }) => standing !== 'neverSeen' && (standing !== 'offline' || hasFailed),
+		({ standing, hasFailed }) =>
+			standing !== 'neverSeen' && standing !== 'dueLater' && (standing !== 'offline' || hasFailed),
 	);
 	return {
 		devices: judged.length,

@@ -165,6 +165,13 @@ describe('a fleet', () => {
 		expect(sumUp(fleet(() => null)).judged.reported).toBe(0);
 	});
 
+	test('has not reported while a share of the spread is to come', () => {
+		const context = { ...CONTEXT, publishedMs: NOW - 1 };
+		const progress = sumUp([standingOf(rollout([ALL]), null, report(), context)]);
+		expect(progress).toMatchObject({ dueLater: 1, judged: { devices: 1, reported: 0, failed: 0 } });
+		expect(sumUp([standingOf(rollout([TOMORROW]), null, report(), CONTEXT)]).judged.devices).toBe(0);
+	});
+
 	test('groups reasons without the names of devices, the most frequent first', () => {
 		const { reasons, rings } = sumUp(
 			fleet((id) => ({

@@ -39,7 +39,7 @@ test('check names every slip with its place, and sign writes nothing', async () 
 	);
 	expect(await sign(file, ...flags)).toMatchObject({
 		status: 65,
-		stderr: expect.stringMatching(/loby.*\n.*chekin.*plan-invalid/s),
+		stderr: expect.stringMatching(/chekin.*\n.*loby.*plan-invalid/s),
 	});
 	await expect(stat(out)).rejects.toThrow();
 	expect((await sign(await plan(), ...flags)).status).toBe(0);
