@@ -14,7 +14,7 @@ import { supervise } from '../connection/supervisor.ts';
 import type { EventsFeed } from '../events/feed.runner.ts';
 import { fetchPlan } from '../fleet/fetch-plan.edge.ts';
 import { followFleet } from '../fleet/follow-plan.runner.ts';
-import { planHeartbeat, reportPlan } from '../fleet/plan-report.ts';
+import { heartbeatExtras, planHeartbeat, reportPlan } from '../fleet/plan-report.ts';
 import { toReport } from '../identity/identity.ts';
 import { createPairing, type Paired, type PairingOutcome, untilSettled } from '../pairing/pairing.runner.ts';
 import { isRefusal, type Standing, standingOf } from '../pairing/rescue.ts';
@@ -118,7 +118,11 @@ function assemble(options: AgentOptions, base: Base) {
 		decide: options.supervise ?? supervise,
 		connections,
 		line,
-		plan: () => planHeartbeat(fleet.record(), reconciler.progress.attempt),
+		plan() {
+			const { heartbeatFields } = settings().service;
+			const said = planHeartbeat(fleet.record(), reconciler.progress.attempt);
+			return heartbeatFields.length === 0 ? said : { ...said, ...heartbeatExtras(heartbeatFields, status()) };
+		},
 		openChannel: options.openChannel,
 		report: {
 			frame: receiveMessages({
@@ -248,6 +252,7 @@ function statusOf(base: Base, { links, line, reconciler, connectivity, fleet, wo
 		plan: reportPlan(fleet.record(), attempt, { ...moment, checkedAt: fleet.checkedAt }),
 		identity: { deviceId: deviceId.value, serial: serial.value, macAddress: macAddress.value },
 		deviceType: settings().deviceType,
+		labels: settings().fleet.labels,
 		baseUrl: supervision.current?.registration.baseUrl ?? serviceOf(settings(), stateWriter.state),
 		newestEventId: base.events.newest(),
 		blocker: reconciler.blocker,
