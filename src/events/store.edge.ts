@@ -13,6 +13,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { idleClock } from '../base/clock.edge.ts';
+import { EARLIEST_CLOCK_MS } from '../base/durations.ts';
 import { AgentError } from '../base/errors.ts';
 import { createConsumers } from './consumers.ts';
 import { rememberMessages } from './duplicates.ts';
@@ -39,8 +40,6 @@ const REMEMBERED_EVENTS = 1024;
 /** So many events, or characters, do not wait for the end of the turn. */
 const MAX_PENDING = 1024;
 const MAX_PENDING_BYTES = 256 * 1024;
-/** A clock that shows an earlier time was never set. */
-const EARLIEST_CLOCK_MS = Date.UTC(2025, 0, 1);
 /** A smaller step of the clock, as against the time that passed, does not matter for the age of events. */
 const CLOCK_STEP_MS = 60_000;
 

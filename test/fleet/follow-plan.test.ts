@@ -59,6 +59,7 @@ describe('a device with a fleet plan', () => {
 		const beat = untilBeat(service, ({ workflowId }) => workflowId === 'boarding');
 		device.clock.advance(FIRST_LOOK_MS);
 		const status = await device.untilLive('boarding');
+		device.clock.advance(30_000);
 		expect(status).toMatchObject({
 			workflow: { wanted: 'boarding', source: 'plan' },
 			plan: { revision: 7, followed: 7, rule: null, workflowId: 'boarding', next: null, refused: null },
