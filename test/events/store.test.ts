@@ -308,6 +308,7 @@ describe('what stays on the disk', () => {
 		await add(open(), 'a');
 		expect(fs.readdirSync(directory).map((name) => [name, fs.statSync(at(name)).mode & 0o777])).toEqual([
 			['events.db', 0o600],
+			['events.db-tail', 0o600],
 			['events.db-wal', 0o600],
 		]);
 	});
