@@ -172,8 +172,12 @@ export function openEventTable(file: string) {
 
 	function setConsumers(consumers: ReadonlyMap<string, Position>): void {
 		changes.push(['setConsumers', [...consumers]]);
-		run('DELETE FROM consumer').done();
-		for (const [name, { number, seenMs }] of consumers) run(insertInto('consumer'), name, number, seenMs).done();
+		for (const name of positions().keys())
+			if (!consumers.has(name)) run('DELETE FROM consumer WHERE name = ?', name).done();
+		// Not by a replacement: a name that stays costs no page of the index.
+		const save =
+			'INSERT INTO consumer VALUES (?1, ?2, ?3) ON CONFLICT (name) DO UPDATE SET position = ?2, seen_ms = ?3';
+		for (const [name, { number, seenMs }] of consumers) run(save, name, number, seenMs).done();
 	}
 
 	/** Deletes events up to a number, of which those after `forgotten` leave their number and service id. `first` is the oldest kept one. */
