@@ -13,7 +13,7 @@ export interface EventTail {
 	readonly bytes: number;
 	/** Adds what one transaction has done. @param flushes whether it has to survive a power cut from now on. */
 	append(changes: readonly Change[], flushes: boolean): void;
-	/** What was appended since it was empty, as far as it is whole. */
+	/** The changes since it was empty, as far as they are whole. */
 	read(): Change[][];
 	/** The database has it all. */
 	empty(): void;

@@ -68,6 +68,7 @@ export interface PageView {
 		| 'state'
 		| 'summary'
 		| 'pairedAt'
+		| 'pairedAtBy'
 		| 'agentVersion'
 		| 'startedAt'
 		| 'deviceId'
@@ -135,7 +136,7 @@ export async function openPage(parts: PageParts): Promise<Page> {
 	let announcing: NodeJS.Immediate | null = null;
 
 	function view(): PageView {
-		const { state, summary, pairedAt, agentVersion, startedAt, ...rest } = agent.status();
+		const { state, summary, pairedAt, pairedAtBy, agentVersion, startedAt, ...rest } = agent.status();
 		const { deviceId, deviceType, serial, macAddress, baseUrl, workflow, problem, warnings } = rest;
 		const identity = { deviceId, deviceType, serial, macAddress, baseUrl, workflow };
 		const { contents, language, support } = settings().page;
@@ -143,7 +144,7 @@ export async function openPage(parts: PageParts): Promise<Page> {
 			nowMs: clock.wallMs(),
 			language,
 			support,
-			status: { state, summary, pairedAt, agentVersion, startedAt, ...identity, problem, warnings },
+			status: { state, summary, pairedAt, pairedAtBy, agentVersion, startedAt, ...identity, problem, warnings },
 			lastHeartbeatAt: rest.channel.lastHeartbeatAt,
 			events: shown.map((entry) => toPageEvent(entry, contents)),
 			timeline,

@@ -174,9 +174,7 @@ export function createPairing(parts: PairingParts): Pairing {
 	async function savePairing(plan: Pairs, identity: CompleteIdentity, saved: SavedConnection): Promise<void> {
 		const { ms, isServices } = parts.time.best();
 		const at = new Date(ms).toISOString();
-		stateWriter.keep((state) =>
-			withPairing(state, plan, identity, saved, { at, by: isServices ? 'service' : 'device' }),
-		);
+		stateWriter.keep((state) => withPairing(state, plan, identity, saved, { at, isServices }));
 		// The code is used up: the device goes online with what it brought, even if the disk is full; the status reports that.
 		await parts.store.save(stateWriter.state).catch(() => {});
 		// Its attempt is over in the state: a file that cannot be removed now is removed at the next start, and never used.
@@ -312,13 +310,13 @@ function withPairing(
 	{ baseUrl, workflowId, sessionId, assignsWorkflow, confirmsOrigin }: Pairs,
 	identity: CompleteIdentity,
 	saved: SavedConnection,
-	{ at, by }: { readonly at: string; readonly by: 'device' | 'service' },
+	{ at, isServices }: { readonly at: string; readonly isServices: boolean },
 ): DeviceState {
 	const paired: DeviceState = {
 		...state,
 		attempt: null,
 		identity: pinIdentity(identity, at),
-		pairing: { baseUrl, sessionId, pairedAt: at, pairedAtBy: by },
+		pairing: { baseUrl, sessionId, pairedAt: at, ...(isServices && { pairedAtBy: 'service' }) },
 		assignedWorkflow: assignsWorkflow ? { workflowId, source: 'pairing', at } : state.assignedWorkflow,
 		confirmedOrigins: confirmsOrigin ? [...state.confirmedOrigins, confirmsOrigin].slice(-16) : state.confirmedOrigins,
 	};

@@ -66,7 +66,7 @@ export const deviceStateSchema = z.object({
 			baseUrl: z.string(),
 			sessionId: z.string().nullable(),
 			pairedAt: z.string(),
-			pairedAtBy: z.enum(['device', 'service']).optional(),
+			pairedAtBy: z.literal('service').optional(),
 		})
 		.nullable(),
 	assignedWorkflow: assignedWorkflowSchema.nullable(),

@@ -194,6 +194,19 @@ describe('a device with a fleet plan', () => {
 	});
 });
 
+test('a look that was asked to wait does so, and no longer', async () => {
+	const { server, device } = await givenFleetDevice(plan(7, 'check-in'));
+	server.behave((response) => response.writeHead(503, { 'Retry-After': '1800' }).end());
+	device.clock.advance(FIRST_LOOK_MS);
+	await refusalOf(device, 'plan-unreachable');
+	server.behave(null);
+	device.clock.advance(1_799_000);
+	expect(server.answers).toEqual([503]);
+	device.clock.advance(1_800_000 * 0.25 + 1000);
+	await device.untilStatus(({ plan }) => plan?.followed === 7);
+	expect(server.answers).toEqual([503, 200]);
+});
+
 describe('a clock that is wrong', () => {
 	const rollout = (startAt: string) =>
 		plan(7, null, {
@@ -208,7 +221,7 @@ describe('a clock that is wrong', () => {
 	];
 
 	test.each(wallClocks)(
-		'does not revert a finished rollout when the device starts with a clock %s',
+		'does not revert a finished rollout when the device starts with a clock %s [F300]',
 		async (_, wallMs) => {
 			const startAt = new Date(Date.now() - 3_600_000).toISOString();
 			const { device } = await givenFleetDevice(rollout(startAt));
@@ -228,7 +241,7 @@ describe('a clock that is wrong', () => {
 		},
 	);
 
-	test('makes no ring wait once the clock is right: the plan is judged again at the next wakeup', async () => {
+	test('makes no ring wait once the clock is right: the plan is judged again at the next wakeup [F301]', async () => {
 		const startAtMs = Date.now() + 20 * 3_600_000;
 		const { device } = await givenFleetDevice(rollout(new Date(startAtMs).toISOString()));
 		device.clock.advance(FIRST_LOOK_MS);
