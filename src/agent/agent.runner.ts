@@ -176,11 +176,14 @@ function assemble(options: AgentOptions, base: Base) {
 		toSaved: connections.toSaved,
 		goOnline: (paired) => goOnline(base, { fleet, links, status }, paired),
 	});
-	const judge = () => reconciler.follow();
-	base.onClockJump(judge);
+	base.onClockJump(() => reconciler.follow());
+	const { maskSecrets = (text) => text } = options;
 	const status = (): Status => {
 		time.look();
-		return statusOf(base, { links, line, reconciler, connectivity, fleet, workflow });
+		const now = statusOf(base, { links, line, reconciler, connectivity, fleet, workflow });
+		const { sentence, summary, problem, warnings } = now;
+		// What a service says may hold what it was sent.
+		return { ...now, ...JSON.parse(maskSecrets(JSON.stringify({ sentence, summary, problem, warnings }))) };
 	};
 	const standing = () => standingOf(status(), refusals);
 	const commands = createCommands({

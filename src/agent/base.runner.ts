@@ -49,6 +49,8 @@ export interface AgentOptions {
 	readonly log: Log;
 	/** Called with every secret that the agent comes to hold, so that it is never printed. */
 	readonly registerSecret: (secret: string) => void;
+	/** The text with a mark in place of every secret that was registered. Default: as it is. */
+	readonly maskSecrets?: (text: string) => string;
 }
 
 export type Base = ReturnType<typeof openBase>;

@@ -71,7 +71,7 @@ export async function fetchPlan(network: PlanNetwork, request: PlanRequest): Pro
 }
 
 /** Keeps no connection between two looks, which are minutes apart, but the TLS session: the next handshake is a short one. */
-const sessions = new HttpsAgent({ rejectUnauthorized: true, keepAlive: false });
+const sessions = new HttpsAgent({ keepAlive: false });
 
 function ask(
 	network: PlanNetwork,
@@ -90,7 +90,9 @@ function ask(
 	};
 	return new Promise((resolve, reject) => {
 		const open = isSecure ? requestHttps : requestHttp;
-		const request = open(url, { headers, signal, agent: agent ?? (isSecure ? sessions : false) }, resolve);
+		// Or NODE_TLS_REJECT_UNAUTHORIZED would decide.
+		const through = { agent: agent ?? (isSecure ? sessions : false), rejectUnauthorized: true };
+		const request = open(url, { headers, signal, ...through }, resolve);
 		// As the deadline would say it.
 		request.setTimeout(IDLE_MS, () => request.destroy(new DOMException('The answer stopped.', 'TimeoutError')));
 		// A response that is not read any more may still fail.

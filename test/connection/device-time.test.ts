@@ -129,6 +129,8 @@ test('a time before any clock was set, or still to come, is impossible', () => {
 	expect([0, NOW - YEAR, NOW + HOUR].map((at) => isImpossible(at, NOW))).toEqual([true, false, true]);
 });
 
+const PLAIN = { epoch: 0, fleet: null, validUntilMs: null, keys: null };
+
 describe('a plan, under random clocks', () => {
 	const to = { workflowId: 'b', heartbeatCadence: null };
 	const base = { workflowId: 'a', heartbeatCadence: null };
@@ -136,7 +138,7 @@ describe('a plan, under random clocks', () => {
 		source: 's',
 		basis: 'b',
 		...NO_PLAN,
-		taken: { revision, digest: `d${revision}`, rule: null, base, move: { to, percent: 100, atMs } },
+		taken: { revision, digest: `d${revision}`, ...PLAIN, rule: null, base, move: { to, percent: 100, atMs } },
 	});
 	const jump = fc.oneof(
 		fc.record({
@@ -200,7 +202,7 @@ describe('a plan, under random clocks', () => {
 		expect(moved.moved).toEqual({ to, atMs: NOW + HOUR });
 		const postponed = { ...moved, taken: planOf(2, NOW + DAY).taken };
 		expect(planTarget(postponed, NOW + 2 * HOUR)?.workflowId).toBe('a');
-		const back: PlanRecord = { ...moved, taken: { revision: 3, digest: 'd3', rule: null, base, move: null } };
+		const back: PlanRecord = { ...moved, taken: { revision: 3, digest: 'd3', ...PLAIN, rule: null, base, move: null } };
 		expect(planTarget(back, NOW)?.workflowId).toBe('a');
 		// Once the device is there, what it did before is over: a later rollout to the same workflow waits for its time.
 		const again = { ...confirmed(back, NOW + 2 * HOUR), taken: planOf(4, NOW + 30 * 60_000).taken };
