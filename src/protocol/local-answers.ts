@@ -149,6 +149,10 @@ export const statusSchema = z.object({
 		.nullable(),
 	sessionId: z.string().nullable().describe('The session that the pairing link named, if it named one.'),
 	pairedAt: timestamp.nullable(),
+	pairedAtBy: z
+		.enum(['service', 'wrong clock'])
+		.optional()
+		.describe("The clock of pairedAt, where it is not this device's while that was right."),
 	problem: problemSummarySchema.nullable(),
 	warnings: z.array(problemSummarySchema),
 	newestEventId: z.string().nullable().describe("The newest event's id, to follow from here; null before the first."),

@@ -275,6 +275,12 @@ export const SETTINGS = {
 			'Bytes of events kept for applications, at most; 65536 to 268435456.',
 		),
 		maxAgeSeconds: number(60, 31_536_000, 86_400, 'Seconds for which an event is kept at most; 60 to 31536000.'),
+		cleanAfterSeconds: number(
+			1,
+			3600,
+			30,
+			'Seconds until what all applications have acknowledged is in no file any more; 1 to 3600, fewer wear the disk more.',
+		),
 		durable: flag(
 			true,
 			'Whether events are on the disk before an application gets them; false keeps them in memory only. Taken at the start.',
