@@ -81,7 +81,7 @@ const COMMANDS: Subcommands = {
 	demo: (command) =>
 		command(TOOL_COMMANDS.demo)
 			.option('--once', 'end after the story; the exit status says whether every step succeeded')
-			.examples({ [`${name} demo`]: 'stays up until Ctrl-C' })
+			.examples({ [`${name} demo`]: 'on a terminal it stays up until q' })
 			.runs(async () => (await import('./demo.ts')).demo),
 };
 
