@@ -208,7 +208,7 @@ Depends: libatomic1, libc6 (>= ${parts.libc}), libgcc-s1, libstdc++6${CONTROL[pa
 `;
 }
 
-/** What differs: relations, from the end of Depends on, and the description. Until 0.2.0 `idv` was part of idv-agent. */
+/** Relations, from the end of Depends on, and the description. Until 0.2.0 `idv` was part of idv-agent. */
 const CONTROL: Readonly<Record<ProgramName, string>> = {
 	'idv-agent': `, systemd (>= 252)
 Suggests: bash-completion, idv-tools

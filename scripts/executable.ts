@@ -24,7 +24,7 @@ export interface ExecutableOptions {
 	readonly outDir: string;
 }
 
-/** What is shipped: the agent for devices, and what only operators and developers run. */
+/** The programs that are shipped: the agent for devices, and the tools of operators and developers. */
 export const PROGRAMS = ['idv-agent', 'idv-tools'] as const;
 export type ProgramName = (typeof PROGRAMS)[number];
 

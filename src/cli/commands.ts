@@ -12,7 +12,7 @@ import {
 	type Subcommands,
 } from './command-line.ts';
 import { runCommand } from './output.ts';
-import { asksForTool, hasTools, runTool, TOOL_COMMANDS } from './tool-commands.ts';
+import { asksForTool, becomeTools, hasTools, TOOL_COMMANDS } from './tool-commands.ts';
 
 /** @param word the command that is asked for, where it is known; left out, or unknown, all of them are there. */
 function buildProgram(word = ''): LazyCommand {
@@ -190,6 +190,14 @@ const COMMANDS: Subcommands = {
 			})
 			.runs(async () => (await import('./support-bundle.ts')).supportBundle),
 };
+
+/** Built in by the bundler: as `true` it leaves out of the program of a device what stands behind it. */
+declare const IDV_AGENT_TOOLS_APART: boolean | undefined;
+
+async function runTool(): Promise<void> {
+	if (typeof IDV_AGENT_TOOLS_APART === 'boolean' && IDV_AGENT_TOOLS_APART) becomeTools();
+	else await import('./tools.ts');
+}
 
 /** In the list of commands where they can be run; elsewhere their names only say in which package they are. */
 function listTools(program: LazyCommand): LazyCommand {

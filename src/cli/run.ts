@@ -21,7 +21,7 @@ const SENTENCE_EVERY_MS = 60_000;
 /** The first heartbeat and the greeting of the service are over by then. */
 const MEMORY_AFTER_MS = 2000;
 
-/** Reports an error itself: whoever calls it may have been built without the classes of this program. */
+/** Reports an error itself: the caller may be a bundle of its own, with another class of errors. */
 export const runReported = (flags: AskFlags): Promise<void> => runCommand(flags, () => run(flags));
 
 async function run(flags: AskFlags): Promise<void> {

@@ -1,6 +1,5 @@
 /**
- * Where the commands of `tools.ts` are: in this program, in the package `idv-tools`, or nowhere on this machine. Loads none
- * of them before it is asked for.
+ * Where the commands of `tools.ts` are: in this program, in the package `idv-tools`, or nowhere on this machine.
  */
 import { existsSync } from 'node:fs';
 import { AgentError } from '../base/errors.ts';
@@ -8,7 +7,7 @@ import { AgentError } from '../base/errors.ts';
 /** Built in by the bundler as `true` for the package of a device, which holds none of them. */
 declare const IDV_AGENT_TOOLS_APART: boolean | undefined;
 
-/** What each is for. */
+/** The purpose of each. */
 export const TOOL_COMMANDS = {
 	service: 'run an embedded service for trials: the whole published interface, in memory',
 	simulate: 'run a load test: many devices in this process, against a service on this machine or one that you own',
@@ -29,14 +28,10 @@ export function asksForTool([first = '', second = '']: readonly string[]): boole
 }
 
 /**
- * Runs this command line by the program that has these commands; this process becomes it, or has it loaded.
+ * This process becomes the program of the package `idv-tools`, with the same command line.
  * @throws AgentError `tools-missing` on a device without the package.
  */
-export async function runTool(): Promise<void> {
-	if (typeof IDV_AGENT_TOOLS_APART !== 'boolean' || !IDV_AGENT_TOOLS_APART) {
-		await import('./tools.ts');
-		return;
-	}
+export function becomeTools(): void {
 	if (!existsSync(TOOLS_PROGRAM))
 		throw new AgentError('tools-missing', 'This command is in the package idv-tools, which is not installed here.');
 	// The name stays: usage lines and examples say what was typed.

@@ -12,7 +12,7 @@ import {
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
 import { later } from '../protocol/later.ts';
-import { fleetNameSchema, labelSchema } from '../settings/table.ts';
+import { fleetNameSchema, labelSchema } from '../settings/value-schemas.ts';
 import { MATCH_KEYS } from './terms.ts';
 
 export const MAX_RULES = 500;

@@ -19,7 +19,7 @@ export async function findExposedFiles(
 	places: { readonly confDirectory: string; readonly stateDir: string } | null = null,
 ): Promise<readonly Failure[]> {
 	const own = process.getuid?.() ?? 0;
-	const owner = own === 0 && places ? await fs.promises.stat(places.stateDir).catch(() => null) : null;
+	const owner = own === 0 && places ? fs.statSync(places.stateDir, { throwIfNoEntry: false }) : null;
 	const owners = [own, ...(owner ? [owner.uid] : [])];
 	const named = [...listSettings().keys()].flatMap((path) => {
 		const file = path.endsWith('File') ? valueAt(settings, path) : null;

@@ -3,7 +3,7 @@
  */
 import * as z from 'zod';
 import { AUTHORIZATION_PARAMETER } from '../protocol/authorization.ts';
-import { DEFAULT_MESSAGE_BYTES, HEARTBEAT_FIELDS, MAX_FRAME_BYTES, templateProblem } from '../protocol/channel.ts';
+import { DEFAULT_MESSAGE_BYTES, HEARTBEAT_FIELDS, MAX_FRAME_BYTES } from '../protocol/channel.ts';
 import {
 	DEFAULT_HEARTBEAT_CADENCE,
 	deviceIdSchema,
@@ -13,8 +13,24 @@ import {
 	serialSchema,
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
-import { DEFAULT_CHANNEL_PATH, isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
+import { DEFAULT_CHANNEL_PATH } from '../protocol/endpoints.ts';
 import { later } from '../protocol/later.ts';
+import {
+	baseUrl,
+	filePath,
+	fleetNameSchema,
+	kindOfMessage,
+	labelSchema,
+	messageTemplate,
+	origin,
+	planUrl,
+	pointer,
+	publicKeySchema,
+	text,
+	tokenPlace,
+	urlPath,
+	whole,
+} from './value-schemas.ts';
 
 /** One setting: how it is read, what it is when it is not set, and what it is for. */
 export interface Setting<Value> {
@@ -26,88 +42,6 @@ export interface Setting<Value> {
 	/** Its value may contain a secret and is masked wherever it is shown. */
 	readonly secret: boolean;
 }
-
-const text = later(() =>
-	z.string('must be a text').min(1, 'must not be empty').max(4096, 'must have at most 4096 characters'),
-);
-const filePath = later(() => text.refine((path) => path.startsWith('/'), 'must be an absolute path'));
-const pointer = later(() => text.regex(/^(\/[^/]*)*$/, 'must be a JSON pointer (RFC 6901) such as /data/token'));
-const tokenPlace = later(() =>
-	text.regex(
-		/^((\/[^/]*)*|header:[A-Za-z0-9-]{1,64})$/,
-		'must be a JSON pointer (RFC 6901) such as /data/token, or header: and the name of a header',
-	),
-);
-/** A message of the deployment's own shape: as text, or in a file as JSON. */
-const messageTemplate = later(() =>
-	z
-		.union([text, z.record(z.string(), z.unknown()).transform((document) => JSON.stringify(document))], {
-			error: 'must be a text or a JSON object',
-		})
-		.superRefine((template, context) => {
-			const problem = templateProblem(template);
-			if (problem !== null) context.addIssue(problem);
-		}),
-);
-const whole = (min: number, max: number) =>
-	z.int('must be a whole number').min(min, `must be at least ${min}`).max(max, `must be at most ${max}`);
-const kindOfMessage = later(() => text.max(256, 'must have at most 256 characters'));
-const urlPath = (example: string) => later(() => text.regex(/^\/[^?#]*$/, `must be a path such as ${example}`));
-const baseUrl = later(() =>
-	z.string('must be a text').transform((value, context) => {
-		const url = normalizeBaseUrl(value);
-		if (url && (url.startsWith('https:') || isLoopback(url))) return url;
-		context.addIssue(
-			url
-				? 'must begin with https:// (plain http is only for this machine itself)'
-				: 'must be an https address without user, query or fragment, such as https://id.example.com',
-		);
-		return z.NEVER;
-	}),
-);
-const origin = later(() =>
-	z.string('must be a text').transform((value, context) => {
-		const url = normalizeBaseUrl(value);
-		if (url) return url;
-		context.addIssue('must be an origin such as https://id.example.com, with the path of the service if it has one');
-		return z.NEVER;
-	}),
-);
-
-const planUrl = later(() =>
-	z.string('must be a text').transform((value, context) => {
-		const url = URL.parse(value);
-		const isSafe = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLoopback(url.href));
-		if (url && isSafe && !url.username && !url.password && !url.hash) return url.href;
-		context.addIssue('must be an https address without user and fragment (plain http is only for this machine itself)');
-		return z.NEVER;
-	}),
-);
-
-/** A name that a device is given in its settings, for plans to choose it by. */
-export const labelSchema = later(() =>
-	z
-		.string('must be a text')
-		.min(1, 'must not be empty')
-		.max(64, 'must have at most 64 characters')
-		.regex(/^[A-Za-z0-9][\w.:/-]*$/, 'must be letters, digits and . _ : / - without spaces'),
-);
-
-/** The name of a fleet, as its plans carry it. */
-export const fleetNameSchema = later(() =>
-	z
-		.string('must be a text')
-		.min(1, 'must not be empty')
-		.max(64, 'must have at most 64 characters')
-		.regex(/^[\p{L}\p{N}][\p{L}\p{N} .:/_-]*$/u, 'must be letters, digits, spaces and . _ : / -'),
-);
-
-/** A public key in one line, as settings hold it: `ed25519:` and its 32 bytes in base64. */
-export const publicKeySchema = later(() =>
-	z
-		.string('must be a text')
-		.regex(/^ed25519:[A-Za-z0-9+/]{43}=$/, 'must be a key such as "ed25519:…" from idv fleet keygen'),
-);
 
 /**
  * The end of a scan: `auto` takes CR, LF or a quiet moment; `cr` and `lf` only that character; `none` only the quiet.
@@ -261,7 +195,9 @@ export const SETTINGS = {
 		),
 		heartbeatFields: setting(
 			'list',
-			z.array(z.enum(HEARTBEAT_FIELDS, `must be one of ${HEARTBEAT_FIELDS.join(', ')}`)).max(HEARTBEAT_FIELDS.length),
+			later(() =>
+				z.array(z.enum(HEARTBEAT_FIELDS, `must be one of ${HEARTBEAT_FIELDS.join(', ')}`)).max(HEARTBEAT_FIELDS.length),
+			),
 			[],
 			'Fields that heartbeats have besides: agentVersion, problemCode, planRevision, planRing, planReason (why the plan was refused); for services that take them.',
 		),

@@ -4,7 +4,7 @@
  *
  * In the state directory: `state.json`; `state.json.bak`, the state before it; `state.json.new` while a save is under
  * way; `state.json.corrupt-<time>`, damaged files set aside; `lock.db`, always empty, whose lock the kernel gives back
- * when its owner dies; `checked.json`, which is no state (`base/checked.edge.ts`). Nothing in the agent may open `lock.db` itself: closing it would give the lock away.
+ * when its owner dies; `checked.json`, digests of what was checked (`base/checked.edge.ts`). Nothing in the agent may open `lock.db` itself: closing it would give the lock away.
  */
 import fs from 'node:fs';
 import path from 'node:path';

@@ -43,6 +43,8 @@ beforeAll(async () => {
 	floor = await load([join(directory, 'floor/floor.cjs'), url, tokenFile], /^open$/);
 	const agent = [join(directory, 'dist/idv-agent.cjs'), 'run', ...flags];
 	first = await load(agent, /"msg":"online"/);
+	// What it learns when it is online is saved when it ends.
+	await load(agent, /"msg":"online"/, 'SIGTERM');
 	warm = await load(agent, /"msg":"online"/);
 }, 60_000);
 afterAll(async () => {
@@ -50,14 +52,14 @@ afterAll(async () => {
 	await rm(directory, { recursive: true });
 });
 
-async function load(args: readonly string[], online: RegExp): Promise<Loaded> {
+async function load(args: readonly string[], online: RegExp, end: NodeJS.Signals = 'SIGUSR2'): Promise<Loaded> {
 	const report = join(directory, 'loaded.json');
 	const child = spawn(process.execPath, ['--require', join(import.meta.dirname, 'start-hook.cjs'), ...args], {
 		env: { PATH: process.env['PATH'] ?? '', START_MODULES: report },
 		stdio: ['ignore', 'pipe', 'inherit'],
 	});
 	const ended = once(child, 'exit');
-	for await (const line of createInterface({ input: child.stdout })) if (online.test(line)) child.kill('SIGUSR2');
+	for await (const line of createInterface({ input: child.stdout })) if (online.test(line)) child.kill(end);
 	await ended;
 	return JSON.parse(readFileSync(report, 'utf8')) as Loaded;
 }
