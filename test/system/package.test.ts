@@ -59,7 +59,7 @@ describe('the executable', () => {
 		expect(call(name, ['--help']).said).toMatch(new RegExp(`^Usage: ${name} `));
 	});
 
-	test('of a device names the package for service, simulate and demo, and lists none of them', () => {
+	test('of a device names the package for service, simulate and demo, which has them [F320]', () => {
 		for (const words of [
 			['service', '--port', '0'],
 			['simulate', '--help'],
@@ -68,6 +68,8 @@ describe('the executable', () => {
 			['--json', 'demo'],
 		])
 			expect(call('idv-agent', words)).toEqual({ status: 69, said: expect.stringMatching(/idv-tools.*tools-missing/) });
+		expect(JSON.parse(call('idv-agent', ['--json', 'demo']).said)).toMatchObject({ error: { code: 'tools-missing' } });
+		expect(call('idv-tools', ['service', '--help']).said).toMatch(/^Usage: idv-tools service /);
 		expect(call('idv-agent', ['--help']).said).not.toMatch(/^ {2}(?:service|simulate|demo)/m);
 		expect(call('idv-agent', ['demmo'])).toEqual({ status: 64, said: expect.stringContaining('Unknown command') });
 	});
