@@ -94,7 +94,7 @@ describe('simulate', () => {
 		expect(error.remedy).toContain('what the problems in the report say');
 		// They say that the network or the host is to be looked at: nothing runs there.
 		await givenService({ port: service.port, selfRegistration: true });
-		expect(await finish('idv-agent', [...args, '--ramp', '0', '--for', '1', '--json'], {})).toMatchObject({
+		expect(await finish('idv-agent', [...args, '--ramp', '0', '--for', '6', '--json'], {})).toMatchObject({
 			status: 0,
 		});
 	});
