@@ -12,12 +12,19 @@ import { bearsOn } from '../connection/settings-bearing.ts';
 import { supervise } from '../connection/supervisor.ts';
 import type { EventsFeed } from '../events/feed.runner.ts';
 import { followFleet } from '../fleet/follow-plan.runner.ts';
-import { planHeartbeat, reportPlan } from '../fleet/plan-report.ts';
+import { describePlanTrust, planHeartbeat, reportPlan } from '../fleet/plan-report.ts';
 import { toReport } from '../identity/identity.ts';
 import { createPairing, type Paired, type PairingOutcome, untilSettled } from '../pairing/pairing.runner.ts';
 import { isRefusal, type Standing, standingOf } from '../pairing/rescue.ts';
 import type { BroughtBy } from '../pairing/rules.ts';
-import type { IdentityReport, PairPreview, PairRequest, PairResult, Status } from '../protocol/local-api.ts';
+import type {
+	IdentityReport,
+	PairPreview,
+	PairRequest,
+	PairResult,
+	PlanReport,
+	Status,
+} from '../protocol/local-api.ts';
 import { trackConnectivity } from '../status/connectivity.runner.ts';
 import { describeStatus } from '../status/status.ts';
 import { assignWorkflows } from '../workflow/assignment.runner.ts';
@@ -59,6 +66,12 @@ export interface Agent {
 	onPairing(listener: (outcome: PairingOutcome) => void): () => void;
 	/** Whether a code is being redeemed: its answer comes once. */
 	isPairing(): boolean;
+	readonly plan: {
+		/** The fleet plan and what it is trusted by. */
+		report(): PlanReport;
+		/** Forgets which plans were seen, and fetches the published one. */
+		forget(): Promise<void>;
+	};
 	/** Forgets the pairing and its secrets. */
 	unpair(): Promise<void>;
 	/** Assigns a workflow; refused when the settings name one. */
@@ -262,6 +275,18 @@ function offer(base: Base, device: Device): Agent {
 		inspectPairing: pairing.inspect,
 		pair: pairing.pair,
 		onPairing: pairing.onOutcome,
+		plan: {
+			report() {
+				const { planUrl } = base.settings().fleet;
+				const host = planUrl === null ? null : new URL(planUrl).host;
+				const at = { host, checkedAt: fleet.checkedAt, wallMs: clock.wallMs() };
+				return describePlanTrust(fleet.record(), fleet.trust(), at);
+			},
+			forget() {
+				base.ensureRunning();
+				return fleet.forget();
+			},
+		},
 		isPairing: () => pairing.underWay !== null,
 		applyRuntime(changed) {
 			const bears = bearsOn(base.settings(), changed.resolved.settings);

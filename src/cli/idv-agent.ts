@@ -127,6 +127,20 @@ const COMMANDS: Subcommands = {
 					})
 					.runs(async () => (await import('./workflow.ts')).setWorkflow),
 		}),
+	plan: (command) =>
+		command('the fleet plan that this device follows').subcommands({
+			show: (command) =>
+				command('show the plan, its keys, and the newest plan that each key has signed')
+					.examples({
+						'sudo idv-agent plan show': 'fleet, revision, end of validity, keys',
+						"sudo idv-agent plan show --json | jq '.newest'": 'for programs',
+					})
+					.runs(async () => (await import('./plan.ts')).showPlan),
+			forget: (command) =>
+				command('forget which plans were seen: the next one is taken whatever its revision')
+					.examples({ 'sudo idv-agent plan forget': 'after a wrong revision; the device goes on as it is meanwhile' })
+					.runs(async () => (await import('./plan.ts')).forgetPlan),
+		}),
 	events: (command) =>
 		command('show the events that applications receive')
 			.option('--follow', 'keep printing new ones as they arrive')

@@ -201,6 +201,16 @@ export function followFleet(parts: FleetParts) {
 	return {
 		/** The record of the plan that the settings name; `null` without one. */
 		record,
+		trust,
+		/** The floors of all fleets and the plan that waits are gone; the one in force goes on until the next is fetched, at once. */
+		async forget(): Promise<void> {
+			const known = record();
+			const plan = known && { ...known, basis: '', etag: null, waiting: null, floors: [] };
+			await stateWriter.record((state) => ({ ...state, plan }));
+			refusedEtag = null;
+			pollIn(0);
+			parts.requestReconcile();
+		},
 		/** What the plan says now; `null` without one. */
 		target: (): PlanTarget | null => planTarget(record(), clock.wallMs()),
 		keep,

@@ -91,7 +91,9 @@ function floorOf({ floors }: Pick<PlanRecord, 'floors'>, trust: PlanTrust): Plan
 	return binding.reduce<PlanFloor | null>((top, one) => (top && comparePlans(top, one) >= 0 ? top : one), null);
 }
 
-const speaks = (key: string | null, { keys }: PlanTrust) => (key === null ? keys.length === 0 : keys.includes(key));
+/** Whether a floor counts by the keys of now. */
+export const speaks = (key: string | null, { keys }: PlanTrust) =>
+	key === null ? keys.length === 0 : keys.includes(key);
 
 /** @param verifiedBy the configured keys that have verified the plan. */
 export function raisedFloors(

@@ -59,6 +59,7 @@ const answer = (about: string, schema: AnswerName | 'any') =>
 const streamed = (about: string, schema: AnswerName) =>
 	({ about, content: { 'application/json': schema, 'text/event-stream': 'text' } }) as const;
 const STATUS = { 200: answer('The state of the device now.', 'Status') };
+const PLAN = { 200: answer('The plan, the keys, and the newest plan by each of them.', 'PlanReport') };
 const LEASES = { 200: answer('All leases in force.', 'LeaseReport') };
 
 /** The route table. */
@@ -218,6 +219,20 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 			async handle({ body }) {
 				await agent.setWorkflow(body.workflowId);
 				return ok(agent.status());
+			},
+		}),
+		row('GET', LOCAL_ROUTES.plan, ADMIN, 'getPlan', {
+			summary: 'The fleet plan that the device follows, and what it is trusted by.',
+			answers: PLAN,
+			handle: () => ok(agent.plan.report()),
+		}),
+		row('POST', LOCAL_ROUTES.planForget, ADMIN, 'forgetPlan', {
+			summary: 'Forgets which plans were seen: the next one is taken whatever its revision.',
+			description: 'The plan in force goes on until the next one is fetched, which is tried at once.',
+			answers: PLAN,
+			async handle() {
+				await agent.plan.forget();
+				return ok(agent.plan.report());
 			},
 		}),
 		row('GET', LOCAL_ROUTES.log, ADMIN, 'getLog', {

@@ -150,6 +150,31 @@ export const statusSchema = z.object({
 });
 export type Status = z.infer<typeof statusSchema>;
 
+const editionSchema = z.object({ epoch: z.int(), revision: z.int() });
+
+/** The fleet plan that the device follows, and what it is trusted by. */
+export const planReportSchema = z.object({
+	host: z.string().nullable().describe('The host of fleet.planUrl; null where it is not set.'),
+	fleetName: z.string().nullable().describe('fleet.name.'),
+	publicKeys: z.array(z.string()).describe('fleet.publicKeys.'),
+	inForce: editionSchema
+		.extend({
+			fleet: z.string().nullable().describe('The fleet that the plan names.'),
+			validUntil: timestamp.nullable(),
+			rule: z.string().nullable(),
+			workflowId: z.string().nullable(),
+			keys: z.array(z.string()).describe('The configured keys that had signed it.'),
+		})
+		.nullable(),
+	waiting: editionSchema.extend({ at: timestamp }).nullable().describe('A newer plan that this device applies later.'),
+	newest: z
+		.array(editionSchema.extend({ key: z.string().nullable() }))
+		.describe('The newest plan by each key; an older one than any of these is refused. key null: unsigned.'),
+	problem: problemSummarySchema.nullable().describe('Set when the trust in the plan has ended.'),
+	checkedAt: timestamp.nullable().describe('When the plan was last confirmed to be current, since the agent started.'),
+});
+export type PlanReport = z.infer<typeof planReportSchema>;
+
 /** An event as the agent hands it to the kiosk's application. */
 export const eventSchema = z.object({
 	id: z.string().describe('Orders events and resumes a stream; never used twice.'),

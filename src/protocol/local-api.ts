@@ -15,6 +15,7 @@ export type {
 	LogReport,
 	PairPreview,
 	PairResult,
+	PlanReport,
 	ScannerReport,
 	Status,
 } from './local-answers.ts';
@@ -93,6 +94,8 @@ export const LOCAL_ROUTES = {
 	pair: '/v1/pair',
 	pairInspect: '/v1/pair/inspect',
 	workflow: '/v1/workflow',
+	plan: '/v1/plan',
+	planForget: '/v1/plan/forget',
 	reconnect: '/v1/reconnect',
 	unpair: '/v1/unpair',
 	service: '/v1/service/',
