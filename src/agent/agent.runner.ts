@@ -33,6 +33,7 @@ import { keepLeases, type WorkflowLeases } from '../workflow/leases.runner.ts';
 import { chosenCadence, chosenWorkflow } from '../workflow/precedence.ts';
 import { type AgentOptions, type Base, openBase } from './base.runner.ts';
 import { createCommands } from './commands.runner.ts';
+import { createLeaving } from './leaving.runner.ts';
 import { superviseLinks } from './links.runner.ts';
 import { receiveMessages } from './messages.runner.ts';
 import { keepReconciled } from './reconcile.runner.ts';
@@ -72,8 +73,10 @@ export interface Agent {
 		/** Forgets which plans were seen, and fetches the published one. */
 		forget(): Promise<void>;
 	};
-	/** Forgets the pairing and its secrets. */
-	unpair(): Promise<void>;
+	/** Forgets the pairing, its secrets and, unless they are to be kept, its events. */
+	unpair(options?: { readonly keepEvents?: boolean }): Promise<void>;
+	/** Erases the events of a session, or from before a time in milliseconds since 1970. Resolves with how many. */
+	eraseEvents(asked: { readonly session: string } | { readonly beforeMs: number }): Promise<number>;
 	/** Assigns a workflow; refused when the settings name one. */
 	setWorkflow(workflowId: string): Promise<void>;
 	/** Tries again now, without the rest of the wait. */
@@ -134,6 +137,7 @@ function assemble(options: AgentOptions, base: Base) {
 			frame: receiveMessages({
 				...base,
 				connectivity,
+				leaving: { receive: (baseUrl, append) => leaving.receive(baseUrl, append) },
 				workflow,
 				supervision: () => links.supervision,
 				dispatch: (event) => links.dispatch(event),
@@ -147,6 +151,7 @@ function assemble(options: AgentOptions, base: Base) {
 			lineEnded: connectivity.lineEnded,
 			clockSkew: onClockSkew,
 		},
+		onPromoted: (baseUrl) => leaving.belongTo(baseUrl),
 		onFailedAttempt({ code }) {
 			counters.failedAttempts += 1;
 			if (isRefusal(code)) refusals += 1;
@@ -172,13 +177,15 @@ function assemble(options: AgentOptions, base: Base) {
 		...base,
 		store: options.store,
 		answerFile: options.answerFile,
+		receive: (baseUrl, append) => leaving.receive(baseUrl, append),
 		plan,
 		standing: () => standing(),
 		readIdentity: identity.ofMachine,
 		registrationFor: (as, baseUrl, workflowId) => registrationFor(reconciler.inputs(as), baseUrl, workflowId),
 		toSaved: connections.toSaved,
-		goOnline: (paired) => goOnline(base, { fleet, links, status }, paired),
+		goOnline: (paired) => goOnline(base, { fleet, links, leaving, status }, paired),
 	});
+	const leaving = createLeaving({ ...base, dropKept: pairing.dropKept });
 	const status = (): Status => statusOf(base, { links, line, reconciler, connectivity, fleet, workflow });
 	const standing = () => standingOf(status(), refusals);
 	const commands = createCommands({
@@ -186,6 +193,7 @@ function assemble(options: AgentOptions, base: Base) {
 		fleet,
 		workflow,
 		pairing,
+		leaving,
 		connectivity,
 		line,
 		links,
@@ -199,6 +207,7 @@ function assemble(options: AgentOptions, base: Base) {
 		fleet,
 		workflow,
 		links,
+		leaving,
 		reconciler,
 		pairing,
 		commands,
@@ -211,17 +220,20 @@ function assemble(options: AgentOptions, base: Base) {
 /** Follows a pairing until the device is online, or has failed to be. */
 async function goOnline(
 	{ clock, identity, onStatus }: Base,
-	{ fleet, links, status }: Pick<Device, 'fleet' | 'links' | 'status'>,
+	{ fleet, links, leaving, status }: Pick<Device, 'fleet' | 'links' | 'leaving' | 'status'>,
 	{ desired, connection }: Paired,
 ) {
 	identity.choose();
 	fleet.reevaluate();
+	// Of a service that the device does not reach nothing more can come.
+	if (links.supervision.current?.state.name !== 'online') leaving.belongTo(desired.baseUrl);
 	links.dispatch({ type: 'paired', desired, connection, atMs: clock.monotonicMs() });
 	const generation = links.supervision.lastGeneration;
 	await untilSettled(clock, onStatus, () => {
 		const state = (links.supervision.next ?? links.supervision.current)?.state.name;
 		return state !== 'registering' && state !== 'connecting';
 	});
+	await leaving.done;
 	const { current } = links.supervision;
 	return {
 		deviceId: identity.now.deviceId.value,

@@ -27,6 +27,8 @@ export function superviseLinks(
 			readonly decide: typeof supervise;
 			readonly connections: Connections;
 			readonly report: Pick<LinkRunnerOptions['report'], 'frame' | 'heartbeat' | 'lineEnded' | 'clockSkew'>;
+			/** Called when the device is online with this service, before older Connections are dropped. */
+			readonly onPromoted: (baseUrl: string) => void;
 			readonly onFailedAttempt: (cause: Failure) => void;
 			/** Called after every step, before anything else follows from it. */
 			readonly onStep: (before: Supervision, after: Supervision) => void;
@@ -107,6 +109,8 @@ export function superviseLinks(
 			case 'linkPromoted': {
 				const { token } = effect.connection;
 				hasSpare = false;
+				const { baseUrl = null } = supervision.current?.registration ?? {};
+				if (baseUrl !== null) parts.onPromoted(baseUrl);
 				parts.stateWriter.keep((state) => withOnlyConnection(state, token));
 				return;
 			}

@@ -55,6 +55,7 @@ const COMMANDS: Subcommands = {
 			.option('--workflow <id>', 'the workflow, for a code that names none')
 			.option('--inspect', 'only show what the code would do; spends nothing')
 			.option('--replace', 'move a device that is paired already')
+			.option('--keep-events', 'keep the events of the service that the device leaves')
 			.option('--trust <origin>', 'the origin that you expect, such as https://id.example.com, for a first pairing')
 			.examples({
 				'idv-agent pair': 'at a terminal or with a keyboard scanner',
@@ -64,8 +65,12 @@ const COMMANDS: Subcommands = {
 			})
 			.runs(async () => (await import('./pair.ts')).pair),
 	unpair: (command) =>
-		command('forget the pairing and its secrets')
-			.examples({ 'idv-agent unpair': 'the device waits for a new code afterwards' })
+		command('forget the pairing, its secrets and the events of the service')
+			.option('--keep-events', 'keep the stored events')
+			.examples({
+				'idv-agent unpair': 'the device waits for a new code afterwards',
+				'idv-agent unpair --keep-events': 'for applications that have not read all of them',
+			})
 			.runs(async () => (await import('./status.ts')).unpair),
 	provision: (command) =>
 		command('apply a provision.json (systemd starts this before the agent; requires root)')
@@ -150,7 +155,21 @@ const COMMANDS: Subcommands = {
 				'idv-agent events --follow --json': 'one JSON document a line, as they arrive',
 				'idv-agent events --since 1a2b3c-7': 'after the last one that you have',
 			})
-			.runs(async () => (await import('./events.ts')).showEvents),
+			.runs(async () => (await import('./events.ts')).showEvents)
+			.subcommands({
+				erase: (command) =>
+					command("erase a person's events from the disk and from every answer of the agent")
+						.option('--session <id>', 'the events in which this id is a word')
+						.option(
+							'--before <time>',
+							'the events received before this time, such as 2026-11-21 or 2026-11-21T06:00:00Z',
+						)
+						.examples({
+							'sudo idv-agent events erase --session 65f0a2': 'everything that names this session',
+							'sudo idv-agent events erase --before 2026-11-21': 'everything older than that day',
+						})
+						.runs(async () => (await import('./events.ts')).eraseEvents),
+			}),
 	reconnect: (command) =>
 		command('try again now instead of waiting')
 			.number('--wait <seconds>', 'how long to wait for the outcome, 0 to 3600', [0, 3600], 10)

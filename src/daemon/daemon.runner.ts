@@ -126,6 +126,7 @@ export async function startDaemon(options: DaemonOptions) {
 			registerSecret,
 		});
 		closers.push(() => agent.stop());
+		agent.events.onErase(({ mentions }) => recentLog.forget(mentions));
 		const hooks = runSiteHooks({ agent, log, counters, settings: () => settings().hooks, env: options.env });
 		closers.push(() => hooks.close());
 		const scanning = listenForScans({

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import type { SQLInputValue, StatementSync } from 'node:sqlite';
 import { type Failure, failure } from '../base/errors.ts';
 import { KEY_SEPARATOR, keyOf, type StoredMessage } from './duplicates.ts';
+import type { Stored } from './erasure.ts';
 import type { Entry, Epoch } from './event.ts';
 
 /** Name of the file in its directory. */
@@ -169,6 +170,35 @@ export function openEventTable(file: string) {
 				Math.max(first, forgotten + 1),
 				upTo,
 			).done();
+		},
+		/**
+		 * Deletes events and all that deleted ones have left of the same, so that nothing of them is in the file or its log. The
+		 * newest leaves its bare number: no number is given twice.
+		 * @returns how many of them were still kept.
+		 */
+		erase(matches: (event: Stored) => boolean): number {
+			const going: Row[] = [];
+			const rows = run(
+				`SELECT epoch || '-' || number AS id, number, at, kind, format, content, kept_ms AS keptMs,
+					iif(instr(service_id, '${KEY_SEPARATOR}'), substr(service_id, 1, instr(service_id, '${KEY_SEPARATOR}') - 1), service_id) AS serviceId
+				FROM event`,
+			).each();
+			for (const row of rows) {
+				const { number = 0, at = null } = row;
+				if (matches(row as unknown as Stored)) going.push({ number, at });
+			}
+			transaction(() => {
+				for (const { number = 0 } of going)
+					run(
+						'UPDATE event SET service_id = NULL, size = 0, at = NULL, type = NULL, kind = NULL, workflow_id = NULL, format = NULL, content = NULL WHERE number = ?',
+						number,
+					).done();
+				run(
+					'DELETE FROM event WHERE at IS NULL AND service_id IS NULL AND number < (SELECT max(number) FROM event)',
+				).done();
+			});
+			database.exec('PRAGMA wal_checkpoint(TRUNCATE)');
+			return going.filter(({ at }) => at !== null).length;
 		},
 		/** Makes all kept events older or younger. */
 		shiftAges: (byMs: number) => run('UPDATE event SET kept_ms = kept_ms + ? WHERE at IS NOT NULL', byMs).done(),

@@ -342,6 +342,23 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			return isKnown;
 		},
 		recover,
+		erase(matches) {
+			if (flushing || pending.length > 0) flush();
+			let erased = 0;
+			try {
+				dropQuarantined(directory, () => true);
+				const open = ready(false);
+				if (!open) return 0;
+				erased = open.erase(matches);
+				duplicates.clear();
+				adopt(open);
+			} catch (error) {
+				throw unerased(directory, error);
+			}
+			uncleanSinceMs = null;
+			if (durable && !eventTable?.onDisk && existsSync(file) && !recover()) throw unerased(directory);
+			return erased;
+		},
 		get count() {
 			return read(() => count, 0);
 		},
@@ -358,6 +375,14 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			eventTable = null;
 		},
 	};
+}
+
+function unerased(directory: string, cause?: unknown): AgentError {
+	const message = `Events cannot be erased in ${directory}: the disk cannot be written.`;
+	return new AgentError('state-unwritable', message, {
+		cause,
+		remedy: 'Make the disk writable, then erase them again.',
+	});
 }
 
 function oldestAfter(on: EventTable, number: number): KeptEvent | null {

@@ -10,12 +10,14 @@ import {
 	ackRequestSchema,
 	DEFAULT_LEASE_SECONDS,
 	EVENT_PAGE_LENGTH,
+	eraseRequestSchema,
 	forgetRequestSchema,
 	LOCAL_ROUTES,
 	leaseReleaseSchema,
 	leaseRequestSchema,
 	pairRequestSchema,
 	type ScannerReport,
+	unpairRequestSchema,
 	workflowRequestSchema,
 } from '../protocol/local-api.ts';
 import { agentMetrics, formatMetrics, METRICS_CONTENT_TYPE, type Metric } from '../status/metrics.ts';
@@ -113,6 +115,16 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				const known = agent.events.forget(consumer);
 				await agent.events.settled();
 				return ok({ consumer, known });
+			},
+		}),
+		row('POST', LOCAL_ROUTES.erase, ADMIN, 'eraseEvents', {
+			summary: 'Erases the events of a session, or all from before a time, and what else the agent remembers of them.',
+			description: 'When it is answered, nothing of them is in a live file of the state directory.',
+			body: eraseRequestSchema,
+			answers: { 200: answer('How many events were erased.', 'EraseResult') },
+			async handle({ body: { session, before = '' } }) {
+				const asked = session === undefined ? { beforeMs: Date.parse(before) } : { session };
+				return ok({ erased: await agent.eraseEvents(asked) });
 			},
 		}),
 		row('GET', LOCAL_ROUTES.leases, APPLICATIONS, 'getLeases', {
@@ -249,10 +261,11 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 			},
 		}),
 		row('POST', LOCAL_ROUTES.unpair, ADMIN, 'unpair', {
-			summary: 'Forgets the pairing and its secrets.',
+			summary: 'Forgets the pairing, its secrets and its events.',
+			body: unpairRequestSchema,
 			answers: STATUS,
-			async handle() {
-				await agent.unpair();
+			async handle({ body }) {
+				await agent.unpair(body);
 				return ok(agent.status());
 			},
 		}),

@@ -30,7 +30,7 @@ export interface PageParts {
 	/** 0 takes a free one. Taken once. */
 	readonly port: number;
 	readonly agent: Pick<Agent, 'status' | 'standing' | 'onStatus' | 'inspectPairing' | 'pair' | 'warn'> & {
-		readonly events: Pick<Agent['events'], 'subscribe'>;
+		readonly events: Pick<Agent['events'], 'subscribe' | 'onErase'>;
 	};
 	/** The scanned code that waits for a confirmation. */
 	readonly scanning: Pick<Scanning, 'proposal' | 'dismiss'>;
@@ -103,7 +103,7 @@ const RETRY = Buffer.from('retry: 2000\n\n');
 const TOLD_WRONG_PINS = 3;
 
 /** Without `replace`: a person in front of the screen cannot move a device. */
-const inspectSchema = pairRequestSchema.omit({ replace: true });
+const inspectSchema = pairRequestSchema.omit({ replace: true, keepEvents: true });
 /** A code that was typed or seen here, or the one that was scanned. */
 const pairSchema = z.union([
 	inspectSchema.extend({ pin: z.string().max(64).optional() }),
@@ -256,6 +256,10 @@ export async function openPage(parts: PageParts): Promise<Page> {
 		const notifications = entries.filter(({ type }) => type === 'notification');
 		shown = [...shown, ...notifications].slice(-SHOWN_EVENTS);
 	});
+	const stopErasing = agent.events.onErase(({ matches }) => {
+		shown = shown.filter((entry) => !matches({ ...entry, keptMs: Date.parse(entry.at) }));
+		announce();
+	});
 	const stopListening = agent.onStatus(announce);
 	// "Offline for 4 min" becomes 5 without any change.
 	const refresh = setInterval(() => {
@@ -267,6 +271,7 @@ export async function openPage(parts: PageParts): Promise<Page> {
 		url: `http://127.0.0.1:${server.port}/`,
 		close() {
 			unsubscribe();
+			stopErasing();
 			stopListening();
 			clearInterval(refresh);
 			if (announcing) clearImmediate(announcing);

@@ -37,6 +37,8 @@ export interface PairingParts {
 	readonly warnings: Pick<Warnings, 'set'>;
 	readonly stateWriter: PersistedState;
 	readonly events: EventsFeed;
+	/** Runs what appends an event of this service. */
+	readonly receive: (baseUrl: string, append: () => void) => void;
 	readonly runtime: () => Runtime;
 	readonly plan: () => PlanTarget | null;
 	readonly standing: () => Standing;
@@ -62,7 +64,7 @@ export interface Paired {
 const NO_LIST: readonly string[] = ['request-rejected', 'workflow-unknown', 'bad-response'];
 
 /** What a pairing changes in the state. */
-type Pairs = Omit<PairingPlan, 'token' | 'isRescue'>;
+type Pairs = Omit<PairingPlan, 'token' | 'isRescue'> & { readonly keepEvents?: boolean };
 
 /** How a pairing ended. */
 export type PairingOutcome =
@@ -122,16 +124,17 @@ export function createPairing(parts: PairingParts): Pairing {
 	async function redeem(plan: RedeemedPlan, asked: PairRequest): Promise<Paired> {
 		// What the code or the settings name is meant as it is.
 		const mayChoose = plan.workflowId === null || plan.workflowId === asked.workflowId;
-		return redeemOnce(plan).catch((error: unknown) => {
+		return redeemOnce(plan, asked.keepEvents).catch((error: unknown) => {
 			const list = error instanceof AgentError ? error.failure.params?.['workflows'] : undefined;
 			const choices = readWorkflowChoices(`{"workflows":${list ?? '[]'}}`);
 			const chosen = mayChoose ? chooseWorkflow(choices, plan.workflowId) : null;
-			if (chosen && chosen.id !== plan.workflowId) return redeemOnce({ ...plan, workflowId: chosen.id });
+			if (chosen && chosen.id !== plan.workflowId)
+				return redeemOnce({ ...plan, workflowId: chosen.id }, asked.keepEvents);
 			throw error;
 		});
 	}
 
-	async function redeemOnce(plan: RedeemedPlan): Promise<Paired> {
+	async function redeemOnce(plan: RedeemedPlan, keepEvents = false): Promise<Paired> {
 		const { clock, runtime } = parts;
 		parts.registerSecret(plan.token);
 		// A pairing takes the machine as it is now: a replaced board belongs to this device from here on.
@@ -149,7 +152,7 @@ export function createPairing(parts: PairingParts): Pairing {
 		});
 		if (plan.isRescue) await checkIssuer(connection.token);
 		const desired = { ...asked, request: { ...asked.request, workflowId } };
-		await savePairing({ ...plan, workflowId }, identity, parts.toSaved(desired, connection.token));
+		await savePairing({ ...plan, workflowId, keepEvents }, identity, parts.toSaved(desired, connection.token));
 		return { desired, connection };
 	}
 
@@ -176,7 +179,7 @@ export function createPairing(parts: PairingParts): Pairing {
 		await answers.drop().catch(() => {});
 		const { baseUrl, workflowId, sessionId } = plan;
 		parts.log.info('paired', { host: new URL(baseUrl).host, workflowId, deviceId: identity.deviceId.value });
-		if (sessionId !== null) keepSession(parts.events, sessionId, { workflowId, at });
+		if (sessionId !== null) parts.receive(baseUrl, () => keepSession(parts.events, sessionId, { workflowId, at }));
 	}
 
 	/** The Connection that an answer brings which was set aside, now that its token is found. */
@@ -302,7 +305,7 @@ function pairedWith({ pairing, connections }: DeviceState): PairingContext['pair
 
 function withPairing(
 	state: DeviceState,
-	{ baseUrl, workflowId, sessionId, assignsWorkflow, confirmsOrigin }: Pairs,
+	{ baseUrl, workflowId, sessionId, assignsWorkflow, confirmsOrigin, keepEvents = false }: Pairs,
 	identity: CompleteIdentity,
 	saved: SavedConnection,
 	at: string,
@@ -311,7 +314,7 @@ function withPairing(
 		...state,
 		attempt: null,
 		identity: pinIdentity(identity, at),
-		pairing: { baseUrl, sessionId, pairedAt: at },
+		pairing: { baseUrl, sessionId, pairedAt: at, ...(keepEvents && { keepsEvents: true }) },
 		assignedWorkflow: assignsWorkflow ? { workflowId, source: 'pairing', at } : state.assignedWorkflow,
 		confirmedOrigins: confirmsOrigin ? [...state.confirmedOrigins, confirmsOrigin].slice(-16) : state.confirmedOrigins,
 	};

@@ -31,6 +31,8 @@ export interface PairingAsked {
 	readonly code: string;
 	readonly workflowId?: string | undefined;
 	readonly replace: boolean;
+	/** Whether the events of the service that the device leaves stay. Default `false`. */
+	readonly keepEvents?: boolean | undefined;
 	readonly by: BroughtBy;
 	/** The origin that a person has confirmed. */
 	readonly trustOrigin?: string | undefined;
@@ -107,7 +109,9 @@ export function decidePairing(asked: PairingAsked, context: PairingContext): Pai
 	const stranger = checkOrigin(named, origin, asked, context);
 	if (stranger && stranger.code !== 'origin-unconfirmed') return refused(stranger);
 	const workflowId = workflow.workflowId ?? '';
-	const changes = workflow.problem ? [] : describeChanges(named, workflowId, code.sessionId, context);
+	const changes = workflow.problem
+		? []
+		: describeChanges(named, workflowId, code.sessionId, context, asked.keepEvents ?? false);
 	const isRescue = pairedWith !== null && !asked.replace;
 	if (isRescue) {
 		const { standing } = context;
@@ -295,6 +299,7 @@ function describeChanges(
 	workflowId: string,
 	sessionId: string | null,
 	{ pairedWith, state, configured }: PairingContext,
+	keepEvents: boolean,
 ): string[] {
 	const changes: string[] = [];
 	const { host } = new URL(baseUrl);
@@ -305,6 +310,10 @@ function describeChanges(
 	const before = pairedWith === null ? undefined : (configured ?? state.assignedWorkflow)?.workflowId;
 	if (before !== workflowId)
 		changes.push(before ? `changes the workflow from ${before} to ${workflowId}` : `runs workflow ${workflowId}`);
+	if (pairedWith !== null && pairedWith !== baseUrl)
+		changes.push(
+			`forgets what came from ${new URL(pairedWith).host}${keepEvents ? ' but its events' : ', events included'}`,
+		);
 	if (sessionId !== null) changes.push(`notes session ${sessionId}`);
 	return changes;
 }

@@ -203,6 +203,9 @@ export type EventPage = z.infer<typeof eventPageSchema>;
 export const ackResultSchema = z.object({ consumer: z.string(), position: z.string().nullable() });
 /** `known`: whether there was such a consumer. */
 export const forgetResultSchema = z.object({ consumer: z.string(), known: z.boolean() });
+/** How many events were erased. */
+export const eraseResultSchema = z.object({ erased: z.int() });
+export type EraseResult = z.infer<typeof eraseResultSchema>;
 export type AckResult = z.infer<typeof ackResultSchema>;
 
 export const leaseReportSchema = z.object({

@@ -6,6 +6,7 @@ import path from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
+import { type Erasure, ofSession } from '../../src/events/erasure.ts';
 import type { Entry } from '../../src/events/event.ts';
 import { MAX_STREAMS, openPage, type PageParts, type PageView, SHOWN_EVENTS } from '../../src/page/page.runner.ts';
 import { type TimelineSegment, withState } from '../../src/page/timeline.ts';
@@ -58,6 +59,7 @@ async function page({
 	const scanning = { proposal: null as Proposal | null };
 	let listener = () => {};
 	let arrive = (_entries: readonly Entry[]) => {};
+	let erase = (_erasure: Erasure) => {};
 	const asked: PairRequest[] = [];
 	const faults: unknown[] = [];
 	const server = await openPage({
@@ -78,6 +80,10 @@ async function page({
 					return () => {
 						arrive = () => {};
 					};
+				},
+				onErase(call) {
+					erase = call;
+					return () => {};
 				},
 			},
 			inspectPairing: () => ({
@@ -126,7 +132,19 @@ async function page({
 	const stand = (next: Standing) => {
 		standing = next;
 	};
-	return { ...server, port: Number(port), asked, faults, arrive, become, stand, scanning, counters, warnings };
+	return {
+		...server,
+		port: Number(port),
+		asked,
+		faults,
+		arrive,
+		erase: (erasure: Erasure) => erase(erasure),
+		become,
+		stand,
+		scanning,
+		counters,
+		warnings,
+	};
 }
 
 const entry = (number: number): Entry => ({
@@ -269,6 +287,18 @@ describe('what it shows', () => {
 		expect(view.events.at(-1)).toEqual({ id: 'e-29', at: '2026-11-21T05:00:00.000Z', kind: 'session.started' });
 		expect(text).not.toContain('a-session');
 		expect(text).not.toContain('a-content');
+	});
+
+	test('shows nothing of what was erased', async () => {
+		const { port, arrive, erase } = await page({ settings: () => settings({ page: { contents: true } }) });
+		arrive([
+			{ ...entry(1), content: '{"session":"S-1"}' },
+			{ ...entry(2), content: '{"session":"S-2"}' },
+		]);
+		erase(ofSession('S-1'));
+		const view = await (await fetch(`http://127.0.0.1:${port}/api/view`)).text();
+		expect(view).not.toContain('S-1');
+		expect(view).toContain('S-2');
 	});
 
 	test('the beginning of a content, only where the settings ask for it', async () => {
