@@ -6,7 +6,7 @@
 import { isoNow } from '../base/clock.edge.ts';
 import { AgentError } from '../base/errors.ts';
 import type { Line } from '../connection/line.runner.ts';
-import { before, ofSession } from '../events/erasure.ts';
+import { before, ofSession, sessionFinder } from '../events/erasure.ts';
 import type { Fleet } from '../fleet/follow-plan.runner.ts';
 import { acceptedIdentity, toReport } from '../identity/identity.ts';
 import type { Pairing } from '../pairing/pairing.runner.ts';
@@ -62,11 +62,10 @@ export function createCommands(parts: CommandParts) {
 		 */
 		async eraseEvents(asked: { readonly session: string } | { readonly beforeMs: number }): Promise<number> {
 			ensureRunning();
-			const erasure = 'session' in asked ? ofSession(asked.session) : before(asked.beforeMs);
-			const erased = parts.events.erase(erasure);
+			const erased = parts.events.erase('session' in asked ? ofSession(asked.session) : before(asked.beforeMs));
 			const { state } = stateWriter;
 			const { pairing } = state;
-			const isNamed = 'session' in asked && pairing?.sessionId != null && erasure.mentions(pairing.sessionId);
+			const isNamed = 'session' in asked && pairing?.sessionId != null && sessionFinder(asked.session)(pairing.sessionId);
 			// Also where the state does not name it any more: older copies and files set aside may.
 			await stateWriter.forget(isNamed ? { ...state, pairing: { ...pairing, sessionId: null } } : state);
 			parts.log.info('events erased', { count: erased });

@@ -126,7 +126,7 @@ export async function startDaemon(options: DaemonOptions) {
 			registerSecret,
 		});
 		closers.push(() => agent.stop());
-		agent.events.onErase(({ mentions }) => recentLog.forget(mentions));
+		agent.events.onErase(recentLog.forget);
 		const hooks = runSiteHooks({ agent, log, counters, settings: () => settings().hooks, env: options.env });
 		closers.push(() => hooks.close());
 		const scanning = listenForScans({

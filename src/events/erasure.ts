@@ -1,5 +1,5 @@
 /**
- * Which events a person's request to erase means, and what else names the same session. Pure; erases nothing. In doubt an event
+ * Which events a person's request to erase means. Pure; erases nothing. In doubt an event
  * goes: one that stays would be a broken promise.
  */
 import type { Entry } from './event.ts';
@@ -10,40 +10,29 @@ export type Stored = Pick<Entry, 'id' | 'serviceId'> &
 		readonly keptMs: number;
 	};
 
-export interface Erasure {
-	/** Whether a stored event goes. */
-	readonly matches: (event: Stored) => boolean;
-	/** Whether a text beside the events goes as well, such as a line of the log. */
-	readonly mentions: (text: string) => boolean;
-}
+/** Whether a stored event goes. */
+export type Erasure = (event: Stored) => boolean;
 
 /** Every event in which the id is a word: in its content however that is escaped, in its kind, or as its own id. */
 export function ofSession(session: string): Erasure {
-	const mentions = wordFinder(session);
-	return {
-		mentions,
-		matches: ({ serviceId, kind, format, content }) =>
-			[serviceId, kind].some((text) => typeof text === 'string' && mentions(text)) ||
-			(typeof content === 'string' && contentMentions(content, format, mentions)),
-	};
+	const mentions = sessionFinder(session);
+	return ({ serviceId, kind, format, content }) =>
+		[serviceId, kind].some((text) => typeof text === 'string' && mentions(text)) ||
+		(typeof content === 'string' && contentMentions(content, format, mentions));
 }
 
-/** Every event that was received before a time, by its own time or by when it was stored; the same for lines of the log. */
+/** Every event that was received before a time, by its own time or by when it was stored. */
 export function before(wallMs: number): Erasure {
-	return {
-		// A line of the log begins with its time.
-		mentions: (text) => Date.parse(/\d{4}-\d\d-\d\dT[\d:.]+Z/.exec(text)?.[0] ?? '') < wallMs,
-		matches: ({ at, keptMs }) => keptMs < wallMs || (typeof at === 'string' && Date.parse(at) < wallMs),
-	};
+	return ({ at, keptMs }) => keptMs < wallMs || (typeof at === 'string' && Date.parse(at) < wallMs);
 }
 
 /** Everything but some events. */
 export function allBut(ids: ReadonlySet<string>): Erasure {
-	return { mentions: () => true, matches: ({ id }) => !ids.has(id) };
+	return ({ id }) => !ids.has(id);
 }
 
-/** Letters and digits beside it make another word of an id. */
-function wordFinder(session: string): (text: string) => boolean {
+/** Finds a session's id in a text. Letters and digits beside it make another word of it. */
+export function sessionFinder(session: string): (text: string) => boolean {
 	const literal = session.replaceAll(/[\\^$.*+?()[\]{}|/]/g, '\\$&');
 	const word = new RegExp(`(?<![\\p{L}\\p{N}])${literal}(?![\\p{L}\\p{N}])`, 'iu');
 	return (text) => word.test(text) || (text.includes('%') && word.test(percentDecoded(text)));

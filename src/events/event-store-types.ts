@@ -61,7 +61,7 @@ export interface EventWriter {
 	 * Erases stored events for good: nothing of them is in a live file when it returns, also not in damaged files set aside.
 	 * @returns how many. @throws AgentError `state-unwritable` when traces of them may be left.
 	 */
-	erase(matches: Erasure['matches']): number;
+	erase(matches: Erasure): number;
 	readonly count: number;
 	readonly bytes: number;
 	/** Stores what is pending and closes the file. Nothing can be appended afterwards. */

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import type { SQLInputValue, StatementSync } from 'node:sqlite';
 import { type Failure, failure } from '../base/errors.ts';
 import { KEY_SEPARATOR, keyOf, type StoredMessage } from './duplicates.ts';
-import type { Stored } from './erasure.ts';
+import type { Erasure, Stored } from './erasure.ts';
 import type { Entry, Epoch } from './event.ts';
 
 /** Name of the file in its directory. */
@@ -176,7 +176,7 @@ export function openEventTable(file: string) {
 		 * newest leaves its bare number: no number is given twice.
 		 * @returns how many of them were still kept.
 		 */
-		erase(matches: (event: Stored) => boolean): number {
+		erase(matches: Erasure): number {
 			const going: Row[] = [];
 			const rows = run(
 				`SELECT epoch || '-' || number AS id, number, at, kind, format, content, kept_ms AS keptMs,

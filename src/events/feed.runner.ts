@@ -21,7 +21,7 @@ export function createEventsFeed(
 	/** While there are no events and no readers, an outage is not worth a file. A restart's own gap covers them. */
 	let held: Incoming[] = [];
 	let appendedId: string | null = null;
-	const erasing = new Set<(erasure: Erasure) => void>();
+	const erasing = new Set<(matches: Erasure) => void>();
 	const isUnused = () => store.newest() === null && store.consumers().length === 0;
 	const release = () => {
 		for (const gap of held.splice(0)) store.append(gap);
@@ -64,12 +64,12 @@ export function createEventsFeed(
 			return appendedId;
 		},
 		/** Erases events here and wherever else they are remembered. @throws as {@link EventStore.erase}, when all of them did. */
-		erase(erasure: Erasure): number {
-			for (const listener of erasing) listener(erasure);
-			return store.erase(erasure.matches);
+		erase(matches: Erasure): number {
+			for (const listener of erasing) listener(matches);
+			return store.erase(matches);
 		},
-		/** Calls back before each erasure, for what is remembered of events and texts elsewhere. */
-		onErase(listener: (erasure: Erasure) => void): () => void {
+		/** Calls back before each erasure, for what is remembered of events elsewhere. */
+		onErase(listener: (matches: Erasure) => void): () => void {
 			erasing.add(listener);
 			return () => erasing.delete(listener);
 		},

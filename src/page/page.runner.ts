@@ -256,7 +256,7 @@ export async function openPage(parts: PageParts): Promise<Page> {
 		const notifications = entries.filter(({ type }) => type === 'notification');
 		shown = [...shown, ...notifications].slice(-SHOWN_EVENTS);
 	});
-	const stopErasing = agent.events.onErase(({ matches }) => {
+	const stopErasing = agent.events.onErase((matches) => {
 		shown = shown.filter((entry) => !matches({ ...entry, keptMs: Date.parse(entry.at) }));
 		announce();
 	});

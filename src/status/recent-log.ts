@@ -12,8 +12,8 @@ export interface RecentLog {
 	readonly destination: LogDestination;
 	/** Oldest first, without line ends. */
 	lines(): readonly string[];
-	/** Forgets the lines of which this says so. */
-	forget(mentions: (line: string) => boolean): void;
+	/** Forgets all of them: a line may name what a person wants erased. */
+	forget(): void;
 }
 
 export function rememberLog(destination: LogDestination): RecentLog {
@@ -31,10 +31,9 @@ export function rememberLog(destination: LogDestination): RecentLog {
 			},
 		},
 		lines: () => lines,
-		forget(mentions) {
-			const left = lines.filter((line) => !mentions(line));
-			lines.splice(0, lines.length, ...left);
-			size = left.reduce((sum, line) => sum + line.length, 0);
+		forget() {
+			lines.length = 0;
+			size = 0;
 		},
 	};
 }

@@ -30,31 +30,27 @@ test('a session is found however it is written, and another one is not', () => {
 	const id = fc.stringMatching(/^[A-Za-z0-9][A-Za-z0-9._-]{5,30}[A-Za-z0-9]$/);
 	fc.assert(
 		fc.property(id, fc.constantFrom(...FORMS), (session, form) => {
-			const { matches } = ofSession(session);
+			const matches = ofSession(session);
 			return matches(event(form(session))) && !matches(event(form(`${session}0`))) && !matches(event('{"other":1}'));
 		}),
 	);
 });
 
 test('a session is found in text, in bytes, in the kind and as the id of the service', () => {
-	const { matches } = ofSession('S-1');
+	const matches = ofSession('S-1');
 	expect(matches(event('session S-1 ended', { format: 'text' }))).toBe(true);
 	expect(matches(event(Buffer.from('..S-1..').toString('base64'), { format: 'binary' }))).toBe(true);
 	expect(matches(event('{}', { kind: 'S-1' }))).toBe(true);
 	expect(matches({ id: 'e-1', serviceId: 'S-1', keptMs: 0, at: null, content: null })).toBe(true);
 	expect(matches(event('{"n":17}'))).toBe(false);
-	expect(ofSession('17').matches(event('{"n":17}'))).toBe(true);
+	expect(ofSession('17')(event('{"n":17}'))).toBe(true);
 	expect(matches(event(`${'['.repeat(50_000)}"S-1"${']'.repeat(50_000)}`))).toBe(true);
 	expect(matches(event('{not json "S-1"'))).toBe(true);
 });
 
 test('a time is compared with both clocks of an event', () => {
-	const { matches } = before(Date.parse('2026-11-22T00:00:00Z'));
+	const matches = before(Date.parse('2026-11-22T00:00:00Z'));
 	expect(matches(event('{}'))).toBe(false);
 	expect(matches(event('{}', { at: '1976-01-01T00:00:00Z' }))).toBe(true);
 	expect(matches(event('{}', { keptMs: 0 }))).toBe(true);
-	const { mentions } = before(Date.parse('2026-11-22T00:00:00Z'));
-	expect(mentions('<6>{"level":"info","time":"2026-11-21T23:59:59.000Z","msg":"x"}')).toBe(true);
-	expect(mentions('<6>{"level":"info","time":"2026-11-22T00:00:00.000Z","msg":"x"}')).toBe(false);
-	expect(mentions('no time')).toBe(false);
 });
