@@ -151,7 +151,19 @@ function assemble(options: AgentOptions, base: Base) {
 			lineEnded: connectivity.lineEnded,
 			clockSkew: onClockSkew,
 		},
-		onPromoted: (baseUrl) => leaving.belongTo(baseUrl),
+		onPromoted(registration) {
+			const { baseUrl, request } = registration;
+			// The one that the device was online with last, also before this start.
+			const [before] = stateWriter.state.connections;
+			if (before && (before.baseUrl !== baseUrl || before.request.workflowId !== request.workflowId)) {
+				const entrance = workflow.chosen()?.source ?? 'agent';
+				const [from, to] = [before, { baseUrl, request }].map(
+					(one) => `${new URL(one.baseUrl).host} ${one.request.workflowId}`,
+				);
+				base.audit.record({ action: 'moved', entrance, result: 'ok', ...(from && { from }), ...(to && { to }) });
+			}
+			leaving.belongTo(baseUrl);
+		},
 		onFailedAttempt({ code }) {
 			counters.failedAttempts += 1;
 			if (isRefusal(code)) refusals += 1;

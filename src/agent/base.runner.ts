@@ -3,6 +3,7 @@
  * Knows no link and no pairing.
  */
 
+import { type Audit, NO_AUDIT } from '../audit/audit.runner.ts';
 import { type Clock, isoNow } from '../base/clock.edge.ts';
 import type { Counters } from '../base/counters.ts';
 import { AgentError, type Failure } from '../base/errors.ts';
@@ -42,6 +43,8 @@ export interface AgentOptions {
 	/** The policy for links; default the product's own. A benchmark measures others beside it. */
 	readonly supervise?: typeof supervise;
 	readonly log: Log;
+	/** Default: nothing is recorded. */
+	readonly audit?: Pick<Audit, 'record'>;
 	/** Called with every secret that the agent comes to hold, so that it is never printed. */
 	readonly registerSecret: (secret: string) => void;
 }
@@ -66,7 +69,20 @@ export function openBase(options: AgentOptions) {
 	const settings = () => runtime.resolved.settings;
 	const { facts, newDeviceId } = options;
 	const identity = keepIdentity({ facts, device: stateWriter, newDeviceId, settings });
-	const shared = { clock, log, random, registerSecret, warnings, events, stateWriter, identity, settings, publish };
+	const { audit = NO_AUDIT } = options;
+	const shared = {
+		audit,
+		clock,
+		log,
+		random,
+		registerSecret,
+		warnings,
+		events,
+		stateWriter,
+		identity,
+		settings,
+		publish,
+	};
 	return {
 		...shared,
 		userAgent: `idv-agent/${options.version}`,

@@ -65,7 +65,8 @@ export function createCommands(parts: CommandParts) {
 			const erased = parts.events.erase('session' in asked ? ofSession(asked.session) : before(asked.beforeMs));
 			const { state } = stateWriter;
 			const { pairing } = state;
-			const isNamed = 'session' in asked && pairing?.sessionId != null && sessionFinder(asked.session)(pairing.sessionId);
+			const isNamed =
+				'session' in asked && pairing?.sessionId != null && sessionFinder(asked.session)(pairing.sessionId);
 			// Also where the state does not name it any more: older copies and files set aside may.
 			await stateWriter.forget(isNamed ? { ...state, pairing: { ...pairing, sessionId: null } } : state);
 			parts.log.info('events erased', { count: erased });

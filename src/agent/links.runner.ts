@@ -28,7 +28,7 @@ export function superviseLinks(
 			readonly connections: Connections;
 			readonly report: Pick<LinkRunnerOptions['report'], 'frame' | 'heartbeat' | 'lineEnded' | 'clockSkew'>;
 			/** Called when the device is online with this service, before older Connections are dropped. */
-			readonly onPromoted: (baseUrl: string) => void;
+			readonly onPromoted: (registration: Pick<DesiredRegistration, 'baseUrl' | 'request'>) => void;
 			readonly onFailedAttempt: (cause: Failure) => void;
 			/** Called after every step, before anything else follows from it. */
 			readonly onStep: (before: Supervision, after: Supervision) => void;
@@ -109,8 +109,7 @@ export function superviseLinks(
 			case 'linkPromoted': {
 				const { token } = effect.connection;
 				hasSpare = false;
-				const { baseUrl = null } = supervision.current?.registration ?? {};
-				if (baseUrl !== null) parts.onPromoted(baseUrl);
+				if (supervision.current) parts.onPromoted(supervision.current.registration);
 				parts.stateWriter.keep((state) => withOnlyConnection(state, token));
 				return;
 			}

@@ -170,6 +170,15 @@ const COMMANDS: Subcommands = {
 						})
 						.runs(async () => (await import('./events.ts')).eraseEvents),
 			}),
+	audit: (command) =>
+		command('show what was asked of this device, by which entrance, with what result')
+			.option('--follow', 'keep printing new entries')
+			.examples({
+				'sudo idv-agent audit': 'pairings, moves, plan and key changes, erasures, updates',
+				'sudo idv-agent audit --follow --json': 'one JSON document a line',
+				'journalctl -t idv-agent-audit': 'the same in the journal',
+			})
+			.runs(async () => (await import('./audit.ts')).showAudit),
 	reconnect: (command) =>
 		command('try again now instead of waiting')
 			.number('--wait <seconds>', 'how long to wait for the outcome, 0 to 3600', [0, 3600], 10)

@@ -9,7 +9,15 @@ import { assignmentAt } from './targeting.ts';
 /** The fleet plan's word to this device now: by which rule, `null` for the plan's defaults. */
 export type PlanTarget = Assignment & Pick<TakenPlan, 'revision' | 'rule'>;
 
-export const NO_PLAN = { name: null, etag: null, taken: null, waiting: null, followed: null, floors: [] };
+export const NO_PLAN = {
+	name: null,
+	trusted: null,
+	etag: null,
+	taken: null,
+	waiting: null,
+	followed: null,
+	floors: [],
+};
 
 /** The fleet that a device belongs to by its settings, and the keys that may speak for it. */
 export interface PlanTrust {

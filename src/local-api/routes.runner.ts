@@ -4,15 +4,18 @@
  * browser; requests that change the device are on `admin.sock`.
  */
 import type { Agent } from '../agent/agent.runner.ts';
+import type { Audit } from '../audit/audit.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import { type Counters, count } from '../base/counters.ts';
 import {
+	type AuditEntry,
 	ackRequestSchema,
 	DEFAULT_LEASE_SECONDS,
 	EVENT_PAGE_LENGTH,
 	eraseRequestSchema,
 	forgetRequestSchema,
 	LOCAL_ROUTES,
+	LOCAL_SOCKETS,
 	leaseReleaseSchema,
 	leaseRequestSchema,
 	pairRequestSchema,
@@ -22,6 +25,7 @@ import {
 } from '../protocol/local-api.ts';
 import { agentMetrics, formatMetrics, METRICS_CONTENT_TYPE, type Metric } from '../status/metrics.ts';
 import type { RecentLog } from '../status/recent-log.ts';
+import { audited } from './audited.runner.ts';
 import { acknowledge, EVENT_PARAMETERS, pageOfEvents, readSince, streamEvents } from './event-routes.runner.ts';
 import type { Forward } from './forwarder.edge.ts';
 import type { AnswerName, DescribedRoute } from './openapi.ts';
@@ -36,6 +40,7 @@ const HEALTH = ['agent', 'admin', 'browser', 'probe'] as const;
 
 /** The sources of the answers, besides the agent. */
 export interface RouteParts {
+	readonly audit: Audit;
 	readonly clock: Pick<Clock, 'schedule'>;
 	readonly counters: Counters;
 	readonly forward: Forward;
@@ -66,7 +71,7 @@ const LEASES = { 200: answer('All leases in force.', 'LeaseReport') };
 
 /** The route table. */
 export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
-	const { clock, counters, forward, recentLog, scanners } = parts;
+	const { audit, clock, counters, forward, recentLog, scanners } = parts;
 	const routes: DescribedRoute[] = [
 		row('GET', LOCAL_ROUTES.document, APPLICATIONS, 'getDocument', {
 			summary: 'This document.',
@@ -252,6 +257,15 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 			answers: { 200: answer('Oldest first, without secrets.', 'LogReport') },
 			handle: () => ok({ lines: recentLog.lines() }),
 		}),
+		row('GET', LOCAL_ROUTES.audit, ADMIN, 'getAudit', {
+			summary: 'The audit log: what was asked of the device, by which entrance, with what result.',
+			description: 'With Accept: text/event-stream, all entries and then each new one, as events named audit.',
+			answers: { 200: streamed('All entries that are kept.', 'AuditReport') },
+			async handle(request) {
+				const entries = await audit.read();
+				return wantsStream(request) ? { stream: (sink) => streamAudit(audit, entries, sink) } : ok({ entries });
+			},
+		}),
 		row('POST', LOCAL_ROUTES.reconnect, ADMIN, 'reconnect', {
 			summary: 'Tries to connect now, whatever the agent was waiting for.',
 			answers: STATUS,
@@ -270,7 +284,15 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 			},
 		}),
 	];
-	return routes;
+	return routes.map((route) =>
+		route.listeners === ADMIN ? audited(route, { action: route.name, entrance: LOCAL_SOCKETS.admin, audit }) : route,
+	);
+}
+
+function streamAudit(audit: Audit, entries: readonly AuditEntry[], sink: EventSink): () => void {
+	const send = (entry: AuditEntry) => void sink.send({ event: 'audit', data: JSON.stringify(entry) });
+	for (const entry of entries) send(entry);
+	return audit.subscribe(send);
 }
 
 function metricsOf({ status, events, leases }: Agent, counters: Counters): Metric[] {

@@ -6,10 +6,12 @@
 import { Readable } from 'node:stream';
 import * as z from 'zod';
 import type { Agent } from '../agent/agent.runner.ts';
+import type { Audit } from '../audit/audit.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import type { Counters } from '../base/counters.ts';
 import { AgentError, failure, type Params } from '../base/errors.ts';
 import type { Entry } from '../events/event.ts';
+import { audited } from '../local-api/audited.runner.ts';
 import {
 	type EventSink,
 	formatEvents,
@@ -40,6 +42,7 @@ export interface PageParts {
 	readonly settings: () => Pick<Settings, 'baseUrl' | 'page' | 'pairing'>;
 	/** The PIN that pairing requires, as it is now; `null` for none. */
 	readonly pin: () => string | null;
+	readonly audit: Pick<Audit, 'record'>;
 	/** Called with the cause of every answer `internal`, and with connections that could not be accepted. */
 	readonly onFault: (error: unknown) => void;
 	/** Between two signs of life for open pages, in milliseconds. */
@@ -110,6 +113,13 @@ const pairSchema = z.union([
 	inspectSchema.omit({ code: true }).extend({ pin: z.string().max(64).optional(), proposal: z.int() }),
 ]);
 const dismissSchema = z.strictObject({ proposal: z.int() });
+
+/** As the operations on `admin.sock` are called. */
+const ACTIONS: Readonly<Record<string, string>> = {
+	'/api/inspect': 'inspectPairing',
+	'/api/pair': 'pair',
+	'/api/dismiss': 'dismissCode',
+};
 
 const HEADERS = {
 	// WebAssembly for reading codes; otherwise only the files of this server, and never inside of another page.
@@ -250,7 +260,13 @@ export async function openPage(parts: PageParts): Promise<Page> {
 	];
 	const limits = { ...LIMITS, keepAliveMs };
 	const { port, onFault } = parts;
-	const server = await openLoopbackServer({ listener: 'page', headers: HEADERS, port, routes, limits, onFault });
+	const recorded = routes.map((route) =>
+		audited(route, { action: ACTIONS[route.path] ?? route.path, entrance: 'page', audit: parts.audit }),
+	);
+	const server = await openLoopbackServer({
+		...{ listener: 'page', headers: HEADERS, port, limits, onFault },
+		routes: recorded,
+	});
 
 	const unsubscribe = agent.events.subscribe((entries) => {
 		const notifications = entries.filter(({ type }) => type === 'notification');

@@ -3,6 +3,7 @@
  * reported, and one answer for all who bring the same code. Opens no channel; the agent takes the device online.
  */
 import { domainToUnicode } from 'node:url';
+import type { Audit } from '../audit/audit.runner.ts';
 import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { AgentError, asError, type Failure, toFailure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
@@ -31,6 +32,7 @@ import { type BroughtBy, decidePairing, type PairingContext, type PairingDecisio
 export interface PairingParts {
 	readonly clock: Clock;
 	readonly log: Log;
+	readonly audit: Pick<Audit, 'record'>;
 	readonly store: Pick<StateStore, 'probe' | 'save'>;
 	/** Where an answer is set aside that could not be read. */
 	readonly answerFile: AnswerFile;
@@ -199,7 +201,7 @@ export function createPairing(parts: PairingParts): Pairing {
 		answers.tell();
 		const ready = answers.ready();
 		if (!ready || !isOwn(ready.kept.baseUrl, parts.runtime().resolved.settings.baseUrl)) return;
-		await reported(online(ready.kept, takeKept(ready.kept, ready.token))).catch(() => {});
+		await reported(online(ready.kept, takeKept(ready.kept, ready.token)), 'kept answer').catch(() => {});
 	}
 
 	async function pairOnce(asked: PairRequest, by: BroughtBy): Promise<PairResult> {
@@ -231,13 +233,18 @@ export function createPairing(parts: PairingParts): Pairing {
 		return { baseUrl, deviceId, workflowId, sessionId, online, sentence };
 	}
 
-	async function reported(answer: Promise<PairResult>): Promise<PairResult> {
+	async function reported(answer: Promise<PairResult>, entrance: BroughtBy | 'kept answer'): Promise<PairResult> {
 		try {
 			const result = await answer;
+			const { baseUrl, workflowId } = result;
+			parts.audit.record({ action: 'paired', entrance, result: 'ok', host: new URL(baseUrl).host, workflowId });
 			report({ kind: 'paired', result });
 			return result;
 		} catch (error) {
-			report({ kind: 'failed', failure: toFailure(error) });
+			const told = toFailure(error);
+			// What a person asked is recorded where it was asked.
+			if (entrance !== 'person') parts.audit.record({ action: 'paired', entrance, result: told.code });
+			report({ kind: 'failed', failure: told });
 			throw error;
 		}
 	}
@@ -251,7 +258,7 @@ export function createPairing(parts: PairingParts): Pairing {
 		inspect: (asked, by = 'person') => withUnicodeHost(decide(asked, by).preview),
 		pair(asked, by = 'person') {
 			const code = asked.code.trim();
-			const answer = given.get(code) ?? reported(pairOnce(asked, by)).finally(() => given.delete(code));
+			const answer = given.get(code) ?? reported(pairOnce(asked, by), by).finally(() => given.delete(code));
 			given.set(code, answer);
 			return answer;
 		},

@@ -150,6 +150,34 @@ export const statusSchema = z.object({
 });
 export type Status = z.infer<typeof statusSchema>;
 
+/** One entry of the audit log. Holds no personal data and no secret. */
+export const auditEntrySchema = z.object({
+	at: timestamp,
+	action: z
+		.string()
+		.describe(
+			'The operation that was asked for (such as unpair), or what happened: paired, moved, planReceived, planKeysChanged, updated, leftOut (entries that came too fast).',
+		),
+	entrance: z
+		.string()
+		.describe('admin.sock, page, scanner, person, kept answer, plan, settings, the source of a workflow, or agent.'),
+	result: z.string().describe('ok, or the code of the problem.'),
+	version: z.string().describe('The version of the agent that wrote the entry.'),
+	host: z.string().optional(),
+	workflowId: z.string().optional(),
+	from: z.string().optional().describe('What it was before.'),
+	to: z.string().optional(),
+	fleet: z.string().optional(),
+	epoch: z.int().optional(),
+	revision: z.int().optional(),
+	keys: z.array(z.string()).optional().describe('Public keys.'),
+	count: z.int().optional().describe('How many events were erased, or entries left out.'),
+});
+export type AuditEntry = z.infer<typeof auditEntrySchema>;
+
+export const auditReportSchema = z.object({ entries: z.array(auditEntrySchema).describe('Oldest first.') });
+export type AuditReport = z.infer<typeof auditReportSchema>;
+
 const editionSchema = z.object({ epoch: z.int(), revision: z.int() });
 
 /** The fleet plan that the device follows, and what it is trusted by. */

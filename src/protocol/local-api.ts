@@ -8,6 +8,8 @@ import { MAX_CODE_LENGTH } from './pairing-code.ts';
 
 export type {
 	AckResult,
+	AuditEntry,
+	AuditReport,
 	EraseResult,
 	EventPage,
 	IdentityReport,
@@ -124,6 +126,7 @@ export const LOCAL_ROUTES = {
 	unpair: '/v1/unpair',
 	service: '/v1/service/',
 	log: '/v1/log',
+	audit: '/v1/audit',
 	metrics: '/metrics',
 	live: '/livez',
 	ready: '/readyz',

@@ -80,6 +80,8 @@ export const planRecordSchema = z.object({
 	waiting: takenPlanSchema.extend({ atMs: z.number(), spreadSeconds: z.number() }).nullable(),
 	/** The newest revision that this device was online as it says. */
 	followed: z.int().nullable(),
+	/** The keys that were configured when it was last looked at; `null`: not known. */
+	trusted: z.array(z.string()).nullable().default(null),
 	/** Of every fleet that this device has followed, newest last. */
 	floors: z.array(planFloorSchema).max(MAX_FLOORS).default([]),
 });

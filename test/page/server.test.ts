@@ -5,6 +5,7 @@ import net from 'node:net';
 import path from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { NO_AUDIT } from '../../src/audit/audit.runner.ts';
 import { AgentError } from '../../src/base/errors.ts';
 import { type Erasure, ofSession } from '../../src/events/erasure.ts';
 import type { Entry } from '../../src/events/event.ts';
@@ -64,6 +65,7 @@ async function page({
 	const faults: unknown[] = [];
 	const server = await openPage({
 		port: 0,
+		audit: NO_AUDIT,
 		agent: {
 			status: () => status,
 			standing: () => standing,
