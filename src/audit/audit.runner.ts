@@ -1,6 +1,6 @@
 /**
  * The audit log: who asked what of this device, by which entrance, with what result, and what changed because of it. Writes at a
- * bounded pace and nothing while nothing happens; holds no personal data and no secret. Never throws and never keeps anybody waiting.
+ * bounded pace and nothing while nothing happens; holds no personal data and no secret. Never throws, and no caller waits for it.
  */
 import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
@@ -23,7 +23,7 @@ export interface Audit {
 	close(): Promise<void>;
 }
 
-/** For an agent whose doings nobody reads. */
+/** Records nothing: for simulated devices. */
 export const NO_AUDIT: Pick<Audit, 'record'> = { record() {} };
 
 export function openAudit(parts: {

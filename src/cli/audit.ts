@@ -31,8 +31,10 @@ export async function showAudit(flags: AskFlags & { readonly follow?: boolean })
 
 /** One line: time, entrance, action, result, and what there is to say besides. */
 function print(entry: AuditEntry, flags: AskFlags): void {
-	if (flags.json) return printLine(JSON.stringify(entry));
 	const { at, action, entrance, result, version: _, ...more } = entry;
 	const details = Object.entries(more).map(([name, value]) => `${name}=${cleanText(String(value), 200)}`);
-	printLine(cleanText([localTime(at), entrance, action, result, ...details].join('  '), 1000));
+	const words = [localTime(at), ...[entrance, action, result].map((text) => cleanText(text, 64)), ...details].join(
+		'  ',
+	);
+	printLine(flags.json ? JSON.stringify(entry) : words);
 }

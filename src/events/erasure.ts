@@ -40,9 +40,9 @@ export function sessionFinder(session: string): (text: string) => boolean {
 
 function contentMentions(content: string, format: Stored['format'], mentions: (text: string) => boolean): boolean {
 	if (mentions(content)) return true;
-	if (format === 'binary') return mentions(Buffer.from(content, 'base64').toString('latin1'));
-	if (format !== 'json') return false;
 	try {
+		if (format === 'binary') return mentions(atob(content));
+		if (format !== 'json') return false;
 		return textsOf(JSON.parse(content)).some(mentions);
 	} catch {
 		return false;

@@ -303,17 +303,16 @@ function describeChanges(
 ): string[] {
 	const changes: string[] = [];
 	const { host } = new URL(baseUrl);
+	const isSameHost = pairedWith !== null && new URL(pairedWith).host === host;
+	const [from, to] = isSameHost ? [pairedWith, baseUrl] : [pairedWith && new URL(pairedWith).host, host];
 	if (pairedWith === null) changes.push(`pairs this device with ${host}`);
 	else if (pairedWith === baseUrl) changes.push(`gives this device a new Connection to ${host}`);
-	else if (new URL(pairedWith).host === host) changes.push(`moves this device from ${pairedWith} to ${baseUrl}`);
-	else changes.push(`moves this device from ${new URL(pairedWith).host} to ${host}`);
+	else changes.push(`moves this device from ${from} to ${to}`);
 	const before = pairedWith === null ? undefined : (configured ?? state.assignedWorkflow)?.workflowId;
 	if (before !== workflowId)
 		changes.push(before ? `changes the workflow from ${before} to ${workflowId}` : `runs workflow ${workflowId}`);
 	if (pairedWith !== null && pairedWith !== baseUrl)
-		changes.push(
-			`forgets what came from ${new URL(pairedWith).host}${keepEvents ? ' but its events' : ', events included'}`,
-		);
+		changes.push(`forgets what came from ${from}${keepEvents ? ' but its events' : ', events included'}`);
 	if (sessionId !== null) changes.push(`notes session ${sessionId}`);
 	return changes;
 }

@@ -152,7 +152,7 @@ describe('a device', () => {
 			'eraseEvents admin.sock ok',
 			'unpair admin.sock ok',
 		]);
-		expect(entries[4]).toMatchObject({ count: 1 });
+		expect(entries[4]?.count).toBeGreaterThan(0);
 		const text = JSON.stringify(entries);
 		for (const planted of ['L01X00T47', 'visit-4711', 'Token']) expect(text).not.toContain(planted);
 		const { mode } = await stat(join(device.home.paths.stateDir, 'audit.log'));
