@@ -3,6 +3,7 @@
  * which part hears of what; decides nothing that a pure file could decide, and touches nothing that an edge could touch.
  */
 
+import { randomUUID } from 'node:crypto';
 import type { Failure } from '../base/errors.ts';
 import { accessOf, keepConnections } from '../connection/connection-tokens.runner.ts';
 import { keepLine, UNSAVED_LINE } from '../connection/line.runner.ts';
@@ -11,8 +12,9 @@ import type { Runtime } from '../connection/runtime.runner.ts';
 import { bearsOn } from '../connection/settings-bearing.ts';
 import { supervise } from '../connection/supervisor.ts';
 import type { EventsFeed } from '../events/feed.runner.ts';
+import { fetchPlan } from '../fleet/fetch-plan.edge.ts';
 import { followFleet } from '../fleet/follow-plan.runner.ts';
-import { describePlanTrust, planHeartbeat, reportPlan } from '../fleet/plan-report.ts';
+import { describePlanTrust, heartbeatExtras, planHeartbeat, reportPlan } from '../fleet/plan-report.ts';
 import { toReport } from '../identity/identity.ts';
 import { createPairing, type Paired, type PairingOutcome, untilSettled } from '../pairing/pairing.runner.ts';
 import { isRefusal, type Standing, standingOf } from '../pairing/rescue.ts';
@@ -116,6 +118,7 @@ function assemble(options: AgentOptions, base: Base) {
 	const connections = keepConnections({ ...base, credentials: () => runtime().credentials });
 	const fleet = followFleet({
 		...base,
+		fetchPlan: options.fetchPlan ?? fetchPlan,
 		fallback() {
 			const { resolved } = runtime();
 			const workflow = chosenWorkflow(resolved, stateWriter.state, null);
@@ -131,7 +134,11 @@ function assemble(options: AgentOptions, base: Base) {
 		decide: options.supervise ?? supervise,
 		connections,
 		line,
-		plan: () => planHeartbeat(fleet.record(), reconciler.progress.attempt),
+		plan() {
+			const { heartbeatFields } = settings().service;
+			const said = planHeartbeat(fleet.record(), reconciler.progress.attempt);
+			return heartbeatFields.length === 0 ? said : { ...said, ...heartbeatExtras(heartbeatFields, status()) };
+		},
 		openChannel: options.openChannel,
 		report: {
 			frame: receiveMessages({
@@ -190,6 +197,7 @@ function assemble(options: AgentOptions, base: Base) {
 		store: options.store,
 		answerFile: options.answerFile,
 		receive: (baseUrl, append) => leaving.receive(baseUrl, append),
+		newAttemptId: options.newAttemptId ?? randomUUID,
 		plan,
 		standing: () => standing(),
 		readIdentity: identity.ofMachine,
@@ -198,7 +206,13 @@ function assemble(options: AgentOptions, base: Base) {
 		goOnline: (paired) => goOnline(base, { fleet, links, leaving, status }, paired),
 	});
 	const leaving = createLeaving({ ...base, dropKept: pairing.dropKept });
-	const status = (): Status => statusOf(base, { links, line, reconciler, connectivity, fleet, workflow });
+	const { maskSecrets = (text) => text } = options;
+	const status = (): Status => {
+		const now = statusOf(base, { links, line, reconciler, connectivity, fleet, workflow });
+		const { sentence, summary, problem, warnings } = now;
+		// What a service says may hold what it was sent.
+		return { ...now, ...JSON.parse(maskSecrets(JSON.stringify({ sentence, summary, problem, warnings }))) };
+	};
 	const standing = () => standingOf(status(), refusals);
 	const commands = createCommands({
 		...base,
@@ -275,6 +289,7 @@ function statusOf(base: Base, { links, line, reconciler, connectivity, fleet, wo
 		plan: reportPlan(fleet.record(), attempt, { ...moment, checkedAt: fleet.checkedAt }),
 		identity: { deviceId: deviceId.value, serial: serial.value, macAddress: macAddress.value },
 		deviceType: settings().deviceType,
+		labels: settings().fleet.labels,
 		baseUrl: supervision.current?.registration.baseUrl ?? serviceOf(settings(), stateWriter.state),
 		newestEventId: base.events.newest(),
 		blocker: reconciler.blocker,

@@ -16,6 +16,7 @@ import type { Runtime } from '../connection/runtime.runner.ts';
 import type { supervise } from '../connection/supervisor.ts';
 import { createEventsFeed } from '../events/feed.runner.ts';
 import type { EventStore } from '../events/store.edge.ts';
+import type { fetchPlan } from '../fleet/fetch-plan.edge.ts';
 import { keepIdentity } from '../identity/current-identity.runner.ts';
 import type { IdentityFacts } from '../identity/identity.ts';
 import type { AnswerFile } from '../pairing/kept-answer.edge.ts';
@@ -34,12 +35,16 @@ export interface AgentOptions {
 	readonly facts: IdentityFacts;
 	/** A new id for a device that has nothing of its own to be known by. */
 	readonly newDeviceId: () => string;
+	/** An id for an attempt to redeem a code; default a random UUID. */
+	readonly newAttemptId?: () => string;
 	readonly counters: Counters;
 	/** Opens the kept events. @param warn shows a warning on a topic until it is withdrawn with `null`. */
 	readonly openEvents: (warn: (topic: string, warning: Failure | null) => void) => EventStore;
 	/** Where what is learned of the line outlives a restart; left out, it does not. */
 	readonly lineStore?: LineStore;
 	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
+	/** Fetches the fleet plan; default over the network. */
+	readonly fetchPlan?: typeof fetchPlan;
 	/** The policy for links; default the product's own. A benchmark measures others beside it. */
 	readonly supervise?: typeof supervise;
 	readonly log: Log;
@@ -47,6 +52,8 @@ export interface AgentOptions {
 	readonly audit?: Pick<Audit, 'record'>;
 	/** Called with every secret that the agent comes to hold, so that it is never printed. */
 	readonly registerSecret: (secret: string) => void;
+	/** The text with a mark in place of every secret that was registered. Default: as it is. */
+	readonly maskSecrets?: (text: string) => string;
 }
 
 export type Base = ReturnType<typeof openBase>;

@@ -10,7 +10,7 @@ import { localTime, printLine } from './output.ts';
 export async function showAudit(flags: AskFlags & { readonly follow?: boolean }): Promise<void> {
 	const client = clientFor(flags);
 	if (flags.follow) {
-		const { reason } = await client.events(LOCAL_ROUTES.audit, { socket: 'admin' }, ({ data }) =>
+		const { reason } = await client.events(LOCAL_ROUTES.auditStream, { socket: 'admin' }, ({ data }) =>
 			print(JSON.parse(data) as AuditEntry, flags),
 		);
 		if (reason !== 'aborted') throw agentStopped();

@@ -5,6 +5,7 @@
 import type { Agent } from 'node:http';
 import type { Socket } from 'node:net';
 import { type RawData, WebSocket } from 'ws';
+import { type Clock, idleClock } from '../base/clock.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { AUTHORIZATION_PARAMETER, parseAuthorization } from '../protocol/authorization.ts';
 import { type Frame, MAX_FRAME_BYTES } from '../protocol/channel.ts';
@@ -60,6 +61,10 @@ export interface ChannelOptions {
 	readonly queryName?: string | undefined;
 	/** Only to name it when the service does not know it. */
 	readonly workflowId?: string | undefined;
+	/** Default the machine's. */
+	readonly clock?: Pick<Clock, 'monotonicMs' | 'wallMs' | 'schedule' | 'soon'> | undefined;
+	/** Makes the socket; default that of `ws`. */
+	readonly createSocket?: ((...made: ConstructorParameters<typeof WebSocket>) => WebSocket) | undefined;
 }
 
 /** `opened` and `proved` come at most once, `ended` exactly once and last. */
@@ -100,7 +105,7 @@ export interface Channel {
 
 /** Opens the channel. Every outcome arrives as an event, after the call has returned. */
 export function openChannel(options: ChannelOptions, listener: (event: ChannelEvent) => void): Channel {
-	const { url, handshakeMs, silenceLimitMs, proveAfterMs = CONFIRM_AFTER_MS } = options;
+	const { url, handshakeMs, silenceLimitMs, proveAfterMs = CONFIRM_AFTER_MS, clock = idleClock } = options;
 	const pingIntervalMs = options.pingIntervalMs > 0 ? options.pingIntervalMs : Number.POSITIVE_INFINITY;
 	const context = { host: url.host, viaProxy: options.viaProxy ?? false };
 	const params = { host: url.host };
@@ -114,8 +119,8 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	let connection: Socket | null = null;
 	let confirmed = false;
 
-	let timer: NodeJS.Timeout | undefined;
-	let deadlineMs = performance.now() + handshakeMs;
+	let cancelCheck = () => {};
+	let deadlineMs = clock.monotonicMs() + handshakeMs;
 	let confirmAtMs = 0;
 	let pingAtMs = 0;
 	let heardAtMs = 0;
@@ -127,10 +132,10 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	if (!socket) return { sendText: () => false, close() {}, terminate() {}, bufferedAmount: 0 };
 
 	socket.on('upgrade', (response) => {
-		skewMs = clockSkewMs(response.headers.date, Date.now());
+		skewMs = clockSkewMs(response.headers.date, clock.wallMs());
 	});
 	socket.on('open', () => {
-		const nowMs = performance.now();
+		const nowMs = clock.monotonicMs();
 		phase = 'open';
 		sleptBeforeMs = options.sleptMs?.() ?? 0;
 		confirmAtMs = nowMs + proveAfterMs;
@@ -157,7 +162,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	});
 	socket.on('unexpected-response', (_request, response) => {
 		phase = 'refused';
-		deadlineMs = Math.min(deadlineMs, performance.now() + DETAIL_MS);
+		deadlineMs = Math.min(deadlineMs, clock.monotonicMs() + DETAIL_MS);
 		refusal = readRefusal(response, () => socket.terminate());
 		schedule();
 	});
@@ -171,7 +176,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		sendText(text) {
 			const bytes = Buffer.byteLength(text);
 			if (socket.readyState !== WebSocket.OPEN || socket.bufferedAmount + bytes > MAX_BUFFERED_BYTES) return false;
-			silence?.moved('out', performance.now());
+			silence?.moved('out', clock.monotonicMs());
 			socket.send(text);
 			return true;
 		},
@@ -189,7 +194,8 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 
 	function connect(): WebSocket | null {
 		try {
-			return new WebSocket(url, options.subprotocol === undefined ? [] : [options.subprotocol], {
+			const { createSocket = (...made) => new WebSocket(...made) } = options;
+			return createSocket(url, options.subprotocol === undefined ? [] : [options.subprotocol], {
 				agent: options.agent,
 				// Named, because an environment variable of Node's can switch verification off.
 				rejectUnauthorized: true,
@@ -230,13 +236,13 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	}
 
 	function heard(): void {
-		heardAtMs = performance.now();
+		heardAtMs = clock.monotonicMs();
 		heardBytes = connection?.bytesRead ?? 0;
 		silence?.moved('in', heardAtMs);
 	}
 
 	function ping(): void {
-		silence?.moved('out', performance.now());
+		silence?.moved('out', clock.monotonicMs());
 		socket?.ping();
 	}
 
@@ -250,7 +256,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		if (phase === 'ended' || phase === 'cut') return;
 		verdict ??= { failure: because, timedOut };
 		phase = 'cut';
-		clearTimeout(timer);
+		cancelCheck();
 		socket?.terminate();
 	}
 
@@ -260,13 +266,14 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 
 	/** One timer for whatever is due next. An inbound frame only moves its own mark, so a busy channel costs no timers. */
 	function schedule(): void {
-		clearTimeout(timer);
+		cancelCheck();
 		if (phase === 'cut' || phase === 'ended') return;
 		const dueMs = phase === 'open' ? nextDueMs() : deadlineMs;
-		const delayMs = Math.min(Math.max(0, Math.ceil(dueMs - performance.now())), 2 ** 31 - 1);
+		const delayMs = Math.ceil(dueMs - clock.monotonicMs());
 		// Looked at only after the sockets: when this process has been stalled, what came in meanwhile counts.
-		timer = setTimeout(() => setImmediate(check), delayMs);
-		timer.unref();
+		cancelCheck = clock.schedule(delayMs, () => {
+			cancelCheck = clock.soon(check);
+		});
 	}
 
 	function nextDueMs(): number {
@@ -278,7 +285,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	}
 
 	function check(): void {
-		const nowMs = performance.now();
+		const nowMs = clock.monotonicMs();
 		if (phase === 'refused' && nowMs >= deadlineMs) socket?.terminate();
 		else if (phase === 'connecting' && nowMs >= deadlineMs) cut(handshakeTimedOut(), true);
 		else if (phase === 'open') checkOpen(nowMs);
@@ -321,13 +328,13 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		if (phase === 'ended') return;
 		const last = outcome(code, reason);
 		phase = 'ended';
-		clearTimeout(timer);
+		cancelCheck();
 		listener({ type: 'ended', ...last, line: lineEnd(code) });
 	}
 
 	function lineEnd(code: number): LineEnd | null {
 		if (!silence) return null;
-		const nowMs = performance.now();
+		const nowMs = clock.monotonicMs();
 		if (connection && connection.bytesRead !== heardBytes) heard();
 		// 1006 did not come from the service: `ws` reports it when there was no close frame.
 		const saidGoodbye = code !== 1006;

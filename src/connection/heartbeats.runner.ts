@@ -3,7 +3,7 @@
  */
 
 import { type Clock, isoNow } from '../base/clock.edge.ts';
-import { fillTemplate, type Heartbeat } from '../protocol/channel.ts';
+import { fillTemplate, type Heartbeat, type HeartbeatExtras } from '../protocol/channel.ts';
 
 export interface HeartbeatOptions {
 	readonly clock: Clock;
@@ -13,8 +13,8 @@ export interface HeartbeatOptions {
 	readonly workflowId: string;
 	/** Monotonic time at which the agent started. */
 	readonly startedAtMs: number;
-	/** What is to be said of the fleet plan. */
-	readonly plan: () => Pick<Heartbeat, 'planRevision' | 'planRefused'>;
+	/** Fields of the fleet plan, and those that the deployment asks for. */
+	readonly plan: () => Pick<Heartbeat, 'planRevision' | 'planRefused'> & HeartbeatExtras;
 	/** The deployment's own shape of a heartbeat; `null` for ours. */
 	readonly body: string | null;
 	/** Hands the frame to the channel; `false` when it did not take it. */

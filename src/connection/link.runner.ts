@@ -7,7 +7,13 @@ import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Authorization } from '../protocol/authorization.ts';
-import { type Frame, fillTemplate, type Heartbeat, readNotification } from '../protocol/channel.ts';
+import {
+	type Frame,
+	fillTemplate,
+	type Heartbeat,
+	type HeartbeatExtras,
+	readNotification,
+} from '../protocol/channel.ts';
 import { DEFAULT_HEARTBEAT_CADENCE } from '../protocol/device-connection.ts';
 import type { Settings } from '../settings/table.ts';
 import type { Channel, ChannelEvent, ChannelOptions, LineEnd } from './channel.edge.ts';
@@ -34,7 +40,7 @@ export interface LinkRunnerOptions {
 	readonly userAgent: string;
 	readonly line: Pick<Line, 'pingIntervalMs' | 'opened' | 'ended'>;
 	/** What heartbeats say of the fleet plan. */
-	readonly plan: () => Pick<Heartbeat, 'planRevision' | 'planRefused'>;
+	readonly plan: () => Pick<Heartbeat, 'planRevision' | 'planRefused'> & HeartbeatExtras;
 	/** Asked for each attempt: settings may change in the meantime. */
 	readonly runtime: () => Runtime;
 	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;

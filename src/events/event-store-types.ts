@@ -1,9 +1,11 @@
 /** The promises of the event store, and its options. Types only. */
+import type { Clock } from '../base/clock.edge.ts';
 import type { Failure } from '../base/errors.ts';
 import type { Erasure } from './erasure.ts';
 import type { Entry, Incoming } from './event.ts';
 
-export interface EventStoreOptions {
+/** What of the clock is left out is the machine's. */
+export interface EventStoreOptions extends Partial<Clock> {
 	/** Exists, belongs to the agent alone, and one process uses it at a time. */
 	readonly directory: string;
 	/** Unlike every earlier one of this device; 1 to 32 letters and digits. */
@@ -24,9 +26,6 @@ export interface EventStoreOptions {
 	readonly cleanAfterMs?: number;
 	/** How often a failing disk is tried again, in milliseconds. Default 30,000. */
 	readonly recoverEveryMs?: number;
-	/** The device's clock; default the machine's. */
-	readonly wallMs?: () => number;
-	readonly monotonicMs?: () => number;
 }
 
 export interface Consumer {

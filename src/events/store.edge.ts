@@ -12,6 +12,7 @@
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { idleClock } from '../base/clock.edge.ts';
 import { AgentError } from '../base/errors.ts';
 import { createConsumers } from './consumers.ts';
 import { rememberMessages } from './duplicates.ts';
@@ -38,7 +39,6 @@ const REMEMBERED_EVENTS = 1024;
 /** So many events, or characters, do not wait for the end of the turn. */
 const MAX_PENDING = 1024;
 const MAX_PENDING_BYTES = 256 * 1024;
-const MAX_TIMER_MS = 2 ** 31 - 1;
 /** A clock that shows an earlier time was never set. */
 const EARLIEST_CLOCK_MS = Date.UTC(2025, 0, 1);
 /** A smaller step of the clock, as against the time that passed, does not matter for the age of events. */
@@ -48,7 +48,7 @@ const CLOCK_STEP_MS = 60_000;
 export function createEventStore(options: EventStoreOptions): DurableEventStore {
 	const { directory, bounds, epoch, onNotice = () => {}, cleanAfterMs = 1000, recoverEveryMs = 30_000 } = options;
 	const { durable = true } = options;
-	const { wallMs = Date.now, monotonicMs = () => performance.now() } = options;
+	const { wallMs, monotonicMs, schedule, soon: afterInput } = { ...idleClock, ...options };
 	const file = join(directory, EVENTS_FILE);
 	const listeners = new Set<(entries: readonly Entry[]) => void>();
 	const consumers = createConsumers(wallMs, () => bounds.maxAgeMs);
@@ -66,9 +66,9 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	let base = 0;
 	let pending: Entry[] = [];
 	let pendingBytes = 0;
-	let flushing: NodeJS.Immediate | null = null;
+	let cancelFlush: (() => void) | null = null;
 	let waiting: (() => void)[] = [];
-	let timer: NodeJS.Timeout | undefined;
+	let cancelWake = () => {};
 	let uncleanSinceMs: number | null = null;
 	let triedAtMs = 0;
 	let clockOffsetMs = wallMs() - monotonicMs();
@@ -159,12 +159,12 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 
 	function soon(): void {
 		if (pending.length >= MAX_PENDING || pendingBytes >= MAX_PENDING_BYTES) flush();
-		else flushing ??= setImmediate(flush);
+		else cancelFlush ??= afterInput(flush);
 	}
 
 	function flush(): void {
-		if (flushing) clearImmediate(flushing);
-		flushing = null;
+		cancelFlush?.();
+		cancelFlush = null;
 		const batch = pending;
 		ready(true);
 		for (let tries = 1; eventTable; tries += 1)
@@ -230,8 +230,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 
 	/** One timer for the next thing that is due; none while nothing is. */
 	function plan(): void {
-		clearTimeout(timer);
-		timer = undefined;
+		cancelWake();
 		if (closed || !eventTable) return;
 		const now = monotonicMs();
 		const oldest = count > 0 ? oldestOn(eventTable) : null;
@@ -240,8 +239,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			eventTable.onDisk || !durable ? Number.POSITIVE_INFINITY : triedAtMs + recoverEveryMs - now,
 			oldest ? oldest.keptMs + bounds.maxAgeMs - wallMs() : Number.POSITIVE_INFINITY,
 		);
-		if (dueMs !== Number.POSITIVE_INFINITY)
-			timer = setTimeout(wake, Math.min(MAX_TIMER_MS, Math.max(1, dueMs))).unref();
+		if (dueMs !== Number.POSITIVE_INFINITY) cancelWake = schedule(Math.max(1, dueMs), wake);
 	}
 
 	/** A disk that fails here will fail again where it is seen to. */
@@ -309,7 +307,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			listeners.add(listener);
 			return () => listeners.delete(listener);
 		},
-		settled: () => (flushing ? new Promise((resolve) => waiting.push(resolve)) : Promise.resolve()),
+		settled: () => (cancelFlush ? new Promise((resolve) => waiting.push(resolve)) : Promise.resolve()),
 		join(consumer) {
 			ready(true);
 			consumers.join(consumer);
@@ -343,7 +341,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		},
 		recover,
 		erase(matches) {
-			if (flushing || pending.length > 0) flush();
+			if (cancelFlush || pending.length > 0) flush();
 			let erased = 0;
 			try {
 				dropQuarantined(directory, () => true);
@@ -368,9 +366,9 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		close() {
 			if (closed) return;
 			if (eventTable && !eventTable.onDisk) recover();
-			if (flushing || pending.length > 0) flush();
+			if (cancelFlush || pending.length > 0) flush();
 			closed = true;
-			clearTimeout(timer);
+			cancelWake();
 			attempt(() => eventTable?.close());
 			eventTable = null;
 		},

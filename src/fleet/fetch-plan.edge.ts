@@ -86,7 +86,8 @@ function ask(
 	};
 	return new Promise((resolve, reject) => {
 		const open = isSecure ? requestHttps : requestHttp;
-		const request = open(url, { headers, signal, ...(agent ? { agent } : { agent: false }) }, resolve);
+		// Or NODE_TLS_REJECT_UNAUTHORIZED would decide.
+		const request = open(url, { headers, signal, agent: agent ?? false, rejectUnauthorized: true }, resolve);
 		// As the deadline would say it.
 		request.setTimeout(IDLE_MS, () => request.destroy(new DOMException('The answer stopped.', 'TimeoutError')));
 		// A response that is not read any more may still fail.

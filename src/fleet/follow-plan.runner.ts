@@ -12,7 +12,7 @@ import type { Runtime } from '../connection/runtime.runner.ts';
 import type { CurrentIdentity } from '../identity/current-identity.runner.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { Assignment, PlanRecord } from '../state/plan-record.ts';
-import { fetchPlan } from './fetch-plan.edge.ts';
+import type { fetchPlan } from './fetch-plan.edge.ts';
 import {
 	checkFleet,
 	checkRevision,
@@ -43,6 +43,7 @@ export interface FleetParts {
 	readonly log: Pick<Log, 'info'>;
 	readonly audit: Pick<Audit, 'record'>;
 	readonly random: () => number;
+	readonly fetchPlan: typeof fetchPlan;
 	readonly userAgent: string;
 	readonly stateWriter: PersistedState;
 	readonly warnings: Warnings;
@@ -146,7 +147,7 @@ export function followFleet(parts: FleetParts) {
 	): Promise<{ etag: string | null; reading: PlanReading } | null> {
 		const { publicKeys } = settings();
 		const etag = known.basis === basis() ? known.etag : null;
-		const found = await fetchPlan(parts.runtime().network, {
+		const found = await parts.fetchPlan(parts.runtime().network, {
 			url,
 			etag: refusedEtag ?? etag,
 			userAgent: parts.userAgent,

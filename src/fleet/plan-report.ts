@@ -1,5 +1,5 @@
 /** The fleet plan in the status and in heartbeats. Pure: time is handed in. */
-import type { Heartbeat } from '../protocol/channel.ts';
+import type { Heartbeat, HeartbeatExtras } from '../protocol/channel.ts';
 import type { PlanReport, Status } from '../protocol/local-api.ts';
 import type { PlanRecord, TakenPlan } from '../state/plan-record.ts';
 import type { PlanAttempt } from './attempt.ts';
@@ -29,6 +29,7 @@ export function reportPlan(
 		validUntil: taken?.validUntilMs == null ? null : iso(taken.validUntilMs),
 		followed,
 		rule: taken?.rule ?? null,
+		...(taken?.move && { ring: taken.move.percent }),
 		workflowId,
 		next: nextChange(record, wallMs),
 		refused,
@@ -77,6 +78,21 @@ export function planHeartbeat(
 		...(record?.followed != null && { planRevision: record.followed }),
 		...(attempt.name === 'refused' && record?.taken && { planRefused: record.taken.revision }),
 	};
+}
+
+/** The fields of `service.heartbeatFields` that there is something to say for. */
+export function heartbeatExtras(
+	fields: readonly (keyof HeartbeatExtras)[],
+	{ agentVersion, problem, plan }: Pick<Status, 'agentVersion' | 'problem' | 'plan'>,
+): HeartbeatExtras {
+	const known: { readonly [Name in keyof HeartbeatExtras]: HeartbeatExtras[Name] | null } = {
+		agentVersion,
+		problemCode: problem?.code ?? null,
+		planRevision: plan?.followed ?? null,
+		planRing: plan?.ring ?? null,
+		planReason: plan?.refused?.message ?? null,
+	};
+	return Object.fromEntries(fields.flatMap((name) => (known[name] == null ? [] : [[name, known[name]]])));
 }
 
 /** The next change by the plan, as far as it is known. */

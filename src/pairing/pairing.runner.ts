@@ -18,6 +18,7 @@ import type { PlanTarget } from '../fleet/record.ts';
 import { type CompleteIdentity, pinIdentity } from '../identity/identity.ts';
 import type { PairPreview, PairRequest, PairResult } from '../protocol/local-api.ts';
 import { chooseWorkflow, readWorkflowChoices } from '../protocol/workflow-choices.ts';
+import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { type DeviceState, type SavedConnection, withConnection } from '../state/device-state.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
@@ -31,6 +32,7 @@ import { type BroughtBy, decidePairing, type PairingContext, type PairingDecisio
 
 export interface PairingParts {
 	readonly clock: Clock;
+	readonly newAttemptId: () => string;
 	readonly log: Log;
 	readonly audit: Pick<Audit, 'record'>;
 	readonly store: Pick<StateStore, 'probe' | 'save'>;
@@ -144,6 +146,7 @@ export function createPairing(parts: PairingParts): Pairing {
 		const asked = parts.registrationFor(identity, plan.baseUrl, plan.workflowId ?? '');
 		const { connection, workflowId } = await redeemCode(plan, {
 			clock,
+			newAttemptId: parts.newAttemptId,
 			client: () => runtime().client,
 			service: service(),
 			request: asked.request,
@@ -208,6 +211,8 @@ export function createPairing(parts: PairingParts): Pairing {
 		parts.ensureRunning();
 		if (pairing.underWay) throw new AgentError('pairing-under-way', 'Another pairing is under way on this device.');
 		const { plan, incomplete, preview } = decide(asked, by);
+		const [exposed] = plan || incomplete ? await findExposedFiles(parts.runtime().resolved) : [];
+		if (exposed) throw asError(exposed);
 		if (plan) return online(plan, redeem(plan, asked));
 		if (!incomplete) throw refusal(preview);
 		return online(incomplete, redeem({ ...incomplete, workflowId: null }, asked)).catch((error: unknown) => {

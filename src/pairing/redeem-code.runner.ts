@@ -2,7 +2,7 @@
  * Redeems a one-time code: checks that the result can be saved and the service reached, writes the attempt down, sends the
  * code once. Never sends a code twice and never decides whether it may be used (`pairing/rules.ts`).
  */
-import { createHash, randomUUID } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { AgentError, asError, type Failure } from '../base/errors.ts';
 import { joinSentences } from '../base/sentences.ts';
@@ -20,6 +20,8 @@ import type { PairingPlan } from './rules.ts';
 
 export interface CodeRedemption {
 	readonly clock: Clock;
+	/** An id that no attempt had before. */
+	readonly newAttemptId: () => string;
 	/** Asked for each request: changed settings may take the client away that the first was made with. */
 	readonly client: () => ServiceClient;
 	readonly service: Pick<Settings['service'], 'tokenPointer' | 'connectionLifeSeconds'>;
@@ -50,7 +52,7 @@ export async function redeemCode(
 	if (reached.failure) throw unspent(reached.failure);
 
 	const { attempt: before } = stateWriter.state;
-	const attemptId = randomUUID();
+	const attemptId = options.newAttemptId();
 	await stateWriter.record((state) => ({
 		...state,
 		attempt: {

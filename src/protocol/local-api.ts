@@ -108,7 +108,9 @@ export const LOCAL_SOCKETS = { agent: 'agent.sock', admin: 'admin.sock' } as con
 /** The routes of the two sockets. */
 export const LOCAL_ROUTES = {
 	status: '/v1/status',
+	statusStream: '/v1/status/stream',
 	events: '/v1/events',
+	eventStream: '/v1/events/stream',
 	ack: '/v1/events/ack',
 	forget: '/v1/events/forget',
 	erase: '/v1/events/erase',
@@ -127,6 +129,7 @@ export const LOCAL_ROUTES = {
 	service: '/v1/service/',
 	log: '/v1/log',
 	audit: '/v1/audit',
+	auditStream: '/v1/audit/stream',
 	metrics: '/metrics',
 	live: '/livez',
 	ready: '/readyz',

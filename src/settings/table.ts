@@ -3,7 +3,7 @@
  */
 import * as z from 'zod';
 import { AUTHORIZATION_PARAMETER } from '../protocol/authorization.ts';
-import { DEFAULT_MESSAGE_BYTES, MAX_FRAME_BYTES, templateProblem } from '../protocol/channel.ts';
+import { DEFAULT_MESSAGE_BYTES, HEARTBEAT_FIELDS, MAX_FRAME_BYTES, templateProblem } from '../protocol/channel.ts';
 import {
 	DEFAULT_HEARTBEAT_CADENCE,
 	deviceIdSchema,
@@ -209,6 +209,12 @@ export const SETTINGS = {
 		heartbeatBody: optionalText(
 			messageTemplate,
 			'Heartbeat in another shape: a text or JSON with {deviceId}, {workflowId}, {sequence}, {sentAt}, {sentAtMs}, {uptimeSeconds} in it. Taken by the next channel.',
+		),
+		heartbeatFields: setting(
+			'list',
+			z.array(z.enum(HEARTBEAT_FIELDS, `must be one of ${HEARTBEAT_FIELDS.join(', ')}`)).max(HEARTBEAT_FIELDS.length),
+			[],
+			'Fields that heartbeats have besides: agentVersion, problemCode, planRevision, planRing, planReason (why the plan was refused); for services that take them.',
 		),
 		pingKind: optionalText(
 			kindOfMessage,

@@ -25,6 +25,8 @@ export interface Snapshot {
 		readonly macAddress: string | null;
 	};
 	readonly deviceType: string;
+	/** Of `fleet.labels`. */
+	readonly labels?: readonly string[];
 	/** The service the device belongs to, or would. */
 	readonly baseUrl: string | null;
 	/** Monotonic time since when no link has been online; `null` while one is or before the first. */
@@ -76,6 +78,7 @@ export function describeStatus(snapshot: Snapshot): Status {
 		deviceType: snapshot.deviceType,
 		serial: identity.serial,
 		macAddress: identity.macAddress,
+		...(snapshot.labels?.length && { labels: [...snapshot.labels] }),
 		baseUrl: snapshot.baseUrl,
 		workflow: {
 			wanted: workflow?.workflowId ?? null,

@@ -213,7 +213,7 @@ describe('a device', () => {
 		await device.client.request('admin', 'POST', LOCAL_ROUTES.reconnect);
 		const seen: string[] = [];
 		const stop = new AbortController();
-		await device.client.events(LOCAL_ROUTES.audit, { socket: 'admin', signal: stop.signal }, async ({ data }) => {
+		await device.client.events(LOCAL_ROUTES.auditStream, { socket: 'admin', signal: stop.signal }, async ({ data }) => {
 			seen.push((JSON.parse(data) as AuditEntry).action);
 			if (seen.length === 1) await device.client.request('admin', 'POST', LOCAL_ROUTES.unpair);
 			else stop.abort();

@@ -37,6 +37,22 @@ describe('a plan over https', () => {
 		expect(await reasonOf(look(url))).toMatch(/^plan-unreachable: The fleet plan was not fetched: .*certificate/);
 	});
 
+	test('comes from no other, whatever the environment says, with and without a proxy', async () => {
+		const before = process.env['NODE_TLS_REJECT_UNAUTHORIZED'];
+		process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = '0';
+		onTestFinished(() => {
+			if (before === undefined) delete process.env['NODE_TLS_REJECT_UNAUTHORIZED'];
+			else process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = before;
+		});
+		const { url, answers } = await secure();
+		expect(await reasonOf(look(url))).toMatch(/certificate/);
+		const proxy = await connectProxy({ targetPort: Number(new URL(url).port) });
+		const named = url.replace('127.0.0.1', 'service.test');
+		const proxied = look(named, {}, { proxy: `http://127.0.0.1:${proxy.port}` });
+		expect(await reasonOf(proxied)).toMatch(/certificate/);
+		expect(answers).toEqual([]);
+	});
+
 	test('goes through the proxy', async () => {
 		const { url, answers } = await secure();
 		const proxy = await connectProxy({ targetPort: Number(new URL(url).port) });
