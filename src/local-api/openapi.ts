@@ -114,7 +114,8 @@ const PATH = {
 function describeBody(body: LocalRoute['body'], method: LocalMethod): Json {
 	if (body === undefined) return {};
 	if (body === 'raw') return method === 'GET' ? {} : { requestBody: { content: { '*/*': {} } } };
-	return { requestBody: { required: true, content: { 'application/json': { schema: refer(nameOf(body)) } } } };
+	const required = !body.safeParse(undefined).success;
+	return { requestBody: { required, content: { 'application/json': { schema: refer(nameOf(body)) } } } };
 }
 
 function nameOf(body: z.ZodType): string {
