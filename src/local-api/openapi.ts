@@ -167,5 +167,7 @@ function toSchemas(named: Readonly<Record<string, z.ZodType>>, io: 'input' | 'ou
 			}
 		},
 	});
-	return Object.fromEntries(Object.entries(schemas).map(([name, { $schema, $id, ...schema }]) => [name, schema]));
+	// By name: the order of the registry depends on what was loaded first.
+	const sorted = Object.entries(schemas).toSorted(([one], [other]) => (one < other ? -1 : 1));
+	return Object.fromEntries(sorted.map(([name, { $schema, $id, ...schema }]) => [name, schema]));
 }
