@@ -1,5 +1,5 @@
 /** True power cuts: the real agent on a disk that loses what was not flushed. plan.ts says which; run.ts starts it. */
-import { beforeAll, describe, test } from 'vitest';
+import { beforeAll, test } from 'vitest';
 import { replayable } from './bed.ts';
 import { type LossyDisk, mountLossyDisk } from './lossy-disk.ts';
 import { cutWhileMoving } from './moves.ts';
@@ -17,16 +17,21 @@ beforeAll(async () => {
 	};
 });
 
-const SCENARIOS = {
-	pairing: cutWhilePairing,
-	moves: cutWhileMoving,
-	notifications: cutWhileNotified,
-	provisioning: cutWhileProvisioning,
-} as const;
+test.for(cutsOf('pairing'))(
+	'pairing: what was said is paired, else a code pairs it: cut $number, model $model [F180]',
+	(cut) => replayable(cut, (cut) => cutWhilePairing(disk, cut)),
+);
 
-describe.for(Object.entries(SCENARIOS))('a power cut during %s', ([name, run]) => {
-	test.for(cutsOf(name as keyof typeof SCENARIOS))(
-		'loses nothing that was said to be done: cut $number, model $model',
-		(cut) => replayable(cut, (cut) => run(disk, cut)),
-	);
-});
+test.for(cutsOf('moves'))(
+	'moves: what was said is done, and the device is online: cut $number, model $model [F181]',
+	(cut) => replayable(cut, (cut) => cutWhileMoving(disk, cut)),
+);
+
+test.for(cutsOf('notifications'))(
+	'notifications: none that was shown is lost: cut $number, model $model [F182]',
+	(cut) => replayable(cut, (cut) => cutWhileNotified(disk, cut)),
+);
+
+test.for(cutsOf('provisioning'))('provisioning: the next start completes it: cut $number, model $model [F183]', (cut) =>
+	replayable(cut, (cut) => cutWhileProvisioning(disk, cut)),
+);

@@ -44,9 +44,13 @@ export interface LossyDisk {
 	flush(): Promise<void>;
 	/** Files that hold this text, now or on the platter. */
 	holding(text: string): Promise<readonly string[]>;
+	/** Flushes everything, and remembers it for {@link goBack}. */
+	keep(): Promise<void>;
+	goBack(): Promise<void>;
 	/** Empties it. */
 	format(): Promise<void>;
-	isOff(): Promise<boolean>;
+	/** Operations since the power is on. */
+	steps(): Promise<number>;
 }
 
 /** Why there can be no such disk here, in a few words; `null` if there can. Nothing is installed. */
@@ -100,9 +104,11 @@ export async function mountLossyDisk(
 		cut: async (cut) => (await ask({ do: 'cut', ...cut })) as CutReport,
 		powerOn: async () => void (await ask({ do: 'powerOn' })),
 		flush: async () => void (await ask({ do: 'flush' })),
+		keep: async () => void (await ask({ do: 'keep' })),
+		goBack: async () => void (await ask({ do: 'goBack' })),
 		holding: async (text) => (await ask({ do: 'holding', text })) as string[],
 		format: async () => void (await ask({ do: 'format' })),
-		isOff: async () => (await ask({ do: 'isOff' })) as boolean,
+		steps: async () => (await ask({ do: 'steps' })) as number,
 	};
 }
 

@@ -9,6 +9,7 @@ What of the unflushed survives a cut is drawn by the seed of the cut, by one of 
   ext4    names in the order in which they came, up to some moment; a flush of anything flushes names; writes in order
   meta    all names, no content: files of the right length full of zeros, or empty
 """
+import copy
 import errno
 import json
 import os
@@ -55,12 +56,20 @@ def overwrite(data, write):
 class LossyDisk(Operations):
     def __init__(self):
         self.guard = threading.RLock()
-        self.open_files, self.last_handle = {}, 0
+        self.open_files, self.last_handle, self.kept = {}, 0, None
         self.format()
 
     def format(self):
         self.root = Node(stat.S_IFDIR | 0o755)
         self.unflushed_names = []
+        self.power_on()
+
+    def keep(self):
+        self.flush_everything()
+        self.kept = copy.deepcopy(self.root)
+
+    def go_back(self):
+        self.root, self.unflushed_names = copy.deepcopy(self.kept), []
         self.power_on()
 
     def power_on(self):
@@ -372,7 +381,7 @@ class LossyDisk(Operations):
 
 
 def answer(disk, request):
-    """Requests: format; arm and cut {victim, model, seed, steps}; powerOn; flush; holding {text}; isOff."""
+    """Requests: format; arm and cut {victim, model, seed, steps}; powerOn; flush; keep, goBack; holding {text}; steps."""
     kind = request['do']
     with disk.guard:
         if kind == 'format':
@@ -390,10 +399,14 @@ def answer(disk, request):
             disk.power_on()
         elif kind == 'flush':
             disk.flush_everything()
+        elif kind == 'keep':
+            disk.keep()
+        elif kind == 'goBack':
+            disk.go_back()
         elif kind == 'holding':
             return disk.holding(request['text'].encode())
-        elif kind == 'isOff':
-            return disk.is_off
+        elif kind == 'steps':
+            return disk.steps
     return None
 
 
@@ -415,7 +428,7 @@ def main():
     threading.Thread(target=listen, args=(disk, path), daemon=True).start()
     # Nothing is kept by the kernel: what a program reads after a cut is what the cut has left.
     FUSE(disk, mountpoint, foreground=True, nothreads=True, direct_io=True, attr_timeout=0, entry_timeout=0,
-         negative_timeout=0, hard_remove=True, use_ino=True, allow_other=True)
+         negative_timeout=0, big_writes=True, hard_remove=True, use_ino=True, allow_other=True)
 
 
 main()

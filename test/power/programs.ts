@@ -7,8 +7,10 @@ const ROOT = resolve(import.meta.dirname, '../..');
 
 /** What the suite must notice: file, text of it, and what stands there instead. */
 export const PLANTED = {
-	'state without flushes': [
+	'the state file is not flushed': [
 		['src/base/files.edge.ts', 'await handle.sync();\n\t\tconst { size }', 'const { size }'],
+	],
+	'the directory of the state is not flushed': [
 		[
 			'src/base/files.edge.ts',
 			'await fs.rename(temporary, file);\n\t\tawait syncDirectory(path.dirname(file));',

@@ -10,6 +10,21 @@ import type { Planted } from './programs.ts';
 
 const SECRET = 'ak-SECRET-0123456789abcdef';
 
+/** Starts the command; everything but the file that was brought lies below `root`. */
+export function runProvision(program: string, file: string, root: string) {
+	const at = (path: string) => join(root, path);
+	const places = ['--config', at('etc/config.json'), '--state-dir', at('state'), '--run-dir', at('run')];
+	const args = [program, 'provision', file, ...places, '--credstore', at('credstore')];
+	const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+	let printed = '';
+	for (const stream of [child.stdout, child.stderr])
+		stream.on('data', (text) => {
+			printed += text;
+		});
+	const ended = once(child, 'close').then(() => ({ status: child.exitCode, printed }));
+	return { pid: child.pid ?? 0, ended };
+}
+
 /** The next start does again what was cut off: settings and credential are in force and the secret is off the medium. */
 export async function cutWhileProvisioning(
 	disk: LossyDisk,
@@ -32,15 +47,7 @@ export async function cutWhileProvisioning(
 	writeFileSync(medium, `${JSON.stringify(document, null, 2)}${'\n'.repeat(Math.floor(random() * 6000))}`);
 	await disk.flush();
 
-	const provision = () => {
-		const places = ['--config', at('etc/config.json'), '--state-dir', at('state'), '--run-dir', at('run')];
-		const args = [inject('programs')[program], 'provision', medium, ...places, '--credstore', at('credstore')];
-		const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] });
-		let printed = '';
-		for (const stream of [child.stdout, child.stderr]) stream.on('data', (text) => (printed += text));
-		const ended = once(child, 'close').then(() => ({ status: child.exitCode, printed }));
-		return { pid: child.pid ?? 0, ended };
-	};
+	const provision = () => runProvision(inject('programs')[program], medium, disk.directory);
 	const { pid, ended } = provision();
 	await disk.arm({ model, seed, steps: Math.floor(random() * 40), victim: pid });
 	const first = await ended;
