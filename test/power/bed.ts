@@ -32,6 +32,8 @@ export interface Bed {
 	): Promise<{ readonly said: boolean; readonly report: CutReport }>;
 }
 
+const running = new WeakMap<LossyDisk, DeviceProcess>();
+
 export async function givenBed(
 	disk: LossyDisk,
 	cut: Cut,
@@ -40,6 +42,8 @@ export async function givenBed(
 		settings,
 	}: { program?: Planted | 'sound'; settings?: (service: EmbeddedService) => object } = {},
 ): Promise<Bed> {
+	// Of the cut before, in a test that makes several.
+	await running.get(disk)?.end('SIGKILL');
 	await disk.format();
 	const service = await startService({ workflows: [...WORKFLOWS] });
 	onTestFinished(() => service.close());
@@ -49,6 +53,7 @@ export async function givenBed(
 		program: inject('programs')[program],
 		settings: { deviceId: 'KIOSK-7', scanner: { kind: 'off' }, ...settings?.(service) },
 	});
+	running.set(disk, device);
 	return {
 		service,
 		device,

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 /** Large enough for a journal, in bytes. */
-const IMAGE_BYTES = 24 << 20;
+const IMAGE_BYTES = 12 << 20;
 /** Small blocks, so that the end of a small file often lies in a block of its own. */
 const MAKE = ['-q', '-b', '1024', '-E', 'lazy_itable_init=0,lazy_journal_init=0', '-O', '^metadata_csum'];
 

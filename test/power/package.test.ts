@@ -18,6 +18,8 @@ const ROOT = resolve(import.meta.dirname, '../..');
 const ARCHITECTURE = process.arch as Architecture;
 const PROGRAM = 'usr/lib/idv-agent';
 const RECORDS = 'var/lib/dpkg';
+/** Images of containers tell dpkg to flush nothing; a device's does. */
+const DPKG = 'dpkg --force-depends --refuse-unsafe-io';
 /** The last operations of an update, where names change and the code is compiled; those before it write the program. */
 const LAST = 60;
 
@@ -75,11 +77,11 @@ describe.skipIf(cutsOf('package').length === 0)('an update of the package', { ti
 		undo.push(async () => void execFileSync('umount', ['-l', work]));
 		const debs = await buildBoth(directory);
 		for (const [name, file] of Object.entries(debs)) cpSync(file, join(disk.directory, `${name}.deb`));
-		const installed = await inSystem('dpkg --force-depends -i /mnt/old.deb');
+		const installed = await inSystem(`${DPKG} -i /mnt/old.deb`);
 		expect(installed.status, installed.printed).toBe(0);
 		await disk.keep();
 		await disk.goBack();
-		const whole = await inSystem('dpkg --force-depends -i /mnt/new.deb');
+		const whole = await inSystem(`${DPKG} -i /mnt/new.deb`);
 		expect(whole.status, whole.printed).toBe(0);
 		updateSteps = await disk.steps();
 		return async () => {
@@ -90,7 +92,7 @@ describe.skipIf(cutsOf('package').length === 0)('an update of the package', { ti
 
 	async function cutWhileUpdating({ model, seed, random }: Cut): Promise<void> {
 		await disk.goBack();
-		const { child, ended } = start(disk, work, 'dpkg --force-depends -i /mnt/new.deb');
+		const { child, ended } = start(disk, work, `${DPKG} -i /mnt/new.deb`);
 		const steps = random() < 0.5 ? Math.floor(random() * updateSteps) : updateSteps + 10 - Math.floor(random() * LAST);
 		await disk.arm({ model, seed, steps, victim: -(child.pid ?? 0) });
 		const update = await ended;
@@ -102,9 +104,7 @@ describe.skipIf(cutsOf('package').length === 0)('an update of the package', { ti
 		const asIs = await inSystem(`/${PROGRAM}/idv-agent --version && /${PROGRAM}/idv-agent config check`);
 		expect({ ...asIs, printed: '' }, `${asIs.printed}${story}`).toEqual({ status: 0, signal: null, printed: '' });
 		expect(asIs.printed, story).toMatch(/\b0\.(?:0\.1|2\.0)\b/);
-		const repaired = await inSystem(
-			'dpkg --force-depends --configure -a && dpkg --force-depends -i /mnt/new.deb && idv-agent --version',
-		);
+		const repaired = await inSystem(`${DPKG} --configure -a && ${DPKG} -i /mnt/new.deb && idv-agent --version`);
 		expect(repaired.status, `${repaired.printed}${story}`).toBe(0);
 		expect(repaired.printed).toContain(versionOf(ROOT));
 	}
