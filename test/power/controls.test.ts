@@ -8,7 +8,7 @@ import { type Cut, cutOf } from './plan.ts';
 import type { Planted } from './programs.ts';
 
 /** Cuts until the fault must have been seen. */
-const ENOUGH = 40;
+const ENOUGH = 120;
 
 let disk: LossyDisk;
 beforeAll(async () => {
