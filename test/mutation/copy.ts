@@ -7,7 +7,7 @@ import { join, resolve } from 'node:path';
 export const ROOT = resolve(import.meta.dirname, '../..');
 const PARTS = 'src test systemd scripts bin docs package.json vitest.config.ts tsconfig.json README.md CHANGELOG.md';
 /** Of one run of tests; a fault that makes them hang is noticed. */
-const LIMIT_MS = 300_000;
+const LIMIT_MS = 600_000;
 
 export function withCopy<Result>(act: (directory: string) => Result): Result {
 	const directory = mkdtempSync(join(tmpdir(), 'idv-mutants-'));
