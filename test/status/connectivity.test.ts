@@ -22,14 +22,16 @@ const ONLINE = { name: 'online' } as unknown as Link['state'];
 function given({ silenceLimitMs = 60_000, newestAt = null as string | null } = {}) {
 	const clock = createSteppedClock(Date.UTC(2026, 0, 1));
 	const gaps: { from: string | null; to: string }[] = [];
+	const workflows: (string | null)[] = [];
 	const lines: string[] = [];
 	const line = (text: string) => void lines.push(text);
 	const connectivity = trackConnectivity({
 		clock,
 		log: { debug() {}, info: line, warn: line, error: line } as never,
 		events: {
-			append({ type, content }: Incoming) {
+			append({ type, content, workflowId }: Incoming) {
 				if (type === 'gap') gaps.push(JSON.parse(content));
+				if (type === 'gap') workflows.push(workflowId);
 				return true;
 			},
 			newestAt: () => newestAt,
@@ -42,6 +44,7 @@ function given({ silenceLimitMs = 60_000, newestAt = null as string | null } = {
 		clock,
 		connectivity,
 		gaps,
+		workflows,
 		lines,
 		/** The link as it is from now on; a new one with `fresh`. */
 		becomes(state: Link['state'], { fresh = false } = {}) {
@@ -51,8 +54,8 @@ function given({ silenceLimitMs = 60_000, newestAt = null as string | null } = {
 			connectivity.follow(before, supervision);
 		},
 		hear: () => connectivity.heard(generation),
-		lineEnds: (inboundSilenceMs: number) =>
-			connectivity.lineEnded(REGISTRATION, { inboundSilenceMs, saidGoodbye: false, sleptMs: 0 }, false),
+		lineEnds: (inboundSilenceMs: number, { isLeaving = false, saidGoodbye = false, sleptMs = 0 } = {}) =>
+			connectivity.lineEnded(REGISTRATION, { inboundSilenceMs, saidGoodbye, sleptMs }, isLeaving),
 	};
 }
 
@@ -106,6 +109,24 @@ describe('a gap', () => {
 		const first = given();
 		first.becomes(ONLINE);
 		expect(first.gaps).toEqual([{ from: null, to: at(0) }]);
+	});
+
+	test('of a line that another has replaced begins when it was last heard, its sleep included, and ends where the other began', () => {
+		const { clock, gaps, workflows, becomes, lineEnds } = given();
+		becomes(ONLINE);
+		clock.advance(100_000);
+		becomes(ONLINE, { fresh: true });
+		clock.advance(20_000);
+		lineEnds(50_000, { isLeaving: true, sleptMs: 10_000 });
+		expect(gaps.slice(1)).toEqual([{ from: at(60), to: at(120) }]);
+		expect(workflows).toEqual(['check-in', 'check-in']);
+	});
+
+	test('is none for a replaced line that has said goodbye', () => {
+		const { gaps, becomes, lineEnds } = given();
+		becomes(ONLINE);
+		lineEnds(50_000, { isLeaving: true, saidGoodbye: true });
+		expect(gaps).toHaveLength(1);
 	});
 
 	test('of another pairing does not reach back into the one before', () => {
