@@ -170,7 +170,7 @@ async function main(): Promise<void> {
 		await machine.until(isState('online'), 120_000);
 		return sentence(machine);
 	});
-	await machine.must('idv-agent unpair --yes');
+	await machine.must('idv-agent unpair');
 	await machine.unplug();
 	await show('a USB keyboard scanner with the udev rule is listened to', () => machine.until(listens('keyboard')));
 	await show('no desktop sees what it types', () =>
@@ -207,7 +207,7 @@ async function main(): Promise<void> {
 		});
 	}
 
-	await machine.must('idv-agent unpair --yes');
+	await machine.must('idv-agent unpair');
 	const provision = { baseUrl: URL_IN_GUEST, workflowId: 'boarding', apiKey: service.credentials.apiKey };
 	await show('an API key is encrypted for the TPM', async () => {
 		await machine.must('test -c /dev/tpm0');
@@ -221,7 +221,7 @@ async function main(): Promise<void> {
 			.must('systemd-creds has-tpm2 | head -1; systemd-creds --version | head -1')
 			.then((text) => text.replaceAll('\n', ', '));
 	});
-	await machine.must('sync; idv-agent unpair --yes; sync');
+	await machine.must('sync; idv-agent unpair; sync');
 	await machine.cutPower();
 	tpm.child.kill('SIGKILL');
 	rmSync(join(directory, 'tpm'), { recursive: true });
