@@ -24,6 +24,7 @@ type Run = (disk: LossyDisk, cut: Cut, program: Planted) => Promise<void>;
 test.for<[Planted, string, Run]>([
 	['the state file is not flushed', 'pairing', cutWhilePairing],
 	['the directory of the state is not flushed', 'moves', cutWhileMoving],
+	['the newest events are not flushed', 'notifications', cutWhileNotified],
 	['synchronous=OFF', 'notifications', cutWhileNotified],
 ])('planted: %s is noticed by cuts during %s', { timeout: 600_000 }, async ([planted, name, run]) => {
 	for (let number = 0; number < ENOUGH; number += 1) {

@@ -65,7 +65,7 @@ if (!isPermitted)
 
 describe.skipIf(!isPermitted || cutsOf('package').length === 0)(
 	'an update of the package',
-	{ timeout: 300_000 },
+	{ timeout: 400_000 },
 	() => {
 		let disk: LossyDisk;
 		let work: string;
@@ -98,7 +98,7 @@ describe.skipIf(!isPermitted || cutsOf('package').length === 0)(
 				for (const act of undo) await act();
 				rmSync(directory, { recursive: true, force: true });
 			};
-		}, 180_000);
+		}, 400_000);
 
 		async function cutWhileUpdating({ model, seed, random }: Cut): Promise<void> {
 			await disk.goBack();

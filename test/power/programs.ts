@@ -18,6 +18,7 @@ export const PLANTED = {
 		],
 	],
 	'synchronous=OFF': [['src/events/event-table.edge.ts', 'synchronous = FULL', 'synchronous = OFF']],
+	'the newest events are not flushed': [['src/events/event-tail.edge.ts', 'if (flushes) fdatasyncSync(into);', '']],
 	'wipe leaves the tail': [
 		['src/provisioning/files.edge.ts', 'Buffer.alloc(Math.max(size, bytes.length)', 'Buffer.alloc(bytes.length'],
 	],

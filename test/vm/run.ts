@@ -189,7 +189,7 @@ async function main(): Promise<void> {
 			() => false,
 		);
 		// Sometimes while it moves, sometimes right after.
-		await Promise.race([moved, pause(200 + random() * 2500)]);
+		await Promise.race([moved, pause(200 + random() * 8000)]);
 		const said = await Promise.race([moved, false]);
 		await machine.cutPower();
 		tpm.child.kill('SIGKILL');
