@@ -194,6 +194,7 @@ describe('refusing', () => {
 
 	test('an answer that is refused is not read on: its connection ends', async () => {
 		const { url, asked } = await forwarding({
+			limits: { idleMs: 600_000, deadlineMs: 600_000 },
 			answer(_request, response) {
 				response.writeHead(307, { location: '/elsewhere' });
 				response.write('and so on');

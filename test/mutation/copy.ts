@@ -29,7 +29,7 @@ export function passes(directory: string, tests: readonly string[]): boolean {
 		'--maxWorkers=1',
 		'--reporter=dot',
 		'--retry=1',
-		'--testTimeout=60000',
+		'--testTimeout=25000',
 		...tests,
 	];
 	return (
