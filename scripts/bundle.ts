@@ -127,8 +127,9 @@ export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
 				: { stdin: { contents, resolveDir: root } }),
 			outfile: join(outDir, file),
 		});
-		files.push(file);
 	}
+	// esbuild finds them in any order, and the same input is to give the same bytes.
+	files.push(...[...wanted].toSorted());
 
 	await nameBuild(files.map((file) => join(outDir, file)));
 

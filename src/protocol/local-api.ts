@@ -79,34 +79,40 @@ export const pairRequestSchema = later(() =>
 				.string()
 				.optional()
 				.describe('The origin that a person has looked at and agreed to, such as https://id.example.com.'),
-		keepEvents: z.boolean().optional().describe('Keep the events of the service that the device leaves.'),
+			keepEvents: z.boolean().optional().describe('Keep the events of the service that the device leaves.'),
 		})
 		.meta({ id: 'PairRequest' }),
 );
 export type PairRequest = z.input<typeof pairRequestSchema>;
 
-export const unpairRequestSchema = later(() => z
-	.strictObject({ keepEvents: z.boolean().default(false).describe('Keep the stored events.') })
-	.prefault({})
-	.meta({ id: 'UnpairRequest' }));
+export const unpairRequestSchema = later(() =>
+	z
+		.strictObject({ keepEvents: z.boolean().default(false).describe('Keep the stored events.') })
+		.prefault({})
+		.meta({ id: 'UnpairRequest' }),
+);
 
-export const eraseRequestSchema = later(() => z
-	.strictObject({
-		session: z
-			.string()
-			.min(1, 'must not be empty')
-			.max(512, 'must have at most 512 characters')
-			.optional()
-			.describe('Every event in which this id is a word.'),
-		before: z.iso
-			.datetime({ offset: true, error: 'must be a time such as 2026-11-21T06:00:00Z' })
-			.optional()
-			.describe('Every event that was received before this time.'),
-	})
-	.refine(({ session, before }) => (session === undefined) !== (before === undefined), 'must name session or before')
-	.meta({ id: 'EraseRequest' }));
+export const eraseRequestSchema = later(() =>
+	z
+		.strictObject({
+			session: z
+				.string()
+				.min(1, 'must not be empty')
+				.max(512, 'must have at most 512 characters')
+				.optional()
+				.describe('Every event in which this id is a word.'),
+			before: z.iso
+				.datetime({ offset: true, error: 'must be a time such as 2026-11-21T06:00:00Z' })
+				.optional()
+				.describe('Every event that was received before this time.'),
+		})
+		.refine(({ session, before }) => (session === undefined) !== (before === undefined), 'must name session or before')
+		.meta({ id: 'EraseRequest' }),
+);
 
-export const workflowRequestSchema = later(() => z.strictObject({ workflowId: workflowIdSchema }).meta({ id: 'WorkflowRequest' }));
+export const workflowRequestSchema = later(() =>
+	z.strictObject({ workflowId: workflowIdSchema }).meta({ id: 'WorkflowRequest' }),
+);
 
 /** Events in one JSON answer, at most. */
 export const EVENT_PAGE_LENGTH = 100;

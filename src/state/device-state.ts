@@ -79,8 +79,8 @@ export const deviceStateSchema = later(() =>
 				sessionId: z.string().nullable(),
 				pairedAt: z.string(),
 				pairedAtBy: z.literal('service').optional(),
-			/** Whether the events of the service before stay when the device leaves it. */
-			keepsEvents: z.boolean().optional(),
+				/** Whether the events of the service before stay when the device leaves it. */
+				keepsEvents: z.boolean().optional(),
 			})
 			.nullable(),
 		assignedWorkflow: assignedWorkflowSchema.nullable(),

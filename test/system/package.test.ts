@@ -67,7 +67,7 @@ describe('the executable', () => {
 			['help', 'service'],
 			['--json', 'demo'],
 		])
-			expect(call('idv-agent', words)).toEqual({ status: 69, said: expect.stringMatching(/idv-tools.*tools-missing/) });
+			expect(call('idv-agent', words)).toEqual({ status: 69, said: expect.stringContaining('tools-missing') });
 		expect(JSON.parse(call('idv-agent', ['--json', 'demo']).said)).toMatchObject({ error: { code: 'tools-missing' } });
 		expect(call('idv-tools', ['service', '--help']).said).toMatch(/^Usage: idv-tools service /);
 		expect(call('idv-agent', ['--help']).said).not.toMatch(/^ {2}(?:service|simulate|demo)/m);
@@ -87,10 +87,12 @@ describe('the executable', () => {
 		expect({ status, said }).toEqual({ status: 0, said: 'Compiled ahead what a start needs.\n' });
 		const [cache = ''] = globSync(join(tree, 'usr/lib/idv-agent/program-*.cache'));
 		expect(statSync(cache).size).toBeGreaterThan(100_000);
-		expect(call('idv-agent', ['--version']).status).toBe(0);
+		// Only a start of the daemon takes it: this one ends where its settings are wrong.
+		const start = () => call('idv-agent', ['run', '--set', 'nonsense=1']);
+		expect(start()).toEqual({ status: 78, said: expect.stringContaining('nonsense') });
 		// Whatever is in it, a start does without: V8 looks before it uses it.
 		writeFileSync(cache, readFileSync(cache).subarray(0, 5000));
-		expect(call('idv-agent', ['--version'])).toEqual({ status: 0, said: expect.stringMatching(/^\d/) });
+		expect(start().status).toBe(78);
 		expect(call('idv-agent', ['code-cache'], { PATH: '/usr/bin:/bin' }).status).toBe(0);
 		const good = readFileSync(cache);
 		const pages = Array.from({ length: Math.ceil(good.length / 4096) }, (_, page) => page * 4096);
@@ -98,9 +100,13 @@ describe('the executable', () => {
 		for (const from of pages.filter((_, index) => index % (process.env['SYSTEM'] === 'short' ? 8 : 1) === 0)) {
 			const flipped = Buffer.from(good);
 			flipped[from + (from % 97)] = ~(good[from + (from % 97)] ?? 0);
-			for (const damaged of [flipped, Buffer.from(good).fill(0, from, from + 4096), good.subarray(0, from)]) {
+			for (const damaged of [
+				flipped,
+				Buffer.from(good).fill(0, from, Math.min(good.length, from + 4096)),
+				good.subarray(0, from),
+			]) {
 				writeFileSync(cache, damaged);
-				expect(call('idv-agent', ['--version']), `page at ${from}`).toMatchObject({ status: 0 });
+				expect(start(), `page at ${from}`).toMatchObject({ status: 78 });
 			}
 		}
 		rmSync(cache);
