@@ -22,7 +22,7 @@ import { loadSettings, resolveWith } from '../../src/settings/load.runner.ts';
 import type { AgentPaths } from '../../src/settings/paths.runner.ts';
 import { openStateStore } from '../../src/state/store.edge.ts';
 import type { Chance } from './chance.ts';
-import { type Disk, createDisk } from './disk.ts';
+import { createDisk, type Disk } from './disk.ts';
 import { bindMachine } from './machine-edges.ts';
 import type { Observe } from './observed.ts';
 import type { Service } from './service.ts';
@@ -88,7 +88,17 @@ export function createDevice(parts: {
 		disk,
 		onHook: ({ hook, input }) => observe({ type: 'hook', hook, input: JSON.stringify(input), atMs: time.nowMs }),
 	});
-	for (const directory of ['/', '/etc', '/etc/idv-agent', '/etc/idv-agent/conf.d', '/boot', '/boot/firmware', '/var', '/var/lib', STATE_DIR])
+	for (const directory of [
+		'/',
+		'/etc',
+		'/etc/idv-agent',
+		'/etc/idv-agent/conf.d',
+		'/boot',
+		'/boot/firmware',
+		'/var',
+		'/var/lib',
+		STATE_DIR,
+	])
 		disk.directories.add(directory);
 	write(KEY, 'key-of-this-life-0\n');
 	writeSettings();
@@ -136,7 +146,8 @@ export function createDevice(parts: {
 		const answerFile = await openAnswerFile(STATE_DIR);
 		const secrets = createSecretRegistry();
 		const registerSecret = (secret: string) => secrets.add(secret);
-		const fallback = () => runtimeOf(resolveWith(state.lastSettings ?? [], { env: {}, sets: [] }), registerSecret, machine);
+		const fallback = () =>
+			runtimeOf(resolveWith(state.lastSettings ?? [], { env: {}, sets: [] }), registerSecret, machine);
 		let runtime = (await readRuntime(registerSecret, machine)) ?? (await fallback());
 		const log = createLog({ secrets, destination: { form: 'json', write: (text) => observe({ type: 'line', text }) } });
 		const counters = createCounters();

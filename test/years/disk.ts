@@ -3,8 +3,9 @@
  * without `sync` of the file, names without `sync` of the directory. SQLite's own commits are taken as durable: a database is
  * a real one in memory that outlives the process. Each call takes a little virtual time.
  */
-import { DatabaseSync } from 'node:sqlite';
+
 import { dirname } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import type { Chance } from './chance.ts';
 import type { Machine } from './time.ts';
 

@@ -201,7 +201,9 @@ export function strike({ kind, atMs, endMs, seed }: Fault, victim: Victim): void
 				device.disk.isFull = false;
 			});
 		case 'clockJump':
-			time.setSkew(chance.pick(-5 * MINUTE, 10 * MINUTE, -3 * HOUR, 5 * HOUR, -40 * DAY, 40 * DAY, -time.trueMs() + 1e6));
+			time.setSkew(
+				chance.pick(-5 * MINUTE, 10 * MINUTE, -3 * HOUR, 5 * HOUR, -40 * DAY, 40 * DAY, -time.trueMs() + 1e6),
+			);
 			return void atEnd(() => time.setSkew(0));
 		case 'workflowGone':
 			service.workflows.delete('wf-c');
@@ -210,7 +212,9 @@ export function strike({ kind, atMs, endMs, seed }: Fault, victim: Victim): void
 		case 'planBack':
 		case 'planTooMany':
 		case 'planGarbage':
-			service.planHost = ({ planFrozen: 'frozen', planBack: 'back', planTooMany: 'tooMany', planGarbage: 'garbage' } as const)[kind];
+			service.planHost = (
+				{ planFrozen: 'frozen', planBack: 'back', planTooMany: 'tooMany', planGarbage: 'garbage' } as const
+			)[kind];
 			return void atEnd(() => {
 				service.planHost = 'well';
 			});
@@ -258,7 +262,9 @@ export function strike({ kind, atMs, endMs, seed }: Fault, victim: Victim): void
 		case 'floodOfMoves':
 			for (let sent = 0; sent < 60; sent += 1) {
 				const to = chance.pick(...WORKFLOWS);
-				time.after(sent * 400, () => service.message({ type: 'workflow.changed', id: `f${atMs}-${sent}`, workflowId: to }));
+				time.after(sent * 400, () =>
+					service.message({ type: 'workflow.changed', id: `f${atMs}-${sent}`, workflowId: to }),
+				);
 			}
 			return;
 		case 'floodOfNotifications':
@@ -278,6 +284,7 @@ export function strike({ kind, atMs, endMs, seed }: Fault, victim: Victim): void
 			device.changeSettings({ heartbeatCadence: chance.pick(traits.cadenceSeconds, traits.cadenceSeconds * 2) });
 			return device.reload();
 		case 'newKey': {
+			if (traits.credential !== 'apiKey') return;
 			const key = `key-of-this-life-${seed}`;
 			service.apiKeys.add(key);
 			device.replaceKey(key);
@@ -305,7 +312,12 @@ export function strike({ kind, atMs, endMs, seed }: Fault, victim: Victim): void
 	}
 }
 
-export function planOf(revision: number, from: string, to: string, startAtMs: number): Omit<PublishedPlan, 'publishedAtMs'> {
+export function planOf(
+	revision: number,
+	from: string,
+	to: string,
+	startAtMs: number,
+): Omit<PublishedPlan, 'publishedAtMs'> {
 	const rings = [{ percent: 100, startAt: new Date(startAtMs).toISOString() }];
 	const defaults = { workflowId: from, rollout: { to: { workflowId: to }, rings } };
 	const text = JSON.stringify({ format: 'idv-fleet-plan/1', revision, spreadSeconds: 60, defaults });

@@ -1,7 +1,16 @@
 /** One life of one device, from a seed: plays its faults, judges it after each time of rest, and keeps a digest of all that was seen. */
 import { chanceOf } from './chance.ts';
 import { createDevice } from './device.ts';
-import { type Cycle, cyclesOf, type Fault, provisionOf, RECOVERY_MS, scheduleOf, strike, type Victim } from './faults.ts';
+import {
+	type Cycle,
+	cyclesOf,
+	type Fault,
+	provisionOf,
+	RECOVERY_MS,
+	scheduleOf,
+	strike,
+	type Victim,
+} from './faults.ts';
 import { createInvariants, type Violation } from './invariants.ts';
 import type { Observed } from './observed.ts';
 import { createService, type PublishedPlan } from './service.ts';
@@ -89,6 +98,7 @@ export function live(options: LifeOptions): LifeResult {
 			if (!traits.followsPlan) return;
 			service.earlierPlan = service.plan;
 			service.plan = plan;
+			observe({ type: 'planPublished', plan });
 		},
 	};
 	function pair(replace: boolean): void {
@@ -149,7 +159,11 @@ export function live(options: LifeOptions): LifeResult {
 			if (status) observe({ type: 'status', status, atMs: time.nowMs });
 			return status?.state === 'online';
 		};
-		for (let atMs = calmMs; atMs < calmMs + RECOVERY_MS; atMs += atMs < calmMs + 5 * MINUTE ? 20 * SECOND : 3 * MINUTE) {
+		for (
+			let atMs = calmMs;
+			atMs < calmMs + RECOVERY_MS;
+			atMs += atMs < calmMs + 5 * MINUTE ? 20 * SECOND : 3 * MINUTE
+		) {
 			time.runUntil(atMs);
 			if (backAfterMs === null && isBack()) backAfterMs = atMs - calmMs;
 			// A device that has nothing left but a Connection which has ended needs a new code.
@@ -172,14 +186,22 @@ export function live(options: LifeOptions): LifeResult {
 		judge({ backAfterMs, helpedByPerson, ...still });
 	}
 
-	function judge(found: { backAfterMs: number | null; helpedByPerson: boolean } & Record<`still${'Writes' | 'Registrations' | 'Outages'}`, number>): void {
+	function judge(
+		found: { backAfterMs: number | null; helpedByPerson: boolean } & Record<
+			`still${'Writes' | 'Registrations' | 'Outages'}`,
+			number
+		>,
+	): void {
 		const { agent } = device;
 		if (!agent) return observe({ type: 'error', text: 'the agent does not run at the end of a rest' });
-		device.read();
 		time.runUntil(time.nowMs + 5000);
+		device.read();
+		time.settle();
+		// What was acknowledged goes with the next turn of the store.
+		time.runUntil(time.nowMs + 100);
 		const status = agent.status();
 		observe({ type: 'status', status, atMs: time.nowMs });
-		const [lastSent, lastConsumed] = invariants.lastNotifications();
+		const [lastSent, lastConsumed] = invariants.lastNotifications(time.nowMs);
 		const quiet = {
 			...found,
 			status,

@@ -1,6 +1,7 @@
 /** Everything that can be seen of a simulated life from outside of the agent, as it happens. Times are true milliseconds. */
 import type { Status } from '../../src/protocol/local-api.ts';
 import type { DeviceState } from '../../src/state/device-state.ts';
+import type { PublishedPlan } from './service.ts';
 
 export type Observed =
 	| { type: 'fault'; kind: string; atMs: number }
@@ -8,16 +9,41 @@ export type Observed =
 	| { type: 'boot'; atMs: number; state: DeviceState; lastSaved: string | null; wasCutInSave: boolean }
 	| { type: 'off'; atMs: number }
 	| { type: 'stopped'; withinMs: number; timersLeft: number; socketsLeft: number }
-	| { type: 'registration'; scheme: string; credential: string; workflowId: string | null; atMs: number }
+	| {
+			type: 'registration';
+			scheme: string;
+			credential: string;
+			workflowId: string | null;
+			isAnswered: boolean;
+			atMs: number;
+	  }
+	| { type: 'planPublished'; plan: PublishedPlan }
 	| { type: 'issued'; token: string; workflowId: string; atMs: number }
 	| { type: 'codeSent'; times: number }
 	| { type: 'socket'; atMs: number; open: number }
 	| { type: 'opened'; atMs: number; open: number; session: number; workflowId: string; token: string }
 	| { type: 'socketGone'; atMs: number; open: number; session: number | null }
 	| { type: 'sessionExpired'; atMs: number; session: number }
-	| { type: 'heartbeat'; atMs: number; session: number; text: string; workflowId: string; cadenceMs: number; openedAtMs: number }
+	| {
+			type: 'heartbeat';
+			atMs: number;
+			session: number;
+			text: string;
+			workflowId: string;
+			cadenceMs: number;
+			openedAtMs: number;
+	  }
 	| { type: 'notificationSent'; number: number; atMs: number; session: number | null }
-	| { type: 'entry'; atMs: number; appendedAtMs: number; id: string; number: number; kind: string; text: string; again: boolean }
+	| {
+			type: 'entry';
+			atMs: number;
+			appendedAtMs: number;
+			id: string;
+			number: number;
+			kind: string;
+			text: string;
+			again: boolean;
+	  }
 	| { type: 'saved'; atMs: number; text: string; state: DeviceState; bytes: number }
 	| { type: 'planAsked'; atMs: number }
 	| { type: 'line'; text: string }

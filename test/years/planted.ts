@@ -1,1 +1,10 @@
-export interface Plant { readonly name: string; readonly file: string; readonly from: string; readonly to: string; }
+export interface Plant {
+	readonly name: string;
+	readonly file: string;
+	readonly from: string;
+	readonly to: string;
+	readonly invariant?: string;
+	readonly seed?: number;
+	readonly years?: string;
+}
+export const PLANTS: readonly Plant[] = [];

@@ -1,5 +1,6 @@
 /** What is remembered of a life so that its invariants can be judged. Bounded: what is settled is forgotten. */
 import type { Observed } from './observed.ts';
+import type { PublishedPlan } from './service.ts';
 import type { Traits } from './traits.ts';
 
 const SECOND = 1000;
@@ -7,6 +8,8 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 /** Between the service's Date and the device's clock, and for a second that is cut off. */
 const GAP_SLACK_MS = 1500;
+/** What was sent later than this may still be on its way, or unread. */
+const ARRIVES_WITHIN_MS = 4000;
 
 type Heartbeat = Extract<Observed, { type: 'heartbeat' }>;
 
@@ -48,7 +51,11 @@ export function createRecord(traits: Traits) {
 	let hooksRun = 0;
 	let notificationEvents = 0;
 	let bootsWithoutJudging = 0;
-	let number = 0;
+	let offAtMs = 0;
+	let issued: string[] = [];
+	let plan: PublishedPlan | null = null;
+	/** Of the plan whose move the device has made and kept for a while. */
+	let confirmedRevision = 0;
 	const startMs = traits.startMs;
 
 	const numberIn = (text: string): { number: number; channel: number } | null => {
@@ -65,7 +72,6 @@ export function createRecord(traits: Traits) {
 		isPairing: false,
 
 		before(seen: Observed, atMs: number): void {
-			number += 1;
 			switch (seen.type) {
 				case 'fault':
 					disturbedMs = atMs;
@@ -80,6 +86,8 @@ export function createRecord(traits: Traits) {
 					frozenUntilMs = atMs;
 					break;
 				case 'issued':
+					issued.push(seen.token);
+					issued = issued.slice(-100);
 					secrets.push(seen.token.slice(-24));
 					secrets = secrets.slice(-100);
 					break;
@@ -102,7 +110,11 @@ export function createRecord(traits: Traits) {
 					if (!traits.durable) life.readsOn = false;
 					life.connectionsSaved = seen.state.connections.length;
 					break;
+				case 'planPublished':
+					plan = seen.plan;
+					break;
 				case 'off':
+					offAtMs = seen.atMs;
 					overlapSinceMs = null;
 					openSockets = 0;
 					break;
@@ -120,6 +132,7 @@ export function createRecord(traits: Traits) {
 					const sequence = sequenceIn(seen.text);
 					beats = { session: seen.session, atMs: seen.atMs, sequence };
 					beatsOf.set(seen.session, beats);
+					if (plan && isConfirmed(seen, plan)) confirmedRevision = plan.revision;
 					break;
 				}
 				case 'notificationSent':
@@ -151,7 +164,7 @@ export function createRecord(traits: Traits) {
 					if (seen.hook === 'onNotification') hooksRun += 1;
 					break;
 				case 'judged':
-					sent.clear();
+					for (const [known, { atMs }] of [...sent]) if (atMs < seen.atMs - ARRIVES_WITHIN_MS) sent.delete(known);
 					gaps = gaps.slice(-3);
 					for (const known of [...delivered]) if (known < lastSent - 3000) delivered.delete(known);
 					for (const channel of [...newestOf.keys()].slice(0, -20)) newestOf.delete(channel);
@@ -162,11 +175,16 @@ export function createRecord(traits: Traits) {
 			}
 		},
 
-		lastNotifications: (): [number, number] => [lastSent, lastConsumed],
+		/** The newest that has had time to arrive, and the newest that has. */
+		lastNotifications(nowMs: number): [sent: number, consumed: number] {
+			const late = [...sent].find(([, { atMs }]) => atMs > nowMs - ARRIVES_WITHIN_MS)?.[0] ?? lastSent + 1;
+			return [late - 1, Math.min(lastConsumed, late - 1)];
+		},
 
 		/** The first notification that is neither delivered nor in a gap. */
-		unaccounted(): string | null {
+		unaccounted(nowMs: number): string | null {
 			for (const [lost, { atMs, session }] of sent) {
+				if (atMs > nowMs - ARRIVES_WITHIN_MS) break;
 				const covering = gaps.find((gap) => covers(gap, atMs));
 				if (covering) continue;
 				const where = session === null ? 'while no channel was open' : `on channel ${session}`;
@@ -220,15 +238,22 @@ export function createRecord(traits: Traits) {
 		secretIn(text: string): string | null {
 			return secrets.some((secret) => text.includes(secret)) ? text : null;
 		},
-		lostConnection(): string | null {
-			return null;
+		/** @param kept tokens that are there after a boot. */
+		lostConnection(kept: readonly string[]): string | null {
+			if (currentToken === null || offAtMs - currentToken.sinceMs < MINUTE || hasLostDisk) return null;
+			const since = issued.slice(Math.max(0, issued.indexOf(currentToken.token)));
+			return since.some((token) => kept.includes(token)) ? null : `${kept.length} kept, none of them of use`;
 		},
-		undoneMove(_workflowId: string): string | null {
-			return null;
+		undoneMove(workflowId: string): string | null {
+			const isUndone = plan !== null && confirmedRevision === plan.revision && workflowId === plan.from;
+			return isUndone ? `back on ${workflowId} although revision ${plan?.revision} had moved it` : null;
 		},
 		expiredAtRest(session: number, { credential, mayRegisterAgain, isOpaque }: Traits): string | null {
 			const mayRenew = !isOpaque && (mayRegisterAgain || credential !== 'code');
-			return mayRenew && calmSinceMs !== null && session === currentToken?.session && disturbedMs < (currentToken?.sinceMs ?? 0)
+			return mayRenew &&
+				calmSinceMs !== null &&
+				session === currentToken?.session &&
+				disturbedMs < (currentToken?.sinceMs ?? 0)
 				? `channel ${session}`
 				: null;
 		},
@@ -240,6 +265,9 @@ export function createRecord(traits: Traits) {
 		gotEventsLately: (withinMs: number) => lastEventMs > 0 && beats.atMs - lastEventMs < withinMs,
 	};
 
+	function isConfirmed({ atMs, openedAtMs, workflowId }: Heartbeat, { to, startAtMs }: PublishedPlan): boolean {
+		return workflowId === to && startMs + openedAtMs > startAtMs && atMs - openedAtMs > 10 * MINUTE;
+	}
 	function gapOf({ text, appendedAtMs }: Extract<Observed, { type: 'entry' }>): Gap {
 		const { from, to } = JSON.parse(text.slice(4)) as { from: string | null; to: string };
 		const fromMs = from === null ? Number.NEGATIVE_INFINITY : Date.parse(from) - startMs;

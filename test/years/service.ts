@@ -8,8 +8,8 @@ import type { Exchange, ExchangeRequest } from '../../src/connection/exchange.ed
 import type { FoundPlan, PlanRequest } from '../../src/fleet/fetch-plan.edge.ts';
 import type { Chance } from './chance.ts';
 import type { Observe } from './observed.ts';
-import type { Machine, Time } from './time.ts';
 import type { Session } from './sockets.ts';
+import type { Machine, Time } from './time.ts';
 
 export const BASE_URL = 'https://service.test';
 export const PLAN_URL = 'https://plan.test/plan.json';
@@ -169,7 +169,8 @@ export function createService(parts: {
 	/** What a refused request or upgrade gets now, by the mode; `null` when it is let in. */
 	function refusal(): { status: number; headers: Record<string, string>; body: string } | null {
 		const headers: Record<string, string> = { date: service.date() };
-		if (service.line === 'portal') return { status: 200, headers: { ...headers, 'content-type': 'text/html' }, body: PORTAL };
+		if (service.line === 'portal')
+			return { status: 200, headers: { ...headers, 'content-type': 'text/html' }, body: PORTAL };
 		const status = STATUS_OF[service.mode];
 		if (status === undefined) return null;
 		if (service.retryAfterSeconds > 0) headers['retry-after'] = String(service.retryAfterSeconds);
@@ -199,10 +200,16 @@ export function createService(parts: {
 
 	function register(request: ExchangeRequest): { status: number; headers: Record<string, string>; body: string } {
 		const headers = { date: service.date() };
-		const refused = (status: number, code: string) => ({ status, headers, body: JSON.stringify({ code, detail: code }) });
+		const refused = (status: number, code: string) => ({
+			status,
+			headers,
+			body: JSON.stringify({ code, detail: code }),
+		});
 		const asked = JSON.parse(request.body ?? '{}') as { deviceId: string; workflowId?: string };
 		const [scheme = '', credential = ''] = (request.headers['authorization'] ?? '').split(' ');
-		observe({ type: 'registration', scheme, credential, workflowId: asked.workflowId ?? null, atMs: time.nowMs });
+		const isAnswered = service.mode !== 'losesAnswers' && service.mode !== 'cutsAnswers';
+		const workflow = asked.workflowId ?? null;
+		observe({ type: 'registration', scheme, credential, workflowId: workflow, isAnswered, atMs: time.nowMs });
 		const code = scheme === 'Token' ? codes.get(credential) : undefined;
 		if (code) {
 			code.timesSent += 1;

@@ -59,7 +59,10 @@ export function createSockets(parts: { time: Time; service: Service; observe: Ob
 		vanish: () => void = () => {};
 		cancelClose: () => void = () => {};
 
-		constructor(authorization: string, options: { closeTimeout?: number; finishRequest?: (...given: never[]) => void }) {
+		constructor(
+			authorization: string,
+			options: { closeTimeout?: number; finishRequest?: (...given: never[]) => void },
+		) {
 			super();
 			this.closeMs = options.closeTimeout ?? 3000;
 			held.add(this);

@@ -1,0 +1,37 @@
+/** Plants one bug after the other and lives until it is found. */
+import { spawnSync } from 'node:child_process';
+import { PLANTS } from './planted.ts';
+
+/** Seeds that are lived with each bug, at most. */
+const SEEDS = 12;
+const YEARS = '0.03';
+
+/** @param names which; none for all. @returns whether each was found. */
+export function huntPlants(names: readonly string[], print: (line: string) => void): boolean {
+	const chosen = PLANTS.filter(({ name }) => names.length === 0 || names.includes(name));
+	let found = 0;
+	for (const { name, invariant, seed = 1, years = YEARS } of chosen) {
+		const beganMs = performance.now();
+		const caught = hunt(name, seed, years, invariant);
+		const took = ((performance.now() - beganMs) / 1000).toFixed(1);
+		if (caught) found += 1;
+		print(`${caught ? 'found ' : 'MISSED'}  ${name}  ${caught ?? ''}  ${took} s`);
+	}
+	print(`${found} of ${chosen.length} planted bugs were found`);
+	return found === chosen.length;
+}
+
+/** The seed and the invariants that caught it; `null` if none did. */
+function hunt(plant: string, first: number, years: string, invariant: string | undefined): string | null {
+	const run = new URL('./run.ts', import.meta.url).pathname;
+	for (let seed = first; seed < first + SEEDS; seed += 1) {
+		const args = ['--no-warnings', run, '--json', '--seed', `${seed}`, '--years', years, '--plant', plant];
+		const { stdout, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8', maxBuffer: 2 ** 26 });
+		if (stdout === '') throw new Error(`${plant}: ${stderr}`);
+		const { violations } = JSON.parse(stdout) as { violations: { name: string }[] };
+		const names = [...new Set(violations.map(({ name }) => name))];
+		if (invariant === undefined ? names.length > 0 : names.includes(invariant))
+			return `seed ${seed}: ${names.join(', ')}`;
+	}
+	return null;
+}
