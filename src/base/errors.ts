@@ -143,7 +143,12 @@ export const CATALOGUE = {
 		'code-incomplete': 'Set baseUrl first, or use a pairing code that carries the address of the service.',
 		'plan-invalid': 'Correct the plan; idv fleet check says what is wrong with it.',
 		'plan-untrusted': 'Sign the plan with idv fleet sign and the key that belongs to fleet.publicKeys.',
-		'plan-outdated': 'Publish a plan with a higher revision.',
+		'plan-outdated':
+			'Publish a plan with a higher revision; after one that was far too high, with a higher epoch (idv-fleet-plan/2).',
+		'plan-for-other-fleet': 'Check fleet.planUrl and fleet.name; a plan names its fleet in "fleet" (idv-fleet-plan/2).',
+		'plan-unattested': 'Publish a plan that is signed with a key of fleet.publicKeys (idv fleet sign).',
+		'plan-expired':
+			'Publish the plan again with a higher revision and a later validUntil; if that was done, check what serves fleet.planUrl.',
 		'inventory-invalid': 'Correct the lines that are named.',
 		'picture-unreadable': 'Give a PNG, JPEG or WebP file that this user may read.',
 		'picture-without-code': 'Take the picture again: the whole code, sharp, with a white border.',

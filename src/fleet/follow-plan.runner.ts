@@ -12,7 +12,19 @@ import type { CurrentIdentity } from '../identity/current-identity.runner.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { Assignment, PlanRecord } from '../state/plan-record.ts';
 import type { fetchPlan } from './fetch-plan.edge.ts';
-import { checkRevision, NO_PLAN, type PlanTarget, planTarget, receivePlan } from './record.ts';
+import {
+	checkFleet,
+	checkRevision,
+	isOfFleet,
+	isWithdrawn,
+	type PlanTarget,
+	type PlanTrust,
+	planTarget,
+	raisedFloors,
+	receivePlan,
+	recordFor,
+	withoutWithdrawn,
+} from './record.ts';
 import { compilePlan, planFor, shareOfSpread } from './targeting.ts';
 import { MAX_PLAN_BYTES } from './terms.ts';
 import type { PlanReading } from './verify-plan.runner.ts';
@@ -20,6 +32,8 @@ import type { PlanReading } from './verify-plan.runner.ts';
 /** After a start and after a change of the settings, the first poll comes within this time. */
 const FIRST_POLL_MS = 10_000;
 const DEADLINE_MS = 60_000;
+const UNATTESTED =
+	'None of the keys in fleet.publicKeys has signed the fleet plan that this device follows. The device goes on with it and begins nothing more by it.';
 
 export interface FleetParts {
 	readonly clock: Clock;
@@ -53,12 +67,22 @@ export function followFleet(parts: FleetParts) {
 
 	const settings = () => parts.runtime().resolved.settings.fleet;
 
-	function record(): PlanRecord | null {
-		const { planUrl } = settings();
-		if (planUrl === null) return null;
-		const source = digestOf(planUrl);
+	/** A query opens a store or gets round a cache: it does not make another fleet. */
+	function trust(): PlanTrust | null {
+		const { planUrl, name, publicKeys } = settings();
+		return planUrl === null ? null : { source: digestOf(withoutQuery(planUrl)), name, keys: publicKeys };
+	}
+
+	/** The plan that is kept. An agent of 0.1 has counted the query as a part of the address. */
+	function kept(): PlanRecord | null {
 		const { plan } = stateWriter.state;
-		return plan?.source === source ? plan : { source, basis: '', ...NO_PLAN };
+		const own = trust();
+		return plan && own && plan.source === digestOf(settings().planUrl ?? '') ? { ...plan, source: own.source } : plan;
+	}
+
+	function record(): PlanRecord | null {
+		const own = trust();
+		return own && recordFor(kept(), own);
 	}
 
 	function planned() {
@@ -68,7 +92,14 @@ export function followFleet(parts: FleetParts) {
 		return { deviceId: deviceId.value, serial: serial.value, macAddress: macAddress.value, deviceType, labels };
 	}
 
-	const basis = () => digestOf(JSON.stringify([planned(), settings().publicKeys]));
+	/** Without a name and a query as an agent of 0.1 has it: after an update nothing is fetched again. */
+	function basis(): string {
+		const { planUrl, name } = settings();
+		const hasMore = name !== null || (planUrl !== null && withoutQuery(planUrl) !== planUrl);
+		return hasMore ? digestOf(JSON.stringify([earlierBasis(), name, planUrl])) : earlierBasis();
+	}
+
+	const earlierBasis = () => digestOf(JSON.stringify([planned(), settings().publicKeys]));
 
 	function pollIn(delayMs: number): void {
 		cancelPoll();
@@ -124,22 +155,44 @@ export function followFleet(parts: FleetParts) {
 	function receive(etag: string | null, reading: PlanReading): void {
 		refusedEtag = etag;
 		const known = record();
+		const own = trust();
 		if (!reading.ok) throw asError(reading.problems);
-		const { plan, digest } = reading.read;
+		if (!known || !own) return;
+		const { plan, digest, keys } = reading.read;
+		checkFleet(plan.fleet, own);
 		const chosenBy = basis();
-		const verdict = known && checkRevision(known, { revision: plan.revision, digest });
+		const { epoch = 0, revision, fleet = null, validUntil } = plan;
+		const edition = { epoch, revision, digest };
+		const verdict = checkRevision(known, edition, own);
 		refusedEtag = null;
-		if (!known || (verdict === 'known' && known.basis === chosenBy && known.etag === etag)) return;
+		if (verdict === 'known' && known.basis === chosenBy && known.etag === etag) return;
 		const part = planFor(compilePlan(plan), planned());
 		const at = { wallMs: clock.wallMs(), spreadSeconds: plan.spreadSeconds, fallback: parts.fallback() };
 		const share = shareOfSpread(planned().deviceId);
-		const received = { ...part, revision: plan.revision, digest };
-		const changed = receivePlan({ ...known, basis: chosenBy, etag }, received, { ...at, share });
+		const validUntilMs = validUntil === undefined ? null : Date.parse(validUntil);
+		const received = { ...part, ...edition, fleet, validUntilMs, keys: [...keys] };
+		const { source, name } = own;
+		const floors = raisedFloors(known, edition, own, keys);
+		const changed = receivePlan({ ...known, source, name, floors, basis: chosenBy, etag }, received, { ...at, share });
 		// A server that gives the same plan a new ETag each time must not wear the disk.
 		const isOnlyRenamed = verdict === 'known' && known.basis === chosenBy;
 		if (!isOnlyRenamed) log.info('fleet plan received', { revision: plan.revision });
 		if (!isOnlyRenamed || known.etag === null) keep(changed);
+		honourWithdrawal();
 		parts.requestReconcile();
+	}
+
+	/** A key that is not configured any more begins nothing. */
+	function honourWithdrawal(): void {
+		const [known, own] = [kept(), trust()];
+		let warning: Failure | null = null;
+		if (known && own && isOfFleet(known, own)) {
+			const at = { isSameBasis: [basis(), earlierBasis()].includes(known.basis), wallMs: clock.wallMs() };
+			const left = withoutWithdrawn(known, own, at);
+			if (left !== known) keep(left);
+			if (isWithdrawn(left, own.keys)) warning = failure('plan-unattested', UNATTESTED);
+		}
+		warnings.set('plan-key', warning);
 	}
 
 	function keep(plan: PlanRecord): void {
@@ -160,6 +213,7 @@ export function followFleet(parts: FleetParts) {
 		reevaluate() {
 			// A pairing that was waited for ends after this.
 			if (stopped) return;
+			honourWithdrawal();
 			const { planUrl, intervalSeconds } = settings();
 			const now = planUrl === null ? '' : JSON.stringify([planUrl, basis(), intervalSeconds]);
 			if (now === fetchKey && !polling) return;
@@ -183,6 +237,11 @@ export function followFleet(parts: FleetParts) {
 			cancelPoll();
 		},
 	};
+}
+
+function withoutQuery(planUrl: string): string {
+	const [address = ''] = planUrl.split('?');
+	return address;
 }
 
 function digestOf(text: string): string {

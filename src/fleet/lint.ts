@@ -17,7 +17,8 @@ export interface Finding {
 /** Findings that are told at most. */
 const MAX_FINDINGS = 100;
 
-export function checkPlan(plan: FleetPlan): Finding[] {
+/** @param nowMs milliseconds since 1970; left out, whether the plan is still valid is not looked at. */
+export function checkPlan(plan: FleetPlan, nowMs?: number): Finding[] {
 	const findings: Finding[] = [];
 	const compiled = plan.rules.map(({ match }) => compile(match));
 	for (const [index, rule] of plan.rules.entries()) {
@@ -34,8 +35,32 @@ export function checkPlan(plan: FleetPlan): Finding[] {
 			findings.push(note(['rules', index], `(${rule.name}) says nothing that the defaults do not`));
 	}
 	findings.push(...oddRollout(plan.defaults ?? {}, plan.defaults?.rollout, ['defaults', 'rollout']));
+	findings.push(...endOfTrust(plan, nowMs));
 	return findings.slice(0, MAX_FINDINGS);
 }
+
+/** A plan that is no longer valid, and rings of which devices would begin too late. */
+function endOfTrust({ validUntil, spreadSeconds, defaults, rules }: FleetPlan, nowMs?: number): Finding[] {
+	if (validUntil === undefined) return [];
+	const endMs = Date.parse(validUntil);
+	const rollouts = [defaults, ...rules].map((words, index) => ({
+		rollout: words?.rollout,
+		path: index === 0 ? ['defaults'] : ['rules', index - 1],
+	}));
+	const late = rollouts.flatMap(({ rollout, path }) =>
+		(rollout?.rings ?? []).flatMap(({ startAt }, ring): Finding[] => {
+			const startMs = startAt === undefined ? Number.NEGATIVE_INFINITY : Date.parse(startAt);
+			const lastMs = startMs + (rollout?.spreadSeconds ?? spreadSeconds) * 1000;
+			if (lastMs <= endMs) return [];
+			const what = startMs > endMs ? 'starts after validUntil: no device moves with it' : LATE;
+			return [{ level: startMs > endMs ? 'error' : 'note', path: [...path, 'rollout', 'rings', ring], what }];
+		}),
+	);
+	const isOver = nowMs !== undefined && endMs < nowMs;
+	return isOver ? [note(['validUntil'], 'is over: devices would take the plan and warn at once'), ...late] : late;
+}
+
+const LATE = 'is spread beyond validUntil: devices whose moment is later do not move with it';
 
 interface CompiledValues {
 	readonly values: readonly string[];

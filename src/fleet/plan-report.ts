@@ -23,7 +23,10 @@ export function reportPlan(
 			: null;
 	const workflowId = planTarget(record, wallMs)?.workflowId ?? null;
 	return {
+		fleet: taken?.fleet ?? null,
+		epoch: taken?.epoch ?? 0,
 		revision,
+		validUntil: taken?.validUntilMs == null ? null : iso(taken.validUntilMs),
 		followed,
 		rule: taken?.rule ?? null,
 		workflowId,

@@ -37,7 +37,9 @@ export function planFor({ plan, rules }: CompiledPlan, device: PlannedDevice): D
 	const inherits = rule !== null && rule.workflowId === undefined && rule.rollout === undefined;
 	const rollout = rule === null || inherits ? defaults.rollout : rule.rollout;
 	const start = rollout && startFor(rollout, rollout.spreadSeconds ?? plan.spreadSeconds, device.deviceId);
-	if (!rollout || !start) return { rule: rule?.name ?? null, base, move: null };
+	// A ring that would begin after the end of the plan's trust does not begin.
+	const isTrusted = plan.validUntil === undefined || (start?.atMs ?? 0) <= Date.parse(plan.validUntil);
+	if (!rollout || !start || !isTrusted) return { rule: rule?.name ?? null, base, move: null };
 	const to = inherits ? layered(layered(before, rollout.to), ownAssignment) : layered(base, rollout.to);
 	return { rule: rule?.name ?? null, base, move: isSameAssignment(base, to) ? null : { to, ...start } };
 }

@@ -41,7 +41,7 @@ export async function readPlanFile(file: string, publicKeys: readonly string[] =
 	}
 	const text = new TextDecoder().decode(reading.payload);
 	const places = findJsonPlaces(text);
-	const findings = checkPlan(reading.read.plan).map((finding) => placed(finding, text, places));
+	const findings = checkPlan(reading.read.plan, Date.now()).map((finding) => placed(finding, text, places));
 	return { ...reading.read, file, payload: reading.payload, bytes, findings };
 }
 
@@ -56,7 +56,7 @@ export function refuseErrors({ file, findings }: PlanFile): void {
 	const errors = findings.filter(({ level }) => level === 'error');
 	if (errors.length === 0) return;
 	const message = errors.map((finding) => `${file}: ${finding.place}: ${finding.message}`).join('\n');
-	throw new AgentError('plan-invalid', message, { remedy: 'Move the rule up, or remove it; nothing was done.' });
+	throw new AgentError('plan-invalid', message, { remedy: 'Correct the plan; nothing was done.' });
 }
 
 /** Keys as flags give them. @throws AgentError `fleet-key-invalid`. */

@@ -4,6 +4,7 @@ import { AgentError, EXIT } from '../base/errors.ts';
 import { counted, type OutputFlags, printJson, printLine, printTable, printWarning } from '../cli/output.ts';
 import { isEnvelope, PLAN_PAYLOAD_TYPE, type PlanEnvelope, signedBytes } from '../fleet/plan-format.ts';
 import { diffPlans, previewPlan } from '../fleet/preview.ts';
+import { comparePlans } from '../fleet/record.ts';
 import { assignmentAt, compilePlan, planFor } from '../fleet/targeting.ts';
 import { formatPublicKey, readPlan } from '../fleet/verify-plan.runner.ts';
 import { checkPublicKeys, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
@@ -32,12 +33,19 @@ export async function checkFleetPlan(
 	const errors = findings.filter(({ level }) => level === 'error');
 	if (errors.length > 0) process.exitCode = EXIT.badData;
 	if (flags.json) {
-		const { revision, rules, spreadSeconds } = plan;
-		return printJson({ file, revision, rules: rules.length, spreadSeconds, isSigned, verifiedBy, findings });
+		const { format, fleet = null, epoch = 0, revision, validUntil = null, rules, spreadSeconds } = plan;
+		const said = { file, format, fleet, epoch, revision, validUntil, rules: rules.length, spreadSeconds };
+		return printJson({ ...said, isSigned, verifiedBy, findings });
 	}
 	const signature = verifiedBy ? 'signed by this key' : isSigned ? 'signed, not verified (--public-key)' : 'not signed';
 	const rules = counted(plan.rules.length, 'rule');
-	printLine(`${file}: revision ${plan.revision}, ${rules}, spread over ${plan.spreadSeconds} s, ${signature}.`);
+	const name = [
+		...(plan.fleet === undefined ? [] : [`fleet ${plan.fleet}`]),
+		...(plan.epoch ? [`epoch ${plan.epoch}`] : []),
+		`revision ${plan.revision}`,
+		...(plan.validUntil === undefined ? [] : [`valid until ${plan.validUntil}`]),
+	].join(', ');
+	printLine(`${file}: ${name}, ${rules}, spread over ${plan.spreadSeconds} s, ${signature}.`);
 	for (const { level, place, message } of findings)
 		printLine(`${level === 'error' ? 'Error' : 'Note'}: ${place}: ${message}`);
 	if (errors.length === 0) printLine('Nothing is wrong with it.');
@@ -54,8 +62,10 @@ export async function signFleetPlan(
 	const publicKey = formatPublicKey(key);
 	const sig = sign(null, signedBytes(read.payload), key).toString('base64');
 	const own = { keyid: publicKey.slice('ed25519:'.length, 'ed25519:'.length + 12), sig };
-	const others = signaturesIn(read.bytes).filter(({ keyid }) => keyid !== own.keyid);
+	const before = envelopeIn(read.bytes);
+	const others = (before?.signatures ?? []).filter(({ keyid }) => keyid !== own.keyid);
 	const envelope: PlanEnvelope = {
+		...before,
 		payloadType: PLAN_PAYLOAD_TYPE,
 		payload: Buffer.from(read.payload).toString('base64'),
 		signatures: [...others, own],
@@ -75,9 +85,9 @@ export async function signFleetPlan(
 	]);
 }
 
-function signaturesIn(bytes: Uint8Array): PlanEnvelope['signatures'] {
+function envelopeIn(bytes: Uint8Array): PlanEnvelope | null {
 	const document: unknown = JSON.parse(new TextDecoder().decode(bytes));
-	return isEnvelope(document) ? (document as PlanEnvelope).signatures : [];
+	return isEnvelope(document) ? (document as PlanEnvelope) : null;
 }
 
 export async function diffFleetPlans(
@@ -88,7 +98,7 @@ export async function diffFleetPlans(
 	const [before, after] = [await readPlanFile(oldFile), await readPlanFile(newFile)];
 	const differences = diffPlans(before.plan, after.plan);
 	const preview = flags.inventory === undefined ? null : await previewChange(before.plan, after.plan, flags.inventory);
-	const isTaken = after.plan.revision > before.plan.revision;
+	const isTaken = comparePlans(after.plan, before.plan) > 0;
 	const isSame = before.digest === after.digest;
 	if (flags.json) return printJson({ differences, isTaken: isTaken || isSame, ...(preview && { preview }) });
 	if (differences.length === 0) printLine('Both plans say the same.');

@@ -1,14 +1,14 @@
 /**
  * The page on the kiosk's own screen, if the settings ask for one: its files, the device's state live, and the pairing of a
- * device that waits for a code, on the listener `page` of the local server. Every caller can read, and pair such a device
- * with the PIN; nothing else. Must never show a code, a PIN, or a content of a notification that the settings do not ask for.
+ * device that waits for a code, on the listener `page` of the local server. Every caller can read, ask the
+ * agent to try again now, and pair such a device with the PIN; nothing else. Must never show a code, a PIN, or a content of a notification that the settings do not ask for.
  */
 import { Readable } from 'node:stream';
 import * as z from 'zod';
 import type { Agent } from '../agent/agent.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import type { Counters } from '../base/counters.ts';
-import { AgentError, failure, type Params } from '../base/errors.ts';
+import { AgentError, failure, type Params, toFailure } from '../base/errors.ts';
 import type { Entry } from '../events/event.ts';
 import {
 	type EventSink,
@@ -29,7 +29,7 @@ import { type TimelineSegment, withState } from './timeline.ts';
 export interface PageParts {
 	/** 0 takes a free one. Taken once. */
 	readonly port: number;
-	readonly agent: Pick<Agent, 'status' | 'standing' | 'onStatus' | 'inspectPairing' | 'pair' | 'warn'> & {
+	readonly agent: Pick<Agent, 'status' | 'standing' | 'onStatus' | 'inspectPairing' | 'pair' | 'reconnect' | 'warn'> & {
 		readonly events: Pick<Agent['events'], 'subscribe'>;
 	};
 	/** The scanned code that waits for a confirmation. */
@@ -99,6 +99,8 @@ export const MAX_STREAMS = 8;
 const LIMITS = { connections: 32, streamQueueBytes: 256 * 1024, keepAliveMs: 15_000 };
 /** How soon a browser reconnects, as a frame of the stream. */
 const RETRY = Buffer.from('retry: 2000\n\n');
+/** Between two tries that people at the screen ask for, all of them together. */
+const RETRY_PAUSE_MS = 5_000;
 /** Wrong PINs that the status reports. */
 const TOLD_WRONG_PINS = 3;
 
@@ -133,6 +135,7 @@ export async function openPage(parts: PageParts): Promise<Page> {
 	let shown: readonly Entry[] = [];
 	let timeline: readonly TimelineSegment[] = [{ fromMs: clock.wallMs(), state: agent.status().state }];
 	let announcing: NodeJS.Immediate | null = null;
+	let retriedAtMs = Number.NEGATIVE_INFINITY;
 
 	function view(): PageView {
 		const { state, summary, pairedAt, agentVersion, startedAt, ...rest } = agent.status();
@@ -183,10 +186,14 @@ export async function openPage(parts: PageParts): Promise<Page> {
 		const { code, preview } = proposalOf(id);
 		try {
 			const trustOrigin = preview.baseUrl === null ? undefined : new URL(preview.baseUrl).origin;
-			return await agent.pair({ ...more, code, replace: false, ...(trustOrigin && { trustOrigin }) });
-		} finally {
-			// Spent or refused: another try needs another scan.
+			const paired = await agent.pair({ ...more, code, replace: false, ...(trustOrigin && { trustOrigin }) });
 			scanning.dismiss();
+			return paired;
+		} catch (error) {
+			// Spent or refused: another try needs another scan. Without its workflow it is still good.
+			const { code: refused, params } = toFailure(error);
+			if (refused !== 'workflow-missing' && params?.['workflows'] === undefined) scanning.dismiss();
+			throw error;
 		}
 	}
 
@@ -236,6 +243,18 @@ export async function openPage(parts: PageParts): Promise<Page> {
 			listeners,
 			body: pairSchema,
 			handle: async ({ body }) => ({ status: 200, body: await pair(body) }),
+		}),
+		localRoute({
+			method: 'POST',
+			path: '/api/retry',
+			listeners,
+			handle() {
+				if (clock.monotonicMs() - retriedAtMs >= RETRY_PAUSE_MS) {
+					retriedAtMs = clock.monotonicMs();
+					agent.reconnect();
+				}
+				return { status: 202, body: {} };
+			},
 		}),
 		localRoute({
 			method: 'POST',

@@ -113,7 +113,13 @@ export const statusSchema = z.object({
 	/** The fleet plan; `null` where `fleet.planUrl` is not set. */
 	plan: z
 		.object({
+			fleet: z.string().nullable().optional().describe('The fleet that the plan names; null where it names none.'),
+			epoch: z.int().optional().describe('Precedes the revision; 0 unless the plan says otherwise.'),
 			revision: z.int().nullable().describe('The revision in force; null before the first.'),
+			validUntil: timestamp
+				.nullable()
+				.optional()
+				.describe('Afterwards the device goes on, begins nothing new by this plan, and warns; null: for ever.'),
 			followed: z
 				.int()
 				.nullable()

@@ -78,6 +78,13 @@ export const labelSchema = z
 	.max(64, 'must have at most 64 characters')
 	.regex(/^[A-Za-z0-9][\w.:/-]*$/, 'must be letters, digits and . _ : / - without spaces');
 
+/** The name of a fleet, as its plans carry it. */
+export const fleetNameSchema = z
+	.string('must be a text')
+	.min(1, 'must not be empty')
+	.max(64, 'must have at most 64 characters')
+	.regex(/^[\p{L}\p{N}][\p{L}\p{N} .:/_-]*$/u, 'must be letters, digits, spaces and . _ : / -');
+
 /** A public key in one line, as settings hold it: `ed25519:` and its 32 bytes in base64. */
 export const publicKeySchema = z
 	.string('must be a text')
@@ -287,6 +294,10 @@ export const SETTINGS = {
 	fleet: {
 		// Object stores put what opens them into the query.
 		planUrl: masked(optionalText(planUrl, 'Address of the fleet plan, on any web server; left out, there is none.')),
+		name: optionalText(
+			fleetNameSchema,
+			'Name of the fleet that this device belongs to: a plan that names another one, or none, is refused; left out, the address of the plan separates fleets.',
+		),
 		publicKeys: list(
 			publicKeySchema,
 			8,

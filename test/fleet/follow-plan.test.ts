@@ -515,6 +515,138 @@ describe('a plan that is not taken', () => {
 	});
 });
 
+describe('the trust in a plan', () => {
+	const second = (revision: number, workflowId: string, more: object = {}) => ({
+		...plan(revision, workflowId, more),
+		format: 'idv-fleet-plan/2',
+	});
+	const SLIP = plan(Number.MAX_SAFE_INTEGER, 'check-in');
+
+	/** Writes these settings of the fleet, and looks at the plan once more. */
+	async function withFleet({ device, server }: Awaited<ReturnType<typeof givenFleetDevice>>, fleet: object) {
+		await device.home.writeSettings({ fleet: { planUrl: server.url, ...fleet } });
+		await device.daemon.reload();
+		const { length } = server.answers;
+		device.clock.advance(FIRST_LOOK_MS);
+		await server.untilAnswered(length + 1);
+	}
+
+	async function look({ device, server }: Awaited<ReturnType<typeof givenFleetDevice>>) {
+		await device.untilTimers(3);
+		const { length } = server.answers;
+		device.clock.advance(INTERVAL_MS);
+		await server.untilAnswered(length + 1);
+	}
+
+	test('a device with a name of its fleet refuses a plan of another one, and of none [F340]', async () => {
+		const given = await givenFleetDevice(second(1, 'boarding', { fleet: 'south' }), { fleet: { name: 'north' } });
+		const { device, server } = given;
+		device.clock.advance(FIRST_LOOK_MS);
+		await refusalOf(device, 'plan-for-other-fleet');
+		expect(device.agent.status()).toMatchObject({ workflow: { live: 'check-in' }, plan: { revision: null } });
+		server.publish(plan(1, 'boarding'));
+		await look(given);
+		await device.untilStatus(({ warnings }) => /names no fleet/.test(warnings[0]?.message ?? ''));
+		server.publish(second(1, 'boarding', { fleet: 'north' }));
+		await look(given);
+		expect(await device.untilLive('boarding')).toMatchObject({ warnings: [], plan: { fleet: 'north', revision: 1 } });
+	});
+
+	test('ends at validUntil: the device goes on, says so, and takes the next plan [F341]', async () => {
+		const validUntil = new Date(Date.now() + 3_600_000).toISOString();
+		const given = await givenFleetDevice(second(1, 'boarding', { validUntil }));
+		const { device, server, offline } = given;
+		device.clock.advance(FIRST_LOOK_MS);
+		expect(await device.untilLive('boarding')).toMatchObject({ warnings: [], plan: { validUntil } });
+		server.behave((response) => response.writeHead(304).end());
+		device.clock.advance(Date.parse(validUntil) - device.clock.wallMs());
+		const expired = await refusalOf(device, 'plan-expired');
+		expect(expired).toMatchObject({ state: 'online', workflow: { live: 'boarding' } });
+		expect(expired.warnings[0]?.message).toMatch(/frozen or forgotten: revision 1 was valid until/);
+		server.behave(null);
+		server.publish(second(2, 'boarding', { validUntil: '2099-01-01T00:00:00Z' }));
+		await look(given);
+		await device.untilStatus(({ warnings, plan }) => plan?.revision === 2 && warnings.length === 0);
+		expect(offline).toEqual([]);
+	});
+
+	test('a slip to the highest revision is recovered by an epoch, and its own plan does not come back', async () => {
+		const given = await givenFleetDevice(SLIP);
+		const { device, server } = given;
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ plan }) => plan?.followed === Number.MAX_SAFE_INTEGER);
+		server.publish(plan(8, 'boarding'));
+		await look(given);
+		await refusalOf(device, 'plan-outdated');
+		server.publish(second(8, 'boarding', { epoch: 1 }));
+		await look(given);
+		expect(await device.untilLive('boarding')).toMatchObject({ plan: { epoch: 1, revision: 8 }, warnings: [] });
+		server.publish(SLIP);
+		await look(given);
+		await refusalOf(device, 'plan-outdated');
+		expect(device.agent.status()).toMatchObject({ workflow: { live: 'boarding' }, plan: { epoch: 1, revision: 8 } });
+	});
+
+	test('an unsigned revision binds nothing once keys are set [F342]', async () => {
+		const given = await givenFleetDevice(SLIP);
+		const { device, server } = given;
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ plan }) => plan?.followed === Number.MAX_SAFE_INTEGER);
+		const signer = createSigner();
+		await withFleet(given, { publicKeys: [signer.publicKey] });
+		await refusalOf(device, 'plan-unattested');
+		expect(device.agent.status().workflow.live).toBe('check-in');
+		server.publish(signer.sign(plan(7, 'boarding')));
+		await look(given);
+		expect(await device.untilLive('boarding')).toMatchObject({ plan: { revision: 7 }, warnings: [] });
+	});
+
+	test('with a key that is withdrawn goes what it alone has signed: its revision, and what it would have begun', async () => {
+		const [kept, stolen] = [createSigner(), createSigner()];
+		const publicKeys = [kept.publicKey, stolen.publicKey];
+		const given = await givenFleetDevice(kept.sign(plan(7, 'check-in')), { fleet: { publicKeys } });
+		const { device, server } = given;
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ plan }) => plan?.followed === 7);
+		const startAt = new Date(device.clock.wallMs() + 86_400_000).toISOString();
+		const rollout = { to: { workflowId: 'theirs' }, rings: [{ percent: 100, startAt }] };
+		server.publish(stolen.sign({ ...SLIP, defaults: { workflowId: 'check-in', rollout } }));
+		await look(given);
+		await device.untilStatus(({ plan }) => plan?.next?.workflowId === 'theirs');
+		await withFleet(given, { publicKeys: [kept.publicKey] });
+		const left = await refusalOf(device, 'plan-unattested');
+		expect(left).toMatchObject({ workflow: { live: 'check-in' }, plan: { next: null } });
+		server.publish(kept.sign(plan(6, 'check-in')));
+		await look(given);
+		await device.untilStatus(({ warnings }) =>
+			warnings.some(({ message }) => /knows revision 7 already/.test(message)),
+		);
+		server.publish(kept.sign(plan(8, 'boarding')));
+		await look(given);
+		expect(await device.untilLive('boarding')).toMatchObject({ plan: { revision: 8 }, warnings: [] });
+	});
+
+	test('a query in the address drops no floor; another path is another fleet, unless it has a name', async () => {
+		const given = await givenFleetDevice(plan(7, 'check-in'));
+		const { device, server } = given;
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ plan }) => plan?.followed === 7);
+		server.publish(plan(6, 'boarding'));
+		await withFleet(given, { planUrl: `${server.url}?v=2` });
+		await refusalOf(device, 'plan-outdated');
+		expect(device.agent.status()).toMatchObject({ workflow: { live: 'check-in' }, plan: { revision: 7 } });
+		await withFleet(given, { planUrl: `${server.url}/other` });
+		await device.untilLive('boarding');
+		server.publish(second(7, 'boarding', { fleet: 'north' }));
+		await withFleet(given, { name: 'north', planUrl: `${server.url}/other` });
+		await device.untilStatus(({ plan }) => plan?.revision === 7 && plan.fleet === 'north');
+		server.publish(second(6, 'check-in', { fleet: 'north' }));
+		await withFleet(given, { name: 'north', planUrl: `${server.url}/third` });
+		await refusalOf(device, 'plan-outdated');
+		expect(device.agent.status().workflow.live).toBe('boarding');
+	});
+});
+
 test('a device that is not paired yet learns its workflow from the plan, and its code need not name one', async () => {
 	const service = await givenService();
 	const server = await givenPlanServer({ ...plan(1, 'boarding'), spreadSeconds: 86_400 });
