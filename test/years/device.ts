@@ -20,6 +20,7 @@ import { readCredentials } from '../../src/settings/credentials.runner.ts';
 import { readSecretFile } from '../../src/settings/files.edge.ts';
 import { loadSettings, resolveWith } from '../../src/settings/load.runner.ts';
 import type { AgentPaths } from '../../src/settings/paths.runner.ts';
+import { deviceStateSchema } from '../../src/state/device-state.ts';
 import { openStateStore } from '../../src/state/store.edge.ts';
 import type { Chance } from './chance.ts';
 import { createDisk, type Disk } from './disk.ts';
@@ -164,7 +165,7 @@ export function createDevice(parts: {
 					savesUnderWay += 1;
 					await store.save(saved, options);
 					savesUnderWay -= 1;
-					lastSaved = JSON.stringify(saved);
+					lastSaved = JSON.stringify(deviceStateSchema.parse(saved));
 					const { length } = disk.find(`${STATE_DIR}/state.json`).bytes;
 					observe({ type: 'saved', atMs: time.nowMs, text: lastSaved, state: saved, bytes: length });
 				},

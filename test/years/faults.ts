@@ -271,7 +271,8 @@ export function strike({ kind, atMs, endMs, seed }: Fault, victim: Victim): void
 			for (let sent = 0; sent < 150; sent += 1) time.after(sent * 20, () => service.notify());
 			return;
 		case 'bigNotification':
-			return service.notify(chance.pick(10_000, 300_000, 1_200_000));
+			if (chance.is(0.3)) return service.message({ type: 'too.large', padding: 'x'.repeat(1_200_000) });
+			return service.notify(chance.pick(10_000, 300_000));
 		case 'workflowSet':
 			return victim.askWorkflow(workflowId);
 		case 'reconnect':

@@ -49,13 +49,17 @@ export const INVARIANTS: readonly Invariant[] = [
 	},
 	{
 		name: 'stays-online',
-		promise: 'A device that nothing disturbs stays online: a channel ends only because another has taken its place.',
+		promise:
+			'A device that nothing disturbs stays online while its Connection can be renewed: a channel ends only because another has taken its place.',
 		on: {
-			judged: atRest(({ stillOutages, stillRegistrations, status }) =>
-				says(
-					status.state !== 'online' || stillOutages > stillRegistrations,
-					() => `${status.sentence} ${stillOutages} channels ended, ${stillRegistrations} registrations`,
-				),
+			judged: atRest(
+				({ stillOutages, stillRegistrations, status, backAfterMs }, _, traits) =>
+					backAfterMs !== null &&
+					mayRenew(traits) &&
+					says(
+						status.state !== 'online' || stillOutages > stillRegistrations,
+						() => `${status.sentence} ${stillOutages} channels ended, ${stillRegistrations} registrations`,
+					),
 			),
 		},
 	},
@@ -91,7 +95,8 @@ export const INVARIANTS: readonly Invariant[] = [
 	{
 		name: 'delivered-or-gap',
 		promise: 'Every notification that was sent is delivered or lies in a gap event.',
-		on: { judged: ({ atMs }, life) => life.unaccounted(atMs) },
+		// A gap is written when the device is online again.
+		on: { judged: ({ atMs, quiet }, life) => quiet.status.state === 'online' && life.unaccounted(atMs) },
 	},
 	{
 		name: 'delivered-once',
@@ -300,7 +305,10 @@ export const INVARIANTS: readonly Invariant[] = [
 	{
 		name: 'renewed-in-time',
 		promise: 'Without faults no Connection ends while it is in use, where the device may register again.',
-		on: { sessionExpired: ({ session }, life, traits) => life.expiredAtRest(session, traits) },
+		on: {
+			sessionExpired: ({ session }, life, traits) =>
+				mayRenew(traits) && !traits.isOpaque && life.expiredAtRest(session),
+		},
 	},
 	{
 		name: 'hooks-alternate',
@@ -329,6 +337,10 @@ export const INVARIANTS: readonly Invariant[] = [
 		on: { error: ({ text }) => text },
 	},
 ];
+
+/** Whether a device has something to register with when its Connection ends. */
+export const mayRenew = ({ credential, mayRegisterAgain, isOpaque }: Traits): boolean =>
+	credential !== 'code' || (mayRegisterAgain && !isOpaque);
 
 function contradiction({
 	state,

@@ -164,7 +164,8 @@ export function createRecord(traits: Traits) {
 					if (seen.hook === 'onNotification') hooksRun += 1;
 					break;
 				case 'judged':
-					for (const [known, { atMs }] of [...sent]) if (atMs < seen.atMs - ARRIVES_WITHIN_MS) sent.delete(known);
+					if (seen.quiet.status.state === 'online')
+						for (const [known, { atMs }] of [...sent]) if (atMs < seen.atMs - ARRIVES_WITHIN_MS) sent.delete(known);
 					gaps = gaps.slice(-3);
 					for (const known of [...delivered]) if (known < lastSent - 3000) delivered.delete(known);
 					for (const channel of [...newestOf.keys()].slice(0, -20)) newestOf.delete(channel);
@@ -248,14 +249,9 @@ export function createRecord(traits: Traits) {
 			const isUndone = plan !== null && confirmedRevision === plan.revision && workflowId === plan.from;
 			return isUndone ? `back on ${workflowId} although revision ${plan?.revision} had moved it` : null;
 		},
-		expiredAtRest(session: number, { credential, mayRegisterAgain, isOpaque }: Traits): string | null {
-			const mayRenew = !isOpaque && (mayRegisterAgain || credential !== 'code');
-			return mayRenew &&
-				calmSinceMs !== null &&
-				session === currentToken?.session &&
-				disturbedMs < (currentToken?.sinceMs ?? 0)
-				? `channel ${session}`
-				: null;
+		expiredAtRest(session: number): string | null {
+			const isAtRest = calmSinceMs !== null && disturbedMs < (currentToken?.sinceMs ?? 0);
+			return isAtRest && session === currentToken?.session ? `channel ${session}` : null;
 		},
 		hooksMissed(): string | null {
 			const isComparable = bootsWithoutJudging === 0 && hooksRun !== notificationEvents && !hasLostDisk;
