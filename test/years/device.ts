@@ -331,6 +331,10 @@ export function createDevice(parts: {
 		mendSettings: writeSettings,
 		replaceKey: (key: string) => write(KEY, `${key}\n`),
 		bring: (document: object) => write(PROVISION, JSON.stringify(document)),
+		savedTokens(): readonly string[] {
+			const { bytes } = disk.find(`${STATE_DIR}/state.json`);
+			return deviceStateSchema.parse(JSON.parse(bytes.toString())).connections.map(({ token }) => token);
+		},
 		files: () => disk.names(STATE_DIR),
 		stateBytes: () => disk.names(STATE_DIR).reduce((sum, path) => sum + disk.find(path).bytes.length, 0),
 		end: () => bindMachine(null),

@@ -131,6 +131,8 @@ export function databaseOn(current: () => Disk | null) {
 		node.database ??= new DatabaseSync(':memory:');
 		const { database } = node;
 		const owner = disk.machine;
+		// What a process that is gone had not committed is gone with it.
+		if (database.isTransaction) database.exec('ROLLBACK');
 		return {
 			get isTransaction() {
 				return database.isTransaction;

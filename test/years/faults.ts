@@ -105,6 +105,8 @@ const DURATIONS = {
 	pairAgain: 0,
 	consumerRestart: 0,
 	provisionAgain: 0,
+	revokedThrice: 3 * MINUTE,
+	sentTwice: 0,
 } as const;
 export type FaultKind = keyof typeof DURATIONS;
 export const FAULT_KINDS = Object.keys(DURATIONS) as readonly FaultKind[];
@@ -122,6 +124,22 @@ export function scheduleOf(seed: number, traits: Traits, lengthMs: number): Faul
 			faults.push({ number: faults.length, kind, atMs, endMs, seed: chance.whole(0, 2 ** 30) });
 		}
 	return faults;
+}
+
+/** Short trouble that a device with a good credential has to be over soon after it has ended. */
+const SHORT: readonly FaultKind[] = ['says401', 'says403', 'revokedThrice', 'forgets', 'closed', 'kill'];
+/** How soon. */
+export const SOON_MS = 12 * MINUTE;
+
+/** Which of the faults are short trouble that comes alone: nothing else happens for a while. */
+export function aloneAndShort(faults: readonly Fault[], { credential }: Traits): readonly Fault[] {
+	if (credential === 'code') return [];
+	return faults.filter(({ kind, atMs, endMs }, at) => {
+		const isAlone =
+			(faults[at - 1]?.endMs ?? 0) < atMs - 90 * MINUTE &&
+			(faults[at + 1]?.atMs ?? Number.POSITIVE_INFINITY) > endMs + SOON_MS + MINUTE;
+		return isAlone && SHORT.includes(kind) && faults.slice(0, at).every((before) => before.endMs < atMs - 90 * MINUTE);
+	});
 }
 
 export interface Victim {
@@ -259,6 +277,17 @@ export function strike({ kind, atMs, endMs, seed }: Fault, victim: Victim): void
 		case 'revoked':
 			if (chance.is(0.5)) service.forget();
 			return service.message({ type: 'connection.revoked', id: `r${seed}-${atMs}` });
+		case 'revokedThrice':
+			for (const afterMs of [0, 40 * SECOND, 80 * SECOND])
+				time.after(afterMs, () => {
+					service.forget();
+					service.endSessions(1008);
+				});
+			return;
+		case 'sentTwice':
+			service.notify();
+			service.repeat();
+			return;
 		case 'floodOfMoves':
 			for (let sent = 0; sent < 60; sent += 1) {
 				const to = chance.pick(...WORKFLOWS);

@@ -5,7 +5,7 @@
 
 import { RECOVERY_MS } from './faults.ts';
 import type { Observed, Quiet } from './observed.ts';
-import { createRecord, type LifeRecord } from './record.ts';
+import { createRecord, epochOf, type LifeRecord } from './record.ts';
 import type { Traits } from './traits.ts';
 
 export interface Violation {
@@ -50,18 +50,26 @@ export const INVARIANTS: readonly Invariant[] = [
 	{
 		name: 'stays-online',
 		promise:
-			'A device that nothing disturbs stays online while its Connection can be renewed: a channel ends only because another has taken its place.',
+			'A device that nothing disturbs stays online, also while its Connection is renewed: a channel ends only because another has taken its place.',
 		on: {
 			judged: atRest(
-				({ stillOutages, stillRegistrations, status, backAfterMs }, _, traits) =>
+				({ stillOutages, stillOfflines, stillRegistrations, status, backAfterMs, holdsNothing }, _, traits) =>
 					backAfterMs !== null &&
-					mayRenew(traits) &&
+					!holdsNothing &&
 					says(
-						status.state !== 'online' || stillOutages > stillRegistrations,
+						status.state !== 'online' ||
+							stillOutages > stillRegistrations ||
+							(stillOfflines > 0 && mayRenew(traits) && !traits.isOpaque && traits.endsOldWith === 0),
 						() => `${status.sentence} ${stillOutages} channels ended, ${stillRegistrations} registrations`,
 					),
 			),
 		},
+	},
+	{
+		name: 'short-trouble-is-short',
+		promise:
+			'Within 12 minutes after a few bad minutes of the service, revocations or a crash, a device with a good credential is online.',
+		on: { shortTrouble: ({ kind, status }) => says(status.state !== 'online', () => `${kind}: ${status.sentence}`) },
 	},
 	{
 		name: 'wanted-is-live',
@@ -113,10 +121,11 @@ export const INVARIANTS: readonly Invariant[] = [
 	},
 	{
 		name: 'numbers-rise',
-		promise: 'A consumer that reads on gets rising numbers.',
+		promise: 'A consumer that reads on gets rising numbers from each run of the agent.',
 		on: {
-			entry: ({ number, again, id }, life) =>
-				!again && says(number <= life.newestNumber && life.readsOn, () => `${id} after ${life.newestNumber}`),
+			entry: ({ number, again, id }, { newest }) =>
+				!again &&
+				says(epochOf(id) === newest.epoch && number <= newest.number, () => `${id} after ${newest.number}`),
 		},
 	},
 	{

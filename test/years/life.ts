@@ -2,11 +2,13 @@
 import { chanceOf } from './chance.ts';
 import { createDevice } from './device.ts';
 import {
+	aloneAndShort,
 	type Cycle,
 	cyclesOf,
 	type Fault,
 	provisionOf,
 	RECOVERY_MS,
+	SOON_MS,
 	scheduleOf,
 	strike,
 	type Victim,
@@ -71,7 +73,8 @@ export function live(options: LifeOptions): LifeResult {
 		observe({ type: 'error', text: String((error as Error)?.stack ?? error) }),
 	);
 	function observe(observed: Observed): void {
-		counts[observed.type] = (counts[observed.type] ?? 0) + 1;
+		const counted = observed.type === 'hook' && observed.hook === 'onOffline' ? 'offline' : observed.type;
+		counts[counted] = (counts[counted] ?? 0) + 1;
 		digest.add(observed.type === 'heartbeat' ? 'heartbeat' : digestible(observed), Math.floor(time.nowMs));
 		trace?.(`${(time.nowMs / 1000).toFixed(3).padStart(14)}  ${shown(observed)}`);
 		invariants.see(observed, time);
@@ -131,6 +134,11 @@ export function live(options: LifeOptions): LifeResult {
 				observe({ type: 'fault', kind: fault.kind, atMs: time.nowMs });
 				strike(fault, victim);
 			});
+		for (const { kind, endMs } of aloneAndShort(chosen, traits))
+			time.after(endMs + SOON_MS - time.nowMs, () => {
+				const status = device.agent?.status();
+				if (status) observe({ type: 'shortTrouble', kind, status });
+			});
 	}
 
 	/** Nothing is wrong any more. */
@@ -178,7 +186,12 @@ export function live(options: LifeOptions): LifeResult {
 		time.runUntil(judgedMs - 20 * MINUTE);
 		const stillWrites = device.disk.writes - before.writes;
 		const since = (type: string) => (counts[type] ?? 0) - (before.counts[type] ?? 0);
-		const still = { stillWrites, stillRegistrations: since('registration'), stillOutages: since('socketGone') };
+		const still = {
+			stillWrites,
+			stillRegistrations: since('registration'),
+			stillOutages: since('socketGone'),
+			stillOfflines: since('offline'),
+		};
 		time.runUntil(judgedMs - MINUTE);
 		for (let sent = 0; sent < 2; sent += 1) service.notify();
 		time.settle();
@@ -188,7 +201,7 @@ export function live(options: LifeOptions): LifeResult {
 
 	function judge(
 		found: { backAfterMs: number | null; helpedByPerson: boolean } & Record<
-			`still${'Writes' | 'Registrations' | 'Outages'}`,
+			`still${'Writes' | 'Registrations' | 'Outages' | 'Offlines'}`,
 			number
 		>,
 	): void {
@@ -206,16 +219,21 @@ export function live(options: LifeOptions): LifeResult {
 			...found,
 			status,
 			hasSession: service.sessions.size > 0,
+			holdsNothing: holdsNothing(),
 			demanded: demanded(),
 			timers: time.machine?.timers() ?? 0,
 			eventsLeft: agent.events.count,
 			files: device.files().length,
 			bytes: device.stateBytes(),
-			heapBytes: 0,
 			lastSent,
 			lastConsumed,
 		};
 		observe({ type: 'judged', atMs: time.nowMs, quiet });
+	}
+
+	/** Whether only a person can help: what the device has saved is of no use to the service, and it has nothing else. */
+	function holdsNothing(): boolean {
+		return traits.credential === 'code' && !device.savedTokens().some((token) => service.valid(token));
 	}
 
 	/** Half an hour around a move it may be either. */
@@ -268,7 +286,7 @@ function digestible(observed: Observed): string {
 		case 'registration':
 			return `${observed.scheme}${observed.credential}${observed.workflowId}`;
 		case 'judged':
-			return JSON.stringify({ ...observed.quiet, heapBytes: 0 });
+			return JSON.stringify(observed.quiet);
 		default:
 			return observed.type;
 	}

@@ -52,6 +52,7 @@ export type Observed =
 	| { type: 'paired'; atMs: number; outcome: string; withinMs: number }
 	| { type: 'workflowAsked'; workflowId: string }
 	| { type: 'unpaired' }
+	| { type: 'shortTrouble'; kind: string; status: Status }
 	| { type: 'error'; text: string }
 	/** The device has had time to recover, and time to be still. */
 	| { type: 'judged'; atMs: number; quiet: Quiet };
@@ -63,17 +64,20 @@ export interface Quiet {
 	readonly backAfterMs: number | null;
 	readonly helpedByPerson: boolean;
 	readonly hasSession: boolean;
+	/** Only a person can help: nothing that the device has saved is of use to the service. */
+	readonly holdsNothing: boolean;
 	/** The workflow that settings or the published plan demand now; `null` where neither says so for certain. */
 	readonly demanded: string | null;
 	readonly timers: number;
 	readonly eventsLeft: number;
 	readonly files: number;
 	readonly bytes: number;
-	readonly heapBytes: number;
 	/** Writes to the disk in the still part, and what may have caused some. */
 	readonly stillWrites: number;
 	readonly stillRegistrations: number;
 	readonly stillOutages: number;
+	/** How often the device was offline then. */
+	readonly stillOfflines: number;
 	/** Numbers of notifications that were sent and are neither with the consumer nor in a gap. */
 	readonly lastSent: number;
 	readonly lastConsumed: number;

@@ -64,9 +64,8 @@ export function createRecord(traits: Traits) {
 	};
 
 	const life = {
-		newestNumber: 0,
-		/** Whether the consumer has gone on from where it was, in one run of the agent's numbers. */
-		readsOn: true,
+		/** The newest event that was read for the first time. */
+		newest: { number: 0, epoch: '' },
 		connectionsSaved: 0,
 		lastTurn: '',
 		isPairing: false,
@@ -107,7 +106,6 @@ export function createRecord(traits: Traits) {
 					lately['registration'] = [];
 					lately['socket'] = [];
 					lately['planAsked'] = [];
-					if (!traits.durable) life.readsOn = false;
 					life.connectionsSaved = seen.state.connections.length;
 					break;
 				case 'planPublished':
@@ -142,8 +140,7 @@ export function createRecord(traits: Traits) {
 				case 'entry': {
 					lastEventMs = seen.atMs;
 					if (!seen.again) {
-						life.newestNumber = Math.max(seen.number, life.readsOn ? life.newestNumber : 0);
-						life.readsOn = true;
+						life.newest = { number: seen.number, epoch: epochOf(seen.id) };
 					}
 					if (seen.kind === 'gap') gaps.push(gapOf(seen));
 					const found = seen.kind === 'notification' ? numberIn(seen.text) : null;
@@ -276,6 +273,8 @@ export function createRecord(traits: Traits) {
 	}
 	return life;
 }
+
+export const epochOf = (id: string): string => id.slice(0, id.lastIndexOf('-'));
 
 function sequenceIn(text: string): number {
 	return Number(/"sequence":(\d+)/.exec(text)?.[1] ?? 0);

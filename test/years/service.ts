@@ -100,6 +100,7 @@ export function createService(parts: {
 	const sessions = new Set<Session>();
 	let tokensIssued = 0;
 	let notifications = 0;
+	let newest = '{}';
 
 	const service = {
 		traits,
@@ -143,7 +144,14 @@ export function createService(parts: {
 			const padding = bytes > 0 ? { padding: 'x'.repeat(bytes) } : {};
 			const document = { type: 'session.started', id: `n${number}`, number, channel: session?.id ?? 0, ...padding };
 			observe({ type: 'notificationSent', number, atMs: time.nowMs, session: session?.id ?? null });
-			session?.toDevice(() => session.receive(JSON.stringify(document)));
+			const text = JSON.stringify(document);
+			newest = text;
+			session?.toDevice(() => session.receive(text));
+		},
+		/** Sends the newest notification again on the newest channel. */
+		repeat() {
+			const session = service.newestSession();
+			session?.toDevice(() => session.receive(newest));
 		},
 		message(document: object) {
 			const session = service.newestSession();
