@@ -168,7 +168,7 @@ function assemble(options: AgentOptions, base: Base) {
 		readIdentity: identity.ofMachine,
 		registrationFor: (as, baseUrl, workflowId) => registrationFor(reconciler.inputs(as), baseUrl, workflowId),
 		toSaved: connections.toSaved,
-		goOnline: (paired) => goOnline(base, { fleet, links, status }, paired),
+		goOnline: (paired) => goOnline(base, { fleet, links, reconciler, status }, paired),
 	});
 	const status = (): Status => statusOf(base, { links, line, reconciler, connectivity, fleet, workflow });
 	const standing = () => standingOf(status(), refusals);
@@ -202,11 +202,13 @@ function assemble(options: AgentOptions, base: Base) {
 /** Follows a pairing until the device is online, or has failed to be. */
 async function goOnline(
 	{ clock, identity, onStatus }: Base,
-	{ fleet, links, status }: Pick<Device, 'fleet' | 'links' | 'status'>,
+	{ fleet, links, reconciler, status }: Pick<Device, 'fleet' | 'links' | 'reconciler' | 'status'>,
 	{ desired, connection }: Paired,
 ) {
 	identity.choose();
 	fleet.reevaluate();
+	// A move of the plan that had failed would hold the device where it was, with a Connection that is worth nothing.
+	reconciler.forgive();
 	links.dispatch({ type: 'paired', desired, connection, atMs: clock.monotonicMs() });
 	const generation = links.supervision.lastGeneration;
 	await untilSettled(clock, onStatus, () => {
