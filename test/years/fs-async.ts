@@ -8,7 +8,7 @@ const O_ACCMODE = 3;
 const statOf = (bytes: number, mode: number, isFile: boolean) => ({
 	size: bytes,
 	mode,
-	uid: 0,
+	uid: process.getuid?.() ?? 0,
 	gid: 0,
 	mtimeMs: 0,
 	isFile: () => isFile,
@@ -67,6 +67,11 @@ const mkdir = (path: string) =>
 	simulatedDisk().step(() => {
 		for (let at = path; !simulatedDisk().directories.has(at); at = dirname(at)) simulatedDisk().directories.add(at);
 	});
+/** No name is a link here. */
+const realpath = async (path: string) => {
+	await access(path);
+	return path;
+};
 const unlink = (path: string) => simulatedDisk().step(() => simulatedDisk().remove(path));
 const rename = (from: string, to: string) =>
 	simulatedDisk().step(() => {
@@ -113,5 +118,5 @@ const truncate = (path: string) =>
 	});
 const constants = { R_OK: 4, W_OK: 2 };
 
-export { access, constants, link, mkdir, open, readdir, readFile, rename, stat, truncate, unlink, writeFile };
-export default { access, constants, link, mkdir, open, readdir, readFile, rename, stat, truncate, unlink, writeFile };
+export { access, constants, link, mkdir, open, readdir, readFile, realpath, rename, stat, truncate, unlink, writeFile };
+export default { access, constants, link, mkdir, open, readdir, readFile, realpath, rename, stat, truncate, unlink, writeFile };

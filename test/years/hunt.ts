@@ -10,9 +10,9 @@ const YEARS = '0.03';
 export function huntPlants(names: readonly string[], print: (line: string) => void): boolean {
 	const chosen = PLANTS.filter(({ name }) => names.length === 0 || names.includes(name));
 	let found = 0;
-	for (const { name, invariant, seed = 1, years = YEARS } of chosen) {
+	for (const { name, catches, seed = 1, years = YEARS } of chosen) {
 		const beganMs = performance.now();
-		const caught = hunt(name, seed, years, invariant);
+		const caught = hunt(name, seed, years, catches);
 		const took = ((performance.now() - beganMs) / 1000).toFixed(1);
 		if (caught) found += 1;
 		print(`${caught ? 'found ' : 'MISSED'}  ${name}  ${caught ?? ''}  ${took} s`);
@@ -22,7 +22,7 @@ export function huntPlants(names: readonly string[], print: (line: string) => vo
 }
 
 /** The seed and the invariants that caught it; `null` if none did. */
-function hunt(plant: string, first: number, years: string, invariant: string | undefined): string | null {
+function hunt(plant: string, first: number, years: string, catches: string | undefined): string | null {
 	const run = new URL('./run.ts', import.meta.url).pathname;
 	for (let seed = first; seed < first + SEEDS; seed += 1) {
 		const args = ['--no-warnings', run, '--json', '--seed', `${seed}`, '--years', years, '--plant', plant];
@@ -30,7 +30,7 @@ function hunt(plant: string, first: number, years: string, invariant: string | u
 		if (stdout === '') throw new Error(`${plant}: ${stderr}`);
 		const { violations } = JSON.parse(stdout) as { violations: { name: string }[] };
 		const names = [...new Set(violations.map(({ name }) => name))];
-		if (invariant === undefined ? names.length > 0 : names.includes(invariant))
+		if (catches === undefined ? names.length > 0 : names.includes(catches))
 			return `seed ${seed}: ${names.join(', ')}`;
 	}
 	return null;

@@ -23,10 +23,14 @@ export function replaceMachine(plant: Plant | null): void {
 		},
 		load(url, context, next) {
 			const loaded = next(url, context);
-			if (!plant || url !== `${SOURCES}${plant.file}`) return loaded;
-			const source = String(loaded.source);
-			if (source.split(plant.from).length !== 2) throw new Error(`${plant.name}: not once in ${plant.file}`);
-			return { ...loaded, source: source.replace(plant.from, () => plant.to) };
+			const edits = plant?.edits.filter(([file]) => url === `${SOURCES}${file}`) ?? [];
+			if (edits.length === 0) return loaded;
+			let source = String(loaded.source);
+			for (const [file, from, to] of edits) {
+				if (source.split(from).length !== 2) throw new Error(`${plant?.name}: not once in ${file}`);
+				source = source.replace(from, () => to);
+			}
+			return { ...loaded, source };
 		},
 	});
 	const getBuiltinModule = process.getBuiltinModule.bind(process) as (id: string) => object | undefined;
