@@ -179,7 +179,7 @@ const MODES: readonly string[] = [
 const CLOSE_CODES = [1000, 1001, 1006, 1008, 1011, 1012, 1013, 4401, 4403, 4409];
 
 /** Does it. */
-export function strike({ kind, atMs, endMs, seed }: Fault, victim: Victim): void {
+export function strike({ kind, atMs, endMs, seed }: Fault, victim: Victim) {
 	const { time, device, service, traits } = victim;
 	const chance = chanceOf(seed);
 	const lastsMs = endMs - atMs;
@@ -210,22 +210,22 @@ export function strike({ kind, atMs, endMs, seed }: Fault, victim: Victim): void
 	switch (kind) {
 		case 'noPongs':
 			service.answersPings = false;
-			return void atEnd(() => {
+			return atEnd(() => {
 				service.answersPings = true;
 			});
 		case 'fullDisk':
 			device.disk.isFull = true;
-			return void atEnd(() => {
+			return atEnd(() => {
 				device.disk.isFull = false;
 			});
 		case 'clockJump':
 			time.setSkew(
 				chance.pick(-5 * MINUTE, 10 * MINUTE, -3 * HOUR, 5 * HOUR, -40 * DAY, 40 * DAY, -time.trueMs() + 1e6),
 			);
-			return void atEnd(() => time.setSkew(0));
+			return atEnd(() => time.setSkew(0));
 		case 'workflowGone':
 			service.workflows.delete('wf-c');
-			return void atEnd(() => service.workflows.add('wf-c'));
+			return atEnd(() => service.workflows.add('wf-c'));
 		case 'planFrozen':
 		case 'planBack':
 		case 'planTooMany':
@@ -233,13 +233,13 @@ export function strike({ kind, atMs, endMs, seed }: Fault, victim: Victim): void
 			service.planHost = (
 				{ planFrozen: 'frozen', planBack: 'back', planTooMany: 'tooMany', planGarbage: 'garbage' } as const
 			)[kind];
-			return void atEnd(() => {
+			return atEnd(() => {
 				service.planHost = 'well';
 			});
 		case 'badSettings':
 			device.spoilSettings();
 			device.reload();
-			return void atEnd(() => {
+			return atEnd(() => {
 				device.mendSettings();
 				device.reload();
 			});
@@ -262,11 +262,11 @@ export function strike({ kind, atMs, endMs, seed }: Fault, victim: Victim): void
 			return;
 		case 'cutMidMove':
 			victim.askWorkflow(workflowId);
-			return void time.after(chance.whole(0, 1500), () => off(chance.is(0.7)));
+			return time.after(chance.whole(0, 1500), () => off(chance.is(0.7)));
 		case 'moveOnDeadLine':
 			for (const session of service.sessions) session.die();
 			for (const afterMs of [2000, 5000, 9000]) time.after(afterMs, () => service.notify());
-			return void time.after(chance.whole(5000, 40_000), () => victim.askWorkflow(workflowId));
+			return time.after(chance.whole(5000, 40_000), () => victim.askWorkflow(workflowId));
 		case 'closed':
 			return service.endSessions(chance.pick(...CLOSE_CODES));
 		case 'forgets':
@@ -319,7 +319,7 @@ export function strike({ kind, atMs, endMs, seed }: Fault, victim: Victim): void
 			service.apiKeys.add(key);
 			device.replaceKey(key);
 			device.reload();
-			return void time.after(HOUR, () => {
+			return time.after(HOUR, () => {
 				if (service.apiKeys.size > 1) service.apiKeys.delete(service.apiKeys.values().next().value ?? '');
 			});
 		}

@@ -119,4 +119,18 @@ const truncate = (path: string) =>
 const constants = { R_OK: 4, W_OK: 2 };
 
 export { access, constants, link, mkdir, open, readdir, readFile, realpath, rename, stat, truncate, unlink, writeFile };
-export default { access, constants, link, mkdir, open, readdir, readFile, realpath, rename, stat, truncate, unlink, writeFile };
+export default {
+	access,
+	constants,
+	link,
+	mkdir,
+	open,
+	readdir,
+	readFile,
+	realpath,
+	rename,
+	stat,
+	truncate,
+	unlink,
+	writeFile,
+};

@@ -124,8 +124,7 @@ export const INVARIANTS: readonly Invariant[] = [
 		promise: 'A consumer that reads on gets rising numbers from each run of the agent.',
 		on: {
 			entry: ({ number, again, id }, { newest }) =>
-				!again &&
-				says(epochOf(id) === newest.epoch && number <= newest.number, () => `${id} after ${newest.number}`),
+				!again && says(epochOf(id) === newest.epoch && number <= newest.number, () => `${id} after ${newest.number}`),
 		},
 	},
 	{

@@ -204,7 +204,7 @@ export function live(options: LifeOptions): LifeResult {
 			`still${'Writes' | 'Registrations' | 'Outages' | 'Offlines'}`,
 			number
 		>,
-	): void {
+	) {
 		const { agent } = device;
 		if (!agent) return observe({ type: 'error', text: 'the agent does not run at the end of a rest' });
 		time.runUntil(time.nowMs + 5000);

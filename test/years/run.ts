@@ -8,6 +8,8 @@
  *   --faults 1,5   only these faults of the schedule
  *   --trace        print everything that is seen
  *   --plant NAME   with a planted bug (`--planted` runs all of them, `--planted NAME,…` these)
+ *   --lives N      so many lives, whatever the time
+ *   --until NAME   until this invariant does not hold
  *   --json         one line of JSON for each life
  */
 import { parseArgs } from 'node:util';
@@ -29,6 +31,8 @@ const { values: flags } = parseArgs({
 		only: { type: 'string' },
 		'no-shrink': { type: 'boolean', default: false },
 		json: { type: 'boolean', default: false },
+		until: { type: 'string' },
+		lives: { type: 'string' },
 	},
 });
 
@@ -55,8 +59,9 @@ if (flags.planted) {
 
 function run(live: (options: LifeOptions) => LifeResult, yearMs: number): boolean {
 	const lengthMs = Number(flags.years) * yearMs;
-	const isOne = flags.minutes === undefined && flags.seed !== undefined;
-	const limitMs = isOne ? 0 : Number(flags.minutes ?? 1) * MINUTE;
+	const most = Number(flags.lives ?? 1);
+	const isOne = flags.minutes === undefined && flags.lives === undefined && flags.seed !== undefined;
+	const limitMs = isOne || flags.lives !== undefined ? 0 : Number(flags.minutes ?? 1) * MINUTE;
 	const only = flags.faults?.split(',').filter(Boolean).map(Number);
 	const beganMs = realNow();
 	let livedMs = 0;
@@ -64,17 +69,18 @@ function run(live: (options: LifeOptions) => LifeResult, yearMs: number): boolea
 	let quickMs = 0;
 	let cpuMs = 0;
 	if (!flags.json) print(`seed ${firstSeed}, lives of ${flags.years} years`);
-	for (let seed = firstSeed; lives === 0 || realNow() - beganMs < limitMs; seed += 1) {
+	for (let seed = firstSeed; lives === 0 || lives < most || realNow() - beganMs < limitMs; seed += 1) {
 		const cpuBefore = process.cpuUsage();
-		const result = live({ seed, lengthMs, only, trace: flags.trace ? print : undefined });
+		const result = live({ seed, lengthMs, only, until: flags.until, trace: flags.trace ? print : undefined });
 		const { user, system } = process.cpuUsage(cpuBefore);
 		cpuMs += (user + system) / 1000;
 		lives += 1;
 		livedMs += result.livedMs;
 		if (result.traits.cadenceSeconds <= 60) quickMs += result.livedMs;
 		if (flags.json) print(JSON.stringify({ seed, digest: result.digest, violations: result.violations }));
-		if (result.violations.length > 0 && !flags.json) report(result, live, yearMs);
-		if (result.violations.length > 0) return false;
+		if (result.violations.length > 0 && !flags.json && flags.until === undefined) report(result, live, yearMs);
+		const { until } = flags;
+		if (result.violations.some(({ name }) => until === undefined || until === 'any' || name === until)) return false;
 		if (isOne) break;
 	}
 	const years = livedMs / yearMs;
@@ -87,7 +93,7 @@ function run(live: (options: LifeOptions) => LifeResult, yearMs: number): boolea
 	return true;
 }
 
-function report(result: LifeResult, live: (options: LifeOptions) => LifeResult, yearMs: number): void {
+function report(result: LifeResult, live: (options: LifeOptions) => LifeResult, yearMs: number) {
 	const { seed, violations, traits, schedule } = result;
 	print(`seed ${seed} fails (${traits.credential}, cadence ${traits.cadenceSeconds} s, ${schedule.length} faults):`);
 	for (const { name, detail, atMs } of violations)
