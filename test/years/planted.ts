@@ -59,13 +59,6 @@ const OF_INVARIANTS: readonly Plant[] = [
 		"const gone = drop(current, atMs, random);\n\tconst started = start({ ...supervision, current: null, next: null }, registration, 'renewal', null, atMs, random);\n\tdropped.push(...gone);",
 	),
 	one(
-		'patience-for-nobody',
-		'short-trouble-is-short',
-		'connection/backoff.ts',
-		'(isRefused && backoff.refusedForMs >= patienceMs);',
-		'isRefused;',
-	),
-	one(
 		'wish-forgotten',
 		'wanted-is-live',
 		'agent/reconcile.runner.ts',
@@ -309,7 +302,8 @@ const OF_THE_FIELD: readonly Plant[] = [
 				'const isStable = outlived || atMs - state.sinceMs >= 10 * STABLE_AFTER_MS;',
 			],
 		],
-		years: '0.08',
+		seed: 40,
+		years: '0.2',
 	},
 	{
 		name: 'a-minute-of-401-costs-an-hour',
@@ -326,7 +320,8 @@ const OF_THE_FIELD: readonly Plant[] = [
 				'if (blocked) return 45 * MINUTE;\n\treturn Math.min(120',
 			],
 		],
-		years: '0.08',
+		seed: 40,
+		years: '0.2',
 	},
 	{
 		name: 'moves-undone-by-a-slow-clock',
