@@ -302,7 +302,7 @@ const OF_THE_FIELD: readonly Plant[] = [
 				'const isStable = outlived || atMs - state.sinceMs >= 10 * STABLE_AFTER_MS;',
 			],
 		],
-		seed: 40,
+		seed: 43,
 		years: '0.2',
 	},
 	{
@@ -320,7 +320,7 @@ const OF_THE_FIELD: readonly Plant[] = [
 				'if (blocked) return 45 * MINUTE;\n\treturn Math.min(120',
 			],
 		],
-		seed: 40,
+		seed: 43,
 		years: '0.2',
 	},
 	{
