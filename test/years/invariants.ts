@@ -75,11 +75,13 @@ export const INVARIANTS: readonly Invariant[] = [
 		name: 'wanted-is-live',
 		promise: 'At rest the workflow that is live is the one that is wanted.',
 		on: {
-			judged: atRest(({ status: { state, workflow, plan, sentence } }) =>
-				says(
-					state === 'online' && workflow.live !== workflow.wanted && !plan?.refused,
-					() => `live ${workflow.live}, wanted ${workflow.wanted}: ${sentence}`,
-				),
+			judged: atRest(
+				({ status: { state, workflow, plan, sentence }, holdsNothing }, _, traits) =>
+					mayRegister(traits, holdsNothing) &&
+					says(
+						state === 'online' && workflow.live !== workflow.wanted && !plan?.refused,
+						() => `live ${workflow.live}, wanted ${workflow.wanted}: ${sentence}`,
+					),
 			),
 		},
 	},
@@ -87,11 +89,13 @@ export const INVARIANTS: readonly Invariant[] = [
 		name: 'plan-is-followed',
 		promise: 'Three hours after a plan was published the device runs what it says by right time.',
 		on: {
-			judged: atRest(({ demanded, status: { state, workflow, plan } }) =>
-				says(
-					demanded !== null && state === 'online' && workflow.live !== demanded && !plan?.refused,
-					() => `live ${workflow.live}, the plan says ${demanded}`,
-				),
+			judged: atRest(
+				({ demanded, status: { state, workflow, plan }, holdsNothing }, _, traits) =>
+					mayRegister(traits, holdsNothing) &&
+					says(
+						demanded !== null && state === 'online' && workflow.live !== demanded && !plan?.refused,
+						() => `live ${workflow.live}, the plan says ${demanded}`,
+					),
 			),
 		},
 	},
@@ -345,6 +349,10 @@ export const INVARIANTS: readonly Invariant[] = [
 		on: { error: ({ text }) => text },
 	},
 ];
+
+/** Whether it can make the Connection that a move needs. */
+const mayRegister = ({ credential, mayRegisterAgain }: Traits, holdsNothing: boolean): boolean =>
+	credential !== 'code' || (mayRegisterAgain && !holdsNothing);
 
 /** Whether a device has something to register with when its Connection ends. */
 export const mayRenew = ({ credential, mayRegisterAgain, isOpaque }: Traits): boolean =>
