@@ -152,6 +152,7 @@ export async function startDaemon(options: DaemonOptions) {
 			network: { dispatcher: () => runtime.network.dispatcher(), viaProxy: (url) => runtime.network.viaProxy(url) },
 			target: agent.access,
 			allow: () => settings().forward.allow,
+			headers: () => settings().forward.headers,
 		});
 		const routes = localRoutes(agent, { clock, counters, forward, recentLog, scanners: scanning.report });
 		const server = await openLocalServer({
