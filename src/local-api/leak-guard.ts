@@ -35,7 +35,7 @@ export function createLeakGuard(secret: string) {
 			held = bytes.subarray(safe);
 			return bytes.subarray(0, safe);
 		},
-		/** What was held back, at the end of the stream. */
+		/** The bytes that were held back, at the end of the stream. */
 		rest: (): Uint8Array => held,
 	};
 }
