@@ -178,6 +178,7 @@ export async function startDaemon(options: DaemonOptions) {
 		await warnOfFiles();
 		const ports = createLocalPorts({
 			routes,
+			runDir: paths.runDir,
 			// Only on a device that has a page.
 			openPage: async (port) =>
 				(await import('../page/page.runner.ts')).openPage({

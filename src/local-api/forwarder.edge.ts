@@ -11,6 +11,7 @@ import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { formatAuthorization } from '../protocol/authorization.ts';
 import { decideForward, headersToCaller, headersToService, localLocation } from './forward-rules.ts';
 import { createLeakGuard } from './leak-guard.ts';
+import { type BrowserApplication, SHARES } from './server/browser-applications.ts';
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 
@@ -45,13 +46,19 @@ export interface ForwarderOptions {
  * `response-too-large`, `redirect-refused`, `service-overloaded` (too many at once), or the failure of the network. Once the
  * answer has begun, a failure closes the caller's connection instead.
  */
-export type Forward = (request: IncomingMessage, response: ServerResponse, target: string) => Promise<void>;
+export type Forward = (
+	request: IncomingMessage,
+	response: ServerResponse,
+	target: string,
+	application?: BrowserApplication | null,
+) => Promise<void>;
 
 export function createForwarder(options: ForwarderOptions): Forward {
 	const limits = { ...FORWARD_LIMITS, ...options.limits };
-	let underWay = 0;
+	/** By the name of an application; all callers on shared sockets are one. */
+	const underWay = new Map<string, number>();
 
-	return async (request, response, target) => {
+	return async (request, response, target, application = null) => {
 		const method = METHODS.find((known) => known === request.method);
 		if (!method)
 			throw new AgentError('method-not-allowed', `${request.method ?? 'This method'} is not passed on.`, {
@@ -65,17 +72,25 @@ export function createForwarder(options: ForwarderOptions): Forward {
 		if (!service) throw new AgentError('unpaired', 'This device has no Connection to ask the service with.');
 		const decision = decideForward(target, service.baseUrl, options.allow());
 		if (!decision.ok) throw asError(decision.failure);
-		if (underWay >= limits.atOnce)
-			throw new AgentError('service-overloaded', `${limits.atOnce} requests are being passed on already.`, {
+		const own = application?.allow ? decideForward(target, service.baseUrl, application.allow) : decision;
+		if (!own.ok)
+			throw new AgentError('access-denied', 'This path is not among those that this application may ask for.', {
+				remedy: 'Add it to allow= in its line of the applications file if it should be.',
+			});
+		const caller = application?.name ?? '';
+		const before = underWay.get(caller) ?? 0;
+		const atOnce = application ? (application.shares?.uploads ?? SHARES.uploads) : limits.atOnce;
+		if (before >= atOnce)
+			throw new AgentError('service-overloaded', `${atOnce} requests are being passed on already.`, {
 				remedy: 'Ask again in a moment.',
 				retryAfterMs: 1000,
 			});
-		underWay += 1;
+		underWay.set(caller, before + 1);
 		try {
 			const more = options.headers?.() ?? [];
 			await exchange(request, response, { method, url: decision.url, more, ...service }, options.network, limits);
 		} finally {
-			underWay -= 1;
+			underWay.set(caller, (underWay.get(caller) ?? 1) - 1);
 		}
 	};
 }

@@ -352,7 +352,7 @@ export const SETTINGS = {
 				'Port on 127.0.0.1 for applications that live in a browser, 0 for any free one; left out, there is none.',
 			),
 			applicationsFile: file(
-				'File of mode 0600 or 0640 that names them, one on each line: name, origin, token of 32 characters or more.',
+				'File of mode 0600 or 0640 that names applications, one on each line: name, origin, token, and options.',
 			),
 		},
 	},
