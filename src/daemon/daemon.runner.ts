@@ -174,7 +174,12 @@ export async function startDaemon(options: DaemonOptions) {
 			agent.warn(notice.code === 'state-unwritable' ? 'state' : notice.message, notice);
 		agent.warn('settings', first.warning);
 		/** For this release such a file is still used; pairing refuses. */
-		const warnOfFiles = async () => agent.warn('files', (await findExposedFiles(runtime.resolved, paths))[0] ?? null);
+		const warnOfFiles = async () => {
+			// The applications file is not used at all then, and has a warning of its own.
+			const { applicationsFile } = settings().local.http;
+			const exposed = await findExposedFiles(runtime.resolved, paths);
+			agent.warn('files', exposed.find(({ params }) => params?.['path'] !== applicationsFile) ?? null);
+		};
 		await warnOfFiles();
 		const ports = createLocalPorts({
 			routes,

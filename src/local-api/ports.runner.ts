@@ -44,7 +44,7 @@ export function createLocalPorts(parts: LocalPortsParts) {
 	);
 
 	const ports = [page, metrics, browser];
-	/** By name and line, so that a changed line opens its socket anew. */
+	/** By name and line, so that a changed line opens its socket again. */
 	const sockets = new Map<string, LocalServer>();
 
 	async function openSockets(): Promise<void> {

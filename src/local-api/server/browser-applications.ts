@@ -94,7 +94,7 @@ function parseLine(text: string): BrowserApplication | string {
 
 type Options = Pick<BrowserApplication, 'socket' | 'allow' | 'contents' | 'shares'>;
 
-/** What follows the token: `allow=/a,/b contents=no connections=4 uploads=2 waits=2 socket=GROUP`, in any order. */
+/** The options after the token: `allow=/a,/b contents=no connections=4 uploads=2 waits=2 socket=GROUP`, in any order. */
 function parseOptions(words: readonly string[]): Options | string {
 	const given = new Map(words.map((word) => [word.split('=')[0], word.slice(word.indexOf('=') + 1)]));
 	if (given.size < words.length) return 'an option is there twice';

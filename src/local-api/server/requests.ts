@@ -163,7 +163,7 @@ function takeShare(context: Context, request: Request, response: Response): Prob
 }
 
 /**
- * Whoever comes gets in: when all places are taken, the connection that has waited longest without having asked anything
+ * A new caller gets in: when all places are taken, the connection that has waited longest without having asked anything
  * whole makes room. Only where all ask something is a new one turned away.
  */
 function makeRoom({ limits, pending }: Context, open: Set<net.Socket>, socket: net.Socket): void {
