@@ -116,6 +116,9 @@ export async function startDaemon(options: DaemonOptions) {
 					epoch: newEpoch(clock.wallMs(), random),
 					bounds: eventBounds(() => settings().events),
 					durable,
+					get cleanAfterMs() {
+						return settings().events.cleanAfterSeconds * 1000;
+					},
 					onNotice(topic, notice) {
 						if (topic === 'events') counters.eventsDurable = durable && notice === null;
 						warn(topic, notice);

@@ -69,6 +69,7 @@ export interface PageView {
 		| 'state'
 		| 'summary'
 		| 'pairedAt'
+		| 'pairedAtBy'
 		| 'agentVersion'
 		| 'startedAt'
 		| 'deviceId'
@@ -139,7 +140,7 @@ export async function openPage(parts: PageParts): Promise<Page> {
 	let retriedAtMs = Number.NEGATIVE_INFINITY;
 
 	function view(): PageView {
-		const { state, summary, pairedAt, agentVersion, startedAt, ...rest } = agent.status();
+		const { state, summary, pairedAt, pairedAtBy, agentVersion, startedAt, ...rest } = agent.status();
 		const { deviceId, deviceType, serial, macAddress, baseUrl, workflow, problem, warnings } = rest;
 		const identity = { deviceId, deviceType, serial, macAddress, baseUrl, workflow };
 		const { contents, language, support } = settings().page;
@@ -147,7 +148,7 @@ export async function openPage(parts: PageParts): Promise<Page> {
 			nowMs: clock.wallMs(),
 			language,
 			support,
-			status: { state, summary, pairedAt, agentVersion, startedAt, ...identity, problem, warnings },
+			status: { state, summary, pairedAt, pairedAtBy, agentVersion, startedAt, ...identity, problem, warnings },
 			lastHeartbeatAt: rest.channel.lastHeartbeatAt,
 			events: shown.map((entry) => toPageEvent(entry, contents)),
 			timeline,

@@ -25,6 +25,7 @@ const ORDER = [
 	'agent',
 	'scanning',
 	'hooks',
+	'client',
 	'local-api',
 	'page',
 	'simulation',

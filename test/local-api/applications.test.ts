@@ -103,6 +103,16 @@ describe('a line of the applications file', () => {
 		expect((await as(LOBBY, '/v1/events')).text).not.toContain('Ada Planted');
 		expect((await as(LOBBY, '/v1/events')).json.events.at(-1)).toMatchObject({ kind: 'session.completed', data: null });
 		expect((await as(DESK, '/v1/events')).text).toContain('Ada Planted');
+		// The stream of the same events leaves them out as well.
+		const { hostname, port } = addressOf(given.device, 'browser');
+		const streamed = await fetch(`http://${hostname}:${port}/v1/events/stream`, { headers: headersOf(LOBBY) });
+		let seen = '';
+		for await (const chunk of streamed.body ?? []) {
+			seen += Buffer.from(chunk).toString();
+			if (seen.split('"kind":"session.completed"').length > 2) break;
+		}
+		expect(seen).toContain('"data":null');
+		expect(seen).not.toContain('Ada Planted');
 		const before = given.service.requests.length;
 		expect((await as(LOBBY, '/v1/service/api/other')).json).toMatchObject({ code: 'access-denied' });
 		expect(given.service.requests.length).toBe(before);
