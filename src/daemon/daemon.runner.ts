@@ -168,6 +168,7 @@ export async function startDaemon(options: DaemonOptions) {
 			network: { dispatcher: () => runtime.network.dispatcher(), viaProxy: (url) => runtime.network.viaProxy(url) },
 			target: agent.access,
 			allow: () => settings().forward.allow,
+			headers: () => settings().forward.headers,
 		});
 		const routes = localRoutes(agent, { audit, clock, counters, forward, recentLog, scanners: scanning.report });
 		const server = await openLocalServer({
@@ -189,10 +190,16 @@ export async function startDaemon(options: DaemonOptions) {
 			agent.warn(notice.code === 'state-unwritable' ? 'state' : notice.message, notice);
 		agent.warn('settings', first.warning);
 		/** For this release such a file is still used; pairing refuses. */
-		const warnOfFiles = async () => agent.warn('files', (await findExposedFiles(runtime.resolved, paths))[0] ?? null);
+		const warnOfFiles = async () => {
+			// The applications file is not used at all then, and has a warning of its own.
+			const { applicationsFile } = settings().local.http;
+			const exposed = await findExposedFiles(runtime.resolved, paths);
+			agent.warn('files', exposed.find(({ params }) => params?.['path'] !== applicationsFile) ?? null);
+		};
 		await warnOfFiles();
 		const ports = createLocalPorts({
 			routes,
+			runDir: paths.runDir,
 			// Only on a device that has a page.
 			openPage: async (port) =>
 				(await import('../page/page.runner.ts')).openPage({

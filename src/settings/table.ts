@@ -14,6 +14,7 @@ import {
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
 import { DEFAULT_CHANNEL_PATH, isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
+import { forwardedHeaderSchema } from '../protocol/forwarded-headers.ts';
 
 /** One setting: how it is read, what it is when it is not set, and what it is for. */
 export interface Setting<Value> {
@@ -328,6 +329,7 @@ export const SETTINGS = {
 			64,
 			'Paths of the service under which applications may ask; empty allows all but the authorization endpoints.',
 		),
+		headers: list(forwardedHeaderSchema, 32, 'Headers of applications that also go to the service, such as x-tenant.'),
 	},
 	page: {
 		port: optionalNumber(0, 65_535, 'Port of the page on 127.0.0.1, 0 for any free one; left out, there is no page.'),
@@ -360,7 +362,7 @@ export const SETTINGS = {
 				'Port on 127.0.0.1 for applications that live in a browser, 0 for any free one; left out, there is none.',
 			),
 			applicationsFile: file(
-				'File of mode 0600 or 0640 that names them, one on each line: name, origin, token of 32 characters or more.',
+				'File of mode 0600 or 0640 that names applications, one on each line: name, origin, token, and options.',
 			),
 		},
 	},
