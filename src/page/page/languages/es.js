@@ -99,6 +99,7 @@ export default {
 		'plan-expired': ['El plan de la flota ha caducado.', HOTLINE],
 		'plan-unattested': ['Ninguna clave válida respalda ya el plan de la flota.', HOTLINE],
 		'file-exposed': ['Otros pueden cambiar un archivo de este equipo.', HOTLINE],
+		'answer-withheld': ['Una respuesta del servicio no se transmitió.', HOTLINE],
 		'plan-not-followed': ['No se pudo seguir el plan de la flota.', HOTLINE],
 		'fleet-key-invalid': ['Una clave de la flota no es válida.', HOTLINE],
 		'inventory-invalid': ['La lista de equipos tiene un error.', HOTLINE],
