@@ -26,7 +26,7 @@ import { findScanners, watchScanners } from '../scanning/devices.edge.ts';
 import { openScanner } from '../scanning/open.edge.ts';
 import { listenForScans } from '../scanning/scanning.runner.ts';
 import { watchSettings } from '../settings/files.edge.ts';
-import { loadSettings, type SettingsSources } from '../settings/load.runner.ts';
+import { type LoadedSettings, loadSettings, type SettingsSources } from '../settings/load.runner.ts';
 import { type Settings, valueAt } from '../settings/table.ts';
 import { openStateStore } from '../state/store.edge.ts';
 import { rememberLog } from '../status/recent-log.ts';
@@ -160,7 +160,7 @@ export async function startDaemon(options: DaemonOptions) {
 			...notices,
 			...(answerFile.notice ? [answerFile.notice] : []),
 			...loaded.notices,
-			...server.notices,
+			...server.notices.filter(({ params }) => !isMissedByNobody(params?.['group'], loaded, options.env)),
 		])
 			agent.warn(notice.code === 'state-unwritable' ? 'state' : notice.message, notice);
 		agent.warn('settings', first.warning);
@@ -269,4 +269,12 @@ function eventBounds(settings: () => Settings['events']) {
 			return settings().maxAgeSeconds * 1000;
 		},
 	};
+}
+
+/** A group that no setting names, on a machine whose agent systemd does not start: nobody is waiting to be let in. */
+function isMissedByNobody(group: unknown, { origins }: LoadedSettings, env: NodeJS.ProcessEnv): boolean {
+	if (group === undefined || env['NOTIFY_SOCKET'] || env['INVOCATION_ID']) return false;
+	return ['local.agentGroup', 'local.adminGroup'].every(
+		(path) => (origins.get(path)?.source ?? 'default') === 'default',
+	);
 }

@@ -35,6 +35,11 @@ describe('on a paired device that is online', () => {
 		device = await givenPaired({ atTheEnd });
 	});
 
+	test('status --exit-code is 0 while online', async () => {
+		const { stdout, status } = await device.home.agent(['status', '--exit-code']);
+		expect([status, stdout.split('\n')[0]]).toEqual([0, expect.stringMatching(/^Online/)]);
+	});
+
 	test('status is a sentence and a table', async () => {
 		const { home, service } = device;
 		const { stdout, stderr, status } = await home.agent(['status']);
