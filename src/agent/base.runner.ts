@@ -3,18 +3,19 @@
  * Knows no link and no pairing.
  */
 
-import { type Clock, isoNow } from '../base/clock.edge.ts';
+import type { Clock } from '../base/clock.edge.ts';
 import type { Counters } from '../base/counters.ts';
 import { AgentError, type Failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import { keepWarnings } from '../base/warnings.ts';
 import type { Channel, ChannelEvent, ChannelOptions } from '../connection/channel.edge.ts';
-import { clockWarning } from '../connection/clock-skew.ts';
+import { keepDeviceTime } from '../connection/device-time.runner.ts';
 import type { LineStore } from '../connection/line-rhythm.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
 import type { supervise } from '../connection/supervisor.ts';
 import { createEventsFeed } from '../events/feed.runner.ts';
 import type { EventStore } from '../events/store.edge.ts';
+import type { fetchPlan } from '../fleet/fetch-plan.edge.ts';
 import { keepIdentity } from '../identity/current-identity.runner.ts';
 import type { IdentityFacts } from '../identity/identity.ts';
 import type { AnswerFile } from '../pairing/kept-answer.edge.ts';
@@ -33,23 +34,30 @@ export interface AgentOptions {
 	readonly facts: IdentityFacts;
 	/** A new id for a device that has nothing of its own to be known by. */
 	readonly newDeviceId: () => string;
+	/** An id for an attempt to redeem a code; default a random UUID. */
+	readonly newAttemptId?: () => string;
 	readonly counters: Counters;
 	/** Opens the kept events. @param warn shows a warning on a topic until it is withdrawn with `null`. */
 	readonly openEvents: (warn: (topic: string, warning: Failure | null) => void) => EventStore;
 	/** Where what is learned of the line outlives a restart; left out, it does not. */
 	readonly lineStore?: LineStore;
 	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
+	/** Fetches the fleet plan; default over the network. */
+	readonly fetchPlan?: typeof fetchPlan;
 	/** The policy for links; default the product's own. A benchmark measures others beside it. */
 	readonly supervise?: typeof supervise;
 	readonly log: Log;
 	/** Called with every secret that the agent comes to hold, so that it is never printed. */
 	readonly registerSecret: (secret: string) => void;
+	/** The text with a mark in place of every secret that was registered. Default: as it is. */
+	readonly maskSecrets?: (text: string) => string;
 }
 
 export type Base = ReturnType<typeof openBase>;
 
 export function openBase(options: AgentOptions) {
 	const { clock, log, random, registerSecret, counters } = options;
+	const jumpListeners = new Set<() => void>();
 	let { runtime } = options;
 	let stopped = false;
 	const statusListeners = new Set<() => void>();
@@ -63,24 +71,46 @@ export function openBase(options: AgentOptions) {
 		warnings.set('state', unsaved),
 	);
 	for (const { token } of stateWriter.state.connections) registerSecret(token);
+	const startedWallMs = clock.wallMs();
 	const settings = () => runtime.resolved.settings;
+	const time = keepDeviceTime({
+		clock,
+		stateWriter,
+		onWarning(warning, skewMs) {
+			counters.clockSkewMs = skewMs;
+			warnings.set('clock', warning);
+		},
+		onJump() {
+			for (const listener of jumpListeners) listener();
+		},
+	});
 	const { facts, newDeviceId } = options;
 	const identity = keepIdentity({ facts, device: stateWriter, newDeviceId, settings });
-	const shared = { clock, log, random, registerSecret, warnings, events, stateWriter, identity, settings, publish };
+	const shared = {
+		clock,
+		time,
+		log,
+		random,
+		registerSecret,
+		warnings,
+		events,
+		stateWriter,
+		identity,
+		settings,
+		publish,
+	};
 	return {
 		...shared,
 		userAgent: `idv-agent/${options.version}`,
 		agentVersion: options.version,
-		startedAt: isoNow(clock),
+		startedAt: () => new Date(startedWallMs + time.correctedMs).toISOString(),
+		/** Calls back when the clock was set: what was decided by it is decided again. */
+		onClockJump: (listener: () => void) => void jumpListeners.add(listener),
 		startedAtMs: clock.monotonicMs(),
 		runtime: () => runtime,
 		onStatus(listener: () => void): () => void {
 			statusListeners.add(listener);
 			return () => statusListeners.delete(listener);
-		},
-		onClockSkew(skewMs: number) {
-			counters.clockSkewMs = skewMs;
-			warnings.set('clock', clockWarning(skewMs));
 		},
 		use(changed: Runtime) {
 			runtime = changed;

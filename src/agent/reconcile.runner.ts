@@ -7,6 +7,7 @@ import type { Failure } from '../base/errors.ts';
 import type { Connections } from '../connection/connection-tokens.runner.ts';
 import { NO_ATTEMPT } from '../fleet/attempt.ts';
 import type { Fleet } from '../fleet/follow-plan.runner.ts';
+import { endedTrust } from '../fleet/record.ts';
 import type { CompleteIdentity } from '../identity/identity.ts';
 import {
 	type DesiredInputs,
@@ -52,7 +53,7 @@ export function keepReconciled(
 			supervision: links.supervision,
 			before: progress,
 			nowMs: clock.monotonicMs(),
-			wallMs: clock.wallMs(),
+			wallMs: parts.time.nowMs(),
 			random: parts.random,
 		};
 		const outcome = desiredRegistration(asked);
@@ -63,6 +64,7 @@ export function keepReconciled(
 		cancel();
 		const { reevaluateAtMs } = outcome;
 		if (reevaluateAtMs !== null) cancel = clock.schedule(reevaluateAtMs - asked.nowMs, reconcile);
+		parts.warnings.set('plan-validity', outcome.plan && endedTrust(outcome.plan, asked.wallMs));
 		parts.warnings.set('plan', attempt.name === 'refused' ? attempt.failure : null);
 		return outcome;
 	}

@@ -12,6 +12,8 @@ export interface Clock {
 	sleptMs(): number;
 	/** Calls back once after the delay; the returned function cancels. Delays beyond a timer's range are cut to it. */
 	schedule(delayMs: number, callback: () => void): () => void;
+	/** Calls back once what has already arrived at the sockets was handled; the returned function cancels. */
+	soon(callback: () => void): () => void;
 }
 
 /** Longer delays than this fire at once in Node. */
@@ -25,6 +27,19 @@ export const systemClock: Clock = {
 	sleptMs: () => uptime() * 1000 - performance.now(),
 	schedule(delayMs, callback) {
 		const timer = setTimeout(callback, Math.min(Math.max(0, delayMs), MAX_TIMER_MS));
+		return () => clearTimeout(timer);
+	},
+	soon(callback) {
+		const immediate = setImmediate(callback);
+		return () => clearImmediate(immediate);
+	},
+};
+
+/** The same, for what must not keep the process alive: its timers let it end. */
+export const idleClock: Clock = {
+	...systemClock,
+	schedule(delayMs, callback) {
+		const timer = setTimeout(callback, Math.min(Math.max(0, delayMs), MAX_TIMER_MS)).unref();
 		return () => clearTimeout(timer);
 	},
 };

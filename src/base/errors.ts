@@ -143,7 +143,12 @@ export const CATALOGUE = {
 		'code-incomplete': 'Set baseUrl first, or use a pairing code that carries the address of the service.',
 		'plan-invalid': 'Correct the plan; idv fleet check says what is wrong with it.',
 		'plan-untrusted': 'Sign the plan with idv fleet sign and the key that belongs to fleet.publicKeys.',
-		'plan-outdated': 'Publish a plan with a higher revision.',
+		'plan-outdated':
+			'Publish a plan with a higher revision; after one that was far too high, with a higher epoch (idv-fleet-plan/2).',
+		'plan-for-other-fleet': 'Check fleet.planUrl and fleet.name; a plan names its fleet in "fleet" (idv-fleet-plan/2).',
+		'plan-unattested': 'Publish a plan that is signed with a key of fleet.publicKeys (idv fleet sign).',
+		'plan-expired':
+			'Publish the plan again with a higher revision and a later validUntil; if that was done, check what serves fleet.planUrl.',
 		'inventory-invalid': 'Correct the lines that are named.',
 		'picture-unreadable': 'Give a PNG, JPEG or WebP file that this user may read.',
 		'picture-without-code': 'Take the picture again: the whole code, sharp, with a white border.',
@@ -174,6 +179,7 @@ export const CATALOGUE = {
 	...rows(ask(EXIT.configuration), {
 		'open-to-first-comer': 'Set baseUrl, or pairing.trustedOrigins, to the service that this device is meant for.',
 		'workflow-fixed': 'Change workflowId where it is set, or use a code without a workflow.',
+		'file-exposed': 'Give the file to root, with mode 0644, or 0640 for one with a secret in it.',
 		'fleet-key-invalid': 'Give a key that idv fleet keygen has made.',
 		'settings-invalid': 'Correct the settings named in the message; idv-agent config check shows the rest.',
 		'settings-unreadable': "Make sure the file exists and the agent's user can read it.",

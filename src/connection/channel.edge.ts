@@ -5,12 +5,13 @@
 import type { Agent } from 'node:http';
 import type { Socket } from 'node:net';
 import { type RawData, WebSocket } from 'ws';
+import { type Clock, idleClock } from '../base/clock.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { AUTHORIZATION_PARAMETER, parseAuthorization } from '../protocol/authorization.ts';
 import { type Frame, MAX_FRAME_BYTES } from '../protocol/channel.ts';
 import { classifyClose, classifyHttpAnswer } from './classify-failure.ts';
 import { classifyNetworkError } from './classify-network-error.ts';
-import { clockSkewMs } from './clock-skew.ts';
+import { clockSkewMs, readServiceMs } from './clock-skew.ts';
 import { type ChannelEnd, measureSilence } from './line-rhythm.ts';
 import { type ReadRefusal, readRefusal } from './read-refusal.edge.ts';
 
@@ -60,12 +61,22 @@ export interface ChannelOptions {
 	readonly queryName?: string | undefined;
 	/** Only to name it when the service does not know it. */
 	readonly workflowId?: string | undefined;
+	/** Default the machine's. */
+	readonly clock?: Pick<Clock, 'monotonicMs' | 'wallMs' | 'schedule' | 'soon'> | undefined;
+	/** Makes the socket; default that of `ws`. */
+	readonly createSocket?: ((...made: ConstructorParameters<typeof WebSocket>) => WebSocket) | undefined;
 }
 
 /** `opened` and `proved` come at most once, `ended` exactly once and last. */
 export type ChannelEvent =
 	/** The upgrade was accepted. The skew is how far this device's clock is ahead of the service's. */
-	| { readonly type: 'opened'; readonly clockSkewMs: number | null; readonly localAddress: string | null }
+	| {
+			readonly type: 'opened';
+			readonly clockSkewMs: number | null;
+			/** The `Date` of the upgrade, milliseconds since 1970. */
+			readonly serviceMs?: number | undefined;
+			readonly localAddress: string | null;
+	  }
 	/** The service has said something, or has kept the channel open for a while: some accept and then close. */
 	| { readonly type: 'confirmed' }
 	| { readonly type: 'frame'; readonly frame: Frame }
@@ -100,7 +111,7 @@ export interface Channel {
 
 /** Opens the channel. Every outcome arrives as an event, after the call has returned. */
 export function openChannel(options: ChannelOptions, listener: (event: ChannelEvent) => void): Channel {
-	const { url, handshakeMs, silenceLimitMs, proveAfterMs = CONFIRM_AFTER_MS } = options;
+	const { url, handshakeMs, silenceLimitMs, proveAfterMs = CONFIRM_AFTER_MS, clock = idleClock } = options;
 	const pingIntervalMs = options.pingIntervalMs > 0 ? options.pingIntervalMs : Number.POSITIVE_INFINITY;
 	const context = { host: url.host, viaProxy: options.viaProxy ?? false };
 	const params = { host: url.host };
@@ -110,12 +121,12 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	let verdict: { failure: Failure; timedOut: boolean } | null = null;
 	let lastError: Error | null = null;
 	let refusal: ReadRefusal | null = null;
-	let skewMs: number | null = null;
+	let told: { clockSkewMs: number | null; serviceMs?: number | undefined } = { clockSkewMs: null };
 	let connection: Socket | null = null;
 	let confirmed = false;
 
-	let timer: NodeJS.Timeout | undefined;
-	let deadlineMs = performance.now() + handshakeMs;
+	let cancelCheck = () => {};
+	let deadlineMs = clock.monotonicMs() + handshakeMs;
 	let confirmAtMs = 0;
 	let pingAtMs = 0;
 	let heardAtMs = 0;
@@ -127,10 +138,11 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	if (!socket) return { sendText: () => false, close() {}, terminate() {}, bufferedAmount: 0 };
 
 	socket.on('upgrade', (response) => {
-		skewMs = clockSkewMs(response.headers.date, Date.now());
+		const { date } = response.headers;
+		told = { clockSkewMs: clockSkewMs(date, clock.wallMs()), serviceMs: readServiceMs(date) };
 	});
 	socket.on('open', () => {
-		const nowMs = performance.now();
+		const nowMs = clock.monotonicMs();
 		phase = 'open';
 		sleptBeforeMs = options.sleptMs?.() ?? 0;
 		confirmAtMs = nowMs + proveAfterMs;
@@ -139,7 +151,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		heard();
 		// Before the listener, which may end the channel at once.
 		ping();
-		listener({ type: 'opened', clockSkewMs: skewMs, localAddress: connection?.localAddress ?? null });
+		listener({ type: 'opened', ...told, localAddress: connection?.localAddress ?? null });
 		schedule();
 	});
 	socket.on('ping', heard);
@@ -157,7 +169,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	});
 	socket.on('unexpected-response', (_request, response) => {
 		phase = 'refused';
-		deadlineMs = Math.min(deadlineMs, performance.now() + DETAIL_MS);
+		deadlineMs = Math.min(deadlineMs, clock.monotonicMs() + DETAIL_MS);
 		refusal = readRefusal(response, () => socket.terminate());
 		schedule();
 	});
@@ -171,7 +183,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		sendText(text) {
 			const bytes = Buffer.byteLength(text);
 			if (socket.readyState !== WebSocket.OPEN || socket.bufferedAmount + bytes > MAX_BUFFERED_BYTES) return false;
-			silence?.moved('out', performance.now());
+			silence?.moved('out', clock.monotonicMs());
 			socket.send(text);
 			return true;
 		},
@@ -189,7 +201,8 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 
 	function connect(): WebSocket | null {
 		try {
-			return new WebSocket(url, options.subprotocol === undefined ? [] : [options.subprotocol], {
+			const { createSocket = (...made) => new WebSocket(...made) } = options;
+			return createSocket(url, options.subprotocol === undefined ? [] : [options.subprotocol], {
 				agent: options.agent,
 				// Named, because an environment variable of Node's can switch verification off.
 				rejectUnauthorized: true,
@@ -230,13 +243,13 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	}
 
 	function heard(): void {
-		heardAtMs = performance.now();
+		heardAtMs = clock.monotonicMs();
 		heardBytes = connection?.bytesRead ?? 0;
 		silence?.moved('in', heardAtMs);
 	}
 
 	function ping(): void {
-		silence?.moved('out', performance.now());
+		silence?.moved('out', clock.monotonicMs());
 		socket?.ping();
 	}
 
@@ -250,7 +263,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		if (phase === 'ended' || phase === 'cut') return;
 		verdict ??= { failure: because, timedOut };
 		phase = 'cut';
-		clearTimeout(timer);
+		cancelCheck();
 		socket?.terminate();
 	}
 
@@ -260,13 +273,14 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 
 	/** One timer for whatever is due next. An inbound frame only moves its own mark, so a busy channel costs no timers. */
 	function schedule(): void {
-		clearTimeout(timer);
+		cancelCheck();
 		if (phase === 'cut' || phase === 'ended') return;
 		const dueMs = phase === 'open' ? nextDueMs() : deadlineMs;
-		const delayMs = Math.min(Math.max(0, Math.ceil(dueMs - performance.now())), 2 ** 31 - 1);
+		const delayMs = Math.ceil(dueMs - clock.monotonicMs());
 		// Looked at only after the sockets: when this process has been stalled, what came in meanwhile counts.
-		timer = setTimeout(() => setImmediate(check), delayMs);
-		timer.unref();
+		cancelCheck = clock.schedule(delayMs, () => {
+			cancelCheck = clock.soon(check);
+		});
 	}
 
 	function nextDueMs(): number {
@@ -278,7 +292,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	}
 
 	function check(): void {
-		const nowMs = performance.now();
+		const nowMs = clock.monotonicMs();
 		if (phase === 'refused' && nowMs >= deadlineMs) socket?.terminate();
 		else if (phase === 'connecting' && nowMs >= deadlineMs) cut(handshakeTimedOut(), true);
 		else if (phase === 'open') checkOpen(nowMs);
@@ -321,13 +335,13 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		if (phase === 'ended') return;
 		const last = outcome(code, reason);
 		phase = 'ended';
-		clearTimeout(timer);
+		cancelCheck();
 		listener({ type: 'ended', ...last, line: lineEnd(code) });
 	}
 
 	function lineEnd(code: number): LineEnd | null {
 		if (!silence) return null;
-		const nowMs = performance.now();
+		const nowMs = clock.monotonicMs();
 		if (connection && connection.bytesRead !== heardBytes) heard();
 		// 1006 did not come from the service: `ws` reports it when there was no close frame.
 		const saidGoodbye = code !== 1006;

@@ -2,32 +2,29 @@
  * The service over HTTP: registers the device, looks whether the service can be reached, and sends single requests.
  * Tries once with a deadline and reports; never retries, never follows a redirect, never keeps or prints a credential.
  */
-import type { Dispatcher } from 'undici';
-import { asError, type Failure, failure } from '../base/errors.ts';
+import { systemClock } from '../base/clock.edge.ts';
+import { asError, type Failure } from '../base/errors.ts';
 import { type Authorization, formatAuthorization } from '../protocol/authorization.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
-import { cleanText } from '../protocol/problem.ts';
 import { type AnswerText, readAnswerTexts, tokenIn } from '../protocol/registration-answer.ts';
 import { readTokenLife, type TokenLife } from '../protocol/token-life.ts';
 import { readWorkflowChoices, type WorkflowChoice } from '../protocol/workflow-choices.ts';
 import { classifyHttpAnswer, isWebPage } from './classify-failure.ts';
-import { classifyNetworkError } from './classify-network-error.ts';
-import { clockSkewMs } from './clock-skew.ts';
-import type { Network } from './network.edge.ts';
+import { clockSkewMs, readServiceMs } from './clock-skew.ts';
+import { type ExchangeRequest, exchangeOverNetwork, type RequestNetwork } from './exchange.edge.ts';
 
 /** Largest answer that is taken from the registration endpoint, in bytes, as sent and once unpacked. */
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
-/** Longest silence before and inside an answer; the deadline ends an answer that drips. */
-const IDLE_MS = 15_000;
-/** How long the body of a refusal is waited for: the status has already decided. */
-const DETAIL_MS = 3000;
 const REGISTER_DEADLINE_MS = 30_000;
 const PREFLIGHT_DEADLINE_MS = 10_000;
-const UNPACKED_REMEDY = 'Ask the operator why the service packs an answer that this device did not ask to be packed.';
 
-/** The part of the network that requests need. */
-export type RequestNetwork = Pick<Network, 'dispatcher' | 'viaProxy'>;
+export interface ServiceClientParts {
+	readonly network: RequestNetwork;
+	readonly userAgent: string;
+	readonly wallMs?: () => number;
+	readonly exchange?: typeof exchangeOverNetwork;
+}
 
 export interface RegisterRequest {
 	/** In its normal form (`normalizeBaseUrl`). */
@@ -57,6 +54,8 @@ export type RegisterResult =
 			readonly workflowId: string | null;
 			/** How far this device's clock is ahead of the service's; negative when slow. */
 			readonly clockSkewMs: number | null;
+			/** The `Date` of the answer, milliseconds since 1970. */
+			readonly serviceMs?: number | undefined;
 	  }
 	| {
 			readonly ok: false;
@@ -113,10 +112,13 @@ export interface ServiceClient {
 	send(request: ServiceRequest): Promise<ServiceAnswer>;
 }
 
-/** @param userAgent value of the `User-Agent` header. */
-export function createServiceClient(parts: { network: RequestNetwork; userAgent: string }): ServiceClient {
-	const { network, userAgent } = parts;
-	const attempt = (request: Omit<Request, 'headers'> & { headers?: Record<string, string> }) =>
+/**
+ * @param userAgent value of the `User-Agent` header. @param wallMs the device's clock; default the machine's.
+ * @param exchange makes one request; default over the network.
+ */
+export function createServiceClient(parts: ServiceClientParts): ServiceClient {
+	const { network, userAgent, wallMs = systemClock.wallMs, exchange = exchangeOverNetwork } = parts;
+	const attempt = (request: Omit<ExchangeRequest, 'headers'> & { headers?: Record<string, string> }) =>
 		exchange(network, { ...request, headers: { 'user-agent': userAgent, ...request.headers } });
 
 	return {
@@ -140,7 +142,7 @@ export function createServiceClient(parts: { network: RequestNetwork; userAgent:
 					clockSkewMs: null,
 				};
 			const { status, headers, bytes, cut } = exchanged;
-			const skewMs = clockSkewMs(headers['date'], Date.now());
+			const skewMs = clockSkewMs(headers['date'], wallMs());
 			const body = asText(bytes);
 			const workflows = status >= 400 && status < 500 ? readWorkflowChoices(body) : [];
 			const refused = (reason: Failure, unread?: readonly AnswerText[]): RegisterResult => ({
@@ -156,7 +158,10 @@ export function createServiceClient(parts: { network: RequestNetwork; userAgent:
 			const texts = succeeded && !isWebPage(headers, body) ? readAnswerTexts({ body, headers }) : [];
 			const token = tokenIn(texts, tokenPointer);
 			const workflowId = texts.find(({ place }) => place === '/workflowId')?.text ?? null;
-			if (token !== null) return { ok: true, token, life: readTokenLife(token), workflowId, clockSkewMs: skewMs };
+			if (token !== null) {
+				const told = { clockSkewMs: skewMs, serviceMs: readServiceMs(headers['date']) };
+				return { ok: true, token, life: readTokenLife(token), workflowId, ...told };
+			}
 			return refused(
 				classifyHttpAnswer({
 					status,
@@ -182,7 +187,7 @@ export function createServiceClient(parts: { network: RequestNetwork; userAgent:
 			// Under TLS that was verified even a redirect is the service's own; in plain text it may be a portal's.
 			const inTheWay =
 				status === 407 || status === 511 || (url.protocol === 'http:' && verdict.code === 'captive-portal');
-			return { failure: inTheWay ? verdict : null, clockSkewMs: clockSkewMs(headers['date'], Date.now()) };
+			return { failure: inTheWay ? verdict : null, clockSkewMs: clockSkewMs(headers['date'], wallMs()) };
 		},
 
 		async send(request) {
@@ -220,181 +225,10 @@ function secretsOf(authorization: Authorization | null): string[] {
 	return authorization.scheme === 'Basic' ? [sent, authorization.password] : [sent];
 }
 
-interface Request {
-	readonly method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE';
-	readonly url: URL;
-	readonly headers: Readonly<Record<string, string>>;
-	readonly body?: string | undefined;
-	readonly deadlineMs: number;
-	readonly maxBytes: number;
-	readonly signal?: AbortSignal | undefined;
-}
-
-type Exchange =
-	/** No answer. `written`: the request, or a part of it, was handed to the connection. */
-	| { readonly kind: 'failed'; readonly failure: Failure; readonly written: boolean }
-	| {
-			readonly kind: 'answered';
-			readonly status: number;
-			readonly headers: Readonly<Record<string, string>>;
-			readonly bytes: Uint8Array;
-			/** Why the body is not whole. */
-			readonly cut: Failure | null;
-	  };
-
-async function exchange(network: RequestNetwork, request: Request): Promise<Exchange> {
-	const { url, method, headers, body, deadlineMs, maxBytes } = request;
-	const context = { host: url.host, viaProxy: network.viaProxy(url) };
-	const enough = new AbortController();
-	const ends = [AbortSignal.timeout(deadlineMs), enough.signal, ...(request.signal ? [request.signal] : [])];
-	const signal = AbortSignal.any(ends);
-	let written = false;
-	let answer: Dispatcher.ResponseData;
-	try {
-		const dispatcher = (await network.dispatcher()).compose(
-			(dispatch) => (options, handler) =>
-				dispatch(
-					options,
-					noting(handler, () => {
-						written = true;
-					}),
-				),
-		);
-		const answering = dispatcher.request({
-			origin: url.origin,
-			path: `${url.pathname}${url.search}`,
-			method,
-			headers,
-			body: body ?? null,
-			reset: true,
-			headersTimeout: IDLE_MS,
-			bodyTimeout: IDLE_MS,
-			signal,
-		});
-		// undici ends a request that still waits for its connection only when the connection is there.
-		answer = await Promise.race([answering, aborted(signal)]);
-	} catch (error) {
-		return { kind: 'failed', ...asFailure(error, written, context) };
-	}
-
-	const succeeded = answer.statusCode >= 200 && answer.statusCode < 300;
-	const detailTimer = succeeded ? undefined : setTimeout(() => enough.abort(), DETAIL_MS);
-	const answerHeaders = flat(answer.headers);
-	const { bytes, cut } = await readBody(answer.body, maxBytes, context);
-	clearTimeout(detailTimer);
-	enough.abort();
-	const unpacked = unpack(bytes, answerHeaders['content-encoding'], maxBytes, context.host);
-	return {
-		kind: 'answered',
-		status: answer.statusCode,
-		headers: answerHeaders,
-		bytes: unpacked.bytes,
-		cut: cut ?? unpacked.cut,
-	};
-}
-
-function asFailure(
-	error: unknown,
-	written: boolean,
-	context: { host: string; viaProxy: boolean },
-): { failure: Failure; written: boolean } {
-	const found = classifyNetworkError(error, context);
-	// What ran into the deadline unwritten was still on its way to a connection.
-	if (written || found.code !== 'request-timeout') return { failure: found, written };
-	const params = { host: context.host };
-	const reason = context.viaProxy
-		? failure('proxy-failed', `The proxy gave no connection to ${context.host} in time.`, { params })
-		: failure('connect-timeout', `${context.host} did not accept a connection in time.`, { params });
-	return { failure: reason, written };
-}
-
-/** Rejects with the signal's reason. */
-function aborted(signal: AbortSignal): Promise<never> {
-	return new Promise((_, reject) => {
-		if (signal.aborted) reject(signal.reason);
-		signal.addEventListener('abort', () => reject(signal.reason), { once: true });
-	});
-}
-
-/** The same handler, which tells as well when its request is about to be written. */
-function noting(handler: Dispatcher.DispatchHandler, onWrite: () => void): Dispatcher.DispatchHandler {
-	return {
-		onRequestStart(controller, context) {
-			handler.onRequestStart?.(controller, context);
-			// The request ends here, unwritten, if it was given up while it waited for its connection.
-			if (!controller.aborted) onWrite();
-		},
-		onRequestUpgrade: (...event) => handler.onRequestUpgrade?.(...event),
-		onResponseStart: (...event) => handler.onResponseStart?.(...event),
-		onResponseData: (...event) => handler.onResponseData?.(...event),
-		onResponseEnd: (...event) => handler.onResponseEnd?.(...event),
-		onResponseError: (...event) => handler.onResponseError?.(...event),
-	};
-}
-
-async function readBody(
-	body: AsyncIterable<Uint8Array>,
-	maxBytes: number,
-	context: { host: string; viaProxy: boolean },
-): Promise<{ bytes: Uint8Array; cut: Failure | null }> {
-	const chunks: Uint8Array[] = [];
-	let size = 0;
-	let cut: Failure | null = null;
-	try {
-		for await (const chunk of body) {
-			chunks.push(chunk.subarray(0, maxBytes - size));
-			size += chunk.length;
-			if (size <= maxBytes) continue;
-			cut = failure('response-too-large', `The answer of ${context.host} is larger than ${maxBytes} bytes.`, {
-				params: { host: context.host, maxBytes },
-			});
-			break;
-		}
-	} catch (error) {
-		cut = classifyNetworkError(error, context);
-	}
-	return { bytes: Buffer.concat(chunks), cut };
-}
-
-/** A body that came packed although nothing asked for it; at most `maxBytes` of it. */
-function unpack(
-	bytes: Uint8Array,
-	encoding: string | undefined,
-	maxBytes: number,
-	host: string,
-): { bytes: Uint8Array; cut: Failure | null } {
-	const coding = encoding?.trim().toLowerCase() ?? '';
-	if (coding === '' || coding === 'identity' || bytes.length === 0) return { bytes, cut: null };
-	const zlib = process.getBuiltinModule('node:zlib');
-	const unpackers: Record<string, (packed: Uint8Array, options: { maxOutputLength: number }) => Uint8Array> = {
-		gzip: zlib.gunzipSync,
-		'x-gzip': zlib.gunzipSync,
-		deflate: zlib.inflateSync,
-		br: zlib.brotliDecompressSync,
-		zstd: zlib.zstdDecompressSync,
-	};
-	const known = unpackers[coding];
-	try {
-		if (known) return { bytes: known(bytes, { maxOutputLength: Math.max(1, maxBytes) }), cut: null };
-	} catch (error) {
-		if ((error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE')
-			return { bytes, cut: failure('response-too-large', `The answer of ${host} is larger than ${maxBytes} bytes.`) };
-	}
-	const message = `${host} sent an answer with the Content-Encoding "${cleanText(coding, 40)}" that could not be unpacked.`;
-	return { bytes, cut: failure('bad-response', message, { remedy: UNPACKED_REMEDY }) };
-}
-
 /** Text in the encoding that its byte order mark names; UTF-8 without one. */
 function asText(bytes: Uint8Array): string {
 	const [first, second] = bytes;
 	const encoding =
 		first === 0xff && second === 0xfe ? 'utf-16le' : first === 0xfe && second === 0xff ? 'utf-16be' : 'utf-8';
 	return new TextDecoder(encoding).decode(bytes);
-}
-
-function flat(headers: Record<string, string | string[] | undefined>): Record<string, string> {
-	const lines: Record<string, string> = {};
-	for (const [name, value] of Object.entries(headers))
-		if (value !== undefined) lines[name.toLowerCase()] = Array.isArray(value) ? value.join(', ') : value;
-	return lines;
 }

@@ -10,6 +10,7 @@ import { chooseIdentity } from '../identity/identity.ts';
 import { readIdentityFacts } from '../identity/sources.edge.ts';
 import { createLocalClient } from '../local-api/client.edge.ts';
 import { describeKept, type KeptAnswer } from '../pairing/kept-answer.ts';
+import { openToFirstComer } from '../pairing/rules.ts';
 import {
 	type IdentityReport,
 	LOCAL_ROUTES,
@@ -258,16 +259,8 @@ function askForScanners(runDir: string): Promise<ScannerReport | null> {
 }
 
 /** Whether the first person with any code could take this device: the settings do not say which service it is for. */
-export function checkFirstPairing(
-	{ baseUrl, pairing: { trustedOrigins } }: Pick<Settings, 'baseUrl' | 'pairing'>,
-	state: DeviceState | null,
-): Finding {
+export function checkFirstPairing(settings: Pick<Settings, 'baseUrl' | 'pairing'>, state: DeviceState | null): Finding {
 	if (state?.pairing || (state && state.connections.length > 0)) return ok('This device is paired.');
-	if (baseUrl !== null || trustedOrigins.length > 0) return ok('The settings say which service this device is for.');
-	return warning(
-		failure(
-			'open-to-first-comer',
-			'This device is open to the first comer: no setting says which service it is for, so it takes the first code that a person confirms.',
-		),
-	);
+	const open = openToFirstComer(settings);
+	return open ? warning(open) : ok('The settings say which service this device is for.');
 }

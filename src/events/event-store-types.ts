@@ -1,8 +1,10 @@
 /** The promises of the event store, and its options. Types only. */
+import type { Clock } from '../base/clock.edge.ts';
 import type { Failure } from '../base/errors.ts';
 import type { Entry, Incoming } from './event.ts';
 
-export interface EventStoreOptions {
+/** What of the clock is left out is the machine's. */
+export interface EventStoreOptions extends Partial<Clock> {
 	/** Exists, belongs to the agent alone, and one process uses it at a time. */
 	readonly directory: string;
 	/** Unlike every earlier one of this device; 1 to 32 letters and digits. */
@@ -19,13 +21,10 @@ export interface EventStoreOptions {
 	readonly durable?: boolean;
 	/** `events`: kept in memory only (`state-unwritable`), `null` when back on the disk. `events-damaged`: `state-corrupt`. */
 	readonly onNotice?: (topic: 'events' | 'events-damaged', notice: Failure | null) => void;
-	/** How long after a deletion its traces are cut off the log, in milliseconds. Default 1000. */
+	/** Looked at each time: how long after a deletion its traces are cut off the files, in milliseconds. Default 30,000. */
 	readonly cleanAfterMs?: number;
 	/** How often a failing disk is tried again, in milliseconds. Default 30,000. */
 	readonly recoverEveryMs?: number;
-	/** The device's clock; default the machine's. */
-	readonly wallMs?: () => number;
-	readonly monotonicMs?: () => number;
 }
 
 export interface Consumer {

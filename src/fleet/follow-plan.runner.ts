@@ -11,8 +11,20 @@ import type { Runtime } from '../connection/runtime.runner.ts';
 import type { CurrentIdentity } from '../identity/current-identity.runner.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { Assignment, PlanRecord } from '../state/plan-record.ts';
-import { fetchPlan } from './fetch-plan.edge.ts';
-import { checkRevision, NO_PLAN, type PlanTarget, planTarget, receivePlan } from './record.ts';
+import type { fetchPlan } from './fetch-plan.edge.ts';
+import {
+	checkFleet,
+	checkRevision,
+	isOfFleet,
+	isWithdrawn,
+	type PlanTarget,
+	type PlanTrust,
+	planTarget,
+	raisedFloors,
+	receivePlan,
+	recordFor,
+	withoutWithdrawn,
+} from './record.ts';
 import { compilePlan, planFor, shareOfSpread } from './targeting.ts';
 import { MAX_PLAN_BYTES } from './terms.ts';
 import type { PlanReading } from './verify-plan.runner.ts';
@@ -20,11 +32,15 @@ import type { PlanReading } from './verify-plan.runner.ts';
 /** After a start and after a change of the settings, the first poll comes within this time. */
 const FIRST_POLL_MS = 10_000;
 const DEADLINE_MS = 60_000;
+const UNATTESTED =
+	'None of the keys in fleet.publicKeys has signed the fleet plan that this device follows. The device goes on with it and begins nothing more by it.';
 
 export interface FleetParts {
-	readonly clock: Clock;
+	/** Its wall clock shows the time that is believed. */
+	readonly clock: Pick<Clock, 'wallMs' | 'schedule'>;
 	readonly log: Pick<Log, 'info'>;
 	readonly random: () => number;
+	readonly fetchPlan: typeof fetchPlan;
 	readonly userAgent: string;
 	readonly stateWriter: PersistedState;
 	readonly warnings: Warnings;
@@ -34,6 +50,8 @@ export interface FleetParts {
 	readonly fallback: () => Assignment;
 	/** Whether the device has a service and does not reach it. */
 	readonly isOffline: () => boolean;
+	/** After each look, whatever came of it: what is due by the time is judged again. */
+	readonly onLook: () => void;
 	readonly requestReconcile: () => void;
 }
 
@@ -52,12 +70,22 @@ export function followFleet(parts: FleetParts) {
 
 	const settings = () => parts.runtime().resolved.settings.fleet;
 
-	function record(): PlanRecord | null {
-		const { planUrl } = settings();
-		if (planUrl === null) return null;
-		const source = digestOf(planUrl);
+	/** A query opens a store or gets round a cache: it does not make another fleet. */
+	function trust(): PlanTrust | null {
+		const { planUrl, name, publicKeys } = settings();
+		return planUrl === null ? null : { source: digestOf(withoutQuery(planUrl)), name, keys: publicKeys };
+	}
+
+	/** The plan that is kept. An agent of 0.1 has counted the query as a part of the address. */
+	function kept(): PlanRecord | null {
 		const { plan } = stateWriter.state;
-		return plan?.source === source ? plan : { source, basis: '', ...NO_PLAN };
+		const own = trust();
+		return plan && own && plan.source === digestOf(settings().planUrl ?? '') ? { ...plan, source: own.source } : plan;
+	}
+
+	function record(): PlanRecord | null {
+		const own = trust();
+		return own && recordFor(kept(), own);
 	}
 
 	function planned() {
@@ -67,7 +95,14 @@ export function followFleet(parts: FleetParts) {
 		return { deviceId: deviceId.value, serial: serial.value, macAddress: macAddress.value, deviceType, labels };
 	}
 
-	const basis = () => digestOf(JSON.stringify([planned(), settings().publicKeys]));
+	/** Without a name and a query as an agent of 0.1 has it: after an update nothing is fetched again. */
+	function basis(): string {
+		const { planUrl, name } = settings();
+		const hasMore = name !== null || (planUrl !== null && withoutQuery(planUrl) !== planUrl);
+		return hasMore ? digestOf(JSON.stringify([earlierBasis(), name, planUrl])) : earlierBasis();
+	}
+
+	const earlierBasis = () => digestOf(JSON.stringify([planned(), settings().publicKeys]));
 
 	function pollIn(delayMs: number): void {
 		cancelPoll();
@@ -82,6 +117,7 @@ export function followFleet(parts: FleetParts) {
 		polling?.abort();
 		polling = new AbortController();
 		const { signal } = polling;
+		let askedMs = 0;
 		try {
 			const changed = await fetchChanged(known, new URL(planUrl), signal);
 			if (signal.aborted) return;
@@ -91,11 +127,14 @@ export function followFleet(parts: FleetParts) {
 		} catch (error) {
 			if (signal.aborted) return;
 			const problem = toFailure(error);
+			askedMs = problem.retryAfterMs ?? 0;
 			// A device that is offline has reported that already.
 			if (problem.code !== 'plan-unreachable' || !parts.isOffline()) warnings.set('fleet', problem);
 		}
 		polling = null;
-		pollIn(intervalSeconds * 1000 * (0.75 + 0.5 * random()));
+		// Devices that were told the same wait must not come back together.
+		pollIn(Math.max(intervalSeconds * 1000 * (0.75 + 0.5 * random()), askedMs * (1 + 0.5 * random())));
+		parts.onLook();
 	}
 
 	/** The published plan, verified; `null` while that is the plan which is known. */
@@ -106,7 +145,7 @@ export function followFleet(parts: FleetParts) {
 	): Promise<{ etag: string | null; reading: PlanReading } | null> {
 		const { publicKeys } = settings();
 		const etag = known.basis === basis() ? known.etag : null;
-		const found = await fetchPlan(parts.runtime().network, {
+		const found = await parts.fetchPlan(parts.runtime().network, {
 			url,
 			etag: refusedEtag ?? etag,
 			userAgent: parts.userAgent,
@@ -123,22 +162,44 @@ export function followFleet(parts: FleetParts) {
 	function receive(etag: string | null, reading: PlanReading): void {
 		refusedEtag = etag;
 		const known = record();
+		const own = trust();
 		if (!reading.ok) throw asError(reading.problems);
-		const { plan, digest } = reading.read;
+		if (!known || !own) return;
+		const { plan, digest, keys } = reading.read;
+		checkFleet(plan.fleet, own);
 		const chosenBy = basis();
-		const verdict = known && checkRevision(known, { revision: plan.revision, digest });
+		const { epoch = 0, revision, fleet = null, validUntil } = plan;
+		const edition = { epoch, revision, digest };
+		const verdict = checkRevision(known, edition, own);
 		refusedEtag = null;
-		if (!known || (verdict === 'known' && known.basis === chosenBy && known.etag === etag)) return;
+		if (verdict === 'known' && known.basis === chosenBy && known.etag === etag) return;
 		const part = planFor(compilePlan(plan), planned());
 		const at = { wallMs: clock.wallMs(), spreadSeconds: plan.spreadSeconds, fallback: parts.fallback() };
 		const share = shareOfSpread(planned().deviceId);
-		const received = { ...part, revision: plan.revision, digest };
-		const changed = receivePlan({ ...known, basis: chosenBy, etag }, received, { ...at, share });
+		const validUntilMs = validUntil === undefined ? null : Date.parse(validUntil);
+		const received = { ...part, ...edition, fleet, validUntilMs, keys: [...keys] };
+		const { source, name } = own;
+		const floors = raisedFloors(known, edition, own, keys);
+		const changed = receivePlan({ ...known, source, name, floors, basis: chosenBy, etag }, received, { ...at, share });
 		// A server that gives the same plan a new ETag each time must not wear the disk.
 		const isOnlyRenamed = verdict === 'known' && known.basis === chosenBy;
 		if (!isOnlyRenamed) log.info('fleet plan received', { revision: plan.revision });
 		if (!isOnlyRenamed || known.etag === null) keep(changed);
+		honourWithdrawal();
 		parts.requestReconcile();
+	}
+
+	/** A key that is not configured any more begins nothing. */
+	function honourWithdrawal(): void {
+		const [known, own] = [kept(), trust()];
+		let warning: Failure | null = null;
+		if (known && own && isOfFleet(known, own)) {
+			const at = { isSameBasis: [basis(), earlierBasis()].includes(known.basis), wallMs: clock.wallMs() };
+			const left = withoutWithdrawn(known, own, at);
+			if (left !== known) keep(left);
+			if (isWithdrawn(left, own.keys)) warning = failure('plan-unattested', UNATTESTED);
+		}
+		warnings.set('plan-key', warning);
 	}
 
 	function keep(plan: PlanRecord): void {
@@ -159,6 +220,7 @@ export function followFleet(parts: FleetParts) {
 		reevaluate() {
 			// A pairing that was waited for ends after this.
 			if (stopped) return;
+			honourWithdrawal();
 			const { planUrl, intervalSeconds } = settings();
 			const now = planUrl === null ? '' : JSON.stringify([planUrl, basis(), intervalSeconds]);
 			if (now === fetchKey && !polling) return;
@@ -182,6 +244,11 @@ export function followFleet(parts: FleetParts) {
 			cancelPoll();
 		},
 	};
+}
+
+function withoutQuery(planUrl: string): string {
+	const [address = ''] = planUrl.split('?');
+	return address;
 }
 
 function digestOf(text: string): string {

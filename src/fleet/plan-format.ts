@@ -11,7 +11,7 @@ import {
 	serialSchema,
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
-import { labelSchema } from '../settings/table.ts';
+import { fleetNameSchema, labelSchema } from '../settings/table.ts';
 import { MATCH_KEYS } from './terms.ts';
 
 export const MAX_RULES = 500;
@@ -21,7 +21,10 @@ export const MAX_RINGS = 20;
 /** Seconds over which a change is spread, unless the plan says otherwise. */
 export const DEFAULT_SPREAD_SECONDS = 600;
 export const MAX_SPREAD_SECONDS = 86_400;
-/** Of a DSSE envelope; see {@link envelopeSchema}. */
+/** The formats, oldest first. An agent of 0.1.0 reads the first only, and refuses every field that it does not know. */
+export const PLAN_FORMATS = ['idv-fleet-plan/1', 'idv-fleet-plan/2'] as const;
+export type PlanFormat = (typeof PLAN_FORMATS)[number];
+/** Of a DSSE envelope, for a plan of either format; see {@link envelopeSchema}. */
 export const PLAN_PAYLOAD_TYPE = 'application/vnd.idv.fleet-plan+json';
 
 const someText = z.string('must be a text').min(1, 'must not be empty');
@@ -58,61 +61,94 @@ const matchSchema = z
 	.refine((match) => Object.keys(match).length > 0, `must name at least one of ${MATCH_KEYS.join(', ')}`);
 export type PlanMatch = z.infer<typeof matchSchema>;
 
-const wordFields = {
-	/** `null` leaves the workflow to pairing, `workflow set` and the service; left out, `defaults` decides. */
-	workflowId: workflowIdSchema.nullable().optional(),
-	settings: z.strictObject({ heartbeatCadence: heartbeatCadenceSchema.optional() }).optional(),
-};
-
 const spreadSeconds = whole(0).max(MAX_SPREAD_SECONDS, `must be at most ${MAX_SPREAD_SECONDS} (a day)`);
+const revisionNumber = (min: number) => whole(min).max(Number.MAX_SAFE_INTEGER, 'must be a smaller number');
+/** ISO 8601 with an offset. */
+const time = z.iso.datetime({ offset: true, error: 'must be a time such as 2026-11-21T06:00:00Z' });
+/** Anything, by name, for programs that know it: an agent passes over all of it. */
+const extensions = z.record(text(64), z.unknown(), 'must be an object');
 
-const ringSchema = z.strictObject({
-	/** Share of the rule's devices that have moved with this ring, cumulative; two decimals count. */
-	percent: z.number('must be a number').gt(0, 'must be more than 0').max(100, 'must be at most 100'),
-	/** ISO 8601 with an offset; left out, as soon as the device has taken the plan. */
-	startAt: z.iso.datetime({ offset: true, error: 'must be a time such as 2026-11-21T06:00:00Z' }).optional(),
-});
+/** The schema of one format. Both have the same type: a plan of format 1 has none of the fields of format 2. */
+function planSchema(format: PlanFormat) {
+	const since2 = <Value extends z.ZodType>(value: Value) =>
+		(format === PLAN_FORMATS[0]
+			? (z.never(`needs "format": "${PLAN_FORMATS[1]}"`) as unknown as Value)
+			: value
+		).optional();
+	const extensible = { extensions: since2(extensions) };
+	const wordFields = {
+		/** `null` leaves the workflow to pairing, `workflow set` and the service; left out, `defaults` decides. */
+		workflowId: workflowIdSchema.nullable().optional(),
+		settings: z.strictObject({ heartbeatCadence: heartbeatCadenceSchema.optional() }).optional(),
+		...extensible,
+	};
+	const ringSchema = z.strictObject({
+		/** Share of the rule's devices that have moved with this ring, cumulative; two decimals count. */
+		percent: z.number('must be a number').gt(0, 'must be more than 0').max(100, 'must be at most 100'),
+		/** Left out, as soon as the device has taken the plan. */
+		startAt: time.optional(),
+		/** The version of the agent that devices of this ring may have. Reserved: read and not acted on. */
+		agent: since2(z.looseObject({ version: text(64) })),
+		...extensible,
+	});
+	/** A move to other words, ring by ring. */
+	const rolloutSchema = z.strictObject({
+		to: z
+			.strictObject(wordFields)
+			.refine(({ workflowId, settings }) => workflowId !== undefined || settings !== undefined, 'must say something'),
+		rings: z.array(ringSchema, 'must be a list').min(1, 'must not be empty').max(MAX_RINGS),
+		/** Seconds over which each ring's start is spread; left out, the plan's own. */
+		spreadSeconds: spreadSeconds.optional(),
+		...extensible,
+	});
+	const defaultsSchema = z.strictObject({ ...wordFields, rollout: rolloutSchema.optional() });
+	const ruleSchema = z.strictObject({ name: ruleName, match: matchSchema, ...defaultsSchema.shape });
+	return z.strictObject({
+		format: z.literal(
+			[format],
+			`must be ${PLAN_FORMATS.map((name) => `"${name}"`).join(' or ')}`,
+		) as z.ZodType<PlanFormat>,
+		/** Rises with every change. */
+		revision: revisionNumber(1),
+		/** Precedes the revision: a higher epoch starts the revisions again, after one that was far too high. Default 0. */
+		epoch: since2(revisionNumber(0)),
+		/** Devices with another `fleet.name` refuse the plan. */
+		fleet: since2(fleetNameSchema),
+		/** Afterwards devices go on as they are, begin nothing new by this plan, and warn. Left out: for ever. */
+		validUntil: since2(time),
+		comment: text(1000).optional(),
+		/** Seconds over which devices take this plan, and over which each ring starts. */
+		spreadSeconds: spreadSeconds.default(DEFAULT_SPREAD_SECONDS),
+		/** For devices that no rule fits. */
+		defaults: defaultsSchema.optional(),
+		/** The first that fits a device counts. */
+		rules: z
+			.array(ruleSchema, 'must be a list')
+			.max(MAX_RULES, `must have at most ${MAX_RULES} rules`)
+			.superRefine((rules, context) => {
+				const seen = new Set<string>();
+				for (const [index, { name }] of rules.entries()) {
+					if (seen.has(name))
+						context.addIssue({ code: 'custom', path: [index, 'name'], message: 'is used by a rule before' });
+					seen.add(name);
+				}
+			})
+			.default([]),
+		...extensible,
+	});
+}
 
-/** A move to other words, ring by ring. */
-const rolloutSchema = z.strictObject({
-	to: z
-		.strictObject(wordFields)
-		.refine(({ workflowId, settings }) => workflowId !== undefined || settings !== undefined, 'must say something'),
-	rings: z.array(ringSchema, 'must be a list').min(1, 'must not be empty').max(MAX_RINGS),
-	/** Seconds over which each ring's start is spread; left out, the plan's own. */
-	spreadSeconds: spreadSeconds.optional(),
-});
-
-const defaultsSchema = z.strictObject({ ...wordFields, rollout: rolloutSchema.optional() });
-const ruleSchema = z.strictObject({ name: ruleName, match: matchSchema, ...defaultsSchema.shape });
-export type PlanRule = z.infer<typeof ruleSchema>;
+const [FIRST, SECOND] = [planSchema(PLAN_FORMATS[0]), planSchema(PLAN_FORMATS[1])];
+export type FleetPlan = z.infer<typeof SECOND>;
+export type PlanRule = FleetPlan['rules'][number];
 export type PlanWord = Pick<PlanRule, 'workflowId' | 'settings'>;
-export type PlanRollout = z.infer<typeof rolloutSchema>;
+export type PlanRollout = NonNullable<PlanRule['rollout']>;
 
-export const fleetPlanSchema = z.strictObject({
-	format: z.literal('idv-fleet-plan/1', 'must be "idv-fleet-plan/1"'),
-	/** Rises with every change. */
-	revision: whole(1).max(Number.MAX_SAFE_INTEGER, 'must be a smaller number'),
-	comment: text(1000).optional(),
-	/** Seconds over which devices take this plan, and over which each ring starts. */
-	spreadSeconds: spreadSeconds.default(DEFAULT_SPREAD_SECONDS),
-	/** For devices that no rule fits. */
-	defaults: defaultsSchema.optional(),
-	/** The first that fits a device counts. */
-	rules: z
-		.array(ruleSchema, 'must be a list')
-		.max(MAX_RULES, `must have at most ${MAX_RULES} rules`)
-		.superRefine((rules, context) => {
-			const seen = new Set<string>();
-			for (const [index, { name }] of rules.entries()) {
-				if (seen.has(name))
-					context.addIssue({ code: 'custom', path: [index, 'name'], message: 'is used by a rule before' });
-				seen.add(name);
-			}
-		})
-		.default([]),
-});
-export type FleetPlan = z.infer<typeof fleetPlanSchema>;
+/** The schema for a document by the format that it names. */
+export function planSchemaOf(document: unknown): z.ZodType<FleetPlan> {
+	const named = (document as { format?: unknown } | null)?.format;
+	return named === PLAN_FORMATS[1] ? SECOND : FIRST;
+}
 
 /** An Ed25519 signature in base64: 64 bytes. */
 const signatureText = z
@@ -133,6 +169,8 @@ export const envelopeSchema = z.strictObject({
 		)
 		.min(1, 'must not be empty')
 		.max(8, 'must have at most 8 signatures'),
+	/** Not signed, so an agent passes over it. */
+	extensions: extensions.optional(),
 });
 export type PlanEnvelope = z.infer<typeof envelopeSchema>;
 

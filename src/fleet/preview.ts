@@ -109,7 +109,11 @@ export function diffPlans(before: FleetPlan, after: FleetPlan): PlanDifference[]
 	const note = (what: string, old: string | null, now: string | null) => {
 		if (old !== now) differences.push({ what, before: old, after: now });
 	};
+	note('format', before.format, after.format);
+	note('fleet', before.fleet ?? null, after.fleet ?? null);
+	note('epoch', String(before.epoch ?? 0), String(after.epoch ?? 0));
 	note('revision', String(before.revision), String(after.revision));
+	note('validUntil', before.validUntil ?? null, after.validUntil ?? null);
 	note('comment', before.comment ?? null, after.comment ?? null);
 	note('spreadSeconds', String(before.spreadSeconds), String(after.spreadSeconds));
 	compareWords('defaults', before.defaults ?? {}, after.defaults ?? {}, note);

@@ -1,33 +1,151 @@
 /**
- * The fleet plan as a device keeps it, and how it takes a new one: no older revision, no second content under one revision,
- * and never all devices at once. Pure; `follow-plan.runner.ts` fetches plans, `attempt.ts` decides whether one works.
+ * The fleet plan as a device keeps it, and how it takes a new one: no older one than a configured key has attested, no second
+ * content under one revision, and never all devices at once. Pure; `follow-plan.runner.ts` fetches plans, `attempt.ts` decides whether one works.
  */
-import { AgentError } from '../base/errors.ts';
-import type { Assignment, PlanRecord, TakenPlan } from '../state/plan-record.ts';
-import { assignmentAt } from './targeting.ts';
+import { AgentError, type Failure, failure } from '../base/errors.ts';
+import { type Assignment, MAX_FLOORS, type PlanFloor, type PlanRecord, type TakenPlan } from '../state/plan-record.ts';
+import { assignmentAt, isDue, isSameAssignment } from './targeting.ts';
 
 /** The fleet plan's word to this device now: by which rule, `null` for the plan's defaults. */
 export type PlanTarget = Assignment & Pick<TakenPlan, 'revision' | 'rule'>;
 
-export const NO_PLAN = { etag: null, taken: null, waiting: null, followed: null };
+export const NO_PLAN = { name: null, etag: null, taken: null, waiting: null, followed: null, moved: null, floors: [] };
+
+/** The fleet that a device belongs to by its settings, and the keys that may speak for it. */
+export interface PlanTrust {
+	/** As in {@link PlanRecord}. */
+	readonly source: string;
+	/** `fleet.name`. */
+	readonly name: string | null;
+	/** `fleet.publicKeys`. */
+	readonly keys: readonly string[];
+}
+
+type Edition = Pick<TakenPlan, 'epoch' | 'revision' | 'digest'>;
+
+/** Positive if the first of two plans is the newer one, 0 if neither is. */
+export function comparePlans(
+	one: { readonly epoch?: number | undefined; readonly revision: number },
+	other: { readonly epoch?: number | undefined; readonly revision: number },
+): number {
+	return (one.epoch ?? 0) - (other.epoch ?? 0) || one.revision - other.revision;
+}
+
+/** Whether something that was kept is of the fleet of now: by name where both have one, else by address. */
+export function isOfFleet(kept: Pick<PlanFloor, 'source' | 'name'>, { source, name }: PlanTrust): boolean {
+	return kept.name !== null && name !== null ? kept.name === name : kept.source === source;
+}
+
+/** The record of the fleet of now; the floors of others go along. */
+export function recordFor(kept: PlanRecord | null, trust: PlanTrust): PlanRecord {
+	if (kept && isOfFleet(kept, trust)) return kept;
+	return { ...NO_PLAN, source: trust.source, name: trust.name, basis: '', floors: kept?.floors ?? [] };
+}
+
+/**
+ * The record with nothing left to come from a plan that no configured key has verified: what it says now goes on, and what
+ * it would have begun later does not begin. The same one where nothing changes.
+ * @param isSameBasis whether labels, identity and keys are those that the record was chosen by: a plan that an agent of 0.1
+ * has taken was then verified by a key of today.
+ */
+export function withoutWithdrawn(
+	record: PlanRecord,
+	trust: PlanTrust,
+	{ isSameBasis, wallMs }: { readonly isSameBasis: boolean; readonly wallMs: number },
+): PlanRecord {
+	const known = withKnownKeys(record, trust, isSameBasis);
+	const isAttested = ({ keys }: TakenPlan) => trust.keys.length === 0 || trust.keys.some((key) => keys?.includes(key));
+	const { taken, waiting } = known;
+	const isOver = waiting !== null && !isAttested(waiting);
+	const isFrozen = taken?.move && !isAttested(taken);
+	if (!isOver && !isFrozen) return known;
+	return {
+		...known,
+		waiting: isOver ? null : waiting,
+		taken: isFrozen ? { ...taken, base: assignmentAt(taken, wallMs, known.moved), move: null } : taken,
+	};
+}
+
+/** A record of an agent of 0.1, which kept neither keys nor floors. */
+function withKnownKeys(record: PlanRecord, trust: PlanTrust, isSameBasis: boolean): PlanRecord {
+	const { taken, waiting } = record;
+	const newest = waiting ?? taken;
+	if (newest?.keys !== null || !newest) return record;
+	const keys = isSameBasis ? [...trust.keys] : [];
+	return {
+		...record,
+		taken: taken && { ...taken, keys },
+		waiting: waiting && { ...waiting, keys },
+		floors: raisedFloors(record, newest, trust, keys),
+	};
+}
+
+/** Whether no key of today has verified the plan in force. */
+export function isWithdrawn({ taken }: Pick<PlanRecord, 'taken'>, keys: readonly string[]): boolean {
+	return taken !== null && keys.length > 0 && !keys.some((key) => taken.keys?.includes(key));
+}
+
+/** The newest plan that a key of today has attested; an unsigned one counts only while no key is configured. */
+function floorOf({ floors }: Pick<PlanRecord, 'floors'>, trust: PlanTrust): PlanFloor | null {
+	const binding = floors.filter((floor) => isOfFleet(floor, trust) && speaks(floor.key, trust));
+	return binding.reduce<PlanFloor | null>((top, one) => (top && comparePlans(top, one) >= 0 ? top : one), null);
+}
+
+const speaks = (key: string | null, { keys }: PlanTrust) => (key === null ? keys.length === 0 : keys.includes(key));
+
+/** @param verifiedBy the configured keys that have verified the plan. */
+export function raisedFloors(
+	{ floors }: Pick<PlanRecord, 'floors'>,
+	{ epoch, revision, digest }: Edition,
+	trust: PlanTrust,
+	verifiedBy: readonly string[],
+): PlanFloor[] {
+	const { source, name } = trust;
+	const attesting: readonly (string | null)[] = trust.keys.length === 0 ? [null] : verifiedBy;
+	const others = floors.filter(
+		(floor) => !isOfFleet(floor, trust) || (speaks(floor.key, trust) && !attesting.includes(floor.key)),
+	);
+	return [...others, ...attesting.map((key) => ({ epoch, revision, digest, source, name, key }))].slice(-MAX_FLOORS);
+}
 
 /**
  * Whether a plan that was fetched says something new.
- * @throws AgentError `plan-outdated` for an older revision, and for another content under the same one.
+ * @throws AgentError `plan-outdated` for an older one than a key of today has attested, and for another content under the same
+ * revision.
  */
 export function checkRevision(
-	{ taken, waiting }: Pick<PlanRecord, 'taken' | 'waiting'>,
-	{ revision, digest }: Pick<TakenPlan, 'revision' | 'digest'>,
+	record: Pick<PlanRecord, 'taken' | 'waiting' | 'floors'>,
+	plan: Edition,
+	trust: PlanTrust,
 ): 'new' | 'known' {
-	const newest = waiting ?? taken;
-	if (!newest || revision > newest.revision) return 'new';
-	if (revision < newest.revision) {
-		const message = `The fleet plan has revision ${revision}, but this device knows revision ${newest.revision} already.`;
+	const floor = floorOf(record, trust);
+	const order = floor ? comparePlans(plan, floor) : 1;
+	if (floor && order < 0) {
+		const named = ({ epoch, revision }: Edition) =>
+			plan.epoch === floor.epoch ? `revision ${revision}` : `epoch ${epoch}, revision ${revision}`;
+		const message = `The fleet plan has ${named(plan)}, but this device knows ${named(floor)} already.`;
 		throw new AgentError('plan-outdated', message);
 	}
-	if (digest === newest.digest) return 'known';
-	const message = `The fleet plan says something else under revision ${revision} than it did before.`;
-	throw new AgentError('plan-outdated', message, { remedy: 'Publish the changed plan with a higher revision.' });
+	if (floor && order === 0 && plan.digest !== floor.digest) {
+		const message = `The fleet plan says something else under revision ${plan.revision} than it did before.`;
+		throw new AgentError('plan-outdated', message, { remedy: 'Publish the changed plan with a higher revision.' });
+	}
+	return (record.waiting ?? record.taken)?.digest === plan.digest ? 'known' : 'new';
+}
+
+/** @throws AgentError `plan-for-other-fleet` where the device has a name of its fleet and the plan another one, or none. */
+export function checkFleet(fleet: string | undefined, { name }: PlanTrust): void {
+	if (name === null || fleet === name) return;
+	const its = fleet === undefined ? 'names no fleet' : `is for fleet ${fleet}`;
+	throw new AgentError('plan-for-other-fleet', `The fleet plan ${its}; this device belongs to fleet ${name}.`);
+}
+
+/** A warning while the trust of the plan in force has ended; `null` while it has not. */
+export function endedTrust({ taken }: Pick<PlanRecord, 'taken'>, wallMs: number): Failure | null {
+	if (!taken || taken.validUntilMs === null || taken.validUntilMs > wallMs) return null;
+	const validUntil = new Date(taken.validUntilMs).toISOString();
+	const message = `The fleet plan is frozen or forgotten: revision ${taken.revision} was valid until ${validUntil}, and no newer one has come. The device goes on with it.`;
+	return failure('plan-expired', message, { params: { revision: taken.revision, validUntil } });
 }
 
 /**
@@ -46,20 +164,26 @@ export function receivePlan(
 	},
 ): PlanRecord {
 	const { wallMs, spreadSeconds, share, fallback } = at;
-	const now = effective(record.taken && assignmentAt(record.taken, wallMs), fallback);
-	const then = effective(assignmentAt(plan, wallMs), fallback);
+	const now = effective(record.taken && assignmentAt(record.taken, wallMs, record.moved), fallback);
+	const then = effective(assignmentAt(plan, wallMs, record.moved), fallback);
 	const isHarmless =
 		now.workflowId === null || (now.workflowId === then.workflowId && now.heartbeatCadence === then.heartbeatCadence);
-	if (isHarmless) return { ...record, taken: plan, waiting: null };
+	if (isHarmless) return take(record, plan);
 	const before = record.waiting?.digest === plan.digest ? record.waiting.atMs : Number.POSITIVE_INFINITY;
 	const atMs = Math.min(before, wallMs + Math.round(share * spreadSeconds * 1000));
 	return applyDue({ ...record, waiting: { ...plan, atMs, spreadSeconds } }, wallMs);
 }
 
+/** Of another epoch, a revision that was followed says nothing. */
+function take(record: PlanRecord, plan: TakenPlan): PlanRecord {
+	const followed = record.taken && record.taken.epoch !== plan.epoch ? null : record.followed;
+	return { ...record, taken: plan, waiting: null, followed };
+}
+
 /** What the plan in force says at this time of the device's clock; `null` without one. */
-export function planTarget(record: Pick<PlanRecord, 'taken'> | null, wallMs: number): PlanTarget | null {
+export function planTarget(record: Pick<PlanRecord, 'taken' | 'moved'> | null, wallMs: number): PlanTarget | null {
 	const taken = record?.taken;
-	return taken ? { revision: taken.revision, rule: taken.rule, ...assignmentAt(taken, wallMs) } : null;
+	return taken ? { revision: taken.revision, rule: taken.rule, ...assignmentAt(taken, wallMs, record.moved) } : null;
 }
 
 /** The record with what has come due by the device's clock; the same one if nothing has. */
@@ -67,17 +191,33 @@ export function applyDue(record: PlanRecord, wallMs: number): PlanRecord {
 	const { waiting } = record;
 	if (!waiting) return record;
 	const { atMs, spreadSeconds, ...plan } = waiting;
-	if (atMs <= wallMs) return { ...record, taken: plan, waiting: null };
+	if (atMs <= wallMs) return take(record, plan);
 	// A clock that was set back must not make a plan wait for longer than its spread.
 	const latestMs = wallMs + spreadSeconds * 1000;
 	return atMs <= latestMs ? record : { ...record, waiting: { ...waiting, atMs: latestMs } };
 }
 
 /** The next time of the device's clock at which a record says something else; `null` for none. For a record with what is due. */
-export function nextDueMs({ taken, waiting }: PlanRecord, wallMs: number): number | null {
-	const moveMs = taken?.move?.atMs ?? null;
-	const due = [waiting?.atMs ?? null, moveMs !== null && moveMs > wallMs ? moveMs : null].filter((ms) => ms !== null);
+export function nextDueMs({ taken, waiting, moved }: PlanRecord, wallMs: number): number | null {
+	const move = taken?.move && !isDue(taken.move, wallMs, moved) ? taken.move.atMs : null;
+	const ends = (taken?.validUntilMs ?? 0) > wallMs ? taken?.validUntilMs : null;
+	const due = [waiting?.atMs, move, ends].filter((ms) => ms != null);
 	return due.length > 0 ? Math.min(...due) : null;
+}
+
+/**
+ * The record with what the device is online with as the plan in force says: the revision, and the move by which it came there.
+ * The same one if it has that already.
+ */
+export function confirmed(record: PlanRecord, wallMs: number): PlanRecord {
+	const { taken, followed, moved } = record;
+	if (!taken) return record;
+	const { revision, move } = taken;
+	const said = assignmentAt(taken, wallMs, moved);
+	const isKept = moved !== null && isSameAssignment(moved.to, said) && (move?.atMs ?? moved.atMs) <= moved.atMs;
+	const made = move && move.atMs !== null && isDue(move, wallMs, moved) ? { to: move.to, atMs: wallMs } : null;
+	const next = isKept ? moved : made;
+	return followed === revision && next === moved ? record : { ...record, followed: revision, moved: next };
 }
 
 function effective(assignment: Assignment | null, fallback: Assignment): Assignment {

@@ -11,9 +11,9 @@ import { nearestName, plainIssue } from '../settings/resolve.ts';
 import {
 	envelopeSchema,
 	type FleetPlan,
-	fleetPlanSchema,
 	isEnvelope,
 	type PlanEnvelope,
+	planSchemaOf,
 	signedBytes,
 } from './plan-format.ts';
 import { MAX_PLAN_BYTES } from './terms.ts';
@@ -28,8 +28,10 @@ export interface ReadPlan {
 	/** SHA-256 of the plan's exact bytes, in hexadecimal. */
 	readonly digest: string;
 	readonly isSigned: boolean;
-	/** The key whose signature was found good; `null` when none was asked for. */
+	/** The first key whose signature was found good; `null` when none was asked for. */
 	readonly verifiedBy: string | null;
+	/** All of the asked keys whose signature was found good. */
+	readonly keys: readonly string[];
 }
 
 export type PlanReading = Checked<{ readonly ok: true; readonly read: ReadPlan; readonly payload: Uint8Array }>;
@@ -43,17 +45,17 @@ export function readPlan(bytes: Uint8Array, where: string, publicKeys: readonly 
 	if ('problem' in outer) return refused(outer.problem);
 	if (!isEnvelope(outer.document)) {
 		if (publicKeys.length > 0) return refused(failure('plan-untrusted', `${where} is not signed.`));
-		return readPayload(bytes, where, null);
+		return readPayload(bytes, where, { isSigned: false, keys: [] });
 	}
 	const envelope = check(envelopeSchema, outer, where);
 	if (!envelope.ok) return envelope;
 	const payload = Buffer.from(envelope.value.payload, 'base64');
-	const verifiedBy = publicKeys.find((key) => isSignedBy(envelope.value, payload, key)) ?? null;
-	if (publicKeys.length > 0 && verifiedBy === null) {
-		const keys = publicKeys.length === 1 ? 'the key' : `any of the ${publicKeys.length} keys`;
-		return refused(failure('plan-untrusted', `${where} has no signature that fits ${keys}.`));
+	const keys = publicKeys.filter((key) => isSignedBy(envelope.value, payload, key));
+	if (publicKeys.length > 0 && keys.length === 0) {
+		const asked = publicKeys.length === 1 ? 'the key' : `any of the ${publicKeys.length} keys`;
+		return refused(failure('plan-untrusted', `${where} has no signature that fits ${asked}.`));
 	}
-	return readPayload(payload, `${where}, the signed plan in it`, { verifiedBy });
+	return readPayload(payload, `${where}, the signed plan in it`, { isSigned: true, keys });
 }
 
 /** A key of one line, as settings hold it. */
@@ -73,17 +75,13 @@ function isSignedBy({ signatures }: PlanEnvelope, payload: Uint8Array, publicKey
 	return signatures.some(({ sig }) => verify(null, covered, key, Buffer.from(sig, 'base64')));
 }
 
-function readPayload(
-	payload: Uint8Array,
-	where: string,
-	signed: { readonly verifiedBy: string | null } | null,
-): PlanReading {
+function readPayload(payload: Uint8Array, where: string, signed: Pick<ReadPlan, 'isSigned' | 'keys'>): PlanReading {
 	const parsed = parseJson(payload, where);
 	if ('problem' in parsed) return refused(parsed.problem);
-	const checked = check(fleetPlanSchema, parsed, where);
+	const checked = check(planSchemaOf(parsed.document), parsed, where);
 	if (!checked.ok) return checked;
 	const digest = createHash('sha256').update(payload).digest('hex');
-	const read = { plan: checked.value, digest, isSigned: signed !== null, verifiedBy: signed?.verifiedBy ?? null };
+	const read = { plan: checked.value, digest, ...signed, verifiedBy: signed.keys[0] ?? null };
 	return { ok: true, read, payload };
 }
 
@@ -130,7 +128,8 @@ function check<Value>(
 const NAMES = [
 	...['format', 'revision', 'comment', 'spreadSeconds', 'defaults', 'rules', 'name', 'match', 'workflowId', 'settings'],
 	...['rollout', 'to', 'rings', 'percent', 'startAt', 'heartbeatCadence', 'deviceIds', 'serials', 'macAddresses'],
-	...['deviceTypes', 'labels', 'payloadType', 'payload', 'signatures', 'keyid', 'sig'],
+	...['deviceTypes', 'labels', 'payloadType', 'payload', 'signatures', 'keyid', 'sig', 'epoch', 'fleet', 'validUntil'],
+	...['extensions', 'agent'],
 ];
 
 function inWords(issue: z.core.$ZodIssue, document: unknown): { path: readonly PropertyKey[]; what: string }[] {

@@ -1,14 +1,14 @@
 /**
  * The page on the kiosk's own screen, if the settings ask for one: its files, the device's state live, and the pairing of a
- * device that waits for a code, on the listener `page` of the local server. Every caller can read, and pair such a device
- * with the PIN; nothing else. Must never show a code, a PIN, or a content of a notification that the settings do not ask for.
+ * device that waits for a code, on the listener `page` of the local server. Every caller can read, ask the
+ * agent to try again now, and pair such a device with the PIN; nothing else. Must never show a code, a PIN, or a content of a notification that the settings do not ask for.
  */
 import { Readable } from 'node:stream';
 import * as z from 'zod';
 import type { Agent } from '../agent/agent.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import type { Counters } from '../base/counters.ts';
-import { AgentError, failure, type Params } from '../base/errors.ts';
+import { AgentError, failure, type Params, toFailure } from '../base/errors.ts';
 import type { Entry } from '../events/event.ts';
 import {
 	type EventSink,
@@ -29,7 +29,7 @@ import { type TimelineSegment, withState } from './timeline.ts';
 export interface PageParts {
 	/** 0 takes a free one. Taken once. */
 	readonly port: number;
-	readonly agent: Pick<Agent, 'status' | 'standing' | 'onStatus' | 'inspectPairing' | 'pair' | 'warn'> & {
+	readonly agent: Pick<Agent, 'status' | 'standing' | 'onStatus' | 'inspectPairing' | 'pair' | 'reconnect' | 'warn'> & {
 		readonly events: Pick<Agent['events'], 'subscribe'>;
 	};
 	/** The scanned code that waits for a confirmation. */
@@ -42,6 +42,7 @@ export interface PageParts {
 	readonly pin: () => string | null;
 	/** Called with the cause of every answer `internal`, and with connections that could not be accepted. */
 	readonly onFault: (error: unknown) => void;
+	readonly maskSecrets?: (text: string) => string;
 	/** Between two signs of life for open pages, in milliseconds. */
 	readonly keepAliveMs?: number;
 }
@@ -68,6 +69,7 @@ export interface PageView {
 		| 'state'
 		| 'summary'
 		| 'pairedAt'
+		| 'pairedAtBy'
 		| 'agentVersion'
 		| 'startedAt'
 		| 'deviceId'
@@ -99,6 +101,8 @@ export const MAX_STREAMS = 8;
 const LIMITS = { connections: 32, streamQueueBytes: 256 * 1024, keepAliveMs: 15_000 };
 /** How soon a browser reconnects, as a frame of the stream. */
 const RETRY = Buffer.from('retry: 2000\n\n');
+/** Between two tries that people at the screen ask for, all of them together. */
+const RETRY_PAUSE_MS = 5_000;
 /** Wrong PINs that the status reports. */
 const TOLD_WRONG_PINS = 3;
 
@@ -133,9 +137,10 @@ export async function openPage(parts: PageParts): Promise<Page> {
 	let shown: readonly Entry[] = [];
 	let timeline: readonly TimelineSegment[] = [{ fromMs: clock.wallMs(), state: agent.status().state }];
 	let announcing: NodeJS.Immediate | null = null;
+	let retriedAtMs = Number.NEGATIVE_INFINITY;
 
 	function view(): PageView {
-		const { state, summary, pairedAt, agentVersion, startedAt, ...rest } = agent.status();
+		const { state, summary, pairedAt, pairedAtBy, agentVersion, startedAt, ...rest } = agent.status();
 		const { deviceId, deviceType, serial, macAddress, baseUrl, workflow, problem, warnings } = rest;
 		const identity = { deviceId, deviceType, serial, macAddress, baseUrl, workflow };
 		const { contents, language, support } = settings().page;
@@ -143,7 +148,7 @@ export async function openPage(parts: PageParts): Promise<Page> {
 			nowMs: clock.wallMs(),
 			language,
 			support,
-			status: { state, summary, pairedAt, agentVersion, startedAt, ...identity, problem, warnings },
+			status: { state, summary, pairedAt, pairedAtBy, agentVersion, startedAt, ...identity, problem, warnings },
 			lastHeartbeatAt: rest.channel.lastHeartbeatAt,
 			events: shown.map((entry) => toPageEvent(entry, contents)),
 			timeline,
@@ -183,10 +188,14 @@ export async function openPage(parts: PageParts): Promise<Page> {
 		const { code, preview } = proposalOf(id);
 		try {
 			const trustOrigin = preview.baseUrl === null ? undefined : new URL(preview.baseUrl).origin;
-			return await agent.pair({ ...more, code, replace: false, ...(trustOrigin && { trustOrigin }) });
-		} finally {
-			// Spent or refused: another try needs another scan.
+			const paired = await agent.pair({ ...more, code, replace: false, ...(trustOrigin && { trustOrigin }) });
 			scanning.dismiss();
+			return paired;
+		} catch (error) {
+			// Spent or refused: another try needs another scan. Without its workflow it is still good.
+			const { code: refused, params } = toFailure(error);
+			if (refused !== 'workflow-missing' && params?.['workflows'] === undefined) scanning.dismiss();
+			throw error;
 		}
 	}
 
@@ -239,6 +248,18 @@ export async function openPage(parts: PageParts): Promise<Page> {
 		}),
 		localRoute({
 			method: 'POST',
+			path: '/api/retry',
+			listeners,
+			handle() {
+				if (clock.monotonicMs() - retriedAtMs >= RETRY_PAUSE_MS) {
+					retriedAtMs = clock.monotonicMs();
+					agent.reconnect();
+				}
+				return { status: 202, body: {} };
+			},
+		}),
+		localRoute({
+			method: 'POST',
 			path: '/api/dismiss',
 			listeners,
 			body: dismissSchema,
@@ -249,8 +270,9 @@ export async function openPage(parts: PageParts): Promise<Page> {
 		}),
 	];
 	const limits = { ...LIMITS, keepAliveMs };
-	const { port, onFault } = parts;
-	const server = await openLoopbackServer({ listener: 'page', headers: HEADERS, port, routes, limits, onFault });
+	const { port, onFault, maskSecrets = (text) => text } = parts;
+	const serving = { routes, limits, onFault, maskSecrets };
+	const server = await openLoopbackServer({ listener: 'page', headers: HEADERS, port, ...serving });
 
 	const unsubscribe = agent.events.subscribe((entries) => {
 		const notifications = entries.filter(({ type }) => type === 'notification');

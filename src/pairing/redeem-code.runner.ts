@@ -2,11 +2,12 @@
  * Redeems a one-time code: checks that the result can be saved and the service reached, writes the attempt down, sends the
  * code once. Never sends a code twice and never decides whether it may be used (`pairing/rules.ts`).
  */
-import { createHash, randomUUID } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { AgentError, asError, type Failure } from '../base/errors.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { freshConnection } from '../connection/connection-tokens.runner.ts';
+import type { DeviceTime } from '../connection/device-time.runner.ts';
 import type { Connection } from '../connection/link.ts';
 import type { ServiceClient } from '../connection/service-client.edge.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
@@ -20,6 +21,8 @@ import type { PairingPlan } from './rules.ts';
 
 export interface CodeRedemption {
 	readonly clock: Clock;
+	/** An id that no attempt had before. */
+	readonly newAttemptId: () => string;
 	/** Asked for each request: changed settings may take the client away that the first was made with. */
 	readonly client: () => ServiceClient;
 	readonly service: Pick<Settings['service'], 'tokenPointer' | 'connectionLifeSeconds'>;
@@ -27,7 +30,7 @@ export interface CodeRedemption {
 	readonly request: DeviceConnectionRequest;
 	readonly store: Pick<StateStore, 'probe' | 'save'>;
 	readonly stateWriter: PersistedState;
-	readonly onClockSkew: (skewMs: number) => void;
+	readonly onServiceTime: DeviceTime['heard'];
 	readonly answers: Pick<KeptAnswers, 'attempt' | 'keep'>;
 }
 
@@ -46,11 +49,11 @@ export async function redeemCode(
 	const host = new URL(plan.baseUrl).host;
 	await options.store.probe();
 	const reached = await client().preflight(plan.baseUrl);
-	if (reached.clockSkewMs !== null) options.onClockSkew(reached.clockSkewMs);
+	if (reached.clockSkewMs !== null) options.onServiceTime({ skewMs: reached.clockSkewMs }, false);
 	if (reached.failure) throw unspent(reached.failure);
 
 	const { attempt: before } = stateWriter.state;
-	const attemptId = randomUUID();
+	const attemptId = options.newAttemptId();
 	await stateWriter.record((state) => ({
 		...state,
 		attempt: {
@@ -66,7 +69,8 @@ export async function redeemCode(
 		request: { ...options.request, workflowId: plan.workflowId ?? undefined },
 		tokenPointer: service.tokenPointer,
 	});
-	if (result.clockSkewMs !== null) options.onClockSkew(result.clockSkewMs);
+	if (result.clockSkewMs !== null)
+		options.onServiceTime({ skewMs: result.clockSkewMs, ...(result.ok && { serviceMs: result.serviceMs }) }, result.ok);
 	if (result.ok) {
 		const workflowId = plan.workflowId ?? result.workflowId;
 		if (workflowId !== null) return { connection: freshConnection(result, clock, service), workflowId };

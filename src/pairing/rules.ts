@@ -15,6 +15,14 @@ import { type Standing, whyNoRescue } from './rescue.ts';
 /** A code that the device's own scanner has read proves nothing; a person at the screen or at a terminal has seen the host. */
 export type BroughtBy = 'scanner' | 'person';
 
+/** The warning about a device that the first person with any code could take: its settings name no service. `null` for another. */
+export function openToFirstComer({ baseUrl, pairing }: Pick<Settings, 'baseUrl' | 'pairing'>): Failure | null {
+	if (baseUrl !== null || pairing.trustedOrigins.length > 0) return null;
+	const message =
+		'This device is open to the first comer: no setting says which service it is for, so it takes the first code that a person confirms.';
+	return failure('open-to-first-comer', message);
+}
+
 export interface PairingContext {
 	readonly settings: Pick<Settings, 'baseUrl' | 'pairing'>;
 	/** The workflow that the settings or the fleet plan fix, or `null`. */

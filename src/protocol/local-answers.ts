@@ -64,6 +64,7 @@ export const statusSchema = z.object({
 	deviceType: z.string(),
 	serial: z.string().nullable(),
 	macAddress: z.string().nullable(),
+	labels: z.array(z.string()).optional().describe('fleet.labels, by which plans choose.'),
 	baseUrl: z.string().nullable(),
 	workflow: z.object({
 		wanted: z.string().nullable().describe('The workflow that the device should run.'),
@@ -113,12 +114,22 @@ export const statusSchema = z.object({
 	/** The fleet plan; `null` where `fleet.planUrl` is not set. */
 	plan: z
 		.object({
+			fleet: z.string().nullable().optional().describe('The fleet that the plan names; null where it names none.'),
+			epoch: z.int().optional().describe('Precedes the revision; 0 unless the plan says otherwise.'),
 			revision: z.int().nullable().describe('The revision in force; null before the first.'),
+			validUntil: timestamp
+				.nullable()
+				.optional()
+				.describe('Afterwards the device goes on, begins nothing new by this plan, and warns; null: for ever.'),
 			followed: z
 				.int()
 				.nullable()
 				.describe('The newest revision under which the device was online: what heartbeats carry as planRevision.'),
 			rule: z.string().nullable().describe("The rule that matches; null for the plan's defaults."),
+			ring: z
+				.number()
+				.optional()
+				.describe('The ring of a rollout that holds this device, in percent; absent outside a rollout.'),
 			workflowId: z
 				.string()
 				.nullable()
@@ -138,6 +149,10 @@ export const statusSchema = z.object({
 		.nullable(),
 	sessionId: z.string().nullable().describe('The session that the pairing link named, if it named one.'),
 	pairedAt: timestamp.nullable(),
+	pairedAtBy: z
+		.enum(['service', 'wrong clock'])
+		.optional()
+		.describe("The clock of pairedAt, where it is not this device's while that was right."),
 	problem: problemSummarySchema.nullable(),
 	warnings: z.array(problemSummarySchema),
 	newestEventId: z.string().nullable().describe("The newest event's id, to follow from here; null before the first."),

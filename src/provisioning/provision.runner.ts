@@ -7,6 +7,7 @@ import { existsSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { AgentError, asError, type Failure, failure, toFailure } from '../base/errors.ts';
+import { openToFirstComer } from '../pairing/rules.ts';
 import { loadSettings, resolveWith } from '../settings/load.runner.ts';
 import type { AgentPaths } from '../settings/paths.runner.ts';
 import { openStateStore } from '../state/store.edge.ts';
@@ -121,7 +122,7 @@ async function apply(
 
 /**
  * What other settings make of these.
- * @returns notices of what takes precedence.
+ * @returns notices of what takes precedence, and of a device that stays open to the first comer.
  * @throws AgentError `provision-invalid` when they do not go together: a device must not be stranded by its provisioning.
  */
 async function checkTogether(
@@ -142,13 +143,15 @@ async function checkTogether(
 		const message = `${where} does not go together with the other settings of this device: ${fresh.join(' ')}`;
 		throw new AgentError('provision-invalid', message);
 	}
-	return pathsOf(document).flatMap((path) => {
+	const open = openToFirstComer(merged.settings);
+	const overruled = pathsOf(document).flatMap((path) => {
 		const winner = merged.origins.get(path)?.where ?? settingsFile;
 		if (winner === settingsFile) return [];
 		const remedy = 'Take it out there if the provisioning is meant to decide.';
 		const message = `${path} is set by ${winner} as well, which takes precedence.`;
 		return [failure('settings-invalid', message, { remedy })];
 	});
+	return open ? [...overruled, open] : overruled;
 }
 
 function pathsOf(document: object): string[] {

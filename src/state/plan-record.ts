@@ -30,18 +30,47 @@ export const devicePlanSchema = z.object({
 
 export type DevicePlan = z.infer<typeof devicePlanSchema>;
 
-export const takenPlanSchema = devicePlanSchema.extend({
+/** The place of a plan among all of its fleet. */
+const editionSchema = z.object({
+	/** Precedes the revision. */
+	epoch: z.int().default(0),
 	revision: z.int(),
 	/** SHA-256 of the plan's exact bytes. */
 	digest: z.string(),
 });
 
+export const takenPlanSchema = devicePlanSchema.extend({
+	...editionSchema.shape,
+	/** Its own name of its fleet. */
+	fleet: z.string().nullable().default(null),
+	/** Milliseconds since 1970; `null`: for ever. */
+	validUntilMs: z.number().nullable().default(null),
+	/** The configured keys that have verified it; none for an unsigned plan, `null` where an agent of 0.1 has taken it. */
+	keys: z.array(z.string()).nullable().default(null),
+});
+
 /** A plan's part for this device, and which plan it is of. */
 export type TakenPlan = z.infer<typeof takenPlanSchema>;
 
-export const planRecordSchema = z.object({
-	/** A hash of the plan's address: another address is another fleet, with revisions of its own. */
+/** The newest plan of a fleet that a key has attested: an older one is refused for as long as the key is configured. */
+export const planFloorSchema = editionSchema.extend({
+	/** As those of the record. */
 	source: z.string(),
+	name: z.string().nullable(),
+	/** `null`: no key was configured. */
+	key: z.string().nullable(),
+});
+
+export type PlanFloor = z.infer<typeof planFloorSchema>;
+
+/** Floors that are kept; the oldest go. */
+export const MAX_FLOORS = 32;
+
+export const planRecordSchema = z.object({
+	/** A hash of the plan's address, without its query: where no fleet is named, another address is another fleet. */
+	source: z.string(),
+	/** `fleet.name` when it was taken. */
+	name: z.string().nullable().default(null),
 	/** A hash of all that the part was chosen by (labels, identity, keys): when it changes, the whole plan is needed again. */
 	basis: z.string(),
 	etag: z.string().nullable(),
@@ -51,6 +80,13 @@ export const planRecordSchema = z.object({
 	waiting: takenPlanSchema.extend({ atMs: z.number(), spreadSeconds: z.number() }).nullable(),
 	/** The newest revision that this device was online as it says. */
 	followed: z.int().nullable(),
+	/**
+	 * The move that this device was online with last, and the time by which that was so: what was done is not undone because the
+	 * clock shows an earlier time.
+	 */
+	moved: z.object({ to: assignmentSchema, atMs: z.number() }).nullable().default(null),
+	/** Of every fleet that this device has followed, newest last. */
+	floors: z.array(planFloorSchema).max(MAX_FLOORS).default([]),
 });
 
 export type PlanRecord = z.infer<typeof planRecordSchema>;

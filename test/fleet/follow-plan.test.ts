@@ -14,6 +14,7 @@ import {
 	registrations,
 	watchOffline,
 } from '../harness/harness.ts';
+import { createSteppedClock } from '../harness/stepped-clock.ts';
 import { givenService } from '../service/fixture.ts';
 
 /** What the harness's chance makes of the time until the first look and between two. */
@@ -59,6 +60,7 @@ describe('a device with a fleet plan', () => {
 		const beat = untilBeat(service, ({ workflowId }) => workflowId === 'boarding');
 		device.clock.advance(FIRST_LOOK_MS);
 		const status = await device.untilLive('boarding');
+		device.clock.advance(30_000);
 		expect(status).toMatchObject({
 			workflow: { wanted: 'boarding', source: 'plan' },
 			plan: { revision: 7, followed: 7, rule: null, workflowId: 'boarding', next: null, refused: null },
@@ -189,6 +191,64 @@ describe('a device with a fleet plan', () => {
 		expect(device.agent.status().plan?.refused).toBeNull();
 		device.agent.leases.release('kiosk');
 		expect(await device.untilLive('boarding')).toMatchObject({ plan: { followed: 1, refused: null } });
+	});
+});
+
+test('a look that was asked to wait does so, and no longer', async () => {
+	const { server, device } = await givenFleetDevice(plan(7, 'check-in'));
+	server.behave((response) => response.writeHead(503, { 'Retry-After': '1800' }).end());
+	device.clock.advance(FIRST_LOOK_MS);
+	await refusalOf(device, 'plan-unreachable');
+	server.behave(null);
+	device.clock.advance(1_799_000);
+	expect(server.answers).toEqual([503]);
+	device.clock.advance(1_800_000 * 0.25 + 1000);
+	await device.untilStatus(({ plan }) => plan?.followed === 7);
+	expect(server.answers).toEqual([503, 200]);
+});
+
+describe('a clock that is wrong', () => {
+	const rollout = (startAt: string) =>
+		plan(7, null, {
+			defaults: {
+				workflowId: 'check-in',
+				rollout: { to: { workflowId: 'boarding' }, rings: [{ percent: 100, startAt }] },
+			},
+		});
+	const wallClocks: [string, (nowMs: number) => number][] = [
+		['12 h slow', (nowMs) => nowMs - 12 * 3_600_000],
+		['of 1970', () => 5000],
+	];
+
+	test.each(wallClocks)(
+		'does not revert a finished rollout when the device starts with a clock %s [F300]',
+		async (_, wallMs) => {
+			const startAt = new Date(Date.now() - 3_600_000).toISOString();
+			const { device } = await givenFleetDevice(rollout(startAt));
+			device.clock.advance(FIRST_LOOK_MS);
+			await device.untilLive('boarding');
+			await device.home.untilSaved(({ plan }) => plan?.moved != null);
+			await device.stop();
+			const clock = createSteppedClock(wallMs(Date.now()));
+			const again = await givenAgent({ home: device.home, clock });
+			await again.untilState('online');
+			expect(again.agent.status().workflow).toMatchObject({ wanted: 'boarding', live: 'boarding' });
+			expect(again.agent.status().plan?.next).toBeNull();
+			clock.advance(60_000);
+			clock.setWall(Date.now());
+			clock.advance(30_000);
+			expect(again.statuses.map(({ workflow }) => workflow.wanted)).not.toContain('check-in');
+		},
+	);
+
+	test('makes no ring wait once the clock is right: the plan is judged again at the next wakeup [F301]', async () => {
+		const startAtMs = Date.now() + 20 * 3_600_000;
+		const { device } = await givenFleetDevice(rollout(new Date(startAtMs).toISOString()));
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ plan }) => plan?.next != null);
+		device.clock.setWall(startAtMs);
+		device.clock.advance(30_000);
+		expect(await device.untilLive('boarding')).toMatchObject({ plan: { next: null } });
 	});
 });
 
@@ -512,6 +572,138 @@ describe('a plan that is not taken', () => {
 		await device.untilTimers(3);
 		device.clock.advance(INTERVAL_MS);
 		await device.untilStatus(({ warnings }) => warnings.length === 0);
+	});
+});
+
+describe('the trust in a plan', () => {
+	const second = (revision: number, workflowId: string, more: object = {}) => ({
+		...plan(revision, workflowId, more),
+		format: 'idv-fleet-plan/2',
+	});
+	const SLIP = plan(Number.MAX_SAFE_INTEGER, 'check-in');
+
+	/** Writes these settings of the fleet, and looks at the plan once more. */
+	async function withFleet({ device, server }: Awaited<ReturnType<typeof givenFleetDevice>>, fleet: object) {
+		await device.home.writeSettings({ fleet: { planUrl: server.url, ...fleet } });
+		await device.daemon.reload();
+		const { length } = server.answers;
+		device.clock.advance(FIRST_LOOK_MS);
+		await server.untilAnswered(length + 1);
+	}
+
+	async function look({ device, server }: Awaited<ReturnType<typeof givenFleetDevice>>) {
+		await device.untilTimers(3);
+		const { length } = server.answers;
+		device.clock.advance(INTERVAL_MS);
+		await server.untilAnswered(length + 1);
+	}
+
+	test('a device with a name of its fleet refuses a plan of another one, and of none [F340]', async () => {
+		const given = await givenFleetDevice(second(1, 'boarding', { fleet: 'south' }), { fleet: { name: 'north' } });
+		const { device, server } = given;
+		device.clock.advance(FIRST_LOOK_MS);
+		await refusalOf(device, 'plan-for-other-fleet');
+		expect(device.agent.status()).toMatchObject({ workflow: { live: 'check-in' }, plan: { revision: null } });
+		server.publish(plan(1, 'boarding'));
+		await look(given);
+		await device.untilStatus(({ warnings }) => /names no fleet/.test(warnings[0]?.message ?? ''));
+		server.publish(second(1, 'boarding', { fleet: 'north' }));
+		await look(given);
+		expect(await device.untilLive('boarding')).toMatchObject({ warnings: [], plan: { fleet: 'north', revision: 1 } });
+	});
+
+	test('ends at validUntil: the device goes on, says so, and takes the next plan [F341]', async () => {
+		const validUntil = new Date(Date.now() + 3_600_000).toISOString();
+		const given = await givenFleetDevice(second(1, 'boarding', { validUntil }));
+		const { device, server, offline } = given;
+		device.clock.advance(FIRST_LOOK_MS);
+		expect(await device.untilLive('boarding')).toMatchObject({ warnings: [], plan: { validUntil } });
+		server.behave((response) => response.writeHead(304).end());
+		device.clock.advance(Date.parse(validUntil) - device.clock.wallMs());
+		const expired = await refusalOf(device, 'plan-expired');
+		expect(expired).toMatchObject({ state: 'online', workflow: { live: 'boarding' } });
+		expect(expired.warnings[0]?.message).toMatch(/frozen or forgotten: revision 1 was valid until/);
+		server.behave(null);
+		server.publish(second(2, 'boarding', { validUntil: '2099-01-01T00:00:00Z' }));
+		await look(given);
+		await device.untilStatus(({ warnings, plan }) => plan?.revision === 2 && warnings.length === 0);
+		expect(offline).toEqual([]);
+	});
+
+	test('a slip to the highest revision is recovered by an epoch, and its own plan does not come back', async () => {
+		const given = await givenFleetDevice(SLIP);
+		const { device, server } = given;
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ plan }) => plan?.followed === Number.MAX_SAFE_INTEGER);
+		server.publish(plan(8, 'boarding'));
+		await look(given);
+		await refusalOf(device, 'plan-outdated');
+		server.publish(second(8, 'boarding', { epoch: 1 }));
+		await look(given);
+		expect(await device.untilLive('boarding')).toMatchObject({ plan: { epoch: 1, revision: 8 }, warnings: [] });
+		server.publish(SLIP);
+		await look(given);
+		await refusalOf(device, 'plan-outdated');
+		expect(device.agent.status()).toMatchObject({ workflow: { live: 'boarding' }, plan: { epoch: 1, revision: 8 } });
+	});
+
+	test('an unsigned revision binds nothing once keys are set [F342]', async () => {
+		const given = await givenFleetDevice(SLIP);
+		const { device, server } = given;
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ plan }) => plan?.followed === Number.MAX_SAFE_INTEGER);
+		const signer = createSigner();
+		await withFleet(given, { publicKeys: [signer.publicKey] });
+		await refusalOf(device, 'plan-unattested');
+		expect(device.agent.status().workflow.live).toBe('check-in');
+		server.publish(signer.sign(plan(7, 'boarding')));
+		await look(given);
+		expect(await device.untilLive('boarding')).toMatchObject({ plan: { revision: 7 }, warnings: [] });
+	});
+
+	test('with a key that is withdrawn goes what it alone has signed: its revision, and what it would have begun', async () => {
+		const [kept, stolen] = [createSigner(), createSigner()];
+		const publicKeys = [kept.publicKey, stolen.publicKey];
+		const given = await givenFleetDevice(kept.sign(plan(7, 'check-in')), { fleet: { publicKeys } });
+		const { device, server } = given;
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ plan }) => plan?.followed === 7);
+		const startAt = new Date(device.clock.wallMs() + 86_400_000).toISOString();
+		const rollout = { to: { workflowId: 'theirs' }, rings: [{ percent: 100, startAt }] };
+		server.publish(stolen.sign({ ...SLIP, defaults: { workflowId: 'check-in', rollout } }));
+		await look(given);
+		await device.untilStatus(({ plan }) => plan?.next?.workflowId === 'theirs');
+		await withFleet(given, { publicKeys: [kept.publicKey] });
+		const left = await refusalOf(device, 'plan-unattested');
+		expect(left).toMatchObject({ workflow: { live: 'check-in' }, plan: { next: null } });
+		server.publish(kept.sign(plan(6, 'check-in')));
+		await look(given);
+		await device.untilStatus(({ warnings }) =>
+			warnings.some(({ message }) => /knows revision 7 already/.test(message)),
+		);
+		server.publish(kept.sign(plan(8, 'boarding')));
+		await look(given);
+		expect(await device.untilLive('boarding')).toMatchObject({ plan: { revision: 8 }, warnings: [] });
+	});
+
+	test('a query in the address drops no floor; another path is another fleet, unless it has a name', async () => {
+		const given = await givenFleetDevice(plan(7, 'check-in'));
+		const { device, server } = given;
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ plan }) => plan?.followed === 7);
+		server.publish(plan(6, 'boarding'));
+		await withFleet(given, { planUrl: `${server.url}?v=2` });
+		await refusalOf(device, 'plan-outdated');
+		expect(device.agent.status()).toMatchObject({ workflow: { live: 'check-in' }, plan: { revision: 7 } });
+		await withFleet(given, { planUrl: `${server.url}/other` });
+		await device.untilLive('boarding');
+		server.publish(second(7, 'boarding', { fleet: 'north' }));
+		await withFleet(given, { name: 'north', planUrl: `${server.url}/other` });
+		await device.untilStatus(({ plan }) => plan?.revision === 7 && plan.fleet === 'north');
+		server.publish(second(6, 'check-in', { fleet: 'north' }));
+		await withFleet(given, { name: 'north', planUrl: `${server.url}/third` });
+		await refusalOf(device, 'plan-outdated');
+		expect(device.agent.status().workflow.live).toBe('boarding');
 	});
 });
 

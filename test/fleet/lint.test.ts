@@ -1,12 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { checkPlan } from '../../src/fleet/lint.ts';
-import { type FleetPlan, fleetPlanSchema } from '../../src/fleet/plan-format.ts';
+import { type FleetPlan, planSchemaOf } from '../../src/fleet/plan-format.ts';
 import { diffPlans, type InventoryDevice, previewPlan } from '../../src/fleet/preview.ts';
 import { compilePlan, type PlannedDevice, planFor } from '../../src/fleet/targeting.ts';
 
 const given = (document: object): FleetPlan =>
-	fleetPlanSchema.parse({ format: 'idv-fleet-plan/1', revision: 1, ...document });
+	planSchemaOf({}).parse({ format: 'idv-fleet-plan/1', revision: 1, ...document });
 
 /** Rules by their matches; each says something of its own. */
 const rulesOf = (...matches: object[]) =>

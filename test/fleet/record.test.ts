@@ -1,15 +1,32 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { applyDue, checkRevision, NO_PLAN, nextDueMs, receivePlan } from '../../src/fleet/record.ts';
-import type { PlanRecord, TakenPlan } from '../../src/state/plan-record.ts';
+import {
+	applyDue,
+	checkFleet,
+	checkRevision,
+	endedTrust,
+	isWithdrawn,
+	NO_PLAN,
+	nextDueMs,
+	type PlanTrust,
+	raisedFloors,
+	receivePlan,
+	recordFor,
+	withoutWithdrawn,
+} from '../../src/fleet/record.ts';
+import { MAX_FLOORS, type PlanRecord, type TakenPlan } from '../../src/state/plan-record.ts';
 
 const EMPTY: PlanRecord = { source: 's', basis: 'b', ...NO_PLAN };
 const NOW = Date.UTC(2026, 11, 1);
 
 function part(revision: number, workflowId: string | null, more: Partial<TakenPlan> = {}): TakenPlan {
 	return {
+		epoch: 0,
 		revision,
 		digest: `d${revision}`,
+		fleet: null,
+		validUntilMs: null,
+		keys: [],
 		rule: null,
 		base: { workflowId, heartbeatCadence: null },
 		move: null,
@@ -25,26 +42,31 @@ const at = (more: Partial<Parameters<typeof receivePlan>[2]> = {}) => ({
 	fallback: nowhere,
 	...more,
 });
-const holding = (plan: TakenPlan): PlanRecord => ({ ...EMPTY, taken: plan });
+const UNSIGNED: PlanTrust = { source: 's', name: null, keys: [] };
+const holding = (plan: TakenPlan, trust = UNSIGNED): PlanRecord => ({
+	...EMPTY,
+	taken: plan,
+	floors: raisedFloors(EMPTY, plan, trust, plan.keys ?? []),
+});
+const check = (record: PlanRecord, plan: TakenPlan, trust = UNSIGNED) => checkRevision(record, plan, trust);
 
 describe('a revision', () => {
 	test('rises', () => {
-		expect(checkRevision(EMPTY, part(1, 'w'))).toBe('new');
-		expect(checkRevision(holding(part(3, 'w')), part(4, 'w'))).toBe('new');
-		expect(checkRevision(holding(part(3, 'w')), part(3, 'w'))).toBe('known');
-		expect(() => checkRevision(holding(part(3, 'w')), part(2, 'w'))).toThrow(
-			/revision 2, but this device knows revision 3/,
-		);
+		expect(check(EMPTY, part(1, 'w'))).toBe('new');
+		expect(check(holding(part(3, 'w')), part(4, 'w'))).toBe('new');
+		expect(check(holding(part(3, 'w')), part(3, 'w'))).toBe('known');
+		expect(() => check(holding(part(3, 'w')), part(2, 'w'))).toThrow(/revision 2, but this device knows revision 3/);
 	});
 
 	test('says one thing only', () => {
-		expect(() => checkRevision(holding(part(3, 'w')), part(3, 'w', { digest: 'other' }))).toThrow(/something else/);
+		expect(() => check(holding(part(3, 'w')), part(3, 'w', { digest: 'other' }))).toThrow(/something else/);
 	});
 
 	test('counts from when it is received, not from when it is taken', () => {
-		const waiting = receivePlan(holding(part(3, 'a')), part(4, 'b'), at());
+		const floors = raisedFloors(EMPTY, part(4, 'b'), UNSIGNED, []);
+		const waiting = receivePlan({ ...holding(part(3, 'a')), floors }, part(4, 'b'), at());
 		expect(waiting).toMatchObject({ taken: { revision: 3 }, waiting: { revision: 4 } });
-		expect(() => checkRevision(waiting, part(3, 'a'))).toThrow(/knows revision 4/);
+		expect(() => check(waiting, part(3, 'a'))).toThrow(/knows revision 4/);
 	});
 });
 
@@ -116,4 +138,138 @@ describe('a plan', () => {
 		expect(nextDueMs(holding(part(1, 'a', { move })), NOW)).toBe(NOW + 5000);
 		expect(nextDueMs(holding(part(1, 'a', { move })), NOW + 5000)).toBeNull();
 	});
+});
+
+describe('a floor of revisions', () => {
+	const by = (...keys: string[]): PlanTrust => ({ ...UNSIGNED, keys });
+	const HIGHEST = Number.MAX_SAFE_INTEGER;
+
+	test('of an unsigned plan binds nothing once keys are set', () => {
+		const slipped = holding(part(HIGHEST, 'w'));
+		expect(() => check(slipped, part(7, 'w'))).toThrow(/knows revision/);
+		expect(check(slipped, part(7, 'w', { keys: ['a'] }), by('a'))).toBe('new');
+	});
+
+	test('goes with the last key that has attested it', () => {
+		const signed = part(9, 'w', { keys: ['a', 'b'] });
+		const both = holding(signed, by('a', 'b'));
+		const slipped = { ...both, floors: raisedFloors(both, part(HIGHEST, 'w'), by('a', 'b'), ['a']) };
+		expect(() => check(slipped, part(10, 'w'), by('a', 'b'))).toThrow(/knows revision 9007199254740991/);
+		expect(() => check(slipped, part(8, 'w'), by('b'))).toThrow(/knows revision 9 already/);
+		expect(check(slipped, part(10, 'w'), by('b'))).toBe('new');
+		expect(check(slipped, part(1, 'w'), by('c'))).toBe('new');
+	});
+
+	test('counts for every plan that any key of the fleet signs', () => {
+		const record = holding(part(9, 'w', { keys: ['a'] }), by('a', 'b'));
+		expect(() => check(record, part(8, 'w', { keys: ['b'] }), by('a', 'b'))).toThrow(/knows revision 9/);
+	});
+
+	test('is left behind by a higher epoch, and by nothing else', () => {
+		const slipped = holding(part(HIGHEST, 'w'));
+		const recovered = part(1, 'w', { epoch: 1, digest: 'e1' });
+		expect(check(slipped, recovered)).toBe('new');
+		const floors = raisedFloors(slipped, recovered, UNSIGNED, []);
+		expect(() => check({ ...slipped, floors }, part(HIGHEST, 'w'))).toThrow(
+			/epoch 0, revision 9007199254740991, but this device knows epoch 1, revision 1/,
+		);
+	});
+
+	test('belongs to the fleet: by name where both have one, else by address', () => {
+		const north: PlanTrust = { ...UNSIGNED, name: 'north' };
+		const record = { ...holding(part(9, 'w'), north), name: 'north' };
+		const moved = { ...north, source: 'elsewhere' };
+		expect(() => check(recordFor(record, moved), part(8, 'w'), moved)).toThrow(/knows revision 9/);
+		const south = { ...north, name: 'south' };
+		const asSouth = recordFor(record, south);
+		expect(asSouth).toMatchObject({ taken: null, name: 'south' });
+		expect(check(asSouth, part(1, 'w'), south)).toBe('new');
+		const back = recordFor({ ...asSouth, floors: raisedFloors(asSouth, part(1, 'w'), south, []) }, north);
+		expect(() => check(back, part(8, 'w'), north)).toThrow(/knows revision 9/);
+		const unnamed = holding(part(9, 'w'));
+		expect(() => check(recordFor(unnamed, north), part(8, 'w'), north)).toThrow(/knows revision 9/);
+	});
+
+	test('never comes down, whatever order plans come in, unless its keys go', () => {
+		const key = fc.constantFrom('a', 'b', 'c');
+		const seen = fc.record({
+			epoch: fc.integer({ min: 0, max: 2 }),
+			revision: fc.integer({ min: 1, max: 9 }),
+			keys: fc.uniqueArray(key, { minLength: 1 }),
+		});
+		fc.assert(
+			fc.property(fc.array(seen, { maxLength: 40 }), fc.uniqueArray(key, { minLength: 1 }), (plans, keys) => {
+				const all = by('a', 'b', 'c');
+				let record = EMPTY;
+				const taken: TakenPlan[] = [];
+				for (const { epoch, revision, keys } of plans) {
+					const plan = part(revision, 'w', { epoch, keys, digest: `${epoch}-${revision}` });
+					try {
+						check(record, plan, all);
+					} catch {
+						continue;
+					}
+					taken.push(plan);
+					record = { ...record, floors: raisedFloors(record, plan, all, keys) };
+				}
+				const attested = taken.filter((plan) => keys.some((one) => plan.keys?.includes(one)));
+				const refuses = (plan: TakenPlan) => {
+					try {
+						check(record, { ...plan, digest: 'other' }, by(...keys));
+						return false;
+					} catch {
+						return true;
+					}
+				};
+				return record.floors.length <= MAX_FLOORS && attested.every(refuses);
+			}),
+		);
+	});
+});
+
+describe('a key that is withdrawn', () => {
+	const move = { to: { workflowId: 'evil', heartbeatCadence: null }, percent: 100, atMs: NOW + 5000 };
+	const trust: PlanTrust = { ...UNSIGNED, keys: ['b'] };
+	const at = { isSameBasis: false, wallMs: NOW };
+
+	test('begins nothing more: what its plan says now goes on', () => {
+		const stolen = { ...holding(part(9, 'w', { keys: ['a'], move })), waiting: null };
+		const waiting = { ...part(10, 'evil', { keys: ['a'] }), atMs: NOW + 1, spreadSeconds: 10 };
+		const left = withoutWithdrawn({ ...stolen, waiting }, trust, at);
+		expect(left).toMatchObject({ taken: { base: { workflowId: 'w' }, move: null }, waiting: null });
+		expect(isWithdrawn(left, trust.keys)).toBe(true);
+	});
+
+	test('changes nothing where another key has signed the plan as well', () => {
+		const record = holding(part(9, 'w', { keys: ['a', 'b'], move }));
+		expect(withoutWithdrawn(record, trust, at)).toBe(record);
+		expect(isWithdrawn(record, trust.keys)).toBe(false);
+	});
+
+	test('is told from the keys of an agent of 0.1 by what the plan was chosen by', () => {
+		const old = { ...EMPTY, taken: part(9, 'w', { keys: null, move }) };
+		const same = withoutWithdrawn(old, trust, { ...at, isSameBasis: true });
+		expect(same).toMatchObject({ taken: { keys: ['b'], move }, floors: [{ revision: 9, key: 'b' }] });
+		const other = withoutWithdrawn(old, trust, at);
+		expect(other).toMatchObject({ taken: { keys: [], move: null }, floors: [] });
+	});
+});
+
+test('a plan is for the fleet that the device belongs to', () => {
+	const north = { ...UNSIGNED, name: 'north' };
+	expect(() => checkFleet('north', north)).not.toThrow();
+	expect(() => checkFleet('south', north)).toThrow(/is for fleet south; this device belongs to fleet north/);
+	expect(() => checkFleet(undefined, north)).toThrow(/names no fleet/);
+	expect(() => checkFleet('south', UNSIGNED)).not.toThrow();
+});
+
+test('the trust of a plan ends at its validUntil, and is looked at then', () => {
+	const record = holding(part(9, 'w', { validUntilMs: NOW + 5000 }));
+	expect(nextDueMs(record, NOW)).toBe(NOW + 5000);
+	expect(endedTrust(record, NOW + 4999)).toBeNull();
+	expect(endedTrust(record, NOW + 5000)).toMatchObject({
+		code: 'plan-expired',
+		message: expect.stringMatching(/frozen or forgotten/),
+	});
+	expect(endedTrust(holding(part(9, 'w')), NOW)).toBeNull();
 });

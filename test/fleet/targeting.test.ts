@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { type FleetPlan, fleetPlanSchema } from '../../src/fleet/plan-format.ts';
+import { type FleetPlan, planSchemaOf } from '../../src/fleet/plan-format.ts';
 import {
 	assignmentAt,
 	compilePlan,
@@ -13,7 +13,7 @@ import {
 import type { DevicePlan } from '../../src/state/plan-record.ts';
 
 function given(document: object): FleetPlan {
-	return fleetPlanSchema.parse({ format: 'idv-fleet-plan/1', revision: 1, ...document });
+	return planSchemaOf({}).parse({ format: 'idv-fleet-plan/1', revision: 1, ...document });
 }
 
 function device(more: Partial<PlannedDevice> = {}): PlannedDevice {

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { readPlan } from '../../src/fleet/verify-plan.runner.ts';
 import { createSigner } from '../fixtures/plans.ts';
 
@@ -64,6 +64,69 @@ test.each<[string, string, RegExp]>([
 	expect(problemsOf(PLAN)).toBe('');
 	expect(problemsOf(text)).toMatch(words);
 	expect(problemsOf(text)).toMatch(/\[plan-invalid\]$/);
+});
+
+describe('format 2', () => {
+	const of = (text: string) => text.replace('plan/1', 'plan/2');
+	const more = (fields: string) => PLAN.replace('"revision": 7,', `"revision": 7, ${fields},`);
+
+	test.each<[string, string]>([
+		['an epoch', '"epoch": 9007199254740991'],
+		['its fleet', '"fleet": "Nord, Halle 3"'.replace(',', '')],
+		['the end of its trust', '"validUntil": "2026-12-01T04:00:00+01:00"'],
+		['extensions', '"extensions": { "a": [1, { "b": null }] }'],
+	])('takes %s, which format 1 refuses', (_, fields) => {
+		expect(problemsOf(of(more(fields)))).toBe('');
+		expect(problemsOf(more(fields))).toMatch(/ needs "format": "idv-fleet-plan\/2"\. \[plan-invalid\]$/);
+	});
+
+	test('passes over what stands under extensions, wherever words stand, and over nothing else', () => {
+		const extensions = { anything: { deep: [1, 'x'] } };
+		const words = { workflowId: 'a', extensions };
+		const ring = { percent: 5, agent: { version: '0.3.0', notYetKnown: 1 }, extensions };
+		const rollout = { to: { ...words, workflowId: 'b' }, rings: [ring], extensions };
+		const rule = { name: 'lobby', match: { labels: ['x'] }, ...words, rollout };
+		const plan = {
+			format: 'idv-fleet-plan/2',
+			revision: 1,
+			defaults: { ...words, rollout },
+			rules: [rule],
+			extensions,
+		};
+		expect(problemsOf(JSON.stringify(plan))).toBe('');
+		const strict = (name: string, place: object) => problemsOf(JSON.stringify({ ...plan, ...place, [name]: 1 }));
+		expect(strict('extension', {})).toMatch(/\/extension is not known here; did you mean extensions\?/);
+		expect(problemsOf(JSON.stringify({ ...plan, rules: [{ ...rule, agent: {} }] }))).toMatch(/\/agent is not known/);
+		const first = problemsOf(JSON.stringify({ ...plan, format: 'idv-fleet-plan/1' }));
+		expect(first).toMatch(/\/rules\/0\/rollout\/rings\/0\/agent needs "format"/);
+	});
+
+	test.each<[string, RegExp]>([
+		['"epoch": -1', /\/epoch must be at least 0/],
+		['"epoch": 9007199254740992', /\/epoch must/],
+		['"fleet": ""', /\/fleet must not be empty/],
+		['"fleet": "a\\nb"', /\/fleet must be letters/],
+		['"validUntil": "2026-12-01T04:00:00"', /\/validUntil must be a time such as/],
+		['"extensions": []', /\/extensions must be an object/],
+	])('refuses %s', (fields, words) => {
+		expect(problemsOf(of(more(fields)))).toMatch(words);
+	});
+
+	test('a format of the future is named', () => {
+		expect(problemsOf(PLAN.replace('plan/1', 'plan/3'))).toMatch(
+			/\/format must be "idv-fleet-plan\/1" or "idv-fleet-plan\/2"\./,
+		);
+	});
+
+	test('every key that has signed is named, and an envelope may carry what is not signed', () => {
+		const [one, two, three] = [createSigner(), createSigner(), createSigner()];
+		const signed = one.sign(of(PLAN));
+		const signatures = [...signed.signatures, ...two.sign(of(PLAN)).signatures];
+		const envelope = JSON.stringify({ ...signed, signatures, extensions: { log: 1 } });
+		const keys = [three.publicKey, two.publicKey, one.publicKey];
+		const reading = readPlan(Buffer.from(envelope), 'plan.json', keys);
+		expect(reading.ok && reading.read).toMatchObject({ keys: keys.slice(1), verifiedBy: two.publicKey });
+	});
 });
 
 test('names the place in the plan, not in its envelope', () => {

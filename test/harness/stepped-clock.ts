@@ -1,5 +1,5 @@
 /** Time that moves only when a test says so. Sockets know nothing of it: they run in real time. */
-import type { Clock } from '../../src/base/clock.edge.ts';
+import { type Clock, systemClock } from '../../src/base/clock.edge.ts';
 
 export interface SteppedClock extends Clock {
 	/** Lets time pass: everything that comes due on the way happens at its moment. */
@@ -53,6 +53,8 @@ export function createSteppedClock(wallMs = Date.now()): SteppedClock {
 				if (timers.delete(timer)) tell();
 			};
 		},
+		// Input comes over real sockets.
+		soon: systemClock.soon,
 		advance(ms) {
 			const untilMs = nowMs + ms;
 			fireUntil(untilMs);

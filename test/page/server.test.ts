@@ -54,6 +54,7 @@ async function page({
 	let status = unpaired;
 	let standing: Standing = 'first';
 	const warnings: (string | null)[] = [];
+	const retries = { count: 0 };
 	const counters = { wrongPins: 0 };
 	const scanning = { proposal: null as Proposal | null };
 	let listener = () => {};
@@ -65,6 +66,9 @@ async function page({
 		agent: {
 			status: () => status,
 			standing: () => standing,
+			reconnect() {
+				retries.count += 1;
+			},
 			warn: (_topic, warning) => warnings.push(warning?.message ?? null),
 			onStatus(call) {
 				listener = call;
@@ -126,7 +130,7 @@ async function page({
 	const stand = (next: Standing) => {
 		standing = next;
 	};
-	return { ...server, port: Number(port), asked, faults, arrive, become, stand, scanning, counters, warnings };
+	return { ...server, port: Number(port), asked, faults, arrive, become, stand, scanning, counters, warnings, retries };
 }
 
 const entry = (number: number): Entry => ({
@@ -530,6 +534,19 @@ describe('strangers', () => {
 		for (const type of ['text/plain', 'application/x-www-form-urlencoded', 'multipart/form-data; boundary=x'])
 			expect((await post(port, '/api/pair', body, { 'content-type': type })).status).toBe(415);
 		expect(asked).toEqual([]);
+	});
+
+	test('a person may ask for another try, every person; more within five seconds are the same one', async () => {
+		let nowMs = 60_000;
+		const { port, retries } = await page({ clock: { wallMs: Date.now, monotonicMs: () => nowMs } });
+		const answers = [await post(port, '/api/retry', ''), await post(port, '/api/retry', '')];
+		expect(answers.map(({ status }) => status)).toEqual([202, 202]);
+		expect(retries.count).toBe(1);
+		nowMs += 5_000;
+		await post(port, '/api/retry', '');
+		expect(retries.count).toBe(2);
+		expect((await post(port, '/api/retry', '', { origin: 'https://elsewhere.example' })).status).toBe(403);
+		expect(retries.count).toBe(2);
 	});
 
 	test('a link on another page may open it, a frame may not', async () => {

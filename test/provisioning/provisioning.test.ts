@@ -69,6 +69,16 @@ async function givenPlace(): Promise<Place> {
 }
 
 describe('a provisioning file', () => {
+	test('that names no service is taken, and says that the device stays open to the first comer', async () => {
+		const place = await givenPlace();
+		await place.bring({ settings: { deviceType: 'scanner' } });
+		const { outcome, notices } = await place.take();
+		expect(outcome).toBe('applied');
+		expect(notices.map(({ code }) => code)).toEqual(['open-to-first-comer']);
+		await place.bring({ trustedOrigins: ['https://id.example.com'] });
+		expect((await place.take()).notices).toEqual([]);
+	});
+
 	test('becomes settings and an encrypted secret, and keeps none itself', async () => {
 		const place = await givenPlace();
 		await place.bring({ ...FILE, trustedOrigins: ['https://id.example.com'], settings: { deviceType: 'scanner' } });

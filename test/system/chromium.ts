@@ -1,9 +1,8 @@
 /** Debian's chromium, driven by playwright-core, and what only this suite needs from Debian. Knows nothing of the page. */
 import { execFileSync } from 'node:child_process';
-import { accessSync, constants } from 'node:fs';
-import { delimiter, join } from 'node:path';
 import axe from 'axe-core';
 import { type Browser, chromium, type Page } from 'playwright-core';
+import { findProgram } from './programs.ts';
 
 /** A name under which another site might reach this machine. */
 export const REBOUND_HOST = 'rebound.example';
@@ -11,7 +10,7 @@ export const REBOUND_HOST = 'rebound.example';
 /** @param camera a film that its camera shows; left out, it has a test picture. @throws Error that says how to get what is missing. */
 export async function launchChromium(camera?: string): Promise<Browser> {
 	return chromium.launch({
-		executablePath: find('chromium'),
+		executablePath: findProgram('chromium'),
 		args: [
 			'--no-sandbox',
 			'--disable-gpu',
@@ -28,24 +27,7 @@ export function filmPicture(picture: string, film: string): void {
 	const filter = 'scale=380:380:flags=neighbor,pad=640:480:(ow-iw)/2:(oh-ih)/2:gray';
 	const input = ['-loglevel', 'error', '-y', '-loop', '1', '-i', picture];
 	const output = ['-vf', filter, '-t', '1', '-r', '10', '-pix_fmt', 'yuvj420p', '-f', 'mjpeg', film];
-	execFileSync(find('ffmpeg'), [...input, ...output]);
-}
-
-function find(program: string): string {
-	const paths = (process.env['PATH'] ?? '').split(delimiter).map((directory) => join(directory, program));
-	const found = [...paths, `/usr/bin/${program}`].find(isExecutable);
-	if (found === undefined)
-		throw new Error(`This suite needs ${program}: apt-get install --no-install-recommends chromium ffmpeg`);
-	return found;
-}
-
-function isExecutable(path: string): boolean {
-	try {
-		accessSync(path, constants.X_OK);
-		return true;
-	} catch {
-		return false;
-	}
+	execFileSync(findProgram('ffmpeg'), [...input, ...output]);
 }
 
 /** What axe finds wrong with the page as it is: names, roles, contrast, order. One line each. */

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { expect, onTestFinished } from 'vitest';
 import { ENDPOINTS, endpointUrl } from '../../src/protocol/endpoints.ts';
-import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import type { EmbeddedService, ServiceOptions } from '../../src/service/embedded-service.ts';
 import { type Device, givenDevice } from '../cli/device.ts';
 
 export interface PageDevice extends Device {
@@ -16,12 +16,17 @@ export interface PageDevice extends Device {
 export const PIN = '471100';
 
 /** Runs `idv-agent run` with its page on a free port and the site's PIN; it trusts no service yet. */
-export async function givenPageDevice(page: object = {}, more: object = {}): Promise<PageDevice> {
+export async function givenPageDevice(
+	page: object = {},
+	more: object = {},
+	service: ServiceOptions = {},
+): Promise<PageDevice> {
 	const directory = mkdtempSync(join(tmpdir(), 'pin-'));
 	onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
 	const pinFile = join(directory, 'pin');
 	writeFileSync(pinFile, `${PIN}\n`, { mode: 0o600 });
-	const device = await givenDevice({ settings: { deviceType: 'kiosk', page: { port: 0, pinFile, ...page }, ...more } });
+	const settings = { deviceType: 'kiosk', page: { port: 0, pinFile, ...page }, ...more };
+	const device = await givenDevice({ settings, service });
 	const line = await device.daemon.untilLine(/"msg":"page at /);
 	const pageUrl = /page at (\S+?)"/.exec(line)?.[1] ?? '';
 	return { ...device, pageUrl };

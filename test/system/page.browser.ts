@@ -19,6 +19,9 @@ const SCREENS = [
 	['tall', TALL],
 	['low', LOW],
 ] as const;
+const WIDE = { width: 1920, height: 1080 };
+const PHONE = { width: 390, height: 844 };
+const ALL_SCREENS = [...SCREENS, ['wide', WIDE], ['phone', PHONE]] as const;
 /** Where pictures of the page are left for a person to look at. */
 const PICTURES = process.env['PAGE_PICTURES'] ?? resolve(import.meta.dirname, '../../build/pictures');
 
@@ -99,10 +102,22 @@ describe.each(SCREENS)('on a %s screen', (name, screen) => {
 		const { promise: mended, resolve: mend } = Promise.withResolvers<void>();
 		void device.service.restart({ until: mended });
 		await untilState(page, 'offline');
+		await page.getByRole('button', { name: 'Try now' }).waitFor();
 		await keep(page, `${name}-offline`);
+		await expectInView(page, '#retry');
 		mend();
-		await device.home.agent(['reconnect']);
-		await untilState(page, 'online');
+		// The first try may come before the service is back; those of a person are at least five seconds apart.
+		await expect
+			.poll(
+				async () => {
+					const button = page.locator('#retry');
+					if (await button.isVisible()) await button.click({ timeout: 1000 }).catch(() => {});
+					return page.locator('body').getAttribute('data-state');
+				},
+				{ timeout: 30_000 },
+			)
+			.toBe('online');
+		expect(await page.locator('#retry').isVisible()).toBe(false);
 	});
 
 	test('a picture of the code pairs, whatever else is in it; another picture gets a friendly line', async () => {
@@ -254,6 +269,7 @@ describe('a device that its service refuses', () => {
 });
 
 describe.each([
+	['en', 'en-GB', 'ltr', 'Not paired', 'Enter pairing code', 'Online'],
 	['de', 'de-AT', 'ltr', 'Nicht gekoppelt', 'Kopplungscode eingeben', 'Verbunden'],
 	['ar', 'ar-EG', 'rtl', 'غير مقترن', 'إدخال رمز الإقران', 'متصل'],
 	['fr', 'fr-FR', 'ltr', 'Non appairé', 'Saisir le code d’appairage', 'En ligne'],
@@ -261,7 +277,7 @@ describe.each([
 ])('in %s', (tag, locale, direction, unpaired, start, online) => {
 	test('a person pairs by finger, from the language of the browser to the word for online', async () => {
 		const device = await givenPageDevice({ support: 'Hotline 0800 123' });
-		for (const [name, screen] of SCREENS) {
+		for (const [name, screen] of ALL_SCREENS.toSorted(([, screen]) => (screen === LOW ? 1 : -1))) {
 			const page = await openPage(browser, device.pageUrl, { ...screen, locale });
 			await page.getByRole('heading', { name: unpaired }).waitFor();
 			expect(await page.evaluate('[document.documentElement.lang, document.documentElement.dir]')).toEqual([
@@ -339,6 +355,29 @@ describe('situations at the screen', () => {
 		await confirmAndPair(page, device);
 	});
 
+	test('a code that names no workflow pairs with one of those that the service lists, by finger', async () => {
+		const dialect = { workflowNames: { 'check-in': 'Check in', 'check-out': 'Check out' }, codesNameWorkflow: false };
+		const device = await givenPageDevice({}, {}, { dialect, workflows: undefined });
+		for (const [name, screen, locale] of [
+			['low', LOW, 'en-GB'],
+			['phone', PHONE, 'ar-EG'],
+		] as const) {
+			const page = await openPage(browser, device.pageUrl, { ...screen, locale });
+			await page.locator('#start').click();
+			await page.locator('#code').fill(device.service.createPairingCode(null).url);
+			await page.keyboard.press('Enter');
+			for (const digit of PIN) await page.locator('#pad').getByText(digit, { exact: true }).click();
+			await page.locator('#yes').click();
+			await page.locator('#workflow-list').selectOption('check-out');
+			await keep(page, `${name}-workflows`);
+			if (screen === PHONE) {
+				await page.locator('#yes').click();
+				await untilState(page, 'online');
+			} else await page.keyboard.press('Escape');
+		}
+		expect(await device.home.status()).toMatchObject({ workflow: { live: 'check-out' } });
+	});
+
 	test('a bare token just works on a device that knows its service', async () => {
 		const device = await givenPageDevice();
 		const { port } = new URL(device.pageUrl);
@@ -386,12 +425,16 @@ test('a device without a PIN that knows no service says why it cannot be paired 
 	await keep(page, 'low-no-pin');
 });
 
-test('an agent that is gone is said to be', async () => {
+test('an agent that is gone is said to be, and the page goes on by itself when it is back', async () => {
 	const device = await givenPageDevice();
+	await device.home.writeSettings({ page: { port: Number(new URL(device.pageUrl).port) } });
 	const page = await openPage(browser, device.pageUrl, LOW);
 	await device.daemon.end('SIGKILL');
 	await untilState(page, 'silent');
+	expect(await page.getByRole('button', { name: 'Try now' }).isVisible()).toBe(false);
 	await keep(page, 'low-silent');
+	await device.home.run();
+	await untilState(page, 'unpaired');
 });
 
 test('a silent client cannot lock the page: the newest window gets in, and one that made room opens again', async () => {

@@ -345,7 +345,8 @@ function receive(world: World, part: DevicePlan, waitMs: number | null): void {
 	world.revision += 1;
 	const { plan, wallMs } = world.inputs;
 	const record: PlanRecord = plan ?? { source: 'plan', basis: '', ...NO_PLAN };
-	const taken = { ...part, revision: world.revision, digest: `${world.revision}` };
+	const its = { epoch: 0, fleet: null, validUntilMs: null, keys: [] };
+	const taken = { ...part, ...its, revision: world.revision, digest: `${world.revision}` };
 	const move = part.move && { ...part.move, atMs: part.move.atMs === null ? null : wallMs + part.move.atMs };
 	change(world, {
 		plan:

@@ -41,6 +41,9 @@ const FOR_SUPPORT = new Set([
 	'plan-untrusted',
 	'plan-outdated',
 	'plan-not-followed',
+	'plan-for-other-fleet',
+	'plan-expired',
+	'plan-unattested',
 	'provision-invalid',
 	'provision-failed',
 	'state-unwritable',
@@ -68,6 +71,8 @@ at('language').addEventListener('change', async () => {
 	await render();
 });
 at('start').addEventListener('click', () => openPairing());
+// The state shows the result.
+at('retry').addEventListener('click', () => fetch('/api/retry', { method: 'POST' }).catch(() => {}));
 document.addEventListener('paired', () => render());
 // On a tall screen there is room for everything.
 at('details').open = matchMedia('(min-height: 60rem) and (max-aspect-ratio: 4/5)').matches;
@@ -118,14 +123,17 @@ function show() {
 	document.body.dataset.state = state;
 	at('sign').firstElementChild.setAttribute('d', SIGNS[state]);
 	setText(at('state-word'), words.states[state]);
-	setText(at('note'), pairedNote());
+	const note = state === 'online' ? pairedNote() : '';
+	setText(at('note'), note);
 	setText(at('sentence'), sentence);
 	setText(at('next'), next);
-	setText(at('announcement'), [pairedNote(), `${words.states[state]}.`, sentence, next].filter(Boolean).join(' '));
+	setText(at('announcement'), [note, `${words.states[state]}.`, sentence, next].filter(Boolean).join(' '));
 	if (!view) return;
 	const { status, standing, pinNeed } = view;
 	document.title = `${words.states[state]}: ${status.deviceId ?? ''}`;
 	at('start').hidden = isSilent || standing === 'paired' || pinNeed === 'setting' || pinNeed === 'longerPin';
+	// One next step: where a code helps, trying again does not.
+	at('retry').hidden = isSilent || !at('start').hidden || !['offline', 'blocked'].includes(status.state);
 	showIdentity(view);
 	const told = status.warnings.filter(({ code }) => !FOR_SUPPORT.has(code) && code !== status.summary.params.problem);
 	at('warnings').hidden = told.length === 0 || isSilent;

@@ -196,8 +196,9 @@ function ask({ host, hostInUnicode, baseUrl, workflowId }) {
 	setText(at('host'), host ?? '');
 	setText(at('host-elsewhere'), hostInUnicode === undefined ? '' : text('elsewhere', { host: hostInUnicode }));
 	setText(at('workflow-line'), workflowId === null ? '' : `${text('workflow')}: \u2068${workflowId}\u2069`);
+	// Left empty, the service takes the only one, or lists those to choose from.
 	at('workflow-field').hidden = workflowId !== null;
-	at('workflow').required = workflowId === null;
+	at('workflow-choice').hidden = true;
 	at('pin-field').hidden = view?.pinNeed !== 'pin';
 	at('enter').hidden = true;
 	at('confirm').hidden = false;
@@ -247,11 +248,18 @@ at('confirm').addEventListener('submit', async (event) => {
 	}
 	say(text('pairing'));
 	at('yes').disabled = true;
-	const workflowId = at('workflow').value.trim();
+	const workflowId = at(at('workflow-choice').hidden ? 'workflow' : 'workflow-list').value.trim();
 	const what =
 		proposal === 0 ? { code, ...(view?.standing === 'first' && origin && { trustOrigin: origin }) } : { proposal };
 	const { ok, body } = await post('/api/pair', { ...what, ...(workflowId && { workflowId }), ...(pin && { pin }) });
 	at('yes').disabled = false;
+	// The code is still good, and nothing is typed twice.
+	if (!ok && body.params?.workflows) return choose(JSON.parse(body.params.workflows));
+	if (!ok && body.code === 'workflow-missing') {
+		sayProblem(body);
+		at('workflow').focus();
+		return;
+	}
 	at('pin').value = '';
 	if (ok) {
 		noteUntil = Date.now() + NOTE_MS;
@@ -271,6 +279,16 @@ at('confirm').addEventListener('submit', async (event) => {
 		at('code').focus();
 	}
 });
+
+/** The service lists the workflows to choose from. */
+function choose(workflows) {
+	const options = workflows.map(({ id, name }) => new Option(name === id ? id : `${name} (${id})`, id));
+	at('workflow-list').replaceChildren(...options);
+	at('workflow-field').hidden = true;
+	at('workflow-choice').hidden = false;
+	say(text('chooseWorkflow'));
+	at('workflow-list').focus();
+}
 
 /** The code is a secret: it goes as soon as it is of no more use. */
 function forget() {
