@@ -11,7 +11,7 @@ interface StatusFlags extends AskFlags {
 	readonly exitCode?: boolean | undefined;
 }
 
-/** What `--exit-code` makes of a state: done, try again, or a person is needed. */
+/** The exit status of each state with `--exit-code`: done, try again, or a person is needed. */
 const EXIT_OF: Readonly<Record<Status['state'], number>> = {
 	online: 0,
 	connecting: EXIT.temporary,

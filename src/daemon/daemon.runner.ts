@@ -171,7 +171,7 @@ export async function startDaemon(options: DaemonOptions) {
 			...notices,
 			...(answerFile.notice ? [answerFile.notice] : []),
 			...loaded.notices,
-			...server.notices.filter(({ params }) => !isMissedByNobody(params?.['group'], loaded, options.env)),
+			...server.notices.filter(({ params }) => !isNotMissed(params?.['group'], loaded, options.env)),
 		])
 			agent.warn(notice.code === 'state-unwritable' ? 'state' : notice.message, notice);
 		agent.warn('settings', first.warning);
@@ -287,8 +287,8 @@ function eventBounds(settings: () => Settings['events']) {
 	};
 }
 
-/** A group that no setting names, on a machine whose agent systemd does not start: nobody is waiting to be let in. */
-function isMissedByNobody(group: unknown, { origins }: LoadedSettings, env: NodeJS.ProcessEnv): boolean {
+/** A group that no setting names, on a machine whose agent systemd does not start: no user is waiting to be let in. */
+function isNotMissed(group: unknown, { origins }: LoadedSettings, env: NodeJS.ProcessEnv): boolean {
 	if (group === undefined || env['NOTIFY_SOCKET'] || env['INVOCATION_ID']) return false;
 	return ['local.agentGroup', 'local.adminGroup'].every(
 		(path) => (origins.get(path)?.source ?? 'default') === 'default',
