@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { describe, expect, test } from 'vitest';
-import { finish, givenHome, type Outcome } from './command.ts';
+import { BIN, finish, givenHome, type Outcome } from './command.ts';
 import { expectJsonRefusal, expectRefusal } from './refusal.ts';
 
 type Program = 'idv-agent' | 'idv';
@@ -81,7 +81,7 @@ describe.each(['idv-agent', 'idv'] as const)('the help of %s', (name) => {
 	});
 
 	test('into a pipe whose reader has gone ends quietly', async () => {
-		const child = spawn(join(import.meta.dirname, '../../bin/idv-agent'), ['run', '--help'], {
+		const child = spawn(join(BIN, 'idv-agent'), ['run', '--help'], {
 			stdio: ['ignore', 'pipe', 'pipe'],
 		});
 		child.stdout.destroy();

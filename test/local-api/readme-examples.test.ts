@@ -129,7 +129,7 @@ test('the trial service and the device beside it start as they stand there, and 
 	}
 	expect(answers).toContain(`Online with 127.0.0.1:${port}, workflow document-check.`);
 	expect(answers).toContain('Sent to 1 device.');
-}, 30_000);
+});
 
 async function givenDevice() {
 	const service = await givenService();
