@@ -27,6 +27,8 @@ export function superviseLinks(
 			readonly decide: typeof supervise;
 			readonly connections: Connections;
 			readonly report: Pick<LinkRunnerOptions['report'], 'frame' | 'heartbeat' | 'lineEnded' | 'serviceTime'>;
+			/** Called when the device is online with this service, before older Connections are dropped. */
+			readonly onPromoted: (registration: Pick<DesiredRegistration, 'baseUrl' | 'request'>) => void;
 			readonly onFailedAttempt: (cause: Failure) => void;
 			/** Called after every step, before anything else follows from it. */
 			readonly onStep: (before: Supervision, after: Supervision) => void;
@@ -107,6 +109,7 @@ export function superviseLinks(
 			case 'linkPromoted': {
 				const { token } = effect.connection;
 				hasSpare = false;
+				if (supervision.current) parts.onPromoted(supervision.current.registration);
 				parts.stateWriter.keep((state) => withOnlyConnection(state, token));
 				return;
 			}

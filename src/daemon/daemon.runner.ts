@@ -4,6 +4,8 @@
  */
 import { randomUUID } from 'node:crypto';
 import { startAgent } from '../agent/agent.runner.ts';
+import { openAudit } from '../audit/audit.runner.ts';
+import { sendToJournal } from '../audit/journal.edge.ts';
 import { type Clock, systemClock } from '../base/clock.edge.ts';
 import { createCounters } from '../base/counters.ts';
 import { type Failure, failure, toFailure } from '../base/errors.ts';
@@ -96,6 +98,15 @@ export async function startDaemon(options: DaemonOptions) {
 		const recentLog = rememberLog(options.logTo ?? openLogDestination());
 		const log = createLog({ level: logSettings.level, secrets, destination: recentLog.destination });
 		const facts = await looking;
+		const audit = openAudit({
+			stateDir: paths.stateDir,
+			version,
+			clock,
+			secrets,
+			journal: recentLog.destination.form === 'journal' ? sendToJournal : async () => {},
+			onSaved: (problem) => agent.warn('audit', problem),
+		});
+		closers.push(() => audit.close());
 		const counters = createCounters();
 		const agent = startAgent({
 			clock,
@@ -129,6 +140,7 @@ export async function startDaemon(options: DaemonOptions) {
 				closers.push(() => eventStore.close());
 				return eventStore;
 			},
+			audit,
 			lineStore: lineFile(paths.stateDir),
 			openChannel,
 			log,
@@ -136,6 +148,7 @@ export async function startDaemon(options: DaemonOptions) {
 			maskSecrets: secrets.mask,
 		});
 		closers.push(() => agent.stop());
+		agent.events.onErase(recentLog.forget);
 		const hooks = runSiteHooks({ agent, log, counters, settings: () => settings().hooks, env: options.env });
 		closers.push(() => hooks.close());
 		const scanning = listenForScans({
@@ -156,7 +169,7 @@ export async function startDaemon(options: DaemonOptions) {
 			target: agent.access,
 			allow: () => settings().forward.allow,
 		});
-		const routes = localRoutes(agent, { clock, counters, forward, recentLog, scanners: scanning.report });
+		const routes = localRoutes(agent, { audit, clock, counters, forward, recentLog, scanners: scanning.report });
 		const server = await openLocalServer({
 			runDir: paths.runDir,
 			routes,
@@ -187,6 +200,7 @@ export async function startDaemon(options: DaemonOptions) {
 					agent,
 					clock,
 					scanning,
+					audit,
 					counters,
 					settings,
 					pin: () => runtime.pin,

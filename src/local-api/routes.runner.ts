@@ -4,22 +4,28 @@
  * browser; requests that change the device are on `admin.sock`.
  */
 import type { Agent } from '../agent/agent.runner.ts';
+import type { Audit } from '../audit/audit.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import { type Counters, count } from '../base/counters.ts';
 import {
+	type AuditEntry,
 	ackRequestSchema,
 	DEFAULT_LEASE_SECONDS,
 	EVENT_PAGE_LENGTH,
+	eraseRequestSchema,
 	forgetRequestSchema,
 	LOCAL_ROUTES,
+	LOCAL_SOCKETS,
 	leaseReleaseSchema,
 	leaseRequestSchema,
 	pairRequestSchema,
 	type ScannerReport,
+	unpairRequestSchema,
 	workflowRequestSchema,
 } from '../protocol/local-api.ts';
 import { agentMetrics, formatMetrics, METRICS_CONTENT_TYPE, type Metric } from '../status/metrics.ts';
 import type { RecentLog } from '../status/recent-log.ts';
+import { audited } from './audited.runner.ts';
 import { acknowledge, EVENT_PARAMETERS, pageOfEvents, readSince, streamEvents } from './event-routes.runner.ts';
 import type { Forward } from './forwarder.edge.ts';
 import type { AnswerName, DescribedRoute } from './openapi.ts';
@@ -34,6 +40,7 @@ const HEALTH = ['agent', 'admin', 'browser', 'probe'] as const;
 
 /** The sources of the answers, besides the agent. */
 export interface RouteParts {
+	readonly audit: Audit;
 	readonly clock: Pick<Clock, 'schedule'>;
 	readonly counters: Counters;
 	readonly forward: Forward;
@@ -58,11 +65,12 @@ const answer = (about: string, schema: AnswerName | 'any') =>
 /** The data of each event of the stream has this schema. */
 const stream = (about: string, schema: AnswerName) => ({ about, content: { 'text/event-stream': schema } }) as const;
 const STATUS = { 200: answer('The state of the device now.', 'Status') };
+const PLAN = { 200: answer('The plan, the keys, and the newest plan by each of them.', 'PlanReport') };
 const LEASES = { 200: answer('All leases in force.', 'LeaseReport') };
 
 /** The route table. */
 export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
-	const { clock, counters, forward, recentLog, scanners } = parts;
+	const { audit, clock, counters, forward, recentLog, scanners } = parts;
 	const routes: DescribedRoute[] = [
 		row('GET', LOCAL_ROUTES.document, APPLICATIONS, 'getDocument', {
 			summary: 'This document.',
@@ -127,6 +135,16 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				const known = agent.events.forget(consumer);
 				await agent.events.settled();
 				return ok({ consumer, known });
+			},
+		}),
+		row('POST', LOCAL_ROUTES.erase, ADMIN, 'eraseEvents', {
+			summary: 'Erases the events of a session, or all from before a time, and what else the agent remembers of them.',
+			description: 'When it is answered, nothing of them is in a live file of the state directory.',
+			body: eraseRequestSchema,
+			answers: { 200: answer('How many events were erased.', 'EraseResult') },
+			async handle({ body: { session, before = '' } }) {
+				const asked = session === undefined ? { beforeMs: Date.parse(before) } : { session };
+				return ok({ erased: await agent.eraseEvents(asked) });
 			},
 		}),
 		row('GET', LOCAL_ROUTES.leases, APPLICATIONS, 'getLeases', {
@@ -235,10 +253,37 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				return ok(agent.status());
 			},
 		}),
+		row('GET', LOCAL_ROUTES.plan, ADMIN, 'getPlan', {
+			summary: 'The fleet plan that the device follows, and what it is trusted by.',
+			answers: PLAN,
+			handle: () => ok(agent.plan.report()),
+		}),
+		row('POST', LOCAL_ROUTES.planForget, ADMIN, 'forgetPlan', {
+			summary: 'Forgets which plans were seen: the next one is taken whatever its revision.',
+			description: 'The plan in force goes on until the next one is fetched, which is tried at once.',
+			answers: PLAN,
+			async handle() {
+				await agent.plan.forget();
+				return ok(agent.plan.report());
+			},
+		}),
 		row('GET', LOCAL_ROUTES.log, ADMIN, 'getLog', {
 			summary: "The newest lines of the agent's log: for a support bundle.",
 			answers: { 200: answer('Oldest first, without secrets.', 'LogReport') },
 			handle: () => ok({ lines: recentLog.lines() }),
+		}),
+		row('GET', LOCAL_ROUTES.audit, ADMIN, 'getAudit', {
+			summary: 'The audit log: what was asked of the device, by which entrance, with what result.',
+			answers: { 200: answer('All entries that are kept.', 'AuditReport') },
+			handle: async () => ok({ entries: await audit.read() }),
+		}),
+		row('GET', LOCAL_ROUTES.auditStream, ADMIN, 'streamAudit', {
+			summary: 'The audit log as Server-Sent Events named audit: all entries, and then each new one.',
+			answers: { 200: stream('One event for each entry, which is its data.', 'AuditEntry') },
+			async handle() {
+				const entries = await audit.read();
+				return { stream: (sink) => streamAudit(audit, entries, sink) };
+			},
 		}),
 		row('POST', LOCAL_ROUTES.reconnect, ADMIN, 'reconnect', {
 			summary: 'Tries to connect now, whatever the agent was waiting for.',
@@ -249,15 +294,24 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 			},
 		}),
 		row('POST', LOCAL_ROUTES.unpair, ADMIN, 'unpair', {
-			summary: 'Forgets the pairing and its secrets.',
+			summary: 'Forgets the pairing, its secrets and its events.',
+			body: unpairRequestSchema,
 			answers: STATUS,
-			async handle() {
-				await agent.unpair();
+			async handle({ body }) {
+				await agent.unpair(body);
 				return ok(agent.status());
 			},
 		}),
 	];
-	return routes;
+	return routes.map((route) =>
+		route.listeners === ADMIN ? audited(route, { action: route.name, entrance: LOCAL_SOCKETS.admin, audit }) : route,
+	);
+}
+
+function streamAudit(audit: Audit, entries: readonly AuditEntry[], sink: EventSink): () => void {
+	const send = (entry: AuditEntry) => void sink.send({ event: 'audit', data: JSON.stringify(entry) });
+	for (const entry of entries) send(entry);
+	return audit.subscribe(send);
 }
 
 function metricsOf({ status, events, leases }: Agent, counters: Counters): Metric[] {

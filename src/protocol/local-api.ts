@@ -8,6 +8,9 @@ import { MAX_CODE_LENGTH } from './pairing-code.ts';
 
 export type {
 	AckResult,
+	AuditEntry,
+	AuditReport,
+	EraseResult,
 	EventPage,
 	IdentityReport,
 	LeaseReport,
@@ -15,6 +18,7 @@ export type {
 	LogReport,
 	PairPreview,
 	PairResult,
+	PlanReport,
 	ScannerReport,
 	Status,
 } from './local-answers.ts';
@@ -65,9 +69,31 @@ export const pairRequestSchema = z
 			.string()
 			.optional()
 			.describe('The origin that a person has looked at and agreed to, such as https://id.example.com.'),
+		keepEvents: z.boolean().optional().describe('Keep the events of the service that the device leaves.'),
 	})
 	.meta({ id: 'PairRequest' });
 export type PairRequest = z.input<typeof pairRequestSchema>;
+
+export const unpairRequestSchema = z
+	.strictObject({ keepEvents: z.boolean().default(false).describe('Keep the stored events.') })
+	.prefault({})
+	.meta({ id: 'UnpairRequest' });
+
+export const eraseRequestSchema = z
+	.strictObject({
+		session: z
+			.string()
+			.min(1, 'must not be empty')
+			.max(512, 'must have at most 512 characters')
+			.optional()
+			.describe('Every event in which this id is a word.'),
+		before: z.iso
+			.datetime({ offset: true, error: 'must be a time such as 2026-11-21T06:00:00Z' })
+			.optional()
+			.describe('Every event that was received before this time.'),
+	})
+	.refine(({ session, before }) => (session === undefined) !== (before === undefined), 'must name session or before')
+	.meta({ id: 'EraseRequest' });
 
 export const workflowRequestSchema = z.strictObject({ workflowId: workflowIdSchema }).meta({ id: 'WorkflowRequest' });
 
@@ -87,6 +113,7 @@ export const LOCAL_ROUTES = {
 	eventStream: '/v1/events/stream',
 	ack: '/v1/events/ack',
 	forget: '/v1/events/forget',
+	erase: '/v1/events/erase',
 	leases: '/v1/leases',
 	leaseRelease: '/v1/leases/release',
 	identity: '/v1/identity',
@@ -95,10 +122,14 @@ export const LOCAL_ROUTES = {
 	pair: '/v1/pair',
 	pairInspect: '/v1/pair/inspect',
 	workflow: '/v1/workflow',
+	plan: '/v1/plan',
+	planForget: '/v1/plan/forget',
 	reconnect: '/v1/reconnect',
 	unpair: '/v1/unpair',
 	service: '/v1/service/',
 	log: '/v1/log',
+	audit: '/v1/audit',
+	auditStream: '/v1/audit/stream',
 	metrics: '/metrics',
 	live: '/livez',
 	ready: '/readyz',

@@ -79,9 +79,7 @@ export const labelSchema = z
 	.regex(/^[A-Za-z0-9][\w.:/-]*$/, 'must be letters, digits and . _ : / - without spaces');
 
 /** The name of a fleet, as its plans carry it. */
-export const fleetNameSchema = z
-	.string('must be a text')
-	.min(1, 'must not be empty')
+export const fleetNameSchema = text
 	.max(64, 'must have at most 64 characters')
 	.regex(/^[\p{L}\p{N}][\p{L}\p{N} .:/_-]*$/u, 'must be letters, digits, spaces and . _ : / -');
 

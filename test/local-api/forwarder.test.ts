@@ -192,6 +192,20 @@ describe('refusing', () => {
 		expect(asked).toHaveLength(2);
 	});
 
+	test('an answer that is refused is not read on: its connection ends', async () => {
+		const { url, asked } = await forwarding({
+			limits: { idleMs: 600_000, deadlineMs: 600_000 },
+			answer(_request, response) {
+				response.writeHead(307, { location: '/elsewhere' });
+				response.write('and so on');
+			},
+		});
+		await ask(`${url}/a`);
+		const [request] = asked;
+		if (request && !request.socket.destroyed) await once(request.socket, 'close');
+		expect(asked).toHaveLength(1);
+	});
+
 	test('a body that is too large, announced or not; the caller is told', async () => {
 		const { url, failures } = await forwarding({ answer: echo, limits: { requestBytes: 1000 } });
 		expect(await ask(`${url}/a`, { method: 'POST', body: 'x'.repeat(1001) })).toMatchObject({ status: 599 });
