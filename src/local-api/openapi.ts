@@ -13,8 +13,6 @@ export type AnswerName = NameOf<keyof typeof answers>;
 const ANSWERS = Object.fromEntries(
 	Object.entries(answers)
 		.filter(([key]) => key.endsWith('Schema'))
-		// A bundle, a loader and a test have them in orders of their own.
-		.toSorted(([one], [other]) => (one < other ? -1 : 1))
 		.map(([key, schema]) => [key.charAt(0).toUpperCase() + key.slice(1, -'Schema'.length), schema as z.ZodType]),
 );
 
