@@ -29,7 +29,7 @@ import { openScanner } from '../scanning/open.edge.ts';
 import { listenForScans } from '../scanning/scanning.runner.ts';
 import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { watchSettings } from '../settings/files.edge.ts';
-import { loadSettings, type SettingsSources } from '../settings/load.runner.ts';
+import { type LoadedSettings, loadSettings, type SettingsSources } from '../settings/load.runner.ts';
 import { type Settings, valueAt } from '../settings/table.ts';
 import { openStateStore } from '../state/store.edge.ts';
 import { rememberLog } from '../status/recent-log.ts';
@@ -185,7 +185,7 @@ export async function startDaemon(options: DaemonOptions) {
 			...notices,
 			...(answerFile.notice ? [answerFile.notice] : []),
 			...loaded.notices,
-			...server.notices,
+			...server.notices.filter(({ params }) => !isNotMissed(params?.['group'], loaded, options.env)),
 		])
 			agent.warn(notice.code === 'state-unwritable' ? 'state' : notice.message, notice);
 		agent.warn('settings', first.warning);
@@ -306,4 +306,12 @@ function eventBounds(settings: () => Settings['events']) {
 			return settings().maxAgeSeconds * 1000;
 		},
 	};
+}
+
+/** A group that no setting names, on a machine whose agent systemd does not start: no user is waiting to be let in. */
+function isNotMissed(group: unknown, { origins }: LoadedSettings, env: NodeJS.ProcessEnv): boolean {
+	if (group === undefined || env['NOTIFY_SOCKET'] || env['INVOCATION_ID']) return false;
+	return ['local.agentGroup', 'local.adminGroup'].every(
+		(path) => (origins.get(path)?.source ?? 'default') === 'default',
+	);
 }

@@ -1,5 +1,5 @@
 /** What the settings open on loopback: for a scraper, for applications in a browser, and as settings change. */
-import { chmod, writeFile } from 'node:fs/promises';
+import { chmod, readFile, writeFile } from 'node:fs/promises';
 import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -184,6 +184,16 @@ describe('changed settings', () => {
 		service.notify({ type: 'e' });
 		await device.untilEvent(({ kind }) => kind === 'e');
 		expect((await device.events()).filter(({ type }) => type !== 'gap').map(({ kind }) => kind)).toEqual(['d', 'e']);
+	});
+
+	test('a missing group is a warning where a setting names it or systemd starts the agent, and is not missed elsewhere', async () => {
+		const isThere = /^idv-agent:/m.test(await readFile('/etc/group', 'utf8'));
+		const quiet = await givenAgent({ groups: 'settings' });
+		expect(warningsOf(quiet)).toEqual([]);
+		const byUnit = await givenAgent({ groups: 'settings', env: { INVOCATION_ID: '1' } });
+		expect(warningsOf(byUnit).map(({ code }) => code)).toEqual(isThere ? [] : ['socket-failed', 'socket-failed']);
+		const named = await givenAgent({ groups: 'settings', settings: { local: { agentGroup: 'no-such-group' } } });
+		expect(warningsOf(named).map(({ message }) => message)).toContainEqual(expect.stringContaining('no-such-group'));
 	});
 
 	test('of sockets and files that are open already warn, by name, that they wait for the next start [F130]', async () => {
