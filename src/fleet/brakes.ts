@@ -183,8 +183,9 @@ export function countMoves(
 	nowMs: number,
 ): { readonly moves: number; readonly atOnce: number } {
 	let atOnce = 0;
-	const { moves } = previewPlan(compilePlan(plan), asAssigned(inventory, before, nowMs), nowMs, ({ at }) => {
-		if (at === null) atOnce += 1;
+	const { moves } = previewPlan(compilePlan(plan), asAssigned(inventory, before, nowMs), nowMs, ({ at, from }) => {
+		// An inventory without workflows does not say that anything moves.
+		if (at === null && from !== null) atOnce += 1;
 	});
 	return { moves, atOnce };
 }

@@ -18,7 +18,7 @@ import {
 	type ScannerReport,
 	workflowRequestSchema,
 } from '../protocol/local-api.ts';
-import { agentMetrics, formatMetrics, METRICS_CONTENT_TYPE, type Metric } from '../status/metrics.ts';
+import { type MachineFigures, METRICS_CONTENT_TYPE } from '../status/metrics.ts';
 import type { RecentLog } from '../status/recent-log.ts';
 import { acknowledge, EVENT_PARAMETERS, pageOfEvents, readSince, streamEvents } from './event-routes.runner.ts';
 import type { Forward } from './forwarder.edge.ts';
@@ -39,6 +39,8 @@ export interface RouteParts {
 	readonly forward: Forward;
 	readonly recentLog: Pick<RecentLog, 'lines'>;
 	readonly scanners: () => Promise<ScannerReport>;
+	/** Left out, the figures of the machine are not known. */
+	readonly machine?: () => Promise<MachineFigures>;
 }
 
 /** One route. Ties its handler to the schema of its body. */
@@ -101,7 +103,10 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 			summary: 'Reports that a consumer has processed everything up to an event: it is not delivered to it again.',
 			body: ackRequestSchema,
 			answers: { 200: answer('How far it has acknowledged.', 'AckResult') },
-			handle: ({ body }) => acknowledge(agent, body),
+			handle({ body }) {
+				counters.acknowledgedAtMs = performance.now();
+				return acknowledge(agent, body);
+			},
 		}),
 		row('POST', LOCAL_ROUTES.forget, APPLICATIONS, 'forgetConsumer', {
 			summary: 'Reports that a consumer is out of use: no contents are kept for it any more.',
@@ -175,11 +180,16 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 		row('GET', LOCAL_ROUTES.metrics, ['agent', 'admin', 'probe'], 'getMetrics', {
 			summary: 'Metrics of the agent.',
 			answers: { 200: { about: "Prometheus' text format.", content: { 'text/plain': 'text' } } },
-			handle: () => ({
-				status: 200,
-				headers: { 'Content-Type': METRICS_CONTENT_TYPE },
-				text: formatMetrics(metricsOf(agent, counters)),
-			}),
+			async handle() {
+				// Most devices are never asked for it.
+				const { scrape } = await import('../telemetry/collect.runner.ts');
+				const machine = (await parts.machine?.()) ?? null;
+				return {
+					status: 200,
+					headers: { 'Content-Type': METRICS_CONTENT_TYPE },
+					text: scrape(agent, counters, machine),
+				};
+			},
 		}),
 		row('GET', LOCAL_ROUTES.live, HEALTH, 'getLive', {
 			summary: 'Whether the agent runs.',
@@ -243,18 +253,6 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 		}),
 	];
 	return routes;
-}
-
-function metricsOf({ status, events, leases }: Agent, counters: Counters): Metric[] {
-	return agentMetrics(status(), counters, {
-		eventsKept: events.count,
-		eventBytes: events.bytes,
-		eventsDurable: counters.eventsDurable,
-		consumers: counters.streams,
-		leases: leases.list().leases.length,
-		residentBytes: process.memoryUsage.rss(),
-		clockSkewSeconds: counters.clockSkewMs === null ? null : counters.clockSkewMs / 1000,
-	});
 }
 
 /** Counts a stream as open until it ends. */

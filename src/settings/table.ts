@@ -318,6 +318,17 @@ export const SETTINGS = {
 			'Seconds in which a change by the fleet plan must be online, else the device stays where it was; 10 to 86400.',
 		),
 	},
+	telemetry: {
+		// Stores put what opens them into the query.
+		otlpUrl: masked(
+			optionalText(
+				planUrl,
+				'Address that takes OTLP metrics over HTTP, such as https://metrics.example.com/opentelemetry/v1/metrics; left out, nothing is sent.',
+			),
+		),
+		intervalSeconds: number(10, 3600, 60, 'Seconds between two deliveries of metrics, 10 to 3600.'),
+		headersFile: file('File with headers for the metrics store, one Name: value on each line.'),
+	},
 	forward: {
 		allow: list(
 			urlPath('/api/v1/sessions'),

@@ -25,6 +25,7 @@ const ORDER = [
 	'agent',
 	'scanning',
 	'hooks',
+	'telemetry',
 	'local-api',
 	'page',
 	'simulation',
