@@ -22,14 +22,14 @@ const UNKNOWN_MACHINE: MachineFigures = {
 	scannerPresent: null,
 };
 
-/** @param machine `null` where it is not known. */
+/** @param machine `null` where it is not known. @param wallMs the device's clock, milliseconds since 1970. */
 export function collectMetrics(
 	{ events, leases }: MeasuredAgent,
 	status: Status,
 	counters: Counters,
 	machine: MachineFigures | null,
+	wallMs = Date.now(),
 ): Metric[] {
-	const wallMs = Date.now();
 	const ageOf = (iso: string | null | undefined) => (iso ? wallMs - Date.parse(iso) : null);
 	const { acknowledgedAtMs } = counters;
 	return [

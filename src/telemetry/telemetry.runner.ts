@@ -79,28 +79,30 @@ export function startTelemetry(parts: TelemetryParts) {
 		// Devices that were switched on together must not push together.
 		let nextMs = intervalSeconds * 1000 * (0.9 + 0.2 * random());
 		try {
-			const { retryAfterMs, refusal } = await send(url, signal);
+			const retryAfterMs = await send(url, signal);
 			nextMs = Math.max(nextMs, retryAfterMs ?? 0);
-			failures = refusal ? failures + 1 : 0;
-			agent.warn('telemetry', refusal);
 		} catch (error) {
-			failures += 1;
-			if (!signal.aborted && failures >= FAILURES_TO_WARN) agent.warn('telemetry', asWarning(error, url));
-		} finally {
-			underWay = null;
-			pushIn(nextMs);
+			if (!signal.aborted) noteFailure(asFailure(error, url), error instanceof AgentError);
 		}
+		// Settings that changed meanwhile have set a time of their own.
+		if (signal.aborted) return;
+		underWay = null;
+		pushIn(nextMs);
 	}
 
-	async function send(
-		url: URL,
-		signal: AbortSignal,
-	): Promise<{ retryAfterMs: number | null; refusal: Failure | null }> {
+	/** @param isClear whether waiting will not mend it. */
+	function noteFailure(told: Failure, isClear: boolean): void {
+		failures += 1;
+		if (isClear || failures >= FAILURES_TO_WARN) agent.warn('telemetry', told);
+	}
+
+	/** @returns the wait that the store asks for. */
+	async function send(url: URL, signal: AbortSignal): Promise<number | null> {
 		const headers = await readHeaders(settings().headersFile, parts.registerSecret);
 		const machine = await parts.machine();
 		noteChanges();
 		const status = agent.status();
-		const metrics = collectMetrics(agent, status, counters, machine);
+		const metrics = collectMetrics(agent, status, counters, machine, clock.wallMs());
 		const now = seenIn(metrics);
 		const pending = changes.pending();
 		const current = encoded([...goneFrom(seenAll, now), ...metrics], !hasDelivered);
@@ -123,17 +125,16 @@ export function startTelemetry(parts: TelemetryParts) {
 		if (isGood) {
 			hasDelivered = true;
 			seenAll = now;
-			return { retryAfterMs: null, refusal: null };
+			failures = 0;
+			agent.warn('telemetry', null);
+			return null;
 		}
-		const message = `The metrics store at ${url.host} answered ${answer.status}.`;
-		const isRefusal = answer.status < 500 && answer.status !== 408 && answer.status !== 429;
-		return {
-			retryAfterMs: answer.retryAfterMs,
-			refusal: isRefusal || failures + 1 >= FAILURES_TO_WARN ? failure('telemetry-failed', message) : null,
-		};
+		const told = failure('telemetry-failed', `The metrics store at ${url.host} answered ${answer.status}.`);
+		noteFailure(told, answer.status < 500 && answer.status !== 408 && answer.status !== 429);
+		return answer.retryAfterMs;
 	}
 
-	function asWarning(error: unknown, url: URL): Failure {
+	function asFailure(error: unknown, url: URL): Failure {
 		if (error instanceof AgentError) return error.failure;
 		const { message } = classifyNetworkError(error, { host: url.host, viaProxy: parts.network().viaProxy(url) });
 		return failure('telemetry-failed', `Metrics were not delivered: ${message}`);
@@ -149,8 +150,9 @@ export function startTelemetry(parts: TelemetryParts) {
 		},
 		/** The settings or the network may have changed: the next push comes soon. */
 		reevaluate() {
-			underWay?.abort();
 			failures = 0;
+			underWay?.abort();
+			underWay = null;
 			pushIn(FIRST_MS * random());
 		},
 		/** Pushes now; resolves when it is over. */
