@@ -23,10 +23,11 @@ async function ask(query: string): Promise<readonly Series[]> {
 	const search = new URLSearchParams({ query, start: String(startS), end: String(endS), step: '60' });
 	const response = await fetch(`${store}/api/v1/query_range?${search}`);
 	if (!response.ok) throw new Error(`${response.status}: ${await response.text()}`);
-	return (await response.json()).data.result;
+	const { data } = (await response.json()) as { data: { result: readonly Series[] } };
+	return data.result;
 }
 
-const escape = (text: string) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('"', '&quot;');
+const escapeXml = (text: string) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('"', '&quot;');
 
 function draw(title: string, series: readonly Series[], x: number, y: number): string {
 	const most = Math.max(1, ...series.flatMap(({ values }) => values.map(([, value]) => Number(value))));
@@ -38,12 +39,12 @@ function draw(title: string, series: readonly Series[], x: number, y: number): s
 			return `${across.toFixed(1)},${(bottom - (Number(value) / most) * (bottom - top)).toFixed(1)}`;
 		});
 		const name = Object.values(metric).join(' ') || 'devices';
-		const legend = `<text x="${left + index * 132}" y="${y + HEIGHT - 10}" fill="${colour}">${escape(name)}</text>`;
+		const legend = `<text x="${left + index * 96}" y="${y + HEIGHT - 10}" fill="${colour}">${escapeXml(name)}</text>`;
 		return `<polyline fill="none" stroke="${colour}" stroke-width="2" points="${points.join(' ')}"/>${legend}`;
 	});
 	return [
 		`<rect x="${x + 4}" y="${y + 4}" width="${WIDTH - 8}" height="${HEIGHT - 8}" rx="6" fill="#fff" stroke="#d5d9e0"/>`,
-		`<text x="${x + PAD + 4}" y="${y + 24}" font-weight="bold" fill="#1f2937">${escape(title)}</text>`,
+		`<text x="${x + PAD + 4}" y="${y + 24}" font-weight="bold" fill="#1f2937">${escapeXml(title)}</text>`,
 		`<text x="${left - 6}" y="${top + 4}" text-anchor="end" fill="#6b7280">${most}</text>`,
 		`<text x="${left - 6}" y="${bottom}" text-anchor="end" fill="#6b7280">0</text>`,
 		`<line x1="${left}" y1="${bottom}" x2="${right}" y2="${bottom}" stroke="#d5d9e0"/>`,
