@@ -7,6 +7,8 @@ import { fillTemplate, type Heartbeat, type HeartbeatExtras } from '../protocol/
 
 export interface HeartbeatOptions {
 	readonly clock: Clock;
+	/** Milliseconds until the first. */
+	readonly firstInMs: number;
 	/** Milliseconds between two. */
 	readonly cadenceMs: number;
 	readonly deviceId: string;
@@ -22,12 +24,11 @@ export interface HeartbeatOptions {
 	readonly onSent: (sentAt: string) => void;
 }
 
-/** Sends the first heartbeat now and the others at the cadence, until the returned function is called. */
+/** Sends heartbeats at the cadence until the returned function is called. */
 export function startHeartbeats(options: HeartbeatOptions): () => void {
-	const { clock, cadenceMs, deviceId, workflowId } = options;
+	const { clock, firstInMs, cadenceMs, deviceId, workflowId } = options;
 	let sequence = 0;
-	let dueMs = clock.monotonicMs();
-	let cancel = () => {};
+	let dueMs = clock.monotonicMs() + firstInMs;
 
 	const beat = () => {
 		const nowMs = clock.monotonicMs();
@@ -44,6 +45,6 @@ export function startHeartbeats(options: HeartbeatOptions): () => void {
 		dueMs += cadenceMs * Math.max(1, Math.ceil((nowMs - dueMs) / cadenceMs));
 		cancel = clock.schedule(dueMs - nowMs, beat);
 	};
-	beat();
+	let cancel = clock.schedule(firstInMs, beat);
 	return () => cancel();
 }

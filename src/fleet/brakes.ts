@@ -1,5 +1,5 @@
 /**
- * What a plan would do that is probably a slip: to the devices of an inventory, beside the plan before it, and against the
+ * Effects of a plan that are probably a slip: to the devices of an inventory, beside the plan before it, and against the
  * workflows that exist. Pure; asked before a plan is signed, never on a device.
  */
 import { nearestName } from '../settings/resolve.ts';

@@ -4,7 +4,7 @@ import type { Status } from '../protocol/local-api.ts';
 import type { PlanRecord } from '../state/plan-record.ts';
 import type { PlanAttempt } from './attempt.ts';
 import { planTarget } from './record.ts';
-import { assignmentAt } from './targeting.ts';
+import { assignmentAt, isDue } from './targeting.ts';
 
 /** The plan in `status --json`; `null` without one. */
 export function reportPlan(
@@ -64,13 +64,13 @@ export function heartbeatExtras(
 }
 
 /** The next change by the plan, as far as it is known. */
-function nextChange({ taken, waiting }: PlanRecord, wallMs: number): NonNullable<Status['plan']>['next'] {
+function nextChange({ taken, waiting, moved }: PlanRecord, wallMs: number): NonNullable<Status['plan']>['next'] {
 	if (waiting) {
 		const { revision, atMs } = waiting;
 		return { revision, workflowId: assignmentAt(waiting, atMs).workflowId, at: iso(atMs) };
 	}
 	const moveMs = taken?.move?.atMs ?? null;
-	if (!taken?.move || moveMs === null || moveMs <= wallMs) return null;
+	if (!taken?.move || moveMs === null || isDue(taken.move, wallMs, moved)) return null;
 	return { revision: taken.revision, workflowId: taken.move.to.workflowId, at: iso(moveMs) };
 }
 

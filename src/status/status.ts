@@ -3,6 +3,7 @@
  */
 
 import type { Failure } from '../base/errors.ts';
+import { isImpossible } from '../connection/clock-skew.ts';
 import { failureOf } from '../connection/link.ts';
 import { budgetWarning } from '../connection/registration-budget.ts';
 import type { Link, Supervision } from '../connection/supervisor.ts';
@@ -98,10 +99,16 @@ export function describeStatus(snapshot: Snapshot): Status {
 		plan: snapshot.plan,
 		sessionId: device.pairing?.sessionId ?? null,
 		pairedAt: device.pairing?.pairedAt ?? null,
+		...clockOfPairing(device, snapshot.wallMs),
 		problem,
 		warnings,
 		newestEventId: snapshot.newestEventId,
 	};
+}
+
+function clockOfPairing({ pairing }: DeviceState, wallMs: number): Pick<Status, 'pairedAtBy'> {
+	if (pairing?.pairedAtBy) return { pairedAtBy: 'service' };
+	return pairing && isImpossible(Date.parse(pairing.pairedAt), wallMs) ? { pairedAtBy: 'wrong clock' } : {};
 }
 
 function warningsOf({ warnings, line, supervision, nowMs }: Snapshot): Failure[] {

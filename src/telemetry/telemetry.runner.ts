@@ -1,6 +1,6 @@
 /**
  * Sends the device's figures to a metrics store by OTLP, for devices that no scraper reaches. Loaded only where
- * `telemetry.otlpUrl` is set. What could not be sent is a warning, and never keeps the device from its work.
+ * `telemetry.otlpUrl` is set. A failed delivery is a warning, and never keeps the device from its work.
  */
 import type { Agent } from '../agent/agent.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
@@ -59,7 +59,7 @@ export function startTelemetry(parts: TelemetryParts) {
 	function noteChanges(): void {
 		const now = seenIn(stateMetrics(agent.status()));
 		const changed = changesBetween(seen, now);
-		// The first look is no change.
+		// The first look changes nothing.
 		if (seen.size > 0 && changed.length > 0) changes.add(clock.monotonicMs(), encoded(changed));
 		seen = now;
 	}

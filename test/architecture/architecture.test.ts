@@ -26,6 +26,7 @@ const ORDER = [
 	'scanning',
 	'hooks',
 	'telemetry',
+	'client',
 	'local-api',
 	'page',
 	'simulation',

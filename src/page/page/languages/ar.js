@@ -84,6 +84,7 @@ export default {
 		'plan-expired': ['انتهت صلاحية خطة الأجهزة.', HOTLINE],
 		'plan-unattested': ['لم يعد أي مفتاح صالح يضمن خطة الأجهزة.', HOTLINE],
 		'telemetry-failed': ['تعذّر إرسال القياسات.', HOTLINE],
+		'file-exposed': ['يمكن لآخرين تغيير ملف في هذا الجهاز.', HOTLINE],
 		'plan-not-followed': ['تعذر اتباع خطة الأجهزة.', HOTLINE],
 		'fleet-key-invalid': ['مفتاح من مفاتيح الأجهزة غير صالح.', HOTLINE],
 		'inventory-invalid': ['في قائمة الأجهزة خطأ.', HOTLINE],

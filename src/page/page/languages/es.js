@@ -99,6 +99,7 @@ export default {
 		'plan-expired': ['El plan de la flota ha caducado.', HOTLINE],
 		'plan-unattested': ['Ninguna clave válida respalda ya el plan de la flota.', HOTLINE],
 		'telemetry-failed': ['No se pudieron enviar las métricas.', HOTLINE],
+		'file-exposed': ['Otros pueden cambiar un archivo de este equipo.', HOTLINE],
 		'plan-not-followed': ['No se pudo seguir el plan de la flota.', HOTLINE],
 		'fleet-key-invalid': ['Una clave de la flota no es válida.', HOTLINE],
 		'inventory-invalid': ['La lista de equipos tiene un error.', HOTLINE],
