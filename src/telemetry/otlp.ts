@@ -30,14 +30,11 @@ export function encodeRequest(
 	metrics: readonly Uint8Array[],
 ): Uint8Array {
 	const resource = keyValues(FIELD.resource.attributes, attributes);
-	const scope = Buffer.concat([text(FIELD.scope.name, 'idv-agent'), text(FIELD.scope.version, version)]);
-	const scoped = Buffer.concat([message(FIELD.scopeMetrics.scope, scope), ...metrics]);
+	const scope = concat([text(FIELD.scope.name, 'idv-agent'), text(FIELD.scope.version, version)]);
+	const scoped = concat([message(FIELD.scopeMetrics.scope, scope), ...metrics]);
 	return message(
 		FIELD.request.resourceMetrics,
-		Buffer.concat([
-			message(FIELD.resourceMetrics.resource, resource),
-			message(FIELD.resourceMetrics.scopeMetrics, scoped),
-		]),
+		concat([message(FIELD.resourceMetrics.resource, resource), message(FIELD.resourceMetrics.scopeMetrics, scoped)]),
 	);
 }
 
@@ -50,34 +47,45 @@ export function encodeMetrics(
 	{ atMs, startedAtMs, describe = false }: { atMs: number; startedAtMs: number; describe?: boolean },
 ): Uint8Array {
 	const times = { time: fixed64(FIELD.point.time, atMs), start: fixed64(FIELD.point.startTime, startedAtMs) };
-	return Buffer.concat(
+	return concat(
 		metrics.flatMap(({ name, type, help, samples }) => {
 			if (samples.length === 0) return [];
 			const isSum = type === 'counter';
 			const points = samples.map((sample) => message(1, point(sample, isSum ? times.start : EMPTY, times.time)));
 			const counting = [varint(FIELD.sum.temporality, CUMULATIVE), varint(FIELD.sum.isMonotonic, 1)];
-			const data = Buffer.concat([...points, ...(isSum ? counting : [])]);
+			const data = concat([...points, ...(isSum ? counting : [])]);
 			const head = [text(FIELD.metric.name, name), describe ? text(FIELD.metric.description, help) : EMPTY];
 			const body = message(isSum ? FIELD.metric.sum : FIELD.metric.gauge, data);
-			return [message(FIELD.scopeMetrics.metrics, Buffer.concat([...head, body]))];
+			return [message(FIELD.scopeMetrics.metrics, concat([...head, body]))];
 		}),
 	);
 }
 
 function point({ labels = {}, value }: Sample, start: Uint8Array, time: Uint8Array): Uint8Array {
-	const number = Buffer.alloc(9);
+	const number = new Uint8Array(9);
 	number[0] = (FIELD.point.asDouble << 3) | 1;
-	number.writeDoubleLE(value, 1);
-	return Buffer.concat([start, time, number, keyValues(FIELD.point.attributes, labels)]);
+	new DataView(number.buffer).setFloat64(1, value, true);
+	return concat([start, time, number, keyValues(FIELD.point.attributes, labels)]);
 }
 
 const EMPTY = new Uint8Array();
+const utf8 = new TextEncoder();
+
+function concat(parts: readonly Uint8Array[]): Uint8Array {
+	const whole = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
+	let at = 0;
+	for (const part of parts) {
+		whole.set(part, at);
+		at += part.length;
+	}
+	return whole;
+}
 
 function keyValues(field: number, attributes: Attributes): Uint8Array {
-	return Buffer.concat(
+	return concat(
 		Object.entries(attributes).map(([key, value]) => {
 			const any = text(FIELD.anyValue.string, value);
-			return message(field, Buffer.concat([text(FIELD.keyValue.key, key), message(FIELD.keyValue.value, any)]));
+			return message(field, concat([text(FIELD.keyValue.key, key), message(FIELD.keyValue.value, any)]));
 		}),
 	);
 }
@@ -88,11 +96,11 @@ function message(field: number, body: Uint8Array): Uint8Array {
 	let length = body.length;
 	for (; length > 127; length = Math.floor(length / 128)) head.push((length % 128) + 128);
 	head.push(length);
-	return Buffer.concat([Uint8Array.from(head), body]);
+	return concat([Uint8Array.from(head), body]);
 }
 
 function text(field: number, value: string): Uint8Array {
-	return message(field, Buffer.from(value.toWellFormed()));
+	return message(field, utf8.encode(value.toWellFormed()));
 }
 
 /** Wire type 0, of a small number. */
@@ -102,8 +110,8 @@ function varint(field: number, value: number): Uint8Array {
 
 /** Wire type 1: nanoseconds since 1970. */
 function fixed64(field: number, ms: number): Uint8Array {
-	const bytes = Buffer.alloc(9);
+	const bytes = new Uint8Array(9);
 	bytes[0] = (field << 3) | 1;
-	bytes.writeBigUInt64LE(BigInt(Math.max(0, Math.round(ms * 1000))) * 1000n, 1);
+	new DataView(bytes.buffer).setBigUint64(1, BigInt(Math.max(0, Math.round(ms * 1000))) * 1000n, true);
 	return bytes;
 }

@@ -21,6 +21,8 @@ export interface DeliveryAnswer {
 }
 
 const packed = promisify(gzip);
+/** Less than this costs more to pack than to send. */
+const PACKED_FROM_BYTES = 8192;
 /** A handshake for each delivery would cost more than the delivery. */
 const keptOpen = new HttpsAgent({ keepAlive: true, maxSockets: 1 });
 
@@ -29,7 +31,8 @@ export type Deliver = typeof deliver;
 /** @throws whatever the line does; an answer of any status is returned. */
 export async function deliver({ url, headers, body, agent, deadlineMs, signal }: Delivery): Promise<DeliveryAnswer> {
 	const isSecure = url.protocol === 'https:';
-	const bytes = await packed(body, { level: 1 });
+	const isLarge = body.length > PACKED_FROM_BYTES;
+	const bytes = isLarge ? await packed(body, { level: 1 }) : body;
 	const ended = AbortSignal.any([signal, AbortSignal.timeout(deadlineMs)]);
 	return new Promise((resolve, reject) => {
 		const options = {
@@ -38,7 +41,7 @@ export async function deliver({ url, headers, body, agent, deadlineMs, signal }:
 			headers: {
 				...headers,
 				'content-type': 'application/x-protobuf',
-				'content-encoding': 'gzip',
+				...(isLarge && { 'content-encoding': 'gzip' }),
 				'content-length': bytes.length,
 			},
 			...(agent ? { agent } : isSecure && { agent: keptOpen }),

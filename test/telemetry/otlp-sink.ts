@@ -113,7 +113,8 @@ export async function givenSink(): Promise<Sink> {
 		const chunks: Uint8Array[] = [];
 		request.on('data', (chunk: Uint8Array) => chunks.push(chunk));
 		request.on('end', () => {
-			const body = gunzipSync(Buffer.concat(chunks));
+			const sent = Buffer.concat(chunks);
+			const body = request.headers['content-encoding'] === 'gzip' ? gunzipSync(sent) : sent;
 			if (sink.status === 200)
 				pushes.push({ headers: request.headers, url: request.url ?? '', bytes: body.length, ...readPush(body) });
 			response.on('close', () => {

@@ -99,9 +99,14 @@ describe('a device with telemetry.otlpUrl', () => {
 		);
 		const sets = [`telemetry.otlpUrl=${sink.url}`, `telemetry.headersFile=${headersFile}`, 'fleet.labels=lobby,berlin'];
 		const running = await givenPairedAgent(service, { home, sets });
+		const idle = running.clock.pending;
 		running.clock.advance(5000);
 		await sink.untilAsked(1);
-		const [push] = sink.pushes;
+		await running.untilTimers(idle);
+		// The first heartbeat comes within the cadence.
+		running.clock.advance(66_000);
+		await sink.untilAsked(2);
+		const push = sink.pushes.at(-1);
 		expect(push?.headers).toMatchObject({
 			authorization: 'Bearer store-secret-1',
 			'x-scope': 'kiosks',

@@ -9,7 +9,7 @@ const MINUTE = 60_000;
 const CODES = ['dns-failed', 'credential-refused', 'service-overloaded'];
 
 /** @param share of the story that is told, 0 to 1. */
-function statusOf(n: number, share: number, atMs: number): Status {
+export function statusOf(n: number, share: number, atMs: number): Status {
 	const at = new Date(atMs).toISOString();
 	const isBad = n % 9 === 4 && share > 0.3 && share < 0.8;
 	const isMoved = share > n / 60 + 0.2;
