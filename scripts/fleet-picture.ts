@@ -58,5 +58,5 @@ for (const [index, title] of TITLES.entries()) {
 	drawn.push(draw(title, await ask(panel.targets[0].expr), (index % 2) * WIDTH, Math.floor(index / 2) * HEIGHT));
 }
 process.stdout.write(
-	`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${2 * WIDTH} ${2 * HEIGHT}" width="${2 * WIDTH}" height="${2 * HEIGHT}" font-family="sans-serif" font-size="12">\n<rect width="100%" height="100%" fill="#f3f4f6"/>\n${drawn.join('\n')}\n</svg>\n`,
+	`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${2 * WIDTH} ${2 * HEIGHT}" width="${2 * WIDTH}" height="${2 * HEIGHT}" font-family="sans-serif" font-size="12" role="img" aria-label="A fleet in four charts"><title>A fleet in four charts</title>\n<rect width="100%" height="100%" fill="#f3f4f6"/>\n${drawn.join('\n')}\n</svg>\n`,
 );
