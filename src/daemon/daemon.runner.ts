@@ -10,7 +10,7 @@ import { type Clock, systemClock } from '../base/clock.edge.ts';
 import { createCounters } from '../base/counters.ts';
 import { type Failure, failure, toFailure } from '../base/errors.ts';
 import { createLog, type LogDestination, openLogDestination } from '../base/log.edge.ts';
-import { createSecretRegistry } from '../base/redact.ts';
+import { createSecretRegistry, redact } from '../base/redact.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { openChannel } from '../connection/channel.edge.ts';
 import { lineFile } from '../connection/line-file.edge.ts';
@@ -32,7 +32,9 @@ import { watchSettings } from '../settings/files.edge.ts';
 import { type LoadedSettings, loadSettings, type SettingsSources } from '../settings/load.runner.ts';
 import { type Settings, valueAt } from '../settings/table.ts';
 import { openStateStore } from '../state/store.edge.ts';
+import type { MachineFigures } from '../status/metrics.ts';
 import { rememberLog } from '../status/recent-log.ts';
+import type { Telemetry } from '../telemetry/telemetry.runner.ts';
 
 export interface DaemonOptions extends SettingsSources {
 	/** Local sockets that systemd has opened; the others are opened here. */
@@ -170,7 +172,12 @@ export async function startDaemon(options: DaemonOptions) {
 			allow: () => settings().forward.allow,
 			headers: () => settings().forward.headers,
 		});
-		const routes = localRoutes(agent, { audit, clock, counters, forward, recentLog, scanners: scanning.report });
+		const machine = machineFigures(paths.stateDir, root, clock, async () => {
+			const { devices } = await scanning.report();
+			return settings().scanner.kind === 'off' ? null : devices.some(({ chosen }) => chosen);
+		});
+		const ofRoutes = { audit, clock, counters, forward, recentLog, scanners: scanning.report, machine };
+		const routes = localRoutes(agent, ofRoutes);
 		const server = await openLocalServer({
 			runDir: paths.runDir,
 			routes,
@@ -222,6 +229,26 @@ export async function startDaemon(options: DaemonOptions) {
 		});
 		closers.push(() => ports.close());
 		await ports.apply(settings());
+		let telemetry: Telemetry | null = null;
+		const applyTelemetry = async () => {
+			if (settings().telemetry.otlpUrl === null) {
+				telemetry?.close();
+				telemetry = null;
+			} else if (telemetry) telemetry.reevaluate();
+			else {
+				// Only on a device that sends metrics.
+				const { startTelemetry } = await import('../telemetry/telemetry.runner.ts');
+				telemetry = startTelemetry({
+					...{ agent, counters, clock, random, log, machine, registerSecret },
+					userAgent: parts.userAgent,
+					settings: () => settings().telemetry,
+					network: () => runtime.network,
+					redact: (text) => redact(text, secrets),
+				});
+			}
+		};
+		await applyTelemetry();
+		closers.push(() => telemetry?.close());
 
 		const refuse = (told: Failure) => {
 			const message = joinSentences(told.message, 'The settings from before stay in force.');
@@ -243,6 +270,7 @@ export async function startDaemon(options: DaemonOptions) {
 				void before.retire().finally(() => retiring.delete(before.close));
 				await warnOfFiles();
 				await ports.apply(changed.settings);
+				await applyTelemetry();
 			} catch (error) {
 				refuse(toFailure(error));
 			}
@@ -291,6 +319,28 @@ function warnOfStartOnly(atStart: Settings, now: Settings): Failure | null {
 	const changed = START_ONLY.filter((path) => valueAt(atStart, path) !== valueAt(now, path));
 	const message = `The change of ${changed.join(' and ')} takes effect at the next start of the agent.`;
 	return changed.length === 0 ? null : failure('restart-needed', message);
+}
+
+/** Figures of the machine change slowly, and a scraper may come often. */
+const MACHINE_EVERY_MS = 300_000;
+
+function machineFigures(
+	stateDir: string,
+	root: string,
+	clock: Clock,
+	scannerPresent: () => Promise<boolean | null>,
+): () => Promise<MachineFigures> {
+	let known: { readonly atMs: number; readonly figures: Promise<MachineFigures> } | null = null;
+	const read = async () => {
+		const { readMachineFigures } = await import('../telemetry/machine.edge.ts');
+		const present = await scannerPresent().catch(() => null);
+		return { ...(await readMachineFigures(stateDir, root)), scannerPresent: present };
+	};
+	return () => {
+		const nowMs = clock.monotonicMs();
+		if (!known || nowMs - known.atMs > MACHINE_EVERY_MS) known = { atMs: nowMs, figures: read() };
+		return known.figures;
+	};
 }
 
 /** Reads the settings that are in force at each access. */

@@ -83,6 +83,7 @@ export default {
 		'plan-for-other-fleet': ['خطة الأجهزة مخصّصة لأجهزة أخرى.', HOTLINE],
 		'plan-expired': ['انتهت صلاحية خطة الأجهزة.', HOTLINE],
 		'plan-unattested': ['لم يعد أي مفتاح صالح يضمن خطة الأجهزة.', HOTLINE],
+		'telemetry-failed': ['تعذّر إرسال القياسات.', HOTLINE],
 		'file-exposed': ['يمكن لآخرين تغيير ملف في هذا الجهاز.', HOTLINE],
 		'answer-withheld': ['لم تُسلَّم إجابة من الخدمة.', HOTLINE],
 		'plan-not-followed': ['تعذر اتباع خطة الأجهزة.', HOTLINE],

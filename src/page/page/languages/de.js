@@ -111,6 +111,7 @@ export default {
 		'plan-for-other-fleet': ['Der Flottenplan ist für andere Geräte.', HOTLINE],
 		'plan-expired': ['Der Flottenplan ist abgelaufen.', HOTLINE],
 		'plan-unattested': ['Kein gültiger Schlüssel steht mehr hinter dem Flottenplan.', HOTLINE],
+		'telemetry-failed': ['Messwerte konnten nicht übertragen werden.', HOTLINE],
 		'file-exposed': ['Eine Datei dieses Geräts kann von anderen geändert werden.', HOTLINE],
 		'answer-withheld': ['Eine Antwort des Dienstes wurde nicht weitergegeben.', HOTLINE],
 		'plan-not-followed': ['Der Flottenplan konnte nicht befolgt werden.', HOTLINE],

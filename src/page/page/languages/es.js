@@ -98,6 +98,7 @@ export default {
 		'plan-for-other-fleet': ['El plan de la flota es para otros equipos.', HOTLINE],
 		'plan-expired': ['El plan de la flota ha caducado.', HOTLINE],
 		'plan-unattested': ['Ninguna clave válida respalda ya el plan de la flota.', HOTLINE],
+		'telemetry-failed': ['No se pudieron enviar las métricas.', HOTLINE],
 		'file-exposed': ['Otros pueden cambiar un archivo de este equipo.', HOTLINE],
 		'answer-withheld': ['Una respuesta del servicio no se transmitió.', HOTLINE],
 		'plan-not-followed': ['No se pudo seguir el plan de la flota.', HOTLINE],
