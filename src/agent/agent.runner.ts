@@ -209,7 +209,7 @@ function assemble(options: AgentOptions, base: Base) {
 		readIdentity: identity.ofMachine,
 		registrationFor: (as, baseUrl, workflowId) => registrationFor(reconciler.inputs(as), baseUrl, workflowId),
 		toSaved: connections.toSaved,
-		goOnline: (paired) => goOnline(base, { fleet, links, leaving, status }, paired),
+		goOnline: (paired) => goOnline(base, { fleet, links, leaving, reconciler, status }, paired),
 	});
 	base.onClockJump(() => reconciler.follow());
 	const leaving = createLeaving({ ...base, dropKept: pairing.dropKept });
@@ -254,13 +254,15 @@ function assemble(options: AgentOptions, base: Base) {
 /** Follows a pairing until the device is online, or has failed to be. */
 async function goOnline(
 	{ clock, identity, onStatus }: Base,
-	{ fleet, links, leaving, status }: Pick<Device, 'fleet' | 'links' | 'leaving' | 'status'>,
+	{ fleet, links, leaving, reconciler, status }: Pick<Device, 'fleet' | 'links' | 'leaving' | 'reconciler' | 'status'>,
 	{ desired, connection }: Paired,
 ) {
 	identity.choose();
 	fleet.reevaluate();
 	// Of a service that the device does not reach nothing more can come.
 	if (links.supervision.current?.state.name !== 'online') leaving.belongTo(desired.baseUrl);
+	// A move of the plan that had failed would hold the device where it was, with a Connection that is worth nothing.
+	reconciler.forgive();
 	links.dispatch({ type: 'paired', desired, connection, atMs: clock.monotonicMs() });
 	const generation = links.supervision.lastGeneration;
 	await untilSettled(clock, onStatus, () => {

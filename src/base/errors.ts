@@ -134,6 +134,8 @@ export const CATALOGUE = {
 	...rows(recovers(EXIT.unavailable), {
 		'plan-unreachable': 'If it lasts, check fleet.planUrl and what serves it; the plan from before stays in force.',
 		'scanner-failed': 'Reconnect the scanner.',
+		'telemetry-failed':
+			'Check telemetry.otlpUrl, telemetry.headersFile and what serves them; the device works without it.',
 	}),
 	...rows(recovers(EXIT.configuration), {
 		'credential-unreadable': "Put the file there, readable for the agent's user, with one credential in it.",
@@ -167,6 +169,8 @@ export const CATALOGUE = {
 		'already-paired': 'Use --replace if this device is really meant to move.',
 		'scanner-denied':
 			'Give the agent the right to it: link serial-scanner.conf or keyboard-scanner.conf of /usr/lib/idv-agent/drop-ins, as it says itself, then systemctl daemon-reload and systemctl restart idv-agent.',
+		'answer-withheld':
+			'Leave that request out: a service that says back what it was sent would give the Connection to an application.',
 		'access-denied': 'Run the command as root or as a member of the group that owns the socket.',
 	}),
 	...rows(ask(EXIT.usage), {

@@ -7,6 +7,7 @@ import type { Agent } from '../agent/agent.runner.ts';
 import type { Audit } from '../audit/audit.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import { type Counters, count } from '../base/counters.ts';
+import { AgentError } from '../base/errors.ts';
 import {
 	type AuditEntry,
 	ackRequestSchema,
@@ -23,12 +24,20 @@ import {
 	unpairRequestSchema,
 	workflowRequestSchema,
 } from '../protocol/local-api.ts';
-import { agentMetrics, formatMetrics, METRICS_CONTENT_TYPE, type Metric } from '../status/metrics.ts';
+import { type MachineFigures, METRICS_CONTENT_TYPE } from '../status/metrics.ts';
 import type { RecentLog } from '../status/recent-log.ts';
 import { audited } from './audited.runner.ts';
-import { acknowledge, EVENT_PARAMETERS, pageOfEvents, readSince, streamEvents } from './event-routes.runner.ts';
+import {
+	acknowledge,
+	EVENT_PARAMETERS,
+	ownName,
+	pageOfEvents,
+	readSince,
+	streamEvents,
+} from './event-routes.runner.ts';
 import type { Forward } from './forwarder.edge.ts';
 import type { AnswerName, DescribedRoute } from './openapi.ts';
+import { SHARES } from './server/browser-applications.ts';
 import type { EventSink, LocalReply, LocalRequest, LocalRoute, RawExchange } from './server/local-server.ts';
 
 /** For applications, on every listener that they use. */
@@ -41,11 +50,13 @@ const HEALTH = ['agent', 'admin', 'browser', 'probe'] as const;
 /** The sources of the answers, besides the agent. */
 export interface RouteParts {
 	readonly audit: Audit;
-	readonly clock: Pick<Clock, 'schedule'>;
+	readonly clock: Pick<Clock, 'monotonicMs' | 'schedule'>;
 	readonly counters: Counters;
 	readonly forward: Forward;
 	readonly recentLog: Pick<RecentLog, 'lines'>;
 	readonly scanners: () => Promise<ScannerReport>;
+	/** Left out, the figures of the machine are not known. */
+	readonly machine?: () => Promise<MachineFigures>;
 }
 
 /** One route. Ties its handler to the schema of its body. */
@@ -71,6 +82,8 @@ const LEASES = { 200: answer('All leases in force.', 'LeaseReport') };
 /** The route table. */
 export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 	const { audit, clock, counters, forward, recentLog, scanners } = parts;
+	/** Streams and waits under way, by the name of an application. */
+	const waits = new Map<string, number>();
 	const routes: DescribedRoute[] = [
 		row('GET', LOCAL_ROUTES.document, APPLICATIONS, 'getDocument', {
 			summary: 'This document.',
@@ -85,13 +98,19 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 			summary: 'The state of the device: one sentence for a person, then details.',
 			description: `With Accept: text/event-stream, what ${LOCAL_ROUTES.statusStream} answers.`,
 			answers: STATUS,
-			handle: (request) =>
-				wantsStream(request) ? { stream: (sink) => streamStatus(agent, sink) } : ok(agent.status()),
+			handle(request) {
+				if (!wantsStream(request)) return ok(agent.status());
+				takeWait(waits, request);
+				return { stream: (sink) => streamStatus(agent, sink) };
+			},
 		}),
 		row('GET', LOCAL_ROUTES.statusStream, APPLICATIONS, 'streamStatus', {
 			summary: 'The state of the device now and after each change, as Server-Sent Events named status.',
 			answers: { 200: stream('One event for each change; its data is a Status.', 'Status') },
-			handle: () => ({ stream: (sink) => streamStatus(agent, sink) }),
+			handle(request) {
+				takeWait(waits, request);
+				return { stream: (sink) => streamStatus(agent, sink) };
+			},
 		}),
 		row('GET', LOCAL_ROUTES.events, APPLICATIONS, 'getEvents', {
 			summary:
@@ -103,8 +122,10 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 			answers: { 200: answer('Events, oldest first.', 'EventPage') },
 			handle(request) {
 				const since = readSince(agent, request);
-				return wantsStream(request)
-					? { stream: (sink) => counted(counters, streamEvents(agent, since, sink)) }
+				const isStream = wantsStream(request);
+				if (isStream || request.query.has('wait')) takeWait(waits, request);
+				return isStream
+					? { stream: (sink) => counted(counters, streamEvents(agent, since, sink, request.application)) }
 					: pageOfEvents(agent, clock, since, request);
 			},
 		}),
@@ -117,22 +138,26 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 			answers: { 200: stream('One event for each Event, which is its data, until either side ends it.', 'Event') },
 			handle(request) {
 				const since = readSince(agent, request);
-				return { stream: (sink) => counted(counters, streamEvents(agent, since, sink)) };
+				takeWait(waits, request);
+				return { stream: (sink) => counted(counters, streamEvents(agent, since, sink, request.application)) };
 			},
 		}),
 		row('POST', LOCAL_ROUTES.ack, APPLICATIONS, 'acknowledgeEvents', {
 			summary: 'Reports that a consumer has processed everything up to an event: it is not delivered to it again.',
 			body: ackRequestSchema,
 			answers: { 200: answer('How far it has acknowledged.', 'AckResult') },
-			handle: ({ body }) => acknowledge(agent, body),
+			handle(request) {
+				counters.acknowledgedAtMs = clock.monotonicMs();
+				return acknowledge(agent, request);
+			},
 		}),
 		row('POST', LOCAL_ROUTES.forget, APPLICATIONS, 'forgetConsumer', {
 			summary: 'Reports that a consumer is out of use: no contents are kept for it any more.',
 			description: 'Under the same name again it is a new one, which has acknowledged nothing.',
 			body: forgetRequestSchema,
 			answers: { 200: answer('Whether it was known.', 'ForgetResult') },
-			async handle({ body: { consumer } }) {
-				const known = agent.events.forget(consumer);
+			async handle({ body: { consumer }, application }) {
+				const known = agent.events.forget(ownName(application, consumer));
 				await agent.events.settled();
 				return ok({ consumer, known });
 			},
@@ -150,25 +175,25 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 		row('GET', LOCAL_ROUTES.leases, APPLICATIONS, 'getLeases', {
 			summary: 'The applications that keep a workflow change waiting.',
 			answers: LEASES,
-			handle: () => ok(agent.leases.list()),
+			handle: (request) => ok(leasesOf(agent, request)),
 		}),
 		row('POST', LOCAL_ROUTES.leases, APPLICATIONS, 'holdLease', {
 			summary: 'Reports that a verification is in progress: a workflow change waits for it.',
 			description: `For ${DEFAULT_LEASE_SECONDS} s unless it says otherwise, and never longer than workflow.maxDeferSeconds. A restart of the agent ends it: renew it while the work continues.`,
 			body: leaseRequestSchema,
 			answers: LEASES,
-			handle({ body }) {
-				agent.leases.hold(body.name, body.seconds);
-				return ok(agent.leases.list());
+			handle(request) {
+				agent.leases.hold(ownName(request.application, request.body.name), request.body.seconds);
+				return ok(leasesOf(agent, request));
 			},
 		}),
 		row('POST', LOCAL_ROUTES.leaseRelease, APPLICATIONS, 'releaseLease', {
 			summary: 'Reports that the verification is over.',
 			body: leaseReleaseSchema,
 			answers: LEASES,
-			handle({ body }) {
-				agent.leases.release(body.name);
-				return ok(agent.leases.list());
+			handle(request) {
+				agent.leases.release(ownName(request.application, request.body.name));
+				return ok(leasesOf(agent, request));
 			},
 		}),
 		row('GET', LOCAL_ROUTES.identity, APPLICATIONS, 'getIdentity', {
@@ -194,9 +219,9 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				'authorization endpoints, and paths that forward.allow leaves out. Redirects are not followed.',
 			body: 'raw',
 			answers: { '2XX': { about: 'The answer of the service.', content: { '*/*': 'any' } } },
-			async handle({ body: { request, response, target } }): Promise<LocalReply> {
+			async handle({ body: { request, response, target }, application }): Promise<LocalReply> {
 				try {
-					await forward(request, response, target);
+					await forward(request, response, target, application);
 					count(counters.forwarded, `${Math.floor(response.statusCode / 100)}xx`);
 				} catch (error) {
 					count(counters.forwarded, 'failed');
@@ -208,11 +233,16 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 		row('GET', LOCAL_ROUTES.metrics, ['agent', 'admin', 'probe'], 'getMetrics', {
 			summary: 'Metrics of the agent.',
 			answers: { 200: { about: "Prometheus' text format.", content: { 'text/plain': 'text' } } },
-			handle: () => ({
-				status: 200,
-				headers: { 'Content-Type': METRICS_CONTENT_TYPE },
-				text: formatMetrics(metricsOf(agent, counters)),
-			}),
+			async handle() {
+				// Most devices are never asked for it.
+				const { scrape } = await import('../telemetry/collect.runner.ts');
+				const machine = (await parts.machine?.()) ?? null;
+				return {
+					status: 200,
+					headers: { 'Content-Type': METRICS_CONTENT_TYPE },
+					text: scrape(agent, counters, machine),
+				};
+			},
 		}),
 		row('GET', LOCAL_ROUTES.live, HEALTH, 'getLive', {
 			summary: 'Whether the agent runs.',
@@ -314,16 +344,28 @@ function streamAudit(audit: Audit, entries: readonly AuditEntry[], sink: EventSi
 	return audit.subscribe(send);
 }
 
-function metricsOf({ status, events, leases }: Agent, counters: Counters): Metric[] {
-	return agentMetrics(status(), counters, {
-		eventsKept: events.count,
-		eventBytes: events.bytes,
-		eventsDurable: counters.eventsDurable,
-		consumers: counters.streams,
-		leases: leases.list().leases.length,
-		residentBytes: process.memoryUsage.rss(),
-		clockSkewSeconds: counters.clockSkewMs === null ? null : counters.clockSkewMs / 1000,
-	});
+/** Takes one of the streams and waits that an application may have at once, until its request is over. */
+function takeWait(waits: Map<string, number>, { application, signal }: LocalRequest): void {
+	if (application === null) return;
+	const { name, shares } = application;
+	const most = shares?.waits ?? SHARES.waits;
+	const before = waits.get(name) ?? 0;
+	if (before >= most)
+		throw new AgentError('service-overloaded', `${name} has ${most} streams and waits already.`, {
+			remedy: 'End one of them, or give the application a larger share: waits=N.',
+			retryAfterMs: 1000,
+		});
+	waits.set(name, before + 1);
+	signal.addEventListener('abort', () => waits.set(name, (waits.get(name) ?? 1) - 1), { once: true });
+}
+
+/** An application sees its own, under the names that it gave them. */
+function leasesOf(agent: Agent, { application }: Pick<LocalRequest, 'application'>) {
+	const { leases } = agent.leases.list();
+	if (application === null) return { leases };
+	const own = `${application.name}:`;
+	const mine = leases.filter(({ name }) => name.startsWith(own));
+	return { leases: mine.map((lease) => ({ ...lease, name: lease.name.slice(own.length) })) };
 }
 
 /** Counts a stream as open until it ends. */

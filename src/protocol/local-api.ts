@@ -31,6 +31,9 @@ export const DEFAULT_LEASE_SECONDS = 60;
 /** A name that an application or a lease gives itself. */
 export const CONSUMER_NAME = /^[\w.-]{1,64}$/;
 
+/** The name of an application's consumer or lease among all: `lobby:main`. Names of callers on a shared socket have no application. */
+export const OWN_NAME = /^(?:[\w.-]{1,64}:)?[\w.-]{1,64}$/;
+
 /** A consumer chooses its name, and always uses the same. */
 const consumerName = later(() =>
 	z.string().regex(CONSUMER_NAME, 'must be 1 to 64 letters, digits, dots, hyphens or underscores'),

@@ -14,18 +14,18 @@ import {
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
 import { DEFAULT_CHANNEL_PATH } from '../protocol/endpoints.ts';
+import { forwardedHeaderSchema } from '../protocol/forwarded-headers.ts';
 import { later } from '../protocol/later.ts';
+import { baseUrl, fetchedUrl, origin } from './addresses.ts';
 import {
-	baseUrl,
 	filePath,
 	fleetNameSchema,
 	kindOfMessage,
 	labelSchema,
 	messageTemplate,
-	origin,
-	planUrl,
 	pointer,
 	publicKeySchema,
+	SCAN_SUFFIXES,
 	text,
 	tokenPlace,
 	urlPath,
@@ -42,14 +42,6 @@ export interface Setting<Value> {
 	/** Its value may contain a secret and is masked wherever it is shown. */
 	readonly secret: boolean;
 }
-
-/**
- * The end of a scan: `auto` takes CR, LF or a quiet moment; `cr` and `lf` only that character; `none` only the quiet.
- * Scanners are sold with any of them.
- */
-export const SCAN_SUFFIXES = ['auto', 'cr', 'lf', 'none'] as const;
-
-export type ScanSuffix = (typeof SCAN_SUFFIXES)[number];
 
 /** Languages of the page; `auto` takes the one of its browser. */
 export const PAGE_LANGUAGES = ['auto', 'en', 'de', 'fr', 'es', 'ar'] as const;
@@ -290,7 +282,7 @@ export const SETTINGS = {
 	},
 	fleet: {
 		// Object stores put what opens them into the query.
-		planUrl: masked(optionalText(planUrl, 'Address of the fleet plan, on any web server; left out, there is none.')),
+		planUrl: masked(optionalText(fetchedUrl, 'Address of the fleet plan, on any web server; left out, there is none.')),
 		name: optionalText(
 			fleetNameSchema,
 			'Name of the fleet that this device belongs to: a plan that names another one, or none, is refused; left out, the address of the plan separates fleets.',
@@ -309,12 +301,24 @@ export const SETTINGS = {
 			'Seconds in which a change by the fleet plan must be online, else the device stays where it was; 10 to 86400.',
 		),
 	},
+	telemetry: {
+		// Stores put what opens them into the query.
+		otlpUrl: masked(
+			optionalText(
+				fetchedUrl,
+				'Address that takes OTLP metrics over HTTP, such as https://metrics.example.com/opentelemetry/v1/metrics; left out, nothing is sent.',
+			),
+		),
+		intervalSeconds: number(10, 3600, 60, 'Seconds between two deliveries of metrics, 10 to 3600.'),
+		headersFile: file('File with headers for the metrics store, one Name: value on each line.'),
+	},
 	forward: {
 		allow: list(
 			urlPath('/api/v1/sessions'),
 			64,
 			'Paths of the service under which applications may ask; empty allows all but the authorization endpoints.',
 		),
+		headers: list(forwardedHeaderSchema, 32, 'Headers of applications that also go to the service, such as x-tenant.'),
 	},
 	page: {
 		port: optionalNumber(0, 65_535, 'Port of the page on 127.0.0.1, 0 for any free one; left out, there is no page.'),
@@ -347,7 +351,7 @@ export const SETTINGS = {
 				'Port on 127.0.0.1 for applications that live in a browser, 0 for any free one; left out, there is none.',
 			),
 			applicationsFile: file(
-				'File of mode 0600 or 0640 that names them, one on each line: name, origin, token of 32 characters or more.',
+				'File of mode 0600 or 0640 that names applications, one on each line: name, origin, token, and options.',
 			),
 		},
 	},

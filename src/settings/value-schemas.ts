@@ -3,7 +3,6 @@
  */
 import * as z from 'zod';
 import { templateProblem } from '../protocol/channel.ts';
-import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { later } from '../protocol/later.ts';
 
 export const text = later(() =>
@@ -32,37 +31,6 @@ export const whole = (min: number, max: number) =>
 	z.int('must be a whole number').min(min, `must be at least ${min}`).max(max, `must be at most ${max}`);
 export const kindOfMessage = later(() => text.max(256, 'must have at most 256 characters'));
 export const urlPath = (example: string) => later(() => text.regex(/^\/[^?#]*$/, `must be a path such as ${example}`));
-export const baseUrl = later(() =>
-	z.string('must be a text').transform((value, context) => {
-		const url = normalizeBaseUrl(value);
-		if (url && (url.startsWith('https:') || isLoopback(url))) return url;
-		context.addIssue(
-			url
-				? 'must begin with https:// (plain http is only for this machine itself)'
-				: 'must be an https address without user, query or fragment, such as https://id.example.com',
-		);
-		return z.NEVER;
-	}),
-);
-export const origin = later(() =>
-	z.string('must be a text').transform((value, context) => {
-		const url = normalizeBaseUrl(value);
-		if (url) return url;
-		context.addIssue('must be an origin such as https://id.example.com, with the path of the service if it has one');
-		return z.NEVER;
-	}),
-);
-
-export const planUrl = later(() =>
-	z.string('must be a text').transform((value, context) => {
-		const url = URL.parse(value);
-		const isSafe = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLoopback(url.href));
-		if (url && isSafe && !url.username && !url.password && !url.hash) return url.href;
-		context.addIssue('must be an https address without user and fragment (plain http is only for this machine itself)');
-		return z.NEVER;
-	}),
-);
-
 /** A name that a device is given in its settings, for plans to choose it by. */
 export const labelSchema = later(() =>
 	z
@@ -87,3 +55,11 @@ export const publicKeySchema = later(() =>
 		.string('must be a text')
 		.regex(/^ed25519:[A-Za-z0-9+/]{43}=$/, 'must be a key such as "ed25519:…" from idv fleet keygen'),
 );
+
+/**
+ * The end of a scan: `auto` takes CR, LF or a quiet moment; `cr` and `lf` only that character; `none` only the quiet.
+ * Scanners are sold with any of them.
+ */
+export const SCAN_SUFFIXES = ['auto', 'cr', 'lf', 'none'] as const;
+
+export type ScanSuffix = (typeof SCAN_SUFFIXES)[number];

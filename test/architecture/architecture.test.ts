@@ -26,6 +26,7 @@ const ORDER = [
 	'agent',
 	'scanning',
 	'hooks',
+	'telemetry',
 	'client',
 	'local-api',
 	'page',

@@ -1,10 +1,16 @@
-/** Every link in the documents leads to a file that is there, and to a heading of it; every npm script is in the README. */
+/** Every link in the documents leads to a file that is there, and to a heading of it; every npm script is in the README or CONTRIBUTING.md. */
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
 
 const ROOT = resolve(import.meta.dirname, '../..');
-const DOCUMENTS = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', ...globSync('docs/**/*.md', { cwd: ROOT })];
+const DOCUMENTS = [
+	'README.md',
+	'CONTRIBUTING.md',
+	'SECURITY.md',
+	'CHANGELOG.md',
+	...globSync('docs/**/*.md', { cwd: ROOT }),
+];
 
 /** Without code, which may look like headings and links. */
 const readProse = (file: string) => readFileSync(file, 'utf8').replaceAll(/^```.*?^```/gms, '');
@@ -32,9 +38,9 @@ test('links in the documents lead somewhere', () => {
 	expect(DOCUMENTS.length).toBeGreaterThan(5);
 });
 
-test('every npm script is in the README', () => {
+test('every npm script is in the README or CONTRIBUTING.md', () => {
 	const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { scripts: object };
-	const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
+	const readme = ['README.md', 'CONTRIBUTING.md'].map((name) => readFileSync(join(ROOT, name), 'utf8')).join('\n');
 	const isNamed = (name: string) => new RegExp(`(npm |npm run |\`)${name}[\` ]`).test(readme);
 	expect(Object.keys(scripts).filter((name) => !isNamed(name))).toEqual([]);
 });
