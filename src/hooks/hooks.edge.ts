@@ -5,6 +5,7 @@
 import type { ChildProcess } from 'node:child_process';
 import { errnoOf } from '../base/files.edge.ts';
 import { cleanText } from '../protocol/problem.ts';
+import { handOver } from './hand-over.edge.ts';
 
 const HOOK_LIMITS = {
 	/** Commands running at once. */
@@ -31,6 +32,8 @@ export interface HookCall {
 	readonly argv: readonly string[];
 	/** Becomes one line of JSON on standard input. */
 	readonly input: unknown;
+	/** Socket of the helper unit, which runs the command that its own settings name, in place of `argv`. */
+	readonly socket?: string | undefined;
 }
 
 export interface HookReport {
@@ -99,14 +102,18 @@ export function createHooks(options: {
 	};
 }
 
-/** Starts a command. @returns a function that asks it to end, and ends it soon after. */
+/** Starts a command, or has the helper start it. @returns a function that asks it to end, and ends it soon after. */
 function start(
-	{ hook, argv, input }: HookCall,
+	{ hook, argv, input, socket }: HookCall,
 	env: Record<string, string>,
 	limits: HookLimits,
 	done: (report: HookReport) => void,
 ): () => void {
 	const startedAt = performance.now();
+	if (socket !== undefined)
+		return handOver({ socket, hook, input }, limits.timeoutMs, (answer) =>
+			done({ hook, ...answer, ms: Math.round(performance.now() - startedAt) }),
+		);
 	let stderr = '';
 	let timedOut = false;
 	let killTimer: NodeJS.Timeout | undefined;
