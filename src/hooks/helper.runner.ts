@@ -39,7 +39,7 @@ export async function serveHook(parts: {
 	const { stream, paths, env, requestWithinMs = REQUEST_WITHIN_MS } = parts;
 	const answer = (told: HelperAnswer) =>
 		new Promise<void>((resolve) =>
-			stream.once('close', resolve).end(`${JSON.stringify(told)}\n`, () => stream.destroy()),
+			stream.once('close', () => resolve()).end(`${JSON.stringify(told)}\n`, () => stream.destroy()),
 		);
 	const refuse = (reason: string) =>
 		answer({ outcome: { kind: 'notStarted', reason: cleanText(reason, 2000) }, stderr: '' });
