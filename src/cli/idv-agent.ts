@@ -84,7 +84,7 @@ const COMMANDS: Subcommands = {
 	'hook-helper': (command) =>
 		command('run one hook without the rights of the agent (systemd starts this for each event)')
 			.examples({ 'systemctl status idv-agent-hooks.socket': 'standard input is a connection of this socket' })
-			.runs(async () => (await import('./hook-helper.ts')).helpWithHook),
+			.runs(async () => (await import('./serve-hook.ts')).helpWithHook),
 	scanner: (command) =>
 		command('the code scanners of this device').subcommands({
 			list: (command) =>

@@ -3,19 +3,13 @@ import { connect } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { inWords } from '../base/files.edge.ts';
 import { cleanText } from '../protocol/problem.ts';
-import {
-	type HelperAnswer,
-	helperAnswer,
-	MAX_ANSWER_BYTES,
-	MAX_REQUEST_BYTES,
-	readMessage,
-} from './helper-messages.ts';
+import { type HelperAnswer, helperAnswer, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, readMessage } from './messages.ts';
 
 /** A line that was not read; its message is the end of a sentence. */
 const unread = (code: 'too-large' | 'ended', message: string) => Object.assign(new Error(message), { code });
 
 /**
- * The first line of a stream, without its end. What follows is thrown away, so that the end of the stream is noticed.
+ * The first line of a stream, without its end. Later bytes are thrown away, so that the end of the stream is noticed.
  * @param maxBytes of the line.
  * @throws an error for `inWords`, of the system or with the code `too-large` or `ended`.
  */

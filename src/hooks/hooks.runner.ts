@@ -11,8 +11,8 @@ import { sentenceOf } from '../base/sentences.ts';
 import { formatEvent } from '../events/feed.runner.ts';
 import type { PairPreview, Status } from '../protocol/local-api.ts';
 import type { Settings } from '../settings/table.ts';
-import type { HookName } from './helper-messages.ts';
 import { createHooks, type HookReport } from './hooks.edge.ts';
+import type { HookName } from './messages.ts';
 
 export function runSiteHooks(parts: {
 	readonly agent: Agent;

@@ -2,7 +2,7 @@
 import { fstatSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { AgentError } from '../base/errors.ts';
-import { serveHook } from '../hooks/helper.runner.ts';
+import { serveHook } from '../hooks/serve.runner.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import type { AskFlags } from './local-agent.ts';
 

@@ -10,6 +10,7 @@ import { cleanText } from '../protocol/problem.ts';
 import { loadSettings } from '../settings/load.runner.ts';
 import type { AgentPaths } from '../settings/paths.runner.ts';
 import { readLine } from './hand-over.edge.ts';
+import { createHooks } from './hooks.edge.ts';
 import {
 	type HelperAnswer,
 	type HookName,
@@ -17,8 +18,7 @@ import {
 	helperRequest,
 	MAX_REQUEST_BYTES,
 	readMessage,
-} from './helper-messages.ts';
-import { createHooks } from './hooks.edge.ts';
+} from './messages.ts';
 
 const ROOT = 0;
 /** For a whole request, in milliseconds. */
