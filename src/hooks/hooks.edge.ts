@@ -5,7 +5,6 @@
 import type { ChildProcess } from 'node:child_process';
 import { errnoOf } from '../base/files.edge.ts';
 import { cleanText } from '../protocol/problem.ts';
-import { handOver } from './hand-over.edge.ts';
 
 const HOOK_LIMITS = {
 	/** Commands running at once. */
@@ -110,10 +109,15 @@ function start(
 	done: (report: HookReport) => void,
 ): () => void {
 	const startedAt = performance.now();
-	if (socket !== undefined)
-		return handOver({ socket, hook, input }, limits.timeoutMs, (answer) =>
-			done({ hook, ...answer, ms: Math.round(performance.now() - startedAt) }),
+	if (socket !== undefined) {
+		// Loaded by the first hook that needs it.
+		const handed = import('./hand-over.edge.ts').then(({ handOver }) =>
+			handOver({ socket, hook, input }, limits.timeoutMs, (answer) =>
+				done({ hook, ...answer, ms: Math.round(performance.now() - startedAt) }),
+			),
 		);
+		return () => void handed.then((end) => end());
+	}
 	let stderr = '';
 	let timedOut = false;
 	let killTimer: NodeJS.Timeout | undefined;
