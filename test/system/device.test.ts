@@ -325,7 +325,7 @@ describe('a device that is paired', () => {
 		]);
 
 		const unit = 'idv-agent-hooks@.service';
-		await device.must(`systemd-analyze verify --man=no idv-agent-hooks.socket`);
+		await device.must('systemd-analyze verify --man=no /usr/lib/systemd/system/idv-agent-hooks.socket');
 		const rated = await device.run(
 			`systemd-analyze security --no-pager --offline=true --threshold=12 /usr/lib/systemd/system/${unit}`,
 		);
