@@ -245,7 +245,7 @@ test.skipIf(!hasTerminal)(
 		const home = await givenHome();
 		const keys = [
 			['q ends', 'w'],
-			['workflow document-check.\r\n\r\nOpen', 'r'],
+			[', workflow document-check.\r\n\r\nOpen', 'r'],
 			['Now online.', 'x'],
 			[': gap', 'q'],
 		] as const;

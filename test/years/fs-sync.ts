@@ -1,4 +1,8 @@
 /** In the place of `node:fs` for the agent's sources: the simulated disk; what it lacks is the machine's own. */
+
+import * as real from 'node:fs';
+import { dirname } from 'node:path';
+import * as promises from './fs-async.ts';
 import { simulatedDisk } from './machine-edges.ts';
 
 export * from 'node:fs';
@@ -8,17 +12,22 @@ export const existsSync = (path: string) => simulatedDisk().files.has(path) || s
 const open = new Map<number, string>();
 let descriptors = 1000;
 /** Opens to append or to read; a directory too. */
-export function openSync(path: string, flags = 'r'): number {
+/** How far each descriptor has read. */
+const readTo = new Map<number, number>();
+export function openSync(path: string, flags: string | number = 'r'): number {
 	const disk = simulatedDisk();
 	if (!existsSync(path)) {
-		if (flags === 'r') disk.find(path);
+		if (typeof flags === 'number' || flags === 'r') disk.find(path);
 		disk.create(path);
 	}
 	descriptors += 1;
 	open.set(descriptors, path);
 	return descriptors;
 }
-export const closeSync = (descriptor: number) => void open.delete(descriptor);
+export const closeSync = (descriptor: number) => {
+	open.delete(descriptor);
+	readTo.delete(descriptor);
+};
 const nodeOf = (descriptor: number) => simulatedDisk().find(open.get(descriptor) ?? '');
 export function writeSync(descriptor: number, bytes: Buffer, offset = 0): number {
 	const node = nodeOf(descriptor);
@@ -59,3 +68,64 @@ export function renameSync(from: string, to: string): void {
 export function rmSync(path: string, { force = false } = {}): void {
 	if (!force || simulatedDisk().files.has(path)) simulatedDisk().remove(path);
 }
+
+const statOf = (path: string) => {
+	const disk = simulatedDisk();
+	const isFile = !disk.directories.has(path);
+	const { bytes, mode } = isFile ? disk.find(path) : { bytes: Buffer.alloc(0), mode: 0o40700 };
+	const more = { uid: process.getuid?.() ?? 0, gid: 0, mtimeMs: 0, isFile: () => isFile, isDirectory: () => !isFile };
+	return { size: bytes.length, mode, ...more };
+};
+export const statSync = statOf;
+export const lstatSync = (path: string, { throwIfNoEntry = true } = {}) =>
+	throwIfNoEntry || existsSync(path) ? statOf(path) : undefined;
+export const fstatSync = (descriptor: number) => {
+	const path = open.get(descriptor);
+	return path === undefined ? real.fstatSync(descriptor) : statOf(path);
+};
+export function readSync(descriptor: number, buffer: Buffer): number {
+	const at = readTo.get(descriptor) ?? 0;
+	const bytesRead = nodeOf(descriptor).bytes.copy(buffer, 0, at);
+	readTo.set(descriptor, at + bytesRead);
+	return bytesRead;
+}
+/** No name is a link here. */
+export const realpathSync = Object.assign((path: string) => path, { native: (path: string) => path });
+export function mkdirSync(path: string): void {
+	for (let at = path; !simulatedDisk().directories.has(at); at = dirname(at)) simulatedDisk().directories.add(at);
+}
+export function fchmodSync(descriptor: number, mode: number): void {
+	nodeOf(descriptor).mode = mode;
+}
+export const accessSync = (path: string) => void statOf(path);
+export function truncateSync(path: string, length = 0): void {
+	const node = simulatedDisk().find(path);
+	node.bytes = Buffer.from(node.bytes.subarray(0, length));
+}
+export { promises };
+
+export default {
+	...real,
+	existsSync,
+	openSync,
+	closeSync,
+	writeSync,
+	ftruncateSync,
+	fsyncSync,
+	fdatasyncSync,
+	readFileSync,
+	writeFileSync,
+	readdirSync,
+	renameSync,
+	rmSync,
+	statSync,
+	lstatSync,
+	fstatSync,
+	readSync,
+	realpathSync,
+	mkdirSync,
+	fchmodSync,
+	accessSync,
+	truncateSync,
+	promises: promises.default,
+};
