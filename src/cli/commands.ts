@@ -76,7 +76,7 @@ const COMMANDS: Subcommands = {
 			.runs(async () => (await import('./provision.ts')).takeProvision),
 	'hook-helper': (command) =>
 		command('run one hook without the rights of the agent (systemd starts this for each event)')
-			.examples({ 'systemctl status idv-agent-hooks.socket': 'standard input is a connection of this socket' })
+			.examples({ 'idv-agent hook-helper': 'standard input is a connection of idv-agent-hooks.socket' })
 			.runs(async () => (await import('./serve-hook.ts')).helpWithHook),
 	scanner: (command) =>
 		command('the code scanners of this device').subcommands({
