@@ -306,7 +306,7 @@ const SECTIONS: Readonly<Record<string, ReadonlyMap<string, readonly string[]>>>
 				'',
 				'/run/idv-agent/admin.sock: for pairing and changing the device, members of the group idv-agent-admin.',
 				'',
-				'/usr/lib/idv-agent/drop-ins: for a serial scanner, a keyboard scanner and the page.',
+				'/usr/lib/idv-agent/drop-ins: for a serial scanner, a keyboard scanner, the page, and hooks without the rights of the agent.',
 			],
 		],
 		[

@@ -74,6 +74,10 @@ const COMMANDS: Subcommands = {
 				'idv-agent provision - < provision.json': 'without leaving a secret on the disk',
 			})
 			.runs(async () => (await import('./provision.ts')).takeProvision),
+	'hook-helper': (command) =>
+		command('run one hook without the rights of the agent (systemd starts this for each event)')
+			.examples({ 'idv-agent hook-helper': 'standard input is a connection of idv-agent-hooks.socket' })
+			.runs(async () => (await import('./serve-hook.ts')).helpWithHook),
 	scanner: (command) =>
 		command('the code scanners of this device').subcommands({
 			list: (command) =>

@@ -155,7 +155,14 @@ export async function startDaemon(options: DaemonOptions) {
 		});
 		closers.push(() => agent.stop());
 		agent.events.onErase(recentLog.forget);
-		const hooks = runSiteHooks({ agent, log, counters, settings: () => settings().hooks, env: options.env });
+		const hooks = runSiteHooks({
+			agent,
+			log,
+			counters,
+			settings: () => settings().hooks,
+			helperSocket: `${paths.runDir}/hooks.sock`,
+			env: options.env,
+		});
 		closers.push(() => hooks.close());
 		const scanning = listenForScans({
 			agent,

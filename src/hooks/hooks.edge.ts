@@ -31,6 +31,8 @@ export interface HookCall {
 	readonly argv: readonly string[];
 	/** Becomes one line of JSON on standard input. */
 	readonly input: unknown;
+	/** Socket of the helper unit, which runs the command that its own settings name, in place of `argv`. */
+	readonly socket?: string | undefined;
 }
 
 export interface HookReport {
@@ -99,14 +101,23 @@ export function createHooks(options: {
 	};
 }
 
-/** Starts a command. @returns a function that asks it to end, and ends it soon after. */
+/** Starts a command, or has the helper start it. @returns a function that asks it to end, and ends it soon after. */
 function start(
-	{ hook, argv, input }: HookCall,
+	{ hook, argv, input, socket }: HookCall,
 	env: Record<string, string>,
 	limits: HookLimits,
 	done: (report: HookReport) => void,
 ): () => void {
 	const startedAt = performance.now();
+	if (socket !== undefined) {
+		// Loaded by the first hook that needs it.
+		const handed = import('./hand-over.edge.ts').then(({ handOver }) =>
+			handOver({ socket, hook, input }, limits.timeoutMs, (answer) =>
+				done({ hook, ...answer, ms: Math.round(performance.now() - startedAt) }),
+			),
+		);
+		return () => void handed.then((end) => end());
+	}
 	let stderr = '';
 	let timedOut = false;
 	let killTimer: NodeJS.Timeout | undefined;

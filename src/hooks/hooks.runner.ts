@@ -5,36 +5,41 @@
 
 import type { Agent } from '../agent/agent.runner.ts';
 import { type Counters, count } from '../base/counters.ts';
-import type { Failure } from '../base/errors.ts';
+import { type Failure, failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import { sentenceOf } from '../base/sentences.ts';
 import { formatEvent } from '../events/feed.runner.ts';
 import type { PairPreview, Status } from '../protocol/local-api.ts';
 import type { Settings } from '../settings/table.ts';
 import { createHooks, type HookReport } from './hooks.edge.ts';
+import type { HookName } from './messages.ts';
 
 export function runSiteHooks(parts: {
 	readonly agent: Agent;
 	readonly log: Log;
 	readonly counters: Counters;
 	readonly settings: () => Settings['hooks'];
+	/** Of the helper unit: used when the settings say so. */
+	readonly helperSocket: string;
 	/** The agent's environment variables, of which the commands get a few. */
 	readonly env: Readonly<Record<string, string | undefined>>;
 }) {
-	const { agent, log, counters, settings } = parts;
+	const { agent, log, counters, settings, helperSocket } = parts;
 	const hooks = createHooks({
 		env: parts.env,
 		report(report) {
 			count(counters.hooks, report.outcome.kind);
 			logReport(log, report);
+			if (settings().helper) agent.warn('hooks', helperProblem(report));
 		},
 	});
 	let wasOnline = agent.status().state === 'online';
 	let neededPerson = false;
 
-	function run(hook: keyof Settings['hooks'], input: unknown): void {
-		const argv = settings()[hook];
-		if (argv.length > 0) hooks.run({ hook, argv, input });
+	function run(hook: HookName, input: unknown): void {
+		const { helper, [hook]: argv } = settings();
+		// Without the helper the command would run with the agent's rights: it rather does not run.
+		if (argv.length > 0) hooks.run({ hook, argv, input, socket: helper ? helperSocket : undefined });
 	}
 
 	/** Reports a scan that was refused before it was a pairing. */
@@ -83,6 +88,15 @@ export function runSiteHooks(parts: {
 			return hooks.close();
 		},
 	};
+}
+
+/** `null` when the helper has run the command, however that ended. */
+function helperProblem({ hook, outcome }: HookReport): Failure | null {
+	if (outcome.kind !== 'notStarted') return null;
+	return failure('socket-failed', `The command of hooks.${hook} did not run: ${outcome.reason}.`, {
+		remedy:
+			'Look at systemctl status idv-agent-hooks.socket and journalctl -u "idv-agent-hooks@*"; hook-helper.conf of /usr/lib/idv-agent/drop-ins opens the socket.',
+	});
 }
 
 /** The log redacts every line: a command may print anything. */

@@ -264,6 +264,7 @@ export const SETTINGS = {
 		),
 	},
 	hooks: {
+		helper: flag(false, 'Whether commands run in the helper unit, without the rights of the agent (hook-helper.conf).'),
 		onNotification: hook('each notification'),
 		onOnline: hook('the device being online'),
 		onOffline: hook('the device being offline'),

@@ -286,6 +286,58 @@ describe('a device that is paired', () => {
 		await untilOnline();
 	});
 
+	test('runs a hook in the helper unit, which has nothing of the agent', async () => {
+		const dropIn = '/etc/systemd/system/idv-agent.service.d/hook-helper.conf';
+		const tries = {
+			'the state': 'cat /var/lib/idv-agent/state.json',
+			'the credentials': 'ls /run/credentials/idv-agent.service',
+			'agent.sock': 'idv-agent status',
+			'admin.sock': 'test -w /run/idv-agent/admin.sock',
+			'settings of root': 'touch /etc/idv-agent/by-hook',
+			'files of root': 'cat /root/serial',
+			units: 'systemctl stop idv-agent-settings.path',
+		};
+		const lines = Object.entries(tries).map(([what, command]) => `${command} >/dev/null 2>&1 && echo "${what}," >&2`);
+		await put(
+			'/usr/local/bin/hook',
+			`#!/bin/sh\ngrep --quiet '"state":"online"' && echo "its input," >&2\n${lines.join('\n')}\necho end >&2\n`,
+			'755',
+		);
+		await put('/etc/idv-agent/conf.d/20-hook.json', '{"hooks":{"onOnline":["/usr/local/bin/hook"]}}');
+		/** Everything that a hook said after a restart. */
+		const said = async () => {
+			const cursor = (await device.must('journalctl --no-pager --lines=0 --show-cursor')).split('cursor: ')[1]?.trim();
+			await device.must('systemctl restart idv-agent.service');
+			const look = `journalctl --no-pager --output=cat --unit=idv-agent.service --after-cursor='${cursor}'`;
+			const line = await device.must(`until ${look} | grep onOnline; do :; done`);
+			return (JSON.parse(line.split('\n')[0] ?? '') as { msg: string }).msg;
+		};
+		expect(await said()).toBe('onOnline ended: its input, the state, the credentials, agent.sock, admin.sock, end');
+		await device.must(`ln -s /usr/lib/idv-agent/drop-ins/hook-helper.conf ${dropIn} && systemctl daemon-reload`);
+		expect(await said()).toBe('onOnline ended: its input, end');
+		expect(await device.must('stat --format="%U %a" /run/idv-agent/hooks.sock')).toBe('idv-agent 600\n');
+
+		// What a command is stands in settings of root: a file that the agent could write names none.
+		await device.must('chown idv-agent /etc/idv-agent/conf.d/20-hook.json');
+		expect(await said()).toMatch(/^onOnline could not be started \(.*20-hook\.json is not safe/);
+		expect((await status()).warnings).toMatchObject([
+			{ message: expect.stringContaining('hooks.onOnline did not run') },
+		]);
+
+		const unit = 'idv-agent-hooks@.service';
+		await device.must('systemd-analyze verify --man=no /usr/lib/systemd/system/idv-agent-hooks.socket');
+		const rated = await device.run(
+			`systemd-analyze security --no-pager --offline=true --threshold=12 /usr/lib/systemd/system/${unit}`,
+		);
+		expect(rated).toMatchObject({ status: 0, text: expect.stringContaining('Overall exposure level') });
+		expect(await device.must("systemctl list-units --all --no-legend 'idv-agent-hooks@*'")).toBe('');
+		await device.must(
+			`rm ${dropIn} /etc/idv-agent/conf.d/20-hook.json /usr/local/bin/hook && systemctl daemon-reload && ` +
+				'systemctl restart idv-agent.service && while test -e /run/idv-agent/hooks.sock; do :; done',
+		);
+		await untilOnline();
+	});
+
 	test('comes back after kill -9 at any moment', async () => {
 		const rounds = SHORT ? 2 : 8;
 		const kill = 'systemctl kill --kill-who=main --signal=KILL idv-agent.service';

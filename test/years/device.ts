@@ -198,7 +198,14 @@ export function createDevice(parts: {
 			log,
 			registerSecret,
 		});
-		const hooks = runSiteHooks({ agent, log, counters, settings: () => runtime.resolved.settings.hooks, env: {} });
+		const hooks = runSiteHooks({
+			agent,
+			log,
+			counters,
+			settings: () => runtime.resolved.settings.hooks,
+			helperSocket: '',
+			env: {},
+		});
 		for (const notice of notices) agent.warn(notice.message, notice);
 		agent.events.subscribe((entries) => {
 			for (const { id } of entries) appendedAt.set(id, time.nowMs);
