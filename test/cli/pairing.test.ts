@@ -24,7 +24,9 @@ async function expectUnpaired(home: Home): Promise<void> {
 	const { state, names } = await stored(home);
 	const { connections, pairing, attempt } = { connections: [], pairing: null, attempt: null, ...(state as object) };
 	expect({ connections, pairing, attempt }).toEqual({ connections: [], pairing: null, attempt: null });
-	expect(names.filter((name) => !/^(audit\.log|checked\.json|lock\.db|state\.json(\.bak|\.new)?)$/.test(name))).toEqual([]);
+	expect(names.filter((name) => !/^(audit\.log|checked\.json|lock\.db|state\.json(\.bak|\.new)?)$/.test(name))).toEqual(
+		[],
+	);
 }
 
 describe('pair', () => {

@@ -86,6 +86,7 @@ export default {
 		'telemetry-failed': ['تعذّر إرسال القياسات.', HOTLINE],
 		'file-exposed': ['يمكن لآخرين تغيير ملف في هذا الجهاز.', HOTLINE],
 		'answer-withheld': ['لم تُسلَّم إجابة من الخدمة.', HOTLINE],
+		'tools-missing': ['هذا الأمر غير مثبت على هذا الجهاز.', HOTLINE],
 		'plan-not-followed': ['تعذر اتباع خطة الأجهزة.', HOTLINE],
 		'fleet-key-invalid': ['مفتاح من مفاتيح الأجهزة غير صالح.', HOTLINE],
 		'inventory-invalid': ['في قائمة الأجهزة خطأ.', HOTLINE],

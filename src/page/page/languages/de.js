@@ -114,6 +114,7 @@ export default {
 		'telemetry-failed': ['Messwerte konnten nicht übertragen werden.', HOTLINE],
 		'file-exposed': ['Eine Datei dieses Geräts kann von anderen geändert werden.', HOTLINE],
 		'answer-withheld': ['Eine Antwort des Dienstes wurde nicht weitergegeben.', HOTLINE],
+		'tools-missing': ['Dieser Befehl ist auf diesem Gerät nicht installiert.', HOTLINE],
 		'plan-not-followed': ['Der Flottenplan konnte nicht befolgt werden.', HOTLINE],
 		'fleet-key-invalid': ['Ein Schlüssel der Flotte ist ungültig.', HOTLINE],
 		'inventory-invalid': ['Die Liste der Geräte enthält einen Fehler.', HOTLINE],

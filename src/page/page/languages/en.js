@@ -99,6 +99,7 @@ export default {
 		'telemetry-failed': ['Metrics could not be delivered.', HOTLINE],
 		'file-exposed': ['A file of this device can be changed by others.', HOTLINE],
 		'answer-withheld': ['An answer of the service was not passed on.', HOTLINE],
+		'tools-missing': ['This command is not installed on this device.', HOTLINE],
 		'plan-not-followed': ['The fleet plan could not be followed.', HOTLINE],
 		'fleet-key-invalid': ['A key of the fleet is not valid.', HOTLINE],
 		'inventory-invalid': ['The list of devices has an error.', HOTLINE],

@@ -101,6 +101,7 @@ export default {
 		'telemetry-failed': ['No se pudieron enviar las métricas.', HOTLINE],
 		'file-exposed': ['Otros pueden cambiar un archivo de este equipo.', HOTLINE],
 		'answer-withheld': ['Una respuesta del servicio no se transmitió.', HOTLINE],
+		'tools-missing': ['Este comando no está instalado en este equipo.', HOTLINE],
 		'plan-not-followed': ['No se pudo seguir el plan de la flota.', HOTLINE],
 		'fleet-key-invalid': ['Una clave de la flota no es válida.', HOTLINE],
 		'inventory-invalid': ['La lista de equipos tiene un error.', HOTLINE],

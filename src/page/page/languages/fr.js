@@ -102,6 +102,7 @@ export default {
 		'telemetry-failed': ['Les mesures n’ont pas pu être transmises.', HOTLINE],
 		'file-exposed': ['Un fichier de cet appareil peut être modifié par d’autres.', HOTLINE],
 		'answer-withheld': ['Une réponse du service n’a pas été transmise.', HOTLINE],
+		'tools-missing': ['Cette commande n’est pas installée sur cet appareil.', HOTLINE],
 		'plan-not-followed': ['Le plan de la flotte n’a pas pu être suivi.', HOTLINE],
 		'fleet-key-invalid': ['Une clé de la flotte n’est pas valable.', HOTLINE],
 		'inventory-invalid': ['La liste des appareils contient une erreur.', HOTLINE],
