@@ -312,6 +312,25 @@ export const SETTINGS = {
 			'Seconds in which a change by the fleet plan must be online, else the device stays where it was; 10 to 86400.',
 		),
 	},
+	update: {
+		enabled: flag(
+			false,
+			'Whether a signed fleet plan may have this device updated (agent.version of a ring), through apt; only from settings that root owns.',
+		),
+		judgeSeconds: number(
+			30,
+			86_400,
+			300,
+			'Seconds in which a new version must be online where the one before was, else it is taken back; 30 to 86400.',
+		),
+		window: optionalText(
+			text.regex(
+				/^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$/,
+				'must be two times of the day such as 02:00-05:00',
+			),
+			'Local time of the day in which a plan may begin an update, such as 02:00-05:00; left out, at any time.',
+		),
+	},
 	forward: {
 		allow: list(
 			urlPath('/api/v1/sessions'),
