@@ -88,6 +88,9 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		const since = (ms: number | null) => (ms === null ? 0 : nowMs - ms);
 		const { problem = null } = status ?? {};
 		const mayBlame = isThere && state !== null && state !== 'online' && problem !== null;
+		const lineIsDown = mayBlame && isLineDown(problem.code, await parts.getsThrough());
+		// When the line is back, the version has its whole time.
+		if (lineIsDown) seenAtMs = nowMs;
 		return {
 			elapsedMs: since(seenAtMs),
 			isBusy,
@@ -100,7 +103,7 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 			state,
 			onlineMs: isThere ? since(onlineSinceMs) : 0,
 			silentMs: since(silentSinceMs),
-			isLineDown: mayBlame && isLineDown(problem.code, await parts.getsThrough()),
+			isLineDown: lineIsDown,
 		};
 	}
 

@@ -8,7 +8,7 @@ export type Before = 'online' | 'offline' | 'stopped';
 
 /** One look at the device while the new version is tried. */
 export interface Look {
-	/** Since the new version was first seen whole, in this boot, in milliseconds. */
+	/** Since the new version was first seen whole in this boot, and the line could last be blamed, in milliseconds. */
 	readonly elapsedMs: number;
 	/** Whether apt or dpkg is at work. */
 	readonly isBusy: boolean;
@@ -79,8 +79,8 @@ export function judge({ from, before, judgeSeconds }: Case, look: Look): Verdict
 	if (look.silentMs >= limitMs) return goBack('not-ready');
 	// A version is not blamed for a line that is down, nor for a state that the old one was in as well.
 	if (before === 'offline' || look.isLineDown)
-		return { type: 'wait', forMs: look.isReady && look.elapsedMs > limitMs ? SLOW_LOOK_MS : LOOK_MS };
-	if (look.elapsedMs >= limitMs) return goBack('not-online');
+		return { type: 'wait', forMs: look.isReady && look.state !== 'online' ? SLOW_LOOK_MS : LOOK_MS };
+	if (look.elapsedMs >= limitMs && look.state !== 'online') return goBack('not-online');
 	return { type: 'wait', forMs: LOOK_MS };
 }
 

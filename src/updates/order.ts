@@ -59,7 +59,7 @@ export interface OrderFacts {
 
 /**
  * Whether an order is carried out now. `null`: nothing to do, or not yet.
- * @throws AgentError `update-refused` for one that this device must never carry out, whoever signed it.
+ * @throws AgentError `update-refused` for one that this device must never carry out, even when it is signed.
  */
 export function mayUpdate(order: Order | null, facts: OrderFacts): string | null {
 	if (!facts.isEnabled || order === null || order.version === facts.installed) return null;

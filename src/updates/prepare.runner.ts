@@ -28,7 +28,7 @@ const SPACE = 2.5;
  */
 export async function prepareUpdate(to: string, { keep, system, askState, running, now }: PrepareParts): Promise<void> {
 	const under = await keep.trial();
-	// The way back is no update of its own.
+	// Going back prepares nothing.
 	if (under?.phase === 'goingBack') return;
 	const installed = await system.readInstalled();
 	if (!installed || installed.version === to) return;

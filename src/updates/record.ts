@@ -11,7 +11,7 @@ export const versionSchema = z
 
 export const trialSchema = z.looseObject({
 	schemaVersion: z.literal(1),
-	/** `goingBack` is written before the old version is installed: whoever comes next goes on there. */
+	/** `goingBack` is written before the old version is installed: the next judge goes on there. */
 	phase: z.enum(['prepared', 'judging', 'goingBack']),
 	from: versionSchema,
 	to: versionSchema,

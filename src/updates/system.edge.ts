@@ -15,7 +15,7 @@ const ASK_MS = 20_000;
 /** For an installation, and for a package that is packed: an old card is slow. */
 const WORK_MS = 30 * 60_000;
 const MAX_OUTPUT_BYTES = 4 * 1024 * 1024;
-/** Whoever has one of them open is at work with packages, or waits to be. */
+/** A process that has one of them open is at work with packages, or waits to be. */
 const LOCKS = new Set(['/var/lib/dpkg/lock-frontend', '/var/lib/dpkg/lock', '/var/cache/apt/archives/lock']);
 const APT_CACHE = '/var/cache/apt/archives';
 const DPKG_INFO = '/var/lib/dpkg/info';
@@ -171,7 +171,7 @@ async function layOut(tree: string): Promise<void> {
 		await mkdir(dirname(at), { recursive: true, mode: 0o755 });
 		const target = await readlink(path).catch(() => null);
 		if (target !== null) await symlink(target, at);
-		// Directories come by themselves; a file that somebody has removed is left out.
+		// Directories are made on the way; a file that was removed is left out.
 		else
 			await link(path, at).catch(async (error) => {
 				if (['EPERM', 'EISDIR'].includes(errnoOf(error))) await mkdir(at, { recursive: true, mode: 0o755 });

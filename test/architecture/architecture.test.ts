@@ -18,6 +18,7 @@ const ORDER = [
 	'connection',
 	'events',
 	'fleet',
+	'updates',
 	'workflow',
 	'status',
 	'pairing',

@@ -8,6 +8,9 @@ import { join } from 'node:path';
 
 const TOOLS = {
 	'systemd-nspawn': 'systemd-container',
+	'apt-ftparchive': 'apt-utils',
+	gpg: 'gpg',
+	'gpg-agent': 'gpg-agent',
 	mmdebstrap: 'mmdebstrap',
 	unshare: 'util-linux',
 	ip: 'iproute2',
@@ -34,12 +37,12 @@ function isInstalled(tool: string): boolean {
 	return (process.env['PATH'] ?? '').split(':').some((directory) => existsSync(join(directory, tool)));
 }
 
-/** Makes the base system once (25 s) and keeps it under `directory`. */
-export function prepareTree(directory: string, suite: string): string {
-	const tree = join(directory, suite);
+/** Makes the base system once (25 s) and keeps it under `directory`. @param more packages besides the base. */
+export function prepareTree(directory: string, suite: string, more: readonly string[] = []): string {
+	const tree = join(directory, [suite, ...more].join('-'));
 	if (existsSync(tree)) return tree;
 	mkdirSync(directory, { recursive: true });
-	const packages = 'systemd,systemd-sysv,dbus,libstdc++6,libatomic1,procps,passwd';
+	const packages = ['systemd,systemd-sysv,dbus,libstdc++6,libatomic1,procps,passwd', ...more].join(',');
 	const fresh = `${tree}.new`;
 	rmSync(fresh, { recursive: true, force: true });
 	execFileSync(
