@@ -27,7 +27,13 @@ export interface BuiltFile {
 	readonly bytes: number;
 }
 
-const ENTRIES = { 'idv-agent': 'src/cli/idv-agent.ts', idv: 'src/operator/idv.ts' };
+const ENTRIES = {
+	'idv-agent': 'src/cli/idv-agent.ts',
+	idv: 'src/operator/idv.ts',
+	// Libraries, under the exports of package.json with the same name.
+	client: 'src/client/client.runner.ts',
+	testing: 'src/service/testing.ts',
+};
 
 /** Packages that are big, seldom needed and imported when they are: each a file of its own, which all programs share. */
 const APART: ReadonlyMap<string, string> = new Map([
@@ -224,6 +230,8 @@ async function main(): Promise<void> {
 	const root = resolve(import.meta.dirname, '..');
 	for (const { path, bytes } of await bundle({ root, entries: ENTRIES, outDir: join(root, 'dist') }))
 		process.stdout.write(`${relative(root, path).padEnd(28)}${(bytes / 1024).toFixed(0).padStart(8)} KiB\n`);
+	const { writeDeclarations } = await import('./declarations.ts');
+	await writeDeclarations(root);
 }
 
 if (process.argv[1] !== undefined && realpathSync(process.argv[1]) === import.meta.filename) void main();

@@ -63,6 +63,7 @@ export async function buildDebianPackage(options: PackageOptions): Promise<strin
 	await copy('systemd/idv-agent-generator', 'usr/lib/systemd/system-generators/idv-agent-generator', 0o755);
 	const units = (await readdir(join(root, 'systemd'))).filter((file) => /\.(service|socket|path)$/.test(file));
 	for (const unit of units.toSorted()) await copy(`systemd/${unit}`, `usr/lib/systemd/system/${unit}`);
+	await copy('systemd/check-credentials', 'usr/lib/idv-agent/check-credentials', 0o755);
 	await copy('systemd/newer-systemd.conf', 'usr/lib/idv-agent/newer-systemd.conf');
 	for (const file of await readdir(join(root, 'systemd/drop-ins')))
 		await copy(`systemd/drop-ins/${file}`, `usr/lib/idv-agent/drop-ins/${file}`);

@@ -17,7 +17,8 @@ export function launcherSource(program: string): string {
 	return `
 const { getRawAsset } = require('node:sea');
 const { Script } = require('node:vm');
-const { readFileSync, renameSync, writeFileSync } = require('node:fs');
+const { hash } = require('node:crypto');
+const { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } = require('node:fs');
 const { dirname, join } = require('node:path');
 const here = dirname(process.execPath);
 const cacheFile = join(here, 'program-${hash}.cache');
@@ -35,9 +36,12 @@ const find = Object.assign((name) => {
 	if (!loaded.has(file)) load(file);
 	return loaded.get(file).exports;
 }, require);
+const digestOf = (data) => hash('sha256', data, 'buffer');
 let cache;
 try {
-	cache = readFileSync(cacheFile);
+	const file = readFileSync(cacheFile);
+	// V8 runs what it is given: a damaged page of the disk would end every command. The digest keeps the data aligned.
+	if (digestOf(file.subarray(32)).equals(file.subarray(0, 32))) cache = file.subarray(32);
 } catch {
 	// Not made yet: everything is compiled as it is needed.
 }
@@ -45,8 +49,16 @@ const makes = process.env.IDV_AGENT_CODE_CACHE === 'make';
 const script = load('program.cjs', makes ? undefined : cache);
 if (makes)
 	process.once('SIGUSR2', () => {
-		writeFileSync(cacheFile + '.new', script.createCachedData(), { mode: 0o644 });
+		const data = script.createCachedData();
+		const flush = (file, ...written) => {
+			const open = openSync(file, written.length > 0 ? 'w' : 'r', 0o644);
+			for (const bytes of written) if (writeSync(open, bytes) !== bytes.length) throw new Error('not written');
+			fsyncSync(open);
+			closeSync(open);
+		};
+		flush(cacheFile + '.new', digestOf(data), data);
 		renameSync(cacheFile + '.new', cacheFile);
+		flush(here);
 		process.exit();
 	});
 `;

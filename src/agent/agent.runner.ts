@@ -14,7 +14,7 @@ import { supervise } from '../connection/supervisor.ts';
 import type { EventsFeed } from '../events/feed.runner.ts';
 import { fetchPlan } from '../fleet/fetch-plan.edge.ts';
 import { followFleet } from '../fleet/follow-plan.runner.ts';
-import { planHeartbeat, reportPlan } from '../fleet/plan-report.ts';
+import { heartbeatExtras, planHeartbeat, reportPlan } from '../fleet/plan-report.ts';
 import { toReport } from '../identity/identity.ts';
 import { createPairing, type Paired, type PairingOutcome, untilSettled } from '../pairing/pairing.runner.ts';
 import { isRefusal, type Standing, standingOf } from '../pairing/rescue.ts';
@@ -88,7 +88,7 @@ type Device = ReturnType<typeof assemble>;
 
 /** The parts of the device and what each tells the others. */
 function assemble(options: AgentOptions, base: Base) {
-	const { clock, stateWriter, identity, settings, runtime, publish, onClockSkew } = base;
+	const { clock, time, stateWriter, identity, settings, runtime, publish } = base;
 	const { counters } = options;
 	/** In a row, since the device was online last. */
 	let refusals = 0;
@@ -102,6 +102,11 @@ function assemble(options: AgentOptions, base: Base) {
 	const connections = keepConnections({ ...base, credentials: () => runtime().credentials });
 	const fleet = followFleet({
 		...base,
+		clock: { wallMs: time.nowMs, schedule: (delayMs, callback) => clock.schedule(delayMs, callback) },
+		onLook() {
+			time.look();
+			reconciler.follow();
+		},
 		fetchPlan: options.fetchPlan ?? fetchPlan,
 		fallback() {
 			const { resolved } = runtime();
@@ -118,7 +123,11 @@ function assemble(options: AgentOptions, base: Base) {
 		decide: options.supervise ?? supervise,
 		connections,
 		line,
-		plan: () => planHeartbeat(fleet.record(), reconciler.progress.attempt),
+		plan() {
+			const { heartbeatFields } = settings().service;
+			const said = planHeartbeat(fleet.record(), reconciler.progress.attempt);
+			return heartbeatFields.length === 0 ? said : { ...said, ...heartbeatExtras(heartbeatFields, status()) };
+		},
 		openChannel: options.openChannel,
 		report: {
 			frame: receiveMessages({
@@ -132,10 +141,11 @@ function assemble(options: AgentOptions, base: Base) {
 			heartbeat(_, sentAt) {
 				counters.heartbeats += 1;
 				connectivity.beat(sentAt);
+				time.look();
 				publish();
 			},
 			lineEnded: connectivity.lineEnded,
-			clockSkew: onClockSkew,
+			serviceTime: time.heard,
 		},
 		onFailedAttempt({ code }) {
 			counters.failedAttempts += 1;
@@ -170,7 +180,15 @@ function assemble(options: AgentOptions, base: Base) {
 		toSaved: connections.toSaved,
 		goOnline: (paired) => goOnline(base, { fleet, links, status }, paired),
 	});
-	const status = (): Status => statusOf(base, { links, line, reconciler, connectivity, fleet, workflow });
+	base.onClockJump(() => reconciler.follow());
+	const { maskSecrets = (text) => text } = options;
+	const status = (): Status => {
+		time.look();
+		const now = statusOf(base, { links, line, reconciler, connectivity, fleet, workflow });
+		const { sentence, summary, problem, warnings } = now;
+		// What a service says may hold what it was sent.
+		return { ...now, ...JSON.parse(maskSecrets(JSON.stringify({ sentence, summary, problem, warnings }))) };
+	};
 	const standing = () => standingOf(status(), refusals);
 	const commands = createCommands({
 		...base,
@@ -225,7 +243,7 @@ async function goOnline(
 type StatusParts = Pick<Device, 'links' | 'line' | 'reconciler' | 'connectivity' | 'fleet' | 'workflow'>;
 
 function statusOf(base: Base, { links, line, reconciler, connectivity, fleet, workflow }: StatusParts): Status {
-	const { clock, stateWriter, settings, startedAt, agentVersion } = base;
+	const { clock, stateWriter, settings, agentVersion } = base;
 	const { deviceId, serial, macAddress, cloned, warnings } = base.identity.now;
 	const { supervision } = links;
 	const { attempt, change } = reconciler.progress;
@@ -233,15 +251,16 @@ function statusOf(base: Base, { links, line, reconciler, connectivity, fleet, wo
 	return describeStatus({
 		...connectivity.facts,
 		...moment,
-		startedAt,
+		startedAt: base.startedAt(),
 		agentVersion,
 		line: line.facts(moment.nowMs),
 		supervision,
 		device: stateWriter.state,
 		workflow: workflow.chosen(),
-		plan: reportPlan(fleet.record(), attempt, { ...moment, checkedAt: fleet.checkedAt }),
+		plan: reportPlan(fleet.record(), attempt, { ...moment, wallMs: base.time.nowMs(), checkedAt: fleet.checkedAt }),
 		identity: { deviceId: deviceId.value, serial: serial.value, macAddress: macAddress.value },
 		deviceType: settings().deviceType,
+		labels: settings().fleet.labels,
 		baseUrl: supervision.current?.registration.baseUrl ?? serviceOf(settings(), stateWriter.state),
 		newestEventId: base.events.newest(),
 		blocker: reconciler.blocker,
@@ -283,6 +302,7 @@ function offer(base: Base, device: Device): Agent {
 			base.stopRunning();
 			reconciler.stop();
 			fleet.stop();
+			base.time.stop();
 			const stopping = links.stop();
 			const cancel = clock.schedule(FINISH_WITHIN_MS, links.abandon);
 			await Promise.all([stopping, pairing.underWay]);

@@ -3,13 +3,13 @@
  * Knows no link and no pairing.
  */
 
-import { type Clock, isoNow } from '../base/clock.edge.ts';
+import type { Clock } from '../base/clock.edge.ts';
 import type { Counters } from '../base/counters.ts';
 import { AgentError, type Failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import { keepWarnings } from '../base/warnings.ts';
 import type { Channel, ChannelEvent, ChannelOptions } from '../connection/channel.edge.ts';
-import { clockWarning } from '../connection/clock-skew.ts';
+import { keepDeviceTime } from '../connection/device-time.runner.ts';
 import type { LineStore } from '../connection/line-rhythm.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
 import type { supervise } from '../connection/supervisor.ts';
@@ -49,12 +49,15 @@ export interface AgentOptions {
 	readonly log: Log;
 	/** Called with every secret that the agent comes to hold, so that it is never printed. */
 	readonly registerSecret: (secret: string) => void;
+	/** The text with a mark in place of every secret that was registered. Default: as it is. */
+	readonly maskSecrets?: (text: string) => string;
 }
 
 export type Base = ReturnType<typeof openBase>;
 
 export function openBase(options: AgentOptions) {
 	const { clock, log, random, registerSecret, counters } = options;
+	const jumpListeners = new Set<() => void>();
 	let { runtime } = options;
 	let stopped = false;
 	const statusListeners = new Set<() => void>();
@@ -68,24 +71,46 @@ export function openBase(options: AgentOptions) {
 		warnings.set('state', unsaved),
 	);
 	for (const { token } of stateWriter.state.connections) registerSecret(token);
+	const startedWallMs = clock.wallMs();
 	const settings = () => runtime.resolved.settings;
+	const time = keepDeviceTime({
+		clock,
+		stateWriter,
+		onWarning(warning, skewMs) {
+			counters.clockSkewMs = skewMs;
+			warnings.set('clock', warning);
+		},
+		onJump() {
+			for (const listener of jumpListeners) listener();
+		},
+	});
 	const { facts, newDeviceId } = options;
 	const identity = keepIdentity({ facts, device: stateWriter, newDeviceId, settings });
-	const shared = { clock, log, random, registerSecret, warnings, events, stateWriter, identity, settings, publish };
+	const shared = {
+		clock,
+		time,
+		log,
+		random,
+		registerSecret,
+		warnings,
+		events,
+		stateWriter,
+		identity,
+		settings,
+		publish,
+	};
 	return {
 		...shared,
 		userAgent: `idv-agent/${options.version}`,
 		agentVersion: options.version,
-		startedAt: isoNow(clock),
+		startedAt: () => new Date(startedWallMs + time.correctedMs).toISOString(),
+		/** Calls back when the clock was set: what was decided by it is decided again. */
+		onClockJump: (listener: () => void) => void jumpListeners.add(listener),
 		startedAtMs: clock.monotonicMs(),
 		runtime: () => runtime,
 		onStatus(listener: () => void): () => void {
 			statusListeners.add(listener);
 			return () => statusListeners.delete(listener);
-		},
-		onClockSkew(skewMs: number) {
-			counters.clockSkewMs = skewMs;
-			warnings.set('clock', clockWarning(skewMs));
 		},
 		use(changed: Runtime) {
 			runtime = changed;

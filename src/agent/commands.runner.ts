@@ -44,6 +44,7 @@ export function createCommands(parts: CommandParts) {
 			links.drop();
 			parts.connectivity.forget();
 			parts.line.forget();
+			parts.time.forget();
 			parts.publish();
 			try {
 				const forgotten = { ...EMPTY_STATE, generatedId, confirmedOrigins, lastSettings, plan };

@@ -26,7 +26,7 @@ export function superviseLinks(
 		Omit<LinkRunnerOptions, 'report'> & {
 			readonly decide: typeof supervise;
 			readonly connections: Connections;
-			readonly report: Pick<LinkRunnerOptions['report'], 'frame' | 'heartbeat' | 'lineEnded' | 'clockSkew'>;
+			readonly report: Pick<LinkRunnerOptions['report'], 'frame' | 'heartbeat' | 'lineEnded' | 'serviceTime'>;
 			readonly onFailedAttempt: (cause: Failure) => void;
 			/** Called after every step, before anything else follows from it. */
 			readonly onStep: (before: Supervision, after: Supervision) => void;

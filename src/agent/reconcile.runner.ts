@@ -53,7 +53,7 @@ export function keepReconciled(
 			supervision: links.supervision,
 			before: progress,
 			nowMs: clock.monotonicMs(),
-			wallMs: clock.wallMs(),
+			wallMs: parts.time.nowMs(),
 			random: parts.random,
 		};
 		const outcome = desiredRegistration(asked);

@@ -184,6 +184,7 @@ export const CATALOGUE = {
 	...rows(ask(EXIT.configuration), {
 		'open-to-first-comer': 'Set baseUrl, or pairing.trustedOrigins, to the service that this device is meant for.',
 		'workflow-fixed': 'Change workflowId where it is set, or use a code without a workflow.',
+		'file-exposed': 'Give the file to root, with mode 0644, or 0640 for one with a secret in it.',
 		'fleet-key-invalid': 'Give a key that idv fleet keygen has made.',
 		'settings-invalid': 'Correct the settings named in the message; idv-agent config check shows the rest.',
 		'settings-unreadable': "Make sure the file exists and the agent's user can read it.",

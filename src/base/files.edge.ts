@@ -113,6 +113,16 @@ export async function writeWhole(
 	}
 }
 
+/** Makes what was written to a file survive a power cut. */
+export async function syncFile(file: string): Promise<void> {
+	const handle = await fs.open(file, 'r+');
+	try {
+		await handle.sync();
+	} finally {
+		await handle.close();
+	}
+}
+
 /** Makes names that were added to, changed in or removed from a directory survive a power cut. */
 export async function syncDirectory(directory: string): Promise<void> {
 	const handle = await fs.open(directory);

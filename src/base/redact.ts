@@ -3,45 +3,73 @@
  * Owns the list of live secrets. Never keeps, prints or returns one; knows nothing of where the text goes.
  */
 import { AUTHORIZATION_SCHEMES } from '../protocol/authorization.ts';
+import { createSecretIndex, MIN_PIECE_LENGTH, type SecretIndex } from './secret-index.ts';
 
 /** Takes the place of a secret. */
 export const SECRET_MARK = '[secret]';
-/** Live secrets that are remembered; the one added longest ago goes when there is no room. */
+/** Secrets that are remembered, of each kind; the one added longest ago goes when there is no room. */
 export const MAX_SECRETS = 64;
 /** A shorter secret would blot out ordinary words, and is not registered. */
-export const MIN_SECRET_LENGTH = 6;
+export const MIN_SECRET_LENGTH = MIN_PIECE_LENGTH;
 
-/** The secrets that are alive now. */
+/** The secrets that are alive now, and those that were. */
 export type SecretRegistry = ReturnType<typeof createSecretRegistry>;
 
-/** @param maxSecrets how many are remembered; default {@link MAX_SECRETS}. */
+/** @param maxSecrets how many of each kind are remembered; default {@link MAX_SECRETS}. */
 export function createSecretRegistry(maxSecrets = MAX_SECRETS) {
-	const formsOf = new Map<string, readonly string[]>();
-	let all: readonly string[] = [];
-	const refresh = () => {
-		// The longest first: a secret that is part of another must not cut that one in two.
-		all = [...new Set([...formsOf.values()].flat())].sort((a, b) => b.length - a.length);
-	};
+	const issued = new Set<string>();
+	const configured = new Set<string>();
+	let index: SecretIndex | null = null;
 	return {
 		/**
-		 * From now on the secret is found as it is, percent-encoded, form-encoded, escaped in JSON and inside base64. One that
-		 * is too short, or a word by which others are found (`password`), is not registered.
+		 * From now on the secret is found whole and in long pieces, whatever it is encoded in. One that is too short, or a word
+		 * by which others are found (`password`), is not registered.
+		 * @param lasting it is configured: no number of issued ones takes its place. Default `false`.
 		 */
-		add(secret: string): void {
+		add(secret: string, lasting = false): void {
 			if (secret.length < MIN_SECRET_LENGTH || MARKS.test(secret)) return;
-			formsOf.delete(secret);
-			formsOf.set(secret, writtenForms(secret));
-			const [oldest] = formsOf.keys();
-			if (formsOf.size > maxSecrets && oldest !== undefined) formsOf.delete(oldest);
-			refresh();
+			const list = lasting ? configured : issued;
+			const isNew = !list.delete(secret);
+			list.add(secret);
+			const [oldest] = list;
+			if (list.size > maxSecrets && oldest !== undefined) list.delete(oldest);
+			if (isNew) index = null;
 		},
-		/** Forgets a secret that is worth nothing any more; unknown ones are ignored. */
-		remove(secret: string): void {
-			if (formsOf.delete(secret)) refresh();
+		/** The text with the mark in place of every registered secret. Other secrets stay: see {@link redact}. */
+		mask(text: string): string {
+			index ??= createSecretIndex(new Set([...configured, ...issued]));
+			let clean = '';
+			let last = 0;
+			for (const { start, end } of index.find(text)) {
+				clean += text.slice(last, start) + SECRET_MARK;
+				last = end;
+			}
+			return clean + text.slice(last);
 		},
-		/** Every written form of every secret, the longest first. For {@link redact} only. */
-		forms: (): readonly string[] => all,
 	};
+}
+
+/** A registry of these only. */
+export function registryOf(secrets: Iterable<string>): SecretRegistry {
+	const registry = createSecretRegistry();
+	for (const secret of secrets) registry.add(secret);
+	return registry;
+}
+
+/** The secret parts of a word of a file or a variable: the password of `user:password` and of a URL, else the word. */
+export function secretsInWord(word: string): string[] {
+	const url = word.includes('://') ? URL.parse(word) : null;
+	if (url) return url.password === '' ? [] : [url.password, decode(url.password)];
+	const colon = word.indexOf(':');
+	return colon > 0 ? [word, word.slice(colon + 1)] : [word];
+}
+
+function decode(text: string): string {
+	try {
+		return decodeURIComponent(text);
+	} catch {
+		return text;
+	}
 }
 
 /**
@@ -50,8 +78,7 @@ export function createSecretRegistry(maxSecrets = MAX_SECRETS) {
  * A credential that looks like an ordinary word (`Token expired`) is found only by value. Scrubbing twice changes nothing.
  */
 export function redact(text: string, secrets: SecretRegistry): string {
-	let clean = text;
-	for (const form of secrets.forms()) clean = clean.replaceAll(form, SECRET_MARK);
+	const clean = secrets.mask(text);
 	return (
 		clean
 			.replace(PRIVATE_KEY, SECRET_MARK)
@@ -108,30 +135,4 @@ const PATH_QUERY = /(\/[\w.~%-]*)\?[\w.~%-]+=[^\s"'<>\\]*/g;
 
 function withoutUserAndQuery(rest: string): string {
 	return rest.replace(/^[^/?#@]*@/, `${SECRET_MARK}@`).replace(/([?#]).*$/, `$1${SECRET_MARK}`);
-}
-
-function writtenForms(secret: string): string[] {
-	const percent = encodeURIComponent(secret.toWellFormed());
-	const form = new URLSearchParams([['', secret]]).toString().slice(1);
-	const json = JSON.stringify(secret).slice(1, -1);
-	const plain = [secret, json, JSON.stringify(json).slice(1, -1)];
-	const urls = [percent, form, encodeURIComponent(percent), encodeURIComponent(form)];
-	const lowerCase = urls.map((text) => text.replace(/%[0-9A-F]{2}/g, (code) => code.toLowerCase()));
-	return [...plain, ...urls, ...lowerCase, ...base64Forms(secret)];
-}
-
-/**
- * The form of a secret inside base64, whatever surrounds it (`user:secret`): the characters that it alone
- * decides, for each of the three places in a group of three bytes in which it can begin.
- */
-function base64Forms(secret: string): string[] {
-	const bytes = new TextEncoder().encode(secret);
-	return [0, 1, 2].flatMap((before) => {
-		const binary = Array.from(bytes, (byte) => String.fromCharCode(byte)).join('');
-		const text = btoa('\0'.repeat(before) + binary).replace(/=+$/, '');
-		const first = Math.ceil((before * 8) / 6);
-		const last = Math.floor(((before + bytes.length) * 8) / 6);
-		const core = text.slice(first, last);
-		return [core, core.replaceAll('+', '-').replaceAll('/', '_')];
-	});
 }

@@ -30,6 +30,12 @@ export class LazyCommand extends Command {
 		return this.option(flags, about, wholeNumber(flags.split(' ', 1).join(), min, max), fallback);
 	}
 
+	/** Options that several commands share. */
+	with(add: (command: this) => unknown): this {
+		add(this);
+		return this;
+	}
+
 	/** @param lines command lines, each with what it is for. */
 	examples(lines: Readonly<Record<string, string>>): this {
 		const width = Math.max(...Object.keys(lines).map((line) => line.length));

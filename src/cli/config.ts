@@ -5,6 +5,7 @@ import { createSecretRegistry, redact, SECRET_MARK } from '../base/redact.ts';
 import { openRuntime } from '../connection/runtime.runner.ts';
 import { readBrowserApplications } from '../local-api/server/browser-applications.ts';
 import { assumptionsOf } from '../protocol/assumptions.ts';
+import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { type LoadedSettings, loadSettings } from '../settings/load.runner.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import type { SettingOrigin } from '../settings/resolve.ts';
@@ -56,7 +57,8 @@ export async function showConfig(flags: AskFlags & { readonly explain?: boolean 
 /** Goes as far as the agent does: the files that settings name are opened, too. */
 export async function checkConfig(flags: AskFlags): Promise<void> {
 	const loaded = await load(flags);
-	const problems = loaded.problems.length > 0 ? loaded.problems : await tryOut(loaded);
+	const exposed = await findExposedFiles(loaded, choosePaths(flags, process.env));
+	const problems = [...(loaded.problems.length > 0 ? loaded.problems : await tryOut(loaded)), ...exposed];
 	const valid = problems.length === 0;
 	if (flags.json) printJson({ valid, problems, notices: loaded.notices });
 	else if (valid) printLine('The settings are valid.');

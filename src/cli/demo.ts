@@ -2,9 +2,11 @@
  * `idv-agent demo`, which `npm start` runs: the whole story with the real agent and the embedded service, both in this
  * process but speaking over real sockets, told step by step to a reader who has never seen it.
  */
+import { existsSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { styleText } from 'node:util';
 import { type Daemon, startDaemon } from '../daemon/daemon.runner.ts';
 import { createLocalClient, type LocalClient } from '../local-api/client.edge.ts';
 import { formatAuthorization } from '../protocol/authorization.ts';
@@ -15,6 +17,7 @@ import { readSingleCode } from '../scanning/picture-reader.edge.ts';
 import { type EmbeddedService, startService } from '../service/embedded-service.ts';
 import { renderQrTerminal } from '../service/qr-code.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
+import { isPlain, openScreen } from './demo-screen.ts';
 import { printLine } from './output.ts';
 import { statusWhen } from './run.ts';
 import { VERSION } from './version.ts';
@@ -28,6 +31,7 @@ interface DemoContext {
 	readonly service: EmbeddedService;
 	readonly daemon: Daemon;
 	readonly client: LocalClient;
+	readonly runDir: string;
 }
 
 export async function demo(flags: { readonly once?: boolean | undefined }): Promise<void> {
@@ -66,9 +70,12 @@ export async function demo(flags: { readonly once?: boolean | undefined }): Prom
 		);
 		const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
 		printLine(`\nThat was the whole story, in ${seconds} s.`);
-		if (flags.once) return await end();
-		isDone = true;
-		stayUp(context, directory, cleanup);
+		if (!flags.once && process.stdout.isTTY) {
+			isDone = true;
+			return await invite(context, directory, { cleanup, stop });
+		}
+		if (!flags.once) printLine('On a terminal it stays up, with lines to paste and keys to press.');
+		return await end();
 	} catch (error) {
 		if (isStopped) return;
 		process.stderr.write(
@@ -94,7 +101,7 @@ async function startAgentAndService(directory: string, cleanup: (() => Promise<u
 	cleanup.push(() => daemon.stop());
 	say(`The agent runs. ${daemon.agent.status().sentence}`);
 	if (daemon.addresses.page) say(`Its page for the device's own screen is at ${daemon.addresses.page}`);
-	return { service, daemon, client: createLocalClient({ runDir: paths.runDir }) };
+	return { service, daemon, client: createLocalClient({ runDir: paths.runDir }), runDir: paths.runDir };
 }
 
 /** The groups of an installed device are not there on a newcomer's machine: the sockets stay this user's own. */
@@ -116,7 +123,7 @@ async function makeCode({ service }: DemoContext, directory: string): Promise<st
 	say(`GET ${url.pathname}${url.search} answered with a picture, saved as ${picture}.`);
 	say('It looks like this; it works once, and for five minutes:');
 	printLine();
-	printLine(await renderQrTerminal(await readSingleCode(picture)));
+	printLine(await renderQrTerminal(await readSingleCode(picture), plain()));
 	return picture;
 }
 
@@ -177,31 +184,91 @@ async function restartService({ service, daemon }: DemoContext): Promise<void> {
 	const gone = statusWhen(daemon.agent, ({ state }) => state === 'offline');
 	const back = service.restart({ downMs: 1000, hard: true });
 	say('It keeps its signing key and its list of devices, as a service with a database does.');
-	const away = await gone;
-	say(away.sentence);
+	const { problem } = await gone;
+	say(`Offline: ${problem?.message ?? 'the service is away.'} ${problem?.remedy ?? ''}`.trim());
 	await back;
 	const status = await statusWhen(daemon.agent, ({ state }) => state === 'online');
 	say(`${status.sentence} Reconnects: ${status.channel.reconnects}.`);
 }
 
-function stayUp({ daemon }: DemoContext, directory: string, cleanup: (() => Promise<unknown>)[]): void {
-	printLine('\nIt stays up now; Ctrl-C ends it. In another terminal, try:');
-	printLine(`  bin/idv-agent status --run-dir ${join(directory, 'run')}`);
-	printLine(`  bin/idv-agent events --follow --run-dir ${join(directory, 'run')}`);
-	printLine();
-	let last = '';
+const plain = () => isPlain(process.stdout.isTTY, process.env);
+const now = () => new Date().toISOString().slice(11, 19);
+
+/** The part of the screen that stays: what to open, what to paste, what to press. */
+function invitationOf({ service, daemon, runDir }: DemoContext, keyFile: string): string[] {
+	const command = (name: string) => (existsSync(`bin/${name}`) ? `bin/${name}` : name);
+	const status = daemon.agent.status();
+	const target = `--workflow ${status.workflow.live ?? WORKFLOWS[0]} --url ${service.url} --authorization-file ${keyFile}`;
+	const bold = (text: string) => (plain() ? text : styleText('bold', text));
+	const seconds = Math.round((Date.now() - Date.parse(status.channel.since ?? '')) / 1000);
+	// The sentence of an outage counts its seconds, and begins at 0.
+	const sentence = status.state === 'offline' && seconds < 2 ? `Offline: ${status.problem?.message}` : status.sentence;
+	return [
+		'',
+		bold(sentence),
+		'',
+		`${bold('Open this page')}      ${daemon.addresses.page ?? 'none: its port could not be opened'}`,
+		`${bold('Start a session')}     ${command('idv')} session start ${target}`,
+		`${bold('Make a code')}         ${command('idv')} qrcode ${target}`,
+		`${bold('Read as the kiosk')}   ${command('idv-agent')} events --follow --run-dir ${runDir}`,
+		'',
+		`${bold('r')} restarts the service, ${bold('w')} changes the workflow, ${bold('q')} ends`,
+	];
+}
+
+async function invite(
+	context: DemoContext,
+	directory: string,
+	{ cleanup, stop }: { cleanup: (() => Promise<unknown>)[]; stop: () => void },
+): Promise<void> {
+	const { service, daemon, client } = context;
+	const keyFile = join(directory, 'key');
+	await writeFile(keyFile, `ApiKey ${service.credentials.apiKey}\n`, { mode: 0o600 });
+	let isBusy = false;
+	const run = (what: string, action: () => Promise<unknown>) => {
+		if (isBusy) return;
+		isBusy = true;
+		screen.say(`${now()}  ${what}`);
+		const failed = (error: unknown) =>
+			screen.say(`${now()}  ${error instanceof Error ? error.message : String(error)}`);
+		void action()
+			.catch(failed)
+			.finally(() => {
+				isBusy = false;
+			});
+	};
+	const keys: Record<string, () => void> = {
+		r: () => run('You restart the service: it is away for 3 s.', () => service.restart({ downMs: 3000, hard: true })),
+		w() {
+			const workflowId = WORKFLOWS.find((id) => id !== daemon.agent.status().workflow.wanted) ?? WORKFLOWS[0];
+			const change = () => client.request('admin', 'PUT', LOCAL_ROUTES.workflow, { workflowId });
+			run(`You change the workflow to ${workflowId}.`, change);
+		},
+		q: stop,
+	};
+	const terminal = { out: process.stdout, keys: process.stdin, env: process.env };
+	const screen = openScreen(
+		terminal,
+		() => invitationOf(context, keyFile),
+		(key) => keys[key]?.(),
+	);
+	let last = daemon.agent.status().state;
 	const stopWatching = daemon.agent.onStatus(() => {
-		const { sentence, channel } = daemon.agent.status();
-		const heartbeatAt = channel.lastHeartbeatAt?.slice(11, 19);
-		const line = heartbeatAt ? `${sentence} Last heartbeat ${heartbeatAt}.` : sentence;
-		if (line !== last) printLine(`${new Date().toISOString().slice(11, 19)}  ${line}`);
-		last = line;
+		const { state, problem } = daemon.agent.status();
+		if (state !== last)
+			screen.say(`${now()}  ${state === 'offline' ? `Offline: ${problem?.message}` : `Now ${state}.`}`);
+		last = state;
+		screen.draw();
 	});
-	daemon.agent.events.subscribe((entries) => {
-		for (const { id, kind } of entries) printLine(`${new Date().toISOString().slice(11, 19)}  Event ${id}: ${kind}`);
+	const unsubscribe = daemon.agent.events.subscribe((entries) => {
+		for (const { id, kind } of entries) screen.say(`${now()}  Event ${id}: ${kind}`);
 	});
 	// First of all: an agent that stops is unpaired for a moment.
-	cleanup.push(async () => stopWatching());
+	cleanup.push(async () => {
+		stopWatching();
+		unsubscribe();
+		screen.close();
+	});
 }
 
 function nextEvent({ agent }: Daemon, kind: string): Promise<{ id: string; kind: string; content: string }> {

@@ -296,7 +296,7 @@ const COMMANDS: Subcommands = {
 	demo: (command) =>
 		command('show a whole story on this machine: a trial service, a pairing, a session, a workflow change')
 			.option('--once', 'end after the story; the exit status says whether every step succeeded')
-			.examples({ 'idv-agent demo': 'stays up until Ctrl-C' })
+			.examples({ 'idv-agent demo': 'on a terminal it stays up until q' })
 			.runs(async () => (await import('./demo.ts')).demo),
 };
 

@@ -4,7 +4,7 @@
  */
 
 import { plainDuration } from '../base/durations.ts';
-import { AgentError, exitStatusOf, type Failure, toFailure } from '../base/errors.ts';
+import { AgentError, exitStatusOf, type Failure, failure, toFailure } from '../base/errors.ts';
 import { type Course, joinSentences, sentenceOf } from '../base/sentences.ts';
 
 export interface OutputFlags {
@@ -124,7 +124,9 @@ export function reportFailures(failures: readonly Failure[], flags: OutputFlags)
 	const [first] = failures;
 	if (first) process.exitCode = exitStatusOf(first.code);
 	if (flags.json) return;
-	for (const { code, message } of failures) printError(`${joinSentences(message)} [${code}]`);
+	// A remedy of the catalogue would be the same in each line; one that was written for this failure is a command.
+	for (const { code, message, remedy } of failures)
+		printError(`${joinSentences(message, remedy === failure(code, '').remedy ? '' : remedy)} [${code}]`);
 }
 
 /** One line on standard error for each line of the text. */

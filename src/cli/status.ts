@@ -24,12 +24,15 @@ export async function showStatus(flags: AskFlags & { readonly watch?: boolean | 
 
 function printStatus(status: Status): void {
 	const { channel } = status;
+	const isWrong = status.warnings.some(({ code }) => code === 'clock-wrong');
 	const since = channel.since ? ` since ${localTime(channel.since)}` : '';
 	const rows = [
 		['Device', [status.deviceId, status.deviceType].filter(Boolean).join(', ')],
 		[
 			'Service',
-			status.pairedAt ? `${status.baseUrl}, paired ${localTime(status.pairedAt)}` : (status.baseUrl ?? 'none yet'),
+			status.pairedAt
+				? `${status.baseUrl}, paired ${localTime(status.pairedAt)}${status.pairedAtBy ? CLOCKS[status.pairedAtBy] : ''}`
+				: (status.baseUrl ?? 'none yet'),
 		],
 		['Workflow', describeWorkflow(status.workflow)],
 		[
@@ -44,6 +47,7 @@ function printStatus(status: Status): void {
 		...(status.plan ? [['Plan', describePlan(status.plan)]] : []),
 		...(status.sessionId ? [['Session', status.sessionId]] : []),
 		['Agent', `${status.agentVersion}, runs since ${localTime(status.startedAt)}`],
+		...(isWrong ? [['Times', "by this device's clock, which is wrong"]] : []),
 		...(status.problem ? [['Problem', status.problem.code]] : []),
 		...status.warnings.map((warning) => ['Warning', sentenceOf(warning, 'ongoing')]),
 	];
@@ -72,6 +76,12 @@ export function describePlan({ revision, rule, next, refused }: NonNullable<Stat
 		: '';
 	return `${now}${refused ? ' (not followed, see below)' : ''}${later}`;
 }
+
+/** Whose time it is, where it is not this device's own. */
+const CLOCKS: Readonly<Record<NonNullable<Status['pairedAtBy']>, string>> = {
+	service: " (the service's time: this device's clock was wrong)",
+	'wrong clock': " (by this device's clock, which was wrong)",
+};
 
 /** The states of a link whose names say too little to a person. */
 const CHANNEL_WORDS: Partial<Readonly<Record<Status['channel']['state'], string>>> = {

@@ -11,7 +11,7 @@ import { AUTHORIZATION_PARAMETER, parseAuthorization } from '../protocol/authori
 import { type Frame, MAX_FRAME_BYTES } from '../protocol/channel.ts';
 import { classifyClose, classifyHttpAnswer } from './classify-failure.ts';
 import { classifyNetworkError } from './classify-network-error.ts';
-import { clockSkewMs } from './clock-skew.ts';
+import { clockSkewMs, readServiceMs } from './clock-skew.ts';
 import { type ChannelEnd, measureSilence } from './line-rhythm.ts';
 import { type ReadRefusal, readRefusal } from './read-refusal.edge.ts';
 
@@ -70,7 +70,13 @@ export interface ChannelOptions {
 /** `opened` and `proved` come at most once, `ended` exactly once and last. */
 export type ChannelEvent =
 	/** The upgrade was accepted. The skew is how far this device's clock is ahead of the service's. */
-	| { readonly type: 'opened'; readonly clockSkewMs: number | null; readonly localAddress: string | null }
+	| {
+			readonly type: 'opened';
+			readonly clockSkewMs: number | null;
+			/** The `Date` of the upgrade, milliseconds since 1970. */
+			readonly serviceMs?: number | undefined;
+			readonly localAddress: string | null;
+	  }
 	/** The service has said something, or has kept the channel open for a while: some accept and then close. */
 	| { readonly type: 'confirmed' }
 	| { readonly type: 'frame'; readonly frame: Frame }
@@ -115,7 +121,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	let verdict: { failure: Failure; timedOut: boolean } | null = null;
 	let lastError: Error | null = null;
 	let refusal: ReadRefusal | null = null;
-	let skewMs: number | null = null;
+	let told: { clockSkewMs: number | null; serviceMs?: number | undefined } = { clockSkewMs: null };
 	let connection: Socket | null = null;
 	let confirmed = false;
 
@@ -132,7 +138,8 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	if (!socket) return { sendText: () => false, close() {}, terminate() {}, bufferedAmount: 0 };
 
 	socket.on('upgrade', (response) => {
-		skewMs = clockSkewMs(response.headers.date, clock.wallMs());
+		const { date } = response.headers;
+		told = { clockSkewMs: clockSkewMs(date, clock.wallMs()), serviceMs: readServiceMs(date) };
 	});
 	socket.on('open', () => {
 		const nowMs = clock.monotonicMs();
@@ -144,7 +151,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		heard();
 		// Before the listener, which may end the channel at once.
 		ping();
-		listener({ type: 'opened', clockSkewMs: skewMs, localAddress: connection?.localAddress ?? null });
+		listener({ type: 'opened', ...told, localAddress: connection?.localAddress ?? null });
 		schedule();
 	});
 	socket.on('ping', heard);

@@ -4,7 +4,7 @@
  */
 
 import { type ErrorCode, type Failure, failure, type Params } from '../base/errors.ts';
-import { createSecretRegistry, redact, SECRET_MARK } from '../base/redact.ts';
+import { redact, registryOf, SECRET_MARK } from '../base/redact.ts';
 import { joinSentences } from '../base/sentences.ts';
 import type { AuthorizationScheme } from '../protocol/authorization.ts';
 import { cleanText, readErrorDetail } from '../protocol/problem.ts';
@@ -14,7 +14,6 @@ import { readHttpDate } from './clock-skew.ts';
 import { unreadAnswer } from './unread-answer.ts';
 
 /** For what is found by its form alone. */
-const NO_SECRETS = createSecretRegistry();
 const UPGRADE_REMEDY =
 	'If a proxy such as nginx stands before the service, have it pass the headers Upgrade and Connection on; otherwise check baseUrl and service.channelPath.';
 const FIREWALL_REMEDY =
@@ -234,7 +233,7 @@ function withoutSecrets(text: string, secrets: readonly string[]): string {
 	const known = secrets
 		.filter((secret) => secret.length >= 4)
 		.reduce((rest, secret) => rest.replaceAll(secret, SECRET_MARK), text);
-	return redact(known, NO_SECRETS);
+	return redact(known, registryOf(secrets));
 }
 
 /**

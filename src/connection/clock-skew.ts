@@ -1,8 +1,8 @@
 /**
- * How far this device's clock is off, by the `Date` header of the service, and the warning about it. Pure; who looks and when is
- * `link.runner.ts`.
+ * How far this device's clock is off, by the `Date` header of the service, the warning about it, and the time that is believed.
+ * Pure; who looks and when is `device-time.runner.ts`.
  */
-import { plainDuration } from '../base/durations.ts';
+import { EARLIEST_CLOCK_MS, plainDuration } from '../base/durations.ts';
 import { type Failure, failure } from '../base/errors.ts';
 
 /** A clock further off than this makes tokens and certificates fail; in milliseconds. */
@@ -17,9 +17,32 @@ export function clockSkewMs(dateHeader: string | undefined, nowMs: number): numb
 	return Number.isNaN(serviceMs) ? null : nowMs - serviceMs;
 }
 
+/** A `Date` header in milliseconds since 1970; `undefined` without a usable one. */
+export function readServiceMs(dateHeader: string | undefined): number | undefined {
+	const serviceMs = readHttpDate(dateHeader);
+	return Number.isNaN(serviceMs) ? undefined : serviceMs;
+}
+
 export function readHttpDate(text: string | undefined): number {
 	// Without a letter it is not an HTTP date, whatever else `Date.parse` makes of it.
 	return text !== undefined && /[a-z]/i.test(text) ? Date.parse(text) : Number.NaN;
+}
+
+/** A clock that was set is not further behind than this, in milliseconds: a service that says so has the wrong clock itself. */
+const MOST_BEHIND_MS = 366 * 24 * 60 * 60_000;
+
+/**
+ * The time to judge plans by: what the device's clock shows, but no earlier than the newest time that the service has told.
+ * Where that is more than a year ahead of a clock that was set, it is not believed.
+ */
+export function believedMs(wallMs: number, serviceMs: number | null): number {
+	if (serviceMs === null || serviceMs <= wallMs) return wallMs;
+	return wallMs >= EARLIEST_CLOCK_MS && serviceMs - wallMs > MOST_BEHIND_MS ? wallMs : serviceMs;
+}
+
+/** Whether a time that was written down cannot be right: before any clock was set, or still to come. */
+export function isImpossible(atMs: number, nowMs: number): boolean {
+	return atMs < EARLIEST_CLOCK_MS || atMs > nowMs + WRONG_CLOCK_MS;
 }
 
 /** @param skewMs how far the device's clock is ahead of the service's; negative when slow. */

@@ -89,8 +89,6 @@ export function keepConnections(parts: {
 
 	function saved({ baseUrl, request, credentialId }: Registration, token: string, obtainedAt: string): SavedConnection {
 		registerSecret(token);
-		// The secret that was registered longest ago is forgotten first: that must not be the credential that outlives all Connections.
-		for (const secret of parts.credentials().secrets) registerSecret(secret);
 		return { baseUrl, request, credentialId, token, obtainedAt };
 	}
 

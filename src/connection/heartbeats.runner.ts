@@ -3,18 +3,20 @@
  */
 
 import { type Clock, isoNow } from '../base/clock.edge.ts';
-import { fillTemplate, type Heartbeat } from '../protocol/channel.ts';
+import { fillTemplate, type Heartbeat, type HeartbeatExtras } from '../protocol/channel.ts';
 
 export interface HeartbeatOptions {
 	readonly clock: Clock;
+	/** Milliseconds until the first. */
+	readonly firstInMs: number;
 	/** Milliseconds between two. */
 	readonly cadenceMs: number;
 	readonly deviceId: string;
 	readonly workflowId: string;
 	/** Monotonic time at which the agent started. */
 	readonly startedAtMs: number;
-	/** What is to be said of the fleet plan. */
-	readonly plan: () => Pick<Heartbeat, 'planRevision' | 'planRefused'>;
+	/** Fields of the fleet plan, and those that the deployment asks for. */
+	readonly plan: () => Pick<Heartbeat, 'planRevision' | 'planRefused'> & HeartbeatExtras;
 	/** The deployment's own shape of a heartbeat; `null` for ours. */
 	readonly body: string | null;
 	/** Hands the frame to the channel; `false` when it did not take it. */
@@ -22,12 +24,11 @@ export interface HeartbeatOptions {
 	readonly onSent: (sentAt: string) => void;
 }
 
-/** Sends the first heartbeat now and the others at the cadence, until the returned function is called. */
+/** Sends heartbeats at the cadence until the returned function is called. */
 export function startHeartbeats(options: HeartbeatOptions): () => void {
-	const { clock, cadenceMs, deviceId, workflowId } = options;
+	const { clock, firstInMs, cadenceMs, deviceId, workflowId } = options;
 	let sequence = 0;
-	let dueMs = clock.monotonicMs();
-	let cancel = () => {};
+	let dueMs = clock.monotonicMs() + firstInMs;
 
 	const beat = () => {
 		const nowMs = clock.monotonicMs();
@@ -44,6 +45,6 @@ export function startHeartbeats(options: HeartbeatOptions): () => void {
 		dueMs += cadenceMs * Math.max(1, Math.ceil((nowMs - dueMs) / cadenceMs));
 		cancel = clock.schedule(dueMs - nowMs, beat);
 	};
-	beat();
+	let cancel = clock.schedule(firstInMs, beat);
 	return () => cancel();
 }

@@ -7,12 +7,19 @@ import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Authorization } from '../protocol/authorization.ts';
-import { type Frame, fillTemplate, type Heartbeat, readNotification } from '../protocol/channel.ts';
+import {
+	type Frame,
+	fillTemplate,
+	type Heartbeat,
+	type HeartbeatExtras,
+	readNotification,
+} from '../protocol/channel.ts';
 import { DEFAULT_HEARTBEAT_CADENCE } from '../protocol/device-connection.ts';
 import type { Settings } from '../settings/table.ts';
 import type { Channel, ChannelEvent, ChannelOptions, LineEnd } from './channel.edge.ts';
 import { channelAddress } from './channel-address.ts';
 import { freshConnection } from './connection-tokens.runner.ts';
+import type { DeviceTime } from './device-time.runner.ts';
 import { startHeartbeats } from './heartbeats.runner.ts';
 import type { Line } from './line.runner.ts';
 import { MOST_PING_MS } from './line-rhythm.ts';
@@ -30,11 +37,12 @@ export interface FrameArrival {
 export interface LinkRunnerOptions {
 	readonly clock: Clock;
 	readonly log: Pick<Log, 'debug'>;
+	readonly random: () => number;
 	readonly startedAtMs: number;
 	readonly userAgent: string;
 	readonly line: Pick<Line, 'pingIntervalMs' | 'opened' | 'ended'>;
 	/** What heartbeats say of the fleet plan. */
-	readonly plan: () => Pick<Heartbeat, 'planRevision' | 'planRefused'>;
+	readonly plan: () => Pick<Heartbeat, 'planRevision' | 'planRefused'> & HeartbeatExtras;
 	/** Asked for each attempt: settings may change in the meantime. */
 	readonly runtime: () => Runtime;
 	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
@@ -47,8 +55,8 @@ export interface LinkRunnerOptions {
 		readonly lateConnection: (registration: Registration, token: string) => void;
 		/** A channel that was open has ended: before the link is told, and also when it was saying goodbye (`isLeaving`). */
 		readonly lineEnded: (registration: Registration, line: LineEnd, isLeaving: boolean) => void;
-		/** How far the device's clock is ahead of the service's, when an answer tells. */
-		readonly clockSkew: (skewMs: number) => void;
+		/** An answer tells the service's time. @param isProven whether it has accepted the device. */
+		readonly serviceTime: DeviceTime['heard'];
 	};
 }
 
@@ -91,6 +99,8 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 	/** Registrations of links that are over. */
 	const late = new Map<Running, AbortController>();
 	let onDrained: (() => void)[] = [];
+	/** The last heartbeat on any channel. */
+	let beat = { sentAtMs: Number.NEGATIVE_INFINITY, cadenceMs: 0 };
 
 	const running = (generation: number): Running => {
 		const known = links.get(generation);
@@ -120,7 +130,8 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		}
 		if (abort.signal.aborted) return;
 		link.request = null;
-		if (result.clockSkewMs !== null) report.clockSkew(result.clockSkewMs);
+		if (result.clockSkewMs !== null)
+			report.serviceTime({ skewMs: result.clockSkewMs, ...(result.ok && { serviceMs: result.serviceMs }) }, result.ok);
 		const atMs = clock.monotonicMs();
 		if (result.ok)
 			report.event(generation, {
@@ -188,12 +199,13 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		switch (event.type) {
 			case 'opened':
 				options.line.opened(registration.baseUrl, event.localAddress);
-				if (event.clockSkewMs !== null) report.clockSkew(event.clockSkewMs);
+				if (event.clockSkewMs !== null)
+					report.serviceTime({ skewMs: event.clockSkewMs, serviceMs: event.serviceMs }, true);
 				return;
 			case 'confirmed':
 				report.event(generation, { type: 'channelConfirmed', attempt, atMs });
 				if (options.runtime().resolved.settings.service.heartbeatMode === 'frame' && link.channel)
-					link.stopHeartbeats = beat(generation, registration, link.channel, cadenceMs);
+					link.stopHeartbeats = startBeating(generation, registration, link.channel, cadenceMs);
 				return;
 			case 'frame':
 				if (!answerPing(registration, link.channel, event.frame)) received(generation, registration, event.frame);
@@ -219,7 +231,13 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		report.frame({ generation, registration, overlaps: open > 1 }, frame);
 	};
 
-	const beat = (generation: number, registration: Registration, channel: Channel, cadenceMs: number) =>
+	/** The first of a start is spread over the cadence; a channel that follows another keeps its beat. */
+	const firstBeatMs = (cadenceMs: number) => {
+		const keptMs = beat.sentAtMs + Math.min(beat.cadenceMs, cadenceMs) - clock.monotonicMs();
+		return keptMs > 0 ? keptMs : cadenceMs * options.random();
+	};
+
+	const startBeating = (generation: number, registration: Registration, channel: Channel, cadenceMs: number) =>
 		startHeartbeats({
 			clock,
 			cadenceMs,
@@ -227,9 +245,13 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 			workflowId: registration.request.workflowId,
 			startedAtMs: options.startedAtMs,
 			plan: options.plan,
+			firstInMs: firstBeatMs(cadenceMs),
 			body: options.runtime().resolved.settings.service.heartbeatBody,
 			send: (frame) => channel.sendText(frame),
-			onSent: (sentAt) => report.heartbeat(generation, sentAt),
+			onSent(sentAt) {
+				beat = { sentAtMs: clock.monotonicMs(), cadenceMs };
+				report.heartbeat(generation, sentAt);
+			},
 		});
 
 	/** Answers a ping of the application's own making, if a deployment has one; whether the frame was one. */

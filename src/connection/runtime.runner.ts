@@ -4,6 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { AgentError, type Failure, toFailure } from '../base/errors.ts';
+import { secretsInWord } from '../base/redact.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { type Credentials, NO_CREDENTIALS, readCredentials } from '../settings/credentials.runner.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
@@ -113,9 +114,14 @@ function assemble(
 	network: Network,
 	credentials: Credentials,
 	pin: string | null,
-	{ userAgent, registerSecret }: RuntimeParts,
+	{ userAgent, env, registerSecret }: RuntimeParts,
 ): OpenRuntime {
-	for (const secret of credentials.secrets) registerSecret(secret);
+	const proxies = [
+		resolved.settings.network.proxy ?? '',
+		...Object.entries(env).map(([name, value = '']) => (/_proxy$/i.test(name) ? value : '')),
+	];
+	const inProxies = proxies.filter((url) => url.includes('://')).flatMap(secretsInWord);
+	for (const secret of [...credentials.secrets, ...inProxies]) registerSecret(secret);
 	if (pin !== null) registerSecret(pin);
 	const { client, idle } = countRequests(createServiceClient({ network, userAgent }));
 	return {

@@ -11,7 +11,7 @@ import { type AnswerText, readAnswerTexts, tokenIn } from '../protocol/registrat
 import { readTokenLife, type TokenLife } from '../protocol/token-life.ts';
 import { readWorkflowChoices, type WorkflowChoice } from '../protocol/workflow-choices.ts';
 import { classifyHttpAnswer, isWebPage } from './classify-failure.ts';
-import { clockSkewMs } from './clock-skew.ts';
+import { clockSkewMs, readServiceMs } from './clock-skew.ts';
 import { type ExchangeRequest, exchangeOverNetwork, type RequestNetwork } from './exchange.edge.ts';
 
 /** Largest answer that is taken from the registration endpoint, in bytes, as sent and once unpacked. */
@@ -54,6 +54,8 @@ export type RegisterResult =
 			readonly workflowId: string | null;
 			/** How far this device's clock is ahead of the service's; negative when slow. */
 			readonly clockSkewMs: number | null;
+			/** The `Date` of the answer, milliseconds since 1970. */
+			readonly serviceMs?: number | undefined;
 	  }
 	| {
 			readonly ok: false;
@@ -156,7 +158,10 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 			const texts = succeeded && !isWebPage(headers, body) ? readAnswerTexts({ body, headers }) : [];
 			const token = tokenIn(texts, tokenPointer);
 			const workflowId = texts.find(({ place }) => place === '/workflowId')?.text ?? null;
-			if (token !== null) return { ok: true, token, life: readTokenLife(token), workflowId, clockSkewMs: skewMs };
+			if (token !== null) {
+				const told = { clockSkewMs: skewMs, serviceMs: readServiceMs(headers['date']) };
+				return { ok: true, token, life: readTokenLife(token), workflowId, ...told };
+			}
 			return refused(
 				classifyHttpAnswer({
 					status,

@@ -25,6 +25,7 @@ import { openAnswerFile } from '../pairing/kept-answer.edge.ts';
 import { findScanners, watchScanners } from '../scanning/devices.edge.ts';
 import { openScanner } from '../scanning/open.edge.ts';
 import { listenForScans } from '../scanning/scanning.runner.ts';
+import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { watchSettings } from '../settings/files.edge.ts';
 import { loadSettings, type SettingsSources } from '../settings/load.runner.ts';
 import { type Settings, valueAt } from '../settings/table.ts';
@@ -78,7 +79,12 @@ export async function startDaemon(options: DaemonOptions) {
 
 		const secrets = createSecretRegistry();
 		const registerSecret = (secret: string) => secrets.add(secret);
-		const parts: RuntimeParts = { userAgent: `idv-agent/${version}`, env: options.env, registerSecret };
+		const registerLasting = (secret: string) => secrets.add(secret, true);
+		const parts: RuntimeParts = {
+			userAgent: `idv-agent/${version}`,
+			env: options.env,
+			registerSecret: registerLasting,
+		};
 		const first = await openFirstRuntime(loaded, state, options, parts);
 		let { runtime } = first;
 		const retiring = new Set<() => Promise<void>>();
@@ -110,6 +116,9 @@ export async function startDaemon(options: DaemonOptions) {
 					epoch: newEpoch(clock.wallMs(), random),
 					bounds: eventBounds(() => settings().events),
 					durable,
+					get cleanAfterMs() {
+						return settings().events.cleanAfterSeconds * 1000;
+					},
 					onNotice(topic, notice) {
 						if (topic === 'events') counters.eventsDurable = durable && notice === null;
 						warn(topic, notice);
@@ -124,6 +133,7 @@ export async function startDaemon(options: DaemonOptions) {
 			openChannel,
 			log,
 			registerSecret,
+			maskSecrets: secrets.mask,
 		});
 		closers.push(() => agent.stop());
 		const hooks = runSiteHooks({ agent, log, counters, settings: () => settings().hooks, env: options.env });
@@ -153,6 +163,7 @@ export async function startDaemon(options: DaemonOptions) {
 			...(options.listen ? { listen: options.listen } : {}),
 			groups: { agent: local.agentGroup, admin: local.adminGroup },
 			onFault,
+			maskSecrets: secrets.mask,
 		});
 		closers.push(() => server.close());
 		// The next save that works withdraws it.
@@ -164,6 +175,9 @@ export async function startDaemon(options: DaemonOptions) {
 		])
 			agent.warn(notice.code === 'state-unwritable' ? 'state' : notice.message, notice);
 		agent.warn('settings', first.warning);
+		/** For this release such a file is still used; pairing refuses. */
+		const warnOfFiles = async () => agent.warn('files', (await findExposedFiles(runtime.resolved, paths))[0] ?? null);
+		await warnOfFiles();
 		const ports = createLocalPorts({
 			routes,
 			// Only on a device that has a page.
@@ -177,12 +191,13 @@ export async function startDaemon(options: DaemonOptions) {
 					settings,
 					pin: () => runtime.pin,
 					onFault,
+					maskSecrets: secrets.mask,
 				}),
 			warn: agent.warn,
 			log,
 			onFault,
-			registerSecret,
-			dropSecret: secrets.remove,
+			maskSecrets: secrets.mask,
+			registerSecret: registerLasting,
 		});
 		closers.push(() => ports.close());
 		await ports.apply(settings());
@@ -205,6 +220,7 @@ export async function startDaemon(options: DaemonOptions) {
 				agent.warn('settings-at-start', warnOfStartOnly(atStart, changed.settings));
 				retiring.add(before.close);
 				void before.retire().finally(() => retiring.delete(before.close));
+				await warnOfFiles();
 				await ports.apply(changed.settings);
 			} catch (error) {
 				refuse(toFailure(error));

@@ -11,6 +11,7 @@ import { clockSkewMs } from '../connection/clock-skew.ts';
 import { type OpenRuntime, openFirstRuntime } from '../connection/runtime.runner.ts';
 import { readKeptAnswer } from '../pairing/kept-answer.edge.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
+import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { loadSettings } from '../settings/load.runner.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
 import { serviceOf } from '../workflow/desired-registration.ts';
@@ -137,7 +138,8 @@ export const CHECKS = [
 		const { unreadable } = runtime.credentials;
 		// The agent waits for the file; without a saved Connection it has nothing else to do.
 		if (unreadable && (await stateOrEmpty()).connections.length === 0) return failed(unreadable);
-		const [problem = notices[0]] = inForce ? [inForce] : [];
+		const [exposed] = await findExposedFiles(runtime.resolved, inspected.paths);
+		const [problem = exposed ?? notices[0]] = inForce ? [inForce] : [];
 		if (problem) return warning(problem);
 		const files = `${documents.length} ${documents.length === 1 ? 'file' : 'files'}`;
 		const from = documents.length === 0 ? 'no file, defaults only' : files;

@@ -21,7 +21,7 @@ export interface EventStoreOptions extends Partial<Clock> {
 	readonly durable?: boolean;
 	/** `events`: kept in memory only (`state-unwritable`), `null` when back on the disk. `events-damaged`: `state-corrupt`. */
 	readonly onNotice?: (topic: 'events' | 'events-damaged', notice: Failure | null) => void;
-	/** How long after a deletion its traces are cut off the log, in milliseconds. Default 1000. */
+	/** Looked at each time: how long after a deletion its traces are cut off the files, in milliseconds. Default 30,000. */
 	readonly cleanAfterMs?: number;
 	/** How often a failing disk is tried again, in milliseconds. Default 30,000. */
 	readonly recoverEveryMs?: number;

@@ -1,6 +1,6 @@
 /**
- * The events in one SQLite database. Owns the tables and how each thing is read and
- * written; decides nothing about when, what is kept, and what to do when it fails. Every function may throw SQLite's errors.
+ * The events in one SQLite database, and in the tail beside it what the database has not committed yet: while applications
+ * acknowledge at once, no content comes into the database at all. Owns the tables and how each thing is read and written; decides nothing about when, what is kept, and what to do when it fails. Every function may throw SQLite's errors.
  */
 import { closeSync, openSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,6 +8,7 @@ import type { SQLInputValue, StatementSync } from 'node:sqlite';
 import { type Failure, failure } from '../base/errors.ts';
 import { KEY_SEPARATOR, keyOf, type StoredMessage } from './duplicates.ts';
 import type { Entry, Epoch } from './event.ts';
+import { type Change, type EventTail, openEventTail, tailOf } from './event-tail.edge.ts';
 
 /** Name of the file in its directory. */
 export const EVENTS_FILE = 'events.db';
@@ -15,6 +16,11 @@ export const EVENTS_FILE = 'events.db';
 export const IN_MEMORY = ':memory:';
 /** Damaged files that are kept; the oldest go, and all with the next one after the retention time. */
 const MAX_QUARANTINED_EVENTS = 2;
+
+/** So much waits in the tail at most, in bytes. */
+const MAX_TAIL_BYTES = 256 * 1024;
+/** Numbers of deleted events go so many at a time: each time is a page. */
+const FORGET_AT_ONCE = 64;
 
 const SCHEMA_VERSION = 1;
 // A deleted event keeps its row for a while, with nothing in it but its number and what is needed to know
@@ -69,7 +75,7 @@ export function openEventTable(file: string) {
 		// Exclusive: one process uses it, and then the log needs no shared memory file.
 		database.exec('PRAGMA locking_mode = EXCLUSIVE');
 		database.exec(
-			'PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -1024',
+			'PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -1024; PRAGMA cache_spill = OFF',
 		);
 		// Moving the log into the file holds everything up: half as often as by default, at 8 MiB.
 		database.exec('PRAGMA wal_autocheckpoint = 2000');
@@ -82,44 +88,138 @@ export function openEventTable(file: string) {
 		throw error;
 	}
 
-	/** All or nothing, and durable when it returns. */
+	const tail: EventTail | null = onDisk ? openEventTail(tailOf(file)) : null;
+	/** What the transaction that is under way has done so far. */
+	let changes: Change[] = [];
+	/** Whether the database, or its log, may hold contents. */
+	let holdsContents = true;
+
+	/** All or nothing. When it returns, an event in it is durable; the rest is safe from the end of the process. */
 	const transaction = <Result>(write: () => Result): Result => {
-		database.exec('BEGIN IMMEDIATE');
+		changes = [];
+		// One transaction of the database stays open until `settle`: until then the tail has what it did.
+		if (!database.isTransaction) database.exec('BEGIN IMMEDIATE');
+		database.exec('SAVEPOINT step');
+		let result: Result;
 		try {
-			const result = write();
-			database.exec('COMMIT');
-			return result;
+			result = write();
+			if (changes.length > 0)
+				tail?.append(
+					changes,
+					changes.some(([name]) => name === 'add'),
+				);
+			database.exec('RELEASE step');
 		} catch (error) {
-			if (database.isTransaction) database.exec('ROLLBACK');
+			if (database.isTransaction) database.exec('ROLLBACK TO step; RELEASE step');
 			throw error;
 		}
+		if (!tail || tail.bytes > MAX_TAIL_BYTES) settle();
+		return result;
 	};
+
+	/** Everything so far is in the database, durably, and the tail is empty. */
+	const settle = () => {
+		if (database.isTransaction) {
+			holdsContents ||= run('SELECT 1 FROM event WHERE at IS NOT NULL LIMIT 1').all().length > 0;
+			database.exec('COMMIT');
+		}
+		tail?.empty();
+	};
+
+	const positions = () =>
+		new Map(
+			run('SELECT name, position AS number, seen_ms AS seenMs FROM consumer')
+				.all()
+				.map(({ name, ...position }) => [String(name), position as unknown as Position]),
+		);
+
+	/** Does again what a process had in the tail when it ended. Some of it may be in the database already. */
+	const replay = (lines: readonly Change[][]) => {
+		const { last } = totals();
+		for (const [name, ...given] of lines.flat()) {
+			if (name === 'add' && (given[0] as number) > last) run(insertInto('event'), ...(given as SQLInputValue[])).done();
+			else if (name === 'setEpochs') setEpochs(given[0] as Epoch[]);
+			else if (name === 'setConsumers') {
+				const known = positions();
+				const newer = (given[0] as [string, Position][]).filter(
+					([is, { number }]) => number >= (known.get(is)?.number ?? 0),
+				);
+				setConsumers(new Map([...known, ...newer]));
+			} else if (name === 'remove') remove(...(given as [number, number, number]));
+		}
+	};
+
+	const totals = () => {
+		const [found] = run(
+			'SELECT max(number) AS last, min(iif(at IS NULL, NULL, number)) AS first, count(at) AS count, total(size) AS bytes FROM event',
+		).all();
+		return {
+			/** The newest number that was ever given; 0 before the first. */
+			last: Number(found?.['last'] ?? 0),
+			/** The oldest kept event's number. */
+			first: (found?.['first'] as number | null | undefined) ?? null,
+			/** Of the events that are kept, as `bytes`. */
+			count: Number(found?.['count'] ?? 0),
+			bytes: Number(found?.['bytes'] ?? 0),
+		};
+	};
+
+	function setEpochs(epochs: readonly Epoch[]): void {
+		changes.push(['setEpochs', epochs]);
+		run('DELETE FROM epoch').done();
+		for (const { first, epoch } of epochs) run(insertInto('epoch'), first, epoch).done();
+	}
+
+	function setConsumers(consumers: ReadonlyMap<string, Position>): void {
+		changes.push(['setConsumers', [...consumers]]);
+		for (const name of positions().keys())
+			if (!consumers.has(name)) run('DELETE FROM consumer WHERE name = ?', name).done();
+		// Not by a replacement: a name that stays costs no page of the index.
+		const save =
+			'INSERT INTO consumer VALUES (?1, ?2, ?3) ON CONFLICT (name) DO UPDATE SET position = ?2, seen_ms = ?3';
+		for (const [name, { number, seenMs }] of consumers) run(save, name, number, seenMs).done();
+	}
+
+	/** Deletes events up to a number, of which those after `forgotten` leave their number and service id. `first` is the oldest kept one. */
+	function remove(first: number, upTo: number, forgotten: number): void {
+		changes.push(['remove', first, upTo, forgotten]);
+		const gone = Math.floor(Math.min(upTo, forgotten) / FORGET_AT_ONCE) * FORGET_AT_ONCE;
+		run('DELETE FROM event WHERE number <= ?', gone).done();
+		// The time of receipt does not count as contents: the gap of the next start begins there.
+		run(
+			`UPDATE event SET kept_ms = coalesce(CAST(round(unixepoch(at, 'subsec') * 1000) AS INTEGER), kept_ms), size = 0, at = NULL, type = NULL, kind = NULL, workflow_id = NULL, format = NULL, content = NULL
+			WHERE number BETWEEN ? AND ? AND at IS NOT NULL`,
+			Math.max(first, gone + 1),
+			upTo,
+		).done();
+	}
+
+	try {
+		const lines = tail?.read() ?? [];
+		if (lines.length > 0) {
+			database.exec('BEGIN IMMEDIATE');
+			replay(lines);
+			settle();
+		}
+		tail?.remove();
+	} catch (error) {
+		database.close();
+		throw error;
+	}
 	return {
 		onDisk,
 		transaction,
+		settle,
 		summary() {
-			const [totals] = run(
-				'SELECT max(number) AS last, min(iif(at IS NULL, NULL, number)) AS first, count(at) AS count, total(size) AS bytes FROM event',
-			).all();
 			// The content is needed only where an older agent has stored the id alone.
 			const messages = run(
 				`SELECT service_id AS key, kind, iif(instr(service_id, '${KEY_SEPARATOR}'), NULL, content) AS content
 				FROM event WHERE service_id IS NOT NULL ORDER BY number`,
 			).all();
 			return {
-				/** The newest number that was ever given; 0 before the first. */
-				last: Number(totals?.['last'] ?? 0),
-				/** The oldest kept event's number. */
-				first: (totals?.['first'] as number | null | undefined) ?? null,
-				/** Of the events that are kept, as `bytes`. */
-				count: Number(totals?.['count'] ?? 0),
-				bytes: Number(totals?.['bytes'] ?? 0),
+				...totals(),
 				epochs: run('SELECT first, epoch FROM epoch ORDER BY first').all() as unknown as Epoch[],
-				consumers: new Map(
-					run('SELECT name, position AS number, seen_ms AS seenMs FROM consumer')
-						.all()
-						.map(({ name, ...position }) => [String(name), position as unknown as Position]),
-				),
+				consumers: positions(),
 				/** Of kept and deleted events, oldest first. */
 				messages: messages as unknown as StoredMessage[],
 			};
@@ -149,27 +249,12 @@ export function openEventTable(file: string) {
 			const { id, number, at, type, kind, workflowId, format, content } = entry;
 			const epoch = id.slice(0, id.lastIndexOf('-'));
 			const values = [number, epoch, keyOf(entry), keptMs, size, at, type, kind, workflowId, format, content];
+			changes.push(['add', ...values]);
 			run(insertInto('event'), ...values).done();
 		},
-		setEpochs(epochs: readonly Epoch[]): void {
-			run('DELETE FROM epoch').done();
-			for (const { first, epoch } of epochs) run(insertInto('epoch'), first, epoch).done();
-		},
-		setConsumers(consumers: ReadonlyMap<string, Position>): void {
-			run('DELETE FROM consumer').done();
-			for (const [name, { number, seenMs }] of consumers) run(insertInto('consumer'), name, number, seenMs).done();
-		},
-		/** Deletes events up to a number, of which those after `forgotten` leave their number and service id. `first` is the oldest kept one. */
-		remove(first: number, upTo: number, forgotten: number): void {
-			run('DELETE FROM event WHERE number <= ?', Math.min(upTo, forgotten)).done();
-			// The time of receipt does not count as contents: the gap of the next start begins there.
-			run(
-				`UPDATE event SET kept_ms = coalesce(CAST(round(unixepoch(at, 'subsec') * 1000) AS INTEGER), kept_ms), size = 0, at = NULL, type = NULL, kind = NULL, workflow_id = NULL, format = NULL, content = NULL
-				WHERE number BETWEEN ? AND ? AND at IS NOT NULL`,
-				Math.max(first, forgotten + 1),
-				upTo,
-			).done();
-		},
+		setEpochs,
+		setConsumers,
+		remove,
 		/** Makes all kept events older or younger. */
 		shiftAges: (byMs: number) => run('UPDATE event SET kept_ms = kept_ms + ? WHERE at IS NOT NULL', byMs).done(),
 		/** Events of a clock that was never set, or from the future, are taken as kept now. */
@@ -179,8 +264,13 @@ export function openEventTable(file: string) {
 				earliestMs,
 				nowMs,
 			).done(),
-		/** Cuts off what the log still holds of deleted events. */
-		clean: () => database.exec('PRAGMA wal_checkpoint(TRUNCATE)'),
+		/** Leaves nothing of deleted events, neither in the tail nor in the database's log. */
+		clean() {
+			settle();
+			if (!holdsContents) return;
+			database.exec('PRAGMA wal_checkpoint(TRUNCATE)');
+			holdsContents = totals().count > 0;
+		},
 		/** Takes everything over from another one; of its own only events with smaller numbers than `keepBefore` stay. */
 		takeOver(other: { rows(table: keyof typeof COLUMNS): Row[] }, keepBefore: number): void {
 			transaction(() => {
@@ -189,10 +279,24 @@ export function openEventTable(file: string) {
 				for (const table of ['epoch', 'consumer', 'event'] as const)
 					for (const row of other.rows(table)) run(insertInto(table), ...Object.values(row)).done();
 			});
+			settle();
 		},
 		/** Every row of a table. */
 		rows: (table: keyof typeof COLUMNS): Row[] => run(`SELECT ${COLUMNS[table].join(', ')} FROM ${table}`).all(),
-		close: () => database.close(),
+		/** What the tail has of a database that has lost it. */
+		replayFrom(other: { readonly lines: () => Change[][] }): void {
+			replay(other.lines());
+		},
+		lines: () => tail?.read() ?? [],
+		close() {
+			try {
+				settle();
+				tail?.remove();
+			} finally {
+				tail?.close();
+				database.close();
+			}
+		},
 	};
 }
 
@@ -214,7 +318,7 @@ export function moveToMemory(file: string): EventTable {
 	} catch (error) {
 		if (!isDamage(error)) throw error;
 	}
-	for (const log of ['', '-wal']) rmSync(`${file}${log}`, { force: true });
+	for (const log of ['', '-wal', '-tail']) rmSync(`${file}${log}`, { force: true });
 	return memory;
 }
 

@@ -6,13 +6,14 @@
  * Ids are `epoch-number`: numbers go on over restarts, the epoch is new for each run that appends. So even a disk that
  * loses what it has confirmed cannot bring back an id that an application has seen.
  *
- * In the directory: `events.db`, `events.db-wal` beside it, and `events.db.corrupt-<time>` for damaged ones. What is
- * deleted is overwritten in the first and cut off the second about a second later; blocks that a file system or a flash
+ * In the directory: `events.db`, `events.db-wal` and `events.db-tail` beside it, and `events.db.corrupt-<time>` for damaged ones. What is
+ * deleted is overwritten in the first and cut off the others within `cleanAfterMs`; blocks that a file system or a flash
  * disk has put aside meanwhile are out of reach.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { idleClock } from '../base/clock.edge.ts';
+import { EARLIEST_CLOCK_MS } from '../base/durations.ts';
 import { AgentError } from '../base/errors.ts';
 import { createConsumers } from './consumers.ts';
 import { rememberMessages } from './duplicates.ts';
@@ -39,15 +40,14 @@ const REMEMBERED_EVENTS = 1024;
 /** So many events, or characters, do not wait for the end of the turn. */
 const MAX_PENDING = 1024;
 const MAX_PENDING_BYTES = 256 * 1024;
-/** A clock that shows an earlier time was never set. */
-const EARLIEST_CLOCK_MS = Date.UTC(2025, 0, 1);
 /** A smaller step of the clock, as against the time that passed, does not matter for the age of events. */
 const CLOCK_STEP_MS = 60_000;
 
 /** Opens nothing yet: the file is looked at when something is asked, and made with the first event. A bad disk never throws here. */
 export function createEventStore(options: EventStoreOptions): DurableEventStore {
-	const { directory, bounds, epoch, onNotice = () => {}, cleanAfterMs = 1000, recoverEveryMs = 30_000 } = options;
+	const { directory, bounds, epoch, onNotice = () => {}, recoverEveryMs = 30_000 } = options;
 	const { durable = true } = options;
+	const cleanAfterMs = () => options.cleanAfterMs ?? 30_000;
 	const { wallMs, monotonicMs, schedule, soon: afterInput } = { ...idleClock, ...options };
 	const file = join(directory, EVENTS_FILE);
 	const listeners = new Set<(entries: readonly Entry[]) => void>();
@@ -122,7 +122,12 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 				return;
 			}
 		}
-		const isRescued = failed !== null && attempt(() => memory.takeOver(failed, 0));
+		const isRescued =
+			failed !== null &&
+			attempt(() => {
+				memory.takeOver(failed, 0);
+				memory.replayFrom(failed);
+			});
 		attempt(() => failed?.close());
 		// Events that cannot be read now may be readable later, and then precede those that arrive meanwhile.
 		if (failed === null && existsSync(file)) last = Math.max(last, 2 ** 40 + Math.max(0, Math.floor(wallMs())));
@@ -201,7 +206,11 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			if (going.upTo >= first) on.remove(first, going.upTo, newest - REMEMBERED_EVENTS);
 			return going;
 		});
-		if (Math.abs(stepMs) >= CLOCK_STEP_MS) clockOffsetMs += stepMs;
+		if (Math.abs(stepMs) >= CLOCK_STEP_MS) {
+			clockOffsetMs += stepMs;
+			// The tail does not know of shifted ages.
+			on.settle();
+		}
 		consumers.changed = false;
 		epochs = nextEpochs;
 		last = newest;
@@ -235,7 +244,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		const now = monotonicMs();
 		const oldest = count > 0 ? oldestOn(eventTable) : null;
 		const dueMs = Math.min(
-			uncleanSinceMs === null ? Number.POSITIVE_INFINITY : uncleanSinceMs + cleanAfterMs - now,
+			uncleanSinceMs === null ? Number.POSITIVE_INFINITY : uncleanSinceMs + cleanAfterMs() - now,
 			eventTable.onDisk || !durable ? Number.POSITIVE_INFINITY : triedAtMs + recoverEveryMs - now,
 			oldest ? oldest.keptMs + bounds.maxAgeMs - wallMs() : Number.POSITIVE_INFINITY,
 		);
@@ -254,7 +263,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	function wake(): void {
 		if (durable && eventTable && !eventTable.onDisk && monotonicMs() - triedAtMs >= recoverEveryMs) recover();
 		flush();
-		const isDue = uncleanSinceMs !== null && monotonicMs() - uncleanSinceMs >= cleanAfterMs;
+		const isDue = uncleanSinceMs !== null && monotonicMs() - uncleanSinceMs >= cleanAfterMs();
 		if (isDue && eventTable) {
 			uncleanSinceMs = null;
 			try {

@@ -3,9 +3,10 @@
  * follows no redirect, sends no credential, retries nothing, and never says more of the address than its host.
  */
 import { type Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http';
-import { request as requestHttps } from 'node:https';
+import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
 import { promisify } from 'node:util';
 import { AgentError } from '../base/errors.ts';
+import { readRetryAfter } from '../connection/classify-failure.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { isLoopback } from '../protocol/endpoints.ts';
 
@@ -53,7 +54,7 @@ export async function fetchPlan(network: PlanNetwork, request: PlanRequest): Pro
 		if (statusCode !== 200) {
 			answer.destroy();
 			if (statusCode === 304 && request.etag !== null) return { kind: 'unchanged' };
-			throw refusal(host, statusCode);
+			throw refusal(host, statusCode, readRetryAfter(answer.headers['retry-after'], answer.headers.date));
 		}
 		body = await readWhole(answer, maxBytes, host);
 	} catch (error) {
@@ -68,6 +69,9 @@ export async function fetchPlan(network: PlanNetwork, request: PlanRequest): Pro
 	const bytes = await unpack(body, answer.headers['content-encoding'], maxBytes, host);
 	return { kind: 'changed', bytes, etag: etag !== null && etag.length <= MAX_ETAG_LENGTH ? etag : null };
 }
+
+/** Keeps no connection between two looks, which are minutes apart, but the TLS session: the next handshake is a short one. */
+const sessions = new HttpsAgent({ keepAlive: false });
 
 function ask(
 	network: PlanNetwork,
@@ -86,7 +90,9 @@ function ask(
 	};
 	return new Promise((resolve, reject) => {
 		const open = isSecure ? requestHttps : requestHttp;
-		const request = open(url, { headers, signal, ...(agent ? { agent } : { agent: false }) }, resolve);
+		// Or NODE_TLS_REJECT_UNAUTHORIZED would decide.
+		const through = { agent: agent ?? (isSecure ? sessions : false), rejectUnauthorized: true };
+		const request = open(url, { headers, signal, ...through }, resolve);
 		// As the deadline would say it.
 		request.setTimeout(IDLE_MS, () => request.destroy(new DOMException('The answer stopped.', 'TimeoutError')));
 		// A response that is not read any more may still fail.
@@ -97,9 +103,11 @@ function ask(
 }
 
 /** A redirect leads elsewhere than the settings say, and a page that signs a network in is not a plan. */
-function refusal(host: string, status: number): AgentError {
-	if (status < 300 || status >= 400 || status === 304)
-		return new AgentError('plan-unreachable', `${host} answered ${status} instead of the fleet plan.`);
+function refusal(host: string, status: number, retryAfterMs: number | undefined): AgentError {
+	if (status < 300 || status >= 400 || status === 304) {
+		const message = `${host} answered ${status} instead of the fleet plan.`;
+		return new AgentError('plan-unreachable', message, { retryAfterMs });
+	}
 	const message = `${host} answered with a redirect (${status}) instead of the fleet plan.`;
 	const remedy = 'Set fleet.planUrl to the address that the plan really has, or sign this network in.';
 	return new AgentError('plan-unreachable', message, { remedy });

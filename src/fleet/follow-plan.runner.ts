@@ -36,7 +36,8 @@ const UNATTESTED =
 	'None of the keys in fleet.publicKeys has signed the fleet plan that this device follows. The device goes on with it and begins nothing more by it.';
 
 export interface FleetParts {
-	readonly clock: Clock;
+	/** Its wall clock shows the time that is believed. */
+	readonly clock: Pick<Clock, 'wallMs' | 'schedule'>;
 	readonly log: Pick<Log, 'info'>;
 	readonly random: () => number;
 	readonly fetchPlan: typeof fetchPlan;
@@ -49,6 +50,8 @@ export interface FleetParts {
 	readonly fallback: () => Assignment;
 	/** Whether the device has a service and does not reach it. */
 	readonly isOffline: () => boolean;
+	/** After each look, whatever came of it: what is due by the time is judged again. */
+	readonly onLook: () => void;
 	readonly requestReconcile: () => void;
 }
 
@@ -114,6 +117,7 @@ export function followFleet(parts: FleetParts) {
 		polling?.abort();
 		polling = new AbortController();
 		const { signal } = polling;
+		let askedMs = 0;
 		try {
 			const changed = await fetchChanged(known, new URL(planUrl), signal);
 			if (signal.aborted) return;
@@ -123,11 +127,14 @@ export function followFleet(parts: FleetParts) {
 		} catch (error) {
 			if (signal.aborted) return;
 			const problem = toFailure(error);
+			askedMs = problem.retryAfterMs ?? 0;
 			// A device that is offline has reported that already.
 			if (problem.code !== 'plan-unreachable' || !parts.isOffline()) warnings.set('fleet', problem);
 		}
 		polling = null;
-		pollIn(intervalSeconds * 1000 * (0.75 + 0.5 * random()));
+		// Devices that were told the same wait must not come back together.
+		pollIn(Math.max(intervalSeconds * 1000 * (0.75 + 0.5 * random()), askedMs * (1 + 0.5 * random())));
+		parts.onLook();
 	}
 
 	/** The published plan, verified; `null` while that is the plan which is known. */

@@ -4,7 +4,7 @@
  */
 import type { FleetPlan, PlanMatch, PlanRollout, PlanRule, PlanWord } from './plan-format.ts';
 import { compileValues } from './targeting.ts';
-import { MATCH_KEYS, type MatchKey } from './terms.ts';
+import { MATCH_KEYS, MAX_LISTED_VALUES, MAX_PLAN_BYTES, type MatchKey } from './terms.ts';
 
 export interface Finding {
 	/** `error`: surely not meant; `note`: worth a look. */
@@ -37,6 +37,46 @@ export function checkPlan(plan: FleetPlan, nowMs?: number): Finding[] {
 	findings.push(...oddRollout(plan.defaults ?? {}, plan.defaults?.rollout, ['defaults', 'rollout']));
 	findings.push(...endOfTrust(plan, nowMs));
 	return findings.slice(0, MAX_FINDINGS);
+}
+
+/** The bytes of an envelope around the payload, with its eight signatures. */
+const ENVELOPE_BYTES = 2048;
+
+/**
+ * Limits of a device, seen before the plan is signed.
+ * @param payloadBytes of the plan without its envelope.
+ */
+export function checkLimits(plan: FleetPlan, payloadBytes: number): Finding[] {
+	const findings: Finding[] = [];
+	const signedBytes = Math.ceil(payloadBytes / 3) * 4 + ENVELOPE_BYTES;
+	const lists = plan.rules.flatMap(({ match }, index) =>
+		MATCH_KEYS.flatMap((key) => (match[key] ? [{ path: ['rules', index, 'match', key], values: match[key] }] : [])),
+	);
+	const listed = lists.reduce((sum, { values }) => sum + values.length, 0);
+	const [longest] = lists.sort((a, b) => b.values.length - a.values.length);
+	const instead = longest ? `; ${insteadOf(longest.values)}` : '';
+	if (listed > MAX_LISTED_VALUES)
+		findings.push({
+			level: 'error',
+			path: longest?.path ?? [],
+			what: `makes ${listed} listed values in the plan, and a device may have to read ${MAX_LISTED_VALUES} at most${instead}`,
+		});
+	else if (signedBytes > MAX_PLAN_BYTES)
+		findings.push({
+			level: 'error',
+			path: [],
+			what: `has about ${signedBytes} bytes once it is signed, and devices take ${MAX_PLAN_BYTES} at most${instead}`,
+		});
+	return findings;
+}
+
+function insteadOf(values: readonly string[]): string {
+	const [first = ''] = values;
+	let length = first.length;
+	for (const value of values) while (!value.startsWith(first.slice(0, length))) length -= 1;
+	const beginning =
+		length > 1 && length < first.length ? `, or write ${first.slice(0, length)}* if that fits no other device` : '';
+	return `give these devices a label (fleet.labels) and match that${beginning}`;
 }
 
 /** A plan that is no longer valid, and rings of which devices would begin too late. */

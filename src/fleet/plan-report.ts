@@ -1,10 +1,10 @@
 /** The fleet plan in the status and in heartbeats. Pure: time is handed in. */
-import type { Heartbeat } from '../protocol/channel.ts';
+import type { Heartbeat, HeartbeatExtras } from '../protocol/channel.ts';
 import type { Status } from '../protocol/local-api.ts';
 import type { PlanRecord } from '../state/plan-record.ts';
 import type { PlanAttempt } from './attempt.ts';
 import { planTarget } from './record.ts';
-import { assignmentAt } from './targeting.ts';
+import { assignmentAt, isDue } from './targeting.ts';
 
 /** The plan in `status --json`; `null` without one. */
 export function reportPlan(
@@ -29,6 +29,7 @@ export function reportPlan(
 		validUntil: taken?.validUntilMs == null ? null : iso(taken.validUntilMs),
 		followed,
 		rule: taken?.rule ?? null,
+		...(taken?.move && { ring: taken.move.percent }),
 		workflowId,
 		next: nextChange(record, wallMs),
 		refused,
@@ -47,14 +48,29 @@ export function planHeartbeat(
 	};
 }
 
+/** The fields of `service.heartbeatFields` that there is something to say for. */
+export function heartbeatExtras(
+	fields: readonly (keyof HeartbeatExtras)[],
+	{ agentVersion, problem, plan }: Pick<Status, 'agentVersion' | 'problem' | 'plan'>,
+): HeartbeatExtras {
+	const known: { readonly [Name in keyof HeartbeatExtras]: HeartbeatExtras[Name] | null } = {
+		agentVersion,
+		problemCode: problem?.code ?? null,
+		planRevision: plan?.followed ?? null,
+		planRing: plan?.ring ?? null,
+		planReason: plan?.refused?.message ?? null,
+	};
+	return Object.fromEntries(fields.flatMap((name) => (known[name] == null ? [] : [[name, known[name]]])));
+}
+
 /** The next change by the plan, as far as it is known. */
-function nextChange({ taken, waiting }: PlanRecord, wallMs: number): NonNullable<Status['plan']>['next'] {
+function nextChange({ taken, waiting, moved }: PlanRecord, wallMs: number): NonNullable<Status['plan']>['next'] {
 	if (waiting) {
 		const { revision, atMs } = waiting;
 		return { revision, workflowId: assignmentAt(waiting, atMs).workflowId, at: iso(atMs) };
 	}
 	const moveMs = taken?.move?.atMs ?? null;
-	if (!taken?.move || moveMs === null || moveMs <= wallMs) return null;
+	if (!taken?.move || moveMs === null || isDue(taken.move, wallMs, moved)) return null;
 	return { revision: taken.revision, workflowId: taken.move.to.workflowId, at: iso(moveMs) };
 }
 

@@ -4,12 +4,12 @@
  */
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { type Assignment, MAX_FLOORS, type PlanFloor, type PlanRecord, type TakenPlan } from '../state/plan-record.ts';
-import { assignmentAt } from './targeting.ts';
+import { assignmentAt, isDue, isSameAssignment } from './targeting.ts';
 
 /** The fleet plan's word to this device now: by which rule, `null` for the plan's defaults. */
 export type PlanTarget = Assignment & Pick<TakenPlan, 'revision' | 'rule'>;
 
-export const NO_PLAN = { name: null, etag: null, taken: null, waiting: null, followed: null, floors: [] };
+export const NO_PLAN = { name: null, etag: null, taken: null, waiting: null, followed: null, moved: null, floors: [] };
 
 /** The fleet that a device belongs to by its settings, and the keys that may speak for it. */
 export interface PlanTrust {
@@ -62,7 +62,7 @@ export function withoutWithdrawn(
 	return {
 		...known,
 		waiting: isOver ? null : waiting,
-		taken: isFrozen ? { ...taken, base: assignmentAt(taken, wallMs), move: null } : taken,
+		taken: isFrozen ? { ...taken, base: assignmentAt(taken, wallMs, known.moved), move: null } : taken,
 	};
 }
 
@@ -164,8 +164,8 @@ export function receivePlan(
 	},
 ): PlanRecord {
 	const { wallMs, spreadSeconds, share, fallback } = at;
-	const now = effective(record.taken && assignmentAt(record.taken, wallMs), fallback);
-	const then = effective(assignmentAt(plan, wallMs), fallback);
+	const now = effective(record.taken && assignmentAt(record.taken, wallMs, record.moved), fallback);
+	const then = effective(assignmentAt(plan, wallMs, record.moved), fallback);
 	const isHarmless =
 		now.workflowId === null || (now.workflowId === then.workflowId && now.heartbeatCadence === then.heartbeatCadence);
 	if (isHarmless) return take(record, plan);
@@ -181,9 +181,9 @@ function take(record: PlanRecord, plan: TakenPlan): PlanRecord {
 }
 
 /** What the plan in force says at this time of the device's clock; `null` without one. */
-export function planTarget(record: Pick<PlanRecord, 'taken'> | null, wallMs: number): PlanTarget | null {
+export function planTarget(record: Pick<PlanRecord, 'taken' | 'moved'> | null, wallMs: number): PlanTarget | null {
 	const taken = record?.taken;
-	return taken ? { revision: taken.revision, rule: taken.rule, ...assignmentAt(taken, wallMs) } : null;
+	return taken ? { revision: taken.revision, rule: taken.rule, ...assignmentAt(taken, wallMs, record.moved) } : null;
 }
 
 /** The record with what has come due by the device's clock; the same one if nothing has. */
@@ -198,10 +198,26 @@ export function applyDue(record: PlanRecord, wallMs: number): PlanRecord {
 }
 
 /** The next time of the device's clock at which a record says something else; `null` for none. For a record with what is due. */
-export function nextDueMs({ taken, waiting }: PlanRecord, wallMs: number): number | null {
-	const ahead = [taken?.move?.atMs, taken?.validUntilMs].filter((ms) => ms != null && ms > wallMs);
-	const due = [waiting?.atMs, ...ahead].filter((ms) => ms != null);
+export function nextDueMs({ taken, waiting, moved }: PlanRecord, wallMs: number): number | null {
+	const move = taken?.move && !isDue(taken.move, wallMs, moved) ? taken.move.atMs : null;
+	const ends = (taken?.validUntilMs ?? 0) > wallMs ? taken?.validUntilMs : null;
+	const due = [waiting?.atMs, move, ends].filter((ms) => ms != null);
 	return due.length > 0 ? Math.min(...due) : null;
+}
+
+/**
+ * The record with what the device is online with as the plan in force says: the revision, and the move by which it came there.
+ * The same one if it has that already.
+ */
+export function confirmed(record: PlanRecord, wallMs: number): PlanRecord {
+	const { taken, followed, moved } = record;
+	if (!taken) return record;
+	const { revision, move } = taken;
+	const said = assignmentAt(taken, wallMs, moved);
+	const isKept = moved !== null && isSameAssignment(moved.to, said) && (move?.atMs ?? moved.atMs) <= moved.atMs;
+	const made = move && move.atMs !== null && isDue(move, wallMs, moved) ? { to: move.to, atMs: wallMs } : null;
+	const next = isKept ? moved : made;
+	return followed === revision && next === moved ? record : { ...record, followed: revision, moved: next };
 }
 
 function effective(assignment: Assignment | null, fallback: Assignment): Assignment {

@@ -2,7 +2,7 @@
  * Which word of a fleet plan is whose, and from when: rules, rings and the spreading of changes. Pure: the same plan, device and
  * time give the same answer on the device, in a preview and in a test. Fetches nothing, keeps nothing, moves nothing.
  */
-import type { Assignment, DevicePlan } from '../state/plan-record.ts';
+import type { Assignment, DevicePlan, PlanRecord } from '../state/plan-record.ts';
 import type { FleetPlan, PlanMatch, PlanRollout, PlanRule, PlanWord } from './plan-format.ts';
 import { MATCH_KEYS, type MatchKey } from './terms.ts';
 
@@ -44,12 +44,19 @@ export function planFor({ plan, rules }: CompiledPlan, device: PlannedDevice): D
 	return { rule: rule?.name ?? null, base, move: isSameAssignment(base, to) ? null : { to, ...start } };
 }
 
-/** What the plan says to its device at this time of the device's clock. */
-export function assignmentAt({ base, move }: DevicePlan, wallMs: number): Assignment {
-	return move && (move.atMs === null || move.atMs <= wallMs) ? move.to : base;
+/** A move that the device has made, and when. */
+export type MadeMove = PlanRecord['moved'];
+
+/** What the plan says to its device at this time of the device's clock. @param moved what a clock that went back does not undo. */
+export function assignmentAt(part: DevicePlan, wallMs: number, moved: MadeMove = null): Assignment {
+	return part.move && isDue(part.move, wallMs, moved) ? part.move.to : part.base;
 }
 
-function isSameAssignment(one: Assignment, other: Assignment): boolean {
+export function isDue({ to, atMs }: PlannedChange, wallMs: number, moved: MadeMove): boolean {
+	return atMs === null || atMs <= wallMs || (moved !== null && atMs <= moved.atMs && isSameAssignment(to, moved.to));
+}
+
+export function isSameAssignment(one: Assignment, other: Assignment): boolean {
 	return one.workflowId === other.workflowId && one.heartbeatCadence === other.heartbeatCadence;
 }
 

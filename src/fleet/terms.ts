@@ -1,6 +1,12 @@
 /** Largest plan file, as served and once unpacked, in bytes: some 60,000 listed ids; labels and prefixes need far less. */
 export const MAX_PLAN_BYTES = 2 * 1024 * 1024;
 
+/**
+ * Listed values in all rules together with which a device reads a plan within 32 MiB more memory: `npm run bench:fleet` prints
+ * what it takes. More of them are a mistake of the plan, not of the device.
+ */
+export const MAX_LISTED_VALUES = 25_000;
+
 /** The kinds of values in a rule's `match`. */
 export const MATCH_KEYS = ['deviceIds', 'serials', 'macAddresses', 'deviceTypes', 'labels'] as const;
 export type MatchKey = (typeof MATCH_KEYS)[number];

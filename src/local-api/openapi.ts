@@ -69,6 +69,8 @@ export function describeRoutes(routes: readonly DescribedRoute[], version: strin
 				variables: { port: { default: '8766' } },
 			},
 		],
+		// The sockets ask for no credential: their file mode decides who may use them.
+		security: [],
 		paths,
 		components: {
 			schemas: { ...toSchemas(Object.fromEntries(requests), 'input'), ...toSchemas(ANSWERS, 'output') },
@@ -130,7 +132,7 @@ function describeAnswers(byStatus: DescribedRoute['answers']): Json {
 		description: 'What went wrong and what to do about it.',
 		content: { [PROBLEM_CONTENT_TYPE]: { schema: refer('Problem') } },
 	};
-	return { ...Object.fromEntries(described), default: problem };
+	return { ...Object.fromEntries(described), '4XX': problem, default: problem };
 }
 
 function describeContent(content: Content): Json {
@@ -157,6 +159,11 @@ function toSchemas(named: Readonly<Record<string, z.ZodType>>, io: 'input' | 'ou
 			if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
 			// New fields may come in an answer; a request must not have any.
 			if (io === 'output') delete jsonSchema.additionalProperties;
+			// Generators take a field with a default for one that is always there, and then require it in a request.
+			if (io === 'input' && 'default' in jsonSchema) {
+				jsonSchema.description = `${jsonSchema.description ?? ''} Default: ${jsonSchema.default}.`.trim();
+				delete jsonSchema.default;
+			}
 		},
 	});
 	return Object.fromEntries(Object.entries(schemas).map(([name, { $schema, $id, ...schema }]) => [name, schema]));

@@ -19,14 +19,13 @@ export interface LocalPortsParts {
 	readonly warn: Agent['warn'];
 	readonly log: Pick<Log, 'info'>;
 	readonly onFault: (error: unknown) => void;
+	readonly maskSecrets: (text: string) => string;
 	/** Called with the applications' tokens, so that they are never printed. */
 	readonly registerSecret: (secret: string) => void;
-	/** Called with the tokens that are no longer valid. */
-	readonly dropSecret: (secret: string) => void;
 }
 
 export function createLocalPorts(parts: LocalPortsParts) {
-	const { warn, routes, onFault } = parts;
+	const { warn, routes, onFault, maskSecrets } = parts;
 	let applications: readonly BrowserApplication[] = [];
 	/** Only on a device that needs one. */
 	const loadServer = () => import('./server/loopback-server.ts');
@@ -36,10 +35,10 @@ export function createLocalPorts(parts: LocalPortsParts) {
 	};
 	const page = keepPort('page.port', 'page', parts, parts.openPage);
 	const metrics = keepPort('local.metricsPort', 'health and metrics', parts, (port) =>
-		openLoopback({ listener: 'probe', port, routes, onFault }),
+		openLoopback({ listener: 'probe', port, routes, onFault, maskSecrets }),
 	);
 	const browser = keepPort('local.http.port', 'applications in a browser', parts, (port) =>
-		openLoopback({ listener: 'browser', port, routes, onFault, applications: () => applications }),
+		openLoopback({ listener: 'browser', port, routes, onFault, maskSecrets, applications: () => applications }),
 	);
 
 	const ports = [page, metrics, browser];
@@ -49,8 +48,6 @@ export function createLocalPorts(parts: LocalPortsParts) {
 		try {
 			applications = file === null ? [] : await (await loadServer()).readBrowserApplications(file);
 			for (const { token } of applications) parts.registerSecret(token);
-			for (const { token } of before)
-				if (applications.every((application) => application.token !== token)) parts.dropSecret(token);
 			warn('local.http.applicationsFile', null);
 		} catch (error) {
 			const { code, message, remedy } = toFailure(error);

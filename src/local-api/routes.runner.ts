@@ -55,9 +55,8 @@ function row<Body = undefined>(
 
 const answer = (about: string, schema: AnswerName | 'any') =>
 	({ about, content: { 'application/json': schema } }) as const;
-/** As one document or, where the caller accepts it, as a stream. */
-const streamed = (about: string, schema: AnswerName) =>
-	({ about, content: { 'application/json': schema, 'text/event-stream': 'text' } }) as const;
+/** The data of each event of the stream has this schema. */
+const stream = (about: string, schema: AnswerName) => ({ about, content: { 'text/event-stream': schema } }) as const;
 const STATUS = { 200: answer('The state of the device now.', 'Status') };
 const LEASES = { 200: answer('All leases in force.', 'LeaseReport') };
 
@@ -76,25 +75,41 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 		}),
 		row('GET', LOCAL_ROUTES.status, APPLICATIONS, 'getStatus', {
 			summary: 'The state of the device: one sentence for a person, then details.',
-			description: 'With Accept: text/event-stream, a stream of events named status, one for each change.',
-			answers: { 200: streamed(STATUS[200].about, 'Status') },
+			description: `With Accept: text/event-stream, what ${LOCAL_ROUTES.statusStream} answers.`,
+			answers: STATUS,
 			handle: (request) =>
 				wantsStream(request) ? { stream: (sink) => streamStatus(agent, sink) } : ok(agent.status()),
+		}),
+		row('GET', LOCAL_ROUTES.statusStream, APPLICATIONS, 'streamStatus', {
+			summary: 'The state of the device now and after each change, as Server-Sent Events named status.',
+			answers: { 200: stream('One event for each change; its data is a Status.', 'Status') },
+			handle: () => ({ stream: (sink) => streamStatus(agent, sink) }),
 		}),
 		row('GET', LOCAL_ROUTES.events, APPLICATIONS, 'getEvents', {
 			summary:
 				'Events of the device: notifications of the service, sessions, and gaps in which something may be missing.',
 			description:
-				`At least once and in order. As JSON, at most ${EVENT_PAGE_LENGTH} of them; ask again with since=next. With Accept: ` +
-				'text/event-stream, a stream whose data is one Event each; its last event, named closed, says why it is over ' +
-				'({"reason":"slow"} for a reader that did not keep up: reconnect with the last id).',
+				`At least once and in order, at most ${EVENT_PAGE_LENGTH} of them; ask again with since=next. With Accept: ` +
+				`text/event-stream, what ${LOCAL_ROUTES.eventStream} answers.`,
 			parameters: EVENT_PARAMETERS,
-			answers: { 200: streamed('Events, oldest first.', 'EventPage') },
+			answers: { 200: answer('Events, oldest first.', 'EventPage') },
 			handle(request) {
 				const since = readSince(agent, request);
 				return wantsStream(request)
 					? { stream: (sink) => counted(counters, streamEvents(agent, since, sink)) }
 					: pageOfEvents(agent, clock, since, request);
+			},
+		}),
+		row('GET', LOCAL_ROUTES.eventStream, APPLICATIONS, 'streamEvents', {
+			summary: 'The same events as Server-Sent Events, as they come.',
+			description:
+				'At least once and in order. The last event, named closed, says why the stream is over ({"reason":"slow"} for a ' +
+				'reader that did not keep up: reconnect with the last id).',
+			parameters: EVENT_PARAMETERS.filter(({ name }) => name !== 'wait'),
+			answers: { 200: stream('One event for each Event, which is its data, until either side ends it.', 'Event') },
+			handle(request) {
+				const since = readSince(agent, request);
+				return { stream: (sink) => counted(counters, streamEvents(agent, since, sink)) };
 			},
 		}),
 		row('POST', LOCAL_ROUTES.ack, APPLICATIONS, 'acknowledgeEvents', {

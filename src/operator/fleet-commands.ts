@@ -1,5 +1,25 @@
 /** The commands and flags of `idv fleet`. Each command is implemented in a file of its own, loaded when it is called. */
-import { collect, type Subcommands } from '../cli/command-line.ts';
+import { AgentError } from '../base/errors.ts';
+import { collect, type LazyCommand, type Subcommands, wholeNumber } from '../cli/command-line.ts';
+
+/** What stops a slip before a plan is signed. */
+const brakes = (command: LazyCommand) =>
+	command
+		.option('--inventory <file>', 'every device there is: labels and ids that match none of them are errors')
+		.option(
+			'--previous <file>',
+			'the plan in force: an older revision, or other content under the same one, is an error',
+		)
+		.option('--workflows <names>', 'every workflow there is: a file, or names with commas between them')
+		.option('--max-moves <share>', 'refuse a plan that moves more of the inventory, such as 10%', share)
+		.number('--allow-moves <count>', 'so many devices are meant to move', [0, 100_000_000]);
+
+/** Where the next plan goes. */
+const step = (command: LazyCommand) =>
+	command
+		.option('--rule <name>', 'only the rollout of this rule; left out, every one')
+		.option('--key <file>', 'sign it with the private key of idv fleet keygen')
+		.option('--out <file>', 'write it here; left out, it is only shown');
 
 export const FLEET_COMMANDS: Subcommands = {
 	keygen: (command) =>
@@ -11,7 +31,11 @@ export const FLEET_COMMANDS: Subcommands = {
 		command('check a plan and report mistakes with line and path')
 			.argument('<plan>', 'the plan, bare or signed')
 			.option('--public-key <key>', 'a key that must have signed it (repeatable)', collect)
-			.examples({ 'idv fleet check plan.json': '' })
+			.with(brakes)
+			.examples({
+				'idv fleet check plan.json': '',
+				'idv fleet check plan.json --inventory devices.csv --previous published.json': 'names slips',
+			})
 			.runs(async () => (await import('./fleet-plan.ts')).checkFleetPlan),
 	preview: (command) =>
 		command('show which devices of an inventory would move')
@@ -35,17 +59,91 @@ export const FLEET_COMMANDS: Subcommands = {
 			.argument('<plan>', 'the plan')
 			.requiredOption('--key <file>', 'the private key of idv fleet keygen')
 			.option('--out <file>', 'write the signed plan here; default: standard output')
-			.examples({ 'idv fleet sign plan.json --key fleet.key --out published.json': 'one file, for any web server' })
+			.with(brakes)
+			.examples({
+				'idv fleet sign plan.json --key fleet.key --out published.json': 'one file, for any web server',
+				'idv fleet sign plan.json --key fleet.key --inventory devices.csv --max-moves 10%':
+					'refused if more would move',
+			})
 			.runs(async () => (await import('./fleet-plan.ts')).signFleetPlan),
+	'next-ring': (command) =>
+		command('make the plan that begins the next ring')
+			.argument('<plan>', 'the plan in force, bare or signed')
+			.option('--rings <shares>', 'shares in percent after those that the plan lists (default: 1,10,50,100)', shares)
+			.option('--start-at <time>', 'when the ring begins; left out, as soon as devices take the plan', moment)
+			.with(brakes)
+			.with(step)
+			.examples({
+				'idv fleet next-ring published.json --inventory devices.csv': 'shows what would happen',
+				'idv fleet next-ring published.json --key fleet.key --out published.json': 'makes and signs it',
+			})
+			.runs(async () => (await import('./fleet-step.ts')).nextRing),
+	pause: (command) =>
+		command('make the plan in which no further ring begins')
+			.argument('<plan>', 'the plan in force, bare or signed')
+			.option('--inventory <file>', 'also count the devices that would move')
+			.with(step)
+			.examples({ 'idv fleet pause published.json --key fleet.key --out published.json': '' })
+			.runs(async () => (await import('./fleet-step.ts')).pauseRollout),
+	rollback: (command) =>
+		command('make the plan that takes a rollout back')
+			.argument('<plan>', 'the plan in force, bare or signed')
+			.option('--inventory <file>', 'also count the devices that would move')
+			.with(step)
+			.examples({ 'idv fleet rollback published.json --rule lobby --key fleet.key --out published.json': '' })
+			.runs(async () => (await import('./fleet-step.ts')).rollBack),
 	status: (command) =>
-		command('count which devices have moved, by what they report')
-			.option('--from <file>', 'lines of "idv-agent status --json" instead of asking the service')
-			.option('--plan <file>', 'the plan whose revision is expected; default: the newest that a device reports')
-			.number('--revision <number>', 'the expected revision', [1, Number.MAX_SAFE_INTEGER])
+		command('show which devices do what the plan says, which do not, and why')
+			.option('--plan <file>', 'the plan, bare or signed; left out, only revisions are compared')
+			.option('--inventory <file>', 'every device that there should be, for those never seen and for labels')
+			.option(
+				'--from <path>',
+				'lines of "idv-agent status --json": a file, or a directory of files (repeatable)',
+				collect,
+			)
+			.option('--prometheus <url>', "a metrics store that speaks Prometheus' query API and has the agents' metrics")
+			.option('--service', "also the embedded service's GET /api/device; alone, it is the default")
+			.option('--fail-above <share>', 'fail if more of the devices whose change is due have failed, such as 2%', share)
+			.option('--min-reported <share>', 'fail if fewer of the devices whose change is due have reported', share)
+			.option(
+				'--published <time>',
+				'when the plan was published: changes without startAt are due within its spread',
+				moment,
+			)
+			.number('--grace-seconds <seconds>', 'a device is overdue so long after its moment', [0, 604_800], 0)
+			.number('--stale-seconds <seconds>', 'a device that was last heard longer ago is offline', [1, 31_536_000], 3600)
+			.option('--watch [seconds]', 'look again and again, every 30 s or as said', wholeNumber('--watch', 1, 86_400))
+			.option('--csv', 'a line for each device')
+			.number('--revision <number>', 'without --plan: the expected revision', [1, Number.MAX_SAFE_INTEGER])
 			.option('--devices', 'name every device')
 			.examples({
-				'idv fleet status --plan plan.json': "from the service's GET /api/device",
-				'idv fleet status --from gathered.jsonl': 'collected by any means',
+				'idv fleet status --plan plan.json --inventory devices.csv --from gathered/': 'collected by any means',
+				'idv fleet status --plan plan.json --prometheus http://127.0.0.1:8428 --watch': 'from a metrics store',
+				'idv fleet status --plan plan.json --fail-above 2% --min-reported 95%': 'exit status for a pipeline',
 			})
 			.runs(async () => (await import('./fleet-status.ts')).showFleetStatus),
 };
+
+/** `2%` or `0.02`, as a share from 0 to 1. @throws AgentError `usage`. */
+function share(text: string): number {
+	const [, number, sign] = /^(\d+(?:\.\d+)?)\s*(%?)$/.exec(text.trim()) ?? [];
+	const value = Number(number ?? Number.NaN) / (sign ? 100 : 1);
+	if (value >= 0 && value <= 1) return value;
+	throw new AgentError('usage', 'A share must be written as 2% (0% to 100%).', { remedy: 'Correct the share.' });
+}
+
+/** `1,10,50`: rising. @throws AgentError `usage`. */
+function shares(text: string): number[] {
+	const percents = text.split(',').map((part) => Number(/^\s*(\d+(?:\.\d+)?)\s*%?\s*$/.exec(part)?.[1] ?? Number.NaN));
+	if (percents.every((percent, index) => percent > (percents[index - 1] ?? 0) && percent <= 100)) return percents;
+	throw new AgentError('usage', '--rings must be rising shares in percent, above 0 and at most 100.', {
+		remedy: 'Write them as 1,10,50,100.',
+	});
+}
+
+/** ISO 8601, in milliseconds since 1970. @throws AgentError `usage`. */
+function moment(text: string): number {
+	const ms = Date.parse(text);
+	if (Number.isFinite(ms)) return ms;
+	throw new AgentError('usage', 'A time must be written as 2026-11-21T06:00:00Z.', { remedy: 'Correct the time.' });
+}

@@ -5,8 +5,8 @@
 import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { AgentError, type ErrorCode } from '../base/errors.ts';
 import { inWords, readBytes } from '../base/files.edge.ts';
-import { findJsonPlaces, type JsonPlaces, lineAndColumn, pointerOf } from '../base/json-text.ts';
-import { checkPlan, type Finding } from '../fleet/lint.ts';
+import { findJsonPlaces, lineAndColumn, pointerOf } from '../base/json-text.ts';
+import { checkLimits, checkPlan, type Finding } from '../fleet/lint.ts';
 import { MAX_PLAN_BYTES } from '../fleet/terms.ts';
 import { importPublicKey, type ReadPlan, readPlan } from '../fleet/verify-plan.runner.ts';
 import { publicKeySchema } from '../settings/table.ts';
@@ -20,7 +20,7 @@ export interface PlanFile extends ReadPlan {
 	readonly payload: Uint8Array;
 	/** The file's own bytes. */
 	readonly bytes: Uint8Array;
-	readonly findings: readonly ReturnType<typeof placed>[];
+	readonly findings: ReturnType<typeof placed>;
 }
 
 /**
@@ -40,15 +40,19 @@ export async function readPlanFile(file: string, publicKeys: readonly string[] =
 		);
 	}
 	const text = new TextDecoder().decode(reading.payload);
-	const places = findJsonPlaces(text);
-	const findings = checkPlan(reading.read.plan, Date.now()).map((finding) => placed(finding, text, places));
+	const { plan } = reading.read;
+	const findings = placed([...checkPlan(plan, Date.now()), ...checkLimits(plan, reading.payload.length)], text);
 	return { ...reading.read, file, payload: reading.payload, bytes, findings };
 }
 
-/** A finding with its RFC 6901 pointer and its place, such as `line 3, column 5`, in the plan itself. */
-function placed({ level, path, what }: Finding, text: string, places: JsonPlaces) {
-	const pointer = pointerOf(path);
-	return { level, path: pointer, place: lineAndColumn(text, places.offsetOf(path)), message: `${pointer} ${what}.` };
+/** Each finding with its RFC 6901 pointer and its place, such as `line 3, column 5`, in the plan itself. */
+export function placed(findings: readonly Finding[], text: string) {
+	const places = findJsonPlaces(text);
+	return findings.map(({ level, path, what }) => {
+		const pointer = pointerOf(path);
+		const message = `${pointer || 'the plan'} ${what}${what.endsWith('?') ? '' : '.'}`;
+		return { level, path: pointer, place: lineAndColumn(text, places.offsetOf(path)), message };
+	});
 }
 
 /** @throws AgentError `plan-invalid` for a plan with rules that can never apply. */

@@ -1,12 +1,14 @@
 /** `idv fleet keygen`, `check`, `sign` and `diff`: keys and plans on an operator's machine. Asks no service. */
-import { generateKeyPairSync, sign } from 'node:crypto';
+import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 import { AgentError, EXIT } from '../base/errors.ts';
 import { counted, type OutputFlags, printJson, printLine, printTable, printWarning } from '../cli/output.ts';
+import { asAssigned } from '../fleet/brakes.ts';
 import { isEnvelope, PLAN_PAYLOAD_TYPE, type PlanEnvelope, signedBytes } from '../fleet/plan-format.ts';
 import { diffPlans, previewPlan } from '../fleet/preview.ts';
 import { comparePlans } from '../fleet/record.ts';
-import { assignmentAt, compilePlan, planFor } from '../fleet/targeting.ts';
+import { compilePlan } from '../fleet/targeting.ts';
 import { formatPublicKey, readPlan } from '../fleet/verify-plan.runner.ts';
+import { type BrakeFlags, withBrakes } from './fleet-brakes.ts';
 import { checkPublicKeys, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
 import { groupRows } from './fleet-preview.ts';
 import { readInventory } from './inventory.ts';
@@ -25,10 +27,10 @@ export async function makeFleetKey(flags: OutputFlags & { readonly out: string }
 }
 
 export async function checkFleetPlan(
-	flags: OutputFlags & { readonly publicKey?: readonly string[] },
+	flags: OutputFlags & BrakeFlags & { readonly publicKey?: readonly string[] },
 	file: string,
 ): Promise<void> {
-	const read = await readPlanFile(file, checkPublicKeys(flags.publicKey ?? []));
+	const read = await withBrakes(await readPlanFile(file, checkPublicKeys(flags.publicKey ?? [])), flags);
 	const { plan, isSigned, verifiedBy, findings } = read;
 	const errors = findings.filter(({ level }) => level === 'error');
 	if (errors.length > 0) process.exitCode = EXIT.badData;
@@ -53,36 +55,48 @@ export async function checkFleetPlan(
 
 /** A signed plan gets one more signature: so a fleet changes its key without a moment in which a device trusts none. */
 export async function signFleetPlan(
-	flags: OutputFlags & { readonly key: string; readonly out?: string },
+	flags: OutputFlags & BrakeFlags & { readonly key: string; readonly out?: string },
 	file: string,
 ): Promise<void> {
 	const key = await readPrivateKey(flags.key);
-	const read = await readPlanFile(file);
+	const bare = await readPlanFile(file);
+	const read = await withBrakes(bare, flags);
 	refuseErrors(read);
+	const { text, publicKey, signatures } = signPayload(read.payload, key, envelopeIn(read.bytes), file);
+	for (const finding of read.findings)
+		if (!bare.findings.includes(finding)) printWarning(`${finding.place}: ${finding.message}`);
+	if (flags.out === undefined) return void process.stdout.write(text);
+	const path = await replaceFile(flags.out, text, 0o644);
+	const { revision } = read.plan;
+	if (flags.json) return printJson({ file: path, revision, publicKey, signatures });
+	printTable([
+		['Saved', path],
+		['Revision', String(revision)],
+		['Signed by', publicKey],
+		...(signatures > 1 ? [['Signatures', String(signatures)]] : []),
+	]);
+}
+
+/**
+ * The signed plan as one line.
+ * @param before the envelope that the plan came in: its other signatures stay.
+ * @throws AgentError for a plan that devices would refuse.
+ */
+export function signPayload(payload: Uint8Array, key: KeyObject, before: PlanEnvelope | null, file: string) {
 	const publicKey = formatPublicKey(key);
-	const sig = sign(null, signedBytes(read.payload), key).toString('base64');
+	const sig = sign(null, signedBytes(payload), key).toString('base64');
 	const own = { keyid: publicKey.slice('ed25519:'.length, 'ed25519:'.length + 12), sig };
-	const before = envelopeIn(read.bytes);
 	const others = (before?.signatures ?? []).filter(({ keyid }) => keyid !== own.keyid);
 	const envelope: PlanEnvelope = {
 		...before,
 		payloadType: PLAN_PAYLOAD_TYPE,
-		payload: Buffer.from(read.payload).toString('base64'),
+		payload: Buffer.from(payload).toString('base64'),
 		signatures: [...others, own],
 	};
 	const text = `${JSON.stringify(envelope)}\n`;
 	const again = readPlan(Buffer.from(text), file, [publicKey]);
 	if (!again.ok) throw new AgentError('plan-invalid', again.problems.map(({ message }) => message).join('\n'));
-	if (flags.out === undefined) return void process.stdout.write(text);
-	const path = await replaceFile(flags.out, text, 0o644);
-	const { revision } = read.plan;
-	if (flags.json) return printJson({ file: path, revision, publicKey, signatures: envelope.signatures.length });
-	printTable([
-		['Saved', path],
-		['Revision', String(revision)],
-		['Signed by', publicKey],
-		...(others.length > 0 ? [['Signatures', String(envelope.signatures.length)]] : []),
-	]);
+	return { text, publicKey, signatures: envelope.signatures.length };
 }
 
 function envelopeIn(bytes: Uint8Array): PlanEnvelope | null {
@@ -117,11 +131,7 @@ type Plan = Parameters<typeof compilePlan>[0];
 
 /** From what the old plan says to what the new one says, whatever the inventory knows of workflows. */
 async function previewChange(before: Plan, after: Plan, file: string) {
-	const old = compilePlan(before);
 	const nowMs = Date.now();
-	const devices = (await readInventory(file)).map((device) => ({
-		...device,
-		workflowId: assignmentAt(planFor(old, device), nowMs).workflowId ?? device.workflowId,
-	}));
+	const devices = asAssigned(await readInventory(file), before, nowMs);
 	return previewPlan(compilePlan(after), devices, nowMs);
 }

@@ -1,151 +1,305 @@
-/** `idv fleet status`: how far a fleet has come with a plan, by what the devices themselves report. Changes nothing. */
-import * as z from 'zod';
-import { AgentError } from '../base/errors.ts';
-import { printJson, printLine, printTable } from '../cli/output.ts';
-import { DEVICE_LIST_PATH, deviceListSchema, type ListedDevice } from '../protocol/device-list.ts';
+/** `idv fleet status`: what the devices do, beside what a plan wants of each of them now. Changes nothing. */
+import { setTimeout as wait } from 'node:timers/promises';
+import { AgentError, type Failure, failure } from '../base/errors.ts';
+import {
+	counted,
+	localTime,
+	printJson,
+	printLine,
+	printTable,
+	printText,
+	printWarning,
+	reportFailure,
+} from '../cli/output.ts';
+import {
+	type DeviceReport,
+	type DeviceStanding,
+	type FleetProgress,
+	STANDINGS,
+	type Standing,
+	standingOf,
+	sumUp,
+} from '../fleet/progress.ts';
+import { compilePlan } from '../fleet/targeting.ts';
 import { readPlanFile } from './fleet-files.ts';
-import { readJsonLines } from './inventory.ts';
-import { callService } from './service-call.ts';
-import { resolveTarget, type TargetFlags } from './service-target.ts';
+import { gatherReports, type SourceFlags } from './fleet-reports.ts';
+import { readInventory } from './inventory.ts';
 
-const MAX_LIST_BYTES = 128 * 1024 * 1024;
-/** Devices of one kind that are named. */
+/** Devices of one kind that are named, and reasons that are shown. */
 const SHOWN = 10;
 
-export interface StatusFlags extends TargetFlags {
-	readonly from?: string | undefined;
+export interface StatusFlags extends SourceFlags {
 	readonly plan?: string | undefined;
 	readonly revision?: number | undefined;
+	readonly inventory?: string | undefined;
 	readonly devices?: boolean | undefined;
+	readonly csv?: boolean | undefined;
+	/** Shares from 0 to 1. */
+	readonly failAbove?: number | undefined;
+	readonly minReported?: number | undefined;
+	readonly published?: number | undefined;
+	readonly graceSeconds: number;
+	readonly staleSeconds: number;
+	/** Seconds between two looks; `true` for the usual ones. */
+	readonly watch?: number | true | undefined;
 }
 
-type Report = Pick<ListedDevice, 'deviceId' | 'online' | 'planRevision' | 'planRefused'> & {
-	readonly workflowId: string | null;
-	/** Why the plan was refused, where that is known. */
-	readonly reason: string | null;
-};
-
-type Standing = 'moved' | 'refused' | 'pending' | 'pendingOffline';
+const WATCH_SECONDS = 30;
 
 export async function showFleetStatus(flags: StatusFlags): Promise<void> {
-	const named = flags.plan === undefined ? flags.revision : (await readPlanFile(flags.plan)).plan.revision;
-	const reports = flags.from === undefined ? await fromService(flags) : await fromFile(flags.from);
+	if (flags.plan === undefined) return showRevisions(flags);
+	const plan = compilePlan((await readPlanFile(flags.plan)).plan);
+	const inventory = flags.inventory === undefined ? [] : await readInventory(flags.inventory);
+	const known = new Map(inventory.map((device) => [device.deviceId, device]));
+	const look = async () => {
+		const nowMs = Date.now();
+		const reports = await gatherReports(flags, nowMs);
+		const context = {
+			nowMs,
+			staleMs: flags.staleSeconds * 1000,
+			graceMs: flags.graceSeconds * 1000,
+			publishedMs: flags.published ?? null,
+		};
+		const unlisted = [...reports.values()].filter(({ deviceId }) => inventory.length > 0 && !known.has(deviceId));
+		const ids = new Set([...known.keys(), ...reports.keys()]);
+		const devices = [...ids].map((id) => standingOf(plan, known.get(id) ?? null, reports.get(id) ?? null, context));
+		warn(plan.plan.revision, [...reports.values()], inventory.length === 0 && usesLabels(plan.plan));
+		return { devices, unlisted };
+	};
+	for (;;) {
+		const { devices, unlisted } = await look();
+		const progress = sumUp(devices);
+		if (process.stdout.isTTY && flags.watch !== undefined) printText('\u001b[2J\u001b[H');
+		const failed = judgement(progress, flags);
+		if (flags.csv) printCsv(devices);
+		else if (!flags.json) show(plan.plan.revision, progress, devices, unlisted, flags);
+		const document = flags.json ? documentOf(plan.plan.revision, progress, devices, unlisted, flags) : {};
+		if (failed) return reportFailure(failed, flags, document);
+		if (flags.json) printJson(document);
+		if (flags.watch === undefined) return;
+		await wait((flags.watch === true ? WATCH_SECONDS : flags.watch) * 1000);
+	}
+}
+
+function usesLabels({ rules }: { readonly rules: readonly { readonly match: object }[] }): boolean {
+	return rules.some(({ match }) => 'labels' in match);
+}
+
+function warn(revision: number, reports: readonly DeviceReport[], needsLabels: boolean): void {
+	const blind = needsLabels ? reports.filter(({ labels }) => labels === null).length : 0;
+	if (blind > 0)
+		printWarning(
+			`The plan chooses by labels, and ${counted(blind, 'device')} report none: name them with --inventory FILE.`,
+		);
+	const newer = reports.reduce((most, one) => Math.max(most, one.planRevision ?? 0, one.planRefused ?? 0), 0);
+	if (newer > revision) printWarning(`Devices report revision ${newer}, and this plan is revision ${revision}.`);
+}
+
+/** What keeps a pipeline from the next step; `null` when nothing does. */
+function judgement({ judged }: FleetProgress, { failAbove, minReported }: StatusFlags): Failure | null {
+	if (failAbove === undefined && minReported === undefined) return null;
+	const { devices, reported, failed } = judged;
+	const missing = `${reported} of ${counted(devices, 'device')} whose change is due have reported`;
+	if (devices > 0 && (reported === 0 || reported / devices < (minReported ?? 0)))
+		return failure('devices-offline', `${missing}; ${percent(minReported ?? 0)} must have.`, {
+			remedy: 'Wait until more devices have reported, or look at the ones that are offline; do not go on meanwhile.',
+		});
+	if (failAbove === undefined || devices === 0 || failed / reported <= failAbove) return null;
+	const message = `${failed} of ${counted(reported, 'device')} whose change is due have failed: ${percent(failed / reported)}, and ${percent(failAbove)} may.`;
+	return failure('plan-not-followed', message, {
+		remedy: 'Do not sign the next ring: look at the reasons, then idv fleet pause or idv fleet rollback.',
+	});
+}
+
+function percent(share: number): string {
+	return `${Number((share * 100).toFixed(2))} %`;
+}
+
+const NAMES: Readonly<Record<Standing, string>> = {
+	atTarget: 'At target',
+	dueLater: 'Due later',
+	overdue: 'Overdue',
+	refused: 'Refused',
+	offline: 'Offline',
+	neverSeen: 'Never seen',
+};
+
+function documentOf(
+	revision: number,
+	progress: FleetProgress,
+	devices: readonly DeviceStanding[],
+	unlisted: readonly DeviceReport[],
+	flags: StatusFlags,
+) {
+	const { firstDueMs, lastDueMs, ...counts } = progress;
+	const { atTarget, dueLater, overdue, offline, neverSeen } = progress;
+	return {
+		revision,
+		...counts,
+		firstDueAt: iso(firstDueMs),
+		lastDueAt: iso(lastDueMs),
+		unlisted: unlisted.length,
+		// The words of 0.1.0.
+		moved: atTarget,
+		pending: dueLater + overdue + offline + neverSeen,
+		pendingOffline: offline,
+		...(flags.devices && { reports: devices.map(({ atMs, ...device }) => ({ ...device, at: iso(atMs) })) }),
+	};
+}
+
+function show(
+	revision: number,
+	progress: FleetProgress,
+	devices: readonly DeviceStanding[],
+	unlisted: readonly DeviceReport[],
+	flags: StatusFlags,
+): void {
+	printLine(`Revision ${revision}, ${counted(progress.devices, 'device')}:\n`);
+	printTable(
+		STANDINGS.map((standing) => {
+			const those = devices.filter((device) => device.standing === standing);
+			return [NAMES[standing], String(those.length), about(standing, those, progress)];
+		}),
+	);
+	const rings = progress.rings.map((ring) => [
+		`${ring.percent} %`,
+		ring.rule === null ? 'defaults' : `rule ${ring.rule}`,
+		String(ring.devices),
+		...STANDINGS.map((standing) => String(ring[standing])),
+	]);
+	const heads = ['Ring', 'Of', 'Devices', ...STANDINGS.map((standing) => NAMES[standing])];
+	table('', rings.length === 0 ? [] : [heads, ...rings]);
+	table(
+		'Why:',
+		progress.reasons
+			.slice(0, SHOWN)
+			.map(({ devices: count, standing, reason, examples }) => [
+				String(count),
+				NAMES[standing].toLowerCase(),
+				`${reason} (${examples.join(', ')}${count > examples.length ? ', …' : ''})`,
+			]),
+	);
+	if (progress.reasons.length > SHOWN) printLine(`and ${progress.reasons.length - SHOWN} other reasons (--json).`);
+	table('', [...spread('Workflow', progress.workflows), ...spread('Agent', progress.versions)]);
+	if (unlisted.length > 0) printLine(`\nNot in the inventory: ${names(unlisted)}`);
+	if (flags.devices) table('', devices.map(rowOf));
+}
+
+function table(head: string, rows: readonly (readonly string[])[]): void {
+	if (rows.length === 0) return;
+	printLine(head === '' ? '' : `\n${head}`);
+	printTable(rows);
+}
+
+function spread(what: string, counts: Readonly<Record<string, number>>): string[][] {
+	const most = Object.entries(counts).sort(([, a], [, b]) => b - a);
+	return most.slice(0, SHOWN).map(([name, count]) => [`${what} ${name}`, String(count)]);
+}
+
+function about(standing: Standing, those: readonly DeviceStanding[], progress: FleetProgress): string {
+	if (those.length === 0) return '';
+	if (standing === 'atTarget')
+		return progress.leftAlone > 0 ? `${progress.leftAlone} of them left alone by the plan` : '';
+	if (standing === 'dueLater') {
+		const [first, last] = [iso(progress.firstDueMs), iso(progress.lastDueMs)];
+		if (first === null || last === null) return '';
+		return first === last ? localTime(first) : `${localTime(first)} to ${localTime(last)}`;
+	}
+	if (standing !== 'offline') return names(those);
+	return `${those
+		.slice(0, SHOWN)
+		.map(({ deviceId, atMs }) => `${deviceId}${atMs === null ? '' : ` since ${localTime(iso(atMs) ?? '')}`}`)
+		.join(', ')}${those.length > SHOWN ? ', …' : ''}`;
+}
+
+function names(devices: readonly { readonly deviceId: string }[]): string {
+	const shown = devices.slice(0, SHOWN).map(({ deviceId }) => deviceId);
+	return `${shown.join(', ')}${devices.length > SHOWN ? ', …' : ''}`;
+}
+
+function rowOf({ deviceId, standing, workflowId, target, atMs, reason }: DeviceStanding): string[] {
+	const at = iso(atMs);
+	const when = at === null ? '' : standing === 'offline' ? `since ${localTime(at)}` : `at ${localTime(at)}`;
+	return [deviceId, NAMES[standing].toLowerCase(), `${workflowId ?? '—'} → ${target ?? '—'}`, when, reason ?? ''];
+}
+
+const CSV_COLUMNS = [
+	'deviceId',
+	'standing',
+	'workflowId',
+	'target',
+	'at',
+	'reason',
+	'rule',
+	'ring',
+	'agentVersion',
+	'problem',
+] as const;
+
+/** RFC 4180. */
+function printCsv(devices: readonly DeviceStanding[]): void {
+	const lines = devices.map((device) => {
+		const fields = { ...device, at: iso(device.atMs) };
+		return CSV_COLUMNS.map((column) => csvField(fields[column])).join(',');
+	});
+	printText(`${[CSV_COLUMNS.join(','), ...lines].join('\r\n')}\r\n`);
+}
+
+/** Words of a device must not become a formula in a spreadsheet. */
+function csvField(value: string | number | null): string {
+	const text = value === null ? '' : String(value);
+	const safe = typeof value === 'string' && /^[=+@\t]/.test(text) ? `'${text}` : text;
+	return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
+function iso(ms: number | null): string | null {
+	return ms === null ? null : new Date(ms).toISOString();
+}
+
+/** Without a plan only revisions can be compared: nothing says what is due. */
+async function showRevisions(flags: StatusFlags): Promise<void> {
+	for (const [name, value] of Object.entries({ '--fail-above': flags.failAbove, '--csv': flags.csv }))
+		if (value !== undefined) throw new AgentError('usage', `${name} requires --plan FILE.`);
+	const reports = [...(await gatherReports(flags, Date.now())).values()];
 	const newest = reports.reduce((most, one) => Math.max(most, one.planRevision ?? 0, one.planRefused ?? 0), 0);
-	const revision = named ?? (newest || null);
-	const devices = reports.map((report) => ({ ...report, standing: standingOf(report, revision) }));
-	const {
-		moved = [],
-		refused = [],
-		pending = [],
-		pendingOffline = [],
-	} = Object.groupBy(devices, (one) => one.standing);
+	const revision = flags.revision ?? (newest || null);
+	const devices = reports.map((report) => ({ ...report, standing: revisionStanding(report, revision) }));
+	const of = (standing: string) => devices.filter((one) => one.standing === standing);
+	const [moved, refused, waiting, offline] = ['moved', 'refused', 'pending', 'pendingOffline'].map(of);
 	const counts = {
-		moved: moved.length,
-		refused: refused.length,
-		pending: pending.length + pendingOffline.length,
-		pendingOffline: pendingOffline.length,
+		moved: moved?.length ?? 0,
+		refused: refused?.length ?? 0,
+		pending: (waiting?.length ?? 0) + (offline?.length ?? 0),
+		pendingOffline: offline?.length ?? 0,
 	};
 	const workflows: Record<string, number> = {};
 	for (const { workflowId } of reports)
 		if (workflowId !== null) workflows[workflowId] = (workflows[workflowId] ?? 0) + 1;
-	const all = flags.devices && { reports: devices };
-	if (flags.json) return printJson({ revision, devices: devices.length, ...counts, workflows, ...all });
+	if (flags.json)
+		return printJson({
+			revision,
+			devices: devices.length,
+			...counts,
+			workflows,
+			...(flags.devices && { reports: devices }),
+		});
 	if (revision === null) printLine(`None of ${devices.length} devices reports a fleet plan.`);
-	else printLine(`Revision ${revision}${named === undefined ? ', the newest that a device reports' : ''}:\n`);
+	else printLine(`Revision ${revision}${flags.revision === undefined ? ', the newest that a device reports' : ''}:\n`);
+	const listed = (those: readonly DeviceReport[]) => (those.length === 0 ? '0' : `${those.length}: ${names(those)}`);
 	printTable([
-		['Moved', `${moved.length} of ${devices.length}`],
-		['Refused', listed(refused)],
-		[
-			'Pending',
-			counts.pending === 0 ? '0' : `${listed([...pending, ...pendingOffline])}; ${counts.pendingOffline} offline`,
-		],
-		...Object.entries(workflows).map(([workflowId, count]) => [`Workflow ${workflowId}`, String(count)]),
+		['Confirmed', `${counts.moved} of ${devices.length}`],
+		['Refused', listed(refused ?? [])],
+		['Pending', `${listed([...(waiting ?? []), ...(offline ?? [])])}; ${counts.pendingOffline} offline`],
+		...spread('Workflow', workflows),
 	]);
-	for (const { deviceId, reason } of refused.slice(0, SHOWN)) if (reason) printLine(`${deviceId}: ${reason}`);
-	if (!flags.devices) return;
-	printLine();
-	printTable(
-		devices.map(({ deviceId, workflowId, planRevision, standing, online }) => [
-			deviceId,
-			workflowId ?? '—',
-			planRevision === null ? '—' : `revision ${planRevision}`,
-			standing === 'pendingOffline' ? 'pending' : standing,
-			online ? 'online' : 'offline',
-		]),
-	);
+	for (const { deviceId, refusal } of (refused ?? []).slice(0, SHOWN))
+		if (refusal) printLine(`${deviceId}: ${refusal}`);
+	printLine('\nWhat is due, overdue or never seen is known with --plan FILE (and --inventory FILE).');
 }
 
 /** A device that was online as a newer revision says has done what the older one wanted. */
-function standingOf({ planRevision, planRefused, online }: Report, revision: number | null): Standing {
+function revisionStanding({ planRevision, planRefused, online }: DeviceReport, revision: number | null): string {
 	if (revision !== null && planRefused !== null && planRefused >= revision) return 'refused';
 	if (revision !== null && planRevision !== null && planRevision >= revision) return 'moved';
 	return online ? 'pending' : 'pendingOffline';
-}
-
-function listed(devices: readonly Report[]): string {
-	const names = devices.slice(0, SHOWN).map(({ deviceId }) => deviceId);
-	if (names.length === 0) return '0';
-	return `${devices.length}: ${names.join(', ')}${devices.length > SHOWN ? ', …' : ''}`;
-}
-
-async function fromService(flags: StatusFlags): Promise<Report[]> {
-	const target = await resolveTarget(flags, process.env);
-	const { host } = new URL(target.baseUrl);
-	const remedy =
-		'The published interface has no list of devices: gather lines of "idv-agent status --json" and give them with --from FILE.';
-	const answer = await callService(
-		target,
-		{ method: 'GET', path: DEVICE_LIST_PATH, maxBytes: MAX_LIST_BYTES },
-		{ needs: 'Basic, Bearer, or an API key with ephemeral_device:write' },
-	).catch((cause: unknown) => {
-		if (!(cause instanceof AgentError) || cause.code !== 'bad-response') throw cause;
-		throw new AgentError(cause.code, cause.message, { remedy, cause });
-	});
-	try {
-		const { devices } = deviceListSchema.parse(JSON.parse(new TextDecoder().decode(answer.body)));
-		return devices.map((device) => ({ ...device, reason: null }));
-	} catch (cause) {
-		throw new AgentError('bad-response', `${host} answered without a list of devices that can be read.`, {
-			remedy,
-			cause,
-		});
-	}
-}
-
-/** As much of a status as is needed, of any version of the agent. */
-const statusLineSchema = z.object({
-	deviceId: z.string('must be a text'),
-	state: z.string('must be a text'),
-	workflow: z.object({ live: z.string().nullable(), wanted: z.string().nullable() }),
-	plan: z
-		.object({
-			followed: z.number().nullable(),
-			refused: z.object({ revision: z.number(), message: z.string() }).nullable(),
-		})
-		.nullish(),
-});
-
-/** Of a device that is there several times the last line applies. */
-async function fromFile(file: string): Promise<Report[]> {
-	const reports = new Map<string, Report>();
-	for (const { line, fields } of await readJsonLines(file)) {
-		const read = statusLineSchema.safeParse(fields);
-		if (!read.success) {
-			const [issue] = read.error.issues;
-			throw new AgentError(
-				'inventory-invalid',
-				`${file}: line ${line}: ${issue?.path.join('/') || 'the line'} is not as in "idv-agent status --json".`,
-			);
-		}
-		const { deviceId, state, workflow, plan } = read.data;
-		reports.set(deviceId, {
-			deviceId,
-			workflowId: workflow.live ?? workflow.wanted,
-			online: state === 'online',
-			planRevision: plan?.followed ?? null,
-			planRefused: plan?.refused?.revision ?? null,
-			reason: plan?.refused?.message ?? null,
-		});
-	}
-	return [...reports.values()];
 }

@@ -1,6 +1,6 @@
 /**
  * An inventory of devices as people have them: CSV with a head, or JSON lines. Whatever is wrong with a line is named with the
- * line; columns and fields that are not known are passed over.
+ * line, and so is a column that is nearly one of ours; other columns are passed over.
  */
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
@@ -45,7 +45,8 @@ export function readInventory(file: string): Promise<InventoryDevice[]> {
 	return readNoting(file, 'inventory', async (text, note) => {
 		const devices: InventoryDevice[] = [];
 		const lines = new Map<string, number>();
-		for (const { line, fields } of /^\s*\{/.test(text) ? jsonLines(text, note) : await csvRows(text, file, note)) {
+		const isCsv = !/^\s*\{/.test(text);
+		for (const { line, fields } of isCsv ? await csvRows(text, file, note) : jsonLines(text, note)) {
 			const read = rowSchema.safeParse(fields);
 			if (!read.success) {
 				const [issue] = read.error.issues;
@@ -54,6 +55,8 @@ export function readInventory(file: string): Promise<InventoryDevice[]> {
 			}
 			const before = lines.get(read.data.deviceId);
 			if (before !== undefined) note(line, `deviceId is there already, on line ${before}`);
+			const mistaken = isCsv ? null : mistakenName(Object.keys(fields as object));
+			if (mistaken) note(line, mistaken);
 			lines.set(read.data.deviceId, line);
 			devices.push(read.data);
 		}
@@ -74,7 +77,8 @@ async function readNoting<Result>(
 	const text = decode(await readBounded(file, MAX_INVENTORY_BYTES, 'inventory-invalid', what), file);
 	const problems: string[] = [];
 	const result = await read(text, (line, fault) => {
-		if (problems.length < MAX_PROBLEMS) problems.push(`${file}: line ${line}: ${fault}.`);
+		if (problems.length < MAX_PROBLEMS)
+			problems.push(`${file}: line ${line}: ${fault}${fault.endsWith('?') ? '' : '.'}`);
 	});
 	if (problems.length > 0) throw new AgentError('inventory-invalid', problems.join('\n'));
 	return result;
@@ -88,7 +92,7 @@ function decode(bytes: Uint8Array, file: string): string {
 	} catch {
 		throw new AgentError('inventory-invalid', `${file} is not UTF-8.`, { remedy: 'Save it as UTF-8.' });
 	}
-	if (text.trim() !== '') return text;
+	if (text.trim() !== '') return text.replace(/^\ufeff/, '');
 	throw new AgentError('inventory-invalid', `${file}: line 1: the file is empty.`, {
 		remedy: 'Write one device on each line, and look at what should have made the file.',
 	});
@@ -114,7 +118,7 @@ async function csvRows(text: string, file: string, note: NoteProblem): Promise<R
 	const { parse, CsvError } = await import('csv-parse/sync');
 	try {
 		const rows = parse(text, {
-			bom: true,
+			delimiter: delimiterOf(text),
 			trim: true,
 			skip_empty_lines: true,
 			info: true,
@@ -137,16 +141,58 @@ const FAULTS: Readonly<Record<string, string>> = {
 	INVALID_OPENING_QUOTE: 'a quote stands inside a field that does not begin with one',
 };
 
+/** Spreadsheets write a semicolon or a tab in many countries. */
+function delimiterOf(text: string): string {
+	const [head = ''] = text.trimStart().split(/\r?\n|\r/, 1);
+	const bare = head.replaceAll(/"[^"]*"/g, '');
+	const often = [',', ';', '\t'].map((character) => ({ character, count: bare.split(character).length }));
+	return often.reduce((most, one) => (one.count > most.count ? one : most)).character;
+}
+
+const plain = (name: string) => name.toLowerCase().replaceAll(/[\s_.-]/g, '');
+
 /** The names of the columns as we know them: capitals, spaces and underscores do not matter. */
 function checkHead(names: readonly string[], file: string): string[] {
-	const plain = (name: string) => name.toLowerCase().replaceAll(/[\s_-]/g, '');
 	const known = names.map((name) => COLUMNS.find((column) => plain(column) === plain(name)) ?? name);
-	if (known.includes('deviceId')) return known;
-	const near = names.find((name) => nearestName(name, ['deviceId']) !== null);
-	const hint = near === undefined ? '' : `; is ${near} meant?`;
-	throw new AgentError('inventory-invalid', `${file}: line 1: there is no column deviceId${hint}`, {
-		remedy: `The first line names the columns: ${COLUMNS.join(',')}.`,
-	});
+	const refuse = (fault: string) => {
+		throw new AgentError('inventory-invalid', `${file}: line 1: ${fault}`, {
+			remedy: `The first line names the columns: ${COLUMNS.join(',')}.`,
+		});
+	};
+	if (!known.includes('deviceId')) {
+		const near = names.find((name) => meantBy(name, ['deviceId']) !== null);
+		refuse(`there is no column deviceId${near === undefined ? '' : `; is ${near} meant?`}`);
+	}
+	const twice = known.find((name, index) => COLUMNS.includes(name) && known.indexOf(name) !== index);
+	if (twice !== undefined) refuse(`there are two columns ${twice}.`);
+	const mistaken = mistakenName(known);
+	if (mistaken) refuse(mistaken);
+	return known;
+}
+
+/** Other names that people give to our columns. */
+const OTHER_NAMES: Readonly<Record<string, RegExp>> = {
+	deviceId: /^(id|device|kiosk|kioskid)$/,
+	serial: /^(serial.*|sn)$/,
+	macAddress: /^mac(addr.*)?$/,
+	deviceType: /^(type|kind)$/,
+	labels: /^(label.*|tags?)$/,
+	workflowId: /^workflow.*$/,
+};
+
+/** Which of the columns a name may stand for; `null` for one of another meaning. */
+function meantBy(name: string, columns: readonly string[]): string | null {
+	return columns.find((column) => OTHER_NAMES[column]?.test(plain(name))) ?? nearestName(name, columns);
+}
+
+/** A column that would be passed over although it is nearly one of ours, as a sentence without its end; `null` for none. */
+function mistakenName(names: readonly string[]): string | null {
+	const missing = COLUMNS.filter((column) => !names.includes(column));
+	for (const name of names) {
+		const meant = COLUMNS.includes(name) ? null : meantBy(name, missing);
+		if (meant !== null) return `${JSON.stringify(name.slice(0, 64))} is not known here; did you mean ${meant}?`;
+	}
+	return null;
 }
 
 function inWords(issue: z.core.$ZodIssue | undefined): string {

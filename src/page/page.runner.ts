@@ -42,6 +42,7 @@ export interface PageParts {
 	readonly pin: () => string | null;
 	/** Called with the cause of every answer `internal`, and with connections that could not be accepted. */
 	readonly onFault: (error: unknown) => void;
+	readonly maskSecrets?: (text: string) => string;
 	/** Between two signs of life for open pages, in milliseconds. */
 	readonly keepAliveMs?: number;
 }
@@ -68,6 +69,7 @@ export interface PageView {
 		| 'state'
 		| 'summary'
 		| 'pairedAt'
+		| 'pairedAtBy'
 		| 'agentVersion'
 		| 'startedAt'
 		| 'deviceId'
@@ -138,7 +140,7 @@ export async function openPage(parts: PageParts): Promise<Page> {
 	let retriedAtMs = Number.NEGATIVE_INFINITY;
 
 	function view(): PageView {
-		const { state, summary, pairedAt, agentVersion, startedAt, ...rest } = agent.status();
+		const { state, summary, pairedAt, pairedAtBy, agentVersion, startedAt, ...rest } = agent.status();
 		const { deviceId, deviceType, serial, macAddress, baseUrl, workflow, problem, warnings } = rest;
 		const identity = { deviceId, deviceType, serial, macAddress, baseUrl, workflow };
 		const { contents, language, support } = settings().page;
@@ -146,7 +148,7 @@ export async function openPage(parts: PageParts): Promise<Page> {
 			nowMs: clock.wallMs(),
 			language,
 			support,
-			status: { state, summary, pairedAt, agentVersion, startedAt, ...identity, problem, warnings },
+			status: { state, summary, pairedAt, pairedAtBy, agentVersion, startedAt, ...identity, problem, warnings },
 			lastHeartbeatAt: rest.channel.lastHeartbeatAt,
 			events: shown.map((entry) => toPageEvent(entry, contents)),
 			timeline,
@@ -268,8 +270,9 @@ export async function openPage(parts: PageParts): Promise<Page> {
 		}),
 	];
 	const limits = { ...LIMITS, keepAliveMs };
-	const { port, onFault } = parts;
-	const server = await openLoopbackServer({ listener: 'page', headers: HEADERS, port, routes, limits, onFault });
+	const { port, onFault, maskSecrets = (text) => text } = parts;
+	const serving = { routes, limits, onFault, maskSecrets };
+	const server = await openLoopbackServer({ listener: 'page', headers: HEADERS, port, ...serving });
 
 	const unsubscribe = agent.events.subscribe((entries) => {
 		const notifications = entries.filter(({ type }) => type === 'notification');

@@ -2,12 +2,14 @@
  * Pairing, from a scanned text to its answer: one code at a time, refused before it is redeemed, saved before a success is
  * reported, and one answer for all who bring the same code. Opens no channel; the agent takes the device online.
  */
+
 import { domainToUnicode } from 'node:url';
-import { type Clock, isoNow } from '../base/clock.edge.ts';
+import type { Clock } from '../base/clock.edge.ts';
 import { AgentError, asError, type Failure, toFailure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Warnings } from '../base/warnings.ts';
 import { knownConnection } from '../connection/connection-tokens.runner.ts';
+import type { DeviceTime } from '../connection/device-time.runner.ts';
 import type { Connection } from '../connection/link.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
 import type { DesiredRegistration, Registration } from '../connection/supervisor.ts';
@@ -17,6 +19,7 @@ import type { PlanTarget } from '../fleet/record.ts';
 import { type CompleteIdentity, pinIdentity } from '../identity/identity.ts';
 import type { PairPreview, PairRequest, PairResult } from '../protocol/local-api.ts';
 import { chooseWorkflow, readWorkflowChoices } from '../protocol/workflow-choices.ts';
+import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { type DeviceState, type SavedConnection, withConnection } from '../state/device-state.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
@@ -42,7 +45,7 @@ export interface PairingParts {
 	readonly plan: () => PlanTarget | null;
 	readonly standing: () => Standing;
 	readonly registerSecret: (secret: string) => void;
-	readonly onClockSkew: (skewMs: number) => void;
+	readonly time: Pick<DeviceTime, 'heard' | 'best'>;
 	/** The identity by what the machine shows now, without regard to an earlier pairing. */
 	readonly readIdentity: () => CompleteIdentity;
 	readonly registrationFor: (identity: CompleteIdentity, baseUrl: string, workflowId: string) => DesiredRegistration;
@@ -146,7 +149,7 @@ export function createPairing(parts: PairingParts): Pairing {
 			request: asked.request,
 			store: parts.store,
 			stateWriter,
-			onClockSkew: parts.onClockSkew,
+			onServiceTime: parts.time.heard,
 			answers,
 		});
 		if (plan.isRescue) await checkIssuer(connection.token);
@@ -170,8 +173,9 @@ export function createPairing(parts: PairingParts): Pairing {
 	}
 
 	async function savePairing(plan: Pairs, identity: CompleteIdentity, saved: SavedConnection): Promise<void> {
-		const at = isoNow(parts.clock);
-		stateWriter.keep((state) => withPairing(state, plan, identity, saved, at));
+		const { ms, isServices } = parts.time.best();
+		const at = new Date(ms).toISOString();
+		stateWriter.keep((state) => withPairing(state, plan, identity, saved, { at, isServices }));
 		// The code is used up: the device goes online with what it brought, even if the disk is full; the status reports that.
 		await parts.store.save(stateWriter.state).catch(() => {});
 		// Its attempt is over in the state: a file that cannot be removed now is removed at the next start, and never used.
@@ -205,6 +209,8 @@ export function createPairing(parts: PairingParts): Pairing {
 		parts.ensureRunning();
 		if (pairing.underWay) throw new AgentError('pairing-under-way', 'Another pairing is under way on this device.');
 		const { plan, incomplete, preview } = decide(asked, by);
+		const [exposed] = plan || incomplete ? await findExposedFiles(parts.runtime().resolved) : [];
+		if (exposed) throw asError(exposed);
 		if (plan) return online(plan, redeem(plan, asked));
 		if (!incomplete) throw refusal(preview);
 		return online(incomplete, redeem({ ...incomplete, workflowId: null }, asked)).catch((error: unknown) => {
@@ -307,13 +313,13 @@ function withPairing(
 	{ baseUrl, workflowId, sessionId, assignsWorkflow, confirmsOrigin }: Pairs,
 	identity: CompleteIdentity,
 	saved: SavedConnection,
-	at: string,
+	{ at, isServices }: { readonly at: string; readonly isServices: boolean },
 ): DeviceState {
 	const paired: DeviceState = {
 		...state,
 		attempt: null,
 		identity: pinIdentity(identity, at),
-		pairing: { baseUrl, sessionId, pairedAt: at },
+		pairing: { baseUrl, sessionId, pairedAt: at, ...(isServices && { pairedAtBy: 'service' }) },
 		assignedWorkflow: assignsWorkflow ? { workflowId, source: 'pairing', at } : state.assignedWorkflow,
 		confirmedOrigins: confirmsOrigin ? [...state.confirmedOrigins, confirmsOrigin].slice(-16) : state.confirmedOrigins,
 	};

@@ -7,6 +7,7 @@ import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { AgentError, asError, type Failure } from '../base/errors.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { freshConnection } from '../connection/connection-tokens.runner.ts';
+import type { DeviceTime } from '../connection/device-time.runner.ts';
 import type { Connection } from '../connection/link.ts';
 import type { ServiceClient } from '../connection/service-client.edge.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
@@ -29,7 +30,7 @@ export interface CodeRedemption {
 	readonly request: DeviceConnectionRequest;
 	readonly store: Pick<StateStore, 'probe' | 'save'>;
 	readonly stateWriter: PersistedState;
-	readonly onClockSkew: (skewMs: number) => void;
+	readonly onServiceTime: DeviceTime['heard'];
 	readonly answers: Pick<KeptAnswers, 'attempt' | 'keep'>;
 }
 
@@ -48,7 +49,7 @@ export async function redeemCode(
 	const host = new URL(plan.baseUrl).host;
 	await options.store.probe();
 	const reached = await client().preflight(plan.baseUrl);
-	if (reached.clockSkewMs !== null) options.onClockSkew(reached.clockSkewMs);
+	if (reached.clockSkewMs !== null) options.onServiceTime({ skewMs: reached.clockSkewMs }, false);
 	if (reached.failure) throw unspent(reached.failure);
 
 	const { attempt: before } = stateWriter.state;
@@ -68,7 +69,8 @@ export async function redeemCode(
 		request: { ...options.request, workflowId: plan.workflowId ?? undefined },
 		tokenPointer: service.tokenPointer,
 	});
-	if (result.clockSkewMs !== null) options.onClockSkew(result.clockSkewMs);
+	if (result.clockSkewMs !== null)
+		options.onServiceTime({ skewMs: result.clockSkewMs, ...(result.ok && { serviceMs: result.serviceMs }) }, result.ok);
 	if (result.ok) {
 		const workflowId = plan.workflowId ?? result.workflowId;
 		if (workflowId !== null) return { connection: freshConnection(result, clock, service), workflowId };

@@ -99,7 +99,7 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 		'The form of a heartbeat.',
 		'One JSON text frame on the channel: `type: "heartbeat"`, `deviceId`, `workflowId`, `sequence`, `sentAt`, `uptimeSeconds`.',
 		{
-			settings: ['service.heartbeatBody', 'service.heartbeatMode'],
+			settings: ['service.heartbeatBody', 'service.heartbeatFields', 'service.heartbeatMode'],
 			dialect: ['heartbeats'],
 			failures: ['poison-message', 'connection-lost'],
 			hint: 'If the service ends the channel at each heartbeat, set service.heartbeatBody or service.heartbeatMode.',

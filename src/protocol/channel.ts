@@ -24,7 +24,18 @@ export const heartbeatSchema = z.object({
 	planRevision: z.int().min(1).optional(),
 	/** The revision that the device could not follow and that it stays where it was for. */
 	planRefused: z.int().min(1).optional(),
+	/** Only where `service.heartbeatFields` names them, and where there is something to say. */
+	agentVersion: z.string().optional(),
+	/** The permanent code of the problem in the status. */
+	problemCode: z.string().optional(),
+	/** The ring of the plan that holds the device, in percent. */
+	planRing: z.number().optional(),
+	/** Why the revision in planRefused could not be followed, in words. */
+	planReason: z.string().optional(),
 });
+/** The fields that a deployment may ask for besides those that every heartbeat has. */
+export const HEARTBEAT_FIELDS = ['agentVersion', 'problemCode', 'planRevision', 'planRing', 'planReason'] as const;
+export type HeartbeatExtras = Partial<Pick<Heartbeat, (typeof HEARTBEAT_FIELDS)[number]>>;
 /** One JSON text frame every `heartbeatCadence` seconds. */
 export type Heartbeat = z.infer<typeof heartbeatSchema>;
 

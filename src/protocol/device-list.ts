@@ -17,6 +17,11 @@ export const listedDeviceSchema = z.object({
 	planRevision: z.number().nullable().default(null),
 	/** The revision that it could not follow. */
 	planRefused: z.number().nullable().default(null),
+	/** What a device says only where its `service.heartbeatFields` ask for it. */
+	agentVersion: z.string().optional(),
+	problemCode: z.string().optional(),
+	planRing: z.number().optional(),
+	planReason: z.string().optional(),
 	serial: z.string().nullable().default(null),
 	macAddress: z.string().nullable().default(null),
 	deviceType: z.string().nullable().default(null),

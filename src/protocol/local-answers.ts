@@ -64,6 +64,7 @@ export const statusSchema = z.object({
 	deviceType: z.string(),
 	serial: z.string().nullable(),
 	macAddress: z.string().nullable(),
+	labels: z.array(z.string()).optional().describe('fleet.labels, by which plans choose.'),
 	baseUrl: z.string().nullable(),
 	workflow: z.object({
 		wanted: z.string().nullable().describe('The workflow that the device should run.'),
@@ -125,6 +126,10 @@ export const statusSchema = z.object({
 				.nullable()
 				.describe('The newest revision under which the device was online: what heartbeats carry as planRevision.'),
 			rule: z.string().nullable().describe("The rule that matches; null for the plan's defaults."),
+			ring: z
+				.number()
+				.optional()
+				.describe('The ring of a rollout that holds this device, in percent; absent outside a rollout.'),
 			workflowId: z
 				.string()
 				.nullable()
@@ -144,6 +149,10 @@ export const statusSchema = z.object({
 		.nullable(),
 	sessionId: z.string().nullable().describe('The session that the pairing link named, if it named one.'),
 	pairedAt: timestamp.nullable(),
+	pairedAtBy: z
+		.enum(['service', 'wrong clock'])
+		.optional()
+		.describe("The clock of pairedAt, where it is not this device's while that was right."),
 	problem: problemSummarySchema.nullable(),
 	warnings: z.array(problemSummarySchema),
 	newestEventId: z.string().nullable().describe("The newest event's id, to follow from here; null before the first."),
@@ -179,6 +188,7 @@ export const ackResultSchema = z.object({ consumer: z.string(), position: z.stri
 /** `known`: whether there was such a consumer. */
 export const forgetResultSchema = z.object({ consumer: z.string(), known: z.boolean() });
 export type AckResult = z.infer<typeof ackResultSchema>;
+export type ForgetResult = z.infer<typeof forgetResultSchema>;
 
 export const leaseReportSchema = z.object({
 	leases: z.array(z.object({ name: z.string(), since: timestamp, until: timestamp })),

@@ -82,7 +82,9 @@ export const LOCAL_SOCKETS = { agent: 'agent.sock', admin: 'admin.sock' } as con
 /** The routes of the two sockets. */
 export const LOCAL_ROUTES = {
 	status: '/v1/status',
+	statusStream: '/v1/status/stream',
 	events: '/v1/events',
+	eventStream: '/v1/events/stream',
 	ack: '/v1/events/ack',
 	forget: '/v1/events/forget',
 	leases: '/v1/leases',

@@ -49,9 +49,9 @@ export function createDeviceRegistry(limit: number, now: () => number) {
 	function register(request: DeviceConnectionRequest, claims: ConnectionClaims): void {
 		const { deviceId, workflowId, serial = null, macAddress = null, deviceType = null } = request;
 		const { device, connections = [] } = entries.get(deviceId) ?? {};
-		const { lastHeartbeatAt = null, planRevision = null, planRefused = null } = device ?? {};
+		const { lastHeartbeatAt = null } = device ?? {};
 		const said = { deviceId, workflowId, serial, macAddress, deviceType };
-		const entry: Entry = { device: { ...said, lastHeartbeatAt, planRevision, planRefused }, connections };
+		const entry: Entry = { device: { ...said, lastHeartbeatAt, ...heartbeatFields(device ?? {}) }, connections };
 		addConnection(entry, claims);
 		entries.set(deviceId, entry);
 	}
@@ -70,11 +70,10 @@ export function createDeviceRegistry(limit: number, now: () => number) {
 			register(claims, claims);
 		},
 		noteHeartbeat(heartbeat: Heartbeat, atMs: number): void {
-			const { deviceId, planRevision = null, planRefused = null } = heartbeat;
-			const entry = entries.get(deviceId);
+			const entry = entries.get(heartbeat.deviceId);
 			if (!entry) return;
 			const lastHeartbeatAt = new Date(atMs).toISOString();
-			entry.device = { ...entry.device, lastHeartbeatAt, planRevision, planRefused };
+			entry.device = { ...entry.device, lastHeartbeatAt, ...heartbeatFields(heartbeat) };
 		},
 		/** Revokes the device's Connections but for `keepId`; returns how many. */
 		revoke(deviceId: string, keepId?: string): number {
@@ -87,5 +86,18 @@ export function createDeviceRegistry(limit: number, now: () => number) {
 		},
 		isRevoked: (connectionId: string): boolean => revoked.get(connectionId) === true,
 		list: (): RegisteredDevice[] => [...entries.values()].map((entry) => entry.device),
+	};
+}
+
+/** The words of the newest heartbeat; a field that it left out is not known any more, and an extra one is not listed. */
+function heartbeatFields(said: Partial<Heartbeat | RegisteredDevice>) {
+	const { planRevision = null, planRefused = null, agentVersion, problemCode, planRing, planReason } = said;
+	return {
+		planRevision,
+		planRefused,
+		...(agentVersion !== undefined && { agentVersion }),
+		...(problemCode !== undefined && { problemCode }),
+		...(planRing !== undefined && { planRing }),
+		...(planReason !== undefined && { planReason }),
 	};
 }

@@ -109,9 +109,29 @@ export async function startService(options: ServiceOptions = {}) {
 	const { goSilent, sendRaw } = hub;
 	const { dropSockets } = listener;
 	return {
-		...{ requests, on, waitFor },
-		...{ failNext, hold, dropBeforeReply, replyThenDrop },
-		...{ goSilent, sendRaw, dropSockets },
+		/** The newest requests, oldest first; never a credential, a query or a body. */
+		requests,
+		/** Calls the listener for each event of this name. @returns what takes it off again. */
+		on,
+		/**
+		 * The next event that satisfies the predicate; those of the past do not count, so ask before causing it.
+		 * @throws Error after `timeoutMs` (default 10,000), and when the service closes first.
+		 */
+		waitFor,
+		/** Fault: the next `times` (default 1) requests that match get this answer in place of the real one, and have no effect. */
+		failNext,
+		/** Fault: requests that match wait, before they have an effect, until the returned function is called. */
+		hold,
+		/** Fault: the next `times` requests that match have their effect, and the line is cut before the first byte of the answer. */
+		dropBeforeReply,
+		/** Fault: the next `times` requests that match get half of their answer; a channel opens and is closed at once. */
+		replyThenDrop,
+		/** Fault: while on, no channel is read, answered or written to, and its socket stays open. */
+		goSilent,
+		/** Fault: one frame to every channel as it is, such as invalid JSON; returns how many channels. */
+		sendRaw,
+		/** Fault: cuts every open line, of requests and channels, without a word. */
+		dropSockets,
 		/** Base URL by which to reach it, with its base path. */
 		get url() {
 			return listener.url;

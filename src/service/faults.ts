@@ -36,16 +36,16 @@ export function createFaults() {
 		dropBeforeReply: (match: RequestMatch, times?: number) => plan(match, { kind: 'dropBeforeReply' }, times),
 		replyThenDrop: (match: RequestMatch, times?: number) => plan(match, { kind: 'replyThenDrop' }, times),
 		hold(match: RequestMatch): Release {
-			const arrival = Promise.withResolvers<void>();
-			const end = Promise.withResolvers<void>();
+			const arrival = signal();
+			const end = signal();
 			const release: Release = Object.assign(
 				() => {
 					holds.delete(release);
-					end.resolve();
+					end.give();
 				},
-				{ received: arrival.promise },
+				{ received: arrival.given },
 			);
-			holds.set(release, { match, arrive: arrival.resolve, released: end.promise });
+			holds.set(release, { match, arrive: arrival.give, released: end.given });
 			return release;
 		},
 		/**
@@ -67,6 +67,15 @@ export function createFaults() {
 			for (const release of [...holds.keys()]) release();
 		},
 	};
+}
+
+/** As `Promise.withResolvers`, which the Node of a test with `idv-agent/testing` may not have yet. */
+function signal() {
+	let give = () => {};
+	const given = new Promise<void>((resolve) => {
+		give = resolve;
+	});
+	return { give, given };
 }
 
 function matches(match: RequestMatch, method: string, path: string): boolean {

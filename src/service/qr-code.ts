@@ -44,14 +44,16 @@ export async function writeQrSvg(text: string): Promise<string> {
 /**
  * Lines of half blocks, two modules high each, in black on white whatever the terminal's colours are (256-colour escape
  * sequences); ends with a line feed. @throws RangeError as {@link writeQrPng}.
+ * @param plain without escape sequences: the light modules are drawn, for light text on a dark ground.
  */
-export async function renderQrTerminal(text: string): Promise<string> {
+export async function renderQrTerminal(text: string, plain = false): Promise<string> {
 	const modules = await readModules(text);
 	const lines: string[] = [];
 	for (let y = 0; y < modules.length; y += 2) {
 		const [upper = [], lower = []] = [modules[y], modules[y + 1]];
-		const blocks = upper.map((dark, x) => (dark ? (lower[x] ? '█' : '▀') : lower[x] ? '▄' : ' ')).join('');
-		lines.push(`\x1b[38;5;16;48;5;231m${blocks}\x1b[0m`);
+		const drawn = (row: readonly boolean[], x: number) => (row[x] ?? false) !== plain;
+		const blocks = upper.map((_, x) => ' ▀▄█'[Number(drawn(upper, x)) + 2 * Number(drawn(lower, x))]).join('');
+		lines.push(plain ? blocks : `\x1b[38;5;16;48;5;231m${blocks}\x1b[0m`);
 	}
 	return `${lines.join('\n')}\n`;
 }

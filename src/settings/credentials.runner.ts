@@ -3,6 +3,7 @@
  */
 import { createHash } from 'node:crypto';
 import { AgentError, type Failure } from '../base/errors.ts';
+import { MIN_SECRET_LENGTH } from '../base/redact.ts';
 import { type Authorization, formatAuthorization, isCredential } from '../protocol/authorization.ts';
 import type { Settings } from './table.ts';
 
@@ -48,7 +49,10 @@ export async function readCredentials(
 		const colon = pair.indexOf(':');
 		if (colon < 1) throw unreadable(basicFile, 'username:password');
 		const password = pair.slice(colon + 1);
-		return reusable({ scheme: 'Basic', username: pair.slice(0, colon), password }, [pair, password]);
+		return reusable({ scheme: 'Basic', username: pair.slice(0, colon), password }, [
+			// The user may be the device's id, which has to be read; a short password is none to search for.
+			password.length < MIN_SECRET_LENGTH ? pair : password,
+		]);
 	}
 	if (connectionFile !== null) {
 		const provisioned = await token(connectionFile, 'Connection');

@@ -72,7 +72,7 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
  * @throws AgentError `credential-unreadable`, never with the content in it.
  */
 export async function readSecretFile(file: string): Promise<string> {
-	const text = (await readNamed(file, 2 * MAX_CREDENTIAL_LENGTH, 'credential')).trim();
+	const text = (await readCredential(file)).trim();
 	const faults = [
 		text === '' && 'is empty',
 		/[\r\n]/.test(text) && 'has more than one line',
@@ -83,6 +83,23 @@ export async function readSecretFile(file: string): Promise<string> {
 	if (fault)
 		throw new AgentError('credential-unreadable', `The credential file ${file} ${fault}.`, { params: { path: file } });
 	return text;
+}
+
+/** Beside the credentials of the unit: the names of those that this machine cannot decrypt, one on each line. */
+const UNDECRYPTABLE = 'idv-agent.undecryptable';
+
+async function readCredential(file: string): Promise<string> {
+	try {
+		return await readNamed(file, 2 * MAX_CREDENTIAL_LENGTH, 'credential');
+	} catch (cause) {
+		const beside = path.join(path.dirname(file), UNDECRYPTABLE);
+		const names = (await readText(beside, MAX_CREDENTIAL_LENGTH).catch(() => '')).split('\n');
+		const name = path.basename(file);
+		if (!names.includes(name)) throw cause;
+		const message = `The credential ${name} cannot be decrypted on this machine: it was encrypted by another machine, or the TPM or the host key has changed since.`;
+		const remedy = `Encrypt it again here: systemd-creds encrypt --name=${name} - /etc/credstore.encrypted/${name}.`;
+		throw new AgentError('credential-unreadable', message, { cause, remedy, params: { path: file } });
+	}
 }
 
 const REMEDIES: Readonly<Record<FileFault, string>> = {

@@ -3,7 +3,7 @@
  */
 import * as z from 'zod';
 import { AUTHORIZATION_PARAMETER } from '../protocol/authorization.ts';
-import { DEFAULT_MESSAGE_BYTES, MAX_FRAME_BYTES, templateProblem } from '../protocol/channel.ts';
+import { DEFAULT_MESSAGE_BYTES, HEARTBEAT_FIELDS, MAX_FRAME_BYTES, templateProblem } from '../protocol/channel.ts';
 import {
 	DEFAULT_HEARTBEAT_CADENCE,
 	deviceIdSchema,
@@ -210,6 +210,12 @@ export const SETTINGS = {
 			messageTemplate,
 			'Heartbeat in another shape: a text or JSON with {deviceId}, {workflowId}, {sequence}, {sentAt}, {sentAtMs}, {uptimeSeconds} in it. Taken by the next channel.',
 		),
+		heartbeatFields: setting(
+			'list',
+			z.array(z.enum(HEARTBEAT_FIELDS, `must be one of ${HEARTBEAT_FIELDS.join(', ')}`)).max(HEARTBEAT_FIELDS.length),
+			[],
+			'Fields that heartbeats have besides: agentVersion, problemCode, planRevision, planRing, planReason (why the plan was refused); for services that take them.',
+		),
 		pingKind: optionalText(
 			kindOfMessage,
 			"Kind of a message that is the application's own ping: it is answered with pongBody and not kept.",
@@ -269,6 +275,12 @@ export const SETTINGS = {
 			'Bytes of events kept for applications, at most; 65536 to 268435456.',
 		),
 		maxAgeSeconds: number(60, 31_536_000, 86_400, 'Seconds for which an event is kept at most; 60 to 31536000.'),
+		cleanAfterSeconds: number(
+			1,
+			3600,
+			30,
+			'Seconds until what all applications have acknowledged is in no file any more; 1 to 3600, fewer wear the disk more.',
+		),
 		durable: flag(
 			true,
 			'Whether events are on the disk before an application gets them; false keeps them in memory only. Taken at the start.',

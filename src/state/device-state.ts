@@ -61,7 +61,14 @@ export const deviceStateSchema = z.object({
 	/** Made once, for a device that has nothing of its own to be known by. */
 	generatedId: z.string().nullable(),
 	identity: identitySchema.nullable(),
-	pairing: z.object({ baseUrl: z.string(), sessionId: z.string().nullable(), pairedAt: z.string() }).nullable(),
+	pairing: z
+		.object({
+			baseUrl: z.string(),
+			sessionId: z.string().nullable(),
+			pairedAt: z.string(),
+			pairedAtBy: z.literal('service').optional(),
+		})
+		.nullable(),
 	assignedWorkflow: assignedWorkflowSchema.nullable(),
 	/** The one the device was online with last, then a newer one that is to take its place. */
 	connections: z.array(savedConnectionSchema).max(MAX_CONNECTIONS),
@@ -72,6 +79,8 @@ export const deviceStateSchema = z.object({
 	lastSettings: z.array(z.object({ where: z.string(), document: z.unknown() })).nullable(),
 	/** This device's part of the fleet plan. States that were written before there were plans have none. */
 	plan: planRecordSchema.nullable().default(null),
+	/** The newest time that the service has told, milliseconds since 1970: this device's clock cannot be right with an earlier one. */
+	serviceTimeMs: z.number().nullable().default(null),
 });
 export type DeviceState = z.infer<typeof deviceStateSchema>;
 
@@ -87,6 +96,7 @@ export const EMPTY_STATE: DeviceState = {
 	confirmedOrigins: [],
 	lastSettings: null,
 	plan: null,
+	serviceTimeMs: null,
 };
 
 /** The state with one more Connection. Where there is no room the first stays: it is the one the device was online with. */

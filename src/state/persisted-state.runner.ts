@@ -11,6 +11,8 @@ import type { StateStore } from './store.edge.ts';
 export type PersistedState = ReturnType<typeof keepPersistedState>;
 
 const RETRY_AFTER_MS = 60_000;
+/** Changes that may wait are saved so often, at most. */
+const PACE_MS = 1000;
 
 /** @param onSaved told the failure when saving fails, and `null` when the disk is up to date again. */
 export function keepPersistedState(
@@ -24,8 +26,14 @@ export function keepPersistedState(
 	let mustForget = false;
 	let closed = false;
 	let cancelRetry = () => {};
+	let stamp = (changed: DeviceState) => changed;
+	/** Monotonic: when the next change that may wait is saved at the earliest. */
+	let pacedUntilMs = Number.NEGATIVE_INFINITY;
+	let cancelPaced: (() => void) | null = null;
 
 	async function write(): Promise<void> {
+		cancelPaced?.();
+		cancelPaced = null;
 		const forgets = mustForget;
 		await store.save(state, { forgetsOlder: forgets });
 		if (forgets) mustForget = false;
@@ -39,6 +47,15 @@ export function keepPersistedState(
 		if (!closed) cancelRetry = clock.schedule(RETRY_AFTER_MS, () => void write().catch(tryAgain));
 	}
 
+	function save(): void {
+		void write().catch(tryAgain);
+	}
+
+	function savePaced(): void {
+		pacedUntilMs = clock.monotonicMs() + PACE_MS;
+		save();
+	}
+
 	return {
 		get state() {
 			return state;
@@ -47,13 +64,25 @@ export function keepPersistedState(
 		keep(change: (state: DeviceState) => DeviceState): void {
 			const changed = change(state);
 			if (changed === state) return;
-			state = changed;
-			void write().catch(tryAgain);
+			state = stamp(changed);
+			save();
+		},
+		/** As `keep`, for what another may change at any pace: the newest is saved at the latest a second after the one before. */
+		keepPaced(change: (state: DeviceState) => DeviceState): void {
+			state = stamp(change(state));
+			const waitMs = pacedUntilMs - clock.monotonicMs();
+			if (waitMs > 0 && !closed) cancelPaced ??= clock.schedule(waitMs, savePaced);
+			else savePaced();
+		},
+		/** What goes along with every other change. */
+		stampWith(how: (state: DeviceState) => DeviceState): void {
+			stamp = how;
 		},
 		/** Changes the state for what is only meant to happen if it can be saved. Rejects, and takes it back, if it cannot. */
 		async record(change: (state: DeviceState) => DeviceState): Promise<void> {
 			const before = state;
-			const changed = change(before);
+			const asked = change(before);
+			const changed = asked === before ? before : stamp(asked);
 			state = changed;
 			try {
 				await write();
@@ -67,7 +96,7 @@ export function keepPersistedState(
 		 * on in the background until it succeeds.
 		 */
 		async forget(next: DeviceState): Promise<void> {
-			state = next;
+			state = stamp(next);
 			mustForget = true;
 			try {
 				await write();
@@ -79,6 +108,7 @@ export function keepPersistedState(
 		close(): void {
 			closed = true;
 			cancelRetry();
+			if (cancelPaced) save();
 		},
 	};
 }

@@ -80,6 +80,11 @@ export const planRecordSchema = z.object({
 	waiting: takenPlanSchema.extend({ atMs: z.number(), spreadSeconds: z.number() }).nullable(),
 	/** The newest revision that this device was online as it says. */
 	followed: z.int().nullable(),
+	/**
+	 * The move that this device was online with last, and the time by which that was so: what was done is not undone because the
+	 * clock shows an earlier time.
+	 */
+	moved: z.object({ to: assignmentSchema, atMs: z.number() }).nullable().default(null),
 	/** Of every fleet that this device has followed, newest last. */
 	floors: z.array(planFloorSchema).max(MAX_FLOORS).default([]),
 });

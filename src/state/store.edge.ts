@@ -10,7 +10,16 @@ import fs from 'node:fs/promises';
 import path from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
-import { errnoOf, inWords, readText, remove, syncDirectory, writeDurably, writeWhole } from '../base/files.edge.ts';
+import {
+	errnoOf,
+	inWords,
+	readText,
+	remove,
+	syncDirectory,
+	syncFile,
+	writeDurably,
+	writeWhole,
+} from '../base/files.edge.ts';
 import { type DeviceState, deviceStateSchema, EMPTY_STATE, STATE_SCHEMA_VERSION } from './device-state.ts';
 
 /** Damaged files that are kept; the oldest go. */
@@ -68,11 +77,11 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		if (lock) return;
 		lock = await takeLock(stateDir);
 		unwritable = null;
-		// The process that left it is gone: the lock is ours.
-		await remove(at(TEMPORARY)).catch(() => undefined);
 	}
 
 	async function load(): Promise<LoadedState> {
+		// The process that left it is gone: the lock is ours.
+		if (lock && !(await takeUp())) await remove(at(TEMPORARY)).catch(() => undefined);
 		const notices = unwritable ? [unwritable] : [];
 		const found = await readState(at(STATE), lock !== null);
 		if (found.kind === 'good') {
@@ -94,6 +103,27 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 			notices.push(failure('state-corrupt', `The state file ${at(STATE)} ${what}; ${now}.`, more));
 		}
 		return { state: hasCopy ? backup.state : EMPTY_STATE, notices };
+	}
+
+	/**
+	 * Puts a state in its place that was whole on the disk when its save was cut off, if it has the outcome of an attempt that
+	 * is open in the one before: a code is good only once.
+	 */
+	async function takeUp(): Promise<boolean> {
+		try {
+			const unsaved = await readState(at(TEMPORARY), true);
+			if (unsaved.kind !== 'good') return false;
+			const [found, backup] = [await readState(at(STATE), true), await readState(at(BACKUP), true)];
+			const before = found.kind === 'good' ? found : backup;
+			if (before.kind !== 'good' || before.state.attempt === null || unsaved.state.attempt !== null) return false;
+			await syncFile(at(TEMPORARY));
+			if (found.kind === 'good') await keepOld();
+			await fs.rename(at(TEMPORARY), at(STATE));
+			await syncDirectory(stateDir);
+			return true;
+		} catch {
+			return false;
+		}
 	}
 
 	/** Sets damaged files aside; whether all of them are. */

@@ -53,7 +53,9 @@ export function statusSentence({
 	const named = [problem, ...warnings].find((one) => one !== null && one.code === params['problem']);
 	const told = named ? sentenceOf(named, code === 'unpaired' ? 'over' : 'ongoing') : '';
 	const text = WORDS[code](params, told);
-	return told ? text : `${text}.`;
+	const whole = told ? text : `${text}.`;
+	const clock = warnings.find(({ code }) => code === 'clock-wrong');
+	return clock && clock !== named ? `${whole} ${clock.message} Times that it shows are wrong.` : whole;
 }
 
 /** The purpose of the next link, as data. */

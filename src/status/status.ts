@@ -3,6 +3,7 @@
  */
 
 import type { Failure } from '../base/errors.ts';
+import { isImpossible } from '../connection/clock-skew.ts';
 import { failureOf } from '../connection/link.ts';
 import { budgetWarning } from '../connection/registration-budget.ts';
 import type { Link, Supervision } from '../connection/supervisor.ts';
@@ -25,6 +26,8 @@ export interface Snapshot {
 		readonly macAddress: string | null;
 	};
 	readonly deviceType: string;
+	/** Of `fleet.labels`. */
+	readonly labels?: readonly string[];
 	/** The service the device belongs to, or would. */
 	readonly baseUrl: string | null;
 	/** Monotonic time since when no link has been online; `null` while one is or before the first. */
@@ -76,6 +79,7 @@ export function describeStatus(snapshot: Snapshot): Status {
 		deviceType: snapshot.deviceType,
 		serial: identity.serial,
 		macAddress: identity.macAddress,
+		...(snapshot.labels?.length && { labels: [...snapshot.labels] }),
 		baseUrl: snapshot.baseUrl,
 		workflow: {
 			wanted: workflow?.workflowId ?? null,
@@ -95,10 +99,16 @@ export function describeStatus(snapshot: Snapshot): Status {
 		plan: snapshot.plan,
 		sessionId: device.pairing?.sessionId ?? null,
 		pairedAt: device.pairing?.pairedAt ?? null,
+		...clockOfPairing(device, snapshot.wallMs),
 		problem,
 		warnings,
 		newestEventId: snapshot.newestEventId,
 	};
+}
+
+function clockOfPairing({ pairing }: DeviceState, wallMs: number): Pick<Status, 'pairedAtBy'> {
+	if (pairing?.pairedAtBy) return { pairedAtBy: 'service' };
+	return pairing && isImpossible(Date.parse(pairing.pairedAt), wallMs) ? { pairedAtBy: 'wrong clock' } : {};
 }
 
 function warningsOf({ warnings, line, supervision, nowMs }: Snapshot): Failure[] {

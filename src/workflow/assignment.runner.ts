@@ -62,7 +62,7 @@ export function assignWorkflows(parts: {
 			warnings.set('workflow', null);
 			if (chosen()?.workflowId === workflowId) return;
 			log.info('the service changed the workflow', { workflowId });
-			stateWriter.keep((state) => ({ ...state, assignedWorkflow: assigned(workflowId, 'service message') }));
+			stateWriter.keepPaced((state) => ({ ...state, assignedWorkflow: assigned(workflowId, 'service message') }));
 		},
 	};
 }

@@ -13,7 +13,7 @@ import {
 	type PlanAttempt,
 	planMoveKey,
 } from '../fleet/attempt.ts';
-import { applyDue, nextDueMs, type PlanTarget, planTarget } from '../fleet/record.ts';
+import { applyDue, confirmed, nextDueMs, type PlanTarget, planTarget } from '../fleet/record.ts';
 import type { CompleteIdentity } from '../identity/identity.ts';
 import type { ResolvedSettings } from '../settings/resolve.ts';
 import type { Settings } from '../settings/table.ts';
@@ -121,7 +121,7 @@ export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
 		reevaluateAtMs: moments.length > 0 ? Math.min(...moments) : null,
 		// A move that was given up for now begins again with its next try.
 		progress: { attempt, change: isRefused && waitsUntilMs === null ? null : deferral.change },
-		plan: confirmFollowed(due, demanded, supervision),
+		plan: confirmFollowed(due, demanded, supervision, wallMs),
 		adoptsProvisioned: desired !== null && isUnseen(inputs, desired),
 	};
 }
@@ -145,16 +145,15 @@ function demandedRegistration(inputs: RegistrationInputs): {
 	return { demanded: registrationFor(inputs, baseUrl, workflow.workflowId), blocker: null };
 }
 
-/** The record with the revision that the device is online with. */
+/** The record with the revision and the move that the device is online with. */
 function confirmFollowed(
 	record: PlanRecord | null,
 	demanded: DesiredRegistration | null,
 	{ current }: Supervision,
+	wallMs: number,
 ): PlanRecord | null {
-	if (!record?.taken || !demanded || current?.state.name !== 'online') return record;
-	const { revision } = record.taken;
-	const isNew = record.followed !== revision && servesRegistration(current.registration, demanded);
-	return isNew ? { ...record, followed: revision } : record;
+	if (!record || !demanded || current?.state.name !== 'online') return record;
+	return servesRegistration(current.registration, demanded) ? confirmed(record, wallMs) : record;
 }
 
 /** An operator who corrects a wrong `baseUrl` means the same file: for another service it is unseen again. */

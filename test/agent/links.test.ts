@@ -55,11 +55,14 @@ async function passRefusals(device: RunningAgent): Promise<Status> {
 }
 
 describe('heartbeats', () => {
-	test('leave at once and then at the cadence, counted from one', async () => {
+	test('leave at the cadence, counted from one, the first at any moment of it', async () => {
 		const service = await givenService();
 		const heartbeats = collectHeartbeats(service);
 		const first = heartbeats.next();
-		const device = await givenPairedAgent(service, { settings: { heartbeatCadence: 10 } });
+		const device = await givenPairedAgent(service, { settings: { heartbeatCadence: 10 }, random: () => 0.7 });
+		device.clock.advance(6_999);
+		expect(heartbeats.all).toEqual([]);
+		device.clock.advance(1);
 		await first;
 		for (let count = 2; count <= 4; count += 1) {
 			const next = heartbeats.next();
@@ -69,7 +72,7 @@ describe('heartbeats', () => {
 			await next;
 		}
 		expect(heartbeats.all.map(({ sequence }) => sequence)).toEqual([1, 2, 3, 4]);
-		expect(heartbeats.all.map(({ uptimeSeconds }) => uptimeSeconds)).toEqual([0, 10, 20, 30]);
+		expect(heartbeats.all.map(({ uptimeSeconds }) => uptimeSeconds)).toEqual([7, 17, 27, 37]);
 		expect(heartbeats.all[0]).toMatchObject({ type: 'heartbeat', deviceId: DEVICE_ID, workflowId: 'check-in' });
 		expect(device.agent.status().channel.lastHeartbeatAt).toBe(heartbeats.all[3]?.sentAt);
 	});
@@ -79,6 +82,7 @@ describe('heartbeats', () => {
 		const heartbeats = collectHeartbeats(service);
 		const first = heartbeats.next();
 		const device = await givenPairedAgent(service, { settings: { heartbeatCadence: 10 } });
+		device.clock.advance(5_000);
 		await first;
 		const late = heartbeats.next();
 		device.clock.stall(35_000);
@@ -86,17 +90,25 @@ describe('heartbeats', () => {
 		const next = heartbeats.next();
 		device.clock.advance(5_000);
 		await next;
-		expect(heartbeats.all.map(({ uptimeSeconds }) => uptimeSeconds)).toEqual([0, 35, 40]);
+		expect(heartbeats.all.map(({ uptimeSeconds }) => uptimeSeconds)).toEqual([5, 40, 45]);
 	});
 
-	test('count anew on a new channel, and name its workflow', async () => {
+	test('count anew on a new channel, name its workflow, and keep the beat', async () => {
 		const service = await givenService();
 		const heartbeats = collectHeartbeats(service);
 		const device = await givenPairedAgent(service);
-		const next = service.waitFor('heartbeat', ({ heartbeat }) => heartbeat.workflowId === 'boarding');
+		const first = heartbeats.next();
+		device.clock.advance(15_000);
+		await first;
+		device.clock.advance(10_000);
 		await device.agent.setWorkflow('boarding');
+		await device.untilLive('boarding');
+		const next = heartbeats.next();
+		device.clock.advance(19_999);
+		expect(heartbeats.all).toHaveLength(1);
+		device.clock.advance(1);
 		await next;
-		expect(heartbeats.all.at(-1)).toMatchObject({ sequence: 1, workflowId: 'boarding' });
+		expect(heartbeats.all.at(-1)).toMatchObject({ sequence: 1, workflowId: 'boarding', uptimeSeconds: 45 });
 	});
 
 	test('can be left to pings or switched off', async () => {

@@ -26,6 +26,7 @@ const ORDER = [
 	'agent',
 	'scanning',
 	'hooks',
+	'client',
 	'local-api',
 	'page',
 	'simulation',

@@ -31,6 +31,16 @@ describe('config show', () => {
 });
 
 describe('config check', () => {
+	test('refuses settings that others may change, with the command that mends it', async () => {
+		const home = await givenHome({ heartbeatCadence: 10 });
+		const { stderr } = await home.agent(['config', 'check']);
+		expect(stderr).toBe('');
+		const file = join(home.directory, 'config.json');
+		await chmod(file, 0o666);
+		const words = new RegExp(`${file} .*others could change it.* chmod 0644 ${file}`);
+		expectRefusal(await home.agent(['config', 'check']), { status: 78, code: 'file-exposed', words });
+	});
+
 	test('names every mistake on a line of its own, with its path and the nearest name, and ends with 78', async () => {
 		const home = await givenHome({
 			heartbeatCadance: 10,

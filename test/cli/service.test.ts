@@ -5,6 +5,7 @@ import type { EmbeddedService } from '../../src/service/embedded-service.ts';
 import { credentialsOf, givenService, openChannel, send } from '../service/fixture.ts';
 import { finish, follow, givenHome } from './command.ts';
 import { expectJsonRefusal, expectRefusal } from './refusal.ts';
+import { atTerminal, hasTerminal } from './terminal.ts';
 
 describe('service', () => {
 	test('prints where it listens, its credentials and what happens, and ends with 0', async () => {
@@ -222,7 +223,7 @@ test('demo --once tells the whole story and ends with 0', async () => {
 	expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
 }, 40_000);
 
-test('demo tells its story where nothing can be written, and ends in silence with Ctrl-C, also half-way', async () => {
+test('without a terminal demo tells its story in plain text and ends, also where nothing can be written; Ctrl-C half-way leaves nothing', async () => {
 	const home = await givenHome();
 	const env = { ...home.env, TMPDIR: home.directory };
 	const told = follow('idv-agent', ['demo'], env, undefined, '/proc');
@@ -230,10 +231,43 @@ test('demo tells its story where nothing can be written, and ends in silence wit
 	const early = follow('idv-agent', ['demo'], env, undefined, '/proc');
 	await early.untilLine(/It makes a pairing code/);
 	expect(await early.end('SIGINT')).toMatchObject({ status: 75, stderr: '' });
-	await told.untilLine(/It stays up now/);
-	await told.untilLine(/Last heartbeat/);
-	const { status, stdout, stderr } = await told.end('SIGINT');
+	const { status, stdout, stderr } = await told.ended;
 	expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
-	expect(stdout).not.toMatch(/It stays up now.*Not paired/s);
+	expect(stdout).toMatch(/That was the whole story.*\nOn a terminal it stays up.*\n$/);
+	expect(stdout).not.toContain('\x1b');
+	expect(stdout).not.toContain('Offline for 0 s');
 	expect((await readdir(home.directory)).filter((name) => name.startsWith('idv-agent-demo-'))).toEqual([]);
 }, 40_000);
+
+test.skipIf(!hasTerminal)(
+	'at a terminal demo ends in an invitation that stays still, and takes keys',
+	async () => {
+		const home = await givenHome();
+		const keys = [
+			['q ends', 'w'],
+			['workflow document-check.\r\n\r\nOpen', 'r'],
+			['Now online.', 'x'],
+			[': gap', 'q'],
+		] as const;
+		const env = { ...home.env, TMPDIR: home.directory, TERM: 'xterm', NO_COLOR: '1' };
+		const { status, text } = await atTerminal('idv-agent', ['demo'], env, keys);
+		expect(status).toBe(0);
+		const [, after = ''] = text.split('That was the whole story');
+		expect(after).toMatch(
+			/You change the workflow to document-check\.\n.*You restart the service.*Offline: .* was lost\.\n.*Now online\./s,
+		);
+		// Nothing but the part itself and what happens: no line for a heartbeat, and no style where NO_COLOR is set.
+		expect(after).not.toMatch(/[Hh]eartbeat/);
+		expect(text.replaceAll(/\x1b\[\d+A\n?\r?\x1b\[J/g, '')).not.toContain('\x1b');
+		const screens = after.split(/\x1b\[\d+A\r\x1b\[J/);
+		expect(screens.length).toBeGreaterThan(5);
+		for (const screen of screens) {
+			expect(screen).toMatch(
+				/Open this page +http:.*\nStart a session +\S.*\nMake a code +\S.*\nRead as the kiosk +\S/,
+			);
+			expect(screen.match(/r restarts the service, w changes the workflow, q ends/g)).toHaveLength(1);
+		}
+		expect((await readdir(home.directory)).filter((name) => name.startsWith('idv-agent-demo-'))).toEqual([]);
+	},
+	40_000,
+);

@@ -21,7 +21,7 @@ describe('simulate', () => {
 			'idv-agent',
 			[
 				...['simulate', '--devices', '6', '--service', service.url, '--api-key-file', key, '--ramp', '0', '--json'],
-				...['--workflow', 'one', '--move', 'two@1', '--ring-seconds', '0', '--prefix', 'load'],
+				...['--workflow', 'one', '--move', 'two@1', '--ring-seconds', '0', '--prefix', 'load', '--cadence', '1'],
 			],
 			{},
 		);
@@ -62,7 +62,7 @@ describe('simulate', () => {
 		);
 		const running = follow(
 			'idv-agent',
-			['simulate', '--devices', '3', '--service', service.url, '--self-registration', '--ramp', '0'],
+			['simulate', '--devices', '3', '--service', service.url, '--self-registration', '--ramp', '0', '--cadence', '1'],
 			{},
 		);
 		await running.untilLine(/^ +time +online +connecting +waiting +not started +handshakes\/s +heartbeats\/s$/);

@@ -3,6 +3,7 @@ import { copyFileSync, existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { openEventTable } from '../../src/events/event-table.edge.ts';
 
 export interface StoredEvent {
 	readonly id: string;
@@ -17,8 +18,10 @@ export function readInboxFile(stateDir: string): StoredEvent[] {
 	if (!existsSync(join(stateDir, 'events.db'))) return [];
 	const directory = mkdtempSync(join(tmpdir(), 'idv-inbox-'));
 	try {
-		for (const name of ['events.db', 'events.db-wal'])
+		for (const name of ['events.db', 'events.db-wal', 'events.db-tail'])
 			if (existsSync(join(stateDir, name))) copyFileSync(join(stateDir, name), join(directory, name));
+		// What the tail beside it has comes into it.
+		openEventTable(join(directory, 'events.db')).close();
 		const database = new DatabaseSync(join(directory, 'events.db'));
 		const isMade = database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'event'").get();
 		const rows = isMade

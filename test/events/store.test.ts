@@ -4,13 +4,14 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import fc from 'fast-check';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import type { Failure } from '../../src/base/errors.ts';
 import { MAX_CONSUMERS } from '../../src/events/consumers.ts';
 import type { Entry, Incoming } from '../../src/events/event.ts';
 import { createEventStore, type DurableEventStore, type EventStoreOptions } from '../../src/events/store.edge.ts';
 import { createEventBuffer } from '../../src/simulation/in-memory-stores.ts';
 import { linesOf, writerProcesses } from '../fixtures/writer-processes.ts';
+import { createSteppedClock } from '../harness/stepped-clock.ts';
 
 const WRITER = path.join(import.meta.dirname, 'event-store-writer.ts');
 const DAY = 86_400_000;
@@ -308,6 +309,7 @@ describe('what stays on the disk', () => {
 		await add(open(), 'a');
 		expect(fs.readdirSync(directory).map((name) => [name, fs.statSync(at(name)).mode & 0o777])).toEqual([
 			['events.db', 0o600],
+			['events.db-tail', 0o600],
 			['events.db-wal', 0o600],
 		]);
 	});
@@ -598,4 +600,89 @@ describe('killed at any moment', () => {
 		expect(numbers.toSorted((a, b) => a - b)).toEqual(numbers);
 		expect(new Set(stored.map((line) => line.split(' ')[0])).size).toBe(stored.length);
 	}, 120_000);
+});
+
+describe('the tail beside the database', () => {
+	/** What a process leaves that is killed now, opened by the next one. */
+	function killed(cutBytes = 0): DurableEventStore {
+		const copy = fs.mkdtempSync(path.join(os.tmpdir(), 'event-store-'));
+		fs.cpSync(directory, copy, { recursive: true });
+		const tail = path.join(copy, 'events.db-tail');
+		if (cutBytes > 0) fs.truncateSync(tail, Math.max(0, fs.statSync(tail).size - cutBytes));
+		onTestFinished(() => fs.rmSync(copy, { recursive: true, force: true }));
+		return open({ directory: copy });
+	}
+
+	test('after any steps, a process that is killed has lost nothing that was handed on [F306]', async () => {
+		const step = fc.oneof(
+			{ weight: 4, arbitrary: fc.record({ do: fc.constant('append' as const), size: fc.nat(3000) }) },
+			{ weight: 3, arbitrary: fc.record({ do: fc.constant('acknowledge' as const), back: fc.nat(3) }) },
+			{ weight: 1, arbitrary: fc.record({ do: fc.constantFrom('clean' as const, 'kill' as const) }) },
+		);
+		await fc.assert(
+			fc.asyncProperty(fc.array(step, { maxLength: 40 }), async (steps) => {
+				fs.rmSync(directory, { recursive: true });
+				fs.mkdirSync(directory);
+				const clock = createSteppedClock();
+				const store = open({ ...clock });
+				store.join('kiosk');
+				let acknowledged = 0;
+				const ids: string[] = [];
+				for (const one of steps) {
+					if (one.do === 'append') ids.push(...(await add(store, 'x'.repeat(one.size))));
+					else if (one.do === 'clean') clock.advance(30_000);
+					else if (one.do === 'acknowledge') {
+						acknowledged = Math.max(acknowledged, ids.length - one.back);
+						if (acknowledged > 0) store.acknowledge('kiosk', ids[acknowledged - 1] ?? '');
+						await store.settled();
+					} else {
+						const next = killed();
+						expect(all(next).entries.map(({ id }) => id)).toEqual(ids.slice(acknowledged));
+						expect(next.positionOf('kiosk')).toBe(acknowledged === 0 ? null : ids[acknowledged - 1]);
+						const [id = ''] = await add(next, 'one more');
+						expect(id.split('-')[1]).toBe(String(ids.length + 1));
+						next.close();
+						stores.delete(next);
+					}
+				}
+				store.close();
+				stores.delete(store);
+			}),
+			{ numRuns: 25 },
+		);
+	});
+
+	test('a line that was cut off on the way to the disk is not taken, and those before it are', async () => {
+		const store = open();
+		const ids = await add(store, 'a');
+		await add(store, 'b');
+		for (const cut of [2, 10, 50]) expect(all(killed(cut)).entries.map(({ id }) => id)).toEqual(ids);
+	});
+
+	test('done again over a database that has it already, it brings nothing back', async () => {
+		const store = open({ cleanAfterMs: 1 });
+		store.join('kiosk');
+		const [id = ''] = await add(store, SECRET);
+		const early = fs.readFileSync(at('events.db-tail'));
+		const watcher = fs.watch(directory);
+		store.acknowledge('kiosk', id);
+		await store.settled();
+		while (filesWith(SECRET).length > 0) await once(watcher, 'change');
+		watcher.close();
+		store.close();
+		// As a disk has it that lost the truncation.
+		fs.writeFileSync(at('events.db-tail'), early);
+		const next = open();
+		expect(all(next).entries).toEqual([]);
+		expect(next.positionOf('kiosk')).toBe(id);
+		expect(filesWith(SECRET)).toEqual([]);
+	});
+
+	test('is gone after a clean stop: everything is in the database', async () => {
+		const store = open();
+		await add(store, 'a');
+		expect(fs.statSync(at('events.db-tail')).size).toBeGreaterThan(0);
+		store.close();
+		expect(fs.readdirSync(directory)).toEqual(['events.db']);
+	});
 });

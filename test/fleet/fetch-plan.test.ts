@@ -1,3 +1,4 @@
+import type { TLSSocket } from 'node:tls';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { createNetwork, type NetworkSettings } from '../../src/connection/network.edge.ts';
 import { fetchPlan, type PlanRequest } from '../../src/fleet/fetch-plan.edge.ts';
@@ -9,15 +10,18 @@ const PLAN = '{"format":"idv-fleet-plan/1","revision":1}';
 async function look(url: string, more: Partial<PlanRequest> = {}, settings: NetworkSettings = {}) {
 	const network = await createNetwork(settings, {});
 	onTestFinished(() => network.close());
-	return fetchPlan(network, {
+	return fetchPlan(network, { ...requestFor(url), ...more });
+}
+
+function requestFor(url: string): PlanRequest {
+	return {
 		url: new URL(url),
 		etag: null,
 		userAgent: 'idv-agent/test',
 		deadlineMs: 15_000,
 		maxBytes: 10_000,
 		signal: new AbortController().signal,
-		...more,
-	});
+	};
 }
 
 const reasonOf = (looking: Promise<unknown>) =>
@@ -35,6 +39,35 @@ describe('a plan over https', () => {
 		expect(found).toMatchObject({ kind: 'changed', etag: etagOf(Buffer.from(PLAN)) });
 		expect(found.kind === 'changed' && Buffer.from(found.bytes).toString()).toBe(PLAN);
 		expect(await reasonOf(look(url))).toMatch(/^plan-unreachable: The fleet plan was not fetched: .*certificate/);
+	});
+
+	test('resumes the TLS session at the next look, which opens no full handshake', async () => {
+		const resumed: boolean[] = [];
+		const server = await secure();
+		server.behave((response, body, request) => {
+			resumed.push((request.socket as TLSSocket).isSessionReused());
+			response.writeHead(200).end(body);
+		});
+		const network = await createNetwork({ caFile: fixture('ca.pem') }, {});
+		onTestFinished(() => network.close());
+		for (let looks = 0; looks < 3; looks += 1) await fetchPlan(network, requestFor(server.url));
+		expect(resumed).toEqual([false, true, true]);
+	});
+
+	test('comes from no other, whatever the environment says, with and without a proxy', async () => {
+		const before = process.env['NODE_TLS_REJECT_UNAUTHORIZED'];
+		process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = '0';
+		onTestFinished(() => {
+			if (before === undefined) delete process.env['NODE_TLS_REJECT_UNAUTHORIZED'];
+			else process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = before;
+		});
+		const { url, answers } = await secure();
+		expect(await reasonOf(look(url))).toMatch(/certificate/);
+		const proxy = await connectProxy({ targetPort: Number(new URL(url).port) });
+		const named = url.replace('127.0.0.1', 'service.test');
+		const proxied = look(named, {}, { proxy: `http://127.0.0.1:${proxy.port}` });
+		expect(await reasonOf(proxied)).toMatch(/certificate/);
+		expect(answers).toEqual([]);
 	});
 
 	test('goes through the proxy', async () => {

@@ -14,6 +14,7 @@ import {
 	registrations,
 	watchOffline,
 } from '../harness/harness.ts';
+import { createSteppedClock } from '../harness/stepped-clock.ts';
 import { givenService } from '../service/fixture.ts';
 
 /** What the harness's chance makes of the time until the first look and between two. */
@@ -59,6 +60,7 @@ describe('a device with a fleet plan', () => {
 		const beat = untilBeat(service, ({ workflowId }) => workflowId === 'boarding');
 		device.clock.advance(FIRST_LOOK_MS);
 		const status = await device.untilLive('boarding');
+		device.clock.advance(30_000);
 		expect(status).toMatchObject({
 			workflow: { wanted: 'boarding', source: 'plan' },
 			plan: { revision: 7, followed: 7, rule: null, workflowId: 'boarding', next: null, refused: null },
@@ -189,6 +191,64 @@ describe('a device with a fleet plan', () => {
 		expect(device.agent.status().plan?.refused).toBeNull();
 		device.agent.leases.release('kiosk');
 		expect(await device.untilLive('boarding')).toMatchObject({ plan: { followed: 1, refused: null } });
+	});
+});
+
+test('a look that was asked to wait does so, and no longer', async () => {
+	const { server, device } = await givenFleetDevice(plan(7, 'check-in'));
+	server.behave((response) => response.writeHead(503, { 'Retry-After': '1800' }).end());
+	device.clock.advance(FIRST_LOOK_MS);
+	await refusalOf(device, 'plan-unreachable');
+	server.behave(null);
+	device.clock.advance(1_799_000);
+	expect(server.answers).toEqual([503]);
+	device.clock.advance(1_800_000 * 0.25 + 1000);
+	await device.untilStatus(({ plan }) => plan?.followed === 7);
+	expect(server.answers).toEqual([503, 200]);
+});
+
+describe('a clock that is wrong', () => {
+	const rollout = (startAt: string) =>
+		plan(7, null, {
+			defaults: {
+				workflowId: 'check-in',
+				rollout: { to: { workflowId: 'boarding' }, rings: [{ percent: 100, startAt }] },
+			},
+		});
+	const wallClocks: [string, (nowMs: number) => number][] = [
+		['12 h slow', (nowMs) => nowMs - 12 * 3_600_000],
+		['of 1970', () => 5000],
+	];
+
+	test.each(wallClocks)(
+		'does not revert a finished rollout when the device starts with a clock %s [F300]',
+		async (_, wallMs) => {
+			const startAt = new Date(Date.now() - 3_600_000).toISOString();
+			const { device } = await givenFleetDevice(rollout(startAt));
+			device.clock.advance(FIRST_LOOK_MS);
+			await device.untilLive('boarding');
+			await device.home.untilSaved(({ plan }) => plan?.moved != null);
+			await device.stop();
+			const clock = createSteppedClock(wallMs(Date.now()));
+			const again = await givenAgent({ home: device.home, clock });
+			await again.untilState('online');
+			expect(again.agent.status().workflow).toMatchObject({ wanted: 'boarding', live: 'boarding' });
+			expect(again.agent.status().plan?.next).toBeNull();
+			clock.advance(60_000);
+			clock.setWall(Date.now());
+			clock.advance(30_000);
+			expect(again.statuses.map(({ workflow }) => workflow.wanted)).not.toContain('check-in');
+		},
+	);
+
+	test('makes no ring wait once the clock is right: the plan is judged again at the next wakeup [F301]', async () => {
+		const startAtMs = Date.now() + 20 * 3_600_000;
+		const { device } = await givenFleetDevice(rollout(new Date(startAtMs).toISOString()));
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ plan }) => plan?.next != null);
+		device.clock.setWall(startAtMs);
+		device.clock.advance(30_000);
+		expect(await device.untilLive('boarding')).toMatchObject({ plan: { next: null } });
 	});
 });
 

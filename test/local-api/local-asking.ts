@@ -17,6 +17,8 @@ export interface Asked {
 	/** Sent as it is, in place of `body`. */
 	readonly bytes?: string | Buffer;
 	readonly signal?: AbortSignal;
+	/** Leaves after the first piece of the answer: for a stream. */
+	readonly leave?: boolean;
 }
 
 export interface Answered {
@@ -54,14 +56,19 @@ export function ask(device: RunningAgent, path: string, asked: Asked = {}): Prom
 		};
 		const asking = request(options, (response) => {
 			const chunks: Buffer[] = [];
-			response.on('data', (chunk: Buffer) => chunks.push(chunk));
-			response.on('error', reject);
-			response.on('end', () => {
+			response.on('data', (chunk: Buffer) => {
+				chunks.push(chunk);
+				if (asked.leave) finish();
+			});
+			response.on('error', asked.leave ? () => {} : reject);
+			const finish = () => {
 				const text = Buffer.concat(chunks).toString();
 				const isJson = /json/.test(response.headers['content-type'] ?? '') && text !== '';
 				const json = isJson ? JSON.parse(text) : undefined;
 				resolve({ status: response.statusCode ?? 0, headers: response.headers, text, json });
-			});
+				if (asked.leave) asking.destroy();
+			};
+			response.on('end', finish);
 		});
 		asking.on('error', reject);
 		asking.end(payload);

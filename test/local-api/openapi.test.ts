@@ -1,9 +1,11 @@
 /** `/v1/openapi.json` against the agent that serves it: routes and document hold each other in both directions. */
+import { readFileSync } from 'node:fs';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { formatDocument } from '../../scripts/openapi-document.ts';
 import { localRoutes } from '../../src/local-api/routes.runner.ts';
 import type { LocalRoute } from '../../src/local-api/server/local-server.ts';
 import { LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
@@ -74,6 +76,14 @@ function expectToFit(validate: ValidateFunction, value: unknown, what: string): 
 	expect({ what, fits: validate(value), errors: validate.errors ?? [] }).toEqual({ what, fits: true, errors: [] });
 }
 
+test('docs/openapi.json, which is in the package, is the document of this version', async () => {
+	// `node scripts/openapi-document.ts` writes it again.
+	expect(readFileSync(new URL('../../docs/openapi.json', import.meta.url), 'utf8')).toBe(formatDocument());
+	const { document } = await givenDevice();
+	const { info: _, ...rest } = document;
+	expect(rest).toEqual((({ info: _, ...kept }) => kept)(JSON.parse(formatDocument())));
+});
+
 test('the document is valid OpenAPI 3.1, the same on every listener that has it', async () => {
 	const { device, document } = await givenDevice();
 	expect(document.openapi).toMatch(/^3\.1\./);
@@ -118,7 +128,8 @@ test('every described path answers where the document says, and nowhere else', a
 	for (const { path, method, operation } of operationsOf(document))
 		for (const socket of ['agent', 'admin', 'browser', 'probe'] as const) {
 			// A body that no route takes: nothing is moved by asking, and the route is reached all the same.
-			const asked = { method: method.toUpperCase(), ...(operation.requestBody && { body: null }) };
+			const leave = 'text/event-stream' in (operation.responses['200']?.content ?? {});
+			const asked = { method: method.toUpperCase(), leave, ...(operation.requestBody && { body: null }) };
 			if (/reconnect|unpair/.test(path) && socket === 'admin') continue;
 			const { status, json } = await askOn(device, socket, path.replace('{path}', 'api/nothing'), asked);
 			const isHere = operation['x-idv-entrances'].includes(socket);
@@ -184,23 +195,49 @@ test('what the routes really answer fits the schemas of the document, to the las
 		if (json !== undefined && schema) expectToFit(validateBy(schema), json, `answer of ${name}`);
 		asked.add(name);
 	}
-	const forwarded = [...operations.keys()].filter((name) => name.startsWith('askService'));
-	expect(new Set([...operations.keys()].filter((name) => !asked.has(name)))).toEqual(new Set(forwarded));
+	const others = [...operations.keys()].filter((name) => /^askService|^stream/.test(name));
+	expect(new Set([...operations.keys()].filter((name) => !asked.has(name)))).toEqual(new Set(others));
 });
 
-test('streams are the described kind, and their events are Events', async () => {
-	const { service, device, document } = await givenDevice();
-	service.notify({ type: 'hello', id: 'n-1' });
-	await device.untilEvent(({ kind }) => kind === 'hello');
-	const fits = readSchemas(document)({ $ref: '#/components/schemas/Event' });
-	let seen = 0;
-	const done = new AbortController();
-	await device.client.events(LOCAL_ROUTES.events, { signal: done.signal }, ({ data }) => {
-		expectToFit(fits, JSON.parse(data), 'event');
-		seen += 1;
-		if (seen === 2) done.abort();
-	});
-	expect(seen).toBe(2);
+test.each([
+	['streamEvents', LOCAL_ROUTES.eventStream, LOCAL_ROUTES.events, 'Event'],
+	['streamStatus', LOCAL_ROUTES.statusStream, LOCAL_ROUTES.status, 'Status'],
+])(
+	'%s has a path of its own, and the older path answers the same to those who accept a stream',
+	async (name, path, older, schema) => {
+		const { service, device, document } = await givenDevice();
+		service.notify({ type: 'hello', id: 'n-1' });
+		await device.untilEvent(({ kind }) => kind === 'hello');
+		const described = operationsOf(document).find(({ operation }) => operation.operationId === name)?.operation;
+		expect(described?.responses['200']?.content).toEqual({
+			'text/event-stream': { schema: { $ref: `#/components/schemas/${schema}` } },
+		});
+		const fits = readSchemas(document)({ $ref: `#/components/schemas/${schema}` });
+		for (const [asked, headers] of [
+			[path, {}],
+			[path, { accept: 'application/json' }],
+			[older, { accept: 'text/event-stream' }],
+		] as const) {
+			const { headers: got, text } = await ask(device, asked, { headers, leave: true });
+			expect(got['content-type']).toMatch(/^text\/event-stream/);
+			const [, data = ''] = /^data: (.*)$/m.exec(text) ?? expect.fail(text);
+			expectToFit(fits, JSON.parse(data), name);
+		}
+	},
+);
+
+test('a stream on its own path resumes after an id', async () => {
+	const { service, device } = await givenDevice();
+	for (const id of ['1', '2']) service.notify({ type: `kind-${id}`, id });
+	const { id } = await device.untilEvent(({ kind }) => kind === 'kind-1');
+	await device.untilEvent(({ kind }) => kind === 'kind-2');
+	for (const [path, headers] of [
+		[`${LOCAL_ROUTES.eventStream}?since=${id}`, {}],
+		[LOCAL_ROUTES.eventStream, { 'Last-Event-ID': id }],
+	] as const)
+		expect((await ask(device, path, { headers, leave: true })).text).toMatch(
+			/^id: .*\n(?:event: .*\n)?data: .*"kind-2"/,
+		);
 });
 
 test('refusals are the described problem', async () => {

@@ -26,10 +26,37 @@ test.each<[string, string, RegExp]>([
 	['half a JSON line', '{"deviceId":"K-1"}\n{"deviceId":\n', /line 2: this is not one whole JSON object/],
 	['a JSON line without an id', '{"deviceId":"K-1"}\n{"id":"K-2"}\n', /line 2: deviceId must be a text/],
 	['nothing at all', '\n', /line 1: the file is empty/],
+	[
+		'a column that is nearly one of ours',
+		'deviceId,label\nK-1,a\n',
+		/line 1: "label" is not known here; did you mean labels\?/,
+	],
+	[
+		'another name for one of ours',
+		'deviceId;workflow\nK-1;a\n',
+		/line 1: "workflow" is not known here; did you mean workflowId\?/,
+	],
+	[
+		'a mistyped field of JSON',
+		'{"deviceId":"K-1","lables":["a"]}\n',
+		/line 1: "lables" is not known here; did you mean labels\?/,
+	],
+	['a column that is there twice', 'deviceId,Device_ID\nK-1,K-2\n', /line 1: there are two columns deviceId/],
 	['a list', '{"deviceId":"K-1"}\n[]\n', /line 2: each line must be one JSON object/],
 ])('refuses %s, naming the line', async (_, text, words) => {
 	expect(await read(INVENTORY)).toHaveLength(3);
 	await expect(read(text)).rejects.toMatchObject({ code: 'inventory-invalid', message: expect.stringMatching(words) });
+});
+
+test.each([
+	'\ufeffdeviceId;labels;workflowId\r\nK-1;lobby,berlin;checkin\r\n',
+	'deviceId\tlabels\tworkflowId\nK-1\tlobby|berlin\tcheckin\n',
+])('reads what a spreadsheet of another country writes: %j', async (text) => {
+	expect(await read(text)).toMatchObject([{ deviceId: 'K-1', labels: ['lobby', 'berlin'], workflowId: 'checkin' }]);
+});
+
+test('reads JSON lines behind a byte order mark', async () => {
+	expect(await read('\ufeff{"deviceId":"K-1","site":"north"}\n')).toMatchObject([{ deviceId: 'K-1' }]);
 });
 
 test('names twenty bad lines at most', async () => {

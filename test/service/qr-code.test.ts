@@ -82,6 +82,16 @@ describe('a QR code', () => {
 		}
 	});
 
+	test('without colours shows the same modules as light blocks', async () => {
+		const coloured = readTerminal(await renderQrTerminal(link));
+		const plain = (await renderQrTerminal(link, true)).trimEnd().split('\n');
+		const light = plain.flatMap((line) => [
+			[...line].map((block) => block === '█' || block === '▀'),
+			[...line].map((block) => block === '█' || block === '▄'),
+		]);
+		expect(light.map((line) => line.map((isLight) => !isLight))).toEqual(coloured);
+	});
+
 	test('is refused for a text that is too long', async () => {
 		await expect(writeQrPng('x'.repeat(3000))).rejects.toThrow(RangeError);
 		await expect(renderQrTerminal('x'.repeat(3000))).rejects.toThrow('3000 bytes');

@@ -516,3 +516,31 @@ test('whenever the process is killed, the newest acknowledged state or the one u
 		acknowledged = Number(number);
 	}
 });
+
+describe('a state that was whole when its save was cut off', () => {
+	const attempt = { attemptId: 'a', tokenHash: 'h', host: 'id.example.com', at: '2026-11-21T03:00:00Z' };
+	const sent: DeviceState = { ...named('device-1'), attempt };
+	const cutOff = async (unsaved: string, before: DeviceState = sent) => {
+		await withStore((store) => store.save(before));
+		fs.writeFileSync(at('state.json.new'), unsaved, { mode: 0o600 });
+	};
+
+	test('is taken up beside an open attempt, whose code is good only once [F304]', async () => {
+		await cutOff(JSON.stringify(paired));
+		for (let starts = 0; starts < 2; starts += 1)
+			expect(await withStore((store) => store.load())).toMatchObject({ state: paired, notices: [] });
+		expect(files()).toEqual(['lock.db', 'state.json', 'state.json.bak']);
+		expect(JSON.parse(read('state.json.bak')).attempt).toEqual(attempt);
+	});
+
+	test.each<[string, string, DeviceState]>([
+		['half a file', JSON.stringify(paired).slice(0, -40), sent],
+		['what a probe wrote', ' '.repeat(8192), sent],
+		['the attempt itself', JSON.stringify({ ...paired, attempt }), sent],
+		['a state beside no attempt', JSON.stringify(paired), named('device-1')],
+	])('and %s is not', async (_, unsaved, before) => {
+		await cutOff(unsaved, before);
+		expect(await withStore((store) => store.load())).toMatchObject({ state: before, notices: [] });
+		expect(files()).toEqual(['lock.db', 'state.json']);
+	});
+});

@@ -154,6 +154,7 @@ async function run(actions: readonly Action[], sendsTo: 'newest' | 'all', everyM
 		const runner = createLinkRunner({
 			clock,
 			log,
+			random: () => 0.5,
 			startedAtMs: 0,
 			userAgent: 'test',
 			line: keepLine(UNSAVED_LINE, log),
@@ -176,7 +177,7 @@ async function run(actions: readonly Action[], sendsTo: 'newest' | 'all', everyM
 				heartbeat() {},
 				lateConnection() {},
 				lineEnded: (...end) => connectivity.lineEnded(...end),
-				clockSkew() {},
+				serviceTime() {},
 			},
 		});
 		const perform = (effect: SupervisorEffect) => {

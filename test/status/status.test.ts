@@ -359,10 +359,26 @@ describe('the fields', () => {
 		expect(describeStatus(snapshot({ ...online, budget }, { nowMs: NOW + 11 * MINUTE })).warnings).toEqual([]);
 	});
 
-	test('show warnings and leave the sentence alone', () => {
+	test('show warnings and leave the sentence alone, but for a clock that makes its times wrong', () => {
 		const status = describeStatus(snapshot(online, { warnings: [clockWrong] }));
-		expect(status.sentence).toBe('Online with id.example, workflow w1.');
+		expect(status.sentence).toBe(
+			"Online with id.example, workflow w1. This device's clock is 3 days slow. Times that it shows are wrong.",
+		);
 		expect(status.warnings).toEqual([clockWrong]);
+		const other = failure('channel-flapping', 'The channel was cut 5 times.');
+		expect(describeStatus(snapshot(online, { warnings: [other] })).sentence).toBe(
+			'Online with id.example, workflow w1.',
+		);
+	});
+
+	test.each([
+		['1976-01-01T00:00:00.000Z', undefined, 'wrong clock'],
+		['2026-02-01T10:00:00.000Z', 'service' as const, 'service'],
+		['2026-02-01T10:00:00.000Z', undefined, undefined],
+	])('say whose time %s is', (pairedAt, by, clock) => {
+		const pairing = { baseUrl: 'https://id.example', sessionId: null, pairedAt, ...(by && { pairedAtBy: by }) };
+		const { pairedAtBy } = describeStatus(snapshot(online, { device: { ...EMPTY_STATE, pairing } }));
+		expect(pairedAtBy).toBe(clock);
 	});
 });
 

@@ -361,6 +361,27 @@ describe('a device that is paired', () => {
 		expect(await device.run(`grep --recursive --text ${API_KEY} /etc /var/lib/idv-agent`)).toMatchObject({ status: 1 });
 	});
 
+	test('starts with a credential that it can no longer decrypt, names it, and takes a new one without help', async () => {
+		// As after a move of the disk, or with a cleared TPM.
+		await device.must('rm /var/lib/systemd/credential.secret && systemd-creds setup');
+		await device.must('idv-agent unpair && systemctl restart idv-agent.service');
+		expect(await show('ActiveState', 'NRestarts')).toEqual(['active', '0']);
+		const said = 'The credential idv-agent.api-key cannot be decrypted on this machine';
+		expect((await status()).sentence).toContain(said);
+		const found = (await doctor()).checks.find(({ id }) => id === 'settings');
+		expect(found).toMatchObject({
+			status: 'failed',
+			message: expect.stringContaining(said),
+			remedy: expect.stringContaining('systemd-creds encrypt --name=idv-agent.api-key'),
+		});
+		const online = service.next('device-online');
+		await device.must(
+			'systemd-creds encrypt --with-key=host --name=idv-agent.api-key - /etc/credstore.encrypted/idv-agent.api-key',
+			API_KEY,
+		);
+		expect((await online).deviceId).toBe(SERIAL);
+	});
+
 	test('writes two lines for an outage, and no more', async () => {
 		const cursor = (await device.must('journalctl --no-pager --lines=0 --show-cursor')).split('cursor: ')[1]?.trim();
 		await service.stop();

@@ -13,6 +13,7 @@ import type { EventSink, LocalServerLimits, StreamEnd, StreamEvent } from './typ
 export interface Answering {
 	readonly limits: LocalServerLimits;
 	readonly fault: (error: unknown) => void;
+	readonly maskSecrets: (text: string) => string;
 	/** Ends one stream each. */
 	readonly streams: Set<(reason: StreamEnd) => void>;
 	stopping: boolean;
@@ -24,7 +25,7 @@ export function sendProblem(context: Answering, response: Response, problem: Pro
 	const { failure, status, headers = {}, errors } = problem;
 	for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
 	const document = problemDocument(failure, { status, title: http.STATUS_CODES[status] ?? 'Error' }, errors);
-	sendText(context, response, status, JSON.stringify(document), PROBLEM_CONTENT_TYPE);
+	sendText(context, response, status, context.maskSecrets(JSON.stringify(document)), PROBLEM_CONTENT_TYPE);
 	stopReading(context, response.req);
 }
 

@@ -3,6 +3,7 @@
  * could read or change it, and never shows a token in an error.
  */
 import { AgentError } from '../../base/errors.ts';
+import { exposureOf } from '../../base/file-trust.edge.ts';
 import { inWords, readText } from '../../base/files.edge.ts';
 import { isLoopback } from '../../protocol/endpoints.ts';
 
@@ -19,8 +20,6 @@ const MIN_TOKEN_LENGTH = 32;
 const MAX_BYTES = 65_536;
 /** The log searches each of its lines for all of their tokens. */
 const MAX_APPLICATIONS = 16;
-/** The group may read; all other access is refused. */
-const FORBIDDEN_MODE = 0o037;
 
 /**
  * Reads the file: one application on each line, as `name origin token`, with spaces or tabs between; `#` begins a comment
@@ -69,15 +68,9 @@ function isOrigin(origin: string): boolean {
 async function readGuarded(file: string): Promise<string> {
 	try {
 		return await readText(file, MAX_BYTES, {
-			inspect({ mode, uid }) {
-				if (mode & FORBIDDEN_MODE)
-					throw unreadable(file, `its mode is 0${(mode & 0o777).toString(8)}: others could use the tokens`, {
-						remedy: `Keep it to its owner: chmod 0640 ${file}, or 0600; and make new tokens.`,
-					});
-				if (uid !== 0 && uid !== process.getuid?.())
-					throw unreadable(file, 'it belongs to another user', {
-						remedy: 'Give it to root, with the group of the agent, or to the user of the agent.',
-					});
+			inspect(stat) {
+				const exposure = exposureOf(file, stat, { secret: true });
+				if (exposure) throw unreadable(file, exposure.reason, { remedy: exposure.remedy });
 			},
 		});
 	} catch (error) {

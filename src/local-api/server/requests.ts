@@ -36,11 +36,11 @@ export interface Context extends Answering {
 }
 
 export function createContext(
-	{ routes, limits, onFault = () => {} }: ServingOptions,
+	{ routes, limits, onFault = () => {}, maskSecrets = (text) => text }: ServingOptions,
 	more: Pick<Context, 'runDir' | 'authorize'>,
 ): Context {
 	const shared = { pending: new Map(), streams: new Set<never>(), stopping: false };
-	return { ...more, ...shared, routes, limits: { ...LOCAL_SERVER_LIMITS, ...limits }, fault: onFault };
+	return { ...more, ...shared, routes, limits: { ...LOCAL_SERVER_LIMITS, ...limits }, fault: onFault, maskSecrets };
 }
 
 /** Ends streams as `stopping`, gives requests under way their time, and closes what is left. */

@@ -1,0 +1,260 @@
+/**
+ * How far a fleet has come with a plan: for each device, its assignment at this moment beside its own report. Pure: the
+ * targeting is the agent's own, reports and time are handed in.
+ */
+import type { FleetPlan } from './plan-format.ts';
+import { assignmentAt, type CompiledPlan, type PlannedDevice, planFor, shareOfSpread } from './targeting.ts';
+
+/** The newest report of one device, from any source; `null` where the source does not say. */
+export interface DeviceReport {
+	readonly deviceId: string;
+	readonly serial: string | null;
+	readonly macAddress: string | null;
+	readonly deviceType: string | null;
+	readonly labels: readonly string[] | null;
+	readonly online: boolean;
+	/** The live workflow; of an offline device the last one. */
+	readonly workflowId: string | null;
+	/** When the device was last heard, in milliseconds since 1970, and since when it has been offline. */
+	readonly heardAtMs: number | null;
+	readonly offlineSinceMs: number | null;
+	/** The newest revision under which it was online, and the one that it could not follow. */
+	readonly planRevision: number | null;
+	readonly planRefused: number | null;
+	/** The epoch of both, where it is said. */
+	readonly planEpoch?: number | null | undefined;
+	/** Why it refused, in words. */
+	readonly refusal: string | null;
+	/** Why it may be late, in words. */
+	readonly hindrance: string | null;
+	/** The moment at which it takes a revision that it knows already. */
+	readonly next: { readonly revision: number; readonly atMs: number } | null;
+	readonly agentVersion: string | null;
+	/** A permanent code. */
+	readonly problem: string | null;
+}
+
+/** In the order in which they are shown. */
+export const STANDINGS = ['atTarget', 'dueLater', 'overdue', 'refused', 'offline', 'neverSeen'] as const;
+export type Standing = (typeof STANDINGS)[number];
+
+export interface DeviceStanding {
+	readonly deviceId: string;
+	readonly standing: Standing;
+	readonly workflowId: string | null;
+	/** The workflow that the plan assigns now; `null` where it leaves the workflow alone. */
+	readonly target: string | null;
+	readonly rule: string | null;
+	/** The ring that holds the device, in percent; `null` outside a rollout. */
+	readonly ring: number | null;
+	/** When a device that is due later moves; since when an offline one has been offline. Milliseconds since 1970. */
+	readonly atMs: number | null;
+	/** Why it is not at its target, in words. */
+	readonly reason: string | null;
+	/** Whether the plan wants it to have moved by now, in a ring that has begun. */
+	readonly isMoveDue: boolean;
+	/** Whether it counts against the plan: refused, overdue, or offline since its move was due. */
+	readonly hasFailed: boolean;
+	readonly agentVersion: string | null;
+	readonly problem: string | null;
+}
+
+export interface ProgressContext {
+	readonly nowMs: number;
+	/** A device that was last heard longer ago counts as offline, whatever it said then. */
+	readonly staleMs: number;
+	/** How long after its moment a device is not overdue yet. */
+	readonly graceMs: number;
+	/** When the plan was published: changes without a time of their own are due within its spread after that. `null`: at once. */
+	readonly publishedMs: number | null;
+}
+
+/** @param known the device as the inventory has it; `null` for one that only a report names. */
+export function standingOf(
+	compiled: CompiledPlan,
+	known: PlannedDevice | null,
+	report: DeviceReport | null,
+	context: ProgressContext,
+): DeviceStanding {
+	const { nowMs, staleMs, graceMs, publishedMs } = context;
+	const device = joined(known, report);
+	const { rule, base, move } = planFor(compiled, device);
+	const target = assignmentAt({ rule, base, move }, nowMs).workflowId;
+	const takenAtMs = publishedMs === null ? null : publishedMs + spreadMsOf(compiled.plan, device.deviceId);
+	const isMoveDue = move !== null && (move.atMs === null || move.atMs <= nowMs);
+	const dueMs = isMoveDue && move.atMs !== null ? move.atMs : takenAtMs;
+	const workflowId = report?.workflowId ?? null;
+	const shared = {
+		deviceId: device.deviceId,
+		workflowId,
+		target,
+		rule,
+		ring: move?.percent ?? null,
+		isMoveDue,
+		agentVersion: report?.agentVersion ?? null,
+		problem: report?.problem ?? null,
+		atMs: null,
+		reason: null,
+		hasFailed: false,
+	};
+	if (!report) return { ...shared, standing: 'neverSeen' };
+	const isStale = report.heardAtMs !== null && nowMs - report.heardAtMs > staleMs;
+	if (!report.online || isStale) {
+		const sinceMs = report.online ? report.heardAtMs : (report.offlineSinceMs ?? report.heardAtMs);
+		const reason = report.online ? 'it said that it was online, but nothing was heard since' : report.hindrance;
+		// A device that was offline before its move was due says nothing about the plan.
+		const hasFailed = sinceMs === null || dueMs === null || sinceMs >= dueMs;
+		return { ...shared, standing: 'offline', atMs: sinceMs, reason, hasFailed };
+	}
+	const { epoch = 0, revision } = compiled.plan;
+	const isOfEpoch = (report.planEpoch ?? epoch) === epoch;
+	if (isOfEpoch && report.planRefused !== null && report.planRefused >= revision)
+		return {
+			...shared,
+			standing: 'refused',
+			reason: report.refusal ?? 'the device gave no reason',
+			hasFailed: true,
+		};
+	if (target === null || workflowId === target) {
+		const laterMs = move !== null && !isMoveDue && move.to.workflowId !== workflowId ? move.atMs : null;
+		return { ...shared, standing: laterMs === null ? 'atTarget' : 'dueLater', atMs: laterMs };
+	}
+	const own = report.next?.revision === revision ? report.next.atMs : null;
+	const laterMs = [dueMs, own].find((ms) => ms !== null && nowMs < ms + graceMs) ?? null;
+	if (laterMs !== null) return { ...shared, standing: 'dueLater', atMs: laterMs };
+	return {
+		...shared,
+		standing: 'overdue',
+		reason: report.hindrance ?? lateness(report, compiled.plan),
+		hasFailed: true,
+	};
+}
+
+function lateness({ planRevision }: DeviceReport, { revision }: FleetPlan): string {
+	if (planRevision === null) return 'it has confirmed no revision of the plan';
+	return planRevision < revision ? `it has confirmed revision ${planRevision} of the plan` : 'no reason is reported';
+}
+
+/** What the inventory leaves open is the device's own word. */
+function joined(known: PlannedDevice | null, report: DeviceReport | null): PlannedDevice {
+	const labels = known && known.labels.length > 0 ? known.labels : (report?.labels ?? []);
+	return {
+		deviceId: known?.deviceId ?? report?.deviceId ?? '',
+		serial: known?.serial ?? report?.serial ?? null,
+		macAddress: known?.macAddress ?? report?.macAddress ?? null,
+		deviceType: known?.deviceType ?? report?.deviceType ?? null,
+		labels,
+	};
+}
+
+function spreadMsOf({ spreadSeconds }: FleetPlan, deviceId: string): number {
+	return Math.round(shareOfSpread(deviceId) * spreadSeconds * 1000);
+}
+
+/** One reason, and how many devices share it. */
+export interface ReasonGroup {
+	readonly standing: Standing;
+	readonly reason: string;
+	devices: number;
+	/** Some of them. */
+	readonly examples: string[];
+}
+
+/** A ring of a rule. */
+export interface RingProgress extends Record<Standing, number> {
+	readonly rule: string | null;
+	readonly percent: number;
+	devices: number;
+}
+
+export interface FleetProgress extends Record<Standing, number> {
+	readonly devices: number;
+	/** Devices whose workflow the plan leaves alone; they are at their target. */
+	readonly leftAlone: number;
+	/** Of the devices that are due later: the first and the last moment, in milliseconds since 1970. */
+	readonly firstDueMs: number | null;
+	readonly lastDueMs: number | null;
+	/** The most frequent first. */
+	readonly reasons: readonly ReasonGroup[];
+	readonly rings: readonly RingProgress[];
+	/** Live workflows and versions of the agent, each with its devices. */
+	readonly workflows: Readonly<Record<string, number>>;
+	readonly versions: Readonly<Record<string, number>>;
+	/** The basis of a pipeline: devices whose move is due, or all that the plan assigns where no rollout has begun. */
+	readonly judged: { readonly devices: number; readonly reported: number; readonly failed: number };
+}
+
+/** Devices that are named for a reason. */
+const EXAMPLES = 5;
+
+export function sumUp(devices: readonly DeviceStanding[]): FleetProgress {
+	const counts = zeroes();
+	const rings = new Map<string, RingProgress>();
+	const reasons = new Map<string, ReasonGroup>();
+	const workflows: Record<string, number> = {};
+	const versions: Record<string, number> = {};
+	let [leftAlone, firstDueMs, lastDueMs]: [number, number | null, number | null] = [0, null, null];
+	for (const device of devices) {
+		const { standing, reason, atMs, workflowId, agentVersion, ring, rule } = device;
+		counts[standing] += 1;
+		if (standing === 'atTarget' && device.target === null) leftAlone += 1;
+		if (workflowId !== null) workflows[workflowId] = (workflows[workflowId] ?? 0) + 1;
+		if (agentVersion !== null) versions[agentVersion] = (versions[agentVersion] ?? 0) + 1;
+		if (standing === 'dueLater' && atMs !== null) {
+			firstDueMs = Math.min(firstDueMs ?? atMs, atMs);
+			lastDueMs = Math.max(lastDueMs ?? atMs, atMs);
+		}
+		if (reason !== null) addReason(reasons, device, reason);
+		if (ring === null) continue;
+		const key = JSON.stringify([rule, ring]);
+		const progress = rings.get(key) ?? { rule, percent: ring, devices: 0, ...zeroes() };
+		rings.set(key, progress);
+		progress.devices += 1;
+		progress[standing] += 1;
+	}
+	return {
+		devices: devices.length,
+		...counts,
+		leftAlone,
+		firstDueMs,
+		lastDueMs,
+		reasons: [...reasons.values()].sort((a, b) => b.devices - a.devices),
+		rings: [...rings.values()].sort((a, b) => a.percent - b.percent),
+		workflows,
+		versions,
+		judged: judge(devices),
+	};
+}
+
+/** The device's own name in a reason would make each reason another one. */
+function addReason(groups: Map<string, ReasonGroup>, { standing, deviceId }: DeviceStanding, text: string): void {
+	const reason = deviceId.length > 2 ? text.replaceAll(deviceId, 'the device') : text;
+	const key = `${standing} ${reason}`;
+	const group = groups.get(key) ?? { standing, reason, devices: 0, examples: [] };
+	groups.set(key, group);
+	group.devices += 1;
+	if (group.examples.length < EXAMPLES) group.examples.push(deviceId);
+}
+
+/**
+ * A share of the whole fleet would hide a ring of 1 %: once a rollout has begun, the devices that it reaches are judged. One
+ * that was offline before its move was due has not reported, nor has one whose share of the spread is still to come.
+ */
+function judge(devices: readonly DeviceStanding[]): FleetProgress['judged'] {
+	const begun = devices.filter(({ isMoveDue }) => isMoveDue);
+	const isToCome = ({ standing, ring }: DeviceStanding) => standing === 'dueLater' && ring !== null;
+	const judged = begun.length > 0 ? begun : devices.filter((one) => one.target !== null && !isToCome(one));
+	const reported = judged.filter(
+		({ standing, hasFailed }) =>
+			standing !== 'neverSeen' && standing !== 'dueLater' && (standing !== 'offline' || hasFailed),
+	);
+	return {
+		devices: judged.length,
+		reported: reported.length,
+		failed: reported.filter(({ hasFailed }) => hasFailed).length,
+	};
+}
+
+function zeroes(): Record<Standing, number> {
+	return { atTarget: 0, dueLater: 0, overdue: 0, refused: 0, offline: 0, neverSeen: 0 };
+}

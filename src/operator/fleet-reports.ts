@@ -1,0 +1,332 @@
+/**
+ * Reports of devices, from any mix of sources: gathered lines of `idv-agent status --json`, a metrics store that speaks
+ * Prometheus' query API, and the embedded service's device list. Of each device the newest report applies.
+ */
+import { readdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import * as z from 'zod';
+import { AgentError } from '../base/errors.ts';
+import { counted, printWarning } from '../cli/output.ts';
+import type { DeviceReport } from '../fleet/progress.ts';
+import { type Authorization, parseAuthorization } from '../protocol/authorization.ts';
+import { DEVICE_LIST_PATH, deviceListSchema, type ListedDevice } from '../protocol/device-list.ts';
+import { normalizeBaseUrl } from '../protocol/endpoints.ts';
+import { readJsonLines } from './inventory.ts';
+import { callService, inOperatorsWords, withClient } from './service-call.ts';
+import { resolveTarget, type TargetFlags } from './service-target.ts';
+
+const MAX_LIST_BYTES = 128 * 1024 * 1024;
+const QUERY_DEADLINE_MS = 60_000;
+
+export interface SourceFlags extends TargetFlags {
+	readonly from?: readonly string[] | undefined;
+	readonly prometheus?: string | undefined;
+	readonly service?: boolean | undefined;
+}
+
+/** The service is asked where no other source is named, and where it is named too. */
+export async function gatherReports(flags: SourceFlags, nowMs: number): Promise<ReadonlyMap<string, DeviceReport>> {
+	const { from = [], prometheus } = flags;
+	const reports = new Map<string, DeviceReport>();
+	const add = (report: DeviceReport) => {
+		const known = reports.get(report.deviceId);
+		reports.set(report.deviceId, known ? newer(known, report) : report);
+	};
+	for (const path of from) for (const report of await fromFiles(path)) add(report);
+	if (prometheus !== undefined) for (const report of await fromPrometheus(prometheus, flags, nowMs)) add(report);
+	const isAlone = from.length === 0 && prometheus === undefined;
+	if (flags.service || isAlone) for (const report of await fromService(flags, nowMs)) add(report);
+	return reports;
+}
+
+/** The newer one applies, the later one where that is not known; what it leaves open is the other's word. */
+function newer(known: DeviceReport, added: DeviceReport): DeviceReport {
+	const isOlder = (added.heardAtMs ?? Number.POSITIVE_INFINITY) < (known.heardAtMs ?? Number.NEGATIVE_INFINITY);
+	const [first, second] = isOlder ? [known, added] : [added, known];
+	const { refusal, hindrance, problem, next } = first;
+	const isSameRefusal = first.planRefused !== null && first.planRefused === second.planRefused;
+	return {
+		...first,
+		serial: first.serial ?? second.serial,
+		macAddress: first.macAddress ?? second.macAddress,
+		deviceType: first.deviceType ?? second.deviceType,
+		labels: first.labels ?? second.labels,
+		agentVersion: first.agentVersion ?? second.agentVersion,
+		refusal: isSameRefusal ? (refusal ?? second.refusal) : refusal,
+		hindrance: first.online === second.online ? (hindrance ?? second.hindrance) : hindrance,
+		problem: first.online === second.online ? (problem ?? second.problem) : problem,
+		next: next ?? second.next,
+	};
+}
+
+const time = z.string().nullish();
+const told = z.object({ code: z.string().nullish(), message: z.string().nullish() });
+/** As much of a status as is used, of any version of the agent. */
+const statusLineSchema = z.object({
+	deviceId: z.string('must be a text').nullable(),
+	serial: z.string().nullish(),
+	macAddress: z.string().nullish(),
+	deviceType: z.string().nullish(),
+	labels: z.array(z.string()).nullish(),
+	agentVersion: z.string().nullish(),
+	state: z.string('must be a text'),
+	workflow: z.object({
+		live: z.string().nullable(),
+		wanted: z.string().nullable(),
+		waitsUntil: time,
+		source: z.string().nullish(),
+	}),
+	channel: z.object({ since: time, lastHeartbeatAt: time }).nullish(),
+	plan: z
+		.object({
+			revision: z.number().nullish(),
+			epoch: z.number().nullish(),
+			followed: z.number().nullable(),
+			next: z.object({ revision: z.number(), at: z.string() }).nullish(),
+			refused: z.object({ revision: z.number(), message: z.string() }).nullable(),
+			checkedAt: time,
+		})
+		.nullish(),
+	problem: told.nullish(),
+	warnings: z.array(told).nullish(),
+});
+type StatusLine = z.infer<typeof statusLineSchema>;
+
+async function fromFiles(path: string): Promise<DeviceReport[]> {
+	const files = await listFiles(path);
+	const reports: DeviceReport[] = [];
+	let unpaired = 0;
+	for (const file of files)
+		for (const { line, fields } of await readJsonLines(file)) {
+			const read = statusLineSchema.safeParse(fields);
+			if (!read.success) {
+				const [issue] = read.error.issues;
+				throw new AgentError(
+					'inventory-invalid',
+					`${file}: line ${line}: ${issue?.path.join('/') || 'the line'} is not as in "idv-agent status --json".`,
+				);
+			}
+			const { deviceId } = read.data;
+			if (deviceId === null) unpaired += 1;
+			else reports.push(reportOf({ ...read.data, deviceId }));
+		}
+	if (unpaired > 0) printWarning(`${counted(unpaired, 'line')} of ${path} without a deviceId: not counted.`);
+	return reports;
+}
+
+/** @throws AgentError `inventory-invalid`. */
+async function listFiles(path: string): Promise<string[]> {
+	const found = await stat(path).catch(() => null);
+	if (!found?.isDirectory()) return [path];
+	const entries = await readdir(path, { withFileTypes: true });
+	const files = entries.filter((entry) => entry.isFile() && !entry.name.startsWith('.'));
+	if (files.length === 0) throw new AgentError('inventory-invalid', `${path} is a directory without a file in it.`);
+	return files.map(({ name }) => join(path, name)).sort();
+}
+
+function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceReport {
+	const { deviceId, workflow, plan, channel, problem } = status;
+	const online = status.state === 'online';
+	const [heartbeatMs, checkedMs, sinceMs] = [channel?.lastHeartbeatAt, plan?.checkedAt, channel?.since].map(readTime);
+	// Without heartbeats as frames the channel alone does not say when the device was last heard.
+	const heardAtMs = heartbeatMs == null ? null : Math.max(heartbeatMs, checkedMs ?? 0, online ? (sinceMs ?? 0) : 0);
+	const next = plan?.next ? { revision: plan.next.revision, atMs: Date.parse(plan.next.at) } : null;
+	return {
+		deviceId,
+		serial: status.serial ?? null,
+		macAddress: status.macAddress ?? null,
+		deviceType: status.deviceType ?? null,
+		labels: status.labels ?? null,
+		online,
+		workflowId: workflow.live ?? workflow.wanted,
+		heardAtMs,
+		offlineSinceMs: online ? null : (heartbeatMs ?? sinceMs ?? null),
+		planRevision: plan?.followed ?? null,
+		planRefused: plan?.refused?.revision ?? null,
+		planEpoch: plan?.epoch,
+		refusal: plan?.refused?.message ?? null,
+		hindrance: online ? hindranceOf(status) : (problem?.message ?? (status.state === 'unpaired' ? 'not paired' : null)),
+		next: next && Number.isFinite(next.atMs) ? next : null,
+		agentVersion: status.agentVersion ?? null,
+		problem: problem?.code ?? null,
+	};
+}
+
+function readTime(text: string | null | undefined): number | null {
+	const ms = text ? Date.parse(text) : Number.NaN;
+	return Number.isFinite(ms) ? ms : null;
+}
+
+/** Why a device that is online may not do as a plan says; `null` where its status names nothing. */
+function hindranceOf({ workflow, plan, problem, warnings }: StatusLine): string | null {
+	const { source, waitsUntil } = workflow;
+	if (source === 'flag' || source === 'environment' || source === 'file')
+		return `its own settings name the workflow (${source})`;
+	if (waitsUntil) return 'applications on it hold a lease';
+	if (plan === null) return 'it follows no plan: fleet.planUrl is not set';
+	const ofPlan = warnings?.find(({ code }) => code?.startsWith('plan-'));
+	if (ofPlan?.message) return ofPlan.message;
+	return problem?.message ?? null;
+}
+
+async function fromService(flags: SourceFlags, nowMs: number): Promise<DeviceReport[]> {
+	const target = await resolveTarget(flags, process.env);
+	const { host } = new URL(target.baseUrl);
+	const remedy =
+		'The published interface has no list of devices: gather lines of "idv-agent status --json" and give them with --from FILE, or name a metrics store with --prometheus URL.';
+	const answer = await callService(
+		target,
+		{ method: 'GET', path: DEVICE_LIST_PATH, maxBytes: MAX_LIST_BYTES },
+		{ needs: 'Basic, Bearer, or an API key with ephemeral_device:write' },
+	).catch((cause: unknown) => {
+		if (!(cause instanceof AgentError) || cause.code !== 'bad-response') throw cause;
+		throw new AgentError(cause.code, cause.message, { remedy, cause });
+	});
+	try {
+		const { devices } = deviceListSchema.parse(JSON.parse(new TextDecoder().decode(answer.body)));
+		return devices.map((device) => listedReport(device, nowMs));
+	} catch (cause) {
+		throw new AgentError('bad-response', `${host} answered without a list of devices that can be read.`, {
+			remedy,
+			cause,
+		});
+	}
+}
+
+function listedReport(device: ListedDevice, nowMs: number): DeviceReport {
+	const { online, lastHeartbeatAt, planRevision, planReason = null, agentVersion = null, problemCode = null } = device;
+	const { deviceId, serial, macAddress, deviceType, workflowId, planRefused } = device;
+	const heardAtMs = readTime(lastHeartbeatAt);
+	return {
+		...{ deviceId, serial, macAddress, deviceType, workflowId, online, planRevision, planRefused, agentVersion },
+		labels: null,
+		// The service itself knows whether the channel is open.
+		heardAtMs: online ? nowMs : heardAtMs,
+		offlineSinceMs: online ? null : heardAtMs,
+		refusal: planReason,
+		hindrance: problemCode,
+		next: null,
+		problem: problemCode,
+	};
+}
+
+/** How far back the store is asked for devices that are silent now. */
+const REMEMBERED = '1d';
+
+const answerSchema = z.object({
+	data: z.object({
+		result: z.array(z.object({ metric: z.record(z.string(), z.string()), value: z.tuple([z.number(), z.string()]) })),
+	}),
+});
+interface Point {
+	readonly labels: Readonly<Record<string, string>>;
+	readonly value: number;
+}
+
+/** Devices are known by their label `device`: the agent pushes it, and has it in `/metrics`. */
+async function fromPrometheus(given: string, flags: SourceFlags, nowMs: number): Promise<DeviceReport[]> {
+	const baseUrl = normalizeBaseUrl(given);
+	if (baseUrl === null)
+		throw new AgentError('usage', '--prometheus is not an http or https address without user, query or fragment.', {
+			remedy: 'Give the address before /api/v1, such as http://127.0.0.1:8428.',
+		});
+	const authorization = storeAuthorization();
+	return withClient({ caFile: flags.caFile ?? process.env['IDV_CA_FILE'] }, async (client) => {
+		const ask = async (query: string): Promise<Point[]> => {
+			const url = new URL(`${baseUrl.replace(/\/$/, '')}/api/v1/query`);
+			url.search = String(new URLSearchParams({ query, time: String(nowMs / 1000) }));
+			const request = { method: 'GET', url, authorization, maxBytes: MAX_LIST_BYTES } as const;
+			const answer = await client.send({ ...request, deadlineMs: QUERY_DEADLINE_MS }).catch((error: unknown) => {
+				if (!(error instanceof AgentError)) throw error;
+				throw inOperatorsWords(error.failure, { needs: 'a credential that the metrics store takes' }, false, error);
+			});
+			const text = new TextDecoder().decode(answer.body);
+			const read = answer.status === 200 ? readPoints(text) : null;
+			if (read) return read;
+			throw new AgentError(
+				'bad-response',
+				`${url.host} answered ${answer.status} to a query, and not as Prometheus does.`,
+				{
+					remedy:
+						'Check --prometheus: it is the address before /api/v1. A credential is taken from IDV_PROMETHEUS_AUTHORIZATION.',
+				},
+			);
+		};
+		const seen = await ask(`last_over_time(idv_agent_report_time_seconds[${REMEMBERED}])`);
+		const online = await ask('idv_agent_online');
+		const facts = {
+			workflow: await ask('idv_agent_workflow == 1'),
+			problem: await ask('idv_agent_problem == 1'),
+			confirmed: await ask('idv_agent_plan_confirmed_revision'),
+			refused: await ask('idv_agent_plan_refused > 0'),
+			due: await ask('idv_agent_plan_due_time_seconds'),
+			revision: await ask('idv_agent_plan_revision'),
+		};
+		return pointReports(seen, online, facts);
+	});
+}
+
+/** @throws AgentError `credential-unreadable`. */
+function storeAuthorization(): Authorization | null {
+	const text = process.env['IDV_PROMETHEUS_AUTHORIZATION'];
+	if (text === undefined || text === '') return null;
+	const read = parseAuthorization(text);
+	if (read) return read;
+	throw new AgentError('credential-unreadable', 'IDV_PROMETHEUS_AUTHORIZATION holds no credential.', {
+		remedy: 'Write it as a header has it, such as "Bearer TOKEN" or "Basic …".',
+	});
+}
+
+function readPoints(text: string): Point[] | null {
+	try {
+		const { result } = answerSchema.parse(JSON.parse(text)).data;
+		return result.map(({ metric, value }) => ({ labels: metric, value: Number(value[1]) }));
+	} catch {
+		return null;
+	}
+}
+
+type Facts = Readonly<Record<'workflow' | 'problem' | 'confirmed' | 'refused' | 'due' | 'revision', readonly Point[]>>;
+
+function pointReports(seen: readonly Point[], online: readonly Point[], facts: Facts): DeviceReport[] {
+	// A device may have several series while its version or labels change: the one that was heard last applies.
+	const newest = new Map<string, Point>();
+	for (const point of seen) {
+		const { device } = point.labels;
+		if (device !== undefined && point.value >= (newest.get(device)?.value ?? 0)) newest.set(device, point);
+	}
+	const byDevice = (points: readonly Point[]) =>
+		new Map(points.flatMap((point) => (point.labels['device'] === undefined ? [] : [[point.labels['device'], point]])));
+	const isOnline = byDevice(online);
+	const of = {
+		workflow: byDevice(facts.workflow),
+		problem: byDevice(facts.problem),
+		refused: byDevice(facts.refused),
+		numbers: [facts.revision, facts.confirmed, facts.due].map(byDevice),
+	};
+	return [...newest].map(([deviceId, { labels, value }]) => {
+		const heardAtMs = value * 1000;
+		const is = isOnline.get(deviceId)?.value === 1;
+		const problem = of.problem.get(deviceId)?.labels['code'] ?? null;
+		const refused = of.refused.get(deviceId);
+		const [revision, confirmed, due] = of.numbers.map((one) => one.get(deviceId)?.value ?? null);
+		return {
+			deviceId,
+			serial: null,
+			macAddress: null,
+			deviceType: null,
+			labels: labels['labels']?.split(',').filter(Boolean) ?? null,
+			online: is,
+			workflowId: of.workflow.get(deviceId)?.labels['workflow'] ?? null,
+			heardAtMs,
+			offlineSinceMs: is ? null : heardAtMs,
+			planRevision: confirmed ?? null,
+			planRefused: refused?.value ?? null,
+			refusal: refused?.labels['code'] ?? null,
+			hindrance: problem,
+			next: due && revision ? { revision, atMs: due * 1000 } : null,
+			agentVersion: labels['version'] ?? null,
+			problem,
+		};
+	});
+}

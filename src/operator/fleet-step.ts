@@ -1,0 +1,102 @@
+/** `idv fleet next-ring`, `pause` and `rollback`: the next plan, made from the one in force and shown before it is written. */
+import { AgentError } from '../base/errors.ts';
+import { counted, type OutputFlags, printJson, printLine, printTable } from '../cli/output.ts';
+import { asAssigned } from '../fleet/brakes.ts';
+import { nextPlan, RINGS, type RolloutChange, type Step } from '../fleet/next-plan.ts';
+import { previewPlan } from '../fleet/preview.ts';
+import { compilePlan } from '../fleet/targeting.ts';
+import { readPlan } from '../fleet/verify-plan.runner.ts';
+import { type BrakeFlags, withBrakes } from './fleet-brakes.ts';
+import { type PlanFile, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
+import { signPayload } from './fleet-plan.ts';
+import { groupRows } from './fleet-preview.ts';
+import { readInventory } from './inventory.ts';
+import { replaceFile } from './secret-output.ts';
+
+export interface StepFlags extends OutputFlags, BrakeFlags {
+	readonly rule?: string | undefined;
+	readonly rings?: readonly number[] | undefined;
+	readonly startAt?: number | undefined;
+	readonly key?: string | undefined;
+	readonly out?: string | undefined;
+}
+
+export function nextRing(flags: StepFlags, file: string): Promise<void> {
+	const startAt = flags.startAt === undefined ? undefined : new Date(flags.startAt).toISOString();
+	return takeStep({ kind: 'next-ring', percents: flags.rings ?? RINGS, startAt }, flags, file);
+}
+
+export const pauseRollout = (flags: StepFlags, file: string) => takeStep({ kind: 'pause' }, flags, file);
+export const rollBack = (flags: StepFlags, file: string) => takeStep({ kind: 'rollback' }, flags, file);
+
+const NOTHING: Readonly<Record<Step['kind'], string>> = {
+	'next-ring': 'Every ring of its rollouts has begun; there is nothing to do.',
+	pause: 'No ring is still to come; there is nothing to pause.',
+	rollback: 'It has no rollout to take back: publish the plan from before again, with a higher revision.',
+};
+
+async function takeStep(step: Step, flags: StepFlags, file: string): Promise<void> {
+	const before = await readPlanFile(file);
+	const nowMs = Date.now();
+	const names = before.plan.rules.map(({ name }) => name);
+	if (flags.rule !== undefined && !names.includes(flags.rule))
+		throw new AgentError('usage', 'The plan has no rule of that name.', {
+			remedy: `Name one of: ${names.join(', ')}.`,
+		});
+	const written = JSON.parse(new TextDecoder().decode(before.payload)) as Record<string, unknown>;
+	const { document, changes } = nextPlan(written, before.plan, step, { nowMs, rule: flags.rule });
+	if (changes.length === 0) {
+		if (flags.json) return printJson({ revision: before.plan.revision, isFinished: true, changes });
+		return printLine(`${file}, revision ${before.plan.revision}: ${NOTHING[step.kind]}`);
+	}
+	const next = await checked(document, before, step, flags);
+	const preview =
+		flags.inventory === undefined
+			? null
+			: previewPlan(
+					compilePlan(next.plan),
+					asAssigned(await readInventory(flags.inventory), before.plan, nowMs),
+					nowMs,
+				);
+	const saved = await save(next, flags);
+	const { revision } = next.plan;
+	if (flags.json) return printJson({ revision, isFinished: false, changes, ...(preview && { preview }), ...saved });
+	printLine(`Revision ${before.plan.revision} → ${revision}:\n`);
+	printTable(changes.map(rowOf));
+	if (preview) {
+		printLine(`\n${counted(preview.moves, 'device')} of ${preview.devices} would move.`);
+		printTable(groupRows(preview.groups));
+	}
+	printLine(saved ? `\nSaved ${saved.file}.` : '\nNothing was written: name a file with --out, and a key with --key.');
+}
+
+function rowOf({ rule, to, before, after }: RolloutChange): string[] {
+	const name = rule === null ? 'defaults' : `rule ${rule}`;
+	const share = after === 0 ? 'all back' : `${after} %`;
+	return [
+		name,
+		`to ${to ?? 'other settings'}`,
+		`${before} %`,
+		'→',
+		before === after ? `${share}, no ring more` : share,
+	];
+}
+
+/** The new plan as any plan is read; a way back is never stopped by a brake. */
+async function checked(document: object, before: PlanFile, step: Step, flags: StepFlags): Promise<PlanFile> {
+	const payload = Buffer.from(`${JSON.stringify(document, null, 2)}\n`);
+	const reading = readPlan(payload, 'The next plan', []);
+	if (!reading.ok) throw new AgentError('plan-invalid', reading.problems.map(({ message }) => message).join('\n'));
+	const file: PlanFile = { ...reading.read, file: 'The next plan', payload, bytes: before.bytes, findings: [] };
+	if (step.kind !== 'next-ring') return file;
+	const braked = await withBrakes(file, { ...flags, previous: before.file });
+	refuseErrors(braked);
+	return braked;
+}
+
+async function save({ payload }: PlanFile, { key, out }: StepFlags) {
+	if (out === undefined) return null;
+	if (key === undefined) return { file: await replaceFile(out, new TextDecoder().decode(payload), 0o644) };
+	const { text, publicKey } = signPayload(payload, await readPrivateKey(key), null, out);
+	return { file: await replaceFile(out, text, 0o644), publicKey };
+}

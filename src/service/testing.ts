@@ -1,0 +1,18 @@
+/**
+ * `idv-agent/testing`: the embedded service as a library, for the tests of a backend, of kiosk software or of another
+ * client. Names what is public; everything that it does is in the other files of this folder.
+ */
+export type { Authorization } from '../protocol/authorization.ts';
+export type { ListedDevice } from '../protocol/device-list.ts';
+export type { ChannelFilter } from './channel-hub.ts';
+export {
+	type Dialect,
+	type DialectOptions,
+	type EmbeddedService,
+	type ServiceEventName,
+	type ServiceOptions,
+	startService,
+} from './embedded-service.ts';
+export type { RequestEntry, ServiceEvents } from './event-log.ts';
+export type { FailedAnswer, Release, RequestMatch } from './faults.ts';
+export type { BasicUser, InitialApiKey } from './options.ts';

@@ -1,0 +1,107 @@
+/** Clients that others generate from docs/openapi.json, and the package's own libraries: compiled strictly, and run against an agent. */
+import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { givenPairedAgent } from '../../harness/harness.ts';
+import { givenService } from '../../service/fixture.ts';
+import { run } from './run.ts';
+
+const HERE = import.meta.dirname;
+const ROOT = resolve(HERE, '../../..');
+const tool = (name: string, ...args: string[]) => run(join(HERE, 'node_modules/.bin', name), args, HERE);
+
+test('redocly lint finds nothing, not even a warning', async () => {
+	const said = await tool('redocly', 'lint', join(ROOT, 'docs/openapi.json'), '--format=json');
+	expect(JSON.parse(said.slice(said.indexOf('{')))).toMatchObject({ totals: { errors: 0, warnings: 0 } });
+});
+
+describe('generated clients', () => {
+	beforeAll(async () => {
+		const document = join(ROOT, 'docs/openapi.json');
+		await rm(join(HERE, 'made'), { recursive: true, force: true });
+		await tool('openapi-typescript', document, '-o', 'made/openapi-typescript.ts');
+		await tool('openapi-ts', '-i', document, '-o', 'made/hey-api', '--no-log-file');
+		await tool('tsc', '-p', '.');
+	});
+
+	test.each(['with-openapi-fetch', 'with-hey-api'])('%s asks a running agent', async (name) => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		service.notify({ type: 'hello', id: 'n-1' });
+		await device.untilEvent(({ kind }) => kind === 'hello');
+		const socket = join(device.home.paths.runDir, 'agent.sock');
+		const said = await run(process.execPath, [join(HERE, `made/js/${name}.js`), socket], HERE);
+		expect(JSON.parse(said)).toEqual({
+			wanted: 'check-in',
+			hello: { type: 'hello', id: 'n-1' },
+			position: true,
+			leases: ['generated'],
+			refusal: 'body-invalid',
+			stream: true,
+		});
+	});
+});
+
+/** The packed tarball, unpacked into the `node_modules` of an empty project; none of its dependencies is there. */
+async function givenProject(): Promise<string> {
+	const project = await mkdtemp(join(tmpdir(), 'idv-agent-project-'));
+	onTestFinished(() => rm(project, { recursive: true, force: true }));
+	const said = await run('npm', ['pack', '--json', '--pack-destination', project], ROOT);
+	const [{ filename }] = JSON.parse(said.slice(said.lastIndexOf('\n[') + 1)) as [{ filename: string }];
+	await mkdir(join(project, 'node_modules'));
+	await run('tar', ['xzf', filename, '-C', 'node_modules'], project);
+	await run('mv', ['node_modules/package', 'node_modules/idv-agent'], project);
+	return project;
+}
+
+const USE = `
+async function main(): Promise<void> {
+	const service: EmbeddedService = await startService({ selfRegistration: true });
+	service.failNext('/api/x', { status: 503 }, 2);
+	const client: AgentClient = createClient({ socketPath: process.argv[2] ?? '' });
+	const status: Status = await client.status();
+	const wanted: string | null = status.workflow.wanted;
+	for await (const event of client.events({ consumer: 'packed' })) {
+		const kind: string = event.kind;
+		if (kind === 'hello') break;
+	}
+	console.log(JSON.stringify({ wanted, url: service.url.startsWith('http://127.0.0.1:') }));
+	await service.close();
+}
+void main();
+`;
+
+test('the packed tarball in an empty project: types and programs, as an ES module and as CommonJS', async () => {
+	const project = await givenProject();
+	const options = {
+		strict: true,
+		target: 'es2022',
+		lib: ['es2022'],
+		types: ['node'],
+		module: 'node16',
+		skipLibCheck: true,
+	};
+	await writeFile(
+		join(project, 'tsconfig.json'),
+		JSON.stringify({ compilerOptions: options, include: ['*.mts', '*.cts'] }),
+	);
+	const imports = `import { createClient, type AgentClient, type Status } from 'idv-agent/client';
+import { startService, type EmbeddedService } from 'idv-agent/testing';`;
+	await writeFile(join(project, 'use.mts'), imports + USE);
+	await writeFile(join(project, 'use.cts'), imports + USE);
+	// What a project of this kind has, and zod for the types of some of the service's options.
+	for (const name of ['typescript', '@types', 'undici-types'])
+		await cp(join(HERE, 'node_modules', name), join(project, 'node_modules', name), { recursive: true });
+	await symlink(join(ROOT, 'node_modules/zod'), join(project, 'node_modules/zod'));
+	await run(process.execPath, ['node_modules/typescript/bin/tsc', '-p', '.'], project);
+	await rm(join(project, 'node_modules/zod'));
+
+	const service = await givenService();
+	const device = await givenPairedAgent(service);
+	service.notify({ type: 'hello', id: 'n-1' });
+	const socket = join(device.home.paths.runDir, 'agent.sock');
+	for (const file of ['use.mjs', 'use.cjs'])
+		expect(JSON.parse(await run(process.execPath, [file, socket], project))).toEqual({ wanted: 'check-in', url: true });
+	expect(await run(process.execPath, ['node_modules/idv-agent/bin/idv-agent', '--version'], project)).toMatch(/\d\.\d/);
+});

@@ -1,0 +1,213 @@
+import { describe, expect, test } from 'vitest';
+import { applyBrakes, type Brakes } from '../../src/fleet/brakes.ts';
+import { checkLimits } from '../../src/fleet/lint.ts';
+import { nextPlan, RINGS, type Step } from '../../src/fleet/next-plan.ts';
+import { planSchemaOf } from '../../src/fleet/plan-format.ts';
+import type { InventoryDevice } from '../../src/fleet/preview.ts';
+import { assignmentAt, compilePlan, planFor } from '../../src/fleet/targeting.ts';
+import { MAX_LISTED_VALUES } from '../../src/fleet/terms.ts';
+
+const NOW = Date.UTC(2026, 10, 21, 12);
+const HOUR = 3_600_000;
+const iso = (ms: number) => new Date(ms).toISOString();
+const document = (more: object, revision = 7) =>
+	({ format: 'idv-fleet-plan/1', revision, ...more }) as Record<string, unknown>;
+const planOf = (more: object, revision = 7) => planSchemaOf(more).parse(document(more, revision));
+const device = (deviceId: string, labels: string[] = [], workflowId: string | null = 'old'): InventoryDevice => ({
+	deviceId,
+	serial: null,
+	macAddress: null,
+	deviceType: null,
+	labels,
+	workflowId,
+});
+const INVENTORY = Array.from({ length: 100 }, (_, n) => device(`K-${n}`, [n < 5 ? 'lobby' : 'yard']));
+const said = (plan: ReturnType<typeof planOf>, brakes: Partial<Brakes>) =>
+	applyBrakes(plan, { nowMs: NOW, ...brakes }).map(({ level, path, what }) => `${level} /${path.join('/')} ${what}`);
+const lobby = (rings: object[] | null, match: object = { labels: ['lobby'] }) =>
+	planOf({
+		rules: [
+			{ name: 'lobby', match, workflowId: 'old', ...(rings && { rollout: { to: { workflowId: 'new' }, rings } }) },
+		],
+	});
+
+describe('brakes', () => {
+	test.each<[string, ReturnType<typeof planOf>, Partial<Brakes>, RegExp]>([
+		[
+			'a mistyped label',
+			lobby(null, { labels: ['loby'] }),
+			{ inventory: INVENTORY },
+			/^error \/rules\/0\/match\/labels matches no device of the inventory: loby; did you mean lobby\?$/,
+		],
+		[
+			'ids of no device',
+			lobby(null, { deviceIds: ['K-1', 'X-9', 'Y-*'] }),
+			{ inventory: INVENTORY },
+			/deviceIds matches no device of the inventory: X-9, Y-\*/,
+		],
+		[
+			'kinds that no device has together',
+			lobby(null, { labels: ['lobby'], deviceIds: ['K-99'] }),
+			{ inventory: INVENTORY },
+			/^error \/rules\/0\/match \(lobby\) matches no device/,
+		],
+		[
+			'an unknown workflow',
+			lobby([{ percent: 1 }]),
+			{ workflows: ['old', 'news'] },
+			/^error \/rules\/0\/rollout\/to\/workflowId is not a workflow that --workflows names \(new\); did you mean news\?$/,
+		],
+		[
+			'a start in the past',
+			lobby([{ percent: 1, startAt: iso(NOW - HOUR) }]),
+			{},
+			/^note \/rules\/0\/rollout\/rings\/0\/startAt is in the past/,
+		],
+		[
+			'a start in the past that is new',
+			lobby([{ percent: 1, startAt: iso(NOW - HOUR) }]),
+			{ previous: { plan: planOf({}, 6), isSame: false } },
+			/^error .*startAt is in the past/,
+		],
+		[
+			'100 % at once',
+			lobby([{ percent: 100, startAt: iso(NOW + HOUR) }]),
+			{},
+			/^note \/rules\/0\/rollout\/rings moves 100 % of its devices at once/,
+		],
+		[
+			'100 % at once after nothing',
+			lobby([{ percent: 100 }]),
+			{ previous: { plan: planOf({}, 6), isSame: false } },
+			/^error .*moves 100 % of its devices at once/,
+		],
+		[
+			'every device of the inventory',
+			planOf({ defaults: { workflowId: 'new' } }),
+			{ inventory: INVENTORY },
+			/^error \/defaults moves all 100 devices at once; if that is meant, pass --allow-moves 100$/,
+		],
+		[
+			'more moves than may be',
+			lobby([{ percent: 100 }]),
+			{ inventory: INVENTORY, maxMoves: 0.04 },
+			/^error \/rules moves 5 of 100 devices \(5 %\), and 4 % may move; .*--allow-moves 5$/,
+		],
+		[
+			'an older revision',
+			planOf({}, 6),
+			{ previous: { plan: planOf({}, 7), isSame: false } },
+			/^error \/revision is lower than that of the previous plan \(7\)/,
+		],
+		[
+			'a published revision with other content',
+			planOf({}, 7),
+			{ previous: { plan: planOf({}, 7), isSame: false } },
+			/^error \/revision was published with other content: give this plan 8$/,
+		],
+	])('name %s', (_, plan, brakes, words) => {
+		expect(said(plan, brakes).join('\n')).toMatch(new RegExp(words.source, 'm'));
+	});
+
+	test('let pass what is meant', () => {
+		const staged = lobby([{ percent: 10 }, { percent: 100, startAt: iso(NOW + HOUR) }]);
+		const workflows = ['old', 'new'];
+		expect(said(staged, { inventory: INVENTORY, workflows, maxMoves: 0.05 })).toEqual([]);
+		expect(
+			said(lobby([{ percent: 100 }]), {
+				inventory: INVENTORY,
+				maxMoves: 0.01,
+				allowMoves: 5,
+				previous: { plan: staged, isSame: false },
+			}).filter((line) => !line.includes('/revision')),
+		).toEqual([]);
+		expect(said(planOf({ defaults: { workflowId: 'new' } }), { inventory: INVENTORY, allowMoves: 100 })).toEqual([]);
+		expect(said(staged, { previous: { plan: staged, isSame: true } })).toEqual([]);
+		// A ring of the previous plan has begun in its time.
+		const begun = lobby([{ percent: 10, startAt: iso(NOW - HOUR) }]);
+		expect(said({ ...begun, revision: 8 }, { previous: { plan: begun, isSame: false } })).toEqual([]);
+	});
+});
+
+describe('limits of a device', () => {
+	test('are seen in the plan, with another way to write it', () => {
+		const ids = (count: number) => Array.from({ length: count }, (_, n) => `KIOSK-${n}`);
+		const of = (count: number) => lobby(null, { deviceIds: ids(count) });
+		expect(checkLimits(of(MAX_LISTED_VALUES), 400_000)).toEqual([]);
+		const [found] = checkLimits(of(MAX_LISTED_VALUES + 1), 400_000);
+		expect(found).toMatchObject({ level: 'error', path: ['rules', 0, 'match', 'deviceIds'] });
+		expect(found?.what).toMatch(/25000 at most; give these devices a label .* or write KIOSK-\* if/);
+		expect(checkLimits(of(1), 2_000_000)[0]?.what).toMatch(
+			/^has about 26\d{5} bytes once it is signed, and devices take 2097152 at most/,
+		);
+	});
+});
+
+describe('the next plan', () => {
+	const take = (written: Record<string, unknown>, step: Step, rule?: string) =>
+		nextPlan(written, planSchemaOf(written).parse(written), step, { nowMs: NOW, rule });
+	const ring: Step = { kind: 'next-ring', percents: RINGS };
+	const rollout = (rings: object[]) =>
+		document({ defaults: { workflowId: 'old', rollout: { to: { workflowId: 'new' }, rings } } });
+
+	test.each<[string, object[], Step, object[] | null]>([
+		[
+			'begins the first ring of the ladder after the one that has begun',
+			[{ percent: 1 }],
+			ring,
+			[{ percent: 1 }, { percent: 10 }],
+		],
+		[
+			'begins the ring that the plan lists',
+			[{ percent: 5 }, { percent: 20, startAt: iso(NOW + HOUR) }],
+			ring,
+			[{ percent: 5 }, { percent: 20 }],
+		],
+		['has nothing to begin after 100 %', [{ percent: 100, startAt: iso(NOW - HOUR) }], ring, null],
+		[
+			'takes a time',
+			[{ percent: 1 }],
+			{ ...ring, startAt: iso(NOW + HOUR) } as Step,
+			[{ percent: 1 }, { percent: 10, startAt: iso(NOW + HOUR) }],
+		],
+		[
+			'stops rings that have not begun',
+			[{ percent: 1 }, { percent: 100, startAt: iso(NOW + 1) }],
+			{ kind: 'pause' },
+			[{ percent: 1 }],
+		],
+		['has nothing to pause', [{ percent: 1 }], { kind: 'pause' }, null],
+	])('%s', (_, rings, step, expected) => {
+		const { document: next, changes } = take(rollout(rings), step);
+		if (expected === null) return expect({ next, changes }).toEqual({ next: rollout(rings), changes: [] });
+		expect(next).toMatchObject({ revision: 8, defaults: { rollout: { rings: expected } } });
+		expect(JSON.stringify((next['defaults'] as { rollout: { rings: unknown } }).rollout.rings)).toBe(
+			JSON.stringify(expected),
+		);
+	});
+
+	test('back: every device is where it was before the rollout', () => {
+		const { document: next, changes } = take(rollout([{ percent: 100 }]), { kind: 'rollback' });
+		const part = planFor(compilePlan(planSchemaOf(next).parse(next)), device('K-1'));
+		expect(assignmentAt(part, NOW).workflowId).toBe('old');
+		expect(changes).toEqual([{ rule: null, to: 'new', before: 100, after: 0 }]);
+	});
+
+	test('keeps what it does not know, the format, the epoch and the rollouts of other rules', () => {
+		const words = (name: string) => ({
+			name,
+			match: { labels: [name] },
+			workflowId: 'old',
+			rollout: { to: { workflowId: 'new' }, rings: [{ percent: 1 }], extensions: { a: 1 } },
+		});
+		const written = {
+			...document({ rules: [words('a'), words('b')] }),
+			format: 'idv-fleet-plan/2',
+			epoch: 3,
+			extensions: { 'example.com/x': [1] },
+		};
+		const { document: next } = take(written, ring, 'b');
+		const grown = { ...words('b'), rollout: { ...words('b').rollout, rings: [{ percent: 1 }, { percent: 10 }] } };
+		expect(next).toEqual({ ...written, revision: 8, rules: [words('a'), grown] });
+	});
+});

@@ -1,0 +1,156 @@
+import { readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { readPlan } from '../../src/fleet/verify-plan.runner.ts';
+import { operatorOfFile, succeeded } from './operator.ts';
+
+const operator = operatorOfFile();
+
+async function given() {
+	const key = join(operator.directory, 'fleet.key');
+	const { publicKey } = succeeded(await operator.idv(['fleet', 'keygen', '--out', key, '--json']));
+	const words = { name: 'lobby', match: { labels: ['lobby'] }, workflowId: 'checkin' };
+	const plan = (more: object = {}, revision = 7) =>
+		operator.file(
+			'plan.json',
+			JSON.stringify({ format: 'idv-fleet-plan/2', revision, fleet: 'north', rules: [{ ...words, ...more }] }, null, 2),
+			0o644,
+		);
+	const rows = Array.from({ length: 200 }, (_, n) => `K-${n},${n % 2 ? 'lobby' : 'yard'},checkin`);
+	const inventory = await operator.file('devices.csv', `deviceId,labels,workflowId\n${rows.join('\n')}\n`);
+	const out = join(operator.directory, 'published.json');
+	const sign = (file: string, ...flags: string[]) =>
+		operator.idv(['fleet', 'sign', file, '--key', key, '--out', out, ...flags]);
+	return { key, publicKey: publicKey as string, plan, inventory, out, sign };
+}
+const rollout = (...rings: object[]) => ({ rollout: { to: { workflowId: 'checkout' }, rings } });
+
+test('check names every slip with its place, and sign writes nothing', async () => {
+	const { plan, inventory, sign, out } = await given();
+	const file = await plan({ match: { labels: ['loby'] }, workflowId: 'chekin' });
+	const flags = ['--inventory', inventory, '--workflows', 'checkin,checkout'];
+	const { status, stdout } = await operator.idv(['fleet', 'check', file, ...flags]);
+	expect(status).toBe(65);
+	expect(stdout).toMatch(
+		/^Error: line 9, column 19: \/rules\/0\/match\/labels matches no device of the inventory: loby; did you mean lobby\?$/m,
+	);
+	expect(stdout).toMatch(
+		/^Error: line \d+, column \d+: \/rules\/0\/workflowId is not a workflow .*\(chekin\); did you mean checkin\?$/m,
+	);
+	expect(await sign(file, ...flags)).toMatchObject({
+		status: 65,
+		stderr: expect.stringMatching(/chekin.*\n.*loby.*plan-invalid/s),
+	});
+	await expect(stat(out)).rejects.toThrow();
+	expect((await sign(await plan(), ...flags)).status).toBe(0);
+});
+
+test('moves beyond the limit are signed only with their number', async () => {
+	const { plan, inventory, sign } = await given();
+	const file = await plan(rollout({ percent: 100 }));
+	const flags = ['--inventory', inventory, '--max-moves', '10%'];
+	expect(await sign(file, ...flags)).toMatchObject({
+		status: 65,
+		stderr: expect.stringMatching(/moves 100 of 200 devices \(50 %\), and 10 % may move; .*--allow-moves 100/),
+	});
+	expect((await sign(file, ...flags, '--allow-moves', '99')).status).toBe(65);
+	expect((await sign(file, ...flags, '--allow-moves', '100')).status).toBe(0);
+	await operator.expectRefused({ status: 64, code: 'usage', words: /--max-moves requires --inventory/ }, [
+		'fleet',
+		'check',
+		file,
+		'--max-moves',
+		'10%',
+	]);
+});
+
+test('a revision is signed once', async () => {
+	const { plan, sign, out } = await given();
+	expect((await sign(await plan())).status).toBe(0);
+	const other = await plan({ comment: undefined, workflowId: 'checkout' });
+	expect(await sign(other, '--previous', out)).toMatchObject({
+		status: 65,
+		stderr: expect.stringMatching(/was published with other content: give this plan 8/),
+	});
+	expect((await sign(await plan({ workflowId: 'checkout' }, 8), '--previous', out)).status).toBe(0);
+});
+
+test('a plan that devices could not take is refused by check and sign alike, with another way to write it', async () => {
+	const { plan, sign } = await given();
+	const file = await plan({ match: { deviceIds: Array.from({ length: 30_000 }, (_, n) => `KIOSK-${n}`) } });
+	const { status, stdout } = await operator.idv(['fleet', 'check', file]);
+	expect({ status, words: /30000 listed values .* 25000 at most; give these devices a label/.test(stdout) }).toEqual({
+		status: 65,
+		words: true,
+	});
+	expect(await sign(file)).toMatchObject({ status: 65, stderr: expect.stringMatching(/30000 listed values/) });
+});
+
+test('next-ring shows first, then makes a signed plan of the same format; pause and rollback too', async () => {
+	const { plan, inventory, sign, out, key, publicKey } = await given();
+	await sign(await plan(rollout({ percent: 1 })));
+	const step = (...args: string[]) => operator.idv(['fleet', ...args, '--inventory', inventory]);
+	const shown = await step('next-ring', out);
+	expect(shown.stdout).toMatch(/^Revision 7 → 8:$/m);
+	expect(shown.stdout).toMatch(/^rule lobby +to checkout +1 % +→ +10 %$/m);
+	expect(shown.stdout).toMatch(/^\d+ devices? of 200 would move\.$/m);
+	expect(shown.stdout).toMatch(/^Nothing was written/m);
+	const write = ['--key', key, '--out', out];
+	const read = async () => {
+		const reading = readPlan(await readFile(out), out, [publicKey]);
+		if (!reading.ok) throw new Error(reading.problems[0]?.message);
+		return reading.read.plan;
+	};
+	expect((await step('next-ring', out, ...write)).status).toBe(0);
+	expect(await read()).toMatchObject({
+		format: 'idv-fleet-plan/2',
+		fleet: 'north',
+		revision: 8,
+		rules: [rollout({ percent: 1 }, { percent: 10 })],
+	});
+	const later = new Date(Date.now() + 3_600_000).toISOString();
+	await step('next-ring', out, '--start-at', later, ...write);
+	expect(await read()).toMatchObject({
+		revision: 9,
+		rules: [{ rollout: { rings: [{}, {}, { percent: 50, startAt: later }] } }],
+	});
+	await step('pause', out, ...write);
+	expect(await read()).toMatchObject({ revision: 10, rules: [rollout({ percent: 1 }, { percent: 10 })] });
+	expect(succeeded(await step('pause', out, '--json'))).toMatchObject({ revision: 10, isFinished: true });
+	await step('rollback', out, ...write);
+	const back = await read();
+	expect(back).toMatchObject({ revision: 11, rules: [{ workflowId: 'checkin' }] });
+	expect(back.rules[0]?.rollout).toBeUndefined();
+	expect((await step('rollback', out)).stdout).toMatch(/no rollout to take back/);
+});
+
+test('the next ring is held by the brakes as well', async () => {
+	const { plan, inventory, out, sign } = await given();
+	await sign(await plan(rollout({ percent: 1 })));
+	const held = await operator.idv([
+		'fleet',
+		'next-ring',
+		out,
+		'--rings',
+		'100',
+		'--inventory',
+		inventory,
+		'--max-moves',
+		'10%',
+	]);
+	expect(held).toMatchObject({ status: 65, stderr: expect.stringMatching(/of 200 devices .*and 10 % may move/) });
+	await operator.expectRefused({ status: 64, code: 'usage', words: /rising shares/ }, [
+		'fleet',
+		'next-ring',
+		out,
+		'--rings',
+		'50,10',
+	]);
+	await operator.expectRefused({ status: 64, code: 'usage', words: /no rule of that name/ }, [
+		'fleet',
+		'pause',
+		out,
+		'--rule',
+		'lobbby',
+	]);
+});

@@ -1,0 +1,233 @@
+import { mkdir, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { listen } from '../connection/network-peers.ts';
+import { openChannel, registerDevice } from '../service/fixture.ts';
+import { operatorOfFile, succeeded } from './operator.ts';
+
+const operator = operatorOfFile();
+const HOUR = 3_600_000;
+const at = (ms: number) => new Date(Date.now() + ms).toISOString();
+
+const planFile = (more: object, name = 'plan.json') =>
+	operator.file(name, JSON.stringify({ format: 'idv-fleet-plan/1', revision: 7, spreadSeconds: 0, ...more }), 0o644);
+const toNew = (rings: object[]) => ({ defaults: { workflowId: 'old', rollout: { to: { workflowId: 'new' }, rings } } });
+
+/** A line of `status --json`. */
+function line(deviceId: string | null, live: string, more: Record<string, unknown> = {}) {
+	const { lastHeartbeatAt = at(-1000), ...rest } = more;
+	return JSON.stringify({
+		schemaVersion: 1,
+		state: 'online',
+		agentVersion: '0.2.0',
+		deviceId,
+		workflow: { wanted: live, live, waitsUntil: null, source: 'plan' },
+		channel: { state: 'online', since: at(-2 * HOUR), lastHeartbeatAt },
+		plan: { revision: 7, followed: 7, next: null, refused: null, checkedAt: null },
+		problem: null,
+		warnings: [],
+		...rest,
+	});
+}
+const lines = (...all: string[]) => operator.file('gathered.jsonl', `${all.join('\n')}\n`);
+const status = (...args: string[]) => operator.idv(['fleet', 'status', ...args]);
+
+describe('idv fleet status --plan', () => {
+	test('nobody has moved while their ring is not due, and a device that never came is counted', async () => {
+		const plan = await planFile(toNew([{ percent: 100, startAt: at(24 * HOUR) }]));
+		const from = await lines(line('K-1', 'old'), line('K-2', 'old'), line('K-3', 'old'));
+		const inventory = await operator.file('devices.csv', 'deviceId\nK-1\nK-2\nK-3\nK-4\n');
+		const shown = succeeded(await status('--plan', plan, '--from', from, '--inventory', inventory, '--json'));
+		expect(shown).toMatchObject({ devices: 4, atTarget: 0, dueLater: 3, neverSeen: 1, overdue: 0, moved: 0 });
+		expect(Date.parse(shown.firstDueAt)).toBeGreaterThan(Date.now() + 23 * HOUR);
+		const { stdout } = await status('--plan', plan, '--from', from, '--inventory', inventory);
+		expect(stdout).toMatch(/^At target +0$/m);
+		expect(stdout).toMatch(/^Due later +3 +\d{4}-\d\d-\d\d [\d:]{8}$/m);
+		expect(stdout).toMatch(/^Never seen +1 +K-4$/m);
+	});
+
+	test('says why a device is late or refuses, and groups the reasons', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const refused = { revision: 7, code: 'plan-not-followed', message: 'The service does not know workflow new.' };
+		const refusing = { plan: { revision: 7, followed: 6, refused } };
+		const from = await lines(
+			line('K-1', 'old', refusing),
+			line('K-2', 'old', refusing),
+			line('K-3', 'old', { workflow: { wanted: 'old', live: 'old', source: 'file' } }),
+			line('K-4', 'old', { workflow: { wanted: 'new', live: 'old', waitsUntil: at(60_000), source: 'plan' } }),
+			line('K-5', 'old', { plan: null }),
+			line('K-6', 'old', { warnings: [{ code: 'plan-untrusted', message: 'The plan is not signed.' }] }),
+			line('K-7', 'old', { plan: { revision: 6, followed: 6, refused: null } }),
+			line('K-8', 'new'),
+			line('K-9', 'new', { state: 'offline', problem: { code: 'dns-failed', message: 'No DNS.' } }),
+		);
+		const shown = succeeded(await status('--plan', plan, '--from', from, '--json'));
+		expect(shown).toMatchObject({ atTarget: 1, refused: 2, overdue: 5, offline: 1, versions: { '0.2.0': 9 } });
+		const reasons = shown.reasons.map(({ standing, reason, devices }: Record<string, string>) => [
+			standing,
+			reason,
+			devices,
+		]);
+		expect(reasons).toEqual([
+			['refused', 'The service does not know workflow new.', 2],
+			['overdue', 'its own settings name the workflow (file)', 1],
+			['overdue', 'applications on it hold a lease', 1],
+			['overdue', 'it follows no plan: fleet.planUrl is not set', 1],
+			['overdue', 'The plan is not signed.', 1],
+			['overdue', 'it has confirmed revision 6 of the plan', 1],
+			['offline', 'No DNS.', 1],
+		]);
+		const { stdout } = await status('--plan', plan, '--from', from);
+		expect(stdout).toMatch(/^2 +refused +The service does not know workflow new\. \(K-1, K-2\)$/m);
+		expect(stdout).toMatch(/^Offline +1 +K-9 since [\d:]{8}$/m);
+	});
+
+	test('the newest line of a device applies, and an old one is not believed', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const from = await lines(
+			line('K-1', 'new', { lastHeartbeatAt: at(-1000) }),
+			line('K-1', 'old', { lastHeartbeatAt: at(-60_000) }),
+			line('K-2', 'new', {
+				lastHeartbeatAt: at(-3 * HOUR),
+				channel: { state: 'online', lastHeartbeatAt: at(-3 * HOUR) },
+			}),
+		);
+		expect(succeeded(await status('--plan', plan, '--from', from, '--json'))).toMatchObject({
+			atTarget: 1,
+			offline: 1,
+		});
+		const longer = ['--stale-seconds', '20000', '--json'];
+		expect(succeeded(await status('--plan', plan, '--from', from, ...longer))).toMatchObject({ atTarget: 2 });
+	});
+
+	test('reads a directory, lines of 0.1.0, a byte order mark, and says which lines have no device', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const directory = join(operator.directory, 'gathered');
+		await mkdir(directory);
+		const old =
+			'{"schemaVersion":1,"state":"online","sentence":"Online.","deviceId":"K-1","workflow":{"wanted":"new","live":"new"},"plan":{"revision":7,"followed":7,"rule":null,"workflowId":"new","next":null,"refused":null,"checkedAt":null}}';
+		await writeFile(join(directory, 'a.json'), `\ufeff${old}\r\n`);
+		await writeFile(join(directory, 'b.json'), `${line('K-2', 'new')}\n${line(null, 'x', { state: 'unpaired' })}\n`);
+		const { stdout, stderr } = await status('--plan', plan, '--from', directory, '--json');
+		expect(JSON.parse(stdout)).toMatchObject({ devices: 2, atTarget: 2 });
+		expect(stderr).toMatch(/^Warning: 1 line of .*gathered without a deviceId: not counted\.$/m);
+	});
+
+	test('a pipeline stops at too many failures, and at too few reports', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const refused = { plan: { revision: 7, followed: 6, refused: { revision: 7, message: 'No.' } } };
+		const from = await lines(
+			...Array.from({ length: 20 }, (_, n) => (n === 0 ? line('K-0', 'old', refused) : line(`K-${n}`, 'new'))),
+		);
+		const args = ['fleet', 'status', '--plan', plan, '--from', from];
+		expect((await operator.idv([...args, '--fail-above', '5%'])).status).toBe(0);
+		await operator.expectRefused(
+			{
+				status: 75,
+				code: 'plan-not-followed',
+				words: /1 of 20 devices whose change is due have failed: 5 %, and 2 % may/,
+			},
+			[...args, '--fail-above', '2%'],
+		);
+		const more = await operator.file(
+			'devices.csv',
+			`deviceId\n${Array.from({ length: 40 }, (_, n) => `K-${n}`).join('\n')}\n`,
+		);
+		const gate = [...args, '--inventory', more, '--fail-above', '10%', '--min-reported'];
+		expect((await operator.idv([...gate, '50%'])).status).toBe(0);
+		await operator.expectRefused(
+			{
+				status: 69,
+				code: 'devices-offline',
+				words: /20 of 40 devices whose change is due have reported; 90 % must have/,
+			},
+			[...gate, '90%'],
+		);
+		await operator.expectRefused({ status: 64, code: 'usage', words: /A share must be written as 2%/ }, [
+			...gate,
+			'many',
+		]);
+	});
+
+	test('writes CSV that a spreadsheet reads, without formulas of a device', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const refused = { revision: 7, message: '=cmd("x"), or not' };
+		const from = await lines(line('K-1', 'old', { plan: { revision: 7, followed: 6, refused } }), line('K-2', 'new'));
+		const { stdout } = await status('--plan', plan, '--from', from, '--csv');
+		const { parse } = await import('csv-parse/sync');
+		expect(parse(stdout, { columns: true })).toMatchObject([
+			{ deviceId: 'K-1', standing: 'refused', workflowId: 'old', target: 'new', reason: `'=cmd("x"), or not` },
+			{ deviceId: 'K-2', standing: 'atTarget', agentVersion: '0.2.0', reason: '' },
+		]);
+	});
+
+	test('asks for labels where the plan chooses by them and no source has them', async () => {
+		const rules = [{ name: 'lobby', match: { labels: ['lobby'] }, workflowId: 'new' }];
+		const plan = await planFile({ rules });
+		const from = await lines(line('K-1', 'new', { labels: ['lobby'] }), line('K-2', 'old'));
+		const { stdout, stderr } = await status('--plan', plan, '--from', from, '--json', '--devices');
+		expect(stderr).toMatch(/1 device report none: name them with --inventory FILE/);
+		expect(JSON.parse(stdout).reports).toMatchObject([
+			{ deviceId: 'K-1', rule: 'lobby' },
+			{ deviceId: 'K-2', rule: null },
+		]);
+	});
+
+	test('takes the device list of the service besides other sources, with the fields of heartbeats', async () => {
+		const { service } = operator;
+		const token = await registerDevice(service, 'S-1', 'checkin');
+		const { socket } = await openChannel(service, token);
+		const heard = service.waitFor('heartbeat');
+		const said = { agentVersion: '0.2.0', planRefused: 7, planReason: 'No such workflow.', planRing: 10 };
+		const beat = {
+			type: 'heartbeat',
+			deviceId: 'S-1',
+			workflowId: 'checkin',
+			sequence: 1,
+			sentAt: 'now',
+			uptimeSeconds: 1,
+		};
+		socket.send(JSON.stringify({ ...beat, ...said }));
+		await heard;
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const from = await lines(line('K-1', 'new'));
+		const shown = succeeded(await status('--plan', plan, '--from', from, '--service', '--json'));
+		expect(shown).toMatchObject({ devices: 2, refused: 1, atTarget: 1, versions: { '0.2.0': 2 } });
+		expect(shown.reasons).toMatchObject([{ reason: 'No such workflow.', devices: 1, examples: ['S-1'] }]);
+		expect(succeeded(await status('--plan', plan, '--from', from, '--json')).devices).toBe(1);
+	});
+
+	test('a store that is no metrics store is named', async () => {
+		const other = createServer((_request, response) => response.end('<html>'));
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const url = `http://127.0.0.1:${await listen(other)}`;
+		await operator.expectRefused(
+			{ status: 69, code: 'bad-response', words: /answered 200 to a query, and not as Prometheus does/ },
+			['fleet', 'status', '--plan', plan, '--prometheus', url],
+		);
+	});
+});
+
+test('100,000 devices are compared in one look', async () => {
+	const count = 100_000;
+	const plan = await planFile({
+		defaults: { workflowId: 'old' },
+		rules: [
+			{
+				name: 'lobby',
+				match: { labels: ['lobby'] },
+				workflowId: 'old',
+				rollout: { to: { workflowId: 'new' }, rings: [{ percent: 10 }] },
+			},
+		],
+	});
+	const ids = Array.from({ length: count }, (_, n) => `K-${n}`);
+	const from = await operator.file('many.jsonl', ids.map((id) => line(id, 'old')).join('\n'));
+	const inventory = await operator.file('many.csv', `deviceId,labels\n${ids.map((id) => `${id},lobby`).join('\n')}\n`);
+	const shown = succeeded(await status('--plan', plan, '--from', from, '--inventory', inventory, '--json'));
+	expect(shown.devices).toBe(count);
+	expect(shown.overdue + shown.atTarget).toBe(count);
+	expect(shown.rings[0].overdue).toBe(shown.overdue);
+	expect(Math.abs(shown.overdue - count / 10)).toBeLessThan(500);
+});

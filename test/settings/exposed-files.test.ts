@@ -1,0 +1,99 @@
+import { chmod, chown, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { findExposure } from '../../src/base/file-trust.edge.ts';
+import { findExposedFiles } from '../../src/settings/exposed-files.runner.ts';
+import { resolveWith } from '../../src/settings/load.runner.ts';
+
+async function givenFile(mode: number, directoryMode = 0o755): Promise<string> {
+	const directory = await mkdtemp(join(tmpdir(), 'trust-'));
+	onTestFinished(() => rm(directory, { recursive: true, force: true }));
+	const file = join(directory, 'below', 'file');
+	await mkdir(dirname(file));
+	await writeFile(file, 'x');
+	await chmod(file, mode);
+	await chmod(dirname(file), directoryMode);
+	return file;
+}
+
+const isTrusted = async (file: string, secret: boolean) => (await findExposure(file, { secret })) === null;
+
+describe('a file may be trusted', () => {
+	test.each([0o400, 0o440, 0o600, 0o640, 0o700])('with a secret in it at mode %o', async (mode) => {
+		expect(await isTrusted(await givenFile(mode), true)).toBe(true);
+	});
+
+	test.each([0o644, 0o604, 0o660, 0o620, 0o602, 0o666, 0o777, 0o646])(
+		'but not with a secret in it at mode %o',
+		async (mode) => {
+			expect(await isTrusted(await givenFile(mode), true)).toBe(false);
+		},
+	);
+
+	test.each([0o444, 0o644, 0o600, 0o755])('without a secret at mode %o', async (mode) => {
+		expect(await isTrusted(await givenFile(mode), false)).toBe(true);
+	});
+
+	test.each([0o664, 0o646, 0o666, 0o622, 0o777])('but not even without a secret at mode %o', async (mode) => {
+		expect(await isTrusted(await givenFile(mode), false)).toBe(false);
+	});
+
+	test.each([
+		[0o777, false],
+		[0o775, false],
+		[0o1777, true],
+		[0o755, true],
+	])('by its directory of mode %o: %j', async (mode, trusted) => {
+		expect(await isTrusted(await givenFile(0o644, mode), false)).toBe(trusted);
+	});
+
+	test('not by a link in a directory where others could put another one', async () => {
+		const file = await givenFile(0o644);
+		const link = join(dirname(await givenFile(0o644, 0o777)), 'link');
+		await symlink(file, link);
+		expect(await isTrusted(link, false)).toBe(false);
+	});
+
+	test('when it is not there: there is nothing to trust', async () => {
+		expect(await isTrusted('/nowhere/at/all', true)).toBe(true);
+	});
+
+	test.skipIf(process.getuid?.() !== 0)("when it belongs to root or the agent's user, and to no one else", async () => {
+		const file = await givenFile(0o600);
+		await chown(file, 4242, 4242);
+		expect(await isTrusted(file, true)).toBe(false);
+		expect(await findExposure(file, { secret: true, owners: [4242] })).toBeNull();
+		await chown(dirname(file), 4243, 4243);
+		expect(await findExposure(file, { secret: true, owners: [4242] })).toMatchObject({
+			reason: expect.stringContaining('replace it in'),
+		});
+	});
+});
+
+test('each file that decides what the device does is looked at, with its own rule', async () => {
+	const [config, key, pin, ca, applications] = await Promise.all(Array.from({ length: 5 }, () => givenFile(0o644)));
+	const loaded = resolveWith(
+		[
+			{
+				where: config ?? '',
+				document: {
+					baseUrl: 'https://id.example.com',
+					credential: { apiKeyFile: key },
+					network: { caFile: ca },
+					page: { pinFile: pin },
+					local: { http: { port: 0, applicationsFile: applications } },
+				},
+			},
+		],
+		{ env: {}, sets: [] },
+	);
+	const found = async () => (await findExposedFiles(loaded)).map(({ code, params }) => `${code} ${params?.['path']}`);
+	expect(await found()).toEqual([key, pin, applications].map((file) => `file-exposed ${file}`));
+	for (const file of [config, ca]) await chmod(file ?? '', 0o666);
+	expect((await found()).sort()).toEqual(
+		[config, key, pin, ca, applications].map((file) => `file-exposed ${file}`).sort(),
+	);
+	await chmod(dirname(config ?? ''), 0o777);
+	expect(await found()).toContain(`file-exposed ${dirname(config ?? '')}`);
+});
