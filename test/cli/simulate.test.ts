@@ -79,14 +79,14 @@ describe('simulate', () => {
 		const service = await givenService();
 		await service.close();
 		const args = ['simulate', '--devices', '2', '--service', service.url, '--self-registration'];
-		const plain = await finish('idv-agent', [...args, '--ramp', '0', '--for', '1'], {});
+		const plain = await finish('idv-agent', [...args, '--ramp', '0', '--for', '4'], {});
 		expect(plain.stdout).toMatch(/^Problem +2 devices: .*can't be reached \(ECONNREFUSED\)/m);
 		expectRefusal(plain, {
 			status: 69,
 			code: 'devices-offline',
 			words: /^Error: 0 of 2 devices were online at the end\./,
 		});
-		const json = await finish('idv-agent', [...args, '--ramp', '0', '--for', '1', '--json'], {});
+		const json = await finish('idv-agent', [...args, '--ramp', '0', '--for', '4', '--json'], {});
 		const { error, problems } = JSON.parse(json.stdout);
 		expect(error).toMatchObject({ code: 'devices-offline' });
 		expect(problems).toMatchObject([{ code: 'service-unreachable', devices: 2 }]);
@@ -94,7 +94,7 @@ describe('simulate', () => {
 		expect(error.remedy).toContain('what the problems in the report say');
 		// They say that the network or the host is to be looked at: nothing runs there.
 		await givenService({ port: service.port, selfRegistration: true });
-		expect(await finish('idv-agent', [...args, '--ramp', '0', '--for', '1', '--json'], {})).toMatchObject({
+		expect(await finish('idv-agent', [...args, '--ramp', '0', '--for', '4', '--json'], {})).toMatchObject({
 			status: 0,
 		});
 	});

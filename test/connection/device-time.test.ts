@@ -40,7 +40,7 @@ function start(state: DeviceState, wallMs: number) {
 }
 
 describe('the warning about the clock', () => {
-	test('ends at most 30 s after the clock is right, without another answer of the service [F302]', () => {
+	test('ends at most 30 s after the clock is right, without another answer of the service [F362]', () => {
 		const { clock, seen, hear } = start(EMPTY_STATE, NOW - 50 * YEAR);
 		hear(NOW);
 		expect(seen.warning?.message).toMatch(/^This device's clock is \d+ days slow\.$/);
@@ -103,7 +103,7 @@ describe('the floor', () => {
 		time.stop();
 	});
 
-	test('follows a service that corrects itself, and a year ahead of a clock that was set is not believed [F303]', () => {
+	test('follows a service that corrects itself, and a year ahead of a clock that was set is not believed [F363]', () => {
 		const { time, hear } = start(EMPTY_STATE, NOW);
 		hear(NOW + 30 * YEAR);
 		expect(time.nowMs()).toBe(NOW);

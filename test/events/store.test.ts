@@ -613,7 +613,7 @@ describe('the tail beside the database', () => {
 		return open({ directory: copy });
 	}
 
-	test('after any steps, a process that is killed has lost nothing that was handed on [F306]', async () => {
+	test('after any steps, a process that is killed has lost nothing that was handed on [F366]', async () => {
 		const step = fc.oneof(
 			{ weight: 4, arbitrary: fc.record({ do: fc.constant('append' as const), size: fc.nat(3000) }) },
 			{ weight: 3, arbitrary: fc.record({ do: fc.constant('acknowledge' as const), back: fc.nat(3) }) },

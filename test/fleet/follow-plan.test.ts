@@ -221,7 +221,7 @@ describe('a clock that is wrong', () => {
 	];
 
 	test.each(wallClocks)(
-		'does not revert a finished rollout when the device starts with a clock %s [F300]',
+		'does not revert a finished rollout when the device starts with a clock %s [F360]',
 		async (_, wallMs) => {
 			const startAt = new Date(Date.now() - 3_600_000).toISOString();
 			const { device } = await givenFleetDevice(rollout(startAt));
@@ -241,7 +241,7 @@ describe('a clock that is wrong', () => {
 		},
 	);
 
-	test('makes no ring wait once the clock is right: the plan is judged again at the next wakeup [F301]', async () => {
+	test('makes no ring wait once the clock is right: the plan is judged again at the next wakeup [F361]', async () => {
 		const startAtMs = Date.now() + 20 * 3_600_000;
 		const { device } = await givenFleetDevice(rollout(new Date(startAtMs).toISOString()));
 		device.clock.advance(FIRST_LOOK_MS);

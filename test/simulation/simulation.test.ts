@@ -12,9 +12,11 @@ describe('simulated devices', () => {
 		const heard = new Set<string>();
 		service.on('heartbeat', ({ deviceId }) => void heard.add(deviceId));
 		const allHeard = service.waitFor('heartbeat', () => heard.size === 12);
-		const fleet = await givenFleet(service, { devices: 12 });
-		await allHeard;
+		const clock = createSteppedClock();
+		const fleet = await givenFleet(service, { devices: 12, clock });
 		const { everOnline, handshakes, allOnlineAfterMs } = await fleet.untilAllOnline();
+		clock.advance(29_999);
+		await allHeard;
 		expect(service.devices().map(({ online, workflowId, deviceType }) => [online, workflowId, deviceType])).toEqual(
 			Array(12).fill([true, 'first', 'kiosk']),
 		);

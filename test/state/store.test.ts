@@ -525,7 +525,7 @@ describe('a state that was whole when its save was cut off', () => {
 		fs.writeFileSync(at('state.json.new'), unsaved, { mode: 0o600 });
 	};
 
-	test('is taken up beside an open attempt, whose code is good only once [F304]', async () => {
+	test('is taken up beside an open attempt, whose code is good only once [F364]', async () => {
 		await cutOff(JSON.stringify(paired));
 		for (let starts = 0; starts < 2; starts += 1)
 			expect(await withStore((store) => store.load())).toMatchObject({ state: paired, notices: [] });

@@ -62,7 +62,7 @@ describe('the executable', () => {
 		expect(call('idv-agent', ['--node-options=--require=/nonexistent.cjs', 'status']).said).toMatch(/unknown option/i);
 	});
 
-	test('compiles ahead what a start needs, takes it from then on, and ignores a damaged one [F305]', () => {
+	test('compiles ahead what a start needs, takes it from then on, and ignores a damaged one [F365]', () => {
 		const { said, status } = call('idv-agent', ['code-cache'], { PATH: '/usr/bin:/bin' });
 		expect({ status, said }).toEqual({ status: 0, said: 'Compiled ahead what a start needs.\n' });
 		const [cache = ''] = globSync(join(tree, 'usr/lib/idv-agent/program-*.cache'));

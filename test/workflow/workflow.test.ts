@@ -89,9 +89,10 @@ describe('the workflow changes without a moment offline', () => {
 
 	test('and a cadence as well', async () => {
 		const { service, device, expectNeverOffline } = await givenMover();
+		const closed = service.waitFor('channel-closed');
 		await device.home.writeSettings({ heartbeatCadence: 10 });
 		await device.daemon.reload();
-		await service.waitFor('channel-closed');
+		await closed;
 		expect(registrations(service)).toEqual([201, 201]);
 		expectNeverOffline();
 	});

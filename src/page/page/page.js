@@ -41,6 +41,7 @@ const FOR_SUPPORT = new Set([
 	'plan-untrusted',
 	'plan-outdated',
 	'plan-not-followed',
+	'file-exposed',
 	'plan-for-other-fleet',
 	'plan-expired',
 	'plan-unattested',

@@ -83,6 +83,7 @@ export default {
 		'plan-for-other-fleet': ['خطة الأجهزة مخصّصة لأجهزة أخرى.', HOTLINE],
 		'plan-expired': ['انتهت صلاحية خطة الأجهزة.', HOTLINE],
 		'plan-unattested': ['لم يعد أي مفتاح صالح يضمن خطة الأجهزة.', HOTLINE],
+		'file-exposed': ['يمكن لآخرين تغيير ملف في هذا الجهاز.', HOTLINE],
 		'plan-not-followed': ['تعذر اتباع خطة الأجهزة.', HOTLINE],
 		'fleet-key-invalid': ['مفتاح من مفاتيح الأجهزة غير صالح.', HOTLINE],
 		'inventory-invalid': ['في قائمة الأجهزة خطأ.', HOTLINE],

@@ -111,6 +111,7 @@ export default {
 		'plan-for-other-fleet': ['Der Flottenplan ist für andere Geräte.', HOTLINE],
 		'plan-expired': ['Der Flottenplan ist abgelaufen.', HOTLINE],
 		'plan-unattested': ['Kein gültiger Schlüssel steht mehr hinter dem Flottenplan.', HOTLINE],
+		'file-exposed': ['Eine Datei dieses Geräts kann von anderen geändert werden.', HOTLINE],
 		'plan-not-followed': ['Der Flottenplan konnte nicht befolgt werden.', HOTLINE],
 		'fleet-key-invalid': ['Ein Schlüssel der Flotte ist ungültig.', HOTLINE],
 		'inventory-invalid': ['Die Liste der Geräte enthält einen Fehler.', HOTLINE],

@@ -96,6 +96,7 @@ export default {
 		'plan-for-other-fleet': ['The fleet plan is for other devices.', HOTLINE],
 		'plan-expired': ['The fleet plan is out of date.', HOTLINE],
 		'plan-unattested': ['No valid key stands behind the fleet plan any more.', HOTLINE],
+		'file-exposed': ['A file of this device can be changed by others.', HOTLINE],
 		'plan-not-followed': ['The fleet plan could not be followed.', HOTLINE],
 		'fleet-key-invalid': ['A key of the fleet is not valid.', HOTLINE],
 		'inventory-invalid': ['The list of devices has an error.', HOTLINE],

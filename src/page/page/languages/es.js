@@ -98,6 +98,7 @@ export default {
 		'plan-for-other-fleet': ['El plan de la flota es para otros equipos.', HOTLINE],
 		'plan-expired': ['El plan de la flota ha caducado.', HOTLINE],
 		'plan-unattested': ['Ninguna clave válida respalda ya el plan de la flota.', HOTLINE],
+		'file-exposed': ['Otros pueden cambiar un archivo de este equipo.', HOTLINE],
 		'plan-not-followed': ['No se pudo seguir el plan de la flota.', HOTLINE],
 		'fleet-key-invalid': ['Una clave de la flota no es válida.', HOTLINE],
 		'inventory-invalid': ['La lista de equipos tiene un error.', HOTLINE],

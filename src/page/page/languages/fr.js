@@ -99,6 +99,7 @@ export default {
 		'plan-for-other-fleet': ['Le plan de la flotte est destiné à d’autres appareils.', HOTLINE],
 		'plan-expired': ['Le plan de la flotte a expiré.', HOTLINE],
 		'plan-unattested': ['Aucune clé valide ne garantit plus le plan de la flotte.', HOTLINE],
+		'file-exposed': ['Un fichier de cet appareil peut être modifié par d’autres.', HOTLINE],
 		'plan-not-followed': ['Le plan de la flotte n’a pas pu être suivi.', HOTLINE],
 		'fleet-key-invalid': ['Une clé de la flotte n’est pas valable.', HOTLINE],
 		'inventory-invalid': ['La liste des appareils contient une erreur.', HOTLINE],
