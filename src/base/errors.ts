@@ -169,10 +169,13 @@ export const CATALOGUE = {
 			'Give the agent the right to it: link serial-scanner.conf or keyboard-scanner.conf of /usr/lib/idv-agent/drop-ins, as it says itself, then systemctl daemon-reload and systemctl restart idv-agent.',
 		'access-denied': 'Run the command as root or as a member of the group that owns the socket.',
 	}),
+	...rows(ask(EXIT.internal), {
+		'update-unprepared': 'The update goes on without a judge; report what the message says.',
+	}),
 	...rows(ask(EXIT.refused), {
 		'update-taken-back':
 			'Look at its log with idv-agent update show; publish a newer version, or let apt try this one again with idv-agent update forget.',
-		'update-refused': 'Publish a version that this device may have; idv-agent update show says which it has refused.',
+		'update-refused': 'Publish a plan that orders a version which this device may have; idv-agent update show says what it has refused.',
 	}),
 	...rows(ask(EXIT.usage), {
 		'workflow-missing': 'Name the workflow: pair --workflow ID, or workflowId in the settings.',
@@ -207,8 +210,6 @@ export const CATALOGUE = {
 		'devices-offline': 'Look at what the problems in the report say, or give a large fleet a longer --ramp and --for.',
 	}),
 	...rows(ask(EXIT.io), {
-		'update-unprepared':
-			'Run it as root on a device that was installed with apt or dpkg; the version that is installed goes on.',
 		'update-failed': 'Look at what apt says in the message, and at the repositories of this device: apt update.',
 		'provision-failed': 'Run it as root, with /etc writable and space on the disk; nothing was taken from the file.',
 		'state-unwritable': 'Give the user of the agent a writable state directory with free space.',

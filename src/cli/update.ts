@@ -18,24 +18,19 @@ import { choosePaths } from '../settings/paths.runner.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
 import { openStateStore } from '../state/store.edge.ts';
 import { applyOrder } from '../updates/apply.runner.ts';
+import { PLAN_FILE } from '../updates/hand-over.runner.ts';
 import { runJudge } from '../updates/judge.runner.ts';
-import { openUpdateKeep, PLAN_FILE } from '../updates/keep.edge.ts';
+import { openUpdateKeep } from '../updates/keep.edge.ts';
 import { prepareUpdate } from '../updates/prepare.runner.ts';
 import { type Trial, versionSchema } from '../updates/record.ts';
 import * as system from '../updates/system.edge.ts';
+import { inWords } from '../updates/taken-back.ts';
 import { type AskFlags, askStatus, clientFor } from './local-agent.ts';
 import { localTime, printAnswer, printJson, printLine } from './output.ts';
 import { VERSION } from './version.ts';
 
 /** The agent answers within this time, or counts as silent. */
 const ANSWER_MS = 5_000;
-const FAULT_WORDS: Readonly<Record<string, string>> = {
-	crashes: 'it died three times',
-	reboots: 'the device was started three times without it coming online',
-	'not-ready': 'it did not answer',
-	'not-online': 'it did not come online, although the version before was',
-	unfinished: 'a script of its package failed',
-};
 
 /** `idv-agent update show`. */
 export async function showUpdates(flags: AskFlags): Promise<void> {
@@ -43,8 +38,11 @@ export async function showUpdates(flags: AskFlags): Promise<void> {
 	const [trial, outcomes] = [await keep.trial(), await keep.outcomes()];
 	if (flags.json) return printJson({ version: VERSION, trial, ...outcomes });
 	printLine(trialLine(trial));
+	const { failed } = outcomes;
+	if (failed)
+		printLine(`\nOn ${localTime(failed.at)} the order of the fleet plan was not carried out: ${failed.message}`);
 	for (const { version, by, at, fault, log } of outcomes.takenBack) {
-		printLine(`\n${version} was taken back on ${localTime(at)}: ${FAULT_WORDS[fault] ?? fault}. ${by} took its place.`);
+		printLine(`\n${version} was taken back on ${localTime(at)}: ${inWords(fault)}. ${by} took its place.`);
 		for (const line of log.slice(-5)) printLine(`  ${line}`);
 	}
 	if (outcomes.takenBack.length > 0) printLine('\nThe whole log of each is in: idv-agent update show --json');
@@ -149,7 +147,7 @@ export async function applyPlan(flags: AskFlags): Promise<void> {
 			labels: settings.fleet.labels,
 		},
 		planFile: join(paths.stateDir, PLAN_FILE),
-		now: new Date(),
+		clock: systemClock,
 	});
 	printAnswer(
 		flags,

@@ -3,10 +3,13 @@
  * Owns what is opened and closes it in the opposite order. Handles no signals and prints nothing (`cli/run.ts` does).
  */
 import { randomUUID } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { startAgent } from '../agent/agent.runner.ts';
 import { type Clock, systemClock } from '../base/clock.edge.ts';
 import { createCounters } from '../base/counters.ts';
 import { type Failure, failure, toFailure } from '../base/errors.ts';
+import { writeDurably } from '../base/files.edge.ts';
 import { createLog, type LogDestination, openLogDestination } from '../base/log.edge.ts';
 import { createSecretRegistry } from '../base/redact.ts';
 import { joinSentences } from '../base/sentences.ts';
@@ -31,6 +34,7 @@ import { loadSettings, type SettingsSources } from '../settings/load.runner.ts';
 import { type Settings, valueAt } from '../settings/table.ts';
 import { openStateStore } from '../state/store.edge.ts';
 import { rememberLog } from '../status/recent-log.ts';
+import { OUTCOMES_FILE, PLAN_FILE, type Updates } from '../updates/hand-over.runner.ts';
 
 export interface DaemonOptions extends SettingsSources {
 	/** Local sockets that systemd has opened; the others are opened here. */
@@ -75,6 +79,7 @@ export async function startDaemon(options: DaemonOptions) {
 		const store = await openStateStore(paths.stateDir);
 		closers.push(() => store.close());
 		const { state, notices } = await store.load();
+		const updates = await readUpdates();
 		const answerFile = await openAnswerFile(paths.stateDir);
 
 		const secrets = createSecretRegistry();
@@ -128,6 +133,14 @@ export async function startDaemon(options: DaemonOptions) {
 				});
 				closers.push(() => eventStore.close());
 				return eventStore;
+			},
+			updates: {
+				...updates,
+				write: (envelope) =>
+					void writeDurably(join(paths.stateDir, PLAN_FILE), envelope).then(
+						() => log.info('fleet plan handed over: it orders another version of this agent'),
+						(error) => log.warn(toFailure(error).message),
+					),
 			},
 			lineStore: lineFile(paths.stateDir),
 			openChannel,
@@ -258,6 +271,17 @@ export async function startDaemon(options: DaemonOptions) {
 		await close().catch(() => {});
 		throw error;
 	}
+}
+
+/** What root has written of updates; most devices have nothing of it. */
+async function readUpdates(): Promise<Pick<Updates, 'takenBack' | 'warning'>> {
+	if (!existsSync(OUTCOMES_FILE)) return { takenBack: [], warning: null };
+	const [{ openUpdateKeep }, { toReport, warningOf }] = await Promise.all([
+		import('../updates/keep.edge.ts'),
+		import('../updates/taken-back.ts'),
+	]);
+	const outcomes = await openUpdateKeep().outcomes();
+	return { takenBack: toReport(outcomes), warning: warningOf(outcomes) };
 }
 
 /**

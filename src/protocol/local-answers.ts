@@ -147,6 +147,18 @@ export const statusSchema = z.object({
 				.describe('When the plan was last confirmed to be current, since the agent started.'),
 		})
 		.nullable(),
+	updates: z
+		.object({
+			ordered: z
+				.string()
+				.nullable()
+				.describe('The version that the fleet plan orders and this device does not have yet.'),
+			takenBack: z
+				.array(z.object({ version: z.string(), at: timestamp, fault: z.string() }))
+				.describe('Versions that did not work on this device; the newest is the last.'),
+		})
+		.optional()
+		.describe('Absent where update.enabled is not set and no version was taken back.'),
 	sessionId: z.string().nullable().describe('The session that the pairing link named, if it named one.'),
 	pairedAt: timestamp.nullable(),
 	pairedAtBy: z

@@ -2,7 +2,8 @@
  * Carries out the order of a fleet plan, as root: reads the plan's own bytes again, verifies them with root's settings, asks apt
  * for exactly that version. The agent only says that there is something to do.
  */
-import { AgentError, asError, failure } from '../base/errors.ts';
+import type { Clock } from '../base/clock.edge.ts';
+import { AgentError, asError, failure, toFailure } from '../base/errors.ts';
 import { readBytes } from '../base/files.edge.ts';
 import type { PlannedDevice } from '../fleet/targeting.ts';
 import { MAX_PLAN_BYTES } from '../fleet/terms.ts';
@@ -13,36 +14,69 @@ import { mayUpdate, orderFor } from './order.ts';
 import type * as system from './system.edge.ts';
 
 /** apt of another may take long; the next order comes anyway. */
-const LOCK_SECONDS = 3600;
+const LONGEST_WAIT_MS = 3_600_000;
+const LOOK_MS = 5_000;
+/** For an apt that begins between the last look and ours. */
+const LOCK_SECONDS = 300;
 
 export interface ApplyParts {
 	readonly keep: UpdateKeep;
-	readonly system: Pick<typeof system, 'installVersion' | 'isOlder' | 'readInstalled'>;
+	readonly system: Pick<
+		typeof system,
+		'installVersion' | 'isOlder' | 'isPackagingBusy' | 'isReadOnly' | 'readInstalled'
+	>;
+	readonly clock: Pick<Clock, 'monotonicMs' | 'schedule' | 'wallMs'>;
 	readonly readPlan: typeof readPlan;
 	/** Root's. */
 	readonly settings: Pick<Settings, 'fleet' | 'update'>;
 	readonly device: PlannedDevice;
 	/** The file with the plan, as the agent has fetched it. */
 	readonly planFile: string;
-	readonly now: Date;
 }
 
 /**
+ * Carries out the newest order: the plan is read when apt is free, and again when another one has come meanwhile.
  * @returns the version that was installed; `null` when there was nothing to do.
- * @throws AgentError `plan-untrusted`, `plan-invalid`, `plan-for-other-fleet`, `update-refused`, `update-failed`.
+ * @throws AgentError `plan-untrusted`, `plan-invalid`, `plan-for-other-fleet`, `update-refused`, `update-failed`; root's record
+ * has it, too.
  */
 export async function applyOrder(parts: ApplyParts): Promise<string | null> {
-	const { keep, system, settings, device, now } = parts;
+	const { keep, settings, clock } = parts;
+	if (!settings.update.enabled) return null;
+	const read = () => readBytes(parts.planFile, MAX_PLAN_BYTES, { refuseLink: true });
+	try {
+		for (let did: string | null = null; ; ) {
+			await untilAptIsFree(parts);
+			const envelope = await read();
+			did = (await applyEnvelope(envelope, parts)) ?? did;
+			if (!envelope.equals(await read())) continue;
+			const outcomes = await keep.outcomes();
+			if (outcomes.failed !== null) await keep.saveOutcomes({ ...outcomes, failed: null });
+			return did;
+		}
+	} catch (error) {
+		const { code, message } = toFailure(error);
+		const at = new Date(clock.wallMs()).toISOString();
+		await keep.open();
+		await keep.saveOutcomes({ ...(await keep.outcomes()), failed: { code, message, at } });
+		throw error;
+	}
+}
+
+async function untilAptIsFree({ clock, system }: ApplyParts): Promise<void> {
+	const fromMs = clock.monotonicMs();
+	while ((await system.isPackagingBusy()) && clock.monotonicMs() - fromMs < LONGEST_WAIT_MS)
+		await new Promise<void>((resolve) => void clock.schedule(LOOK_MS, resolve));
+}
+
+async function applyEnvelope(envelope: Uint8Array, parts: ApplyParts): Promise<string | null> {
+	const { keep, system, settings, device, clock } = parts;
 	const { fleet, update } = settings;
-	if (!update.enabled) return null;
+	const now = new Date(clock.wallMs());
 	// Without a key any web server could choose what runs here.
 	if (fleet.publicKeys.length === 0)
 		throw new AgentError('update-refused', 'A plan may only update a device whose settings have fleet.publicKeys.');
-	const reading = parts.readPlan(
-		await readBytes(parts.planFile, MAX_PLAN_BYTES, { refuseLink: true }),
-		'The fleet plan',
-		fleet.publicKeys,
-	);
+	const reading = parts.readPlan(envelope, 'The fleet plan', fleet.publicKeys);
 	if (!reading.ok) throw asError(reading.problems[0] ?? failure('plan-invalid', 'The fleet plan cannot be read.'));
 	const { plan } = reading.read;
 	if (fleet.name !== null && plan.fleet !== fleet.name)
@@ -65,6 +99,11 @@ export async function applyOrder(parts: ApplyParts): Promise<string | null> {
 		isOlder: older.includes(true),
 	});
 	if (version === null) return null;
+	if (await system.isReadOnly('/usr'))
+		throw new AgentError(
+			'update-refused',
+			'The root file system of this device is read-only: nothing can be installed.',
+		);
 	await keep.open();
 	await keep.saveOutcomes({ ...outcomes, plan: edition });
 	const { status, text } = await system.installVersion(version, LOCK_SECONDS);

@@ -3,12 +3,28 @@
  * application holds a lease. Root reads everything again; nothing is installed here.
  */
 import type { Clock } from '../base/clock.edge.ts';
+import type { Failure } from '../base/errors.ts';
 import type { FleetPlan } from '../fleet/plan-format.ts';
 import type { PlannedDevice } from '../fleet/targeting.ts';
+import type { Status } from '../protocol/local-api.ts';
 import type { Settings } from '../settings/table.ts';
 import { type Order, orderFor, untilWindowMs } from './order.ts';
 
-export interface HandOverParts {
+/** In the directory of the agent's state: the plan that orders an update, as the agent has fetched it. */
+export const PLAN_FILE = 'update-plan.json';
+/** Root's, in its own directory (`keep.edge.ts`). */
+export const OUTCOMES_FILE = '/var/lib/idv-agent-update/outcomes.json';
+
+/** The two ends of what agent and root tell each other. */
+export interface Updates {
+	/** Puts the plan where root looks for it. A failure is told by the caller. */
+	readonly write: (envelope: Uint8Array) => void;
+	/** As it was when the agent started: what changes it starts the agent again. */
+	readonly takenBack: NonNullable<Status['updates']>['takenBack'];
+	readonly warning: Failure | null;
+}
+
+export type HandOverParts = {
 	readonly clock: Pick<Clock, 'wallMs' | 'schedule'>;
 	readonly settings: () => Pick<Settings, 'update'>;
 	readonly device: () => PlannedDevice;
@@ -16,9 +32,7 @@ export interface HandOverParts {
 	readonly version: string;
 	/** Whether an application holds a lease now. */
 	readonly isHeld: () => boolean;
-	/** Puts the plan where root looks for it. A failure is told by the caller. */
-	readonly write: (envelope: Uint8Array) => void;
-}
+} & Pick<Updates, 'write'>;
 
 export type HandOver = ReturnType<typeof createHandOver>;
 
@@ -32,6 +46,7 @@ const AGAIN_MS = 6 * 3_600_000;
 export function createHandOver(parts: HandOverParts) {
 	const { clock } = parts;
 	let pending: { readonly plan: FleetPlan; readonly envelope: Uint8Array } | null = null;
+	let wasHandedOver = false;
 	let cancel = () => {};
 
 	function orderNow(): Order | null {
@@ -50,7 +65,8 @@ export function createHandOver(parts: HandOverParts) {
 		if (dueMs > 0) again(dueMs);
 		else if (parts.isHeld()) again(HELD_MS);
 		else {
-			parts.write(pending?.envelope ?? new Uint8Array());
+			if (pending) parts.write(pending.envelope);
+			wasHandedOver = true;
 			again(AGAIN_MS, AGAIN_MS);
 		}
 	}
@@ -64,7 +80,11 @@ export function createHandOver(parts: HandOverParts) {
 		received(plan: FleetPlan, envelope: Uint8Array): void {
 			pending = { plan, envelope };
 			look();
-			if (orderNow() === null) pending = null;
+			if (orderNow() !== null) return;
+			pending = null;
+			// Root may still wait for apt, with a plan that was withdrawn meanwhile.
+			if (wasHandedOver) parts.write(envelope);
+			wasHandedOver = false;
 		},
 		/** The settings have changed. */
 		reevaluate: look,

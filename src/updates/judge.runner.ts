@@ -37,6 +37,8 @@ export interface JudgeParts {
 /** How the trial ended; `none`: there was none. */
 export type TrialEnd = 'kept' | 'wentBack' | 'none';
 
+/** dpkg's own status when it could do nothing, such as while another has its lock. */
+const DPKG_BUSY = 2;
 /** Between two tries to go back, in milliseconds; doubled up to the last. */
 const AGAIN_MS = [5_000, 300_000] as const;
 
@@ -53,6 +55,7 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 	if (trial.phase === 'goingBack') return goBack(trial);
 	say(`Version ${known.to} is tried; before it was ${known.from}, ${known.before}.`);
 	let seenAtMs: number | null = null;
+	let beganAtMs = 0;
 	let onlineSinceMs: number | null = null;
 	let silentSinceMs: number | null = null;
 	for (;;) {
@@ -60,9 +63,13 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		const verdict = judge({ ...trial, judgeSeconds: parts.judgeSeconds }, look);
 		if (verdict.type === 'wait') await pause(verdict.forMs);
 		else if (verdict.type === 'finish') {
-			trial = { ...trial, wasFinished: true };
-			await keep.saveTrial(trial);
-			say(`dpkg was cut off: ${lastLine((await system.finishConfiguring()).text)}`);
+			const { status, text } = await system.finishConfiguring();
+			say(`dpkg was cut off: ${lastLine(text)}`);
+			if (status === DPKG_BUSY) await pause(AGAIN_MS[0]);
+			else {
+				trial = { ...trial, wasFinished: true };
+				await keep.saveTrial(trial);
+			}
 		} else if (verdict.type === 'goBack') return goBack({ ...trial, fault: verdict.fault });
 		else {
 			if (verdict.type === 'keep') {
@@ -79,10 +86,13 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		const isBusy = await system.isPackagingBusy();
 		const installed = await system.readInstalled();
 		const isThere = !isBusy && installed?.state === 'whole' && installed.version !== known.from;
-		if (isThere && seenAtMs === null) await begin(nowMs, installed.version);
+		if (isThere && (seenAtMs === null || installed.version !== trial?.to)) await begin(nowMs, installed.version);
 		const [unit, status] = await Promise.all([system.readUnit(), parts.askStatus()]);
-		const { isReady, restarts } = unit;
-		const state = status?.state ?? null;
+		const { restarts } = unit;
+		// Nobody has started the new version yet: what answers is the one before.
+		const isOld = unit.runId !== null && unit.runId === trial?.oldRun;
+		const isReady = unit.isReady && !isOld;
+		const state = isReady ? (status?.state ?? null) : null;
 		onlineSinceMs = state === 'online' ? (onlineSinceMs ?? nowMs) : null;
 		silentSinceMs = isThere && (!isReady || state === null) ? (silentSinceMs ?? nowMs) : null;
 		const since = (ms: number | null) => (ms === null ? 0 : nowMs - ms);
@@ -91,6 +101,11 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		const lineIsDown = mayBlame && isLineDown(problem.code, await parts.getsThrough());
 		// When the line is back, the version has its whole time.
 		if (lineIsDown) seenAtMs = nowMs;
+		const hasStood = state !== null && seenAtMs !== null && nowMs - beganAtMs >= parts.judgeSeconds * 1000;
+		if (hasStood && trial && trial.boots > 1) {
+			trial = { ...trial, boots: 1 };
+			await keep.saveTrial(trial);
+		}
 		return {
 			elapsedMs: since(seenAtMs),
 			isBusy,
@@ -110,7 +125,9 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 	/** The new version is in place: its time begins, and each boot is counted. */
 	async function begin(nowMs: number, version: string): Promise<void> {
 		seenAtMs = nowMs;
+		beganAtMs = nowMs;
 		onlineSinceMs = null;
+		silentSinceMs = null;
 		const bootId = await system.readBootId();
 		if (trial && (trial.bootId !== bootId || trial.to !== version || trial.phase !== 'judging')) {
 			const boots = trial.bootId === bootId ? trial.boots : trial.boots + 1;

@@ -20,7 +20,7 @@ export interface Look {
 	readonly isReady: boolean;
 	/** How often systemd started the unit again in this boot: crashes and watchdog kills. */
 	readonly restarts: number;
-	/** Boots of the machine since then. */
+	/** Boots of the machine in a row in which the new version did not stand for `judgeSeconds`. */
 	readonly boots: number;
 	/** The state that the local interface tells; `null` where it does not answer. */
 	readonly state: 'online' | 'connecting' | 'offline' | 'blocked' | 'unpaired' | null;
@@ -56,7 +56,8 @@ export type Verdict =
 
 /** So often a version may die before it is taken back. */
 export const MAX_RESTARTS = 3;
-export const MAX_BOOTS = 3;
+/** The update's own boot and three more. */
+export const MAX_BOOTS = 4;
 /** Online for so long is online. */
 export const PROVED_MS = 10_000;
 const LOOK_MS = 2_000;
@@ -86,10 +87,13 @@ export function judge({ from, before, judgeSeconds }: Case, look: Look): Verdict
 
 const goBack = (fault: Fault): Verdict => ({ type: 'goBack', fault });
 
-/** The codes of problems that are the line's or the service's, not the agent's. */
-const OF_THE_LINE = new Set(['service-overloaded', 'service-failed', 'captive-portal', 'clock-wrong', 'proxy-failed']);
+/** The service has answered, and has no time. */
+const OF_THE_SERVICE = new Set(['service-overloaded', 'service-failed']);
 /** Codes that a broken version could tell of a line that works: believed only if the old version does not get through either. */
-const OF_THE_NETWORK = new Set([
+const OF_THE_LINE = new Set([
+	'captive-portal',
+	'clock-wrong',
+	'proxy-failed',
 	'dns-failed',
 	'service-unreachable',
 	'connect-timeout',
@@ -103,5 +107,5 @@ const OF_THE_NETWORK = new Set([
  */
 export function isLineDown(problem: string | null, oldGetsThrough: boolean): boolean {
 	if (problem === null) return false;
-	return OF_THE_LINE.has(problem) || (OF_THE_NETWORK.has(problem) && !oldGetsThrough);
+	return OF_THE_SERVICE.has(problem) || (OF_THE_LINE.has(problem) && !oldGetsThrough);
 }

@@ -4,7 +4,7 @@
  */
 import { chmod, chown, copyFile, link, mkdir, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { findGroup, readText, remove, syncDirectory, writeDurably } from '../base/files.edge.ts';
+import { findGroup, readText, remove, syncDirectory, syncFile, writeDurably } from '../base/files.edge.ts';
 import { NO_OUTCOMES, type Outcomes, outcomesSchema, pinning, type Trial, trialSchema } from './record.ts';
 
 /** `/var/lib/idv-agent-update` and what stands beside it; elsewhere in tests. */
@@ -22,8 +22,6 @@ export const UPDATE_PLACES: UpdatePlaces = {
 	preferences: '/etc/apt/preferences.d',
 };
 export const JUDGE_UNIT = 'idv-agent-judge.service';
-/** In the directory of the agent's state: the plan that orders an update, as the agent has fetched it. */
-export const PLAN_FILE = 'update-plan.json';
 const MAX_BYTES = 1024 * 1024;
 const PIN_FILE = 'idv-agent-taken-back.pref';
 
@@ -78,6 +76,7 @@ export function openUpdateKeep({ directory, units, preferences }: UpdatePlaces =
 		async keepProgram(running: string): Promise<void> {
 			await remove(program);
 			await link(running, program).catch(() => copyFile(running, program));
+			await syncFile(program);
 			await chmod(program, 0o755);
 			await syncDirectory(directory);
 		},
@@ -116,7 +115,7 @@ RestartSec=10
 UnsetEnvironment=NODE_OPTIONS NODE_EXTRA_CA_CERTS NODE_TLS_REJECT_UNAUTHORIZED NODE_V8_COVERAGE NODE_DEBUG NODE_PATH OPENSSL_CONF
 SyslogIdentifier=idv-agent-judge
 UMask=0022
-MemoryMax=256M
+MemoryMax=512M
 OOMScoreAdjust=-500
 LimitCORE=0
 NoNewPrivileges=yes

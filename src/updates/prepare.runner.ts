@@ -1,16 +1,19 @@
 /**
  * Before the package is replaced, as root, by the version that is still there: the device's state is written down, the way back
- * and the program that judges are kept, and the judge is started. Fails only where the update must not go on.
+ * and the program that judges are kept, and the judge is started. Fails where there is no room for it; the package's script lets an update go on after any other failure.
  */
 import { asError, failure, toFailure } from '../base/errors.ts';
-import { inWords } from '../base/files.edge.ts';
+import { errnoOf } from '../base/files.edge.ts';
 import type { Before } from './judge.ts';
 import { JUDGE_UNIT, type UpdateKeep } from './keep.edge.ts';
 import type * as system from './system.edge.ts';
 
 export interface PrepareParts {
 	readonly keep: UpdateKeep;
-	readonly system: Pick<typeof system, 'readInstalled' | 'packInstalled' | 'freeBytes' | 'tellSystemd' | 'readUnit'>;
+	readonly system: Pick<
+		typeof system,
+		'readInstalled' | 'packInstalled' | 'freeBytes' | 'stopUnit' | 'tellSystemd' | 'readUnit'
+	>;
 	/** The state of the running agent; `null` where it does not answer. */
 	readonly askState: () => Promise<string | null>;
 	/** The executable of this process. */
@@ -27,11 +30,15 @@ const SPACE = 2.5;
  * @throws AgentError `disk-low`: the way back would not fit; `update-unprepared` where there is no way back for another reason.
  */
 export async function prepareUpdate(to: string, { keep, system, askState, running, now }: PrepareParts): Promise<void> {
-	const under = await keep.trial();
 	// Going back prepares nothing.
-	if (under?.phase === 'goingBack') return;
+	if ((await keep.trial())?.phase === 'goingBack') return;
 	const installed = await system.readInstalled();
 	if (!installed || installed.version === to) return;
+	// One of an update before must not close its case while this one begins.
+	await system.stopUnit(JUDGE_UNIT);
+	const under = await keep.trial();
+	// A second update before the first was judged goes back to the version that is known to work.
+	const isGoingOn = under !== null && under.to === installed.version;
 	try {
 		await keep.open();
 		const needed = Math.round(installed.bytes * SPACE);
@@ -43,11 +50,13 @@ export async function prepareUpdate(to: string, { keep, system, askState, runnin
 					`An update takes ${megabytes(needed)} for the new version and the way back; ${megabytes(free)} are free.`,
 				),
 			);
-		// A second update before the first was judged goes back to the version that is known to work.
-		const isGoingOn = under !== null && under.to === installed.version;
-		if (!isGoingOn) await system.packInstalled(installed, keep.oldPackage);
-		await keep.keepProgram(running);
-		const before = isGoingOn ? under.before : await stateBefore(askState, system);
+		if (!isGoingOn) {
+			await keep.end();
+			await system.packInstalled(installed, keep.oldPackage);
+			await keep.keepProgram(running);
+		}
+		const unit = await system.readUnit();
+		const before = isGoingOn ? under.before : await stateBefore(askState, unit);
 		const from = isGoingOn ? under.from : installed.version;
 		await keep.saveTrial({
 			schemaVersion: 1,
@@ -58,24 +67,25 @@ export async function prepareUpdate(to: string, { keep, system, askState, runnin
 			before,
 			boots: 0,
 			bootId: null,
+			oldRun: unit.runId,
 			wasFinished: false,
 			fault: null,
 		});
 		await keep.installUnit();
-		await system.tellSystemd('start', JUDGE_UNIT);
 	} catch (error) {
+		if (!isGoingOn) await keep.end();
 		if (toFailure(error).code === 'disk-low') throw error;
-		const isFull = inWords(error) === inWords({ code: 'ENOSPC' });
+		// dpkg-deb says it in words.
+		const isFull = errnoOf(error) === 'ENOSPC' || toFailure(error).message.includes('No space left on device');
 		const message = `The way back to version ${installed.version} could not be kept: ${toFailure(error).message}`;
 		throw asError(failure(isFull ? 'disk-low' : 'update-unprepared', message));
+	} finally {
+		if (await keep.trial()) await system.tellSystemd('start', JUDGE_UNIT);
 	}
 }
 
-async function stateBefore(
-	askState: PrepareParts['askState'],
-	{ readUnit }: Pick<typeof system, 'readUnit'>,
-): Promise<Before> {
-	if ((await readUnit()).isStopped) return 'stopped';
+async function stateBefore(askState: PrepareParts['askState'], unit: system.UnitLook): Promise<Before> {
+	if (unit.isStopped) return 'stopped';
 	return (await askState()) === 'online' ? 'online' : 'offline';
 }
 

@@ -3,11 +3,10 @@
  * files. Older and newer versions read them: fields are only added.
  */
 import * as z from 'zod';
+import { VERSION_NAME } from './order.ts';
 
-/** The names of dpkg's versions; nothing else gets into a command or a file of apt. */
-export const versionSchema = z
-	.string('must be a text')
-	.regex(/^\d[A-Za-z0-9.+~:-]{0,63}$/, 'must be a version such as 0.3.0');
+/** As dpkg writes it. */
+export const versionSchema = z.string('must be a text').regex(VERSION_NAME, 'must be a version such as 0.3.0');
 
 export const trialSchema = z.looseObject({
 	schemaVersion: z.literal(1),
@@ -17,10 +16,12 @@ export const trialSchema = z.looseObject({
 	to: versionSchema,
 	startedAt: z.string(),
 	before: z.enum(['online', 'offline', 'stopped']),
-	/** Of the machine, since the new version was first seen. */
+	/** Of the machine, in a row, in which the new version has not stood its time. */
 	boots: z.int().default(0),
 	/** The newest of them, as the kernel names it. */
 	bootId: z.string().nullable().default(null),
+	/** Which run of the unit was the old version's, as systemd names it. */
+	oldRun: z.string().nullable().default(null),
 	wasFinished: z.boolean().default(false),
 	fault: z.string().nullable().default(null),
 });
@@ -46,13 +47,15 @@ export const outcomesSchema = z.looseObject({
 	takenBack: z.array(takenBackSchema),
 	/** The newest version that was judged good, as a floor: a plan never leads below it. */
 	kept: versionSchema.nullable().default(null),
+	/** Why the order of the newest plan was not carried out; `null` since one was, or there was nothing to do. */
+	failed: z.looseObject({ code: z.string(), message: z.string(), at: z.string() }).nullable().default(null),
 	/** The newest plan by which this device was updated: an older one orders nothing. */
 	plan: z.looseObject({ epoch: z.int(), revision: z.int() }).nullable().default(null),
 });
 
 export type Outcomes = z.infer<typeof outcomesSchema>;
 
-export const NO_OUTCOMES: Outcomes = { schemaVersion: 1, takenBack: [], kept: null, plan: null };
+export const NO_OUTCOMES: Outcomes = { schemaVersion: 1, takenBack: [], kept: null, failed: null, plan: null };
 /** Versions that are remembered; the oldest is forgotten. */
 export const MAX_TAKEN_BACK = 8;
 export const MAX_LOG_LINES = 100;

@@ -3,9 +3,21 @@
  * Decides nothing; a version only gets into a command after `versionSchema` has read it.
  */
 import { execFile } from 'node:child_process';
-import { link, mkdir, readdir, readFile, readlink, rm, statfs, symlink, writeFile } from 'node:fs/promises';
+import {
+	access,
+	constants,
+	link,
+	mkdir,
+	readdir,
+	readFile,
+	readlink,
+	rm,
+	statfs,
+	symlink,
+	writeFile,
+} from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { errnoOf } from '../base/files.edge.ts';
+import { errnoOf, syncFile } from '../base/files.edge.ts';
 import type { PackageState } from './judge.ts';
 
 export const PACKAGE = 'idv-agent';
@@ -76,18 +88,22 @@ export interface UnitLook {
 	readonly isReady: boolean;
 	readonly isStopped: boolean;
 	readonly restarts: number;
+	/** A name for this run, another after each start; `null` when it does not run. */
+	readonly runId: string | null;
 }
 
 /** The agent's unit, as systemd has it. */
 export async function readUnit(): Promise<UnitLook> {
-	const properties = ['ActiveState', 'SubState', 'NRestarts'].map((name) => `--property=${name}`);
+	const properties = ['LoadState', 'ActiveState', 'NRestarts', 'InvocationID'].map((name) => `--property=${name}`);
 	const { text } = await run('systemctl', ['show', UNIT, ...properties], ASK_MS);
 	const values = Object.fromEntries(text.split('\n').map((line) => line.split('=', 2)));
 	return {
-		isReady: values['ActiveState'] === 'active',
+		// A process whose unit is gone runs on until the next boot.
+		isReady: values['ActiveState'] === 'active' && values['LoadState'] === 'loaded',
 		// One that dies is `activating` between its starts; a person's stop leaves it inactive.
 		isStopped: values['ActiveState'] === 'inactive',
 		restarts: Number(values['NRestarts'] ?? 0) || 0,
+		runId: values['InvocationID'] || null,
 	};
 }
 
@@ -105,9 +121,11 @@ export async function readLog(lines: number): Promise<string[]> {
 export const finishConfiguring = (): Promise<Ran> =>
 	run('dpkg', ['--force-confold', '--configure', '--pending'], WORK_MS);
 
-/** Installs a package of this device's own keeping, older or not. */
+/** Installs a package of this device's own keeping, older or not. The scripts of the version that goes have no say in it. */
 export const installFile = (file: string): Promise<Ran> =>
-	run('dpkg', ['--force-downgrade', '--force-confold', '--force-remove-reinstreq', '--install', file], WORK_MS);
+	run('dpkg', ['--force-downgrade', '--force-confold', '--force-remove-reinstreq', '--install', file], WORK_MS, {
+		IDV_AGENT_GOING_BACK: '1',
+	});
 
 /** Makes room for a package that has to come back: what apt has kept can be fetched again. */
 export const cleanCache = (): Promise<Ran> => run('apt-get', ['clean'], WORK_MS);
@@ -130,6 +148,14 @@ export async function isOlder(version: string, than: string): Promise<boolean> {
 	return (await run('dpkg', ['--compare-versions', version, 'lt', than], ASK_MS)).status === 0;
 }
 
+/** Whether nothing can be written where a path is, not even by root. */
+export async function isReadOnly(path: string): Promise<boolean> {
+	return access(path, constants.W_OK).then(
+		() => false,
+		(error) => errnoOf(error) === 'EROFS',
+	);
+}
+
 /** Bytes that root may still write where a directory is. */
 export async function freeBytes(directory: string): Promise<number> {
 	const { bfree, bsize } = await statfs(directory);
@@ -142,7 +168,8 @@ export async function freeBytes(directory: string): Promise<number> {
  */
 export async function packInstalled({ version, architecture }: InstalledPackage, file: string): Promise<void> {
 	const kept = join(APT_CACHE, `${PACKAGE}_${version.replaceAll(':', '%3a')}_${architecture}.deb`);
-	if ((await run('cp', ['--reflink=auto', kept, file], WORK_MS)).status === 0 && (await holds(file, version))) return;
+	const copied = await run('cp', ['--reflink=auto', kept, file], WORK_MS);
+	if (copied.status === 0 && (await holds(file, version))) return syncFile(file);
 	const tree = `${file}.tree`;
 	await rm(tree, { recursive: true, force: true });
 	try {
@@ -150,6 +177,7 @@ export async function packInstalled({ version, architecture }: InstalledPackage,
 		const how = ['--root-owner-group', '-Zgzip', '-z1', '--build', tree, file];
 		const { status, text } = await run('dpkg-deb', how, WORK_MS);
 		if (status !== 0 || !(await holds(file, version))) throw new Error(text.trim() || 'dpkg-deb made no package');
+		await syncFile(file);
 	} finally {
 		await rm(tree, { recursive: true, force: true });
 	}
@@ -180,7 +208,8 @@ async function layOut(tree: string): Promise<void> {
 			});
 	}
 	const { text: described } = await run('dpkg-query', ['--status', PACKAGE], ASK_MS);
-	const fields = described.replace(/^Status:.*\n/m, '').replace(/^Conffiles:.*\n(?: .*\n)*/m, '');
+	// dpkg's own notes on it are no part of a package.
+	const fields = described.replace(/^(?:Status|Config-Version|Conffiles|Triggers-\w+):.*\n(?: .*\n)*/gm, '');
 	await writeFile(join(control, 'control'), `${fields.trimEnd()}\n`);
 	for (const name of ['preinst', 'postinst', 'prerm', 'postrm', 'conffiles', 'md5sums'])
 		await run('cp', ['--archive', join(DPKG_INFO, `${PACKAGE}.${name}`), join(control, name)], ASK_MS);
@@ -190,6 +219,11 @@ async function layOut(tree: string): Promise<void> {
 export async function tellSystemd(...words: readonly string[]): Promise<void> {
 	await run('systemctl', ['daemon-reload'], ASK_MS);
 	if (words.length > 0) await run('systemctl', ['--no-block', ...words], ASK_MS);
+}
+
+/** Stops a unit and waits until it is. */
+export async function stopUnit(name: string): Promise<void> {
+	await run('systemctl', ['stop', name], ASK_MS);
 }
 
 /** The name of this boot. */

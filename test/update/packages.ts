@@ -11,8 +11,9 @@ export const BEHAVIOURS = {
 	good: '',
 	crashing: 'exit 1',
 	silent: 'exec sleep infinity',
-	'never-online': 'exec /opt/idv-agent/idv-agent "$@" --set baseUrl=https://127.0.0.1:9',
-	'eats-memory': `exec tail /dev/zero`,
+	'never-online': 'exec /opt/idv-agent/idv-agent "$@" --set service.channelPath=/nowhere',
+	// Where the control groups here do not bound it, this does.
+	'eats-memory': 'ulimit -v 1500000; exec tail /dev/zero',
 } as const;
 export type Behaviour = keyof typeof BEHAVIOURS | 'failing-script' | 'without-unit';
 

@@ -20,7 +20,9 @@ const SEED = Number(process.env['UPDATE_SEED'] ?? Math.floor(Math.random() * 2 *
 const PORT = 8490;
 const API_KEY = 'update-suite-api-key-5b1f';
 const JUDGE_SECONDS = 30;
-const HASTE = '[Service]\nRestartSec=100ms\nTimeoutStartSec=5\nTimeoutAbortSec=1\n';
+/** For a machine that has other work. */
+const PATIENCE_SECONDS = 150;
+const HASTE = '[Service]\nRestartSec=100ms\nTimeoutStartSec=20\nTimeoutAbortSec=1\n';
 
 let directory: string;
 let device: Machine;
@@ -38,7 +40,11 @@ beforeAll(async () => {
 	const made = { root: ROOT, executable, architecture, epoch: 1_780_000_000, compression: 'gzip' } as const;
 	real = await buildDebianPackage({ ...made, version: '0.2.0', outDir: directory });
 	repository = makeRepository(directory);
-	device = createMachine(prepareTree(join(BUILD, 'trees'), SUITE, ['apt', 'gpgv', 'bash']), join(BUILD, 'machines'));
+	device = createMachine(
+		prepareTree(join(BUILD, 'trees'), SUITE, ['apt', 'gpgv', 'bash', 'iproute2']),
+		join(BUILD, 'machines'),
+		true,
+	);
 	mkdirSync(join(device.disk, 'opt/idv-agent'), { recursive: true });
 	cpSync(executable, join(device.disk, 'opt/idv-agent/idv-agent'));
 	service = await startTrialService(device.network, PORT, API_KEY);
@@ -86,15 +92,27 @@ function next(): string {
 }
 
 async function untilOnline(): Promise<void> {
-	await device.must(
-		`until idv-agent status --json 2>/dev/null | grep --quiet '"state": *"online"'; do sleep 0.2; done`,
+	const { status } = await device.run(
+		`timeout ${PATIENCE_SECONDS} sh -c 'until idv-agent status --json 2>/dev/null | grep -q "\\"state\\": *\\"online\\""; do sleep 0.2; done'`,
 	);
+	if (status !== 0) throw new Error(`The device is not online:\n${await story()}`);
 }
 
 /** Waits until nothing is left to judge. */
 async function untilJudged(): Promise<void> {
-	await device.must('while [ -e /etc/systemd/system/idv-agent-judge.service ]; do sleep 0.2; done');
+	const { status } = await device.run(
+		`timeout ${2 * PATIENCE_SECONDS} sh -c 'while [ -e /etc/systemd/system/idv-agent-judge.service ]; do sleep 0.2; done'`,
+	);
+	if (status !== 0) throw new Error(`Nothing was decided:\n${await story()}`);
 }
+
+/** What a person would look at. */
+const story = async () =>
+	(
+		await device.run(
+			'tail -n 25 /var/log/apt/term.log; dpkg -l idv-agent; ls -l /var/lib/idv-agent-update; cat /var/lib/idv-agent-update/trial.json; journalctl --no-pager --lines=40 --unit=idv-agent-judge; systemctl status --no-pager idv-agent; df /',
+		)
+	).text;
 
 const installed = async () =>
 	(await device.must("dpkg-query --show --showformat='${Version} ${db:Status-Status}' idv-agent")).trim();
@@ -182,6 +200,29 @@ describe('an update by apt', () => {
 	});
 });
 
+const DISORDERS = ['power', 'power', 'power', 'kill', 'kill', 'full', 'line'] as const;
+/** What befalls a device while it is updated. */
+const DISORDER: Readonly<Record<(typeof DISORDERS)[number], (upgrading: Promise<unknown>) => Promise<void>>> = {
+	async power(upgrading) {
+		await device.cutPower();
+		await upgrading;
+		await device.boot();
+	},
+	async kill(upgrading) {
+		await device.run('pkill --signal KILL "dpkg|apt-get"; pkill --signal KILL --full "update judge"');
+		await upgrading;
+	},
+	async full(upgrading) {
+		await device.run('fallocate --length $(df --output=avail --block-size=1 / | tail -n 1) /filling; sleep 10');
+		await upgrading;
+		await device.must('rm -f /filling');
+	},
+	async line(upgrading) {
+		await device.must('ip link set lo down && sleep 10 && ip link set lo up');
+		await upgrading;
+	},
+};
+
 describe(`at a random step (UPDATE_SEED=${SEED})`, () => {
 	let state = SEED;
 	/** Mulberry32: the same seed, the same rounds. */
@@ -194,7 +235,7 @@ describe(`at a random step (UPDATE_SEED=${SEED})`, () => {
 	const rounds = Array.from({ length: ROUNDS }, (_, index) => {
 		const all: Behaviour[] = ['good', 'good', 'crashing', 'never-online', 'failing-script'];
 		const behaviour = all[Math.floor(random() * all.length)] ?? 'good';
-		const disorder = random() < 0.6 ? 'power' : 'kill';
+		const disorder = DISORDERS[Math.floor(random() * DISORDERS.length)] ?? 'power';
 		return [index + 1, behaviour, disorder, Math.floor(random() * 6_000)] as const;
 	});
 
@@ -204,14 +245,7 @@ describe(`at a random step (UPDATE_SEED=${SEED})`, () => {
 		await device.must('sync');
 		const upgrading = upgrade();
 		await device.must(`sleep ${afterMs / 1000}`);
-		if (disorder === 'power') {
-			await device.cutPower();
-			await upgrading;
-			await device.boot();
-		} else {
-			await device.run('pkill --signal KILL "dpkg|apt-get"; pkill --signal KILL --full "update judge"');
-			await upgrading;
-		}
+		await DISORDER[disorder](upgrading);
 		await device.must(
 			'timeout 20 sh -c "while fuser -s /var/lib/dpkg/lock-frontend 2>/dev/null; do sleep 0.2; done" || true',
 		);

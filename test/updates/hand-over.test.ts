@@ -77,6 +77,17 @@ test('a lease holds it, for as long as it lasts', () => {
 	expect(written).toEqual(['the plan']);
 });
 
+test('a plan that withdraws an order which root may still wait with is handed over, once', () => {
+	const { clock, written, receive, handOver } = given();
+	receive('0.3.0');
+	expect(written).toEqual(['the plan']);
+	receive(null, 'the plan without it');
+	receive(null, 'the plan after that');
+	clock.advance(24 * HOUR);
+	expect(written).toEqual(['the plan', 'the plan without it']);
+	expect(handOver.ordered).toBeNull();
+});
+
 test('nothing is handed over that orders nothing, names this version, is not switched on, or was withdrawn', () => {
 	const off = given({ enabled: false });
 	off.receive('0.3.0');

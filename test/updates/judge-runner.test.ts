@@ -9,6 +9,7 @@ import { openUpdateKeep } from '../../src/updates/keep.edge.ts';
 import { prepareUpdate } from '../../src/updates/prepare.runner.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
 
+type SystemParts = JudgeParts['system'] & Parameters<typeof prepareUpdate>[1]['system'];
 type Told = Pick<Status, 'state' | 'problem' | 'warnings'> | null;
 const told = (state: Status['state'], code?: string): Told =>
 	({ state, problem: code === undefined ? null : { code }, warnings: [] }) as unknown as Told;
@@ -32,7 +33,7 @@ async function givenMachine() {
 			bytes: number;
 			state: PackageState;
 		} | null,
-		unit: { isReady: true, isStopped: false, restarts: 0 },
+		unit: { isReady: true, isStopped: false, restarts: 0, runId: 'run-1' as string | null },
 		free: 1_000_000,
 		busy: 0,
 		boot: 'boot-1',
@@ -43,10 +44,11 @@ async function givenMachine() {
 		installs: () => {},
 	};
 	const ran = { status: 0, text: '' };
-	const system: JudgeParts['system'] & Parameters<typeof prepareUpdate>[1]['system'] = {
+	const system: { -readonly [Name in keyof SystemParts]: SystemParts[Name] } = {
 		readInstalled: async () => machine.installed,
 		packInstalled: async ({ version }, file) => writeFileSync(file, version),
 		freeBytes: async () => machine.free,
+		stopUnit: async () => {},
 		tellSystemd: async (...words) => void machine.did.push(['systemctl', ...words].join(' ')),
 		readUnit: async () => machine.unit,
 		isPackagingBusy: async () => machine.busy-- > 0,
@@ -78,6 +80,7 @@ async function givenMachine() {
 	return {
 		machine,
 		keep,
+		system,
 		places,
 		prepare: (to: string) =>
 			prepareUpdate(to, {
@@ -88,6 +91,7 @@ async function givenMachine() {
 				now: '2026-11-22T04:00:00Z',
 			}),
 		become(version: string, state: PackageState = 'whole') {
+			machine.unit = { ...machine.unit, runId: `run of ${version}` };
 			if (machine.installed) machine.installed = { ...machine.installed, version, state };
 		},
 		/** Judges until the end, time passing whenever it waits. */
@@ -134,7 +138,8 @@ test.each<[string, string, (machine: Awaited<ReturnType<typeof givenMachine>>['m
 	[
 		'dies three times',
 		'crashes',
-		(machine) => Object.assign(machine, { unit: { isReady: false, isStopped: false, restarts: 3 }, status: null }),
+		(machine) =>
+			Object.assign(machine, { unit: { isReady: false, isStopped: false, restarts: 3, runId: null }, status: null }),
 	],
 	['never answers', 'not-ready', (machine) => Object.assign(machine, { status: null })],
 	[
@@ -199,7 +204,7 @@ test('three boots without coming online take a version back; the count outlives 
 	await prepare('0.3.0');
 	become('0.3.0');
 	machine.status = null;
-	for (const boot of ['boot-2', 'boot-3']) {
+	for (const boot of ['boot-2', 'boot-3', 'boot-4']) {
 		machine.boot = boot;
 		// Power goes while it waits.
 		await expect(
@@ -208,8 +213,8 @@ test('three boots without coming online take a version back; the count outlives 
 			}),
 		).rejects.toThrow('power cut');
 	}
-	expect(await keep.trial()).toMatchObject({ phase: 'judging', boots: 2 });
-	machine.boot = 'boot-4';
+	expect(await keep.trial()).toMatchObject({ phase: 'judging', boots: 3 });
+	machine.boot = 'boot-5';
 	expect(await judge()).toBe('wentBack');
 	expect((await keep.outcomes()).takenBack).toMatchObject([{ fault: 'reboots' }]);
 });
@@ -243,4 +248,62 @@ test('no update begins without room for the way back; a second one goes back to 
 	become('0.4.0');
 	expect(await judge()).toBe('wentBack');
 	expect(machine.installed?.version).toBe('0.2.0');
+});
+
+test('a device that is switched off each night while its line is down keeps its new version', async () => {
+	const { machine, keep, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	machine.getsThrough = false;
+	machine.status = told('offline', 'service-unreachable');
+	for (let night = 1; night < 8; night += 1) {
+		machine.boot = `boot-${night}`;
+		const day = judge((elapsedMs) => {
+			if (elapsedMs > 900_000) throw new Error('switched off');
+		});
+		await expect(day).rejects.toThrow('switched off');
+	}
+	machine.status = told('online');
+	expect(await judge()).toBe('kept');
+	expect((await keep.outcomes()).takenBack).toEqual([]);
+});
+
+test('a version that nobody has started is not believed because the one before still answers', async () => {
+	const { machine, keep, prepare, become, judge } = await givenMachine();
+	const before = machine.unit;
+	await prepare('0.3.0');
+	become('0.3.0');
+	machine.unit = before;
+	expect(await judge()).toBe('wentBack');
+	expect((await keep.outcomes()).takenBack).toMatchObject([{ version: '0.3.0', fault: 'not-ready' }]);
+});
+
+test('a version that comes while another is judged has the whole time for itself', async () => {
+	const { machine, keep, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	machine.status = told('offline', 'credential-refused');
+	const end = await judge((elapsedMs) => {
+		// apt brings it without asking: the judge is still the one of the first.
+		if (elapsedMs > 200_000 && machine.installed?.version === '0.3.0') become('0.4.0');
+		if (elapsedMs > 450_000) machine.status = told('online');
+	});
+	expect(end).toBe('kept');
+	expect(await keep.outcomes()).toMatchObject({ kept: '0.4.0', takenBack: [] });
+});
+
+test('dpkg that could not begin is asked again, and the version is not blamed for it', async () => {
+	const { machine, keep, system, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0', 'unconfigured');
+	let tries = 0;
+	system.finishConfiguring = async () => {
+		tries += 1;
+		if (tries === 3) become('0.3.0');
+		return { status: tries < 3 ? 2 : 0, text: 'dpkg: error: dpkg frontend lock was locked by another process' };
+	};
+	expect(await judge()).toBe('kept');
+	expect(tries).toBe(3);
+	expect((await keep.outcomes()).takenBack).toEqual([]);
+	expect(machine.did).not.toContain('install');
 });
