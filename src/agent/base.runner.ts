@@ -45,7 +45,7 @@ export interface AgentOptions {
 	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
 	/** Fetches the fleet plan; default over the network. */
 	readonly fetchPlan?: typeof fetchPlan;
-	/** What root says of updates, and where a plan that orders one is left for it; left out, this agent is not updated. */
+	/** Root's word on updates, and the place for a plan that orders one; left out, this agent is not updated. */
 	readonly updates?: Updates;
 	/** The policy for links; default the product's own. A benchmark measures others beside it. */
 	readonly supervise?: typeof supervise;

@@ -69,7 +69,7 @@ const time = z.iso.datetime({ offset: true, error: 'must be a time such as 2026-
 const extensions = z.record(text(64), z.unknown(), 'must be an object');
 
 /** A version as dpkg writes it. */
-const agentVersion = text(64).regex(/^\d[A-Za-z0-9.+~:-]*$/, 'must be a version such as 0.3.0');
+const agentVersion = text(64).regex(VERSION_NAME, 'must be a version such as 0.3.0');
 
 /** The schema of one format. Both have the same type: a plan of format 1 has none of the fields of format 2. */
 function planSchema(format: PlanFormat) {

@@ -89,7 +89,7 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		if (isThere && (seenAtMs === null || installed.version !== trial?.to)) await begin(nowMs, installed.version);
 		const [unit, status] = await Promise.all([system.readUnit(), parts.askStatus()]);
 		const { restarts } = unit;
-		// Nobody has started the new version yet: what answers is the one before.
+		// The new version was not started yet: what answers is the one before.
 		const isOld = unit.runId !== null && unit.runId === trial?.oldRun;
 		const isReady = unit.isReady && !isOld;
 		const state = isReady ? (status?.state ?? null) : null;

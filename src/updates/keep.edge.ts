@@ -72,11 +72,13 @@ export function openUpdateKeep({ directory, units, preferences }: UpdatePlaces =
 			if (pins === null) await remove(file);
 			else await writeDurably(file, pins, { mode: 0o644 });
 		},
-		/** Keeps the running program where no installation reaches it. By a link it takes no space. */
+		/** Keeps the running program where no installation reaches it. By a link it takes no space and is on the disk already. */
 		async keepProgram(running: string): Promise<void> {
 			await remove(program);
-			await link(running, program).catch(() => copyFile(running, program));
-			await syncFile(program);
+			await link(running, program).catch(async () => {
+				await copyFile(running, program);
+				await syncFile(program);
+			});
 			await chmod(program, 0o755);
 			await syncDirectory(directory);
 		},

@@ -5,10 +5,8 @@
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import type { FleetPlan } from '../fleet/plan-format.ts';
 import { compilePlan, type PlannedDevice, rolloutPercentile, shareOfSpread } from '../fleet/targeting.ts';
+import { VERSION_NAME } from '../fleet/terms.ts';
 import type { Outcomes } from './record.ts';
-
-/** The names of dpkg's versions; nothing else gets into a command or a file of apt. */
-export const VERSION_NAME = /^\d[A-Za-z0-9.+~:-]{0,63}$/;
 
 export interface Order {
 	readonly version: string;

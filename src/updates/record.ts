@@ -3,7 +3,7 @@
  * files. Older and newer versions read them: fields are only added.
  */
 import * as z from 'zod';
-import { VERSION_NAME } from './order.ts';
+import { VERSION_NAME } from '../fleet/terms.ts';
 
 /** As dpkg writes it. */
 export const versionSchema = z.string('must be a text').regex(VERSION_NAME, 'must be a version such as 0.3.0');

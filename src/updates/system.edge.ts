@@ -208,7 +208,7 @@ async function layOut(tree: string): Promise<void> {
 			});
 	}
 	const { text: described } = await run('dpkg-query', ['--status', PACKAGE], ASK_MS);
-	// dpkg's own notes on it are no part of a package.
+	// Without dpkg's own notes on it.
 	const fields = described.replace(/^(?:Status|Config-Version|Conffiles|Triggers-\w+):.*\n(?: .*\n)*/gm, '');
 	await writeFile(join(control, 'control'), `${fields.trimEnd()}\n`);
 	for (const name of ['preinst', 'postinst', 'prerm', 'postrm', 'conffiles', 'md5sums'])

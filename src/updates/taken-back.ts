@@ -1,4 +1,4 @@
-/** What people are told of versions that did not work here: in the status, in a warning, by `update show`. Pure. */
+/** Words for versions that did not work here: for the status, a warning, and `update show`. Pure. */
 import { type Failure, failure } from '../base/errors.ts';
 import type { Status } from '../protocol/local-api.ts';
 import type { Outcomes, TakenBack } from './record.ts';
