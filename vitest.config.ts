@@ -8,7 +8,7 @@ export default defineConfig({
 	test: {
 		// One level below test/ is `npm test`; a folder further down has a configuration and a script of its own.
 		include: ['test/*/*.test.ts'],
-		exclude: ['test/{system,faults,crash,dialects}/**'],
+		exclude: ['test/{system,faults,crash,dialects,power,vm}/**'],
 		pool: 'forks',
 		// Left to itself it takes one worker on two cores; most of the time these tests wait for other processes.
 		maxWorkers: 3,

@@ -15,6 +15,7 @@ import { readCommandTree } from './command-tree.ts';
 import { writeBashCompletion, writeFishCompletion, writeZshCompletion } from './completions.ts';
 import { ARCHITECTURES, type Architecture, buildExecutable, nativeOf } from './executable.ts';
 import { writeManualPage } from './manual-page.ts';
+import { shippedPackages, writeSbom } from './sbom.ts';
 import { writeSettingsExample } from './settings-example.ts';
 
 const run = promisify(execFile);
@@ -88,6 +89,7 @@ export async function buildDebianPackage(options: PackageOptions): Promise<strin
 	await put(`${docs}/copyright`, COPYRIGHT);
 	await put(`${docs}/node-license.txt.gz`, gzip(await readNodeLicense(root, outDir)));
 	await put(`${docs}/package-licenses.txt.gz`, gzip(await packageLicenses(root)));
+	await put(`${docs}/sbom.cdx.json`, await writeSbom(root));
 	await put('usr/share/lintian/overrides/idv-agent', LINTIAN_OVERRIDES);
 
 	const control = join(tree, 'DEBIAN');
@@ -233,14 +235,11 @@ async function readNodeLicense(root: string, outDir: string): Promise<string> {
 
 /** The licenses of the packages that are bundled, each once. */
 async function packageLicenses(root: string): Promise<string> {
-	const { dependencies } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as {
-		dependencies: Record<string, string>;
-	};
 	const texts = await Promise.all(
-		Object.entries(dependencies).map(async ([name, version]) => {
-			const directory = join(root, 'node_modules', name);
-			const license = (await readdir(directory)).find((file) => /^licen[sc]e/i.test(file));
-			return `${name} ${version}\n\n${license ? await readFile(join(directory, license), 'utf8') : 'See its package.json.'}`;
+		[...(await shippedPackages(root))].map(async ([place, { name, version, license: id }]) => {
+			const directory = join(root, place);
+			const license = (await readdir(directory)).find((file) => /^(licen[sc]e|copying)/i.test(file));
+			return `${name} ${version} (${id})\n\n${license ? await readFile(join(directory, license), 'utf8') : 'See its package.json.'}`;
 		}),
 	);
 	return texts.join(`\n${'-'.repeat(80)}\n`);

@@ -10,6 +10,7 @@ import { basename, join, relative, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { bundle } from './bundle.ts';
 import { launcherSource, wrapped } from './launcher.ts';
+import { checkNodeBinary } from './sbom.ts';
 
 const run = promisify(execFile);
 
@@ -108,7 +109,9 @@ export async function embed(options: EmbedOptions): Promise<void> {
 
 /** Node for the architecture without its symbols: what every executable begins with. */
 export async function copyNode(root: string, architecture: Architecture, outDir: string, to: string): Promise<void> {
-	await copyFile(await findNode(root, architecture, outDir), to);
+	const node = await findNode(root, architecture, outDir);
+	await checkNodeBinary(root, architecture, node);
+	await copyFile(node, to);
 	await strip(to, architecture);
 }
 

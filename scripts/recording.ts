@@ -76,7 +76,7 @@ function draw(lines: readonly Line[]): string {
 	});
 	return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${COLUMNS * 7.9 + 32} ${height}" role="img" aria-label="npm start at a terminal">
 <style>rect{fill:#101418}text{font:13px monospace;fill:#d7dde3;white-space:pre;opacity:0;animation:come .01s forwards}.step{fill:#7fd0ff}
-@keyframes come{to{opacity:1}}@media(prefers-reduced-motion){text{animation-delay:0s!important}}</style>
+@keyframes come{to{opacity:1}}@media(prefers-reduced-motion){text{animation:none;opacity:1}}</style>
 <rect width="100%" height="100%" rx="8"/>
 ${drawn.join('\n')}
 </svg>

@@ -14,12 +14,19 @@ import { supervise } from '../connection/supervisor.ts';
 import type { EventsFeed } from '../events/feed.runner.ts';
 import { fetchPlan } from '../fleet/fetch-plan.edge.ts';
 import { followFleet } from '../fleet/follow-plan.runner.ts';
-import { heartbeatExtras, planHeartbeat, reportPlan } from '../fleet/plan-report.ts';
+import { describePlanTrust, heartbeatExtras, planHeartbeat, reportPlan } from '../fleet/plan-report.ts';
 import { toReport } from '../identity/identity.ts';
 import { createPairing, type Paired, type PairingOutcome, untilSettled } from '../pairing/pairing.runner.ts';
 import { isRefusal, type Standing, standingOf } from '../pairing/rescue.ts';
 import type { BroughtBy } from '../pairing/rules.ts';
-import type { IdentityReport, PairPreview, PairRequest, PairResult, Status } from '../protocol/local-api.ts';
+import type {
+	IdentityReport,
+	PairPreview,
+	PairRequest,
+	PairResult,
+	PlanReport,
+	Status,
+} from '../protocol/local-api.ts';
 import { trackConnectivity } from '../status/connectivity.runner.ts';
 import { describeStatus } from '../status/status.ts';
 import { createHandOver } from '../updates/hand-over.runner.ts';
@@ -29,6 +36,7 @@ import { keepLeases, type WorkflowLeases } from '../workflow/leases.runner.ts';
 import { chosenCadence, chosenWorkflow } from '../workflow/precedence.ts';
 import { type AgentOptions, type Base, openBase } from './base.runner.ts';
 import { createCommands } from './commands.runner.ts';
+import { createLeaving } from './leaving.runner.ts';
 import { superviseLinks } from './links.runner.ts';
 import { receiveMessages } from './messages.runner.ts';
 import { keepReconciled } from './reconcile.runner.ts';
@@ -62,8 +70,16 @@ export interface Agent {
 	onPairing(listener: (outcome: PairingOutcome) => void): () => void;
 	/** Whether a code is being redeemed: its answer comes once. */
 	isPairing(): boolean;
-	/** Forgets the pairing and its secrets. */
-	unpair(): Promise<void>;
+	readonly plan: {
+		/** The fleet plan and what it is trusted by. */
+		report(): PlanReport;
+		/** Forgets which plans were seen, and fetches the published one. */
+		forget(): Promise<void>;
+	};
+	/** Forgets the pairing, its secrets and, unless they are to be kept, its events. */
+	unpair(options?: { readonly keepEvents?: boolean }): Promise<void>;
+	/** Erases the events of a session, or from before a time in milliseconds since 1970. Resolves with how many. */
+	eraseEvents(asked: { readonly session: string } | { readonly beforeMs: number }): Promise<number>;
 	/** Assigns a workflow; refused when the settings name one. */
 	setWorkflow(workflowId: string): Promise<void>;
 	/** Tries again now, without the rest of the wait. */
@@ -147,6 +163,7 @@ function assemble(options: AgentOptions, base: Base) {
 			frame: receiveMessages({
 				...base,
 				connectivity,
+				leaving: { receive: (baseUrl, append) => leaving.receive(baseUrl, append) },
 				workflow,
 				supervision: () => links.supervision,
 				dispatch: (event) => links.dispatch(event),
@@ -160,6 +177,19 @@ function assemble(options: AgentOptions, base: Base) {
 			},
 			lineEnded: connectivity.lineEnded,
 			serviceTime: time.heard,
+		},
+		onPromoted(registration) {
+			const { baseUrl, request } = registration;
+			// The one that the device was online with last, also before this start.
+			const [before] = stateWriter.state.connections;
+			if (before && (before.baseUrl !== baseUrl || before.request.workflowId !== request.workflowId)) {
+				const entrance = workflow.chosen()?.source ?? 'agent';
+				const [from, to] = [before, { baseUrl, request }].map(
+					(one) => `${new URL(one.baseUrl).host} ${one.request.workflowId}`,
+				);
+				base.audit.record({ action: 'moved', entrance, result: 'ok', ...(from && { from }), ...(to && { to }) });
+			}
+			leaving.belongTo(baseUrl);
 		},
 		onFailedAttempt({ code }) {
 			counters.failedAttempts += 1;
@@ -187,15 +217,17 @@ function assemble(options: AgentOptions, base: Base) {
 		...base,
 		store: options.store,
 		answerFile: options.answerFile,
+		receive: (baseUrl, append) => leaving.receive(baseUrl, append),
 		newAttemptId: options.newAttemptId ?? randomUUID,
 		plan,
 		standing: () => standing(),
 		readIdentity: identity.ofMachine,
 		registrationFor: (as, baseUrl, workflowId) => registrationFor(reconciler.inputs(as), baseUrl, workflowId),
 		toSaved: connections.toSaved,
-		goOnline: (paired) => goOnline(base, { fleet, links, status }, paired),
+		goOnline: (paired) => goOnline(base, { fleet, links, leaving, reconciler, status }, paired),
 	});
 	base.onClockJump(() => reconciler.follow());
+	const leaving = createLeaving({ ...base, dropKept: pairing.dropKept });
 	const { maskSecrets = (text) => text } = options;
 	const status = (): Status => {
 		time.look();
@@ -213,6 +245,7 @@ function assemble(options: AgentOptions, base: Base) {
 		fleet,
 		workflow,
 		pairing,
+		leaving,
 		connectivity,
 		line,
 		links,
@@ -227,6 +260,7 @@ function assemble(options: AgentOptions, base: Base) {
 		handOver,
 		workflow,
 		links,
+		leaving,
 		reconciler,
 		pairing,
 		commands,
@@ -239,17 +273,22 @@ function assemble(options: AgentOptions, base: Base) {
 /** Follows a pairing until the device is online, or has failed to be. */
 async function goOnline(
 	{ clock, identity, onStatus }: Base,
-	{ fleet, links, status }: Pick<Device, 'fleet' | 'links' | 'status'>,
+	{ fleet, links, leaving, reconciler, status }: Pick<Device, 'fleet' | 'links' | 'leaving' | 'reconciler' | 'status'>,
 	{ desired, connection }: Paired,
 ) {
 	identity.choose();
 	fleet.reevaluate();
+	// Of a service that the device does not reach nothing more can come.
+	if (links.supervision.current?.state.name !== 'online') leaving.belongTo(desired.baseUrl);
+	// A move of the plan that had failed would hold the device where it was, with a Connection that is worth nothing.
+	reconciler.forgive();
 	links.dispatch({ type: 'paired', desired, connection, atMs: clock.monotonicMs() });
 	const generation = links.supervision.lastGeneration;
 	await untilSettled(clock, onStatus, () => {
 		const state = (links.supervision.next ?? links.supervision.current)?.state.name;
 		return state !== 'registering' && state !== 'connecting';
 	});
+	await leaving.done;
 	const { current } = links.supervision;
 	return {
 		deviceId: identity.now.deviceId.value,
@@ -309,6 +348,18 @@ function offer(base: Base, device: Device): Agent {
 		inspectPairing: pairing.inspect,
 		pair: pairing.pair,
 		onPairing: pairing.onOutcome,
+		plan: {
+			report() {
+				const { planUrl } = base.settings().fleet;
+				const host = planUrl === null ? null : new URL(planUrl).host;
+				const at = { host, checkedAt: fleet.checkedAt, wallMs: clock.wallMs() };
+				return describePlanTrust(fleet.record(), fleet.trust(), at);
+			},
+			forget() {
+				base.ensureRunning();
+				return fleet.forget();
+			},
+		},
 		isPairing: () => pairing.underWay !== null,
 		applyRuntime(changed) {
 			const bears = bearsOn(base.settings(), changed.resolved.settings);

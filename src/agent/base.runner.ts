@@ -3,6 +3,7 @@
  * Knows no link and no pairing.
  */
 
+import { type Audit, NO_AUDIT } from '../audit/audit.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import type { Counters } from '../base/counters.ts';
 import { AgentError, type Failure } from '../base/errors.ts';
@@ -50,6 +51,8 @@ export interface AgentOptions {
 	/** The policy for links; default the product's own. A benchmark measures others beside it. */
 	readonly supervise?: typeof supervise;
 	readonly log: Log;
+	/** Default: nothing is recorded. */
+	readonly audit?: Pick<Audit, 'record'>;
 	/** Called with every secret that the agent comes to hold, so that it is never printed. */
 	readonly registerSecret: (secret: string) => void;
 	/** The text with a mark in place of every secret that was registered. Default: as it is. */
@@ -89,7 +92,9 @@ export function openBase(options: AgentOptions) {
 	});
 	const { facts, newDeviceId } = options;
 	const identity = keepIdentity({ facts, device: stateWriter, newDeviceId, settings });
+	const { audit = NO_AUDIT } = options;
 	const shared = {
+		audit,
 		clock,
 		time,
 		log,

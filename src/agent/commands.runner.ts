@@ -6,6 +6,7 @@
 import { isoNow } from '../base/clock.edge.ts';
 import { AgentError } from '../base/errors.ts';
 import type { Line } from '../connection/line.runner.ts';
+import { before, ofSession, sessionFinder } from '../events/erasure.ts';
 import type { Fleet } from '../fleet/follow-plan.runner.ts';
 import { acceptedIdentity, toReport } from '../identity/identity.ts';
 import type { Pairing } from '../pairing/pairing.runner.ts';
@@ -14,13 +15,15 @@ import type { Connectivity } from '../status/connectivity.runner.ts';
 import type { WorkflowAssignment } from '../workflow/assignment.runner.ts';
 import { hasCredential, serviceOf } from '../workflow/desired-registration.ts';
 import type { Base } from './base.runner.ts';
+import type { Leaving } from './leaving.runner.ts';
 import type { Links } from './links.runner.ts';
 import type { Reconciler } from './reconcile.runner.ts';
 
 export type CommandParts = Base & {
 	readonly fleet: Pick<Fleet, 'retry'>;
 	readonly workflow: Pick<WorkflowAssignment, 'checkFree' | 'set'>;
-	readonly pairing: Pick<Pairing, 'underWay' | 'dropKept'>;
+	readonly pairing: Pick<Pairing, 'underWay'>;
+	readonly leaving: Pick<Leaving, 'unpair'>;
 	readonly connectivity: Pick<Connectivity, 'forget'>;
 	readonly line: Pick<Line, 'forget'>;
 	readonly links: Links;
@@ -38,21 +41,38 @@ export function createCommands(parts: CommandParts) {
 	}
 
 	return {
-		async unpair() {
+		/** @param options.keepEvents whether the events of the service stay. Default `false`. */
+		async unpair({ keepEvents = false }: { readonly keepEvents?: boolean } = {}) {
 			ensureFree();
-			const { generatedId, confirmedOrigins, lastSettings, plan } = stateWriter.state;
+			const { generatedId, lastSettings, plan } = stateWriter.state;
 			links.drop();
 			parts.connectivity.forget();
 			parts.line.forget();
 			parts.time.forget();
 			parts.publish();
 			try {
-				const forgotten = { ...EMPTY_STATE, generatedId, confirmedOrigins, lastSettings, plan };
-				await Promise.all([stateWriter.forget(forgotten), parts.pairing.dropKept()]);
+				await parts.leaving.unpair({ ...EMPTY_STATE, generatedId, lastSettings, plan }, keepEvents);
 				parts.log.info('unpaired');
 			} finally {
 				reevaluate();
 			}
+		},
+		/**
+		 * Erases the events of a session, or those from before a time (milliseconds since 1970), here and wherever else the agent
+		 * remembers them. @returns how many.
+		 */
+		async eraseEvents(asked: { readonly session: string } | { readonly beforeMs: number }): Promise<number> {
+			ensureRunning();
+			const erased = parts.events.erase('session' in asked ? ofSession(asked.session) : before(asked.beforeMs));
+			const { state } = stateWriter;
+			const { pairing } = state;
+			const isNamed =
+				'session' in asked && pairing?.sessionId != null && sessionFinder(asked.session)(pairing.sessionId);
+			// Also where the state does not name it any more: older copies and files set aside may.
+			await stateWriter.forget(isNamed ? { ...state, pairing: { ...pairing, sessionId: null } } : state);
+			parts.log.info('events erased', { count: erased });
+			parts.publish();
+			return erased;
 		},
 		async acceptIdentity() {
 			ensureFree();

@@ -27,6 +27,8 @@ export function superviseLinks(
 			readonly decide: typeof supervise;
 			readonly connections: Connections;
 			readonly report: Pick<LinkRunnerOptions['report'], 'frame' | 'heartbeat' | 'lineEnded' | 'serviceTime'>;
+			/** Called when the device is online with this service, before older Connections are dropped. */
+			readonly onPromoted: (registration: Pick<DesiredRegistration, 'baseUrl' | 'request'>) => void;
 			readonly onFailedAttempt: (cause: Failure) => void;
 			/** Called after every step, before anything else follows from it. */
 			readonly onStep: (before: Supervision, after: Supervision) => void;
@@ -40,6 +42,10 @@ export function superviseLinks(
 	let hasSpare = false;
 	let stopped = false;
 	let cancelRenewal = () => {};
+	/** The Connection that was online last, and what the machine had slept when it first was. */
+	let inUse = { token: '', sleptMs: 0 };
+	/** How long the machine has slept since: a Connection ends by the service's time, and timers stand still meanwhile. */
+	let sleptMs = 0;
 	const runner = createLinkRunner({
 		...parts,
 		report: {
@@ -107,15 +113,19 @@ export function superviseLinks(
 			case 'linkPromoted': {
 				const { token } = effect.connection;
 				hasSpare = false;
+				if (supervision.current) parts.onPromoted(supervision.current.registration);
+				if (inUse.token !== token) inUse = { token, sleptMs: clock.sleptMs() };
+				sleptMs = clock.sleptMs() - inUse.sleptMs;
 				parts.stateWriter.keep((state) => withOnlyConnection(state, token));
 				return;
 			}
 			case 'renewAt': {
 				cancelRenewal();
 				const { generation } = effect;
-				cancelRenewal = clock.schedule(effect.atMs - clock.monotonicMs(), () =>
+				cancelRenewal = clock.schedule(effect.atMs - sleptMs - clock.monotonicMs(), () =>
 					dispatch({ type: 'renewalDue', generation, atMs: clock.monotonicMs() }),
 				);
+				sleptMs = 0;
 			}
 		}
 	}

@@ -9,10 +9,12 @@ import { keepNotification } from '../events/notifications.ts';
 import type { Connectivity } from '../status/connectivity.runner.ts';
 import type { WorkflowAssignment } from '../workflow/assignment.runner.ts';
 import type { Base } from './base.runner.ts';
+import type { Leaving } from './leaving.runner.ts';
 
 export function receiveMessages(
 	parts: Pick<Base, 'clock' | 'log' | 'events' | 'settings'> & {
 		readonly connectivity: Pick<Connectivity, 'heard'>;
+		readonly leaving: Pick<Leaving, 'receive'>;
 		readonly workflow: Pick<WorkflowAssignment, 'follow'>;
 		readonly supervision: () => Supervision;
 		readonly dispatch: (event: SupervisorEvent) => void;
@@ -27,7 +29,11 @@ export function receiveMessages(
 		// After an unpairing nothing of the old service is kept.
 		if (!current && !next) return;
 		connectivity.heard(generation);
-		const message = keepNotification(events, frame, { workflowId, at: now(), overlaps }, parts.settings().service, log);
+		const keep = () =>
+			keepNotification(events, frame, { workflowId, at: now(), overlaps }, parts.settings().service, log);
+		const { baseUrl } = registration;
+		const isMoving = current && next?.registration.baseUrl === baseUrl && current.registration.baseUrl !== baseUrl;
+		const message = isMoving ? parts.leaving.receive(baseUrl, keep) : keep();
 		if (!message) return;
 		if (message.type === 'workflow.changed') {
 			parts.workflow.follow(message.workflowId);

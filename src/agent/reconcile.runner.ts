@@ -86,6 +86,12 @@ export function keepReconciled(
 		links.desire(desired);
 	}
 
+	function forgive(): boolean {
+		if (progress.attempt.name !== 'refused') return false;
+		progress = { ...progress, attempt: NO_ATTEMPT };
+		return true;
+	}
+
 	return {
 		/** The inputs of the decision, but for leases and progress. @param as the identity to decide for; default the device's own. */
 		inputs: (as?: CompleteIdentity): RegistrationInputs => ({ ...inputs(as), plan: fleet.target() }),
@@ -97,11 +103,11 @@ export function keepReconciled(
 			const outcome = evaluate();
 			if (JSON.stringify(outcome.desired) !== JSON.stringify(links.supervision.desired)) apply(outcome);
 		},
+		/** What the plan says counts as not tried yet. @returns whether it had failed. */
+		forgive,
 		/** Tries again what the plan says, if it has failed. */
 		retry() {
-			if (progress.attempt.name !== 'refused') return;
-			progress = { ...progress, attempt: NO_ATTEMPT };
-			reconcile();
+			if (forgive()) reconcile();
 		},
 		get blocker() {
 			return blocker;

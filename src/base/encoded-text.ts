@@ -15,7 +15,7 @@ const MAX_DEPTH = 4;
 /** Bytes that are looked at for each character: hostile text, which is base64 wherever one begins, ends here. */
 const MAX_WORK = 32;
 /** Escapes of escapes: `%25252B`, `\\\\u002B`. */
-const MAX_ROUNDS = 5;
+export const MAX_ROUNDS = 5;
 /** Shortest run that is taken for base64 or hexadecimal: fewer characters hold no secret. */
 const MIN_BASE64 = 8;
 const MIN_HEX = 12;
@@ -25,10 +25,8 @@ export function eachView(text: string, look: (view: View) => void): void {
 	unfold(viewOf(text), { depth: MAX_DEPTH, left: { bytes: MAX_WORK * (text.length + 256) } }, look);
 }
 
-/** The bytes of a text as they are after each round of taking escapes off; the first is the text itself. */
-export function unescapedForms(text: string): Uint8Array[] {
-	return rounds(viewOf(text)).map(({ bytes }) => bytes);
-}
+/** The text after each round of taking escapes off; the first is the text itself. */
+export const unescapedViews = (text: string): readonly View[] => rounds(viewOf(text));
 
 interface Bound {
 	readonly depth: number;
@@ -113,7 +111,7 @@ function pushCodePoint(writer: Writer, code: number, start: number, end: number)
 const UTF8 = new TextEncoder();
 
 /** With one round of escapes taken off; `null` when there are none. */
-function takeEscapesOff({ bytes, startOf, endOf }: View): View | null {
+export function takeEscapesOff({ bytes, startOf, endOf }: View): View | null {
 	if (!bytes.includes(BACKSLASH) && !bytes.includes(PERCENT) && !bytes.includes(AMPERSAND)) return null;
 	// An escape is never shorter than the bytes it stands for.
 	const writer = createWriter(bytes.length);

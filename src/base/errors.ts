@@ -167,6 +167,8 @@ export const CATALOGUE = {
 		'already-paired': 'Use --replace if this device is really meant to move.',
 		'scanner-denied':
 			'Give the agent the right to it: link serial-scanner.conf or keyboard-scanner.conf of /usr/lib/idv-agent/drop-ins, as it says itself, then systemctl daemon-reload and systemctl restart idv-agent.',
+		'answer-withheld':
+			'Leave that request out: a service that says back what it was sent would give the Connection to an application.',
 		'access-denied': 'Run the command as root or as a member of the group that owns the socket.',
 	}),
 	...rows(ask(EXIT.internal), {
@@ -175,7 +177,8 @@ export const CATALOGUE = {
 	...rows(ask(EXIT.refused), {
 		'update-taken-back':
 			'Look at its log with idv-agent update show; publish a newer version, or let apt try this one again with idv-agent update forget.',
-		'update-refused': 'Publish a plan that orders a version which this device may have; idv-agent update show says what it has refused.',
+		'update-refused':
+			'Publish a plan that orders a version which this device may have; idv-agent update show says what it has refused.',
 	}),
 	...rows(ask(EXIT.usage), {
 		'workflow-missing': 'Name the workflow: pair --workflow ID, or workflowId in the settings.',

@@ -2,7 +2,7 @@
  * Finds known secrets in a text whatever it is encoded in, in any case, whole or in long pieces. The cost is bounded by the length
  * of the text. Decides nothing about which secrets there are.
  */
-import { eachView, unescapedForms, type View } from './encoded-text.ts';
+import { eachView, unescapedViews, type View } from './encoded-text.ts';
 
 /** Shortest piece of a secret that is searched for, in characters. */
 export const MIN_PIECE_LENGTH = 6;
@@ -39,7 +39,7 @@ export function createSecretIndex(secrets: Iterable<string>) {
 	/** Too few characters are left of them when they are folded. */
 	const exact: Uint8Array[] = [];
 	for (const secret of secrets) {
-		const [plain = new Uint8Array()] = unescapedForms(secret);
+		const plain = new TextEncoder().encode(secret);
 		if (fold(plain).length < MIN_PIECE_LENGTH) exact.push(plain);
 		for (const pattern of patternsOf(secret)) addPattern(pattern);
 	}
@@ -116,7 +116,8 @@ function beforeEscape(text: string, start: number): number {
 	return start - (half?.[1]?.length ?? 0);
 }
 
-function indexOf(bytes: Uint8Array, wanted: Uint8Array, from: number): number {
+/** Where the bytes are found from a place on; -1 if they are not. */
+export function indexOf(bytes: Uint8Array, wanted: Uint8Array, from = 0): number {
 	for (let at = bytes.indexOf(wanted[0] ?? 0, from); at >= 0; at = bytes.indexOf(wanted[0] ?? 0, at + 1))
 		if (wanted.every((byte, offset) => bytes[at + offset] === byte)) return at;
 	return -1;
@@ -141,7 +142,7 @@ function fold(bytes: Uint8Array): Uint8Array {
  * its case or its beginning.
  */
 function patternsOf(secret: string): Pattern[] {
-	const forms = unescapedForms(secret);
+	const forms = unescapedViews(secret).map(({ bytes }) => bytes);
 	const hex = Array.from(forms[0] ?? [], (byte) => byte.toString(16).padStart(2, '0')).join('');
 	const texts = [hex, ...[0, 1, 2].map((before) => base64Core(forms[0] ?? new Uint8Array(), before))];
 	const all = [...forms, ...texts.map((text) => new TextEncoder().encode(text))].map(fold);

@@ -69,8 +69,8 @@ async function tryOut(loaded: LoadedSettings): Promise<readonly Failure[]> {
 	try {
 		const parts = { userAgent: 'idv-agent', env: process.env, registerSecret: () => {} };
 		await (await openRuntime(loaded, parts)).close();
-		const { port, applicationsFile } = loaded.settings.local.http;
-		if (port !== null && applicationsFile !== null) await readBrowserApplications(applicationsFile);
+		const { applicationsFile } = loaded.settings.local.http;
+		if (applicationsFile !== null) await readBrowserApplications(applicationsFile);
 		return [];
 	} catch (error) {
 		if (error instanceof AgentError) return [error.failure];

@@ -1,8 +1,9 @@
 /** `idv-agent events`: the events that applications receive, as lines for people or one JSON document a line. */
-import { type EventPage, LOCAL_ROUTES, type LocalEvent } from '../protocol/local-api.ts';
+import { AgentError } from '../base/errors.ts';
+import { type EraseResult, type EventPage, LOCAL_ROUTES, type LocalEvent } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
 import { type AskFlags, agentStopped, clientFor } from './local-agent.ts';
-import { localTime, printLine } from './output.ts';
+import { counted, localTime, printAnswer, printLine } from './output.ts';
 
 type EventsFlags = AskFlags & { readonly follow?: boolean; readonly since?: string | undefined };
 
@@ -41,4 +42,26 @@ function printEvent(event: LocalEvent, json: string, flags: EventsFlags): void {
 	const data = typeof event.data === 'string' ? event.data : JSON.stringify(event.data);
 	const words = `${event.id}  ${localTime(event.at)}  ${cleanText(name, 64)}  ${cleanText(data, 2000)}`;
 	printLine(flags.json ? json : words);
+}
+
+type EraseFlags = AskFlags & { readonly session?: string | undefined; readonly before?: string | undefined };
+
+/** Erases for good; the device's own copies outside of the agent (journal, backups) are not its own to erase. */
+export async function eraseEvents(flags: EraseFlags): Promise<void> {
+	const { session, before } = flags;
+	if ((session === undefined) === (before === undefined))
+		throw new AgentError('usage', 'Name the events to erase: --session ID or --before TIME.');
+	const body = session === undefined ? { before: readTime(before ?? '') } : { session };
+	const { erased } = (await clientFor(flags).request('admin', 'POST', LOCAL_ROUTES.erase, body)) as EraseResult;
+	printAnswer(flags, { erased }, `Erased ${counted(erased, 'event')}.`);
+}
+
+/** A day begins at midnight of this machine's clock. */
+function readTime(text: string): string {
+	const isDay = /^\d{4}-\d\d-\d\d$/.test(text);
+	const atMs = isDay || /^\d{4}-\d\d-\d\dT/.test(text) ? Date.parse(isDay ? `${text}T00:00:00` : text) : Number.NaN;
+	if (!Number.isNaN(atMs)) return new Date(atMs).toISOString();
+	throw new AgentError('usage', '--before is not a time.', {
+		remedy: 'Write it as 2026-11-21 or 2026-11-21T06:00:00Z.',
+	});
 }

@@ -55,6 +55,7 @@ const COMMANDS: Subcommands = {
 			.option('--workflow <id>', 'the workflow, for a code that names none')
 			.option('--inspect', 'only show what the code would do; spends nothing')
 			.option('--replace', 'move a device that is paired already')
+			.option('--keep-events', 'keep the events of the service that the device leaves')
 			.option('--trust <origin>', 'the origin that you expect, such as https://id.example.com, for a first pairing')
 			.examples({
 				'idv-agent pair': 'at a terminal or with a keyboard scanner',
@@ -64,8 +65,12 @@ const COMMANDS: Subcommands = {
 			})
 			.runs(async () => (await import('./pair.ts')).pair),
 	unpair: (command) =>
-		command('forget the pairing and its secrets')
-			.examples({ 'idv-agent unpair': 'the device waits for a new code afterwards' })
+		command('forget the pairing, its secrets and the events of the service')
+			.option('--keep-events', 'keep the stored events')
+			.examples({
+				'idv-agent unpair': 'the device waits for a new code afterwards',
+				'idv-agent unpair --keep-events': 'for applications that have not read all of them',
+			})
 			.runs(async () => (await import('./status.ts')).unpair),
 	provision: (command) =>
 		command('apply a provision.json (systemd starts this before the agent; requires root)')
@@ -127,6 +132,20 @@ const COMMANDS: Subcommands = {
 					})
 					.runs(async () => (await import('./workflow.ts')).setWorkflow),
 		}),
+	plan: (command) =>
+		command('the fleet plan that this device follows').subcommands({
+			show: (command) =>
+				command('show the plan, its keys, and the newest plan that each key has signed')
+					.examples({
+						'sudo idv-agent plan show': 'fleet, revision, end of validity, keys',
+						"sudo idv-agent plan show --json | jq '.newest'": 'for programs',
+					})
+					.runs(async () => (await import('./plan.ts')).showPlan),
+			forget: (command) =>
+				command('forget which plans were seen: the next one is taken whatever its revision')
+					.examples({ 'sudo idv-agent plan forget': 'after a wrong revision; the device goes on as it is meanwhile' })
+					.runs(async () => (await import('./plan.ts')).forgetPlan),
+		}),
 	events: (command) =>
 		command('show the events that applications receive')
 			.option('--follow', 'keep printing new ones as they arrive')
@@ -136,7 +155,30 @@ const COMMANDS: Subcommands = {
 				'idv-agent events --follow --json': 'one JSON document a line, as they arrive',
 				'idv-agent events --since 1a2b3c-7': 'after the last one that you have',
 			})
-			.runs(async () => (await import('./events.ts')).showEvents),
+			.runs(async () => (await import('./events.ts')).showEvents)
+			.subcommands({
+				erase: (command) =>
+					command("erase a person's events from the disk and from every answer of the agent")
+						.option('--session <id>', 'the events in which this id is a word')
+						.option(
+							'--before <time>',
+							'the events received before this time, such as 2026-11-21 or 2026-11-21T06:00:00Z',
+						)
+						.examples({
+							'sudo idv-agent events erase --session 65f0a2': 'everything that names this session',
+							'sudo idv-agent events erase --before 2026-11-21': 'everything older than that day',
+						})
+						.runs(async () => (await import('./events.ts')).eraseEvents),
+			}),
+	audit: (command) =>
+		command('show what was asked of this device, by which entrance, with what result')
+			.option('--follow', 'keep printing new entries')
+			.examples({
+				'sudo idv-agent audit': 'pairings, moves, plan and key changes, erasures, updates',
+				'sudo idv-agent audit --follow --json': 'one JSON document a line',
+				'journalctl -t idv-agent-audit': 'the same in the journal',
+			})
+			.runs(async () => (await import('./audit.ts')).showAudit),
 	reconnect: (command) =>
 		command('try again now instead of waiting')
 			.number('--wait <seconds>', 'how long to wait for the outcome, 0 to 3600', [0, 3600], 10)

@@ -14,6 +14,7 @@ export interface PairFlags extends AskFlags {
 	readonly workflow?: string | undefined;
 	readonly inspect?: boolean | undefined;
 	readonly replace?: boolean | undefined;
+	readonly keepEvents?: boolean | undefined;
 	readonly trust?: string | undefined;
 }
 
@@ -36,6 +37,7 @@ export async function pair(flags: PairFlags, from: readonly string[]): Promise<v
 		...(flags.workflow === undefined ? {} : { workflowId: flags.workflow }),
 		...(flags.trust === undefined ? {} : { trustOrigin: flags.trust }),
 		replace: flags.replace ?? false,
+		...(flags.keepEvents ? { keepEvents: true } : {}),
 	};
 	const preview = (await client.request('admin', 'POST', LOCAL_ROUTES.pairInspect, request)) as PairPreview;
 	if (!flags.json) printPreview(preview);

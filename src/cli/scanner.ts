@@ -58,7 +58,7 @@ function udevRule(usb: Device['usb']): string {
 }
 
 function unseen({ kind, path }: Device): string {
-	return `The running agent does not see ${path}: systemd hides devices from it. Run: mkdir -p /etc/systemd/system/idv-agent.service.d && ln -s /usr/lib/idv-agent/drop-ins/${kind}-scanner.conf /etc/systemd/system/idv-agent.service.d/ && systemctl daemon-reload && systemctl restart idv-agent`;
+	return `The running agent does not see ${path}: systemd hides devices from it. Run: mkdir -p /etc/systemd/system/idv-agent.service.d && ln -sf /usr/lib/idv-agent/drop-ins/${kind}-scanner.conf /etc/systemd/system/idv-agent.service.d/ && systemctl daemon-reload && systemctl restart idv-agent`;
 }
 
 async function askAgent(flags: AskFlags): Promise<ScannerReport | null> {

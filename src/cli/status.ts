@@ -110,16 +110,19 @@ export async function reconnect(flags: AskFlags & { readonly wait: number }): Pr
 	else reportProblem(status, flags);
 }
 
-export async function unpair(flags: AskFlags): Promise<void> {
+export async function unpair(flags: AskFlags & { readonly keepEvents?: boolean }): Promise<void> {
 	const client = clientFor(flags);
 	const before = (await client.request('admin', 'GET', LOCAL_ROUTES.status)) as Status;
-	const status = (await client.request('admin', 'POST', LOCAL_ROUTES.unpair)) as Status;
+	const status = (await client.request('admin', 'POST', LOCAL_ROUTES.unpair, {
+		keepEvents: flags.keepEvents ?? false,
+	})) as Status;
+	const also = flags.keepEvents ? '' : ' with its events';
 	const done =
 		status.state !== 'unpaired'
 			? 'The Connection is forgotten, but the settings still hold a credential: the device registers again.'
 			: before.state === 'unpaired'
 				? 'There was nothing to forget.'
-				: `Unpaired from ${before.baseUrl}: the Connection is forgotten.`;
+				: `Unpaired from ${before.baseUrl}: the Connection is forgotten${also}.`;
 	printAnswer(flags, status, `${done} ${status.sentence}`);
 }
 

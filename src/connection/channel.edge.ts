@@ -26,7 +26,7 @@ const MAX_BUFFERED_BYTES = 1024 * 1024;
 const KEEP_ALIVE_MS = 60_000;
 const MAX_REASON_BYTES = 123;
 /** A machine that slept longer than this is taken for gone by its service and by the routers on the way. */
-const MAX_SLEEP_MS = 5000;
+export const MAX_SLEEP_MS = 5000;
 
 /** Times in milliseconds. */
 export interface ChannelOptions {

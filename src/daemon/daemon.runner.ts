@@ -6,6 +6,8 @@ import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { startAgent } from '../agent/agent.runner.ts';
+import { openAudit } from '../audit/audit.runner.ts';
+import { sendToJournal } from '../audit/journal.edge.ts';
 import { type Clock, systemClock } from '../base/clock.edge.ts';
 import { createCounters } from '../base/counters.ts';
 import { type Failure, failure, toFailure } from '../base/errors.ts';
@@ -101,6 +103,16 @@ export async function startDaemon(options: DaemonOptions) {
 		const recentLog = rememberLog(options.logTo ?? openLogDestination());
 		const log = createLog({ level: logSettings.level, secrets, destination: recentLog.destination });
 		const facts = await looking;
+		const audit = openAudit({
+			stateDir: paths.stateDir,
+			version,
+			clock,
+			secrets,
+			takenBack: updates.takenBack.map((one) => one.version),
+			journal: recentLog.destination.form === 'journal' ? sendToJournal : async () => {},
+			onSaved: (problem) => agent.warn('audit', problem),
+		});
+		closers.push(() => audit.close());
 		const counters = createCounters();
 		const agent = startAgent({
 			clock,
@@ -136,12 +148,15 @@ export async function startDaemon(options: DaemonOptions) {
 			},
 			updates: {
 				...updates,
-				write: (envelope) =>
+				write(envelope) {
+					audit.record({ action: 'planHandedOver', entrance: 'plan', result: 'ok' });
 					void writeDurably(join(paths.stateDir, PLAN_FILE), envelope).then(
 						() => log.info('fleet plan handed over: it orders another version of this agent'),
 						(error) => log.warn(toFailure(error).message),
-					),
+					);
+				},
 			},
+			audit,
 			lineStore: lineFile(paths.stateDir),
 			openChannel,
 			log,
@@ -149,6 +164,7 @@ export async function startDaemon(options: DaemonOptions) {
 			maskSecrets: secrets.mask,
 		});
 		closers.push(() => agent.stop());
+		agent.events.onErase(recentLog.forget);
 		const hooks = runSiteHooks({ agent, log, counters, settings: () => settings().hooks, env: options.env });
 		closers.push(() => hooks.close());
 		const scanning = listenForScans({
@@ -168,8 +184,9 @@ export async function startDaemon(options: DaemonOptions) {
 			network: { dispatcher: () => runtime.network.dispatcher(), viaProxy: (url) => runtime.network.viaProxy(url) },
 			target: agent.access,
 			allow: () => settings().forward.allow,
+			headers: () => settings().forward.headers,
 		});
-		const routes = localRoutes(agent, { clock, counters, forward, recentLog, scanners: scanning.report });
+		const routes = localRoutes(agent, { audit, clock, counters, forward, recentLog, scanners: scanning.report });
 		const server = await openLocalServer({
 			runDir: paths.runDir,
 			routes,
@@ -189,10 +206,16 @@ export async function startDaemon(options: DaemonOptions) {
 			agent.warn(notice.code === 'state-unwritable' ? 'state' : notice.message, notice);
 		agent.warn('settings', first.warning);
 		/** For this release such a file is still used; pairing refuses. */
-		const warnOfFiles = async () => agent.warn('files', (await findExposedFiles(runtime.resolved, paths))[0] ?? null);
+		const warnOfFiles = async () => {
+			// The applications file is not used at all then, and has a warning of its own.
+			const { applicationsFile } = settings().local.http;
+			const exposed = await findExposedFiles(runtime.resolved, paths);
+			agent.warn('files', exposed.find(({ params }) => params?.['path'] !== applicationsFile) ?? null);
+		};
 		await warnOfFiles();
 		const ports = createLocalPorts({
 			routes,
+			runDir: paths.runDir,
 			// Only on a device that has a page.
 			openPage: async (port) =>
 				(await import('../page/page.runner.ts')).openPage({
@@ -200,6 +223,7 @@ export async function startDaemon(options: DaemonOptions) {
 					agent,
 					clock,
 					scanning,
+					audit,
 					counters,
 					settings,
 					pin: () => runtime.pin,

@@ -15,7 +15,15 @@ import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { loadSettings } from '../settings/load.runner.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
 import { serviceOf } from '../workflow/desired-registration.ts';
-import { assessAnswer, assessCertificate, assessClock, assessDisk, assessMemory, assessUnit } from './check-results.ts';
+import {
+	assessAnswer,
+	assessCertificate,
+	assessClock,
+	assessDisk,
+	assessMemory,
+	assessPlan,
+	assessUnit,
+} from './check-results.ts';
 import { blockedBy, type Check, type Finding, failed, notApplicable, ok, warning } from './checks.ts';
 import { type InspectionTarget, UNIT } from './inspection-target.runner.ts';
 import { readDiskSpace, readMemory } from './machine-probes.edge.ts';
@@ -248,6 +256,12 @@ export const CHECKS = [
 			() => null,
 		);
 		return checkSockets(paths.runDir, await daemon(), groups);
+	}),
+	check('plan', 'Fleet plan', ['settings'], async ({ runtime, daemon, knownState, clock }) => {
+		const { fleet } = (await runtime()).resolved.settings;
+		const running = await daemon();
+		const warnings = running.kind === 'runs' ? running.status.warnings : [];
+		return assessPlan(fleet.planUrl, (await knownState())?.plan ?? null, warnings, clock.wallMs());
 	}),
 	check('first-code', 'First code', ['settings'], async ({ runtime, knownState }) =>
 		checkFirstPairing((await runtime()).resolved.settings, await knownState()),

@@ -4,10 +4,13 @@
  */
 
 import { plainDuration } from '../base/durations.ts';
-import { type ErrorCode, failure } from '../base/errors.ts';
+import { asFailure, type ErrorCode, failure } from '../base/errors.ts';
 import { classifyHttpAnswer, type HttpAnswer } from '../connection/classify-failure.ts';
 import { WRONG_CLOCK_MS } from '../connection/clock-skew.ts';
 import type { ShownCertificate } from '../connection/inspect.edge.ts';
+import { endedTrust } from '../fleet/record.ts';
+import type { Status } from '../protocol/local-api.ts';
+import type { PlanRecord } from '../state/plan-record.ts';
 import { type Finding, failed, notApplicable, ok, warning } from './checks.ts';
 import type { DiskSpace, MemorySpace } from './machine-probes.edge.ts';
 
@@ -106,6 +109,21 @@ export const UNIT_PROPERTIES: readonly string[] = [
 	...['NRestarts', 'MainPID', 'User', 'Environment'],
 	...HARDENING.map(([property]) => property),
 ];
+
+/** @param warnings those of the running agent. */
+export function assessPlan(
+	planUrl: string | null,
+	record: PlanRecord | null,
+	warnings: Status['warnings'],
+	wallMs: number,
+): Finding {
+	if (planUrl === null) return notApplicable('This device follows no fleet plan (fleet.planUrl).');
+	const told = warnings.find(({ code }) => code.startsWith('plan-') && code !== 'plan-expired');
+	const found = (record && endedTrust(record, wallMs)) ?? (told ? asFailure(told) : null);
+	if (found) return warning(found);
+	const taken = record?.taken;
+	return ok(taken ? `Revision ${taken.revision} is in force.` : 'No fleet plan has come yet.');
+}
 
 export function assessUnit(unit: string, shown: UnitProperties): Finding {
 	const { LoadState, ActiveState = '', SubState = '', UnitFileState = '', NRestarts = '0', User = '' } = shown;

@@ -6,6 +6,7 @@
 import { lstat, readdir } from 'node:fs/promises';
 import { arch, cpus, loadavg, networkInterfaces, release, uptime } from 'node:os';
 import { join } from 'node:path';
+import { readAuditLog } from '../audit/audit.runner.ts';
 import { toFailure } from '../base/errors.ts';
 import { redact, type SecretRegistry } from '../base/redact.ts';
 import { readMachineFacts } from '../identity/machine-facts.edge.ts';
@@ -61,6 +62,7 @@ export async function gatherBundle(parts: BundleParts): Promise<PackedFile[]> {
 		['identity.json', 'the identity of the device and its sources', json(await ask('agent', LOCAL_ROUTES.identity))],
 		['state.json', 'the saved state, without any token', json(describeState(state))],
 		['events.json', 'when notifications came and of which kind, without their contents', json(await listEvents(ask))],
+		['audit.json', 'the audit log: what was asked of the device, and with what result', await auditLog(inspected)],
 		['log.txt', 'the newest lines of the log', parts.journal ?? (await recentLog(ask))],
 		[
 			'system.json',
@@ -118,6 +120,13 @@ async function recentLog(ask: Ask): Promise<string> {
 	const report = (await ask('admin', LOCAL_ROUTES.log)) as Partial<LogReport> & { error?: { message: string } };
 	if (report.lines) return `${report.lines.join('\n')}\n`;
 	return `There is no journal to read, and the agent gave no log: ${report.error?.message ?? ''}\n`;
+}
+
+async function auditLog({ paths }: InspectionTarget): Promise<string> {
+	return readAuditLog(paths.stateDir).then(
+		(entries) => entries.map((entry) => `${JSON.stringify(entry)}\n`).join(''),
+		(error) => json({ error: toFailure(error) }),
+	);
 }
 
 async function describeSystem({ inspected, agentVersion, at }: BundleParts): Promise<object> {

@@ -1,10 +1,12 @@
 /** The consumers of events: names, the position that each has acknowledged, and how many there may be. No I/O. */
 import { AgentError } from '../base/errors.ts';
-import { CONSUMER_NAME } from '../protocol/local-api.ts';
+import { OWN_NAME } from '../protocol/local-api.ts';
 import type { Position } from './event-table.edge.ts';
 
 /** Named consumers, at most. A new one takes the place of one that has been silent for the whole retention time. */
 export const MAX_CONSUMERS = 128;
+/** Of them, one application with a line of its own in the applications file. */
+const MAX_OWN_CONSUMERS = 6;
 
 /** @param silentMs a consumer that has been silent for so long may be replaced: nothing is kept for it any more. */
 export function createConsumers(wallMs: () => number, silentMs: () => number) {
@@ -21,6 +23,15 @@ export function createConsumers(wallMs: () => number, silentMs: () => number) {
 		positions.delete(silent[0]);
 	}
 
+	/** One application never takes the names of the others. */
+	function checkShare(name: string): void {
+		const own = name.slice(0, name.indexOf(':') + 1);
+		if (own === '' || [...positions.keys()].filter((other) => other.startsWith(own)).length < MAX_OWN_CONSUMERS) return;
+		throw new AgentError('body-invalid', `This application has ${MAX_OWN_CONSUMERS} consumers already.`, {
+			remedy: 'Always use the same names, and forget those that are out of use: POST /v1/events/forget.',
+		});
+	}
+
 	const consumers = {
 		positions: positions as ReadonlyMap<string, Position>,
 		/** Set by every change that is worth storing; reset after it is stored. */
@@ -34,11 +45,12 @@ export function createConsumers(wallMs: () => number, silentMs: () => number) {
 		},
 		/** @throws AgentError `body-invalid` for a bad name, and when there are too many. */
 		join(name: string): void {
-			if (!CONSUMER_NAME.test(name))
+			if (!OWN_NAME.test(name))
 				throw new AgentError('body-invalid', 'The name of a consumer is not valid.', {
 					remedy: 'Use 1 to 64 letters, digits, dots, hyphens and underscores.',
 				});
 			const known = positions.get(name);
+			if (!known) checkShare(name);
 			if (!known) makeRoom();
 			positions.set(name, { number: 0, ...known, seenMs: wallMs() });
 			if (!known) consumers.changed = true;

@@ -19,6 +19,8 @@ export interface Duplicates {
 	isNew(message: Message, overlaps?: boolean): boolean;
 	/** Takes over what was stored, oldest first. */
 	load(stored: readonly StoredMessage[]): void;
+	/** Forgets all of them. */
+	clear(): void;
 }
 
 /** Between the parts of a key; no id of a service has it. */
@@ -57,6 +59,10 @@ export function rememberMessages(max: number): Duplicates {
 				const isOld = kind !== null && content !== null && !key.includes(KEY_SEPARATOR);
 				remember(isOld ? (keyOf({ serviceId: key, kind, content }) ?? key) : key);
 			}
+		},
+		clear() {
+			keys.clear();
+			heads.clear();
 		},
 	};
 }

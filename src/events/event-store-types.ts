@@ -1,6 +1,7 @@
 /** The promises of the event store, and its options. Types only. */
 import type { Clock } from '../base/clock.edge.ts';
 import type { Failure } from '../base/errors.ts';
+import type { Erasure } from './erasure.ts';
 import type { Entry, Incoming } from './event.ts';
 
 /** What of the clock is left out is the machine's. */
@@ -55,6 +56,11 @@ export interface EventWriter {
 	subscribe(listener: (entries: readonly Entry[]) => void): () => void;
 	/** Resolves when everything asked for so far is stored. */
 	settled(): Promise<void>;
+	/**
+	 * Erases stored events for good: nothing of them is in a live file when it returns, also not in damaged files set aside.
+	 * @returns how many. @throws AgentError `state-unwritable` when traces of them may be left.
+	 */
+	erase(matches: Erasure): number;
 	readonly count: number;
 	readonly bytes: number;
 	/** Stores what is pending and closes the file. Nothing can be appended afterwards. */

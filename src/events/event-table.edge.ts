@@ -2,20 +2,16 @@
  * The events in one SQLite database, and in the tail beside it what the database has not committed yet: while applications
  * acknowledge at once, no content comes into the database at all. Owns the tables and how each thing is read and written; decides nothing about when, what is kept, and what to do when it fails. Every function may throw SQLite's errors.
  */
-import { closeSync, openSync, readdirSync, renameSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
+import { closeSync, openSync, rmSync } from 'node:fs';
 import type { SQLInputValue, StatementSync } from 'node:sqlite';
-import { type Failure, failure } from '../base/errors.ts';
+import { isDamage, NewerVersionError } from './damaged-events.edge.ts';
 import { KEY_SEPARATOR, keyOf, type StoredMessage } from './duplicates.ts';
+import type { Erasure, Stored } from './erasure.ts';
 import type { Entry, Epoch } from './event.ts';
 import { type Change, type EventTail, openEventTail, tailOf } from './event-tail.edge.ts';
 
-/** Name of the file in its directory. */
-export const EVENTS_FILE = 'events.db';
 /** In the place of a file: the same tables in memory, gone with the process. */
 export const IN_MEMORY = ':memory:';
-/** Damaged files that are kept; the oldest go, and all with the next one after the retention time. */
-const MAX_QUARANTINED_EVENTS = 2;
 
 /** So much waits in the tail at most, in bytes. */
 const MAX_TAIL_BYTES = 256 * 1024;
@@ -255,6 +251,37 @@ export function openEventTable(file: string) {
 		setEpochs,
 		setConsumers,
 		remove,
+		/**
+		 * Deletes events and all that deleted ones have left of the same, so that nothing of them is in the database, its log or
+		 * the tail. The newest leaves its bare number: no number is given twice.
+		 * @returns how many of them were still kept.
+		 */
+		erase(matches: Erasure): number {
+			const going: Row[] = [];
+			const rows = run(
+				`SELECT epoch || '-' || number AS id, number, at, kind, format, content, kept_ms AS keptMs,
+					iif(instr(service_id, '${KEY_SEPARATOR}'), substr(service_id, 1, instr(service_id, '${KEY_SEPARATOR}') - 1), service_id) AS serviceId
+				FROM event`,
+			).each();
+			for (const row of rows) {
+				const { number = 0, at = null } = row;
+				if (matches(row as unknown as Stored)) going.push({ number, at });
+			}
+			transaction(() => {
+				for (const { number = 0 } of going)
+					run(
+						'UPDATE event SET service_id = NULL, size = 0, at = NULL, type = NULL, kind = NULL, workflow_id = NULL, format = NULL, content = NULL WHERE number = ?',
+						number,
+					).done();
+				run(
+					'DELETE FROM event WHERE at IS NULL AND service_id IS NULL AND number < (SELECT max(number) FROM event)',
+				).done();
+			});
+			settle();
+			tail?.remove();
+			database.exec('PRAGMA wal_checkpoint(TRUNCATE)');
+			return going.filter(({ at }) => at !== null).length;
+		},
 		/** Makes all kept events older or younger. */
 		shiftAges: (byMs: number) => run('UPDATE event SET kept_ms = kept_ms + ? WHERE at IS NOT NULL', byMs).done(),
 		/** Events of a clock that was never set, or from the future, are taken as kept now. */
@@ -324,59 +351,4 @@ export function moveToMemory(file: string): EventTable {
 
 function insertInto(table: keyof typeof COLUMNS): string {
 	return `INSERT OR REPLACE INTO ${table} VALUES (${COLUMNS[table].map(() => '?').join(', ')})`;
-}
-
-class NewerVersionError extends Error {
-	override readonly name = 'NewerVersionError';
-}
-
-const SQLITE_CORRUPT = 11;
-const SQLITE_NOTADB = 26;
-
-/** Whether the file itself is of no use, so that trying again would not help. */
-export function isDamage(error: unknown): boolean {
-	const { errcode } = error as { errcode?: unknown };
-	const status = typeof errcode === 'number' ? errcode & 0xff : 0;
-	// A table that is not there as it was made is damage as well.
-	const isForeign = error instanceof Error && /no such (table|column)|has \d+ columns/.test(error.message);
-	return status === SQLITE_CORRUPT || status === SQLITE_NOTADB || isForeign || error instanceof NewerVersionError;
-}
-
-export function unwritableNotice(directory: string, error: unknown): Failure {
-	const reason = error instanceof Error ? error.message : String(error);
-	return failure(
-		'state-unwritable',
-		`Events cannot be stored in ${directory} (${reason}); meanwhile they are kept in memory and would be lost with the agent.`,
-	);
-}
-
-export function damagedNotice(file: string, isAside: boolean): Failure {
-	const what = isAside ? 'was damaged and set aside' : 'is damaged';
-	return failure('state-corrupt', `The file with the stored events ${what}: ${file}. The events in it are lost.`, {
-		remedy: 'Ask the service for what applications may have missed; check the disk if it happens again.',
-	});
-}
-
-/** Sets the file aside with its log. Damaged files hold contents too: they go when they are too many. */
-export function quarantineTable(directory: string, suffix: string): void {
-	const aside = readdirSync(directory)
-		.filter((name) => name.startsWith(`${EVENTS_FILE}.corrupt-`) && !name.endsWith('-wal'))
-		.sort();
-	for (const name of aside.slice(0, Math.max(0, aside.length + 1 - MAX_QUARANTINED_EVENTS)))
-		for (const log of ['', '-wal']) rmSync(join(directory, `${name}${log}`), { force: true });
-	for (const log of ['-wal', '']) {
-		try {
-			renameSync(join(directory, `${EVENTS_FILE}${log}`), join(directory, `${EVENTS_FILE}.corrupt-${suffix}${log}`));
-		} catch (error) {
-			if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-		}
-	}
-}
-
-/** Deletes the files set aside of which `isOld` says so by their suffix. */
-export function dropQuarantined(directory: string, isOld: (suffix: string) => boolean): void {
-	for (const name of readdirSync(directory)) {
-		const suffix = /^events\.db\.corrupt-(.+?)(-wal)?$/.exec(name)?.[1];
-		if (suffix !== undefined && isOld(suffix)) rmSync(join(directory, name), { force: true });
-	}
 }

@@ -5,6 +5,7 @@
  */
 
 import type { Counters } from '../base/counters.ts';
+import type { Erasure } from './erasure.ts';
 import { type Entry, type Incoming, ownEvent } from './event.ts';
 import type { EventStore } from './store.edge.ts';
 
@@ -19,6 +20,8 @@ export function createEventsFeed(
 ) {
 	/** While there are no events and no readers, an outage is not worth a file. A restart's own gap covers them. */
 	let held: Incoming[] = [];
+	let appendedId: string | null = null;
+	const erasing = new Set<(matches: Erasure) => void>();
 	const isUnused = () => store.newest() === null && store.consumers().length === 0;
 	const release = () => {
 		for (const gap of held.splice(0)) store.append(gap);
@@ -33,7 +36,9 @@ export function createEventsFeed(
 				return true;
 			}
 			release();
-			const isNew = store.append(incoming, overlaps) !== null;
+			const entry = store.append(incoming, overlaps);
+			const isNew = entry !== null;
+			if (entry) appendedId = entry.id;
 			if (!isNew) counters.duplicates += 1;
 			else if (incoming.type === 'notification') counters.notifications += 1;
 			return isNew;
@@ -53,6 +58,20 @@ export function createEventsFeed(
 			// After a start of the agent a gap of its own is the first event.
 			if (!missed || !oldest || oldest.type === 'gap') return { entries, missed };
 			return { entries: [gapBefore(oldest), ...entries.slice(0, limit - 1)], missed };
+		},
+		/** The id of the event that was appended last, which may not be stored yet. */
+		get appendedId() {
+			return appendedId;
+		},
+		/** Erases events here and wherever else they are remembered. @throws as {@link EventStore.erase}, when all of them did. */
+		erase(matches: Erasure): number {
+			for (const listener of erasing) listener(matches);
+			return store.erase(matches);
+		},
+		/** Calls back before each erasure, for what is remembered of events elsewhere. */
+		onErase(listener: (matches: Erasure) => void): () => void {
+			erasing.add(listener);
+			return () => erasing.delete(listener);
 		},
 		newest: store.newest,
 		newestAt: store.newestAt,

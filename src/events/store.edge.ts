@@ -16,22 +16,19 @@ import { idleClock } from '../base/clock.edge.ts';
 import { EARLIEST_CLOCK_MS } from '../base/durations.ts';
 import { AgentError } from '../base/errors.ts';
 import { createConsumers } from './consumers.ts';
-import { rememberMessages } from './duplicates.ts';
-import { type Entry, type Epoch, idOf, numberOf, sizeOf, withEpoch } from './event.ts';
-import type { DurableEventStore, EventStoreOptions } from './event-store-types.ts';
 import {
 	damagedNotice,
 	dropQuarantined,
 	EVENTS_FILE,
-	type EventTable,
-	IN_MEMORY,
 	isDamage,
-	type KeptEvent,
-	moveToMemory,
-	openEventTable,
 	quarantineTable,
+	unerased,
 	unwritableNotice,
-} from './event-table.edge.ts';
+} from './damaged-events.edge.ts';
+import { rememberMessages } from './duplicates.ts';
+import { type Entry, type Epoch, idOf, numberOf, sizeOf, withEpoch } from './event.ts';
+import type { DurableEventStore, EventStoreOptions } from './event-store-types.ts';
+import { type EventTable, IN_MEMORY, type KeptEvent, moveToMemory, openEventTable } from './event-table.edge.ts';
 
 export type { Consumer, DurableEventStore, EventStore, EventStoreOptions } from './event-store-types.ts';
 
@@ -349,6 +346,23 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			return isKnown;
 		},
 		recover,
+		erase(matches) {
+			if (cancelFlush || pending.length > 0) flush();
+			let erased = 0;
+			try {
+				dropQuarantined(directory, () => true);
+				const open = ready(false);
+				if (!open) return 0;
+				erased = open.erase(matches);
+				duplicates.clear();
+				adopt(open);
+			} catch (error) {
+				throw unerased(directory, error);
+			}
+			uncleanSinceMs = null;
+			if (durable && !eventTable?.onDisk && existsSync(file) && !recover()) throw unerased(directory);
+			return erased;
+		},
 		get count() {
 			return read(() => count, 0);
 		},

@@ -3,6 +3,7 @@
  * plan says is decided in `targeting.ts` and `record.ts`, what the device does about it `workflow/desired-registration.ts`.
  */
 import { createHash } from 'node:crypto';
+import type { Audit } from '../audit/audit.runner.ts';
 import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { AgentError, type Failure, failure, toFailure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
@@ -33,6 +34,8 @@ import type { PlanReading } from './verify-plan.runner.ts';
 /** After a start and after a change of the settings, the first poll comes within this time. */
 const FIRST_POLL_MS = 10_000;
 const DEADLINE_MS = 60_000;
+const PLAN_KEYS = { action: 'planKeysChanged', entrance: 'settings', result: 'ok' };
+const PLAN_RECEIVED = { action: 'planReceived', entrance: 'plan' };
 const UNATTESTED =
 	'None of the keys in fleet.publicKeys has signed the fleet plan that this device follows. The device goes on with it and begins nothing more by it.';
 
@@ -40,6 +43,7 @@ export interface FleetParts {
 	/** Its wall clock shows the time that is believed. */
 	readonly clock: Pick<Clock, 'wallMs' | 'schedule'>;
 	readonly log: Pick<Log, 'info'>;
+	readonly audit: Pick<Audit, 'record'>;
 	readonly random: () => number;
 	readonly fetchPlan: typeof fetchPlan;
 	readonly userAgent: string;
@@ -76,6 +80,8 @@ export function followFleet(parts: FleetParts) {
 	/** Of a plan that was refused: so that it is not sent again and again. */
 	let refusedEtag: string | null = null;
 	let hasBytes = false;
+	/** What was said of it. */
+	let refusal: string | null = null;
 	let checkedAt: string | null = null;
 	let stopped = false;
 	let cancelPoll = () => {};
@@ -140,6 +146,9 @@ export function followFleet(parts: FleetParts) {
 			if (signal.aborted) return;
 			const problem = toFailure(error);
 			askedMs = problem.retryAfterMs ?? 0;
+			if (problem.code !== 'plan-unreachable' && problem.message !== refusal)
+				parts.audit.record({ ...PLAN_RECEIVED, result: problem.code });
+			refusal = problem.message;
 			// A device that is offline has reported that already.
 			if (problem.code !== 'plan-unreachable' || !parts.isOffline()) warnings.set('fleet', problem);
 		}
@@ -192,10 +201,17 @@ export function followFleet(parts: FleetParts) {
 		const received = { ...part, ...edition, fleet, validUntilMs, keys: [...keys] };
 		const { source, name } = own;
 		const floors = raisedFloors(known, edition, own, keys);
-		const changed = receivePlan({ ...known, source, name, floors, basis: chosenBy, etag }, received, { ...at, share });
+		const trusted = [...own.keys];
+		const changed = receivePlan({ ...known, source, name, trusted, floors, basis: chosenBy, etag }, received, {
+			...at,
+			share,
+		});
 		// A server that gives the same plan a new ETag each time must not wear the disk.
 		const isOnlyRenamed = verdict === 'known' && known.basis === chosenBy;
-		if (!isOnlyRenamed) log.info('fleet plan received', { revision: plan.revision });
+		if (!isOnlyRenamed) {
+			log.info('fleet plan received', { revision: plan.revision });
+			parts.audit.record({ ...PLAN_RECEIVED, result: 'ok', ...(fleet && { fleet }), epoch, revision, keys: [...keys] });
+		}
 		if (!isOnlyRenamed || known.etag === null) keep(changed);
 		honourWithdrawal();
 		parts.requestReconcile();
@@ -207,7 +223,11 @@ export function followFleet(parts: FleetParts) {
 		let warning: Failure | null = null;
 		if (known && own && isOfFleet(known, own)) {
 			const at = { isSameBasis: [basis(), earlierBasis()].includes(known.basis), wallMs: clock.wallMs() };
-			const left = withoutWithdrawn(known, own, at);
+			const { trusted } = known;
+			const isChanged = trusted !== null && JSON.stringify(trusted) !== JSON.stringify(own.keys);
+			const kept = withoutWithdrawn(known, own, at);
+			const left = isChanged ? { ...kept, trusted: [...own.keys] } : kept;
+			if (isChanged) parts.audit.record({ ...PLAN_KEYS, keys: [...own.keys] });
 			if (left !== known) keep(left);
 			if (isWithdrawn(left, own.keys)) warning = failure('plan-unattested', UNATTESTED);
 		}
@@ -221,6 +241,16 @@ export function followFleet(parts: FleetParts) {
 	return {
 		/** The record of the plan that the settings name; `null` without one. */
 		record,
+		trust,
+		/** The floors of all fleets and the plan that waits are gone; the one in force goes on until the next is fetched, at once. */
+		async forget(): Promise<void> {
+			const known = record();
+			const plan = known && { ...known, basis: '', etag: null, waiting: null, floors: [] };
+			await stateWriter.record((state) => ({ ...state, plan }));
+			refusedEtag = null;
+			pollIn(0);
+			parts.requestReconcile();
+		},
 		/** What the plan says now; `null` without one. */
 		target: (): PlanTarget | null => planTarget(record(), clock.wallMs()),
 		keep,

@@ -12,7 +12,7 @@ import {
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
 import { fleetNameSchema, labelSchema } from '../settings/table.ts';
-import { MATCH_KEYS } from './terms.ts';
+import { MATCH_KEYS, VERSION_NAME } from './terms.ts';
 
 export const MAX_RULES = 500;
 /** Values of one kind in one rule. */

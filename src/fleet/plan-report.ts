@@ -1,9 +1,9 @@
 /** The fleet plan in the status and in heartbeats. Pure: time is handed in. */
 import type { Heartbeat, HeartbeatExtras } from '../protocol/channel.ts';
-import type { Status } from '../protocol/local-api.ts';
-import type { PlanRecord } from '../state/plan-record.ts';
+import type { PlanReport, Status } from '../protocol/local-api.ts';
+import type { PlanRecord, TakenPlan } from '../state/plan-record.ts';
 import type { PlanAttempt } from './attempt.ts';
-import { planTarget } from './record.ts';
+import { endedTrust, isOfFleet, type PlanTrust, planTarget, speaks } from './record.ts';
 import { assignmentAt, isDue } from './targeting.ts';
 
 /** The plan in `status --json`; `null` without one. */
@@ -33,6 +33,38 @@ export function reportPlan(
 		workflowId,
 		next: nextChange(record, wallMs),
 		refused,
+		checkedAt,
+	};
+}
+
+/** The plan and what it is trusted by, for `plan show`. `host`: of the address, whose path may be a secret. */
+export function describePlanTrust(
+	record: PlanRecord | null,
+	trust: PlanTrust | null,
+	{ host, checkedAt, wallMs }: { host: string | null; checkedAt: string | null; wallMs: number },
+): PlanReport {
+	const edition = ({ epoch, revision }: { epoch: number; revision: number }) => ({ epoch, revision });
+	const shown = (plan: TakenPlan | null | undefined) =>
+		plan
+			? {
+					...edition(plan),
+					fleet: plan.fleet,
+					validUntil: plan.validUntilMs === null ? null : iso(plan.validUntilMs),
+					rule: plan.rule,
+					workflowId: assignmentAt(plan, wallMs).workflowId,
+					keys: plan.keys ?? [],
+				}
+			: null;
+	return {
+		host,
+		fleetName: trust?.name ?? null,
+		publicKeys: [...(trust?.keys ?? [])],
+		inForce: shown(record?.taken),
+		waiting: record?.waiting ? { ...edition(record.waiting), at: iso(record.waiting.atMs) } : null,
+		newest: (record?.floors ?? []).flatMap((floor) =>
+			trust && isOfFleet(floor, trust) && speaks(floor.key, trust) ? [{ ...edition(floor), key: floor.key }] : [],
+		),
+		problem: (record && endedTrust(record, wallMs)) ?? null,
 		checkedAt,
 	};
 }

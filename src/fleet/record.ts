@@ -9,7 +9,16 @@ import { assignmentAt, isDue, isSameAssignment } from './targeting.ts';
 /** The fleet plan's word to this device now: by which rule, `null` for the plan's defaults. */
 export type PlanTarget = Assignment & Pick<TakenPlan, 'revision' | 'rule'>;
 
-export const NO_PLAN = { name: null, etag: null, taken: null, waiting: null, followed: null, moved: null, floors: [] };
+export const NO_PLAN = {
+	name: null,
+	trusted: null,
+	etag: null,
+	taken: null,
+	waiting: null,
+	followed: null,
+	moved: null,
+	floors: [],
+};
 
 /** The fleet that a device belongs to by its settings, and the keys that may speak for it. */
 export interface PlanTrust {
@@ -91,7 +100,9 @@ function floorOf({ floors }: Pick<PlanRecord, 'floors'>, trust: PlanTrust): Plan
 	return binding.reduce<PlanFloor | null>((top, one) => (top && comparePlans(top, one) >= 0 ? top : one), null);
 }
 
-const speaks = (key: string | null, { keys }: PlanTrust) => (key === null ? keys.length === 0 : keys.includes(key));
+/** Whether a floor counts by the keys of now. */
+export const speaks = (key: string | null, { keys }: PlanTrust) =>
+	key === null ? keys.length === 0 : keys.includes(key);
 
 /** @param verifiedBy the configured keys that have verified the plan. */
 export function raisedFloors(

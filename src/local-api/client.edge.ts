@@ -25,6 +25,8 @@ export interface ServerSentEvent {
 export interface FollowOptions {
 	/** The id of the newest event that is known already. */
 	readonly since?: string | undefined;
+	/** Default `agent`. */
+	readonly socket?: LocalSocket;
 	/** Ends the stream with reason `aborted`. */
 	readonly signal?: AbortSignal | undefined;
 	/** Longest silence, in milliseconds; the agent sends a comment every 15 s. Default 60,000. */
@@ -70,7 +72,7 @@ export function createLocalClient({ runDir }: { readonly runDir: string }) {
 			}
 		},
 		/**
-		 * Follows an event stream of `agent.sock`. Waits for `onEvent` before it reads on; an error of `onEvent` is thrown here.
+		 * Follows an event stream. Waits for `onEvent` before it reads on; an error of `onEvent` is thrown here.
 		 * Resolves with the agent's reason when it ends the stream (`slow`, `stopping`, `finished`), or `aborted`.
 		 * @throws AgentError as `request` does; `agent-not-running` when the stream breaks off.
 		 */
@@ -83,7 +85,7 @@ type OnEvent = (event: ServerSentEvent) => void | Promise<void>;
 async function follow(
 	runDir: string,
 	path: string,
-	{ since, signal, silenceMs = 60_000 }: FollowOptions,
+	{ since, signal, socket = 'agent', silenceMs = 60_000 }: FollowOptions,
 	onEvent: OnEvent,
 ): Promise<{ readonly reason: string }> {
 	const stop = new AbortController();
@@ -101,7 +103,7 @@ async function follow(
 	try {
 		const url =
 			since === undefined ? path : `${path}${path.includes('?') ? '&' : '?'}${new URLSearchParams({ since })}`;
-		const response = await send(runDir, 'agent', 'GET', url, {
+		const response = await send(runDir, socket, 'GET', url, {
 			accept: 'text/event-stream',
 			signal: signal ? AbortSignal.any([signal, stop.signal]) : stop.signal,
 		});
@@ -125,7 +127,7 @@ async function follow(
 		if (consuming) throw error;
 		if (signal?.aborted) return { reason: 'aborted' };
 		if (silent) throw timedOut(`The agent was silent for ${silenceMs / 1000} s.`);
-		throw await explain(error, runDir, 'agent');
+		throw await explain(error, runDir, socket);
 	} finally {
 		clearTimeout(watch);
 		stop.abort();

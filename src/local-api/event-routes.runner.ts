@@ -37,8 +37,13 @@ export const EVENT_PARAMETERS = [
 ];
 
 /** Where a reader continues: after the id that it names, else after what it has acknowledged under its own name. */
-export function readSince({ events }: Agent, { since, query }: LocalRequest): string | null {
-	const consumer = query.get('consumer');
+export function readSince({ events }: Agent, { since, query, application }: LocalRequest): string | null {
+	const named = query.get('consumer');
+	if (named !== null && !CONSUMER_NAME.test(named))
+		throw new AgentError('body-invalid', 'The name of a consumer is not valid.', {
+			remedy: 'Use 1 to 64 letters, digits, dots, hyphens and underscores.',
+		});
+	const consumer = named === null ? null : ownName(application, named);
 	if (consumer !== null) events.join(consumer);
 	if (!since) return consumer === null ? null : events.positionOf(consumer);
 	if (isEventId(since)) return since;
@@ -47,14 +52,23 @@ export function readSince({ events }: Agent, { since, query }: LocalRequest): st
 	});
 }
 
+/** The name of a consumer or lease among everyone's: each application has its own. */
+export const ownName = (application: LocalRequest['application'], name: string): string =>
+	application === null ? name : `${application.name}:${name}`;
+
 /** Answered when it is stored: after that neither side's restart brings the events back. */
-export async function acknowledge({ events }: Agent, { consumer, id }: AckRequest): Promise<LocalReply> {
+export async function acknowledge(
+	{ events }: Agent,
+	{ body, application }: LocalRequest<AckRequest>,
+): Promise<LocalReply> {
+	const { id } = body;
+	const consumer = ownName(application, body.consumer);
 	if (!events.acknowledge(consumer, id))
 		throw new AgentError('body-invalid', 'id is not the id of an event that was kept here.', {
 			remedy: 'Use an id exactly as an event carried it.',
 		});
 	await events.settled();
-	return { status: 200, body: { consumer, position: events.positionOf(consumer) } };
+	return { status: 200, body: { consumer: body.consumer, position: events.positionOf(consumer) } };
 }
 
 /** All streams get the same list of new events, and it is serialized once. */
@@ -70,6 +84,12 @@ function firstOf(entries: readonly Entry[], characters: number): readonly Entry[
 	return end === -1 ? entries : entries.slice(0, Math.max(1, end));
 }
 
+/** Without their contents, for an application that may not have them. */
+function shownTo(application: LocalRequest['application'], entries: readonly Entry[]): readonly Entry[] {
+	if (application?.contents !== false) return entries;
+	return entries.map((entry) => (entry.type === 'gap' ? entry : { ...entry, format: 'json', content: 'null' }));
+}
+
 function framesOf(entries: readonly Entry[]): Buffer {
 	const known = written.get(entries);
 	if (known) return known;
@@ -79,13 +99,18 @@ function framesOf(entries: readonly Entry[]): Buffer {
 }
 
 /** Sends the kept events first, then those that arrive. */
-export function streamEvents(agent: Agent, since: string | null, sink: EventSink): () => void {
+export function streamEvents(
+	agent: Agent,
+	since: string | null,
+	sink: EventSink,
+	application: LocalRequest['application'] = null,
+): () => void {
 	let stop = () => {};
 	let over = false;
 	let last = since;
 	const send = (entries: readonly Entry[]) => {
 		last = entries.at(-1)?.id ?? last;
-		return sink.sendAll(framesOf(entries));
+		return sink.sendAll(framesOf(shownTo(application, entries)));
 	};
 	const live = (entries: readonly Entry[]) => {
 		if (!send(entries) || !sink.isBehind) return;
@@ -128,7 +153,8 @@ export async function pageOfEvents(agent: Agent, clock: Timer, since: string | n
 		await nextEvent(agent, clock, waitSeconds, request.signal);
 	const { entries } = agent.events.after(since, EVENT_PAGE_LENGTH);
 	const next = entries.at(-1)?.id ?? since;
-	return { status: 200, json: `{"events":[${entries.map(formatEvent).join(',')}],"next":${JSON.stringify(next)}}` };
+	const shown = shownTo(request.application, entries).map(formatEvent);
+	return { status: 200, json: `{"events":[${shown.join(',')}],"next":${JSON.stringify(next)}}` };
 }
 
 /** Resolves with the next event, when the time is over, or when the caller has left. */

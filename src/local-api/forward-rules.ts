@@ -6,6 +6,7 @@
 import { type Failure, failure } from '../base/errors.ts';
 import { AUTHORIZATION_PARAMETER } from '../protocol/authorization.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
+import { HOP_BY_HOP, isForwarded } from '../protocol/forwarded-headers.ts';
 
 /** Where the local interface takes requests for the service. */
 const FORWARD_PREFIX = '/v1/service';
@@ -103,29 +104,29 @@ function refused(message: string, remedy: string): ForwardDecision {
 	return { ok: false, failure: failure('access-denied', message, { remedy }) };
 }
 
-/** Headers that belong to one connection. */
-const HOP_BY_HOP =
-	/^(?:connection|http2-settings|keep-alive|proxy-authenticate|proxy-authentication-info|proxy-authorization|proxy-connection|te|trailer|transfer-encoding|upgrade)$/;
-/** Besides: headers about the local caller, and those that make some servers answer for another path or method. */
-const NOT_TO_SERVICE =
-	/^(?:host|expect|authorization|cookie2?|origin|referer|forwarded|via|x-forwarded-.*|x-real-ip|x-original-.*|x-rewrite-.*|x-http-method.*|x-method-override|sec-.*|access-control-.*)$/;
 /** Besides: headers that would make a browser or a client store or trust something in our name. */
 const NOT_TO_CALLER =
 	/^(?:set-cookie2?|authorization|authentication-info|www-authenticate|location|alt-svc|strict-transport-security|clear-site-data|service-worker-allowed|refresh|access-control-.*)$/;
 
 export type HeaderLines = Readonly<Record<string, string | readonly string[] | undefined>>;
 
-/** The headers of a caller that go to the service. Names in lower case. */
-export function headersToService(headers: HeaderLines): Record<string, string | string[]> {
-	return without(headers, NOT_TO_SERVICE);
+/**
+ * The headers of a caller that go to the service. Names in lower case.
+ * @param more names in lower case that the settings add.
+ */
+export function headersToService(
+	headers: HeaderLines,
+	more: readonly string[] = [],
+): Record<string, string | string[]> {
+	return only(headers, (name) => isForwarded(name, more));
 }
 
 /** The headers of the service that go to a caller; `Location` is decided by {@link localLocation}. */
 export function headersToCaller(headers: HeaderLines): Record<string, string | string[]> {
-	return without(headers, NOT_TO_CALLER);
+	return only(headers, (name) => !NOT_TO_CALLER.test(name));
 }
 
-function without(headers: HeaderLines, unwanted: RegExp): Record<string, string | string[]> {
+function only(headers: HeaderLines, isWanted: (name: string) => boolean): Record<string, string | string[]> {
 	const named = String(headers['connection'] ?? '')
 		.toLowerCase()
 		.split(',')
@@ -133,7 +134,7 @@ function without(headers: HeaderLines, unwanted: RegExp): Record<string, string 
 	const kept: Record<string, string | string[]> = {};
 	for (const [name, value] of Object.entries(headers)) {
 		const lower = name.toLowerCase();
-		if (value === undefined || HOP_BY_HOP.test(lower) || named.includes(lower) || unwanted.test(lower)) continue;
+		if (value === undefined || HOP_BY_HOP.test(lower) || named.includes(lower) || !isWanted(lower)) continue;
 		kept[lower] = typeof value === 'string' ? value : [...value];
 	}
 	return kept;

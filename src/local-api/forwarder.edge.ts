@@ -10,6 +10,8 @@ import { AgentError, asError } from '../base/errors.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { formatAuthorization } from '../protocol/authorization.ts';
 import { decideForward, headersToCaller, headersToService, localLocation } from './forward-rules.ts';
+import { createLeakGuard } from './leak-guard.ts';
+import { type BrowserApplication, SHARES } from './server/browser-applications.ts';
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 
@@ -33,6 +35,8 @@ export interface ForwarderOptions {
 	readonly target: () => { readonly baseUrl: string; readonly token: string } | null;
 	/** Path prefixes that may be asked for; empty: all but the authorization endpoints. */
 	readonly allow: () => readonly string[];
+	/** Names of headers, in lower case, that go to the service besides the usual ones. Default: none. */
+	readonly headers?: () => readonly string[];
 	readonly limits?: Partial<ForwardLimits>;
 }
 
@@ -42,13 +46,19 @@ export interface ForwarderOptions {
  * `response-too-large`, `redirect-refused`, `service-overloaded` (too many at once), or the failure of the network. Once the
  * answer has begun, a failure closes the caller's connection instead.
  */
-export type Forward = (request: IncomingMessage, response: ServerResponse, target: string) => Promise<void>;
+export type Forward = (
+	request: IncomingMessage,
+	response: ServerResponse,
+	target: string,
+	application?: BrowserApplication | null,
+) => Promise<void>;
 
 export function createForwarder(options: ForwarderOptions): Forward {
 	const limits = { ...FORWARD_LIMITS, ...options.limits };
-	let underWay = 0;
+	/** By the name of an application; all callers on shared sockets are one. */
+	const underWay = new Map<string, number>();
 
-	return async (request, response, target) => {
+	return async (request, response, target, application = null) => {
 		const method = METHODS.find((known) => known === request.method);
 		if (!method)
 			throw new AgentError('method-not-allowed', `${request.method ?? 'This method'} is not passed on.`, {
@@ -62,16 +72,25 @@ export function createForwarder(options: ForwarderOptions): Forward {
 		if (!service) throw new AgentError('unpaired', 'This device has no Connection to ask the service with.');
 		const decision = decideForward(target, service.baseUrl, options.allow());
 		if (!decision.ok) throw asError(decision.failure);
-		if (underWay >= limits.atOnce)
-			throw new AgentError('service-overloaded', `${limits.atOnce} requests are being passed on already.`, {
+		const own = application?.allow ? decideForward(target, service.baseUrl, application.allow) : decision;
+		if (!own.ok)
+			throw new AgentError('access-denied', 'This path is not among those that this application may ask for.', {
+				remedy: 'Add it to allow= in its line of the applications file if it should be.',
+			});
+		const caller = application?.name ?? '';
+		const before = underWay.get(caller) ?? 0;
+		const atOnce = application ? (application.shares?.uploads ?? SHARES.uploads) : limits.atOnce;
+		if (before >= atOnce)
+			throw new AgentError('service-overloaded', `${atOnce} requests are being passed on already.`, {
 				remedy: 'Ask again in a moment.',
 				retryAfterMs: 1000,
 			});
-		underWay += 1;
+		underWay.set(caller, before + 1);
 		try {
-			await exchange(request, response, { method, url: decision.url, ...service }, options.network, limits);
+			const more = options.headers?.() ?? [];
+			await exchange(request, response, { method, url: decision.url, more, ...service }, options.network, limits);
 		} finally {
-			underWay -= 1;
+			underWay.set(caller, (underWay.get(caller) ?? 1) - 1);
 		}
 	};
 }
@@ -81,12 +100,13 @@ interface Exchange {
 	readonly url: URL;
 	readonly baseUrl: string;
 	readonly token: string;
+	readonly more: readonly string[];
 }
 
 async function exchange(
 	request: IncomingMessage,
 	response: ServerResponse,
-	{ method, url, baseUrl, token }: Exchange,
+	{ method, url, baseUrl, token, more }: Exchange,
 	network: ForwarderOptions['network'],
 	limits: ForwardLimits,
 ): Promise<void> {
@@ -97,15 +117,21 @@ async function exchange(
 	try {
 		const answer = await ask();
 		const headers = checkAnswer(answer);
-		response.writeHead(answer.statusCode, headers);
 		if (method === 'HEAD') {
+			response.writeHead(answer.statusCode, headers);
 			await answer.body.dump();
 			response.end();
-		} else
-			await pipeline(bounded(answer.body, limits.answerBytes, tooLargeAnswer), response, { signal }).catch(() => {
-				// The head is gone: to end here would make a cut answer look whole.
-				response.destroy();
-			});
+			return;
+		}
+		const body = bounded(answer.body, limits.answerBytes, tooLargeAnswer);
+		const safe = isMedia(headers['content-type']) ? body : withoutSecret(body, token, holdsConnection);
+		// Until the first bytes of it another answer is still possible.
+		const first = await safe.next();
+		response.writeHead(answer.statusCode, headers);
+		await pipeline(continued(first, safe), response, { signal }).catch(() => {
+			// The head is gone: to end here would make a cut answer look whole.
+			response.destroy();
+		});
 	} catch (error) {
 		if (error instanceof AgentError) throw error;
 		const { code, ...found } = classifyNetworkError(error, { host: url.host, viaProxy: network.viaProxy(url) });
@@ -129,7 +155,9 @@ async function exchange(
 			path: `${url.pathname}${url.search}`,
 			method,
 			headers: {
-				...headersToService(request.headers),
+				...headersToService(request.headers, more),
+				// What is compressed could not be searched for the Connection.
+				'accept-encoding': 'identity',
 				authorization: formatAuthorization({ scheme: 'Connection', credential: token }),
 			},
 			body,
@@ -150,12 +178,18 @@ async function exchange(
 				remedy: 'Ask for the address that the service really has; a credential is never sent on to another address.',
 			});
 		if (method !== 'HEAD' && Number(headers['content-length'] ?? 0) > limits.answerBytes) throw tooLargeAnswer();
+		if (createLeakGuard(token).push(Buffer.from(JSON.stringify(headers))) === null) throw holdsConnection();
 		const location = typeof headers['location'] === 'string' ? localLocation(headers['location'], url, baseUrl) : null;
 		return { ...headersToCaller(headers), 'cache-control': 'no-store', ...(location !== null && { location }) };
 	}
 
 	function tooLargeRequest(): AgentError {
 		return new AgentError('body-too-large', `The body may have at most ${limits.requestBytes} bytes.`);
+	}
+
+	function holdsConnection(): AgentError {
+		const message = `The answer of ${url.host} holds the Connection of this device, and is not passed on.`;
+		return new AgentError('answer-withheld', message, { params: { host: url.host } });
 	}
 
 	function tooLargeAnswer(): AgentError {
@@ -171,6 +205,26 @@ async function* bounded(source: AsyncIterable<Buffer>, maxBytes: number, tooLarg
 		if (size > maxBytes) throw tooLarge();
 		yield chunk;
 	}
+}
+
+/** Pictures and sound are not searched. */
+const isMedia = (type: string | string[] | undefined) =>
+	/^\s*(?:image\/(?!svg)|audio\/|video\/|font\/)/i.test(String(type));
+
+async function* withoutSecret(source: AsyncIterable<Buffer>, secret: string, found: () => AgentError) {
+	const guard = createLeakGuard(secret);
+	for await (const chunk of source) {
+		const safe = guard.push(chunk);
+		if (!safe) throw found();
+		if (safe.length > 0) yield safe;
+	}
+	yield guard.rest();
+}
+
+async function* continued(first: IteratorResult<Uint8Array, unknown>, rest: AsyncGenerator<Uint8Array>) {
+	if (first.done) return;
+	yield first.value;
+	yield* rest;
 }
 
 /** Rejects with the signal's reason. */

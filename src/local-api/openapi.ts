@@ -114,7 +114,8 @@ const PATH = {
 function describeBody(body: LocalRoute['body'], method: LocalMethod): Json {
 	if (body === undefined) return {};
 	if (body === 'raw') return method === 'GET' ? {} : { requestBody: { content: { '*/*': {} } } };
-	return { requestBody: { required: true, content: { 'application/json': { schema: refer(nameOf(body)) } } } };
+	const required = !body.safeParse(undefined).success;
+	return { requestBody: { required, content: { 'application/json': { schema: refer(nameOf(body)) } } } };
 }
 
 function nameOf(body: z.ZodType): string {
@@ -166,5 +167,7 @@ function toSchemas(named: Readonly<Record<string, z.ZodType>>, io: 'input' | 'ou
 			}
 		},
 	});
-	return Object.fromEntries(Object.entries(schemas).map(([name, { $schema, $id, ...schema }]) => [name, schema]));
+	// By name: the order of the registry depends on what was loaded first.
+	const sorted = Object.entries(schemas).toSorted(([one], [other]) => (one < other ? -1 : 1));
+	return Object.fromEntries(sorted.map(([name, { $schema, $id, ...schema }]) => [name, schema]));
 }

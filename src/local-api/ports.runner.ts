@@ -8,13 +8,15 @@ import type { Agent } from '../agent/agent.runner.ts';
 import { failure, toFailure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Settings } from '../settings/table.ts';
-import type { LocalRoute } from './server/local-server.ts';
+import { type LocalRoute, type LocalServer, openApplicationSocket } from './server/local-server.ts';
 import type { BrowserApplication, LoopbackServerOptions } from './server/loopback-server.ts';
 
 export type LocalAddresses = ReturnType<typeof createLocalPorts>['addresses'];
 
 export interface LocalPortsParts {
 	readonly routes: readonly LocalRoute[];
+	/** Holds `apps/`, with a socket for each application that has one. */
+	readonly runDir: string;
 	readonly openPage: (port: number) => Promise<{ readonly url: string; close(): Promise<void> }>;
 	readonly warn: Agent['warn'];
 	readonly log: Pick<Log, 'info'>;
@@ -42,12 +44,37 @@ export function createLocalPorts(parts: LocalPortsParts) {
 	);
 
 	const ports = [page, metrics, browser];
+	/** By name and line, so that a changed line opens its socket again. */
+	const sockets = new Map<string, LocalServer>();
+
+	async function openSockets(): Promise<void> {
+		const wanted = new Map(
+			applications.flatMap((each) => (each.socket === undefined ? [] : [[JSON.stringify(each), each] as const])),
+		);
+		for (const [line, { close }] of [...sockets])
+			if (!wanted.has(line)) {
+				sockets.delete(line);
+				await close();
+			}
+		for (const [line, application] of wanted) {
+			const topic = `apps/${application.name}.sock`;
+			if (sockets.has(line)) continue;
+			try {
+				const { runDir } = parts;
+				const server = await openApplicationSocket({ runDir, routes, onFault, maskSecrets, application });
+				sockets.set(line, server);
+				warn(topic, server.notices[0] ?? null);
+			} catch (error) {
+				warn(topic, toFailure(error));
+			}
+		}
+	}
 
 	async function readApplications(file: string | null): Promise<void> {
 		const before = applications;
 		try {
 			applications = file === null ? [] : await (await loadServer()).readBrowserApplications(file);
-			for (const { token } of applications) parts.registerSecret(token);
+			for (const { token } of applications) if (token !== '-') parts.registerSecret(token);
 			warn('local.http.applicationsFile', null);
 		} catch (error) {
 			const { code, message, remedy } = toFailure(error);
@@ -77,14 +104,18 @@ export function createLocalPorts(parts: LocalPortsParts) {
 		},
 		/** Opens and closes what the settings ask for, and reads the applications file again. One call at a time. Never rejects. */
 		async apply({ page: { port }, local: { metricsPort, http } }: Settings): Promise<void> {
-			await readApplications(http.port === null ? null : http.applicationsFile);
+			await readApplications(http.applicationsFile);
+			await openSockets();
 			const desired = [port, metricsPort, http.port];
 			// All are closed first: one may be given the port that another has left.
 			await leaveAll(desired);
 			await Promise.all(ports.map((each, at) => each.take(desired[at] ?? null)));
 		},
 		/** Closes all of them. May be called twice. */
-		close: () => leaveAll([]),
+		async close(): Promise<void> {
+			applications = [];
+			await Promise.all([leaveAll([]), openSockets()]);
+		},
 	};
 }
 

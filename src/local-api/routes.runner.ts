@@ -4,25 +4,40 @@
  * browser; requests that change the device are on `admin.sock`.
  */
 import type { Agent } from '../agent/agent.runner.ts';
+import type { Audit } from '../audit/audit.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import { type Counters, count } from '../base/counters.ts';
+import { AgentError } from '../base/errors.ts';
 import {
+	type AuditEntry,
 	ackRequestSchema,
 	DEFAULT_LEASE_SECONDS,
 	EVENT_PAGE_LENGTH,
+	eraseRequestSchema,
 	forgetRequestSchema,
 	LOCAL_ROUTES,
+	LOCAL_SOCKETS,
 	leaseReleaseSchema,
 	leaseRequestSchema,
 	pairRequestSchema,
 	type ScannerReport,
+	unpairRequestSchema,
 	workflowRequestSchema,
 } from '../protocol/local-api.ts';
 import { agentMetrics, formatMetrics, METRICS_CONTENT_TYPE, type Metric } from '../status/metrics.ts';
 import type { RecentLog } from '../status/recent-log.ts';
-import { acknowledge, EVENT_PARAMETERS, pageOfEvents, readSince, streamEvents } from './event-routes.runner.ts';
+import { audited } from './audited.runner.ts';
+import {
+	acknowledge,
+	EVENT_PARAMETERS,
+	ownName,
+	pageOfEvents,
+	readSince,
+	streamEvents,
+} from './event-routes.runner.ts';
 import type { Forward } from './forwarder.edge.ts';
 import type { AnswerName, DescribedRoute } from './openapi.ts';
+import { SHARES } from './server/browser-applications.ts';
 import type { EventSink, LocalReply, LocalRequest, LocalRoute, RawExchange } from './server/local-server.ts';
 
 /** For applications, on every listener that they use. */
@@ -34,6 +49,7 @@ const HEALTH = ['agent', 'admin', 'browser', 'probe'] as const;
 
 /** The sources of the answers, besides the agent. */
 export interface RouteParts {
+	readonly audit: Audit;
 	readonly clock: Pick<Clock, 'schedule'>;
 	readonly counters: Counters;
 	readonly forward: Forward;
@@ -58,11 +74,14 @@ const answer = (about: string, schema: AnswerName | 'any') =>
 /** The data of each event of the stream has this schema. */
 const stream = (about: string, schema: AnswerName) => ({ about, content: { 'text/event-stream': schema } }) as const;
 const STATUS = { 200: answer('The state of the device now.', 'Status') };
+const PLAN = { 200: answer('The plan, the keys, and the newest plan by each of them.', 'PlanReport') };
 const LEASES = { 200: answer('All leases in force.', 'LeaseReport') };
 
 /** The route table. */
 export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
-	const { clock, counters, forward, recentLog, scanners } = parts;
+	const { audit, clock, counters, forward, recentLog, scanners } = parts;
+	/** Streams and waits under way, by the name of an application. */
+	const waits = new Map<string, number>();
 	const routes: DescribedRoute[] = [
 		row('GET', LOCAL_ROUTES.document, APPLICATIONS, 'getDocument', {
 			summary: 'This document.',
@@ -77,13 +96,19 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 			summary: 'The state of the device: one sentence for a person, then details.',
 			description: `With Accept: text/event-stream, what ${LOCAL_ROUTES.statusStream} answers.`,
 			answers: STATUS,
-			handle: (request) =>
-				wantsStream(request) ? { stream: (sink) => streamStatus(agent, sink) } : ok(agent.status()),
+			handle(request) {
+				if (!wantsStream(request)) return ok(agent.status());
+				takeWait(waits, request);
+				return { stream: (sink) => streamStatus(agent, sink) };
+			},
 		}),
 		row('GET', LOCAL_ROUTES.statusStream, APPLICATIONS, 'streamStatus', {
 			summary: 'The state of the device now and after each change, as Server-Sent Events named status.',
 			answers: { 200: stream('One event for each change; its data is a Status.', 'Status') },
-			handle: () => ({ stream: (sink) => streamStatus(agent, sink) }),
+			handle(request) {
+				takeWait(waits, request);
+				return { stream: (sink) => streamStatus(agent, sink) };
+			},
 		}),
 		row('GET', LOCAL_ROUTES.events, APPLICATIONS, 'getEvents', {
 			summary:
@@ -95,8 +120,10 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 			answers: { 200: answer('Events, oldest first.', 'EventPage') },
 			handle(request) {
 				const since = readSince(agent, request);
-				return wantsStream(request)
-					? { stream: (sink) => counted(counters, streamEvents(agent, since, sink)) }
+				const isStream = wantsStream(request);
+				if (isStream || request.query.has('wait')) takeWait(waits, request);
+				return isStream
+					? { stream: (sink) => counted(counters, streamEvents(agent, since, sink, request.application)) }
 					: pageOfEvents(agent, clock, since, request);
 			},
 		}),
@@ -109,48 +136,59 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 			answers: { 200: stream('One event for each Event, which is its data, until either side ends it.', 'Event') },
 			handle(request) {
 				const since = readSince(agent, request);
-				return { stream: (sink) => counted(counters, streamEvents(agent, since, sink)) };
+				takeWait(waits, request);
+				return { stream: (sink) => counted(counters, streamEvents(agent, since, sink, request.application)) };
 			},
 		}),
 		row('POST', LOCAL_ROUTES.ack, APPLICATIONS, 'acknowledgeEvents', {
 			summary: 'Reports that a consumer has processed everything up to an event: it is not delivered to it again.',
 			body: ackRequestSchema,
 			answers: { 200: answer('How far it has acknowledged.', 'AckResult') },
-			handle: ({ body }) => acknowledge(agent, body),
+			handle: (request) => acknowledge(agent, request),
 		}),
 		row('POST', LOCAL_ROUTES.forget, APPLICATIONS, 'forgetConsumer', {
 			summary: 'Reports that a consumer is out of use: no contents are kept for it any more.',
 			description: 'Under the same name again it is a new one, which has acknowledged nothing.',
 			body: forgetRequestSchema,
 			answers: { 200: answer('Whether it was known.', 'ForgetResult') },
-			async handle({ body: { consumer } }) {
-				const known = agent.events.forget(consumer);
+			async handle({ body: { consumer }, application }) {
+				const known = agent.events.forget(ownName(application, consumer));
 				await agent.events.settled();
 				return ok({ consumer, known });
+			},
+		}),
+		row('POST', LOCAL_ROUTES.erase, ADMIN, 'eraseEvents', {
+			summary: 'Erases the events of a session, or all from before a time, and what else the agent remembers of them.',
+			description: 'When it is answered, nothing of them is in a live file of the state directory.',
+			body: eraseRequestSchema,
+			answers: { 200: answer('How many events were erased.', 'EraseResult') },
+			async handle({ body: { session, before = '' } }) {
+				const asked = session === undefined ? { beforeMs: Date.parse(before) } : { session };
+				return ok({ erased: await agent.eraseEvents(asked) });
 			},
 		}),
 		row('GET', LOCAL_ROUTES.leases, APPLICATIONS, 'getLeases', {
 			summary: 'The applications that keep a workflow change waiting.',
 			answers: LEASES,
-			handle: () => ok(agent.leases.list()),
+			handle: (request) => ok(leasesOf(agent, request)),
 		}),
 		row('POST', LOCAL_ROUTES.leases, APPLICATIONS, 'holdLease', {
 			summary: 'Reports that a verification is in progress: a workflow change waits for it.',
 			description: `For ${DEFAULT_LEASE_SECONDS} s unless it says otherwise, and never longer than workflow.maxDeferSeconds. A restart of the agent ends it: renew it while the work continues.`,
 			body: leaseRequestSchema,
 			answers: LEASES,
-			handle({ body }) {
-				agent.leases.hold(body.name, body.seconds);
-				return ok(agent.leases.list());
+			handle(request) {
+				agent.leases.hold(ownName(request.application, request.body.name), request.body.seconds);
+				return ok(leasesOf(agent, request));
 			},
 		}),
 		row('POST', LOCAL_ROUTES.leaseRelease, APPLICATIONS, 'releaseLease', {
 			summary: 'Reports that the verification is over.',
 			body: leaseReleaseSchema,
 			answers: LEASES,
-			handle({ body }) {
-				agent.leases.release(body.name);
-				return ok(agent.leases.list());
+			handle(request) {
+				agent.leases.release(ownName(request.application, request.body.name));
+				return ok(leasesOf(agent, request));
 			},
 		}),
 		row('GET', LOCAL_ROUTES.identity, APPLICATIONS, 'getIdentity', {
@@ -176,9 +214,9 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				'authorization endpoints, and paths that forward.allow leaves out. Redirects are not followed.',
 			body: 'raw',
 			answers: { '2XX': { about: 'The answer of the service.', content: { '*/*': 'any' } } },
-			async handle({ body: { request, response, target } }): Promise<LocalReply> {
+			async handle({ body: { request, response, target }, application }): Promise<LocalReply> {
 				try {
-					await forward(request, response, target);
+					await forward(request, response, target, application);
 					count(counters.forwarded, `${Math.floor(response.statusCode / 100)}xx`);
 				} catch (error) {
 					count(counters.forwarded, 'failed');
@@ -235,10 +273,37 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				return ok(agent.status());
 			},
 		}),
+		row('GET', LOCAL_ROUTES.plan, ADMIN, 'getPlan', {
+			summary: 'The fleet plan that the device follows, and what it is trusted by.',
+			answers: PLAN,
+			handle: () => ok(agent.plan.report()),
+		}),
+		row('POST', LOCAL_ROUTES.planForget, ADMIN, 'forgetPlan', {
+			summary: 'Forgets which plans were seen: the next one is taken whatever its revision.',
+			description: 'The plan in force goes on until the next one is fetched, which is tried at once.',
+			answers: PLAN,
+			async handle() {
+				await agent.plan.forget();
+				return ok(agent.plan.report());
+			},
+		}),
 		row('GET', LOCAL_ROUTES.log, ADMIN, 'getLog', {
 			summary: "The newest lines of the agent's log: for a support bundle.",
 			answers: { 200: answer('Oldest first, without secrets.', 'LogReport') },
 			handle: () => ok({ lines: recentLog.lines() }),
+		}),
+		row('GET', LOCAL_ROUTES.audit, ADMIN, 'getAudit', {
+			summary: 'The audit log: what was asked of the device, by which entrance, with what result.',
+			answers: { 200: answer('All entries that are kept.', 'AuditReport') },
+			handle: async () => ok({ entries: await audit.read() }),
+		}),
+		row('GET', LOCAL_ROUTES.auditStream, ADMIN, 'streamAudit', {
+			summary: 'The audit log as Server-Sent Events named audit: all entries, and then each new one.',
+			answers: { 200: stream('One event for each entry, which is its data.', 'AuditEntry') },
+			async handle() {
+				const entries = await audit.read();
+				return { stream: (sink) => streamAudit(audit, entries, sink) };
+			},
 		}),
 		row('POST', LOCAL_ROUTES.reconnect, ADMIN, 'reconnect', {
 			summary: 'Tries to connect now, whatever the agent was waiting for.',
@@ -249,15 +314,48 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 			},
 		}),
 		row('POST', LOCAL_ROUTES.unpair, ADMIN, 'unpair', {
-			summary: 'Forgets the pairing and its secrets.',
+			summary: 'Forgets the pairing, its secrets and its events.',
+			body: unpairRequestSchema,
 			answers: STATUS,
-			async handle() {
-				await agent.unpair();
+			async handle({ body }) {
+				await agent.unpair(body);
 				return ok(agent.status());
 			},
 		}),
 	];
-	return routes;
+	return routes.map((route) =>
+		route.listeners === ADMIN ? audited(route, { action: route.name, entrance: LOCAL_SOCKETS.admin, audit }) : route,
+	);
+}
+
+function streamAudit(audit: Audit, entries: readonly AuditEntry[], sink: EventSink): () => void {
+	const send = (entry: AuditEntry) => void sink.send({ event: 'audit', data: JSON.stringify(entry) });
+	for (const entry of entries) send(entry);
+	return audit.subscribe(send);
+}
+
+/** Takes one of the streams and waits that an application may have at once, until its request is over. */
+function takeWait(waits: Map<string, number>, { application, signal }: LocalRequest): void {
+	if (application === null) return;
+	const { name, shares } = application;
+	const most = shares?.waits ?? SHARES.waits;
+	const before = waits.get(name) ?? 0;
+	if (before >= most)
+		throw new AgentError('service-overloaded', `${name} has ${most} streams and waits already.`, {
+			remedy: 'End one of them, or give the application a larger share: waits=N.',
+			retryAfterMs: 1000,
+		});
+	waits.set(name, before + 1);
+	signal.addEventListener('abort', () => waits.set(name, (waits.get(name) ?? 1) - 1), { once: true });
+}
+
+/** An application sees its own, under the names that it gave them. */
+function leasesOf(agent: Agent, { application }: Pick<LocalRequest, 'application'>) {
+	const { leases } = agent.leases.list();
+	if (application === null) return { leases };
+	const own = `${application.name}:`;
+	const mine = leases.filter(({ name }) => name.startsWith(own));
+	return { leases: mine.map((lease) => ({ ...lease, name: lease.name.slice(own.length) })) };
 }
 
 function metricsOf({ status, events, leases }: Agent, counters: Counters): Metric[] {

@@ -6,10 +6,12 @@
 import { Readable } from 'node:stream';
 import * as z from 'zod';
 import type { Agent } from '../agent/agent.runner.ts';
+import type { Audit } from '../audit/audit.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import type { Counters } from '../base/counters.ts';
 import { AgentError, failure, type Params, toFailure } from '../base/errors.ts';
 import type { Entry } from '../events/event.ts';
+import { audited } from '../local-api/audited.runner.ts';
 import {
 	type EventSink,
 	formatEvents,
@@ -30,7 +32,7 @@ export interface PageParts {
 	/** 0 takes a free one. Taken once. */
 	readonly port: number;
 	readonly agent: Pick<Agent, 'status' | 'standing' | 'onStatus' | 'inspectPairing' | 'pair' | 'reconnect' | 'warn'> & {
-		readonly events: Pick<Agent['events'], 'subscribe'>;
+		readonly events: Pick<Agent['events'], 'subscribe' | 'onErase'>;
 	};
 	/** The scanned code that waits for a confirmation. */
 	readonly scanning: Pick<Scanning, 'proposal' | 'dismiss'>;
@@ -40,6 +42,7 @@ export interface PageParts {
 	readonly settings: () => Pick<Settings, 'baseUrl' | 'page' | 'pairing'>;
 	/** The PIN that pairing requires, as it is now; `null` for none. */
 	readonly pin: () => string | null;
+	readonly audit: Pick<Audit, 'record'>;
 	/** Called with the cause of every answer `internal`, and with connections that could not be accepted. */
 	readonly onFault: (error: unknown) => void;
 	readonly maskSecrets?: (text: string) => string;
@@ -107,13 +110,21 @@ const RETRY_PAUSE_MS = 5_000;
 const TOLD_WRONG_PINS = 3;
 
 /** Without `replace`: a person in front of the screen cannot move a device. */
-const inspectSchema = pairRequestSchema.omit({ replace: true });
+const inspectSchema = pairRequestSchema.omit({ replace: true, keepEvents: true });
 /** A code that was typed or seen here, or the one that was scanned. */
 const pairSchema = z.union([
 	inspectSchema.extend({ pin: z.string().max(64).optional() }),
 	inspectSchema.omit({ code: true }).extend({ pin: z.string().max(64).optional(), proposal: z.int() }),
 ]);
 const dismissSchema = z.strictObject({ proposal: z.int() });
+
+/** As the operations on `admin.sock` are called. */
+const ACTIONS: Readonly<Record<string, string>> = {
+	'/api/inspect': 'inspectPairing',
+	'/api/pair': 'pair',
+	'/api/retry': 'reconnect',
+	'/api/dismiss': 'dismissCode',
+};
 
 const HEADERS = {
 	// WebAssembly for reading codes; otherwise only the files of this server, and never inside of another page.
@@ -271,12 +282,19 @@ export async function openPage(parts: PageParts): Promise<Page> {
 	];
 	const limits = { ...LIMITS, keepAliveMs };
 	const { port, onFault, maskSecrets = (text) => text } = parts;
-	const serving = { routes, limits, onFault, maskSecrets };
+	const recorded = routes.map((route) =>
+		audited(route, { action: ACTIONS[route.path] ?? route.path, entrance: 'page', audit: parts.audit }),
+	);
+	const serving = { routes: recorded, limits, onFault, maskSecrets };
 	const server = await openLoopbackServer({ listener: 'page', headers: HEADERS, port, ...serving });
 
 	const unsubscribe = agent.events.subscribe((entries) => {
 		const notifications = entries.filter(({ type }) => type === 'notification');
 		shown = [...shown, ...notifications].slice(-SHOWN_EVENTS);
+	});
+	const stopErasing = agent.events.onErase((matches) => {
+		shown = shown.filter((entry) => !matches({ ...entry, keptMs: Date.parse(entry.at) }));
+		announce();
 	});
 	const stopListening = agent.onStatus(announce);
 	// "Offline for 4 min" becomes 5 without any change.
@@ -289,6 +307,7 @@ export async function openPage(parts: PageParts): Promise<Page> {
 		url: `http://127.0.0.1:${server.port}/`,
 		close() {
 			unsubscribe();
+			stopErasing();
 			stopListening();
 			clearInterval(refresh);
 			if (announcing) clearImmediate(announcing);

@@ -4,6 +4,7 @@
  */
 
 import { domainToUnicode } from 'node:url';
+import type { Audit } from '../audit/audit.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import { AgentError, asError, type Failure, toFailure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
@@ -35,12 +36,15 @@ export interface PairingParts {
 	readonly clock: Clock;
 	readonly newAttemptId: () => string;
 	readonly log: Log;
+	readonly audit: Pick<Audit, 'record'>;
 	readonly store: Pick<StateStore, 'probe' | 'save'>;
 	/** Where an answer is set aside that could not be read. */
 	readonly answerFile: AnswerFile;
 	readonly warnings: Pick<Warnings, 'set'>;
 	readonly stateWriter: PersistedState;
 	readonly events: EventsFeed;
+	/** Runs what appends an event of this service. */
+	readonly receive: (baseUrl: string, append: () => void) => void;
 	readonly runtime: () => Runtime;
 	readonly plan: () => PlanTarget | null;
 	readonly standing: () => Standing;
@@ -66,7 +70,7 @@ export interface Paired {
 const NO_LIST: readonly string[] = ['request-rejected', 'workflow-unknown', 'bad-response'];
 
 /** What a pairing changes in the state. */
-type Pairs = Omit<PairingPlan, 'token' | 'isRescue'>;
+type Pairs = Omit<PairingPlan, 'token' | 'isRescue'> & { readonly keepEvents?: boolean };
 
 /** How a pairing ended. */
 export type PairingOutcome =
@@ -126,16 +130,17 @@ export function createPairing(parts: PairingParts): Pairing {
 	async function redeem(plan: RedeemedPlan, asked: PairRequest): Promise<Paired> {
 		// What the code or the settings name is meant as it is.
 		const mayChoose = plan.workflowId === null || plan.workflowId === asked.workflowId;
-		return redeemOnce(plan).catch((error: unknown) => {
+		return redeemOnce(plan, asked.keepEvents).catch((error: unknown) => {
 			const list = error instanceof AgentError ? error.failure.params?.['workflows'] : undefined;
 			const choices = readWorkflowChoices(`{"workflows":${list ?? '[]'}}`);
 			const chosen = mayChoose ? chooseWorkflow(choices, plan.workflowId) : null;
-			if (chosen && chosen.id !== plan.workflowId) return redeemOnce({ ...plan, workflowId: chosen.id });
+			if (chosen && chosen.id !== plan.workflowId)
+				return redeemOnce({ ...plan, workflowId: chosen.id }, asked.keepEvents);
 			throw error;
 		});
 	}
 
-	async function redeemOnce(plan: RedeemedPlan): Promise<Paired> {
+	async function redeemOnce(plan: RedeemedPlan, keepEvents = false): Promise<Paired> {
 		const { clock, runtime } = parts;
 		parts.registerSecret(plan.token);
 		// A pairing takes the machine as it is now: a replaced board belongs to this device from here on.
@@ -154,7 +159,7 @@ export function createPairing(parts: PairingParts): Pairing {
 		});
 		if (plan.isRescue) await checkIssuer(connection.token);
 		const desired = { ...asked, request: { ...asked.request, workflowId } };
-		await savePairing({ ...plan, workflowId }, identity, parts.toSaved(desired, connection.token));
+		await savePairing({ ...plan, workflowId, keepEvents }, identity, parts.toSaved(desired, connection.token));
 		return { desired, connection };
 	}
 
@@ -182,7 +187,7 @@ export function createPairing(parts: PairingParts): Pairing {
 		await answers.drop().catch(() => {});
 		const { baseUrl, workflowId, sessionId } = plan;
 		parts.log.info('paired', { host: new URL(baseUrl).host, workflowId, deviceId: identity.deviceId.value });
-		if (sessionId !== null) keepSession(parts.events, sessionId, { workflowId, at });
+		if (sessionId !== null) parts.receive(baseUrl, () => keepSession(parts.events, sessionId, { workflowId, at }));
 	}
 
 	/** The Connection that an answer brings which was set aside, now that its token is found. */
@@ -202,7 +207,7 @@ export function createPairing(parts: PairingParts): Pairing {
 		answers.tell();
 		const ready = answers.ready();
 		if (!ready || !isOwn(ready.kept.baseUrl, parts.runtime().resolved.settings.baseUrl)) return;
-		await reported(online(ready.kept, takeKept(ready.kept, ready.token))).catch(() => {});
+		await reported(online(ready.kept, takeKept(ready.kept, ready.token)), 'kept answer').catch(() => {});
 	}
 
 	async function pairOnce(asked: PairRequest, by: BroughtBy): Promise<PairResult> {
@@ -236,13 +241,18 @@ export function createPairing(parts: PairingParts): Pairing {
 		return { baseUrl, deviceId, workflowId, sessionId, online, sentence };
 	}
 
-	async function reported(answer: Promise<PairResult>): Promise<PairResult> {
+	async function reported(answer: Promise<PairResult>, entrance: BroughtBy | 'kept answer'): Promise<PairResult> {
 		try {
 			const result = await answer;
+			const { baseUrl, workflowId } = result;
+			parts.audit.record({ action: 'paired', entrance, result: 'ok', host: new URL(baseUrl).host, workflowId });
 			report({ kind: 'paired', result });
 			return result;
 		} catch (error) {
-			report({ kind: 'failed', failure: toFailure(error) });
+			const told = toFailure(error);
+			// What a person asked is recorded where it was asked.
+			if (entrance !== 'person') parts.audit.record({ action: 'paired', entrance, result: told.code });
+			report({ kind: 'failed', failure: told });
 			throw error;
 		}
 	}
@@ -256,7 +266,7 @@ export function createPairing(parts: PairingParts): Pairing {
 		inspect: (asked, by = 'person') => withUnicodeHost(decide(asked, by).preview),
 		pair(asked, by = 'person') {
 			const code = asked.code.trim();
-			const answer = given.get(code) ?? reported(pairOnce(asked, by)).finally(() => given.delete(code));
+			const answer = given.get(code) ?? reported(pairOnce(asked, by), by).finally(() => given.delete(code));
 			given.set(code, answer);
 			return answer;
 		},
@@ -310,7 +320,7 @@ function pairedWith({ pairing, connections }: DeviceState): PairingContext['pair
 
 function withPairing(
 	state: DeviceState,
-	{ baseUrl, workflowId, sessionId, assignsWorkflow, confirmsOrigin }: Pairs,
+	{ baseUrl, workflowId, sessionId, assignsWorkflow, confirmsOrigin, keepEvents = false }: Pairs,
 	identity: CompleteIdentity,
 	saved: SavedConnection,
 	{ at, isServices }: { readonly at: string; readonly isServices: boolean },
@@ -319,7 +329,13 @@ function withPairing(
 		...state,
 		attempt: null,
 		identity: pinIdentity(identity, at),
-		pairing: { baseUrl, sessionId, pairedAt: at, ...(isServices && { pairedAtBy: 'service' }) },
+		pairing: {
+			baseUrl,
+			sessionId,
+			pairedAt: at,
+			...(isServices && { pairedAtBy: 'service' }),
+			...(keepEvents && { keepsEvents: true }),
+		},
 		assignedWorkflow: assignsWorkflow ? { workflowId, source: 'pairing', at } : state.assignedWorkflow,
 		confirmedOrigins: confirmsOrigin ? [...state.confirmedOrigins, confirmsOrigin].slice(-16) : state.confirmedOrigins,
 	};

@@ -39,6 +39,8 @@ export interface PairingAsked {
 	readonly code: string;
 	readonly workflowId?: string | undefined;
 	readonly replace: boolean;
+	/** Whether the events of the service that the device leaves stay. Default `false`. */
+	readonly keepEvents?: boolean | undefined;
 	readonly by: BroughtBy;
 	/** The origin that a person has confirmed. */
 	readonly trustOrigin?: string | undefined;
@@ -115,7 +117,9 @@ export function decidePairing(asked: PairingAsked, context: PairingContext): Pai
 	const stranger = checkOrigin(named, origin, asked, context);
 	if (stranger && stranger.code !== 'origin-unconfirmed') return refused(stranger);
 	const workflowId = workflow.workflowId ?? '';
-	const changes = workflow.problem ? [] : describeChanges(named, workflowId, code.sessionId, context);
+	const changes = workflow.problem
+		? []
+		: describeChanges(named, workflowId, code.sessionId, context, asked.keepEvents ?? false);
 	const isRescue = pairedWith !== null && !asked.replace;
 	if (isRescue) {
 		const { standing } = context;
@@ -303,16 +307,20 @@ function describeChanges(
 	workflowId: string,
 	sessionId: string | null,
 	{ pairedWith, state, configured }: PairingContext,
+	keepEvents: boolean,
 ): string[] {
 	const changes: string[] = [];
 	const { host } = new URL(baseUrl);
+	const isSameHost = pairedWith !== null && new URL(pairedWith).host === host;
+	const [from, to] = isSameHost ? [pairedWith, baseUrl] : [pairedWith && new URL(pairedWith).host, host];
 	if (pairedWith === null) changes.push(`pairs this device with ${host}`);
 	else if (pairedWith === baseUrl) changes.push(`gives this device a new Connection to ${host}`);
-	else if (new URL(pairedWith).host === host) changes.push(`moves this device from ${pairedWith} to ${baseUrl}`);
-	else changes.push(`moves this device from ${new URL(pairedWith).host} to ${host}`);
+	else changes.push(`moves this device from ${from} to ${to}`);
 	const before = pairedWith === null ? undefined : (configured ?? state.assignedWorkflow)?.workflowId;
 	if (before !== workflowId)
 		changes.push(before ? `changes the workflow from ${before} to ${workflowId}` : `runs workflow ${workflowId}`);
+	if (pairedWith !== null && pairedWith !== baseUrl)
+		changes.push(`forgets what came from ${from}${keepEvents ? ' but its events' : ', events included'}`);
 	if (sessionId !== null) changes.push(`notes session ${sessionId}`);
 	return changes;
 }

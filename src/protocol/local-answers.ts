@@ -171,6 +171,59 @@ export const statusSchema = z.object({
 });
 export type Status = z.infer<typeof statusSchema>;
 
+/** One entry of the audit log. Holds no personal data and no secret. */
+export const auditEntrySchema = z.object({
+	at: timestamp,
+	action: z
+		.string()
+		.describe(
+			'The operation that was asked for (such as unpair), or what happened: paired, moved, planReceived, planKeysChanged, planHandedOver (it orders another version of the agent), updated, leftOut (entries that came too fast).',
+		),
+	entrance: z
+		.string()
+		.describe('admin.sock, page, scanner, person, kept answer, plan, settings, the source of a workflow, or agent.'),
+	result: z.string().describe('ok, or the code of the problem; update-taken-back where from did not work.'),
+	version: z.string().describe('The version of the agent that wrote the entry.'),
+	host: z.string().optional(),
+	workflowId: z.string().optional(),
+	from: z.string().optional().describe('What it was before.'),
+	to: z.string().optional(),
+	fleet: z.string().optional(),
+	epoch: z.int().optional(),
+	revision: z.int().optional(),
+	keys: z.array(z.string()).optional().describe('Public keys.'),
+	count: z.int().optional().describe('How many events were erased, or entries left out.'),
+});
+export type AuditEntry = z.infer<typeof auditEntrySchema>;
+
+export const auditReportSchema = z.object({ entries: z.array(auditEntrySchema).describe('Oldest first.') });
+export type AuditReport = z.infer<typeof auditReportSchema>;
+
+const editionSchema = z.object({ epoch: z.int(), revision: z.int() });
+
+/** The fleet plan that the device follows, and what it is trusted by. */
+export const planReportSchema = z.object({
+	host: z.string().nullable().describe('The host of fleet.planUrl; null where it is not set.'),
+	fleetName: z.string().nullable().describe('fleet.name.'),
+	publicKeys: z.array(z.string()).describe('fleet.publicKeys.'),
+	inForce: editionSchema
+		.extend({
+			fleet: z.string().nullable().describe('The fleet that the plan names.'),
+			validUntil: timestamp.nullable(),
+			rule: z.string().nullable(),
+			workflowId: z.string().nullable(),
+			keys: z.array(z.string()).describe('The configured keys that had signed it.'),
+		})
+		.nullable(),
+	waiting: editionSchema.extend({ at: timestamp }).nullable().describe('A newer plan that this device applies later.'),
+	newest: z
+		.array(editionSchema.extend({ key: z.string().nullable() }))
+		.describe('The newest plan by each key; an older one than any of these is refused. key null: unsigned.'),
+	problem: problemSummarySchema.nullable().describe('Set when the trust in the plan has ended.'),
+	checkedAt: timestamp.nullable().describe('When the plan was last confirmed to be current, since the agent started.'),
+});
+export type PlanReport = z.infer<typeof planReportSchema>;
+
 /** An event as the agent hands it to the kiosk's application. */
 export const eventSchema = z.object({
 	id: z.string().describe('Orders events and resumes a stream; never used twice.'),
@@ -199,6 +252,9 @@ export type EventPage = z.infer<typeof eventPageSchema>;
 export const ackResultSchema = z.object({ consumer: z.string(), position: z.string().nullable() });
 /** `known`: whether there was such a consumer. */
 export const forgetResultSchema = z.object({ consumer: z.string(), known: z.boolean() });
+/** How many events were erased. */
+export const eraseResultSchema = z.object({ erased: z.int() });
+export type EraseResult = z.infer<typeof eraseResultSchema>;
 export type AckResult = z.infer<typeof ackResultSchema>;
 export type ForgetResult = z.infer<typeof forgetResultSchema>;
 

@@ -8,6 +8,9 @@ import { MAX_CODE_LENGTH } from './pairing-code.ts';
 
 export type {
 	AckResult,
+	AuditEntry,
+	AuditReport,
+	EraseResult,
 	EventPage,
 	IdentityReport,
 	LeaseReport,
@@ -15,6 +18,7 @@ export type {
 	LogReport,
 	PairPreview,
 	PairResult,
+	PlanReport,
 	ScannerReport,
 	Status,
 } from './local-answers.ts';
@@ -25,6 +29,9 @@ export const DEFAULT_LEASE_SECONDS = 60;
 
 /** A name that an application or a lease gives itself. */
 export const CONSUMER_NAME = /^[\w.-]{1,64}$/;
+
+/** The name of an application's consumer or lease among all: `lobby:main`. Names of callers on a shared socket have no application. */
+export const OWN_NAME = /^(?:[\w.-]{1,64}:)?[\w.-]{1,64}$/;
 
 /** A consumer chooses its name, and always uses the same. */
 const consumerName = z.string().regex(CONSUMER_NAME, 'must be 1 to 64 letters, digits, dots, hyphens or underscores');
@@ -65,9 +72,31 @@ export const pairRequestSchema = z
 			.string()
 			.optional()
 			.describe('The origin that a person has looked at and agreed to, such as https://id.example.com.'),
+		keepEvents: z.boolean().optional().describe('Keep the events of the service that the device leaves.'),
 	})
 	.meta({ id: 'PairRequest' });
 export type PairRequest = z.input<typeof pairRequestSchema>;
+
+export const unpairRequestSchema = z
+	.strictObject({ keepEvents: z.boolean().default(false).describe('Keep the stored events.') })
+	.prefault({})
+	.meta({ id: 'UnpairRequest' });
+
+export const eraseRequestSchema = z
+	.strictObject({
+		session: z
+			.string()
+			.min(1, 'must not be empty')
+			.max(512, 'must have at most 512 characters')
+			.optional()
+			.describe('Every event in which this id is a word.'),
+		before: z.iso
+			.datetime({ offset: true, error: 'must be a time such as 2026-11-21T06:00:00Z' })
+			.optional()
+			.describe('Every event that was received before this time.'),
+	})
+	.refine(({ session, before }) => (session === undefined) !== (before === undefined), 'must name session or before')
+	.meta({ id: 'EraseRequest' });
 
 export const workflowRequestSchema = z.strictObject({ workflowId: workflowIdSchema }).meta({ id: 'WorkflowRequest' });
 
@@ -87,6 +116,7 @@ export const LOCAL_ROUTES = {
 	eventStream: '/v1/events/stream',
 	ack: '/v1/events/ack',
 	forget: '/v1/events/forget',
+	erase: '/v1/events/erase',
 	leases: '/v1/leases',
 	leaseRelease: '/v1/leases/release',
 	identity: '/v1/identity',
@@ -95,10 +125,14 @@ export const LOCAL_ROUTES = {
 	pair: '/v1/pair',
 	pairInspect: '/v1/pair/inspect',
 	workflow: '/v1/workflow',
+	plan: '/v1/plan',
+	planForget: '/v1/plan/forget',
 	reconnect: '/v1/reconnect',
 	unpair: '/v1/unpair',
 	service: '/v1/service/',
 	log: '/v1/log',
+	audit: '/v1/audit',
+	auditStream: '/v1/audit/stream',
 	metrics: '/metrics',
 	live: '/livez',
 	ready: '/readyz',

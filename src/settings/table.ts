@@ -14,6 +14,7 @@ import {
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
 import { DEFAULT_CHANNEL_PATH, isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
+import { forwardedHeaderSchema } from '../protocol/forwarded-headers.ts';
 
 /** One setting: how it is read, what it is when it is not set, and what it is for. */
 export interface Setting<Value> {
@@ -79,9 +80,7 @@ export const labelSchema = z
 	.regex(/^[A-Za-z0-9][\w.:/-]*$/, 'must be letters, digits and . _ : / - without spaces');
 
 /** The name of a fleet, as its plans carry it. */
-export const fleetNameSchema = z
-	.string('must be a text')
-	.min(1, 'must not be empty')
+export const fleetNameSchema = text
 	.max(64, 'must have at most 64 characters')
 	.regex(/^[\p{L}\p{N}][\p{L}\p{N} .:/_-]*$/u, 'must be letters, digits, spaces and . _ : / -');
 
@@ -349,6 +348,7 @@ export const SETTINGS = {
 			64,
 			'Paths of the service under which applications may ask; empty allows all but the authorization endpoints.',
 		),
+		headers: list(forwardedHeaderSchema, 32, 'Headers of applications that also go to the service, such as x-tenant.'),
 	},
 	page: {
 		port: optionalNumber(0, 65_535, 'Port of the page on 127.0.0.1, 0 for any free one; left out, there is no page.'),
@@ -381,7 +381,7 @@ export const SETTINGS = {
 				'Port on 127.0.0.1 for applications that live in a browser, 0 for any free one; left out, there is none.',
 			),
 			applicationsFile: file(
-				'File of mode 0600 or 0640 that names them, one on each line: name, origin, token of 32 characters or more.',
+				'File of mode 0600 or 0640 that names applications, one on each line: name, origin, token, and options.',
 			),
 		},
 	},

@@ -81,6 +81,8 @@ export function createEventBuffer(epoch: string, bounds: { maxCount: number; max
 			return () => listeners.delete(listener);
 		},
 		settled: () => Promise.resolve(),
+		// A simulated device leaves with its process.
+		erase: () => 0,
 		close() {},
 	};
 	return buffer;

@@ -67,6 +67,8 @@ export const deviceStateSchema = z.object({
 			sessionId: z.string().nullable(),
 			pairedAt: z.string(),
 			pairedAtBy: z.literal('service').optional(),
+			/** Whether the events of the service before stay when the device leaves it. */
+			keepsEvents: z.boolean().optional(),
 		})
 		.nullable(),
 	assignedWorkflow: assignedWorkflowSchema.nullable(),
@@ -112,6 +114,22 @@ export function withConnection(state: DeviceState, connection: SavedConnection):
 export function withOnlyConnection(state: DeviceState, token: string): DeviceState {
 	const index = state.connections.findIndex((saved) => saved.token === token);
 	return index > 0 ? { ...state, connections: state.connections.slice(index) } : state;
+}
+
+/** Whether the state holds anything of a service other than this one. */
+export function holdsOthers({ connections, confirmedOrigins }: DeviceState, baseUrl: string): boolean {
+	const { origin } = new URL(baseUrl);
+	return connections.some((saved) => saved.baseUrl !== baseUrl) || confirmedOrigins.some((other) => other !== origin);
+}
+
+/** The state with nothing of any service but this one. */
+export function withOnlyService(state: DeviceState, baseUrl: string): DeviceState {
+	const { origin } = new URL(baseUrl);
+	return {
+		...state,
+		connections: state.connections.filter((saved) => saved.baseUrl === baseUrl),
+		confirmedOrigins: state.confirmedOrigins.filter((other) => other === origin),
+	};
 }
 
 /** The state with the settings that were good enough to be used; the same one if it has them already. */

@@ -85,6 +85,8 @@ export const planRecordSchema = z.object({
 	 * clock shows an earlier time.
 	 */
 	moved: z.object({ to: assignmentSchema, atMs: z.number() }).nullable().default(null),
+	/** The keys that were configured when it was last looked at; `null`: not known. */
+	trusted: z.array(z.string()).nullable().default(null),
 	/** Of every fleet that this device has followed, newest last. */
 	floors: z.array(planFloorSchema).max(MAX_FLOORS).default([]),
 });

@@ -7,7 +7,7 @@ import { type Clock, isoAt, isoNow } from '../base/clock.edge.ts';
 import { plainDuration } from '../base/durations.ts';
 import type { Log } from '../base/log.edge.ts';
 import { joinSentences } from '../base/sentences.ts';
-import type { LineEnd } from '../connection/channel.edge.ts';
+import { type LineEnd, MAX_SLEEP_MS } from '../connection/channel.edge.ts';
 import { failureOf } from '../connection/link.ts';
 import type { Link, Registration, Supervision } from '../connection/supervisor.ts';
 import type { EventsFeed } from '../events/feed.runner.ts';
@@ -77,6 +77,12 @@ export function trackConnectivity({ clock, log, events, silenceLimitMs }: Connec
 	let loggedMove = { generation: 0, code: '' };
 
 	const wholeUntil = (sinceMs: number) => isoAt(clock, sinceMs - (clock.sleptMs() - sleptByThenMs));
+
+	/** Whether the machine has slept since it was last looked at. */
+	function hasJustSlept(): boolean {
+		const isDue = clock.monotonicMs() - sleptKnownAtMs >= SLEPT_KNOWN_FOR_MS;
+		return isDue && clock.sleptMs() - sleptByThenMs > MAX_SLEEP_MS;
+	}
 
 	function isWhole(nowMs: number): void {
 		wholeUntilMs = nowMs;
@@ -163,7 +169,8 @@ export function trackConnectivity({ clock, log, events, silenceLimitMs }: Connec
 			if (after.current) tell(after.current);
 		},
 		heard(generation) {
-			if (generation === onlineGeneration) isWhole(clock.monotonicMs());
+			// A frame that waited while the machine slept shows nothing of now: its channel is about to be ended.
+			if (generation === onlineGeneration && !hasJustSlept()) isWhole(clock.monotonicMs());
 		},
 		lineEnded(registration, line, isLeaving) {
 			if (!isLeaving) heardAgoMs = line.inboundSilenceMs;

@@ -12,6 +12,8 @@ export interface RecentLog {
 	readonly destination: LogDestination;
 	/** Oldest first, without line ends. */
 	lines(): readonly string[];
+	/** Forgets all of them: a line may name what a person wants erased. */
+	forget(): void;
 }
 
 export function rememberLog(destination: LogDestination): RecentLog {
@@ -29,5 +31,9 @@ export function rememberLog(destination: LogDestination): RecentLog {
 			},
 		},
 		lines: () => lines,
+		forget() {
+			lines.length = 0;
+			size = 0;
+		},
 	};
 }

@@ -4,10 +4,12 @@
  */
 
 import { AgentError } from '../base/errors.ts';
-import { MAX_LEASE_SECONDS } from '../protocol/local-api.ts';
+import { MAX_LEASE_SECONDS, OWN_NAME } from '../protocol/local-api.ts';
 
 /** Leases at once. */
 export const MAX_LEASES = 32;
+/** Of them, one application with a line of its own in the applications file. */
+const MAX_OWN_LEASES = 2;
 
 export interface Lease {
 	/** 1 to 64 of `A-Z a-z 0-9 . _ -`; a program that knows it can renew and release it. */
@@ -27,12 +29,18 @@ export const NO_LEASES: Leases = [];
  * @throws AgentError `body-invalid` for a bad name, a time that is not 1 to {@link MAX_LEASE_SECONDS}, or one too many.
  */
 export function holdLease(leases: Leases, name: string, seconds: number, nowMs: number): Leases {
-	if (!/^[\w.-]{1,64}$/.test(name))
+	if (!OWN_NAME.test(name))
 		throw invalid('The name of a lease is not valid.', 'Use 1 to 64 letters, digits, dots, hyphens and underscores.');
 	if (!(seconds >= 1 && seconds <= MAX_LEASE_SECONDS))
 		throw invalid(`A lease lasts 1 to ${MAX_LEASE_SECONDS} seconds.`, 'Take a shorter one and renew it.');
 	const current = currentLeases(leases, nowMs);
 	const held = current.find((lease) => lease.name === name);
+	const own = name.slice(0, name.indexOf(':') + 1);
+	if (!held && own !== '' && current.filter((lease) => lease.name.startsWith(own)).length >= MAX_OWN_LEASES)
+		throw invalid(
+			`This application holds ${MAX_OWN_LEASES} leases already.`,
+			'Release them after the work, and reuse their names.',
+		);
 	if (!held && current.length >= MAX_LEASES)
 		throw invalid(`${MAX_LEASES} leases are held already.`, 'Release them after the work, and reuse their names.');
 	const lease = { name, sinceMs: held?.sinceMs ?? nowMs, untilMs: nowMs + seconds * 1000 };

@@ -190,13 +190,23 @@ describe('who the device is', () => {
 		expect(device.agent.identity()).toMatchObject({ pinned: true, deviceId: { source: 'pinned' } });
 	});
 
-	test('is an id made once where the machine has nothing', async () => {
+	test('is an id made once where the machine has neither serial number nor network card; it registers under that alone', async () => {
+		const service = await givenService();
 		const machine = MACHINES['nothing at all'];
 		const device = await givenAgent({ machine });
-		const { deviceId } = device.agent.status();
-		expect(deviceId).toMatch(/^[0-9a-f-]{36}$/);
+		await device.pair(service.createPairingCode('check-in').url);
+		const status = await device.untilLive('check-in');
+		expect(status).toMatchObject({ serial: null, macAddress: null, warnings: [] });
+		expect(status.deviceId).toMatch(/^[0-9a-f-]{36}$/);
+		const [registered] = service.devices();
+		expect(registered?.deviceId).toBe(status.deviceId);
+		expect(registered?.serial ?? null).toBeNull();
+		expect(registered?.macAddress ?? null).toBeNull();
+		await device.home.untilSaved();
 		await device.stop();
-		expect((await givenAgent({ home: device.home, machine })).agent.status().deviceId).toBe(deviceId);
+		const again = await givenAgent({ machine, home: device.home });
+		expect(await again.untilLive('check-in')).toMatchObject({ deviceId: status.deviceId, warnings: [] });
+		expect(registrations(service)).toEqual([201]);
 	});
 
 	test('is doubted on another machine: a copied disk contacts nobody until it is paired for itself [F110]', async () => {

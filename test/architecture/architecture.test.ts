@@ -14,6 +14,7 @@ const ORDER = [
 	'base',
 	'settings',
 	'state',
+	'audit',
 	'identity',
 	'connection',
 	'events',

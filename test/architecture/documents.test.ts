@@ -4,7 +4,13 @@ import { dirname, join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
 
 const ROOT = resolve(import.meta.dirname, '../..');
-const DOCUMENTS = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', ...globSync('docs/**/*.md', { cwd: ROOT })];
+const DOCUMENTS = [
+	'README.md',
+	'CONTRIBUTING.md',
+	'SECURITY.md',
+	'CHANGELOG.md',
+	...globSync('docs/**/*.md', { cwd: ROOT }),
+];
 
 /** Without code, which may look like headings and links. */
 const readProse = (file: string) => readFileSync(file, 'utf8').replaceAll(/^```.*?^```/gms, '');

@@ -207,3 +207,22 @@ test('the path of a socket has to fit its address', () => {
 	expect(checkSocketPath(fits)).toBe(fits);
 	expect(() => checkSocketPath(`${fits}x`)).toThrow(/may have 107 bytes; .* has 108\./);
 });
+
+test('a wipe writes over every byte that the file had before it cuts it', async () => {
+	const file = at('provision.json');
+	const before = `{"apiKey":"${'s'.repeat(3000)}"}`;
+	fsSync.writeFileSync(file, before);
+	// A second name for what the open file has, as it is when the file is cut.
+	const probe = await fs.open(directory);
+	const handles = Object.getPrototypeOf(probe) as FileHandle;
+	await probe.close();
+	const { truncate } = handles;
+	let atCut = '';
+	vi.spyOn(handles, 'truncate').mockImplementation(function (this: FileHandle, length) {
+		atCut = fsSync.readFileSync(file, 'utf8');
+		return truncate.call(this, length);
+	});
+	await wipe(file, '{}');
+	expect(atCut).toBe('{}'.padEnd(before.length));
+	expect(fsSync.readFileSync(`${file}.used`, 'utf8')).toBe('{}');
+});

@@ -289,7 +289,7 @@ describe('a device that is not paired', () => {
 		const { home, service } = await givenPaired();
 		const { connections } = JSON.parse(await readFile(join(home.stateDir, 'state.json'), 'utf8'));
 		const { stdout } = await home.agent(['unpair']);
-		expect(stdout).toMatch(/^Unpaired from .*: the Connection is forgotten\. Not paired: .*\n$/);
+		expect(stdout).toMatch(/^Unpaired from .*: the Connection is forgotten with its events\. Not paired: .*\n$/);
 		expect(stdout).toContain(service.url);
 		for (const name of await readdir(home.stateDir))
 			expect(await readFile(join(home.stateDir, name), 'utf8')).not.toContain(connections[0].token);

@@ -121,6 +121,8 @@ describe('an HTTP answer', () => {
 		[503, 'service-overloaded', {}],
 		[500, 'service-failed', {}],
 		[502, 'service-failed', {}],
+		[500, 'service-failed', { body: '{"detail":"The workflow was not found."}' }],
+		[503, 'service-overloaded', { body: '{"code":"workflow-unknown"}' }],
 		[511, 'captive-portal', {}],
 		[200, 'answer-unreadable', { body: '{}' }],
 		[200, 'captive-portal', { headers: { 'content-type': 'text/html; charset=utf-8' }, body: 'Welcome' }],

@@ -1,8 +1,9 @@
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer as createHttpServer } from 'node:http';
-import { createServer as createHttpsServer, Agent as HttpsAgent } from 'node:https';
-import { getDefaultAutoSelectFamilyAttemptTimeout } from 'node:net';
+import { createServer as createHttpServer, type IncomingMessage } from 'node:http';
+import { createServer as createHttpsServer, Agent as HttpsAgent, request as httpsRequest } from 'node:https';
+import { getDefaultAutoSelectFamilyAttemptTimeout, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -218,4 +219,54 @@ test.each([
 	const url = new URL(network.proxyFor(new URL('https://id.example')) ?? '');
 	expect([url.host, url.username, decodeURIComponent(url.password)]).toEqual(['proxy.test:3128', 'user', password]);
 	await network.close();
+});
+
+describe('closing ends what is still open:', () => {
+	/** A server that takes requests and never answers; `left` resolves when a connection that had sent one is gone. */
+	async function givenSilence(make: (onRequest: (request: IncomingMessage) => void) => Server) {
+		const asked = Promise.withResolvers<void>();
+		const left = Promise.withResolvers<void>();
+		const server = make((request) => {
+			request.socket.once('close', () => left.resolve());
+			asked.resolve();
+		});
+		return { port: await listen(server), asked: asked.promise, left: left.promise };
+	}
+	const plainly = () => givenSilence((onRequest) => createHttpServer(onRequest));
+
+	test('a request on the direct way', async () => {
+		const { port, asked, left } = await plainly();
+		const made = await network();
+		const answer = get(made, `http://127.0.0.1:${port}/`);
+		answer.catch(() => {});
+		await asked;
+		await made.close();
+		await expect(answer).rejects.toThrow();
+		await left;
+	});
+
+	test('a request through a proxy', async () => {
+		const { port, asked, left } = await plainly();
+		const proxy = await connectProxy({ targetPort: port });
+		const made = await network({}, { HTTP_PROXY: `http://127.0.0.1:${proxy.port}` });
+		const answer = get(made, 'http://service.test/');
+		answer.catch(() => {});
+		await asked;
+		await made.close();
+		await expect(answer).rejects.toThrow();
+		await left;
+	});
+
+	test('a handshake of the channel', async () => {
+		const { port, asked, left } = await givenSilence((onRequest) => createHttpsServer(identity('server'), onRequest));
+		const made = await network({ caFile: fixture('ca.pem') });
+		const agent = made.channelAgent(new URL(`wss://localhost:${port}/ws/device`));
+		const handshake = httpsRequest({ agent, host: '127.0.0.1', port, servername: 'service.test' });
+		const failed = once(handshake, 'error');
+		handshake.end();
+		await asked;
+		await made.close();
+		await failed;
+		await left;
+	});
 });

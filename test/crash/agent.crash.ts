@@ -13,15 +13,23 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { bundle } from '../../scripts/bundle.ts';
 import { type EmbeddedService, startService } from '../../src/service/embedded-service.ts';
+import { randomNumbers } from '../fixtures/random-numbers.ts';
 import { readInboxFile, type StoredEvent } from './inbox-file.ts';
-import { createKiosk, type Kiosk, type Received } from './kiosk.ts';
+import { createKiosk, type Received } from './kiosk.ts';
+import {
+	createSender,
+	eventsOf,
+	expectDurableBeforeShown,
+	expectEveryReadingWhole,
+	expectEverythingDelivered,
+	expectGapsForTheLost,
+	expectOneIdEach,
+} from './promises.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 const ROUNDS = Number(process.env['CRASH_ROUNDS'] ?? 50);
 const TOTAL = Number(process.env['CRASH_NOTIFICATIONS'] ?? ROUNDS * 200);
 const SEED = Number(process.env['CRASH_SEED'] ?? Date.now() % 1e6);
-/** A service that is not sure sends these again when the device is back. */
-const RESENT = 5;
 
 let directory: string;
 beforeAll(async () => {
@@ -93,99 +101,6 @@ test(`killed ${ROUNDS} times during ${TOTAL} notifications, seed ${SEED}`, async
 	expectGapsForTheLost(kiosk, lost);
 });
 
-/** Whatever anybody was shown is in the file of a later kill: nothing is handed on before it is safe. */
-function expectDurableBeforeShown(seen: readonly Received[], stored: readonly StoredEvent[]): void {
-	const ids = new Set(stored.map(({ id }) => id));
-	// Deleted rows leave their number for the last thousand events: every kill looks at far fewer.
-	expect(seen.filter(({ id }) => !ids.has(id)).map(({ id }) => id)).toEqual([]);
-}
-
-/** No id stands for two notifications, and no notification has two ids, wherever and whenever it was seen. */
-function expectOneIdEach(seen: readonly Received[], stored: readonly StoredEvent[]): void {
-	const serviceIdOf = new Map<string, string | null>();
-	const idOf = new Map<string, string>();
-	for (const { id, serviceId } of [...seen, ...stored]) {
-		expect(serviceIdOf.get(id) ?? serviceId).toBe(serviceId);
-		serviceIdOf.set(id, serviceId);
-		if (serviceId === null) continue;
-		expect(idOf.get(serviceId) ?? id).toBe(id);
-		idOf.set(serviceId, id);
-	}
-}
-
-/** Each connection goes on where the acknowledged ones end, and leaves nothing out. */
-function expectEveryReadingWhole({ readings }: Kiosk): void {
-	for (const { events, confirmed, attempted } of readings) {
-		const [first] = events;
-		if (!first) continue;
-		expect(first.number).toBeGreaterThan(confirmed);
-		expect(first.number).toBeLessThanOrEqual(attempted + 1);
-		events.forEach(({ number }, index) => {
-			expect(number).toBe(first.number + index);
-		});
-	}
-}
-
-function expectEverythingDelivered(kiosk: Kiosk, reached: ReadonlyMap<string, number>): void {
-	const delivered = new Map<string, number>();
-	for (const { serviceId, number } of eventsOf(kiosk)) if (serviceId !== null) delivered.set(serviceId, number);
-	expect([...reached.keys()].filter((serviceId) => !delivered.has(serviceId))).toEqual([]);
-	// In the order in which the service has sent them.
-	const inOrder = [...delivered].sort(([, one], [, other]) => one - other).map(([serviceId]) => countOf(serviceId));
-	expect(inOrder).toEqual(inOrder.toSorted((one, other) => one - other));
-}
-
-/** A reader who has the one before and the one after is told in between that there is something it has not. */
-function expectGapsForTheLost(kiosk: Kiosk, lost: readonly Sent[]): void {
-	const byNumber = new Map(eventsOf(kiosk).map((event) => [event.number, event]));
-	const events = [...byNumber.values()].sort((one, other) => one.number - other.number);
-	for (const { serviceId, sentAtMs } of lost) {
-		const after = events.findIndex(
-			(event) => event.serviceId !== null && countOf(event.serviceId) > countOf(serviceId),
-		);
-		const before = events.slice(0, after).findLastIndex((event) => event.type === 'notification');
-		const gaps = events.slice(before + 1, after);
-		expect(gaps.length, `${serviceId} is not covered by a gap`).toBeGreaterThan(0);
-		expect(Date.parse(gaps.at(-1)?.to ?? '')).toBeGreaterThanOrEqual(sentAtMs);
-		const last = events[before];
-		if (last) expect(Date.parse(gaps[0]?.from ?? '')).toBeLessThanOrEqual(Date.parse(last.at));
-	}
-}
-
-const eventsOf = ({ readings }: Kiosk) => readings.flatMap(({ events }) => events);
-
-interface Sent {
-	readonly serviceId: string;
-	/** Since 1970. */
-	readonly sentAtMs: number;
-}
-
-const countOf = (serviceId: string) => Number(serviceId.slice(2));
-
-/** Sends in bursts whether somebody listens or not, and the last few again to a device that comes back. */
-function createSender(service: EmbeddedService, random: () => number) {
-	const sent: Sent[] = [];
-	const notify = (serviceId: string) => service.notify({ type: 'session.started', id: serviceId });
-	service.on('device-online', () => {
-		for (const { serviceId } of sent.slice(-RESENT)) notify(serviceId);
-	});
-	return {
-		sent,
-		/** Up to so many in all. */
-		async send(upTo: number) {
-			while (sent.length < upTo) {
-				const burst = Math.min(upTo - sent.length, 1 + Math.floor(random() * 40));
-				for (let one = 0; one < burst; one += 1) {
-					const serviceId = `n-${sent.length + 1}`;
-					sent.push({ serviceId, sentAtMs: Date.now() });
-					notify(serviceId);
-				}
-				await pause(random() * 20);
-			}
-		},
-	};
-}
-
 /** The agent as it is shipped, with a key to register by. */
 function createAgent(service: EmbeddedService) {
 	const stateDir = join(directory, 'state');
@@ -227,16 +142,5 @@ function createAgent(service: EmbeddedService) {
 			killed.kill('SIGKILL');
 			await exited;
 		},
-	};
-}
-
-/** Numbers from 0 to 1, the same for the same seed. */
-function randomNumbers(seed: number): () => number {
-	let state = seed;
-	return () => {
-		state = (state + 0x6d2b79f5) | 0;
-		let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-		mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed);
-		return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
 	};
 }

@@ -27,6 +27,8 @@ export interface DeviceOptions {
 	readonly environment?: Readonly<Record<string, string>>;
 	/** Default: a directory of its own below the temporary ones. */
 	readonly stateDir?: string;
+	/** Default: the sources. */
+	readonly program?: string;
 	/** Has things undone: the end of the test. */
 	readonly atTheEnd: AtTheEnd;
 }
@@ -35,7 +37,10 @@ export interface DeviceProcess {
 	readonly directory: string;
 	readonly stateDir: string;
 	readonly client: LocalClient;
+	/** Of the newest start, from the moment of the call. */
 	readonly pid: number;
+	/** Settles when the newest start has ended, however. */
+	gone(): Promise<unknown>;
 	/** Everything it has printed so far, of every start. */
 	output(): string;
 	writeSettings(settings: object): Promise<void>;
@@ -80,6 +85,7 @@ export async function givenDevice(options: DeviceOptions): Promise<DeviceProcess
 		get pid() {
 			return child?.pid ?? 0;
 		},
+		gone: () => gone,
 		output: () => printed,
 		writeSettings: (settings) =>
 			writeFile(
@@ -95,7 +101,7 @@ export async function givenDevice(options: DeviceOptions): Promise<DeviceProcess
 			const [command = '', ...args] = [
 				...(options.prefix ?? []),
 				process.execPath,
-				PROGRAM,
+				options.program ?? PROGRAM,
 				'run',
 				'--config',
 				configFile,

@@ -66,6 +66,8 @@ test('every route refuses what it does not take, on each listener that has it', 
 			await refused(415, 'body-invalid', { method, bytes: '{}', headers: { ...json, 'content-encoding': 'gzip' } });
 			for (const bytes of ['{', '{"a":1,}', "{'a':1}", 'NaN', '{}{}', Buffer.from('{"name":"\xff"}', 'latin1')])
 				await refused(400, 'body-invalid', { method, bytes, headers: json });
+			// Its body may be left out.
+			if (path === LOCAL_ROUTES.unpair) continue;
 			for (const bytes of [
 				'null',
 				'[]',

@@ -8,6 +8,7 @@ import {
 	MAX_FORWARD_LENGTH,
 } from '../../src/local-api/forward-rules.ts';
 import { ENDPOINTS } from '../../src/protocol/endpoints.ts';
+import { forwardedHeaderSchema } from '../../src/protocol/forwarded-headers.ts';
 
 const BASE = 'https://id.example.com/tenant';
 const decide = (target: string, allow: string[] = [], base = BASE) => decideForward(target, base, allow);
@@ -213,6 +214,36 @@ describe('headers', () => {
 			expect: '100-continue',
 		});
 		expect(Object.keys(sent).sort()).toEqual(['accept', 'content-length', 'content-type', 'x-request-id']);
+	});
+
+	test('others go only if the settings name them, and some never', () => {
+		const asked = [
+			'x-tenant',
+			'x-host',
+			'x-client-ip',
+			'x_http_method_override',
+			'x-http-method',
+			'range',
+			'x-original-url',
+			'x-auth-token',
+		];
+		const headers = Object.fromEntries(asked.map((name) => [name, '1']));
+		expect(headersToService(headers)).toEqual({});
+		expect(headersToService(headers, ['x-tenant', 'range'])).toEqual({ 'x-tenant': '1', range: '1' });
+		const taken = asked.filter((name) => forwardedHeaderSchema.safeParse(name).success);
+		expect(taken).toEqual(['x-tenant', 'range', 'x-auth-token']);
+		expect(forwardedHeaderSchema.parse('X-Tenant')).toBe('x-tenant');
+		for (const name of [
+			'Authorization',
+			'proxy-authorization',
+			'Cookie',
+			'host',
+			'connection',
+			'x-forwarded-for',
+			'a b',
+			'',
+		])
+			expect(forwardedHeaderSchema.safeParse(name).success, name).toBe(false);
 	});
 
 	test('nothing of one hop, no cookie and no permission comes back', () => {

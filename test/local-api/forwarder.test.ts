@@ -55,6 +55,61 @@ async function ask(url: string, options: RequestInit = {}) {
 
 const echo: Answer = (request, response) => void request.pipe(response);
 
+describe('an answer that holds the Connection', () => {
+	const escaped = Array.from(TOKEN, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`).join('');
+	test.each<[string, Answer]>([
+		['raw', ({ headers }, response) => response.end(`you sent ${headers.authorization}`)],
+		[
+			'in JSON, escaped',
+			(_request, response) => response.setHeader('content-type', 'application/json').end(`{"a":"${escaped}"}`),
+		],
+		['percent-encoded', (_request, response) => response.end(encodeURIComponent(TOKEN).replaceAll('-', '%2D'))],
+		['in a header', ({ headers }, response) => response.setHeader('x-echo', headers.authorization ?? '').end('ok')],
+		[
+			'over several chunks',
+			(_request, response) => {
+				response.write(TOKEN.slice(0, 9));
+				setImmediate(() => response.end(TOKEN.slice(9)));
+			},
+		],
+		['said to be a drawing', (_request, response) => response.setHeader('content-type', 'image/svg+xml').end(TOKEN)],
+	])('%s is not passed on, and the caller is told [F301]', async (_form, answer) => {
+		const { url } = await forwarding({ answer });
+		const { status, headers, text } = await ask(`${url}/echo`);
+		expect(status).toBe(599);
+		expect(JSON.parse(text)).toMatchObject({
+			code: 'answer-withheld',
+			remedy: expect.stringContaining('Leave that request out'),
+		});
+		expect(text + JSON.stringify([...headers])).not.toContain(TOKEN.slice(0, 16));
+		const other = await forwarding();
+		expect(await ask(`${other.url}/other`)).toMatchObject({ status: 200, text: 'ok' });
+	});
+
+	test('after other bytes have gone: the connection is closed, and nothing of it comes', async () => {
+		const { url } = await forwarding({
+			answer(_request, response) {
+				response.write('first part, ');
+				setImmediate(() => response.end(`then ${TOKEN}`));
+			},
+		});
+		let seen = '';
+		await expect(
+			(async () => {
+				const response = await fetch(`${url}/echo`);
+				for await (const chunk of response.body ?? []) seen += Buffer.from(chunk).toString();
+			})(),
+		).rejects.toThrow();
+		expect('first part, then '.startsWith(seen)).toBe(true);
+	});
+
+	test('is asked for without compression', async () => {
+		const { url, asked } = await forwarding();
+		await ask(`${url}/a`, { headers: { 'accept-encoding': 'gzip, br' } });
+		expect(asked[0]?.headers['accept-encoding']).toBe('identity');
+	});
+});
+
 describe('passing on', () => {
 	test('adds the Connection, keeps method, path, query, body and headers', async () => {
 		const { url, asked } = await forwarding({
@@ -192,6 +247,20 @@ describe('refusing', () => {
 		expect(asked).toHaveLength(2);
 	});
 
+	test('an answer that is refused is not read on: its connection ends', async () => {
+		const { url, asked } = await forwarding({
+			limits: { idleMs: 600_000, deadlineMs: 600_000 },
+			answer(_request, response) {
+				response.writeHead(307, { location: '/elsewhere' });
+				response.write('and so on');
+			},
+		});
+		await ask(`${url}/a`);
+		const [request] = asked;
+		if (request && !request.socket.destroyed) await once(request.socket, 'close');
+		expect(asked).toHaveLength(1);
+	});
+
 	test('a body that is too large, announced or not; the caller is told', async () => {
 		const { url, failures } = await forwarding({ answer: echo, limits: { requestBytes: 1000 } });
 		expect(await ask(`${url}/a`, { method: 'POST', body: 'x'.repeat(1001) })).toMatchObject({ status: 599 });
@@ -213,7 +282,9 @@ describe('refusing', () => {
 		});
 		await ask(`${url}/announced`);
 		expect(failures).toMatchObject([{ code: 'response-too-large' }]);
-		await expect(ask(`${url}/sudden`)).rejects.toThrow();
+		// Said, if nothing of it has gone yet; else cut off.
+		const sudden = await ask(`${url}/sudden`).catch(() => null);
+		expect(sudden?.status ?? 599).toBe(599);
 	});
 
 	test('a service that is away, silent or too slow', async () => {

@@ -26,7 +26,10 @@ test('the Connection of the device goes to the service, and no credential of any
 	const line = await givenLine(service);
 	const home = await givenHome();
 	const applicationsFile = await home.secretFile('applications', `kiosk ${ORIGIN} ${TOKEN}`);
-	const device = await givenAgent({ home, settings: { local: { http: { port: 0, applicationsFile } } } });
+	const device = await givenAgent({
+		home,
+		settings: { forward: { headers: ['X-Kept'] }, local: { http: { port: 0, applicationsFile } } },
+	});
 	await device.pair(codeOn(line, service));
 	await device.untilState('online');
 	const connection = `Connection ${await home.savedToken()}`;

@@ -168,6 +168,10 @@ function requestsOf(
 		['setWorkflow', 'admin', 'PUT', LOCAL_ROUTES.workflow, { workflowId: 'check-in' }],
 		['reconnect', 'admin', 'POST', LOCAL_ROUTES.reconnect],
 		['getLog', 'admin', 'GET', LOCAL_ROUTES.log],
+		['getAudit', 'admin', 'GET', LOCAL_ROUTES.audit],
+		['getPlan', 'admin', 'GET', LOCAL_ROUTES.plan],
+		['forgetPlan', 'admin', 'POST', LOCAL_ROUTES.planForget],
+		['eraseEvents', 'admin', 'POST', LOCAL_ROUTES.erase, { session: 'x' }],
 		['unpair', 'admin', 'POST', LOCAL_ROUTES.unpair],
 		['getReady', 'probe', 'GET', LOCAL_ROUTES.ready],
 	];

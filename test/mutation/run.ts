@@ -1,12 +1,28 @@
 /**
  * Mutation testing of decisions by their own tests: `npm run mutate -- link redact`, without names all of them (20 min and
- * more). Stryker comes into a directory of its own, since two hundred packages for a seldom look are no dependency, and
+ * more); with `--seed` a sample over runners and
+ * edges as well (sample.ts), with `--named` those that once stayed unnoticed (named.ts). Stryker comes into a directory of its own, since two hundred packages for a seldom look are no dependency, and
  * since it wants an older TypeScript to read a tsconfig, which is left out here.
  */
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { tryNamed } from './named.ts';
+import { sampleMutants } from './sample.ts';
+
+const { values, positionals: named } = parseArgs({
+	allowPositionals: true,
+	options: { seed: { type: 'string' }, count: { type: 'string', default: '10' }, named: { type: 'boolean' } },
+});
+if (values.named) process.exit(tryNamed(named[0] ?? ''));
+if (values.seed !== undefined) {
+	const [seed, count] = [Number(values.seed), Number(values.count)];
+	if (Number.isInteger(seed) && Number.isInteger(count)) process.exit(sampleMutants({ seed, count, names: named }));
+	process.stderr.write('--seed and --count must be whole numbers.\n');
+	process.exit(64);
+}
 
 const ROOT = resolve(import.meta.dirname, '../..');
 const STRYKER = '10.1.1';
@@ -24,7 +40,6 @@ try {
 	for (const path of ['src', 'test']) cpSync(join(ROOT, path), join(directory, path), { recursive: true });
 	const write = (name: string, text: string) => writeFileSync(join(directory, name), text);
 	write('package.json', JSON.stringify({ private: true, type: 'module' }));
-	const named = process.argv.slice(2);
 	// The test of a decision bears its name, in the folder of its capability; the rest would only take time.
 	const decisions = globSync('src/*/*.ts', { cwd: ROOT })
 		.filter(

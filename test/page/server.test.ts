@@ -5,7 +5,9 @@ import net from 'node:net';
 import path from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { NO_AUDIT } from '../../src/audit/audit.runner.ts';
 import { AgentError } from '../../src/base/errors.ts';
+import { type Erasure, ofSession } from '../../src/events/erasure.ts';
 import type { Entry } from '../../src/events/event.ts';
 import { MAX_STREAMS, openPage, type PageParts, type PageView, SHOWN_EVENTS } from '../../src/page/page.runner.ts';
 import { type TimelineSegment, withState } from '../../src/page/timeline.ts';
@@ -59,10 +61,12 @@ async function page({
 	const scanning = { proposal: null as Proposal | null };
 	let listener = () => {};
 	let arrive = (_entries: readonly Entry[]) => {};
+	let erase = (_erasure: Erasure) => {};
 	const asked: PairRequest[] = [];
 	const faults: unknown[] = [];
 	const server = await openPage({
 		port: 0,
+		audit: NO_AUDIT,
 		agent: {
 			status: () => status,
 			standing: () => standing,
@@ -82,6 +86,10 @@ async function page({
 					return () => {
 						arrive = () => {};
 					};
+				},
+				onErase(call) {
+					erase = call;
+					return () => {};
 				},
 			},
 			inspectPairing: () => ({
@@ -130,7 +138,20 @@ async function page({
 	const stand = (next: Standing) => {
 		standing = next;
 	};
-	return { ...server, port: Number(port), asked, faults, arrive, become, stand, scanning, counters, warnings, retries };
+	return {
+		...server,
+		port: Number(port),
+		asked,
+		faults,
+		arrive,
+		erase: (erasure: Erasure) => erase(erasure),
+		become,
+		stand,
+		scanning,
+		counters,
+		warnings,
+		retries,
+	};
 }
 
 const entry = (number: number): Entry => ({
@@ -273,6 +294,18 @@ describe('what it shows', () => {
 		expect(view.events.at(-1)).toEqual({ id: 'e-29', at: '2026-11-21T05:00:00.000Z', kind: 'session.started' });
 		expect(text).not.toContain('a-session');
 		expect(text).not.toContain('a-content');
+	});
+
+	test('shows nothing of what was erased', async () => {
+		const { port, arrive, erase } = await page({ settings: () => settings({ page: { contents: true } }) });
+		arrive([
+			{ ...entry(1), content: '{"session":"S-1"}' },
+			{ ...entry(2), content: '{"session":"S-2"}' },
+		]);
+		erase(ofSession('S-1'));
+		const view = await (await fetch(`http://127.0.0.1:${port}/api/view`)).text();
+		expect(view).not.toContain('S-1');
+		expect(view).toContain('S-2');
 	});
 
 	test('the beginning of a content, only where the settings ask for it', async () => {

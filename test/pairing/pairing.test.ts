@@ -329,16 +329,18 @@ describe('nothing is spent', () => {
 		expect(rogue.requests).toEqual([]);
 	});
 
-	test('before a person has confirmed the host, which is remembered then [F088]', async () => {
+	test('before a person has confirmed the host, which is remembered until the device leaves [F088]', async () => {
 		const service = await givenService();
 		const device = await givenAgent();
 		const code = service.createPairingCode('check-in').url;
 		expect(await refusalOf(device.agent.pair({ code }))).toMatchObject({ code: 'origin-unconfirmed' });
 		expect(service.requests).toEqual([]);
 		await device.pair(code);
+		await device.agent.pair({ code: service.createPairingCode('boarding').url, replace: true });
+		await device.untilLive('boarding');
 		await device.agent.unpair();
-		await device.agent.pair({ code: service.createPairingCode('check-in').url });
-		await device.untilLive('check-in');
+		const again = service.createPairingCode('check-in').url;
+		expect(await refusalOf(device.agent.pair({ code: again }))).toMatchObject({ code: 'origin-unconfirmed' });
 	});
 
 	test('for a code against the workflow of the settings', async () => {
@@ -420,6 +422,7 @@ describe('a paired device', () => {
 		expect(device.agent.inspectPairing({ code, replace: true, trustOrigin: new URL(to.url).origin }).changes).toEqual([
 			`moves this device from ${fromHost} to ${toHost}`,
 			'changes the workflow from check-in to boarding',
+			`forgets what came from ${fromHost}, events included`,
 		]);
 
 		const order: string[] = [];

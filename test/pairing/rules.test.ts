@@ -260,7 +260,10 @@ describe('a paired device', () => {
 			expect(refusal(decision)).toBe(
 				'already-paired: This device is paired with id.example; the code would move it to other.example.',
 			);
-			expect(decision.preview.changes).toEqual(['moves this device from id.example to other.example']);
+			expect(decision.preview.changes).toEqual([
+				'moves this device from id.example to other.example',
+				'forgets what came from id.example, events included',
+			]);
 		}
 	});
 
@@ -292,10 +295,16 @@ describe('a paired device', () => {
 		expect(changesOf(link(ELSEWHERE, '&workflowId=w2&sessionId=s1'), { trustOrigin: ELSEWHERE })).toEqual([
 			'moves this device from id.example to other.example',
 			'changes the workflow from w1 to w2',
+			'forgets what came from id.example, events included',
 			'notes session s1',
+		]);
+		expect(changesOf(link(ELSEWHERE, '&workflowId=w1'), { trustOrigin: ELSEWHERE, keepEvents: true })).toEqual([
+			'moves this device from id.example to other.example',
+			'forgets what came from id.example but its events',
 		]);
 		expect(changesOf(link(`${HERE}/tenant`, '&workflowId=w1'))).toEqual([
 			'moves this device from https://id.example to https://id.example/tenant',
+			'forgets what came from https://id.example, events included',
 		]);
 	});
 

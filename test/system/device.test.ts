@@ -364,9 +364,14 @@ describe('a device that is paired', () => {
 	test('starts with a credential that it can no longer decrypt, names it, and takes a new one without help', async () => {
 		// As after a move of the disk, or with a cleared TPM.
 		await device.must('rm /var/lib/systemd/credential.secret && systemd-creds setup');
-		await device.must('idv-agent unpair && systemctl restart idv-agent.service');
+		const back = service.next('device-online');
+		await device.must('systemctl restart idv-agent.service');
+		await back;
 		expect(await show('ActiveState', 'NRestarts')).toEqual(['active', '0']);
 		const said = 'The credential idv-agent.api-key cannot be decrypted on this machine';
+		// With the Connection that it has; without one it waits for the key.
+		expect((await status()).warnings.map(({ message }) => message)).toContainEqual(expect.stringContaining(said));
+		await device.must('idv-agent unpair');
 		expect((await status()).sentence).toContain(said);
 		const found = (await doctor()).checks.find(({ id }) => id === 'settings');
 		expect(found).toMatchObject({

@@ -182,7 +182,7 @@ export function createMachine(tree: string, directory: string, ownDisk = false):
 		},
 		run: (command, input) =>
 			new Promise((resolve) => {
-				const words = ['--target', String(leader), '--all', '--wd=/', 'sh', '-c', `exec 2>&1; ${command}`];
+				const words = ['--target', String(leader), '--all', '--wd=/', 'sh', '-c', `cd /; exec 2>&1; ${command}`];
 				const env = { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C.UTF-8' };
 				const child = execFile('nsenter', words, { env, maxBuffer: 64 << 20 }, (error, stdout) =>
 					resolve({ status: error ? Number(error.code) || 1 : 0, text: stdout }),

@@ -103,7 +103,7 @@ test.each<[string, Parameters<typeof given>[0], object, string]>([
 	['orders an older version', {}, signer.sign(order('0.1.0')), 'update-refused'],
 	['is over', {}, signer.sign(order('0.3.0', 1, { validUntil: '2026-11-01T00:00:00Z' })), 'update-refused'],
 	['is no plan', {}, {}, 'plan-untrusted'],
-])('nothing is installed by a plan that %s, and why is remembered', async (_what, setup, document, code) => {
+])('nothing is installed by a plan that %s, and why is remembered [F421]', async (_what, setup, document, code) => {
 	const { device, keep, publish, apply } = given(setup);
 	publish(document);
 	expect(await apply()).toMatchObject({ code });
@@ -119,7 +119,7 @@ test('nothing is done, and nothing is said, where the site has not switched it o
 	expect((await keep.outcomes()).failed).toBeNull();
 });
 
-test('a version that the repository does not have leaves the old one, with the words of apt', async () => {
+test('a version that the repository does not have leaves the old one, with the words of apt [F420]', async () => {
 	const { device, keep, publish, apply } = given();
 	device.apt = () => ({
 		status: 100,
@@ -128,9 +128,15 @@ test('a version that the repository does not have leaves the old one, with the w
 	publish(signer.sign(order('0.3.0')));
 	expect(await apply()).toMatchObject({ code: 'update-failed', message: expect.stringContaining('was not found') });
 	expect((await keep.outcomes()).failed?.message).toContain("E: Version '0.3.0' for 'idv-agent' was not found");
+	device.apt = (version) => {
+		device.version = version;
+		return { status: 0, text: '' };
+	};
+	expect(await apply()).toBe('0.3.0');
+	expect((await keep.outcomes()).failed).toBeNull();
 });
 
-test('a plan that is withdrawn while another holds apt installs nothing', async () => {
+test('a plan that is withdrawn while another holds apt installs nothing [F424]', async () => {
 	const { device, publish, apply } = given();
 	publish(signer.sign(order('0.3.0', 1)));
 	device.busy = 100;
@@ -138,7 +144,7 @@ test('a plan that is withdrawn while another holds apt installs nothing', async 
 	expect(device.asked).toEqual([]);
 });
 
-test('of two plans that come one after the other the newer one counts, also if it comes while apt is at work', async () => {
+test('of two plans that come one after the other the newer one counts, also if it comes while apt is at work [F425]', async () => {
 	const { device, publish, apply } = given();
 	publish(signer.sign(order('0.3.0', 1)));
 	device.apt = (version) => {
@@ -150,7 +156,7 @@ test('of two plans that come one after the other the newer one counts, also if i
 	expect(device.asked).toEqual(['0.3.0', '0.3.1']);
 });
 
-test('a read-only root is refused by name', async () => {
+test('a read-only root is refused by name [F426]', async () => {
 	const { device, publish, apply } = given();
 	device.isReadOnly = true;
 	publish(signer.sign(order('0.3.0')));

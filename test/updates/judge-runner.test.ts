@@ -7,6 +7,7 @@ import { type JudgeParts, runJudge } from '../../src/updates/judge.runner.ts';
 import type { PackageState } from '../../src/updates/judge.ts';
 import { openUpdateKeep } from '../../src/updates/keep.edge.ts';
 import { prepareUpdate } from '../../src/updates/prepare.runner.ts';
+import { warningOf } from '../../src/updates/taken-back.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
 
 type SystemParts = JudgeParts['system'] & Parameters<typeof prepareUpdate>[1]['system'];
@@ -153,7 +154,7 @@ test.each<[string, string, (machine: Awaited<ReturnType<typeof givenMachine>>['m
 		(machine) => Object.assign(machine, { status: told('offline', 'service-unreachable') }),
 	],
 ])(
-	'a version that %s is taken back, pinned away from apt, and remembered with its log',
+	'a version that %s is taken back, pinned away from apt, and remembered with its log [F422]',
 	async (_what, fault, happens) => {
 		const { machine, keep, places, prepare, become, judge } = await givenMachine();
 		await prepare('0.3.0');
@@ -168,10 +169,19 @@ test.each<[string, string, (machine: Awaited<ReturnType<typeof givenMachine>>['m
 			'Pin: version 0.3.0\nPin-Priority: -1',
 		);
 		expect(readdirSync(places.directory)).toEqual(['outcomes.json']);
+		expect(warningOf(await keep.outcomes())).toMatchObject({
+			code: 'update-taken-back',
+			params: { version: '0.3.0', fault },
+		});
+		// A person lets apt try it again, or a newer version works.
+		expect(warningOf({ ...(await keep.outcomes()), kept: '0.3.1' })).toBeNull();
+		await keep.saveOutcomes({ ...(await keep.outcomes()), takenBack: [] });
+		expect(readdirSync(places.preferences)).toEqual([]);
+		expect(warningOf(await keep.outcomes())).toBeNull();
 	},
 );
 
-test('a service that answers 429 takes no version back', async () => {
+test('a service that answers 429 takes no version back [F427]', async () => {
 	const { machine, prepare, become, judge } = await givenMachine();
 	await prepare('0.3.0');
 	become('0.3.0');
@@ -182,7 +192,7 @@ test('a service that answers 429 takes no version back', async () => {
 	expect(end).toBe('kept');
 });
 
-test('going back is tried again until it works: the disk may be full at first', async () => {
+test('going back is tried again until it works: the disk may be full at first [F429]', async () => {
 	const { machine, prepare, become, judge } = await givenMachine();
 	await prepare('0.3.0');
 	become('0.3.0');
@@ -199,7 +209,7 @@ test('going back is tried again until it works: the disk may be full at first', 
 	expect(machine.installed?.version).toBe('0.2.0');
 });
 
-test('three boots without coming online take a version back; the count outlives each', async () => {
+test('three boots without coming online take a version back; the count outlives each [F428]', async () => {
 	const { machine, keep, prepare, become, judge } = await givenMachine();
 	await prepare('0.3.0');
 	become('0.3.0');
@@ -306,4 +316,22 @@ test('dpkg that could not begin is asked again, and the version is not blamed fo
 	expect(tries).toBe(3);
 	expect((await keep.outcomes()).takenBack).toEqual([]);
 	expect(machine.did).not.toContain('install');
+});
+
+test('a way back that cannot be kept is named, and leaves nothing that judges [F423]', async () => {
+	const { machine, system, keep, places, prepare } = await givenMachine();
+	system.packInstalled = async () => {
+		throw new Error('dpkg-deb made no package');
+	};
+	await expect(prepare('0.3.0')).rejects.toMatchObject({ failure: { code: 'update-unprepared' } });
+	system.packInstalled = async () => {
+		throw new Error('dpkg-deb: error: failed to write: No space left on device');
+	};
+	await expect(prepare('0.3.0')).rejects.toMatchObject({ failure: { code: 'disk-low' } });
+	expect(await keep.trial()).toBeNull();
+	expect(readdirSync(places.directory)).toEqual([]);
+	expect(machine.did).not.toContain('systemctl start idv-agent-judge.service');
+	system.packInstalled = async ({ version }, file) => writeFileSync(file, version);
+	await prepare('0.3.0');
+	expect(await keep.trial()).toMatchObject({ from: '0.2.0', to: '0.3.0' });
 });

@@ -4,15 +4,16 @@
  * Must never retry, log, or show the inside of an unexpected error to a caller.
  */
 import { once } from 'node:events';
-import { chmod, chown, lstat, mkdir, unlink } from 'node:fs/promises';
+import { chmod, chown, lstat, mkdir, rmdir, unlink } from 'node:fs/promises';
 import type http from 'node:http';
 import net from 'node:net';
 import { join } from 'node:path';
 import { AgentError, type Failure, failure } from '../../base/errors.ts';
 import { checkSocketPath, errnoOf, findGroup } from '../../base/files.edge.ts';
 import { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
-import { closeServer, createContext, createServer, shutDown } from './requests.ts';
-import type { LocalServer, LocalServerOptions, LocalSocket } from './types.ts';
+import { type BrowserApplication, letInAs } from './browser-applications.ts';
+import { type Authorize, closeServer, createContext, createServer, shutDown } from './requests.ts';
+import type { LocalServer, LocalServerOptions, LocalSocket, ServingOptions } from './types.ts';
 
 export { formatEvents } from './answers.ts';
 export * from './types.ts';
@@ -53,6 +54,37 @@ export async function openLocalServer(options: LocalServerOptions): Promise<Loca
 
 	let closed: Promise<void> | null = null;
 	return { notices, close: () => (closed ??= shutDown(context, servers)) };
+}
+
+/**
+ * Opens the socket of one application, `apps/NAME.sock`: who connects there is that application.
+ * @param group whose members may use it.
+ * @throws AgentError `socket-failed`, as {@link openLocalServer}.
+ */
+export async function openApplicationSocket(
+	options: ServingOptions & { readonly runDir: string; readonly application: BrowserApplication },
+): Promise<LocalServer> {
+	const { runDir, application } = options;
+	const authorize: Authorize = (request) => {
+		letInAs(request, application);
+		return null;
+	};
+	const context = createContext(options, { runDir, authorize });
+	const path = checkSocketPath(join(runDir, 'apps', `${application.name}.sock`));
+	await mkdir(join(runDir, 'apps'), { recursive: true, mode: 0o755 }).catch((error) => {
+		throw socketFailed(`Cannot make the directory ${join(runDir, 'apps')}`, error);
+	});
+	await clearStaleSocket(path);
+	const server = createServer(context, 'agent');
+	await listen(server, path);
+	const notice = await openToGroup(path, application.socket);
+	let closed: Promise<void> | null = null;
+	const end = async () => {
+		await shutDown(context, [server]);
+		// With the last of them; other sockets keep it.
+		await rmdir(join(runDir, 'apps')).catch(() => {});
+	};
+	return { notices: notice ? [notice] : [], close: () => (closed ??= end()) };
 }
 
 function socketPath(runDir: string, name: LocalSocket): string {

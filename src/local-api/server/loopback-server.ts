@@ -11,7 +11,7 @@ import { once } from 'node:events';
 import type http from 'node:http';
 import { AgentError } from '../../base/errors.ts';
 import { errnoOf } from '../../base/files.edge.ts';
-import type { BrowserApplication } from './browser-applications.ts';
+import { type BrowserApplication, letInAs } from './browser-applications.ts';
 import { type ProblemResponse, problemResponse } from './problem-responses.ts';
 import { type Authorize, createContext, createServer, shutDown } from './requests.ts';
 import type { ReplyHeaders, ServingOptions } from './types.ts';
@@ -108,7 +108,11 @@ function authorizeBrowsers(applications: () => readonly BrowserApplication[]): A
 		response.setHeader('Access-Control-Allow-Origin', origin);
 		if (request.method === 'OPTIONS') return preflight(request);
 		response.setHeader('Access-Control-Expose-Headers', '*');
-		if (known.some((application) => isSameSecret(application.token, token ?? ''))) return null;
+		const caller = known.find((application) => isSameSecret(application.token, token ?? ''));
+		if (caller) {
+			letInAs(request, caller);
+			return null;
+		}
 		return problemResponse(
 			401,
 			'access-denied',

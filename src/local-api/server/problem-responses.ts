@@ -33,6 +33,7 @@ const STATUS_OF_EXIT: Readonly<Record<number, number>> = {
 /** Codes for which HTTP has a more precise status. */
 const STATUS_OF_CODE: { readonly [Code in ErrorCode]?: number } = {
 	'not-found': 404,
+	'answer-withheld': 502,
 	'method-not-allowed': 405,
 	'body-too-large': 413,
 	'already-paired': 409,

@@ -8,6 +8,7 @@ import { AgentError } from '../../base/errors.ts';
 import { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
 import { type Answering, openStream, sendContent, sendProblem, sendText, stopReading } from './answers.ts';
 import { readBody, readJson } from './bodies.ts';
+import { callerOf, SHARES } from './browser-applications.ts';
 import { type ProblemResponse, problemResponse, toProblemResponse, unreadable } from './problem-responses.ts';
 import {
 	LOCAL_SERVER_LIMITS,
@@ -33,13 +34,15 @@ export interface Context extends Answering {
 	readonly authorize: Authorize;
 	/** Answers that are under way, streams included, by connection. */
 	readonly pending: Map<Duplex, Set<Response>>;
+	/** Requests under way, by the name of an application. */
+	readonly shares: Map<string, number>;
 }
 
 export function createContext(
 	{ routes, limits, onFault = () => {}, maskSecrets = (text) => text }: ServingOptions,
 	more: Pick<Context, 'runDir' | 'authorize'>,
 ): Context {
-	const shared = { pending: new Map(), streams: new Set<never>(), stopping: false };
+	const shared = { pending: new Map(), shares: new Map<string, number>(), streams: new Set<never>(), stopping: false };
 	return { ...more, ...shared, routes, limits: { ...LOCAL_SERVER_LIMITS, ...limits }, fault: onFault, maskSecrets };
 }
 
@@ -88,7 +91,8 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 		},
 		serve,
 	);
-	server.maxConnections = limits.connections;
+	const open = new Set<net.Socket>();
+	server.on('connection', (socket) => makeRoom(context, open, socket));
 	server.on('checkExpectation', serve);
 	server.on('connect', (_request, socket) => {
 		socket.on('error', () => {});
@@ -120,7 +124,8 @@ function endWith(context: Context, socket: Duplex, problem: ProblemResponse, beg
 async function answer(context: Context, listener: LocalListener, request: Request, response: Response): Promise<void> {
 	let lasting: http.OutgoingHttpHeaders = {};
 	try {
-		const early = refuseMalformed(request) ?? context.authorize(request, response);
+		const early =
+			refuseMalformed(request) ?? context.authorize(request, response) ?? takeShare(context, request, response);
 		lasting = response.getHeaders();
 		const reply = early ?? (await replyTo(context, listener, request, response));
 		if (reply !== 'gone') await send(context, response, reply);
@@ -137,6 +142,39 @@ async function answer(context: Context, listener: LocalListener, request: Reques
 			? toProblemResponse(error)
 			: problemResponse(500, 'internal', 'Something in the agent went wrong.');
 		sendProblem(context, response, problem);
+	}
+}
+
+/** One application never takes the place of another: each has its own number of requests at once. */
+function takeShare(context: Context, request: Request, response: Response): ProblemResponse | null {
+	const application = callerOf(request);
+	if (!application) return null;
+	const { name, shares } = application;
+	const underWay = context.shares.get(name) ?? 0;
+	const most = shares?.connections ?? SHARES.connections;
+	if (underWay >= most)
+		return problemResponse(503, 'service-overloaded', `${name} has ${most} requests under way already.`, {
+			remedy: 'Wait for one of them, or give the application a larger share: connections=N.',
+			headers: { 'Retry-After': '1' },
+		});
+	context.shares.set(name, underWay + 1);
+	response.once('close', () => context.shares.set(name, (context.shares.get(name) ?? 1) - 1));
+	return null;
+}
+
+/**
+ * A new caller gets in: when all places are taken, the connection that has waited longest without having asked anything
+ * whole makes room. Only where all ask something is a new one turned away.
+ */
+function makeRoom({ limits, pending }: Context, open: Set<net.Socket>, socket: net.Socket): void {
+	open.add(socket);
+	socket.once('close', () => open.delete(socket));
+	if (open.size <= limits.connections) return;
+	for (const other of open) {
+		const answers = [...(pending.get(other) ?? [])];
+		if (other !== socket && answers.some(({ req }) => req.complete)) continue;
+		other.destroy();
+		return;
 	}
 }
 
@@ -165,6 +203,7 @@ async function replyTo(context: Context, listener: LocalListener, request: Reque
 	response.once('close', () => abort.abort());
 	return route.handle({
 		listener,
+		application: callerOf(request),
 		method: (method === 'HEAD' ? 'GET' : method) as LocalMethod,
 		path,
 		query,

@@ -4,6 +4,7 @@ import type { Readable } from 'node:stream';
 import type * as z from 'zod';
 import type { Failure } from '../../base/errors.ts';
 import type { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
+import type { BrowserApplication } from './browser-applications.ts';
 
 /** A Unix socket. */
 export type LocalSocket = keyof typeof LOCAL_SOCKETS;
@@ -17,6 +18,8 @@ export type LocalMethod = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 export interface LocalRequest<Body = unknown> {
 	/** The listener on which it arrived: a caller that may ask there may ask this. */
 	readonly listener: LocalListener;
+	/** The application of the file that asks; `null` for a caller on a shared socket. */
+	readonly application: BrowserApplication | null;
 	/** `GET` for a `HEAD` request: its body is left out on the way back. */
 	readonly method: LocalMethod;
 	readonly path: string;

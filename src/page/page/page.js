@@ -45,6 +45,7 @@ const FOR_SUPPORT = new Set([
 	'plan-for-other-fleet',
 	'plan-expired',
 	'plan-unattested',
+	'plan-not-followed',
 	'provision-invalid',
 	'provision-failed',
 	'state-unwritable',

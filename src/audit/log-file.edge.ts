@@ -1,0 +1,62 @@
+/**
+ * The audit log on disk: `audit.log` in the state directory, one JSON document a line, and `audit.log.1` with the lines before
+ * it. Readable for its owner only, bounded, and on the disk when `append` resolves. Decides nothing about what is written.
+ */
+import fs from 'node:fs/promises';
+import path from 'node:path';
+import { errnoOf, readBytes } from '../base/files.edge.ts';
+import type { AuditEntry } from '../protocol/local-api.ts';
+
+/** Of each of the two files, in bytes: together some 3,000 entries. */
+export const MAX_AUDIT_BYTES = 256 * 1024;
+const NAME = 'audit.log';
+const EARLIER = `${NAME}.1`;
+
+/** Adds a line. @throws the system's error, for `inWords`. */
+export async function appendAudit(stateDir: string, line: string): Promise<void> {
+	const file = path.join(stateDir, NAME);
+	const size = await fs.stat(file).then(
+		(stat) => stat.size,
+		() => 0,
+	);
+	if (size + line.length > MAX_AUDIT_BYTES) await fs.rename(file, path.join(stateDir, EARLIER));
+	const handle = await fs.open(file, 'a+', 0o600);
+	try {
+		// Put back by a backup, it may have become readable for others.
+		await handle.chmod(0o600);
+		const { size: end } = await handle.stat();
+		const last = Buffer.alloc(1);
+		if (end > 0) await handle.read(last, 0, 1, end - 1);
+		// A power cut may have left half a line.
+		const begin = end > 0 && last[0] !== 0x0a ? '\n' : '';
+		await handle.appendFile(`${begin}${line}\n`);
+		await handle.datasync();
+	} finally {
+		await handle.close();
+	}
+}
+
+/** All entries, oldest first; lines that are damaged are passed over. @throws the system's error when it may not be read. */
+export async function readAudit(stateDir: string): Promise<AuditEntry[]> {
+	const texts = await Promise.all(
+		[EARLIER, NAME].map((name) =>
+			readBytes(path.join(stateDir, name), 2 * MAX_AUDIT_BYTES).then(
+				(bytes) => bytes.toString(),
+				(error: unknown) => {
+					if (errnoOf(error) === 'ENOENT') return '';
+					throw error;
+				},
+			),
+		),
+	);
+	return texts.join('').split('\n').flatMap(parseLine);
+}
+
+function parseLine(line: string): AuditEntry[] {
+	try {
+		const entry = JSON.parse(line) as AuditEntry | null;
+		return typeof entry?.at === 'string' && typeof entry.action === 'string' ? [entry] : [];
+	} catch {
+		return [];
+	}
+}

@@ -1,0 +1,40 @@
+/** `idv-agent audit`: what was asked of this device, by which entrance, with what result, and what changed. */
+import { readAuditLog } from '../audit/audit.runner.ts';
+import { AgentError } from '../base/errors.ts';
+import { type AuditEntry, type AuditReport, LOCAL_ROUTES } from '../protocol/local-api.ts';
+import { cleanText } from '../protocol/problem.ts';
+import { choosePaths } from '../settings/paths.runner.ts';
+import { type AskFlags, agentStopped, clientFor } from './local-agent.ts';
+import { localTime, printLine } from './output.ts';
+
+export async function showAudit(flags: AskFlags & { readonly follow?: boolean }): Promise<void> {
+	const client = clientFor(flags);
+	if (flags.follow) {
+		const { reason } = await client.events(LOCAL_ROUTES.auditStream, { socket: 'admin' }, ({ data }) =>
+			print(JSON.parse(data) as AuditEntry, flags),
+		);
+		if (reason !== 'aborted') throw agentStopped();
+		return;
+	}
+	const entries = await client.request('admin', 'GET', LOCAL_ROUTES.audit).then(
+		(report) => (report as AuditReport).entries,
+		(error: unknown) => {
+			// The file outlives the agent.
+			if (error instanceof AgentError && error.code === 'agent-not-running')
+				return readAuditLog(choosePaths(flags, process.env).stateDir);
+			throw error;
+		},
+	);
+	for (const entry of entries) print(entry, flags);
+	if (entries.length === 0 && !flags.json && process.stdout.isTTY) printLine('No entries.');
+}
+
+/** One line: time, entrance, action, result, and what there is to say besides. */
+function print(entry: AuditEntry, flags: AskFlags): void {
+	const { at, action, entrance, result, version: _, ...more } = entry;
+	const details = Object.entries(more).map(([name, value]) => `${name}=${cleanText(String(value), 200)}`);
+	const words = [localTime(at), ...[entrance, action, result].map((text) => cleanText(text, 64)), ...details].join(
+		'  ',
+	);
+	printLine(flags.json ? JSON.stringify(entry) : words);
+}

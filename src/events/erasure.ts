@@ -1,0 +1,76 @@
+/**
+ * Which events a person's request to erase means. Pure; erases nothing. In doubt an event
+ * goes: one that stays would be a broken promise.
+ */
+import type { Entry } from './event.ts';
+
+/** What is stored of an event; one that was deleted has left at most its id of the service. */
+export type Stored = Pick<Entry, 'id' | 'serviceId'> &
+	Partial<{ readonly [Name in 'at' | 'kind' | 'format' | 'content']: Entry[Name] | null }> & {
+		readonly keptMs: number;
+	};
+
+/** Whether a stored event goes. */
+export type Erasure = (event: Stored) => boolean;
+
+/** Every event in which the id is a word: in its content however that is escaped, in its kind, or as its own id. */
+export function ofSession(session: string): Erasure {
+	const mentions = sessionFinder(session);
+	return ({ serviceId, kind, format, content }) =>
+		[serviceId, kind].some((text) => typeof text === 'string' && mentions(text)) ||
+		(typeof content === 'string' && contentMentions(content, format, mentions));
+}
+
+/** Every event that was received before a time, by its own time or by when it was stored. */
+export function before(wallMs: number): Erasure {
+	return ({ at, keptMs }) => keptMs < wallMs || (typeof at === 'string' && Date.parse(at) < wallMs);
+}
+
+/** Everything but some events. */
+export function allBut(ids: ReadonlySet<string>): Erasure {
+	return ({ id }) => !ids.has(id);
+}
+
+/** Finds a session's id in a text. Letters and digits beside it make another word of it. */
+export function sessionFinder(session: string): (text: string) => boolean {
+	const literal = session.replaceAll(/[\\^$.*+?()[\]{}|/]/g, '\\$&');
+	const word = new RegExp(`(?<![\\p{L}\\p{N}])${literal}(?![\\p{L}\\p{N}])`, 'iu');
+	return (text) => word.test(text) || (text.includes('%') && word.test(percentDecoded(text)));
+}
+
+function contentMentions(content: string, format: Stored['format'], mentions: (text: string) => boolean): boolean {
+	if (mentions(content)) return true;
+	try {
+		if (format === 'binary') return mentions(atob(content));
+		if (format !== 'json') return false;
+		return textsOf(JSON.parse(content)).some(mentions);
+	} catch {
+		return false;
+	}
+}
+
+/** All names and values of a document; an own stack, since a document may be nested deeply. */
+function textsOf(document: unknown): string[] {
+	const texts: string[] = [];
+	const left = [document];
+	while (left.length > 0) {
+		const value = left.pop();
+		if (typeof value === 'object' && value !== null)
+			for (const [name, inner] of Object.entries(value)) {
+				texts.push(name);
+				left.push(inner);
+			}
+		else texts.push(String(value));
+	}
+	return texts;
+}
+
+function percentDecoded(text: string): string {
+	return text.replaceAll(/(?:%[0-9a-f]{2})+/gi, (escaped) => {
+		try {
+			return decodeURIComponent(escaped);
+		} catch {
+			return escaped;
+		}
+	});
+}

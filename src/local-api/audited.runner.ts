@@ -1,0 +1,30 @@
+/** Has the audit log record what is asked at an entrance. Only what may change something: a reader leaves no entry. */
+import type { Audit } from '../audit/audit.runner.ts';
+import { toFailure } from '../base/errors.ts';
+import type { LocalReply, LocalRoute } from './server/local-server.ts';
+
+/** The same route, recorded under this name. Neither bodies nor words of the caller are written down. */
+export function audited<Route extends Pick<LocalRoute, 'method' | 'handle'>>(
+	route: Route,
+	{ action, entrance, audit }: { action: string; entrance: string; audit: Pick<Audit, 'record'> },
+): Route {
+	if (route.method === 'GET') return route;
+	return {
+		...route,
+		async handle(request: Parameters<Route['handle']>[0]) {
+			try {
+				const reply = await route.handle(request);
+				audit.record({ action, entrance, result: 'ok', ...countIn(reply) });
+				return reply;
+			} catch (error) {
+				audit.record({ action, entrance, result: toFailure(error).code });
+				throw error;
+			}
+		},
+	};
+}
+
+function countIn(reply: LocalReply): { count?: number } {
+	const erased = 'body' in reply ? (reply.body as { erased?: unknown } | undefined)?.erased : undefined;
+	return typeof erased === 'number' ? { count: erased } : {};
+}

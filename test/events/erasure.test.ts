@@ -1,0 +1,56 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { before, ofSession, type Stored } from '../../src/events/erasure.ts';
+
+const event = (content: string, more: Partial<Stored> = {}): Stored => ({
+	id: 'e-1',
+	keptMs: Date.UTC(2026, 10, 22),
+	at: '2026-11-22T00:00:00.000Z',
+	kind: 'k',
+	format: 'json',
+	content,
+	serviceId: null,
+	...more,
+});
+
+/** Ways to write a text in a JSON document. */
+const FORMS: readonly ((text: string) => string)[] = [
+	(text) => JSON.stringify({ sessionId: text }),
+	(text) => JSON.stringify({ [text]: true }),
+	(text) => JSON.stringify({ a: [{ b: [`see /sessions/${text}/documents`] }] }),
+	(text) => `{"a":"${[...text].map((one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`).join('')}"}`,
+	(text) =>
+		JSON.stringify({
+			url: `https://x.example/?s=${[...text].map((one) => `%${one.charCodeAt(0).toString(16)}`).join('')}`,
+		}),
+	(text) => JSON.stringify({ id: text.toUpperCase() }),
+];
+
+test('a session is found however it is written, and another one is not', () => {
+	const id = fc.stringMatching(/^[A-Za-z0-9][A-Za-z0-9._-]{5,30}[A-Za-z0-9]$/);
+	fc.assert(
+		fc.property(id, fc.constantFrom(...FORMS), (session, form) => {
+			const matches = ofSession(session);
+			return matches(event(form(session))) && !matches(event(form(`${session}0`))) && !matches(event('{"other":1}'));
+		}),
+	);
+});
+
+test('a session is found in text, in bytes, in the kind and as the id of the service', () => {
+	const matches = ofSession('S-1');
+	expect(matches(event('session S-1 ended', { format: 'text' }))).toBe(true);
+	expect(matches(event(Buffer.from('..S-1..').toString('base64'), { format: 'binary' }))).toBe(true);
+	expect(matches(event('{}', { kind: 'S-1' }))).toBe(true);
+	expect(matches({ id: 'e-1', serviceId: 'S-1', keptMs: 0, at: null, content: null })).toBe(true);
+	expect(matches(event('{"n":17}'))).toBe(false);
+	expect(ofSession('17')(event('{"n":17}'))).toBe(true);
+	expect(matches(event(`${'['.repeat(50_000)}"S-1"${']'.repeat(50_000)}`))).toBe(true);
+	expect(matches(event('{not json "S-1"'))).toBe(true);
+});
+
+test('a time is compared with both clocks of an event', () => {
+	const matches = before(Date.parse('2026-11-22T00:00:00Z'));
+	expect(matches(event('{}'))).toBe(false);
+	expect(matches(event('{}', { at: '1976-01-01T00:00:00Z' }))).toBe(true);
+	expect(matches(event('{}', { keptMs: 0 }))).toBe(true);
+});

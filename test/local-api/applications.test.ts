@@ -1,0 +1,201 @@
+/** Applications with a line of their own: what one does is not seen by another, and costs another nothing. */
+import { existsSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { request as httpRequest } from 'node:http';
+import { connect, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { readBrowserApplications } from '../../src/local-api/server/browser-applications.ts';
+import { givenHome, givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
+import { givenService } from '../service/fixture.ts';
+import { type Answered, addressOf, ask } from './local-asking.ts';
+
+const LOBBY = { name: 'lobby', origin: 'https://lobby.example', token: 'lobby-token-'.padEnd(40, 'x') };
+const DESK = { name: 'desk', origin: 'https://desk.example', token: 'desk-token-'.padEnd(40, 'y') };
+const GROUP = String(process.getgid?.() ?? 0);
+const lineOf = ({ name, origin, token }: typeof LOBBY, options = '') => `${name} ${origin} ${token} ${options}\n`;
+const headersOf = ({ origin, token }: typeof LOBBY) => ({ Origin: origin, Authorization: `Bearer ${token}` });
+
+async function givenDevice(lines: string) {
+	const service = await givenService();
+	const home = await givenHome();
+	const file = await home.secretFile('applications', lines);
+	const device = await givenPairedAgent(service, {
+		home,
+		settings: { local: { http: { port: 0, applicationsFile: file } } },
+	});
+	const as = (who: typeof LOBBY, path: string, method = 'GET', body?: object): Promise<Answered> =>
+		ask(device, path, { socket: 'browser', method, headers: headersOf(who), ...(body && { body }) });
+	return { service, device, file, as };
+}
+
+/** An application with a socket of its own. */
+function askOwn({ home }: RunningAgent, name: string, path: string): Promise<{ status: number; text: string }> {
+	return new Promise((resolve, reject) => {
+		const socketPath = join(home.paths.runDir, 'apps', `${name}.sock`);
+		httpRequest({ socketPath, path, agent: false }, (response) => {
+			let text = '';
+			response.on('data', (chunk) => {
+				text += chunk;
+			});
+			response.on('end', () => resolve({ status: response.statusCode ?? 0, text }));
+		})
+			.on('error', reject)
+			.end();
+	});
+}
+
+async function withEvents({
+	service,
+	device,
+}: {
+	service: Awaited<ReturnType<typeof givenService>>;
+	device: RunningAgent;
+}) {
+	const arrived = device.untilEvent(({ content }) => content.includes('second'));
+	for (const order of ['first', 'second']) service.notify({ type: 'session.completed', order, person: 'Ada Planted' });
+	await arrived;
+	await device.agent.events.settled();
+}
+
+describe('names', () => {
+	test('a consumer and a lease of one application are not those of another, nor of a caller on agent.sock', async () => {
+		const given = await givenDevice(lineOf(LOBBY) + lineOf(DESK));
+		const { device, as } = given;
+		await withEvents(given);
+		const all = (await as(LOBBY, '/v1/events?consumer=main')).json.events;
+		expect(all.length).toBeGreaterThanOrEqual(2);
+		// Known to all three before one of them acknowledges: what all have acknowledged is not kept.
+		expect((await as(DESK, '/v1/events?consumer=main')).json.events).toEqual(all);
+		expect((await ask(device, '/v1/events?consumer=main')).json.events).toEqual(all);
+		const ack = { consumer: 'main', id: all.at(-1).id };
+		expect((await as(LOBBY, '/v1/events/ack', 'POST', ack)).json).toMatchObject({ consumer: 'main' });
+		expect((await as(LOBBY, '/v1/events?consumer=main')).json.events).toEqual([]);
+		expect((await as(DESK, '/v1/events?consumer=main')).json.events).toEqual(all);
+		expect((await ask(device, '/v1/events?consumer=main')).json.events).toEqual(all);
+		expect((await ask(device, '/v1/events?consumer=lobby:main')).status).toBe(422);
+
+		await as(LOBBY, '/v1/leases', 'POST', { name: 'visit', seconds: 60 });
+		expect((await as(DESK, '/v1/leases')).json.leases).toEqual([]);
+		expect((await as(DESK, '/v1/leases/release', 'POST', { name: 'visit' })).json.leases).toEqual([]);
+		expect((await as(LOBBY, '/v1/leases')).json.leases).toMatchObject([{ name: 'visit' }]);
+		expect((await ask(device, '/v1/leases')).json.leases).toMatchObject([{ name: 'lobby:visit' }]);
+		expect((await as(DESK, '/v1/events/forget', 'POST', { consumer: 'other' })).json).toMatchObject({ known: false });
+		await as(LOBBY, '/v1/leases/release', 'POST', { name: 'visit' });
+	});
+
+	test('one application cannot take all of them', async () => {
+		const { as } = await givenDevice(lineOf(LOBBY) + lineOf(DESK));
+		const taken = [];
+		for (let at = 0; at < 140; at += 1) taken.push((await as(LOBBY, `/v1/events?consumer=c${at}`)).status);
+		expect(taken.filter((status) => status === 200).length).toBeLessThan(16);
+		expect((await as(DESK, '/v1/events?consumer=main')).status).toBe(200);
+		for (let at = 0; at < 40; at += 1) await as(LOBBY, '/v1/leases', 'POST', { name: `l${at}`, seconds: 60 });
+		expect((await as(DESK, '/v1/leases', 'POST', { name: 'visit', seconds: 60 })).status).toBe(200);
+	});
+});
+
+describe('a line of the applications file', () => {
+	test('leaves contents out, and narrows the paths of the service', async () => {
+		const given = await givenDevice(lineOf(LOBBY, 'contents=no allow=/api/v1/sessions,/api/own') + lineOf(DESK));
+		const { as } = given;
+		await withEvents(given);
+		expect((await as(LOBBY, '/v1/events')).text).not.toContain('Ada Planted');
+		expect((await as(LOBBY, '/v1/events')).json.events.at(-1)).toMatchObject({ kind: 'session.completed', data: null });
+		expect((await as(DESK, '/v1/events')).text).toContain('Ada Planted');
+		// The stream of the same events leaves them out as well.
+		const { hostname, port } = addressOf(given.device, 'browser');
+		const streamed = await fetch(`http://${hostname}:${port}/v1/events/stream`, { headers: headersOf(LOBBY) });
+		let seen = '';
+		for await (const chunk of streamed.body ?? []) {
+			seen += Buffer.from(chunk).toString();
+			if (seen.split('"kind":"session.completed"').length > 2) break;
+		}
+		expect(seen).toContain('"data":null');
+		expect(seen).not.toContain('Ada Planted');
+		const before = given.service.requests.length;
+		expect((await as(LOBBY, '/v1/service/api/other')).json).toMatchObject({ code: 'access-denied' });
+		expect(given.service.requests.length).toBe(before);
+		expect((await as(LOBBY, '/v1/service/api/own/thing')).status).toBe(404);
+		expect((await as(DESK, '/v1/service/api/other')).status).toBe(404);
+	});
+
+	test('opens a socket of its own, where the caller is that application, until the line is gone', async () => {
+		const { device, file } = await givenDevice(`${lineOf(DESK)}scan - - socket=${GROUP} contents=no\n`);
+		const path = join(device.home.paths.runDir, 'apps', 'scan.sock');
+		expect(await askOwn(device, 'scan', '/v1/events?consumer=main')).toMatchObject({ status: 200 });
+		expect((await askOwn(device, 'scan', '/v1/status')).status).toBe(200);
+		expect(device.agent.events.forget('scan:main')).toBe(true);
+		expect(device.agent.events.forget('main')).toBe(false);
+		await writeFile(file, lineOf(DESK));
+		await device.daemon.reload();
+		expect(existsSync(path)).toBe(false);
+	});
+
+	test.each([
+		['lobby https://lobby.example short', 'token'],
+		[`${lineOf(LOBBY, 'contents=maybe')}`, 'contents'],
+		[`${lineOf(LOBBY, 'connections=0')}`, 'connections'],
+		[`${lineOf(LOBBY, 'waits=65')}`, 'waits'],
+		[`${lineOf(LOBBY, 'allow=api')}`, 'allow'],
+		[`${lineOf(LOBBY, 'allow=/a allow=/b')}`, 'twice'],
+		[`${lineOf(LOBBY, 'socket=kiosk')}`, 'socket'],
+		['lobby - -', 'socket=GROUP'],
+		[`${lineOf(LOBBY, 'constructor=1')}`, 'constructor'],
+	])('%s is refused, with the line and the reason', async (text, words) => {
+		const home = await givenHome();
+		const file = await home.secretFile('applications', `# ours\n${text}`);
+		await expect(readBrowserApplications(file)).rejects.toThrow(words);
+		await expect(readBrowserApplications(file)).rejects.toThrow('line 2');
+	});
+});
+
+describe('one application that holds or drips costs another nothing', () => {
+	/** Held open until the test ends. */
+	function hold(device: RunningAgent, head: string): Promise<Socket> {
+		const { hostname, port } = addressOf(device, 'browser');
+		return new Promise((resolve) => {
+			const socket = connect(Number(port), String(hostname), () => socket.write(head, () => resolve(socket)));
+			socket.on('error', () => {});
+			onTestFinished(() => void socket.destroy());
+		});
+	}
+	const headOf = ({ origin, token }: typeof LOBBY, line: string, host: string, more = '') =>
+		`${line} HTTP/1.1\r\nHost: ${host}\r\nOrigin: ${origin}\r\nAuthorization: Bearer ${token}\r\n${more}\r\n`;
+	const hostOf = ({ daemon }: RunningAgent) => new URL(daemon.addresses.browser ?? '').host;
+
+	test('300 connections that never say who they are', async () => {
+		const { device, as } = await givenDevice(lineOf(LOBBY) + lineOf(DESK));
+		for (let at = 0; at < 300; at += 1) await hold(device, 'GET /v1/status HTTP/1.1\r\nHost: ');
+		expect((await as(DESK, '/v1/status')).status).toBe(200);
+	});
+
+	test('waits, streams and dripping uploads beyond its share', async () => {
+		const { device, as } = await givenDevice(lineOf(LOBBY, 'uploads=3 waits=2 connections=9') + lineOf(DESK));
+		const host = hostOf(device);
+		const answered = async (heads: readonly string[], count: number) => {
+			const enough = Promise.withResolvers<void>();
+			let answers = 0;
+			for (const head of heads)
+				(await hold(device, head)).once('data', () => {
+					answers += 1;
+					if (answers === count) enough.resolve();
+				});
+			await enough.promise;
+		};
+		const stream = headOf(LOBBY, 'GET /v1/status', host, 'Accept: text/event-stream\r\n');
+		await answered(Array(5).fill(stream), 5);
+		const upload = headOf(LOBBY, 'POST /v1/service/api/slow', host, 'Content-Length: 1000\r\n');
+		await answered(Array(12).fill(upload), 9);
+		const refused = await ask(device, '/v1/events', {
+			socket: 'browser',
+			headers: { ...headersOf(LOBBY), accept: 'text/event-stream' },
+		});
+		expect(refused).toMatchObject({ status: 503 });
+		expect(refused.headers['retry-after']).toBe('1');
+		expect(await as(LOBBY, '/v1/service/api/slow', 'POST', {})).toMatchObject({ status: 503 });
+		expect((await as(DESK, '/v1/service/api/quick', 'POST', {})).status).toBe(404);
+		expect((await as(DESK, '/v1/status')).status).toBe(200);
+		expect((await ask(device, '/v1/service/api/quick')).status).toBe(404);
+	});
+});

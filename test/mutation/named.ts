@@ -1,0 +1,175 @@
+/**
+ * Faults that once stayed unnoticed, each with the tests that must notice it now: `npm run mutate -- --named [part of a name]`.
+ * Ends with 1 when one is not noticed. A text that is no longer in its file fails too: plant the fault elsewhere.
+ */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { passes, withCopy } from './copy.ts';
+
+interface NamedFault {
+	readonly name: string;
+	readonly file: string;
+	readonly from: string;
+	readonly to: string;
+	readonly tests: string;
+}
+
+export const NAMED: readonly NamedFault[] = [
+	{
+		name: 'the state file is not flushed',
+		file: 'src/base/files.edge.ts',
+		from: 'await handle.sync();\n\t\tconst { size }',
+		to: 'const { size }',
+		tests: 'test/base/files.test.ts',
+	},
+	{
+		name: 'the directory of a file that was replaced is not flushed',
+		file: 'src/base/files.edge.ts',
+		from: 'await fs.rename(temporary, file);\n\t\tawait syncDirectory(path.dirname(file));',
+		to: 'await fs.rename(temporary, file);',
+		tests: 'test/base/files.test.ts',
+	},
+	{
+		name: 'service.tokenPointer is dropped when pairing by code',
+		file: 'src/pairing/redeem-code.runner.ts',
+		from: 'tokenPointer: service.tokenPointer,',
+		to: '',
+		tests: 'test/pairing',
+	},
+	{
+		name: "the page's PIN is never read",
+		file: 'src/connection/runtime.runner.ts',
+		from: 'page.pinFile === null ? null : readSecretFile(page.pinFile)',
+		to: 'null',
+		tests: 'test/scanning/scanning.test.ts',
+	},
+	{
+		name: 'a 5xx that sounds like an unknown workflow waits for a person',
+		file: 'src/connection/classify-failure.ts',
+		from: 'status >= 400 && status < 500 && saysUnknownWorkflow(answer)',
+		to: 'saysUnknownWorkflow(answer)',
+		tests: 'test/connection/classify-failure.test.ts',
+	},
+	{
+		name: 'a gap begins too late after an outage',
+		file: 'src/status/connectivity.runner.ts',
+		from: 'Math.max(lastMs, nowMs - Math.max(limitMs, heardAgoMs))',
+		to: 'Math.max(lastMs, nowMs - Math.min(limitMs, heardAgoMs))',
+		tests: 'test/status',
+	},
+	{
+		name: 'a gap begins too late where any silence goes unnoticed',
+		file: 'src/status/connectivity.runner.ts',
+		from: 'limitMs > 0 ? Math.max',
+		to: 'limitMs >= 0 ? Math.max',
+		tests: 'test/status',
+	},
+	{
+		name: 'an older look at the plan counts although a newer one has ended',
+		file: 'src/fleet/follow-plan.runner.ts',
+		from: 'polling?.abort();\n\t\tpolling = new AbortController();',
+		to: 'polling = new AbortController();',
+		tests: 'test/fleet/follow-plan.test.ts',
+	},
+	{
+		name: 'an older look that fails counts although a newer one has ended',
+		file: 'src/fleet/follow-plan.runner.ts',
+		from: '} catch (error) {\n\t\t\tif (signal.aborted) return;',
+		to: '} catch (error) {',
+		tests: 'test/fleet/follow-plan.test.ts',
+	},
+	{
+		name: 'the pool of requests is left open',
+		file: 'src/connection/network.edge.ts',
+		from: 'await (await requests)?.destroy();',
+		to: 'await requests;',
+		tests: 'test/connection/network.test.ts',
+	},
+	{
+		name: 'the pools of proxies are left open',
+		file: 'src/connection/network.edge.ts',
+		from: '[direct, ...proxied.values()]',
+		to: '[direct]',
+		tests: 'test/connection/network.test.ts',
+	},
+	{
+		name: 'connections of the channel through a proxy are left open',
+		file: 'src/connection/network.edge.ts',
+		from: 'for (const agent of agents.values()) agent.destroy();',
+		to: '',
+		tests: 'test/connection/network.test.ts',
+	},
+	{
+		name: 'a request to the service goes on when its caller has left',
+		file: 'src/local-api/forwarder.edge.ts',
+		from: "response.once('close', left);",
+		to: '',
+		tests: 'test/local-api/forwarder.test.ts',
+	},
+	{
+		name: 'a request to the service is left open when its answer is refused',
+		file: 'src/local-api/forwarder.edge.ts',
+		from: "response.removeListener('close', left);\n\t\tover.abort();",
+		to: "response.removeListener('close', left);",
+		tests: 'test/local-api/forwarder.test.ts',
+	},
+	{
+		name: 'the wipe of a secret leaves the tail',
+		file: 'src/provisioning/files.edge.ts',
+		from: 'Buffer.alloc(Math.max(size, bytes.length)',
+		to: 'Buffer.alloc(bytes.length',
+		tests: 'test/base/files.test.ts',
+	},
+	{
+		name: 'the wipe of a secret is not flushed before the file is cut',
+		file: 'src/provisioning/files.edge.ts',
+		from: 'await handle.sync();\n\t\t\tawait handle.truncate(bytes.length);',
+		to: 'await handle.truncate(bytes.length);',
+		tests: 'test/base/files.test.ts',
+	},
+	{
+		name: 'two credentials do not exclude each other',
+		file: 'src/settings/resolve.ts',
+		from: 'if (named.length > 1)',
+		to: 'if (named.length > 2)',
+		tests: 'test/settings',
+	},
+	{
+		name: 'a watcher of settings stays when the daemon ends',
+		file: 'src/settings/files.edge.ts',
+		from: 'watcher.close()',
+		to: 'void watcher',
+		tests: 'test/settings',
+	},
+	{
+		name: 'a look at the plan goes on when the agent has stopped',
+		file: 'src/fleet/follow-plan.runner.ts',
+		from: 'stopped = true;\n\t\t\tpolling?.abort();',
+		to: 'stopped = true;',
+		tests: 'test/fleet',
+	},
+];
+
+/** Tries all whose name has the text; returns the exit status. */
+export function tryNamed(part: string): number {
+	const asked = NAMED.filter(({ name }) => name.includes(part));
+	let missed = 0;
+	withCopy((directory) => {
+		for (const { name, file, from, to, tests } of asked) {
+			const path = join(directory, file);
+			const source = readFileSync(path, 'utf8');
+			const fits = source.includes(from);
+			writeFileSync(
+				path,
+				source.replace(from, () => to),
+			);
+			const noticed = fits && !passes(directory, [tests]);
+			writeFileSync(path, source);
+			if (!noticed) missed += 1;
+			const verdict = noticed ? 'noticed' : fits ? 'NOT NOTICED' : 'NOT THERE ANY MORE';
+			process.stdout.write(`${verdict.padEnd(13)} ${name} (${tests})\n`);
+		}
+	});
+	process.stdout.write(`${asked.length - missed} of ${asked.length} noticed\n`);
+	return missed === 0 ? 0 : 1;
+}

@@ -1,0 +1,138 @@
+/**
+ * `npm run mutate -- --seed S [--count N] [area …]`: N faults for each area, drawn by the seed, planted one at a time in a
+ * copy of the sources; the area's own tests run first, then those that use it. Prints each survivor and the share noticed.
+ * Ends with 1 when an area is below nine of ten.
+ */
+import { globSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { randomNumbers } from '../fixtures/random-numbers.ts';
+import { passes as passesIn, ROOT, withCopy } from './copy.ts';
+import { type Mutant, mutantsOf } from './mutants.ts';
+
+const WANTED = 0.9;
+
+interface Area {
+	readonly sources: readonly string[];
+	/** Its own tests. */
+	readonly tests: readonly string[];
+	/** For what those leave. */
+	readonly more: readonly string[];
+}
+
+const AREAS: Readonly<Record<string, Area>> = {
+	pairing: {
+		sources: ['src/pairing/*.ts'],
+		tests: ['test/pairing'],
+		more: [
+			'test/agent/remedies.test.ts',
+			'test/cli/pairing.test.ts',
+			'test/page',
+			'test/connection/settings-bearing.test.ts',
+		],
+	},
+	link: {
+		sources: ['src/connection/link.runner.ts', 'src/connection/heartbeats.runner.ts', 'src/connection/line.runner.ts'],
+		tests: ['test/agent/links.test.ts', 'test/status/gaps.test.ts', 'test/connection/line'],
+		more: [
+			'test/agent',
+			'test/connection/settings-bearing.test.ts',
+			'test/workflow/workflow.test.ts',
+			'test/pairing/pairing.test.ts',
+		],
+	},
+	presence: {
+		sources: ['src/status/connectivity.runner.ts', 'src/status/status.ts', 'src/status/sentence.ts'],
+		tests: ['test/status'],
+		more: ['test/agent', 'test/hooks/hooks.test.ts', 'test/workflow/workflow.test.ts'],
+	},
+	fleet: {
+		sources: ['src/fleet/{follow-plan.runner,fetch-plan.edge,attempt,record,targeting,verify-plan.runner}.ts'],
+		tests: ['test/fleet'],
+		more: ['test/workflow', 'test/operator/fleet.test.ts'],
+	},
+	channel: {
+		sources: ['src/connection/channel.edge.ts'],
+		tests: ['test/connection/channel.test.ts', 'test/connection/handshake.test.ts'],
+		more: ['test/agent/links.test.ts', 'test/connection/http2.test.ts', 'test/diagnosis/probe-channel.test.ts'],
+	},
+	network: {
+		sources: ['src/connection/network.edge.ts', 'src/connection/classify-network-error.ts'],
+		tests: ['test/connection/network.test.ts', 'test/connection/classify-failure.test.ts'],
+		more: [
+			'test/connection/service-client.test.ts',
+			'test/connection/channel.test.ts',
+			'test/diagnosis/probe-network.test.ts',
+		],
+	},
+	state: {
+		sources: ['src/state/store.edge.ts', 'src/state/persisted-state.runner.ts', 'src/base/files.edge.ts'],
+		tests: ['test/state', 'test/base/files.test.ts'],
+		more: [
+			'test/agent/start.test.ts',
+			'test/provisioning',
+			'test/settings/files.test.ts',
+			'test/diagnosis/probe-device.test.ts',
+		],
+	},
+	doctor: {
+		sources: [
+			'src/diagnosis/{check-list.runner,checks,check-results,run-checks.runner,inspection-target.runner}.ts',
+			'src/diagnosis/{probe-*,machine-probes.edge}.ts',
+		],
+		tests: ['test/diagnosis'],
+		more: ['test/cli/doctor.test.ts'],
+	},
+};
+
+/** Runs the sample; returns the exit status. */
+export function sampleMutants({
+	seed,
+	count,
+	names,
+}: {
+	seed: number;
+	count: number;
+	names: readonly string[];
+}): number {
+	const unknown = names.filter((name) => !(name in AREAS));
+	if (unknown.length > 0) {
+		process.stderr.write(`There is no area ${unknown.join(', ')}: ${Object.keys(AREAS).join(', ')}.\n`);
+		return 64;
+	}
+	const asked = names.length > 0 ? names : Object.keys(AREAS);
+	const shares = withCopy((directory) => asked.map((name) => sampleArea(name, seed, count, directory)));
+	return shares.every((share) => share >= WANTED) ? 0 : 1;
+}
+
+function sampleArea(name: string, seed: number, count: number, directory: string): number {
+	const { sources, tests, more } = AREAS[name] as Area;
+	const passes = (folders: readonly string[]) => passesIn(directory, folders);
+	for (const folders of [tests, more])
+		if (!passes(folders)) {
+			say(`${name}: tests fail, or take too long, without any fault: npx vitest run ${folders.join(' ')}`);
+			return 0;
+		}
+	const all = globSync([...sources], { cwd: ROOT })
+		.toSorted()
+		.flatMap((file) => mutantsOf(readFileSync(join(ROOT, file), 'utf8')).map((mutant) => ({ file, ...mutant })));
+	const random = randomNumbers(seed);
+	const drawn: typeof all = [];
+	while (drawn.length < count && all.length > 0) drawn.push(...all.splice(Math.floor(random() * all.length), 1));
+	let noticed = 0;
+	for (const mutant of drawn) {
+		const path = join(directory, mutant.file);
+		const source = readFileSync(path, 'utf8');
+		writeFileSync(path, source.slice(0, mutant.start) + mutant.text + source.slice(mutant.end));
+		if (!passes(tests) || !passes(more)) noticed += 1;
+		else say(`  not noticed: ${describe(mutant, source)}`);
+		writeFileSync(path, source);
+	}
+	say(`${name}: ${noticed} of ${drawn.length} noticed, seed ${seed}`);
+	return drawn.length === 0 ? 1 : noticed / drawn.length;
+}
+
+function describe({ file, line, kind, start, end }: Mutant & { file: string }, source: string): string {
+	return `${file}:${line}: ${kind}: ${source.slice(start, end).replaceAll(/\s+/g, ' ').slice(0, 120)}`;
+}
+
+const say = (line: string) => process.stdout.write(`${line}\n`);

@@ -1,0 +1,37 @@
+/** True power cuts: the real agent on a disk that loses what was not flushed. plan.ts says which; run.ts starts it. */
+import { beforeAll, test } from 'vitest';
+import { replayable } from './bed.ts';
+import { type LossyDisk, mountLossyDisk } from './lossy-disk.ts';
+import { cutWhileMoving } from './moves.ts';
+import { cutWhileNotified } from './notifications.ts';
+import { cutWhilePairing } from './pairing.ts';
+import { cutsOf } from './plan.ts';
+import { cutWhileProvisioning } from './provisioning.ts';
+
+let disk: LossyDisk;
+beforeAll(async () => {
+	const undo: (() => Promise<void>)[] = [];
+	disk = await mountLossyDisk((act) => undo.push(act));
+	return async () => {
+		for (const act of undo) await act();
+	};
+});
+
+test.for(cutsOf('pairing'))(
+	'pairing: what was said is paired, else a code pairs it: cut $number, model $model [F180]',
+	(cut) => replayable(cut, (cut) => cutWhilePairing(disk, cut)),
+);
+
+test.for(cutsOf('moves'))(
+	'moves: what was said is done, and the device is online: cut $number, model $model [F181]',
+	(cut) => replayable(cut, (cut) => cutWhileMoving(disk, cut)),
+);
+
+test.for(cutsOf('notifications'))(
+	'notifications: none that was shown is lost: cut $number, model $model [F182]',
+	(cut) => replayable(cut, (cut) => cutWhileNotified(disk, cut)),
+);
+
+test.for(cutsOf('provisioning'))('provisioning: the next start completes it: cut $number, model $model [F183]', (cut) =>
+	replayable(cut, (cut) => cutWhileProvisioning(disk, cut)),
+);

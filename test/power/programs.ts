@@ -1,0 +1,47 @@
+/** The agent as it is shipped, and the same with one fault planted in its sources: each a bundle in a directory of its own. */
+import { cpSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { bundle } from '../../scripts/bundle.ts';
+
+const ROOT = resolve(import.meta.dirname, '../..');
+
+/** What the suite must notice: file, text of it, and what stands there instead. */
+export const PLANTED = {
+	'the state file is not flushed': [
+		['src/base/files.edge.ts', 'await handle.sync();\n\t\tconst { size }', 'const { size }'],
+	],
+	'the directory of the state is not flushed': [
+		[
+			'src/base/files.edge.ts',
+			'await fs.rename(temporary, file);\n\t\tawait syncDirectory(path.dirname(file));',
+			'await fs.rename(temporary, file);',
+		],
+	],
+	'synchronous=OFF': [['src/events/event-table.edge.ts', 'synchronous = FULL', 'synchronous = OFF']],
+	'the newest events are not flushed': [['src/events/event-tail.edge.ts', 'if (flushes) fdatasyncSync(into);', '']],
+	'wipe leaves the tail': [
+		['src/provisioning/files.edge.ts', 'Buffer.alloc(Math.max(size, bytes.length)', 'Buffer.alloc(bytes.length'],
+	],
+} as const satisfies Record<string, readonly (readonly [file: string, from: string, to: string])[]>;
+export type Planted = keyof typeof PLANTED;
+
+/** Returns the path of the program. @throws Error when a text to be replaced is no longer there. */
+export async function buildAgent(directory: string, planted: Planted | null): Promise<string> {
+	const outDir = join(directory, planted?.replaceAll(/\W+/g, '-') ?? 'sound');
+	const entries = { 'idv-agent': 'src/cli/idv-agent.ts' };
+	if (planted === null) {
+		await bundle({ root: ROOT, entries, outDir });
+		return join(outDir, 'idv-agent.cjs');
+	}
+	const root = `${outDir}-sources`;
+	for (const path of ['src', 'package.json']) cpSync(join(ROOT, path), join(root, path), { recursive: true });
+	symlinkSync(join(ROOT, 'node_modules'), join(root, 'node_modules'));
+	for (const [file, from, to] of PLANTED[planted]) {
+		const text = readFileSync(join(root, file), 'utf8');
+		if (!text.includes(from)) throw new Error(`${file} has changed: plant "${planted}" elsewhere.`);
+		writeFileSync(join(root, file), text.replace(from, to));
+	}
+	await bundle({ root, entries, outDir });
+	rmSync(root, { recursive: true });
+	return join(outDir, 'idv-agent.cjs');
+}

@@ -1,0 +1,165 @@
+/** Where an outage begins, by what was heard, and what the log says of it: one line each, no more. */
+import { describe, expect, test } from 'vitest';
+import { failure } from '../../src/base/errors.ts';
+import type { Link, Registration, Supervision } from '../../src/connection/supervisor.ts';
+import type { Incoming } from '../../src/events/event.ts';
+import { trackConnectivity } from '../../src/status/connectivity.runner.ts';
+import { createSteppedClock } from '../harness/stepped-clock.ts';
+
+const REGISTRATION: Registration = {
+	credentialId: 'key',
+	baseUrl: 'https://id.example',
+	request: { deviceId: 'd', workflowId: 'check-in' },
+};
+const CUT = failure('connection-lost', 'The connection was cut.');
+const WAITING = { name: 'waiting', failure: CUT } as unknown as Link['state'];
+const BLOCKED = {
+	name: 'blocked',
+	failure: failure('credential-refused', 'The key is refused.'),
+} as unknown as Link['state'];
+const ONLINE = { name: 'online' } as unknown as Link['state'];
+
+function given({ silenceLimitMs = 60_000, newestAt = null as string | null } = {}) {
+	const clock = createSteppedClock(Date.UTC(2026, 0, 1));
+	const gaps: { from: string | null; to: string }[] = [];
+	const workflows: (string | null)[] = [];
+	const lines: string[] = [];
+	const line = (text: string) => void lines.push(text);
+	const connectivity = trackConnectivity({
+		clock,
+		log: { debug() {}, info: line, warn: line, error: line } as never,
+		events: {
+			append({ type, content, workflowId }: Incoming) {
+				if (type === 'gap') gaps.push(JSON.parse(content));
+				if (type === 'gap') workflows.push(workflowId);
+				return true;
+			},
+			newestAt: () => newestAt,
+		},
+		silenceLimitMs: () => silenceLimitMs,
+	});
+	let supervision: Supervision = { current: null, next: null } as Supervision;
+	let generation = 0;
+	return {
+		clock,
+		connectivity,
+		gaps,
+		workflows,
+		lines,
+		/** The link as it is from now on; a new one with `fresh`. */
+		becomes(state: Link['state'], { fresh = false } = {}) {
+			if (fresh || generation === 0) generation += 1;
+			const before = supervision;
+			supervision = { ...before, current: { generation, registration: REGISTRATION, state } as unknown as Link };
+			connectivity.follow(before, supervision);
+		},
+		hear: () => connectivity.heard(generation),
+		lineEnds: (inboundSilenceMs: number, { isLeaving = false, saidGoodbye = false, sleptMs = 0 } = {}) =>
+			connectivity.lineEnded(REGISTRATION, { inboundSilenceMs, saidGoodbye, sleptMs }, isLeaving),
+	};
+}
+
+const at = (seconds: number) => new Date(Date.UTC(2026, 0, 1) + seconds * 1000).toISOString();
+
+describe('a gap', () => {
+	test('begins one silence limit before the cut was noticed, when nothing was heard since', () => {
+		const { clock, gaps, becomes } = given();
+		becomes(ONLINE);
+		clock.advance(600_000);
+		becomes(WAITING);
+		clock.advance(5000);
+		becomes(ONLINE);
+		expect(gaps.slice(1)).toEqual([{ from: at(540), to: at(605) }]);
+	});
+
+	test('begins when the line was last heard, if that is longer ago than the limit', () => {
+		const { clock, gaps, becomes, lineEnds } = given();
+		becomes(ONLINE);
+		clock.advance(600_000);
+		lineEnds(200_000);
+		becomes(WAITING);
+		becomes(ONLINE);
+		expect(gaps.slice(1)).toEqual([{ from: at(400), to: at(600) }]);
+	});
+
+	test('begins with the last that was heard, if that is less long ago', () => {
+		const { clock, gaps, becomes, hear } = given();
+		becomes(ONLINE);
+		clock.advance(590_000);
+		hear();
+		clock.advance(10_000);
+		becomes(WAITING);
+		becomes(ONLINE);
+		expect(gaps.slice(1)).toEqual([{ from: at(590), to: at(600) }]);
+	});
+
+	test('begins with the last that was heard where silence may go on for any time', () => {
+		const { clock, gaps, becomes } = given({ silenceLimitMs: 0 });
+		becomes(ONLINE);
+		clock.advance(600_000);
+		becomes(WAITING);
+		becomes(ONLINE);
+		expect(gaps.slice(1)).toEqual([{ from: at(0), to: at(600) }]);
+	});
+
+	test('begins with what an earlier run of the agent received last; without any, at no known time', () => {
+		const again = given({ newestAt: at(-3600) });
+		again.becomes(ONLINE);
+		expect(again.gaps).toEqual([{ from: at(-3600), to: at(0) }]);
+		const first = given();
+		first.becomes(ONLINE);
+		expect(first.gaps).toEqual([{ from: null, to: at(0) }]);
+	});
+
+	test('of a line that another has replaced begins when it was last heard, its sleep included, and ends where the other began', () => {
+		const { clock, gaps, workflows, becomes, lineEnds } = given();
+		becomes(ONLINE);
+		clock.advance(100_000);
+		becomes(ONLINE, { fresh: true });
+		clock.advance(20_000);
+		lineEnds(50_000, { isLeaving: true, sleptMs: 10_000 });
+		expect(gaps.slice(1)).toEqual([{ from: at(60), to: at(120) }]);
+		expect(workflows).toEqual(['check-in', 'check-in']);
+	});
+
+	test('is none for a replaced line that has said goodbye', () => {
+		const { gaps, becomes, lineEnds } = given();
+		becomes(ONLINE);
+		lineEnds(50_000, { isLeaving: true, saidGoodbye: true });
+		expect(gaps).toHaveLength(1);
+	});
+
+	test('of another pairing does not reach back into the one before', () => {
+		const { clock, gaps, connectivity, becomes } = given({ newestAt: at(-3600) });
+		connectivity.forget();
+		clock.advance(1000);
+		becomes(ONLINE);
+		expect(gaps).toEqual([{ from: null, to: at(1) }]);
+	});
+});
+
+describe('the log', () => {
+	test('has one line for an outage, one more when a person is needed, and one when it is over', () => {
+		const { clock, lines, becomes, connectivity } = given();
+		becomes(ONLINE);
+		for (let tries = 0; tries < 3; tries += 1) becomes(WAITING);
+		for (let tries = 0; tries < 2; tries += 1) becomes(BLOCKED);
+		becomes(WAITING);
+		clock.advance(120_000);
+		becomes(ONLINE);
+		expect(lines).toEqual([
+			'online',
+			'offline: The connection was cut.',
+			expect.stringMatching(/^still offline, and a person is needed: The key is refused\. ./),
+			'online again after 2 min',
+		]);
+		expect(connectivity.facts).toMatchObject({ reconnects: 1, offlineSinceMs: null, hasBeenOnline: true });
+	});
+
+	test('says of a device that was never online that it is not online yet', () => {
+		const { lines, becomes } = given();
+		becomes({ name: 'connecting' } as unknown as Link['state']);
+		becomes(WAITING);
+		expect(lines).toEqual(['not online yet: The connection was cut.']);
+	});
+});

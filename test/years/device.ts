@@ -1,0 +1,342 @@
+/**
+ * One simulated device: its disk, and the real agent that is put together on it at each boot as `daemon.runner.ts` does, with
+ * clock, chance, sockets, requests and plan fetches handed in. Its consumer is an application that reads and acknowledges.
+ */
+import { type Agent, startAgent } from '../../src/agent/agent.runner.ts';
+import { createCounters } from '../../src/base/counters.ts';
+import { createLog } from '../../src/base/log.edge.ts';
+import { createSecretRegistry } from '../../src/base/redact.ts';
+import { openChannel } from '../../src/connection/channel.edge.ts';
+import { lineFile } from '../../src/connection/line-file.edge.ts';
+import type { Runtime } from '../../src/connection/runtime.runner.ts';
+import { createServiceClient } from '../../src/connection/service-client.edge.ts';
+import { type EventsFeed, newEpoch } from '../../src/events/feed.runner.ts';
+import { createEventStore } from '../../src/events/store.edge.ts';
+import { runSiteHooks } from '../../src/hooks/hooks.runner.ts';
+import type { IdentityFacts } from '../../src/identity/identity.ts';
+import { openAnswerFile } from '../../src/pairing/kept-answer.edge.ts';
+import { provision } from '../../src/provisioning/provision.runner.ts';
+import { readCredentials } from '../../src/settings/credentials.runner.ts';
+import { readSecretFile } from '../../src/settings/files.edge.ts';
+import { loadSettings, resolveWith } from '../../src/settings/load.runner.ts';
+import type { AgentPaths } from '../../src/settings/paths.runner.ts';
+import { deviceStateSchema } from '../../src/state/device-state.ts';
+import { openStateStore } from '../../src/state/store.edge.ts';
+import type { Chance } from './chance.ts';
+import { createDisk, type Disk } from './disk.ts';
+import { bindMachine } from './machine-edges.ts';
+import type { Observe } from './observed.ts';
+import type { Service } from './service.ts';
+import { createSockets } from './sockets.ts';
+import type { Machine, Time } from './time.ts';
+
+const STATE_DIR = '/var/lib/idv-agent';
+const CONFIG = '/etc/idv-agent/config.json';
+const KEY = '/etc/idv-agent/api.key';
+const PROVISION = '/boot/firmware/provision.json';
+const PATHS: AgentPaths = {
+	configFile: CONFIG,
+	configFileIsExplicit: false,
+	confDirectory: '/etc/idv-agent/conf.d',
+	stateDir: STATE_DIR,
+	runDir: '/run/idv-agent',
+	credentialsDirectory: null,
+};
+const FACTS: IdentityFacts = {
+	serials: [{ source: 'dmi product_serial', value: 'SN-0012345' }],
+	interfaces: [],
+	machineIdHash: null,
+	unreadable: [],
+};
+const NETWORK = { channelAgent: () => undefined, viaProxy: () => false } as unknown as Runtime['network'];
+/** What a consumer has seen, so that a repetition is known as one. */
+const REMEMBERED = 4000;
+
+export type Device = ReturnType<typeof createDevice>;
+
+interface Running {
+	readonly machine: Machine;
+	readonly agent: Agent;
+	readonly reload: () => Promise<void>;
+	readonly close: () => Promise<void>;
+}
+
+export function createDevice(parts: {
+	readonly time: Time;
+	readonly chance: Chance;
+	readonly service: Service;
+	readonly observe: Observe;
+	readonly settings: Readonly<Record<string, unknown>>;
+	readonly usesConsumer: boolean;
+	/** How long the consumer takes to read, in milliseconds. */
+	readonly consumerMs: number;
+}) {
+	const { time, chance, service, observe } = parts;
+	const disk: Disk = createDisk(chance);
+	const sockets = createSockets({ time, service, observe });
+	let settings: Readonly<Record<string, unknown>> = parts.settings;
+	let running: Running | null = null;
+	/** What the disk is known to hold: the newest save that was confirmed. */
+	let lastSaved: string | null = null;
+	let savesUnderWay = 0;
+	let attempts = 0;
+	let position: string | null = null;
+	let isReading = false;
+	const seen = new Map<string, string>();
+	/** When an event was handed on by the store, true milliseconds. */
+	const appendedAt = new Map<string, number>();
+	bindMachine({
+		disk,
+		onHook: ({ hook, input }) => observe({ type: 'hook', hook, input: JSON.stringify(input), atMs: time.nowMs }),
+	});
+	for (const directory of [
+		'/',
+		'/etc',
+		'/etc/idv-agent',
+		'/etc/idv-agent/conf.d',
+		'/boot',
+		'/boot/firmware',
+		'/var',
+		'/var/lib',
+		STATE_DIR,
+	])
+		disk.directories.add(directory);
+	write(KEY, 'key-of-this-life-0\n');
+	writeSettings();
+
+	/** A person or a tool puts a file there; it is durable at once. */
+	function write(path: string, text: string): void {
+		const bytes = Buffer.from(text);
+		disk.files.set(path, { bytes, flushed: bytes, mode: 0o600, database: null });
+	}
+	function writeSettings(): void {
+		write(CONFIG, JSON.stringify(settings));
+	}
+
+	async function readRuntime(registerSecret: (secret: string) => void, machine: Machine): Promise<Runtime | null> {
+		const resolved = await loadSettings({ paths: PATHS, env: {}, sets: [] });
+		if (resolved.problems.length > 0) return null;
+		return runtimeOf(resolved, registerSecret, machine);
+	}
+	async function runtimeOf(resolved: Runtime['resolved'], registerSecret: (secret: string) => void, machine: Machine) {
+		const credentials = await readCredentials(resolved.settings.credential, readSecretFile);
+		for (const secret of credentials.secrets) registerSecret(secret);
+		const client = createServiceClient({
+			network: NETWORK as never,
+			userAgent: 'idv-agent/simulated',
+			wallMs: machine.clock.wallMs,
+			exchange: service.exchange,
+		});
+		return { resolved, credentials, network: NETWORK, pin: null, client } satisfies Runtime;
+	}
+
+	async function takeProvisioning(): Promise<void> {
+		const made = { paths: PATHS, credstore: '/etc/credstore.encrypted', credentialsDirectory: '/run/credentials' };
+		const now = new Date(time.wallMs()).toISOString();
+		await provision([{ name: PROVISION }], { ...made, seal: async () => null, now }).catch(() => {});
+	}
+
+	async function start(machine: Machine): Promise<void> {
+		const { clock } = machine;
+		await takeProvisioning();
+		const store = await openStateStore(STATE_DIR);
+		const { state, notices } = await store.load();
+		observe({ type: 'boot', atMs: time.nowMs, state, lastSaved, wasCutInSave: savesUnderWay > 0 });
+		savesUnderWay = 0;
+		lastSaved = JSON.stringify(state);
+		const answerFile = await openAnswerFile(STATE_DIR);
+		const secrets = createSecretRegistry();
+		const registerSecret = (secret: string) => secrets.add(secret);
+		const fallback = () =>
+			runtimeOf(resolveWith(state.lastSettings ?? [], { env: {}, sets: [] }), registerSecret, machine);
+		let runtime = (await readRuntime(registerSecret, machine)) ?? (await fallback());
+		const log = createLog({ secrets, destination: { form: 'json', write: (text) => observe({ type: 'line', text }) } });
+		const counters = createCounters();
+		const { events: bounds } = runtime.resolved.settings;
+		let closeEvents = () => {};
+		const agent = startAgent({
+			clock,
+			random: chance,
+			version: 'simulated',
+			runtime,
+			store: {
+				...store,
+				async save(saved, options) {
+					savesUnderWay += 1;
+					await store.save(saved, options);
+					savesUnderWay -= 1;
+					lastSaved = JSON.stringify(deviceStateSchema.parse(saved));
+					const { length } = disk.find(`${STATE_DIR}/state.json`).bytes;
+					observe({ type: 'saved', atMs: time.nowMs, text: lastSaved, state: saved, bytes: length });
+				},
+			},
+			state,
+			answerFile,
+			facts: FACTS,
+			newDeviceId: () => `generated-${chance.whole(0, 1e9)}`,
+			newAttemptId: () => {
+				attempts += 1;
+				return `attempt-${attempts}`;
+			},
+			counters,
+			openEvents(warn) {
+				const events = createEventStore({
+					...clock,
+					directory: STATE_DIR,
+					epoch: newEpoch(clock.wallMs(), chance),
+					bounds: { maxCount: bounds.maxCount, maxBytes: bounds.maxBytes, maxAgeMs: bounds.maxAgeSeconds * 1000 },
+					durable: bounds.durable,
+					onNotice: warn,
+				});
+				closeEvents = events.close;
+				return events;
+			},
+			lineStore: lineFile(STATE_DIR),
+			openChannel: (options, listener) =>
+				openChannel({ ...options, clock, createSocket: sockets.createSocket }, listener),
+			fetchPlan: service.fetchPlan,
+			log,
+			registerSecret,
+		});
+		const hooks = runSiteHooks({ agent, log, counters, settings: () => runtime.resolved.settings.hooks, env: {} });
+		for (const notice of notices) agent.warn(notice.message, notice);
+		agent.events.subscribe((entries) => {
+			for (const { id } of entries) appendedAt.set(id, time.nowMs);
+			readSoon(machine, agent.events);
+		});
+		if (parts.usesConsumer) {
+			agent.events.join('kiosk');
+			readSoon(machine, agent.events);
+		}
+		running = {
+			machine,
+			agent,
+			async reload() {
+				const changed = await readRuntime(registerSecret, machine);
+				if (!changed) return;
+				runtime = changed;
+				agent.applyRuntime(changed);
+			},
+			async close() {
+				await agent.stop();
+				await hooks.close();
+				closeEvents();
+				await store.close();
+			},
+		};
+	}
+
+	function readSoon(machine: Machine, events: EventsFeed): void {
+		if (!parts.usesConsumer || isReading) return;
+		isReading = true;
+		machine.input(parts.consumerMs, () => {
+			isReading = false;
+			read(events);
+		});
+	}
+
+	/** Reads all there is and acknowledges it. */
+	function read(events: EventsFeed): void {
+		for (;;) {
+			const { entries } = events.after(position, 200);
+			const newest = entries.at(-1);
+			if (!newest) break;
+			for (const { id, number, type, content, serviceId } of entries) {
+				const text = type === 'notification' ? content : `${type} ${content}`;
+				const atMs = time.nowMs;
+				const appendedAtMs = appendedAt.get(id) ?? atMs;
+				const again = seen.has(id);
+				const before = seen.get(id);
+				const isChanged = before !== undefined && before !== `${type}${serviceId}`;
+				observe({ type: 'entry', atMs, appendedAtMs, id, number, kind: isChanged ? 'changed' : type, text, again });
+				appendedAt.delete(id);
+				seen.set(id, `${type}${serviceId}`);
+				if (seen.size > REMEMBERED) seen.delete(seen.keys().next().value ?? '');
+			}
+			position = newest.id;
+		}
+		if (position !== null) events.acknowledge('kiosk', position);
+	}
+
+	function off(isPowerCut: boolean): void {
+		const { machine } = time;
+		if (!machine) return;
+		observe({ type: 'off', atMs: time.nowMs });
+		machine.halt();
+		running = null;
+		isReading = false;
+		sockets.drop(isPowerCut);
+		if (isPowerCut) disk.cutPower();
+	}
+
+	return {
+		disk,
+		sockets,
+		get agent(): Agent | null {
+			const { machine } = time;
+			return running && machine === running.machine && !machine.isFrozen ? running.agent : null;
+		},
+		/** Begins to boot. */
+		boot() {
+			if (time.machine) return;
+			const machine = time.boot();
+			disk.machine = machine;
+			machine.input(1, () => {
+				start(machine).catch((error) => observe({ type: 'error', text: String((error as Error)?.stack ?? error) }));
+			});
+		},
+		off,
+		/** Asks the agent to stop; it is off when that is done, at the latest after `limitMs`. */
+		stop(limitMs: number, then: () => void) {
+			const stopping = running;
+			if (!stopping || !time.machine || time.machine.isFrozen) return then();
+			const { machine } = stopping;
+			const beganMs = time.nowMs;
+			let isDone = false;
+			const done = () => {
+				if (isDone || !machine.isOn) return;
+				isDone = true;
+				const [timersLeft, socketsLeft] = [machine.timers(), sockets.count];
+				observe({ type: 'stopped', withinMs: time.nowMs - beganMs, timersLeft, socketsLeft });
+				off(false);
+				then();
+			};
+			running = null;
+			void stopping.close().then(() => {
+				machine.input(1, done);
+			});
+			time.after(limitMs, done);
+		},
+		reload() {
+			if (!time.machine?.isFrozen) void running?.reload();
+		},
+		/** The consumer reads now. */
+		read() {
+			if (running && !running.machine.isFrozen) read(running.agent.events);
+		},
+		/** The consumer starts again where the agent says it was. */
+		restartConsumer() {
+			const events = running?.agent.events;
+			if (events && parts.usesConsumer) position = events.positionOf('kiosk');
+		},
+		changeSettings(change: Readonly<Record<string, unknown>>) {
+			settings = { ...settings, ...change };
+			writeSettings();
+		},
+		get settings() {
+			return settings;
+		},
+		/** A settings file that is no JSON. */
+		spoilSettings: () => write(CONFIG, '{"heartbeatCadence": 30'),
+		mendSettings: writeSettings,
+		replaceKey: (key: string) => write(KEY, `${key}\n`),
+		bring: (document: object) => write(PROVISION, JSON.stringify(document)),
+		savedTokens(): readonly string[] {
+			const { bytes } = disk.find(`${STATE_DIR}/state.json`);
+			return deviceStateSchema.parse(JSON.parse(bytes.toString())).connections.map(({ token }) => token);
+		},
+		files: () => disk.names(STATE_DIR),
+		stateBytes: () => disk.names(STATE_DIR).reduce((sum, path) => sum + disk.find(path).bytes.length, 0),
+		end: () => bindMachine(null),
+	};
+}

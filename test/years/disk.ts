@@ -1,0 +1,168 @@
+/**
+ * A file system that keeps in memory what was written and loses, when the power is cut, what was not flushed: contents
+ * without `sync` of the file, names without `sync` of the directory. SQLite's own commits are taken as durable: a database is
+ * a real one in memory that outlives the process. Each call takes a little virtual time.
+ */
+
+import { dirname } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import type { Chance } from './chance.ts';
+import type { Machine } from './time.ts';
+
+interface FileNode {
+	bytes: Buffer;
+	flushed: Buffer;
+	mode: number;
+	database: DatabaseSync | null;
+}
+
+/** What a change of names replaced, oldest first. */
+type NameChange = readonly (readonly [path: string, before: FileNode | undefined])[];
+
+export type Disk = ReturnType<typeof createDisk>;
+
+const fault = (code: string, path: string) => Object.assign(new Error(`${code}: ${path}`), { code });
+
+export function createDisk(chance: Chance) {
+	const files = new Map<string, FileNode>();
+	const directories = new Set<string>(['/']);
+	/** Changes of names that no flush of the directory has made durable. */
+	const unflushed = new Map<string, NameChange[]>();
+	const disk = {
+		isFull: false,
+		/** Writes and changes of names, since the beginning. */
+		writes: 0,
+		machine: null as Machine | null,
+		/** Which process holds the lock of the state. */
+		lockedBy: null as Machine | null,
+		files,
+		directories,
+		find(path: string): FileNode {
+			const node = files.get(path);
+			if (!node) throw fault('ENOENT', path);
+			return node;
+		},
+		names: (directory: string) => [...files.keys()].filter((path) => dirname(path) === directory).sort(),
+		mayGrow(path: string) {
+			if (disk.isFull) throw fault('ENOSPC', path);
+		},
+		/** Sets names in one step that is either seen whole or not at all after a power cut. */
+		rename(changes: readonly (readonly [path: string, after: FileNode | undefined])[]) {
+			const directory = dirname(changes[0]?.[0] ?? '/');
+			if (!directories.has(directory)) throw fault('ENOENT', directory);
+			disk.writes += 1;
+			const before: NameChange = changes.map(([path]) => [path, files.get(path)]);
+			unflushed.set(directory, [...(unflushed.get(directory) ?? []), before]);
+			for (const [path, after] of changes)
+				if (after) files.set(path, after);
+				else files.delete(path);
+		},
+		create(path: string, mode = 0o600): FileNode {
+			disk.mayGrow(path);
+			const node: FileNode = { bytes: Buffer.alloc(0), flushed: Buffer.alloc(0), mode, database: null };
+			disk.rename([[path, node]]);
+			return node;
+		},
+		write(path: string, node: FileNode, bytes: Buffer, at: number) {
+			disk.mayGrow(path);
+			disk.writes += 1;
+			const end = Math.max(node.bytes.length, at + bytes.length);
+			const grown = Buffer.alloc(end);
+			node.bytes.copy(grown);
+			bytes.copy(grown, at);
+			node.bytes = grown;
+		},
+		flushFile(node: FileNode) {
+			node.flushed = node.bytes;
+		},
+		flushDirectory: (path: string) => void unflushed.delete(path),
+		remove(path: string) {
+			disk.find(path);
+			disk.rename([[path, undefined]]);
+		},
+		/** What is left of it when the power is cut now. */
+		cutPower() {
+			for (const changes of unflushed.values()) {
+				// What was journalled in time stays, in order.
+				const kept = chance.whole(0, changes.length);
+				for (const change of changes.slice(kept).reverse())
+					for (const [path, before] of change)
+						if (before) files.set(path, before);
+						else files.delete(path);
+			}
+			unflushed.clear();
+			for (const node of files.values()) {
+				if (node.bytes === node.flushed) continue;
+				const left = chance.pick('nothing', 'zeros', 'part', 'all');
+				if (left === 'nothing') node.bytes = node.flushed;
+				if (left === 'zeros') node.bytes = Buffer.alloc(node.bytes.length);
+				if (left === 'part') node.bytes = node.bytes.subarray(0, chance.whole(0, node.bytes.length));
+				node.flushed = node.bytes;
+			}
+		},
+		/** Runs one call after a little while on the machine that made it. */
+		step<Result>(run: () => Result, ms = 1): Promise<Result> {
+			return new Promise((resolve, reject) => {
+				disk.machine?.input(ms, () => {
+					try {
+						resolve(run());
+					} catch (error) {
+						reject(error);
+					}
+				});
+			});
+		},
+		flushMs: () => chance.whole(2, 30),
+	};
+	return disk;
+}
+
+const SQLITE_BUSY = 5;
+const SQLITE_FULL = 13;
+const sqliteFault = (errcode: number, message: string) => Object.assign(new Error(message), { errcode });
+
+/** In the place of `node:sqlite`'s: a database that belongs to the disk and not to the process. */
+export function databaseOn(current: () => Disk | null) {
+	return function openDatabase(path: string) {
+		const disk = current();
+		if (!disk || path === ':memory:') return new DatabaseSync(path);
+		const node = disk.find(path);
+		if (path.endsWith('/lock.db')) return openLock(disk);
+		node.database ??= new DatabaseSync(':memory:');
+		const { database } = node;
+		const owner = disk.machine;
+		// What a process that is gone had not committed is gone with it.
+		if (database.isTransaction) database.exec('ROLLBACK');
+		return {
+			get isTransaction() {
+				return database.isTransaction;
+			},
+			exec(sql: string) {
+				if (disk.machine !== owner) throw new Error('a process that is gone used its database');
+				const writes = sql === 'COMMIT' || sql.includes('CREATE TABLE');
+				if (writes && disk.isFull) {
+					if (database.isTransaction) database.exec('ROLLBACK');
+					throw sqliteFault(SQLITE_FULL, 'database or disk is full');
+				}
+				if (writes || sql.includes('wal_checkpoint')) disk.writes += 1;
+				database.exec(sql);
+			},
+			prepare: (sql: string) => database.prepare(sql),
+			close() {},
+		};
+	};
+}
+
+function openLock(disk: Disk) {
+	const owner = disk.machine;
+	return {
+		exec(sql: string) {
+			if (!sql.startsWith('BEGIN')) return;
+			if (disk.lockedBy?.isOn && disk.lockedBy !== owner) throw sqliteFault(SQLITE_BUSY, 'database is locked');
+			disk.lockedBy = owner;
+		},
+		close() {
+			if (disk.lockedBy === owner) disk.lockedBy = null;
+		},
+	};
+}

@@ -1,0 +1,414 @@
+/**
+ * What must hold in every life, each with its name. A row looks at what is seen as it happens and says what is wrong, or
+ * nothing. `planted.ts` has for each row a bug that it catches.
+ */
+
+import { RECOVERY_MS } from './faults.ts';
+import type { Observed, Quiet } from './observed.ts';
+import { createRecord, epochOf, type LifeRecord } from './record.ts';
+import type { Traits } from './traits.ts';
+
+export interface Violation {
+	readonly name: string;
+	readonly detail: string;
+	/** True milliseconds since the life began. */
+	readonly atMs: number;
+}
+
+type Wrong = string | null | false | undefined;
+type Check<Type extends Observed['type']> = (
+	seen: Extract<Observed, { type: Type }>,
+	life: LifeRecord,
+	traits: Traits,
+) => Wrong;
+
+interface Invariant {
+	readonly name: string;
+	readonly promise: string;
+	readonly on: { readonly [Type in Observed['type']]?: Check<Type> };
+}
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+/** How long two channels may be open at once: a handshake and a goodbye. */
+const OVERLAP_MS = 50 * SECOND;
+
+const atRest =
+	(check: (quiet: Quiet, life: LifeRecord, traits: Traits) => Wrong): Check<'judged'> =>
+	({ quiet }, life, traits) =>
+		check(quiet, life, traits);
+const says = (is: boolean, text: () => string): Wrong => is && text();
+
+export const INVARIANTS: readonly Invariant[] = [
+	{
+		name: 'online-again',
+		promise:
+			'Within 75 minutes after the last fault the device is online; one that holds nothing but an ended Connection, once a person has brought a code.',
+		on: { judged: atRest(({ backAfterMs, status }) => backAfterMs === null && status.sentence) },
+	},
+	{
+		name: 'stays-online',
+		promise:
+			'A device that nothing disturbs stays online, also while its Connection is renewed: a channel ends only because another has taken its place.',
+		on: {
+			judged: atRest(
+				({ stillOutages, stillOfflines, stillRegistrations, status, backAfterMs, holdsNothing }, _, traits) =>
+					backAfterMs !== null &&
+					!holdsNothing &&
+					says(
+						status.state !== 'online' ||
+							stillOutages > stillRegistrations ||
+							(stillOfflines > 0 && mayRenew(traits) && !traits.isOpaque && traits.endsOldWith === 0),
+						() => `${status.sentence} ${stillOutages} channels ended, ${stillRegistrations} registrations`,
+					),
+			),
+		},
+	},
+	{
+		name: 'short-trouble-is-short',
+		promise:
+			'Within 12 minutes after a few bad minutes of the service, revocations or a crash, a device with a good credential is online.',
+		on: { shortTrouble: ({ kind, status }) => says(status.state !== 'online', () => `${kind}: ${status.sentence}`) },
+	},
+	{
+		name: 'wanted-is-live',
+		promise: 'At rest the workflow that is live is the one that is wanted.',
+		on: {
+			judged: atRest(
+				({ status: { state, workflow, plan, sentence }, holdsNothing }, _, traits) =>
+					mayRegister(traits, holdsNothing) &&
+					says(
+						state === 'online' && workflow.live !== workflow.wanted && !plan?.refused,
+						() => `live ${workflow.live}, wanted ${workflow.wanted}: ${sentence}`,
+					),
+			),
+		},
+	},
+	{
+		name: 'plan-is-followed',
+		promise: 'Three hours after a plan was published the device runs what it says by right time.',
+		on: {
+			judged: atRest(
+				({ demanded, status: { state, workflow, plan }, holdsNothing }, _, traits) =>
+					mayRegister(traits, holdsNothing) &&
+					says(
+						demanded !== null && state === 'online' && workflow.live !== demanded && !plan?.refused,
+						() => `live ${workflow.live}, the plan says ${demanded}`,
+					),
+			),
+		},
+	},
+	{
+		name: 'moves-hold',
+		promise: 'A move that was made and confirmed is not undone because the clock is wrong or a plan is served again.',
+		on: { opened: ({ workflowId }, life) => life.undoneMove(workflowId) },
+	},
+	{
+		name: 'delivered-or-gap',
+		promise: 'Every notification that was sent is delivered or lies in a gap event.',
+		// A gap is written when the device is online again.
+		on: { judged: ({ atMs, quiet }, life) => quiet.status.state === 'online' && life.unaccounted(atMs) },
+	},
+	{
+		name: 'delivered-once',
+		promise: 'A notification becomes one event.',
+		on: {
+			entry: ({ kind, again, text }, life) =>
+				kind === 'notification' && !again && life.isSecondEvent(text) && text.slice(0, 80),
+		},
+	},
+	{
+		name: 'in-order',
+		promise: 'Notifications of one channel are delivered in the order in which they were sent.',
+		on: { entry: ({ kind, again, text }, life) => kind === 'notification' && !again && life.isOutOfOrder(text) },
+	},
+	{
+		name: 'numbers-rise',
+		promise: 'A consumer that reads on gets rising numbers from each run of the agent.',
+		on: {
+			entry: ({ number, again, id }, { newest }) =>
+				!again && says(epochOf(id) === newest.epoch && number <= newest.number, () => `${id} after ${newest.number}`),
+		},
+	},
+	{
+		name: 'ids-once',
+		promise: 'No event id is used for two events.',
+		on: { entry: ({ kind, id }) => kind === 'changed' && id },
+	},
+	{
+		name: 'newest-arrives',
+		promise: 'At rest a notification reaches the consumer.',
+		on: {
+			judged: atRest(({ status, lastSent, lastConsumed }) =>
+				says(status.state === 'online' && lastConsumed !== lastSent, () => `got ${lastConsumed} of ${lastSent}`),
+			),
+		},
+	},
+	{
+		name: 'events-go',
+		promise: 'Events that were acknowledged are not kept.',
+		on: { judged: atRest(({ eventsLeft }) => says(eventsLeft > 5, () => `${eventsLeft} are left`)) },
+	},
+	{
+		name: 'connection-kept',
+		promise: 'A Connection with which the device was online for a while is there after any cut.',
+		on: { boot: ({ state }, life) => life.lostConnection(state.connections.map(({ token }) => token)) },
+	},
+	{
+		name: 'no-credential-lost',
+		promise: 'No save takes the last Connection away.',
+		on: {
+			saved: ({ state }, life) =>
+				says(state.connections.length === 0 && life.connectionsSaved > 0, () => `${life.connectionsSaved} to 0`),
+		},
+	},
+	{
+		name: 'saves-last',
+		promise: 'A state that was reported as saved is there after a power cut, unless a newer one was being written.',
+		on: {
+			boot: ({ state, lastSaved, wasCutInSave }) =>
+				says(
+					lastSaved !== null && !wasCutInSave && JSON.stringify(state) !== lastSaved,
+					() => 'another state than the one that was saved',
+				),
+		},
+	},
+	{
+		name: 'code-sent-once',
+		promise: 'No one-time code is sent twice.',
+		on: { codeSent: ({ times }) => times > 1 && `${times} times` },
+	},
+	{
+		name: 'pairing-ends',
+		promise: 'Whoever brings a code has an answer within two minutes.',
+		on: {
+			paired: ({ withinMs }, life) =>
+				says(withinMs > 2 * MINUTE && !life.wasFrozen(withinMs), () => `after ${withinMs} ms`),
+		},
+	},
+	{
+		name: 'at-most-two-channels',
+		promise: 'Never more than two channels are open.',
+		on: { opened: ({ open }) => open > 3 && `${open}` },
+	},
+	{
+		name: 'one-current-channel',
+		promise: 'Two channels are open at once only as long as a move takes.',
+		on: {
+			heartbeat: (_, life) => life.overlapsTooLong(OVERLAP_MS),
+			judged: (_, life) => life.overlapsTooLong(OVERLAP_MS),
+		},
+	},
+	{
+		name: 'heartbeat-in-time',
+		promise: 'No heartbeat is later than the cadence by more than 2 s.',
+		on: { heartbeat: (seen, life) => life.lateHeartbeat(seen, 2 * SECOND) },
+	},
+	{
+		name: 'heartbeat-not-early',
+		promise: 'Two heartbeats on one channel are the cadence apart.',
+		on: { heartbeat: (seen, life) => life.earlyHeartbeat(seen, 2 * SECOND) },
+	},
+	{
+		name: 'heartbeats-counted',
+		promise: 'Heartbeats on a channel are counted from 1 without a hole.',
+		on: { heartbeat: (seen, life) => life.miscounted(seen) },
+	},
+	{
+		name: 'heartbeat-says-workflow',
+		promise: 'A heartbeat names the workflow of its own Connection.',
+		on: {
+			heartbeat: ({ text, workflowId }) => !text.includes(`"workflowId":"${workflowId}"`) && `${workflowId}: ${text}`,
+		},
+	},
+	{
+		name: 'registers-seldom',
+		promise:
+			'No more than 10 registrations a minute and 120 an hour are answered by the service; one whose answer is lost is paced as a failure.',
+		on: {
+			registration: ({ atMs, isAnswered }, life) =>
+				isAnswered &&
+				life.tooMany('registration', atMs, [
+					[12, MINUTE],
+					[122, HOUR],
+				]),
+		},
+	},
+	{
+		name: 'dials-seldom',
+		promise: 'No more than 30 channels a minute and 700 an hour are begun.',
+		on: {
+			socket: ({ atMs }, life) =>
+				life.tooMany('socket', atMs, [
+					[30, MINUTE],
+					[700, HOUR],
+				]),
+		},
+	},
+	{
+		name: 'asks-for-plans-seldom',
+		promise: 'The plan is looked at no more than 60 times an hour.',
+		on: { planAsked: ({ atMs }, life) => life.tooMany('planAsked', atMs, [[60, HOUR]]) },
+	},
+	{
+		name: 'few-timers',
+		promise: 'At rest the device has no more than 16 timers.',
+		on: { judged: atRest(({ timers }) => timers > 16 && `${timers}`) },
+	},
+	{
+		name: 'few-files',
+		promise: 'The state directory holds no more than 12 files and 1 MiB.',
+		on: {
+			judged: atRest(({ files, bytes }) => says(files > 12 || bytes > 2 ** 20, () => `${files} files, ${bytes} bytes`)),
+		},
+	},
+	{
+		name: 'writes-nothing-at-rest',
+		promise: 'A device that is online and gets nothing writes nothing.',
+		on: {
+			judged: atRest(({ stillWrites, stillRegistrations, backAfterMs }, life) =>
+				says(
+					backAfterMs !== null && stillWrites > 0 && stillRegistrations === 0 && !life.gotEventsLately(3 * HOUR),
+					() => `${stillWrites} writes`,
+				),
+			),
+		},
+	},
+	{
+		name: 'state-is-small',
+		promise: 'A saved state has at most two Connections and 64 KiB.',
+		on: {
+			saved: ({ state, bytes }) =>
+				says(
+					state.connections.length > 2 || bytes > 65_536,
+					() => `${state.connections.length} Connections, ${bytes} bytes`,
+				),
+		},
+	},
+	{
+		name: 'sentence-fits-state',
+		promise: 'The sentence of the status says what its fields say.',
+		on: { status: ({ status }) => contradiction(status) },
+	},
+	{
+		name: 'online-is-true',
+		promise: 'At rest the device says that it is online exactly if the service has a channel of it.',
+		on: {
+			judged: atRest(({ status, hasSession }) =>
+				says((status.state === 'online') !== hasSession, () => `${status.state}, channel ${hasSession}`),
+			),
+		},
+	},
+	{
+		name: 'clock-warning-is-true',
+		promise: 'At rest, with a right clock, no warning says that the clock is wrong.',
+		on: { judged: atRest(({ status: { warnings } }) => warnings.find(({ code }) => code === 'clock-wrong')?.message) },
+	},
+	{
+		name: 'no-secret-shown',
+		promise: 'No line of the log, no status and no input of a hook holds a secret.',
+		on: {
+			line: ({ text }, life) => life.secretIn(text),
+			hook: ({ input }, life) => life.secretIn(input),
+			status: ({ status }, life) => life.secretIn(JSON.stringify(status)),
+		},
+	},
+	{
+		name: 'renewed-in-time',
+		promise: 'Without faults no Connection ends while it is in use, where the device may register again.',
+		on: {
+			sessionExpired: ({ session }, life, traits) =>
+				mayRenew(traits) && !traits.isOpaque && life.expiredAtRest(session),
+		},
+	},
+	{
+		name: 'hooks-alternate',
+		promise: 'onOnline and onOffline take turns.',
+		on: { hook: ({ hook }, life) => says(hook.startsWith('onO') && hook === life.lastTurn, () => `${hook} twice`) },
+	},
+	{
+		name: 'hooks-see-notifications',
+		promise: 'Each notification event runs onNotification once.',
+		on: { judged: (_, life) => life.hooksMissed() },
+	},
+	{
+		name: 'stops-in-time',
+		promise: 'The agent stops within 5 s and leaves no timer and no socket.',
+		on: {
+			stopped: ({ withinMs, timersLeft, socketsLeft }, life) =>
+				says(
+					(withinMs > 5 * SECOND && !life.isPairing && !life.wasFrozen(withinMs)) || socketsLeft > 0 || timersLeft > 0,
+					() => `${withinMs} ms, ${timersLeft} timers, ${socketsLeft} sockets`,
+				),
+		},
+	},
+	{
+		name: 'no-errors',
+		promise: 'Nothing is thrown that nobody catches.',
+		on: { error: ({ text }) => text },
+	},
+];
+
+/** Whether it can make the Connection that a move needs. */
+const mayRegister = ({ credential, mayRegisterAgain }: Traits, holdsNothing: boolean): boolean =>
+	credential !== 'code' || (mayRegisterAgain && !holdsNothing);
+
+/** Whether a device has something to register with when its Connection ends. */
+export const mayRenew = ({ credential, mayRegisterAgain, isOpaque }: Traits): boolean =>
+	credential !== 'code' || (mayRegisterAgain && !isOpaque);
+
+function contradiction({
+	state,
+	sentence,
+	workflow,
+	channel,
+	problem,
+}: Extract<Observed, { type: 'status' }>['status']): Wrong {
+	const begins = {
+		online: /^Online with /,
+		offline: /^(Offline for |Not online)/,
+		connecting: /^(Connecting to |Not online yet)/,
+		blocked: /^(Not online|Offline for )/,
+		unpaired: /^Not paired/,
+	}[state];
+	if (!begins.test(sentence)) return `${state}: ${sentence}`;
+	if ((state === 'online') !== (workflow.live !== null)) return `${state}, live ${workflow.live}`;
+	if ((state === 'online') !== (channel.state === 'online')) return `${state}, channel ${channel.state}`;
+	if (state === 'online' && !sentence.includes(`workflow ${workflow.live}`))
+		return `live ${workflow.live}: ${sentence}`;
+	if (state === 'blocked' && problem === null) return `blocked without a problem: ${sentence}`;
+	return /undefined|NaN|\[object|null/.test(sentence) && sentence;
+}
+
+export const RECOVERS_WITHIN_MS = RECOVERY_MS;
+/** Of each invariant, so many violations are kept. */
+const KEPT_OF_EACH = 5;
+
+export function createInvariants(traits: Traits) {
+	const life = createRecord(traits);
+	const violations: Violation[] = [];
+	const counts = new Map<string, number>();
+	const rows = new Map<Observed['type'], [string, Check<never>][]>();
+	for (const { name, on } of INVARIANTS)
+		for (const [type, check] of Object.entries(on)) {
+			const list = rows.get(type as Observed['type']) ?? [];
+			list.push([name, check as unknown as Check<never>]);
+			rows.set(type as Observed['type'], list);
+		}
+	return {
+		violations,
+		see(seen: Observed, { nowMs: atMs }: { readonly nowMs: number }) {
+			life.before(seen, atMs);
+			for (const [name, check] of rows.get(seen.type) ?? []) {
+				const wrong = check(seen as never, life, traits);
+				if (!wrong) continue;
+				const before = counts.get(name) ?? 0;
+				counts.set(name, before + 1);
+				if (before < KEPT_OF_EACH) violations.push({ name, detail: wrong, atMs });
+			}
+			life.after(seen);
+		},
+		lastNotifications: (nowMs: number) => life.lastNotifications(nowMs),
+	};
+}

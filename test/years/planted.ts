@@ -1,0 +1,469 @@
+/**
+ * Bugs that are planted to see whether a life finds them: for each invariant one that it catches, those that were once found
+ * in the field, and mutations of the link, the supervisor, the plan and the events. A plant changes a source on its way into
+ * the process; the text that it replaces is in its file exactly once.
+ */
+
+export interface Plant {
+	readonly name: string;
+	/** File below `src/`, the text there, and what takes its place. */
+	readonly edits: readonly (readonly [file: string, from: string, to: string])[];
+	/** The invariant that has to catch it; any, where none is named. */
+	readonly catches?: string;
+	/** The first seed that is lived with it; default 17: a Connection of an hour, a plan, many faults. */
+	readonly seed?: number;
+	/** How long each life is; default 0.03. */
+	readonly years?: string;
+}
+
+const CHANNEL = 'connection/channel.edge.ts';
+const LINK = 'connection/link.ts';
+const LINKS = 'agent/links.runner.ts';
+const SUPERVISOR = 'connection/supervisor.ts';
+const BEATS = 'connection/heartbeats.runner.ts';
+const STORE = 'events/store.edge.ts';
+const CONNECTIVITY = 'status/connectivity.runner.ts';
+const RECORD = 'fleet/record.ts';
+const FOLLOW = 'fleet/follow-plan.runner.ts';
+const FILES = 'base/files.edge.ts';
+
+const one = (
+	name: string,
+	catches: string,
+	file: string,
+	from: string,
+	to: string,
+	more: Partial<Plant> = {},
+): Plant => ({
+	name,
+	catches,
+	edits: [[file, from, to]],
+	...more,
+});
+const any = (name: string, file: string, from: string, to: string): Plant => ({ name, edits: [[file, from, to]] });
+
+/** For each invariant. */
+const OF_INVARIANTS: readonly Plant[] = [
+	one(
+		'wait-without-end',
+		'online-again',
+		LINK,
+		'timerFired: (state, event) => openWith(state, state.connection, event.atMs),',
+		'timerFired: (state) => ({ state, effects: [] }),',
+	),
+	one(
+		'break-before-make',
+		'stays-online',
+		SUPERVISOR,
+		"const started = start({ ...supervision, next: null }, registration, 'renewal', null, atMs, random);",
+		"const gone = drop(current, atMs, random);\n\tconst started = start({ ...supervision, current: null, next: null }, registration, 'renewal', null, atMs, random);\n\tdropped.push(...gone);",
+	),
+	one(
+		'wish-forgotten',
+		'wanted-is-live',
+		'agent/reconcile.runner.ts',
+		'function reconcile(): void {\n\t\tif (!stopped)',
+		'function reconcile(): void {\n\t\tif (!stopped && (links.supervision.current === null || parts.random() < 0.01))',
+	),
+	one('ring-never-due', 'plan-is-followed', RECORD, 'if (atMs <= wallMs) return', 'if (atMs <= wallMs - 1e12) return'),
+	one(
+		'gap-at-return',
+		'delivered-or-gap',
+		CONNECTIVITY,
+		'keepGap(events, from, { workflowId, at: isoNow(clock) });',
+		"if (from === 'never') keepGap(events, from, { workflowId, at: isoNow(clock) });",
+	),
+	one('duplicates-pass', 'delivered-once', 'events/duplicates.ts', 'return !isKnown;', 'return true;', { seed: 3 }),
+	one(
+		'frames-overtake',
+		'in-order',
+		CHANNEL,
+		"if (isOpen()) listener({ type: 'frame', frame });",
+		"clock.schedule(bytes.length % 7 === 0 ? 3000 : 0, () => listener({ type: 'frame', frame }));",
+	),
+	one(
+		'numbers-again',
+		'numbers-rise',
+		STORE,
+		'const number = (pending.at(-1)?.number ?? last) + 1;',
+		'const number = Math.max(1, (pending.at(-1)?.number ?? last) + (wallMs() % 2 === 0 ? 1 : -1));',
+	),
+	one(
+		'one-epoch-for-all',
+		'ids-once',
+		'events/feed.runner.ts',
+		"return `${Math.floor(wallMs / 1000).toString(36)}${suffix.toString(36).padStart(6, '0')}`;",
+		"return suffix < 0 || wallMs < 0 ? '' : 'same';",
+		{ seed: 8, years: '0.06' },
+	),
+	one(
+		'listeners-forgotten',
+		'newest-arrives',
+		STORE,
+		'if (batch.length > 0) for (const listener of listeners) listener(batch);',
+		'if (batch.length > 5) for (const listener of listeners) listener(batch);',
+	),
+	one(
+		'nothing-goes',
+		'events-go',
+		'events/consumers.ts',
+		'positions.size === 0 ? -1 : ',
+		'positions.size >= 0 ? -1 : ',
+	),
+	one(
+		'connection-not-kept',
+		'connection-kept',
+		LINKS,
+		'connections.keep(effect.registration, effect.effect.connection.token);',
+		';',
+		{ seed: 2 },
+	),
+	one(
+		'saved-away',
+		'no-credential-lost',
+		LINKS,
+		'parts.stateWriter.keep((state) => withOnlyConnection(state, token));',
+		'parts.stateWriter.keep((state) => ({ ...withOnlyConnection(state, token), connections: [] }));',
+	),
+	one('file-not-flushed', 'saves-last', FILES, '\t\tawait handle.sync();\n\t\tconst { size }', '\t\tconst { size }'),
+	one(
+		'name-not-flushed',
+		'saves-last',
+		FILES,
+		'await fs.rename(temporary, file);\n\t\tawait syncDirectory(path.dirname(file));',
+		'await fs.rename(temporary, file);',
+	),
+	one(
+		'code-twice',
+		'code-sent-once',
+		'pairing/redeem-code.runner.ts',
+		'const result = await client().registerDevice({',
+		"await client().registerDevice({ baseUrl: plan.baseUrl, authorization: { scheme: 'Token', credential: plan.token }, request: { ...options.request, workflowId: plan.workflowId ?? undefined } });\n\tconst result = await client().registerDevice({",
+	),
+	one(
+		'answer-late',
+		'pairing-ends',
+		'pairing/redeem-code.runner.ts',
+		'await options.store.probe();',
+		'await new Promise<void>((resolve) => clock.schedule(200_000, resolve));\n\tawait options.store.probe();',
+	),
+	one('old-channel-stays', 'one-current-channel', LINKS, 'runner.end(effect.generation);', ';'),
+	one('channels-pile-up', 'at-most-two-channels', LINKS, 'runner.end(effect.generation);', ';', {
+		seed: 1,
+		years: '0.05',
+	}),
+	one(
+		'late-beats',
+		'heartbeat-in-time',
+		BEATS,
+		'cancel = clock.schedule(dueMs - nowMs, beat);',
+		'cancel = clock.schedule(dueMs - nowMs + 5000, beat);',
+	),
+	one(
+		'early-beats',
+		'heartbeat-not-early',
+		BEATS,
+		'cancel = clock.schedule(dueMs - nowMs, beat);',
+		'cancel = clock.schedule((dueMs - nowMs) * 0.8, beat);',
+	),
+	one('beats-counted-wrong', 'heartbeats-counted', BEATS, 'sequence += 1;', 'sequence += sequence === 3 ? 2 : 1;'),
+	one(
+		'beats-for-another',
+		'heartbeat-says-workflow',
+		'connection/link.runner.ts',
+		'\t\t\tworkflowId: registration.request.workflowId,\n\t\t\tstartedAtMs',
+		"\t\t\tworkflowId: 'wf-a',\n\t\t\tstartedAtMs",
+	),
+	one(
+		'no-budget',
+		'registers-seldom',
+		'connection/registration-budget.ts',
+		"{ most: 10, withinMs: MINUTE, words: 'a minute' },",
+		"{ most: 1000, withinMs: MINUTE, words: 'a minute' },",
+		{ seed: 7, years: '0.08' },
+	),
+	one(
+		'no-backoff',
+		'dials-seldom',
+		'connection/backoff.ts',
+		'const delayMs = Math.ceil(Math.max(askedMs, ownDelay(failed, backoff, blocked, between)));',
+		'const delayMs = 50;',
+	),
+	one(
+		'plans-in-a-hurry',
+		'asks-for-plans-seldom',
+		FOLLOW,
+		'intervalSeconds * 1000 * (0.75',
+		'intervalSeconds * 20 * (0.75',
+	),
+	one('timers-left', 'few-timers', BEATS, 'return () => cancel();', 'return () => {};', { years: '0.06' }),
+	one(
+		'files-left',
+		'few-files',
+		FILES,
+		'await remove(temporary).catch(() => undefined);\n\t\tthrow error;',
+		'throw error;',
+	),
+	one(
+		'writes-at-every-beat',
+		'writes-nothing-at-rest',
+		LINKS,
+		'if (supervision.current?.generation === generation) parts.report.heartbeat(generation, sentAt);',
+		'parts.stateWriter.keep((state) => ({ ...state, confirmedOrigins: [sentAt] }));\n\t\t\t\tif (supervision.current?.generation === generation) parts.report.heartbeat(generation, sentAt);',
+	),
+	one(
+		'state-grows',
+		'state-is-small',
+		LINKS,
+		'parts.stateWriter.keep((state) => withOnlyConnection(state, token));',
+		"parts.stateWriter.keep((state) => ({ ...withOnlyConnection(state, token), generatedId: `${state.generatedId ?? ''}${'x'.repeat(20_000)}` }));",
+	),
+	one(
+		'sentence-of-yesterday',
+		'sentence-fits-state',
+		'status/sentence.ts',
+		'offline: (params, problem) => `Offline for',
+		'offline: (params, problem) => `Online for',
+	),
+	one(
+		'online-for-ever',
+		'online-is-true',
+		LINK,
+		'channelEnded: (state, event, random) =>\n\t\t\tafterChannelEnded(settled(state, event.atMs, event.outlived), event, random),',
+		"channelEnded: (state, event, random) =>\n\t\t\tevent.failure.code === 'connection-lost' ? { state, effects: [] } : afterChannelEnded(settled(state, event.atMs, event.outlived), event, random),",
+	),
+	one(
+		'warned-for-ever',
+		'clock-warning-is-true',
+		'agent/base.runner.ts',
+		"warnings.set('clock', warning);",
+		"if (warning) warnings.set('clock', warning);",
+		{ years: '0.05' },
+	),
+	one(
+		'token-in-the-log',
+		'no-secret-shown',
+		LINKS,
+		'if (inUse.token !== token)',
+		"parts.log.info('promoted', { code: [...token].join('').slice(-24) });\n\t\t\t\tif (inUse.token !== token)",
+	),
+	one(
+		'renewed-too-late',
+		'renewed-in-time',
+		SUPERVISOR,
+		'connection.obtainedAtMs + connection.lifeMs * share',
+		'connection.obtainedAtMs + connection.lifeMs * (share + 1)',
+		{ years: '0.06' },
+	),
+	one('online-twice', 'hooks-alternate', 'hooks/hooks.runner.ts', 'wasOnline = isOnline;', 'wasOnline = false;'),
+	one(
+		'hooks-skipped',
+		'hooks-see-notifications',
+		'hooks/hooks.runner.ts',
+		"if (entry.type === 'notification') run(",
+		"if (entry.type === 'notification' && entry.number % 5 !== 0) run(",
+	),
+	one(
+		'stop-leaves-timer',
+		'stops-in-time',
+		'agent/agent.runner.ts',
+		'\t\t\tcancel();\n\t\t\tpairing.close();',
+		'\t\t\tpairing.close();',
+		{ years: '0.06' },
+	),
+	one(
+		'thrown-away',
+		'no-errors',
+		'agent/messages.runner.ts',
+		'connectivity.heard(generation);',
+		"connectivity.heard(generation);\n\t\tif (parts.clock.wallMs() % 50 === 0) throw new Error('planted');",
+	),
+];
+
+/** Found in the field once. */
+const OF_THE_FIELD: readonly Plant[] = [
+	{
+		name: 'three-refusals-block-a-good-key',
+		catches: 'short-trouble-is-short',
+		edits: [
+			[
+				LINK,
+				'const blocked = next.blocked && (!registers || state.backoff.registerRefused);',
+				"const blocked = failed.retryClass === 'refused' && next.backoff.failures >= 3;",
+			],
+			[
+				LINK,
+				'return wait({ ...state, backoff: next.backoff }, cause, next.delayMs, blocked, then, event.atMs);',
+				'return wait({ ...state, backoff: next.backoff }, cause, blocked ? 2_400_000 : next.delayMs, blocked, then, event.atMs);',
+			],
+			[
+				LINK,
+				'const isStable = outlived || atMs - state.sinceMs >= STABLE_AFTER_MS;',
+				'const isStable = outlived || atMs - state.sinceMs >= 10 * STABLE_AFTER_MS;',
+			],
+		],
+		seed: 43,
+		years: '0.2',
+	},
+	{
+		name: 'a-minute-of-401-costs-an-hour',
+		catches: 'short-trouble-is-short',
+		edits: [
+			[
+				'connection/backoff.ts',
+				'(isRefused && backoff.refusedForMs >= patienceMs);',
+				'(isRefused && backoff.failures >= 3);',
+			],
+			[
+				'connection/backoff.ts',
+				'if (!blocked) return Math.min(120',
+				'if (blocked) return 45 * MINUTE;\n\treturn Math.min(120',
+			],
+		],
+		seed: 43,
+		years: '0.2',
+	},
+	{
+		name: 'moves-undone-by-a-slow-clock',
+		catches: 'moves-hold',
+		edits: [
+			[
+				'fleet/targeting.ts',
+				'atMs <= wallMs || (moved !== null && atMs <= moved.atMs && isSameAssignment(to, moved.to))',
+				'atMs <= wallMs',
+			],
+			[
+				'connection/device-time.runner.ts',
+				'nowMs: () => believedMs(clock.wallMs(), serviceMs()),',
+				'nowMs: () => (believedMs(0, serviceMs()) < 0 ? 0 : clock.wallMs()),',
+			],
+		],
+		seed: 23,
+		years: '0.06',
+	},
+	one(
+		'no-gap-at-a-dead-move',
+		'delivered-or-gap',
+		CONNECTIVITY,
+		'else if (!line.saidGoodbye) {',
+		'else if (line.inboundSilenceMs < 0) {',
+	),
+	one('gap-after-the-sleep', 'delivered-or-gap', CONNECTIVITY, ' && !hasJustSlept()', '', { seed: 23, years: '0.06' }),
+	one('renewal-sleeps-too', 'renewed-in-time', LINKS, 'effect.atMs - sleptMs - clock', 'effect.atMs - clock', {
+		seed: 4,
+		years: '0.1',
+	}),
+];
+
+/** Mutations, each of which some invariant has to notice. */
+const MUTATIONS: readonly Plant[] = [
+	any(
+		'link-1-attempts-mixed',
+		LINK,
+		"if ('attempt' in event && event.attempt !== state.attempt) return { state, effects: [] };",
+		'',
+	),
+	any(
+		'link-2-never-registers-again',
+		LINK,
+		"const then = registers ? 'register' : 'connect';",
+		"const then = 'connect';",
+	),
+	any(
+		'link-3-blocked-for-good',
+		LINK,
+		'blocked: {\n\t\ttimerFired: resume,',
+		'blocked: {\n\t\ttimerFired: (state) => ({ state, effects: [] }),',
+	),
+	any(
+		'link-4-register-waits-for-good',
+		LINK,
+		'registerWait: {\n\t\ttimerFired: register,',
+		'registerWait: {\n\t\ttimerFired: (state) => ({ state, effects: [] }),',
+	),
+	any(
+		'link-5-connection-not-kept',
+		LINK,
+		'event.connection, event.atMs, [keep(event.connection)]),',
+		'event.connection, event.atMs),',
+	),
+	any(
+		'link-6-waits-a-hundred-times',
+		LINK,
+		"const effects: LinkEffect[] = [{ type: 'wait', attempt, delayMs }];",
+		"const effects: LinkEffect[] = [{ type: 'wait', attempt, delayMs: delayMs * 100 }];",
+	),
+	any(
+		'supervisor-1-old-link-stays',
+		SUPERVISOR,
+		'\teffects.push(...drop(supervision.current, event.atMs, random));\n\treturn followedBy(effects',
+		'\treturn followedBy(effects',
+	),
+	any(
+		'supervisor-2-never-renews',
+		SUPERVISOR,
+		"effects.push({ type: 'renewAt', generation, atMs: dueMs });",
+		'void dueMs;',
+	),
+	any(
+		'supervisor-3-renews-at-once',
+		SUPERVISOR,
+		'export const RENEW_AFTER = 0.8;',
+		'export const RENEW_AFTER = 0.0001;',
+	),
+	any(
+		'supervisor-4-any-connection-serves',
+		SUPERVISOR,
+		'keys.every((key) => made.request[key] === desired.request[key]) &&',
+		'',
+	),
+	any(
+		'supervisor-5-own-end-is-a-refusal',
+		SUPERVISOR,
+		"const message = 'The service ended the old channel because the new one has registered.';",
+		"if (event.type === 'channelEnded') return null;\n\tconst message = '';",
+	),
+	any(
+		'supervisor-6-next-not-promoted',
+		SUPERVISOR,
+		'current: moved, next: null }, [], event.atMs, random));\n}',
+		'next: moved }, [], event.atMs, random));\n}',
+	),
+	any('plan-1-older-plans-pass', RECORD, 'if (floor && order < 0) {', 'if (floor && order < -1e9) {'),
+	any(
+		'plan-2-one-look-only',
+		FOLLOW,
+		'pollIn(Math.max(intervalSeconds',
+		'if (checkedAt === null) pollIn(Math.max(intervalSeconds',
+	),
+	any(
+		'plan-3-starts-early',
+		'fleet/targeting.ts',
+		'const atMs = Date.parse(startAt) + offsetMs;',
+		'const atMs = Date.parse(startAt) + offsetMs - 7_200_000_000;',
+	),
+	any('plan-4-not-saved', FOLLOW, 'stateWriter.keep((state) => ({ ...state, plan }));', 'void plan;'),
+	any(
+		'events-1-last-lost',
+		STORE,
+		'for (const entry of batch) on.add(entry, now, sizeOf(entry));',
+		'for (const entry of batch.slice(0, Math.max(1, batch.length - 1))) on.add(entry, now, sizeOf(entry));',
+	),
+	any(
+		'events-2-listeners-forgotten',
+		STORE,
+		'if (batch.length > 0) for (const listener of listeners) listener(batch);',
+		'if (batch.length > 1) for (const listener of listeners) listener(batch);',
+	),
+	any('events-3-gap-too-late', CONNECTIVITY, 'Math.max(lastMs, nowMs - Math.max(limitMs, heardAgoMs))', 'nowMs'),
+	any('events-4-too-much-goes', STORE, 'upTo = event.number;\n', 'upTo = event.number + 1;\n'),
+	any('events-5-positions-forgotten', STORE, 'if (consumers.changed) on.setConsumers(consumers.positions);', ''),
+	any(
+		'events-6-gap-without-run-before',
+		CONNECTIVITY,
+		'wholeUntilMs === null ? wholeUntilBefore : wholeUntil(wholeUntilMs)',
+		'isoNow(clock)',
+	),
+];
+
+export const PLANTS: readonly Plant[] = [...OF_INVARIANTS, ...OF_THE_FIELD, ...MUTATIONS];
