@@ -21,6 +21,7 @@ import {
 	writeWhole,
 } from '../base/files.edge.ts';
 import { type DeviceState, deviceStateSchema, EMPTY_STATE, STATE_SCHEMA_VERSION } from './device-state.ts';
+import { newerFields, withNewerFields } from './newer-fields.ts';
 
 /** Damaged files that are kept; the oldest go. */
 export const MAX_QUARANTINED = 5;
@@ -59,6 +60,8 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 	let unwritable: Failure | null = null;
 	/** The certain content of `state.json`; `null` until it was loaded or saved, and after a save that failed half-way. */
 	let durable: string | null = null;
+	/** A newer version's, which this one does not know. */
+	let newer: ReturnType<typeof newerFields> = {};
 	let loaded = false;
 	let last: Promise<unknown> = Promise.resolve();
 
@@ -85,6 +88,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		const notices = unwritable ? [unwritable] : [];
 		const found = await readState(at(STATE), lock !== null);
 		if (found.kind === 'good') {
+			newer = found.newer;
 			durable = found.text;
 			loaded = true;
 			return { state: found.state, notices };
@@ -96,6 +100,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		loaded = setAside || damaged.length === 0;
 		durable = null;
 		const hasCopy = backup.kind === 'good';
+		if (hasCopy) newer = backup.newer;
 		if (found.kind === 'damaged' || backup.kind !== 'missing') {
 			const what = found.kind === 'damaged' ? `is damaged (${found.reason})` : 'is missing';
 			const now = hasCopy ? 'the copy before it is used' : 'it has no good copy, and this device starts unpaired';
@@ -210,7 +215,9 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		 * @throws AgentError `state-unwritable`: the old state is intact; `state-unreadable` as in `load`.
 		 */
 		save: async (state: DeviceState, { forgetsOlder = false }: { forgetsOlder?: boolean } = {}): Promise<void> => {
-			const text = serialize(state);
+			// What belonged to a service goes with it.
+			if (state.pairing === null) newer = {};
+			const text = serialize(state, newer);
 			return next(() => replace(text, forgetsOlder));
 		},
 		/** Writes and removes a file of the size of a state. @throws AgentError `state-unwritable` if a save would fail now. */
@@ -240,7 +247,12 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 type StateFile =
 	| { readonly kind: 'missing' }
 	| { readonly kind: 'damaged'; readonly file: string; readonly reason: string }
-	| { readonly kind: 'good'; readonly text: string; readonly state: DeviceState };
+	| {
+			readonly kind: 'good';
+			readonly text: string;
+			readonly state: DeviceState;
+			readonly newer: ReturnType<typeof newerFields>;
+	  };
 
 async function readState(file: string, mayChange: boolean): Promise<StateFile> {
 	const damaged = (reason: string): StateFile => ({ kind: 'damaged', file, reason });
@@ -272,13 +284,13 @@ async function readState(file: string, mayChange: boolean): Promise<StateFile> {
 		const where = state.error.issues[0]?.path.join('.');
 		return damaged(where ? `${where} is not valid` : 'it is not the state of a device');
 	}
-	return { kind: 'good', text, state: state.data };
+	return { kind: 'good', text, state: state.data, newer: newerFields(document, state.data) };
 }
 
-function serialize(state: DeviceState): string {
+function serialize(state: DeviceState, newer: ReturnType<typeof newerFields>): string {
 	// A state that could not be loaded again must not replace one that can.
 	const valid = deviceStateSchema.safeParse(state);
-	if (valid.success) return `${JSON.stringify(valid.data, null, '\t')}\n`;
+	if (valid.success) return `${JSON.stringify(withNewerFields(valid.data, newer), null, '\t')}\n`;
 	const where = valid.error.issues[0]?.path.join('.') ?? '';
 	throw new AgentError('internal', `A state that is not valid was not saved (${where}).`);
 }

@@ -30,6 +30,7 @@ let service: TrialService;
 let repository: Repository;
 let real: string;
 let number = 0;
+let pairedAt: string | null = null;
 
 beforeAll(async () => {
 	ensureTools();
@@ -59,6 +60,9 @@ beforeAll(async () => {
 	const code = await service.makeCode('document-check');
 	await device.must(`idv-agent pair --trust http://127.0.0.1:${PORT} -`, `${code}\n`);
 	await untilOnline();
+	service.notify({ type: 'kept', id: 'kept' });
+	await device.must('until idv-agent events --json | grep -q kept; do sleep 0.2; done');
+	pairedAt = (await status()).pairedAt;
 });
 
 afterAll(async () => {
@@ -130,11 +134,14 @@ interface Updates {
 }
 const updates = async () => JSON.parse(await device.must('idv-agent update show --json')) as Updates;
 
+const status = async () =>
+	JSON.parse(await device.must('idv-agent status --json')) as { pairedAt: string | null; workflow: { live: string } };
+
 /** Whatever happened, the device is where it was: online, paired, with its settings. */
 async function expectWhole(): Promise<void> {
 	await untilOnline();
-	const status = JSON.parse(await device.must('idv-agent status --json')) as { workflow: { live: string } };
-	expect(status.workflow.live).toBe('document-check');
+	expect(await status()).toMatchObject({ pairedAt, workflow: { live: 'document-check' } });
+	expect(await device.must('idv-agent events --json')).toContain('"kept"');
 	expect(await device.must('cat /etc/idv-agent/conf.d/10-update.json')).toContain(`${JUDGE_SECONDS}`);
 	expect((await device.run('dpkg --audit')).text).toBe('');
 }
@@ -158,7 +165,7 @@ describe('an update by apt', () => {
 
 	test.each<[Behaviour, string]>([
 		['crashing', 'crashes'],
-		['silent', 'crashes'],
+		['silent', 'not-ready'],
 		['eats-memory', 'crashes'],
 		['never-online', 'not-online'],
 		['failing-script', 'unfinished'],
