@@ -16,6 +16,7 @@ export interface JudgeParts {
 		| 'cleanCache'
 		| 'finishConfiguring'
 		| 'installFile'
+		| 'installVersion'
 		| 'isPackagingBusy'
 		| 'readBootId'
 		| 'readInstalled'
@@ -65,7 +66,8 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		else if (verdict.type === 'finish') {
 			const { status, text } = await system.finishConfiguring();
 			say(`dpkg was cut off: ${lastLine(text)}`);
-			if (status === DPKG_BUSY) await pause(AGAIN_MS[0]);
+			const isOld = (await system.readInstalled())?.version === trial.from;
+			if (isOld || status === DPKG_BUSY) await pause(AGAIN_MS[0]);
 			else {
 				trial = { ...trial, wasFinished: true };
 				await keep.saveTrial(trial);
@@ -155,6 +157,9 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 				const now = await system.readInstalled();
 				if (now?.state === 'whole' && now.version === from) break;
 				say(`It did not go back yet: ${lastLine(text)}`);
+				// The package may not have been whole when the power went: the repository may have it.
+				const { status } = await system.installVersion(from, 0, ['--allow-downgrades']);
+				if (status === 0) continue;
 				await system.cleanCache();
 				if (!(await system.isPackagingBusy())) await system.finishConfiguring();
 			}

@@ -71,6 +71,7 @@ export function judge({ from, before, judgeSeconds }: Case, look: Look): Verdict
 	// A person has removed the package, or it never came to the update.
 	if (look.installed === null || (look.installed.state === 'whole' && look.installed.version === from))
 		return { type: 'end' };
+	if (look.installed.version === from && look.installed.state === 'unconfigured') return { type: 'finish' };
 	if (look.installed.state === 'half') return goBack('interrupted');
 	if (look.installed.state === 'unconfigured') return look.wasFinished ? goBack('unfinished') : { type: 'finish' };
 	if (before === 'stopped') return { type: 'keep' };

@@ -52,7 +52,6 @@ export async function prepareUpdate(to: string, { keep, system, askState, runnin
 			);
 		if (!isGoingOn) {
 			await keep.end();
-			await system.packInstalled(installed, keep.oldPackage);
 			await keep.keepProgram(running);
 		}
 		const unit = await system.readUnit();
@@ -71,7 +70,9 @@ export async function prepareUpdate(to: string, { keep, system, askState, runnin
 			wasFinished: false,
 			fault: null,
 		});
+		// From here on a power cut in the middle of it is cleared up at the next boot.
 		await keep.installUnit();
+		if (!isGoingOn) await system.packInstalled(installed, keep.oldPackage);
 	} catch (error) {
 		if (!isGoingOn) await keep.end();
 		if (toFailure(error).code === 'disk-low') throw error;

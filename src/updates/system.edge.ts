@@ -130,12 +130,17 @@ export const installFile = (file: string): Promise<Ran> =>
 /** Makes room for a package that has to come back: what apt has kept can be fetched again. */
 export const cleanCache = (): Promise<Ran> => run('apt-get', ['clean'], WORK_MS);
 
-/** Reads the site's repositories and installs exactly one version: apt verifies both. Waits for another apt. */
-export async function installVersion(version: string, lockSeconds: number): Promise<Ran> {
+/** Reads the site's repositories and installs exactly one version: apt verifies both. Waits for another apt.
+ * @param how more words for apt; default for an installed package only. */
+export async function installVersion(
+	version: string,
+	lockSeconds: number,
+	how: readonly string[] = ['--only-upgrade'],
+): Promise<Ran> {
 	const lock = ['-o', `DPkg::Lock::Timeout=${lockSeconds}`];
 	const read = await run('apt-get', ['update', '--quiet', '-o', 'APT::Update::Error-Mode=any', ...lock], WORK_MS);
 	if (read.status !== 0) return read;
-	const words = ['install', '--yes', '--quiet', '--only-upgrade', '--no-install-recommends', ...lock];
+	const words = ['install', '--yes', '--quiet', ...how, '--no-install-recommends', ...lock];
 	return run(
 		'apt-get',
 		[...words, '-o', 'Dpkg::Options::=--force-confold', `${PACKAGE}=${version}`],

@@ -22,36 +22,52 @@ export type Behaviour = keyof typeof BEHAVIOURS | 'failing-script' | 'without-un
  * @param real the package of `npm run build:deb`. @returns its path.
  */
 export function makeStub(real: string, version: string, behaviour: Behaviour, directory: string): string {
-	const tree = join(directory, `stub-${version}`);
+	return repack(real, version, directory, (tree) => {
+		const program = join(tree, 'usr/lib/idv-agent/idv-agent');
+		const onRun = Object.hasOwn(BEHAVIOURS, behaviour) ? BEHAVIOURS[behaviour as keyof typeof BEHAVIOURS] : '';
+		writeFileSync(
+			program,
+			`#!/bin/bash\ncase "$1" in run) ${onRun || ':'} ;; code-cache) exit 0 ;; esac\nexec -a "$0" /opt/idv-agent/idv-agent "$@"\n`,
+		);
+		chmodSync(program, 0o755);
+		edit(join(tree, 'DEBIAN/control'), /^Installed-Size: .*$/m, 'Installed-Size: 200');
+		if (behaviour === 'failing-script') failAtOnce(tree);
+		if (behaviour === 'without-unit') rmSync(join(tree, UNIT));
+	});
+}
+
+/**
+ * The real package under another version; `crashing` by its unit, `failing-script` by its script.
+ * @returns its path.
+ */
+export function makeReal(real: string, version: string, behaviour: Behaviour, directory: string): string {
+	return repack(real, version, directory, (tree) => {
+		if (behaviour === 'crashing') edit(join(tree, UNIT), /^ExecStart=.*$/m, 'ExecStart=/bin/false');
+		if (behaviour === 'failing-script') failAtOnce(tree);
+	});
+}
+
+const UNIT = 'usr/lib/systemd/system/idv-agent.service';
+
+function edit(file: string, pattern: RegExp, by: string): void {
+	writeFileSync(file, readFileSync(file, 'utf8').replace(pattern, by));
+}
+
+function failAtOnce(tree: string): void {
+	edit(join(tree, 'DEBIAN/postinst'), /^set -e$/m, 'set -e\necho "this script fails" >&2\nexit 1');
+}
+
+function repack(real: string, version: string, directory: string, change: (tree: string) => void): string {
+	const tree = join(directory, `tree-${version}`);
 	rmSync(tree, { recursive: true, force: true });
 	execFileSync('dpkg-deb', ['--raw-extract', real, tree]);
-	const program = join(tree, 'usr/lib/idv-agent/idv-agent');
-	const onRun = Object.hasOwn(BEHAVIOURS, behaviour) ? BEHAVIOURS[behaviour as keyof typeof BEHAVIOURS] : '';
-	writeFileSync(
-		program,
-		`#!/bin/sh\ncase "$1" in run) ${onRun === '' ? ':' : onRun} ;; code-cache) exit 0 ;; esac\nexec -a "$0" /opt/idv-agent/idv-agent "$@"\n`.replace(
-			'#!/bin/sh',
-			'#!/bin/bash',
-		),
-	);
-	chmodSync(program, 0o755);
-	const control = join(tree, 'DEBIAN/control');
-	const fields = readFileSync(control, 'utf8');
-	writeFileSync(
-		control,
-		fields.replace(/^Version: .*$/m, `Version: ${version}`).replace(/^Installed-Size: .*$/m, 'Installed-Size: 200'),
-	);
 	rmSync(join(tree, 'DEBIAN/md5sums'), { force: true });
-	if (behaviour === 'failing-script') {
-		const script = join(tree, 'DEBIAN/postinst');
-		writeFileSync(
-			script,
-			readFileSync(script, 'utf8').replace('set -e\n', 'set -e\necho "this script fails" >&2\nexit 1\n'),
-		);
-	}
-	if (behaviour === 'without-unit') rmSync(join(tree, 'usr/lib/systemd/system/idv-agent.service'));
-	const file = join(directory, `idv-agent_${version}_${/^Architecture: (.*)$/m.exec(fields)?.[1]}.deb`);
-	execFileSync('dpkg-deb', ['--root-owner-group', '-Zgzip', '-z1', '--build', tree, file]);
+	const control = join(tree, 'DEBIAN/control');
+	edit(control, /^Version: .*$/m, `Version: ${version}`);
+	change(tree);
+	const architecture = /^Architecture: (.*)$/m.exec(readFileSync(control, 'utf8'))?.[1];
+	const file = join(directory, `idv-agent_${version}_${architecture}.deb`);
+	execFileSync('dpkg-deb', ['--root-owner-group', '-Zgzip', '-z1', '--build', tree, file], { stdio: 'ignore' });
 	rmSync(tree, { recursive: true });
 	return file;
 }

@@ -7,9 +7,10 @@ import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { buildDebianPackage } from '../../scripts/debian-package.ts';
 import { buildExecutable } from '../../scripts/executable.ts';
+import { createSigner } from '../fixtures/plans.ts';
 import { createMachine, ensureTools, type Machine, prepareTree } from '../system/machine.ts';
 import { startTrialService, type TrialService } from '../system/service.ts';
-import { type Behaviour, makeRepository, makeStub, type Repository } from './packages.ts';
+import { type Behaviour, makeReal, makeRepository, makeStub, type Repository } from './packages.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 const BUILD = join(ROOT, 'build');
@@ -17,6 +18,8 @@ const SUITE = process.env['IDV_TEST_SUITE'] ?? 'bookworm';
 /** Rounds at a random step; `npm run test:update -- --rounds N`. */
 const ROUNDS = Number(process.env['UPDATE_ROUNDS'] ?? 4);
 const SEED = Number(process.env['UPDATE_SEED'] ?? Math.floor(Math.random() * 2 ** 31));
+/** Of them, the last so many with the real package. */
+const REAL = Number(process.env['UPDATE_REAL'] ?? 0);
 const PORT = 8490;
 const API_KEY = 'update-suite-api-key-5b1f';
 const JUDGE_SECONDS = 30;
@@ -119,12 +122,13 @@ const story = async () =>
 	).text;
 
 const installed = async () =>
-	(await device.must("dpkg-query --show --showformat='${Version} ${db:Status-Status}' idv-agent")).trim();
+	(await device.must(`dpkg-query --show --showformat='\${Version} \${db:Status-Status}' idv-agent`)).trim();
 
 const upgrade = () =>
 	device.run('apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --only-upgrade idv-agent');
 
 interface Updates {
+	readonly failed: { readonly code: string } | null;
 	readonly takenBack: readonly {
 		readonly version: string;
 		readonly by: string;
@@ -193,6 +197,35 @@ describe('an update by apt', () => {
 		await expectWhole();
 	});
 
+	test('that crashes is replaced, and the device online, within a minute of its third crash', async () => {
+		const version = next();
+		await publish(await stub(before, 'good'), await stub(version, 'crashing'));
+		const since = (await device.must('date +%s')).trim();
+		await upgrade();
+		await untilJudged();
+		await untilOnline();
+		const log = await device.must(`journalctl --unit=idv-agent --since=@${since} --output=short-unix --no-pager`);
+		const at = (line: string | undefined) => Number.parseFloat(line ?? '');
+		const third = at(log.split('\n').filter((line) => line.includes('Main process exited'))[2]);
+		const online = at(log.split('\n').find((line) => line.includes('"msg":"online"') && at(line) > third));
+		console.log(`online ${(online - third).toFixed(1)} s after the third crash`);
+		expect(online - third).toBeLessThan(60);
+	});
+
+	test('for which the disk has no room does not begin', async () => {
+		const version = next();
+		const file = await stub(version, 'good');
+		await publish(file);
+		await device.must('fallocate --length $(($(df --output=avail --block-size=1 / | tail -n 1) - 300000)) /filling');
+		const { status: code, text } = await device.run(`dpkg --install /srv/site/${file.split('/').at(-1)}`);
+		await device.must('rm /filling');
+		expect(text).toContain('[disk-low]');
+		expect(code).not.toBe(0);
+		expect(await installed()).toBe(`${before} installed`);
+		await untilJudged();
+		await expectWhole();
+	});
+
 	test('while the service is away is judged when it is back, and is not taken back for it', async () => {
 		const version = next();
 		await publish(await stub(before, 'good'), await stub(version, 'good'));
@@ -204,6 +237,60 @@ describe('an update by apt', () => {
 		service = await startTrialService(device.network, PORT, API_KEY);
 		await untilJudged();
 		expect((await updates()).takenBack.map(({ version: one }) => one)).not.toContain(version);
+	});
+});
+
+describe('an update by a signed plan', () => {
+	const signer = createSigner();
+	let revision = 0;
+	/** As the agent hands it over. */
+	async function handOver(version: string | null, isSigned = true): Promise<void> {
+		revision += 1;
+		const rings = [{ percent: 100, ...(version !== null && { agent: { version } }) }];
+		const defaults = { rollout: { to: version === null ? { workflowId: 'document-check' } : {}, rings } };
+		const plan = { format: 'idv-fleet-plan/2', revision, spreadSeconds: 0, defaults };
+		await put('/var/lib/idv-agent/update-plan.new', JSON.stringify(isSigned ? signer.sign(plan) : plan));
+		await device.must('mv /var/lib/idv-agent/update-plan.new /var/lib/idv-agent/update-plan.json');
+	}
+
+	const untilApplied = () =>
+		device.must(
+			'until systemctl show idv-agent-update --property=ActiveState | grep -q activating; do sleep 0.1; done; while systemctl is-active idv-agent-update | grep -q activating; do sleep 0.2; done',
+		);
+
+	test('is none while the site has not switched it on; then it is installed and judged', async () => {
+		const version = next();
+		await publish(await stub(before, 'good'), await stub(version, 'good'));
+		await handOver(version);
+		await untilApplied();
+		expect(await installed()).toBe(`${before} installed`);
+		const settings = { update: { enabled: true }, fleet: { publicKeys: [signer.publicKey] } };
+		await put('/etc/idv-agent/conf.d/20-plan.json', JSON.stringify(settings));
+		await handOver(version);
+		await untilApplied();
+		await untilJudged();
+		expect(await installed()).toBe(`${version} installed`);
+		await expectWhole();
+	});
+
+	test('installs nothing that is unsigned, that the repository does not have, or that was withdrawn in time', async () => {
+		const version = next();
+		await publish(await stub(before, 'good'), await stub(version, 'good'));
+		await handOver(version, false);
+		await untilApplied();
+		expect((await updates()).failed).toMatchObject({ code: 'plan-untrusted' });
+		await handOver('9.9.9');
+		await untilApplied();
+		expect((await updates()).failed).toMatchObject({ code: 'update-failed' });
+		const lock = device.run('sleep 8 3>>/var/lib/dpkg/lock-frontend');
+		await handOver(version);
+		await device.must('sleep 3');
+		await handOver(null);
+		await lock;
+		await device.must('while systemctl is-active idv-agent-update | grep -q activating; do sleep 0.2; done');
+		expect(await installed()).toBe(`${before} installed`);
+		expect((await updates()).failed).toBeNull();
+		await expectWhole();
 	});
 });
 
@@ -243,23 +330,31 @@ describe(`at a random step (UPDATE_SEED=${SEED})`, () => {
 		const all: Behaviour[] = ['good', 'good', 'crashing', 'never-online', 'failing-script'];
 		const behaviour = all[Math.floor(random() * all.length)] ?? 'good';
 		const disorder = DISORDERS[Math.floor(random() * DISORDERS.length)] ?? 'power';
-		return [index + 1, behaviour, disorder, Math.floor(random() * 6_000)] as const;
+		const isReal = index >= ROUNDS - REAL;
+		const isRealBad = behaviour === 'never-online' ? 'crashing' : behaviour;
+		const afterMs = Math.floor(random() * (isReal ? 20_000 : 6_000));
+		return [index + 1, isReal ? 'real' : 'stub', isReal ? isRealBad : behaviour, disorder, afterMs] as const;
 	});
 
-	test.each(rounds)('round %i: %s, %s after %i ms strands nothing', async (_round, behaviour, disorder, afterMs) => {
-		const version = next();
-		await publish(await stub(before, 'good'), await stub(version, behaviour));
-		await device.must('sync');
-		const upgrading = upgrade();
-		await device.must(`sleep ${afterMs / 1000}`);
-		await DISORDER[disorder](upgrading);
-		await device.must(
-			'timeout 20 sh -c "while fuser -s /var/lib/dpkg/lock-frontend 2>/dev/null; do sleep 0.2; done" || true',
-		);
-		await untilJudged();
-		// Where dpkg was cut off before the package had its turn, a person or the next apt goes on.
-		await device.run('dpkg --configure --pending');
-		expect([`${before} installed`, `${version} installed`]).toContain(await installed());
-		await expectWhole();
-	});
+	test.each(rounds)(
+		'round %i: %s %s, %s after %i ms strands nothing',
+		async (_round, kind, behaviour, disorder, afterMs) => {
+			const version = next();
+			const make = kind === 'real' ? makeReal : makeStub;
+			await publish(make(real, version, behaviour, directory));
+			await device.must('sync');
+			const upgrading = upgrade();
+			await device.must(`sleep ${afterMs / 1000}`);
+			await DISORDER[disorder](upgrading);
+			await device.must(
+				'timeout 20 sh -c "while fuser -s /var/lib/dpkg/lock-frontend 2>/dev/null; do sleep 0.2; done" || true',
+			);
+			await untilJudged();
+			// Where dpkg was cut off before the package had its turn, a person or the next apt goes on.
+			const { text } = await device.run('dpkg --configure --pending');
+			if (!(await installed()).endsWith(' installed')) throw new Error(`${text}\n${await story()}`);
+			expect([`${before} installed`, `${version} installed`]).toContain(await installed());
+			await expectWhole();
+		},
+	);
 });

@@ -67,6 +67,7 @@ async function givenMachine() {
 			return ran;
 		},
 		cleanCache: async () => ran,
+		installVersion: async () => ({ status: 100, text: '' }),
 	};
 	const parts: JudgeParts = {
 		keep,
