@@ -16,6 +16,10 @@ function listWords(program: CommandHelp): Words[] {
 
 const lastWord = ({ name }: CommandHelp) => name.split(' ').at(-1) ?? '';
 
+/** The names of profiles, one on each line, for a program that has any. */
+const PROFILES = `idv profile list --json 2>/dev/null | grep -o '"name":"[^"]*"' | cut -d'"' -f4`;
+const hasProfiles = ({ options }: CommandHelp) => options.some(({ term }) => term.startsWith('--profile '));
+
 export function writeBashCompletion(program: CommandHelp): string {
 	const name = program.name;
 	const cases = listWords(program).map(({ path, commands, flags }) => {
@@ -30,13 +34,23 @@ _${identifier(name)}() {
 	done
 	case $path in
 ${cases.join('\n')}
-	esac
+	esac${hasProfiles(program) ? `\n${BASH_PROFILES}` : ''}
 	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
 	[ \${#COMPREPLY[@]} -gt 0 ] || [[ $current == -* ]] || mapfile -t COMPREPLY < <(compgen -f -- "$current")
 }
 complete -o filenames -F _${identifier(name)} ${name}
 `;
 }
+
+const BASH_PROFILES = `	case \${COMP_WORDS[COMP_CWORD-1]}:$path in
+	--profile:*) words=$(${PROFILES}) ;;
+	*:profile\\ use|*:profile\\ remove) words="$words $(${PROFILES})" ;;
+	esac`;
+const ZSH_PROFILES = `if [[ $words[CURRENT-1] == --profile || $path_ == (profile use|profile remove) && $PREFIX != -* ]]; then
+	compadd -- \${(f)"$(${PROFILES})"}
+	return
+fi
+`;
 
 export function writeZshCompletion(program: CommandHelp): string {
 	const name = program.name;
@@ -54,7 +68,7 @@ done
 case $path_ in
 ${cases.join('\n')}
 esac
-if [[ $PREFIX == -* ]]; then
+${hasProfiles(program) ? ZSH_PROFILES : ''}if [[ $PREFIX == -* ]]; then
 	compadd -a flags
 elif (( $#commands )); then
 	_describe command commands
@@ -83,7 +97,12 @@ export function writeFishCompletion(program: CommandHelp): string {
 		}),
 		...command.commands.flatMap(flags),
 	];
-	return `# fish completion for ${name}\n${[...lines, ...flags(program)].join('\n')}\n`;
+	const profiles = [
+		`complete -c ${name} -l profile -xa ${quote(`(${PROFILES})`)}`,
+		`complete -c ${name} -f -n '__fish_seen_subcommand_from profile; and __fish_seen_subcommand_from use remove' -a ${quote(`(${PROFILES})`)}`,
+	];
+	const written = [...lines, ...flags(program), ...(hasProfiles(program) ? profiles : [])];
+	return `# fish completion for ${name}\n${written.join('\n')}\n`;
 }
 
 /** Whether all words of a path were typed, and none of those that may follow. */

@@ -12,6 +12,7 @@ export interface ManualParts {
 /** A page for section 1, in roff's man macros. */
 export function writeManualPage(program: CommandHelp, { version, date, sections }: ManualParts): string {
 	const name = program.name;
+	const common = new Set(program.options.map(({ term }) => term));
 	return [
 		`.TH ${name.toUpperCase()} 1 ${date} "${name} ${version}" "User Commands"`,
 		'.SH NAME',
@@ -19,10 +20,10 @@ export function writeManualPage(program: CommandHelp, { version, date, sections 
 		'.SH SYNOPSIS',
 		`.B ${text(name)}`,
 		text(program.usage),
-		'.SH DESCRIPTION',
-		text(program.about),
 		...(program.options.length > 0 ? ['.SH OPTIONS', ...program.options.flatMap(item)] : []),
-		...(program.commands.length > 0 ? ['.SH COMMANDS', ...program.commands.flatMap(describe)] : []),
+		...(program.commands.length > 0
+			? ['.SH COMMANDS', ...program.commands.flatMap((one) => describe(one, common))]
+			: []),
 		...[...sections].flatMap(([title, lines]) => [`.SH ${title}`, ...plain(lines)]),
 		...(program.notes.length > 0 ? ['.SH NOTES', ...plain(program.notes)] : []),
 		'',
@@ -30,12 +31,12 @@ export function writeManualPage(program: CommandHelp, { version, date, sections 
 }
 
 /** A command with everything under it; options that every command has are left to the program's own list. */
-function describe(command: CommandHelp): string[] {
-	const options = command.options.filter(({ term }) => !/--help\b/.test(term));
+function describe(command: CommandHelp, common: ReadonlySet<string>): string[] {
+	const options = command.options.filter(({ term }) => !common.has(term));
 	return [
-		...(command.commands.length > 0 && command.options.length <= 1 ? [] : heading(command)),
+		...(command.commands.length > 0 && options.length === 0 ? [] : heading(command)),
 		...[...command.arguments, ...options].flatMap((one) => ['.RS', ...item(one), '.RE']),
-		...command.commands.flatMap(describe),
+		...command.commands.flatMap((one) => describe(one, common)),
 	];
 }
 

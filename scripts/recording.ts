@@ -58,7 +58,7 @@ const LINE = 17;
 function draw(lines: readonly Line[]): string {
 	const shown = lines
 		.filter(({ text }) => !/[▀▄█]/.test(text))
-		// This checkout and its temporary directory are nobody else's.
+		// This checkout and its temporary directory are not for others.
 		.map((line) => ({
 			...line,
 			text: line.text.replaceAll(ROOT, '…').replaceAll(/idv-agent-demo-\w+/g, 'idv-agent-demo-x'),

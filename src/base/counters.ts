@@ -1,5 +1,7 @@
 /** The counters for `/metrics`, incremented where something happens. Decides nothing; lost with the process. */
 export interface Counters extends AgentCounts {
+	/** Monotonic time at which an application last acknowledged an event; `null` for never. */
+	acknowledgedAtMs: number | null;
 	/** Open event streams, now. */
 	streams: number;
 	/** Whether events are on the disk, and not only in memory. */
@@ -19,6 +21,7 @@ export function createCounters(): Counters {
 		wrongPins: 0,
 		forwarded: {},
 		hooks: {},
+		acknowledgedAtMs: null,
 		streams: 0,
 		eventsDurable: true,
 		clockSkewMs: null,

@@ -134,6 +134,8 @@ export const CATALOGUE = {
 	...rows(recovers(EXIT.unavailable), {
 		'plan-unreachable': 'If it lasts, check fleet.planUrl and what serves it; the plan from before stays in force.',
 		'scanner-failed': 'Reconnect the scanner.',
+		'telemetry-failed':
+			'Check telemetry.otlpUrl, telemetry.headersFile and what serves them; the device works without it.',
 	}),
 	...rows(recovers(EXIT.configuration), {
 		'credential-unreadable': "Put the file there, readable for the agent's user, with one credential in it.",

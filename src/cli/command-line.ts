@@ -30,6 +30,11 @@ export class LazyCommand extends Command {
 		return this.option(flags, about, wholeNumber(flags.split(' ', 1).join(), min, max), fallback);
 	}
 
+	/** A flag that takes a time: whole seconds, or with a unit as in 90s, 15m, 12h, 30d or 4w. */
+	duration(flags: string, about: string, [min, max]: readonly [min: number, max: number]): this {
+		return this.option(flags, about, seconds(flags.split(' ', 1).join(), min, max));
+	}
+
 	/** Options that several commands share. */
 	with(add: (command: this) => unknown): this {
 		add(this);
@@ -108,19 +113,31 @@ export async function runProgram(program: Command): Promise<void> {
 	}
 }
 
-/** commander shows the whole help for a command that is not there, without a word about it. @throws AgentError `usage`. */
+/** commander shows a whole help for a command that is not there, without a word about it. @throws AgentError `usage`. */
 function refuseUnknownHelp(program: Command, words: readonly string[]): void {
-	const at = words.indexOf('help');
-	const asked = words[at + 1];
-	if (at === -1 || asked === undefined || asked.startsWith('-')) return;
-	const path = words.slice(0, at);
-	const command = path.reduce<Command | undefined>((parent, word) => parent && commandOf(parent, word), program);
-	if (!command || commandOf(command, asked)) return;
-	const names = command.commands.map((known) => known.name());
-	const nearest = nearestName(asked, names);
-	throw new AgentError('usage', `Unknown command ${JSON.stringify(asked.slice(0, 40))}.`, {
-		remedy: (nearest ? `Did you mean ${nearest}? ` : '') + seeHelp(program, path),
-	});
+	const flag = words.findIndex((word) => word.startsWith('-'));
+	const typed = words.slice(0, flag === -1 ? words.length : flag);
+	const at = typed.indexOf('help');
+	const wantsHelp = at !== -1 || words.some((word) => word === '--help' || word === '-h');
+	if (!wantsHelp) return;
+	let command = program;
+	for (const [index, word] of typed.filter((_, place) => place !== at).entries()) {
+		const next = commandOf(command, word);
+		if (!next && command.commands.length === 0) {
+			// Behind --help these are the arguments of a command; behind help nothing but commands can be meant.
+			if (at === -1 || index < at) return;
+		}
+		if (!next) {
+			const nearest = nearestName(
+				word,
+				command.commands.map((known) => known.name()),
+			);
+			throw new AgentError('usage', `Unknown command ${JSON.stringify(word.slice(0, 40))}.`, {
+				remedy: (nearest ? `Did you mean ${nearest}? ` : '') + seeHelp(program, typed),
+			});
+		}
+		command = next;
+	}
 }
 
 function commandOf(parent: Command, word: string): Command | undefined {
@@ -155,6 +172,20 @@ function plainWords(error: CommanderError): { message: string; suggestion: strin
 /** For flags that may be repeated. */
 export function collect(value: string, before: readonly string[] = []): string[] {
 	return [...before, value];
+}
+
+const UNITS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86_400, w: 604_800 };
+
+/** @throws AgentError `usage` naming the flag, the form and the range. */
+function seconds(flag: string, min: number, max: number): (text: string) => number {
+	return (text) => {
+		const [, count = '', unit = 's'] = /^(\d+)([smhdw])?$/.exec(text) ?? [];
+		const value = Number(count) * (UNITS[unit] ?? 1);
+		if (count !== '' && value >= min && value <= max) return value;
+		throw new AgentError('usage', `${flag} must be a time such as 30d, 12h or 3600 (seconds), at most ${max} s.`, {
+			remedy: 'Correct the time; the units are s, m, h, d and w.',
+		});
+	};
 }
 
 /** For flags that take a whole number. @throws AgentError `usage` naming the flag and the range. */

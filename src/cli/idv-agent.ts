@@ -110,8 +110,10 @@ const COMMANDS: Subcommands = {
 	status: (command) =>
 		command('show device status')
 			.option('--watch', 'keep printing every change')
+			.option('--exit-code', 'exit with 0 only if online, 75 while the agent recovers automatically, else 77')
 			.examples({
 				'idv-agent status': 'one sentence, then details',
+				'idv-agent status --exit-code >/dev/null || beep': 'for scripts',
 				'idv-agent status --watch': 'until Ctrl-C',
 				"idv-agent status --json | jq '.workflow'": 'for programs',
 			})

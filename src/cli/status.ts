@@ -1,17 +1,32 @@
 /** `idv-agent status`, `reconnect` and `unpair`: showing the device's status, trying again now, and forgetting the pairing. */
 
-import { asFailure, failure } from '../base/errors.ts';
+import { asFailure, EXIT, failure } from '../base/errors.ts';
 import { sentenceOf } from '../base/sentences.ts';
 import { LOCAL_ROUTES, type Status } from '../protocol/local-api.ts';
 import { type AskFlags, askStatus, clientFor, followStatus, untilStatus } from './local-agent.ts';
 import { counted, localTime, printAnswer, printJson, printLine, printTable, reportFailure } from './output.ts';
 
-export async function showStatus(flags: AskFlags & { readonly watch?: boolean | undefined }): Promise<void> {
+interface StatusFlags extends AskFlags {
+	readonly watch?: boolean | undefined;
+	readonly exitCode?: boolean | undefined;
+}
+
+/** The exit status of each state with `--exit-code`: done, try again, or a person is needed. */
+const EXIT_OF: Readonly<Record<Status['state'], number>> = {
+	online: 0,
+	connecting: EXIT.temporary,
+	offline: EXIT.temporary,
+	unpaired: EXIT.refused,
+	blocked: EXIT.refused,
+};
+
+export async function showStatus(flags: StatusFlags): Promise<void> {
 	const client = clientFor(flags);
 	if (!flags.watch) {
 		const status = await askStatus(client);
 		if (flags.json) printJson(status);
 		else printStatus(status);
+		if (flags.exitCode) process.exitCode = EXIT_OF[status.state];
 		return;
 	}
 	let last = '';

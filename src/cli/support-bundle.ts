@@ -35,7 +35,10 @@ export async function supportBundle(flags: AskFlags & { readonly out?: string | 
 		const doctor = await examine(inspected, { checks: CHECK_IDS, warningsAsErrors: false, registerSecret: tell });
 		await registerSecrets(inspected, loaded, tell);
 		const files = await gatherBundle({ inspected, loaded, doctor, journal, agentVersion: VERSION, at, secrets });
-		const packed = await packTarball(files, Date.parse(at));
+		// One folder, wherever it is unpacked.
+		const folder = `idv-agent-support-${at.slice(0, 19).replaceAll(':', '')}`;
+		const inFolder = files.map(({ name, text }) => ({ name: `${folder}/${name}`, text }));
+		const packed = await packTarball(inFolder, Date.parse(at));
 		await file.writeFile(packed);
 		await file.sync();
 		const contents = files.map(({ name, text }) => ({ name, bytes: Buffer.byteLength(text) }));

@@ -37,10 +37,19 @@ export interface RuntimeParts {
 }
 
 /** The files that settings name: when one of them changes, what the settings amount to does. */
-export function namedFiles({ settings: { credential, network, page } }: LoadedSettings): readonly string[] {
+export function namedFiles({ settings: { credential, network, page, telemetry } }: LoadedSettings): readonly string[] {
 	const { apiKeyFile, basicFile, connectionFile } = credential;
 	const { caFile, clientCertificateFile, clientKeyFile } = network;
-	const files = [apiKeyFile, basicFile, connectionFile, caFile, clientCertificateFile, clientKeyFile, page.pinFile];
+	const files = [
+		apiKeyFile,
+		basicFile,
+		connectionFile,
+		caFile,
+		clientCertificateFile,
+		clientKeyFile,
+		page.pinFile,
+		telemetry.headersFile,
+	];
 	return files.filter((file) => file !== null);
 }
 

@@ -13,7 +13,7 @@ import { createCounters } from '../base/counters.ts';
 import { type Failure, failure, toFailure } from '../base/errors.ts';
 import { writeDurably } from '../base/files.edge.ts';
 import { createLog, type LogDestination, openLogDestination } from '../base/log.edge.ts';
-import { createSecretRegistry } from '../base/redact.ts';
+import { createSecretRegistry, redact } from '../base/redact.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { openChannel } from '../connection/channel.edge.ts';
 import { lineFile } from '../connection/line-file.edge.ts';
@@ -32,10 +32,12 @@ import { openScanner } from '../scanning/open.edge.ts';
 import { listenForScans } from '../scanning/scanning.runner.ts';
 import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { watchSettings } from '../settings/files.edge.ts';
-import { loadSettings, type SettingsSources } from '../settings/load.runner.ts';
+import { type LoadedSettings, loadSettings, type SettingsSources } from '../settings/load.runner.ts';
 import { type Settings, valueAt } from '../settings/table.ts';
 import { openStateStore } from '../state/store.edge.ts';
+import type { MachineFigures } from '../status/metrics.ts';
 import { rememberLog } from '../status/recent-log.ts';
+import type { Telemetry } from '../telemetry/telemetry.runner.ts';
 import { OUTCOMES_FILE, PLAN_FILE, type Updates } from '../updates/hand-over.runner.ts';
 
 export interface DaemonOptions extends SettingsSources {
@@ -186,7 +188,12 @@ export async function startDaemon(options: DaemonOptions) {
 			allow: () => settings().forward.allow,
 			headers: () => settings().forward.headers,
 		});
-		const routes = localRoutes(agent, { audit, clock, counters, forward, recentLog, scanners: scanning.report });
+		const machine = machineFigures(paths.stateDir, root, clock, async () => {
+			const { devices } = await scanning.report();
+			return settings().scanner.kind === 'off' ? null : devices.some(({ chosen }) => chosen);
+		});
+		const ofRoutes = { audit, clock, counters, forward, recentLog, scanners: scanning.report, machine };
+		const routes = localRoutes(agent, ofRoutes);
 		const server = await openLocalServer({
 			runDir: paths.runDir,
 			routes,
@@ -201,7 +208,7 @@ export async function startDaemon(options: DaemonOptions) {
 			...notices,
 			...(answerFile.notice ? [answerFile.notice] : []),
 			...loaded.notices,
-			...server.notices,
+			...server.notices.filter(({ params }) => !isNotMissed(params?.['group'], loaded, options.env)),
 		])
 			agent.warn(notice.code === 'state-unwritable' ? 'state' : notice.message, notice);
 		agent.warn('settings', first.warning);
@@ -238,6 +245,26 @@ export async function startDaemon(options: DaemonOptions) {
 		});
 		closers.push(() => ports.close());
 		await ports.apply(settings());
+		let telemetry: Telemetry | null = null;
+		const applyTelemetry = async () => {
+			if (settings().telemetry.otlpUrl === null) {
+				telemetry?.close();
+				telemetry = null;
+			} else if (telemetry) telemetry.reevaluate();
+			else {
+				// Only on a device that sends metrics.
+				const { startTelemetry } = await import('../telemetry/telemetry.runner.ts');
+				telemetry = startTelemetry({
+					...{ agent, counters, clock, random, log, machine, registerSecret },
+					userAgent: parts.userAgent,
+					settings: () => settings().telemetry,
+					network: () => runtime.network,
+					redact: (text) => redact(text, secrets),
+				});
+			}
+		};
+		await applyTelemetry();
+		closers.push(() => telemetry?.close());
 
 		const refuse = (told: Failure) => {
 			const message = joinSentences(told.message, 'The settings from before stay in force.');
@@ -259,6 +286,7 @@ export async function startDaemon(options: DaemonOptions) {
 				void before.retire().finally(() => retiring.delete(before.close));
 				await warnOfFiles();
 				await ports.apply(changed.settings);
+				await applyTelemetry();
 			} catch (error) {
 				refuse(toFailure(error));
 			}
@@ -320,6 +348,28 @@ function warnOfStartOnly(atStart: Settings, now: Settings): Failure | null {
 	return changed.length === 0 ? null : failure('restart-needed', message);
 }
 
+/** Figures of the machine change slowly, and a scraper may come often. */
+const MACHINE_EVERY_MS = 300_000;
+
+function machineFigures(
+	stateDir: string,
+	root: string,
+	clock: Clock,
+	scannerPresent: () => Promise<boolean | null>,
+): () => Promise<MachineFigures> {
+	let known: { readonly atMs: number; readonly figures: Promise<MachineFigures> } | null = null;
+	const read = async () => {
+		const { readMachineFigures } = await import('../telemetry/machine.edge.ts');
+		const present = await scannerPresent().catch(() => null);
+		return { ...(await readMachineFigures(stateDir, root)), scannerPresent: present };
+	};
+	return () => {
+		const nowMs = clock.monotonicMs();
+		if (!known || nowMs - known.atMs > MACHINE_EVERY_MS) known = { atMs: nowMs, figures: read() };
+		return known.figures;
+	};
+}
+
 /** Reads the settings that are in force at each access. */
 function eventBounds(settings: () => Settings['events']) {
 	return {
@@ -333,4 +383,12 @@ function eventBounds(settings: () => Settings['events']) {
 			return settings().maxAgeSeconds * 1000;
 		},
 	};
+}
+
+/** A group that no setting names, on a machine whose agent systemd does not start: no user is waiting to be let in. */
+function isNotMissed(group: unknown, { origins }: LoadedSettings, env: NodeJS.ProcessEnv): boolean {
+	if (group === undefined || env['NOTIFY_SOCKET'] || env['INVOCATION_ID']) return false;
+	return ['local.agentGroup', 'local.adminGroup'].every(
+		(path) => (origins.get(path)?.source ?? 'default') === 'default',
+	);
 }

@@ -110,7 +110,13 @@ function explained({ desired, revision, limitMs, supervision }: AttemptContext, 
 	const stays = supervision.current?.registration.request.workflowId;
 	const seconds = Math.round(limitMs / 1000);
 	const why = cause ? ` ${cause.message}` : '';
-	const params = { revision, workflowId: desired?.request.workflowId ?? '', liveWorkflowId: stays ?? '', seconds };
+	const params = {
+		...(cause && { problem: cause.code }),
+		revision,
+		workflowId: desired?.request.workflowId ?? '',
+		liveWorkflowId: stays ?? '',
+		seconds,
+	};
 	const message = `Revision ${revision} of the fleet plan requires workflow ${desired?.request.workflowId}, which was not online within ${seconds} s; the device stays with ${stays}.${why}`;
 	return failure('plan-not-followed', message, cause ? { remedy: cause.remedy, params } : { params });
 }

@@ -1,5 +1,5 @@
 /**
- * What a plan would do that is probably a slip: to the devices of an inventory, beside the plan before it, and against the
+ * Effects of a plan that are probably a slip: to the devices of an inventory, beside the plan before it, and against the
  * workflows that exist. Pure; asked before a plan is signed, never on a device.
  */
 import { nearestName } from '../settings/resolve.ts';
@@ -183,8 +183,9 @@ export function countMoves(
 	nowMs: number,
 ): { readonly moves: number; readonly atOnce: number } {
 	let atOnce = 0;
-	const { moves } = previewPlan(compilePlan(plan), asAssigned(inventory, before, nowMs), nowMs, ({ at }) => {
-		if (at === null) atOnce += 1;
+	const { moves } = previewPlan(compilePlan(plan), asAssigned(inventory, before, nowMs), nowMs, ({ at, from }) => {
+		// An inventory without workflows does not say that anything moves.
+		if (at === null && from !== null) atOnce += 1;
 	});
 	return { moves, atOnce };
 }

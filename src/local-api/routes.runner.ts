@@ -24,7 +24,7 @@ import {
 	unpairRequestSchema,
 	workflowRequestSchema,
 } from '../protocol/local-api.ts';
-import { agentMetrics, formatMetrics, METRICS_CONTENT_TYPE, type Metric } from '../status/metrics.ts';
+import { type MachineFigures, METRICS_CONTENT_TYPE } from '../status/metrics.ts';
 import type { RecentLog } from '../status/recent-log.ts';
 import { audited } from './audited.runner.ts';
 import {
@@ -50,11 +50,13 @@ const HEALTH = ['agent', 'admin', 'browser', 'probe'] as const;
 /** The sources of the answers, besides the agent. */
 export interface RouteParts {
 	readonly audit: Audit;
-	readonly clock: Pick<Clock, 'schedule'>;
+	readonly clock: Pick<Clock, 'monotonicMs' | 'schedule'>;
 	readonly counters: Counters;
 	readonly forward: Forward;
 	readonly recentLog: Pick<RecentLog, 'lines'>;
 	readonly scanners: () => Promise<ScannerReport>;
+	/** Left out, the figures of the machine are not known. */
+	readonly machine?: () => Promise<MachineFigures>;
 }
 
 /** One route. Ties its handler to the schema of its body. */
@@ -144,7 +146,10 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 			summary: 'Reports that a consumer has processed everything up to an event: it is not delivered to it again.',
 			body: ackRequestSchema,
 			answers: { 200: answer('How far it has acknowledged.', 'AckResult') },
-			handle: (request) => acknowledge(agent, request),
+			handle(request) {
+				counters.acknowledgedAtMs = clock.monotonicMs();
+				return acknowledge(agent, request);
+			},
 		}),
 		row('POST', LOCAL_ROUTES.forget, APPLICATIONS, 'forgetConsumer', {
 			summary: 'Reports that a consumer is out of use: no contents are kept for it any more.',
@@ -228,11 +233,16 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 		row('GET', LOCAL_ROUTES.metrics, ['agent', 'admin', 'probe'], 'getMetrics', {
 			summary: 'Metrics of the agent.',
 			answers: { 200: { about: "Prometheus' text format.", content: { 'text/plain': 'text' } } },
-			handle: () => ({
-				status: 200,
-				headers: { 'Content-Type': METRICS_CONTENT_TYPE },
-				text: formatMetrics(metricsOf(agent, counters)),
-			}),
+			async handle() {
+				// Most devices are never asked for it.
+				const { scrape } = await import('../telemetry/collect.runner.ts');
+				const machine = (await parts.machine?.()) ?? null;
+				return {
+					status: 200,
+					headers: { 'Content-Type': METRICS_CONTENT_TYPE },
+					text: scrape(agent, counters, machine),
+				};
+			},
 		}),
 		row('GET', LOCAL_ROUTES.live, HEALTH, 'getLive', {
 			summary: 'Whether the agent runs.',
@@ -356,18 +366,6 @@ function leasesOf(agent: Agent, { application }: Pick<LocalRequest, 'application
 	const own = `${application.name}:`;
 	const mine = leases.filter(({ name }) => name.startsWith(own));
 	return { leases: mine.map((lease) => ({ ...lease, name: lease.name.slice(own.length) })) };
-}
-
-function metricsOf({ status, events, leases }: Agent, counters: Counters): Metric[] {
-	return agentMetrics(status(), counters, {
-		eventsKept: events.count,
-		eventBytes: events.bytes,
-		eventsDurable: counters.eventsDurable,
-		consumers: counters.streams,
-		leases: leases.list().leases.length,
-		residentBytes: process.memoryUsage.rss(),
-		clockSkewSeconds: counters.clockSkewMs === null ? null : counters.clockSkewMs / 1000,
-	});
 }
 
 /** Counts a stream as open until it ends. */

@@ -152,7 +152,7 @@ async function create(target: Target, request: ApiKeyRequest): Promise<CreatedKe
 export function warningsOf({ permissions, expiresAt }: Pick<CreatedKey, 'permissions' | 'expiresAt'>): string[] {
 	const known: readonly string[] = KNOWN_PERMISSIONS;
 	const warnings: string[] = [];
-	if (expiresAt === null) warnings.push('This key never expires. Use --expires SECONDS for one that does.');
+	if (expiresAt === null) warnings.push('This key never expires. Use --expires 30d for one that ends.');
 	const wildcards = permissions.filter((permission) => permission.includes('*'));
 	if (wildcards.length > 0)
 		warnings.push(`${wildcards.join(', ')} covers more than one permission: name only what is needed.`);

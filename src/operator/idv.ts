@@ -21,7 +21,7 @@ const program = createProgram('idv', 'Makes API keys, pairing codes, sessions an
 		'idv profile add prod --url https://id.example.com': 'asks for the credential once',
 		'idv qrcode --workflow checkin': 'a pairing code, drawn in the terminal',
 		'idv session start --workflow checkin --qr': 'a session for a phone',
-		'idv apikey create --name kiosk --permissions ephemeral_device:write --expires 2592000': '',
+		'idv apikey create --name kiosk --permissions ephemeral_device:write --expires 30d': '',
 	});
 
 const API_KEY_COMMANDS: Subcommands = {
@@ -29,12 +29,12 @@ const API_KEY_COMMANDS: Subcommands = {
 		command('create an API key')
 			.requiredOption('--name <name>', 'human-readable name')
 			.requiredOption('--permissions <list>', 'comma-separated, such as deeplink:write,ephemeral_device:write')
-			.number('--expires <seconds>', 'lifetime; default: the key never expires', [1, 315_360_000])
+			.duration('--expires <time>', 'lifetime, such as 30d or 3600 (seconds); default: never expires', [1, 315_360_000])
 			.option('--code-file <file>', 'use up the pairing code in this file as the credential; - for standard input')
 			.option('--allow-unknown-permission', 'take a permission that looks like a mistyped one as it is')
 			.option('--out <file>', 'write the key to this new file (mode 0600) instead of showing it')
 			.examples({
-				'idv apikey create --name backend --permissions deeplink:write --expires 7776000': 'for 90 days',
+				'idv apikey create --name backend --permissions deeplink:write --expires 90d': '',
 				'idv apikey create --name kiosk --permissions ephemeral_device:write --out kiosk.key':
 					'for credential.apiKeyFile',
 			})
@@ -47,11 +47,11 @@ const SESSION_COMMANDS: Subcommands = {
 			.requiredOption('--workflow <id...>', 'the workflow; separate several with spaces or commas', collect)
 			.option('--metadata <json>', 'a JSON object for the session, or @FILE')
 			.option('--locale <locale>', 'such as de-CH')
-			.number('--ttl <seconds>', 'lifetime of the session and its token (default 3600)', [1, 2_592_000])
+			.duration('--ttl <time>', 'lifetime of the session and its token, such as 15m (default 1h)', [1, 2_592_000])
 			.option('--qr', 'draw the URL as a QR code')
 			.examples({
 				'idv session start --workflow checkin --qr': 'a phone scans it',
-				[`idv session start --workflow checkin --metadata '{"visitor":"Ada"}' --ttl 600`]: '',
+				[`idv session start --workflow checkin --metadata '{"visitor":"Ada"}' --ttl 10m`]: '',
 				'idv session start --workflow checkin --json | jq -r .url': 'for a backend',
 			})
 			.runs(async () => (await import('./session.ts')).startSession),

@@ -40,7 +40,9 @@ function accessTable({ shortTokenKeys, acceptConnectionForRegistration }: Servic
 		sessionStart: { Basic: 'no', Bearer: 'no', Token: 'no', Connection: 'no', ApiKey: 'deeplink:write' },
 		channel: { Basic: 'no', Bearer: 'no', Token: 'no', Connection: 'device_channel:read', ApiKey: 'no' },
 		devices: operator,
-		/** This one and `devices` are this service's own, not the interface's. */
+		/** An example of what kiosk software asks its service for through the agent. */
+		session: { ...operator, Connection: 'yes', ApiKey: 'deeplink:write' },
+		/** This one, `devices` and `session` are this service's own, not the interface's. */
 		embedded: { Basic: 'yes', Bearer: 'yes', Token: 'no', Connection: 'no', ApiKey: 'no' },
 	} satisfies Record<string, Row>;
 }

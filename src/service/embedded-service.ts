@@ -11,6 +11,7 @@ import { createConnectionTokens } from './connection-tokens.ts';
 import { createDeviceRegistry } from './device-registry.ts';
 import type { Dialect } from './dialect.ts';
 import { createEventLog } from './event-log.ts';
+import { createExpiringMap } from './expiring-map.ts';
 import { createFaults } from './faults.ts';
 import { type Answer, gzipAnswer, problemAnswer } from './http-answer.ts';
 import type { Call } from './http-call.ts';
@@ -74,6 +75,7 @@ export async function startService(options: ServiceOptions = {}) {
 		registry,
 		hub,
 		eventLog,
+		sessions: createExpiringMap(settings.maxShortTokens, now),
 		countRegistration: createRateLimit(dialect.registrationLimit, now),
 	};
 	const routes = createRoutes(parts);
@@ -201,7 +203,9 @@ async function answerPlain(routes: readonly Route[], { channelPath }: Dialect, c
 
 /** @throws ProblemResponse 404 or 405. */
 function findRoute(routes: readonly Route[], { method, path }: Call): Route {
-	const here = routes.filter((route) => route.path === path);
+	const here = routes.filter((route) =>
+		route.path.endsWith('/') ? path?.startsWith(route.path) : route.path === path,
+	);
 	const found = here.find((route) => route.method === method);
 	if (found) return found;
 	if (here.length === 0) throw new ProblemResponse('not-found', 'There is nothing under this path.');

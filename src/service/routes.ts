@@ -13,6 +13,7 @@ import { authenticate, type CredentialSources, checkPermissions, type Principal 
 import { type ChannelFilter, type ChannelHub, CLOSE_REPLACED } from './channel-hub.ts';
 import { placeToken } from './dialect.ts';
 import type { EventLog } from './event-log.ts';
+import type { createExpiringMap } from './expiring-map.ts';
 import { type Answer, contentAnswer, jsonAnswer } from './http-answer.ts';
 import { type Call, checkShape, readBody } from './http-call.ts';
 import { MOBILE_PAGE } from './mobile-page.ts';
@@ -30,6 +31,8 @@ export const OWN_ENDPOINTS = {
 	notify: '/api/embedded/notify',
 	/** POST `{deviceId, workflowId}`: sends `workflow.changed`. */
 	workflow: '/api/embedded/workflow',
+	/** GET `/api/sessions/<sessionId>`: a session that was started here, for the device and for operators. */
+	sessions: '/api/sessions/',
 } as const;
 
 /** Everything that the endpoints act on. */
@@ -38,12 +41,23 @@ export interface ServiceParts extends CredentialSources {
 	readonly publicUrl: () => string;
 	readonly hub: ChannelHub;
 	readonly eventLog: EventLog;
+	readonly sessions: ReturnType<typeof createExpiringMap<Session>>;
 	/** Counts a registration of an address. @throws ProblemResponse 429. */
 	readonly countRegistration: CountRequest;
 }
 
+interface Session {
+	readonly sessionId: string;
+	readonly workflowIds: readonly string[];
+	readonly metadata?: unknown;
+	readonly locale?: string | null | undefined;
+	readonly createdAt: string;
+	readonly expiresAt: string;
+}
+
 export interface Route {
 	readonly method: 'GET' | 'POST';
+	/** With a slash at its end: everything below it. */
 	readonly path: string;
 	readonly handle: (call: Call) => Promise<Answer> | Answer;
 }
@@ -60,6 +74,7 @@ export function createRoutes(parts: ServiceParts): readonly Route[] {
 		{ method: 'POST', path: ENDPOINTS.sessionStart, handle: (call) => startSession(parts, call) },
 		{ method: 'GET', path: DEEP_LINK_PATH, handle: () => MOBILE_PAGE },
 		{ method: 'GET', path: OWN_ENDPOINTS.devices, handle: (call) => showDevices(parts, call) },
+		{ method: 'GET', path: OWN_ENDPOINTS.sessions, handle: (call) => showSession(parts, call) },
 		{ method: 'POST', path: OWN_ENDPOINTS.notify, handle: (call) => sendNotification(parts, call) },
 		{ method: 'POST', path: OWN_ENDPOINTS.workflow, handle: (call) => sendWorkflowChange(parts, call) },
 	];
@@ -233,8 +248,18 @@ async function startSession(parts: ServiceParts, call: Call): Promise<Answer> {
 		workflowIds.includes(workflowId) ? JSON.stringify({ ...message, workflowId }) : null,
 	);
 	parts.eventLog.emit('notified', { kind: message.type, reached, at: settings.now() });
+	const endsAtMs = Date.parse(expiresAt);
+	parts.sessions.add(sessionId, { sessionId, workflowIds, metadata, locale, createdAt, expiresAt }, endsAtMs);
 	const record: HandOffRecord = { url, createdAt, expiresAt, workflowIds };
 	return jsonAnswer(201, record);
+}
+
+async function showSession(parts: ServiceParts, call: Call): Promise<Answer> {
+	await authenticate(parts, call.presented, 'session');
+	const session = parts.sessions.get((call.path ?? '').slice(OWN_ENDPOINTS.sessions.length));
+	if (!session || Date.parse(session.expiresAt) <= parts.settings.now())
+		throw new ProblemResponse('not-found', 'There is no such session, or it has ended.');
+	return jsonAnswer(200, session);
 }
 
 async function showDevices(parts: ServiceParts, call: Call): Promise<Answer> {

@@ -13,8 +13,9 @@ import {
 	serialSchema,
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
-import { DEFAULT_CHANNEL_PATH, isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
+import { DEFAULT_CHANNEL_PATH } from '../protocol/endpoints.ts';
 import { forwardedHeaderSchema } from '../protocol/forwarded-headers.ts';
+import { baseUrl, fetchedUrl, origin } from './addresses.ts';
 
 /** One setting: how it is read, what it is when it is not set, and what it is for. */
 export interface Setting<Value> {
@@ -47,31 +48,6 @@ const whole = (min: number, max: number) =>
 	z.int('must be a whole number').min(min, `must be at least ${min}`).max(max, `must be at most ${max}`);
 const kindOfMessage = text.max(256, 'must have at most 256 characters');
 const urlPath = (example: string) => text.regex(/^\/[^?#]*$/, `must be a path such as ${example}`);
-const baseUrl = z.string('must be a text').transform((value, context) => {
-	const url = normalizeBaseUrl(value);
-	if (url && (url.startsWith('https:') || isLoopback(url))) return url;
-	context.addIssue(
-		url
-			? 'must begin with https:// (plain http is only for this machine itself)'
-			: 'must be an https address without user, query or fragment, such as https://id.example.com',
-	);
-	return z.NEVER;
-});
-const origin = z.string('must be a text').transform((value, context) => {
-	const url = normalizeBaseUrl(value);
-	if (url) return url;
-	context.addIssue('must be an origin such as https://id.example.com, with the path of the service if it has one');
-	return z.NEVER;
-});
-
-const planUrl = z.string('must be a text').transform((value, context) => {
-	const url = URL.parse(value);
-	const isSafe = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLoopback(url.href));
-	if (url && isSafe && !url.username && !url.password && !url.hash) return url.href;
-	context.addIssue('must be an https address without user and fragment (plain http is only for this machine itself)');
-	return z.NEVER;
-});
-
 /** A name that a device is given in its settings, for plans to choose it by. */
 export const labelSchema = z
 	.string('must be a text')
@@ -304,7 +280,7 @@ export const SETTINGS = {
 	},
 	fleet: {
 		// Object stores put what opens them into the query.
-		planUrl: masked(optionalText(planUrl, 'Address of the fleet plan, on any web server; left out, there is none.')),
+		planUrl: masked(optionalText(fetchedUrl, 'Address of the fleet plan, on any web server; left out, there is none.')),
 		name: optionalText(
 			fleetNameSchema,
 			'Name of the fleet that this device belongs to: a plan that names another one, or none, is refused; left out, the address of the plan separates fleets.',
@@ -341,6 +317,17 @@ export const SETTINGS = {
 			),
 			'Local time of the day in which a plan may begin an update, such as 02:00-05:00; left out, at any time.',
 		),
+	},
+	telemetry: {
+		// Stores put what opens them into the query.
+		otlpUrl: masked(
+			optionalText(
+				fetchedUrl,
+				'Address that takes OTLP metrics over HTTP, such as https://metrics.example.com/opentelemetry/v1/metrics; left out, nothing is sent.',
+			),
+		),
+		intervalSeconds: number(10, 3600, 60, 'Seconds between two deliveries of metrics, 10 to 3600.'),
+		headersFile: file('File with headers for the metrics store, one Name: value on each line.'),
 	},
 	forward: {
 		allow: list(

@@ -1,6 +1,6 @@
 /**
- * The agent's figures as Prometheus text, made when they are asked for. Counts nothing itself: a scrape shows what the
- * agent knows anyway. Labels have few values, and never a device's or a person's name. Without a library: decision 0032.
+ * The agent's figures, made when they are asked for: as Prometheus text, and as the metrics that telemetry sends. Counts nothing
+ * itself. Labels name the device, and never a person. Without a library: decision 0032.
  */
 
 import type { AgentCounts } from '../base/counters.ts';
@@ -35,6 +35,24 @@ export interface AgentGauges {
 	readonly residentBytes: number;
 	/** How far the device's clock is ahead of the service's; `null` while unknown. */
 	readonly clockSkewSeconds: number | null;
+}
+
+/** Figures of the machine; `null` where it has none. */
+export interface MachineFigures {
+	readonly diskFreeBytes: number | null;
+	readonly diskSizeBytes: number | null;
+	/** Of the hottest sensor. */
+	readonly celsius: number | null;
+	/** Whether a scanner is there that is, or would be, listened to; `null` where none is wanted. */
+	readonly scannerPresent: boolean | null;
+}
+
+/** When something happened, as its age in milliseconds; `null` for never. */
+export interface Ages {
+	readonly heartbeatMs: number | null;
+	/** Since an application acknowledged an event. */
+	readonly acknowledgedMs: number | null;
+	readonly planCheckedMs: number | null;
 }
 
 const STATES: readonly Status['state'][] = ['unpaired', 'connecting', 'online', 'offline', 'blocked'];
@@ -96,6 +114,94 @@ export function agentMetrics(status: Status, counts: AgentCounts, gauges: AgentG
 		metric('counter', 'forwarded_requests_total', 'Requests passed on, by result.', by('result', counts.forwarded)),
 		metric('counter', 'hooks_total', 'Hooks, by outcome.', by('outcome', counts.hooks)),
 	];
+}
+
+const PLAN_STATES = ['none', 'waiting', 'trying', 'followed', 'refused'] as const;
+
+function planStateOf(plan: Status['plan']): (typeof PLAN_STATES)[number] {
+	if (!plan) return 'none';
+	if (plan.refused) return 'refused';
+	if (plan.next && plan.next.revision !== plan.revision) return 'waiting';
+	if (plan.revision === null) return 'none';
+	return plan.followed === plan.revision ? 'followed' : 'trying';
+}
+
+/** Figures whose changes are kept while they cannot be sent: where the device is, and with what. */
+export function stateMetrics({ state, problem, workflow, plan }: Status): Metric[] {
+	const gauge = (name: string, help: string, value: number | null): Metric =>
+		metric('gauge', name, help, value === null ? [] : [{ value }]);
+	const named = (name: string, help: string, labels: Sample['labels'] | null, value = 1): Metric =>
+		metric('gauge', name, help, labels ? [{ labels, value }] : []);
+	const planState = planStateOf(plan);
+	const refusedBy = plan?.refused ? String(plan.refused.params?.['problem'] ?? plan.refused.code) : null;
+	return [
+		gauge('online', '1 while the device is registered and subscribed.', state === 'online' ? 1 : 0),
+		gauge('needs_person', '1 while only a person can bring the device back.', state === 'blocked' ? 1 : 0),
+		named('problem', '1 for the permanent code of the problem in the status.', problem && { code: problem.code }),
+		named('workflow', '1 for the live workflow.', workflow.live === null ? null : { workflow: workflow.live }),
+		gauge('plan_revision', 'Revision of the fleet plan in force.', plan?.revision ?? null),
+		gauge('plan_confirmed_revision', 'Newest revision under which the device was online.', plan?.followed ?? null),
+		metric(
+			'gauge',
+			'plan_state',
+			'1 for the state of the fleet plan on the device, 0 for the others.',
+			PLAN_STATES.map((name) => ({ labels: { state: name }, value: name === planState ? 1 : 0 })),
+		),
+		named(
+			'plan_refused',
+			'The revision that the device could not follow, by the code of the reason.',
+			refusedBy === null ? null : { code: refusedBy },
+			plan?.refused?.revision,
+		),
+		gauge(
+			'plan_due_time_seconds',
+			'When the device makes the next change by the plan that it knows.',
+			plan?.next ? Date.parse(plan.next.at) / 1000 : null,
+		),
+	];
+}
+
+/** Figures that are only sampled. @param wallMs milliseconds since 1970. */
+export function fieldMetrics(machine: MachineFigures, ages: Ages, wallMs: number): Metric[] {
+	const gauge = (name: string, help: string, value: number | null): Metric =>
+		metric('gauge', name, help, value === null ? [] : [{ value }]);
+	const seconds = (ms: number | null) => (ms === null ? null : Math.max(0, ms) / 1000);
+	const { diskFreeBytes, diskSizeBytes, celsius, scannerPresent } = machine;
+	return [
+		gauge('report_time_seconds', "When these figures were made, by the device's clock.", wallMs / 1000),
+		gauge('heartbeat_age_seconds', 'How long ago the last heartbeat was sent.', seconds(ages.heartbeatMs)),
+		gauge(
+			'application_ack_age_seconds',
+			'How long ago an application acknowledged an event.',
+			seconds(ages.acknowledgedMs),
+		),
+		gauge('plan_checked_age_seconds', 'How long ago the fleet plan was confirmed.', seconds(ages.planCheckedMs)),
+		gauge('disk_free_bytes', 'Free space where the state is kept.', diskFreeBytes),
+		gauge('disk_size_bytes', 'Size of the file system where the state is kept.', diskSizeBytes),
+		gauge('temperature_celsius', "The hottest of the machine's sensors.", celsius),
+		gauge(
+			'scanner_present',
+			'1 while a code scanner is attached.',
+			scannerPresent === null ? null : Number(scannerPresent),
+		),
+	];
+}
+
+/** The same metrics with these labels on each sample, where it does not have them. */
+export function withLabels(metrics: readonly Metric[], labels: NonNullable<Sample['labels']>): Metric[] {
+	return metrics.map((one) => ({
+		...one,
+		samples: one.samples.map((sample) => ({ ...sample, labels: { ...labels, ...sample.labels } })),
+	}));
+}
+
+/** Of each sample of a device, pushed or scraped: by these a store tells one device from another. */
+export function deviceLabels({ deviceId, agentVersion, labels = [] }: Status): Record<string, string> {
+	return {
+		...(deviceId !== null && { device: deviceId }),
+		version: agentVersion,
+		...(labels.length > 0 && { labels: [...labels].sort().join(',') }),
+	};
 }
 
 function metric(type: Metric['type'], name: string, help: string, samples: readonly Sample[]): Metric {

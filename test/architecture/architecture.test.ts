@@ -27,6 +27,7 @@ const ORDER = [
 	'agent',
 	'scanning',
 	'hooks',
+	'telemetry',
 	'client',
 	'local-api',
 	'page',

@@ -1,4 +1,4 @@
-/** Every link in the documents leads to a file that is there, and to a heading of it; every npm script is in the README. */
+/** Every link in the documents leads to a file that is there, and to a heading of it; every npm script is in the README or CONTRIBUTING.md. */
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
@@ -38,9 +38,9 @@ test('links in the documents lead somewhere', () => {
 	expect(DOCUMENTS.length).toBeGreaterThan(5);
 });
 
-test('every npm script is in the README', () => {
+test('every npm script is in the README or CONTRIBUTING.md', () => {
 	const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { scripts: object };
-	const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
+	const readme = ['README.md', 'CONTRIBUTING.md'].map((name) => readFileSync(join(ROOT, name), 'utf8')).join('\n');
 	const isNamed = (name: string) => new RegExp(`(npm |npm run |\`)${name}[\` ]`).test(readme);
 	expect(Object.keys(scripts).filter((name) => !isNamed(name))).toEqual([]);
 });

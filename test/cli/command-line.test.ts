@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { describe, expect, test } from 'vitest';
-import { finish, givenHome, type Outcome } from './command.ts';
+import { BIN, finish, givenHome, type Outcome } from './command.ts';
 import { expectJsonRefusal, expectRefusal } from './refusal.ts';
 
 type Program = 'idv-agent' | 'idv';
@@ -81,7 +81,7 @@ describe.each(['idv-agent', 'idv'] as const)('the help of %s', (name) => {
 	});
 
 	test('into a pipe whose reader has gone ends quietly', async () => {
-		const child = spawn(join(import.meta.dirname, '../../bin/idv-agent'), ['run', '--help'], {
+		const child = spawn(join(BIN, 'idv-agent'), ['run', '--help'], {
 			stdio: ['ignore', 'pipe', 'pipe'],
 		});
 		child.stdout.destroy();
@@ -118,6 +118,10 @@ describe('a mistake on the command line', () => {
 		['idv-agent', ['run', '--set'], /Option '--set <path=value>' argument missing/],
 		['idv-agent', ['service', '--port', '70000'], /--port must be a whole number from 0 to 65535/],
 		['idv-agent', ['service', 'notify', '{}'], /Required option '--url <url>' not specified/],
+		['idv', ['help', 'apikey', 'nosuch'], /Unknown command "nosuch"\. See "idv apikey --help"/],
+		['idv', ['apikey', 'nosuch', '--help'], /Unknown command "nosuch"\. See "idv apikey --help"/],
+		['idv', ['nosuch', '-h'], /Unknown command "nosuch"\. See "idv --help"/],
+		['idv-agent', ['help', 'workflow', 'sett'], /Unknown command "sett"\. Did you mean set\? See "idv-agent workflow/],
 		['idv', ['help', 'nosuch'], /Unknown command "nosuch"\. See "idv --help"/],
 		['idv', ['fleet', 'help', 'sing'], /Unknown command "sing"\. Did you mean sign\? See "idv fleet --help"/],
 		['idv', ['apikeys'], /Unknown command 'apikeys'\. Did you mean apikey\?/],

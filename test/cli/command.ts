@@ -1,5 +1,5 @@
 /** Runs the real `bin/` commands in directories of their own, as a person at a shell would. */
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -8,9 +8,11 @@ import { createInterface } from 'node:readline';
 import { afterAll, onTestFinished } from 'vitest';
 import type { Status } from '../../src/protocol/local-api.ts';
 
-const ROOT = resolve(import.meta.dirname, '../..');
 const GROUP = String(process.getgid?.() ?? 0);
-const DEADLINE_MS = 15_000;
+const DEADLINE_MS = 45_000;
+
+/** The commands as they ship, if this run has built them; else the checkout's. */
+export const BIN = process.env['IDV_TEST_BIN'] ?? resolve(import.meta.dirname, '../../bin');
 
 export interface Outcome {
 	/** Exit status, or the signal's name. */
@@ -148,6 +150,12 @@ export function follow(
 	};
 }
 
+/** A run that is interrupted leaves no process behind: the kernel ends a command whose test runner is gone. */
+export function diesWithTheRun(program: string, args: readonly string[]): string[] {
+	return hasSetpriv ? ['setpriv', '--pdeathsig', 'KILL', '--', program, ...args] : [program, ...args];
+}
+const hasSetpriv = spawnSync('setpriv', ['--version']).status === 0;
+
 function start(
 	name: string,
 	args: readonly string[],
@@ -155,7 +163,8 @@ function start(
 	directory?: string,
 ): ChildProcess {
 	const { PATH = '', HOME = '' } = process.env;
-	return spawn(join(ROOT, 'bin', name), args, { env: { PATH, HOME, ...env }, stdio: 'pipe', cwd: directory });
+	const [program = '', ...words] = diesWithTheRun(join(BIN, name), args);
+	return spawn(program, words, { env: { PATH, HOME, ...env }, stdio: 'pipe', cwd: directory });
 }
 
 async function collect(child: ChildProcess): Promise<Outcome> {

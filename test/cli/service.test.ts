@@ -221,7 +221,7 @@ test('demo --once tells the whole story and ends with 0', async () => {
 	expect(stdout).toMatch(/neither side saw the device offline/);
 	expect(stdout).toMatch(/That was the whole story, in \d+\.\d s\.\n$/);
 	expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
-}, 40_000);
+});
 
 test('without a terminal demo tells its story in plain text and ends, also where nothing can be written; Ctrl-C half-way leaves nothing', async () => {
 	const home = await givenHome();
@@ -237,7 +237,7 @@ test('without a terminal demo tells its story in plain text and ends, also where
 	expect(stdout).not.toContain('\x1b');
 	expect(stdout).not.toContain('Offline for 0 s');
 	expect((await readdir(home.directory)).filter((name) => name.startsWith('idv-agent-demo-'))).toEqual([]);
-}, 40_000);
+});
 
 test.skipIf(!hasTerminal)(
 	'at a terminal demo ends in an invitation that stays still, and takes keys',

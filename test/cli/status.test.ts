@@ -7,7 +7,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { describePlan } from '../../src/cli/status.ts';
 import { statusSchema } from '../../src/protocol/local-answers.ts';
 import { credentialsOf } from '../service/fixture.ts';
-import { atTheEndOfAll, follow, givenHome } from './command.ts';
+import { atTheEndOfAll, BIN, follow, givenHome } from './command.ts';
 import { type Device, givenDevice, givenPaired, givenProvisioned } from './device.ts';
 import { expectJsonRefusal, expectRefusal } from './refusal.ts';
 
@@ -33,6 +33,11 @@ describe('on a paired device that is online', () => {
 	let device: Device;
 	beforeAll(async () => {
 		device = await givenPaired({ atTheEnd });
+	});
+
+	test('status --exit-code is 0 while online', async () => {
+		const { stdout, status } = await device.home.agent(['status', '--exit-code']);
+		expect([status, stdout.split('\n')[0]]).toEqual([0, expect.stringMatching(/^Online/)]);
 	});
 
 	test('status is a sentence and a table', async () => {
@@ -129,7 +134,7 @@ describe('on a paired device that is online', () => {
 	test('events into a pipe that nobody reads any more end quietly', async () => {
 		const { home, service } = device;
 		const { PATH = '' } = process.env;
-		const child = spawn(join(import.meta.dirname, '../../bin/idv-agent'), ['events', '--follow'], {
+		const child = spawn(join(BIN, 'idv-agent'), ['events', '--follow'], {
 			env: { PATH, ...home.env },
 			stdio: ['ignore', 'pipe', 'pipe'],
 		});

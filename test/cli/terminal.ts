@@ -4,9 +4,8 @@
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { join, resolve } from 'node:path';
-
-const BIN = resolve(import.meta.dirname, '../../bin');
+import { join } from 'node:path';
+import { BIN } from './command.ts';
 
 /** Without it, tests at a terminal are skipped; Debian has it on every machine. */
 export const hasTerminal = spawnSync('script', ['--version']).status === 0;

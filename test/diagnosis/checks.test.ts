@@ -51,6 +51,7 @@ describe('the list', () => {
 			'channel http',
 			'heartbeat channel',
 			'local-socket',
+			'plan settings',
 			'first-code settings',
 			'scanner settings',
 			'unit',

@@ -1,5 +1,5 @@
 /** What the settings open on loopback: for a scraper, for applications in a browser, and as settings change. */
-import { chmod, writeFile } from 'node:fs/promises';
+import { chmod, readFile, writeFile } from 'node:fs/promises';
 import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -36,7 +36,9 @@ describe('the port for health and metrics', () => {
 	test('answers a scraper those three and nothing else, and no page', async () => {
 		const device = await givenPairedAgent(await givenService(), { sets: ['local.metricsPort=0'] });
 		for (const path of PROBED) expect(await probe(device, path)).toMatchObject({ status: 200 });
-		expect((await probe(device, '/metrics')).text).toContain('idv_agent_state{state="online"} 1');
+		expect((await probe(device, '/metrics')).text).toMatch(
+			/^idv_agent_state\{device="KIOSK-0001",version="0.0.0-test",state="online"\} 1$/m,
+		);
 		for (const path of ['/v1/status', '/v1/events', '/v1/identity', '/v1/service/api/x', '/v1/openapi.json'])
 			expect([path, (await probe(device, path)).status]).toEqual([path, 403]);
 		expect((await probe(device, '/v1/unpair', { method: 'POST' })).json.code).toBe('access-denied');
@@ -184,6 +186,16 @@ describe('changed settings', () => {
 		service.notify({ type: 'e' });
 		await device.untilEvent(({ kind }) => kind === 'e');
 		expect((await device.events()).filter(({ type }) => type !== 'gap').map(({ kind }) => kind)).toEqual(['d', 'e']);
+	});
+
+	test('a missing group is a warning where a setting names it or systemd starts the agent, and is not missed elsewhere', async () => {
+		const isThere = /^idv-agent:/m.test(await readFile('/etc/group', 'utf8'));
+		const quiet = await givenAgent({ groups: 'settings' });
+		expect(warningsOf(quiet)).toEqual([]);
+		const byUnit = await givenAgent({ groups: 'settings', env: { INVOCATION_ID: '1' } });
+		expect(warningsOf(byUnit).map(({ code }) => code)).toEqual(isThere ? [] : ['socket-failed', 'socket-failed']);
+		const named = await givenAgent({ groups: 'settings', settings: { local: { agentGroup: 'no-such-group' } } });
+		expect(warningsOf(named).map(({ message }) => message)).toContainEqual(expect.stringContaining('no-such-group'));
 	});
 
 	test('of sockets and files that are open already warn, by name, that they wait for the next start [F130]', async () => {

@@ -1,18 +1,19 @@
-/** The kiosk applications of the README and docs/kiosk-software.md, as they stand there, against a running agent and the embedded service. */
+/** The kiosk applications of the README and docs/kiosk-software.md and the test of docs/backend.md, as they stand there, against a running agent and the embedded service. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { expect, onTestFinished, test } from 'vitest';
+import { bundle } from '../../scripts/bundle.ts';
 import type { EmbeddedService } from '../../src/service/embedded-service.ts';
 import { givenAgent, givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 
-const DOCUMENTS = ['README.md', 'docs/kiosk-software.md']
+const DOCUMENTS = ['README.md', 'docs/kiosk-software.md', 'docs/backend.md']
 	.map((name) => readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8'))
 	.join('\n');
 const SOCKET = '/run/idv-agent/agent.sock';
@@ -47,6 +48,7 @@ async function runExample(
 	expect(code).toContain(SOCKET);
 	const file = join(device.home.directory, `kiosk.${extension}`);
 	await writeFile(file, code.replaceAll(SOCKET, join(device.home.paths.runDir, 'agent.sock')));
+	if (code.includes('idv-agent/')) await installPackage(device.home.directory);
 	// What it starts ends with it.
 	const child = spawn(program, [file], { stdio: ['ignore', 'pipe', 'pipe'], detached: true });
 	return readLines(child, name);
@@ -80,6 +82,15 @@ function readLines(child: ChildProcess, name: string): Application {
 				looking();
 			}),
 	};
+}
+
+/** The libraries as the package has them, in the `node_modules` of a directory. */
+async function installPackage(directory: string): Promise<void> {
+	const root = resolve(import.meta.dirname, '../..');
+	const installed = join(directory, 'node_modules/idv-agent');
+	const entries = { client: 'src/client/client.runner.ts', testing: 'src/service/testing.ts' };
+	await bundle({ root, entries, outDir: join(installed, 'dist') });
+	await cp(join(root, 'package.json'), join(installed, 'package.json'));
 }
 
 function killGroup({ pid }: ChildProcess): void {
@@ -118,7 +129,7 @@ test('the trial service and the device beside it start as they stand there, and 
 	}
 	expect(answers).toContain(`Online with 127.0.0.1:${port}, workflow document-check.`);
 	expect(answers).toContain('Sent to 1 device.');
-}, 30_000);
+});
 
 async function givenDevice() {
 	const service = await givenService();
@@ -146,6 +157,23 @@ test.runIf(isThere('curl'))('the application in curl waits for events and acknow
 	service.notify({ type: 'one', id: 'n-1' });
 	await running.untilPrinted('"kind":"one"');
 	await expectAcknowledged(device, service, 'kiosk-sh', running);
+});
+
+test('the application of the README prints what comes', async () => {
+	const { service, device } = await givenDevice();
+	const running = await runExample(device, 'readme', process.execPath, 'mjs');
+	service.notify({ type: 'one', id: 'n-1' });
+	expect(await running.untilPrinted('one ')).toBe("one { type: 'one', id: 'n-1' }");
+});
+
+test('the test of a backend passes, with the service as a library', async () => {
+	const directory = await mkdtemp(join(tmpdir(), 'idv-readme-'));
+	onTestFinished(() => rm(directory, { recursive: true, force: true }));
+	await installPackage(directory);
+	await writeFile(join(directory, 'backend.mjs'), exampleOf('testing'));
+	const { status, stdout } = spawnSync(process.execPath, ['backend.mjs'], { cwd: directory, encoding: 'utf8' });
+	expect(stdout).toMatch(/# pass 1\n|pass 1\n/);
+	expect(status).toBe(0);
 });
 
 test('the application in Node holds a lease, asks the service and acknowledges', async () => {

@@ -174,7 +174,7 @@ describe('session start', () => {
 			[['--metadata', `@${list}`], 65, 'body-invalid', /not a JSON object/],
 			[['--metadata', `@${operator.directory}/none`], 65, 'body-invalid', /none is not there/],
 			[['--locale', ''], 64, 'usage', /--locale/],
-			[['--ttl', '0'], 64, 'usage', /--ttl must be a whole number from 1/],
+			[['--ttl', '0'], 64, 'usage', /--ttl must be a time such as 30d/],
 			[['--workflow', 'x'.repeat(200)], 64, 'usage', /--workflow must have at most 128/],
 		];
 		await Promise.all(

@@ -21,7 +21,7 @@ describe('apikey create', () => {
 	const create = ['apikey', 'create', '--name', 'backend', '--permissions', 'deeplink:write, person:write'];
 
 	test('--json is the key as the service made it, with a lifetime', async () => {
-		const key = succeeded(await idv([...create, '--expires', '3600', '--json']));
+		const key = succeeded(await idv([...create, '--expires', '1h', '--json']));
 		expect(key).toMatchObject({ name: 'backend', permissions: ['deeplink:write', 'person:write'], warnings: [] });
 		expect(Math.abs(Date.parse(key.expiresAt) - Date.now() - 3_600_000)).toBeLessThan(60_000);
 		const asked = { IDV_URL: operator.service.url, IDV_AUTHORIZATION: `ApiKey ${key.token}` };
@@ -37,7 +37,7 @@ describe('apikey create', () => {
 		expect(stdout).toMatch(
 			/^Created API key backend\.\n\nId +key-\S+\nSaved +\S+key\nPermissions +deeplink:write, person:write\nExpires +never\n$/,
 		);
-		expect(stderr).toBe('Warning: This key never expires. Use --expires SECONDS for one that does.\n');
+		expect(stderr).toBe('Warning: This key never expires. Use --expires 30d for one that ends.\n');
 		expect(stdout + stderr).not.toContain(text.trim().split(' ')[1]);
 		expect(status).toBe(0);
 		const asked = { IDV_URL: operator.service.url };
@@ -171,8 +171,10 @@ describe('apikey create', () => {
 			[withFlags('x'.repeat(200), 'a:b'), /--name must have at most 128/],
 			[withFlags('x', 'deeplink'), /--permissions deeplink must have the form <resource>:<action>/],
 			[withFlags('x', ' , '), /--permissions must name at least one/],
-			[withFlags('x', 'a:b', '--expires', '0'), /--expires must be a whole number from 1/],
-			[withFlags('x', 'a:b', '--expires', '1.5'), /--expires must be a whole number/],
+			[withFlags('x', 'a:b', '--expires', '0'), /--expires must be a time such as 30d/],
+			[withFlags('x', 'a:b', '--expires', '1.5'), /--expires must be a time such as 30d/],
+			[withFlags('x', 'a:b', '--expires', '30 days'), /--expires must be a time such as 30d/],
+			[withFlags('x', 'a:b', '--expires', '9999w'), /--expires must be a time .* at most 315360000 s/],
 		];
 		await Promise.all(
 			cases.map(async ([args, words]) => expectRefusal(await idv(args), { status: 64, code: 'usage', words })),

@@ -47,6 +47,7 @@ describe('every setting', () => {
 		expect(settings.filter(([, { secret }]) => secret).map(([path]) => path)).toEqual([
 			'network.proxy',
 			'fleet.planUrl',
+			'telemetry.otlpUrl',
 		]);
 	});
 

@@ -154,6 +154,7 @@ async function openToGroup(path: string, group: string | number | undefined): Pr
 			if (gid === undefined)
 				return failure('socket-failed', `There is no group ${group}: only its owner may use ${path}.`, {
 					remedy: 'Make the group (systemd-sysusers does), or name another, and start the agent again.',
+					params: { group: String(group) },
 				});
 			await chown(path, -1, gid);
 		}

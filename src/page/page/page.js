@@ -41,6 +41,7 @@ const FOR_SUPPORT = new Set([
 	'plan-untrusted',
 	'plan-outdated',
 	'plan-not-followed',
+	'answer-withheld',
 	'file-exposed',
 	'plan-for-other-fleet',
 	'plan-expired',

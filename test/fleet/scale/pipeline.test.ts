@@ -121,10 +121,9 @@ test(`a plan that fails on 5 % of ${DEVICES} devices ends at its first ring, and
 			};
 			const forget = service.on('heartbeat', look);
 		});
-	const told = (id: string) => service.devices().find(({ deviceId }) => deviceId === id);
+	const isFirst = new Set(first);
 	const firstRing = () => {
-		const known = new Set(first);
-		return service.devices().filter(({ deviceId }) => known.has(deviceId));
+		return service.devices().filter(({ deviceId }) => isFirst.has(deviceId));
 	};
 	await until(
 		() =>
@@ -137,10 +136,9 @@ test(`a plan that fails on 5 % of ${DEVICES} devices ends at its first ring, and
 	await until(() => {
 		looked += 1;
 		if (looked % 500 !== 0) return false;
-		return first.every((id) => {
-			const device = told(id);
-			return bad.has(id) ? device?.planRefused === 1 : device?.planRevision === 1 && device.workflowId === 'second';
-		});
+		return firstRing().every(({ deviceId, planRefused, planRevision, workflowId }) =>
+			bad.has(deviceId) ? planRefused === 1 : planRevision === 1 && workflowId === 'second',
+		);
 	});
 	// As if the plan had been published long ago.
 	await utimes(planFile, 0, 0);

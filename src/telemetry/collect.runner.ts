@@ -1,0 +1,66 @@
+/** All figures of a device at one moment, for a scrape and for a push alike. */
+import type { Agent } from '../agent/agent.runner.ts';
+import type { Counters } from '../base/counters.ts';
+import type { Status } from '../protocol/local-api.ts';
+import {
+	agentMetrics,
+	deviceLabels,
+	fieldMetrics,
+	formatMetrics,
+	type MachineFigures,
+	type Metric,
+	stateMetrics,
+	withLabels,
+} from '../status/metrics.ts';
+
+type MeasuredAgent = Pick<Agent, 'events' | 'leases'>;
+
+const UNKNOWN_MACHINE: MachineFigures = {
+	diskFreeBytes: null,
+	diskSizeBytes: null,
+	celsius: null,
+	scannerPresent: null,
+};
+
+/** @param machine `null` where it is not known. @param wallMs the device's clock, milliseconds since 1970. */
+export function collectMetrics(
+	{ events, leases }: MeasuredAgent,
+	status: Status,
+	counters: Counters,
+	machine: MachineFigures | null,
+	wallMs = Date.now(),
+): Metric[] {
+	const ageOf = (iso: string | null | undefined) => (iso ? wallMs - Date.parse(iso) : null);
+	const { acknowledgedAtMs } = counters;
+	return [
+		...agentMetrics(status, counters, {
+			eventsKept: events.count,
+			eventBytes: events.bytes,
+			eventsDurable: counters.eventsDurable,
+			consumers: counters.streams,
+			leases: leases.list().leases.length,
+			residentBytes: process.memoryUsage.rss(),
+			clockSkewSeconds: counters.clockSkewMs === null ? null : counters.clockSkewMs / 1000,
+		}),
+		...stateMetrics(status),
+		...fieldMetrics(
+			machine ?? UNKNOWN_MACHINE,
+			{
+				heartbeatMs: ageOf(status.channel.lastHeartbeatAt),
+				acknowledgedMs: acknowledgedAtMs === null ? null : performance.now() - acknowledgedAtMs,
+				planCheckedMs: ageOf(status.plan?.checkedAt),
+			},
+			wallMs,
+		),
+	];
+}
+
+/** The text of a scrape, with the device on each sample. */
+export function scrape(
+	agent: MeasuredAgent & Pick<Agent, 'status'>,
+	counters: Counters,
+	machine: MachineFigures | null,
+): string {
+	const status = agent.status();
+	return formatMetrics(withLabels(collectMetrics(agent, status, counters, machine), deviceLabels(status)));
+}

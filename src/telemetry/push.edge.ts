@@ -1,0 +1,68 @@
+/** One delivery of metrics to a store: tried once, with a deadline. Follows no redirect and says no more of the address than its host. */
+import { type Agent as HttpAgent, request as requestHttp } from 'node:http';
+import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
+import { promisify } from 'node:util';
+import { gzip } from 'node:zlib';
+
+export interface Delivery {
+	readonly url: URL;
+	readonly headers: Readonly<Record<string, string>>;
+	readonly body: Uint8Array;
+	/** Of the device's network; `undefined` where the direct way does. */
+	readonly agent: HttpAgent | undefined;
+	readonly deadlineMs: number;
+	readonly signal: AbortSignal;
+}
+
+/** The store's status, and the wait that it asks for. */
+export interface DeliveryAnswer {
+	readonly status: number;
+	readonly retryAfterMs: number | null;
+}
+
+const packed = promisify(gzip);
+/** Less than this costs more to pack than to send. */
+const PACKED_FROM_BYTES = 8192;
+/** A handshake for each delivery would cost more than the delivery. */
+const keptOpen = new HttpsAgent({ keepAlive: true, maxSockets: 1 });
+
+export type Deliver = typeof deliver;
+
+/** @throws whatever the line does; an answer of any status is returned. */
+export async function deliver({ url, headers, body, agent, deadlineMs, signal }: Delivery): Promise<DeliveryAnswer> {
+	const isSecure = url.protocol === 'https:';
+	const isLarge = body.length > PACKED_FROM_BYTES;
+	const bytes = isLarge ? await packed(body, { level: 1 }) : body;
+	const ended = AbortSignal.any([signal, AbortSignal.timeout(deadlineMs)]);
+	return new Promise((resolve, reject) => {
+		const options = {
+			method: 'POST',
+			signal: ended,
+			headers: {
+				...headers,
+				'content-type': 'application/x-protobuf',
+				...(isLarge && { 'content-encoding': 'gzip' }),
+				'content-length': bytes.length,
+			},
+			...(agent ? { agent } : isSecure && { agent: keptOpen }),
+		};
+		const request = (isSecure ? requestHttps : requestHttp)(url, options, (response) => {
+			response.on('error', reject);
+			response.on('end', () => {
+				const seconds = Number(response.headers['retry-after'] ?? Number.NaN);
+				resolve({
+					status: response.statusCode ?? 0,
+					retryAfterMs: seconds >= 0 ? Math.min(seconds, 86_400) * 1000 : null,
+				});
+			});
+			response.resume();
+		});
+		request.on('error', reject);
+		request.end(bytes);
+	});
+}
+
+/** Closes the connections that wait for the next delivery. */
+export function closeDeliveries(): void {
+	keptOpen.destroy();
+}

@@ -1,0 +1,196 @@
+/**
+ * Sends the device's figures to a metrics store by OTLP, for devices that no scraper reaches. Loaded only where
+ * `telemetry.otlpUrl` is set. A failed delivery is a warning, and never keeps the device from its work.
+ */
+import type { Agent } from '../agent/agent.runner.ts';
+import type { Clock } from '../base/clock.edge.ts';
+import type { Counters } from '../base/counters.ts';
+import { AgentError, type Failure, failure } from '../base/errors.ts';
+import { readText } from '../base/files.edge.ts';
+import type { Log } from '../base/log.edge.ts';
+import { classifyNetworkError } from '../connection/classify-network-error.ts';
+import type { Network } from '../connection/network.edge.ts';
+import type { Settings } from '../settings/table.ts';
+import { deviceLabels, type MachineFigures, stateMetrics } from '../status/metrics.ts';
+import { changesBetween, createChangeLog, goneFrom, type Seen, seenIn } from './changes.ts';
+import { collectMetrics } from './collect.runner.ts';
+import { encodeMetrics, encodeRequest } from './otlp.ts';
+import { closeDeliveries, deliver } from './push.edge.ts';
+
+const DEADLINE_MS = 20_000;
+/** The first push comes within so long of the start, in milliseconds. */
+const FIRST_MS = 5000;
+/** Deliveries that the line has failed in a row before it is a warning. */
+const FAILURES_TO_WARN = 3;
+const MAX_HEADERS_BYTES = 16 * 1024;
+
+export interface TelemetryParts {
+	readonly agent: Agent;
+	readonly counters: Counters;
+	readonly clock: Clock;
+	readonly random: () => number;
+	readonly userAgent: string;
+	readonly settings: () => Settings['telemetry'];
+	readonly network: () => Pick<Network, 'channelAgent' | 'viaProxy'>;
+	readonly machine: () => Promise<MachineFigures>;
+	readonly log: Pick<Log, 'info'>;
+	readonly registerSecret: (secret: string) => void;
+	/** Takes secrets out of a text that leaves the device. */
+	readonly redact: (text: string) => string;
+}
+
+export type Telemetry = ReturnType<typeof startTelemetry>;
+
+export function startTelemetry(parts: TelemetryParts) {
+	const { agent, counters, clock, random, settings } = parts;
+	const startedAtMs = clock.wallMs();
+	const changes = createChangeLog();
+	let seen: Seen = new Map();
+	let seenAll: Seen = new Map();
+	let failures = 0;
+	let hasDelivered = false;
+	let underWay: AbortController | null = null;
+	let cancel = () => {};
+	let stopped = false;
+
+	const encoded = (metrics: Parameters<typeof encodeMetrics>[0], describe = false) =>
+		encodeMetrics(metrics, { atMs: clock.wallMs(), startedAtMs, describe });
+
+	function noteChanges(): void {
+		const now = seenIn(stateMetrics(agent.status()));
+		const changed = changesBetween(seen, now);
+		// The first look changes nothing.
+		if (seen.size > 0 && changed.length > 0) changes.add(clock.monotonicMs(), encoded(changed));
+		seen = now;
+	}
+
+	function pushIn(delayMs: number): void {
+		cancel();
+		if (!stopped) cancel = clock.schedule(delayMs, () => void push());
+	}
+
+	async function push(): Promise<void> {
+		if (underWay) return;
+		const { otlpUrl, intervalSeconds } = settings();
+		const url = otlpUrl === null ? null : URL.parse(otlpUrl);
+		if (!url) return;
+		underWay = new AbortController();
+		const { signal } = underWay;
+		// Devices that were switched on together must not push together.
+		let nextMs = intervalSeconds * 1000 * (0.9 + 0.2 * random());
+		try {
+			const retryAfterMs = await send(url, signal);
+			nextMs = Math.max(nextMs, retryAfterMs ?? 0);
+		} catch (error) {
+			if (!signal.aborted) noteFailure(asFailure(error, url), error instanceof AgentError);
+		}
+		// Settings that changed meanwhile have set a time of their own.
+		if (signal.aborted) return;
+		underWay = null;
+		pushIn(nextMs);
+	}
+
+	/** @param isClear whether waiting will not mend it. */
+	function noteFailure(told: Failure, isClear: boolean): void {
+		failures += 1;
+		if (isClear || failures >= FAILURES_TO_WARN) agent.warn('telemetry', told);
+	}
+
+	/** @returns the wait that the store asks for. */
+	async function send(url: URL, signal: AbortSignal): Promise<number | null> {
+		const headers = await readHeaders(settings().headersFile, parts.registerSecret);
+		const machine = await parts.machine();
+		noteChanges();
+		const status = agent.status();
+		const metrics = collectMetrics(agent, status, counters, machine, clock.wallMs());
+		const now = seenIn(metrics);
+		const pending = changes.pending();
+		const current = encoded([...goneFrom(seenAll, now), ...metrics], !hasDelivered);
+		const labels = Object.fromEntries(
+			Object.entries(deviceLabels(status)).map(([name, value]) => [name, parts.redact(value)]),
+		);
+		const asChannel = new URL(url);
+		asChannel.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:';
+		const answer = await deliver({
+			url,
+			headers: { 'user-agent': parts.userAgent, ...headers },
+			body: encodeRequest(labels, status.agentVersion, [...pending, current]),
+			agent: parts.network().channelAgent(asChannel),
+			deadlineMs: DEADLINE_MS,
+			signal,
+		});
+		const isGood = answer.status >= 200 && answer.status < 300;
+		// What a store cannot take now it will not take later: it must not hold up what follows.
+		if (isGood || answer.status === 400 || answer.status === 413) changes.delivered(pending);
+		if (isGood) {
+			hasDelivered = true;
+			seenAll = now;
+			failures = 0;
+			agent.warn('telemetry', null);
+			return null;
+		}
+		const told = failure('telemetry-failed', `The metrics store at ${url.host} answered ${answer.status}.`);
+		noteFailure(told, answer.status < 500 && answer.status !== 408 && answer.status !== 429);
+		return answer.retryAfterMs;
+	}
+
+	function asFailure(error: unknown, url: URL): Failure {
+		if (error instanceof AgentError) return error.failure;
+		const { message } = classifyNetworkError(error, { host: url.host, viaProxy: parts.network().viaProxy(url) });
+		return failure('telemetry-failed', `Metrics were not delivered: ${message}`);
+	}
+
+	noteChanges();
+	const forget = agent.onStatus(noteChanges);
+	pushIn(FIRST_MS * random());
+	return {
+		/** Bytes of changes that wait to be delivered. */
+		get pendingBytes() {
+			return changes.bytes;
+		},
+		/** The settings or the network may have changed: the next push comes soon. */
+		reevaluate() {
+			failures = 0;
+			underWay?.abort();
+			underWay = null;
+			pushIn(FIRST_MS * random());
+		},
+		/** Pushes now; resolves when it is over. */
+		push,
+		close(): void {
+			stopped = true;
+			forget();
+			cancel();
+			underWay?.abort();
+			closeDeliveries();
+			agent.warn('telemetry', null);
+		},
+	};
+}
+
+/** Lines as `Name: value`. @throws AgentError `telemetry-failed`, without a word of a value. */
+async function readHeaders(
+	file: string | null,
+	registerSecret: (secret: string) => void,
+): Promise<Readonly<Record<string, string>>> {
+	if (file === null) return {};
+	const text = await readText(file, MAX_HEADERS_BYTES).catch((cause) => {
+		throw new AgentError('telemetry-failed', `telemetry.headersFile ${file} cannot be read.`, {
+			remedy: 'Make sure the file exists and the agent\u2019s user can read it.',
+			cause,
+		});
+	});
+	const headers: Record<string, string> = {};
+	for (const [index, line] of text.split(/\r?\n/).entries()) {
+		if (line.trim() === '' || line.startsWith('#')) continue;
+		const [, name, value] = /^([\w!#$%&'*+.^`|~-]+):\s*([\x20-\x7e]*?)\s*$/.exec(line) ?? [];
+		if (name === undefined || value === undefined)
+			throw new AgentError('telemetry-failed', `telemetry.headersFile ${file}: line ${index + 1} is not Name: value.`, {
+				remedy: 'Write one header on each line, such as Authorization: Bearer TOKEN.',
+			});
+		headers[name.toLowerCase()] = value;
+		registerSecret(value);
+		registerSecret(value.slice(value.indexOf(' ') + 1));
+	}
+	return headers;
+}

@@ -1,0 +1,199 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { changesBetween, createChangeLog, seenIn } from '../../src/telemetry/changes.ts';
+import { readMachineFigures } from '../../src/telemetry/machine.edge.ts';
+import { encodeMetrics, encodeRequest } from '../../src/telemetry/otlp.ts';
+import { givenHome, givenPairedAgent } from '../harness/harness.ts';
+import { givenService } from '../service/fixture.ts';
+import { givenSink, readPush } from './otlp-sink.ts';
+
+describe('the encoder', () => {
+	test('writes what another reader of protobuf reads, whatever stands in it', () => {
+		const name = fc.string({ unit: 'binary', minLength: 1, maxLength: 200 }).filter((text) => text.isWellFormed());
+		const labels = fc.dictionary(name, name, { maxKeys: 3 });
+		const sample = fc.record({ labels, value: fc.double({ noNaN: true }) });
+		const metric = fc.record({
+			name,
+			help: name,
+			type: fc.constantFrom('counter' as const, 'gauge' as const),
+			samples: fc.array(sample, { minLength: 1, maxLength: 3 }),
+		});
+		fc.assert(
+			fc.property(fc.array(metric, { maxLength: 5 }), labels, fc.nat(4e9), (metrics, resource, atMs) => {
+				const body = encodeRequest(resource, '1', [encodeMetrics(metrics, { atMs, startedAtMs: 1, describe: true })]);
+				const read = readPush(body);
+				expect(read.resource).toEqual(resource);
+				expect(read.points).toEqual(
+					metrics.flatMap((one) =>
+						one.samples.map(({ labels: own, value }) => ({
+							name: one.name,
+							labels: own,
+							value,
+							atMs,
+							isCounter: one.type === 'counter',
+						})),
+					),
+				);
+			}),
+			{ numRuns: 100 },
+		);
+	});
+});
+
+describe('changes that wait', () => {
+	const bytes = (size: number) => new Uint8Array(size);
+
+	test('are bounded by bytes and by a day, the oldest go first', () => {
+		const log = createChangeLog(1000);
+		for (let n = 0; n < 50; n += 1) log.add(n, bytes(100));
+		expect({ bytes: log.bytes, count: log.pending().length }).toEqual({ bytes: 1000, count: 10 });
+		log.add(86_400_000 + 45, bytes(1));
+		expect(log.pending().length).toBe(6);
+	});
+
+	test('that came while a delivery was under way stay', () => {
+		const log = createChangeLog();
+		log.add(1, bytes(10));
+		const handedOut = log.pending();
+		log.add(2, bytes(5));
+		log.delivered(handedOut);
+		expect({ bytes: log.bytes, count: log.pending().length }).toEqual({ bytes: 5, count: 1 });
+	});
+
+	test('are the samples that differ, and 0 once for those that are gone', () => {
+		const gauge = (name: string, labels: Record<string, string> | undefined, value: number) =>
+			({ name, help: '', type: 'gauge', samples: [labels ? { labels, value } : { value }] }) as const;
+		const before = seenIn([
+			gauge('online', undefined, 1),
+			gauge('problem', { code: 'a' }, 1),
+			gauge('same', undefined, 3),
+		]);
+		const now = seenIn([
+			gauge('online', undefined, 0),
+			gauge('problem', { code: 'b' }, 1),
+			gauge('same', undefined, 3),
+		]);
+		expect(changesBetween(before, now).map(({ name, samples }) => [name, samples[0]])).toEqual([
+			['problem', { labels: { code: 'a' }, value: 0 }],
+			['online', { value: 0 }],
+			['problem', { labels: { code: 'b' }, value: 1 }],
+		]);
+	});
+});
+
+test('figures of the machine need no program', async () => {
+	const { directory } = await givenHome();
+	const figures = await readMachineFigures(directory, directory);
+	expect(figures).toMatchObject({ diskFreeBytes: expect.any(Number), celsius: null });
+	expect((await readMachineFigures('/does/not/exist')).diskFreeBytes).toBeNull();
+});
+
+describe('a device with telemetry.otlpUrl', () => {
+	test('sends its figures with its name, labels and version, and secrets nowhere', async () => {
+		const service = await givenService();
+		const sink = await givenSink();
+		const home = await givenHome();
+		const headersFile = await home.secretFile(
+			'headers',
+			'# for the store\nAuthorization: Bearer store-secret-1\nX-Scope: kiosks',
+		);
+		const sets = [`telemetry.otlpUrl=${sink.url}`, `telemetry.headersFile=${headersFile}`, 'fleet.labels=lobby,berlin'];
+		const running = await givenPairedAgent(service, { home, sets });
+		const idle = running.clock.pending;
+		running.clock.advance(5000);
+		await sink.untilAsked(1);
+		await running.untilTimers(idle);
+		// The first heartbeat comes within the cadence.
+		running.clock.advance(66_000);
+		await sink.untilAsked(2);
+		const push = sink.pushes.at(-1);
+		expect(push?.headers).toMatchObject({
+			authorization: 'Bearer store-secret-1',
+			'x-scope': 'kiosks',
+			'content-type': 'application/x-protobuf',
+		});
+		expect(push?.resource).toEqual({ device: 'KIOSK-0001', labels: 'berlin,lobby', version: '0.0.0-test' });
+		const value = (name: string) => push?.points.find((point) => point.name === `idv_agent_${name}`)?.value;
+		expect(value('online')).toBe(1);
+		for (const name of [
+			'heartbeat_age_seconds',
+			'disk_free_bytes',
+			'scanner_present',
+			'reconnects_total',
+			'channel_cuts_recent',
+			'events_kept',
+			'report_time_seconds',
+		])
+			expect([name, value(name)]).toEqual([name, expect.any(Number)]);
+		expect(push?.points.find(({ name }) => name === 'idv_agent_workflow')?.labels).toEqual({ workflow: 'check-in' });
+		expect(running.logText()).not.toMatch(/store-secret-1|secret-in-query/);
+	});
+
+	test('delivers what changed during an outage of the store, each with its moment [F395]', async () => {
+		const service = await givenService();
+		const sink = await givenSink();
+		const sets = [`telemetry.otlpUrl=${sink.url}`, 'telemetry.intervalSeconds=60'];
+		const { clock, agent, passWait, untilTimers, untilStatus, untilLive } = await givenPairedAgent(service, { sets });
+		const idle = clock.pending;
+		const push = async (count: number) => {
+			clock.advance(66_000);
+			await sink.untilAsked(count);
+			await untilTimers(idle);
+		};
+		await push(1);
+		sink.status = 503;
+		const beganMs = clock.wallMs();
+		service.closeChannels(1011);
+		await untilStatus(({ state }) => state !== 'online', 'offline');
+		await passWait();
+		await untilLive('check-in');
+		for (const count of [2, 3, 4]) await push(count);
+		expect(agent.status().warnings).toMatchObject([
+			{ code: 'telemetry-failed', message: expect.stringMatching(/answered 503/) },
+		]);
+		sink.status = 200;
+		await push(5);
+		expect(agent.status().warnings).toEqual([]);
+		const online = sink.pushes.at(-1)?.points.filter(({ name }) => name === 'idv_agent_online') ?? [];
+		expect(online.map(({ value }) => value)).toEqual([0, 1, 1]);
+		expect(online[0]?.atMs).toBe(beganMs);
+		expect(online[2]?.atMs).toBeGreaterThan(beganMs + 180_000);
+		await push(6);
+		expect(sink.pushes.at(-1)?.points.filter(({ name }) => name === 'idv_agent_online').length).toBe(1);
+	});
+
+	test('says at once what waiting will not mend', async () => {
+		const service = await givenService();
+		const sink = await givenSink();
+		sink.status = 401;
+		const running = await givenPairedAgent(service, { sets: [`telemetry.otlpUrl=${sink.url}`] });
+		running.clock.advance(5000);
+		const { warnings } = await running.untilStatus((status) => status.warnings.length > 0, 'a warning');
+		expect(warnings).toMatchObject([
+			{
+				code: 'telemetry-failed',
+				message: expect.stringMatching(/^The metrics store at 127.0.0.1:\d+ answered 401\.$/),
+			},
+		]);
+	});
+
+	test('follows its settings: another store, and none', async () => {
+		const service = await givenService();
+		const [one, two] = [await givenSink(), await givenSink()];
+		const running = await givenPairedAgent(service, { settings: { telemetry: { otlpUrl: one.url } } });
+		const use = async (telemetry: object) => {
+			await running.home.writeSettings({ telemetry });
+			await running.daemon.reload();
+			running.clock.advance(5000);
+		};
+		running.clock.advance(5000);
+		await one.untilAsked(1);
+		await use({ otlpUrl: two.url });
+		await two.untilAsked(1);
+		await use({});
+		running.clock.advance(300_000);
+		await use({ otlpUrl: one.url });
+		await one.untilAsked(2);
+		expect(two.pushes.length).toBe(1);
+	});
+});
