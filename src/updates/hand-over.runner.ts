@@ -4,11 +4,12 @@
  */
 import type { Clock } from '../base/clock.edge.ts';
 import type { Failure } from '../base/errors.ts';
+import type { Order } from '../fleet/ordered-version.ts';
 import type { FleetPlan } from '../fleet/plan-format.ts';
 import type { PlannedDevice } from '../fleet/targeting.ts';
 import type { Status } from '../protocol/local-api.ts';
 import type { Settings } from '../settings/table.ts';
-import { type Order, orderFor, untilWindowMs } from './order.ts';
+import { orderFor, untilWindowMs } from './order.ts';
 
 /** In the directory of the agent's state: the plan that orders an update, as the agent has fetched it. */
 export const PLAN_FILE = 'update-plan.json';

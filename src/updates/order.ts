@@ -3,34 +3,15 @@
  * a plan over, and root asks it again from the plan's own bytes.
  */
 import { AgentError, type Failure, failure } from '../base/errors.ts';
+import { type Order, orderedVersion } from '../fleet/ordered-version.ts';
 import type { FleetPlan } from '../fleet/plan-format.ts';
-import { compilePlan, type PlannedDevice, rolloutPercentile, shareOfSpread } from '../fleet/targeting.ts';
+import { compilePlan, type PlannedDevice } from '../fleet/targeting.ts';
 import { VERSION_NAME } from '../fleet/terms.ts';
 import type { Outcomes } from './record.ts';
 
-export interface Order {
-	readonly version: string;
-	/** From then on, milliseconds since 1970; `null`: at once. */
-	readonly atMs: number | null;
-}
-
-/** The ring that begins last, of those that hold the device and have begun, counts; else the next to begin. `null`: no ring names a version. */
-export function orderFor(plan: FleetPlan, device: PlannedDevice, wallMs: number): Order | null {
-	const { rules } = compilePlan(plan);
-	const rule = rules.find(({ fits }) => fits(device))?.rule ?? null;
-	const rollout = (rule === null ? undefined : rule.rollout) ?? plan.defaults?.rollout;
-	if (!rollout) return null;
-	const place = rolloutPercentile(device.deviceId);
-	const offsetMs = Math.round(shareOfSpread(device.deviceId) * (rollout.spreadSeconds ?? plan.spreadSeconds) * 1000);
-	const orders = rollout.rings.flatMap(({ percent, startAt, agent }): Order[] => {
-		if (!agent || place >= percent) return [];
-		return [{ version: agent.version, atMs: startAt === undefined ? null : Date.parse(startAt) + offsetMs }];
-	});
-	const isDue = ({ atMs }: Order) => atMs === null || atMs <= wallMs;
-	const begun = orders.filter(isDue).toSorted((a, b) => (a.atMs ?? 0) - (b.atMs ?? 0));
-	const next = orders.filter((order) => !isDue(order)).toSorted((a, b) => (a.atMs ?? 0) - (b.atMs ?? 0));
-	return begun.at(-1) ?? next[0] ?? null;
-}
+/** As {@link orderedVersion}, for one look. */
+export const orderFor = (plan: FleetPlan, device: PlannedDevice, wallMs: number): Order | null =>
+	orderedVersion(compilePlan(plan), device, wallMs);
 
 /** Milliseconds until the window is open; 0 while it is. A window may end on the next day. */
 export function untilWindowMs(window: string | null, now: Date): number {

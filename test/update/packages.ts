@@ -30,7 +30,7 @@ export function makeStub(real: string, version: string, behaviour: Behaviour, di
 			`#!/bin/bash\ncase "$1" in run) ${onRun || ':'} ;; code-cache) exit 0 ;; esac\nexec -a "$0" /opt/idv-agent/idv-agent "$@"\n`,
 		);
 		chmodSync(program, 0o755);
-		edit(join(tree, 'DEBIAN/control'), /^Installed-Size: .*$/m, 'Installed-Size: 200');
+		edit(join(tree, 'DEBIAN/control'), /^Installed-Size: .*$/m, 'Installed-Size: 20000');
 		if (behaviour === 'failing-script') failAtOnce(tree);
 		if (behaviour === 'without-unit') rmSync(join(tree, UNIT));
 	});
