@@ -76,7 +76,7 @@ export async function openFirstRuntime(
 	sources: Pick<SettingsSources, 'env' | 'sets'>,
 	parts: RuntimeParts,
 ): Promise<{ runtime: OpenRuntime; warning: Failure | null }> {
-	// They were valid when they were kept. What this version does not know of them, a newer one did.
+	// They were valid when they were kept. A newer version knew the ones that this one does not know.
 	const last = lastSettings && resolveWith(lastSettings, sources);
 	const inForce =
 		last && last.problems.length > 0

@@ -37,7 +37,7 @@ const facts = (more: Partial<OrderFacts> = {}): OrderFacts => ({
 	isOlder: false,
 	...more,
 });
-const ORDER = { version: '0.3.0', atMs: null };
+const ORDER = { version: '0.3.0', percent: 100, atMs: null };
 
 describe('the order of a plan', () => {
 	test('is for the devices of its ring, from its time', () => {
