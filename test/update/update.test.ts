@@ -226,7 +226,7 @@ describe('an update by apt', () => {
 		const version = next();
 		const file = await stub(version, 'good');
 		await publish(file);
-		await device.must('fallocate --length $(($(df --output=avail --block-size=1 / | tail -n 1) - 20000000)) /filling');
+		await device.must('fallocate --length $(($(stat --file-system --format="%f * %S" /) - 20000000)) /filling');
 		const { status: code, text } = await device.run(`dpkg --install /srv/site/${file.split('/').at(-1)}`);
 		await device.must('rm /filling');
 		expect(text).toContain('[disk-low]');
@@ -320,7 +320,7 @@ const DISORDER: Readonly<Record<(typeof DISORDERS)[number], (upgrading: Promise<
 		await upgrading;
 	},
 	async full(upgrading) {
-		await device.run('fallocate --length $(df --output=avail --block-size=1 / | tail -n 1) /filling; sleep 10');
+		await device.run('fallocate --length $(($(stat --file-system --format="%f * %S" /))) /filling; sleep 10');
 		await upgrading;
 		await device.must('rm -f /filling');
 	},
