@@ -2,11 +2,13 @@
  * Makes the programs that are shipped: one minified CommonJS file for each command, with what it seldom needs beside it.
  * `npm run build` runs this; a device never does. Decides nothing about how a program behaves.
  */
-import { realpathSync } from 'node:fs';
-import { copyFile, mkdir, readFile, rm, stat } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
+import { globSync, readFileSync, realpathSync } from 'node:fs';
+import { copyFile, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { basename, dirname, join, relative, resolve } from 'node:path';
 import { type BuildOptions, build, type Plugin } from 'esbuild';
+import * as zod from 'zod';
 
 export interface BundleOptions {
 	/** Directory with `package.json`, whose version is built in as `IDV_AGENT_VERSION`, and `node_modules`. */
@@ -20,6 +22,8 @@ export interface BundleOptions {
 	 * cache, the text of packages that are not even used costs every start 22 ms (docs/measurements.md).
 	 */
 	readonly singleFile?: boolean;
+	/** Without the commands of `idv-tools`, which are in a package of their own. Default `false`. */
+	readonly toolsApart?: boolean;
 }
 
 export interface BuiltFile {
@@ -27,6 +31,7 @@ export interface BuiltFile {
 	readonly bytes: number;
 }
 
+const PROJECT = resolve(import.meta.dirname, '..');
 const ENTRIES = {
 	'idv-agent': 'src/cli/idv-agent.ts',
 	idv: 'src/operator/idv.ts',
@@ -38,6 +43,7 @@ const ENTRIES = {
 /** Packages that are big, seldom needed and imported when they are: each a file of its own, which all programs share. */
 const APART: ReadonlyMap<string, string> = new Map([
 	['undici', 'undici.cjs'],
+	['zod', 'zod.cjs'],
 	['systeminformation', 'systeminformation.cjs'],
 	['zxing-wasm/reader', 'zxing-reader.cjs'],
 	['zxing-wasm/writer', 'zxing-writer.cjs'],
@@ -45,6 +51,14 @@ const APART: ReadonlyMap<string, string> = new Map([
 	['@serialport/stream', 'serial-stream.cjs'],
 	['@serialport/bindings-cpp', 'serial-bindings.cjs'],
 ]);
+
+/**
+ * Parts of `idv-agent` that share nothing with each other: a start of the daemon reads only its own. They pass no objects
+ * but texts and numbers, since each has classes of its own.
+ */
+const PARTS: ReadonlyMap<string, string> = new Map(
+	['run', 'commands', 'tools'].map((name) => [`${name}.cjs`, `src/cli/${name}.ts`]),
+);
 
 /** Of these the default export is used: a CommonJS file is its own default, so that has to be what the file is. */
 const BY_DEFAULT: ReadonlySet<string> = new Set(['@jsquash/webp/decode.js']);
@@ -55,12 +69,12 @@ const NATIVE = {
 	'serialport-linux-arm64.node': 'linux-arm64/@serialport+bindings-cpp.armv8.glibc.node',
 } as const;
 
-/** Read as files, or as assets of an executable, under their own names. */
-const DECODERS = [
-	'zxing-wasm/reader/zxing_reader.wasm',
-	'zxing-wasm/writer/zxing_writer.wasm',
-	'@jsquash/webp/codec/dec/webp_dec.wasm',
-];
+/** Read as files, or as assets of an executable, under their own names, by the file apart that reads them. */
+const DECODERS: Readonly<Record<string, string>> = {
+	'zxing-reader.cjs': 'zxing-wasm/reader/zxing_reader.wasm',
+	'zxing-writer.cjs': 'zxing-wasm/writer/zxing_writer.wasm',
+	'webp-decoder.cjs': '@jsquash/webp/codec/dec/webp_dec.wasm',
+};
 
 /** The page on the device's screen, as its server asks for it: name in `dist/`, and the file under `src/` or of a package. */
 const PAGE = [
@@ -79,7 +93,8 @@ const PAGE = [
  * @returns what was written, programs first.
  * @throws Error with esbuild's own words when a source is wrong, an `await` stands at the top level, or it warns.
  */
-export async function bundle({ root, entries, outDir, singleFile = false }: BundleOptions): Promise<BuiltFile[]> {
+export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
+	const { root, entries, outDir, singleFile = false, toolsApart = false } = options;
 	const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as { version: string };
 	await rm(outDir, { recursive: true, force: true });
 	await mkdir(outDir, { recursive: true });
@@ -87,33 +102,40 @@ export async function bundle({ root, entries, outDir, singleFile = false }: Bund
 	const shared = {
 		...OPTIONS,
 		absWorkingDir: root,
-		define: { ...DEFINED, IDV_AGENT_VERSION: JSON.stringify(version) },
-		plugins: [slimUndici(root), findNative],
+		define: { ...DEFINED, IDV_AGENT_VERSION: JSON.stringify(version), IDV_AGENT_TOOLS_APART: String(toolsApart) },
+		plugins: [slimUndici(root), slimPino, lateZlib, findNative],
 	};
 	const files = Object.keys(entries).map((name) => `${name}.cjs`);
+	const wanted = new Set<string>();
 	await buildWithoutWarnings({
 		...shared,
 		entryPoints: { ...entries },
 		outdir: outDir,
 		outExtension: { '.js': '.cjs' },
-		plugins: [...(singleFile ? [] : [leaveApart]), ...shared.plugins],
+		plugins: [...(singleFile ? [] : [leaveApart(wanted)]), ...shared.plugins],
 	});
-	if (!singleFile)
-		for (const [name, file] of APART) {
-			const found = `require(${JSON.stringify(name)})`;
-			const contents = `module.exports = ${BY_DEFAULT.has(name) ? `Object.assign(${found}.default, ${found})` : found};`;
-			await buildWithoutWarnings({
-				...shared,
-				stdin: { contents, resolveDir: root },
-				outfile: join(outDir, file),
-			});
-			files.push(file);
-		}
+	// A set gives what is added while it is walked as well: what a part needs.
+	for (const file of wanted) {
+		const [name] = [...APART].find(([, apart]) => apart === file) ?? [];
+		const found = `require(${JSON.stringify(name)})`;
+		const exported = BY_DEFAULT.has(name ?? '') ? `Object.assign(${found}.default, ${found})` : found;
+		const contents = name === 'zod' ? OWN_ZOD : `module.exports = ${exported};`;
+		await buildWithoutWarnings({
+			...shared,
+			...(name === undefined
+				? { entryPoints: [join(PROJECT, PARTS.get(file) ?? '')], plugins: [leaveApart(wanted), ...shared.plugins] }
+				: { stdin: { contents, resolveDir: root } }),
+			outfile: join(outDir, file),
+		});
+	}
+	// esbuild finds them in any order, and the same input is to give the same bytes.
+	files.push(...[...wanted].toSorted());
 
-	for (const file of files) await requireOneByteText(join(outDir, file));
+	await nameBuild(files.map((file) => join(outDir, file)));
 
 	const packages = createRequire(join(root, 'package.json'));
-	for (const decoder of DECODERS) {
+	for (const [file, decoder] of Object.entries(DECODERS)) {
+		if (!singleFile && !wanted.has(file)) continue;
 		await copyFile(packages.resolve(decoder), join(outDir, basename(decoder)));
 		files.push(basename(decoder));
 	}
@@ -124,16 +146,27 @@ export async function bundle({ root, entries, outDir, singleFile = false }: Bund
 	}
 	// The package exports no path to its script; its module for Node stands three directories below its root.
 	const zxing = resolve(dirname(packages.resolve('zxing-wasm/reader')), '../../..');
-	const project = resolve(import.meta.dirname, '..');
 	await mkdir(join(outDir, 'page/languages'), { recursive: true });
 	for (const [name, source] of PAGE) {
-		const file = source.startsWith('src/') ? join(project, source) : join(zxing, source.replace('zxing-wasm/', ''));
+		const file = source.startsWith('src/') ? join(PROJECT, source) : join(zxing, source.replace('zxing-wasm/', ''));
 		await copyFile(file, join(outDir, name));
 		files.push(name);
 	}
 	return Promise.all(
 		files.map(async (file) => ({ path: join(outDir, file), bytes: (await stat(join(outDir, file))).size })),
 	);
+}
+
+/** A program knows itself by a hash of all its files: what one build has checked, another one checks again. */
+async function nameBuild(paths: readonly string[]): Promise<void> {
+	const hash = createHash('sha256');
+	for (const path of paths) hash.update(await readFile(path));
+	const build = hash.digest('hex').slice(0, BUILD_PLACE.length);
+	for (const path of paths) {
+		await requireOneByteText(path);
+		const text = await readFile(path, 'latin1');
+		if (text.includes(BUILD_PLACE)) await writeFile(path, text.replaceAll(BUILD_PLACE, build), 'latin1');
+	}
 }
 
 /**
@@ -145,7 +178,13 @@ async function requireOneByteText(path: string): Promise<void> {
 	if (found) throw new Error(`${basename(path)} has a character beyond Latin-1; write it as an escape: ${found[0]}`);
 }
 
+/** Stands in the built files until their hash is known, as long as that. */
+const BUILD_PLACE = 'the-hash-of-this-build-goes-here';
+
 const DEFINED = {
+	IDV_AGENT_BUILD: JSON.stringify(BUILD_PLACE),
+	// Node's own loads nine modules at its first use.
+	'performance.now': 'monotonicNow',
 	'import.meta.url': 'bundleUrl',
 	'import.meta.filename': '__filename',
 	'import.meta.dirname': '__dirname',
@@ -164,17 +203,77 @@ const OPTIONS = {
 	supported: { 'dynamic-import': false },
 	legalComments: 'external',
 	// Packages that are ES modules ask where they are; CommonJS knows it under another name.
-	banner: { js: "const bundleUrl=require('node:url').pathToFileURL(__filename).href;" },
+	banner: {
+		js: "const bundleUrl=require('node:url').pathToFileURL(__filename).href,monotonicNow=()=>{const[s,n]=process.hrtime();return s*1e3+n/1e6};",
+	},
 	logLevel: 'silent',
 } as const satisfies BuildOptions;
 
-const leaveApart: Plugin = {
+/** The names of zod that the sources use, a fifth of it. */
+const ZOD_NAMES = [
+	...new Set(
+		globSync('src/**/*.ts', { cwd: PROJECT })
+			.flatMap((file) => [...readFileSync(join(PROJECT, file), 'utf8').matchAll(/\bz\.(\w+)/g)])
+			.map(([, name = '']) => name)
+			.filter((name) => name in zod),
+	),
+].toSorted();
+
+/** zod generates code for each object schema at its first use: 3 ms of a start, and never worth it for what is read here. */
+const OWN_ZOD = `export { ${ZOD_NAMES} } from 'zod'; import { config } from 'zod'; config({ jitless: true });`;
+
+/** Stands at the head of many files: each name is looked up when it is used, and a start uses none. */
+const LATE_ZOD = `module.exports = { ${ZOD_NAMES.map((name) => `get ${name}() { return require('zod').${name}; }`)} };`;
+
+/** @param wanted gets the files apart that the program may ask for. */
+const leaveApart = (wanted: Set<string>): Plugin => ({
 	name: 'leave-apart',
-	setup({ onResolve }) {
-		onResolve({ filter: /^[@a-z]/ }, ({ path }) => {
-			const file = APART.get(path);
+	setup({ onResolve, onLoad }) {
+		const apart = (file: string | undefined) => {
+			if (file !== undefined) wanted.add(file);
 			return file === undefined ? undefined : { path: `./${file}`, external: true };
+		};
+		onResolve({ filter: /^zod$/ }, ({ path, namespace }) =>
+			namespace === 'late' ? undefined : { path, namespace: 'late' },
+		);
+		onLoad({ filter: /^zod$/, namespace: 'late' }, () => ({ contents: LATE_ZOD }));
+		onResolve({ filter: /^[@a-z]/ }, ({ path }) => apart(APART.get(path)));
+		onResolve({ filter: /^\.\/\w+\.ts$/ }, ({ path, resolveDir, kind }) => {
+			const file = basename(path).replace(/ts$/, 'cjs');
+			const isPart = kind === 'dynamic-import' && join(resolveDir, path) === join(PROJECT, PARTS.get(file) ?? '');
+			return isPart ? apart(file) : undefined;
 		});
+	},
+});
+
+/** pino's own destinations, worker threads and redaction: the log writes to a destination of ours. */
+const slimPino: Plugin = {
+	name: 'slim-pino',
+	setup({ onResolve, onLoad }) {
+		const unused = /^(sonic-boom|thread-stream|on-exit-leak-free|@pinojs\/redact)$|\/transport$/;
+		onResolve({ filter: unused }, ({ path, importer }) =>
+			importer.includes('/node_modules/pino/') ? { path, namespace: 'left-out-of-pino' } : undefined,
+		);
+		onLoad({ filter: /./, namespace: 'left-out-of-pino' }, () => ({
+			contents: `module.exports = function leftOut() { throw new Error('left out of this bundle'); };`,
+		}));
+		onResolve({ filter: /^(node:)?worker_threads$/ }, ({ path, importer }) =>
+			importer.includes('/node_modules/pino/') ? { path, namespace: 'main-thread' } : undefined,
+		);
+		onLoad({ filter: /./, namespace: 'main-thread' }, () => ({ contents: 'module.exports = { isMainThread: true };' }));
+	},
+};
+
+/** `ws` asks for zlib at once and uses it for compressed messages only. */
+const lateZlib: Plugin = {
+	name: 'late-zlib',
+	setup({ onResolve, onLoad }) {
+		onResolve({ filter: /^zlib$/ }, ({ path, importer }) =>
+			importer.includes('/node_modules/ws/') ? { path, namespace: 'when-used' } : undefined,
+		);
+		onLoad({ filter: /./, namespace: 'when-used' }, () => ({
+			contents: `module.exports = new Proxy({}, { get: (_, name) => process.getBuiltinModule('zlib')[name] });`,
+		}));
 	},
 };
 

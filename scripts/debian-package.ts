@@ -1,6 +1,6 @@
 /**
- * Makes the Debian packages: the executable, units, manual pages, completions and settings in one file for each
- * architecture, byte for byte the same for the same input. `npm run build:deb` runs this; a device never does.
+ * Makes the Debian packages, `idv-agent` for devices and `idv-tools` for operators and developers: an executable, manual pages
+ * and completions, for devices units and settings, in one file for each architecture, byte for byte the same for the same input. `npm run build:deb` runs this; a device never does.
  */
 import { execFile, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -13,7 +13,14 @@ import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { readCommandTree } from './command-tree.ts';
 import { writeBashCompletion, writeFishCompletion, writeZshCompletion } from './completions.ts';
-import { ARCHITECTURES, type Architecture, buildExecutable, nativeOf } from './executable.ts';
+import {
+	ARCHITECTURES,
+	type Architecture,
+	buildExecutable,
+	nativeOf,
+	PROGRAMS,
+	type ProgramName,
+} from './executable.ts';
 import { writeManualPage } from './manual-page.ts';
 import { shippedPackages, writeSbom } from './sbom.ts';
 import { writeSettingsExample } from './settings-example.ts';
@@ -27,7 +34,9 @@ const CONFFILES = ['/etc/idv-agent/config.json', '/etc/idv-agent/config.example.
 
 export interface PackageOptions {
 	readonly root: string;
-	/** Made by {@link buildExecutable}. */
+	/** Which of the two packages; default the device's, `idv-agent`. */
+	readonly name?: ProgramName;
+	/** Made by {@link buildExecutable}, of the same name. */
 	readonly executable: string;
 	readonly architecture: Architecture;
 	readonly version: string;
@@ -39,10 +48,16 @@ export interface PackageOptions {
 	readonly compression?: 'xz' | 'gzip';
 }
 
-/** Builds `<outDir>/idv-agent_<version>_<architecture>.deb` and returns its path. */
+/** The commands of each package: links to its executable. */
+const COMMANDS: Readonly<Record<ProgramName, readonly string[]>> = {
+	'idv-agent': ['idv-agent'],
+	'idv-tools': ['idv', 'idv-tools'],
+};
+
+/** Builds `<outDir>/<name>_<version>_<architecture>.deb` and returns its path. */
 export async function buildDebianPackage(options: PackageOptions): Promise<string> {
-	const { root, executable, architecture, version, epoch, outDir, compression = 'xz' } = options;
-	const tree = join(outDir, `deb-${architecture}`);
+	const { root, name = 'idv-agent', executable, architecture, version, epoch, outDir, compression = 'xz' } = options;
+	const tree = join(outDir, `deb-${name}-${architecture}`);
 	await rm(tree, { recursive: true, force: true });
 	const put = async (path: string, content: string | Uint8Array, mode = 0o644) => {
 		const file = join(tree, path);
@@ -52,51 +67,34 @@ export async function buildDebianPackage(options: PackageOptions): Promise<strin
 	};
 	const copy = async (from: string, to: string, mode = 0o644) => put(to, await readFile(join(root, from)), mode);
 
-	await mkdir(join(tree, 'usr/lib/idv-agent'), { recursive: true });
+	await mkdir(join(tree, 'usr/lib', name), { recursive: true });
 	await mkdir(join(tree, 'usr/bin'), { recursive: true });
-	await mkdir(join(tree, 'etc/idv-agent/conf.d'), { recursive: true });
-	await cp(executable, join(tree, 'usr/lib/idv-agent/idv-agent'));
+	await cp(executable, join(tree, 'usr/lib', name, name));
 	const native = nativeOf(architecture);
-	await put(`usr/lib/idv-agent/${native}`, await readFile(join(dirname(executable), native)));
-	const commands = ['idv-agent', ...(existsSync(join(root, 'src/operator/idv.ts')) ? ['idv'] : [])];
-	for (const command of commands) await symlink('../lib/idv-agent/idv-agent', join(tree, 'usr/bin', command));
-
-	await copy('systemd/idv-agent-generator', 'usr/lib/systemd/system-generators/idv-agent-generator', 0o755);
-	const units = (await readdir(join(root, 'systemd'))).filter((file) => /\.(service|socket|path)$/.test(file));
-	for (const unit of units.toSorted()) await copy(`systemd/${unit}`, `usr/lib/systemd/system/${unit}`);
-	await copy('systemd/check-credentials', 'usr/lib/idv-agent/check-credentials', 0o755);
-	await copy('systemd/newer-systemd.conf', 'usr/lib/idv-agent/newer-systemd.conf');
-	for (const file of await readdir(join(root, 'systemd/drop-ins')))
-		await copy(`systemd/drop-ins/${file}`, `usr/lib/idv-agent/drop-ins/${file}`);
-	await copy('systemd/sysusers.conf', 'usr/lib/sysusers.d/idv-agent.conf');
-	await copy('systemd/tmpfiles.conf', 'usr/lib/tmpfiles.d/idv-agent.conf');
-	await put('etc/idv-agent/config.json', '{}\n');
-	await put('etc/idv-agent/config.example.jsonc', writeSettingsExample());
+	await put(`usr/lib/${name}/${native}`, await readFile(join(dirname(executable), native)));
+	for (const command of COMMANDS[name]) await symlink(`../lib/${name}/${name}`, join(tree, 'usr/bin', command));
+	if (name === 'idv-agent') await addDeviceFiles(root, { tree, put, copy });
 
 	const program = join(dirname(executable), 'bundle/program.cjs');
 	const day = new Date(epoch * 1000).toISOString().slice(0, 10);
-	for (const name of commands) {
-		const help = await readCommandTree(name, (path) => askHelp(program, name, path));
-		const page = writeManualPage(help, { version, date: day, sections: SECTIONS[name] ?? new Map() });
-		await put(`usr/share/man/man1/${name}.1.gz`, gzip(page));
-		await put(`usr/share/bash-completion/completions/${name}`, writeBashCompletion(help));
-		await put(`usr/share/zsh/vendor-completions/_${name}`, writeZshCompletion(help));
-		await put(`usr/share/fish/vendor_completions.d/${name}.fish`, writeFishCompletion(help));
+	for (const command of COMMANDS[name]) {
+		const help = await readCommandTree(command, (path) => askHelp(program, command, path));
+		const page = writeManualPage(help, { version, date: day, sections: SECTIONS[command] ?? new Map() });
+		await put(`usr/share/man/man1/${command}.1.gz`, gzip(page));
+		await put(`usr/share/bash-completion/completions/${command}`, writeBashCompletion(help));
+		await put(`usr/share/zsh/vendor-completions/_${command}`, writeZshCompletion(help));
+		await put(`usr/share/fish/vendor_completions.d/${command}.fish`, writeFishCompletion(help));
 	}
-	const docs = 'usr/share/doc/idv-agent';
-	await put(`${docs}/changelog.gz`, gzip(debianChangelog(version, epoch)));
+	const docs = `usr/share/doc/${name}`;
+	await put(`${docs}/changelog.gz`, gzip(debianChangelog(name, version, epoch)));
 	await put(`${docs}/NEWS.gz`, gzip(await readFile(join(root, 'CHANGELOG.md'), 'utf8')));
 	await put(`${docs}/copyright`, COPYRIGHT);
 	await put(`${docs}/node-license.txt.gz`, gzip(await readNodeLicense(root, outDir)));
 	await put(`${docs}/package-licenses.txt.gz`, gzip(await packageLicenses(root)));
 	await put(`${docs}/sbom.cdx.json`, await writeSbom(root));
-	await put('usr/share/lintian/overrides/idv-agent', LINTIAN_OVERRIDES);
+	await put(`usr/share/lintian/overrides/${name}`, `${name}: embedded-library *\n`);
 
-	const control = join(tree, 'DEBIAN');
-	await mkdir(control);
-	for (const script of ['postinst', 'prerm', 'postrm'])
-		await copy(`scripts/debian/${script}`, `DEBIAN/${script}`, 0o755);
-	await put('DEBIAN/conffiles', `${CONFFILES.join('\n')}\n`);
+	await mkdir(join(tree, 'DEBIAN'), { recursive: true });
 	const files = (await listFiles(tree)).filter((path) => !path.startsWith('DEBIAN/'));
 	await put('DEBIAN/md5sums', await checksums(tree, files));
 	const bytes = (await Promise.all(files.map((path) => stat(join(tree, path))))).reduce(
@@ -104,9 +102,10 @@ export async function buildDebianPackage(options: PackageOptions): Promise<strin
 		0,
 	);
 	const libc = await neededLibc(executable);
-	await put('DEBIAN/control', debianControl({ version, architecture, libc, kilobytes: Math.ceil(bytes / 1024) }));
+	const kilobytes = Math.ceil(bytes / 1024);
+	await put('DEBIAN/control', debianControl({ name, version, architecture, libc, kilobytes }));
 
-	const file = join(outDir, `idv-agent_${version}_${DEBIAN[architecture]}.deb`);
+	const file = join(outDir, `${name}_${version}_${DEBIAN[architecture]}.deb`);
 	await run('chmod', ['--recursive', 'u=rwX,go=rX', tree]);
 	// More threads than one would cut the archive where this machine's cores say.
 	const how = [
@@ -121,6 +120,36 @@ export async function buildDebianPackage(options: PackageOptions): Promise<strin
 	});
 	await rm(tree, { recursive: true });
 	return file;
+}
+
+/** Units, settings and what else only a machine with the daemon has. */
+async function addDeviceFiles(
+	root: string,
+	{
+		tree,
+		put,
+		copy,
+	}: {
+		tree: string;
+		put: (path: string, content: string, mode?: number) => Promise<void>;
+		copy: (from: string, to: string, mode?: number) => Promise<void>;
+	},
+): Promise<void> {
+	await mkdir(join(tree, 'etc/idv-agent/conf.d'), { recursive: true });
+	await copy('systemd/idv-agent-generator', 'usr/lib/systemd/system-generators/idv-agent-generator', 0o755);
+	const units = (await readdir(join(root, 'systemd'))).filter((file) => /\.(service|socket|path)$/.test(file));
+	for (const unit of units.toSorted()) await copy(`systemd/${unit}`, `usr/lib/systemd/system/${unit}`);
+	await copy('systemd/check-credentials', 'usr/lib/idv-agent/check-credentials', 0o755);
+	await copy('systemd/newer-systemd.conf', 'usr/lib/idv-agent/newer-systemd.conf');
+	for (const file of await readdir(join(root, 'systemd/drop-ins')))
+		await copy(`systemd/drop-ins/${file}`, `usr/lib/idv-agent/drop-ins/${file}`);
+	await copy('systemd/sysusers.conf', 'usr/lib/sysusers.d/idv-agent.conf');
+	await copy('systemd/tmpfiles.conf', 'usr/lib/tmpfiles.d/idv-agent.conf');
+	await put('etc/idv-agent/config.json', '{}\n');
+	await put('etc/idv-agent/config.example.jsonc', writeSettingsExample());
+	for (const script of ['postinst', 'prerm', 'postrm'])
+		await copy(`scripts/debian/${script}`, `DEBIAN/${script}`, 0o755);
+	await put('DEBIAN/conffiles', `${CONFFILES.join('\n')}\n`);
 }
 
 /** Runs the program under the name of a command, as the links in /usr/bin do. */
@@ -162,33 +191,52 @@ async function neededLibc(executable: string): Promise<string> {
 }
 
 function debianControl(parts: {
+	name: ProgramName;
 	version: string;
 	architecture: Architecture;
 	libc: string;
 	kilobytes: number;
 }): string {
-	return `Package: idv-agent
+	return `Package: ${parts.name}
 Version: ${parts.version}
 Section: net
 Priority: optional
 Architecture: ${DEBIAN[parts.architecture]}
 Maintainer: ${MAINTAINER}
 Installed-Size: ${parts.kilobytes}
-Depends: libatomic1, libc6 (>= ${parts.libc}), libgcc-s1, libstdc++6, systemd (>= 252)
-Suggests: bash-completion
+Depends: libatomic1, libc6 (>= ${parts.libc}), libgcc-s1, libstdc++6${CONTROL[parts.name]}
+ .
+ Node.js is included: nothing else has to be installed.
+`;
+}
+
+/** Relations, from the end of Depends on, and the description. Until 0.2.0 `idv` was part of idv-agent. */
+const CONTROL: Readonly<Record<ProgramName, string>> = {
+	'idv-agent': `, systemd (>= 252)
+Suggests: bash-completion, idv-tools
 Description: device agent for an identity verification service
  Keeps a kiosk or document scanner registered with the service, moves it from
  workflow to workflow without being offline, and hands session notifications
  to the application of the device, which never holds a credential.
  .
- The command idv-agent pairs and shows the device; idv is for the operators of
- a backend. Node.js is included: nothing else has to be installed.
-`;
-}
+ The command idv-agent pairs and shows the device. The package idv-tools is
+ for operators and developers; a device does not need it.`,
+	'idv-tools': `
+Breaks: idv-agent (<< 0.2.0~)
+Replaces: idv-agent (<< 0.2.0~)
+Suggests: bash-completion
+Description: operator's and developer's tools for idv-agent
+ The command idv makes API keys, pairing codes, sessions and fleet plans at
+ the identity verification service, and tries how a service behaves.
+ .
+ The command idv-tools has a trial service, a load test of many simulated
+ devices and a demonstration; with idv-agent on the same machine they are
+ idv-agent service, idv-agent simulate and idv-agent demo as well.`,
+};
 
-function debianChangelog(version: string, epoch: number): string {
+function debianChangelog(name: ProgramName, version: string, epoch: number): string {
 	const date = new Date(epoch * 1000).toUTCString().replace('GMT', '+0000');
-	return `idv-agent (${version}) stable; urgency=medium
+	return `${name} (${version}) stable; urgency=medium
 
   * NEWS.gz beside this file lists the changes.
 
@@ -221,10 +269,6 @@ License: Expat
  LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
  OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  SOFTWARE.
-`;
-
-/** Node brings its own OpenSSL, zlib and so on: there is no other way to have one file. */
-const LINTIAN_OVERRIDES = `idv-agent: embedded-library *
 `;
 
 async function readNodeLicense(root: string, outDir: string): Promise<string> {
@@ -277,9 +321,10 @@ const SECTIONS: Readonly<Record<string, ReadonlyMap<string, readonly string[]>>>
 				'systemctl status idv-agent shows the device status in one sentence. systemctl reload idv-agent reads the settings again, which also happens automatically when a file changes. journalctl -u idv-agent -p warning shows problems only.',
 			],
 		],
-		['SEE ALSO', ['idv(1), systemctl(1), journalctl(1), systemd-creds(1)']],
+		['SEE ALSO', ['idv(1), idv-tools(1), systemctl(1), journalctl(1), systemd-creds(1)']],
 	]),
-	idv: new Map([['SEE ALSO', ['idv-agent(1)']]]),
+	idv: new Map([['SEE ALSO', ['idv-agent(1), idv-tools(1)']]]),
+	'idv-tools': new Map([['SEE ALSO', ['idv(1), idv-agent(1)']]]),
 };
 
 async function lastCommit(root: string): Promise<number> {
@@ -294,11 +339,12 @@ async function main(): Promise<void> {
 	const epoch = process.env['SOURCE_DATE_EPOCH'] ? Number(process.env['SOURCE_DATE_EPOCH']) : await lastCommit(root);
 	const asked = process.argv.slice(2) as Architecture[];
 	for (const architecture of asked.length > 0 ? asked : ARCHITECTURES) {
-		const executable = await buildExecutable({ root, architecture, outDir });
-		const path = await buildDebianPackage({ root, executable, architecture, version, epoch, outDir });
-		process.stdout.write(
-			`${relative(root, path).padEnd(36)}${((await stat(path)).size / 1_000_000).toFixed(1).padStart(8)} MB\n`,
-		);
+		for (const name of PROGRAMS) {
+			const executable = await buildExecutable({ root, architecture, outDir }, name);
+			const path = await buildDebianPackage({ root, name, executable, architecture, version, epoch, outDir });
+			const megabytes = (await stat(path)).size / 1_000_000;
+			process.stdout.write(`${relative(root, path).padEnd(36)}${megabytes.toFixed(1).padStart(8)} MB\n`);
+		}
 	}
 }
 

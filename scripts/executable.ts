@@ -1,12 +1,12 @@
 /**
- * Makes the executable that a device gets: Node, both commands and what they read in one file, which is `idv-agent` or
- * `idv` by the name it is called by. `npm run build:executable` runs this; a device never does.
+ * Makes the executables: Node, a program and what it reads in one file. `idv-agent` is what a device gets; `idv-tools` is
+ * for operators and developers, and is `idv` when it is called by that name. `npm run build:executable` runs this; a device never does.
  */
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { chmod, copyFile, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
-import { basename, join, relative, resolve } from 'node:path';
+import { join, relative, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { bundle } from './bundle.ts';
 import { launcherSource, wrapped } from './launcher.ts';
@@ -25,19 +25,12 @@ export interface ExecutableOptions {
 	readonly outDir: string;
 }
 
-/** Assets by the names under which the programs look for them; each lies beside the bundle. */
-const ASSETS = [
-	'zxing_reader.wasm',
-	'zxing_writer.wasm',
-	'webp_dec.wasm',
-	...['index.html', 'page.css', 'page.js', 'pair.js', 'codes.js', 'words.js', 'qr.js', 'zxing-reader.js'].map(
-		(name) => `page/${name}`,
-	),
-	...['en', 'de', 'fr', 'es', 'ar'].map((language) => `page/languages/${language}.js`),
-];
+/** The programs that are shipped: the agent for devices, and the tools of operators and developers. */
+export const PROGRAMS = ['idv-agent', 'idv-tools'] as const;
+export type ProgramName = (typeof PROGRAMS)[number];
 
 /**
- * Builds `<outDir>/<architecture>/idv-agent`.
+ * Builds `<outDir>/<architecture>/<name>/<name>`.
  *
  * The binary is stripped before Node puts the program into it: afterwards it would not start. Neither `NODE_OPTIONS` nor
  * `--node-options` reach it (`execArgvExtension: none`). Compiled code is not in it: a device makes that itself when
@@ -45,27 +38,34 @@ const ASSETS = [
  * @returns its path.
  * @throws Error with the words of the tool that failed, or with what to install.
  */
-export async function buildExecutable({ root, architecture, outDir }: ExecutableOptions): Promise<string> {
-	const work = join(outDir, architecture);
+export async function buildExecutable(options: ExecutableOptions, name: ProgramName = 'idv-agent'): Promise<string> {
+	const { root, architecture, outDir } = options;
+	const work = join(outDir, architecture, name);
 	await rm(work, { recursive: true, force: true });
 	await mkdir(work, { recursive: true });
 	const entry = join(work, 'entry.cjs');
-	await writeFile(entry, entrySource(root));
+	await writeFile(entry, entrySource(root, name));
 	const bundled = join(work, 'bundle');
-	const built = await bundle({ root, entries: { program: relative(root, entry) }, outDir: bundled });
-	const assets: Record<string, string> = Object.fromEntries(ASSETS.map((name) => [name, join('bundle', name)]));
-	await mkdir(join(work, 'wrapped'));
-	const parts = built.map(({ path }) => basename(path)).filter((name) => name.endsWith('.cjs'));
-	for (const part of parts) {
-		const text = wrapped(await readFile(join(bundled, part), 'utf8'));
-		assets[part] = join('wrapped', part);
-		await writeFile(join(work, 'wrapped', part), text, 'latin1');
-		if (part === 'program.cjs') await writeFile(join(work, 'launcher.cjs'), launcherSource(text));
+	const entries = { program: relative(root, entry) };
+	const built = await bundle({ root, entries, outDir: bundled, toolsApart: name === 'idv-agent' });
+	const assets: Record<string, string> = {};
+	let cached = '';
+	for (const { path } of built) {
+		const file = relative(bundled, path);
+		if (file.endsWith('.node')) continue;
+		assets[file] = join('bundle', file);
+		if (!file.endsWith('.cjs')) continue;
+		const text = wrapped(await readFile(path, 'utf8'));
+		assets[file] = join('wrapped', file);
+		await mkdir(join(work, 'wrapped'), { recursive: true });
+		await writeFile(join(work, 'wrapped', file), text, 'latin1');
+		if (file === 'run.cjs') cached = text;
 	}
-	await embed({ root, architecture, work, outDir, program: 'launcher.cjs', name: 'idv-agent', assets });
+	await writeFile(join(work, 'launcher.cjs'), launcherSource(cached));
+	await embed({ root, architecture, work, outDir, program: 'launcher.cjs', name, assets });
 	const native = nativeOf(architecture);
 	await copyFile(join(bundled, native), join(work, native));
-	return join(work, 'idv-agent');
+	return join(work, name);
 }
 
 export interface EmbedOptions extends ExecutableOptions {
@@ -121,17 +121,15 @@ export function nativeOf(architecture: Architecture): string {
 }
 
 /**
- * Both commands; the one that is called by its name is the one that is evaluated. `NODE_TLS_REJECT_UNAUTHORIZED` and the
- * like are gone before. `NODE_EXTRA_CA_CERTS` is read by Node itself before that: it only adds to what is trusted, and the
- * unit takes it away from the daemon.
+ * `NODE_TLS_REJECT_UNAUTHORIZED` and the like are gone before anything else. `NODE_EXTRA_CA_CERTS` is read by Node itself
+ * before that: it only adds to what is trusted, and the unit takes it away from the daemon. Of the tools, the one that is
+ * called by its name is the one that is evaluated.
  */
-function entrySource(root: string): string {
+function entrySource(root: string, name: ProgramName): string {
 	const guard = `for (const name of Object.keys(process.env)) if (name.startsWith('NODE_')) delete process.env[name];`;
 	const load = (path: string) => `require(${JSON.stringify(join(root, path))});`;
-	const commands = existsSync(join(root, 'src/operator/idv.ts'))
-		? `if (require('node:path').basename(process.argv0) === 'idv') ${load('src/operator/idv.ts')} else ${load('src/cli/idv-agent.ts')}`
-		: load('src/cli/idv-agent.ts');
-	return `${guard}\n${commands}\n`;
+	const tools = `if (require('node:path').basename(process.argv0) === 'idv') ${load('src/operator/idv.ts')} else ${load('src/cli/tools.ts')}`;
+	return `${guard}\n${name === 'idv-agent' ? load('src/cli/idv-agent.ts') : tools}\n`;
 }
 
 /** Node for the architecture, of the version that this project depends on: installed, or fetched once. */
@@ -186,9 +184,11 @@ async function main(): Promise<void> {
 	const asked = process.argv.slice(2) as Architecture[];
 	for (const architecture of asked.length > 0 ? asked : ARCHITECTURES) {
 		if (!ARCHITECTURES.includes(architecture)) throw new Error(`Architectures are ${ARCHITECTURES.join(' and ')}.`);
-		const path = await buildExecutable({ root, architecture, outDir: join(root, 'build') });
-		const megabytes = (await stat(path)).size / 1_000_000;
-		process.stdout.write(`${relative(root, path).padEnd(28)}${megabytes.toFixed(1).padStart(8)} MB\n`);
+		for (const name of PROGRAMS) {
+			const path = await buildExecutable({ root, architecture, outDir: join(root, 'build') }, name);
+			const megabytes = (await stat(path)).size / 1_000_000;
+			process.stdout.write(`${relative(root, path).padEnd(32)}${megabytes.toFixed(1).padStart(8)} MB\n`);
+		}
 	}
 }
 

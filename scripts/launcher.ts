@@ -10,7 +10,8 @@ export function wrapped(program: string): string {
 }
 
 /**
- * @param program the wrapped program: V8 itself looks only at its length, and would run the code of another one.
+ * @param program the wrapped `run.cjs`, all that a start needs: V8 itself looks only at its length, and would run the code of
+ * another one. Empty for an executable without it, which has no compiled code.
  */
 export function launcherSource(program: string): string {
 	const hash = createHash('sha256').update(program, 'latin1').digest('hex').slice(0, 16);
@@ -23,12 +24,18 @@ const { dirname, join } = require('node:path');
 const here = dirname(process.execPath);
 const cacheFile = join(here, 'program-${hash}.cache');
 const loaded = new Map();
-const load = (name, cachedData) => {
+const makes = process.env.IDV_AGENT_CODE_CACHE === 'make';
+const load = (name) => {
+	const cachedData = name === 'run.cjs' && !makes ? readCache() : undefined;
 	const script = new Script(Buffer.from(getRawAsset(name)).latin1Slice(), { filename: name, cachedData });
 	const module = { exports: {} };
 	loaded.set(name, module);
+	if (name === 'run.cjs' && makes)
+		process.once('SIGUSR2', () => {
+			writeCache(script.createCachedData());
+			process.exit();
+		});
 	script.runInThisContext()(module.exports, find, module, process.execPath, here);
-	return script;
 };
 const find = Object.assign((name) => {
 	if (!name.startsWith('./')) return require(name);
@@ -37,29 +44,26 @@ const find = Object.assign((name) => {
 	return loaded.get(file).exports;
 }, require);
 const digestOf = (data) => hash('sha256', data, 'buffer');
-let cache;
-try {
-	const file = readFileSync(cacheFile);
-	// V8 runs what it is given: a damaged page of the disk would end every command. The digest keeps the data aligned.
-	if (digestOf(file.subarray(32)).equals(file.subarray(0, 32))) cache = file.subarray(32);
-} catch {
-	// Not made yet: everything is compiled as it is needed.
+function readCache() {
+	try {
+		const file = readFileSync(cacheFile);
+		// V8 runs what it is given: a damaged page of the disk would end every command. The digest keeps the data aligned.
+		if (digestOf(file.subarray(32)).equals(file.subarray(0, 32))) return file.subarray(32);
+	} catch {
+		// Not made yet: everything is compiled as it is needed.
+	}
 }
-const makes = process.env.IDV_AGENT_CODE_CACHE === 'make';
-const script = load('program.cjs', makes ? undefined : cache);
-if (makes)
-	process.once('SIGUSR2', () => {
-		const data = script.createCachedData();
-		const flush = (file, ...written) => {
-			const open = openSync(file, written.length > 0 ? 'w' : 'r', 0o644);
-			for (const bytes of written) if (writeSync(open, bytes) !== bytes.length) throw new Error('not written');
-			fsyncSync(open);
-			closeSync(open);
-		};
-		flush(cacheFile + '.new', digestOf(data), data);
-		renameSync(cacheFile + '.new', cacheFile);
-		flush(here);
-		process.exit();
-	});
+function writeCache(data) {
+	const flush = (file, ...written) => {
+		const open = openSync(file, written.length > 0 ? 'w' : 'r', 0o644);
+		for (const bytes of written) if (writeSync(open, bytes) !== bytes.length) throw new Error('not written');
+		fsyncSync(open);
+		closeSync(open);
+	};
+	flush(cacheFile + '.new', digestOf(data), data);
+	renameSync(cacheFile + '.new', cacheFile);
+	flush(here);
+}
+load('program.cjs');
 `;
 }

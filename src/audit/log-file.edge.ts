@@ -2,7 +2,7 @@
  * The audit log on disk: `audit.log` in the state directory, one JSON document a line, and `audit.log.1` with the lines before
  * it. Readable for its owner only, bounded, and on the disk when `append` resolves. Decides nothing about what is written.
  */
-import fs from 'node:fs/promises';
+import nodeFs from 'node:fs';
 import path from 'node:path';
 import { errnoOf, readBytes } from '../base/files.edge.ts';
 import type { AuditEntry } from '../protocol/local-api.ts';
@@ -15,12 +15,12 @@ const EARLIER = `${NAME}.1`;
 /** Adds a line. @throws the system's error, for `inWords`. */
 export async function appendAudit(stateDir: string, line: string): Promise<void> {
 	const file = path.join(stateDir, NAME);
-	const size = await fs.stat(file).then(
+	const size = await nodeFs.promises.stat(file).then(
 		(stat) => stat.size,
 		() => 0,
 	);
-	if (size + line.length > MAX_AUDIT_BYTES) await fs.rename(file, path.join(stateDir, EARLIER));
-	const handle = await fs.open(file, 'a+', 0o600);
+	if (size + line.length > MAX_AUDIT_BYTES) await nodeFs.promises.rename(file, path.join(stateDir, EARLIER));
+	const handle = await nodeFs.promises.open(file, 'a+', 0o600);
 	try {
 		// Put back by a backup, it may have become readable for others.
 		await handle.chmod(0o600);

@@ -211,6 +211,7 @@ export const CATALOGUE = {
 	...rows(ask(EXIT.unavailable), {
 		unpaired: 'Scan a pairing code, run idv-agent pair, or provision an API key.',
 		'agent-not-running': 'Start it: systemctl start idv-agent, or idv-agent run.',
+		'tools-missing': 'Install the package idv-tools, on a machine for operators or developers.',
 		'unit-not-ready': 'Look at it: systemctl status idv-agent.',
 		'devices-offline': 'Look at what the problems in the report say, or give a large fleet a longer --ramp and --for.',
 	}),

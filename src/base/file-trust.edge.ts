@@ -2,7 +2,7 @@
  * The one rule by which a file may be trusted: it belongs to root or the agent's user, no one else may change it, and what is
  * secret no one else may read. Looks at metadata only; reads no file, and changes no permission.
  */
-import fs from 'node:fs/promises';
+import fs from 'node:fs';
 import path from 'node:path';
 
 export interface TrustRule {
@@ -46,13 +46,13 @@ export function exposureOf(
 
 /** As {@link exposureOf}, for a path: the file, and every directory in which it could be replaced. A missing one is none. */
 export async function findExposure(file: string, rule: TrustRule): Promise<Exposure | null> {
-	const stat = await fs.stat(file).catch(() => null);
+	const stat = statOf(file);
 	if (!stat) return null;
 	const own = exposureOf(file, stat, rule);
 	if (own) return own;
-	const real = await fs.realpath(file).catch(() => file);
+	const real = realpathOf(file);
 	for (const directory of new Set([...ancestorsOf(path.resolve(file)), ...ancestorsOf(real)])) {
-		const found = await fs.stat(directory).catch(() => null);
+		const found = statOf(directory);
 		if (!found) continue;
 		// Further up, a group of the system may administer a directory, such as staff in /usr/local.
 		const isNear = directory === path.dirname(file) || directory === path.dirname(real);
@@ -65,6 +65,22 @@ export async function findExposure(file: string, rule: TrustRule): Promise<Expos
 			};
 	}
 	return null;
+}
+
+function statOf(file: string): fs.Stats | null {
+	try {
+		return fs.statSync(file);
+	} catch {
+		return null;
+	}
+}
+
+function realpathOf(file: string): string {
+	try {
+		return fs.realpathSync.native(file);
+	} catch {
+		return file;
+	}
 }
 
 function* ancestorsOf(file: string): Generator<string> {

@@ -1,15 +1,19 @@
 /**
  * The agent's questions to the file system, once for all: a bounded read, a durable write, the words for an error of the
  * system, users and groups by name, the bound on the path of a socket. Never puts what stands in a file into a message.
+ *
+ * Reads are synchronous inside: the files are small and local, and the first asynchronous one costs a start four threads and
+ * Node's module of promises, 6 ms (docs/measurements.md). Flushes of a disk are not: they may take a second.
  */
 import { randomUUID } from 'node:crypto';
-import { constants, type Stats } from 'node:fs';
-import fs, { type FileHandle } from 'node:fs/promises';
+import fs, { constants, type Stats } from 'node:fs';
 import path from 'node:path';
 import { AgentError } from './errors.ts';
 
 /** Of one read, in bytes. */
 const CHUNK = 65_536;
+/** Of /etc/passwd and /etc/group: a site with tens of thousands of users. */
+const MAX_DIRECTORY_BYTES = 16 * 1024 * 1024;
 /** Longest path that fits a socket address on Linux, in bytes. */
 const MAX_SOCKET_PATH = 107;
 
@@ -22,7 +26,7 @@ export interface ReadOptions {
 	/** A link in the place of the file is an error (`ELOOP`). Default `false`. */
 	readonly refuseLink?: boolean;
 	/** Looks at the open file before a byte of it is read. An error from here ends the read. */
-	readonly inspect?: (stat: Stats, handle: FileHandle) => void | Promise<void>;
+	readonly inspect?: (stat: Stats, descriptor: number) => void | Promise<void>;
 }
 
 /**
@@ -31,22 +35,23 @@ export interface ReadOptions {
  */
 export async function readBytes(file: string, maxBytes: number, options: ReadOptions = {}): Promise<Buffer> {
 	const flags = constants.O_RDONLY | constants.O_NONBLOCK | (options.refuseLink ? constants.O_NOFOLLOW : 0);
-	const handle = await fs.open(file, flags);
+	const descriptor = fs.openSync(file, flags);
 	try {
-		const stat = await handle.stat();
+		const stat = fs.fstatSync(descriptor);
 		if (!stat.isFile()) throw unusable('not-regular', 'it is not a regular file');
-		await options.inspect?.(stat, handle);
+		await options.inspect?.(stat, descriptor);
 		const chunks: Buffer[] = [];
 		// The size that the system names is not to be relied on: /proc says 0, /sys a page, and a file may grow.
 		for (let left = maxBytes + 1; ; ) {
-			const { buffer, bytesRead } = await handle.read(Buffer.allocUnsafe(Math.min(left, CHUNK)));
+			const buffer = Buffer.allocUnsafe(Math.min(left, CHUNK));
+			const bytesRead = fs.readSync(descriptor, buffer);
 			if (bytesRead === 0) return Buffer.concat(chunks);
 			chunks.push(buffer.subarray(0, bytesRead));
 			left -= bytesRead;
 			if (left === 0) throw unusable('too-large', `it is larger than ${maxBytes} bytes`);
 		}
 	} finally {
-		await handle.close();
+		fs.closeSync(descriptor);
 	}
 }
 
@@ -83,7 +88,7 @@ export async function writeDurably(
 	try {
 		await writeWhole(temporary, content, mode, owner);
 		await beforeRename?.();
-		await fs.rename(temporary, file);
+		await fs.promises.rename(temporary, file);
 		await syncDirectory(path.dirname(file));
 	} catch (error) {
 		await remove(temporary).catch(() => undefined);
@@ -100,7 +105,7 @@ export async function writeWhole(
 ): Promise<void> {
 	const bytes = Buffer.from(content);
 	await remove(file);
-	const handle = await fs.open(file, 'wx', 0o600);
+	const handle = await fs.promises.open(file, 'wx', 0o600);
 	try {
 		await handle.writeFile(bytes);
 		if (owner) await handle.chown(owner.uid, owner.gid);
@@ -115,7 +120,7 @@ export async function writeWhole(
 
 /** Makes what was written to a file survive a power cut. */
 export async function syncFile(file: string): Promise<void> {
-	const handle = await fs.open(file, 'r+');
+	const handle = await fs.promises.open(file, 'r+');
 	try {
 		await handle.sync();
 	} finally {
@@ -125,7 +130,7 @@ export async function syncFile(file: string): Promise<void> {
 
 /** Makes names that were added to, changed in or removed from a directory survive a power cut. */
 export async function syncDirectory(directory: string): Promise<void> {
-	const handle = await fs.open(directory);
+	const handle = await fs.promises.open(directory);
 	try {
 		await handle.sync();
 	} catch (error) {
@@ -138,7 +143,9 @@ export async function syncDirectory(directory: string): Promise<void> {
 
 /** Removes a file, if it is there. */
 export async function remove(file: string): Promise<void> {
-	await fs.unlink(file).catch((error) => {
+	// Mostly it is not: no thread is needed to find that out.
+	if (!fs.lstatSync(file, { throwIfNoEntry: false })) return;
+	await fs.promises.unlink(file).catch((error) => {
 		if (errnoOf(error) !== 'ENOENT') throw error;
 	});
 }
@@ -170,7 +177,8 @@ export async function findGroup(asked: string | number): Promise<Group | null> {
 
 /** The fields of a line whose first is the name, or whose third is the number. */
 async function findEntry(file: string, asked: string | number): Promise<string[] | undefined> {
-	const lines = (await fs.readFile(file, 'utf8').catch(() => '')).split('\n').map((line) => line.split(':'));
+	const text = await readText(file, MAX_DIRECTORY_BYTES).catch(() => '');
+	const lines = text.split('\n').map((line) => line.split(':'));
 	return lines.find(([name, , id]) => name !== '' && (typeof asked === 'string' ? name === asked : id === `${asked}`));
 }
 

@@ -4,7 +4,6 @@
  * never lets a server's text break a line.
  */
 import { fstatSync, writeSync } from 'node:fs';
-import { isatty } from 'node:tty';
 import { pino } from 'pino';
 import { cleanText } from '../protocol/problem.ts';
 import { redact, type SecretRegistry } from './redact.ts';
@@ -99,7 +98,7 @@ export function openLogDestination(
 		}
 	};
 	return {
-		form: isatty(fd) ? 'terminal' : isJournal(fd, env['JOURNAL_STREAM']) ? 'journal' : 'json',
+		form: isTerminal(fd) ? 'terminal' : isJournal(fd, env['JOURNAL_STREAM']) ? 'journal' : 'json',
 		write(line) {
 			send();
 			if (unsent.length >= MAX_UNSENT_BYTES) return;
@@ -107,6 +106,15 @@ export function openLogDestination(
 			send();
 		},
 	};
+}
+
+/** Asks Node only about what may be one: its module for terminals is loaded for nothing else. */
+function isTerminal(fd: number): boolean {
+	try {
+		return fstatSync(fd).isCharacterDevice() && process.getBuiltinModule('node:tty').isatty(fd);
+	} catch {
+		return false;
+	}
 }
 
 /** `JOURNAL_STREAM` is inherited by children whose output goes elsewhere: it names the file that it is about. */

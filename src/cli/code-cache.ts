@@ -1,17 +1,20 @@
 /**
  * `idv-agent code-cache`: compiles ahead what a start of the daemon needs, as packages of other languages do when they are
- * installed. Starts the executable as a device of a service of its own, in a directory that is gone afterwards; the launcher
- * writes the file beside the executable.
+ * installed. Starts the executable as a device of a service that says yes to everything, in a directory that is gone
+ * afterwards; the launcher writes the file beside the executable.
  */
 import { spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { isSea } from 'node:sea';
+import { WebSocketServer } from 'ws';
 import { AgentError } from '../base/errors.ts';
-import { startService } from '../service/embedded-service.ts';
 import { type OutputFlags, printAnswer } from './output.ts';
 
 const DEADLINE_MS = 60_000;
@@ -19,10 +22,10 @@ const DEADLINE_MS = 60_000;
 export async function makeCodeCache(flags: OutputFlags): Promise<void> {
 	if (!isSea()) throw new AgentError('usage', 'Only the executable of the package keeps compiled code.');
 	const directory = await mkdtemp(join(tmpdir(), 'idv-agent-code-'));
-	const service = await startService();
+	const service = await startAnswering();
 	try {
 		const apiKeyFile = join(directory, 'key');
-		await writeFile(apiKeyFile, service.credentials.apiKey, { mode: 0o600 });
+		await writeFile(apiKeyFile, randomUUID(), { mode: 0o600 });
 		const group = String(process.getgid?.() ?? 0);
 		const settings = {
 			baseUrl: service.url,
@@ -40,6 +43,26 @@ export async function makeCodeCache(flags: OutputFlags): Promise<void> {
 		await rm(directory, { recursive: true, force: true });
 	}
 	printAnswer(flags, { made: true }, 'Compiled ahead what a start needs.');
+}
+
+/** As much of a service as a start needs: it answers every registration, and takes every channel. */
+async function startAnswering(): Promise<{ readonly url: string; close(): Promise<void> }> {
+	const server = createServer((request, response) => {
+		request.resume();
+		response.setHeader('content-type', 'application/json');
+		response.end(JSON.stringify({ token: randomUUID() }));
+	});
+	const channels = new WebSocketServer({ server });
+	server.listen(0, '127.0.0.1');
+	await once(server, 'listening');
+	return {
+		url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+		async close() {
+			for (const channel of channels.clients) channel.terminate();
+			server.closeAllConnections();
+			server.close();
+		},
+	};
 }
 
 /** Ends the daemon by the signal as soon as it is online. */

@@ -77,6 +77,18 @@ export function createProgram(name: string, description: string): LazyCommand {
 		.configureHelp({ visibleOptions });
 }
 
+/** The program `idv-agent`, or the part of it that is a program of its own: what all of its commands take. */
+export function createAgentProgram(name: string): LazyCommand {
+	return createProgram(
+		name,
+		'Keeps this device registered with the identity verification service and passes session notifications on.',
+	)
+		.option('--config <file>', 'settings file (IDV_AGENT_CONFIG; default /etc/idv-agent/config.json)')
+		.option('--state-dir <dir>', "directory of the agent's state (IDV_AGENT_STATE_DIR; default /var/lib/idv-agent)")
+		.option('--run-dir <dir>', 'directory of its sockets (IDV_AGENT_RUN_DIR; default /run/idv-agent)')
+		.option('--json', 'answer in JSON (IDV_AGENT_JSON=1)');
+}
+
 /** One list: a command's own options, then what every command takes. */
 function visibleOptions(this: Help, command: Command): Option[] {
 	const own = Help.prototype.visibleOptions.call(this, command);
@@ -91,7 +103,7 @@ function rootOf(command: Command): Command {
 
 /** `IDV_AGENT_JSON=1` and `IDV_JSON=1` are the same as the flag. */
 function isJsonSet(command: Command): boolean {
-	const name = `${rootOf(command).name().toUpperCase().replace('-', '_')}_JSON`;
+	const name = rootOf(command).name() === 'idv' ? 'IDV_JSON' : 'IDV_AGENT_JSON';
 	return /^(1|true|yes)$/i.test(process.env[name] ?? '');
 }
 
@@ -187,6 +199,9 @@ function seconds(flag: string, min: number, max: number): (text: string) => numb
 		});
 	};
 }
+
+/** The flag of every command that reads settings. */
+export const SET = ['--set <path=value>', 'a setting, such as heartbeatCadence=10 (repeatable)', collect] as const;
 
 /** For flags that take a whole number. @throws AgentError `usage` naming the flag and the range. */
 export function wholeNumber(flag: string, min: number, max: number): (text: string) => number {

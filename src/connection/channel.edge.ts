@@ -320,7 +320,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		if (!confirmed && nowMs >= confirmAtMs) confirm();
 		if (phase !== 'open' || nowMs < pingAtMs) return;
 		// From the deadline that was missed: after a stall one ping, not a burst.
-		pingAtMs = nowMs + pingIntervalMs;
+		pingAtMs += pingIntervalMs * Math.max(1, Math.ceil((nowMs - pingAtMs) / pingIntervalMs));
 		if (socket?.readyState === WebSocket.OPEN && socket.bufferedAmount <= MAX_BUFFERED_BYTES) ping();
 	}
 

@@ -5,23 +5,33 @@
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
-import type { LineStore } from './line-rhythm.ts';
+import { type Checked, NOTHING_CHECKED } from '../base/checked.ts';
+import { later } from '../protocol/later.ts';
+import type { LineStore, SavedLine } from './line-rhythm.ts';
 
 const MAX_IDLE_MS = 24 * 60 * 60 * 1000;
 
-const savedLineSchema = z.object({
-	schemaVersion: z.literal(1),
-	baseUrl: z.string().max(4096),
-	network: z.string().max(64),
-	idleMs: z.number().min(1000).max(MAX_IDLE_MS),
-});
+const savedLineSchema = later(() =>
+	z.object({
+		schemaVersion: z.literal(1),
+		baseUrl: z.string().max(4096),
+		network: z.string().max(64),
+		idleMs: z.number().min(1000).max(MAX_IDLE_MS),
+	}),
+);
 
-export function lineFile(stateDir: string): LineStore {
+const format = (line: SavedLine) => `${JSON.stringify({ schemaVersion: 1, ...line })}\n`;
+
+export function lineFile(stateDir: string, checked: Checked = NOTHING_CHECKED): LineStore {
 	const file = join(stateDir, 'line.json');
 	return {
 		load() {
 			try {
-				return savedLineSchema.parse(JSON.parse(readFileSync(file, 'utf8')));
+				const text = readFileSync(file, 'utf8');
+				if (checked.has('line', text)) return JSON.parse(text) as SavedLine;
+				const line = savedLineSchema.parse(JSON.parse(text));
+				if (format(line) === text) checked.add('line', text);
+				return line;
 			} catch {
 				return null;
 			}
@@ -30,7 +40,7 @@ export function lineFile(stateDir: string): LineStore {
 			try {
 				if (line === null) return rmSync(file, { force: true });
 				// Rare, small and worth nothing after a power cut: in one step, without a flush.
-				writeFileSync(`${file}.tmp`, `${JSON.stringify({ schemaVersion: 1, ...line })}\n`, { mode: 0o600 });
+				writeFileSync(`${file}.tmp`, format(line), { mode: 0o600 });
 				renameSync(`${file}.tmp`, file);
 			} catch {
 				// The next start finds it out again.

@@ -73,7 +73,7 @@ function readPin({ settings: { page } }: LoadedSettings): Promise<string> | null
 export async function openFirstRuntime(
 	loaded: LoadedSettings,
 	{ lastSettings }: Pick<DeviceState, 'lastSettings'>,
-	sources: Pick<SettingsSources, 'env' | 'sets'>,
+	sources: Pick<SettingsSources, 'env' | 'sets' | 'checked'>,
 	parts: RuntimeParts,
 ): Promise<{ runtime: OpenRuntime; warning: Failure | null }> {
 	// They were valid when they were kept. A newer version knew the ones that this one does not know.

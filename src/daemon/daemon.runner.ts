@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { startAgent } from '../agent/agent.runner.ts';
 import { openAudit } from '../audit/audit.runner.ts';
 import { sendToJournal } from '../audit/journal.edge.ts';
+import { openChecked } from '../base/checked.edge.ts';
 import { type Clock, systemClock } from '../base/clock.edge.ts';
 import { createCounters } from '../base/counters.ts';
 import { type Failure, failure, toFailure } from '../base/errors.ts';
@@ -27,6 +28,7 @@ import { createLocalPorts } from '../local-api/ports.runner.ts';
 import { localRoutes } from '../local-api/routes.runner.ts';
 import { type LocalServerOptions, openLocalServer } from '../local-api/server/local-server.ts';
 import { openAnswerFile } from '../pairing/kept-answer.edge.ts';
+import { pairRequestSchema } from '../protocol/local-api.ts';
 import { findScanners, watchScanners } from '../scanning/devices.edge.ts';
 import { openScanner } from '../scanning/open.edge.ts';
 import { listenForScans } from '../scanning/scanning.runner.ts';
@@ -79,8 +81,10 @@ export async function startDaemon(options: DaemonOptions) {
 	});
 	looking.catch(() => {});
 	try {
-		const loaded = await loadSettings(options);
-		const store = await openStateStore(paths.stateDir);
+		const checked = openChecked(paths.stateDir);
+		const sources = { ...options, checked };
+		const loaded = await loadSettings(sources);
+		const store = await openStateStore(paths.stateDir, { checked });
 		closers.push(() => store.close());
 		const { state, notices } = await store.load();
 		const updates = await readUpdates();
@@ -94,7 +98,7 @@ export async function startDaemon(options: DaemonOptions) {
 			env: options.env,
 			registerSecret: registerLasting,
 		};
-		const first = await openFirstRuntime(loaded, state, options, parts);
+		const first = await openFirstRuntime(loaded, state, sources, parts);
 		let { runtime } = first;
 		const retiring = new Set<() => Promise<void>>();
 		const settings = () => runtime.resolved.settings;
@@ -159,7 +163,7 @@ export async function startDaemon(options: DaemonOptions) {
 				},
 			},
 			audit,
-			lineStore: lineFile(paths.stateDir),
+			lineStore: lineFile(paths.stateDir, checked),
 			openChannel,
 			log,
 			registerSecret,
@@ -266,13 +270,20 @@ export async function startDaemon(options: DaemonOptions) {
 		await applyTelemetry();
 		closers.push(() => telemetry?.close());
 
+		// A device that waits for its code has time to load what a pairing needs, and all others never load it.
+		if (agent.status().state === 'unpaired')
+			setImmediate(() => {
+				void runtime.network.dispatcher();
+				pairRequestSchema.safeParse(null);
+			}).unref();
+
 		const refuse = (told: Failure) => {
 			const message = joinSentences(told.message, 'The settings from before stay in force.');
 			agent.warn('settings', { ...told, message });
 		};
 		const apply = async () => {
 			try {
-				const changed = await loadSettings(options);
+				const changed = await loadSettings(sources);
 				const [problem] = changed.problems;
 				if (problem) return refuse(problem);
 				watch.follow(namedFiles(changed));

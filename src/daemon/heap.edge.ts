@@ -2,14 +2,15 @@
  * Gives memory back to the system once, after the start: what was only needed for starting up would otherwise stay
  * resident for months. Measured: 5 of 24 MiB of anonymous memory (docs/measurements.md). Never called in the steady state.
  */
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 
 type CollectGarbage = (options: { type: 'major'; execution: 'sync'; flavor: 'last-resort' }) => void;
 
 /** Collects what the start has left behind; takes some 20 ms. Where the runtime does not offer it, nothing happens. */
 export function trimHeap(): void {
 	try {
+		// Loaded now: two seconds before, the device was not online yet.
+		const { setFlagsFromString } = process.getBuiltinModule('node:v8');
+		const { runInNewContext } = process.getBuiltinModule('node:vm');
 		setFlagsFromString('--expose-gc');
 		const collect = runInNewContext('gc') as CollectGarbage;
 		setFlagsFromString('--no-expose-gc');

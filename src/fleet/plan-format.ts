@@ -11,7 +11,8 @@ import {
 	serialSchema,
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
-import { fleetNameSchema, labelSchema } from '../settings/table.ts';
+import { later } from '../protocol/later.ts';
+import { fleetNameSchema, labelSchema } from '../settings/value-schemas.ts';
 import { MATCH_KEYS, VERSION_NAME } from './terms.ts';
 
 export const MAX_RULES = 500;
@@ -27,10 +28,12 @@ export type PlanFormat = (typeof PLAN_FORMATS)[number];
 /** Of a DSSE envelope, for a plan of either format; see {@link envelopeSchema}. */
 export const PLAN_PAYLOAD_TYPE = 'application/vnd.idv.fleet-plan+json';
 
-const someText = z.string('must be a text').min(1, 'must not be empty');
+const someText = later(() => z.string('must be a text').min(1, 'must not be empty'));
 const text = (max: number) => someText.max(max, `must have at most ${max} characters`);
 const whole = (min: number) => z.int('must be a whole number').min(min, `must be at least ${min}`);
-const ruleName = text(64).regex(/^[\p{L}\p{N}][\p{L}\p{N} ._-]*$/u, 'must be letters, digits, spaces, dots or hyphens');
+const ruleName = later(() =>
+	text(64).regex(/^[\p{L}\p{N}][\p{L}\p{N} ._-]*$/u, 'must be letters, digits, spaces, dots or hyphens'),
+);
 
 /** A value, or the beginning of values: `KIOSK-1*`. */
 const pattern = (value: z.ZodType<string, string>) =>
@@ -50,23 +53,25 @@ const values = <Value extends z.ZodType>(value: Value) =>
 		.max(MAX_MATCH_VALUES, `must have at most ${MAX_MATCH_VALUES} entries`);
 
 /** One of the values of every kind that is given has to fit. */
-const matchSchema = z
-	.strictObject({
-		deviceIds: values(pattern(deviceIdSchema)).optional(),
-		serials: values(pattern(serialSchema)).optional(),
-		macAddresses: values(macAddressSchema).optional(),
-		deviceTypes: values(deviceTypeSchema).optional(),
-		labels: values(labelSchema).optional(),
-	})
-	.refine((match) => Object.keys(match).length > 0, `must name at least one of ${MATCH_KEYS.join(', ')}`);
+const matchSchema = later(() =>
+	z
+		.strictObject({
+			deviceIds: values(pattern(deviceIdSchema)).optional(),
+			serials: values(pattern(serialSchema)).optional(),
+			macAddresses: values(macAddressSchema).optional(),
+			deviceTypes: values(deviceTypeSchema).optional(),
+			labels: values(labelSchema).optional(),
+		})
+		.refine((match) => Object.keys(match).length > 0, `must name at least one of ${MATCH_KEYS.join(', ')}`),
+);
 export type PlanMatch = z.infer<typeof matchSchema>;
 
-const spreadSeconds = whole(0).max(MAX_SPREAD_SECONDS, `must be at most ${MAX_SPREAD_SECONDS} (a day)`);
+const spreadSeconds = later(() => whole(0).max(MAX_SPREAD_SECONDS, `must be at most ${MAX_SPREAD_SECONDS} (a day)`));
 const revisionNumber = (min: number) => whole(min).max(Number.MAX_SAFE_INTEGER, 'must be a smaller number');
 /** ISO 8601 with an offset. */
-const time = z.iso.datetime({ offset: true, error: 'must be a time such as 2026-11-21T06:00:00Z' });
+const time = later(() => z.iso.datetime({ offset: true, error: 'must be a time such as 2026-11-21T06:00:00Z' }));
 /** Anything, by name, for programs that know it: an agent passes over all of it. */
-const extensions = z.record(text(64), z.unknown(), 'must be an object');
+const extensions = later(() => z.record(text(64), z.unknown(), 'must be an object'));
 
 /** A version as dpkg writes it. */
 const agentVersion = text(64).regex(VERSION_NAME, 'must be a version such as 0.3.0');
@@ -145,7 +150,7 @@ function planSchema(format: PlanFormat) {
 	});
 }
 
-const [FIRST, SECOND] = [planSchema(PLAN_FORMATS[0]), planSchema(PLAN_FORMATS[1])];
+const [FIRST, SECOND] = [later(() => planSchema(PLAN_FORMATS[0])), later(() => planSchema(PLAN_FORMATS[1]))];
 export type FleetPlan = z.infer<typeof SECOND>;
 export type PlanRule = FleetPlan['rules'][number];
 export type PlanWord = Pick<PlanRule, 'workflowId' | 'settings'>;
@@ -158,27 +163,29 @@ export function planSchemaOf(document: unknown): z.ZodType<FleetPlan> {
 }
 
 /** An Ed25519 signature in base64: 64 bytes. */
-const signatureText = z
-	.string('must be a text')
-	.regex(/^[A-Za-z0-9+/_-]{86}(==)?$/, 'must be 64 bytes in base64 (an Ed25519 signature)');
+const signatureText = later(() =>
+	z.string('must be a text').regex(/^[A-Za-z0-9+/_-]{86}(==)?$/, 'must be 64 bytes in base64 (an Ed25519 signature)'),
+);
 
 /**
  * A DSSE envelope (Dead Simple Signing Envelope 1.0.2): the plan's exact bytes in base64, so that there is nothing to
  * canonicalise, and signatures over {@link signedBytes}. Several signatures let a fleet change its key.
  */
-export const envelopeSchema = z.strictObject({
-	payloadType: z.literal(PLAN_PAYLOAD_TYPE, `must be "${PLAN_PAYLOAD_TYPE}"`),
-	payload: someText.regex(/^[A-Za-z0-9+/_-]+={0,2}$/, 'must be base64'),
-	signatures: z
-		.array(
-			z.strictObject({ keyid: z.string('must be a text').max(128).optional(), sig: signatureText }),
-			'must be a list',
-		)
-		.min(1, 'must not be empty')
-		.max(8, 'must have at most 8 signatures'),
-	/** Not signed, so an agent passes over it. */
-	extensions: extensions.optional(),
-});
+export const envelopeSchema = later(() =>
+	z.strictObject({
+		payloadType: z.literal(PLAN_PAYLOAD_TYPE, `must be "${PLAN_PAYLOAD_TYPE}"`),
+		payload: someText.regex(/^[A-Za-z0-9+/_-]+={0,2}$/, 'must be base64'),
+		signatures: z
+			.array(
+				z.strictObject({ keyid: z.string('must be a text').max(128).optional(), sig: signatureText }),
+				'must be a list',
+			)
+			.min(1, 'must not be empty')
+			.max(8, 'must have at most 8 signatures'),
+		/** Not signed, so an agent passes over it. */
+		extensions: extensions.optional(),
+	}),
+);
 export type PlanEnvelope = z.infer<typeof envelopeSchema>;
 
 /** Whether a document means to be an envelope rather than a bare plan. */

@@ -4,7 +4,7 @@
  */
 
 import { AgentError, type Failure, failure } from '../base/errors.ts';
-import { serialSchema } from '../protocol/device-connection.ts';
+import { isSerial } from '../protocol/device-connection.ts';
 import type { IdentityReport } from '../protocol/local-api.ts';
 import type { Fingerprint, PinnedIdentity } from '../state/device-state.ts';
 
@@ -188,7 +188,7 @@ export function whySerialRejected(value: string): string | null {
 	if (text.length < MIN_SERIAL_LENGTH) return `has fewer than ${MIN_SERIAL_LENGTH} characters`;
 	if (essence === '') return 'has neither letters nor digits';
 	if (/^(.)\1*$/u.test(essence)) return 'is one character repeated';
-	return serialSchema.safeParse(text).success ? null : 'is too long or has unprintable characters';
+	return isSerial(text) ? null : 'is too long or has unprintable characters';
 }
 
 /** Why an interface's MAC address does not stand for this device; `null` if it does. */

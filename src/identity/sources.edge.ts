@@ -4,7 +4,7 @@
  * the machine-id itself out.
  */
 import { createHmac } from 'node:crypto';
-import { readdir, realpath } from 'node:fs/promises';
+import { readdirSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
 import { errnoOf, inWords, readBytes } from '../base/files.edge.ts';
 import type { Chosen, IdentityFacts, InterfaceFacts, Rejected } from './identity.ts';
@@ -85,7 +85,7 @@ function hashed(line: Line): Line {
 async function readInterfaces(root: string): Promise<Found<InterfaceFacts>> {
 	const directory = join(root, 'sys/class/net');
 	try {
-		const [top, names] = await Promise.all([realpath(root), readdir(directory)]);
+		const [top, names] = [realpathSync.native(root), readdirSync(directory)];
 		const all = await Promise.all(names.sort().map((name) => readInterface(top, join(directory, name), name)));
 		return { found: all.filter((nic) => nic !== null), missed: [] };
 	} catch (error) {
@@ -95,15 +95,17 @@ async function readInterfaces(root: string): Promise<Found<InterfaceFacts>> {
 
 /** `null` for what is not an interface, such as the file `bonding_masters`. */
 async function readInterface(top: string, directory: string, name: string): Promise<InterfaceFacts | null> {
-	const [address, type, addrAssignType, device, wireless, phy80211] = await Promise.all([
+	const [address, type, addrAssignType] = await Promise.all([
 		readLine(name, join(directory, 'address')),
 		readNumber(join(directory, 'type')),
 		readNumber(join(directory, 'addr_assign_type')),
+	]);
+	const [device, wireless, phy80211] = [
 		follow(join(directory, 'device')),
 		follow(join(directory, 'wireless')),
 		// A kernel without the old wireless extensions has only this one.
 		follow(join(directory, 'phy80211')),
-	]);
+	];
 	if ('reason' in address) return null;
 	return {
 		name,
@@ -118,7 +120,13 @@ async function readInterface(top: string, directory: string, name: string): Prom
 }
 
 /** Where a link in the end leads; `null` if there is nothing. */
-const follow = (path: string): Promise<string | null> => realpath(path).catch(() => null);
+function follow(path: string): string | null {
+	try {
+		return realpathSync.native(path);
+	} catch {
+		return null;
+	}
+}
 
 async function readNumber(path: string): Promise<number | null> {
 	const line = await readLine(path, path);

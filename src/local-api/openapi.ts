@@ -3,6 +3,7 @@
  * time a caller asks for it. Loaded only then. Describes routes, never decides what they do.
  */
 import * as z from 'zod';
+import { made } from '../protocol/later.ts';
 import * as answers from '../protocol/local-answers.ts';
 import { PROBLEM_CONTENT_TYPE } from '../protocol/problem.ts';
 import type { LocalListener, LocalMethod, LocalRoute } from './server/local-server.ts';
@@ -149,7 +150,7 @@ const schemaPath = (name: string) => `#/components/schemas/${name}`;
 
 function toSchemas(named: Readonly<Record<string, z.ZodType>>, io: 'input' | 'output'): Json {
 	const registry = z.registry<{ id: string }>();
-	for (const [id, schema] of Object.entries(named)) registry.add(schema, { id });
+	for (const [id, schema] of Object.entries(named)) registry.add(made(schema), { id });
 	const { schemas } = z.toJSONSchema(registry, {
 		io,
 		uri: schemaPath,

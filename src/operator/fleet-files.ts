@@ -9,7 +9,7 @@ import { findJsonPlaces, lineAndColumn, pointerOf } from '../base/json-text.ts';
 import { checkLimits, checkPlan, type Finding } from '../fleet/lint.ts';
 import { MAX_PLAN_BYTES } from '../fleet/terms.ts';
 import { importPublicKey, type ReadPlan, readPlan } from '../fleet/verify-plan.runner.ts';
-import { publicKeySchema } from '../settings/table.ts';
+import { publicKeySchema } from '../settings/value-schemas.ts';
 import { warnIfOpen } from './service-target.ts';
 
 const MAX_KEY_BYTES = 16 * 1024;

@@ -13,7 +13,7 @@ import {
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
 import { nearestName } from '../settings/resolve.ts';
-import { labelSchema } from '../settings/table.ts';
+import { labelSchema } from '../settings/value-schemas.ts';
 import { readBounded } from './fleet-files.ts';
 
 const MAX_INVENTORY_BYTES = 256 * 1024 * 1024;

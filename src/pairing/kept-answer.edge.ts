@@ -59,7 +59,8 @@ export async function readKeptAnswer(stateDir: string): Promise<KeptAnswer | nul
 
 async function readKept(file: string): Promise<{ readonly kept: KeptAnswer | null; readonly fault: string | null }> {
 	try {
-		const kept = keptAnswerSchema.safeParse(JSON.parse(await readText(file, MAX_FILE_BYTES)));
+		const document: unknown = JSON.parse(await readText(file, MAX_FILE_BYTES));
+		const kept = keptAnswerSchema.safeParse(document);
 		return kept.success ? { kept: kept.data, fault: null } : { kept: null, fault: 'it is damaged' };
 	} catch (error) {
 		if (errnoOf(error) === 'ENOENT') return { kept: null, fault: null };

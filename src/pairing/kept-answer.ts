@@ -7,6 +7,7 @@ import { type Failure, failure } from '../base/errors.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { unreadAnswer } from '../connection/unread-answer.ts';
 import { deviceConnectionRequestSchema } from '../protocol/device-connection.ts';
+import { later } from '../protocol/later.ts';
 import { type AnswerText, likelyFirst, tokenIn } from '../protocol/registration-answer.ts';
 
 /** How long an answer is kept. */
@@ -18,22 +19,24 @@ const EARLIEST_CLOCK_MS = Date.UTC(2025, 0, 1);
 /** Texts that are registered as secrets, at most: the registry has to hold other secrets as well. */
 const MAX_SECRET_TEXTS = 16;
 
-export const keptAnswerSchema = z.object({
-	schemaVersion: z.literal(1),
-	/** Of the state's attempt: without an attempt that is written down, the answer is over. */
-	attemptId: z.string(),
-	/** ISO 8601. */
-	at: z.string(),
-	status: z.number(),
-	/** What is needed to finish the pairing. */
-	baseUrl: z.url(),
-	request: deviceConnectionRequestSchema,
-	sessionId: z.string().nullable(),
-	assignsWorkflow: z.boolean(),
-	confirmsOrigin: z.string().nullable(),
-	/** Those that look like a token first: may be secrets. */
-	texts: z.array(z.object({ place: z.string(), text: z.string() })).min(1),
-});
+export const keptAnswerSchema = later(() =>
+	z.object({
+		schemaVersion: z.literal(1),
+		/** Of the state's attempt: without an attempt that is written down, the answer is over. */
+		attemptId: z.string(),
+		/** ISO 8601. */
+		at: z.string(),
+		status: z.number(),
+		/** What is needed to finish the pairing. */
+		baseUrl: z.url(),
+		request: deviceConnectionRequestSchema,
+		sessionId: z.string().nullable(),
+		assignsWorkflow: z.boolean(),
+		confirmsOrigin: z.string().nullable(),
+		/** Those that look like a token first: may be secrets. */
+		texts: z.array(z.object({ place: z.string(), text: z.string() })).min(1),
+	}),
+);
 export type KeptAnswer = z.infer<typeof keptAnswerSchema>;
 
 /** The texts that are kept: those that look like a token first, at most {@link MAX_KEPT_BYTES}; a text is kept whole or not at all. */

@@ -47,8 +47,8 @@ export async function redeemCode(
 ): Promise<{ readonly connection: Connection; readonly workflowId: string }> {
 	const { clock, client, stateWriter, service } = options;
 	const host = new URL(plan.baseUrl).host;
-	await options.store.probe();
-	const reached = await client().preflight(plan.baseUrl);
+	// Neither spends anything, so that neither waits for the other.
+	const [, reached] = await Promise.all([options.store.probe(), client().preflight(plan.baseUrl)]);
 	if (reached.clockSkewMs !== null) options.onServiceTime({ skewMs: reached.clockSkewMs }, false);
 	if (reached.failure) throw unspent(reached.failure);
 

@@ -5,34 +5,37 @@
 import * as z from 'zod';
 import { workflowIdSchema } from './device-connection.ts';
 import { resolvePointer } from './json-pointer.ts';
+import { later } from './later.ts';
 
 /** Largest frame that the channel survives, in bytes: a larger one ends it (RFC 6455, 1009). Source: assumed (message-size). */
 export const MAX_FRAME_BYTES = 16 * 1024 * 1024;
 /** Largest message that is kept unless a deployment says otherwise, in bytes. Source: assumed (message-size). */
 export const DEFAULT_MESSAGE_BYTES = 1024 * 1024;
 
-export const heartbeatSchema = z.object({
-	type: z.literal('heartbeat'),
-	deviceId: z.string(),
-	workflowId: z.string(),
-	/** Counts from 1 within one channel. */
-	sequence: z.int().min(1),
-	/** ISO 8601, by the device's clock. */
-	sentAt: z.string(),
-	uptimeSeconds: z.number().min(0),
-	/** The newest revision of the fleet plan that the device is, or was, online as it says; left out without a plan. */
-	planRevision: z.int().min(1).optional(),
-	/** The revision that the device could not follow and that it stays where it was for. */
-	planRefused: z.int().min(1).optional(),
-	/** Only where `service.heartbeatFields` names them, and where there is something to say. */
-	agentVersion: z.string().optional(),
-	/** The permanent code of the problem in the status. */
-	problemCode: z.string().optional(),
-	/** The ring of the plan that holds the device, in percent. */
-	planRing: z.number().optional(),
-	/** Why the revision in planRefused could not be followed, in words. */
-	planReason: z.string().optional(),
-});
+export const heartbeatSchema = later(() =>
+	z.object({
+		type: z.literal('heartbeat'),
+		deviceId: z.string(),
+		workflowId: z.string(),
+		/** Counts from 1 within one channel. */
+		sequence: z.int().min(1),
+		/** ISO 8601, by the device's clock. */
+		sentAt: z.string(),
+		uptimeSeconds: z.number().min(0),
+		/** The newest revision of the fleet plan that the device is, or was, online as it says; left out without a plan. */
+		planRevision: z.int().min(1).optional(),
+		/** The revision that the device could not follow and that it stays where it was for. */
+		planRefused: z.int().min(1).optional(),
+		/** Only where `service.heartbeatFields` names them, and where there is something to say. */
+		agentVersion: z.string().optional(),
+		/** The permanent code of the problem in the status. */
+		problemCode: z.string().optional(),
+		/** The ring of the plan that holds the device, in percent. */
+		planRing: z.number().optional(),
+		/** Why the revision in planRefused could not be followed, in words. */
+		planReason: z.string().optional(),
+	}),
+);
 /** The fields that a deployment may ask for besides those that every heartbeat has. */
 export const HEARTBEAT_FIELDS = ['agentVersion', 'problemCode', 'planRevision', 'planRing', 'planReason'] as const;
 export type HeartbeatExtras = Partial<Pick<Heartbeat, (typeof HEARTBEAT_FIELDS)[number]>>;
@@ -151,10 +154,12 @@ export type AgentMessage =
 	| { readonly type: 'workflow.changed'; readonly workflowId: string }
 	| { readonly type: 'connection.revoked' };
 
-const agentMessageSchema = z.discriminatedUnion('type', [
-	z.object({ type: z.literal('workflow.changed'), workflowId: workflowIdSchema }),
-	z.object({ type: z.literal('connection.revoked') }),
-]);
+const agentMessageSchema = later(() =>
+	z.discriminatedUnion('type', [
+		z.object({ type: z.literal('workflow.changed'), workflowId: workflowIdSchema }),
+		z.object({ type: z.literal('connection.revoked') }),
+	]),
+);
 
 /** The message to act on in a notification, or `null`. */
 export function readAgentMessage(notification: Notification): AgentMessage | null {

@@ -1,5 +1,6 @@
 /** The headers of an application's request that may go on to the service. */
 import * as z from 'zod';
+import { later } from './later.ts';
 
 /** Headers that belong to one connection. */
 export const HOP_BY_HOP =
@@ -14,11 +15,13 @@ const NEVER =
 const mayBeNamed = (name: string) => !HOP_BY_HOP.test(name) && !NEVER.test(name);
 
 /** The name of a header that settings may add; in lower case. Without underscores, which some servers read as hyphens. */
-export const forwardedHeaderSchema = z
-	.string('must be a text')
-	.regex(/^[A-Za-z0-9-]{1,64}$/, 'must be the name of a header such as X-Tenant: letters, digits and hyphens')
-	.toLowerCase()
-	.refine(mayBeNamed, 'must not be a header of the connection, of a credential, or of another address or method');
+export const forwardedHeaderSchema = later(() =>
+	z
+		.string('must be a text')
+		.regex(/^[A-Za-z0-9-]{1,64}$/, 'must be the name of a header such as X-Tenant: letters, digits and hyphens')
+		.toLowerCase()
+		.refine(mayBeNamed, 'must not be a header of the connection, of a credential, or of another address or method'),
+);
 
 /** @param name in lower case. @param more names that settings add. */
 export const isForwarded = (name: string, more: readonly string[]): boolean =>

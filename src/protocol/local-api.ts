@@ -4,6 +4,7 @@
  */
 import * as z from 'zod';
 import { workflowIdSchema } from './device-connection.ts';
+import { later } from './later.ts';
 import { MAX_CODE_LENGTH } from './pairing-code.ts';
 
 export type {
@@ -34,71 +35,87 @@ export const CONSUMER_NAME = /^[\w.-]{1,64}$/;
 export const OWN_NAME = /^(?:[\w.-]{1,64}:)?[\w.-]{1,64}$/;
 
 /** A consumer chooses its name, and always uses the same. */
-const consumerName = z.string().regex(CONSUMER_NAME, 'must be 1 to 64 letters, digits, dots, hyphens or underscores');
+const consumerName = later(() =>
+	z.string().regex(CONSUMER_NAME, 'must be 1 to 64 letters, digits, dots, hyphens or underscores'),
+);
 
-export const ackRequestSchema = z
-	.strictObject({
-		consumer: consumerName,
-		id: z.string().min(1).max(64).describe('The consumer has processed everything up to this event.'),
-	})
-	.meta({ id: 'AckRequest' });
+export const ackRequestSchema = later(() =>
+	z
+		.strictObject({
+			consumer: consumerName,
+			id: z.string().min(1).max(64).describe('The consumer has processed everything up to this event.'),
+		})
+		.meta({ id: 'AckRequest' }),
+);
 export type AckRequest = z.infer<typeof ackRequestSchema>;
 
-export const forgetRequestSchema = z.strictObject({ consumer: consumerName }).meta({ id: 'ForgetRequest' });
+export const forgetRequestSchema = later(() =>
+	z.strictObject({ consumer: consumerName }).meta({ id: 'ForgetRequest' }),
+);
 
-export const leaseRequestSchema = z
-	.strictObject({
-		name: consumerName,
-		seconds: z
-			.number()
-			.min(1)
-			.max(MAX_LEASE_SECONDS)
-			.default(DEFAULT_LEASE_SECONDS)
-			.describe('From now on; a lease that is taken again under the same name starts again.'),
-	})
-	.meta({ id: 'LeaseRequest' });
-export const leaseReleaseSchema = z.strictObject({ name: consumerName }).meta({ id: 'LeaseRelease' });
+export const leaseRequestSchema = later(() =>
+	z
+		.strictObject({
+			name: consumerName,
+			seconds: z
+				.number()
+				.min(1)
+				.max(MAX_LEASE_SECONDS)
+				.default(DEFAULT_LEASE_SECONDS)
+				.describe('From now on; a lease that is taken again under the same name starts again.'),
+		})
+		.meta({ id: 'LeaseRequest' }),
+);
+export const leaseReleaseSchema = later(() => z.strictObject({ name: consumerName }).meta({ id: 'LeaseRelease' }));
 
-export const pairRequestSchema = z
-	.strictObject({
-		code: z
-			.string()
-			.min(1, 'must not be empty')
-			.max(MAX_CODE_LENGTH, `must have at most ${MAX_CODE_LENGTH} characters`)
-			.describe('The scanned or typed text.'),
-		workflowId: workflowIdSchema.optional().describe('For a code that names none.'),
-		replace: z.boolean().default(false).describe('Move a device that is paired already.'),
-		trustOrigin: z
-			.string()
-			.optional()
-			.describe('The origin that a person has looked at and agreed to, such as https://id.example.com.'),
-		keepEvents: z.boolean().optional().describe('Keep the events of the service that the device leaves.'),
-	})
-	.meta({ id: 'PairRequest' });
+export const pairRequestSchema = later(() =>
+	z
+		.strictObject({
+			code: z
+				.string()
+				.min(1, 'must not be empty')
+				.max(MAX_CODE_LENGTH, `must have at most ${MAX_CODE_LENGTH} characters`)
+				.describe('The scanned or typed text.'),
+			workflowId: workflowIdSchema.optional().describe('For a code that names none.'),
+			replace: z.boolean().default(false).describe('Move a device that is paired already.'),
+			trustOrigin: z
+				.string()
+				.optional()
+				.describe('The origin that a person has looked at and agreed to, such as https://id.example.com.'),
+			keepEvents: z.boolean().optional().describe('Keep the events of the service that the device leaves.'),
+		})
+		.meta({ id: 'PairRequest' }),
+);
 export type PairRequest = z.input<typeof pairRequestSchema>;
 
-export const unpairRequestSchema = z
-	.strictObject({ keepEvents: z.boolean().default(false).describe('Keep the stored events.') })
-	.prefault({})
-	.meta({ id: 'UnpairRequest' });
+export const unpairRequestSchema = later(() =>
+	z
+		.strictObject({ keepEvents: z.boolean().default(false).describe('Keep the stored events.') })
+		.prefault({})
+		.meta({ id: 'UnpairRequest' }),
+);
 
-export const eraseRequestSchema = z
-	.strictObject({
-		session: z
-			.string()
-			.min(1, 'must not be empty')
-			.max(512, 'must have at most 512 characters')
-			.optional()
-			.describe('Every event in which this id is a word.'),
-		before: z.iso
-			.datetime({ offset: true, error: 'must be a time such as 2026-11-21T06:00:00Z' })
-			.optional()
-			.describe('Every event that was received before this time.'),
-	})
-	.refine(({ session, before }) => (session === undefined) !== (before === undefined), 'must name session or before')
-	.meta({ id: 'EraseRequest' });
+export const eraseRequestSchema = later(() =>
+	z
+		.strictObject({
+			session: z
+				.string()
+				.min(1, 'must not be empty')
+				.max(512, 'must have at most 512 characters')
+				.optional()
+				.describe('Every event in which this id is a word.'),
+			before: z.iso
+				.datetime({ offset: true, error: 'must be a time such as 2026-11-21T06:00:00Z' })
+				.optional()
+				.describe('Every event that was received before this time.'),
+		})
+		.refine(({ session, before }) => (session === undefined) !== (before === undefined), 'must name session or before')
+		.meta({ id: 'EraseRequest' }),
+);
 
-export const workflowRequestSchema = z.strictObject({ workflowId: workflowIdSchema }).meta({ id: 'WorkflowRequest' });
+export const workflowRequestSchema = later(() =>
+	z.strictObject({ workflowId: workflowIdSchema }).meta({ id: 'WorkflowRequest' }),
+);
 
 /** Events in one JSON answer, at most. */
 export const EVENT_PAGE_LENGTH = 100;

@@ -2,8 +2,8 @@
  * Which devices could be scanners, and that this has changed: looks into /dev and what udev knows of it. Opens no device
  * and polls nothing.
  */
-import { type FSWatcher, watch } from 'node:fs';
-import { access, constants, readdir, readFile, realpath, stat } from 'node:fs/promises';
+import fs, { constants, type FSWatcher, watch } from 'node:fs';
+
 import { dirname, join } from 'node:path';
 import type { ScannerFacts } from './choose-scanner.ts';
 
@@ -117,13 +117,13 @@ export function watchScanners({ root = '/', device }: ScannerPlaces, onChange: (
 }
 
 async function list(directory: string, wanted: RegExp): Promise<string[]> {
-	const names = (await readdir(directory).catch(() => [])).filter((name) => wanted.test(name)).toSorted();
+	const names = (await fs.promises.readdir(directory).catch(() => [])).filter((name) => wanted.test(name)).toSorted();
 	return names.slice(0, MAX_ENTRIES).map((name) => join(directory, name));
 }
 
 /** A name that leads nowhere stands for itself. */
 function resolved(path: string): Promise<string> {
-	return realpath(path).catch(() => path);
+	return fs.promises.realpath(path).catch(() => path);
 }
 
 function kindOf(node: string): ScannerFacts['kind'] {
@@ -131,7 +131,7 @@ function kindOf(node: string): ScannerFacts['kind'] {
 }
 
 function mayAccess(path: string, how: number): Promise<boolean> {
-	return access(path, how).then(
+	return fs.promises.access(path, how).then(
 		() => true,
 		() => false,
 	);
@@ -140,10 +140,10 @@ function mayAccess(path: string, how: number): Promise<boolean> {
 /** udev's properties of a device, `null` without udev. Source: the files that `udevadm info` reads. */
 async function askUdev(root: string, node: string): Promise<ReadonlyMap<string, string> | null> {
 	try {
-		const { rdev } = await stat(node);
+		const { rdev } = await fs.promises.stat(node);
 		const major = (rdev >> 8) & 0xfff;
 		const minor = (rdev & 0xff) | ((rdev >> 12) & 0xfff00);
-		const text = await readFile(join(root, `run/udev/data/c${major}:${minor}`), 'utf8');
+		const text = await fs.promises.readFile(join(root, `run/udev/data/c${major}:${minor}`), 'utf8');
 		return new Map([...text.matchAll(/^E:([^=\n]+)=(.*)$/gm)].map(([, name = '', value = '']) => [name, value]));
 	} catch {
 		return null;

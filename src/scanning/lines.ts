@@ -3,7 +3,7 @@
  * arrives. Pure; reads no device and knows no clock: the caller reports the quiet. Decides nothing about a code.
  */
 import { MAX_CODE_LENGTH } from '../protocol/pairing-code.ts';
-import type { ScanSuffix } from '../settings/table.ts';
+import type { ScanSuffix } from '../settings/value-schemas.ts';
 
 /** One reading: its text, trimmed and without control characters, or that there was more than any code has. */
 export type Scan = { readonly kind: 'text'; readonly text: string } | { readonly kind: 'tooLong' };

@@ -1,5 +1,5 @@
 /** Which of the files that decide what this device does may be changed, or whose secrets may be read, by others. */
-import { stat } from 'node:fs/promises';
+import fs from 'node:fs';
 import { dirname } from 'node:path';
 import { type Failure, failure } from '../base/errors.ts';
 import { findExposure } from '../base/file-trust.edge.ts';
@@ -19,7 +19,7 @@ export async function findExposedFiles(
 	places: { readonly confDirectory: string; readonly stateDir: string } | null = null,
 ): Promise<readonly Failure[]> {
 	const own = process.getuid?.() ?? 0;
-	const owner = own === 0 && places ? await stat(places.stateDir).catch(() => null) : null;
+	const owner = own === 0 && places ? fs.statSync(places.stateDir, { throwIfNoEntry: false }) : null;
 	const owners = [own, ...(owner ? [owner.uid] : [])];
 	const named = [...listSettings().keys()].flatMap((path) => {
 		const file = path.endsWith('File') ? valueAt(settings, path) : null;

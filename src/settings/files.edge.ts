@@ -2,8 +2,7 @@
  * The settings files and the files that hold one credential: reading them, and noticing when settings change.
  * Never merges or checks a setting (`settings/resolve.ts` does), never writes, never quotes what stands in a file.
  */
-import { existsSync, type FSWatcher, watch } from 'node:fs';
-import fs from 'node:fs/promises';
+import { existsSync, type FSWatcher, readdirSync, watch } from 'node:fs';
 import path from 'node:path';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { errnoOf, type FileFault, inWords, readText } from '../base/files.edge.ts';
@@ -40,11 +39,13 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 	const problems: Failure[] = [];
 	const valuePlaces = new Map<string, ValuePlace>();
 	const confDirectory = confDirectoryOf(places);
-	const names = await fs.readdir(confDirectory).catch((error) => {
+	let names: string[] = [];
+	try {
+		names = readdirSync(confDirectory);
+	} catch (error) {
 		const message = `The directory ${confDirectory} cannot be read: ${inWords(error)}.`;
 		if (errnoOf(error) !== 'ENOENT') problems.push(failure('settings-unreadable', message));
-		return [];
-	});
+	}
 	// Hidden files are what editors keep beside the real ones.
 	const ours = names.filter((name) => name.endsWith('.json') && !name.startsWith('.'));
 	ours.sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));

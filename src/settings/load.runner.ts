@@ -2,6 +2,7 @@
  * Gathers the settings from everywhere they may stand: files, `IDV_AGENT_…` variables, `--set path=value`.
  * The merging and the checking are `settings/resolve.ts`; here is only where to look.
  */
+import type { Checked } from '../base/checked.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { readSettingsLayers } from './files.edge.ts';
 import type { AgentPaths } from './paths.runner.ts';
@@ -13,6 +14,8 @@ export interface SettingsSources {
 	readonly env: Readonly<Record<string, string | undefined>>;
 	/** `path=value`, as given with `--set`. */
 	readonly sets: readonly string[];
+	/** What has been checked before; default nothing. */
+	readonly checked?: Checked;
 }
 
 export interface LoadedSettings extends ResolvedSettings {
@@ -40,7 +43,7 @@ export async function loadSettings(sources: SettingsSources): Promise<LoadedSett
  */
 export function resolveWith(
 	documents: readonly { readonly where: string; readonly document: unknown }[],
-	{ env, sets }: Pick<SettingsSources, 'env' | 'sets'>,
+	{ env, sets, checked }: Pick<SettingsSources, 'env' | 'sets' | 'checked'>,
 	places: ReadonlyMap<string, ValuePlace> = new Map(),
 ): LoadedSettings {
 	const fromEnv = readEnvironment(env);
@@ -49,7 +52,7 @@ export function resolveWith(
 		{ source: 'environment', texts: fromEnv.texts },
 		{ source: 'flag', texts: readSets(sets) },
 	];
-	return { ...resolveSettings(layers), documents, notices: fromEnv.notices };
+	return { ...resolveSettings(layers, checked), documents, notices: fromEnv.notices };
 }
 
 type Texts = Map<string, { value: string; where: string }>;

@@ -3,6 +3,7 @@
  * Reads no file and no environment itself: layers are handed in, lowest first.
  */
 import type * as z from 'zod';
+import { type Checked, NOTHING_CHECKED } from '../base/checked.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { listSettings, type Setting, type Settings } from './table.ts';
 
@@ -35,9 +36,19 @@ export interface ResolvedSettings {
 	readonly problems: readonly Failure[];
 }
 
-/** Merges the layers, lowest first, and checks every value. Bad values keep what was below them and are reported. */
-export function resolveSettings(layers: readonly SettingsLayer[]): ResolvedSettings {
+/**
+ * Merges the layers, lowest first, and checks every value. Bad values keep what was below them and are reported.
+ * @param checked values that are among these are taken as they stand.
+ */
+export function resolveSettings(
+	layers: readonly SettingsLayer[],
+	checked: Checked = NOTHING_CHECKED,
+): ResolvedSettings {
 	const known = listSettings();
+	const read = layers.map((layer) => ({ layer, entries: [...readLayer(layer, known)] }));
+	const text = JSON.stringify(read.map(({ entries }) => entries.map(({ path, value }) => [path, value])));
+	const isKnown = checked.has('settings', text);
+	let isUnchanged = true;
 	const values = new Map<string, unknown>();
 	const origins = new Map<string, SettingOrigin>();
 	const problems: Failure[] = [];
@@ -45,22 +56,28 @@ export function resolveSettings(layers: readonly SettingsLayer[]): ResolvedSetti
 		values.set(path, fallback);
 		origins.set(path, { source: 'default', where: null });
 	}
-	for (const layer of layers) {
+	for (const { layer, entries } of read) {
 		if (layer.source === 'file' && !isGroupOfSettings(layer.document))
 			problems.push(failure('settings-invalid', `${layer.where}: the file must hold a group of settings: { … }.`));
-		for (const { path, keys, value, where } of readLayer(layer, known)) {
+		for (const { path, keys, value, where } of entries) {
 			const entry = known.get(path);
-			const problem = entry ? check(entry, value) : { message: unknownKey(path, known), within: [] };
+			const problem = isKnown
+				? { value }
+				: entry
+					? check(entry, value)
+					: { message: unknownKey(path, known), within: [] };
 			if ('message' in problem) {
 				const place = layer.source === 'file' ? layer.lineAndColumn?.([...keys, ...problem.within]) : undefined;
 				const at = place ? `${where}: ${place}` : where;
 				problems.push(failure('settings-invalid', `${at}: ${path} ${problem.message}`));
 			} else {
+				isUnchanged &&= JSON.stringify(problem.value) === JSON.stringify(value);
 				values.set(path, problem.value);
 				origins.set(path, { source: layer.source, where });
 			}
 		}
 	}
+	if (problems.length === 0 && isUnchanged) checked.add('settings', text);
 	const settings = nest(values);
 	problems.push(...checkTogether(settings));
 	return { settings, origins, problems };

@@ -3,7 +3,7 @@
  */
 import * as z from 'zod';
 import { AUTHORIZATION_PARAMETER } from '../protocol/authorization.ts';
-import { DEFAULT_MESSAGE_BYTES, HEARTBEAT_FIELDS, MAX_FRAME_BYTES, templateProblem } from '../protocol/channel.ts';
+import { DEFAULT_MESSAGE_BYTES, HEARTBEAT_FIELDS, MAX_FRAME_BYTES } from '../protocol/channel.ts';
 import {
 	DEFAULT_HEARTBEAT_CADENCE,
 	deviceIdSchema,
@@ -15,7 +15,22 @@ import {
 } from '../protocol/device-connection.ts';
 import { DEFAULT_CHANNEL_PATH } from '../protocol/endpoints.ts';
 import { forwardedHeaderSchema } from '../protocol/forwarded-headers.ts';
+import { later } from '../protocol/later.ts';
 import { baseUrl, fetchedUrl, origin } from './addresses.ts';
+import {
+	filePath,
+	fleetNameSchema,
+	kindOfMessage,
+	labelSchema,
+	messageTemplate,
+	pointer,
+	publicKeySchema,
+	SCAN_SUFFIXES,
+	text,
+	tokenPlace,
+	urlPath,
+	whole,
+} from './value-schemas.ts';
 
 /** One setting: how it is read, what it is when it is not set, and what it is for. */
 export interface Setting<Value> {
@@ -28,51 +43,6 @@ export interface Setting<Value> {
 	readonly secret: boolean;
 }
 
-const text = z.string('must be a text').min(1, 'must not be empty').max(4096, 'must have at most 4096 characters');
-const filePath = text.refine((path) => path.startsWith('/'), 'must be an absolute path');
-const pointer = text.regex(/^(\/[^/]*)*$/, 'must be a JSON pointer (RFC 6901) such as /data/token');
-const tokenPlace = text.regex(
-	/^((\/[^/]*)*|header:[A-Za-z0-9-]{1,64})$/,
-	'must be a JSON pointer (RFC 6901) such as /data/token, or header: and the name of a header',
-);
-/** A message of the deployment's own shape: as text, or in a file as JSON. */
-const messageTemplate = z
-	.union([text, z.record(z.string(), z.unknown()).transform((document) => JSON.stringify(document))], {
-		error: 'must be a text or a JSON object',
-	})
-	.superRefine((template, context) => {
-		const problem = templateProblem(template);
-		if (problem !== null) context.addIssue(problem);
-	});
-const whole = (min: number, max: number) =>
-	z.int('must be a whole number').min(min, `must be at least ${min}`).max(max, `must be at most ${max}`);
-const kindOfMessage = text.max(256, 'must have at most 256 characters');
-const urlPath = (example: string) => text.regex(/^\/[^?#]*$/, `must be a path such as ${example}`);
-/** A name that a device is given in its settings, for plans to choose it by. */
-export const labelSchema = z
-	.string('must be a text')
-	.min(1, 'must not be empty')
-	.max(64, 'must have at most 64 characters')
-	.regex(/^[A-Za-z0-9][\w.:/-]*$/, 'must be letters, digits and . _ : / - without spaces');
-
-/** The name of a fleet, as its plans carry it. */
-export const fleetNameSchema = text
-	.max(64, 'must have at most 64 characters')
-	.regex(/^[\p{L}\p{N}][\p{L}\p{N} .:/_-]*$/u, 'must be letters, digits, spaces and . _ : / -');
-
-/** A public key in one line, as settings hold it: `ed25519:` and its 32 bytes in base64. */
-export const publicKeySchema = z
-	.string('must be a text')
-	.regex(/^ed25519:[A-Za-z0-9+/]{43}=$/, 'must be a key such as "ed25519:…" from idv fleet keygen');
-
-/**
- * The end of a scan: `auto` takes CR, LF or a quiet moment; `cr` and `lf` only that character; `none` only the quiet.
- * Scanners are sold with any of them.
- */
-export const SCAN_SUFFIXES = ['auto', 'cr', 'lf', 'none'] as const;
-
-export type ScanSuffix = (typeof SCAN_SUFFIXES)[number];
-
 /** Languages of the page; `auto` takes the one of its browser. */
 export const PAGE_LANGUAGES = ['auto', 'en', 'de', 'fr', 'es', 'ar'] as const;
 
@@ -84,20 +54,50 @@ const setting = <Value>(
 ): Setting<Value> => ({ kind, schema, fallback, about, secret: false });
 
 const optional = <Value>(kind: Setting<Value>['kind'], schema: z.ZodType<Value>, about: string) =>
-	setting(kind, schema.nullable() as z.ZodType<Value | null>, null, about);
+	setting(
+		kind,
+		later(() => schema.nullable() as z.ZodType<Value | null>),
+		null,
+		about,
+	);
 const optionalText = (schema: z.ZodType<string>, about: string) => optional('text', schema, about);
-const optionalNumber = (min: number, max: number, about: string) => optional('number', whole(min, max), about);
+const optionalNumber = (min: number, max: number, about: string) =>
+	optional(
+		'number',
+		later(() => whole(min, max)),
+		about,
+	);
 const file = (about: string) => optionalText(filePath, about);
 const number = (min: number, max: number, fallback: number, about: string) =>
-	setting('number', whole(min, max), fallback, about);
+	setting(
+		'number',
+		later(() => whole(min, max)),
+		fallback,
+		about,
+	);
 const flag = (fallback: boolean, about: string) =>
-	setting('boolean', z.boolean('must be true or false'), fallback, about);
+	setting(
+		'boolean',
+		later(() => z.boolean('must be true or false')),
+		fallback,
+		about,
+	);
 const list = (item: z.ZodType<string>, max: number, about: string) =>
-	setting('list', z.array(item).max(max), [], about);
+	setting(
+		'list',
+		later(() => z.array(item).max(max)),
+		[],
+		about,
+	);
 const oneOf = <const Name extends string>(names: readonly Name[], fallback: NoInfer<Name>, about: string) => {
 	const quoted = names.map((name) => `"${name}"`);
 	const problem = `must be ${quoted.slice(0, -1).join(', ')} or ${quoted.at(-1)}`;
-	return setting('text', z.enum(names, problem), fallback, about);
+	return setting(
+		'text',
+		later(() => z.enum(names, problem)),
+		fallback,
+		about,
+	);
 };
 const hook = (what: string) =>
 	list(text, 64, `Program (absolute path) and arguments run for ${what}, with JSON on standard input; never a shell.`);
@@ -168,12 +168,12 @@ export const SETTINGS = {
 		),
 		queryName: setting(
 			'text',
-			text.regex(/^[\w.~-]{1,64}$/, 'must be the name of a query parameter such as authorization'),
+			later(() => text.regex(/^[\w.~-]{1,64}$/, 'must be the name of a query parameter such as authorization')),
 			AUTHORIZATION_PARAMETER,
 			'Name of the query parameter that carries the Connection where channelAuth is query or queryToken.',
 		),
 		subprotocol: optionalText(
-			text.regex(/^[\w!#$%&'*+.^`|~-]{1,64}$/, 'must be the name of a WebSocket subprotocol'),
+			later(() => text.regex(/^[\w!#$%&'*+.^`|~-]{1,64}$/, 'must be the name of a WebSocket subprotocol')),
 			'WebSocket subprotocol that the channel asks for; left out, none. Taken by the next channel.',
 		),
 		heartbeatMode: oneOf(
@@ -187,7 +187,9 @@ export const SETTINGS = {
 		),
 		heartbeatFields: setting(
 			'list',
-			z.array(z.enum(HEARTBEAT_FIELDS, `must be one of ${HEARTBEAT_FIELDS.join(', ')}`)).max(HEARTBEAT_FIELDS.length),
+			later(() =>
+				z.array(z.enum(HEARTBEAT_FIELDS, `must be one of ${HEARTBEAT_FIELDS.join(', ')}`)).max(HEARTBEAT_FIELDS.length),
+			),
 			[],
 			'Fields that heartbeats have besides: agentVersion, problemCode, planRevision, planRing, planReason (why the plan was refused); for services that take them.',
 		),
@@ -232,7 +234,7 @@ export const SETTINGS = {
 	network: {
 		proxy: masked(
 			optionalText(
-				text.regex(/^https?:\/\/[^\s]+$/, 'must be a URL such as http://proxy.example:3128'),
+				later(() => text.regex(/^https?:\/\/[^\s]+$/, 'must be a URL such as http://proxy.example:3128')),
 				'HTTP proxy for everything; left out, HTTPS_PROXY and NO_PROXY count.',
 			),
 		),
@@ -348,7 +350,7 @@ export const SETTINGS = {
 			'Language of the page: en, de, fr, es, ar, or auto for the language of its browser.',
 		),
 		support: optionalText(
-			text.max(200, 'must have at most 200 characters'),
+			later(() => text.max(200, 'must have at most 200 characters')),
 			'Text on the page for people who need help, such as a telephone number; left out, there is none.',
 		),
 		contents: flag(false, 'Whether the page shows the contents of notifications to every person before it.'),

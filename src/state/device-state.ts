@@ -4,6 +4,7 @@
  */
 import * as z from 'zod';
 import { deviceConnectionRequestSchema } from '../protocol/device-connection.ts';
+import { later } from '../protocol/later.ts';
 import { planRecordSchema } from './plan-record.ts';
 
 /** Raised only with a migration beside it. */
@@ -12,78 +13,90 @@ export const STATE_SCHEMA_VERSION = 1;
 export const MAX_CONNECTIONS = 2;
 
 /** Facts by which a device knows itself again; compared after every start. */
-const fingerprintSchema = z.object({
-	serial: z.string().nullable(),
-	macAddress: z.string().nullable(),
-	/** A keyed hash of the machine-id, never the id itself. */
-	machine: z.string().nullable(),
-});
+const fingerprintSchema = later(() =>
+	z.object({
+		serial: z.string().nullable(),
+		macAddress: z.string().nullable(),
+		/** A keyed hash of the machine-id, never the id itself. */
+		machine: z.string().nullable(),
+	}),
+);
 export type Fingerprint = z.infer<typeof fingerprintSchema>;
 
-const identitySchema = z.object({
-	deviceId: z.string(),
-	serial: z.string().nullable(),
-	macAddress: z.string().nullable(),
-	fingerprint: fingerprintSchema,
-	pinnedAt: z.string(),
-});
+const identitySchema = later(() =>
+	z.object({
+		deviceId: z.string(),
+		serial: z.string().nullable(),
+		macAddress: z.string().nullable(),
+		fingerprint: fingerprintSchema,
+		pinnedAt: z.string(),
+	}),
+);
 export type PinnedIdentity = z.infer<typeof identitySchema>;
 
-const savedConnectionSchema = z.object({
-	baseUrl: z.string(),
-	request: deviceConnectionRequestSchema,
-	/** Which reusable credential it goes back to; empty for a one-time code. Never the credential itself. */
-	credentialId: z.string(),
-	/** The Connection token: a secret. */
-	token: z.string(),
-	obtainedAt: z.string(),
-});
+const savedConnectionSchema = later(() =>
+	z.object({
+		baseUrl: z.string(),
+		request: deviceConnectionRequestSchema,
+		/** Which reusable credential it goes back to; empty for a one-time code. Never the credential itself. */
+		credentialId: z.string(),
+		/** The Connection token: a secret. */
+		token: z.string(),
+		obtainedAt: z.string(),
+	}),
+);
 export type SavedConnection = z.infer<typeof savedConnectionSchema>;
 
-const assignedWorkflowSchema = z.object({
-	workflowId: z.string(),
-	source: z.enum(['pairing', 'workflow set', 'service message']),
-	at: z.string(),
-});
+const assignedWorkflowSchema = later(() =>
+	z.object({
+		workflowId: z.string(),
+		source: z.enum(['pairing', 'workflow set', 'service message']),
+		at: z.string(),
+	}),
+);
 export type AssignedWorkflow = z.infer<typeof assignedWorkflowSchema>;
 
 /** Written before a one-time code is sent, so that a crash in between is known afterwards. It informs; it never forbids. */
-const attemptSchema = z.object({
-	attemptId: z.string(),
-	/** A hash of the code's token, to recognise the same code. */
-	tokenHash: z.string(),
-	host: z.string(),
-	at: z.string(),
-});
+const attemptSchema = later(() =>
+	z.object({
+		attemptId: z.string(),
+		/** A hash of the code's token, to recognise the same code. */
+		tokenHash: z.string(),
+		host: z.string(),
+		at: z.string(),
+	}),
+);
 
-export const deviceStateSchema = z.object({
-	schemaVersion: z.literal(STATE_SCHEMA_VERSION),
-	/** Made once, for a device that has nothing of its own to be known by. */
-	generatedId: z.string().nullable(),
-	identity: identitySchema.nullable(),
-	pairing: z
-		.object({
-			baseUrl: z.string(),
-			sessionId: z.string().nullable(),
-			pairedAt: z.string(),
-			pairedAtBy: z.literal('service').optional(),
-			/** Whether the events of the service before stay when the device leaves it. */
-			keepsEvents: z.boolean().optional(),
-		})
-		.nullable(),
-	assignedWorkflow: assignedWorkflowSchema.nullable(),
-	/** The one the device was online with last, then a newer one that is to take its place. */
-	connections: z.array(savedConnectionSchema).max(MAX_CONNECTIONS),
-	attempt: attemptSchema.nullable(),
-	/** Origins that a person has confirmed at a first pairing. */
-	confirmedOrigins: z.array(z.string()).max(16),
-	/** The settings files as they were when they were last valid, lowest first; a bad push never strands a device. */
-	lastSettings: z.array(z.object({ where: z.string(), document: z.unknown() })).nullable(),
-	/** This device's part of the fleet plan. States that were written before there were plans have none. */
-	plan: planRecordSchema.nullable().default(null),
-	/** The newest time that the service has told, milliseconds since 1970: this device's clock cannot be right with an earlier one. */
-	serviceTimeMs: z.number().nullable().default(null),
-});
+export const deviceStateSchema = later(() =>
+	z.object({
+		schemaVersion: z.literal(STATE_SCHEMA_VERSION),
+		/** Made once, for a device that has nothing of its own to be known by. */
+		generatedId: z.string().nullable(),
+		identity: identitySchema.nullable(),
+		pairing: z
+			.object({
+				baseUrl: z.string(),
+				sessionId: z.string().nullable(),
+				pairedAt: z.string(),
+				pairedAtBy: z.literal('service').optional(),
+				/** Whether the events of the service before stay when the device leaves it. */
+				keepsEvents: z.boolean().optional(),
+			})
+			.nullable(),
+		assignedWorkflow: assignedWorkflowSchema.nullable(),
+		/** The one the device was online with last, then a newer one that is to take its place. */
+		connections: z.array(savedConnectionSchema).max(MAX_CONNECTIONS),
+		attempt: attemptSchema.nullable(),
+		/** Origins that a person has confirmed at a first pairing. */
+		confirmedOrigins: z.array(z.string()).max(16),
+		/** The settings files as they were when they were last valid, lowest first; a bad push never strands a device. */
+		lastSettings: z.array(z.object({ where: z.string(), document: z.unknown() })).nullable(),
+		/** This device's part of the fleet plan. States that were written before there were plans have none. */
+		plan: planRecordSchema.nullable().default(null),
+		/** The newest time that the service has told, milliseconds since 1970: this device's clock cannot be right with an earlier one. */
+		serviceTimeMs: z.number().nullable().default(null),
+	}),
+);
 export type DeviceState = z.infer<typeof deviceStateSchema>;
 
 /** A device that has never been paired. */

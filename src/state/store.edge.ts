@@ -4,11 +4,12 @@
  *
  * In the state directory: `state.json`; `state.json.bak`, the state before it; `state.json.new` while a save is under
  * way; `state.json.corrupt-<time>`, damaged files set aside; `lock.db`, always empty, whose lock the kernel gives back
- * when its owner dies. Nothing in the agent may open `lock.db` itself: closing it would give the lock away.
+ * when its owner dies; `checked.json`, digests of what was checked (`base/checked.edge.ts`). Nothing in the agent may open `lock.db` itself: closing it would give the lock away.
  */
-import fs from 'node:fs/promises';
+import fs from 'node:fs';
 import path from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
+import { type Checked, NOTHING_CHECKED } from '../base/checked.ts';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import {
 	errnoOf,
@@ -48,10 +49,12 @@ export type StateStore = Awaited<ReturnType<typeof openStateStore>>;
 /**
  * Opens the state directory, creates it (0700) if need be, and takes its lock. In a directory that cannot be written the
  * store still loads, with a notice, and every save tries again to become writable.
+ * @param options.checked states that need no check; default none.
  * @param options.readonly takes no lock, changes nothing and saves nothing: for a look beside a running agent.
  * @throws AgentError `state-in-use` while another process has it open; `state-unwritable` when there can be no directory.
  */
-export async function openStateStore(stateDir: string, options: { readonly?: boolean } = {}) {
+export async function openStateStore(stateDir: string, options: { readonly?: boolean; checked?: Checked } = {}) {
+	const { checked = NOTHING_CHECKED } = options;
 	const at = (name: string) => path.join(stateDir, name);
 	let lock: DatabaseSync | null = null;
 	let closing: Promise<void> | null = null;
@@ -66,9 +69,11 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 	let last: Promise<unknown> = Promise.resolve();
 
 	if (!options.readonly) {
-		await fs.mkdir(stateDir, { recursive: true, mode: 0o700 }).catch((error) => {
+		try {
+			fs.mkdirSync(stateDir, { recursive: true, mode: 0o700 });
+		} catch (error) {
 			throw unwritableError(stateDir, error, 'The state directory cannot be created');
-		});
+		}
 		await becomeWritable().catch((error) => {
 			if (!(error instanceof AgentError) || error.code !== 'state-unwritable') throw error;
 			unwritable = error.failure;
@@ -86,14 +91,14 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		// The process that left it is gone: the lock is ours.
 		if (lock && !(await takeUp())) await remove(at(TEMPORARY)).catch(() => undefined);
 		const notices = unwritable ? [unwritable] : [];
-		const found = await readState(at(STATE), lock !== null);
+		const found = await readState(at(STATE), lock !== null, checked);
 		if (found.kind === 'good') {
 			newer = found.newer;
 			durable = found.text;
 			loaded = true;
 			return { state: found.state, notices };
 		}
-		const backup = await readState(at(BACKUP), lock !== null);
+		const backup = await readState(at(BACKUP), lock !== null, checked);
 		const damaged = [found, backup].filter((file) => file.kind === 'damaged');
 		const setAside = lock !== null && (await quarantine(damaged));
 		// A damaged file that had to stay is set aside before the first save that works.
@@ -116,14 +121,14 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 	 */
 	async function takeUp(): Promise<boolean> {
 		try {
-			const unsaved = await readState(at(TEMPORARY), true);
+			const unsaved = await readState(at(TEMPORARY), true, checked);
 			if (unsaved.kind !== 'good') return false;
-			const [found, backup] = [await readState(at(STATE), true), await readState(at(BACKUP), true)];
+			const [found, backup] = [await readState(at(STATE), true, checked), await readState(at(BACKUP), true, checked)];
 			const before = found.kind === 'good' ? found : backup;
 			if (before.kind !== 'good' || before.state.attempt === null || unsaved.state.attempt !== null) return false;
 			await syncFile(at(TEMPORARY));
 			if (found.kind === 'good') await keepOld();
-			await fs.rename(at(TEMPORARY), at(STATE));
+			await fs.promises.rename(at(TEMPORARY), at(STATE));
 			await syncDirectory(stateDir);
 			return true;
 		} catch {
@@ -136,9 +141,9 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		if (damaged.length === 0) return true;
 		const time = new Date().toISOString().replaceAll(':', '-');
 		try {
-			for (const { file } of damaged) await fs.rename(file, at(`${QUARANTINED}${time}${path.extname(file)}`));
+			for (const { file } of damaged) await fs.promises.rename(file, at(`${QUARANTINED}${time}${path.extname(file)}`));
 			await syncDirectory(stateDir);
-			const kept = (await listQuarantined()).filter((name) => !name.startsWith(`${QUARANTINED}${time}`));
+			const kept = listQuarantined().filter((name) => !name.startsWith(`${QUARANTINED}${time}`));
 			for (const name of kept.slice(0, Math.max(0, kept.length + damaged.length - MAX_QUARANTINED)))
 				await remove(at(name));
 			return true;
@@ -147,11 +152,14 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		}
 	}
 
-	const listQuarantined = async () =>
-		(await fs.readdir(stateDir)).filter((name) => name.startsWith(QUARANTINED)).sort();
+	const listQuarantined = () =>
+		fs
+			.readdirSync(stateDir)
+			.filter((name) => name.startsWith(QUARANTINED))
+			.sort();
 
 	async function forgetOlder(): Promise<void> {
-		for (const name of [BACKUP, ...(await listQuarantined())]) await remove(at(name));
+		for (const name of [BACKUP, ...listQuarantined()]) await remove(at(name));
 	}
 
 	async function replace(text: string, forget: boolean): Promise<void> {
@@ -175,6 +183,8 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 				await syncDirectory(stateDir);
 			}
 			durable = text;
+			// Read again, what is not checked is looked through for them.
+			if (Object.keys(newer).length === 0) checked.add('state', text);
 		} catch (error) {
 			throw unwritableError(stateDir, error, 'The state cannot be saved');
 		}
@@ -183,13 +193,13 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 	async function keepOld(): Promise<void> {
 		await remove(at(BACKUP));
 		try {
-			await fs.link(at(STATE), at(BACKUP));
+			await fs.promises.link(at(STATE), at(BACKUP));
 		} catch (error) {
 			const code = errnoOf(error);
 			if (code === 'ENOENT') return;
 			// No hard links here, or not to another user's file: `load` takes the copy when it finds nothing else.
 			if (!['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK'].includes(code)) throw error;
-			await fs.rename(at(STATE), at(BACKUP));
+			await fs.promises.rename(at(STATE), at(BACKUP));
 		}
 	}
 
@@ -254,15 +264,15 @@ type StateFile =
 			readonly newer: ReturnType<typeof newerFields>;
 	  };
 
-async function readState(file: string, mayChange: boolean): Promise<StateFile> {
+async function readState(file: string, mayChange: boolean, checked: Checked): Promise<StateFile> {
 	const damaged = (reason: string): StateFile => ({ kind: 'damaged', file, reason });
 	let text: string;
 	let document: unknown;
 	try {
 		text = await readText(file, MAX_STATE_BYTES, {
 			// Put back by hand or by a backup, it may have become readable for others.
-			inspect: async ({ mode }, handle) => {
-				if (mayChange && mode & 0o077) await handle.chmod(0o600).catch(() => undefined);
+			inspect({ mode }, descriptor) {
+				if (mayChange && mode & 0o077) attempt(() => fs.fchmodSync(descriptor, 0o600));
 			},
 		});
 		if (text === '') return damaged('it is empty');
@@ -274,6 +284,7 @@ async function readState(file: string, mayChange: boolean): Promise<StateFile> {
 		const message = `The state file ${file} cannot be read: ${inWords(error)}.`;
 		throw new AgentError('state-unreadable', message, { cause: error });
 	}
+	if (checked.has('state', text)) return { kind: 'good', text, state: document as DeviceState, newer: {} };
 	const version = (document as { schemaVersion?: unknown } | null)?.schemaVersion;
 	if (typeof version === 'number' && version > STATE_SCHEMA_VERSION)
 		throw new AgentError('state-unreadable', `The state file ${file} was written by a newer version of the agent.`, {
@@ -284,13 +295,24 @@ async function readState(file: string, mayChange: boolean): Promise<StateFile> {
 		const where = state.error.issues[0]?.path.join('.');
 		return damaged(where ? `${where} is not valid` : 'it is not the state of a device');
 	}
+	if (format(state.data) === text) checked.add('state', text);
 	return { kind: 'good', text, state: state.data, newer: newerFields(document, state.data) };
 }
+
+function attempt(step: () => void): void {
+	try {
+		step();
+	} catch {
+		// Not ours to change: what stands in it is read all the same.
+	}
+}
+
+const format = (state: object) => `${JSON.stringify(state, null, '\t')}\n`;
 
 function serialize(state: DeviceState, newer: ReturnType<typeof newerFields>): string {
 	// A state that could not be loaded again must not replace one that can.
 	const valid = deviceStateSchema.safeParse(state);
-	if (valid.success) return `${JSON.stringify(withNewerFields(valid.data, newer), null, '\t')}\n`;
+	if (valid.success) return format(withNewerFields(valid.data, newer));
 	const where = valid.error.issues[0]?.path.join('.') ?? '';
 	throw new AgentError('internal', `A state that is not valid was not saved (${where}).`);
 }
@@ -303,20 +325,22 @@ async function takeLock(stateDir: string): Promise<DatabaseSync> {
 	const file = path.join(stateDir, LOCK);
 	try {
 		// `access` first: SQLite would open a file that it may only read, and then keep no other process out.
-		await fs.access(file, fs.constants.R_OK | fs.constants.W_OK).catch(async (error) => {
+		try {
+			fs.accessSync(file, fs.constants.R_OK | fs.constants.W_OK);
+		} catch (error) {
 			if (errnoOf(error) !== 'ENOENT') throw error;
 			// Of two agents that start at once the second must not touch the file of the first.
-			await fs.writeFile(file, '', { flag: 'wx', mode: 0o600 }).catch((error) => {
+			await fs.promises.writeFile(file, '', { flag: 'wx', mode: 0o600 }).catch((error) => {
 				if (errnoOf(error) !== 'EEXIST') throw error;
 			});
-		});
-		await fs.access(stateDir, fs.constants.W_OK);
+		}
+		fs.accessSync(stateDir, fs.constants.W_OK);
 		try {
 			return lockFile(file);
 		} catch (error) {
 			if (sqliteStatus(error) !== SQLITE_NOTADB) throw error;
 			// A file that is not a database holds no lock, and nothing in it is of use.
-			await fs.truncate(file);
+			fs.truncateSync(file);
 			return lockFile(file);
 		}
 	} catch (error) {

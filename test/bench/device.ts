@@ -3,7 +3,8 @@
  * executable beside F1 made an executable in the same way. Everything in one run, because only figures of one run
  * compare. Needs root for a cold page cache, and dpkg-deb, readelf and strip. Asserts nothing: machines are noisy.
  *
- * `npm run bench:device -- --rounds 9 --cold-rounds 3 --settle-seconds 60 --idle-seconds 600 --no-package`
+ * `npm run bench:device -- --rounds 9 --cold-rounds 3 --settle-seconds 60 --idle-seconds 600 --no-package --json`: with
+ * `--json`, the last line is one JSON document with all ratios. It warns when this machine was too busy for them.
  */
 import { execFileSync } from 'node:child_process';
 import { copyFile, mkdir, mkdtemp, rm, stat } from 'node:fs/promises';
@@ -26,6 +27,7 @@ import {
 	start,
 } from './measure.ts';
 import { pairOnce } from './paired-device.ts';
+import { collectRatios } from './ratios.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const MIB = 1024 * 1024;
@@ -39,6 +41,7 @@ const { values } = parseArgs({
 		'settle-seconds': { type: 'string', default: '60' },
 		'idle-seconds': { type: 'string', default: '600' },
 		package: { type: 'boolean', default: true },
+		json: { type: 'boolean', default: false },
 	},
 });
 
@@ -50,6 +53,7 @@ interface Marks {
 
 const directory = await mkdtemp(join(tmpdir(), 'idv-agent-bench-'));
 const service = await startService();
+const ratios = collectRatios();
 try {
 	const floorFile = await buildFloor();
 	const agentFile = await buildExecutable({ root: ROOT, architecture: ARCHITECTURE, outDir: join(directory, 'built') });
@@ -73,6 +77,7 @@ try {
 		for (const file of [floorCopy, agentCopy]) dropFromCache(file, cwd);
 	});
 	await longFigures([floor, agent], marks);
+	ratios.print(values.json);
 } finally {
 	await service.close();
 	await rm(directory, { recursive: true, force: true });
@@ -163,6 +168,7 @@ async function startFigures(
 			await running.stop();
 		}
 	});
+	ratios.add(`start, ${what}`, results);
 	console.log(
 		`\nStart with a saved Connection, ${what} (median of ${rounds}, in turns)\n${formatTable(withAll(results))}`,
 	);
@@ -199,6 +205,7 @@ async function longFigures(programs: readonly Program[], marks: ReadonlyMap<Prog
 			};
 			return { name: program.name, figures, samples: [figures] };
 		});
+		ratios.add('memory and idle CPU', results);
 		console.log(
 			`\nMemory after ${settleMs / 1000} s, CPU over ${idleMs / 1000} idle s (F1 sends no heartbeat)\n${formatTable(results)}`,
 		);

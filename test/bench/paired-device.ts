@@ -12,14 +12,18 @@ export function flagsFor(base: string): string[] {
 	return ['--state-dir', join(base, 'state'), '--run-dir', join(base, 'run'), ...sets];
 }
 
-/** A device as it is after its pairing. */
-export async function pairOnce(to: EmbeddedService, base: string): Promise<{ flags: string[]; tokenFile: string }> {
+/** A device as it is after its pairing. @param sets further settings that it is paired with, such as `network.caFile=…`. */
+export async function pairOnce(
+	to: EmbeddedService,
+	base: string,
+	sets: readonly string[] = [],
+): Promise<{ flags: string[]; tokenFile: string }> {
 	const flags = flagsFor(base);
 	const daemon = await startDaemon({
 		version: 'bench',
 		paths: choosePaths({ stateDir: join(base, 'state'), runDir: join(base, 'run') }, {}),
 		env: {},
-		sets: flags.filter((_, index, all) => all[index - 1] === '--set'),
+		sets: [...flags.filter((_, index, all) => all[index - 1] === '--set'), ...sets],
 		logTo: { write: () => {} },
 	});
 	const { origin } = new URL(to.url);

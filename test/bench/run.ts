@@ -1,16 +1,19 @@
 /**
  * `npm run bench`: the agent that boots with a saved Connection beside F1, the least program that has the channel open,
  * and pairing beside a script with one hard-coded POST and one open. Everything in one run, because only figures of one
- * run compare. Asserts nothing: machines are noisy.
+ * run compare. Over ws and wss (default roots, and a private authority), and with 1,000 events kept. Asserts nothing: machines
+ * are noisy, and it warns when this one was.
  *
- * `npm run bench -- --rounds 9 --settle-seconds 20 --idle-seconds 120`
+ * `npm run bench -- --rounds 9 --settle-seconds 20 --idle-seconds 120 --json`: with `--json`, the last line is one JSON document.
  */
+import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { bundle } from '../../scripts/bundle.ts';
+import { createEventStore } from '../../src/events/store.edge.ts';
 import { createLocalClient } from '../../src/local-api/client.edge.ts';
 import { channelUrl, DEFAULT_CHANNEL_PATH } from '../../src/protocol/endpoints.ts';
 import { LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
@@ -25,6 +28,7 @@ import {
 	start,
 } from './measure.ts';
 import { flagsFor, pairOnce } from './paired-device.ts';
+import { collectRatios } from './ratios.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const MIB = 1024 * 1024;
@@ -34,6 +38,7 @@ const { values } = parseArgs({
 		rounds: { type: 'string', default: '9' },
 		'settle-seconds': { type: 'string', default: '20' },
 		'idle-seconds': { type: 'string', default: '120' },
+		json: { type: 'boolean', default: false },
 	},
 });
 const rounds = Number(values.rounds);
@@ -42,6 +47,7 @@ const idleMs = Number(values['idle-seconds']) * 1000;
 
 const directory = await mkdtemp(join(tmpdir(), 'idv-agent-bench-'));
 const service = await startService();
+const ratios = collectRatios();
 try {
 	const node = join(ROOT, 'node_modules', '.bin', 'node');
 	await bundle({ root: ROOT, entries: { 'idv-agent': 'src/cli/idv-agent.ts' }, outDir: join(directory, 'dist') });
@@ -68,7 +74,10 @@ try {
 		environment,
 	};
 	await bootFigures(floor, agent);
+	await tlsFigures(node, environment);
+	await eventFigures(floor, agent, join(directory, 'booting', 'state'));
 	await pairingFigures(node);
+	ratios.print(values.json);
 } finally {
 	await service.close();
 	await rm(directory, { recursive: true, force: true });
@@ -90,6 +99,7 @@ async function bootFigures(floor: Program, agent: Program): Promise<void> {
 		}
 	});
 	console.log(`\nBoot with a saved Connection (median of ${rounds}, in turns)\n${formatTable(times)}`);
+	ratios.add('start, ws', times);
 
 	const both = [floor, agent].map((program) => ({ program, running: start(program) }));
 	try {
@@ -107,12 +117,76 @@ async function bootFigures(floor: Program, agent: Program): Promise<void> {
 			};
 			return { name: program.name, figures, samples: [figures] };
 		});
+		ratios.add('memory and idle CPU', results);
 		console.log(
 			`\nMemory after ${settleMs / 1000} s, CPU over ${idleMs / 1000} idle s (F1 sends no heartbeat)\n${formatTable(results)}`,
 		);
 	} finally {
 		await Promise.all(both.map(({ running }) => running.stop()));
 	}
+}
+
+async function startFigures(what: string, programs: readonly Program[]): Promise<void> {
+	const results = await measureInTurns(programs, rounds, async (program) => {
+		const running = start(program);
+		try {
+			return { 'start to online, ms': await running.untilLine(/^open$|"msg":"online"/) };
+		} finally {
+			await running.stop();
+		}
+	});
+	ratios.add(`start, ${what}`, results);
+	console.log(`\nBoot with a saved Connection, ${what} (median of ${rounds}, in turns)\n${formatTable(results)}`);
+}
+
+/** The same over TLS: with the service's authority among Node's own, and with one that the settings name. */
+async function tlsFigures(node: string, environment: Program['environment']): Promise<void> {
+	const fixture = (name: string) => join(ROOT, 'test', 'fixtures', 'tls', name);
+	const [key, cert, caFile] = [fixture('server.key'), fixture('server.pem'), fixture('ca.pem')];
+	const port = 0;
+	const secure = await startService({
+		port,
+		tls: { key: readFileSync(key, 'utf8'), cert: readFileSync(cert, 'utf8') },
+		publicUrl: undefined,
+	});
+	try {
+		const url = new URL(channelUrl(secure.url, DEFAULT_CHANNEL_PATH));
+		const { flags, tokenFile } = await pairOnce(secure, join(directory, 'secure'), [`network.caFile=${caFile}`]);
+		const usual = { ...environment, NODE_EXTRA_CA_CERTS: caFile };
+		const agent = [join(directory, 'dist', 'idv-agent.cjs'), 'run', ...flags];
+		const floorArgs = [join(directory, 'floor', 'floor.cjs'), url.href, tokenFile];
+		const floor: Program = { name: 'F1: ws only', command: node, args: floorArgs, environment: usual };
+		const own = [...agent, '--set', `network.caFile=${caFile}`];
+		await startFigures('wss', [
+			floor,
+			{ name: 'idv-agent run, default roots', command: node, args: agent, environment: usual },
+			{ name: 'idv-agent run, private authority', command: node, args: own, ...(environment && { environment }) },
+		]);
+	} finally {
+		await secure.close();
+	}
+}
+
+/** The same with 1,000 events kept, as on a device whose application was away. */
+async function eventFigures(floor: Program, agent: Program, stateDir: string): Promise<void> {
+	const store = createEventStore({
+		directory: stateDir,
+		epoch: 'bench',
+		bounds: { maxCount: 1000, maxBytes: 4 * MIB, maxAgeMs: 86_400_000 },
+	});
+	for (let number = 1; number <= 1000; number += 1)
+		store.append({
+			at: new Date().toISOString(),
+			type: 'notification',
+			kind: 'session.started',
+			serviceId: `n-${number}`,
+			workflowId: 'document-check',
+			format: 'json',
+			content: JSON.stringify({ type: 'session.started', id: `n-${number}`, sessionId: '65a1b2c3d4e5f60718293a4b' }),
+		} as Parameters<typeof store.append>[0]);
+	await store.settled();
+	store.close();
+	await startFigures('ws, 1,000 events kept', [floor, agent]);
 }
 
 /** From the code to the open channel: the running agent's `POST /v1/pair`, and a process that does only the two calls. */
@@ -148,6 +222,7 @@ async function pairingFigures(node: string): Promise<void> {
 			await daemon.stop();
 		}
 	});
+	ratios.add('pairing', figures);
 	console.log(
 		`\nPairing (median of ${rounds}; the agent also tries the disk and the network first, and saves three times)\n${formatTable(figures)}`,
 	);

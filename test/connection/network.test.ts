@@ -1,15 +1,22 @@
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer as createHttpServer, type IncomingMessage } from 'node:http';
 import { createServer as createHttpsServer, Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { getDefaultAutoSelectFamilyAttemptTimeout, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
+import { createSecureContext } from 'node:tls';
 import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
-import { createNetwork, type Network, type NetworkSettings } from '../../src/connection/network.edge.ts';
+import {
+	addAuthorities,
+	createNetwork,
+	type Network,
+	type NetworkSettings,
+} from '../../src/connection/network.edge.ts';
 import { connectProxy, fixture, identity, listen } from './network-peers.ts';
 
 async function network(settings: NetworkSettings = {}, env: Record<string, string | undefined> = {}): Promise<Network> {
@@ -123,6 +130,27 @@ describe('requests', () => {
 		const url = `https://localhost:${port}/`;
 		await expect(get(await network(), url)).rejects.toThrow();
 		expect(await get(await network({ caFile: fixture('ca.pem') }), url)).toEqual({ status: 200, text: 'hello' });
+	});
+
+	test('trust the usual authorities besides the own one', async () => {
+		const port = await listen(createHttpsServer(identity('server'), (_request, response) => response.end('usual')));
+		// A process of its own: what is usual is read once, and the server's authority is to be among it.
+		const asks = `
+			import { createNetwork } from ${JSON.stringify(resolve(import.meta.dirname, '../../src/connection/network.edge.ts'))};
+			const network = await createNetwork({ caFile: ${JSON.stringify(fixture('expired.pem'))} }, {});
+			const dispatcher = await network.dispatcher();
+			const { body } = await dispatcher.request({ origin: 'https://localhost:${port}', path: '/', method: 'GET' });
+			process.stdout.write(await body.text());
+			await network.close();`;
+		const env = { ...process.env, NODE_EXTRA_CA_CERTS: fixture('ca.pem') };
+		const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', asks], { env });
+		expect(stdout).toBe('usual');
+	});
+
+	test("an authority is added to what Node has parsed by a function that Node's contexts have", () => {
+		const context = createSecureContext();
+		addAuthorities(context, [readFileSync(fixture('ca.pem'), 'utf8')]);
+		expect(context.context).toHaveProperty('addCACert', expect.any(Function));
 	});
 
 	test('still verify when the environment tells Node not to', async () => {

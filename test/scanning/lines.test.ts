@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { MAX_CODE_LENGTH } from '../../src/protocol/pairing-code.ts';
 import { endByQuiet, NOTHING_READ, type Scan, takeCharacters } from '../../src/scanning/lines.ts';
-import { SCAN_SUFFIXES, type ScanSuffix } from '../../src/settings/table.ts';
+import { SCAN_SUFFIXES, type ScanSuffix } from '../../src/settings/value-schemas.ts';
 
 /** What a scanner's chunks come to, with a quiet moment at the end. */
 function scansOf(chunks: readonly string[], suffix: ScanSuffix): Scan[] {

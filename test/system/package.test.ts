@@ -1,11 +1,22 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { globSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+	existsSync,
+	globSync,
+	mkdirSync,
+	mkdtempSync,
+	readFileSync,
+	readlinkSync,
+	rmSync,
+	statSync,
+	symlinkSync,
+	writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { buildDebianPackage } from '../../scripts/debian-package.ts';
-import { type Architecture, buildExecutable } from '../../scripts/executable.ts';
+import { type Architecture, buildExecutable, type ProgramName } from '../../scripts/executable.ts';
 import { plugScanner } from '../fixtures/scanners/plug.ts';
 import { ensureTools } from './machine.ts';
 
@@ -13,45 +24,54 @@ const ROOT = resolve(import.meta.dirname, '../..');
 const ARCHITECTURE: Architecture = process.arch === 'arm64' ? 'arm64' : 'x64';
 
 let directory: string;
-let executable: string;
 let debs: string[];
+let tools: string;
 let tree: string;
+let toolsTree: string;
 
 beforeAll(async () => {
 	ensureTools();
 	directory = mkdtempSync(join(tmpdir(), 'idv-package-'));
 	debs = [];
-	for (const build of ['one', 'two']) {
-		const outDir = join(directory, build);
-		executable = await buildExecutable({ root: ROOT, architecture: ARCHITECTURE, outDir });
-		const parts = {
-			root: ROOT,
-			executable,
-			architecture: ARCHITECTURE,
-			version: '0.1.0',
-			epoch: 1_780_000_000,
-			outDir,
-		};
-		debs.push(await buildDebianPackage({ ...parts, compression: 'gzip' }));
-	}
+	const build = async (outDir: string, name: ProgramName) => {
+		const executable = await buildExecutable({ root: ROOT, architecture: ARCHITECTURE, outDir }, name);
+		const parts = { root: ROOT, name, executable, architecture: ARCHITECTURE, version: '0.2.0', outDir };
+		return buildDebianPackage({ ...parts, epoch: 1_780_000_000, compression: 'gzip' });
+	};
+	for (const outDir of ['one', 'two']) debs.push(await build(join(directory, outDir), 'idv-agent'));
+	tools = await build(join(directory, 'one'), 'idv-tools');
 	tree = join(directory, 'tree');
+	toolsTree = join(directory, 'tools-tree');
 	execFileSync('dpkg-deb', ['--extract', debs[0] ?? '', tree]);
+	execFileSync('dpkg-deb', ['--extract', tools, toolsTree]);
 });
 afterAll(() => rmSync(directory, { recursive: true }));
 
 /** Runs the executable by a name, with nothing but these variables. */
 function call(name: string, words: readonly string[], env: Record<string, string> = {}) {
-	const { status, stdout, stderr } = spawnSync(join(tree, 'usr/bin', name), words, { env, encoding: 'utf8' });
+	const from = name === 'idv-agent' ? tree : toolsTree;
+	const { status, stdout, stderr } = spawnSync(join(from, 'usr/bin', name), words, { env, encoding: 'utf8' });
 	return { status, said: stdout + stderr };
 }
 
 describe('the executable', () => {
-	test('is one command or the other by its name', () => {
-		expect(call('idv-agent', ['--help']).said).toMatch(/^Usage: idv-agent /);
-		expect(call('idv', ['--help']).said).toMatch(/^Usage: idv /);
-		const other = join(directory, 'renamed');
-		symlinkSync(executable, other);
-		expect(execFileSync(other, ['--help'], { encoding: 'utf8' })).toMatch(/^Usage: idv-agent /);
+	test.each(['idv-agent', 'idv', 'idv-tools'])('of %s answers to its name', (name) => {
+		expect(call(name, ['--help']).said).toMatch(new RegExp(`^Usage: ${name} `));
+	});
+
+	test('of a device names the package for service, simulate and demo, which has them [F320]', () => {
+		for (const words of [
+			['service', '--port', '0'],
+			['simulate', '--help'],
+			['demo'],
+			['help', 'service'],
+			['--json', 'demo'],
+		])
+			expect(call('idv-agent', words)).toEqual({ status: 69, said: expect.stringContaining('tools-missing') });
+		expect(JSON.parse(call('idv-agent', ['--json', 'demo']).said)).toMatchObject({ error: { code: 'tools-missing' } });
+		expect(call('idv-tools', ['service', '--help']).said).toMatch(/^Usage: idv-tools service /);
+		expect(call('idv-agent', ['--help']).said).not.toMatch(/^ {2}(?:service|simulate|demo)/m);
+		expect(call('idv-agent', ['demmo'])).toEqual({ status: 64, said: expect.stringContaining('Unknown command') });
 	});
 
 	test('takes no Node option from the environment or the command line', () => {
@@ -67,10 +87,12 @@ describe('the executable', () => {
 		expect({ status, said }).toEqual({ status: 0, said: 'Compiled ahead what a start needs.\n' });
 		const [cache = ''] = globSync(join(tree, 'usr/lib/idv-agent/program-*.cache'));
 		expect(statSync(cache).size).toBeGreaterThan(100_000);
-		expect(call('idv-agent', ['--version']).status).toBe(0);
+		// Only a start of the daemon takes it: this one ends where its settings are wrong.
+		const start = () => call('idv-agent', ['run', '--set', 'nonsense=1']);
+		expect(start()).toEqual({ status: 78, said: expect.stringContaining('nonsense') });
 		// Whatever is in it, a start does without: V8 looks before it uses it.
 		writeFileSync(cache, readFileSync(cache).subarray(0, 5000));
-		expect(call('idv-agent', ['--version'])).toEqual({ status: 0, said: expect.stringMatching(/^\d/) });
+		expect(start().status).toBe(78);
 		expect(call('idv-agent', ['code-cache'], { PATH: '/usr/bin:/bin' }).status).toBe(0);
 		const good = readFileSync(cache);
 		const pages = Array.from({ length: Math.ceil(good.length / 4096) }, (_, page) => page * 4096);
@@ -78,16 +100,20 @@ describe('the executable', () => {
 		for (const from of pages.filter((_, index) => index % (process.env['SYSTEM'] === 'short' ? 8 : 1) === 0)) {
 			const flipped = Buffer.from(good);
 			flipped[from + (from % 97)] = ~(good[from + (from % 97)] ?? 0);
-			for (const damaged of [flipped, Buffer.from(good).fill(0, from, from + 4096), good.subarray(0, from)]) {
+			for (const damaged of [
+				flipped,
+				Buffer.from(good).fill(0, from, Math.min(good.length, from + 4096)),
+				good.subarray(0, from),
+			]) {
 				writeFileSync(cache, damaged);
-				expect(call('idv-agent', ['--version']), `page at ${from}`).toMatchObject({ status: 0 });
+				expect(start(), `page at ${from}`).toMatchObject({ status: 78 });
 			}
 		}
 		rmSync(cache);
 	});
 
 	test('carries the decoders: it draws a pairing code and reads it, and tells the whole story', () => {
-		const { status, stdout, stderr } = spawnSync(join(tree, 'usr/bin/idv-agent'), ['demo', '--once'], {
+		const { status, stdout, stderr } = spawnSync(join(toolsTree, 'usr/bin/idv-tools'), ['demo', '--once'], {
 			cwd: directory,
 			env: { TMPDIR: directory, PATH: '/usr/bin:/bin' },
 			encoding: 'utf8',
@@ -110,20 +136,21 @@ describe('the package', () => {
 		expect(two).toBe(one);
 	});
 
-	test('has no error that lintian finds', () => {
-		const { status, stdout } = spawnSync('lintian', ['--allow-root', '--fail-on', 'error', debs[0] ?? ''], {
+	test.each([0, 1])('number %i has no error that lintian finds', (number) => {
+		const deb = [debs[0] ?? '', tools][number] ?? '';
+		const { status, stdout } = spawnSync('lintian', ['--allow-root', '--fail-on', 'error', deb], {
 			encoding: 'utf8',
 		});
 		expect({ status, stdout }).toEqual({ status: 0, stdout: expect.not.stringMatching(/^E:/m) });
 	});
 
-	test.each(['idv-agent', 'idv'])('has a manual page for %s that man reads without a warning', (name) => {
-		const page = join(tree, `usr/share/man/man1/${name}.1.gz`);
+	test.each(['idv-agent', 'idv', 'idv-tools'])('has a manual page for %s that man reads without a warning', (name) => {
+		const page = join(name === 'idv-agent' ? tree : toolsTree, `usr/share/man/man1/${name}.1.gz`);
 		const env = { ...process.env, MANWIDTH: '80', LC_ALL: 'C.UTF-8', MANROFFSEQ: '' };
 		const { stdout, stderr } = spawnSync('man', ['--warnings', '--local-file', page], { env, encoding: 'utf8' });
 		expect(stderr).toBe('');
 		expect(stdout).toMatch(new RegExp(`NAME\\n +${name} +- `));
-		expect(stdout.split('\n').length).toBeGreaterThan(40);
+		expect(stdout.split('\n').length).toBeGreaterThan(30);
 	});
 
 	test('completes the words of the commands in bash', () => {
@@ -144,6 +171,35 @@ describe('the package', () => {
 		expect(complete('idv-agent', 'workf')).toEqual(['workflow']);
 		expect(complete('idv-agent', 'workflow', '')).toEqual(expect.arrayContaining(['show', 'set']));
 		expect(complete('idv-agent', 'pair', '--im')).toEqual(['--image']);
+	});
+
+	test('hands /usr/bin/idv over to idv-tools when a device of 0.1.0 is upgraded', () => {
+		const [root, old, now] = ['root', 'old', 'now'].map((name) => join(directory, name)) as [string, string, string];
+		const control = 'Package: idv-agent\nVersion: 0.1.0\nArchitecture: all\nMaintainer: none\nDescription: none\n';
+		mkdirSync(join(old, 'usr/bin'), { recursive: true });
+		mkdirSync(join(old, 'DEBIAN'));
+		symlinkSync('idv-agent', join(old, 'usr/bin/idv'));
+		writeFileSync(join(old, 'DEBIAN/control'), control);
+		// Its scripts are for a machine that runs.
+		execFileSync('dpkg-deb', ['--raw-extract', debs[0] ?? '', now]);
+		for (const script of ['postinst', 'prerm', 'postrm']) rmSync(join(now, 'DEBIAN', script));
+		for (const parts of [old, now]) execFileSync('dpkg-deb', ['-Znone', '--build', parts, `${parts}.deb`]);
+		for (const part of ['updates', 'info']) mkdirSync(join(root, 'var/lib/dpkg', part), { recursive: true });
+		writeFileSync(join(root, 'var/lib/dpkg/status'), '');
+		const dpkg = (...files: string[]) =>
+			spawnSync('dpkg', [`--root=${root}`, '--force-depends', '--log=/dev/null', '--install', ...files], {
+				encoding: 'utf8',
+			});
+		expect(dpkg(`${old}.deb`).status).toBe(0);
+		const refused = dpkg(tools);
+		expect({ status: refused.status, stderr: refused.stderr }).toEqual({
+			status: 1,
+			stderr: expect.stringContaining('breaks'),
+		});
+		expect(dpkg(`${now}.deb`, tools)).toMatchObject({ status: 0 });
+		expect(readlinkSync(join(root, 'usr/bin/idv'))).toBe('../lib/idv-tools/idv-tools');
+		expect(dpkg(`${now}.deb`)).toMatchObject({ status: 0 });
+		expect(existsSync(join(root, 'usr/bin/idv'))).toBe(true);
 	});
 
 	test('explains every setting in words that are no settings themselves', () => {

@@ -4,7 +4,7 @@
  * Must never retry, log, or show the inside of an unexpected error to a caller.
  */
 import { once } from 'node:events';
-import { chmod, chown, lstat, mkdir, rmdir, unlink } from 'node:fs/promises';
+import fs from 'node:fs';
 import type http from 'node:http';
 import net from 'node:net';
 import { join } from 'node:path';
@@ -30,9 +30,11 @@ export async function openLocalServer(options: LocalServerOptions): Promise<Loca
 	const context = createContext(options, { runDir: options.runDir, authorize: () => null });
 	const paths = SOCKET_NAMES.filter((name) => !options.listen?.[name]).map((name) => socketPath(options.runDir, name));
 	if (paths.length > 0)
-		await mkdir(options.runDir, { recursive: true, mode: 0o755 }).catch((error) => {
+		try {
+			fs.mkdirSync(options.runDir, { recursive: true, mode: 0o755 });
+		} catch (error) {
 			throw socketFailed(`Cannot make the run directory ${options.runDir}`, error);
-		});
+		}
 	for (const path of paths) await clearStaleSocket(path);
 
 	const servers: http.Server[] = [];
@@ -71,7 +73,7 @@ export async function openApplicationSocket(
 	};
 	const context = createContext(options, { runDir, authorize });
 	const path = checkSocketPath(join(runDir, 'apps', `${application.name}.sock`));
-	await mkdir(join(runDir, 'apps'), { recursive: true, mode: 0o755 }).catch((error) => {
+	await fs.promises.mkdir(join(runDir, 'apps'), { recursive: true, mode: 0o755 }).catch((error) => {
 		throw socketFailed(`Cannot make the directory ${join(runDir, 'apps')}`, error);
 	});
 	await clearStaleSocket(path);
@@ -82,7 +84,7 @@ export async function openApplicationSocket(
 	const end = async () => {
 		await shutDown(context, [server]);
 		// With the last of them; other sockets keep it.
-		await rmdir(join(runDir, 'apps')).catch(() => {});
+		await fs.promises.rmdir(join(runDir, 'apps')).catch(() => {});
 	};
 	return { notices: notice ? [notice] : [], close: () => (closed ??= end()) };
 }
@@ -93,10 +95,7 @@ function socketPath(runDir: string, name: LocalSocket): string {
 
 async function clearStaleSocket(path: string): Promise<void> {
 	try {
-		const found = await lstat(path).catch((error) => {
-			if (errnoOf(error) === 'ENOENT') return null;
-			throw error;
-		});
+		const found = fs.lstatSync(path, { throwIfNoEntry: false });
 		if (!found) return;
 		if (!found.isSocket())
 			throw new AgentError('socket-failed', `${path} is there already and is not a socket.`, {
@@ -106,7 +105,7 @@ async function clearStaleSocket(path: string): Promise<void> {
 			throw new AgentError('socket-failed', `Another process listens on ${path}.`, {
 				remedy: 'Stop the other agent, or give this one a run directory of its own.',
 			});
-		await unlink(path);
+		fs.unlinkSync(path);
 	} catch (error) {
 		throw error instanceof AgentError ? error : socketFailed(`Cannot replace ${path}`, error);
 	}
@@ -156,9 +155,9 @@ async function openToGroup(path: string, group: string | number | undefined): Pr
 					remedy: 'Make the group (systemd-sysusers does), or name another, and start the agent again.',
 					params: { group: String(group) },
 				});
-			await chown(path, -1, gid);
+			fs.chownSync(path, -1, gid);
 		}
-		await chmod(path, 0o660);
+		fs.chmodSync(path, 0o660);
 		return null;
 	} catch (error) {
 		const groupName = group === undefined ? 'its group' : `group ${group}`;

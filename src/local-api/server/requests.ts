@@ -3,7 +3,6 @@ import http from 'node:http';
 import type net from 'node:net';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
-import { setTimeout as delay } from 'node:timers/promises';
 import { AgentError } from '../../base/errors.ts';
 import { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
 import { type Answering, openStream, sendContent, sendProblem, sendText, stopReading } from './answers.ts';
@@ -53,7 +52,8 @@ export async function shutDown(context: Context, servers: readonly http.Server[]
 	const ended = Promise.all(servers.map(closeServer));
 	const answers = [...context.pending.values()].flatMap((pending) => [...pending]);
 	const answered = answers.map((each) => new Promise<void>((resolve) => each.once('close', resolve)));
-	await Promise.race([Promise.all(answered), delay(context.limits.closeGraceMs, undefined, { ref: false })]);
+	const grace = new Promise<void>((resolve) => setTimeout(resolve, context.limits.closeGraceMs).unref());
+	await Promise.race([Promise.all(answered), grace]);
 	for (const server of servers) server.closeAllConnections();
 	await ended;
 }

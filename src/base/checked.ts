@@ -1,0 +1,13 @@
+/**
+ * Texts that this very program has checked before and finds again byte for byte: they need no schema (decision 0024).
+ * What is written or only nearly the same is not among them.
+ */
+export interface Checked {
+	/** @param kind the check that was passed, such as `state`. */
+	has(kind: string, text: string): boolean;
+	/** Only for a text that is, as it stands, what the check makes of it. */
+	add(kind: string, text: string): void;
+}
+
+/** Has everything checked. */
+export const NOTHING_CHECKED: Checked = { has: () => false, add() {} };

@@ -1,0 +1,25 @@
+/**
+ * Schemas that are made when they are first used. A start uses few of them, and making all took it a quarter of its
+ * time (docs/measurements.md); what is not used does not even load zod.
+ */
+import type * as z from 'zod';
+
+const MADE = Symbol('the schema itself');
+
+/** Stands for the schema in every way, except as a key: see {@link made}. */
+export function later<Schema extends z.ZodType>(make: () => Schema): Schema {
+	let schema: Schema | undefined;
+	const ready = () => {
+		schema ??= make();
+		return schema;
+	};
+	return new Proxy({} as Schema, {
+		get: (_, name) => (name === MADE ? ready() : Reflect.get(ready(), name)),
+		has: (_, name) => Reflect.has(ready(), name),
+	});
+}
+
+/** The schema itself, for what looks up by identity, such as zod's registries. */
+export function made<Schema extends z.ZodType>(schema: Schema): Schema {
+	return (schema as Schema & { readonly [MADE]?: Schema })[MADE] ?? schema;
+}

@@ -1,0 +1,65 @@
+/**
+ * The forms of values that settings have: what each must be, in words for the person who wrote it. Made when a value is checked.
+ */
+import * as z from 'zod';
+import { templateProblem } from '../protocol/channel.ts';
+import { later } from '../protocol/later.ts';
+
+export const text = later(() =>
+	z.string('must be a text').min(1, 'must not be empty').max(4096, 'must have at most 4096 characters'),
+);
+export const filePath = later(() => text.refine((path) => path.startsWith('/'), 'must be an absolute path'));
+export const pointer = later(() => text.regex(/^(\/[^/]*)*$/, 'must be a JSON pointer (RFC 6901) such as /data/token'));
+export const tokenPlace = later(() =>
+	text.regex(
+		/^((\/[^/]*)*|header:[A-Za-z0-9-]{1,64})$/,
+		'must be a JSON pointer (RFC 6901) such as /data/token, or header: and the name of a header',
+	),
+);
+/** A message of the deployment's own shape: as text, or in a file as JSON. */
+export const messageTemplate = later(() =>
+	z
+		.union([text, z.record(z.string(), z.unknown()).transform((document) => JSON.stringify(document))], {
+			error: 'must be a text or a JSON object',
+		})
+		.superRefine((template, context) => {
+			const problem = templateProblem(template);
+			if (problem !== null) context.addIssue(problem);
+		}),
+);
+export const whole = (min: number, max: number) =>
+	z.int('must be a whole number').min(min, `must be at least ${min}`).max(max, `must be at most ${max}`);
+export const kindOfMessage = later(() => text.max(256, 'must have at most 256 characters'));
+export const urlPath = (example: string) => later(() => text.regex(/^\/[^?#]*$/, `must be a path such as ${example}`));
+/** A name that a device is given in its settings, for plans to choose it by. */
+export const labelSchema = later(() =>
+	z
+		.string('must be a text')
+		.min(1, 'must not be empty')
+		.max(64, 'must have at most 64 characters')
+		.regex(/^[A-Za-z0-9][\w.:/-]*$/, 'must be letters, digits and . _ : / - without spaces'),
+);
+
+/** The name of a fleet, as its plans carry it. */
+export const fleetNameSchema = later(() =>
+	z
+		.string('must be a text')
+		.min(1, 'must not be empty')
+		.max(64, 'must have at most 64 characters')
+		.regex(/^[\p{L}\p{N}][\p{L}\p{N} .:/_-]*$/u, 'must be letters, digits, spaces and . _ : / -'),
+);
+
+/** A public key in one line, as settings hold it: `ed25519:` and its 32 bytes in base64. */
+export const publicKeySchema = later(() =>
+	z
+		.string('must be a text')
+		.regex(/^ed25519:[A-Za-z0-9+/]{43}=$/, 'must be a key such as "ed25519:…" from idv fleet keygen'),
+);
+
+/**
+ * The end of a scan: `auto` takes CR, LF or a quiet moment; `cr` and `lf` only that character; `none` only the quiet.
+ * Scanners are sold with any of them.
+ */
+export const SCAN_SUFFIXES = ['auto', 'cr', 'lf', 'none'] as const;
+
+export type ScanSuffix = (typeof SCAN_SUFFIXES)[number];

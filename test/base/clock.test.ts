@@ -1,0 +1,62 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { idleClock, systemClock } from '../../src/base/clock.edge.ts';
+
+beforeEach(() => {
+	vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+});
+afterEach(() => {
+	vi.useRealTimers();
+});
+
+test('what is due in one second shares a wakeup, and nothing comes early', () => {
+	vi.advanceTimersByTime(100);
+	const rang: string[] = [];
+	systemClock.schedule(30_000, () => rang.push('heartbeat'));
+	idleClock.schedule(30_040, () => rang.push('ping'));
+	idleClock.schedule(29_900, () => rang.push('watchdog'));
+	expect(vi.getTimerCount()).toBe(2);
+	vi.advanceTimersByTime(29_900);
+	expect(rang).toEqual([]);
+	vi.advanceTimersByTime(10);
+	expect(rang).toEqual(['watchdog']);
+	vi.advanceTimersByTime(1000);
+	expect(rang).toEqual(['watchdog', 'heartbeat', 'ping']);
+	expect(vi.getTimerCount()).toBe(0);
+});
+
+test('one that is cancelled does not take the others with it, also while they ring', () => {
+	const rang: string[] = [];
+	const cancels = ['a', 'b', 'c'].map((name) => systemClock.schedule(10_000, () => rang.push(name)));
+	systemClock.schedule(10_000, () => cancels[2]?.());
+	systemClock.schedule(10_000, () => rang.push('d'));
+	cancels[0]?.();
+	cancels[0]?.();
+	vi.advanceTimersByTime(11_000);
+	expect(rang).toEqual(['b', 'c', 'd']);
+	const last = systemClock.schedule(10_000, () => rang.push('never'));
+	last();
+	expect(vi.getTimerCount()).toBe(0);
+});
+
+test('a cadence keeps its phase: one that is due again at once shares the next wakeup as well', () => {
+	const rang: number[] = [];
+	const beat = (dueMs: number): void => {
+		systemClock.schedule(dueMs - systemClock.monotonicMs(), () => {
+			rang.push(systemClock.monotonicMs());
+			beat(dueMs + 30_000);
+		});
+	};
+	beat(systemClock.monotonicMs() + 30_000);
+	beat(systemClock.monotonicMs() + 30_000);
+	vi.advanceTimersByTime(300_000);
+	expect(vi.getTimerCount()).toBe(1);
+	const gaps = rang.slice(2).map((at, index) => at - (rang[index] ?? 0));
+	expect(new Set(gaps)).toEqual(new Set([30_000]));
+});
+
+test('short delays are not shared', () => {
+	const rang: string[] = [];
+	systemClock.schedule(10, () => rang.push('short'));
+	vi.advanceTimersByTime(10);
+	expect(rang).toEqual(['short']);
+});
