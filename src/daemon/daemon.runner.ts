@@ -3,8 +3,6 @@
  * Owns what is opened and closes it in the opposite order. Handles no signals and prints nothing (`cli/run.ts` does).
  */
 import { randomUUID } from 'node:crypto';
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { startAgent } from '../agent/agent.runner.ts';
 import { openAudit } from '../audit/audit.runner.ts';
 import { sendToJournal } from '../audit/journal.edge.ts';
@@ -12,7 +10,6 @@ import { openChecked } from '../base/checked.edge.ts';
 import { type Clock, systemClock } from '../base/clock.edge.ts';
 import { createCounters } from '../base/counters.ts';
 import { type Failure, failure, toFailure } from '../base/errors.ts';
-import { writeDurably } from '../base/files.edge.ts';
 import { createLog, type LogDestination, openLogDestination } from '../base/log.edge.ts';
 import { createSecretRegistry, redact } from '../base/redact.ts';
 import { joinSentences } from '../base/sentences.ts';
@@ -40,7 +37,7 @@ import { openStateStore } from '../state/store.edge.ts';
 import type { MachineFigures } from '../status/metrics.ts';
 import { rememberLog } from '../status/recent-log.ts';
 import type { Telemetry } from '../telemetry/telemetry.runner.ts';
-import { OUTCOMES_FILE, PLAN_FILE, type Updates } from '../updates/hand-over.runner.ts';
+import { handOverPlan, readUpdates } from './updates.runner.ts';
 
 export interface DaemonOptions extends SettingsSources {
 	/** Local sockets that systemd has opened; the others are opened here. */
@@ -154,13 +151,7 @@ export async function startDaemon(options: DaemonOptions) {
 			},
 			updates: {
 				...updates,
-				write(envelope) {
-					audit.record({ action: 'planHandedOver', entrance: 'plan', result: 'ok' });
-					void writeDurably(join(paths.stateDir, PLAN_FILE), envelope).then(
-						() => log.info('fleet plan handed over: it orders another version of this agent'),
-						(error) => log.warn(toFailure(error).message),
-					);
-				},
+				write: (envelope) => handOverPlan(envelope, { stateDir: paths.stateDir, audit, log }),
 			},
 			audit,
 			lineStore: lineFile(paths.stateDir, checked),
@@ -334,17 +325,6 @@ export async function startDaemon(options: DaemonOptions) {
 		await close().catch(() => {});
 		throw error;
 	}
-}
-
-/** What root has written of updates; most devices have nothing of it. */
-async function readUpdates(): Promise<Pick<Updates, 'takenBack' | 'warning'>> {
-	if (!existsSync(OUTCOMES_FILE)) return { takenBack: [], warning: null };
-	const [{ openUpdateKeep }, { toReport, warningOf }] = await Promise.all([
-		import('../updates/keep.edge.ts'),
-		import('../updates/taken-back.ts'),
-	]);
-	const outcomes = await openUpdateKeep().outcomes();
-	return { takenBack: toReport(outcomes), warning: warningOf(outcomes) };
 }
 
 /**

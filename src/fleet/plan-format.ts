@@ -73,9 +73,6 @@ const time = later(() => z.iso.datetime({ offset: true, error: 'must be a time s
 /** Anything, by name, for programs that know it: an agent passes over all of it. */
 const extensions = later(() => z.record(text(64), z.unknown(), 'must be an object'));
 
-/** A version as dpkg writes it. */
-const agentVersion = text(64).regex(VERSION_NAME, 'must be a version such as 0.3.0');
-
 /** The schema of one format. Both have the same type: a plan of format 1 has none of the fields of format 2. */
 function planSchema(format: PlanFormat) {
 	const since2 = <Value extends z.ZodType>(value: Value) =>
@@ -96,7 +93,7 @@ function planSchema(format: PlanFormat) {
 		/** Left out, as soon as the device has taken the plan. */
 		startAt: time.optional(),
 		/** The version of the agent that devices of this ring get, where their settings allow it (`update.enabled`). */
-		agent: since2(z.looseObject({ version: agentVersion })),
+		agent: since2(z.looseObject({ version: text(64).regex(VERSION_NAME, 'must be a version such as 0.3.0') })),
 		...extensible,
 	});
 	/** A move to other words, ring by ring. */

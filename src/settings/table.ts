@@ -27,6 +27,7 @@ import {
 	publicKeySchema,
 	SCAN_SUFFIXES,
 	text,
+	timeWindow,
 	tokenPlace,
 	urlPath,
 	whole,
@@ -313,10 +314,7 @@ export const SETTINGS = {
 			'Seconds in which a new version must be online where the one before was, else it is taken back; 30 to 86400.',
 		),
 		window: optionalText(
-			text.regex(
-				/^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$/,
-				'must be two times of the day such as 02:00-05:00',
-			),
+			timeWindow,
 			'Local time of the day in which a plan may begin an update, such as 02:00-05:00; left out, at any time.',
 		),
 	},
