@@ -29,6 +29,7 @@ import type {
 } from '../protocol/local-api.ts';
 import { trackConnectivity } from '../status/connectivity.runner.ts';
 import { describeStatus } from '../status/status.ts';
+import { createHandOver } from '../updates/hand-over.runner.ts';
 import { assignWorkflows } from '../workflow/assignment.runner.ts';
 import { registrationFor, serviceOf } from '../workflow/desired-registration.ts';
 import { keepLeases, type WorkflowLeases } from '../workflow/leases.runner.ts';
@@ -129,9 +130,22 @@ function assemble(options: AgentOptions, base: Base) {
 			const workflow = chosenWorkflow(resolved, stateWriter.state, null);
 			return { workflowId: workflow?.workflowId ?? null, heartbeatCadence: chosenCadence(resolved, null) };
 		},
+		needsBytes: () => options.updates !== undefined && settings().update.enabled,
+		// Unsigned, it says nothing about what runs here.
+		onPlan: (plan, envelope) => settings().fleet.publicKeys.length > 0 && handOver.received(plan, envelope),
 		isOffline: () => links.supervision.current !== null && links.supervision.current.state.name !== 'online',
 		requestReconcile,
 	});
+	const handOver = createHandOver({
+		clock: { wallMs: time.nowMs, schedule: (delayMs, callback) => clock.schedule(delayMs, callback) },
+		settings,
+		device: fleet.device,
+		version: base.agentVersion,
+		isHeld: () => leases.list().leases.length > 0,
+		write: (envelope) => options.updates?.write(envelope),
+	});
+	const { takenBack = [], warning: ofUpdates = null } = options.updates ?? {};
+	base.warnings.set('update', ofUpdates);
 	const plan = fleet.target;
 	const workflow = assignWorkflows({ ...base, plan });
 	const links = superviseLinks({
@@ -195,6 +209,7 @@ function assemble(options: AgentOptions, base: Base) {
 	function reevaluate(): void {
 		identity.choose();
 		fleet.reevaluate();
+		handOver.reevaluate();
 		reconciler.reconcile();
 	}
 
@@ -216,7 +231,10 @@ function assemble(options: AgentOptions, base: Base) {
 	const { maskSecrets = (text) => text } = options;
 	const status = (): Status => {
 		time.look();
-		const now = statusOf(base, { links, line, reconciler, connectivity, fleet, workflow });
+		const { ordered } = handOver;
+		const hasUpdates = settings().update.enabled || takenBack.length > 0;
+		const updates = hasUpdates ? { ordered, takenBack } : undefined;
+		const now = statusOf(base, { links, line, reconciler, connectivity, fleet, workflow }, updates);
 		const { sentence, summary, problem, warnings } = now;
 		// What a service says may hold what it was sent.
 		return { ...now, ...JSON.parse(maskSecrets(JSON.stringify({ sentence, summary, problem, warnings }))) };
@@ -239,6 +257,7 @@ function assemble(options: AgentOptions, base: Base) {
 		line,
 		leases,
 		fleet,
+		handOver,
 		workflow,
 		links,
 		leaving,
@@ -281,7 +300,11 @@ async function goOnline(
 
 type StatusParts = Pick<Device, 'links' | 'line' | 'reconciler' | 'connectivity' | 'fleet' | 'workflow'>;
 
-function statusOf(base: Base, { links, line, reconciler, connectivity, fleet, workflow }: StatusParts): Status {
+function statusOf(
+	base: Base,
+	{ links, line, reconciler, connectivity, fleet, workflow }: StatusParts,
+	updates: Status['updates'],
+): Status {
 	const { clock, stateWriter, settings, agentVersion } = base;
 	const { deviceId, serial, macAddress, cloned, warnings } = base.identity.now;
 	const { supervision } = links;
@@ -297,6 +320,7 @@ function statusOf(base: Base, { links, line, reconciler, connectivity, fleet, wo
 		device: stateWriter.state,
 		workflow: workflow.chosen(),
 		plan: reportPlan(fleet.record(), attempt, { ...moment, wallMs: base.time.nowMs(), checkedAt: fleet.checkedAt }),
+		updates,
 		identity: { deviceId: deviceId.value, serial: serial.value, macAddress: macAddress.value },
 		deviceType: settings().deviceType,
 		labels: settings().fleet.labels,
@@ -309,7 +333,7 @@ function statusOf(base: Base, { links, line, reconciler, connectivity, fleet, wo
 }
 
 function offer(base: Base, device: Device): Agent {
-	const { leases, fleet, links, reconciler, pairing, commands, reevaluate, status, standing } = device;
+	const { leases, fleet, handOver, links, reconciler, pairing, commands, reevaluate, status, standing } = device;
 	const { clock, warnings, stateWriter } = base;
 	const { tryChangedSettings, ...asked } = commands;
 	return {
@@ -353,6 +377,7 @@ function offer(base: Base, device: Device): Agent {
 			base.stopRunning();
 			reconciler.stop();
 			fleet.stop();
+			handOver.stop();
 			base.time.stop();
 			const stopping = links.stop();
 			const cancel = clock.schedule(FINISH_WITHIN_MS, links.abandon);

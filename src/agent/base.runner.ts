@@ -23,6 +23,7 @@ import type { AnswerFile } from '../pairing/kept-answer.edge.ts';
 import { type DeviceState, withLastSettings } from '../state/device-state.ts';
 import { keepPersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
+import type { Updates } from '../updates/hand-over.runner.ts';
 
 export interface AgentOptions {
 	readonly clock: Clock;
@@ -45,6 +46,8 @@ export interface AgentOptions {
 	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
 	/** Fetches the fleet plan; default over the network. */
 	readonly fetchPlan?: typeof fetchPlan;
+	/** Root's word on updates, and the place for a plan that orders one; left out, this agent is not updated. */
+	readonly updates?: Updates;
 	/** The policy for links; default the product's own. A benchmark measures others beside it. */
 	readonly supervise?: typeof supervise;
 	readonly log: Log;

@@ -31,6 +31,8 @@ export function openAudit(parts: {
 	readonly version: string;
 	readonly clock: Pick<Clock, 'wallMs' | 'monotonicMs'>;
 	readonly secrets: SecretRegistry;
+	/** Versions that did not work here and were taken back. */
+	readonly takenBack?: readonly string[];
 	/** Where each line goes besides the file. */
 	readonly journal: (line: string) => Promise<void>;
 	/** Told when the file cannot be written, and `null` when it can again. */
@@ -87,8 +89,9 @@ export function openAudit(parts: {
 	last = readAudit(stateDir).then(
 		(entries) => {
 			const from = entries.at(-1)?.version;
-			if (from !== undefined && from !== version)
-				write({ action: 'updated', entrance: 'agent', result: 'ok', from, to: version });
+			if (from === undefined || from === version) return;
+			const result = parts.takenBack?.includes(from) ? 'update-taken-back' : 'ok';
+			write({ action: 'updated', entrance: 'agent', result, from, to: version });
 		},
 		() => {},
 	);

@@ -173,6 +173,15 @@ export const CATALOGUE = {
 			'Leave that request out: a service that says back what it was sent would give the Connection to an application.',
 		'access-denied': 'Run the command as root or as a member of the group that owns the socket.',
 	}),
+	...rows(ask(EXIT.internal), {
+		'update-unprepared': 'The update goes on without a judge; report what the message says.',
+	}),
+	...rows(ask(EXIT.refused), {
+		'update-taken-back':
+			'Look at its log with idv-agent update show; publish a newer version, or let apt try this one again with idv-agent update forget.',
+		'update-refused':
+			'Publish a plan that orders a version which this device may have; idv-agent update show says what it has refused.',
+	}),
 	...rows(ask(EXIT.usage), {
 		'workflow-missing': 'Name the workflow: pair --workflow ID, or workflowId in the settings.',
 		'workflow-conflict': 'Leave --workflow out, or use a code for the workflow that is meant.',
@@ -207,6 +216,7 @@ export const CATALOGUE = {
 		'devices-offline': 'Look at what the problems in the report say, or give a large fleet a longer --ramp and --for.',
 	}),
 	...rows(ask(EXIT.io), {
+		'update-failed': 'Look at what apt says in the message, and at the repositories of this device: apt update.',
 		'provision-failed': 'Run it as root, with /etc writable and space on the disk; nothing was taken from the file.',
 		'state-unwritable': 'Give the user of the agent a writable state directory with free space.',
 		'state-unreadable': 'Make the state directory readable for the user of the agent; nothing in it was changed.',

@@ -217,6 +217,34 @@ const COMMANDS: Subcommands = {
 					})
 					.runs(async () => (await import('./config.ts')).checkConfig),
 		}),
+	update: (command) =>
+		command('show updates of this program; the package and systemd run the other commands').subcommands({
+			show: (command) =>
+				command('show the update under way and the versions that were taken back')
+					.examples({
+						'idv-agent update show': 'why a version was taken back',
+						'idv-agent update show --json': 'with the last lines of its log',
+					})
+					.runs(async () => (await import('./update.ts')).showUpdates),
+			forget: (command) =>
+				command('let apt install a version again that was taken back (requires root)')
+					.argument('<version>', 'as idv-agent update show lists it')
+					.examples({ 'sudo idv-agent update forget 0.3.0': 'after its cause was mended' })
+					.runs(async () => (await import('./update.ts')).forgetVersion),
+			prepare: (command) =>
+				command('keep the way back before the package is replaced (the package runs this)')
+					.argument('<version>', 'the version that is about to be installed')
+					.examples({ 'idv-agent update prepare 0.3.0': 'exit status 74 if the disk has no room for it' })
+					.runs(async () => (await import('./update.ts')).prepare),
+			judge: (command) =>
+				command('judge the new version until it is proved or taken back (systemd runs this)')
+					.examples({ 'journalctl -u idv-agent-judge': 'shows what it has seen' })
+					.runs(async () => (await import('./update.ts')).judgeUpdate),
+			apply: (command) =>
+				command('install the version that a signed fleet plan orders (systemd runs this)')
+					.examples({ 'journalctl -u idv-agent-update': 'shows what it did' })
+					.runs(async () => (await import('./update.ts')).applyPlan),
+		}),
 	doctor: (command) =>
 		command('diagnose problems; uses no pairing code and leaves an open channel alone')
 			.option('--check <id>', 'run only this check and its prerequisites (repeatable)', collect)

@@ -76,8 +76,12 @@ export async function openFirstRuntime(
 	sources: Pick<SettingsSources, 'env' | 'sets' | 'checked'>,
 	parts: RuntimeParts,
 ): Promise<{ runtime: OpenRuntime; warning: Failure | null }> {
-	const before = lastSettings && resolveWith(lastSettings, sources);
-	const last = before && before.problems.length === 0 ? before : null;
+	// They were valid when they were kept. A newer version knew the ones that this one does not know.
+	const last = lastSettings && resolveWith(lastSettings, sources);
+	const inForce =
+		last && last.problems.length > 0
+			? 'The last valid settings are in force, as far as this version knows them.'
+			: 'The last valid settings are in force.';
 	const [problem] = loaded.problems;
 	if (problem && !last)
 		throw new AgentError(problem.code, loaded.problems.map(({ message }) => message).join('\n'), {
@@ -88,7 +92,7 @@ export async function openFirstRuntime(
 		if (!candidate) continue;
 		try {
 			const runtime = await openRuntime(candidate, parts);
-			return { runtime, warning: trouble && worded(trouble, 'The last valid settings are in force.') };
+			return { runtime, warning: trouble && worded(trouble, inForce) };
 		} catch (error) {
 			const found = toFailure(error);
 			if (!last && found.code !== 'credential-unreadable') throw error;

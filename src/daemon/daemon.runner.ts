@@ -37,6 +37,7 @@ import { openStateStore } from '../state/store.edge.ts';
 import type { MachineFigures } from '../status/metrics.ts';
 import { rememberLog } from '../status/recent-log.ts';
 import type { Telemetry } from '../telemetry/telemetry.runner.ts';
+import { handOverPlan, readUpdates } from './updates.runner.ts';
 
 export interface DaemonOptions extends SettingsSources {
 	/** Local sockets that systemd has opened; the others are opened here. */
@@ -83,6 +84,7 @@ export async function startDaemon(options: DaemonOptions) {
 		const store = await openStateStore(paths.stateDir, { checked });
 		closers.push(() => store.close());
 		const { state, notices } = await store.load();
+		const updates = await readUpdates();
 		const answerFile = await openAnswerFile(paths.stateDir);
 
 		const secrets = createSecretRegistry();
@@ -109,6 +111,7 @@ export async function startDaemon(options: DaemonOptions) {
 			version,
 			clock,
 			secrets,
+			takenBack: updates.takenBack.map((one) => one.version),
 			journal: recentLog.destination.form === 'journal' ? sendToJournal : async () => {},
 			onSaved: (problem) => agent.warn('audit', problem),
 		});
@@ -145,6 +148,10 @@ export async function startDaemon(options: DaemonOptions) {
 				});
 				closers.push(() => eventStore.close());
 				return eventStore;
+			},
+			updates: {
+				...updates,
+				write: (envelope) => handOverPlan(envelope, { stateDir: paths.stateDir, audit, log }),
 			},
 			audit,
 			lineStore: lineFile(paths.stateDir, checked),

@@ -37,16 +37,23 @@ export function unwritableNotice(directory: string, error: unknown): Failure {
 	);
 }
 
-/** The warning about a damaged file. */
-export function damagedNotice(file: string, isAside: boolean): Failure {
+/** The warning about a file that is of no use. @param asideAs where it is now; `null` where it had to stay. */
+export function damagedNotice(file: string, asideAs: string | null, error: unknown): Failure {
+	if (error instanceof NewerVersionError)
+		return failure(
+			'state-corrupt',
+			`The file with the stored events was written by a newer version of the agent, which this one cannot read: ${asideAs ?? file}.`,
+			{ remedy: `Install that version again, stop it, put the file back as ${file} and start it: it has the events.` },
+		);
+	const isAside = asideAs !== null;
 	const what = isAside ? 'was damaged and set aside' : 'is damaged';
 	return failure('state-corrupt', `The file with the stored events ${what}: ${file}. The events in it are lost.`, {
 		remedy: 'Ask the service for what applications may have missed; check the disk if it happens again.',
 	});
 }
 
-/** Sets the file aside with its log. Damaged files hold contents too: they go when they are too many. */
-export function quarantineTable(directory: string, suffix: string): void {
+/** Sets the file aside with its log, and says where it is. Damaged files hold contents too: they go when they are too many. */
+export function quarantineTable(directory: string, suffix: string): string {
 	const aside = readdirSync(directory)
 		.filter((name) => name.startsWith(`${EVENTS_FILE}.corrupt-`) && !name.endsWith('-wal'))
 		.sort();
@@ -59,6 +66,7 @@ export function quarantineTable(directory: string, suffix: string): void {
 			if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
 		}
 	}
+	return join(directory, `${EVENTS_FILE}.corrupt-${suffix}`);
 }
 
 /** Deletes the files set aside of which `isOld` says so by their suffix. */

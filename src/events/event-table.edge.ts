@@ -67,6 +67,11 @@ export function openEventTable(file: string) {
 			done: () => void statement.run(...values),
 		};
 	};
+	const hasOurColumns = () =>
+		Object.entries(COLUMNS).every(([table, columns]) => {
+			const found = run(`SELECT name FROM pragma_table_info('${table}')`).all();
+			return columns.every((column) => found.some(({ name }) => name === column));
+		});
 	try {
 		// Exclusive: one process uses it, and then the log needs no shared memory file.
 		database.exec('PRAGMA locking_mode = EXCLUSIVE');
@@ -76,7 +81,8 @@ export function openEventTable(file: string) {
 		// Moving the log into the file holds everything up: half as often as by default, at 8 MiB.
 		database.exec('PRAGMA wal_autocheckpoint = 2000');
 		const version = Number(run('PRAGMA user_version').all()[0]?.['user_version']);
-		if (version > SCHEMA_VERSION) throw new NewerVersionError();
+		// A newer version adds columns and tables; what it needs is left as it is.
+		if (version > SCHEMA_VERSION && !hasOurColumns()) throw new NewerVersionError();
 		if (version < SCHEMA_VERSION) database.exec(SCHEMA);
 		prepared.clear();
 	} catch (error) {
@@ -172,7 +178,7 @@ export function openEventTable(file: string) {
 			if (!consumers.has(name)) run('DELETE FROM consumer WHERE name = ?', name).done();
 		// Not by a replacement: a name that stays costs no page of the index.
 		const save =
-			'INSERT INTO consumer VALUES (?1, ?2, ?3) ON CONFLICT (name) DO UPDATE SET position = ?2, seen_ms = ?3';
+			'INSERT INTO consumer (name, position, seen_ms) VALUES (?1, ?2, ?3) ON CONFLICT (name) DO UPDATE SET position = ?2, seen_ms = ?3';
 		for (const [name, { number, seenMs }] of consumers) run(save, name, number, seenMs).done();
 	}
 
@@ -350,5 +356,5 @@ export function moveToMemory(file: string): EventTable {
 }
 
 function insertInto(table: keyof typeof COLUMNS): string {
-	return `INSERT OR REPLACE INTO ${table} VALUES (${COLUMNS[table].map(() => '?').join(', ')})`;
+	return `INSERT OR REPLACE INTO ${table} (${COLUMNS[table].join(', ')}) VALUES (${COLUMNS[table].map(() => '?').join(', ')})`;
 }

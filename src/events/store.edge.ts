@@ -112,8 +112,11 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		const memory = openEventTable(IN_MEMORY);
 		if (isDamage(error)) {
 			attempt(() => failed?.close());
-			const isAside = attempt(() => quarantineTable(directory, new Date(wallMs()).toISOString()));
-			onNotice('events-damaged', damagedNotice(file, isAside));
+			let asideAs: string | null = null;
+			attempt(() => {
+				asideAs = quarantineTable(directory, new Date(wallMs()).toISOString());
+			});
+			onNotice('events-damaged', damagedNotice(file, asideAs, error));
 			if (attempt(() => adopt(openEventTable(file)))) {
 				memory.close();
 				return;

@@ -13,6 +13,7 @@ import type { CurrentIdentity } from '../identity/current-identity.runner.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { Assignment, PlanRecord } from '../state/plan-record.ts';
 import type { fetchPlan } from './fetch-plan.edge.ts';
+import type { FleetPlan } from './plan-format.ts';
 import {
 	checkFleet,
 	checkRevision,
@@ -54,9 +55,19 @@ export interface FleetParts {
 	readonly fallback: () => Assignment;
 	/** Whether the device has a service and does not reach it. */
 	readonly isOffline: () => boolean;
+	/** Whether a plan that is known is fetched once more after a start: its bytes are not kept. */
+	readonly needsBytes: () => boolean;
+	/** A plan that this device may follow was fetched, new or known; `envelope` are its bytes as they were served. */
+	readonly onPlan: (plan: FleetPlan, envelope: Uint8Array) => void;
 	/** After each look, whatever came of it: what is due by the time is judged again. */
 	readonly onLook: () => void;
 	readonly requestReconcile: () => void;
+}
+
+interface Changed {
+	readonly etag: string | null;
+	readonly bytes: Uint8Array;
+	readonly reading: PlanReading;
 }
 
 export type Fleet = ReturnType<typeof followFleet>;
@@ -68,6 +79,7 @@ export function followFleet(parts: FleetParts) {
 	let fetchKey = '';
 	/** Of a plan that was refused: so that it is not sent again and again. */
 	let refusedEtag: string | null = null;
+	let hasBytes = false;
 	/** What was said of it. */
 	let refusal: string | null = null;
 	let checkedAt: string | null = null;
@@ -127,7 +139,7 @@ export function followFleet(parts: FleetParts) {
 		try {
 			const changed = await fetchChanged(known, new URL(planUrl), signal);
 			if (signal.aborted) return;
-			if (changed) receive(changed.etag, changed.reading);
+			if (changed) receive(changed);
 			if (changed || refusedEtag === null) warnings.set('fleet', null);
 			checkedAt = isoNow(clock);
 		} catch (error) {
@@ -147,13 +159,10 @@ export function followFleet(parts: FleetParts) {
 	}
 
 	/** The published plan, verified; `null` while that is the plan which is known. */
-	async function fetchChanged(
-		known: PlanRecord,
-		url: URL,
-		signal: AbortSignal,
-	): Promise<{ etag: string | null; reading: PlanReading } | null> {
+	async function fetchChanged(known: PlanRecord, url: URL, signal: AbortSignal): Promise<Changed | null> {
 		const { publicKeys } = settings();
-		const etag = known.basis === basis() ? known.etag : null;
+		const isKnown = known.basis === basis() && (hasBytes || !parts.needsBytes());
+		const etag = isKnown ? known.etag : null;
 		const found = await parts.fetchPlan(parts.runtime().network, {
 			url,
 			etag: refusedEtag ?? etag,
@@ -165,10 +174,11 @@ export function followFleet(parts: FleetParts) {
 		if (found.kind !== 'changed') return null;
 		// A plan changes seldom; most devices follow none.
 		const { readPlan } = await import('./verify-plan.runner.ts');
-		return { etag: found.etag, reading: readPlan(found.bytes, `The fleet plan of ${url.host}`, publicKeys) };
+		const { etag: newEtag, bytes } = found;
+		return { etag: newEtag, bytes, reading: readPlan(bytes, `The fleet plan of ${url.host}`, publicKeys) };
 	}
 
-	function receive(etag: string | null, reading: PlanReading): void {
+	function receive({ etag, bytes, reading }: Changed): void {
 		refusedEtag = etag;
 		const known = record();
 		const own = trust();
@@ -181,6 +191,8 @@ export function followFleet(parts: FleetParts) {
 		const edition = { epoch, revision, digest };
 		const verdict = checkRevision(known, edition, own);
 		refusedEtag = null;
+		hasBytes = true;
+		parts.onPlan(plan, bytes);
 		if (verdict === 'known' && known.basis === chosenBy && known.etag === etag) return;
 		const part = planFor(compilePlan(plan), planned());
 		const at = { wallMs: clock.wallMs(), spreadSeconds: plan.spreadSeconds, fallback: parts.fallback() };
@@ -242,6 +254,8 @@ export function followFleet(parts: FleetParts) {
 		/** What the plan says now; `null` without one. */
 		target: (): PlanTarget | null => planTarget(record(), clock.wallMs()),
 		keep,
+		/** This device, as plans choose by it. */
+		device: planned,
 		/** When the plan was last fetched or confirmed, ISO 8601. */
 		get checkedAt() {
 			return checkedAt;

@@ -13,7 +13,7 @@ import {
 } from '../protocol/device-connection.ts';
 import { later } from '../protocol/later.ts';
 import { fleetNameSchema, labelSchema } from '../settings/value-schemas.ts';
-import { MATCH_KEYS } from './terms.ts';
+import { MATCH_KEYS, VERSION_NAME } from './terms.ts';
 
 export const MAX_RULES = 500;
 /** Values of one kind in one rule. */
@@ -92,20 +92,24 @@ function planSchema(format: PlanFormat) {
 		percent: z.number('must be a number').gt(0, 'must be more than 0').max(100, 'must be at most 100'),
 		/** Left out, as soon as the device has taken the plan. */
 		startAt: time.optional(),
-		/** The version of the agent that devices of this ring may have. Reserved: read and not acted on. */
-		agent: since2(z.looseObject({ version: text(64) })),
+		/** The version of the agent that devices of this ring get, where their settings allow it (`update.enabled`). */
+		agent: since2(z.looseObject({ version: text(64).regex(VERSION_NAME, 'must be a version such as 0.3.0') })),
 		...extensible,
 	});
 	/** A move to other words, ring by ring. */
-	const rolloutSchema = z.strictObject({
-		to: z
-			.strictObject(wordFields)
-			.refine(({ workflowId, settings }) => workflowId !== undefined || settings !== undefined, 'must say something'),
-		rings: z.array(ringSchema, 'must be a list').min(1, 'must not be empty').max(MAX_RINGS),
-		/** Seconds over which each ring's start is spread; left out, the plan's own. */
-		spreadSeconds: spreadSeconds.optional(),
-		...extensible,
-	});
+	const rolloutSchema = z
+		.strictObject({
+			to: z.strictObject(wordFields),
+			rings: z.array(ringSchema, 'must be a list').min(1, 'must not be empty').max(MAX_RINGS),
+			/** Seconds over which each ring's start is spread; left out, the plan's own. */
+			spreadSeconds: spreadSeconds.optional(),
+			...extensible,
+		})
+		.superRefine(({ to, rings }, context) => {
+			const saysSomething =
+				to.workflowId !== undefined || to.settings !== undefined || rings.some(({ agent }) => agent);
+			if (!saysSomething) context.addIssue({ code: 'custom', path: ['to'], message: 'must say something' });
+		});
 	const defaultsSchema = z.strictObject({ ...wordFields, rollout: rolloutSchema.optional() });
 	const ruleSchema = z.strictObject({ name: ruleName, match: matchSchema, ...defaultsSchema.shape });
 	return z.strictObject({

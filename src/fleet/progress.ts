@@ -2,6 +2,8 @@
  * How far a fleet has come with a plan: for each device, its assignment at this moment beside its own report. Pure: the
  * targeting is the agent's own, reports and time are handed in.
  */
+
+import { orderedVersion } from './ordered-version.ts';
 import type { FleetPlan } from './plan-format.ts';
 import { assignmentAt, type CompiledPlan, type PlannedDevice, planFor, shareOfSpread } from './targeting.ts';
 
@@ -30,6 +32,8 @@ export interface DeviceReport {
 	/** The moment at which it takes a revision that it knows already. */
 	readonly next: { readonly revision: number; readonly atMs: number } | null;
 	readonly agentVersion: string | null;
+	/** Versions that it went back from. */
+	readonly takenBack?: readonly { readonly version: string; readonly fault: string }[] | undefined;
 	/** A permanent code. */
 	readonly problem: string | null;
 }
@@ -56,6 +60,8 @@ export interface DeviceStanding {
 	/** Whether it counts against the plan: refused, overdue, or offline since its move was due. */
 	readonly hasFailed: boolean;
 	readonly agentVersion: string | null;
+	/** The version that the plan orders now; `null` where it orders none. */
+	readonly targetVersion: string | null;
 	readonly problem: string | null;
 }
 
@@ -80,18 +86,22 @@ export function standingOf(
 	const device = joined(known, report);
 	const { rule, base, move } = planFor(compiled, device);
 	const target = assignmentAt({ rule, base, move }, nowMs).workflowId;
+	const order = orderedVersion(compiled, device, nowMs);
+	const targetVersion = order !== null && (order.atMs === null || order.atMs <= nowMs) ? order.version : null;
 	const takenAtMs = publishedMs === null ? null : publishedMs + spreadMsOf(compiled.plan, device.deviceId);
-	const isMoveDue = move !== null && (move.atMs === null || move.atMs <= nowMs);
-	const dueMs = isMoveDue && move.atMs !== null ? move.atMs : takenAtMs;
+	const isOwnMoveDue = move !== null && (move.atMs === null || move.atMs <= nowMs);
+	const isMoveDue = isOwnMoveDue || targetVersion !== null;
+	const dueMs = (isOwnMoveDue ? move.atMs : isMoveDue ? (order?.atMs ?? null) : null) ?? takenAtMs;
 	const workflowId = report?.workflowId ?? null;
 	const shared = {
 		deviceId: device.deviceId,
 		workflowId,
 		target,
 		rule,
-		ring: move?.percent ?? null,
+		ring: move?.percent ?? order?.percent ?? null,
 		isMoveDue,
 		agentVersion: report?.agentVersion ?? null,
+		targetVersion,
 		problem: report?.problem ?? null,
 		atMs: null,
 		reason: null,
@@ -115,7 +125,16 @@ export function standingOf(
 			reason: report.refusal ?? 'the device gave no reason',
 			hasFailed: true,
 		};
-	if (target === null || workflowId === target) {
+	const back = report.takenBack?.find(({ version }) => version === targetVersion);
+	if (back)
+		return {
+			...shared,
+			standing: 'refused',
+			reason: `version ${back.version} was taken back (${back.fault})`,
+			hasFailed: true,
+		};
+	const hasVersion = targetVersion === null || report.agentVersion === targetVersion;
+	if (hasVersion && (target === null || workflowId === target)) {
 		const laterMs = move !== null && !isMoveDue && move.to.workflowId !== workflowId ? move.atMs : null;
 		return { ...shared, standing: laterMs === null ? 'atTarget' : 'dueLater', atMs: laterMs };
 	}
@@ -125,7 +144,8 @@ export function standingOf(
 	return {
 		...shared,
 		standing: 'overdue',
-		reason: report.hindrance ?? lateness(report, compiled.plan),
+		reason:
+			report.hindrance ?? (hasVersion ? lateness(report, compiled.plan) : `it has version ${report.agentVersion}`),
 		hasFailed: true,
 	};
 }

@@ -87,6 +87,7 @@ const statusLineSchema = z.object({
 			checkedAt: time,
 		})
 		.nullish(),
+	updates: z.object({ takenBack: z.array(z.object({ version: z.string(), fault: z.string() })) }).nullish(),
 	problem: told.nullish(),
 	warnings: z.array(told).nullish(),
 });
@@ -148,6 +149,7 @@ function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceRep
 		hindrance: online ? hindranceOf(status) : (problem?.message ?? (status.state === 'unpaired' ? 'not paired' : null)),
 		next: next && Number.isFinite(next.atMs) ? next : null,
 		agentVersion: status.agentVersion ?? null,
+		takenBack: status.updates?.takenBack,
 		problem: problem?.code ?? null,
 	};
 }

@@ -217,10 +217,19 @@ function names(devices: readonly { readonly deviceId: string }[]): string {
 	return `${shown.join(', ')}${devices.length > SHOWN ? ', …' : ''}`;
 }
 
-function rowOf({ deviceId, standing, workflowId, target, atMs, reason }: DeviceStanding): string[] {
+function rowOf(device: DeviceStanding): string[] {
+	const { deviceId, standing, workflowId, target, agentVersion, targetVersion, atMs, reason } = device;
+	const versions = targetVersion === null ? (agentVersion ?? '') : `${agentVersion ?? '—'} → ${targetVersion}`;
 	const at = iso(atMs);
 	const when = at === null ? '' : standing === 'offline' ? `since ${localTime(at)}` : `at ${localTime(at)}`;
-	return [deviceId, NAMES[standing].toLowerCase(), `${workflowId ?? '—'} → ${target ?? '—'}`, when, reason ?? ''];
+	return [
+		deviceId,
+		NAMES[standing].toLowerCase(),
+		`${workflowId ?? '—'} → ${target ?? '—'}`,
+		versions,
+		when,
+		reason ?? '',
+	];
 }
 
 const CSV_COLUMNS = [
@@ -233,6 +242,7 @@ const CSV_COLUMNS = [
 	'rule',
 	'ring',
 	'agentVersion',
+	'targetVersion',
 	'problem',
 ] as const;
 

@@ -147,6 +147,18 @@ export const statusSchema = z.object({
 				.describe('When the plan was last confirmed to be current, since the agent started.'),
 		})
 		.nullable(),
+	updates: z
+		.object({
+			ordered: z
+				.string()
+				.nullable()
+				.describe('The version that the fleet plan orders and this device does not have yet.'),
+			takenBack: z
+				.array(z.object({ version: z.string(), at: timestamp, fault: z.string() }))
+				.describe('Versions that did not work on this device; the newest is the last.'),
+		})
+		.optional()
+		.describe('Absent where update.enabled is not set and no version was taken back.'),
 	sessionId: z.string().nullable().describe('The session that the pairing link named, if it named one.'),
 	pairedAt: timestamp.nullable(),
 	pairedAtBy: z
@@ -165,12 +177,12 @@ export const auditEntrySchema = z.object({
 	action: z
 		.string()
 		.describe(
-			'The operation that was asked for (such as unpair), or what happened: paired, moved, planReceived, planKeysChanged, updated, leftOut (entries that came too fast).',
+			'The operation that was asked for (such as unpair), or what happened: paired, moved, planReceived, planKeysChanged, planHandedOver (it orders another version of the agent), updated, leftOut (entries that came too fast).',
 		),
 	entrance: z
 		.string()
 		.describe('admin.sock, page, scanner, person, kept answer, plan, settings, the source of a workflow, or agent.'),
-	result: z.string().describe('ok, or the code of the problem.'),
+	result: z.string().describe('ok, or the code of the problem; update-taken-back where from did not work.'),
 	version: z.string().describe('The version of the agent that wrote the entry.'),
 	host: z.string().optional(),
 	workflowId: z.string().optional(),

@@ -5,7 +5,8 @@
 import type * as z from 'zod';
 import { type Checked, NOTHING_CHECKED } from '../base/checked.ts';
 import { type Failure, failure } from '../base/errors.ts';
-import { listSettings, type Setting, type Settings } from './table.ts';
+import type { Setting } from './setting-kinds.ts';
+import { listSettings, type Settings } from './table.ts';
 
 /** Where a value came from; `where` is the file or the variable. */
 export interface SettingOrigin {

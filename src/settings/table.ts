@@ -18,7 +18,19 @@ import { forwardedHeaderSchema } from '../protocol/forwarded-headers.ts';
 import { later } from '../protocol/later.ts';
 import { baseUrl, fetchedUrl, origin } from './addresses.ts';
 import {
-	filePath,
+	file,
+	flag,
+	hook,
+	list,
+	masked,
+	number,
+	oneOf,
+	optionalNumber,
+	optionalText,
+	type Setting,
+	setting,
+} from './setting-kinds.ts';
+import {
 	fleetNameSchema,
 	kindOfMessage,
 	labelSchema,
@@ -27,81 +39,13 @@ import {
 	publicKeySchema,
 	SCAN_SUFFIXES,
 	text,
+	timeWindow,
 	tokenPlace,
 	urlPath,
-	whole,
 } from './value-schemas.ts';
-
-/** One setting: how it is read, what it is when it is not set, and what it is for. */
-export interface Setting<Value> {
-	readonly kind: 'text' | 'number' | 'boolean' | 'list';
-	readonly schema: z.ZodType<Value>;
-	readonly fallback: Value;
-	/** One sentence, with unit and range. */
-	readonly about: string;
-	/** Its value may contain a secret and is masked wherever it is shown. */
-	readonly secret: boolean;
-}
 
 /** Languages of the page; `auto` takes the one of its browser. */
 export const PAGE_LANGUAGES = ['auto', 'en', 'de', 'fr', 'es', 'ar'] as const;
-
-const setting = <Value>(
-	kind: Setting<Value>['kind'],
-	schema: z.ZodType<Value>,
-	fallback: NoInfer<Value>,
-	about: string,
-): Setting<Value> => ({ kind, schema, fallback, about, secret: false });
-
-const optional = <Value>(kind: Setting<Value>['kind'], schema: z.ZodType<Value>, about: string) =>
-	setting(
-		kind,
-		later(() => schema.nullable() as z.ZodType<Value | null>),
-		null,
-		about,
-	);
-const optionalText = (schema: z.ZodType<string>, about: string) => optional('text', schema, about);
-const optionalNumber = (min: number, max: number, about: string) =>
-	optional(
-		'number',
-		later(() => whole(min, max)),
-		about,
-	);
-const file = (about: string) => optionalText(filePath, about);
-const number = (min: number, max: number, fallback: number, about: string) =>
-	setting(
-		'number',
-		later(() => whole(min, max)),
-		fallback,
-		about,
-	);
-const flag = (fallback: boolean, about: string) =>
-	setting(
-		'boolean',
-		later(() => z.boolean('must be true or false')),
-		fallback,
-		about,
-	);
-const list = (item: z.ZodType<string>, max: number, about: string) =>
-	setting(
-		'list',
-		later(() => z.array(item).max(max)),
-		[],
-		about,
-	);
-const oneOf = <const Name extends string>(names: readonly Name[], fallback: NoInfer<Name>, about: string) => {
-	const quoted = names.map((name) => `"${name}"`);
-	const problem = `must be ${quoted.slice(0, -1).join(', ')} or ${quoted.at(-1)}`;
-	return setting(
-		'text',
-		later(() => z.enum(names, problem)),
-		fallback,
-		about,
-	);
-};
-const hook = (what: string) =>
-	list(text, 64, `Program (absolute path) and arguments run for ${what}, with JSON on standard input; never a shell.`);
-const masked = <Value>(entry: Setting<Value>): Setting<Value> => ({ ...entry, secret: true });
 
 /** All settings, in the order in which they are shown. */
 export const SETTINGS = {
@@ -300,6 +244,22 @@ export const SETTINGS = {
 			86_400,
 			300,
 			'Seconds in which a change by the fleet plan must be online, else the device stays where it was; 10 to 86400.',
+		),
+	},
+	update: {
+		enabled: flag(
+			false,
+			'Whether a signed fleet plan may have this device updated (agent.version of a ring), through apt; only from settings that root owns.',
+		),
+		judgeSeconds: number(
+			30,
+			86_400,
+			300,
+			'Seconds in which a new version must be online where the one before was, else it is taken back; 30 to 86400.',
+		),
+		window: optionalText(
+			timeWindow,
+			'Local time of the day in which a plan may begin an update, such as 02:00-05:00; left out, at any time.',
 		),
 	},
 	telemetry: {

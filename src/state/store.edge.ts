@@ -22,6 +22,7 @@ import {
 	writeWhole,
 } from '../base/files.edge.ts';
 import { type DeviceState, deviceStateSchema, EMPTY_STATE, STATE_SCHEMA_VERSION } from './device-state.ts';
+import { newerFields, withNewerFields } from './newer-fields.ts';
 
 /** Damaged files that are kept; the oldest go. */
 export const MAX_QUARANTINED = 5;
@@ -62,6 +63,8 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 	let unwritable: Failure | null = null;
 	/** The certain content of `state.json`; `null` until it was loaded or saved, and after a save that failed half-way. */
 	let durable: string | null = null;
+	/** A newer version's, which this one does not know. */
+	let newer: ReturnType<typeof newerFields> = {};
 	let loaded = false;
 	let last: Promise<unknown> = Promise.resolve();
 
@@ -90,6 +93,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		const notices = unwritable ? [unwritable] : [];
 		const found = await readState(at(STATE), lock !== null, checked);
 		if (found.kind === 'good') {
+			newer = found.newer;
 			durable = found.text;
 			loaded = true;
 			return { state: found.state, notices };
@@ -101,6 +105,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		loaded = setAside || damaged.length === 0;
 		durable = null;
 		const hasCopy = backup.kind === 'good';
+		if (hasCopy) newer = backup.newer;
 		if (found.kind === 'damaged' || backup.kind !== 'missing') {
 			const what = found.kind === 'damaged' ? `is damaged (${found.reason})` : 'is missing';
 			const now = hasCopy ? 'the copy before it is used' : 'it has no good copy, and this device starts unpaired';
@@ -178,7 +183,8 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 				await syncDirectory(stateDir);
 			}
 			durable = text;
-			checked.add('state', text);
+			// Read again, what is not checked is looked through for them.
+			if (Object.keys(newer).length === 0) checked.add('state', text);
 		} catch (error) {
 			throw unwritableError(stateDir, error, 'The state cannot be saved');
 		}
@@ -219,7 +225,9 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		 * @throws AgentError `state-unwritable`: the old state is intact; `state-unreadable` as in `load`.
 		 */
 		save: async (state: DeviceState, { forgetsOlder = false }: { forgetsOlder?: boolean } = {}): Promise<void> => {
-			const text = serialize(state);
+			// What belonged to a service goes with it.
+			if (state.pairing === null) newer = {};
+			const text = serialize(state, newer);
 			return next(() => replace(text, forgetsOlder));
 		},
 		/** Writes and removes a file of the size of a state. @throws AgentError `state-unwritable` if a save would fail now. */
@@ -249,7 +257,12 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 type StateFile =
 	| { readonly kind: 'missing' }
 	| { readonly kind: 'damaged'; readonly file: string; readonly reason: string }
-	| { readonly kind: 'good'; readonly text: string; readonly state: DeviceState };
+	| {
+			readonly kind: 'good';
+			readonly text: string;
+			readonly state: DeviceState;
+			readonly newer: ReturnType<typeof newerFields>;
+	  };
 
 async function readState(file: string, mayChange: boolean, checked: Checked): Promise<StateFile> {
 	const damaged = (reason: string): StateFile => ({ kind: 'damaged', file, reason });
@@ -271,7 +284,7 @@ async function readState(file: string, mayChange: boolean, checked: Checked): Pr
 		const message = `The state file ${file} cannot be read: ${inWords(error)}.`;
 		throw new AgentError('state-unreadable', message, { cause: error });
 	}
-	if (checked.has('state', text)) return { kind: 'good', text, state: document as DeviceState };
+	if (checked.has('state', text)) return { kind: 'good', text, state: document as DeviceState, newer: {} };
 	const version = (document as { schemaVersion?: unknown } | null)?.schemaVersion;
 	if (typeof version === 'number' && version > STATE_SCHEMA_VERSION)
 		throw new AgentError('state-unreadable', `The state file ${file} was written by a newer version of the agent.`, {
@@ -283,7 +296,7 @@ async function readState(file: string, mayChange: boolean, checked: Checked): Pr
 		return damaged(where ? `${where} is not valid` : 'it is not the state of a device');
 	}
 	if (format(state.data) === text) checked.add('state', text);
-	return { kind: 'good', text, state: state.data };
+	return { kind: 'good', text, state: state.data, newer: newerFields(document, state.data) };
 }
 
 function attempt(step: () => void): void {
@@ -294,12 +307,12 @@ function attempt(step: () => void): void {
 	}
 }
 
-const format = (state: DeviceState) => `${JSON.stringify(state, null, '\t')}\n`;
+const format = (state: object) => `${JSON.stringify(state, null, '\t')}\n`;
 
-function serialize(state: DeviceState): string {
+function serialize(state: DeviceState, newer: ReturnType<typeof newerFields>): string {
 	// A state that could not be loaded again must not replace one that can.
 	const valid = deviceStateSchema.safeParse(state);
-	if (valid.success) return format(valid.data);
+	if (valid.success) return format(withNewerFields(valid.data, newer));
 	const where = valid.error.issues[0]?.path.join('.') ?? '';
 	throw new AgentError('internal', `A state that is not valid was not saved (${where}).`);
 }

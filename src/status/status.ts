@@ -48,6 +48,8 @@ export interface Snapshot {
 	readonly blocker: Failure | null;
 	/** Things that are not right but keep nothing from working. */
 	readonly warnings: readonly Failure[];
+	/** Left out where there is nothing to say of updates. */
+	readonly updates?: Status['updates'] | undefined;
 	/** What is known of the fleet plan; `null` without `fleet.planUrl`. */
 	readonly plan: Status['plan'];
 	/** Until when a workflow change waits for applications, monotonic; `null` when none does. */
@@ -97,6 +99,7 @@ export function describeStatus(snapshot: Snapshot): Status {
 			recentCuts,
 		},
 		plan: snapshot.plan,
+		...(snapshot.updates && { updates: snapshot.updates }),
 		sessionId: device.pairing?.sessionId ?? null,
 		pairedAt: device.pairing?.pairedAt ?? null,
 		...clockOfPairing(device, snapshot.wallMs),

@@ -19,6 +19,7 @@ const ORDER = [
 	'connection',
 	'events',
 	'fleet',
+	'updates',
 	'workflow',
 	'status',
 	'pairing',

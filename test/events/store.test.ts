@@ -544,8 +544,34 @@ describe('a disk that fails', () => {
 		newer.close();
 		const store = open();
 		await add(store, 'a');
-		expect(store.notices).toMatchObject([['events-damaged', { code: 'state-corrupt' }]]);
+		expect(store.notices).toMatchObject([
+			['events-damaged', { code: 'state-corrupt', message: expect.stringContaining('newer version') }],
+		]);
 		expect(store.count).toBe(1);
+	});
+
+	test('a file to which a newer version has only added is used, and what was added stays', async () => {
+		const { DatabaseSync } = process.getBuiltinModule('node:sqlite');
+		const first = open();
+		await add(first, 'a');
+		first.close();
+		const newer = new DatabaseSync(at('events.db'));
+		newer.exec(
+			"ALTER TABLE event ADD COLUMN colour TEXT; UPDATE event SET colour = 'red'; CREATE TABLE future (x); PRAGMA user_version = 2",
+		);
+		newer.close();
+		const store = open();
+		await add(store, 'b');
+		expect(contents(all(store).entries)).toEqual(['a', 'b']);
+		expect(store.notices).toEqual([]);
+		store.close();
+		const again = new DatabaseSync(at('events.db'), { readOnly: true });
+		expect(again.prepare('SELECT colour FROM event ORDER BY number').all()).toEqual([
+			{ colour: 'red' },
+			{ colour: null },
+		]);
+		expect(again.prepare('PRAGMA user_version').get()).toEqual({ user_version: 2 });
+		again.close();
 	});
 
 	test('a full disk: everything goes on in memory, and to the disk when there is room', async () => {

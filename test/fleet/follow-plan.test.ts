@@ -1,5 +1,7 @@
+import { existsSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { rolloutPercentile, shareOfSpread } from '../../src/fleet/targeting.ts';
 import type { Heartbeat } from '../../src/protocol/channel.ts';
 import type { EmbeddedService, ServiceOptions } from '../../src/service/embedded-service.ts';
@@ -91,6 +93,43 @@ describe('a device with a fleet plan', () => {
 		expect(server.answers.at(-1)).toBe(304);
 		expect(server.requests.map((headers) => headers['accept-encoding'])).toEqual(['gzip', 'gzip', 'gzip', 'gzip']);
 		expect(server.requests.some((headers) => headers.authorization)).toBe(false);
+	});
+
+	test('that orders another version is handed over as it was served, also after a restart, if it is signed and the site allows it', async () => {
+		const signer = createSigner();
+		const rings = [{ percent: 100, agent: { version: '9.9.9' } }];
+		const ordered = (revision: number, to: object = {}) => ({
+			...{ format: 'idv-fleet-plan/2', revision, spreadSeconds: 0 },
+			defaults: { workflowId: 'check-in', rollout: { to, rings } },
+		});
+		const signed = signer.sign(ordered(7));
+		const fleet = { publicKeys: [signer.publicKey] };
+		const { server, device } = await givenFleetDevice(signed, { fleet, more: { update: { enabled: true } } });
+		const handedOver = join(device.home.paths.stateDir, 'update-plan.json');
+		device.clock.advance(FIRST_LOOK_MS);
+		const status = await device.untilStatus(({ updates }) => updates?.ordered === '9.9.9');
+		expect(status.updates).toEqual({ ordered: '9.9.9', takenBack: [] });
+		await vi.waitFor(() => expect(JSON.parse(readFileSync(handedOver, 'utf8'))).toEqual(signed));
+		await device.stop();
+		rmSync(handedOver);
+		const again = await givenAgent({ home: device.home });
+		again.clock.advance(FIRST_LOOK_MS);
+		await server.untilAnswered(2);
+		await vi.waitFor(() => expect(JSON.parse(readFileSync(handedOver, 'utf8'))).toEqual(signed));
+		again.clock.advance(INTERVAL_MS);
+		await server.untilAnswered(3);
+		expect(server.answers).toEqual([200, 200, 304]);
+		await again.stop();
+
+		const unsigned = await givenFleetDevice(ordered(7), { more: { update: { enabled: true } } });
+		const off = await givenFleetDevice(signed, { fleet });
+		for (const { device: other } of [unsigned, off]) {
+			other.clock.advance(FIRST_LOOK_MS);
+			await other.untilStatus(({ plan }) => plan?.followed === 7);
+			expect(other.agent.status().updates?.ordered ?? null).toBeNull();
+			expect(existsSync(join(other.home.paths.stateDir, 'update-plan.json'))).toBe(false);
+		}
+		expect(off.device.agent.status()).not.toHaveProperty('updates');
 	});
 
 	test('keeps the plan through a restart without its server [F118]', async () => {

@@ -14,6 +14,12 @@ const planOf = (more: object) =>
 const rollout = (rings: object[]) =>
 	planOf({ defaults: { workflowId: 'old', rollout: { to: { workflowId: 'new' }, rings, spreadSeconds: 0 } } });
 
+const ordered = (version: string) => {
+	const rings = [{ percent: 100, startAt: iso(NOW - 24 * HOUR), agent: { version } }];
+	const plan = { format: 'idv-fleet-plan/2', revision: 7, spreadSeconds: 0, defaults: { rollout: { to: {}, rings } } };
+	return compilePlan(planSchemaOf(plan).parse(plan));
+};
+
 const report = (more: Partial<DeviceReport> = {}): DeviceReport => ({
 	deviceId: 'K-1',
 	serial: null,
@@ -56,6 +62,22 @@ describe('a device', () => {
 		['that the plan leaves alone', planOf({}), { workflowId: 'other' }, {}, 'atTarget'],
 		['that refused this revision', rollout([ALL]), { planRefused: 7 }, {}, 'refused'],
 		['that refused an older one and is late', rollout([ALL]), { planRefused: 6 }, {}, 'overdue'],
+		['whose version is the ordered one', ordered('0.3.0'), { agentVersion: '0.3.0' }, {}, 'atTarget'],
+		['that has another version', ordered('0.3.0'), { agentVersion: '0.2.0' }, {}, 'overdue'],
+		[
+			'that took the ordered version back',
+			ordered('0.3.0'),
+			{ agentVersion: '0.2.0', takenBack: [{ version: '0.3.0', fault: 'crashes' }] },
+			{},
+			'refused',
+		],
+		[
+			'that took an older version back',
+			ordered('0.3.0'),
+			{ agentVersion: '0.3.0', takenBack: [{ version: '0.2.9', fault: 'crashes' }] },
+			{},
+			'atTarget',
+		],
 		['that is offline', rollout([ALL]), { online: false, workflowId: 'new' }, {}, 'offline'],
 		['that said online two hours ago', rollout([ALL]), { workflowId: 'new', heardAtMs: NOW - 2 * HOUR }, {}, 'offline'],
 		['that sends no heartbeats and is online', rollout([ALL]), { workflowId: 'new', heardAtMs: null }, {}, 'atTarget'],

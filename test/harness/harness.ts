@@ -368,7 +368,8 @@ async function stopAndCheck(daemon: Daemon, clock: SteppedClock, home: Home): Pr
 	await daemon.stop();
 	expect(clock.pending, 'timers left behind').toBe(0);
 	expect(await readdir(home.paths.runDir), 'sockets left behind').toEqual([]);
-	const known = /^(audit\.log(\.1)?|state\.json(\.bak|\.corrupt-.*)?|lock\.db|events\.db|unread-answer\.json)$/;
+	const known =
+		/^(audit\.log(\.1)?|state\.json(\.bak|\.corrupt-.*)?|lock\.db|events\.db|update-plan\.json|unread-answer\.json)$/;
 	const strange = (await readdir(home.paths.stateDir)).filter((name) => !known.test(name));
 	expect(strange, 'files left behind').toEqual([]);
 	expect(await openFilesBelow(home.directory), 'open files left behind').toEqual([]);

@@ -3,11 +3,25 @@
  * namespaces of its own, whose disk survives when all its processes are killed at once. Needs root. Knows nothing of the agent.
  */
 import { type ChildProcess, execFile, execFileSync, spawn } from 'node:child_process';
-import { existsSync, globSync, mkdirSync, readFileSync, rmdirSync, rmSync, watch, writeFileSync } from 'node:fs';
+import {
+	existsSync,
+	globSync,
+	mkdirSync,
+	readFileSync,
+	rmdirSync,
+	rmSync,
+	statSync,
+	truncateSync,
+	watch,
+	writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 
 const TOOLS = {
 	'systemd-nspawn': 'systemd-container',
+	'apt-ftparchive': 'apt-utils',
+	gpg: 'gpg',
+	'gpg-agent': 'gpg-agent',
 	mmdebstrap: 'mmdebstrap',
 	unshare: 'util-linux',
 	ip: 'iproute2',
@@ -34,12 +48,12 @@ function isInstalled(tool: string): boolean {
 	return (process.env['PATH'] ?? '').split(':').some((directory) => existsSync(join(directory, tool)));
 }
 
-/** Makes the base system once (25 s) and keeps it under `directory`. */
-export function prepareTree(directory: string, suite: string): string {
-	const tree = join(directory, suite);
+/** Makes the base system once (25 s) and keeps it under `directory`. @param more packages besides the base. */
+export function prepareTree(directory: string, suite: string, more: readonly string[] = []): string {
+	const tree = join(directory, [suite, ...more].join('-'));
 	if (existsSync(tree)) return tree;
 	mkdirSync(directory, { recursive: true });
-	const packages = 'systemd,systemd-sysv,dbus,libstdc++6,libatomic1,procps,passwd';
+	const packages = ['systemd,systemd-sysv,dbus,libstdc++6,libatomic1,procps,passwd', ...more].join(',');
 	const fresh = `${tree}.new`;
 	rmSync(fresh, { recursive: true, force: true });
 	execFileSync(
@@ -64,7 +78,7 @@ export interface Machine {
 	readonly network: string;
 	/** Starts it; resolves when the multi-user target is reached. */
 	boot(): Promise<void>;
-	/** Everything in it ends at this moment, nothing is flushed. */
+	/** Everything in it ends at this moment. On a disk of its own, what had not reached the disk is lost. */
 	cutPower(): Promise<void>;
 	/** Runs a command in it. Never throws for a status. */
 	run(command: string, input?: string | Uint8Array): Promise<Answer>;
@@ -76,13 +90,51 @@ export interface Machine {
 
 let count = 0;
 
-/** Makes a machine from a base system; `directory` gets what it writes. */
-export function createMachine(tree: string, directory: string): Machine {
+/** As small as a device's may be: the version there, the new one and the way back. */
+const DISK_BYTES = 1 << 30;
+
+/** An ext4 in an image file, so that a copy of the file is what a power cut leaves. */
+function makeDisk(image: string): void {
+	writeFileSync(image, '');
+	truncateSync(image, DISK_BYTES);
+	execFileSync('mkfs.ext4', ['-q', '-E', 'lazy_itable_init=0,lazy_journal_init=0', image]);
+}
+
+/** Whether it is mounted; where this machine permits none, a power cut is the end of all processes. */
+function mayMount(image: string, layer: string): boolean {
+	makeDisk(image);
+	try {
+		execFileSync('mount', ['-o', 'loop', image, layer], { stdio: 'pipe' });
+		return true;
+	} catch {
+		console.log('No loop mounts here: a power cut loses nothing that was written.');
+		return false;
+	}
+}
+
+/** What has reached the disk; taken again if something does meanwhile. The machine stands still. */
+function copyDisk(image: string, to: string): void {
+	const changed = () => statSync(image, { bigint: true }).mtimeNs;
+	for (let before = -1n; before !== changed(); ) {
+		before = changed();
+		execFileSync('cp', ['--sparse=always', image, to]);
+	}
+}
+
+/**
+ * Makes a machine from a base system; `directory` gets what it writes.
+ * @param ownDisk whether that is an ext4 of 1 GiB, whose unflushed parts a power cut takes; default `false`.
+ */
+export function createMachine(tree: string, directory: string, ownDisk = false): Machine {
 	count += 1;
 	const id = `idv-${process.pid}-${count}`;
 	const disk = join(directory, id);
-	for (const part of ['upper', 'work', 'root']) mkdirSync(join(disk, part), { recursive: true });
-	const upper = join(disk, 'upper');
+	const layer = join(disk, 'layer');
+	const image = join(disk, 'image');
+	for (const part of [layer, join(disk, 'root')]) mkdirSync(part, { recursive: true });
+	const hasDisk = ownDisk && mayMount(image, layer);
+	for (const part of ['upper', 'work']) mkdirSync(join(layer, part), { recursive: true });
+	const upper = join(layer, 'upper');
 	const groups = findControlGroups();
 	execFileSync('ip', ['netns', 'add', id]);
 	execFileSync('ip', ['-n', id, 'link', 'set', 'lo', 'up']);
@@ -96,7 +148,7 @@ export function createMachine(tree: string, directory: string): Machine {
 			`echo $$ > ${group}/cgroup.procs`,
 			`exec unshare --mount --pid --fork --kill-child --mount-proc --propagation private sh -c '${[
 				'set -e',
-				`mount -t overlay overlay -o lowerdir=${tree},upperdir=${upper},workdir=${join(disk, 'work')} ${join(disk, 'root')}`,
+				`mount -t overlay overlay -o lowerdir=${tree},upperdir=${upper},workdir=${join(layer, 'work')} ${join(disk, 'root')}`,
 				`touch ${join(disk, 'network')}`,
 				`mount --bind /run/netns/${id} ${join(disk, 'network')}`,
 				'mount -t tmpfs tmpfs /run',
@@ -120,16 +172,26 @@ export function createMachine(tree: string, directory: string): Machine {
 		async cutPower() {
 			if (!container) return;
 			const gone = new Promise((resolve) => container?.once('close', resolve));
+			// The end of an overlay flushes what is below it.
+			if (hasDisk) {
+				writeFileSync(join(group, 'cgroup.freeze'), '1');
+				await tells(group, 'frozen 1');
+				copyDisk(image, `${image}.cut`);
+			}
 			writeFileSync(join(group, 'cgroup.kill'), '1');
 			await gone;
-			await empties(group);
+			await tells(group, 'populated 0');
 			for (const inner of globSync(`${group}/**/`).toSorted().toReversed()) rmdirSync(inner);
 			if (existsSync(group)) rmdirSync(group);
 			container = null;
+			if (!hasDisk) return;
+			execFileSync('umount', [layer]);
+			execFileSync('mv', [`${image}.cut`, image]);
+			execFileSync('mount', ['-o', 'loop', image, layer]);
 		},
 		run: (command, input) =>
 			new Promise((resolve) => {
-				const words = ['--target', String(leader), '--all', '--wd=/', 'sh', '-c', `exec 2>&1; ${command}`];
+				const words = ['--target', String(leader), '--all', '--wd=/', 'sh', '-c', `cd /; exec 2>&1; ${command}`];
 				const env = { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C.UTF-8' };
 				const child = execFile('nsenter', words, { env, maxBuffer: 64 << 20 }, (error, stdout) =>
 					resolve({ status: error ? Number(error.code) || 1 : 0, text: stdout }),
@@ -146,6 +208,7 @@ export function createMachine(tree: string, directory: string): Machine {
 		async destroy() {
 			await machine.cutPower();
 			execFileSync('ip', ['netns', 'delete', id]);
+			if (hasDisk) execFileSync('umount', [layer]);
 			rmSync(disk, { recursive: true, force: true });
 		},
 	};
@@ -161,12 +224,12 @@ function findControlGroups(): string {
 	return mount;
 }
 
-/** Resolves when nothing runs in the group any more: the kernel tells by changing a file. */
-function empties(group: string): Promise<void> {
+/** Resolves when the kernel says so of a group: it tells by changing a file. */
+function tells(group: string, what: string): Promise<void> {
 	const file = join(group, 'cgroup.events');
 	return new Promise((resolve) => {
 		const look = () => {
-			if (!readFileSync(file, 'utf8').includes('populated 0')) return;
+			if (!readFileSync(file, 'utf8').includes(what)) return;
 			changes.close();
 			resolve();
 		};

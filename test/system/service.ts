@@ -16,6 +16,8 @@ export interface TrialService {
 	/** How many events of this kind there were. */
 	seen(event: ServiceEvent['event']): number;
 	makeCode(workflowId: string): Promise<string>;
+	/** Sends it to the devices that are online. */
+	notify(message: object): void;
 	stop(): Promise<void>;
 }
 
@@ -56,6 +58,7 @@ export async function startTrialService(network: string, port: number, apiKey: s
 				waiting.add(look);
 				look();
 			}),
+		notify: (message) => void child.stdin.write(`${JSON.stringify(message)}\n`),
 		async makeCode(workflowId) {
 			const made = service.next('code');
 			child.stdin.write(`${workflowId}\n`);

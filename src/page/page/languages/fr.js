@@ -103,6 +103,13 @@ export default {
 		'file-exposed': ['Un fichier de cet appareil peut être modifié par d’autres.', HOTLINE],
 		'answer-withheld': ['Une réponse du service n’a pas été transmise.', HOTLINE],
 		'tools-missing': ['Cette commande n’est pas installée sur cet appareil.', HOTLINE],
+		'update-taken-back': [
+			'Une nouvelle version n’a pas fonctionné ici ; la précédente est de nouveau utilisée.',
+			HOTLINE,
+		],
+		'update-refused': ['Une mise à jour n’a pas été acceptée.', HOTLINE],
+		'update-unprepared': ['Une mise à jour n’a pas pu être préparée.', HOTLINE],
+		'update-failed': ['Une mise à jour n’a pas pu être installée.', HOTLINE],
 		'plan-not-followed': ['Le plan de la flotte n’a pas pu être suivi.', HOTLINE],
 		'fleet-key-invalid': ['Une clé de la flotte n’est pas valable.', HOTLINE],
 		'inventory-invalid': ['La liste des appareils contient une erreur.', HOTLINE],

@@ -1,0 +1,31 @@
+/** The agent's side of updates on a device: reads what root has written, and leaves a plan where root looks for it. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Audit } from '../audit/audit.runner.ts';
+import { toFailure } from '../base/errors.ts';
+import { writeDurably } from '../base/files.edge.ts';
+import type { Log } from '../base/log.edge.ts';
+import { OUTCOMES_FILE, PLAN_FILE, type Updates } from '../updates/hand-over.runner.ts';
+
+/** Root's word on updates; most devices have none. */
+export async function readUpdates(): Promise<Pick<Updates, 'takenBack' | 'warning'>> {
+	if (!existsSync(OUTCOMES_FILE)) return { takenBack: [], warning: null };
+	const [{ openUpdateKeep }, { toReport, warningOf }] = await Promise.all([
+		import('../updates/keep.edge.ts'),
+		import('../updates/taken-back.ts'),
+	]);
+	const outcomes = await openUpdateKeep().outcomes();
+	return { takenBack: toReport(outcomes), warning: warningOf(outcomes) };
+}
+
+/** A failure is logged: the plan is handed over again. */
+export function handOverPlan(
+	envelope: Uint8Array,
+	{ stateDir, audit, log }: { stateDir: string; audit: Pick<Audit, 'record'>; log: Pick<Log, 'info' | 'warn'> },
+): void {
+	audit.record({ action: 'planHandedOver', entrance: 'plan', result: 'ok' });
+	void writeDurably(join(stateDir, PLAN_FILE), envelope).then(
+		() => log.info('fleet plan handed over: it orders another version of this agent'),
+		(error) => log.warn(toFailure(error).message),
+	);
+}

@@ -1,0 +1,27 @@
+/** The version of this program that a plan orders for a device, and from when on. Pure. */
+import { type CompiledPlan, type PlannedDevice, rolloutPercentile, shareOfSpread } from './targeting.ts';
+
+export interface Order {
+	readonly version: string;
+	/** From then on, milliseconds since 1970; `null`: at once. */
+	readonly atMs: number | null;
+	/** The ring, in percent. */
+	readonly percent: number;
+}
+
+/** The ring that begins last, of those that hold the device and have begun, counts; else the next to begin. `null`: no ring names a version. */
+export function orderedVersion({ plan, rules }: CompiledPlan, device: PlannedDevice, wallMs: number): Order | null {
+	const rule = rules.find(({ fits }) => fits(device))?.rule ?? null;
+	const rollout = (rule === null ? undefined : rule.rollout) ?? plan.defaults?.rollout;
+	if (!rollout) return null;
+	const place = rolloutPercentile(device.deviceId);
+	const offsetMs = Math.round(shareOfSpread(device.deviceId) * (rollout.spreadSeconds ?? plan.spreadSeconds) * 1000);
+	const orders = rollout.rings.flatMap(({ percent, startAt, agent }): Order[] => {
+		if (!agent || place >= percent) return [];
+		return [{ percent, version: agent.version, atMs: startAt === undefined ? null : Date.parse(startAt) + offsetMs }];
+	});
+	const isDue = ({ atMs }: Order) => atMs === null || atMs <= wallMs;
+	const begun = orders.filter(isDue).toSorted((a, b) => (a.atMs ?? 0) - (b.atMs ?? 0));
+	const next = orders.filter((order) => !isDue(order)).toSorted((a, b) => (a.atMs ?? 0) - (b.atMs ?? 0));
+	return begun.at(-1) ?? next[0] ?? null;
+}

@@ -1,0 +1,83 @@
+/** One setting, and the kinds of settings that the table is written in. Names no setting. */
+import * as z from 'zod';
+import { later } from '../protocol/later.ts';
+import { filePath, text, whole } from './value-schemas.ts';
+
+/** One setting: how it is read, what it is when it is not set, and what it is for. */
+export interface Setting<Value> {
+	readonly kind: 'text' | 'number' | 'boolean' | 'list';
+	readonly schema: z.ZodType<Value>;
+	readonly fallback: Value;
+	/** One sentence, with unit and range. */
+	readonly about: string;
+	/** Its value may contain a secret and is masked wherever it is shown. */
+	readonly secret: boolean;
+}
+
+/** One value of any kind. */
+export const setting = <Value>(
+	kind: Setting<Value>['kind'],
+	schema: z.ZodType<Value>,
+	fallback: NoInfer<Value>,
+	about: string,
+): Setting<Value> => ({ kind, schema, fallback, about, secret: false });
+
+/** A value that may be left out. */
+export const optional = <Value>(kind: Setting<Value>['kind'], schema: z.ZodType<Value>, about: string) =>
+	setting(
+		kind,
+		later(() => schema.nullable() as z.ZodType<Value | null>),
+		null,
+		about,
+	);
+/** A text that may be left out. */
+export const optionalText = (schema: z.ZodType<string>, about: string) => optional('text', schema, about);
+/** A whole number that may be left out, in a range. */
+export const optionalNumber = (min: number, max: number, about: string) =>
+	optional(
+		'number',
+		later(() => whole(min, max)),
+		about,
+	);
+/** The absolute path of a file, or none. */
+export const file = (about: string) => optionalText(filePath, about);
+/** A whole number in a range. */
+export const number = (min: number, max: number, fallback: number, about: string) =>
+	setting(
+		'number',
+		later(() => whole(min, max)),
+		fallback,
+		about,
+	);
+/** On or off. */
+export const flag = (fallback: boolean, about: string) =>
+	setting(
+		'boolean',
+		later(() => z.boolean('must be true or false')),
+		fallback,
+		about,
+	);
+/** A list of texts, empty by default. */
+export const list = (item: z.ZodType<string>, max: number, about: string) =>
+	setting(
+		'list',
+		later(() => z.array(item).max(max)),
+		[],
+		about,
+	);
+/** One of a few names. */
+export const oneOf = <const Name extends string>(names: readonly Name[], fallback: NoInfer<Name>, about: string) => {
+	const quoted = names.map((name) => `"${name}"`);
+	const problem = `must be ${quoted.slice(0, -1).join(', ')} or ${quoted.at(-1)}`;
+	return setting(
+		'text',
+		later(() => z.enum(names, problem)),
+		fallback,
+		about,
+	);
+};
+/** A command that a site runs. */
+export const hook = (what: string) =>
+	list(text, 64, `Program (absolute path) and arguments run for ${what}, with JSON on standard input; never a shell.`);
+/** The same, for a value that may hold a secret. */
+export const masked = <Value>(entry: Setting<Value>): Setting<Value> => ({ ...entry, secret: true });

@@ -1,0 +1,117 @@
+/**
+ * Carries out the order of a fleet plan, as root: reads the plan's own bytes again, verifies them with root's settings, asks apt
+ * for exactly that version. The agent only says that there is something to do.
+ */
+import type { Clock } from '../base/clock.edge.ts';
+import { AgentError, asError, failure, toFailure } from '../base/errors.ts';
+import { readBytes } from '../base/files.edge.ts';
+import type { PlannedDevice } from '../fleet/targeting.ts';
+import { MAX_PLAN_BYTES } from '../fleet/terms.ts';
+import type { readPlan } from '../fleet/verify-plan.runner.ts';
+import type { Settings } from '../settings/table.ts';
+import type { UpdateKeep } from './keep.edge.ts';
+import { mayUpdate, orderFor } from './order.ts';
+import type * as system from './system.edge.ts';
+
+/** apt of another may take long; the next order comes anyway. */
+const LONGEST_WAIT_MS = 3_600_000;
+const LOOK_MS = 5_000;
+/** For an apt that begins between the last look and ours. */
+const LOCK_SECONDS = 300;
+
+export interface ApplyParts {
+	readonly keep: UpdateKeep;
+	readonly system: Pick<
+		typeof system,
+		'installVersion' | 'isOlder' | 'isPackagingBusy' | 'isReadOnly' | 'readInstalled'
+	>;
+	readonly clock: Pick<Clock, 'monotonicMs' | 'schedule' | 'wallMs'>;
+	readonly readPlan: typeof readPlan;
+	/** Root's. */
+	readonly settings: Pick<Settings, 'fleet' | 'update'>;
+	readonly device: PlannedDevice;
+	/** The file with the plan, as the agent has fetched it. */
+	readonly planFile: string;
+}
+
+/**
+ * Carries out the newest order: the plan is read when apt is free, and again when another one has come meanwhile.
+ * @returns the version that was installed; `null` when there was nothing to do.
+ * @throws AgentError `plan-untrusted`, `plan-invalid`, `plan-for-other-fleet`, `update-refused`, `update-failed`; root's record
+ * has it, too.
+ */
+export async function applyOrder(parts: ApplyParts): Promise<string | null> {
+	const { keep, settings, clock } = parts;
+	if (!settings.update.enabled) return null;
+	const read = () => readBytes(parts.planFile, MAX_PLAN_BYTES, { refuseLink: true });
+	try {
+		for (let did: string | null = null; ; ) {
+			await untilAptIsFree(parts);
+			const envelope = await read();
+			did = (await applyEnvelope(envelope, parts)) ?? did;
+			if (!envelope.equals(await read())) continue;
+			const outcomes = await keep.outcomes();
+			if (outcomes.failed !== null) await keep.saveOutcomes({ ...outcomes, failed: null });
+			return did;
+		}
+	} catch (error) {
+		const { code, message } = toFailure(error);
+		const at = new Date(clock.wallMs()).toISOString();
+		await keep.open();
+		await keep.saveOutcomes({ ...(await keep.outcomes()), failed: { code, message, at } });
+		throw error;
+	}
+}
+
+async function untilAptIsFree({ clock, system }: ApplyParts): Promise<void> {
+	const fromMs = clock.monotonicMs();
+	while ((await system.isPackagingBusy()) && clock.monotonicMs() - fromMs < LONGEST_WAIT_MS)
+		await new Promise<void>((resolve) => void clock.schedule(LOOK_MS, resolve));
+}
+
+async function applyEnvelope(envelope: Uint8Array, parts: ApplyParts): Promise<string | null> {
+	const { keep, system, settings, device, clock } = parts;
+	const { fleet, update } = settings;
+	const now = new Date(clock.wallMs());
+	// Without a key any web server could choose what runs here.
+	if (fleet.publicKeys.length === 0)
+		throw new AgentError('update-refused', 'A plan may only update a device whose settings have fleet.publicKeys.');
+	const reading = parts.readPlan(envelope, 'The fleet plan', fleet.publicKeys);
+	if (!reading.ok) throw asError(reading.problems[0] ?? failure('plan-invalid', 'The fleet plan cannot be read.'));
+	const { plan } = reading.read;
+	if (fleet.name !== null && plan.fleet !== fleet.name)
+		throw new AgentError('plan-for-other-fleet', `The fleet plan is not for fleet ${fleet.name}.`);
+	const installed = await system.readInstalled();
+	if (!installed) throw new AgentError('update-refused', 'This agent was not installed as a package.');
+	const outcomes = await keep.outcomes();
+	const order = orderFor(plan, device, now.getTime());
+	const edition = { epoch: plan.epoch ?? 0, revision: plan.revision };
+	const floors = [installed.version, ...(outcomes.kept === null ? [] : [outcomes.kept])];
+	const older = order === null ? [] : await Promise.all(floors.map((floor) => system.isOlder(order.version, floor)));
+	const version = mayUpdate(order, {
+		installed: installed.version,
+		isEnabled: update.enabled,
+		window: update.window,
+		outcomes,
+		edition,
+		validUntil: plan.validUntil,
+		now,
+		isOlder: older.includes(true),
+	});
+	if (version === null) return null;
+	if (await system.isReadOnly('/usr'))
+		throw new AgentError(
+			'update-refused',
+			'The root file system of this device is read-only: nothing can be installed.',
+		);
+	await keep.open();
+	await keep.saveOutcomes({ ...outcomes, plan: edition });
+	const { status, text } = await system.installVersion(version, LOCK_SECONDS);
+	const after = await system.readInstalled();
+	if (status === 0 && after?.version === version) return version;
+	const words = text.split('\n').filter((line) => /^(E|W|dpkg|Err):?/.test(line));
+	throw new AgentError(
+		'update-failed',
+		`apt did not install version ${version}: ${words.slice(-3).join(' ') || `status ${status}`}`,
+	);
+}

@@ -1,0 +1,101 @@
+/**
+ * Hands a signed plan that orders another version of this agent to root, when its time has come: in the site's window, and while no
+ * application holds a lease. Root reads everything again; nothing is installed here.
+ */
+import type { Clock } from '../base/clock.edge.ts';
+import type { Failure } from '../base/errors.ts';
+import type { Order } from '../fleet/ordered-version.ts';
+import type { FleetPlan } from '../fleet/plan-format.ts';
+import type { PlannedDevice } from '../fleet/targeting.ts';
+import type { Status } from '../protocol/local-api.ts';
+import type { Settings } from '../settings/table.ts';
+import { orderFor, untilWindowMs } from './order.ts';
+
+/** In the directory of the agent's state: the plan that orders an update, as the agent has fetched it. */
+export const PLAN_FILE = 'update-plan.json';
+/** Root's, in its own directory (`keep.edge.ts`). */
+export const OUTCOMES_FILE = '/var/lib/idv-agent-update/outcomes.json';
+
+/** The two ends of what agent and root tell each other. */
+export interface Updates {
+	/** Puts the plan where root looks for it. A failure is told by the caller. */
+	readonly write: (envelope: Uint8Array) => void;
+	/** As it was when the agent started: what changes it starts the agent again. */
+	readonly takenBack: NonNullable<Status['updates']>['takenBack'];
+	readonly warning: Failure | null;
+}
+
+export type HandOverParts = {
+	readonly clock: Pick<Clock, 'wallMs' | 'schedule'>;
+	readonly settings: () => Pick<Settings, 'update'>;
+	readonly device: () => PlannedDevice;
+	/** The version of this agent. */
+	readonly version: string;
+	/** Whether an application holds a lease now. */
+	readonly isHeld: () => boolean;
+} & Pick<Updates, 'write'>;
+
+export type HandOver = ReturnType<typeof createHandOver>;
+
+/** While a lease holds. */
+const HELD_MS = 30_000;
+/** The clock may be set meanwhile. */
+const LONGEST_MS = 3_600_000;
+/** apt may have failed, or root has refused: the plan is handed over again. */
+const AGAIN_MS = 6 * 3_600_000;
+
+export function createHandOver(parts: HandOverParts) {
+	const { clock } = parts;
+	let pending: { readonly plan: FleetPlan; readonly envelope: Uint8Array } | null = null;
+	let wasHandedOver = false;
+	let cancel = () => {};
+
+	function orderNow(): Order | null {
+		if (!pending || !parts.settings().update.enabled) return null;
+		const order = orderFor(pending.plan, parts.device(), clock.wallMs());
+		return order && order.version !== parts.version ? order : null;
+	}
+
+	function look(): void {
+		cancel();
+		const order = orderNow();
+		if (!order) return;
+		const nowMs = clock.wallMs();
+		const { window } = parts.settings().update;
+		const dueMs = Math.max(order.atMs === null ? 0 : order.atMs - nowMs, untilWindowMs(window, new Date(nowMs)));
+		if (dueMs > 0) again(dueMs);
+		else if (parts.isHeld()) again(HELD_MS);
+		else {
+			if (pending) parts.write(pending.envelope);
+			wasHandedOver = true;
+			again(AGAIN_MS, AGAIN_MS);
+		}
+	}
+
+	function again(delayMs: number, longestMs = LONGEST_MS): void {
+		cancel = clock.schedule(Math.min(delayMs, longestMs), look);
+	}
+
+	return {
+		/** A verified plan was fetched, new or known. Its bytes are kept only while it orders something. */
+		received(plan: FleetPlan, envelope: Uint8Array): void {
+			pending = { plan, envelope };
+			look();
+			if (orderNow() !== null) return;
+			pending = null;
+			// Root may still wait for apt, with a plan that was withdrawn meanwhile.
+			if (wasHandedOver) parts.write(envelope);
+			wasHandedOver = false;
+		},
+		/** The settings have changed. */
+		reevaluate: look,
+		/** The version that is ordered and not here yet; `null` for none. */
+		get ordered(): string | null {
+			return orderNow()?.version ?? null;
+		},
+		stop(): void {
+			pending = null;
+			cancel();
+		},
+	};
+}

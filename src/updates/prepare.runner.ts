@@ -1,0 +1,93 @@
+/**
+ * Before the package is replaced, as root, by the version that is still there: the device's state is written down, the way back
+ * and the program that judges are kept, and the judge is started. Fails where there is no room for it; the package's script lets an update go on after any other failure.
+ */
+import { asError, failure, toFailure } from '../base/errors.ts';
+import { errnoOf } from '../base/files.edge.ts';
+import type { Before } from './judge.ts';
+import { JUDGE_UNIT, type UpdateKeep } from './keep.edge.ts';
+import type * as system from './system.edge.ts';
+
+export interface PrepareParts {
+	readonly keep: UpdateKeep;
+	readonly system: Pick<
+		typeof system,
+		'readInstalled' | 'packInstalled' | 'freeBytes' | 'stopUnit' | 'tellSystemd' | 'readUnit'
+	>;
+	/** The state of the running agent; `null` where it does not answer. */
+	readonly askState: () => Promise<string | null>;
+	/** The executable of this process. */
+	readonly running: string;
+	/** Now, ISO 8601. */
+	readonly now: string;
+}
+
+/** The old package, the new files beside the old ones, and the old ones again: in shares of what is installed. */
+const SPACE = 2.5;
+
+/**
+ * @param to the version that dpkg is about to install.
+ * @throws AgentError `disk-low`: the way back would not fit; `update-unprepared` where there is no way back for another reason.
+ */
+export async function prepareUpdate(to: string, { keep, system, askState, running, now }: PrepareParts): Promise<void> {
+	// Going back prepares nothing.
+	if ((await keep.trial())?.phase === 'goingBack') return;
+	const installed = await system.readInstalled();
+	if (!installed || installed.version === to) return;
+	// One of an update before must not close its case while this one begins.
+	await system.stopUnit(JUDGE_UNIT);
+	const under = await keep.trial();
+	// A second update before the first was judged goes back to the version that is known to work.
+	const isGoingOn = under !== null && under.to === installed.version;
+	try {
+		await keep.open();
+		const needed = Math.round(installed.bytes * SPACE);
+		const free = await system.freeBytes(keep.directory);
+		if (free < needed)
+			throw asError(
+				failure(
+					'disk-low',
+					`An update takes ${megabytes(needed)} for the new version and the way back; ${megabytes(free)} are free.`,
+				),
+			);
+		if (!isGoingOn) {
+			await keep.end();
+			await keep.keepProgram(running);
+		}
+		const unit = await system.readUnit();
+		const before = isGoingOn ? under.before : await stateBefore(askState, unit);
+		const from = isGoingOn ? under.from : installed.version;
+		await keep.saveTrial({
+			schemaVersion: 1,
+			phase: 'prepared',
+			from,
+			to,
+			startedAt: now,
+			before,
+			boots: 0,
+			bootId: null,
+			oldRun: unit.runId,
+			wasFinished: false,
+			fault: null,
+		});
+		// From here on a power cut in the middle of it is cleared up at the next boot.
+		await keep.installUnit();
+		if (!isGoingOn) await system.packInstalled(installed, keep.oldPackage);
+	} catch (error) {
+		if (!isGoingOn) await keep.end();
+		if (toFailure(error).code === 'disk-low') throw error;
+		// dpkg-deb says it in words.
+		const isFull = errnoOf(error) === 'ENOSPC' || toFailure(error).message.includes('No space left on device');
+		const message = `The way back to version ${installed.version} could not be kept: ${toFailure(error).message}`;
+		throw asError(failure(isFull ? 'disk-low' : 'update-unprepared', message));
+	} finally {
+		if (await keep.trial()) await system.tellSystemd('start', JUDGE_UNIT);
+	}
+}
+
+async function stateBefore(askState: PrepareParts['askState'], unit: system.UnitLook): Promise<Before> {
+	if (unit.isStopped) return 'stopped';
+	return (await askState()) === 'online' ? 'online' : 'offline';
+}
+
+const megabytes = (bytes: number) => `${Math.ceil(bytes / 1024 / 1024)} MiB`;

@@ -1,0 +1,75 @@
+/**
+ * An update under way and the versions that were taken back, as root keeps them. Pure; `record.edge.ts` reads and writes the
+ * files. Older and newer versions read them: fields are only added.
+ */
+import * as z from 'zod';
+import { VERSION_NAME } from '../fleet/terms.ts';
+
+/** As dpkg writes it. */
+export const versionSchema = z.string('must be a text').regex(VERSION_NAME, 'must be a version such as 0.3.0');
+
+export const trialSchema = z.looseObject({
+	schemaVersion: z.literal(1),
+	/** `goingBack` is written before the old version is installed: the next judge goes on there. */
+	phase: z.enum(['prepared', 'judging', 'goingBack']),
+	from: versionSchema,
+	to: versionSchema,
+	startedAt: z.string(),
+	before: z.enum(['online', 'offline', 'stopped']),
+	/** Of the machine, in a row, in which the new version has not stood its time. */
+	boots: z.int().default(0),
+	/** The newest of them, as the kernel names it. */
+	bootId: z.string().nullable().default(null),
+	/** Which run of the unit was the old version's, as systemd names it. */
+	oldRun: z.string().nullable().default(null),
+	wasFinished: z.boolean().default(false),
+	fault: z.string().nullable().default(null),
+});
+
+/** A version that is being tried. */
+export type Trial = z.infer<typeof trialSchema>;
+
+export const takenBackSchema = z.looseObject({
+	version: versionSchema,
+	/** The version that took its place. */
+	by: versionSchema,
+	at: z.string(),
+	fault: z.string(),
+	/** The last lines of its log, without secrets. */
+	log: z.array(z.string()).default([]),
+});
+
+/** A version that did not work here. */
+export type TakenBack = z.infer<typeof takenBackSchema>;
+
+export const outcomesSchema = z.looseObject({
+	schemaVersion: z.literal(1),
+	takenBack: z.array(takenBackSchema),
+	/** The newest version that was judged good, as a floor: a plan never leads below it. */
+	kept: versionSchema.nullable().default(null),
+	/** Why the order of the newest plan was not carried out; `null` since one was, or there was nothing to do. */
+	failed: z.looseObject({ code: z.string(), message: z.string(), at: z.string() }).nullable().default(null),
+	/** The newest plan by which this device was updated: an older one orders nothing. */
+	plan: z.looseObject({ epoch: z.int(), revision: z.int() }).nullable().default(null),
+});
+
+export type Outcomes = z.infer<typeof outcomesSchema>;
+
+export const NO_OUTCOMES: Outcomes = { schemaVersion: 1, takenBack: [], kept: null, failed: null, plan: null };
+/** Versions that are remembered; the oldest is forgotten. */
+export const MAX_TAKEN_BACK = 8;
+export const MAX_LOG_LINES = 100;
+
+export function withTakenBack(outcomes: Outcomes, one: TakenBack): Outcomes {
+	const others = outcomes.takenBack.filter(({ version }) => version !== one.version);
+	return { ...outcomes, takenBack: [...others, { ...one, log: one.log.slice(-MAX_LOG_LINES) }].slice(-MAX_TAKEN_BACK) };
+}
+
+/** A file of /etc/apt/preferences.d that keeps apt from versions that did not work here; `null` for none. */
+export function pinning({ takenBack }: Outcomes): string | null {
+	if (takenBack.length === 0) return null;
+	const stanzas = takenBack.map(
+		({ version, at }) => `# Taken back on ${at}.\nPackage: idv-agent\nPin: version ${version}\nPin-Priority: -1\n`,
+	);
+	return `# Written by idv-agent: these versions did not work on this device. idv-agent update forget takes them out.\n\n${stanzas.join('\n')}`;
+}

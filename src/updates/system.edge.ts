@@ -1,0 +1,236 @@
+/**
+ * The system's own programs as an update needs them: dpkg, apt, systemd and the journal. Each is asked once with a deadline.
+ * Decides nothing; a version only gets into a command after `versionSchema` has read it.
+ */
+import { execFile } from 'node:child_process';
+import {
+	access,
+	constants,
+	link,
+	mkdir,
+	readdir,
+	readFile,
+	readlink,
+	rm,
+	statfs,
+	symlink,
+	writeFile,
+} from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { errnoOf, syncFile } from '../base/files.edge.ts';
+import type { PackageState } from './judge.ts';
+
+export const PACKAGE = 'idv-agent';
+const UNIT = 'idv-agent.service';
+/** For questions. */
+const ASK_MS = 20_000;
+/** For an installation, and for a package that is packed: an old card is slow. */
+const WORK_MS = 30 * 60_000;
+const MAX_OUTPUT_BYTES = 4 * 1024 * 1024;
+/** A process that has one of them open is at work with packages, or waits to be. */
+const LOCKS = new Set(['/var/lib/dpkg/lock-frontend', '/var/lib/dpkg/lock', '/var/cache/apt/archives/lock']);
+const APT_CACHE = '/var/cache/apt/archives';
+const DPKG_INFO = '/var/lib/dpkg/info';
+
+export interface Ran {
+	readonly status: number;
+	/** Standard output and error. */
+	readonly text: string;
+}
+
+/** Never throws for a status; 127 for a program that is not there. */
+function run(
+	program: string,
+	words: readonly string[],
+	deadlineMs: number,
+	more: Record<string, string> = {},
+): Promise<Ran> {
+	const env = { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C.UTF-8', DEBIAN_FRONTEND: 'noninteractive', ...more };
+	const options = { env, timeout: deadlineMs, maxBuffer: MAX_OUTPUT_BYTES, killSignal: 'SIGTERM' as const };
+	return new Promise((resolve) => {
+		execFile(program, [...words], options, (error, stdout, stderr) => {
+			const status = error ? (typeof error.code === 'number' ? error.code : errnoOf(error) === 'ENOENT' ? 127 : 70) : 0;
+			resolve({ status, text: `${stdout}${stderr}` });
+		});
+	});
+}
+
+export interface InstalledPackage {
+	readonly version: string;
+	readonly architecture: string;
+	/** In bytes, as its control file says. */
+	readonly bytes: number;
+	readonly state: PackageState;
+}
+
+/** `null` when it is not installed, or its files were removed. */
+export async function readInstalled(): Promise<InstalledPackage | null> {
+	const fields = ['db:Status-Status', 'db:Status-Eflag', 'Version', 'Architecture', 'Installed-Size'];
+	const format = fields.map((name) => `\${${name}}`).join('|');
+	const { status, text } = await run('dpkg-query', ['--show', `--showformat=${format}`, PACKAGE], ASK_MS);
+	const [told = '', flag, version = '', architecture = '', kilobytes = '0'] = text.trim().split('|');
+	if (status !== 0 || ['not-installed', 'config-files', ''].includes(told)) return null;
+	const isConfigured = ['installed', 'triggers-awaited', 'triggers-pending'].includes(told);
+	const state = flag !== 'ok' || told === 'half-installed' ? 'half' : isConfigured ? 'whole' : 'unconfigured';
+	return { version, architecture, bytes: Number(kilobytes) * 1024, state };
+}
+
+/** Whether apt or dpkg is at work: a process has one of their locks open. Root sees all processes. */
+export async function isPackagingBusy(proc = '/proc'): Promise<boolean> {
+	for (const pid of (await readdir(proc)).filter((name) => /^\d+$/.test(name))) {
+		const open = await readdir(join(proc, pid, 'fd')).catch(() => []);
+		for (const fd of open) if (LOCKS.has(await readlink(join(proc, pid, 'fd', fd)).catch(() => ''))) return true;
+	}
+	return false;
+}
+
+export interface UnitLook {
+	readonly isReady: boolean;
+	readonly isStopped: boolean;
+	readonly restarts: number;
+	/** A name for this run, another after each start; `null` when it does not run. */
+	readonly runId: string | null;
+}
+
+/** The agent's unit, as systemd has it. */
+export async function readUnit(): Promise<UnitLook> {
+	const properties = ['LoadState', 'ActiveState', 'NRestarts', 'InvocationID'].map((name) => `--property=${name}`);
+	const { text } = await run('systemctl', ['show', UNIT, ...properties], ASK_MS);
+	const values = Object.fromEntries(text.split('\n').map((line) => line.split('=', 2)));
+	return {
+		// A process whose unit is gone runs on until the next boot.
+		isReady: values['ActiveState'] === 'active' && values['LoadState'] === 'loaded',
+		// One that dies is `activating` between its starts; a person's stop leaves it inactive.
+		isStopped: values['ActiveState'] === 'inactive',
+		restarts: Number(values['NRestarts'] ?? 0) || 0,
+		runId: values['InvocationID'] || null,
+	};
+}
+
+/** The newest lines of the agent's log. */
+export async function readLog(lines: number): Promise<string[]> {
+	const { text } = await run(
+		'journalctl',
+		[`--unit=${UNIT}`, `--lines=${lines}`, '--output=cat', '--no-pager', '--quiet'],
+		ASK_MS,
+	);
+	return text.split('\n').filter(Boolean).slice(-lines);
+}
+
+/** Lets dpkg finish what it was cut off from. */
+export const finishConfiguring = (): Promise<Ran> =>
+	run('dpkg', ['--force-confold', '--configure', '--pending'], WORK_MS);
+
+/** Installs a package of this device's own keeping, older or not. The scripts of the version that goes have no say in it. */
+export const installFile = (file: string): Promise<Ran> =>
+	run('dpkg', ['--force-downgrade', '--force-confold', '--force-remove-reinstreq', '--install', file], WORK_MS, {
+		IDV_AGENT_GOING_BACK: '1',
+	});
+
+/** Makes room for a package that has to come back: what apt has kept can be fetched again. */
+export const cleanCache = (): Promise<Ran> => run('apt-get', ['clean'], WORK_MS);
+
+/** Reads the site's repositories and installs exactly one version: apt verifies both. Waits for another apt.
+ * @param how more words for apt; default for an installed package only. */
+export async function installVersion(
+	version: string,
+	lockSeconds: number,
+	how: readonly string[] = ['--only-upgrade'],
+): Promise<Ran> {
+	const lock = ['-o', `DPkg::Lock::Timeout=${lockSeconds}`];
+	const read = await run('apt-get', ['update', '--quiet', '-o', 'APT::Update::Error-Mode=any', ...lock], WORK_MS);
+	if (read.status !== 0) return read;
+	const words = ['install', '--yes', '--quiet', ...how, '--no-install-recommends', ...lock];
+	return run(
+		'apt-get',
+		[...words, '-o', 'Dpkg::Options::=--force-confold', `${PACKAGE}=${version}`],
+		WORK_MS + lockSeconds * 1000,
+	);
+}
+
+/** Whether dpkg holds the first version for older than the second. */
+export async function isOlder(version: string, than: string): Promise<boolean> {
+	return (await run('dpkg', ['--compare-versions', version, 'lt', than], ASK_MS)).status === 0;
+}
+
+/** Whether nothing can be written where a path is, not even by root. */
+export async function isReadOnly(path: string): Promise<boolean> {
+	return access(path, constants.W_OK).then(
+		() => false,
+		(error) => errnoOf(error) === 'EROFS',
+	);
+}
+
+/** Bytes that root may still write where a directory is. */
+export async function freeBytes(directory: string): Promise<number> {
+	const { bfree, bsize } = await statfs(directory);
+	return bfree * bsize;
+}
+
+/**
+ * The installed package as a file: apt's own, if it is still there, else packed from what is installed.
+ * @throws Error with the words of dpkg-deb, or the system's error when the disk is full.
+ */
+export async function packInstalled({ version, architecture }: InstalledPackage, file: string): Promise<void> {
+	const kept = join(APT_CACHE, `${PACKAGE}_${version.replaceAll(':', '%3a')}_${architecture}.deb`);
+	const copied = await run('cp', ['--reflink=auto', kept, file], WORK_MS);
+	if (copied.status === 0 && (await holds(file, version))) return syncFile(file);
+	const tree = `${file}.tree`;
+	await rm(tree, { recursive: true, force: true });
+	try {
+		await layOut(tree);
+		const how = ['--root-owner-group', '-Zgzip', '-z1', '--build', tree, file];
+		const { status, text } = await run('dpkg-deb', how, WORK_MS);
+		if (status !== 0 || !(await holds(file, version))) throw new Error(text.trim() || 'dpkg-deb made no package');
+		await syncFile(file);
+	} finally {
+		await rm(tree, { recursive: true, force: true });
+	}
+}
+
+/** Whether a file is a whole package of that version. */
+async function holds(file: string, version: string): Promise<boolean> {
+	const { status, text } = await run('dpkg-deb', ['--field', file, 'Version'], WORK_MS);
+	return status === 0 && text.trim() === version && (await run('dpkg-deb', ['--contents', file], WORK_MS)).status === 0;
+}
+
+/** The files of the installed package, by links where that works: the tree takes no space. */
+async function layOut(tree: string): Promise<void> {
+	const control = join(tree, 'DEBIAN');
+	await mkdir(control, { recursive: true, mode: 0o755 });
+	const { text: listed } = await run('dpkg-query', ['--listfiles', PACKAGE], ASK_MS);
+	for (const path of listed.split('\n').filter((line) => line.startsWith('/') && line !== '/.')) {
+		const at = join(tree, path);
+		await mkdir(dirname(at), { recursive: true, mode: 0o755 });
+		const target = await readlink(path).catch(() => null);
+		if (target !== null) await symlink(target, at);
+		// Directories are made on the way; a file that was removed is left out.
+		else
+			await link(path, at).catch(async (error) => {
+				if (['EPERM', 'EISDIR'].includes(errnoOf(error))) await mkdir(at, { recursive: true, mode: 0o755 });
+				else if (errnoOf(error) === 'EXDEV') await run('cp', ['--archive', path, at], WORK_MS);
+				else if (errnoOf(error) !== 'ENOENT' && errnoOf(error) !== 'EEXIST') throw error;
+			});
+	}
+	const { text: described } = await run('dpkg-query', ['--status', PACKAGE], ASK_MS);
+	// Without dpkg's own notes on it.
+	const fields = described.replace(/^(?:Status|Config-Version|Conffiles|Triggers-\w+):.*\n(?: .*\n)*/gm, '');
+	await writeFile(join(control, 'control'), `${fields.trimEnd()}\n`);
+	for (const name of ['preinst', 'postinst', 'prerm', 'postrm', 'conffiles', 'md5sums'])
+		await run('cp', ['--archive', join(DPKG_INFO, `${PACKAGE}.${name}`), join(control, name)], ASK_MS);
+}
+
+/** Tells systemd of changed unit files, and of what shall be done with one, without waiting for it. */
+export async function tellSystemd(...words: readonly string[]): Promise<void> {
+	await run('systemctl', ['daemon-reload'], ASK_MS);
+	if (words.length > 0) await run('systemctl', ['--no-block', ...words], ASK_MS);
+}
+
+/** Stops a unit and waits until it is. */
+export async function stopUnit(name: string): Promise<void> {
+	await run('systemctl', ['stop', name], ASK_MS);
+}
+
+/** The name of this boot. */
+export const readBootId = async (): Promise<string> =>
+	(await readFile('/proc/sys/kernel/random/boot_id', 'utf8')).trim();

@@ -1,0 +1,39 @@
+/** Words for versions that did not work here: for the status, a warning, and `update show`. Pure. */
+import { type Failure, failure } from '../base/errors.ts';
+import type { Status } from '../protocol/local-api.ts';
+import type { Outcomes, TakenBack } from './record.ts';
+
+/** As the status has them. */
+export const toReport = ({ takenBack }: Outcomes): NonNullable<Status['updates']>['takenBack'] =>
+	takenBack.map(({ version, at, fault }) => ({ version, at, fault }));
+
+/** The version that was taken back last, while the device has no newer one that works; `null` for none. */
+function lastTakenBack({ takenBack, kept }: Outcomes): TakenBack | null {
+	const last = takenBack.at(-1);
+	return last && (kept === null || kept === last.by) ? last : null;
+}
+
+const FAULT_WORDS: Readonly<Record<string, string>> = {
+	crashes: 'it died three times',
+	reboots: 'the device was started three times without it coming online',
+	'not-ready': 'it did not answer',
+	'not-online': 'it did not come online, although the version before was',
+	unfinished: 'a script of its package failed',
+};
+
+/** Why a version was taken back, as the end of a sentence. */
+export const inWords = (fault: string): string => FAULT_WORDS[fault] ?? fault;
+
+/** The warning in the status; `null` for none. */
+export function warningOf(outcomes: Outcomes): Failure | null {
+	const last = lastTakenBack(outcomes);
+	if (!last) return null;
+	const { version, by, at, fault } = last;
+	return failure(
+		'update-taken-back',
+		`Version ${version} was taken back on ${at}: ${inWords(fault)}. ${by} took its place.`,
+		{
+			params: { version, fault },
+		},
+	);
+}

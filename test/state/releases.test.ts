@@ -1,0 +1,128 @@
+/** What each release has written is read by this version; what a newer one adds outlives this one. */
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import fc from 'fast-check';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { openFirstRuntime } from '../../src/connection/runtime.runner.ts';
+import { createEventStore } from '../../src/events/store.edge.ts';
+import { resolveWith } from '../../src/settings/load.runner.ts';
+import { newerFields, withNewerFields } from '../../src/state/newer-fields.ts';
+import { openStateStore } from '../../src/state/store.edge.ts';
+
+const FIXTURES = resolve(import.meta.dirname, '../fixtures/releases');
+/** When they were made: events grow old. */
+const MADE_MS = Date.parse('2026-11-22T06:00:00Z');
+
+function givenState(release: string): string {
+	const directory = mkdtempSync(join(tmpdir(), 'release-state-'));
+	onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+	cpSync(join(FIXTURES, release), directory, { recursive: true });
+	return directory;
+}
+
+async function openState(directory: string) {
+	const store = await openStateStore(directory);
+	onTestFinished(() => store.close());
+	return store;
+}
+
+describe.each([
+	['0.1.0', ['one', 'two', 'three']],
+	['0.2.0', ['one', 'two', 'three', 'gap', 'four']],
+	// Its newest events stand in the tail beside the database.
+	['0.2.0-killed', ['one', 'two', 'three', 'gap', 'four', 'gap', 'six']],
+] as const)('a device that had %s', (release, kinds) => {
+	test('keeps its pairing, its plan and its settings', async () => {
+		const { state, notices } = await (await openState(givenState(release))).load();
+		expect(notices).toEqual([]);
+		expect(state).toMatchObject({
+			identity: { deviceId: 'KIOSK-7' },
+			pairing: { sessionId: null },
+			assignedWorkflow: { workflowId: 'check-in', source: 'pairing' },
+			connections: [{ request: { workflowId: 'check-in' } }],
+			plan: { followed: 3 },
+		});
+		const resolved = resolveWith(state.lastSettings ?? [], { env: {}, sets: [] });
+		expect(resolved.problems).toEqual([]);
+		expect(resolved.settings.deviceId).toBe('KIOSK-7');
+	});
+
+	test('keeps its events, in the database alone once it was stopped', () => {
+		const directory = givenState(release);
+		const open = () =>
+			createEventStore({
+				directory,
+				epoch: 'now',
+				bounds: { maxCount: 1000, maxBytes: 4_194_304, maxAgeMs: 7 * 86_400_000 },
+				onNotice: (topic, notice) => expect([topic, notice]).toEqual([topic, null]),
+				wallMs: () => MADE_MS,
+			});
+		for (let round = 0; round < 2; round += 1) {
+			const store = open();
+			expect(store.after(null, 100).entries.map(({ kind }) => kind)).toEqual(kinds);
+			store.close();
+			// So that an older version finds them: it knows of no tail.
+			expect(readdirSync(directory).filter((name) => name.startsWith('events.'))).toEqual(['events.db']);
+		}
+	});
+});
+
+test('fields of a newer version outlive the saves of this one, and go with what they belonged to', async () => {
+	const directory = givenState('0.2.0');
+	const file = join(directory, 'state.json');
+	const newer = JSON.parse(readFileSync(file, 'utf8'));
+	newer.colours = { door: 'crimson' };
+	newer.pairing.colour = 'blue';
+	newer.plan.colour = 'green';
+	writeFileSync(file, JSON.stringify(newer));
+	const store = await openState(directory);
+	const { state, notices } = await store.load();
+	expect(notices).toEqual([]);
+	await store.save({ ...state, generatedId: 'another' });
+	const saved = JSON.parse(readFileSync(file, 'utf8'));
+	expect(saved).toMatchObject({
+		generatedId: 'another',
+		colours: { door: 'crimson' },
+		pairing: { colour: 'blue' },
+		plan: { colour: 'green' },
+	});
+	await store.save({ ...state, pairing: null, plan: null });
+	const left = readFileSync(file, 'utf8');
+	for (const colour of ['crimson', 'blue', 'green']) expect(left).not.toContain(colour);
+});
+
+test('settings that only a newer version knows strand no device that went back', async () => {
+	const documents = [
+		{
+			where: 'config.json',
+			document: { deviceId: 'KIOSK-7', brandNew: { thing: true }, update: { colour: 'crimson' } },
+		},
+	];
+	const sources = { env: {}, sets: [] };
+	const loaded = resolveWith(documents, sources);
+	expect(loaded.problems.length).toBeGreaterThan(0);
+	const parts = { userAgent: 'idv-agent/test', env: {}, registerSecret() {} };
+	const { runtime, warning } = await openFirstRuntime(loaded, { lastSettings: documents }, sources, parts);
+	onTestFinished(() => runtime.close());
+	expect(runtime.resolved.settings.deviceId).toBe('KIOSK-7');
+	expect(warning).toMatchObject({
+		code: 'settings-invalid',
+		message: expect.stringContaining('The last valid settings are in force, as far as this version knows them.'),
+	});
+	await expect(openFirstRuntime(loaded, { lastSettings: null }, sources, parts)).rejects.toMatchObject({
+		failure: { code: 'settings-invalid' },
+	});
+});
+
+test('whatever a document holds besides is found and put back at its place', () => {
+	const document = fc.dictionary(fc.constantFrom('a', 'b', 'c'), fc.jsonValue({ maxDepth: 3 }));
+	fc.assert(
+		fc.property(document, (one) => {
+			expect(withNewerFields({}, newerFields(one, {}))).toEqual(one);
+			expect(newerFields(one, one)).toEqual({});
+			const { a: _, ...known } = one;
+			expect(withNewerFields(known, newerFields(one, known))).toEqual(one);
+		}),
+	);
+});

@@ -1,0 +1,107 @@
+/**
+ * Packages for the update suite: the real one, and small ones around the same program that fail in one way each. A signed
+ * repository of them is served from the machine's own disk.
+ */
+import { execFileSync } from 'node:child_process';
+import { chmodSync, cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+/** The ways in which a version can be bad. */
+export const BEHAVIOURS = {
+	good: '',
+	crashing: 'exit 1',
+	silent: 'exec sleep infinity',
+	'never-online': 'exec /opt/idv-agent/idv-agent "$@" --set service.channelPath=/nowhere',
+	// Where the control groups here do not bound it, this does.
+	'eats-memory': 'ulimit -v 1500000; exec tail /dev/zero',
+} as const;
+export type Behaviour = keyof typeof BEHAVIOURS | 'failing-script' | 'without-unit';
+
+/**
+ * Makes a small package: the units and scripts of the real one, with a program that leads to `/opt/idv-agent/idv-agent`.
+ * @param real the package of `npm run build:deb`. @returns its path.
+ */
+export function makeStub(real: string, version: string, behaviour: Behaviour, directory: string): string {
+	return repack(real, version, directory, (tree) => {
+		const program = join(tree, 'usr/lib/idv-agent/idv-agent');
+		const onRun = Object.hasOwn(BEHAVIOURS, behaviour) ? BEHAVIOURS[behaviour as keyof typeof BEHAVIOURS] : '';
+		writeFileSync(
+			program,
+			`#!/bin/bash\ncase "$1" in run) ${onRun || ':'} ;; code-cache) exit 0 ;; esac\nexec -a "$0" /opt/idv-agent/idv-agent "$@"\n`,
+		);
+		chmodSync(program, 0o755);
+		edit(join(tree, 'DEBIAN/control'), /^Installed-Size: .*$/m, 'Installed-Size: 20000');
+		if (behaviour === 'failing-script') failAtOnce(tree);
+		if (behaviour === 'without-unit') rmSync(join(tree, UNIT));
+	});
+}
+
+/**
+ * The real package under another version; `crashing` by its unit, `failing-script` by its script.
+ * @returns its path.
+ */
+export function makeReal(real: string, version: string, behaviour: Behaviour, directory: string): string {
+	return repack(real, version, directory, (tree) => {
+		if (behaviour === 'crashing') edit(join(tree, UNIT), /^ExecStart=.*$/m, 'ExecStart=/bin/false');
+		if (behaviour === 'failing-script') failAtOnce(tree);
+	});
+}
+
+const UNIT = 'usr/lib/systemd/system/idv-agent.service';
+
+function edit(file: string, pattern: RegExp, by: string): void {
+	writeFileSync(file, readFileSync(file, 'utf8').replace(pattern, by));
+}
+
+function failAtOnce(tree: string): void {
+	edit(join(tree, 'DEBIAN/postinst'), /^set -e$/m, 'set -e\necho "this script fails" >&2\nexit 1');
+}
+
+function repack(real: string, version: string, directory: string, change: (tree: string) => void): string {
+	const tree = join(directory, `tree-${version}`);
+	rmSync(tree, { recursive: true, force: true });
+	execFileSync('dpkg-deb', ['--raw-extract', real, tree]);
+	rmSync(join(tree, 'DEBIAN/md5sums'), { force: true });
+	const control = join(tree, 'DEBIAN/control');
+	edit(control, /^Version: .*$/m, `Version: ${version}`);
+	change(tree);
+	const architecture = /^Architecture: (.*)$/m.exec(readFileSync(control, 'utf8'))?.[1];
+	const file = join(directory, `idv-agent_${version}_${architecture}.deb`);
+	execFileSync('dpkg-deb', ['--root-owner-group', '-Zgzip', '-z1', '--build', tree, file], { stdio: 'ignore' });
+	rmSync(tree, { recursive: true });
+	return file;
+}
+
+export interface Repository {
+	/** The directory that apt reads. */
+	readonly directory: string;
+	/** The public key, as `signed-by` wants it. */
+	readonly key: string;
+	/** Publishes exactly these packages. @param isSigned whether the list is signed. */
+	publish(files: readonly string[], isSigned?: boolean): void;
+}
+
+/** A site's signed repository, as docs/updates.md makes it. */
+export function makeRepository(directory: string): Repository {
+	const home = join(directory, 'gnupg');
+	const pool = join(directory, 'repository');
+	mkdirSync(home, { recursive: true, mode: 0o700 });
+	mkdirSync(pool, { recursive: true });
+	const gpg = (...words: string[]) => execFileSync('gpg', ['--homedir', home, '--batch', '--yes', '--quiet', ...words]);
+	gpg('--passphrase', '', '--quick-generate-key', 'site@example.invalid', 'ed25519', 'sign', 'never');
+	const key = join(directory, 'site.gpg');
+	writeFileSync(key, gpg('--export', 'site@example.invalid'));
+	return {
+		directory: pool,
+		key,
+		publish(files, isSigned = true) {
+			rmSync(pool, { recursive: true, force: true });
+			mkdirSync(pool, { recursive: true });
+			for (const file of files) cpSync(file, join(pool, file.split('/').at(-1) ?? ''));
+			writeFileSync(join(pool, 'Packages'), execFileSync('apt-ftparchive', ['packages', '.'], { cwd: pool }));
+			writeFileSync(join(pool, 'Release'), execFileSync('apt-ftparchive', ['release', '.'], { cwd: pool }));
+			if (isSigned) gpg('--output', join(pool, 'InRelease'), '--clearsign', join(pool, 'Release'));
+			rmSync(join(pool, 'Release'));
+		},
+	};
+}

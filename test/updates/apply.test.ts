@@ -1,0 +1,178 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { readPlan } from '../../src/fleet/verify-plan.runner.ts';
+import { type ApplyParts, applyOrder } from '../../src/updates/apply.runner.ts';
+import { openUpdateKeep } from '../../src/updates/keep.edge.ts';
+import { createSigner } from '../fixtures/plans.ts';
+import { createSteppedClock } from '../harness/stepped-clock.ts';
+
+const signer = createSigner();
+
+function order(version: string | null, revision = 1, more: object = {}) {
+	const rings = [{ percent: 100, ...(version !== null && { agent: { version } }) }];
+	const to = version === null ? { workflowId: 'w' } : {};
+	return { format: 'idv-fleet-plan/2', revision, spreadSeconds: 0, defaults: { rollout: { to, rings } }, ...more };
+}
+
+/** A device with 0.2.0, root's settings, and an apt that installs whatever it is asked for. */
+function given({ publicKeys = [signer.publicKey], enabled = true, name = null as string | null } = {}) {
+	const directory = mkdtempSync(join(tmpdir(), 'apply-'));
+	onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+	const planFile = join(directory, 'update-plan.json');
+	const keep = openUpdateKeep({
+		directory: join(directory, 'keep'),
+		units: join(directory, 'units'),
+		preferences: join(directory, 'preferences'),
+	});
+	const clock = createSteppedClock(Date.parse('2026-11-22T03:00:00Z'));
+	const device = {
+		version: '0.2.0',
+		asked: [] as string[],
+		busy: 0,
+		isReadOnly: false,
+		apt: (version: string) => {
+			device.version = version;
+			return { status: 0, text: '' };
+		},
+	};
+	const parts: ApplyParts = {
+		keep,
+		clock,
+		planFile,
+		readPlan,
+		settings: {
+			fleet: { publicKeys, name } as unknown as ApplyParts['settings']['fleet'],
+			update: { enabled, judgeSeconds: 300, window: null },
+		},
+		device: { deviceId: 'kiosk-1', serial: null, macAddress: null, deviceType: 'kiosk', labels: [] },
+		system: {
+			isPackagingBusy: async () => device.busy-- > 0,
+			isReadOnly: async () => device.isReadOnly,
+			isOlder: async (one, than) => one < than,
+			readInstalled: async () => ({ version: device.version, architecture: 'amd64', bytes: 1, state: 'whole' }),
+			async installVersion(version) {
+				device.asked.push(version);
+				return device.apt(version);
+			},
+		},
+	};
+	return {
+		device,
+		keep,
+		publish: (document: object) => writeFileSync(planFile, JSON.stringify(document)),
+		/** Applies while time passes whenever it waits. */
+		async apply(whileWaiting: () => void = () => {}) {
+			const done = applyOrder(parts).catch((error) => error.failure);
+			let isOver = false;
+			void done.then(() => {
+				isOver = true;
+			});
+			while (!isOver) {
+				await new Promise((resolve) => setImmediate(resolve));
+				if (clock.pending > 0) {
+					whileWaiting();
+					clock.advance(5000);
+				}
+			}
+			return done;
+		},
+	};
+}
+
+test('the version of a signed plan is installed, and the plan is remembered', async () => {
+	const { device, keep, publish, apply } = given();
+	publish(signer.sign(order('0.3.0', 7)));
+	expect(await apply()).toBe('0.3.0');
+	expect(device.asked).toEqual(['0.3.0']);
+	expect(await keep.outcomes()).toMatchObject({ plan: { epoch: 0, revision: 7 }, failed: null });
+	expect(await apply()).toBeNull();
+});
+
+test.each<[string, Parameters<typeof given>[0], object, string]>([
+	['nobody has signed', {}, order('0.3.0'), 'plan-untrusted'],
+	['another has signed', {}, createSigner().sign(order('0.3.0')), 'plan-untrusted'],
+	['is signed where no key is known', { publicKeys: [] }, signer.sign(order('0.3.0')), 'update-refused'],
+	[
+		'is for another fleet',
+		{ name: 'kiosks' },
+		signer.sign(order('0.3.0', 1, { fleet: 'lab' })),
+		'plan-for-other-fleet',
+	],
+	['orders an older version', {}, signer.sign(order('0.1.0')), 'update-refused'],
+	['is over', {}, signer.sign(order('0.3.0', 1, { validUntil: '2026-11-01T00:00:00Z' })), 'update-refused'],
+	['is no plan', {}, {}, 'plan-untrusted'],
+])('nothing is installed by a plan that %s, and why is remembered [F421]', async (_what, setup, document, code) => {
+	const { device, keep, publish, apply } = given(setup);
+	publish(document);
+	expect(await apply()).toMatchObject({ code });
+	expect(device.asked).toEqual([]);
+	expect((await keep.outcomes()).failed).toMatchObject({ code });
+});
+
+test('nothing is done, and nothing is said, where the site has not switched it on', async () => {
+	const { device, keep, publish, apply } = given({ enabled: false });
+	publish(signer.sign(order('0.3.0')));
+	expect(await apply()).toBeNull();
+	expect(device.asked).toEqual([]);
+	expect((await keep.outcomes()).failed).toBeNull();
+});
+
+test('a version that the repository does not have leaves the old one, with the words of apt [F420]', async () => {
+	const { device, keep, publish, apply } = given();
+	device.apt = () => ({
+		status: 100,
+		text: "Reading package lists...\nE: Version '0.3.0' for 'idv-agent' was not found\n",
+	});
+	publish(signer.sign(order('0.3.0')));
+	expect(await apply()).toMatchObject({ code: 'update-failed', message: expect.stringContaining('was not found') });
+	expect((await keep.outcomes()).failed?.message).toContain("E: Version '0.3.0' for 'idv-agent' was not found");
+	device.apt = (version) => {
+		device.version = version;
+		return { status: 0, text: '' };
+	};
+	expect(await apply()).toBe('0.3.0');
+	expect((await keep.outcomes()).failed).toBeNull();
+});
+
+test('a plan that is withdrawn while another holds apt installs nothing [F424]', async () => {
+	const { device, publish, apply } = given();
+	publish(signer.sign(order('0.3.0', 1)));
+	device.busy = 100;
+	expect(await apply(() => publish(signer.sign(order(null, 2))))).toBeNull();
+	expect(device.asked).toEqual([]);
+});
+
+test('of two plans that come one after the other the newer one counts, also if it comes while apt is at work [F425]', async () => {
+	const { device, publish, apply } = given();
+	publish(signer.sign(order('0.3.0', 1)));
+	device.apt = (version) => {
+		device.version = version;
+		if (version === '0.3.0') publish(signer.sign(order('0.3.1', 2)));
+		return { status: 0, text: '' };
+	};
+	expect(await apply()).toBe('0.3.1');
+	expect(device.asked).toEqual(['0.3.0', '0.3.1']);
+});
+
+test('a read-only root is refused by name [F426]', async () => {
+	const { device, publish, apply } = given();
+	device.isReadOnly = true;
+	publish(signer.sign(order('0.3.0')));
+	expect(await apply()).toMatchObject({ code: 'update-refused', message: expect.stringContaining('read-only') });
+	expect(device.asked).toEqual([]);
+});
+
+test('the pin of a version that was taken back keeps no plan from a newer one', async () => {
+	const { device, keep, publish, apply } = given();
+	await keep.open();
+	const one = { version: '0.3.0', by: '0.2.0', at: '2026-11-22T02:00:00Z', fault: 'crashes', log: [] };
+	await keep.saveOutcomes({ ...(await keep.outcomes()), takenBack: [one] });
+	publish(signer.sign(order('0.3.0', 1)));
+	expect(await apply()).toMatchObject({ code: 'update-refused' });
+	publish(signer.sign(order('0.3.1', 2)));
+	expect(await apply()).toBe('0.3.1');
+	expect(device.asked).toEqual(['0.3.1']);
+	expect(readFileSync(join(keep.directory, 'outcomes.json'), 'utf8')).toContain('"version": "0.3.0"');
+});

@@ -1,0 +1,107 @@
+import { expect, test } from 'vitest';
+import { planSchemaOf } from '../../src/fleet/plan-format.ts';
+import { createHandOver } from '../../src/updates/hand-over.runner.ts';
+import { createSteppedClock } from '../harness/stepped-clock.ts';
+
+const START = Date.parse('2026-11-22T00:00:00Z');
+const HOUR = 3_600_000;
+
+function given({
+	startAt,
+	window = null,
+	enabled = true,
+}: {
+	startAt?: string;
+	window?: string | null;
+	enabled?: boolean;
+} = {}) {
+	const clock = createSteppedClock(START);
+	const written: string[] = [];
+	let held = false;
+	const handOver = createHandOver({
+		clock,
+		settings: () => ({ update: { enabled, judgeSeconds: 300, window } }),
+		device: () => ({ deviceId: 'kiosk-1', serial: null, macAddress: null, deviceType: 'kiosk', labels: [] }),
+		version: '0.2.0',
+		isHeld: () => held,
+		write: (envelope) => written.push(String(envelope)),
+	});
+	return {
+		clock,
+		written,
+		handOver,
+		hold: (next: boolean) => {
+			held = next;
+		},
+		receive(version: string | null, bytes = 'the plan') {
+			const rings =
+				version === null ? [{ percent: 100 }] : [{ percent: 100, ...(startAt && { startAt }), agent: { version } }];
+			const to = version === null ? { workflowId: 'w' } : {};
+			const plan = { format: 'idv-fleet-plan/2', revision: 1, spreadSeconds: 0, defaults: { rollout: { to, rings } } };
+			handOver.received(planSchemaOf(plan).parse(plan), Buffer.from(bytes));
+		},
+	};
+}
+
+test('a plan that orders another version is handed over at its time, and again while it was not followed', () => {
+	const { clock, written, receive, handOver } = given({ startAt: '2026-11-22T03:30:00Z' });
+	receive('0.3.0');
+	clock.advance(3.4 * HOUR);
+	expect(written).toEqual([]);
+	expect(handOver.ordered).toBe('0.3.0');
+	clock.advance(0.2 * HOUR);
+	expect(written).toEqual(['the plan']);
+	clock.advance(6 * HOUR);
+	expect(written).toHaveLength(2);
+});
+
+test('a clock that is set back or forward does not bring it before its time, nor much later', () => {
+	const { clock, written, receive } = given({ startAt: '2026-11-22T12:00:00Z' });
+	receive('0.3.0');
+	clock.setWall(0);
+	clock.advance(14 * HOUR);
+	expect(written).toEqual([]);
+	clock.setWall(Date.parse('2026-11-22T12:01:00Z'));
+	clock.advance(HOUR);
+	expect(written).toHaveLength(1);
+});
+
+test('a lease holds it, for as long as it lasts', () => {
+	const { clock, written, receive, hold } = given();
+	hold(true);
+	receive('0.3.0');
+	clock.advance(2 * HOUR);
+	expect(written).toEqual([]);
+	hold(false);
+	clock.advance(30_000);
+	expect(written).toEqual(['the plan']);
+});
+
+test('a plan that withdraws an order which root may still wait with is handed over, once', () => {
+	const { clock, written, receive, handOver } = given();
+	receive('0.3.0');
+	expect(written).toEqual(['the plan']);
+	receive(null, 'the plan without it');
+	receive(null, 'the plan after that');
+	clock.advance(24 * HOUR);
+	expect(written).toEqual(['the plan', 'the plan without it']);
+	expect(handOver.ordered).toBeNull();
+});
+
+test('nothing is handed over that orders nothing, names this version, is not switched on, or was withdrawn', () => {
+	const off = given({ enabled: false });
+	off.receive('0.3.0');
+	const same = given();
+	same.receive('0.2.0');
+	const none = given();
+	none.receive(null);
+	const withdrawn = given({ startAt: '2026-11-22T03:30:00Z' });
+	withdrawn.receive('0.3.0');
+	withdrawn.receive(null, 'the plan after it');
+	for (const { clock, written, handOver } of [off, same, none, withdrawn]) {
+		clock.advance(24 * HOUR);
+		expect(written).toEqual([]);
+		expect(handOver.ordered).toBeNull();
+		expect(clock.pending).toBe(0);
+	}
+});

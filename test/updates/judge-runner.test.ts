@@ -1,0 +1,338 @@
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import type { Status } from '../../src/protocol/local-api.ts';
+import { type JudgeParts, runJudge } from '../../src/updates/judge.runner.ts';
+import type { PackageState } from '../../src/updates/judge.ts';
+import { openUpdateKeep } from '../../src/updates/keep.edge.ts';
+import { prepareUpdate } from '../../src/updates/prepare.runner.ts';
+import { warningOf } from '../../src/updates/taken-back.ts';
+import { createSteppedClock } from '../harness/stepped-clock.ts';
+
+type SystemParts = JudgeParts['system'] & Parameters<typeof prepareUpdate>[1]['system'];
+type Told = Pick<Status, 'state' | 'problem' | 'warnings'> | null;
+const told = (state: Status['state'], code?: string): Told =>
+	({ state, problem: code === undefined ? null : { code }, warnings: [] }) as unknown as Told;
+
+/** A machine with the files of a real one, whose dpkg, systemd and agent are whatever a test makes of them. */
+async function givenMachine() {
+	const directory = mkdtempSync(join(tmpdir(), 'updates-'));
+	onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+	const program = join(directory, 'program');
+	writeFileSync(program, '#!/bin/sh\n', { mode: 0o755 });
+	const places = {
+		directory: join(directory, 'keep'),
+		units: join(directory, 'units'),
+		preferences: join(directory, 'preferences'),
+	};
+	const keep = openUpdateKeep(places);
+	const machine = {
+		installed: { version: '0.2.0', architecture: 'amd64', bytes: 1000, state: 'whole' as PackageState } as {
+			version: string;
+			architecture: string;
+			bytes: number;
+			state: PackageState;
+		} | null,
+		unit: { isReady: true, isStopped: false, restarts: 0, runId: 'run-1' as string | null },
+		free: 1_000_000,
+		busy: 0,
+		boot: 'boot-1',
+		status: told('online'),
+		getsThrough: true,
+		did: [] as string[],
+		/** What an installation of the version before comes to. */
+		installs: () => {},
+	};
+	const ran = { status: 0, text: '' };
+	const system: { -readonly [Name in keyof SystemParts]: SystemParts[Name] } = {
+		readInstalled: async () => machine.installed,
+		packInstalled: async ({ version }, file) => writeFileSync(file, version),
+		freeBytes: async () => machine.free,
+		stopUnit: async () => {},
+		tellSystemd: async (...words) => void machine.did.push(['systemctl', ...words].join(' ')),
+		readUnit: async () => machine.unit,
+		isPackagingBusy: async () => machine.busy-- > 0,
+		readBootId: async () => machine.boot,
+		readLog: async () => ['the token is very-secret-token'],
+		async installFile(file) {
+			machine.did.push('install');
+			machine.installs();
+			if (machine.installed)
+				machine.installed = { ...machine.installed, version: readFileSync(file, 'utf8'), state: 'whole' };
+			return ran;
+		},
+		async finishConfiguring() {
+			machine.did.push('finish');
+			return ran;
+		},
+		cleanCache: async () => ran,
+		installVersion: async () => ({ status: 100, text: '' }),
+	};
+	const parts: JudgeParts = {
+		keep,
+		system,
+		clock: createSteppedClock(),
+		askStatus: async () => machine.status,
+		getsThrough: async () => machine.getsThrough,
+		judgeSeconds: 300,
+		redactAll: async (lines) => lines.map((line) => line.replaceAll('very-secret-token', '[secret]')),
+		say: () => {},
+	};
+	return {
+		machine,
+		keep,
+		system,
+		places,
+		prepare: (to: string) =>
+			prepareUpdate(to, {
+				keep,
+				system,
+				askState: async () => machine.status?.state ?? null,
+				running: program,
+				now: '2026-11-22T04:00:00Z',
+			}),
+		become(version: string, state: PackageState = 'whole') {
+			machine.unit = { ...machine.unit, runId: `run of ${version}` };
+			if (machine.installed) machine.installed = { ...machine.installed, version, state };
+		},
+		/** Judges until the end, time passing whenever it waits. */
+		async judge(whileWaiting: (elapsedMs: number) => void = () => {}): Promise<string> {
+			// Each has a clock of its own: what a power cut has ended never goes on.
+			const clock = createSteppedClock();
+			const fromMs = clock.monotonicMs();
+			const ended = runJudge({ ...parts, clock });
+			let isOver = false;
+			const over = () => {
+				isOver = true;
+			};
+			ended.then(over, over);
+			while (!isOver) {
+				await new Promise((resolve) => setImmediate(resolve));
+				if (clock.pending > 0) {
+					whileWaiting(clock.monotonicMs() - fromMs);
+					clock.advance(1000);
+				}
+			}
+			return ended;
+		},
+	};
+}
+
+test('a version that comes online is kept, and nothing of the trial is left', async () => {
+	const { machine, keep, places, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	expect(readdirSync(places.directory).toSorted()).toEqual(['before.deb', 'idv-agent', 'trial.json']);
+	expect(machine.did).toEqual(['systemctl start idv-agent-judge.service']);
+	become('0.3.0');
+	machine.busy = 3;
+	machine.status = told('connecting');
+	const end = await judge((elapsedMs) => {
+		if (elapsedMs > 60_000) machine.status = told('online');
+	});
+	expect(end).toBe('kept');
+	expect(await keep.outcomes()).toMatchObject({ kept: '0.3.0', takenBack: [] });
+	expect(readdirSync(places.directory)).toEqual(['outcomes.json']);
+	expect(readdirSync(places.units, { recursive: true })).toEqual(['multi-user.target.wants']);
+});
+
+test.each<[string, string, (machine: Awaited<ReturnType<typeof givenMachine>>['machine']) => void]>([
+	[
+		'dies three times',
+		'crashes',
+		(machine) =>
+			Object.assign(machine, { unit: { isReady: false, isStopped: false, restarts: 3, runId: null }, status: null }),
+	],
+	['never answers', 'not-ready', (machine) => Object.assign(machine, { status: null })],
+	[
+		'never gets online',
+		'not-online',
+		(machine) => Object.assign(machine, { status: told('offline', 'credential-refused') }),
+	],
+	[
+		'blames a line that works',
+		'not-online',
+		(machine) => Object.assign(machine, { status: told('offline', 'service-unreachable') }),
+	],
+])(
+	'a version that %s is taken back, pinned away from apt, and remembered with its log [F422]',
+	async (_what, fault, happens) => {
+		const { machine, keep, places, prepare, become, judge } = await givenMachine();
+		await prepare('0.3.0');
+		become('0.3.0');
+		happens(machine);
+		expect(await judge()).toBe('wentBack');
+		expect(machine.installed?.version).toBe('0.2.0');
+		expect((await keep.outcomes()).takenBack).toMatchObject([
+			{ version: '0.3.0', by: '0.2.0', fault, log: ['the token is [secret]'] },
+		]);
+		expect(readFileSync(join(places.preferences, 'idv-agent-taken-back.pref'), 'utf8')).toContain(
+			'Pin: version 0.3.0\nPin-Priority: -1',
+		);
+		expect(readdirSync(places.directory)).toEqual(['outcomes.json']);
+		expect(warningOf(await keep.outcomes())).toMatchObject({
+			code: 'update-taken-back',
+			params: { version: '0.3.0', fault },
+		});
+		// A person lets apt try it again, or a newer version works.
+		expect(warningOf({ ...(await keep.outcomes()), kept: '0.3.1' })).toBeNull();
+		await keep.saveOutcomes({ ...(await keep.outcomes()), takenBack: [] });
+		expect(readdirSync(places.preferences)).toEqual([]);
+		expect(warningOf(await keep.outcomes())).toBeNull();
+	},
+);
+
+test('a service that answers 429 takes no version back [F427]', async () => {
+	const { machine, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	machine.status = told('offline', 'service-overloaded');
+	const end = await judge((elapsedMs) => {
+		if (elapsedMs > 2 * 3_600_000) machine.status = told('online');
+	});
+	expect(end).toBe('kept');
+});
+
+test('going back is tried again until it works: the disk may be full at first [F429]', async () => {
+	const { machine, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	machine.status = null;
+	let tries = 0;
+	machine.installs = () => {
+		tries += 1;
+		if (tries < 4) throw Object.assign(new Error('no space'), { code: 'ENOSPC' });
+	};
+	await expect(judge()).rejects.toThrow('no space');
+	// systemd starts the judge again; it goes on where it was.
+	for (let round = 0; round < 2; round += 1) await expect(judge()).rejects.toThrow('no space');
+	expect(await judge()).toBe('wentBack');
+	expect(machine.installed?.version).toBe('0.2.0');
+});
+
+test('three boots without coming online take a version back; the count outlives each [F428]', async () => {
+	const { machine, keep, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	machine.status = null;
+	for (const boot of ['boot-2', 'boot-3', 'boot-4']) {
+		machine.boot = boot;
+		// Power goes while it waits.
+		await expect(
+			judge((elapsedMs) => {
+				if (elapsedMs > 20_000) throw new Error('power cut');
+			}),
+		).rejects.toThrow('power cut');
+	}
+	expect(await keep.trial()).toMatchObject({ phase: 'judging', boots: 3 });
+	machine.boot = 'boot-5';
+	expect(await judge()).toBe('wentBack');
+	expect((await keep.outcomes()).takenBack).toMatchObject([{ fault: 'reboots' }]);
+});
+
+test('an installation that was cut off is finished, or undone without a word against the version', async () => {
+	const cut = await givenMachine();
+	await cut.prepare('0.3.0');
+	cut.become('0.3.0', 'half');
+	expect(await cut.judge()).toBe('wentBack');
+	expect((await cut.keep.outcomes()).takenBack).toEqual([]);
+	const failing = await givenMachine();
+	await failing.prepare('0.3.0');
+	failing.become('0.3.0', 'unconfigured');
+	expect(await failing.judge()).toBe('wentBack');
+	expect(failing.machine.did).toContain('finish');
+	expect((await failing.keep.outcomes()).takenBack).toMatchObject([{ fault: 'unfinished' }]);
+});
+
+test('no update begins without room for the way back; a second one goes back to the version that is proved', async () => {
+	const { machine, keep, places, prepare, become, judge } = await givenMachine();
+	machine.free = 2000;
+	await expect(prepare('0.3.0')).rejects.toMatchObject({ failure: { code: 'disk-low' } });
+	expect(await keep.trial()).toBeNull();
+	machine.free = 1_000_000;
+	await prepare('0.3.0');
+	become('0.3.0');
+	machine.status = null;
+	await prepare('0.4.0');
+	expect(await keep.trial()).toMatchObject({ from: '0.2.0', to: '0.4.0', before: 'online' });
+	expect(readFileSync(join(places.directory, 'before.deb'), 'utf8')).toBe('0.2.0');
+	become('0.4.0');
+	expect(await judge()).toBe('wentBack');
+	expect(machine.installed?.version).toBe('0.2.0');
+});
+
+test('a device that is switched off each night while its line is down keeps its new version', async () => {
+	const { machine, keep, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	machine.getsThrough = false;
+	machine.status = told('offline', 'service-unreachable');
+	for (let night = 1; night < 8; night += 1) {
+		machine.boot = `boot-${night}`;
+		const day = judge((elapsedMs) => {
+			if (elapsedMs > 900_000) throw new Error('switched off');
+		});
+		await expect(day).rejects.toThrow('switched off');
+	}
+	machine.status = told('online');
+	expect(await judge()).toBe('kept');
+	expect((await keep.outcomes()).takenBack).toEqual([]);
+});
+
+test('a version that nobody has started is not believed because the one before still answers', async () => {
+	const { machine, keep, prepare, become, judge } = await givenMachine();
+	const before = machine.unit;
+	await prepare('0.3.0');
+	become('0.3.0');
+	machine.unit = before;
+	expect(await judge()).toBe('wentBack');
+	expect((await keep.outcomes()).takenBack).toMatchObject([{ version: '0.3.0', fault: 'not-ready' }]);
+});
+
+test('a version that comes while another is judged has the whole time for itself', async () => {
+	const { machine, keep, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	machine.status = told('offline', 'credential-refused');
+	const end = await judge((elapsedMs) => {
+		// apt brings it without asking: the judge is still the one of the first.
+		if (elapsedMs > 200_000 && machine.installed?.version === '0.3.0') become('0.4.0');
+		if (elapsedMs > 450_000) machine.status = told('online');
+	});
+	expect(end).toBe('kept');
+	expect(await keep.outcomes()).toMatchObject({ kept: '0.4.0', takenBack: [] });
+});
+
+test('dpkg that could not begin is asked again, and the version is not blamed for it', async () => {
+	const { machine, keep, system, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0', 'unconfigured');
+	let tries = 0;
+	system.finishConfiguring = async () => {
+		tries += 1;
+		if (tries === 3) become('0.3.0');
+		return { status: tries < 3 ? 2 : 0, text: 'dpkg: error: dpkg frontend lock was locked by another process' };
+	};
+	expect(await judge()).toBe('kept');
+	expect(tries).toBe(3);
+	expect((await keep.outcomes()).takenBack).toEqual([]);
+	expect(machine.did).not.toContain('install');
+});
+
+test('a way back that cannot be kept is named, and leaves nothing that judges [F423]', async () => {
+	const { machine, system, keep, places, prepare } = await givenMachine();
+	system.packInstalled = async () => {
+		throw new Error('dpkg-deb made no package');
+	};
+	await expect(prepare('0.3.0')).rejects.toMatchObject({ failure: { code: 'update-unprepared' } });
+	system.packInstalled = async () => {
+		throw new Error('dpkg-deb: error: failed to write: No space left on device');
+	};
+	await expect(prepare('0.3.0')).rejects.toMatchObject({ failure: { code: 'disk-low' } });
+	expect(await keep.trial()).toBeNull();
+	expect(readdirSync(places.directory)).toEqual([]);
+	expect(machine.did).not.toContain('systemctl start idv-agent-judge.service');
+	system.packInstalled = async ({ version }, file) => writeFileSync(file, version);
+	await prepare('0.3.0');
+	expect(await keep.trial()).toMatchObject({ from: '0.2.0', to: '0.3.0' });
+});
