@@ -130,8 +130,8 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'name-not-flushed',
 		'saves-last',
 		FILES,
-		'await fs.rename(temporary, file);\n\t\tawait syncDirectory(path.dirname(file));',
-		'await fs.rename(temporary, file);',
+		'await fs.promises.rename(temporary, file);\n\t\tawait syncDirectory(path.dirname(file));',
+		'await fs.promises.rename(temporary, file);',
 	),
 	one(
 		'code-twice',
@@ -144,8 +144,8 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'answer-late',
 		'pairing-ends',
 		'pairing/redeem-code.runner.ts',
-		'await options.store.probe();',
-		'await new Promise<void>((resolve) => clock.schedule(200_000, resolve));\n\tawait options.store.probe();',
+		'const [, reached] = await Promise.all([options.store.probe()',
+		'await new Promise<void>((resolve) => clock.schedule(200_000, resolve));\n\tconst [, reached] = await Promise.all([options.store.probe()',
 	),
 	one('old-channel-stays', 'one-current-channel', LINKS, 'runner.end(effect.generation);', ';'),
 	one('channels-pile-up', 'at-most-two-channels', LINKS, 'runner.end(effect.generation);', ';', {
