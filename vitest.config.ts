@@ -4,7 +4,7 @@ import { defineConfig } from 'vitest/config';
 
 /** One level below test/ is `npm test`; a folder further down has a configuration and a script of its own. */
 const FILES = globSync('test/*/*.test.ts', { cwd: import.meta.dirname }).filter(
-	(file) => !/^test\/(?:system|faults|crash|dialects|power|vm)\//.test(file),
+	(file) => !/^test\/(?:system|faults|crash|dialects|power|update|vm)\//.test(file),
 );
 /** Suites that touch nothing of the machine: no module of Node, no agent, no service. They may share a process. */
 const isPure = (file: string) =>
