@@ -13,8 +13,8 @@ export const PLANTED = {
 	'the directory of the state is not flushed': [
 		[
 			'src/base/files.edge.ts',
-			'await fs.rename(temporary, file);\n\t\tawait syncDirectory(path.dirname(file));',
-			'await fs.rename(temporary, file);',
+			'await fs.promises.rename(temporary, file);\n\t\tawait syncDirectory(path.dirname(file));',
+			'await fs.promises.rename(temporary, file);',
 		],
 	],
 	'synchronous=OFF': [['src/events/event-table.edge.ts', 'synchronous = FULL', 'synchronous = OFF']],

@@ -9,7 +9,7 @@ import { DatabaseSync } from 'node:sqlite';
 import type { Chance } from './chance.ts';
 import type { Machine } from './time.ts';
 
-interface FileNode {
+export interface FileNode {
 	bytes: Buffer;
 	flushed: Buffer;
 	mode: number;

@@ -18,7 +18,10 @@ interface Schema {
 }
 interface Operation {
 	readonly parameters?: readonly { readonly name: string; readonly in: string; readonly required?: boolean }[];
-	readonly requestBody?: { readonly content: Readonly<Record<string, { readonly schema?: Schema }>> };
+	readonly requestBody?: {
+		readonly required?: boolean;
+		readonly content: Readonly<Record<string, { readonly schema?: Schema }>>;
+	};
 	readonly responses: Readonly<
 		Record<string, { readonly content?: Readonly<Record<string, { readonly schema?: Schema }>> }>
 	>;
@@ -50,7 +53,9 @@ function describeDocument({ paths, components }: Document): Line[] {
 			const operation = `${method.toUpperCase()} ${path}`;
 			const body = nameOf(requestBody?.content['application/json']?.schema);
 			if (body) requests.add(body);
-			lines.push([operation, `takes ${body ?? 'nothing'}`]);
+			// A body that may be left out takes nothing away.
+			const mayBeLeftOut = body !== undefined && requestBody?.required === false;
+			lines.push([operation, `takes ${mayBeLeftOut ? 'nothing or ' : ''}${body ?? 'nothing'}`]);
 			for (const { name, in: place, required } of parameters)
 				lines.push([`${operation} ${place} ${name}`, required ? 'required' : 'optional']);
 			for (const [status, { content = {} }] of Object.entries(responses)) {
@@ -99,7 +104,9 @@ export function findBreaks(before: Surface, now: Surface): string[] {
 	const lost = [...before].flatMap(([name, type]) => {
 		const today = now.get(name);
 		if (today === undefined) return [`${name}: removed`];
-		return today === type ? [] : [`${name}: ${type} became ${today}`];
+		const isWider =
+			today.startsWith('takes nothing or ') && [`takes nothing`, today.replace('nothing or ', '')].includes(type);
+		return today === type || isWider ? [] : [`${name}: ${type} became ${today}`];
 	});
 	const demanded = [...now].filter(([name, type]) => {
 		if (before.has(name)) return false;
