@@ -47,7 +47,11 @@ test('a fleet follows signed plans of a real nginx, which answers 304 and packs 
 	const pass = (ms: number) => {
 		for (const { clock } of devices) clock.advance(ms);
 	};
-	const scheduled = () => Promise.all(devices.map((device) => device.untilTimers(3)));
+	/** The next look is set; a clock that has run ahead of the service's sets one timer more. */
+	const scheduled = () =>
+		expect
+			.poll(() => Math.min(...devices.map(({ clock }) => clock.pending)), { timeout: 20_000 })
+			.toBeGreaterThanOrEqual(3);
 
 	pass(FIRST_LOOK_MS);
 	await all(({ plan: known }) => known?.followed === 1);
@@ -66,39 +70,41 @@ test('a fleet follows signed plans of a real nginx, which answers 304 and packs 
 	}
 	expect(log.slice(DEVICES).map(({ bytes }) => bytes)).toEqual(Array(3 * DEVICES).fill(0));
 
-	const told = new Promise<void>((resolve) => {
-		const moved = new Set<string>();
-		service.on('heartbeat', ({ deviceId, heartbeat }) => {
-			if (heartbeat.planRevision === 2 && moved.add(deviceId).size === DEVICES) resolve();
-		});
+	const moved = new Set<string>();
+	service.on('heartbeat', ({ deviceId, heartbeat }) => {
+		if (heartbeat.planRevision === 2) moved.add(deviceId);
 	});
 	await nginx.publish(signer.sign(plan(2, 'boarding')));
 	await scheduled();
 	pass(INTERVAL_MS);
 	await all(({ workflow, plan: known }) => workflow.live === 'boarding' && known?.followed === 2);
-	await told;
+	const told = () => {
+		pass(5_000);
+		return moved.size;
+	};
+	await expect.poll(told, { timeout: 20_000 }).toBe(DEVICES);
 	for (const device of service.devices()) expect(device).toMatchObject({ workflowId: 'boarding', planRevision: 2 });
 
 	// A revision from before, such as a cache may serve, and one that somebody else has signed.
 	await nginx.publish(first);
 	await scheduled();
 	pass(INTERVAL_MS);
-	await all(({ warnings }) => warnings[0]?.code === 'plan-outdated');
+	await all(({ warnings }) => warnings.some(({ code }) => code === 'plan-outdated'));
 	await nginx.publish(createSigner().sign(plan(3, 'check-in')));
 	await scheduled();
 	pass(INTERVAL_MS);
-	await all(({ warnings }) => warnings[0]?.code === 'plan-untrusted');
+	await all(({ warnings }) => warnings.some(({ code }) => code === 'plan-untrusted'));
 	await scheduled();
 	await nginx.stop();
 	pass(INTERVAL_MS);
-	await all(({ warnings }) => warnings[0]?.code === 'plan-unreachable');
+	await all(({ warnings }) => warnings.some(({ code }) => code === 'plan-unreachable'));
 	await scheduled();
 	await nginx.publish(signer.sign(plan(3, 'check-in')));
 	nginx.start();
 	pass(INTERVAL_MS);
 	await all(
 		({ workflow, plan: known, warnings }) =>
-			workflow.live === 'check-in' && known?.followed === 3 && warnings.length === 0,
+			workflow.live === 'check-in' && known?.followed === 3 && warnings.every(({ code }) => code === 'clock-wrong'),
 	);
 	for (const device of devices) expect(device.agent.status().channel.reconnects).toBe(0);
 });
