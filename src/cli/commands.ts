@@ -238,11 +238,15 @@ const COMMANDS: Subcommands = {
 					.runs(async () => (await import('./update.ts')).prepare),
 			judge: (command) =>
 				command('judge the new version until it is proved or taken back (systemd runs this)')
-					.examples({ 'sudo idv-agent update judge': 'goes on with a trial; journalctl -u idv-agent-judge shows what it sees' })
+					.examples({
+						'sudo idv-agent update judge': 'goes on with a trial; journalctl -u idv-agent-judge shows what it sees',
+					})
 					.runs(async () => (await import('./update.ts')).judgeUpdate),
 			apply: (command) =>
 				command('install the version that a signed fleet plan orders (systemd runs this)')
-					.examples({ 'sudo idv-agent update apply': 'as when a plan arrives; journalctl -u idv-agent-update shows what it did' })
+					.examples({
+						'sudo idv-agent update apply': 'as when a plan arrives; journalctl -u idv-agent-update shows what it did',
+					})
 					.runs(async () => (await import('./update.ts')).applyPlan),
 		}),
 	doctor: (command) =>

@@ -50,7 +50,7 @@ const HEALTH = ['agent', 'admin', 'browser', 'probe'] as const;
 /** The sources of the answers, besides the agent. */
 export interface RouteParts {
 	readonly audit: Audit;
-	readonly clock: Pick<Clock, 'monotonicMs' | 'schedule'>;
+	readonly clock: Pick<Clock, 'monotonicMs' | 'schedule' | 'wallMs'>;
 	readonly counters: Counters;
 	readonly forward: Forward;
 	readonly recentLog: Pick<RecentLog, 'lines'>;
@@ -240,7 +240,7 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				return {
 					status: 200,
 					headers: { 'Content-Type': METRICS_CONTENT_TYPE },
-					text: scrape(agent, counters, machine),
+					text: scrape(agent, counters, machine, clock),
 				};
 			},
 		}),

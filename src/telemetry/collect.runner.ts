@@ -1,5 +1,7 @@
 /** All figures of a device at one moment, for a scrape and for a push alike. */
+
 import type { Agent } from '../agent/agent.runner.ts';
+import type { Clock } from '../base/clock.edge.ts';
 import type { Counters } from '../base/counters.ts';
 import type { Status } from '../protocol/local-api.ts';
 import {
@@ -22,14 +24,15 @@ const UNKNOWN_MACHINE: MachineFigures = {
 	scannerPresent: null,
 };
 
-/** @param machine `null` where it is not known. @param wallMs the device's clock, milliseconds since 1970. */
+/** @param machine `null` where it is not known. @param clock the same as that of the agent and of the counters. */
 export function collectMetrics(
 	{ events, leases }: MeasuredAgent,
 	status: Status,
 	counters: Counters,
 	machine: MachineFigures | null,
-	wallMs = Date.now(),
+	clock: Pick<Clock, 'monotonicMs' | 'wallMs'>,
 ): Metric[] {
+	const wallMs = clock.wallMs();
 	const ageOf = (iso: string | null | undefined) => (iso ? wallMs - Date.parse(iso) : null);
 	const { acknowledgedAtMs } = counters;
 	return [
@@ -47,7 +50,7 @@ export function collectMetrics(
 			machine ?? UNKNOWN_MACHINE,
 			{
 				heartbeatMs: ageOf(status.channel.lastHeartbeatAt),
-				acknowledgedMs: acknowledgedAtMs === null ? null : performance.now() - acknowledgedAtMs,
+				acknowledgedMs: acknowledgedAtMs === null ? null : clock.monotonicMs() - acknowledgedAtMs,
 				planCheckedMs: ageOf(status.plan?.checkedAt),
 			},
 			wallMs,
@@ -60,7 +63,8 @@ export function scrape(
 	agent: MeasuredAgent & Pick<Agent, 'status'>,
 	counters: Counters,
 	machine: MachineFigures | null,
+	clock: Pick<Clock, 'monotonicMs' | 'wallMs'>,
 ): string {
 	const status = agent.status();
-	return formatMetrics(withLabels(collectMetrics(agent, status, counters, machine), deviceLabels(status)));
+	return formatMetrics(withLabels(collectMetrics(agent, status, counters, machine, clock), deviceLabels(status)));
 }

@@ -102,7 +102,7 @@ export function startTelemetry(parts: TelemetryParts) {
 		const machine = await parts.machine();
 		noteChanges();
 		const status = agent.status();
-		const metrics = collectMetrics(agent, status, counters, machine, clock.wallMs());
+		const metrics = collectMetrics(agent, status, counters, machine, clock);
 		const now = seenIn(metrics);
 		const pending = changes.pending();
 		const current = encoded([...goneFrom(seenAll, now), ...metrics], !hasDelivered);

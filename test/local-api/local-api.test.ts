@@ -221,6 +221,16 @@ test('metrics are there for a scraper on both sockets', async () => {
 	}
 });
 
+test('metrics count the time since an acknowledgement by the clock that the agent goes by', async () => {
+	const { service, device } = await givenDevice();
+	service.notify({ type: 'a', id: 'a' });
+	const { id } = await device.untilEvent(({ kind }) => kind === 'a');
+	await ask(device, LOCAL_ROUTES.ack, { method: 'POST', body: { consumer: 'app', id } });
+	device.clock.advance(7_000);
+	const { text } = await ask(device, LOCAL_ROUTES.metrics);
+	expect(text).toMatch(/^idv_agent_application_ack_age_seconds\{.*\} 7$/m);
+});
+
 test('the page is served where the settings ask for it, and pairs only an unpaired device', async () => {
 	const service = await givenService();
 	const device = await givenAgent({ sets: ['page.port=0', `pairing.trustedOrigins=${service.url}`] });
