@@ -25,7 +25,7 @@ export function eachView(text: string, look: (view: View) => void): void {
 	unfold(viewOf(text), { depth: MAX_DEPTH, left: { bytes: MAX_WORK * (text.length + 256) } }, look);
 }
 
-/** The text after each round of taking escapes off; the first is the text itself. */
+/** The text after each round of taking escapes off, all kinds and each alone; the first is the text itself. */
 export const unescapedViews = (text: string): readonly View[] => rounds(viewOf(text));
 
 interface Bound {
@@ -60,9 +60,16 @@ function unfoldPlain(view: View, bound: Bound, look: (view: View) => void): void
 }
 
 function rounds(first: View): View[] {
-	const views = [first];
-	for (let view: View | null = first; views.length <= MAX_ROUNDS; ) {
-		view = takeEscapesOff(view);
+	const present = MARKS.filter((mark) => first.bytes.includes(mark));
+	// What looks like an escape may belong to what was escaped in another way: `\"%00` may stand for `"%00`.
+	const alone = present.length > 1 ? present.flatMap((mark) => roundsOf(first, [mark])) : [];
+	return [first, ...roundsOf(first, MARKS), ...alone];
+}
+
+function roundsOf(first: View, marks: readonly number[]): View[] {
+	const views: View[] = [];
+	for (let view: View | null = first; views.length < MAX_ROUNDS; ) {
+		view = takeEscapesOff(view, marks);
 		if (!view) break;
 		views.push(view);
 	}
@@ -110,14 +117,14 @@ function pushCodePoint(writer: Writer, code: number, start: number, end: number)
 
 const UTF8 = new TextEncoder();
 
-/** With one round of escapes taken off; `null` when there are none. */
-export function takeEscapesOff({ bytes, startOf, endOf }: View): View | null {
-	if (!bytes.includes(BACKSLASH) && !bytes.includes(PERCENT) && !bytes.includes(AMPERSAND)) return null;
+/** With one round of escapes taken off; `null` when there are none. @param marks with which they begin; default all. */
+export function takeEscapesOff({ bytes, startOf, endOf }: View, marks: readonly number[] = MARKS): View | null {
+	if (!marks.some((mark) => bytes.includes(mark))) return null;
 	// An escape is never shorter than the bytes it stands for.
 	const writer = createWriter(bytes.length);
 	let isChanged = false;
 	for (let at = 0; at < bytes.length; ) {
-		const found = escapeAt(bytes, at);
+		const found = marks.includes(bytes[at] ?? 0) ? escapeAt(bytes, at) : null;
 		const start = startOf(at);
 		if (found) {
 			const end = endOf(at + found.length - 1);
@@ -144,6 +151,7 @@ interface Escape {
 const BACKSLASH = 0x5c;
 const PERCENT = 0x25;
 const AMPERSAND = 0x26;
+const MARKS: readonly number[] = [BACKSLASH, PERCENT, AMPERSAND];
 const CONTROLS: Readonly<Record<string, number>> = { b: 8, f: 12, n: 10, r: 13, t: 9, v: 11 };
 const ENTITIES: Readonly<Record<string, string>> = {
 	amp: '&',

@@ -139,12 +139,13 @@ function fold(bytes: Uint8Array): Uint8Array {
 
 /**
  * As it is and without its own escapes. Base64 and hexadecimal are there as well, since a text cannot be decoded that has lost
- * its case or its beginning.
+ * its case or its beginning; so are the two commonest escapes, whose first may be eaten by what stands before it (`%0` and `0%2B`).
  */
 function patternsOf(secret: string): Pattern[] {
 	const forms = unescapedViews(secret).map(({ bytes }) => bytes);
 	const hex = Array.from(forms[0] ?? [], (byte) => byte.toString(16).padStart(2, '0')).join('');
-	const texts = [hex, ...[0, 1, 2].map((before) => base64Core(forms[0] ?? new Uint8Array(), before))];
+	const escaped = [encodeURIComponent(secret.toWellFormed()), JSON.stringify(secret).slice(1, -1)];
+	const texts = [hex, ...escaped, ...[0, 1, 2].map((before) => base64Core(forms[0] ?? new Uint8Array(), before))];
 	const all = [...forms, ...texts.map((text) => new TextEncoder().encode(text))].map(fold);
 	const different = new Map(all.map((bytes) => [bytes.join(), bytes]));
 	return [...different.values()]

@@ -132,7 +132,7 @@ describe('a channel', () => {
 	});
 
 	test('ends by itself, by the real clock, when its Connection expires', async () => {
-		const service = await givenService({ connectionTtlSeconds: 1 });
+		const service = await givenService({ connectionTtlSeconds: 3 });
 		const { closed } = await openChannel(service, await registerDevice(service, 'kiosk-1'));
 		expect(await closed).toMatchObject({ code: 1008 });
 	});
