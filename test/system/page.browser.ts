@@ -427,9 +427,10 @@ test('a device without a PIN that knows no service says why it cannot be paired 
 
 test('an agent that is gone is said to be, and the page goes on by itself when it is back', async () => {
 	const device = await givenPageDevice();
-	await device.home.writeSettings({ page: { port: Number(new URL(device.pageUrl).port) } });
 	const page = await openPage(browser, device.pageUrl, LOW);
 	await device.daemon.end('SIGKILL');
+	// Only now: a running agent would read the new settings at once, and close the page for a moment.
+	await device.home.writeSettings({ page: { port: Number(new URL(device.pageUrl).port) } });
 	await untilState(page, 'silent');
 	expect(await page.getByRole('button', { name: 'Try now' }).isVisible()).toBe(false);
 	await keep(page, 'low-silent');
