@@ -38,21 +38,28 @@ export function createSecretIndex(secrets: Iterable<string>) {
 	const filter = new Uint8Array(1 << 13);
 	/** Too few characters are left of them when they are folded. */
 	const exact: Uint8Array[] = [];
+	/** Bytes of the shortest piece that counts. */
+	let least = Number.MAX_SAFE_INTEGER;
 	for (const secret of secrets) {
 		const plain = new TextEncoder().encode(secret);
-		if (fold(plain).length < MIN_PIECE_LENGTH) exact.push(plain);
+		if (fold(plain).length < MIN_PIECE_LENGTH) {
+			exact.push(plain);
+			least = Math.min(least, plain.length);
+		}
 		for (const pattern of patternsOf(secret)) addPattern(pattern);
 	}
 
 	function addPattern(pattern: Pattern): void {
 		const { bytes, minPiece } = pattern;
+		least = Math.min(least, minPiece);
 		// Every piece of `minPiece` bytes holds one of these places whole.
 		const step = minPiece - MIN_PIECE_LENGTH + 1;
 		for (let offset = 0; offset + MIN_PIECE_LENGTH <= bytes.length; offset += step) {
 			const key = hashAt(bytes, offset);
-			const known = places.get(key) ?? [];
-			if (known.filter((place) => place.pattern === pattern).length >= MAX_SAME) continue;
-			places.set(key, [...known, { pattern, offset }]);
+			const known = places.get(key);
+			if (!known) places.set(key, [{ pattern, offset }]);
+			else if (known.filter((place) => place.pattern === pattern).length >= MAX_SAME) continue;
+			else known.push({ pattern, offset });
 			filter[(key >>> 3) & 0x1fff] = (filter[(key >>> 3) & 0x1fff] ?? 0) | (1 << (key & 7));
 		}
 	}
@@ -96,7 +103,7 @@ export function createSecretIndex(secrets: Iterable<string>) {
 		find(text: string): Range[] {
 			if (places.size + exact.length === 0 || text.length < MIN_PIECE_LENGTH) return [];
 			const ranges: Range[] = [];
-			eachView(text, (view) => look(view, (range) => ranges.push(range)));
+			eachView(text, least, (view) => look(view, (range) => ranges.push(range)));
 			ranges.sort((a, b) => a.start - b.start);
 			const apart: { start: number; end: number }[] = [];
 			for (const { start: exact, end } of ranges) {
@@ -134,7 +141,13 @@ for (let letter = 0x41; letter <= 0x5a; letter += 1) FOLD[letter] = letter + 0x2
 const isSign = (byte: number | undefined) => byte === 0x2b || byte === 0x2d;
 
 function fold(bytes: Uint8Array): Uint8Array {
-	return bytes.map((byte) => FOLD[byte] ?? DROPPED).filter((byte) => byte !== DROPPED);
+	const folded = new Uint8Array(bytes.length);
+	let length = 0;
+	for (let at = 0; at < bytes.length; at += 1) {
+		const byte = FOLD[bytes[at] ?? 0] ?? DROPPED;
+		if (byte !== DROPPED) folded[length++] = byte;
+	}
+	return folded.subarray(0, length);
 }
 
 /**
@@ -142,12 +155,12 @@ function fold(bytes: Uint8Array): Uint8Array {
  * its case or its beginning; so are the two commonest escapes, whose first may be eaten by what stands before it (`%0` and `0%2B`).
  */
 function patternsOf(secret: string): Pattern[] {
-	const forms = unescapedViews(secret).map(({ bytes }) => bytes);
-	const hex = Array.from(forms[0] ?? [], (byte) => byte.toString(16).padStart(2, '0')).join('');
+	const plain = Buffer.from(secret);
+	const forms = unescapedViews(secret).map(({ bytes }) => Buffer.from(bytes));
 	const escaped = [encodeURIComponent(secret.toWellFormed()), JSON.stringify(secret).slice(1, -1)];
-	const texts = [hex, ...escaped, ...[0, 1, 2].map((before) => base64Core(forms[0] ?? new Uint8Array(), before))];
-	const all = [...forms, ...texts.map((text) => new TextEncoder().encode(text))].map(fold);
-	const different = new Map(all.map((bytes) => [bytes.join(), bytes]));
+	const texts = [plain.toString('hex'), ...escaped, ...[0, 1, 2].map((before) => base64Core(plain, before))];
+	const all = [...forms, ...texts.map((text) => Buffer.from(text))].map((bytes) => Buffer.from(fold(bytes)));
+	const different = new Map(all.map((bytes) => [bytes.toString('latin1'), bytes]));
 	return [...different.values()]
 		.filter((bytes) => bytes.length >= MIN_PIECE_LENGTH)
 		.map((bytes) => ({ bytes, minPiece: minPieceOf(bytes.length) }));
@@ -158,9 +171,8 @@ function minPieceOf(length: number): number {
 }
 
 /** The characters of base64 that the bytes alone decide when so many others stand before them. */
-function base64Core(bytes: Uint8Array, before: number): string {
-	const binary = Array.from(bytes, (byte) => String.fromCharCode(byte)).join('');
-	const text = btoa('\0'.repeat(before) + binary);
+function base64Core(bytes: Buffer, before: number): string {
+	const text = Buffer.concat([Buffer.alloc(before), bytes]).toString('base64');
 	return text.slice(Math.ceil((before * 8) / 6), Math.floor(((before + bytes.length) * 8) / 6));
 }
 
