@@ -159,9 +159,10 @@ function patternsOf(secret: string): Pattern[] {
 	const forms = unescapedViews(secret).map(({ bytes }) => Buffer.from(bytes));
 	const escaped = [encodeURIComponent(secret.toWellFormed()), JSON.stringify(secret).slice(1, -1)];
 	const texts = [plain.toString('hex'), ...escaped, ...[0, 1, 2].map((before) => base64Core(plain, before))];
-	const all = [...forms, ...texts.map((text) => Buffer.from(text))].map((bytes) => Buffer.from(fold(bytes)));
+	const all = [...forms, ...texts.map((text) => Buffer.from(text))];
 	const different = new Map(all.map((bytes) => [bytes.toString('latin1'), bytes]));
 	return [...different.values()]
+		.map(fold)
 		.filter((bytes) => bytes.length >= MIN_PIECE_LENGTH)
 		.map((bytes) => ({ bytes, minPiece: minPieceOf(bytes.length) }));
 }

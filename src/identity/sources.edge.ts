@@ -4,7 +4,7 @@
  * the machine-id itself out.
  */
 import { createHmac } from 'node:crypto';
-import { readdirSync, realpathSync } from 'node:fs';
+import { existsSync, readdirSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
 import { errnoOf, inWords, readBytes } from '../base/files.edge.ts';
 import type { Chosen, IdentityFacts, InterfaceFacts, Rejected } from './identity.ts';
@@ -100,12 +100,7 @@ async function readInterface(top: string, directory: string, name: string): Prom
 		readNumber(join(directory, 'type')),
 		readNumber(join(directory, 'addr_assign_type')),
 	]);
-	const [device, wireless, phy80211] = [
-		follow(join(directory, 'device')),
-		follow(join(directory, 'wireless')),
-		// A kernel without the old wireless extensions has only this one.
-		follow(join(directory, 'phy80211')),
-	];
+	const device = follow(join(directory, 'device'));
 	if ('reason' in address) return null;
 	return {
 		name,
@@ -113,7 +108,8 @@ async function readInterface(top: string, directory: string, name: string): Prom
 		type,
 		hasDevice: device !== null,
 		addrAssignType,
-		wireless: wireless !== null || phy80211 !== null,
+		// A kernel without the old wireless extensions has only the second.
+		wireless: existsSync(join(directory, 'wireless')) || existsSync(join(directory, 'phy80211')),
 		// Every USB path goes through a root hub, which is named usb1, usb2 and so on.
 		usb: device !== null && /\/usb\d+\//.test(device.startsWith(top) ? device.slice(top.length) : device),
 	};
