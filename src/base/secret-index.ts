@@ -54,8 +54,9 @@ export function createSecretIndex(secrets: Iterable<string>) {
 		least = Math.min(least, minPiece);
 		// Every piece of `minPiece` bytes holds one of these places whole.
 		const step = minPiece - MIN_PIECE_LENGTH + 1;
+		const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
 		for (let offset = 0; offset + MIN_PIECE_LENGTH <= bytes.length; offset += step) {
-			const key = hashAt(bytes, offset);
+			const key = hashAt(view, offset);
 			const known = places.get(key);
 			if (!known) places.set(key, [{ pattern, offset }]);
 			else if (known.filter((place) => place.pattern === pattern).length >= MAX_SAME) continue;
@@ -79,8 +80,9 @@ export function createSecretIndex(secrets: Iterable<string>) {
 			length += 1;
 		}
 		const text = folded.subarray(0, length);
+		const view = new DataView(folded.buffer);
 		for (let at = 0; at + MIN_PIECE_LENGTH <= length; ) {
-			const key = hashAt(text, at);
+			const key = hashAt(view, at);
 			const isCandidate = ((filter[(key >>> 3) & 0x1fff] ?? 0) >> (key & 7)) & 1;
 			const best = isCandidate ? longest(text, at, places.get(key) ?? []) : null;
 			if (!best) {
@@ -133,21 +135,20 @@ export function indexOf(bytes: Uint8Array, wanted: Uint8Array, from = 0): number
 /** Line ends, spaces and what some encodings put in their place are left out, and letters lose their case. */
 const DROPPED = 255;
 const FOLD = Uint8Array.from({ length: 256 }, (_, byte) => byte);
-for (const letter of ' \t\r\n\0+-:') FOLD[letter.charCodeAt(0)] = DROPPED;
-FOLD[0xff] = DROPPED;
+const DROPPED_LETTERS = ' \t\r\n\0\xff+:-';
+const EVERY_DROPPED = new RegExp(`[${DROPPED_LETTERS}]`, 'g');
+for (const letter of DROPPED_LETTERS) FOLD[letter.charCodeAt(0)] = DROPPED;
 FOLD['_'.charCodeAt(0)] = '/'.charCodeAt(0);
 for (let letter = 0x41; letter <= 0x5a; letter += 1) FOLD[letter] = letter + 0x20;
 
 const isSign = (byte: number | undefined) => byte === 0x2b || byte === 0x2d;
 
 function fold(bytes: Uint8Array): Uint8Array {
-	const folded = new Uint8Array(bytes.length);
-	let length = 0;
-	for (let at = 0; at < bytes.length; at += 1) {
-		const byte = FOLD[bytes[at] ?? 0] ?? DROPPED;
-		if (byte !== DROPPED) folded[length++] = byte;
-	}
-	return folded.subarray(0, length);
+	// By the engine's own functions: at a start a loop over some thousand bytes would cost several times as much.
+	const text = Buffer.from(bytes).toString('latin1').replace(EVERY_DROPPED, '').replaceAll('_', '/');
+	const isAscii = !/[\x80-\xff]/.test(text);
+	const lower = isAscii ? text.toLowerCase() : text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
+	return Buffer.from(lower, 'latin1');
 }
 
 /**
@@ -178,10 +179,9 @@ function base64Core(bytes: Buffer, before: number): string {
 }
 
 /** Of the next {@link MIN_PIECE_LENGTH} bytes. */
-function hashAt(bytes: Uint8Array, at: number): number {
-	let hash = 0;
-	for (let end = at + MIN_PIECE_LENGTH; at < end; at += 1) hash = (Math.imul(hash, 0x01000193) + (bytes[at] ?? 0)) | 0;
-	return hash ^ (hash >>> 15);
+function hashAt(bytes: DataView, at: number): number {
+	const hash = Math.imul(bytes.getUint32(at), 0x01000193) + Math.imul(bytes.getUint16(at + 4), 0x5bd1e995);
+	return (hash ^ (hash >>> 15)) | 0;
 }
 
 function longest(text: Uint8Array, at: number, places: readonly Place[]): Range | null {
