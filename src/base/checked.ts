@@ -1,5 +1,5 @@
 /**
- * Texts that this very program has checked before and finds again byte for byte: they need no schema (decision 0024).
+ * Texts that this very program has checked before and finds again byte for byte: they need no schema (decision 0046).
  * What is written or only nearly the same is not among them.
  */
 export interface Checked {
