@@ -250,6 +250,7 @@ export async function startDaemon(options: DaemonOptions) {
 		});
 		closers.push(() => ports.close());
 		await ports.apply(settings());
+		await handleArrived();
 		let telemetry: Telemetry | null = null;
 		const applyTelemetry = async () => {
 			if (settings().telemetry.otlpUrl === null) {
