@@ -2,7 +2,6 @@
  * The common ground of the agent's parts: time, settings, state, identity, events, warnings, and the listeners of the status.
  * Knows no link and no pairing.
  */
-
 import { type Audit, NO_AUDIT } from '../audit/audit.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import type { Counters } from '../base/counters.ts';

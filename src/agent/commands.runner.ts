@@ -2,7 +2,6 @@
  * The commands of a person or a program to the running agent: unpair, accept the identity, set the workflow, reconnect, other
  * settings. Checks whether it may be done now, changes the state, and has the device reconciled; opens nothing.
  */
-
 import { isoNow } from '../base/clock.edge.ts';
 import { AgentError } from '../base/errors.ts';
 import type { Line } from '../connection/line.runner.ts';

@@ -2,7 +2,6 @@
  * Keeps the links at the desired registration: asks `workflow/desired-registration.ts` whenever an input changes, after every
  * step of the supervision and when the answer says so, and hands on what has changed. Owns the one timer for that.
  */
-
 import type { Failure } from '../base/errors.ts';
 import type { Connections } from '../connection/connection-tokens.runner.ts';
 import { NO_ATTEMPT } from '../fleet/attempt.ts';

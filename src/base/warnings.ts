@@ -2,7 +2,6 @@
  * Faults that keep nothing from working, one warning for each topic: shown in the status until it is withdrawn, and
  * logged once when it comes up.
  */
-
 import type { Failure } from './errors.ts';
 import type { Log } from './log.edge.ts';
 

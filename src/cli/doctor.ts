@@ -2,7 +2,6 @@
  * `idv-agent doctor`: every check with its finding and its remedy, as soon as it is known. For a person a list, for
  * programs one document. The exit status is that of the first failure.
  */
-
 import { systemClock } from '../base/clock.edge.ts';
 import { AgentError } from '../base/errors.ts';
 import { CHECK_IDS, CHECKS, type CheckId, openContext } from '../diagnosis/check-list.runner.ts';

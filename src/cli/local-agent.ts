@@ -1,5 +1,4 @@
 /** The running agent as the commands see it: its client, its status, and the status as it changes. */
-
 import { AgentError } from '../base/errors.ts';
 import { createLocalClient, type LocalClient } from '../local-api/client.edge.ts';
 import { LOCAL_ROUTES, type Status } from '../protocol/local-api.ts';

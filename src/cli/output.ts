@@ -2,7 +2,6 @@
  * How the commands speak: lines for people, JSON for programs, one line for each failure, and the right exit status.
  * Answers go to standard output, errors to standard error; with `--json` a failure is the answer.
  */
-
 import { plainDuration } from '../base/durations.ts';
 import { AgentError, exitStatusOf, type Failure, failure, toFailure } from '../base/errors.ts';
 import { type Course, joinSentences, sentenceOf } from '../base/sentences.ts';

@@ -1,5 +1,4 @@
 /** `idv-agent run`: the daemon in the foreground, with its signals. systemd starts exactly this and receives its status. */
-
 import type { Agent } from '../agent/agent.runner.ts';
 import { AgentError } from '../base/errors.ts';
 import { type Daemon, type DaemonOptions, startDaemon } from '../daemon/daemon.runner.ts';

@@ -2,7 +2,6 @@
  * `idv-agent scanner`: which devices codes can come from, what keeps the agent from reading one, and what one reads.
  * Never spends a code and never shows the secret in it.
  */
-
 import { systemClock } from '../base/clock.edge.ts';
 import { AgentError, asError } from '../base/errors.ts';
 import { sentenceOf } from '../base/sentences.ts';

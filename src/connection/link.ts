@@ -4,7 +4,6 @@
  *
  * Every asynchronous effect carries an attempt number; an event that answers an older attempt changes nothing.
  */
-
 import { dispositionOf, type ErrorCode, type Failure, failure, retryClassOf } from '../base/errors.ts';
 import {
 	afterFailure,

@@ -2,7 +2,6 @@
  * Turns the figures and answers of single checks of `idv-agent doctor` into findings. Owns the limits at which a figure is
  * reported. Pure: measures nothing.
  */
-
 import { plainDuration } from '../base/durations.ts';
 import { asFailure, type ErrorCode, failure } from '../base/errors.ts';
 import { classifyHttpAnswer, type HttpAnswer } from '../connection/classify-failure.ts';

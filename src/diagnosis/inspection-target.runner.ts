@@ -3,7 +3,6 @@
  * that the unit runs with; otherwise those of the command line and its environment. Becomes another user at most once, and
  * never root.
  */
-
 import { parseArgs } from 'node:util';
 import { findUser, type User } from '../base/files.edge.ts';
 import type { SettingsSources } from '../settings/load.runner.ts';

@@ -2,7 +2,6 @@
  * The checks of `idv-agent doctor` on the channel. While an agent runs, its word is taken: a second channel could end its
  * own. Without one the saved Connection opens a channel, which is closed again; nothing is registered, nothing is saved.
  */
-
 import { plainDuration } from '../base/durations.ts';
 import { asFailure, failure } from '../base/errors.ts';
 import { openChannel } from '../connection/channel.edge.ts';

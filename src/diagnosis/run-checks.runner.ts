@@ -2,7 +2,6 @@
  * Runs the checks of `idv-agent doctor`: in parallel unless one needs another, each within its limit, and reports them in
  * their order. The meaning of figures is decided in `check-results.ts`; the list is `check-list.runner.ts`.
  */
-
 import type { Clock } from '../base/clock.edge.ts';
 import { failure, toFailure } from '../base/errors.ts';
 import { assess, blockerTo, type Check, type Finding, failed, withPrerequisites } from './checks.ts';

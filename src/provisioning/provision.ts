@@ -2,7 +2,6 @@
  * The meaning of a `provision.json`, and whether it counts on this device: one file made for many devices, taken once by each.
  * Pure: reads no file and keeps nothing; never puts a secret into a message.
  */
-
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { findJsonPlaces, lineAndColumn, readJsonObject } from '../base/json-text.ts';
 import { isCredential } from '../protocol/authorization.ts';

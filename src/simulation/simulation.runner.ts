@@ -2,7 +2,6 @@
  * Many agents in one process: the same `startAgent`, lifecycle and channel as on a device, with identities of their own and
  * memory in place of a disk. Owns their starting pace, their moves and the figures; prints nothing and decides for none of them.
  */
-
 import { type Agent, startAgent } from '../agent/agent.runner.ts';
 import type { AgentOptions } from '../agent/base.runner.ts';
 import { type Clock, isoNow, systemClock } from '../base/clock.edge.ts';

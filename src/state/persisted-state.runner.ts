@@ -2,7 +2,6 @@
  * The device's durable state in memory, and its way to the disk: every change is kept here at once and saved in order.
  * Never loses a change because a disk is full: what could not be saved is tried again, and the status says so meanwhile.
  */
-
 import type { Clock } from '../base/clock.edge.ts';
 import { type Failure, toFailure } from '../base/errors.ts';
 import type { DeviceState } from './device-state.ts';

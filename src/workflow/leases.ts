@@ -2,7 +2,6 @@
  * Leases: applications hold them during a verification, so that a workflow change waits for them. Pure; monotonic time is
  * handed in. A lease holds nothing up on its own: this file says until when to wait.
  */
-
 import { AgentError } from '../base/errors.ts';
 import { MAX_LEASE_SECONDS, OWN_NAME } from '../protocol/local-api.ts';
 
