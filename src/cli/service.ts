@@ -214,15 +214,8 @@ export async function notifyDevices(
 				remedy: `Quote it for the shell: '{"type":"hello"}'.`,
 			}),
 	);
-	const reached = await notifyEmbeddedService(
-		{ url: flags.url, authorization },
-		{ message, deviceId: flags.device, workflowId: flags.workflow },
-	).catch((error: unknown) => {
-		const said = error instanceof Error ? error.message : String(error);
-		throw new AgentError(/ answered 40[13]:/.test(said) ? 'credential-refused' : 'service-failed', said, {
-			remedy: 'Check --url and IDV_AUTHORIZATION against what the embedded service printed when it started.',
-		});
-	});
+	const { url, device: deviceId, workflow: workflowId } = flags;
+	const reached = await notifyEmbeddedService({ url, authorization }, { message, deviceId, workflowId });
 	printAnswer(flags, { reached }, `Sent to ${counted(reached, 'device')}.`);
 }
 

@@ -2,11 +2,11 @@
  * The meaning of an HTTP answer or a close code, as a failure.
  * Pure: opens nothing and reads no clock. A message names the host and the status, never a credential and never a query string.
  */
-
 import { type ErrorCode, type Failure, failure, type Params } from '../base/errors.ts';
 import { redact, registryOf, SECRET_MARK } from '../base/redact.ts';
 import { joinSentences } from '../base/sentences.ts';
 import type { AuthorizationScheme } from '../protocol/authorization.ts';
+import { parseJson } from '../protocol/json-pointer.ts';
 import { cleanText, readErrorDetail } from '../protocol/problem.ts';
 import { readAnswerTexts } from '../protocol/registration-answer.ts';
 import { inBrackets, proxyAnswered, wantsClientCertificate } from './classify-network-error.ts';
@@ -201,11 +201,7 @@ function saysUnknownWorkflow(answer: HttpAnswer): boolean {
 
 /** The `code` of a problem document; empty for a body that is none: then its words are all there is. */
 function problemCode(body: string): string {
-	try {
-		return String((JSON.parse(body) as { code?: unknown } | null)?.code ?? '');
-	} catch {
-		return '';
-	}
+	return String(Object(parseJson(body)).code ?? '');
 }
 
 function withDetail(answer: HttpAnswer): string {

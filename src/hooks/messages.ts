@@ -4,6 +4,7 @@
  */
 import * as z from 'zod';
 import { MAX_FRAME_BYTES } from '../protocol/channel.ts';
+import { parseJson } from '../protocol/json-pointer.ts';
 import { SETTINGS, type Settings } from '../settings/table.ts';
 
 /** A setting that holds a command. */
@@ -32,9 +33,5 @@ export type HelperAnswer = z.infer<typeof helperAnswer>;
 
 /** The message of that schema in a line. @returns `null` for any other line. */
 export function readMessage<Message>(line: string, schema: z.ZodType<Message>): Message | null {
-	try {
-		return schema.safeParse(JSON.parse(line)).data ?? null;
-	} catch {
-		return null;
-	}
+	return schema.safeParse(parseJson(line)).data ?? null;
 }

@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { AgentError, knownCode, type Params } from '../base/errors.ts';
 import { checkSocketPath, errnoOf, findGroup } from '../base/files.edge.ts';
 import { MAX_FRAME_BYTES } from '../protocol/channel.ts';
+import { parseJson } from '../protocol/json-pointer.ts';
 import { LOCAL_SOCKETS } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
 import type { LocalSocket } from './server/types.ts';
@@ -166,12 +167,8 @@ async function readAnswer(response: http.IncomingMessage): Promise<unknown> {
 	}
 	const text = Buffer.concat(chunks).toString();
 	const status = response.statusCode ?? 0;
-	let document: unknown;
-	try {
-		document = text === '' ? undefined : JSON.parse(text);
-	} catch {
-		throw badResponse(`The answer, with status ${status}, is not JSON.`);
-	}
+	const document = parseJson(text);
+	if (document === undefined && text !== '') throw badResponse(`The answer, with status ${status}, is not JSON.`);
 	if (status >= 200 && status < 300) return document;
 	throw readProblem(document, status, Number(response.headers['retry-after'] ?? Number.NaN));
 }
@@ -242,12 +239,8 @@ function tooLarge(message: string): AgentError {
 }
 
 function readReason(data: string): string {
-	try {
-		const { reason } = JSON.parse(data) as { reason?: unknown };
-		return typeof reason === 'string' ? cleanText(reason, 100) : 'closed';
-	} catch {
-		return 'closed';
-	}
+	const { reason } = Object(parseJson(data));
+	return typeof reason === 'string' ? cleanText(reason, 100) : 'closed';
 }
 
 /**

@@ -56,17 +56,6 @@ export function parseAuthorization(text: string | null | undefined): Authorizati
 	return { scheme, username: pair.slice(0, colon), password: pair.slice(colon + 1) };
 }
 
-/** The same credential as a query-string parameter, for a URL that has to carry everything. */
-export function formatAuthorizationQuery(authorization: Authorization): URLSearchParams {
-	return new URLSearchParams({ [AUTHORIZATION_PARAMETER]: formatAuthorization(authorization) });
-}
-
-/** Reads the query-string form; `null` when absent, repeated or malformed. */
-export function parseAuthorizationQuery(query: URLSearchParams): Authorization | null {
-	const values = query.getAll(AUTHORIZATION_PARAMETER);
-	return values.length === 1 ? parseAuthorization(values[0]) : null;
-}
-
 function encodeBase64(text: string): string {
 	const bytes = new TextEncoder().encode(text);
 	return btoa(String.fromCharCode(...bytes));

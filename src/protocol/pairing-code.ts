@@ -5,6 +5,7 @@
 import { isCredential, parseAuthorization } from './authorization.ts';
 import { workflowIdSchema } from './device-connection.ts';
 import { DEEP_LINK_PATH, normalizeBaseUrl } from './endpoints.ts';
+import { parseJson } from './json-pointer.ts';
 
 /** Longest text that is looked at, in characters. The largest QR code holds 4,296. */
 export const MAX_CODE_LENGTH = 4296;
@@ -90,13 +91,9 @@ function readDeepLink(url: URL, authorization: readonly string[], depth: number)
 }
 
 function readJsonCode(text: string): ScannedCode {
-	let document: unknown;
-	try {
-		document = JSON.parse(text);
-	} catch {
-		return notACode('otherText');
-	}
-	const { baseUrl, token, workflowId, sessionId } = document as Record<string, unknown>;
+	const document = parseJson(text) as Record<string, unknown> | undefined;
+	if (document === undefined) return notACode('otherText');
+	const { baseUrl, token, workflowId, sessionId } = document;
 	if (typeof token !== 'string') return notACode('linkWithoutToken');
 	const found = readToken(token);
 	if (typeof found !== 'string') return found;

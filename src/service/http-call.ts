@@ -38,6 +38,16 @@ export function readCall(request: IncomingMessage, { basePath, dialect }: Servic
 	};
 }
 
+/** A request as a transcript has it. */
+export function describeRequest({ method = 'GET', url = '/', headers }: IncomingMessage) {
+	const target = URL.parse(url, 'http://service');
+	const named = Object.entries(headers).flatMap(([name, value]) =>
+		value === undefined ? [] : [[name, String(value)]],
+	);
+	const query = Object.fromEntries(target?.searchParams ?? []);
+	return { method, path: target?.pathname ?? '/', query, headers: Object.fromEntries(named) as Record<string, string> };
+}
+
 /** A proxy may send the absolute form. */
 function originForm(target: string): string {
 	if (!/^https?:\/\//i.test(target)) return target;

@@ -6,7 +6,7 @@ import { gunzipSync } from 'node:zlib';
 import type { RawData, WebSocket } from 'ws';
 import type { Transcript } from '../base/transcript.ts';
 import type { Answer } from './http-answer.ts';
-import { bodyOf } from './http-call.ts';
+import { bodyOf, describeRequest } from './http-call.ts';
 
 export interface Recorder {
 	/** A request with its answer. */
@@ -18,13 +18,8 @@ export interface Recorder {
 export function createRecorder(transcript: Transcript): Recorder {
 	function noteRequest(request: IncomingMessage): number {
 		const exchange = transcript.next();
-		const url = URL.parse(request.url ?? '/', 'http://service');
-		const headers: Record<string, string> = {};
-		for (const [name, value] of Object.entries(request.headers)) if (value !== undefined) headers[name] = String(value);
-		const query = Object.fromEntries(url?.searchParams ?? []);
 		const body = bodyOf(request)?.toString('utf8') ?? '';
-		const { method = 'GET' } = request;
-		transcript.note({ kind: 'request', exchange, method, path: url?.pathname ?? '/', query, headers, body });
+		transcript.note({ kind: 'request', exchange, ...describeRequest(request), body });
 		return exchange;
 	}
 
