@@ -1,14 +1,11 @@
-/**
- * The requests of `idv probe`: registers once, tries handshakes, watches one channel. Counts every request and stops at the
- * limit, at 429 and at a wait that is too long. Decides nothing that `probe-decisions.ts` decides, and prints nothing.
- */
+/** The requests of `idv probe`, counted: stops at the limit, at 429 and at a wait that is too long. */
 import { setTimeout as wait } from 'node:timers/promises';
 import { AgentError, asError, type Failure } from '../base/errors.ts';
 import type { Transcript } from '../base/transcript.ts';
 import { classifyHttpAnswer, isWebPage } from '../connection/classify-failure.ts';
 import type { Network } from '../connection/network.edge.ts';
 import type { ServiceAnswer, ServiceClient } from '../connection/service-client.edge.ts';
-import { formatAuthorization } from '../protocol/authorization.ts';
+import { formatAuthorization, secretsOf } from '../protocol/authorization.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import { channelUrl, ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import { readAnswerTexts } from '../protocol/registration-answer.ts';
@@ -176,7 +173,6 @@ function classified(
 	const { authorization, baseUrl } = target;
 	const { host } = new URL(baseUrl);
 	const { workflowId } = request;
-	const secrets = [formatAuthorization(authorization).slice(authorization.scheme.length + 1)];
 	return classifyHttpAnswer({
 		status,
 		headers,
@@ -185,7 +181,7 @@ function classified(
 		host,
 		scheme: authorization.scheme,
 		workflowId,
-		secrets,
+		secrets: secretsOf(authorization),
 	});
 }
 
