@@ -56,10 +56,7 @@ export function createCommands(parts: CommandParts) {
 				reevaluate();
 			}
 		},
-		/**
-		 * Erases the events of a session, or those from before a time (milliseconds since 1970), here and wherever else the agent
-		 * remembers them. @returns how many.
-		 */
+		/** Erases the events of a session, or those from before a time (ms since 1970), everywhere. @returns how many. */
 		async eraseEvents(asked: { readonly session: string } | { readonly beforeMs: number }): Promise<number> {
 			ensureRunning();
 			const erased = parts.events.erase('session' in asked ? ofSession(asked.session) : before(asked.beforeMs));

@@ -94,7 +94,6 @@ export function keepReconciled(
 	return {
 		/** The inputs of the decision, but for leases and progress. @param as the identity to decide for; default the device's own. */
 		inputs: (as?: CompleteIdentity): RegistrationInputs => ({ ...inputs(as), plan: fleet.target() }),
-		/** An input has changed. */
 		reconcile,
 		/** The supervision has made a step: hands on only what that changes. */
 		follow() {

@@ -246,7 +246,6 @@ export interface Failure {
 	readonly retryAfterMs?: number | undefined;
 }
 
-/** The parts of a failure that a thrower may know better than the catalogue, or besides. */
 export type FailureDetails = Partial<Omit<Failure, 'code' | 'message'>>;
 
 /** Builds a failure; remedy and recovery are the catalogue's unless the thrower knows better. */

@@ -1,7 +1,4 @@
-/**
- * The talk of a device and a service on the wire, as lines of JSON that can be sent to another team:
- * every secret is a placeholder, the same one each time. Owns the format and the masking; reads and writes no file.
- */
+/** The talk of a device and a service as lines of JSON; every secret is a placeholder, the same one each time. */
 import { AUTHORIZATION_SCHEMES } from '../protocol/authorization.ts';
 import { parseJson } from '../protocol/json-pointer.ts';
 import { looksLikeToken } from '../protocol/registration-answer.ts';

@@ -16,10 +16,7 @@ export async function askStatus(client: LocalClient): Promise<Status> {
 	return (await client.request('agent', 'GET', LOCAL_ROUTES.status)) as Status;
 }
 
-/**
- * Calls back with the status now and after every change, until the signal.
- * @throws AgentError `agent-not-running` when the agent stops.
- */
+/** Calls back now and after every change, until the signal. @throws AgentError `agent-not-running` at its stop. */
 export async function followStatus(
 	client: LocalClient,
 	onStatus: (status: Status, json: string) => void,

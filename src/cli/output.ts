@@ -107,10 +107,7 @@ export async function runCommand(flags: OutputFlags, command: () => Promise<void
 	}
 }
 
-/**
- * Says what went wrong and what to do, and sets the exit status.
- * @param beside data that a program gets besides the error, such as the status.
- */
+/** Says what went wrong and what to do, and sets the exit status. @param beside what programs get besides the error. */
 export function reportFailure(told: Failure, flags: OutputFlags, beside: object = {}, course: Course = 'over'): void {
 	const { code, message, remedy, params } = told;
 	process.exitCode = exitStatusOf(code);
@@ -128,7 +125,6 @@ export function reportFailures(failures: readonly Failure[], flags: OutputFlags)
 		printError(`${joinSentences(message, remedy === failure(code, '').remedy ? '' : remedy)} [${code}]`);
 }
 
-/** One line on standard error for each line of the text. */
 function printError(text: string): void {
 	for (const line of text.split('\n')) process.stderr.write(`Error: ${line}\n`);
 }

@@ -67,7 +67,6 @@ export class AgentProblem extends Error {
 
 export type AgentClient = ReturnType<typeof createClient>;
 
-/** Longest JSON answer, in bytes. */
 const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
 /** How long one request for events waits at the agent, in seconds: the longest that it takes. */
 const WAIT_SECONDS = 60;

@@ -33,7 +33,6 @@ export interface HttpAnswer {
 	readonly host: string;
 	/** What the request was authorized with. */
 	readonly scheme?: AuthorizationScheme | undefined;
-	/** The workflow in the request. */
 	readonly workflowId?: string | undefined;
 	/** Where the settings say that the token is; for a registration. */
 	readonly tokenPointer?: string | null | undefined;
@@ -257,7 +256,6 @@ const CLOSE_WORDS: Readonly<Record<number, string>> = {
 	1014: 'bad gateway',
 };
 
-/** How a channel was closed. */
 export interface ChannelClose {
 	/** Of the close frame; 1005 for a frame without a code, 1006 for none at all. */
 	readonly code: number;

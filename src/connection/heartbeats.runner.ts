@@ -6,7 +6,6 @@ import { fillTemplate, type Heartbeat, type HeartbeatExtras } from '../protocol/
 
 export interface HeartbeatOptions {
 	readonly clock: Clock;
-	/** Milliseconds until the first. */
 	readonly firstInMs: number;
 	/** Milliseconds between two. */
 	readonly cadenceMs: number;

@@ -195,7 +195,6 @@ export function transition(state: LinkState, event: LinkEvent, random: () => num
 	return handler ? handler(state, event, random) : { state, effects: [] };
 }
 
-/** The Connection that a link holds, if any. */
 export function connectionOf(state: LinkState): Connection | null {
 	return state.name === 'closed' ? null : state.connection;
 }

@@ -57,7 +57,6 @@ export function becomeServiceUser({ serviceUser }: Pick<InspectionTarget, 'servi
 	process.setuid?.(serviceUser.uid);
 }
 
-/** The name of the user that this process is now. */
 export async function nameOfUser(): Promise<string> {
 	const uid = process.geteuid?.();
 	if (uid === undefined) return 'this user';

@@ -13,7 +13,6 @@ const HOOK_NAMES = Object.keys(SETTINGS.hooks).filter((name) => name !== 'helper
 
 /** Longest request, in bytes: the largest message of a service and what stands around it. */
 export const MAX_REQUEST_BYTES = MAX_FRAME_BYTES + 65_536;
-/** Longest answer, in bytes. */
 export const MAX_ANSWER_BYTES = 16_384;
 
 /** `input` becomes one line of JSON on the standard input of the command. */

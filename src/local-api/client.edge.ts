@@ -72,11 +72,7 @@ export function createLocalClient({ runDir }: { readonly runDir: string }) {
 				throw await explain(error, runDir, socket);
 			}
 		},
-		/**
-		 * Follows an event stream. Waits for `onEvent` before it reads on; an error of `onEvent` is thrown here.
-		 * Resolves with the agent's reason when it ends the stream (`slow`, `stopping`, `finished`), or `aborted`.
-		 * @throws AgentError as `request` does; `agent-not-running` when the stream breaks off.
-		 */
+		/** Waits for `onEvent` before it reads on. Resolves with why the stream ended. @throws AgentError as `request`. */
 		events: (path: string, options: FollowOptions, onEvent: OnEvent) => follow(runDir, path, options, onEvent),
 	};
 }

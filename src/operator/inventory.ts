@@ -1,7 +1,4 @@
-/**
- * An inventory of devices as people have them: CSV with a head, or JSON lines. Whatever is wrong with a line is named with the
- * line, and so is a column that is nearly one of ours; other columns are passed over.
- */
+/** An inventory as people have them: CSV with a head, or JSON lines. What is wrong is named with its line. */
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
 import type { InventoryDevice } from '../fleet/preview.ts';

@@ -1,7 +1,4 @@
-/**
- * `idv qrcode`: has the service make a pairing code, makes sure that a device can use it, and shows or saves it. A saved
- * code is read back as a scanner would read it.
- */
+/** `idv qrcode`: has the service make a pairing code, and shows or saves it, read back as a scanner would read it. */
 import { extname } from 'node:path';
 import { AgentError } from '../base/errors.ts';
 import { printJson, printLine, printTable, printWarning, untilTime } from '../cli/output.ts';

@@ -1,7 +1,4 @@
-/**
- * The conclusions of `idv probe`: where the token is, what the messages of a channel mean, which settings follow.
- * Pure: sends nothing and waits for nothing. A place of a token carries the token; no finding does.
- */
+/** The conclusions of `idv probe`: where the token is, what messages mean, which settings follow. Pure. */
 import { readNotification } from '../protocol/channel.ts';
 import { DEFAULT_CHANNEL_PATH } from '../protocol/endpoints.ts';
 import { parseJson, resolvePointer } from '../protocol/json-pointer.ts';

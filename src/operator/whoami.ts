@@ -122,7 +122,6 @@ interface Claims {
 	readonly expiresAt?: string;
 }
 
-/** The claims in a credential; its signature is not checked. */
 function describeClaims(authorization: Authorization): Claims {
 	if (authorization.scheme === 'Basic') return { username: authorization.username };
 	const life = readTokenLife(authorization.credential);

@@ -12,7 +12,6 @@ import { deviceConnectionRequestSchema } from '../protocol/device-connection.ts'
 import { later } from '../protocol/later.ts';
 import { type AnswerText, likelyFirst, tokenIn } from '../protocol/registration-answer.ts';
 
-/** How long an answer is kept. */
 export const KEPT_MS = 24 * 60 * 60 * 1000;
 /** Of one answer, in bytes of its texts and their places. */
 export const MAX_KEPT_BYTES = 64 * 1024;

@@ -1,7 +1,4 @@
-/**
- * Reads a scanned, typed or photographed text: a code that pairs a device, or why it does not.
- * Never throws, whatever the text; never decides whether a code may be used (that is `pairing/rules.ts`).
- */
+/** A scanned, typed or photographed text: a code that pairs a device, or why it does not. Never throws. */
 import { isCredential, parseAuthorization } from './authorization.ts';
 import { workflowIdSchema } from './device-connection.ts';
 import { DEEP_LINK_PATH, normalizeBaseUrl } from './endpoints.ts';

@@ -12,7 +12,6 @@ export interface ProblemDocument {
 	readonly detail?: string;
 	/** Permanent kebab-case name for programs. */
 	readonly code?: string;
-	/** The remedy. */
 	readonly remedy?: string;
 	/** The names and numbers in the detail, for the same text in another language. */
 	readonly params?: Readonly<Record<string, string | number>> | undefined;

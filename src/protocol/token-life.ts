@@ -1,7 +1,4 @@
-/**
- * When a token begins and ends, where it says so itself. The signature is not checked: the answer is a hint for
- * renewing in time, never a reason to stop (service-interface, Assumptions).
- */
+/** When a token begins and ends, where it says so itself: a hint for renewing in time. The signature is not checked. */
 import { parseJson } from './json-pointer.ts';
 
 export interface TokenLife {

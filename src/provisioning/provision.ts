@@ -8,7 +8,6 @@ import { isCredential } from '../protocol/authorization.ts';
 import { nearestName, resolveSettings } from '../settings/resolve.ts';
 import type { DeviceState } from '../state/device-state.ts';
 
-/** Largest provision.json, in bytes. */
 export const MAX_PROVISION_BYTES = 64 * 1024;
 /** Stands in the place of a secret that was taken. */
 const TAKEN = '(taken)';

@@ -1,7 +1,4 @@
-/**
- * The frames of one channel besides notifications, as the dialect has them: heartbeats of another shape or none,
- * acknowledgements, pings of the application's own. Owns one timer for each channel with such a ping.
- */
+/** The frames of one channel besides notifications, as the dialect has them; one timer where the application pings. */
 import { isDeepStrictEqual } from 'node:util';
 import { type Heartbeat, heartbeatSchema } from '../protocol/channel.ts';
 import { parseJson } from '../protocol/json-pointer.ts';

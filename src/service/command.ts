@@ -1,7 +1,4 @@
-/**
- * The embedded service for a person at a terminal: readable lines about where it listens, the credentials of the trial and
- * what happens; and a client that asks a running service to send a notification. Handles no signals and parses no arguments.
- */
+/** The embedded service for a person at a terminal, and a client that has a running one send a notification. */
 import * as z from 'zod';
 import { AgentError, type ErrorCode } from '../base/errors.ts';
 import { type Authorization, formatAuthorization } from '../protocol/authorization.ts';
@@ -11,7 +8,6 @@ import { cleanText, readErrorDetail } from '../protocol/problem.ts';
 import { type EmbeddedService, type ServiceOptions, startService } from './embedded-service.ts';
 import { type notifyRequestSchema, OWN_ENDPOINTS } from './routes.ts';
 
-/** Deadline of a call to a running service. */
 const CALL_DEADLINE_MS = 10_000;
 /** Longest piece of a device's own words on one line, in characters. */
 const MAX_WORD = 80;
@@ -21,11 +17,7 @@ export interface LineSink {
 	write(text: string): unknown;
 }
 
-/**
- * Starts the service and prints: where it listens, the credentials (made for the trial, so they may be read), then one line
- * for each event (none if `quiet`) until it is closed. The caller closes it.
- * @throws Error as {@link startService} does.
- */
+/** Prints where it listens, the credentials of the trial, then one line for each event (none if `quiet`). */
 export async function runServiceCommand(
 	options: ServiceOptions,
 	out: LineSink,

@@ -89,10 +89,7 @@ export async function readBody<Schema extends z.ZodType>(
 	return checkShape(schema, parseJson(bytes));
 }
 
-/**
- * Checks a body, or the query parameter of a name, against a schema.
- * @throws ProblemResponse with one entry for each field that is wrong.
- */
+/** Checks a body, or the query parameter of a name. @throws ProblemResponse with one entry for each wrong field. */
 export function checkShape<Schema extends z.ZodType>(schema: Schema, value: unknown, query?: string): z.output<Schema> {
 	const result = schema.safeParse(value);
 	if (result.success) return result.data;

@@ -1,7 +1,4 @@
-/**
- * A service that answers as a transcript says: each request like the one that it resembles, each channel with the messages
- * that came on that one. What was hidden in the transcript is made up again. Checks no credential; for trials only.
- */
+/** A service that answers as a transcript says; what was hidden there is made up again. Checks no credential. */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -18,7 +15,6 @@ export interface Replay {
 	close(): Promise<void>;
 }
 
-/** A request of the transcript with everything that followed. */
 interface Exchange {
 	readonly request: RequestLine;
 	readonly lines: readonly TranscriptLine[];

@@ -1,6 +1,4 @@
-/**
- * Notes what the embedded service hears and says for a transcript. Changes nothing of it; masking is the transcript's.
- */
+/** Notes what the embedded service hears and says for a transcript. */
 import type { IncomingMessage } from 'node:http';
 import { gunzipSync } from 'node:zlib';
 import type { RawData, WebSocket } from 'ws';
@@ -9,7 +7,6 @@ import type { Answer } from './http-answer.ts';
 import { bodyOf, describeRequest } from './http-call.ts';
 
 export interface Recorder {
-	/** A request with its answer. */
 	answer(request: IncomingMessage, answer: Answer): void;
 	/** A handshake that was accepted, and from now on what is said on the channel. */
 	channel(request: IncomingMessage, socket: WebSocket): void;

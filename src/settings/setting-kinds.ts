@@ -14,7 +14,6 @@ export interface Setting<Value> {
 	readonly secret: boolean;
 }
 
-/** One value of any kind. */
 export const setting = <Value>(
 	kind: Setting<Value>['kind'],
 	schema: z.ZodType<Value>,
@@ -30,17 +29,14 @@ const lazily = <Value>(
 	about: string,
 ) => setting(kind, later(make), fallback, about);
 
-/** A value that may be left out. */
 export const optional = <Value>(kind: Setting<Value>['kind'], schema: z.ZodType<Value>, about: string) =>
 	lazily(kind, () => schema.nullable() as z.ZodType<Value | null>, null, about);
-/** A text that may be left out. */
 export const optionalText = (schema: z.ZodType<string>, about: string) => optional('text', schema, about);
 /** A whole number that may be left out, in a range. */
 export const optionalNumber = (min: number, max: number, about: string) =>
 	lazily<number | null>('number', () => whole(min, max).nullable(), null, about);
 /** The absolute path of a file, or none. */
 export const file = (about: string) => optionalText(filePath, about);
-/** A whole number in a range. */
 export const number = (min: number, max: number, fallback: number, about: string) =>
 	lazily('number', () => whole(min, max), fallback, about);
 /** On or off. */
@@ -49,7 +45,6 @@ export const flag = (fallback: boolean, about: string) =>
 /** A list of texts, empty by default. */
 export const list = (item: z.ZodType<string>, max: number, about: string) =>
 	lazily('list', () => z.array(item).max(max), [], about);
-/** One of a few names. */
 export const oneOf = <const Name extends string>(names: readonly Name[], fallback: NoInfer<Name>, about: string) => {
 	const quoted = names.map((name) => `"${name}"`);
 	const problem = `must be ${quoted.slice(0, -1).join(', ')} or ${quoted.at(-1)}`;

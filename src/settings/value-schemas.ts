@@ -64,7 +64,6 @@ export const publicKeySchema = later(() =>
 export const SCAN_SUFFIXES = ['auto', 'cr', 'lf', 'none'] as const;
 
 export type ScanSuffix = (typeof SCAN_SUFFIXES)[number];
-/** Two times of the day. */
 export const timeWindow = later(() =>
 	text.regex(/^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$/, 'must be two times of the day such as 02:00-05:00'),
 );

@@ -22,7 +22,6 @@ export interface SimulationOptions {
 	/** Shared by all devices; its owner closes it after {@link Simulation.stop}. */
 	readonly runtime: Runtime;
 	readonly version: string;
-	/** The workflow with which every device begins. */
 	readonly workflowId: string;
 	/** The devices start evenly over this time, in milliseconds. */
 	readonly rampMs: number;
@@ -44,7 +43,6 @@ export interface MoveOptions {
 	readonly onRing?: ((ring: Ring, number: number, count: number) => void) | undefined;
 }
 
-/** A problem that several devices share. */
 export interface SharedProblem extends NonNullable<Status['problem']> {
 	readonly devices: number;
 }

@@ -90,10 +90,7 @@ export function keepPersistedState(
 				throw error;
 			}
 		},
-		/**
-		 * Replaces the state and makes sure that no copy on disk still holds what was in it. Rejects if that fails now; it goes
-		 * on in the background until it succeeds.
-		 */
+		/** Replaces the state and makes sure that no copy on disk still holds what was in it; goes on after a failure. */
 		async forget(next: DeviceState): Promise<void> {
 			state = stamp(next);
 			mustForget = true;

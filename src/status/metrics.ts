@@ -1,7 +1,4 @@
-/**
- * The agent's figures, made when they are asked for: as Prometheus text, and as the metrics that telemetry sends. Counts nothing
- * itself. Labels name the device, and never a person. Without a library: decision 0032.
- */
+/** The agent's figures as Prometheus text and for telemetry. Labels name the device, never a person (decision 0032). */
 import type { AgentCounts } from '../base/counters.ts';
 import type { Status } from '../protocol/local-api.ts';
 
@@ -36,7 +33,6 @@ export interface AgentGauges {
 	readonly clockSkewSeconds: number | null;
 }
 
-/** Figures of the machine; `null` where it has none. */
 export interface MachineFigures {
 	readonly diskFreeBytes: number | null;
 	readonly diskSizeBytes: number | null;

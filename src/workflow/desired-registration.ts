@@ -55,7 +55,6 @@ export interface Progress {
 export const NO_PROGRESS: Progress = { change: null, attempt: NO_ATTEMPT };
 
 export interface DesiredInputs extends Omit<RegistrationInputs, 'plan'> {
-	/** The record of the plan that the settings name. */
 	readonly plan: PlanRecord | null;
 	readonly leases: Leases;
 	readonly supervision: Supervision;
