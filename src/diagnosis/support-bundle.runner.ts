@@ -1,8 +1,4 @@
-/**
- * The contents of a support bundle: status, findings of the doctor, settings and log, as texts that a person can read before
- * sending them. Every text is redacted at the end, by value and by form. Never holds the content of a notification, an
- * unchanged file of the device, or anything without a bound.
- */
+/** The contents of a support bundle, redacted at the end by value and by form, each of them bounded. */
 import { lstat, readdir } from 'node:fs/promises';
 import { arch, cpus, loadavg, networkInterfaces, release, uptime } from 'node:os';
 import { join } from 'node:path';

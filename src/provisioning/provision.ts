@@ -1,7 +1,4 @@
-/**
- * The meaning of a `provision.json`, and whether it counts on this device: one file made for many devices, taken once by each.
- * Pure: reads no file and keeps nothing; never puts a secret into a message.
- */
+/** The meaning of a `provision.json`, made for many devices, taken once by each. Pure; no secret in a message. */
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { findJsonPlaces, lineAndColumn, readJsonObject } from '../base/json-text.ts';
 import { isCredential } from '../protocol/authorization.ts';
@@ -33,11 +30,7 @@ const SECRETS = {
 	connection: { kind: 'connection', scheme: 'Connection' },
 } as const;
 
-/**
- * Reads the text of a provision.json.
- * @param where what messages call it: its path.
- * @throws AgentError `provision-invalid`, a line for each fault, each with its place in the text.
- */
+/** @param where its path. @throws AgentError `provision-invalid`, a line for each fault, with its place. */
 export function readProvision(text: string, where: string): Provision {
 	const read = readJsonObject(text, 'provisioning');
 	if ('fault' in read) throw new AgentError('provision-invalid', `${where}: ${read.fault}`);
