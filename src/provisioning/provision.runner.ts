@@ -10,7 +10,7 @@ import { AgentError, asError, type Failure, failure, toFailure } from '../base/e
 import { openToFirstComer } from '../pairing/rules.ts';
 import { loadSettings, resolveWith } from '../settings/load.runner.ts';
 import type { AgentPaths } from '../settings/paths.runner.ts';
-import { openStateStore } from '../state/store.edge.ts';
+import { lookAtState } from '../state/store.edge.ts';
 import { readProvisionFile, readRecord, wasTaken, wipe, withTaken, writeDurably } from './files.edge.ts';
 import {
 	MAX_PROVISION_BYTES,
@@ -108,7 +108,7 @@ async function apply(
 	parts: ProvisionParts,
 	notices: Failure[],
 ): Promise<ProvisionResult['secret']> {
-	const { state } = await (await openStateStore(parts.paths.stateDir, { readonly: true })).load();
+	const { state } = await lookAtState(parts.paths.stateDir);
 	const refusal = mayProvision(provision, state, where);
 	if (refusal) throw asError(refusal);
 	// With any name for the secret's file: whether it fits the other settings does not depend on it.
