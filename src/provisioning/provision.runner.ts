@@ -8,6 +8,7 @@ import { stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { AgentError, asError, type Failure, failure, toFailure } from '../base/errors.ts';
 import { openToFirstComer } from '../pairing/rules.ts';
+import { isObject } from '../protocol/json-pointer.ts';
 import { loadSettings, resolveWith } from '../settings/load.runner.ts';
 import type { AgentPaths } from '../settings/paths.runner.ts';
 import { lookAtState } from '../state/store.edge.ts';
@@ -156,9 +157,7 @@ async function checkTogether(
 
 function pathsOf(document: object): string[] {
 	return Object.entries(document).flatMap(([key, value]) =>
-		typeof value === 'object' && value !== null && !Array.isArray(value)
-			? Object.keys(value).map((inner) => `${key}.${inner}`)
-			: [key],
+		isObject(value) ? Object.keys(value).map((inner) => `${key}.${inner}`) : [key],
 	);
 }
 
