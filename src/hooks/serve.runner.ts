@@ -21,7 +21,7 @@ const ROOT = 0;
 /** For a whole request, in milliseconds. */
 const REQUEST_WITHIN_MS = 5000;
 
-/** A command whose caller goes away is ended. @throws AgentError `body-invalid` for no whole request in time. */
+/** A command whose caller goes away is ended. @throws AgentError `body-invalid` without a whole request in time. */
 export async function serveHook(parts: {
 	readonly stream: Duplex;
 	readonly paths: AgentPaths;

@@ -1,4 +1,4 @@
-/** The channel that `idv probe` found, watched with and without heartbeats, with answers to a ping of its own. */
+/** The channel that `idv probe` found, watched with and without heartbeats; tries answers to an application's ping. */
 import { fillTemplate, type Heartbeat, readNotification } from '../protocol/channel.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import { resolvePointer } from '../protocol/json-pointer.ts';

@@ -20,7 +20,7 @@ const INVALID: readonly string[] = ['too-large', 'not-regular', 'not-utf8'] sati
 
 const NO_RECORD: ProvisionRecord = { schemaVersion: 1, taken: [] };
 
-/** `null` when nothing is there. @throws AgentError `provision-invalid` for no text file of that size. */
+/** `null` when nothing is there. @throws AgentError `provision-invalid` for all but a text file of that size. */
 export async function readProvisionFile(file: string, maxBytes: number): Promise<string | null> {
 	try {
 		return await files.readText(file, maxBytes, { refuseLink: true });
