@@ -56,6 +56,21 @@ const { values } = parseArgs({
 const ONLINE = /^open$|"msg":"online"/;
 const READY = /^READY=1/;
 
+/** Agents of others, with the settings of their packages where these name no server; each takes what port is free, or none. */
+const PEERS: readonly Omit<Program, 'cwd'>[] = [
+	{
+		name: 'prometheus-node-exporter',
+		command: '/usr/bin/prometheus-node-exporter',
+		args: ['--web.listen-address=127.0.0.1:0'],
+	},
+	{ name: 'zabbix-agent2', command: '/usr/sbin/zabbix_agent2', args: ['-f', '-c', 'zabbix.conf'] },
+	{
+		name: 'mender-client',
+		command: '/usr/bin/mender',
+		args: ['--data', 'mender', '--config', 'mender.conf', 'daemon'],
+	},
+];
+
 const directory = await mkdtemp(join(tmpdir(), 'idv-agent-bench-'));
 const service = await startService();
 const ratios = collectRatios();
@@ -223,21 +238,6 @@ function withAll(results: readonly Result[]): Result[] {
 		...rest,
 	];
 }
-
-/** Agents of others, with the settings of their packages where these name no server; each takes what port is free, or none. */
-const PEERS: readonly Omit<Program, 'cwd'>[] = [
-	{
-		name: 'prometheus-node-exporter',
-		command: '/usr/bin/prometheus-node-exporter',
-		args: ['--web.listen-address=127.0.0.1:0'],
-	},
-	{ name: 'zabbix-agent2', command: '/usr/sbin/zabbix_agent2', args: ['-f', '-c', 'zabbix.conf'] },
-	{
-		name: 'mender-client',
-		command: '/usr/bin/mender',
-		args: ['--data', 'mender', '--config', 'mender.conf', 'daemon'],
-	},
-];
 
 /** Those that are installed; the others are named. */
 async function installedPeers(): Promise<Program[]> {
