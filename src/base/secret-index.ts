@@ -38,8 +38,8 @@ export function createSecretIndex(secrets: Iterable<string>) {
 	/** Bytes of the shortest piece that counts. */
 	let least = Number.MAX_SAFE_INTEGER;
 	for (const secret of secrets) {
-		const plain = new TextEncoder().encode(secret);
-		if (fold(plain).length < MIN_PIECE_LENGTH) {
+		const plain = UTF8.encode(secret);
+		if (fold(secret).length < MIN_PIECE_LENGTH) {
 			exact.push(plain);
 			least = Math.min(least, plain.length);
 		}
@@ -140,27 +140,31 @@ for (let letter = 0x41; letter <= 0x5a; letter += 1) FOLD[letter] = letter + 0x2
 
 const isSign = (byte: number | undefined) => byte === 0x2b || byte === 0x2d;
 
-function fold(bytes: Uint8Array): Uint8Array {
-	// By the engine's own functions: at a start a loop over some thousand bytes would cost several times as much.
-	const text = Buffer.from(bytes).toString('latin1').replace(EVERY_DROPPED, '').replaceAll('_', '/');
-	const isAscii = !/[\x80-\xff]/.test(text);
-	const lower = isAscii ? text.toLowerCase() : text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
-	return Buffer.from(lower, 'latin1');
+/** Bytes for a text. By the engine's own functions: at a start a loop over some thousand bytes would cost several times as much. */
+function fold(text: string): Uint8Array {
+	if (NOT_ASCII.test(text)) return foldBytes(UTF8.encode(text));
+	return UTF8.encode(text.replace(EVERY_DROPPED, '').replaceAll('_', '/').toLowerCase());
 }
+
+function foldBytes(bytes: Uint8Array): Uint8Array {
+	return bytes.map((byte) => FOLD[byte] ?? DROPPED).filter((byte) => byte !== DROPPED);
+}
+
+const UTF8 = new TextEncoder();
+const NOT_ASCII = /[^\0-\x7f]/;
 
 /**
  * As it is and without its own escapes. Base64 and hexadecimal are there as well, since a text cannot be decoded that has lost
  * its case or its beginning; so are the two commonest escapes, whose first may be eaten by what stands before it (`%0` and `0%2B`).
  */
 function patternsOf(secret: string): Pattern[] {
-	const plain = Buffer.from(secret);
-	const forms = unescapedViews(secret).map(({ bytes }) => Buffer.from(bytes));
+	const bytes = UTF8.encode(secret);
+	const binary = NOT_ASCII.test(secret) ? Array.from(bytes, (byte) => String.fromCharCode(byte)).join('') : secret;
+	const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
 	const escaped = [encodeURIComponent(secret.toWellFormed()), JSON.stringify(secret).slice(1, -1)];
-	const texts = [plain.toString('hex'), ...escaped, ...[0, 1, 2].map((before) => base64Core(plain, before))];
-	const all = [...forms, ...texts.map((text) => Buffer.from(text))];
-	const different = new Map(all.map((bytes) => [bytes.toString('latin1'), bytes]));
-	return [...different.values()]
-		.map(fold)
+	const texts = new Set([secret, hex, ...escaped, ...[0, 1, 2].map((before) => base64Core(binary, before))]);
+	const unescaped = unescapedViews(secret).slice(1);
+	return [...[...texts].map(fold), ...unescaped.map((view) => foldBytes(view.bytes))]
 		.filter((bytes) => bytes.length >= MIN_PIECE_LENGTH)
 		.map((bytes) => ({ bytes, minPiece: minPieceOf(bytes.length) }));
 }
@@ -170,9 +174,9 @@ function minPieceOf(length: number): number {
 }
 
 /** The characters of base64 that the bytes alone decide when so many others stand before them. */
-function base64Core(bytes: Buffer, before: number): string {
-	const text = Buffer.concat([Buffer.alloc(before), bytes]).toString('base64');
-	return text.slice(Math.ceil((before * 8) / 6), Math.floor(((before + bytes.length) * 8) / 6));
+function base64Core(binary: string, before: number): string {
+	const text = btoa('\0'.repeat(before) + binary);
+	return text.slice(Math.ceil((before * 8) / 6), Math.floor(((before + binary.length) * 8) / 6));
 }
 
 /** Of the next {@link MIN_PIECE_LENGTH} bytes. */
