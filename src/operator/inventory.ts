@@ -43,6 +43,10 @@ interface Row {
 /** @throws AgentError `inventory-invalid`, a line for each of the first problems. */
 export function readInventory(file: string): Promise<InventoryDevice[]> {
 	return readNoting(file, 'inventory', async (text, note) => {
+		if (/^\s*\[/.test(text)) {
+			note(1, 'this is a list in JSON; write each device on a line of its own, without the brackets (jq -c ".[]")');
+			return [];
+		}
 		const devices: InventoryDevice[] = [];
 		const lines = new Map<string, number>();
 		const isCsv = !/^\s*\{/.test(text);
@@ -60,6 +64,7 @@ export function readInventory(file: string): Promise<InventoryDevice[]> {
 			lines.set(read.data.deviceId, line);
 			devices.push(read.data);
 		}
+		if (lines.size === 0) note(1, 'no device follows');
 		return devices;
 	});
 }
