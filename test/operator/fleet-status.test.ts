@@ -245,12 +245,15 @@ describe('idv fleet status --plan', () => {
 	test('writes CSV that a spreadsheet reads, without formulas of a device', async () => {
 		const plan = await planFile({ defaults: { workflowId: 'new' } });
 		const refused = { revision: 7, message: '=cmd("x"), or not' };
-		const from = await lines(line('K-1', 'old', { plan: { revision: 7, followed: 6, refused } }), line('K-2', 'new'));
+		const from = await lines(
+			line('K-1', 'old', { plan: { revision: 7, followed: 6, refused } }),
+			line('K-2', 'new', { agentVersion: '-1' }),
+		);
 		const { stdout } = await status('--plan', plan, '--from', from, '--csv');
 		const { parse } = await import('csv-parse/sync');
 		expect(parse(stdout, { columns: true })).toMatchObject([
 			{ deviceId: 'K-1', standing: 'refused', workflowId: 'old', target: 'new', reason: `'=cmd("x"), or not` },
-			{ deviceId: 'K-2', standing: 'atTarget', agentVersion: '0.2.0', reason: '' },
+			{ deviceId: 'K-2', standing: 'atTarget', agentVersion: "'-1", reason: '' },
 		]);
 	});
 
