@@ -1,6 +1,7 @@
 /**
- * What `telemetry.otlpUrl` costs a device, over https with a private authority: memory and processor time of the agent with it and
- * without it, and of a bare process that sends as many bytes as often, all at the same time, since only figures of one run
+ * What `telemetry.otlpUrl` costs a device, over https: memory and processor time of the agent with it and without it, with the
+ * store behind an authority that Node trusts (the connection is kept) and behind that of `network.caFile` (a resumed handshake for
+ * each push), and of a bare process that sends as many bytes as often, all at the same time, since only figures of one run
  * compare. `npm run bench:telemetry -- --settle-seconds 60 --seconds 300`. Asserts nothing.
  */
 import { fork } from 'node:child_process';
@@ -35,6 +36,8 @@ if (process.argv[2] === 'store') {
 			response.end();
 		});
 	});
+	// As nginx has it.
+	server.keepAliveTimeout = 75_000;
 	server.listen(0, '127.0.0.1', () => process.send?.((server.address() as AddressInfo).port));
 	process.on('message', () => process.send?.(pushed));
 } else await measure();
@@ -54,7 +57,11 @@ async function measure(): Promise<void> {
 			store.send('tell');
 		});
 	const caFile = join(TLS, 'ca.pem');
-	const environment = { NODE_COMPILE_CACHE: join(directory, 'cache'), MALLOC_ARENA_MAX: '1' };
+	const environment = {
+		NODE_COMPILE_CACHE: join(directory, 'cache'),
+		MALLOC_ARENA_MAX: '1',
+		NODE_EXTRA_CA_CERTS: caFile,
+	};
 	const command = join(ROOT, 'node_modules', '.bin', 'node');
 	const running: ReturnType<typeof start>[] = [];
 	try {
@@ -62,9 +69,8 @@ async function measure(): Promise<void> {
 		const floors = { push: 'test/bench/floor-push.ts' };
 		await bundle({ root: ROOT, entries: floors, outDir: join(directory, 'floor'), singleFile: true });
 		const agent = async (name: string, sets: readonly string[]) => {
-			const own = [`network.caFile=${caFile}`, ...sets];
-			const { flags } = await pairOnce(service, join(directory, name), [`network.caFile=${caFile}`]);
-			const args = ['run', ...flags, ...own.flatMap((set) => ['--set', set])];
+			const { flags } = await pairOnce(service, join(directory, name));
+			const args = ['run', ...flags, ...sets.flatMap((set) => ['--set', set])];
 			const started = start({ name, command, args: [join(directory, 'dist', 'idv-agent.cjs'), ...args], environment });
 			running.push(started);
 			await started.untilLine(/"msg":"online"/, 60_000);
@@ -76,9 +82,17 @@ async function measure(): Promise<void> {
 			running.push(started);
 			return started;
 		};
-		const sets = [`telemetry.otlpUrl=https://127.0.0.1:${port}/agent`, `telemetry.intervalSeconds=${INTERVAL_SECONDS}`];
+		const sets = (path: string) => [
+			`telemetry.otlpUrl=https://127.0.0.1:${port}/${path}`,
+			`telemetry.intervalSeconds=${INTERVAL_SECONDS}`,
+		];
+		const own = `network.caFile=${caFile}`;
 		const pairs = {
-			'the agent': { without: await agent('without', []), with: await agent('with', sets) },
+			'the agent': { without: await agent('without', []), with: await agent('with', sets('agent')) },
+			'the agent, network.caFile': {
+				without: await agent('without-own', [own]),
+				with: await agent('with-own', [own, ...sets('own')]),
+			},
 			'floor, a bare https POST': { without: floor('idle', 0), with: floor('posting', 2500) },
 		};
 		await pause(Number(values['settle-seconds']) * 1000);

@@ -17,11 +17,11 @@ const DEVICES = Number(process.env['PIPELINE_DEVICES'] ?? 10_000);
 const ROOT = resolve(import.meta.dirname, '../../..');
 /** The share of devices for which the service does not know the new workflow. */
 const BAD_SHARE = 0.05;
-/** Ten thousand devices in one process have 200 heartbeats and 40 polls a second. */
+/** Ten thousand devices in one process have 200 heartbeats and 100 polls a second. */
 const CADENCE_SECONDS = Math.max(15, DEVICES / 200);
 /** A device that follows well must have time for it on a busy machine. */
 const LIMIT_SECONDS = Math.max(10, DEVICES / 200);
-const POLL_SECONDS = Math.max(30, DEVICES / 40);
+const POLL_SECONDS = Math.max(30, DEVICES / 100);
 const TIMEOUT_MS = 60_000 + DEVICES * 45;
 
 interface Outcome {
