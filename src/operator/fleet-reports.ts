@@ -11,6 +11,7 @@ import type { DeviceReport } from '../fleet/progress.ts';
 import { type Authorization, parseAuthorization } from '../protocol/authorization.ts';
 import { DEVICE_LIST_PATH, deviceListSchema, type ListedDevice } from '../protocol/device-list.ts';
 import { normalizeBaseUrl } from '../protocol/endpoints.ts';
+import { isObject, parseJson } from '../protocol/json-pointer.ts';
 import { cleanText } from '../protocol/problem.ts';
 import { readJsonLines } from './inventory.ts';
 import { callService, withClient } from './service-call.ts';
@@ -302,12 +303,9 @@ const CHECK_STORE =
 
 /** The words of Prometheus' own error document; `null` for another answer. */
 function readStoreError(text: string): string | null {
-	try {
-		const { error } = z.object({ status: z.literal('error'), error: z.string() }).parse(JSON.parse(text));
-		return cleanText(error, 300).replace(/[.!]$/, '');
-	} catch {
-		return null;
-	}
+	const said = parseJson(text);
+	const isError = isObject(said) && said['status'] === 'error' && typeof said['error'] === 'string';
+	return isError ? cleanText(String(said['error']), 300).replace(/[.!]$/, '') : null;
 }
 
 /** @throws AgentError `credential-unreadable`. */
