@@ -135,7 +135,7 @@ export const SETTINGS = {
 				z.array(z.enum(HEARTBEAT_FIELDS, `must be one of ${HEARTBEAT_FIELDS.join(', ')}`)).max(HEARTBEAT_FIELDS.length),
 			),
 			[],
-			'Fields that heartbeats have besides: agentVersion, problemCode, planRevision, planRing, planReason (why the plan was refused); for services that take them.',
+			'Fields that heartbeats have besides: agentVersion, problemCode, planRevision, planRing, planReason (why the plan was refused), updateTakenBack (the version); for services that take them.',
 		),
 		pingKind: optionalText(
 			kindOfMessage,
