@@ -35,6 +35,10 @@ const ANSWER_MS = 5_000;
 /** `idv-agent update show`. */
 export async function showUpdates(flags: AskFlags): Promise<void> {
 	const keep = openUpdateKeep();
+	if (!(await keep.isReadable()))
+		throw new AgentError('access-denied', 'Updates are shown to root and to members of the group idv-agent.', {
+			remedy: 'Run it with sudo.',
+		});
 	const [trial, outcomes] = [await keep.trial(), await keep.outcomes()];
 	if (flags.json) return printJson({ version: VERSION, trial, ...outcomes });
 	printLine(trialLine(trial));
@@ -65,7 +69,11 @@ export async function forgetVersion(flags: AskFlags, version: string): Promise<v
 			remedy: 'idv-agent update show lists those that were.',
 		});
 	await keep.saveOutcomes({ ...outcomes, takenBack });
-	printAnswer(flags, { forgotten: version }, `apt may install version ${version} again.`);
+	printAnswer(
+		flags,
+		{ forgotten: version },
+		`apt may install version ${version} again; the warning in the status ends when the agent is next started.`,
+	);
 }
 
 /** `idv-agent update prepare VERSION`: the package's own script, before dpkg replaces anything. */

@@ -263,6 +263,7 @@ async function fromPrometheus(given: string, flags: SourceFlags, nowMs: number):
 			refused: await ask('idv_agent_plan_refused > 0'),
 			due: await ask('idv_agent_plan_due_time_seconds'),
 			revision: await ask('idv_agent_plan_revision'),
+			takenBack: await ask('idv_agent_update_taken_back'),
 		};
 		return pointReports(seen, online, facts);
 	});
@@ -288,7 +289,9 @@ function readPoints(text: string): Point[] | null {
 	}
 }
 
-type Facts = Readonly<Record<'workflow' | 'problem' | 'confirmed' | 'refused' | 'due' | 'revision', readonly Point[]>>;
+type Facts = Readonly<
+	Record<'workflow' | 'problem' | 'confirmed' | 'refused' | 'due' | 'revision' | 'takenBack', readonly Point[]>
+>;
 
 function pointReports(seen: readonly Point[], online: readonly Point[], facts: Facts): DeviceReport[] {
 	// A device may have several series while its version or labels change: the one that was heard last applies.
@@ -306,6 +309,10 @@ function pointReports(seen: readonly Point[], online: readonly Point[], facts: F
 		refused: byDevice(facts.refused),
 		numbers: [facts.revision, facts.confirmed, facts.due].map(byDevice),
 	};
+	const takenBack = Map.groupBy(
+		facts.takenBack.map((point) => point.labels),
+		({ device }) => device,
+	);
 	return [...newest].map(([deviceId, { labels, value }]) => {
 		const heardAtMs = value * 1000;
 		const is = isOnline.get(deviceId)?.value === 1;
@@ -329,6 +336,7 @@ function pointReports(seen: readonly Point[], online: readonly Point[], facts: F
 			next: due && revision ? { revision, atMs: due * 1000 } : null,
 			agentVersion: labels['version'] ?? null,
 			problem,
+			takenBack: takenBack.get(deviceId)?.map(({ update: version = '', fault = '' }) => ({ version, fault })),
 		};
 	});
 }

@@ -127,7 +127,7 @@ function planStateOf(plan: Status['plan']): (typeof PLAN_STATES)[number] {
 }
 
 /** Figures whose changes are kept while they cannot be sent: where the device is, and with what. */
-export function stateMetrics({ state, problem, workflow, plan }: Status): Metric[] {
+export function stateMetrics({ state, problem, workflow, plan, updates }: Status): Metric[] {
 	const gauge = (name: string, help: string, value: number | null): Metric =>
 		metric('gauge', name, help, value === null ? [] : [{ value }]);
 	const named = (name: string, help: string, labels: Sample['labels'] | null, value = 1): Metric =>
@@ -157,6 +157,12 @@ export function stateMetrics({ state, problem, workflow, plan }: Status): Metric
 			'plan_due_time_seconds',
 			'When the device makes the next change by the plan that it knows.',
 			plan?.next ? Date.parse(plan.next.at) / 1000 : null,
+		),
+		metric(
+			'gauge',
+			'update_taken_back',
+			'1 for each version that was taken back on the device, by the fault.',
+			(updates?.takenBack ?? []).map(({ version, fault }) => ({ labels: { update: version, fault }, value: 1 })),
 		),
 	];
 }

@@ -2,6 +2,9 @@
  * Updates on a real Debian: systemd, apt, dpkg and a signed repository. Small packages around the real program are good or bad in
  * one way each.
  */
+import { execFileSync } from 'node:child_process';
+import { cpSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from 'vitest';
 import { createSigner } from '../fixtures/plans.ts';
 import { createDevice, type Device, JUDGE_SECONDS } from './device.ts';
@@ -87,6 +90,50 @@ describe('an update by apt', () => {
 		},
 	);
 
+	test('that is announced for a time to come, as to a device whose clock is years behind, is refused with the reason', async () => {
+		const version = device.next();
+		await device.publish([await device.stub(version, 'good')], { date: new Date('2070-01-01') });
+		const { status, text } = await device.upgrade();
+		expect(text).toMatch(/Release file .* is not valid yet/);
+		expect([status, await device.installed()]).toEqual([100, `${before} installed`]);
+		await device.publish([await device.stub(before, 'good')]);
+		await device.machine.must('apt-get update');
+		await device.expectWhole();
+	});
+
+	test.skipIf(IS_SHORT)('whose device is switched off again and again is taken back', async () => {
+		const version = device.next();
+		await device.publish([await device.stub(before, 'good'), await device.stub(version, 'silent')]);
+		await device.upgrade();
+		for (const boots of [1, 2, 3]) {
+			await device.machine.must(
+				`timeout 60 sh -c 'until grep -q "boots.: ${boots}" /var/lib/idv-agent-update/trial.json; do sleep 0.2; done'`,
+			);
+			await device.machine.cutPower();
+			await device.machine.boot();
+		}
+		await device.untilJudged();
+		expect((await device.updates()).takenBack.at(-1)).toMatchObject({ version, by: before, fault: 'reboots' });
+		await device.expectWhole();
+	});
+
+	test.skipIf(IS_SHORT)(
+		'on a read-only root changes nothing, and is whole when the root can be written again',
+		async () => {
+			const version = device.next();
+			await device.publish([await device.stub(before, 'good'), await device.stub(version, 'good')]);
+			await device.machine.must('mount --bind /usr /usr && mount -o remount,ro,bind /usr');
+			const { status, text } = await device.upgrade();
+			expect(text).toContain('Read-only file system');
+			expect(status).not.toBe(0);
+			await device.untilOnline();
+			await device.machine.must('umount /usr');
+			await device.untilJudged();
+			expect(await device.installed()).toBe(`${before} installed`);
+			await device.expectWhole();
+		},
+	);
+
 	test('for which the disk has no room does not begin', async () => {
 		const version = device.next();
 		const file = await device.stub(version, 'good');
@@ -118,6 +165,32 @@ describe('an update by apt', () => {
 			expect((await device.updates()).takenBack.map(({ version: one }) => one)).not.toContain(version);
 		},
 	);
+});
+
+test('the repository of docs/devices.md works as it is pasted', async () => {
+	const text = readFileSync(join(import.meta.dirname, '../../docs/devices.md'), 'utf8');
+	const [, block = ''] = /### An apt repository of your own\n[\s\S]*?```sh\n([\s\S]*?)```/.exec(text) ?? [];
+	const [atTheSite = '', onTheDevice = ''] = block.split('# on each device\n');
+	const site = join(inject('site').directory, 'pasted');
+	mkdirSync(join(site, 'build/release'), { recursive: true });
+	mkdirSync(join(site, 'gnupg'), { mode: 0o700 });
+	const version = device.next();
+	const file = await device.stub(version, 'good');
+	cpSync(file, join(site, 'build/release', basename(file)));
+	// A person would be asked for a passphrase.
+	const asked = `gpg() { command gpg --batch --pinentry-mode loopback --passphrase '' "$@"; }`;
+	const env = { ...process.env, GNUPGHOME: join(site, 'gnupg') };
+	execFileSync('bash', ['-ec', `${asked}\n${atTheSite}`], { cwd: site, env, stdio: 'pipe' });
+	for (const name of readdirSync(join(site, 'repo')))
+		await device.put(`/srv/pasted/${name}`, readFileSync(join(site, 'repo', name)));
+	await device.put('/root/kiosks.asc', readFileSync(join(site, 'kiosks.asc')));
+	const pasted = onTheDevice.replace('https://apt.example.com/repo', 'file:/srv/pasted');
+	await device.put('/root/pasted.sh', `set -e\ncd /root\nsudo() { "$@"; }\n${pasted}`);
+	await device.machine.must('bash /root/pasted.sh', 'y\n');
+	await device.untilJudged();
+	expect(await device.installed()).toBe(`${version} installed`);
+	await device.machine.must('rm /etc/apt/sources.list.d/kiosks.list');
+	await device.expectWhole();
 });
 
 describe('an update by a signed plan', () => {

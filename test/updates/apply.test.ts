@@ -144,6 +144,25 @@ test('a plan that is withdrawn while another holds apt installs nothing [F424]',
 	expect(device.asked).toEqual([]);
 });
 
+test('an apt that holds its lock for ever is waited for an hour; then apt is asked, and its words are remembered [F431]', async () => {
+	const { device, keep, publish, apply } = given();
+	publish(signer.sign(order('0.3.0')));
+	device.busy = Number.POSITIVE_INFINITY;
+	device.apt = () => ({
+		status: 100,
+		text: 'E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 4711 (unattended-upgr)',
+	});
+	let looks = 0;
+	expect(
+		await apply(() => {
+			looks += 1;
+		}),
+	).toMatchObject({ code: 'update-failed' });
+	expect(looks).toBe(720);
+	expect(device.asked).toEqual(['0.3.0']);
+	expect((await keep.outcomes()).failed?.message).toContain('held by process 4711');
+});
+
 test('of two plans that come one after the other the newer one counts, also if it comes while apt is at work [F425]', async () => {
 	const { device, publish, apply } = given();
 	publish(signer.sign(order('0.3.0', 1)));
