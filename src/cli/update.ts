@@ -133,6 +133,7 @@ async function getsThrough(flags: AskFlags, loaded: LoadedSettings): Promise<boo
 export async function applyPlan(flags: AskFlags): Promise<void> {
 	mustBeRoot();
 	const paths = choosePaths(flags, process.env);
+	const client = clientFor(flags);
 	const { settings, problems } = await loadSettings(sourcesOf(flags));
 	const [problem] = problems;
 	if (problem) throw new AgentError(problem.code, problem.message, problem);
@@ -156,6 +157,13 @@ export async function applyPlan(flags: AskFlags): Promise<void> {
 		},
 		planFile: join(paths.stateDir, PLAN_FILE),
 		clock: systemClock,
+		// An agent that does not answer may need the update.
+		isHeld: () =>
+			client.request('agent', 'GET', LOCAL_ROUTES.leases, undefined, { deadlineMs: ANSWER_MS }).then(
+				(answer) => (answer as { leases: unknown[] }).leases.length > 0,
+				() => false,
+			),
+		say: printLine,
 	});
 	printAnswer(
 		flags,

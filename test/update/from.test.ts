@@ -3,7 +3,7 @@
  * `npm run test:update -- --from DEB`, with the package that `npm run build:deb x64` makes at the tag of 0.1.0.
  */
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { createDevice, type Device } from './device.ts';
+import { createDevice, type Device, JUDGE_SECONDS } from './device.ts';
 
 const FROM = process.env['UPDATE_FROM'];
 
@@ -31,8 +31,16 @@ test.skipIf(FROM === undefined)('0.1.0 is updated, and comes back when a person 
 	expect((await device.updates()).takenBack).toMatchObject([{ version: '0.2.1', by: '0.2.0', fault: 'crashes' }]);
 	await device.expectWhole();
 
-	// An older version on purpose is judged like any other.
-	await must('DEBIAN_FRONTEND=noninteractive apt-get install --yes --allow-downgrades idv-agent=0.1.0');
+	// An older version on purpose is judged like any other: with a setting that it does not know it does not start.
+	const goDown = 'DEBIAN_FRONTEND=noninteractive apt-get install --yes --allow-downgrades idv-agent=0.1.0';
+	await device.put('/etc/idv-agent/conf.d/20-judge.json', JSON.stringify({ update: { judgeSeconds: JUDGE_SECONDS } }));
+	await must(goDown);
+	await device.untilJudged();
+	expect(await device.installed()).toBe('0.2.0 installed');
+	expect((await device.updates()).takenBack.at(-1)).toMatchObject({ version: '0.1.0', fault: 'not-ready' });
+	await device.expectWhole();
+	await must('rm /etc/idv-agent/conf.d/20-judge.json && idv-agent update forget 0.1.0');
+	await must(goDown);
 	await device.untilJudged();
 	expect(await device.installed()).toBe('0.1.0 installed');
 	await device.expectWhole();

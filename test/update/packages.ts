@@ -84,6 +84,8 @@ export interface Repository {
 	readonly directory: string;
 	/** The public key, as `signed-by` wants it. */
 	readonly key: string;
+	/** Signs the list of another directory. */
+	sign(directory: string): void;
 	/** Publishes exactly these packages. @param how whether the list is signed (default), and the date it bears (default now). */
 	publish(files: readonly string[], how?: { readonly isSigned?: boolean; readonly date?: Date }): void;
 }
@@ -98,9 +100,12 @@ export function makeRepository(directory: string): Repository {
 	gpg('--passphrase', '', '--quick-generate-key', 'site@example.invalid', 'ed25519', 'sign', 'never');
 	const key = join(directory, 'site.gpg');
 	writeFileSync(key, gpg('--export', 'site@example.invalid'));
+	const sign = (one: string, more: readonly string[] = []) =>
+		void gpg(...more, '--output', join(one, 'InRelease'), '--clearsign', join(one, 'Release'));
 	return {
 		directory: pool,
 		key,
+		sign,
 		publish(files, { isSigned = true, date } = {}) {
 			rmSync(pool, { recursive: true, force: true });
 			mkdirSync(pool, { recursive: true });
@@ -109,7 +114,7 @@ export function makeRepository(directory: string): Repository {
 			writeFileSync(join(pool, 'Release'), execFileSync('apt-ftparchive', ['release', '.'], { cwd: pool }));
 			if (date) edit(join(pool, 'Release'), /^Date: .*$/m, `Date: ${date.toUTCString().replace('GMT', 'UTC')}`);
 			const at = date ? ['--faked-system-time', `${date.toISOString().replace(/[-:]|\..*/g, '')}!`] : [];
-			if (isSigned) gpg(...at, '--output', join(pool, 'InRelease'), '--clearsign', join(pool, 'Release'));
+			if (isSigned) sign(pool, at);
 			rmSync(join(pool, 'Release'));
 		},
 	};

@@ -6,6 +6,7 @@ import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from 'vitest';
+import { assembleRelease } from '../../scripts/release.ts';
 import { createSigner } from '../fixtures/plans.ts';
 import { createDevice, type Device, JUDGE_SECONDS } from './device.ts';
 import type { Behaviour } from './packages.ts';
@@ -191,6 +192,20 @@ test('the repository of docs/devices.md works as it is pasted', async () => {
 	expect(await device.installed()).toBe(`${version} installed`);
 	await device.machine.must('rm /etc/apt/sources.list.d/kiosks.list');
 	await device.expectWhole();
+});
+
+test('apt takes what a release is put together from, once a site has signed it', async () => {
+	const { directory, real } = inject('site');
+	const outDir = join(directory, 'release');
+	const root = join(import.meta.dirname, '../..');
+	await assembleRelease({ root, version: '0.2.0', packages: [real], epoch: 1_780_000_000, outDir });
+	device.repository.sign(outDir);
+	for (const name of readdirSync(outDir)) await device.put(`/srv/release/${name}`, readFileSync(join(outDir, name)));
+	const list = '/etc/apt/sources.list.d/release.list';
+	await device.put(list, 'deb [signed-by=/etc/apt/keyrings/site.gpg] file:/srv/release ./\n');
+	await device.machine.must('apt-get update -o APT::Update::Error-Mode=any');
+	await device.machine.must('apt-get install --yes --download-only --allow-downgrades idv-agent=0.2.0');
+	await device.machine.must(`rm -r ${list} /srv/release && apt-get update`);
 });
 
 describe('an update by a signed plan', () => {
