@@ -35,10 +35,7 @@ const ANSWER_MS = 5_000;
 /** `idv-agent update show`. */
 export async function showUpdates(flags: AskFlags): Promise<void> {
 	const keep = openUpdateKeep();
-	if (!(await keep.isReadable()))
-		throw new AgentError('access-denied', 'Updates are shown to root and to members of the group idv-agent.', {
-			remedy: 'Run it with sudo.',
-		});
+	if (!(await keep.isReadable())) mustBeRoot();
 	const [trial, outcomes] = [await keep.trial(), await keep.outcomes()];
 	if (flags.json) return printJson({ version: VERSION, trial, ...outcomes });
 	printLine(trialLine(trial));
