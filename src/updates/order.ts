@@ -20,7 +20,8 @@ export function untilWindowMs(window: string | null, now: Date): number {
 	const [fromHour = 0, fromMinute = 0, toHour = 0, toMinute = 0] = match.slice(1).map(Number);
 	const [from, to] = [fromHour * 60 + fromMinute, toHour * 60 + toMinute];
 	const minute = now.getHours() * 60 + now.getMinutes();
-	const isOpen = from === to || (from < to ? minute >= from && minute < to : minute >= from || minute < to);
+	// Equal times are the whole day.
+	const isOpen = from < to ? minute >= from && minute < to : minute >= from || minute < to;
 	if (isOpen) return 0;
 	const seconds = ((from - minute + 1440) % 1440) * 60 - now.getSeconds();
 	return seconds * 1000 - now.getMilliseconds();
