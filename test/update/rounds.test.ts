@@ -84,7 +84,7 @@ test.concurrent.each(rounds)(
 			await device.untilJudged();
 			// Nobody helps.
 			await machine.run(
-				`timeout 120 sh -c 'until dpkg-query --show --showformat="\${Status}" idv-agent | grep "ok installed"; do sleep 0.3; done'`,
+				`timeout 120 sh -c 'until dpkg --status idv-agent | grep --quiet "ok installed"; do sleep 0.3; done'`,
 			);
 			const now = await device.installed();
 			if (!now.endsWith(' installed')) throw new Error(await device.story());
