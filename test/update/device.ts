@@ -78,7 +78,7 @@ export async function createDevice(site: Site, first?: string) {
 		story: async () =>
 			(
 				await machine.run(
-					'tail -n 25 /var/log/apt/term.log; dpkg -l idv-agent; ls -l /var/lib/idv-agent-update; cat /var/lib/idv-agent-update/trial.json; journalctl --no-pager --lines=40 --unit=idv-agent-judge; systemctl status --no-pager idv-agent; df /',
+					'tail -n 25 /var/log/apt/term.log; dpkg -l idv-agent; ls -l /var/lib/idv-agent-update; cat /var/lib/idv-agent-update/trial.json; journalctl --no-pager --lines=40 --unit=idv-agent-judge --unit=idv-agent-finish; systemctl status --no-pager idv-agent; df /',
 				)
 			).text,
 		installed: async () =>
