@@ -52,7 +52,8 @@ const rounds = Array.from({ length: ROUNDS }, (_, index) => {
 	const disorder = DISORDERS[Math.floor(random() * DISORDERS.length)] ?? 'power';
 	const isReal = index >= ROUNDS - REAL;
 	const isRealBad = behaviour === 'never-online' ? 'crashing' : behaviour;
-	const afterMs = Math.floor(random() * (isReal ? 20_000 : 6_000));
+	// From before apt's first word until after the judge's last.
+	const afterMs = Math.floor(random() * (isReal ? 30_000 : 15_000));
 	return [index + 1, isReal ? 'real' : 'stub', isReal ? isRealBad : behaviour, disorder, afterMs] as const;
 });
 

@@ -119,6 +119,24 @@ describe('an update by apt', () => {
 	});
 
 	test.skipIf(IS_SHORT)(
+		'whose device loses its power before there is a judge is finished at the next boot',
+		async () => {
+			await device.publish([await device.stub(before, 'good'), await device.stub(device.next(), 'good')]);
+			const upgrading = device.upgrade();
+			await device.machine.must('until dpkg --status idv-agent | grep --quiet half-configured; do :; done');
+			await device.machine.cutPower();
+			await upgrading;
+			await device.machine.boot();
+			await device.untilJudged();
+			await device.machine.must(
+				`timeout 60 sh -c 'until dpkg --status idv-agent | grep "ok installed"; do sleep 0.2; done'`,
+			);
+			expect(await device.installed()).toBe(`${before} installed`);
+			await device.expectWhole();
+		},
+	);
+
+	test.skipIf(IS_SHORT)(
 		'on a read-only root changes nothing, and is whole when the root can be written again',
 		async () => {
 			const version = device.next();
