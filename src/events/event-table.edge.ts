@@ -370,7 +370,7 @@ export function moveToMemory(file: string): EventTable {
 	return memory;
 }
 
-/** What is begun, or undone if it fails. */
+/** Begins something; undoes it if it fails. */
 function attempted<Result>(begin: () => Result, undo: () => void): Result {
 	try {
 		return begin();

@@ -30,7 +30,7 @@ export function createFlushing() {
 		} catch (error) {
 			end = { error };
 		}
-		// Another object for each flush: the answer to one that was not waited for is nobody's.
+		// Another object for each flush: the answer to one that was not waited for is ignored.
 		current = end ? null : { ...work };
 		if (end) work.onEnd(end.error);
 		else flush(current as Work);

@@ -37,7 +37,7 @@ export type { Consumer, DurableEventStore, EventStore, EventStoreOptions } from 
 
 /** Events that are remembered for telling duplicates, deleted ones included. */
 const REMEMBERED_EVENTS = 1024;
-/** What waits for the disk at most, as `maxBytes` counts: beyond it the agent waits as well, and so does the service. */
+/** Events that wait for the disk at most, as `maxBytes` counts: beyond it the agent waits with them, and so does the service. */
 const MAX_PENDING_BYTES = 4 * 1024 * 1024;
 /** A smaller step of the clock, as against the time that passed, does not matter for the age of events. */
 const CLOCK_STEP_MS = 60_000;
@@ -281,7 +281,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		try {
 			return look(open);
 		} catch (error) {
-			// What is under way fails as well, and may see to it.
+			// A group that is under way fails as well, and may see to it.
 			flushing.finish();
 			if (eventTable === open) fallBack(error);
 			return eventTable ? look(eventTable) : nothing;
