@@ -217,7 +217,7 @@ describe('clean-up', () => {
 	});
 });
 
-test('heartbeats, pings and the local interface keep their time while a flush does not end', async () => {
+test('heartbeats, pings and the local interface keep their time while a flush does not end [F188]', async () => {
 	const service = await startService({ workflows: ['check-in'] });
 	onTestFinished(() => service.close());
 	const device = await givenPairedAgent(service, { settings: { heartbeatCadence: 10 } });
