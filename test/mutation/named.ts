@@ -2,9 +2,9 @@
  * Faults that once stayed unnoticed, each with the tests that must notice it now: `npm run mutate -- --named [part of a name]`.
  * Ends with 1 when one is not noticed. A text that is no longer in its file fails too: plant the fault elsewhere.
  */
-import { readFileSync, writeFileSync } from 'node:fs';
+import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { passes, withCopy } from './copy.ts';
+import { ROOT, withCopy } from './copy.ts';
 
 interface NamedFault {
 	readonly name: string;
@@ -151,23 +151,21 @@ export const NAMED: readonly NamedFault[] = [
 ];
 
 /** Tries all whose name has the text; returns the exit status. */
-export function tryNamed(part: string): number {
+export async function tryNamed(part: string): Promise<number> {
 	const asked = NAMED.filter(({ name }) => name.includes(part));
 	let missed = 0;
-	withCopy((directory) => {
+	await withCopy(async (copy) => {
 		for (const { name, file, from, to, tests } of asked) {
-			const path = join(directory, file);
-			const source = readFileSync(path, 'utf8');
+			const source = readFileSync(join(ROOT, file), 'utf8');
 			const fits = source.includes(from);
-			writeFileSync(
-				path,
-				source.replace(from, () => to),
+			const able = globSync([tests, `${tests}/*.test.ts`], { cwd: ROOT }).filter(
+				(test) => test.endsWith('.test.ts') && copy.testsOf(file).has(test),
 			);
-			const noticed = fits && !passes(directory, [tests]);
-			writeFileSync(path, source);
-			if (!noticed) missed += 1;
-			const verdict = noticed ? 'noticed' : fits ? 'NOT NOTICED' : 'NOT THERE ANY MORE';
-			process.stdout.write(`${verdict.padEnd(13)} ${name} (${tests})\n`);
+			const changed = source.replace(from, () => to);
+			const by = fits ? await copy.noticedBy(file, changed, able) : null;
+			if (by === null) missed += 1;
+			const verdict = by ? 'noticed' : fits ? 'NOT NOTICED' : 'NOT THERE ANY MORE';
+			process.stdout.write(`${verdict.padEnd(13)} ${name} (${by ?? tests})\n`);
 		}
 	});
 	process.stdout.write(`${asked.length - missed} of ${asked.length} noticed\n`);
