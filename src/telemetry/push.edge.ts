@@ -44,7 +44,8 @@ export async function deliver({ url, headers, body, agent, deadlineMs, signal }:
 				...(isLarge && { 'content-encoding': 'gzip' }),
 				'content-length': bytes.length,
 			},
-			...(agent ? { agent } : isSecure && { agent: keptOpen }),
+			// Node's own for plain http would keep its connection when this agent has ended.
+			agent: agent ?? (isSecure && keptOpen),
 		};
 		const request = (isSecure ? requestHttps : requestHttp)(url, options, (response) => {
 			response.on('error', reject);

@@ -122,7 +122,10 @@ async function openRunner(root: string) {
 		watch: false,
 		include: ['test/*/*.test.ts'],
 		pool: 'forks',
+		// A fault is gone with its run: the workers are new each time.
+		isolate: false,
 		maxWorkers: 2,
+		teardownTimeout: 1000,
 		testTimeout: TEST_LIMIT_MS,
 		hookTimeout: TEST_LIMIT_MS,
 		reporters: [silent],
