@@ -2,8 +2,8 @@
  * The real daemon in a directory of its own, against the embedded service over real sockets, with a clock that a test
  * steps. Fails the test when a timer, a socket, a server or an open file is left behind.
  */
-import { readFileSync, watch } from 'node:fs';
-import { mkdir, mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
+import { existsSync, readFileSync, watch } from 'node:fs';
+import { mkdir, mkdtemp, readdir, readFile, readlink, rm, symlink, writeFile } from 'node:fs/promises';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -60,6 +60,7 @@ export interface Home {
 	readonly paths: AgentPaths;
 	/** Writes a file with a secret in it; returns its path. */
 	secretFile(name: string, text: string): Promise<string>;
+	/** Nobody notices: `config.json` is a link, and where it leads to is not watched. `reload` has the agent read it, once. */
 	writeSettings(document: unknown): Promise<void>;
 	/** The names of the files in the state directory that hold the text. */
 	filesWith(text: string): Promise<string[]>;
@@ -143,8 +144,10 @@ export async function givenHome(): Promise<Home> {
 			await writeFile(path, `${text}\n`, { mode: 0o600 });
 			return path;
 		},
-		writeSettings: (document) =>
-			writeFile(configFile, typeof document === 'string' ? document : JSON.stringify(document)),
+		async writeSettings(document) {
+			if (!existsSync(configFile)) await symlink(join(directory, 'settings.json'), configFile);
+			await writeFile(configFile, typeof document === 'string' ? document : JSON.stringify(document));
+		},
 		async filesWith(text) {
 			// Whoever opens and closes the lock file gives the lock away; it is always empty.
 			const names = (await readdir(stateDir)).filter((name) => name !== 'lock.db');

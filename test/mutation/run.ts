@@ -19,7 +19,8 @@ const { values, positionals: named } = parseArgs({
 if (values.named) process.exit(await tryNamed(named[0] ?? ''));
 if (values.seed !== undefined) {
 	const [seed, count] = [Number(values.seed), Number(values.count)];
-	if (Number.isInteger(seed) && Number.isInteger(count)) process.exit(await sampleMutants({ seed, count, names: named }));
+	if (Number.isInteger(seed) && Number.isInteger(count))
+		process.exit(await sampleMutants({ seed, count, names: named }));
 	process.stderr.write('--seed and --count must be whole numbers.\n');
 	process.exit(64);
 }
