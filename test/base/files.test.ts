@@ -194,6 +194,13 @@ describe('what is written survives a power cut: content is flushed before its na
 });
 
 describe('a write', () => {
+	test('goes on where an earlier one was cut off', async () => {
+		fsSync.writeFileSync(at('config.json.new'), 'of another life');
+		await writeProvisioned(at('config.json'), '{}', 0o644);
+		expect(fsSync.readFileSync(at('config.json'), 'utf8')).toBe('{}');
+		expect(fsSync.readdirSync(directory)).toEqual(['config.json']);
+	});
+
 	test('that fails leaves the old content and nothing beside it', async () => {
 		await writeDurably(at('file'), 'old');
 		const full = Object.assign(new Error(), { code: 'ENOSPC' });
