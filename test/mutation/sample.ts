@@ -32,7 +32,12 @@ const AREAS: Readonly<Record<string, Area>> = {
 	},
 	link: {
 		sources: ['src/connection/link.runner.ts', 'src/connection/heartbeats.runner.ts', 'src/connection/line.runner.ts'],
-		tests: ['test/agent/links.test.ts', 'test/status/gaps.test.ts', 'test/connection/line'],
+		tests: [
+			'test/connection/heartbeats.test.ts',
+			'test/connection/line',
+			'test/status/gaps.test.ts',
+			'test/agent/links.test.ts',
+		],
 		more: [
 			'test/agent',
 			'test/connection/settings-bearing.test.ts',
