@@ -29,10 +29,7 @@ export interface ReadOptions {
 	readonly inspect?: (stat: Stats, descriptor: number) => void | Promise<void>;
 }
 
-/**
- * Reads a whole regular file, never more than `maxBytes` of it, and never waits for the writer of a pipe.
- * @throws an error for `inWords`, whose `errnoOf` is that of the system or a {@link FileFault}.
- */
+/** Never more than `maxBytes`, and never waits for a pipe's writer. @throws for `inWords`, or a {@link FileFault}. */
 export async function readBytes(file: string, maxBytes: number, options: ReadOptions = {}): Promise<Buffer> {
 	const flags = constants.O_RDONLY | constants.O_NONBLOCK | (options.refuseLink ? constants.O_NOFOLLOW : 0);
 	const descriptor = fs.openSync(file, flags);
@@ -141,7 +138,6 @@ export async function syncDirectory(directory: string): Promise<void> {
 	}
 }
 
-/** Removes a file, if it is there. */
 export async function remove(file: string): Promise<void> {
 	// Mostly it is not: no thread is needed to find that out.
 	if (!fs.lstatSync(file, { throwIfNoEntry: false })) return;
@@ -156,7 +152,6 @@ export interface User {
 	readonly gid: number;
 }
 
-/** A user of /etc/passwd, by name or by number. */
 export async function findUser(asked: string | number): Promise<User | null> {
 	const [name, , uid, gid] = (await findEntry('/etc/passwd', asked)) ?? [];
 	return name === undefined ? null : { name, uid: Number(uid), gid: Number(gid) };
@@ -169,7 +164,6 @@ export interface Group {
 	readonly members: readonly string[];
 }
 
-/** A group of /etc/group, by name or by number. */
 export async function findGroup(asked: string | number): Promise<Group | null> {
 	const [name, , gid, members = ''] = (await findEntry('/etc/group', asked)) ?? [];
 	return name === undefined ? null : { name, gid: Number(gid), members: members.split(',').filter(Boolean) };

@@ -1,12 +1,9 @@
-/**
- * The meaning of an HTTP answer or a close code, as a failure.
- * Pure: opens nothing and reads no clock. A message names the host and the status, never a credential and never a query string.
- */
-
+/** The meaning of an HTTP answer or a close code. Names host and status, never a credential or a query. Pure. */
 import { type ErrorCode, type Failure, failure, type Params } from '../base/errors.ts';
 import { redact, registryOf, SECRET_MARK } from '../base/redact.ts';
 import { joinSentences } from '../base/sentences.ts';
 import type { AuthorizationScheme } from '../protocol/authorization.ts';
+import { parseJson } from '../protocol/json-pointer.ts';
 import { cleanText, readErrorDetail } from '../protocol/problem.ts';
 import { readAnswerTexts } from '../protocol/registration-answer.ts';
 import { inBrackets, proxyAnswered, wantsClientCertificate } from './classify-network-error.ts';
@@ -33,7 +30,6 @@ export interface HttpAnswer {
 	readonly host: string;
 	/** What the request was authorized with. */
 	readonly scheme?: AuthorizationScheme | undefined;
-	/** The workflow in the request. */
 	readonly workflowId?: string | undefined;
 	/** Where the settings say that the token is; for a registration. */
 	readonly tokenPointer?: string | null | undefined;
@@ -43,10 +39,7 @@ export interface HttpAnswer {
 	readonly secrets?: readonly string[] | undefined;
 }
 
-/**
- * What an HTTP answer means. The status decides; the body is detail.
- * Source: assumed (errors).
- */
+/** The status decides; the body is detail. Source: assumed (errors). */
 export function classifyHttpAnswer(answer: HttpAnswer): Failure {
 	const { status, purpose, host, headers } = answer;
 	const said = (code: ErrorCode, more: { remedy?: string; retryAfterMs?: number } = {}) =>
@@ -201,11 +194,7 @@ function saysUnknownWorkflow(answer: HttpAnswer): boolean {
 
 /** The `code` of a problem document; empty for a body that is none: then its words are all there is. */
 function problemCode(body: string): string {
-	try {
-		return String((JSON.parse(body) as { code?: unknown } | null)?.code ?? '');
-	} catch {
-		return '';
-	}
+	return String(Object(parseJson(body)).code ?? '');
 }
 
 function withDetail(answer: HttpAnswer): string {
@@ -225,10 +214,7 @@ function paramsOf(answer: HttpAnswer): Params {
 	return { host, status, ...(workflowId !== undefined && { workflowId }), ...(detail !== '' && { detail }) };
 }
 
-/**
- * Cuts credentials out of a text from outside: known ones, and whatever looks like one. Shorter than four characters is
- * no secret but a letter.
- */
+/** Cuts credentials out of a text from outside. Shorter than four characters is a letter, not a secret. */
 function withoutSecrets(text: string, secrets: readonly string[]): string {
 	const known = secrets
 		.filter((secret) => secret.length >= 4)
@@ -261,7 +247,6 @@ const CLOSE_WORDS: Readonly<Record<number, string>> = {
 	1014: 'bad gateway',
 };
 
-/** How a channel was closed. */
 export interface ChannelClose {
 	/** Of the close frame; 1005 for a frame without a code, 1006 for none at all. */
 	readonly code: number;

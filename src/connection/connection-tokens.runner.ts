@@ -2,7 +2,6 @@
  * Connection tokens on their way between the wire, a link and the disk: what is kept of each, how old it is and how long it
  * lives. Validates no token: the life that a token states is only a hint for renewing in time.
  */
-
 import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { readTokenLife, type TokenLife } from '../protocol/token-life.ts';
 import type { Credentials } from '../settings/credentials.runner.ts';
@@ -50,10 +49,7 @@ export function provisionedSince(token: string, wallMs: number): string {
 	return new Date(Math.min(issuedAtMs, wallMs)).toISOString();
 }
 
-/**
- * From `iat` to `exp`; without `iat` from when it was obtained, by the device's clock; without either as the settings say.
- * `null` when nothing sensible is known.
- */
+/** From `iat` to `exp`, else from when it was obtained, else as the settings say; `null` when nothing is known. */
 function lifeFrom(
 	life: TokenLife | null,
 	obtainedAtWallMs: number,

@@ -4,7 +4,6 @@
  *
  * Every asynchronous effect carries an attempt number; an event that answers an older attempt changes nothing.
  */
-
 import { dispositionOf, type ErrorCode, type Failure, failure, retryClassOf } from '../base/errors.ts';
 import {
 	afterFailure,
@@ -171,10 +170,7 @@ export const TRANSITIONS: Table = {
 	closed: {},
 };
 
-/**
- * Starts a link: with a Connection it goes straight to the channel, without one it registers first.
- * @param isFresh whether the Connection was issued a moment ago.
- */
+/** With a Connection it goes straight to the channel. @param isFresh whether that was issued a moment ago. */
 export function startLink(
 	credentials: readonly Credential[],
 	connection: Connection | null,
@@ -186,17 +182,13 @@ export function startLink(
 	return connection ? openWith(entered, connection, atMs) : register({ ...entered, connection: null }, { atMs });
 }
 
-/**
- * The next state and what has to be done.
- * @param random uniform in [0, 1), for the jitter of waits.
- */
+/** The next state and what has to be done. @param random in [0, 1), for the jitter of waits. */
 export function transition(state: LinkState, event: LinkEvent, random: () => number): Step {
 	if ('attempt' in event && event.attempt !== state.attempt) return { state, effects: [] };
 	const handler = TRANSITIONS[state.name][event.type] as Handler<LinkState['name'], LinkEvent['type']> | undefined;
 	return handler ? handler(state, event, random) : { state, effects: [] };
 }
 
-/** The Connection that a link holds, if any. */
 export function connectionOf(state: LinkState): Connection | null {
 	return state.name === 'closed' ? null : state.connection;
 }

@@ -2,7 +2,6 @@
  * The parts of a request that may be forwarded to the service: paths, query and headers. Pure, and strict where servers
  * differ: a path that two of them could read in two ways is refused rather than corrected. Sends nothing and holds no credential.
  */
-
 import { type Failure, failure } from '../base/errors.ts';
 import { AUTHORIZATION_PARAMETER } from '../protocol/authorization.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
@@ -110,10 +109,7 @@ const NOT_TO_CALLER =
 
 export type HeaderLines = Readonly<Record<string, string | readonly string[] | undefined>>;
 
-/**
- * The headers of a caller that go to the service. Names in lower case.
- * @param more names in lower case that the settings add.
- */
+/** The headers of a caller that go to the service. @param more names that the settings add, in lower case. */
 export function headersToService(
 	headers: HeaderLines,
 	more: readonly string[] = [],

@@ -3,15 +3,12 @@
  * applications in a browser. Opens, moves and closes them as the settings change. The device works without any of them:
  * one that cannot be opened is a warning, never the end of the agent.
  */
-
 import type { Agent } from '../agent/agent.runner.ts';
 import { failure, toFailure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Settings } from '../settings/table.ts';
 import { type LocalRoute, type LocalServer, openApplicationSocket } from './server/local-server.ts';
 import type { BrowserApplication, LoopbackServerOptions } from './server/loopback-server.ts';
-
-export type LocalAddresses = ReturnType<typeof createLocalPorts>['addresses'];
 
 export interface LocalPortsParts {
 	readonly routes: readonly LocalRoute[];

@@ -1,6 +1,4 @@
-/**
- * The credentials that settings name: read from their files, named by a hash, never kept anywhere else.
- */
+/** The credentials that settings name: read from their files, named by a hash, never kept anywhere else. */
 import { createHash } from 'node:crypto';
 import { AgentError, type Failure } from '../base/errors.ts';
 import { MIN_SECRET_LENGTH } from '../base/redact.ts';
@@ -22,10 +20,7 @@ export interface Credentials {
 
 export const NO_CREDENTIALS: Credentials = { reusable: null, provisioned: null, id: '', secrets: [] };
 
-/**
- * Reads what the settings name.
- * @param readSecret returns the one line of a file; throws `credential-unreadable`.
- */
+/** @param readSecret returns the one line of a file; throws `credential-unreadable`. */
 export async function readCredentials(
 	settings: Settings['credential'],
 	readSecret: (path: string) => Promise<string>,

@@ -1,10 +1,8 @@
-/**
- * The settings as they are in force: layers merged, every value checked, and where each came from.
- * Reads no file and no environment itself: layers are handed in, lowest first.
- */
+/** The settings in force: layers merged, lowest first, every value checked, and where each came from. Reads no file. */
 import type * as z from 'zod';
 import { type Checked, NOTHING_CHECKED } from '../base/checked.ts';
 import { type Failure, failure } from '../base/errors.ts';
+import { isObject } from '../protocol/json-pointer.ts';
 import type { Setting } from './setting-kinds.ts';
 import { listSettings, type Settings } from './table.ts';
 
@@ -37,10 +35,7 @@ export interface ResolvedSettings {
 	readonly problems: readonly Failure[];
 }
 
-/**
- * Merges the layers, lowest first, and checks every value. Bad values keep what was below them and are reported.
- * @param checked values that are among these are taken as they stand.
- */
+/** Bad values keep what was below them and are reported. @param checked values among these are taken as they stand. */
 export function resolveSettings(
 	layers: readonly SettingsLayer[],
 	checked: Checked = NOTHING_CHECKED,
@@ -58,7 +53,7 @@ export function resolveSettings(
 		origins.set(path, { source: 'default', where: null });
 	}
 	for (const { layer, entries } of read) {
-		if (layer.source === 'file' && !isGroupOfSettings(layer.document))
+		if (layer.source === 'file' && !isObject(layer.document))
 			problems.push(failure('settings-invalid', `${layer.where}: the file must hold a group of settings: { … }.`));
 		for (const { path, keys, value, where } of entries) {
 			const entry = known.get(path);
@@ -96,7 +91,7 @@ function* readLayer(layer: SettingsLayer, known: ReadonlyMap<string, Setting<unk
 	if (layer.source !== 'file') {
 		for (const [path, { value, where }] of layer.texts)
 			yield { path, keys: [], value: readText(known.get(path)?.kind, value), where };
-	} else if (isGroupOfSettings(layer.document)) yield* readGroup(layer.document, [], layer.where, groupsOf(known));
+	} else if (isObject(layer.document)) yield* readGroup(layer.document, [], layer.where, groupsOf(known));
 }
 
 function* readGroup(
@@ -109,7 +104,7 @@ function* readGroup(
 		const keys = [...above, key];
 		const path = keys.join('.');
 		if (!groups.has(path)) yield { path, keys, value, where };
-		else if (isGroupOfSettings(value)) yield* readGroup(value, keys, where, groups);
+		else if (isObject(value)) yield* readGroup(value, keys, where, groups);
 		else yield { path, keys, value: NOT_A_GROUP, where };
 	}
 }
@@ -120,10 +115,6 @@ function groupsOf(known: ReadonlyMap<string, unknown>): ReadonlySet<string> {
 	for (const path of known.keys())
 		for (let dot = path.indexOf('.'); dot > 0; dot = path.indexOf('.', dot + 1)) groups.add(path.slice(0, dot));
 	return groups;
-}
-
-function isGroupOfSettings(value: unknown): value is Record<string, unknown> {
-	return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 const NOT_A_GROUP = Symbol('a value where a group of settings belongs');
@@ -169,10 +160,14 @@ export function plainIssue(issue: z.core.$ZodIssue | undefined): string {
 }
 
 function unknownKey(path: string, known: ReadonlyMap<string, Setting<unknown>>): string {
-	const nearest = nearestName(path, [...known.keys()]);
-	if (groupsOf(known).has(path))
-		return `must be a group of settings: { … }${nearest ? `; did you mean ${nearest}?` : '.'}`;
-	return nearest ? `is not a setting; did you mean ${nearest}?` : 'is not a setting.';
+	const fault = groupsOf(known).has(path) ? 'must be a group of settings: { … }' : 'is not a setting';
+	return fault + didYouMean(path, [...known.keys()]);
+}
+
+/** How the sentence about a mistyped name ends. */
+export function didYouMean(typed: string, names: readonly string[]): string {
+	const nearest = nearestName(typed, names);
+	return nearest ? `; did you mean ${nearest}?` : '.';
 }
 
 /** The known name that is most like a mistyped one, if any is near enough to be meant. */

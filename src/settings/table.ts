@@ -1,6 +1,4 @@
-/**
- * Every setting: its name, meaning, unit, range and default. Nothing is read or merged here (that is `resolve.ts`).
- */
+/** Every setting: its name, meaning, unit, range and default. */
 import * as z from 'zod';
 import { AUTHORIZATION_PARAMETER } from '../protocol/authorization.ts';
 import { DEFAULT_MESSAGE_BYTES, HEARTBEAT_FIELDS, MAX_FRAME_BYTES } from '../protocol/channel.ts';
@@ -16,7 +14,6 @@ import {
 import { DEFAULT_CHANNEL_PATH } from '../protocol/endpoints.ts';
 import { forwardedHeaderSchema } from '../protocol/forwarded-headers.ts';
 import { later } from '../protocol/later.ts';
-import { baseUrl, fetchedUrl, origin } from './addresses.ts';
 import {
 	file,
 	flag,
@@ -31,10 +28,13 @@ import {
 	setting,
 } from './setting-kinds.ts';
 import {
+	baseUrl,
+	fetchedUrl,
 	fleetNameSchema,
 	kindOfMessage,
 	labelSchema,
 	messageTemplate,
+	origin,
 	pointer,
 	publicKeySchema,
 	SCAN_SUFFIXES,

@@ -1,8 +1,7 @@
-/**
- * The forms of values that settings have: what each must be, in words for the person who wrote it. Made when a value is checked.
- */
+/** The forms of values that settings have, in words for the person who wrote them. Made when a value is checked. */
 import * as z from 'zod';
 import { templateProblem } from '../protocol/channel.ts';
+import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { later } from '../protocol/later.ts';
 
 export const text = later(() =>
@@ -56,14 +55,44 @@ export const publicKeySchema = later(() =>
 		.regex(/^ed25519:[A-Za-z0-9+/]{43}=$/, 'must be a key such as "ed25519:…" from idv fleet keygen'),
 );
 
-/**
- * The end of a scan: `auto` takes CR, LF or a quiet moment; `cr` and `lf` only that character; `none` only the quiet.
- * Scanners are sold with any of them.
- */
+/** Scanners are sold with any of these: `auto` takes CR, LF or a quiet moment, `none` only the quiet. */
 export const SCAN_SUFFIXES = ['auto', 'cr', 'lf', 'none'] as const;
 
 export type ScanSuffix = (typeof SCAN_SUFFIXES)[number];
-/** Two times of the day. */
 export const timeWindow = later(() =>
 	text.regex(/^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$/, 'must be two times of the day such as 02:00-05:00'),
+);
+
+/** Address of the service: https, or http to this machine itself. */
+export const baseUrl = later(() =>
+	z.string('must be a text').transform((value, context) => {
+		const url = normalizeBaseUrl(value);
+		if (url && (url.startsWith('https:') || isLoopback(url))) return url;
+		context.addIssue(
+			url
+				? 'must begin with https:// (plain http is only for this machine itself)'
+				: 'must be an https address without user, query or fragment, such as https://id.example.com',
+		);
+		return z.NEVER;
+	}),
+);
+/** Where pairing codes may come from. */
+export const origin = later(() =>
+	z.string('must be a text').transform((value, context) => {
+		const url = normalizeBaseUrl(value);
+		if (url) return url;
+		context.addIssue('must be an origin such as https://id.example.com, with the path of the service if it has one');
+		return z.NEVER;
+	}),
+);
+
+/** Address of a plan or a metrics store: https, or http to this machine itself, without user and fragment. */
+export const fetchedUrl = later(() =>
+	z.string('must be a text').transform((value, context) => {
+		const url = URL.parse(value);
+		const isSafe = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLoopback(url.href));
+		if (url && isSafe && !url.username && !url.password && !url.hash) return url.href;
+		context.addIssue('must be an https address without user and fragment (plain http is only for this machine itself)');
+		return z.NEVER;
+	}),
 );

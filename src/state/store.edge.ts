@@ -254,6 +254,11 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 	};
 }
 
+/** The newest good state, for a look beside a running agent. @throws AgentError `state-unreadable`. */
+export async function lookAtState(stateDir: string): Promise<LoadedState> {
+	return (await openStateStore(stateDir, { readonly: true })).load();
+}
+
 type StateFile =
 	| { readonly kind: 'missing' }
 	| { readonly kind: 'damaged'; readonly file: string; readonly reason: string }
@@ -317,10 +322,7 @@ function serialize(state: DeviceState, newer: ReturnType<typeof newerFields>): s
 	throw new AgentError('internal', `A state that is not valid was not saved (${where}).`);
 }
 
-/**
- * The lock of this directory, held until the connection closes or the process dies. Measured: it writes nothing and
- * makes no other file.
- */
+/** The lock of this directory, held until the connection closes or the process dies. It writes nothing. */
 async function takeLock(stateDir: string): Promise<DatabaseSync> {
 	const file = path.join(stateDir, LOCK);
 	try {
