@@ -141,7 +141,11 @@ async function openRunner(root: string) {
 		const specifications = await vitest.globTestSpecifications([...order]);
 		for (const project of vitest.projects) project.config.bail = bail;
 		vitest.config.bail = bail;
-		const limit = setTimeout(endWorkers, RUN_LIMIT_MS);
+		let isEndless = false;
+		const limit = setTimeout(() => {
+			isEndless = true;
+			endWorkers();
+		}, RUN_LIMIT_MS);
 		try {
 			await vitest.runTestSpecifications(specifications);
 		} catch {
@@ -153,7 +157,9 @@ async function openRunner(root: string) {
 			one.moduleId.slice(root.length + 1),
 			one.state() === 'failed' || (bail === 0 && !one.ok()) ? null : one.diagnostic().duration,
 		]);
-		return new Map(found);
+		const outcomes = new Map(found);
+		const hanging = isEndless && tests.find((test) => !outcomes.has(test));
+		return hanging ? outcomes.set(hanging, null) : outcomes;
 	}
 
 	return {
