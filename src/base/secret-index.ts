@@ -148,7 +148,13 @@ for (let letter = 0x41; letter <= 0x5a; letter += 1) FOLD[letter] = letter + 0x2
 const isSign = (byte: number | undefined) => byte === 0x2b || byte === 0x2d;
 
 function fold(bytes: Uint8Array): Uint8Array {
-	return bytes.map((byte) => FOLD[byte] ?? DROPPED).filter((byte) => byte !== DROPPED);
+	const folded = new Uint8Array(bytes.length);
+	let length = 0;
+	for (const byte of bytes) {
+		const as = FOLD[byte] ?? DROPPED;
+		if (as !== DROPPED) folded[length++] = as;
+	}
+	return folded.subarray(0, length);
 }
 
 /**
@@ -157,11 +163,11 @@ function fold(bytes: Uint8Array): Uint8Array {
  */
 function patternsOf(secret: string): Pattern[] {
 	const forms = unescapedViews(secret).map(({ bytes }) => bytes);
-	const hex = Array.from(forms[0] ?? [], (byte) => byte.toString(16).padStart(2, '0')).join('');
+	const plain = Buffer.from(forms[0] ?? []);
 	const escaped = [encodeURIComponent(secret.toWellFormed()), JSON.stringify(secret).slice(1, -1)];
-	const texts = [hex, ...escaped, ...[0, 1, 2].map((before) => base64Core(forms[0] ?? new Uint8Array(), before))];
-	const all = [...forms, ...texts.map((text) => new TextEncoder().encode(text))].map(fold);
-	const different = new Map(all.map((bytes) => [bytes.join(), bytes]));
+	const texts = [plain.toString('hex'), ...escaped, ...[0, 1, 2].map((before) => base64Core(plain, before))];
+	const all = [...forms, ...texts.map((text) => Buffer.from(text))].map(fold);
+	const different = new Map(all.map((bytes) => [Buffer.from(bytes).toString('latin1'), bytes]));
 	return [...different.values()]
 		.filter((bytes) => bytes.length >= MIN_PIECE_LENGTH)
 		.map((bytes) => ({ bytes, minPiece: minPieceOf(bytes.length), secret }));
@@ -173,8 +179,7 @@ function minPieceOf(length: number): number {
 
 /** The characters of base64 that the bytes alone decide when so many others stand before them. */
 function base64Core(bytes: Uint8Array, before: number): string {
-	const binary = Array.from(bytes, (byte) => String.fromCharCode(byte)).join('');
-	const text = btoa('\0'.repeat(before) + binary);
+	const text = Buffer.concat([Buffer.alloc(before), bytes]).toString('base64');
 	return text.slice(Math.ceil((before * 8) / 6), Math.floor(((before + bytes.length) * 8) / 6));
 }
 
