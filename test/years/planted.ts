@@ -255,7 +255,7 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'connection.obtainedAtMs + connection.lifeMs * (share + 1)',
 		{ years: '0.06' },
 	),
-	one('online-twice', 'hooks-alternate', 'hooks/hooks.runner.ts', 'wasOnline = isOnline;', 'wasOnline = false;'),
+	one('online-twice', 'hooks-alternate', 'hooks/hooks.runner.ts', 'if (lastState === before) return;', ''),
 	one(
 		'hooks-skipped',
 		'hooks-see-notifications',
