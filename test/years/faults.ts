@@ -35,7 +35,7 @@ export interface Cycle {
 export const RECOVERY_MS = 75 * MINUTE;
 export const STILL_MS = 105 * MINUTE;
 
-/** When things break and when they are left alone. */
+/** When things break and when they are left alone: after each rest for a day on average. */
 export function cyclesOf(seed: number, lengthMs: number): Cycle[] {
 	const chance = chanceOf(seed * 31 + 7);
 	const cycles: Cycle[] = [];
@@ -44,7 +44,7 @@ export function cyclesOf(seed: number, lengthMs: number): Cycle[] {
 		const judgedMs = calmMs + RECOVERY_MS + STILL_MS;
 		if (judgedMs > lengthMs) return cycles;
 		cycles.push({ fromMs, calmMs, judgedMs });
-		fromMs = judgedMs;
+		fromMs = judgedMs + Math.round(chance() * chance() * 4 * DAY);
 	}
 }
 

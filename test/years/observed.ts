@@ -14,7 +14,6 @@ export type Observed =
 			scheme: string;
 			credential: string;
 			workflowId: string | null;
-			isAnswered: boolean;
 			atMs: number;
 	  }
 	| { type: 'planPublished'; plan: PublishedPlan }

@@ -12,7 +12,7 @@ export interface Plant {
 	readonly catches?: string;
 	/** The first seed that is lived with it; default 17: a Connection of an hour, a plan, many faults. */
 	readonly seed?: number;
-	/** How long each life is; default 0.03. */
+	/** How long each life is; default 0.06. */
 	readonly years?: string;
 }
 
@@ -180,6 +180,14 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'connection/registration-budget.ts',
 		"{ most: 10, withinMs: MINUTE, words: 'a minute' },",
 		"{ most: 1000, withinMs: MINUTE, words: 'a minute' },",
+		{ seed: 7, years: '0.08' },
+	),
+	one(
+		'lost-answers-cost-nothing',
+		'registers-seldom',
+		'connection/link.runner.ts',
+		"const unsent = result.sent === 'no';",
+		"const unsent = result.sent !== 'answered';",
 		{ seed: 7, years: '0.08' },
 	),
 	one(
