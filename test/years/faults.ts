@@ -29,6 +29,8 @@ export interface Cycle {
 	/** From here on there are no faults. */
 	readonly calmMs: number;
 	readonly judgedMs: number;
+	/** Until then nothing happens but what a quiet device does. */
+	readonly quietUntilMs: number;
 }
 
 /** How long a device has to come back, and how long it is then looked at. */
@@ -43,8 +45,9 @@ export function cyclesOf(seed: number, lengthMs: number): Cycle[] {
 		const calmMs = fromMs + Math.round((2 + chance() * chance() * 70) * HOUR);
 		const judgedMs = calmMs + RECOVERY_MS + STILL_MS;
 		if (judgedMs > lengthMs) return cycles;
-		cycles.push({ fromMs, calmMs, judgedMs });
-		fromMs = judgedMs + Math.round(chance() * chance() * 4 * DAY);
+		const quietUntilMs = judgedMs + Math.round(chance() * chance() * 4 * DAY);
+		cycles.push({ fromMs, calmMs, judgedMs, quietUntilMs });
+		fromMs = quietUntilMs;
 	}
 }
 

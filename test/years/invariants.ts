@@ -101,6 +101,28 @@ export const INVARIANTS: readonly Invariant[] = [
 		},
 	},
 	{
+		name: 'leases-are-honoured',
+		promise: 'While an application holds a lease and the limit has not come, the device stays with its workflow.',
+		on: {
+			leased: ({ phase, workflowId, status: { workflow, sentence } }) =>
+				says(
+					phase === 'held' && workflow.live === workflowId,
+					() => `moved to ${workflowId} during a verification: ${sentence}`,
+				),
+		},
+	},
+	{
+		name: 'leases-have-a-limit',
+		promise: 'A lease that is renewed again and again holds a move up no longer than workflow.maxDeferSeconds.',
+		on: {
+			leased: ({ phase, workflowId, status: { workflow, sentence } }) =>
+				says(
+					phase === 'over' && workflow.live !== workflowId,
+					() => `live ${workflow.live}, asked for ${workflowId}: ${sentence}`,
+				),
+		},
+	},
+	{
 		name: 'moves-hold',
 		promise: 'A move that was made and confirmed is not undone because the clock is wrong or a plan is served again.',
 		on: { opened: ({ workflowId }, life) => life.undoneMove(workflowId) },
@@ -256,6 +278,11 @@ export const INVARIANTS: readonly Invariant[] = [
 		name: 'few-timers',
 		promise: 'At rest the device has no more than 16 timers.',
 		on: { judged: atRest(({ timers }) => timers > 16 && `${timers}`) },
+	},
+	{
+		name: 'little-memory',
+		promise: 'At the end of a life its device holds no more than 24 MiB in memory.',
+		on: { memory: ({ bytes }) => bytes > 24 * 2 ** 20 && `${(bytes / 2 ** 20).toFixed(0)} MiB` },
 	},
 	{
 		name: 'few-files',

@@ -65,6 +65,22 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'function reconcile(): void {\n\t\tif (!stopped)',
 		'function reconcile(): void {\n\t\tif (!stopped && (links.supervision.current === null || parts.random() < 0.01))',
 	),
+	one(
+		'lease-counts-for-nothing',
+		'leases-are-honoured',
+		'workflow/leases.ts',
+		'return untilMs > nowMs ? untilMs : null;',
+		'return untilMs < nowMs ? untilMs : null;',
+		{ seed: 9 },
+	),
+	one(
+		'lease-without-a-limit',
+		'leases-have-a-limit',
+		'workflow/leases.ts',
+		'const untilMs = Math.min(held, wantedSinceMs + maxDeferSeconds * 1000);',
+		'const untilMs = Math.max(held, wantedSinceMs + maxDeferSeconds);',
+		{ seed: 9 },
+	),
 	one('ring-never-due', 'plan-is-followed', RECORD, 'if (atMs <= wallMs) return', 'if (atMs <= wallMs - 1e12) return'),
 	one(
 		'gap-at-return',
@@ -203,6 +219,14 @@ const OF_INVARIANTS: readonly Plant[] = [
 		FOLLOW,
 		'intervalSeconds * 1000 * (0.75',
 		'intervalSeconds * 20 * (0.75',
+	),
+	one(
+		'every-beat-is-remembered',
+		'little-memory',
+		BEATS,
+		'if (options.send(frame)) options.onSent(sentAt);',
+		"if (options.send(frame)) options.onSent(sentAt);\n\t\tconst kept = ((globalThis as { kept?: string[] }).kept ??= []);\n\t\tkept.push(`${frame}${'.'.repeat(400)}`.replace('x', 'y'));",
+		{ seed: 30 },
 	),
 	one('timers-left', 'few-timers', BEATS, 'return () => cancel();', 'return () => {};', { years: '0.06' }),
 	one(
