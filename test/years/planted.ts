@@ -62,8 +62,8 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'wish-forgotten',
 		'wanted-is-live',
 		'agent/reconcile.runner.ts',
-		'function reconcile(): void {\n\t\tif (!stopped)',
-		'function reconcile(): void {\n\t\tif (!stopped && (links.supervision.current === null || parts.random() < 0.01))',
+		'\t\tlinks.desire(desired);',
+		'\t\tif (links.supervision.current === null || parts.random() < 0.01) links.desire(desired);',
 	),
 	one(
 		'lease-counts-for-nothing',
