@@ -86,7 +86,7 @@ export function live(options: LifeOptions): LifeResult {
 		observe({ type: 'error', text: String((error as Error)?.stack ?? error) }),
 	);
 	function observe(observed: Observed): void {
-		const counted = observed.type === 'hook' && observed.hook === 'onOffline' ? 'offline' : observed.type;
+		const counted = countedAs(observed);
 		counts[counted] = (counts[counted] ?? 0) + 1;
 		if (observed.type !== 'memory')
 			digest.add(observed.type === 'heartbeat' ? 'heartbeat' : digestible(observed), Math.floor(time.nowMs));
@@ -204,7 +204,7 @@ export function live(options: LifeOptions): LifeResult {
 		const still = {
 			stillWrites,
 			stillRegistrations: since('registration'),
-			stillOutages: since('socketGone'),
+			stillOutages: since('channelGone'),
 			stillOfflines: since('offline'),
 		};
 		time.runUntil(judgedMs - MINUTE);
@@ -306,6 +306,12 @@ export function live(options: LifeOptions): LifeResult {
 	const { nowMs: livedMs, events } = time;
 	const { violations } = invariants;
 	return { seed, traits, violations, digest: digest.text(), livedMs, events, schedule, counts };
+}
+
+function countedAs(observed: Observed): string {
+	if (observed.type === 'hook' && observed.hook === 'onOffline') return 'offline';
+	// An attempt on the old Connection that the new one has overtaken was no channel yet.
+	return observed.type === 'socketGone' && observed.session !== null ? 'channelGone' : observed.type;
 }
 
 /** What of an observation is compared between two runs: all but what depends on the machine. */
