@@ -244,6 +244,8 @@ export function live(options: LifeOptions): LifeResult {
 		const { agent } = device;
 		if (!agent) return observe({ type: 'error', text: 'the agent does not run at the end of a rest' });
 		time.runUntil(time.nowMs + 5000);
+		// A service that ends the old channel at a renewal may have done so just now.
+		for (let waits = 0; waits < 10 && agent.status().state !== 'online'; waits += 1) time.runUntil(time.nowMs + SECOND);
 		device.read();
 		time.settle();
 		// What was acknowledged goes with the next turn of the store.
