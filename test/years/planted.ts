@@ -81,7 +81,14 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'const untilMs = Math.max(held, wantedSinceMs + maxDeferSeconds);',
 		{ seed: 9 },
 	),
-	one('ring-never-due', 'plan-is-followed', RECORD, 'if (atMs <= wallMs) return', 'if (atMs <= wallMs - 1e12) return'),
+	one(
+		'first-plan-for-ever',
+		'plan-is-followed',
+		RECORD,
+		'return { ...record, taken: plan, waiting: null, followed };',
+		'return { ...record, taken: record.taken ?? plan, waiting: null, followed };',
+	),
+	one('a-wait-of-no-time', 'no-errors', RECORD, 'if (atMs <= wallMs) return', 'if (atMs <= wallMs - 1e12) return'),
 	one(
 		'gap-at-return',
 		'delivered-or-gap',
