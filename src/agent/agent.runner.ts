@@ -2,7 +2,6 @@
  * The running agent, put together from its parts: state and identity, what is desired, the links, pairing, commands. Says
  * which part hears of what; decides nothing that a pure file could decide, and touches nothing that an edge could touch.
  */
-
 import { randomUUID } from 'node:crypto';
 import type { Failure } from '../base/errors.ts';
 import { accessOf, keepConnections } from '../connection/connection-tokens.runner.ts';

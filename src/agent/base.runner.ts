@@ -1,8 +1,4 @@
-/**
- * The common ground of the agent's parts: time, settings, state, identity, events, warnings, and the listeners of the status.
- * Knows no link and no pairing.
- */
-
+/** The common ground of the agent's parts: time, settings, state, identity, events, warnings, listeners. */
 import { type Audit, NO_AUDIT } from '../audit/audit.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import type { Counters } from '../base/counters.ts';

@@ -2,7 +2,6 @@
  * The commands of a person or a program to the running agent: unpair, accept the identity, set the workflow, reconnect, other
  * settings. Checks whether it may be done now, changes the state, and has the device reconciled; opens nothing.
  */
-
 import { isoNow } from '../base/clock.edge.ts';
 import { AgentError } from '../base/errors.ts';
 import type { Line } from '../connection/line.runner.ts';
@@ -57,10 +56,7 @@ export function createCommands(parts: CommandParts) {
 				reevaluate();
 			}
 		},
-		/**
-		 * Erases the events of a session, or those from before a time (milliseconds since 1970), here and wherever else the agent
-		 * remembers them. @returns how many.
-		 */
+		/** Erases the events of a session, or those from before a time (ms since 1970), everywhere. @returns how many. */
 		async eraseEvents(asked: { readonly session: string } | { readonly beforeMs: number }): Promise<number> {
 			ensureRunning();
 			const erased = parts.events.erase('session' in asked ? ofSession(asked.session) : before(asked.beforeMs));

@@ -2,7 +2,6 @@
  * Performs what the supervisor decides: hands it events, has its effects performed, and keeps the renewal timer. Decides
  * nothing about links (`connection/supervisor.ts`), nor which registration is desired (`reconcile.runner.ts`).
  */
-
 import { dispositionOf, type Failure } from '../base/errors.ts';
 import { accessOf, type Connections } from '../connection/connection-tokens.runner.ts';
 import { createLinkRunner, type LinkRunnerOptions } from '../connection/link.runner.ts';

@@ -1,7 +1,6 @@
 /**
  * Receives what the service sends: every frame is kept as an event, and the agent's own messages are acted on. Sends nothing.
  */
-
 import { writeTimes } from '../base/clock.edge.ts';
 import type { LinkRunnerOptions } from '../connection/link.runner.ts';
 import type { Supervision, SupervisorEvent } from '../connection/supervisor.ts';

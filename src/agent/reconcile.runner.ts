@@ -2,7 +2,6 @@
  * Keeps the links at the desired registration: asks `workflow/desired-registration.ts` whenever an input changes, after every
  * step of the supervision and when the answer says so, and hands on what has changed. Owns the one timer for that.
  */
-
 import type { Failure } from '../base/errors.ts';
 import type { Connections } from '../connection/connection-tokens.runner.ts';
 import { NO_ATTEMPT } from '../fleet/attempt.ts';
@@ -95,7 +94,6 @@ export function keepReconciled(
 	return {
 		/** The inputs of the decision, but for leases and progress. @param as the identity to decide for; default the device's own. */
 		inputs: (as?: CompleteIdentity): RegistrationInputs => ({ ...inputs(as), plan: fleet.target() }),
-		/** An input has changed. */
 		reconcile,
 		/** The supervision has made a step: hands on only what that changes. */
 		follow() {

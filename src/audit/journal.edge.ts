@@ -1,7 +1,4 @@
-/**
- * Lines for the system's journal under an identifier of their own. One connection for each line, closed at once; a journal
- * that is not there costs the line, nothing else. Source: sd_journal_stream_fd(3), the protocol of systemd-cat.
- */
+/** Lines for the system's journal, one connection each, closed at once. Source: sd_journal_stream_fd(3). */
 import { connect } from 'node:net';
 
 /** `journalctl -t idv-agent-audit` */

@@ -5,6 +5,7 @@
 import nodeFs from 'node:fs';
 import path from 'node:path';
 import { errnoOf, readBytes } from '../base/files.edge.ts';
+import { parseJson } from '../protocol/json-pointer.ts';
 import type { AuditEntry } from '../protocol/local-api.ts';
 
 /** Of each of the two files, in bytes: together some 3,000 entries. */
@@ -53,10 +54,6 @@ export async function readAudit(stateDir: string): Promise<AuditEntry[]> {
 }
 
 function parseLine(line: string): AuditEntry[] {
-	try {
-		const entry = JSON.parse(line) as AuditEntry | null;
-		return typeof entry?.at === 'string' && typeof entry.action === 'string' ? [entry] : [];
-	} catch {
-		return [];
-	}
+	const entry = parseJson(line) as AuditEntry | null | undefined;
+	return typeof entry?.at === 'string' && typeof entry.action === 'string' ? [entry] : [];
 }

@@ -1,7 +1,4 @@
-/**
- * How often each entrance may write an entry of the audit log, so that a flood neither wears the disk nor pushes out what
- * happened before. Successes and refusals have a pace of their own. Pure; monotonic time is handed in.
- */
+/** How often each entrance may write to the audit log, so that no flood wears the disk. Pure; time is handed in. */
 
 /** Entries in a row, and then one for each interval, in milliseconds. */
 export const PACE = { burst: 20, intervalMs: 300_000 };

@@ -2,7 +2,6 @@
 export interface Counters extends AgentCounts {
 	/** Monotonic time at which an application last acknowledged an event; `null` for never. */
 	acknowledgedAtMs: number | null;
-	/** Open event streams, now. */
 	streams: number;
 	/** Whether events are on the disk, and not only in memory. */
 	eventsDurable: boolean;
@@ -28,12 +27,10 @@ export function createCounters(): Counters {
 	};
 }
 
-/** One more of this name. */
 export function count(counts: Record<string, number>, name: string): void {
 	counts[name] = (counts[name] ?? 0) + 1;
 }
 
-/** Counts since the agent started. */
 export interface AgentCounts {
 	notifications: number;
 	duplicates: number;
@@ -43,7 +40,6 @@ export interface AgentCounts {
 	heartbeats: number;
 	/** Registrations and channel openings that failed. */
 	failedAttempts: number;
-	/** Wrong PINs on the page. */
 	wrongPins: number;
 	/** Forwarded requests by the first digit of the status (`2xx`), or `failed`. */
 	readonly forwarded: Record<string, number>;

@@ -1,7 +1,4 @@
-/**
- * A text without its encodings: escapes (JSON, percent, HTML), base64 and hexadecimal, one inside another. Each
- * byte remembers the part of the text that it came from. Knows nothing of secrets.
- */
+/** A text without its encodings: escapes, base64 and hexadecimal, one inside another; each byte knows its origin. */
 
 /** Bytes, and the part of the text (in UTF-16 units) that each of them came from. */
 export interface View {

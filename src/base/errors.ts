@@ -172,11 +172,6 @@ export const CATALOGUE = {
 		'answer-withheld':
 			'Leave that request out: a service that says back what it was sent would give the Connection to an application.',
 		'access-denied': 'Run the command as root or as a member of the group that owns the socket.',
-	}),
-	...rows(ask(EXIT.internal), {
-		'update-unprepared': 'The update goes on without a judge; report what the message says.',
-	}),
-	...rows(ask(EXIT.refused), {
 		'update-taken-back':
 			'Look at its log with idv-agent update show; publish a newer version, or let apt try this one again with idv-agent update forget.',
 		'update-refused':
@@ -226,6 +221,7 @@ export const CATALOGUE = {
 		'bundle-unwritable': 'Name another file with --out.',
 	}),
 	...rows(ask(EXIT.internal), {
+		'update-unprepared': 'The update goes on without a judge; report what the message says.',
 		internal: 'This is a fault in the agent: please report it with the file that idv-agent support-bundle makes.',
 	}),
 } satisfies Record<string, CatalogueRow>;
@@ -250,7 +246,6 @@ export interface Failure {
 	readonly retryAfterMs?: number | undefined;
 }
 
-/** The parts of a failure that a thrower may know better than the catalogue, or besides. */
 export type FailureDetails = Partial<Omit<Failure, 'code' | 'message'>>;
 
 /** Builds a failure; remedy and recovery are the catalogue's unless the thrower knows better. */

@@ -141,7 +141,6 @@ export async function syncDirectory(directory: string): Promise<void> {
 	}
 }
 
-/** Removes a file, if it is there. */
 export async function remove(file: string): Promise<void> {
 	// Mostly it is not: no thread is needed to find that out.
 	if (!fs.lstatSync(file, { throwIfNoEntry: false })) return;
@@ -156,7 +155,6 @@ export interface User {
 	readonly gid: number;
 }
 
-/** A user of /etc/passwd, by name or by number. */
 export async function findUser(asked: string | number): Promise<User | null> {
 	const [name, , uid, gid] = (await findEntry('/etc/passwd', asked)) ?? [];
 	return name === undefined ? null : { name, uid: Number(uid), gid: Number(gid) };
@@ -169,7 +167,6 @@ export interface Group {
 	readonly members: readonly string[];
 }
 
-/** A group of /etc/group, by name or by number. */
 export async function findGroup(asked: string | number): Promise<Group | null> {
 	const [name, , gid, members = ''] = (await findEntry('/etc/group', asked)) ?? [];
 	return name === undefined ? null : { name, gid: Number(gid), members: members.split(',').filter(Boolean) };

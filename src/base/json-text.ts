@@ -3,16 +3,15 @@
  * which names are there twice. V8's own message quotes the text, which may hold a secret, and names a place only sometimes.
  * Pure; never quotes the text; knows nothing of what the object means.
  */
+import { parseJson } from '../protocol/json-pointer.ts';
 
 /** The object, or what is wrong as `line 3, column 7: a comma or } is missing before this.`, without a word of the text. */
 export type JsonObject = { readonly document: Record<string, unknown> } | { readonly fault: string };
 
 /** @param what the word for the contents: `settings`. */
 export function readJsonObject(text: string, what: string): JsonObject {
-	let document: unknown;
-	try {
-		document = JSON.parse(text);
-	} catch {
+	const document = parseJson(text);
+	if (document === undefined) {
 		const { offset, reason } = walk(text, what).fault ?? { offset: 0, reason: 'it cannot be read as JSON' };
 		return { fault: `${lineAndColumn(text, offset)}: ${reason}.` };
 	}

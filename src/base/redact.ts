@@ -1,7 +1,4 @@
-/**
- * Takes secrets out of text before it leaves the process: live secrets by their value, others by how they are written.
- * Owns the list of live secrets. Never keeps, prints or returns one; knows nothing of where the text goes.
- */
+/** Takes secrets out of text before it leaves the process: live ones by value, others by how they are written. */
 import { AUTHORIZATION_SCHEMES } from '../protocol/authorization.ts';
 import { createSecretIndex, MIN_PIECE_LENGTH } from './secret-index.ts';
 
@@ -94,10 +91,7 @@ export function redact(text: string, secrets: SecretRegistry): string {
 	);
 }
 
-/**
- * Words by which other secrets are found: who has one of them as a password must not hide the mark and leave what stands
- * behind it.
- */
+/** A password that is one of these must not hide the mark and leave what stands behind it. */
 const MARKS =
 	/^(?:basic|bearer|token|connection|apikey|authorization|cookie|password|passwd|passphrase|secret|credentials?|api[_-]?key|signature|access_token|private)$/i;
 

@@ -1,7 +1,4 @@
-/**
- * Finds known secrets in a text whatever it is encoded in, in any case, whole or in long pieces. The cost is bounded by the length
- * of the text. Decides nothing about which secrets there are.
- */
+/** Finds known secrets in a text whatever it is encoded in, in any case, whole or in long pieces, at a bounded cost. */
 import { eachView, unescapedViews, type View } from './encoded-text.ts';
 
 /** Shortest piece of a secret that is searched for, in characters. */

@@ -1,7 +1,4 @@
-/**
- * How a failure is told to a reader: the one place where message, remedy and recovery become a text. Only puts sentences
- * together; must never cut, repair or search one.
- */
+/** How a failure is told: the one place where message, remedy and recovery become a text. Never cuts or repairs one. */
 import type { ProblemDocument } from '../protocol/problem.ts';
 import type { Failure } from './errors.ts';
 

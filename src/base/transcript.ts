@@ -1,8 +1,6 @@
-/**
- * The talk of a device and a service on the wire, as lines of JSON that can be sent to another team:
- * every secret is a placeholder, the same one each time. Owns the format and the masking; reads and writes no file.
- */
+/** The talk of a device and a service as lines of JSON; every secret is a placeholder, the same one each time. */
 import { AUTHORIZATION_SCHEMES } from '../protocol/authorization.ts';
+import { parseJson } from '../protocol/json-pointer.ts';
 import { looksLikeToken } from '../protocol/registration-answer.ts';
 import { createSecretRegistry, redact } from './redact.ts';
 
@@ -144,11 +142,13 @@ export function createTranscript(write: (line: string) => void, now: () => numbe
 }
 
 /** Whether two requests present themselves alike: the same names, schemes and subprotocols, whatever the secrets. */
-export function isAlike(a: RequestLine, b: RequestLine): boolean {
+export function isAlike(a: Presentation, b: Presentation): boolean {
 	return shapeOf(a) === shapeOf(b);
 }
 
-function shapeOf({ query, headers }: RequestLine): string {
+type Presentation = Pick<RequestLine, 'query' | 'headers'>;
+
+function shapeOf({ query, headers }: Presentation): string {
 	const form = (text: string | undefined) => (text === undefined ? '' : (/^([A-Za-z]+)\s/.exec(text)?.[1] ?? 'bare'));
 	const places = Object.entries(query).map(([name, value]) => `${name}=${form(value)}`);
 	return JSON.stringify([places.sort(), form(headers['authorization']), headers['sec-websocket-protocol'] ?? '']);
@@ -160,12 +160,8 @@ export function readTranscript(text: string): TranscriptLine[] {
 		.split('\n')
 		.filter((line) => line.trim() !== '')
 		.map((line, at) => {
-			try {
-				const read = JSON.parse(line) as TranscriptLine;
-				if (typeof read.kind === 'string' && Number.isInteger(read.exchange)) return read;
-			} catch {
-				// Said below.
-			}
+			const read = parseJson(line) as TranscriptLine | null | undefined;
+			if (typeof read?.kind === 'string' && Number.isInteger(read.exchange)) return read;
 			throw new Error(`Line ${at + 1} is not a line of a transcript.`);
 		});
 }

@@ -1,8 +1,4 @@
-/**
- * Faults that keep nothing from working, one warning for each topic: shown in the status until it is withdrawn, and
- * logged once when it comes up.
- */
-
+/** Faults that keep nothing from working: one warning for each topic, in the status until it is withdrawn. */
 import type { Failure } from './errors.ts';
 import type { Log } from './log.edge.ts';
 

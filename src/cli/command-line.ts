@@ -1,7 +1,4 @@
-/**
- * The shared parsing of command lines of `idv-agent` and `idv`: help that teaches, usage errors on one line, values
- * that are checked. Knows no command of either.
- */
+/** The shared parsing of command lines of `idv-agent` and `idv`: help that teaches, usage errors on one line. */
 import { Command, CommanderError, Help, type Option } from 'commander';
 import { AgentError, EXIT, failure, toFailure } from '../base/errors.ts';
 import { nearestName } from '../settings/resolve.ts';
@@ -25,7 +22,6 @@ export class LazyCommand extends Command {
 		return this;
 	}
 
-	/** A flag that takes a whole number. */
 	number(flags: string, about: string, [min, max]: readonly [min: number, max: number], fallback?: number): this {
 		return this.option(flags, about, wholeNumber(flags.split(' ', 1).join(), min, max), fallback);
 	}
@@ -156,7 +152,6 @@ function commandOf(parent: Command, word: string): Command | undefined {
 	return parent.commands.find((known) => known.name() === word);
 }
 
-/** Names the help of the command that is among the words. */
 function seeHelp(program: Command, words: readonly string[]): string {
 	const named = [program.name()];
 	let command = program;

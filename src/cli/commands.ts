@@ -1,7 +1,4 @@
-/**
- * The command line of the device agent: which commands and flags there are. Each command is implemented in its own file,
- * loaded only when it is asked for.
- */
+/** The command line of the device agent; the file of a command is loaded only when it is asked for. */
 import {
 	collect,
 	createAgentProgram,

@@ -1,5 +1,4 @@
 /** `idv-agent config`: the settings with where each came from, and what is wrong with them. */
-
 import { AgentError, type Failure } from '../base/errors.ts';
 import { createSecretRegistry, redact, SECRET_MARK } from '../base/redact.ts';
 import { openRuntime } from '../connection/runtime.runner.ts';

@@ -1,7 +1,4 @@
-/**
- * The lower part of a terminal that stays still while lines scroll above it. Owns what is on the screen and the keys; knows
- * nothing of what they do. Without cursor movement (`TERM=dumb`) the part is printed once.
- */
+/** The lower part of a terminal that stays still while lines scroll above it; with `TERM=dumb` it is printed once. */
 import { stripVTControlCharacters } from 'node:util';
 
 /** Terminals as `process.stdout` and `process.stdin` are. */
@@ -24,10 +21,7 @@ export interface Screen {
 export const isPlain = (isTerminal: boolean, env: Terminal['env']) =>
 	!isTerminal || Boolean(env['NO_COLOR']) || env['TERM'] === 'dumb';
 
-/**
- * @param fixed the lines that stay.
- * @param onKey told of each key, in lower case; Ctrl-C is `q`.
- */
+/** @param fixed the lines that stay. @param onKey told of each key, in lower case; Ctrl-C is `q`. */
 export function openScreen({ out, keys, env }: Terminal, fixed: () => string[], onKey: (key: string) => void): Screen {
 	const canMove = env['TERM'] !== 'dumb';
 	let rows = 0;

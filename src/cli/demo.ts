@@ -1,7 +1,4 @@
-/**
- * `idv-agent demo`, which `npm start` runs: the whole story with the real agent and the embedded service, both in this
- * process but speaking over real sockets, told step by step to a reader who has never seen it.
- */
+/** `idv-agent demo`, which `npm start` runs: the real agent and the embedded service, told step by step. */
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

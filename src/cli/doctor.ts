@@ -1,8 +1,4 @@
-/**
- * `idv-agent doctor`: every check with its finding and its remedy, as soon as it is known. For a person a list, for
- * programs one document. The exit status is that of the first failure.
- */
-
+/** `idv-agent doctor`: a list for a person, one document for programs. The exit status is that of the first failure. */
 import { systemClock } from '../base/clock.edge.ts';
 import { AgentError } from '../base/errors.ts';
 import { CHECK_IDS, CHECKS, type CheckId, openContext } from '../diagnosis/check-list.runner.ts';

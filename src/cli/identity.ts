@@ -1,8 +1,4 @@
-/**
- * `idv-agent identity`: who this device is and which source says so. Asks the agent; where none runs, looks at this
- * machine the way the agent would, and changes nothing.
- */
-
+/** `idv-agent identity`: asks the agent; where none runs, looks at this machine the way the agent would. */
 import { AgentError } from '../base/errors.ts';
 import { sentenceOf } from '../base/sentences.ts';
 import { chooseIdentity, toReport } from '../identity/identity.ts';

@@ -1,5 +1,4 @@
 /** The running agent as the commands see it: its client, its status, and the status as it changes. */
-
 import { AgentError } from '../base/errors.ts';
 import { createLocalClient, type LocalClient } from '../local-api/client.edge.ts';
 import { LOCAL_ROUTES, type Status } from '../protocol/local-api.ts';
@@ -17,10 +16,7 @@ export async function askStatus(client: LocalClient): Promise<Status> {
 	return (await client.request('agent', 'GET', LOCAL_ROUTES.status)) as Status;
 }
 
-/**
- * Calls back with the status now and after every change, until the signal.
- * @throws AgentError `agent-not-running` when the agent stops.
- */
+/** Calls back now and after every change, until the signal. @throws AgentError `agent-not-running` at its stop. */
 export async function followStatus(
 	client: LocalClient,
 	onStatus: (status: Status, json: string) => void,

@@ -2,7 +2,6 @@
  * How the commands speak: lines for people, JSON for programs, one line for each failure, and the right exit status.
  * Answers go to standard output, errors to standard error; with `--json` a failure is the answer.
  */
-
 import { plainDuration } from '../base/durations.ts';
 import { AgentError, exitStatusOf, type Failure, failure, toFailure } from '../base/errors.ts';
 import { type Course, joinSentences, sentenceOf } from '../base/sentences.ts';
@@ -108,10 +107,7 @@ export async function runCommand(flags: OutputFlags, command: () => Promise<void
 	}
 }
 
-/**
- * Says what went wrong and what to do, and sets the exit status.
- * @param beside data that a program gets besides the error, such as the status.
- */
+/** Says what went wrong and what to do, and sets the exit status. @param beside what programs get besides the error. */
 export function reportFailure(told: Failure, flags: OutputFlags, beside: object = {}, course: Course = 'over'): void {
 	const { code, message, remedy, params } = told;
 	process.exitCode = exitStatusOf(code);
@@ -129,7 +125,6 @@ export function reportFailures(failures: readonly Failure[], flags: OutputFlags)
 		printError(`${joinSentences(message, remedy === failure(code, '').remedy ? '' : remedy)} [${code}]`);
 }
 
-/** One line on standard error for each line of the text. */
 function printError(text: string): void {
 	for (const line of text.split('\n')) process.stderr.write(`Error: ${line}\n`);
 }

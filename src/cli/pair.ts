@@ -4,10 +4,9 @@ import { normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { LOCAL_ROUTES, type PairPreview, type PairRequest, type PairResult } from '../protocol/local-api.ts';
 import { MAX_CODE_LENGTH } from '../protocol/pairing-code.ts';
 import { chooseWorkflow, readWorkflowChoices } from '../protocol/workflow-choices.ts';
-import { checkCodeSource, readCode } from './code-input.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
 import { printAnswer, printTable, reportFailure } from './output.ts';
-import { ask, confirm } from './prompts.ts';
+import { ask, confirm, promptHidden, readStandardInput } from './prompts.ts';
 
 export interface PairFlags extends AskFlags {
 	readonly image?: string | undefined;
@@ -23,8 +22,7 @@ const PAIR_DEADLINE_MS = 90_000;
 
 /** @param from the arguments: `-` for standard input, or none. */
 export async function pair(flags: PairFlags, from: readonly string[]): Promise<void> {
-	const source = { from, image: flags.image };
-	checkCodeSource(source);
+	checkSource(from, flags.image);
 	if (flags.trust !== undefined && normalizeBaseUrl(flags.trust) === null)
 		throw new AgentError('usage', '--trust takes the address of a service.', {
 			remedy: 'Write it as https://id.example.com, without user, query or fragment.',
@@ -33,7 +31,7 @@ export async function pair(flags: PairFlags, from: readonly string[]): Promise<v
 	// Before a person fetches a scanner: is there an agent, and may this user move the device?
 	await client.request('admin', 'GET', LOCAL_ROUTES.status);
 	const request: PairRequest = {
-		code: checkLength(await readCode(source)),
+		code: checkLength(await readCode(from, flags.image)),
 		...(flags.workflow === undefined ? {} : { workflowId: flags.workflow }),
 		...(flags.trust === undefined ? {} : { trustOrigin: flags.trust }),
 		replace: flags.replace ?? false,
@@ -55,6 +53,30 @@ export async function pair(flags: PairFlags, from: readonly string[]): Promise<v
 		return spend({ ...agreed, workflowId });
 	})) as PairResult;
 	printAnswer(flags, result, `\nPaired. ${result.sentence}`);
+}
+
+/**
+ * A code comes from a hidden prompt, standard input or a picture; never from an argument, which every user of the machine sees.
+ * @throws AgentError `usage` for what cannot be a source, before a code is asked for.
+ */
+function checkSource(from: readonly string[], image: string | undefined): void {
+	if (from.some((word) => word !== '-'))
+		throw new AgentError('usage', 'A code is never given as an argument: other users can read it there.', {
+			remedy: 'Type it at the prompt, or pipe it in with "idv-agent pair -". Ask for a new code: this one was seen.',
+		});
+	if (from.length > 0 && image !== undefined)
+		throw new AgentError('usage', 'Both standard input and a picture were named.', { remedy: 'Use one of them.' });
+	if (from.length === 0 && image === undefined && !process.stdin.isTTY)
+		throw new AgentError('usage', 'There is no terminal to type the code at.', {
+			remedy: 'Pipe the code in with "idv-agent pair -", or name a picture with --image.',
+		});
+}
+
+async function readCode(from: readonly string[], image: string | undefined): Promise<string> {
+	if (image !== undefined) return (await import('../scanning/picture-reader.edge.ts')).readSingleCode(image);
+	return from.length > 0
+		? readStandardInput(MAX_CODE_LENGTH)
+		: promptHidden('Scan or type the pairing code (it stays hidden), then Enter: ', MAX_CODE_LENGTH);
 }
 
 /** Refuses a code that the agent's interface would refuse for its form, in the words of pairing. */

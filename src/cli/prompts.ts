@@ -21,10 +21,7 @@ const CANCEL = ['\u0003', '\u0004'];
 const BACKSPACE = ['\u007f', '\b'];
 const CLEAR_LINE = '\u0015';
 
-/**
- * One line from the terminal without showing it.
- * @throws AgentError `usage` after Ctrl-C and Ctrl-D.
- */
+/** One line from the terminal without showing it. @throws AgentError `usage` after Ctrl-C and Ctrl-D. */
 export function promptHidden(question: string, maxLength: number): Promise<string> {
 	const { stdin, stderr } = process;
 	// Hidden before it is asked for: a scanner may be quicker than the next line.

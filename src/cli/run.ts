@@ -1,5 +1,4 @@
 /** `idv-agent run`: the daemon in the foreground, with its signals. systemd starts exactly this and receives its status. */
-
 import type { Agent } from '../agent/agent.runner.ts';
 import { AgentError } from '../base/errors.ts';
 import { type Daemon, type DaemonOptions, startDaemon } from '../daemon/daemon.runner.ts';
@@ -105,11 +104,7 @@ function reportTo({ agent, reload }: Daemon): Running['systemd'] {
 	};
 }
 
-/**
- * Says the sentence of each new status. "Offline for 4 min" becomes 5 without anything happening: while it counts time, it
- * is said again every so often. No timer runs otherwise.
- * @returns what ends it.
- */
+/** Says the sentence of each new status, and again every so often while it counts time. @returns what ends it. */
 export function followSentence(
 	agent: Pick<Agent, 'status' | 'onStatus'>,
 	say: (sentence: string) => void,

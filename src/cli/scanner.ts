@@ -1,8 +1,4 @@
-/**
- * `idv-agent scanner`: which devices codes can come from, what keeps the agent from reading one, and what one reads.
- * Never spends a code and never shows the secret in it.
- */
-
+/** `idv-agent scanner`: where codes can come from, what keeps the agent from reading them, what one reads. */
 import { systemClock } from '../base/clock.edge.ts';
 import { AgentError, asError } from '../base/errors.ts';
 import { sentenceOf } from '../base/sentences.ts';
@@ -51,7 +47,6 @@ function remarksOn({ kind, path, chosen, problem, hidden, usb }: Device): string
 	return [...(problem ? [sentenceOf(problem, 'ongoing')] : []), ...(isShown ? [shown] : [])];
 }
 
-/** The line of systemd/drop-ins/70-idv-agent-scanner.rules for this scanner. */
 function udevRule(usb: Device['usb']): string {
 	const { vendorId, modelId } = usb ?? { vendorId: 'VENDOR', modelId: 'MODEL' };
 	return `SUBSYSTEM=="input", KERNEL=="event*", ENV{ID_VENDOR_ID}=="${vendorId}", ENV{ID_MODEL_ID}=="${modelId}", GROUP="idv-agent", MODE="0640", ENV{LIBINPUT_IGNORE_DEVICE}="1", SYMLINK+="input/idv-scanner"`;

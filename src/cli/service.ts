@@ -6,6 +6,7 @@ import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
 import { createTranscript, readTranscript, type Transcript, type TranscriptLine } from '../base/transcript.ts';
 import { parseAuthorization } from '../protocol/authorization.ts';
+import { parseJson } from '../protocol/json-pointer.ts';
 import { notifyEmbeddedService, runServiceCommand } from '../service/command.ts';
 import { type ServiceEventName, type ServiceOptions, startService } from '../service/embedded-service.ts';
 import { isWildcard } from '../service/options.ts';
@@ -139,10 +140,7 @@ function cannotStart(error: unknown, { host, port }: ServiceFlags): AgentError {
 	return new AgentError('usage', said, { remedy, cause: error });
 }
 
-/**
- * The key in a file, which is made with mode 0600 if it is missing: 64 hexadecimal digits.
- * @throws AgentError `credential-unreadable`.
- */
+/** The key in a file, made with mode 0600 if it is missing: 64 hexadecimal digits. */
 async function readSigningKey(file: string): Promise<Uint8Array> {
 	const unusable = (reason: string, cause?: unknown) =>
 		new AgentError('credential-unreadable', `The signing key ${file} cannot be used: ${reason}.`, {
@@ -181,7 +179,9 @@ async function readCredentials(file: string): Promise<ServiceOptions> {
 	const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
 		throw unusable(error.code === 'ENOENT' ? 'the file does not exist' : `the file cannot be read (${error.code})`);
 	});
-	const read = credentialsSchema.safeParse(parseJson(text, () => unusable('the file is not JSON')));
+	const document = parseJson(text);
+	if (document === undefined) throw unusable('the file is not JSON');
+	const read = credentialsSchema.safeParse(document);
 	if (!read.success) {
 		const [issue] = read.error.issues;
 		throw unusable([issue?.path.join('.'), issue?.message].filter(Boolean).join(' '));
@@ -207,29 +207,12 @@ export async function notifyDevices(
 		});
 	if (!URL.canParse(flags.url))
 		throw new AgentError('usage', '--url is not an address.', { remedy: 'Use the one that the service printed.' });
-	const message = parseJson(
-		text,
-		() =>
-			new AgentError('body-invalid', 'The message is not JSON.', {
-				remedy: `Quote it for the shell: '{"type":"hello"}'.`,
-			}),
-	);
-	const reached = await notifyEmbeddedService(
-		{ url: flags.url, authorization },
-		{ message, deviceId: flags.device, workflowId: flags.workflow },
-	).catch((error: unknown) => {
-		const said = error instanceof Error ? error.message : String(error);
-		throw new AgentError(/ answered 40[13]:/.test(said) ? 'credential-refused' : 'service-failed', said, {
-			remedy: 'Check --url and IDV_AUTHORIZATION against what the embedded service printed when it started.',
+	const message = parseJson(text);
+	if (message === undefined)
+		throw new AgentError('body-invalid', 'The message is not JSON.', {
+			remedy: `Quote it for the shell: '{"type":"hello"}'.`,
 		});
-	});
+	const { url, device: deviceId, workflow: workflowId } = flags;
+	const reached = await notifyEmbeddedService({ url, authorization }, { message, deviceId, workflowId });
 	printAnswer(flags, { reached }, `Sent to ${counted(reached, 'device')}.`);
-}
-
-function parseJson(text: string, fault: () => AgentError): unknown {
-	try {
-		return JSON.parse(text);
-	} catch {
-		throw fault();
-	}
 }

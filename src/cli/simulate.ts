@@ -1,7 +1,4 @@
-/**
- * `idv-agent simulate`: many simulated devices against one service, a live table and a report. The behaviour of a device is the
- * agent's own; here are only the flags, the consent, the signals and what is printed.
- */
+/** `idv-agent simulate`: the flags, the consent, the signals and what is printed. */
 import { existsSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { AgentError, EXIT, failure } from '../base/errors.ts';

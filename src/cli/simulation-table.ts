@@ -1,7 +1,4 @@
-/**
- * The live table of a simulation: one row that is written over on a terminal, a row now and then elsewhere, and lines for
- * what happens in between. Asks for figures and prints them; decides nothing.
- */
+/** The live table of a simulation: one row written over on a terminal, a row now and then elsewhere. */
 import type { Outage } from '../simulation/figures.ts';
 import type { Simulation, SimulationFigures } from '../simulation/simulation.runner.ts';
 

@@ -1,5 +1,4 @@
 /** `idv-agent status`, `reconnect` and `unpair`: showing the device's status, trying again now, and forgetting the pairing. */
-
 import { asFailure, EXIT, failure } from '../base/errors.ts';
 import { sentenceOf } from '../base/sentences.ts';
 import { LOCAL_ROUTES, type Status } from '../protocol/local-api.ts';
@@ -141,7 +140,6 @@ export async function unpair(flags: AskFlags & { readonly keepEvents?: boolean }
 	printAnswer(flags, status, `${done} ${status.sentence}`);
 }
 
-/** Reports what the status calls its problem; for programs the status stands beside it. */
 export function reportProblem(status: Status, flags: AskFlags): void {
 	const { problem } = status;
 	const told = problem ? asFailure(problem) : failure('unpaired', 'This device is not paired yet.');

@@ -14,7 +14,6 @@ export const TOOL_COMMANDS = {
 	demo: 'show a whole story on this machine: a trial service, a pairing, a session, a workflow change',
 } as const;
 
-/** The program of the package `idv-tools`. */
 const TOOLS_PROGRAM = '/usr/lib/idv-tools/idv-tools';
 
 const areApart = typeof IDV_AGENT_TOOLS_APART === 'boolean' && IDV_AGENT_TOOLS_APART;
@@ -27,10 +26,7 @@ export function asksForTool([first = '', second = '']: readonly string[]): boole
 	return Object.hasOwn(TOOL_COMMANDS, first === 'help' ? second : first);
 }
 
-/**
- * This process becomes the program of the package `idv-tools`, with the same command line.
- * @throws AgentError `tools-missing` on a device without the package.
- */
+/** Becomes the program of `idv-tools`, with the same command line. @throws AgentError `tools-missing` without it. */
 export function becomeTools(): void {
 	if (!existsSync(TOOLS_PROGRAM))
 		throw new AgentError('tools-missing', 'This command is in the package idv-tools, which is not installed here.');

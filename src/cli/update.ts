@@ -32,7 +32,6 @@ import { VERSION } from './version.ts';
 /** The agent answers within this time, or counts as silent. */
 const ANSWER_MS = 5_000;
 
-/** `idv-agent update show`. */
 export async function showUpdates(flags: AskFlags): Promise<void> {
 	const keep = openUpdateKeep();
 	const [trial, outcomes] = [await keep.trial(), await keep.outcomes()];

@@ -4,6 +4,7 @@
  */
 import http from 'node:http';
 import { Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type {
 	AckResult,
 	EventPage,
@@ -66,7 +67,6 @@ export class AgentProblem extends Error {
 
 export type AgentClient = ReturnType<typeof createClient>;
 
-/** Longest JSON answer, in bytes. */
 const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
 /** How long one request for events waits at the agent, in seconds: the longest that it takes. */
 const WAIT_SECONDS = 60;
@@ -267,19 +267,8 @@ async function untilAnswered<Result>(
 			if (signal?.aborted) return undefined;
 			if (!(error instanceof AgentProblem) || !passes(error)) throw error;
 			onRetry?.(error);
-			await pause(signal);
+			// An abort ends the pause as well.
+			await sleep(RETRY_MS, undefined, { ...(signal && { signal }) }).catch(() => {});
 		}
 	}
-}
-
-function pause(signal: AbortSignal | undefined): Promise<void> {
-	return new Promise((resolve) => {
-		const done = () => {
-			clearTimeout(timer);
-			signal?.removeEventListener('abort', done);
-			resolve();
-		};
-		const timer = setTimeout(done, RETRY_MS);
-		signal?.addEventListener('abort', done, { once: true });
-	});
 }

@@ -55,7 +55,6 @@ export const NO_FAILURES: Backoff = {
 	registeredAtMs: null,
 };
 
-/** One failed attempt or lost channel. */
 export interface FailedAttempt {
 	readonly retryClass: RetryClass;
 	/** Monotonic. */

@@ -2,11 +2,11 @@
  * The meaning of an HTTP answer or a close code, as a failure.
  * Pure: opens nothing and reads no clock. A message names the host and the status, never a credential and never a query string.
  */
-
 import { type ErrorCode, type Failure, failure, type Params } from '../base/errors.ts';
 import { redact, registryOf, SECRET_MARK } from '../base/redact.ts';
 import { joinSentences } from '../base/sentences.ts';
 import type { AuthorizationScheme } from '../protocol/authorization.ts';
+import { parseJson } from '../protocol/json-pointer.ts';
 import { cleanText, readErrorDetail } from '../protocol/problem.ts';
 import { readAnswerTexts } from '../protocol/registration-answer.ts';
 import { inBrackets, proxyAnswered, wantsClientCertificate } from './classify-network-error.ts';
@@ -33,7 +33,6 @@ export interface HttpAnswer {
 	readonly host: string;
 	/** What the request was authorized with. */
 	readonly scheme?: AuthorizationScheme | undefined;
-	/** The workflow in the request. */
 	readonly workflowId?: string | undefined;
 	/** Where the settings say that the token is; for a registration. */
 	readonly tokenPointer?: string | null | undefined;
@@ -209,11 +208,7 @@ function saysUnknownWorkflow(answer: HttpAnswer): boolean {
 
 /** The `code` of a problem document; empty for a body that is none: then its words are all there is. */
 function problemCode(body: string): string {
-	try {
-		return String((JSON.parse(body) as { code?: unknown } | null)?.code ?? '');
-	} catch {
-		return '';
-	}
+	return String(Object(parseJson(body)).code ?? '');
 }
 
 function afterColon(detail: string): string {
@@ -267,7 +262,6 @@ const CLOSE_WORDS: Readonly<Record<number, string>> = {
 	1014: 'bad gateway',
 };
 
-/** How a channel was closed. */
 export interface ChannelClose {
 	/** Of the close frame; 1005 for a frame without a code, 1006 for none at all. */
 	readonly code: number;

@@ -2,7 +2,6 @@
  * Connection tokens on their way between the wire, a link and the disk: what is kept of each, how old it is and how long it
  * lives. Validates no token: the life that a token states is only a hint for renewing in time.
  */
-
 import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { readTokenLife, type TokenLife } from '../protocol/token-life.ts';
 import type { Credentials } from '../settings/credentials.runner.ts';

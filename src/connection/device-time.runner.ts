@@ -8,7 +8,6 @@ import type { DeviceState } from '../state/device-state.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import { believedMs, clockWarning, WRONG_CLOCK_MS } from './clock-skew.ts';
 
-/** The `Date` of an answer. */
 export interface ServiceDate {
 	/** Milliseconds since 1970; left out, reckoned from the difference. */
 	readonly serviceMs?: number | undefined;

@@ -14,7 +14,6 @@ const IDLE_MS = 15_000;
 const DETAIL_MS = 3000;
 const UNPACKED_REMEDY = 'Ask the operator why the service packs an answer that this device did not ask to be packed.';
 
-/** The part of the network that requests need. */
 export type RequestNetwork = Pick<Network, 'dispatcher' | 'viaProxy'>;
 
 export interface ExchangeRequest {
@@ -77,7 +76,7 @@ export async function exchangeOverNetwork(network: RequestNetwork, request: Exch
 
 	const succeeded = answer.statusCode >= 200 && answer.statusCode < 300;
 	const detailTimer = succeeded ? undefined : setTimeout(() => enough.abort(), DETAIL_MS);
-	const answerHeaders = flat(answer.headers);
+	const answerHeaders = flatHeaders(answer.headers);
 	const { bytes, cut } = await readBody(answer.body, maxBytes, context);
 	clearTimeout(detailTimer);
 	enough.abort();
@@ -106,7 +105,6 @@ function asFailure(
 	return { failure: reason, written };
 }
 
-/** Rejects with the signal's reason. */
 function aborted(signal: AbortSignal): Promise<never> {
 	return new Promise((_, reject) => {
 		if (signal.aborted) reject(signal.reason);
@@ -182,7 +180,8 @@ function unpack(
 	return { bytes, cut: failure('bad-response', message, { remedy: UNPACKED_REMEDY }) };
 }
 
-function flat(headers: Record<string, string | string[] | undefined>): Record<string, string> {
+/** One line for each name. */
+export function flatHeaders(headers: Record<string, string | string[] | undefined>): Record<string, string> {
 	const lines: Record<string, string> = {};
 	for (const [name, value] of Object.entries(headers))
 		if (value !== undefined) lines[name.toLowerCase()] = Array.isArray(value) ? value.join(', ') : value;

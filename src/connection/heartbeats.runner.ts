@@ -1,13 +1,11 @@
 /**
  * Sends heartbeats on one channel, on time: from deadlines, so that they do not drift, and one after a stall, not a burst.
  */
-
 import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { fillTemplate, type Heartbeat, type HeartbeatExtras } from '../protocol/channel.ts';
 
 export interface HeartbeatOptions {
 	readonly clock: Clock;
-	/** Milliseconds until the first. */
 	readonly firstInMs: number;
 	/** Milliseconds between two. */
 	readonly cadenceMs: number;

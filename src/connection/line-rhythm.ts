@@ -25,19 +25,16 @@ export interface ChannelEnd {
 	readonly lifeMs: number;
 	/** Since the last byte in either direction. */
 	readonly silenceMs: number;
-	/** The longest silence before that one. */
 	readonly longestSilenceMs: number;
 	/** The same of the service alone: some things on the way look only at what comes from there. */
 	readonly inboundSilenceMs: number;
 	readonly longestInboundMs: number;
-	/** Whether the other side ended it without a close frame. */
 	readonly withoutCloseFrame: boolean;
 }
 
 export interface LineRhythm {
 	/** Silences before the newest cuts that may be an idle timeout, in milliseconds, newest last. */
 	readonly silencesMs: readonly number[];
-	/** The idle timeout that was found. */
 	readonly idleMs: number | null;
 	/** Cuts since it was found that it does not explain. */
 	readonly unexplained: number;
@@ -47,7 +44,6 @@ export interface LineRhythm {
 
 export const UNKNOWN_RHYTHM: LineRhythm = { silencesMs: [], idleMs: null, unexplained: 0, isUnlearned: false };
 
-/** What is saved of a line. */
 export interface SavedLine {
 	readonly baseUrl: string;
 	readonly network: string;
@@ -60,7 +56,6 @@ export interface LineStore {
 	save(line: SavedLine | null): void;
 }
 
-/** What another end of a channel teaches. */
 export function afterEnd(rhythm: LineRhythm, end: ChannelEnd): LineRhythm {
 	const { idleMs } = rhythm;
 	if (end.lifeMs >= FORGET_AFTER_MS) return { ...UNKNOWN_RHYTHM, idleMs };

@@ -4,7 +4,6 @@
  *
  * Every asynchronous effect carries an attempt number; an event that answers an older attempt changes nothing.
  */
-
 import { dispositionOf, type ErrorCode, type Failure, failure, retryClassOf } from '../base/errors.ts';
 import {
 	afterFailure,
@@ -203,7 +202,6 @@ export function transition(state: LinkState, event: LinkEvent, random: () => num
 	return handler ? handler(state, event, random) : { state, effects: [] };
 }
 
-/** The Connection that a link holds, if any. */
 export function connectionOf(state: LinkState): Connection | null {
 	return state.name === 'closed' ? null : state.connection;
 }

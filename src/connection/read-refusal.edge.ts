@@ -1,5 +1,6 @@
 /** The answer that came in place of an upgrade: its status, headers and the beginning of its body. */
 import type { IncomingMessage } from 'node:http';
+import { flatHeaders } from './exchange.edge.ts';
 
 /** How much of a refusal's body is read, in bytes. */
 const MAX_DETAIL_BYTES = 4096;
@@ -19,10 +20,9 @@ export function readRefusal(response: IncomingMessage, onDone: () => void): Read
 	response.on('error', onDone);
 	response.once('end', onDone);
 	response.once('close', onDone);
-	return () => {
-		const headers: Record<string, string> = {};
-		for (const [name, value] of Object.entries(response.headers))
-			if (value !== undefined) headers[name] = Array.isArray(value) ? value.join(', ') : value;
-		return { status: response.statusCode ?? 0, headers, body: Buffer.concat(chunks).toString('utf8') };
-	};
+	return () => ({
+		status: response.statusCode ?? 0,
+		headers: flatHeaders(response.headers),
+		body: Buffer.concat(chunks).toString('utf8'),
+	});
 }

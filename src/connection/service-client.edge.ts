@@ -4,7 +4,7 @@
  */
 import { systemClock } from '../base/clock.edge.ts';
 import { asError, type Failure } from '../base/errors.ts';
-import { type Authorization, formatAuthorization } from '../protocol/authorization.ts';
+import { type Authorization, formatAuthorization, secretsOf } from '../protocol/authorization.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import { type AnswerText, readAnswerTexts, tokenIn } from '../protocol/registration-answer.ts';
@@ -171,7 +171,7 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 					host: url.host,
 					scheme: authorization?.scheme,
 					workflowId: registration.request.workflowId,
-					secrets: secretsOf(authorization),
+					secrets: authorization ? secretsOf(authorization) : [],
 					tokenPointer,
 				}),
 				texts,
@@ -217,12 +217,6 @@ function requestHeaders(authorization: Authorization | null, accept: string, has
 		...(authorization && { authorization: formatAuthorization(authorization) }),
 		...(hasBody && { 'content-type': 'application/json' }),
 	};
-}
-
-function secretsOf(authorization: Authorization | null): string[] {
-	if (!authorization) return [];
-	const sent = formatAuthorization(authorization).slice(authorization.scheme.length + 1);
-	return authorization.scheme === 'Basic' ? [sent, authorization.password] : [sent];
 }
 
 /** Text in the encoding that its byte order mark names; UTF-8 without one. */

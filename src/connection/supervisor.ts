@@ -2,7 +2,6 @@
  * Which links there should be: compares the wanted registration with the links that exist and moves the device from one
  * to the next without a moment offline. Pure; the links' own lives are in `link.ts`, everything performed is in `agent/`.
  */
-
 import { dispositionOf, failure } from '../base/errors.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import {

@@ -2,7 +2,6 @@
  * The checks of `idv-agent doctor`, as one list, and what they share. They look as the daemon would: with its settings, its
  * state, its network. They change nothing, redeem no code, and leave the channel of a running agent alone.
  */
-
 import { isIP } from 'node:net';
 import type { Clock } from '../base/clock.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';

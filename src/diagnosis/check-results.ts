@@ -1,8 +1,4 @@
-/**
- * Turns the figures and answers of single checks of `idv-agent doctor` into findings. Owns the limits at which a figure is
- * reported. Pure: measures nothing.
- */
-
+/** The figures and answers of single checks as findings, and the limits at which a figure is reported. Pure. */
 import { plainDuration } from '../base/durations.ts';
 import { asFailure, type ErrorCode, failure } from '../base/errors.ts';
 import { classifyHttpAnswer, type HttpAnswer } from '../connection/classify-failure.ts';
@@ -67,10 +63,7 @@ export function assessCertificate(
 	return warning(failure('certificate-expired', message, { remedy }));
 }
 
-/**
- * The answer of the registration endpoint to a request without a credential: any refusal shows that the service is there.
- * A page, a redirect or an overloaded service is a failure.
- */
+/** Any refusal shows that the service is there; a page, a redirect or an overloaded service is a failure. */
 export function assessAnswer(answer: Pick<HttpAnswer, 'status' | 'headers' | 'body' | 'host'>): Finding {
 	const { status, host } = answer;
 	const said = classifyHttpAnswer({ ...answer, purpose: 'other' });

@@ -1,7 +1,4 @@
-/**
- * The model of a check of `idv-agent doctor`: what it needs, what it may find, and what all findings together mean.
- * Pure: knows no single check (`check-list.runner.ts`), measures nothing, knows no time limit.
- */
+/** A check of `idv-agent doctor`: what it needs, what it may find, and what all findings together mean. Pure. */
 import { type ErrorCode, EXIT, exitStatusOf, type Failure, type Params } from '../base/errors.ts';
 import { hintsFor } from '../protocol/assumptions.ts';
 
@@ -62,10 +59,7 @@ export function withPrerequisites<Listed extends Row>(list: readonly Listed[], a
 	return list.filter(({ id }) => desired.has(id));
 }
 
-/**
- * Why a check is skipped: a prerequisite failed, or was skipped for a failure. Names the check that failed, not the one in
- * between. `null` when the check can run.
- */
+/** The check that failed and for which this one is skipped, if need be over others between; `null` when it can run. */
 export function blockerTo({ needs }: Pick<Row, 'needs'>, findings: ReadonlyMap<string, Finding>): Finding | null {
 	for (const need of needs) {
 		const found = findings.get(need);

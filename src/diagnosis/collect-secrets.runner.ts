@@ -1,7 +1,4 @@
-/**
- * Every secret that this device holds, added to a registry by its value, so that a support bundle can be searched for it:
- * from the state, from the files that settings name, from the variables. Reads what it may; never shows one, never throws.
- */
+/** Every secret that this device holds, registered by its value, so that a support bundle can be searched for it. */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readBytes } from '../base/files.edge.ts';

@@ -3,7 +3,6 @@
  * that the unit runs with; otherwise those of the command line and its environment. Becomes another user at most once, and
  * never root.
  */
-
 import { parseArgs } from 'node:util';
 import { findUser, type User } from '../base/files.edge.ts';
 import type { SettingsSources } from '../settings/load.runner.ts';
@@ -58,7 +57,6 @@ export function becomeServiceUser({ serviceUser }: Pick<InspectionTarget, 'servi
 	process.setuid?.(serviceUser.uid);
 }
 
-/** The name of the user that this process is now. */
 export async function nameOfUser(): Promise<string> {
 	const uid = process.geteuid?.();
 	if (uid === undefined) return 'this user';

@@ -1,7 +1,4 @@
-/**
- * The facts of this machine for `idv-agent doctor` and the support bundle: disk space, memory, users, sockets, the systemd
- * unit and its journal. Reads only; what does not exist or may not be read is `null`. Never throws for what it finds.
- */
+/** The facts of this machine: disk space, memory, users, sockets, the systemd unit and its journal; `null`: unknown. */
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { lstat, readFile, statfs } from 'node:fs/promises';

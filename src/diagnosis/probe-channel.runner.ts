@@ -2,7 +2,6 @@
  * The checks of `idv-agent doctor` on the channel. While an agent runs, its word is taken: a second channel could end its
  * own. Without one the saved Connection opens a channel, which is closed again; nothing is registered, nothing is saved.
  */
-
 import { plainDuration } from '../base/durations.ts';
 import { asFailure, failure } from '../base/errors.ts';
 import { openChannel } from '../connection/channel.edge.ts';
@@ -25,7 +24,6 @@ const LATE_MS = 10_000;
 const NO_CHANNEL = notApplicable('No channel is open.');
 const NOT_REGISTERED = 'No Connection is saved yet: the agent registers when it starts.';
 
-/** What a running agent says of its channel. */
 export function checkChannel(daemon: Exclude<DaemonWord, { kind: 'notRunning' }>): Finding {
 	if (daemon.kind === 'unknown')
 		return notApplicable('An agent runs but could not be asked; its channel is left alone.');
@@ -42,7 +40,6 @@ export function checkChannel(daemon: Exclude<DaemonWord, { kind: 'notRunning' }>
 	return failed(failure('connection-lost', sentence));
 }
 
-/** What a running agent says of its heartbeats. */
 export function checkHeartbeat(
 	daemon: Exclude<DaemonWord, { kind: 'notRunning' }>,
 	{ mode, cadenceMs, nowMs }: { mode: 'frame' | 'ping' | 'off'; cadenceMs: number; nowMs: number },

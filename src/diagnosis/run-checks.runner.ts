@@ -1,8 +1,4 @@
-/**
- * Runs the checks of `idv-agent doctor`: in parallel unless one needs another, each within its limit, and reports them in
- * their order. The meaning of figures is decided in `check-results.ts`; the list is `check-list.runner.ts`.
- */
-
+/** Runs the checks in parallel unless one needs another, each within its limit, and reports them in their order. */
 import type { Clock } from '../base/clock.edge.ts';
 import { failure, toFailure } from '../base/errors.ts';
 import { assess, blockerTo, type Check, type Finding, failed, withPrerequisites } from './checks.ts';
@@ -11,11 +7,9 @@ import { assess, blockerTo, type Check, type Finding, failed, withPrerequisites 
 export const DOCTOR_SCHEMA_VERSION = 1;
 /** All checks together end within this time, in milliseconds: a person waits. */
 const DOCTOR_DEADLINE_MS = 9500;
-/** One check alone, in milliseconds. */
 const CHECK_DEADLINE_MS = 5000;
 const RUN_ALONE = 'Run it alone, with --check; a slow line or a busy device may need more time.';
 
-/** One check as it is reported. */
 export type CheckReport = Finding & {
 	readonly id: string;
 	readonly title: string;

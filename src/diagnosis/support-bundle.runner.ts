@@ -23,7 +23,6 @@ import type { PackedFile } from './tarball.edge.ts';
 
 /** Longest text of one file, in characters. Of a log the newest part is kept. */
 export const MAX_FILE_CHARACTERS = 2 * 1024 * 1024;
-/** Lines of the journal that are asked for. */
 export const JOURNAL_LINES = 5000;
 const ASK_MS = 5000;
 

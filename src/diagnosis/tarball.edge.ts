@@ -1,7 +1,4 @@
-/**
- * Packs texts into one .tar.gz. Knows plain files of one directory and nothing else of the format, which is why it needs
- * no library: a header of 512 bytes, the text, zeros. Source: POSIX.1-2024, pax, "ustar Interchange Format".
- */
+/** Packs texts into one .tar.gz. Source: POSIX.1-2024, pax, "ustar Interchange Format". */
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 

@@ -3,7 +3,6 @@
  * application could have noticed yet is not written. Contents are passed on without parsing them, so that a strange
  * message does no harm here.
  */
-
 import type { Counters } from '../base/counters.ts';
 import type { Erasure } from './erasure.ts';
 import { type Entry, type Incoming, ownEvent } from './event.ts';

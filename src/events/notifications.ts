@@ -2,7 +2,6 @@
  * Puts into the events what the kiosk's applications have to know: notifications of the service, the session of a pairing
  * link, and gaps. Acts on nothing; a message that the agent has to act on is handed back.
  */
-
 import type { Log } from '../base/log.edge.ts';
 import { type AgentMessage, type Frame, readAgentMessage, readNotification } from '../protocol/channel.ts';
 import type { Settings } from '../settings/table.ts';

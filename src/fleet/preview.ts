@@ -2,7 +2,6 @@
  * The effect of a plan on a list of devices, and the differences between two plans. Pure: time is handed in; the list comes
  * from a file or a service.
  */
-
 import type { DevicePlan } from '../state/plan-record.ts';
 import type { FleetPlan, PlanMatch, PlanRollout, PlanWord } from './plan-format.ts';
 import { assignmentAt, type CompiledPlan, type PlannedDevice, planFor } from './targeting.ts';

@@ -2,7 +2,6 @@
  * How far a fleet has come with a plan: for each device, its assignment at this moment beside its own report. Pure: the
  * targeting is the agent's own, reports and time are handed in.
  */
-
 import { orderedVersion } from './ordered-version.ts';
 import type { FleetPlan } from './plan-format.ts';
 import { assignmentAt, type CompiledPlan, type PlannedDevice, planFor, shareOfSpread } from './targeting.ts';

@@ -8,11 +8,7 @@ import { type HelperAnswer, helperAnswer, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, r
 /** A line that was not read; its message is the end of a sentence. */
 const unread = (code: 'too-large' | 'ended', message: string) => Object.assign(new Error(message), { code });
 
-/**
- * The first line of a stream, without its end. Later bytes are thrown away, so that the end of the stream is noticed.
- * @param maxBytes of the line.
- * @throws an error for `inWords`, of the system or with the code `too-large` or `ended`.
- */
+/** The first line of a stream, of `maxBytes`. @throws for `inWords`: of the system, or `too-large` or `ended`. */
 export function readLine(stream: Duplex, maxBytes: number): Promise<string> {
 	const chunks: Buffer[] = [];
 	let bytes = 0;
@@ -33,11 +29,7 @@ export function readLine(stream: Duplex, maxBytes: number): Promise<string> {
 	});
 }
 
-/**
- * Has the helper run a hook.
- * @param done gets what came of it, once and later. A helper that is not there is `notStarted`, with the reason in words.
- * @returns a function that ends the command.
- */
+/** Has the helper run a hook. @param done gets what came of it, once. @returns a function that ends the command. */
 export function handOver(
 	{ socket: path, hook, input }: { readonly socket: string; readonly hook: string; readonly input: unknown },
 	timeoutMs: number,

@@ -7,11 +7,9 @@ import { errnoOf } from '../base/files.edge.ts';
 import { cleanText } from '../protocol/problem.ts';
 
 const HOOK_LIMITS = {
-	/** Commands running at once. */
 	atOnce: 4,
 	/** Commands that wait for their turn; further ones are dropped and reported. */
 	queued: 64,
-	/** For one command, in milliseconds. */
 	timeoutMs: 30_000,
 	/** Between asking it to end and ending it, in milliseconds. */
 	graceMs: 2000,

@@ -4,6 +4,7 @@
  */
 import * as z from 'zod';
 import { MAX_FRAME_BYTES } from '../protocol/channel.ts';
+import { parseJson } from '../protocol/json-pointer.ts';
 import { SETTINGS, type Settings } from '../settings/table.ts';
 
 /** A setting that holds a command. */
@@ -12,7 +13,6 @@ const HOOK_NAMES = Object.keys(SETTINGS.hooks).filter((name) => name !== 'helper
 
 /** Longest request, in bytes: the largest message of a service and what stands around it. */
 export const MAX_REQUEST_BYTES = MAX_FRAME_BYTES + 65_536;
-/** Longest answer, in bytes. */
 export const MAX_ANSWER_BYTES = 16_384;
 
 /** `input` becomes one line of JSON on the standard input of the command. */
@@ -32,9 +32,5 @@ export type HelperAnswer = z.infer<typeof helperAnswer>;
 
 /** The message of that schema in a line. @returns `null` for any other line. */
 export function readMessage<Message>(line: string, schema: z.ZodType<Message>): Message | null {
-	try {
-		return schema.safeParse(JSON.parse(line)).data ?? null;
-	} catch {
-		return null;
-	}
+	return schema.safeParse(parseJson(line)).data ?? null;
 }

@@ -1,8 +1,4 @@
-/**
- * The device's identity as it is now. Chosen again only when that is asked for: a changed setting, a pairing, an accepted
- * repair. Choosing is `identity/identity.ts`; here a device with nothing of its own gets its id.
- */
-
+/** The device's identity as it is now, chosen again only when that is asked for. */
 import type { Settings } from '../settings/table.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import { type CompleteIdentity, chooseIdentity, type IdentityFacts } from './identity.ts';

@@ -2,7 +2,6 @@
  * The identity of this device: its serial number, MAC address and deviceId, and whether the machine is still the one that
  * was paired. Decides from facts that are handed in; reads nothing, makes no id and never changes what is pinned.
  */
-
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { isSerial } from '../protocol/device-connection.ts';
 import type { IdentityReport } from '../protocol/local-api.ts';

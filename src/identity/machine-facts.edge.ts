@@ -1,7 +1,4 @@
-/**
- * The machine and how it is, for a person at a distance: model, processor, heat, battery. Starts some
- * thirty short programs, so only a command or something rare may ask. Never shows a serial number or a UUID, never throws.
- */
+/** The machine for a person at a distance. Starts some thirty short programs; never shows a serial number or a UUID. */
 import { setTimeout } from 'node:timers/promises';
 
 /** For all programs together. */

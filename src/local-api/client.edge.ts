@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { AgentError, knownCode, type Params } from '../base/errors.ts';
 import { checkSocketPath, errnoOf, findGroup } from '../base/files.edge.ts';
 import { MAX_FRAME_BYTES } from '../protocol/channel.ts';
+import { parseJson } from '../protocol/json-pointer.ts';
 import { LOCAL_SOCKETS } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
 import type { LocalSocket } from './server/types.ts';
@@ -71,11 +72,7 @@ export function createLocalClient({ runDir }: { readonly runDir: string }) {
 				throw await explain(error, runDir, socket);
 			}
 		},
-		/**
-		 * Follows an event stream. Waits for `onEvent` before it reads on; an error of `onEvent` is thrown here.
-		 * Resolves with the agent's reason when it ends the stream (`slow`, `stopping`, `finished`), or `aborted`.
-		 * @throws AgentError as `request` does; `agent-not-running` when the stream breaks off.
-		 */
+		/** Waits for `onEvent` before it reads on. Resolves with why the stream ended. @throws AgentError as `request`. */
 		events: (path: string, options: FollowOptions, onEvent: OnEvent) => follow(runDir, path, options, onEvent),
 	};
 }
@@ -166,12 +163,8 @@ async function readAnswer(response: http.IncomingMessage): Promise<unknown> {
 	}
 	const text = Buffer.concat(chunks).toString();
 	const status = response.statusCode ?? 0;
-	let document: unknown;
-	try {
-		document = text === '' ? undefined : JSON.parse(text);
-	} catch {
-		throw badResponse(`The answer, with status ${status}, is not JSON.`);
-	}
+	const document = parseJson(text);
+	if (document === undefined && text !== '') throw badResponse(`The answer, with status ${status}, is not JSON.`);
 	if (status >= 200 && status < 300) return document;
 	throw readProblem(document, status, Number(response.headers['retry-after'] ?? Number.NaN));
 }
@@ -242,12 +235,8 @@ function tooLarge(message: string): AgentError {
 }
 
 function readReason(data: string): string {
-	try {
-		const { reason } = JSON.parse(data) as { reason?: unknown };
-		return typeof reason === 'string' ? cleanText(reason, 100) : 'closed';
-	} catch {
-		return 'closed';
-	}
+	const { reason } = Object(parseJson(data));
+	return typeof reason === 'string' ? cleanText(reason, 100) : 'closed';
 }
 
 /**

@@ -2,7 +2,6 @@
  * The parts of a request that may be forwarded to the service: paths, query and headers. Pure, and strict where servers
  * differ: a path that two of them could read in two ways is refused rather than corrected. Sends nothing and holds no credential.
  */
-
 import { type Failure, failure } from '../base/errors.ts';
 import { AUTHORIZATION_PARAMETER } from '../protocol/authorization.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';

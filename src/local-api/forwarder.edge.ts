@@ -16,7 +16,6 @@ import { type BrowserApplication, SHARES } from './server/browser-applications.t
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 
 const FORWARD_LIMITS = {
-	/** Largest body of a request, in bytes. */
 	requestBytes: 64 * 1024 * 1024,
 	/** Largest body of an answer, in bytes; a longer one is cut off by closing the connection. */
 	answerBytes: 64 * 1024 * 1024,
@@ -24,7 +23,6 @@ const FORWARD_LIMITS = {
 	deadlineMs: 120_000,
 	/** Longest silence of the service, in milliseconds. */
 	idleMs: 30_000,
-	/** Exchanges at once. */
 	atOnce: 16,
 } as const;
 export type ForwardLimits = { readonly [Name in keyof typeof FORWARD_LIMITS]: number };
@@ -227,7 +225,6 @@ async function* continued(first: IteratorResult<Uint8Array, unknown>, rest: Asyn
 	yield* rest;
 }
 
-/** Rejects with the signal's reason. */
 function aborted(signal: AbortSignal): Promise<never> {
 	return new Promise((_, reject) => {
 		if (signal.aborted) reject(signal.reason);

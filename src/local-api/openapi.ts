@@ -1,7 +1,4 @@
-/**
- * The OpenAPI document of the local interface, made from the rows of the route table and the schemas that they name, each
- * time a caller asks for it. Loaded only then. Describes routes, never decides what they do.
- */
+/** The OpenAPI document of the local interface, made from the route table. Loaded only when a caller asks for it. */
 import * as z from 'zod';
 import { made } from '../protocol/later.ts';
 import * as answers from '../protocol/local-answers.ts';
@@ -39,10 +36,7 @@ const METHODS: readonly LocalMethod[] = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'
 
 type Json = Record<string, unknown>;
 
-/**
- * OpenAPI 3.1, for all listeners; `x-idv-entrances` says on which of them an operation is answered.
- * @throws Error for a body without a name: a fault, and a test looks for it.
- */
+/** OpenAPI 3.1, for all listeners; `x-idv-entrances` says on which. @throws Error for a body without a name. */
 export function describeRoutes(routes: readonly DescribedRoute[], version: string): Json {
 	const paths: Record<string, Json> = {};
 	for (const route of routes) {

@@ -3,7 +3,6 @@
  * applications in a browser. Opens, moves and closes them as the settings change. The device works without any of them:
  * one that cannot be opened is a warning, never the end of the agent.
  */
-
 import type { Agent } from '../agent/agent.runner.ts';
 import { failure, toFailure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';

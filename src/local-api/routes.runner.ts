@@ -79,7 +79,6 @@ const STATUS = { 200: answer('The state of the device now.', 'Status') };
 const PLAN = { 200: answer('The plan, the keys, and the newest plan by each of them.', 'PlanReport') };
 const LEASES = { 200: answer('All leases in force.', 'LeaseReport') };
 
-/** The route table. */
 export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 	const { audit, clock, counters, forward, recentLog, scanners } = parts;
 	/** Streams and waits under way, by the name of an application. */

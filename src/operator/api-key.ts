@@ -7,7 +7,7 @@ import { type ApiKeyRequest, apiKeyRequestSchema, KNOWN_PERMISSIONS, KNOWN_RESOU
 import { ENDPOINTS } from '../protocol/endpoints.ts';
 import { MAX_CODE_LENGTH, readPairingCode } from '../protocol/pairing-code.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
-import { nearestName } from '../settings/resolve.ts';
+import { didYouMean, nearestName } from '../settings/resolve.ts';
 import { checkPlaceForSecret, saveSecret } from './secret-output.ts';
 import { isGood, type Purpose, refusal, sendOnce, unreadAnswer, withClient } from './service-call.ts';
 import { checkUrl, resolveTarget, type Target, type TargetFlags } from './service-target.ts';
@@ -162,8 +162,7 @@ export function warningsOf({ permissions, expiresAt }: Pick<CreatedKey, 'permiss
 		);
 	for (const permission of permissions) {
 		if (known.includes(permission) || wildcards.includes(permission)) continue;
-		const nearest = nearestName(permission, known);
-		warnings.push(`${permission} is not among the known permissions${nearest ? `; did you mean ${nearest}?` : '.'}`);
+		warnings.push(`${permission} is not among the known permissions${didYouMean(permission, known)}`);
 	}
 	return warnings;
 }

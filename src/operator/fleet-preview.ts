@@ -1,5 +1,4 @@
 /** `idv fleet preview`: what a plan would do to the devices of an inventory. Asks no service and moves nothing. */
-
 import { counted, localTime, type OutputFlags, printJson, printLine, printTable } from '../cli/output.ts';
 import { type MoveGroup, type PlannedMove, previewPlan } from '../fleet/preview.ts';
 import { compilePlan, fittingRules } from '../fleet/targeting.ts';

@@ -1,7 +1,4 @@
-/**
- * The command line of an operator: which commands and flags there are. Each command is implemented in its own file under
- * `operator/`, loaded only when it is asked for.
- */
+/** The command line of an operator; the file of a command is loaded only when it is asked for. */
 import { collect, createProgram, EXIT_STATUSES, runProgram, type Subcommands } from '../cli/command-line.ts';
 import { FLEET_COMMANDS } from './fleet-commands.ts';
 

@@ -1,7 +1,4 @@
-/**
- * An inventory of devices as people have them: CSV with a head, or JSON lines. Whatever is wrong with a line is named with the
- * line, and so is a column that is nearly one of ours; other columns are passed over.
- */
+/** An inventory as people have them: CSV with a head, or JSON lines. What is wrong is named with its line. */
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
 import type { InventoryDevice } from '../fleet/preview.ts';
@@ -12,7 +9,8 @@ import {
 	serialSchema,
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
-import { nearestName } from '../settings/resolve.ts';
+import { parseJson } from '../protocol/json-pointer.ts';
+import { nearestName, plainIssue } from '../settings/resolve.ts';
 import { labelSchema } from '../settings/value-schemas.ts';
 import { readBounded } from './fleet-files.ts';
 
@@ -50,7 +48,7 @@ export function readInventory(file: string): Promise<InventoryDevice[]> {
 			const read = rowSchema.safeParse(fields);
 			if (!read.success) {
 				const [issue] = read.error.issues;
-				note(line, `${issue?.path.join('/') || 'the line'} ${inWords(issue)}`);
+				note(line, `${issue?.path.join('/') || 'the line'} ${plainIssue(issue)}`);
 				continue;
 			}
 			const before = lines.get(read.data.deviceId);
@@ -103,13 +101,10 @@ type NoteProblem = (line: number, what: string) => void;
 function jsonLines(text: string, note: NoteProblem): Row[] {
 	return text.split('\n').flatMap((content, index): Row[] => {
 		if (content.trim() === '') return [];
-		try {
-			const fields: unknown = JSON.parse(content);
-			if (typeof fields === 'object' && fields !== null && !Array.isArray(fields)) return [{ line: index + 1, fields }];
-			note(index + 1, 'each line must be one JSON object');
-		} catch {
-			note(index + 1, 'this is not one whole JSON object on one line');
-		}
+		const fields = parseJson(content);
+		if (typeof fields === 'object' && fields !== null && !Array.isArray(fields)) return [{ line: index + 1, fields }];
+		const isJson = fields !== undefined;
+		note(index + 1, isJson ? 'each line must be one JSON object' : 'this is not one whole JSON object on one line');
 		return [];
 	});
 }
@@ -193,10 +188,4 @@ function mistakenName(names: readonly string[]): string | null {
 		if (meant !== null) return `${JSON.stringify(name.slice(0, 64))} is not known here; did you mean ${meant}?`;
 	}
 	return null;
-}
-
-function inWords(issue: z.core.$ZodIssue | undefined): string {
-	if (!issue) return 'is not valid';
-	if (!/^[A-Z]/.test(issue.message)) return issue.message;
-	return issue.code === 'invalid_type' ? `must be a ${issue.expected === 'array' ? 'list' : 'text'}` : 'is not valid';
 }

@@ -1,13 +1,11 @@
-/**
- * `idv qrcode`: has the service make a pairing code, makes sure that a device can use it, and shows or saves it. A saved
- * code is read back as a scanner would read it.
- */
+/** `idv qrcode`: has the service make a pairing code, and shows or saves it, read back as a scanner would read it. */
 import { extname } from 'node:path';
 import { AgentError } from '../base/errors.ts';
 import { printJson, printLine, printTable, printWarning, untilTime } from '../cli/output.ts';
 import type { ServiceAnswer } from '../connection/service-client.edge.ts';
 import { workflowIdSchema } from '../protocol/device-connection.ts';
 import { ENDPOINTS, isLoopback } from '../protocol/endpoints.ts';
+import { parseJson } from '../protocol/json-pointer.ts';
 import { type PairingCode, readPairingCode } from '../protocol/pairing-code.ts';
 import { readSingleCode } from '../scanning/picture-reader.edge.ts';
 import { renderQrTerminal, writeQrPng, writeQrSvg } from '../service/qr-code.ts';
@@ -92,17 +90,13 @@ async function readAnswer({ headers, body }: ServiceAnswer): Promise<FoundCode> 
 	if (/^image\//i.test(headers['content-type'] ?? ''))
 		return { text: await readSingleCode(body), expiresAt: null, png: body };
 	const text = new TextDecoder().decode(body).trim();
-	try {
-		const document: unknown = JSON.parse(text);
-		if (typeof document === 'string') return { text: document, expiresAt: null, png: null };
-		const fields = (document ?? {}) as Record<string, unknown>;
-		const texts = Object.values(fields).filter((value) => typeof value === 'string');
-		const link = texts.find((value) => value.includes('authorization='));
-		const ends = Object.hasOwn(fields, 'expiresAt') ? fields['expiresAt'] : null;
-		return { text: link ?? text, expiresAt: typeof ends === 'string' ? ends : null, png: null };
-	} catch {
-		return { text, expiresAt: null, png: null };
-	}
+	const document = parseJson(text);
+	if (typeof document === 'string') return { text: document, expiresAt: null, png: null };
+	const fields: Readonly<Record<string, unknown>> = Object(document);
+	const texts = Object.values(fields).filter((value) => typeof value === 'string');
+	const link = texts.find((value) => value.includes('authorization='));
+	const { expiresAt } = fields;
+	return { text: link ?? text, expiresAt: typeof expiresAt === 'string' ? expiresAt : null, png: null };
 }
 
 /** Warnings about a code that would surprise its user. */

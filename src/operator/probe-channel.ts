@@ -1,16 +1,13 @@
-/**
- * One channel of `idv probe`: opens it with any handshake, notes everything for the transcript, and watches it for a time.
- * Draws no conclusion and never opens a second one.
- */
+/** One channel of `idv probe`: opens it with any handshake, notes all for the transcript, watches it for a time. */
 import { type RawData, WebSocket } from 'ws';
 import type { Transcript } from '../base/transcript.ts';
 import { isWebPage } from '../connection/classify-failure.ts';
 import type { Network } from '../connection/network.edge.ts';
+import { readRefusal } from '../connection/read-refusal.edge.ts';
 import type { Observation } from './probe-decisions.ts';
 import { type Handshake, type HandshakeAnswer, subprotocolHints } from './probe-search.ts';
 
 const HANDSHAKE_MS = 15_000;
-const MAX_BODY_BYTES = 16_384;
 const MAX_PING_MS = 5000;
 /** A service that ends the channel at once has refused it. */
 const MAX_SETTLE_MS = 400;
@@ -90,22 +87,11 @@ export async function openWatched(
 		// Whatever it is, a handshake that fails without an answer says nothing about the path.
 		socket.on('error', () => resolve(refused(0)));
 		socket.once('unexpected-response', (_request, response) => {
-			const chunks: Buffer[] = [];
-			let size = 0;
-			const headers: Record<string, string> = {};
-			for (const [name, value] of Object.entries(response.headers))
-				if (value !== undefined) headers[name] = String(value);
-			const done = () => {
-				resolve(refused(response.statusCode ?? 0, headers, Buffer.concat(chunks).toString('utf8')));
+			const refusal = readRefusal(response, () => {
+				const { status, headers, body } = refusal();
+				resolve(refused(status, headers, body));
 				socket.terminate();
-			};
-			response.on('data', (chunk: Buffer) => {
-				size += chunk.length;
-				if (size <= MAX_BODY_BYTES) chunks.push(chunk);
-				else done();
 			});
-			response.once('end', done);
-			response.once('close', done);
 		});
 	});
 	if (outcome !== 'open') return outcome;

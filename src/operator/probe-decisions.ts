@@ -1,10 +1,7 @@
-/**
- * The conclusions of `idv probe`: where the token is, what the messages of a channel mean, which settings follow.
- * Pure: sends nothing and waits for nothing. A place of a token carries the token; no finding does.
- */
+/** The conclusions of `idv probe`: where the token is, what messages mean, which settings follow. Pure. */
 import { readNotification } from '../protocol/channel.ts';
 import { DEFAULT_CHANNEL_PATH } from '../protocol/endpoints.ts';
-import { resolvePointer } from '../protocol/json-pointer.ts';
+import { parseJson, resolvePointer } from '../protocol/json-pointer.ts';
 import { type AnswerText, looksLikeToken, tokenIn } from '../protocol/registration-answer.ts';
 import { readTokenLife } from '../protocol/token-life.ts';
 import type { Handshake } from './probe-search.ts';
@@ -33,13 +30,7 @@ export function tokenPlaces(texts: readonly AnswerText[], sent: readonly string[
 
 /** Seconds that an answer gives a Connection; `null` where it says nothing usable. */
 export function namedLife(body: string, nowMs: number): number | null {
-	let document: unknown;
-	try {
-		document = JSON.parse(body);
-	} catch {
-		return null;
-	}
-	const lives = membersOf(document, 0).flatMap(([name, value]) => {
+	const lives = membersOf(parseJson(body), 0).flatMap(([name, value]) => {
 		if (/^(expires_?in(_?seconds)?|ttl|life(time)?(_?seconds)?|max_?age|valid_?for(_?seconds)?)$/i.test(name))
 			return [Number(value)];
 		if (!/^(expires?(_?at|_?on)?|expiry|expiration|valid_?until|exp)$/i.test(name)) return [];
@@ -95,7 +86,7 @@ const PING_LIKE = /ping|hello|keep-?_?alive|heart-?_?beat|alive|are.?you|probe|c
  */
 export function readMessages(seen: Observation, answerMs: number, quiet: Observation | null = null): Reading {
 	const documents = seen.messages
-		.map(({ text }) => parsed(text))
+		.map(({ text }) => parseJson(text))
 		.filter((one) => typeof one === 'object' && one !== null);
 	const isMute = documents.length > 0 && documents.every((one) => kindOf(JSON.stringify(one), null) === 'unknown');
 	const kindPointer = isMute ? pointerTo(documents, KIND_FIELDS) : null;
@@ -136,7 +127,7 @@ export function endedByHeartbeat({ heartbeatsAtMs, ended }: Observation, withinM
 
 /** Texts that may answer a ping, the likely ones first, as `service.pongBody` is written. */
 export function pongsFor({ text, kind }: Pick<SeenPing, 'text' | 'kind'>, kindPointer: string | null): string[] {
-	const message = parsed(text);
+	const message = parseJson(text);
 	if (typeof message !== 'object' || message === null) return ['pong'];
 	const fields = message as Readonly<Record<string, unknown>>;
 	const key = kindPointer?.slice(1) ?? ['type', 'event', 'kind'].find((name) => fields[name] === kind) ?? 'type';
@@ -164,14 +155,6 @@ function pointerTo(documents: readonly unknown[], names: readonly string[]): str
 	const pointers = ['', ...groups].flatMap((group) => names.map((name) => `${group}/${name}`));
 	const isThere = (pointer: string) => documents.every((one) => typeof resolvePointer(one, pointer) === 'string');
 	return documents.length === 0 ? null : (pointers.find(isThere) ?? null);
-}
-
-function parsed(text: string): unknown {
-	try {
-		return JSON.parse(text);
-	} catch {
-		return undefined;
-	}
 }
 
 /** How sure a finding is: tried and confirmed, seen, or not seen. */

@@ -1,14 +1,11 @@
-/**
- * The requests of `idv probe`: registers once, tries handshakes, watches one channel. Counts every request and stops at the
- * limit, at 429 and at a wait that is too long. Decides nothing that `probe-decisions.ts` decides, and prints nothing.
- */
+/** The requests of `idv probe`, counted: stops at the limit, at 429 and at a wait that is too long. */
 import { setTimeout as wait } from 'node:timers/promises';
-import { AgentError, type Failure } from '../base/errors.ts';
+import { AgentError, asError, type Failure } from '../base/errors.ts';
 import type { Transcript } from '../base/transcript.ts';
 import { classifyHttpAnswer, isWebPage } from '../connection/classify-failure.ts';
 import type { Network } from '../connection/network.edge.ts';
 import type { ServiceAnswer, ServiceClient } from '../connection/service-client.edge.ts';
-import { formatAuthorization } from '../protocol/authorization.ts';
+import { formatAuthorization, secretsOf } from '../protocol/authorization.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import { channelUrl, ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import { readAnswerTexts } from '../protocol/registration-answer.ts';
@@ -51,15 +48,6 @@ export interface ProbeReport {
 	readonly stopped: Failure | null;
 }
 
-/** Ends the probe with what it has. */
-class Stop extends Error {
-	readonly failure: Failure;
-	constructor(failure: Failure) {
-		super(failure.message);
-		this.failure = failure;
-	}
-}
-
 /** Never rejects for what a service does: the report says why it stopped. */
 export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 	const findings: Finding[] = [];
@@ -69,9 +57,8 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 	try {
 		await probe(options, budget, open, (...found) => findings.push(...found));
 	} catch (error) {
-		if (error instanceof AgentError) stopped = error.failure;
-		else if (error instanceof Stop) stopped = error.failure;
-		else throw error;
+		if (!(error instanceof AgentError)) throw error;
+		stopped = error.failure;
 	} finally {
 		for (const channel of open) channel.end();
 	}
@@ -92,7 +79,7 @@ async function probe(options: ProbeOptions, budget: { used: number }, open: Set<
 	const answer = await register(options, count);
 	const texts = readAnswerTexts(answer);
 	const places = tokenPlaces(texts, [request.deviceId, request.workflowId]);
-	if (places.length === 0) throw new Stop(classified(options, answer, 'register'));
+	if (places.length === 0) throw asError(classified(options, answer, 'register'));
 
 	onStep('Looks for the channel.');
 	const dial = async (way: Handshake, pings: boolean) => {
@@ -130,8 +117,8 @@ async function probe(options: ProbeOptions, budget: { used: number }, open: Set<
 const NOT_FOUND_REMEDY =
 	'Ask the operator for the path of the channel and name it with --channel-path; the transcript (--transcript) shows what the service answered.';
 
-function stop(code: 'service-overloaded' | 'channel-not-found', message: string, remedy?: string): Stop {
-	return new Stop({ ...new AgentError(code, message).failure, ...(remedy !== undefined && { remedy }) });
+function stop(code: 'service-overloaded' | 'channel-not-found', message: string, remedy?: string): AgentError {
+	return new AgentError(code, message, remedy === undefined ? {} : { remedy });
 }
 
 /** One registration. A credential that can be used again is sent once more after a 503 that names a wait. */
@@ -151,7 +138,7 @@ async function register(
 	}
 	const read = { status: answer.status, headers: answer.headers, body: new TextDecoder().decode(answer.body) };
 	const isGood = answer.status >= 200 && answer.status < 300 && !isWebPage(read.headers, read.body);
-	if (!isGood) throw new Stop(classified(options, read, 'register'));
+	if (!isGood) throw asError(classified(options, read, 'register'));
 	return read;
 }
 
@@ -174,7 +161,7 @@ async function send(
 	const answer = await client.send(request);
 	const said = new TextDecoder().decode(answer.body);
 	transcript.note({ kind: 'answer', exchange, status: answer.status, headers: answer.headers, body: said });
-	if (answer.status === 429) throw new Stop(classified(options, { ...answer, body: said }, 'other'));
+	if (answer.status === 429) throw asError(classified(options, { ...answer, body: said }, 'other'));
 	return answer;
 }
 
@@ -186,7 +173,6 @@ function classified(
 	const { authorization, baseUrl } = target;
 	const { host } = new URL(baseUrl);
 	const { workflowId } = request;
-	const secrets = [formatAuthorization(authorization).slice(authorization.scheme.length + 1)];
 	return classifyHttpAnswer({
 		status,
 		headers,
@@ -195,11 +181,11 @@ function classified(
 		host,
 		scheme: authorization.scheme,
 		workflowId,
-		secrets,
+		secrets: secretsOf(authorization),
 	});
 }
 
-/** Waits as long as the service asks. @throws Stop when that is too long. */
+/** Waits as long as the service asks. @throws AgentError when that is too long. */
 async function respectWait(retryAfter: string | undefined): Promise<void> {
 	if (retryAfter === undefined) return;
 	const seconds = /^\d+$/.test(retryAfter) ? Number(retryAfter) : (Date.parse(retryAfter) - Date.now()) / 1000;

@@ -1,7 +1,4 @@
-/**
- * The search of `idv probe` for the channel: which handshake to try next, and the least that a service accepts.
- * Pure: opens nothing and knows no credential.
- */
+/** The search of `idv probe` for the channel: which handshake is next, and the least that a service accepts. Pure. */
 import { DEFAULT_CHANNEL_PATH } from '../protocol/endpoints.ts';
 
 /** The most likely first. */
@@ -68,11 +65,7 @@ const OTHER_FORMS = QUERY_PLACES.map(
 
 type Search = Generator<Handshake, Handshake | null, HandshakeAnswer>;
 
-/**
- * Looks for the handshake that the service accepts: each step is one handshake to try. The last one that is tried before it
- * returns one is that one, so its channel can be kept.
- * @returns `null` when nothing was accepted.
- */
+/** Each step is one handshake to try; the last one before the return is the one. `null`: none was accepted. */
 export function* findChannel(paths: readonly string[], candidates: number): Search {
 	const answers: { readonly path: string; readonly answer: HandshakeAnswer }[] = [];
 	for (const path of paths) {

@@ -1,14 +1,11 @@
-/**
- * The operator's profiles: names of services, kept by `conf`; the credential of each in a file of its own that only this
- * user can read. Never keeps a secret beside the names.
- */
+/** The operator's profiles: names of services, kept by `conf`, and the credential of each in a file of its own. */
 import { mkdir, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
 import { inWords, writeDurably } from '../base/files.edge.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
-import { nearestName } from '../settings/resolve.ts';
+import { didYouMean } from '../settings/resolve.ts';
 
 export interface Profile {
 	readonly name: string;
@@ -114,8 +111,7 @@ function pick({ profiles }: Document, name: string): Profile {
 	const found = Object.hasOwn(profiles, name) ? profiles[name] : undefined;
 	if (found) return { name, url: found.url };
 	const names = Object.keys(profiles);
-	const nearest = nearestName(name, names);
-	throw new AgentError('usage', `There is no profile ${name}${nearest ? `; did you mean ${nearest}?` : '.'}`, {
+	throw new AgentError('usage', `There is no profile ${name}${didYouMean(name, names)}`, {
 		remedy: names.length > 0 ? `There are: ${names.join(', ')}.` : 'Add one: idv profile add.',
 	});
 }

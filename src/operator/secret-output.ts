@@ -1,17 +1,11 @@
-/**
- * Where a secret may go: a terminal, a JSON document that was asked for, or a new file that only this user can read. Each
- * is decided before the secret is made, so that none is lost and none ends up in a log by accident.
- */
+/** Where a secret may go, decided before it is made, so that none is lost and none ends up in a log by accident. */
 import { open, rm } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { AgentError } from '../base/errors.ts';
 import { errnoOf, inWords, writeDurably } from '../base/files.edge.ts';
 import type { OutputFlags } from '../cli/output.ts';
 
-/**
- * @param flags `out` is the file of a command that can save its secret; left out where there is no such flag.
- * @throws AgentError `usage` where a secret would go into a pipe or a file that was not meant for it.
- */
+/** @throws AgentError `usage` where a secret would go into a pipe. @param flags without `out`: no such flag. */
 export function checkPlaceForSecret(
 	what: string,
 	{ json, ...saving }: OutputFlags & { readonly out?: string | undefined },
@@ -56,11 +50,7 @@ const lost = (path: string) => (cause: unknown) => {
 	});
 };
 
-/**
- * Writes a file in place of what was there.
- * @param mode `0o600` unless every user may read it.
- * @returns its path. @throws AgentError `state-unwritable`.
- */
+/** Writes a file in place of what was there, and returns its path. @throws AgentError `state-unwritable`. */
 export async function replaceFile(out: string, content: string | Uint8Array, mode = 0o600): Promise<string> {
 	const path = resolve(out);
 	try {

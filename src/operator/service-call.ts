@@ -12,7 +12,7 @@ import {
 	type ServiceClient,
 	type ServiceRequest,
 } from '../connection/service-client.edge.ts';
-import { formatAuthorization } from '../protocol/authorization.ts';
+import { secretsOf } from '../protocol/authorization.ts';
 import { endpointUrl } from '../protocol/endpoints.ts';
 import type { Target } from './service-target.ts';
 
@@ -81,7 +81,6 @@ export function isGood({ status }: ServiceAnswer): boolean {
 
 /** The failure behind an answer that is not the expected one. */
 export function refusal({ baseUrl, authorization }: Target, answer: ServiceAnswer, purpose: Purpose): AgentError {
-	const header = formatAuthorization(authorization);
 	const { status, headers, body } = answer;
 	const told = classifyHttpAnswer({
 		status,
@@ -91,10 +90,7 @@ export function refusal({ baseUrl, authorization }: Target, answer: ServiceAnswe
 		purpose: purpose.workflowId !== undefined && !isGood(answer) ? 'register' : 'other',
 		host: new URL(baseUrl).host,
 		workflowId: purpose.workflowId,
-		secrets: [
-			header.slice(header.indexOf(' ') + 1),
-			...(authorization.scheme === 'Basic' ? [authorization.password] : []),
-		],
+		secrets: secretsOf(authorization),
 	});
 	// A clear no leaves nothing behind; a success that cannot be read, or a service that broke down, may.
 	return inOperatorsWords(told, purpose, status < 300 || status === 408 || (status >= 500 && status !== 503));

@@ -1,7 +1,4 @@
-/**
- * Which service an operator's command goes to, and with which credential: flags, then `IDV_…` variables, then a profile.
- * Never sends a profile's credential to another service than the profile's own.
- */
+/** Which service an operator's command goes to, and with which credential: flags, `IDV_…` variables, then a profile. */
 import { stat } from 'node:fs/promises';
 import { AgentError } from '../base/errors.ts';
 import { type OutputFlags, printWarning } from '../cli/output.ts';
@@ -100,10 +97,7 @@ async function readOwnCredential(profile: Profile | null, baseUrl: string): Prom
 	return { authorization: parseCredential(text, `Profile ${profile.name}`), credentialFrom: `profile ${profile.name}` };
 }
 
-/**
- * Reads `<scheme> <credential>`; Basic also as `Basic user:password`, which is how people write it.
- * @throws AgentError `credential-unreadable`, without the text.
- */
+/** `<scheme> <credential>`, or `Basic user:password` as people write it. @throws AgentError `credential-unreadable`. */
 export function parseCredential(text: string, where: string): Authorization {
 	const [, username, password] = /^\s*basic\s+([^\s:]+):(\S+)\s*$/i.exec(text) ?? [];
 	if (username !== undefined && password !== undefined) return { scheme: 'Basic', username, password };

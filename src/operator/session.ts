@@ -10,6 +10,7 @@ import {
 	handOffRequestSchema,
 	workflowIdsSchema,
 } from '../protocol/hand-off.ts';
+import { parseJson } from '../protocol/json-pointer.ts';
 import { renderQrTerminal } from '../service/qr-code.ts';
 import { checkPlaceForSecret } from './secret-output.ts';
 import { callService, type Purpose, unreadAnswer } from './service-call.ts';
@@ -85,11 +86,9 @@ async function readMetadata(given: string): Promise<unknown> {
 			throw invalid(`The metadata file ${name} ${reason}.`);
 		});
 	const text = file === null ? given : await read(file);
-	try {
-		return JSON.parse(text);
-	} catch {
-		throw invalid(`${file ?? '--metadata'} is not JSON.`);
-	}
+	const metadata = parseJson(text);
+	if (metadata === undefined) throw invalid(`${file ?? '--metadata'} is not JSON.`);
+	return metadata;
 }
 
 const foundRecordSchema = handOffRecordSchema.partial({ createdAt: true, expiresAt: true, workflowIds: true });

@@ -11,7 +11,7 @@ import type { ServiceClient } from '../connection/service-client.edge.ts';
 import type { Authorization } from '../protocol/authorization.ts';
 import { ENDPOINTS } from '../protocol/endpoints.ts';
 import { cleanText, readErrorDetail } from '../protocol/problem.ts';
-import { readTokenLife } from '../protocol/token-life.ts';
+import { readClaims, readTokenLife } from '../protocol/token-life.ts';
 import { sendOnce, withClient } from './service-call.ts';
 import { resolveTarget, type Target, type TargetFlags } from './service-target.ts';
 
@@ -52,7 +52,7 @@ export async function whoAmI(flags: TargetFlags & { readonly offline?: boolean |
 	if (accepted === false) process.exitCode = EXIT.refused;
 
 	const told = accepted === null ? 'unknown' : accepted ? 'yes' : 'no: the service refuses this credential';
-	const said = readClaims(authorization);
+	const said = describeClaims(authorization);
 	if (flags.json) {
 		const entries = Object.keys(ASKED).map((name) => [name, verdicts?.[name as Asked].may ?? null]);
 		const may = Object.fromEntries(entries);
@@ -122,13 +122,11 @@ interface Claims {
 	readonly expiresAt?: string;
 }
 
-/** The claims in a credential; its signature is not checked. */
-function readClaims(authorization: Authorization): Claims {
+function describeClaims(authorization: Authorization): Claims {
 	if (authorization.scheme === 'Basic') return { username: authorization.username };
 	const life = readTokenLife(authorization.credential);
 	if (!life) return {};
-	const payload = authorization.credential.split('.')[1] ?? '';
-	const claims = JSON.parse(Buffer.from(payload, 'base64url').toString()) as Record<string, unknown>;
+	const claims = readClaims(authorization.credential);
 	const text = (name: string) => (typeof claims[name] === 'string' ? cleanText(claims[name], 128) : undefined);
 	const [username, deviceId, workflowId] = [text('sub'), text('deviceId'), text('workflowId')];
 	const held = claims['permissions'];

@@ -137,10 +137,7 @@ const HEADERS = {
 	'X-Frame-Options': 'DENY',
 } as const;
 
-/**
- * Listens on 127.0.0.1.
- * @throws AgentError `socket-failed` when the port is taken or may not be used.
- */
+/** Listens on 127.0.0.1. @throws AgentError `socket-failed` when the port is taken or may not be used. */
 export async function openPage(parts: PageParts): Promise<Page> {
 	const { agent, scanning, clock, settings, pin, keepAliveMs = LIMITS.keepAliveMs } = parts;
 	const pages = new Set<EventSink>();

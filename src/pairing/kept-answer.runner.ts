@@ -1,7 +1,4 @@
-/**
- * Keeps the one answer that was set aside: in memory and in its file, until it is taken, too old, or over. Says so in the
- * status while it lies there. Pairs with nothing (that is `pairing.runner.ts`).
- */
+/** Keeps the one answer that was set aside, in memory and in its file, until it is taken, too old, or over. */
 import { type Clock, isoNow } from '../base/clock.edge.ts';
 import type { Failure } from '../base/errors.ts';
 import { inWords } from '../base/files.edge.ts';

@@ -2,7 +2,9 @@
  * The answer to a one-time code in which no Connection token could be found, as it is set aside: its form, how long it is
  * kept, and what is told of it. Pure; the file is in `kept-answer.edge.ts`. Never puts a text of the answer into a message.
  */
+
 import * as z from 'zod';
+import { EARLIEST_CLOCK_MS } from '../base/durations.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { unreadAnswer } from '../connection/unread-answer.ts';
@@ -10,12 +12,9 @@ import { deviceConnectionRequestSchema } from '../protocol/device-connection.ts'
 import { later } from '../protocol/later.ts';
 import { type AnswerText, likelyFirst, tokenIn } from '../protocol/registration-answer.ts';
 
-/** How long an answer is kept. */
 export const KEPT_MS = 24 * 60 * 60 * 1000;
 /** Of one answer, in bytes of its texts and their places. */
 export const MAX_KEPT_BYTES = 64 * 1024;
-/** A clock that shows an earlier time was never set. */
-const EARLIEST_CLOCK_MS = Date.UTC(2025, 0, 1);
 /** Texts that are registered as secrets, at most: the registry has to hold other secrets as well. */
 const MAX_SECRET_TEXTS = 16;
 

@@ -2,7 +2,6 @@
  * Pairing, from a scanned text to its answer: one code at a time, refused before it is redeemed, saved before a success is
  * reported, and one answer for all who bring the same code. Opens no channel; the agent takes the device online.
  */
-
 import { domainToUnicode } from 'node:url';
 import type { Audit } from '../audit/audit.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';

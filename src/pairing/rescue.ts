@@ -5,6 +5,7 @@
 import { dispositionOf, type ErrorCode, type Failure, failure } from '../base/errors.ts';
 import type { Status } from '../protocol/local-api.ts';
 import type { PairingCode } from '../protocol/pairing-code.ts';
+import { readClaims } from '../protocol/token-life.ts';
 
 /**
  * `first`: not paired. `refused`: the service refused it again and again. `copy`: this disk was made for another machine.
@@ -68,17 +69,6 @@ const ISSUER_CLAIMS = ['iss', 'tid', 'tenant', 'tenantId', 'tenant_id', 'organiz
 
 /** The claim by which two Connections belong to different issuers or tenants; `null` where none of both says so. */
 export function differingIssuer(before: string, after: string): string | null {
-	const [old, next] = [claimsOf(before), claimsOf(after)];
+	const [old, next] = [readClaims(before), readClaims(after)];
 	return ISSUER_CLAIMS.find((name) => name in old && name in next && old[name] !== next[name]) ?? null;
-}
-
-function claimsOf(token: string): Readonly<Record<string, unknown>> {
-	const [, payload, signature] = token.split('.');
-	if (payload === undefined || signature === undefined) return {};
-	try {
-		const claims: unknown = JSON.parse(atob(payload.replaceAll('-', '+').replaceAll('_', '/')));
-		return typeof claims === 'object' && claims !== null ? (claims as Record<string, unknown>) : {};
-	} catch {
-		return {};
-	}
 }

@@ -1,8 +1,4 @@
-/**
- * Whether a scanned code may be used on this device, decided before anything is spent and without the network.
- * Pure; the codes' forms are in `protocol/pairing-code.ts`, the doing in `pairing/pairing.runner.ts`.
- */
-
+/** Whether a scanned code may be used on this device, decided without the network before anything is spent. Pure. */
 import { type Failure, failure } from '../base/errors.ts';
 import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import type { PairPreview } from '../protocol/local-api.ts';

@@ -1,7 +1,4 @@
-/**
- * The five authorization schemes, formatted and parsed, in the header and in the query string.
- * Never logs, stores or checks a credential: it only knows how one is written down.
- */
+/** The five authorization schemes, formatted and parsed, in the header and in the query string. */
 
 /** A credential together with the scheme it is presented under. Source: service-interface, Authentication. */
 export type Authorization =
@@ -18,10 +15,7 @@ export const AUTHORIZATION_SCHEMES: readonly AuthorizationScheme[] = [
 	'ApiKey',
 ];
 
-/**
- * Name of the query-string parameter that may carry `<scheme> <credential>`.
- * Source: assumed (query-name); the name is the one in the hand-off URL of service-interface, Resources.
- */
+/** Query-string parameter for `<scheme> <credential>`. Source: assumed (query-name), as in the hand-off URL. */
 export const AUTHORIZATION_PARAMETER = 'authorization';
 
 /** Longest credential that is accepted, in characters: room for any signed token, none for a document. */
@@ -56,15 +50,10 @@ export function parseAuthorization(text: string | null | undefined): Authorizati
 	return { scheme, username: pair.slice(0, colon), password: pair.slice(colon + 1) };
 }
 
-/** The same credential as a query-string parameter, for a URL that has to carry everything. */
-export function formatAuthorizationQuery(authorization: Authorization): URLSearchParams {
-	return new URLSearchParams({ [AUTHORIZATION_PARAMETER]: formatAuthorization(authorization) });
-}
-
-/** Reads the query-string form; `null` when absent, repeated or malformed. */
-export function parseAuthorizationQuery(query: URLSearchParams): Authorization | null {
-	const values = query.getAll(AUTHORIZATION_PARAMETER);
-	return values.length === 1 ? parseAuthorization(values[0]) : null;
+/** The texts of a credential that no log may show: as it is sent, and its password. */
+export function secretsOf(authorization: Authorization): string[] {
+	const sent = formatAuthorization(authorization).slice(authorization.scheme.length + 1);
+	return authorization.scheme === 'Basic' ? [sent, authorization.password] : [sent];
 }
 
 function encodeBase64(text: string): string {

@@ -4,7 +4,7 @@
  */
 import * as z from 'zod';
 import { workflowIdSchema } from './device-connection.ts';
-import { resolvePointer } from './json-pointer.ts';
+import { parseJson, resolvePointer } from './json-pointer.ts';
 import { later } from './later.ts';
 
 /** Largest frame that the channel survives, in bytes: a larger one ends it (RFC 6455, 1009). Source: assumed (message-size). */
@@ -91,12 +91,8 @@ export function fillTemplate(template: string, fields: TemplateFields): string {
 /** Why a text cannot be such a message, as the end of a sentence about it; `null` when it can. */
 export function templateProblem(template: string): string | null {
 	if (!/^\s*[{[]/.test(template)) return null;
-	try {
-		JSON.parse(fillTemplate(template, SAMPLE));
-		return null;
-	} catch {
-		return 'must be JSON once its {fields} are filled in, or a text that does not begin with { or [';
-	}
+	if (parseJson(fillTemplate(template, SAMPLE)) !== undefined) return null;
+	return 'must be JSON once its {fields} are filled in, or a text that does not begin with { or [';
 }
 
 export interface NotificationPointers {
@@ -125,12 +121,8 @@ export function readNotification(frame: Frame, pointers: NotificationPointers = 
 	}
 	if (frame.type === 'binary')
 		return { kind: 'binary', serviceId: null, format: 'binary', content: toBase64(frame.bytes) };
-	let document: unknown;
-	try {
-		document = JSON.parse(frame.text);
-	} catch {
-		return { kind: 'text', serviceId: null, format: 'text', content: frame.text };
-	}
+	const document = parseJson(frame.text);
+	if (document === undefined) return { kind: 'text', serviceId: null, format: 'text', content: frame.text };
 	const kind = findKind(document, pointers.kindPointer) ?? 'unknown';
 	const id = resolvePointer(document, pointers.notificationIdPointer ?? '/id');
 	// Beyond this, two numbers of the service may read as one, and a notification would be dropped as a duplicate.

@@ -1,7 +1,4 @@
-/**
- * `GET /api/device`: who is registered, with which workflow and plan. Ours, not the published interface's: a service need not
- * have it, and no device asks for it. Source: assumed (device-list).
- */
+/** `GET /api/device`, ours: who is registered, with which workflow and plan. Source: assumed (device-list). */
 import * as z from 'zod';
 import { later } from './later.ts';
 

@@ -1,6 +1,4 @@
-/**
- * Where the service's endpoints are under a base URL. Owns paths and the joining of URLs; knows nothing of bodies.
- */
+/** Where the service's endpoints are under a base URL. */
 
 /** Source: service-interface, Endpoints 1, 2, 3 and 5. */
 export const ENDPOINTS = {

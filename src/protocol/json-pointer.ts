@@ -1,4 +1,15 @@
-/** RFC 6901: finds one value in a JSON document. Owns nothing else; a pointer that leads nowhere is `undefined`. */
+/** JSON that others have written: reading it, and finding one value in it (RFC 6901). Never throws; what is not there is `undefined`. */
+
+/** The document in a text; `undefined` for a text that is not JSON. */
+export function parseJson(text: string): unknown {
+	try {
+		return JSON.parse(text);
+	} catch {
+		return undefined;
+	}
+}
+
+/** The value to which a pointer leads; `undefined` for one that leads nowhere. */
 export function resolvePointer(document: unknown, pointer: string): unknown {
 	if (pointer === '') return document;
 	if (!pointer.startsWith('/')) return undefined;

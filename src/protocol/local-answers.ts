@@ -1,7 +1,4 @@
-/**
- * The answers of the agent's own interface: one place for what the daemon says and what its command line and the kiosk's
- * applications read. Running code needs only the types; the schemas and their words are for `/v1/openapi.json`.
- */
+/** The answers of the agent's own interface. Running code needs only the types; the rest is for `/v1/openapi.json`. */
 import * as z from 'zod';
 import { deviceIdSchema } from './device-connection.ts';
 
@@ -297,7 +294,6 @@ export const pairResultSchema = z.object({
 });
 export type PairResult = z.infer<typeof pairResultSchema>;
 
-/** Where each value of the identity came from. */
 export const identityReportSchema = z.object({
 	deviceId: z.object({ value: z.string(), source: z.string() }),
 	serial: z.object({ value: z.string().nullable(), source: z.string() }),

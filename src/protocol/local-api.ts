@@ -1,7 +1,4 @@
-/**
- * The agent's own interface on `agent.sock` and `admin.sock`: its paths and the bodies that it takes. The answers are in
- * `local-answers.ts`: a daemon does not need those schemas before a caller asks for its document.
- */
+/** The agent's own interface on `agent.sock` and `admin.sock`: its paths and the bodies that it takes. */
 import * as z from 'zod';
 import { workflowIdSchema } from './device-connection.ts';
 import { later } from './later.ts';
@@ -117,7 +114,6 @@ export const workflowRequestSchema = later(() =>
 	z.strictObject({ workflowId: workflowIdSchema }).meta({ id: 'WorkflowRequest' }),
 );
 
-/** Events in one JSON answer, at most. */
 export const EVENT_PAGE_LENGTH = 100;
 /** Longest wait for the next event in one JSON answer, in seconds. */
 export const MAX_EVENT_WAIT_SECONDS = 60;

@@ -1,10 +1,8 @@
-/**
- * Reads a scanned, typed or photographed text: a code that pairs a device, or why it does not.
- * Never throws, whatever the text; never decides whether a code may be used (that is `pairing/rules.ts`).
- */
+/** A scanned, typed or photographed text: a code that pairs a device, or why it does not. Never throws. */
 import { isCredential, parseAuthorization } from './authorization.ts';
 import { workflowIdSchema } from './device-connection.ts';
 import { DEEP_LINK_PATH, normalizeBaseUrl } from './endpoints.ts';
+import { parseJson } from './json-pointer.ts';
 
 /** Longest text that is looked at, in characters. The largest QR code holds 4,296. */
 export const MAX_CODE_LENGTH = 4296;
@@ -90,13 +88,9 @@ function readDeepLink(url: URL, authorization: readonly string[], depth: number)
 }
 
 function readJsonCode(text: string): ScannedCode {
-	let document: unknown;
-	try {
-		document = JSON.parse(text);
-	} catch {
-		return notACode('otherText');
-	}
-	const { baseUrl, token, workflowId, sessionId } = document as Record<string, unknown>;
+	const document = parseJson(text) as Record<string, unknown> | undefined;
+	if (document === undefined) return notACode('otherText');
+	const { baseUrl, token, workflowId, sessionId } = document;
 	if (typeof token !== 'string') return notACode('linkWithoutToken');
 	const found = readToken(token);
 	if (typeof found !== 'string') return found;

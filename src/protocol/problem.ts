@@ -1,4 +1,5 @@
 /** Error bodies as RFC 9457 problem documents. Source: assumed (errors). */
+import { parseJson } from './json-pointer.ts';
 
 export const PROBLEM_CONTENT_TYPE = 'application/problem+json';
 
@@ -11,7 +12,6 @@ export interface ProblemDocument {
 	readonly detail?: string;
 	/** Permanent kebab-case name for programs. */
 	readonly code?: string;
-	/** The remedy. */
 	readonly remedy?: string;
 	/** The names and numbers in the detail, for the same text in another language. */
 	readonly params?: Readonly<Record<string, string | number>> | undefined;
@@ -31,16 +31,11 @@ const MAX_DETAIL = 200;
 export function readErrorDetail(body: string): string {
 	const trimmed = body.trim();
 	if (trimmed.startsWith('<')) return '';
-	let text = trimmed;
-	try {
-		const document: unknown = JSON.parse(trimmed);
-		const fields = typeof document === 'object' && document !== null ? (document as Record<string, unknown>) : {};
-		const found = [fields['detail'], fields['message'], fields['title'], fields['error'], document];
-		text = found.find((value): value is string => typeof value === 'string') ?? '';
-	} catch {
-		// Not JSON: the text is the detail.
-	}
-	return cleanText(text, MAX_DETAIL);
+	const document = parseJson(trimmed);
+	if (document === undefined) return cleanText(trimmed, MAX_DETAIL);
+	const { detail, message, title, error } = Object(document);
+	const text = [detail, message, title, error, document].find((value) => typeof value === 'string');
+	return cleanText(text ?? '', MAX_DETAIL);
 }
 
 /** Foreign text on one line: without control, invisible and direction-changing characters, and cut short. */

@@ -4,6 +4,7 @@
  * Source: assumed (token-place).
  */
 import { isCredential } from './authorization.ts';
+import { parseJson } from './json-pointer.ts';
 
 /** A text of an answer, and its place as `service.tokenPointer` names it: a JSON pointer (RFC 6901), or `header:NAME`. */
 export interface AnswerText {
@@ -39,15 +40,10 @@ const USUAL_HEADERS =
 	/^(?:accept-.*|access-control-.*|age|allow|alt-svc|cache-control|connection|content-.*|cross-origin-.*|date|etag|expires|keep-alive|last-modified|link|location|nel|p3p|permissions-policy|pragma|proxy-.*|rate-?limit.*|referrer-policy|report-to|retry-after|server.*|strict-transport-security|trailer|transfer-encoding|upgrade|vary|via|warning|www-authenticate|x-content-type-options|x-frame-options|x-powered-by|x-rate-?limit.*|x-xss-protection)$/;
 
 /**
- * The Connection token of an answer: at `tokenPointer` if it is set, else in the first of the known places, else the whole
- * body. A scheme before it is dropped.
+ * The Connection token among the texts of an answer: at `tokenPointer` if it is set, else in the first of the known places,
+ * else the whole body. A scheme before it is dropped.
  * @returns `null` when there is none that could be sent back in a header.
  */
-export function findConnectionToken(answer: RegistrationAnswer, tokenPointer?: string | null): string | null {
-	return tokenIn(readAnswerTexts(answer), tokenPointer);
-}
-
-/** The same, of the texts of an answer that was read before. */
 export function tokenIn(texts: readonly AnswerText[], tokenPointer?: string | null): string | null {
 	const at = (place: string) => texts.find((one) => samePlace(one.place, place));
 	if (tokenPointer !== undefined && tokenPointer !== null) {
@@ -126,12 +122,4 @@ function samePlace(known: string, asked: string): boolean {
 
 function escaped(key: string): string {
 	return key.replaceAll('~', '~0').replaceAll('/', '~1');
-}
-
-function parseJson(text: string): unknown {
-	try {
-		return JSON.parse(text);
-	} catch {
-		return undefined;
-	}
 }

@@ -1,7 +1,5 @@
-/**
- * When a token begins and ends, where it says so itself. The signature is not checked: the answer is a hint for
- * renewing in time, never a reason to stop (service-interface, Assumptions).
- */
+/** When a token begins and ends, where it says so itself: a hint for renewing in time. The signature is not checked. */
+import { parseJson } from './json-pointer.ts';
 
 export interface TokenLife {
 	/** Seconds since 1970, from `iat`; `null` where the token does not say. */
@@ -10,19 +8,23 @@ export interface TokenLife {
 	readonly expiresAtSeconds: number;
 }
 
-/** Reads `exp` and `iat` of a token that has the three parts of a JWT; `null` for any other token. */
-export function readTokenLife(token: string): TokenLife | null {
-	const payload = token.split('.')[1];
-	if (payload === undefined || token.split('.').length !== 3) return null;
+/** The claims of a token that has the three parts of a JWT; none for any other token. */
+export function readClaims(token: string): Readonly<Record<string, unknown>> {
+	const [, payload = '', ...more] = token.split('.');
+	if (more.length !== 1) return {};
 	try {
-		const claims: unknown = JSON.parse(atob(payload.replaceAll('-', '+').replaceAll('_', '/')));
-		if (typeof claims !== 'object' || claims === null) return null;
-		const { exp, iat } = claims as { exp?: unknown; iat?: unknown };
-		if (!isTime(exp)) return null;
-		return { expiresAtSeconds: exp, issuedAtSeconds: isTime(iat) && iat < exp ? iat : null };
+		const bytes = Uint8Array.from(atob(payload.replaceAll('-', '+').replaceAll('_', '/')), (one) => one.charCodeAt(0));
+		return Object(parseJson(new TextDecoder().decode(bytes)));
 	} catch {
-		return null;
+		return {};
 	}
+}
+
+/** Reads `exp` and `iat`; `null` for a token that does not say when it ends. */
+export function readTokenLife(token: string): TokenLife | null {
+	const { exp, iat } = readClaims(token);
+	if (!isTime(exp)) return null;
+	return { expiresAtSeconds: exp, issuedAtSeconds: isTime(iat) && iat < exp ? iat : null };
 }
 
 function isTime(value: unknown): value is number {

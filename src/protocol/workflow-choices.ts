@@ -3,6 +3,7 @@
  * chooses; never throws, whatever the body. Source: assumed (code-workflow).
  */
 import { workflowIdSchema } from './device-connection.ts';
+import { parseJson } from './json-pointer.ts';
 import { cleanText } from './problem.ts';
 
 export interface WorkflowChoice {
@@ -17,15 +18,10 @@ const MAX_NAMED = 20;
 
 /** The `workflows` of a body, `[{id, name}]`; empty where it lists none. */
 export function readWorkflowChoices(body: string): WorkflowChoice[] {
-	let list: unknown;
-	try {
-		list = (JSON.parse(body) as { workflows?: unknown } | null)?.workflows;
-	} catch {
-		return [];
-	}
+	const list: unknown = Object(parseJson(body)).workflows;
 	if (!Array.isArray(list)) return [];
 	return list.slice(0, MAX_CHOICES).flatMap((one: unknown) => {
-		const { id, name } = (typeof one === 'object' && one !== null ? one : {}) as Record<string, unknown>;
+		const { id, name } = Object(one);
 		const known = workflowIdSchema.safeParse(id);
 		if (!known.success) return [];
 		return [{ id: known.data, name: (typeof name === 'string' && cleanText(name, 80)) || known.data }];

@@ -1,17 +1,10 @@
-/**
- * Encrypts a credential for this machine by systemd-creds, so that it lies on the disk as something that is worth nothing
- * elsewhere. Tries once and says whether it went well; the secret goes through pipes only.
- */
+/** Encrypts a credential for this machine by systemd-creds; the secret goes through pipes only. */
 import { spawn } from 'node:child_process';
 import { buffer } from 'node:stream/consumers';
 
 const DEADLINE_MS = 20_000;
 
-/**
- * @param name what systemd calls the credential; it is part of what is encrypted.
- * @returns what goes into `/etc/credstore.encrypted/<name>`; `null` where systemd-creds is not there, cannot encrypt, or
- * cannot decrypt again what it has encrypted.
- */
+/** @param name of the credential in systemd. @returns the encrypted text; `null` where systemd-creds cannot. */
 export async function encryptCredential(name: string, secret: string): Promise<Uint8Array | null> {
 	const sealed = await pipeThrough(['encrypt', `--name=${name}`, '-', '-'], Buffer.from(secret));
 	if (!sealed) return null;

@@ -2,14 +2,12 @@
  * The meaning of a `provision.json`, and whether it counts on this device: one file made for many devices, taken once by each.
  * Pure: reads no file and keeps nothing; never puts a secret into a message.
  */
-
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { findJsonPlaces, lineAndColumn, readJsonObject } from '../base/json-text.ts';
 import { isCredential } from '../protocol/authorization.ts';
 import { nearestName, resolveSettings } from '../settings/resolve.ts';
 import type { DeviceState } from '../state/device-state.ts';
 
-/** Largest provision.json, in bytes. */
 export const MAX_PROVISION_BYTES = 64 * 1024;
 /** Stands in the place of a secret that was taken. */
 const TAKEN = '(taken)';

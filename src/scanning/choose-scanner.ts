@@ -1,7 +1,4 @@
-/**
- * Which of the devices that were found the agent listens to for pairing codes, and why. Pure; finding them is
- * `scanning/devices.edge.ts`, listening `scanning/scanning.runner.ts`.
- */
+/** Which of the devices that were found the agent listens to for pairing codes, and why. Pure. */
 import type { Settings } from '../settings/table.ts';
 
 /** A device by which codes may come, as it was found. */

@@ -1,7 +1,4 @@
-/**
- * Which devices could be scanners, and that this has changed: looks into /dev and what udev knows of it. Opens no device
- * and polls nothing.
- */
+/** Which devices could be scanners, and that this has changed: from /dev and what udev knows. Opens none of them. */
 import fs, { constants, type FSWatcher, watch } from 'node:fs';
 
 import { dirname, join } from 'node:path';
@@ -18,7 +15,6 @@ const SERIAL_BY_ID = 'dev/serial/by-id';
 const INPUT_BY_ID = 'dev/input/by-id';
 /** The mark of a scanner in this package's udev rule. */
 const MARK = /^idv-scanner/;
-/** Entries looked at in one directory. */
 const MAX_ENTRIES = 64;
 
 /** From the first sign of a change to the look, in milliseconds. */
@@ -56,10 +52,7 @@ export async function findScanners({ root = '/', device }: ScannerPlaces): Promi
 	return [...found.values()];
 }
 
-/**
- * Calls back when a device may have come or gone, and keeps doing so until it is closed. A missing path is
- * waited for in the nearest directory that is.
- */
+/** Calls back when a device may have come or gone. A missing path is waited for in the nearest directory that is. */
 export function watchScanners({ root = '/', device }: ScannerPlaces, onChange: () => void) {
 	const desired = [SERIAL_BY_ID, INPUT_BY_ID].map((place) => join(root, place));
 	if (device !== null) desired.push(dirname(device));

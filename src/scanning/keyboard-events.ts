@@ -1,8 +1,4 @@
-/**
- * Input of a scanner that presents itself as a USB keyboard: events of the kernel into characters, by the US key map.
- * Pure; opens no device. Knows the 64-bit layout only, as Linux on x64 and arm64 has it.
- * Source: linux/input.h and linux/input-event-codes.h.
- */
+/** A USB keyboard's events into characters, by the US key map of 64-bit Linux. Source: linux/input-event-codes.h. */
 
 /** `struct input_event`: seconds and microseconds of 8 bytes each, type and code of 2, value of 4. */
 export const EVENT_BYTES = 24;

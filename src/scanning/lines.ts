@@ -1,7 +1,4 @@
-/**
- * Cuts what a scanner sends into scans: by the suffix that it is set to, or by the quiet after a code. Bounded, whatever
- * arrives. Pure; reads no device and knows no clock: the caller reports the quiet. Decides nothing about a code.
- */
+/** Cuts what a scanner sends into scans, bounded, by its suffix or by the quiet that the caller reports. Pure. */
 import { MAX_CODE_LENGTH } from '../protocol/pairing-code.ts';
 import type { ScanSuffix } from '../settings/value-schemas.ts';
 

@@ -198,10 +198,7 @@ function measureJpeg(view: DataView): Size | null {
 	return null;
 }
 
-/**
- * The first chunk says the size: `VP8 ` lossy, `VP8L` lossless, `VP8X` either with more around it (RFC 9649). One that
- * moves has no single picture to decode.
- */
+/** `VP8 ` lossy, `VP8L` lossless, `VP8X` either with more around it (RFC 9649). One that moves is refused. */
 function measureWebp(view: DataView): Size | null {
 	if (view.byteLength < 30 || textAt(view, 8) !== 'WEBP') return null;
 	switch (textAt(view, 12)) {

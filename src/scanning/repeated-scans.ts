@@ -1,7 +1,4 @@
-/**
- * The meaning of consecutive scans: a scanner that still sees the code before it says nothing new, and a scan confirms
- * nothing, however often it is repeated. Pure; time is handed in.
- */
+/** The meaning of consecutive scans: a scanner that still sees a code says nothing new, and a scan confirms nothing. */
 import type { ErrorCode, Failure } from '../base/errors.ts';
 
 /** A code must have been away for so long before it counts again, in milliseconds; scanners repeat in 0.5 to 0.8 s. */

@@ -1,5 +1,4 @@
 /** Puts the characters of one scanner together to scans: keeps the time of the quiet moments, which `lines.ts` does not know. */
-
 import type { Clock } from '../base/clock.edge.ts';
 import type { ScanSuffix } from '../settings/value-schemas.ts';
 import { endByQuiet, NOTHING_READ, quietMsOf, type Scan, takeCharacters, type UnfinishedScan } from './lines.ts';

@@ -3,7 +3,6 @@
  * `scanning/choose-scanner.ts` chooses, hands each code to pairing, and keeps the one that a person has to confirm; decides
  * nothing about a code and spends none itself.
  */
-
 import type { Agent } from '../agent/agent.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import { asFailure, type Failure, failure, toFailure } from '../base/errors.ts';

@@ -1,7 +1,4 @@
-/**
- * One scanner on a serial line: USB CDC, a USB serial adapter, or a port on the board. Opens once and reports; trying
- * again is decided elsewhere. Writes nothing to the scanner. The library is loaded when the first scanner is opened.
- */
+/** One scanner on a serial line: USB CDC, a USB serial adapter, or a port on the board. Opens once and reports. */
 import type { SerialPortStream } from '@serialport/stream';
 import { AgentError } from '../base/errors.ts';
 import type { Settings } from '../settings/table.ts';

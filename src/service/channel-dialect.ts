@@ -1,9 +1,7 @@
-/**
- * The frames of one channel besides notifications, as the dialect has them: heartbeats of another shape or none,
- * acknowledgements, pings of the application's own. Owns one timer for each channel with such a ping.
- */
+/** The frames of one channel besides notifications, as the dialect has them; one timer where the application pings. */
 import { isDeepStrictEqual } from 'node:util';
 import { type Heartbeat, heartbeatSchema } from '../protocol/channel.ts';
+import { parseJson } from '../protocol/json-pointer.ts';
 import type { ConnectionClaims } from './connection-tokens.ts';
 import { type Dialect, hasShape } from './dialect.ts';
 
@@ -43,6 +41,7 @@ export function speakDialect(
 	return {
 		/** The heartbeat in a frame; `null` for every other frame. May answer it, or close the channel. */
 		read(data: string | null): Heartbeat | null {
+			// Session data of a device may be anything: a sign of life all the same.
 			const document = data === null ? undefined : parseJson(data);
 			if (appPing && isDeepStrictEqual(document, appPing.answer)) {
 				unanswered = false;
@@ -61,13 +60,4 @@ export function speakDialect(
 		/** To be called when the channel has closed. */
 		stop: () => clearInterval(timer ?? undefined),
 	};
-}
-
-/** Session data of a device may be anything: a sign of life all the same. */
-function parseJson(text: string): unknown {
-	try {
-		return JSON.parse(text);
-	} catch {
-		return undefined;
-	}
 }

@@ -176,11 +176,7 @@ export function createChannelHub(
 	}
 
 	return {
-		/**
-		 * Turns an upgrade request into a channel.
-		 * @returns `false` when the peer was gone before.
-		 * @throws ProblemResponse 400 `upgrade-malformed` or `subprotocol-missing`, 503 `service-full`.
-		 */
+		/** @returns `false` when the peer was gone before. @throws ProblemResponse for an upgrade that is refused. */
 		accept(request: IncomingMessage, socket: Duplex, head: Buffer, claims: ConnectionClaims): boolean {
 			if (openCount >= 2 * maxDevices) throw serviceFull('channels');
 			const offered = request.headers['sec-websocket-protocol']?.split(',').map((name) => name.trim()) ?? [];
@@ -226,7 +222,6 @@ export function createChannelHub(
 				else channel.socket.resume();
 			}
 		},
-		/** Whether the device is online, and the workflow of its newest open channel. */
 		presenceOf(deviceId: string) {
 			const open = [...channels({ deviceId })];
 			return { online: open.some(isPresent), workflowId: open.at(-1)?.claims.workflowId ?? null };

@@ -1,15 +1,13 @@
-/**
- * The embedded service for a person at a terminal: readable lines about where it listens, the credentials of the trial and
- * what happens; and a client that asks a running service to send a notification. Handles no signals and parses no arguments.
- */
+/** The embedded service for a person at a terminal, and a client that has a running one send a notification. */
 import * as z from 'zod';
+import { AgentError, type ErrorCode } from '../base/errors.ts';
 import { type Authorization, formatAuthorization } from '../protocol/authorization.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
+import { parseJson } from '../protocol/json-pointer.ts';
 import { cleanText, readErrorDetail } from '../protocol/problem.ts';
 import { type EmbeddedService, type ServiceOptions, startService } from './embedded-service.ts';
 import { type notifyRequestSchema, OWN_ENDPOINTS } from './routes.ts';
 
-/** Deadline of a call to a running service. */
 const CALL_DEADLINE_MS = 10_000;
 /** Longest piece of a device's own words on one line, in characters. */
 const MAX_WORD = 80;
@@ -19,11 +17,7 @@ export interface LineSink {
 	write(text: string): unknown;
 }
 
-/**
- * Starts the service and prints: where it listens, the credentials (made for the trial, so they may be read), then one line
- * for each event (none if `quiet`) until it is closed. The caller closes it.
- * @throws Error as {@link startService} does.
- */
+/** Prints where it listens, the credentials of the trial, then one line for each event (none if `quiet`). */
 export async function runServiceCommand(
 	options: ServiceOptions,
 	out: LineSink,
@@ -80,7 +74,7 @@ const reachedSchema = z.object({ reached: z.int().min(0) });
  * Makes a running embedded service send a notification. Tries once, for at most 10 s.
  * @param target base URL of the service, and a Basic or Bearer credential.
  * @returns how many devices it went to.
- * @throws Error in plain words when the service cannot be reached or refuses; never with the credential.
+ * @throws AgentError `credential-refused`, or `service-failed` when the service cannot be reached or refuses.
  */
 export async function notifyEmbeddedService(
 	{ url, authorization }: { readonly url: string; readonly authorization: Authorization },
@@ -94,15 +88,20 @@ export async function notifyEmbeddedService(
 		redirect: 'error',
 		signal: AbortSignal.timeout(CALL_DEADLINE_MS),
 	}).catch((error: unknown) => {
-		throw new Error(`No answer from ${endpoint.host}: is the embedded service running there?`, { cause: error });
+		throw failed('service-failed', `No answer from ${endpoint.host}: is the embedded service running there?`, error);
 	});
 	const text = await response.text();
+	const { status, statusText } = response;
 	if (!response.ok) {
-		throw new Error(`${endpoint.host} answered ${response.status}: ${readErrorDetail(text) || response.statusText}`);
+		const code = status === 401 || status === 403 ? 'credential-refused' : 'service-failed';
+		throw failed(code, `${endpoint.host} answered ${status}: ${readErrorDetail(text) || statusText}`);
 	}
-	try {
-		return reachedSchema.parse(JSON.parse(text)).reached;
-	} catch (error) {
-		throw new Error(`${endpoint.host} is not an embedded service: its answer has another form.`, { cause: error });
-	}
+	const answer = reachedSchema.safeParse(parseJson(text));
+	if (answer.success) return answer.data.reached;
+	throw failed('service-failed', `${endpoint.host} is not an embedded service: its answer has another form.`);
+}
+
+function failed(code: ErrorCode, message: string, cause?: unknown): AgentError {
+	const remedy = 'Check --url and IDV_AUTHORIZATION against what the embedded service printed when it started.';
+	return new AgentError(code, message, { remedy, cause });
 }

@@ -1,7 +1,4 @@
-/**
- * The devices that have registered: what each said of itself, when it was last heard, which Connections it holds and which
- * of those are revoked. Owns no socket; whether a device is online is the channel hub's knowledge.
- */
+/** The devices that have registered: what each said of itself, which Connections it holds, and which are revoked. */
 import type { Heartbeat } from '../protocol/channel.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import type { ListedDevice } from '../protocol/device-list.ts';
@@ -45,7 +42,6 @@ export function createDeviceRegistry(limit: number, now: () => number) {
 		if (entries.size >= limit) throw serviceFull('devices');
 	}
 
-	/** A device registered and was given this Connection. */
 	function register(request: DeviceConnectionRequest, claims: ConnectionClaims): void {
 		const { deviceId, workflowId, serial = null, macAddress = null, deviceType = null } = request;
 		const { device, connections = [] } = entries.get(deviceId) ?? {};

@@ -1,7 +1,4 @@
-/**
- * The embedded service: the whole published interface in one process and in memory, for trials and tests. Puts the parts
- * together and offers the handles of an operator and of a test; every rule is in a part. Not for real sessions.
- */
+/** The embedded service: the published interface in one process and in memory, for trials and tests. */
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { KNOWN_PERMISSIONS } from '../protocol/api-key.ts';
@@ -40,10 +37,7 @@ const DRAIN_MS = 1000;
 
 export type EmbeddedService = Awaited<ReturnType<typeof startService>>;
 
-/**
- * Starts the service; it listens when the promise settles.
- * @throws Error for options that cannot work, and the system's error when the port cannot be had.
- */
+/** It listens when the promise settles. @throws Error for options that cannot work or a port that cannot be had. */
 export async function startService(options: ServiceOptions = {}) {
 	const settings = resolveOptions(options);
 	const { now, dialect } = settings;
@@ -60,7 +54,6 @@ export async function startService(options: ServiceOptions = {}) {
 	const credentials = {
 		basic: users[0] ?? generated,
 		bearer: settings.bearerToken ?? randomText(40),
-		/** With every known permission. */
 		apiKey: apiKeys.create({ name: 'trial', permissions: KNOWN_PERMISSIONS, token: settings.trialApiKey }, null).token,
 	};
 
@@ -149,11 +142,7 @@ export async function startService(options: ServiceOptions = {}) {
 		devices: () => listDevices(parts),
 		/** Sends `workflow.changed`, whether the workflow exists or not; returns 1 if the device was reached, else 0. */
 		changeWorkflow: (deviceId: string, workflowId: string) => changeWorkflow(parts, deviceId, workflowId),
-		/**
-		 * Revokes every Connection of the device and closes its channels with 4401.
-		 * @param announce send `connection.revoked` first.
-		 * @returns how many Connections.
-		 */
+		/** Revokes every Connection of the device and closes its channels with 4401. @returns how many Connections. */
 		revoke(deviceId: string, { announce = false }: { readonly announce?: boolean } = {}) {
 			const revoked = registry.revoke(deviceId);
 			if (announce) notifyDevices(parts, { type: 'connection.revoked' }, { deviceId });

@@ -1,7 +1,4 @@
-/**
- * The events of the embedded service, for tests and for the command line: typed events, a wait for the next one, and a
- * bounded list of requests. Never holds a credential, a query string or a body.
- */
+/** The events of the embedded service, and a bounded list of requests without credential, query string or body. */
 import { EventEmitter, on } from 'node:events';
 import type { AuthorizationScheme } from '../protocol/authorization.ts';
 import type { Heartbeat } from '../protocol/channel.ts';
@@ -64,10 +61,7 @@ export function createEventLog(maxRequests: number) {
 			emitter.on(name, listener);
 			return () => void emitter.off(name, listener);
 		},
-		/**
-		 * The next event that satisfies the predicate; events of the past do not count, so ask before causing it.
-		 * @throws Error after the time, and when the service closes first.
-		 */
+		/** The next such event; past ones don't count. @throws Error after the time, or when the service closes. */
 		async waitFor<Name extends ServiceEventName>(
 			name: Name,
 			predicate: (event: ServiceEvents[Name]) => boolean = () => true,

@@ -1,7 +1,4 @@
-/**
- * A map with a bound, whose entries are forgotten after their time. Swept when something is added, so it needs no timer;
- * decides nothing about what an entry means.
- */
+/** A map with a bound, whose entries are forgotten after their time. Swept when something is added, without a timer. */
 
 /** @param limit most entries; at least 1. */
 export function createExpiringMap<Value>(limit: number, now: () => number) {

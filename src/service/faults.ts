@@ -1,7 +1,4 @@
-/**
- * Injected faults: which of them a request gets. Owns the choice only; the listener carries it out.
- * Faults of open channels (silence, raw frames, closing) belong to the channel hub.
- */
+/** Which injected fault a request gets; the listener carries it out. Those of open channels are the channel hub's. */
 
 /** A path, or a method and a path; the path is below the base path and without the query. Left out matches all. */
 export type RequestMatch = string | { readonly method?: string; readonly path?: string | RegExp };
@@ -48,10 +45,7 @@ export function createFaults() {
 			holds.set(release, { match, arrive: arrival.give, released: end.given });
 			return release;
 		},
-		/**
-		 * The faults of this request; each use counts. Every hold applies, and of the other faults the oldest.
-		 * `held` settles when every hold on this request is released.
-		 */
+		/** Each use counts. Every hold applies, and of the other faults the oldest. `held`: until all are released. */
 		matchFault(method: string, path: string) {
 			const holding = [...holds.values()].filter((hold) => matches(hold.match, method, path));
 			for (const hold of holding) hold.arrive();

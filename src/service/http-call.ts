@@ -38,6 +38,16 @@ export function readCall(request: IncomingMessage, { basePath, dialect }: Servic
 	};
 }
 
+/** A request as a transcript has it. */
+export function describeRequest({ method = 'GET', url = '/', headers }: IncomingMessage) {
+	const target = URL.parse(url, 'http://service');
+	const named = Object.entries(headers).flatMap(([name, value]) =>
+		value === undefined ? [] : [[name, String(value)]],
+	);
+	const query = Object.fromEntries(target?.searchParams ?? []);
+	return { method, path: target?.pathname ?? '/', query, headers: Object.fromEntries(named) as Record<string, string> };
+}
+
 /** A proxy may send the absolute form. */
 function originForm(target: string): string {
 	if (!/^https?:\/\//i.test(target)) return target;
@@ -79,10 +89,7 @@ export async function readBody<Schema extends z.ZodType>(
 	return checkShape(schema, parseJson(bytes));
 }
 
-/**
- * Checks a body, or the query parameter of a name, against a schema.
- * @throws ProblemResponse with one entry for each field that is wrong.
- */
+/** Checks a body, or the query parameter of a name. @throws ProblemResponse with one entry for each wrong field. */
 export function checkShape<Schema extends z.ZodType>(schema: Schema, value: unknown, query?: string): z.output<Schema> {
 	const result = schema.safeParse(value);
 	if (result.success) return result.data;

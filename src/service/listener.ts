@@ -1,7 +1,4 @@
-/**
- * The listening socket and the two ways in: requests and upgrades. Carries out injected faults, logs each
- * request, and can stop and listen again on the same port. Knows nothing of endpoints.
- */
+/** The listening socket and its two ways in, requests and upgrades: injected faults, log, stop and listen again. */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';

@@ -1,7 +1,4 @@
-/**
- * The embedded service's options, with the assumption that each default stands for. Owns names, defaults and their
- * check at start; starts nothing.
- */
+/** The embedded service's options, with the assumption that each default stands for. */
 import { networkInterfaces } from 'node:os';
 import type { Transcript } from '../base/transcript.ts';
 import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
@@ -40,10 +37,7 @@ const DEFAULTS = {
 	connectionTtlSeconds: 86_400,
 	/** Whether a live Connection may register again for its own device: assumed (re-registration). */
 	acceptConnectionForRegistration: true,
-	/**
-	 * Whether a registration revokes the device's older Connections and closes their channels with 4409; they live
-	 * on until they expire: assumed (connection-life).
-	 */
+	/** Revokes the device's older Connections and closes their channels with 4409: assumed (connection-life). */
 	endOldChannelOnRegistration: false,
 	/** Whether a device may register with no credential at all: assumed (registering-credentials). */
 	selfRegistration: false,
@@ -91,13 +85,9 @@ export type ServiceOptions = OtherOptions & {
 	readonly dialect?: DialectOptions | undefined;
 };
 
-/** Options with every default in place. */
 export type ServiceSettings = Readonly<typeof DEFAULTS> & OtherOptions & { readonly dialect: Dialect };
 
-/**
- * Fills in the defaults.
- * @throws Error for an address that is not this machine without `allowNonLoopback`, and for values that cannot work.
- */
+/** @throws Error for an address that is not this machine without `allowNonLoopback`, and values that cannot work. */
 export function resolveOptions(options: ServiceOptions): ServiceSettings {
 	const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
 	const settings: ServiceSettings = { ...DEFAULTS, ...given, dialect: parseDialect(options.dialect) };

@@ -1,7 +1,4 @@
-/**
- * Every refusal of the embedded service, once: permanent code, HTTP status, title and remedy. The thrower writes the
- * detail. Source: assumed (errors); RFC 9457 problem documents.
- */
+/** Every refusal of the embedded service, as RFC 9457 problem documents. Source: assumed (errors). */
 import type { ProblemDocument } from '../protocol/problem.ts';
 
 interface ProblemRow {

@@ -1,7 +1,4 @@
-/**
- * Writes QR codes: PNG, SVG, and half blocks for a terminal. Works offline. Knows nothing of what the text means, and
- * keeps none of it.
- */
+/** Writes QR codes: PNG, SVG, and half blocks for a terminal. Works offline, and keeps no text. */
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';

@@ -1,13 +1,13 @@
-/**
- * A service that answers as a transcript says: each request like the one that it resembles, each channel with the messages
- * that came on that one. What was hidden in the transcript is made up again. Checks no credential; for trials only.
- */
+/** A service that answers as a transcript says; what was hidden there is made up again. Checks no credential. */
+import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { isAlike, PLACEHOLDER, type RequestLine, type TranscriptLine } from '../base/transcript.ts';
 import { type Answer, responseFor, sendAnswer } from './http-answer.ts';
+import { describeRequest } from './http-call.ts';
+import { urlOf } from './options.ts';
 import { randomText } from './tokens.ts';
 
 export interface Replay {
@@ -15,7 +15,6 @@ export interface Replay {
 	close(): Promise<void>;
 }
 
-/** A request of the transcript with everything that followed. */
 interface Exchange {
 	readonly request: RequestLine;
 	readonly lines: readonly TranscriptLine[];
@@ -52,7 +51,7 @@ export async function startReplay(
 
 	/** The first of the alike ones that was not used yet, else the last of them; by path alone where none is alike. */
 	function find(request: IncomingMessage): Exchange | null {
-		const asked = asLine(request);
+		const asked = describeRequest(request);
 		const here = exchanges.filter((one) => one.request.method === asked.method && one.request.path === asked.path);
 		const alike = here.filter((one) => isAlike(one.request, asked));
 		// Another way in than those of the transcript is not let in.
@@ -102,12 +101,9 @@ export async function startReplay(
 			play(channel, found.lines, unmask);
 		});
 	});
-	await new Promise<void>((resolve, reject) => {
-		server.once('error', reject);
-		server.listen(port, host, resolve);
-	});
+	await once(server.listen(port, host), 'listening');
 	return {
-		url: `http://${host.includes(':') ? `[${host}]` : host}:${(server.address() as AddressInfo).port}`,
+		url: urlOf(host, (server.address() as AddressInfo).port, false),
 		async close() {
 			for (const channel of open) channel.terminate();
 			server.closeAllConnections();
@@ -167,22 +163,6 @@ function isHeard(line: TranscriptLine): boolean {
 function isSaid(line: TranscriptLine): boolean {
 	if (line.kind === 'frame') return line.direction === 'toDevice' && line.frame === 'text';
 	return line.kind === 'close' && line.direction === 'toDevice';
-}
-
-function asLine(request: IncomingMessage): RequestLine {
-	const url = URL.parse(request.url ?? '/', 'http://service');
-	const headers: Record<string, string> = {};
-	for (const [name, value] of Object.entries(request.headers)) if (value !== undefined) headers[name] = String(value);
-	return {
-		kind: 'request',
-		at: 0,
-		exchange: 0,
-		method: request.method ?? 'GET',
-		path: url?.pathname ?? '/',
-		query: Object.fromEntries(url?.searchParams ?? []),
-		headers,
-		body: '',
-	};
 }
 
 /** Nothing checks its signature; it says of itself that it is good for a year. */

@@ -1,7 +1,4 @@
-/**
- * `idv-agent/testing`: the embedded service as a library, for the tests of a backend, of kiosk software or of another
- * client. Names what is public; everything that it does is in the other files of this folder.
- */
+/** `idv-agent/testing`: the embedded service as a library, for the tests of a backend or of another client. */
 export type { Authorization } from '../protocol/authorization.ts';
 export type { ListedDevice } from '../protocol/device-list.ts';
 export type { ChannelFilter } from './channel-hub.ts';

@@ -1,15 +1,12 @@
-/**
- * Notes what the embedded service hears and says for a transcript. Changes nothing of it; masking is the transcript's.
- */
+/** Notes what the embedded service hears and says for a transcript. */
 import type { IncomingMessage } from 'node:http';
 import { gunzipSync } from 'node:zlib';
 import type { RawData, WebSocket } from 'ws';
 import type { Transcript } from '../base/transcript.ts';
 import type { Answer } from './http-answer.ts';
-import { bodyOf } from './http-call.ts';
+import { bodyOf, describeRequest } from './http-call.ts';
 
 export interface Recorder {
-	/** A request with its answer. */
 	answer(request: IncomingMessage, answer: Answer): void;
 	/** A handshake that was accepted, and from now on what is said on the channel. */
 	channel(request: IncomingMessage, socket: WebSocket): void;
@@ -18,13 +15,8 @@ export interface Recorder {
 export function createRecorder(transcript: Transcript): Recorder {
 	function noteRequest(request: IncomingMessage): number {
 		const exchange = transcript.next();
-		const url = URL.parse(request.url ?? '/', 'http://service');
-		const headers: Record<string, string> = {};
-		for (const [name, value] of Object.entries(request.headers)) if (value !== undefined) headers[name] = String(value);
-		const query = Object.fromEntries(url?.searchParams ?? []);
 		const body = bodyOf(request)?.toString('utf8') ?? '';
-		const { method = 'GET' } = request;
-		transcript.note({ kind: 'request', exchange, method, path: url?.pathname ?? '/', query, headers, body });
+		transcript.note({ kind: 'request', exchange, ...describeRequest(request), body });
 		return exchange;
 	}
 

@@ -22,10 +22,7 @@ export interface Credentials {
 
 export const NO_CREDENTIALS: Credentials = { reusable: null, provisioned: null, id: '', secrets: [] };
 
-/**
- * Reads what the settings name.
- * @param readSecret returns the one line of a file; throws `credential-unreadable`.
- */
+/** @param readSecret returns the one line of a file; throws `credential-unreadable`. */
 export async function readCredentials(
 	settings: Settings['credential'],
 	readSecret: (path: string) => Promise<string>,

@@ -10,7 +10,6 @@ import { findJsonPlaces, lineAndColumn, readJsonObject } from '../base/json-text
 import { MAX_CREDENTIAL_LENGTH } from '../protocol/authorization.ts';
 import type { ValuePlace } from './resolve.ts';
 
-/** Largest settings file, in bytes. */
 export const MAX_SETTINGS_BYTES = 1024 * 1024;
 /** How long the files must be left alone before a change is reported, and how long it is put off at most. */
 const QUIET_MS = 200;

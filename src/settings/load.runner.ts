@@ -1,12 +1,9 @@
-/**
- * Gathers the settings from everywhere they may stand: files, `IDV_AGENT_…` variables, `--set path=value`.
- * The merging and the checking are `settings/resolve.ts`; here is only where to look.
- */
+/** Where the settings stand: files, `IDV_AGENT_…` variables, `--set path=value`. Merged in `settings/resolve.ts`. */
 import type { Checked } from '../base/checked.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { readSettingsLayers } from './files.edge.ts';
 import type { AgentPaths } from './paths.runner.ts';
-import { nearestName, type ResolvedSettings, resolveSettings, type SettingsLayer, type ValuePlace } from './resolve.ts';
+import { didYouMean, type ResolvedSettings, resolveSettings, type SettingsLayer, type ValuePlace } from './resolve.ts';
 import { environmentName, listSettings } from './table.ts';
 
 export interface SettingsSources {
@@ -37,10 +34,7 @@ export async function loadSettings(sources: SettingsSources): Promise<LoadedSett
 	return { ...loaded, problems: [...files.problems, ...loaded.problems] };
 }
 
-/**
- * The settings as they would be with these documents in place of the files.
- * @param places where values stand in those of them that are files, by `where`; default: unknown.
- */
+/** The settings with these documents in place of the files. @param places where values stand in them, by `where`. */
 export function resolveWith(
 	documents: readonly { readonly where: string; readonly document: unknown }[],
 	{ env, sets, checked }: Pick<SettingsSources, 'env' | 'sets' | 'checked'>,
@@ -66,8 +60,7 @@ function readEnvironment(env: SettingsSources['env']): { texts: Texts; notices: 
 		const path = byName.get(name);
 		if (path) texts.set(path, { value, where: name });
 		else {
-			const nearest = nearestName(name, [...byName.keys(), ...FLAG_VARIABLES]);
-			const hint = nearest ? `; did you mean ${nearest}?` : '.';
+			const hint = didYouMean(name, [...byName.keys(), ...FLAG_VARIABLES]);
 			notices.push(failure('settings-invalid', `The variable ${name} names no setting${hint}`));
 		}
 	}

@@ -1,7 +1,4 @@
-/**
- * The settings as they are in force: layers merged, every value checked, and where each came from.
- * Reads no file and no environment itself: layers are handed in, lowest first.
- */
+/** The settings in force: layers merged, lowest first, every value checked, and where each came from. Reads no file. */
 import type * as z from 'zod';
 import { type Checked, NOTHING_CHECKED } from '../base/checked.ts';
 import { type Failure, failure } from '../base/errors.ts';
@@ -37,10 +34,7 @@ export interface ResolvedSettings {
 	readonly problems: readonly Failure[];
 }
 
-/**
- * Merges the layers, lowest first, and checks every value. Bad values keep what was below them and are reported.
- * @param checked values that are among these are taken as they stand.
- */
+/** Bad values keep what was below them and are reported. @param checked values among these are taken as they stand. */
 export function resolveSettings(
 	layers: readonly SettingsLayer[],
 	checked: Checked = NOTHING_CHECKED,
@@ -169,10 +163,14 @@ export function plainIssue(issue: z.core.$ZodIssue | undefined): string {
 }
 
 function unknownKey(path: string, known: ReadonlyMap<string, Setting<unknown>>): string {
-	const nearest = nearestName(path, [...known.keys()]);
-	if (groupsOf(known).has(path))
-		return `must be a group of settings: { … }${nearest ? `; did you mean ${nearest}?` : '.'}`;
-	return nearest ? `is not a setting; did you mean ${nearest}?` : 'is not a setting.';
+	const fault = groupsOf(known).has(path) ? 'must be a group of settings: { … }' : 'is not a setting';
+	return fault + didYouMean(path, [...known.keys()]);
+}
+
+/** How the sentence about a mistyped name ends. */
+export function didYouMean(typed: string, names: readonly string[]): string {
+	const nearest = nearestName(typed, names);
+	return nearest ? `; did you mean ${nearest}?` : '.';
 }
 
 /** The known name that is most like a mistyped one, if any is near enough to be meant. */

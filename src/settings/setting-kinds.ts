@@ -14,7 +14,6 @@ export interface Setting<Value> {
 	readonly secret: boolean;
 }
 
-/** One value of any kind. */
 export const setting = <Value>(
 	kind: Setting<Value>['kind'],
 	schema: z.ZodType<Value>,
@@ -22,59 +21,34 @@ export const setting = <Value>(
 	about: string,
 ): Setting<Value> => ({ kind, schema, fallback, about, secret: false });
 
-/** A value that may be left out. */
+/** The same, with a schema that is made when it is first used. */
+const lazily = <Value>(
+	kind: Setting<Value>['kind'],
+	make: () => z.ZodType<Value>,
+	fallback: NoInfer<Value>,
+	about: string,
+) => setting(kind, later(make), fallback, about);
+
 export const optional = <Value>(kind: Setting<Value>['kind'], schema: z.ZodType<Value>, about: string) =>
-	setting(
-		kind,
-		later(() => schema.nullable() as z.ZodType<Value | null>),
-		null,
-		about,
-	);
-/** A text that may be left out. */
+	lazily(kind, () => schema.nullable() as z.ZodType<Value | null>, null, about);
 export const optionalText = (schema: z.ZodType<string>, about: string) => optional('text', schema, about);
 /** A whole number that may be left out, in a range. */
 export const optionalNumber = (min: number, max: number, about: string) =>
-	optional(
-		'number',
-		later(() => whole(min, max)),
-		about,
-	);
+	lazily<number | null>('number', () => whole(min, max).nullable(), null, about);
 /** The absolute path of a file, or none. */
 export const file = (about: string) => optionalText(filePath, about);
-/** A whole number in a range. */
 export const number = (min: number, max: number, fallback: number, about: string) =>
-	setting(
-		'number',
-		later(() => whole(min, max)),
-		fallback,
-		about,
-	);
+	lazily('number', () => whole(min, max), fallback, about);
 /** On or off. */
 export const flag = (fallback: boolean, about: string) =>
-	setting(
-		'boolean',
-		later(() => z.boolean('must be true or false')),
-		fallback,
-		about,
-	);
+	lazily('boolean', () => z.boolean('must be true or false'), fallback, about);
 /** A list of texts, empty by default. */
 export const list = (item: z.ZodType<string>, max: number, about: string) =>
-	setting(
-		'list',
-		later(() => z.array(item).max(max)),
-		[],
-		about,
-	);
-/** One of a few names. */
+	lazily('list', () => z.array(item).max(max), [], about);
 export const oneOf = <const Name extends string>(names: readonly Name[], fallback: NoInfer<Name>, about: string) => {
 	const quoted = names.map((name) => `"${name}"`);
 	const problem = `must be ${quoted.slice(0, -1).join(', ')} or ${quoted.at(-1)}`;
-	return setting(
-		'text',
-		later(() => z.enum(names, problem)),
-		fallback,
-		about,
-	);
+	return lazily('text', () => z.enum(names, problem), fallback, about);
 };
 /** A command that a site runs. */
 export const hook = (what: string) =>

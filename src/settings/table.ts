@@ -16,7 +16,6 @@ import {
 import { DEFAULT_CHANNEL_PATH } from '../protocol/endpoints.ts';
 import { forwardedHeaderSchema } from '../protocol/forwarded-headers.ts';
 import { later } from '../protocol/later.ts';
-import { baseUrl, fetchedUrl, origin } from './addresses.ts';
 import {
 	file,
 	flag,
@@ -31,10 +30,13 @@ import {
 	setting,
 } from './setting-kinds.ts';
 import {
+	baseUrl,
+	fetchedUrl,
 	fleetNameSchema,
 	kindOfMessage,
 	labelSchema,
 	messageTemplate,
+	origin,
 	pointer,
 	publicKeySchema,
 	SCAN_SUFFIXES,

@@ -1,7 +1,4 @@
-/**
- * Figures of a simulated fleet: the phases of its devices, handshakes a second, and each outage with the time until almost
- * all devices were back. Pure: monotonic milliseconds are parameters. Decides nothing and keeps nothing for long.
- */
+/** Figures of a simulated fleet: phases, handshakes a second, outages and the time until almost all were back. Pure. */
 
 /** Where a device is between start and online. */
 export type DevicePhase = 'notStarted' | 'connecting' | 'online' | 'waiting';
@@ -14,7 +11,6 @@ const MAX_OUTAGES = 32;
 export interface Outage {
 	/** Milliseconds after the start. */
 	readonly atMs: number;
-	/** The fewest devices that were online. */
 	readonly fewestOnline: number;
 	/** How long it took until {@link BACK_SHARE} were online again; `null` while they are not. */
 	readonly backAfterMs: number | null;

@@ -3,7 +3,6 @@
  * timer. Not SQLite's memory: that costs 95 KiB for each device with an event, the list here 2 KiB. The event store of a
  * real device is tested against the list.
  */
-
 import { rememberMessages } from '../events/duplicates.ts';
 import { type Entry, numberOf, sizeOf } from '../events/event.ts';
 import type { EventStore } from '../events/event-store-types.ts';

@@ -1,7 +1,4 @@
-/**
- * The order in which simulated devices are asked to move: rings that only grow, each spread evenly over its time. Owns the
- * one timer that this requires; knows nothing of agents.
- */
+/** The order in which simulated devices are asked to move: rings that only grow, each spread evenly over its time. */
 import type { Clock } from '../base/clock.edge.ts';
 
 export interface Ring {
@@ -13,10 +10,7 @@ export interface Ring {
 	readonly to: number;
 }
 
-/**
- * The rings of so many devices; 100 % is added where it is missing, rings without a device of their own are left out.
- * @param percents rising shares of all devices, above 0 and at most 100.
- */
+/** Adds 100 % where it is missing, leaves out rings without a device. @param percents rising, above 0, at most 100. */
 export function splitIntoRings(percents: readonly number[], devices: number): readonly Ring[] {
 	const rings: Ring[] = [];
 	for (const percent of [...percents, 100]) {

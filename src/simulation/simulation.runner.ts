@@ -2,7 +2,6 @@
  * Many agents in one process: the same `startAgent`, lifecycle and channel as on a device, with identities of their own and
  * memory in place of a disk. Owns their starting pace, their moves and the figures; prints nothing and decides for none of them.
  */
-
 import { type Agent, startAgent } from '../agent/agent.runner.ts';
 import type { AgentOptions } from '../agent/base.runner.ts';
 import { type Clock, isoNow, systemClock } from '../base/clock.edge.ts';
@@ -23,7 +22,6 @@ export interface SimulationOptions {
 	/** Shared by all devices; its owner closes it after {@link Simulation.stop}. */
 	readonly runtime: Runtime;
 	readonly version: string;
-	/** The workflow with which every device begins. */
 	readonly workflowId: string;
 	/** The devices start evenly over this time, in milliseconds. */
 	readonly rampMs: number;
@@ -45,7 +43,6 @@ export interface MoveOptions {
 	readonly onRing?: ((ring: Ring, number: number, count: number) => void) | undefined;
 }
 
-/** A problem that several devices share. */
 export interface SharedProblem extends NonNullable<Status['problem']> {
 	readonly devices: number;
 }

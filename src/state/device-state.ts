@@ -1,7 +1,4 @@
-/**
- * The document that a device keeps for good: its identity, where it is paired, its Connections and the attempt that is under way.
- * One document, so that a single rename moves it from one truth to the next. Knows nothing of files.
- */
+/** The document that a device keeps for good; a single rename moves it from one truth to the next. */
 import * as z from 'zod';
 import { deviceConnectionRequestSchema } from '../protocol/device-connection.ts';
 import { later } from '../protocol/later.ts';

@@ -2,7 +2,6 @@
  * The device's durable state in memory, and its way to the disk: every change is kept here at once and saved in order.
  * Never loses a change because a disk is full: what could not be saved is tried again, and the status says so meanwhile.
  */
-
 import type { Clock } from '../base/clock.edge.ts';
 import { type Failure, toFailure } from '../base/errors.ts';
 import type { DeviceState } from './device-state.ts';
@@ -91,10 +90,7 @@ export function keepPersistedState(
 				throw error;
 			}
 		},
-		/**
-		 * Replaces the state and makes sure that no copy on disk still holds what was in it. Rejects if that fails now; it goes
-		 * on in the background until it succeeds.
-		 */
+		/** Replaces the state and makes sure that no copy on disk still holds what was in it; goes on after a failure. */
 		async forget(next: DeviceState): Promise<void> {
 			state = stamp(next);
 			mustForget = true;

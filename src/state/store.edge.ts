@@ -317,10 +317,7 @@ function serialize(state: DeviceState, newer: ReturnType<typeof newerFields>): s
 	throw new AgentError('internal', `A state that is not valid was not saved (${where}).`);
 }
 
-/**
- * The lock of this directory, held until the connection closes or the process dies. Measured: it writes nothing and
- * makes no other file.
- */
+/** The lock of this directory, held until the connection closes or the process dies. It writes nothing. */
 async function takeLock(stateDir: string): Promise<DatabaseSync> {
 	const file = path.join(stateDir, LOCK);
 	try {

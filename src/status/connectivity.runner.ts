@@ -1,8 +1,4 @@
-/**
- * Whether the device is online and since when it is not, as told by the supervision: the log lines and the gap events of
- * outages and moves. Decides nothing and starts nothing.
- */
-
+/** Whether the device is online and since when it is not: the log lines and the gap events of outages and moves. */
 import { type Clock, isoAt, isoNow } from '../base/clock.edge.ts';
 import { plainDuration } from '../base/durations.ts';
 import type { Log } from '../base/log.edge.ts';

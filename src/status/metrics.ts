@@ -1,8 +1,4 @@
-/**
- * The agent's figures, made when they are asked for: as Prometheus text, and as the metrics that telemetry sends. Counts nothing
- * itself. Labels name the device, and never a person. Without a library: decision 0032.
- */
-
+/** The agent's figures as Prometheus text and for telemetry. Labels name the device, never a person (decision 0032). */
 import type { AgentCounts } from '../base/counters.ts';
 import type { Status } from '../protocol/local-api.ts';
 
@@ -37,7 +33,6 @@ export interface AgentGauges {
 	readonly clockSkewSeconds: number | null;
 }
 
-/** Figures of the machine; `null` where it has none. */
 export interface MachineFigures {
 	readonly diskFreeBytes: number | null;
 	readonly diskSizeBytes: number | null;
@@ -61,8 +56,6 @@ const STATES: readonly Status['state'][] = ['unpaired', 'connecting', 'online', 
 export function agentMetrics(status: Status, counts: AgentCounts, gauges: AgentGauges): Metric[] {
 	const { workflow, agentVersion, startedAt, channel, warnings } = status;
 	const counter = (name: string, help: string, value: number): Metric => metric('counter', name, help, [{ value }]);
-	const gauge = (name: string, help: string, value: number | null): Metric =>
-		metric('gauge', name, help, value === null ? [] : [{ value }]);
 	const by = (label: string, values: Readonly<Record<string, number>>): Sample[] =>
 		Object.entries(values).map(([name, value]) => ({ labels: { [label]: name }, value }));
 	const heartbeatAt = channel.lastHeartbeatAt === null ? null : Date.parse(channel.lastHeartbeatAt) / 1000;
@@ -128,8 +121,6 @@ function planStateOf(plan: Status['plan']): (typeof PLAN_STATES)[number] {
 
 /** Figures whose changes are kept while they cannot be sent: where the device is, and with what. */
 export function stateMetrics({ state, problem, workflow, plan }: Status): Metric[] {
-	const gauge = (name: string, help: string, value: number | null): Metric =>
-		metric('gauge', name, help, value === null ? [] : [{ value }]);
 	const named = (name: string, help: string, labels: Sample['labels'] | null, value = 1): Metric =>
 		metric('gauge', name, help, labels ? [{ labels, value }] : []);
 	const planState = planStateOf(plan);
@@ -163,8 +154,6 @@ export function stateMetrics({ state, problem, workflow, plan }: Status): Metric
 
 /** Figures that are only sampled. @param wallMs milliseconds since 1970. */
 export function fieldMetrics(machine: MachineFigures, ages: Ages, wallMs: number): Metric[] {
-	const gauge = (name: string, help: string, value: number | null): Metric =>
-		metric('gauge', name, help, value === null ? [] : [{ value }]);
 	const seconds = (ms: number | null) => (ms === null ? null : Math.max(0, ms) / 1000);
 	const { diskFreeBytes, diskSizeBytes, celsius, scannerPresent } = machine;
 	return [
@@ -206,6 +195,10 @@ export function deviceLabels({ deviceId, agentVersion, labels = [] }: Status): R
 
 function metric(type: Metric['type'], name: string, help: string, samples: readonly Sample[]): Metric {
 	return { name: `idv_agent_${name}`, type, help, samples };
+}
+
+function gauge(name: string, help: string, value: number | null): Metric {
+	return metric('gauge', name, help, value === null ? [] : [{ value }]);
 }
 
 /** The text of a scrape. */

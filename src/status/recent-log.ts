@@ -1,7 +1,4 @@
-/**
- * The last lines of the log in memory, for a support bundle on a device that keeps no log. Bounded; holds only what
- * was scrubbed for the log anyway, and writes nothing anywhere.
- */
+/** The last lines of the log, already scrubbed, for a support bundle on a device that keeps no log. Bounded. */
 import type { LogDestination } from '../base/log.edge.ts';
 
 /** Characters that are kept; the oldest lines go. */

@@ -1,8 +1,4 @@
-/**
- * The sentence of the status as data (a code and what it names), and that data in English. The English text comes from
- * the data alone, so that the same can be said in another language. Pure; decides no state.
- */
-
+/** The sentence of the status as data, so that it can be said in any language, and in English. Pure. */
 import { plainDuration } from '../base/durations.ts';
 import type { Params } from '../base/errors.ts';
 import { sentenceOf } from '../base/sentences.ts';

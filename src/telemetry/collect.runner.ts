@@ -1,5 +1,4 @@
 /** All figures of a device at one moment, for a scrape and for a push alike. */
-
 import type { Agent } from '../agent/agent.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import type { Counters } from '../base/counters.ts';

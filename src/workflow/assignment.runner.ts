@@ -1,8 +1,4 @@
-/**
- * Assigns the workflow: by command and by message of the service, both refused where the settings name one
- * (`workflow/precedence.ts` has the rule). Moves no link: the caller reconciles afterwards.
- */
-
+/** Assigns the workflow: by command and by message of the service, both refused where the settings name one. */
 import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { AgentError, failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';

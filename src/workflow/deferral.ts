@@ -2,7 +2,6 @@
  * Whether a workflow change waits, because an application holds a lease. Pure; monotonic time is handed in. Holds up nothing
  * else: not the first link, not a renewal, not a pairing, not a move to another service.
  */
-
 import type { DesiredRegistration, Supervision } from '../connection/supervisor.ts';
 import { deferredUntil, type Leases } from './leases.ts';
 

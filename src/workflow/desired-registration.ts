@@ -2,7 +2,6 @@
  * Which registration the device should have now, and when to ask again: the one place that decides it, from settings, state,
  * identity, credentials, fleet plan, leases and time. Pure; `connection/supervisor.ts` derives the links from the answer.
  */
-
 import { type Failure, failure } from '../base/errors.ts';
 import { type DesiredRegistration, type Supervision, servesRegistration } from '../connection/supervisor.ts';
 import {
@@ -56,7 +55,6 @@ export interface Progress {
 export const NO_PROGRESS: Progress = { change: null, attempt: NO_ATTEMPT };
 
 export interface DesiredInputs extends Omit<RegistrationInputs, 'plan'> {
-	/** The record of the plan that the settings name. */
 	readonly plan: PlanRecord | null;
 	readonly leases: Leases;
 	readonly supervision: Supervision;

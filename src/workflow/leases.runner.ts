@@ -1,7 +1,4 @@
-/**
- * The leases that applications hold. Sets no timer and moves no link: `desired-registration.ts` decides what waits for them.
- */
-
+/** The leases that applications hold; `desired-registration.ts` decides what waits for them. */
 import { type Clock, isoAt } from '../base/clock.edge.ts';
 import type { LeaseReport } from '../protocol/local-api.ts';
 import { currentLeases, holdLease, NO_LEASES, releaseLease } from './leases.ts';

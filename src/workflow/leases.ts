@@ -1,12 +1,7 @@
-/**
- * Leases: applications hold them during a verification, so that a workflow change waits for them. Pure; monotonic time is
- * handed in. A lease holds nothing up on its own: this file says until when to wait.
- */
-
+/** Leases: applications hold them during a verification, so that a workflow change waits. Pure; time is handed in. */
 import { AgentError } from '../base/errors.ts';
 import { MAX_LEASE_SECONDS, OWN_NAME } from '../protocol/local-api.ts';
 
-/** Leases at once. */
 export const MAX_LEASES = 32;
 /** Of them, one application with a line of its own in the applications file. */
 const MAX_OWN_LEASES = 2;

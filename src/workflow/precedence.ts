@@ -2,9 +2,8 @@
  * The one rule for which workflow a device is meant to run: settings, if they name one; else the fleet plan; else the
  * newest of pairing, `workflow set` and a message from the service. A lower source never overrides a higher one.
  */
-
 import type { PlanTarget } from '../fleet/record.ts';
-import type { ResolvedSettings, SettingOrigin } from '../settings/resolve.ts';
+import type { ResolvedSettings } from '../settings/resolve.ts';
 import type { AssignedWorkflow, DeviceState } from '../state/device-state.ts';
 
 export type WorkflowSource = 'flag' | 'environment' | 'file' | 'plan' | AssignedWorkflow['source'];
@@ -16,46 +15,28 @@ export interface DesiredWorkflow {
 	readonly where: string | null;
 }
 
-/** The workflow of the settings, or `null` when they leave it open. */
-export function configuredWorkflow(
-	workflowId: string | null,
-	origin: SettingOrigin | undefined,
-): DesiredWorkflow | null {
-	if (workflowId === null || !origin || origin.source === 'default') return null;
-	return { workflowId, source: origin.source, where: origin.where };
+interface WorkflowSetting extends Pick<ResolvedSettings, 'origins'> {
+	readonly settings: Pick<ResolvedSettings['settings'], 'workflowId'>;
 }
 
-/** The workflow of the fleet plan, or `null` when it leaves it open. */
-function plannedWorkflow(plan: PlanTarget | null): DesiredWorkflow | null {
+/** The workflow that the settings or the fleet plan fix; `null` when both leave it open. */
+export function fixedWorkflow({ settings, origins }: WorkflowSetting, plan: PlanTarget | null): DesiredWorkflow | null {
+	const { source = 'default', where = null } = origins.get('workflowId') ?? {};
+	if (settings.workflowId !== null && source !== 'default') return { workflowId: settings.workflowId, source, where };
 	if (!plan || plan.workflowId === null) return null;
 	const rule = plan.rule === null ? 'its defaults' : `rule ${plan.rule}`;
 	return { workflowId: plan.workflowId, source: 'plan', where: `revision ${plan.revision}, ${rule}` };
 }
 
-/** The desired workflow; `null` when no source names one. */
-export function desiredWorkflow(
-	configured: DesiredWorkflow | null,
-	assigned: AssignedWorkflow | null,
-): DesiredWorkflow | null {
-	if (configured) return configured;
-	return assigned ? { workflowId: assigned.workflowId, source: assigned.source, where: null } : null;
-}
-
-/** The workflow that the settings or the fleet plan fix, or `null`. */
-export function fixedWorkflow(
-	{ settings, origins }: ResolvedSettings,
-	plan: PlanTarget | null,
-): DesiredWorkflow | null {
-	return configuredWorkflow(settings.workflowId, origins.get('workflowId')) ?? plannedWorkflow(plan);
-}
-
-/** The desired workflow, and which source names it. */
+/** The desired workflow, and which source names it; `null` when none does. */
 export function chosenWorkflow(
-	resolved: ResolvedSettings,
-	state: Pick<DeviceState, 'assignedWorkflow'>,
+	resolved: WorkflowSetting,
+	{ assignedWorkflow }: Pick<DeviceState, 'assignedWorkflow'>,
 	plan: PlanTarget | null,
 ): DesiredWorkflow | null {
-	return desiredWorkflow(fixedWorkflow(resolved, plan), state.assignedWorkflow);
+	const fixed = fixedWorkflow(resolved, plan);
+	if (fixed || !assignedWorkflow) return fixed;
+	return { workflowId: assignedWorkflow.workflowId, source: assignedWorkflow.source, where: null };
 }
 
 /** Seconds between heartbeats: settings, if they name them; else the fleet plan; else the default. */

@@ -2,12 +2,15 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { isCredential } from '../../src/protocol/authorization.ts';
 import {
-	findConnectionToken,
 	likelyFirst,
 	looksLikeToken,
+	type RegistrationAnswer,
 	readAnswerTexts,
 	tokenIn,
 } from '../../src/protocol/registration-answer.ts';
+
+const findConnectionToken = (answer: RegistrationAnswer, pointer?: string | null) =>
+	tokenIn(readAnswerTexts(answer), pointer);
 
 const TOKEN = 'eyJhbGciOi.J9.c2ln-_';
 /** Any UTF-16 code unit, half characters too; fast-check's own `binary` takes 0.8 s to set up. */

@@ -1,11 +1,15 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import {
-	AUTHORIZATION_SCHEMES,
-	type Authorization,
-	formatAuthorizationQuery,
-} from '../../src/protocol/authorization.ts';
+import { AUTHORIZATION_SCHEMES, type Authorization } from '../../src/protocol/authorization.ts';
 import { type EmbeddedService, startService } from '../../src/service/embedded-service.ts';
-import { credentialsOf, givenService, openChannel, type PlainRequest, registerDevice, send } from './fixture.ts';
+import {
+	credentialsOf,
+	givenService,
+	openChannel,
+	type PlainRequest,
+	queryOf,
+	registerDevice,
+	send,
+} from './fixture.ts';
 
 const DEVICE = 'kiosk-1';
 const registration = { deviceId: DEVICE, workflowId: 'check-in' };
@@ -103,7 +107,7 @@ describe('who may do what', () => {
 			test(`${name} answers ${expected[scheme]} to ${scheme}, in the header and in the query`, async () => {
 				const byHeader = await send(service.url, { ...request, authorization: credential(scheme) });
 				const mark = request.path.includes('?') ? '&' : '?';
-				const query = formatAuthorizationQuery(credential(scheme)).toString();
+				const query = queryOf(credential(scheme)).toString();
 				const byQuery = await send(service.url, { ...request, path: `${request.path}${mark}${query}` });
 
 				expect([byHeader.status, byQuery.status]).toEqual([expected[scheme], expected[scheme]]);
@@ -164,9 +168,15 @@ describe('who may do what', () => {
 	});
 
 	test('a credential in the header wins over one in the query', async () => {
-		const query = formatAuthorizationQuery(credential('Basic')).toString();
+		const query = queryOf(credential('Basic')).toString();
 		const answer = await send(service.url, { path: `/api/device?${query}`, authorization: wrong.Bearer });
 		expect(answer.status).toBe(401);
+	});
+
+	test('a credential that is there twice in the query is none', async () => {
+		const query = queryOf(credential('Basic'));
+		const answer = await send(service.url, { path: `/api/device?${query}&${query}` });
+		expect([answer.status, answer.json.code]).toEqual([401, 'credential-malformed']);
 	});
 });
 

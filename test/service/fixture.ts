@@ -3,7 +3,7 @@ import { request as httpRequest, type IncomingHttpHeaders } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { onTestFinished } from 'vitest';
 import { WebSocket } from 'ws';
-import { type Authorization, formatAuthorization, formatAuthorizationQuery } from '../../src/protocol/authorization.ts';
+import { AUTHORIZATION_PARAMETER, type Authorization, formatAuthorization } from '../../src/protocol/authorization.ts';
 import { channelUrl, DEFAULT_CHANNEL_PATH, ENDPOINTS } from '../../src/protocol/endpoints.ts';
 import { type EmbeddedService, type ServiceOptions, startService } from '../../src/service/embedded-service.ts';
 
@@ -124,6 +124,10 @@ export interface RefusedUpgrade {
 	readonly text: string;
 }
 
+/** The credential as a query-string parameter. */
+export const queryOf = (credential: Authorization) =>
+	new URLSearchParams({ [AUTHORIZATION_PARAMETER]: formatAuthorization(credential) });
+
 export interface ChannelOptions {
 	readonly by?: 'header' | 'query';
 	readonly path?: string;
@@ -139,7 +143,7 @@ export function openChannel(
 ): Promise<OpenedChannel> {
 	const credential: Authorization | null =
 		typeof authorization === 'string' ? { scheme: 'Connection', credential: authorization } : authorization;
-	const query = credential && by === 'query' ? formatAuthorizationQuery(credential) : undefined;
+	const query = credential && by === 'query' ? queryOf(credential) : undefined;
 	const headers: Record<string, string> =
 		credential && by === 'header' ? { authorization: formatAuthorization(credential) } : {};
 	const socket = new WebSocket(channelUrl(service.url, path, query), {

@@ -1,34 +1,37 @@
 import { describe, expect, test } from 'vitest';
+import type { SettingOrigin } from '../../src/settings/resolve.ts';
 import type { AssignedWorkflow } from '../../src/state/device-state.ts';
-import {
-	configuredWorkflow,
-	type DesiredWorkflow,
-	describeSource,
-	desiredWorkflow,
-	type WorkflowSource,
-} from '../../src/workflow/precedence.ts';
+import { chosenWorkflow, describeSource, fixedWorkflow, type WorkflowSource } from '../../src/workflow/precedence.ts';
 
 const assigned: AssignedWorkflow = { workflowId: 'assigned', source: 'service message', at: '2026-03-01T10:00:00Z' };
-const inFile: DesiredWorkflow = { workflowId: 'fixed', source: 'file', where: '/etc/idv-agent/config.json' };
+const set = (workflowId: string | null, origin?: SettingOrigin) => ({
+	settings: { workflowId },
+	origins: new Map(origin ? [['workflowId', origin]] : []),
+});
+const desiredWorkflow = (resolved: ReturnType<typeof set>, assignedWorkflow: AssignedWorkflow | null) =>
+	chosenWorkflow(resolved, { assignedWorkflow }, null);
+const inFile = set('fixed', { source: 'file', where: '/etc/idv-agent/config.json' });
+const open = set(null);
 
 describe('the wanted workflow', () => {
 	test('is the one in the settings, whatever was assigned', () => {
-		expect(desiredWorkflow(inFile, assigned)).toBe(inFile);
-		expect(desiredWorkflow(inFile, null)).toBe(inFile);
+		const fixed = { workflowId: 'fixed', source: 'file', where: '/etc/idv-agent/config.json' };
+		expect(desiredWorkflow(inFile, assigned)).toEqual(fixed);
+		expect(desiredWorkflow(inFile, null)).toEqual(fixed);
 	});
 
 	test('is the assigned one when the settings leave it open', () => {
-		expect(desiredWorkflow(null, assigned)).toEqual({ workflowId: 'assigned', source: 'service message', where: null });
+		expect(desiredWorkflow(open, assigned)).toEqual({ workflowId: 'assigned', source: 'service message', where: null });
 	});
 
 	test('is none when nothing names one', () => {
-		expect(desiredWorkflow(null, null)).toBeNull();
+		expect(desiredWorkflow(open, null)).toBeNull();
 	});
 });
 
 describe('the settings', () => {
 	test.each(['flag', 'environment', 'file'] as const)('name a workflow in a %s', (source) => {
-		expect(configuredWorkflow('w1', { source, where: 'somewhere' })).toEqual({
+		expect(fixedWorkflow(set('w1', { source, where: 'somewhere' }), null)).toEqual({
 			workflowId: 'w1',
 			source,
 			where: 'somewhere',
@@ -36,9 +39,9 @@ describe('the settings', () => {
 	});
 
 	test('name none with their default, with null or without an origin', () => {
-		expect(configuredWorkflow('w1', { source: 'default', where: null })).toBeNull();
-		expect(configuredWorkflow(null, { source: 'file', where: '/etc/idv-agent/config.json' })).toBeNull();
-		expect(configuredWorkflow('w1', undefined)).toBeNull();
+		expect(fixedWorkflow(set('w1', { source: 'default', where: null }), null)).toBeNull();
+		expect(fixedWorkflow(set(null, { source: 'file', where: '/etc/idv-agent/config.json' }), null)).toBeNull();
+		expect(fixedWorkflow(set('w1'), null)).toBeNull();
 	});
 });
 

@@ -52,10 +52,7 @@ export function sendText(
 	leaveIfStuck(context, response);
 }
 
-/**
- * Sends no faster than the caller takes it.
- * @throws the errors of the content; before its first bytes another answer is still possible.
- */
+/** Sends no faster than the caller takes it. @throws what the content throws; before it another answer is possible. */
 export async function sendContent(context: Answering, response: Response, status: number, content: Readable) {
 	const left = () => content.destroy();
 	const isHead = response.req.method === 'HEAD';

@@ -3,10 +3,7 @@ import type http from 'node:http';
 import type * as z from 'zod';
 import { type ProblemResponse, problemResponse, tooSlow } from './problem-responses.ts';
 
-/**
- * Reads a body also for a route that takes none, so that no answer is lost because its sender was still writing.
- * @returns `gone` when the caller has left.
- */
+/** Reads a body also where none is taken: its sender must finish to get the answer. `gone`: the caller has left. */
 export function readBody(
 	request: http.IncomingMessage,
 	maxBytes: number,

@@ -40,10 +40,7 @@ export type LoopbackServerOptions = ServingOptions & {
 		  }
 	);
 
-/**
- * Listens on 127.0.0.1.
- * @throws AgentError `socket-failed` when the port is taken or may not be used.
- */
+/** Listens on 127.0.0.1. @throws AgentError `socket-failed` when the port is taken or may not be used. */
 export async function openLoopbackServer(options: LoopbackServerOptions) {
 	let authorize = authorizeProbes;
 	if (options.listener === 'browser') authorize = authorizeBrowsers(options.applications);
@@ -125,10 +122,7 @@ function authorizeBrowsers(applications: () => readonly BrowserApplication[]): A
 	};
 }
 
-/**
- * Lets in the page that this server serves, and a link that opens it; no other page, frame or script.
- * @param headers for every answer.
- */
+/** Lets in the page that this server serves, and a link that opens it; no other page, frame or script. */
 function authorizePage(headers: ReplyHeaders): Authorize {
 	return (request, response) => {
 		for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);

@@ -69,10 +69,7 @@ export function tooSlow(): ProblemResponse {
 	});
 }
 
-/**
- * The problem with bytes that are not an HTTP request.
- * @param code the error code of Node, or `CONNECT` for that method, which never reaches a handler.
- */
+/** The problem with bytes that are not HTTP. @param code of Node's error, or `CONNECT` for that method. */
 export function unreadable(code: string | undefined): ProblemResponse {
 	if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return tooSlow();
 	if (code === 'HPE_HEADER_OVERFLOW')

@@ -8,10 +8,7 @@ import type { BrowserApplication } from './browser-applications.ts';
 
 /** A Unix socket. */
 export type LocalSocket = keyof typeof LOCAL_SOCKETS;
-/**
- * The two Unix sockets; on loopback `browser`, for applications that live in one, `probe`, for monitoring, and `page`, for
- * the page on the device's own screen.
- */
+/** On loopback `browser`, for applications, `probe`, for monitoring, and `page`, for the device's own screen. */
 export type LocalListener = LocalSocket | 'browser' | 'probe' | 'page';
 export type LocalMethod = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
