@@ -160,11 +160,13 @@ function fold(bytes: Uint8Array): Uint8Array {
  */
 function patternsOf(secret: string): Pattern[] {
 	const forms = unescapedViews(secret).map(({ bytes }) => bytes);
-	const plain = Buffer.from(forms[0] ?? []);
+	const plain = forms[0] ?? new Uint8Array();
+	const hex = Array.from(plain, (byte) => byte.toString(16).padStart(2, '0')).join('');
+	const binary = Array.from(plain, (byte) => String.fromCharCode(byte)).join('');
 	const escaped = [encodeURIComponent(secret.toWellFormed()), JSON.stringify(secret).slice(1, -1)];
-	const texts = [plain.toString('hex'), ...escaped, ...[0, 1, 2].map((before) => base64Core(plain, before))];
-	const all = [...forms, ...texts.map((text) => Buffer.from(text))].map(fold);
-	const different = new Map(all.map((bytes) => [Buffer.from(bytes).toString('latin1'), bytes]));
+	const texts = [hex, ...escaped, ...[0, 1, 2].map((before) => base64Core(binary, before))];
+	const all = [...forms, ...texts.map((text) => new TextEncoder().encode(text))].map(fold);
+	const different = new Map(all.map((bytes) => [new TextDecoder('latin1').decode(bytes), bytes]));
 	return [...different.values()]
 		.filter((bytes) => bytes.length >= MIN_PIECE_LENGTH)
 		.map((bytes) => ({ bytes, minPiece: minPieceOf(bytes.length), secret }));
@@ -175,9 +177,9 @@ function minPieceOf(length: number): number {
 }
 
 /** The characters of base64 that the bytes alone decide when so many others stand before them. */
-function base64Core(bytes: Uint8Array, before: number): string {
-	const text = Buffer.concat([Buffer.alloc(before), bytes]).toString('base64');
-	return text.slice(Math.ceil((before * 8) / 6), Math.floor(((before + bytes.length) * 8) / 6));
+function base64Core(binary: string, before: number): string {
+	const text = btoa('\0'.repeat(before) + binary);
+	return text.slice(Math.ceil((before * 8) / 6), Math.floor(((before + binary.length) * 8) / 6));
 }
 
 /** Of the next {@link MIN_PIECE_LENGTH} bytes. */
