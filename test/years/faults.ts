@@ -269,7 +269,10 @@ export function strike({ kind, atMs, endMs, seed }: Fault, victim: Victim) {
 		case 'moveOnDeadLine':
 			for (const session of service.sessions) session.die();
 			for (const afterMs of [2000, 5000, 9000]) time.after(afterMs, () => service.notify());
-			return time.after(chance.whole(5000, 40_000), () => victim.askWorkflow(workflowId));
+			return time.after(chance.whole(5000, 40_000), () => {
+				const live = device.agent?.status().workflow.live;
+				victim.askWorkflow(live === workflowId ? (live === 'wf-a' ? 'wf-b' : 'wf-a') : workflowId);
+			});
 		case 'closed':
 			return service.endSessions(chance.pick(...CLOSE_CODES));
 		case 'forgets':

@@ -102,7 +102,7 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'in-order',
 		CHANNEL,
 		"if (isOpen()) listener({ type: 'frame', frame });",
-		"clock.schedule(bytes.length % 7 === 0 ? 3000 : 0, () => listener({ type: 'frame', frame }));",
+		"clock.schedule(Math.random() < 0.2 ? 3000 : 0, () => listener({ type: 'frame', frame }));",
 	),
 	one(
 		'numbers-again',
@@ -386,6 +386,7 @@ const OF_THE_FIELD: readonly Plant[] = [
 		CONNECTIVITY,
 		'else if (!line.saidGoodbye) {',
 		'else if (line.inboundSilenceMs < 0) {',
+		{ seed: 32 },
 	),
 	one('gap-after-the-sleep', 'delivered-or-gap', CONNECTIVITY, ' && !hasJustSlept()', '', { seed: 23, years: '0.06' }),
 	one('renewal-sleeps-too', 'renewed-in-time', LINKS, 'effect.atMs - sleptMs - clock', 'effect.atMs - clock', {
