@@ -63,7 +63,8 @@ const DURATIONS = {
 	busy503: 20 * MINUTE,
 	tooMany429: 10 * MINUTE,
 	broken500: 20 * MINUTE,
-	says401: 5 * MINUTE,
+	// Long enough now and then for a person to be asked.
+	says401: 12 * MINUTE,
 	says403: 4 * MINUTE,
 	says404: 4 * MINUTE,
 	hangs: 20 * MINUTE,
@@ -131,6 +132,8 @@ export function scheduleOf(seed: number, traits: Traits, lengthMs: number): Faul
 
 /** Short trouble that a device with a good credential has to be over soon after it has ended. */
 const SHORT: readonly FaultKind[] = ['says401', 'says403', 'revokedThrice', 'forgets', 'closed', 'kill'];
+/** The longest that is short: after 10 to 15 minutes of refusals a person is asked. */
+const SHORT_MS = 9 * MINUTE;
 /** How soon. */
 export const SOON_MS = 12 * MINUTE;
 
@@ -141,7 +144,12 @@ export function aloneAndShort(faults: readonly Fault[], { credential }: Traits):
 		const isAlone =
 			(faults[at - 1]?.endMs ?? 0) < atMs - 90 * MINUTE &&
 			(faults[at + 1]?.atMs ?? Number.POSITIVE_INFINITY) > endMs + SOON_MS + MINUTE;
-		return isAlone && SHORT.includes(kind) && faults.slice(0, at).every((before) => before.endMs < atMs - 90 * MINUTE);
+		return (
+			isAlone &&
+			SHORT.includes(kind) &&
+			endMs - atMs < SHORT_MS &&
+			faults.slice(0, at).every((before) => before.endMs < atMs - 90 * MINUTE)
+		);
 	});
 }
 

@@ -3,7 +3,7 @@
  * nothing. `planted.ts` has for each row a bug that it catches.
  */
 
-import { RECOVERY_MS } from './faults.ts';
+import { RECOVERY_MS, STILL_MS } from './faults.ts';
 import type { Observed, Quiet } from './observed.ts';
 import { createRecord, epochOf, type LifeRecord } from './record.ts';
 import type { Traits } from './traits.ts';
@@ -256,6 +256,18 @@ export const INVARIANTS: readonly Invariant[] = [
 					[10, MINUTE - 2 * SECOND],
 					[120, HOUR - 2 * SECOND],
 				]),
+		},
+	},
+	{
+		name: 'renews-seldom',
+		promise: 'At rest a device registers no more often than its Connection has to be renewed.',
+		on: {
+			judged: atRest(({ stillRegistrations, holdsNothing, backAfterMs }, _, { connectionLifeMs }) =>
+				says(
+					backAfterMs !== null && !holdsNothing && stillRegistrations > 3 + STILL_MS / (0.75 * connectionLifeMs),
+					() => `${stillRegistrations} registrations`,
+				),
+			),
 		},
 	},
 	{

@@ -214,6 +214,13 @@ const OF_INVARIANTS: readonly Plant[] = [
 		{ seed: 7, years: '0.08' },
 	),
 	one(
+		'renewed-all-the-time',
+		'renews-seldom',
+		SUPERVISOR,
+		'export const RENEW_AFTER = 0.8;',
+		'export const RENEW_AFTER = 0.0001;',
+	),
+	one(
 		'no-backoff',
 		'dials-seldom',
 		'connection/backoff.ts',
@@ -398,10 +405,10 @@ const OF_THE_FIELD: readonly Plant[] = [
 /** Mutations, each of which some invariant has to notice. */
 const MUTATIONS: readonly Plant[] = [
 	any(
-		'link-1-attempts-mixed',
+		'link-1-failure-unheard',
 		LINK,
-		"if ('attempt' in event && event.attempt !== state.attempt) return { state, effects: [] };",
-		'',
+		'registerFailed: (state, event, random) => afterRegisterFailed(state, event, random),',
+		'registerFailed: (state) => ({ state, effects: [] }),',
 	),
 	any(
 		'link-2-never-registers-again',
@@ -444,12 +451,6 @@ const MUTATIONS: readonly Plant[] = [
 		SUPERVISOR,
 		"effects.push({ type: 'renewAt', generation, atMs: dueMs });",
 		'void dueMs;',
-	),
-	any(
-		'supervisor-3-renews-at-once',
-		SUPERVISOR,
-		'export const RENEW_AFTER = 0.8;',
-		'export const RENEW_AFTER = 0.0001;',
 	),
 	any(
 		'supervisor-4-any-connection-serves',
