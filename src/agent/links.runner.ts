@@ -1,7 +1,4 @@
-/**
- * Performs what the supervisor decides: hands it events, has its effects performed, and keeps the renewal timer. Decides
- * nothing about links (`connection/supervisor.ts`), nor which registration is desired (`reconcile.runner.ts`).
- */
+/** Performs what the supervisor decides: hands it events, has its effects performed, and keeps the renewal timer. */
 import { dispositionOf, type Failure } from '../base/errors.ts';
 import { accessOf, type Connections } from '../connection/connection-tokens.runner.ts';
 import { createLinkRunner, type LinkRunnerOptions } from '../connection/link.runner.ts';

@@ -1,6 +1,4 @@
-/**
- * Receives what the service sends: every frame is kept as an event, and the agent's own messages are acted on. Sends nothing.
- */
+/** Receives what the service sends: frames become events, and the agent's own messages are acted on. */
 import { writeTimes } from '../base/clock.edge.ts';
 import type { LinkRunnerOptions } from '../connection/link.runner.ts';
 import type { Supervision, SupervisorEvent } from '../connection/supervisor.ts';

@@ -1,7 +1,4 @@
-/**
- * Texts that this very program has checked before and finds again byte for byte: they need no schema (decision 0024).
- * What is written or only nearly the same is not among them.
- */
+/** Texts that this very program has checked before, byte for byte: they need no schema (decision 0024). */
 export interface Checked {
 	/** @param kind the check that was passed, such as `state`. */
 	has(kind: string, text: string): boolean;

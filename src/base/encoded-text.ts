@@ -251,10 +251,7 @@ interface Run {
 	readonly values: Uint8Array;
 }
 
-/**
- * Every run of characters of an alphabet.
- * @param minChunk so many have to stand before white space that does not end the run: most words of a sentence are shorter.
- */
+/** Every run of characters of an alphabet. @param minChunk so many stand before white space inside a run. */
 function* runsOf({ bytes }: View, alphabetValues: Uint8Array, min: number, minChunk = 0): Generator<Run> {
 	const places = new Uint32Array(bytes.length);
 	const values = new Uint8Array(bytes.length);

@@ -29,10 +29,7 @@ export interface ReadOptions {
 	readonly inspect?: (stat: Stats, descriptor: number) => void | Promise<void>;
 }
 
-/**
- * Reads a whole regular file, never more than `maxBytes` of it, and never waits for the writer of a pipe.
- * @throws an error for `inWords`, whose `errnoOf` is that of the system or a {@link FileFault}.
- */
+/** Never more than `maxBytes`, and never waits for a pipe's writer. @throws for `inWords`, or a {@link FileFault}. */
 export async function readBytes(file: string, maxBytes: number, options: ReadOptions = {}): Promise<Buffer> {
 	const flags = constants.O_RDONLY | constants.O_NONBLOCK | (options.refuseLink ? constants.O_NOFOLLOW : 0);
 	const descriptor = fs.openSync(file, flags);

@@ -3,7 +3,7 @@
  * which names are there twice. V8's own message quotes the text, which may hold a secret, and names a place only sometimes.
  * Pure; never quotes the text; knows nothing of what the object means.
  */
-import { parseJson } from '../protocol/json-pointer.ts';
+import { isObject, parseJson } from '../protocol/json-pointer.ts';
 
 /** The object, or what is wrong as `line 3, column 7: a comma or } is missing before this.`, without a word of the text. */
 export type JsonObject = { readonly document: Record<string, unknown> } | { readonly fault: string };
@@ -15,9 +15,7 @@ export function readJsonObject(text: string, what: string): JsonObject {
 		const { offset, reason } = walk(text, what).fault ?? { offset: 0, reason: 'it cannot be read as JSON' };
 		return { fault: `${lineAndColumn(text, offset)}: ${reason}.` };
 	}
-	if (typeof document === 'object' && document !== null && !Array.isArray(document))
-		return { document: document as Record<string, unknown> };
-	return { fault: `line 1, column 1: the ${what} must be one object in { }.` };
+	return isObject(document) ? { document } : { fault: `line 1, column 1: the ${what} must be one object in { }.` };
 }
 
 /** `line 3, column 14`: both count from 1, columns in characters. */

@@ -7,7 +7,7 @@ import { type IdentityReport, LOCAL_ROUTES } from '../protocol/local-api.ts';
 import { loadSettings } from '../settings/load.runner.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
-import { openStateStore } from '../state/store.edge.ts';
+import { lookAtState } from '../state/store.edge.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
 import { printAnswer, printJson, printLine, printTable, printWarning } from './output.ts';
 import { confirm } from './prompts.ts';
@@ -71,8 +71,7 @@ async function askMachine(flags: AskFlags): Promise<{ report: MachineReport; not
 /** The identity pinned at pairing; without it where this user may not read it. */
 async function readState(stateDir: string, notes: string[]): Promise<DeviceState> {
 	try {
-		const { state } = await (await openStateStore(stateDir, { readonly: true })).load();
-		return state;
+		return (await lookAtState(stateDir)).state;
 	} catch (error) {
 		if (!(error instanceof AgentError)) throw error;
 		notes.push(`${error.message} What was pinned at a pairing is not considered.`);

@@ -7,10 +7,7 @@ import type { AskFlags } from './local-agent.ts';
 /** The value of each follows it, and how often it may stand there. */
 const PLAIN_FLAGS = { '--config': 'config', '--state-dir': 'stateDir', '--run-dir': 'runDir' } as const;
 
-/**
- * The flags of `run`, with nothing but flags that take a value written apart from them; `null` for everything else, which
- * the command line reads and explains.
- */
+/** The flags of `run`, plainly written; `null` for everything else, which the command line reads and explains. */
 export function readPlainRun(words: readonly string[], env: NodeJS.ProcessEnv): AskFlags | null {
 	if (words[0] !== 'run' || words.length % 2 === 0 || env['IDV_AGENT_JSON'] !== undefined) return null;
 	const flags: Record<string, string> = {};

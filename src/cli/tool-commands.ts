@@ -1,6 +1,4 @@
-/**
- * Where the commands of `tools.ts` are: in this program, in the package `idv-tools`, or nowhere on this machine.
- */
+/** Where the commands of `tools.ts` are: here, in the package `idv-tools`, or nowhere on this machine. */
 import { existsSync } from 'node:fs';
 import { AgentError } from '../base/errors.ts';
 

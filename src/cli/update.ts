@@ -16,7 +16,7 @@ import { LOCAL_ROUTES } from '../protocol/local-api.ts';
 import { type LoadedSettings, loadSettings } from '../settings/load.runner.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
-import { openStateStore } from '../state/store.edge.ts';
+import { lookAtState } from '../state/store.edge.ts';
 import { applyOrder } from '../updates/apply.runner.ts';
 import { PLAN_FILE } from '../updates/hand-over.runner.ts';
 import { runJudge } from '../updates/judge.runner.ts';
@@ -109,7 +109,7 @@ export async function judgeUpdate(flags: AskFlags): Promise<void> {
 
 /** Whether this version, which is the one before, reaches the service: a new one must not blame a line that works. */
 async function getsThrough(flags: AskFlags, loaded: LoadedSettings): Promise<boolean> {
-	const { state } = await (await openStateStore(choosePaths(flags, process.env).stateDir, { readonly: true })).load();
+	const { state } = await lookAtState(choosePaths(flags, process.env).stateDir);
 	const baseUrl = loaded.settings.baseUrl ?? state.pairing?.baseUrl ?? state.connections.at(-1)?.baseUrl;
 	if (baseUrl === undefined) return false;
 	const runtime = await openRuntime(loaded, { userAgent: `idv-agent/${VERSION}`, env: {}, registerSecret() {} });
@@ -127,7 +127,7 @@ export async function applyPlan(flags: AskFlags): Promise<void> {
 	const { settings, problems } = await loadSettings(sourcesOf(flags));
 	const [problem] = problems;
 	if (problem) throw new AgentError(problem.code, problem.message, problem);
-	const state = await (await openStateStore(paths.stateDir, { readonly: true })).load().then(
+	const state = await lookAtState(paths.stateDir).then(
 		({ state }) => state,
 		() => EMPTY_STATE,
 	);

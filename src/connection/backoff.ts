@@ -1,7 +1,4 @@
-/**
- * How long to wait before the next attempt: one pure function of what has failed so far.
- * The numbers were measured with 10,000 simulated clients (docs/measurements.md, "Reconnecting"). Times in milliseconds.
- */
+/** How long to wait before the next attempt, by what has failed so far; measured in docs/measurements.md. Pure. */
 import type { RetryClass } from '../base/errors.ts';
 
 const SECOND = 1000;
@@ -76,10 +73,7 @@ export interface NextAttempt {
 	readonly blocked: boolean;
 }
 
-/**
- * Counts a failure and says when to try again.
- * @param random uniform in [0, 1); jitter comes after the cap, so that no two devices agree by reaching it.
- */
+/** Counts a failure and says when to try again. @param random in [0, 1); jitter comes after the cap. */
 export function afterFailure(before: Backoff, failed: FailedAttempt, random: () => number): NextAttempt {
 	const isRefused = failed.retryClass === 'refused';
 	const sinceMs = before.refusedAtMs === null ? 0 : failed.atMs - before.refusedAtMs;

@@ -1,7 +1,4 @@
-/**
- * The meaning of an HTTP answer or a close code, as a failure.
- * Pure: opens nothing and reads no clock. A message names the host and the status, never a credential and never a query string.
- */
+/** The meaning of an HTTP answer or a close code. Names host and status, never a credential or a query. Pure. */
 import { type ErrorCode, type Failure, failure, type Params } from '../base/errors.ts';
 import { redact, registryOf, SECRET_MARK } from '../base/redact.ts';
 import { joinSentences } from '../base/sentences.ts';
@@ -42,10 +39,7 @@ export interface HttpAnswer {
 	readonly secrets?: readonly string[] | undefined;
 }
 
-/**
- * What an HTTP answer means. The status decides; the body is detail.
- * Source: assumed (errors).
- */
+/** The status decides; the body is detail. Source: assumed (errors). */
 export function classifyHttpAnswer(answer: HttpAnswer): Failure {
 	const { status, purpose, host, headers } = answer;
 	const said = (code: ErrorCode, more: { remedy?: string; retryAfterMs?: number } = {}) => {
@@ -226,10 +220,7 @@ function paramsOf({ host, status, workflowId }: HttpAnswer, detail: string): Par
 	return { host, status, ...(workflowId !== undefined && { workflowId }), ...(detail !== '' && { detail }) };
 }
 
-/**
- * Cuts credentials out of a text from outside: known ones, and whatever looks like one. Shorter than four characters is
- * no secret but a letter.
- */
+/** Cuts credentials out of a text from outside. Shorter than four characters is a letter, not a secret. */
 function withoutSecrets(text: string, secrets: readonly string[], registry = registryOf(secrets)): string {
 	const known = secrets
 		.filter((secret) => secret.length >= 4)

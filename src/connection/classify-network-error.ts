@@ -1,6 +1,4 @@
-/**
- * The meaning of an error thrown by a socket, by TLS, by a proxy or by undici, as a failure. Pure: opens nothing and reads no clock.
- */
+/** The meaning of an error thrown by a socket, by TLS, by a proxy or by undici, as a failure. Pure. */
 import { type ErrorCode, type Failure, failure, toFailure } from '../base/errors.ts';
 
 const CERTIFICATE_CODES: Readonly<Record<string, ErrorCode>> = {
@@ -39,10 +37,7 @@ export interface NetworkContext {
 	readonly viaProxy?: boolean | undefined;
 }
 
-/**
- * The meaning of an error thrown by a socket, by TLS, by a proxy or by undici. Looks through `cause` and `AggregateError`.
- * What it does not know is a lost connection; what only our own mistake can cause is `internal`.
- */
+/** Looks through `cause` and `AggregateError`. What only our own mistake can cause is `internal`. */
 export function classifyNetworkError(error: unknown, context: NetworkContext): Failure {
 	const { host, viaProxy = false } = context;
 	const facts = collect(error);

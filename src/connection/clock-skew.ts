@@ -1,17 +1,11 @@
-/**
- * How far this device's clock is off, by the `Date` header of the service, the warning about it, and the time that is believed.
- * Pure; who looks and when is `device-time.runner.ts`.
- */
+/** How far this device's clock is off, by the `Date` of the service, and the time that is believed. Pure. */
 import { EARLIEST_CLOCK_MS, plainDuration } from '../base/durations.ts';
 import { type Failure, failure } from '../base/errors.ts';
 
 /** A clock further off than this makes tokens and certificates fail; in milliseconds. */
 export const WRONG_CLOCK_MS = 5 * 60_000;
 
-/**
- * How far this device's clock is ahead of the service's, in milliseconds; negative when it is slow. To the second at
- * best, as the `Date` header is. `null` without a usable header.
- */
+/** How far this device's clock is ahead, in milliseconds, to the second at best; `null` without a usable header. */
 export function clockSkewMs(dateHeader: string | undefined, nowMs: number): number | null {
 	const serviceMs = readHttpDate(dateHeader);
 	return Number.isNaN(serviceMs) ? null : nowMs - serviceMs;

@@ -49,10 +49,7 @@ export function provisionedSince(token: string, wallMs: number): string {
 	return new Date(Math.min(issuedAtMs, wallMs)).toISOString();
 }
 
-/**
- * From `iat` to `exp`; without `iat` from when it was obtained, by the device's clock; without either as the settings say.
- * `null` when nothing sensible is known.
- */
+/** From `iat` to `exp`, else from when it was obtained, else as the settings say; `null` when nothing is known. */
 function lifeFrom(
 	life: TokenLife | null,
 	obtainedAtWallMs: number,

@@ -1,7 +1,4 @@
-/**
- * One HTTP request and its answer: a deadline, bounds, the body unpacked, and whether the request was written at all.
- * Never retries, never follows a redirect, never reads what an answer says.
- */
+/** One HTTP request and its answer, once: a deadline, bounds, the body unpacked, and whether it was written at all. */
 import type { Dispatcher } from 'undici';
 import { type Failure, failure } from '../base/errors.ts';
 import { cleanText } from '../protocol/problem.ts';

@@ -1,6 +1,4 @@
-/**
- * Sends heartbeats on one channel, on time: from deadlines, so that they do not drift, and one after a stall, not a burst.
- */
+/** Heartbeats of one channel, from deadlines, so that they do not drift: after a stall one, not a burst. */
 import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { fillTemplate, type Heartbeat, type HeartbeatExtras } from '../protocol/channel.ts';
 

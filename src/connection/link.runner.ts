@@ -1,7 +1,4 @@
-/**
- * Performs what the lifecycle asks for: one request, one channel and one timer for each link, each ended with it.
- * Decides nothing and retries nothing; what happened goes back as an event with the attempt's number.
- */
+/** Performs what the lifecycle asks for; what happened goes back as an event with the attempt's number. */
 import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';

@@ -177,10 +177,7 @@ export const TRANSITIONS: Table = {
 	closed: {},
 };
 
-/**
- * Starts a link: with a Connection it goes straight to the channel, without one it registers first.
- * @param isFresh whether the Connection was issued a moment ago.
- */
+/** With a Connection it goes straight to the channel. @param isFresh whether that was issued a moment ago. */
 export function startLink(
 	credentials: readonly Credential[],
 	connection: Connection | null,
@@ -192,10 +189,7 @@ export function startLink(
 	return connection ? openWith(entered, connection, atMs) : register({ ...entered, connection: null }, { atMs });
 }
 
-/**
- * The next state and what has to be done.
- * @param random uniform in [0, 1), for the jitter of waits.
- */
+/** The next state and what has to be done. @param random in [0, 1), for the jitter of waits. */
 export function transition(state: LinkState, event: LinkEvent, random: () => number): Step {
 	if ('attempt' in event && event.attempt !== state.attempt) return { state, effects: [] };
 	const handler = TRANSITIONS[state.name][event.type] as Handler<LinkState['name'], LinkEvent['type']> | undefined;

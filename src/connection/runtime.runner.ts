@@ -1,7 +1,4 @@
-/**
- * The outcome of the settings: the network, a client of the service and the credentials, made at the start and again
- * whenever they change. Owns what it opens; decides nothing about links.
- */
+/** The outcome of the settings: the network, a client of the service and the credentials, made whenever they change. */
 import { randomUUID } from 'node:crypto';
 import { AgentError, type Failure, toFailure } from '../base/errors.ts';
 import { secretsInWord } from '../base/redact.ts';
@@ -103,10 +100,7 @@ export async function openFirstRuntime(
 	return { runtime, warning: trouble && worded(trouble, 'The agent goes on without it.') };
 }
 
-/**
- * Without the files that cannot be read: with the Connection that is saved, if there is one.
- * @param barely also without authorities and a certificate that cannot be read; on a fresh device a person has to see that.
- */
+/** With the saved Connection, if any. @param barely also without authorities and a certificate that cannot be read. */
 async function openBareRuntime(resolved: LoadedSettings, parts: RuntimeParts, barely: boolean): Promise<OpenRuntime> {
 	const credentials = await readCredentials(resolved.settings.credential, readSecretFile).catch((error) => ({
 		...NO_CREDENTIALS,

@@ -1,7 +1,4 @@
-/**
- * The service over HTTP: registers the device, looks whether the service can be reached, and sends single requests.
- * Tries once with a deadline and reports; never retries, never follows a redirect, never keeps or prints a credential.
- */
+/** The service over HTTP, each request once, with a deadline. Never follows a redirect or prints a credential. */
 import { systemClock } from '../base/clock.edge.ts';
 import { asError, type Failure } from '../base/errors.ts';
 import { type Authorization, formatAuthorization, secretsOf } from '../protocol/authorization.ts';
@@ -100,22 +97,13 @@ export interface ServiceAnswer {
 export interface ServiceClient {
 	/** Source: service-interface, Endpoints 2. Never throws. */
 	registerDevice(registration: RegisterRequest): Promise<RegisterResult>;
-	/**
-	 * Name, connection, TLS and proxy, by a HEAD request to the base URL without a credential: any answer of the service
-	 * will do. Never throws. `deadlineMs` default 10,000.
-	 */
+	/** A HEAD request to the base URL without a credential: any answer will do. Never throws. Default 10,000 ms. */
 	preflight(baseUrl: string, deadlineMs?: number): Promise<Preflight>;
-	/**
-	 * One request, whatever the status of its answer.
-	 * @throws AgentError when there is no answer, or a successful one that is cut off or larger than `maxBytes`.
-	 */
+	/** @throws AgentError without an answer, or for a good one that is cut off or larger than `maxBytes`. */
 	send(request: ServiceRequest): Promise<ServiceAnswer>;
 }
 
-/**
- * @param userAgent value of the `User-Agent` header. @param wallMs the device's clock; default the machine's.
- * @param exchange makes one request; default over the network.
- */
+/** @param userAgent the header's value. @param wallMs the device's clock. @param exchange makes one request. */
 export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 	const { network, userAgent, wallMs = systemClock.wallMs, exchange = exchangeOverNetwork } = parts;
 	const attempt = (request: Omit<ExchangeRequest, 'headers'> & { headers?: Record<string, string> }) =>

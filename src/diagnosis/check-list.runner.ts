@@ -13,6 +13,7 @@ import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { loadSettings } from '../settings/load.runner.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
+import { lookAtState } from '../state/store.edge.ts';
 import { serviceOf } from '../workflow/desired-registration.ts';
 import {
 	assessAnswer,
@@ -35,7 +36,6 @@ import {
 	checkScanners,
 	checkSockets,
 	checkState,
-	readState,
 } from './probe-device.runner.ts';
 
 /** How much of an answer to a request without a credential is read, in bytes. */
@@ -66,7 +66,7 @@ export function openContext(options: DoctorOptions) {
 	const { paths } = inspected;
 	const settings = once(() => loadSettings(inspected));
 	const daemon = once(() => askDaemon(paths.runDir, paths.stateDir));
-	const loadedState = once(() => readState(paths.stateDir));
+	const loadedState = once(() => lookAtState(paths.stateDir));
 	const savedState = once(async () => {
 		const { state } = await loadedState();
 		for (const { token } of state.connections) registerSecret(token);

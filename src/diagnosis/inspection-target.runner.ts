@@ -1,8 +1,4 @@
-/**
- * The user, the files and the settings with which `idv-agent doctor` looks. Started by root beside the systemd unit, those
- * that the unit runs with; otherwise those of the command line and its environment. Becomes another user at most once, and
- * never root.
- */
+/** The user, the files and the settings with which `idv-agent doctor` looks: the unit's, if root starts it. */
 import { parseArgs } from 'node:util';
 import { findUser, type User } from '../base/files.edge.ts';
 import type { SettingsSources } from '../settings/load.runner.ts';

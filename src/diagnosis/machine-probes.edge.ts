@@ -30,10 +30,7 @@ export async function readDiskSpace(directory: string) {
 
 export type MemorySpace = Awaited<ReturnType<typeof readMemory>>;
 
-/**
- * `agentBytes`: anonymous and file memory of the daemon; `null` when it does not run or may not be seen.
- * @param pid of the daemon, if it is known. @param root of the file system that is looked at.
- */
+/** `agentBytes`: of the daemon, `null` when it may not be seen. @param root of the file system that is looked at. */
 export async function readMemory(pid: number | null, root = '/') {
 	const meminfo = (await textOf(join(root, 'proc/meminfo'))) ?? '';
 	const status = pid === null ? null : await textOf(join(root, `proc/${pid}/status`));

@@ -68,16 +68,6 @@ async function findUseOfState(stateDir: string): Promise<Failure | null> {
 	}
 }
 
-/** What is in the state directory. @throws AgentError `state-unreadable`. */
-export async function readState(stateDir: string): Promise<LoadedState> {
-	const store = await openStateStore(stateDir, { readonly: true });
-	try {
-		return await store.load();
-	} finally {
-		await store.close();
-	}
-}
-
 export async function checkState(
 	stateDir: string,
 	daemon: DaemonWord,

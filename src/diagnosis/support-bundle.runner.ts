@@ -1,8 +1,4 @@
-/**
- * The contents of a support bundle: status, findings of the doctor, settings and log, as texts that a person can read before
- * sending them. Every text is redacted at the end, by value and by form. Never holds the content of a notification, an
- * unchanged file of the device, or anything without a bound.
- */
+/** The contents of a support bundle, redacted at the end by value and by form, each of them bounded. */
 import { lstat, readdir } from 'node:fs/promises';
 import { arch, cpus, loadavg, networkInterfaces, release, uptime } from 'node:os';
 import { join } from 'node:path';
@@ -16,9 +12,9 @@ import { cleanText } from '../protocol/problem.ts';
 import type { LoadedSettings } from '../settings/load.runner.ts';
 import { listSettings, valueAt } from '../settings/table.ts';
 import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
+import { lookAtState } from '../state/store.edge.ts';
 import type { InspectionTarget } from './inspection-target.runner.ts';
 import { readDiskSpace, readMemory, readSystemName } from './machine-probes.edge.ts';
-import { readState } from './probe-device.runner.ts';
 import type { PackedFile } from './tarball.edge.ts';
 
 /** Longest text of one file, in characters. Of a log the newest part is kept. */
@@ -50,7 +46,7 @@ export async function gatherBundle(parts: BundleParts): Promise<PackedFile[]> {
 			const { code, message } = toFailure(error);
 			return { error: { code, message } };
 		});
-	const state = await readState(inspected.paths.stateDir).then(
+	const state = await lookAtState(inspected.paths.stateDir).then(
 		(found) => found.state,
 		() => EMPTY_STATE,
 	);

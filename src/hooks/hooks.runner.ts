@@ -1,7 +1,4 @@
-/**
- * Runs a site's commands when something happens to the device: a notification, online, offline, a person needed, a pairing. Subscribes to the
- * agent; what a command does changes nothing here.
- */
+/** Runs a site's commands when something happens to the device; what a command does changes nothing here. */
 import type { Agent } from '../agent/agent.runner.ts';
 import { type Counters, count } from '../base/counters.ts';
 import { type Failure, failure } from '../base/errors.ts';

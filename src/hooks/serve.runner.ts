@@ -1,7 +1,4 @@
-/**
- * The helper unit's side: takes one request from its socket, looks up the command in settings that only root can change,
- * runs it and answers. Has no state, no credential and no socket of the agent.
- */
+/** The helper's side: takes one request, runs the command of the settings that only root can change, and answers. */
 import type { Duplex } from 'node:stream';
 import { AgentError, asError, toFailure } from '../base/errors.ts';
 import { findExposure } from '../base/file-trust.edge.ts';
@@ -24,10 +21,7 @@ const ROOT = 0;
 /** For a whole request, in milliseconds. */
 const REQUEST_WITHIN_MS = 5000;
 
-/**
- * Serves one connection to its end. A command whose caller goes away is ended.
- * @throws AgentError `body-invalid` when no whole request comes in time; every other refusal is answered.
- */
+/** A command whose caller goes away is ended. @throws AgentError `body-invalid` without a whole request in time. */
 export async function serveHook(parts: {
 	readonly stream: Duplex;
 	readonly paths: AgentPaths;

@@ -1,8 +1,4 @@
-/**
- * Looks at the machine for what tells it apart: serial numbers, network interfaces, the machine-id. Reports what stands
- * there, placeholders too; choosing is `identity/identity.ts`. Never throws, never runs as more than it is, and never lets
- * the machine-id itself out.
- */
+/** Looks at the machine for what tells it apart, placeholders too. Never lets the machine-id itself out. */
 import { createHmac } from 'node:crypto';
 import { readdirSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { AgentError, knownCode, type Params } from '../base/errors.ts';
 import { checkSocketPath, errnoOf, findGroup } from '../base/files.edge.ts';
 import { MAX_FRAME_BYTES } from '../protocol/channel.ts';
-import { parseJson } from '../protocol/json-pointer.ts';
+import { isObject, parseJson } from '../protocol/json-pointer.ts';
 import { LOCAL_SOCKETS } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
 import type { LocalSocket } from './server/types.ts';
@@ -171,7 +171,7 @@ async function readAnswer(response: http.IncomingMessage): Promise<unknown> {
 
 /** The error that the agent has described; `internal` for a code that this version does not know. */
 function readProblem(document: unknown, status: number, retryAfterSeconds: number): AgentError {
-	const fields = typeof document === 'object' && document !== null ? (document as Record<string, unknown>) : {};
+	const fields = isObject(document) ? document : {};
 	const text = (name: string) => {
 		const value = fields[name];
 		return typeof value === 'string' ? cleanText(value, 1000) : '';

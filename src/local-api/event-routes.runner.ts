@@ -1,7 +1,4 @@
-/**
- * Events on the local interface, as pages and as streams: replays what is kept, then follows what arrives. Never holds
- * events for a slow reader in memory: the store has them.
- */
+/** Events on the local interface, as pages and streams: replays what the store keeps, then follows what arrives. */
 import type { Agent } from '../agent/agent.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import { AgentError } from '../base/errors.ts';

@@ -109,10 +109,7 @@ const NOT_TO_CALLER =
 
 export type HeaderLines = Readonly<Record<string, string | readonly string[] | undefined>>;
 
-/**
- * The headers of a caller that go to the service. Names in lower case.
- * @param more names in lower case that the settings add.
- */
+/** The headers of a caller that go to the service. @param more names that the settings add, in lower case. */
 export function headersToService(
 	headers: HeaderLines,
 	more: readonly string[] = [],

@@ -5,8 +5,6 @@
 import { MAX_ROUNDS, takeEscapesOff, type View } from '../base/encoded-text.ts';
 import { indexOf } from '../base/secret-index.ts';
 
-export type LeakGuard = ReturnType<typeof createLeakGuard>;
-
 /** The beginning of an escape at the end: of `\u002B`, `\x2B`, `%2B` and `&#x2B;`, with the backslashes that escape a backslash. */
 const HALF_ESCAPE = /(?:\\{1,8}(?:u[0-9a-f]{0,3}|x[0-9a-f]?)?|%[0-9a-f]?|&#?[0-9a-z]{0,8})$/i;
 const LONGEST_HALF = 12;

@@ -10,8 +10,6 @@ import type { Settings } from '../settings/table.ts';
 import { type LocalRoute, type LocalServer, openApplicationSocket } from './server/local-server.ts';
 import type { BrowserApplication, LoopbackServerOptions } from './server/loopback-server.ts';
 
-export type LocalAddresses = ReturnType<typeof createLocalPorts>['addresses'];
-
 export interface LocalPortsParts {
 	readonly routes: readonly LocalRoute[];
 	/** Holds `apps/`, with a socket for each application that has one. */

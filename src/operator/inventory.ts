@@ -9,7 +9,7 @@ import {
 	serialSchema,
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
-import { parseJson } from '../protocol/json-pointer.ts';
+import { isObject, parseJson } from '../protocol/json-pointer.ts';
 import { nearestName, plainIssue } from '../settings/resolve.ts';
 import { labelSchema } from '../settings/value-schemas.ts';
 import { readBounded } from './fleet-files.ts';
@@ -102,7 +102,7 @@ function jsonLines(text: string, note: NoteProblem): Row[] {
 	return text.split('\n').flatMap((content, index): Row[] => {
 		if (content.trim() === '') return [];
 		const fields = parseJson(content);
-		if (typeof fields === 'object' && fields !== null && !Array.isArray(fields)) return [{ line: index + 1, fields }];
+		if (isObject(fields)) return [{ line: index + 1, fields }];
 		const isJson = fields !== undefined;
 		note(index + 1, isJson ? 'each line must be one JSON object' : 'this is not one whole JSON object on one line');
 		return [];

@@ -80,10 +80,7 @@ const KIND_FIELDS = ['op', 'action', 'name', 'messageType', 'message_type', 'eve
 const ID_FIELDS = ['messageId', 'message_id', 'eventId', 'event_id', 'notificationId', 'notification_id', 'uuid'];
 const PING_LIKE = /ping|hello|keep-?_?alive|heart-?_?beat|alive|are.?you|probe|check|poll|beat|noop/i;
 
-/**
- * @param answerMs how soon after a heartbeat its acknowledgement comes.
- * @param quiet a channel without heartbeats: what came there acknowledges none.
- */
+/** @param answerMs how soon an acknowledgement comes. @param quiet without heartbeats: nothing is acknowledged. */
 export function readMessages(seen: Observation, answerMs: number, quiet: Observation | null = null): Reading {
 	const documents = seen.messages
 		.map(({ text }) => parseJson(text))

@@ -1,7 +1,4 @@
-/**
- * The channel that `idv probe` has found: watches it, with heartbeats and without, and tries answers to an application's ping.
- * Opens channels only as it is handed the way to; prints nothing.
- */
+/** The channel that `idv probe` found, watched with and without heartbeats; tries answers to an application's ping. */
 import { fillTemplate, type Heartbeat, readNotification } from '../protocol/channel.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import { resolvePointer } from '../protocol/json-pointer.ts';

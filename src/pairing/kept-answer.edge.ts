@@ -1,7 +1,4 @@
-/**
- * The file of an answer that was set aside, in the state directory: readable for its owner only, not encrypted, one at a time.
- * Never logs what is in it, and leaves no copy of it.
- */
+/** The file of an answer that was set aside: readable for its owner only, one at a time. Leaves no copy. */
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { AgentError, type Failure, failure } from '../base/errors.ts';

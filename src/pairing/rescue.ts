@@ -7,10 +7,7 @@ import type { Status } from '../protocol/local-api.ts';
 import type { PairingCode } from '../protocol/pairing-code.ts';
 import { readClaims } from '../protocol/token-life.ts';
 
-/**
- * `first`: not paired. `refused`: the service refused it again and again. `copy`: this disk was made for another machine.
- * `paired`: it takes none.
- */
+/** `refused`: by the service, again and again. `copy`: this disk was made for another machine. */
 export type Standing = 'first' | 'refused' | 'copy' | 'paired';
 
 /** So many refusals in a row open the way for a new code, even before the status asks for a person. */

@@ -159,8 +159,7 @@ export function readAgentMessage(notification: Notification): AgentMessage | nul
 	if (notification.kind !== 'workflow.changed' && notification.kind !== 'connection.revoked') return null;
 	const document: unknown = JSON.parse(notification.content);
 	// The kind may be at a configured place; the fields are the document's own.
-	const fields = typeof document === 'object' && document !== null ? document : {};
-	const message = agentMessageSchema.safeParse({ ...fields, type: notification.kind });
+	const message = agentMessageSchema.safeParse({ ...Object(document), type: notification.kind });
 	return message.success ? message.data : null;
 }
 

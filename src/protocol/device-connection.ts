@@ -1,7 +1,4 @@
-/**
- * The body that registers a device. The answer to it is read in `registration-answer.ts`.
- * Source: service-interface, Device connection and Endpoints 2. Bounds are generous: assumed (message-bounds).
- */
+/** The body that registers a device. Source: service-interface, Endpoints 2; bounds: assumed (message-bounds). */
 import * as z from 'zod';
 import { later } from './later.ts';
 

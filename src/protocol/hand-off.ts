@@ -34,10 +34,7 @@ export const workflowIdsSchema = later(() =>
 	z.array(workflowIdSchema).min(1, 'must name at least one workflow').max(32),
 );
 
-/**
- * The workflows of a request's query: repeated `workflowId` parameters, commas inside one accepted, each once.
- * Source: assumed (hand-off-workflows).
- */
+/** Repeated `workflowId` parameters, commas inside accepted, each once. Source: assumed (hand-off-workflows). */
 export function readWorkflowIds(query: URLSearchParams): string[] {
 	const ids = query.getAll('workflowId').flatMap((value) => value.split(','));
 	return [...new Set(ids.map((id) => id.trim()).filter(Boolean))];

@@ -9,6 +9,11 @@ export function parseJson(text: string): unknown {
 	}
 }
 
+/** Whether a value of JSON is an object: no list, no `null`. */
+export function isObject(value: unknown): value is Record<string, unknown> {
+	return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
 /** The value to which a pointer leads; `undefined` for one that leads nowhere. */
 export function resolvePointer(document: unknown, pointer: string): unknown {
 	if (pointer === '') return document;

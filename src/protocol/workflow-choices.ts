@@ -1,7 +1,4 @@
-/**
- * The workflows that a service lists when it refuses a registration that names none, or one that it does not know. Reads and
- * chooses; never throws, whatever the body. Source: assumed (code-workflow).
- */
+/** The workflows that a service lists when it refuses a registration without one. Source: assumed (code-workflow). */
 import { workflowIdSchema } from './device-connection.ts';
 import { parseJson } from './json-pointer.ts';
 import { cleanText } from './problem.ts';

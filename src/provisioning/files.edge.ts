@@ -1,7 +1,4 @@
-/**
- * The files of a provisioning: the one that was brought, what is made of it, and the record of what was taken. Wipes the
- * secret where it was brought. Decides nothing, and never puts what stands in a file into a message.
- */
+/** The files of a provisioning. Wipes the secret where it was brought, and never puts a content into a message. */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { constants } from 'node:fs';
 import fs from 'node:fs/promises';
@@ -23,11 +20,7 @@ const INVALID: readonly string[] = ['too-large', 'not-regular', 'not-utf8'] sati
 
 const NO_RECORD: ProvisionRecord = { schemaVersion: 1, taken: [] };
 
-/**
- * Reads what was brought.
- * @returns `null` when nothing is there.
- * @throws AgentError `provision-invalid` for what is not a text file of that size, `provision-failed` when it cannot be read.
- */
+/** `null` when nothing is there. @throws AgentError `provision-invalid` for all but a text file of that size. */
 export async function readProvisionFile(file: string, maxBytes: number): Promise<string | null> {
 	try {
 		return await files.readText(file, maxBytes, { refuseLink: true });
@@ -71,11 +64,7 @@ export async function wipe(file: string, left: string): Promise<void> {
 	}
 }
 
-/**
- * Writes a file so that a power cut leaves the old one or the new one.
- * @param owner the user that it shall belong to; default: the user of this process.
- * @throws AgentError `provision-failed`.
- */
+/** Leaves the old file or the new one after a power cut. @param owner default: the user of this process. */
 export async function writeDurably(
 	file: string,
 	content: string | Uint8Array,

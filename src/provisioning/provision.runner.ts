@@ -8,9 +8,10 @@ import { stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { AgentError, asError, type Failure, failure, toFailure } from '../base/errors.ts';
 import { openToFirstComer } from '../pairing/rules.ts';
+import { isObject } from '../protocol/json-pointer.ts';
 import { loadSettings, resolveWith } from '../settings/load.runner.ts';
 import type { AgentPaths } from '../settings/paths.runner.ts';
-import { openStateStore } from '../state/store.edge.ts';
+import { lookAtState } from '../state/store.edge.ts';
 import { readProvisionFile, readRecord, wasTaken, wipe, withTaken, writeDurably } from './files.edge.ts';
 import {
 	MAX_PROVISION_BYTES,
@@ -108,7 +109,7 @@ async function apply(
 	parts: ProvisionParts,
 	notices: Failure[],
 ): Promise<ProvisionResult['secret']> {
-	const { state } = await (await openStateStore(parts.paths.stateDir, { readonly: true })).load();
+	const { state } = await lookAtState(parts.paths.stateDir);
 	const refusal = mayProvision(provision, state, where);
 	if (refusal) throw asError(refusal);
 	// With any name for the secret's file: whether it fits the other settings does not depend on it.
@@ -156,9 +157,7 @@ async function checkTogether(
 
 function pathsOf(document: object): string[] {
 	return Object.entries(document).flatMap(([key, value]) =>
-		typeof value === 'object' && value !== null && !Array.isArray(value)
-			? Object.keys(value).map((inner) => `${key}.${inner}`)
-			: [key],
+		isObject(value) ? Object.keys(value).map((inner) => `${key}.${inner}`) : [key],
 	);
 }
 

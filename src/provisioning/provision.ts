@@ -1,10 +1,8 @@
-/**
- * The meaning of a `provision.json`, and whether it counts on this device: one file made for many devices, taken once by each.
- * Pure: reads no file and keeps nothing; never puts a secret into a message.
- */
+/** The meaning of a `provision.json`, made for many devices, taken once by each. Pure; no secret in a message. */
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { findJsonPlaces, lineAndColumn, readJsonObject } from '../base/json-text.ts';
 import { isCredential } from '../protocol/authorization.ts';
+import { isObject } from '../protocol/json-pointer.ts';
 import { nearestName, resolveSettings } from '../settings/resolve.ts';
 import type { DeviceState } from '../state/device-state.ts';
 
@@ -33,11 +31,7 @@ const SECRETS = {
 	connection: { kind: 'connection', scheme: 'Connection' },
 } as const;
 
-/**
- * Reads the text of a provision.json.
- * @param where what messages call it: its path.
- * @throws AgentError `provision-invalid`, a line for each fault, each with its place in the text.
- */
+/** @param where its path. @throws AgentError `provision-invalid`, a line for each fault, with its place. */
 export function readProvision(text: string, where: string): Provision {
 	const read = readJsonObject(text, 'provisioning');
 	if ('fault' in read) throw new AgentError('provision-invalid', `${where}: ${read.fault}`);
@@ -52,13 +46,13 @@ export function readProvision(text: string, where: string): Provision {
 	}
 	const { replace = false, settings: further = {}, baseUrl, trustedOrigins, workflowId } = document;
 	if (typeof replace !== 'boolean') faults.push(`${at('replace')}: replace must be true or false.`);
-	const isGroup = typeof further === 'object' && further !== null && !Array.isArray(further);
-	if (!isGroup) faults.push(`${at('settings')}: settings must be a group of settings: { … }.`);
+	if (!isObject(further)) faults.push(`${at('settings')}: settings must be a group of settings: { … }.`);
 
-	const settings: Record<string, unknown> = { ...(isGroup ? (further as object) : {}) };
+	const settings: Record<string, unknown> = isObject(further) ? { ...further } : {};
 	if (baseUrl !== undefined) settings['baseUrl'] = baseUrl;
 	if (workflowId !== undefined) settings['workflowId'] = workflowId;
-	if (trustedOrigins !== undefined) settings['pairing'] = { ...asGroup(settings['pairing']), trustedOrigins };
+	if (trustedOrigins !== undefined)
+		settings['pairing'] = { ...(isObject(settings['pairing']) && settings['pairing']), trustedOrigins };
 	const pathOf = (name: string) => {
 		if (name === 'pairing' && trustedOrigins !== undefined) return ['trustedOrigins'];
 		return document[name] === undefined ? ['settings', name] : [name];
@@ -80,7 +74,7 @@ export function readProvision(text: string, where: string): Provision {
 	if (secrets.length > 1) faults.push(`${at('connection')}: only one of apiKey and connection can be used.`);
 	if (secrets.length > 0 && typeof baseUrl !== 'string')
 		faults.push(`${where}: baseUrl is missing: a credential is only sent to a host that is named here.`);
-	if (asGroup(settings['credential']) !== undefined && secrets.length > 0)
+	if (settings['credential'] && secrets.length > 0)
 		faults.push(`${at('settings', 'credential')}: settings.credential and ${secrets[0]?.kind} exclude each other.`);
 	if (faults.length > 0) throw new AgentError('provision-invalid', faults.join('\n'));
 	return {
@@ -90,10 +84,6 @@ export function readProvision(text: string, where: string): Provision {
 		isSpent: secrets.some(({ value }) => value === TAKEN),
 		names: Object.keys(document).filter((name) => name !== 'replace'),
 	};
-}
-
-function asGroup(value: unknown): Record<string, unknown> | undefined {
-	return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined;
 }
 
 /** The settings with the file in which the agent finds the secret. */

@@ -90,10 +90,7 @@ export function createPairingLink(parts: ServiceParts, workflowId: string | null
 	return { ...link, workflowId };
 }
 
-/**
- * The link around a new Short Token. A hand-off names its session, a pairing code its workflow.
- * Source: service-interface, Handoff URL record. @throws ProblemResponse 503 `service-full`.
- */
+/** The link around a new Short Token, a hand-off's or a code's. Source: service-interface, Handoff URL record. */
 function issueLink(
 	{ settings, shortTokens, publicUrl }: ServiceParts,
 	ttlSeconds: number,

@@ -1,6 +1,4 @@
-/**
- * The credentials that settings name: read from their files, named by a hash, never kept anywhere else.
- */
+/** The credentials that settings name: read from their files, named by a hash, never kept anywhere else. */
 import { createHash } from 'node:crypto';
 import { AgentError, type Failure } from '../base/errors.ts';
 import { MIN_SECRET_LENGTH } from '../base/redact.ts';

@@ -2,6 +2,7 @@
 import type * as z from 'zod';
 import { type Checked, NOTHING_CHECKED } from '../base/checked.ts';
 import { type Failure, failure } from '../base/errors.ts';
+import { isObject } from '../protocol/json-pointer.ts';
 import type { Setting } from './setting-kinds.ts';
 import { listSettings, type Settings } from './table.ts';
 
@@ -52,7 +53,7 @@ export function resolveSettings(
 		origins.set(path, { source: 'default', where: null });
 	}
 	for (const { layer, entries } of read) {
-		if (layer.source === 'file' && !isGroupOfSettings(layer.document))
+		if (layer.source === 'file' && !isObject(layer.document))
 			problems.push(failure('settings-invalid', `${layer.where}: the file must hold a group of settings: { … }.`));
 		for (const { path, keys, value, where } of entries) {
 			const entry = known.get(path);
@@ -90,7 +91,7 @@ function* readLayer(layer: SettingsLayer, known: ReadonlyMap<string, Setting<unk
 	if (layer.source !== 'file') {
 		for (const [path, { value, where }] of layer.texts)
 			yield { path, keys: [], value: readText(known.get(path)?.kind, value), where };
-	} else if (isGroupOfSettings(layer.document)) yield* readGroup(layer.document, [], layer.where, groupsOf(known));
+	} else if (isObject(layer.document)) yield* readGroup(layer.document, [], layer.where, groupsOf(known));
 }
 
 function* readGroup(
@@ -103,7 +104,7 @@ function* readGroup(
 		const keys = [...above, key];
 		const path = keys.join('.');
 		if (!groups.has(path)) yield { path, keys, value, where };
-		else if (isGroupOfSettings(value)) yield* readGroup(value, keys, where, groups);
+		else if (isObject(value)) yield* readGroup(value, keys, where, groups);
 		else yield { path, keys, value: NOT_A_GROUP, where };
 	}
 }
@@ -114,10 +115,6 @@ function groupsOf(known: ReadonlyMap<string, unknown>): ReadonlySet<string> {
 	for (const path of known.keys())
 		for (let dot = path.indexOf('.'); dot > 0; dot = path.indexOf('.', dot + 1)) groups.add(path.slice(0, dot));
 	return groups;
-}
-
-function isGroupOfSettings(value: unknown): value is Record<string, unknown> {
-	return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 const NOT_A_GROUP = Symbol('a value where a group of settings belongs');

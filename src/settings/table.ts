@@ -1,6 +1,4 @@
-/**
- * Every setting: its name, meaning, unit, range and default. Nothing is read or merged here (that is `resolve.ts`).
- */
+/** Every setting: its name, meaning, unit, range and default. */
 import * as z from 'zod';
 import { AUTHORIZATION_PARAMETER } from '../protocol/authorization.ts';
 import { DEFAULT_MESSAGE_BYTES, HEARTBEAT_FIELDS, MAX_FRAME_BYTES } from '../protocol/channel.ts';

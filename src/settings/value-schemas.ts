@@ -1,6 +1,4 @@
-/**
- * The forms of values that settings have: what each must be, in words for the person who wrote it. Made when a value is checked.
- */
+/** The forms of values that settings have, in words for the person who wrote them. Made when a value is checked. */
 import * as z from 'zod';
 import { templateProblem } from '../protocol/channel.ts';
 import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
@@ -57,10 +55,7 @@ export const publicKeySchema = later(() =>
 		.regex(/^ed25519:[A-Za-z0-9+/]{43}=$/, 'must be a key such as "ed25519:…" from idv fleet keygen'),
 );
 
-/**
- * The end of a scan: `auto` takes CR, LF or a quiet moment; `cr` and `lf` only that character; `none` only the quiet.
- * Scanners are sold with any of them.
- */
+/** Scanners are sold with any of these: `auto` takes CR, LF or a quiet moment, `none` only the quiet. */
 export const SCAN_SUFFIXES = ['auto', 'cr', 'lf', 'none'] as const;
 
 export type ScanSuffix = (typeof SCAN_SUFFIXES)[number];

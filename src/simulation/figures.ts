@@ -19,8 +19,6 @@ export interface Outage {
 	readonly peakHandshakes: number;
 }
 
-export type Figures = ReturnType<ReturnType<typeof trackFigures>['read']>;
-
 export function trackFigures(devices: number, startedAtMs: number) {
 	const phases: Record<DevicePhase, number> = { notStarted: devices, connecting: 0, online: 0, waiting: 0 };
 	/** `peak` is the most that began within one second. */

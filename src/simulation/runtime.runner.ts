@@ -1,7 +1,4 @@
-/**
- * The settings, network and credential that simulated devices share, opened once for all of them. Never reads a file of a
- * device that may be installed on this machine.
- */
+/** The parts that simulated devices share, opened once for all. Never reads a file of a device installed here. */
 import { AgentError } from '../base/errors.ts';
 import { type OpenRuntime, openRuntime } from '../connection/runtime.runner.ts';
 import { resolveWith, type SettingsSources } from '../settings/load.runner.ts';
@@ -9,10 +6,7 @@ import { resolveWith, type SettingsSources } from '../settings/load.runner.ts';
 /** Settings that would make all devices the same, or prevent a move. */
 const OF_ONE_DEVICE = ['deviceId', 'serial', 'macAddress', 'workflowId'] as const;
 
-/**
- * @param sets `path=value`: any setting but those that tell one device from another. @param env for proxies.
- * @throws AgentError `settings-invalid`, or `credential-unreadable` for a file that the settings name.
- */
+/** @param sets any setting but those that tell devices apart. @throws AgentError `settings-invalid` and the like. */
 export async function openSimulatedRuntime({
 	version,
 	sets,

@@ -1,7 +1,4 @@
-/**
- * Many agents in one process: the same `startAgent`, lifecycle and channel as on a device, with identities of their own and
- * memory in place of a disk. Owns their starting pace, their moves and the figures; prints nothing and decides for none of them.
- */
+/** Many agents in one process: as on a device, with identities of their own and memory in place of a disk. */
 import { type Agent, startAgent } from '../agent/agent.runner.ts';
 import type { AgentOptions } from '../agent/base.runner.ts';
 import { type Clock, isoNow, systemClock } from '../base/clock.edge.ts';

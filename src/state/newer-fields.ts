@@ -1,13 +1,11 @@
 /** Fields of the state that a newer version has written and this one does not know: they outlive its saves. Pure. */
+import { isObject } from '../protocol/json-pointer.ts';
 
-type Fields = { readonly [name: string]: unknown };
-
-const isFields = (value: unknown): value is Fields =>
-	typeof value === 'object' && value !== null && !Array.isArray(value);
+type Fields = Readonly<Record<string, unknown>>;
 
 /** The fields of a document that its known part does not have, at their places; those in lists are not looked for. */
 export function newerFields(document: unknown, known: unknown): Fields {
-	if (!isFields(document) || !isFields(known)) return {};
+	if (!isObject(document) || !isObject(known)) return {};
 	return Object.fromEntries(
 		Object.entries(document).flatMap(([name, value]) => {
 			if (!Object.hasOwn(known, name)) return [[name, value]];
@@ -22,6 +20,6 @@ export function withNewerFields(state: Fields, newer: Fields): Fields {
 	const merged: Record<string, unknown> = { ...state };
 	for (const [name, value] of Object.entries(newer))
 		if (!Object.hasOwn(state, name)) merged[name] = value;
-		else if (isFields(state[name]) && isFields(value)) merged[name] = withNewerFields(state[name], value);
+		else if (isObject(state[name]) && isObject(value)) merged[name] = withNewerFields(state[name], value);
 	return merged;
 }

@@ -1,6 +1,4 @@
-/**
- * What the state document keeps of a fleet plan: shapes only. What a plan says to a device is decided in `fleet/`.
- */
+/** The shapes that the state document keeps of a fleet plan. */
 import * as z from 'zod';
 import { later } from '../protocol/later.ts';
 

@@ -254,6 +254,11 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 	};
 }
 
+/** The newest good state, for a look beside a running agent. @throws AgentError `state-unreadable`. */
+export async function lookAtState(stateDir: string): Promise<LoadedState> {
+	return (await openStateStore(stateDir, { readonly: true })).load();
+}
+
 type StateFile =
 	| { readonly kind: 'missing' }
 	| { readonly kind: 'damaged'; readonly file: string; readonly reason: string }

@@ -1,6 +1,4 @@
-/**
- * How the device is, in one plain sentence and in the fields of `status --json`. Pure: time is handed in.
- */
+/** The device's status in one plain sentence and in the fields of `status --json`. Pure. */
 import type { Failure } from '../base/errors.ts';
 import { isImpossible } from '../connection/clock-skew.ts';
 import { failureOf } from '../connection/link.ts';

@@ -8,8 +8,6 @@ import type { Metric, Sample } from '../status/metrics.ts';
 export const MAX_CHANGE_BYTES = 1024 * 1024;
 const MAX_AGE_MS = 86_400_000;
 
-export type ChangeLog = ReturnType<typeof createChangeLog>;
-
 export function createChangeLog(maxBytes = MAX_CHANGE_BYTES) {
 	let entries: { readonly atMs: number; readonly bytes: Uint8Array }[] = [];
 	let size = 0;

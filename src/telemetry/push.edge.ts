@@ -26,8 +26,6 @@ const PACKED_FROM_BYTES = 8192;
 /** A handshake for each delivery would cost more than the delivery. */
 const keptOpen = new HttpsAgent({ keepAlive: true, maxSockets: 1 });
 
-export type Deliver = typeof deliver;
-
 /** @throws whatever the line does; an answer of any status is returned. */
 export async function deliver({ url, headers, body, agent, deadlineMs, signal }: Delivery): Promise<DeliveryAnswer> {
 	const isSecure = url.protocol === 'https:';

@@ -35,8 +35,6 @@ export type HandOverParts = {
 	readonly isHeld: () => boolean;
 } & Pick<Updates, 'write'>;
 
-export type HandOver = ReturnType<typeof createHandOver>;
-
 /** While a lease holds. */
 const HELD_MS = 30_000;
 /** The clock may be set meanwhile. */

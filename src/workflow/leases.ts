@@ -19,10 +19,7 @@ export type Leases = readonly Lease[];
 
 export const NO_LEASES: Leases = [];
 
-/**
- * Takes a lease, or renews the one of this name: it then lasts `seconds` from now, be that longer or shorter than before.
- * @throws AgentError `body-invalid` for a bad name, a time that is not 1 to {@link MAX_LEASE_SECONDS}, or one too many.
- */
+/** Takes a lease, or renews the one of this name. @throws AgentError `body-invalid` for a bad name or time. */
 export function holdLease(leases: Leases, name: string, seconds: number, nowMs: number): Leases {
 	if (!OWN_NAME.test(name))
 		throw invalid('The name of a lease is not valid.', 'Use 1 to 64 letters, digits, dots, hyphens and underscores.');

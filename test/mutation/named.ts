@@ -25,8 +25,8 @@ export const NAMED: readonly NamedFault[] = [
 	{
 		name: 'the directory of a file that was replaced is not flushed',
 		file: 'src/base/files.edge.ts',
-		from: 'await fs.rename(temporary, file);\n\t\tawait syncDirectory(path.dirname(file));',
-		to: 'await fs.rename(temporary, file);',
+		from: 'await fs.promises.rename(temporary, file);\n\t\tawait syncDirectory(path.dirname(file));',
+		to: 'await fs.promises.rename(temporary, file);',
 		tests: 'test/base/files.test.ts',
 	},
 	{

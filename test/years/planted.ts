@@ -40,7 +40,11 @@ const one = (
 	edits: [[file, from, to]],
 	...more,
 });
-const any = (name: string, file: string, from: string, to: string): Plant => ({ name, edits: [[file, from, to]] });
+const any = (name: string, file: string, from: string, to: string, more: Partial<Plant> = {}): Plant => ({
+	name,
+	edits: [[file, from, to]],
+	...more,
+});
 
 /** For each invariant. */
 const OF_INVARIANTS: readonly Plant[] = [
@@ -463,6 +467,8 @@ const MUTATIONS: readonly Plant[] = [
 		SUPERVISOR,
 		"const message = 'The service ended the old channel because the new one has registered.';",
 		"if (event.type === 'channelEnded') return null;\n\tconst message = '';",
+		// A service that ends the old channel.
+		{ seed: 18 },
 	),
 	any(
 		'supervisor-6-next-not-promoted',

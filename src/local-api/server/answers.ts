@@ -52,7 +52,7 @@ export function sendText(
 	leaveIfStuck(context, response);
 }
 
-/** Sends no faster than the caller takes it. @throws what the content throws; before it another answer is possible. */
+/** No faster than the caller takes it. @throws the content's errors; before its first bytes an answer is possible. */
 export async function sendContent(context: Answering, response: Response, status: number, content: Readable) {
 	const left = () => content.destroy();
 	const isHead = response.req.method === 'HEAD';

@@ -58,11 +58,7 @@ export async function openLocalServer(options: LocalServerOptions): Promise<Loca
 	return { notices, close: () => (closed ??= shutDown(context, servers)) };
 }
 
-/**
- * Opens the socket of one application, `apps/NAME.sock`: who connects there is that application.
- * @param group whose members may use it.
- * @throws AgentError `socket-failed`, as {@link openLocalServer}.
- */
+/** The socket of one application, `apps/NAME.sock`: who connects there is that application. @throws as above. */
 export async function openApplicationSocket(
 	options: ServingOptions & { readonly runDir: string; readonly application: BrowserApplication },
 ): Promise<LocalServer> {
