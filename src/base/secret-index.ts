@@ -16,6 +16,7 @@ export interface Range {
 
 /** A form of a secret that is searched for, folded. */
 interface Pattern {
+	readonly secret: string;
 	readonly bytes: Uint8Array;
 	/** Shortest piece of it that counts, in bytes. */
 	readonly minPiece: number;
@@ -27,19 +28,12 @@ interface Place {
 	readonly offset: number;
 }
 
-export type SecretIndex = ReturnType<typeof createSecretIndex>;
-
-export function createSecretIndex(secrets: Iterable<string>) {
+export function createSecretIndex() {
 	const places = new Map<number, Place[]>();
 	/** One bit for each hash of a beginning: nearly all of a text is passed over by it. */
 	const filter = new Uint8Array(1 << 13);
 	/** Too few characters are left of them when they are folded. */
-	const exact: Uint8Array[] = [];
-	for (const secret of secrets) {
-		const plain = new TextEncoder().encode(secret);
-		if (fold(plain).length < MIN_PIECE_LENGTH) exact.push(plain);
-		for (const pattern of patternsOf(secret)) addPattern(pattern);
-	}
+	const exact = new Map<string, Uint8Array>();
 
 	function addPattern(pattern: Pattern): void {
 		const { bytes, minPiece } = pattern;
@@ -50,12 +44,16 @@ export function createSecretIndex(secrets: Iterable<string>) {
 			const known = places.get(key) ?? [];
 			if (known.filter((place) => place.pattern === pattern).length >= MAX_SAME) continue;
 			places.set(key, [...known, { pattern, offset }]);
-			filter[(key >>> 3) & 0x1fff] = (filter[(key >>> 3) & 0x1fff] ?? 0) | (1 << (key & 7));
+			mark(key);
 		}
 	}
 
+	function mark(key: number): void {
+		filter[(key >>> 3) & 0x1fff] = (filter[(key >>> 3) & 0x1fff] ?? 0) | (1 << (key & 7));
+	}
+
 	function look({ bytes, startOf, endOf }: View, found: (range: Range) => void): void {
-		for (const secret of exact)
+		for (const secret of exact.values())
 			for (let at = indexOf(bytes, secret, 0); at >= 0; at = indexOf(bytes, secret, at + 1))
 				found({ start: startOf(at), end: endOf(at + secret.length - 1) });
 		const folded = new Uint8Array(bytes.length);
@@ -89,9 +87,25 @@ export function createSecretIndex(secrets: Iterable<string>) {
 	}
 
 	return {
+		/** @param secret that is not there yet. */
+		add(secret: string): void {
+			const plain = new TextEncoder().encode(secret);
+			if (fold(plain).length < MIN_PIECE_LENGTH) exact.set(secret, plain);
+			for (const pattern of patternsOf(secret)) addPattern(pattern);
+		},
+		delete(secret: string): void {
+			exact.delete(secret);
+			filter.fill(0);
+			for (const [key, known] of places) {
+				const left = known.filter(({ pattern }) => pattern.secret !== secret);
+				if (left.length === 0) places.delete(key);
+				else mark(key);
+				if (left.length !== known.length && left.length > 0) places.set(key, left);
+			}
+		},
 		/** The parts of the text that hold a secret or a long piece of one, in order and apart. */
 		find(text: string): Range[] {
-			if (places.size + exact.length === 0 || text.length < MIN_PIECE_LENGTH) return [];
+			if (places.size + exact.size === 0 || text.length < MIN_PIECE_LENGTH) return [];
 			const ranges: Range[] = [];
 			eachView(text, (view) => look(view, (range) => ranges.push(range)));
 			ranges.sort((a, b) => a.start - b.start);
@@ -131,7 +145,13 @@ for (let letter = 0x41; letter <= 0x5a; letter += 1) FOLD[letter] = letter + 0x2
 const isSign = (byte: number | undefined) => byte === 0x2b || byte === 0x2d;
 
 function fold(bytes: Uint8Array): Uint8Array {
-	return bytes.map((byte) => FOLD[byte] ?? DROPPED).filter((byte) => byte !== DROPPED);
+	const folded = new Uint8Array(bytes.length);
+	let length = 0;
+	for (const byte of bytes) {
+		const as = FOLD[byte] ?? DROPPED;
+		if (as !== DROPPED) folded[length++] = as;
+	}
+	return folded.subarray(0, length);
 }
 
 /**
@@ -140,14 +160,16 @@ function fold(bytes: Uint8Array): Uint8Array {
  */
 function patternsOf(secret: string): Pattern[] {
 	const forms = unescapedViews(secret).map(({ bytes }) => bytes);
-	const hex = Array.from(forms[0] ?? [], (byte) => byte.toString(16).padStart(2, '0')).join('');
+	const plain = forms[0] ?? new Uint8Array();
+	const hex = Array.from(plain, (byte) => byte.toString(16).padStart(2, '0')).join('');
+	const binary = Array.from(plain, (byte) => String.fromCharCode(byte)).join('');
 	const escaped = [encodeURIComponent(secret.toWellFormed()), JSON.stringify(secret).slice(1, -1)];
-	const texts = [hex, ...escaped, ...[0, 1, 2].map((before) => base64Core(forms[0] ?? new Uint8Array(), before))];
+	const texts = [hex, ...escaped, ...[0, 1, 2].map((before) => base64Core(binary, before))];
 	const all = [...forms, ...texts.map((text) => new TextEncoder().encode(text))].map(fold);
-	const different = new Map(all.map((bytes) => [bytes.join(), bytes]));
+	const different = new Map(all.map((bytes) => [new TextDecoder('latin1').decode(bytes), bytes]));
 	return [...different.values()]
 		.filter((bytes) => bytes.length >= MIN_PIECE_LENGTH)
-		.map((bytes) => ({ bytes, minPiece: minPieceOf(bytes.length) }));
+		.map((bytes) => ({ bytes, minPiece: minPieceOf(bytes.length), secret }));
 }
 
 function minPieceOf(length: number): number {
@@ -155,10 +177,9 @@ function minPieceOf(length: number): number {
 }
 
 /** The characters of base64 that the bytes alone decide when so many others stand before them. */
-function base64Core(bytes: Uint8Array, before: number): string {
-	const binary = Array.from(bytes, (byte) => String.fromCharCode(byte)).join('');
+function base64Core(binary: string, before: number): string {
 	const text = btoa('\0'.repeat(before) + binary);
-	return text.slice(Math.ceil((before * 8) / 6), Math.floor(((before + bytes.length) * 8) / 6));
+	return text.slice(Math.ceil((before * 8) / 6), Math.floor(((before + binary.length) * 8) / 6));
 }
 
 /** Of the next {@link MIN_PIECE_LENGTH} bytes. */

@@ -332,7 +332,7 @@ export type Settings = Values<typeof SETTINGS>;
 
 /** Every setting by its dotted path, in order. */
 export function listSettings(): ReadonlyMap<string, Setting<unknown>> {
-	return new Map(walk(SETTINGS, ''));
+	return LISTED;
 }
 
 function* walk(group: object, prefix: string): Generator<[string, Setting<unknown>]> {
@@ -352,6 +352,8 @@ export function environmentName(path: string): string {
 	const words = path.replaceAll('.', '_').replaceAll(/([a-z])([A-Z])/g, '$1_$2');
 	return `IDV_AGENT_${words.toUpperCase()}`;
 }
+
+const LISTED: ReadonlyMap<string, Setting<unknown>> = new Map(walk(SETTINGS, ''));
 
 function isSetting(entry: object): entry is Setting<unknown> {
 	return 'schema' in entry;

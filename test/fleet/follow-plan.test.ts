@@ -4,6 +4,7 @@ import { gzipSync } from 'node:zlib';
 import { describe, expect, test, vi } from 'vitest';
 import { rolloutPercentile, shareOfSpread } from '../../src/fleet/targeting.ts';
 import type { Heartbeat } from '../../src/protocol/channel.ts';
+import { ENDPOINTS } from '../../src/protocol/endpoints.ts';
 import type { EmbeddedService, ServiceOptions } from '../../src/service/embedded-service.ts';
 import { createSigner, givenPlanServer, type Mood } from '../fixtures/plans.ts';
 import {
@@ -402,6 +403,20 @@ describe('a plan that does not work', () => {
 		device.clock.advance(seconds(600));
 		expect(device.agent.status().plan?.refused).not.toBeNull();
 		expect(registrations(service)).toHaveLength(asked);
+	});
+
+	test('does not hold a device back that is paired again meanwhile', async () => {
+		const { service, device } = await givenFleetDevice(plan(5, 'boarding'));
+		service.failNext({ method: 'POST', path: ENDPOINTS.deviceConnection }, { status: 403 }, 20);
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ problem }) => problem?.code === 'access-forbidden');
+		device.clock.advance(seconds(300));
+		await refusalOf(device, 'plan-not-followed');
+		service.revoke(DEVICE_ID);
+		await device.untilStatus(({ state }) => state !== 'online');
+		while ((await fetch(new URL(ENDPOINTS.deviceConnection, service.url), { method: 'POST' })).status === 403);
+		await device.pair(service.createPairingCode('boarding').url, { replace: true });
+		expect(await device.untilLive('boarding')).toMatchObject({ state: 'online', plan: { refused: null } });
 	});
 
 	test('is over with the next revision [F123]', async () => {
