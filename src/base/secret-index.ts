@@ -16,6 +16,7 @@ export interface Range {
 
 /** A form of a secret that is searched for, folded. */
 interface Pattern {
+	readonly secret: string;
 	readonly bytes: Uint8Array;
 	/** Shortest piece of it that counts, in bytes. */
 	readonly minPiece: number;
@@ -27,24 +28,14 @@ interface Place {
 	readonly offset: number;
 }
 
-export type SecretIndex = ReturnType<typeof createSecretIndex>;
-
-export function createSecretIndex(secrets: Iterable<string>) {
+export function createSecretIndex() {
 	const places = new Map<number, Place[]>();
 	/** One bit for each hash of a beginning: nearly all of a text is passed over by it. */
 	const filter = new Uint8Array(1 << 13);
 	/** Too few characters are left of them when they are folded. */
-	const exact: Uint8Array[] = [];
-	/** Bytes of the shortest piece that counts. */
+	const exact = new Map<string, Uint8Array>();
+	/** Bytes of the shortest piece that ever counted. */
 	let least = Number.MAX_SAFE_INTEGER;
-	for (const secret of secrets) {
-		const plain = UTF8.encode(secret);
-		if (fold(secret).length < MIN_PIECE_LENGTH) {
-			exact.push(plain);
-			least = Math.min(least, plain.length);
-		}
-		for (const pattern of patternsOf(secret)) addPattern(pattern);
-	}
 
 	function addPattern(pattern: Pattern): void {
 		const { bytes, minPiece } = pattern;
@@ -58,12 +49,16 @@ export function createSecretIndex(secrets: Iterable<string>) {
 			if (!known) places.set(key, [{ pattern, offset }]);
 			else if (known.filter((place) => place.pattern === pattern).length >= MAX_SAME) continue;
 			else known.push({ pattern, offset });
-			filter[(key >>> 3) & 0x1fff] = (filter[(key >>> 3) & 0x1fff] ?? 0) | (1 << (key & 7));
+			mark(key);
 		}
 	}
 
+	function mark(key: number): void {
+		filter[(key >>> 3) & 0x1fff] = (filter[(key >>> 3) & 0x1fff] ?? 0) | (1 << (key & 7));
+	}
+
 	function look({ bytes, startOf, endOf }: View, found: (range: Range) => void): void {
-		for (const secret of exact)
+		for (const secret of exact.values())
 			for (let at = indexOf(bytes, secret, 0); at >= 0; at = indexOf(bytes, secret, at + 1))
 				found({ start: startOf(at), end: endOf(at + secret.length - 1) });
 		const folded = new Uint8Array(bytes.length);
@@ -98,9 +93,28 @@ export function createSecretIndex(secrets: Iterable<string>) {
 	}
 
 	return {
+		/** @param secret that is not there yet. */
+		add(secret: string): void {
+			const plain = UTF8.encode(secret);
+			if (fold(secret).length < MIN_PIECE_LENGTH) {
+				exact.set(secret, plain);
+				least = Math.min(least, plain.length);
+			}
+			for (const pattern of patternsOf(secret)) addPattern(pattern);
+		},
+		delete(secret: string): void {
+			exact.delete(secret);
+			filter.fill(0);
+			for (const [key, known] of places) {
+				const left = known.filter(({ pattern }) => pattern.secret !== secret);
+				if (left.length === 0) places.delete(key);
+				else mark(key);
+				if (left.length !== known.length && left.length > 0) places.set(key, left);
+			}
+		},
 		/** The parts of the text that hold a secret or a long piece of one, in order and apart. */
 		find(text: string): Range[] {
-			if (places.size + exact.length === 0 || text.length < MIN_PIECE_LENGTH) return [];
+			if (places.size + exact.size === 0 || text.length < MIN_PIECE_LENGTH) return [];
 			const ranges: Range[] = [];
 			eachView(text, least, (view) => look(view, (range) => ranges.push(range)));
 			ranges.sort((a, b) => a.start - b.start);
@@ -166,7 +180,7 @@ function patternsOf(secret: string): Pattern[] {
 	const unescaped = unescapedViews(secret).slice(1);
 	return [...[...texts].map(fold), ...unescaped.map((view) => foldBytes(view.bytes))]
 		.filter((bytes) => bytes.length >= MIN_PIECE_LENGTH)
-		.map((bytes) => ({ bytes, minPiece: minPieceOf(bytes.length) }));
+		.map((bytes) => ({ bytes, minPiece: minPieceOf(bytes.length), secret }));
 }
 
 function minPieceOf(length: number): number {

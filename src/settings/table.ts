@@ -135,7 +135,7 @@ export const SETTINGS = {
 				z.array(z.enum(HEARTBEAT_FIELDS, `must be one of ${HEARTBEAT_FIELDS.join(', ')}`)).max(HEARTBEAT_FIELDS.length),
 			),
 			[],
-			'Fields that heartbeats have besides: agentVersion, problemCode, planRevision, planRing, planReason (why the plan was refused); for services that take them.',
+			'Fields that heartbeats have besides: agentVersion, problemCode, planRevision, planRing, planReason (why the plan was refused), updateTakenBack (the version); for services that take them.',
 		),
 		pingKind: optionalText(
 			kindOfMessage,
@@ -259,7 +259,7 @@ export const SETTINGS = {
 		),
 		window: optionalText(
 			timeWindow,
-			'Local time of the day in which a plan may begin an update, such as 02:00-05:00; left out, at any time.',
+			'Local time of the day in which a plan may begin an update, such as 02:00-05:00; left out, or between equal times, at any time.',
 		),
 	},
 	telemetry: {

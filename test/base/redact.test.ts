@@ -74,6 +74,32 @@ describe('a registered secret is found by its value', () => {
 			expect(redact(`said ${secret}.`, registry)).toBe(`said ${SECRET_MARK}.`);
 	});
 
+	test('one that is configured and issued stays until both are gone', () => {
+		const registry = createSecretRegistry(1);
+		registry.add('pF7-configured-9Qz', true);
+		registry.add('pF7-configured-9Qz');
+		registry.add('issued-afterwards-5Tn');
+		expect(redact('pF7-configured-9Qz', registry)).toBe(SECRET_MARK);
+		registry.add('xK2-replacement-3Wv', true);
+		expect(redact('pF7-configured-9Qz', registry)).toBe('pF7-configured-9Qz');
+		for (const left of ['issued-afterwards-5Tn', 'xK2-replacement-3Wv'])
+			expect(redact(left, registry)).toBe(SECRET_MARK);
+	});
+
+	test('after any number of others the list finds what a new one finds', () => {
+		const secret = fc.string({ unit: fc.constantFrom('a', 'b', 'c', '-', '+', '%'), minLength: 6, maxLength: 16 });
+		fc.assert(
+			fc.property(fc.array(secret, { minLength: 4, maxLength: 40 }), fc.array(secret), (list, texts) => {
+				const registry = createSecretRegistry(3);
+				for (const each of list) registry.add(each);
+				const [...left] = new Set(list.toReversed());
+				const fresh = registryOf(...left.slice(0, 3));
+				for (const text of [...list, ...texts]) expect(registry.mask(text)).toBe(fresh.mask(text));
+			}),
+			{ numRuns: 300 },
+		);
+	});
+
 	test('a planted secret never survives, in any form and among any other text', () => {
 		const visible = fc.string({ unit: fc.integer({ min: 0x21, max: 0x7e }).map((c) => String.fromCharCode(c)) });
 		const secrets = fc
