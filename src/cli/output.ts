@@ -43,8 +43,14 @@ export function printAnswer(flags: OutputFlags, document: unknown, line: string)
 	else printLine(line);
 }
 
+/** Text of devices and services on one line: what would steer the terminal becomes a space. */
+export function onOneLine(text: string): string {
+	return text.replaceAll(/[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]+/gu, ' ');
+}
+
 /** Columns as wide as they have to be, two spaces between them; on a terminal the last one is folded at its edge. */
-export function printTable(rows: readonly (readonly string[])[]): void {
+export function printTable(cells: readonly (readonly string[])[]): void {
+	const rows = cells.map((row) => row.map(onOneLine));
 	const columns = Math.max(0, ...rows.map((row) => row.length));
 	const widths = Array.from({ length: columns }, (_, column) =>
 		Math.max(0, ...rows.map((row) => row[column]?.length ?? 0)),

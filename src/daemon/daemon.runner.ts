@@ -49,6 +49,8 @@ export interface DaemonOptions extends SettingsSources {
 	readonly logTo?: LogDestination;
 	/** Root of the file system that is asked for the device's identity; default `/`. */
 	readonly machineRoot?: string;
+	/** Gives back memory that only a first time needed; default nothing. */
+	readonly trimHeap?: () => void;
 }
 
 export type Daemon = Awaited<ReturnType<typeof startDaemon>>;
@@ -196,6 +198,8 @@ export async function startDaemon(options: DaemonOptions) {
 		});
 		const ofRoutes = { audit, clock, counters, forward, recentLog, scanners: scanning.report, machine };
 		const routes = localRoutes(agent, ofRoutes);
+		// The request for the channel is on its way while the sockets are opened, and its answer is taken as soon as they are.
+		await handleArrived();
 		const server = await openLocalServer({
 			runDir: paths.runDir,
 			routes,
@@ -205,6 +209,7 @@ export async function startDaemon(options: DaemonOptions) {
 			maskSecrets: secrets.mask,
 		});
 		closers.push(() => server.close());
+		await handleArrived();
 		// The next save that works withdraws it.
 		for (const notice of [
 			...notices,
@@ -247,6 +252,7 @@ export async function startDaemon(options: DaemonOptions) {
 		});
 		closers.push(() => ports.close());
 		await ports.apply(settings());
+		await handleArrived();
 		let telemetry: Telemetry | null = null;
 		const applyTelemetry = async () => {
 			if (settings().telemetry.otlpUrl === null) {
@@ -262,6 +268,7 @@ export async function startDaemon(options: DaemonOptions) {
 					settings: () => settings().telemetry,
 					network: () => runtime.network,
 					redact: (text) => redact(text, secrets),
+					onFirstDelivery: () => options.trimHeap?.(),
 				});
 			}
 		};
@@ -367,6 +374,9 @@ function machineFigures(
 		return known.figures;
 	};
 }
+
+/** Everything here is read synchronously: until its end, no connection would get on. */
+const handleArrived = () => new Promise((done) => setImmediate(done));
 
 /** Reads the settings that are in force at each access. */
 function eventBounds(settings: () => Settings['events']) {

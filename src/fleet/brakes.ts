@@ -27,13 +27,16 @@ export interface Brakes {
 const NAMED = 5;
 
 export function applyBrakes(plan: FleetPlan, brakes: Brakes): Finding[] {
-	const { previous, inventory, workflows } = brakes;
+	const { previous, inventory, workflows, allowMoves } = brakes;
+	const counted = inventory && countMoves(plan, inventory, previous?.plan ?? null, brakes.nowMs);
+	// A number of devices that are meant to move is a person's word on how fast they do.
+	const isMeant = counted !== undefined && allowMoves !== undefined && counted.moves <= allowMoves;
 	return [
 		...(previous ? notNewer(plan, previous) : []),
 		...(workflows ? unknownWorkflows(plan, workflows) : []),
-		...pastRings(plan, brakes),
-		...wholeAtOnce(plan, brakes),
-		...(inventory ? [...unmatched(plan, inventory), ...tooManyMoves(plan, inventory, brakes)] : []),
+		...(isMeant ? [] : [...pastRings(plan, brakes), ...wholeAtOnce(plan, brakes)]),
+		...(inventory ? unmatched(plan, inventory) : []),
+		...(counted && !isMeant ? tooManyMoves(plan, inventory?.length ?? 0, counted, brakes.maxMoves) : []),
 	];
 }
 
@@ -73,40 +76,53 @@ function unknownWorkflows(plan: FleetPlan, workflows: readonly string[]): Findin
 const startOf = (startAt: string | undefined) =>
 	startAt === undefined ? Number.NEGATIVE_INFINITY : Date.parse(startAt);
 
+/** A slip where a plan is compared with something; else perhaps the plan in force, looked at once more. */
+const levelOf = ({ previous, inventory }: Brakes): Finding['level'] => (previous || inventory ? 'error' : 'note');
+
 /** A ring that the previous plan had as well has begun in its time. */
-function pastRings(plan: FleetPlan, { previous, nowMs }: Brakes): Finding[] {
+function pastRings(plan: FleetPlan, brakes: Brakes): Finding[] {
 	const before = new Map(
-		previous && partsOf(previous.plan).map(({ name, words }) => [name, words.rollout?.rings ?? []]),
+		brakes.previous && partsOf(brakes.previous.plan).map(({ name, words }) => [name, words.rollout?.rings ?? []]),
 	);
+	const known = brakes.previous ? '' : ', or name the plan in force with --previous if the ring has begun';
 	return partsOf(plan).flatMap(({ name, words, path }) =>
 		(words.rollout?.rings ?? []).flatMap(({ startAt, percent }, index): Finding[] => {
-			if (startAt === undefined || Date.parse(startAt) >= nowMs) return [];
-			const known = before.get(name)?.some((ring) => ring.percent === percent && ring.startAt === startAt);
-			if (known) return [];
+			if (startAt === undefined || Date.parse(startAt) >= brakes.nowMs) return [];
+			if (before.get(name)?.some((ring) => ring.percent === percent && ring.startAt === startAt)) return [];
 			const place = [...path, 'rollout', 'rings', index, 'startAt'];
-			const what = 'is in the past: the ring begins as soon as devices take the plan';
-			return [previous ? error(place, what) : { level: 'note', path: place, what }];
+			const what = `is in the past: the ring begins as soon as devices take the plan; leave it out if that is meant${known}`;
+			return [{ level: levelOf(brakes), path: place, what }];
 		}),
 	);
 }
 
-/** A rollout whose first step is all of its devices is none. */
-function wholeAtOnce(plan: FleetPlan, { previous, nowMs }: Brakes): Finding[] {
-	const before = new Map(previous && partsOf(previous.plan).map(({ name, words }) => [name, words.rollout]));
-	return partsOf(plan).flatMap(({ name, words: { rollout }, path }): Finding[] => {
-		if (!rollout) return [];
-		const whole = rollout.rings.filter(({ percent }) => percent === 100).map(({ startAt }) => startOf(startAt));
-		const first = Math.min(...whole);
-		const isStaged = rollout.rings.some(({ percent, startAt }) => percent < 100 && startOf(startAt) < first);
-		if (whole.length === 0 || isStaged) return [];
-		const old = before.get(name);
-		const isContinued =
-			old?.to.workflowId === rollout.to.workflowId && old?.rings.some(({ startAt }) => startOf(startAt) <= nowMs);
-		if (isContinued) return [];
-		// Without the previous plan this may be the last step of many.
-		const what = 'moves 100 % of its devices at once: begin with a smaller ring';
-		const place = [...path, 'rollout', 'rings'];
-		return [previous ? error(place, what) : { level: 'note', path: place, what }];
+const WHOLE =
+	'moves 100 % of its devices at once: begin with a smaller ring, or say how many may move with --inventory and --allow-moves';
+
+/** A change whose first step is all of its devices: a rollout that begins with 100 %, or another workflow without a rollout. */
+function wholeAtOnce(plan: FleetPlan, brakes: Brakes): Finding[] {
+	const { previous, inventory, maxMoves, nowMs } = brakes;
+	const before = new Map(previous && partsOf(previous.plan).map(({ name, words }) => [name, words]));
+	/** Whether the part's rollout of the previous plan to the same has begun: then this is a later step of it. */
+	const hasBegun = (name: string | null, workflowId: string | null | undefined, version?: string) => {
+		const old = before.get(name)?.rollout;
+		const begun = old?.rings.filter(({ startAt }) => startOf(startAt) <= nowMs) ?? [];
+		return old?.to.workflowId === workflowId && begun.some(({ agent }) => agent?.version === version);
+	};
+	return partsOf(plan).flatMap(({ name, words: { workflowId, rollout }, path }): Finding[] => {
+		const findings: Finding[] = [];
+		const found = (level: Finding['level'], ...place: string[]) =>
+			findings.push({ level, path: [...path, ...place], what: WHOLE });
+		// A rule that is new may be for a few devices; where a share is given, it decides.
+		const isKnown = previous !== undefined && (name === null || before.has(name)) && maxMoves === undefined;
+		const isOther = workflowId != null && workflowId !== before.get(name)?.workflowId;
+		if (isKnown && isOther && !hasBegun(name, workflowId)) found(inventory ? 'error' : 'note', 'workflowId');
+		const whole = (rollout?.rings ?? []).filter(({ percent }) => percent === 100);
+		const first = Math.min(...whole.map(({ startAt }) => startOf(startAt)));
+		const isStaged = rollout?.rings.some(({ percent, startAt }) => percent < 100 && startOf(startAt) < first);
+		const isLater = whole.some(({ agent }) => hasBegun(name, rollout?.to.workflowId, agent?.version));
+		if (whole.length > 0 && !isStaged && !isLater) found(levelOf(brakes), 'rollout', 'rings');
+		return findings;
 	});
 }
 
@@ -157,11 +173,12 @@ function unmatchedValues(
 	return [error([...path, key], `matches no device of the inventory: ${names}${more}${hint}`)];
 }
 
-function tooManyMoves(plan: FleetPlan, inventory: readonly InventoryDevice[], brakes: Brakes): Finding[] {
-	const { maxMoves, allowMoves = 0, nowMs } = brakes;
-	const { moves, atOnce } = countMoves(plan, inventory, brakes.previous?.plan ?? null, nowMs);
-	if (moves <= allowMoves) return [];
-	const count = inventory.length;
+function tooManyMoves(
+	plan: FleetPlan,
+	count: number,
+	{ moves, atOnce }: ReturnType<typeof countMoves>,
+	maxMoves: number | undefined,
+): Finding[] {
 	const place = plan.rules.length > 0 ? ['rules'] : ['defaults'];
 	const permit = `if that is meant, pass --allow-moves ${moves}`;
 	if (maxMoves !== undefined && moves > maxMoves * count) {
@@ -176,7 +193,7 @@ function tooManyMoves(plan: FleetPlan, inventory: readonly InventoryDevice[], br
  * Devices that a plan moves now or later, and those that it moves as soon as they take it.
  * @param before the plan in force: then a move is what that one does not say as well.
  */
-export function countMoves(
+function countMoves(
 	plan: FleetPlan,
 	inventory: readonly InventoryDevice[],
 	before: FleetPlan | null,

@@ -46,36 +46,38 @@ const ENVELOPE_BYTES = 2048;
  * Limits of a device, seen before the plan is signed.
  * @param payloadBytes of the plan without its envelope.
  */
-export function checkLimits(plan: FleetPlan, payloadBytes: number): Finding[] {
-	const findings: Finding[] = [];
-	const signedBytes = Math.ceil(payloadBytes / 3) * 4 + ENVELOPE_BYTES;
-	const lists = plan.rules.flatMap(({ match }, index) =>
-		MATCH_KEYS.flatMap((key) => (match[key] ? [{ path: ['rules', index, 'match', key], values: match[key] }] : [])),
-	);
-	const listed = lists.reduce((sum, { values }) => sum + values.length, 0);
-	const [longest] = lists.sort((a, b) => b.values.length - a.values.length);
-	const instead = longest ? `; ${insteadOf(longest.values)}` : '';
+export function checkLimits({ rules }: FleetPlan, payloadBytes: number): Finding[] {
+	const { listed, longest } = countListed(rules);
+	const instead = longest ? `; ${insteadOf(longest)}` : '';
+	const error = (path: Finding['path'], what: string): Finding[] => [{ level: 'error', path, what: what + instead }];
 	if (listed > MAX_LISTED_VALUES)
-		findings.push({
-			level: 'error',
-			path: longest?.path ?? [],
-			what: `makes ${listed} listed values in the plan, and a device may have to read ${MAX_LISTED_VALUES} at most${instead}`,
-		});
-	else if (signedBytes > MAX_PLAN_BYTES)
-		findings.push({
-			level: 'error',
-			path: [],
-			what: `has about ${signedBytes} bytes once it is signed, and devices take ${MAX_PLAN_BYTES} at most${instead}`,
-		});
-	return findings;
+		return error(
+			longest?.path ?? [],
+			`makes ${listed} listed values in the plan, and a device reads ${MAX_LISTED_VALUES} at most`,
+		);
+	const signedBytes = Math.ceil(payloadBytes / 3) * 4 + ENVELOPE_BYTES;
+	if (signedBytes <= MAX_PLAN_BYTES) return [];
+	return error([], `has about ${signedBytes} bytes once it is signed, and devices take ${MAX_PLAN_BYTES} at most`);
 }
 
-function insteadOf(values: readonly string[]): string {
+/** The values in all rules of a document that need not be a plan, and the longest list of them. */
+export function countListed(rules: unknown) {
+	const lists = (Array.isArray(rules) ? rules : []).flatMap((rule, index) =>
+		MATCH_KEYS.flatMap((key) => {
+			const values: unknown = rule?.match?.[key];
+			return Array.isArray(values) ? [{ key, path: ['rules', index, 'match', key], values }] : [];
+		}),
+	);
+	const listed = lists.reduce((sum, { values }) => sum + values.length, 0);
+	return { listed, longest: lists.sort((a, b) => b.values.length - a.values.length)[0] };
+}
+
+function insteadOf({ key, values }: { key: MatchKey; values: readonly string[] }): string {
 	const [first = ''] = values;
 	let length = first.length;
 	for (const value of values) while (!value.startsWith(first.slice(0, length))) length -= 1;
-	const beginning =
-		length > 1 && length < first.length ? `, or write ${first.slice(0, length)}* if that fits no other device` : '';
+	const fits = (key === 'deviceIds' || key === 'serials') && length > 1 && length < first.length;
+	const beginning = fits ? `, or write ${first.slice(0, length)}* if that fits no other device` : '';
 	return `give these devices a label (fleet.labels) and match that${beginning}`;
 }
 
@@ -188,14 +190,17 @@ function oddRollout(base: PlanWord, rollout: PlanRollout | undefined, path: (str
 	const findings: Finding[] = [];
 	const keeps = (to.workflowId ?? base.workflowId) === base.workflowId;
 	const beats = to.settings?.heartbeatCadence ?? base.settings?.heartbeatCadence;
-	if (keeps && beats === base.settings?.heartbeatCadence) findings.push(note([...path, 'to'], 'changes nothing'));
+	const orders = rings.some(({ agent }) => agent !== undefined);
+	if (keeps && beats === base.settings?.heartbeatCadence && !orders)
+		findings.push(note([...path, 'to'], 'changes nothing'));
 	const startOf = (startAt: string | undefined) =>
 		startAt === undefined ? Number.NEGATIVE_INFINITY : Date.parse(startAt);
-	for (const [index, { percent, startAt }] of rings.entries()) {
+	for (const [index, { percent, startAt, agent }] of rings.entries()) {
 		const larger = rings.findIndex(
 			(other, at) =>
 				at !== index &&
 				other.percent >= percent &&
+				other.agent?.version === agent?.version &&
 				startOf(other.startAt) <= startOf(startAt) &&
 				(other.percent > percent || startOf(other.startAt) < startOf(startAt) || at < index),
 		);

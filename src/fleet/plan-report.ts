@@ -83,7 +83,7 @@ export function planHeartbeat(
 /** The fields of `service.heartbeatFields` that there is something to say for. */
 export function heartbeatExtras(
 	fields: readonly (keyof HeartbeatExtras)[],
-	{ agentVersion, problem, plan }: Pick<Status, 'agentVersion' | 'problem' | 'plan'>,
+	{ agentVersion, problem, plan, updates }: Pick<Status, 'agentVersion' | 'problem' | 'plan' | 'updates'>,
 ): HeartbeatExtras {
 	const known: { readonly [Name in keyof HeartbeatExtras]: HeartbeatExtras[Name] | null } = {
 		agentVersion,
@@ -91,6 +91,7 @@ export function heartbeatExtras(
 		planRevision: plan?.followed ?? null,
 		planRing: plan?.ring ?? null,
 		planReason: plan?.refused?.message ?? null,
+		updateTakenBack: updates?.takenBack.at(-1)?.version ?? null,
 	};
 	return Object.fromEntries(fields.flatMap((name) => (known[name] == null ? [] : [[name, known[name]]])));
 }

@@ -32,7 +32,7 @@ export interface DeviceReport {
 	readonly next: { readonly revision: number; readonly atMs: number } | null;
 	readonly agentVersion: string | null;
 	/** Versions that it went back from. */
-	readonly takenBack?: readonly { readonly version: string; readonly fault: string }[] | undefined;
+	readonly takenBack?: readonly { readonly version: string; readonly fault: string | null }[] | undefined;
 	/** A permanent code. */
 	readonly problem: string | null;
 }
@@ -124,15 +124,15 @@ export function standingOf(
 			reason: report.refusal ?? 'the device gave no reason',
 			hasFailed: true,
 		};
+	const hasVersion = targetVersion === null || report.agentVersion === targetVersion;
 	const back = report.takenBack?.find(({ version }) => version === targetVersion);
-	if (back)
+	if (back && !hasVersion)
 		return {
 			...shared,
 			standing: 'refused',
-			reason: `version ${back.version} was taken back (${back.fault})`,
+			reason: `version ${back.version} was taken back${back.fault === null ? '' : ` (${back.fault})`}`,
 			hasFailed: true,
 		};
-	const hasVersion = targetVersion === null || report.agentVersion === targetVersion;
 	if (hasVersion && (target === null || workflowId === target)) {
 		const laterMs = move !== null && !isMoveDue && move.to.workflowId !== workflowId ? move.atMs : null;
 		return { ...shared, standing: laterMs === null ? 'atTarget' : 'dueLater', atMs: laterMs };

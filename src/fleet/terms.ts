@@ -3,7 +3,7 @@ export const MAX_PLAN_BYTES = 2 * 1024 * 1024;
 
 /**
  * Listed values in all rules together with which a device reads a plan within 32 MiB more memory: verifying 30,000 took 21 MiB,
- * 50,000 took 41. More of them are a mistake of the plan, not of the device.
+ * 50,000 took 41. Devices refuse a plan of format 2 with more; one of format 1 they read, since such plans are in force.
  */
 export const MAX_LISTED_VALUES = 25_000;
 

@@ -8,15 +8,17 @@ import { type Failure, failure } from '../base/errors.ts';
 import { findJsonPlaces, lineAndColumn, pointerOf, readJsonObject } from '../base/json-text.ts';
 import { resolvePointer } from '../protocol/json-pointer.ts';
 import { nearestName, plainIssue } from '../settings/resolve.ts';
+import { countListed } from './lint.ts';
 import {
 	envelopeSchema,
 	type FleetPlan,
 	isEnvelope,
+	PLAN_FORMATS,
 	type PlanEnvelope,
 	planSchemaOf,
 	signedBytes,
 } from './plan-format.ts';
-import { MAX_PLAN_BYTES } from './terms.ts';
+import { MAX_LISTED_VALUES, MAX_PLAN_BYTES } from './terms.ts';
 
 /** Problems that are named at once. */
 const MAX_PROBLEMS = 20;
@@ -39,13 +41,21 @@ export type PlanReading = Checked<{ readonly ok: true; readonly read: ReadPlan; 
 /**
  * @param where what the bytes are called in messages: a file, or `The fleet plan of HOST`.
  * @param publicKeys one of which has to have signed it; none: a bare plan will do, and an envelope is taken at its word.
+ * @param isUnbounded whether a plan of format 2 may list more than a device reads, for a check that names each place.
  */
-export function readPlan(bytes: Uint8Array, where: string, publicKeys: readonly string[]): PlanReading {
+export function readPlan(
+	bytes: Uint8Array,
+	where: string,
+	publicKeys: readonly string[],
+	{ isUnbounded = false } = {},
+): PlanReading {
+	const payloadOf = (payload: Uint8Array, name: string, signed: Parameters<typeof readPayload>[2]) =>
+		readPayload(payload, name, signed, isUnbounded);
 	const outer = parseJson(bytes, where);
 	if ('problem' in outer) return refused(outer.problem);
 	if (!isEnvelope(outer.document)) {
 		if (publicKeys.length > 0) return refused(failure('plan-untrusted', `${where} is not signed.`));
-		return readPayload(bytes, where, { isSigned: false, keys: [] });
+		return payloadOf(bytes, where, { isSigned: false, keys: [] });
 	}
 	const envelope = check(envelopeSchema, outer, where);
 	if (!envelope.ok) return envelope;
@@ -55,7 +65,7 @@ export function readPlan(bytes: Uint8Array, where: string, publicKeys: readonly 
 		const asked = publicKeys.length === 1 ? 'the key' : `any of the ${publicKeys.length} keys`;
 		return refused(failure('plan-untrusted', `${where} has no signature that fits ${asked}.`));
 	}
-	return readPayload(payload, `${where}, the signed plan in it`, { isSigned: true, keys });
+	return payloadOf(payload, `${where}, the signed plan in it`, { isSigned: true, keys });
 }
 
 /** A key of one line, as settings hold it. */
@@ -75,9 +85,22 @@ function isSignedBy({ signatures }: PlanEnvelope, payload: Uint8Array, publicKey
 	return signatures.some(({ sig }) => verify(null, covered, key, Buffer.from(sig, 'base64')));
 }
 
-function readPayload(payload: Uint8Array, where: string, signed: Pick<ReadPlan, 'isSigned' | 'keys'>): PlanReading {
+function readPayload(
+	payload: Uint8Array,
+	where: string,
+	signed: Pick<ReadPlan, 'isSigned' | 'keys'>,
+	isUnbounded: boolean,
+): PlanReading {
 	const parsed = parseJson(payload, where);
 	if ('problem' in parsed) return refused(parsed.problem);
+	const { format, rules } = parsed.document as { format?: unknown; rules?: unknown };
+	const { listed } = countListed(rules);
+	// Before each value is looked at, which is what takes memory. Plans of format 1 were published without this limit.
+	if (listed > MAX_LISTED_VALUES && format !== PLAN_FORMATS[0] && !isUnbounded) {
+		const fault = `it lists ${listed} values, and a device reads ${MAX_LISTED_VALUES} at most`;
+		const remedy = 'Match labels or beginnings of ids instead; idv fleet check says how.';
+		return refused(failure('plan-invalid', `${where}: ${fault}.`, { remedy }));
+	}
 	const checked = check(planSchemaOf(parsed.document), parsed, where);
 	if (!checked.ok) return checked;
 	const digest = createHash('sha256').update(payload).digest('hex');

@@ -20,8 +20,9 @@ export interface BrakeFlags {
 
 /** The plan's findings with those of the brakes, errors first. */
 export async function withBrakes(read: PlanFile, flags: BrakeFlags): Promise<PlanFile> {
-	if (flags.maxMoves !== undefined && flags.inventory === undefined)
-		throw new AgentError('usage', '--max-moves requires --inventory FILE: a share is one of all devices.');
+	const { maxMoves, allowMoves } = flags;
+	if (flags.inventory === undefined && (maxMoves ?? allowMoves) !== undefined)
+		throw new AgentError('usage', '--max-moves and --allow-moves require --inventory FILE: it says who would move.');
 	const previous = flags.previous === undefined ? undefined : await readPlanFile(flags.previous);
 	const inventory = flags.inventory === undefined ? undefined : await readInventory(flags.inventory);
 	const workflows = flags.workflows === undefined ? undefined : await readWorkflows(flags.workflows);
@@ -30,8 +31,8 @@ export async function withBrakes(read: PlanFile, flags: BrakeFlags): Promise<Pla
 		previous: previous && { plan: previous.plan, isSame: previous.digest === read.digest },
 		inventory,
 		workflows,
-		maxMoves: flags.maxMoves,
-		allowMoves: flags.allowMoves,
+		maxMoves,
+		allowMoves,
 	};
 	return withFindings(read, applyBrakes(read.plan, brakes));
 }
@@ -45,12 +46,13 @@ export function withFindings(read: PlanFile, more: readonly Finding[]): PlanFile
 /** Names as a list in JSON, one on each line, or with commas between them. @throws AgentError `usage`. */
 async function readWorkflows(given: string): Promise<string[]> {
 	const bytes = await readBounded(given, MAX_WORKFLOWS_BYTES, 'inventory-invalid', 'workflows').catch((error) => {
-		if (errnoOf((error as Error).cause) === 'ENOENT' && !given.includes('/')) return null;
+		const isFile = /\/|\.(txt|csv|json|lst|list)$/i.test(given);
+		if (errnoOf((error as Error).cause) === 'ENOENT' && !isFile) return null;
 		throw error;
 	});
 	const text = bytes === null ? given : new TextDecoder().decode(bytes).replace(/^\ufeff/, '');
 	const names = /^\s*\[/.test(text) ? namesInJson(text, given) : text.split(/[\n,;]/);
-	const found = names.map((name) => name.trim()).filter((name) => name !== '');
+	const found = names.map((name) => name.trim().replace(/^"(.*)"$/, '$1')).filter((name) => name !== '');
 	if (found.length > 0) return found;
 	throw new AgentError('usage', '--workflows names no workflow.', { remedy: 'Give a file, or names such as a,b,c.' });
 }

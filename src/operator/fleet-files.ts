@@ -30,7 +30,7 @@ export interface PlanFile extends ReadPlan {
  */
 export async function readPlanFile(file: string, publicKeys: readonly string[] = []): Promise<PlanFile> {
 	const bytes = await readBounded(file, 2 * MAX_PLAN_BYTES, 'plan-invalid', 'plan');
-	const reading = readPlan(bytes, file, publicKeys);
+	const reading = readPlan(bytes, file, publicKeys, { isUnbounded: true });
 	if (!reading.ok) {
 		const [first] = reading.problems;
 		throw new AgentError(

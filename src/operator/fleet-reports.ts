@@ -11,8 +11,10 @@ import type { DeviceReport } from '../fleet/progress.ts';
 import { type Authorization, parseAuthorization } from '../protocol/authorization.ts';
 import { DEVICE_LIST_PATH, deviceListSchema, type ListedDevice } from '../protocol/device-list.ts';
 import { normalizeBaseUrl } from '../protocol/endpoints.ts';
+import { isObject, parseJson } from '../protocol/json-pointer.ts';
+import { cleanText } from '../protocol/problem.ts';
 import { readJsonLines } from './inventory.ts';
-import { callService, inOperatorsWords, withClient } from './service-call.ts';
+import { callService, withClient } from './service-call.ts';
 import { resolveTarget, type TargetFlags } from './service-target.ts';
 
 const MAX_LIST_BYTES = 128 * 1024 * 1024;
@@ -32,7 +34,7 @@ export async function gatherReports(flags: SourceFlags, nowMs: number): Promise<
 		const known = reports.get(report.deviceId);
 		reports.set(report.deviceId, known ? newer(known, report) : report);
 	};
-	for (const path of from) for (const report of await fromFiles(path)) add(report);
+	for (const path of from) for (const report of await fromFiles(path, nowMs)) add(report);
 	if (prometheus !== undefined) for (const report of await fromPrometheus(prometheus, flags, nowMs)) add(report);
 	const isAlone = from.length === 0 && prometheus === undefined;
 	if (flags.service || isAlone) for (const report of await fromService(flags, nowMs)) add(report);
@@ -93,24 +95,49 @@ const statusLineSchema = z.object({
 });
 type StatusLine = z.infer<typeof statusLineSchema>;
 
-async function fromFiles(path: string): Promise<DeviceReport[]> {
+/** A clock that is further ahead than this of ours is wrong, here or there. */
+const MAX_AHEAD_MS = 300_000;
+/** Lines that are named. */
+const MAX_FAULTS = 5;
+
+async function fromFiles(path: string, nowMs: number): Promise<DeviceReport[]> {
 	const files = await listFiles(path);
 	const reports: DeviceReport[] = [];
 	let unpaired = 0;
-	for (const file of files)
-		for (const { line, fields } of await readJsonLines(file)) {
+	let ahead = 0;
+	const faults: string[] = [];
+	for (const file of files) {
+		const found = await readJsonLines(file);
+		faults.push(...found.faults);
+		for (const { line, fields } of found.rows) {
 			const read = statusLineSchema.safeParse(fields);
 			if (!read.success) {
-				const [issue] = read.error.issues;
-				throw new AgentError(
-					'inventory-invalid',
-					`${file}: line ${line}: ${issue?.path.join('/') || 'the line'} is not as in "idv-agent status --json".`,
-				);
+				const where = read.error.issues[0]?.path.join('/') || 'the line';
+				const fault = `${file}: line ${line}: ${where} is not as in "idv-agent status --json".`;
+				throw new AgentError('inventory-invalid', fault);
 			}
 			const { deviceId } = read.data;
 			if (deviceId === null) unpaired += 1;
-			else reports.push(reportOf({ ...read.data, deviceId }));
+			else {
+				const report = reportOf({ ...read.data, deviceId });
+				const isAhead = (report.heardAtMs ?? 0) > nowMs + MAX_AHEAD_MS;
+				if (isAhead) ahead += 1;
+				reports.push(isAhead ? { ...report, heardAtMs: null } : report);
+			}
 		}
+	}
+	// A line that was cut off while it was gathered must not hide all others.
+	if (faults.length > 0) {
+		const named = [...faults.slice(0, MAX_FAULTS), ...(faults.length > MAX_FAULTS ? ['…'] : [])].join('\n');
+		if (reports.length + unpaired === 0) throw new AgentError('inventory-invalid', named);
+		printWarning(
+			`${counted(faults.length, 'line')} of ${path} cannot be read and ${faults.length === 1 ? 'is' : 'are'} not counted:\n${named}`,
+		);
+	}
+	if (ahead > 0)
+		printWarning(
+			`${counted(ahead, 'line')} of ${path} with a time that is still to come: a clock is wrong; of these the last line applies.`,
+		);
 	if (unpaired > 0) printWarning(`${counted(unpaired, 'line')} of ${path} without a deviceId: not counted.`);
 	return reports;
 }
@@ -197,6 +224,7 @@ async function fromService(flags: SourceFlags, nowMs: number): Promise<DeviceRep
 
 function listedReport(device: ListedDevice, nowMs: number): DeviceReport {
 	const { online, lastHeartbeatAt, planRevision, planReason = null, agentVersion = null, problemCode = null } = device;
+	const { updateTakenBack } = device;
 	const { deviceId, serial, macAddress, deviceType, workflowId, planRefused } = device;
 	const heardAtMs = readTime(lastHeartbeatAt);
 	return {
@@ -208,6 +236,7 @@ function listedReport(device: ListedDevice, nowMs: number): DeviceReport {
 		refusal: planReason,
 		hindrance: problemCode,
 		next: null,
+		takenBack: updateTakenBack === undefined ? [] : [{ version: updateTakenBack, fault: null }],
 		problem: problemCode,
 	};
 }
@@ -238,21 +267,21 @@ async function fromPrometheus(given: string, flags: SourceFlags, nowMs: number):
 			const url = new URL(`${baseUrl.replace(/\/$/, '')}/api/v1/query`);
 			url.search = String(new URLSearchParams({ query, time: String(nowMs / 1000) }));
 			const request = { method: 'GET', url, authorization, maxBytes: MAX_LIST_BYTES } as const;
-			const answer = await client.send({ ...request, deadlineMs: QUERY_DEADLINE_MS }).catch((error: unknown) => {
-				if (!(error instanceof AgentError)) throw error;
-				throw inOperatorsWords(error.failure, { needs: 'a credential that the metrics store takes' }, false, error);
-			});
-			const text = new TextDecoder().decode(answer.body);
-			const read = answer.status === 200 ? readPoints(text) : null;
+			const { status, body } = await client
+				.send({ ...request, deadlineMs: QUERY_DEADLINE_MS })
+				.catch((error: unknown) => {
+					if (!(error instanceof AgentError)) throw error;
+					const { code, message } = error.failure;
+					throw new AgentError(code, message, { remedy: CHECK_STORE, cause: error });
+				});
+			const text = new TextDecoder().decode(body);
+			const read = status === 200 ? readPoints(text) : null;
 			if (read) return read;
-			throw new AgentError(
-				'bad-response',
-				`${url.host} answered ${answer.status} to a query, and not as Prometheus does.`,
-				{
-					remedy:
-						'Check --prometheus: it is the address before /api/v1. A credential is taken from IDV_PROMETHEUS_AUTHORIZATION.',
-				},
-			);
+			const said = readStoreError(text);
+			const how = said ? `: ${said}` : status === 200 ? ' to a query, and not as Prometheus does' : ' to a query';
+			throw new AgentError('bad-response', `${url.host} answered ${status}${how}.`, {
+				remedy: said || status >= 500 ? 'Look at the metrics store, then run the command again.' : CHECK_STORE,
+			});
 		};
 		const seen = await ask(`last_over_time(idv_agent_report_time_seconds[${REMEMBERED}])`);
 		const online = await ask('idv_agent_online');
@@ -263,9 +292,20 @@ async function fromPrometheus(given: string, flags: SourceFlags, nowMs: number):
 			refused: await ask('idv_agent_plan_refused > 0'),
 			due: await ask('idv_agent_plan_due_time_seconds'),
 			revision: await ask('idv_agent_plan_revision'),
+			takenBack: await ask('idv_agent_update_taken_back == 1'),
 		};
 		return pointReports(seen, online, facts);
 	});
+}
+
+const CHECK_STORE =
+	'Check --prometheus: it is the address before /api/v1. A credential is taken from IDV_PROMETHEUS_AUTHORIZATION.';
+
+/** The words of Prometheus' own error document; `null` for another answer. */
+function readStoreError(text: string): string | null {
+	const said = parseJson(text);
+	const isError = isObject(said) && said['status'] === 'error' && typeof said['error'] === 'string';
+	return isError ? cleanText(String(said['error']), 300).replace(/[.!]$/, '') : null;
 }
 
 /** @throws AgentError `credential-unreadable`. */
@@ -282,13 +322,17 @@ function storeAuthorization(): Authorization | null {
 function readPoints(text: string): Point[] | null {
 	try {
 		const { result } = answerSchema.parse(JSON.parse(text)).data;
-		return result.map(({ metric, value }) => ({ labels: metric, value: Number(value[1]) }));
+		// NaN and infinities are figures of a store, not of a device.
+		return result
+			.map(({ metric, value }) => ({ labels: metric, value: Number(value[1]) }))
+			.filter(({ value }) => Math.abs(value) <= Number.MAX_SAFE_INTEGER);
 	} catch {
 		return null;
 	}
 }
 
-type Facts = Readonly<Record<'workflow' | 'problem' | 'confirmed' | 'refused' | 'due' | 'revision', readonly Point[]>>;
+type Fact = 'workflow' | 'problem' | 'confirmed' | 'refused' | 'due' | 'revision' | 'takenBack';
+type Facts = Readonly<Record<Fact, readonly Point[]>>;
 
 function pointReports(seen: readonly Point[], online: readonly Point[], facts: Facts): DeviceReport[] {
 	// A device may have several series while its version or labels change: the one that was heard last applies.
@@ -306,6 +350,7 @@ function pointReports(seen: readonly Point[], online: readonly Point[], facts: F
 		refused: byDevice(facts.refused),
 		numbers: [facts.revision, facts.confirmed, facts.due].map(byDevice),
 	};
+	const takenBack = Map.groupBy(facts.takenBack, (point) => point.labels['device']);
 	return [...newest].map(([deviceId, { labels, value }]) => {
 		const heardAtMs = value * 1000;
 		const is = isOnline.get(deviceId)?.value === 1;
@@ -328,6 +373,10 @@ function pointReports(seen: readonly Point[], online: readonly Point[], facts: F
 			hindrance: problem,
 			next: due && revision ? { revision, atMs: due * 1000 } : null,
 			agentVersion: labels['version'] ?? null,
+			takenBack: (takenBack.get(deviceId) ?? []).map(({ labels: { update = '', fault = null } }) => ({
+				version: update,
+				fault,
+			})),
 			problem,
 		};
 	});

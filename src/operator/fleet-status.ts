@@ -11,6 +11,7 @@ import {
 	printWarning,
 	reportFailure,
 } from '../cli/output.ts';
+import type { FleetPlan } from '../fleet/plan-format.ts';
 import {
 	type DeviceReport,
 	type DeviceStanding,
@@ -47,6 +48,7 @@ export interface StatusFlags extends SourceFlags {
 const WATCH_SECONDS = 30;
 
 export async function showFleetStatus(flags: StatusFlags): Promise<void> {
+	if (flags.csv && flags.json) throw new AgentError('usage', 'Only one of --csv and --json says how to answer.');
 	if (flags.plan === undefined) return showRevisions(flags);
 	const plan = compilePlan((await readPlanFile(flags.plan)).plan);
 	const inventory = flags.inventory === undefined ? [] : await readInventory(flags.inventory);
@@ -63,21 +65,32 @@ export async function showFleetStatus(flags: StatusFlags): Promise<void> {
 		const unlisted = [...reports.values()].filter(({ deviceId }) => inventory.length > 0 && !known.has(deviceId));
 		const ids = new Set([...known.keys(), ...reports.keys()]);
 		const devices = [...ids].map((id) => standingOf(plan, known.get(id) ?? null, reports.get(id) ?? null, context));
-		warn(plan.plan.revision, [...reports.values()], inventory.length === 0 && usesLabels(plan.plan));
+		warn(plan.plan, [...reports.values()], inventory.length === 0 && usesLabels(plan.plan));
 		return { devices, unlisted };
 	};
-	for (;;) {
-		const { devices, unlisted } = await look();
+	const isWatching = flags.watch !== undefined;
+	const pause = () => wait((typeof flags.watch === 'number' ? flags.watch : WATCH_SECONDS) * 1000);
+	for (let looks = 0; ; looks += 1) {
+		const looked = await look().catch((error: unknown) => {
+			// A store that is away for a moment, or a file that is being replaced, does not end a watch.
+			if (looks === 0 || !(error instanceof AgentError)) throw error;
+			printWarning(error.message);
+		});
+		if (!looked) {
+			await pause();
+			continue;
+		}
+		const { devices, unlisted } = looked;
 		const progress = sumUp(devices);
-		if (process.stdout.isTTY && flags.watch !== undefined) printText('\u001b[2J\u001b[H');
+		if (process.stdout.isTTY && isWatching) printText('\u001b[2J\u001b[H');
 		const failed = judgement(progress, flags);
 		if (flags.csv) printCsv(devices);
 		else if (!flags.json) show(plan.plan.revision, progress, devices, unlisted, flags);
 		const document = flags.json ? documentOf(plan.plan.revision, progress, devices, unlisted, flags) : {};
 		if (failed) return reportFailure(failed, flags, document);
 		if (flags.json) printJson(document);
-		if (flags.watch === undefined) return;
-		await wait((flags.watch === true ? WATCH_SECONDS : flags.watch) * 1000);
+		if (!isWatching) return;
+		await pause();
 	}
 }
 
@@ -85,21 +98,29 @@ function usesLabels({ rules }: { readonly rules: readonly { readonly match: obje
 	return rules.some(({ match }) => 'labels' in match);
 }
 
-function warn(revision: number, reports: readonly DeviceReport[], needsLabels: boolean): void {
+function warn({ revision, validUntil }: FleetPlan, reports: readonly DeviceReport[], needsLabels: boolean): void {
 	const blind = needsLabels ? reports.filter(({ labels }) => labels === null).length : 0;
 	if (blind > 0)
 		printWarning(
-			`The plan chooses by labels, and ${counted(blind, 'device')} report none: name them with --inventory FILE.`,
+			`The plan chooses by labels, and ${counted(blind, 'device')} ${blind === 1 ? 'reports' : 'report'} none: name them with --inventory FILE.`,
 		);
+	if (reports.length === 0)
+		printWarning('No device has reported: look at what --from, --prometheus or --service names.');
+	if (validUntil !== undefined && Date.parse(validUntil) < Date.now())
+		printWarning(`The plan was valid until ${validUntil}: devices stay as they are and begin nothing more by it.`);
 	const newer = reports.reduce((most, one) => Math.max(most, one.planRevision ?? 0, one.planRefused ?? 0), 0);
 	if (newer > revision) printWarning(`Devices report revision ${newer}, and this plan is revision ${revision}.`);
 }
 
 /** What keeps a pipeline from the next step; `null` when nothing does. */
-function judgement({ judged }: FleetProgress, { failAbove, minReported }: StatusFlags): Failure | null {
+function judgement({ judged, devices: known }: FleetProgress, { failAbove, minReported }: StatusFlags): Failure | null {
 	if (failAbove === undefined && minReported === undefined) return null;
 	const { devices, reported, failed } = judged;
 	const missing = `${reported} of ${counted(devices, 'device')} whose change is due have reported`;
+	if (known === 0)
+		return failure('devices-offline', 'No device has reported, and no inventory names one.', {
+			remedy: 'Name the devices with --inventory FILE, and look at the source of the reports.',
+		});
 	if (devices > 0 && (reported === 0 || reported / devices < (minReported ?? 0)))
 		return failure('devices-offline', `${missing}; ${percent(minReported ?? 0)} must have.`, {
 			remedy: 'Wait until more devices have reported, or look at the ones that are offline; do not go on meanwhile.',
@@ -181,7 +202,7 @@ function show(
 	);
 	if (progress.reasons.length > SHOWN) printLine(`and ${progress.reasons.length - SHOWN} other reasons (--json).`);
 	table('', [...spread('Workflow', progress.workflows), ...spread('Agent', progress.versions)]);
-	if (unlisted.length > 0) printLine(`\nNot in the inventory: ${names(unlisted)}`);
+	if (unlisted.length > 0) table('', [[`Not in the inventory: ${names(unlisted)}`]]);
 	if (flags.devices) table('', devices.map(rowOf));
 }
 
@@ -258,7 +279,7 @@ function printCsv(devices: readonly DeviceStanding[]): void {
 /** Words of a device must not become a formula in a spreadsheet. */
 function csvField(value: string | number | null): string {
 	const text = value === null ? '' : String(value);
-	const safe = typeof value === 'string' && /^[=+@\t]/.test(text) ? `'${text}` : text;
+	const safe = typeof value === 'string' && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
 	return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
@@ -268,8 +289,10 @@ function iso(ms: number | null): string | null {
 
 /** Without a plan only revisions can be compared: nothing says what is due. */
 async function showRevisions(flags: StatusFlags): Promise<void> {
-	for (const [name, value] of Object.entries({ '--fail-above': flags.failAbove, '--csv': flags.csv }))
-		if (value !== undefined) throw new AgentError('usage', `${name} requires --plan FILE.`);
+	const { failAbove, minReported, csv, watch, inventory } = flags;
+	const needing = { 'fail-above': failAbove, 'min-reported': minReported, csv, watch, inventory };
+	for (const [name, value] of Object.entries(needing))
+		if (value !== undefined) throw new AgentError('usage', `--${name} requires --plan FILE.`);
 	const reports = [...(await gatherReports(flags, Date.now())).values()];
 	const newest = reports.reduce((most, one) => Math.max(most, one.planRevision ?? 0, one.planRefused ?? 0), 0);
 	const revision = flags.revision ?? (newest || null);
@@ -303,7 +326,7 @@ async function showRevisions(flags: StatusFlags): Promise<void> {
 		...spread('Workflow', workflows),
 	]);
 	for (const { deviceId, refusal } of (refused ?? []).slice(0, SHOWN))
-		if (refusal) printLine(`${deviceId}: ${refusal}`);
+		if (refusal) printTable([[`${deviceId}: ${refusal}`]]);
 	printLine('\nWhat is due, overdue or never seen is known with --plan FILE (and --inventory FILE).');
 }
 

@@ -40,10 +40,10 @@ interface Row {
 
 /** @throws AgentError `inventory-invalid`, a line for each of the first problems. */
 export function readInventory(file: string): Promise<InventoryDevice[]> {
-	return readNoting(file, 'inventory', async (text, note) => {
+	return readNoting(file, async (text, note) => {
 		const devices: InventoryDevice[] = [];
 		const lines = new Map<string, number>();
-		const isCsv = !/^\s*\{/.test(text);
+		const isCsv = !/^\s*[{[]/.test(text);
 		for (const { line, fields } of isCsv ? await csvRows(text, file, note) : jsonLines(text, note)) {
 			const read = rowSchema.safeParse(fields);
 			if (!read.success) {
@@ -58,29 +58,33 @@ export function readInventory(file: string): Promise<InventoryDevice[]> {
 			lines.set(read.data.deviceId, line);
 			devices.push(read.data);
 		}
+		if (lines.size === 0) note(1, 'no device follows');
 		return devices;
 	});
 }
 
-/** Each line's document, for files of other shapes as well. @throws AgentError `inventory-invalid`. */
-export function readJsonLines(file: string): Promise<Row[]> {
-	return readNoting(file, 'report', jsonLines);
+/** Each line's document, for files of other shapes as well, and what is wrong with the other lines. */
+export async function readJsonLines(file: string): Promise<{ rows: Row[]; faults: readonly string[] }> {
+	const faults: string[] = [];
+	const text = await readWhole(file, 'report');
+	return { rows: jsonLines(text, (line, fault) => void faults.push(`${file}: line ${line}: ${fault}.`)), faults };
 }
 
 async function readNoting<Result>(
 	file: string,
-	what: string,
 	read: (text: string, note: NoteProblem) => Result | Promise<Result>,
 ): Promise<Result> {
-	const text = decode(await readBounded(file, MAX_INVENTORY_BYTES, 'inventory-invalid', what), file);
 	const problems: string[] = [];
-	const result = await read(text, (line, fault) => {
+	const result = await read(await readWhole(file, 'inventory'), (line, fault) => {
 		if (problems.length < MAX_PROBLEMS)
 			problems.push(`${file}: line ${line}: ${fault}${fault.endsWith('?') ? '' : '.'}`);
 	});
 	if (problems.length > 0) throw new AgentError('inventory-invalid', problems.join('\n'));
 	return result;
 }
+
+const readWhole = async (file: string, what: string) =>
+	decode(await readBounded(file, MAX_INVENTORY_BYTES, 'inventory-invalid', what), file);
 
 /** A file with nothing in it is an export that failed, not a fleet without devices. */
 function decode(bytes: Uint8Array, file: string): string {
@@ -98,7 +102,15 @@ function decode(bytes: Uint8Array, file: string): string {
 
 type NoteProblem = (line: number, what: string) => void;
 
+/** One object on each line; or a whole document, indented or a list, as other programs write it. */
 function jsonLines(text: string, note: NoteProblem): Row[] {
+	if (/^\s*(?:\[|\{\s*\n)/.test(text)) {
+		const document = parseJson(text);
+		const all: unknown[] = Array.isArray(document) ? document : [document];
+		if (all.every(isObject)) return all.map((fields, index) => ({ line: index + 1, fields }));
+		note(1, 'this is neither one JSON document nor one JSON object on each line (jq -c writes the latter)');
+		return [];
+	}
 	return text.split('\n').flatMap((content, index): Row[] => {
 		if (content.trim() === '') return [];
 		const fields = parseJson(content);

@@ -34,10 +34,19 @@ export const heartbeatSchema = later(() =>
 		planRing: z.number().optional(),
 		/** Why the revision in planRefused could not be followed, in words. */
 		planReason: z.string().optional(),
+		/** The version that was taken back last on this device. */
+		updateTakenBack: z.string().optional(),
 	}),
 );
 /** The fields that a deployment may ask for besides those that every heartbeat has. */
-export const HEARTBEAT_FIELDS = ['agentVersion', 'problemCode', 'planRevision', 'planRing', 'planReason'] as const;
+export const HEARTBEAT_FIELDS = [
+	'agentVersion',
+	'problemCode',
+	'planRevision',
+	'planRing',
+	'planReason',
+	'updateTakenBack',
+] as const;
 export type HeartbeatExtras = Partial<Pick<Heartbeat, (typeof HEARTBEAT_FIELDS)[number]>>;
 /** One JSON text frame every `heartbeatCadence` seconds. */
 export type Heartbeat = z.infer<typeof heartbeatSchema>;

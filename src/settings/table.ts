@@ -135,7 +135,7 @@ export const SETTINGS = {
 				z.array(z.enum(HEARTBEAT_FIELDS, `must be one of ${HEARTBEAT_FIELDS.join(', ')}`)).max(HEARTBEAT_FIELDS.length),
 			),
 			[],
-			'Fields that heartbeats have besides: agentVersion, problemCode, planRevision, planRing, planReason (why the plan was refused); for services that take them.',
+			'Fields that heartbeats have besides: agentVersion, problemCode, planRevision, planRing, planReason (why the plan was refused), updateTakenBack (the version); for services that take them.',
 		),
 		pingKind: optionalText(
 			kindOfMessage,
@@ -259,7 +259,7 @@ export const SETTINGS = {
 		),
 		window: optionalText(
 			timeWindow,
-			'Local time of the day in which a plan may begin an update, such as 02:00-05:00; left out, at any time.',
+			'Local time of the day in which a plan may begin an update, such as 02:00-05:00; left out, or between equal times, at any time.',
 		),
 	},
 	telemetry: {
@@ -332,8 +332,11 @@ export type Settings = Values<typeof SETTINGS>;
 
 /** Every setting by its dotted path, in order. */
 export function listSettings(): ReadonlyMap<string, Setting<unknown>> {
-	return LISTED;
+	listed ??= new Map(walk(SETTINGS, ''));
+	return listed;
 }
+
+let listed: ReadonlyMap<string, Setting<unknown>> | undefined;
 
 function* walk(group: object, prefix: string): Generator<[string, Setting<unknown>]> {
 	for (const [key, entry] of Object.entries(group)) {
@@ -352,8 +355,6 @@ export function environmentName(path: string): string {
 	const words = path.replaceAll('.', '_').replaceAll(/([a-z])([A-Z])/g, '$1_$2');
 	return `IDV_AGENT_${words.toUpperCase()}`;
 }
-
-const LISTED: ReadonlyMap<string, Setting<unknown>> = new Map(walk(SETTINGS, ''));
 
 function isSetting(entry: object): entry is Setting<unknown> {
 	return 'schema' in entry;

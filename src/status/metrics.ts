@@ -120,7 +120,7 @@ function planStateOf(plan: Status['plan']): (typeof PLAN_STATES)[number] {
 }
 
 /** Figures whose changes are kept while they cannot be sent: where the device is, and with what. */
-export function stateMetrics({ state, problem, workflow, plan }: Status): Metric[] {
+export function stateMetrics({ state, problem, workflow, plan, updates }: Status): Metric[] {
 	const named = (name: string, help: string, labels: Sample['labels'] | null, value = 1): Metric =>
 		metric('gauge', name, help, labels ? [{ labels, value }] : []);
 	const planState = planStateOf(plan);
@@ -148,6 +148,12 @@ export function stateMetrics({ state, problem, workflow, plan }: Status): Metric
 			'plan_due_time_seconds',
 			'When the device makes the next change by the plan that it knows.',
 			plan?.next ? Date.parse(plan.next.at) / 1000 : null,
+		),
+		metric(
+			'gauge',
+			'update_taken_back',
+			'1 for each version that did not work on this device and was taken back, by the fault.',
+			(updates?.takenBack ?? []).map(({ version, fault }) => ({ labels: { update: version, fault }, value: 1 })),
 		),
 	];
 }

@@ -115,3 +115,39 @@ function fixed64(field: number, ms: number): Uint8Array {
 	new DataView(bytes.buffer).setBigUint64(1, BigInt(Math.max(0, Math.round(ms * 1000))) * 1000n, true);
 	return bytes;
 }
+
+/**
+ * The part of a push that a store has not taken, by its answer (`ExportMetricsServiceResponse.partial_success`); `null` where it
+ * took all, or answered in another form.
+ */
+export function readRejected(answer: Uint8Array): { readonly points: number; readonly message: string } | null {
+	const partial = fieldsIn(answer)?.get(1);
+	const told = partial instanceof Uint8Array ? fieldsIn(partial) : null;
+	const [points, message] = [told?.get(1), told?.get(2)];
+	if (typeof points !== 'number' || points === 0) return null;
+	return { points, message: message instanceof Uint8Array ? new TextDecoder().decode(message) : '' };
+}
+
+/** The last value of each field of a message with lengths and small numbers only; `null` for anything else. */
+function fieldsIn(bytes: Uint8Array): Map<number, number | Uint8Array> | null {
+	const fields = new Map<number, number | Uint8Array>();
+	let at = 0;
+	const number = () => {
+		let value = 0;
+		for (let factor = 1; factor < 2 ** 53; factor *= 128) {
+			const byte = bytes[at++] ?? 0;
+			value += (byte % 128) * factor;
+			if (byte < 128) break;
+		}
+		return value;
+	};
+	while (at < bytes.length) {
+		const tag = number();
+		const value = number();
+		if (tag % 8 !== 0 && tag % 8 !== 2) return null;
+		const isText = tag % 8 === 2;
+		fields.set(Math.floor(tag / 8), isText ? bytes.subarray(at, at + value) : value);
+		if (isText) at += value;
+	}
+	return at === bytes.length ? fields : null;
+}

@@ -3,6 +3,7 @@ import { type Agent as HttpAgent, request as requestHttp } from 'node:http';
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
+import { readRetryAfter } from '../connection/classify-failure.ts';
 
 export interface Delivery {
 	readonly url: URL;
@@ -18,11 +19,15 @@ export interface Delivery {
 export interface DeliveryAnswer {
 	readonly status: number;
 	readonly retryAfterMs: number | null;
+	/** The beginning of its body. */
+	readonly body: Uint8Array;
 }
 
 const packed = promisify(gzip);
 /** Less than this costs more to pack than to send. */
 const PACKED_FROM_BYTES = 8192;
+/** An answer says nothing in more bytes than these, and a store that never ends it is not listened to. */
+const MAX_ANSWER_BYTES = 4096;
 /** A handshake for each delivery would cost more than the delivery. */
 const keptOpen = new HttpsAgent({ keepAlive: true, maxSockets: 1 });
 
@@ -42,18 +47,30 @@ export async function deliver({ url, headers, body, agent, deadlineMs, signal }:
 				...(isLarge && { 'content-encoding': 'gzip' }),
 				'content-length': bytes.length,
 			},
-			...(agent ? { agent } : isSecure && { agent: keptOpen }),
+			// Node's own for plain http would keep its connection when this agent has ended.
+			agent: agent ?? (isSecure && keptOpen),
+			// Or NODE_TLS_REJECT_UNAUTHORIZED would decide.
+			rejectUnauthorized: true,
 		};
 		const request = (isSecure ? requestHttps : requestHttp)(url, options, (response) => {
-			response.on('error', reject);
-			response.on('end', () => {
-				const seconds = Number(response.headers['retry-after'] ?? Number.NaN);
+			const { headers: answered, statusCode = 0 } = response;
+			const chunks: Uint8Array[] = [];
+			let size = 0;
+			const settle = () =>
 				resolve({
-					status: response.statusCode ?? 0,
-					retryAfterMs: seconds >= 0 ? Math.min(seconds, 86_400) * 1000 : null,
+					status: statusCode,
+					retryAfterMs: readRetryAfter(answered['retry-after'], answered.date) ?? null,
+					body: Buffer.concat(chunks),
 				});
+			response.on('data', (chunk: Uint8Array) => {
+				chunks.push(chunk.subarray(0, MAX_ANSWER_BYTES - size));
+				size += chunk.length;
+				if (size < MAX_ANSWER_BYTES) return;
+				settle();
+				response.destroy();
 			});
-			response.resume();
+			response.on('error', reject);
+			response.on('end', settle);
 		});
 		request.on('error', reject);
 		request.end(bytes);

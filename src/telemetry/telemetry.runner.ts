@@ -10,11 +10,12 @@ import { readText } from '../base/files.edge.ts';
 import type { Log } from '../base/log.edge.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import type { Network } from '../connection/network.edge.ts';
+import { cleanText } from '../protocol/problem.ts';
 import type { Settings } from '../settings/table.ts';
 import { deviceLabels, type MachineFigures, stateMetrics } from '../status/metrics.ts';
 import { changesBetween, createChangeLog, goneFrom, type Seen, seenIn } from './changes.ts';
 import { collectMetrics } from './collect.runner.ts';
-import { encodeMetrics, encodeRequest } from './otlp.ts';
+import { encodeMetrics, encodeRequest, readRejected } from './otlp.ts';
 import { closeDeliveries, deliver } from './push.edge.ts';
 
 const DEADLINE_MS = 20_000;
@@ -23,6 +24,13 @@ const FIRST_MS = 5000;
 /** Deliveries that the line has failed in a row before it is a warning. */
 const FAILURES_TO_WARN = 3;
 const MAX_HEADERS_BYTES = 16 * 1024;
+/** Of a store that says why it did not take something. */
+const MAX_STORE_WORDS = 200;
+/** Headers that belong to the request itself. */
+const OWN_HEADERS = /^(content-.*|host|connection|transfer-encoding|expect|te|upgrade)$/i;
+/** Headers whose value opens something; what another one holds may be an ordinary word. */
+const SECRET_HEADERS = /auth|cookie|key|pass|secret|token/i;
+const LONG_VALUE = 16;
 
 export interface TelemetryParts {
 	readonly agent: Agent;
@@ -37,6 +45,8 @@ export interface TelemetryParts {
 	readonly registerSecret: (secret: string) => void;
 	/** Takes secrets out of a text that leaves the device. */
 	readonly redact: (text: string) => string;
+	/** Called once: what was loaded for the first delivery is in place. */
+	readonly onFirstDelivery: () => void;
 }
 
 export type Telemetry = ReturnType<typeof startTelemetry>;
@@ -123,10 +133,15 @@ export function startTelemetry(parts: TelemetryParts) {
 		// What a store cannot take now it will not take later: it must not hold up what follows.
 		if (isGood || answer.status === 400 || answer.status === 413) changes.delivered(pending);
 		if (isGood) {
+			if (!hasDelivered) parts.onFirstDelivery();
 			hasDelivered = true;
 			seenAll = now;
 			failures = 0;
-			agent.warn('telemetry', null);
+			// What was not taken must not be sent again: the store would refuse it again.
+			const rejected = readRejected(answer.body);
+			const words = rejected && cleanText(parts.redact(rejected.message), MAX_STORE_WORDS);
+			const message = `The metrics store at ${url.host} did not take ${rejected?.points} figures${words ? `: ${words}` : ''}.`;
+			agent.warn('telemetry', rejected && failure('telemetry-failed', message));
 			return null;
 		}
 		const told = failure('telemetry-failed', `The metrics store at ${url.host} answered ${answer.status}.`);
@@ -181,14 +196,20 @@ async function readHeaders(
 		});
 	});
 	const headers: Record<string, string> = {};
-	for (const [index, line] of text.split(/\r?\n/).entries()) {
+	const refuse = (index: number, what: string) =>
+		new AgentError('telemetry-failed', `telemetry.headersFile ${file}: line ${index + 1} ${what}.`, {
+			remedy: 'Write one header on each line, such as Authorization: Bearer TOKEN.',
+		});
+	for (const [index, line] of text
+		.replace(/^\ufeff/, '')
+		.split(/\r?\n/)
+		.entries()) {
 		if (line.trim() === '' || line.startsWith('#')) continue;
 		const [, name, value] = /^([\w!#$%&'*+.^`|~-]+):\s*([\x20-\x7e]*?)\s*$/.exec(line) ?? [];
-		if (name === undefined || value === undefined)
-			throw new AgentError('telemetry-failed', `telemetry.headersFile ${file}: line ${index + 1} is not Name: value.`, {
-				remedy: 'Write one header on each line, such as Authorization: Bearer TOKEN.',
-			});
+		if (name === undefined || value === undefined) throw refuse(index, 'is not Name: value');
+		if (OWN_HEADERS.test(name)) throw refuse(index, `names ${name}, which the agent sets itself`);
 		headers[name.toLowerCase()] = value;
+		if (!SECRET_HEADERS.test(name) && value.length < LONG_VALUE) continue;
 		registerSecret(value);
 		registerSecret(value.slice(value.indexOf(' ') + 1));
 	}

@@ -1,12 +1,16 @@
 /**
  * How long a fleet manager waits and what a device pays: reading an inventory of 100,000 devices and previewing a plan with
  * rules of every kind, and reading, verifying and choosing from a plan that is as large as plans may be.
- * `node test/bench/fleet.ts [devices]`. Asserts nothing.
+ * `npm run bench:fleet -- [--devices 100000]`; `-- --memory` the memory of a device that reads a plan, beside that of parsing its
+ * JSON; `-- --looks 100000` what looks cost a web server (`fleet-looks.ts`). Asserts nothing.
  */
+import { execFileSync } from 'node:child_process';
 import { generateKeyPairSync, sign } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { parseArgs } from 'node:util';
 import { checkPlan } from '../../src/fleet/lint.ts';
 import { PLAN_PAYLOAD_TYPE, signedBytes } from '../../src/fleet/plan-format.ts';
 import { previewPlan } from '../../src/fleet/preview.ts';
@@ -14,7 +18,25 @@ import { compilePlan, planFor } from '../../src/fleet/targeting.ts';
 import { formatPublicKey, readPlan } from '../../src/fleet/verify-plan.runner.ts';
 import { readInventory } from '../../src/operator/inventory.ts';
 
-const devices = Number(process.argv[2] ?? 100_000);
+const { values } = parseArgs({
+	options: {
+		devices: { type: 'string', default: '100000' },
+		looks: { type: 'string' },
+		memory: { type: 'boolean', default: false },
+		/** Within the bench: reads this file in this way, and prints the peak of its own memory. */
+		read: { type: 'string' },
+		as: { type: 'string' },
+	},
+});
+if (values.read !== undefined) {
+	readOnce(values.read, values.as ?? '');
+	process.exit();
+}
+if (values.looks !== undefined) {
+	await (await import('./fleet-looks.ts')).measureLooks(Number(values.looks));
+	process.exit();
+}
+const devices = Number(values.devices);
 const directory = await mkdtemp(join(tmpdir(), 'fleet-bench-'));
 
 function plan(listed: number): Buffer {
@@ -46,6 +68,45 @@ async function measure<Result>(what: string, work: () => Result | Promise<Result
 	return result;
 }
 
+/** The highest resident memory of this process so far, in MiB. */
+function peakMiB(): number {
+	return Number(/^VmHWM:\s+(\d+) kB$/m.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]) / 1024;
+}
+
+function readOnce(file: string, how: string): void {
+	const bytes = readFileSync(file);
+	const [key = ''] = how.split(' ').slice(1);
+	// A first plan of a few bytes: what is loaded and compiled is not the plan's.
+	readPlan(Buffer.from('{"format":"idv-fleet-plan/1","revision":1}'), 'plan', []);
+	const before = peakMiB();
+	if (how.startsWith('plan')) readPlan(bytes, 'plan', [key], { isUnbounded: true });
+	else JSON.parse(Buffer.from(JSON.parse(bytes.toString()).payload, 'base64').toString());
+	console.log((peakMiB() - before).toFixed(1));
+}
+
+function signed(bytes: Buffer) {
+	const { privateKey } = generateKeyPairSync('ed25519');
+	const sig = sign(null, signedBytes(bytes), privateKey).toString('base64');
+	const envelope = { payloadType: PLAN_PAYLOAD_TYPE, payload: bytes.toString('base64'), signatures: [{ sig }] };
+	return { packed: Buffer.from(JSON.stringify(envelope)), publicKey: formatPublicKey(privateKey) };
+}
+
+if (values.memory) {
+	for (const listed of [5000, 10_000, 25_000, 40_000]) {
+		const { packed, publicKey } = signed(plan(listed));
+		const file = join(directory, 'plan.json');
+		await writeFile(file, packed);
+		const run = (how: string) =>
+			Number(execFileSync(process.execPath, ['--no-warnings', import.meta.filename, '--read', file, '--as', how]));
+		const five = (how: string) => Array.from({ length: 5 }, () => run(how)).toSorted((a, b) => a - b)[2];
+		console.log(
+			`${listed} ids, ${Math.round(packed.length / 1024)} KiB signed: ${five(`plan ${publicKey}`)} MiB more at the peak; parsing its JSON alone ${five('parse')} MiB (medians of 5)`,
+		);
+	}
+	await rm(directory, { recursive: true });
+	process.exit();
+}
+
 const lines = Array.from({ length: devices }, (_, index) => {
 	const id = `KIOSK-${String(index).padStart(6, '0')}`;
 	return `${id},SN${index},,kiosk,site-${index % 60};lobby,document-check`;
@@ -58,16 +119,11 @@ for (const listed of [0, 10_000, 55_000]) {
 	console.log(
 		`Plan of ${Math.round(bytes.length / 1024).toLocaleString('en')} KiB, ${listed.toLocaleString('en')} ids listed`,
 	);
-	const { privateKey } = generateKeyPairSync('ed25519');
-	const sig = sign(null, signedBytes(bytes), privateKey).toString('base64');
-	const envelope = { payloadType: PLAN_PAYLOAD_TYPE, payload: bytes.toString('base64'), signatures: [{ sig }] };
-	const packed = Buffer.from(JSON.stringify(envelope));
+	const { packed, publicKey } = signed(bytes);
 	const isTooLarge = packed.length > 2 * 1024 * 1024;
 	const reading = await measure('  a device reads and checks it', () => readPlan(bytes, 'plan', []));
 	if (!isTooLarge)
-		await measure('  a device verifies, reads and checks it signed', () =>
-			readPlan(packed, 'plan', [formatPublicKey(privateKey)]),
-		);
+		await measure('  a device verifies, reads and checks it signed', () => readPlan(packed, 'plan', [publicKey]));
 	if (!reading.ok) throw new Error(reading.problems[0]?.message);
 	const compiled = await measure('  a device chooses its part', () => {
 		const ready = compilePlan(reading.read.plan);

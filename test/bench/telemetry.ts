@@ -1,58 +1,121 @@
 /**
- * What a delivery of metrics costs a device: processor time and bytes, against a store on loopback in another process.
- * `node test/bench/telemetry.ts [pushes]`. Asserts nothing.
+ * What `telemetry.otlpUrl` costs a device, over https: memory and processor time of the agent with it and without it, with the
+ * store behind an authority that Node trusts (the connection is kept) and behind that of `network.caFile` (a resumed handshake for
+ * each push), and of a bare process that sends as many bytes as often, all at the same time, since only figures of one run
+ * compare. `npm run bench:telemetry -- --settle-seconds 60 --seconds 300`. Asserts nothing.
  */
 import { fork } from 'node:child_process';
-import { createServer } from 'node:http';
+import { readFileSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
-import { createCounters } from '../../src/base/counters.ts';
-import { agentMetrics, deviceLabels, fieldMetrics, stateMetrics } from '../../src/status/metrics.ts';
-import { encodeMetrics, encodeRequest } from '../../src/telemetry/otlp.ts';
-import { deliver } from '../../src/telemetry/push.edge.ts';
-import { statusOf } from '../telemetry/store/simulated-devices.ts';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+import { bundle } from '../../scripts/bundle.ts';
+import { startService } from '../../src/service/embedded-service.ts';
+import { readMemory, readThreadsCpuMs, start } from './measure.ts';
+import { pairOnce } from './paired-device.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..');
+const TLS = join(ROOT, 'test/fixtures/tls');
+const MIB = 1024 * 1024;
+/** The least that the setting takes. */
+const INTERVAL_SECONDS = 10;
 
 if (process.argv[2] === 'store') {
-	const server = createServer((request, response) => {
-		request.resume().on('end', () => response.end());
+	const identity = { cert: readFileSync(join(TLS, 'server.pem')), key: readFileSync(join(TLS, 'server.key')) };
+	const pushed = { pushes: 0, bytes: 0 };
+	const server = createServer(identity, (request, response) => {
+		request.on('data', (chunk: Uint8Array) => {
+			if (request.url === '/agent') pushed.bytes += chunk.length;
+		});
+		request.on('end', () => {
+			if (request.url === '/agent') pushed.pushes += 1;
+			response.end();
+		});
 	});
+	// As nginx has it.
+	server.keepAliveTimeout = 75_000;
 	server.listen(0, '127.0.0.1', () => process.send?.((server.address() as AddressInfo).port));
-} else {
-	const pushes = Number(process.argv[2] ?? 500);
+	process.on('message', () => process.send?.(pushed));
+} else await measure();
+
+async function measure(): Promise<void> {
+	const { values } = parseArgs({
+		options: { 'settle-seconds': { type: 'string', default: '60' }, seconds: { type: 'string', default: '300' } },
+	});
+	const seconds = Number(values.seconds);
+	const directory = await mkdtemp(join(tmpdir(), 'idv-agent-bench-'));
+	const service = await startService();
 	const store = fork(import.meta.filename, ['store']);
-	const port = await new Promise((resolve) => store.once('message', resolve));
-	const url = new URL(`http://127.0.0.1:${port}/v1/metrics`);
-	const counters = createCounters();
-	const gauges = {
-		eventsKept: 1,
-		eventBytes: 100,
-		eventsDurable: true,
-		consumers: 1,
-		leases: 0,
-		residentBytes: 4e7,
-		clockSkewSeconds: 0,
+	const port = await new Promise<number>((resolve) => store.once('message', (told) => resolve(Number(told))));
+	const pushed = () =>
+		new Promise<{ pushes: number; bytes: number }>((resolve) => {
+			store.once('message', (told) => resolve(told as { pushes: number; bytes: number }));
+			store.send('tell');
+		});
+	const caFile = join(TLS, 'ca.pem');
+	const environment = {
+		NODE_COMPILE_CACHE: join(directory, 'cache'),
+		MALLOC_ARENA_MAX: '1',
+		NODE_EXTRA_CA_CERTS: caFile,
 	};
-	const machine = { diskFreeBytes: 1e9, diskSizeBytes: 1e10, celsius: 50, scannerPresent: true };
-	let bytes = 0;
-	const push = async () => {
-		const status = statusOf(1, 0.5, Date.now());
-		const ages = { heartbeatMs: 1, acknowledgedMs: 1, planCheckedMs: 1 };
-		const metrics = [
-			...agentMetrics(status, counters, gauges),
-			...stateMetrics(status),
-			...fieldMetrics(machine, ages, Date.now()),
+	const command = join(ROOT, 'node_modules', '.bin', 'node');
+	const running: ReturnType<typeof start>[] = [];
+	try {
+		await bundle({ root: ROOT, entries: { 'idv-agent': 'src/cli/idv-agent.ts' }, outDir: join(directory, 'dist') });
+		const floors = { push: 'test/bench/floor-push.ts' };
+		await bundle({ root: ROOT, entries: floors, outDir: join(directory, 'floor'), singleFile: true });
+		const agent = async (name: string, sets: readonly string[]) => {
+			const { flags } = await pairOnce(service, join(directory, name));
+			const args = ['run', ...flags, ...sets.flatMap((set) => ['--set', set])];
+			const started = start({ name, command, args: [join(directory, 'dist', 'idv-agent.cjs'), ...args], environment });
+			running.push(started);
+			await started.untilLine(/"msg":"online"/, 60_000);
+			return started;
+		};
+		const floor = (name: string, bytes: number) => {
+			const words = [`https://127.0.0.1:${port}/floor`, caFile, String(bytes), String(INTERVAL_SECONDS)];
+			const started = start({ name, command, args: [join(directory, 'floor', 'push.cjs'), ...words], environment });
+			running.push(started);
+			return started;
+		};
+		const sets = (path: string) => [
+			`telemetry.otlpUrl=https://127.0.0.1:${port}/${path}`,
+			`telemetry.intervalSeconds=${INTERVAL_SECONDS}`,
 		];
-		const body = encodeRequest(deviceLabels(status), '0.2.0', [
-			encodeMetrics(metrics, { atMs: Date.now(), startedAtMs: 1 }),
-		]);
-		bytes = body.length;
-		await deliver({ url, headers: {}, body, agent: undefined, deadlineMs: 5000, signal: new AbortController().signal });
-	};
-	for (let n = 0; n < 50; n += 1) await push();
-	const before = process.cpuUsage();
-	for (let n = 0; n < pushes; n += 1) await push();
-	const { user, system } = process.cpuUsage(before);
-	console.log(
-		`${((user + system) / 1000 / pushes).toFixed(2)} ms of processor time a push (${pushes} pushes), ${bytes} bytes before gzip`,
-	);
-	store.kill();
+		const own = `network.caFile=${caFile}`;
+		const pairs = {
+			'the agent': { without: await agent('without', []), with: await agent('with', sets('agent')) },
+			'the agent, network.caFile': {
+				without: await agent('without-own', [own]),
+				with: await agent('with-own', [own, ...sets('own')]),
+			},
+			'floor, a bare https POST': { without: floor('idle', 0), with: floor('posting', 2500) },
+		};
+		await pause(Number(values['settle-seconds']) * 1000);
+		const before = await pushed();
+		const read = ({ pid }: { readonly pid: number }) => ({ cpuMs: readThreadsCpuMs(pid), ...readMemory(pid) });
+		const began = Object.values(pairs).map((pair) => ({ without: read(pair.without), with: read(pair.with) }));
+		await pause(seconds * 1000);
+		const { pushes, bytes } = await pushed();
+		const made = pushes - before.pushes;
+		console.log(`${made} pushes of ${Math.round((bytes - before.bytes) / made)} bytes in ${seconds} s`);
+		for (const [index, [name, pair]] of Object.entries(pairs).entries()) {
+			const now = { without: read(pair.without), with: read(pair.with) };
+			const spent = (which: 'with' | 'without') => now[which].cpuMs - (began[index]?.[which].cpuMs ?? 0);
+			const mib = (value: number) => (value / MIB).toFixed(2);
+			console.log(
+				`${name}: anonymous ${mib(now.without.anonymous)} → ${mib(now.with.anonymous)} MiB, ${mib(now.with.anonymous - now.without.anonymous)} more; ` +
+					`processor time ${spent('without').toFixed(0)} → ${spent('with').toFixed(0)} ms, ${((spent('with') - spent('without')) / made).toFixed(2)} ms a push`,
+			);
+		}
+	} finally {
+		for (const one of running) await one.stop();
+		store.kill();
+		await service.close();
+		await rm(directory, { recursive: true, force: true });
+	}
 }

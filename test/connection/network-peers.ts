@@ -93,6 +93,7 @@ export async function connectProxy(
 			upstream.pipe(socket).pipe(upstream);
 		});
 		upstream.on('error', () => socket.destroy());
+		upstream.on('close', () => socket.destroySoon());
 		socket.on('close', () => upstream.destroy());
 	});
 	return { port, heads, abandoned };

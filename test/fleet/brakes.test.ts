@@ -30,6 +30,11 @@ const lobby = (rings: object[] | null, match: object = { labels: ['lobby'] }) =>
 			{ name: 'lobby', match, workflowId: 'old', ...(rings && { rollout: { to: { workflowId: 'new' }, rings } }) },
 		],
 	});
+const update = (version: string, percent: number) => ({
+	format: 'idv-fleet-plan/2',
+	revision: 7,
+	defaults: { rollout: { to: {}, rings: [{ percent, agent: { version } }] } },
+});
 
 describe('brakes', () => {
 	test.each<[string, ReturnType<typeof planOf>, Partial<Brakes>, RegExp]>([
@@ -68,6 +73,36 @@ describe('brakes', () => {
 			lobby([{ percent: 1, startAt: iso(NOW - HOUR) }]),
 			{ previous: { plan: planOf({}, 6), isSame: false } },
 			/^error .*startAt is in the past/,
+		],
+		[
+			'a start in the past, in a plan that only an inventory is beside',
+			lobby([{ percent: 1, startAt: iso(NOW - HOUR) }]),
+			{ inventory: INVENTORY },
+			/^error .*startAt is in the past: .*leave it out if that is meant, or name the plan in force with --previous/,
+		],
+		[
+			'100 % at once beside an inventory',
+			lobby([{ percent: 100 }]),
+			{ inventory: INVENTORY, maxMoves: 1 },
+			/^error \/rules\/0\/rollout\/rings moves 100 % of its devices at once/,
+		],
+		[
+			'another workflow for a whole rule without a rollout',
+			planOf({ rules: [{ name: 'lobby', match: { labels: ['lobby'] }, workflowId: 'new' }] }, 8),
+			{ previous: { plan: lobby([{ percent: 10, startAt: iso(NOW + HOUR) }]), isSame: false } },
+			/^note \/rules\/0\/workflowId moves 100 % of its devices at once/,
+		],
+		[
+			'another workflow for the whole fleet, of which some devices have it',
+			planOf({ defaults: { workflowId: 'new' } }, 8),
+			{ previous: { plan: lobby([{ percent: 100 }]), isSame: false }, inventory: INVENTORY },
+			/^error \/defaults\/workflowId moves 100 % of its devices at once/,
+		],
+		[
+			'another version of the agent for all of them',
+			planSchemaOf({ format: 'idv-fleet-plan/2' }).parse({ ...update('0.3.1', 100), revision: 8 }),
+			{ previous: { plan: planSchemaOf({ format: 'idv-fleet-plan/2' }).parse(update('0.3.0', 10)), isSame: false } },
+			/^error \/defaults\/rollout\/rings moves 100 % of its devices at once/,
 		],
 		[
 			'100 % at once',
@@ -123,6 +158,15 @@ describe('brakes', () => {
 		).toEqual([]);
 		expect(said(planOf({ defaults: { workflowId: 'new' } }), { inventory: INVENTORY, allowMoves: 100 })).toEqual([]);
 		expect(said(staged, { previous: { plan: staged, isSame: true } })).toEqual([]);
+		// The last step of a rollout: its workflow becomes the rule's own.
+		const last = planOf({ rules: [{ name: 'lobby', match: { labels: ['lobby'] }, workflowId: 'new' }] }, 8);
+		const half = { plan: lobby([{ percent: 50 }]), isSame: false };
+		expect(said(last, { previous: half, inventory: INVENTORY })).toEqual([]);
+		expect(said(last, { previous: half })).toEqual([]);
+		// A number of devices that are meant to move counts for how fast they do, too.
+		const jump = { previous: { plan: lobby(null), isSame: false }, inventory: INVENTORY };
+		expect(said(last, { ...jump, allowMoves: 5 })).toEqual([]);
+		expect(said(last, { ...jump, allowMoves: 4 })).toHaveLength(1);
 		// A ring of the previous plan has begun in its time.
 		const begun = lobby([{ percent: 10, startAt: iso(NOW - HOUR) }]);
 		expect(said({ ...begun, revision: 8 }, { previous: { plan: begun, isSame: false } })).toEqual([]);

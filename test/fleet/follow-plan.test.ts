@@ -133,6 +133,21 @@ describe('a device with a fleet plan', () => {
 		expect(off.device.agent.status()).not.toHaveProperty('updates');
 	});
 
+	test('ends a look that is under way when it stops, and tells nobody what came of it', async () => {
+		const { server, device } = await givenFleetDevice(plan(7, 'boarding'));
+		const [asked, left] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+		server.behave((response) => {
+			response.once('close', left.resolve);
+			asked.resolve();
+		});
+		device.clock.advance(FIRST_LOOK_MS);
+		await asked.promise;
+		await device.agent.stop();
+		// The pool of connections is still open: whoever has asked has ended it.
+		await left.promise;
+		expect(device.agent.status()).toMatchObject({ warnings: [], plan: { checkedAt: null } });
+	});
+
 	test('keeps the plan through a restart without its server [F118]', async () => {
 		const { server, device } = await givenFleetDevice(plan(7, 'boarding'));
 		device.clock.advance(FIRST_LOOK_MS);

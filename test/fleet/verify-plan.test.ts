@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MAX_LISTED_VALUES } from '../../src/fleet/terms.ts';
 import { readPlan } from '../../src/fleet/verify-plan.runner.ts';
 import { createSigner } from '../fixtures/plans.ts';
 
@@ -110,6 +111,20 @@ describe('format 2', () => {
 		['"extensions": []', /\/extensions must be an object/],
 	])('refuses %s', (fields, words) => {
 		expect(problemsOf(of(more(fields)))).toMatch(words);
+	});
+
+	test('lists what a device can read, and only a plan of format 1 may list more', () => {
+		const listing = (count: number, format: number) => {
+			const deviceIds = Array.from({ length: count }, (_, n) => `K-${n}`);
+			const rules = [{ name: 'own', match: { deviceIds: deviceIds.slice(1) }, workflowId: 'x' }];
+			rules.push({ name: 'more', match: { deviceIds: deviceIds.slice(0, 1) }, workflowId: 'y' });
+			return problemsOf(JSON.stringify({ format: `idv-fleet-plan/${format}`, revision: 1, rules }));
+		};
+		expect(listing(MAX_LISTED_VALUES, 2)).toBe('');
+		expect(listing(MAX_LISTED_VALUES + 1, 1)).toBe('');
+		expect(listing(MAX_LISTED_VALUES + 1, 2)).toBe(
+			'plan.json: it lists 25001 values, and a device reads 25000 at most. [plan-invalid]',
+		);
 	});
 
 	test('a format of the future is named', () => {

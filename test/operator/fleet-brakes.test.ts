@@ -55,7 +55,7 @@ test('moves beyond the limit are signed only with their number', async () => {
 	});
 	expect((await sign(file, ...flags, '--allow-moves', '99')).status).toBe(65);
 	expect((await sign(file, ...flags, '--allow-moves', '100')).status).toBe(0);
-	await operator.expectRefused({ status: 64, code: 'usage', words: /--max-moves requires --inventory/ }, [
+	await operator.expectRefused({ status: 64, code: 'usage', words: /require --inventory FILE/ }, [
 		'fleet',
 		'check',
 		file,
@@ -72,7 +72,11 @@ test('a revision is signed once', async () => {
 		status: 65,
 		stderr: expect.stringMatching(/was published with other content: give this plan 8/),
 	});
-	expect((await sign(await plan({ workflowId: 'checkout' }, 8), '--previous', out)).status).toBe(0);
+	const { status, stderr } = await sign(await plan({ workflowId: 'checkout' }, 8), '--previous', out);
+	expect({ status, stderr }).toEqual({
+		status: 0,
+		stderr: expect.stringMatching(/workflowId moves 100 % of its devices/),
+	});
 });
 
 test('a plan that devices could not take is refused by check and sign alike, with another way to write it', async () => {

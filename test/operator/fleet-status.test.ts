@@ -114,6 +114,98 @@ describe('idv fleet status --plan', () => {
 		expect(stderr).toMatch(/^Warning: 1 line of .*gathered without a deviceId: not counted\.$/m);
 	});
 
+	test('a line that was cut off is named, and hides no other', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const from = await lines(line('K-1', 'new'), line('K-2', 'new').slice(0, 100));
+		const { stdout, stderr } = await status('--plan', plan, '--from', from, '--json');
+		expect(JSON.parse(stdout)).toMatchObject({ devices: 1, atTarget: 1 });
+		expect(stderr).toMatch(/^Warning: 1 line of .* is not counted:\n.*: line 2: this is not one whole JSON object/);
+		const whole = await lines(JSON.stringify(JSON.parse(line('K-1', 'new')), null, 2));
+		expect(succeeded(await status('--plan', plan, '--from', whole, '--json'))).toMatchObject({ devices: 1 });
+	});
+
+	test('a time that is still to come does not make a line the newest', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const ahead = { channel: { lastHeartbeatAt: new Date(Date.now() + 1e10).toISOString() } };
+		const from = await lines(line('K-1', 'new', ahead), line('K-1', 'new', { state: 'offline' }));
+		const { stdout, stderr } = await status('--plan', plan, '--from', from, '--json');
+		expect(JSON.parse(stdout)).toMatchObject({ offline: 1 });
+		expect(stderr).toMatch(/1 line of .* with a time that is still to come/);
+	});
+
+	test('words of a device do not steer the terminal', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const refused = { revision: 7, message: 'No.\u001b[2J\n\u202eGone.' };
+		const from = await lines(line('K\u001b[31m', 'old', { plan: { revision: 7, followed: 6, refused } }));
+		const { stdout } = await status('--plan', plan, '--from', from, '--devices');
+		expect(stdout).toMatch(/^1 +refused +No\. \[2J Gone\. \(K \[31m\)$/m);
+		expect(stdout).not.toMatch(/[\p{Bidi_Control}\u001b]/u);
+	});
+
+	test('a version that was taken back counts as refused, also where the service or a store tells it', async () => {
+		const rings = [{ percent: 100, agent: { version: '0.3.0' } }];
+		const plan = await planFile({
+			format: 'idv-fleet-plan/2',
+			defaults: { workflowId: 'new', rollout: { to: {}, rings } },
+		});
+		const points: Record<string, [object, number]> = {
+			report_time: [{ version: '0.2.0' }, Date.now() / 1000],
+			online: [{}, 1],
+			workflow: [{ workflow: 'new' }, 1],
+			taken_back: [{ update: '0.3.0', fault: 'crashes' }, 1],
+		};
+		const store = createServer((request, response) => {
+			const found = Object.entries(points).find(
+				([name]) => request.url?.includes(`idv_agent_update_${name}`) || request.url?.includes(`idv_agent_${name}`),
+			);
+			const result = found ? [{ metric: { device: 'P-1', ...found[1][0] }, value: [1, String(found[1][1])] }] : [];
+			response.end(JSON.stringify({ status: 'success', data: { resultType: 'vector', result } }));
+		});
+		const url = `http://127.0.0.1:${await listen(store)}`;
+		const shown = succeeded(await status('--plan', plan, '--prometheus', url, '--json'));
+		expect(shown).toMatchObject({
+			refused: 1,
+			reasons: [{ reason: 'version 0.3.0 was taken back (crashes)', examples: ['P-1'] }],
+		});
+	});
+
+	test.each<[string, number, string, RegExp]>([
+		[
+			'with an error of its own',
+			422,
+			'{"status":"error","error":"too many samples"}',
+			/answered 422: too many samples\./,
+		],
+		['that is down', 500, 'oops', /answered 500 to a query\. Look at the metrics store/],
+		['that asks for a credential', 401, '', /answered 401 .*IDV_PROMETHEUS_AUTHORIZATION/],
+	])('a metrics store %s is named', async (_, code, body, words) => {
+		const store = createServer((_request, response) => response.writeHead(code).end(body));
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const url = `http://127.0.0.1:${await listen(store)}`;
+		await operator.expectRefused({ status: 69, code: 'bad-response', words }, [
+			'fleet',
+			'status',
+			'--plan',
+			plan,
+			'--prometheus',
+			url,
+		]);
+	});
+
+	test('a pipeline without a report does not go on, and NaN of a store is no figure', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		let result: object[] = [];
+		const store = createServer((_request, response) =>
+			response.end(JSON.stringify({ status: 'success', data: { resultType: 'vector', result } })),
+		);
+		const args = ['--plan', plan, '--prometheus', `http://127.0.0.1:${await listen(store)}`];
+		expect((await operator.idv(['fleet', 'status', ...args, '--fail-above', '2%'])).status).toBe(69);
+		for (const value of ['NaN', '+Inf', '1e300']) {
+			result = [{ metric: { device: 'K-1' }, value: [1, value] }];
+			expect(JSON.parse((await status(...args, '--json')).stdout)).toMatchObject({ devices: 0 });
+		}
+	});
+
 	test('a pipeline stops at too many failures, and at too few reports', async () => {
 		const plan = await planFile({ defaults: { workflowId: 'new' } });
 		const refused = { plan: { revision: 7, followed: 6, refused: { revision: 7, message: 'No.' } } };
@@ -153,12 +245,15 @@ describe('idv fleet status --plan', () => {
 	test('writes CSV that a spreadsheet reads, without formulas of a device', async () => {
 		const plan = await planFile({ defaults: { workflowId: 'new' } });
 		const refused = { revision: 7, message: '=cmd("x"), or not' };
-		const from = await lines(line('K-1', 'old', { plan: { revision: 7, followed: 6, refused } }), line('K-2', 'new'));
+		const from = await lines(
+			line('K-1', 'old', { plan: { revision: 7, followed: 6, refused } }),
+			line('K-2', 'new', { agentVersion: '-1' }),
+		);
 		const { stdout } = await status('--plan', plan, '--from', from, '--csv');
 		const { parse } = await import('csv-parse/sync');
 		expect(parse(stdout, { columns: true })).toMatchObject([
 			{ deviceId: 'K-1', standing: 'refused', workflowId: 'old', target: 'new', reason: `'=cmd("x"), or not` },
-			{ deviceId: 'K-2', standing: 'atTarget', agentVersion: '0.2.0', reason: '' },
+			{ deviceId: 'K-2', standing: 'atTarget', agentVersion: "'-1", reason: '' },
 		]);
 	});
 
@@ -167,7 +262,7 @@ describe('idv fleet status --plan', () => {
 		const plan = await planFile({ rules });
 		const from = await lines(line('K-1', 'new', { labels: ['lobby'] }), line('K-2', 'old'));
 		const { stdout, stderr } = await status('--plan', plan, '--from', from, '--json', '--devices');
-		expect(stderr).toMatch(/1 device report none: name them with --inventory FILE/);
+		expect(stderr).toMatch(/1 device reports none: name them with --inventory FILE/);
 		expect(JSON.parse(stdout).reports).toMatchObject([
 			{ deviceId: 'K-1', rule: 'lobby' },
 			{ deviceId: 'K-2', rule: null },
@@ -196,6 +291,36 @@ describe('idv fleet status --plan', () => {
 		expect(shown).toMatchObject({ devices: 2, refused: 1, atTarget: 1, versions: { '0.2.0': 2 } });
 		expect(shown.reasons).toMatchObject([{ reason: 'No such workflow.', devices: 1, examples: ['S-1'] }]);
 		expect(succeeded(await status('--plan', plan, '--from', from, '--json')).devices).toBe(1);
+	});
+
+	test('reads from a metrics store which versions were taken back', async () => {
+		const now = Math.floor(Date.now() / 1000);
+		const of = (device: string, value: number, more = {}) => ({
+			metric: { device, version: '0.2.0', ...more },
+			value: [now, String(value)],
+		});
+		const series: Record<string, object[]> = {
+			idv_agent_report_time_seconds: [of('K-1', now), of('K-2', now), of('K-3', now, { version: '0.3.0' })],
+			idv_agent_online: ['K-1', 'K-2', 'K-3'].map((device) => of(device, 1)),
+			idv_agent_update_taken_back: [
+				of('K-1', 1, { update: '0.2.9', fault: 'not-online' }),
+				of('K-1', 1, { update: '0.3.0', fault: 'crashes' }),
+				of('K-2', 1, { update: '0.2.9', fault: 'not-online' }),
+			],
+		};
+		const store = createServer((request, response) => {
+			const query = new URL(request.url ?? '', 'http://store').searchParams.get('query') ?? '';
+			const name = /idv_agent_\w+/.exec(query)?.[0] ?? '';
+			response.end(JSON.stringify({ status: 'success', data: { resultType: 'vector', result: series[name] ?? [] } }));
+		});
+		const rings = [{ percent: 100, agent: { version: '0.3.0' } }];
+		const plan = await planFile({ format: 'idv-fleet-plan/2', defaults: { rollout: { to: {}, rings } } });
+		const url = `http://127.0.0.1:${await listen(store)}`;
+		const shown = succeeded(await status('--plan', plan, '--prometheus', url, '--json'));
+		expect(shown).toMatchObject({ devices: 3, atTarget: 1, refused: 1 });
+		expect(shown.reasons).toContainEqual(
+			expect.objectContaining({ reason: 'version 0.3.0 was taken back (crashes)', examples: ['K-1'] }),
+		);
 	});
 
 	test('a store that is no metrics store is named', async () => {

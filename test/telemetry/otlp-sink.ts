@@ -1,5 +1,12 @@
 /** A store that takes OTLP over HTTP, with its moods, and a reader of protobuf that knows nothing of the encoder. */
-import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
+import {
+	createServer,
+	type IncomingHttpHeaders,
+	type IncomingMessage,
+	type Server,
+	type ServerResponse,
+} from 'node:http';
+import { createServer as createSecureServer } from 'node:https';
 import { gunzipSync } from 'node:zlib';
 import { onTestFinished } from 'vitest';
 import { listen } from '../connection/network-peers.ts';
@@ -100,16 +107,21 @@ export interface Sink {
 	readonly pushes: readonly Push[];
 	/** Answers so from now on; 0 cuts the line. */
 	status: number;
+	/** Answers with these, and with this body, from now on. */
+	headers: Readonly<Record<string, string>>;
+	answer: Uint8Array;
 	/** Resolves when so many pushes, taken or not, have come in all. */
 	untilAsked(count: number): Promise<void>;
 	readonly server: Server;
 }
 
-export async function givenSink(): Promise<Sink> {
+/** @param tls what it shows, for https on the name `localhost`. */
+export async function givenSink(tls?: { readonly cert: string; readonly key: string }): Promise<Sink> {
 	const pushes: Push[] = [];
 	const waiting = new Set<() => void>();
 	let asked = 0;
-	const server = createServer((request, response) => {
+	const server = tls ? createSecureServer(tls) : createServer();
+	server.on('request', (request: IncomingMessage, response: ServerResponse) => {
 		const chunks: Uint8Array[] = [];
 		request.on('data', (chunk: Uint8Array) => chunks.push(chunk));
 		request.on('end', () => {
@@ -122,15 +134,17 @@ export async function givenSink(): Promise<Sink> {
 				for (const look of [...waiting]) look();
 			});
 			if (sink.status === 0) request.socket.destroy();
-			else response.writeHead(sink.status).end();
+			else response.writeHead(sink.status, sink.headers).end(sink.answer);
 		});
 	});
 	const port = await listen(server);
 	onTestFinished(() => server.closeAllConnections());
 	const sink: Sink = {
-		url: `http://127.0.0.1:${port}/opentelemetry/v1/metrics?key=secret-in-query`,
+		url: `${tls ? 'https' : 'http'}://127.0.0.1:${port}/opentelemetry/v1/metrics?key=secret-in-query`,
 		pushes,
 		status: 200,
+		headers: {},
+		answer: new Uint8Array(),
 		server,
 		untilAsked: (count) =>
 			new Promise((resolve) => {

@@ -55,6 +55,7 @@ export function statusOf(n: number, share: number, atMs: number): Status {
 			refused: isRefused ? refused : null,
 			checkedAt: at,
 		},
+		...(n % 8 === 0 && { updates: { ordered: null, takenBack: [{ version: '0.2.0', at, fault: 'crashes' }] } }),
 		sessionId: null,
 		pairedAt: null,
 		problem: isBad ? problem : null,
