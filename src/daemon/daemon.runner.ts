@@ -198,6 +198,8 @@ export async function startDaemon(options: DaemonOptions) {
 		});
 		const ofRoutes = { audit, clock, counters, forward, recentLog, scanners: scanning.report, machine };
 		const routes = localRoutes(agent, ofRoutes);
+		// The request for the channel is on its way while the sockets are opened, and its answer is taken as soon as they are.
+		await handleArrived();
 		const server = await openLocalServer({
 			runDir: paths.runDir,
 			routes,
@@ -207,6 +209,7 @@ export async function startDaemon(options: DaemonOptions) {
 			maskSecrets: secrets.mask,
 		});
 		closers.push(() => server.close());
+		await handleArrived();
 		// The next save that works withdraws it.
 		for (const notice of [
 			...notices,
@@ -249,6 +252,7 @@ export async function startDaemon(options: DaemonOptions) {
 		});
 		closers.push(() => ports.close());
 		await ports.apply(settings());
+		await handleArrived();
 		let telemetry: Telemetry | null = null;
 		const applyTelemetry = async () => {
 			if (settings().telemetry.otlpUrl === null) {
@@ -370,6 +374,9 @@ function machineFigures(
 		return known.figures;
 	};
 }
+
+/** Everything here is read synchronously: until its end, no connection would get on. */
+const handleArrived = () => new Promise((done) => setImmediate(done));
 
 /** Reads the settings that are in force at each access. */
 function eventBounds(settings: () => Settings['events']) {
