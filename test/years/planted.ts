@@ -109,13 +109,18 @@ const OF_INVARIANTS: readonly Plant[] = [
 		"if (isOpen()) listener({ type: 'frame', frame });",
 		"clock.schedule(Math.random() < 0.2 ? 3000 : 0, () => listener({ type: 'frame', frame }));",
 	),
-	one(
-		'numbers-again',
-		'numbers-rise',
-		STORE,
-		'given = Math.max(given, extent.last) + 1;',
-		'given = Math.max(1, Math.max(given, extent.last) + (wallMs() % 2 === 0 ? 1 : -1));',
-	),
+	{
+		name: 'numbers-again',
+		catches: 'numbers-rise',
+		edits: [
+			[
+				STORE,
+				'given = Math.max(given, extent.last) + 1;',
+				'given = Math.max(1, Math.max(given, extent.last) + (wallMs() % 2 === 0 ? 1 : -1));',
+			],
+			[TRANSACTION, 'batch.filter(({ number }) => number > extent.last)', 'batch'],
+		],
+	},
 	one(
 		'one-epoch-for-all',
 		'ids-once',
