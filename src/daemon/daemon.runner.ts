@@ -363,8 +363,7 @@ function machineFigures(
 	let known: { readonly atMs: number; readonly figures: Promise<MachineFigures> } | null = null;
 	const read = async () => {
 		const { readMachineFigures } = await import('../telemetry/machine.edge.ts');
-		const present = await scannerPresent().catch(() => null);
-		return { ...(await readMachineFigures(stateDir, root)), scannerPresent: present };
+		return { ...(await readMachineFigures(stateDir, root)), scannerPresent: await scannerPresent().catch(() => null) };
 	};
 	return () => {
 		const nowMs = clock.monotonicMs();
@@ -394,7 +393,6 @@ function eventBounds(settings: () => Settings['events']) {
 /** A group that no setting names, on a machine whose agent systemd does not start: no user is waiting to be let in. */
 function isNotMissed(group: unknown, { origins }: LoadedSettings, env: NodeJS.ProcessEnv): boolean {
 	if (group === undefined || env['NOTIFY_SOCKET'] || env['INVOCATION_ID']) return false;
-	return ['local.agentGroup', 'local.adminGroup'].every(
-		(path) => (origins.get(path)?.source ?? 'default') === 'default',
-	);
+	const isDefault = (path: string) => (origins.get(path)?.source ?? 'default') === 'default';
+	return isDefault('local.agentGroup') && isDefault('local.adminGroup');
 }
