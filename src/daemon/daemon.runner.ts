@@ -198,6 +198,7 @@ export async function startDaemon(options: DaemonOptions) {
 		});
 		const ofRoutes = { audit, clock, counters, forward, recentLog, scanners: scanning.report, machine };
 		const routes = localRoutes(agent, ofRoutes);
+		// The request for the channel is on its way while the sockets are opened, and its answer is taken as soon as they are.
 		await handleArrived();
 		const server = await openLocalServer({
 			runDir: paths.runDir,
@@ -273,6 +274,7 @@ export async function startDaemon(options: DaemonOptions) {
 		};
 		await applyTelemetry();
 		closers.push(() => telemetry?.close());
+
 		// A device that waits for its code has time to load what a pairing needs, and all others never load it.
 		if (agent.status().state === 'unpaired')
 			setImmediate(() => {
@@ -372,7 +374,7 @@ function machineFigures(
 	};
 }
 
-/** Everything here is read synchronously: without this no connection would get on before the end of the start. */
+/** Everything here is read synchronously: until its end, no connection would get on. */
 const handleArrived = () => new Promise((done) => setImmediate(done));
 
 /** Reads the settings that are in force at each access. */
