@@ -139,6 +139,10 @@ async function addDeviceFiles(
 	await copy('systemd/idv-agent-generator', 'usr/lib/systemd/system-generators/idv-agent-generator', 0o755);
 	const units = (await readdir(join(root, 'systemd'))).filter((file) => /\.(service|socket|path)$/.test(file));
 	for (const unit of units.toSorted()) await copy(`systemd/${unit}`, `usr/lib/systemd/system/${unit}`);
+	// By a link of the package's own: it has to be there when no script of the package has run to its end.
+	const wants = 'usr/lib/systemd/system/multi-user.target.wants';
+	await mkdir(join(tree, wants), { recursive: true });
+	await symlink('../idv-agent-finish.service', join(tree, wants, 'idv-agent-finish.service'));
 	await copy('systemd/check-credentials', 'usr/lib/idv-agent/check-credentials', 0o755);
 	await copy('systemd/newer-systemd.conf', 'usr/lib/idv-agent/newer-systemd.conf');
 	for (const file of await readdir(join(root, 'systemd/drop-ins')))

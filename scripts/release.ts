@@ -1,8 +1,9 @@
 /**
  * Puts a release together in `build/release`: the packages for both architectures, the list of all that is shipped, the index
- * of an apt repository, notes and checksums. `npm run release` runs this; it publishes and signs nothing. Same input, same bytes.
+ * of an apt repository, notes and checksums. `npm run release` runs this (`-- x64` for one architecture only); it publishes and signs
+ * nothing. Same input, same bytes.
  */
-import { execFile } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { copyFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { basename, join, relative, resolve } from 'node:path';
@@ -79,7 +80,9 @@ async function main(): Promise<void> {
 	const built = async () =>
 		(await readdir(build).catch(() => [])).filter((name) => name.endsWith('.deb')).map((name) => join(build, name));
 	for (const old of await built()) await rm(old);
-	await run(process.execPath, [join(root, 'scripts/debian-package.ts')], { cwd: root, env });
+	const architectures = process.argv.slice(2);
+	const words = [join(root, 'scripts/debian-package.ts'), ...architectures];
+	execFileSync(process.execPath, words, { cwd: root, env, stdio: 'inherit' });
 	const outDir = join(build, 'release');
 	const names = await assembleRelease({ root, version, packages: await built(), epoch: Number(epoch), outDir });
 	process.stdout.write(names.map((name) => `${relative(root, join(outDir, name))}\n`).join(''));

@@ -34,6 +34,7 @@ const ANSWER_MS = 5_000;
 
 export async function showUpdates(flags: AskFlags): Promise<void> {
 	const keep = openUpdateKeep();
+	if (!(await keep.isReadable())) mustBeRoot();
 	const [trial, outcomes] = [await keep.trial(), await keep.outcomes()];
 	if (flags.json) return printJson({ version: VERSION, trial, ...outcomes });
 	printLine(trialLine(trial));
@@ -64,7 +65,11 @@ export async function forgetVersion(flags: AskFlags, version: string): Promise<v
 			remedy: 'idv-agent update show lists those that were.',
 		});
 	await keep.saveOutcomes({ ...outcomes, takenBack });
-	printAnswer(flags, { forgotten: version }, `apt may install version ${version} again.`);
+	printAnswer(
+		flags,
+		{ forgotten: version },
+		`apt may install version ${version} again; the warning in the status ends when the agent is next started.`,
+	);
 }
 
 /** `idv-agent update prepare VERSION`: the package's own script, before dpkg replaces anything. */
@@ -124,6 +129,7 @@ async function getsThrough(flags: AskFlags, loaded: LoadedSettings): Promise<boo
 export async function applyPlan(flags: AskFlags): Promise<void> {
 	mustBeRoot();
 	const paths = choosePaths(flags, process.env);
+	const client = clientFor(flags);
 	const { settings, problems } = await loadSettings(sourcesOf(flags));
 	const [problem] = problems;
 	if (problem) throw new AgentError(problem.code, problem.message, problem);
@@ -147,6 +153,13 @@ export async function applyPlan(flags: AskFlags): Promise<void> {
 		},
 		planFile: join(paths.stateDir, PLAN_FILE),
 		clock: systemClock,
+		// An agent that does not answer may need the update.
+		isHeld: () =>
+			client.request('agent', 'GET', LOCAL_ROUTES.leases, undefined, { deadlineMs: ANSWER_MS }).then(
+				(answer) => (answer as { leases: unknown[] }).leases.length > 0,
+				() => false,
+			),
+		say: printLine,
 	});
 	printAnswer(
 		flags,

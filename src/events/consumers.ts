@@ -1,7 +1,7 @@
 /** The consumers of events: names, the position that each has acknowledged, and how many there may be. No I/O. */
 import { AgentError } from '../base/errors.ts';
 import { OWN_NAME } from '../protocol/local-api.ts';
-import type { Position } from './event-table.edge.ts';
+import type { Position } from './transaction.ts';
 
 /** Named consumers, at most. A new one takes the place of one that has been silent for the whole retention time. */
 export const MAX_CONSUMERS = 128;

@@ -1,20 +1,26 @@
 /**
  * The events in one SQLite database, and in the tail beside it what the database has not committed yet: while applications
- * acknowledge at once, no content comes into the database at all. Owns the tables and how each thing is read and written; decides nothing about when, what is kept, and what to do when it fails. Every function may throw SQLite's errors.
+ * acknowledge at once, no content comes into the database at all. Owns the tables and how each thing is read and written, and
+ * which flush comes before which step (docs/decisions/0048-flushes-beside-the-main-thread.md); decides nothing about when, what
+ * is kept, and what to do when it fails. Every function may throw SQLite's errors.
  */
-import { closeSync, openSync, rmSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, rmSync } from 'node:fs';
 import type { SQLInputValue, StatementSync } from 'node:sqlite';
 import { isDamage, NewerVersionError } from './damaged-events.edge.ts';
-import { KEY_SEPARATOR, keyOf, type StoredMessage } from './duplicates.ts';
+import { KEY_SEPARATOR, type StoredMessage } from './duplicates.ts';
 import type { Erasure, Stored } from './erasure.ts';
 import type { Entry, Epoch } from './event.ts';
-import { type Change, type EventTail, openEventTail, tailOf } from './event-tail.edge.ts';
+import { openEventTail, tailOf } from './event-tail.edge.ts';
+import { type Flushes, flushNames, runNow } from './flushing.edge.ts';
+import type { Change, KeptEvent, Position } from './transaction.ts';
 
 /** In the place of a file: the same tables in memory, gone with the process. */
 export const IN_MEMORY = ':memory:';
 
 /** So much waits in the tail at most, in bytes. */
 const MAX_TAIL_BYTES = 256 * 1024;
+/** The database's log grows to this, in bytes, before it is moved into the database. */
+const MAX_LOG_BYTES = 8 * 1024 * 1024;
 /** Numbers of deleted events go so many at a time: each time is a page. */
 const FORGET_AT_ONCE = 64;
 
@@ -35,18 +41,6 @@ const COLUMNS = {
 	event: 'number epoch service_id kept_ms size at type kind workflow_id format content'.split(' '),
 } as const;
 
-export interface Position {
-	/** Number of the last acknowledged event; 0 before the first. */
-	readonly number: number;
-	readonly seenMs: number;
-}
-
-export interface KeptEvent {
-	readonly number: number;
-	readonly size: number;
-	readonly keptMs: number;
-}
-
 export type EventTable = ReturnType<typeof openEventTable>;
 export type Row = Record<string, SQLInputValue>;
 
@@ -55,8 +49,23 @@ export function openEventTable(file: string) {
 	const { DatabaseSync } = process.getBuiltinModule('node:sqlite');
 	const onDisk = file !== IN_MEMORY;
 	// SQLite would let the whole group read a file that it makes; the log beside it gets the same permissions.
-	if (onDisk) closeSync(openSync(file, 'a', 0o600));
-	const database = new DatabaseSync(file);
+	const main = onDisk ? openSync(file, 'a', 0o600) : -1;
+	let log = -1;
+	const closeFiles = () => {
+		for (const open of [main, log]) if (open !== -1) closeSync(open);
+	};
+	const database = attempted(() => new DatabaseSync(file), closeFiles);
+	const close = () => {
+		try {
+			if (database.isTransaction) database.exec('ROLLBACK');
+			// SQLite moves its log into the database when it closes: with flushes of its own.
+			database.exec('PRAGMA synchronous = FULL');
+		} finally {
+			database.close();
+			// Not before: with the first descriptor that a process closes it loses SQLite's locks.
+			closeFiles();
+		}
+	};
 	const prepared = new Map<string, StatementSync>();
 	const run = (sql: string, ...values: SQLInputValue[]) => {
 		const statement = prepared.get(sql) ?? database.prepare(sql);
@@ -72,61 +81,72 @@ export function openEventTable(file: string) {
 			const found = run(`SELECT name FROM pragma_table_info('${table}')`).all();
 			return columns.every((column) => found.some(({ name }) => name === column));
 		});
-	try {
+	attempted(() => {
 		// Exclusive: one process uses it, and then the log needs no shared memory file.
 		database.exec('PRAGMA locking_mode = EXCLUSIVE');
 		database.exec(
 			'PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -1024; PRAGMA cache_spill = OFF',
 		);
-		// Moving the log into the file holds everything up: half as often as by default, at 8 MiB.
-		database.exec('PRAGMA wal_autocheckpoint = 2000');
+		database.exec('PRAGMA wal_autocheckpoint = 0');
 		const version = Number(run('PRAGMA user_version').all()[0]?.['user_version']);
 		// A newer version adds columns and tables; what it needs is left as it is.
 		if (version > SCHEMA_VERSION && !hasOurColumns()) throw new NewerVersionError();
 		if (version < SCHEMA_VERSION) database.exec(SCHEMA);
 		prepared.clear();
-	} catch (error) {
-		database.close();
-		throw error;
-	}
+		// From here on `settle` flushes, which would be SQLite's on this thread.
+		database.exec('PRAGMA synchronous = OFF');
+		if (onDisk) log = openSync(`${file}-wal`, 'a', 0o600);
+	}, close);
 
-	const tail: EventTail | null = onDisk ? openEventTail(tailOf(file)) : null;
-	/** What the transaction that is under way has done so far. */
-	let changes: Change[] = [];
+	const tail = onDisk ? openEventTail(tailOf(file)) : null;
 	/** Whether the database, or its log, may hold contents. */
 	let holdsContents = true;
+	/** Whether ages were shifted since the last settling. */
+	let hasShifted = false;
+	/** Whether a power cut leaves the log that this process has found, under its name. */
+	let isLogFlushed = false;
 
-	/** All or nothing. When it returns, an event in it is durable; the rest is safe from the end of the process. */
-	const transaction = <Result>(write: () => Result): Result => {
-		changes = [];
-		// One transaction of the database stays open until `settle`: until then the tail has what it did.
+	/** All or nothing. One transaction of the database stays open until `settle`: until then the tail has what it did. */
+	const transaction = (write: () => void): void => {
 		if (!database.isTransaction) database.exec('BEGIN IMMEDIATE');
 		database.exec('SAVEPOINT step');
-		let result: Result;
 		try {
-			result = write();
-			if (changes.length > 0)
-				tail?.append(
-					changes,
-					changes.some(([name]) => name === 'add'),
-				);
+			write();
 			database.exec('RELEASE step');
 		} catch (error) {
 			if (database.isTransaction) database.exec('ROLLBACK TO step; RELEASE step');
 			throw error;
 		}
-		if (!tail || tail.bytes > MAX_TAIL_BYTES) settle();
-		return result;
+		if (!tail) database.exec('COMMIT');
 	};
 
-	/** Everything so far is in the database, durably, and the tail is empty. */
-	const settle = () => {
+	/**
+	 * Everything so far is in the database, durably, and the tail is empty. Nothing else may be written meanwhile.
+	 * @param cleans whether no content of deleted events stays in the database's log.
+	 */
+	function* settle(cleans = false): Flushes {
+		hasShifted = false;
 		if (database.isTransaction) {
 			holdsContents ||= run('SELECT 1 FROM event WHERE at IS NOT NULL LIMIT 1').all().length > 0;
+			if (!isLogFlushed) {
+				yield log;
+				yield* flushNames(file);
+				isLogFlushed = true;
+			}
 			database.exec('COMMIT');
+			yield log;
 		}
 		tail?.empty();
-	};
+		const isLong = onDisk && fstatSync(log).size > MAX_LOG_BYTES;
+		if (!onDisk || !(isLong || (cleans && holdsContents))) return;
+		// The log is whole on the disk before a page of the database is written, the database before the log is cut, and the cut
+		// before the log begins again: a page of an old log would come back over a newer one.
+		database.exec('PRAGMA wal_checkpoint(PASSIVE)');
+		yield main;
+		database.exec('PRAGMA wal_checkpoint(TRUNCATE)');
+		yield log;
+		holdsContents = totals().count > 0;
+	}
 
 	const positions = () =>
 		new Map(
@@ -135,19 +155,25 @@ export function openEventTable(file: string) {
 				.map(({ name, ...position }) => [String(name), position as unknown as Position]),
 		);
 
+	function perform([name, ...given]: Change): void {
+		if (name === 'add') run(insertInto('event'), ...(given as SQLInputValue[])).done();
+		else if (name === 'setEpochs') setEpochs(given[0] as Epoch[]);
+		else if (name === 'setConsumers') setConsumers(new Map(given[0] as [string, Position][]));
+		else if (name === 'remove') remove(...(given as [number, number, number]));
+	}
+
 	/** Does again what a process had in the tail when it ended. Some of it may be in the database already. */
 	const replay = (lines: readonly Change[][]) => {
 		const { last } = totals();
-		for (const [name, ...given] of lines.flat()) {
-			if (name === 'add' && (given[0] as number) > last) run(insertInto('event'), ...(given as SQLInputValue[])).done();
-			else if (name === 'setEpochs') setEpochs(given[0] as Epoch[]);
-			else if (name === 'setConsumers') {
+		for (const change of lines.flat()) {
+			const [name, given] = change;
+			if (name === 'setConsumers') {
 				const known = positions();
-				const newer = (given[0] as [string, Position][]).filter(
+				const newer = (given as [string, Position][]).filter(
 					([is, { number }]) => number >= (known.get(is)?.number ?? 0),
 				);
 				setConsumers(new Map([...known, ...newer]));
-			} else if (name === 'remove') remove(...(given as [number, number, number]));
+			} else if (name !== 'add' || (given as number) > last) perform(change);
 		}
 	};
 
@@ -167,13 +193,11 @@ export function openEventTable(file: string) {
 	};
 
 	function setEpochs(epochs: readonly Epoch[]): void {
-		changes.push(['setEpochs', epochs]);
 		run('DELETE FROM epoch').done();
 		for (const { first, epoch } of epochs) run(insertInto('epoch'), first, epoch).done();
 	}
 
 	function setConsumers(consumers: ReadonlyMap<string, Position>): void {
-		changes.push(['setConsumers', [...consumers]]);
 		for (const name of positions().keys())
 			if (!consumers.has(name)) run('DELETE FROM consumer WHERE name = ?', name).done();
 		// Not by a replacement: a name that stays costs no page of the index.
@@ -184,7 +208,6 @@ export function openEventTable(file: string) {
 
 	/** Deletes events up to a number, of which those after `forgotten` leave their number and service id. `first` is the oldest kept one. */
 	function remove(first: number, upTo: number, forgotten: number): void {
-		changes.push(['remove', first, upTo, forgotten]);
 		const gone = Math.floor(Math.min(upTo, forgotten) / FORGET_AT_ONCE) * FORGET_AT_ONCE;
 		run('DELETE FROM event WHERE number <= ?', gone).done();
 		// The time of receipt does not count as contents: the gap of the next start begins there.
@@ -196,21 +219,28 @@ export function openEventTable(file: string) {
 		).done();
 	}
 
-	try {
+	attempted(() => {
 		const lines = tail?.read() ?? [];
 		if (lines.length > 0) {
 			database.exec('BEGIN IMMEDIATE');
 			replay(lines);
-			settle();
+			runNow(settle());
 		}
 		tail?.remove();
-	} catch (error) {
-		database.close();
-		throw error;
-	}
+	}, close);
 	return {
 		onDisk,
-		transaction,
+		/** Whether it is time to settle: the next start would have much to do again, or the tail does not know of something. */
+		get isSettleDue() {
+			return hasShifted || (tail?.bytes ?? 0) > MAX_TAIL_BYTES;
+		},
+		/** All or nothing. At its end an event in it would survive a power cut, the rest the end of the process. */
+		*store(changes: readonly Change[]): Flushes {
+			if (changes.length === 0) return;
+			const flushes = changes.some(([name]) => name === 'add');
+			if (tail) yield* tail.append(changes, flushes);
+			transaction(() => changes.forEach(perform));
+		},
 		settle,
 		summary() {
 			// The content is needed only where an older agent has stored the id alone.
@@ -247,16 +277,6 @@ export function openEventTable(file: string) {
 				'SELECT number, size, kept_ms AS keptMs FROM event WHERE number > ? AND at IS NOT NULL ORDER BY number',
 				after,
 			).each() as unknown as Iterable<KeptEvent>,
-		add(entry: Entry, keptMs: number, size: number): void {
-			const { id, number, at, type, kind, workflowId, format, content } = entry;
-			const epoch = id.slice(0, id.lastIndexOf('-'));
-			const values = [number, epoch, keyOf(entry), keptMs, size, at, type, kind, workflowId, format, content];
-			changes.push(['add', ...values]);
-			run(insertInto('event'), ...values).done();
-		},
-		setEpochs,
-		setConsumers,
-		remove,
 		/**
 		 * Deletes events and all that deleted ones have left of the same, so that nothing of them is in the database, its log or
 		 * the tail. The newest leaves its bare number: no number is given twice.
@@ -283,26 +303,21 @@ export function openEventTable(file: string) {
 					'DELETE FROM event WHERE at IS NULL AND service_id IS NULL AND number < (SELECT max(number) FROM event)',
 				).done();
 			});
-			settle();
+			holdsContents = true;
+			runNow(settle(true));
 			tail?.remove();
-			database.exec('PRAGMA wal_checkpoint(TRUNCATE)');
 			return going.filter(({ at }) => at !== null).length;
 		},
 		/** Makes all kept events older or younger. */
-		shiftAges: (byMs: number) => run('UPDATE event SET kept_ms = kept_ms + ? WHERE at IS NOT NULL', byMs).done(),
+		shiftAges(byMs: number): void {
+			transaction(() => run('UPDATE event SET kept_ms = kept_ms + ? WHERE at IS NOT NULL', byMs).done());
+			hasShifted = true;
+		},
 		/** Events of a clock that was never set, or from the future, are taken as kept now. */
-		correctAges: (earliestMs: number, nowMs: number) =>
-			run(
-				'UPDATE event SET kept_ms = ?2 WHERE at IS NOT NULL AND (kept_ms < ?1 OR kept_ms > ?2)',
-				earliestMs,
-				nowMs,
-			).done(),
-		/** Leaves nothing of deleted events, neither in the tail nor in the database's log. */
-		clean() {
-			settle();
-			if (!holdsContents) return;
-			database.exec('PRAGMA wal_checkpoint(TRUNCATE)');
-			holdsContents = totals().count > 0;
+		correctAges(earliestMs: number, nowMs: number): void {
+			const wrong = 'WHERE at IS NOT NULL AND (kept_ms < ?1 OR kept_ms > ?2)';
+			if (run(`SELECT 1 FROM event ${wrong} LIMIT 1`, earliestMs, nowMs).all().length === 0) return;
+			transaction(() => run(`UPDATE event SET kept_ms = ?2 ${wrong}`, earliestMs, nowMs).done());
 		},
 		/** Takes everything over from another one; of its own only events with smaller numbers than `keepBefore` stay. */
 		takeOver(other: { rows(table: keyof typeof COLUMNS): Row[] }, keepBefore: number): void {
@@ -312,7 +327,7 @@ export function openEventTable(file: string) {
 				for (const table of ['epoch', 'consumer', 'event'] as const)
 					for (const row of other.rows(table)) run(insertInto(table), ...Object.values(row)).done();
 			});
-			settle();
+			runNow(settle());
 		},
 		/** Every row of a table. */
 		rows: (table: keyof typeof COLUMNS): Row[] => run(`SELECT ${COLUMNS[table].join(', ')} FROM ${table}`).all(),
@@ -323,11 +338,11 @@ export function openEventTable(file: string) {
 		lines: () => tail?.read() ?? [],
 		close() {
 			try {
-				settle();
+				runNow(settle());
 				tail?.remove();
 			} finally {
 				tail?.close();
-				database.close();
+				close();
 			}
 		},
 	};
@@ -344,7 +359,7 @@ export function moveToMemory(file: string): EventTable {
 		try {
 			memory.takeOver(disk, 0);
 			disk.takeOver(openEventTable(IN_MEMORY), 0);
-			disk.clean();
+			runNow(disk.settle(true));
 		} finally {
 			disk.close();
 		}
@@ -353,6 +368,16 @@ export function moveToMemory(file: string): EventTable {
 	}
 	for (const log of ['', '-wal', '-tail']) rmSync(`${file}${log}`, { force: true });
 	return memory;
+}
+
+/** Begins something; undoes it if it fails. */
+function attempted<Result>(begin: () => Result, undo: () => void): Result {
+	try {
+		return begin();
+	} catch (error) {
+		undo();
+		throw error;
+	}
 }
 
 function insertInto(table: keyof typeof COLUMNS): string {

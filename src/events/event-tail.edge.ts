@@ -1,18 +1,16 @@
 /**
- * The newest changes of the events, in a file beside the database: appended and flushed at once, so that an event is safe after
- * one flush, and gone again when the database has them. Decides nothing about events; a line is what a transaction has done.
+ * The newest changes of the events, in a file beside the database: appended and flushed before the database has them, so that an
+ * event is safe after one flush, and gone again when it has them durably. Decides nothing about events; a line is one transaction.
  */
-import { closeSync, fdatasyncSync, fsyncSync, ftruncateSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
-import { dirname } from 'node:path';
-
-/** A call of the table, by its name and what it was given. */
-export type Change = readonly [name: string, ...given: unknown[]];
+import { closeSync, ftruncateSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
+import { type Flushes, flushNames } from './flushing.edge.ts';
+import type { Change } from './transaction.ts';
 
 export interface EventTail {
 	/** Bytes in it now. */
 	readonly bytes: number;
-	/** Adds what one transaction has done. @param flushes whether it has to survive a power cut from now on. */
-	append(changes: readonly Change[], flushes: boolean): void;
+	/** Adds what one transaction will do. @param flushes whether it has to survive a power cut from then on. */
+	append(changes: readonly Change[], flushes: boolean): Flushes;
 	/** The changes since it was empty, as far as they are whole. */
 	read(): Change[][];
 	/** The database has it all. */
@@ -50,19 +48,6 @@ export function openEventTail(file: string): EventTail {
 		return found;
 	};
 
-	function opened(): number {
-		if (open !== null) return open;
-		open = openSync(file, 'a', 0o600);
-		ftruncateSync(open);
-		const directory = openSync(dirname(file), 'r');
-		try {
-			fsyncSync(directory);
-		} finally {
-			closeSync(directory);
-		}
-		return open;
-	}
-
 	const close = () => {
 		if (open !== null) closeSync(open);
 		open = null;
@@ -71,13 +56,17 @@ export function openEventTail(file: string): EventTail {
 		get bytes() {
 			return bytes;
 		},
-		append(changes, flushes) {
+		*append(changes, flushes) {
 			const text = JSON.stringify(changes);
 			const line = Buffer.from(`${crc32(text).toString(16)} ${text}\n`);
-			const into = opened();
+			const isNew = open === null;
+			const into = open ?? openSync(file, 'a', 0o600);
+			open = into;
 			try {
+				if (isNew) ftruncateSync(into);
+				if (isNew) yield* flushNames(file);
 				for (let written = 0; written < line.length; ) written += writeSync(into, line, written);
-				if (flushes) fdatasyncSync(into);
+				if (flushes) yield into;
 				bytes += line.length;
 			} catch (error) {
 				ftruncateSync(into, bytes);

@@ -1,7 +1,8 @@
 /**
  * The durable inbox: events in an SQLite file, in order, until every named consumer has acknowledged them or they are too
  * old or too many. Falls back to memory while the disk cannot take them, and says so. Never reads a content, never hands
- * an event on before it is stored, writes nothing while nothing happens.
+ * an event on before it is flushed, writes nothing while nothing happens. One group of events is on its way to the disk at a
+ * time; what arrives meanwhile is the next one.
  *
  * Ids are `epoch-number`: numbers go on over restarts, the epoch is new for each run that appends. So even a disk that
  * loses what it has confirmed cannot bring back an id that an application has seen.
@@ -26,17 +27,18 @@ import {
 	unwritableNotice,
 } from './damaged-events.edge.ts';
 import { rememberMessages } from './duplicates.ts';
-import { type Entry, type Epoch, idOf, numberOf, sizeOf, withEpoch } from './event.ts';
+import { type Entry, idOf, numberOf, sizeOf } from './event.ts';
 import type { DurableEventStore, EventStoreOptions } from './event-store-types.ts';
-import { type EventTable, IN_MEMORY, type KeptEvent, moveToMemory, openEventTable } from './event-table.edge.ts';
+import { type EventTable, IN_MEMORY, moveToMemory, openEventTable } from './event-table.edge.ts';
+import { createFlushing, type Flushes } from './flushing.edge.ts';
+import { decideTransaction, type Extent, type KeptEvent } from './transaction.ts';
 
 export type { Consumer, DurableEventStore, EventStore, EventStoreOptions } from './event-store-types.ts';
 
 /** Events that are remembered for telling duplicates, deleted ones included. */
 const REMEMBERED_EVENTS = 1024;
-/** So many events, or characters, do not wait for the end of the turn. */
-const MAX_PENDING = 1024;
-const MAX_PENDING_BYTES = 256 * 1024;
+/** Events that wait for the disk at most, as `maxBytes` counts: beyond it the agent waits with them, and so does the service. */
+const MAX_PENDING_BYTES = 4 * 1024 * 1024;
 /** A smaller step of the clock, as against the time that passed, does not matter for the age of events. */
 const CLOCK_STEP_MS = 60_000;
 
@@ -53,18 +55,19 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	let eventTable: EventTable | null = null;
 	let isAbsent = false;
 	let closed = false;
-	let epochs: readonly Epoch[] = [];
-	/** The newest number that is stored, and the oldest that can be. */
-	let last = 0;
-	let first = 0;
-	let count = 0;
-	let bytes = 0;
+	/** What is stored. */
+	let extent: Extent = { epochs: [], last: 0, first: 0, count: 0, bytes: 0 };
 	/** Numbers below this belong to events of earlier runs that this one could not read. */
 	let base = 0;
+	const flushing = createFlushing();
 	let pending: Entry[] = [];
 	let pendingBytes = 0;
+	/** The newest number that was given. */
+	let given = 0;
 	let cancelFlush: (() => void) | null = null;
-	let waiting: (() => void)[] = [];
+	/** Requests to store something so far; those of them that are in a group, and those that are stored. */
+	let [asked, grouped, stored] = [0, 0, 0];
+	const waiting: { readonly asked: number; readonly resolve: () => void }[] = [];
 	let cancelWake = () => {};
 	let uncleanSinceMs: number | null = null;
 	let triedAtMs = 0;
@@ -90,12 +93,11 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			const now = wallMs();
 			// They would be too old at once, or never.
 			if (now > EARLIEST_CLOCK_MS) opened.correctAges(EARLIEST_CLOCK_MS, now);
-			const summary = opened.summary();
-			({ count, bytes, epochs } = summary);
-			last = Math.max(last, summary.last);
-			first = summary.first ?? last + 1;
-			duplicates.load(summary.messages);
-			consumers.load(summary.consumers, last);
+			const { messages, consumers: positions, ...held } = opened.summary();
+			const last = Math.max(extent.last, held.last);
+			extent = { ...held, last, first: held.first ?? last + 1 };
+			duplicates.load(messages);
+			consumers.load(positions, last);
 		} catch (error) {
 			attempt(() => opened.close());
 			throw error;
@@ -130,8 +132,9 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			});
 		attempt(() => failed?.close());
 		// Events that cannot be read now may be readable later, and then precede those that arrive meanwhile.
-		if (failed === null && existsSync(file)) last = Math.max(last, 2 ** 40 + Math.max(0, Math.floor(wallMs())));
-		base = isRescued ? 0 : last + 1;
+		if (failed === null && existsSync(file))
+			extent = { ...extent, last: Math.max(extent.last, 2 ** 40 + Math.max(0, Math.floor(wallMs()))) };
+		base = isRescued ? 0 : extent.last + 1;
 		triedAtMs = monotonicMs();
 		adopt(memory);
 		onNotice('events', unwritableNotice(directory, error));
@@ -162,77 +165,86 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 
 	// ---- Writing ----
 
+	/** Stores at the end of this turn, or when what is under way has ended. */
 	function soon(): void {
-		if (pending.length >= MAX_PENDING || pendingBytes >= MAX_PENDING_BYTES) flush();
-		else cancelFlush ??= afterInput(flush);
+		asked += 1;
+		if (pendingBytes >= MAX_PENDING_BYTES) finish();
+		else cancelFlush ??= afterInput(begin);
 	}
 
-	function flush(): void {
+	function begin(): void {
 		cancelFlush?.();
 		cancelFlush = null;
-		const batch = pending;
-		ready(true);
-		for (let tries = 1; eventTable; tries += 1)
-			try {
-				store(eventTable, batch);
-				break;
-			} catch (error) {
-				// A damaged file is followed by a new one, that one by memory.
-				if (tries > 2) throw error;
-				fallBack(error);
-			}
-		pending = [];
-		pendingBytes = 0;
-		const done = waiting;
-		waiting = [];
-		for (const resolve of done) resolve();
-		if (batch.length > 0) for (const listener of listeners) listener(batch);
+		if (flushing.isBusy) return;
+		const on = grouped < asked ? ready(true) : eventTable;
+		if (on && (isCleanDue() || on.isSettleDue)) settle(on);
+		else if (grouped < asked) storeGroup();
+		else plan();
+	}
+
+	/** Stores everything on this thread. */
+	function finish(): void {
+		begin();
+		flushing.finish();
+	}
+
+	/** Hands on what waits, once it is stored. */
+	function storeGroup(): void {
+		const [batch, upTo] = [pending, asked];
+		[pending, pendingBytes, grouped] = [[], 0, upTo];
+		const tryToStore = (tries: number) =>
+			flushing.start(store(batch), (error) => {
+				if (error !== null) {
+					// A damaged file is followed by a new one, that one by memory.
+					if (tries > 2) throw error;
+					fallBack(error);
+					return tryToStore(tries + 1);
+				}
+				stored = upTo;
+				while (waiting[0] && waiting[0].asked <= stored) waiting.shift()?.resolve();
+				if (batch.length > 0) for (const listener of listeners) listener(batch);
+				begin();
+			});
+		tryToStore(1);
 	}
 
 	/** One transaction: the events, the consumers' positions, and what may go now. */
-	function store(on: EventTable, batch: readonly Entry[]): void {
-		const now = wallMs();
-		const newest = batch.at(-1)?.number ?? last;
-		const stepMs = Math.round(now - monotonicMs() - clockOffsetMs);
-		const nextEpochs = batch[0] ? withEpoch(epochs, epoch, batch[0].number) : epochs;
-		const { upTo, left } = on.transaction(() => {
-			// When the clock was set meanwhile, events are as old as before.
-			if (Math.abs(stepMs) >= CLOCK_STEP_MS) on.shiftAges(stepMs);
-			if (nextEpochs !== epochs) on.setEpochs(nextEpochs);
-			for (const entry of batch) on.add(entry, now, sizeOf(entry));
-			if (consumers.changed) on.setConsumers(consumers.positions);
-			const total = batch.reduce((sum, entry) => sum + sizeOf(entry), bytes);
-			const going = findGoing(on, { count: count + batch.length, bytes: total }, now);
-			if (going.upTo >= first) on.remove(first, going.upTo, newest - REMEMBERED_EVENTS);
-			return going;
-		});
+	function* store(batch: readonly Entry[]): Flushes {
+		const on = ready(true);
+		if (!on) return;
+		const nowMs = wallMs();
+		const stepMs = Math.round(nowMs - monotonicMs() - clockOffsetMs);
 		if (Math.abs(stepMs) >= CLOCK_STEP_MS) {
+			// When the clock was set meanwhile, events are as old as before.
+			on.shiftAges(stepMs);
 			clockOffsetMs += stepMs;
-			// The tail does not know of shifted ages.
-			on.settle();
 		}
+		const { changed } = consumers;
+		const next = decideTransaction(extent, {
+			...{ kept: on.kept(extent.first - 1), batch, epoch, bounds, remembered: REMEMBERED_EVENTS, nowMs },
+			...{ positions: changed ? consumers.positions : null, acknowledged: consumers.acknowledgedByAll() },
+		});
 		consumers.changed = false;
-		epochs = nextEpochs;
-		last = newest;
-		({ count, bytes } = left);
-		if (upTo >= first) uncleanSinceMs ??= monotonicMs();
-		first = Math.max(first, upTo + 1);
-		plan();
+		try {
+			yield* on.store(next.changes);
+		} catch (error) {
+			consumers.changed ||= changed;
+			throw error;
+		}
+		if (next.extent.first > extent.first) uncleanSinceMs ??= monotonicMs();
+		({ extent } = next);
 	}
 
-	/** Which events may go: acknowledged by all, too old, or too many. The newest is never too many. */
-	function findGoing(on: EventTable, left: { count: number; bytes: number }, now: number) {
-		const acknowledged = consumers.acknowledgedByAll();
-		let upTo = first - 1;
-		for (const event of on.kept(upTo)) {
-			const isTooMany = left.count > 1 && (left.count > bounds.maxCount || left.bytes > bounds.maxBytes);
-			const isDone = event.number <= acknowledged;
-			if (!isTooMany && !isDone && event.keptMs + bounds.maxAgeMs > now) break;
-			upTo = event.number;
-			left.count -= 1;
-			left.bytes -= event.size;
-		}
-		return { upTo, left };
+	const isCleanDue = () => uncleanSinceMs !== null && monotonicMs() - uncleanSinceMs >= cleanAfterMs();
+
+	/** Brings everything into the database, and what was deleted off the disk if that is due. */
+	function settle(on: EventTable): void {
+		const cleans = isCleanDue();
+		if (cleans) uncleanSinceMs = null;
+		flushing.start(on.settle(cleans), (error) => {
+			if (error !== null) fallBack(error);
+			begin();
+		});
 	}
 
 	// ---- What is due later ----
@@ -240,39 +252,25 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	/** One timer for the next thing that is due; none while nothing is. */
 	function plan(): void {
 		cancelWake();
-		if (closed || !eventTable) return;
+		if (closed || !eventTable || flushing.isBusy) return;
 		const now = monotonicMs();
-		const oldest = count > 0 ? oldestOn(eventTable) : null;
-		const dueMs = Math.min(
-			uncleanSinceMs === null ? Number.POSITIVE_INFINITY : uncleanSinceMs + cleanAfterMs() - now,
-			eventTable.onDisk || !durable ? Number.POSITIVE_INFINITY : triedAtMs + recoverEveryMs - now,
-			oldest ? oldest.keptMs + bounds.maxAgeMs - wallMs() : Number.POSITIVE_INFINITY,
-		);
+		const due = [Number.POSITIVE_INFINITY];
+		if (uncleanSinceMs !== null) due.push(uncleanSinceMs + cleanAfterMs() - now);
+		if (!eventTable.onDisk && durable) due.push(triedAtMs + recoverEveryMs - now);
+		// A disk that fails here will fail again where it is seen to.
+		attempt(() => {
+			const oldest = eventTable && extent.count > 0 ? oldestAfter(eventTable, extent.first - 1) : null;
+			if (oldest) due.push(oldest.keptMs + bounds.maxAgeMs - wallMs());
+		});
+		const dueMs = Math.min(...due);
 		if (dueMs !== Number.POSITIVE_INFINITY) cancelWake = schedule(Math.max(1, dueMs), wake);
-	}
-
-	/** A disk that fails here will fail again where it is seen to. */
-	function oldestOn(on: EventTable): KeptEvent | null {
-		try {
-			return oldestAfter(on, first - 1);
-		} catch {
-			return null;
-		}
 	}
 
 	function wake(): void {
 		if (durable && eventTable && !eventTable.onDisk && monotonicMs() - triedAtMs >= recoverEveryMs) recover();
-		flush();
-		const isDue = uncleanSinceMs !== null && monotonicMs() - uncleanSinceMs >= cleanAfterMs();
-		if (isDue && eventTable) {
-			uncleanSinceMs = null;
-			try {
-				if (eventTable.onDisk) eventTable.clean();
-			} catch (error) {
-				fallBack(error);
-			}
-		}
-		plan();
+		// Some may be too old by now.
+		asked += 1;
+		begin();
 	}
 
 	// ---- Reading ----
@@ -283,7 +281,9 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		try {
 			return look(open);
 		} catch (error) {
-			fallBack(error);
+			// A group that is under way fails as well, and may see to it.
+			flushing.finish();
+			if (eventTable === open) fallBack(error);
 			return eventTable ? look(eventTable) : nothing;
 		}
 	}
@@ -293,8 +293,8 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			if (closed) throw new AgentError('internal', 'The event store is closed.');
 			ready(true);
 			if (!duplicates.isNew(incoming, overlaps)) return null;
-			const number = (pending.at(-1)?.number ?? last) + 1;
-			const entry: Entry = { ...incoming, number, id: `${epoch}-${number}` };
+			given = Math.max(given, extent.last) + 1;
+			const entry: Entry = { ...incoming, number: given, id: `${epoch}-${given}` };
 			pending.push(entry);
 			pendingBytes += sizeOf(entry);
 			soon();
@@ -303,20 +303,20 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		after: (since, limit) =>
 			read<{ entries: readonly Entry[]; missed: boolean }>(
 				(on) => {
-					const number = since === null ? null : numberOf(since, epochs, last);
-					const oldest = oldestAfter(on, first - 1)?.number ?? last + 1;
+					const number = since === null ? null : numberOf(since, extent.epochs, extent.last);
+					const oldest = oldestAfter(on, extent.first - 1)?.number ?? extent.last + 1;
 					const missed = since !== null && (number === null || number + 1 < oldest);
-					return { entries: on.page(Math.max(number ?? 0, first - 1), limit), missed };
+					return { entries: on.page(Math.max(number ?? 0, extent.first - 1), limit), missed };
 				},
 				{ entries: [], missed: since !== null },
 			),
-		newest: () => read(() => idOf(last, epochs), null),
+		newest: () => read(() => idOf(extent.last, extent.epochs), null),
 		newestAt: () => read((on) => on.newestAt(), null),
 		subscribe(listener) {
 			listeners.add(listener);
 			return () => listeners.delete(listener);
 		},
-		settled: () => (cancelFlush ? new Promise((resolve) => waiting.push(resolve)) : Promise.resolve()),
+		settled: () => (asked === stored ? Promise.resolve() : new Promise((resolve) => waiting.push({ asked, resolve }))),
 		join(consumer) {
 			ready(true);
 			consumers.join(consumer);
@@ -324,7 +324,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		},
 		acknowledge(consumer, id) {
 			ready(true);
-			const number = numberOf(id, epochs, last);
+			const number = numberOf(id, extent.epochs, extent.last);
 			// A consumer made by a mistake would keep contents without a reader.
 			if (number === null) return false;
 			consumers.join(consumer);
@@ -332,13 +332,13 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			if (consumers.changed) soon();
 			return true;
 		},
-		positionOf: (consumer) => read(() => idOf(consumers.positions.get(consumer)?.number ?? 0, epochs), null),
+		positionOf: (consumer) => read(() => idOf(consumers.positions.get(consumer)?.number ?? 0, extent.epochs), null),
 		consumers: () =>
 			read(
 				() =>
 					Array.from(consumers.positions, ([name, { number, seenMs }]) => ({
 						name,
-						position: idOf(number, epochs),
+						position: idOf(number, extent.epochs),
 						seenMs,
 					})),
 				[],
@@ -350,7 +350,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		},
 		recover,
 		erase(matches) {
-			if (cancelFlush || pending.length > 0) flush();
+			finish();
 			let erased = 0;
 			try {
 				dropQuarantined(directory, () => true);
@@ -367,15 +367,15 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			return erased;
 		},
 		get count() {
-			return read(() => count, 0);
+			return read(() => extent.count, 0);
 		},
 		get bytes() {
-			return read(() => bytes, 0);
+			return read(() => extent.bytes, 0);
 		},
 		close() {
 			if (closed) return;
 			if (eventTable && !eventTable.onDisk) recover();
-			if (cancelFlush || pending.length > 0) flush();
+			finish();
 			closed = true;
 			cancelWake();
 			attempt(() => eventTable?.close());

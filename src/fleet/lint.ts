@@ -190,14 +190,17 @@ function oddRollout(base: PlanWord, rollout: PlanRollout | undefined, path: (str
 	const findings: Finding[] = [];
 	const keeps = (to.workflowId ?? base.workflowId) === base.workflowId;
 	const beats = to.settings?.heartbeatCadence ?? base.settings?.heartbeatCadence;
-	if (keeps && beats === base.settings?.heartbeatCadence) findings.push(note([...path, 'to'], 'changes nothing'));
+	const orders = rings.some(({ agent }) => agent !== undefined);
+	if (keeps && beats === base.settings?.heartbeatCadence && !orders)
+		findings.push(note([...path, 'to'], 'changes nothing'));
 	const startOf = (startAt: string | undefined) =>
 		startAt === undefined ? Number.NEGATIVE_INFINITY : Date.parse(startAt);
-	for (const [index, { percent, startAt }] of rings.entries()) {
+	for (const [index, { percent, startAt, agent }] of rings.entries()) {
 		const larger = rings.findIndex(
 			(other, at) =>
 				at !== index &&
 				other.percent >= percent &&
+				other.agent?.version === agent?.version &&
 				startOf(other.startAt) <= startOf(startAt) &&
 				(other.percent > percent || startOf(other.startAt) < startOf(startAt) || at < index),
 		);

@@ -259,7 +259,7 @@ export const SETTINGS = {
 		),
 		window: optionalText(
 			timeWindow,
-			'Local time of the day in which a plan may begin an update, such as 02:00-05:00; left out, at any time.',
+			'Local time of the day in which a plan may begin an update, such as 02:00-05:00; left out, or between equal times, at any time.',
 		),
 	},
 	telemetry: {

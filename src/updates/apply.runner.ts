@@ -13,7 +13,7 @@ import type { UpdateKeep } from './keep.edge.ts';
 import { mayUpdate, orderFor } from './order.ts';
 import type * as system from './system.edge.ts';
 
-/** apt of another may take long; the next order comes anyway. */
+/** Another's apt may take long, and a verification; the agent hands the order over again. */
 const LONGEST_WAIT_MS = 3_600_000;
 const LOOK_MS = 5_000;
 /** For an apt that begins between the last look and ours. */
@@ -27,6 +27,9 @@ export interface ApplyParts {
 	>;
 	readonly clock: Pick<Clock, 'monotonicMs' | 'schedule' | 'wallMs'>;
 	readonly readPlan: typeof readPlan;
+	/** Whether an application holds a lease now. */
+	readonly isHeld: () => Promise<boolean>;
+	readonly say: (line: string) => void;
 	/** Root's. */
 	readonly settings: Pick<Settings, 'fleet' | 'update'>;
 	readonly device: PlannedDevice;
@@ -35,7 +38,7 @@ export interface ApplyParts {
 }
 
 /**
- * Carries out the newest order: the plan is read when apt is free, and again when another one has come meanwhile.
+ * Carries out the newest order: the plan is read when apt is free and no lease holds, and again when another one has come meanwhile.
  * @returns the version that was installed; `null` when there was nothing to do.
  * @throws AgentError `plan-untrusted`, `plan-invalid`, `plan-for-other-fleet`, `update-refused`, `update-failed`; root's record
  * has it, too.
@@ -46,7 +49,8 @@ export async function applyOrder(parts: ApplyParts): Promise<string | null> {
 	const read = () => readBytes(parts.planFile, MAX_PLAN_BYTES, { refuseLink: true });
 	try {
 		for (let did: string | null = null; ; ) {
-			await untilAptIsFree(parts);
+			await untilFree(parts);
+			if (await parts.isHeld()) return did;
 			const envelope = await read();
 			did = (await applyEnvelope(envelope, parts)) ?? did;
 			if (!envelope.equals(await read())) continue;
@@ -63,10 +67,14 @@ export async function applyOrder(parts: ApplyParts): Promise<string | null> {
 	}
 }
 
-async function untilAptIsFree({ clock, system }: ApplyParts): Promise<void> {
+async function untilFree({ clock, system, isHeld, say }: ApplyParts): Promise<void> {
 	const fromMs = clock.monotonicMs();
-	while ((await system.isPackagingBusy()) && clock.monotonicMs() - fromMs < LONGEST_WAIT_MS)
+	for (let isFirst = true; clock.monotonicMs() - fromMs < LONGEST_WAIT_MS; isFirst = false) {
+		const isBusy = await system.isPackagingBusy();
+		if (!isBusy && !(await isHeld())) return;
+		if (isFirst) say(isBusy ? 'Waits for another apt or dpkg.' : 'Waits for the lease of an application.');
 		await new Promise<void>((resolve) => void clock.schedule(LOOK_MS, resolve));
+	}
 }
 
 async function applyEnvelope(envelope: Uint8Array, parts: ApplyParts): Promise<string | null> {

@@ -2,9 +2,9 @@
  * Root's own directory of updates: the trial under way, the version to go back to with the program that judges, and the versions
  * that were taken back. Also the unit that goes on with a trial after a reboot, outside of the package that is replaced.
  */
-import { chmod, chown, copyFile, link, mkdir, rm, symlink } from 'node:fs/promises';
+import { access, chmod, chown, constants, copyFile, link, mkdir, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { findGroup, readText, remove, syncDirectory, syncFile, writeDurably } from '../base/files.edge.ts';
+import { errnoOf, findGroup, readText, remove, syncDirectory, syncFile, writeDurably } from '../base/files.edge.ts';
 import { NO_OUTCOMES, type Outcomes, outcomesSchema, pinning, type Trial, trialSchema } from './record.ts';
 
 /** `/var/lib/idv-agent-update` and what stands beside it; elsewhere in tests. */
@@ -48,6 +48,12 @@ export function openUpdateKeep({ directory, units, preferences }: UpdatePlaces =
 		/** The version before, as a package. */
 		oldPackage,
 		directory,
+		/** Whether this user may see what is kept: to one who may not, it would look as if nothing had happened. */
+		isReadable: (): Promise<boolean> =>
+			access(directory, constants.X_OK).then(
+				() => true,
+				(error) => errnoOf(error) !== 'EACCES',
+			),
 		/** Makes the directory: the agent's group may read what happened. */
 		async open(): Promise<void> {
 			await mkdir(directory, { recursive: true, mode: 0o750 });
@@ -58,7 +64,8 @@ export function openUpdateKeep({ directory, units, preferences }: UpdatePlaces =
 		async trial(): Promise<Trial | null> {
 			return trialSchema.safeParse(await read(trialFile)).data ?? null;
 		},
-		saveTrial: (trial: Trial): Promise<void> => writeDurably(trialFile, `${JSON.stringify(trial, null, '\t')}\n`),
+		saveTrial: (trial: Trial): Promise<void> =>
+			writeDurably(trialFile, `${JSON.stringify(trial, null, '\t')}\n`, { mode: 0o644 }),
 		/** Damaged or missing, it is as if nothing had happened yet. */
 		async outcomes(): Promise<Outcomes> {
 			return outcomesSchema.safeParse(await read(outcomesFile)).data ?? NO_OUTCOMES;

@@ -2,7 +2,7 @@
  * The version that a fleet plan orders for a device, and whether root carries it out now. Pure: the agent asks it when to hand
  * a plan over, and root asks it again from the plan's own bytes.
  */
-import { AgentError, type Failure, failure } from '../base/errors.ts';
+import { AgentError } from '../base/errors.ts';
 import { type Order, orderedVersion } from '../fleet/ordered-version.ts';
 import type { FleetPlan } from '../fleet/plan-format.ts';
 import { compilePlan, type PlannedDevice } from '../fleet/targeting.ts';
@@ -20,7 +20,8 @@ export function untilWindowMs(window: string | null, now: Date): number {
 	const [fromHour = 0, fromMinute = 0, toHour = 0, toMinute = 0] = match.slice(1).map(Number);
 	const [from, to] = [fromHour * 60 + fromMinute, toHour * 60 + toMinute];
 	const minute = now.getHours() * 60 + now.getMinutes();
-	const isOpen = from === to || (from < to ? minute >= from && minute < to : minute >= from || minute < to);
+	// Equal times are the whole day.
+	const isOpen = from < to ? minute >= from && minute < to : minute >= from || minute < to;
 	if (isOpen) return 0;
 	const seconds = ((from - minute + 1440) % 1440) * 60 - now.getSeconds();
 	return seconds * 1000 - now.getMilliseconds();
@@ -48,32 +49,21 @@ export function mayUpdate(order: Order | null, facts: OrderFacts): string | null
 	if (order.atMs !== null && order.atMs > facts.now.getTime()) return null;
 	if (untilWindowMs(facts.window, facts.now) > 0) return null;
 	const refusal = whyRefused(order, facts);
-	if (refusal) throw new AgentError(refusal.code, refusal.message, refusal);
+	if (refusal !== null) throw new AgentError('update-refused', refusal);
 	return order.version;
 }
 
-function whyRefused({ version }: Order, facts: OrderFacts): Failure | null {
+function whyRefused({ version }: Order, facts: OrderFacts): string | null {
 	const { outcomes, edition, validUntil, now } = facts;
-	if (!VERSION_NAME.test(version))
-		return failure('update-refused', 'The fleet plan orders a version that is not one of dpkg.');
-	const { plan } = outcomes;
+	const { plan, kept, takenBack } = outcomes;
+	if (!VERSION_NAME.test(version)) return 'The fleet plan orders a version that is not one of dpkg.';
 	if (plan && (edition.epoch < plan.epoch || (edition.epoch === plan.epoch && edition.revision < plan.revision)))
-		return failure(
-			'update-refused',
-			`The fleet plan is older than revision ${plan.revision}, by which this device was updated.`,
-		);
+		return `The fleet plan is older than revision ${plan.revision}, by which this device was updated.`;
 	if (validUntil !== undefined && Date.parse(validUntil) < now.getTime())
-		return failure('update-refused', `The fleet plan was valid until ${validUntil}.`);
-	const back = outcomes.takenBack.find((one) => one.version === version);
-	if (back)
-		return failure(
-			'update-refused',
-			`Version ${version} was taken back on ${back.at} (${back.fault}) and is not tried again.`,
-		);
-	if (facts.isOlder)
-		return failure(
-			'update-refused',
-			`Version ${version} is older than ${outcomes.kept ?? facts.installed}, which this device has had.`,
-		);
-	return null;
+		return `The fleet plan was valid until ${validUntil}.`;
+	const back = takenBack.find((one) => one.version === version);
+	if (back) return `Version ${version} was taken back on ${back.at} (${back.fault}) and is not tried again.`;
+	return facts.isOlder
+		? `Version ${version} is older than ${kept ?? facts.installed}, which this device has had.`
+		: null;
 }

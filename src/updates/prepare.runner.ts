@@ -2,7 +2,7 @@
  * Before the package is replaced, as root, by the version that is still there: the device's state is written down, the way back
  * and the program that judges are kept, and the judge is started. Fails where there is no room for it; the package's script lets an update go on after any other failure.
  */
-import { asError, failure, toFailure } from '../base/errors.ts';
+import { AgentError, toFailure } from '../base/errors.ts';
 import { errnoOf } from '../base/files.edge.ts';
 import type { Before } from './judge.ts';
 import { JUDGE_UNIT, type UpdateKeep } from './keep.edge.ts';
@@ -44,11 +44,9 @@ export async function prepareUpdate(to: string, { keep, system, askState, runnin
 		const needed = Math.round(installed.bytes * SPACE);
 		const free = await system.freeBytes(keep.directory);
 		if (free < needed)
-			throw asError(
-				failure(
-					'disk-low',
-					`An update takes ${megabytes(needed)} for the new version and the way back; ${megabytes(free)} are free.`,
-				),
+			throw new AgentError(
+				'disk-low',
+				`An update takes ${megabytes(needed)} for the new version and the way back; ${megabytes(free)} are free.`,
 			);
 		if (!isGoingOn) {
 			await keep.end();
@@ -79,7 +77,7 @@ export async function prepareUpdate(to: string, { keep, system, askState, runnin
 		// dpkg-deb says it in words.
 		const isFull = errnoOf(error) === 'ENOSPC' || toFailure(error).message.includes('No space left on device');
 		const message = `The way back to version ${installed.version} could not be kept: ${toFailure(error).message}`;
-		throw asError(failure(isFull ? 'disk-low' : 'update-unprepared', message));
+		throw new AgentError(isFull ? 'disk-low' : 'update-unprepared', message);
 	} finally {
 		if (await keep.trial()) await system.tellSystemd('start', JUDGE_UNIT);
 	}

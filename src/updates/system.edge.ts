@@ -71,7 +71,9 @@ export async function readInstalled(): Promise<InstalledPackage | null> {
 	const [told = '', flag, version = '', architecture = '', kilobytes = '0'] = text.trim().split('|');
 	if (status !== 0 || ['not-installed', 'config-files', ''].includes(told)) return null;
 	const isConfigured = ['installed', 'triggers-awaited', 'triggers-pending'].includes(told);
-	const state = flag !== 'ok' || told === 'half-installed' ? 'half' : isConfigured ? 'whole' : 'unconfigured';
+	// dpkg flags a package before it asks the script of the version that is there: its files are all in place then.
+	const isHalf = told === 'half-installed' || (flag !== 'ok' && told !== 'half-configured');
+	const state = isHalf ? 'half' : isConfigured ? 'whole' : 'unconfigured';
 	return { version, architecture, bytes: Number(kilobytes) * 1024, state };
 }
 
@@ -119,7 +121,7 @@ export async function readLog(lines: number): Promise<string[]> {
 
 /** Lets dpkg finish what it was cut off from. */
 export const finishConfiguring = (): Promise<Ran> =>
-	run('dpkg', ['--force-confold', '--configure', '--pending'], WORK_MS);
+	run('dpkg', ['--force-confold', '--force-remove-reinstreq', '--configure', '--pending'], WORK_MS);
 
 /** Installs a package of this device's own keeping, older or not. The scripts of the version that goes have no say in it. */
 export const installFile = (file: string): Promise<Ran> =>

@@ -2,10 +2,11 @@
  * The receiving end of `relay.ts`: a bare `ws` client of the service, or a consumer of the agent's event stream; what both do
  * with a notification is the same. Bundled the way the agent is.
  *
- * `relay-consumer ws URL TOKEN_FILE` or `relay-consumer sse SOCKET`. Prints `{"ready":true}`; for each line of input,
+ * `relay-consumer ws URL TOKEN_FILE [FILE]` or `relay-consumer sse SOCKET`. With a file, the bare client appends what it received
+ * to it and flushes it before it looks at it; what comes meanwhile shares the next flush. Prints `{"ready":true}`; for each line of input,
  * `{"count":…}`, it waits for so many notifications and prints when the last came and how long they took.
  */
-import { readFileSync } from 'node:fs';
+import { fdatasync, openSync, readFileSync, writeSync } from 'node:fs';
 import http from 'node:http';
 import { createInterface } from 'node:readline';
 import { WebSocket } from 'ws';
@@ -32,11 +33,34 @@ function take(notification: Notification): void {
 	latencies = [];
 }
 
-function readChannel(url: string, tokenFile: string): void {
+/** The floor for durable events: the same bytes, and nothing else. */
+function flushFirst(file: string): (data: string) => void {
+	const descriptor = openSync(file, 'a');
+	let waiting: string[] = [];
+	let isFlushing = false;
+	const flush = () => {
+		const group = waiting;
+		waiting = [];
+		isFlushing = group.length > 0;
+		if (!isFlushing) return;
+		writeSync(descriptor, group.join('\n'));
+		fdatasync(descriptor, () => {
+			for (const data of group) take(JSON.parse(data));
+			flush();
+		});
+	};
+	return (data) => {
+		waiting.push(data);
+		if (!isFlushing) setImmediate(() => isFlushing || flush());
+	};
+}
+
+function readChannel(url: string, tokenFile: string, file: string | undefined): void {
+	const receive = file === undefined ? (data: string) => take(JSON.parse(data)) : flushFirst(file);
 	const authorization = `Connection ${readFileSync(tokenFile, 'utf8').trim()}`;
 	const channel = new WebSocket(url, { headers: { authorization }, perMessageDeflate: false });
 	channel.on('open', () => print({ ready: true }));
-	channel.on('message', (data) => take(JSON.parse(String(data)) as Notification));
+	channel.on('message', (data) => receive(String(data)));
 	channel.on('close', () => process.exit(69));
 }
 
@@ -68,8 +92,8 @@ function readStream(socketPath: string, since: string | null): void {
 	request.on('error', () => process.exit(69));
 }
 
-const [kind, where = '', tokenFile = ''] = process.argv.slice(2);
-if (kind === 'ws') readChannel(where, tokenFile);
+const [kind, where = '', tokenFile = '', file] = process.argv.slice(2);
+if (kind === 'ws') readChannel(where, tokenFile, file);
 else readStream(where, null);
 const input = createInterface({ input: process.stdin });
 input.on('line', (line) => {

@@ -1,8 +1,8 @@
 /**
  * `npm run bench:relay`: what the agent adds between the service and an application. Notifications a second, and their way's
  * time at 1,000 a second, from the embedded service to a consumer of the event stream on `agent.sock`, beside a bare `ws`
- * client of the same service. The agent runs as shipped, once with its events in memory and once with every one durable;
- * all take turns. Asserts nothing: machines are noisy.
+ * client of the same service, and another one that appends the same bytes to a file and flushes them first. The agent runs as
+ * shipped, once with its events in memory and once with every one durable; all take turns. Asserts nothing: machines are noisy.
  *
  * `npm run bench:relay -- --rounds 5 --count 100000 --paced 3000`; `--profile DIRECTORY` writes a CPU profile of each agent.
  */
@@ -66,7 +66,8 @@ try {
 	await writeFile(keyFile, apiKey, { mode: 0o600 });
 
 	const receivers = [
-		await bareClient(url, apiKey),
+		await bareClient('bare ws client', 'bare', url, apiKey),
+		await bareClient('bare ws client that appends and flushes', 'floor', url, apiKey, [join(directory, 'floor')]),
 		await agentWith('agent, events in memory', 'memory', { url, keyFile }, ['events.durable=false']),
 		await agentWith('agent, every event durable', 'durable', { url, keyFile }, []),
 	];
@@ -85,11 +86,17 @@ try {
 	});
 	console.log(`${paced} notifications, 1,000 a second (median of ${rounds}, in turns)`);
 	console.log(formatTable(latency, 0));
-	const [bare] = latency;
-	for (const { name, figures } of latency.slice(1)) {
-		const added = (figures['p99, µs'] ?? 0) - (bare?.figures['p99, µs'] ?? 0);
-		console.log(`${name}: ${(added / 1000).toFixed(2)} ms added at p99`);
-	}
+	const p99 = latency.map(({ figures }) => figures['p99, µs'] ?? 0);
+	for (const [index, { name }] of latency.entries())
+		if (index > 0) console.log(`${name}: ${(((p99[index] ?? 0) - (p99[0] ?? 0)) / 1000).toFixed(2)} ms added at p99`);
+	console.log(
+		`every event durable, beside the client that flushes: ${((p99[3] ?? 0) / (p99[1] ?? 1)).toFixed(2)} at p99`,
+	);
+	const rates = throughput.map(({ figures }) => figures['notifications a second'] ?? 0);
+	const ratios = rates.map((rate) => (rate / (rates[0] ?? 1)).toFixed(2));
+	console.log(
+		`throughput beside the bare client: from memory ${ratios[2]}, durable ${ratios[3]}, flushing client ${ratios[1]}`,
+	);
 } finally {
 	for (const child of children.toReversed()) await stop(child);
 	await rm(directory, { recursive: true, force: true });
@@ -103,20 +110,25 @@ async function sendTo(service: Peer, { deviceId, consumer }: Receiver, total: nu
 	return { seconds, p50: Number(p50), p99: Number(p99), closings: Number(closings), gaps: Number(gaps) };
 }
 
-async function bareClient(url: string, apiKey: string): Promise<Receiver> {
-	const deviceId = 'bare';
+async function bareClient(
+	name: string,
+	deviceId: string,
+	url: string,
+	apiKey: string,
+	more: readonly string[] = [],
+): Promise<Receiver> {
 	const answer = await fetch(endpointUrl(url, ENDPOINTS.deviceConnection), {
 		method: 'POST',
 		headers: { authorization: `ApiKey ${apiKey}`, 'content-type': 'application/json' },
 		body: JSON.stringify({ deviceId, workflowId: WORKFLOW }),
 	});
 	const { token } = (await answer.json()) as { token: string };
-	const tokenFile = join(directory, 'token');
+	const tokenFile = join(directory, `token-${deviceId}`);
 	await writeFile(tokenFile, token, { mode: 0o600 });
 	const channel = channelUrl(url, DEFAULT_CHANNEL_PATH).href;
-	const consumer = startPeer([join(directory, 'ends', 'consumer.cjs'), 'ws', channel, tokenFile]);
+	const consumer = startPeer([join(directory, 'ends', 'consumer.cjs'), 'ws', channel, tokenFile, ...more]);
 	await consumer.next();
-	return { name: 'bare ws client', deviceId, consumer, pid: consumer.child.pid ?? 0 };
+	return { name, deviceId, consumer, pid: consumer.child.pid ?? 0 };
 }
 
 async function agentWith(

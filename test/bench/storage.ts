@@ -1,7 +1,9 @@
 /**
  * Flushes and bytes that notifications cost the disk, counted by strace: `npm run bench:storage [-- --per-day 200 --per-day 2000]`. Each is
  * acknowledged a second after it came; one day each, on a stepped clock, after 1,100 events that nobody counts. Floor: one line and one
- * flush for each event. Figures of system calls, so that a busy machine does not change them.
+ * flush for each event. Figures of system calls, so that a busy machine does not change them. At its end the same store on a disk
+ * whose every flush takes 20 ms (`--flush-ms 1000` for another; strace delays them): how long an event waits until it is handed on, and for how
+ * long at most the thread that sends heartbeats stood still meanwhile.
  */
 import { execFileSync } from 'node:child_process';
 import { closeSync, fdatasyncSync, mkdtempSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
@@ -17,7 +19,9 @@ const { values } = parseArgs({
 	options: {
 		'per-day': { type: 'string', multiple: true, default: ['200', '1440', '2000'] },
 		'clean-after': { type: 'string', multiple: true, default: ['30', '1'] },
+		'flush-ms': { type: 'string', default: '20' },
 		child: { type: 'string' },
+		slow: { type: 'string' },
 	},
 });
 
@@ -87,10 +91,56 @@ function count(perDay: number, cleanAfterSeconds: number) {
 	return { flushes, bytes };
 }
 
-if (values.child !== undefined) {
+const SLOW_EVENTS = 40;
+
+/** On a slow disk: one event at a time, each acknowledged, with a clean-up after each. */
+async function waitForDisk(directory: string): Promise<void> {
+	const bounds = { maxCount: 1000, maxBytes: 4_194_304, maxAgeMs: DAY_MS };
+	const store = createEventStore({ directory, epoch: 'bench', bounds, cleanAfterMs: 1 });
+	store.join('kiosk');
+	const waits: number[] = [];
+	const stills: number[] = [];
+	let lastMs = Number.NaN;
+	const ticks = setInterval(() => {
+		if (!Number.isNaN(lastMs)) stills.push(performance.now() - lastMs);
+		lastMs = performance.now();
+	}, 1);
+	for (let number = 0; number < SLOW_EVENTS; number += 1) {
+		const id = store.append(event(number))?.id ?? '';
+		const beganMs = performance.now();
+		await store.settled();
+		waits.push(performance.now() - beganMs);
+		store.acknowledge('kiosk', id);
+		await store.settled();
+		// Longer than the flushes of a clean-up.
+		await new Promise((resolve) => setTimeout(resolve, 6 * Number(values['flush-ms'])));
+		// The first event of all makes the files.
+		if (number === 0) waits.length = stills.length = 0;
+	}
+	clearInterval(ticks);
+	store.close();
+	const at = (figures: number[], share: number) =>
+		figures.toSorted((one, other) => one - other)[Math.floor((figures.length - 1) * share)]?.toFixed(1);
+	const still = `main thread still for ${at(stills, 0.999)} ms (99.9 %), ${at(stills, 1)} at most`;
+	console.log(
+		`${values['flush-ms']} ms a flush: handed on after ${at(waits, 0.5)} ms (median of ${waits.length}), ${still}`,
+	);
+}
+
+function onSlowDisk(): void {
+	const directory = mkdtempSync(join(tmpdir(), 'storage-bench-'));
+	const delay = `inject=fsync,fdatasync:delay_exit=${Number(values['flush-ms']) * 1000}`;
+	const strace = ['-f', '-qq', '--seccomp-bpf', '-o', '/dev/null', '-e', 'trace=fsync,fdatasync', '-e', delay];
+	const child = [import.meta.filename, '--slow', directory, '--flush-ms', values['flush-ms']];
+	execFileSync('strace', [...strace, process.execPath, ...child], { stdio: 'inherit' });
+	rmSync(directory, { recursive: true });
+}
+
+if (values.slow !== undefined) await waitForDisk(values.slow);
+else if (values.child !== undefined) {
 	const [directory, perDay, cleanAfterSeconds] = JSON.parse(values.child);
 	await oneDay(directory, perDay, cleanAfterSeconds);
-} else
+} else {
 	for (const perDay of values['per-day'].map(Number))
 		for (const cleanAfter of [0, ...values['clean-after'].map(Number)]) {
 			const { flushes, bytes } = count(perDay, cleanAfter);
@@ -100,3 +150,5 @@ if (values.child !== undefined) {
 				`${`${perDay} a day`.padEnd(12)} ${what.padEnd(28)} ${`${flushes}`.padStart(6)} flushes ${`${Math.round(bytes / 1024)}`.padStart(7)} KiB a day, ${each}`,
 			);
 		}
+	onSlowDisk();
+}

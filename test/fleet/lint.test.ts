@@ -6,7 +6,7 @@ import { diffPlans, type InventoryDevice, previewPlan } from '../../src/fleet/pr
 import { compilePlan, type PlannedDevice, planFor } from '../../src/fleet/targeting.ts';
 
 const given = (document: object): FleetPlan =>
-	planSchemaOf({}).parse({ format: 'idv-fleet-plan/1', revision: 1, ...document });
+	planSchemaOf(document).parse({ format: 'idv-fleet-plan/1', revision: 1, ...document });
 
 /** Rules by their matches; each says something of its own. */
 const rulesOf = (...matches: object[]) =>
@@ -92,6 +92,13 @@ describe('worth a look', () => {
 		).toEqual(['/defaults/rollout/rings/1 adds no device: ring 0 is as large and starts no later']);
 		const idle = { workflowId: 'a', rollout: { to: { workflowId: 'a' }, rings: [{ percent: 100 }] } };
 		expect(found(given({ defaults: idle }), 'note')).toEqual(['/defaults/rollout/to changes nothing']);
+		const agent = (version: string) => ({ agent: { version } });
+		const updating = [
+			{ percent: 100, startAt: '2026-12-01T00:00:00Z', ...agent('0.3.0') },
+			{ percent: 10, startAt: '2026-12-02T00:00:00Z', ...agent('0.3.1') },
+		];
+		const orders = { format: 'idv-fleet-plan/2', defaults: { workflowId: 'a', rollout: { to: {}, rings: updating } } };
+		expect(found(given(orders), 'note').join()).not.toMatch(/changes nothing|adds no device/);
 		expect(found(given({ rules: [{ name: 'r', match: { labels: ['x'] } }] }), 'note')).toEqual([
 			'/rules/0 (r) says nothing that the defaults do not',
 		]);

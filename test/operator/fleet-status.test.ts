@@ -293,6 +293,36 @@ describe('idv fleet status --plan', () => {
 		expect(succeeded(await status('--plan', plan, '--from', from, '--json')).devices).toBe(1);
 	});
 
+	test('reads from a metrics store which versions were taken back', async () => {
+		const now = Math.floor(Date.now() / 1000);
+		const of = (device: string, value: number, more = {}) => ({
+			metric: { device, version: '0.2.0', ...more },
+			value: [now, String(value)],
+		});
+		const series: Record<string, object[]> = {
+			idv_agent_report_time_seconds: [of('K-1', now), of('K-2', now), of('K-3', now, { version: '0.3.0' })],
+			idv_agent_online: ['K-1', 'K-2', 'K-3'].map((device) => of(device, 1)),
+			idv_agent_update_taken_back: [
+				of('K-1', 1, { update: '0.2.9', fault: 'not-online' }),
+				of('K-1', 1, { update: '0.3.0', fault: 'crashes' }),
+				of('K-2', 1, { update: '0.2.9', fault: 'not-online' }),
+			],
+		};
+		const store = createServer((request, response) => {
+			const query = new URL(request.url ?? '', 'http://store').searchParams.get('query') ?? '';
+			const name = /idv_agent_\w+/.exec(query)?.[0] ?? '';
+			response.end(JSON.stringify({ status: 'success', data: { resultType: 'vector', result: series[name] ?? [] } }));
+		});
+		const rings = [{ percent: 100, agent: { version: '0.3.0' } }];
+		const plan = await planFile({ format: 'idv-fleet-plan/2', defaults: { rollout: { to: {}, rings } } });
+		const url = `http://127.0.0.1:${await listen(store)}`;
+		const shown = succeeded(await status('--plan', plan, '--prometheus', url, '--json'));
+		expect(shown).toMatchObject({ devices: 3, atTarget: 1, refused: 1 });
+		expect(shown.reasons).toContainEqual(
+			expect.objectContaining({ reason: 'version 0.3.0 was taken back (crashes)', examples: ['K-1'] }),
+		);
+	});
+
 	test('a store that is no metrics store is named', async () => {
 		const other = createServer((_request, response) => response.end('<html>'));
 		const plan = await planFile({ defaults: { workflowId: 'new' } });

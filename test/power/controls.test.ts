@@ -1,5 +1,6 @@
 /** The suite can fail: with a fault planted in the sources, cuts of the same kind lose what was said to be done. */
 import { beforeAll, expect, test } from 'vitest';
+import { cutWhileStoring } from './events.ts';
 import { type LossyDisk, mountLossyDisk } from './lossy-disk.ts';
 import { cutWhileMoving } from './moves.ts';
 import { cutWhileNotified } from './notifications.ts';
@@ -25,7 +26,8 @@ test.for<[Planted, string, Run]>([
 	['the state file is not flushed', 'pairing', cutWhilePairing],
 	['the directory of the state is not flushed', 'moves', cutWhileMoving],
 	['the newest events are not flushed', 'notifications', cutWhileNotified],
-	// Not synchronous=OFF: since the tail is flushed on its own, 120 cuts of one seed did not notice it.
+	['the tail goes before its events are flushed', 'clean-up', cutWhileStoring],
+	['the log goes before its pages are flushed', 'clean-up', cutWhileStoring],
 ])('planted: %s is noticed by cuts during %s', { timeout: 600_000 }, async ([planted, name, run]) => {
 	for (let number = 0; number < ENOUGH; number += 1) {
 		const failure = await run(disk, cutOf(number), planted).catch((error: Error) => error);

@@ -1,6 +1,7 @@
 /** True power cuts: the real agent on a disk that loses what was not flushed. plan.ts says which; run.ts starts it. */
 import { beforeAll, test } from 'vitest';
 import { replayable } from './bed.ts';
+import { cutWhileStoring } from './events.ts';
 import { type LossyDisk, mountLossyDisk } from './lossy-disk.ts';
 import { cutWhileMoving } from './moves.ts';
 import { cutWhileNotified } from './notifications.ts';
@@ -30,6 +31,11 @@ test.for(cutsOf('moves'))(
 test.for(cutsOf('notifications'))(
 	'notifications: none that was shown is lost: cut $number, model $model [F182]',
 	(cut) => replayable(cut, (cut) => cutWhileNotified(disk, cut)),
+);
+
+test.for(cutsOf('events'))(
+	'events: none that was handed on is lost while the disk is tidied up: cut $number, model $model [F187]',
+	(cut) => replayable(cut, (cut) => cutWhileStoring(disk, cut)),
 );
 
 test.for(cutsOf('provisioning'))('provisioning: the next start completes it: cut $number, model $model [F183]', (cut) =>

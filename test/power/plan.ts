@@ -6,7 +6,7 @@ import { MODELS, type Model } from './lossy-disk.ts';
 const SCENARIOS = [
 	...(['pairing', 'moves', 'notifications', 'provisioning', 'pairing', 'ext4', 'moves', 'notifications'] as const),
 	...(['provisioning', 'pairing', 'moves', 'package', 'ext4', 'notifications', 'moves', 'pairing'] as const),
-	...(['medium', 'notifications', 'provisioning', 'moves'] as const),
+	...(['medium', 'notifications', 'provisioning', 'moves', 'events', 'events'] as const),
 ];
 export type Scenario = (typeof SCENARIOS)[number];
 

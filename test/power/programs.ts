@@ -1,9 +1,11 @@
 /** The agent as it is shipped, and the same with one fault planted in its sources: each a bundle in a directory of its own. */
 import { cpSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { build } from 'esbuild';
 import { bundle } from '../../scripts/bundle.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
+const INBOX = 'test/power/inbox.ts';
 
 /** What the suite must notice: file, text of it, and what stands there instead. */
 export const PLANTED = {
@@ -17,31 +19,41 @@ export const PLANTED = {
 			'await fs.promises.rename(temporary, file);',
 		],
 	],
-	'synchronous=OFF': [['src/events/event-table.edge.ts', 'synchronous = FULL', 'synchronous = OFF']],
-	'the newest events are not flushed': [['src/events/event-tail.edge.ts', 'if (flushes) fdatasyncSync(into);', '']],
+	'the newest events are not flushed': [['src/events/event-tail.edge.ts', 'if (flushes) yield into;', '']],
+	'the tail goes before its events are flushed': [
+		['src/events/event-table.edge.ts', "database.exec('COMMIT');\n\t\t\tyield log;", "database.exec('COMMIT');"],
+	],
+	'the log goes before its pages are flushed': [['src/events/event-table.edge.ts', 'yield main;', '']],
 	'wipe leaves the tail': [
 		['src/provisioning/files.edge.ts', 'Buffer.alloc(Math.max(size, bytes.length)', 'Buffer.alloc(bytes.length'],
 	],
 } as const satisfies Record<string, readonly (readonly [file: string, from: string, to: string])[]>;
 export type Planted = keyof typeof PLANTED;
 
-/** Returns the path of the program. @throws Error when a text to be replaced is no longer there. */
+/**
+ * The agent, and beside it `inbox.mjs`, its event store alone. Returns the path of the agent.
+ * @throws Error when a text to be replaced is no longer there.
+ */
 export async function buildAgent(directory: string, planted: Planted | null): Promise<string> {
 	const outDir = join(directory, planted?.replaceAll(/\W+/g, '-') ?? 'sound');
-	const entries = { 'idv-agent': 'src/cli/idv-agent.ts' };
-	if (planted === null) {
-		await bundle({ root: ROOT, entries, outDir });
-		return join(outDir, 'idv-agent.cjs');
-	}
+	if (planted === null) return buildFrom(ROOT, outDir);
 	const root = `${outDir}-sources`;
-	for (const path of ['src', 'package.json']) cpSync(join(ROOT, path), join(root, path), { recursive: true });
+	for (const path of ['src', 'package.json', INBOX, 'test/fixtures/random-numbers.ts'])
+		cpSync(join(ROOT, path), join(root, path), { recursive: true });
 	symlinkSync(join(ROOT, 'node_modules'), join(root, 'node_modules'));
 	for (const [file, from, to] of PLANTED[planted]) {
 		const text = readFileSync(join(root, file), 'utf8');
 		if (!text.includes(from)) throw new Error(`${file} has changed: plant "${planted}" elsewhere.`);
 		writeFileSync(join(root, file), text.replace(from, to));
 	}
-	await bundle({ root, entries, outDir });
+	const program = await buildFrom(root, outDir);
 	rmSync(root, { recursive: true });
+	return program;
+}
+
+async function buildFrom(root: string, outDir: string): Promise<string> {
+	await bundle({ root, entries: { 'idv-agent': 'src/cli/idv-agent.ts' }, outDir });
+	const outfile = join(outDir, 'inbox.mjs');
+	await build({ entryPoints: [join(root, INBOX)], outfile, bundle: true, platform: 'node', format: 'esm' });
 	return join(outDir, 'idv-agent.cjs');
 }

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { AgentCounts } from '../../src/base/counters.ts';
 import type { Status } from '../../src/protocol/local-api.ts';
-import { type AgentGauges, agentMetrics, formatMetrics, type Metric } from '../../src/status/metrics.ts';
+import { type AgentGauges, agentMetrics, formatMetrics, type Metric, stateMetrics } from '../../src/status/metrics.ts';
 
 const status: Status = {
 	schemaVersion: 1,
@@ -91,6 +91,16 @@ describe('metrics', () => {
 		expect(value('reconnects_total')).toBe(3);
 		expect(value('forwarded_requests_total', '{result="2xx"}')).toBe(5);
 		expect(value('events_durable')).toBe(1);
+	});
+
+	test('name each version that was taken back, with the fault', () => {
+		const takenBack = ['0.3.0', '0.3.1'].map((version) => ({ version, at: '2026-11-22T03:00:00Z', fault: 'crashes' }));
+		const scraped = parse(formatMetrics(stateMetrics({ ...status, updates: { ordered: null, takenBack } })));
+		expect([...(scraped.get('idv_agent_update_taken_back')?.samples ?? [])]).toEqual([
+			['{update="0.3.0",fault="crashes"}', 1],
+			['{update="0.3.1",fault="crashes"}', 1],
+		]);
+		expect(parse(formatMetrics(stateMetrics(status))).has('idv_agent_update_taken_back')).toBe(false);
 	});
 
 	test('leave out what is not known', () => {

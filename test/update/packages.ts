@@ -3,7 +3,7 @@
  * repository of them is served from the machine's own disk.
  */
 import { execFileSync } from 'node:child_process';
-import { chmodSync, cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** The ways in which a version can be bad. */
@@ -22,7 +22,12 @@ export type Behaviour = keyof typeof BEHAVIOURS | 'failing-script' | 'without-un
  * @param real the package of `npm run build:deb`. @returns its path.
  */
 export function makeStub(real: string, version: string, behaviour: Behaviour, directory: string): string {
-	return repack(real, version, directory, (tree) => {
+	const skeleton = join(directory, 'skeleton');
+	if (!existsSync(skeleton)) {
+		execFileSync('dpkg-deb', ['--raw-extract', real, skeleton]);
+		rmSync(join(skeleton, 'usr/lib/idv-agent/idv-agent'));
+	}
+	return repack(skeleton, version, directory, (tree) => {
 		const program = join(tree, 'usr/lib/idv-agent/idv-agent');
 		const onRun = Object.hasOwn(BEHAVIOURS, behaviour) ? BEHAVIOURS[behaviour as keyof typeof BEHAVIOURS] : '';
 		writeFileSync(
@@ -57,10 +62,12 @@ function failAtOnce(tree: string): void {
 	edit(join(tree, 'DEBIAN/postinst'), /^set -e$/m, 'set -e\necho "this script fails" >&2\nexit 1');
 }
 
-function repack(real: string, version: string, directory: string, change: (tree: string) => void): string {
+/** @param from a package, or what one was taken apart into. */
+function repack(from: string, version: string, directory: string, change: (tree: string) => void): string {
 	const tree = join(directory, `tree-${version}`);
 	rmSync(tree, { recursive: true, force: true });
-	execFileSync('dpkg-deb', ['--raw-extract', real, tree]);
+	if (from.endsWith('.deb')) execFileSync('dpkg-deb', ['--raw-extract', from, tree]);
+	else cpSync(from, tree, { recursive: true, verbatimSymlinks: true });
 	rmSync(join(tree, 'DEBIAN/md5sums'), { force: true });
 	const control = join(tree, 'DEBIAN/control');
 	edit(control, /^Version: .*$/m, `Version: ${version}`);
@@ -77,8 +84,10 @@ export interface Repository {
 	readonly directory: string;
 	/** The public key, as `signed-by` wants it. */
 	readonly key: string;
-	/** Publishes exactly these packages. @param isSigned whether the list is signed. */
-	publish(files: readonly string[], isSigned?: boolean): void;
+	/** Signs the list of another directory. */
+	sign(directory: string): void;
+	/** Publishes exactly these packages. @param how whether the list is signed (default), and the date it bears (default now). */
+	publish(files: readonly string[], how?: { readonly isSigned?: boolean; readonly date?: Date }): void;
 }
 
 /** A site's signed repository, as docs/updates.md makes it. */
@@ -91,16 +100,21 @@ export function makeRepository(directory: string): Repository {
 	gpg('--passphrase', '', '--quick-generate-key', 'site@example.invalid', 'ed25519', 'sign', 'never');
 	const key = join(directory, 'site.gpg');
 	writeFileSync(key, gpg('--export', 'site@example.invalid'));
+	const sign = (one: string, more: readonly string[] = []) =>
+		void gpg(...more, '--output', join(one, 'InRelease'), '--clearsign', join(one, 'Release'));
 	return {
 		directory: pool,
 		key,
-		publish(files, isSigned = true) {
+		sign,
+		publish(files, { isSigned = true, date } = {}) {
 			rmSync(pool, { recursive: true, force: true });
 			mkdirSync(pool, { recursive: true });
 			for (const file of files) cpSync(file, join(pool, file.split('/').at(-1) ?? ''));
 			writeFileSync(join(pool, 'Packages'), execFileSync('apt-ftparchive', ['packages', '.'], { cwd: pool }));
 			writeFileSync(join(pool, 'Release'), execFileSync('apt-ftparchive', ['release', '.'], { cwd: pool }));
-			if (isSigned) gpg('--output', join(pool, 'InRelease'), '--clearsign', join(pool, 'Release'));
+			if (date) edit(join(pool, 'Release'), /^Date: .*$/m, `Date: ${date.toUTCString().replace('GMT', 'UTC')}`);
+			const at = date ? ['--faked-system-time', `${date.toISOString().replace(/[-:]|\..*/g, '')}!`] : [];
+			if (isSigned) sign(pool, at);
 			rmSync(join(pool, 'Release'));
 		},
 	};

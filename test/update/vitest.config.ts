@@ -5,7 +5,11 @@ export default defineConfig({
 	test: {
 		reporters: ['verbose'],
 		include: ['test/update/**/*.test.ts'],
+		globalSetup: 'test/update/site.ts',
 		pool: 'forks',
+		fileParallelism: false,
+		/** Devices at a time. */
+		maxConcurrency: Number(process.env['UPDATE_LANES'] ?? 3),
 		testTimeout: 600_000,
 		hookTimeout: 900_000,
 	},

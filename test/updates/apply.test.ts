@@ -30,7 +30,9 @@ function given({ publicKeys = [signer.publicKey], enabled = true, name = null as
 	const device = {
 		version: '0.2.0',
 		asked: [] as string[],
+		said: [] as string[],
 		busy: 0,
+		held: 0,
 		isReadOnly: false,
 		apt: (version: string) => {
 			device.version = version;
@@ -42,6 +44,8 @@ function given({ publicKeys = [signer.publicKey], enabled = true, name = null as
 		clock,
 		planFile,
 		readPlan,
+		isHeld: async () => device.held-- > 0,
+		say: (line) => device.said.push(line),
 		settings: {
 			fleet: { publicKeys, name } as unknown as ApplyParts['settings']['fleet'],
 			update: { enabled, judgeSeconds: 300, window: null },
@@ -142,6 +146,36 @@ test('a plan that is withdrawn while another holds apt installs nothing [F424]',
 	device.busy = 100;
 	expect(await apply(() => publish(signer.sign(order(null, 2))))).toBeNull();
 	expect(device.asked).toEqual([]);
+});
+
+test('an apt that holds its lock for ever is waited for an hour; then apt is asked, and its words are remembered [F431]', async () => {
+	const { device, keep, publish, apply } = given();
+	publish(signer.sign(order('0.3.0')));
+	device.busy = Number.POSITIVE_INFINITY;
+	device.apt = () => ({
+		status: 100,
+		text: 'E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 4711 (unattended-upgr)',
+	});
+	let looks = 0;
+	expect(
+		await apply(() => {
+			looks += 1;
+		}),
+	).toMatchObject({ code: 'update-failed' });
+	expect(looks).toBe(720);
+	expect(device.asked).toEqual(['0.3.0']);
+	expect((await keep.outcomes()).failed?.message).toContain('held by process 4711');
+});
+
+test('a lease that began since the plan was handed over is waited for; one that lasts leaves the order for the next time', async () => {
+	const { device, publish, apply } = given();
+	publish(signer.sign(order('0.3.0')));
+	device.held = Number.POSITIVE_INFINITY;
+	expect(await apply()).toBeNull();
+	expect(device.asked).toEqual([]);
+	expect(device.said).toEqual(['Waits for the lease of an application.']);
+	device.held = 10;
+	expect(await apply()).toBe('0.3.0');
 });
 
 test('of two plans that come one after the other the newer one counts, also if it comes while apt is at work [F425]', async () => {

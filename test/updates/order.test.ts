@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import type { FleetPlan } from '../../src/fleet/plan-format.ts';
 import { planSchemaOf } from '../../src/fleet/plan-format.ts';
 import { rolloutPercentile, shareOfSpread } from '../../src/fleet/targeting.ts';
@@ -92,7 +92,25 @@ describe('the order of a plan', () => {
 		expect(orderFor(own, device('a'), NOW.getTime())).toBeNull();
 	});
 
-	test.each(['latest', '0.3.0; reboot', '-o=x', '../0.3.0', ''])('never carries %j', (version) => {
+	test('carries every version that dpkg has', () => {
+		for (const version of ['1:0.2.0-1~x', '0.3.0+site2', '2026.11.22~rc1'])
+			expect(orderFor(plan([{ percent: 100, agent: { version } }]), device('a'), 0)).toMatchObject({ version });
+	});
+
+	test.each([
+		'latest',
+		'0.3.0; reboot',
+		'0.3.0$(reboot)',
+		'0.3.0\nPin-Priority: 1001',
+		'0.3.0*',
+		'0.3.0=1',
+		'0.3.0/sid',
+		'-o=x',
+		'../0.3.0',
+		'',
+		' 0.3.0',
+		`0.${'3'.repeat(10_000)}`,
+	])('never carries %j', (version) => {
 		const document = {
 			format: 'idv-fleet-plan/2',
 			revision: 1,
@@ -163,6 +181,38 @@ test('a window is open between its times, over midnight too, and is never farthe
 			},
 		),
 	);
+});
+
+test('a window keeps the time of the place, also on the days on which its clocks are changed', () => {
+	const zone = process.env['TZ'];
+	onTestFinished(() => {
+		if (zone === undefined) delete process.env['TZ'];
+		else process.env['TZ'] = zone;
+	});
+	process.env['TZ'] = 'Europe/Berlin';
+	const open = (window: string, at: string) => untilWindowMs(window, new Date(at)) === 0;
+	// 02:00 to 03:00 is not on that day: the window before it is not longer, and the one in it comes on the next.
+	expect(open('01:00-02:00', '2026-03-29T01:00:00Z')).toBe(false);
+	expect(open('02:00-03:00', '2026-03-29T01:00:00Z')).toBe(false);
+	expect(open('02:00-04:00', '2026-03-29T01:30:00Z')).toBe(true);
+	expect(open('02:00-03:00', '2026-03-30T00:30:00Z')).toBe(true);
+	// In autumn the hour is there twice.
+	expect(open('02:00-03:00', '2026-10-25T00:30:00Z')).toBe(true);
+	expect(open('02:00-03:00', '2026-10-25T01:30:00Z')).toBe(true);
+	expect(open('02:00-03:00', '2026-10-25T02:00:00Z')).toBe(false);
+	// Who waits, and looks again at least every hour, gets there.
+	for (const from of ['2026-03-28T12:00:00Z', '2026-10-24T12:00:00Z'])
+		for (const window of ['02:00-03:00', '02:30-02:31', '22:00-01:00', '03:00-03:30']) {
+			let at = Date.parse(from);
+			for (let looks = 0; untilWindowMs(window, new Date(at)) > 0; looks += 1) {
+				expect(looks).toBeLessThan(48);
+				at += Math.min(3_600_000, untilWindowMs(window, new Date(at)));
+			}
+		}
+});
+
+test('a window between equal times is the whole day', () => {
+	for (const hour of [0, 12, 21, 22, 23]) expect(untilWindowMs('22:00-22:00', new Date(2026, 0, 1, hour))).toBe(0);
 });
 
 test('apt is kept from each version that was taken back, and from nothing else', () => {

@@ -46,7 +46,11 @@ export function fsyncSync(descriptor: number): void {
 	if (disk.directories.has(path)) disk.flushDirectory(path);
 	else disk.flushFile(nodeOf(descriptor));
 }
-export const fdatasyncSync = fsyncSync;
+/** What was written before its end is durable; a process that is gone is never called back. */
+export function fsync(descriptor: number, callback: (error: Error | null) => void): void {
+	const disk = simulatedDisk();
+	void disk.step(() => fsyncSync(descriptor), disk.flushMs()).then(() => callback(null), callback);
+}
 export const readFileSync = (path: string, encoding: BufferEncoding) =>
 	simulatedDisk().find(path).bytes.toString(encoding);
 export function writeFileSync(path: string, content: string): void {
@@ -112,7 +116,7 @@ export default {
 	writeSync,
 	ftruncateSync,
 	fsyncSync,
-	fdatasyncSync,
+	fsync,
 	readFileSync,
 	writeFileSync,
 	readdirSync,

@@ -22,6 +22,7 @@ const LINKS = 'agent/links.runner.ts';
 const SUPERVISOR = 'connection/supervisor.ts';
 const BEATS = 'connection/heartbeats.runner.ts';
 const STORE = 'events/store.edge.ts';
+const TRANSACTION = 'events/transaction.ts';
 const CONNECTIVITY = 'status/connectivity.runner.ts';
 const RECORD = 'fleet/record.ts';
 const FOLLOW = 'fleet/follow-plan.runner.ts';
@@ -85,8 +86,8 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'numbers-again',
 		'numbers-rise',
 		STORE,
-		'const number = (pending.at(-1)?.number ?? last) + 1;',
-		'const number = Math.max(1, (pending.at(-1)?.number ?? last) + (wallMs() % 2 === 0 ? 1 : -1));',
+		'given = Math.max(given, extent.last) + 1;',
+		'given = Math.max(1, Math.max(given, extent.last) + (wallMs() % 2 === 0 ? 1 : -1));',
 	),
 	one(
 		'one-epoch-for-all',
@@ -445,9 +446,9 @@ const MUTATIONS: readonly Plant[] = [
 	any('plan-4-not-saved', FOLLOW, 'stateWriter.keep((state) => ({ ...state, plan }));', 'void plan;'),
 	any(
 		'events-1-last-lost',
-		STORE,
-		'for (const entry of batch) on.add(entry, now, sizeOf(entry));',
-		'for (const entry of batch.slice(0, Math.max(1, batch.length - 1))) on.add(entry, now, sizeOf(entry));',
+		TRANSACTION,
+		'for (const entry of added) changes.push(addition(entry, nowMs));',
+		'for (const entry of added.slice(0, Math.max(1, added.length - 1))) changes.push(addition(entry, nowMs));',
 	),
 	any(
 		'events-2-listeners-forgotten',
@@ -456,8 +457,13 @@ const MUTATIONS: readonly Plant[] = [
 		'if (batch.length > 1) for (const listener of listeners) listener(batch);',
 	),
 	any('events-3-gap-too-late', CONNECTIVITY, 'Math.max(lastMs, nowMs - Math.max(limitMs, heardAgoMs))', 'nowMs'),
-	any('events-4-too-much-goes', STORE, 'upTo = event.number;\n', 'upTo = event.number + 1;\n'),
-	any('events-5-positions-forgotten', STORE, 'if (consumers.changed) on.setConsumers(consumers.positions);', ''),
+	any('events-4-too-much-goes', TRANSACTION, 'upTo = event.number;\n', 'upTo = event.number + 1;\n'),
+	any(
+		'events-5-positions-forgotten',
+		TRANSACTION,
+		"if (positions) changes.push(['setConsumers', [...positions]]);",
+		'',
+	),
 	any(
 		'events-6-gap-without-run-before',
 		CONNECTIVITY,

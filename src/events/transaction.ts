@@ -1,0 +1,85 @@
+/** Decides what one transaction of the event store does: the new events, the consumers' positions, and which events go. Pure. */
+import { keyOf } from './duplicates.ts';
+import { type Entry, type Epoch, sizeOf, withEpoch } from './event.ts';
+import type { EventStoreOptions } from './event-store-types.ts';
+
+/** A step of a transaction, by its name and what the table gets; JSON. */
+export type Change = readonly [name: 'add' | 'setEpochs' | 'setConsumers' | 'remove', ...given: unknown[]];
+
+export interface Position {
+	/** Number of the last acknowledged event; 0 before the first. */
+	readonly number: number;
+	readonly seenMs: number;
+}
+
+export interface KeptEvent {
+	readonly number: number;
+	readonly size: number;
+	readonly keptMs: number;
+}
+
+/** What the table holds. */
+export interface Extent {
+	readonly epochs: readonly Epoch[];
+	/** The newest number that is stored, and the oldest that can be. */
+	readonly last: number;
+	readonly first: number;
+	/** Of the events that are kept, as {@link sizeOf}. */
+	readonly count: number;
+	readonly bytes: number;
+}
+
+/**
+ * @param kept the events in the table, oldest first; read as far as events go.
+ * @param batch new events; those that the table has already are left out.
+ * @param positions of the consumers, if they have changed. @param acknowledged the number up to which all have acknowledged; -1 without consumers.
+ * @param remembered how many of the newest events leave what tells their duplicates.
+ */
+export function decideTransaction(
+	extent: Extent,
+	now: {
+		readonly kept: Iterable<KeptEvent>;
+		readonly batch: readonly Entry[];
+		readonly positions: ReadonlyMap<string, Position> | null;
+		readonly acknowledged: number;
+		readonly epoch: string;
+		readonly bounds: EventStoreOptions['bounds'];
+		readonly remembered: number;
+		readonly nowMs: number;
+	},
+): { readonly changes: readonly Change[]; readonly extent: Extent } {
+	const { kept, batch, positions, acknowledged, epoch, bounds, remembered, nowMs } = now;
+	const added = batch.filter(({ number }) => number > extent.last);
+	const last = added.at(-1)?.number ?? extent.last;
+	const epochs = added[0] ? withEpoch(extent.epochs, epoch, added[0].number) : extent.epochs;
+	let count = extent.count + added.length;
+	let bytes = added.reduce((sum, entry) => sum + sizeOf(entry), extent.bytes);
+	let upTo = extent.first - 1;
+	// The newest is never too many.
+	for (const event of keptAnd(kept, added, nowMs)) {
+		const isTooMany = count > 1 && (count > bounds.maxCount || bytes > bounds.maxBytes);
+		const isDone = event.number <= acknowledged;
+		if (!isTooMany && !isDone && event.keptMs + bounds.maxAgeMs > nowMs) break;
+		upTo = event.number;
+		count -= 1;
+		bytes -= event.size;
+	}
+	const changes: Change[] = [];
+	if (epochs !== extent.epochs) changes.push(['setEpochs', epochs]);
+	for (const entry of added) changes.push(addition(entry, nowMs));
+	if (positions) changes.push(['setConsumers', [...positions]]);
+	if (upTo >= extent.first) changes.push(['remove', extent.first, upTo, last - remembered]);
+	return { changes, extent: { epochs, last, first: Math.max(extent.first, upTo + 1), count, bytes } };
+}
+
+function* keptAnd(kept: Iterable<KeptEvent>, added: readonly Entry[], keptMs: number): Iterable<KeptEvent> {
+	yield* kept;
+	for (const entry of added) yield { number: entry.number, size: sizeOf(entry), keptMs };
+}
+
+/** The columns of a new event, in their order. */
+function addition(entry: Entry, keptMs: number): Change {
+	const { id, number, at, type, kind, workflowId, format, content } = entry;
+	const epoch = id.slice(0, id.lastIndexOf('-'));
+	return ['add', number, epoch, keyOf(entry), keptMs, sizeOf(entry), at, type, kind, workflowId, format, content];
+}

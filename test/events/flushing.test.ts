@@ -1,0 +1,240 @@
+/** Flushes of the events beside the main thread. A flush is held open where `node:fs` begins it, as a disk does that needs a second for it. */
+import { EventEmitter, once } from 'node:events';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
+import { allBut } from '../../src/events/erasure.ts';
+import type { Entry } from '../../src/events/event.ts';
+import { createEventStore, type DurableEventStore, type EventStoreOptions } from '../../src/events/store.edge.ts';
+import { startService } from '../../src/service/embedded-service.ts';
+import { givenPairedAgent } from '../harness/harness.ts';
+import { createSteppedClock } from '../harness/stepped-clock.ts';
+
+interface Held {
+	readonly file: string;
+	/** Of the file when its flush began. */
+	readonly bytes: number;
+	release(error?: Error): void;
+}
+
+/** From now on flushes of these files wait for the test. */
+function holdFlushes(isHeld: (file: string) => boolean = () => true) {
+	const real = fs.fsync;
+	const begun = new EventEmitter();
+	const held: Held[] = [];
+	const spy = vi.spyOn(fs, 'fsync').mockImplementation((descriptor, callback) => {
+		const file = path.basename(fs.readlinkSync(`/proc/self/fd/${descriptor}`));
+		if (!isHeld(file)) return real(descriptor, callback);
+		const { size: bytes } = fs.fstatSync(descriptor);
+		held.push({ file, bytes, release: (error) => (error ? callback(error) : real(descriptor, callback)) });
+		begun.emit('flush');
+	});
+	onTestFinished(() => spy.mockRestore());
+	return {
+		/** Those that nobody has taken. */
+		held,
+		/** The next one. */
+		async next(): Promise<Held> {
+			if (held.length === 0) await once(begun, 'flush');
+			return held.shift() as Held;
+		},
+	};
+}
+
+const EIO = Object.assign(new Error('EIO: i/o error, fsync'), { code: 'EIO' });
+let directory: string;
+beforeEach(() => {
+	directory = fs.mkdtempSync(path.join(os.tmpdir(), 'event-flushing-'));
+	return () => fs.rmSync(directory, { recursive: true, force: true });
+});
+
+let run = 0;
+function open(options: Partial<EventStoreOptions> = {}) {
+	run += 1;
+	const notices: string[] = [];
+	const store = createEventStore({
+		directory,
+		epoch: `run${run}`,
+		bounds: { maxCount: 1000, maxBytes: 4_194_304, maxAgeMs: 86_400_000 },
+		onNotice: (topic, notice) => notices.push(`${topic} ${notice?.code ?? 'over'}`),
+		...options,
+	});
+	onTestFinished(() => store.close());
+	const handedOn: string[][] = [];
+	store.subscribe((entries) => handedOn.push(contents(entries)));
+	return Object.assign(store, { handedOn, notices });
+}
+
+const contents = (entries: readonly Entry[]) => entries.map(({ content }) => content);
+const kept = (store: DurableEventStore) => contents(store.after(null, 1000).entries);
+const append = (store: DurableEventStore, content: string) =>
+	store.append({
+		...{ at: '2026-11-21T05:00:00.000Z', type: 'notification', kind: 'k', workflowId: null, format: 'text', content },
+		serviceId: null,
+	})?.id ?? '';
+
+/** A store with a tail and a database, whose flushes are held from now on. */
+async function givenHeld(options: Partial<EventStoreOptions> = {}) {
+	const store = open(options);
+	store.join('kiosk');
+	append(store, 'before');
+	await store.settled();
+	store.handedOn.length = 0;
+	return { store, ...holdFlushes() };
+}
+
+describe('while a flush is under way', () => {
+	test('an event is neither handed on nor shown before its flush has ended, and what arrives meanwhile shares the next one', async () => {
+		const { store, held, next } = await givenHeld();
+		const newest = store.newest();
+		append(store, 'a');
+		const first = await next();
+		expect(first.file).toBe('events.db-tail');
+		append(store, 'b');
+		await new Promise(setImmediate);
+		append(store, 'c');
+		await new Promise(setImmediate);
+		expect([store.handedOn, kept(store), store.newest(), store.count]).toEqual([[], ['before'], newest, 1]);
+		expect(held).toEqual([]);
+
+		first.release();
+		const second = await next();
+		expect([store.handedOn, kept(store)]).toEqual([[['a']], ['before', 'a']]);
+		const settled = store.settled();
+		second.release();
+		await settled;
+		expect([store.handedOn, kept(store)]).toEqual([
+			[['a'], ['b', 'c']],
+			['before', 'a', 'b', 'c'],
+		]);
+		expect(store.after(null, 10).entries.map(({ number }) => number)).toEqual([1, 2, 3, 4]);
+		expect(held).toEqual([]);
+	});
+
+	test('an acknowledgement waits its turn, and is answered when it is written', async () => {
+		const { store, next } = await givenHeld();
+		append(store, 'a');
+		const first = await next();
+		expect(store.acknowledge('kiosk', store.newest() ?? '')).toBe(true);
+		const order: string[] = [];
+		store.subscribe(() => order.push('a is handed on'));
+		const settled = store.settled().then(() => order.push('acknowledged'));
+		first.release();
+		await settled;
+		expect(order).toEqual(['a is handed on', 'acknowledged']);
+		expect(fs.readFileSync(path.join(directory, 'events.db-tail'), 'utf8')).toContain('["setConsumers",[["kiosk"');
+		expect(kept(store)).toEqual(['a']);
+	});
+
+	test('an id that is not flushed cannot be acknowledged', async () => {
+		const { store, next } = await givenHeld();
+		const id = append(store, 'a');
+		const first = await next();
+		expect(store.acknowledge('kiosk', id)).toBe(false);
+		first.release();
+	});
+
+	test('a stop completes it, and what waits for the next one', async () => {
+		const { store, next } = await givenHeld();
+		append(store, 'a');
+		const first = await next();
+		append(store, 'b');
+		store.close();
+		first.release();
+		expect(store.handedOn).toEqual([['a'], ['b']]);
+		expect(kept(open())).toEqual(['before', 'a', 'b']);
+	});
+
+	test('an erasure takes along what is under way', async () => {
+		const { store, next } = await givenHeld();
+		append(store, 'a');
+		const first = await next();
+		append(store, 'b');
+		expect(store.erase(allBut(new Set()))).toBe(3);
+		first.release();
+		await store.settled();
+		expect([kept(store), store.handedOn]).toEqual([[], [['a'], ['b']]]);
+		for (const name of fs.readdirSync(directory))
+			expect(fs.readFileSync(path.join(directory, name)).includes('before'), name).toBe(false);
+	});
+
+	test('a disk that is full or broken at its end: everything continues in memory, in order, once', async () => {
+		const { store, next } = await givenHeld();
+		append(store, 'a');
+		const first = await next();
+		append(store, 'b');
+		first.release(EIO);
+		await store.settled();
+		expect([store.handedOn, kept(store)]).toEqual([
+			[['a'], ['b']],
+			['before', 'a', 'b'],
+		]);
+		expect(store.notices).toEqual(['events state-unwritable']);
+		expect(store.recover()).toBe(true);
+		store.close();
+		expect(kept(open())).toEqual(['before', 'a', 'b']);
+	});
+});
+
+describe('clean-up', () => {
+	test('flushes the log before the tail and the database, the database before the log is cut, the cut before anything else', async () => {
+		const clock = createSteppedClock();
+		const { store, held, next } = await givenHeld({ ...clock });
+		store.acknowledge('kiosk', store.newest() ?? '');
+		append(store, 'stays');
+		(await next()).release();
+		await store.settled();
+		const sizeOf = (name: string) => fs.statSync(path.join(directory, name)).size;
+		const [tailBytes, databaseBytes] = [sizeOf('events.db-tail'), sizeOf('events.db')];
+		const seen: unknown[] = [];
+		clock.advance(30_000);
+		append(store, 'meanwhile');
+		for (let flushes = 0; flushes < 5; flushes += 1) {
+			const flush = await next();
+			await new Promise(setImmediate);
+			const isTailWhole = sizeOf('events.db-tail') === tailBytes;
+			const isDatabaseAsBefore = sizeOf('events.db') === databaseBytes;
+			const isLogEmpty = sizeOf('events.db-wal') === 0;
+			seen.push([flush.file, { isTailWhole, isDatabaseAsBefore, isLogEmpty }]);
+			expect([held, kept(store)]).toEqual([[], ['stays']]);
+			flush.release();
+		}
+		const whole = { isTailWhole: true, isDatabaseAsBefore: true, isLogEmpty: false };
+		expect(seen).toEqual([
+			// What this process has found, and its name.
+			['events.db-wal', whole],
+			[path.basename(directory), whole],
+			['events.db-wal', whole],
+			['events.db', { isTailWhole: false, isDatabaseAsBefore: false, isLogEmpty: false }],
+			['events.db-wal', { isTailWhole: false, isDatabaseAsBefore: false, isLogEmpty: true }],
+		]);
+		const last = await next();
+		expect(last.file).toBe('events.db-tail');
+		last.release();
+		await store.settled();
+		expect(kept(store)).toEqual(['stays', 'meanwhile']);
+	});
+});
+
+test('heartbeats, pings and the local interface keep their time while a flush does not end [F188]', async () => {
+	const service = await startService({ workflows: ['check-in'] });
+	onTestFinished(() => service.close());
+	const device = await givenPairedAgent(service, { settings: { heartbeatCadence: 10 } });
+	const { next } = holdFlushes((file) => file === 'events.db-tail');
+	const handedOn: string[] = [];
+	device.agent.events.subscribe((entries) => handedOn.push(...entries.map(({ kind }) => kind)));
+	service.notify({ type: 'slow', id: '1' });
+	const flush = await next();
+	for (let count = 0; count < 6; count += 1) {
+		const heard = service.waitFor('heartbeat');
+		device.clock.advance(10_000);
+		await heard;
+		expect(await device.client.request('agent', 'GET', '/v1/status')).toMatchObject({ state: 'online' });
+	}
+	expect(handedOn).toEqual([]);
+	expect(service.requests.filter(({ path }) => path === '/api/device/connection')).toHaveLength(1);
+	flush.release();
+	await device.untilEvent(({ kind }) => kind === 'slow');
+	expect(handedOn.filter((kind) => kind !== 'gap')).toEqual(['slow']);
+});
