@@ -123,7 +123,7 @@ export function startTelemetry(parts: TelemetryParts) {
 			url,
 			headers: { 'user-agent': parts.userAgent, ...headers },
 			body: encodeRequest(labels, status.agentVersion, [...pending, current]),
-			agent: parts.network().channelAgent(asChannel),
+			agent: parts.network().channelAgent(asChannel, true),
 			deadlineMs: DEADLINE_MS,
 			signal,
 		});
