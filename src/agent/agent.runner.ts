@@ -27,7 +27,7 @@ import type {
 	Status,
 } from '../protocol/local-api.ts';
 import { trackConnectivity } from '../status/connectivity.runner.ts';
-import { describeStatus } from '../status/status.ts';
+import { describeStatus, stateOf } from '../status/status.ts';
 import { createHandOver } from '../updates/hand-over.runner.ts';
 import { assignWorkflows } from '../workflow/assignment.runner.ts';
 import { registrationFor, serviceOf } from '../workflow/desired-registration.ts';
@@ -50,6 +50,8 @@ export interface Agent {
 	/** The service and the Connection in use; a secret, for forwarding only. `null` while there is none. */
 	access(): { readonly baseUrl: string; readonly token: string } | null;
 	status(): Status;
+	/** The `state` of the status, for those who are called back at every heartbeat and need no more. */
+	state(): Status['state'];
 	/** Which codes it takes without `replace`. */
 	standing(): Standing;
 	/** Calls back after every change of the status until the returned function is called. */
@@ -235,6 +237,7 @@ function assemble(options: AgentOptions, base: Base) {
 		const updates = hasUpdates ? { ordered, takenBack } : undefined;
 		const now = statusOf(base, { links, line, reconciler, connectivity, fleet, workflow }, updates);
 		const { sentence, summary, problem, warnings } = now;
+		if (!problem && warnings.length === 0) return now;
 		// What a service says may hold what it was sent.
 		return { ...now, ...JSON.parse(maskSecrets(JSON.stringify({ sentence, summary, problem, warnings }))) };
 	};
@@ -333,6 +336,7 @@ function statusOf(
 
 function offer(base: Base, device: Device): Agent {
 	const { leases, fleet, handOver, links, reconciler, pairing, commands, reevaluate, status, standing } = device;
+	const { connectivity } = device;
 	const { clock, warnings, stateWriter } = base;
 	const { tryChangedSettings, ...asked } = commands;
 	return {
@@ -341,6 +345,13 @@ function offer(base: Base, device: Device): Agent {
 		leases,
 		access: () => accessOf(links.supervision),
 		status,
+		state: () =>
+			stateOf({
+				...connectivity.facts,
+				supervision: links.supervision,
+				blocker: reconciler.blocker,
+				device: stateWriter.state,
+			}),
 		standing,
 		onStatus: base.onStatus,
 		identity: () => toReport(base.identity.now),

@@ -1,6 +1,6 @@
 /** Takes secrets out of text before it leaves the process: live ones by value, others by how they are written. */
 import { AUTHORIZATION_SCHEMES } from '../protocol/authorization.ts';
-import { createSecretIndex, MIN_PIECE_LENGTH, type SecretIndex } from './secret-index.ts';
+import { createSecretIndex, MIN_PIECE_LENGTH } from './secret-index.ts';
 
 /** Takes the place of a secret. */
 export const SECRET_MARK = '[secret]';
@@ -16,7 +16,7 @@ export type SecretRegistry = ReturnType<typeof createSecretRegistry>;
 export function createSecretRegistry(maxSecrets = MAX_SECRETS) {
 	const issued = new Set<string>();
 	const configured = new Set<string>();
-	let index: SecretIndex | null = null;
+	const index = createSecretIndex();
 	return {
 		/**
 		 * From now on the secret is found whole and in long pieces, whatever it is encoded in. One that is too short, or a word
@@ -25,16 +25,16 @@ export function createSecretRegistry(maxSecrets = MAX_SECRETS) {
 		 */
 		add(secret: string, lasting = false): void {
 			if (secret.length < MIN_SECRET_LENGTH || MARKS.test(secret)) return;
-			const list = lasting ? configured : issued;
-			const isNew = !list.delete(secret);
+			const [list, other] = lasting ? [configured, issued] : [issued, configured];
+			if (!list.delete(secret) && !other.has(secret)) index.add(secret);
 			list.add(secret);
 			const [oldest] = list;
-			if (list.size > maxSecrets && oldest !== undefined) list.delete(oldest);
-			if (isNew) index = null;
+			if (list.size <= maxSecrets || oldest === undefined) return;
+			list.delete(oldest);
+			if (!other.has(oldest)) index.delete(oldest);
 		},
 		/** The text with the mark in place of every registered secret. Other secrets stay: see {@link redact}. */
 		mask(text: string): string {
-			index ??= createSecretIndex(new Set([...configured, ...issued]));
 			let clean = '';
 			let last = 0;
 			for (const { start, end } of index.find(text)) {

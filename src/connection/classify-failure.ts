@@ -42,8 +42,13 @@ export interface HttpAnswer {
 /** The status decides; the body is detail. Source: assumed (errors). */
 export function classifyHttpAnswer(answer: HttpAnswer): Failure {
 	const { status, purpose, host, headers } = answer;
-	const said = (code: ErrorCode, more: { remedy?: string; retryAfterMs?: number } = {}) =>
-		failure(code, `${host} answered ${status}${withDetail(answer)}`, { ...more, params: paramsOf(answer) });
+	const said = (code: ErrorCode, more: { remedy?: string; retryAfterMs?: number } = {}) => {
+		const detail = detailOf(answer);
+		return failure(code, `${host} answered ${status}${afterColon(detail)}`, {
+			...more,
+			params: paramsOf(answer, detail),
+		});
+	};
 	const retryAfterMs = readRetryAfter(headers['retry-after'], headers['date']);
 	const patience = retryAfterMs === undefined ? {} : { retryAfterMs };
 
@@ -51,7 +56,9 @@ export function classifyHttpAnswer(answer: HttpAnswer): Failure {
 	if (status >= 300 && status < 400) return redirected(answer);
 	if (status >= 400 && status < 500 && saysUnknownWorkflow(answer)) {
 		const which = answer.workflowId === undefined ? 'this workflow' : `the workflow ${answer.workflowId}`;
-		return failure('workflow-unknown', `${host} does not know ${which} (${status}).`, { params: paramsOf(answer) });
+		return failure('workflow-unknown', `${host} does not know ${which} (${status}).`, {
+			params: paramsOf(answer, detailOf(answer)),
+		});
 	}
 	// nginx lets the handshake pass and says so in a page. Source: its ngx_http_special_response.c, codes 495 and 496.
 	if (status === 400 && /\bSSL certificate (?:error|was sent)/i.test(answer.body)) return wantsClientCertificate(host);
@@ -99,8 +106,9 @@ function codeRefused(answer: HttpAnswer): Failure {
 		: /\b(?:spent|used|redeemed|consumed)\b/i.test(words)
 			? ['used', 'This code was used already']
 			: ['refused', 'This code is not accepted'];
-	return failure('code-expired-or-used', `${what}: ${host} answered ${status}${withDetail(answer)}`, {
-		params: { ...paramsOf(answer), reason },
+	const detail = detailOf(answer);
+	return failure('code-expired-or-used', `${what}: ${host} answered ${status}${afterColon(detail)}`, {
+		params: { ...paramsOf(answer, detail), reason },
 	});
 }
 
@@ -197,29 +205,27 @@ function problemCode(body: string): string {
 	return String(Object(parseJson(body)).code ?? '');
 }
 
-function withDetail(answer: HttpAnswer): string {
-	const detail = detailOf(answer);
+function afterColon(detail: string): string {
 	return detail === '' ? '.' : `: ${joinSentences(detail)}`;
 }
 
 /** The words of the service, without secrets; empty for nothing that can be read. */
 function detailOf({ body, secrets = [] }: HttpAnswer): string {
 	// Before it is cut and after: half of a secret is not known as one, and escapes hide one.
-	return withoutSecrets(readErrorDetail(withoutSecrets(body, secrets)), secrets);
+	const registry = registryOf(body === '' ? [] : secrets);
+	return withoutSecrets(readErrorDetail(withoutSecrets(body, secrets, registry)), secrets, registry);
 }
 
-function paramsOf(answer: HttpAnswer): Params {
-	const { host, status, workflowId } = answer;
-	const detail = detailOf(answer);
+function paramsOf({ host, status, workflowId }: HttpAnswer, detail: string): Params {
 	return { host, status, ...(workflowId !== undefined && { workflowId }), ...(detail !== '' && { detail }) };
 }
 
 /** Cuts credentials out of a text from outside. Shorter than four characters is a letter, not a secret. */
-function withoutSecrets(text: string, secrets: readonly string[]): string {
+function withoutSecrets(text: string, secrets: readonly string[], registry = registryOf(secrets)): string {
 	const known = secrets
 		.filter((secret) => secret.length >= 4)
 		.reduce((rest, secret) => rest.replaceAll(secret, SECRET_MARK), text);
-	return redact(known, registryOf(secrets));
+	return redact(known, registry);
 }
 
 /**

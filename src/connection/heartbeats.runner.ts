@@ -38,7 +38,7 @@ export function startHeartbeats(options: HeartbeatOptions): () => void {
 				? JSON.stringify(heartbeat)
 				: fillTemplate(options.body, { ...said, sentAtMs: clock.wallMs(), id: '' });
 		if (options.send(frame)) options.onSent(sentAt);
-		dueMs += cadenceMs * Math.max(1, Math.ceil((nowMs - dueMs) / cadenceMs));
+		dueMs += cadenceMs * Math.max(1, Math.floor((nowMs - dueMs) / cadenceMs) + 1);
 		cancel = clock.schedule(dueMs - nowMs, beat);
 	};
 	let cancel = clock.schedule(firstInMs, beat);

@@ -139,7 +139,8 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		else {
 			const timedOut = result.failure.code === 'request-timeout' || result.failure.code === 'connect-timeout';
 			const reason = explained(result.failure, credential, resolved.settings.credential);
-			report.event(generation, { type: 'registerFailed', attempt, atMs, failure: reason, timedOut });
+			const unsent = result.sent === 'no';
+			report.event(generation, { type: 'registerFailed', attempt, atMs, failure: reason, timedOut, unsent });
 		}
 	};
 

@@ -80,7 +80,14 @@ export type LinkState =
 
 export type LinkEvent = { readonly atMs: number } & (
 	| { readonly type: 'registered'; readonly attempt: number; readonly connection: Connection }
-	| { readonly type: 'registerFailed'; readonly attempt: number; readonly failure: Failure; readonly timedOut: boolean }
+	| {
+			readonly type: 'registerFailed';
+			readonly attempt: number;
+			readonly failure: Failure;
+			readonly timedOut: boolean;
+			/** Whether it is certain that the request did not reach the service. Default `false`. */
+			readonly unsent?: boolean;
+	  }
 	| { readonly type: 'channelConfirmed'; readonly attempt: number }
 	| {
 			readonly type: 'channelEnded';

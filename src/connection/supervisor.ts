@@ -2,7 +2,7 @@
  * Which links there should be: compares the wanted registration with the links that exist and moves the device from one
  * to the next without a moment offline. Pure; the links' own lives are in `link.ts`, everything performed is in `agent/`.
  */
-import { dispositionOf, failure, retryClassOf } from '../base/errors.ts';
+import { dispositionOf, failure } from '../base/errors.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import {
 	type Connection,
@@ -320,8 +320,8 @@ function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent,
 	if (!happened) return { supervision, effects: [] };
 	const { generation, registration, reason } = link;
 	const { desired } = supervision;
-	// What did not reach the service has cost it nothing.
-	const isFree = event.type === 'registerFailed' && retryClassOf(event.failure.code) === 'unreachable';
+	// What did not reach the service has cost it nothing; a request whose answer is lost may have reached it.
+	const isFree = event.type === 'registerFailed' && event.unsent === true;
 	const before = isFree ? refund(supervision.budget) : supervision.budget;
 	const moving = transition(link.state, happened, random);
 	const { step, budget } = admitted(moving, { desired, budget: before }, registration, event.atMs, random);

@@ -29,7 +29,7 @@ export function runSiteHooks(parts: {
 			if (settings().helper) agent.warn('hooks', helperProblem(report));
 		},
 	});
-	let wasOnline = agent.status().state === 'online';
+	let lastState = agent.state();
 	let neededPerson = false;
 
 	function run(hook: HookName, input: unknown): void {
@@ -58,10 +58,12 @@ export function runSiteHooks(parts: {
 				if (entry.type === 'notification') run('onNotification', JSON.parse(formatEvent(entry)));
 		}),
 		agent.onStatus(() => {
+			const before = lastState;
+			lastState = agent.state();
+			if (lastState === before) return;
 			const status = agent.status();
-			const isOnline = status.state === 'online';
-			if (isOnline !== wasOnline) run(isOnline ? 'onOnline' : 'onOffline', status);
-			wasOnline = isOnline;
+			if (lastState === 'online') run('onOnline', status);
+			if (before === 'online') run('onOffline', status);
 			reportNeed(status);
 		}),
 		agent.onPairing((outcome) => {

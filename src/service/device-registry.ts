@@ -87,7 +87,15 @@ export function createDeviceRegistry(limit: number, now: () => number) {
 
 /** The words of the newest heartbeat; a field that it left out is not known any more, and an extra one is not listed. */
 function heartbeatFields(said: Partial<Heartbeat | RegisteredDevice>) {
-	const { planRevision = null, planRefused = null, agentVersion, problemCode, planRing, planReason, updateTakenBack } = said;
+	const {
+		planRevision = null,
+		planRefused = null,
+		agentVersion,
+		problemCode,
+		planRing,
+		planReason,
+		updateTakenBack,
+	} = said;
 	return {
 		planRevision,
 		planRefused,

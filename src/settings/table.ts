@@ -332,8 +332,11 @@ export type Settings = Values<typeof SETTINGS>;
 
 /** Every setting by its dotted path, in order. */
 export function listSettings(): ReadonlyMap<string, Setting<unknown>> {
-	return new Map(walk(SETTINGS, ''));
+	listed ??= new Map(walk(SETTINGS, ''));
+	return listed;
 }
+
+let listed: ReadonlyMap<string, Setting<unknown>> | undefined;
 
 function* walk(group: object, prefix: string): Generator<[string, Setting<unknown>]> {
 	for (const [key, entry] of Object.entries(group)) {

@@ -116,7 +116,13 @@ function warningsOf({ warnings, line, supervision, nowMs }: Snapshot): Failure[]
 	return [...warnings, ...more.filter((one) => one !== null)];
 }
 
-function stateOf({ supervision, hasBeenOnline, blocker, device }: Snapshot): Status['state'] {
+/** The `state` of the status alone. */
+export function stateOf({
+	supervision,
+	hasBeenOnline,
+	blocker,
+	device,
+}: Pick<Snapshot, 'supervision' | 'hasBeenOnline' | 'blocker' | 'device'>): Status['state'] {
 	const link = supervision.current;
 	if (!link) return blocker && device.pairing ? 'blocked' : 'unpaired';
 	if (link.state.name === 'online') return 'online';

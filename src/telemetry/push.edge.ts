@@ -47,7 +47,8 @@ export async function deliver({ url, headers, body, agent, deadlineMs, signal }:
 				...(isLarge && { 'content-encoding': 'gzip' }),
 				'content-length': bytes.length,
 			},
-			...(agent ? { agent } : isSecure && { agent: keptOpen }),
+			// Node's own for plain http would keep its connection when this agent has ended.
+			agent: agent ?? (isSecure && keptOpen),
 			// Or NODE_TLS_REJECT_UNAUTHORIZED would decide.
 			rejectUnauthorized: true,
 		};

@@ -574,6 +574,21 @@ describe('a Connection that does not say how long it lives', () => {
 		expect(offline).toEqual([]);
 	});
 
+	test('is renewed in time after the machine has slept: the sleep is a part of its life', async () => {
+		const service = await givenService(OPAQUE);
+		const device = await givenPairedAgent(service, { settings: { service: { connectionLifeSeconds: 1000 } } });
+		device.clock.sleep(600_000);
+		// The next ping shows that the machine has slept.
+		device.clock.advance(60_000);
+		await device.untilState('offline');
+		await device.passWait();
+		await device.untilState('online');
+		expect(registrations(service)).toEqual([201]);
+		const renewed = service.waitFor('request');
+		device.clock.advance(195_000);
+		expect(await renewed).toMatchObject({ path: ENDPOINTS.deviceConnection, status: 201 });
+	});
+
 	test('is renewed as soon as the settings say so, also one that is old already', async () => {
 		const service = await givenService(OPAQUE);
 		const device = await givenPairedAgent(service);

@@ -13,10 +13,13 @@ import {
 	readText,
 	writeDurably,
 } from '../../src/base/files.edge.ts';
+import { createEventStore } from '../../src/events/store.edge.ts';
 import { replaceFile } from '../../src/operator/secret-output.ts';
+import { openAnswerFile } from '../../src/pairing/kept-answer.edge.ts';
 import { wipe, writeDurably as writeProvisioned } from '../../src/provisioning/files.edge.ts';
 import { EMPTY_STATE } from '../../src/state/device-state.ts';
 import { openStateStore } from '../../src/state/store.edge.ts';
+import { recordDisk } from '../fixtures/recorded-disk.ts';
 
 let directory: string;
 const at = (name: string) => path.join(directory, name);
@@ -30,50 +33,9 @@ afterEach(() => {
 	fsSync.rmSync(directory, { recursive: true });
 });
 
-/**
- * Records what is asked of the disk, and has it done: `write NAME`, `sync NAME`, `rename NAME`, … Names are those in the
- * directory of the test; `.` is the directory; a name that was drawn is `temporary`.
- */
-async function recordDisk(): Promise<string[]> {
-	const asked: string[] = [];
-	const nameOf = (file: string) =>
-		(path.relative(directory, file) || '.').replace(/^.*\.[0-9a-f]{8}-[0-9a-f-]{27}$/, 'temporary');
-	const openAs = (handle: FileHandle) => nameOf(fsSync.readlinkSync(`/proc/self/fd/${handle.fd}`));
-	const probe = await fs.open(directory);
-	const handles = Object.getPrototypeOf(probe) as FileHandle;
-	await probe.close();
-	for (const [method, word] of [
-		['sync', 'sync'],
-		['datasync', 'datasync'],
-		['writeFile', 'write'],
-		['write', 'write'],
-		['truncate', 'truncate'],
-	] as const) {
-		const real = handles[method] as (...given: unknown[]) => unknown;
-		vi.spyOn(handles, method).mockImplementation(function (this: FileHandle, ...given: unknown[]) {
-			asked.push(`${word} ${openAs(this)}`);
-			return real.apply(this, given) as never;
-		});
-	}
-	const { rename, link, unlink } = fs;
-	vi.spyOn(fs, 'rename').mockImplementation((from, to) => {
-		asked.push(`rename ${nameOf(String(from))} to ${nameOf(String(to))}`);
-		return rename(from, to);
-	});
-	vi.spyOn(fs, 'link').mockImplementation((from, to) => {
-		asked.push(`link ${nameOf(String(from))} as ${nameOf(String(to))}`);
-		return link(from, to);
-	});
-	vi.spyOn(fs, 'unlink').mockImplementation(async (file) => {
-		await unlink(file);
-		asked.push(`remove ${nameOf(String(file))}`);
-	});
-	return asked;
-}
-
 describe('what is written survives a power cut: content is flushed before its name changes, and the name after', () => {
 	test('a file', async () => {
-		const asked = await recordDisk();
+		const asked = await recordDisk(directory);
 		await writeDurably(at('file'), 'content');
 		expect(asked).toEqual(['write temporary', 'sync temporary', 'rename temporary to file', 'sync .']);
 	});
@@ -81,7 +43,7 @@ describe('what is written survives a power cut: content is flushed before its na
 	test('a state, with the one before it kept', async () => {
 		const store = await openStateStore(directory);
 		await store.save(EMPTY_STATE);
-		const asked = await recordDisk();
+		const asked = await recordDisk(directory);
 		await store.save({ ...EMPTY_STATE, generatedId: 'device-1' });
 		expect(asked).toEqual([
 			'write state.json.new',
@@ -97,7 +59,7 @@ describe('what is written survives a power cut: content is flushed before its na
 		const store = await openStateStore(directory);
 		await store.save(EMPTY_STATE);
 		await store.save({ ...EMPTY_STATE, generatedId: 'device-1' });
-		const asked = await recordDisk();
+		const asked = await recordDisk(directory);
 		await store.save(EMPTY_STATE, { forgetsOlder: true });
 		expect(asked).toEqual([
 			'write state.json.new',
@@ -115,8 +77,81 @@ describe('what is written survives a power cut: content is flushed before its na
 		await store.close();
 	});
 
+	test('a state that was whole when its save was cut off, with the outcome of an attempt that is open', async () => {
+		const store = await openStateStore(directory);
+		const attempt = { attemptId: '1', tokenHash: 'h', host: 'service.test', at: '2026-11-21T05:00:00.000Z' };
+		await store.save({ ...EMPTY_STATE, attempt });
+		await store.close();
+		fsSync.writeFileSync(at('state.json.new'), `${JSON.stringify(EMPTY_STATE)}\n`);
+		const asked = await recordDisk(directory);
+		const again = await openStateStore(directory);
+		expect((await again.load()).state).toEqual(EMPTY_STATE);
+		expect(asked).toEqual([
+			'sync state.json.new',
+			'link state.json as state.json.bak',
+			'rename state.json.new to state.json',
+			'sync .',
+		]);
+		await again.close();
+	});
+
+	test('a damaged state that is set aside', async () => {
+		fsSync.writeFileSync(at('state.json'), '{');
+		const store = await openStateStore(directory);
+		const asked = await recordDisk(directory);
+		await store.load();
+		expect(asked).toEqual([expect.stringMatching(/^rename state\.json to state\.json\.corrupt-/), 'sync .']);
+		await store.close();
+	});
+
+	test('an answer that is kept, and one that is not kept any more', async () => {
+		const file = await openAnswerFile(directory);
+		const asked = await recordDisk(directory);
+		await file.save({} as never);
+		const names = ['unread-answer.json.new', 'unread-answer.json'];
+		expect(asked.splice(0)).toEqual([
+			`write ${names[0]}`,
+			`sync ${names[0]}`,
+			`rename ${names.join(' to ')}`,
+			'sync .',
+		]);
+		await file.remove();
+		expect(asked).toEqual([`remove ${names[1]}`, 'sync .']);
+	});
+
+	test('the newest events, before anyone is told of them', async () => {
+		const store = createEventStore({
+			directory,
+			epoch: 'run1',
+			bounds: { maxCount: 1000, maxBytes: 1_000_000, maxAgeMs: 1_000_000 },
+			onNotice: () => {},
+		});
+		const asked = await recordDisk(directory);
+		const append = async (content: string) => {
+			const told: number[] = [];
+			store.subscribe(() => told.push(asked.length));
+			store.append({
+				at: '',
+				type: 'notification',
+				kind: 'k',
+				workflowId: 'w',
+				format: 'json',
+				content,
+				serviceId: null,
+			});
+			await store.settled();
+			return told[0];
+		};
+		const tail = 'events.db-tail';
+		expect(await append('1')).toBe(4);
+		expect(asked.splice(0)).toEqual([`truncate ${tail}`, 'sync .', `write ${tail}`, `sync ${tail}`]);
+		expect(await append('2')).toBe(2);
+		expect(asked).toEqual([`write ${tail}`, `sync ${tail}`]);
+		store.close();
+	});
+
 	test('what is provisioned, and the secret that is wiped', async () => {
-		const asked = await recordDisk();
+		const asked = await recordDisk(directory);
 		await writeProvisioned(at('config.json'), '{}', 0o644);
 		expect(asked.splice(0)).toEqual([
 			'write config.json.new',
@@ -137,13 +172,20 @@ describe('what is written survives a power cut: content is flushed before its na
 	});
 
 	test('the file of an operator', async () => {
-		const asked = await recordDisk();
+		const asked = await recordDisk(directory);
 		await replaceFile(at('plan.json'), '{}', 0o644);
 		expect(asked).toEqual(['write temporary', 'sync temporary', 'rename temporary to plan.json', 'sync .']);
 	});
 });
 
 describe('a write', () => {
+	test('goes on where an earlier one was cut off', async () => {
+		fsSync.writeFileSync(at('config.json.new'), 'of another life');
+		await writeProvisioned(at('config.json'), '{}', 0o644);
+		expect(fsSync.readFileSync(at('config.json'), 'utf8')).toBe('{}');
+		expect(fsSync.readdirSync(directory)).toEqual(['config.json']);
+	});
+
 	test('that fails leaves the old content and nothing beside it', async () => {
 		await writeDurably(at('file'), 'old');
 		const full = Object.assign(new Error(), { code: 'ENOSPC' });

@@ -74,6 +74,32 @@ describe('a registered secret is found by its value', () => {
 			expect(redact(`said ${secret}.`, registry)).toBe(`said ${SECRET_MARK}.`);
 	});
 
+	test('one that is configured and issued stays until both are gone', () => {
+		const registry = createSecretRegistry(1);
+		registry.add('pF7-configured-9Qz', true);
+		registry.add('pF7-configured-9Qz');
+		registry.add('issued-afterwards-5Tn');
+		expect(redact('pF7-configured-9Qz', registry)).toBe(SECRET_MARK);
+		registry.add('xK2-replacement-3Wv', true);
+		expect(redact('pF7-configured-9Qz', registry)).toBe('pF7-configured-9Qz');
+		for (const left of ['issued-afterwards-5Tn', 'xK2-replacement-3Wv'])
+			expect(redact(left, registry)).toBe(SECRET_MARK);
+	});
+
+	test('after any number of others the list finds what a new one finds', () => {
+		const secret = fc.string({ unit: fc.constantFrom('a', 'b', 'c', '-', '+', '%'), minLength: 6, maxLength: 16 });
+		fc.assert(
+			fc.property(fc.array(secret, { minLength: 4, maxLength: 40 }), fc.array(secret), (list, texts) => {
+				const registry = createSecretRegistry(3);
+				for (const each of list) registry.add(each);
+				const [...left] = new Set(list.toReversed());
+				const fresh = registryOf(...left.slice(0, 3));
+				for (const text of [...list, ...texts]) expect(registry.mask(text)).toBe(fresh.mask(text));
+			}),
+			{ numRuns: 300 },
+		);
+	});
+
 	test('a planted secret never survives, in any form and among any other text', () => {
 		const visible = fc.string({ unit: fc.integer({ min: 0x21, max: 0x7e }).map((c) => String.fromCharCode(c)) });
 		const secrets = fc
@@ -252,13 +278,22 @@ describe('a secret in every form that the generator writes', () => {
 		expect(left.map(([name]) => name)).toEqual([]);
 	});
 
+	test('the shortest secret is found where base64 holds it escaped: nothing that may be one is passed over', () => {
+		const registry = registryOf('p4s/w0', 'a long secret beside it, of which a piece is enough');
+		for (const text of ['p4s%2Fw0', 'p4s\\u002fw0', 'p4s&sol;w0']) {
+			const hidden = Buffer.from(text).toString('base64').replace(/=+$/, '');
+			expect(registry.mask(`in ${hidden}, hidden`)).toBe(`in ${SECRET_MARK}, hidden`);
+			expect(registry.mask(`in ${Buffer.from(text).toString('hex')}, hidden`)).toBe(`in ${SECRET_MARK}, hidden`);
+		}
+	});
+
 	test('hostile text costs no more than its length', () => {
 		const registry = registryOf(secrets['a JWT'], 'QUFBQUFBQUFB'.repeat(40));
 		const nested = (depth: number): string =>
 			depth === 0 ? 'A'.repeat(500) : Buffer.from(nested(depth - 1)).toString('base64');
 		for (const text of ['QUFB'.repeat(2000), nested(6), '%25'.repeat(3000), '\\\\'.repeat(4000), '&#'.repeat(4000)]) {
 			let looked = 0;
-			eachView(text, ({ bytes }) => {
+			eachView(text, 0, ({ bytes }) => {
 				looked += bytes.length;
 			});
 			expect(looked).toBeLessThan(200 * text.length);

@@ -58,7 +58,67 @@ describe('an error of the network', () => {
 		['internal', coded('ERR_INVALID_CHAR')],
 	];
 	test.each(rows)('is %s for %o', (code, error) => {
-		expect(classifyNetworkError(error, { host }).code).toBe(code);
+		const found = classifyNetworkError(error, { host });
+		expect(found.code).toBe(code);
+		// Of our own mistake the host is not to blame.
+		if (code === 'internal') return;
+		expect(found.params).toMatchObject({ host });
+		expect(found.message).toContain(host);
+		expect(found.remedy).toMatch(/\S/);
+	});
+
+	const reasons: [string, object][] = [
+		['ENOTFOUND', { host, reason: 'ENOTFOUND' }],
+		['ECONNREFUSED', { host, reason: 'ECONNREFUSED' }],
+		['EPROTO', { host, reason: 'EPROTO' }],
+		['ECONNRESET', { host, reason: 'ECONNRESET' }],
+		['CERT_HAS_EXPIRED', { host, reason: 'CERT_HAS_EXPIRED' }],
+		['ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED', { host, reason: 'client-certificate' }],
+		['ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL', { host, reason: 'http2' }],
+		['ETIMEDOUT', { host }],
+		['HPE_INVALID_CONSTANT', { host }],
+	];
+	test.each(reasons)('with %s says to a program what the words say to a person', (code, params) => {
+		expect(classifyNetworkError(coded(code), { host }).params).toEqual(params);
+	});
+
+	test.each(['ENOTFOUND', 'ECONNREFUSED', 'ETIMEDOUT'])('on the way to the proxy with %s has its reason', (code) => {
+		const { params, message } = classifyNetworkError(coded(code), { host, viaProxy: true });
+		expect(params).toEqual({ host, reason: code });
+		expect(message).toContain(code);
+	});
+
+	test.each([
+		[399, 'proxy-failed'],
+		[400, 'proxy-refused'],
+		[499, 'proxy-refused'],
+		[500, 'proxy-failed'],
+	])('a proxy that answers %i: %s, with the status', (statusCode, code) => {
+		const found = classifyNetworkError(coded('ERR_PROXY_TUNNEL', { statusCode }), { host, viaProxy: true });
+		expect(found).toMatchObject({ code, params: { host, status: statusCode } });
+	});
+
+	test('is told from an HTTP/2 server by the first bytes of its settings, whole and nothing less', () => {
+		const settings = [0, 0, 18, 4, 0, 0];
+		const of = (rawPacket: unknown) => classifyNetworkError(coded('HPE_INVALID_CONSTANT', { rawPacket }), { host });
+		expect(of(Uint8Array.from(settings)).params).toEqual({ host, reason: 'http2' });
+		expect(of(String.fromCharCode(...settings)).params).toEqual({ host, reason: 'http2' });
+		expect(classifyNetworkError(coded('X', { data: Uint8Array.from(settings) }), { host }).code).toBe('tls-failed');
+		for (const at of [0, 1, 3, 4, 5]) {
+			const other = settings.with(at, 7);
+			expect([at, of(Uint8Array.from(other)).code]).toEqual([at, 'bad-response']);
+		}
+		const told = new Error('x:error:0:tlsv1 alert no application protocol:y');
+		expect(classifyNetworkError(told, { host }).params).toEqual({ host, reason: 'http2' });
+	});
+
+	test('is looked for in 32 causes, and no further', () => {
+		const behind = (depth: number) => {
+			let error: Error = coded('ENOTFOUND');
+			for (let n = 1; n < depth; n += 1) error = new Error('outer', { cause: error });
+			return classifyNetworkError(error, { host }).code;
+		};
+		expect([behind(32), behind(33)]).toEqual(['dns-failed', 'connection-lost']);
 	});
 
 	test('is found behind causes and among several', () => {

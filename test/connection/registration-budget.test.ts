@@ -24,8 +24,8 @@ const desired = (workflowId: string): DesiredRegistration => ({
 	selfRegistration: false,
 });
 
-/** One device whose service answers every request after 100 ms; its channels live as long as it says. */
-function givenDevice(channelLivesMs: number) {
+/** One device whose service answers every request after 100 ms, or as `answer` says; its channels live as long as it says. */
+function givenDevice(channelLivesMs: number, answer?: (attempt: number, atMs: number) => LinkEvent) {
 	let supervision: Supervision = NOTHING_SUPERVISED;
 	let nowMs = 0;
 	const due: { atMs: number; generation: number; event: (atMs: number) => LinkEvent }[] = [];
@@ -49,7 +49,7 @@ function givenDevice(channelLivesMs: number) {
 			registeredAtMs.push(nowMs);
 			registeredFor.push(effect.registration.request.workflowId);
 			const connection = { token: `token-${registeredAtMs.length}`, obtainedAtMs: nowMs, lifeMs: null };
-			after(100, (atMs) => ({ type: 'registered', attempt, atMs, connection }));
+			after(100, (atMs) => answer?.(attempt, atMs) ?? { type: 'registered', attempt, atMs, connection });
 		} else {
 			after(100, (atMs) => ({ type: 'channelConfirmed', attempt, atMs }));
 			const ended = { failure: failure('credential-refused', 'Expired.'), timedOut: false, closeCode: 1008 };
@@ -115,6 +115,24 @@ test('Connections that live for seconds are renewed ten times a minute and 120 t
 		// And it does not give up either.
 		expect(device.registeredAtMs.filter((at) => at > 3 * HOUR).length).toBeGreaterThan(0);
 	}
+});
+
+test.each([
+	['answers are lost', false, 10],
+	['requests do not reach it', true, 60],
+])('a service that moves the device while %s gets no more than the budget allows', (_, unsent, most) => {
+	const lost = { failure: failure('connection-lost', 'Cut.'), timedOut: false, unsent };
+	const device = givenDevice(Number.POSITIVE_INFINITY, (attempt, atMs) => ({
+		type: 'registerFailed',
+		attempt,
+		atMs,
+		...lost,
+	}));
+	for (let wish = 0; wish < 60; wish += 1) {
+		device.want(`w-${wish}`);
+		device.pass(900);
+	}
+	expect(mostWithin(device.registeredAtMs, MINUTE)).toBe(most);
 });
 
 describe('the budget', () => {

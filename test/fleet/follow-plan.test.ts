@@ -4,6 +4,7 @@ import { gzipSync } from 'node:zlib';
 import { describe, expect, test, vi } from 'vitest';
 import { rolloutPercentile, shareOfSpread } from '../../src/fleet/targeting.ts';
 import type { Heartbeat } from '../../src/protocol/channel.ts';
+import { ENDPOINTS } from '../../src/protocol/endpoints.ts';
 import type { EmbeddedService, ServiceOptions } from '../../src/service/embedded-service.ts';
 import { createSigner, givenPlanServer, type Mood } from '../fixtures/plans.ts';
 import {
@@ -130,6 +131,21 @@ describe('a device with a fleet plan', () => {
 			expect(existsSync(join(other.home.paths.stateDir, 'update-plan.json'))).toBe(false);
 		}
 		expect(off.device.agent.status()).not.toHaveProperty('updates');
+	});
+
+	test('ends a look that is under way when it stops, and tells nobody what came of it', async () => {
+		const { server, device } = await givenFleetDevice(plan(7, 'boarding'));
+		const [asked, left] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+		server.behave((response) => {
+			response.once('close', left.resolve);
+			asked.resolve();
+		});
+		device.clock.advance(FIRST_LOOK_MS);
+		await asked.promise;
+		await device.agent.stop();
+		// The pool of connections is still open: whoever has asked has ended it.
+		await left.promise;
+		expect(device.agent.status()).toMatchObject({ warnings: [], plan: { checkedAt: null } });
 	});
 
 	test('keeps the plan through a restart without its server [F118]', async () => {
@@ -387,6 +403,20 @@ describe('a plan that does not work', () => {
 		device.clock.advance(seconds(600));
 		expect(device.agent.status().plan?.refused).not.toBeNull();
 		expect(registrations(service)).toHaveLength(asked);
+	});
+
+	test('does not hold a device back that is paired again meanwhile', async () => {
+		const { service, device } = await givenFleetDevice(plan(5, 'boarding'));
+		service.failNext({ method: 'POST', path: ENDPOINTS.deviceConnection }, { status: 403 }, 20);
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ problem }) => problem?.code === 'access-forbidden');
+		device.clock.advance(seconds(300));
+		await refusalOf(device, 'plan-not-followed');
+		service.revoke(DEVICE_ID);
+		await device.untilStatus(({ state }) => state !== 'online');
+		while ((await fetch(new URL(ENDPOINTS.deviceConnection, service.url), { method: 'POST' })).status === 403);
+		await device.pair(service.createPairingCode('boarding').url, { replace: true });
+		expect(await device.untilLive('boarding')).toMatchObject({ state: 'online', plan: { refused: null } });
 	});
 
 	test('is over with the next revision [F123]', async () => {

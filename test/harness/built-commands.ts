@@ -19,7 +19,9 @@ export async function setup(): Promise<void> {
 }
 
 async function build(built: string): Promise<void> {
-	await rm(CACHE, { recursive: true, force: true });
+	// Another run may still use the one before.
+	const older = (await readdir(CACHE).catch(() => [])).toSorted().slice(0, -1);
+	for (const name of older) await rm(join(CACHE, name), { recursive: true, force: true });
 	const making = `${built}.${process.pid}`;
 	const packages = join(making, 'node_modules');
 	await mkdir(packages, { recursive: true });

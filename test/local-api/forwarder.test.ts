@@ -210,6 +210,24 @@ describe('passing on', () => {
 		request.destroy();
 		await left.promise;
 	});
+
+	test.each(['GET', 'POST'])('also while the service has not begun to answer a %s', async (method) => {
+		const [asked, left] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+		const { url } = await forwarding({
+			answer(_request, response) {
+				response.once('close', left.resolve);
+				asked.resolve();
+			},
+		});
+		const request = httpRequest(`${url}/a`, { method });
+		request.on('error', () => {});
+		// Of a POST more is to come.
+		if (method === 'POST') request.write('begin');
+		else request.end();
+		await asked.promise;
+		request.destroy();
+		await left.promise;
+	});
 });
 
 describe('refusing', () => {

@@ -1,38 +1,177 @@
-/** A copy of the sources and tests in which faults are planted: the checkout itself is never touched. */
+/**
+ * A copy of the sources and tests in which faults are planted, and the tests' runner, which stays: the checkout itself is
+ * never touched, and a fault costs the tests that see it, not the start of a runner.
+ */
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { cpSync, globSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { BaseSequencer, createVitest, type TestModule, type TestSpecification } from 'vitest/node';
 
 export const ROOT = resolve(import.meta.dirname, '../..');
-const PARTS = 'src test systemd scripts bin docs package.json vitest.config.ts tsconfig.json README.md CHANGELOG.md';
-/** Of one run of tests; a fault that makes them hang is noticed. */
-const LIMIT_MS = 600_000;
+const PARTS = 'src test systemd scripts bin docs package.json tsconfig.json README.md CHANGELOG.md';
+/** Of one test. A fault that makes it wait for ever is noticed by then. */
+const TEST_LIMIT_MS = 15_000;
+/** Of all tests of one fault: what is left then turns in a circle without a pause, which no limit of a test can end. */
+const RUN_LIMIT_MS = 300_000;
 
-export function withCopy<Result>(act: (directory: string) => Result): Result {
+/** Paths are relative to the copy. */
+export interface Copy {
+	/** Runs tests without any fault. @returns how long each took in ms; `null` for one that fails. */
+	try(tests: readonly string[]): Promise<ReadonlyMap<string, number | null>>;
+	/**
+	 * Plants a fault and runs the tests in this order until one fails that passes without the fault.
+	 * @returns what noticed it: a file, or `the type check`, which is asked last; `null` when nothing did.
+	 */
+	noticedBy(file: string, changed: string, tests: readonly string[]): Promise<string | null>;
+	/** The tests that load a source file, or start the program that has it. */
+	testsOf(file: string): ReadonlySet<string>;
+}
+
+export async function withCopy<Result>(act: (copy: Copy) => Promise<Result>): Promise<Result> {
 	const directory = mkdtempSync(join(tmpdir(), 'idv-mutants-'));
+	let close = async () => {};
 	try {
 		for (const path of PARTS.split(' ')) cpSync(join(ROOT, path), join(directory, path), { recursive: true });
 		symlinkSync(join(ROOT, 'node_modules'), join(directory, 'node_modules'));
-		return act(directory);
+		const runner = await openRunner(directory);
+		close = runner.close;
+		return await act(copyIn(directory, runner));
 	} finally {
+		await close();
 		rmSync(directory, { recursive: true, force: true });
 	}
 }
 
-/** Whether all of these tests pass in the copy. */
-export function passes(directory: string, tests: readonly string[]): boolean {
-	const args = [
-		'vitest',
-		'run',
-		'--bail=1',
-		'--maxWorkers=1',
-		'--reporter=dot',
-		'--retry=1',
-		'--testTimeout=25000',
-		...tests,
-	];
-	return (
-		spawnSync('npx', args, { cwd: directory, timeout: LIMIT_MS, killSignal: 'SIGKILL', stdio: 'ignore' }).status === 0
-	);
+type Runner = Awaited<ReturnType<typeof openRunner>>;
+
+function copyIn(directory: string, { run, forget }: Runner): Copy {
+	const relative = (path: string) => path.slice(directory.length + 1);
+	const imports = importsIn(directory);
+	const passes = async (test: string) => (await run([test])).get(test) !== null;
+
+	async function failing(tests: readonly string[]): Promise<string | null> {
+		const outcomes = await run(tests, 1);
+		return tests.find((test) => outcomes.get(test) === null) ?? null;
+	}
+
+	return {
+		try: run,
+		async noticedBy(file, changed, tests) {
+			const path = join(directory, file);
+			const source = readFileSync(path, 'utf8');
+			const write = (text: string) => {
+				writeFileSync(path, text);
+				forget(path);
+			};
+			try {
+				for (let left = tests; left.length > 0; ) {
+					write(changed);
+					const found = await failing(left);
+					if (found === null) break;
+					write(source);
+					// One that fails without the fault as well says nothing, and what came before it has passed.
+					if (await passes(found)) return found;
+					left = left.slice(left.indexOf(found) + 1);
+				}
+				write(changed);
+				const { status } = spawnSync('npx', ['tsc', '--noEmit'], { cwd: directory, stdio: 'ignore' });
+				return status === 0 ? null : 'the type check';
+			} finally {
+				write(source);
+			}
+		},
+		testsOf: (file) => {
+			const reached = new Set([file]);
+			for (const path of reached) for (const importer of imports.get(path) ?? []) reached.add(importer);
+			return new Set([...reached].filter((path) => path.endsWith('.test.ts')));
+		},
+	};
+
+	/** Who imports each file. */
+	function importsIn(root: string): Map<string, string[]> {
+		const importers = new Map<string, string[]>();
+		for (const file of globSync('{src,test}/**/*.ts', { cwd: root })) {
+			const text = readFileSync(join(root, file), 'utf8');
+			const named = [...text.matchAll(/(?:from|import\() ?'(\.[^']+)'/g)].map((found) =>
+				relative(resolve(root, file, '..', found[1] ?? '')),
+			);
+			// These start the commands, which have everything.
+			const started = file === 'test/cli/command.ts' ? ['src/cli/idv-agent.ts', 'src/operator/idv.ts'] : [];
+			for (const path of [...named, ...started]) importers.set(path, [...(importers.get(path) ?? []), file]);
+		}
+		return importers;
+	}
+}
+
+async function openRunner(root: string) {
+	let order: readonly string[] = [];
+	let ended: readonly TestModule[] = [];
+	class InOrder extends BaseSequencer {
+		override sort = async (files: TestSpecification[]) =>
+			files.toSorted((one, other) => order.indexOf(one.moduleId) - order.indexOf(other.moduleId));
+	}
+	const silent = {
+		onTestRunEnd(modules: readonly TestModule[]) {
+			ended = modules;
+		},
+	};
+	const vitest = await createVitest('test', {
+		root,
+		config: false,
+		watch: false,
+		include: ['test/*/*.test.ts'],
+		pool: 'forks',
+		// A fault is gone with its run: the workers are new each time.
+		isolate: false,
+		maxWorkers: 2,
+		teardownTimeout: 1000,
+		testTimeout: TEST_LIMIT_MS,
+		hookTimeout: TEST_LIMIT_MS,
+		reporters: [silent],
+		sequence: { sequencer: InOrder },
+		execArgv: ['--max-old-space-size=1024'],
+		alias: [{ find: /^fast-check$/, replacement: join(root, 'test/harness/bounded-properties.ts') }],
+	});
+
+	/** Each test's time in ms, `null` for one that failed; those that were left out because of `bail` are not there. */
+	async function run(tests: readonly string[], bail = 0): Promise<Map<string, number | null>> {
+		order = tests.map((test) => join(root, test));
+		ended = [];
+		const specifications = await vitest.globTestSpecifications([...order]);
+		for (const project of vitest.projects) project.config.bail = bail;
+		vitest.config.bail = bail;
+		let isEndless = false;
+		const limit = setTimeout(() => {
+			isEndless = true;
+			endWorkers();
+		}, RUN_LIMIT_MS);
+		try {
+			await vitest.runTestSpecifications(specifications);
+		} catch {
+			// A worker that was ended; its file has no outcome.
+		} finally {
+			clearTimeout(limit);
+		}
+		const found = ended.map((one): [string, number | null] => [
+			one.moduleId.slice(root.length + 1),
+			one.state() === 'failed' || (bail === 0 && !one.ok()) ? null : one.diagnostic().duration,
+		]);
+		const outcomes = new Map(found);
+		const hanging = isEndless && tests.find((test) => !outcomes.has(test));
+		return hanging ? outcomes.set(hanging, null) : outcomes;
+	}
+
+	return {
+		run,
+		forget: (path: string) => vitest.invalidateFile(path),
+		close: () => vitest.close(),
+	};
+}
+
+/** Ends the processes that this one has started to run tests in. */
+function endWorkers(): void {
+	for (const task of readdirSync('/proc/self/task'))
+		for (const pid of readFileSync(`/proc/self/task/${task}/children`, 'utf8').split(' ').filter(Boolean))
+			process.kill(Number(pid), 'SIGKILL');
 }

@@ -16,10 +16,11 @@ const { values, positionals: named } = parseArgs({
 	allowPositionals: true,
 	options: { seed: { type: 'string' }, count: { type: 'string', default: '10' }, named: { type: 'boolean' } },
 });
-if (values.named) process.exit(tryNamed(named[0] ?? ''));
+if (values.named) process.exit(await tryNamed(named[0] ?? ''));
 if (values.seed !== undefined) {
 	const [seed, count] = [Number(values.seed), Number(values.count)];
-	if (Number.isInteger(seed) && Number.isInteger(count)) process.exit(sampleMutants({ seed, count, names: named }));
+	if (Number.isInteger(seed) && Number.isInteger(count))
+		process.exit(await sampleMutants({ seed, count, names: named }));
 	process.stderr.write('--seed and --count must be whole numbers.\n');
 	process.exit(64);
 }

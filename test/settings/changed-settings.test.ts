@@ -1,3 +1,5 @@
+import { rename, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { exitStatusOf } from '../../src/base/errors.ts';
 import { givenAgent, givenHome, givenPairedAgent, registrations, watchOffline } from '../harness/harness.ts';
@@ -70,7 +72,10 @@ describe('a start with settings that are not valid', () => {
 		expect(status).toMatchObject({ workflow: { source: 'file' }, warnings: [{ code: 'settings-invalid' }] });
 		expect(status.warnings[0]?.message).toMatch(/workflowId must be a text.*The last valid settings are in force\.$/);
 		expect(registrations(service)).toEqual([201]);
-		await again.home.writeSettings({ workflowId: 'boarding', heartbeatCadence: 20 });
+		// Another file in its place, of which nobody tells the agent.
+		const changed = join(again.home.directory, 'changed.json');
+		await writeFile(changed, JSON.stringify({ workflowId: 'boarding', heartbeatCadence: 20 }));
+		await rename(changed, again.home.paths.configFile);
 		expect(await again.untilLive('boarding')).toMatchObject({ warnings: [] });
 	});
 

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { AgentError } from '../../src/base/errors.ts';
 import { type DeviceState, EMPTY_STATE } from '../../src/state/device-state.ts';
 import { keepPersistedState } from '../../src/state/persisted-state.runner.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
@@ -35,5 +36,96 @@ test('a wish that waits goes along with any other save, and with the end', () =>
 	state.keepPaced(called('third'));
 	state.close();
 	expect(saves.at(-1)).toMatchObject({ generatedId: 'third' });
+	expect(clock.pending).toBe(0);
+});
+
+/** A disk that fails while it is told to. */
+function givenDisk() {
+	const clock = createSteppedClock();
+	const saves: { state: DeviceState; forgetsOlder: boolean | undefined }[] = [];
+	const told: (string | null)[] = [];
+	const disk = { fails: false };
+	const store = {
+		async save(state: DeviceState, options?: { forgetsOlder?: boolean }) {
+			if (disk.fails) throw new AgentError('state-unwritable', 'Full.');
+			saves.push({ state, forgetsOlder: options?.forgetsOlder });
+		},
+	};
+	const state = keepPersistedState(EMPTY_STATE, store, clock, (failure) => told.push(failure?.code ?? null));
+	const settled = () => new Promise((resolve) => setImmediate(resolve));
+	return { clock, saves, told, disk, state, settled };
+}
+
+test('what has happened anyway is saved as soon as the disk takes it, and the trouble is told until then', async () => {
+	const { clock, saves, told, disk, state, settled } = givenDisk();
+	disk.fails = true;
+	state.keep(called('a'));
+	await settled();
+	expect(state.state.generatedId).toBe('a');
+	expect({ told, pending: clock.pending }).toEqual({ told: ['state-unwritable'], pending: 1 });
+	clock.advance(60_000);
+	await settled();
+	expect(told.length).toBeGreaterThan(1);
+	expect(new Set(told)).toEqual(new Set(['state-unwritable']));
+	expect(clock.pending).toBe(1);
+	disk.fails = false;
+	clock.advance(60_000);
+	await settled();
+	expect(saves.at(-1)?.state.generatedId).toBe('a');
+	expect({ last: told.at(-1), pending: clock.pending }).toEqual({ last: null, pending: 0 });
+});
+
+test('a change that changes nothing is not saved', async () => {
+	const { saves, state, settled } = givenDisk();
+	state.keep((before) => before);
+	await settled();
+	expect(saves).toEqual([]);
+});
+
+test('what is only meant to happen if it can be saved is taken back, unless something else has changed since', async () => {
+	const { saves, told, disk, state, settled } = givenDisk();
+	state.stampWith((changed) => ({ ...changed, serviceTimeMs: 5 }));
+	disk.fails = true;
+	await expect(state.record(called('a'))).rejects.toMatchObject({ code: 'state-unwritable' });
+	expect(state.state).toEqual(EMPTY_STATE);
+	const recording = state.record(called('b'));
+	state.keep((before) => ({ ...before, confirmedOrigins: ['https://id.example'] }));
+	await expect(recording).rejects.toMatchObject({ code: 'state-unwritable' });
+	await settled();
+	expect(state.state).toMatchObject({ generatedId: 'b', confirmedOrigins: ['https://id.example'] });
+	disk.fails = false;
+	await state.record(called('c'));
+	expect(saves.at(-1)?.state).toMatchObject({ generatedId: 'c', serviceTimeMs: 5 });
+	expect(told.at(-1)).toBeNull();
+	await state.record((before) => before);
+	expect(state.state).toMatchObject({ generatedId: 'c', serviceTimeMs: 5 });
+});
+
+test('what is forgotten is gone from older copies as well, however often that has to be tried, and only once', async () => {
+	const { clock, saves, disk, state, settled } = givenDisk();
+	await state.record(called('a'));
+	disk.fails = true;
+	await expect(state.forget(EMPTY_STATE)).rejects.toMatchObject({ code: 'state-unwritable' });
+	expect(state.state).toEqual(EMPTY_STATE);
+	disk.fails = false;
+	clock.advance(60_000);
+	await settled();
+	state.keep(called('b'));
+	await settled();
+	expect(saves.map(({ forgetsOlder }) => forgetsOlder)).toEqual([false, true, false]);
+	expect(clock.pending).toBe(0);
+});
+
+test('once it is closed nothing is tried again', async () => {
+	const { clock, disk, state, settled } = givenDisk();
+	disk.fails = true;
+	state.keep(called('a'));
+	await settled();
+	state.close();
+	expect(clock.pending).toBe(0);
+	state.keep(called('b'));
+	state.keepPaced(called('c'));
+	state.keepPaced(called('d'));
+	await settled();
 	expect(clock.pending).toBe(0);
 });

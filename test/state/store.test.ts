@@ -274,6 +274,16 @@ describe('damaged files', () => {
 		expect(JSON.stringify(notices)).not.toContain(TOKEN);
 	});
 
+	test('found damaged by a second look, it is written again although it is what was saved last', async () => {
+		await withStore(async (store) => {
+			await store.save(paired);
+			fs.writeFileSync(at('state.json'), '{');
+			await store.load();
+			await store.save(paired);
+		});
+		expect(fs.readFileSync(at('state.json'), 'utf8')).toContain('"schemaVersion"');
+	});
+
 	test('a missing file next to a copy is the copy, until the next save', async () => {
 		await withStore((store) => store.save(paired));
 		fs.renameSync(at('state.json'), at('state.json.bak'));

@@ -93,6 +93,19 @@ describe('a gap', () => {
 		expect(gaps.slice(1)).toEqual([{ from: at(590), to: at(600) }]);
 	});
 
+	test('begins before the machine slept, whatever waited in the socket meanwhile and is heard first', () => {
+		const { clock, gaps, becomes, hear } = given();
+		becomes(ONLINE);
+		clock.advance(590_000);
+		hear();
+		clock.advance(2000);
+		clock.sleep(7_200_000);
+		hear();
+		becomes(WAITING);
+		becomes(ONLINE);
+		expect(gaps.slice(1)).toEqual([{ from: at(590), to: at(7792) }]);
+	});
+
 	test('begins with the last that was heard where silence may go on for any time', () => {
 		const { clock, gaps, becomes } = given({ silenceLimitMs: 0 });
 		becomes(ONLINE);

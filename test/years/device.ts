@@ -51,6 +51,7 @@ const FACTS: IdentityFacts = {
 const NETWORK = { channelAgent: () => undefined, viaProxy: () => false } as unknown as Runtime['network'];
 /** What a consumer has seen, so that a repetition is known as one. */
 const REMEMBERED = 4000;
+const READ_AT_ONCE = 200;
 
 export type Device = ReturnType<typeof createDevice>;
 
@@ -245,7 +246,7 @@ export function createDevice(parts: {
 	/** Reads all there is and acknowledges it. */
 	function read(events: EventsFeed): void {
 		for (;;) {
-			const { entries } = events.after(position, 200);
+			const { entries } = events.after(position, READ_AT_ONCE);
 			const newest = entries.at(-1);
 			if (!newest) break;
 			for (const { id, number, type, content, serviceId } of entries) {
@@ -261,6 +262,7 @@ export function createDevice(parts: {
 				if (seen.size > REMEMBERED) seen.delete(seen.keys().next().value ?? '');
 			}
 			position = newest.id;
+			if (entries.length < READ_AT_ONCE) break;
 		}
 		if (position !== null) events.acknowledge('kiosk', position);
 	}

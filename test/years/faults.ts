@@ -29,13 +29,15 @@ export interface Cycle {
 	/** From here on there are no faults. */
 	readonly calmMs: number;
 	readonly judgedMs: number;
+	/** Until then nothing happens but what a quiet device does. */
+	readonly quietUntilMs: number;
 }
 
 /** How long a device has to come back, and how long it is then looked at. */
 export const RECOVERY_MS = 75 * MINUTE;
 export const STILL_MS = 105 * MINUTE;
 
-/** When things break and when they are left alone. */
+/** When things break and when they are left alone: after each rest for a day on average. */
 export function cyclesOf(seed: number, lengthMs: number): Cycle[] {
 	const chance = chanceOf(seed * 31 + 7);
 	const cycles: Cycle[] = [];
@@ -43,8 +45,9 @@ export function cyclesOf(seed: number, lengthMs: number): Cycle[] {
 		const calmMs = fromMs + Math.round((2 + chance() * chance() * 70) * HOUR);
 		const judgedMs = calmMs + RECOVERY_MS + STILL_MS;
 		if (judgedMs > lengthMs) return cycles;
-		cycles.push({ fromMs, calmMs, judgedMs });
-		fromMs = judgedMs;
+		const quietUntilMs = judgedMs + Math.round(chance() * chance() * 4 * DAY);
+		cycles.push({ fromMs, calmMs, judgedMs, quietUntilMs });
+		fromMs = quietUntilMs;
 	}
 }
 
@@ -60,7 +63,8 @@ const DURATIONS = {
 	busy503: 20 * MINUTE,
 	tooMany429: 10 * MINUTE,
 	broken500: 20 * MINUTE,
-	says401: 5 * MINUTE,
+	// Long enough now and then for a person to be asked.
+	says401: 12 * MINUTE,
 	says403: 4 * MINUTE,
 	says404: 4 * MINUTE,
 	hangs: 20 * MINUTE,
@@ -128,6 +132,8 @@ export function scheduleOf(seed: number, traits: Traits, lengthMs: number): Faul
 
 /** Short trouble that a device with a good credential has to be over soon after it has ended. */
 const SHORT: readonly FaultKind[] = ['says401', 'says403', 'revokedThrice', 'forgets', 'closed', 'kill'];
+/** The longest that is short: after 10 to 15 minutes of refusals a person is asked. */
+const SHORT_MS = 9 * MINUTE;
 /** How soon. */
 export const SOON_MS = 12 * MINUTE;
 
@@ -138,7 +144,12 @@ export function aloneAndShort(faults: readonly Fault[], { credential }: Traits):
 		const isAlone =
 			(faults[at - 1]?.endMs ?? 0) < atMs - 90 * MINUTE &&
 			(faults[at + 1]?.atMs ?? Number.POSITIVE_INFINITY) > endMs + SOON_MS + MINUTE;
-		return isAlone && SHORT.includes(kind) && faults.slice(0, at).every((before) => before.endMs < atMs - 90 * MINUTE);
+		return (
+			isAlone &&
+			SHORT.includes(kind) &&
+			endMs - atMs < SHORT_MS &&
+			faults.slice(0, at).every((before) => before.endMs < atMs - 90 * MINUTE)
+		);
 	});
 }
 
@@ -266,7 +277,10 @@ export function strike({ kind, atMs, endMs, seed }: Fault, victim: Victim) {
 		case 'moveOnDeadLine':
 			for (const session of service.sessions) session.die();
 			for (const afterMs of [2000, 5000, 9000]) time.after(afterMs, () => service.notify());
-			return time.after(chance.whole(5000, 40_000), () => victim.askWorkflow(workflowId));
+			return time.after(chance.whole(5000, 40_000), () => {
+				const live = device.agent?.status().workflow.live;
+				victim.askWorkflow(live === workflowId ? (live === 'wf-a' ? 'wf-b' : 'wf-a') : workflowId);
+			});
 		case 'closed':
 			return service.endSessions(chance.pick(...CLOSE_CODES));
 		case 'forgets':

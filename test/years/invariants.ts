@@ -3,7 +3,7 @@
  * nothing. `planted.ts` has for each row a bug that it catches.
  */
 
-import { RECOVERY_MS } from './faults.ts';
+import { RECOVERY_MS, STILL_MS } from './faults.ts';
 import type { Observed, Quiet } from './observed.ts';
 import { createRecord, epochOf, type LifeRecord } from './record.ts';
 import type { Traits } from './traits.ts';
@@ -98,6 +98,28 @@ export const INVARIANTS: readonly Invariant[] = [
 						() => `live ${workflow.live}, the plan says ${demanded}`,
 					),
 			),
+		},
+	},
+	{
+		name: 'leases-are-honoured',
+		promise: 'While an application holds a lease and the limit has not come, the device stays with its workflow.',
+		on: {
+			leased: ({ phase, workflowId, status: { workflow, sentence } }) =>
+				says(
+					phase === 'held' && workflow.live === workflowId,
+					() => `moved to ${workflowId} during a verification: ${sentence}`,
+				),
+		},
+	},
+	{
+		name: 'leases-have-a-limit',
+		promise: 'A lease that is renewed again and again holds a move up no longer than workflow.maxDeferSeconds.',
+		on: {
+			leased: ({ phase, workflowId, status: { workflow, sentence } }) =>
+				says(
+					phase === 'over' && workflow.live !== workflowId,
+					() => `live ${workflow.live}, asked for ${workflowId}: ${sentence}`,
+				),
 		},
 	},
 	{
@@ -226,14 +248,26 @@ export const INVARIANTS: readonly Invariant[] = [
 	{
 		name: 'registers-seldom',
 		promise:
-			'No more than 10 registrations a minute and 120 an hour are answered by the service; one whose answer is lost is paced as a failure.',
+			'No more than 10 registrations a minute and 120 an hour reach the service, whether it answers or not; codes that a person brings come on top.',
 		on: {
-			registration: ({ atMs, isAnswered }, life) =>
-				isAnswered &&
+			registration: ({ atMs, scheme }, life) =>
+				scheme !== 'Token' &&
 				life.tooMany('registration', atMs, [
-					[12, MINUTE],
-					[122, HOUR],
+					[10, MINUTE - 2 * SECOND],
+					[120, HOUR - 2 * SECOND],
 				]),
+		},
+	},
+	{
+		name: 'renews-seldom',
+		promise: 'At rest a device registers no more often than its Connection has to be renewed.',
+		on: {
+			judged: atRest(({ stillRegistrations, holdsNothing, backAfterMs }, _, { connectionLifeMs }) =>
+				says(
+					backAfterMs !== null && !holdsNothing && stillRegistrations > 3 + STILL_MS / (0.75 * connectionLifeMs),
+					() => `${stillRegistrations} registrations`,
+				),
+			),
 		},
 	},
 	{
@@ -256,6 +290,11 @@ export const INVARIANTS: readonly Invariant[] = [
 		name: 'few-timers',
 		promise: 'At rest the device has no more than 16 timers.',
 		on: { judged: atRest(({ timers }) => timers > 16 && `${timers}`) },
+	},
+	{
+		name: 'little-memory',
+		promise: 'At the end of a life its device holds no more than 24 MiB in memory.',
+		on: { memory: ({ bytes }) => bytes > 24 * 2 ** 20 && `${(bytes / 2 ** 20).toFixed(0)} MiB` },
 	},
 	{
 		name: 'few-files',
@@ -346,7 +385,7 @@ export const INVARIANTS: readonly Invariant[] = [
 	},
 	{
 		name: 'no-errors',
-		promise: 'Nothing is thrown that nobody catches.',
+		promise: 'Nothing is thrown that nobody catches, and nothing runs without rest.',
 		on: { error: ({ text }) => text },
 	},
 ];

@@ -1,4 +1,6 @@
 /** One life of one device, from a seed: plays its faults, judges it after each time of rest, and keeps a digest of all that was seen. */
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { chanceOf } from './chance.ts';
 import { createDevice } from './device.ts';
 import {
@@ -24,6 +26,9 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 export const DAY = 24 * HOUR;
 export const YEAR = 365 * DAY;
+
+/** `workflow.maxDeferSeconds` as it is by default. */
+const MAX_DEFER_MS = 15 * MINUTE;
 
 export interface LifeOptions {
 	readonly seed: number;
@@ -61,6 +66,14 @@ function createDigest() {
 	};
 }
 
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc') as () => void;
+/** What is in use. */
+function heapBytes(): number {
+	collectGarbage();
+	return process.memoryUsage().heapUsed;
+}
+
 export function live(options: LifeOptions): LifeResult {
 	const { seed, lengthMs, trace } = options;
 	const traits = traitsOf(seed);
@@ -73,9 +86,10 @@ export function live(options: LifeOptions): LifeResult {
 		observe({ type: 'error', text: String((error as Error)?.stack ?? error) }),
 	);
 	function observe(observed: Observed): void {
-		const counted = observed.type === 'hook' && observed.hook === 'onOffline' ? 'offline' : observed.type;
+		const counted = countedAs(observed);
 		counts[counted] = (counts[counted] ?? 0) + 1;
-		digest.add(observed.type === 'heartbeat' ? 'heartbeat' : digestible(observed), Math.floor(time.nowMs));
+		if (observed.type !== 'memory')
+			digest.add(observed.type === 'heartbeat' ? 'heartbeat' : digestible(observed), Math.floor(time.nowMs));
 		trace?.(`${(time.nowMs / 1000).toFixed(3).padStart(14)}  ${shown(observed)}`);
 		invariants.see(observed, time);
 	}
@@ -83,6 +97,7 @@ export function live(options: LifeOptions): LifeResult {
 	const service = createService({ time, chance, traits, observe });
 	const { settings, consumerMs } = traits;
 	const device = createDevice({ time, chance, service, observe, settings, consumerMs, usesConsumer: true });
+	const heapBefore = heapBytes();
 	const restoreGlobals = leaveNoRealTime(time, chance);
 	const onRejection = (error: unknown) => observe({ type: 'error', text: String((error as Error)?.stack ?? error) });
 	process.on('unhandledRejection', onRejection);
@@ -189,7 +204,7 @@ export function live(options: LifeOptions): LifeResult {
 		const still = {
 			stillWrites,
 			stillRegistrations: since('registration'),
-			stillOutages: since('socketGone'),
+			stillOutages: since('channelGone'),
 			stillOfflines: since('offline'),
 		};
 		time.runUntil(judgedMs - MINUTE);
@@ -197,6 +212,27 @@ export function live(options: LifeOptions): LifeResult {
 		time.settle();
 		time.runUntil(judgedMs);
 		judge({ backAfterMs, helpedByPerson, ...still });
+	}
+
+	/** An application that never gives its lease back holds a move up, as long as it may. */
+	function keepBusy({ quietUntilMs }: Cycle): void {
+		const { credential, followsPlan, mayRegisterAgain } = traits;
+		const isFree = !followsPlan && credential !== 'provisioned' && (credential !== 'code' || mayRegisterAgain);
+		if (!isFree || holdsNothing() || time.nowMs + 2 * MAX_DEFER_MS > quietUntilMs) return;
+		const live = device.agent?.status().workflow.live;
+		const workflowId = live === 'wf-a' ? 'wf-b' : 'wf-a';
+		if (!live) return;
+		const look = (phase: 'asked' | 'held' | 'over') => {
+			const status = device.agent?.status();
+			if (status) observe({ type: 'leased', phase, workflowId, status });
+		};
+		for (let afterMs = 0; afterMs < MAX_DEFER_MS + 5 * MINUTE; afterMs += 5 * MINUTE)
+			time.after(afterMs, () => device.agent?.leases.hold('endless', 590));
+		time.after(SECOND, () => victim.askWorkflow(workflowId));
+		time.after(MINUTE, () => look('asked'));
+		time.after(MAX_DEFER_MS - MINUTE, () => look('held'));
+		time.after(MAX_DEFER_MS + 3 * MINUTE, () => look('over'));
+		time.runUntil(time.nowMs + 2 * MAX_DEFER_MS);
 	}
 
 	function judge(
@@ -208,6 +244,8 @@ export function live(options: LifeOptions): LifeResult {
 		const { agent } = device;
 		if (!agent) return observe({ type: 'error', text: 'the agent does not run at the end of a rest' });
 		time.runUntil(time.nowMs + 5000);
+		// A service that ends the old channel at a renewal may have done so just now.
+		for (let waits = 0; waits < 10 && agent.status().state !== 'online'; waits += 1) time.runUntil(time.nowMs + SECOND);
 		device.read();
 		time.settle();
 		// What was acknowledged goes with the next turn of the store.
@@ -253,8 +291,10 @@ export function live(options: LifeOptions): LifeResult {
 		for (const cycle of cyclesOf(seed, lengthMs)) {
 			rest(cycle);
 			if (isOver()) break;
+			keepBusy(cycle);
 		}
 		if (!isOver()) {
+			observe({ type: 'memory', bytes: heapBytes() - heapBefore });
 			device.stop(10_000, () => {});
 			time.runUntil(time.nowMs + 15_000);
 		}
@@ -268,6 +308,12 @@ export function live(options: LifeOptions): LifeResult {
 	const { nowMs: livedMs, events } = time;
 	const { violations } = invariants;
 	return { seed, traits, violations, digest: digest.text(), livedMs, events, schedule, counts };
+}
+
+function countedAs(observed: Observed): string {
+	if (observed.type === 'hook' && observed.hook === 'onOffline') return 'offline';
+	// An attempt on the old Connection that the new one has overtaken was no channel yet.
+	return observed.type === 'socketGone' && observed.session !== null ? 'channelGone' : observed.type;
 }
 
 /** What of an observation is compared between two runs: all but what depends on the machine. */

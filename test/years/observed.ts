@@ -14,7 +14,6 @@ export type Observed =
 			scheme: string;
 			credential: string;
 			workflowId: string | null;
-			isAnswered: boolean;
 			atMs: number;
 	  }
 	| { type: 'planPublished'; plan: PublishedPlan }
@@ -53,6 +52,10 @@ export type Observed =
 	| { type: 'workflowAsked'; workflowId: string }
 	| { type: 'unpaired' }
 	| { type: 'shortTrouble'; kind: string; status: Status }
+	/** An application holds a lease in a quiet time, while another workflow is asked for. */
+	| { type: 'leased'; phase: 'asked' | 'held' | 'over'; workflowId: string; status: Status }
+	/** What the life holds in memory at its end, beyond what there was before. Not the same in every run. */
+	| { type: 'memory'; bytes: number }
 	| { type: 'error'; text: string }
 	/** The device has had time to recover, and time to be still. */
 	| { type: 'judged'; atMs: number; quiet: Quiet };

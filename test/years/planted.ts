@@ -12,7 +12,7 @@ export interface Plant {
 	readonly catches?: string;
 	/** The first seed that is lived with it; default 17: a Connection of an hour, a plan, many faults. */
 	readonly seed?: number;
-	/** How long each life is; default 0.03. */
+	/** How long each life is; default 0.06. */
 	readonly years?: string;
 }
 
@@ -41,7 +41,11 @@ const one = (
 	edits: [[file, from, to]],
 	...more,
 });
-const any = (name: string, file: string, from: string, to: string): Plant => ({ name, edits: [[file, from, to]] });
+const any = (name: string, file: string, from: string, to: string, more: Partial<Plant> = {}): Plant => ({
+	name,
+	edits: [[file, from, to]],
+	...more,
+});
 
 /** For each invariant. */
 const OF_INVARIANTS: readonly Plant[] = [
@@ -63,10 +67,33 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'wish-forgotten',
 		'wanted-is-live',
 		'agent/reconcile.runner.ts',
-		'function reconcile(): void {\n\t\tif (!stopped)',
-		'function reconcile(): void {\n\t\tif (!stopped && (links.supervision.current === null || parts.random() < 0.01))',
+		'\t\tlinks.desire(desired);',
+		'\t\tif (links.supervision.current === null || parts.random() < 0.01) links.desire(desired);',
 	),
-	one('ring-never-due', 'plan-is-followed', RECORD, 'if (atMs <= wallMs) return', 'if (atMs <= wallMs - 1e12) return'),
+	one(
+		'lease-counts-for-nothing',
+		'leases-are-honoured',
+		'workflow/leases.ts',
+		'return untilMs > nowMs ? untilMs : null;',
+		'return untilMs < nowMs ? untilMs : null;',
+		{ seed: 9 },
+	),
+	one(
+		'lease-without-a-limit',
+		'leases-have-a-limit',
+		'workflow/leases.ts',
+		'const untilMs = Math.min(held, wantedSinceMs + maxDeferSeconds * 1000);',
+		'const untilMs = Math.max(held, wantedSinceMs + maxDeferSeconds);',
+		{ seed: 9 },
+	),
+	one(
+		'first-plan-for-ever',
+		'plan-is-followed',
+		RECORD,
+		'return { ...record, taken: plan, waiting: null, followed };',
+		'return { ...record, taken: record.taken ?? plan, waiting: null, followed };',
+	),
+	one('a-wait-of-no-time', 'no-errors', RECORD, 'if (atMs <= wallMs) return', 'if (atMs <= wallMs - 1e12) return'),
 	one(
 		'gap-at-return',
 		'delivered-or-gap',
@@ -80,7 +107,7 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'in-order',
 		CHANNEL,
 		"if (isOpen()) listener({ type: 'frame', frame });",
-		"clock.schedule(bytes.length % 7 === 0 ? 3000 : 0, () => listener({ type: 'frame', frame }));",
+		"clock.schedule(Math.random() < 0.2 ? 3000 : 0, () => listener({ type: 'frame', frame }));",
 	),
 	one(
 		'numbers-again',
@@ -184,6 +211,21 @@ const OF_INVARIANTS: readonly Plant[] = [
 		{ seed: 7, years: '0.08' },
 	),
 	one(
+		'lost-answers-cost-nothing',
+		'registers-seldom',
+		'connection/link.runner.ts',
+		"const unsent = result.sent === 'no';",
+		"const unsent = result.sent !== 'answered';",
+		{ seed: 7, years: '0.08' },
+	),
+	one(
+		'renewed-all-the-time',
+		'renews-seldom',
+		SUPERVISOR,
+		'export const RENEW_AFTER = 0.8;',
+		'export const RENEW_AFTER = 0.0001;',
+	),
+	one(
 		'no-backoff',
 		'dials-seldom',
 		'connection/backoff.ts',
@@ -196,6 +238,14 @@ const OF_INVARIANTS: readonly Plant[] = [
 		FOLLOW,
 		'intervalSeconds * 1000 * (0.75',
 		'intervalSeconds * 20 * (0.75',
+	),
+	one(
+		'every-beat-is-remembered',
+		'little-memory',
+		BEATS,
+		'if (options.send(frame)) options.onSent(sentAt);',
+		"if (options.send(frame)) options.onSent(sentAt);\n\t\tconst kept = ((globalThis as { kept?: string[] }).kept ??= []);\n\t\tkept.push(`${frame}${'.'.repeat(400)}`.replace('x', 'y'));",
+		{ seed: 30 },
 	),
 	one('timers-left', 'few-timers', BEATS, 'return () => cancel();', 'return () => {};', { years: '0.06' }),
 	one(
@@ -256,7 +306,7 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'connection.obtainedAtMs + connection.lifeMs * (share + 1)',
 		{ years: '0.06' },
 	),
-	one('online-twice', 'hooks-alternate', 'hooks/hooks.runner.ts', 'wasOnline = isOnline;', 'wasOnline = false;'),
+	one('online-twice', 'hooks-alternate', 'hooks/hooks.runner.ts', 'if (lastState === before) return;', ''),
 	one(
 		'hooks-skipped',
 		'hooks-see-notifications',
@@ -348,6 +398,7 @@ const OF_THE_FIELD: readonly Plant[] = [
 		CONNECTIVITY,
 		'else if (!line.saidGoodbye) {',
 		'else if (line.inboundSilenceMs < 0) {',
+		{ seed: 32 },
 	),
 	one('gap-after-the-sleep', 'delivered-or-gap', CONNECTIVITY, ' && !hasJustSlept()', '', { seed: 23, years: '0.06' }),
 	one('renewal-sleeps-too', 'renewed-in-time', LINKS, 'effect.atMs - sleptMs - clock', 'effect.atMs - clock', {
@@ -359,10 +410,10 @@ const OF_THE_FIELD: readonly Plant[] = [
 /** Mutations, each of which some invariant has to notice. */
 const MUTATIONS: readonly Plant[] = [
 	any(
-		'link-1-attempts-mixed',
+		'link-1-failure-unheard',
 		LINK,
-		"if ('attempt' in event && event.attempt !== state.attempt) return { state, effects: [] };",
-		'',
+		'registerFailed: (state, event, random) => afterRegisterFailed(state, event, random),',
+		'registerFailed: (state) => ({ state, effects: [] }),',
 	),
 	any(
 		'link-2-never-registers-again',
@@ -407,12 +458,6 @@ const MUTATIONS: readonly Plant[] = [
 		'void dueMs;',
 	),
 	any(
-		'supervisor-3-renews-at-once',
-		SUPERVISOR,
-		'export const RENEW_AFTER = 0.8;',
-		'export const RENEW_AFTER = 0.0001;',
-	),
-	any(
 		'supervisor-4-any-connection-serves',
 		SUPERVISOR,
 		'keys.every((key) => made.request[key] === desired.request[key]) &&',
@@ -423,6 +468,8 @@ const MUTATIONS: readonly Plant[] = [
 		SUPERVISOR,
 		"const message = 'The service ended the old channel because the new one has registered.';",
 		"if (event.type === 'channelEnded') return null;\n\tconst message = '';",
+		// A service that ends the old channel.
+		{ seed: 18 },
 	),
 	any(
 		'supervisor-6-next-not-promoted',

@@ -43,7 +43,7 @@ export function createRecord(traits: Traits) {
 	let frozenUntilMs = 0;
 	let calmSinceMs: number | null = 0;
 	let lastEventMs = 0;
-	/** Whether the device's clock was ever wrong: gaps are then not comparable with true times. */
+	/** Whether the device's clock was wrong since the last rest: gaps are then not comparable with true times. */
 	let clockWasWrong = !traits.clockBattery;
 	let currentToken: { token: string; sinceMs: number; session: number } | null = null;
 	let hasLostDisk = false;
@@ -99,6 +99,7 @@ export function createRecord(traits: Traits) {
 			switch (seen.type) {
 				case 'boot':
 					beatsOf.clear();
+					clockWasWrong ||= !traits.clockBattery;
 					life.lastTurn = '';
 					bootsWithoutJudging += 1;
 					disturbedMs = seen.atMs;
@@ -170,6 +171,8 @@ export function createRecord(traits: Traits) {
 					hooksRun = 0;
 					notificationEvents = 0;
 					hasLostDisk = false;
+					// The newest events have right times from here on.
+					if (seen.quiet.status.state === 'online') clockWasWrong = false;
 			}
 		},
 

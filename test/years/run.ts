@@ -66,6 +66,7 @@ function run(live: (options: LifeOptions) => LifeResult, yearMs: number): boolea
 	const beganMs = realNow();
 	let livedMs = 0;
 	let lives = 0;
+	let faults = 0;
 	let quickMs = 0;
 	let cpuMs = 0;
 	if (!flags.json) print(`seed ${firstSeed}, lives of ${flags.years} years`);
@@ -76,8 +77,12 @@ function run(live: (options: LifeOptions) => LifeResult, yearMs: number): boolea
 		cpuMs += (user + system) / 1000;
 		lives += 1;
 		livedMs += result.livedMs;
+		faults += only?.length ?? result.schedule.length;
 		if (result.traits.cadenceSeconds <= 60) quickMs += result.livedMs;
-		if (flags.json) print(JSON.stringify({ seed, digest: result.digest, violations: result.violations }));
+		if (flags.json) {
+			const { digest, violations, livedMs: lastedMs } = result;
+			print(JSON.stringify({ seed, digest, violations, livedMs: lastedMs }));
+		}
 		if (result.violations.length > 0 && !flags.json && flags.until === undefined) report(result, live, yearMs);
 		const { until } = flags;
 		if (result.violations.some(({ name }) => until === undefined || until === 'any' || name === until)) return false;
@@ -88,7 +93,7 @@ function run(live: (options: LifeOptions) => LifeResult, yearMs: number): boolea
 	const pace = (years / (cpuMs / MINUTE)).toFixed(1);
 	if (!flags.json)
 		print(
-			`${years.toFixed(2)} device-years in ${lives} lives, ${share} % at a cadence of at most 60 s: every invariant held; ${pace} device-years a CPU-minute`,
+			`${years.toFixed(2)} device-years in ${lives} lives with ${faults} faults, ${share} % at a cadence of at most 60 s: every invariant held; ${pace} device-years a CPU-minute`,
 		);
 	return true;
 }

@@ -215,9 +215,8 @@ export function createService(parts: {
 		});
 		const asked = JSON.parse(request.body ?? '{}') as { deviceId: string; workflowId?: string };
 		const [scheme = '', credential = ''] = (request.headers['authorization'] ?? '').split(' ');
-		const isAnswered = service.mode !== 'losesAnswers' && service.mode !== 'cutsAnswers';
 		const workflow = asked.workflowId ?? null;
-		observe({ type: 'registration', scheme, credential, workflowId: workflow, isAnswered, atMs: time.nowMs });
+		observe({ type: 'registration', scheme, credential, workflowId: workflow, atMs: time.nowMs });
 		const code = scheme === 'Token' ? codes.get(credential) : undefined;
 		if (code) {
 			code.timesSent += 1;

@@ -138,7 +138,7 @@ test(
 		const isFirst = new Set(first);
 		const firstRing = async () => (await service.devices()).filter(({ deviceId }) => isFirst.has(deviceId));
 		await allOnline;
-	const { losses } = simulation.figures();
+		const { losses } = simulation.figures();
 		const early = await run('sh', join(ROOT, 'docs/pipeline/rollout.sh'));
 		expect(early.status).not.toBe(0);
 		const asPlanned = async () =>
