@@ -59,6 +59,7 @@ export function keepDeviceTime(parts: {
 	let savedAtMs: number | null = null;
 	let stopped = false;
 	let cancel = () => {};
+	let cancelSave = () => {};
 
 	const serviceMs = () => (serviceOffsetMs === null ? floorMs : Math.round(serviceOffsetMs + clock.monotonicMs()));
 	stateWriter.stampWith((state: DeviceState) => ({ ...state, serviceTimeMs: serviceMs() }));
@@ -75,7 +76,7 @@ export function keepDeviceTime(parts: {
 		warn();
 	}
 
-	/** With other writes as a rule. */
+	/** With other writes as a rule: what follows from the same answer is saved first, and has the time with it. */
 	function save(): void {
 		const saved = stateWriter.state.serviceTimeMs;
 		const ms = serviceMs();
@@ -102,7 +103,8 @@ export function keepDeviceTime(parts: {
 			if (isProven) serviceOffsetMs = (date.serviceMs ?? clock.wallMs() - date.skewMs) - clock.monotonicMs();
 			warn();
 			if (!isProven) return;
-			save();
+			cancelSave();
+			cancelSave = clock.soon(save);
 			if (Math.abs(time.nowMs() - before) >= STEP_MS) parts.onJump();
 		},
 		look() {
@@ -130,6 +132,7 @@ export function keepDeviceTime(parts: {
 		stop() {
 			stopped = true;
 			cancel();
+			cancelSave();
 		},
 	};
 	return time;

@@ -1,4 +1,5 @@
 /** The device's time and its plan, over clocks that jump, restarts and a service that may be wrong: what was decided holds. */
+import { setImmediate as turn } from 'node:timers/promises';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Failure } from '../../src/base/errors.ts';
@@ -85,15 +86,25 @@ describe('the floor', () => {
 		expect(second.time.nowMs()).toBe(NOW + 2 * DAY);
 	});
 
-	test('is saved of its own at most once a day, and with any other change', () => {
+	test('is saved of its own at most once a day, and with any other change', async () => {
 		const { clock, time, saves, hear, stateWriter } = start(EMPTY_STATE, NOW);
 		for (let hour = 0; hour < 72; hour += 1) {
 			hear(NOW + hour * HOUR);
+			await turn();
 			clock.advance(HOUR);
 		}
 		expect(saves.length).toBe(3);
 		stateWriter.keep((state) => ({ ...state, generatedId: 'other' }));
 		expect(saves.at(-1)?.serviceTimeMs).toBe(time.nowMs());
+	});
+
+	test('is saved with what follows from the same answer, not before it', async () => {
+		const { saves, hear, stateWriter } = start(EMPTY_STATE, NOW);
+		hear(NOW);
+		await null;
+		stateWriter.keep((state) => ({ ...state, generatedId: 'other' }));
+		await turn();
+		expect(saves).toMatchObject([{ generatedId: 'other', serviceTimeMs: NOW }]);
 	});
 
 	test('is not moved by an answer that anybody on the way can give', () => {
