@@ -104,7 +104,7 @@ describe('an update by apt', () => {
 
 	test.skipIf(IS_SHORT)('whose device is switched off again and again is taken back', async () => {
 		const version = device.next();
-		await device.publish([await device.stub(before, 'good'), await device.stub(version, 'silent')]);
+		await device.publish([await device.stub(before, 'good'), await device.stub(version, 'never-online')]);
 		await device.upgrade();
 		for (const boots of [1, 2, 3]) {
 			await device.machine.must(
