@@ -237,6 +237,7 @@ function assemble(options: AgentOptions, base: Base) {
 		const updates = hasUpdates ? { ordered, takenBack } : undefined;
 		const now = statusOf(base, { links, line, reconciler, connectivity, fleet, workflow }, updates);
 		const { sentence, summary, problem, warnings } = now;
+		if (!problem && warnings.length === 0) return now;
 		// What a service says may hold what it was sent.
 		return { ...now, ...JSON.parse(maskSecrets(JSON.stringify({ sentence, summary, problem, warnings }))) };
 	};

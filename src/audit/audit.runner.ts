@@ -7,7 +7,7 @@ import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { inWords } from '../base/files.edge.ts';
 import { redact, type SecretRegistry } from '../base/redact.ts';
 import type { AuditEntry } from '../protocol/local-api.ts';
-import { appendAudit, readAudit } from './log-file.edge.ts';
+import { appendAudit, readAudit, readNewestAudit } from './log-file.edge.ts';
 import { NO_PACES, paced } from './pace.ts';
 
 /** What is recorded; time and version are added. */
@@ -85,17 +85,21 @@ export function openAudit(parts: {
 			await last;
 		},
 	};
-	// A log that cannot be read now says nothing about updates.
-	last = readAudit(stateDir).then(
-		(entries) => {
-			const from = entries.at(-1)?.version;
-			if (from === undefined || from === version) return;
-			const result = parts.takenBack?.includes(from) ? 'update-taken-back' : 'ok';
-			write({ action: 'updated', entrance: 'agent', result, from, to: version });
-		},
-		() => {},
-	);
+	const from = newestVersion(stateDir);
+	if (from !== undefined && from !== version) {
+		const result = parts.takenBack?.includes(from) ? 'update-taken-back' : 'ok';
+		write({ action: 'updated', entrance: 'agent', result, from, to: version });
+	}
 	return audit;
+}
+
+/** A log that cannot be read now says nothing about updates. */
+function newestVersion(stateDir: string): string | undefined {
+	try {
+		return readNewestAudit(stateDir)?.version;
+	} catch {
+		return undefined;
+	}
 }
 
 /** All entries, also beside a running agent. @throws AgentError `state-unreadable`. */

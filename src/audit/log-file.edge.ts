@@ -10,6 +10,8 @@ import type { AuditEntry } from '../protocol/local-api.ts';
 
 /** Of each of the two files, in bytes: together some 3,000 entries. */
 export const MAX_AUDIT_BYTES = 256 * 1024;
+/** Longest line that a start looks for, in bytes; entries have some 300. */
+const MAX_ENTRY_BYTES = 8192;
 const NAME = 'audit.log';
 const EARLIER = `${NAME}.1`;
 
@@ -51,6 +53,28 @@ export async function readAudit(stateDir: string): Promise<AuditEntry[]> {
 		),
 	);
 	return texts.join('').split('\n').flatMap(parseLine);
+}
+
+/**
+ * The newest entry, as {@link readAudit} would give it; `null` for an empty log. Looks at the ends of the files only: a start
+ * needs no more.
+ */
+export function readNewestAudit(stateDir: string): AuditEntry | null {
+	for (const name of [NAME, EARLIER]) {
+		const file = path.join(stateDir, name);
+		if (!nodeFs.existsSync(file)) continue;
+		const descriptor = nodeFs.openSync(file, nodeFs.constants.O_RDONLY | nodeFs.constants.O_NONBLOCK);
+		try {
+			const { size } = nodeFs.fstatSync(descriptor);
+			const end = Buffer.alloc(Math.min(size, MAX_ENTRY_BYTES));
+			const length = nodeFs.readSync(descriptor, end, 0, end.length, size - end.length);
+			const entry = end.subarray(0, length).toString().split('\n').flatMap(parseLine).at(-1);
+			if (entry) return entry;
+		} finally {
+			nodeFs.closeSync(descriptor);
+		}
+	}
+	return null;
 }
 
 function parseLine(line: string): AuditEntry[] {

@@ -17,9 +17,12 @@ export const MAX_ROUNDS = 5;
 const MIN_BASE64 = 8;
 const MIN_HEX = 12;
 
-/** Calls `look` with the text as it is and with everything that it may stand for. The cost is bounded by the text's length. */
-export function eachView(text: string, look: (view: View) => void): void {
-	unfold(viewOf(text), { depth: MAX_DEPTH, left: { bytes: MAX_WORK * (text.length + 256) } }, look);
+/**
+ * Calls `look` with the text as it is and with everything that it may stand for. The cost is bounded by the text's length.
+ * @param least bytes that are looked for together: what holds fewer once decoded is passed over.
+ */
+export function eachView(text: string, least: number, look: (view: View) => void): void {
+	unfold(viewOf(text), { depth: MAX_DEPTH, least, left: { bytes: MAX_WORK * (text.length + 256) } }, look);
 }
 
 /** The text after each round of taking escapes off, all kinds and each alone; the first is the text itself. */
@@ -27,18 +30,20 @@ export const unescapedViews = (text: string): readonly View[] => rounds(viewOf(t
 
 interface Bound {
 	readonly depth: number;
+	readonly least: number;
 	readonly left: { bytes: number };
 }
 
-function unfold(view: View, { depth, left }: Bound, look: (view: View) => void): void {
-	const inner = { depth: depth - 1, left };
+function unfold(view: View, { depth, least, left }: Bound, look: (view: View) => void): void {
+	const inner = { depth: depth - 1, least, left };
+	const [leastBase64, leastHex] = [Math.max(MIN_BASE64, Math.ceil((least * 8) / 6)), Math.max(MIN_HEX, 2 * least)];
 	for (const each of rounds(view)) {
 		look(each);
 		left.bytes -= each.bytes.length;
 		if (depth === 0 || left.bytes < 0) continue;
-		for (const run of runsOf(each, BASE64_VALUE, MIN_BASE64, MIN_BASE64))
+		for (const run of runsOf(each, BASE64_VALUE, leastBase64, MIN_BASE64))
 			for (let offset = 0; offset < 4; offset += 1) unfoldPlain(unpack(each, run, offset, 6), inner, look);
-		for (const run of runsOf(each, HEX_VALUE, MIN_HEX))
+		for (const run of runsOf(each, HEX_VALUE, leastHex))
 			for (let offset = 0; offset < 2; offset += 1) unfoldPlain(unpack(each, run, offset, 4), inner, look);
 	}
 }

@@ -39,13 +39,15 @@ export async function readBytes(file: string, maxBytes: number, options: ReadOpt
 		await options.inspect?.(stat, descriptor);
 		const chunks: Buffer[] = [];
 		// The size that the system names is not to be relied on: /proc says 0, /sys a page, and a file may grow.
-		for (let left = maxBytes + 1; ; ) {
-			const buffer = Buffer.allocUnsafe(Math.min(left, CHUNK));
-			const bytesRead = fs.readSync(descriptor, buffer);
-			if (bytesRead === 0) return Buffer.concat(chunks);
-			chunks.push(buffer.subarray(0, bytesRead));
-			left -= bytesRead;
+		for (let size = stat.size || CHUNK, left = maxBytes + 1; ; size = CHUNK) {
+			const buffer = Buffer.allocUnsafe(Math.min(left, size + 1));
+			let length = 0;
+			for (let bytesRead = -1; length < buffer.length && bytesRead !== 0; length += bytesRead)
+				bytesRead = fs.readSync(descriptor, buffer, length, buffer.length - length, null);
+			chunks.push(buffer.subarray(0, length));
+			left -= length;
 			if (left === 0) throw unusable('too-large', `it is larger than ${maxBytes} bytes`);
+			if (length < buffer.length) return Buffer.concat(chunks);
 		}
 	} finally {
 		fs.closeSync(descriptor);

@@ -198,6 +198,8 @@ export async function startDaemon(options: DaemonOptions) {
 		});
 		const ofRoutes = { audit, clock, counters, forward, recentLog, scanners: scanning.report, machine };
 		const routes = localRoutes(agent, ofRoutes);
+		// The request for the channel is on its way while the sockets are opened, and its answer is taken as soon as they are.
+		await handleArrived();
 		const server = await openLocalServer({
 			runDir: paths.runDir,
 			routes,
@@ -207,6 +209,7 @@ export async function startDaemon(options: DaemonOptions) {
 			maskSecrets: secrets.mask,
 		});
 		closers.push(() => server.close());
+		await handleArrived();
 		// The next save that works withdraws it.
 		for (const notice of [
 			...notices,
@@ -249,6 +252,7 @@ export async function startDaemon(options: DaemonOptions) {
 		});
 		closers.push(() => ports.close());
 		await ports.apply(settings());
+		await handleArrived();
 		let telemetry: Telemetry | null = null;
 		const applyTelemetry = async () => {
 			if (settings().telemetry.otlpUrl === null) {
@@ -361,8 +365,7 @@ function machineFigures(
 	let known: { readonly atMs: number; readonly figures: Promise<MachineFigures> } | null = null;
 	const read = async () => {
 		const { readMachineFigures } = await import('../telemetry/machine.edge.ts');
-		const present = await scannerPresent().catch(() => null);
-		return { ...(await readMachineFigures(stateDir, root)), scannerPresent: present };
+		return { ...(await readMachineFigures(stateDir, root)), scannerPresent: await scannerPresent().catch(() => null) };
 	};
 	return () => {
 		const nowMs = clock.monotonicMs();
@@ -370,6 +373,9 @@ function machineFigures(
 		return known.figures;
 	};
 }
+
+/** Everything here is read synchronously: until its end, no connection would get on. */
+const handleArrived = () => new Promise((done) => setImmediate(done));
 
 /** Reads the settings that are in force at each access. */
 function eventBounds(settings: () => Settings['events']) {
@@ -389,7 +395,6 @@ function eventBounds(settings: () => Settings['events']) {
 /** A group that no setting names, on a machine whose agent systemd does not start: no user is waiting to be let in. */
 function isNotMissed(group: unknown, { origins }: LoadedSettings, env: NodeJS.ProcessEnv): boolean {
 	if (group === undefined || env['NOTIFY_SOCKET'] || env['INVOCATION_ID']) return false;
-	return ['local.agentGroup', 'local.adminGroup'].every(
-		(path) => (origins.get(path)?.source ?? 'default') === 'default',
-	);
+	const isDefault = (path: string) => (origins.get(path)?.source ?? 'default') === 'default';
+	return isDefault('local.agentGroup') && isDefault('local.adminGroup');
 }

@@ -1,7 +1,6 @@
 /** Looks at the machine for what tells it apart, placeholders too. Never lets the machine-id itself out. */
 import { createHmac } from 'node:crypto';
-import { readdirSync, realpathSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, readdirSync, realpathSync } from 'node:fs';
 import { errnoOf, inWords, readBytes } from '../base/files.edge.ts';
 import type { Chosen, IdentityFacts, InterfaceFacts, Rejected } from './identity.ts';
 
@@ -24,13 +23,15 @@ const NO_CREDENTIAL = 'none';
 /** Reads all facts once. Whatever is missing or may not be read is listed in `unreadable` with the reason. */
 export async function readIdentityFacts(places: IdentityPlaces = {}): Promise<IdentityFacts> {
 	const { root = '/', credentialsDirectory, askKernel = root === '/' } = places;
+	// Not joined: some forty paths, which V8 would begin to compile the normalizing of.
+	const top = root.replace(/\/+$/, '');
 	const [lines, listed, machineId] = await Promise.all([
 		Promise.all([
 			...(credentialsDirectory === undefined ? [] : [readCredential(credentialsDirectory)]),
-			...FIRMWARE.map(([source, path]) => readLine(source, join(root, path))),
+			...FIRMWARE.map(([source, path]) => readLine(source, `${top}/${path}`)),
 		]),
-		readInterfaces(root),
-		readLine('machine-id', join(root, 'etc/machine-id')).then(hashed),
+		readInterfaces(top),
+		readLine('machine-id', `${top}/etc/machine-id`).then(hashed),
 	]);
 	const serials = split(lines);
 	const machine = split([machineId]);
@@ -64,7 +65,7 @@ function split(lines: readonly Line[]): Found<Chosen<string>> {
 }
 
 async function readCredential(directory: string): Promise<Line> {
-	const line = await readLine('credential dmi-serial', join(directory, 'dmi-serial'));
+	const line = await readLine('credential dmi-serial', `${directory}/dmi-serial`);
 	return 'value' in line && line.value.toLowerCase() === NO_CREDENTIAL
 		? { source: line.source, reason: 'says that this machine has none' }
 		: line;
@@ -79,10 +80,10 @@ function hashed(line: Line): Line {
 }
 
 async function readInterfaces(root: string): Promise<Found<InterfaceFacts>> {
-	const directory = join(root, 'sys/class/net');
+	const directory = `${root}/sys/class/net`;
 	try {
-		const [top, names] = [realpathSync.native(root), readdirSync(directory)];
-		const all = await Promise.all(names.sort().map((name) => readInterface(top, join(directory, name), name)));
+		const [top, names] = [realpathSync.native(root || '/'), readdirSync(directory)];
+		const all = await Promise.all(names.sort().map((name) => readInterface(top, `${directory}/${name}`, name)));
 		return { found: all.filter((nic) => nic !== null), missed: [] };
 	} catch (error) {
 		return { found: [], missed: [{ source: 'network interfaces', reason: reasonOf(error) }] };
@@ -92,16 +93,11 @@ async function readInterfaces(root: string): Promise<Found<InterfaceFacts>> {
 /** `null` for what is not an interface, such as the file `bonding_masters`. */
 async function readInterface(top: string, directory: string, name: string): Promise<InterfaceFacts | null> {
 	const [address, type, addrAssignType] = await Promise.all([
-		readLine(name, join(directory, 'address')),
-		readNumber(join(directory, 'type')),
-		readNumber(join(directory, 'addr_assign_type')),
+		readLine(name, `${directory}/address`),
+		readNumber(`${directory}/type`),
+		readNumber(`${directory}/addr_assign_type`),
 	]);
-	const [device, wireless, phy80211] = [
-		follow(join(directory, 'device')),
-		follow(join(directory, 'wireless')),
-		// A kernel without the old wireless extensions has only this one.
-		follow(join(directory, 'phy80211')),
-	];
+	const device = follow(`${directory}/device`);
 	if ('reason' in address) return null;
 	return {
 		name,
@@ -109,7 +105,8 @@ async function readInterface(top: string, directory: string, name: string): Prom
 		type,
 		hasDevice: device !== null,
 		addrAssignType,
-		wireless: wireless !== null || phy80211 !== null,
+		// A kernel without the old wireless extensions has only the second.
+		wireless: existsSync(`${directory}/wireless`) || existsSync(`${directory}/phy80211`),
 		// Every USB path goes through a root hub, which is named usb1, usb2 and so on.
 		usb: device !== null && /\/usb\d+\//.test(device.startsWith(top) ? device.slice(top.length) : device),
 	};

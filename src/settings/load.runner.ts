@@ -52,11 +52,13 @@ export function resolveWith(
 type Texts = Map<string, { value: string; where: string }>;
 
 function readEnvironment(env: SettingsSources['env']): { texts: Texts; notices: Failure[] } {
-	const byName = new Map([...listSettings().keys()].map((path) => [environmentName(path), path]));
 	const texts: Texts = new Map();
 	const notices: Failure[] = [];
-	for (const [name, value] of Object.entries(env)) {
-		if (!name.startsWith('IDV_AGENT_') || value === undefined || FLAG_VARIABLES.includes(name)) continue;
+	const ours = Object.entries(env).filter(([name]) => name.startsWith('IDV_AGENT_') && !FLAG_VARIABLES.includes(name));
+	if (ours.length === 0) return { texts, notices };
+	const byName = new Map([...listSettings().keys()].map((path) => [environmentName(path), path]));
+	for (const [name, value] of ours) {
+		if (value === undefined) continue;
 		const path = byName.get(name);
 		if (path) texts.set(path, { value, where: name });
 		else {

@@ -332,8 +332,11 @@ export type Settings = Values<typeof SETTINGS>;
 
 /** Every setting by its dotted path, in order. */
 export function listSettings(): ReadonlyMap<string, Setting<unknown>> {
-	return LISTED;
+	listed ??= new Map(walk(SETTINGS, ''));
+	return listed;
 }
+
+let listed: ReadonlyMap<string, Setting<unknown>> | undefined;
 
 function* walk(group: object, prefix: string): Generator<[string, Setting<unknown>]> {
 	for (const [key, entry] of Object.entries(group)) {
@@ -352,8 +355,6 @@ export function environmentName(path: string): string {
 	const words = path.replaceAll('.', '_').replaceAll(/([a-z])([A-Z])/g, '$1_$2');
 	return `IDV_AGENT_${words.toUpperCase()}`;
 }
-
-const LISTED: ReadonlyMap<string, Setting<unknown>> = new Map(walk(SETTINGS, ''));
 
 function isSetting(entry: object): entry is Setting<unknown> {
 	return 'schema' in entry;

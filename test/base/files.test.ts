@@ -3,7 +3,6 @@ import fsSync from 'node:fs';
 import fs, { type FileHandle } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import {
 	checkSocketPath,
@@ -14,7 +13,6 @@ import {
 	readText,
 	writeDurably,
 } from '../../src/base/files.edge.ts';
-import { openEventTable } from '../../src/events/event-table.edge.ts';
 import { createEventStore } from '../../src/events/store.edge.ts';
 import { replaceFile } from '../../src/operator/secret-output.ts';
 import { openAnswerFile } from '../../src/pairing/kept-answer.edge.ts';
@@ -146,23 +144,10 @@ describe('what is written survives a power cut: content is flushed before its na
 		};
 		const tail = 'events.db-tail';
 		expect(await append('1')).toBe(4);
-		expect(asked.splice(0)).toEqual([`truncate ${tail}`, 'sync .', `write ${tail}`, `datasync ${tail}`]);
+		expect(asked.splice(0)).toEqual([`truncate ${tail}`, 'sync .', `write ${tail}`, `sync ${tail}`]);
 		expect(await append('2')).toBe(2);
-		expect(asked).toEqual([`write ${tail}`, `datasync ${tail}`]);
+		expect(asked).toEqual([`write ${tail}`, `sync ${tail}`]);
 		store.close();
-	});
-
-	test('the events in the database, before the file beside it is emptied', () => {
-		const opened = new Set<DatabaseSync>();
-		const { exec } = DatabaseSync.prototype;
-		vi.spyOn(DatabaseSync.prototype, 'exec').mockImplementation(function (this: DatabaseSync, sql) {
-			opened.add(this);
-			exec.call(this, sql);
-		});
-		const table = openEventTable(at('events.db'));
-		// 2 is FULL: each commit is flushed.
-		expect([...opened].map((one) => one.prepare('PRAGMA synchronous').get())).toEqual([{ synchronous: 2 }]);
-		table.close();
 	});
 
 	test('what is provisioned, and the secret that is wiped', async () => {

@@ -3,11 +3,16 @@
  * executable beside F1 made an executable in the same way. Everything in one run, because only figures of one run
  * compare. Needs root for a cold page cache, and dpkg-deb, readelf and strip. Asserts nothing: machines are noisy.
  *
- * `npm run bench:device -- --rounds 9 --cold-rounds 3 --settle-seconds 60 --idle-seconds 600 --no-package --json`: with
- * `--json`, the last line is one JSON document with all ratios. It warns when this machine was too busy for them.
+ * Starts over ws and wss (default roots, and a private authority), each with and without 1,000 events kept; memory, threads and
+ * idle CPU beside F1 and beside agents of others that Debian has, where they are installed.
+ *
+ * `npm run bench:device -- --rounds 9 --cold-rounds 3 --settle-seconds 60 --idle-seconds 60 --no-package --json`: takes some
+ * six minutes; `--idle-seconds 600` is what idle CPU wants. With `--json`, the last line is one JSON document with all
+ * ratios. It warns when this machine was too busy for them.
  */
 import { execFileSync } from 'node:child_process';
-import { copyFile, mkdir, mkdtemp, rm, stat } from 'node:fs/promises';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { copyFile, mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -16,7 +21,7 @@ import { bundle } from '../../scripts/bundle.ts';
 import { buildDebianPackage } from '../../scripts/debian-package.ts';
 import { type Architecture, buildExecutable, copyNode, embed } from '../../scripts/executable.ts';
 import { channelUrl, DEFAULT_CHANNEL_PATH } from '../../src/protocol/endpoints.ts';
-import { startService } from '../../src/service/embedded-service.ts';
+import { type EmbeddedService, startService } from '../../src/service/embedded-service.ts';
 import {
 	formatTable,
 	measureInTurns,
@@ -26,11 +31,13 @@ import {
 	readThreadsCpuMs,
 	start,
 } from './measure.ts';
-import { pairOnce } from './paired-device.ts';
+import { keepEvents, pairOnce } from './paired-device.ts';
 import { collectRatios } from './ratios.ts';
+import { readTimeline, type Timeline } from './timeline.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const MIB = 1024 * 1024;
+const fixture = (name: string) => join(ROOT, 'test', 'fixtures', 'tls', name);
 const ARCHITECTURE: Architecture = process.arch === 'arm64' ? 'arm64' : 'x64';
 
 const { values } = parseArgs({
@@ -39,17 +46,30 @@ const { values } = parseArgs({
 		rounds: { type: 'string', default: '9' },
 		'cold-rounds': { type: 'string', default: '3' },
 		'settle-seconds': { type: 'string', default: '60' },
-		'idle-seconds': { type: 'string', default: '600' },
+		'idle-seconds': { type: 'string', default: '60' },
 		package: { type: 'boolean', default: true },
 		json: { type: 'boolean', default: false },
 	},
 });
 
-/** What a program prints when it has got so far. */
-interface Marks {
-	readonly online: RegExp;
-	readonly ready?: RegExp;
-}
+/** What a program prints when its channel is open, and the agent when systemd may go on. */
+const ONLINE = /^open$|"msg":"online"/;
+const READY = /^READY=1/;
+
+/** Agents of others, with the settings of their packages where these name no server; each takes what port is free, or none. */
+const PEERS: readonly Omit<Program, 'cwd'>[] = [
+	{
+		name: 'prometheus-node-exporter',
+		command: '/usr/bin/prometheus-node-exporter',
+		args: ['--web.listen-address=127.0.0.1:0'],
+	},
+	{ name: 'zabbix-agent2', command: '/usr/sbin/zabbix_agent2', args: ['-f', '-c', 'zabbix.conf'] },
+	{
+		name: 'mender-client',
+		command: '/usr/bin/mender',
+		args: ['--data', 'mender', '--config', 'mender.conf', 'daemon'],
+	},
+];
 
 const directory = await mkdtemp(join(tmpdir(), 'idv-agent-bench-'));
 const service = await startService();
@@ -59,32 +79,47 @@ try {
 	const agentFile = await buildExecutable({ root: ROOT, architecture: ARCHITECTURE, outDir: join(directory, 'built') });
 	if (values.package) await packageFigures(agentFile);
 
-	const paired = await pairOnce(service, join(directory, 'booting'));
-	const url = channelUrl(service.url, DEFAULT_CHANNEL_PATH).href;
 	// A file that was written in one go shows its pages as this process's own: copies do not.
 	const [floorCopy, agentCopy] = [join(directory, 'floor'), join(directory, 'agent')];
 	await copyFile(floorFile, floorCopy);
 	await copyFile(agentFile, agentCopy);
 	execFileSync(agentCopy, ['code-cache']);
-	const floor: Program = asUnit('F1: ws only', floorCopy, [url, paired.tokenFile]);
-	const agent: Program = asUnit('idv-agent run', agentCopy, ['run', ...paired.flags]);
-	const marks = new Map<Program, Marks>([
-		[floor, { online: /^open$/ }],
-		[agent, { online: /"msg":"online"/, ready: /^READY=1/ }],
-	]);
-	await startFigures([floor, agent], marks, Number(values.rounds), 'warm page cache');
-	await startFigures([floor, agent], marks, Number(values['cold-rounds']), 'cold page cache', async ({ cwd }) => {
+	const plain = await pairedPrograms(service, 'ws', floorCopy, agentCopy);
+	const [floor, agent] = plain;
+	await startFigures('ws, warm page cache', plain, Number(values.rounds));
+	await startFigures('ws, cold page cache', plain, Number(values['cold-rounds']), async ({ cwd }) => {
 		for (const file of [floorCopy, agentCopy]) dropFromCache(file, cwd);
 	});
-	await longFigures([floor, agent], marks);
-	ratios.print(values.json);
+	const tls = { key: readFileSync(fixture('server.key'), 'utf8'), cert: readFileSync(fixture('server.pem'), 'utf8') };
+	const secureService = await startService({ port: 0, tls, publicUrl: undefined });
+	try {
+		const secure = await pairedPrograms(secureService, 'wss', floorCopy, agentCopy);
+		await startFigures('wss', secure, Number(values.rounds));
+		for (const kind of ['ws', 'wss']) await keepEvents(join(directory, kind, 'state'));
+		await startFigures('ws, 1,000 events kept', plain, Number(values.rounds));
+		await startFigures('wss, 1,000 events kept', secure, Number(values.rounds));
+	} finally {
+		await secureService.close();
+	}
+	const timeline: Record<string, Timeline> = {};
+	for (const program of [floor, agent]) {
+		const steps = await readTimeline(program, ONLINE, 5);
+		if (steps) timeline[program.name] = steps;
+	}
+	await longFigures([floor, agent]);
+	ratios.print(values.json, Object.keys(timeline).length > 0 ? { timeline } : {});
 } finally {
 	await service.close();
 	await rm(directory, { recursive: true, force: true });
 }
 
 /** As the unit starts it: a descriptor for readiness, which a shell that becomes the program hands over, here as standard output. */
-function asUnit(name: string, file: string, words: readonly string[]): Program {
+function asUnit(
+	name: string,
+	file: string,
+	words: readonly string[],
+	environment: Readonly<Record<string, string>> = {},
+): Program {
 	const script = 'export LISTEN_PID=$$; exec "$@" 3>&1';
 	return {
 		name,
@@ -96,8 +131,29 @@ function asUnit(name: string, file: string, words: readonly string[]): Program {
 			LISTEN_FDS: '1',
 			LISTEN_FDNAMES: 'notify',
 			NOTIFY_SOCKET: '/nonexistent',
+			...environment,
 		},
 	};
+}
+
+/** F1 and the agent as a device of this service; over wss, the agent once more with the service's authority in its settings. */
+async function pairedPrograms(
+	to: EmbeddedService,
+	kind: 'ws' | 'wss',
+	floorFile: string,
+	agentFile: string,
+): Promise<readonly [Program, Program, ...Program[]]> {
+	const caFile = fixture('ca.pem');
+	const own = kind === 'wss' ? [`network.caFile=${caFile}`] : [];
+	const paired = await pairOnce(to, join(directory, kind), own);
+	const url = channelUrl(to.url, DEFAULT_CHANNEL_PATH).href;
+	const usual: Readonly<Record<string, string>> = kind === 'wss' ? { NODE_EXTRA_CA_CERTS: caFile } : {};
+	const run = ['run', ...paired.flags];
+	return [
+		asUnit('F1: ws only', floorFile, [url, paired.tokenFile], usual),
+		asUnit('idv-agent run', agentFile, run, usual),
+		...own.map((set) => asUnit('idv-agent run, private authority', agentFile, [...run, '--set', set])),
+	];
 }
 
 async function buildFloor(): Promise<string> {
@@ -140,29 +196,24 @@ async function packageFigures(executable: string): Promise<void> {
 		{ name: 'stripped Node, packed the same way', figures: { 'package, MB': await megabytes(nodes) } },
 		{ name: 'idv-agent.deb', figures: { 'package, MB': await megabytes(ours) } },
 	];
-	console.log(
-		`\nPackage\n${formatTable(
-			results.map((result) => ({ ...result, samples: [] })),
-			2,
-		)}`,
-	);
+	const packages = results.map((result) => ({ ...result, samples: [] }));
+	ratios.add('package', packages);
+	console.log(`\nPackage\n${formatTable(packages, 2)}`);
 }
 
 async function startFigures(
-	programs: readonly Program[],
-	marks: ReadonlyMap<Program, Marks>,
-	rounds: number,
 	what: string,
+	programs: readonly Program[],
+	rounds: number,
 	before: (program: Program) => Promise<void> = async () => {},
 ): Promise<void> {
 	if (rounds < 1) return;
 	const results = await measureInTurns(programs, rounds, async (program) => {
 		await before(program);
 		const running = start(program);
-		const { online = /./, ready } = marks.get(program) ?? {};
 		try {
-			const untilReady = ready && running.untilLine(ready, 60_000);
-			const figures = { 'exec to online, ms': await running.untilLine(online, 60_000) };
+			const untilReady = program === programs[0] ? null : running.untilLine(READY, 60_000);
+			const figures = { 'exec to online, ms': await running.untilLine(ONLINE, 60_000) };
 			return untilReady ? { ...figures, 'exec to READY, ms': await untilReady } : figures;
 		} finally {
 			await running.stop();
@@ -188,12 +239,38 @@ function withAll(results: readonly Result[]): Result[] {
 	];
 }
 
-async function longFigures(programs: readonly Program[], marks: ReadonlyMap<Program, Marks>): Promise<void> {
-	const all = programs.map((program) => ({ program, running: start(program) }));
+/** Those that are installed; the others are named. */
+async function installedPeers(): Promise<Program[]> {
+	await writeFile(
+		join(directory, 'zabbix.conf'),
+		`Server=127.0.0.1\nHostname=bench\nListenIP=127.0.0.1\nListenPort=10${process.pid % 10}50\nLogType=console\nControlSocket=${directory}/zabbix.sock\n`,
+	);
+	await writeFile(
+		join(directory, 'mender.conf'),
+		JSON.stringify({
+			ServerURL: 'https://127.0.0.1:9',
+			UpdatePollIntervalSeconds: 1800,
+			InventoryPollIntervalSeconds: 28_800,
+		}),
+	);
+	await mkdir(join(directory, 'mender'), { recursive: true });
+	const absent = PEERS.filter(({ command }) => !existsSync(command));
+	if (absent.length > 0) console.log(`\nNot installed, and not measured: ${absent.map(({ name }) => name).join(', ')}`);
+	return PEERS.filter((peer) => !absent.includes(peer)).map((peer) => ({ ...peer, cwd: directory }));
+}
+
+async function longFigures(programs: readonly Program[]): Promise<void> {
+	const peers = (await installedPeers()).map((program) => ({ program, running: start(program) }));
+	const own = programs.map((program) => ({ program, running: start(program) }));
 	const [settleMs, idleMs] = [Number(values['settle-seconds']) * 1000, Number(values['idle-seconds']) * 1000];
 	try {
-		await Promise.all(all.map(({ program, running }) => running.untilLine(marks.get(program)?.online ?? /./)));
+		await Promise.all(own.map(({ running }) => running.untilLine(ONLINE)));
 		await pause(settleMs);
+		const all = [...own, ...peers].filter(({ program, running }) => {
+			if (existsSync(`/proc/${running.pid}/smaps_rollup`) && readMemory(running.pid).anonymous > 0) return true;
+			console.log(`\n${program.name} has ended by itself and is not measured.`);
+			return false;
+		});
 		const memory = all.map(({ running }) => readMemory(running.pid));
 		const before = all.map(({ running }) => readThreadsCpuMs(running.pid));
 		await pause(idleMs);
@@ -201,6 +278,7 @@ async function longFigures(programs: readonly Program[], marks: ReadonlyMap<Prog
 			const figures = {
 				'PSS, MiB': (memory[index]?.pss ?? 0) / MIB,
 				'anonymous, MiB': (memory[index]?.anonymous ?? 0) / MIB,
+				threads: readdirSync(`/proc/${running.pid}/task`).length,
 				'CPU, ms an idle minute': (readThreadsCpuMs(running.pid) - (before[index] ?? 0)) / (idleMs / 60_000),
 			};
 			return { name: program.name, figures, samples: [figures] };
@@ -210,7 +288,7 @@ async function longFigures(programs: readonly Program[], marks: ReadonlyMap<Prog
 			`\nMemory after ${settleMs / 1000} s, CPU over ${idleMs / 1000} idle s (F1 sends no heartbeat)\n${formatTable(results)}`,
 		);
 	} finally {
-		await Promise.all(all.map(({ running }) => running.stop()));
+		await Promise.all([...own, ...peers].map(({ running }) => running.stop()));
 	}
 }
 

@@ -2,6 +2,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { startDaemon } from '../../src/daemon/daemon.runner.ts';
+import { createEventStore } from '../../src/events/store.edge.ts';
 import type { EmbeddedService } from '../../src/service/embedded-service.ts';
 import { choosePaths } from '../../src/settings/paths.runner.ts';
 
@@ -35,4 +36,25 @@ export async function pairOnce(
 	await writeFile(tokenFile, state.connections.at(-1)?.token ?? '', { mode: 0o600 });
 	await daemon.stop();
 	return { flags, tokenFile };
+}
+
+/** A thousand events in the state directory, as on a device whose application was away. */
+export async function keepEvents(stateDir: string): Promise<void> {
+	const store = createEventStore({
+		directory: stateDir,
+		epoch: 'bench',
+		bounds: { maxCount: 1000, maxBytes: 4 * 1024 * 1024, maxAgeMs: 86_400_000 },
+	});
+	for (let number = 1; number <= 1000; number += 1)
+		store.append({
+			at: new Date().toISOString(),
+			type: 'notification',
+			kind: 'session.started',
+			serviceId: `n-${number}`,
+			workflowId: 'document-check',
+			format: 'json',
+			content: JSON.stringify({ type: 'session.started', id: `n-${number}`, sessionId: '65a1b2c3d4e5f60718293a4b' }),
+		} as Parameters<typeof store.append>[0]);
+	await store.settled();
+	store.close();
 }

@@ -42,8 +42,8 @@ export function collectRatios() {
 				}),
 			);
 		},
-		/** The warning, if there is reason for one, and with `asJson` the line. */
-		print(asJson: boolean): void {
+		/** The warning, if there is reason for one, and with `asJson` the line. @param more fields of the line. */
+		print(asJson: boolean, more: object = {}): void {
 			const spread = Math.max(0, ...spreads);
 			const load = loadavg()[0] ?? 0;
 			const isNoisy = spread > MAX_SPREAD;
@@ -51,7 +51,13 @@ export function collectRatios() {
 				process.stderr.write(
 					`\nWarning: F1's own figures spread by ${Math.round(spread * 100)} % (load ${load.toFixed(1)}): this machine is too busy, and the ratios above are worth nothing.\n`,
 				);
-			const told = { ratios: tables, spreadOfFloor: Number(spread.toFixed(3)), load: Number(load.toFixed(2)), isNoisy };
+			const told = {
+				ratios: tables,
+				spreadOfFloor: Number(spread.toFixed(3)),
+				load: Number(load.toFixed(2)),
+				isNoisy,
+				...more,
+			};
 			if (asJson) process.stdout.write(`${JSON.stringify(told)}\n`);
 		},
 	};

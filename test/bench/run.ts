@@ -13,7 +13,6 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { bundle } from '../../scripts/bundle.ts';
-import { createEventStore } from '../../src/events/store.edge.ts';
 import { createLocalClient } from '../../src/local-api/client.edge.ts';
 import { channelUrl, DEFAULT_CHANNEL_PATH } from '../../src/protocol/endpoints.ts';
 import { LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
@@ -27,7 +26,7 @@ import {
 	readThreadsCpuMs,
 	start,
 } from './measure.ts';
-import { flagsFor, pairOnce } from './paired-device.ts';
+import { flagsFor, keepEvents, pairOnce } from './paired-device.ts';
 import { collectRatios } from './ratios.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
@@ -169,23 +168,7 @@ async function tlsFigures(node: string, environment: Program['environment']): Pr
 
 /** The same with 1,000 events kept, as on a device whose application was away. */
 async function eventFigures(floor: Program, agent: Program, stateDir: string): Promise<void> {
-	const store = createEventStore({
-		directory: stateDir,
-		epoch: 'bench',
-		bounds: { maxCount: 1000, maxBytes: 4 * MIB, maxAgeMs: 86_400_000 },
-	});
-	for (let number = 1; number <= 1000; number += 1)
-		store.append({
-			at: new Date().toISOString(),
-			type: 'notification',
-			kind: 'session.started',
-			serviceId: `n-${number}`,
-			workflowId: 'document-check',
-			format: 'json',
-			content: JSON.stringify({ type: 'session.started', id: `n-${number}`, sessionId: '65a1b2c3d4e5f60718293a4b' }),
-		} as Parameters<typeof store.append>[0]);
-	await store.settled();
-	store.close();
+	await keepEvents(stateDir);
 	await startFigures('ws, 1,000 events kept', [floor, agent]);
 }
 
