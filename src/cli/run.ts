@@ -30,7 +30,6 @@ async function run(flags: AskFlags): Promise<void> {
 		env: process.env,
 		sets: flags.set ?? [],
 		listen: handedSockets(),
-		trimHeap,
 	}).then((daemon) => {
 		daemon.log.info('started', { version: VERSION, pid: process.pid });
 		// Memory that only the start needed would stay resident for months.

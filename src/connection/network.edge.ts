@@ -17,6 +17,8 @@ import { type Inspection, inspect, type Reach, reach } from './inspect.edge.ts';
 const CONNECT_MS = 10_000;
 /** How long one address of a host is tried before the next: Node's own 250 ms gives up on slow lines. */
 const FAMILY_ATTEMPT_MS = 3000;
+/** When a kept connection is silent, the kernel asks so often whether it lives: Node's own second would be traffic all day. */
+const KEEP_ALIVE_MS = 30_000;
 
 export interface NetworkSettings {
 	/** `http://` or `https://` address of a proxy, with user and password if it wants them. Empty: none, whatever the environment says. */
@@ -32,8 +34,11 @@ export interface NetworkSettings {
 }
 
 export interface Network {
-	/** What `ws` connects with; `undefined` where it needs nothing of its own. */
-	channelAgent(url: URL): HttpAgent | undefined;
+	/**
+	 * What `ws` connects with; `undefined` where it needs nothing of its own.
+	 * @param keepAlive whether it keeps a connection between two requests; default `false`.
+	 */
+	channelAgent(url: URL, keepAlive?: boolean): HttpAgent | undefined;
 	/** What requests are sent with. Follows no redirect and retries nothing. */
 	dispatcher(): Promise<Dispatcher>;
 	/** Whether a proxy stands between this device and the URL. */
@@ -70,12 +75,12 @@ export async function createNetwork(
 	};
 
 	return {
-		channelAgent(url) {
+		channelAgent(url, keepAlive = false) {
 			const proxy = proxyFor(url);
 			const secure = url.protocol === 'wss:';
 			if (proxy === null && (!secure || tls === null)) return undefined;
-			const key = `${url.protocol}${proxy ?? ''}`;
-			const agent = agents.get(key) ?? createAgent(secure, proxy, tls);
+			const key = `${url.protocol}${keepAlive}${proxy ?? ''}`;
+			const agent = agents.get(key) ?? createAgent(secure, proxy, tls, { keepAlive });
 			agents.set(key, agent);
 			return agent;
 		},
@@ -101,10 +106,13 @@ function createAgent(
 	secure: boolean,
 	proxy: string | null,
 	tls: SecureContext | null,
-	{ acceptsAll = false } = {},
+	{ acceptsAll = false, keepAlive = false } = {},
 ): HttpAgent {
-	if (!secure) return new HttpAgent({ proxyEnv: { http_proxy: proxy ?? undefined } });
+	if (!secure)
+		return new HttpAgent({ keepAlive, keepAliveMsecs: KEEP_ALIVE_MS, proxyEnv: { http_proxy: proxy ?? undefined } });
 	return new HttpsAgent({
+		keepAlive,
+		keepAliveMsecs: KEEP_ALIVE_MS,
 		rejectUnauthorized: !acceptsAll,
 		...(tls && { secureContext: tls }),
 		...(proxy !== null && { proxyEnv: { https_proxy: proxy } }),

@@ -49,8 +49,6 @@ export interface DaemonOptions extends SettingsSources {
 	readonly logTo?: LogDestination;
 	/** Root of the file system that is asked for the device's identity; default `/`. */
 	readonly machineRoot?: string;
-	/** Gives back memory that only a first time needed; default nothing. */
-	readonly trimHeap?: () => void;
 }
 
 export type Daemon = Awaited<ReturnType<typeof startDaemon>>;
@@ -268,7 +266,6 @@ export async function startDaemon(options: DaemonOptions) {
 					settings: () => settings().telemetry,
 					network: () => runtime.network,
 					redact: (text) => redact(text, secrets),
-					onFirstDelivery: () => options.trimHeap?.(),
 				});
 			}
 		};

@@ -29,7 +29,7 @@ const PACKED_FROM_BYTES = 8192;
 /** An answer says nothing in more bytes than these, and a store that never ends it is not listened to. */
 const MAX_ANSWER_BYTES = 4096;
 /** A handshake for each delivery would cost more than the delivery. */
-const keptOpen = new HttpsAgent({ keepAlive: true, maxSockets: 1 });
+const keptOpen = new HttpsAgent({ keepAlive: true, keepAliveMsecs: 30_000, maxSockets: 1 });
 
 /** @throws whatever the line does; an answer of any status is returned. */
 export async function deliver({ url, headers, body, agent, deadlineMs, signal }: Delivery): Promise<DeliveryAnswer> {

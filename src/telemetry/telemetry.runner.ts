@@ -45,8 +45,6 @@ export interface TelemetryParts {
 	readonly registerSecret: (secret: string) => void;
 	/** Takes secrets out of a text that leaves the device. */
 	readonly redact: (text: string) => string;
-	/** Called once: what was loaded for the first delivery is in place. */
-	readonly onFirstDelivery: () => void;
 }
 
 export type Telemetry = ReturnType<typeof startTelemetry>;
@@ -125,7 +123,7 @@ export function startTelemetry(parts: TelemetryParts) {
 			url,
 			headers: { 'user-agent': parts.userAgent, ...headers },
 			body: encodeRequest(labels, status.agentVersion, [...pending, current]),
-			agent: parts.network().channelAgent(asChannel),
+			agent: parts.network().channelAgent(asChannel, true),
 			deadlineMs: DEADLINE_MS,
 			signal,
 		});
@@ -133,7 +131,6 @@ export function startTelemetry(parts: TelemetryParts) {
 		// What a store cannot take now it will not take later: it must not hold up what follows.
 		if (isGood || answer.status === 400 || answer.status === 413) changes.delivered(pending);
 		if (isGood) {
-			if (!hasDelivered) parts.onFirstDelivery();
 			hasDelivered = true;
 			seenAll = now;
 			failures = 0;

@@ -48,7 +48,12 @@ async function measure(): Promise<void> {
 	});
 	const seconds = Number(values.seconds);
 	const directory = await mkdtemp(join(tmpdir(), 'idv-agent-bench-'));
-	const service = await startService();
+	const tls = {
+		cert: readFileSync(join(TLS, 'server.pem'), 'utf8'),
+		key: readFileSync(join(TLS, 'server.key'), 'utf8'),
+	};
+	// As on a device: what https costs has been paid for the channel.
+	const service = await startService({ port: 0, tls });
 	const store = fork(import.meta.filename, ['store']);
 	const port = await new Promise<number>((resolve) => store.once('message', (told) => resolve(Number(told))));
 	const pushed = () =>
@@ -69,7 +74,7 @@ async function measure(): Promise<void> {
 		const floors = { push: 'test/bench/floor-push.ts' };
 		await bundle({ root: ROOT, entries: floors, outDir: join(directory, 'floor'), singleFile: true });
 		const agent = async (name: string, sets: readonly string[]) => {
-			const { flags } = await pairOnce(service, join(directory, name));
+			const { flags } = await pairOnce(service, join(directory, name), [`network.caFile=${caFile}`]);
 			const args = ['run', ...flags, ...sets.flatMap((set) => ['--set', set])];
 			const started = start({ name, command, args: [join(directory, 'dist', 'idv-agent.cjs'), ...args], environment });
 			running.push(started);

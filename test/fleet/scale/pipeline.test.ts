@@ -22,7 +22,7 @@ const CADENCE_SECONDS = Math.max(15, DEVICES / 200);
 /** A device that follows well must have time for it on a busy machine. */
 const LIMIT_SECONDS = Math.max(10, DEVICES / 200);
 const POLL_SECONDS = Math.max(30, DEVICES / 100);
-const TIMEOUT_MS = 60_000 + DEVICES * 45;
+const TIMEOUT_MS = 180_000 + DEVICES * 45;
 
 interface Outcome {
 	readonly status: number;
