@@ -110,8 +110,9 @@ export function streamEvents(
 		return sink.sendAll(framesOf(shownTo(application, entries)));
 	};
 	const live = (entries: readonly Entry[]) => {
-		if (!send(entries) || !sink.isBehind) return;
-		// The store has what waits for this reader: memory need not hold it as well.
+		const isPiece = firstOf(entries, PIECE) === entries;
+		if (isPiece && (!send(entries) || !sink.isBehind)) return;
+		// The store has what waits for this reader, and what is too much at once: memory need not hold it as well.
 		stop();
 		begin();
 	};
