@@ -31,7 +31,7 @@ ${parts.join('\n')}
 export function drawTimeline(timeline: NonNullable<Figures['timeline']>): string {
 	const [floor = {}, agent = {}] = Object.values(timeline);
 	const steps = Object.entries(agent).toSorted(([, one], [, other]) => one - other);
-	const [left, wide] = [270, 500];
+	const [left, wide] = [270, 440];
 	const longest = Math.max(...Object.values(agent), ...Object.values(floor));
 	const at = (ms: number) => left + (ms / longest) * wide;
 	let before = 0;

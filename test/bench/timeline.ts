@@ -12,7 +12,7 @@ import { median, type Program } from './measure.ts';
 
 /** In the order in which they are drawn; the first call that fits is taken. */
 const STEPS: readonly (readonly [name: string, call: RegExp])[] = [
-	['Node runs the program', /openat\(.*program-[0-9a-f]+\.cache|openat\(.*\/token"/],
+	['Node runs the program', /openat\(.*program-[0-9a-f]+\.cache/],
 	['its modules are loaded', /openat\(.*\/sys\/class\/dmi/],
 	['settings are read', /openat\(.*\/checked\.json/],
 	['the state is read, its lock taken', /openat\(.*\/state\.json"/],
