@@ -110,9 +110,10 @@ export function streamEvents(
 		return sink.sendAll(framesOf(shownTo(application, entries)));
 	};
 	const live = (entries: readonly Entry[]) => {
-		const isPiece = firstOf(entries, PIECE) === entries;
+		// Many that were flushed together could be more than may wait for a reader, which would count as slow at once.
+		const isPiece = firstOf(entries, PIECE).length === entries.length;
 		if (isPiece && (!send(entries) || !sink.isBehind)) return;
-		// The store has what waits for this reader, and what is too much at once: memory need not hold it as well.
+		// The store has what waits for this reader: memory need not hold it as well.
 		stop();
 		begin();
 	};
