@@ -1,11 +1,10 @@
 /** Many applications at once, and some that do not read: nobody is slowed by another, nobody loses an event. */
 import { once } from 'node:events';
 import { type ClientRequest, type IncomingMessage, request } from 'node:http';
-import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { createEventStreamParser, type ServerSentEvent } from '../../src/local-api/client.edge.ts';
 import { LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
 import type { EmbeddedService } from '../../src/service/embedded-service.ts';
-import { holdFlushes } from '../fixtures/held-flushes.ts';
 import { givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
 import { addressOf, ask } from '../local-api/local-asking.ts';
 import { givenService } from '../service/fixture.ts';
@@ -57,23 +56,6 @@ test('a hundred consumers get every event, in order, each under its own name', a
 	);
 	for (const { json } of acknowledged) expect(json).toMatchObject({ position: newestEventId });
 	expect(await device.events()).toEqual([]);
-});
-
-test('events that shared one flush are no reason to call a quick consumer slow, however many they are', async () => {
-	const service = await givenService();
-	const device = await givenPairedAgent(service);
-	const reading = readNumbers(await openStream(device), 61);
-	const { next } = holdFlushes((file) => file === 'events.db-tail');
-	service.notify({ type: 'n', number: 0 });
-	const first = await next();
-	for (const number of upTo(60)) service.notify({ type: 'n', number: number + 1, filler: 'x'.repeat(40_000) });
-	await vi.waitFor(() => expect(device.agent.events.appendedId).toMatch(/-62$/));
-	first.release();
-	(await next()).release();
-	expect((await reading).map(({ event, data }) => (event === 'closed' ? data : event))).not.toContain(
-		'{"reason":"slow"}',
-	);
-	expect((await reading).filter(isNumbered).map(numberIn)).toEqual(upTo(61));
 });
 
 describe('a consumer that does not read', () => {
