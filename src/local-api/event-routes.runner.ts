@@ -110,7 +110,9 @@ export function streamEvents(
 		return sink.sendAll(framesOf(shownTo(application, entries)));
 	};
 	const live = (entries: readonly Entry[]) => {
-		if (!send(entries) || !sink.isBehind) return;
+		// Many that were flushed together could be more than may wait for a reader, which would count as slow at once.
+		const isPiece = firstOf(entries, PIECE).length === entries.length;
+		if (isPiece && (!send(entries) || !sink.isBehind)) return;
 		// The store has what waits for this reader: memory need not hold it as well.
 		stop();
 		begin();

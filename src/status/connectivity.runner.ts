@@ -150,7 +150,7 @@ export function trackConnectivity({ clock, log, events, silenceLimitMs }: Connec
 			const is = onlineLink(after);
 			if (is && !was) cameOnline(is);
 			else if (is && was && is.generation !== was.generation) {
-				isWhole(clock.monotonicMs());
+				// Nothing has to have come on its channel yet: it counts as online after a while of silence, too.
 				loggedMove = { generation: 0, code: '' };
 				log.info('moved over without being offline', { generation: is.generation, ...fieldsOf(is) });
 			}

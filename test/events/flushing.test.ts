@@ -1,46 +1,15 @@
 /** Flushes of the events beside the main thread. A flush is held open where `node:fs` begins it, as a disk does that needs a second for it. */
-import { EventEmitter, once } from 'node:events';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
+import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { allBut } from '../../src/events/erasure.ts';
 import type { Entry } from '../../src/events/event.ts';
 import { createEventStore, type DurableEventStore, type EventStoreOptions } from '../../src/events/store.edge.ts';
 import { startService } from '../../src/service/embedded-service.ts';
+import { holdFlushes } from '../fixtures/held-flushes.ts';
 import { givenPairedAgent } from '../harness/harness.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
-
-interface Held {
-	readonly file: string;
-	/** Of the file when its flush began. */
-	readonly bytes: number;
-	release(error?: Error): void;
-}
-
-/** From now on flushes of these files wait for the test. */
-function holdFlushes(isHeld: (file: string) => boolean = () => true) {
-	const real = fs.fsync;
-	const begun = new EventEmitter();
-	const held: Held[] = [];
-	const spy = vi.spyOn(fs, 'fsync').mockImplementation((descriptor, callback) => {
-		const file = path.basename(fs.readlinkSync(`/proc/self/fd/${descriptor}`));
-		if (!isHeld(file)) return real(descriptor, callback);
-		const { size: bytes } = fs.fstatSync(descriptor);
-		held.push({ file, bytes, release: (error) => (error ? callback(error) : real(descriptor, callback)) });
-		begun.emit('flush');
-	});
-	onTestFinished(() => spy.mockRestore());
-	return {
-		/** Those that nobody has taken. */
-		held,
-		/** The next one. */
-		async next(): Promise<Held> {
-			if (held.length === 0) await once(begun, 'flush');
-			return held.shift() as Held;
-		},
-	};
-}
 
 const EIO = Object.assign(new Error('EIO: i/o error, fsync'), { code: 'EIO' });
 let directory: string;

@@ -130,22 +130,22 @@ export const NAMED: readonly NamedFault[] = [
 	{
 		name: 'the newest events are not flushed',
 		file: 'src/events/event-tail.edge.ts',
-		from: 'if (flushes) fdatasyncSync(into);',
+		from: 'if (flushes) yield into;',
 		to: '',
 		tests: 'test/base/files.test.ts',
 	},
 	{
 		name: 'the name of the newest events is not flushed',
 		file: 'src/events/event-tail.edge.ts',
-		from: 'fsyncSync(directory);',
+		from: 'if (isNew) yield* flushNames(file);',
 		to: '',
 		tests: 'test/base/files.test.ts',
 	},
 	{
 		name: 'commits of the database are not flushed',
 		file: 'src/events/event-table.edge.ts',
-		from: 'synchronous = FULL',
-		to: 'synchronous = OFF',
+		from: "database.exec('COMMIT');\n\t\t\tyield log;",
+		to: "database.exec('COMMIT');",
 		tests: 'test/base/files.test.ts',
 	},
 	{

@@ -130,5 +130,7 @@ export async function createDevice(site: Site, first?: string) {
 	service.notify({ type: 'kept', id: 'kept' });
 	await must('until idv-agent events --json | grep -q kept; do sleep 0.2; done');
 	pairedAt = (await device.status()).pairedAt;
+	// What this suite has written is not what a power cut is to be tried on.
+	await must('sync');
 	return device;
 }
