@@ -17,8 +17,8 @@ import { credentialsOf, givenService, send } from '../service/fixture.ts';
 
 const REGISTER = { method: 'POST', path: ENDPOINTS.deviceConnection };
 
-/** From now on what the disk should flush waits for the test. */
-async function holdFlushes(directory: string) {
+/** From now on every flush of the state, which goes through `node:fs/promises`, waits for the test. */
+async function holdStateFlushes(directory: string) {
 	const probe = await open(directory);
 	const handles = Object.getPrototypeOf(probe) as FileHandle;
 	await probe.close();
@@ -422,7 +422,7 @@ describe('while a code is being spent', () => {
 
 	test('the channel is opened while the disk flushes what it brought, and success is told only after that', async () => {
 		const { device, pairing, release } = await givenHeldPairing();
-		const flush = await holdFlushes(device.home.directory);
+		const flush = await holdStateFlushes(device.home.directory);
 		const told = pairing.then(() => flush.isHeld);
 		release();
 		await device.untilLive('check-in');
