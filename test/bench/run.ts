@@ -209,6 +209,6 @@ async function pairingFigures(node: string): Promise<void> {
 	});
 	ratios.add('pairing', figures);
 	console.log(
-		`\nPairing (median of ${rounds}; the agent also tries the disk and the network first, and saves three times)\n${formatTable(figures)}`,
+		`\nPairing (median of ${rounds}; the agent also tries the disk and the network first, and saves twice)\n${formatTable(figures)}`,
 	);
 }
