@@ -204,7 +204,7 @@ export function createPairing(parts: PairingParts): Pairing {
 		const desired = { ...parts.registrationFor(identity, baseUrl, request.workflowId), request };
 		const saved = { ...parts.toSaved(desired, token), obtainedAt: kept.at };
 		const saving = savePairing({ ...kept, workflowId: request.workflowId }, identity, saved);
-		// What was set aside is gone when the device is online; no person waits for this.
+		// No caller is waiting: what was set aside is gone when the device is online.
 		await saving;
 		return { desired, connection: knownConnection(saved, parts.clock, service()).connection, saved: saving };
 	}
