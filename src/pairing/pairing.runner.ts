@@ -63,8 +63,6 @@ export interface PairingParts {
 export interface Paired {
 	readonly desired: DesiredRegistration;
 	readonly connection: Connection;
-	/** Resolves when the disk has it, or has refused it. */
-	readonly saved: Promise<void>;
 }
 
 /** Refusals of a registration without a workflow that say no more than that. */
@@ -160,11 +158,8 @@ export function createPairing(parts: PairingParts): Pairing {
 		});
 		if (plan.isRescue) await checkIssuer(connection.token);
 		const desired = { ...asked, request: { ...asked.request, workflowId } };
-		const { pairing } = stateWriter.state;
-		const saved = savePairing({ ...plan, workflowId, keepEvents }, identity, parts.toSaved(desired, connection.token));
-		// What another service sends is not kept before the disk knows that the device is moving there.
-		if (pairing) await saved;
-		return { desired, connection, saved };
+		await savePairing({ ...plan, workflowId, keepEvents }, identity, parts.toSaved(desired, connection.token));
+		return { desired, connection };
 	}
 
 	/** A rescue never moves a device to another tenant; its own Connection stays. */
@@ -181,17 +176,16 @@ export function createPairing(parts: PairingParts): Pairing {
 		);
 	}
 
-	/** It is in the state at once, and on the disk when this resolves, unless that is full. */
 	async function savePairing(plan: Pairs, identity: CompleteIdentity, saved: SavedConnection): Promise<void> {
 		const { ms, isServices } = parts.time.best();
 		const at = new Date(ms).toISOString();
 		stateWriter.keep((state) => withPairing(state, plan, identity, saved, { at, isServices }));
-		const { baseUrl, workflowId, sessionId } = plan;
-		parts.log.info('paired', { host: new URL(baseUrl).host, workflowId, deviceId: identity.deviceId.value });
 		// The code is used up: the device goes online with what it brought, even if the disk is full; the status reports that.
 		await parts.store.save(stateWriter.state).catch(() => {});
 		// Its attempt is over in the state: a file that cannot be removed now is removed at the next start, and never used.
 		await answers.drop().catch(() => {});
+		const { baseUrl, workflowId, sessionId } = plan;
+		parts.log.info('paired', { host: new URL(baseUrl).host, workflowId, deviceId: identity.deviceId.value });
 		if (sessionId !== null) parts.receive(baseUrl, () => keepSession(parts.events, sessionId, { workflowId, at }));
 	}
 
@@ -203,10 +197,8 @@ export function createPairing(parts: PairingParts): Pairing {
 		// The registration that was made, not the one that would be asked for now: where they differ, the device moves on from there.
 		const desired = { ...parts.registrationFor(identity, baseUrl, request.workflowId), request };
 		const saved = { ...parts.toSaved(desired, token), obtainedAt: kept.at };
-		const saving = savePairing({ ...kept, workflowId: request.workflowId }, identity, saved);
-		// No caller is waiting: what was set aside is gone when the device is online.
-		await saving;
-		return { desired, connection: knownConnection(saved, parts.clock, service()).connection, saved: saving };
+		await savePairing({ ...kept, workflowId: request.workflowId }, identity, saved);
+		return { desired, connection: knownConnection(saved, parts.clock, service()).connection };
 	}
 
 	async function finishKept(): Promise<void> {
@@ -236,13 +228,10 @@ export function createPairing(parts: PairingParts): Pairing {
 		pairs: Promise<Paired>,
 	): Promise<PairResult> {
 		// The promise of the answer is wrapped: the next code may come as soon as this one is redeemed.
-		const redeeming = pairs.then(async (paired) => {
-			// The channel is opened while the disk flushes; success is told when both are done.
-			const answer = parts.goOnline(paired);
-			answer.catch(() => {});
-			await paired.saved;
-			return { answer, workflowId: paired.desired.request.workflowId };
-		});
+		const redeeming = pairs.then((paired) => ({
+			answer: parts.goOnline(paired),
+			workflowId: paired.desired.request.workflowId,
+		}));
 		pairing.underWay = redeeming.catch(() => {});
 		const { answer, workflowId } = await redeeming.finally(() => {
 			pairing.underWay = null;

@@ -1,9 +1,8 @@
-import { type FileHandle, mkdir, open, rmdir } from 'node:fs/promises';
+import { mkdir, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
 import { ENDPOINTS } from '../../src/protocol/endpoints.ts';
-import { LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
 import {
 	DEVICE_ID,
 	givenAgent,
@@ -16,26 +15,6 @@ import {
 import { credentialsOf, givenService, send } from '../service/fixture.ts';
 
 const REGISTER = { method: 'POST', path: ENDPOINTS.deviceConnection };
-
-/** From now on every flush of the state, which goes through `node:fs/promises`, waits for the test. */
-async function holdStateFlushes(directory: string) {
-	const probe = await open(directory);
-	const handles = Object.getPrototypeOf(probe) as FileHandle;
-	await probe.close();
-	const { sync } = handles;
-	const held = Promise.withResolvers<void>();
-	const state = { isHeld: true, release: held.resolve };
-	const spy = vi.spyOn(handles, 'sync').mockImplementation(async function (this: FileHandle) {
-		await held.promise;
-		state.isHeld = false;
-		return sync.call(this);
-	});
-	onTestFinished(() => {
-		held.resolve();
-		spy.mockRestore();
-	});
-	return state;
-}
 
 /** What a refused pairing said. */
 async function refusalOf(pairing: Promise<unknown>): Promise<AgentError['failure']> {
@@ -418,19 +397,6 @@ describe('while a code is being spent', () => {
 		await stopped;
 		const again = await givenAgent({ home: device.home });
 		await again.untilLive('check-in');
-	});
-
-	test('the channel is opened while the disk flushes what it brought, and success is told only after that', async () => {
-		const { device, pairing, release } = await givenHeldPairing();
-		const flush = await holdStateFlushes(device.home.directory);
-		const told = pairing.then(() => flush.isHeld);
-		release();
-		await device.untilLive('check-in');
-		// A whole round on another socket: whatever could be told by now has been.
-		await device.client.request('admin', 'GET', LOCAL_ROUTES.status);
-		flush.release();
-		expect(await told).toBe(false);
-		expect(await pairing).toMatchObject({ online: true });
 	});
 
 	test('one that comes while the agent stops is not spent', async () => {
