@@ -350,7 +350,15 @@ function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent,
 		const dueMs = Math.max(event.atMs, connection.obtainedAtMs + connection.lifeMs * share);
 		effects.push({ type: 'renewAt', generation, atMs: dueMs });
 	}
-	if (!isNext) return { supervision: { ...supervision, budget, current: moved }, effects };
+	if (!isNext) {
+		const online = { ...supervision, budget, current: moved };
+		const { next } = supervision;
+		// What the renewal waits for may be over, and the Connection would end before it is tried again.
+		const endsAtMs = connection.obtainedAtMs + (connection.lifeMs ?? Number.POSITIVE_INFINITY);
+		const isLate = next?.reason === 'renewal' && next.state.name === 'registerWait' && next.state.untilMs >= endsAtMs;
+		if (!isLate) return { supervision: online, effects };
+		return followedBy(effects, stepLink(online, next, { type: 'retryRequested', atMs: event.atMs }, random));
+	}
 	effects.push(...drop(supervision.current, event.atMs, random));
 	return followedBy(effects, reconcile({ ...supervision, budget, current: moved, next: null }, [], event.atMs, random));
 }

@@ -158,8 +158,9 @@ function performForLink(
 		world.device = withConnection(world.device, saved(registration, effect.connection.token));
 		return;
 	}
-	// A retry, or a setting that was corrected, is the one thing that may overtake a timer.
-	const hurries = event.type === 'retryRequested' || event.type === 'settingsChanged';
+	// A retry, or a setting that was corrected, may overtake a timer; so may a channel that is back, for a renewal that would come too late.
+	const hurries =
+		event.type === 'retryRequested' || event.type === 'settingsChanged' || isLastChance(before, generation, event);
 	const overtakes = busy?.type === 'timer' && hurries;
 	must(!busy || overtakes, 'a link has one thing under way');
 	if (effect.type === 'wait') {
@@ -182,6 +183,15 @@ function performForLink(
 		);
 	const type = effect.type === 'register' ? 'request' : 'channel';
 	world.underWay.set(generation, { type, attempt: effect.attempt });
+}
+
+function isLastChance({ current, next }: Supervision, generation: number, event: SupervisorEvent): boolean {
+	if (event.type !== 'link' || event.event.type !== 'channelConfirmed') return false;
+	if (event.generation !== current?.generation || generation !== next?.generation || next.reason !== 'renewal')
+		return false;
+	const connection = connectionOf(current.state);
+	if (connection === null || connection.lifeMs === null || next.state.name !== 'registerWait') return false;
+	return next.state.untilMs >= connection.obtainedAtMs + connection.lifeMs;
 }
 
 function tokenOf(credential: Extract<LinkEffect, { type: 'register' }>['credential']): string | null {

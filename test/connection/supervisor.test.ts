@@ -402,6 +402,22 @@ describe('renewal', () => {
 		expect(said(withLife(null, 0.5).effects)).toEqual(['1 linkPromoted']);
 	});
 
+	test.each([
+		{ waitMs: 600_000, done: ['1 linkPromoted', '1 renewAt', '2 register'] },
+		{ waitMs: 60_000, done: ['1 linkPromoted', '1 renewAt'] },
+	])(
+		'that waits $waitMs ms when the channel is back is tried at once only if the Connection would end before',
+		({ waitMs, done }) => {
+			const endMs = DAY;
+			const cut = tell(due(alone).supervision, 'current', ended(), endMs - 310_000).supervision;
+			const busy = failure('service-overloaded', 'busy', { retryAfterMs: waitMs });
+			const waiting = tell(cut, 'next', registerFailed(busy), endMs - 300_000).supervision;
+			expect(waiting.next?.state.name).toBe('registerWait');
+			const dialled = tell(waiting, 'current', timer, endMs - 290_000).supervision;
+			expect(said(tell(dialled, 'current', confirmed, endMs - 280_000).effects)).toEqual(done);
+		},
+	);
+
 	test('registers anew and moves over, make before break', () => {
 		const { supervision, effects } = due(old);
 		expect(said(effects)).toEqual(['2 register', '1 renewAt']);
