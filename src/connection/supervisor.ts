@@ -353,7 +353,7 @@ function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent,
 	if (!isNext) {
 		const online = { ...supervision, budget, current: moved };
 		const { next } = supervision;
-		// What the renewal waits for may be over, and the Connection would end before it is tried again.
+		// The service is back, and the Connection would end before the renewal is tried again.
 		const endsAtMs = connection.obtainedAtMs + (connection.lifeMs ?? Number.POSITIVE_INFINITY);
 		const isLate = next?.reason === 'renewal' && next.state.name === 'registerWait' && next.state.untilMs >= endsAtMs;
 		if (!isLate) return { supervision: online, effects };
