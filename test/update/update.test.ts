@@ -130,7 +130,7 @@ describe('an update by apt', () => {
 			expect(text).toContain('Read-only file system');
 			expect(status).not.toBe(0);
 			await device.untilOnline();
-			await device.machine.must('umount /usr');
+			await device.machine.must('mount -o remount,rw,bind /usr');
 			await device.untilJudged();
 			expect(await device.installed()).toBe(`${before} installed`);
 			await device.expectWhole();
