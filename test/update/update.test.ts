@@ -120,23 +120,6 @@ describe('an update by apt', () => {
 		},
 	);
 
-	test.skipIf(IS_SHORT)(
-		'on a read-only root changes nothing, and is whole when the root can be written again',
-		async () => {
-			const version = device.next();
-			await device.publish([await device.stub(before, 'good'), await device.stub(version, 'good')]);
-			await device.machine.must('mount --bind /usr /usr && mount -o remount,ro,bind /usr');
-			const { status, text } = await device.upgrade();
-			expect(text).toContain('Read-only file system');
-			expect(status).not.toBe(0);
-			await device.untilOnline();
-			await device.machine.must('mount -o remount,rw,bind /usr');
-			await device.untilJudged();
-			expect(await device.installed()).toBe(`${before} installed`);
-			await device.expectWhole();
-		},
-	);
-
 	test('for which the disk has no room does not begin', async () => {
 		const version = device.next();
 		const file = await device.stub(version, 'good');
