@@ -1,10 +1,11 @@
 /** Many applications at once, and some that do not read: nobody is slowed by another, nobody loses an event. */
 import { once } from 'node:events';
 import { type ClientRequest, type IncomingMessage, request } from 'node:http';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { createEventStreamParser, type ServerSentEvent } from '../../src/local-api/client.edge.ts';
 import { LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
 import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import { type Held, holdFlushes } from '../fixtures/held-flushes.ts';
 import { givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
 import { addressOf, ask } from '../local-api/local-asking.ts';
 import { givenService } from '../service/fixture.ts';
@@ -56,6 +57,29 @@ test('a hundred consumers get every event, in order, each under its own name', a
 	);
 	for (const { json } of acknowledged) expect(json).toMatchObject({ position: newestEventId });
 	expect(await device.events()).toEqual([]);
+});
+
+test('events that shared one flush are no reason to call a consumer slow, however many they are', async () => {
+	const service = await givenService();
+	const device = await givenPairedAgent(service);
+	const stream = await openStream(device);
+	const { next } = holdFlushes((file) => file === 'events.db-tail');
+	const filler = 'x'.repeat(40_000);
+	let flush: Held | null = null;
+	let sent = 0;
+	// The second group is more than the kernel takes and less than may wait; the third is more than that.
+	for (const size of [1, 10, 30]) {
+		for (const _ of upTo(size)) service.notify({ type: 'n', number: sent++, filler });
+		// One gap came before them.
+		await vi.waitFor(() => expect(device.agent.events.appendedId).toMatch(new RegExp(`-${sent + 1}$`)));
+		flush?.release();
+		flush = await next();
+	}
+	flush?.release();
+	await device.agent.events.settled();
+	const events = await readNumbers(stream, sent);
+	expect(events.filter(isNumbered).map(numberIn)).toEqual(upTo(sent));
+	expect(events.map(({ event }) => event)).not.toContain('closed');
 });
 
 describe('a consumer that does not read', () => {
