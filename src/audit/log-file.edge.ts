@@ -5,7 +5,7 @@
 import nodeFs from 'node:fs';
 import path from 'node:path';
 import { errnoOf, readBytes } from '../base/files.edge.ts';
-import { parseJson } from '../protocol/json-pointer.ts';
+import { parseJson } from '../protocol/json.ts';
 import type { AuditEntry } from '../protocol/local-api.ts';
 
 /** Of each of the two files, in bytes: together some 3,000 entries. */

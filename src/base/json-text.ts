@@ -3,7 +3,7 @@
  * which names are there twice. V8's own message quotes the text, which may hold a secret, and names a place only sometimes.
  * Pure; never quotes the text; knows nothing of what the object means.
  */
-import { isObject, parseJson } from '../protocol/json-pointer.ts';
+import { isObject, parseJson } from '../protocol/json.ts';
 
 /** The object, or what is wrong as `line 3, column 7: a comma or } is missing before this.`, without a word of the text. */
 export type JsonObject = { readonly document: Record<string, unknown> } | { readonly fault: string };

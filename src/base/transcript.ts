@@ -1,6 +1,6 @@
 /** The talk of a device and a service as lines of JSON; every secret is a placeholder, the same one each time. */
 import { AUTHORIZATION_SCHEMES } from '../protocol/authorization.ts';
-import { parseJson } from '../protocol/json-pointer.ts';
+import { parseJson } from '../protocol/json.ts';
 import { looksLikeToken } from '../protocol/registration-answer.ts';
 import { createSecretRegistry, redact } from './redact.ts';
 

@@ -6,7 +6,7 @@ import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
 import { createTranscript, readTranscript, type Transcript, type TranscriptLine } from '../base/transcript.ts';
 import { parseAuthorization } from '../protocol/authorization.ts';
-import { parseJson } from '../protocol/json-pointer.ts';
+import { parseJson } from '../protocol/json.ts';
 import { notifyEmbeddedService, runServiceCommand } from '../service/command.ts';
 import { type ServiceEventName, type ServiceOptions, startService } from '../service/embedded-service.ts';
 import { isWildcard } from '../service/options.ts';

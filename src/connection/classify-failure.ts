@@ -3,7 +3,7 @@ import { type ErrorCode, type Failure, failure, type Params } from '../base/erro
 import { redact, registryOf, SECRET_MARK } from '../base/redact.ts';
 import { joinSentences } from '../base/sentences.ts';
 import type { AuthorizationScheme } from '../protocol/authorization.ts';
-import { parseJson } from '../protocol/json-pointer.ts';
+import { parseJson } from '../protocol/json.ts';
 import { cleanText, readErrorDetail } from '../protocol/problem.ts';
 import { readAnswerTexts } from '../protocol/registration-answer.ts';
 import { inBrackets, proxyAnswered, wantsClientCertificate } from './classify-network-error.ts';

@@ -6,7 +6,7 @@ import { createHash, createPublicKey, type KeyObject, verify } from 'node:crypto
 import type * as z from 'zod';
 import { type Failure, failure } from '../base/errors.ts';
 import { findJsonPlaces, lineAndColumn, pointerOf, readJsonObject } from '../base/json-text.ts';
-import { resolvePointer } from '../protocol/json-pointer.ts';
+import { resolvePointer } from '../protocol/json.ts';
 import { nearestName, plainIssue } from '../settings/resolve.ts';
 import { countListed } from './lint.ts';
 import {

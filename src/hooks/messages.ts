@@ -4,7 +4,7 @@
  */
 import * as z from 'zod';
 import { MAX_FRAME_BYTES } from '../protocol/channel.ts';
-import { parseJson } from '../protocol/json-pointer.ts';
+import { parseJson } from '../protocol/json.ts';
 import { SETTINGS, type Settings } from '../settings/table.ts';
 
 /** A setting that holds a command. */

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { AgentError, knownCode, type Params } from '../base/errors.ts';
 import { checkSocketPath, errnoOf, findGroup } from '../base/files.edge.ts';
 import { MAX_FRAME_BYTES } from '../protocol/channel.ts';
-import { isObject, parseJson } from '../protocol/json-pointer.ts';
+import { isObject, parseJson } from '../protocol/json.ts';
 import { LOCAL_SOCKETS } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
 import type { LocalSocket } from './server/types.ts';

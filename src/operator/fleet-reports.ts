@@ -11,7 +11,7 @@ import type { DeviceReport } from '../fleet/progress.ts';
 import { type Authorization, parseAuthorization } from '../protocol/authorization.ts';
 import { DEVICE_LIST_PATH, deviceListSchema, type ListedDevice } from '../protocol/device-list.ts';
 import { normalizeBaseUrl } from '../protocol/endpoints.ts';
-import { isObject, parseJson } from '../protocol/json-pointer.ts';
+import { isObject, parseJson } from '../protocol/json.ts';
 import { cleanText } from '../protocol/problem.ts';
 import { readJsonLines } from './inventory.ts';
 import { callService, withClient } from './service-call.ts';

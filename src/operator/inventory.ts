@@ -9,7 +9,7 @@ import {
 	serialSchema,
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
-import { isObject, parseJson } from '../protocol/json-pointer.ts';
+import { isObject, parseJson } from '../protocol/json.ts';
 import { nearestName, plainIssue } from '../settings/resolve.ts';
 import { labelSchema } from '../settings/value-schemas.ts';
 import { readBounded } from './fleet-files.ts';

@@ -5,7 +5,7 @@ import { printJson, printLine, printTable, printWarning, untilTime } from '../cl
 import type { ServiceAnswer } from '../connection/service-client.edge.ts';
 import { workflowIdSchema } from '../protocol/device-connection.ts';
 import { ENDPOINTS, isLoopback } from '../protocol/endpoints.ts';
-import { parseJson } from '../protocol/json-pointer.ts';
+import { parseJson } from '../protocol/json.ts';
 import { type PairingCode, readPairingCode } from '../protocol/pairing-code.ts';
 import { readSingleCode } from '../scanning/picture-reader.edge.ts';
 import { renderQrTerminal, writeQrPng, writeQrSvg } from '../service/qr-code.ts';

@@ -1,7 +1,7 @@
 /** The conclusions of `idv probe`: where the token is, what messages mean, which settings follow. Pure. */
 import { readNotification } from '../protocol/channel.ts';
 import { DEFAULT_CHANNEL_PATH } from '../protocol/endpoints.ts';
-import { parseJson, resolvePointer } from '../protocol/json-pointer.ts';
+import { parseJson, resolvePointer } from '../protocol/json.ts';
 import { type AnswerText, looksLikeToken, tokenIn } from '../protocol/registration-answer.ts';
 import { readTokenLife } from '../protocol/token-life.ts';
 import type { Handshake } from './probe-search.ts';

@@ -1,7 +1,7 @@
 /** The channel that `idv probe` found, watched with and without heartbeats; tries answers to an application's ping. */
 import { fillTemplate, type Heartbeat, readNotification } from '../protocol/channel.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
-import { resolvePointer } from '../protocol/json-pointer.ts';
+import { resolvePointer } from '../protocol/json.ts';
 import type { Watched } from './probe-channel.ts';
 import {
 	endedByHeartbeat,

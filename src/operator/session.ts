@@ -10,7 +10,7 @@ import {
 	handOffRequestSchema,
 	workflowIdsSchema,
 } from '../protocol/hand-off.ts';
-import { parseJson } from '../protocol/json-pointer.ts';
+import { parseJson } from '../protocol/json.ts';
 import { renderQrTerminal } from '../service/qr-code.ts';
 import { checkPlaceForSecret } from './secret-output.ts';
 import { callService, type Purpose, unreadAnswer } from './service-call.ts';

@@ -4,7 +4,7 @@
  */
 import * as z from 'zod';
 import { workflowIdSchema } from './device-connection.ts';
-import { parseJson, resolvePointer } from './json-pointer.ts';
+import { parseJson, resolvePointer } from './json.ts';
 import { later } from './later.ts';
 
 /** Largest frame that the channel survives, in bytes: a larger one ends it (RFC 6455, 1009). Source: assumed (message-size). */

@@ -2,7 +2,7 @@
 import { isCredential, parseAuthorization } from './authorization.ts';
 import { workflowIdSchema } from './device-connection.ts';
 import { DEEP_LINK_PATH, normalizeBaseUrl } from './endpoints.ts';
-import { parseJson } from './json-pointer.ts';
+import { parseJson } from './json.ts';
 
 /** Longest text that is looked at, in characters. The largest QR code holds 4,296. */
 export const MAX_CODE_LENGTH = 4296;

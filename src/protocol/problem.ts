@@ -1,5 +1,5 @@
 /** Error bodies as RFC 9457 problem documents. Source: assumed (errors). */
-import { parseJson } from './json-pointer.ts';
+import { parseJson } from './json.ts';
 
 export const PROBLEM_CONTENT_TYPE = 'application/problem+json';
 

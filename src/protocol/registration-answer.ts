@@ -4,7 +4,7 @@
  * Source: assumed (token-place).
  */
 import { isCredential } from './authorization.ts';
-import { parseJson } from './json-pointer.ts';
+import { parseJson } from './json.ts';
 
 /** A text of an answer, and its place as `service.tokenPointer` names it: a JSON pointer (RFC 6901), or `header:NAME`. */
 export interface AnswerText {

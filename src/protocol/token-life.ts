@@ -1,5 +1,5 @@
 /** When a token begins and ends, where it says so itself: a hint for renewing in time. The signature is not checked. */
-import { parseJson } from './json-pointer.ts';
+import { parseJson } from './json.ts';
 
 export interface TokenLife {
 	/** Seconds since 1970, from `iat`; `null` where the token does not say. */

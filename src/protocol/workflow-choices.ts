@@ -1,6 +1,6 @@
 /** The workflows that a service lists when it refuses a registration without one. Source: assumed (code-workflow). */
 import { workflowIdSchema } from './device-connection.ts';
-import { parseJson } from './json-pointer.ts';
+import { parseJson } from './json.ts';
 import { cleanText } from './problem.ts';
 
 export interface WorkflowChoice {

@@ -8,7 +8,7 @@ import { stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { AgentError, asError, type Failure, failure, toFailure } from '../base/errors.ts';
 import { openToFirstComer } from '../pairing/rules.ts';
-import { isObject } from '../protocol/json-pointer.ts';
+import { isObject } from '../protocol/json.ts';
 import { loadSettings, resolveWith } from '../settings/load.runner.ts';
 import type { AgentPaths } from '../settings/paths.runner.ts';
 import { lookAtState } from '../state/store.edge.ts';

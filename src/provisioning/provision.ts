@@ -2,7 +2,7 @@
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { findJsonPlaces, lineAndColumn, readJsonObject } from '../base/json-text.ts';
 import { isCredential } from '../protocol/authorization.ts';
-import { isObject } from '../protocol/json-pointer.ts';
+import { isObject } from '../protocol/json.ts';
 import { nearestName, resolveSettings } from '../settings/resolve.ts';
 import type { DeviceState } from '../state/device-state.ts';
 

@@ -1,7 +1,7 @@
 /** The frames of one channel besides notifications, as the dialect has them; one timer where the application pings. */
 import { isDeepStrictEqual } from 'node:util';
 import { type Heartbeat, heartbeatSchema } from '../protocol/channel.ts';
-import { parseJson } from '../protocol/json-pointer.ts';
+import { parseJson } from '../protocol/json.ts';
 import type { ConnectionClaims } from './connection-tokens.ts';
 import { type Dialect, hasShape } from './dialect.ts';
 

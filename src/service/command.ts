@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { AgentError, type ErrorCode } from '../base/errors.ts';
 import { type Authorization, formatAuthorization } from '../protocol/authorization.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
-import { parseJson } from '../protocol/json-pointer.ts';
+import { parseJson } from '../protocol/json.ts';
 import { cleanText, readErrorDetail } from '../protocol/problem.ts';
 import { type EmbeddedService, type ServiceOptions, startService } from './embedded-service.ts';
 import { type notifyRequestSchema, OWN_ENDPOINTS } from './routes.ts';

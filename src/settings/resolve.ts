@@ -2,7 +2,7 @@
 import type * as z from 'zod';
 import { type Checked, NOTHING_CHECKED } from '../base/checked.ts';
 import { type Failure, failure } from '../base/errors.ts';
-import { isObject } from '../protocol/json-pointer.ts';
+import { isObject } from '../protocol/json.ts';
 import type { Setting } from './setting-kinds.ts';
 import { listSettings, type Settings } from './table.ts';
 

@@ -1,5 +1,5 @@
 /** Fields of the state that a newer version has written and this one does not know: they outlive its saves. Pure. */
-import { isObject } from '../protocol/json-pointer.ts';
+import { isObject } from '../protocol/json.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { findJsonPlaces, lineAndColumn, pointerOf } from '../../src/base/json-text.ts';
-import { resolvePointer } from '../../src/protocol/json-pointer.ts';
+import { resolvePointer } from '../../src/protocol/json.ts';
 
 /** All paths of a document. */
 function pathsOf(value: unknown, path: (string | number)[] = []): (string | number)[][] {

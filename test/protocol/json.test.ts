@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { resolvePointer } from '../../src/protocol/json-pointer.ts';
+import { resolvePointer } from '../../src/protocol/json.ts';
 
 // The document and the answers of RFC 6901, section 5.
 const DOCUMENT = {
