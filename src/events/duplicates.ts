@@ -7,6 +7,12 @@ import type { Incoming } from './event.ts';
 
 type Message = Pick<Incoming, 'serviceId' | 'kind' | 'content'>;
 
+/** Tells the messages of one id apart: hashes of 53 bits. */
+export interface Fingerprint {
+	readonly kind: number;
+	readonly content: number;
+}
+
 /** A message as it was stored. An older agent has stored the id alone, and what is deleted has no kind and no content. */
 export interface StoredMessage {
 	readonly key: string;
@@ -16,7 +22,7 @@ export interface StoredMessage {
 
 export interface Duplicates {
 	/** Whether the message is new; from now on it is known. One without an id is always new. */
-	isNew(message: Message, overlaps?: boolean): boolean;
+	isNew(serviceId: string | null, fingerprint: Fingerprint | null, overlaps?: boolean): boolean;
 	/** Takes over what was stored, oldest first. */
 	load(stored: readonly StoredMessage[]): void;
 	/** Forgets all of them. */
@@ -26,53 +32,60 @@ export interface Duplicates {
 /** Between the parts of a key; no id of a service has it. */
 export const KEY_SEPARATOR = '\u001f';
 
-/** The part of a message that is stored to know it again: its id, and short hashes of kind and content. `null` without an id. */
-export function keyOf({ serviceId, kind, content }: Message): string | null {
-	return serviceId === null ? null : [serviceId, hash(kind), hash(content)].join(KEY_SEPARATOR);
+/** `null` for a message without an id. */
+export function fingerprintOf({ serviceId, kind, content }: Message): Fingerprint | null {
+	return serviceId === null ? null : { kind: hash(kind), content: hash(content) };
 }
 
-/** @param max how many messages are remembered. */
+/** What is stored of a message to know it again: its id, and short texts of the hashes. `null` without an id. */
+export function keyOf(serviceId: string | null, fingerprint: Fingerprint | null): string | null {
+	if (serviceId === null || fingerprint === null) return serviceId;
+	return [serviceId, fingerprint.kind.toString(36), fingerprint.content.toString(36)].join(KEY_SEPARATOR);
+}
+
+/** @param max so many of the newest messages are remembered at least, and twice as many at most. */
 export function rememberMessages(max: number): Duplicates {
-	const keys = new Set<string>();
-	/** Without the content. */
-	const heads = new Set<string>();
-	const add = (set: Set<string>, value: string) => {
-		set.delete(value);
-		set.add(value);
-		if (set.size > max) for (const oldest of set.values().take(1)) set.delete(oldest);
-	};
-	const remember = (key: string) => {
-		add(keys, key);
-		add(heads, headOf(key));
+	// Two maps, of which the older one goes as a whole: to drop the oldest entry of one costs more than all else here.
+	let newer = new Map<string, (Fingerprint | null)[]>();
+	let older: typeof newer = new Map();
+	let count = 0;
+	const remember = (serviceId: string, fingerprint: Fingerprint | null) => {
+		if (count >= max) [older, newer, count] = [newer, new Map(), 0];
+		count += 1;
+		const known = newer.get(serviceId);
+		if (known) known.push(fingerprint);
+		else newer.set(serviceId, [fingerprint]);
 	};
 	return {
-		isNew(message, overlaps = false) {
-			const key = keyOf(message);
-			if (key === null) return true;
+		isNew(serviceId, fingerprint, overlaps = false) {
+			if (serviceId === null) return true;
 			// The id alone is what an older agent has left of a message that is deleted.
-			const isKnown = keys.has(key) || keys.has(message.serviceId ?? '') || (overlaps && heads.has(headOf(key)));
-			if (!isKnown) remember(key);
+			const isSame = (known: Fingerprint | null) =>
+				known === null ||
+				fingerprint === null ||
+				(known.kind === fingerprint.kind && (overlaps || known.content === fingerprint.content));
+			const isKnown = newer.get(serviceId)?.some(isSame) || older.get(serviceId)?.some(isSame) || false;
+			if (!isKnown) remember(serviceId, fingerprint);
 			return !isKnown;
 		},
 		load(stored) {
 			for (const { key, kind, content } of stored) {
-				const isOld = kind !== null && content !== null && !key.includes(KEY_SEPARATOR);
-				remember(isOld ? (keyOf({ serviceId: key, kind, content }) ?? key) : key);
+				const [serviceId = '', ...hashes] = key.split(KEY_SEPARATOR);
+				const [kindHash = Number.NaN, contentHash = Number.NaN] = hashes.map((text) => Number.parseInt(text, 36));
+				if (hashes.length > 0) remember(serviceId, { kind: kindHash, content: contentHash });
+				else
+					remember(serviceId, kind === null || content === null ? null : fingerprintOf({ serviceId, kind, content }));
 			}
 		},
 		clear() {
-			keys.clear();
-			heads.clear();
+			newer.clear();
+			older.clear();
 		},
 	};
 }
 
-function headOf(key: string): string {
-	return key.slice(0, Math.max(0, key.lastIndexOf(KEY_SEPARATOR)));
-}
-
-/** Not for secrets: 53 bits that tell the messages of one id apart. Source: cyrb53, public domain. */
-function hash(text: string): string {
+/** Not for secrets. Source: cyrb53, public domain. */
+function hash(text: string): number {
 	let high = 0xdeadbeef;
 	let low = 0x41c6ce57;
 	for (let index = 0; index < text.length; index += 1) {
@@ -82,5 +95,5 @@ function hash(text: string): string {
 	}
 	high = Math.imul(high ^ (high >>> 16), 2246822507) ^ Math.imul(low ^ (low >>> 13), 3266489909);
 	low = Math.imul(low ^ (low >>> 16), 2246822507) ^ Math.imul(high ^ (high >>> 13), 3266489909);
-	return (4294967296 * (2097151 & low) + (high >>> 0)).toString(36);
+	return 4294967296 * (2097151 & low) + (high >>> 0);
 }

@@ -1,5 +1,5 @@
 /**
- * The events in one SQLite database, and in the tail beside it what the database has not committed yet: while applications
+ * The events in one SQLite database, and in memory and in the tail beside it what came since it was written last: while applications
  * acknowledge at once, no content comes into the database at all. Owns the tables and how each thing is read and written, and
  * which flush comes before which step (docs/decisions/0048-flushes-beside-the-main-thread.md); decides nothing about when, what
  * is kept, and what to do when it fails. Every function may throw SQLite's errors.
@@ -7,12 +7,13 @@
 import { closeSync, fstatSync, openSync, rmSync } from 'node:fs';
 import type { SQLInputValue, StatementSync } from 'node:sqlite';
 import { isDamage, NewerVersionError } from './damaged-events.edge.ts';
-import { KEY_SEPARATOR, type StoredMessage } from './duplicates.ts';
+import { KEY_SEPARATOR, keyOf, type StoredMessage } from './duplicates.ts';
 import type { Erasure, Stored } from './erasure.ts';
-import type { Entry, Epoch } from './event.ts';
-import { openEventTail, tailOf } from './event-tail.edge.ts';
+import { type Entry, type Epoch, MAX_EPOCHS } from './event.ts';
+import { openEventTail, tailsOf } from './event-tail.edge.ts';
 import { type Flushes, flushNames, runNow } from './flushing.edge.ts';
-import type { Change, KeptEvent, Position } from './transaction.ts';
+import { createRecentEvents } from './recent-events.ts';
+import type { Change, KeptEvent, Position, Removal, StoredEvent } from './transaction.ts';
 
 /** In the place of a file: the same tables in memory, gone with the process. */
 export const IN_MEMORY = ':memory:';
@@ -41,6 +42,9 @@ const COLUMNS = {
 	event: 'number epoch service_id kept_ms size at type kind workflow_id format content'.split(' '),
 } as const;
 
+/** The service's id of an event, without what is stored beside it to tell its duplicates. */
+const SERVICE_ID = `iif(instr(service_id, '${KEY_SEPARATOR}'), substr(service_id, 1, instr(service_id, '${KEY_SEPARATOR}') - 1), service_id)`;
+
 export type EventTable = ReturnType<typeof openEventTable>;
 export type Row = Record<string, SQLInputValue>;
 
@@ -57,7 +61,6 @@ export function openEventTable(file: string) {
 	const database = attempted(() => new DatabaseSync(file), closeFiles);
 	const close = () => {
 		try {
-			if (database.isTransaction) database.exec('ROLLBACK');
 			// SQLite moves its log into the database when it closes: with flushes of its own.
 			database.exec('PRAGMA synchronous = FULL');
 		} finally {
@@ -98,44 +101,63 @@ export function openEventTable(file: string) {
 		if (onDisk) log = openSync(`${file}-wal`, 'a', 0o600);
 	}, close);
 
-	const tail = onDisk ? openEventTail(tailOf(file)) : null;
+	const tail = onDisk ? openEventTail(file) : null;
+	const recent = createRecentEvents();
+	/** The newest number in the database. */
+	let newest = 0;
+	/** Events in the database became older by this, which it does not know yet. */
+	let shiftedByMs = 0;
 	/** Whether the database, or its log, may hold contents. */
 	let holdsContents = true;
-	/** Whether ages were shifted since the last settling. */
-	let hasShifted = false;
-	/** Whether a power cut leaves the log that this process has found, under its name. */
-	let isLogFlushed = false;
+	/** Whether a power cut leaves the log that this process has found, under its name; and what was committed since. */
+	let isLogFlushed = !onDisk;
+	let isCommitFlushed = true;
+	let isCommitting = false;
 
-	/** All or nothing. One transaction of the database stays open until `settle`: until then the tail has what it did. */
+	function* flushLogFound(): Flushes {
+		yield log;
+		yield* flushNames(file);
+		isLogFlushed = true;
+	}
+
+	/** All or nothing; the next flush of the log makes it durable. */
 	const transaction = (write: () => void): void => {
-		if (!database.isTransaction) database.exec('BEGIN IMMEDIATE');
-		database.exec('SAVEPOINT step');
+		if (!isLogFlushed) runNow(flushLogFound());
+		database.exec('BEGIN IMMEDIATE');
 		try {
 			write();
-			database.exec('RELEASE step');
+			database.exec('COMMIT');
 		} catch (error) {
-			if (database.isTransaction) database.exec('ROLLBACK TO step; RELEASE step');
+			if (database.isTransaction) database.exec('ROLLBACK');
 			throw error;
 		}
-		if (!tail) database.exec('COMMIT');
+		isCommitFlushed = !onDisk;
+		newest = totals().last;
 	};
 
 	/**
-	 * Everything so far is in the database, durably, and the tail is empty. Nothing else may be written meanwhile.
+	 * Everything so far is in the database, durably, and no longer in memory and the tail. What is stored meanwhile stays there.
 	 * @param cleans whether no content of deleted events stays in the database's log.
+	 * @param moves whether events come into the database. Default `false` for one in memory, which only drops what is deleted.
 	 */
-	function* settle(cleans = false): Flushes {
-		hasShifted = false;
-		if (database.isTransaction) {
-			holdsContents ||= run('SELECT 1 FROM event WHERE at IS NOT NULL LIMIT 1').all().length > 0;
-			if (!isLogFlushed) {
-				yield log;
-				yield* flushNames(file);
-				isLogFlushed = true;
-			}
-			database.exec('COMMIT');
-			yield log;
+	function* settle(cleans = false, moves = onDisk): Flushes {
+		isCommitting = true;
+		try {
+			if (!isLogFlushed) yield* flushLogFound();
+			const changes = recent.changes(moves);
+			if (changes.length > 0 || shiftedByMs !== 0)
+				transaction(() => {
+					if (shiftedByMs !== 0) run('UPDATE event SET kept_ms = kept_ms + ? WHERE at IS NOT NULL', shiftedByMs).done();
+					changes.forEach(perform);
+				});
+			recent.clear(moves);
+			shiftedByMs = 0;
+			tail?.turn();
+		} finally {
+			isCommitting = false;
 		}
+		if (!isCommitFlushed) yield log;
+		isCommitFlushed = true;
 		tail?.empty();
 		const isLong = onDisk && fstatSync(log).size > MAX_LOG_BYTES;
 		if (!onDisk || !(isLong || (cleans && holdsContents))) return;
@@ -145,7 +167,7 @@ export function openEventTable(file: string) {
 		yield main;
 		database.exec('PRAGMA wal_checkpoint(TRUNCATE)');
 		yield log;
-		holdsContents = totals().count > 0;
+		holdsContents = run('SELECT 1 FROM event WHERE at IS NOT NULL LIMIT 1').all().length > 0;
 	}
 
 	const positions = () =>
@@ -155,11 +177,11 @@ export function openEventTable(file: string) {
 				.map(({ name, ...position }) => [String(name), position as unknown as Position]),
 		);
 
-	function perform([name, ...given]: Change): void {
-		if (name === 'add') run(insertInto('event'), ...(given as SQLInputValue[])).done();
-		else if (name === 'setEpochs') setEpochs(given[0] as Epoch[]);
-		else if (name === 'setConsumers') setConsumers(new Map(given[0] as [string, Position][]));
-		else if (name === 'remove') remove(...(given as [number, number, number]));
+	function perform([name, given]: Change): void {
+		if (name === 'add') add(given);
+		else if (name === 'setEpochs') setEpochs(given);
+		else if (name === 'setConsumers') setConsumers(new Map(given));
+		else if (name === 'remove') remove(given);
 	}
 
 	/** Does again what a process had in the tail when it ended. Some of it may be in the database already. */
@@ -169,11 +191,9 @@ export function openEventTable(file: string) {
 			const [name, given] = change;
 			if (name === 'setConsumers') {
 				const known = positions();
-				const newer = (given as [string, Position][]).filter(
-					([is, { number }]) => number >= (known.get(is)?.number ?? 0),
-				);
+				const newer = given.filter(([is, { number }]) => number >= (known.get(is)?.number ?? 0));
 				setConsumers(new Map([...known, ...newer]));
-			} else if (name !== 'add' || (given as number) > last) perform(change);
+			} else if (name !== 'add' || given.number > last) perform(change);
 		}
 	};
 
@@ -192,10 +212,29 @@ export function openEventTable(file: string) {
 		};
 	};
 
-	function setEpochs(epochs: readonly Epoch[]): void {
-		run('DELETE FROM epoch').done();
-		for (const { first, epoch } of epochs) run(insertInto('epoch'), first, epoch).done();
+	function add({ number, epoch, keptMs, size, serviceId, fingerprint, entry }: StoredEvent): void {
+		const { at = null, type = null, kind = null, workflowId = null, format = null, content = null } = entry ?? {};
+		holdsContents ||= entry !== null;
+		run(
+			insertInto('event'),
+			...[number, epoch, keyOf(serviceId, fingerprint), keptMs, size, at, type, kind, workflowId, format, content],
+		).done();
 	}
+
+	function setEpochs(epochs: readonly Epoch[]): void {
+		for (const { first, epoch } of epochs) run(insertInto('epoch'), first, epoch).done();
+		run(
+			'DELETE FROM epoch WHERE first NOT IN (SELECT first FROM epoch ORDER BY first DESC LIMIT ?)',
+			MAX_EPOCHS,
+		).done();
+	}
+
+	const pageOfDatabase = (after: number, limit: number) =>
+		run(
+			`SELECT epoch || '-' || number AS id, number, at, type, kind, workflow_id AS workflowId, format, content, ${SERVICE_ID} AS serviceId
+			FROM event WHERE number > ? AND at IS NOT NULL ORDER BY number LIMIT ?`,
+			...[after, limit],
+		).all() as unknown as Entry[];
 
 	function setConsumers(consumers: ReadonlyMap<string, Position>): void {
 		for (const name of positions().keys())
@@ -206,8 +245,7 @@ export function openEventTable(file: string) {
 		for (const [name, { number, seenMs }] of consumers) run(save, name, number, seenMs).done();
 	}
 
-	/** Deletes events up to a number, of which those after `forgotten` leave their number and service id. `first` is the oldest kept one. */
-	function remove(first: number, upTo: number, forgotten: number): void {
+	function remove({ first, upTo, forgotten }: Removal): void {
 		const gone = Math.floor(Math.min(upTo, forgotten) / FORGET_AT_ONCE) * FORGET_AT_ONCE;
 		run('DELETE FROM event WHERE number <= ?', gone).done();
 		// The time of receipt does not count as contents: the gap of the next start begins there.
@@ -221,9 +259,9 @@ export function openEventTable(file: string) {
 
 	attempted(() => {
 		const lines = tail?.read() ?? [];
+		newest = totals().last;
 		if (lines.length > 0) {
-			database.exec('BEGIN IMMEDIATE');
-			replay(lines);
+			transaction(() => replay(lines));
 			runNow(settle());
 		}
 		tail?.remove();
@@ -232,14 +270,18 @@ export function openEventTable(file: string) {
 		onDisk,
 		/** Whether it is time to settle: the next start would have much to do again, or the tail does not know of something. */
 		get isSettleDue() {
-			return hasShifted || (tail?.bytes ?? 0) > MAX_TAIL_BYTES;
+			return (onDisk && shiftedByMs !== 0) || (tail?.bytes ?? 0) > MAX_TAIL_BYTES;
+		},
+		/** Whether a settling has begun and has not committed yet. Nothing may be stored meanwhile. */
+		get isCommitting() {
+			return isCommitting;
 		},
 		/** All or nothing. At its end an event in it would survive a power cut, the rest the end of the process. */
 		*store(changes: readonly Change[]): Flushes {
 			if (changes.length === 0) return;
 			const flushes = changes.some(([name]) => name === 'add');
 			if (tail) yield* tail.append(changes, flushes);
-			transaction(() => changes.forEach(perform));
+			changes.forEach(recent.perform);
 		},
 		settle,
 		summary() {
@@ -258,36 +300,36 @@ export function openEventTable(file: string) {
 		},
 		/** When the newest event was received, ISO 8601, also if it is deleted; `null` before the first. */
 		newestAt(): string | null {
-			const [newest] = run('SELECT at, kept_ms AS keptMs FROM event ORDER BY number DESC LIMIT 1').all();
-			if (!newest) return null;
-			return (newest['at'] as string | null) ?? new Date(Number(newest['keptMs'])).toISOString();
+			const found = recent.newest;
+			if (found) return found.entry?.at ?? new Date(found.keptMs).toISOString();
+			const [stored] = run('SELECT at, kept_ms AS keptMs FROM event ORDER BY number DESC LIMIT 1').all();
+			if (!stored) return null;
+			return (stored['at'] as string | null) ?? new Date(Number(stored['keptMs'])).toISOString();
 		},
-		/** Events after a number, oldest first. */
-		page: (after: number, limit: number) =>
-			run(
-				`SELECT epoch || '-' || number AS id, number, at, type, kind, workflow_id AS workflowId, format, content,
-					iif(instr(service_id, '${KEY_SEPARATOR}'), substr(service_id, 1, instr(service_id, '${KEY_SEPARATOR}') - 1), service_id) AS serviceId
-				FROM event WHERE number > ? AND at IS NOT NULL ORDER BY number LIMIT ?`,
-				after,
-				limit,
-			).all() as unknown as Entry[],
+		/** Events after a number, oldest first. Every event before it is kept as well, or deleted. */
+		page(after: number, limit: number): readonly Entry[] {
+			const stored = after < newest ? pageOfDatabase(after, limit) : [];
+			return [...stored, ...recent.page(after, limit - stored.length)];
+		},
 		/** The kept events after a number, oldest first; read as far as the caller iterates. */
-		kept: (after: number) =>
-			run(
-				'SELECT number, size, kept_ms AS keptMs FROM event WHERE number > ? AND at IS NOT NULL ORDER BY number',
-				after,
-			).each() as unknown as Iterable<KeptEvent>,
+		*kept(after: number): Iterable<KeptEvent> {
+			if (after < newest)
+				yield* run(
+					'SELECT number, size, kept_ms + ? AS keptMs FROM event WHERE number > ? AND at IS NOT NULL ORDER BY number',
+					...[shiftedByMs, after],
+				).each() as unknown as Iterable<KeptEvent>;
+			yield* recent.after(after);
+		},
 		/**
 		 * Deletes events and all that deleted ones have left of the same, so that nothing of them is in the database, its log or
 		 * the tail. The newest leaves its bare number: no number is given twice.
 		 * @returns how many of them were still kept.
 		 */
 		erase(matches: Erasure): number {
+			runNow(settle(false, true));
 			const going: Row[] = [];
 			const rows = run(
-				`SELECT epoch || '-' || number AS id, number, at, kind, format, content, kept_ms AS keptMs,
-					iif(instr(service_id, '${KEY_SEPARATOR}'), substr(service_id, 1, instr(service_id, '${KEY_SEPARATOR}') - 1), service_id) AS serviceId
-				FROM event`,
+				`SELECT epoch || '-' || number AS id, number, at, kind, format, content, kept_ms AS keptMs, ${SERVICE_ID} AS serviceId FROM event`,
 			).each();
 			for (const row of rows) {
 				const { number = 0, at = null } = row;
@@ -310,8 +352,8 @@ export function openEventTable(file: string) {
 		},
 		/** Makes all kept events older or younger. */
 		shiftAges(byMs: number): void {
-			transaction(() => run('UPDATE event SET kept_ms = kept_ms + ? WHERE at IS NOT NULL', byMs).done());
-			hasShifted = true;
+			recent.shiftAges(byMs);
+			shiftedByMs += byMs;
 		},
 		/** Events of a clock that was never set, or from the future, are taken as kept now. */
 		correctAges(earliestMs: number, nowMs: number): void {
@@ -320,22 +362,20 @@ export function openEventTable(file: string) {
 			transaction(() => run(`UPDATE event SET kept_ms = ?2 ${wrong}`, earliestMs, nowMs).done());
 		},
 		/** Takes everything over from another one; of its own only events with smaller numbers than `keepBefore` stay. */
-		takeOver(other: { rows(table: keyof typeof COLUMNS): Row[] }, keepBefore: number): void {
+		takeOver(other: { rows(table: keyof typeof COLUMNS): Row[]; changes(): Change[] }, keepBefore: number): void {
 			transaction(() => {
 				run('DELETE FROM event WHERE number >= ?', keepBefore).done();
 				run('DELETE FROM epoch WHERE first >= ?', keepBefore).done();
 				for (const table of ['epoch', 'consumer', 'event'] as const)
 					for (const row of other.rows(table)) run(insertInto(table), ...Object.values(row)).done();
+				other.changes().forEach(perform);
 			});
 			runNow(settle());
 		},
+		/** What the database does not have yet. */
+		changes: recent.changes,
 		/** Every row of a table. */
 		rows: (table: keyof typeof COLUMNS): Row[] => run(`SELECT ${COLUMNS[table].join(', ')} FROM ${table}`).all(),
-		/** What the tail has of a database that has lost it. */
-		replayFrom(other: { readonly lines: () => Change[][] }): void {
-			replay(other.lines());
-		},
-		lines: () => tail?.read() ?? [],
 		close() {
 			try {
 				runNow(settle());
@@ -366,7 +406,7 @@ export function moveToMemory(file: string): EventTable {
 	} catch (error) {
 		if (!isDamage(error)) throw error;
 	}
-	for (const log of ['', '-wal', '-tail']) rmSync(`${file}${log}`, { force: true });
+	for (const each of [file, `${file}-wal`, ...tailsOf(file)]) rmSync(each, { force: true });
 	return memory;
 }
 
