@@ -224,8 +224,10 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 	};
 
 	const received = (generation: number, registration: Registration, frame: Frame) => {
-		const open = [...links.values()].filter(({ channel }) => channel !== null).length + leaving.size;
-		report.frame({ generation, registration, overlaps: open > 1 }, frame);
+		const isAlone = links.size === 1 && leaving.size === 0;
+		const overlaps =
+			!isAlone && [...links.values()].filter(({ channel }) => channel !== null).length + leaving.size > 1;
+		report.frame({ generation, registration, overlaps }, frame);
 	};
 
 	/** The first of a start is spread over the cadence; a channel that follows another keeps its beat. */

@@ -37,10 +37,10 @@ export function fingerprintOf({ serviceId, kind, content }: Message): Fingerprin
 	return serviceId === null ? null : { kind: hash(kind), content: hash(content) };
 }
 
-/** What is stored of a message to know it again: its id, and short texts of the hashes. `null` without an id. */
+/** What is stored of a message to know it again: its id and the hashes. `null` without an id. */
 export function keyOf(serviceId: string | null, fingerprint: Fingerprint | null): string | null {
 	if (serviceId === null || fingerprint === null) return serviceId;
-	return [serviceId, fingerprint.kind.toString(36), fingerprint.content.toString(36)].join(KEY_SEPARATOR);
+	return `${serviceId}${KEY_SEPARATOR}${fingerprint.kind}${KEY_SEPARATOR}${fingerprint.content}`;
 }
 
 /** @param max so many of the newest messages are remembered at least, and twice as many at most. */
@@ -71,7 +71,7 @@ export function rememberMessages(max: number): Duplicates {
 		load(stored) {
 			for (const { key, kind, content } of stored) {
 				const [serviceId = '', ...hashes] = key.split(KEY_SEPARATOR);
-				const [kindHash = Number.NaN, contentHash = Number.NaN] = hashes.map((text) => Number.parseInt(text, 36));
+				const [kindHash = Number.NaN, contentHash = Number.NaN] = hashes.map(Number);
 				if (hashes.length > 0) remember(serviceId, { kind: kindHash, content: contentHash });
 				else
 					remember(serviceId, kind === null || content === null ? null : fingerprintOf({ serviceId, kind, content }));

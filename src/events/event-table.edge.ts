@@ -41,6 +41,9 @@ const COLUMNS = {
 	consumer: ['name', 'position', 'seen_ms'],
 	event: 'number epoch service_id kept_ms size at type kind workflow_id format content'.split(' '),
 } as const;
+const insertInto = (table: keyof typeof COLUMNS) =>
+	`INSERT OR REPLACE INTO ${table} (${COLUMNS[table].join(', ')}) VALUES (${COLUMNS[table].map(() => '?').join(', ')})`;
+const INSERT = { epoch: insertInto('epoch'), consumer: insertInto('consumer'), event: insertInto('event') };
 
 /** The service's id of an event, without what is stored beside it to tell its duplicates. */
 const SERVICE_ID = `iif(instr(service_id, '${KEY_SEPARATOR}'), substr(service_id, 1, instr(service_id, '${KEY_SEPARATOR}') - 1), service_id)`;
@@ -132,7 +135,7 @@ export function openEventTable(file: string) {
 			throw error;
 		}
 		isCommitFlushed = !onDisk;
-		newest = totals().last;
+		newest = newestNumber();
 	};
 
 	/**
@@ -170,6 +173,8 @@ export function openEventTable(file: string) {
 		holdsContents = run('SELECT 1 FROM event WHERE at IS NOT NULL LIMIT 1').all().length > 0;
 	}
 
+	const newestNumber = () => Number(run('SELECT max(number) AS last FROM event').all()[0]?.['last'] ?? 0);
+
 	const positions = () =>
 		new Map(
 			run('SELECT name, position AS number, seen_ms AS seenMs FROM consumer')
@@ -186,7 +191,7 @@ export function openEventTable(file: string) {
 
 	/** Does again what a process had in the tail when it ended. Some of it may be in the database already. */
 	const replay = (lines: readonly Change[][]) => {
-		const { last } = totals();
+		const last = newestNumber();
 		for (const change of lines.flat()) {
 			const [name, given] = change;
 			if (name === 'setConsumers') {
@@ -216,13 +221,13 @@ export function openEventTable(file: string) {
 		const { at = null, type = null, kind = null, workflowId = null, format = null, content = null } = entry ?? {};
 		holdsContents ||= entry !== null;
 		run(
-			insertInto('event'),
+			INSERT.event,
 			...[number, epoch, keyOf(serviceId, fingerprint), keptMs, size, at, type, kind, workflowId, format, content],
 		).done();
 	}
 
 	function setEpochs(epochs: readonly Epoch[]): void {
-		for (const { first, epoch } of epochs) run(insertInto('epoch'), first, epoch).done();
+		for (const { first, epoch } of epochs) run(INSERT.epoch, first, epoch).done();
 		run(
 			'DELETE FROM epoch WHERE first NOT IN (SELECT first FROM epoch ORDER BY first DESC LIMIT ?)',
 			MAX_EPOCHS,
@@ -259,7 +264,7 @@ export function openEventTable(file: string) {
 
 	attempted(() => {
 		const lines = tail?.read() ?? [];
-		newest = totals().last;
+		newest = newestNumber();
 		if (lines.length > 0) {
 			transaction(() => replay(lines));
 			runNow(settle());
@@ -367,7 +372,7 @@ export function openEventTable(file: string) {
 				run('DELETE FROM event WHERE number >= ?', keepBefore).done();
 				run('DELETE FROM epoch WHERE first >= ?', keepBefore).done();
 				for (const table of ['epoch', 'consumer', 'event'] as const)
-					for (const row of other.rows(table)) run(insertInto(table), ...Object.values(row)).done();
+					for (const row of other.rows(table)) run(INSERT[table], ...Object.values(row)).done();
 				other.changes().forEach(perform);
 			});
 			runNow(settle());
@@ -418,8 +423,4 @@ function attempted<Result>(begin: () => Result, undo: () => void): Result {
 		undo();
 		throw error;
 	}
-}
-
-function insertInto(table: keyof typeof COLUMNS): string {
-	return `INSERT OR REPLACE INTO ${table} (${COLUMNS[table].join(', ')}) VALUES (${COLUMNS[table].map(() => '?').join(', ')})`;
 }
