@@ -224,10 +224,8 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 	};
 
 	const received = (generation: number, registration: Registration, frame: Frame) => {
-		const isAlone = links.size === 1 && leaving.size === 0;
-		const overlaps =
-			!isAlone && [...links.values()].filter(({ channel }) => channel !== null).length + leaving.size > 1;
-		report.frame({ generation, registration, overlaps }, frame);
+		const open = [...links.values()].filter(({ channel }) => channel !== null).length + leaving.size;
+		report.frame({ generation, registration, overlaps: open > 1 }, frame);
 	};
 
 	/** The first of a start is spread over the cadence; a channel that follows another keeps its beat. */

@@ -7,12 +7,6 @@ import type { Incoming } from './event.ts';
 
 type Message = Pick<Incoming, 'serviceId' | 'kind' | 'content'>;
 
-/** Tells the messages of one id apart: hashes of 53 bits. */
-export interface Fingerprint {
-	readonly kind: number;
-	readonly content: number;
-}
-
 /** A message as it was stored. An older agent has stored the id alone, and what is deleted has no kind and no content. */
 export interface StoredMessage {
 	readonly key: string;
@@ -21,8 +15,8 @@ export interface StoredMessage {
 }
 
 export interface Duplicates {
-	/** Whether the message is new; from now on it is known. One without an id is always new. */
-	isNew(serviceId: string | null, fingerprint: Fingerprint | null, overlaps?: boolean): boolean;
+	/** Whether the message with this key is new; from now on it is known. One without a key is always new. */
+	isNew(key: string | null, overlaps?: boolean): boolean;
 	/** Takes over what was stored, oldest first. */
 	load(stored: readonly StoredMessage[]): void;
 	/** Forgets all of them. */
@@ -32,49 +26,39 @@ export interface Duplicates {
 /** Between the parts of a key; no id of a service has it. */
 export const KEY_SEPARATOR = '\u001f';
 
-/** `null` for a message without an id. */
-export function fingerprintOf({ serviceId, kind, content }: Message): Fingerprint | null {
-	return serviceId === null ? null : { kind: hash(kind), content: hash(content) };
-}
-
-/** What is stored of a message to know it again: its id and the hashes. `null` without an id. */
-export function keyOf(serviceId: string | null, fingerprint: Fingerprint | null): string | null {
-	if (serviceId === null || fingerprint === null) return serviceId;
-	return `${serviceId}${KEY_SEPARATOR}${fingerprint.kind}${KEY_SEPARATOR}${fingerprint.content}`;
+/** The part of a message that is stored to know it again: its id, and hashes of kind and content. `null` without an id. */
+export function keyOf({ serviceId, kind, content }: Message): string | null {
+	return serviceId === null ? null : `${serviceId}${KEY_SEPARATOR}${hash(kind)}${KEY_SEPARATOR}${hash(content)}`;
 }
 
 /** @param max so many of the newest messages are remembered at least, and twice as many at most. */
 export function rememberMessages(max: number): Duplicates {
-	// Two maps, of which the older one goes as a whole: to drop the oldest entry of one costs more than all else here.
-	let newer = new Map<string, (Fingerprint | null)[]>();
+	// Keys by id, in two maps of which the older one goes as a whole: to drop the oldest of one costs more than all else here.
+	let newer = new Map<string, string[]>();
 	let older: typeof newer = new Map();
 	let count = 0;
-	const remember = (serviceId: string, fingerprint: Fingerprint | null) => {
+	const remember = (key: string) => {
 		if (count >= max) [older, newer, count] = [newer, new Map(), 0];
 		count += 1;
-		const known = newer.get(serviceId);
-		if (known) known.push(fingerprint);
-		else newer.set(serviceId, [fingerprint]);
+		const known = newer.get(idOf(key));
+		if (known) known.push(key);
+		else newer.set(idOf(key), [key]);
 	};
 	return {
-		isNew(serviceId, fingerprint, overlaps = false) {
-			if (serviceId === null) return true;
+		isNew(key, overlaps = false) {
+			if (key === null) return true;
+			const id = idOf(key);
 			// The id alone is what an older agent has left of a message that is deleted.
-			const isSame = (known: Fingerprint | null) =>
-				known === null ||
-				fingerprint === null ||
-				(known.kind === fingerprint.kind && (overlaps || known.content === fingerprint.content));
-			const isKnown = newer.get(serviceId)?.some(isSame) || older.get(serviceId)?.some(isSame) || false;
-			if (!isKnown) remember(serviceId, fingerprint);
+			const isSame = (known: string) =>
+				known === key || known === id || (overlaps && withoutContent(known) === withoutContent(key));
+			const isKnown = newer.get(id)?.some(isSame) || older.get(id)?.some(isSame) || false;
+			if (!isKnown) remember(key);
 			return !isKnown;
 		},
 		load(stored) {
 			for (const { key, kind, content } of stored) {
-				const [serviceId = '', ...hashes] = key.split(KEY_SEPARATOR);
-				const [kindHash = Number.NaN, contentHash = Number.NaN] = hashes.map(Number);
-				if (hashes.length > 0) remember(serviceId, { kind: kindHash, content: contentHash });
-				else
-					remember(serviceId, kind === null || content === null ? null : fingerprintOf({ serviceId, kind, content }));
+				const isOld = kind !== null && content !== null && !key.includes(KEY_SEPARATOR);
+				remember(isOld ? (keyOf({ serviceId: key, kind, content }) ?? key) : key);
 			}
 		},
 		clear() {
@@ -84,7 +68,14 @@ export function rememberMessages(max: number): Duplicates {
 	};
 }
 
-/** Not for secrets. Source: cyrb53, public domain. */
+function idOf(key: string): string {
+	const end = key.indexOf(KEY_SEPARATOR);
+	return end === -1 ? key : key.slice(0, end);
+}
+
+const withoutContent = (key: string) => key.slice(0, key.lastIndexOf(KEY_SEPARATOR));
+
+/** Not for secrets: 53 bits that tell the messages of one id apart. Source: cyrb53, public domain. */
 function hash(text: string): number {
 	let high = 0xdeadbeef;
 	let low = 0x41c6ce57;

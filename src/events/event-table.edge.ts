@@ -7,13 +7,14 @@
 import { closeSync, fstatSync, openSync, rmSync } from 'node:fs';
 import type { SQLInputValue, StatementSync } from 'node:sqlite';
 import { isDamage, NewerVersionError } from './damaged-events.edge.ts';
-import { KEY_SEPARATOR, keyOf, type StoredMessage } from './duplicates.ts';
+import { KEY_SEPARATOR, type StoredMessage } from './duplicates.ts';
 import type { Erasure, Stored } from './erasure.ts';
 import { type Entry, type Epoch, MAX_EPOCHS } from './event.ts';
+import { COLUMNS, INSERT, type Line, lineOf, SCHEMA, SCHEMA_VERSION, SERVICE_ID } from './event-columns.ts';
 import { openEventTail, tailsOf } from './event-tail.edge.ts';
 import { type Flushes, flushNames, runNow } from './flushing.edge.ts';
 import { createRecentEvents } from './recent-events.ts';
-import type { Change, KeptEvent, Position, Removal, StoredEvent } from './transaction.ts';
+import type { Change, KeptEvent, Position } from './transaction.ts';
 
 /** In the place of a file: the same tables in memory, gone with the process. */
 export const IN_MEMORY = ':memory:';
@@ -24,29 +25,6 @@ const MAX_TAIL_BYTES = 1024 * 1024;
 const MAX_LOG_BYTES = 8 * 1024 * 1024;
 /** Numbers of deleted events go so many at a time: each time is a page. */
 const FORGET_AT_ONCE = 64;
-
-const SCHEMA_VERSION = 1;
-// A deleted event keeps its row for a while, with nothing in it but its number and what is needed to know
-// it again: the service's id, and short hashes of kind and content.
-const SCHEMA = `
-	CREATE TABLE IF NOT EXISTS epoch (first INTEGER PRIMARY KEY, epoch TEXT NOT NULL) STRICT;
-	CREATE TABLE IF NOT EXISTS consumer (name TEXT PRIMARY KEY, position INTEGER NOT NULL, seen_ms INTEGER NOT NULL) STRICT;
-	CREATE TABLE IF NOT EXISTS event (
-		number INTEGER PRIMARY KEY, epoch TEXT NOT NULL, service_id TEXT, kept_ms INTEGER NOT NULL, size INTEGER NOT NULL,
-		at TEXT, type TEXT, kind TEXT, workflow_id TEXT, format TEXT, content TEXT
-	) STRICT;
-	PRAGMA user_version = ${SCHEMA_VERSION};`;
-const COLUMNS = {
-	epoch: ['first', 'epoch'],
-	consumer: ['name', 'position', 'seen_ms'],
-	event: 'number epoch service_id kept_ms size at type kind workflow_id format content'.split(' '),
-} as const;
-const insertInto = (table: keyof typeof COLUMNS) =>
-	`INSERT OR REPLACE INTO ${table} (${COLUMNS[table].join(', ')}) VALUES (${COLUMNS[table].map(() => '?').join(', ')})`;
-const INSERT = { epoch: insertInto('epoch'), consumer: insertInto('consumer'), event: insertInto('event') };
-
-/** The service's id of an event, without what is stored beside it to tell its duplicates. */
-const SERVICE_ID = `iif(instr(service_id, '${KEY_SEPARATOR}'), substr(service_id, 1, instr(service_id, '${KEY_SEPARATOR}') - 1), service_id)`;
 
 export type EventTable = ReturnType<typeof openEventTable>;
 export type Row = Record<string, SQLInputValue>;
@@ -146,13 +124,15 @@ export function openEventTable(file: string) {
 	function* settle(cleans = false, moves = onDisk): Flushes {
 		isCommitting = true;
 		try {
-			if (!isLogFlushed) yield* flushLogFound();
 			const changes = recent.changes(moves);
-			if (changes.length > 0 || shiftedByMs !== 0)
+			const isChanged = changes.length > 0 || shiftedByMs !== 0;
+			if (isChanged && !isLogFlushed) yield* flushLogFound();
+			if (isChanged)
 				transaction(() => {
 					if (shiftedByMs !== 0) run('UPDATE event SET kept_ms = kept_ms + ? WHERE at IS NOT NULL', shiftedByMs).done();
-					changes.forEach(perform);
+					changes.map(lineOf).forEach(perform);
 				});
+			holdsContents ||= changes.some(([name]) => name === 'add');
 			recent.clear(moves);
 			shiftedByMs = 0;
 			tail?.turn();
@@ -182,23 +162,25 @@ export function openEventTable(file: string) {
 				.map(({ name, ...position }) => [String(name), position as unknown as Position]),
 		);
 
-	function perform([name, given]: Change): void {
-		if (name === 'add') add(given);
-		else if (name === 'setEpochs') setEpochs(given);
-		else if (name === 'setConsumers') setConsumers(new Map(given));
-		else if (name === 'remove') remove(given);
+	function perform([name, ...given]: Line[number]): void {
+		if (name === 'add') run(INSERT.event, ...(given as SQLInputValue[])).done();
+		else if (name === 'setEpochs') setEpochs(given[0] as Epoch[]);
+		else if (name === 'setConsumers') setConsumers(new Map(given[0] as [string, Position][]));
+		else if (name === 'remove') remove(...(given as [number, number, number]));
 	}
 
 	/** Does again what a process had in the tail when it ended. Some of it may be in the database already. */
-	const replay = (lines: readonly Change[][]) => {
+	const replay = (lines: readonly Line[]) => {
 		const last = newestNumber();
 		for (const change of lines.flat()) {
 			const [name, given] = change;
 			if (name === 'setConsumers') {
 				const known = positions();
-				const newer = given.filter(([is, { number }]) => number >= (known.get(is)?.number ?? 0));
+				const newer = (given as [string, Position][]).filter(
+					([is, { number }]) => number >= (known.get(is)?.number ?? 0),
+				);
 				setConsumers(new Map([...known, ...newer]));
-			} else if (name !== 'add' || given.number > last) perform(change);
+			} else if (name !== 'add' || (given as number) > last) perform(change);
 		}
 	};
 
@@ -217,15 +199,6 @@ export function openEventTable(file: string) {
 		};
 	};
 
-	function add({ number, epoch, keptMs, size, serviceId, fingerprint, entry }: StoredEvent): void {
-		const { at = null, type = null, kind = null, workflowId = null, format = null, content = null } = entry ?? {};
-		holdsContents ||= entry !== null;
-		run(
-			INSERT.event,
-			...[number, epoch, keyOf(serviceId, fingerprint), keptMs, size, at, type, kind, workflowId, format, content],
-		).done();
-	}
-
 	function setEpochs(epochs: readonly Epoch[]): void {
 		for (const { first, epoch } of epochs) run(INSERT.epoch, first, epoch).done();
 		run(
@@ -233,13 +206,6 @@ export function openEventTable(file: string) {
 			MAX_EPOCHS,
 		).done();
 	}
-
-	const pageOfDatabase = (after: number, limit: number) =>
-		run(
-			`SELECT epoch || '-' || number AS id, number, at, type, kind, workflow_id AS workflowId, format, content, ${SERVICE_ID} AS serviceId
-			FROM event WHERE number > ? AND at IS NOT NULL ORDER BY number LIMIT ?`,
-			...[after, limit],
-		).all() as unknown as Entry[];
 
 	function setConsumers(consumers: ReadonlyMap<string, Position>): void {
 		for (const name of positions().keys())
@@ -250,7 +216,8 @@ export function openEventTable(file: string) {
 		for (const [name, { number, seenMs }] of consumers) run(save, name, number, seenMs).done();
 	}
 
-	function remove({ first, upTo, forgotten }: Removal): void {
+	/** Deletes events up to a number, of which those after `forgotten` leave their number and service id. `first` is the oldest kept one. */
+	function remove(first: number, upTo: number, forgotten: number): void {
 		const gone = Math.floor(Math.min(upTo, forgotten) / FORGET_AT_ONCE) * FORGET_AT_ONCE;
 		run('DELETE FROM event WHERE number <= ?', gone).done();
 		// The time of receipt does not count as contents: the gap of the next start begins there.
@@ -285,7 +252,7 @@ export function openEventTable(file: string) {
 		*store(changes: readonly Change[]): Flushes {
 			if (changes.length === 0) return;
 			const flushes = changes.some(([name]) => name === 'add');
-			if (tail) yield* tail.append(changes, flushes);
+			if (tail) yield* tail.append(changes.map(lineOf), flushes);
 			changes.forEach(recent.perform);
 		},
 		settle,
@@ -311,10 +278,15 @@ export function openEventTable(file: string) {
 			if (!stored) return null;
 			return (stored['at'] as string | null) ?? new Date(Number(stored['keptMs'])).toISOString();
 		},
-		/** Events after a number, oldest first. Every event before it is kept as well, or deleted. */
+		/** Events after a number, oldest first; not one before the oldest kept one. */
 		page(after: number, limit: number): readonly Entry[] {
-			const stored = after < newest ? pageOfDatabase(after, limit) : [];
-			return [...stored, ...recent.page(after, limit - stored.length)];
+			if (after >= newest) return recent.page(after, limit);
+			const stored = run(
+				`SELECT epoch || '-' || number AS id, number, at, type, kind, workflow_id AS workflowId, format, content, ${SERVICE_ID} AS serviceId
+				FROM event WHERE number > ? AND at IS NOT NULL ORDER BY number LIMIT ?`,
+				...[after, limit],
+			).all();
+			return [...(stored as unknown as Entry[]), ...recent.page(after, limit - stored.length)];
 		},
 		/** The kept events after a number, oldest first; read as far as the caller iterates. */
 		*kept(after: number): Iterable<KeptEvent> {
@@ -373,7 +345,7 @@ export function openEventTable(file: string) {
 				run('DELETE FROM epoch WHERE first >= ?', keepBefore).done();
 				for (const table of ['epoch', 'consumer', 'event'] as const)
 					for (const row of other.rows(table)) run(INSERT[table], ...Object.values(row)).done();
-				other.changes().forEach(perform);
+				other.changes().map(lineOf).forEach(perform);
 			});
 			runNow(settle());
 		},

@@ -4,41 +4,21 @@
  * brought into the database. Decides nothing about events; a line is one transaction.
  */
 import { closeSync, ftruncateSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
-import { fingerprintOf } from './duplicates.ts';
-import type { Entry } from './event.ts';
+import type { Line } from './event-columns.ts';
 import { type Flushes, flushNames } from './flushing.edge.ts';
-import { asStored, type Change } from './transaction.ts';
-
-export interface EventTail {
-	/** Bytes that came since the last turn. */
-	readonly bytes: number;
-	/** Adds what one transaction will do. @param flushes whether it has to survive a power cut from then on. */
-	append(changes: readonly Change[], flushes: boolean): Flushes;
-	/** The changes since it was empty, as far as they are whole. */
-	read(): Change[][];
-	/** What comes from now on goes to the other file. */
-	turn(): void;
-	/** The database has everything from before the turn. */
-	empty(): void;
-	/** Removes the files. */
-	remove(): void;
-	close(): void;
-}
 
 /** The names of the files, from that of the database. */
-export const tailsOf = (databaseFile: string) => ['-tail', '-tail2'].map((suffix) => `${databaseFile}${suffix}`);
+export const tailsOf = (databaseFile: string) => [`${databaseFile}-tail`, `${databaseFile}-tail2`];
 
 /** Makes no file before the first change. Every function may throw the system's errors. */
-export function openEventTail(databaseFile: string): EventTail {
+export function openEventTail(databaseFile: string) {
 	const { crc32 } = process.getBuiltinModule('node:zlib');
 	const files = tailsOf(databaseFile).map((file) => ({ file, open: null as number | null, bytes: 0 }));
-	type TailFile = (typeof files)[number];
-	let [active, other] = files as [TailFile, TailFile];
-	/** Counts the turns: tells which file is the older one. */
+	let [active, other] = files as [(typeof files)[0], (typeof files)[0]];
+	/** In each line: tells which file is the older one. */
 	let turns = 0;
 
-	/** Each line with the turn in which it was written. */
-	function* linesOf(file: string): Iterable<[turn: number, Change[]]> {
+	function* linesOf({ file }: { readonly file: string }): Iterable<readonly [turn: number, ...Line]> {
 		let text: string;
 		try {
 			text = readFileSync(file, 'utf8');
@@ -51,24 +31,26 @@ export function openEventTail(databaseFile: string): EventTail {
 			const content = rest.join(' ');
 			// Cut off on the way to the disk: nothing after it was ever promised.
 			if (line === '' || sum !== crc32(content).toString(16)) return;
-			const [turn, ...changes] = JSON.parse(content) as [number, ...unknown[][]];
-			yield [turn, changes.map(fromJson)];
+			const found = JSON.parse(content);
+			yield typeof found[0] === 'number' ? found : [0, ...found];
 		}
 	}
 
-	const close = () => {
+	function close(): void {
 		for (const each of files) {
 			if (each.open !== null) closeSync(each.open);
 			each.open = null;
 		}
-	};
+	}
 	return {
+		/** Bytes that came since the last turn. */
 		get bytes() {
 			return active.bytes;
 		},
-		*append(changes, flushes) {
+		/** Adds what one transaction will do. @param flushes whether it has to survive a power cut from then on. */
+		*append(changes: Line, flushes: boolean): Flushes {
 			const to = active;
-			const text = Buffer.from(JSON.stringify([turns, ...changes.map(toJson)]));
+			const text = Buffer.from(JSON.stringify([turns, ...changes]));
 			const line = Buffer.concat([Buffer.from(`${crc32(text).toString(16)} `), text, Buffer.from('\n')]);
 			const isNew = to.open === null;
 			const into = to.open ?? openSync(to.file, 'a', 0o600);
@@ -84,19 +66,23 @@ export function openEventTail(databaseFile: string): EventTail {
 				throw error;
 			}
 		},
-		read() {
-			const lines = files.flatMap(({ file }) => [...linesOf(file)]);
-			return lines.sort(([one], [another]) => one - another).map(([, changes]) => changes);
+		/** The changes since it was empty, as far as they are whole. */
+		read(): Line[] {
+			const lines = files.flatMap((each) => [...linesOf(each)]);
+			return lines.sort(([one], [another]) => one - another).map(([, ...changes]) => changes);
 		},
-		turn() {
+		/** What comes from now on goes to the other file. */
+		turn(): void {
 			[active, other] = [other, active];
 			turns += 1;
 		},
-		empty() {
+		/** The database has everything from before the turn. */
+		empty(): void {
 			if (other.open !== null && other.bytes > 0) ftruncateSync(other.open);
 			other.bytes = 0;
 		},
-		remove() {
+		/** Removes the files. */
+		remove(): void {
 			close();
 			for (const each of files) {
 				rmSync(each.file, { force: true });
@@ -105,15 +91,4 @@ export function openEventTail(databaseFile: string): EventTail {
 		},
 		close,
 	};
-}
-
-/** Of an event only what it cannot be made from. */
-function toJson(change: Change): readonly unknown[] {
-	return change[0] === 'add' ? ['add', change[1].epoch, change[1].keptMs, change[1].entry] : change;
-}
-
-function fromJson([name, ...given]: readonly unknown[]): Change {
-	if (name !== 'add') return [name, given[0]] as Change;
-	const [epoch, keptMs, entry] = given as [string, number, Entry];
-	return ['add', asStored(entry, epoch, fingerprintOf(entry), keptMs)];
 }

@@ -106,9 +106,7 @@ export function formatEvent(entry: Entry): string {
 	const named = `"kind":${JSON.stringify(kind)},"workflowId":${JSON.stringify(workflowId)}`;
 	const head = `{"id":"${id}","at":"${at}","type":"${type}",${named},"format":"${format}"`;
 	// Raw line ends in JSON can only stand between its parts.
-	const isOneLine = !content.includes('\n') && !content.includes('\r');
-	const json = isOneLine ? content : content.replaceAll(/[\r\n]+/g, ' ');
-	const data = format === 'json' ? json : JSON.stringify(content);
+	const data = format === 'json' ? content.replaceAll(/[\r\n]+/g, ' ') : JSON.stringify(content);
 	return `${head},"data":${data}}`;
 }
 

@@ -1,8 +1,8 @@
 /** The newest events, in order, in memory: what the tail has and the database not yet, or all of them without a disk. Pure. */
 import type { Entry, Epoch } from './event.ts';
-import type { Change, Position, Removal, StoredEvent } from './transaction.ts';
+import type { Change, Position, StoredEvent } from './transaction.ts';
 
-/** Rows that deleted events have left, and that are not needed any more, go so many at a time. */
+/** What deleted events have left, and is not needed any more, goes so many at a time. */
 const FORGET_AT_ONCE = 1024;
 
 export function createRecentEvents() {
@@ -12,28 +12,23 @@ export function createRecentEvents() {
 	let epochs: readonly Epoch[] | null = null;
 	let consumers: readonly (readonly [string, Position])[] | null = null;
 	/** Of events here and of older ones. */
-	let removal: Removal | null = null;
+	let removal: Extract<Change, readonly ['remove', ...number[]]> | null = null;
 
-	/** Index of the first kept event after a number. */
+	/** Index of the first kept event after a number; most callers ask for the oldest or for the newest ones. */
 	function indexAfter(number: number): number {
-		let from = deleted;
-		let to = rows.length;
-		while (from < to) {
-			const middle = (from + to) >>> 1;
-			if ((rows[middle]?.number ?? 0) <= number) from = middle + 1;
-			else to = middle;
-		}
-		return from;
+		if ((rows[deleted]?.number ?? 0) > number) return deleted;
+		return Math.max(deleted, rows.findLastIndex((row) => row.number <= number) + 1);
 	}
 
-	function remove(next: Removal): void {
-		removal = { ...next, first: removal?.first ?? next.first };
-		for (let row = rows[deleted]; row && row.number <= next.upTo; row = rows[deleted]) {
-			rows[deleted] = { ...row, size: 0, keptMs: Date.parse(row.entry?.at ?? '') || row.keptMs, entry: null };
+	function remove(first: number, upTo: number, forgotten: number): void {
+		removal = ['remove', removal?.[1] ?? first, upTo, forgotten];
+		for (let row = rows[deleted]; row?.entry && row.number <= upTo; row = rows[deleted]) {
+			const keptMs = Date.parse(row.entry.at) || row.keptMs;
+			rows[deleted] = { ...row, size: 0, keptMs, entry: null };
 			deleted += 1;
 		}
 		if (deleted < 2 * FORGET_AT_ONCE) return;
-		const gone = rows.findIndex(({ number, entry }) => entry !== null || number > next.forgotten);
+		const gone = rows.findIndex(({ number, entry }) => entry !== null || number > forgotten);
 		rows = rows.slice(gone);
 		deleted -= gone;
 	}
@@ -47,17 +42,22 @@ export function createRecentEvents() {
 			if (change[0] === 'add') rows.push(change[1]);
 			else if (change[0] === 'setEpochs') [, epochs] = change;
 			else if (change[0] === 'setConsumers') [, consumers] = change;
-			else remove(change[1]);
+			else remove(change[1], change[2], change[3]);
 		},
 		/** The same in as few changes as possible. @param moves whether also events and what belongs to them, and not only what is deleted. */
 		changes(moves = true): Change[] {
-			const found: Change[] = removal ? [['remove', removal]] : [];
+			const found: Change[] = removal ? [removal] : [];
 			if (!moves) return found;
 			if (epochs) found.push(['setEpochs', epochs]);
 			if (consumers) found.push(['setConsumers', consumers]);
-			const forgotten = removal?.forgotten ?? 0;
+			const forgotten = removal?.[3] ?? 0;
 			for (const row of rows) if (row.entry !== null || row.number > forgotten) found.push(['add', row]);
 			return found;
+		},
+		/** The database has what `changes` gave. */
+		clear(moves: boolean): void {
+			removal = null;
+			if (moves) [rows, deleted, epochs, consumers] = [[], 0, null, null];
 		},
 		/** The kept events after a number, oldest first. */
 		*after(number: number): Iterable<StoredEvent> {
@@ -69,11 +69,6 @@ export function createRecentEvents() {
 		},
 		shiftAges(byMs: number): void {
 			rows = rows.map((row) => (row.entry === null ? row : { ...row, keptMs: row.keptMs + byMs }));
-		},
-		/** The database has what `changes` gave. */
-		clear(moves = true): void {
-			removal = null;
-			if (moves) [rows, deleted, epochs, consumers] = [[], 0, null, null];
 		},
 	};
 }

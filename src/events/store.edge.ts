@@ -26,12 +26,12 @@ import {
 	unerased,
 	unwritableNotice,
 } from './damaged-events.edge.ts';
-import { fingerprintOf, rememberMessages } from './duplicates.ts';
-import { type Entry, idOf, numberOf } from './event.ts';
+import { keyOf, rememberMessages } from './duplicates.ts';
+import { type Entry, idOf, numberOf, sizeOf } from './event.ts';
 import type { DurableEventStore, EventStoreOptions } from './event-store-types.ts';
 import { type EventTable, IN_MEMORY, moveToMemory, openEventTable } from './event-table.edge.ts';
 import { createFlushing, type Flushes } from './flushing.edge.ts';
-import { asStored, decideTransaction, type Extent, type KeptEvent, type StoredEvent } from './transaction.ts';
+import { decideTransaction, type Extent, type KeptEvent, type StoredEvent } from './transaction.ts';
 
 export type { Consumer, DurableEventStore, EventStore, EventStoreOptions } from './event-store-types.ts';
 
@@ -59,9 +59,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	let extent: Extent = { epochs: [], last: 0, first: 0, count: 0, bytes: 0 };
 	/** Numbers below this belong to events of earlier runs that this one could not read. */
 	let base = 0;
-	/** Of the group that is on its way to the disk, and of the clean-up. */
-	const storing = createFlushing();
-	const settling = createFlushing();
+	const [storing, settling] = [createFlushing(), createFlushing()];
 	/** Also while a group that has failed is tried again. */
 	let isStoring = false;
 	let pending: StoredEvent[] = [];
@@ -112,7 +110,6 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 
 	// ---- When the disk fails, and when it is well again ----
 
-	/** @param failed `null` for a file that could not be opened. */
 	function fallBack(failed: EventTable | null, error: unknown): void {
 		// What is under way ends first. It fails as well, and may have seen to it.
 		settling.finish();
@@ -171,7 +168,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	/** Stores at the end of this turn, or when what is under way has ended. */
 	function soon(): void {
 		asked += 1;
-		if (pendingBytes >= MAX_PENDING_BYTES) storeNow();
+		if (pendingBytes >= MAX_PENDING_BYTES) finish();
 		else cancelFlush ??= afterInput(begin);
 	}
 
@@ -186,26 +183,19 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		else plan();
 	}
 
-	/** Stores on this thread what waits. */
-	function storeNow(): void {
-		begin();
-		if (eventTable?.isCommitting) settling.finish();
-		storing.finish();
-	}
-
-	/** Nothing is under way afterwards. */
+	/** Stores everything on this thread. */
 	function finish(): void {
-		storeNow();
+		begin();
 		settling.finish();
 		storing.finish();
+		settling.finish();
 	}
 
 	/** Hands on what waits, once it is stored. */
 	function storeGroup(): void {
 		const [batch, upTo] = [pending, asked];
 		[pending, pendingBytes, grouped, isStoring] = [[], 0, upTo, true];
-		const tryToStore = (tries: number) => {
-			const on = ready(true);
+		const tryToStore = (tries: number, on = ready(true)) =>
 			storing.start(store(on, batch), (error) => {
 				if (error !== null) {
 					// A damaged file is followed by a new one, that one by memory.
@@ -219,7 +209,6 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 				if (batch.length > 0) for (const listener of listeners) listener(entries);
 				begin();
 			});
-		};
 		tryToStore(1);
 	}
 
@@ -251,7 +240,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 
 	const isCleanDue = () => uncleanSinceMs !== null && monotonicMs() - uncleanSinceMs >= cleanAfterMs();
 
-	/** Brings everything into the database, and what was deleted off the disk if that is due; what is stored meanwhile is left alone. */
+	/** Brings everything into the database, and what was deleted off the disk if that is due. */
 	function settle(on: EventTable): void {
 		const cleans = isCleanDue();
 		if (cleans) uncleanSinceMs = null;
@@ -304,13 +293,13 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		append(incoming, overlaps) {
 			if (closed) throw new AgentError('internal', 'The event store is closed.');
 			ready(true);
-			const fingerprint = fingerprintOf(incoming);
-			if (!duplicates.isNew(incoming.serviceId, fingerprint, overlaps)) return null;
+			const key = keyOf(incoming);
+			if (!duplicates.isNew(key, overlaps)) return null;
 			given = Math.max(given, extent.last) + 1;
 			const entry: Entry = { ...incoming, number: given, id: `${epoch}-${given}` };
-			const event = asStored(entry, epoch, fingerprint);
-			pending.push(event);
-			pendingBytes += event.size;
+			const size = sizeOf(entry);
+			pending.push({ number: given, size, keptMs: 0, epoch, key, entry });
+			pendingBytes += size;
 			soon();
 			return entry;
 		},

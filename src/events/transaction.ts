@@ -1,6 +1,5 @@
 /** Decides what one transaction of the event store does: the new events, the consumers' positions, and which events go. Pure. */
-import type { Fingerprint } from './duplicates.ts';
-import { type Entry, type Epoch, sizeOf, withEpoch } from './event.ts';
+import { type Entry, type Epoch, withEpoch } from './event.ts';
 import type { EventStoreOptions } from './event-store-types.ts';
 
 /** A step of a transaction, by its name and what it is about. */
@@ -8,14 +7,8 @@ export type Change =
 	| readonly ['add', StoredEvent]
 	| readonly ['setEpochs', readonly Epoch[]]
 	| readonly ['setConsumers', readonly (readonly [string, Position])[]]
-	| readonly ['remove', Removal];
-
-/** Events from `first`, the oldest kept one, up to `upTo` are deleted; those after `forgotten` leave what tells their duplicates. */
-export interface Removal {
-	readonly first: number;
-	readonly upTo: number;
-	readonly forgotten: number;
-}
+	/** Events from `first`, the oldest kept one, up to `upTo` are deleted; those after `forgotten` leave what tells their duplicates. */
+	| readonly ['remove', first: number, upTo: number, forgotten: number];
 
 export interface Position {
 	/** Number of the last acknowledged event; 0 before the first. */
@@ -25,25 +18,19 @@ export interface Position {
 
 export interface KeptEvent {
 	readonly number: number;
-	/** As {@link sizeOf}; 0 once it is deleted. */
+	/** As `sizeOf` counts; 0 once it is deleted. */
 	readonly size: number;
 	/** Since when it is kept; once it is deleted, when it was received. Milliseconds since 1970. */
 	readonly keptMs: number;
 }
 
-/** An event, or what a deleted one has left: its number, and what tells its duplicates. */
+/** An event, or what a deleted one has left. */
 export interface StoredEvent extends KeptEvent {
 	readonly epoch: string;
-	readonly serviceId: string | null;
-	readonly fingerprint: Fingerprint | null;
+	/** Tells its duplicates; `null` for one that has no id of the service. */
+	readonly key: string | null;
 	/** `null` once it is deleted. */
 	readonly entry: Entry | null;
-}
-
-/** A new event; `keptMs` is set by the transaction. */
-export function asStored(entry: Entry, epoch: string, fingerprint: Fingerprint | null, keptMs = 0): StoredEvent {
-	const { number, serviceId } = entry;
-	return { number, size: sizeOf(entry), keptMs, epoch, serviceId, fingerprint, entry };
 }
 
 /** What the table holds. */
@@ -52,7 +39,7 @@ export interface Extent {
 	/** The newest number that is stored, and the oldest that can be. */
 	readonly last: number;
 	readonly first: number;
-	/** Of the events that are kept, as {@link sizeOf}. */
+	/** Of the events that are kept, as `sizeOf` counts. */
 	readonly count: number;
 	readonly bytes: number;
 }
@@ -77,9 +64,7 @@ export function decideTransaction(
 	},
 ): { readonly changes: readonly Change[]; readonly extent: Extent } {
 	const { kept, batch, positions, acknowledged, epoch, bounds, remembered, nowMs } = now;
-	const added = batch
-		.filter(({ number }) => number > extent.last)
-		.map((event): StoredEvent => ({ ...event, keptMs: nowMs }));
+	const added = batch.filter(({ number }) => number > extent.last).map((event) => ({ ...event, keptMs: nowMs }));
 	const last = added.at(-1)?.number ?? extent.last;
 	const epochs = added[0] ? withEpoch(extent.epochs, epoch, added[0].number) : extent.epochs;
 	let count = extent.count + added.length;
@@ -98,7 +83,7 @@ export function decideTransaction(
 	if (epochs !== extent.epochs) changes.push(['setEpochs', epochs]);
 	for (const event of added) changes.push(['add', event]);
 	if (positions) changes.push(['setConsumers', [...positions]]);
-	if (upTo >= extent.first) changes.push(['remove', { first: extent.first, upTo, forgotten: last - remembered }]);
+	if (upTo >= extent.first) changes.push(['remove', extent.first, upTo, last - remembered]);
 	return { changes, extent: { epochs, last, first: Math.max(extent.first, upTo + 1), count, bytes } };
 }
 

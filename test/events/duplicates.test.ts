@@ -1,22 +1,20 @@
 import { expect, test } from 'vitest';
-import { fingerprintOf, keyOf, rememberMessages } from '../../src/events/duplicates.ts';
+import { keyOf, rememberMessages } from '../../src/events/duplicates.ts';
 
 const message = (serviceId: string | null, kind = 'k', content = 'c') => ({ serviceId, kind, content });
 const stored = (key: string) => ({ key, kind: null, content: null });
-const keyed = (one: ReturnType<typeof message>) => keyOf(one.serviceId, fingerprintOf(one));
 
 /** Remembers messages, and says whether each is new. */
 function remembering(max: number) {
 	const duplicates = rememberMessages(max);
-	const isNew = (one: ReturnType<typeof message>, overlaps?: boolean) =>
-		duplicates.isNew(one.serviceId, fingerprintOf(one), overlaps);
+	const isNew = (one: ReturnType<typeof message>, overlaps?: boolean) => duplicates.isNew(keyOf(one), overlaps);
 	return { duplicates, isNew };
 }
 
 test('a message without an id is always new', () => {
 	const { isNew } = remembering(10);
 	expect([isNew(message(null)), isNew(message(null))]).toEqual([true, true]);
-	expect(keyed(message(null))).toBeNull();
+	expect(keyOf(message(null))).toBeNull();
 });
 
 test('so many are remembered, the newest, and never more than twice as many', () => {
@@ -35,7 +33,7 @@ test('messages of one id are each remembered', () => {
 
 test('what is stored of a message is its id and two short hashes, which tell messages apart and are read again', () => {
 	const messages = [message('a'), message('a', 'kk'), message('a', 'k', 'cc'), message('b')];
-	const keys = messages.map((one) => keyed(one) ?? '');
+	const keys = messages.map((one) => keyOf(one) ?? '');
 	expect(new Set(keys).size).toBe(4);
 	for (const key of keys) expect(key).toMatch(/^[ab]\u001f\d{9,16}\u001f\d{9,16}$/);
 	const { duplicates, isNew } = remembering(10);
