@@ -132,7 +132,7 @@ export function openEventTable(file: string) {
 					if (shiftedByMs !== 0) run('UPDATE event SET kept_ms = kept_ms + ? WHERE at IS NOT NULL', shiftedByMs).done();
 					changes.map(lineOf).forEach(perform);
 				});
-			holdsContents ||= changes.some(([name]) => name === 'add');
+			holdsContents ||= changes.some(([name, added]) => name === 'add' && added.entry !== null);
 			recent.clear(moves);
 			shiftedByMs = 0;
 			tail?.turn();

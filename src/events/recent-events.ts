@@ -2,7 +2,7 @@
 import type { Entry, Epoch } from './event.ts';
 import type { Change, Position, StoredEvent } from './transaction.ts';
 
-/** What deleted events have left, and is not needed any more, goes so many at a time. */
+/** Rows of deleted events that are not needed any more go so many at a time. */
 const FORGET_AT_ONCE = 1024;
 
 export function createRecentEvents() {
