@@ -256,20 +256,17 @@ export function openEventTable(file: string) {
 			changes.forEach(recent.perform);
 		},
 		settle,
-		summary() {
-			// The content is needed only where an older agent has stored the id alone.
-			const messages = run(
+		summary: () => ({
+			...totals(),
+			epochs: run('SELECT first, epoch FROM epoch ORDER BY first').all() as unknown as Epoch[],
+			consumers: positions(),
+		}),
+		/** Of kept and deleted events, oldest first. The content is needed only where an older agent has stored the id alone. */
+		messages: () =>
+			run(
 				`SELECT service_id AS key, kind, iif(instr(service_id, '${KEY_SEPARATOR}'), NULL, content) AS content
 				FROM event WHERE service_id IS NOT NULL ORDER BY number`,
-			).all();
-			return {
-				...totals(),
-				epochs: run('SELECT first, epoch FROM epoch ORDER BY first').all() as unknown as Epoch[],
-				consumers: positions(),
-				/** Of kept and deleted events, oldest first. */
-				messages: messages as unknown as StoredMessage[],
-			};
-		},
+			).all() as unknown as StoredMessage[],
 		/** When the newest event was received, ISO 8601, also if it is deleted; `null` before the first. */
 		newestAt(): string | null {
 			const found = recent.newest;

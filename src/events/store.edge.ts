@@ -7,9 +7,9 @@
  * Ids are `epoch-number`: numbers go on over restarts, the epoch is new for each run that appends. So even a disk that
  * loses what it has confirmed cannot bring back an id that an application has seen.
  *
- * In the directory: `events.db`; `events.db-wal`, `events.db-tail` and `events.db-tail2` beside it; and `events.db.corrupt-<time>` for damaged ones. What is
- * deleted is overwritten in the first and cut off the others within `cleanAfterMs`; blocks that a file system or a flash
- * disk has put aside meanwhile are out of reach.
+ * In the directory: `events.db`; `events.db-wal`, `events.db-tail` and `events.db-tail2` beside it; `events.db.corrupt-<time>` for
+ * damaged ones. Deleted contents are overwritten in the first and cut off the others within `cleanAfterMs`; blocks that a file
+ * system or a flash disk has put aside meanwhile are out of reach.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -18,6 +18,7 @@ import { EARLIEST_CLOCK_MS } from '../base/durations.ts';
 import { AgentError } from '../base/errors.ts';
 import { createConsumers } from './consumers.ts';
 import {
+	attempt,
 	damagedNotice,
 	dropQuarantined,
 	EVENTS_FILE,
@@ -52,6 +53,8 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	const listeners = new Set<(entries: readonly Entry[]) => void>();
 	const consumers = createConsumers(wallMs, () => bounds.maxAgeMs);
 	const duplicates = rememberMessages(REMEMBERED_EVENTS);
+	/** Whether what the table has to tell duplicates is read. A start does without. */
+	let isLoaded = false;
 	let eventTable: EventTable | null = null;
 	let isAbsent = false;
 	let closed = false;
@@ -95,10 +98,10 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			const now = wallMs();
 			// They would be too old at once, or never.
 			if (now > EARLIEST_CLOCK_MS) opened.correctAges(EARLIEST_CLOCK_MS, now);
-			const { messages, consumers: positions, ...held } = opened.summary();
+			const { consumers: positions, ...held } = opened.summary();
 			const last = Math.max(extent.last, held.last);
 			extent = { ...held, last, first: held.first ?? last + 1 };
-			duplicates.load(messages);
+			isLoaded = false;
 			consumers.load(positions, last);
 		} catch (error) {
 			attempt(() => opened.close());
@@ -294,6 +297,10 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			if (closed) throw new AgentError('internal', 'The event store is closed.');
 			ready(true);
 			const key = keyOf(incoming);
+			if (key !== null && !isLoaded) {
+				duplicates.load(read((on) => on.messages(), []));
+				isLoaded = true;
+			}
 			if (!duplicates.isNew(key, overlaps)) return null;
 			given = Math.max(given, extent.last) + 1;
 			const entry: Entry = { ...incoming, number: given, id: `${epoch}-${given}` };
@@ -390,13 +397,4 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 function oldestAfter(on: EventTable, number: number): KeptEvent | null {
 	for (const event of on.kept(number)) return event;
 	return null;
-}
-
-function attempt(step: () => void): boolean {
-	try {
-		step();
-		return true;
-	} catch {
-		return false;
-	}
 }
