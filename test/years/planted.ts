@@ -101,7 +101,7 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'keepGap(events, from, { workflowId, at: isoNow(clock) });',
 		"if (from === 'never') keepGap(events, from, { workflowId, at: isoNow(clock) });",
 	),
-	one('duplicates-pass', 'delivered-once', 'events/duplicates.ts', 'return !isKnown;', 'return true;', { seed: 3 }),
+	one('duplicates-pass', 'delivered-once', 'events/duplicates.ts', 'return isNew;', 'return true;', { seed: 3 }),
 	one(
 		'frames-overtake',
 		'in-order',
@@ -521,7 +521,7 @@ const MUTATIONS: readonly Plant[] = [
 	any(
 		'events-6-gap-without-run-before',
 		CONNECTIVITY,
-		'wholeUntilMs === null ? wholeUntilBefore : wholeUntil(wholeUntilMs)',
+		'wholeUntilMs === null ? readBefore() : wholeUntil(wholeUntilMs)',
 		'isoNow(clock)',
 	),
 ];
