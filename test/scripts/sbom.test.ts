@@ -57,7 +57,9 @@ test('the Node that is shipped is the one that the repository names, and no othe
 });
 
 test('the script of every package that has one is refused at installation', async () => {
-	const withScripts = Object.entries<{ hasInstallScript?: boolean }>(lock).filter(([, entry]) => entry.hasInstallScript);
+	const withScripts = Object.entries<{ hasInstallScript?: boolean }>(lock).filter(
+		([, entry]) => entry.hasInstallScript,
+	);
 	const names = withScripts.map(([path]) => path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length));
 	const { allowScripts } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8'));
 	expect(allowScripts).toEqual(Object.fromEntries(names.map((name) => [name, false])));
