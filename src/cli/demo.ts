@@ -15,7 +15,7 @@ import { type EmbeddedService, startService } from '../service/embedded-service.
 import { renderQrTerminal } from '../service/qr-code.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import { isPlain, openScreen } from './demo-screen.ts';
-import { printLine } from './output.ts';
+import type { Shell } from './output.ts';
 import { statusWhen } from './run.ts';
 import { VERSION } from './version.ts';
 
@@ -31,7 +31,7 @@ interface DemoContext {
 	readonly runDir: string;
 }
 
-export async function demo(flags: { readonly once?: boolean | undefined }): Promise<void> {
+export async function demo(shell: Shell, flags: { readonly once?: boolean | undefined }): Promise<void> {
 	const startedAt = performance.now();
 	const directory = await mkdtemp(join(tmpdir(), 'idv-agent-demo-'));
 	let current = 'start';
@@ -51,42 +51,48 @@ export async function demo(flags: { readonly once?: boolean | undefined }): Prom
 	process.on('SIGTERM', stop);
 	const step = async <Result>(title: string, run: () => Promise<Result>): Promise<Result> => {
 		current = title;
-		printLine(`\n▸ ${title}`);
+		shell.line(`\n▸ ${title}`);
 		return withDeadline(run(), title);
 	};
 
 	try {
-		const context = await step('A service starts on this machine', () => startAgentAndService(directory, cleanup));
-		const picture = await step('It makes a pairing code', () => makeCode(context, directory));
-		await step('The agent reads the picture like a scanner, and pairs', () => pairByPicture(context, picture));
-		await step('The device is online and sends heartbeats', () => showOnline(context));
-		await step('A backend starts a session; the device is notified', () => startSession(context));
-		await step('The workflow changes, and the device is never offline', () => changeWorkflow(context));
+		const context = await step('A service starts on this machine', () =>
+			startAgentAndService(shell, directory, cleanup),
+		);
+		const picture = await step('It makes a pairing code', () => makeCode(shell, context, directory));
+		await step('The agent reads the picture like a scanner, and pairs', () => pairByPicture(shell, context, picture));
+		await step('The device is online and sends heartbeats', () => showOnline(shell, context));
+		await step('A backend starts a session; the device is notified', () => startSession(shell, context));
+		await step('The workflow changes, and the device is never offline', () => changeWorkflow(shell, context));
 		await step('The service closes its port for a second; the agent reconnects automatically', () =>
-			restartService(context),
+			restartService(shell, context),
 		);
 		const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
-		printLine(`\nThat was the whole story, in ${seconds} s.`);
-		if (!flags.once && process.stdout.isTTY) {
+		shell.line(`\nThat was the whole story, in ${seconds} s.`);
+		if (!flags.once && shell.stdout.isTTY) {
 			isDone = true;
-			return await invite(context, directory, { cleanup, stop });
+			return await invite(shell, context, directory, { cleanup, stop });
 		}
-		if (!flags.once) printLine('On a terminal it stays up, with lines to paste and keys to press.');
+		if (!flags.once) shell.line('On a terminal it stays up, with lines to paste and keys to press.');
 		return await end();
 	} catch (error) {
 		if (isStopped) return;
-		process.stderr.write(
+		shell.stderr.write(
 			`\nThe demo failed at "${current}": ${error instanceof Error ? error.message : String(error)}\n`,
 		);
 		await end();
-		process.exitCode = 70;
+		shell.exitStatus = 70;
 	}
 }
 
-async function startAgentAndService(directory: string, cleanup: (() => Promise<unknown>)[]): Promise<DemoContext> {
+async function startAgentAndService(
+	shell: Shell,
+	directory: string,
+	cleanup: (() => Promise<unknown>)[],
+): Promise<DemoContext> {
 	const service = await startService({ workflows: [...WORKFLOWS] });
 	cleanup.push(() => service.close());
-	say(`The embedded service listens at ${service.url} and knows the workflows ${WORKFLOWS.join(' and ')}.`);
+	say(shell, `The embedded service listens at ${service.url} and knows the workflows ${WORKFLOWS.join(' and ')}.`);
 	const paths = choosePaths({ stateDir: join(directory, 'state'), runDir: join(directory, 'run') }, {});
 	const daemon = await startDaemon({
 		version: VERSION,
@@ -96,8 +102,8 @@ async function startAgentAndService(directory: string, cleanup: (() => Promise<u
 		sets: ['heartbeatCadence=2', 'deviceId=demo-kiosk', 'log.level=error', 'page.port=0', ...OWN_GROUPS],
 	});
 	cleanup.push(() => daemon.stop());
-	say(`The agent runs. ${daemon.agent.status().sentence}`);
-	if (daemon.addresses.page) say(`Its page for the device's own screen is at ${daemon.addresses.page}`);
+	say(shell, `The agent runs. ${daemon.agent.status().sentence}`);
+	if (daemon.addresses.page) say(shell, `Its page for the device's own screen is at ${daemon.addresses.page}`);
 	return { service, daemon, client: createLocalClient({ runDir: paths.runDir }), runDir: paths.runDir };
 }
 
@@ -105,7 +111,7 @@ async function startAgentAndService(directory: string, cleanup: (() => Promise<u
 const OWN_GROUPS = [`local.agentGroup=${process.getgid?.() ?? 0}`, `local.adminGroup=${process.getgid?.() ?? 0}`];
 
 /** @returns where the picture of the code is. */
-async function makeCode({ service }: DemoContext, directory: string): Promise<string> {
+async function makeCode(shell: Shell, { service }: DemoContext, directory: string): Promise<string> {
 	const query = new URLSearchParams({ workflowId: WORKFLOWS[0] });
 	const url = endpointUrl(service.url, ENDPOINTS.pairingCode, query);
 	const authorization = formatAuthorization({ scheme: 'Basic', ...service.credentials.basic });
@@ -117,16 +123,16 @@ async function makeCode({ service }: DemoContext, directory: string): Promise<st
 	};
 	// The working directory may not be writable.
 	const picture = await save(resolve(PICTURE)).catch(() => save(join(directory, PICTURE)));
-	say(`GET ${url.pathname}${url.search} answered with a picture, saved as ${picture}.`);
-	say('It looks like this; it works once, and for five minutes:');
-	printLine();
-	printLine(await renderQrTerminal(await readSingleCode(picture), plain()));
+	say(shell, `GET ${url.pathname}${url.search} answered with a picture, saved as ${picture}.`);
+	say(shell, 'It looks like this; it works once, and for five minutes:');
+	shell.line();
+	shell.line(await renderQrTerminal(await readSingleCode(picture), plain(shell)));
 	return picture;
 }
 
-async function pairByPicture({ service, client }: DemoContext, picture: string): Promise<void> {
+async function pairByPicture(shell: Shell, { service, client }: DemoContext, picture: string): Promise<void> {
 	const code = await readSingleCode(picture);
-	say('Read: a deep link with a Short Token. The host is shown and confirmed before anything is spent.');
+	say(shell, 'Read: a deep link with a Short Token. The host is shown and confirmed before anything is spent.');
 	const result = (await client.request(
 		'admin',
 		'POST',
@@ -134,18 +140,18 @@ async function pairByPicture({ service, client }: DemoContext, picture: string):
 		{ code, trustOrigin: new URL(service.url).origin },
 		{ deadlineMs: STEP_MS },
 	)) as PairResult;
-	say(`Registered as ${result.deviceId} for workflow ${result.workflowId}; the Connection is saved.`);
+	say(shell, `Registered as ${result.deviceId} for workflow ${result.workflowId}; the Connection is saved.`);
 }
 
-async function showOnline({ service, daemon }: DemoContext): Promise<void> {
+async function showOnline(shell: Shell, { service, daemon }: DemoContext): Promise<void> {
 	const heartbeat = service.waitFor('heartbeat', undefined, STEP_MS);
 	const status = await statusWhen(daemon.agent, ({ state }) => state === 'online');
-	say(status.sentence);
+	say(shell, status.sentence);
 	const { heartbeat: frame } = await heartbeat;
-	say(`The service received a heartbeat over ws/device: ${JSON.stringify(frame)}`);
+	say(shell, `The service received a heartbeat over ws/device: ${JSON.stringify(frame)}`);
 }
 
-async function startSession({ service, daemon }: DemoContext): Promise<void> {
+async function startSession(shell: Shell, { service, daemon }: DemoContext): Promise<void> {
 	const heard = nextEvent(daemon, 'session.started');
 	const url = endpointUrl(service.url, ENDPOINTS.sessionStart, new URLSearchParams({ workflowId: WORKFLOWS[0] }));
 	const authorization = formatAuthorization({ scheme: 'ApiKey', credential: service.credentials.apiKey });
@@ -155,13 +161,13 @@ async function startSession({ service, daemon }: DemoContext): Promise<void> {
 		body: JSON.stringify({ metadata: { visitor: 'Ada' }, ttl: 600 }),
 	});
 	const record = (await response.json()) as HandOffRecord;
-	say(`POST ${url.pathname} answered ${response.status}: the hand-off URL ends at ${record.expiresAt}.`);
+	say(shell, `POST ${url.pathname} answered ${response.status}: the hand-off URL ends at ${record.expiresAt}.`);
 	const { id, kind, content } = await heard;
 	const { sessionId } = JSON.parse(content) as { sessionId: string };
-	say(`The kiosk application gets event ${id}: ${kind}, session ${sessionId}.`);
+	say(shell, `The kiosk application gets event ${id}: ${kind}, session ${sessionId}.`);
 }
 
-async function changeWorkflow({ client, service, daemon }: DemoContext): Promise<void> {
+async function changeWorkflow(shell: Shell, { client, service, daemon }: DemoContext): Promise<void> {
 	const offline: string[] = [];
 	const stop = daemon.agent.onStatus(() => {
 		const { state, sentence } = daemon.agent.status();
@@ -173,30 +179,30 @@ async function changeWorkflow({ client, service, daemon }: DemoContext): Promise
 	stop();
 	stopListening();
 	if (offline.length > 0) throw new Error(`the device was offline in between: ${offline.join('; ')}`);
-	say(status.sentence);
-	say('The new link was online before the old one was closed: neither side saw the device offline.');
+	say(shell, status.sentence);
+	say(shell, 'The new link was online before the old one was closed: neither side saw the device offline.');
 }
 
-async function restartService({ service, daemon }: DemoContext): Promise<void> {
+async function restartService(shell: Shell, { service, daemon }: DemoContext): Promise<void> {
 	const gone = statusWhen(daemon.agent, ({ state }) => state === 'offline');
 	const back = service.restart({ downMs: 1000, hard: true });
-	say('It keeps its signing key and its list of devices, as a service with a database does.');
+	say(shell, 'It keeps its signing key and its list of devices, as a service with a database does.');
 	const { problem } = await gone;
-	say(`Offline: ${problem?.message ?? 'the service is away.'} ${problem?.remedy ?? ''}`.trim());
+	say(shell, `Offline: ${problem?.message ?? 'the service is away.'} ${problem?.remedy ?? ''}`.trim());
 	await back;
 	const status = await statusWhen(daemon.agent, ({ state }) => state === 'online');
-	say(`${status.sentence} Reconnects: ${status.channel.reconnects}.`);
+	say(shell, `${status.sentence} Reconnects: ${status.channel.reconnects}.`);
 }
 
-const plain = () => isPlain(process.stdout.isTTY, process.env);
+const plain = (shell: Shell) => isPlain(shell.stdout.isTTY, shell.env);
 const now = () => new Date().toISOString().slice(11, 19);
 
 /** The part of the screen that stays: what to open, what to paste, what to press. */
-function invitationOf({ service, daemon, runDir }: DemoContext, keyFile: string): string[] {
+function invitationOf(shell: Shell, { service, daemon, runDir }: DemoContext, keyFile: string): string[] {
 	const command = (name: string) => (existsSync(`bin/${name}`) ? `bin/${name}` : name);
 	const status = daemon.agent.status();
 	const target = `--workflow ${status.workflow.live ?? WORKFLOWS[0]} --url ${service.url} --authorization-file ${keyFile}`;
-	const bold = (text: string) => (plain() ? text : styleText('bold', text));
+	const bold = (text: string) => (plain(shell) ? text : styleText('bold', text));
 	const seconds = Math.round((Date.now() - Date.parse(status.channel.since ?? '')) / 1000);
 	// The sentence of an outage counts its seconds, and begins at 0.
 	const sentence = status.state === 'offline' && seconds < 2 ? `Offline: ${status.problem?.message}` : status.sentence;
@@ -214,6 +220,7 @@ function invitationOf({ service, daemon, runDir }: DemoContext, keyFile: string)
 }
 
 async function invite(
+	shell: Shell,
 	context: DemoContext,
 	directory: string,
 	{ cleanup, stop }: { cleanup: (() => Promise<unknown>)[]; stop: () => void },
@@ -243,10 +250,10 @@ async function invite(
 		},
 		q: stop,
 	};
-	const terminal = { out: process.stdout, keys: process.stdin, env: process.env };
+	const terminal = { out: shell.stdout, keys: shell.stdin, env: shell.env };
 	const screen = openScreen(
 		terminal,
-		() => invitationOf(context, keyFile),
+		() => invitationOf(shell, context, keyFile),
 		(key) => keys[key]?.(),
 	);
 	let last = daemon.agent.status().state;
@@ -285,6 +292,6 @@ function withDeadline<Result>(running: Promise<Result>, title: string): Promise<
 	return Promise.race([running, promise]).finally(() => clearTimeout(timer));
 }
 
-function say(text: string): void {
-	printLine(`  ${text}`);
+function say(shell: Shell, text: string): void {
+	shell.line(`  ${text}`);
 }

@@ -2,7 +2,9 @@
  * One request of an operator to the service, tried once. Owns what is said when it fails: the words of the catalogue are a
  * device's, which retries; an operator's command does not, and may have created something.
  */
+
 import { AgentError, type ErrorCode, type Failure, failure } from '../base/errors.ts';
+import type { Shell } from '../cli/output.ts';
 import { VERSION } from '../cli/version.ts';
 import { classifyHttpAnswer } from '../connection/classify-failure.ts';
 import { createNetwork } from '../connection/network.edge.ts';
@@ -39,10 +41,11 @@ export interface Purpose {
 
 /** Opens the network for the time of one command. */
 export async function withClient<Result>(
+	shell: Shell,
 	target: Pick<Target, 'caFile'>,
 	use: (client: ServiceClient) => Promise<Result>,
 ): Promise<Result> {
-	const network = await createNetwork({ caFile: target.caFile }, process.env);
+	const network = await createNetwork({ caFile: target.caFile }, shell.env);
 	try {
 		return await use(createServiceClient({ network, userAgent: `idv/${VERSION}` }));
 	} finally {
@@ -51,8 +54,13 @@ export async function withClient<Result>(
 }
 
 /** One call and nothing else. @throws AgentError when there is no answer, or not a good one. */
-export async function callService(target: Target, call: ServiceCall, purpose: Purpose): Promise<ServiceAnswer> {
-	return withClient(target, async (client) => {
+export async function callService(
+	shell: Shell,
+	target: Target,
+	call: ServiceCall,
+	purpose: Purpose,
+): Promise<ServiceAnswer> {
+	return withClient(shell, target, async (client) => {
 		const answer = await sendOnce(client, target, call, purpose);
 		if (isGood(answer)) return answer;
 		throw refusal(target, answer, purpose);
