@@ -26,7 +26,7 @@ export async function showAudit(shell: Shell, flags: AskFlags & { readonly follo
 		},
 	);
 	for (const entry of entries) print(shell, entry);
-	if (entries.length === 0 && !shell.wantsJson && shell.stdout.isTTY) shell.line('No entries.');
+	if (entries.length === 0 && !shell.isJson && shell.caller.stdout.isTTY) shell.line('No entries.');
 }
 
 /** One line: time, entrance, action, result, and what there is to say besides. */
@@ -36,5 +36,5 @@ function print(shell: Shell, entry: AuditEntry): void {
 	const words = [localTime(at), ...[entrance, action, result].map((text) => cleanText(text, 64)), ...details].join(
 		'  ',
 	);
-	shell.line(shell.wantsJson ? JSON.stringify(entry) : words);
+	shell.line(shell.isJson ? JSON.stringify(entry) : words);
 }

@@ -55,7 +55,7 @@ export class LazyCommand extends Command {
 	runs(load: () => Promise<Run>): this {
 		return this.action((...all: unknown[]) => {
 			const { json = isJsonSet(this), ...flags } = this.optsWithGlobals<{ json?: boolean }>();
-			this.shell.wantsJson = json;
+			this.shell.isJson = json;
 			return this.shell.run(async () => {
 				const run = (await load()) as (shell: Shell, flags: object, ...given: unknown[]) => Promise<void>;
 				await run(this.shell, flags, ...all.slice(0, -2));
@@ -78,7 +78,7 @@ export function createProgram(shell: Shell, name: string, description: string): 
 		.exitOverride()
 		.configureOutput({
 			writeOut: (text) => shell.text(text),
-			writeErr: (text) => shell.stderr.write(text),
+			writeErr: (text) => shell.caller.stderr.write(text),
 			outputError: () => {},
 		})
 		.configureHelp({ visibleOptions });
@@ -118,8 +118,8 @@ function isJsonSet(command: LazyCommand): boolean {
 /** Parses the words of the caller and runs what they ask for. */
 export async function runProgram(program: LazyCommand): Promise<void> {
 	const { shell } = program;
-	const { words } = shell;
-	shell.wantsJson = words.includes('--json') || isJsonSet(program);
+	const words = shell.caller.argv.slice(2);
+	shell.isJson = words.includes('--json') || isJsonSet(program);
 	try {
 		refuseUnknownHelp(program, words);
 		await program.parseAsync(words, { from: 'user' });
@@ -127,7 +127,7 @@ export async function runProgram(program: LazyCommand): Promise<void> {
 		if (!(error instanceof CommanderError)) return shell.fail(toFailure(error));
 		// Help and version have been shown.
 		if (error.exitCode === 0) return;
-		shell.exitStatus = EXIT.usage;
+		shell.caller.exitCode = EXIT.usage;
 		if (error.code === 'commander.help') return;
 		const { message, suggestion } = plainWords(error);
 		shell.fail(failure('usage', message, { remedy: suggestion + seeHelp(program, words) }));

@@ -39,7 +39,7 @@ const COMMANDS: Subcommands = {
 			})
 			.runs(async () => {
 				const { runReported } = await import('./run.ts');
-				return (shell, flags) => runReported(shell.caller, flags, shell.wantsJson);
+				return (shell, flags) => runReported(shell.caller, flags, shell.isJson);
 			}),
 	pair: (command) =>
 		command('pair this device: scan or type the code at a hidden prompt')
@@ -295,6 +295,6 @@ function listTools(program: LazyCommand): LazyCommand {
 /** One command line of `idv-agent`, to its end or to what goes on by itself. */
 export function runAgentCommand(caller: Caller): Promise<void> {
 	const shell = new Shell(caller, caller.argv.includes('--json'));
-	const { words } = shell;
+	const words = caller.argv.slice(2);
 	return asksForTool(words) ? shell.run(() => runTool(shell)) : runProgram(listTools(buildProgram(shell, words[0])));
 }

@@ -17,10 +17,7 @@ function load(shell: Shell, flags: AskFlags): Promise<LoadedSettings> {
 	return loadSettings({ paths, env: shell.env, sets: flags.set ?? [] });
 }
 
-export async function showConfig(
-	shell: Shell,
-	flags: AskFlags & { readonly explain?: boolean | undefined },
-): Promise<void> {
+export async function showConfig(shell: Shell, flags: AskFlags & { readonly explain?: boolean | undefined }) {
 	const loaded = await load(shell, flags);
 	const rows = [...listSettings()].map(([path, { secret, about }]) => {
 		const value = valueAt(loaded.settings, path);
@@ -28,7 +25,7 @@ export async function showConfig(
 		const { source, where } = loaded.origins.get(path) ?? { source: 'default', where: null };
 		return { path, value: shown, source, where, about };
 	});
-	if (shell.wantsJson)
+	if (shell.isJson)
 		shell.json({
 			settings: rows.map(({ about, ...row }) =>
 				flags.explain ? { ...row, about, assumptions: assumptionsOf(row.path).map(({ id }) => id) } : row,
@@ -54,7 +51,7 @@ export async function checkConfig(shell: Shell, flags: AskFlags): Promise<void> 
 	const exposed = await findExposedFiles(loaded, choosePaths(flags, shell.env));
 	const problems = [...(loaded.problems.length > 0 ? loaded.problems : await tryOut(shell, loaded)), ...exposed];
 	const valid = problems.length === 0;
-	if (shell.wantsJson) shell.json({ valid, problems, notices: loaded.notices });
+	if (shell.isJson) shell.json({ valid, problems, notices: loaded.notices });
 	else if (valid) shell.line('The settings are valid.');
 	reportProblems(shell, loaded, problems);
 }
@@ -74,7 +71,7 @@ async function tryOut(shell: Shell, loaded: LoadedSettings): Promise<readonly Fa
 
 function reportProblems(shell: Shell, { notices }: LoadedSettings, problems: readonly Failure[]): void {
 	shell.failures(problems);
-	if (shell.wantsJson) return;
+	if (shell.isJson) return;
 	for (const { message } of notices) shell.warn(message);
 }
 

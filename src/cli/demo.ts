@@ -25,6 +25,7 @@ const WORKFLOWS = ['document-check', 'face-check'] as const;
 const PICTURE = 'demo-pairing-code.png';
 
 interface DemoContext {
+	readonly shell: Shell;
 	readonly service: EmbeddedService;
 	readonly daemon: Daemon;
 	readonly client: LocalClient;
@@ -56,40 +57,34 @@ export async function demo(shell: Shell, flags: { readonly once?: boolean | unde
 	};
 
 	try {
-		const context = await step('A service starts on this machine', () =>
-			startAgentAndService(shell, directory, cleanup),
-		);
-		const picture = await step('It makes a pairing code', () => makeCode(shell, context, directory));
-		await step('The agent reads the picture like a scanner, and pairs', () => pairByPicture(shell, context, picture));
-		await step('The device is online and sends heartbeats', () => showOnline(shell, context));
-		await step('A backend starts a session; the device is notified', () => startSession(shell, context));
-		await step('The workflow changes, and the device is never offline', () => changeWorkflow(shell, context));
+		const context = await step('A service starts on this machine', () => startBoth(shell, directory, cleanup));
+		const picture = await step('It makes a pairing code', () => makeCode(context, directory));
+		await step('The agent reads the picture like a scanner, and pairs', () => pairByPicture(context, picture));
+		await step('The device is online and sends heartbeats', () => showOnline(context));
+		await step('A backend starts a session; the device is notified', () => startSession(context));
+		await step('The workflow changes, and the device is never offline', () => changeWorkflow(context));
 		await step('The service closes its port for a second; the agent reconnects automatically', () =>
-			restartService(shell, context),
+			restartService(context),
 		);
 		const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
 		shell.line(`\nThat was the whole story, in ${seconds} s.`);
-		if (!flags.once && shell.stdout.isTTY) {
+		if (!flags.once && shell.caller.stdout.isTTY) {
 			isDone = true;
-			return await invite(shell, context, directory, { cleanup, stop });
+			return await invite(context, directory, { cleanup, stop });
 		}
 		if (!flags.once) shell.line('On a terminal it stays up, with lines to paste and keys to press.');
 		return await end();
 	} catch (error) {
 		if (isStopped) return;
-		shell.stderr.write(
+		shell.caller.stderr.write(
 			`\nThe demo failed at "${current}": ${error instanceof Error ? error.message : String(error)}\n`,
 		);
 		await end();
-		shell.exitStatus = 70;
+		shell.caller.exitCode = 70;
 	}
 }
 
-async function startAgentAndService(
-	shell: Shell,
-	directory: string,
-	cleanup: (() => Promise<unknown>)[],
-): Promise<DemoContext> {
+async function startBoth(shell: Shell, directory: string, cleanup: (() => Promise<unknown>)[]): Promise<DemoContext> {
 	const service = await startService({ workflows: [...WORKFLOWS] });
 	cleanup.push(() => service.close());
 	say(shell, `The embedded service listens at ${service.url} and knows the workflows ${WORKFLOWS.join(' and ')}.`);
@@ -104,14 +99,14 @@ async function startAgentAndService(
 	cleanup.push(() => daemon.stop());
 	say(shell, `The agent runs. ${daemon.agent.status().sentence}`);
 	if (daemon.addresses.page) say(shell, `Its page for the device's own screen is at ${daemon.addresses.page}`);
-	return { service, daemon, client: createLocalClient({ runDir: paths.runDir }), runDir: paths.runDir };
+	return { shell, service, daemon, client: createLocalClient({ runDir: paths.runDir }), runDir: paths.runDir };
 }
 
 /** The groups of an installed device are not there on a newcomer's machine: the sockets stay this user's own. */
 const OWN_GROUPS = [`local.agentGroup=${process.getgid?.() ?? 0}`, `local.adminGroup=${process.getgid?.() ?? 0}`];
 
 /** @returns where the picture of the code is. */
-async function makeCode(shell: Shell, { service }: DemoContext, directory: string): Promise<string> {
+async function makeCode({ shell, service }: DemoContext, directory: string): Promise<string> {
 	const query = new URLSearchParams({ workflowId: WORKFLOWS[0] });
 	const url = endpointUrl(service.url, ENDPOINTS.pairingCode, query);
 	const authorization = formatAuthorization({ scheme: 'Basic', ...service.credentials.basic });
@@ -130,7 +125,7 @@ async function makeCode(shell: Shell, { service }: DemoContext, directory: strin
 	return picture;
 }
 
-async function pairByPicture(shell: Shell, { service, client }: DemoContext, picture: string): Promise<void> {
+async function pairByPicture({ shell, service, client }: DemoContext, picture: string): Promise<void> {
 	const code = await readSingleCode(picture);
 	say(shell, 'Read: a deep link with a Short Token. The host is shown and confirmed before anything is spent.');
 	const result = (await client.request(
@@ -143,7 +138,7 @@ async function pairByPicture(shell: Shell, { service, client }: DemoContext, pic
 	say(shell, `Registered as ${result.deviceId} for workflow ${result.workflowId}; the Connection is saved.`);
 }
 
-async function showOnline(shell: Shell, { service, daemon }: DemoContext): Promise<void> {
+async function showOnline({ shell, service, daemon }: DemoContext): Promise<void> {
 	const heartbeat = service.waitFor('heartbeat', undefined, STEP_MS);
 	const status = await statusWhen(daemon.agent, ({ state }) => state === 'online');
 	say(shell, status.sentence);
@@ -151,7 +146,7 @@ async function showOnline(shell: Shell, { service, daemon }: DemoContext): Promi
 	say(shell, `The service received a heartbeat over ws/device: ${JSON.stringify(frame)}`);
 }
 
-async function startSession(shell: Shell, { service, daemon }: DemoContext): Promise<void> {
+async function startSession({ shell, service, daemon }: DemoContext): Promise<void> {
 	const heard = nextEvent(daemon, 'session.started');
 	const url = endpointUrl(service.url, ENDPOINTS.sessionStart, new URLSearchParams({ workflowId: WORKFLOWS[0] }));
 	const authorization = formatAuthorization({ scheme: 'ApiKey', credential: service.credentials.apiKey });
@@ -167,7 +162,7 @@ async function startSession(shell: Shell, { service, daemon }: DemoContext): Pro
 	say(shell, `The kiosk application gets event ${id}: ${kind}, session ${sessionId}.`);
 }
 
-async function changeWorkflow(shell: Shell, { client, service, daemon }: DemoContext): Promise<void> {
+async function changeWorkflow({ shell, client, service, daemon }: DemoContext): Promise<void> {
 	const offline: string[] = [];
 	const stop = daemon.agent.onStatus(() => {
 		const { state, sentence } = daemon.agent.status();
@@ -183,7 +178,7 @@ async function changeWorkflow(shell: Shell, { client, service, daemon }: DemoCon
 	say(shell, 'The new link was online before the old one was closed: neither side saw the device offline.');
 }
 
-async function restartService(shell: Shell, { service, daemon }: DemoContext): Promise<void> {
+async function restartService({ shell, service, daemon }: DemoContext): Promise<void> {
 	const gone = statusWhen(daemon.agent, ({ state }) => state === 'offline');
 	const back = service.restart({ downMs: 1000, hard: true });
 	say(shell, 'It keeps its signing key and its list of devices, as a service with a database does.');
@@ -194,11 +189,11 @@ async function restartService(shell: Shell, { service, daemon }: DemoContext): P
 	say(shell, `${status.sentence} Reconnects: ${status.channel.reconnects}.`);
 }
 
-const plain = (shell: Shell) => isPlain(shell.stdout.isTTY, shell.env);
+const plain = (shell: Shell) => isPlain(shell.caller.stdout.isTTY, shell.env);
 const now = () => new Date().toISOString().slice(11, 19);
 
 /** The part of the screen that stays: what to open, what to paste, what to press. */
-function invitationOf(shell: Shell, { service, daemon, runDir }: DemoContext, keyFile: string): string[] {
+function invitationOf({ shell, service, daemon, runDir }: DemoContext, keyFile: string): string[] {
 	const command = (name: string) => (existsSync(`bin/${name}`) ? `bin/${name}` : name);
 	const status = daemon.agent.status();
 	const target = `--workflow ${status.workflow.live ?? WORKFLOWS[0]} --url ${service.url} --authorization-file ${keyFile}`;
@@ -220,12 +215,11 @@ function invitationOf(shell: Shell, { service, daemon, runDir }: DemoContext, ke
 }
 
 async function invite(
-	shell: Shell,
 	context: DemoContext,
 	directory: string,
 	{ cleanup, stop }: { cleanup: (() => Promise<unknown>)[]; stop: () => void },
 ): Promise<void> {
-	const { service, daemon, client } = context;
+	const { shell, service, daemon, client } = context;
 	const keyFile = join(directory, 'key');
 	await writeFile(keyFile, `ApiKey ${service.credentials.apiKey}\n`, { mode: 0o600 });
 	let isBusy = false;
@@ -250,10 +244,9 @@ async function invite(
 		},
 		q: stop,
 	};
-	const terminal = { out: shell.stdout, keys: shell.stdin, env: shell.env };
 	const screen = openScreen(
-		terminal,
-		() => invitationOf(shell, context, keyFile),
+		{ out: shell.caller.stdout, keys: shell.caller.stdin, env: shell.env },
+		() => invitationOf(context, keyFile),
 		(key) => keys[key]?.(),
 	);
 	let last = daemon.agent.status().state;

@@ -24,7 +24,7 @@ export async function doctor(shell: Shell, flags: DoctorFlags): Promise<void> {
 	const checks = (flags.check ?? []).map(readCheckId);
 	const inspected = await findInspectionTarget(flags, shell.env);
 	becomeServiceUser(inspected);
-	const screen = shell.wantsJson ? null : openScreen(shell, await nameOfUser());
+	const screen = shell.isJson ? null : openScreen(shell, await nameOfUser());
 	const report = await examine(inspected, {
 		checks: checks.length > 0 ? checks : CHECK_IDS,
 		warningsAsErrors: flags.warningsAsErrors ?? false,
@@ -32,7 +32,7 @@ export async function doctor(shell: Shell, flags: DoctorFlags): Promise<void> {
 	});
 	if (screen) screen.end(report);
 	else shell.json(report);
-	shell.exitStatus = report.exitStatus;
+	shell.caller.exitCode = report.exitStatus;
 }
 
 /** Runs the checks with the rights of this process. Returns the document of `--json` and of a support bundle. */
@@ -80,10 +80,10 @@ function readCheckId(text: string): CheckId {
 
 /** The list grows downwards; on a terminal its last line names the check that runs. */
 function openScreen(shell: Shell, user: string) {
-	const isTerminal = shell.stdout.isTTY === true;
+	const isTerminal = shell.caller.stdout.isTTY === true;
 	const width = Math.max(...CHECK_IDS.map((id) => id.length));
 	const waiting = (text: string) => {
-		if (isTerminal) shell.stdout.write(`\r\u001b[K${text}`);
+		if (isTerminal) shell.caller.stdout.write(`\r\u001b[K${text}`);
 	};
 	shell.line(`Checked as user ${user}.\n`);
 	waiting('\u2026 settings');

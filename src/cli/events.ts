@@ -20,7 +20,7 @@ export async function showEvents(shell: Shell, flags: EventsFlags): Promise<void
 		if (events.length === 0 || next === null) break;
 		since = next;
 	}
-	if (shown === 0 && !shell.wantsJson && shell.stdout.isTTY) shell.line('No events.');
+	if (shown === 0 && !shell.isJson && shell.caller.stdout.isTTY) shell.line('No events.');
 }
 
 /** The agent ends the stream of a reader that is too slow; the next request resumes after the last id. */
@@ -41,7 +41,7 @@ function printEvent(shell: Shell, event: LocalEvent, json: string): void {
 	const name = event.type === 'notification' ? event.kind : event.type;
 	const data = typeof event.data === 'string' ? event.data : JSON.stringify(event.data);
 	const words = `${event.id}  ${localTime(event.at)}  ${cleanText(name, 64)}  ${cleanText(data, 2000)}`;
-	shell.line(shell.wantsJson ? json : words);
+	shell.line(shell.isJson ? json : words);
 }
 
 type EraseFlags = AskFlags & { readonly session?: string | undefined; readonly before?: string | undefined };

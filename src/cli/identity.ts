@@ -20,12 +20,12 @@ type MachineReport = Omit<IdentityReport, 'deviceId'> & {
 export async function showIdentity(shell: Shell, flags: AskFlags): Promise<void> {
 	try {
 		const report = (await clientFor(shell, flags).request('agent', 'GET', LOCAL_ROUTES.identity)) as IdentityReport;
-		if (shell.wantsJson) shell.json(report);
+		if (shell.isJson) shell.json(report);
 		else printReport(shell, report);
 	} catch (error) {
 		if (!(error instanceof AgentError) || error.code !== 'agent-not-running') throw error;
 		const { report, notes } = await askMachine(shell, flags);
-		if (shell.wantsJson) return shell.json({ agentRunning: false, ...report, notes });
+		if (shell.isJson) return shell.json({ agentRunning: false, ...report, notes });
 		shell.line('The agent is not running; this is what it would find on this machine now.\n');
 		printReport(shell, report);
 		for (const note of notes) shell.warn(note);
@@ -33,23 +33,20 @@ export async function showIdentity(shell: Shell, flags: AskFlags): Promise<void>
 }
 
 /** Shows what has changed and, if a person agrees, has the agent keep the machine as it is now. */
-export async function acceptIdentity(
-	shell: Shell,
-	flags: AskFlags & { readonly yes?: boolean | undefined },
-): Promise<void> {
+export async function acceptIdentity(shell: Shell, flags: AskFlags & { readonly yes?: boolean | undefined }) {
 	const client = clientFor(shell, flags);
 	const before = (await client.request('admin', 'GET', LOCAL_ROUTES.identity)) as IdentityReport;
 	if (before.warnings.length === 0)
 		return shell.answer({ changed: false, ...before }, 'Nothing has changed: this is the machine that was paired.');
-	if (!shell.wantsJson) for (const { message } of before.warnings) shell.line(message);
+	if (!shell.isJson) for (const { message } of before.warnings) shell.line(message);
 	const question = `Is this still device ${before.deviceId.value}, with a part replaced?`;
-	if (!flags.yes && (shell.wantsJson || !(await confirm(shell, question))))
+	if (!flags.yes && (shell.isJson || !(await confirm(shell, question))))
 		throw new AgentError('identity-changed', 'Not confirmed; nothing was changed.', {
 			remedy:
 				'If it is, add --yes; if this disk was copied from another device, run idv-agent unpair and pair it with a code of its own.',
 		});
 	const report = (await client.request('admin', 'POST', LOCAL_ROUTES.identityAccept)) as IdentityReport;
-	if (shell.wantsJson) return shell.json({ changed: true, ...report });
+	if (shell.isJson) return shell.json({ changed: true, ...report });
 	shell.line('\nAccepted; the service is being notified.\n');
 	printReport(shell, report);
 }

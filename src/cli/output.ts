@@ -15,33 +15,15 @@ const MIN_COLUMN = 30;
 /** Handed to every command by the file that a program starts with: nothing else reads or writes what is the caller's. */
 export class Shell {
 	readonly caller: Caller;
+	readonly env: Caller['env'];
 	/** Whether a program reads the answer: `--json`, or the variable for it. */
-	wantsJson: boolean;
+	isJson: boolean;
 	#readerIsWatched = false;
 
-	constructor(caller: Caller, wantsJson = false) {
+	constructor(caller: Caller, isJson = false) {
 		this.caller = caller;
-		this.wantsJson = wantsJson;
-	}
-
-	/** What was typed after the name of the program. */
-	get words(): readonly string[] {
-		return this.caller.argv.slice(2);
-	}
-	get env(): Caller['env'] {
-		return this.caller.env;
-	}
-	get stdin(): Caller['stdin'] {
-		return this.caller.stdin;
-	}
-	get stdout(): Caller['stdout'] {
-		return this.caller.stdout;
-	}
-	get stderr(): Caller['stderr'] {
-		return this.caller.stderr;
-	}
-	set exitStatus(status: number) {
-		this.caller.exitCode = status;
+		this.env = caller.env;
+		this.isJson = isJson;
 	}
 
 	line(text = ''): void {
@@ -51,14 +33,14 @@ export class Shell {
 	/** As it is, with the line ends it has. */
 	text(text: string): void {
 		this.#watchReader();
-		this.stdout.write(text);
+		this.caller.stdout.write(text);
 	}
 
 	/** `idv-agent events | head` ends here without a stack trace, as the head of a pipe should. */
 	#watchReader(): void {
 		if (this.#readerIsWatched) return;
 		this.#readerIsWatched = true;
-		this.stdout.on('error', (error: NodeJS.ErrnoException) => {
+		this.caller.stdout.on('error', (error: NodeJS.ErrnoException) => {
 			if (error.code === 'EPIPE') process.exit();
 			throw error;
 		});
@@ -66,12 +48,12 @@ export class Shell {
 
 	/** One document: on one line for a program, indented for a person. */
 	json(value: unknown): void {
-		this.line(JSON.stringify(value, null, this.stdout.isTTY ? 2 : undefined));
+		this.line(JSON.stringify(value, null, this.caller.stdout.isTTY ? 2 : undefined));
 	}
 
 	/** A document for a program, a line for a person. */
 	answer(document: unknown, line: string): void {
-		if (this.wantsJson) this.json(document);
+		if (this.isJson) this.json(document);
 		else this.line(line);
 	}
 
@@ -90,7 +72,7 @@ export class Shell {
 
 	/** Text after a head; on a terminal its further lines begin under the first. A word is never broken. */
 	folded(head: string, text: string): void {
-		const width = this.stdout.isTTY ? this.stdout.columns - head.length : 0;
+		const width = this.caller.stdout.isTTY ? this.caller.stdout.columns - head.length : 0;
 		const lines = width >= MIN_COLUMN ? fold(text, width) : [text];
 		for (const [row, line] of lines.entries())
 			this.line(`${row === 0 ? head : ' '.repeat(head.length)}${line}`.trimEnd());
@@ -109,28 +91,28 @@ export class Shell {
 	/** Says what went wrong and what to do, and sets the exit status. @param beside what programs get besides the error. */
 	fail(told: Failure, beside: object = {}, course: Course = 'over'): void {
 		const { code, message, remedy, params } = told;
-		this.exitStatus = exitStatusOf(code);
-		if (this.wantsJson) this.json({ error: { code, message, remedy, params }, ...beside });
+		this.caller.exitCode = exitStatusOf(code);
+		if (this.isJson) this.json({ error: { code, message, remedy, params }, ...beside });
 		else this.#error(`${sentenceOf(told, course)} [${code}]`);
 	}
 
 	/** Several things that are wrong at once: a line for each, except in JSON. Sets the exit status of the first. */
 	failures(failures: readonly Failure[]): void {
 		const [first] = failures;
-		if (first) this.exitStatus = exitStatusOf(first.code);
-		if (this.wantsJson) return;
+		if (first) this.caller.exitCode = exitStatusOf(first.code);
+		if (this.isJson) return;
 		// A remedy of the catalogue would be the same in each line; one that was written for this failure is a command.
 		for (const { code, message, remedy } of failures)
 			this.#error(`${joinSentences(message, remedy === failure(code, '').remedy ? '' : remedy)} [${code}]`);
 	}
 
 	#error(text: string): void {
-		for (const line of text.split('\n')) this.stderr.write(`Error: ${line}\n`);
+		for (const line of text.split('\n')) this.caller.stderr.write(`Error: ${line}\n`);
 	}
 
 	/** Something that is probably not meant, but keeps nothing from being done. */
 	warn(text: string): void {
-		this.stderr.write(`Warning: ${text}\n`);
+		this.caller.stderr.write(`Warning: ${text}\n`);
 	}
 }
 

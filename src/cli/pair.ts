@@ -38,7 +38,7 @@ export async function pair(shell: Shell, flags: PairFlags, from: readonly string
 		...(flags.keepEvents ? { keepEvents: true } : {}),
 	};
 	const preview = (await client.request('admin', 'POST', LOCAL_ROUTES.pairInspect, request)) as PairPreview;
-	if (!shell.wantsJson) printPreview(shell, preview);
+	if (!shell.isJson) printPreview(shell, preview);
 	if (flags.inspect) {
 		if (preview.problem) shell.fail(asFailure(preview.problem), { preview });
 		else shell.answer(preview, '\nNothing was spent: without --inspect the device is paired with this code.');
@@ -66,7 +66,7 @@ function checkSource(shell: Shell, from: readonly string[], image: string | unde
 		});
 	if (from.length > 0 && image !== undefined)
 		throw new AgentError('usage', 'Both standard input and a picture were named.', { remedy: 'Use one of them.' });
-	if (from.length === 0 && image === undefined && !shell.stdin.isTTY)
+	if (from.length === 0 && image === undefined && !shell.caller.stdin.isTTY)
 		throw new AgentError('usage', 'There is no terminal to type the code at.', {
 			remedy: 'Pipe the code in with "idv-agent pair -", or name a picture with --image.',
 		});
@@ -76,7 +76,7 @@ async function readCode(shell: Shell, from: readonly string[], image: string | u
 	if (image !== undefined) return (await import('../scanning/picture-reader.edge.ts')).readSingleCode(image);
 	return from.length > 0
 		? readStandardInput(shell, MAX_CODE_LENGTH)
-		: promptHidden('Scan or type the pairing code (it stays hidden), then Enter: ', MAX_CODE_LENGTH);
+		: promptHidden(shell, 'Scan or type the pairing code (it stays hidden), then Enter: ', MAX_CODE_LENGTH);
 }
 
 /** Refuses a code that the agent's interface would refuse for its form, in the words of pairing. */
@@ -88,18 +88,15 @@ function checkLength(code: string): string {
 }
 
 /** A first pairing with a host that no setting names is a person's decision. */
-async function settle(
-	shell: Shell,
-	{ problem, baseUrl, hostInUnicode }: PairPreview,
-	request: PairRequest,
-): Promise<PairRequest> {
+async function settle(shell: Shell, preview: PairPreview, request: PairRequest): Promise<PairRequest> {
+	const { problem, baseUrl, hostInUnicode } = preview;
 	// The service may list the workflows, or take the code for the only one.
 	if (!problem || problem.code === 'workflow-missing') return request;
 	if (problem.code === 'origin-unconfirmed' && baseUrl !== null) {
 		const { origin } = new URL(baseUrl);
 		if (await confirm(shell, `Does this device belong to ${showHost(origin, hostInUnicode)}?`))
 			return { ...request, trustOrigin: origin };
-		if (shell.stdin.isTTY)
+		if (shell.caller.stdin.isTTY)
 			throw new AgentError(
 				'origin-unconfirmed',
 				'You have not confirmed the host, so the code was not used and stays valid.',

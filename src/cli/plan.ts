@@ -6,7 +6,7 @@ import { localTime, type Shell } from './output.ts';
 
 export async function showPlan(shell: Shell, flags: AskFlags): Promise<void> {
 	const report = (await clientFor(shell, flags).request('admin', 'GET', LOCAL_ROUTES.plan)) as PlanReport;
-	if (shell.wantsJson) return shell.json(report);
+	if (shell.isJson) return shell.json(report);
 	if (report.host === null) return shell.line('This device follows no fleet plan: fleet.planUrl is not set.');
 	const { inForce, waiting, newest, problem } = report;
 	shell.table([

@@ -7,7 +7,7 @@ import type { Shell } from './output.ts';
 export async function readStandardInput(shell: Shell, maxLength: number): Promise<string> {
 	const chunks: Buffer[] = [];
 	let bytes = 0;
-	for await (const chunk of shell.stdin as AsyncIterable<Buffer>) {
+	for await (const chunk of shell.caller.stdin as AsyncIterable<Buffer>) {
 		chunks.push(chunk);
 		bytes += chunk.length;
 		// Enough to know that it is too long; the rest is not read.
@@ -24,8 +24,8 @@ const BACKSPACE = ['\u007f', '\b'];
 const CLEAR_LINE = '\u0015';
 
 /** One line from the terminal without showing it. @throws AgentError `usage` after Ctrl-C and Ctrl-D. */
-export function promptHidden(question: string, maxLength: number): Promise<string> {
-	const { stdin, stderr } = process;
+export function promptHidden(shell: Shell, question: string, maxLength: number): Promise<string> {
+	const { stdin, stderr } = shell.caller;
 	// Hidden before it is asked for: a scanner may be quicker than the next line.
 	stdin.setRawMode(true);
 	stderr.write(question);
@@ -64,14 +64,10 @@ export async function confirm(shell: Shell, question: string): Promise<boolean> 
 }
 
 /** Asks until `read` makes something of a line. `null` without a terminal, and at its end. */
-export async function ask(
-	shell: Shell,
-	question: string,
-	read: (line: string) => string | null,
-): Promise<string | null> {
-	if (!shell.stdin.isTTY) return null;
+export async function ask(shell: Shell, question: string, read: (line: string) => string | null) {
+	if (!shell.caller.stdin.isTTY) return null;
 	const { createInterface } = await import('node:readline');
-	const terminal = createInterface({ input: shell.stdin, output: shell.stderr, prompt: question });
+	const terminal = createInterface({ input: shell.caller.stdin, output: shell.caller.stderr, prompt: question });
 	terminal.prompt();
 	try {
 		// An empty line decides nothing: scanners send a second line end after the code.

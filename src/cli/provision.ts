@@ -27,19 +27,14 @@ export async function takeProvision(
 		seal: encryptCredential,
 		now: new Date().toISOString(),
 	});
-	if (shell.wantsJson)
-		shell.json({ ...result, notices: result.notices.map(({ code, message }) => ({ code, message })) });
+	if (shell.isJson) shell.json({ ...result, notices: result.notices.map(({ code, message }) => ({ code, message })) });
 	else {
 		printResult(shell, result);
 		for (const notice of result.notices) shell.warn(sentenceOf(notice, 'over'));
 	}
 }
 
-async function sourcesOf(
-	shell: Shell,
-	named: readonly string[],
-	credentials: string | null,
-): Promise<ProvisionSource[]> {
+async function sourcesOf(shell: Shell, named: readonly string[], credentials: string | null) {
 	const sourceOf = async (name: string): Promise<ProvisionSource> =>
 		name === '-'
 			? { name: 'standard input', text: await readStandardInput(shell, MAX_PROVISION_BYTES) }

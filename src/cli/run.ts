@@ -21,8 +21,8 @@ const SENTENCE_EVERY_MS = 60_000;
 const MEMORY_AFTER_MS = 2000;
 
 /** Reports an error itself: what asks for it may be a bundle of its own, with another class of errors. */
-export function runReported(caller: Caller, flags: AskFlags, wantsJson = false): Promise<void> {
-	const shell = new Shell(caller, wantsJson);
+export function runReported(caller: Caller, flags: AskFlags, isJson = false): Promise<void> {
+	const shell = new Shell(caller, isJson);
 	return shell.run(() => run(shell, flags));
 }
 

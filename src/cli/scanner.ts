@@ -21,7 +21,7 @@ export async function listScanners(shell: Shell, flags: AskFlags): Promise<void>
 	const settings = await readScannerSettings(shell, flags);
 	const seen = await lookOurselves(settings);
 	const agent = await askAgent(shell, flags);
-	if (shell.wantsJson) return shell.json({ agentRunning: agent !== null, ...(agent ?? seen), seenHere: seen.devices });
+	if (shell.isJson) return shell.json({ agentRunning: agent !== null, ...(agent ?? seen), seenHere: seen.devices });
 	shell.line(agent ? agent.sentence : 'The agent is not running; this is what it would find on this machine now.');
 	if (settings.device !== null && !seen.devices.some(({ chosen }) => chosen) && settings.kind !== 'off')
 		shell.warn(`There is no scanner at ${settings.device}, which scanner.device names.`);
@@ -117,7 +117,7 @@ async function open(
 ): Promise<OpenScanner> {
 	if (source === '-') {
 		const { openStandardInput } = await import('../scanning/open.edge.ts');
-		return openStandardInput(listener, shell.stdin);
+		return openStandardInput(listener, shell.caller.stdin);
 	}
 	const choices = chooseScanners(await findScanners({ device: settings.device }), settings);
 	const device = choices.find(({ chosen }) => chosen)?.device;
@@ -139,7 +139,7 @@ async function open(
 		);
 	const { openScanner } = await import('../scanning/open.edge.ts');
 	const opened = await openScanner(device, settings, listener);
-	if (!shell.wantsJson) shell.line(`Reading ${device.path}. Scan something; Ctrl-C ends.`);
+	if (!shell.isJson) shell.line(`Reading ${device.path}. Scan something; Ctrl-C ends.`);
 	return opened;
 }
 
@@ -148,7 +148,7 @@ async function show(shell: Shell, scan: Scan, flags: TestFlags): Promise<void> {
 	const length = scan.kind === 'text' ? scan.text.length : null;
 	const code = scan.kind === 'text' ? readPairingCode(scan.text) : null;
 	const preview = scan.kind === 'text' && code?.kind === 'pairingCode' ? await inspect(shell, scan.text, flags) : null;
-	if (shell.wantsJson) {
+	if (shell.isJson) {
 		if (code?.kind === 'pairingCode') {
 			const { form, baseUrl, workflowId, sessionId } = code;
 			shell.json({ scan: 'pairingCode', characters: length, form, baseUrl, workflowId, sessionId, preview });

@@ -47,7 +47,9 @@ export async function runService(shell: Shell, flags: ServiceFlags): Promise<voi
 		...(flags.credentials === undefined ? {} : await readCredentials(flags.credentials)),
 	};
 	const more = { quiet: flags.quiet ?? false, warnings: warningsOf(flags) };
-	const starting = shell.wantsJson ? runInJson(shell, options, more) : runServiceCommand(options, shell.stdout, more);
+	const starting = shell.isJson
+		? runInJson(shell, options, more)
+		: runServiceCommand(options, shell.caller.stdout, more);
 	const service = await starting.catch((error: unknown) => {
 		throw cannotStart(error, flags);
 	});
@@ -89,7 +91,7 @@ async function replayService(shell: Shell, flags: ServiceFlags, file: string): P
 	const replay = await startReplay(lines, flags).catch((error: unknown) => {
 		throw cannotStart(error, flags);
 	});
-	if (shell.wantsJson) shell.json({ event: 'listening', at: new Date().toISOString(), url: replay.url });
+	if (shell.isJson) shell.json({ event: 'listening', at: new Date().toISOString(), url: replay.url });
 	else shell.line(`Answers from ${file} at ${replay.url}; any credential is accepted.`);
 	endWith(replay);
 }
@@ -119,16 +121,12 @@ const UNENCRYPTED =
 const FORGETFUL =
 	'After a restart every paired device must be paired again; --signing-key-file FILE keeps their Connections valid.';
 
-async function runInJson(
-	shell: Shell,
-	options: ServiceOptions,
-	{ quiet, warnings }: { quiet: boolean; warnings: string[] },
-) {
+async function runInJson(shell: Shell, options: ServiceOptions, more: { quiet: boolean; warnings: string[] }) {
 	const service = await startService(options);
 	const print = (event: string, at: number, fields: object) =>
 		shell.line(JSON.stringify({ event, at: new Date(at).toISOString(), ...fields }));
-	print('listening', Date.now(), { url: service.url, credentials: service.credentials, warnings });
-	for (const name of quiet ? [] : EVENTS) service.on(name, ({ at, ...fields }) => print(name, at, fields));
+	print('listening', Date.now(), { url: service.url, credentials: service.credentials, warnings: more.warnings });
+	for (const name of more.quiet ? [] : EVENTS) service.on(name, ({ at, ...fields }) => print(name, at, fields));
 	return service;
 }
 

@@ -62,7 +62,7 @@ export async function simulate(shell: Shell, flags: SimulateFlags): Promise<void
 			rampMs: (flags.ramp ?? flags.devices / STARTS_PER_SECOND) * 1000,
 			prefix: flags.prefix,
 		});
-		const shown = showSimulation(simulation, shell.wantsJson ? shell.stderr : shell.stdout);
+		const shown = showSimulation(simulation, shell.isJson ? shell.caller.stderr : shell.caller.stdout);
 		const moving =
 			move &&
 			setTimeout(() => {
@@ -82,7 +82,7 @@ export async function simulate(shell: Shell, flags: SimulateFlags): Promise<void
 }
 
 function tell(shell: Shell, report: SimulationReport): void {
-	if (!shell.wantsJson) printReport(shell, report);
+	if (!shell.isJson) printReport(shell, report);
 	const { devices, online, move } = report;
 	const message =
 		online < devices
@@ -91,7 +91,7 @@ function tell(shell: Shell, report: SimulationReport): void {
 				? `${move.live} of ${counted(devices, 'device')} were online with ${move.workflowId} at the end.`
 				: null;
 	if (message !== null) shell.fail(failure('devices-offline', message), report);
-	else if (shell.wantsJson) shell.json(report);
+	else if (shell.isJson) shell.json(report);
 }
 
 /** @throws AgentError `usage` for an invalid address, or for a service elsewhere without consent. */

@@ -23,14 +23,14 @@ export async function showStatus(shell: Shell, flags: StatusFlags): Promise<void
 	const client = clientFor(shell, flags);
 	if (!flags.watch) {
 		const status = await askStatus(client);
-		if (shell.wantsJson) shell.json(status);
+		if (shell.isJson) shell.json(status);
 		else printStatus(shell, status);
-		if (flags.exitCode) shell.exitStatus = EXIT_OF[status.state];
+		if (flags.exitCode) shell.caller.exitCode = EXIT_OF[status.state];
 		return;
 	}
 	let last = '';
 	await followStatus(client, ({ sentence }, json) => {
-		if (shell.wantsJson) shell.line(json);
+		if (shell.isJson) shell.line(json);
 		else if (sentence !== last) shell.line(`${localTime(new Date().toISOString())}  ${sentence}`);
 		last = sentence;
 	});

@@ -18,10 +18,7 @@ import { VERSION } from './version.ts';
 /** A device holds a dozen; a key in PEM has one for each line. */
 const MAX_SECRETS = 250;
 
-export async function supportBundle(
-	shell: Shell,
-	flags: AskFlags & { readonly out?: string | undefined },
-): Promise<void> {
+export async function supportBundle(shell: Shell, flags: AskFlags & { readonly out?: string | undefined }) {
 	const at = new Date().toISOString();
 	const path = resolve(flags.out ?? `idv-agent-support-${at.slice(0, 19).replaceAll(':', '')}.tar.gz`);
 	const inspected = await findInspectionTarget(flags, shell.env);
@@ -45,7 +42,7 @@ export async function supportBundle(
 		await file.writeFile(packed);
 		await file.sync();
 		const contents = files.map(({ name, text }) => ({ name, bytes: Buffer.byteLength(text) }));
-		if (shell.wantsJson) return shell.json({ path, bytes: packed.length, contents });
+		if (shell.isJson) return shell.json({ path, bytes: packed.length, contents });
 		shell.table(contents.map(({ name, bytes }) => [name, `${bytes} bytes`]));
 		shell.line(`\nWritten to ${path}, for its owner only. Read it before you send it: tar -xOzf ${path} | less`);
 	} catch (error) {

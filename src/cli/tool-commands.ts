@@ -30,5 +30,5 @@ export function becomeTools(shell: Shell): void {
 	if (!existsSync(TOOLS_PROGRAM))
 		throw new AgentError('tools-missing', 'This command is in the package idv-tools, which is not installed here.');
 	// The name stays: usage lines and examples say what was typed.
-	process.execve?.(TOOLS_PROGRAM, [process.argv0, ...shell.words], shell.env);
+	process.execve?.(TOOLS_PROGRAM, [process.argv0, ...shell.caller.argv.slice(2)], shell.env);
 }

@@ -36,7 +36,7 @@ export async function showUpdates(shell: Shell): Promise<void> {
 	const keep = openUpdateKeep();
 	if (!(await keep.isReadable())) mustBeRoot();
 	const [trial, outcomes] = [await keep.trial(), await keep.outcomes()];
-	if (shell.wantsJson) return shell.json({ version: VERSION, trial, ...outcomes });
+	if (shell.isJson) return shell.json({ version: VERSION, trial, ...outcomes });
 	shell.line(trialLine(trial));
 	const { failed } = outcomes;
 	if (failed)

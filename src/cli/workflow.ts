@@ -7,7 +7,7 @@ import { reportProblem, SOURCES } from './status.ts';
 
 export async function showWorkflow(shell: Shell, flags: AskFlags): Promise<void> {
 	const { workflow } = await askStatus(clientFor(shell, flags));
-	if (shell.wantsJson) return shell.json(workflow);
+	if (shell.isJson) return shell.json(workflow);
 	const { wanted: desired, live, source } = workflow;
 	shell.table([
 		['Wanted', desired === null ? 'none' : `${desired}${source ? `, set by ${SOURCES[source]}` : ''}`],
@@ -16,11 +16,7 @@ export async function showWorkflow(shell: Shell, flags: AskFlags): Promise<void>
 }
 
 /** Asks for the change, then waits until the workflow is live or it is clear that it will not be. */
-export async function setWorkflow(
-	shell: Shell,
-	flags: AskFlags & { readonly wait: number },
-	workflowId: string,
-): Promise<void> {
+export async function setWorkflow(shell: Shell, flags: AskFlags & { readonly wait: number }, workflowId: string) {
 	const client = clientFor(shell, flags);
 	const asked = (await client.request('admin', 'PUT', LOCAL_ROUTES.workflow, { workflowId })) as Status;
 	const isLive = ({ workflow }: Status) => workflow.live === workflowId;
@@ -28,8 +24,8 @@ export async function setWorkflow(
 	if (!isLive(status) && status.problem) return reportProblem(shell, status);
 	shell.answer(status, status.sentence);
 	if (isLive(status)) return;
-	shell.exitStatus = EXIT.temporary;
-	if (!shell.wantsJson)
+	shell.caller.exitCode = EXIT.temporary;
+	if (!shell.isJson)
 		shell.warn(
 			`${workflowId} is not live after ${flags.wait} s. The agent continues automatically; idv-agent status shows the result.`,
 		);

@@ -48,12 +48,12 @@ export async function createApiKey(shell: Shell, flags: ApiKeyFlags): Promise<vo
 	const target = await (flags.codeFile === undefined ? resolveTarget(shell, flags) : targetOfCode(shell, flags));
 	const { made: key, path } = await saveSecret(
 		flags.out,
-		() => create(shell, target, request),
+		() => create(target, request),
 		({ token }) => `ApiKey ${token}\n`,
 	);
 	const warnings = warningsOf(key);
 	const { token, ...rest } = key;
-	if (shell.wantsJson) return shell.json({ ...rest, ...(path === null ? { token } : { file: path }), warnings });
+	if (shell.isJson) return shell.json({ ...rest, ...(path === null ? { token } : { file: path }), warnings });
 	shell.line(`Created API key ${key.name}.\n`);
 	shell.table([
 		...(key.id === null ? [] : [['Id', key.id]]),
@@ -129,12 +129,12 @@ export async function targetOfCode(
 			remedy: 'Leave --url out, or use a code of that service.',
 		});
 	const authorization = { scheme: 'Token', credential: code.token } as const;
-	return { baseUrl, authorization, credentialFrom: from, caFile, workflowId: code.workflowId };
+	return { baseUrl, authorization, credentialFrom: from, caFile, env: shell.env, workflowId: code.workflowId };
 }
 
 /** A next path is not a retry: where the one before does not exist, nothing was created. */
-async function create(shell: Shell, target: Target, request: ApiKeyRequest): Promise<CreatedKey> {
-	return withClient(shell, target, async (client) => {
+async function create(target: Target, request: ApiKeyRequest): Promise<CreatedKey> {
+	return withClient(target, async (client) => {
 		const purpose = target.authorization.scheme === 'Token' ? PURPOSE_OF_CODE : PURPOSE;
 		const [first, ...others] = ENDPOINTS.apiKeys;
 		const ask = (path: string) => sendOnce(client, target, { method: 'POST', path, body: request }, purpose);

@@ -28,13 +28,13 @@ export async function connectDevice(shell: Shell, flags: DeviceFlags): Promise<v
 	const target = await resolveTarget(shell, flags);
 	const { made, path } = await saveSecret(
 		flags.out,
-		() => register(shell, target, request, flags.tokenPointer),
+		() => register(target, request, flags.tokenPointer),
 		({ token }) => `Connection ${token}\n`,
 	);
 	const { token, expiresAt } = made;
 	const { deviceId, workflowId } = request;
 	const told = { baseUrl: target.baseUrl, deviceId, workflowId, expiresAt };
-	if (shell.wantsJson) return shell.json({ ...told, ...(path === null ? { connection: token } : { file: path }) });
+	if (shell.isJson) return shell.json({ ...told, ...(path === null ? { connection: token } : { file: path }) });
 	shell.line(`Registered ${deviceId} for workflow ${workflowId}.\n`);
 	shell.table([
 		path === null ? ['Connection', token] : ['Saved', path],
@@ -72,13 +72,8 @@ function checkRequest(flags: DeviceFlags): DeviceConnectionRequest {
 	throw new AgentError('usage', `${flag} ${issue?.message}.`, { remedy: 'See "idv device connect --help".' });
 }
 
-async function register(
-	shell: Shell,
-	target: Target,
-	request: DeviceConnectionRequest,
-	tokenPointer: string | undefined,
-) {
-	return withClient(shell, target, async (client) => {
+async function register(target: Target, request: DeviceConnectionRequest, tokenPointer: string | undefined) {
+	return withClient(target, async (client) => {
 		const { baseUrl, authorization } = target;
 		const result = await client.registerDevice({ baseUrl, authorization, request, tokenPointer });
 		if (result.ok)

@@ -4,7 +4,7 @@
  */
 
 import { createPrivateKey, type KeyObject } from 'node:crypto';
-import type { Stats } from 'node:fs';
+import { stat } from 'node:fs/promises';
 import { AgentError, type ErrorCode } from '../base/errors.ts';
 import { inWords, readBytes } from '../base/files.edge.ts';
 import { findJsonPlaces, lineAndColumn, pointerOf } from '../base/json-text.ts';
@@ -83,9 +83,8 @@ export function checkPublicKeys(given: readonly string[]): string[] {
 
 /** @throws AgentError `fleet-key-invalid`, without a word of what is in the file. */
 export async function readPrivateKey(shell: Shell, file: string): Promise<KeyObject> {
-	const text = await readBounded(file, MAX_KEY_BYTES, 'fleet-key-invalid', 'key', (stat) =>
-		warnIfOpen(shell, file, stat),
-	);
+	const text = await readBounded(file, MAX_KEY_BYTES, 'fleet-key-invalid', 'key');
+	warnIfOpen(shell, file, await stat(file));
 	let key: KeyObject;
 	try {
 		key = createPrivateKey({ key: Buffer.from(text), format: 'pem' });
@@ -98,15 +97,9 @@ export async function readPrivateKey(shell: Shell, file: string): Promise<KeyObj
 }
 
 /** A whole file, if it is not too large. */
-export async function readBounded(
-	file: string,
-	maxBytes: number,
-	code: ErrorCode,
-	what: string,
-	inspect: (stat: Stats) => void = () => {},
-): Promise<Uint8Array> {
+export async function readBounded(file: string, maxBytes: number, code: ErrorCode, what: string): Promise<Uint8Array> {
 	try {
-		return await readBytes(file, maxBytes, { inspect });
+		return await readBytes(file, maxBytes);
 	} catch (cause) {
 		throw new AgentError(code, `The ${what} file ${file} cannot be read: ${inWords(cause)}.`, {
 			remedy: 'Name a file that is there and that this user may read.',

@@ -18,7 +18,7 @@ export async function makeFleetKey(shell: Shell, flags: { readonly out: string }
 	const make = async () => generateKeyPairSync('ed25519').privateKey;
 	const { made, path } = await saveSecret(flags.out, make, (key) => key.export({ format: 'pem', type: 'pkcs8' }));
 	const publicKey = formatPublicKey(made);
-	if (shell.wantsJson) return shell.json({ file: path, publicKey });
+	if (shell.isJson) return shell.json({ file: path, publicKey });
 	shell.table([
 		['Private key', `${path} (mode 0600; its holder can move the fleet)`],
 		['Public key', publicKey],
@@ -34,8 +34,8 @@ export async function checkFleetPlan(
 	const read = await withBrakes(await readPlanFile(file, checkPublicKeys(flags.publicKey ?? [])), flags);
 	const { plan, isSigned, verifiedBy, findings } = read;
 	const errors = findings.filter(({ level }) => level === 'error');
-	if (errors.length > 0) shell.exitStatus = EXIT.badData;
-	if (shell.wantsJson) {
+	if (errors.length > 0) shell.caller.exitCode = EXIT.badData;
+	if (shell.isJson) {
 		const { format, fleet = null, epoch = 0, revision, validUntil = null, rules, spreadSeconds } = plan;
 		const said = { file, format, fleet, epoch, revision, validUntil, rules: rules.length, spreadSeconds };
 		return shell.json({ ...said, isSigned, verifiedBy, findings });
@@ -67,10 +67,10 @@ export async function signFleetPlan(
 	const { text, publicKey, signatures } = signPayload(read.payload, key, envelopeIn(read.bytes), file);
 	for (const finding of read.findings)
 		if (!bare.findings.includes(finding)) shell.warn(`${finding.place}: ${finding.message}`);
-	if (flags.out === undefined) return void shell.stdout.write(text);
+	if (flags.out === undefined) return void shell.caller.stdout.write(text);
 	const path = await replaceFile(flags.out, text, 0o644);
 	const { revision } = read.plan;
-	if (shell.wantsJson) return shell.json({ file: path, revision, publicKey, signatures });
+	if (shell.isJson) return shell.json({ file: path, revision, publicKey, signatures });
 	shell.table([
 		['Saved', path],
 		['Revision', String(revision)],
@@ -117,7 +117,7 @@ export async function diffFleetPlans(
 	const preview = flags.inventory === undefined ? null : await previewChange(before.plan, after.plan, flags.inventory);
 	const isTaken = comparePlans(after.plan, before.plan) > 0;
 	const isSame = before.digest === after.digest;
-	if (shell.wantsJson) return shell.json({ differences, isTaken: isTaken || isSame, ...(preview && { preview }) });
+	if (shell.isJson) return shell.json({ differences, isTaken: isTaken || isSame, ...(preview && { preview }) });
 	if (differences.length === 0) shell.line('Both plans say the same.');
 	else shell.table(differences.map(({ what, before: old, after: now }) => [what, old ?? '—', '→', now ?? '—']));
 	if (preview) {

@@ -17,7 +17,7 @@ export async function previewFleetPlan(shell: Shell, flags: PreviewFlags, file: 
 	const moves: PlannedMove[] = [];
 	const preview = previewPlan(compiled, inventory, Date.now(), flags.devices ? (move) => moves.push(move) : undefined);
 	const inSeveral = inventory.filter((device) => fittingRules(compiled, device).length > 1).length;
-	if (shell.wantsJson)
+	if (shell.isJson)
 		return shell.json({ revision: plan.revision, ...preview, inSeveral, ...(flags.devices && { changes: moves }) });
 	const { devices, stays, leftAlone, groups } = preview;
 	shell.line(`Revision ${plan.revision}: ${counted(preview.moves, 'device')} of ${devices} would move.\n`);

@@ -27,11 +27,7 @@ export interface SourceFlags extends TargetFlags {
 }
 
 /** The service is asked where no other source is named, and where it is named too. */
-export async function gatherReports(
-	shell: Shell,
-	flags: SourceFlags,
-	nowMs: number,
-): Promise<ReadonlyMap<string, DeviceReport>> {
+export async function gatherReports(shell: Shell, flags: SourceFlags, nowMs: number) {
 	const { from = [], prometheus } = flags;
 	const reports = new Map<string, DeviceReport>();
 	const add = (report: DeviceReport) => {
@@ -208,7 +204,6 @@ async function fromService(shell: Shell, flags: SourceFlags, nowMs: number): Pro
 	const remedy =
 		'The published interface has no list of devices: gather lines of "idv-agent status --json" and give them with --from FILE, or name a metrics store with --prometheus URL.';
 	const answer = await callService(
-		shell,
 		target,
 		{ method: 'GET', path: DEVICE_LIST_PATH, maxBytes: MAX_LIST_BYTES },
 		{ needs: 'Basic, Bearer, or an API key with ephemeral_device:write' },
@@ -267,7 +262,7 @@ async function fromPrometheus(shell: Shell, given: string, flags: SourceFlags, n
 			remedy: 'Give the address before /api/v1, such as http://127.0.0.1:8428.',
 		});
 	const authorization = storeAuthorization(shell);
-	return withClient(shell, { caFile: flags.caFile ?? shell.env['IDV_CA_FILE'] }, async (client) => {
+	return withClient({ caFile: flags.caFile ?? shell.env['IDV_CA_FILE'], env: shell.env }, async (client) => {
 		const ask = async (query: string): Promise<Point[]> => {
 			const url = new URL(`${baseUrl.replace(/\/$/, '')}/api/v1/query`);
 			url.search = String(new URLSearchParams({ query, time: String(nowMs / 1000) }));

@@ -39,7 +39,7 @@ export interface StatusFlags extends SourceFlags {
 const WATCH_SECONDS = 30;
 
 export async function showFleetStatus(shell: Shell, flags: StatusFlags): Promise<void> {
-	if (flags.csv && shell.wantsJson) throw new AgentError('usage', 'Only one of --csv and --json says how to answer.');
+	if (flags.csv && shell.isJson) throw new AgentError('usage', 'Only one of --csv and --json says how to answer.');
 	if (flags.plan === undefined) return showRevisions(shell, flags);
 	const plan = compilePlan((await readPlanFile(flags.plan)).plan);
 	const inventory = flags.inventory === undefined ? [] : await readInventory(flags.inventory);
@@ -73,13 +73,13 @@ export async function showFleetStatus(shell: Shell, flags: StatusFlags): Promise
 		}
 		const { devices, unlisted } = looked;
 		const progress = sumUp(devices);
-		if (shell.stdout.isTTY && isWatching) shell.text('\u001b[2J\u001b[H');
+		if (shell.caller.stdout.isTTY && isWatching) shell.text('\u001b[2J\u001b[H');
 		const failed = judgement(progress, flags);
 		if (flags.csv) printCsv(shell, devices);
-		else if (!shell.wantsJson) show(shell, plan.plan.revision, progress, devices, unlisted, flags);
-		const document = shell.wantsJson ? documentOf(plan.plan.revision, progress, devices, unlisted, flags) : {};
+		else if (!shell.isJson) show(shell, plan.plan.revision, progress, devices, unlisted, flags);
+		const document = shell.isJson ? documentOf(plan.plan.revision, progress, devices, unlisted, flags) : {};
 		if (failed) return shell.fail(failed, document);
-		if (shell.wantsJson) shell.json(document);
+		if (shell.isJson) shell.json(document);
 		if (!isWatching) return;
 		await pause();
 	}
@@ -305,7 +305,7 @@ async function showRevisions(shell: Shell, flags: StatusFlags): Promise<void> {
 	const workflows: Record<string, number> = {};
 	for (const { workflowId } of reports)
 		if (workflowId !== null) workflows[workflowId] = (workflows[workflowId] ?? 0) + 1;
-	if (shell.wantsJson)
+	if (shell.isJson)
 		return shell.json({
 			revision,
 			devices: devices.length,

@@ -48,7 +48,7 @@ async function takeStep(shell: Shell, step: Step, flags: StepFlags, file: string
 	const written = JSON.parse(new TextDecoder().decode(before.payload)) as Record<string, unknown>;
 	const { document, changes } = nextPlan(written, before.plan, step, { nowMs, rule: flags.rule });
 	if (changes.length === 0) {
-		if (shell.wantsJson) return shell.json({ revision: before.plan.revision, isFinished: true, changes });
+		if (shell.isJson) return shell.json({ revision: before.plan.revision, isFinished: true, changes });
 		return shell.line(`${file}, revision ${before.plan.revision}: ${NOTHING[step.kind]}`);
 	}
 	const next = await checked(document, before, step, flags);
@@ -62,8 +62,7 @@ async function takeStep(shell: Shell, step: Step, flags: StepFlags, file: string
 				);
 	const saved = await save(shell, next, flags);
 	const { revision } = next.plan;
-	if (shell.wantsJson)
-		return shell.json({ revision, isFinished: false, changes, ...(preview && { preview }), ...saved });
+	if (shell.isJson) return shell.json({ revision, isFinished: false, changes, ...(preview && { preview }), ...saved });
 	shell.line(`Revision ${before.plan.revision} → ${revision}:\n`);
 	shell.table(changes.map(rowOf));
 	if (preview) {

@@ -30,7 +30,6 @@ export async function makePairingCode(shell: Shell, flags: PairingCodeFlags): Pr
 	const format = checkFlags(shell, flags);
 	const target = await resolveTarget(shell, flags);
 	const answer = await callService(
-		shell,
 		target,
 		{
 			method: 'GET',
@@ -57,7 +56,7 @@ export async function makePairingCode(shell: Shell, flags: PairingCodeFlags): Pr
 
 	const { baseUrl, workflowId, sessionId } = code;
 	const told = { baseUrl, workflowId, sessionId, expiresAt: found.expiresAt };
-	if (shell.wantsJson) return shell.json({ ...told, ...(file === null ? { url: found.text } : { file }), warnings });
+	if (shell.isJson) return shell.json({ ...told, ...(file === null ? { url: found.text } : { file }), warnings });
 	if (flags.terminal || file === null) shell.line(await renderQrTerminal(found.text));
 	shell.table([
 		['Service', baseUrl ?? 'not named'],
@@ -78,7 +77,7 @@ function checkFlags(shell: Shell, flags: PairingCodeFlags): 'png' | 'svg' | null
 	const extension = flags.out === undefined ? null : extname(flags.out).toLowerCase();
 	if (extension !== null && extension !== '.png' && extension !== '.svg')
 		throw new AgentError('usage', '--out takes a file that ends in .png or .svg.', { remedy: 'Correct the name.' });
-	if (flags.terminal && !shell.stdout.isTTY)
+	if (flags.terminal && !shell.caller.stdout.isTTY)
 		throw new AgentError('usage', 'Standard output is not a terminal to draw the code on.', {
 			remedy: 'Leave --terminal out, and use --out FILE or --json.',
 		});

@@ -47,24 +47,18 @@ export async function probeService(shell: Shell, flags: ProbeFlags): Promise<voi
 	const plan = planOf(flags, target, deviceId, workflowId);
 	if (!flags.yes)
 		throw new AgentError('usage', `Nothing was sent. ${plan.join(' ')}`, { remedy: 'Run it again with --yes.' });
-	if (!shell.wantsJson) for (const line of plan) shell.line(line);
+	if (!shell.isJson) for (const line of plan) shell.line(line);
 
-	const report = await run(shell, flags, target, deviceId, workflowId);
+	const report = await run(shell, flags, target, { deviceId, workflowId });
 	const settings = settingsFrom(target.baseUrl, flags.workflow, report.findings);
 	if (flags.out !== undefined && report.findings.length > 0)
 		await replaceFile(flags.out, `${JSON.stringify(settings, null, '\t')}\n`, 0o644);
 	tell(shell, flags, report, settings);
 }
 
-async function run(
-	shell: Shell,
-	flags: ProbeFlags,
-	target: Target,
-	deviceId: string,
-	workflowId: string,
-): Promise<ProbeReport> {
+async function run(shell: Shell, flags: ProbeFlags, target: Target, request: { deviceId: string; workflowId: string }) {
 	const lines: string[] = [];
-	const network = await createNetwork({ caFile: target.caFile }, shell.env);
+	const network = await createNetwork({ caFile: target.caFile }, target.env);
 	const userAgent = `idv/${VERSION}`;
 	try {
 		return await runProbe({
@@ -72,13 +66,13 @@ async function run(
 			network,
 			client: createServiceClient({ network, userAgent }),
 			userAgent,
-			request: { deviceId, workflowId },
+			request,
 			seconds: flags.seconds,
 			channelPaths: flags.channelPath ?? [],
 			createKey: flags.createKey ?? false,
 			transcript: createTranscript((line) => void lines.push(line), Date.now),
 			onStep: (text) => {
-				if (!shell.wantsJson) shell.line(text);
+				if (!shell.isJson) shell.line(text);
 			},
 		});
 	} finally {
@@ -124,7 +118,7 @@ function planOf(
 }
 
 function tell(shell: Shell, flags: ProbeFlags, { findings, requests, stopped }: ProbeReport, settings: object): void {
-	if (shell.wantsJson) {
+	if (shell.isJson) {
 		const said = { findings, requests, settings, ...(flags.out !== undefined && { file: flags.out }) };
 		if (stopped) shell.fail(stopped, said);
 		else shell.json(said);

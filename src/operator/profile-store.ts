@@ -41,12 +41,7 @@ export async function findProfile(env: Environment, name: string | undefined): P
 }
 
 /** The first profile becomes the current one. @throws AgentError `usage` for one that exists, unless it may be replaced. */
-export async function saveProfile(
-	env: Environment,
-	{ name, url }: Profile,
-	secret: string,
-	replace: boolean,
-): Promise<void> {
+export async function saveProfile(env: Environment, { name, url }: Profile, secret: string, replace: boolean) {
 	const { document, write, directory } = await openStore(env);
 	if (Object.hasOwn(document.profiles, name) && !replace)
 		throw new AgentError('usage', `There is a profile ${name} already.`, {

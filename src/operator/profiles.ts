@@ -14,11 +14,7 @@ import {
 } from './profile-store.ts';
 import { checkUrl, parseCredential, type TargetFlags } from './service-target.ts';
 
-export async function addProfile(
-	shell: Shell,
-	flags: TargetFlags & { readonly replace?: boolean },
-	name: string,
-): Promise<void> {
+export async function addProfile(shell: Shell, flags: TargetFlags & { readonly replace?: boolean }, name: string) {
 	checkProfileName(name);
 	const url = checkUrl(flags.url ?? shell.env['IDV_URL'], flags.url === undefined ? 'IDV_URL' : '--url');
 	const authorization = parseCredential(await readCredential(shell, flags), 'The given text');
@@ -29,14 +25,15 @@ export async function addProfile(
 	shell.answer({ name, url, scheme, current: current === name }, line);
 }
 
+const QUESTION = 'Credential with its scheme, such as ApiKey … (it stays hidden): ';
+
 /** A file, standard input, the variable, or a person. */
 async function readCredential(shell: Shell, { authorizationFile: file }: TargetFlags): Promise<string> {
 	if (file === '-') return readStandardInput(shell, 2 * MAX_CREDENTIAL_LENGTH);
 	if (file !== undefined) return readSecretFile(file);
 	const text = shell.env['IDV_AUTHORIZATION'];
 	if (text) return text;
-	if (shell.stdin.isTTY)
-		return promptHidden('Credential with its scheme, such as ApiKey … (it stays hidden): ', 2 * MAX_CREDENTIAL_LENGTH);
+	if (shell.caller.stdin.isTTY) return promptHidden(shell, QUESTION, 2 * MAX_CREDENTIAL_LENGTH);
 	throw new AgentError('usage', 'There is no credential.', {
 		remedy: 'Give --authorization-file FILE (- for standard input), or set IDV_AUTHORIZATION.',
 	});
@@ -51,7 +48,7 @@ export async function showProfiles(shell: Shell, _flags: unknown): Promise<void>
 			return { name, url, scheme: /^[A-Za-z]+(?=\s)/.exec(secret)?.[0] ?? null, current: name === current };
 		}),
 	);
-	if (shell.wantsJson) return shell.json({ current, profiles: rows });
+	if (shell.isJson) return shell.json({ current, profiles: rows });
 	if (rows.length === 0) return shell.line('No profiles. Add one: idv profile add NAME --url https://…');
 	shell.table(
 		rows.map((row) => [row.current ? '*' : ' ', row.name, row.url, row.scheme ?? 'its credential cannot be read']),

@@ -6,12 +6,8 @@ import { errnoOf, inWords, writeDurably } from '../base/files.edge.ts';
 import type { Shell } from '../cli/output.ts';
 
 /** @throws AgentError `usage` where a secret would go into a pipe. @param flags without `out`: no such flag. */
-export function checkPlaceForSecret(
-	shell: Shell,
-	what: string,
-	saving: { readonly out?: string | undefined } = {},
-): void {
-	if (shell.wantsJson || saving.out !== undefined || shell.stdout.isTTY) return;
+export function checkPlaceForSecret(shell: Shell, what: string, saving: { readonly out?: string | undefined } = {}) {
+	if (shell.isJson || saving.out !== undefined || shell.caller.stdout.isTTY) return;
 	throw new AgentError('usage', `${what} is a secret, and standard output is not a terminal.`, {
 		remedy: `Add --json if a program reads it${'out' in saving ? ', or --out FILE to save it' : ''}.`,
 	});

@@ -4,7 +4,6 @@
  */
 
 import { AgentError, type ErrorCode, type Failure, failure } from '../base/errors.ts';
-import type { Shell } from '../cli/output.ts';
 import { VERSION } from '../cli/version.ts';
 import { classifyHttpAnswer } from '../connection/classify-failure.ts';
 import { createNetwork } from '../connection/network.edge.ts';
@@ -41,11 +40,10 @@ export interface Purpose {
 
 /** Opens the network for the time of one command. */
 export async function withClient<Result>(
-	shell: Shell,
-	target: Pick<Target, 'caFile'>,
+	{ caFile, env }: Pick<Target, 'caFile' | 'env'>,
 	use: (client: ServiceClient) => Promise<Result>,
 ): Promise<Result> {
-	const network = await createNetwork({ caFile: target.caFile }, shell.env);
+	const network = await createNetwork({ caFile }, env);
 	try {
 		return await use(createServiceClient({ network, userAgent: `idv/${VERSION}` }));
 	} finally {
@@ -54,13 +52,8 @@ export async function withClient<Result>(
 }
 
 /** One call and nothing else. @throws AgentError when there is no answer, or not a good one. */
-export async function callService(
-	shell: Shell,
-	target: Target,
-	call: ServiceCall,
-	purpose: Purpose,
-): Promise<ServiceAnswer> {
-	return withClient(shell, target, async (client) => {
+export async function callService(target: Target, call: ServiceCall, purpose: Purpose): Promise<ServiceAnswer> {
+	return withClient(target, async (client) => {
 		const answer = await sendOnce(client, target, call, purpose);
 		if (isGood(answer)) return answer;
 		throw refusal(target, answer, purpose);

@@ -24,20 +24,25 @@ export interface Target {
 	/** Where the credential came from, for a person. */
 	readonly credentialFrom: string;
 	readonly caFile: string | undefined;
+	/** May name a proxy. */
+	readonly env: Environment;
 }
+
+type Environment = Readonly<Record<string, string | undefined>>;
 
 type FoundCredential = Pick<Target, 'authorization' | 'credentialFrom'>;
 
 /** @throws AgentError `usage`, `insecure-origin` or `credential-unreadable`. */
 export async function resolveTarget(shell: Shell, flags: TargetFlags): Promise<Target> {
-	const url = flags.url ?? shell.env['IDV_URL'];
+	const { env } = shell;
+	const url = flags.url ?? env['IDV_URL'];
 	const given = await readGivenCredential(shell, flags);
 	const isComplete = url !== undefined && given !== null;
-	const named = flags.profile ?? shell.env['IDV_PROFILE'];
-	const profile = isComplete && named === undefined ? null : await findProfile(shell.env, named);
+	const named = flags.profile ?? env['IDV_PROFILE'];
+	const profile = isComplete && named === undefined ? null : await findProfile(env, named);
 	const baseUrl = checkUrl(url ?? profile?.url, flags.url === undefined ? 'IDV_URL' : '--url');
 	const found = given ?? (await readOwnCredential(shell, profile, baseUrl));
-	return { baseUrl, ...found, caFile: flags.caFile ?? shell.env['IDV_CA_FILE'] };
+	return { baseUrl, ...found, caFile: flags.caFile ?? env['IDV_CA_FILE'], env };
 }
 
 /** @throws AgentError `usage` or `insecure-origin`. */

@@ -28,7 +28,7 @@ export async function startSession(shell: Shell, flags: SessionFlags): Promise<v
 	const workflowIds = checkWorkflows(flags.workflow);
 	const body = await readRequest(flags);
 	checkPlaceForSecret(shell, 'The hand-off URL');
-	if (flags.qr && !shell.stdout.isTTY)
+	if (flags.qr && !shell.caller.stdout.isTTY)
 		throw new AgentError('usage', 'Standard output is not a terminal to draw the code on.', {
 			remedy: 'Leave --qr out.',
 		});
@@ -39,15 +39,10 @@ export async function startSession(shell: Shell, flags: SessionFlags): Promise<v
 		workflowId: workflowIds.join(', '),
 	};
 	const query = formatWorkflowIds(workflowIds);
-	const answer = await callService(
-		shell,
-		target,
-		{ method: 'POST', path: ENDPOINTS.sessionStart, query, body },
-		purpose,
-	);
+	const answer = await callService(target, { method: 'POST', path: ENDPOINTS.sessionStart, query, body }, purpose);
 	const record = readRecord(new TextDecoder().decode(answer.body), workflowIds);
 	if (!record) throw unreadAnswer(target, 'a hand-off URL', purpose);
-	if (shell.wantsJson) return shell.json(record);
+	if (shell.isJson) return shell.json(record);
 	shell.line(`Session started for ${record.workflowIds.join(', ')}.\n`);
 	if (flags.qr) shell.line(await renderQrTerminal(record.url));
 	shell.table([

@@ -42,21 +42,18 @@ const SCHEMES: Readonly<Record<Authorization['scheme'], string>> = {
 	ApiKey: 'an API key',
 };
 
-export async function whoAmI(
-	shell: Shell,
-	flags: TargetFlags & { readonly offline?: boolean | undefined },
-): Promise<void> {
+export async function whoAmI(shell: Shell, flags: TargetFlags & { readonly offline?: boolean | undefined }) {
 	const target = await resolveTarget(shell, flags);
 	const { authorization, baseUrl, credentialFrom } = target;
 	const isAsked = !flags.offline && authorization.scheme !== 'Token';
-	const verdicts = isAsked ? await askAll(shell, target) : null;
+	const verdicts = isAsked ? await askAll(target) : null;
 	const found = Object.values(verdicts ?? {}).map((verdict) => verdict.accepted);
 	const accepted = found.includes(false) ? false : found.includes(true) || null;
-	if (accepted === false) shell.exitStatus = EXIT.refused;
+	if (accepted === false) shell.caller.exitCode = EXIT.refused;
 
 	const told = accepted === null ? 'unknown' : accepted ? 'yes' : 'no: the service refuses this credential';
 	const said = describeClaims(authorization);
-	if (shell.wantsJson) {
+	if (shell.isJson) {
 		const entries = Object.keys(ASKED).map((name) => [name, verdicts?.[name as Asked].may ?? null]);
 		const may = Object.fromEntries(entries);
 		const reasons =
@@ -84,8 +81,8 @@ export async function whoAmI(
 	shell.line('\nAsked with requests that cannot create anything: their bodies are not JSON.');
 }
 
-async function askAll(shell: Shell, target: Target): Promise<Record<Asked, Verdict>> {
-	return withClient(shell, target, async (client) => {
+async function askAll(target: Target): Promise<Record<Asked, Verdict>> {
+	return withClient(target, async (client) => {
 		const entries = Object.entries(ASKED).map(async ([name, { path }]) => [name, await ask(client, target, path)]);
 		return Object.fromEntries(await Promise.all(entries)) as Record<Asked, Verdict>;
 	});
