@@ -119,7 +119,8 @@ export async function finish(
 	env: Readonly<Record<string, string>>,
 	input = '',
 ): Promise<Outcome> {
-	if (args.some((word) => ALWAYS_APART.includes(word))) return finishApart(name, args, env, input);
+	if (!args.includes('--help') && args.some((word) => ALWAYS_APART.includes(word)))
+		return finishApart(name, args, env, input);
 	const written = { stdout: '', stderr: '' };
 	const pipe = (name: keyof typeof written) => ({
 		write: (text: string) => {
