@@ -5,7 +5,7 @@
 import type { Agent } from 'node:http';
 import type { Socket } from 'node:net';
 import { type RawData, WebSocket } from 'ws';
-import { type Clock, idleClock } from '../base/clock.edge.ts';
+import { type Clock, idleClock, SHARED_MS } from '../base/clock.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { AUTHORIZATION_PARAMETER, parseAuthorization } from '../protocol/authorization.ts';
 import { type Frame, MAX_FRAME_BYTES } from '../protocol/channel.ts';
@@ -129,6 +129,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	let deadlineMs = clock.monotonicMs() + handshakeMs;
 	let confirmAtMs = 0;
 	let pingAtMs = 0;
+	let pingsWithFrames = pingIntervalMs <= SHARED_MS || pingIntervalMs === Number.POSITIVE_INFINITY;
 	let heardAtMs = 0;
 	let heardBytes = 0;
 	let sleptBeforeMs = 0;
@@ -183,8 +184,10 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		sendText(text) {
 			const bytes = Buffer.byteLength(text);
 			if (socket.readyState !== WebSocket.OPEN || socket.bufferedAmount + bytes > MAX_BUFFERED_BYTES) return false;
-			silence?.moved('out', clock.monotonicMs());
+			const nowMs = clock.monotonicMs();
+			silence?.moved('out', nowMs);
 			socket.send(text);
+			if (!pingsWithFrames) pingWithFrames(nowMs);
 			return true;
 		},
 		close(code, reason) {
@@ -251,6 +254,14 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	function ping(): void {
 		silence?.moved('out', clock.monotonicMs());
 		socket?.ping();
+	}
+
+	/** From the first heartbeat on pings are due a moment before the next ones, so that both share a wakeup (`base/clock.edge.ts`). */
+	function pingWithFrames(nowMs: number): void {
+		pingsWithFrames = true;
+		ping();
+		pingAtMs = nowMs + pingIntervalMs - SHARED_MS;
+		schedule();
 	}
 
 	function confirm(): void {
