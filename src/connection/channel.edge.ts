@@ -10,7 +10,7 @@ import { type Failure, failure } from '../base/errors.ts';
 import { AUTHORIZATION_PARAMETER, parseAuthorization } from '../protocol/authorization.ts';
 import { type Frame, MAX_FRAME_BYTES } from '../protocol/channel.ts';
 import { classifyClose, classifyHttpAnswer } from './classify-failure.ts';
-import { classifyNetworkError } from './classify-network-error.ts';
+import { classifyHandshakeError } from './classify-network-error.ts';
 import { clockSkewMs, readServiceMs } from './clock-skew.ts';
 import { type ChannelEnd, measureSilence } from './line-rhythm.ts';
 import { type ReadRefusal, readRefusal } from './read-refusal.edge.ts';
@@ -187,7 +187,12 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 			const nowMs = clock.monotonicMs();
 			silence?.moved('out', nowMs);
 			socket.send(text);
-			if (!pingsWithFrames) pingWithFrames(nowMs);
+			if (pingsWithFrames) return true;
+			// From the first heartbeat on pings are due a moment before the next ones: both share a wakeup (`base/clock.edge.ts`).
+			pingsWithFrames = true;
+			ping();
+			pingAtMs = nowMs + pingIntervalMs - SHARED_MS;
+			schedule();
 			return true;
 		},
 		close(code, reason) {
@@ -254,14 +259,6 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	function ping(): void {
 		silence?.moved('out', clock.monotonicMs());
 		socket?.ping();
-	}
-
-	/** From the first heartbeat on pings are due a moment before the next ones, so that both share a wakeup (`base/clock.edge.ts`). */
-	function pingWithFrames(nowMs: number): void {
-		pingsWithFrames = true;
-		ping();
-		pingAtMs = nowMs + pingIntervalMs - SHARED_MS;
-		schedule();
 	}
 
 	function confirm(): void {
@@ -373,7 +370,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		}
 		if (phase === 'connecting') {
 			const timedOut = lastError?.message === 'Opening handshake has timed out';
-			const found = timedOut ? handshakeTimedOut() : handshakeFailed(lastError, context);
+			const found = timedOut ? handshakeTimedOut() : classifyHandshakeError(lastError, context);
 			return { failure: found, closeCode: null, timedOut };
 		}
 		const wire = (lastError as { code?: unknown } | null)?.code;
@@ -391,15 +388,6 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		const closeCode = code === 1005 || code === 1006 ? null : code;
 		return { failure: classifyClose({ code, reason, host: context.host, secrets }), closeCode, timedOut: false };
 	}
-}
-
-function handshakeFailed(error: Error | null, context: { host: string; viaProxy: boolean }): Failure {
-	// What `ws` finds wrong with an upgrade has no code and no secret in it.
-	if (error && error.constructor === Error && !('code' in error))
-		return failure('channel-rejected', `${context.host} did not upgrade to a WebSocket: ${error.message}.`, {
-			params: { host: context.host },
-		});
-	return classifyNetworkError(error, context);
 }
 
 function secretsOf({ url, authorization, queryName = AUTHORIZATION_PARAMETER }: ChannelOptions): string[] {

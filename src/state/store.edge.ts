@@ -230,12 +230,18 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 			const text = serialize(state, newer);
 			return next(() => replace(text, forgetsOlder));
 		},
-		/** Writes and removes a file of the size of a state. @throws AgentError `state-unwritable` if a save would fail now. */
-		probe: () =>
+		/**
+		 * Writes and removes a file of the size of a state, flushed unless a save follows anyway.
+		 * @throws AgentError `state-unwritable` if a save would fail now.
+		 */
+		probe: ({ flushes = true } = {}) =>
 			next(async () => {
 				await becomeWritable();
+				const blanks = ' '.repeat(Math.max(PROBE_BYTES, 2 * (durable?.length ?? 0)));
 				try {
-					await writeWhole(at(TEMPORARY), ' '.repeat(Math.max(PROBE_BYTES, 2 * (durable?.length ?? 0))));
+					await remove(at(TEMPORARY));
+					if (flushes) await writeWhole(at(TEMPORARY), blanks);
+					else fs.writeFileSync(at(TEMPORARY), blanks, { flag: 'wx', mode: 0o600 });
 				} catch (error) {
 					throw unwritableError(stateDir, error, 'The state could not be saved');
 				} finally {
