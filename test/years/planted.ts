@@ -158,7 +158,13 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'parts.stateWriter.keep((state) => withOnlyConnection(state, token));',
 		'parts.stateWriter.keep((state) => ({ ...withOnlyConnection(state, token), connections: [] }));',
 	),
-	one('file-not-flushed', 'saves-last', FILES, '\t\tawait flush(descriptor);\n\t\tconst { size }', '\t\tconst { size }'),
+	one(
+		'file-not-flushed',
+		'saves-last',
+		FILES,
+		'\t\tawait flush(descriptor);\n\t\tconst { size }',
+		'\t\tconst { size }',
+	),
 	one(
 		'name-not-flushed',
 		'saves-last',
