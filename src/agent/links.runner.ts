@@ -151,15 +151,20 @@ export function superviseLinks(
 			runner.abandon();
 			hasSpare = false;
 		},
-		/** Closes the channels with 1001; resolves when they have gone. After this nothing is dispatched any more. */
-		async stop() {
+		/**
+		 * Closes the channels with 1001. After this nothing is dispatched any more.
+		 * @returns whether no channel had been left just before, once they have gone.
+		 */
+		async stop(): Promise<boolean> {
 			stopped = true;
+			const wasSettled = !runner.isLeaving;
 			cancelRenewal();
 			const before = supervision;
 			step({ type: 'stopRequested', atMs: clock.monotonicMs() });
 			parts.onStep(before, supervision);
 			parts.onChange();
 			await runner.drained();
+			return wasSettled;
 		},
 		/** Gives up the requests of links that are over. */
 		abandon: runner.abandon,

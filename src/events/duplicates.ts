@@ -55,10 +55,13 @@ export function rememberMessages(max: number): Duplicates {
 			return !isKnown;
 		},
 		load(stored) {
+			// Those that are known already are newer, and may not be stored yet.
+			const newer = [...keys];
 			for (const { key, kind, content } of stored) {
 				const isOld = kind !== null && content !== null && !key.includes(KEY_SEPARATOR);
 				remember(isOld ? (keyOf({ serviceId: key, kind, content }) ?? key) : key);
 			}
+			for (const key of newer) remember(key);
 		},
 		clear() {
 			keys.clear();

@@ -17,6 +17,15 @@ test('no more than so many are remembered, the newest', () => {
 	expect(duplicates.isNew(message('a'), true)).toBe(true);
 });
 
+test('what is taken over from the disk does not displace what came since', () => {
+	const duplicates = rememberMessages(2);
+	for (const id of ['a', 'b', 'c']) duplicates.isNew(message(id));
+	const stored = ['a', 'b'].map((id) => ({ key: keyOf(message(id)) ?? '', kind: 'k', content: 'c' }));
+	duplicates.load(stored);
+	expect(duplicates.isNew(message('c'))).toBe(false);
+	expect(duplicates.isNew(message('a'))).toBe(true);
+});
+
 test('what is stored of a message is its id and two short hashes, and tells messages apart', () => {
 	const keys = [message('a'), message('a', 'kk'), message('a', 'k', 'cc'), message('b')].map(keyOf);
 	expect(new Set(keys).size).toBe(4);

@@ -260,11 +260,14 @@ export const INVARIANTS: readonly Invariant[] = [
 	},
 	{
 		name: 'renews-seldom',
-		promise: 'At rest a device registers no more often than its Connection has to be renewed.',
+		promise:
+			'At rest a device registers no more often than its Connection has to be renewed; one that may not, 20 times.',
 		on: {
-			judged: atRest(({ stillRegistrations, holdsNothing, backAfterMs }, _, { connectionLifeMs }) =>
+			judged: atRest(({ stillRegistrations, holdsNothing, backAfterMs }, _, traits) =>
 				says(
-					backAfterMs !== null && !holdsNothing && stillRegistrations > 3 + STILL_MS / (0.75 * connectionLifeMs),
+					backAfterMs !== null &&
+						!holdsNothing &&
+						stillRegistrations > (mayRenew(traits) ? 3 + STILL_MS / (0.75 * traits.connectionLifeMs) : 20),
 					() => `${stillRegistrations} registrations`,
 				),
 			),

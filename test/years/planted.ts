@@ -407,7 +407,14 @@ const OF_THE_FIELD: readonly Plant[] = [
 		'else if (line.inboundSilenceMs < 0) {',
 		{ seed: 32 },
 	),
-	one('gap-after-the-sleep', 'delivered-or-gap', CONNECTIVITY, ' && !hasJustSlept()', '', { seed: 23 }),
+	one(
+		'gap-after-the-sleep',
+		'delivered-or-gap',
+		CONNECTIVITY,
+		'if (hasJustSlept()) keepGapOfSleep(online);\n\t\t\telse isWhole',
+		'isWhole',
+		{ seed: 23 },
+	),
 	one('renewal-sleeps-too', 'renewed-in-time', LINKS, 'effect.atMs - sleptMs - clock', 'effect.atMs - clock', {
 		seed: 7,
 		years: '0.1',
