@@ -415,10 +415,26 @@ const OF_THE_FIELD: readonly Plant[] = [
 		'isWhole',
 		{ seed: 23 },
 	),
-	one('renewal-sleeps-too', 'renewed-in-time', LINKS, 'effect.atMs - sleptMs - clock', 'effect.atMs - clock', {
+	{
+		name: 'renewal-sleeps-too',
+		catches: 'renewed-in-time',
+		edits: [
+			[LINKS, 'renewalAtMs = effect.atMs - sleptMs;', 'renewalAtMs = effect.atMs;'],
+			[LINKS, 'if (isPromoted) clockChanged();', ''],
+		],
 		seed: 7,
 		years: '0.1',
-	}),
+	},
+	{
+		name: 'young-in-1970',
+		catches: 'renewed-in-time',
+		edits: [
+			[LINKS, 'if (isPromoted) clockChanged();', ''],
+			[LINKS, 'parts.onClockJump(clockChanged);', ''],
+		],
+		seed: 2_000_011,
+		years: '0.08',
+	},
 ];
 
 /** Mutations, each of which some invariant has to notice. */
