@@ -494,12 +494,10 @@ const MUTATIONS: readonly Plant[] = [
 		'',
 	),
 	any(
-		'supervisor-5-own-end-is-a-refusal',
+		'supervisor-5-starts-over-and-over',
 		SUPERVISOR,
-		"const message = 'The service ended the old channel because the new one has registered.';",
-		"if (event.type === 'channelEnded') return null;\n\tconst message = '';",
-		// A service that ends the old channel.
-		{ seed: 18 },
+		'if (next && isOnItsWay(next, desired)) return { supervision, effects: [] };\n\tconst free',
+		'const free',
 	),
 	any(
 		'supervisor-6-next-not-promoted',
