@@ -58,8 +58,8 @@ export const INVARIANTS: readonly Invariant[] = [
 					!holdsNothing &&
 					says(
 						status.state !== 'online' ||
-							// A service that ends the old channel may do so for a registration of just before.
-							stillOutages > stillRegistrations + (traits.endsOldWith === 0 ? 0 : 1) ||
+							// The first may be the old channel of a registration of just before.
+							stillOutages > stillRegistrations + 1 ||
 							(stillOfflines > 0 && mayRenew(traits) && !traits.isOpaque && traits.endsOldWith === 0),
 						() => `${status.sentence} ${stillOutages} channels ended, ${stillRegistrations} registrations`,
 					),
@@ -267,7 +267,11 @@ export const INVARIANTS: readonly Invariant[] = [
 				says(
 					backAfterMs !== null &&
 						!holdsNothing &&
-						stillRegistrations > (mayRenew(traits) ? 3 + STILL_MS / (0.75 * traits.connectionLifeMs) : 20),
+						// A service that ends the old channel before it answers has the device register up to three times more.
+						stillRegistrations >
+							(mayRenew(traits)
+								? (traits.endsOldWith === 0 ? 3 : 6) + STILL_MS / (0.75 * traits.connectionLifeMs)
+								: 20),
 					() => `${stillRegistrations} registrations`,
 				),
 			),
