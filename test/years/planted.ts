@@ -259,8 +259,8 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'files-left',
 		'few-files',
 		FILES,
-		'await remove(temporary).catch(() => undefined);\n\t\tthrow error;',
-		'throw error;',
+		'await fs.promises.rename(temporary, file);',
+		'await fs.promises.link(temporary, `${file}.${Math.random()}`);\n\t\tawait fs.promises.rename(temporary, file);',
 	),
 	one(
 		'writes-at-every-beat',
@@ -268,6 +268,7 @@ const OF_INVARIANTS: readonly Plant[] = [
 		LINKS,
 		'if (supervision.current?.generation === generation) parts.report.heartbeat(generation, sentAt);',
 		'parts.stateWriter.keep((state) => ({ ...state, confirmedOrigins: [sentAt] }));\n\t\t\t\tif (supervision.current?.generation === generation) parts.report.heartbeat(generation, sentAt);',
+		{ seed: 30 },
 	),
 	one(
 		'state-grows',
@@ -298,13 +299,18 @@ const OF_INVARIANTS: readonly Plant[] = [
 		"if (warning) warnings.set('clock', warning);",
 		{ years: '0.05' },
 	),
-	one(
-		'token-in-the-log',
-		'no-secret-shown',
-		LINKS,
-		'if (inUse.token !== token)',
-		"parts.log.info('promoted', { code: [...token].join('').slice(-24) });\n\t\t\t\tif (inUse.token !== token)",
-	),
+	{
+		name: 'token-in-the-log',
+		catches: 'no-secret-shown',
+		edits: [
+			[
+				LINKS,
+				'if (inUse.token !== token)',
+				"parts.log.info('promoted', { token });\n\t\t\t\tif (inUse.token !== token)",
+			],
+			['base/log.edge.ts', 'destination.write(redact(formed(line), secrets))', 'destination.write(formed(line))'],
+		],
+	},
 	one(
 		'renewed-too-late',
 		'renewed-in-time',
@@ -494,10 +500,10 @@ const MUTATIONS: readonly Plant[] = [
 		'',
 	),
 	any(
-		'supervisor-5-starts-over-and-over',
+		'supervisor-5-connection-is-no-credential',
 		SUPERVISOR,
-		'if (next && isOnItsWay(next, desired)) return { supervision, effects: [] };\n\tconst free',
-		'const free',
+		"credentials.push({ kind: 'connection', token: connection.token });",
+		'void connection;',
 	),
 	any(
 		'supervisor-6-next-not-promoted',
