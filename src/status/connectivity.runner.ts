@@ -75,8 +75,17 @@ export function trackConnectivity({
 	/** Wall minus monotonic time when that was looked up. */
 	let aheadThenMs = aheadMs();
 	/** ISO 8601; what an earlier run of the agent received last. */
-	let wholeUntilBefore = events.newestAt();
-	const wasStopped = stateWriter.state.stoppedAfter === events.newest();
+	let wholeUntilBefore: string | null | undefined;
+	/** Whether the run before was stopped, and did not crash. */
+	let wasStopped = false;
+	const readBefore = () => {
+		if (wholeUntilBefore !== undefined) return wholeUntilBefore;
+		wholeUntilBefore = events.newestAt();
+		wasStopped = stateWriter.state.stoppedAfter === events.newest();
+		return wholeUntilBefore;
+	};
+	// Events are opened while the connection is on its way.
+	clock.soon(readBefore);
 	/** The link that is online. Only its own channel shows that nothing was missed. */
 	let online: Link | null = null;
 	let currentGeneration = 0;
@@ -102,7 +111,7 @@ export function trackConnectivity({
 
 	/** What the service sent meanwhile may be lost for good; the application has to know. */
 	function keepGapUntilNow(link: Link): void {
-		const from = wholeUntilMs === null ? wholeUntilBefore : wholeUntil(wholeUntilMs);
+		const from = wholeUntilMs === null ? readBefore() : wholeUntil(wholeUntilMs);
 		// A line that was left may have died before: that is noticed later, or an earlier run took it along when it crashed.
 		const isSure = wholeUntilMs === null ? wasStopped : !hasJustSlept();
 		const { workflowId } = link.registration.request;
