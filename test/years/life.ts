@@ -290,7 +290,7 @@ export function live(options: LifeOptions): LifeResult {
 		if (!traits.followsPlan || !plan || time.nowMs - plan.publishedAtMs < 3 * HOUR) return null;
 		const sinceMs = time.trueMs() - plan.startAtMs;
 		// A move that was made too early by a clock that was fast holds.
-		const wasFast = chosen.some(({ kind, endMs }) => kind === 'clockJump' && endMs > plan.publishedAtMs);
+		const wasFast = chosen.some(({ kind, atMs }) => kind === 'clockJump' && atMs < time.nowMs);
 		if (sinceMs < 0 && wasFast) return null;
 		return Math.abs(sinceMs) < 30 * MINUTE ? null : sinceMs > 0 ? plan.to : plan.from;
 	}
