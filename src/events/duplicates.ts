@@ -50,10 +50,13 @@ export function rememberMessages(max: number): Duplicates {
 			return isNew;
 		},
 		load(stored) {
+			// Those that are known already are newer, and may not be stored yet.
+			const since = [older, newer].flatMap((known) => [...known.values()].flat());
 			for (const { key, kind, content } of stored) {
 				const isOld = kind !== null && content !== null && !key.includes(KEY_SEPARATOR);
 				remember(isOld ? (keyOf({ serviceId: key, kind, content }) ?? key) : key);
 			}
+			for (const key of since) remember(key);
 		},
 		clear() {
 			newer.clear();
