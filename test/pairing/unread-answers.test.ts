@@ -8,6 +8,7 @@ import { atStart, type KeptAnswer, keepableTexts, MAX_KEPT_BYTES, secretsIn } fr
 import { ENDPOINTS } from '../../src/protocol/endpoints.ts';
 import type { DialectOptions } from '../../src/service/dialect.ts';
 import { examine, expectProblem } from '../diagnosis/examine.ts';
+import { recordDisk } from '../fixtures/recorded-disk.ts';
 import { DEVICE_ID, givenAgent, givenHome, type RunningAgent, registrations } from '../harness/harness.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
 import { givenService } from '../service/fixture.ts';
@@ -161,6 +162,16 @@ describe('an answer that could not be read', () => {
 		await correct(device, '/data/access/key');
 		expect(device.agent.status().sentence).toContain('never arrived');
 		await expect.poll(() => kept(device)).toBeNull();
+	});
+
+	test('goes when the state that it has made is on the disk, and not before', async () => {
+		const { device } = await givenUnread();
+		const asked = await recordDisk(device.home.paths.stateDir);
+		await correct(device, '/data/access/key');
+		await device.untilLive('check-in');
+		await expect.poll(() => asked).toContain('remove unread-answer.json');
+		const saved = ['rename state.json.new to state.json', 'sync .'];
+		expect(asked.slice(0, asked.indexOf('remove unread-answer.json'))).toEqual(expect.arrayContaining(saved));
 	});
 
 	test('does not end for a clock that is set while the agent runs', async () => {
