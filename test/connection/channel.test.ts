@@ -12,6 +12,7 @@ import {
 } from '../../src/connection/channel.edge.ts';
 import { createNetwork, type NetworkSettings } from '../../src/connection/network.edge.ts';
 import { MAX_FRAME_BYTES } from '../../src/protocol/channel.ts';
+import { createSteppedClock } from '../harness/stepped-clock.ts';
 import { connectProxy, fixture, identity, listen, rawServer, refusedPort } from './network-peers.ts';
 
 const TOKEN = 'connection-0123456789';
@@ -537,6 +538,43 @@ describe('the end of an open channel', () => {
 		opened.channel.close(1000, 'moving on');
 		expect((await opened.until('ended')).failure.code).toBe('connection-lost');
 	});
+});
+
+test('pings leave at their times, and once after a stall, also one that ends as another is due', async () => {
+	const heard: string[] = [];
+	const { url } = await service((peer) => {
+		peer.on('ping', () => heard.push('ping'));
+		peer.on('message', (text) => {
+			heard.push(String(text));
+			peer.send('');
+		});
+	});
+	const clock = createSteppedClock();
+	const opened = open(url, { clock });
+	await opened.until('confirmed');
+	/** What the service has heard since it was last asked. */
+	const since = async () => {
+		await new Promise(setImmediate);
+		opened.channel.sendText('asked');
+		await opened.until('frame', opened.types().filter((type) => type === 'frame').length + 1);
+		return heard.splice(0);
+	};
+	expect(await since()).toEqual(['ping', 'asked']);
+	clock.advance(4999);
+	expect(await since()).toEqual(['asked']);
+	clock.advance(1);
+	expect(await since()).toEqual(['ping', 'asked']);
+	clock.advance(4999);
+	expect(await since()).toEqual(['asked']);
+	clock.stall(12_001);
+	expect(await since()).toEqual(['ping', 'asked']);
+	clock.advance(3000);
+	expect(await since()).toEqual(['ping', 'asked']);
+	clock.stall(10_000);
+	expect(await since()).toEqual(['ping', 'asked']);
+	expect(clock.pending).toBe(1);
+	opened.channel.terminate();
+	expect(clock.pending).toBe(0);
 });
 
 describe('a silent channel', () => {

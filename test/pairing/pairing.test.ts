@@ -52,7 +52,7 @@ describe('a Short Token', () => {
 		const service = await givenService();
 		const device = await givenAgent();
 		const outcomes: unknown[] = [];
-		device.agent.onPairing((outcome) => outcomes.push(outcome));
+		const stop = device.agent.onPairing((outcome) => outcomes.push(outcome));
 		const release = service.hold(REGISTER);
 		const code = service.createPairingCode('check-in').url;
 		const first = device.pair(code);
@@ -64,6 +64,9 @@ describe('a Short Token', () => {
 		expect(outcomes).toEqual([{ kind: 'paired', result: await first }]);
 		const failure = await refusalOf(device.pair(service.createPairingCode('boarding').url));
 		expect(outcomes.slice(1)).toEqual([{ kind: 'failed', failure }]);
+		stop();
+		await refusalOf(device.pair(code));
+		expect(outcomes).toHaveLength(2);
 	});
 
 	test('brings its Connection from where `service.tokenPointer` says that the answer has it', async () => {

@@ -19,7 +19,9 @@ function given(isSettled = false) {
 	return {
 		clock,
 		now,
-		tell: () => listeners.forEach((listener) => listener()),
+		tell() {
+			for (const listener of listeners) listener();
+		},
 		/** When it was settled and what was left behind: listeners and timers. */
 		async left() {
 			await Promise.race([settled, new Promise(setImmediate)]);

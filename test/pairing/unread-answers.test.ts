@@ -164,6 +164,18 @@ describe('an answer that could not be read', () => {
 		await expect.poll(() => kept(device)).toBeNull();
 	});
 
+	test('goes after 24 hours, of which each run of the agent has its part', async () => {
+		const { device, clock } = await givenUnread();
+		clock.advance(20 * HOUR_MS);
+		await device.stop();
+		const again = await givenAgent({ home: device.home, clock });
+		clock.advance(4 * HOUR_MS - 1);
+		expect(again.agent.status().warnings).toMatchObject([{ code: 'answer-unreadable' }]);
+		clock.advance(1);
+		expect(again.agent.status().warnings).toEqual([]);
+		await expect.poll(() => kept(again)).toBeNull();
+	});
+
 	test('goes when the state that it has made is on the disk, and not before', async () => {
 		const { device } = await givenUnread();
 		const asked = await recordDisk(device.home.paths.stateDir);
