@@ -33,7 +33,7 @@ const AREAS: Readonly<Record<string, Area>> = {
 	link: {
 		sources: ['src/connection/link.runner.ts', 'src/connection/heartbeats.runner.ts', 'src/connection/line.runner.ts'],
 		tests: [
-			'test/connection/heartbeats.test.ts',
+			'test/connection/{heartbeats,link-runner}.test.ts',
 			'test/connection/line',
 			'test/status/gaps.test.ts',
 			'test/agent/links.test.ts',

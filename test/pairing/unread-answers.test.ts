@@ -176,6 +176,16 @@ describe('an answer that could not be read', () => {
 		await expect.poll(() => kept(again)).toBeNull();
 	});
 
+	test('in the place of an earlier one has 24 hours of its own', async () => {
+		const { service, device, clock } = await givenUnread();
+		clock.advance(10 * HOUR_MS);
+		await refusalOf(device.pair(service.createPairingCode('check-in').url));
+		clock.advance(24 * HOUR_MS - 1);
+		expect(device.agent.status().warnings).toMatchObject([{ code: 'answer-unreadable' }]);
+		clock.advance(1);
+		expect(device.agent.status().warnings).toEqual([]);
+	});
+
 	test('goes when the state that it has made is on the disk, and not before', async () => {
 		const { device } = await givenUnread();
 		const asked = await recordDisk(device.home.paths.stateDir);
