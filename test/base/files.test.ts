@@ -196,6 +196,21 @@ describe('a write', () => {
 		expect(fsSync.readFileSync(at('file'), 'utf8')).toBe('old');
 	});
 
+	test('of which the disk has stored a part only is none', async () => {
+		await writeDurably(at('file'), 'old');
+		const probe = await fs.open(directory);
+		const handles = Object.getPrototypeOf(probe) as FileHandle;
+		await probe.close();
+		const { stat } = handles;
+		vi.spyOn(handles, 'stat').mockImplementation(async function (this: FileHandle) {
+			await this.truncate(1);
+			return stat.call(this);
+		} as never);
+		await expect(writeDurably(at('file'), 'new')).rejects.toThrow('only 1 of 3 bytes were stored');
+		expect(fsSync.readdirSync(directory)).toEqual(['file']);
+		expect(fsSync.readFileSync(at('file'), 'utf8')).toBe('old');
+	});
+
 	test('has the mode that was asked for, whatever the umask', async () => {
 		const umask = process.umask(0o077);
 		try {
