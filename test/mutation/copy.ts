@@ -184,7 +184,10 @@ async function openRunner(root: string) {
 			// What was ended in a circle is neither passed nor failed.
 			one.state() === 'failed' || (bail === 0 && !one.ok()) || (isEndless && one.state() !== 'passed');
 		const outcomes = new Map(
-			ended.map((one) => [one.moduleId.slice(root.length + 1), hasFailed(one) ? null : one.diagnostic().duration]),
+			ended.map((one): [string, number | null] => [
+				one.moduleId.slice(root.length + 1),
+				hasFailed(one) ? null : one.diagnostic().duration,
+			]),
 		);
 		const hanging = isEndless && tests.find((test) => typeof outcomes.get(test) !== 'number');
 		return hanging ? outcomes.set(hanging, null) : outcomes;
