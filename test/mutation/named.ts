@@ -69,14 +69,14 @@ export const NAMED: readonly NamedFault[] = [
 		file: 'src/fleet/follow-plan.runner.ts',
 		from: 'polling?.abort();\n\t\tpolling = new AbortController();',
 		to: 'polling = new AbortController();',
-		tests: 'test/fleet/follow-plan.test.ts',
+		tests: 'test/fleet/follow-plan-looks.test.ts',
 	},
 	{
 		name: 'an older look that fails counts although a newer one has ended',
 		file: 'src/fleet/follow-plan.runner.ts',
 		from: '} catch (error) {\n\t\t\tif (signal.aborted) return;',
 		to: '} catch (error) {',
-		tests: 'test/fleet/follow-plan.test.ts',
+		tests: 'test/fleet/follow-plan-looks.test.ts',
 	},
 	{
 		name: 'the pool of requests is left open',
@@ -223,7 +223,7 @@ export const NAMED: readonly NamedFault[] = [
 		file: 'src/fleet/follow-plan.runner.ts',
 		from: 'if (isChanged) parts.audit.record',
 		to: 'parts.audit.record',
-		tests: 'test/fleet',
+		tests: 'test/fleet/follow-plan-looks.test.ts',
 	},
 	{
 		name: 'what the operating system trusts is not trusted',
@@ -265,7 +265,7 @@ export const NAMED: readonly NamedFault[] = [
 		file: 'src/fleet/follow-plan.runner.ts',
 		from: 'stopped = true;\n\t\t\tpolling?.abort();',
 		to: 'stopped = true;',
-		tests: 'test/fleet',
+		tests: 'test/fleet/follow-plan-looks.test.ts',
 	},
 ];
 

@@ -23,14 +23,16 @@ function given({ silenceLimitMs = 60_000, newestAt = null as string | null } = {
 	const clock = createSteppedClock(Date.UTC(2026, 0, 1));
 	const gaps: { from: string | null; to: string }[] = [];
 	const workflows: (string | null)[] = [];
+	const ats: string[] = [];
 	const lines: string[] = [];
 	const line = (text: string) => void lines.push(text);
 	const connectivity = trackConnectivity({
 		clock,
 		log: { debug() {}, info: line, warn: line, error: line } as never,
 		events: {
-			append({ type, content, workflowId }: Incoming) {
+			append({ at, type, content, workflowId }: Incoming) {
 				if (type === 'gap') gaps.push(JSON.parse(content));
+				if (type === 'gap') ats.push(at);
 				if (type === 'gap') workflows.push(workflowId);
 				return true;
 			},
@@ -45,6 +47,8 @@ function given({ silenceLimitMs = 60_000, newestAt = null as string | null } = {
 		connectivity,
 		gaps,
 		workflows,
+		/** The time that each gap event bears. */
+		ats,
 		lines,
 		/** The link as it is from now on; a new one with `fresh`. */
 		becomes(state: Link['state'], { fresh = false } = {}) {
@@ -53,7 +57,7 @@ function given({ silenceLimitMs = 60_000, newestAt = null as string | null } = {
 			supervision = { ...before, current: { generation, registration: REGISTRATION, state } as unknown as Link };
 			connectivity.follow(before, supervision);
 		},
-		hear: () => connectivity.heard(generation),
+		hear: (of = generation) => connectivity.heard(of),
 		lineEnds: (inboundSilenceMs: number, { isLeaving = false, saidGoodbye = false, sleptMs = 0 } = {}) =>
 			connectivity.lineEnded(REGISTRATION, { inboundSilenceMs, saidGoodbye, sleptMs }, isLeaving),
 	};
@@ -125,7 +129,7 @@ describe('a gap', () => {
 	});
 
 	test('of a line that another has replaced begins when it was last heard, its sleep included, and ends where the other began', () => {
-		const { clock, gaps, workflows, becomes, lineEnds } = given();
+		const { clock, gaps, workflows, ats, becomes, lineEnds } = given();
 		becomes(ONLINE);
 		clock.advance(100_000);
 		becomes(ONLINE, { fresh: true });
@@ -133,6 +137,23 @@ describe('a gap', () => {
 		lineEnds(50_000, { isLeaving: true, sleptMs: 10_000 });
 		expect(gaps.slice(1)).toEqual([{ from: at(60), to: at(120) }]);
 		expect(workflows).toEqual(['check-in', 'check-in']);
+		// Or the gap of a crash just after this one would begin later than that of the other link.
+		expect(ats).toEqual([at(0), at(100)]);
+		becomes(WAITING);
+		lineEnds(0, { isLeaving: true });
+		expect(ats.at(-1)).toBe(at(120));
+	});
+
+	test('is not made shorter by what comes on the line that another has replaced', () => {
+		const { clock, gaps, becomes, hear } = given();
+		becomes(ONLINE);
+		becomes(ONLINE, { fresh: true });
+		clock.advance(590_000);
+		hear(1);
+		clock.advance(10_000);
+		becomes(WAITING);
+		becomes(ONLINE);
+		expect(gaps.slice(1)).toEqual([{ from: at(540), to: at(600) }]);
 	});
 
 	test('is none for a replaced line that has said goodbye', () => {
