@@ -196,11 +196,25 @@ describe('a write', () => {
 		expect(fsSync.readFileSync(at('file'), 'utf8')).toBe('old');
 	});
 
+	/** What every open file of this process does. */
+	async function openFiles(): Promise<FileHandle> {
+		const probe = await fs.open(directory);
+		await probe.close();
+		return Object.getPrototypeOf(probe) as FileHandle;
+	}
+
+	test('that the disk does not take for certain is none', async () => {
+		await writeDurably(at('file'), 'old');
+		const broken = Object.assign(new Error(), { code: 'EIO' });
+		vi.spyOn(await openFiles(), 'sync').mockRejectedValueOnce(broken);
+		await expect(writeDurably(at('file'), 'new')).rejects.toBe(broken);
+		expect(fsSync.readdirSync(directory)).toEqual(['file']);
+		expect(fsSync.readFileSync(at('file'), 'utf8')).toBe('old');
+	});
+
 	test('of which the disk has stored a part only is none', async () => {
 		await writeDurably(at('file'), 'old');
-		const probe = await fs.open(directory);
-		const handles = Object.getPrototypeOf(probe) as FileHandle;
-		await probe.close();
+		const handles = await openFiles();
 		const { stat } = handles;
 		vi.spyOn(handles, 'stat').mockImplementation(async function (this: FileHandle) {
 			await this.truncate(1);

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { createServer as createHttpServer, type Server as HttpServer } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
-import { createServer as createTcpServer, type Socket } from 'node:net';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { createServer as createTcpServer, Socket } from 'node:net';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import {
 	type Channel,
@@ -125,6 +125,14 @@ describe('opening', () => {
 		expect(upgrades).toEqual([{ url: '/ws/device', authorization: `Connection ${TOKEN}`, agent: 'idv-agent/test' }]);
 	});
 
+	test('lets the kernel ask now and then whether the other side is there', async () => {
+		const { url } = await service();
+		const asked = vi.spyOn(Socket.prototype, 'setKeepAlive');
+		onTestFinished(() => asked.mockRestore());
+		await open(url).until('opened');
+		expect(asked.mock.calls).toContainEqual([true, 60_000]);
+	});
+
 	test('leaves the header out when the query carries the credential', async () => {
 		const { url, upgrades } = await service();
 		await open(`${url}?authorization=Connection%20${TOKEN}`, { authorization: null }).until('opened');
@@ -230,6 +238,19 @@ describe('frames', () => {
 		opened.channel.terminate();
 		await opened.until('ended');
 		expect(opened.channel.sendText('too late')).toBe(false);
+	});
+
+	test('of a megabyte are taken, and none that is a byte longer', async () => {
+		const { url } = await service();
+		for (const [text, isTaken] of [
+			['x'.repeat(1024 * 1024), true],
+			['x'.repeat(1024 * 1024 + 1), false],
+			[`${'é'.repeat(512 * 1024)}x`, false],
+		] as const) {
+			const opened = open(url);
+			await opened.until('opened');
+			expect(opened.channel.sendText(text)).toBe(isTaken);
+		}
 	});
 
 	test('are refused when a megabyte waits to be sent', async () => {

@@ -73,7 +73,7 @@ function given(service: Partial<typeof SERVICE> = {}, credential = { apiKeyFile:
 				},
 				resolved: { settings: { service: { ...SERVICE, ...service }, credential } },
 				credentials: { reusable: { scheme: 'Basic', user: 'u', password: 'p' } },
-				network: { channelAgent: () => undefined, viaProxy: () => false },
+				network: { channelAgent: () => undefined, viaProxy: () => true },
 			}) as never,
 		openChannel(options, say): Channel {
 			const played: Played = { options, say, sent: [], told: [] };
@@ -155,10 +155,13 @@ describe('heartbeats of a channel that follows another', () => {
 		expect(beatsAt(10, 60)).toEqual([8, 1, ['close 1000']]);
 	});
 
-	test('are spread anew where the beat is lost already', () => {
+	test.each([30_000, 600_000])('are spread anew where the beat is lost already, for %i ms', (awayMs) => {
 		const { clock, goOnline } = given();
-		goOnline(1).say(ended());
-		clock.advance(600_000);
+		const first = goOnline(1);
+		clock.advance(15_000);
+		expect(first.sent).toHaveLength(1);
+		first.say(ended());
+		clock.advance(awayMs);
 		const second = goOnline(1);
 		clock.advance(14_999);
 		expect(second.sent).toEqual([]);
@@ -231,6 +234,25 @@ describe('what a channel says', () => {
 		expect(await news()).toEqual([['time', { skewMs: 0, serviceMs: 5 }, true]]);
 		openLink(2).say({ type: 'opened', clockSkewMs: null, localAddress: null });
 		expect(await news()).toEqual([]);
+	});
+});
+
+test('a channel is opened as the settings and the machine have it', () => {
+	const { clock, openLink } = given();
+	const { options } = openLink(1, registration(60));
+	expect(options).toMatchObject({
+		url: new URL('wss://id.example/ws/device'),
+		authorization: 'Connection token',
+		handshakeMs: 5000,
+		proveAfterMs: 3000,
+		pingIntervalMs: 30_000,
+		silenceLimitMs: 60_000,
+		closeMs: 2000,
+		userAgent: 'idv-agent/test',
+		viaProxy: true,
+		workflowId: 'check-in',
+		maxMessageBytes: 1000,
+		sleptMs: clock.sleptMs,
 	});
 });
 

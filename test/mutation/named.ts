@@ -60,7 +60,7 @@ export const NAMED: readonly NamedFault[] = [
 	{
 		name: 'a gap begins too late where any silence goes unnoticed',
 		file: 'src/status/connectivity.runner.ts',
-		from: 'limitMs > 0 ? Math.max',
+		from: 'limitMs ? Math.max',
 		to: 'limitMs >= 0 ? Math.max',
 		tests: 'test/status',
 	},

@@ -25,7 +25,11 @@ function given({ silenceLimitMs = 60_000, newestAt = null as string | null } = {
 	const workflows: (string | null)[] = [];
 	const ats: string[] = [];
 	const lines: string[] = [];
-	const line = (text: string) => void lines.push(text);
+	const fields: object[] = [];
+	const line = (text: string, more: object) => {
+		lines.push(text);
+		fields.push(more);
+	};
 	const connectivity = trackConnectivity({
 		clock,
 		log: { debug() {}, info: line, warn: line, error: line } as never,
@@ -50,6 +54,7 @@ function given({ silenceLimitMs = 60_000, newestAt = null as string | null } = {
 		/** The time that each gap event bears. */
 		ats,
 		lines,
+		fields,
 		/** The link as it is from now on; a new one with `fresh`. */
 		becomes(state: Link['state'], { fresh = false } = {}) {
 			if (fresh || generation === 0) generation += 1;
@@ -174,7 +179,7 @@ describe('a gap', () => {
 
 describe('the log', () => {
 	test('has one line for an outage, one more when a person is needed, and one when it is over', () => {
-		const { clock, lines, becomes, connectivity } = given();
+		const { clock, lines, fields, becomes, connectivity } = given();
 		becomes(ONLINE);
 		for (let tries = 0; tries < 3; tries += 1) becomes(WAITING);
 		for (let tries = 0; tries < 2; tries += 1) becomes(BLOCKED);
@@ -187,6 +192,9 @@ describe('the log', () => {
 			expect.stringMatching(/^still offline, and a person is needed: The key is refused\. ./),
 			'online again after 2 min',
 		]);
+		const where = { workflowId: 'check-in', host: 'id.example' };
+		const codes = ['connection-lost', 'credential-refused'].map((code) => ({ code, ...where }));
+		expect(fields).toEqual([where, ...codes, where]);
 		expect(connectivity.facts).toMatchObject({ reconnects: 1, offlineSinceMs: null, hasBeenOnline: true });
 	});
 
