@@ -328,6 +328,19 @@ describe('a refused upgrade', () => {
 		expect(failure.code).toBe('credential-refused');
 	});
 
+	test('stands two seconds later when the body does not end, however long a handshake may take', async () => {
+		const { port } = await rawServer((socket) => socket.write('HTTP/1.1 503 No\r\ncontent-length: 9\r\n\r\nbusy'));
+		const clock = createSteppedClock();
+		const startedMs = clock.monotonicMs();
+		const opened = open(`ws://127.0.0.1:${port}/`, { clock, handshakeMs: 3_600_000 });
+		const types = () => {
+			clock.advance(2000);
+			return opened.types();
+		};
+		await expect.poll(types).toEqual(['ended']);
+		expect(clock.monotonicMs() - startedMs).toBeLessThan(3_600_000);
+	});
+
 	test('stands when the body breaks off, does not come, or drips past the deadline', async () => {
 		const head = 'HTTP/1.1 403 No\r\ncontent-length: 500\r\n\r\nnot here';
 		const broken = await rawServer((socket) => socket.end(head));
