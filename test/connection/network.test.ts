@@ -246,6 +246,32 @@ describe('requests', () => {
 		expect(proxy.heads[0]).toMatch(/^CONNECT service\.test:80 /);
 	});
 
+	test('go each through the proxy of its own', async () => {
+		const plain = await listen(createHttpServer((_request, response) => response.end('plain')));
+		const secure = await listen(createHttpsServer(identity('server'), (_request, response) => response.end('secure')));
+		const [forPlain, forSecure] = [
+			await connectProxy({ targetPort: plain }),
+			await connectProxy({ targetPort: secure }),
+		];
+		const [HTTP_PROXY, HTTPS_PROXY] = [forPlain, forSecure].map(({ port }) => `http://127.0.0.1:${port}`);
+		const made = await network({ caFile: fixture('ca.pem') }, { HTTP_PROXY, HTTPS_PROXY });
+		expect((await get(made, 'http://service.test/')).text).toBe('plain');
+		expect((await get(made, 'https://service.test/')).text).toBe('secure');
+		expect([forPlain.heads.length, forSecure.heads.length]).toEqual([1, 1]);
+	});
+
+	test('and channels check certificates also after a look that accepts each', async () => {
+		const port = await listen(createHttpsServer(identity('wrong-host'), (_request, response) => response.end()));
+		const made = await network({ caFile: fixture('ca.pem') });
+		const url = new URL(`https://localhost:${port}/`);
+		expect((await made.inspect(url, 5000)).error).toBeNull();
+		await expect(get(made, url.href)).rejects.toThrow();
+		for (const keepAlive of [false, true]) {
+			const agent = made.channelAgent(new URL(`wss://localhost:${port}/`), keepAlive) as HttpsAgent;
+			expect(agent.options.rejectUnauthorized).toBe(true);
+		}
+	});
+
 	test('share one dispatcher', async () => {
 		const made = await network();
 		expect(await made.dispatcher()).toBe(await made.dispatcher());
