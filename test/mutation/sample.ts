@@ -24,7 +24,7 @@ const AREAS: Readonly<Record<string, Area>> = {
 		sources: ['src/pairing/*.ts'],
 		tests: ['test/pairing'],
 		more: [
-			'test/agent/remedies.test.ts',
+			'test/agent/{leaving,remedies}.test.ts',
 			'test/cli/pairing.test.ts',
 			'test/page',
 			'test/connection/settings-bearing.test.ts',

@@ -176,6 +176,15 @@ describe('an answer that could not be read', () => {
 		await expect.poll(() => kept(again)).toBeNull();
 	});
 
+	test('brings a Connection that is as old as the answer, not as the setting', async () => {
+		const { device, clock } = await givenUnread();
+		const at = new Date(clock.wallMs()).toISOString();
+		clock.advance(10 * HOUR_MS);
+		await correct(device, '/data/access/key');
+		await device.untilLive('check-in');
+		expect(await device.home.untilSaved()).toMatchObject({ connections: [{ obtainedAt: at }] });
+	});
+
 	test('in the place of an earlier one has 24 hours of its own', async () => {
 		const { service, device, clock } = await givenUnread();
 		clock.advance(10 * HOUR_MS);

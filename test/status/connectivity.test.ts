@@ -204,4 +204,13 @@ describe('the log', () => {
 		becomes(WAITING);
 		expect(lines).toEqual(['not online yet: The connection was cut.']);
 	});
+
+	test('begins anew with another pairing', () => {
+		const { lines, becomes, connectivity } = given();
+		becomes(ONLINE);
+		becomes(WAITING);
+		connectivity.forget();
+		becomes(WAITING);
+		expect(lines.slice(1)).toEqual(['offline: The connection was cut.', 'not online yet: The connection was cut.']);
+	});
 });
