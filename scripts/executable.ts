@@ -127,8 +127,8 @@ export function nativeOf(architecture: Architecture): string {
  */
 function entrySource(root: string, name: ProgramName): string {
 	const guard = `for (const name of Object.keys(process.env)) if (name.startsWith('NODE_')) delete process.env[name];`;
-	const load = (path: string) => `require(${JSON.stringify(join(root, path))});`;
-	const tools = `if (require('node:path').basename(process.argv0) === 'idv') ${load('src/operator/idv.ts')} else ${load('src/cli/tools.ts')}`;
+	const load = (path: string, call = '') => `require(${JSON.stringify(join(root, path))})${call};`;
+	const tools = `if (require('node:path').basename(process.argv0) === 'idv') ${load('src/operator/idv.ts')} else ${load('src/cli/tools.ts', '.runToolCommand(process)')}`;
 	return `${guard}\n${name === 'idv-agent' ? load('src/cli/idv-agent.ts') : tools}\n`;
 }
 

@@ -15,11 +15,11 @@ import { createInterface } from 'node:readline';
 import { isSea } from 'node:sea';
 import { WebSocketServer } from 'ws';
 import { AgentError } from '../base/errors.ts';
-import { type OutputFlags, printAnswer } from './output.ts';
+import type { Shell } from './output.ts';
 
 const DEADLINE_MS = 60_000;
 
-export async function makeCodeCache(flags: OutputFlags): Promise<void> {
+export async function makeCodeCache(shell: Shell, _flags: unknown): Promise<void> {
 	if (!isSea()) throw new AgentError('usage', 'Only the executable of the package keeps compiled code.');
 	const directory = await mkdtemp(join(tmpdir(), 'idv-agent-code-'));
 	const service = await startAnswering();
@@ -42,7 +42,7 @@ export async function makeCodeCache(flags: OutputFlags): Promise<void> {
 		await service.close();
 		await rm(directory, { recursive: true, force: true });
 	}
-	printAnswer(flags, { made: true }, 'Compiled ahead what a start needs.');
+	shell.answer({ made: true }, 'Compiled ahead what a start needs.');
 }
 
 /** As much of a service as a start needs: it answers every registration, and takes every channel. */

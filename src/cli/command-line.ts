@@ -2,19 +2,26 @@
 import { Command, CommanderError, Help, type Option } from 'commander';
 import { AgentError, EXIT, failure, toFailure } from '../base/errors.ts';
 import { nearestName } from '../settings/resolve.ts';
-import { type OutputFlags, printText, reportFailure, runCommand } from './output.ts';
+import type { Shell } from './output.ts';
 import { VERSION } from './version.ts';
 
-/** Its flags with the common ones, then its arguments. */
-type Run = (flags: never, ...given: never[]) => Promise<void>;
+/** Its caller, its flags with the common ones, then its arguments. */
+type Run = (shell: Shell, flags: never, ...given: never[]) => Promise<void>;
 
 /** Commands by their names: each function makes its own, from what it is for. */
 export type Subcommands = Readonly<Record<string, (command: (about: string) => LazyCommand) => LazyCommand>>;
 
 /** A command with examples under its help, whose code is loaded when it is called. */
 export class LazyCommand extends Command {
+	readonly shell: Shell;
+
+	constructor(shell: Shell, name = '') {
+		super(name);
+		this.shell = shell;
+	}
+
 	override createCommand(name?: string): LazyCommand {
-		return new LazyCommand(name);
+		return new LazyCommand(this.shell, name);
 	}
 
 	subcommands(table: Subcommands): this {
@@ -47,11 +54,11 @@ export class LazyCommand extends Command {
 	/** What the loaded function throws is reported. */
 	runs(load: () => Promise<Run>): this {
 		return this.action((...all: unknown[]) => {
-			const flags = this.optsWithGlobals<OutputFlags>();
-			const settled = { ...flags, json: flags.json ?? isJsonSet(this) };
-			return runCommand(settled, async () => {
-				const run = (await load()) as (flags: OutputFlags, ...given: unknown[]) => Promise<void>;
-				await run(settled, ...all.slice(0, -2));
+			const { json = isJsonSet(this), ...flags } = this.optsWithGlobals<{ json?: boolean }>();
+			this.shell.isJson = json;
+			return this.shell.run(async () => {
+				const run = (await load()) as (shell: Shell, flags: object, ...given: unknown[]) => Promise<void>;
+				await run(this.shell, flags, ...all.slice(0, -2));
 			});
 		});
 	}
@@ -62,20 +69,25 @@ Exit status: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 internal fault, 7
   75 try again, 77 refused, 78 settings.`;
 
 /** A program whose commands say nothing of their own about mistakes: {@link runProgram} does. */
-export function createProgram(name: string, description: string): LazyCommand {
-	return new LazyCommand(name)
+export function createProgram(shell: Shell, name: string, description: string): LazyCommand {
+	return new LazyCommand(shell, name)
 		.description(description)
 		.version(VERSION, '-V, --version', 'show the version')
 		.helpOption('-h, --help', 'show this help')
 		.helpCommand('help [command]', 'show the help of a command')
 		.exitOverride()
-		.configureOutput({ writeOut: printText, outputError: () => {} })
+		.configureOutput({
+			writeOut: (text) => shell.text(text),
+			writeErr: (text) => shell.caller.stderr.write(text),
+			outputError: () => {},
+		})
 		.configureHelp({ visibleOptions });
 }
 
 /** The program `idv-agent`, or the part of it that is a program of its own: what all of its commands take. */
-export function createAgentProgram(name: string): LazyCommand {
+export function createAgentProgram(shell: Shell, name: string): LazyCommand {
 	return createProgram(
+		shell,
 		name,
 		'Keeps this device registered with the identity verification service and passes session notifications on.',
 	)
@@ -98,26 +110,27 @@ function rootOf(command: Command): Command {
 }
 
 /** `IDV_AGENT_JSON=1` and `IDV_JSON=1` are the same as the flag. */
-function isJsonSet(command: Command): boolean {
+function isJsonSet(command: LazyCommand): boolean {
 	const name = rootOf(command).name() === 'idv' ? 'IDV_JSON' : 'IDV_AGENT_JSON';
-	return /^(1|true|yes)$/i.test(process.env[name] ?? '');
+	return /^(1|true|yes)$/i.test(command.shell.env[name] ?? '');
 }
 
-/** Parses the arguments of this process and runs what they ask for. */
-export async function runProgram(program: Command): Promise<void> {
-	const words = process.argv.slice(2);
-	const json = words.includes('--json') || isJsonSet(program);
+/** Parses the words of the caller and runs what they ask for. */
+export async function runProgram(program: LazyCommand): Promise<void> {
+	const { shell } = program;
+	const words = shell.caller.argv.slice(2);
+	shell.isJson = words.includes('--json') || isJsonSet(program);
 	try {
 		refuseUnknownHelp(program, words);
-		await program.parseAsync();
+		await program.parseAsync(words, { from: 'user' });
 	} catch (error) {
-		if (!(error instanceof CommanderError)) return reportFailure(toFailure(error), { json });
+		if (!(error instanceof CommanderError)) return shell.fail(toFailure(error));
 		// Help and version have been shown.
 		if (error.exitCode === 0) return;
-		process.exitCode = EXIT.usage;
+		shell.caller.exitCode = EXIT.usage;
 		if (error.code === 'commander.help') return;
 		const { message, suggestion } = plainWords(error);
-		reportFailure(failure('usage', message, { remedy: suggestion + seeHelp(program, words) }), { json });
+		shell.fail(failure('usage', message, { remedy: suggestion + seeHelp(program, words) }));
 	}
 }
 

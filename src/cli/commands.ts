@@ -8,12 +8,12 @@ import {
 	SET,
 	type Subcommands,
 } from './command-line.ts';
-import { runCommand } from './output.ts';
+import { type Caller, Shell } from './output.ts';
 import { asksForTool, becomeTools, hasTools, TOOL_COMMANDS } from './tool-commands.ts';
 
 /** @param word the command that is asked for, where it is known; left out, or unknown, all of them are there. */
-function buildProgram(word = ''): LazyCommand {
-	const program = createAgentProgram('idv-agent')
+function buildProgram(shell: Shell, word = ''): LazyCommand {
+	const program = createAgentProgram(shell, 'idv-agent')
 		.addHelpText('after', EXIT_STATUSES)
 		.examples({
 			'idv-agent pair': 'scan the code with a keyboard scanner, or type it',
@@ -37,7 +37,10 @@ const COMMANDS: Subcommands = {
 				'idv-agent run --set log.level=debug': 'one setting for this run',
 				'kill -HUP <pid>': 'makes it read its settings again',
 			})
-			.runs(async () => (await import('./run.ts')).runReported),
+			.runs(async () => {
+				const { runReported } = await import('./run.ts');
+				return (shell, flags) => runReported(shell.caller, flags, shell.isJson);
+			}),
 	pair: (command) =>
 		command('pair this device: scan or type the code at a hidden prompt')
 			.argument('[source...]', '- reads the code from standard input; a code itself is never an argument')
@@ -271,9 +274,9 @@ const COMMANDS: Subcommands = {
 /** Built in by the bundler: as `true` it leaves out of the program of a device what stands behind it. */
 declare const IDV_AGENT_TOOLS_APART: boolean | undefined;
 
-async function runTool(): Promise<void> {
-	if (typeof IDV_AGENT_TOOLS_APART === 'boolean' && IDV_AGENT_TOOLS_APART) becomeTools();
-	else await import('./tools.ts');
+async function runTool(shell: Shell): Promise<void> {
+	if (typeof IDV_AGENT_TOOLS_APART === 'boolean' && IDV_AGENT_TOOLS_APART) becomeTools(shell);
+	else await (await import('./tools.ts')).runToolCommand(shell.caller);
 }
 
 /** In the list of commands where they can be run; elsewhere their names only say in which package they are. */
@@ -289,7 +292,9 @@ function listTools(program: LazyCommand): LazyCommand {
 	return program;
 }
 
-const words = process.argv.slice(2);
-void (asksForTool(words)
-	? runCommand({ json: words.includes('--json') }, runTool)
-	: runProgram(listTools(buildProgram(words[0]))));
+/** One command line of `idv-agent`, to its end or to what goes on by itself. */
+export function runAgentCommand(caller: Caller): Promise<void> {
+	const shell = new Shell(caller, caller.argv.includes('--json'));
+	const words = caller.argv.slice(2);
+	return asksForTool(words) ? shell.run(() => runTool(shell)) : runProgram(listTools(buildProgram(shell, words[0])));
+}

@@ -10,31 +10,23 @@ import { choosePaths } from '../settings/paths.runner.ts';
 import type { SettingOrigin } from '../settings/resolve.ts';
 import { environmentName, listSettings, valueAt } from '../settings/table.ts';
 import type { AskFlags } from './local-agent.ts';
-import {
-	type OutputFlags,
-	printFolded,
-	printJson,
-	printLine,
-	printTable,
-	printWarning,
-	reportFailures,
-} from './output.ts';
+import type { Shell } from './output.ts';
 
-function load(flags: AskFlags): Promise<LoadedSettings> {
-	const paths = choosePaths(flags, process.env);
-	return loadSettings({ paths, env: process.env, sets: flags.set ?? [] });
+function load(shell: Shell, flags: AskFlags): Promise<LoadedSettings> {
+	const paths = choosePaths(flags, shell.env);
+	return loadSettings({ paths, env: shell.env, sets: flags.set ?? [] });
 }
 
-export async function showConfig(flags: AskFlags & { readonly explain?: boolean | undefined }): Promise<void> {
-	const loaded = await load(flags);
+export async function showConfig(shell: Shell, flags: AskFlags & { readonly explain?: boolean | undefined }) {
+	const loaded = await load(shell, flags);
 	const rows = [...listSettings()].map(([path, { secret, about }]) => {
 		const value = valueAt(loaded.settings, path);
 		const shown = secret && value !== null ? SECRET_MARK : withoutSecrets(value);
 		const { source, where } = loaded.origins.get(path) ?? { source: 'default', where: null };
 		return { path, value: shown, source, where, about };
 	});
-	if (flags.json)
-		printJson({
+	if (shell.isJson)
+		shell.json({
 			settings: rows.map(({ about, ...row }) =>
 				flags.explain ? { ...row, about, assumptions: assumptionsOf(row.path).map(({ id }) => id) } : row,
 			),
@@ -43,30 +35,30 @@ export async function showConfig(flags: AskFlags & { readonly explain?: boolean 
 		});
 	else if (flags.explain)
 		for (const { path, value, about, ...origin } of rows) {
-			printLine(`${path} = ${showValue(value)} (${describeOrigin(origin)})`);
-			printFolded('  ', about);
+			shell.line(`${path} = ${showValue(value)} (${describeOrigin(origin)})`);
+			shell.folded('  ', about);
 			for (const { open, assumed } of assumptionsOf(path))
-				printFolded('  ', `The interface leaves open: ${open} Assumed: ${assumed}`);
-			printLine(`  ${environmentName(path)}\n`);
+				shell.folded('  ', `The interface leaves open: ${open} Assumed: ${assumed}`);
+			shell.line(`  ${environmentName(path)}\n`);
 		}
-	else printTable(rows.map(({ path, value, ...origin }) => [path, showValue(value), describeOrigin(origin)]));
-	reportProblems(loaded, loaded.problems, flags);
+	else shell.table(rows.map(({ path, value, ...origin }) => [path, showValue(value), describeOrigin(origin)]));
+	reportProblems(shell, loaded, loaded.problems);
 }
 
 /** Goes as far as the agent does: the files that settings name are opened, too. */
-export async function checkConfig(flags: AskFlags): Promise<void> {
-	const loaded = await load(flags);
-	const exposed = await findExposedFiles(loaded, choosePaths(flags, process.env));
-	const problems = [...(loaded.problems.length > 0 ? loaded.problems : await tryOut(loaded)), ...exposed];
+export async function checkConfig(shell: Shell, flags: AskFlags): Promise<void> {
+	const loaded = await load(shell, flags);
+	const exposed = await findExposedFiles(loaded, choosePaths(flags, shell.env));
+	const problems = [...(loaded.problems.length > 0 ? loaded.problems : await tryOut(shell, loaded)), ...exposed];
 	const valid = problems.length === 0;
-	if (flags.json) printJson({ valid, problems, notices: loaded.notices });
-	else if (valid) printLine('The settings are valid.');
-	reportProblems(loaded, problems, flags);
+	if (shell.isJson) shell.json({ valid, problems, notices: loaded.notices });
+	else if (valid) shell.line('The settings are valid.');
+	reportProblems(shell, loaded, problems);
 }
 
-async function tryOut(loaded: LoadedSettings): Promise<readonly Failure[]> {
+async function tryOut(shell: Shell, loaded: LoadedSettings): Promise<readonly Failure[]> {
 	try {
-		const parts = { userAgent: 'idv-agent', env: process.env, registerSecret: () => {} };
+		const parts = { userAgent: 'idv-agent', env: shell.env, registerSecret: () => {} };
 		await (await openRuntime(loaded, parts)).close();
 		const { applicationsFile } = loaded.settings.local.http;
 		if (applicationsFile !== null) await readBrowserApplications(applicationsFile);
@@ -77,10 +69,10 @@ async function tryOut(loaded: LoadedSettings): Promise<readonly Failure[]> {
 	}
 }
 
-function reportProblems({ notices }: LoadedSettings, problems: readonly Failure[], flags: OutputFlags): void {
-	reportFailures(problems, flags);
-	if (flags.json) return;
-	for (const { message } of notices) printWarning(message);
+function reportProblems(shell: Shell, { notices }: LoadedSettings, problems: readonly Failure[]): void {
+	shell.failures(problems);
+	if (shell.isJson) return;
+	for (const { message } of notices) shell.warn(message);
 }
 
 /** Masks texts that look like a secret, such as in the arguments of a hook. */

@@ -15,7 +15,7 @@ import { type EmbeddedService, startService } from '../service/embedded-service.
 import { renderQrTerminal } from '../service/qr-code.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import { isPlain, openScreen } from './demo-screen.ts';
-import { printLine } from './output.ts';
+import type { Shell } from './output.ts';
 import { statusWhen } from './run.ts';
 import { VERSION } from './version.ts';
 
@@ -25,13 +25,14 @@ const WORKFLOWS = ['document-check', 'face-check'] as const;
 const PICTURE = 'demo-pairing-code.png';
 
 interface DemoContext {
+	readonly shell: Shell;
 	readonly service: EmbeddedService;
 	readonly daemon: Daemon;
 	readonly client: LocalClient;
 	readonly runDir: string;
 }
 
-export async function demo(flags: { readonly once?: boolean | undefined }): Promise<void> {
+export async function demo(shell: Shell, flags: { readonly once?: boolean | undefined }): Promise<void> {
 	const startedAt = performance.now();
 	const directory = await mkdtemp(join(tmpdir(), 'idv-agent-demo-'));
 	let current = 'start';
@@ -51,12 +52,12 @@ export async function demo(flags: { readonly once?: boolean | undefined }): Prom
 	process.on('SIGTERM', stop);
 	const step = async <Result>(title: string, run: () => Promise<Result>): Promise<Result> => {
 		current = title;
-		printLine(`\n▸ ${title}`);
+		shell.line(`\n▸ ${title}`);
 		return withDeadline(run(), title);
 	};
 
 	try {
-		const context = await step('A service starts on this machine', () => startAgentAndService(directory, cleanup));
+		const context = await step('A service starts on this machine', () => startBoth(shell, directory, cleanup));
 		const picture = await step('It makes a pairing code', () => makeCode(context, directory));
 		await step('The agent reads the picture like a scanner, and pairs', () => pairByPicture(context, picture));
 		await step('The device is online and sends heartbeats', () => showOnline(context));
@@ -66,27 +67,27 @@ export async function demo(flags: { readonly once?: boolean | undefined }): Prom
 			restartService(context),
 		);
 		const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
-		printLine(`\nThat was the whole story, in ${seconds} s.`);
-		if (!flags.once && process.stdout.isTTY) {
+		shell.line(`\nThat was the whole story, in ${seconds} s.`);
+		if (!flags.once && shell.caller.stdout.isTTY) {
 			isDone = true;
 			return await invite(context, directory, { cleanup, stop });
 		}
-		if (!flags.once) printLine('On a terminal it stays up, with lines to paste and keys to press.');
+		if (!flags.once) shell.line('On a terminal it stays up, with lines to paste and keys to press.');
 		return await end();
 	} catch (error) {
 		if (isStopped) return;
-		process.stderr.write(
+		shell.caller.stderr.write(
 			`\nThe demo failed at "${current}": ${error instanceof Error ? error.message : String(error)}\n`,
 		);
 		await end();
-		process.exitCode = 70;
+		shell.caller.exitCode = 70;
 	}
 }
 
-async function startAgentAndService(directory: string, cleanup: (() => Promise<unknown>)[]): Promise<DemoContext> {
+async function startBoth(shell: Shell, directory: string, cleanup: (() => Promise<unknown>)[]): Promise<DemoContext> {
 	const service = await startService({ workflows: [...WORKFLOWS] });
 	cleanup.push(() => service.close());
-	say(`The embedded service listens at ${service.url} and knows the workflows ${WORKFLOWS.join(' and ')}.`);
+	say(shell, `The embedded service listens at ${service.url} and knows the workflows ${WORKFLOWS.join(' and ')}.`);
 	const paths = choosePaths({ stateDir: join(directory, 'state'), runDir: join(directory, 'run') }, {});
 	const daemon = await startDaemon({
 		version: VERSION,
@@ -96,16 +97,16 @@ async function startAgentAndService(directory: string, cleanup: (() => Promise<u
 		sets: ['heartbeatCadence=2', 'deviceId=demo-kiosk', 'log.level=error', 'page.port=0', ...OWN_GROUPS],
 	});
 	cleanup.push(() => daemon.stop());
-	say(`The agent runs. ${daemon.agent.status().sentence}`);
-	if (daemon.addresses.page) say(`Its page for the device's own screen is at ${daemon.addresses.page}`);
-	return { service, daemon, client: createLocalClient({ runDir: paths.runDir }), runDir: paths.runDir };
+	say(shell, `The agent runs. ${daemon.agent.status().sentence}`);
+	if (daemon.addresses.page) say(shell, `Its page for the device's own screen is at ${daemon.addresses.page}`);
+	return { shell, service, daemon, client: createLocalClient({ runDir: paths.runDir }), runDir: paths.runDir };
 }
 
 /** The groups of an installed device are not there on a newcomer's machine: the sockets stay this user's own. */
 const OWN_GROUPS = [`local.agentGroup=${process.getgid?.() ?? 0}`, `local.adminGroup=${process.getgid?.() ?? 0}`];
 
 /** @returns where the picture of the code is. */
-async function makeCode({ service }: DemoContext, directory: string): Promise<string> {
+async function makeCode({ shell, service }: DemoContext, directory: string): Promise<string> {
 	const query = new URLSearchParams({ workflowId: WORKFLOWS[0] });
 	const url = endpointUrl(service.url, ENDPOINTS.pairingCode, query);
 	const authorization = formatAuthorization({ scheme: 'Basic', ...service.credentials.basic });
@@ -117,16 +118,16 @@ async function makeCode({ service }: DemoContext, directory: string): Promise<st
 	};
 	// The working directory may not be writable.
 	const picture = await save(resolve(PICTURE)).catch(() => save(join(directory, PICTURE)));
-	say(`GET ${url.pathname}${url.search} answered with a picture, saved as ${picture}.`);
-	say('It looks like this; it works once, and for five minutes:');
-	printLine();
-	printLine(await renderQrTerminal(await readSingleCode(picture), plain()));
+	say(shell, `GET ${url.pathname}${url.search} answered with a picture, saved as ${picture}.`);
+	say(shell, 'It looks like this; it works once, and for five minutes:');
+	shell.line();
+	shell.line(await renderQrTerminal(await readSingleCode(picture), plain(shell)));
 	return picture;
 }
 
-async function pairByPicture({ service, client }: DemoContext, picture: string): Promise<void> {
+async function pairByPicture({ shell, service, client }: DemoContext, picture: string): Promise<void> {
 	const code = await readSingleCode(picture);
-	say('Read: a deep link with a Short Token. The host is shown and confirmed before anything is spent.');
+	say(shell, 'Read: a deep link with a Short Token. The host is shown and confirmed before anything is spent.');
 	const result = (await client.request(
 		'admin',
 		'POST',
@@ -134,18 +135,18 @@ async function pairByPicture({ service, client }: DemoContext, picture: string):
 		{ code, trustOrigin: new URL(service.url).origin },
 		{ deadlineMs: STEP_MS },
 	)) as PairResult;
-	say(`Registered as ${result.deviceId} for workflow ${result.workflowId}; the Connection is saved.`);
+	say(shell, `Registered as ${result.deviceId} for workflow ${result.workflowId}; the Connection is saved.`);
 }
 
-async function showOnline({ service, daemon }: DemoContext): Promise<void> {
+async function showOnline({ shell, service, daemon }: DemoContext): Promise<void> {
 	const heartbeat = service.waitFor('heartbeat', undefined, STEP_MS);
 	const status = await statusWhen(daemon.agent, ({ state }) => state === 'online');
-	say(status.sentence);
+	say(shell, status.sentence);
 	const { heartbeat: frame } = await heartbeat;
-	say(`The service received a heartbeat over ws/device: ${JSON.stringify(frame)}`);
+	say(shell, `The service received a heartbeat over ws/device: ${JSON.stringify(frame)}`);
 }
 
-async function startSession({ service, daemon }: DemoContext): Promise<void> {
+async function startSession({ shell, service, daemon }: DemoContext): Promise<void> {
 	const heard = nextEvent(daemon, 'session.started');
 	const url = endpointUrl(service.url, ENDPOINTS.sessionStart, new URLSearchParams({ workflowId: WORKFLOWS[0] }));
 	const authorization = formatAuthorization({ scheme: 'ApiKey', credential: service.credentials.apiKey });
@@ -155,13 +156,13 @@ async function startSession({ service, daemon }: DemoContext): Promise<void> {
 		body: JSON.stringify({ metadata: { visitor: 'Ada' }, ttl: 600 }),
 	});
 	const record = (await response.json()) as HandOffRecord;
-	say(`POST ${url.pathname} answered ${response.status}: the hand-off URL ends at ${record.expiresAt}.`);
+	say(shell, `POST ${url.pathname} answered ${response.status}: the hand-off URL ends at ${record.expiresAt}.`);
 	const { id, kind, content } = await heard;
 	const { sessionId } = JSON.parse(content) as { sessionId: string };
-	say(`The kiosk application gets event ${id}: ${kind}, session ${sessionId}.`);
+	say(shell, `The kiosk application gets event ${id}: ${kind}, session ${sessionId}.`);
 }
 
-async function changeWorkflow({ client, service, daemon }: DemoContext): Promise<void> {
+async function changeWorkflow({ shell, client, service, daemon }: DemoContext): Promise<void> {
 	const offline: string[] = [];
 	const stop = daemon.agent.onStatus(() => {
 		const { state, sentence } = daemon.agent.status();
@@ -173,30 +174,30 @@ async function changeWorkflow({ client, service, daemon }: DemoContext): Promise
 	stop();
 	stopListening();
 	if (offline.length > 0) throw new Error(`the device was offline in between: ${offline.join('; ')}`);
-	say(status.sentence);
-	say('The new link was online before the old one was closed: neither side saw the device offline.');
+	say(shell, status.sentence);
+	say(shell, 'The new link was online before the old one was closed: neither side saw the device offline.');
 }
 
-async function restartService({ service, daemon }: DemoContext): Promise<void> {
+async function restartService({ shell, service, daemon }: DemoContext): Promise<void> {
 	const gone = statusWhen(daemon.agent, ({ state }) => state === 'offline');
 	const back = service.restart({ downMs: 1000, hard: true });
-	say('It keeps its signing key and its list of devices, as a service with a database does.');
+	say(shell, 'It keeps its signing key and its list of devices, as a service with a database does.');
 	const { problem } = await gone;
-	say(`Offline: ${problem?.message ?? 'the service is away.'} ${problem?.remedy ?? ''}`.trim());
+	say(shell, `Offline: ${problem?.message ?? 'the service is away.'} ${problem?.remedy ?? ''}`.trim());
 	await back;
 	const status = await statusWhen(daemon.agent, ({ state }) => state === 'online');
-	say(`${status.sentence} Reconnects: ${status.channel.reconnects}.`);
+	say(shell, `${status.sentence} Reconnects: ${status.channel.reconnects}.`);
 }
 
-const plain = () => isPlain(process.stdout.isTTY, process.env);
+const plain = (shell: Shell) => isPlain(shell.caller.stdout.isTTY, shell.env);
 const now = () => new Date().toISOString().slice(11, 19);
 
 /** The part of the screen that stays: what to open, what to paste, what to press. */
-function invitationOf({ service, daemon, runDir }: DemoContext, keyFile: string): string[] {
+function invitationOf({ shell, service, daemon, runDir }: DemoContext, keyFile: string): string[] {
 	const command = (name: string) => (existsSync(`bin/${name}`) ? `bin/${name}` : name);
 	const status = daemon.agent.status();
 	const target = `--workflow ${status.workflow.live ?? WORKFLOWS[0]} --url ${service.url} --authorization-file ${keyFile}`;
-	const bold = (text: string) => (plain() ? text : styleText('bold', text));
+	const bold = (text: string) => (plain(shell) ? text : styleText('bold', text));
 	const seconds = Math.round((Date.now() - Date.parse(status.channel.since ?? '')) / 1000);
 	// The sentence of an outage counts its seconds, and begins at 0.
 	const sentence = status.state === 'offline' && seconds < 2 ? `Offline: ${status.problem?.message}` : status.sentence;
@@ -218,7 +219,7 @@ async function invite(
 	directory: string,
 	{ cleanup, stop }: { cleanup: (() => Promise<unknown>)[]; stop: () => void },
 ): Promise<void> {
-	const { service, daemon, client } = context;
+	const { shell, service, daemon, client } = context;
 	const keyFile = join(directory, 'key');
 	await writeFile(keyFile, `ApiKey ${service.credentials.apiKey}\n`, { mode: 0o600 });
 	let isBusy = false;
@@ -243,9 +244,8 @@ async function invite(
 		},
 		q: stop,
 	};
-	const terminal = { out: process.stdout, keys: process.stdin, env: process.env };
 	const screen = openScreen(
-		terminal,
+		{ out: shell.caller.stdout, keys: shell.caller.stdin, env: shell.env },
 		() => invitationOf(context, keyFile),
 		(key) => keys[key]?.(),
 	);
@@ -285,6 +285,6 @@ function withDeadline<Result>(running: Promise<Result>, title: string): Promise<
 	return Promise.race([running, promise]).finally(() => clearTimeout(timer));
 }
 
-function say(text: string): void {
-	printLine(`  ${text}`);
+function say(shell: Shell, text: string): void {
+	shell.line(`  ${text}`);
 }

@@ -12,7 +12,7 @@ import {
 import { type CheckReport, type Diagnosis, DOCTOR_SCHEMA_VERSION, diagnose } from '../diagnosis/run-checks.runner.ts';
 import { nearestName } from '../settings/resolve.ts';
 import type { AskFlags } from './local-agent.ts';
-import { counted, printFolded, printJson, printLine } from './output.ts';
+import { counted, type Shell } from './output.ts';
 import { VERSION } from './version.ts';
 
 export interface DoctorFlags extends AskFlags {
@@ -20,19 +20,19 @@ export interface DoctorFlags extends AskFlags {
 	readonly warningsAsErrors?: boolean | undefined;
 }
 
-export async function doctor(flags: DoctorFlags): Promise<void> {
+export async function doctor(shell: Shell, flags: DoctorFlags): Promise<void> {
 	const checks = (flags.check ?? []).map(readCheckId);
-	const inspected = await findInspectionTarget(flags, process.env);
+	const inspected = await findInspectionTarget(flags, shell.env);
 	becomeServiceUser(inspected);
-	const screen = flags.json ? null : openScreen(await nameOfUser());
+	const screen = shell.isJson ? null : openScreen(shell, await nameOfUser());
 	const report = await examine(inspected, {
 		checks: checks.length > 0 ? checks : CHECK_IDS,
 		warningsAsErrors: flags.warningsAsErrors ?? false,
 		onCheck: (check) => screen?.show(check),
 	});
 	if (screen) screen.end(report);
-	else printJson(report);
-	process.exitCode = report.exitStatus;
+	else shell.json(report);
+	shell.caller.exitCode = report.exitStatus;
 }
 
 /** Runs the checks with the rights of this process. Returns the document of `--json` and of a support bundle. */
@@ -79,20 +79,20 @@ function readCheckId(text: string): CheckId {
 }
 
 /** The list grows downwards; on a terminal its last line names the check that runs. */
-function openScreen(user: string) {
-	const isTerminal = process.stdout.isTTY === true;
+function openScreen(shell: Shell, user: string) {
+	const isTerminal = shell.caller.stdout.isTTY === true;
 	const width = Math.max(...CHECK_IDS.map((id) => id.length));
 	const waiting = (text: string) => {
-		if (isTerminal) process.stdout.write(`\r\u001b[K${text}`);
+		if (isTerminal) shell.caller.stdout.write(`\r\u001b[K${text}`);
 	};
-	printLine(`Checked as user ${user}.\n`);
+	shell.line(`Checked as user ${user}.\n`);
 	waiting('\u2026 settings');
 	return {
 		show(check: CheckReport) {
 			waiting('');
-			printFolded(`${check.status.padEnd(7)}  ${check.id.padEnd(width)}  `, check.message);
-			if ('remedy' in check) printFolded(' '.repeat(7 + width + 4), check.remedy);
-			for (const hint of hintsOf(check.id, check)) printFolded(' '.repeat(7 + width + 4), hint);
+			shell.folded(`${check.status.padEnd(7)}  ${check.id.padEnd(width)}  `, check.message);
+			if ('remedy' in check) shell.folded(' '.repeat(7 + width + 4), check.remedy);
+			for (const hint of hintsOf(check.id, check)) shell.folded(' '.repeat(7 + width + 4), hint);
 			const next = CHECKS[CHECKS.findIndex(({ id }) => id === check.id) + 1]?.id;
 			if (next) waiting(`\u2026 ${next}`);
 		},
@@ -104,7 +104,7 @@ function openScreen(user: string) {
 				...(failures > 0 ? [`${counted(failures, 'failure')}, begin with ${first}`] : []),
 				...(warnings > 0 ? [counted(warnings, 'warning')] : []),
 			];
-			printLine(`\n${found.length === 0 ? 'Nothing is wrong' : found.join('; ')} (${(ms / 1000).toFixed(1)} s).`);
+			shell.line(`\n${found.length === 0 ? 'Nothing is wrong' : found.join('; ')} (${(ms / 1000).toFixed(1)} s).`);
 		},
 	};
 }

@@ -3,33 +3,33 @@ import { AgentError } from '../base/errors.ts';
 import { type EraseResult, type EventPage, LOCAL_ROUTES, type LocalEvent } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
 import { type AskFlags, agentStopped, clientFor } from './local-agent.ts';
-import { counted, localTime, printAnswer, printLine } from './output.ts';
+import { counted, localTime, type Shell } from './output.ts';
 
 type EventsFlags = AskFlags & { readonly follow?: boolean; readonly since?: string | undefined };
 
-export async function showEvents(flags: EventsFlags): Promise<void> {
-	if (flags.follow) return followEvents(flags);
-	const client = clientFor(flags);
+export async function showEvents(shell: Shell, flags: EventsFlags): Promise<void> {
+	if (flags.follow) return followEvents(shell, flags);
+	const client = clientFor(shell, flags);
 	let since = flags.since ?? '';
 	let shown = 0;
 	for (;;) {
 		const path = `${LOCAL_ROUTES.events}?${new URLSearchParams({ since })}`;
 		const { events, next } = (await client.request('agent', 'GET', path)) as EventPage;
-		for (const event of events) printEvent(event, JSON.stringify(event), flags);
+		for (const event of events) printEvent(shell, event, JSON.stringify(event));
 		shown += events.length;
 		if (events.length === 0 || next === null) break;
 		since = next;
 	}
-	if (shown === 0 && !flags.json && process.stdout.isTTY) printLine('No events.');
+	if (shown === 0 && !shell.isJson && shell.caller.stdout.isTTY) shell.line('No events.');
 }
 
 /** The agent ends the stream of a reader that is too slow; the next request resumes after the last id. */
-async function followEvents(flags: EventsFlags): Promise<void> {
-	const client = clientFor(flags);
+async function followEvents(shell: Shell, flags: EventsFlags): Promise<void> {
+	const client = clientFor(shell, flags);
 	let { since } = flags;
 	for (;;) {
 		const { reason } = await client.events(LOCAL_ROUTES.events, { since }, ({ id, data }) => {
-			printEvent(JSON.parse(data) as LocalEvent, data, flags);
+			printEvent(shell, JSON.parse(data) as LocalEvent, data);
 			since = id ?? since;
 		});
 		if (reason !== 'slow') throw agentStopped();
@@ -37,23 +37,23 @@ async function followEvents(flags: EventsFlags): Promise<void> {
 }
 
 /** @param json the event as the agent wrote it. */
-function printEvent(event: LocalEvent, json: string, flags: EventsFlags): void {
+function printEvent(shell: Shell, event: LocalEvent, json: string): void {
 	const name = event.type === 'notification' ? event.kind : event.type;
 	const data = typeof event.data === 'string' ? event.data : JSON.stringify(event.data);
 	const words = `${event.id}  ${localTime(event.at)}  ${cleanText(name, 64)}  ${cleanText(data, 2000)}`;
-	printLine(flags.json ? json : words);
+	shell.line(shell.isJson ? json : words);
 }
 
 type EraseFlags = AskFlags & { readonly session?: string | undefined; readonly before?: string | undefined };
 
 /** Erases for good; the device's own copies outside of the agent (journal, backups) are not its own to erase. */
-export async function eraseEvents(flags: EraseFlags): Promise<void> {
+export async function eraseEvents(shell: Shell, flags: EraseFlags): Promise<void> {
 	const { session, before } = flags;
 	if ((session === undefined) === (before === undefined))
 		throw new AgentError('usage', 'Name the events to erase: --session ID or --before TIME.');
 	const body = session === undefined ? { before: readTime(before ?? '') } : { session };
-	const { erased } = (await clientFor(flags).request('admin', 'POST', LOCAL_ROUTES.erase, body)) as EraseResult;
-	printAnswer(flags, { erased }, `Erased ${counted(erased, 'event')}.`);
+	const { erased } = (await clientFor(shell, flags).request('admin', 'POST', LOCAL_ROUTES.erase, body)) as EraseResult;
+	shell.answer({ erased }, `Erased ${counted(erased, 'event')}.`);
 }
 
 /** A day begins at midnight of this machine's clock. */

@@ -9,7 +9,7 @@ import { choosePaths } from '../settings/paths.runner.ts';
 import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
 import { lookAtState } from '../state/store.edge.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
-import { printAnswer, printJson, printLine, printTable, printWarning } from './output.ts';
+import type { Shell } from './output.ts';
 import { confirm } from './prompts.ts';
 
 /** The facts of the machine; the id of a device that has nothing of its own is made when the agent first starts. */
@@ -17,47 +17,43 @@ type MachineReport = Omit<IdentityReport, 'deviceId'> & {
 	readonly deviceId: { readonly value: string | null; readonly source: string };
 };
 
-export async function showIdentity(flags: AskFlags): Promise<void> {
+export async function showIdentity(shell: Shell, flags: AskFlags): Promise<void> {
 	try {
-		const report = (await clientFor(flags).request('agent', 'GET', LOCAL_ROUTES.identity)) as IdentityReport;
-		if (flags.json) printJson(report);
-		else printReport(report);
+		const report = (await clientFor(shell, flags).request('agent', 'GET', LOCAL_ROUTES.identity)) as IdentityReport;
+		if (shell.isJson) shell.json(report);
+		else printReport(shell, report);
 	} catch (error) {
 		if (!(error instanceof AgentError) || error.code !== 'agent-not-running') throw error;
-		const { report, notes } = await askMachine(flags);
-		if (flags.json) return printJson({ agentRunning: false, ...report, notes });
-		printLine('The agent is not running; this is what it would find on this machine now.\n');
-		printReport(report);
-		for (const note of notes) printWarning(note);
+		const { report, notes } = await askMachine(shell, flags);
+		if (shell.isJson) return shell.json({ agentRunning: false, ...report, notes });
+		shell.line('The agent is not running; this is what it would find on this machine now.\n');
+		printReport(shell, report);
+		for (const note of notes) shell.warn(note);
 	}
 }
 
 /** Shows what has changed and, if a person agrees, has the agent keep the machine as it is now. */
-export async function acceptIdentity(flags: AskFlags & { readonly yes?: boolean | undefined }): Promise<void> {
-	const client = clientFor(flags);
+export async function acceptIdentity(shell: Shell, flags: AskFlags & { readonly yes?: boolean | undefined }) {
+	const client = clientFor(shell, flags);
 	const before = (await client.request('admin', 'GET', LOCAL_ROUTES.identity)) as IdentityReport;
 	if (before.warnings.length === 0)
-		return printAnswer(
-			flags,
-			{ changed: false, ...before },
-			'Nothing has changed: this is the machine that was paired.',
-		);
-	if (!flags.json) for (const { message } of before.warnings) printLine(message);
+		return shell.answer({ changed: false, ...before }, 'Nothing has changed: this is the machine that was paired.');
+	if (!shell.isJson) for (const { message } of before.warnings) shell.line(message);
 	const question = `Is this still device ${before.deviceId.value}, with a part replaced?`;
-	if (!flags.yes && (flags.json || !(await confirm(question))))
+	if (!flags.yes && (shell.isJson || !(await confirm(shell, question))))
 		throw new AgentError('identity-changed', 'Not confirmed; nothing was changed.', {
 			remedy:
 				'If it is, add --yes; if this disk was copied from another device, run idv-agent unpair and pair it with a code of its own.',
 		});
 	const report = (await client.request('admin', 'POST', LOCAL_ROUTES.identityAccept)) as IdentityReport;
-	if (flags.json) return printJson({ changed: true, ...report });
-	printLine('\nAccepted; the service is being notified.\n');
-	printReport(report);
+	if (shell.isJson) return shell.json({ changed: true, ...report });
+	shell.line('\nAccepted; the service is being notified.\n');
+	printReport(shell, report);
 }
 
-async function askMachine(flags: AskFlags): Promise<{ report: MachineReport; notes: string[] }> {
-	const paths = choosePaths(flags, process.env);
-	const { settings, problems } = await loadSettings({ paths, env: process.env, sets: [] });
+async function askMachine(shell: Shell, flags: AskFlags): Promise<{ report: MachineReport; notes: string[] }> {
+	const paths = choosePaths(flags, shell.env);
+	const { settings, problems } = await loadSettings({ paths, env: shell.env, sets: [] });
 	const notes = problems.map(({ message }) => message);
 	const state = await readState(paths.stateDir, notes);
 	const facts = await readIdentityFacts({ credentialsDirectory: paths.credentialsDirectory ?? undefined });
@@ -79,16 +75,18 @@ async function readState(stateDir: string, notes: string[]): Promise<DeviceState
 	}
 }
 
-function printReport({ deviceId, serial, macAddress, pinned, rejected, warnings }: MachineReport): void {
-	printTable([
+function printReport(shell: Shell, { deviceId, serial, macAddress, pinned, rejected, warnings }: MachineReport): void {
+	shell.table([
 		['Device id', deviceId.value ?? 'none yet', deviceId.source],
 		['Serial', serial.value ?? 'none', serial.value === null ? '' : serial.source],
 		['MAC address', macAddress.value ?? 'none', macAddress.value === null ? '' : macAddress.source],
 	]);
-	printLine(pinned ? '\nPinned: it stays as it was at the pairing.' : '\nNot pinned yet: that happens at the pairing.');
+	shell.line(
+		pinned ? '\nPinned: it stays as it was at the pairing.' : '\nNot pinned yet: that happens at the pairing.',
+	);
 	if (rejected.length > 0) {
-		printLine('\nLooked at and not taken:');
-		printTable(rejected.map(({ source, reason }) => [`  ${source}`, reason]));
+		shell.line('\nLooked at and not taken:');
+		shell.table(rejected.map(({ source, reason }) => [`  ${source}`, reason]));
 	}
-	for (const warning of warnings) printWarning(sentenceOf(warning, 'over'));
+	for (const warning of warnings) shell.warn(sentenceOf(warning, 'over'));
 }

@@ -23,5 +23,5 @@ export function readPlainRun(words: readonly string[], env: NodeJS.ProcessEnv): 
 }
 
 const flags = readPlainRun(process.argv.slice(2), process.env);
-if (flags) void import('./run.ts').then(({ runReported }) => runReported(flags));
-else void import('./commands.ts');
+if (flags) void import('./run.ts').then(({ runReported }) => runReported(process, flags));
+else void import('./commands.ts').then(({ runAgentCommand }) => runAgentCommand(process));

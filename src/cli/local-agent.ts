@@ -3,13 +3,13 @@ import { AgentError } from '../base/errors.ts';
 import { createLocalClient, type LocalClient } from '../local-api/client.edge.ts';
 import { LOCAL_ROUTES, type Status } from '../protocol/local-api.ts';
 import { choosePaths, type PathFlags } from '../settings/paths.runner.ts';
-import type { OutputFlags } from './output.ts';
+import type { Shell } from './output.ts';
 
 /** Of most commands; `--set` only of those that read the settings. */
-export type AskFlags = PathFlags & OutputFlags & { readonly set?: readonly string[] | undefined };
+export type AskFlags = PathFlags & { readonly set?: readonly string[] | undefined };
 
-export function clientFor(flags: AskFlags): LocalClient {
-	return createLocalClient({ runDir: choosePaths(flags, process.env).runDir });
+export function clientFor(shell: Shell, flags: AskFlags): LocalClient {
+	return createLocalClient({ runDir: choosePaths(flags, shell.env).runDir });
 }
 
 export async function askStatus(client: LocalClient): Promise<Status> {

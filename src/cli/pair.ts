@@ -5,7 +5,7 @@ import { LOCAL_ROUTES, type PairPreview, type PairRequest, type PairResult } fro
 import { MAX_CODE_LENGTH } from '../protocol/pairing-code.ts';
 import { chooseWorkflow, readWorkflowChoices } from '../protocol/workflow-choices.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
-import { printAnswer, printTable, reportFailure } from './output.ts';
+import type { Shell } from './output.ts';
 import { ask, confirm, promptHidden, readStandardInput } from './prompts.ts';
 
 export interface PairFlags extends AskFlags {
@@ -21,62 +21,62 @@ export interface PairFlags extends AskFlags {
 const PAIR_DEADLINE_MS = 90_000;
 
 /** @param from the arguments: `-` for standard input, or none. */
-export async function pair(flags: PairFlags, from: readonly string[]): Promise<void> {
-	checkSource(from, flags.image);
+export async function pair(shell: Shell, flags: PairFlags, from: readonly string[]): Promise<void> {
+	checkSource(shell, from, flags.image);
 	if (flags.trust !== undefined && normalizeBaseUrl(flags.trust) === null)
 		throw new AgentError('usage', '--trust takes the address of a service.', {
 			remedy: 'Write it as https://id.example.com, without user, query or fragment.',
 		});
-	const client = clientFor(flags);
+	const client = clientFor(shell, flags);
 	// Before a person fetches a scanner: is there an agent, and may this user move the device?
 	await client.request('admin', 'GET', LOCAL_ROUTES.status);
 	const request: PairRequest = {
-		code: checkLength(await readCode(from, flags.image)),
+		code: checkLength(await readCode(shell, from, flags.image)),
 		...(flags.workflow === undefined ? {} : { workflowId: flags.workflow }),
 		...(flags.trust === undefined ? {} : { trustOrigin: flags.trust }),
 		replace: flags.replace ?? false,
 		...(flags.keepEvents ? { keepEvents: true } : {}),
 	};
 	const preview = (await client.request('admin', 'POST', LOCAL_ROUTES.pairInspect, request)) as PairPreview;
-	if (!flags.json) printPreview(preview);
+	if (!shell.isJson) printPreview(shell, preview);
 	if (flags.inspect) {
-		if (preview.problem) reportFailure(asFailure(preview.problem), flags, { preview });
-		else printAnswer(flags, preview, '\nNothing was spent: without --inspect the device is paired with this code.');
+		if (preview.problem) shell.fail(asFailure(preview.problem), { preview });
+		else shell.answer(preview, '\nNothing was spent: without --inspect the device is paired with this code.');
 		return;
 	}
-	const agreed = await settle(preview, request);
+	const agreed = await settle(shell, preview, request);
 	const spend = (asked: PairRequest) =>
 		client.request('admin', 'POST', LOCAL_ROUTES.pair, asked, { deadlineMs: PAIR_DEADLINE_MS });
 	const result = (await spend(agreed).catch(async (error: unknown) => {
-		const workflowId = await askWorkflow(error);
+		const workflowId = await askWorkflow(shell, error);
 		if (workflowId === null) throw error;
 		return spend({ ...agreed, workflowId });
 	})) as PairResult;
-	printAnswer(flags, result, `\nPaired. ${result.sentence}`);
+	shell.answer(result, `\nPaired. ${result.sentence}`);
 }
 
 /**
  * A code comes from a hidden prompt, standard input or a picture; never from an argument, which every user of the machine sees.
  * @throws AgentError `usage` for what cannot be a source, before a code is asked for.
  */
-function checkSource(from: readonly string[], image: string | undefined): void {
+function checkSource(shell: Shell, from: readonly string[], image: string | undefined): void {
 	if (from.some((word) => word !== '-'))
 		throw new AgentError('usage', 'A code is never given as an argument: other users can read it there.', {
 			remedy: 'Type it at the prompt, or pipe it in with "idv-agent pair -". Ask for a new code: this one was seen.',
 		});
 	if (from.length > 0 && image !== undefined)
 		throw new AgentError('usage', 'Both standard input and a picture were named.', { remedy: 'Use one of them.' });
-	if (from.length === 0 && image === undefined && !process.stdin.isTTY)
+	if (from.length === 0 && image === undefined && !shell.caller.stdin.isTTY)
 		throw new AgentError('usage', 'There is no terminal to type the code at.', {
 			remedy: 'Pipe the code in with "idv-agent pair -", or name a picture with --image.',
 		});
 }
 
-async function readCode(from: readonly string[], image: string | undefined): Promise<string> {
+async function readCode(shell: Shell, from: readonly string[], image: string | undefined): Promise<string> {
 	if (image !== undefined) return (await import('../scanning/picture-reader.edge.ts')).readSingleCode(image);
 	return from.length > 0
-		? readStandardInput(MAX_CODE_LENGTH)
-		: promptHidden('Scan or type the pairing code (it stays hidden), then Enter: ', MAX_CODE_LENGTH);
+		? readStandardInput(shell, MAX_CODE_LENGTH)
+		: promptHidden(shell, 'Scan or type the pairing code (it stays hidden), then Enter: ', MAX_CODE_LENGTH);
 }
 
 /** Refuses a code that the agent's interface would refuse for its form, in the words of pairing. */
@@ -88,14 +88,15 @@ function checkLength(code: string): string {
 }
 
 /** A first pairing with a host that no setting names is a person's decision. */
-async function settle({ problem, baseUrl, hostInUnicode }: PairPreview, request: PairRequest): Promise<PairRequest> {
+async function settle(shell: Shell, preview: PairPreview, request: PairRequest): Promise<PairRequest> {
+	const { problem, baseUrl, hostInUnicode } = preview;
 	// The service may list the workflows, or take the code for the only one.
 	if (!problem || problem.code === 'workflow-missing') return request;
 	if (problem.code === 'origin-unconfirmed' && baseUrl !== null) {
 		const { origin } = new URL(baseUrl);
-		if (await confirm(`Does this device belong to ${showHost(origin, hostInUnicode)}?`))
+		if (await confirm(shell, `Does this device belong to ${showHost(origin, hostInUnicode)}?`))
 			return { ...request, trustOrigin: origin };
-		if (process.stdin.isTTY)
+		if (shell.caller.stdin.isTTY)
 			throw new AgentError(
 				'origin-unconfirmed',
 				'You have not confirmed the host, so the code was not used and stays valid.',
@@ -106,18 +107,18 @@ async function settle({ problem, baseUrl, hostInUnicode }: PairPreview, request:
 }
 
 /** The id of one of the workflows that a refusal lists; `null` without a list, or without a person. */
-async function askWorkflow(error: unknown): Promise<string | null> {
+async function askWorkflow(shell: Shell, error: unknown): Promise<string | null> {
 	const list = error instanceof AgentError ? error.failure.params?.['workflows'] : undefined;
 	const choices = readWorkflowChoices(`{"workflows":${list ?? '[]'}}`);
 	if (choices.length === 0) return null;
 	const rows = choices.map(({ id, name }, index) => `  ${index + 1}  ${name === id ? id : `${name} (${id})`}`);
-	return ask(`Workflows of this service:\n${rows.join('\n')}\nWhich one (number, name or id)? `, (answer) => {
+	return ask(shell, `Workflows of this service:\n${rows.join('\n')}\nWhich one (number, name or id)? `, (answer) => {
 		const numbered = /^\d+$/.test(answer) ? choices[Number(answer) - 1] : undefined;
 		return (chooseWorkflow(choices, answer) ?? numbered)?.id ?? null;
 	});
 }
 
-function printPreview(preview: PairPreview): void {
+function printPreview(shell: Shell, preview: PairPreview): void {
 	if (preview.baseUrl === null) return;
 	const rows = [
 		['Service', showHost(preview.baseUrl, preview.hostInUnicode)],
@@ -126,7 +127,7 @@ function printPreview(preview: PairPreview): void {
 	];
 	if (preview.sessionId !== null) rows.push(['Session', preview.sessionId]);
 	for (const change of preview.changes) rows.push(['Effect', change]);
-	printTable(rows);
+	shell.table(rows);
 }
 
 /** An address in punycode, with its Unicode form beside it where they differ. */

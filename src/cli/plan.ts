@@ -2,14 +2,14 @@
 import { sentenceOf } from '../base/sentences.ts';
 import { LOCAL_ROUTES, type PlanReport } from '../protocol/local-api.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
-import { localTime, printAnswer, printJson, printLine, printTable } from './output.ts';
+import { localTime, type Shell } from './output.ts';
 
-export async function showPlan(flags: AskFlags): Promise<void> {
-	const report = (await clientFor(flags).request('admin', 'GET', LOCAL_ROUTES.plan)) as PlanReport;
-	if (flags.json) return printJson(report);
-	if (report.host === null) return printLine('This device follows no fleet plan: fleet.planUrl is not set.');
+export async function showPlan(shell: Shell, flags: AskFlags): Promise<void> {
+	const report = (await clientFor(shell, flags).request('admin', 'GET', LOCAL_ROUTES.plan)) as PlanReport;
+	if (shell.isJson) return shell.json(report);
+	if (report.host === null) return shell.line('This device follows no fleet plan: fleet.planUrl is not set.');
 	const { inForce, waiting, newest, problem } = report;
-	printTable([
+	shell.table([
 		['Published at', report.host],
 		['Fleet', report.fleetName ?? 'no name (fleet.name): the address says which fleet it is'],
 		['Keys', report.publicKeys.join(' ') || 'none (fleet.publicKeys): unsigned plans are taken, too'],
@@ -23,11 +23,11 @@ export async function showPlan(flags: AskFlags): Promise<void> {
 	]);
 }
 
-export async function forgetPlan(flags: AskFlags): Promise<void> {
-	const report = (await clientFor(flags).request('admin', 'POST', LOCAL_ROUTES.planForget)) as PlanReport;
+export async function forgetPlan(shell: Shell, flags: AskFlags): Promise<void> {
+	const report = (await clientFor(shell, flags).request('admin', 'POST', LOCAL_ROUTES.planForget)) as PlanReport;
 	const next =
 		report.host === null ? '' : ` The plan at ${report.host} is fetched now, and taken whatever its revision.`;
-	printAnswer(flags, report, `Forgotten which plans this device has seen.${next}`);
+	shell.answer(report, `Forgotten which plans this device has seen.${next}`);
 }
 
 function edition({ epoch, revision }: { readonly epoch: number; readonly revision: number }): string {

@@ -1,11 +1,13 @@
 /** Typed input: a line that stays hidden, a yes or no; or standard input in its place. Keeps none of it. */
+
 import { AgentError } from '../base/errors.ts';
+import type { Shell } from './output.ts';
 
 /** All of standard input, cut where it is longer than anything that could be meant. @param maxLength in characters. */
-export async function readStandardInput(maxLength: number): Promise<string> {
+export async function readStandardInput(shell: Shell, maxLength: number): Promise<string> {
 	const chunks: Buffer[] = [];
 	let bytes = 0;
-	for await (const chunk of process.stdin as AsyncIterable<Buffer>) {
+	for await (const chunk of shell.caller.stdin as AsyncIterable<Buffer>) {
 		chunks.push(chunk);
 		bytes += chunk.length;
 		// Enough to know that it is too long; the rest is not read.
@@ -22,8 +24,8 @@ const BACKSPACE = ['\u007f', '\b'];
 const CLEAR_LINE = '\u0015';
 
 /** One line from the terminal without showing it. @throws AgentError `usage` after Ctrl-C and Ctrl-D. */
-export function promptHidden(question: string, maxLength: number): Promise<string> {
-	const { stdin, stderr } = process;
+export function promptHidden(shell: Shell, question: string, maxLength: number): Promise<string> {
+	const { stdin, stderr } = shell.caller;
 	// Hidden before it is asked for: a scanner may be quicker than the next line.
 	stdin.setRawMode(true);
 	stderr.write(question);
@@ -56,16 +58,16 @@ function cancelled(): AgentError {
 }
 
 /** A question that is answered by y or n. No terminal, or its end, is a no. */
-export async function confirm(question: string): Promise<boolean> {
-	const answer = await ask(`${question} [y/n] `, (line) => /^(y|yes|n|no)$/i.exec(line)?.[1] ?? null);
+export async function confirm(shell: Shell, question: string): Promise<boolean> {
+	const answer = await ask(shell, `${question} [y/n] `, (line) => /^(y|yes|n|no)$/i.exec(line)?.[1] ?? null);
 	return answer?.toLowerCase().startsWith('y') ?? false;
 }
 
 /** Asks until `read` makes something of a line. `null` without a terminal, and at its end. */
-export async function ask(question: string, read: (line: string) => string | null): Promise<string | null> {
-	if (!process.stdin.isTTY) return null;
+export async function ask(shell: Shell, question: string, read: (line: string) => string | null) {
+	if (!shell.caller.stdin.isTTY) return null;
 	const { createInterface } = await import('node:readline');
-	const terminal = createInterface({ input: process.stdin, output: process.stderr, prompt: question });
+	const terminal = createInterface({ input: shell.caller.stdin, output: shell.caller.stderr, prompt: question });
 	terminal.prompt();
 	try {
 		// An empty line decides nothing: scanners send a second line end after the code.

@@ -6,7 +6,7 @@ import { type ProvisionResult, type ProvisionSource, provision } from '../provis
 import { MAX_PROVISION_BYTES } from '../provisioning/provision.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import type { AskFlags } from './local-agent.ts';
-import { printJson, printLine, printTable, printWarning } from './output.ts';
+import type { Shell } from './output.ts';
 import { readStandardInput } from './prompts.ts';
 
 const CREDENTIAL = 'idv-agent.provision';
@@ -15,41 +15,42 @@ const PLACES = ['/etc/idv-agent/provision.json', '/boot/firmware/provision.json'
 const CREDENTIALS_OF_THE_UNIT = '/run/credentials/idv-agent.service';
 
 export async function takeProvision(
+	shell: Shell,
 	flags: AskFlags & { readonly credstore: string },
 	named: readonly string[],
 ): Promise<void> {
-	const paths = choosePaths(flags, process.env);
-	const result = await provision(await sourcesOf(named, paths.credentialsDirectory), {
+	const paths = choosePaths(flags, shell.env);
+	const result = await provision(await sourcesOf(shell, named, paths.credentialsDirectory), {
 		paths,
 		credstore: flags.credstore,
 		credentialsDirectory: CREDENTIALS_OF_THE_UNIT,
 		seal: encryptCredential,
 		now: new Date().toISOString(),
 	});
-	if (flags.json) printJson({ ...result, notices: result.notices.map(({ code, message }) => ({ code, message })) });
+	if (shell.isJson) shell.json({ ...result, notices: result.notices.map(({ code, message }) => ({ code, message })) });
 	else {
-		printResult(result);
-		for (const notice of result.notices) printWarning(sentenceOf(notice, 'over'));
+		printResult(shell, result);
+		for (const notice of result.notices) shell.warn(sentenceOf(notice, 'over'));
 	}
 }
 
-async function sourcesOf(named: readonly string[], credentials: string | null): Promise<ProvisionSource[]> {
+async function sourcesOf(shell: Shell, named: readonly string[], credentials: string | null) {
 	const sourceOf = async (name: string): Promise<ProvisionSource> =>
 		name === '-'
-			? { name: 'standard input', text: await readStandardInput(MAX_PROVISION_BYTES) }
+			? { name: 'standard input', text: await readStandardInput(shell, MAX_PROVISION_BYTES) }
 			: { name, mustExist: true };
 	if (named.length > 0) return Promise.all(named.map(sourceOf));
 	const handed = credentials === null ? [] : [{ name: join(credentials, CREDENTIAL), isMedium: false }];
 	return [...handed, ...PLACES.map((name) => ({ name }))];
 }
 
-function printResult({ outcome, from, names, settingsFile, secret }: ProvisionResult): void {
+function printResult(shell: Shell, { outcome, from, names, settingsFile, secret }: ProvisionResult): void {
 	if (outcome !== 'applied') {
-		printLine(outcome === 'none' ? 'There is no provision.json.' : 'Nothing to do: it was taken before.');
+		shell.line(outcome === 'none' ? 'There is no provision.json.' : 'Nothing to do: it was taken before.');
 		return;
 	}
-	printLine(`Provisioned by ${from}: ${names.join(', ')}.\n`);
-	printTable([
+	shell.line(`Provisioned by ${from}: ${names.join(', ')}.\n`);
+	shell.table([
 		['Settings', settingsFile ?? '-'],
 		...(secret ? [['Secret', secret.file, secret.encrypted ? 'encrypted for this machine' : 'not encrypted']] : []),
 	]);

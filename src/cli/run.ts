@@ -7,7 +7,7 @@ import { connectSystemd, findHandedOver } from '../daemon/systemd.edge.ts';
 import type { Status } from '../protocol/local-api.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import type { AskFlags } from './local-agent.ts';
-import { runCommand } from './output.ts';
+import { type Caller, Shell } from './output.ts';
 import { VERSION } from './version.ts';
 
 /** Longest orderly end; whatever is not closed by then is cut off. */
@@ -20,14 +20,17 @@ const SENTENCE_EVERY_MS = 60_000;
 /** The first heartbeat and the greeting of the service are over by then. */
 const MEMORY_AFTER_MS = 2000;
 
-/** Reports an error itself: the caller may be a bundle of its own, with another class of errors. */
-export const runReported = (flags: AskFlags): Promise<void> => runCommand(flags, () => run(flags));
+/** Reports an error itself: what asks for it may be a bundle of its own, with another class of errors. */
+export function runReported(caller: Caller, flags: AskFlags, isJson = false): Promise<void> {
+	const shell = new Shell(caller, isJson);
+	return shell.run(() => run(shell, flags));
+}
 
-async function run(flags: AskFlags): Promise<void> {
+async function run(shell: Shell, flags: AskFlags): Promise<void> {
 	const starting = startDaemon({
 		version: VERSION,
-		paths: choosePaths(flags, process.env),
-		env: process.env,
+		paths: choosePaths(flags, shell.env),
+		env: shell.env,
 		sets: flags.set ?? [],
 		listen: handedSockets(),
 	}).then((daemon) => {

@@ -13,28 +13,28 @@ import { loadSettings } from '../settings/load.runner.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import type { Settings } from '../settings/table.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
-import { printJson, printLine, printTable, printWarning } from './output.ts';
+import type { Shell } from './output.ts';
 
 type Device = ScannerReport['devices'][number];
 
-export async function listScanners(flags: AskFlags): Promise<void> {
-	const settings = await readScannerSettings(flags);
+export async function listScanners(shell: Shell, flags: AskFlags): Promise<void> {
+	const settings = await readScannerSettings(shell, flags);
 	const seen = await lookOurselves(settings);
-	const agent = await askAgent(flags);
-	if (flags.json) return printJson({ agentRunning: agent !== null, ...(agent ?? seen), seenHere: seen.devices });
-	printLine(agent ? agent.sentence : 'The agent is not running; this is what it would find on this machine now.');
+	const agent = await askAgent(shell, flags);
+	if (shell.isJson) return shell.json({ agentRunning: agent !== null, ...(agent ?? seen), seenHere: seen.devices });
+	shell.line(agent ? agent.sentence : 'The agent is not running; this is what it would find on this machine now.');
 	if (settings.device !== null && !seen.devices.some(({ chosen }) => chosen) && settings.kind !== 'off')
-		printWarning(`There is no scanner at ${settings.device}, which scanner.device names.`);
+		shell.warn(`There is no scanner at ${settings.device}, which scanner.device names.`);
 	const devices = agent && agent.devices.length > 0 ? agent.devices : seen.devices;
 	if (devices.length === 0)
-		return printLine(
+		return shell.line(
 			'\nNo serial device and no USB keyboard was found. Plug the scanner in, and set it to USB serial or keyboard.',
 		);
-	printLine();
-	printTable(devices.map((device) => [device.open ? '>' : ' ', device.kind, device.path, explain(device)]));
-	for (const device of devices) for (const remark of remarksOn(device)) printWarning(remark);
+	shell.line();
+	shell.table(devices.map((device) => [device.open ? '>' : ' ', device.kind, device.path, explain(device)]));
+	for (const device of devices) for (const remark of remarksOn(device)) shell.warn(remark);
 	for (const device of seen.devices)
-		if (agent && device.chosen && !agent.devices.some(({ node }) => node === device.node)) printWarning(unseen(device));
+		if (agent && device.chosen && !agent.devices.some(({ node }) => node === device.node)) shell.warn(unseen(device));
 }
 
 function explain({ open, chosen, why }: Device): string {
@@ -56,9 +56,9 @@ function unseen({ kind, path }: Device): string {
 	return `The running agent does not see ${path}: systemd hides devices from it. Run: mkdir -p /etc/systemd/system/idv-agent.service.d && ln -sf /usr/lib/idv-agent/drop-ins/${kind}-scanner.conf /etc/systemd/system/idv-agent.service.d/ && systemctl daemon-reload && systemctl restart idv-agent`;
 }
 
-async function askAgent(flags: AskFlags): Promise<ScannerReport | null> {
+async function askAgent(shell: Shell, flags: AskFlags): Promise<ScannerReport | null> {
 	try {
-		return (await clientFor(flags).request('agent', 'GET', LOCAL_ROUTES.scanners)) as ScannerReport;
+		return (await clientFor(shell, flags).request('agent', 'GET', LOCAL_ROUTES.scanners)) as ScannerReport;
 	} catch (error) {
 		if (error instanceof AgentError && error.code === 'agent-not-running') return null;
 		throw error;
@@ -79,25 +79,25 @@ function toDevice({ device, chosen, why }: ScannerChoice): Device {
 type TestFlags = AskFlags & { readonly device?: string; readonly count?: number };
 
 /** Shows each scan until the scanner is gone, `--count` is reached or Ctrl-C. @param source `-` for standard input. */
-export async function testScanner(flags: TestFlags, source?: string): Promise<void> {
+export async function testScanner(shell: Shell, flags: TestFlags, source?: string): Promise<void> {
 	if (source !== undefined && source !== '-')
 		throw new AgentError('usage', 'Name a scanner with --device; the only argument is -, for standard input.');
 	const own = flags.device === undefined ? [] : [`scanner.device=${flags.device}`];
-	const settings = await readScannerSettings({ ...flags, set: [...(flags.set ?? []), ...own] });
+	const settings = await readScannerSettings(shell, { ...flags, set: [...(flags.set ?? []), ...own] });
 	const { promise: over, resolve: end, reject } = Promise.withResolvers<void>();
 	let scans = 0;
 	let shown = Promise.resolve();
 	const reader = readScans(systemClock, settings.suffix, (scan) => {
 		if (scans === flags.count) return;
 		scans += 1;
-		shown = shown.then(() => show(scan, flags));
+		shown = shown.then(() => show(shell, scan, flags));
 		if (scans === flags.count) end();
 	});
 	const listener: ScannerListener = {
 		characters: reader.characters,
 		ended: (why) => (source === '-' ? reader.flush(end) : reject(asError(why))),
 	};
-	const scanner = await open(source, settings, listener, flags);
+	const scanner = await open(shell, source, settings, listener, flags);
 	process.once('SIGINT', end);
 	try {
 		await over;
@@ -109,6 +109,7 @@ export async function testScanner(flags: TestFlags, source?: string): Promise<vo
 }
 
 async function open(
+	shell: Shell,
 	source: string | undefined,
 	settings: Settings['scanner'],
 	listener: ScannerListener,
@@ -116,7 +117,7 @@ async function open(
 ): Promise<OpenScanner> {
 	if (source === '-') {
 		const { openStandardInput } = await import('../scanning/open.edge.ts');
-		return openStandardInput(listener);
+		return openStandardInput(listener, shell.caller.stdin);
 	}
 	const choices = chooseScanners(await findScanners({ device: settings.device }), settings);
 	const device = choices.find(({ chosen }) => chosen)?.device;
@@ -127,7 +128,7 @@ async function open(
 			{ remedy: 'Plug it in; idv-agent scanner list shows every device and why it is not used.' },
 		);
 	// Two readers would both act on a code: a keyboard scanner can be open twice, and the agent would spend the code.
-	if ((await askAgent(flags))?.devices.some(({ open: isOpen, node }) => isOpen && node === device.node))
+	if ((await askAgent(shell, flags))?.devices.some(({ open: isOpen, node }) => isOpen && node === device.node))
 		throw new AgentError(
 			'scanner-failed',
 			`The agent itself listens to ${device.path}: it would spend what is scanned.`,
@@ -138,20 +139,20 @@ async function open(
 		);
 	const { openScanner } = await import('../scanning/open.edge.ts');
 	const opened = await openScanner(device, settings, listener);
-	if (!flags.json) printLine(`Reading ${device.path}. Scan something; Ctrl-C ends.`);
+	if (!shell.isJson) shell.line(`Reading ${device.path}. Scan something; Ctrl-C ends.`);
 	return opened;
 }
 
 /** Prints the text that was read, with secrets masked. */
-async function show(scan: Scan, flags: TestFlags): Promise<void> {
+async function show(shell: Shell, scan: Scan, flags: TestFlags): Promise<void> {
 	const length = scan.kind === 'text' ? scan.text.length : null;
 	const code = scan.kind === 'text' ? readPairingCode(scan.text) : null;
-	const preview = scan.kind === 'text' && code?.kind === 'pairingCode' ? await inspect(scan.text, flags) : null;
-	if (flags.json) {
+	const preview = scan.kind === 'text' && code?.kind === 'pairingCode' ? await inspect(shell, scan.text, flags) : null;
+	if (shell.isJson) {
 		if (code?.kind === 'pairingCode') {
 			const { form, baseUrl, workflowId, sessionId } = code;
-			printJson({ scan: 'pairingCode', characters: length, form, baseUrl, workflowId, sessionId, preview });
-		} else printJson({ scan: 'other', characters: length, reason: code?.reason ?? 'tooLong' });
+			shell.json({ scan: 'pairingCode', characters: length, form, baseUrl, workflowId, sessionId, preview });
+		} else shell.json({ scan: 'other', characters: length, reason: code?.reason ?? 'tooLong' });
 		return;
 	}
 	if (code?.kind === 'pairingCode') {
@@ -159,17 +160,17 @@ async function show(scan: Scan, flags: TestFlags): Promise<void> {
 		const parts = [`a pairing code for ${baseUrl ?? 'the configured service'}`, 'Short Token (one use)'];
 		if (workflowId !== null) parts.push(`workflow ${workflowId}`);
 		if (sessionId !== null) parts.push(`session ${sessionId}`);
-		printLine(`${parts.join(', ')}; its token is masked (${length} characters)`);
-		if (preview && preview.changes.length > 0) printLine(`  here it ${preview.changes.join(', ')}`);
-		if (preview?.problem) printLine(`  ${sentenceOf(preview.problem, 'over')}`);
-	} else if (scan.kind === 'text') printLine(`no pairing code (${length} characters): ${masked(scan.text)}`);
-	else printLine('no pairing code: longer than any');
+		shell.line(`${parts.join(', ')}; its token is masked (${length} characters)`);
+		if (preview && preview.changes.length > 0) shell.line(`  here it ${preview.changes.join(', ')}`);
+		if (preview?.problem) shell.line(`  ${sentenceOf(preview.problem, 'over')}`);
+	} else if (scan.kind === 'text') shell.line(`no pairing code (${length} characters): ${masked(scan.text)}`);
+	else shell.line('no pairing code: longer than any');
 }
 
 /** The effect of the code on this device, as a running agent sees it; spends nothing. `null` without one, or without the right to ask. */
-async function inspect(code: string, flags: TestFlags): Promise<PairPreview | null> {
+async function inspect(shell: Shell, code: string, flags: TestFlags): Promise<PairPreview | null> {
 	try {
-		return (await clientFor(flags).request('admin', 'POST', LOCAL_ROUTES.pairInspect, { code })) as PairPreview;
+		return (await clientFor(shell, flags).request('admin', 'POST', LOCAL_ROUTES.pairInspect, { code })) as PairPreview;
 	} catch {
 		return null;
 	}
@@ -181,9 +182,9 @@ function masked(text: string): string {
 	return shown.length < 10 ? '…' : `${shown.slice(0, 3)}…${shown.slice(-1)}`;
 }
 
-async function readScannerSettings(flags: AskFlags): Promise<Settings['scanner']> {
-	const paths = choosePaths(flags, process.env);
-	const { settings, problems } = await loadSettings({ paths, env: process.env, sets: flags.set ?? [] });
+async function readScannerSettings(shell: Shell, flags: AskFlags): Promise<Settings['scanner']> {
+	const paths = choosePaths(flags, shell.env);
+	const { settings, problems } = await loadSettings({ paths, env: shell.env, sets: flags.set ?? [] });
 	const [problem] = problems.filter(({ message }) => message.includes('scanner'));
 	if (problem) throw asError(problem);
 	return settings.scanner;

@@ -11,12 +11,12 @@ import { notifyEmbeddedService, runServiceCommand } from '../service/command.ts'
 import { type ServiceEventName, type ServiceOptions, startService } from '../service/embedded-service.ts';
 import { isWildcard } from '../service/options.ts';
 import { startReplay } from '../service/replay.ts';
-import { counted, type OutputFlags, printAnswer, printJson, printLine } from './output.ts';
+import { counted, type Shell } from './output.ts';
 
 type SameOptions = 'allowNonLoopback' | 'workflows' | 'selfRegistration' | 'shortTokenKeys' | 'publicUrl';
 
 /** As the help of each flag says; times are in seconds. */
-export interface ServiceFlags extends OutputFlags, Pick<ServiceOptions, SameOptions> {
+export interface ServiceFlags extends Pick<ServiceOptions, SameOptions> {
 	readonly port: number;
 	readonly host: string;
 	readonly credentials?: string | undefined;
@@ -30,8 +30,8 @@ export interface ServiceFlags extends OutputFlags, Pick<ServiceOptions, SameOpti
 	readonly quiet?: boolean | undefined;
 }
 
-export async function runService(flags: ServiceFlags): Promise<void> {
-	if (flags.replay !== undefined) return replayService(flags, flags.replay);
+export async function runService(shell: Shell, flags: ServiceFlags): Promise<void> {
+	if (flags.replay !== undefined) return replayService(shell, flags, flags.replay);
 	const options: ServiceOptions = {
 		port: flags.port,
 		host: flags.host,
@@ -47,7 +47,9 @@ export async function runService(flags: ServiceFlags): Promise<void> {
 		...(flags.credentials === undefined ? {} : await readCredentials(flags.credentials)),
 	};
 	const more = { quiet: flags.quiet ?? false, warnings: warningsOf(flags) };
-	const starting = flags.json ? runInJson(options, more) : runServiceCommand(options, process.stdout, more);
+	const starting = shell.isJson
+		? runInJson(shell, options, more)
+		: runServiceCommand(options, shell.caller.stdout, more);
 	const service = await starting.catch((error: unknown) => {
 		throw cannotStart(error, flags);
 	});
@@ -75,7 +77,7 @@ function openTranscript(file: string): Transcript {
 }
 
 /** Answers from a transcript until it is told to end. @throws AgentError `body-invalid` for a file that is none. */
-async function replayService(flags: ServiceFlags, file: string): Promise<void> {
+async function replayService(shell: Shell, flags: ServiceFlags, file: string): Promise<void> {
 	let lines: TranscriptLine[];
 	try {
 		lines = readTranscript(await readFile(file, 'utf8'));
@@ -89,8 +91,8 @@ async function replayService(flags: ServiceFlags, file: string): Promise<void> {
 	const replay = await startReplay(lines, flags).catch((error: unknown) => {
 		throw cannotStart(error, flags);
 	});
-	if (flags.json) printJson({ event: 'listening', at: new Date().toISOString(), url: replay.url });
-	else printLine(`Answers from ${file} at ${replay.url}; any credential is accepted.`);
+	if (shell.isJson) shell.json({ event: 'listening', at: new Date().toISOString(), url: replay.url });
+	else shell.line(`Answers from ${file} at ${replay.url}; any credential is accepted.`);
 	endWith(replay);
 }
 
@@ -119,12 +121,12 @@ const UNENCRYPTED =
 const FORGETFUL =
 	'After a restart every paired device must be paired again; --signing-key-file FILE keeps their Connections valid.';
 
-async function runInJson(options: ServiceOptions, { quiet, warnings }: { quiet: boolean; warnings: string[] }) {
+async function runInJson(shell: Shell, options: ServiceOptions, more: { quiet: boolean; warnings: string[] }) {
 	const service = await startService(options);
 	const print = (event: string, at: number, fields: object) =>
-		printLine(JSON.stringify({ event, at: new Date(at).toISOString(), ...fields }));
-	print('listening', Date.now(), { url: service.url, credentials: service.credentials, warnings });
-	for (const name of quiet ? [] : EVENTS) service.on(name, ({ at, ...fields }) => print(name, at, fields));
+		shell.line(JSON.stringify({ event, at: new Date(at).toISOString(), ...fields }));
+	print('listening', Date.now(), { url: service.url, credentials: service.credentials, warnings: more.warnings });
+	for (const name of more.quiet ? [] : EVENTS) service.on(name, ({ at, ...fields }) => print(name, at, fields));
 	return service;
 }
 
@@ -197,10 +199,11 @@ async function readCredentials(file: string): Promise<ServiceOptions> {
 
 /** The credential comes from `IDV_AUTHORIZATION`, such as `Bearer …`: a trial's own, printed when it started. */
 export async function notifyDevices(
-	flags: OutputFlags & { readonly url: string; readonly device?: string; readonly workflow?: string },
+	shell: Shell,
+	flags: { readonly url: string; readonly device?: string; readonly workflow?: string },
 	text: string,
 ): Promise<void> {
-	const authorization = parseAuthorization(process.env['IDV_AUTHORIZATION']);
+	const authorization = parseAuthorization(shell.env['IDV_AUTHORIZATION']);
 	if (!authorization)
 		throw new AgentError('usage', 'IDV_AUTHORIZATION holds no credential.', {
 			remedy: 'Set it to the Bearer or Basic credential that the embedded service printed, such as "Bearer …".',
@@ -214,5 +217,5 @@ export async function notifyDevices(
 		});
 	const { url, device: deviceId, workflow: workflowId } = flags;
 	const reached = await notifyEmbeddedService({ url, authorization }, { message, deviceId, workflowId });
-	printAnswer(flags, { reached }, `Sent to ${counted(reached, 'device')}.`);
+	shell.answer({ reached }, `Sent to ${counted(reached, 'device')}.`);
 }

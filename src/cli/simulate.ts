@@ -7,13 +7,13 @@ import { deviceIdSchema, workflowIdSchema } from '../protocol/device-connection.
 import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { openSimulatedRuntime } from '../simulation/runtime.runner.ts';
 import { type MoveOptions, startSimulation } from '../simulation/simulation.runner.ts';
-import { counted, type OutputFlags, printJson, reportFailure } from './output.ts';
+import { counted, type Shell } from './output.ts';
 import { describeMove, makeReport, printReport, type SimulationReport } from './simulation-report.ts';
 import { showSimulation } from './simulation-table.ts';
 import { VERSION } from './version.ts';
 
 /** As the help of each flag says; times are in seconds. */
-export interface SimulateFlags extends OutputFlags {
+export interface SimulateFlags {
 	readonly devices: number;
 	readonly service: string;
 	readonly iOwnThisService?: boolean | undefined;
@@ -36,7 +36,7 @@ const STARTS_PER_SECOND = 50;
 const OTHER_FILES = 128;
 
 /** Runs until `--for` is over or Ctrl-C. @throws AgentError when it cannot start. */
-export async function simulate(flags: SimulateFlags): Promise<void> {
+export async function simulate(shell: Shell, flags: SimulateFlags): Promise<void> {
 	const baseUrl = ownService(flags);
 	const workflowId = checkedWorkflow('--workflow', flags.workflow);
 	const move = readMove(flags);
@@ -47,7 +47,7 @@ export async function simulate(flags: SimulateFlags): Promise<void> {
 	checkFiles(flags.devices * (move ? 2 : 1) + OTHER_FILES);
 	const runtime = await openSimulatedRuntime({
 		version: VERSION,
-		env: process.env,
+		env: shell.env,
 		sets: [...(flags.set ?? []), `baseUrl=${baseUrl}`, `heartbeatCadence=${flags.cadence}`, ...credentialSets(flags)],
 	});
 	const ended = untilEnded(flags.for);
@@ -62,7 +62,7 @@ export async function simulate(flags: SimulateFlags): Promise<void> {
 			rampMs: (flags.ramp ?? flags.devices / STARTS_PER_SECOND) * 1000,
 			prefix: flags.prefix,
 		});
-		const shown = showSimulation(simulation, flags.json ? process.stderr : process.stdout);
+		const shown = showSimulation(simulation, shell.isJson ? shell.caller.stderr : shell.caller.stdout);
 		const moving =
 			move &&
 			setTimeout(() => {
@@ -75,14 +75,14 @@ export async function simulate(flags: SimulateFlags): Promise<void> {
 		trimHeap();
 		const report = makeReport(simulation, { service: baseUrl, residentBefore });
 		await simulation.stop();
-		tell(report, flags);
+		tell(shell, report);
 	} finally {
 		await runtime.close();
 	}
 }
 
-function tell(report: SimulationReport, flags: OutputFlags): void {
-	if (!flags.json) printReport(report);
+function tell(shell: Shell, report: SimulationReport): void {
+	if (!shell.isJson) printReport(shell, report);
 	const { devices, online, move } = report;
 	const message =
 		online < devices
@@ -90,8 +90,8 @@ function tell(report: SimulationReport, flags: OutputFlags): void {
 			: move && move.live < devices
 				? `${move.live} of ${counted(devices, 'device')} were online with ${move.workflowId} at the end.`
 				: null;
-	if (message !== null) reportFailure(failure('devices-offline', message), flags, report);
-	else if (flags.json) printJson(report);
+	if (message !== null) shell.fail(failure('devices-offline', message), report);
+	else if (shell.isJson) shell.json(report);
 }
 
 /** @throws AgentError `usage` for an invalid address, or for a service elsewhere without consent. */

@@ -2,7 +2,7 @@
 import { sentenceOf } from '../base/sentences.ts';
 import type { Ring } from '../simulation/rings.runner.ts';
 import type { Simulation } from '../simulation/simulation.runner.ts';
-import { printLine, printTable } from './output.ts';
+import type { Shell } from './output.ts';
 
 /** Times are in seconds; `null` where it did not happen before the end. `residentBefore`: before the first device, in bytes. */
 export function makeReport(
@@ -54,14 +54,14 @@ export type SimulationReport = ReturnType<typeof makeReport>;
 const toSeconds = (ms: number) => Math.round(ms / 100) / 10;
 const orNull = (ms: number | null) => (ms === null ? null : toSeconds(ms));
 
-export function printReport(report: SimulationReport): void {
+export function printReport(shell: Shell, report: SimulationReport): void {
 	const { devices, online, handshakes, move, outages } = report;
 	const allOnline =
 		report.allOnlineAfterSeconds === null
 			? `${report.everOnline} were at some time`
 			: `all for the first time after ${report.allOnlineAfterSeconds} s`;
-	printLine();
-	printTable([
+	shell.line();
+	shell.table([
 		['Ran', `${report.seconds} s against ${report.service}`],
 		['Online', `${online} of ${devices} at the end; ${allOnline}`],
 		[

@@ -3,7 +3,7 @@ import { asFailure, EXIT, failure } from '../base/errors.ts';
 import { sentenceOf } from '../base/sentences.ts';
 import { LOCAL_ROUTES, type Status } from '../protocol/local-api.ts';
 import { type AskFlags, askStatus, clientFor, followStatus, untilStatus } from './local-agent.ts';
-import { counted, localTime, printAnswer, printJson, printLine, printTable, reportFailure } from './output.ts';
+import { counted, localTime, type Shell } from './output.ts';
 
 interface StatusFlags extends AskFlags {
 	readonly watch?: boolean | undefined;
@@ -19,24 +19,24 @@ const EXIT_OF: Readonly<Record<Status['state'], number>> = {
 	blocked: EXIT.refused,
 };
 
-export async function showStatus(flags: StatusFlags): Promise<void> {
-	const client = clientFor(flags);
+export async function showStatus(shell: Shell, flags: StatusFlags): Promise<void> {
+	const client = clientFor(shell, flags);
 	if (!flags.watch) {
 		const status = await askStatus(client);
-		if (flags.json) printJson(status);
-		else printStatus(status);
-		if (flags.exitCode) process.exitCode = EXIT_OF[status.state];
+		if (shell.isJson) shell.json(status);
+		else printStatus(shell, status);
+		if (flags.exitCode) shell.caller.exitCode = EXIT_OF[status.state];
 		return;
 	}
 	let last = '';
 	await followStatus(client, ({ sentence }, json) => {
-		if (flags.json) printLine(json);
-		else if (sentence !== last) printLine(`${localTime(new Date().toISOString())}  ${sentence}`);
+		if (shell.isJson) shell.line(json);
+		else if (sentence !== last) shell.line(`${localTime(new Date().toISOString())}  ${sentence}`);
 		last = sentence;
 	});
 }
 
-function printStatus(status: Status): void {
+function printStatus(shell: Shell, status: Status): void {
 	const { channel } = status;
 	const isWrong = status.warnings.some(({ code }) => code === 'clock-wrong');
 	const since = channel.since ? ` since ${localTime(channel.since)}` : '';
@@ -65,9 +65,9 @@ function printStatus(status: Status): void {
 		...(status.problem ? [['Problem', status.problem.code]] : []),
 		...status.warnings.map((warning) => ['Warning', sentenceOf(warning, 'ongoing')]),
 	];
-	printLine(status.sentence);
-	printLine();
-	printTable(rows);
+	shell.line(status.sentence);
+	shell.line();
+	shell.table(rows);
 }
 
 function describeLine({ seconds, pingSeconds }: NonNullable<Status['channel']['idleTimeout']>): string {
@@ -115,17 +115,17 @@ export const SOURCES: Readonly<Record<NonNullable<Status['workflow']['source']>,
 };
 
 /** Has the agent try again at once, and waits until it is clear how that went. */
-export async function reconnect(flags: AskFlags & { readonly wait: number }): Promise<void> {
-	const client = clientFor(flags);
+export async function reconnect(shell: Shell, flags: AskFlags & { readonly wait: number }): Promise<void> {
+	const client = clientFor(shell, flags);
 	const asked = (await client.request('admin', 'POST', LOCAL_ROUTES.reconnect)) as Status;
 	const isTrying = ({ channel }: Status) => channel.state === 'registering' || channel.state === 'connecting';
 	const status = await untilStatus(client, asked, (now) => !isTrying(now), flags.wait);
-	if (status.state === 'online' || isTrying(status)) printAnswer(flags, status, status.sentence);
-	else reportProblem(status, flags);
+	if (status.state === 'online' || isTrying(status)) shell.answer(status, status.sentence);
+	else reportProblem(shell, status);
 }
 
-export async function unpair(flags: AskFlags & { readonly keepEvents?: boolean }): Promise<void> {
-	const client = clientFor(flags);
+export async function unpair(shell: Shell, flags: AskFlags & { readonly keepEvents?: boolean }): Promise<void> {
+	const client = clientFor(shell, flags);
 	const before = (await client.request('admin', 'GET', LOCAL_ROUTES.status)) as Status;
 	const status = (await client.request('admin', 'POST', LOCAL_ROUTES.unpair, {
 		keepEvents: flags.keepEvents ?? false,
@@ -137,11 +137,11 @@ export async function unpair(flags: AskFlags & { readonly keepEvents?: boolean }
 			: before.state === 'unpaired'
 				? 'There was nothing to forget.'
 				: `Unpaired from ${before.baseUrl}: the Connection is forgotten${also}.`;
-	printAnswer(flags, status, `${done} ${status.sentence}`);
+	shell.answer(status, `${done} ${status.sentence}`);
 }
 
-export function reportProblem(status: Status, flags: AskFlags): void {
+export function reportProblem(shell: Shell, status: Status): void {
 	const { problem } = status;
 	const told = problem ? asFailure(problem) : failure('unpaired', 'This device is not paired yet.');
-	reportFailure(told, flags, { status }, status.state === 'unpaired' ? 'over' : 'ongoing');
+	shell.fail(told, { status }, status.state === 'unpaired' ? 'over' : 'ongoing');
 }

@@ -12,16 +12,16 @@ import { packTarball } from '../diagnosis/tarball.edge.ts';
 import { loadSettings } from '../settings/load.runner.ts';
 import { examine } from './doctor.ts';
 import type { AskFlags } from './local-agent.ts';
-import { printJson, printLine, printTable } from './output.ts';
+import type { Shell } from './output.ts';
 import { VERSION } from './version.ts';
 
 /** A device holds a dozen; a key in PEM has one for each line. */
 const MAX_SECRETS = 250;
 
-export async function supportBundle(flags: AskFlags & { readonly out?: string | undefined }): Promise<void> {
+export async function supportBundle(shell: Shell, flags: AskFlags & { readonly out?: string | undefined }) {
 	const at = new Date().toISOString();
 	const path = resolve(flags.out ?? `idv-agent-support-${at.slice(0, 19).replaceAll(':', '')}.tar.gz`);
-	const inspected = await findInspectionTarget(flags, process.env);
+	const inspected = await findInspectionTarget(flags, shell.env);
 	const file = await open(path, 'wx', 0o600).catch((error: unknown) => {
 		throw unwritable(path, error);
 	});
@@ -42,9 +42,9 @@ export async function supportBundle(flags: AskFlags & { readonly out?: string | 
 		await file.writeFile(packed);
 		await file.sync();
 		const contents = files.map(({ name, text }) => ({ name, bytes: Buffer.byteLength(text) }));
-		if (flags.json) return printJson({ path, bytes: packed.length, contents });
-		printTable(contents.map(({ name, bytes }) => [name, `${bytes} bytes`]));
-		printLine(`\nWritten to ${path}, for its owner only. Read it before you send it: tar -xOzf ${path} | less`);
+		if (shell.isJson) return shell.json({ path, bytes: packed.length, contents });
+		shell.table(contents.map(({ name, bytes }) => [name, `${bytes} bytes`]));
+		shell.line(`\nWritten to ${path}, for its owner only. Read it before you send it: tar -xOzf ${path} | less`);
 	} catch (error) {
 		await rm(path, { force: true }).catch(() => {});
 		throw unwritable(path, error);

@@ -1,6 +1,7 @@
 /** Where the commands of `tools.ts` are: here, in the package `idv-tools`, or nowhere on this machine. */
 import { existsSync } from 'node:fs';
 import { AgentError } from '../base/errors.ts';
+import type { Shell } from './output.ts';
 
 /** Built in by the bundler as `true` for the package of a device, which holds none of them. */
 declare const IDV_AGENT_TOOLS_APART: boolean | undefined;
@@ -25,9 +26,9 @@ export function asksForTool([first = '', second = '']: readonly string[]): boole
 }
 
 /** Becomes the program of `idv-tools`, with the same command line. @throws AgentError `tools-missing` without it. */
-export function becomeTools(): void {
+export function becomeTools(shell: Shell): void {
 	if (!existsSync(TOOLS_PROGRAM))
 		throw new AgentError('tools-missing', 'This command is in the package idv-tools, which is not installed here.');
 	// The name stays: usage lines and examples say what was typed.
-	process.execve?.(TOOLS_PROGRAM, [process.argv0, ...process.argv.slice(2)], process.env);
+	process.execve?.(TOOLS_PROGRAM, [process.argv0, ...shell.caller.argv.slice(2)], shell.env);
 }

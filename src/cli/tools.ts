@@ -4,6 +4,7 @@
  */
 import { basename } from 'node:path';
 import { createAgentProgram, EXIT_STATUSES, runProgram, SET, type Subcommands, wholeNumber } from './command-line.ts';
+import { type Caller, Shell } from './output.ts';
 import { TOOL_COMMANDS } from './tool-commands.ts';
 
 const name = basename(process.argv0) === 'idv-tools' ? 'idv-tools' : 'idv-agent';
@@ -85,4 +86,8 @@ const COMMANDS: Subcommands = {
 			.runs(async () => (await import('./demo.ts')).demo),
 };
 
-void runProgram(createAgentProgram(name).addHelpText('after', EXIT_STATUSES).subcommands(COMMANDS));
+/** One command line of `idv-tools`, or of `idv-agent` in a checkout. */
+export function runToolCommand(caller: Caller): Promise<void> {
+	const program = createAgentProgram(new Shell(caller), name).addHelpText('after', EXIT_STATUSES);
+	return runProgram(program.subcommands(COMMANDS));
+}

@@ -26,26 +26,26 @@ import { type Trial, versionSchema } from '../updates/record.ts';
 import * as system from '../updates/system.edge.ts';
 import { inWords } from '../updates/taken-back.ts';
 import { type AskFlags, askStatus, clientFor } from './local-agent.ts';
-import { localTime, printAnswer, printJson, printLine } from './output.ts';
+import { localTime, type Shell } from './output.ts';
 import { VERSION } from './version.ts';
 
 /** The agent answers within this time, or counts as silent. */
 const ANSWER_MS = 5_000;
 
-export async function showUpdates(flags: AskFlags): Promise<void> {
+export async function showUpdates(shell: Shell): Promise<void> {
 	const keep = openUpdateKeep();
 	if (!(await keep.isReadable())) mustBeRoot();
 	const [trial, outcomes] = [await keep.trial(), await keep.outcomes()];
-	if (flags.json) return printJson({ version: VERSION, trial, ...outcomes });
-	printLine(trialLine(trial));
+	if (shell.isJson) return shell.json({ version: VERSION, trial, ...outcomes });
+	shell.line(trialLine(trial));
 	const { failed } = outcomes;
 	if (failed)
-		printLine(`\nOn ${localTime(failed.at)} the order of the fleet plan was not carried out: ${failed.message}`);
+		shell.line(`\nOn ${localTime(failed.at)} the order of the fleet plan was not carried out: ${failed.message}`);
 	for (const { version, by, at, fault, log } of outcomes.takenBack) {
-		printLine(`\n${version} was taken back on ${localTime(at)}: ${inWords(fault)}. ${by} took its place.`);
-		for (const line of log.slice(-5)) printLine(`  ${line}`);
+		shell.line(`\n${version} was taken back on ${localTime(at)}: ${inWords(fault)}. ${by} took its place.`);
+		for (const line of log.slice(-5)) shell.line(`  ${line}`);
 	}
-	if (outcomes.takenBack.length > 0) printLine('\nThe whole log of each is in: idv-agent update show --json');
+	if (outcomes.takenBack.length > 0) shell.line('\nThe whole log of each is in: idv-agent update show --json');
 }
 
 function trialLine(trial: Trial | null): string {
@@ -55,7 +55,7 @@ function trialLine(trial: Trial | null): string {
 }
 
 /** `idv-agent update forget VERSION`: apt may install it again. */
-export async function forgetVersion(flags: AskFlags, version: string): Promise<void> {
+export async function forgetVersion(shell: Shell, _flags: unknown, version: string): Promise<void> {
 	mustBeRoot();
 	const keep = openUpdateKeep();
 	const outcomes = await keep.outcomes();
@@ -65,18 +65,17 @@ export async function forgetVersion(flags: AskFlags, version: string): Promise<v
 			remedy: 'idv-agent update show lists those that were.',
 		});
 	await keep.saveOutcomes({ ...outcomes, takenBack });
-	printAnswer(
-		flags,
+	shell.answer(
 		{ forgotten: version },
 		`apt may install version ${version} again; the warning in the status ends when the agent is next started.`,
 	);
 }
 
 /** `idv-agent update prepare VERSION`: the package's own script, before dpkg replaces anything. */
-export async function prepare(flags: AskFlags, to: string): Promise<void> {
+export async function prepare(shell: Shell, flags: AskFlags, to: string): Promise<void> {
 	mustBeRoot();
 	if (!versionSchema.safeParse(to).success) throw new AgentError('usage', 'This is not a version of dpkg.');
-	const client = clientFor(flags);
+	const client = clientFor(shell, flags);
 	await prepareUpdate(to, {
 		keep: openUpdateKeep(),
 		system,
@@ -87,10 +86,10 @@ export async function prepare(flags: AskFlags, to: string): Promise<void> {
 }
 
 /** `idv-agent update judge`: systemd runs it, from the copy of the version before. */
-export async function judgeUpdate(flags: AskFlags): Promise<void> {
+export async function judgeUpdate(shell: Shell, flags: AskFlags): Promise<void> {
 	mustBeRoot();
-	const client = clientFor(flags);
-	const loaded = await loadSettings(sourcesOf(flags));
+	const client = clientFor(shell, flags);
+	const loaded = await loadSettings(sourcesOf(shell, flags));
 	const secrets = createSecretRegistry();
 	const end = await runJudge({
 		keep: openUpdateKeep(),
@@ -101,20 +100,20 @@ export async function judgeUpdate(flags: AskFlags): Promise<void> {
 				(status) => status as Status,
 				() => null,
 			),
-		getsThrough: () => getsThrough(flags, loaded),
+		getsThrough: () => getsThrough(shell, flags, loaded),
 		judgeSeconds: loaded.settings.update.judgeSeconds,
 		async redactAll(lines) {
-			await registerSecrets(sourcesOf(flags), loaded, secrets.add);
+			await registerSecrets(sourcesOf(shell, flags), loaded, secrets.add);
 			return lines.map((line) => redact(line, secrets));
 		},
-		say: printLine,
+		say: (text) => shell.line(text),
 	});
-	if (end === 'none') printLine('There was nothing to judge.');
+	if (end === 'none') shell.line('There was nothing to judge.');
 }
 
 /** Whether this version, which is the one before, reaches the service: a new one must not blame a line that works. */
-async function getsThrough(flags: AskFlags, loaded: LoadedSettings): Promise<boolean> {
-	const { state } = await lookAtState(choosePaths(flags, process.env).stateDir);
+async function getsThrough(shell: Shell, flags: AskFlags, loaded: LoadedSettings): Promise<boolean> {
+	const { state } = await lookAtState(choosePaths(flags, shell.env).stateDir);
 	const baseUrl = loaded.settings.baseUrl ?? state.pairing?.baseUrl ?? state.connections.at(-1)?.baseUrl;
 	if (baseUrl === undefined) return false;
 	const runtime = await openRuntime(loaded, { userAgent: `idv-agent/${VERSION}`, env: {}, registerSecret() {} });
@@ -126,11 +125,11 @@ async function getsThrough(flags: AskFlags, loaded: LoadedSettings): Promise<boo
 }
 
 /** `idv-agent update apply`: systemd runs it when the agent has handed over a plan. */
-export async function applyPlan(flags: AskFlags): Promise<void> {
+export async function applyPlan(shell: Shell, flags: AskFlags): Promise<void> {
 	mustBeRoot();
-	const paths = choosePaths(flags, process.env);
-	const client = clientFor(flags);
-	const { settings, problems } = await loadSettings(sourcesOf(flags));
+	const paths = choosePaths(flags, shell.env);
+	const client = clientFor(shell, flags);
+	const { settings, problems } = await loadSettings(sourcesOf(shell, flags));
 	const [problem] = problems;
 	if (problem) throw new AgentError(problem.code, problem.message, problem);
 	const state = await lookAtState(paths.stateDir).then(
@@ -159,16 +158,15 @@ export async function applyPlan(flags: AskFlags): Promise<void> {
 				(answer) => (answer as { leases: unknown[] }).leases.length > 0,
 				() => false,
 			),
-		say: printLine,
+		say: (text) => shell.line(text),
 	});
-	printAnswer(
-		flags,
+	shell.answer(
 		{ installed: version },
 		version === null ? 'There is nothing to do.' : `Version ${version} is installed.`,
 	);
 }
 
-const sourcesOf = (flags: AskFlags) => ({ paths: choosePaths(flags, process.env), env: {}, sets: [] });
+const sourcesOf = (shell: Shell, flags: AskFlags) => ({ paths: choosePaths(flags, shell.env), env: {}, sets: [] });
 
 function mustBeRoot(): void {
 	if (process.getuid?.() === 0) return;

@@ -77,6 +77,16 @@ export function dropQuarantined(directory: string, isOld: (suffix: string) => bo
 	}
 }
 
+/** Whether a step succeeds that may fail. */
+export function attempt(step: () => void): boolean {
+	try {
+		step();
+		return true;
+	} catch {
+		return false;
+	}
+}
+
 export function unerased(directory: string, cause?: unknown): AgentError {
 	const message = `Events cannot be erased in ${directory}: the disk cannot be written.`;
 	return new AgentError('state-unwritable', message, {

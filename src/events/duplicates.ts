@@ -15,8 +15,8 @@ export interface StoredMessage {
 }
 
 export interface Duplicates {
-	/** Whether the message is new; from now on it is known. One without an id is always new. */
-	isNew(message: Message, overlaps?: boolean): boolean;
+	/** Whether the message with this key is new; from now on it is known. One without a key is always new. */
+	isNew(key: string | null, overlaps?: boolean): boolean;
 	/** Takes over what was stored, oldest first. */
 	load(stored: readonly StoredMessage[]): void;
 	/** Forgets all of them. */
@@ -26,31 +26,32 @@ export interface Duplicates {
 /** Between the parts of a key; no id of a service has it. */
 export const KEY_SEPARATOR = '\u001f';
 
-/** The part of a message that is stored to know it again: its id, and short hashes of kind and content. `null` without an id. */
+/** The part of a message that is stored to know it again: its id, and hashes of kind and content. `null` without an id. */
 export function keyOf({ serviceId, kind, content }: Message): string | null {
-	return serviceId === null ? null : [serviceId, hash(kind), hash(content)].join(KEY_SEPARATOR);
+	return serviceId === null ? null : `${serviceId}${KEY_SEPARATOR}${hash(kind)}${KEY_SEPARATOR}${hash(content)}`;
 }
 
-/** @param max how many messages are remembered. */
+/** @param max so many of the newest messages are remembered at least, and twice as many at most. */
 export function rememberMessages(max: number): Duplicates {
-	const keys = new Set<string>();
-	/** Without the content. */
-	const heads = new Set<string>();
-	const add = (set: Set<string>, value: string) => {
-		set.delete(value);
-		set.add(value);
-		if (set.size > max) for (const oldest of set.values().take(1)) set.delete(oldest);
-	};
+	// Keys by id, in two maps of which the older one goes as a whole: to drop the oldest of one costs more than all else here.
+	let newer = new Map<string, string[]>();
+	let older: typeof newer = new Map();
+	let count = 0;
 	const remember = (key: string) => {
-		add(keys, key);
-		add(heads, headOf(key));
+		if (count >= max) [older, newer, count] = [newer, new Map(), 0];
+		count += 1;
+		const known = newer.get(idOf(key));
+		if (known) known.push(key);
+		else newer.set(idOf(key), [key]);
 	};
 	return {
-		isNew(message, overlaps = false) {
-			const key = keyOf(message);
+		isNew(key, overlaps = false) {
 			if (key === null) return true;
+			const id = idOf(key);
 			// The id alone is what an older agent has left of a message that is deleted.
-			const isKnown = keys.has(key) || keys.has(message.serviceId ?? '') || (overlaps && heads.has(headOf(key)));
+			const isSame = (known: string) =>
+				known === key || known === id || (overlaps && withoutContent(known) === withoutContent(key));
+			const isKnown = newer.get(id)?.some(isSame) || older.get(id)?.some(isSame) || false;
 			if (!isKnown) remember(key);
 			return !isKnown;
 		},
@@ -61,18 +62,21 @@ export function rememberMessages(max: number): Duplicates {
 			}
 		},
 		clear() {
-			keys.clear();
-			heads.clear();
+			newer.clear();
+			older.clear();
 		},
 	};
 }
 
-function headOf(key: string): string {
-	return key.slice(0, Math.max(0, key.lastIndexOf(KEY_SEPARATOR)));
+function idOf(key: string): string {
+	const end = key.indexOf(KEY_SEPARATOR);
+	return end === -1 ? key : key.slice(0, end);
 }
 
+const withoutContent = (key: string) => key.slice(0, key.lastIndexOf(KEY_SEPARATOR));
+
 /** Not for secrets: 53 bits that tell the messages of one id apart. Source: cyrb53, public domain. */
-function hash(text: string): string {
+function hash(text: string): number {
 	let high = 0xdeadbeef;
 	let low = 0x41c6ce57;
 	for (let index = 0; index < text.length; index += 1) {
@@ -82,5 +86,5 @@ function hash(text: string): string {
 	}
 	high = Math.imul(high ^ (high >>> 16), 2246822507) ^ Math.imul(low ^ (low >>> 13), 3266489909);
 	low = Math.imul(low ^ (low >>> 16), 2246822507) ^ Math.imul(high ^ (high >>> 13), 3266489909);
-	return (4294967296 * (2097151 & low) + (high >>> 0)).toString(36);
+	return 4294967296 * (2097151 & low) + (high >>> 0);
 }

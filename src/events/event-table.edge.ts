@@ -1,5 +1,5 @@
 /**
- * The events in one SQLite database, and in the tail beside it what the database has not committed yet: while applications
+ * The events in one SQLite database, and in memory and in the tail beside it what came since it was written last: while applications
  * acknowledge at once, no content comes into the database at all. Owns the tables and how each thing is read and written, and
  * which flush comes before which step (docs/decisions/0048-flushes-beside-the-main-thread.md); decides nothing about when, what
  * is kept, and what to do when it fails. Every function may throw SQLite's errors.
@@ -9,9 +9,11 @@ import type { SQLInputValue, StatementSync } from 'node:sqlite';
 import { isDamage, NewerVersionError } from './damaged-events.edge.ts';
 import { KEY_SEPARATOR, type StoredMessage } from './duplicates.ts';
 import type { Erasure, Stored } from './erasure.ts';
-import type { Entry, Epoch } from './event.ts';
-import { openEventTail, tailOf } from './event-tail.edge.ts';
+import { type Entry, type Epoch, MAX_EPOCHS } from './event.ts';
+import { COLUMNS, INSERT, type Line, lineOf, SCHEMA, SCHEMA_VERSION, SERVICE_ID } from './event-columns.ts';
+import { openEventTail, tailsOf } from './event-tail.edge.ts';
 import { type Flushes, flushNames, runNow } from './flushing.edge.ts';
+import { createRecentEvents } from './recent-events.ts';
 import type { Change, KeptEvent, Position } from './transaction.ts';
 
 /** In the place of a file: the same tables in memory, gone with the process. */
@@ -23,23 +25,6 @@ const MAX_TAIL_BYTES = 1024 * 1024;
 const MAX_LOG_BYTES = 8 * 1024 * 1024;
 /** Numbers of deleted events go so many at a time: each time is a page. */
 const FORGET_AT_ONCE = 64;
-
-const SCHEMA_VERSION = 1;
-// A deleted event keeps its row for a while, with nothing in it but its number and what is needed to know
-// it again: the service's id, and short hashes of kind and content.
-const SCHEMA = `
-	CREATE TABLE IF NOT EXISTS epoch (first INTEGER PRIMARY KEY, epoch TEXT NOT NULL) STRICT;
-	CREATE TABLE IF NOT EXISTS consumer (name TEXT PRIMARY KEY, position INTEGER NOT NULL, seen_ms INTEGER NOT NULL) STRICT;
-	CREATE TABLE IF NOT EXISTS event (
-		number INTEGER PRIMARY KEY, epoch TEXT NOT NULL, service_id TEXT, kept_ms INTEGER NOT NULL, size INTEGER NOT NULL,
-		at TEXT, type TEXT, kind TEXT, workflow_id TEXT, format TEXT, content TEXT
-	) STRICT;
-	PRAGMA user_version = ${SCHEMA_VERSION};`;
-const COLUMNS = {
-	epoch: ['first', 'epoch'],
-	consumer: ['name', 'position', 'seen_ms'],
-	event: 'number epoch service_id kept_ms size at type kind workflow_id format content'.split(' '),
-} as const;
 
 export type EventTable = ReturnType<typeof openEventTable>;
 export type Row = Record<string, SQLInputValue>;
@@ -57,7 +42,6 @@ export function openEventTable(file: string) {
 	const database = attempted(() => new DatabaseSync(file), closeFiles);
 	const close = () => {
 		try {
-			if (database.isTransaction) database.exec('ROLLBACK');
 			// SQLite moves its log into the database when it closes: with flushes of its own.
 			database.exec('PRAGMA synchronous = FULL');
 		} finally {
@@ -98,44 +82,65 @@ export function openEventTable(file: string) {
 		if (onDisk) log = openSync(`${file}-wal`, 'a', 0o600);
 	}, close);
 
-	const tail = onDisk ? openEventTail(tailOf(file)) : null;
+	const tail = onDisk ? openEventTail(file) : null;
+	const recent = createRecentEvents();
+	/** The newest number in the database. */
+	let newest = 0;
+	/** Events in the database became older by this, which it does not know yet. */
+	let shiftedByMs = 0;
 	/** Whether the database, or its log, may hold contents. */
 	let holdsContents = true;
-	/** Whether ages were shifted since the last settling. */
-	let hasShifted = false;
-	/** Whether a power cut leaves the log that this process has found, under its name. */
-	let isLogFlushed = false;
+	/** Whether a power cut leaves the log that this process has found, under its name; and what was committed since. */
+	let isLogFlushed = !onDisk;
+	let isCommitFlushed = true;
+	let isCommitting = false;
 
-	/** All or nothing. One transaction of the database stays open until `settle`: until then the tail has what it did. */
+	function* flushLogFound(): Flushes {
+		yield log;
+		yield* flushNames(file);
+		isLogFlushed = true;
+	}
+
+	/** All or nothing; the next flush of the log makes it durable. */
 	const transaction = (write: () => void): void => {
-		if (!database.isTransaction) database.exec('BEGIN IMMEDIATE');
-		database.exec('SAVEPOINT step');
+		if (!isLogFlushed) runNow(flushLogFound());
+		database.exec('BEGIN IMMEDIATE');
 		try {
 			write();
-			database.exec('RELEASE step');
+			database.exec('COMMIT');
 		} catch (error) {
-			if (database.isTransaction) database.exec('ROLLBACK TO step; RELEASE step');
+			if (database.isTransaction) database.exec('ROLLBACK');
 			throw error;
 		}
-		if (!tail) database.exec('COMMIT');
+		isCommitFlushed = !onDisk;
+		newest = newestNumber();
 	};
 
 	/**
-	 * Everything so far is in the database, durably, and the tail is empty. Nothing else may be written meanwhile.
+	 * Everything so far is in the database, durably, and no longer in memory and the tail. What is stored meanwhile stays there.
 	 * @param cleans whether no content of deleted events stays in the database's log.
+	 * @param moves whether events come into the database. Default `false` for one in memory, which only drops what is deleted.
 	 */
-	function* settle(cleans = false): Flushes {
-		hasShifted = false;
-		if (database.isTransaction) {
-			holdsContents ||= run('SELECT 1 FROM event WHERE at IS NOT NULL LIMIT 1').all().length > 0;
-			if (!isLogFlushed) {
-				yield log;
-				yield* flushNames(file);
-				isLogFlushed = true;
-			}
-			database.exec('COMMIT');
-			yield log;
+	function* settle(cleans = false, moves = onDisk): Flushes {
+		isCommitting = true;
+		try {
+			const changes = recent.changes(moves);
+			const isChanged = changes.length > 0 || shiftedByMs !== 0;
+			if (isChanged && !isLogFlushed) yield* flushLogFound();
+			if (isChanged)
+				transaction(() => {
+					if (shiftedByMs !== 0) run('UPDATE event SET kept_ms = kept_ms + ? WHERE at IS NOT NULL', shiftedByMs).done();
+					changes.map(lineOf).forEach(perform);
+				});
+			holdsContents ||= changes.some(([name, added]) => name === 'add' && added.entry !== null);
+			recent.clear(moves);
+			shiftedByMs = 0;
+			tail?.turn();
+		} finally {
+			isCommitting = false;
 		}
+		if (!isCommitFlushed) yield log;
+		isCommitFlushed = true;
 		tail?.empty();
 		const isLong = onDisk && fstatSync(log).size > MAX_LOG_BYTES;
 		if (!onDisk || !(isLong || (cleans && holdsContents))) return;
@@ -145,8 +150,10 @@ export function openEventTable(file: string) {
 		yield main;
 		database.exec('PRAGMA wal_checkpoint(TRUNCATE)');
 		yield log;
-		holdsContents = totals().count > 0;
+		holdsContents = run('SELECT 1 FROM event WHERE at IS NOT NULL LIMIT 1').all().length > 0;
 	}
+
+	const newestNumber = () => Number(run('SELECT max(number) AS last FROM event').all()[0]?.['last'] ?? 0);
 
 	const positions = () =>
 		new Map(
@@ -155,16 +162,16 @@ export function openEventTable(file: string) {
 				.map(({ name, ...position }) => [String(name), position as unknown as Position]),
 		);
 
-	function perform([name, ...given]: Change): void {
-		if (name === 'add') run(insertInto('event'), ...(given as SQLInputValue[])).done();
+	function perform([name, ...given]: Line[number]): void {
+		if (name === 'add') run(INSERT.event, ...(given as SQLInputValue[])).done();
 		else if (name === 'setEpochs') setEpochs(given[0] as Epoch[]);
 		else if (name === 'setConsumers') setConsumers(new Map(given[0] as [string, Position][]));
 		else if (name === 'remove') remove(...(given as [number, number, number]));
 	}
 
 	/** Does again what a process had in the tail when it ended. Some of it may be in the database already. */
-	const replay = (lines: readonly Change[][]) => {
-		const { last } = totals();
+	const replay = (lines: readonly Line[]) => {
+		const last = newestNumber();
 		for (const change of lines.flat()) {
 			const [name, given] = change;
 			if (name === 'setConsumers') {
@@ -193,8 +200,11 @@ export function openEventTable(file: string) {
 	};
 
 	function setEpochs(epochs: readonly Epoch[]): void {
-		run('DELETE FROM epoch').done();
-		for (const { first, epoch } of epochs) run(insertInto('epoch'), first, epoch).done();
+		for (const { first, epoch } of epochs) run(INSERT.epoch, first, epoch).done();
+		run(
+			'DELETE FROM epoch WHERE first NOT IN (SELECT first FROM epoch ORDER BY first DESC LIMIT ?)',
+			MAX_EPOCHS,
+		).done();
 	}
 
 	function setConsumers(consumers: ReadonlyMap<string, Position>): void {
@@ -221,9 +231,9 @@ export function openEventTable(file: string) {
 
 	attempted(() => {
 		const lines = tail?.read() ?? [];
+		newest = newestNumber();
 		if (lines.length > 0) {
-			database.exec('BEGIN IMMEDIATE');
-			replay(lines);
+			transaction(() => replay(lines));
 			runNow(settle());
 		}
 		tail?.remove();
@@ -232,62 +242,68 @@ export function openEventTable(file: string) {
 		onDisk,
 		/** Whether it is time to settle: the next start would have much to do again, or the tail does not know of something. */
 		get isSettleDue() {
-			return hasShifted || (tail?.bytes ?? 0) > MAX_TAIL_BYTES;
+			return (onDisk && shiftedByMs !== 0) || (tail?.bytes ?? 0) > MAX_TAIL_BYTES;
+		},
+		/** Whether a settling has begun and has not committed yet. Nothing may be stored meanwhile. */
+		get isCommitting() {
+			return isCommitting;
 		},
 		/** All or nothing. At its end an event in it would survive a power cut, the rest the end of the process. */
 		*store(changes: readonly Change[]): Flushes {
 			if (changes.length === 0) return;
 			const flushes = changes.some(([name]) => name === 'add');
-			if (tail) yield* tail.append(changes, flushes);
-			transaction(() => changes.forEach(perform));
+			if (tail) yield* tail.append(changes.map(lineOf), flushes);
+			changes.forEach(recent.perform);
 		},
 		settle,
-		summary() {
-			// The content is needed only where an older agent has stored the id alone.
-			const messages = run(
+		summary: () => ({
+			...totals(),
+			epochs: run('SELECT first, epoch FROM epoch ORDER BY first').all() as unknown as Epoch[],
+			consumers: positions(),
+		}),
+		/** Of kept and deleted events, oldest first. The content is needed only where an older agent has stored the id alone. */
+		messages: () =>
+			run(
 				`SELECT service_id AS key, kind, iif(instr(service_id, '${KEY_SEPARATOR}'), NULL, content) AS content
 				FROM event WHERE service_id IS NOT NULL ORDER BY number`,
-			).all();
-			return {
-				...totals(),
-				epochs: run('SELECT first, epoch FROM epoch ORDER BY first').all() as unknown as Epoch[],
-				consumers: positions(),
-				/** Of kept and deleted events, oldest first. */
-				messages: messages as unknown as StoredMessage[],
-			};
-		},
+			).all() as unknown as StoredMessage[],
 		/** When the newest event was received, ISO 8601, also if it is deleted; `null` before the first. */
 		newestAt(): string | null {
-			const [newest] = run('SELECT at, kept_ms AS keptMs FROM event ORDER BY number DESC LIMIT 1').all();
-			if (!newest) return null;
-			return (newest['at'] as string | null) ?? new Date(Number(newest['keptMs'])).toISOString();
+			const found = recent.newest;
+			if (found) return found.entry?.at ?? new Date(found.keptMs).toISOString();
+			const [stored] = run('SELECT at, kept_ms AS keptMs FROM event ORDER BY number DESC LIMIT 1').all();
+			if (!stored) return null;
+			return (stored['at'] as string | null) ?? new Date(Number(stored['keptMs'])).toISOString();
 		},
-		/** Events after a number, oldest first. */
-		page: (after: number, limit: number) =>
-			run(
-				`SELECT epoch || '-' || number AS id, number, at, type, kind, workflow_id AS workflowId, format, content,
-					iif(instr(service_id, '${KEY_SEPARATOR}'), substr(service_id, 1, instr(service_id, '${KEY_SEPARATOR}') - 1), service_id) AS serviceId
+		/** Events after a number, oldest first; not one before the oldest kept one. */
+		page(after: number, limit: number): readonly Entry[] {
+			if (after >= newest) return recent.page(after, limit);
+			const stored = run(
+				`SELECT epoch || '-' || number AS id, number, at, type, kind, workflow_id AS workflowId, format, content, ${SERVICE_ID} AS serviceId
 				FROM event WHERE number > ? AND at IS NOT NULL ORDER BY number LIMIT ?`,
-				after,
-				limit,
-			).all() as unknown as Entry[],
+				...[after, limit],
+			).all();
+			return [...(stored as unknown as Entry[]), ...recent.page(after, limit - stored.length)];
+		},
 		/** The kept events after a number, oldest first; read as far as the caller iterates. */
-		kept: (after: number) =>
-			run(
-				'SELECT number, size, kept_ms AS keptMs FROM event WHERE number > ? AND at IS NOT NULL ORDER BY number',
-				after,
-			).each() as unknown as Iterable<KeptEvent>,
+		*kept(after: number): Iterable<KeptEvent> {
+			if (after < newest)
+				yield* run(
+					'SELECT number, size, kept_ms + ? AS keptMs FROM event WHERE number > ? AND at IS NOT NULL ORDER BY number',
+					...[shiftedByMs, after],
+				).each() as unknown as Iterable<KeptEvent>;
+			yield* recent.after(after);
+		},
 		/**
 		 * Deletes events and all that deleted ones have left of the same, so that nothing of them is in the database, its log or
 		 * the tail. The newest leaves its bare number: no number is given twice.
 		 * @returns how many of them were still kept.
 		 */
 		erase(matches: Erasure): number {
+			runNow(settle(false, true));
 			const going: Row[] = [];
 			const rows = run(
-				`SELECT epoch || '-' || number AS id, number, at, kind, format, content, kept_ms AS keptMs,
-					iif(instr(service_id, '${KEY_SEPARATOR}'), substr(service_id, 1, instr(service_id, '${KEY_SEPARATOR}') - 1), service_id) AS serviceId
-				FROM event`,
+				`SELECT epoch || '-' || number AS id, number, at, kind, format, content, kept_ms AS keptMs, ${SERVICE_ID} AS serviceId FROM event`,
 			).each();
 			for (const row of rows) {
 				const { number = 0, at = null } = row;
@@ -310,8 +326,8 @@ export function openEventTable(file: string) {
 		},
 		/** Makes all kept events older or younger. */
 		shiftAges(byMs: number): void {
-			transaction(() => run('UPDATE event SET kept_ms = kept_ms + ? WHERE at IS NOT NULL', byMs).done());
-			hasShifted = true;
+			recent.shiftAges(byMs);
+			shiftedByMs += byMs;
 		},
 		/** Events of a clock that was never set, or from the future, are taken as kept now. */
 		correctAges(earliestMs: number, nowMs: number): void {
@@ -320,22 +336,20 @@ export function openEventTable(file: string) {
 			transaction(() => run(`UPDATE event SET kept_ms = ?2 ${wrong}`, earliestMs, nowMs).done());
 		},
 		/** Takes everything over from another one; of its own only events with smaller numbers than `keepBefore` stay. */
-		takeOver(other: { rows(table: keyof typeof COLUMNS): Row[] }, keepBefore: number): void {
+		takeOver(other: { rows(table: keyof typeof COLUMNS): Row[]; changes(): Change[] }, keepBefore: number): void {
 			transaction(() => {
 				run('DELETE FROM event WHERE number >= ?', keepBefore).done();
 				run('DELETE FROM epoch WHERE first >= ?', keepBefore).done();
 				for (const table of ['epoch', 'consumer', 'event'] as const)
-					for (const row of other.rows(table)) run(insertInto(table), ...Object.values(row)).done();
+					for (const row of other.rows(table)) run(INSERT[table], ...Object.values(row)).done();
+				other.changes().map(lineOf).forEach(perform);
 			});
 			runNow(settle());
 		},
+		/** What the database does not have yet. */
+		changes: recent.changes,
 		/** Every row of a table. */
 		rows: (table: keyof typeof COLUMNS): Row[] => run(`SELECT ${COLUMNS[table].join(', ')} FROM ${table}`).all(),
-		/** What the tail has of a database that has lost it. */
-		replayFrom(other: { readonly lines: () => Change[][] }): void {
-			replay(other.lines());
-		},
-		lines: () => tail?.read() ?? [],
 		close() {
 			try {
 				runNow(settle());
@@ -366,7 +380,7 @@ export function moveToMemory(file: string): EventTable {
 	} catch (error) {
 		if (!isDamage(error)) throw error;
 	}
-	for (const log of ['', '-wal', '-tail']) rmSync(`${file}${log}`, { force: true });
+	for (const each of [file, `${file}-wal`, ...tailsOf(file)]) rmSync(each, { force: true });
 	return memory;
 }
 
@@ -378,8 +392,4 @@ function attempted<Result>(begin: () => Result, undo: () => void): Result {
 		undo();
 		throw error;
 	}
-}
-
-function insertInto(table: keyof typeof COLUMNS): string {
-	return `INSERT OR REPLACE INTO ${table} (${COLUMNS[table].join(', ')}) VALUES (${COLUMNS[table].map(() => '?').join(', ')})`;
 }

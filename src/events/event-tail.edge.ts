@@ -1,86 +1,93 @@
 /**
- * The newest changes of the events, in a file beside the database: appended and flushed before the database has them, so that an
- * event is safe after one flush, and gone again when it has them durably. Decides nothing about events; a line is one transaction.
+ * The newest changes of the events, in two files beside the database: appended and flushed before an event is handed on, so that it
+ * is safe after one flush, and gone again when the database has them durably. One file takes what comes while the other one is
+ * brought into the database. Decides nothing about events; a line is one transaction.
  */
 import { closeSync, ftruncateSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
+import type { Line } from './event-columns.ts';
 import { type Flushes, flushNames } from './flushing.edge.ts';
-import type { Change } from './transaction.ts';
 
-export interface EventTail {
-	/** Bytes in it now. */
-	readonly bytes: number;
-	/** Adds what one transaction will do. @param flushes whether it has to survive a power cut from then on. */
-	append(changes: readonly Change[], flushes: boolean): Flushes;
-	/** The changes since it was empty, as far as they are whole. */
-	read(): Change[][];
-	/** The database has it all. */
-	empty(): void;
-	/** Removes the file. */
-	remove(): void;
-	close(): void;
-}
-
-/** The name of the file, from that of the database. */
-export const tailOf = (databaseFile: string) => `${databaseFile}-tail`;
+/** The names of the files, from that of the database. */
+export const tailsOf = (databaseFile: string) => [`${databaseFile}-tail`, `${databaseFile}-tail2`];
 
 /** Makes no file before the first change. Every function may throw the system's errors. */
-export function openEventTail(file: string): EventTail {
+export function openEventTail(databaseFile: string) {
 	const { crc32 } = process.getBuiltinModule('node:zlib');
-	let open: number | null = null;
-	let bytes = 0;
+	const files = tailsOf(databaseFile).map((file) => ({ file, open: null as number | null, bytes: 0 }));
+	let [active, other] = files as [(typeof files)[0], (typeof files)[0]];
+	/** In each line: tells which file is the older one. */
+	let turns = 0;
 
-	const read = (): Change[][] => {
+	function* linesOf({ file }: { readonly file: string }): Iterable<readonly [turn: number, ...Line]> {
 		let text: string;
 		try {
 			text = readFileSync(file, 'utf8');
 		} catch (error) {
-			if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+			if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
 			throw error;
 		}
-		const found: Change[][] = [];
 		for (const line of text.split('\n')) {
 			const [sum = '', ...rest] = line.split(' ');
-			const changes = rest.join(' ');
+			const content = rest.join(' ');
 			// Cut off on the way to the disk: nothing after it was ever promised.
-			if (line === '' || sum !== crc32(changes).toString(16)) break;
-			found.push(JSON.parse(changes));
+			if (line === '' || sum !== crc32(content).toString(16)) return;
+			const found = JSON.parse(content);
+			yield typeof found[0] === 'number' ? found : [0, ...found];
 		}
-		return found;
-	};
+	}
 
-	const close = () => {
-		if (open !== null) closeSync(open);
-		open = null;
-	};
+	function close(): void {
+		for (const each of files) {
+			if (each.open !== null) closeSync(each.open);
+			each.open = null;
+		}
+	}
 	return {
+		/** Bytes that came since the last turn. */
 		get bytes() {
-			return bytes;
+			return active.bytes;
 		},
-		*append(changes, flushes) {
-			const text = JSON.stringify(changes);
-			const line = Buffer.from(`${crc32(text).toString(16)} ${text}\n`);
-			const isNew = open === null;
-			const into = open ?? openSync(file, 'a', 0o600);
-			open = into;
+		/** Adds what one transaction will do. @param flushes whether it has to survive a power cut from then on. */
+		*append(changes: Line, flushes: boolean): Flushes {
+			const to = active;
+			const text = Buffer.from(JSON.stringify([turns, ...changes]));
+			const line = Buffer.concat([Buffer.from(`${crc32(text).toString(16)} `), text, Buffer.from('\n')]);
+			const isNew = to.open === null;
+			const into = to.open ?? openSync(to.file, 'a', 0o600);
+			to.open = into;
 			try {
 				if (isNew) ftruncateSync(into);
-				if (isNew) yield* flushNames(file);
+				if (isNew) yield* flushNames(to.file);
 				for (let written = 0; written < line.length; ) written += writeSync(into, line, written);
 				if (flushes) yield into;
-				bytes += line.length;
+				to.bytes += line.length;
 			} catch (error) {
-				ftruncateSync(into, bytes);
+				ftruncateSync(into, to.bytes);
 				throw error;
 			}
 		},
-		read,
-		empty() {
-			if (open !== null && bytes > 0) ftruncateSync(open);
-			bytes = 0;
+		/** The changes since it was empty, as far as they are whole. */
+		read(): Line[] {
+			const lines = files.flatMap((each) => [...linesOf(each)]);
+			return lines.sort(([one], [another]) => one - another).map(([, ...changes]) => changes);
 		},
-		remove() {
+		/** What comes from now on goes to the other file. */
+		turn(): void {
+			[active, other] = [other, active];
+			turns += 1;
+		},
+		/** The database has everything from before the turn. */
+		empty(): void {
+			if (other.open !== null && other.bytes > 0) ftruncateSync(other.open);
+			other.bytes = 0;
+		},
+		/** Removes the files. */
+		remove(): void {
 			close();
-			rmSync(file, { force: true });
+			for (const each of files) {
+				rmSync(each.file, { force: true });
+				each.bytes = 0;
+			}
 		},
 		close,
 	};

@@ -42,7 +42,7 @@ export function sizeOf(entry: Entry): number {
 }
 
 /** Epochs whose ids are still understood; to the owner of an older one everything is new. */
-const MAX_EPOCHS = 128;
+export const MAX_EPOCHS = 128;
 
 export interface Epoch {
 	/** Number of its first event. */

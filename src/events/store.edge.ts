@@ -2,14 +2,14 @@
  * The durable inbox: events in an SQLite file, in order, until every named consumer has acknowledged them or they are too
  * old or too many. Falls back to memory while the disk cannot take them, and says so. Never reads a content, never hands
  * an event on before it is flushed, writes nothing while nothing happens. One group of events is on its way to the disk at a
- * time; what arrives meanwhile is the next one.
+ * time; what arrives meanwhile is the next one. A clean-up goes on beside it.
  *
  * Ids are `epoch-number`: numbers go on over restarts, the epoch is new for each run that appends. So even a disk that
  * loses what it has confirmed cannot bring back an id that an application has seen.
  *
- * In the directory: `events.db`, `events.db-wal` and `events.db-tail` beside it, and `events.db.corrupt-<time>` for damaged ones. What is
- * deleted is overwritten in the first and cut off the others within `cleanAfterMs`; blocks that a file system or a flash
- * disk has put aside meanwhile are out of reach.
+ * In the directory: `events.db`; `events.db-wal`, `events.db-tail` and `events.db-tail2` beside it; `events.db.corrupt-<time>` for
+ * damaged ones. Deleted contents are overwritten in the first and cut off the others within `cleanAfterMs`; blocks that a file
+ * system or a flash disk has put aside meanwhile are out of reach.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -18,6 +18,7 @@ import { EARLIEST_CLOCK_MS } from '../base/durations.ts';
 import { AgentError } from '../base/errors.ts';
 import { createConsumers } from './consumers.ts';
 import {
+	attempt,
 	damagedNotice,
 	dropQuarantined,
 	EVENTS_FILE,
@@ -26,12 +27,12 @@ import {
 	unerased,
 	unwritableNotice,
 } from './damaged-events.edge.ts';
-import { rememberMessages } from './duplicates.ts';
+import { keyOf, rememberMessages } from './duplicates.ts';
 import { type Entry, idOf, numberOf, sizeOf } from './event.ts';
 import type { DurableEventStore, EventStoreOptions } from './event-store-types.ts';
 import { type EventTable, IN_MEMORY, moveToMemory, openEventTable } from './event-table.edge.ts';
 import { createFlushing, type Flushes } from './flushing.edge.ts';
-import { decideTransaction, type Extent, type KeptEvent } from './transaction.ts';
+import { decideTransaction, type Extent, type KeptEvent, type StoredEvent } from './transaction.ts';
 
 export type { Consumer, DurableEventStore, EventStore, EventStoreOptions } from './event-store-types.ts';
 
@@ -52,6 +53,8 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	const listeners = new Set<(entries: readonly Entry[]) => void>();
 	const consumers = createConsumers(wallMs, () => bounds.maxAgeMs);
 	const duplicates = rememberMessages(REMEMBERED_EVENTS);
+	/** Whether what the table has to tell duplicates is read. A start does without. */
+	let isLoaded = false;
 	let eventTable: EventTable | null = null;
 	let isAbsent = false;
 	let closed = false;
@@ -59,8 +62,10 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	let extent: Extent = { epochs: [], last: 0, first: 0, count: 0, bytes: 0 };
 	/** Numbers below this belong to events of earlier runs that this one could not read. */
 	let base = 0;
-	const flushing = createFlushing();
-	let pending: Entry[] = [];
+	const [storing, settling] = [createFlushing(), createFlushing()];
+	/** Also while a group that has failed is tried again. */
+	let isStoring = false;
+	let pending: StoredEvent[] = [];
 	let pendingBytes = 0;
 	/** The newest number that was given. */
 	let given = 0;
@@ -82,7 +87,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			dropQuarantined(directory, (suffix) => !durable || wallMs() - (Date.parse(suffix) || 0) > bounds.maxAgeMs);
 			adopt(durable ? openEventTable(file) : existsSync(file) ? moveToMemory(file) : openEventTable(IN_MEMORY));
 		} catch (error) {
-			fallBack(error);
+			fallBack(null, error);
 		}
 		return eventTable;
 	}
@@ -93,10 +98,10 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			const now = wallMs();
 			// They would be too old at once, or never.
 			if (now > EARLIEST_CLOCK_MS) opened.correctAges(EARLIEST_CLOCK_MS, now);
-			const { messages, consumers: positions, ...held } = opened.summary();
+			const { consumers: positions, ...held } = opened.summary();
 			const last = Math.max(extent.last, held.last);
 			extent = { ...held, last, first: held.first ?? last + 1 };
-			duplicates.load(messages);
+			isLoaded = false;
 			consumers.load(positions, last);
 		} catch (error) {
 			attempt(() => opened.close());
@@ -108,8 +113,11 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 
 	// ---- When the disk fails, and when it is well again ----
 
-	function fallBack(error: unknown): void {
-		const failed = eventTable;
+	function fallBack(failed: EventTable | null, error: unknown): void {
+		// What is under way ends first. It fails as well, and may have seen to it.
+		settling.finish();
+		storing.finish();
+		if (eventTable !== failed) return;
 		eventTable = null;
 		const memory = openEventTable(IN_MEMORY);
 		if (isDamage(error)) {
@@ -124,12 +132,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 				return;
 			}
 		}
-		const isRescued =
-			failed !== null &&
-			attempt(() => {
-				memory.takeOver(failed, 0);
-				memory.replayFrom(failed);
-			});
+		const isRescued = failed !== null && attempt(() => memory.takeOver(failed, 0));
 		attempt(() => failed?.close());
 		// Events that cannot be read now may be readable later, and then precede those that arrive meanwhile.
 		if (failed === null && existsSync(file))
@@ -175,42 +178,45 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	function begin(): void {
 		cancelFlush?.();
 		cancelFlush = null;
-		if (flushing.isBusy) return;
+		if (isStoring) return;
 		const on = grouped < asked ? ready(true) : eventTable;
-		if (on && (isCleanDue() || on.isSettleDue)) settle(on);
-		else if (grouped < asked) storeGroup();
+		if (on && !settling.isBusy && (isCleanDue() || on.isSettleDue)) settle(on);
+		if (isStoring || eventTable?.isCommitting) return;
+		if (grouped < asked) storeGroup();
 		else plan();
 	}
 
 	/** Stores everything on this thread. */
 	function finish(): void {
 		begin();
-		flushing.finish();
+		settling.finish();
+		storing.finish();
+		settling.finish();
 	}
 
 	/** Hands on what waits, once it is stored. */
 	function storeGroup(): void {
 		const [batch, upTo] = [pending, asked];
-		[pending, pendingBytes, grouped] = [[], 0, upTo];
-		const tryToStore = (tries: number) =>
-			flushing.start(store(batch), (error) => {
+		[pending, pendingBytes, grouped, isStoring] = [[], 0, upTo, true];
+		const tryToStore = (tries: number, on = ready(true)) =>
+			storing.start(store(on, batch), (error) => {
 				if (error !== null) {
 					// A damaged file is followed by a new one, that one by memory.
 					if (tries > 2) throw error;
-					fallBack(error);
+					fallBack(on, error);
 					return tryToStore(tries + 1);
 				}
-				stored = upTo;
+				[stored, isStoring] = [upTo, false];
 				while (waiting[0] && waiting[0].asked <= stored) waiting.shift()?.resolve();
-				if (batch.length > 0) for (const listener of listeners) listener(batch);
+				const entries = batch.map(({ entry }) => entry as Entry);
+				if (batch.length > 0) for (const listener of listeners) listener(entries);
 				begin();
 			});
 		tryToStore(1);
 	}
 
 	/** One transaction: the events, the consumers' positions, and what may go now. */
-	function* store(batch: readonly Entry[]): Flushes {
-		const on = ready(true);
+	function* store(on: EventTable | null, batch: readonly StoredEvent[]): Flushes {
 		if (!on) return;
 		const nowMs = wallMs();
 		const stepMs = Math.round(nowMs - monotonicMs() - clockOffsetMs);
@@ -241,8 +247,8 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	function settle(on: EventTable): void {
 		const cleans = isCleanDue();
 		if (cleans) uncleanSinceMs = null;
-		flushing.start(on.settle(cleans), (error) => {
-			if (error !== null) fallBack(error);
+		settling.start(on.settle(cleans), (error) => {
+			if (error !== null) fallBack(on, error);
 			begin();
 		});
 	}
@@ -252,7 +258,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	/** One timer for the next thing that is due; none while nothing is. */
 	function plan(): void {
 		cancelWake();
-		if (closed || !eventTable || flushing.isBusy) return;
+		if (closed || !eventTable) return;
 		const now = monotonicMs();
 		const due = [Number.POSITIVE_INFINITY];
 		if (uncleanSinceMs !== null) due.push(uncleanSinceMs + cleanAfterMs() - now);
@@ -281,9 +287,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		try {
 			return look(open);
 		} catch (error) {
-			// A group that is under way fails as well, and may see to it.
-			flushing.finish();
-			if (eventTable === open) fallBack(error);
+			fallBack(open, error);
 			return eventTable ? look(eventTable) : nothing;
 		}
 	}
@@ -292,11 +296,17 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		append(incoming, overlaps) {
 			if (closed) throw new AgentError('internal', 'The event store is closed.');
 			ready(true);
-			if (!duplicates.isNew(incoming, overlaps)) return null;
+			const key = keyOf(incoming);
+			if (key !== null && !isLoaded) {
+				duplicates.load(read((on) => on.messages(), []));
+				isLoaded = true;
+			}
+			if (!duplicates.isNew(key, overlaps)) return null;
 			given = Math.max(given, extent.last) + 1;
 			const entry: Entry = { ...incoming, number: given, id: `${epoch}-${given}` };
-			pending.push(entry);
-			pendingBytes += sizeOf(entry);
+			const size = sizeOf(entry);
+			pending.push({ number: given, size, keptMs: 0, epoch, key, entry });
+			pendingBytes += size;
 			soon();
 			return entry;
 		},
@@ -387,13 +397,4 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 function oldestAfter(on: EventTable, number: number): KeptEvent | null {
 	for (const event of on.kept(number)) return event;
 	return null;
-}
-
-function attempt(step: () => void): boolean {
-	try {
-		step();
-		return true;
-	} catch {
-		return false;
-	}
 }

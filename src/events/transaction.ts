@@ -1,10 +1,14 @@
 /** Decides what one transaction of the event store does: the new events, the consumers' positions, and which events go. Pure. */
-import { keyOf } from './duplicates.ts';
-import { type Entry, type Epoch, sizeOf, withEpoch } from './event.ts';
+import { type Entry, type Epoch, withEpoch } from './event.ts';
 import type { EventStoreOptions } from './event-store-types.ts';
 
-/** A step of a transaction, by its name and what the table gets; JSON. */
-export type Change = readonly [name: 'add' | 'setEpochs' | 'setConsumers' | 'remove', ...given: unknown[]];
+/** A step of a transaction, by its name and what it is about. */
+export type Change =
+	| readonly ['add', StoredEvent]
+	| readonly ['setEpochs', readonly Epoch[]]
+	| readonly ['setConsumers', readonly (readonly [string, Position])[]]
+	/** Events from `first`, the oldest kept one, up to `upTo` are deleted; those after `forgotten` leave what tells their duplicates. */
+	| readonly ['remove', first: number, upTo: number, forgotten: number];
 
 export interface Position {
 	/** Number of the last acknowledged event; 0 before the first. */
@@ -14,8 +18,19 @@ export interface Position {
 
 export interface KeptEvent {
 	readonly number: number;
+	/** As `sizeOf` counts; 0 once it is deleted. */
 	readonly size: number;
+	/** Since when it is kept; once it is deleted, when it was received. Milliseconds since 1970. */
 	readonly keptMs: number;
+}
+
+/** An event, or what a deleted one has left. */
+export interface StoredEvent extends KeptEvent {
+	readonly epoch: string;
+	/** Tells its duplicates; `null` for one that has no id of the service. */
+	readonly key: string | null;
+	/** `null` once it is deleted. */
+	readonly entry: Entry | null;
 }
 
 /** What the table holds. */
@@ -24,7 +39,7 @@ export interface Extent {
 	/** The newest number that is stored, and the oldest that can be. */
 	readonly last: number;
 	readonly first: number;
-	/** Of the events that are kept, as {@link sizeOf}. */
+	/** Of the events that are kept, as `sizeOf` counts. */
 	readonly count: number;
 	readonly bytes: number;
 }
@@ -39,7 +54,7 @@ export function decideTransaction(
 	extent: Extent,
 	now: {
 		readonly kept: Iterable<KeptEvent>;
-		readonly batch: readonly Entry[];
+		readonly batch: readonly StoredEvent[];
 		readonly positions: ReadonlyMap<string, Position> | null;
 		readonly acknowledged: number;
 		readonly epoch: string;
@@ -49,14 +64,14 @@ export function decideTransaction(
 	},
 ): { readonly changes: readonly Change[]; readonly extent: Extent } {
 	const { kept, batch, positions, acknowledged, epoch, bounds, remembered, nowMs } = now;
-	const added = batch.filter(({ number }) => number > extent.last);
+	const added = batch.filter(({ number }) => number > extent.last).map((event) => ({ ...event, keptMs: nowMs }));
 	const last = added.at(-1)?.number ?? extent.last;
 	const epochs = added[0] ? withEpoch(extent.epochs, epoch, added[0].number) : extent.epochs;
 	let count = extent.count + added.length;
-	let bytes = added.reduce((sum, entry) => sum + sizeOf(entry), extent.bytes);
+	let bytes = added.reduce((sum, { size }) => sum + size, extent.bytes);
 	let upTo = extent.first - 1;
 	// The newest is never too many.
-	for (const event of keptAnd(kept, added, nowMs)) {
+	for (const event of keptAnd(kept, added)) {
 		const isTooMany = count > 1 && (count > bounds.maxCount || bytes > bounds.maxBytes);
 		const isDone = event.number <= acknowledged;
 		if (!isTooMany && !isDone && event.keptMs + bounds.maxAgeMs > nowMs) break;
@@ -66,20 +81,13 @@ export function decideTransaction(
 	}
 	const changes: Change[] = [];
 	if (epochs !== extent.epochs) changes.push(['setEpochs', epochs]);
-	for (const entry of added) changes.push(addition(entry, nowMs));
+	for (const event of added) changes.push(['add', event]);
 	if (positions) changes.push(['setConsumers', [...positions]]);
 	if (upTo >= extent.first) changes.push(['remove', extent.first, upTo, last - remembered]);
 	return { changes, extent: { epochs, last, first: Math.max(extent.first, upTo + 1), count, bytes } };
 }
 
-function* keptAnd(kept: Iterable<KeptEvent>, added: readonly Entry[], keptMs: number): Iterable<KeptEvent> {
+function* keptAnd(kept: Iterable<KeptEvent>, added: readonly KeptEvent[]): Iterable<KeptEvent> {
 	yield* kept;
-	for (const entry of added) yield { number: entry.number, size: sizeOf(entry), keptMs };
-}
-
-/** The columns of a new event, in their order. */
-function addition(entry: Entry, keptMs: number): Change {
-	const { id, number, at, type, kind, workflowId, format, content } = entry;
-	const epoch = id.slice(0, id.lastIndexOf('-'));
-	return ['add', number, epoch, keyOf(entry), keptMs, sizeOf(entry), at, type, kind, workflowId, format, content];
+	yield* added;
 }

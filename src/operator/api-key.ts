@@ -1,7 +1,7 @@
 /** `idv apikey create`: makes an API key once, under the first of the known paths that the service has. */
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
-import { printJson, printLine, printTable, printWarning, untilTime } from '../cli/output.ts';
+import { type Shell, untilTime } from '../cli/output.ts';
 import { readStandardInput } from '../cli/prompts.ts';
 import { type ApiKeyRequest, apiKeyRequestSchema, KNOWN_PERMISSIONS, KNOWN_RESOURCES } from '../protocol/api-key.ts';
 import { ENDPOINTS } from '../protocol/endpoints.ts';
@@ -42,10 +42,10 @@ const PURPOSE_OF_CODE: Purpose = {
 	needs: 'a new code whose issuer holds all the permissions of the key',
 };
 
-export async function createApiKey(flags: ApiKeyFlags): Promise<void> {
+export async function createApiKey(shell: Shell, flags: ApiKeyFlags): Promise<void> {
 	const request = checkRequest(flags);
-	checkPlaceForSecret('The API key', { json: flags.json, out: flags.out });
-	const target = await (flags.codeFile === undefined ? resolveTarget(flags, process.env) : targetOfCode(flags));
+	checkPlaceForSecret(shell, 'The API key', { out: flags.out });
+	const target = await (flags.codeFile === undefined ? resolveTarget(shell, flags) : targetOfCode(shell, flags));
 	const { made: key, path } = await saveSecret(
 		flags.out,
 		() => create(target, request),
@@ -53,16 +53,16 @@ export async function createApiKey(flags: ApiKeyFlags): Promise<void> {
 	);
 	const warnings = warningsOf(key);
 	const { token, ...rest } = key;
-	if (flags.json) return printJson({ ...rest, ...(path === null ? { token } : { file: path }), warnings });
-	printLine(`Created API key ${key.name}.\n`);
-	printTable([
+	if (shell.isJson) return shell.json({ ...rest, ...(path === null ? { token } : { file: path }), warnings });
+	shell.line(`Created API key ${key.name}.\n`);
+	shell.table([
 		...(key.id === null ? [] : [['Id', key.id]]),
 		path === null ? ['Key', token] : ['Saved', path],
 		['Permissions', key.permissions.join(', ')],
 		['Expires', key.expiresAt === null ? 'never' : untilTime(key.expiresAt)],
 	]);
-	if (path === null) printLine('\nThe key is shown only now: store it with your other secrets.');
-	for (const warning of warnings) printWarning(warning);
+	if (path === null) shell.line('\nThe key is shown only now: store it with your other secrets.');
+	for (const warning of warnings) shell.warn(warning);
 }
 
 /** @throws AgentError `usage` naming the flag. */
@@ -106,15 +106,16 @@ export function nearMiss(permission: string): string | null {
 
 /** The service and Short Token of a code. A link names its service; another one than --url is refused. */
 export async function targetOfCode(
+	shell: Shell,
 	flags: TargetFlags & Pick<ApiKeyFlags, 'codeFile'>,
 ): Promise<Target & { readonly workflowId: string | null }> {
-	const { codeFile = '-', url = process.env['IDV_URL'], caFile = process.env['IDV_CA_FILE'] } = flags;
+	const { codeFile = '-', url = shell.env['IDV_URL'], caFile = shell.env['IDV_CA_FILE'] } = flags;
 	if (flags.authorizationFile !== undefined)
 		throw new AgentError('usage', 'Both --code-file and --authorization-file were given.', {
 			remedy: 'Use one of them.',
 		});
 	const isInput = codeFile === '-';
-	const text = await (isInput ? readStandardInput(MAX_CODE_LENGTH) : readSecretFile(codeFile));
+	const text = await (isInput ? readStandardInput(shell, MAX_CODE_LENGTH) : readSecretFile(codeFile));
 	const code = readPairingCode(text.replace(/^\s*Token\s+/i, ''));
 	const from = isInput ? 'standard input' : codeFile;
 	if (code.kind === 'notACode')
@@ -128,7 +129,7 @@ export async function targetOfCode(
 			remedy: 'Leave --url out, or use a code of that service.',
 		});
 	const authorization = { scheme: 'Token', credential: code.token } as const;
-	return { baseUrl, authorization, credentialFrom: from, caFile, workflowId: code.workflowId };
+	return { baseUrl, authorization, credentialFrom: from, caFile, env: shell.env, workflowId: code.workflowId };
 }
 
 /** A next path is not a retry: where the one before does not exist, nothing was created. */

@@ -1,6 +1,6 @@
 /** `idv device connect`: registers a device in its place, and hands the Connection on for provisioning. */
 import { AgentError } from '../base/errors.ts';
-import { printJson, printLine, printTable, untilTime } from '../cli/output.ts';
+import { type Shell, untilTime } from '../cli/output.ts';
 import { type DeviceConnectionRequest, deviceConnectionRequestSchema } from '../protocol/device-connection.ts';
 import { checkPlaceForSecret, saveSecret } from './secret-output.ts';
 import { inOperatorsWords, type Purpose, withClient } from './service-call.ts';
@@ -22,10 +22,10 @@ const PURPOSE: Purpose = {
 	needs: 'Basic, Bearer, an API key with ephemeral_device:write, or a Short Token',
 };
 
-export async function connectDevice(flags: DeviceFlags): Promise<void> {
+export async function connectDevice(shell: Shell, flags: DeviceFlags): Promise<void> {
 	const request = checkRequest(flags);
-	checkPlaceForSecret('The Connection', { json: flags.json, out: flags.out });
-	const target = await resolveTarget(flags, process.env);
+	checkPlaceForSecret(shell, 'The Connection', { out: flags.out });
+	const target = await resolveTarget(shell, flags);
 	const { made, path } = await saveSecret(
 		flags.out,
 		() => register(target, request, flags.tokenPointer),
@@ -34,13 +34,13 @@ export async function connectDevice(flags: DeviceFlags): Promise<void> {
 	const { token, expiresAt } = made;
 	const { deviceId, workflowId } = request;
 	const told = { baseUrl: target.baseUrl, deviceId, workflowId, expiresAt };
-	if (flags.json) return printJson({ ...told, ...(path === null ? { connection: token } : { file: path }) });
-	printLine(`Registered ${deviceId} for workflow ${workflowId}.\n`);
-	printTable([
+	if (shell.isJson) return shell.json({ ...told, ...(path === null ? { connection: token } : { file: path }) });
+	shell.line(`Registered ${deviceId} for workflow ${workflowId}.\n`);
+	shell.table([
 		path === null ? ['Connection', token] : ['Saved', path],
 		['Expires', expiresAt === null ? 'it does not say' : untilTime(expiresAt)],
 	]);
-	printLine(
+	shell.line(
 		`\nOn the device set baseUrl ${target.baseUrl}, deviceId ${deviceId}, workflowId ${workflowId}, and name the file with the Connection in credential.connectionFile.`,
 	);
 }

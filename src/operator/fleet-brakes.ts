@@ -1,4 +1,5 @@
 /** The flags of `check`, `sign` and `next-ring` that stop a slip, and the files that they name. */
+
 import { AgentError } from '../base/errors.ts';
 import { errnoOf } from '../base/files.edge.ts';
 import { applyBrakes, type Brakes } from '../fleet/brakes.ts';

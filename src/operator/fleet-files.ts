@@ -2,10 +2,13 @@
  * Plan and key files as an operator has them on a disk. Every problem is named with file, line and path; nothing is written
  * here but whole files, and a key is never shown.
  */
+
 import { createPrivateKey, type KeyObject } from 'node:crypto';
+import { stat } from 'node:fs/promises';
 import { AgentError, type ErrorCode } from '../base/errors.ts';
 import { inWords, readBytes } from '../base/files.edge.ts';
 import { findJsonPlaces, lineAndColumn, pointerOf } from '../base/json-text.ts';
+import type { Shell } from '../cli/output.ts';
 import { checkLimits, checkPlan, type Finding } from '../fleet/lint.ts';
 import { MAX_PLAN_BYTES } from '../fleet/terms.ts';
 import { importPublicKey, type ReadPlan, readPlan } from '../fleet/verify-plan.runner.ts';
@@ -79,8 +82,9 @@ export function checkPublicKeys(given: readonly string[]): string[] {
 }
 
 /** @throws AgentError `fleet-key-invalid`, without a word of what is in the file. */
-export async function readPrivateKey(file: string): Promise<KeyObject> {
+export async function readPrivateKey(shell: Shell, file: string): Promise<KeyObject> {
 	const text = await readBounded(file, MAX_KEY_BYTES, 'fleet-key-invalid', 'key');
+	warnIfOpen(shell, file, await stat(file));
 	let key: KeyObject;
 	try {
 		key = createPrivateKey({ key: Buffer.from(text), format: 'pem' });
@@ -95,9 +99,7 @@ export async function readPrivateKey(file: string): Promise<KeyObject> {
 /** A whole file, if it is not too large. */
 export async function readBounded(file: string, maxBytes: number, code: ErrorCode, what: string): Promise<Uint8Array> {
 	try {
-		return await readBytes(file, maxBytes, {
-			inspect: (stat) => (what === 'key' ? warnIfOpen(file, stat) : undefined),
-		});
+		return await readBytes(file, maxBytes);
 	} catch (cause) {
 		throw new AgentError(code, `The ${what} file ${file} cannot be read: ${inWords(cause)}.`, {
 			remedy: 'Name a file that is there and that this user may read.',

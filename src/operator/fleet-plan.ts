@@ -1,7 +1,7 @@
 /** `idv fleet keygen`, `check`, `sign` and `diff`: keys and plans on an operator's machine. Asks no service. */
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 import { AgentError, EXIT } from '../base/errors.ts';
-import { counted, type OutputFlags, printJson, printLine, printTable, printWarning } from '../cli/output.ts';
+import { counted, type Shell } from '../cli/output.ts';
 import { asAssigned } from '../fleet/brakes.ts';
 import { isEnvelope, PLAN_PAYLOAD_TYPE, type PlanEnvelope, signedBytes } from '../fleet/plan-format.ts';
 import { diffPlans, previewPlan } from '../fleet/preview.ts';
@@ -14,30 +14,31 @@ import { groupRows } from './fleet-preview.ts';
 import { readInventory } from './inventory.ts';
 import { replaceFile, saveSecret } from './secret-output.ts';
 
-export async function makeFleetKey(flags: OutputFlags & { readonly out: string }): Promise<void> {
+export async function makeFleetKey(shell: Shell, flags: { readonly out: string }): Promise<void> {
 	const make = async () => generateKeyPairSync('ed25519').privateKey;
 	const { made, path } = await saveSecret(flags.out, make, (key) => key.export({ format: 'pem', type: 'pkcs8' }));
 	const publicKey = formatPublicKey(made);
-	if (flags.json) return printJson({ file: path, publicKey });
-	printTable([
+	if (shell.isJson) return shell.json({ file: path, publicKey });
+	shell.table([
 		['Private key', `${path} (mode 0600; its holder can move the fleet)`],
 		['Public key', publicKey],
 	]);
-	printLine('\nGive every device the public key: fleet.publicKeys in its settings.');
+	shell.line('\nGive every device the public key: fleet.publicKeys in its settings.');
 }
 
 export async function checkFleetPlan(
-	flags: OutputFlags & BrakeFlags & { readonly publicKey?: readonly string[] },
+	shell: Shell,
+	flags: BrakeFlags & { readonly publicKey?: readonly string[] },
 	file: string,
 ): Promise<void> {
 	const read = await withBrakes(await readPlanFile(file, checkPublicKeys(flags.publicKey ?? [])), flags);
 	const { plan, isSigned, verifiedBy, findings } = read;
 	const errors = findings.filter(({ level }) => level === 'error');
-	if (errors.length > 0) process.exitCode = EXIT.badData;
-	if (flags.json) {
+	if (errors.length > 0) shell.caller.exitCode = EXIT.badData;
+	if (shell.isJson) {
 		const { format, fleet = null, epoch = 0, revision, validUntil = null, rules, spreadSeconds } = plan;
 		const said = { file, format, fleet, epoch, revision, validUntil, rules: rules.length, spreadSeconds };
-		return printJson({ ...said, isSigned, verifiedBy, findings });
+		return shell.json({ ...said, isSigned, verifiedBy, findings });
 	}
 	const signature = verifiedBy ? 'signed by this key' : isSigned ? 'signed, not verified (--public-key)' : 'not signed';
 	const rules = counted(plan.rules.length, 'rule');
@@ -47,29 +48,30 @@ export async function checkFleetPlan(
 		`revision ${plan.revision}`,
 		...(plan.validUntil === undefined ? [] : [`valid until ${plan.validUntil}`]),
 	].join(', ');
-	printLine(`${file}: ${name}, ${rules}, spread over ${plan.spreadSeconds} s, ${signature}.`);
+	shell.line(`${file}: ${name}, ${rules}, spread over ${plan.spreadSeconds} s, ${signature}.`);
 	for (const { level, place, message } of findings)
-		printLine(`${level === 'error' ? 'Error' : 'Note'}: ${place}: ${message}`);
-	if (errors.length === 0) printLine('Nothing is wrong with it.');
+		shell.line(`${level === 'error' ? 'Error' : 'Note'}: ${place}: ${message}`);
+	if (errors.length === 0) shell.line('Nothing is wrong with it.');
 }
 
 /** A signed plan gets one more signature: so a fleet changes its key without a moment in which a device trusts none. */
 export async function signFleetPlan(
-	flags: OutputFlags & BrakeFlags & { readonly key: string; readonly out?: string },
+	shell: Shell,
+	flags: BrakeFlags & { readonly key: string; readonly out?: string },
 	file: string,
 ): Promise<void> {
-	const key = await readPrivateKey(flags.key);
+	const key = await readPrivateKey(shell, flags.key);
 	const bare = await readPlanFile(file);
 	const read = await withBrakes(bare, flags);
 	refuseErrors(read);
 	const { text, publicKey, signatures } = signPayload(read.payload, key, envelopeIn(read.bytes), file);
 	for (const finding of read.findings)
-		if (!bare.findings.includes(finding)) printWarning(`${finding.place}: ${finding.message}`);
-	if (flags.out === undefined) return void process.stdout.write(text);
+		if (!bare.findings.includes(finding)) shell.warn(`${finding.place}: ${finding.message}`);
+	if (flags.out === undefined) return void shell.caller.stdout.write(text);
 	const path = await replaceFile(flags.out, text, 0o644);
 	const { revision } = read.plan;
-	if (flags.json) return printJson({ file: path, revision, publicKey, signatures });
-	printTable([
+	if (shell.isJson) return shell.json({ file: path, revision, publicKey, signatures });
+	shell.table([
 		['Saved', path],
 		['Revision', String(revision)],
 		['Signed by', publicKey],
@@ -105,7 +107,8 @@ function envelopeIn(bytes: Uint8Array): PlanEnvelope | null {
 }
 
 export async function diffFleetPlans(
-	flags: OutputFlags & { readonly inventory?: string },
+	shell: Shell,
+	flags: { readonly inventory?: string },
 	oldFile: string,
 	newFile: string,
 ): Promise<void> {
@@ -114,15 +117,15 @@ export async function diffFleetPlans(
 	const preview = flags.inventory === undefined ? null : await previewChange(before.plan, after.plan, flags.inventory);
 	const isTaken = comparePlans(after.plan, before.plan) > 0;
 	const isSame = before.digest === after.digest;
-	if (flags.json) return printJson({ differences, isTaken: isTaken || isSame, ...(preview && { preview }) });
-	if (differences.length === 0) printLine('Both plans say the same.');
-	else printTable(differences.map(({ what, before: old, after: now }) => [what, old ?? '—', '→', now ?? '—']));
+	if (shell.isJson) return shell.json({ differences, isTaken: isTaken || isSame, ...(preview && { preview }) });
+	if (differences.length === 0) shell.line('Both plans say the same.');
+	else shell.table(differences.map(({ what, before: old, after: now }) => [what, old ?? '—', '→', now ?? '—']));
 	if (preview) {
-		printLine(`\n${counted(preview.moves, 'device')} of ${preview.devices} would move.`);
-		printTable(groupRows(preview.groups));
+		shell.line(`\n${counted(preview.moves, 'device')} of ${preview.devices} would move.`);
+		shell.table(groupRows(preview.groups));
 	}
 	if (!isTaken && !isSame)
-		printWarning(
+		shell.warn(
 			`Devices that have revision ${before.plan.revision} will refuse revision ${after.plan.revision}: give it a higher one.`,
 		);
 }

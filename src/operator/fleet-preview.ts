@@ -1,37 +1,37 @@
 /** `idv fleet preview`: what a plan would do to the devices of an inventory. Asks no service and moves nothing. */
-import { counted, localTime, type OutputFlags, printJson, printLine, printTable } from '../cli/output.ts';
+import { counted, localTime, type Shell } from '../cli/output.ts';
 import { type MoveGroup, type PlannedMove, previewPlan } from '../fleet/preview.ts';
 import { compilePlan, fittingRules } from '../fleet/targeting.ts';
 import { readPlanFile } from './fleet-files.ts';
 import { readInventory } from './inventory.ts';
 
-export interface PreviewFlags extends OutputFlags {
+export interface PreviewFlags {
 	readonly inventory: string;
 	readonly devices?: boolean | undefined;
 }
 
-export async function previewFleetPlan(flags: PreviewFlags, file: string): Promise<void> {
+export async function previewFleetPlan(shell: Shell, flags: PreviewFlags, file: string): Promise<void> {
 	const { plan } = await readPlanFile(file);
 	const inventory = await readInventory(flags.inventory);
 	const compiled = compilePlan(plan);
 	const moves: PlannedMove[] = [];
 	const preview = previewPlan(compiled, inventory, Date.now(), flags.devices ? (move) => moves.push(move) : undefined);
 	const inSeveral = inventory.filter((device) => fittingRules(compiled, device).length > 1).length;
-	if (flags.json)
-		return printJson({ revision: plan.revision, ...preview, inSeveral, ...(flags.devices && { changes: moves }) });
+	if (shell.isJson)
+		return shell.json({ revision: plan.revision, ...preview, inSeveral, ...(flags.devices && { changes: moves }) });
 	const { devices, stays, leftAlone, groups } = preview;
-	printLine(`Revision ${plan.revision}: ${counted(preview.moves, 'device')} of ${devices} would move.\n`);
-	printTable(groupRows(groups));
-	if (groups.length > 0) printLine();
-	printTable([
+	shell.line(`Revision ${plan.revision}: ${counted(preview.moves, 'device')} of ${devices} would move.\n`);
+	shell.table(groupRows(groups));
+	if (groups.length > 0) shell.line();
+	shell.table([
 		['Stay as they are', String(stays)],
 		...(leftAlone > 0 ? [['Left alone by the plan', String(leftAlone)]] : []),
 		...(inSeveral > 0 ? [['Match several rules (the first applies)', String(inSeveral)]] : []),
 	]);
 	if (!flags.devices) return;
-	printLine();
+	shell.line();
 	for (const { deviceId, from, to, at } of moves)
-		printLine(`${deviceId}  ${from ?? '?'} → ${to}  ${at ?? 'when taken'}`);
+		shell.line(`${deviceId}  ${from ?? '?'} → ${to}  ${at ?? 'when taken'}`);
 }
 
 /** The table of moves, with its head. */

@@ -6,7 +6,7 @@ import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
-import { counted, printWarning } from '../cli/output.ts';
+import { counted, type Shell } from '../cli/output.ts';
 import type { DeviceReport } from '../fleet/progress.ts';
 import { type Authorization, parseAuthorization } from '../protocol/authorization.ts';
 import { DEVICE_LIST_PATH, deviceListSchema, type ListedDevice } from '../protocol/device-list.ts';
@@ -27,17 +27,17 @@ export interface SourceFlags extends TargetFlags {
 }
 
 /** The service is asked where no other source is named, and where it is named too. */
-export async function gatherReports(flags: SourceFlags, nowMs: number): Promise<ReadonlyMap<string, DeviceReport>> {
+export async function gatherReports(shell: Shell, flags: SourceFlags, nowMs: number) {
 	const { from = [], prometheus } = flags;
 	const reports = new Map<string, DeviceReport>();
 	const add = (report: DeviceReport) => {
 		const known = reports.get(report.deviceId);
 		reports.set(report.deviceId, known ? newer(known, report) : report);
 	};
-	for (const path of from) for (const report of await fromFiles(path, nowMs)) add(report);
-	if (prometheus !== undefined) for (const report of await fromPrometheus(prometheus, flags, nowMs)) add(report);
+	for (const path of from) for (const report of await fromFiles(shell, path, nowMs)) add(report);
+	if (prometheus !== undefined) for (const report of await fromPrometheus(shell, prometheus, flags, nowMs)) add(report);
 	const isAlone = from.length === 0 && prometheus === undefined;
-	if (flags.service || isAlone) for (const report of await fromService(flags, nowMs)) add(report);
+	if (flags.service || isAlone) for (const report of await fromService(shell, flags, nowMs)) add(report);
 	return reports;
 }
 
@@ -100,7 +100,7 @@ const MAX_AHEAD_MS = 300_000;
 /** Lines that are named. */
 const MAX_FAULTS = 5;
 
-async function fromFiles(path: string, nowMs: number): Promise<DeviceReport[]> {
+async function fromFiles(shell: Shell, path: string, nowMs: number): Promise<DeviceReport[]> {
 	const files = await listFiles(path);
 	const reports: DeviceReport[] = [];
 	let unpaired = 0;
@@ -130,15 +130,15 @@ async function fromFiles(path: string, nowMs: number): Promise<DeviceReport[]> {
 	if (faults.length > 0) {
 		const named = [...faults.slice(0, MAX_FAULTS), ...(faults.length > MAX_FAULTS ? ['…'] : [])].join('\n');
 		if (reports.length + unpaired === 0) throw new AgentError('inventory-invalid', named);
-		printWarning(
+		shell.warn(
 			`${counted(faults.length, 'line')} of ${path} cannot be read and ${faults.length === 1 ? 'is' : 'are'} not counted:\n${named}`,
 		);
 	}
 	if (ahead > 0)
-		printWarning(
+		shell.warn(
 			`${counted(ahead, 'line')} of ${path} with a time that is still to come: a clock is wrong; of these the last line applies.`,
 		);
-	if (unpaired > 0) printWarning(`${counted(unpaired, 'line')} of ${path} without a deviceId: not counted.`);
+	if (unpaired > 0) shell.warn(`${counted(unpaired, 'line')} of ${path} without a deviceId: not counted.`);
 	return reports;
 }
 
@@ -198,8 +198,8 @@ function hindranceOf({ workflow, plan, problem, warnings }: StatusLine): string 
 	return problem?.message ?? null;
 }
 
-async function fromService(flags: SourceFlags, nowMs: number): Promise<DeviceReport[]> {
-	const target = await resolveTarget(flags, process.env);
+async function fromService(shell: Shell, flags: SourceFlags, nowMs: number): Promise<DeviceReport[]> {
+	const target = await resolveTarget(shell, flags);
 	const { host } = new URL(target.baseUrl);
 	const remedy =
 		'The published interface has no list of devices: gather lines of "idv-agent status --json" and give them with --from FILE, or name a metrics store with --prometheus URL.';
@@ -255,14 +255,14 @@ interface Point {
 }
 
 /** Devices are known by their label `device`: the agent pushes it, and has it in `/metrics`. */
-async function fromPrometheus(given: string, flags: SourceFlags, nowMs: number): Promise<DeviceReport[]> {
+async function fromPrometheus(shell: Shell, given: string, flags: SourceFlags, nowMs: number): Promise<DeviceReport[]> {
 	const baseUrl = normalizeBaseUrl(given);
 	if (baseUrl === null)
 		throw new AgentError('usage', '--prometheus is not an http or https address without user, query or fragment.', {
 			remedy: 'Give the address before /api/v1, such as http://127.0.0.1:8428.',
 		});
-	const authorization = storeAuthorization();
-	return withClient({ caFile: flags.caFile ?? process.env['IDV_CA_FILE'] }, async (client) => {
+	const authorization = storeAuthorization(shell);
+	return withClient({ caFile: flags.caFile ?? shell.env['IDV_CA_FILE'], env: shell.env }, async (client) => {
 		const ask = async (query: string): Promise<Point[]> => {
 			const url = new URL(`${baseUrl.replace(/\/$/, '')}/api/v1/query`);
 			url.search = String(new URLSearchParams({ query, time: String(nowMs / 1000) }));
@@ -309,8 +309,8 @@ function readStoreError(text: string): string | null {
 }
 
 /** @throws AgentError `credential-unreadable`. */
-function storeAuthorization(): Authorization | null {
-	const text = process.env['IDV_PROMETHEUS_AUTHORIZATION'];
+function storeAuthorization(shell: Shell): Authorization | null {
+	const text = shell.env['IDV_PROMETHEUS_AUTHORIZATION'];
 	if (text === undefined || text === '') return null;
 	const read = parseAuthorization(text);
 	if (read) return read;

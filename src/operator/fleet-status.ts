@@ -1,16 +1,7 @@
 /** `idv fleet status`: what the devices do, beside what a plan wants of each of them now. Changes nothing. */
 import { setTimeout as wait } from 'node:timers/promises';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
-import {
-	counted,
-	localTime,
-	printJson,
-	printLine,
-	printTable,
-	printText,
-	printWarning,
-	reportFailure,
-} from '../cli/output.ts';
+import { counted, localTime, type Shell } from '../cli/output.ts';
 import type { FleetPlan } from '../fleet/plan-format.ts';
 import {
 	type DeviceReport,
@@ -47,15 +38,15 @@ export interface StatusFlags extends SourceFlags {
 
 const WATCH_SECONDS = 30;
 
-export async function showFleetStatus(flags: StatusFlags): Promise<void> {
-	if (flags.csv && flags.json) throw new AgentError('usage', 'Only one of --csv and --json says how to answer.');
-	if (flags.plan === undefined) return showRevisions(flags);
+export async function showFleetStatus(shell: Shell, flags: StatusFlags): Promise<void> {
+	if (flags.csv && shell.isJson) throw new AgentError('usage', 'Only one of --csv and --json says how to answer.');
+	if (flags.plan === undefined) return showRevisions(shell, flags);
 	const plan = compilePlan((await readPlanFile(flags.plan)).plan);
 	const inventory = flags.inventory === undefined ? [] : await readInventory(flags.inventory);
 	const known = new Map(inventory.map((device) => [device.deviceId, device]));
 	const look = async () => {
 		const nowMs = Date.now();
-		const reports = await gatherReports(flags, nowMs);
+		const reports = await gatherReports(shell, flags, nowMs);
 		const context = {
 			nowMs,
 			staleMs: flags.staleSeconds * 1000,
@@ -65,7 +56,7 @@ export async function showFleetStatus(flags: StatusFlags): Promise<void> {
 		const unlisted = [...reports.values()].filter(({ deviceId }) => inventory.length > 0 && !known.has(deviceId));
 		const ids = new Set([...known.keys(), ...reports.keys()]);
 		const devices = [...ids].map((id) => standingOf(plan, known.get(id) ?? null, reports.get(id) ?? null, context));
-		warn(plan.plan, [...reports.values()], inventory.length === 0 && usesLabels(plan.plan));
+		warn(shell, plan.plan, [...reports.values()], inventory.length === 0 && usesLabels(plan.plan));
 		return { devices, unlisted };
 	};
 	const isWatching = flags.watch !== undefined;
@@ -74,7 +65,7 @@ export async function showFleetStatus(flags: StatusFlags): Promise<void> {
 		const looked = await look().catch((error: unknown) => {
 			// A store that is away for a moment, or a file that is being replaced, does not end a watch.
 			if (looks === 0 || !(error instanceof AgentError)) throw error;
-			printWarning(error.message);
+			shell.warn(error.message);
 		});
 		if (!looked) {
 			await pause();
@@ -82,13 +73,13 @@ export async function showFleetStatus(flags: StatusFlags): Promise<void> {
 		}
 		const { devices, unlisted } = looked;
 		const progress = sumUp(devices);
-		if (process.stdout.isTTY && isWatching) printText('\u001b[2J\u001b[H');
+		if (shell.caller.stdout.isTTY && isWatching) shell.text('\u001b[2J\u001b[H');
 		const failed = judgement(progress, flags);
-		if (flags.csv) printCsv(devices);
-		else if (!flags.json) show(plan.plan.revision, progress, devices, unlisted, flags);
-		const document = flags.json ? documentOf(plan.plan.revision, progress, devices, unlisted, flags) : {};
-		if (failed) return reportFailure(failed, flags, document);
-		if (flags.json) printJson(document);
+		if (flags.csv) printCsv(shell, devices);
+		else if (!shell.isJson) show(shell, plan.plan.revision, progress, devices, unlisted, flags);
+		const document = shell.isJson ? documentOf(plan.plan.revision, progress, devices, unlisted, flags) : {};
+		if (failed) return shell.fail(failed, document);
+		if (shell.isJson) shell.json(document);
 		if (!isWatching) return;
 		await pause();
 	}
@@ -98,18 +89,22 @@ function usesLabels({ rules }: { readonly rules: readonly { readonly match: obje
 	return rules.some(({ match }) => 'labels' in match);
 }
 
-function warn({ revision, validUntil }: FleetPlan, reports: readonly DeviceReport[], needsLabels: boolean): void {
+function warn(
+	shell: Shell,
+	{ revision, validUntil }: FleetPlan,
+	reports: readonly DeviceReport[],
+	needsLabels: boolean,
+): void {
 	const blind = needsLabels ? reports.filter(({ labels }) => labels === null).length : 0;
 	if (blind > 0)
-		printWarning(
+		shell.warn(
 			`The plan chooses by labels, and ${counted(blind, 'device')} ${blind === 1 ? 'reports' : 'report'} none: name them with --inventory FILE.`,
 		);
-	if (reports.length === 0)
-		printWarning('No device has reported: look at what --from, --prometheus or --service names.');
+	if (reports.length === 0) shell.warn('No device has reported: look at what --from, --prometheus or --service names.');
 	if (validUntil !== undefined && Date.parse(validUntil) < Date.now())
-		printWarning(`The plan was valid until ${validUntil}: devices stay as they are and begin nothing more by it.`);
+		shell.warn(`The plan was valid until ${validUntil}: devices stay as they are and begin nothing more by it.`);
 	const newer = reports.reduce((most, one) => Math.max(most, one.planRevision ?? 0, one.planRefused ?? 0), 0);
-	if (newer > revision) printWarning(`Devices report revision ${newer}, and this plan is revision ${revision}.`);
+	if (newer > revision) shell.warn(`Devices report revision ${newer}, and this plan is revision ${revision}.`);
 }
 
 /** What keeps a pipeline from the next step; `null` when nothing does. */
@@ -169,14 +164,15 @@ function documentOf(
 }
 
 function show(
+	shell: Shell,
 	revision: number,
 	progress: FleetProgress,
 	devices: readonly DeviceStanding[],
 	unlisted: readonly DeviceReport[],
 	flags: StatusFlags,
 ): void {
-	printLine(`Revision ${revision}, ${counted(progress.devices, 'device')}:\n`);
-	printTable(
+	shell.line(`Revision ${revision}, ${counted(progress.devices, 'device')}:\n`);
+	shell.table(
 		STANDINGS.map((standing) => {
 			const those = devices.filter((device) => device.standing === standing);
 			return [NAMES[standing], String(those.length), about(standing, those, progress)];
@@ -189,8 +185,9 @@ function show(
 		...STANDINGS.map((standing) => String(ring[standing])),
 	]);
 	const heads = ['Ring', 'Of', 'Devices', ...STANDINGS.map((standing) => NAMES[standing])];
-	table('', rings.length === 0 ? [] : [heads, ...rings]);
+	table(shell, '', rings.length === 0 ? [] : [heads, ...rings]);
 	table(
+		shell,
 		'Why:',
 		progress.reasons
 			.slice(0, SHOWN)
@@ -200,16 +197,16 @@ function show(
 				`${reason} (${examples.join(', ')}${count > examples.length ? ', …' : ''})`,
 			]),
 	);
-	if (progress.reasons.length > SHOWN) printLine(`and ${progress.reasons.length - SHOWN} other reasons (--json).`);
-	table('', [...spread('Workflow', progress.workflows), ...spread('Agent', progress.versions)]);
-	if (unlisted.length > 0) table('', [[`Not in the inventory: ${names(unlisted)}`]]);
-	if (flags.devices) table('', devices.map(rowOf));
+	if (progress.reasons.length > SHOWN) shell.line(`and ${progress.reasons.length - SHOWN} other reasons (--json).`);
+	table(shell, '', [...spread('Workflow', progress.workflows), ...spread('Agent', progress.versions)]);
+	if (unlisted.length > 0) table(shell, '', [[`Not in the inventory: ${names(unlisted)}`]]);
+	if (flags.devices) table(shell, '', devices.map(rowOf));
 }
 
-function table(head: string, rows: readonly (readonly string[])[]): void {
+function table(shell: Shell, head: string, rows: readonly (readonly string[])[]): void {
 	if (rows.length === 0) return;
-	printLine(head === '' ? '' : `\n${head}`);
-	printTable(rows);
+	shell.line(head === '' ? '' : `\n${head}`);
+	shell.table(rows);
 }
 
 function spread(what: string, counts: Readonly<Record<string, number>>): string[][] {
@@ -268,12 +265,12 @@ const CSV_COLUMNS = [
 ] as const;
 
 /** RFC 4180. */
-function printCsv(devices: readonly DeviceStanding[]): void {
+function printCsv(shell: Shell, devices: readonly DeviceStanding[]): void {
 	const lines = devices.map((device) => {
 		const fields = { ...device, at: iso(device.atMs) };
 		return CSV_COLUMNS.map((column) => csvField(fields[column])).join(',');
 	});
-	printText(`${[CSV_COLUMNS.join(','), ...lines].join('\r\n')}\r\n`);
+	shell.text(`${[CSV_COLUMNS.join(','), ...lines].join('\r\n')}\r\n`);
 }
 
 /** Words of a device must not become a formula in a spreadsheet. */
@@ -288,12 +285,12 @@ function iso(ms: number | null): string | null {
 }
 
 /** Without a plan only revisions can be compared: nothing says what is due. */
-async function showRevisions(flags: StatusFlags): Promise<void> {
+async function showRevisions(shell: Shell, flags: StatusFlags): Promise<void> {
 	const { failAbove, minReported, csv, watch, inventory } = flags;
 	const needing = { 'fail-above': failAbove, 'min-reported': minReported, csv, watch, inventory };
 	for (const [name, value] of Object.entries(needing))
 		if (value !== undefined) throw new AgentError('usage', `--${name} requires --plan FILE.`);
-	const reports = [...(await gatherReports(flags, Date.now())).values()];
+	const reports = [...(await gatherReports(shell, flags, Date.now())).values()];
 	const newest = reports.reduce((most, one) => Math.max(most, one.planRevision ?? 0, one.planRefused ?? 0), 0);
 	const revision = flags.revision ?? (newest || null);
 	const devices = reports.map((report) => ({ ...report, standing: revisionStanding(report, revision) }));
@@ -308,26 +305,26 @@ async function showRevisions(flags: StatusFlags): Promise<void> {
 	const workflows: Record<string, number> = {};
 	for (const { workflowId } of reports)
 		if (workflowId !== null) workflows[workflowId] = (workflows[workflowId] ?? 0) + 1;
-	if (flags.json)
-		return printJson({
+	if (shell.isJson)
+		return shell.json({
 			revision,
 			devices: devices.length,
 			...counts,
 			workflows,
 			...(flags.devices && { reports: devices }),
 		});
-	if (revision === null) printLine(`None of ${devices.length} devices reports a fleet plan.`);
-	else printLine(`Revision ${revision}${flags.revision === undefined ? ', the newest that a device reports' : ''}:\n`);
+	if (revision === null) shell.line(`None of ${devices.length} devices reports a fleet plan.`);
+	else shell.line(`Revision ${revision}${flags.revision === undefined ? ', the newest that a device reports' : ''}:\n`);
 	const listed = (those: readonly DeviceReport[]) => (those.length === 0 ? '0' : `${those.length}: ${names(those)}`);
-	printTable([
+	shell.table([
 		['Confirmed', `${counts.moved} of ${devices.length}`],
 		['Refused', listed(refused ?? [])],
 		['Pending', `${listed([...(waiting ?? []), ...(offline ?? [])])}; ${counts.pendingOffline} offline`],
 		...spread('Workflow', workflows),
 	]);
 	for (const { deviceId, refusal } of (refused ?? []).slice(0, SHOWN))
-		if (refusal) printTable([[`${deviceId}: ${refusal}`]]);
-	printLine('\nWhat is due, overdue or never seen is known with --plan FILE (and --inventory FILE).');
+		if (refusal) shell.table([[`${deviceId}: ${refusal}`]]);
+	shell.line('\nWhat is due, overdue or never seen is known with --plan FILE (and --inventory FILE).');
 }
 
 /** A device that was online as a newer revision says has done what the older one wanted. */

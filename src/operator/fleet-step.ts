@@ -1,6 +1,6 @@
 /** `idv fleet next-ring`, `pause` and `rollback`: the next plan, made from the one in force and shown before it is written. */
 import { AgentError } from '../base/errors.ts';
-import { counted, type OutputFlags, printJson, printLine, printTable } from '../cli/output.ts';
+import { counted, type Shell } from '../cli/output.ts';
 import { asAssigned } from '../fleet/brakes.ts';
 import { nextPlan, RINGS, type RolloutChange, type Step } from '../fleet/next-plan.ts';
 import { previewPlan } from '../fleet/preview.ts';
@@ -13,7 +13,7 @@ import { groupRows } from './fleet-preview.ts';
 import { readInventory } from './inventory.ts';
 import { replaceFile } from './secret-output.ts';
 
-export interface StepFlags extends OutputFlags, BrakeFlags {
+export interface StepFlags extends BrakeFlags {
 	readonly rule?: string | undefined;
 	readonly rings?: readonly number[] | undefined;
 	readonly startAt?: number | undefined;
@@ -21,13 +21,15 @@ export interface StepFlags extends OutputFlags, BrakeFlags {
 	readonly out?: string | undefined;
 }
 
-export function nextRing(flags: StepFlags, file: string): Promise<void> {
+export function nextRing(shell: Shell, flags: StepFlags, file: string): Promise<void> {
 	const startAt = flags.startAt === undefined ? undefined : new Date(flags.startAt).toISOString();
-	return takeStep({ kind: 'next-ring', percents: flags.rings ?? RINGS, startAt }, flags, file);
+	return takeStep(shell, { kind: 'next-ring', percents: flags.rings ?? RINGS, startAt }, flags, file);
 }
 
-export const pauseRollout = (flags: StepFlags, file: string) => takeStep({ kind: 'pause' }, flags, file);
-export const rollBack = (flags: StepFlags, file: string) => takeStep({ kind: 'rollback' }, flags, file);
+export const pauseRollout = (shell: Shell, flags: StepFlags, file: string) =>
+	takeStep(shell, { kind: 'pause' }, flags, file);
+export const rollBack = (shell: Shell, flags: StepFlags, file: string) =>
+	takeStep(shell, { kind: 'rollback' }, flags, file);
 
 const NOTHING: Readonly<Record<Step['kind'], string>> = {
 	'next-ring': 'Every ring of its rollouts has begun; there is nothing to do.',
@@ -35,7 +37,7 @@ const NOTHING: Readonly<Record<Step['kind'], string>> = {
 	rollback: 'It has no rollout to take back: publish the plan from before again, with a higher revision.',
 };
 
-async function takeStep(step: Step, flags: StepFlags, file: string): Promise<void> {
+async function takeStep(shell: Shell, step: Step, flags: StepFlags, file: string): Promise<void> {
 	const before = await readPlanFile(file);
 	const nowMs = Date.now();
 	const names = before.plan.rules.map(({ name }) => name);
@@ -46,8 +48,8 @@ async function takeStep(step: Step, flags: StepFlags, file: string): Promise<voi
 	const written = JSON.parse(new TextDecoder().decode(before.payload)) as Record<string, unknown>;
 	const { document, changes } = nextPlan(written, before.plan, step, { nowMs, rule: flags.rule });
 	if (changes.length === 0) {
-		if (flags.json) return printJson({ revision: before.plan.revision, isFinished: true, changes });
-		return printLine(`${file}, revision ${before.plan.revision}: ${NOTHING[step.kind]}`);
+		if (shell.isJson) return shell.json({ revision: before.plan.revision, isFinished: true, changes });
+		return shell.line(`${file}, revision ${before.plan.revision}: ${NOTHING[step.kind]}`);
 	}
 	const next = await checked(document, before, step, flags);
 	const preview =
@@ -58,16 +60,16 @@ async function takeStep(step: Step, flags: StepFlags, file: string): Promise<voi
 					asAssigned(await readInventory(flags.inventory), before.plan, nowMs),
 					nowMs,
 				);
-	const saved = await save(next, flags);
+	const saved = await save(shell, next, flags);
 	const { revision } = next.plan;
-	if (flags.json) return printJson({ revision, isFinished: false, changes, ...(preview && { preview }), ...saved });
-	printLine(`Revision ${before.plan.revision} → ${revision}:\n`);
-	printTable(changes.map(rowOf));
+	if (shell.isJson) return shell.json({ revision, isFinished: false, changes, ...(preview && { preview }), ...saved });
+	shell.line(`Revision ${before.plan.revision} → ${revision}:\n`);
+	shell.table(changes.map(rowOf));
 	if (preview) {
-		printLine(`\n${counted(preview.moves, 'device')} of ${preview.devices} would move.`);
-		printTable(groupRows(preview.groups));
+		shell.line(`\n${counted(preview.moves, 'device')} of ${preview.devices} would move.`);
+		shell.table(groupRows(preview.groups));
 	}
-	printLine(saved ? `\nSaved ${saved.file}.` : '\nNothing was written: name a file with --out, and a key with --key.');
+	shell.line(saved ? `\nSaved ${saved.file}.` : '\nNothing was written: name a file with --out, and a key with --key.');
 }
 
 function rowOf({ rule, to, before, after }: RolloutChange): string[] {
@@ -94,9 +96,9 @@ async function checked(document: object, before: PlanFile, step: Step, flags: St
 	return braked;
 }
 
-async function save({ payload }: PlanFile, { key, out }: StepFlags) {
+async function save(shell: Shell, { payload }: PlanFile, { key, out }: StepFlags) {
 	if (out === undefined) return null;
 	if (key === undefined) return { file: await replaceFile(out, new TextDecoder().decode(payload), 0o644) };
-	const { text, publicKey } = signPayload(payload, await readPrivateKey(key), null, out);
+	const { text, publicKey } = signPayload(payload, await readPrivateKey(shell, key), null, out);
 	return { file: await replaceFile(out, text, 0o644), publicKey };
 }

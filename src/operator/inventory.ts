@@ -1,4 +1,5 @@
 /** An inventory as people have them: CSV with a head, or JSON lines. What is wrong is named with its line. */
+
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
 import type { InventoryDevice } from '../fleet/preview.ts';

@@ -1,7 +1,7 @@
 /** `idv qrcode`: has the service make a pairing code, and shows or saves it, read back as a scanner would read it. */
 import { extname } from 'node:path';
 import { AgentError } from '../base/errors.ts';
-import { printJson, printLine, printTable, printWarning, untilTime } from '../cli/output.ts';
+import { type Shell, untilTime } from '../cli/output.ts';
 import type { ServiceAnswer } from '../connection/service-client.edge.ts';
 import { workflowIdSchema } from '../protocol/device-connection.ts';
 import { ENDPOINTS, isLoopback } from '../protocol/endpoints.ts';
@@ -26,9 +26,9 @@ interface FoundCode {
 	readonly png: Uint8Array | null;
 }
 
-export async function makePairingCode(flags: PairingCodeFlags): Promise<void> {
-	const format = checkFlags(flags);
-	const target = await resolveTarget(flags, process.env);
+export async function makePairingCode(shell: Shell, flags: PairingCodeFlags): Promise<void> {
+	const format = checkFlags(shell, flags);
+	const target = await resolveTarget(shell, flags);
 	const answer = await callService(
 		target,
 		{
@@ -56,19 +56,19 @@ export async function makePairingCode(flags: PairingCodeFlags): Promise<void> {
 
 	const { baseUrl, workflowId, sessionId } = code;
 	const told = { baseUrl, workflowId, sessionId, expiresAt: found.expiresAt };
-	if (flags.json) return printJson({ ...told, ...(file === null ? { url: found.text } : { file }), warnings });
-	if (flags.terminal || file === null) printLine(await renderQrTerminal(found.text));
-	printTable([
+	if (shell.isJson) return shell.json({ ...told, ...(file === null ? { url: found.text } : { file }), warnings });
+	if (flags.terminal || file === null) shell.line(await renderQrTerminal(found.text));
+	shell.table([
 		['Service', baseUrl ?? 'not named'],
 		['Workflow', workflowId ?? 'not named'],
 		['Ends', found.expiresAt === null ? 'the service does not say' : untilTime(found.expiresAt)],
 		...(file === null ? [] : [['Saved', file]]),
 	]);
-	for (const warning of warnings) printWarning(warning);
+	for (const warning of warnings) shell.warn(warning);
 }
 
 /** Everything that can be wrong before a code is made. @throws AgentError `usage`. */
-function checkFlags(flags: PairingCodeFlags): 'png' | 'svg' | null {
+function checkFlags(shell: Shell, flags: PairingCodeFlags): 'png' | 'svg' | null {
 	const workflow = workflowIdSchema.safeParse(flags.workflow);
 	if (!workflow.success)
 		throw new AgentError('usage', `--workflow ${workflow.error.issues[0]?.message}.`, {
@@ -77,11 +77,11 @@ function checkFlags(flags: PairingCodeFlags): 'png' | 'svg' | null {
 	const extension = flags.out === undefined ? null : extname(flags.out).toLowerCase();
 	if (extension !== null && extension !== '.png' && extension !== '.svg')
 		throw new AgentError('usage', '--out takes a file that ends in .png or .svg.', { remedy: 'Correct the name.' });
-	if (flags.terminal && !process.stdout.isTTY)
+	if (flags.terminal && !shell.caller.stdout.isTTY)
 		throw new AgentError('usage', 'Standard output is not a terminal to draw the code on.', {
 			remedy: 'Leave --terminal out, and use --out FILE or --json.',
 		});
-	checkPlaceForSecret('The pairing code', { json: flags.json, out: flags.out });
+	checkPlaceForSecret(shell, 'The pairing code', { out: flags.out });
 	return extension === '.svg' ? 'svg' : extension === '.png' ? 'png' : null;
 }
 

@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { access } from 'node:fs/promises';
 import { AgentError } from '../base/errors.ts';
 import { createTranscript } from '../base/transcript.ts';
-import { printJson, printLine, printTable, reportFailure } from '../cli/output.ts';
+import type { Shell } from '../cli/output.ts';
 import { VERSION } from '../cli/version.ts';
 import { createNetwork } from '../connection/network.edge.ts';
 import { createServiceClient } from '../connection/service-client.edge.ts';
@@ -33,10 +33,10 @@ export interface ProbeFlags extends TargetFlags {
 	readonly transcript?: string | undefined;
 }
 
-export async function probeService(flags: ProbeFlags): Promise<void> {
+export async function probeService(shell: Shell, flags: ProbeFlags): Promise<void> {
 	await checkPlace(flags.out, flags.force);
 	await checkPlace(flags.transcript, flags.force);
-	const target = await (flags.codeFile === undefined ? resolveTarget(flags, process.env) : targetOfCode(flags));
+	const target = await (flags.codeFile === undefined ? resolveTarget(shell, flags) : targetOfCode(shell, flags));
 	const named = 'workflowId' in target && typeof target.workflowId === 'string' ? target.workflowId : undefined;
 	const workflowId = checkWorkflow(flags.workflow ?? named);
 	if (flags.createKey && target.authorization.scheme === 'Token')
@@ -47,18 +47,18 @@ export async function probeService(flags: ProbeFlags): Promise<void> {
 	const plan = planOf(flags, target, deviceId, workflowId);
 	if (!flags.yes)
 		throw new AgentError('usage', `Nothing was sent. ${plan.join(' ')}`, { remedy: 'Run it again with --yes.' });
-	if (!flags.json) for (const line of plan) printLine(line);
+	if (!shell.isJson) for (const line of plan) shell.line(line);
 
-	const report = await run(flags, target, deviceId, workflowId);
+	const report = await run(shell, flags, target, { deviceId, workflowId });
 	const settings = settingsFrom(target.baseUrl, flags.workflow, report.findings);
 	if (flags.out !== undefined && report.findings.length > 0)
 		await replaceFile(flags.out, `${JSON.stringify(settings, null, '\t')}\n`, 0o644);
-	tell(flags, report, settings);
+	tell(shell, flags, report, settings);
 }
 
-async function run(flags: ProbeFlags, target: Target, deviceId: string, workflowId: string): Promise<ProbeReport> {
+async function run(shell: Shell, flags: ProbeFlags, target: Target, request: { deviceId: string; workflowId: string }) {
 	const lines: string[] = [];
-	const network = await createNetwork({ caFile: target.caFile }, process.env);
+	const network = await createNetwork({ caFile: target.caFile }, target.env);
 	const userAgent = `idv/${VERSION}`;
 	try {
 		return await runProbe({
@@ -66,13 +66,13 @@ async function run(flags: ProbeFlags, target: Target, deviceId: string, workflow
 			network,
 			client: createServiceClient({ network, userAgent }),
 			userAgent,
-			request: { deviceId, workflowId },
+			request,
 			seconds: flags.seconds,
 			channelPaths: flags.channelPath ?? [],
 			createKey: flags.createKey ?? false,
 			transcript: createTranscript((line) => void lines.push(line), Date.now),
 			onStep: (text) => {
-				if (!flags.json) printLine(text);
+				if (!shell.isJson) shell.line(text);
 			},
 		});
 	} finally {
@@ -117,20 +117,20 @@ function planOf(
 	];
 }
 
-function tell(flags: ProbeFlags, { findings, requests, stopped }: ProbeReport, settings: object): void {
-	if (flags.json) {
+function tell(shell: Shell, flags: ProbeFlags, { findings, requests, stopped }: ProbeReport, settings: object): void {
+	if (shell.isJson) {
 		const said = { findings, requests, settings, ...(flags.out !== undefined && { file: flags.out }) };
-		if (stopped) reportFailure(stopped, flags, said);
-		else printJson(said);
+		if (stopped) shell.fail(stopped, said);
+		else shell.json(said);
 		return;
 	}
-	printLine();
-	printTable([
+	shell.line();
+	shell.table([
 		['Point', 'Tried', 'Found', 'How sure'],
 		...findings.map(({ point, tried, found, certainty }) => [point, tried, cleanText(found, 160), certainty]),
 	]);
-	printLine(`\nRequests: ${requests} of at most ${MAX_REQUESTS}.`);
-	printLine(`Settings: ${JSON.stringify(settings)}`);
-	if (flags.out !== undefined && findings.length > 0) printLine(`Saved: ${flags.out}`);
-	if (stopped) reportFailure(stopped, flags);
+	shell.line(`\nRequests: ${requests} of at most ${MAX_REQUESTS}.`);
+	shell.line(`Settings: ${JSON.stringify(settings)}`);
+	if (flags.out !== undefined && findings.length > 0) shell.line(`Saved: ${flags.out}`);
+	if (stopped) shell.fail(stopped);
 }

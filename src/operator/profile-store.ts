@@ -19,6 +19,7 @@ const documentSchema = z.object({
 	profiles: z.record(z.string(), z.object({ url: z.string() })).default({}),
 });
 type Document = z.infer<typeof documentSchema>;
+type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Letters, digits, `.`, `_` and `-`; begins with a letter or digit; at most 64. @throws AgentError `usage`. */
 export function checkProfileName(name: string): string {
@@ -28,20 +29,20 @@ export function checkProfileName(name: string): string {
 	});
 }
 
-export async function readProfiles(): Promise<Document> {
-	return (await openStore()).document;
+export async function readProfiles(env: Environment): Promise<Document> {
+	return (await openStore(env)).document;
 }
 
 /** A profile by its name; without a name the current one, or `null` if there is none. @throws AgentError `usage`. */
-export async function findProfile(name: string | undefined): Promise<Profile | null> {
-	const document = await readProfiles();
+export async function findProfile(env: Environment, name: string | undefined): Promise<Profile | null> {
+	const document = await readProfiles(env);
 	const chosen = name ?? document.current;
 	return chosen === null ? null : pick(document, chosen);
 }
 
 /** The first profile becomes the current one. @throws AgentError `usage` for one that exists, unless it may be replaced. */
-export async function saveProfile({ name, url }: Profile, secret: string, replace: boolean): Promise<void> {
-	const { document, write, directory } = await openStore();
+export async function saveProfile(env: Environment, { name, url }: Profile, secret: string, replace: boolean) {
+	const { document, write, directory } = await openStore(env);
 	if (Object.hasOwn(document.profiles, name) && !replace)
 		throw new AgentError('usage', `There is a profile ${name} already.`, {
 			remedy: 'Choose another name, or use --replace.',
@@ -51,16 +52,16 @@ export async function saveProfile({ name, url }: Profile, secret: string, replac
 }
 
 /** @throws AgentError `usage`. */
-export async function chooseProfile(name: string): Promise<Profile> {
-	const { document, write } = await openStore();
+export async function chooseProfile(env: Environment, name: string): Promise<Profile> {
+	const { document, write } = await openStore(env);
 	const found = pick(document, name);
 	write({ ...document, current: name });
 	return found;
 }
 
 /** Forgets the profile and its credential. @throws AgentError `usage`. */
-export async function removeProfile(name: string): Promise<void> {
-	const { document, write, directory } = await openStore();
+export async function removeProfile(env: Environment, name: string): Promise<void> {
+	const { document, write, directory } = await openStore(env);
 	pick(document, name);
 	const { [name]: _removed, ...profiles } = document.profiles;
 	await rm(secretFile(directory, name), { force: true });
@@ -68,16 +69,18 @@ export async function removeProfile(name: string): Promise<void> {
 }
 
 /** @throws AgentError `credential-unreadable`. */
-export async function readProfileSecret(name: string): Promise<string> {
-	const { directory } = await openStore();
+export async function readProfileSecret(env: Environment, name: string): Promise<string> {
+	const { directory } = await openStore(env);
 	return readSecretFile(secretFile(directory, name));
 }
 
 /** With the directory in which `conf` keeps its file. */
-async function openStore() {
+async function openStore(env: Environment) {
 	const { default: Conf } = await import('conf');
 	try {
-		const conf = new Conf<Document>({ projectName: 'idv', projectSuffix: '', configName: 'profiles' });
+		const { XDG_CONFIG_HOME: directory } = env;
+		const place = directory ? { cwd: join(directory, 'idv') } : {};
+		const conf = new Conf<Document>({ projectName: 'idv', projectSuffix: '', configName: 'profiles', ...place });
 		const write = (document: Document) => {
 			conf.store = document;
 		};

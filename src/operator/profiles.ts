@@ -1,6 +1,6 @@
 /** `idv profile`: names for services and their credentials, so that the other commands need neither flag nor variable. */
 import { AgentError } from '../base/errors.ts';
-import { type OutputFlags, printAnswer, printJson, printLine, printTable } from '../cli/output.ts';
+import type { Shell } from '../cli/output.ts';
 import { promptHidden, readStandardInput } from '../cli/prompts.ts';
 import { formatAuthorization, MAX_CREDENTIAL_LENGTH } from '../protocol/authorization.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
@@ -14,52 +14,53 @@ import {
 } from './profile-store.ts';
 import { checkUrl, parseCredential, type TargetFlags } from './service-target.ts';
 
-export async function addProfile(flags: TargetFlags & { readonly replace?: boolean }, name: string): Promise<void> {
+export async function addProfile(shell: Shell, flags: TargetFlags & { readonly replace?: boolean }, name: string) {
 	checkProfileName(name);
-	const url = checkUrl(flags.url ?? process.env['IDV_URL'], flags.url === undefined ? 'IDV_URL' : '--url');
-	const authorization = parseCredential(await readCredential(flags), 'The given text');
-	await saveProfile({ name, url }, formatAuthorization(authorization), flags.replace ?? false);
-	const { current } = await readProfiles();
+	const url = checkUrl(flags.url ?? shell.env['IDV_URL'], flags.url === undefined ? 'IDV_URL' : '--url');
+	const authorization = parseCredential(await readCredential(shell, flags), 'The given text');
+	await saveProfile(shell.env, { name, url }, formatAuthorization(authorization), flags.replace ?? false);
+	const { current } = await readProfiles(shell.env);
 	const { scheme } = authorization;
 	const line = `Profile ${name} added: ${scheme} for ${url}${current === name ? ', in use' : ''}.`;
-	printAnswer(flags, { name, url, scheme, current: current === name }, line);
+	shell.answer({ name, url, scheme, current: current === name }, line);
 }
 
+const QUESTION = 'Credential with its scheme, such as ApiKey … (it stays hidden): ';
+
 /** A file, standard input, the variable, or a person. */
-async function readCredential({ authorizationFile: file }: TargetFlags): Promise<string> {
-	if (file === '-') return readStandardInput(2 * MAX_CREDENTIAL_LENGTH);
+async function readCredential(shell: Shell, { authorizationFile: file }: TargetFlags): Promise<string> {
+	if (file === '-') return readStandardInput(shell, 2 * MAX_CREDENTIAL_LENGTH);
 	if (file !== undefined) return readSecretFile(file);
-	const text = process.env['IDV_AUTHORIZATION'];
+	const text = shell.env['IDV_AUTHORIZATION'];
 	if (text) return text;
-	if (process.stdin.isTTY)
-		return promptHidden('Credential with its scheme, such as ApiKey … (it stays hidden): ', 2 * MAX_CREDENTIAL_LENGTH);
+	if (shell.caller.stdin.isTTY) return promptHidden(shell, QUESTION, 2 * MAX_CREDENTIAL_LENGTH);
 	throw new AgentError('usage', 'There is no credential.', {
 		remedy: 'Give --authorization-file FILE (- for standard input), or set IDV_AUTHORIZATION.',
 	});
 }
 
-export async function showProfiles(flags: OutputFlags): Promise<void> {
-	const { current, profiles } = await readProfiles();
+export async function showProfiles(shell: Shell, _flags: unknown): Promise<void> {
+	const { current, profiles } = await readProfiles(shell.env);
 	const rows = await Promise.all(
 		Object.entries(profiles).map(async ([name, { url }]) => {
 			// The scheme alone: it is not a secret.
-			const secret = await readProfileSecret(name).catch(() => '');
+			const secret = await readProfileSecret(shell.env, name).catch(() => '');
 			return { name, url, scheme: /^[A-Za-z]+(?=\s)/.exec(secret)?.[0] ?? null, current: name === current };
 		}),
 	);
-	if (flags.json) return printJson({ current, profiles: rows });
-	if (rows.length === 0) return printLine('No profiles. Add one: idv profile add NAME --url https://…');
-	printTable(
+	if (shell.isJson) return shell.json({ current, profiles: rows });
+	if (rows.length === 0) return shell.line('No profiles. Add one: idv profile add NAME --url https://…');
+	shell.table(
 		rows.map((row) => [row.current ? '*' : ' ', row.name, row.url, row.scheme ?? 'its credential cannot be read']),
 	);
 }
 
-export async function useProfile(flags: OutputFlags, name: string): Promise<void> {
-	const { url } = await chooseProfile(name);
-	printAnswer(flags, { current: name, url }, `Profile ${name} is in use: ${url}.`);
+export async function useProfile(shell: Shell, _flags: unknown, name: string): Promise<void> {
+	const { url } = await chooseProfile(shell.env, name);
+	shell.answer({ current: name, url }, `Profile ${name} is in use: ${url}.`);
 }
 
-export async function forgetProfile(flags: OutputFlags, name: string): Promise<void> {
-	await removeProfile(name);
-	printAnswer(flags, { removed: name }, `Profile ${name} and its credential are removed.`);
+export async function forgetProfile(shell: Shell, _flags: unknown, name: string): Promise<void> {
+	await removeProfile(shell.env, name);
+	shell.answer({ removed: name }, `Profile ${name} and its credential are removed.`);
 }

@@ -3,14 +3,11 @@ import { open, rm } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { AgentError } from '../base/errors.ts';
 import { errnoOf, inWords, writeDurably } from '../base/files.edge.ts';
-import type { OutputFlags } from '../cli/output.ts';
+import type { Shell } from '../cli/output.ts';
 
 /** @throws AgentError `usage` where a secret would go into a pipe. @param flags without `out`: no such flag. */
-export function checkPlaceForSecret(
-	what: string,
-	{ json, ...saving }: OutputFlags & { readonly out?: string | undefined },
-): void {
-	if (json || saving.out !== undefined || process.stdout.isTTY) return;
+export function checkPlaceForSecret(shell: Shell, what: string, saving: { readonly out?: string | undefined } = {}) {
+	if (shell.isJson || saving.out !== undefined || shell.caller.stdout.isTTY) return;
 	throw new AgentError('usage', `${what} is a secret, and standard output is not a terminal.`, {
 		remedy: `Add --json if a program reads it${'out' in saving ? ', or --out FILE to save it' : ''}.`,
 	});

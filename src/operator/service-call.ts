@@ -2,6 +2,7 @@
  * One request of an operator to the service, tried once. Owns what is said when it fails: the words of the catalogue are a
  * device's, which retries; an operator's command does not, and may have created something.
  */
+
 import { AgentError, type ErrorCode, type Failure, failure } from '../base/errors.ts';
 import { VERSION } from '../cli/version.ts';
 import { classifyHttpAnswer } from '../connection/classify-failure.ts';
@@ -39,10 +40,10 @@ export interface Purpose {
 
 /** Opens the network for the time of one command. */
 export async function withClient<Result>(
-	target: Pick<Target, 'caFile'>,
+	{ caFile, env }: Pick<Target, 'caFile' | 'env'>,
 	use: (client: ServiceClient) => Promise<Result>,
 ): Promise<Result> {
-	const network = await createNetwork({ caFile: target.caFile }, process.env);
+	const network = await createNetwork({ caFile }, env);
 	try {
 		return await use(createServiceClient({ network, userAgent: `idv/${VERSION}` }));
 	} finally {

@@ -1,14 +1,14 @@
 /** Which service an operator's command goes to, and with which credential: flags, `IDV_…` variables, then a profile. */
 import { stat } from 'node:fs/promises';
 import { AgentError } from '../base/errors.ts';
-import { type OutputFlags, printWarning } from '../cli/output.ts';
+import type { Shell } from '../cli/output.ts';
 import { readStandardInput } from '../cli/prompts.ts';
 import { type Authorization, MAX_CREDENTIAL_LENGTH, parseAuthorization } from '../protocol/authorization.ts';
 import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
 import { findProfile, type Profile, readProfileSecret } from './profile-store.ts';
 
-export interface TargetFlags extends OutputFlags {
+export interface TargetFlags {
 	readonly url?: string | undefined;
 	/** A file with `<scheme> <credential>`; `-` for standard input. */
 	readonly authorizationFile?: string | undefined;
@@ -24,21 +24,25 @@ export interface Target {
 	/** Where the credential came from, for a person. */
 	readonly credentialFrom: string;
 	readonly caFile: string | undefined;
+	/** May name a proxy. */
+	readonly env: Environment;
 }
 
-type FoundCredential = Pick<Target, 'authorization' | 'credentialFrom'>;
 type Environment = Readonly<Record<string, string | undefined>>;
 
+type FoundCredential = Pick<Target, 'authorization' | 'credentialFrom'>;
+
 /** @throws AgentError `usage`, `insecure-origin` or `credential-unreadable`. */
-export async function resolveTarget(flags: TargetFlags, env: Environment): Promise<Target> {
+export async function resolveTarget(shell: Shell, flags: TargetFlags): Promise<Target> {
+	const { env } = shell;
 	const url = flags.url ?? env['IDV_URL'];
-	const given = await readGivenCredential(flags, env);
+	const given = await readGivenCredential(shell, flags);
 	const isComplete = url !== undefined && given !== null;
 	const named = flags.profile ?? env['IDV_PROFILE'];
-	const profile = isComplete && named === undefined ? null : await findProfile(named);
+	const profile = isComplete && named === undefined ? null : await findProfile(env, named);
 	const baseUrl = checkUrl(url ?? profile?.url, flags.url === undefined ? 'IDV_URL' : '--url');
-	const found = given ?? (await readOwnCredential(profile, baseUrl));
-	return { baseUrl, ...found, caFile: flags.caFile ?? env['IDV_CA_FILE'] };
+	const found = given ?? (await readOwnCredential(shell, profile, baseUrl));
+	return { baseUrl, ...found, caFile: flags.caFile ?? env['IDV_CA_FILE'], env };
 }
 
 /** @throws AgentError `usage` or `insecure-origin`. */
@@ -59,10 +63,10 @@ export function checkUrl(text: string | undefined, where: string): string {
 	return baseUrl;
 }
 
-async function readGivenCredential(flags: TargetFlags, env: Environment): Promise<FoundCredential | null> {
+async function readGivenCredential(shell: Shell, flags: TargetFlags): Promise<FoundCredential | null> {
 	const { authorizationFile: file } = flags;
 	if (file === '-') {
-		const text = await readStandardInput(2 * MAX_CREDENTIAL_LENGTH);
+		const text = await readStandardInput(shell, 2 * MAX_CREDENTIAL_LENGTH);
 		return { authorization: parseCredential(text, 'Standard input'), credentialFrom: 'standard input' };
 	}
 	if (file !== undefined) {
@@ -74,15 +78,15 @@ async function readGivenCredential(flags: TargetFlags, env: Environment): Promis
 			});
 		});
 		const authorization = parseCredential(text, file);
-		warnIfOpen(file, await stat(file));
+		warnIfOpen(shell, file, await stat(file));
 		return { authorization, credentialFrom: file };
 	}
-	const text = env['IDV_AUTHORIZATION'];
+	const text = shell.env['IDV_AUTHORIZATION'];
 	if (text === undefined || text === '') return null;
 	return { authorization: parseCredential(text, 'IDV_AUTHORIZATION'), credentialFrom: 'IDV_AUTHORIZATION' };
 }
 
-async function readOwnCredential(profile: Profile | null, baseUrl: string): Promise<FoundCredential> {
+async function readOwnCredential(shell: Shell, profile: Profile | null, baseUrl: string): Promise<FoundCredential> {
 	if (profile === null)
 		throw new AgentError('usage', 'There is no credential.', {
 			remedy: 'Set IDV_AUTHORIZATION, give --authorization-file FILE (- for standard input), or make a profile.',
@@ -93,7 +97,7 @@ async function readOwnCredential(profile: Profile | null, baseUrl: string): Prom
 			`The credential of profile ${profile.name} is for ${new URL(profile.url).origin}, not for ${new URL(baseUrl).origin}.`,
 			{ remedy: 'Give another credential with --authorization-file, or leave the address out.' },
 		);
-	const text = await readProfileSecret(profile.name);
+	const text = await readProfileSecret(shell.env, profile.name);
 	return { authorization: parseCredential(text, `Profile ${profile.name}`), credentialFrom: `profile ${profile.name}` };
 }
 
@@ -109,6 +113,6 @@ export function parseCredential(text: string, where: string): Authorization {
 }
 
 /** A secret should be only its owner's to read. */
-export function warnIfOpen(file: string, { mode }: { readonly mode: number }): void {
-	if ((mode & 0o077) !== 0) printWarning(`Other users may read ${file}. Close it: chmod 600 ${file}`);
+export function warnIfOpen(shell: Shell, file: string, { mode }: { readonly mode: number }): void {
+	if ((mode & 0o077) !== 0) shell.warn(`Other users may read ${file}. Close it: chmod 600 ${file}`);
 }

@@ -1,7 +1,7 @@
 /** `idv session start`: starts a session once and hands its URL on. */
 import { readFile } from 'node:fs/promises';
 import { AgentError } from '../base/errors.ts';
-import { printJson, printLine, printTable, untilTime } from '../cli/output.ts';
+import { type Shell, untilTime } from '../cli/output.ts';
 import { ENDPOINTS } from '../protocol/endpoints.ts';
 import {
 	formatWorkflowIds,
@@ -24,15 +24,15 @@ export interface SessionFlags extends TargetFlags {
 	readonly qr?: boolean | undefined;
 }
 
-export async function startSession(flags: SessionFlags): Promise<void> {
+export async function startSession(shell: Shell, flags: SessionFlags): Promise<void> {
 	const workflowIds = checkWorkflows(flags.workflow);
 	const body = await readRequest(flags);
-	checkPlaceForSecret('The hand-off URL', { json: flags.json });
-	if (flags.qr && !process.stdout.isTTY)
+	checkPlaceForSecret(shell, 'The hand-off URL');
+	if (flags.qr && !shell.caller.stdout.isTTY)
 		throw new AgentError('usage', 'Standard output is not a terminal to draw the code on.', {
 			remedy: 'Leave --qr out.',
 		});
-	const target = await resolveTarget(flags, process.env);
+	const target = await resolveTarget(shell, flags);
 	const purpose: Purpose = {
 		creates: 'a session',
 		needs: 'an API key with deeplink:write: no other credential may start sessions',
@@ -42,14 +42,16 @@ export async function startSession(flags: SessionFlags): Promise<void> {
 	const answer = await callService(target, { method: 'POST', path: ENDPOINTS.sessionStart, query, body }, purpose);
 	const record = readRecord(new TextDecoder().decode(answer.body), workflowIds);
 	if (!record) throw unreadAnswer(target, 'a hand-off URL', purpose);
-	if (flags.json) return printJson(record);
-	printLine(`Session started for ${record.workflowIds.join(', ')}.\n`);
-	if (flags.qr) printLine(await renderQrTerminal(record.url));
-	printTable([
+	if (shell.isJson) return shell.json(record);
+	shell.line(`Session started for ${record.workflowIds.join(', ')}.\n`);
+	if (flags.qr) shell.line(await renderQrTerminal(record.url));
+	shell.table([
 		['URL', record.url],
 		['Ends', record.expiresAt === null ? 'the service does not say' : untilTime(record.expiresAt)],
 	]);
-	printLine('\nThe URL carries a one-time token: give it to the client that continues the session and to no one else.');
+	shell.line(
+		'\nThe URL carries a one-time token: give it to the client that continues the session and to no one else.',
+	);
 }
 
 /** Each once, in the order given. @throws AgentError `usage`. */

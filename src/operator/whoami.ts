@@ -6,7 +6,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { EXIT } from '../base/errors.ts';
-import { printJson, printLine, printTable, untilTime } from '../cli/output.ts';
+import { type Shell, untilTime } from '../cli/output.ts';
 import type { ServiceClient } from '../connection/service-client.edge.ts';
 import type { Authorization } from '../protocol/authorization.ts';
 import { ENDPOINTS } from '../protocol/endpoints.ts';
@@ -42,25 +42,25 @@ const SCHEMES: Readonly<Record<Authorization['scheme'], string>> = {
 	ApiKey: 'an API key',
 };
 
-export async function whoAmI(flags: TargetFlags & { readonly offline?: boolean | undefined }): Promise<void> {
-	const target = await resolveTarget(flags, process.env);
+export async function whoAmI(shell: Shell, flags: TargetFlags & { readonly offline?: boolean | undefined }) {
+	const target = await resolveTarget(shell, flags);
 	const { authorization, baseUrl, credentialFrom } = target;
 	const isAsked = !flags.offline && authorization.scheme !== 'Token';
 	const verdicts = isAsked ? await askAll(target) : null;
 	const found = Object.values(verdicts ?? {}).map((verdict) => verdict.accepted);
 	const accepted = found.includes(false) ? false : found.includes(true) || null;
-	if (accepted === false) process.exitCode = EXIT.refused;
+	if (accepted === false) shell.caller.exitCode = EXIT.refused;
 
 	const told = accepted === null ? 'unknown' : accepted ? 'yes' : 'no: the service refuses this credential';
 	const said = describeClaims(authorization);
-	if (flags.json) {
+	if (shell.isJson) {
 		const entries = Object.keys(ASKED).map((name) => [name, verdicts?.[name as Asked].may ?? null]);
 		const may = Object.fromEntries(entries);
 		const reasons =
 			verdicts && Object.fromEntries(Object.entries(verdicts).map(([name, { reason }]) => [name, reason]));
-		return printJson({ baseUrl, scheme: authorization.scheme, credentialFrom, ...said, accepted, may, reasons });
+		return shell.json({ baseUrl, scheme: authorization.scheme, credentialFrom, ...said, accepted, may, reasons });
 	}
-	printTable([
+	shell.table([
 		['Service', baseUrl],
 		['Credential', `${authorization.scheme}: ${SCHEMES[authorization.scheme]}, from ${credentialFrom}`],
 		...(said.username ? [['User', said.username]] : []),
@@ -71,14 +71,14 @@ export async function whoAmI(flags: TargetFlags & { readonly offline?: boolean |
 		['Accepted', verdicts === null ? 'not asked' : told],
 	]);
 	if (verdicts === null || accepted === false) return;
-	printLine();
-	printTable(
+	shell.line();
+	shell.table(
 		Object.entries(ASKED).map(([name, { words }]) => {
 			const { may, reason } = verdicts[name as Asked];
 			return [`May ${words}`, may === null ? `cannot be told: ${reason}` : may ? 'yes' : `no: ${reason}`];
 		}),
 	);
-	printLine('\nAsked with requests that cannot create anything: their bodies are not JSON.');
+	shell.line('\nAsked with requests that cannot create anything: their bodies are not JSON.');
 }
 
 async function askAll(target: Target): Promise<Record<Asked, Verdict>> {

@@ -15,10 +15,7 @@ export function openScanner(
 }
 
 /** Standard input, read as a scanner's characters: for `idv-agent scanner test -`. Ends with its input. */
-export function openStandardInput(
-	listener: ScannerListener,
-	input: NodeJS.ReadableStream = process.stdin,
-): OpenScanner {
+export function openStandardInput(listener: ScannerListener, input: NodeJS.ReadableStream): OpenScanner {
 	const decoder = new TextDecoder();
 	const onData = (bytes: Uint8Array | string) =>
 		listener.characters(typeof bytes === 'string' ? bytes : decoder.decode(bytes, { stream: true }));

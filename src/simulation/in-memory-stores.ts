@@ -3,7 +3,7 @@
  * timer. Not SQLite's memory: that costs 95 KiB for each device with an event, the list here 2 KiB. The event store of a
  * real device is tested against the list.
  */
-import { rememberMessages } from '../events/duplicates.ts';
+import { keyOf, rememberMessages } from '../events/duplicates.ts';
 import { type Entry, numberOf, sizeOf } from '../events/event.ts';
 import type { EventStore } from '../events/event-store-types.ts';
 import type { AnswerFile } from '../pairing/kept-answer.edge.ts';
@@ -52,7 +52,7 @@ export function createEventBuffer(epoch: string, bounds: { maxCount: number; max
 		bytes: 0,
 		count: 0,
 		append(incoming, overlaps) {
-			if (!duplicates.isNew(incoming, overlaps)) return null;
+			if (!duplicates.isNew(keyOf(incoming), overlaps)) return null;
 			lastNumber += 1;
 			const entry: Entry = { ...incoming, number: lastNumber, id: `${epoch}-${lastNumber}` };
 			entries.push(entry);

@@ -60,7 +60,13 @@ export function trackConnectivity({ clock, log, events, silenceLimitMs }: Connec
 	/** Monotonic; when that was looked up. */
 	let sleptKnownAtMs = clock.monotonicMs();
 	/** ISO 8601; what an earlier run of the agent received last. */
-	let wholeUntilBefore = events.newestAt();
+	let wholeUntilBefore: string | null | undefined;
+	const readBefore = () => {
+		if (wholeUntilBefore === undefined) wholeUntilBefore = events.newestAt();
+		return wholeUntilBefore;
+	};
+	// Events are opened while the connection is on its way.
+	clock.soon(readBefore);
 	/** Generation of the link that is online; 0 while none is. Only its own channel shows that nothing was missed. */
 	let onlineGeneration = 0;
 	/** When the link that is online came online, monotonic. */
@@ -93,7 +99,7 @@ export function trackConnectivity({ clock, log, events, silenceLimitMs }: Connec
 		const nowMs = clock.monotonicMs();
 		// What the service sent meanwhile may be lost for good; the application has to know.
 		const { workflowId } = link.registration.request;
-		const from = wholeUntilMs === null ? wholeUntilBefore : wholeUntil(wholeUntilMs);
+		const from = wholeUntilMs === null ? readBefore() : wholeUntil(wholeUntilMs);
 		keepGap(events, from, { workflowId, at: isoNow(clock) });
 		const awayMs = nowMs - (offlineSinceMs ?? nowMs);
 		log.info(hasBeenOnline ? `online again after ${plainDuration(awayMs)}` : 'online', fieldsOf(link));

@@ -3,29 +3,11 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { describe, expect, test } from 'vitest';
-import { BIN, finish, givenHome, type Outcome } from './command.ts';
+import { BIN, finish, givenHome, type Program } from './command.ts';
+import { readHelp } from './help.ts';
 import { expectJsonRefusal, expectRefusal } from './refusal.ts';
 
-type Program = 'idv-agent' | 'idv';
-
 const run = (name: Program, args: readonly string[], env: Record<string, string> = {}) => finish(name, args, env);
-
-interface Help {
-	/** `workflow set`. */
-	readonly path: readonly string[];
-	readonly outcome: Outcome;
-}
-
-/** The help of a command and of all commands under it, as each tells of them. */
-async function readHelp(name: Program, path: readonly string[] = []): Promise<Help[]> {
-	const outcome = await run(name, [...path, '--help']);
-	const list = outcome.stdout.split('\nCommands:\n')[1]?.split('\n\n')[0] ?? '';
-	const names = [...list.matchAll(/^ {2}(\w[\w-]*)/gm)]
-		.map((match) => match[1] ?? '')
-		.filter((word) => word !== 'help');
-	const below = await Promise.all(names.map((word) => readHelp(name, [...path, word])));
-	return [{ path, outcome }, ...below.flat()];
-}
 
 const COMMANDS: Readonly<Record<Program, readonly string[]>> = {
 	'idv-agent': [

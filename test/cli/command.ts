@@ -1,11 +1,19 @@
-/** Runs the real `bin/` commands in directories of their own, as a person at a shell would. */
+/**
+ * Runs commands in directories of their own: in this process, from their entrance on, or as the program that ships, by its file
+ * in `bin/`. A process costs as much as twenty tests, so it is for what only a process shows: signals, a terminal, what goes on,
+ * and each command once (`processes.test.ts`).
+ */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
+import { Readable } from 'node:stream';
 import { afterAll, onTestFinished } from 'vitest';
+import { runAgentCommand } from '../../src/cli/commands.ts';
+import type { Caller } from '../../src/cli/output.ts';
+import { runOperatorCommand } from '../../src/operator/commands.ts';
 import type { Status } from '../../src/protocol/local-api.ts';
 
 const GROUP = String(process.getgid?.() ?? 0);
@@ -98,23 +106,59 @@ export async function givenHome(settings?: unknown, atTheEnd: AtTheEnd = onTestF
 	return home;
 }
 
-/** Runs a command of `bin/` to its end. */
+export type Program = 'idv-agent' | 'idv';
+const ENTRANCES = { 'idv-agent': runAgentCommand, idv: runOperatorCommand };
+
+/** These go on, give up the rights of their process, or are started by systemd. */
+const ALWAYS_APART = ['run', 'demo', 'doctor', 'support-bundle', 'hook-helper', 'update', 'code-cache'];
+
+/** Runs a command to its end, in this process where it can be. */
 export async function finish(
-	name: 'idv-agent' | 'idv',
+	name: Program,
 	args: readonly string[],
 	env: Readonly<Record<string, string>>,
-	input?: string,
+	input = '',
+): Promise<Outcome> {
+	if (!args.includes('--help') && args.some((word) => ALWAYS_APART.includes(word)))
+		return finishApart(name, args, env, input);
+	const written = { stdout: '', stderr: '' };
+	const pipe = (name: keyof typeof written) => ({
+		write: (text: string) => {
+			written[name] += text;
+			return true;
+		},
+		on: () => {},
+	});
+	const { PATH = '', HOME = '' } = process.env;
+	const caller = {
+		argv: [process.execPath, name, ...args],
+		env: { PATH, HOME, ...env },
+		stdin: Readable.from(input === '' ? [] : [Buffer.from(input)]),
+		stdout: pipe('stdout'),
+		stderr: pipe('stderr'),
+		exitCode: 0,
+	};
+	await ENTRANCES[name](caller as unknown as Caller);
+	return { status: caller.exitCode, ...written };
+}
+
+/** Runs a command of `bin/` to its end. */
+export async function finishApart(
+	name: Program,
+	args: readonly string[],
+	env: Readonly<Record<string, string>>,
+	input = '',
 ): Promise<Outcome> {
 	const child = start(name, args, env);
 	const outcome = collect(child);
 	child.stdin?.on('error', () => {});
-	child.stdin?.end(input ?? '');
+	child.stdin?.end(input);
 	return outcome;
 }
 
 /** Starts a command of `bin/` that goes on until it is told to end; it ends with the test at the latest. */
 export function follow(
-	name: 'idv-agent' | 'idv',
+	name: Program,
 	args: readonly string[],
 	env: Readonly<Record<string, string>>,
 	atTheEnd: AtTheEnd = onTestFinished,

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { followSentence } from '../../src/cli/run.ts';
 import type { Status } from '../../src/protocol/local-api.ts';
 import { follow, givenHome, type Home } from './command.ts';
-import { givenDevice, givenPaired, givenProvisioned } from './device.ts';
+import { asProcess, givenDevice, givenPaired, givenProvisioned } from './device.ts';
 import { expectJsonRefusal, expectRefusal } from './refusal.ts';
 
 /** It ends by itself within 3 s; the rest is for a machine that is busy with other tests. */
@@ -14,7 +14,7 @@ describe('run', () => {
 	test.each(['SIGTERM', 'SIGINT'] as const)(
 		'%s closes the channel with 1001 and ends with 0 within 3 s',
 		async (signal) => {
-			const { service, daemon } = await givenProvisioned();
+			const { service, daemon } = await givenProvisioned({}, asProcess);
 			const closed = service.waitFor('channel-closed');
 			const startedMs = performance.now();
 			expect((await daemon.end(signal)).status).toBe(0);
@@ -38,7 +38,7 @@ describe('run', () => {
 	});
 
 	test('ends within 3 s also when the service answers nothing any more', async () => {
-		const { service, daemon } = await givenProvisioned();
+		const { service, daemon } = await givenProvisioned({}, asProcess);
 		service.goSilent(true);
 		const startedMs = performance.now();
 		expect((await daemon.end('SIGTERM')).status).toBe(0);
@@ -46,7 +46,7 @@ describe('run', () => {
 	});
 
 	test('a code that is being spent is waited for, although its answer takes longer than the end may', async () => {
-		const { service, home, daemon, code, pair } = await givenDevice();
+		const { service, home, daemon, code, pair } = await givenDevice({}, asProcess);
 		const answer = service.hold('/api/device/connection');
 		const pairing = pair(code());
 		await answer.received;
@@ -59,7 +59,7 @@ describe('run', () => {
 	});
 
 	test('comes back online after a restart without registering again', async () => {
-		const { home, service, daemon, registrations } = await givenPaired();
+		const { home, service, daemon, registrations } = await givenPaired({}, asProcess);
 		await daemon.end();
 		const online = service.waitFor('device-online');
 		await home.run();
@@ -68,7 +68,7 @@ describe('run', () => {
 	});
 
 	test('takes changed settings on SIGHUP and keeps the old ones when they are bad', async () => {
-		const { home, service, daemon } = await givenPaired();
+		const { home, service, daemon } = await givenPaired({}, asProcess);
 		await home.writeSettings({ workflowId: 'face-check' });
 		const moved = service.waitFor('device-online', ({ workflowId }) => workflowId === 'face-check');
 		process.kill(daemon.pid, 'SIGHUP');
@@ -80,7 +80,7 @@ describe('run', () => {
 	});
 
 	test('never prints a credential', async () => {
-		const { service, home, daemon } = await givenProvisioned({ log: { level: 'debug' } });
+		const { service, home, daemon } = await givenProvisioned({ log: { level: 'debug' } }, asProcess);
 		const { stdout, stderr } = await daemon.end();
 		const { connections } = JSON.parse(await readFile(join(home.stateDir, 'state.json'), 'utf8'));
 		expect(connections).toHaveLength(1);
@@ -148,7 +148,7 @@ describe('run', () => {
 	});
 
 	test('a second agent on the same state directory is refused; the first one goes on', async () => {
-		const { home } = await givenPaired();
+		const { home } = await givenPaired({}, asProcess);
 		const before = await readFile(join(home.stateDir, 'state.json'), 'utf8');
 		const second = await home.agent(['run', '--run-dir', `${home.directory}/run2`]);
 		expectRefusal(second, { status: 75, code: 'state-in-use', words: /state directory of its own/ });
@@ -157,7 +157,7 @@ describe('run', () => {
 	});
 
 	test('goes on with the last valid settings after a bad push, and the status says so', async () => {
-		const { home, daemon, service } = await givenProvisioned();
+		const { home, daemon, service } = await givenProvisioned({}, asProcess);
 		await daemon.end();
 		await home.writeSettings({ workflowId: 7 });
 		const online = service.waitFor('device-online');

@@ -18,7 +18,7 @@ export function readInboxFile(stateDir: string): StoredEvent[] {
 	if (!existsSync(join(stateDir, 'events.db'))) return [];
 	const directory = mkdtempSync(join(tmpdir(), 'idv-inbox-'));
 	try {
-		for (const name of ['events.db', 'events.db-wal', 'events.db-tail'])
+		for (const name of ['events.db', 'events.db-wal', 'events.db-tail', 'events.db-tail2'])
 			if (existsSync(join(stateDir, name))) copyFileSync(join(stateDir, name), join(directory, name));
 		// What the tail beside it has comes into it.
 		openEventTable(join(directory, 'events.db')).close();

@@ -2,23 +2,50 @@ import { expect, test } from 'vitest';
 import { keyOf, rememberMessages } from '../../src/events/duplicates.ts';
 
 const message = (serviceId: string | null, kind = 'k', content = 'c') => ({ serviceId, kind, content });
+const stored = (key: string) => ({ key, kind: null, content: null });
+
+/** Remembers messages, and says whether each is new. */
+function remembering(max: number) {
+	const duplicates = rememberMessages(max);
+	const isNew = (one: ReturnType<typeof message>, overlaps?: boolean) => duplicates.isNew(keyOf(one), overlaps);
+	return { duplicates, isNew };
+}
 
 test('a message without an id is always new', () => {
-	const duplicates = rememberMessages(10);
-	expect([duplicates.isNew(message(null)), duplicates.isNew(message(null))]).toEqual([true, true]);
+	const { isNew } = remembering(10);
+	expect([isNew(message(null)), isNew(message(null))]).toEqual([true, true]);
 	expect(keyOf(message(null))).toBeNull();
 });
 
-test('no more than so many are remembered, the newest', () => {
-	const duplicates = rememberMessages(2);
-	for (const id of ['a', 'b', 'c']) expect(duplicates.isNew(message(id))).toBe(true);
-	expect(duplicates.isNew(message('c'))).toBe(false);
-	expect(duplicates.isNew(message('b', 'k', 'other'), true)).toBe(false);
-	expect(duplicates.isNew(message('a'), true)).toBe(true);
+test('so many are remembered, the newest, and never more than twice as many', () => {
+	const { isNew } = remembering(2);
+	for (const id of ['a', 'b', 'c', 'd', 'e']) expect(isNew(message(id))).toBe(true);
+	expect(isNew(message('e'))).toBe(false);
+	expect(isNew(message('d', 'k', 'other'), true)).toBe(false);
+	expect(isNew(message('a'), true)).toBe(true);
 });
 
-test('what is stored of a message is its id and two short hashes, and tells messages apart', () => {
-	const keys = [message('a'), message('a', 'kk'), message('a', 'k', 'cc'), message('b')].map(keyOf);
+test('messages of one id are each remembered', () => {
+	const { isNew } = remembering(10);
+	for (const one of [message('a'), message('a', 'kk'), message('a', 'k', 'cc')])
+		expect([isNew(one), isNew(one)]).toEqual([true, false]);
+});
+
+test('what is stored of a message is its id and two short hashes, which tell messages apart and are read again', () => {
+	const messages = [message('a'), message('a', 'kk'), message('a', 'k', 'cc'), message('b')];
+	const keys = messages.map((one) => keyOf(one) ?? '');
 	expect(new Set(keys).size).toBe(4);
-	for (const key of keys) expect(key).toMatch(/^[ab]\u001f[0-9a-z]{6,11}\u001f[0-9a-z]{6,11}$/);
+	for (const key of keys) expect(key).toMatch(/^[ab]\u001f\d{9,16}\u001f\d{9,16}$/);
+	const { duplicates, isNew } = remembering(10);
+	duplicates.load(keys.map(stored));
+	expect(messages.map((one) => isNew(one))).toEqual([false, false, false, false]);
+	expect([isNew(message('a', 'k', 'ccc')), isNew(message('b', 'kk'))]).toEqual([true, true]);
+});
+
+test('the id alone, as 0.1.0 left it of a deleted message, stands for every message of that id', () => {
+	const { duplicates, isNew } = remembering(10);
+	duplicates.load([stored('a'), { key: 'b', kind: 'k', content: 'c' }]);
+	expect([isNew(message('a', 'any', 'thing')), isNew(message('b')), isNew(message('b', 'k', 'cc'))]).toEqual([
+		...[false, false, true],
+	]);
 });

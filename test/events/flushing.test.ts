@@ -158,7 +158,6 @@ describe('clean-up', () => {
 		const [tailBytes, databaseBytes] = [sizeOf('events.db-tail'), sizeOf('events.db')];
 		const seen: unknown[] = [];
 		clock.advance(30_000);
-		append(store, 'meanwhile');
 		for (let flushes = 0; flushes < 5; flushes += 1) {
 			const flush = await next();
 			await new Promise(setImmediate);
@@ -178,11 +177,73 @@ describe('clean-up', () => {
 			['events.db', { isTailWhole: false, isDatabaseAsBefore: false, isLogEmpty: false }],
 			['events.db-wal', { isTailWhole: false, isDatabaseAsBefore: false, isLogEmpty: true }],
 		]);
-		const last = await next();
-		expect(last.file).toBe('events.db-tail');
-		last.release();
+	});
+
+	test('holds no event up: what arrives meanwhile waits for its own flush, and survives what comes after', async () => {
+		const clock = createSteppedClock();
+		const { store, held, next } = await givenHeld({ ...clock });
+		const fileOf = (name: string) => fs.readFileSync(path.join(directory, name), 'utf8');
+		for (const [index, file] of ['events.db-tail2', 'events.db-tail', 'events.db-tail2'].entries()) {
+			store.acknowledge('kiosk', store.newest() ?? '');
+			await store.settled();
+			clock.advance(30_000);
+			const isFirst = index === 0;
+			// What this process has found is flushed before its first commit.
+			if (isFirst) for (const _ of ['log', 'its name']) (await next()).release();
+			const log = await next();
+			expect(log.file).toBe('events.db-wal');
+
+			append(store, `meanwhile ${index}`);
+			// The name of the other file, once.
+			if (isFirst) (await next()).release();
+			const tail = await next();
+			expect(tail.file).toBe(file);
+			const settled = store.settled();
+			tail.release();
+			await settled;
+			expect([kept(store), store.handedOn.at(-1)]).toEqual([[`meanwhile ${index}`], [`meanwhile ${index}`]]);
+			expect(held).toEqual([]);
+
+			log.release();
+			const isHeldUp = isFirst ? ['events.db', 'events.db-wal'] : [];
+			for (const name of isHeldUp) {
+				const flush = await next();
+				expect(flush.file).toBe(name);
+				flush.release();
+			}
+			const others = ['events.db-tail', 'events.db-tail2'].filter((name) => name !== file);
+			for (const name of others) while (fileOf(name) !== '') await new Promise(setImmediate);
+			expect(fileOf(file)).toContain(`meanwhile ${index}`);
+			const copy = fs.mkdtempSync(path.join(os.tmpdir(), 'event-flushing-'));
+			onTestFinished(() => fs.rmSync(copy, { recursive: true, force: true }));
+			fs.cpSync(directory, copy, { recursive: true });
+			expect(kept(open({ directory: copy }))).toEqual([`meanwhile ${index}`]);
+		}
+	});
+
+	test('one that fails leaves what arrived meanwhile, and what it was about, in memory', async () => {
+		const clock = createSteppedClock();
+		const { store, next } = await givenHeld({ ...clock });
+		store.acknowledge('kiosk', store.newest() ?? '');
+		append(store, 'stays');
+		(await next()).release();
 		await store.settled();
-		expect(kept(store)).toEqual(['stays', 'meanwhile']);
+		clock.advance(30_000);
+		for (const _ of ['log', 'its name']) (await next()).release();
+		const log = await next();
+		append(store, 'meanwhile');
+		await next();
+		append(store, 'and later');
+		log.release(EIO);
+		await store.settled();
+		expect([kept(store), store.handedOn]).toEqual([
+			['stays', 'meanwhile', 'and later'],
+			[['stays'], ['meanwhile'], ['and later']],
+		]);
+		expect(store.notices).toEqual(['events state-unwritable']);
+		expect(store.recover()).toBe(true);
+		store.close();
+		expect(kept(open())).toEqual(['stays', 'meanwhile', 'and later']);
 	});
 });
 

@@ -5,6 +5,7 @@ import { join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
 import { assignmentAt, compilePlan, planFor } from '../../src/fleet/targeting.ts';
 import { readPlan } from '../../src/fleet/verify-plan.runner.ts';
+import { BIN } from '../cli/command.ts';
 import { operatorOfFile } from './operator.ts';
 
 const operator = operatorOfFile();
@@ -52,7 +53,7 @@ test('the day of a fleet manager goes as docs/fleet.md says, command by command'
 	await writeFile(join(directory, 'gathered', 'this-morning.jsonl'), lines.join('\n'));
 	const run = (command: string) =>
 		new Promise<string>((done) => {
-			const env = { ...process.env, TZ: 'UTC', PATH: `${join(ROOT, 'bin')}:${process.env['PATH']}` };
+			const env = { ...process.env, TZ: 'UTC', PATH: `${BIN}:${process.env['PATH']}` };
 			execFile('sh', ['-c', command], { cwd: directory, env }, (_, stdout, stderr) => done(`${stdout}${stderr}`));
 		});
 	const blocks = [...page.matchAll(/```console\n([\s\S]*?)```/g)].map(([, text = '']) => text);

@@ -1,8 +1,9 @@
+import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { cpSync, readFileSync, symlinkSync } from 'node:fs';
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { bundle } from '../../scripts/bundle.ts';
 import { checkNodeBinary, readNodeBinaries, shippedPackages, writeSbom } from '../../scripts/sbom.ts';
@@ -55,8 +56,25 @@ test('the Node that is shipped is the one that the repository names, and no othe
 	await expect(checkNodeBinary(ROOT, 'x64', other)).rejects.toThrow(digest);
 });
 
-test('installing runs no script of any package', async () => {
-	expect((await readFile(join(ROOT, '.npmrc'), 'utf8')).split('\n')).toContain('ignore-scripts=true');
+test('the script of every package that has one is refused at installation', async () => {
+	const withScripts = Object.entries<{ hasInstallScript?: boolean }>(lock).filter(
+		([, entry]) => entry.hasInstallScript,
+	);
+	const names = withScripts.map(([path]) => path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length));
+	const { allowScripts } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8'));
+	expect(allowScripts).toEqual(Object.fromEntries(names.map((name) => [name, false])));
+});
+
+test('the Node of the scripts is the one that came with npm ci, also where npm has removed its link', async () => {
+	const folder = await givenFolder();
+	const node = join(folder, 'node_modules', `node-linux-${process.arch}`, 'bin', 'node');
+	await mkdir(dirname(node), { recursive: true });
+	await mkdir(join(folder, 'node_modules/.bin'));
+	await writeFile(node, '');
+	for (const _ of ['without a link', 'with one']) {
+		execFileSync(process.execPath, [join(ROOT, 'scripts/own-node.cjs')], { cwd: folder });
+		expect(await realpath(join(folder, 'node_modules/.bin/node'))).toBe(await realpath(node));
+	}
 });
 
 test('the programs are the same byte for byte when they are built in another folder', async () => {

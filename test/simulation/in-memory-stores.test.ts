@@ -48,11 +48,11 @@ describe('an event', () => {
 		expect(inbox.append(incoming('one', 's-1'))).toBeNull();
 	});
 
-	test('is forgotten as a duplicate after 1,024 others, so that memory stays bounded', () => {
+	test('is forgotten as a duplicate after 2,048 others, so that memory stays bounded', () => {
 		const inbox = createEventBuffer('e1', ROOM);
-		for (let number = 0; number <= 1024; number += 1) inbox.append(incoming('', `s-${number}`));
-		expect(inbox.append(incoming('', 's-1'))).toBeNull();
-		expect(inbox.append(incoming('', 's-0'))?.number).toBe(1026);
+		for (let number = 0; number <= 2048; number += 1) inbox.append(incoming('', `s-${number}`));
+		expect(inbox.append(incoming('', 's-1025'))).toBeNull();
+		expect(inbox.append(incoming('', 's-0'))?.number).toBe(2050);
 	});
 });
 

@@ -6,9 +6,10 @@ import type { Browser, Page } from 'playwright-core';
 import { expect, onTestFinished } from 'vitest';
 import { ENDPOINTS, endpointUrl } from '../../src/protocol/endpoints.ts';
 import type { EmbeddedService, ServiceOptions } from '../../src/service/embedded-service.ts';
-import { type Device, givenDevice } from '../cli/device.ts';
+import type { RunningCommand } from '../cli/command.ts';
+import { asProcess, type Device, givenDevice } from '../cli/device.ts';
 
-export interface PageDevice extends Device {
+export interface PageDevice extends Device<RunningCommand> {
 	readonly pageUrl: string;
 }
 
@@ -26,7 +27,7 @@ export async function givenPageDevice(
 	const pinFile = join(directory, 'pin');
 	writeFileSync(pinFile, `${PIN}\n`, { mode: 0o600 });
 	const settings = { deviceType: 'kiosk', page: { port: 0, pinFile, ...page }, ...more };
-	const device = await givenDevice({ settings, service });
+	const device = await givenDevice({ settings, service }, asProcess);
 	const line = await device.daemon.untilLine(/"msg":"page at /);
 	const pageUrl = /page at (\S+?)"/.exec(line)?.[1] ?? '';
 	return { ...device, pageUrl };

@@ -47,7 +47,7 @@ describe('generated clients', () => {
 async function givenProject(): Promise<string> {
 	const project = await mkdtemp(join(tmpdir(), 'idv-agent-project-'));
 	onTestFinished(() => rm(project, { recursive: true, force: true }));
-	const said = await run('npm', ['pack', '--ignore-scripts=false', '--json', '--pack-destination', project], ROOT);
+	const said = await run('npm', ['pack', '--json', '--pack-destination', project], ROOT);
 	const [{ filename }] = JSON.parse(said.slice(said.lastIndexOf('\n[') + 1)) as [{ filename: string }];
 	await mkdir(join(project, 'node_modules'));
 	await run('tar', ['xzf', filename, '-C', 'node_modules'], project);

@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { givenHome, type Home, type Outcome } from '../../cli/command.ts';
-import { type Device, givenDevice, givenPaired } from '../../cli/device.ts';
+import { asProcess, type Device, givenDevice, givenPaired } from '../../cli/device.ts';
 
 interface Check {
 	readonly id: string;
@@ -37,7 +37,7 @@ function expectFailure(report: Report, id: string, code: string, words: RegExp):
 
 /** A paired device whose agent was stopped: its Connection is saved. */
 async function givenStopped(): Promise<Device> {
-	const device = await givenPaired();
+	const device = await givenPaired({}, asProcess);
 	await device.daemon.end();
 	return device;
 }
@@ -46,7 +46,7 @@ const isRoot = process.getuid?.() === 0;
 
 describe('beside an agent that is online', () => {
 	test('everything is well: its channel is not touched, and a person sees the same as a program', async () => {
-		const { home, service } = await givenPaired();
+		const { home, service } = await givenPaired({}, asProcess);
 		const before = service.requests.length;
 		const report = await examine(home);
 		expect(report.document).toMatchObject({ schemaVersion: 1, verdict: 'ok', exitStatus: 0, first: null });
@@ -84,7 +84,7 @@ describe('beside an agent that is online', () => {
 	});
 
 	test('what the agent calls its problem is what the channel is told to have', async () => {
-		const device = await givenPaired();
+		const device = await givenPaired({}, asProcess);
 		device.service.failNext('/ws/device', { status: 403 }, 1000);
 		device.service.failNext('/api/device/connection', { status: 403 }, 1000);
 		const running = device.home.agent(['status', '--watch', '--json']);
@@ -98,7 +98,7 @@ describe('beside an agent that is online', () => {
 	});
 
 	test.runIf(isRoot)('whoever may ask the agent but not look into its state gets the word of the agent', async () => {
-		const { home } = await givenPaired();
+		const { home } = await givenPaired({}, asProcess);
 		for (const path of ['', 'run', 'config.json'])
 			await chmod(join(home.directory, path), path === 'config.json' ? 0o644 : 0o755);
 		await chown(join(home.directory, 'run', 'agent.sock'), 65_534, 65_534);
@@ -119,13 +119,13 @@ describe('beside an agent that is online', () => {
 	});
 
 	test('the sockets that every user may use are told', async () => {
-		const { home } = await givenDevice();
+		const { home } = await givenDevice({}, asProcess);
 		await chmod(join(home.directory, 'run', 'agent.sock'), 0o666);
 		expectFailure(await examine(home, '--check', 'local-socket'), 'local-socket', 'socket-failed', /Every user/);
 	});
 
 	test('sockets that are for their owner alone keep applications out, not in', async () => {
-		const { home } = await givenDevice();
+		const { home } = await givenDevice({}, asProcess);
 		for (const name of ['agent.sock', 'admin.sock']) await chmod(join(home.directory, 'run', name), 0o600);
 		expect((await examine(home, '--check', 'local-socket')).checks['local-socket']).toMatchObject({
 			status: 'warning',
@@ -134,7 +134,7 @@ describe('beside an agent that is online', () => {
 	});
 
 	test('a move that does not succeed is told as such, for the channel that is open is well', async () => {
-		const { home } = await givenPaired({ service: { workflows: ['document-check'] } });
+		const { home } = await givenPaired({ service: { workflows: ['document-check'] } }, asProcess);
 		expect((await home.agent(['workflow', 'set', 'nosuch'])).status).toBe(65);
 		const report = await examine(home, '--check', 'channel');
 		const words = /^Online with .*; moving to workflow nosuch does not succeed: .*\(404\)\.$/;
@@ -182,7 +182,7 @@ describe('without an agent', () => {
 	});
 
 	test('another process that uses the state is known by its lock, and no channel is tried', async () => {
-		const { home, service } = await givenPaired();
+		const { home, service } = await givenPaired({}, asProcess);
 		const elsewhere = join(home.directory, 'elsewhere');
 		const channels = () => service.requests.filter(({ path }) => path === '/ws/device').length;
 		const before = channels();
