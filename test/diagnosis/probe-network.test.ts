@@ -15,20 +15,6 @@ async function tlsPort(certificate: string, status = 405): Promise<number> {
 	return listen(createHttpsServer({ cert, key }, (_request, response) => response.writeHead(status).end()));
 }
 
-test('what was opened to ask is closed at the end, also a connection that the service would keep', {
-	timeout: 20_000,
-}, async () => {
-	const gone = Promise.withResolvers<void>();
-	const server = createHttpServer((request, response) => {
-		if (request.method === 'GET') request.socket.once('close', () => gone.resolve());
-		response.writeHead(405).end();
-	});
-	server.keepAliveTimeout = 60_000;
-	const { checks } = await look({ baseUrl: `http://127.0.0.1:${await listen(server)}` }, 'http');
-	expect(checks.http).toMatchObject({ status: 'ok' });
-	await gone.promise;
-});
-
 describe('the way to the service', () => {
 	test('ends at a port that refuses connections', async () => {
 		const report = await look({ baseUrl: `https://localhost:${await refusedPort()}` }, 'tls');
