@@ -611,6 +611,26 @@ test('pings leave at their times, and once after a stall, also one that ends as 
 	expect(clock.pending).toBe(0);
 });
 
+test('a channel that is proved by time alone is not pinged for that', async () => {
+	const heard: string[] = [];
+	const asked = Promise.withResolvers<void>();
+	const { url } = await service(
+		(peer) => {
+			peer.on('ping', () => heard.push('ping'));
+			peer.on('message', () => asked.resolve());
+		},
+		{ autoPong: false },
+	);
+	const clock = createSteppedClock();
+	const opened = open(url, { clock, proveAfterMs: 3000 });
+	await opened.until('opened');
+	clock.advance(3000);
+	await opened.until('confirmed');
+	opened.channel.sendText('asked');
+	await asked.promise;
+	expect(heard).toEqual(['ping']);
+});
+
 describe('a silent channel', () => {
 	test('is ended after the limit', async () => {
 		const { url } = await service((peer) => peer.pause(), { autoPong: false });
