@@ -104,6 +104,9 @@ test('one agent serves one way, and another what is to keep its connection', asy
 	expect(agents.map((agent) => (agent as HttpsAgent).options.keepAlive)).toEqual([false, true, false]);
 	expect([made.channelAgent(url), made.channelAgent(url, true), made.channelAgent(other)]).toEqual(agents);
 	expect(made.channelAgent(url)).toBe(agents[0]);
+	const both = await network({ proxy: 'http://proxy.test:1' });
+	const [plain, secure] = ['ws', 'wss'].map((scheme) => both.channelAgent(new URL(`${scheme}://id.example.com/`)));
+	expect([plain instanceof HttpsAgent, secure instanceof HttpsAgent]).toEqual([false, true]);
 });
 
 describe('settings that can not be used', () => {
@@ -270,6 +273,18 @@ describe('requests', () => {
 			const agent = made.channelAgent(new URL(`wss://localhost:${port}/`), keepAlive) as HttpsAgent;
 			expect(agent.options.rejectUnauthorized).toBe(true);
 		}
+	});
+
+	test('do not go through a proxy whose certificate is not one of the usual authorities', async () => {
+		const heads: string[] = [];
+		const proxy = createHttpsServer(identity('server'));
+		proxy.on('connect', ({ url }, socket) => {
+			heads.push(url ?? '');
+			socket.destroy();
+		});
+		const made = await network({ caFile: fixture('ca.pem'), proxy: `https://localhost:${await listen(proxy)}` });
+		await expect(get(made, 'https://service.test/')).rejects.toThrow();
+		expect(heads).toEqual([]);
 	});
 
 	test('share one dispatcher', async () => {

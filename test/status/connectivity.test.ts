@@ -205,6 +205,32 @@ describe('the log', () => {
 		expect(lines).toEqual(['not online yet: The connection was cut.']);
 	});
 
+	test('has one line for moves that are asked for too fast, and another once one of them was made', () => {
+		const { lines, connectivity } = given();
+		const tooOften = {
+			name: 'waiting',
+			failure: failure('registering-too-often', 'Too often.'),
+		} as unknown as Link['state'];
+		const link = (generation: number, state: Link['state']) =>
+			({ generation, registration: REGISTRATION, state }) as unknown as Link;
+		let before = { current: null, next: null } as Supervision;
+		const become = (current: Link, next: Link | null) => {
+			const after = { ...before, current, next };
+			connectivity.follow(before, after);
+			before = after;
+		};
+		become(link(1, ONLINE), null);
+		for (const generation of [2, 3]) become(link(1, ONLINE), link(generation, tooOften));
+		become(link(3, ONLINE), null);
+		for (const generation of [4, 5]) become(link(3, ONLINE), link(generation, tooOften));
+		expect(lines).toEqual([
+			'online',
+			'registering again does not succeed: Too often.',
+			'moved over without being offline',
+			'registering again does not succeed: Too often.',
+		]);
+	});
+
 	test('begins anew with another pairing', () => {
 		const { lines, becomes, connectivity } = given();
 		becomes(ONLINE);
