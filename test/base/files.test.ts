@@ -212,6 +212,22 @@ describe('a write', () => {
 		expect(fsSync.readFileSync(at('file'), 'utf8')).toBe('old');
 	});
 
+	test('of a state is tried out with twice its size, 8 KiB at least', async () => {
+		const store = await openStateStore(directory);
+		const sizes: number[] = [];
+		const handles = await openFiles();
+		const { writeFile } = handles;
+		vi.spyOn(handles, 'writeFile').mockImplementation(function (this: FileHandle, data) {
+			sizes.push((data as Buffer).length);
+			return writeFile.call(this, data);
+		});
+		await store.probe();
+		await store.save({ ...EMPTY_STATE, confirmedOrigins: [`https://${'x'.repeat(20_000)}.example`] });
+		await store.probe();
+		expect(sizes).toEqual([8192, fsSync.statSync(at('state.json')).size, 2 * fsSync.statSync(at('state.json')).size]);
+		await store.close();
+	});
+
 	test('of which the disk has stored a part only is none', async () => {
 		await writeDurably(at('file'), 'old');
 		const handles = await openFiles();

@@ -109,6 +109,7 @@ test('what is only meant to happen if it can be saved is taken back, unless some
 	await state.record(called('c'));
 	expect(saves.at(-1)?.state).toMatchObject({ generatedId: 'c', serviceTimeMs: 5 });
 	expect(told.at(-1)).toBeNull();
+	state.stampWith((changed) => ({ ...changed, serviceTimeMs: 9 }));
 	await state.record((before) => before);
 	expect(state.state).toMatchObject({ generatedId: 'c', serviceTimeMs: 5 });
 });
