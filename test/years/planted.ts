@@ -182,8 +182,8 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'await new Promise<void>((resolve) => clock.schedule(200_000, resolve));\n\tconst [, reached] = await Promise.all([options.store.probe()',
 		{ seed: 20 },
 	),
-	one('old-channel-stays', 'one-current-channel', LINKS, 'runner.end(effect.generation);', ';'),
-	one('channels-pile-up', 'at-most-two-channels', LINKS, 'runner.end(effect.generation);', ';', {
+	one('old-channel-stays', 'one-current-channel', 'connection/link.runner.ts', "channel.close(code, '');", ''),
+	one('channels-pile-up', 'at-most-two-channels', 'connection/link.runner.ts', "channel.close(code, '');", '', {
 		seed: 1,
 		years: '0.05',
 	}),
@@ -331,8 +331,8 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'stop-leaves-timer',
 		'stops-in-time',
 		'agent/agent.runner.ts',
-		'\t\t\tcancel();\n\t\t\tpairing.close();',
-		'\t\t\tpairing.close();',
+		'\t\t\tcancel();\n\t\t\tif (wasSettled)',
+		'\t\t\tif (wasSettled)',
 		{ years: '0.06' },
 	),
 	one(
@@ -548,7 +548,7 @@ const MUTATIONS: readonly Plant[] = [
 	any(
 		'events-6-gap-without-run-before',
 		CONNECTIVITY,
-		'wholeUntilMs === null ? wholeUntilBefore : wholeUntil(wholeUntilMs)',
+		'wholeUntilMs === null ? readBefore() : wholeUntil(wholeUntilMs)',
 		'isoNow(clock)',
 	),
 ];
