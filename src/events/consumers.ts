@@ -5,7 +5,7 @@ import type { Position } from './transaction.ts';
 
 /** Named consumers, at most. A new one takes the place of one that has been silent for the whole retention time. */
 export const MAX_CONSUMERS = 128;
-/** Of them, one application with a line of its own in the applications file. */
+/** Of them for one application of the applications file. */
 const MAX_OWN_CONSUMERS = 6;
 
 /** @param silentMs a consumer that has been silent for so long may be replaced: nothing is kept for it any more. */

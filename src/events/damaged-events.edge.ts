@@ -1,17 +1,12 @@
-/**
- * Events that cannot be used or stored: how damage is told from a disk that fails for the moment, where damaged files go, and the
- * words for both. Reads no event.
- */
+/** Events that cannot be used or stored: damage told from a disk that fails for the moment, and the words for both. Reads no event. */
 import { readdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 
-/** Name of the file in its directory. */
 export const EVENTS_FILE = 'events.db';
 /** Damaged files that are kept; the oldest go, and all with the next one after the retention time. */
 const MAX_QUARANTINED_EVENTS = 2;
 
-/** The file was written by a newer agent. */
 export class NewerVersionError extends Error {
 	override readonly name = 'NewerVersionError';
 }

@@ -1,8 +1,4 @@
-/**
- * Which messages were received before. The service's id alone does not say so: two messages are the same only if id, kind and
- * content are; while two channels overlap, id and kind, because each channel may word the message in its own way. Pure.
- * Source: assumed (notification-id).
- */
+/** Knows messages that were received before by id, kind and content; by id and kind while two channels overlap. Pure. Source: assumed (notification-id). */
 import type { Incoming } from './event.ts';
 
 type Message = Pick<Incoming, 'serviceId' | 'kind' | 'content'>;
@@ -14,15 +10,6 @@ export interface StoredMessage {
 	readonly content: string | null;
 }
 
-export interface Duplicates {
-	/** Whether the message with this key is new; from now on it is known. One without a key is always new. */
-	isNew(key: string | null, overlaps?: boolean): boolean;
-	/** Takes over what was stored, oldest first. */
-	load(stored: readonly StoredMessage[]): void;
-	/** Forgets all of them. */
-	clear(): void;
-}
-
 /** Between the parts of a key; no id of a service has it. */
 export const KEY_SEPARATOR = '\u001f';
 
@@ -32,7 +19,7 @@ export function keyOf({ serviceId, kind, content }: Message): string | null {
 }
 
 /** @param max so many of the newest messages are remembered at least, and twice as many at most. */
-export function rememberMessages(max: number): Duplicates {
+export function rememberMessages(max: number) {
 	// Keys, with and without the content. The older set goes as a whole: to drop the oldest of one costs more than all else here.
 	let [newer, older] = [new Set<string>(), new Set<string>()];
 	const isKnown = (text: string) => newer.has(text) || older.has(text);
@@ -41,7 +28,8 @@ export function rememberMessages(max: number): Duplicates {
 		newer.add(key).add(headOf(key));
 	};
 	return {
-		isNew(key, overlaps = false) {
+		/** Whether the message with this key is new; from now on it is known. One without a key is always new. */
+		isNew(key: string | null, overlaps = false): boolean {
 			if (key === null) return true;
 			const head = headOf(key);
 			// The id alone is what an older agent has left of a message that is deleted.
@@ -49,7 +37,8 @@ export function rememberMessages(max: number): Duplicates {
 			if (isNew) remember(key);
 			return isNew;
 		},
-		load(stored) {
+		/** Takes over what was stored, oldest first. */
+		load(stored: readonly StoredMessage[]): void {
 			// Those that are known already are newer, and may not be stored yet.
 			const since = [older, newer].flatMap((known) => [...known.values()].flat());
 			for (const { key, kind, content } of stored) {
@@ -58,7 +47,7 @@ export function rememberMessages(max: number): Duplicates {
 			}
 			for (const key of since) remember(key);
 		},
-		clear() {
+		clear(): void {
 			newer.clear();
 			older.clear();
 		},

@@ -1,7 +1,4 @@
-/**
- * Which events a person's request to erase means. Pure; erases nothing. In doubt an event
- * goes: one that stays would be a broken promise.
- */
+/** The events that a person's request to erase means. Pure. In doubt an event goes: one that stays would be a broken promise. */
 import type { Entry } from './event.ts';
 
 /** What is stored of an event; one that was deleted has left at most its id of the service. */
@@ -10,7 +7,6 @@ export type Stored = Pick<Entry, 'id' | 'serviceId'> &
 		readonly keptMs: number;
 	};
 
-/** Whether a stored event goes. */
 export type Erasure = (event: Stored) => boolean;
 
 /** Every event in which the id is a word: in its content however that is escaped, in its kind, or as its own id. */
@@ -26,7 +22,6 @@ export function before(wallMs: number): Erasure {
 	return ({ at, keptMs }) => keptMs < wallMs || (typeof at === 'string' && Date.parse(at) < wallMs);
 }
 
-/** Everything but some events. */
 export function allBut(ids: ReadonlySet<string>): Erasure {
 	return ({ id }) => !ids.has(id);
 }

@@ -10,15 +10,9 @@ export interface EventStoreOptions extends Partial<Clock> {
 	readonly directory: string;
 	/** Unlike every earlier one of this device; 1 to 32 letters and digits. */
 	readonly epoch: string;
-	/**
-	 * Looked at each time: lower ones count from the next event on. The oldest go first; the newest can only be too old.
-	 * `maxBytes` counts characters, and 128 for each event.
-	 */
+	/** Looked at each time. The oldest go first; the newest can only be too old. `maxBytes` counts characters, and 128 for each event. */
 	readonly bounds: { readonly maxCount: number; readonly maxBytes: number; readonly maxAgeMs: number };
-	/**
-	 * `false` keeps them in memory only, for a site that wants no contents on its disk; what a run before has left there is
-	 * taken over and deleted. Default `true`.
-	 */
+	/** `false`: in memory only; what a run before has left on the disk is taken over and deleted. Default `true`. */
 	readonly durable?: boolean;
 	/** `events`: kept in memory only (`state-unwritable`), `null` when back on the disk. `events-damaged`: `state-corrupt`. */
 	readonly onNotice?: (topic: 'events' | 'events-damaged', notice: Failure | null) => void;
@@ -36,30 +30,20 @@ export interface Consumer {
 	readonly seenMs: number;
 }
 
-/** Events in and out again, in order. */
 export interface EventWriter {
 	/** Numbers an event and stores it at the end of this turn; `null` for a duplicate of one that was received before (see `duplicates.ts`). */
 	append(incoming: Incoming, overlaps?: boolean): Entry | null;
-	/**
-	 * Stored events after `since`, oldest first, at most `limit`; from the oldest kept one when `since` is `null`. `missed`
-	 * says that events between `since` and the first one here are gone.
-	 */
+	/** Stored events after `since` (`null`: from the oldest kept one), oldest first; `missed`: events between are gone. */
 	after(since: string | null, limit: number): { entries: readonly Entry[]; missed: boolean };
 	/** The newest stored event's id, or `null`. */
 	newest(): string | null;
 	/** When that one was received, ISO 8601; also known if it is acknowledged and deleted. */
 	newestAt(): string | null;
-	/**
-	 * Calls back with events that were stored together, once they are, in order, until the returned function is called. It
-	 * must not throw. All listeners get the same list.
-	 */
+	/** Calls back with events that were stored together, in order, until the returned function is called. It must not throw. */
 	subscribe(listener: (entries: readonly Entry[]) => void): () => void;
 	/** Resolves when everything asked for so far is stored. */
 	settled(): Promise<void>;
-	/**
-	 * Erases stored events for good: nothing of them is in a live file when it returns, also not in damaged files set aside.
-	 * @returns how many. @throws AgentError `state-unwritable` when traces of them may be left.
-	 */
+	/** Nothing of these events is in a file when it returns. @returns how many. @throws AgentError `state-unwritable` when traces may be left. */
 	erase(matches: Erasure): number;
 	readonly count: number;
 	readonly bytes: number;
@@ -67,17 +51,11 @@ export interface EventWriter {
 	close(): void;
 }
 
-/** Named consumers, and how far each has read. */
-export interface EventReader {
-	/**
-	 * Makes a consumer known: from now on events are kept until it has acknowledged them. A known one stays where it is.
-	 * @throws AgentError `body-invalid` for a name that is not 1 to 64 of `A-Z a-z 0-9 . _ -`, or one too many.
-	 */
+/** Also named consumers, and how far each has read. */
+export interface EventStore extends EventWriter {
+	/** From now on events are kept for it. @throws AgentError `body-invalid` for a name that is not 1 to 64 of `A-Z a-z 0-9 . _ -`, or one too many. */
 	join(consumer: string): void;
-	/**
-	 * Everything up to this event needs no second delivery. A position never goes back.
-	 * @returns `false` for an id of no event that was stored here, which changes nothing. @throws AgentError as `join`.
-	 */
+	/** A position never goes back. @returns `false` for an id of no event that was stored here. @throws AgentError as `join`. */
 	acknowledge(consumer: string, id: string): boolean;
 	/** Where to resume: the last acknowledged id; `null` before the first and for an unknown consumer. */
 	positionOf(consumer: string): string | null;
@@ -85,8 +63,6 @@ export interface EventReader {
 	/** Nothing is kept for it any more; `false` if it was not known. */
 	forget(consumer: string): boolean;
 }
-
-export interface EventStore extends EventWriter, EventReader {}
 
 export interface DurableEventStore extends EventStore {
 	/** Tries the disk now if events are in memory only. `true` when they are on the disk. */

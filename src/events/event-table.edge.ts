@@ -1,9 +1,5 @@
-/**
- * The events in one SQLite database, and in memory and in the tail beside it what came since it was written last: while applications
- * acknowledge at once, no content comes into the database at all. Owns the tables and how each thing is read and written, and
- * which flush comes before which step (docs/decisions/0048-flushes-beside-the-main-thread.md); decides nothing about when, what
- * is kept, and what to do when it fails. Every function may throw SQLite's errors.
- */
+/** The events in one SQLite database, and what came since in memory and the tail. Every function may throw SQLite's errors. The order of
+ * the flushes: docs/decisions/0048-flushes-beside-the-main-thread.md. */
 import { closeSync, fstatSync, openSync, rmSync } from 'node:fs';
 import type { SQLInputValue, StatementSync } from 'node:sqlite';
 import { isDamage, NewerVersionError } from './damaged-events.edge.ts';
@@ -116,11 +112,7 @@ export function openEventTable(file: string) {
 		newest = newestNumber();
 	};
 
-	/**
-	 * Everything so far is in the database, durably, and no longer in memory and the tail. What is stored meanwhile stays there.
-	 * @param cleans whether no content of deleted events stays in the database's log.
-	 * @param moves whether events come into the database. Default `false` for one in memory, which only drops what is deleted.
-	 */
+	/** Brings everything so far into the database, durably. @param cleans also what was deleted off its log. @param moves also events that are kept. */
 	function* settle(cleans = false, moves = onDisk): Flushes {
 		isCommitting = true;
 		try {
@@ -290,11 +282,7 @@ export function openEventTable(file: string) {
 				).each() as unknown as Iterable<KeptEvent>;
 			yield* recent.after(after);
 		},
-		/**
-		 * Deletes events and all that deleted ones have left of the same, so that nothing of them is in the database, its log or
-		 * the tail. The newest leaves its bare number: no number is given twice.
-		 * @returns how many of them were still kept.
-		 */
+		/** Deletes events and what deleted ones have left, in the database, its log and the tail; no number is given twice. @returns how many were kept. */
 		erase(matches: Erasure): number {
 			runNow(settle(false, true));
 			const going: Row[] = [];
@@ -320,7 +308,6 @@ export function openEventTable(file: string) {
 			tail?.remove();
 			return going.filter(({ at }) => at !== null).length;
 		},
-		/** Makes all kept events older or younger. */
 		shiftAges(byMs: number): void {
 			recent.shiftAges(byMs);
 			shiftedByMs += byMs;
@@ -344,7 +331,6 @@ export function openEventTable(file: string) {
 		},
 		/** What the database does not have yet. */
 		changes: recent.changes,
-		/** Every row of a table. */
 		rows: (table: keyof typeof COLUMNS): Row[] => run(`SELECT ${COLUMNS[table].join(', ')} FROM ${table}`).all(),
 		close() {
 			try {
@@ -358,10 +344,7 @@ export function openEventTable(file: string) {
 	};
 }
 
-/**
- * Memory with what the file held; the file is emptied and deleted. A damaged one is only deleted.
- * @throws whatever keeps the file from being deleted.
- */
+/** Memory with what the file held; the file is deleted, a damaged one unread. @throws whatever keeps it from being deleted. */
 export function moveToMemory(file: string): EventTable {
 	const memory = openEventTable(IN_MEMORY);
 	try {
@@ -380,7 +363,6 @@ export function moveToMemory(file: string): EventTable {
 	return memory;
 }
 
-/** Begins something; undoes it if it fails. */
 function attempted<Result>(begin: () => Result, undo: () => void): Result {
 	try {
 		return begin();

@@ -1,13 +1,8 @@
-/**
- * The newest changes of the events, in two files beside the database: appended and flushed before an event is handed on, so that it
- * is safe after one flush, and gone again when the database has them durably. One file takes what comes while the other one is
- * brought into the database. Decides nothing about events; a line is one transaction.
- */
+/** The newest changes of the events, in two files beside the database: flushed before an event is handed on. A line is one transaction. */
 import { closeSync, ftruncateSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
 import type { Line } from './event-columns.ts';
 import { type Flushes, flushNames } from './flushing.edge.ts';
 
-/** The names of the files, from that of the database. */
 export const tailsOf = (databaseFile: string) => [`${databaseFile}-tail`, `${databaseFile}-tail2`];
 
 /** Makes no file before the first change. Every function may throw the system's errors. */
@@ -81,7 +76,6 @@ export function openEventTail(databaseFile: string) {
 			if (other.open !== null && other.bytes > 0) ftruncateSync(other.open);
 			other.bytes = 0;
 		},
-		/** Removes the files. */
 		remove(): void {
 			close();
 			for (const each of files) {

@@ -1,7 +1,4 @@
-/**
- * Events: their types, their size against the bounds, and their ids, `epoch-number`, with the decision which of them were given
- * here. Numbers never go back; each epoch has a range of them. Keeps none.
- */
+/** Events: their types, their size against the bounds, and their ids, `epoch-number`. Numbers never go back; each epoch has a range of them. */
 
 /** An event before it has a number. */
 export interface Incoming {
@@ -32,7 +29,6 @@ export function ownEvent(
 	return { at, type, kind: type, workflowId, format: 'json', content: JSON.stringify(data), serviceId: null };
 }
 
-/** The form of an event id. */
 export const EVENT_ID = /^([A-Za-z0-9]{1,32})-(\d{1,15})$/;
 export const isEventId = (text: string): boolean => EVENT_ID.test(text);
 
@@ -55,10 +51,7 @@ export function withEpoch(epochs: readonly Epoch[], epoch: string, first: number
 	return epochs.at(-1)?.epoch === epoch ? epochs : [...epochs, { first, epoch }].slice(-MAX_EPOCHS);
 }
 
-/**
- * The number of an event that was stored, deleted ones included, or of the place just before the first of its epoch, by
- * which a gap before that one may be named; `null` for every other id.
- */
+/** The number of an event that was stored, or of the place just before the first of its epoch; `null` for every other id. */
 export function numberOf(id: string, epochs: readonly Epoch[], last: number): number | null {
 	const [, epoch, digits] = EVENT_ID.exec(id) ?? [];
 	const number = Number(digits);

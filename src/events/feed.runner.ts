@@ -1,8 +1,4 @@
-/**
- * The stored events as applications get them: a gap takes the place of events that had to make room, and a gap that no
- * application could have noticed yet is not written. Contents are passed on without parsing them, so that a strange
- * message does no harm here.
- */
+/** The stored events as applications get them, with gaps for those that made room. Contents are passed on without parsing them. */
 import type { Counters } from '../base/counters.ts';
 import type { Erasure } from './erasure.ts';
 import { type Entry, type Incoming, ownEvent } from './event.ts';
@@ -46,10 +42,7 @@ export function createEventsFeed(
 		ignored(): void {
 			counters.ignored += 1;
 		},
-		/**
-		 * The events after `since`, oldest first, at most `limit`. Where older ones are gone, a gap stands before them, with an
-		 * id by which the reader resumes as with any other.
-		 */
+		/** As `EventStore.after`; where older ones are gone, a gap stands before them, with an id by which the reader resumes. */
 		after(since: string | null, limit: number): ReturnType<EventStore['after']> {
 			release();
 			const { entries, missed } = store.after(since, limit);

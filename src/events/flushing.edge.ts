@@ -1,8 +1,4 @@
-/**
- * Runs what writes to the disk in steps, one such work at a time: it is written as a generator that yields the descriptor of each
- * file that has to be flushed before it continues. The flush runs in the thread pool of libuv, so that a disk that needs a second
- * for it keeps nothing else waiting; or on this thread where the caller cannot wait. Knows nothing of what is written.
- */
+/** Runs generators that yield each file to be flushed before they continue: in the thread pool of libuv, or on this thread. */
 import fs from 'node:fs';
 import path from 'node:path';
 
@@ -14,8 +10,6 @@ interface Work {
 	readonly onEnd: (error: unknown) => void;
 	descriptor: number;
 }
-
-export type Flushing = ReturnType<typeof createFlushing>;
 
 export function createFlushing() {
 	let current: Work | null = null;
@@ -46,10 +40,7 @@ export function createFlushing() {
 		get isBusy() {
 			return current !== null;
 		},
-		/**
-		 * Begins a work; none may be under way. One that flushes nothing has ended when this returns.
-		 * @param onEnd gets what the work has thrown, or `null`; it may start the next one.
-		 */
+		/** Begins a work; none may be under way. @param onEnd gets what it has thrown, or `null`, and may start the next one. */
 		start(steps: Flushes, onEnd: (error: unknown) => void): void {
 			proceed({ steps, onEnd, descriptor: -1 }, null);
 		},

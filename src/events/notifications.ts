@@ -1,7 +1,4 @@
-/**
- * Puts into the events what the kiosk's applications have to know: notifications of the service, the session of a pairing
- * link, and gaps. Acts on nothing; a message that the agent has to act on is handed back.
- */
+/** Notifications, the session of a pairing link, and gaps, as events. Acts on nothing; a message to act on is handed back. */
 import type { Log } from '../base/log.edge.ts';
 import { type AgentMessage, type Frame, readAgentMessage, readNotification } from '../protocol/channel.ts';
 import type { Settings } from '../settings/table.ts';
@@ -16,11 +13,7 @@ export interface Arrival {
 	readonly overlaps?: boolean;
 }
 
-/**
- * Keeps a frame as an event.
- * @returns the message in it that the agent itself has to act on. A duplicate does not count: it must
- * not undo what has been decided since.
- */
+/** Keeps a frame as an event. @returns the message in it to act on; none of a duplicate, which must not undo what was decided since. */
 export function keepNotification(
 	events: EventsFeed,
 	frame: Frame,
@@ -39,7 +32,6 @@ export function keepNotification(
 	return isNew && actOnMessages ? readAgentMessage(notification) : null;
 }
 
-/** The session that a pairing link has named. */
 export function keepSession(events: EventsFeed, sessionId: string, arrival: Arrival): void {
 	events.append(ownEvent('session', { sessionId, workflowId: arrival.workflowId }, arrival));
 }

@@ -1,15 +1,8 @@
 /**
- * The durable inbox: events in an SQLite file, in order, until every named consumer has acknowledged them or they are too
- * old or too many. Falls back to memory while the disk cannot take them, and says so. Never reads a content, never hands
- * an event on before it is flushed, writes nothing while nothing happens. One group of events is on its way to the disk at a
- * time; what arrives meanwhile is the next one. A clean-up goes on beside it.
- *
- * Ids are `epoch-number`: numbers go on over restarts, the epoch is new for each run that appends. So even a disk that
- * loses what it has confirmed cannot bring back an id that an application has seen.
- *
- * In the directory: `events.db`; `events.db-wal`, `events.db-tail` and `events.db-tail2` beside it; `events.db.corrupt-<time>` for
- * damaged ones. Deleted contents are overwritten in the first and cut off the others within `cleanAfterMs`; blocks that a file
- * system or a flash disk has put aside meanwhile are out of reach.
+ * The durable inbox: events in an SQLite file until every named consumer has acknowledged them or they are too old or too many; in
+ * memory while the disk cannot take them. Never hands an event on before it is flushed, writes nothing while nothing happens.
+ * Ids are `epoch-number`, with a new epoch for each run: a disk that loses what it has confirmed cannot bring back an id that was seen.
+ * Deleted contents are overwritten or cut off the files within `cleanAfterMs`; blocks that a flash disk has put aside are out of reach.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';

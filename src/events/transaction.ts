@@ -33,7 +33,6 @@ export interface StoredEvent extends KeptEvent {
 	readonly entry: Entry | null;
 }
 
-/** What the table holds. */
 export interface Extent {
 	readonly epochs: readonly Epoch[];
 	/** The newest number that is stored, and the oldest that can be. */
@@ -44,12 +43,8 @@ export interface Extent {
 	readonly bytes: number;
 }
 
-/**
- * @param kept the events in the table, oldest first; read as far as events go.
- * @param batch new events; those that the table has already are left out.
- * @param positions of the consumers, if they have changed. @param acknowledged the number up to which all have acknowledged; -1 without consumers.
- * @param remembered how many of the newest events leave what tells their duplicates.
- */
+/** @param now.kept the table's, oldest first. @param now.positions if they have changed. @param now.acknowledged by all; -1 without consumers.
+ * @param now.remembered how many of the newest events leave what tells their duplicates. */
 export function decideTransaction(
 	extent: Extent,
 	now: {
