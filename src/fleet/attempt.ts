@@ -1,7 +1,4 @@
-/**
- * Whether what the plan assigns works: a device that is not online with it in time stays where it was, says why, and tries
- * again seldom. Pure; monotonic time is handed in. Holds up only a change that the plan has made.
- */
+/** Whether what the plan assigns works: a device that is not online with it in time stays where it was, and tries again seldom. Pure. */
 import { dispositionOf, type Failure, failure, retryClassOf } from '../base/errors.ts';
 import { failureOf } from '../connection/link.ts';
 import type { DesiredRegistration, Supervision } from '../connection/supervisor.ts';
@@ -40,11 +37,8 @@ export interface AttemptContext {
 	readonly random: () => number;
 }
 
-/**
- * Names the change that the plan demands and that the device has not made yet; `null` when there is none. A move to another
- * service is not the plan's.
- * @param fixesWorkflow whether it is the plan that decides the workflow.
- */
+/** Names the change that the plan demands and the device has not made yet; a move to another service is not the plan's.
+ * @param fixesWorkflow whether it is the plan that decides the workflow. */
 export function planMoveKey(
 	desired: DesiredRegistration | null,
 	{ current }: Supervision,

@@ -1,13 +1,10 @@
-/**
- * Effects of a plan that are probably a slip: to the devices of an inventory, beside the plan before it, and against the
- * workflows that exist. Pure; asked before a plan is signed, never on a device.
- */
+/** Effects of a plan that are probably a slip, by an inventory, the plan before it and the workflows there are. Pure; never asked on a device. */
 import { nearestName } from '../settings/resolve.ts';
-import type { Finding } from './lint.ts';
-import type { FleetPlan, PlanMatch, PlanRollout, PlanWord } from './plan-format.ts';
-import { type InventoryDevice, previewPlan } from './preview.ts';
+import { type Finding, startOf } from './lint.ts';
+import type { FleetPlan, PlanMatch } from './plan-format.ts';
+import { type InventoryDevice, previewPlan, type Words } from './preview.ts';
 import { comparePlans } from './record.ts';
-import { assignmentAt, compilePlan, compileValues, fittingRules, planFor } from './targeting.ts';
+import { assignmentAt, compilePlan, compileValues, fittingRules, planFor, VALUES } from './targeting.ts';
 import { MATCH_KEYS, type MatchKey } from './terms.ts';
 
 export interface Brakes {
@@ -23,7 +20,6 @@ export interface Brakes {
 	readonly allowMoves?: number | undefined;
 }
 
-/** Values that are named at once. */
 const NAMED = 5;
 
 export function applyBrakes(plan: FleetPlan, brakes: Brakes): Finding[] {
@@ -52,8 +48,6 @@ function notNewer(plan: FleetPlan, { plan: before, isSame }: NonNullable<Brakes[
 	return [error(['revision'], `was published with other content: give this plan ${before.revision + 1}`)];
 }
 
-type Words = PlanWord & { readonly rollout?: PlanRollout | undefined };
-
 /** The defaults and each rule, by name, with their place. */
 function partsOf({ defaults, rules }: FleetPlan): { name: string | null; words: Words; path: (string | number)[] }[] {
 	const ofRules = rules.map((rule, index) => ({ name: rule.name, words: rule, path: ['rules', index] }));
@@ -72,9 +66,6 @@ function unknownWorkflows(plan: FleetPlan, workflows: readonly string[]): Findin
 		...check(words.rollout?.to.workflowId, [...path, 'rollout', 'to', 'workflowId']),
 	]);
 }
-
-const startOf = (startAt: string | undefined) =>
-	startAt === undefined ? Number.NEGATIVE_INFINITY : Date.parse(startAt);
 
 /** A slip where a plan is compared with something; else perhaps the plan in force, looked at once more. */
 const levelOf = ({ previous, inventory }: Brakes): Finding['level'] => (previous || inventory ? 'error' : 'note');
@@ -125,14 +116,6 @@ function wholeAtOnce(plan: FleetPlan, brakes: Brakes): Finding[] {
 		return findings;
 	});
 }
-
-const VALUES: Readonly<Record<MatchKey, (device: InventoryDevice) => readonly (string | null)[]>> = {
-	deviceIds: ({ deviceId }) => [deviceId],
-	serials: ({ serial }) => [serial],
-	macAddresses: ({ macAddress }) => [macAddress],
-	deviceTypes: ({ deviceType }) => [deviceType],
-	labels: ({ labels }) => labels,
-};
 
 function unmatched(plan: FleetPlan, inventory: readonly InventoryDevice[]): Finding[] {
 	const known = Object.fromEntries(
@@ -189,10 +172,7 @@ function tooManyMoves(
 	return atOnce === count && count > 1 ? [error(place, `moves all ${count} devices at once; ${permit}`)] : [];
 }
 
-/**
- * Devices that a plan moves now or later, and those that it moves as soon as they take it.
- * @param before the plan in force: then a move is what that one does not say as well.
- */
+/** Devices that a plan moves, and those that it moves at once. @param before the plan in force: what that one says as well is no move. */
 function countMoves(
 	plan: FleetPlan,
 	inventory: readonly InventoryDevice[],

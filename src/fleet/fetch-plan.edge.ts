@@ -1,7 +1,4 @@
-/**
- * One look at the fleet plan where it is served: any web server, object store or CDN. Asks once with a deadline and reports;
- * follows no redirect, sends no credential, retries nothing, and never says more of the address than its host.
- */
+/** One look at the fleet plan where it is served. Follows no redirect, sends no credential, retries nothing, tells no more of the address than its host. */
 import { type Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http';
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
 import { promisify } from 'node:util';

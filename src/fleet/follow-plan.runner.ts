@@ -1,7 +1,4 @@
-/**
- * Polls the fleet plan and keeps this device's part of it in the state. Owns the poll timer and the request under way; what a
- * plan says is decided in `targeting.ts` and `record.ts`, what the device does about it `workflow/desired-registration.ts`.
- */
+/** Polls the fleet plan and keeps this device's part of it in the state. Owns the poll timer and the request under way; decides nothing. */
 import { createHash } from 'node:crypto';
 import type { Audit } from '../audit/audit.runner.ts';
 import { type Clock, isoNow } from '../base/clock.edge.ts';
@@ -299,7 +296,6 @@ function digestOf(text: string): string {
 	return createHash('sha256').update(text).digest('hex').slice(0, 32);
 }
 
-/** The first problem, with the number of the others. */
 function asError(problems: readonly Failure[]): AgentError {
 	const [first = failure('plan-invalid', 'The fleet plan cannot be read.')] = problems;
 	const more = problems.length > 1 ? ` (and ${problems.length - 1} more)` : '';

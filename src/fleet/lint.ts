@@ -1,7 +1,4 @@
-/**
- * The odd parts of a plan that is valid: rules that can never count, rules that may both fit, rings that change nothing.
- * Pure; looks at the plan alone and knows no device.
- */
+/** The odd parts of a plan that is valid: rules that never count or overlap, rings that change nothing. Pure; knows no device. */
 import type { FleetPlan, PlanMatch, PlanRollout, PlanRule, PlanWord } from './plan-format.ts';
 import { compileValues } from './targeting.ts';
 import { MATCH_KEYS, MAX_LISTED_VALUES, MAX_PLAN_BYTES, type MatchKey } from './terms.ts';
@@ -14,7 +11,6 @@ export interface Finding {
 	readonly what: string;
 }
 
-/** Findings that are told at most. */
 const MAX_FINDINGS = 100;
 
 /** @param nowMs milliseconds since 1970; left out, whether the plan is still valid is not looked at. */
@@ -42,10 +38,7 @@ export function checkPlan(plan: FleetPlan, nowMs?: number): Finding[] {
 /** The bytes of an envelope around the payload, with its eight signatures. */
 const ENVELOPE_BYTES = 2048;
 
-/**
- * Limits of a device, seen before the plan is signed.
- * @param payloadBytes of the plan without its envelope.
- */
+/** Limits of a device, seen before the plan is signed. @param payloadBytes of the plan without its envelope. */
 export function checkLimits({ rules }: FleetPlan, payloadBytes: number): Finding[] {
 	const { listed, longest } = countListed(rules);
 	const instead = longest ? `; ${insteadOf(longest)}` : '';
@@ -91,7 +84,7 @@ function endOfTrust({ validUntil, spreadSeconds, defaults, rules }: FleetPlan, n
 	}));
 	const late = rollouts.flatMap(({ rollout, path }) =>
 		(rollout?.rings ?? []).flatMap(({ startAt }, ring): Finding[] => {
-			const startMs = startAt === undefined ? Number.NEGATIVE_INFINITY : Date.parse(startAt);
+			const startMs = startOf(startAt);
 			const lastMs = startMs + (rollout?.spreadSeconds ?? spreadSeconds) * 1000;
 			if (lastMs <= endMs) return [];
 			const what = startMs > endMs ? 'starts after validUntil: no device moves with it' : LATE;
@@ -184,6 +177,9 @@ function note(path: Finding['path'], what: string): Finding {
 	return { level: 'note', path, what };
 }
 
+export const startOf = (startAt: string | undefined) =>
+	startAt === undefined ? Number.NEGATIVE_INFINITY : Date.parse(startAt);
+
 function oddRollout(base: PlanWord, rollout: PlanRollout | undefined, path: (string | number)[]): Finding[] {
 	if (!rollout) return [];
 	const { to, rings } = rollout;
@@ -193,8 +189,6 @@ function oddRollout(base: PlanWord, rollout: PlanRollout | undefined, path: (str
 	const orders = rings.some(({ agent }) => agent !== undefined);
 	if (keeps && beats === base.settings?.heartbeatCadence && !orders)
 		findings.push(note([...path, 'to'], 'changes nothing'));
-	const startOf = (startAt: string | undefined) =>
-		startAt === undefined ? Number.NEGATIVE_INFINITY : Date.parse(startAt);
 	for (const [index, { percent, startAt, agent }] of rings.entries()) {
 		const larger = rings.findIndex(
 			(other, at) =>

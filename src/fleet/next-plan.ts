@@ -1,7 +1,4 @@
-/**
- * The next plan of a rollout, made from the one in force: one ring more, no ring more, or back. Pure; changes the document
- * as it was written, so that whatever else stands in it stays.
- */
+/** The next plan of a rollout: one ring more, no ring more, or back. Pure; whatever else stands in the document stays. */
 import type { FleetPlan, PlanRollout } from './plan-format.ts';
 
 export type Step =
@@ -34,10 +31,7 @@ interface WrittenWords {
 	rollout?: { rings: { percent: number; startAt?: string }[] };
 }
 
-/**
- * @param document the plan as it was read from JSON, of which `plan` is the checked form; it is not changed.
- * @param rule the only rollout to change, by the name of its rule; `undefined` for all of them.
- */
+/** @param document what `plan` was checked from; it is not changed. @param rule the only rollout to change; `undefined` for all of them. */
 export function nextPlan(
 	document: Record<string, unknown>,
 	plan: FleetPlan,

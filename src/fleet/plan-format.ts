@@ -1,7 +1,4 @@
-/**
- * The fleet plan as it travels: a JSON document that says which devices run which workflow, bare or in a signed envelope.
- * Owns forms and bounds only; which rule is whose is `fleet/targeting.ts`. Not part of the service's interface: ours throughout.
- */
+/** The fleet plan as it travels, bare or in a signed envelope: forms and bounds only. Not part of the service's interface: ours throughout. */
 import * as z from 'zod';
 import {
 	deviceIdSchema,
@@ -153,7 +150,6 @@ export type PlanRule = FleetPlan['rules'][number];
 export type PlanWord = Pick<PlanRule, 'workflowId' | 'settings'>;
 export type PlanRollout = NonNullable<PlanRule['rollout']>;
 
-/** The schema for a document by the format that it names. */
 export function planSchemaOf(document: unknown): z.ZodType<FleetPlan> {
 	const named = (document as { format?: unknown } | null)?.format;
 	return named === PLAN_FORMATS[1] ? SECOND : FIRST;
@@ -164,10 +160,7 @@ const signatureText = later(() =>
 	z.string('must be a text').regex(/^[A-Za-z0-9+/_-]{86}(==)?$/, 'must be 64 bytes in base64 (an Ed25519 signature)'),
 );
 
-/**
- * A DSSE envelope (Dead Simple Signing Envelope 1.0.2): the plan's exact bytes in base64, so that there is nothing to
- * canonicalise, and signatures over {@link signedBytes}. Several signatures let a fleet change its key.
- */
+/** A DSSE envelope (Dead Simple Signing Envelope 1.0.2): the exact bytes of the plan in base64. Several signatures let a fleet change its key. */
 export const envelopeSchema = later(() =>
 	z.strictObject({
 		payloadType: z.literal(PLAN_PAYLOAD_TYPE, `must be "${PLAN_PAYLOAD_TYPE}"`),

@@ -6,7 +6,6 @@ import type { PlanAttempt } from './attempt.ts';
 import { endedTrust, isOfFleet, type PlanTrust, planTarget, speaks } from './record.ts';
 import { assignmentAt, isDue } from './targeting.ts';
 
-/** The plan in `status --json`; `null` without one. */
 export function reportPlan(
 	record: PlanRecord | null,
 	attempt: PlanAttempt,
@@ -69,7 +68,6 @@ export function describePlanTrust(
 	};
 }
 
-/** The plan in heartbeats. */
 export function planHeartbeat(
 	record: PlanRecord | null,
 	attempt: PlanAttempt,

@@ -1,7 +1,4 @@
-/**
- * The effect of a plan on a list of devices, and the differences between two plans. Pure: time is handed in; the list comes
- * from a file or a service.
- */
+/** The effect of a plan on a list of devices, and the differences between two plans. Pure. */
 import type { DevicePlan } from '../state/plan-record.ts';
 import type { FleetPlan, PlanMatch, PlanRollout, PlanWord } from './plan-format.ts';
 import { assignmentAt, type CompiledPlan, type PlannedDevice, planFor } from './targeting.ts';
@@ -134,7 +131,7 @@ export function diffPlans(before: FleetPlan, after: FleetPlan): PlanDifference[]
 }
 
 type Note = (what: string, before: string | null, after: string | null) => void;
-type Words = PlanWord & { readonly rollout?: PlanRollout | undefined };
+export type Words = PlanWord & { readonly rollout?: PlanRollout | undefined };
 
 function compareWords(where: string, before: Words, after: Words, note: Note): void {
 	note(`${where}, workflowId`, describeWorkflow(before.workflowId), describeWorkflow(after.workflowId));

@@ -1,7 +1,4 @@
-/**
- * How far a fleet has come with a plan: for each device, its assignment at this moment beside its own report. Pure: the
- * targeting is the agent's own, reports and time are handed in.
- */
+/** How far a fleet has come with a plan: each device's assignment at this moment beside its own report. Pure. */
 import { orderedVersion } from './ordered-version.ts';
 import type { FleetPlan } from './plan-format.ts';
 import { assignmentAt, type CompiledPlan, type PlannedDevice, planFor, shareOfSpread } from './targeting.ts';
@@ -170,7 +167,6 @@ function spreadMsOf({ spreadSeconds }: FleetPlan, deviceId: string): number {
 	return Math.round(shareOfSpread(deviceId) * spreadSeconds * 1000);
 }
 
-/** One reason, and how many devices share it. */
 export interface ReasonGroup {
 	readonly standing: Standing;
 	readonly reason: string;
@@ -179,7 +175,6 @@ export interface ReasonGroup {
 	readonly examples: string[];
 }
 
-/** A ring of a rule. */
 export interface RingProgress extends Record<Standing, number> {
 	readonly rule: string | null;
 	readonly percent: number;
@@ -255,10 +250,7 @@ function addReason(groups: Map<string, ReasonGroup>, { standing, deviceId }: Dev
 	if (group.examples.length < EXAMPLES) group.examples.push(deviceId);
 }
 
-/**
- * A share of the whole fleet would hide a ring of 1 %: once a rollout has begun, the devices that it reaches are judged. One
- * that was offline before its move was due has not reported, nor has one whose share of the spread is still to come.
- */
+/** A share of the whole fleet would hide a ring of 1 %: once a rollout has begun, the devices that it reaches are judged. */
 function judge(devices: readonly DeviceStanding[]): FleetProgress['judged'] {
 	const begun = devices.filter(({ isMoveDue }) => isMoveDue);
 	const isToCome = ({ standing, ring }: DeviceStanding) => standing === 'dueLater' && ring !== null;

@@ -1,7 +1,4 @@
-/**
- * The fleet plan as a device keeps it, and how it takes a new one: no older one than a configured key has attested, no second
- * content under one revision, and never all devices at once. Pure; `follow-plan.runner.ts` fetches plans, `attempt.ts` decides whether one works.
- */
+/** The fleet plan as a device keeps it, and how it takes a new one: none older than a key has attested, never all devices at once. Pure. */
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { type Assignment, MAX_FLOORS, type PlanFloor, type PlanRecord, type TakenPlan } from '../state/plan-record.ts';
 import { assignmentAt, isDue, isSameAssignment } from './targeting.ts';
@@ -24,9 +21,7 @@ export const NO_PLAN = {
 export interface PlanTrust {
 	/** As in {@link PlanRecord}. */
 	readonly source: string;
-	/** `fleet.name`. */
 	readonly name: string | null;
-	/** `fleet.publicKeys`. */
 	readonly keys: readonly string[];
 }
 
@@ -51,12 +46,8 @@ export function recordFor(kept: PlanRecord | null, trust: PlanTrust): PlanRecord
 	return { ...NO_PLAN, source: trust.source, name: trust.name, basis: '', floors: kept?.floors ?? [] };
 }
 
-/**
- * The record with nothing left to come from a plan that no configured key has verified: what it says now goes on, and what
- * it would have begun later does not begin. The same one where nothing changes.
- * @param isSameBasis whether labels, identity and keys are those that the record was chosen by: a plan that an agent of 0.1
- * has taken was then verified by a key of today.
- */
+/** The record with nothing left to come from a plan that no configured key has verified; the same one where nothing changes.
+ * @param isSameBasis whether labels, identity and keys are those that it was chosen by. */
 export function withoutWithdrawn(
 	record: PlanRecord,
 	trust: PlanTrust,
@@ -119,11 +110,7 @@ export function raisedFloors(
 	return [...others, ...attesting.map((key) => ({ epoch, revision, digest, source, name, key }))].slice(-MAX_FLOORS);
 }
 
-/**
- * Whether a plan that was fetched says something new.
- * @throws AgentError `plan-outdated` for an older one than a key of today has attested, and for another content under the same
- * revision.
- */
+/** @throws AgentError `plan-outdated` for an older plan than a key of today has attested, and for other content under the same revision. */
 export function checkRevision(
 	record: Pick<PlanRecord, 'taken' | 'waiting' | 'floors'>,
 	plan: Edition,
@@ -159,11 +146,8 @@ export function endedTrust({ taken }: Pick<PlanRecord, 'taken'>, wallMs: number)
 	return failure('plan-expired', message, { params: { revision: taken.revision, validUntil } });
 }
 
-/**
- * The record with a plan that was fetched: taken at once if it changes nothing for this device now, or if the device has
- * nothing to do yet; else after the device's share of the spread.
- * @param at.fallback the device's assignment by its other sources, where the plan says nothing.
- */
+/** Takes a plan at once if that changes nothing for this device now, else after its share of the spread.
+ * @param at.fallback its assignment by other sources, where the plan says nothing. */
 export function receivePlan(
 	record: PlanRecord,
 	plan: TakenPlan,
@@ -216,10 +200,7 @@ export function nextDueMs({ taken, waiting, moved }: PlanRecord, wallMs: number)
 	return due.length > 0 ? Math.min(...due) : null;
 }
 
-/**
- * The record with what the device is online with as the plan in force says: the revision, and the move by which it came there.
- * The same one if it has that already.
- */
+/** The record with the revision that the device is online with, and the move by which it came there; the same one if it has that. */
 export function confirmed(record: PlanRecord, wallMs: number): PlanRecord {
 	const { taken, followed, moved } = record;
 	if (!taken) return record;

@@ -1,7 +1,4 @@
-/**
- * Which word of a fleet plan is whose, and from when: rules, rings and the spreading of changes. Pure: the same plan, device and
- * time give the same answer on the device, in a preview and in a test. Fetches nothing, keeps nothing, moves nothing.
- */
+/** Which word of a fleet plan is whose, and from when. Pure: the same plan, device and time give the same answer everywhere. */
 import type { Assignment, DevicePlan, PlanRecord } from '../state/plan-record.ts';
 import type { FleetPlan, PlanMatch, PlanRollout, PlanRule, PlanWord } from './plan-format.ts';
 import { MATCH_KEYS, type MatchKey } from './terms.ts';
@@ -21,12 +18,10 @@ export interface CompiledPlan {
 	readonly rules: readonly { readonly rule: PlanRule; readonly fits: (device: PlannedDevice) => boolean }[];
 }
 
-/** Makes the lists of a plan quick to look into. */
 export function compilePlan(plan: FleetPlan): CompiledPlan {
 	return { plan, rules: plan.rules.map((rule) => ({ rule, fits: compileMatch(rule.match) })) };
 }
 
-/** The part of a plan that is for this device. */
 export function planFor({ plan, rules }: CompiledPlan, device: PlannedDevice): DevicePlan {
 	const rule = rules.find(({ fits }) => fits(device))?.rule ?? null;
 	const defaults = plan.defaults ?? {};
@@ -65,10 +60,7 @@ export function fittingRules({ rules }: CompiledPlan, device: PlannedDevice): st
 	return rules.filter(({ fits }) => fits(device)).map(({ rule }) => rule.name);
 }
 
-/**
- * Where a device stands among all, 0 to 100: it belongs to a ring of so many percent or more. It never changes for a
- * deviceId, so that a ring which is made larger keeps its devices, and the same devices always go first.
- */
+/** A place among all devices, 0 to 100. It never changes: a larger ring keeps its devices, and the same ones always go first. */
 export function rolloutPercentile(deviceId: string): number {
 	return (hash(deviceId) / 2 ** 32) * 100;
 }
@@ -103,7 +95,7 @@ function startFor({ rings }: PlanRollout, spreadSeconds: number, deviceId: strin
 	return earliest;
 }
 
-const VALUES: Readonly<Record<MatchKey, (device: PlannedDevice) => readonly (string | null)[]>> = {
+export const VALUES: Readonly<Record<MatchKey, (device: PlannedDevice) => readonly (string | null)[]>> = {
 	deviceIds: ({ deviceId }) => [deviceId],
 	serials: ({ serial }) => [serial],
 	macAddresses: ({ macAddress }) => [macAddress],

@@ -1,10 +1,7 @@
 /** Largest plan file, as served and once unpacked, in bytes: some 60,000 listed ids; labels and prefixes need far less. */
 export const MAX_PLAN_BYTES = 2 * 1024 * 1024;
 
-/**
- * Listed values in all rules together with which a device reads a plan within 32 MiB more memory: verifying 30,000 took 21 MiB,
- * 50,000 took 41. Devices refuse a plan of format 2 with more; one of format 1 they read, since such plans are in force.
- */
+/** Listed values in all rules that a device reads within 32 MiB more memory: 30,000 took 21 MiB, 50,000 took 41. A plan of format 1 may have more. */
 export const MAX_LISTED_VALUES = 25_000;
 
 /** The kinds of values in a rule's `match`. */

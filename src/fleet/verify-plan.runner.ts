@@ -1,7 +1,4 @@
-/**
- * From the bytes of a plan file to a checked plan: the envelope's signature, then JSON, then every field; what is wrong is
- * named with line and path. Fetches nothing and applies nothing.
- */
+/** From the bytes of a plan file to a checked plan: signature, JSON, then every field; what is wrong is named with line and path. */
 import { createHash, createPublicKey, type KeyObject, verify } from 'node:crypto';
 import type * as z from 'zod';
 import { type Failure, failure } from '../base/errors.ts';
@@ -20,7 +17,6 @@ import {
 } from './plan-format.ts';
 import { MAX_LISTED_VALUES, MAX_PLAN_BYTES } from './terms.ts';
 
-/** Problems that are named at once. */
 const MAX_PROBLEMS = 20;
 /** Faults of a file, or the value that it holds. */
 type Checked<Value> = Value | { readonly ok: false; readonly problems: readonly Failure[] };
@@ -38,11 +34,8 @@ export interface ReadPlan {
 
 export type PlanReading = Checked<{ readonly ok: true; readonly read: ReadPlan; readonly payload: Uint8Array }>;
 
-/**
- * @param where what the bytes are called in messages: a file, or `The fleet plan of HOST`.
- * @param publicKeys one of which has to have signed it; none: a bare plan will do, and an envelope is taken at its word.
- * @param isUnbounded whether a plan of format 2 may list more than a device reads, for a check that names each place.
- */
+/** @param where the name of the bytes in messages. @param publicKeys one of which has to have signed it; none: nothing is verified.
+ * @param isUnbounded whether a plan may list more than a device reads. */
 export function readPlan(
 	bytes: Uint8Array,
 	where: string,
