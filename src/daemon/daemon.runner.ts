@@ -1,7 +1,4 @@
-/**
- * Puts the running agent together on a device: settings, lock and state, identity, network, the agent, its sockets.
- * Owns what is opened and closes it in the opposite order. Handles no signals and prints nothing (`cli/run.ts` does).
- */
+/** Puts the running agent together on a device, and closes what it has opened in the opposite order. Handles no signals, prints nothing. */
 import { randomUUID } from 'node:crypto';
 import { startAgent } from '../agent/agent.runner.ts';
 import { openAudit } from '../audit/audit.runner.ts';
@@ -54,10 +51,8 @@ export interface DaemonOptions extends SettingsSources {
 
 export type Daemon = Awaited<ReturnType<typeof startDaemon>>;
 
-/**
- * Starts everything. When this resolves the sockets answer; the service need not have been reached yet.
- * @throws AgentError `settings-invalid` or `settings-unreadable` when there never were valid settings; `state-in-use`, `state-unreadable`, `state-unwritable`, `socket-failed`.
- */
+/** When this resolves the sockets answer; the service need not have been reached yet.
+ * @throws AgentError `settings-invalid` or `settings-unreadable` when there never were valid settings; `state-in-use`, `state-unreadable`, `state-unwritable`, `socket-failed`. */
 export async function startDaemon(options: DaemonOptions) {
 	const { clock = systemClock, random = Math.random, machineRoot: root = '/', version, paths } = options;
 	const closers: (() => unknown)[] = [];
@@ -323,7 +318,6 @@ export async function startDaemon(options: DaemonOptions) {
 		return {
 			agent,
 			log,
-			/** The listeners on loopback. */
 			addresses: ports.addresses,
 			/** Reads the settings again. Invalid ones change nothing and become a warning. */
 			reload,
@@ -339,10 +333,7 @@ export async function startDaemon(options: DaemonOptions) {
 	}
 }
 
-/**
- * Settings that sockets and files are opened with. All others follow a reload; how a channel is opened and kept alive applies
- * from the next one on, so that a push to many devices does not make all of them open their channels again at once.
- */
+/** Settings that sockets and files are opened with. All others follow a reload; those of a channel apply from the next one on. */
 const START_ONLY = ['local.agentGroup', 'local.adminGroup', 'events.durable'] as const;
 
 function warnOfStartOnly(atStart: Settings, now: Settings): Failure | null {

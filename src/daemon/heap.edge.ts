@@ -1,7 +1,4 @@
-/**
- * Gives memory back to the system once, after the start: what was only needed for starting up would otherwise stay
- * resident for months. Measured: 5 of 24 MiB of anonymous memory (docs/measurements.md). Never called in the steady state.
- */
+/** Gives what only the start needed back to the system: 5 of 24 MiB (docs/measurements.md). Never called in the steady state. */
 
 type CollectGarbage = (options: { type: 'major'; execution: 'sync'; flavor: 'last-resort' }) => void;
 

@@ -1,7 +1,4 @@
-/**
- * Tells systemd how the service is (sd_notify) and feeds its watchdog. Says nothing where no systemd listens, never
- * throws, never tries twice: a word that is lost is made up for by the next one.
- */
+/** Tells systemd how the service is (sd_notify) and feeds its watchdog. Never throws, never tries twice. */
 import { writeSync } from 'node:fs';
 import { idleClock } from '../base/clock.edge.ts';
 
@@ -18,14 +15,8 @@ const MAX_STATUS_BYTES = 1024;
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/**
- * The service's side of a systemd that listens. Each message is out or lost when its call returns.
- * Finds systemd by what it puts into the environment; `null` without `NOTIFY_SOCKET`.
- *
- * A descriptor named `notify` is written to if the unit handed one over (systemd 253 and newer), else libc sends a datagram.
- * From then on the watchdog is fed from the event loop, twice in each `WATCHDOG_USEC`, as sd_watchdog_enabled(3) asks for: a loop that hangs is
- * killed. With the usual 60 s that is at each heartbeat of 30 s, in the same wakeup.
- */
+/** Each message is out or lost when its call returns; `null` without `NOTIFY_SOCKET`. It goes to the descriptor named `notify` if the unit
+ * handed one over (systemd 253 and newer), else by libc. The watchdog is fed twice in each `WATCHDOG_USEC`. Source: sd_watchdog_enabled(3). */
 export function connectSystemd(env: Environment = process.env) {
 	if (!env['NOTIFY_SOCKET']) return null;
 	const descriptor = findHandedOver(NOTIFY_NAME, env);
@@ -64,15 +55,11 @@ export function connectSystemd(env: Environment = process.env) {
 		/** Settings are being read again; systemd waits for `ready`. */
 		reloading: () => send('RELOADING=1', `MONOTONIC_USEC=${process.hrtime.bigint() / 1000n}`),
 		stopping: () => send('STOPPING=1'),
-		/** Ends the watchdog's food. */
 		close: () => cancelFeeding(),
 	};
 }
 
-/**
- * The descriptor that systemd handed to this very process under a name (`FileDescriptorName=`, `OpenFile=`); `null` if
- * there is none. Source: sd_listen_fds_with_names(3).
- */
+/** The descriptor that systemd handed to this very process under a name; `null` for none. Source: sd_listen_fds_with_names(3). */
 export function findHandedOver(name: string, env: Environment = process.env): number | null {
 	if (env['LISTEN_PID'] !== String(process.pid)) return null;
 	const names = (env['LISTEN_FDNAMES'] ?? '').split(':');
@@ -87,11 +74,7 @@ function watchdogMs(env: Environment): number | null {
 	return isOurs && ms >= 1 && ms < 2 ** 31 ? ms : null;
 }
 
-/**
- * Sends messages as datagrams through libc: Node has no datagram sockets of this family.
- * @param name a path, or an abstract name that begins with `@`.
- * @returns `null`, with a warning, on a Node without `node:ffi`.
- */
+/** Through libc: Node has no datagrams of this family. @param name a path, or `@` and an abstract name. @returns `null` without `node:ffi`. */
 function datagramsTo(name: string): ((text: string) => void) | null {
 	const ffi = loadForeignFunctions();
 	if (!ffi) {

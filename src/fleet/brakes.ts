@@ -172,7 +172,7 @@ function tooManyMoves(
 	return atOnce === count && count > 1 ? [error(place, `moves all ${count} devices at once; ${permit}`)] : [];
 }
 
-/** Devices that a plan moves, and those that it moves at once. @param before the plan in force: what that one says as well is no move. */
+/** Devices that a plan moves, and those that it moves at once. @param before the plan in force: what that one says as well does not count. */
 function countMoves(
 	plan: FleetPlan,
 	inventory: readonly InventoryDevice[],

@@ -21,7 +21,9 @@ export const NO_PLAN = {
 export interface PlanTrust {
 	/** As in {@link PlanRecord}. */
 	readonly source: string;
+	/** `fleet.name`. */
 	readonly name: string | null;
+	/** `fleet.publicKeys`. */
 	readonly keys: readonly string[];
 }
 

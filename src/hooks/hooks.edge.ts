@@ -1,7 +1,4 @@
-/**
- * Runs the commands that a site has set for events: JSON on standard input, a time limit, a few at once. Never through a
- * shell, never with the agent's own environment, never twice; what came of it is reported and changes nothing.
- */
+/** Runs the commands that a site has set for events. Never through a shell, never with the agent's own environment, never twice. */
 import type { ChildProcess } from 'node:child_process';
 import { errnoOf } from '../base/files.edge.ts';
 import { cleanText } from '../protocol/problem.ts';

@@ -38,7 +38,6 @@ export function runSiteHooks(parts: {
 		if (argv.length > 0) hooks.run({ hook, argv, input, socket: helper ? helperSocket : undefined });
 	}
 
-	/** Reports a scan that was refused before it was a pairing. */
 	function refused(reason: Failure): void {
 		run('onPairingFailed', { ...reason, sentence: sentenceOf(reason, 'over') });
 	}
@@ -80,7 +79,6 @@ export function runSiteHooks(parts: {
 			const shown = { baseUrl, host, ...(hostInUnicode !== undefined && { hostInUnicode }), workflowId, changes };
 			run('onPairingUnconfirmed', { ...reason, sentence: sentenceOf(reason, 'over'), ...shown });
 		},
-		/** Ends the commands that run. */
 		close(): Promise<void> {
 			for (const unsubscribe of subscriptions) unsubscribe();
 			return hooks.close();

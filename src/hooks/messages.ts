@@ -1,7 +1,4 @@
-/**
- * The words between the agent and the helper unit that runs hooks: one request and one answer on each connection, a line of
- * JSON each. A request names a hook and never a command: that stands in the settings which the helper reads itself.
- */
+/** The words between the agent and the helper unit, a line of JSON each. A request names a hook and never a command: the helper's settings do. */
 import * as z from 'zod';
 import { MAX_FRAME_BYTES } from '../protocol/channel.ts';
 import { parseJson } from '../protocol/json.ts';

@@ -11,7 +11,6 @@ import { keepGap } from '../events/notifications.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import { purposeWords } from './sentence.ts';
 
-/** As the status shows it. */
 export interface ConnectivityFacts {
 	/** Monotonic; `null` while online and before the first time. */
 	readonly offlineSinceMs: number | null;

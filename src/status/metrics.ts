@@ -19,7 +19,6 @@ export interface Metric {
 	readonly samples: readonly Sample[];
 }
 
-/** What it knows now. */
 export interface AgentGauges {
 	readonly eventsKept: number;
 	readonly eventBytes: number;
@@ -207,7 +206,6 @@ function gauge(name: string, help: string, value: number | null): Metric {
 	return metric('gauge', name, help, value === null ? [] : [{ value }]);
 }
 
-/** The text of a scrape. */
 export function formatMetrics(metrics: readonly Metric[]): string {
 	const lines = metrics.flatMap(({ name, type, help, samples }) =>
 		samples.length === 0

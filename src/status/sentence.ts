@@ -54,7 +54,6 @@ export function statusSentence({
 	return clock && clock !== named ? `${whole} ${clock.message} Times that it shows are wrong.` : whole;
 }
 
-/** The purpose of the next link, as data. */
 export function purposeOf(next: Link, current: Link | null): { readonly code: PurposeCode; readonly params: Params } {
 	const { workflowId: nextWorkflowId } = next.registration.request;
 	const nextHost = hostOf(next);

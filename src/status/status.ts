@@ -12,7 +12,6 @@ import { hostOf, purposeOf, statusSentence } from './sentence.ts';
 /** Warnings that say why a device is not paired. */
 const UNPAIRED_REASONS: readonly string[] = ['answer-unreadable', 'credential-unreadable'];
 
-/** What the status is made from. */
 export interface Snapshot {
 	readonly supervision: Supervision;
 	readonly device: DeviceState;
@@ -57,7 +56,6 @@ export interface Snapshot {
 	readonly wallMs: number;
 }
 
-/** Builds the status document. */
 export function describeStatus(snapshot: Snapshot): Status {
 	const { supervision, device, workflow, identity } = snapshot;
 	const { idleTimeoutSeconds, pingSeconds, recentCuts } = snapshot.line;
@@ -116,7 +114,6 @@ function warningsOf({ warnings, line, supervision, nowMs }: Snapshot): Failure[]
 	return [...warnings, ...more.filter((one) => one !== null)];
 }
 
-/** The `state` of the status alone. */
 export function stateOf({
 	supervision,
 	hasBeenOnline,

@@ -1,7 +1,4 @@
-/**
- * Changes of a device's state that have not been delivered: each with its moment, within a bound of bytes and age. Pure. A figure
- * that is only sampled would hide an outage that is shorter than the interval, or one during which nothing can be sent.
- */
+/** Changes of a state that were not delivered, each with its moment: a figure that is only sampled would hide a short outage. Pure. */
 import type { Metric, Sample } from '../status/metrics.ts';
 
 /** Bytes that are kept at most; the oldest changes go first. */

@@ -77,7 +77,6 @@ export async function deliver({ url, headers, body, agent, deadlineMs, signal }:
 	});
 }
 
-/** Closes the connections that wait for the next delivery. */
 export function closeDeliveries(): void {
 	keptOpen.destroy();
 }

@@ -1,7 +1,4 @@
-/**
- * Sends the device's figures to a metrics store by OTLP, for devices that no scraper reaches. Loaded only where
- * `telemetry.otlpUrl` is set. A failed delivery is a warning, and never keeps the device from its work.
- */
+/** Sends the device's figures to a metrics store by OTLP. Loaded only where `telemetry.otlpUrl` is set; never keeps the device from its work. */
 import type { Agent } from '../agent/agent.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import type { Counters } from '../base/counters.ts';
@@ -156,7 +153,6 @@ export function startTelemetry(parts: TelemetryParts) {
 	const forget = agent.onStatus(noteChanges);
 	pushIn(FIRST_MS * random());
 	return {
-		/** Bytes of changes that wait to be delivered. */
 		get pendingBytes() {
 			return changes.bytes;
 		},

@@ -1,7 +1,4 @@
-/**
- * Carries out the order of a fleet plan, as root: reads the plan's own bytes again, verifies them with root's settings, asks apt
- * for exactly that version. The agent only says that there is something to do.
- */
+/** Carries out the order of a fleet plan, as root: verifies the plan's own bytes with root's settings, asks apt for exactly that version. */
 import type { Clock } from '../base/clock.edge.ts';
 import { AgentError, asError, failure, toFailure } from '../base/errors.ts';
 import { readBytes } from '../base/files.edge.ts';
@@ -37,12 +34,8 @@ export interface ApplyParts {
 	readonly planFile: string;
 }
 
-/**
- * Carries out the newest order: the plan is read when apt is free and no lease holds, and again when another one has come meanwhile.
- * @returns the version that was installed; `null` when there was nothing to do.
- * @throws AgentError `plan-untrusted`, `plan-invalid`, `plan-for-other-fleet`, `update-refused`, `update-failed`; root's record
- * has it, too.
- */
+/** @returns the version that was installed; `null` when there was nothing to do.
+ * @throws AgentError `plan-untrusted`, `plan-invalid`, `plan-for-other-fleet`, `update-refused`, `update-failed`. */
 export async function applyOrder(parts: ApplyParts): Promise<string | null> {
 	const { keep, settings, clock } = parts;
 	if (!settings.update.enabled) return null;

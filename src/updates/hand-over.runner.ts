@@ -1,7 +1,4 @@
-/**
- * Hands a signed plan that orders another version of this agent to root, when its time has come: in the site's window, and while no
- * application holds a lease. Root reads everything again; nothing is installed here.
- */
+/** Hands a plan that orders another version to root, in the site's window and while no lease holds. Root reads everything again. */
 import type { Clock } from '../base/clock.edge.ts';
 import type { Failure } from '../base/errors.ts';
 import type { Order } from '../fleet/ordered-version.ts';
@@ -29,7 +26,6 @@ export type HandOverParts = {
 	readonly clock: Pick<Clock, 'wallMs' | 'schedule'>;
 	readonly settings: () => Pick<Settings, 'update'>;
 	readonly device: () => PlannedDevice;
-	/** The version of this agent. */
 	readonly version: string;
 	/** Whether an application holds a lease now. */
 	readonly isHeld: () => boolean;
@@ -85,7 +81,6 @@ export function createHandOver(parts: HandOverParts) {
 			if (wasHandedOver) parts.write(envelope);
 			wasHandedOver = false;
 		},
-		/** The settings have changed. */
 		reevaluate: look,
 		/** The version that is ordered and not here yet; `null` for none. */
 		get ordered(): string | null {

@@ -1,7 +1,4 @@
-/**
- * The judge: looks at the new version until it is proved or taken back, and goes on where it was after a reboot. Runs as root
- * from a copy of the version before. What it decides stands in `judge.ts`.
- */
+/** Looks at the new version until it is proved or taken back, also after a reboot. Runs as root from a copy of the version before. */
 import type { Clock } from '../base/clock.edge.ts';
 import type { Status } from '../protocol/local-api.ts';
 import { isLineDown, judge, type Look } from './judge.ts';

@@ -1,7 +1,4 @@
-/**
- * Whether a new version of this program works on this device, judged against what was there before it. Pure: `judge.runner.ts`
- * looks and acts. Owns no command of the system and no file.
- */
+/** Whether a new version of this program works on this device, judged against the state before it. Pure. */
 
 /** The device before the update. `stopped`: a person had stopped the agent, so nothing is expected of the new one. */
 export type Before = 'online' | 'offline' | 'stopped';
@@ -64,7 +61,6 @@ const LOOK_MS = 2_000;
 /** While the line is down there is nothing to see for long. */
 const SLOW_LOOK_MS = 15_000;
 
-/** The verdict of one look. */
 export function judge({ from, before, judgeSeconds }: Case, look: Look): Verdict {
 	const limitMs = judgeSeconds * 1000;
 	if (look.isBusy) return { type: 'wait', forMs: LOOK_MS };
@@ -102,10 +98,7 @@ const OF_THE_LINE = new Set([
 	'tls-failed',
 ]);
 
-/**
- * Whether the way to the service can be blamed for a device that is not online.
- * @param problem the code that the new version tells. @param oldGetsThrough whether the old version reaches the service now.
- */
+/** @param problem the code that the new version tells. @param oldGetsThrough whether the old version reaches the service now. */
 export function isLineDown(problem: string | null, oldGetsThrough: boolean): boolean {
 	if (problem === null) return false;
 	return OF_THE_SERVICE.has(problem) || (OF_THE_LINE.has(problem) && !oldGetsThrough);

@@ -1,10 +1,8 @@
-/**
- * Root's own directory of updates: the trial under way, the version to go back to with the program that judges, and the versions
- * that were taken back. Also the unit that goes on with a trial after a reboot, outside of the package that is replaced.
- */
+/** Root's own directory of updates: the trial, the way back, the versions taken back; and the unit that goes on after a reboot. */
 import { access, chmod, chown, constants, copyFile, link, mkdir, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errnoOf, findGroup, readText, remove, syncDirectory, syncFile, writeDurably } from '../base/files.edge.ts';
+import { parseJson } from '../protocol/json.ts';
 import { NO_OUTCOMES, type Outcomes, outcomesSchema, pinning, type Trial, trialSchema } from './record.ts';
 
 /** `/var/lib/idv-agent-update` and what stands beside it; elsewhere in tests. */
@@ -36,13 +34,7 @@ export function openUpdateKeep({ directory, units, preferences }: UpdatePlaces =
 	const wanted = join(units, 'multi-user.target.wants', JUDGE_UNIT);
 
 	/** `undefined` for what is not there or cannot be read as such. */
-	async function read(file: string): Promise<unknown> {
-		try {
-			return JSON.parse(await readText(file, MAX_BYTES));
-		} catch {
-			return undefined;
-		}
-	}
+	const read = async (file: string) => parseJson(await readText(file, MAX_BYTES).catch(() => ''));
 
 	return {
 		/** The version before, as a package. */

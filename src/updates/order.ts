@@ -1,7 +1,4 @@
-/**
- * The version that a fleet plan orders for a device, and whether root carries it out now. Pure: the agent asks it when to hand
- * a plan over, and root asks it again from the plan's own bytes.
- */
+/** The version that a fleet plan orders for a device, and whether it is carried out now. Pure: both the agent and root ask it. */
 import { AgentError } from '../base/errors.ts';
 import { type Order, orderedVersion } from '../fleet/ordered-version.ts';
 import type { FleetPlan } from '../fleet/plan-format.ts';
@@ -40,10 +37,7 @@ export interface OrderFacts {
 	readonly isOlder: boolean;
 }
 
-/**
- * Whether an order is carried out now. `null`: nothing to do, or not yet.
- * @throws AgentError `update-refused` for one that this device must never carry out, even when it is signed.
- */
+/** `null`: nothing to do, or not yet. @throws AgentError `update-refused` for an order that must never be carried out, even when it is signed. */
 export function mayUpdate(order: Order | null, facts: OrderFacts): string | null {
 	if (!facts.isEnabled || order === null || order.version === facts.installed) return null;
 	if (order.atMs !== null && order.atMs > facts.now.getTime()) return null;

@@ -1,7 +1,5 @@
-/**
- * Before the package is replaced, as root, by the version that is still there: the device's state is written down, the way back
- * and the program that judges are kept, and the judge is started. Fails where there is no room for it; the package's script lets an update go on after any other failure.
- */
+/** As root, by the version that is still there, before its package is replaced: keeps its state, the way back and the judge.
+ * Fails where there is no room for it; the package's script lets an update go on after any other failure. */
 import { AgentError, toFailure } from '../base/errors.ts';
 import { errnoOf } from '../base/files.edge.ts';
 import type { Before } from './judge.ts';
@@ -18,17 +16,14 @@ export interface PrepareParts {
 	readonly askState: () => Promise<string | null>;
 	/** The executable of this process. */
 	readonly running: string;
-	/** Now, ISO 8601. */
+	/** ISO 8601. */
 	readonly now: string;
 }
 
 /** The old package, the new files beside the old ones, and the old ones again: in shares of what is installed. */
 const SPACE = 2.5;
 
-/**
- * @param to the version that dpkg is about to install.
- * @throws AgentError `disk-low`: the way back would not fit; `update-unprepared` where there is no way back for another reason.
- */
+/** @param to the version to come. @throws AgentError `disk-low`: the way back would not fit; `update-unprepared` without one for another reason. */
 export async function prepareUpdate(to: string, { keep, system, askState, running, now }: PrepareParts): Promise<void> {
 	// Going back prepares nothing.
 	if ((await keep.trial())?.phase === 'goingBack') return;

@@ -1,11 +1,7 @@
-/**
- * An update under way and the versions that were taken back, as root keeps them. Pure; `record.edge.ts` reads and writes the
- * files. Older and newer versions read them: fields are only added.
- */
+/** An update under way and the versions that were taken back, as root keeps them. Pure. Other versions read them: fields are only added. */
 import * as z from 'zod';
 import { VERSION_NAME } from '../fleet/terms.ts';
 
-/** As dpkg writes it. */
 export const versionSchema = z.string('must be a text').regex(VERSION_NAME, 'must be a version such as 0.3.0');
 
 export const trialSchema = z.looseObject({
@@ -26,7 +22,6 @@ export const trialSchema = z.looseObject({
 	fault: z.string().nullable().default(null),
 });
 
-/** A version that is being tried. */
 export type Trial = z.infer<typeof trialSchema>;
 
 export const takenBackSchema = z.looseObject({
@@ -39,7 +34,6 @@ export const takenBackSchema = z.looseObject({
 	log: z.array(z.string()).default([]),
 });
 
-/** A version that did not work here. */
 export type TakenBack = z.infer<typeof takenBackSchema>;
 
 export const outcomesSchema = z.looseObject({

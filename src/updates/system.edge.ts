@@ -1,7 +1,4 @@
-/**
- * The system's own programs as an update needs them: dpkg, apt, systemd and the journal. Each is asked once with a deadline.
- * Decides nothing; a version only gets into a command after `versionSchema` has read it.
- */
+/** Calls dpkg, apt, systemd and the journal once, with a deadline. A version only gets into a command after `versionSchema` has read it. */
 import { execFile } from 'node:child_process';
 import {
 	access,
@@ -94,7 +91,6 @@ export interface UnitLook {
 	readonly runId: string | null;
 }
 
-/** The agent's unit, as systemd has it. */
 export async function readUnit(): Promise<UnitLook> {
 	const properties = ['LoadState', 'ActiveState', 'NRestarts', 'InvocationID'].map((name) => `--property=${name}`);
 	const { text } = await run('systemctl', ['show', UNIT, ...properties], ASK_MS);
@@ -109,7 +105,6 @@ export async function readUnit(): Promise<UnitLook> {
 	};
 }
 
-/** The newest lines of the agent's log. */
 export async function readLog(lines: number): Promise<string[]> {
 	const { text } = await run(
 		'journalctl',
@@ -150,7 +145,6 @@ export async function installVersion(
 	);
 }
 
-/** Whether dpkg holds the first version for older than the second. */
 export async function isOlder(version: string, than: string): Promise<boolean> {
 	return (await run('dpkg', ['--compare-versions', version, 'lt', than], ASK_MS)).status === 0;
 }
@@ -169,10 +163,7 @@ export async function freeBytes(directory: string): Promise<number> {
 	return bfree * bsize;
 }
 
-/**
- * The installed package as a file: apt's own, if it is still there, else packed from what is installed.
- * @throws Error with the words of dpkg-deb, or the system's error when the disk is full.
- */
+/** A file of apt's own, if it is still there, else packed from the installation. @throws Error with the words of dpkg-deb, or the system's. */
 export async function packInstalled({ version, architecture }: InstalledPackage, file: string): Promise<void> {
 	const kept = join(APT_CACHE, `${PACKAGE}_${version.replaceAll(':', '%3a')}_${architecture}.deb`);
 	const copied = await run('cp', ['--reflink=auto', kept, file], WORK_MS);
@@ -228,11 +219,9 @@ export async function tellSystemd(...words: readonly string[]): Promise<void> {
 	if (words.length > 0) await run('systemctl', ['--no-block', ...words], ASK_MS);
 }
 
-/** Stops a unit and waits until it is. */
 export async function stopUnit(name: string): Promise<void> {
 	await run('systemctl', ['stop', name], ASK_MS);
 }
 
-/** The name of this boot. */
 export const readBootId = async (): Promise<string> =>
 	(await readFile('/proc/sys/kernel/random/boot_id', 'utf8')).trim();

@@ -3,7 +3,6 @@ import { type Failure, failure } from '../base/errors.ts';
 import type { Status } from '../protocol/local-api.ts';
 import type { Outcomes, TakenBack } from './record.ts';
 
-/** As the status has them. */
 export const toReport = ({ takenBack }: Outcomes): NonNullable<Status['updates']>['takenBack'] =>
 	takenBack.map(({ version, at, fault }) => ({ version, at, fault }));
 
@@ -29,11 +28,6 @@ export function warningOf(outcomes: Outcomes): Failure | null {
 	const last = lastTakenBack(outcomes);
 	if (!last) return null;
 	const { version, by, at, fault } = last;
-	return failure(
-		'update-taken-back',
-		`Version ${version} was taken back on ${at}: ${inWords(fault)}. ${by} took its place.`,
-		{
-			params: { version, fault },
-		},
-	);
+	const message = `Version ${version} was taken back on ${at}: ${inWords(fault)}. ${by} took its place.`;
+	return failure('update-taken-back', message, { params: { version, fault } });
 }
