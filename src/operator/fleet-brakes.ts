@@ -1,9 +1,9 @@
 /** The flags of `check`, `sign` and `next-ring` that stop a slip, and the files that they name. */
-
 import { AgentError } from '../base/errors.ts';
 import { errnoOf } from '../base/files.edge.ts';
 import { applyBrakes, type Brakes } from '../fleet/brakes.ts';
 import type { Finding } from '../fleet/lint.ts';
+import { parseJson } from '../protocol/json.ts';
 import { type PlanFile, placed, readBounded, readPlanFile } from './fleet-files.ts';
 import { readInventory } from './inventory.ts';
 
@@ -35,10 +35,7 @@ export async function withBrakes(read: PlanFile, flags: BrakeFlags): Promise<Pla
 		maxMoves,
 		allowMoves,
 	};
-	return withFindings(read, applyBrakes(read.plan, brakes));
-}
-
-export function withFindings(read: PlanFile, more: readonly Finding[]): PlanFile {
+	const more = applyBrakes(read.plan, brakes);
 	const findings = [...read.findings, ...placed(more, new TextDecoder().decode(read.payload))];
 	const rank = ({ level }: { readonly level: Finding['level'] }) => (level === 'error' ? 0 : 1);
 	return { ...read, findings: findings.sort((a, b) => rank(a) - rank(b)) };
@@ -59,10 +56,8 @@ async function readWorkflows(given: string): Promise<string[]> {
 }
 
 function namesInJson(text: string, file: string): string[] {
-	try {
-		const document: unknown = JSON.parse(text);
-		if (Array.isArray(document) && document.every((name) => typeof name === 'string')) return document;
-	} catch {}
+	const document = parseJson(text);
+	if (Array.isArray(document) && document.every((name) => typeof name === 'string')) return document;
 	throw new AgentError('inventory-invalid', `${file} is not a list of names in JSON.`, {
 		remedy: 'Write ["a", "b"], or one name on each line.',
 	});

@@ -1,8 +1,4 @@
-/**
- * Plan and key files as an operator has them on a disk. Every problem is named with file, line and path; nothing is written
- * here but whole files, and a key is never shown.
- */
-
+/** Plan and key files as an operator has them on a disk. Every problem is named with file, line and path; a key is never shown. */
 import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { stat } from 'node:fs/promises';
 import { AgentError, type ErrorCode } from '../base/errors.ts';
@@ -26,11 +22,8 @@ export interface PlanFile extends ReadPlan {
 	readonly findings: ReturnType<typeof placed>;
 }
 
-/**
- * Reads a plan, bare or signed.
- * @param publicKeys one of which has to have signed it; none: nothing is verified.
- * @throws AgentError `plan-invalid` with a line for each problem, or `plan-untrusted`.
- */
+/** @param publicKeys one of which has to have signed it; none: nothing is verified.
+ * @throws AgentError `plan-invalid` with a line for each problem, or `plan-untrusted`. */
 export async function readPlanFile(file: string, publicKeys: readonly string[] = []): Promise<PlanFile> {
 	const bytes = await readBounded(file, 2 * MAX_PLAN_BYTES, 'plan-invalid', 'plan');
 	const reading = readPlan(bytes, file, publicKeys, { isUnbounded: true });
@@ -96,7 +89,6 @@ export async function readPrivateKey(shell: Shell, file: string): Promise<KeyObj
 	return key;
 }
 
-/** A whole file, if it is not too large. */
 export async function readBounded(file: string, maxBytes: number, code: ErrorCode, what: string): Promise<Uint8Array> {
 	try {
 		return await readBytes(file, maxBytes);

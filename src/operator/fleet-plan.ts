@@ -2,16 +2,13 @@
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 import { AgentError, EXIT } from '../base/errors.ts';
 import { counted, type Shell } from '../cli/output.ts';
-import { asAssigned } from '../fleet/brakes.ts';
 import { isEnvelope, PLAN_PAYLOAD_TYPE, type PlanEnvelope, signedBytes } from '../fleet/plan-format.ts';
-import { diffPlans, previewPlan } from '../fleet/preview.ts';
+import { diffPlans } from '../fleet/preview.ts';
 import { comparePlans } from '../fleet/record.ts';
-import { compilePlan } from '../fleet/targeting.ts';
 import { formatPublicKey, readPlan } from '../fleet/verify-plan.runner.ts';
 import { type BrakeFlags, withBrakes } from './fleet-brakes.ts';
 import { checkPublicKeys, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
-import { groupRows } from './fleet-preview.ts';
-import { readInventory } from './inventory.ts';
+import { previewChange, showChange } from './fleet-preview.ts';
 import { replaceFile, saveSecret } from './secret-output.ts';
 
 export async function makeFleetKey(shell: Shell, flags: { readonly out: string }): Promise<void> {
@@ -79,11 +76,7 @@ export async function signFleetPlan(
 	]);
 }
 
-/**
- * The signed plan as one line.
- * @param before the envelope that the plan came in: its other signatures stay.
- * @throws AgentError for a plan that devices would refuse.
- */
+/** As one line. @param before the envelope of the plan: its other signatures stay. @throws AgentError for a plan that devices would refuse. */
 export function signPayload(payload: Uint8Array, key: KeyObject, before: PlanEnvelope | null, file: string) {
 	const publicKey = formatPublicKey(key);
 	const sig = sign(null, signedBytes(payload), key).toString('base64');
@@ -114,27 +107,15 @@ export async function diffFleetPlans(
 ): Promise<void> {
 	const [before, after] = [await readPlanFile(oldFile), await readPlanFile(newFile)];
 	const differences = diffPlans(before.plan, after.plan);
-	const preview = flags.inventory === undefined ? null : await previewChange(before.plan, after.plan, flags.inventory);
+	const preview = await previewChange(before.plan, after.plan, flags.inventory, Date.now());
 	const isTaken = comparePlans(after.plan, before.plan) > 0;
 	const isSame = before.digest === after.digest;
 	if (shell.isJson) return shell.json({ differences, isTaken: isTaken || isSame, ...(preview && { preview }) });
 	if (differences.length === 0) shell.line('Both plans say the same.');
 	else shell.table(differences.map(({ what, before: old, after: now }) => [what, old ?? '—', '→', now ?? '—']));
-	if (preview) {
-		shell.line(`\n${counted(preview.moves, 'device')} of ${preview.devices} would move.`);
-		shell.table(groupRows(preview.groups));
-	}
+	showChange(shell, preview);
 	if (!isTaken && !isSame)
 		shell.warn(
 			`Devices that have revision ${before.plan.revision} will refuse revision ${after.plan.revision}: give it a higher one.`,
 		);
-}
-
-type Plan = Parameters<typeof compilePlan>[0];
-
-/** From what the old plan says to what the new one says, whatever the inventory knows of workflows. */
-async function previewChange(before: Plan, after: Plan, file: string) {
-	const nowMs = Date.now();
-	const devices = asAssigned(await readInventory(file), before, nowMs);
-	return previewPlan(compilePlan(after), devices, nowMs);
 }

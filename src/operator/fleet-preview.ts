@@ -1,6 +1,8 @@
 /** `idv fleet preview`: what a plan would do to the devices of an inventory. Asks no service and moves nothing. */
 import { counted, localTime, type Shell } from '../cli/output.ts';
-import { type MoveGroup, type PlannedMove, previewPlan } from '../fleet/preview.ts';
+import { asAssigned } from '../fleet/brakes.ts';
+import type { FleetPlan } from '../fleet/plan-format.ts';
+import { type MoveGroup, type PlannedMove, type PlanPreview, previewPlan } from '../fleet/preview.ts';
 import { compilePlan, fittingRules } from '../fleet/targeting.ts';
 import { readPlanFile } from './fleet-files.ts';
 import { readInventory } from './inventory.ts';
@@ -34,8 +36,20 @@ export async function previewFleetPlan(shell: Shell, flags: PreviewFlags, file: 
 		shell.line(`${deviceId}  ${from ?? '?'} → ${to}  ${at ?? 'when taken'}`);
 }
 
-/** The table of moves, with its head. */
-export function groupRows(groups: readonly MoveGroup[]): string[][] {
+/** From what the old plan says to what the new one says, whatever the inventory knows of workflows; `null` without one. */
+export async function previewChange(before: FleetPlan, after: FleetPlan, file: string | undefined, nowMs: number) {
+	if (file === undefined) return null;
+	return previewPlan(compilePlan(after), asAssigned(await readInventory(file), before, nowMs), nowMs);
+}
+
+export function showChange(shell: Shell, preview: PlanPreview | null): void {
+	if (!preview) return;
+	shell.line(`\n${counted(preview.moves, 'device')} of ${preview.devices} would move.`);
+	shell.table(groupRows(preview.groups));
+}
+
+/** With its head. */
+function groupRows(groups: readonly MoveGroup[]): string[][] {
 	if (groups.length === 0) return [];
 	const rows = groups.map(({ devices, from, to, rule, percent, first, last }) => [
 		String(devices),

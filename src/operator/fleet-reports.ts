@@ -1,7 +1,4 @@
-/**
- * Reports of devices, from any mix of sources: gathered lines of `idv-agent status --json`, a metrics store that speaks
- * Prometheus' query API, and the embedded service's device list. Of each device the newest report applies.
- */
+/** Reports of devices from any mix of `idv-agent status --json`, a metrics store and the embedded service. Of each device the newest applies. */
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
@@ -320,15 +317,12 @@ function storeAuthorization(shell: Shell): Authorization | null {
 }
 
 function readPoints(text: string): Point[] | null {
-	try {
-		const { result } = answerSchema.parse(JSON.parse(text)).data;
-		// NaN and infinities are figures of a store, not of a device.
-		return result
-			.map(({ metric, value }) => ({ labels: metric, value: Number(value[1]) }))
-			.filter(({ value }) => Math.abs(value) <= Number.MAX_SAFE_INTEGER);
-	} catch {
-		return null;
-	}
+	const answer = answerSchema.safeParse(parseJson(text)).data;
+	if (!answer) return null;
+	// NaN and infinities are figures of a store, not of a device.
+	return answer.data.result
+		.map(({ metric, value }) => ({ labels: metric, value: Number(value[1]) }))
+		.filter(({ value }) => Math.abs(value) <= Number.MAX_SAFE_INTEGER);
 }
 
 type Fact = 'workflow' | 'problem' | 'confirmed' | 'refused' | 'due' | 'revision' | 'takenBack';

@@ -1,16 +1,12 @@
 /** `idv fleet next-ring`, `pause` and `rollback`: the next plan, made from the one in force and shown before it is written. */
 import { AgentError } from '../base/errors.ts';
-import { counted, type Shell } from '../cli/output.ts';
-import { asAssigned } from '../fleet/brakes.ts';
+import type { Shell } from '../cli/output.ts';
 import { nextPlan, RINGS, type RolloutChange, type Step } from '../fleet/next-plan.ts';
-import { previewPlan } from '../fleet/preview.ts';
-import { compilePlan } from '../fleet/targeting.ts';
 import { readPlan } from '../fleet/verify-plan.runner.ts';
 import { type BrakeFlags, withBrakes } from './fleet-brakes.ts';
 import { type PlanFile, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
 import { signPayload } from './fleet-plan.ts';
-import { groupRows } from './fleet-preview.ts';
-import { readInventory } from './inventory.ts';
+import { previewChange, showChange } from './fleet-preview.ts';
 import { replaceFile } from './secret-output.ts';
 
 export interface StepFlags extends BrakeFlags {
@@ -52,23 +48,13 @@ async function takeStep(shell: Shell, step: Step, flags: StepFlags, file: string
 		return shell.line(`${file}, revision ${before.plan.revision}: ${NOTHING[step.kind]}`);
 	}
 	const next = await checked(document, before, step, flags);
-	const preview =
-		flags.inventory === undefined
-			? null
-			: previewPlan(
-					compilePlan(next.plan),
-					asAssigned(await readInventory(flags.inventory), before.plan, nowMs),
-					nowMs,
-				);
+	const preview = await previewChange(before.plan, next.plan, flags.inventory, nowMs);
 	const saved = await save(shell, next, flags);
 	const { revision } = next.plan;
 	if (shell.isJson) return shell.json({ revision, isFinished: false, changes, ...(preview && { preview }), ...saved });
 	shell.line(`Revision ${before.plan.revision} → ${revision}:\n`);
 	shell.table(changes.map(rowOf));
-	if (preview) {
-		shell.line(`\n${counted(preview.moves, 'device')} of ${preview.devices} would move.`);
-		shell.table(groupRows(preview.groups));
-	}
+	showChange(shell, preview);
 	shell.line(saved ? `\nSaved ${saved.file}.` : '\nNothing was written: name a file with --out, and a key with --key.');
 }
 
