@@ -336,7 +336,6 @@ function statusOf(
 
 function offer(base: Base, device: Device): Agent {
 	const { leases, fleet, handOver, links, reconciler, pairing, commands, reevaluate, status, standing } = device;
-	const { connectivity } = device;
 	const { clock, warnings, stateWriter } = base;
 	const { tryChangedSettings, ...asked } = commands;
 	return {
@@ -347,7 +346,7 @@ function offer(base: Base, device: Device): Agent {
 		status,
 		state: () =>
 			stateOf({
-				...connectivity.facts,
+				...device.connectivity.facts,
 				supervision: links.supervision,
 				blocker: reconciler.blocker,
 				device: stateWriter.state,
@@ -391,8 +390,9 @@ function offer(base: Base, device: Device): Agent {
 			base.time.stop();
 			const stopping = links.stop();
 			const cancel = clock.schedule(FINISH_WITHIN_MS, links.abandon);
-			await Promise.all([stopping, pairing.underWay]);
+			const [wasSettled] = await Promise.all([stopping, pairing.underWay]);
 			cancel();
+			if (wasSettled) device.connectivity.stopped();
 			pairing.close();
 			stateWriter.close();
 		},

@@ -38,6 +38,9 @@ export function superviseLinks(
 	let hasSpare = false;
 	let stopped = false;
 	let cancelRenewal = () => {};
+	/** When the Connection in use is renewed, monotonic. */
+	let renewalAtMs = Number.POSITIVE_INFINITY;
+	let isPromoted = false;
 	/** The Connection that was online last, and what the machine had slept when it first was. */
 	let inUse = { token: '', sleptMs: 0 };
 	/** How long the machine has slept since: a Connection ends by the service's time, and timers stand still meanwhile. */
@@ -77,7 +80,23 @@ export function superviseLinks(
 		const { supervision: after, effects } = decide(supervision, event, random);
 		supervision = after;
 		for (const effect of effects) perform(effect);
+		if (isPromoted) clockChanged();
+		isPromoted = false;
 	}
+
+	/** Has the Connection in use renewed by its age, as the clock has it now. @param latestMs not later than this, monotonic. */
+	function renewByAge(latestMs: number): void {
+		const { current } = supervision;
+		const known = connections.known().find(({ connection: { token } }) => token === accessOf(supervision)?.token);
+		const { lifeMs = null, obtainedAtMs = 0 } = known?.connection ?? {};
+		if (current?.state.name !== 'online' || lifeMs === null) return;
+		const atMs = obtainedAtMs + lifeMs * (RENEW_AFTER + RENEW_SPREAD * random());
+		if (atMs < latestMs) perform({ type: 'renewAt', generation: current.generation, atMs });
+	}
+
+	/** It may be older than it seemed: a device may start with a clock of 1970. */
+	const clockChanged = () => renewByAge(renewalAtMs);
+	parts.onClockJump(clockChanged);
 
 	/** A registration whose link is over may have ended the Connection in use: then the one that it brought is what is left. */
 	function startOverIfRefused(): void {
@@ -109,6 +128,7 @@ export function superviseLinks(
 			case 'linkPromoted': {
 				const { token } = effect.connection;
 				hasSpare = false;
+				isPromoted = true;
 				if (supervision.current) parts.onPromoted(supervision.current.registration);
 				if (inUse.token !== token) inUse = { token, sleptMs: clock.sleptMs() };
 				sleptMs = clock.sleptMs() - inUse.sleptMs;
@@ -118,7 +138,8 @@ export function superviseLinks(
 			case 'renewAt': {
 				cancelRenewal();
 				const { generation } = effect;
-				cancelRenewal = clock.schedule(effect.atMs - sleptMs - clock.monotonicMs(), () =>
+				renewalAtMs = effect.atMs - sleptMs;
+				cancelRenewal = clock.schedule(renewalAtMs - clock.monotonicMs(), () =>
 					dispatch({ type: 'renewalDue', generation, atMs: clock.monotonicMs() }),
 				);
 				sleptMs = 0;
@@ -134,14 +155,7 @@ export function superviseLinks(
 		/** Hands over the desired registration, with the saved Connections. */
 		desire: (desired: DesiredRegistration | null) => dispatch(desiring(desired)),
 		/** `service.connectionLifeSeconds` has changed: the Connection in use is renewed when it says so. */
-		lifeChanged() {
-			const { current } = supervision;
-			const known = connections.known().find(({ connection: { token } }) => token === accessOf(supervision)?.token);
-			const { lifeMs = null, obtainedAtMs = 0 } = known?.connection ?? {};
-			if (current?.state.name !== 'online' || lifeMs === null) return;
-			const share = RENEW_AFTER + RENEW_SPREAD * random();
-			perform({ type: 'renewAt', generation: current.generation, atMs: obtainedAtMs + lifeMs * share });
-		},
+		lifeChanged: () => renewByAge(Number.POSITIVE_INFINITY),
 		/** Ends every link and gives up every request, until a registration is desired again. */
 		drop() {
 			cancelRenewal();
@@ -151,15 +165,20 @@ export function superviseLinks(
 			runner.abandon();
 			hasSpare = false;
 		},
-		/** Closes the channels with 1001; resolves when they have gone. After this nothing is dispatched any more. */
-		async stop() {
+		/**
+		 * Closes the channels with 1001. After this nothing is dispatched any more.
+		 * @returns whether no channel had been left just before, once they have gone.
+		 */
+		async stop(): Promise<boolean> {
 			stopped = true;
+			const wasSettled = !runner.isLeaving;
 			cancelRenewal();
 			const before = supervision;
 			step({ type: 'stopRequested', atMs: clock.monotonicMs() });
 			parts.onStep(before, supervision);
 			parts.onChange();
 			await runner.drained();
+			return wasSettled;
 		},
 		/** Gives up the requests of links that are over. */
 		abandon: runner.abandon,

@@ -5,12 +5,12 @@
 import type { Agent } from 'node:http';
 import type { Socket } from 'node:net';
 import { type RawData, WebSocket } from 'ws';
-import { type Clock, idleClock } from '../base/clock.edge.ts';
+import { type Clock, idleClock, SHARED_MS } from '../base/clock.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { AUTHORIZATION_PARAMETER, parseAuthorization } from '../protocol/authorization.ts';
 import { type Frame, MAX_FRAME_BYTES } from '../protocol/channel.ts';
 import { classifyClose, classifyHttpAnswer } from './classify-failure.ts';
-import { classifyNetworkError } from './classify-network-error.ts';
+import { classifyHandshakeError } from './classify-network-error.ts';
 import { clockSkewMs, readServiceMs } from './clock-skew.ts';
 import { type ChannelEnd, measureSilence } from './line-rhythm.ts';
 import { type ReadRefusal, readRefusal } from './read-refusal.edge.ts';
@@ -131,6 +131,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	let deadlineMs = clock.monotonicMs() + handshakeMs;
 	let confirmAtMs = 0;
 	let pingAtMs = 0;
+	let pingsWithFrames = pingIntervalMs <= SHARED_MS || pingIntervalMs === Number.POSITIVE_INFINITY;
 	let heardAtMs = 0;
 	let heardBytes = 0;
 	let sleptBeforeMs = 0;
@@ -185,8 +186,15 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		sendText(text) {
 			const bytes = Buffer.byteLength(text);
 			if (socket.readyState !== WebSocket.OPEN || socket.bufferedAmount + bytes > MAX_BUFFERED_BYTES) return false;
-			silence?.moved('out', clock.monotonicMs());
+			const nowMs = clock.monotonicMs();
+			silence?.moved('out', nowMs);
 			socket.send(text);
+			if (pingsWithFrames) return true;
+			// From the first heartbeat on pings are due a moment before the next ones: both share a wakeup (`base/clock.edge.ts`).
+			pingsWithFrames = true;
+			ping();
+			pingAtMs = nowMs + pingIntervalMs - SHARED_MS;
+			schedule();
 			return true;
 		},
 		close(code, reason) {
@@ -359,7 +367,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		}
 		if (phase === 'connecting') {
 			const timedOut = lastError?.message === 'Opening handshake has timed out';
-			const found = timedOut ? handshakeTimedOut() : handshakeFailed(lastError, context);
+			const found = timedOut ? handshakeTimedOut() : classifyHandshakeError(lastError, context);
 			return { failure: found, closeCode: null, timedOut };
 		}
 		const wire = (lastError as { code?: unknown } | null)?.code;
@@ -377,15 +385,6 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		const closeCode = code === 1005 || code === 1006 ? null : code;
 		return { failure: classifyClose({ code, reason, host: context.host, secrets }), closeCode, timedOut: false };
 	}
-}
-
-function handshakeFailed(error: Error | null, context: { host: string; viaProxy: boolean }): Failure {
-	// What `ws` finds wrong with an upgrade has no code and no secret in it.
-	if (error && error.constructor === Error && !('code' in error))
-		return failure('channel-rejected', `${context.host} did not upgrade to a WebSocket: ${error.message}.`, {
-			params: { host: context.host },
-		});
-	return classifyNetworkError(error, context);
 }
 
 function secretsOf({ url, authorization, queryName = AUTHORIZATION_PARAMETER }: ChannelOptions): string[] {

@@ -8,6 +8,7 @@ import type { Credentials } from '../settings/credentials.runner.ts';
 import type { Settings } from '../settings/table.ts';
 import { MAX_CONNECTIONS, type SavedConnection, withConnection } from '../state/device-state.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
+import type { DeviceTime } from './device-time.runner.ts';
 import { type Connection, connectionOf } from './link.ts';
 import type { KnownConnection, Registration, Supervision } from './supervisor.ts';
 
@@ -74,14 +75,17 @@ export interface Connections {
 }
 
 export function keepConnections(parts: {
-	readonly clock: Pick<Clock, 'monotonicMs' | 'wallMs'>;
+	readonly clock: Pick<Clock, 'monotonicMs'>;
+	readonly time: Pick<DeviceTime, 'best'>;
 	readonly stateWriter: Pick<PersistedState, 'state' | 'keep'>;
 	readonly registerSecret: (secret: string) => void;
 	/** As they are now. */
 	readonly credentials: () => Credentials;
 	readonly settings: () => Pick<Settings, 'service'>;
 }): Connections {
-	const { clock, stateWriter, registerSecret } = parts;
+	const { stateWriter, registerSecret } = parts;
+	/** By the service's time, where this device's clock is wrong. */
+	const clock = { monotonicMs: parts.clock.monotonicMs, wallMs: () => parts.time.best().ms };
 
 	function saved({ baseUrl, request, credentialId }: Registration, token: string, obtainedAt: string): SavedConnection {
 		registerSecret(token);

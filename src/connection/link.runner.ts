@@ -50,7 +50,7 @@ export interface LinkRunnerOptions {
 		/** What a registration has brought that was seen through although its link is over. */
 		readonly lateConnection: (registration: Registration, token: string) => void;
 		/** A channel that was open has ended: before the link is told, and also when it was saying goodbye (`isLeaving`). */
-		readonly lineEnded: (registration: Registration, line: LineEnd, isLeaving: boolean) => void;
+		readonly lineEnded: (generation: number, registration: Registration, line: LineEnd, isLeaving: boolean) => void;
 		/** An answer tells the service's time. @param isProven whether it has accepted the device. */
 		readonly serviceTime: DeviceTime['heard'];
 	};
@@ -70,6 +70,8 @@ export interface LinkRunner {
 	end(generation: number): void;
 	/** Gives up as well what is seen through for links that are over. */
 	abandon(): void;
+	/** Whether a channel is still saying goodbye. */
+	readonly isLeaving: boolean;
 	/** Resolves when every channel that is saying goodbye has gone and no registration is under way any more. */
 	drained(): Promise<void>;
 }
@@ -176,7 +178,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				// What else an abandoned channel has to say belongs to an attempt that is over.
 				else if (event.type === 'frame') received(generation, registration, event.frame);
 				else if (event.type === 'ended') {
-					if (event.line && leaving.has(channel)) report.lineEnded(registration, event.line, true);
+					if (event.line && leaving.has(channel)) report.lineEnded(generation, registration, event.line, true);
 					hasLeft(channel);
 				}
 			},
@@ -210,7 +212,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 			case 'ended':
 				link.stopHeartbeats();
 				link.channel = null;
-				if (event.line) report.lineEnded(registration, event.line, false);
+				if (event.line) report.lineEnded(generation, registration, event.line, false);
 				report.event(generation, {
 					type: 'channelEnded',
 					attempt,
@@ -325,6 +327,9 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		},
 		abandon() {
 			for (const abort of late.values()) abort.abort();
+		},
+		get isLeaving() {
+			return leaving.size > 0;
 		},
 		drained: () =>
 			leaving.size + late.size === 0 ? Promise.resolve() : new Promise((resolve) => onDrained.push(resolve)),

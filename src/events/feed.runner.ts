@@ -54,8 +54,9 @@ export function createEventsFeed(
 			release();
 			const { entries, missed } = store.after(since, limit);
 			const [oldest] = entries;
-			// After a start of the agent a gap of its own is the first event.
-			if (!missed || !oldest || oldest.type === 'gap') return { entries, missed };
+			// A gap that begins at no known time says it already; one of a later time does not.
+			if (!missed || !oldest || (oldest.type === 'gap' && JSON.parse(oldest.content).from === null))
+				return { entries, missed };
 			return { entries: [gapBefore(oldest), ...entries.slice(0, limit - 1)], missed };
 		},
 		/** The id of the event that was appended last, which may not be stored yet. */

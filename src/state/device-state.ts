@@ -92,6 +92,8 @@ export const deviceStateSchema = later(() =>
 		plan: planRecordSchema.nullable().default(null),
 		/** The newest time that the service has told, milliseconds since 1970: this device's clock cannot be right with an earlier one. */
 		serviceTimeMs: z.number().nullable().default(null),
+		/** The id of the newest event when the agent was last stopped, with nothing left open; another one now tells of a crash since. */
+		stoppedAfter: z.string().nullable().default(null),
 	}),
 );
 export type DeviceState = z.infer<typeof deviceStateSchema>;
@@ -109,6 +111,7 @@ export const EMPTY_STATE: DeviceState = {
 	lastSettings: null,
 	plan: null,
 	serviceTimeMs: null,
+	stoppedAfter: null,
 };
 
 /** The state with one more Connection. Where there is no room the first stays: it is the one the device was online with. */

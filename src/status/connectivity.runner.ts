@@ -8,6 +8,7 @@ import { failureOf } from '../connection/link.ts';
 import type { Link, Registration, Supervision } from '../connection/supervisor.ts';
 import type { EventsFeed } from '../events/feed.runner.ts';
 import { keepGap } from '../events/notifications.ts';
+import type { PersistedState } from '../state/persisted-state.runner.ts';
 import { purposeWords } from './sentence.ts';
 
 /** As the status shows it. */
@@ -29,6 +30,7 @@ export interface Connectivity {
 	heard(generation: number): void;
 	/** A channel that was open has ended; one that `isLeaving` was told to close, since another has taken its place. */
 	lineEnded(
+		generation: number,
 		registration: Registration,
 		line: Pick<LineEnd, 'inboundSilenceMs' | 'saidGoodbye' | 'sleptMs'>,
 		isLeaving: boolean,
@@ -37,40 +39,56 @@ export interface Connectivity {
 	beat(at: string): void;
 	/** As if it had never been online: what comes next is another pairing. */
 	forget(): void;
+	/** The run ends in good order, and had left no channel just before. */
+	stopped(): void;
 }
 
 export interface ConnectivityOptions {
 	readonly clock: Clock;
 	readonly log: Log;
-	readonly events: Pick<EventsFeed, 'append' | 'newestAt'>;
+	readonly events: Pick<EventsFeed, 'append' | 'appendedId' | 'newest' | 'newestAt'>;
+	/** Tells the next run whether this one was stopped or has crashed. */
+	readonly stateWriter: Pick<PersistedState, 'state' | 'keep'>;
 	/** How long a dead channel may go unnoticed, in milliseconds; 0 for any time. */
 	readonly silenceLimitMs: (link: Link) => number;
 }
 
 const NEVER: ConnectivityFacts = { offlineSinceMs: null, hasBeenOnline: false, reconnects: 0, lastHeartbeatAt: null };
 
-/** So long a look at what the machine has slept is good for. */
-const SLEPT_KNOWN_FOR_MS = 1000;
+/** A shorter sleep of the machine counts for nothing. It is looked up only when the wall clock has jumped: that costs more than all else here. */
+const LEAST_SLEEP_MS = 1000;
+/** How long, after its silence was due, a line that has died may still go unnoticed: its goodbye, and a short sleep. */
+const UNNOTICED_MS = 2000 + MAX_SLEEP_MS;
 
-export function trackConnectivity({ clock, log, events, silenceLimitMs }: ConnectivityOptions): Connectivity {
+export function trackConnectivity({
+	clock,
+	log,
+	events,
+	stateWriter,
+	silenceLimitMs,
+}: ConnectivityOptions): Connectivity {
 	/** Monotonic; the last moment up to which nothing can have been missed. `null`: not known. */
 	let wholeUntilMs: number | null = null;
 	/** The sleep of the machine up to then: monotonic time stands still meanwhile, and the gap would begin too late. */
 	let sleptByThenMs = clock.sleptMs();
-	/** Monotonic; when that was looked up. */
-	let sleptKnownAtMs = clock.monotonicMs();
+	const aheadMs = () => clock.wallMs() - clock.monotonicMs();
+	/** Wall minus monotonic time when that was looked up. */
+	let aheadThenMs = aheadMs();
 	/** ISO 8601; what an earlier run of the agent received last. */
 	let wholeUntilBefore: string | null | undefined;
+	/** Whether the run before was stopped, and did not crash. */
+	let wasStopped = false;
 	const readBefore = () => {
-		if (wholeUntilBefore === undefined) wholeUntilBefore = events.newestAt();
+		if (wholeUntilBefore !== undefined) return wholeUntilBefore;
+		wholeUntilBefore = events.newestAt();
+		wasStopped = stateWriter.state.stoppedAfter === events.newest();
 		return wholeUntilBefore;
 	};
 	// Events are opened while the connection is on its way.
 	clock.soon(readBefore);
-	/** Generation of the link that is online; 0 while none is. Only its own channel shows that nothing was missed. */
-	let onlineGeneration = 0;
-	/** When the link that is online came online, monotonic. */
-	let onlineSinceMs = 0;
+	/** The link that is online. Only its own channel shows that nothing was missed. */
+	let online: Link | null = null;
+	let currentGeneration = 0;
 	/** How long ago the channel that has just ended was last heard. */
 	let heardAgoMs = 0;
 	/** What stands in the log of this time without a link. */
@@ -80,30 +98,39 @@ export function trackConnectivity({ clock, log, events, silenceLimitMs }: Connec
 
 	const wholeUntil = (sinceMs: number) => isoAt(clock, sinceMs - (clock.sleptMs() - sleptByThenMs));
 
-	/** Whether the machine has slept since it was last looked at. */
-	function hasJustSlept(): boolean {
-		const isDue = clock.monotonicMs() - sleptKnownAtMs >= SLEPT_KNOWN_FOR_MS;
-		return isDue && clock.sleptMs() - sleptByThenMs > MAX_SLEEP_MS;
-	}
+	const hasJumped = () => Math.abs(aheadMs() - aheadThenMs) >= LEAST_SLEEP_MS;
+	const hasJustSlept = () => hasJumped() && clock.sleptMs() - sleptByThenMs >= LEAST_SLEEP_MS;
 
 	function isWhole(nowMs: number): void {
 		wholeUntilMs = nowMs;
-		// Costs more than all else that a notification does here. A sleep since then only makes a gap begin earlier.
-		if (nowMs - sleptKnownAtMs < SLEPT_KNOWN_FOR_MS) return;
+		// A shorter sleep since then only makes a gap begin earlier.
+		if (!hasJumped()) return;
 		sleptByThenMs = clock.sleptMs();
-		sleptKnownAtMs = nowMs;
+		aheadThenMs = aheadMs();
+	}
+
+	/** What the service sent meanwhile may be lost for good; the application has to know. */
+	function keepGapUntilNow(link: Link): void {
+		const from = wholeUntilMs === null ? readBefore() : wholeUntil(wholeUntilMs);
+		// A line that was left may have died before: that is noticed later, or an earlier run took it along when it crashed.
+		const isSure = wholeUntilMs === null ? wasStopped : !hasJustSlept();
+		const { workflowId } = link.registration.request;
+		keepGap(events, isSure ? from : beforeUnnoticed(from, silenceLimitMs(link)), { workflowId, at: isoNow(clock) });
+		isWhole(clock.monotonicMs());
+	}
+
+	/** Which lines have died in a sleep is noticed later: the gap is kept before what follows it. */
+	function keepGapOfSleep(link: Link): void {
+		lose(link, clock.monotonicMs());
+		keepGapUntilNow(link);
 	}
 
 	function cameOnline(link: Link): void {
 		const { hasBeenOnline, offlineSinceMs, reconnects } = connectivity.facts;
 		const nowMs = clock.monotonicMs();
-		// What the service sent meanwhile may be lost for good; the application has to know.
-		const { workflowId } = link.registration.request;
-		const from = wholeUntilMs === null ? readBefore() : wholeUntil(wholeUntilMs);
-		keepGap(events, from, { workflowId, at: isoNow(clock) });
+		keepGapUntilNow(link);
 		const awayMs = nowMs - (offlineSinceMs ?? nowMs);
 		log.info(hasBeenOnline ? `online again after ${plainDuration(awayMs)}` : 'online', fieldsOf(link));
-		isWhole(nowMs);
 		told = 'nothing';
 		connectivity.facts = {
 			...connectivity.facts,
@@ -113,7 +140,8 @@ export function trackConnectivity({ clock, log, events, silenceLimitMs }: Connec
 		};
 	}
 
-	function wentOffline(link: Link, nowMs: number): void {
+	/** Its line is gone, or may be. */
+	function lose(link: Link, nowMs: number): void {
 		const limitMs = silenceLimitMs(link);
 		const lastMs = wholeUntilMs ?? nowMs;
 		// The channel may have been dead for as long as its silence goes unnoticed, and longer in a process that stood still.
@@ -156,34 +184,35 @@ export function trackConnectivity({ clock, log, events, silenceLimitMs }: Connec
 			const is = onlineLink(after);
 			if (is && !was) cameOnline(is);
 			else if (is && was && is.generation !== was.generation) {
+				if (hasJustSlept()) keepGapOfSleep(was);
 				// Nothing has to have come on its channel yet: it counts as online after a while of silence, too.
 				loggedMove = { generation: 0, code: '' };
 				log.info('moved over without being offline', { generation: is.generation, ...fieldsOf(is) });
 			}
-			if ((is?.generation ?? 0) !== onlineGeneration) onlineSinceMs = clock.monotonicMs();
-			onlineGeneration = is?.generation ?? 0;
+			online = is;
+			currentGeneration = after.current?.generation ?? 0;
 			if (is) return tellOfMove(after);
 			if (was) {
 				const nowMs = clock.monotonicMs();
-				wentOffline(was, nowMs);
+				lose(was, nowMs);
 				connectivity.facts = { ...connectivity.facts, offlineSinceMs: nowMs };
 			}
 			if (after.current) tell(after.current);
 		},
 		heard(generation) {
-			// A frame that waited while the machine slept shows nothing of now: its channel is about to be ended.
-			if (generation === onlineGeneration && !hasJustSlept()) isWhole(clock.monotonicMs());
+			if (generation !== online?.generation) return;
+			// A frame that waited while the machine slept shows nothing of the time before.
+			if (hasJustSlept()) keepGapOfSleep(online);
+			else isWhole(clock.monotonicMs());
 		},
-		lineEnded(registration, line, isLeaving) {
-			if (!isLeaving) heardAgoMs = line.inboundSilenceMs;
-			// It was dead since it was last heard: what the service has sent on it since then is lost.
+		lineEnded(generation, registration, line, isLeaving) {
+			if (!isLeaving && generation === currentGeneration) heardAgoMs = line.inboundSilenceMs;
+			// It was dead since it was last heard: what the service has sent on it since then is lost. Also if it was new.
 			else if (!line.saidGoodbye) {
 				const nowMs = clock.monotonicMs();
-				// Reckoned from when the other link was online: the gap of a crash just after this one must not begin later.
-				const at = isoAt(clock, onlineGeneration === 0 ? nowMs : Math.min(nowMs, onlineSinceMs));
 				const { workflowId } = registration.request;
 				const from = isoAt(clock, nowMs - line.inboundSilenceMs - line.sleptMs);
-				keepGap(events, from, { workflowId, at }, isoNow(clock));
+				keepGap(events, from, { workflowId, at: isoNow(clock) });
 			}
 		},
 		beat(at) {
@@ -195,8 +224,17 @@ export function trackConnectivity({ clock, log, events, silenceLimitMs }: Connec
 			wholeUntilBefore = null;
 			told = 'nothing';
 		},
+		stopped() {
+			const stoppedAfter = events.appendedId ?? events.newest();
+			if (stoppedAfter !== stateWriter.state.stoppedAfter) stateWriter.keep((state) => ({ ...state, stoppedAfter }));
+		},
 	};
 	return connectivity;
+}
+
+/** @param limitMs how long a dead channel may go unnoticed; 0 for any time. */
+function beforeUnnoticed(at: string | null, limitMs: number): string | null {
+	return at === null || limitMs === 0 ? null : new Date(Date.parse(at) - limitMs - UNNOTICED_MS).toISOString();
 }
 
 function onlineLink({ current }: Supervision): Link | null {

@@ -270,6 +270,24 @@ describe('a clock that is wrong', () => {
 		expect(warned?.warnings[0]?.message).toBe("This device's clock is 60 min fast.");
 	});
 
+	test('of 1970 at a start makes no Connection younger: it is renewed in time when the clock is right again', async () => {
+		const service = await givenService({ connectionTtlSeconds: 1000 });
+		const before = await givenAgent();
+		// Near enough to count as right.
+		before.clock.setWall(Date.now() - 290_000);
+		await before.pair(service.createPairingCode('check-in').url);
+		await before.stop();
+		before.clock.setWall(0);
+		const device = await givenAgent({ home: before.home, clock: before.clock });
+		await device.untilState('online');
+		device.clock.setWall(Date.now());
+		expect(registrations(service)).toEqual([201]);
+		const closed = service.waitFor('channel-closed');
+		device.clock.advance(565_000);
+		await closed;
+		expect(registrations(service)).toEqual([201, 201]);
+	});
+
 	test('that is set does not disturb what is under way', async () => {
 		const service = await givenService({ connectionTtlSeconds: 1000 });
 		const device = await givenPairedAgent(service);

@@ -4,6 +4,7 @@ import { createServer as createHttpsServer } from 'node:https';
 import { createServer as createTcpServer, Socket } from 'node:net';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
+import { idleClock } from '../../src/base/clock.edge.ts';
 import {
 	type Channel,
 	type ChannelEvent,
@@ -653,6 +654,30 @@ describe('a silent channel', () => {
 		const opened = open(url, { pingIntervalMs: 20, silenceLimitMs: 0 });
 		await pings.promise;
 		expect(opened.types()).not.toContain('ended');
+	});
+
+	test('is pinged with its first heartbeat, and then a moment before each, so that both share a wakeup', async () => {
+		const order: string[] = [];
+		const heard = Promise.withResolvers<void>();
+		const { url } = await service((peer) => {
+			peer.on('ping', () => order.push('ping'));
+			peer.on('message', () => {
+				if (order.push('frame') >= 4) heard.resolve();
+			});
+		});
+		const delays: number[] = [];
+		const schedule: typeof idleClock.schedule = (delayMs, callback) => {
+			delays.push(delayMs);
+			return idleClock.schedule(delayMs, callback);
+		};
+		const opened = open(url, { pingIntervalMs: 30_000, silenceLimitMs: 0, clock: { ...idleClock, schedule } });
+		await opened.until('confirmed');
+		delays.length = 0;
+		opened.channel.sendText('heartbeat');
+		expect(delays).toEqual([29_000]);
+		opened.channel.sendText('heartbeat');
+		await heard.promise;
+		expect([order, delays]).toEqual([['ping', 'frame', 'ping', 'frame'], [29_000]]);
 	});
 
 	test('is not one whose service answers pings', async () => {

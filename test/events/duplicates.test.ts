@@ -25,6 +25,15 @@ test('so many are remembered, the newest, and never more than twice as many', ()
 	expect(isNew(message('a'), true)).toBe(true);
 });
 
+test('what is taken over from the disk does not displace what came since', () => {
+	const { duplicates, isNew } = remembering(2);
+	for (const id of ['a', 'b', 'c', 'd']) isNew(message(id));
+	duplicates.load(['a', 'b'].map((id) => stored(keyOf(message(id)) ?? '')));
+	for (const id of ['c', 'd']) expect(isNew(message(id))).toBe(false);
+	expect(isNew(message('e'))).toBe(true);
+	expect(isNew(message('d'))).toBe(false);
+});
+
 test('messages of one id are each remembered', () => {
 	const { isNew } = remembering(10);
 	for (const one of [message('a'), message('a', 'kk'), message('a', 'k', 'cc')])

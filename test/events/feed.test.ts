@@ -97,6 +97,20 @@ describe('what is read after an id', () => {
 		const gap = feed.after('e-2', 1).entries[0] ?? expect.fail('no gap');
 		expect(eventSchema.parse(JSON.parse(formatEvent(gap)))).toMatchObject({ data: { from: null, to: AT } });
 	});
+
+	test.each([
+		[AT, ['gap e-2', 'gap e-3', 'e-4']],
+		[null, ['gap e-3', 'e-4']],
+	])(
+		'begins with a gap also where another is the oldest that is left, unless that one has no beginning [%s]',
+		async (from, expected) => {
+			const feed = await filled(2, 2);
+			feed.append({ ...incoming(JSON.stringify({ from, to: AT })), type: 'gap', kind: 'gap' });
+			feed.append(incoming('4'));
+			await feed.settled();
+			expect(idsAfter(feed, 'e-1')).toEqual(expected);
+		},
+	);
 });
 
 test('a gap is kept with what comes after it, or as soon as somebody reads', async () => {

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { readdirSync } from 'node:fs';
+import { cpSync, readdirSync, rmSync } from 'node:fs';
 import { type IncomingMessage, request } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -106,6 +106,31 @@ describe('what was not acknowledged', () => {
 		expect(kinds(await ask(again, path))).toEqual(['b', 'c', 'gap', 'd']);
 		const stream = openStream(again, path);
 		expect((await stream.next())?.id).toBe(b?.id);
+	});
+
+	test('has a gap from before any line can have died unnoticed when the agent has crashed', async () => {
+		const { service, device } = await givenDevice();
+		service.notify({ type: 'a', id: 'a' });
+		await device.untilEvent(({ kind }) => kind === 'a');
+		await device.stop();
+		const again = await givenAgent({ home: device.home, clock: device.clock });
+		await again.untilState('online');
+		service.notify({ type: 'b', id: 'b' });
+		const b = await again.untilEvent(({ kind }) => kind === 'b');
+		const { stateDir } = device.home.paths;
+		const asItWas = join(device.home.directory, 'as-it-was');
+		cpSync(stateDir, asItWas, { recursive: true });
+		await again.stop();
+		rmSync(stateDir, { recursive: true });
+		cpSync(asItWas, stateDir, { recursive: true });
+
+		const crashed = await givenAgent({ home: device.home, clock: device.clock });
+		await crashed.untilState('online');
+		const { events } = eventPageSchema.parse((await ask(crashed, path)).json);
+		const { from } = (events.at(-1)?.data ?? {}) as { from: string };
+		const earlierMs = Date.parse(b.at) - Date.parse(from);
+		expect(earlierMs).toBeGreaterThan(60_000);
+		expect(earlierMs).toBeLessThan(70_000);
 	});
 
 	test('is asked for by a name and an id that mean something [F114]', async () => {

@@ -12,15 +12,15 @@ export const NAMED: readonly NamedFault[] = [
 	{
 		name: 'the state file is not flushed',
 		file: 'src/base/files.edge.ts',
-		from: 'await handle.sync();\n\t\tconst { size }',
+		from: 'await flush(descriptor);\n\t\tconst { size }',
 		to: 'const { size }',
 		tests: 'test/base/files.test.ts',
 	},
 	{
 		name: 'the directory of a file that was replaced is not flushed',
 		file: 'src/base/files.edge.ts',
-		from: 'await fs.promises.rename(temporary, file);\n\t\tawait syncDirectory(path.dirname(file));',
-		to: 'await fs.promises.rename(temporary, file);',
+		from: 'fs.renameSync(temporary, file);\n\t\tawait syncDirectory(path.dirname(file));',
+		to: 'fs.renameSync(temporary, file);',
 		tests: 'test/base/files.test.ts',
 	},
 	{

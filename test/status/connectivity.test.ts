@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { failure } from '../../src/base/errors.ts';
 import type { Link, Registration, Supervision } from '../../src/connection/supervisor.ts';
 import type { Incoming } from '../../src/events/event.ts';
+import { type DeviceState, EMPTY_STATE } from '../../src/state/device-state.ts';
 import { trackConnectivity } from '../../src/status/connectivity.runner.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
 
@@ -19,12 +20,12 @@ const BLOCKED = {
 } as unknown as Link['state'];
 const ONLINE = { name: 'online' } as unknown as Link['state'];
 
-function given({ silenceLimitMs = 60_000, newestAt = null as string | null } = {}) {
+function given({ silenceLimitMs = 60_000, newestAt = null as string | null, wasStopped = false } = {}) {
 	const clock = createSteppedClock(Date.UTC(2026, 0, 1));
 	const gaps: { from: string | null; to: string }[] = [];
 	const workflows: (string | null)[] = [];
-	const ats: string[] = [];
 	const lines: string[] = [];
+	const kept: DeviceState[] = [];
 	const fields: object[] = [];
 	const line = (text: string, more: object) => {
 		lines.push(text);
@@ -34,13 +35,18 @@ function given({ silenceLimitMs = 60_000, newestAt = null as string | null } = {
 		clock,
 		log: { debug() {}, info: line, warn: line, error: line } as never,
 		events: {
-			append({ at, type, content, workflowId }: Incoming) {
+			append({ type, content, workflowId }: Incoming) {
 				if (type === 'gap') gaps.push(JSON.parse(content));
-				if (type === 'gap') ats.push(at);
 				if (type === 'gap') workflows.push(workflowId);
 				return true;
 			},
+			appendedId: null,
+			newest: () => 'e-1',
 			newestAt: () => newestAt,
+		},
+		stateWriter: {
+			state: { ...EMPTY_STATE, stoppedAfter: wasStopped ? 'e-1' : null },
+			keep: (change) => void kept.push(change(EMPTY_STATE)),
 		},
 		silenceLimitMs: () => silenceLimitMs,
 	});
@@ -50,9 +56,8 @@ function given({ silenceLimitMs = 60_000, newestAt = null as string | null } = {
 		clock,
 		connectivity,
 		gaps,
+		kept,
 		workflows,
-		/** The time that each gap event bears. */
-		ats,
 		lines,
 		fields,
 		/** The link as it is from now on; a new one with `fresh`. */
@@ -64,7 +69,12 @@ function given({ silenceLimitMs = 60_000, newestAt = null as string | null } = {
 		},
 		hear: (of = generation) => connectivity.heard(of),
 		lineEnds: (inboundSilenceMs: number, { isLeaving = false, saidGoodbye = false, sleptMs = 0 } = {}) =>
-			connectivity.lineEnded(REGISTRATION, { inboundSilenceMs, saidGoodbye, sleptMs }, isLeaving),
+			connectivity.lineEnded(
+				generation - (isLeaving ? 1 : 0),
+				REGISTRATION,
+				{ inboundSilenceMs, saidGoodbye, sleptMs },
+				isLeaving,
+			),
 	};
 }
 
@@ -102,7 +112,7 @@ describe('a gap', () => {
 		expect(gaps.slice(1)).toEqual([{ from: at(590), to: at(600) }]);
 	});
 
-	test('begins before the machine slept, whatever waited in the socket meanwhile and is heard first', () => {
+	test('of a sleep is kept before what waited in the socket meanwhile, and begins before any line can have died unnoticed', () => {
 		const { clock, gaps, becomes, hear } = given();
 		becomes(ONLINE);
 		clock.advance(590_000);
@@ -110,9 +120,24 @@ describe('a gap', () => {
 		clock.advance(2000);
 		clock.sleep(7_200_000);
 		hear();
+		hear();
+		expect(gaps.slice(1)).toEqual([{ from: at(590 - 67), to: at(7792) }]);
+		clock.advance(8000);
 		becomes(WAITING);
 		becomes(ONLINE);
-		expect(gaps.slice(1)).toEqual([{ from: at(590), to: at(7792) }]);
+		expect(gaps.slice(2)).toEqual([{ from: at(7792), to: at(7800) }]);
+	});
+
+	test('of a sleep is kept at a move, and none when the machine has not slept', () => {
+		const { clock, gaps, becomes, hear } = given();
+		becomes(ONLINE);
+		hear();
+		clock.setWall(clock.wallMs() + 3_600_000);
+		becomes(ONLINE, { fresh: true });
+		expect(gaps).toHaveLength(1);
+		clock.sleep(6000);
+		becomes(ONLINE, { fresh: true });
+		expect(gaps).toHaveLength(2);
 	});
 
 	test('begins with the last that was heard where silence may go on for any time', () => {
@@ -124,17 +149,25 @@ describe('a gap', () => {
 		expect(gaps.slice(1)).toEqual([{ from: at(0), to: at(600) }]);
 	});
 
-	test('begins with what an earlier run of the agent received last; without any, at no known time', () => {
-		const again = given({ newestAt: at(-3600) });
+	test('begins with what an earlier run received last; after a crash before any line can have died unnoticed; without any event, at no known time', () => {
+		const again = given({ newestAt: at(-3600), wasStopped: true });
 		again.becomes(ONLINE);
 		expect(again.gaps).toEqual([{ from: at(-3600), to: at(0) }]);
+		const crashed = given({ newestAt: at(-3600) });
+		crashed.becomes(ONLINE);
+		crashed.connectivity.stopped();
+		expect(crashed.kept.map(({ stoppedAfter }) => stoppedAfter)).toEqual(['e-1']);
+		expect(crashed.gaps).toEqual([{ from: at(-3600 - 67), to: at(0) }]);
+		const patient = given({ newestAt: at(-3600), silenceLimitMs: 0 });
+		patient.becomes(ONLINE);
+		expect(patient.gaps).toEqual([{ from: null, to: at(0) }]);
 		const first = given();
 		first.becomes(ONLINE);
 		expect(first.gaps).toEqual([{ from: null, to: at(0) }]);
 	});
 
 	test('of a line that another has replaced begins when it was last heard, its sleep included, and ends where the other began', () => {
-		const { clock, gaps, workflows, ats, becomes, lineEnds } = given();
+		const { clock, gaps, workflows, becomes, lineEnds } = given();
 		becomes(ONLINE);
 		clock.advance(100_000);
 		becomes(ONLINE, { fresh: true });
@@ -142,11 +175,6 @@ describe('a gap', () => {
 		lineEnds(50_000, { isLeaving: true, sleptMs: 10_000 });
 		expect(gaps.slice(1)).toEqual([{ from: at(60), to: at(120) }]);
 		expect(workflows).toEqual(['check-in', 'check-in']);
-		// Or the gap of a crash just after this one would begin later than that of the other link.
-		expect(ats).toEqual([at(0), at(100)]);
-		becomes(WAITING);
-		lineEnds(0, { isLeaving: true });
-		expect(ats.at(-1)).toBe(at(120));
 	});
 
 	test('is not made shorter by what comes on the line that another has replaced', () => {
@@ -159,6 +187,14 @@ describe('a gap', () => {
 		becomes(WAITING);
 		becomes(ONLINE);
 		expect(gaps.slice(1)).toEqual([{ from: at(540), to: at(600) }]);
+	});
+
+	test('of a new line that ends before the device was online with it begins when it was last heard', () => {
+		const { clock, gaps, becomes, connectivity } = given();
+		becomes(ONLINE);
+		clock.advance(100_000);
+		connectivity.lineEnded(2, REGISTRATION, { inboundSilenceMs: 2000, saidGoodbye: false, sleptMs: 0 }, false);
+		expect(gaps.slice(1)).toEqual([{ from: at(98), to: at(100) }]);
 	});
 
 	test('is none for a replaced line that has said goodbye', () => {

@@ -93,10 +93,13 @@ export function createDisk(chance: Chance) {
 			unflushed.clear();
 			for (const node of files.values()) {
 				if (node.bytes === node.flushed) continue;
+				// What was flushed is lost only where something else was written over it.
+				const { length } = node.flushed;
+				const safe = node.bytes.subarray(0, length).equals(node.flushed) ? length : 0;
 				const left = chance.pick('nothing', 'zeros', 'part', 'all');
 				if (left === 'nothing') node.bytes = node.flushed;
-				if (left === 'zeros') node.bytes = Buffer.alloc(node.bytes.length);
-				if (left === 'part') node.bytes = node.bytes.subarray(0, chance.whole(0, node.bytes.length));
+				if (left === 'zeros') node.bytes = Buffer.concat([node.bytes.subarray(0, safe)], node.bytes.length);
+				if (left === 'part') node.bytes = node.bytes.subarray(0, chance.whole(safe, node.bytes.length));
 				node.flushed = node.bytes;
 			}
 		},

@@ -341,7 +341,7 @@ export function strike({ kind, atMs, endMs, seed }: Fault, victim: Victim) {
 		case 'newPlanLater': {
 			const before = service.plan;
 			const [from, to] = chance.pick<[string, string]>(['wf-a', 'wf-b'], ['wf-b', 'wf-c'], ['wf-c', 'wf-a']);
-			const laterMs = kind === 'newPlan' ? -HOUR : chance.whole(10 * MINUTE, 6 * HOUR);
+			const laterMs = kind === 'newPlan' ? -HOUR : chance.whole(10 * MINUTE, 30 * HOUR);
 			const startAtMs = time.trueMs() + laterMs;
 			return victim.publish({ ...planOf((before?.revision ?? 0) + 1, from, to, startAtMs), publishedAtMs: time.nowMs });
 		}

@@ -58,8 +58,8 @@ export const INVARIANTS: readonly Invariant[] = [
 					!holdsNothing &&
 					says(
 						status.state !== 'online' ||
-							// A service that ends the old channel may do so for a registration of just before.
-							stillOutages > stillRegistrations + (traits.endsOldWith === 0 ? 0 : 1) ||
+							// The first may be the old channel of a registration of just before.
+							stillOutages > stillRegistrations + 1 ||
 							(stillOfflines > 0 && mayRenew(traits) && !traits.isOpaque && traits.endsOldWith === 0),
 						() => `${status.sentence} ${stillOutages} channels ended, ${stillRegistrations} registrations`,
 					),
@@ -260,11 +260,18 @@ export const INVARIANTS: readonly Invariant[] = [
 	},
 	{
 		name: 'renews-seldom',
-		promise: 'At rest a device registers no more often than its Connection has to be renewed.',
+		promise:
+			'At rest a device registers no more often than its Connection has to be renewed; one that may not, 20 times.',
 		on: {
-			judged: atRest(({ stillRegistrations, holdsNothing, backAfterMs }, _, { connectionLifeMs }) =>
+			judged: atRest(({ stillRegistrations, holdsNothing, backAfterMs }, _, traits) =>
 				says(
-					backAfterMs !== null && !holdsNothing && stillRegistrations > 3 + STILL_MS / (0.75 * connectionLifeMs),
+					backAfterMs !== null &&
+						!holdsNothing &&
+						// A service that ends the old channel before it answers has the device register up to three times more.
+						stillRegistrations >
+							(mayRenew(traits)
+								? (traits.endsOldWith === 0 ? 3 : 6) + STILL_MS / (0.75 * traits.connectionLifeMs)
+								: 20),
 					() => `${stillRegistrations} registrations`,
 				),
 			),

@@ -33,6 +33,8 @@ const MAX_DEFER_MS = 15 * MINUTE;
 export interface LifeOptions {
 	readonly seed: number;
 	readonly lengthMs: number;
+	/** Leaves out all before the first time of trouble that begins after this; default 0. */
+	readonly fromMs?: number | undefined;
 	/** Only these faults of the schedule, by their numbers; default all. */
 	readonly only?: readonly number[] | undefined;
 	/** Ends with the first violation of this invariant; of any when it is `any`. */
@@ -75,16 +77,17 @@ function heapBytes(): number {
 }
 
 export function live(options: LifeOptions): LifeResult {
-	const { seed, lengthMs, trace } = options;
+	const { seed, lengthMs, fromMs = 0, trace } = options;
 	const traits = traitsOf(seed);
 	const schedule = scheduleOf(seed, traits, lengthMs);
-	const chosen = options.only ? schedule.filter(({ number }) => options.only?.includes(number)) : schedule;
+	const chosen = schedule.filter(
+		({ number, atMs }) => atMs >= fromMs && (!options.only || options.only.includes(number)),
+	);
 	const counts: Record<string, number> = {};
 	const digest = createDigest();
 	const invariants = createInvariants(traits);
-	const time = createTime(traits.startMs, (error) =>
-		observe({ type: 'error', text: String((error as Error)?.stack ?? error) }),
-	);
+	const onError = (error: unknown) => observe({ type: 'error', text: String((error as Error)?.stack ?? error) });
+	const time = createTime(traits.startMs, onError, fromMs);
 	function observe(observed: Observed): void {
 		const counted = countedAs(observed);
 		counts[counted] = (counts[counted] ?? 0) + 1;
@@ -99,8 +102,7 @@ export function live(options: LifeOptions): LifeResult {
 	const device = createDevice({ time, chance, service, observe, settings, consumerMs, usesConsumer: true });
 	const heapBefore = heapBytes();
 	const restoreGlobals = leaveNoRealTime(time, chance);
-	const onRejection = (error: unknown) => observe({ type: 'error', text: String((error as Error)?.stack ?? error) });
-	process.on('unhandledRejection', onRejection);
+	process.on('unhandledRejection', onError);
 
 	const victim: Victim = {
 		time,
@@ -135,15 +137,22 @@ export function live(options: LifeOptions): LifeResult {
 	function begin(): void {
 		if (traits.credential === 'provisioned') device.bring(provisionOf(traits, 'wf-a'));
 		device.boot();
-		time.runUntil(MINUTE);
+		time.runUntil(fromMs + MINUTE);
 		if (traits.credential === 'code') pair(false);
 		else if (traits.credential !== 'provisioned') device.agent?.setWorkflow('wf-a').catch(() => {});
 		time.settle();
-		const notify = () => {
-			service.notify();
-			time.after(chance.wait(traits.notifyEveryMs) + 1000, notify);
+		// Of a chance of its own: faults that are left out move no notification.
+		const notifying = chanceOf(seed * 29 + 11);
+		let notifyAtMs = 2 * MINUTE;
+		const notifyNext = () => {
+			do notifyAtMs += notifying.wait(traits.notifyEveryMs) + 1000;
+			while (notifyAtMs < fromMs + 2 * MINUTE);
+			time.after(notifyAtMs - time.nowMs, () => {
+				service.notify();
+				notifyNext();
+			});
 		};
-		time.after(2 * MINUTE, notify);
+		notifyNext();
 		for (const fault of chosen)
 			time.after(fault.atMs - time.nowMs, () => {
 				observe({ type: 'fault', kind: fault.kind, atMs: time.nowMs });
@@ -280,6 +289,9 @@ export function live(options: LifeOptions): LifeResult {
 		const { plan } = service;
 		if (!traits.followsPlan || !plan || time.nowMs - plan.publishedAtMs < 3 * HOUR) return null;
 		const sinceMs = time.trueMs() - plan.startAtMs;
+		// A move that was made too early by a clock that was fast holds.
+		const wasFast = chosen.some(({ kind, atMs }) => kind === 'clockJump' && atMs < time.nowMs);
+		if (sinceMs < 0 && wasFast) return null;
 		return Math.abs(sinceMs) < 30 * MINUTE ? null : sinceMs > 0 ? plan.to : plan.from;
 	}
 
@@ -289,7 +301,7 @@ export function live(options: LifeOptions): LifeResult {
 			const { until } = options;
 			return until !== undefined && invariants.violations.some(({ name }) => until === 'any' || name === until);
 		};
-		for (const cycle of cyclesOf(seed, lengthMs)) {
+		for (const cycle of cyclesOf(seed, lengthMs).filter((one) => one.fromMs >= fromMs)) {
 			rest(cycle);
 			if (isOver()) break;
 			keepBusy(cycle);
@@ -302,7 +314,7 @@ export function live(options: LifeOptions): LifeResult {
 	} catch (error) {
 		observe({ type: 'error', text: String((error as Error)?.stack ?? error) });
 	} finally {
-		process.off('unhandledRejection', onRejection);
+		process.off('unhandledRejection', onError);
 		restoreGlobals();
 		device.end();
 	}

@@ -101,7 +101,7 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'keepGap(events, from, { workflowId, at: isoNow(clock) });',
 		"if (from === 'never') keepGap(events, from, { workflowId, at: isoNow(clock) });",
 	),
-	one('duplicates-pass', 'delivered-once', 'events/duplicates.ts', 'return !isKnown;', 'return true;', { seed: 3 }),
+	one('duplicates-pass', 'delivered-once', 'events/duplicates.ts', 'return isNew;', 'return true;', { seed: 3 }),
 	one(
 		'frames-overtake',
 		'in-order',
@@ -158,13 +158,19 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'parts.stateWriter.keep((state) => withOnlyConnection(state, token));',
 		'parts.stateWriter.keep((state) => ({ ...withOnlyConnection(state, token), connections: [] }));',
 	),
-	one('file-not-flushed', 'saves-last', FILES, '\t\tawait handle.sync();\n\t\tconst { size }', '\t\tconst { size }'),
+	one(
+		'file-not-flushed',
+		'saves-last',
+		FILES,
+		'\t\tawait flush(descriptor);\n\t\tconst { size }',
+		'\t\tconst { size }',
+	),
 	one(
 		'name-not-flushed',
 		'saves-last',
 		FILES,
-		'await fs.promises.rename(temporary, file);\n\t\tawait syncDirectory(path.dirname(file));',
-		'await fs.promises.rename(temporary, file);',
+		'fs.renameSync(temporary, file);\n\t\tawait syncDirectory(path.dirname(file));',
+		'fs.renameSync(temporary, file);',
 	),
 	one(
 		'code-twice',
@@ -178,8 +184,8 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'answer-late',
 		'pairing-ends',
 		'pairing/redeem-code.runner.ts',
-		'const [, reached] = await Promise.all([options.store.probe()',
-		'await new Promise<void>((resolve) => clock.schedule(200_000, resolve));\n\tconst [, reached] = await Promise.all([options.store.probe()',
+		'const [, reached] = await Promise.all([',
+		'await new Promise<void>((resolve) => clock.schedule(200_000, resolve));\n\tconst [, reached] = await Promise.all([',
 		{ seed: 20 },
 	),
 	one('old-channel-stays', 'one-current-channel', LINKS, 'runner.end(effect.generation);', ';'),
@@ -259,8 +265,8 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'files-left',
 		'few-files',
 		FILES,
-		'await remove(temporary).catch(() => undefined);\n\t\tthrow error;',
-		'throw error;',
+		'await fs.promises.rename(temporary, file);',
+		'await fs.promises.link(temporary, `${file}.${Math.random()}`);\n\t\tawait fs.promises.rename(temporary, file);',
 	),
 	one(
 		'writes-at-every-beat',
@@ -268,6 +274,7 @@ const OF_INVARIANTS: readonly Plant[] = [
 		LINKS,
 		'if (supervision.current?.generation === generation) parts.report.heartbeat(generation, sentAt);',
 		'parts.stateWriter.keep((state) => ({ ...state, confirmedOrigins: [sentAt] }));\n\t\t\t\tif (supervision.current?.generation === generation) parts.report.heartbeat(generation, sentAt);',
+		{ seed: 30 },
 	),
 	one(
 		'state-grows',
@@ -298,13 +305,18 @@ const OF_INVARIANTS: readonly Plant[] = [
 		"if (warning) warnings.set('clock', warning);",
 		{ years: '0.05' },
 	),
-	one(
-		'token-in-the-log',
-		'no-secret-shown',
-		LINKS,
-		'if (inUse.token !== token)',
-		"parts.log.info('promoted', { code: [...token].join('').slice(-24) });\n\t\t\t\tif (inUse.token !== token)",
-	),
+	{
+		name: 'token-in-the-log',
+		catches: 'no-secret-shown',
+		edits: [
+			[
+				LINKS,
+				'if (inUse.token !== token)',
+				"parts.log.info('promoted', { token });\n\t\t\t\tif (inUse.token !== token)",
+			],
+			['base/log.edge.ts', 'destination.write(redact(formed(line), secrets))', 'destination.write(formed(line))'],
+		],
+	},
 	one(
 		'renewed-too-late',
 		'renewed-in-time',
@@ -407,11 +419,34 @@ const OF_THE_FIELD: readonly Plant[] = [
 		'else if (line.inboundSilenceMs < 0) {',
 		{ seed: 32 },
 	),
-	one('gap-after-the-sleep', 'delivered-or-gap', CONNECTIVITY, ' && !hasJustSlept()', '', { seed: 23 }),
-	one('renewal-sleeps-too', 'renewed-in-time', LINKS, 'effect.atMs - sleptMs - clock', 'effect.atMs - clock', {
+	one(
+		'gap-after-the-sleep',
+		'delivered-or-gap',
+		CONNECTIVITY,
+		'if (hasJustSlept()) keepGapOfSleep(online);\n\t\t\telse isWhole',
+		'isWhole',
+		{ seed: 23 },
+	),
+	{
+		name: 'renewal-sleeps-too',
+		catches: 'renewed-in-time',
+		edits: [
+			[LINKS, 'renewalAtMs = effect.atMs - sleptMs;', 'renewalAtMs = effect.atMs;'],
+			[LINKS, 'if (isPromoted) clockChanged();', ''],
+		],
 		seed: 7,
 		years: '0.1',
-	}),
+	},
+	{
+		name: 'young-in-1970',
+		catches: 'renewed-in-time',
+		edits: [
+			[LINKS, 'if (isPromoted) clockChanged();', ''],
+			[LINKS, 'parts.onClockJump(clockChanged);', ''],
+		],
+		seed: 2_000_011,
+		years: '0.08',
+	},
 ];
 
 /** Mutations, each of which some invariant has to notice. */
@@ -471,12 +506,10 @@ const MUTATIONS: readonly Plant[] = [
 		'',
 	),
 	any(
-		'supervisor-5-own-end-is-a-refusal',
+		'supervisor-5-connection-is-no-credential',
 		SUPERVISOR,
-		"const message = 'The service ended the old channel because the new one has registered.';",
-		"if (event.type === 'channelEnded') return null;\n\tconst message = '';",
-		// A service that ends the old channel.
-		{ seed: 18 },
+		"credentials.push({ kind: 'connection', token: connection.token });",
+		'void connection;',
 	),
 	any(
 		'supervisor-6-next-not-promoted',
@@ -521,7 +554,7 @@ const MUTATIONS: readonly Plant[] = [
 	any(
 		'events-6-gap-without-run-before',
 		CONNECTIVITY,
-		'wholeUntilMs === null ? wholeUntilBefore : wholeUntil(wholeUntilMs)',
+		'wholeUntilMs === null ? readBefore() : wholeUntil(wholeUntilMs)',
 		'isoNow(clock)',
 	),
 ];

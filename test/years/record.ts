@@ -48,8 +48,9 @@ export function createRecord(traits: Traits) {
 	let currentToken: { token: string; sinceMs: number; session: number } | null = null;
 	let hasLostDisk = false;
 	let secrets: string[] = ['key-of-this-life'];
-	let hooksRun = 0;
-	let notificationEvents = 0;
+	/** Ids of the events for which a hook has run. */
+	let hooked = new Set<string>();
+	let wrongHooks: string[] = [];
 	let bootsWithoutJudging = 0;
 	let offAtMs = 0;
 	let issued: string[] = [];
@@ -145,7 +146,8 @@ export function createRecord(traits: Traits) {
 					}
 					if (seen.kind === 'gap') gaps.push(gapOf(seen));
 					const found = seen.kind === 'notification' ? numberIn(seen.text) : null;
-					if (seen.kind === 'notification' && !seen.again) notificationEvents += 1;
+					if (seen.kind === 'notification' && !seen.again && !hooked.has(seen.id))
+						wrongHooks.push(`none for ${seen.id}`);
 					if (found) {
 						delivered.add(found.number);
 						sent.delete(found.number);
@@ -159,7 +161,11 @@ export function createRecord(traits: Traits) {
 					break;
 				case 'hook':
 					if (seen.hook.startsWith('onO')) life.lastTurn = seen.hook;
-					if (seen.hook === 'onNotification') hooksRun += 1;
+					if (seen.hook === 'onNotification') {
+						const id = /"id":"([^"]+)"/.exec(seen.input)?.[1] ?? '';
+						if (hooked.has(id)) wrongHooks.push(`two for ${id}`);
+						hooked.add(id);
+					}
 					break;
 				case 'judged':
 					if (seen.quiet.status.state === 'online')
@@ -168,8 +174,8 @@ export function createRecord(traits: Traits) {
 					for (const known of [...delivered]) if (known < lastSent - 3000) delivered.delete(known);
 					for (const channel of [...newestOf.keys()].slice(0, -20)) newestOf.delete(channel);
 					bootsWithoutJudging = 0;
-					hooksRun = 0;
-					notificationEvents = 0;
+					hooked = new Set([...hooked].slice(-2000));
+					wrongHooks = [];
 					hasLostDisk = false;
 					// The newest events have right times from here on.
 					if (seen.quiet.status.state === 'online') clockWasWrong = false;
@@ -254,8 +260,8 @@ export function createRecord(traits: Traits) {
 			return isAtRest && session === currentToken?.session ? `channel ${session}` : null;
 		},
 		hooksMissed(): string | null {
-			const isComparable = bootsWithoutJudging === 0 && hooksRun !== notificationEvents && !hasLostDisk;
-			return isComparable && traits.consumerMs < MINUTE ? `${hooksRun} hooks for ${notificationEvents} events` : null;
+			const isComparable = bootsWithoutJudging === 0 && !hasLostDisk;
+			return isComparable ? (wrongHooks[0] ?? null) : null;
 		},
 		wasFrozen: (withinMs: number) => frozenUntilMs > 0 && withinMs > 0 && frozenUntilMs === Number.POSITIVE_INFINITY,
 		gotEventsLately: (withinMs: number) => lastEventMs > 0 && beats.atMs - lastEventMs < withinMs,

@@ -5,6 +5,7 @@
  *   --minutes M    so long, with seeds that count up (default 1)
  *   --seed S       the first seed (default: by the time); without --minutes only this one
  *   --years Y      length of one life (default 0.1)
+ *   --from S       leave out all before the first time of trouble after so many seconds
  *   --faults 1,5   only these faults of the schedule
  *   --trace        print everything that is seen
  *   --plant NAME   with a planted bug (`--planted` runs all of them, `--planted NAME,…` these)
@@ -25,6 +26,7 @@ const { values: flags } = parseArgs({
 		seed: { type: 'string' },
 		years: { type: 'string', default: '0.1' },
 		faults: { type: 'string' },
+		from: { type: 'string', default: '0' },
 		trace: { type: 'boolean', default: false },
 		plant: { type: 'string' },
 		planted: { type: 'boolean', default: false },
@@ -72,7 +74,8 @@ function run(live: (options: LifeOptions) => LifeResult, yearMs: number): boolea
 	if (!flags.json) print(`seed ${firstSeed}, lives of ${flags.years} years`);
 	for (let seed = firstSeed; lives === 0 || lives < most || realNow() - beganMs < limitMs; seed += 1) {
 		const cpuBefore = process.cpuUsage();
-		const result = live({ seed, lengthMs, only, until: flags.until, trace: flags.trace ? print : undefined });
+		const fromMs = Number(flags.from) * 1000;
+		const result = live({ seed, lengthMs, fromMs, only, until: flags.until, trace: flags.trace ? print : undefined });
 		const { user, system } = process.cpuUsage(cpuBefore);
 		cpuMs += (user + system) / 1000;
 		lives += 1;
@@ -113,7 +116,8 @@ function report(result: LifeResult, live: (options: LifeOptions) => LifeResult, 
 	print(`${found.faults.length} of its faults are enough (${found.lives} lives, ${found.seconds.toFixed(0)} s):`);
 	for (const { number, kind, atMs, endMs } of found.faults)
 		print(`  ${number} ${kind} at ${(atMs / 1000).toFixed(1)} s for ${((endMs - atMs) / 1000).toFixed(1)} s`);
+	const from = found.fromMs === 0 ? '' : ` --from ${found.fromMs / 1000}`;
 	const years = (found.lengthMs / yearMs).toFixed(6);
 	const numbers = found.faults.map(({ number }) => number).join(',');
-	print(`again: ${command} --seed ${seed} --years ${years} --faults ${numbers === '' ? ',' : numbers}${plant}`);
+	print(`again: ${command} --seed ${seed} --years ${years}${from} --faults ${numbers === '' ? ',' : numbers}${plant}`);
 }

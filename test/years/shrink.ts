@@ -4,6 +4,7 @@ import type { LifeOptions, LifeResult } from './life.ts';
 
 export interface Shrunk {
 	readonly faults: readonly Fault[];
+	readonly fromMs: number;
 	readonly lengthMs: number;
 	readonly lives: number;
 	readonly seconds: number;
@@ -21,34 +22,43 @@ export function shrink(
 ): Shrunk {
 	const beganMs = now();
 	const violatedMs = violations.find((violation) => violation.name === name)?.atMs ?? livedMs;
-	const last = cyclesOf(seed, livedMs + 100 * HOUR).find(({ judgedMs }) => judgedMs >= violatedMs - 10_000);
+	const cycles = cyclesOf(seed, livedMs + 100 * HOUR);
+	const at = cycles.findIndex(({ judgedMs }) => judgedMs >= violatedMs - 10_000);
+	const last = cycles[at];
 	// A little longer than up to the end of the rest in which it shows.
 	const lengthMs = (last?.judgedMs ?? violatedMs) + HOUR / 60;
 	let lives = 0;
+	let fromMs = 0;
 	const fails = (faults: readonly Fault[]) => {
 		lives += 1;
 		const only = faults.map(({ number }) => number);
-		return live({ seed, lengthMs, only, until: name }).violations.some((violation) => violation.name === name);
+		return live({ seed, lengthMs, fromMs, only, until: name }).violations.some((violation) => violation.name === name);
 	};
 	const isTime = () => now() - beganMs < limitMs;
 	let faults = schedule.filter(({ atMs }) => atMs <= violatedMs);
-	// What happened long before seldom matters: the last two times of trouble first, then halves.
-	const recent = faults.filter(({ atMs }) => atMs >= (last?.fromMs ?? 0));
+	// What happened long before seldom matters: a life that begins with the last times of trouble is a short one.
+	const fitting = [0, 1, 3].find((back) => {
+		fromMs = Math.max(0, (cycles[at - back]?.fromMs ?? 0) - HOUR);
+		return fromMs > 0 && fails(faults);
+	});
+	if (fitting === undefined) fromMs = 0;
+	faults = faults.filter(({ atMs }) => atMs >= fromMs);
 	if (fails([])) faults = [];
-	else if (recent.length < faults.length && fails(recent)) faults = recent;
+	const recent = faults.filter(({ atMs }) => atMs >= (last?.fromMs ?? 0));
+	if (recent.length < faults.length && fails(recent)) faults = recent;
 	for (let parts = 2; faults.length > 1 && isTime(); ) {
 		const size = Math.ceil(faults.length / parts);
 		let isSmaller = false;
-		for (let at = 0; at < faults.length && isTime(); at += size) {
-			const left = [...faults.slice(0, at), ...faults.slice(at + size)];
+		for (let from = 0; from < faults.length && isTime(); from += size) {
+			const left = [...faults.slice(0, from), ...faults.slice(from + size)];
 			if (left.length === faults.length || !fails(left)) continue;
 			faults = left;
 			isSmaller = true;
-			at -= size;
+			from -= size;
 		}
 		if (!isSmaller && size === 1) break;
 		parts = isSmaller ? Math.max(2, parts - 1) : Math.min(faults.length, parts * 2);
 	}
 	if (faults.length === 1 && fails([])) faults = [];
-	return { faults, lengthMs, lives, seconds: (now() - beganMs) / 1000 };
+	return { faults, fromMs, lengthMs, lives, seconds: (now() - beganMs) / 1000 };
 }

@@ -146,6 +146,7 @@ export function createSockets(parts: { time: Time; service: Service; observe: Ob
 		let lastHeardMs = openedAtMs;
 		let arrivesAtMs = openedAtMs;
 		let waiting: (() => void)[] = [];
+		let cancelExpiry = () => {};
 		sessionsOpened += 1;
 		const deliver = (run: () => void) => {
 			if (isDead || !machine.isOn || socket.readyState === CLOSED) return;
@@ -173,6 +174,7 @@ export function createSockets(parts: { time: Time; service: Service; observe: Ob
 			},
 			leave() {
 				isOpen = false;
+				cancelExpiry();
 				service.sessions.delete(session);
 			},
 			lose: () => machine.input(0, () => socket.gone(1006)),
@@ -222,7 +224,7 @@ export function createSockets(parts: { time: Time; service: Service; observe: Ob
 		time.after(SERVICE_PING_MS, check);
 		const leftMs = known.endsAtMs - openedAtMs;
 		if (!service.traits.isLenient)
-			time.after(leftMs, () => {
+			cancelExpiry = time.after(leftMs, () => {
 				if (!isOpen) return;
 				observe({ type: 'sessionExpired', atMs: time.nowMs, session: session.id });
 				session.end(1008);

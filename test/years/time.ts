@@ -94,13 +94,13 @@ export type Machine = ReturnType<Time['boot']>;
 /** Runs nextTick callbacks and settles promises: what Node does after each callback. */
 const settle = (process as unknown as { _tickCallback(): void })._tickCallback.bind(process);
 
-/** @param startMs true milliseconds since 1970. @param onError what was thrown by an event. */
-export function createTime(startMs: number, onError: (error: unknown) => void) {
-	let nowMs = 0;
+/** @param startMs true milliseconds since 1970. @param onError what was thrown by an event. @param fromMs where time begins. */
+export function createTime(startMs: number, onError: (error: unknown) => void, fromMs = 0) {
+	let nowMs = fromMs;
 	let skewMs = 0;
 	let machine: Machine | null = null;
 	let events = 0;
-	let minute = { endsMs: MINUTE, events: 0 };
+	let minute = { endsMs: fromMs + MINUTE, events: 0 };
 	const world = createQueue();
 
 	function perform(run: (() => void) | null): void {

@@ -93,6 +93,19 @@ describe('the disk of a simulated device', () => {
 		for (const seed of seeds) expect(written({ flushesFile: true, flushesName: true }, seed)).toBe('content');
 	});
 
+	test('keeps what was flushed before more was added to it', () => {
+		for (const seed of seeds) {
+			const disk = createDisk(chanceOf(seed));
+			const node = disk.create(FILE);
+			disk.write(FILE, node, Buffer.from('safe'), 0);
+			disk.flushFile(node);
+			disk.flushDirectory('/d');
+			disk.write(FILE, node, Buffer.from('more'), 4);
+			disk.cutPower();
+			expect(disk.files.get(FILE)?.bytes.toString()).toMatch(/^safe/);
+		}
+	});
+
 	test('may lose the name, the content or a part of it when one flush is missing', () => {
 		expect(seeds.map((seed) => written({ flushesFile: true, flushesName: false }, seed))).toContain(undefined);
 		const contents = seeds.map((seed) => written({ flushesFile: false, flushesName: true }, seed));
