@@ -110,6 +110,7 @@ export function mkdirSync(path: string): void {
 export function fchmodSync(descriptor: number, mode: number): void {
 	nodeOf(descriptor).mode = mode;
 }
+export const fchownSync = () => {};
 export const accessSync = (path: string) => void statOf(path);
 export function truncateSync(path: string, length = 0): void {
 	const node = simulatedDisk().find(path);
@@ -140,6 +141,7 @@ export default {
 	realpathSync,
 	mkdirSync,
 	fchmodSync,
+	fchownSync,
 	accessSync,
 	truncateSync,
 	promises: promises.default,
