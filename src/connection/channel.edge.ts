@@ -111,8 +111,10 @@ export interface Channel {
 
 /** Opens the channel. Every outcome arrives as an event, after the call has returned. */
 export function openChannel(options: ChannelOptions, listener: (event: ChannelEvent) => void): Channel {
-	const { url, handshakeMs, silenceLimitMs, proveAfterMs = CONFIRM_AFTER_MS, clock = idleClock } = options;
-	const pingIntervalMs = options.pingIntervalMs > 0 ? options.pingIntervalMs : Number.POSITIVE_INFINITY;
+	const { url, handshakeMs, proveAfterMs = CONFIRM_AFTER_MS, clock = idleClock } = options;
+	const { sleptMs = () => 0 } = options;
+	const pingIntervalMs = options.pingIntervalMs || Number.POSITIVE_INFINITY;
+	const silenceLimitMs = options.silenceLimitMs || Number.POSITIVE_INFINITY;
 	const context = { host: url.host, viaProxy: options.viaProxy ?? false };
 	const params = { host: url.host };
 	const secrets = secretsOf(options);
@@ -145,7 +147,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	socket.on('open', () => {
 		const nowMs = clock.monotonicMs();
 		phase = 'open';
-		sleptBeforeMs = options.sleptMs?.() ?? 0;
+		sleptBeforeMs = sleptMs();
 		confirmAtMs = nowMs + proveAfterMs;
 		pingAtMs = nowMs + pingIntervalMs;
 		silence = measureSilence(nowMs);
@@ -292,11 +294,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	}
 
 	function nextDueMs(): number {
-		return Math.min(
-			pingAtMs,
-			confirmed ? Number.POSITIVE_INFINITY : confirmAtMs,
-			silenceLimitMs > 0 ? heardAtMs + silenceLimitMs : Number.POSITIVE_INFINITY,
-		);
+		return Math.min(pingAtMs, confirmed ? Number.POSITIVE_INFINITY : confirmAtMs, heardAtMs + silenceLimitMs);
 	}
 
 	function check(): void {
@@ -308,15 +306,15 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	}
 
 	function checkOpen(nowMs: number): void {
-		const sleptMs = (options.sleptMs?.() ?? 0) - sleptBeforeMs;
-		if (sleptMs > MAX_SLEEP_MS) {
-			const slept = `This device slept for ${Math.round(sleptMs / 1000)} s`;
+		const asleepMs = sleptMs() - sleptBeforeMs;
+		if (asleepMs > MAX_SLEEP_MS) {
+			const slept = `This device slept for ${Math.round(asleepMs / 1000)} s`;
 			cut(failure('connection-lost', `${slept}; its channel to ${context.host} is opened again.`, { params }));
 			return;
 		}
 		// A large frame on a slow line is a sign of life before it is complete.
 		if (connection && connection.bytesRead !== heardBytes) heard();
-		if (silenceLimitMs > 0 && nowMs - heardAtMs >= silenceLimitMs) {
+		if (nowMs - heardAtMs >= silenceLimitMs) {
 			const seconds = Math.round(silenceLimitMs / 1000);
 			cut(
 				failure('channel-silent', `${context.host} has said nothing on the channel for ${seconds} s.`, {
@@ -328,7 +326,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		if (!confirmed && nowMs >= confirmAtMs) confirm();
 		if (phase !== 'open' || nowMs < pingAtMs) return;
 		// From the deadline that was missed: after a stall one ping, not a burst.
-		pingAtMs += pingIntervalMs * Math.max(1, Math.ceil((nowMs - pingAtMs) / pingIntervalMs));
+		pingAtMs += pingIntervalMs * (Math.floor((nowMs - pingAtMs) / pingIntervalMs) + 1);
 		if (socket?.readyState === WebSocket.OPEN && socket.bufferedAmount <= MAX_BUFFERED_BYTES) ping();
 	}
 
@@ -354,8 +352,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		// 1006 did not come from the service: `ws` reports it when there was no close frame.
 		const saidGoodbye = code !== 1006;
 		const withoutCloseFrame = !saidGoodbye && verdict === null;
-		const sleptMs = (options.sleptMs?.() ?? 0) - sleptBeforeMs;
-		return { ...silence.end(nowMs), withoutCloseFrame, saidGoodbye, sleptMs };
+		return { ...silence.end(nowMs), withoutCloseFrame, saidGoodbye, sleptMs: sleptMs() - sleptBeforeMs };
 	}
 
 	function outcome(code: number, reason: string): { failure: Failure; closeCode: number | null; timedOut: boolean } {

@@ -91,14 +91,14 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		// The process that left it is gone: the lock is ours.
 		if (lock && !(await takeUp())) await remove(at(TEMPORARY)).catch(() => undefined);
 		const notices = unwritable ? [unwritable] : [];
-		const found = await readState(at(STATE), lock !== null, checked);
+		const found = await readState(at(STATE), checked, lock !== null);
 		if (found.kind === 'good') {
 			newer = found.newer;
 			durable = found.text;
 			loaded = true;
 			return { state: found.state, notices };
 		}
-		const backup = await readState(at(BACKUP), lock !== null, checked);
+		const backup = await readState(at(BACKUP), checked, lock !== null);
 		const damaged = [found, backup].filter((file) => file.kind === 'damaged');
 		const setAside = lock !== null && (await quarantine(damaged));
 		// A damaged file that had to stay is set aside before the first save that works.
@@ -121,9 +121,9 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 	 */
 	async function takeUp(): Promise<boolean> {
 		try {
-			const unsaved = await readState(at(TEMPORARY), true, checked);
+			const unsaved = await readState(at(TEMPORARY), checked);
 			if (unsaved.kind !== 'good') return false;
-			const [found, backup] = [await readState(at(STATE), true, checked), await readState(at(BACKUP), true, checked)];
+			const [found, backup] = [await readState(at(STATE), checked), await readState(at(BACKUP), checked)];
 			const before = found.kind === 'good' ? found : backup;
 			if (before.kind !== 'good' || before.state.attempt === null || unsaved.state.attempt !== null) return false;
 			await syncFile(at(TEMPORARY));
@@ -275,7 +275,8 @@ type StateFile =
 			readonly newer: ReturnType<typeof newerFields>;
 	  };
 
-async function readState(file: string, mayChange: boolean, checked: Checked): Promise<StateFile> {
+/** @param mayChange whether its permissions may be corrected. */
+async function readState(file: string, checked: Checked, mayChange?: boolean): Promise<StateFile> {
 	const damaged = (reason: string): StateFile => ({ kind: 'damaged', file, reason });
 	let text: string;
 	let document: unknown;

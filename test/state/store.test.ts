@@ -428,6 +428,16 @@ describe('a place that cannot be written', () => {
 		expect(JSON.parse(read('state.json.bak')).generatedId).toBe('old');
 	});
 
+	test('a state file that somebody has removed meanwhile is written again', async () => {
+		const store = await open();
+		await store.save(named('old'));
+		await store.save(named('newer'));
+		fs.rmSync(at('state.json'));
+		await store.save(paired);
+		expect(files()).toEqual(['lock.db', 'state.json']);
+		expect((await store.load()).state).toEqual(paired);
+	});
+
 	test('a directory that is gone is named, and nothing is made in its place', async () => {
 		const store = await open();
 		await store.save(named('old'));

@@ -188,8 +188,8 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'await new Promise<void>((resolve) => clock.schedule(200_000, resolve));\n\tconst [, reached] = await Promise.all([',
 		{ seed: 20 },
 	),
-	one('old-channel-stays', 'one-current-channel', LINKS, 'runner.end(effect.generation);', ';'),
-	one('channels-pile-up', 'at-most-two-channels', LINKS, 'runner.end(effect.generation);', ';', {
+	one('old-channel-stays', 'one-current-channel', 'connection/link.runner.ts', "channel.close(code, '');", ''),
+	one('channels-pile-up', 'at-most-two-channels', 'connection/link.runner.ts', "channel.close(code, '');", '', {
 		seed: 1,
 		years: '0.05',
 	}),
@@ -337,8 +337,8 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'stop-leaves-timer',
 		'stops-in-time',
 		'agent/agent.runner.ts',
-		'\t\t\tcancel();\n\t\t\tpairing.close();',
-		'\t\t\tpairing.close();',
+		'\t\t\tcancel();\n\t\t\tif (wasSettled)',
+		'\t\t\tif (wasSettled)',
 		{ years: '0.06' },
 	),
 	one(

@@ -96,6 +96,7 @@ describe('the disk of a simulated device', () => {
 	test('keeps what was flushed before more was added to it', () => {
 		for (const seed of seeds) {
 			const disk = createDisk(chanceOf(seed));
+			disk.directories.add('/d');
 			const node = disk.create(FILE);
 			disk.write(FILE, node, Buffer.from('safe'), 0);
 			disk.flushFile(node);
