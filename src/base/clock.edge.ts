@@ -24,7 +24,8 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** From this delay on a timer waits for the end of the second in which it is due. */
 const SHARED_FROM_MS = 5000;
-const SHARED_MS = 1000;
+/** What is due in the same second shares a wakeup. */
+export const SHARED_MS = 1000;
 /** Node's timers are set from the time at which its loop woke up, and so may fire some milliseconds early. */
 const EARLY_MS = 5;
 

@@ -2,8 +2,8 @@
  * The agent's questions to the file system, once for all: a bounded read, a durable write, the words for an error of the
  * system, users and groups by name, the bound on the path of a socket. Never puts what stands in a file into a message.
  *
- * Reads are synchronous inside: the files are small and local, and the first asynchronous one costs a start four threads and
- * Node's module of promises, 6 ms (docs/measurements.md). Flushes of a disk are not: they may take a second.
+ * Everything but a flush is synchronous inside: the files are small and local, Node's promises of files cost 6 ms when they are
+ * first used, and each call a way to another thread and back (docs/measurements.md). A flush may take a second, and is not.
  */
 import { randomUUID } from 'node:crypto';
 import fs, { constants, type Stats } from 'node:fs';
@@ -87,7 +87,7 @@ export async function writeDurably(
 	try {
 		await writeWhole(temporary, content, mode, owner);
 		await beforeRename?.();
-		await fs.promises.rename(temporary, file);
+		fs.renameSync(temporary, file);
 		await syncDirectory(path.dirname(file));
 	} catch (error) {
 		await remove(temporary).catch(() => undefined);
@@ -104,48 +104,51 @@ export async function writeWhole(
 ): Promise<void> {
 	const bytes = Buffer.from(content);
 	await remove(file);
-	const handle = await fs.promises.open(file, 'wx', 0o600);
+	const descriptor = fs.openSync(file, 'wx', 0o600);
 	try {
-		await handle.writeFile(bytes);
-		if (owner) await handle.chown(owner.uid, owner.gid);
-		if (mode !== 0o600) await handle.chmod(mode);
-		await handle.sync();
-		const { size } = await handle.stat();
+		fs.writeFileSync(descriptor, bytes);
+		if (owner) fs.fchownSync(descriptor, owner.uid, owner.gid);
+		if (mode !== 0o600) fs.fchmodSync(descriptor, mode);
+		await flush(descriptor);
+		const { size } = fs.fstatSync(descriptor);
 		if (size !== bytes.length) throw new Error(`only ${size} of ${bytes.length} bytes were stored`);
 	} finally {
-		await handle.close();
+		fs.closeSync(descriptor);
 	}
 }
 
+const flush = (descriptor: number) =>
+	new Promise<void>((resolve, reject) => fs.fsync(descriptor, (error) => (error ? reject(error) : resolve())));
+
 /** Makes what was written to a file survive a power cut. */
 export async function syncFile(file: string): Promise<void> {
-	const handle = await fs.promises.open(file, 'r+');
+	const descriptor = fs.openSync(file, 'r+');
 	try {
-		await handle.sync();
+		await flush(descriptor);
 	} finally {
-		await handle.close();
+		fs.closeSync(descriptor);
 	}
 }
 
 /** Makes names that were added to, changed in or removed from a directory survive a power cut. */
 export async function syncDirectory(directory: string): Promise<void> {
-	const handle = await fs.promises.open(directory);
+	const descriptor = fs.openSync(directory, 'r');
 	try {
-		await handle.sync();
+		await flush(descriptor);
 	} catch (error) {
 		// Some file systems have no flush of a directory.
 		if (!['EINVAL', 'ENOTSUP', 'EPERM'].includes(errnoOf(error))) throw error;
 	} finally {
-		await handle.close();
+		fs.closeSync(descriptor);
 	}
 }
 
 export async function remove(file: string): Promise<void> {
-	// Mostly it is not: no thread is needed to find that out.
-	if (!fs.lstatSync(file, { throwIfNoEntry: false })) return;
-	await fs.promises.unlink(file).catch((error) => {
+	try {
+		fs.unlinkSync(file);
+	} catch (error) {
 		if (errnoOf(error) !== 'ENOENT') throw error;
-	});
+	}
 }
 
 export interface User {

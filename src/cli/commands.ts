@@ -292,7 +292,7 @@ function listTools(program: LazyCommand): LazyCommand {
 	return program;
 }
 
-/** One command line of `idv-agent`, to its end or to what goes on by itself. */
+/** One command line of `idv-agent`, until it ends or goes on. */
 export function runAgentCommand(caller: Caller): Promise<void> {
 	const shell = new Shell(caller, caller.argv.includes('--json'));
 	const words = caller.argv.slice(2);

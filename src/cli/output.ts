@@ -1,5 +1,5 @@
 /**
- * What a command gets from its caller, and how it speaks: lines for people, JSON for programs, one line for each failure, and the
+ * The caller of a command, and how it is answered: lines for people, JSON for programs, one line for each failure, and the
  * right exit status. Answers go to standard output, errors to standard error; with `--json` a failure is the answer.
  */
 import { plainDuration } from '../base/durations.ts';

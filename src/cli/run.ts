@@ -27,6 +27,8 @@ export function runReported(caller: Caller, flags: AskFlags, isJson = false): Pr
 }
 
 async function run(shell: Shell, flags: AskFlags): Promise<void> {
+	// Before libuv starts them: one thread for flushes, and one for names, of which it lets no more than half be looked up at once.
+	process.env['UV_THREADPOOL_SIZE'] ??= '2';
 	const starting = startDaemon({
 		version: VERSION,
 		paths: choosePaths(flags, shell.env),
@@ -53,7 +55,7 @@ async function run(shell: Shell, flags: AskFlags): Promise<void> {
 
 interface Running {
 	readonly daemon: Daemon;
-	readonly systemd: { reload(): Promise<void>; stop(): Promise<void> };
+	readonly systemd: { reload(): Promise<void>; stop(): void };
 }
 
 /** From the first moment: a signal that arrives during the start takes effect after it and interrupts nothing half-way. */
@@ -74,7 +76,8 @@ function obeySignals(starting: Promise<Running>): void {
 		whenRunning(({ daemon, systemd }) => {
 			daemon.log.info('stopping', { signal });
 			isPairing = daemon.agent.isPairing;
-			void Promise.all([systemd.stop(), daemon.stop()]).finally(cutOff);
+			systemd.stop();
+			void daemon.stop().finally(cutOff);
 		});
 	};
 	process.on('SIGTERM', stop);
@@ -91,18 +94,18 @@ function handedSockets(): NonNullable<DaemonOptions['listen']> {
 /** Tells systemd what there is to tell, if it listens: ready, each new sentence, reloads, the end. */
 function reportTo({ agent, reload }: Daemon): Running['systemd'] {
 	const systemd = connectSystemd();
-	if (!systemd) return { reload, stop: async () => {} };
-	void systemd.ready(agent.status().sentence);
-	const forget = followSentence(agent, (sentence) => void systemd.status(sentence));
+	if (!systemd) return { reload, stop: () => {} };
+	systemd.ready(agent.status().sentence);
+	const forget = followSentence(agent, (sentence) => systemd.status(sentence));
 	return {
 		async reload() {
-			void systemd.reloading();
+			systemd.reloading();
 			await reload();
-			await systemd.ready(agent.status().sentence);
+			systemd.ready(agent.status().sentence);
 		},
 		stop() {
 			forget();
-			return systemd.stopping();
+			systemd.stopping();
 		},
 	};
 }

@@ -50,7 +50,6 @@ export async function simulate(shell: Shell, flags: SimulateFlags): Promise<void
 		env: shell.env,
 		sets: [...(flags.set ?? []), `baseUrl=${baseUrl}`, `heartbeatCadence=${flags.cadence}`, ...credentialSets(flags)],
 	});
-	const ended = untilEnded(flags.for);
 	try {
 		trimHeap();
 		const residentBefore = process.memoryUsage.rss();
@@ -62,6 +61,7 @@ export async function simulate(shell: Shell, flags: SimulateFlags): Promise<void
 			rampMs: (flags.ramp ?? flags.devices / STARTS_PER_SECOND) * 1000,
 			prefix: flags.prefix,
 		});
+		const ended = untilEnded(flags.for);
 		const shown = showSimulation(simulation, shell.isJson ? shell.caller.stderr : shell.caller.stdout);
 		const moving =
 			move &&

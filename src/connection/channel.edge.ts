@@ -5,12 +5,12 @@
 import type { Agent } from 'node:http';
 import type { Socket } from 'node:net';
 import { type RawData, WebSocket } from 'ws';
-import { type Clock, idleClock } from '../base/clock.edge.ts';
+import { type Clock, idleClock, SHARED_MS } from '../base/clock.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { AUTHORIZATION_PARAMETER, parseAuthorization } from '../protocol/authorization.ts';
 import { type Frame, MAX_FRAME_BYTES } from '../protocol/channel.ts';
 import { classifyClose, classifyHttpAnswer } from './classify-failure.ts';
-import { classifyNetworkError } from './classify-network-error.ts';
+import { classifyHandshakeError } from './classify-network-error.ts';
 import { clockSkewMs, readServiceMs } from './clock-skew.ts';
 import { type ChannelEnd, measureSilence } from './line-rhythm.ts';
 import { type ReadRefusal, readRefusal } from './read-refusal.edge.ts';
@@ -111,8 +111,10 @@ export interface Channel {
 
 /** Opens the channel. Every outcome arrives as an event, after the call has returned. */
 export function openChannel(options: ChannelOptions, listener: (event: ChannelEvent) => void): Channel {
-	const { url, handshakeMs, silenceLimitMs, proveAfterMs = CONFIRM_AFTER_MS, clock = idleClock } = options;
-	const pingIntervalMs = options.pingIntervalMs > 0 ? options.pingIntervalMs : Number.POSITIVE_INFINITY;
+	const { url, handshakeMs, proveAfterMs = CONFIRM_AFTER_MS, clock = idleClock } = options;
+	const { sleptMs = () => 0 } = options;
+	const pingIntervalMs = options.pingIntervalMs || Number.POSITIVE_INFINITY;
+	const silenceLimitMs = options.silenceLimitMs || Number.POSITIVE_INFINITY;
 	const context = { host: url.host, viaProxy: options.viaProxy ?? false };
 	const params = { host: url.host };
 	const secrets = secretsOf(options);
@@ -129,6 +131,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	let deadlineMs = clock.monotonicMs() + handshakeMs;
 	let confirmAtMs = 0;
 	let pingAtMs = 0;
+	let pingsWithFrames = pingIntervalMs <= SHARED_MS || pingIntervalMs === Number.POSITIVE_INFINITY;
 	let heardAtMs = 0;
 	let heardBytes = 0;
 	let sleptBeforeMs = 0;
@@ -144,7 +147,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	socket.on('open', () => {
 		const nowMs = clock.monotonicMs();
 		phase = 'open';
-		sleptBeforeMs = options.sleptMs?.() ?? 0;
+		sleptBeforeMs = sleptMs();
 		confirmAtMs = nowMs + proveAfterMs;
 		pingAtMs = nowMs + pingIntervalMs;
 		silence = measureSilence(nowMs);
@@ -183,8 +186,15 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		sendText(text) {
 			const bytes = Buffer.byteLength(text);
 			if (socket.readyState !== WebSocket.OPEN || socket.bufferedAmount + bytes > MAX_BUFFERED_BYTES) return false;
-			silence?.moved('out', clock.monotonicMs());
+			const nowMs = clock.monotonicMs();
+			silence?.moved('out', nowMs);
 			socket.send(text);
+			if (pingsWithFrames) return true;
+			// From the first heartbeat on pings are due a moment before the next ones: both share a wakeup (`base/clock.edge.ts`).
+			pingsWithFrames = true;
+			ping();
+			pingAtMs = nowMs + pingIntervalMs - SHARED_MS;
+			schedule();
 			return true;
 		},
 		close(code, reason) {
@@ -284,11 +294,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	}
 
 	function nextDueMs(): number {
-		return Math.min(
-			pingAtMs,
-			confirmed ? Number.POSITIVE_INFINITY : confirmAtMs,
-			silenceLimitMs > 0 ? heardAtMs + silenceLimitMs : Number.POSITIVE_INFINITY,
-		);
+		return Math.min(pingAtMs, confirmed ? Number.POSITIVE_INFINITY : confirmAtMs, heardAtMs + silenceLimitMs);
 	}
 
 	function check(): void {
@@ -300,15 +306,15 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	}
 
 	function checkOpen(nowMs: number): void {
-		const sleptMs = (options.sleptMs?.() ?? 0) - sleptBeforeMs;
-		if (sleptMs > MAX_SLEEP_MS) {
-			const slept = `This device slept for ${Math.round(sleptMs / 1000)} s`;
+		const asleepMs = sleptMs() - sleptBeforeMs;
+		if (asleepMs > MAX_SLEEP_MS) {
+			const slept = `This device slept for ${Math.round(asleepMs / 1000)} s`;
 			cut(failure('connection-lost', `${slept}; its channel to ${context.host} is opened again.`, { params }));
 			return;
 		}
 		// A large frame on a slow line is a sign of life before it is complete.
 		if (connection && connection.bytesRead !== heardBytes) heard();
-		if (silenceLimitMs > 0 && nowMs - heardAtMs >= silenceLimitMs) {
+		if (nowMs - heardAtMs >= silenceLimitMs) {
 			const seconds = Math.round(silenceLimitMs / 1000);
 			cut(
 				failure('channel-silent', `${context.host} has said nothing on the channel for ${seconds} s.`, {
@@ -320,7 +326,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		if (!confirmed && nowMs >= confirmAtMs) confirm();
 		if (phase !== 'open' || nowMs < pingAtMs) return;
 		// From the deadline that was missed: after a stall one ping, not a burst.
-		pingAtMs += pingIntervalMs * Math.max(1, Math.ceil((nowMs - pingAtMs) / pingIntervalMs));
+		pingAtMs += pingIntervalMs * (Math.floor((nowMs - pingAtMs) / pingIntervalMs) + 1);
 		if (socket?.readyState === WebSocket.OPEN && socket.bufferedAmount <= MAX_BUFFERED_BYTES) ping();
 	}
 
@@ -346,8 +352,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		// 1006 did not come from the service: `ws` reports it when there was no close frame.
 		const saidGoodbye = code !== 1006;
 		const withoutCloseFrame = !saidGoodbye && verdict === null;
-		const sleptMs = (options.sleptMs?.() ?? 0) - sleptBeforeMs;
-		return { ...silence.end(nowMs), withoutCloseFrame, saidGoodbye, sleptMs };
+		return { ...silence.end(nowMs), withoutCloseFrame, saidGoodbye, sleptMs: sleptMs() - sleptBeforeMs };
 	}
 
 	function outcome(code: number, reason: string): { failure: Failure; closeCode: number | null; timedOut: boolean } {
@@ -362,7 +367,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		}
 		if (phase === 'connecting') {
 			const timedOut = lastError?.message === 'Opening handshake has timed out';
-			const found = timedOut ? handshakeTimedOut() : handshakeFailed(lastError, context);
+			const found = timedOut ? handshakeTimedOut() : classifyHandshakeError(lastError, context);
 			return { failure: found, closeCode: null, timedOut };
 		}
 		const wire = (lastError as { code?: unknown } | null)?.code;
@@ -380,15 +385,6 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		const closeCode = code === 1005 || code === 1006 ? null : code;
 		return { failure: classifyClose({ code, reason, host: context.host, secrets }), closeCode, timedOut: false };
 	}
-}
-
-function handshakeFailed(error: Error | null, context: { host: string; viaProxy: boolean }): Failure {
-	// What `ws` finds wrong with an upgrade has no code and no secret in it.
-	if (error && error.constructor === Error && !('code' in error))
-		return failure('channel-rejected', `${context.host} did not upgrade to a WebSocket: ${error.message}.`, {
-			params: { host: context.host },
-		});
-	return classifyNetworkError(error, context);
 }
 
 function secretsOf({ url, authorization, queryName = AUTHORIZATION_PARAMETER }: ChannelOptions): string[] {

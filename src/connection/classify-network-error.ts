@@ -171,3 +171,13 @@ function isHttp2Settings(bytes: unknown): boolean {
 export function inBrackets(text: string | undefined): string {
 	return text === undefined ? '' : ` (${text})`;
 }
+
+/** As `classifyNetworkError`, for an upgrade to a WebSocket. */
+export function classifyHandshakeError(error: Error | null, context: { host: string; viaProxy: boolean }): Failure {
+	// What `ws` finds wrong with an upgrade has no code and no secret in it.
+	if (error && error.constructor === Error && !('code' in error))
+		return failure('channel-rejected', `${context.host} did not upgrade to a WebSocket: ${error.message}.`, {
+			params: { host: context.host },
+		});
+	return classifyNetworkError(error, context);
+}

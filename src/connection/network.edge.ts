@@ -95,7 +95,6 @@ export async function createNetwork(
 		},
 		async close() {
 			for (const agent of agents.values()) agent.destroy();
-			agents.clear();
 			await (await requests)?.destroy();
 		},
 	};

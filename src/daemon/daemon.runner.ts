@@ -33,6 +33,7 @@ import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { watchSettings } from '../settings/files.edge.ts';
 import { type LoadedSettings, loadSettings, type SettingsSources } from '../settings/load.runner.ts';
 import { type Settings, valueAt } from '../settings/table.ts';
+import { deviceStateSchema } from '../state/device-state.ts';
 import { openStateStore } from '../state/store.edge.ts';
 import type { MachineFigures } from '../status/metrics.ts';
 import { rememberLog } from '../status/recent-log.ts';
@@ -276,7 +277,7 @@ export async function startDaemon(options: DaemonOptions) {
 		if (agent.status().state === 'unpaired')
 			setImmediate(() => {
 				void runtime.network.dispatcher();
-				pairRequestSchema.safeParse(null);
+				for (const schema of [pairRequestSchema, deviceStateSchema]) schema.safeParse(null);
 			}).unref();
 
 		const refuse = (told: Failure) => {

@@ -33,27 +33,21 @@ export function keyOf({ serviceId, kind, content }: Message): string | null {
 
 /** @param max so many of the newest messages are remembered at least, and twice as many at most. */
 export function rememberMessages(max: number): Duplicates {
-	// Keys by id, in two maps of which the older one goes as a whole: to drop the oldest of one costs more than all else here.
-	let newer = new Map<string, string[]>();
-	let older: typeof newer = new Map();
-	let count = 0;
+	// Keys, with and without the content. The older set goes as a whole: to drop the oldest of one costs more than all else here.
+	let [newer, older] = [new Set<string>(), new Set<string>()];
+	const isKnown = (text: string) => newer.has(text) || older.has(text);
 	const remember = (key: string) => {
-		if (count >= max) [older, newer, count] = [newer, new Map(), 0];
-		count += 1;
-		const known = newer.get(idOf(key));
-		if (known) known.push(key);
-		else newer.set(idOf(key), [key]);
+		if (newer.size >= 2 * max) [older, newer] = [newer, new Set()];
+		newer.add(key).add(headOf(key));
 	};
 	return {
 		isNew(key, overlaps = false) {
 			if (key === null) return true;
-			const id = idOf(key);
+			const head = headOf(key);
 			// The id alone is what an older agent has left of a message that is deleted.
-			const isSame = (known: string) =>
-				known === key || known === id || (overlaps && withoutContent(known) === withoutContent(key));
-			const isKnown = newer.get(id)?.some(isSame) || older.get(id)?.some(isSame) || false;
-			if (!isKnown) remember(key);
-			return !isKnown;
+			const isNew = !isKnown(key) && !isKnown(headOf(head)) && !(overlaps && isKnown(head));
+			if (isNew) remember(key);
+			return isNew;
 		},
 		load(stored) {
 			// Those that are known already are newer, and may not be stored yet.
@@ -71,12 +65,10 @@ export function rememberMessages(max: number): Duplicates {
 	};
 }
 
-function idOf(key: string): string {
-	const end = key.indexOf(KEY_SEPARATOR);
-	return end === -1 ? key : key.slice(0, end);
+/** All but the last part. */
+function headOf(key: string): string {
+	return key.slice(0, Math.max(0, key.lastIndexOf(KEY_SEPARATOR)));
 }
-
-const withoutContent = (key: string) => key.slice(0, key.lastIndexOf(KEY_SEPARATOR));
 
 /** Not for secrets: 53 bits that tell the messages of one id apart. Source: cyrb53, public domain. */
 function hash(text: string): number {

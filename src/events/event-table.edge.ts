@@ -184,21 +184,6 @@ export function openEventTable(file: string) {
 		}
 	};
 
-	const totals = () => {
-		const [found] = run(
-			'SELECT max(number) AS last, min(iif(at IS NULL, NULL, number)) AS first, count(at) AS count, total(size) AS bytes FROM event',
-		).all();
-		return {
-			/** The newest number that was ever given; 0 before the first. */
-			last: Number(found?.['last'] ?? 0),
-			/** The oldest kept event's number. */
-			first: (found?.['first'] as number | null | undefined) ?? null,
-			/** Of the events that are kept, as `bytes`. */
-			count: Number(found?.['count'] ?? 0),
-			bytes: Number(found?.['bytes'] ?? 0),
-		};
-	};
-
 	function setEpochs(epochs: readonly Epoch[]): void {
 		for (const { first, epoch } of epochs) run(INSERT.epoch, first, epoch).done();
 		run(
@@ -256,11 +241,22 @@ export function openEventTable(file: string) {
 			changes.forEach(recent.perform);
 		},
 		settle,
-		summary: () => ({
-			...totals(),
-			epochs: run('SELECT first, epoch FROM epoch ORDER BY first').all() as unknown as Epoch[],
-			consumers: positions(),
-		}),
+		summary() {
+			const [found] = run(
+				'SELECT max(number) AS last, min(iif(at IS NULL, NULL, number)) AS first, count(at) AS count, total(size) AS bytes FROM event',
+			).all();
+			return {
+				/** The newest number that was ever given; 0 before the first. */
+				last: Number(found?.['last'] ?? 0),
+				/** The oldest kept event's number. */
+				first: (found?.['first'] as number | null | undefined) ?? null,
+				/** Of the events that are kept, as `bytes`. */
+				count: Number(found?.['count'] ?? 0),
+				bytes: Number(found?.['bytes'] ?? 0),
+				epochs: run('SELECT first, epoch FROM epoch ORDER BY first').all() as unknown as Epoch[],
+				consumers: positions(),
+			};
+		},
 		/** Of kept and deleted events, oldest first. The content is needed only where an older agent has stored the id alone. */
 		messages: () =>
 			run(

@@ -47,8 +47,8 @@ export async function redeemCode(
 ): Promise<{ readonly connection: Connection; readonly workflowId: string }> {
 	const { clock, client, stateWriter, service } = options;
 	const host = new URL(plan.baseUrl).host;
-	// Neither spends anything, so that neither waits for the other.
-	const [, reached] = await Promise.all([options.store.probe(), client().preflight(plan.baseUrl)]);
+	// Neither spends anything, so that neither waits for the other. The attempt is flushed before the code goes out.
+	const [, reached] = await Promise.all([options.store.probe({ flushes: false }), client().preflight(plan.baseUrl)]);
 	if (reached.clockSkewMs !== null) options.onServiceTime({ skewMs: reached.clockSkewMs }, false);
 	if (reached.failure) throw unspent(reached.failure);
 

@@ -91,14 +91,14 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		// The process that left it is gone: the lock is ours.
 		if (lock && !(await takeUp())) await remove(at(TEMPORARY)).catch(() => undefined);
 		const notices = unwritable ? [unwritable] : [];
-		const found = await readState(at(STATE), lock !== null, checked);
+		const found = await readState(at(STATE), checked, lock !== null);
 		if (found.kind === 'good') {
 			newer = found.newer;
 			durable = found.text;
 			loaded = true;
 			return { state: found.state, notices };
 		}
-		const backup = await readState(at(BACKUP), lock !== null, checked);
+		const backup = await readState(at(BACKUP), checked, lock !== null);
 		const damaged = [found, backup].filter((file) => file.kind === 'damaged');
 		const setAside = lock !== null && (await quarantine(damaged));
 		// A damaged file that had to stay is set aside before the first save that works.
@@ -121,14 +121,14 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 	 */
 	async function takeUp(): Promise<boolean> {
 		try {
-			const unsaved = await readState(at(TEMPORARY), true, checked);
+			const unsaved = await readState(at(TEMPORARY), checked);
 			if (unsaved.kind !== 'good') return false;
-			const [found, backup] = [await readState(at(STATE), true, checked), await readState(at(BACKUP), true, checked)];
+			const [found, backup] = [await readState(at(STATE), checked), await readState(at(BACKUP), checked)];
 			const before = found.kind === 'good' ? found : backup;
 			if (before.kind !== 'good' || before.state.attempt === null || unsaved.state.attempt !== null) return false;
 			await syncFile(at(TEMPORARY));
 			if (found.kind === 'good') await keepOld();
-			await fs.promises.rename(at(TEMPORARY), at(STATE));
+			fs.renameSync(at(TEMPORARY), at(STATE));
 			await syncDirectory(stateDir);
 			return true;
 		} catch {
@@ -141,7 +141,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		if (damaged.length === 0) return true;
 		const time = new Date().toISOString().replaceAll(':', '-');
 		try {
-			for (const { file } of damaged) await fs.promises.rename(file, at(`${QUARANTINED}${time}${path.extname(file)}`));
+			for (const { file } of damaged) fs.renameSync(file, at(`${QUARANTINED}${time}${path.extname(file)}`));
 			await syncDirectory(stateDir);
 			const kept = listQuarantined().filter((name) => !name.startsWith(`${QUARANTINED}${time}`));
 			for (const name of kept.slice(0, Math.max(0, kept.length + damaged.length - MAX_QUARANTINED)))
@@ -193,13 +193,13 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 	async function keepOld(): Promise<void> {
 		await remove(at(BACKUP));
 		try {
-			await fs.promises.link(at(STATE), at(BACKUP));
+			fs.linkSync(at(STATE), at(BACKUP));
 		} catch (error) {
 			const code = errnoOf(error);
 			if (code === 'ENOENT') return;
 			// No hard links here, or not to another user's file: `load` takes the copy when it finds nothing else.
 			if (!['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK'].includes(code)) throw error;
-			await fs.promises.rename(at(STATE), at(BACKUP));
+			fs.renameSync(at(STATE), at(BACKUP));
 		}
 	}
 
@@ -230,12 +230,18 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 			const text = serialize(state, newer);
 			return next(() => replace(text, forgetsOlder));
 		},
-		/** Writes and removes a file of the size of a state. @throws AgentError `state-unwritable` if a save would fail now. */
-		probe: () =>
+		/**
+		 * Writes and removes a file of the size of a state, flushed unless a save follows anyway.
+		 * @throws AgentError `state-unwritable` if a save would fail now.
+		 */
+		probe: ({ flushes = true } = {}) =>
 			next(async () => {
 				await becomeWritable();
+				const blanks = ' '.repeat(Math.max(PROBE_BYTES, 2 * (durable?.length ?? 0)));
 				try {
-					await writeWhole(at(TEMPORARY), ' '.repeat(Math.max(PROBE_BYTES, 2 * (durable?.length ?? 0))));
+					await remove(at(TEMPORARY));
+					if (flushes) await writeWhole(at(TEMPORARY), blanks);
+					else fs.writeFileSync(at(TEMPORARY), blanks, { flag: 'wx', mode: 0o600 });
 				} catch (error) {
 					throw unwritableError(stateDir, error, 'The state could not be saved');
 				} finally {
@@ -269,7 +275,8 @@ type StateFile =
 			readonly newer: ReturnType<typeof newerFields>;
 	  };
 
-async function readState(file: string, mayChange: boolean, checked: Checked): Promise<StateFile> {
+/** @param mayChange whether its permissions may be corrected. */
+async function readState(file: string, checked: Checked, mayChange?: boolean): Promise<StateFile> {
 	const damaged = (reason: string): StateFile => ({ kind: 'damaged', file, reason });
 	let text: string;
 	let document: unknown;

@@ -145,7 +145,7 @@ export function trackConnectivity({
 		const limitMs = silenceLimitMs(link);
 		const lastMs = wholeUntilMs ?? nowMs;
 		// The channel may have been dead for as long as its silence goes unnoticed, and longer in a process that stood still.
-		wholeUntilMs = limitMs > 0 ? Math.max(lastMs, nowMs - Math.max(limitMs, heardAgoMs)) : lastMs;
+		wholeUntilMs = limitMs ? Math.max(lastMs, nowMs - Math.max(limitMs, heardAgoMs)) : lastMs;
 	}
 
 	function tell(link: Link): void {

@@ -196,6 +196,44 @@ describe('a write', () => {
 		expect(fsSync.readFileSync(at('file'), 'utf8')).toBe('old');
 	});
 
+	test('that the disk does not take for certain is none', async () => {
+		await writeDurably(at('file'), 'old');
+		const broken = Object.assign(new Error(), { code: 'EIO' });
+		vi.spyOn(fsSync, 'fsync').mockImplementationOnce((_descriptor, done) => done(broken));
+		await expect(writeDurably(at('file'), 'new')).rejects.toBe(broken);
+		expect(fsSync.readdirSync(directory)).toEqual(['file']);
+		expect(fsSync.readFileSync(at('file'), 'utf8')).toBe('old');
+	});
+
+	test('of a state is tried out with twice its size, 8 KiB at least', async () => {
+		const store = await openStateStore(directory);
+		const sizes: number[] = [];
+		const { fsync } = fsSync;
+		vi.spyOn(fsSync, 'fsync').mockImplementation((descriptor, done) => {
+			const stat = fsSync.fstatSync(descriptor);
+			if (stat.isFile()) sizes.push(stat.size);
+			fsync(descriptor, done);
+		});
+		await store.probe();
+		await store.save({ ...EMPTY_STATE, confirmedOrigins: [`https://${'x'.repeat(20_000)}.example`] });
+		await store.probe();
+		const { size } = fsSync.statSync(at('state.json'));
+		expect(sizes).toEqual([8192, size, 2 * size]);
+		await store.close();
+	});
+
+	test('of which the disk has stored a part only is none', async () => {
+		await writeDurably(at('file'), 'old');
+		const { fsync } = fsSync;
+		vi.spyOn(fsSync, 'fsync').mockImplementationOnce((descriptor, done) => {
+			fsSync.ftruncateSync(descriptor, 1);
+			fsync(descriptor, done);
+		});
+		await expect(writeDurably(at('file'), 'new')).rejects.toThrow('only 1 of 3 bytes were stored');
+		expect(fsSync.readdirSync(directory)).toEqual(['file']);
+		expect(fsSync.readFileSync(at('file'), 'utf8')).toBe('old');
+	});
+
 	test('has the mode that was asked for, whatever the umask', async () => {
 		const umask = process.umask(0o077);
 		try {

@@ -12,7 +12,7 @@
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { copyFile, mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
+import { copyFile, cp, mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -31,7 +31,7 @@ import {
 	readThreadsCpuMs,
 	start,
 } from './measure.ts';
-import { keepEvents, pairOnce } from './paired-device.ts';
+import { flagsFor, keepEvents, pairOnce } from './paired-device.ts';
 import { collectRatios } from './ratios.ts';
 import { readTimeline, type Timeline } from './timeline.ts';
 
@@ -95,6 +95,11 @@ try {
 	try {
 		const secure = await pairedPrograms(secureService, 'wss', floorCopy, agentCopy);
 		await startFigures('wss', secure, Number(values.rounds));
+		// Both are a device's steady state: one without an event opens no store and starts no flush.
+		await cp(join(directory, 'ws', 'state'), join(directory, 'kept', 'state'), { recursive: true });
+		await keepEvents(join(directory, 'kept', 'state'));
+		const kept = asUnit('idv-agent run, 1,000 events kept', agentCopy, ['run', ...flagsFor(join(directory, 'kept'))]);
+		await longFigures([floor, agent, kept]);
 		for (const kind of ['ws', 'wss']) await keepEvents(join(directory, kind, 'state'));
 		await startFigures('ws, 1,000 events kept', plain, Number(values.rounds));
 		await startFigures('wss, 1,000 events kept', secure, Number(values.rounds));
@@ -106,7 +111,6 @@ try {
 		const steps = await readTimeline(program, ONLINE, 5);
 		if (steps) timeline[program.name] = steps;
 	}
-	await longFigures([floor, agent]);
 	ratios.print(values.json, Object.keys(timeline).length > 0 ? { timeline } : {});
 } finally {
 	await service.close();

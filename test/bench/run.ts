@@ -75,7 +75,7 @@ try {
 	await bootFigures(floor, agent);
 	await tlsFigures(node, environment);
 	await eventFigures(floor, agent, join(directory, 'booting', 'state'));
-	await pairingFigures(node);
+	await pairingFigures(node, environment);
 	ratios.print(values.json);
 } finally {
 	await service.close();
@@ -173,10 +173,10 @@ async function eventFigures(floor: Program, agent: Program, stateDir: string): P
 }
 
 /** From the code to the open channel: the running agent's `POST /v1/pair`, and a process that does only the two calls. */
-async function pairingFigures(node: string): Promise<void> {
+async function pairingFigures(node: string, environment: NonNullable<Program['environment']>): Promise<void> {
 	let run = 0;
-	const script: Program = { name: 'script: one POST, one open', command: node, args: [] };
-	const agent: Program = { name: 'idv-agent: POST /v1/pair', command: node, args: [] };
+	const script: Program = { name: 'script: one POST, one open', command: node, args: [], environment };
+	const agent: Program = { name: 'idv-agent: POST /v1/pair', command: node, args: [], environment };
 	const figures = await measureInTurns([script, agent], rounds, async ({ name }) => {
 		run += 1;
 		const code = service.createPairingCode('document-check');

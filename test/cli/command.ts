@@ -3,7 +3,7 @@
  * in `bin/`. A process costs as much as twenty tests, so it is for what only a process shows: signals, a terminal, what goes on,
  * and each command once (`processes.test.ts`).
  */
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -15,6 +15,7 @@ import { runAgentCommand } from '../../src/cli/commands.ts';
 import type { Caller } from '../../src/cli/output.ts';
 import { runOperatorCommand } from '../../src/operator/commands.ts';
 import type { Status } from '../../src/protocol/local-api.ts';
+import { diesWithTheRun } from '../harness/children.ts';
 
 const GROUP = String(process.getgid?.() ?? 0);
 const DEADLINE_MS = 45_000;
@@ -193,12 +194,6 @@ export function follow(
 		},
 	};
 }
-
-/** A run that is interrupted leaves no process behind: the kernel ends a command whose test runner is gone. */
-export function diesWithTheRun(program: string, args: readonly string[]): string[] {
-	return hasSetpriv ? ['setpriv', '--pdeathsig', 'KILL', '--', program, ...args] : [program, ...args];
-}
-const hasSetpriv = spawnSync('setpriv', ['--version']).status === 0;
 
 function start(
 	name: string,

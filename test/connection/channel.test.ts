@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto';
 import { createServer as createHttpServer, type Server as HttpServer } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
-import { createServer as createTcpServer, type Socket } from 'node:net';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { createServer as createTcpServer, Socket } from 'node:net';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
+import { idleClock } from '../../src/base/clock.edge.ts';
 import {
 	type Channel,
 	type ChannelEvent,
@@ -12,6 +13,7 @@ import {
 } from '../../src/connection/channel.edge.ts';
 import { createNetwork, type NetworkSettings } from '../../src/connection/network.edge.ts';
 import { MAX_FRAME_BYTES } from '../../src/protocol/channel.ts';
+import { createSteppedClock } from '../harness/stepped-clock.ts';
 import { connectProxy, fixture, identity, listen, rawServer, refusedPort } from './network-peers.ts';
 
 const TOKEN = 'connection-0123456789';
@@ -124,6 +126,14 @@ describe('opening', () => {
 		expect(upgrades).toEqual([{ url: '/ws/device', authorization: `Connection ${TOKEN}`, agent: 'idv-agent/test' }]);
 	});
 
+	test('lets the kernel ask now and then whether the other side is there', async () => {
+		const { url } = await service();
+		const asked = vi.spyOn(Socket.prototype, 'setKeepAlive');
+		onTestFinished(() => asked.mockRestore());
+		await open(url).until('opened');
+		expect(asked.mock.calls).toContainEqual([true, 60_000]);
+	});
+
 	test('leaves the header out when the query carries the credential', async () => {
 		const { url, upgrades } = await service();
 		await open(`${url}?authorization=Connection%20${TOKEN}`, { authorization: null }).until('opened');
@@ -231,6 +241,19 @@ describe('frames', () => {
 		expect(opened.channel.sendText('too late')).toBe(false);
 	});
 
+	test('of a megabyte are taken, and none that is a byte longer', async () => {
+		const { url } = await service();
+		for (const [text, isTaken] of [
+			['x'.repeat(1024 * 1024), true],
+			['x'.repeat(1024 * 1024 + 1), false],
+			[`${'é'.repeat(512 * 1024)}x`, false],
+		] as const) {
+			const opened = open(url);
+			await opened.until('opened');
+			expect(opened.channel.sendText(text)).toBe(isTaken);
+		}
+	});
+
 	test('are refused when a megabyte waits to be sent', async () => {
 		const { url } = await service((peer) => peer.pause());
 		const opened = open(url);
@@ -304,6 +327,19 @@ describe('a refused upgrade', () => {
 		});
 		const { failure } = await open(`ws://127.0.0.1:${port}/ws/device`).until('ended');
 		expect(failure.code).toBe('credential-refused');
+	});
+
+	test('stands two seconds later when the body does not end, however long a handshake may take', async () => {
+		const { port } = await rawServer((socket) => socket.write('HTTP/1.1 503 No\r\ncontent-length: 9\r\n\r\nbusy'));
+		const clock = createSteppedClock();
+		const startedMs = clock.monotonicMs();
+		const opened = open(`ws://127.0.0.1:${port}/`, { clock, handshakeMs: 3_600_000 });
+		const types = () => {
+			clock.advance(2000);
+			return opened.types();
+		};
+		await expect.poll(types).toEqual(['ended']);
+		expect(clock.monotonicMs() - startedMs).toBeLessThan(3_600_000);
 	});
 
 	test('stands when the body breaks off, does not come, or drips past the deadline', async () => {
@@ -539,6 +575,63 @@ describe('the end of an open channel', () => {
 	});
 });
 
+test('pings leave at their times, and once after a stall, also one that ends as another is due', async () => {
+	const heard: string[] = [];
+	const { url } = await service((peer) => {
+		peer.on('ping', () => heard.push('ping'));
+		peer.on('message', (text) => {
+			heard.push(String(text));
+			peer.send('');
+		});
+	});
+	const clock = createSteppedClock();
+	const opened = open(url, { clock });
+	await opened.until('confirmed');
+	/** What the service has heard since it was last asked. */
+	const since = async () => {
+		await new Promise(setImmediate);
+		opened.channel.sendText('asked');
+		await opened.until('frame', opened.types().filter((type) => type === 'frame').length + 1);
+		return heard.splice(0);
+	};
+	expect(await since()).toEqual(['ping', 'asked']);
+	clock.advance(4999);
+	expect(await since()).toEqual(['asked']);
+	clock.advance(1);
+	expect(await since()).toEqual(['ping', 'asked']);
+	clock.advance(4999);
+	expect(await since()).toEqual(['asked']);
+	clock.stall(12_001);
+	expect(await since()).toEqual(['ping', 'asked']);
+	clock.advance(3000);
+	expect(await since()).toEqual(['ping', 'asked']);
+	clock.stall(10_000);
+	expect(await since()).toEqual(['ping', 'asked']);
+	expect(clock.pending).toBe(1);
+	opened.channel.terminate();
+	expect(clock.pending).toBe(0);
+});
+
+test('a channel that is proved by time alone is not pinged for that', async () => {
+	const heard: string[] = [];
+	const asked = Promise.withResolvers<void>();
+	const { url } = await service(
+		(peer) => {
+			peer.on('ping', () => heard.push('ping'));
+			peer.on('message', () => asked.resolve());
+		},
+		{ autoPong: false },
+	);
+	const clock = createSteppedClock();
+	const opened = open(url, { clock, proveAfterMs: 3000 });
+	await opened.until('opened');
+	clock.advance(3000);
+	await opened.until('confirmed');
+	opened.channel.sendText('asked');
+	await asked.promise;
+	expect(heard).toEqual(['ping']);
+});
+
 describe('a silent channel', () => {
 	test('is ended after the limit', async () => {
 		const { url } = await service((peer) => peer.pause(), { autoPong: false });
@@ -561,6 +654,30 @@ describe('a silent channel', () => {
 		const opened = open(url, { pingIntervalMs: 20, silenceLimitMs: 0 });
 		await pings.promise;
 		expect(opened.types()).not.toContain('ended');
+	});
+
+	test('is pinged with its first heartbeat, and then a moment before each, so that both share a wakeup', async () => {
+		const order: string[] = [];
+		const heard = Promise.withResolvers<void>();
+		const { url } = await service((peer) => {
+			peer.on('ping', () => order.push('ping'));
+			peer.on('message', () => {
+				if (order.push('frame') >= 4) heard.resolve();
+			});
+		});
+		const delays: number[] = [];
+		const schedule: typeof idleClock.schedule = (delayMs, callback) => {
+			delays.push(delayMs);
+			return idleClock.schedule(delayMs, callback);
+		};
+		const opened = open(url, { pingIntervalMs: 30_000, silenceLimitMs: 0, clock: { ...idleClock, schedule } });
+		await opened.until('confirmed');
+		delays.length = 0;
+		opened.channel.sendText('heartbeat');
+		expect(delays).toEqual([29_000]);
+		opened.channel.sendText('heartbeat');
+		await heard.promise;
+		expect([order, delays]).toEqual([['ping', 'frame', 'ping', 'frame'], [29_000]]);
 	});
 
 	test('is not one whose service answers pings', async () => {

@@ -255,6 +255,30 @@ describe('a line that is cut for another reason', () => {
 	});
 });
 
+test('cuts are told once for each time of them, and are forgotten with the service', () => {
+	const said: string[] = [];
+	const line = keepLine(UNSAVED_LINE, { info() {}, warn: (text: string) => said.push(text) });
+	const silent = { silenceMs: 0, longestSilenceMs: 0, inboundSilenceMs: 0, longestInboundMs: 0 };
+	const end = { lifeMs: MINUTE, ...silent, withoutCloseFrame: false, saidGoodbye: false, sleptMs: 0 };
+	const CUT = failure('connection-lost', 'Cut.');
+	const cutsFrom = (atMs: number, count: number) => {
+		for (let cut = 0; cut < count; cut += 1)
+			line.ended({ type: 'ended', failure: CUT, closeCode: 1012, timedOut: false, line: end }, atMs + cut * SECOND);
+	};
+	cutsFrom(0, 2);
+	expect(said).toEqual([]);
+	cutsFrom(2 * SECOND, 5);
+	expect(said).toHaveLength(1);
+	cutsFrom(20 * MINUTE, 3);
+	expect(said).toHaveLength(2);
+	expect(line.facts(20 * MINUTE + 2 * SECOND)).toMatchObject({
+		recentCuts: { count: 3, cause: '1012', typicalLifeSeconds: 60 },
+		warning: { code: 'channel-flapping' },
+	});
+	line.forget();
+	expect(line.facts(20 * MINUTE + 2 * SECOND)).toMatchObject({ recentCuts: null, warning: null });
+});
+
 test.each([
 	['192.0.2.17', '192.0.2'],
 	['::ffff:192.0.2.17', '192.0.2'],

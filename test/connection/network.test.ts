@@ -67,6 +67,13 @@ describe('which way is taken', () => {
 		['through the proxy out of it', true, 'https://11.1.2.3/', { ...set, NO_PROXY: '10.0.0.0/8' }],
 		['directly to an IPv6 address in NO_PROXY', false, 'https://[fd00::1]/', { ...set, NO_PROXY: 'fd00::1' }],
 		['directly into an IPv6 network', false, 'https://[fd00::1]/', { ...set, NO_PROXY: 'fd00::/8' }],
+		['directly to a bracketed IPv6 address', false, 'https://[fd00::1]/', { ...set, NO_PROXY: '[fd00::1]:443' }],
+		['directly to a name with its dot', false, 'https://id.example.com./', { ...set, NO_PROXY: 'id.example.com' }],
+		['directly for the usual port of http', false, http, { ...set, NO_PROXY: 'id.example.com:80' }],
+		['directly for the usual port of wss', false, 'wss://id.example.com/', { ...set, NO_PROXY: 'id.example.com:443' }],
+		['through the proxy to an address that ends like a name', true, 'https://10.0.0.1/', { ...set, NO_PROXY: '0.1' }],
+		['through the proxy past a network that is none', true, 'https://10.1.2.3/', { ...set, NO_PROXY: '10.0.0.0/33' }],
+		['directly for no_proxy before NO_PROXY', false, https, { ...set, no_proxy: 'id.example.com', NO_PROXY: 'x' }],
 		['directly to localhost', false, 'https://localhost:8443/', set],
 		['directly to loopback, even with the setting', false, 'wss://127.0.0.1:8443/', set, 'http://proxy.test:1'],
 		['directly to IPv6 loopback', false, 'http://[::1]:8080/', set],
@@ -76,6 +83,30 @@ describe('which way is taken', () => {
 		expect(made.viaProxy(new URL(url))).toBe(expected);
 		expect(made.channelAgent(new URL(url)) !== undefined).toBe(expected);
 	});
+});
+
+test('of two names of a variable the small letters count, unless they are empty', async () => {
+	const proxyFor = async (env: Record<string, string>) =>
+		(await network({}, env)).proxyFor(new URL('https://id.example.com/'));
+	const upper = { HTTPS_PROXY: 'http://upper.test:1' };
+	expect(await proxyFor({ ...upper, https_proxy: 'http://lower.test:1' })).toBe('http://lower.test:1/');
+	expect(await proxyFor({ ...upper, https_proxy: '' })).toBe('http://upper.test:1/');
+});
+
+test('one agent serves one way, and another what is to keep its connection', async () => {
+	const made = await network(
+		{ caFile: fixture('ca.pem') },
+		{ HTTPS_PROXY: 'http://proxy.test:1', NO_PROXY: 'other.test' },
+	);
+	const [url, other] = [new URL('wss://id.example.com/'), new URL('wss://other.test/')];
+	const agents = [made.channelAgent(url), made.channelAgent(url, true), made.channelAgent(other)];
+	expect(new Set(agents).size).toBe(3);
+	expect(agents.map((agent) => (agent as HttpsAgent).options.keepAlive)).toEqual([false, true, false]);
+	expect([made.channelAgent(url), made.channelAgent(url, true), made.channelAgent(other)]).toEqual(agents);
+	expect(made.channelAgent(url)).toBe(agents[0]);
+	const both = await network({ proxy: 'http://proxy.test:1' });
+	const [plain, secure] = ['ws', 'wss'].map((scheme) => both.channelAgent(new URL(`${scheme}://id.example.com/`)));
+	expect([plain instanceof HttpsAgent, secure instanceof HttpsAgent]).toEqual([false, true]);
 });
 
 describe('settings that can not be used', () => {
@@ -132,19 +163,41 @@ describe('requests', () => {
 		expect(await get(await network({ caFile: fixture('ca.pem') }), url)).toEqual({ status: 200, text: 'hello' });
 	});
 
-	test('trust the usual authorities besides the own one', async () => {
-		const port = await listen(createHttpsServer(identity('server'), (_request, response) => response.end('usual')));
+	test.each<[string, NetworkSettings, Record<string, string>, string]>([
+		[
+			'the usual authorities besides the own one',
+			{ caFile: fixture('expired.pem') },
+			{ NODE_EXTRA_CA_CERTS: fixture('ca.pem') },
+			'hello',
+		],
+		[
+			'those of the operating system where they are to',
+			{ systemCa: true },
+			{ SSL_CERT_FILE: fixture('ca.pem') },
+			'hello',
+		],
+		['no others', { caFile: fixture('expired.pem') }, { SSL_CERT_FILE: fixture('ca.pem') }, 'certificate'],
+	])('trust %s', async (_name, settings, more, expected) => {
+		const port = await listen(createHttpsServer(identity('server'), (_request, response) => response.end('hello')));
 		// A process of its own: what is usual is read once, and the server's authority is to be among it.
 		const asks = `
 			import { createNetwork } from ${JSON.stringify(resolve(import.meta.dirname, '../../src/connection/network.edge.ts'))};
-			const network = await createNetwork({ caFile: ${JSON.stringify(fixture('expired.pem'))} }, {});
+			const network = await createNetwork(${JSON.stringify(settings)}, {});
 			const dispatcher = await network.dispatcher();
-			const { body } = await dispatcher.request({ origin: 'https://localhost:${port}', path: '/', method: 'GET' });
-			process.stdout.write(await body.text());
+			const asked = dispatcher.request({ origin: 'https://localhost:${port}', path: '/', method: 'GET' });
+			process.stdout.write(await asked.then(({ body }) => body.text(), ({ message }) => message));
 			await network.close();`;
-		const env = { ...process.env, NODE_EXTRA_CA_CERTS: fixture('ca.pem') };
+		const env = { ...process.env, ...more };
 		const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', asks], { env });
-		expect(stdout).toBe('usual');
+		expect(stdout).toContain(expected);
+	});
+
+	test('trust each authority of a file', async () => {
+		const port = await listen(createHttpsServer(identity('server'), (_request, response) => response.end('hello')));
+		const both = ['expired.pem', 'ca.pem'].map((name) => readFileSync(fixture(name), 'utf8')).join('');
+		expect((await get(await network({ caFile: await fileWith(both) }), `https://localhost:${port}/`)).text).toBe(
+			'hello',
+		);
 	});
 
 	test("an authority is added to what Node has parsed by a function that Node's contexts have", () => {
@@ -196,6 +249,44 @@ describe('requests', () => {
 		expect(proxy.heads[0]).toMatch(/^CONNECT service\.test:80 /);
 	});
 
+	test('go each through the proxy of its own', async () => {
+		const plain = await listen(createHttpServer((_request, response) => response.end('plain')));
+		const secure = await listen(createHttpsServer(identity('server'), (_request, response) => response.end('secure')));
+		const [forPlain, forSecure] = [
+			await connectProxy({ targetPort: plain }),
+			await connectProxy({ targetPort: secure }),
+		];
+		const [HTTP_PROXY, HTTPS_PROXY] = [forPlain, forSecure].map(({ port }) => `http://127.0.0.1:${port}`);
+		const made = await network({ caFile: fixture('ca.pem') }, { HTTP_PROXY, HTTPS_PROXY });
+		expect((await get(made, 'http://service.test/')).text).toBe('plain');
+		expect((await get(made, 'https://service.test/')).text).toBe('secure');
+		expect([forPlain.heads.length, forSecure.heads.length]).toEqual([1, 1]);
+	});
+
+	test('and channels check certificates also after a look that accepts each', async () => {
+		const port = await listen(createHttpsServer(identity('wrong-host'), (_request, response) => response.end()));
+		const made = await network({ caFile: fixture('ca.pem') });
+		const url = new URL(`https://localhost:${port}/`);
+		expect((await made.inspect(url, 5000)).error).toBeNull();
+		await expect(get(made, url.href)).rejects.toThrow();
+		for (const keepAlive of [false, true]) {
+			const agent = made.channelAgent(new URL(`wss://localhost:${port}/`), keepAlive) as HttpsAgent;
+			expect(agent.options.rejectUnauthorized).toBe(true);
+		}
+	});
+
+	test('do not go through a proxy whose certificate is not one of the usual authorities', async () => {
+		const heads: string[] = [];
+		const proxy = createHttpsServer(identity('server'));
+		proxy.on('connect', ({ url }, socket) => {
+			heads.push(url ?? '');
+			socket.destroy();
+		});
+		const made = await network({ caFile: fixture('ca.pem'), proxy: `https://localhost:${await listen(proxy)}` });
+		await expect(get(made, 'https://service.test/')).rejects.toThrow();
+		expect(heads).toEqual([]);
+	});
+
 	test('share one dispatcher', async () => {
 		const made = await network();
 		expect(await made.dispatcher()).toBe(await made.dispatcher());
@@ -242,10 +333,12 @@ test.each([
 	['http://user:50%@proxy.test:3128', '50%'],
 	['http://user:p%40ss@proxy.test:3128', 'p@ss'],
 	['user:p:w@proxy.test:3128', 'p:w'],
-])('the credentials of a proxy may have any character: %s', async (proxy, password) => {
+	['http://:token@proxy.test:3128', 'token', ''],
+	['http://token@proxy.test:3128', '', 'token'],
+])('the credentials of a proxy may have any character: %s', async (proxy, password, user = 'user') => {
 	const network = await createNetwork({ proxy }, {});
 	const url = new URL(network.proxyFor(new URL('https://id.example')) ?? '');
-	expect([url.host, url.username, decodeURIComponent(url.password)]).toEqual(['proxy.test:3128', 'user', password]);
+	expect([url.host, url.username, decodeURIComponent(url.password)]).toEqual(['proxy.test:3128', user, password]);
 	await network.close();
 });
 

@@ -1,7 +1,8 @@
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { connectSystemd, findHandedOver } from '../../src/daemon/systemd.edge.ts';
@@ -61,14 +62,14 @@ describe('with a descriptor that the unit hands over', () => {
 	test('readiness, sentences, reloads and the end are single messages, in order', async () => {
 		const said = await runService(`
 			const systemd = connectSystemd(environment);
-			await systemd.ready('Not paired.');   say('|');
-			await systemd.status('Online.');      say('|');
-			await systemd.status('Online.');      say('|');
+			systemd.ready('Not paired.');   say('|');
+			systemd.status('Online.');      say('|');
+			systemd.status('Online.');      say('|');
 			const before = process.hrtime.bigint() / 1000n;
-			await systemd.reloading();            say('|');
+			systemd.reloading();            say('|');
 			say(before + '|');
-			await systemd.ready('Online.');       say('|');
-			await systemd.stopping();
+			systemd.ready('Online.');       say('|');
+			systemd.stopping();
 			systemd.close();
 		`);
 		const [ready, online, again, reloading = '', before, readyAgain, stopping] = said.split('|\n');
@@ -82,11 +83,11 @@ describe('with a descriptor that the unit hands over', () => {
 	test('it is found by its name among others, and only if it was handed to this process', async () => {
 		const said = await runService(`
 			const chosen = connectSystemd({ ...environment, LISTEN_FDS: '2', LISTEN_FDNAMES: 'other:notify' });
-			await chosen.status('to descriptor 4, which is not open');
-			const foreign = connectSystemd({ ...environment, LISTEN_PID: '1', PATH: '/nowhere' });
-			await foreign.status('to a program that is not there');
+			chosen.status('to descriptor 4, which is not open');
+			const foreign = connectSystemd({ ...environment, LISTEN_PID: '1', NOTIFY_SOCKET: '/nowhere' });
+			foreign.status('to a socket that is not there');
 			const mine = connectSystemd(environment);
-			await mine.status('mine');
+			mine.status('mine');
 		`);
 		expect(said).toBe('STATUS=mine');
 	});
@@ -94,8 +95,8 @@ describe('with a descriptor that the unit hands over', () => {
 	test('a sentence cannot say anything else, and is cut to what one message holds', async () => {
 		const said = await runService(`
 			const systemd = connectSystemd(environment);
-			await systemd.status('one\\nREADY=1\\r\\ttwo'); say('');
-			await systemd.status('ü'.repeat(5000));
+			systemd.status('one\\nREADY=1\\r\\ttwo'); say('');
+			systemd.status('ü'.repeat(5000));
 		`);
 		const [first, second = ''] = said.split('\n');
 		expect(first).toBe('STATUS=one READY=1 two');
@@ -109,8 +110,8 @@ describe('with a descriptor that the unit hands over', () => {
 			const systemd = connectSystemd({ ...environment, WATCHDOG_USEC: '3000' });
 			say('before');
 			closeSync(3);
-			await systemd.ready('x');
-			await systemd.stopping();
+			systemd.ready('x');
+			systemd.stopping();
 		`);
 		expect(said).toBe('before\n');
 	});
@@ -160,29 +161,82 @@ describe('the watchdog', () => {
 	});
 });
 
+/** A manager's side of `NOTIFY_SOCKET`: reads messages until the last one of a service, each with the process that sent it. */
+const MANAGER = `
+import json, socket, struct, sys
+manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+manager.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+manager.bind(sys.argv[1].replace('@', chr(0)))
+print('listens', flush=True)
+text = ''
+while text != 'STOPPING=1':
+	data, [(_, _, sender)], _, _ = manager.recvmsg(4096, 1024)
+	text = data.decode()
+	print(json.dumps([struct.unpack('iii', sender)[0], text]), flush=True)
+`;
+
 describe('where systemd hands no descriptor over', () => {
-	test('systemd-notify is run for one message after the other, with nothing of the environment but its address', async () => {
-		const log = join(directory, 'notified');
-		writeFileSync(
-			join(directory, 'systemd-notify'),
-			`#!/bin/sh\n{ printf '%s;' "$NOTIFY_SOCKET" "$SECRET" "$@"; echo; } >> ${log}\n`,
-			{ mode: 0o755 },
-		);
-		const systemd = connectSystemd({
-			NOTIFY_SOCKET: '/run/systemd/notify',
-			PATH: `${directory}:${process.env['PATH']}`,
-			SECRET: 'not for children',
+	const talk = (flags: readonly string[], address: string, more = '') => {
+		const program = `
+			import { connectSystemd } from ${JSON.stringify(MODULE)};
+			const systemd = connectSystemd();
+			systemd.ready('Not paired: ü.');
+			systemd.status('Online.');
+			systemd.status('Online.');
+			${more}
+			systemd.stopping();`;
+		const service = spawn(process.execPath, [...flags, '--input-type=module', '--eval', program], {
+			env: { NOTIFY_SOCKET: address },
+			stdio: ['ignore', 'ignore', 'pipe'],
 		});
-		void systemd?.ready('Not paired.');
-		void systemd?.status('Online.');
-		void systemd?.status('Online.');
-		await systemd?.stopping();
-		systemd?.close();
-		expect(readFileSync(log, 'utf8').split('\n')).toEqual([
-			'/run/systemd/notify;;READY=1;STATUS=Not paired.;',
-			'/run/systemd/notify;;STATUS=Online.;',
-			'/run/systemd/notify;;STOPPING=1;',
-			'',
-		]);
+		let complaint = '';
+		service.stderr.on('data', (chunk) => {
+			complaint += chunk;
+		});
+		return new Promise<{ pid?: number; status: number | null; complaint: string }>((resolve) =>
+			service.on('close', (status) => resolve({ ...(service.pid ? { pid: service.pid } : {}), status, complaint })),
+		);
+	};
+
+	test.each(['path', 'abstract'])(
+		'the service itself sends single messages, in order, to a socket by %s name',
+		async (kind) => {
+			const address = kind === 'path' ? join(directory, 'notify') : `@idv-systemd-${process.pid}`;
+			const manager = spawn('python3', ['-c', MANAGER, address], { stdio: ['ignore', 'pipe', 'inherit'] });
+			const heard: string[] = [];
+			const lines = createInterface(manager.stdout)[Symbol.asyncIterator]();
+			expect((await lines.next()).value).toBe('listens');
+			const { pid, status, complaint } = await talk([], address);
+			for await (const line of lines) heard.push(line);
+			expect(heard.map((line) => JSON.parse(line))).toEqual([
+				[pid, 'READY=1\nSTATUS=Not paired: ü.'],
+				[pid, 'STATUS=Online.'],
+				[pid, 'STOPPING=1'],
+			]);
+			expect([status, complaint]).toEqual([0, '']);
+		},
+	);
+
+	test('a manager that is not there, and an address that is none, harm nothing', async () => {
+		expect(await talk([], join(directory, 'nobody'))).toMatchObject({ status: 0, complaint: '' });
+		expect(await talk([], join(directory, 'x'.repeat(200)))).toMatchObject({ status: 0, complaint: '' });
+	});
+
+	test('a manager that has stopped reading holds nothing up', async () => {
+		const address = join(directory, 'full');
+		const manager = spawn('python3', ['-c', MANAGER.replace("!= 'STOPPING=1'", '== sys.stdin.read()'), address], {
+			stdio: ['pipe', 'pipe', 'inherit'],
+		});
+		expect((await createInterface(manager.stdout)[Symbol.asyncIterator]().next()).value).toBe('listens');
+		expect(await talk([], address, 'for (let n = 0; n < 5000; n += 1) systemd.reloading();')).toMatchObject({
+			status: 0,
+		});
+		manager.kill();
+	});
+
+	test('a Node that cannot send says what is needed', async () => {
+		const { status, complaint } = await talk(['--no-experimental-ffi'], '/run/systemd/notify');
+		expect(status).toBe(0);
+		expect(complaint).toContain('Node 26.1 or newer, or a unit with OpenFile=/run/systemd/notify:notify');
 	});
 });

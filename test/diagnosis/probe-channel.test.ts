@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { checkChannel, checkHeartbeat } from '../../src/diagnosis/probe-channel.runner.ts';
@@ -32,6 +32,8 @@ describe('beside an agent that is online', () => {
 	test('its word is taken: no channel is opened, no credential is sent, every check on the way is well', async () => {
 		const service = await givenService();
 		const { home, clock } = await givenPairedAgent(service);
+		// Less than two cadences, and more than what a heartbeat may be late.
+		clock.advance(14_000);
 		const before = service.requests.length;
 		const { checks, exitStatus, first } = await examine({ home, clock }, 'heartbeat', 'clock', 'pairing', 'state');
 		expect({ exitStatus, first }).toEqual({ exitStatus: 0, first: null });
@@ -115,6 +117,15 @@ describe('without an agent, the saved Connection', () => {
 		expect(await home.untilSaved()).toEqual(saved);
 		// What a support bundle must not show.
 		expect(secrets).toContain(saved.connections[0]?.token);
+	});
+
+	test('of another service is not shown to this one', async () => {
+		const { home } = await givenStopped();
+		const file = join(home.paths.stateDir, 'state.json');
+		const saved = JSON.parse(await readFile(file, 'utf8'));
+		const other = { ...saved.connections[0], baseUrl: 'https://other.example', token: 'of.another.service' };
+		await writeFile(file, JSON.stringify({ ...saved, connections: [...saved.connections, other] }));
+		expect((await examine({ home }, 'channel')).checks.channel).toMatchObject({ status: 'ok' });
 	});
 
 	test('that is refused says to pair again, and no heartbeat is looked for', async () => {

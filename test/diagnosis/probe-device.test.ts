@@ -60,6 +60,11 @@ describe('settings', () => {
 		expect(paired.checks.settings).toMatchObject({ status: 'warning', code: 'credential-unreadable' });
 	});
 
+	test('are a warning where a variable names none of them', async () => {
+		const { checks } = await examine({ env: { IDV_AGENT_NO_SUCH_SETTING: '1' } }, 'settings');
+		expectProblem(checks.settings, 'warning', 'settings-invalid', /IDV_AGENT_NO_SUCH_SETTING names no setting/);
+	});
+
 	test('that were pushed and are wrong are a warning while the last valid ones are in force', async () => {
 		const { home } = await givenStopped();
 		const { checks } = await examine({ home, settings: '{ "baseUrl": ' }, 'settings', 'dns');

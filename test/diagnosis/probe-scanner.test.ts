@@ -24,9 +24,9 @@ async function givenTree(): Promise<{ root: string; node: string; path: string }
 }
 
 /** What answers on `agent.sock`. */
-async function givenAgent(runDir: string, report: ScannerReport): Promise<void> {
+async function givenAgent(runDir: string, report: ScannerReport | { code: string }, status = 200): Promise<void> {
 	const server = createServer((_request, response) => {
-		response.setHeader('content-type', 'application/json').end(JSON.stringify(report));
+		response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(report));
 	});
 	await new Promise<void>((resolve) => server.listen(join(runDir, 'agent.sock'), resolve));
 	onTestFinished(() => void server.close());
@@ -89,4 +89,14 @@ test('a paired agent that does not listen is well, in its own words', async () =
 		status: 'ok',
 		message: expect.stringContaining('This device is paired.'),
 	});
+});
+
+test('an agent of another version, which has no such report, is well; one that cannot give it is not', async () => {
+	const { root, path } = await givenTree();
+	const check = (at: string) => checkScanners({ settings: AUTO, daemon: RUNS, runDir: at, root });
+	await givenAgent(root, { code: 'not-found' }, 404);
+	expect(await check(root)).toMatchObject({ status: 'ok', message: expect.stringContaining(path) });
+	const { root: other } = await givenTree();
+	await givenAgent(other, { code: 'internal' }, 500);
+	await expect(check(other)).rejects.toMatchObject({ code: 'internal' });
 });

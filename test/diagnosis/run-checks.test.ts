@@ -60,6 +60,10 @@ describe('the running of checks', () => {
 		const { ms, checks } = await diagnose({ list, context, checks: ['tls'], warningsAsErrors: false, clock });
 		expect(limits.slice(0, 3)).toEqual([4750, 4750, 3325]);
 		expect(checks.find(({ id }) => id === 'proxy')).toMatchObject({ status: 'failed' });
+		expect(checks.slice(0, 2).map(({ id, ms: took }) => [id, took])).toEqual([
+			['settings', 3000],
+			['dns', 3000],
+		]);
 		expect(ms).toBeLessThanOrEqual(12_000);
 	});
 

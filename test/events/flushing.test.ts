@@ -221,6 +221,30 @@ describe('clean-up', () => {
 		}
 	});
 
+	test('before the first commit of a process events wait, so that none is in what that empties', async () => {
+		const clock = createSteppedClock();
+		const { store, held, next } = await givenHeld({ ...clock });
+		store.acknowledge('kiosk', store.newest() ?? '');
+		await store.settled();
+		clock.advance(30_000);
+		const found = await next();
+		append(store, 'early');
+		await new Promise(setImmediate);
+		await new Promise(setImmediate);
+		expect(held).toEqual([]);
+		found.release();
+		const settled = store.settled();
+		let isSettled = false;
+		void settled.then(() => {
+			isSettled = true;
+		});
+		while (!isSettled) {
+			held.shift()?.release();
+			await new Promise(setImmediate);
+		}
+		expect([kept(store), store.handedOn]).toEqual([['early'], [['early']]]);
+	});
+
 	test('one that fails leaves what arrived meanwhile, and what it was about, in memory', async () => {
 		const clock = createSteppedClock();
 		const { store, next } = await givenHeld({ ...clock });

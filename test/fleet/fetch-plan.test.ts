@@ -1,4 +1,5 @@
 import type { TLSSocket } from 'node:tls';
+import { gzipSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { createNetwork, type NetworkSettings } from '../../src/connection/network.edge.ts';
 import { fetchPlan, type PlanRequest } from '../../src/fleet/fetch-plan.edge.ts';
@@ -124,4 +125,20 @@ test('nothing is left of one that is given up', async () => {
 	abort.abort();
 	expect(await looking).toMatch(/^plan-unreachable/);
 	await server.untilAnswered(1);
+});
+
+test('of an answer that is no plan nothing more is read: its connection is gone at once', async () => {
+	const server = await givenPlanServer(PLAN);
+	server.behave((response) => response.writeHead(503).write('It goes on'));
+	expect(await reasonOf(look(server.url))).toMatch(/answered 503 instead of the fleet plan/);
+	await server.untilAnswered(1);
+});
+
+test.each(['identity', 'gzip'])('a plan may be as large as it may be, and not a byte larger: %s', async (coding) => {
+	const server = await givenPlanServer(PLAN);
+	const plan = Buffer.from(JSON.stringify({ text: 'x'.repeat(1000) }));
+	const sent = coding === 'gzip' ? gzipSync(plan) : plan;
+	server.behave((response) => response.writeHead(200, { 'Content-Encoding': coding }).end(sent));
+	expect(await look(server.url, { maxBytes: plan.length })).toMatchObject({ kind: 'changed', bytes: plan });
+	expect(await reasonOf(look(server.url, { maxBytes: plan.length - 1 }))).toMatch(/^plan-invalid: .* is larger than/);
 });

@@ -273,3 +273,12 @@ test('the trust of a plan ends at its validUntil, and is looked at then', () => 
 	});
 	expect(endedTrust(holding(part(9, 'w')), NOW)).toBeNull();
 });
+
+test('of more floors than are kept the newest stay', () => {
+	let record = EMPTY;
+	for (let fleet = 0; fleet < MAX_FLOORS + 3; fleet += 1) {
+		const trust = { source: `s${fleet}`, name: null, keys: [] };
+		record = { ...record, floors: raisedFloors(record, part(fleet, 'w'), trust, []) };
+	}
+	expect(record.floors.map(({ revision }) => revision)).toEqual([...Array(MAX_FLOORS).keys()].map((at) => at + 3));
+});

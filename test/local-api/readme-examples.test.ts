@@ -10,6 +10,7 @@ import { createInterface } from 'node:readline';
 import { expect, onTestFinished, test } from 'vitest';
 import { bundle } from '../../scripts/bundle.ts';
 import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import { diesWithTheRun } from '../harness/children.ts';
 import { givenAgent, givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 
@@ -50,7 +51,8 @@ async function runExample(
 	await writeFile(file, code.replaceAll(SOCKET, join(device.home.paths.runDir, 'agent.sock')));
 	if (code.includes('idv-agent/')) await installPackage(device.home.directory);
 	// What it starts ends with it.
-	const child = spawn(program, [file], { stdio: ['ignore', 'pipe', 'pipe'], detached: true });
+	const [command = '', ...words] = diesWithTheRun(program, [file]);
+	const child = spawn(command, words, { stdio: ['ignore', 'pipe', 'pipe'], detached: true });
 	return readLines(child, name);
 }
 
@@ -110,7 +112,8 @@ async function findFreePort(): Promise<number> {
 /** Runs one line of a shell in its own process group, which ends with the test. */
 function runLine(line: string, directory: string): Application & { readonly ended: Promise<unknown> } {
 	const PATH = `${resolve(import.meta.dirname, '../../bin')}:${process.env['PATH']}`;
-	const child = spawn('sh', ['-c', line], { cwd: directory, env: { ...process.env, PATH }, detached: true });
+	const [command = '', ...words] = diesWithTheRun('sh', ['-c', line]);
+	const child = spawn(command, words, { cwd: directory, env: { ...process.env, PATH }, detached: true });
 	const running = readLines(child, line);
 	return { ...running, ended: once(child, 'close') };
 }

@@ -2,18 +2,20 @@
  * A copy of the sources and tests in which faults are planted, and the tests' runner, which stays: the checkout itself is
  * never touched, and a fault costs the tests that see it, not the start of a runner.
  */
-import { spawnSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { cpSync, globSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { promisify } from 'node:util';
 import { BaseSequencer, createVitest, type TestModule, type TestSpecification } from 'vitest/node';
 
 export const ROOT = resolve(import.meta.dirname, '../..');
 const PARTS = 'src test systemd scripts bin docs package.json tsconfig.json README.md CHANGELOG.md';
 /** Of one test. A fault that makes it wait for ever is noticed by then. */
 const TEST_LIMIT_MS = 15_000;
-/** Of all tests of one fault: what is left then turns in a circle without a pause, which no limit of a test can end. */
-const RUN_LIMIT_MS = 300_000;
+/** Without the end of any test: what runs then turns in a circle without a pause, which no limit of a test can end. */
+const CIRCLE_MS = 90_000;
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 /** Paths are relative to the copy. */
 export interface Copy {
@@ -21,7 +23,7 @@ export interface Copy {
 	try(tests: readonly string[]): Promise<ReadonlyMap<string, number | null>>;
 	/**
 	 * Plants a fault and runs the tests in this order until one fails that passes without the fault.
-	 * @returns what noticed it: a file, or `the type check`, which is asked last; `null` when nothing did.
+	 * @returns what noticed it: a file, or `the type check`, which is asked second; `null` when nothing did.
 	 */
 	noticedBy(file: string, changed: string, tests: readonly string[]): Promise<string | null>;
 	/** The tests that load a source file, or start the program that has it. */
@@ -31,6 +33,13 @@ export interface Copy {
 export async function withCopy<Result>(act: (copy: Copy) => Promise<Result>): Promise<Result> {
 	const directory = mkdtempSync(join(tmpdir(), 'idv-mutants-'));
 	let close = async () => {};
+	const clear = () => rmSync(directory, { recursive: true, force: true, maxRetries: 5 });
+	const interrupted = (_signal: string, number: number) => {
+		endProcesses();
+		clear();
+		process.exit(128 + number);
+	};
+	for (const signal of SIGNALS) process.once(signal, interrupted);
 	try {
 		for (const path of PARTS.split(' ')) cpSync(join(ROOT, path), join(directory, path), { recursive: true });
 		symlinkSync(join(ROOT, 'node_modules'), join(directory, 'node_modules'));
@@ -39,7 +48,8 @@ export async function withCopy<Result>(act: (copy: Copy) => Promise<Result>): Pr
 		return await act(copyIn(directory, runner));
 	} finally {
 		await close();
-		rmSync(directory, { recursive: true, force: true });
+		for (const signal of SIGNALS) process.removeListener(signal, interrupted);
+		clear();
 	}
 }
 
@@ -55,6 +65,15 @@ function copyIn(directory: string, { run, forget }: Runner): Copy {
 		return tests.find((test) => outcomes.get(test) === null) ?? null;
 	}
 
+	/** From the second time on only what the fault concerns is looked at. */
+	const compiles = () =>
+		promisify(execFile)('npx', ['tsc', '--noEmit', '--incremental', '--tsBuildInfoFile', 'tsc.json'], {
+			cwd: directory,
+		}).then(
+			() => true,
+			() => false,
+		);
+
 	return {
 		try: run,
 		async noticedBy(file, changed, tests) {
@@ -64,19 +83,24 @@ function copyIn(directory: string, { run, forget }: Runner): Copy {
 				writeFileSync(path, text);
 				forget(path);
 			};
-			try {
-				for (let left = tests; left.length > 0; ) {
+			async function noticing(able: readonly string[]): Promise<string | null> {
+				for (let left = able; left.length > 0; ) {
 					write(changed);
 					const found = await failing(left);
-					if (found === null) break;
+					if (found === null) return null;
 					write(source);
 					// One that fails without the fault as well says nothing, and what came before it has passed.
 					if (await passes(found)) return found;
 					left = left.slice(left.indexOf(found) + 1);
 				}
+				return null;
+			}
+			try {
+				// Its own test notices most of them, and the compiler is quicker than all the others.
+				const first = await noticing(tests.slice(0, 1));
+				if (first !== null) return first;
 				write(changed);
-				const { status } = spawnSync('npx', ['tsc', '--noEmit'], { cwd: directory, stdio: 'ignore' });
-				return status === 0 ? null : 'the type check';
+				return (await compiles()) ? await noticing(tests.slice(1)) : 'the type check';
 			} finally {
 				write(source);
 			}
@@ -111,7 +135,10 @@ async function openRunner(root: string) {
 		override sort = async (files: TestSpecification[]) =>
 			files.toSorted((one, other) => order.indexOf(one.moduleId) - order.indexOf(other.moduleId));
 	}
+	let circles: NodeJS.Timeout | undefined;
 	const silent = {
+		onTestCaseResult: () => void circles?.refresh(),
+		onTestModuleEnd: () => void circles?.refresh(),
 		onTestRunEnd(modules: readonly TestModule[]) {
 			ended = modules;
 		},
@@ -130,7 +157,7 @@ async function openRunner(root: string) {
 		hookTimeout: TEST_LIMIT_MS,
 		reporters: [silent],
 		sequence: { sequencer: InOrder },
-		execArgv: ['--max-old-space-size=1024'],
+		execArgv: ['--max-old-space-size=1024', '--no-warnings'],
 		alias: [{ find: /^fast-check$/, replacement: join(root, 'test/harness/bounded-properties.ts') }],
 	});
 
@@ -142,23 +169,27 @@ async function openRunner(root: string) {
 		for (const project of vitest.projects) project.config.bail = bail;
 		vitest.config.bail = bail;
 		let isEndless = false;
-		const limit = setTimeout(() => {
+		circles = setTimeout(() => {
 			isEndless = true;
-			endWorkers();
-		}, RUN_LIMIT_MS);
+			endProcesses();
+		}, CIRCLE_MS);
 		try {
 			await vitest.runTestSpecifications(specifications);
 		} catch {
 			// A worker that was ended; its file has no outcome.
 		} finally {
-			clearTimeout(limit);
+			clearTimeout(circles);
 		}
-		const found = ended.map((one): [string, number | null] => [
-			one.moduleId.slice(root.length + 1),
-			one.state() === 'failed' || (bail === 0 && !one.ok()) ? null : one.diagnostic().duration,
-		]);
-		const outcomes = new Map(found);
-		const hanging = isEndless && tests.find((test) => !outcomes.has(test));
+		const hasFailed = (one: TestModule) =>
+			// What was ended in a circle is neither passed nor failed.
+			one.state() === 'failed' || (bail === 0 && !one.ok()) || (isEndless && one.state() !== 'passed');
+		const outcomes = new Map(
+			ended.map((one): [string, number | null] => [
+				one.moduleId.slice(root.length + 1),
+				hasFailed(one) ? null : one.diagnostic().duration,
+			]),
+		);
+		const hanging = isEndless && tests.find((test) => typeof outcomes.get(test) !== 'number');
 		return hanging ? outcomes.set(hanging, null) : outcomes;
 	}
 
@@ -169,9 +200,20 @@ async function openRunner(root: string) {
 	};
 }
 
-/** Ends the processes that this one has started to run tests in. */
-function endWorkers(): void {
-	for (const task of readdirSync('/proc/self/task'))
-		for (const pid of readFileSync(`/proc/self/task/${task}/children`, 'utf8').split(' ').filter(Boolean))
-			process.kill(Number(pid), 'SIGKILL');
+/** Ends what this process has started, and what that has: workers, and the commands that they run. */
+function endProcesses(of = 'self'): void {
+	for (const task of attempt(() => readdirSync(`/proc/${of}/task`)) ?? [])
+		for (const pid of attempt(() => readFileSync(`/proc/${of}/task/${task}/children`, 'utf8'))?.match(/\d+/g) ?? []) {
+			endProcesses(pid);
+			attempt(() => process.kill(Number(pid), 'SIGKILL'));
+		}
+}
+
+/** What it has to do with may have ended by itself. */
+function attempt<Result>(act: () => Result): Result | undefined {
+	try {
+		return act();
+	} catch {
+		return undefined;
+	}
 }

@@ -10,18 +10,34 @@ import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { tryNamed } from './named.ts';
-import { sampleMutants } from './sample.ts';
+import { AREA_NAMES, sampleMutants } from './sample.ts';
 
-const { values, positionals: named } = parseArgs({
-	allowPositionals: true,
-	options: { seed: { type: 'string' }, count: { type: 'string', default: '10' }, named: { type: 'boolean' } },
-});
+const { values, positionals: named } = readFlags();
 if (values.named) process.exit(await tryNamed(named[0] ?? ''));
 if (values.seed !== undefined) {
 	const [seed, count] = [Number(values.seed), Number(values.count)];
-	if (Number.isInteger(seed) && Number.isInteger(count))
-		process.exit(await sampleMutants({ seed, count, names: named }));
-	process.stderr.write('--seed and --count must be whole numbers.\n');
+	if (!Number.isInteger(seed) || !Number.isInteger(count)) misused('--seed and --count must be whole numbers.');
+	process.exit(await sampleMutants({ seed, count, names: named }));
+}
+
+function readFlags() {
+	try {
+		return parseArgs({
+			allowPositionals: true,
+			options: { seed: { type: 'string' }, count: { type: 'string', default: '10' }, named: { type: 'boolean' } },
+		});
+	} catch (error) {
+		return misused((error as Error).message);
+	}
+}
+
+function misused(why: string): never {
+	process.stderr.write(`${why}
+npm run mutate -- --seed S [--count N] [AREA …]   N faults for each area, drawn by the seed: ${AREA_NAMES}
+npm run mutate -- --named [PART]                  faults that once stayed unnoticed, or those whose name has PART
+npm run mutate -- [DECISION …]                    all faults of decisions, by Stryker
+It ends with 0 when enough was noticed, with 1 when not, with 64 when it was not understood.
+`);
 	process.exit(64);
 }
 

@@ -24,7 +24,7 @@ const AREAS: Readonly<Record<string, Area>> = {
 		sources: ['src/pairing/*.ts'],
 		tests: ['test/pairing'],
 		more: [
-			'test/agent/remedies.test.ts',
+			'test/agent/{leaving,remedies}.test.ts',
 			'test/cli/pairing.test.ts',
 			'test/page',
 			'test/connection/settings-bearing.test.ts',
@@ -33,7 +33,7 @@ const AREAS: Readonly<Record<string, Area>> = {
 	link: {
 		sources: ['src/connection/link.runner.ts', 'src/connection/heartbeats.runner.ts', 'src/connection/line.runner.ts'],
 		tests: [
-			'test/connection/heartbeats.test.ts',
+			'test/connection/{heartbeats,link-runner}.test.ts',
 			'test/connection/line',
 			'test/status/gaps.test.ts',
 			'test/agent/links.test.ts',
@@ -89,6 +89,8 @@ const AREAS: Readonly<Record<string, Area>> = {
 	},
 };
 
+export const AREA_NAMES = Object.keys(AREAS).join(', ');
+
 /** Runs the sample; returns the exit status. */
 export async function sampleMutants({
 	seed,
@@ -101,7 +103,7 @@ export async function sampleMutants({
 }): Promise<number> {
 	const unknown = names.filter((name) => !(name in AREAS));
 	if (unknown.length > 0) {
-		process.stderr.write(`There is no area ${unknown.join(', ')}: ${Object.keys(AREAS).join(', ')}.\n`);
+		process.stderr.write(`There is no area ${unknown.join(', ')}: ${AREA_NAMES}.\n`);
 		return 64;
 	}
 	const asked = names.length > 0 ? names : Object.keys(AREAS);
@@ -119,11 +121,14 @@ async function sampleArea(name: string, seed: number, count: number, copy: Copy)
 		.flatMap((file) => mutantsOf(readFileSync(join(ROOT, file), 'utf8')).map((mutant) => ({ file, ...mutant })));
 	const random = randomNumbers(seed);
 	const drawn: typeof all = [];
+	const { length } = all;
 	while (drawn.length < count && all.length > 0) drawn.push(...all.splice(Math.floor(random() * all.length), 1));
 	const loading = new Map([...new Set(drawn.map(({ file }) => file))].map((file) => [file, copy.testsOf(file)]));
 	const own = globSync(tests.map(testFiles), { cwd: ROOT });
 	const asked = [...new Set([...own, ...globSync(more.map(testFiles), { cwd: ROOT })])];
-	const times = await copy.try(asked.filter((test) => [...loading.values()].some((tests) => tests.has(test))));
+	const able = asked.filter((test) => [...loading.values()].some((tests) => tests.has(test)));
+	say(`${name}: ${drawn.length} of ${length} faults, seed ${seed}; first its ${able.length} test files without any`);
+	const times = await copy.try(able);
 	for (const [test, ms] of times) if (ms === null) say(`  fails without any fault, so it is left out: ${test}`);
 	let noticed = 0;
 	for (const mutant of drawn) {
@@ -131,18 +136,21 @@ async function sampleArea(name: string, seed: number, count: number, copy: Copy)
 		const rank = (test: string) =>
 			(basename(test).startsWith(basename(mutant.file).replace(/\..*/, '')) ? 0 : own.includes(test) ? 1e6 : 1e9) +
 			(times.get(test) ?? 0);
-		const able = asked.filter((test) => loading.get(mutant.file)?.has(test) && typeof times.get(test) === 'number');
+		const seeing = able.filter((test) => loading.get(mutant.file)?.has(test) && typeof times.get(test) === 'number');
 		const changed = source.slice(0, mutant.start) + mutant.text + source.slice(mutant.end);
 		const by = await copy.noticedBy(
 			mutant.file,
 			changed,
-			able.toSorted((one, other) => rank(one) - rank(other)),
+			seeing.toSorted((one, other) => rank(one) - rank(other)),
 		);
 		if (by !== null) noticed += 1;
 		say(`  ${by === null ? 'NOT noticed' : 'noticed'}: ${describe(mutant, source)}${by ? ` (${by})` : ''}`);
 	}
-	say(`${name}: ${noticed} of ${drawn.length} noticed, seed ${seed}`);
-	return drawn.length === 0 ? 1 : noticed / drawn.length;
+	const share = drawn.length === 0 ? 1 : noticed / drawn.length;
+	const verdict =
+		share < WANTED ? ', which is too few: each that was not needs a test, or stands for code that is not needed' : '';
+	say(`${name}: ${noticed} of ${drawn.length} noticed, seed ${seed}${verdict}`);
+	return share;
 }
 
 /** A folder means what lies in it. */

@@ -52,7 +52,7 @@ describe('a Short Token', () => {
 		const service = await givenService();
 		const device = await givenAgent();
 		const outcomes: unknown[] = [];
-		device.agent.onPairing((outcome) => outcomes.push(outcome));
+		const stop = device.agent.onPairing((outcome) => outcomes.push(outcome));
 		const release = service.hold(REGISTER);
 		const code = service.createPairingCode('check-in').url;
 		const first = device.pair(code);
@@ -64,6 +64,9 @@ describe('a Short Token', () => {
 		expect(outcomes).toEqual([{ kind: 'paired', result: await first }]);
 		const failure = await refusalOf(device.pair(service.createPairingCode('boarding').url));
 		expect(outcomes.slice(1)).toEqual([{ kind: 'failed', failure }]);
+		stop();
+		await refusalOf(device.pair(code));
+		expect(outcomes).toHaveLength(2);
 	});
 
 	test('brings its Connection from where `service.tokenPointer` says that the answer has it', async () => {
@@ -213,7 +216,8 @@ describe('an answer that is lost after the code was sent', () => {
 		});
 		expect(refusal.message).toContain('may have used the code up');
 		expect(await device.home.untilSaved()).toMatchObject({
-			attempt: { host: new URL(service.url).host },
+			// Enough to tell two codes apart, too little to try others against.
+			attempt: { host: new URL(service.url).host, tokenHash: expect.stringMatching(/^[0-9a-f]{16}$/) },
 			connections: [],
 		});
 		expect(await device.home.filesWith(code.token)).toEqual([]);

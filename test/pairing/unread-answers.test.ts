@@ -8,6 +8,7 @@ import { atStart, type KeptAnswer, keepableTexts, MAX_KEPT_BYTES, secretsIn } fr
 import { ENDPOINTS } from '../../src/protocol/endpoints.ts';
 import type { DialectOptions } from '../../src/service/dialect.ts';
 import { examine, expectProblem } from '../diagnosis/examine.ts';
+import { recordDisk } from '../fixtures/recorded-disk.ts';
 import { DEVICE_ID, givenAgent, givenHome, type RunningAgent, registrations } from '../harness/harness.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
 import { givenService } from '../service/fixture.ts';
@@ -161,6 +162,48 @@ describe('an answer that could not be read', () => {
 		await correct(device, '/data/access/key');
 		expect(device.agent.status().sentence).toContain('never arrived');
 		await expect.poll(() => kept(device)).toBeNull();
+	});
+
+	test('goes after 24 hours, of which each run of the agent has its part', async () => {
+		const { device, clock } = await givenUnread();
+		clock.advance(20 * HOUR_MS);
+		await device.stop();
+		const again = await givenAgent({ home: device.home, clock });
+		clock.advance(4 * HOUR_MS - 1);
+		expect(again.agent.status().warnings).toMatchObject([{ code: 'answer-unreadable' }]);
+		clock.advance(1);
+		expect(again.agent.status().warnings).toEqual([]);
+		await expect.poll(() => kept(again)).toBeNull();
+	});
+
+	test('brings a Connection that is as old as the answer, not as the setting', async () => {
+		const { device, clock } = await givenUnread();
+		const at = new Date(clock.wallMs()).toISOString();
+		clock.advance(10 * HOUR_MS);
+		await correct(device, '/data/access/key');
+		await device.untilLive('check-in');
+		const saved = await device.home.untilSaved(({ connections }) => connections.length > 0);
+		expect(saved.connections).toMatchObject([{ obtainedAt: at }]);
+	});
+
+	test('in the place of an earlier one has 24 hours of its own', async () => {
+		const { service, device, clock } = await givenUnread();
+		clock.advance(10 * HOUR_MS);
+		await refusalOf(device.pair(service.createPairingCode('check-in').url));
+		clock.advance(24 * HOUR_MS - 1);
+		expect(device.agent.status().warnings).toMatchObject([{ code: 'answer-unreadable' }]);
+		clock.advance(1);
+		expect(device.agent.status().warnings).toEqual([]);
+	});
+
+	test('goes when the state that it has made is on the disk, and not before', async () => {
+		const { device } = await givenUnread();
+		const asked = await recordDisk(device.home.paths.stateDir);
+		await correct(device, '/data/access/key');
+		await device.untilLive('check-in');
+		await expect.poll(() => asked).toContain('remove unread-answer.json');
+		const saved = ['rename state.json.new to state.json', 'sync .'];
+		expect(asked.slice(0, asked.indexOf('remove unread-answer.json'))).toEqual(expect.arrayContaining(saved));
 	});
 
 	test('does not end for a clock that is set while the agent runs', async () => {

@@ -10,13 +10,13 @@ const INBOX = 'test/power/inbox.ts';
 /** What the suite must notice: file, text of it, and what stands there instead. */
 export const PLANTED = {
 	'the state file is not flushed': [
-		['src/base/files.edge.ts', 'await handle.sync();\n\t\tconst { size }', 'const { size }'],
+		['src/base/files.edge.ts', 'await flush(descriptor);\n\t\tconst { size }', 'const { size }'],
 	],
 	'the directory of the state is not flushed': [
 		[
 			'src/base/files.edge.ts',
-			'await fs.promises.rename(temporary, file);\n\t\tawait syncDirectory(path.dirname(file));',
-			'await fs.promises.rename(temporary, file);',
+			'fs.renameSync(temporary, file);\n\t\tawait syncDirectory(path.dirname(file));',
+			'fs.renameSync(temporary, file);',
 		],
 	],
 	'the newest events are not flushed': [['src/events/event-tail.edge.ts', 'if (flushes) yield into;', '']],

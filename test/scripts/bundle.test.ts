@@ -58,6 +58,10 @@ beforeAll(async () => {
 		join(root, 'src/writes.ts'),
 		"void Promise.all([import('zxing-wasm/reader'), import('zxing-wasm/writer')]);",
 	);
+	await writeFile(
+		join(root, 'src/views.ts'),
+		"import * as fs from 'node:fs'; import path, { join } from 'node:path'; console.log(JSON.stringify([Object.keys(fs).length, Object.getPrototypeOf(fs) === fs.default, fs.default === require('node:fs'), join === path.join]));",
+	);
 	await writeFile(join(root, 'src/waits.ts'), 'export const x = await Promise.resolve(1);');
 	await writeFile(join(root, 'src/wrong.ts'), "import { nothing } from './part.ts'; console.log(nothing);");
 	await writeFile(join(root, 'src/wide.ts'), 'console.log(/\u2026/.test("x"));');
@@ -96,6 +100,12 @@ describe('a bundle', () => {
 		// No part and no decoder that the program never asks for.
 		expect(names(files)).not.toContain('undici.cjs');
 		expect(names(files)).not.toContain('zxing_writer.wasm');
+	});
+
+	test('sees a module of Node through an object that inherits from it, and copies none of its names', async () => {
+		const outDir = join(root, 'dist-views');
+		await bundle({ root, entries: { program: 'src/views.ts' }, outDir });
+		expect(await lines(join(outDir, 'program.cjs'))).toEqual([[0, true, true, true]]);
 	});
 
 	test('has the decoders beside it, byte for byte, and tells every size', async () => {

@@ -75,6 +75,18 @@ test('what has happened anyway is saved as soon as the disk takes it, and the tr
 	expect({ last: told.at(-1), pending: clock.pending }).toEqual({ last: null, pending: 0 });
 });
 
+test('what failed is not tried once more when another save has taken it along', async () => {
+	const { clock, saves, disk, state, settled } = givenDisk();
+	disk.fails = true;
+	state.keep(called('a'));
+	await settled();
+	disk.fails = false;
+	state.keep((before) => ({ ...before, serviceTimeMs: 1 }));
+	await settled();
+	expect(saves.map((saved) => saved.state)).toMatchObject([{ generatedId: 'a', serviceTimeMs: 1 }]);
+	expect(clock.pending).toBe(0);
+});
+
 test('a change that changes nothing is not saved', async () => {
 	const { saves, state, settled } = givenDisk();
 	state.keep((before) => before);
@@ -97,6 +109,7 @@ test('what is only meant to happen if it can be saved is taken back, unless some
 	await state.record(called('c'));
 	expect(saves.at(-1)?.state).toMatchObject({ generatedId: 'c', serviceTimeMs: 5 });
 	expect(told.at(-1)).toBeNull();
+	state.stampWith((changed) => ({ ...changed, serviceTimeMs: 9 }));
 	await state.record((before) => before);
 	expect(state.state).toMatchObject({ generatedId: 'c', serviceTimeMs: 5 });
 });

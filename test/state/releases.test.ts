@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { openChecked } from '../../src/base/checked.edge.ts';
 import { openFirstRuntime } from '../../src/connection/runtime.runner.ts';
 import { createEventStore } from '../../src/events/store.edge.ts';
 import { resolveWith } from '../../src/settings/load.runner.ts';
@@ -90,6 +91,20 @@ test('fields of a newer version outlive the saves of this one, and go with what 
 	await store.save({ ...state, pairing: null, plan: null });
 	const left = readFileSync(file, 'utf8');
 	for (const colour of ['crimson', 'blue', 'green']) expect(left).not.toContain(colour);
+});
+
+test('so do those of the copy before, through starts that take as checked what they have saved', async () => {
+	const directory = givenState('0.2.0');
+	const file = join(directory, 'state.json');
+	writeFileSync(`${file}.bak`, JSON.stringify({ ...JSON.parse(readFileSync(file, 'utf8')), colour: 'crimson' }));
+	writeFileSync(file, '{');
+	for (const generatedId of ['one', 'two', 'three']) {
+		const store = await openStateStore(directory, { checked: openChecked(directory, 'build') });
+		const { state } = await store.load();
+		await store.save({ ...state, generatedId });
+		await store.close();
+		expect(JSON.parse(readFileSync(file, 'utf8'))).toMatchObject({ generatedId, colour: 'crimson' });
+	}
 });
 
 test('settings that only a newer version knows strand no device that went back', async () => {

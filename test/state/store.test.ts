@@ -308,6 +308,16 @@ describe('damaged files', () => {
 		expect(kept[0]).toContain('2006');
 	});
 
+	test('of few damaged files none is removed', async () => {
+		await withStore((store) => store.load());
+		const older = 'state.json.corrupt-2001-01-01T00-00-00.000Z.json';
+		fs.writeFileSync(at(older), '');
+		fs.writeFileSync(at('state.json'), 'the newest');
+		await withStore((store) => store.load());
+		expect(files()).toContain(older);
+		expect(files().filter((name) => name.startsWith('state.json.corrupt-'))).toHaveLength(2);
+	});
+
 	test('a save without a load does not make a damaged file the copy', async () => {
 		await withStore(async (store) => {
 			await store.save(paired);
@@ -426,6 +436,16 @@ describe('a place that cannot be written', () => {
 		expect(files()).toEqual(['lock.db', 'state.json', 'state.json.bak']);
 		expect(JSON.parse(read('state.json')).generatedId).toBe('small');
 		expect(JSON.parse(read('state.json.bak')).generatedId).toBe('old');
+	});
+
+	test('a state file that somebody has removed meanwhile is written again', async () => {
+		const store = await open();
+		await store.save(named('old'));
+		await store.save(named('newer'));
+		fs.rmSync(at('state.json'));
+		await store.save(paired);
+		expect(files()).toEqual(['lock.db', 'state.json']);
+		expect((await store.load()).state).toEqual(paired);
 	});
 
 	test('a directory that is gone is named, and nothing is made in its place', async () => {

@@ -26,7 +26,11 @@ function given({ silenceLimitMs = 60_000, newestAt = null as string | null, wasS
 	const workflows: (string | null)[] = [];
 	const lines: string[] = [];
 	const kept: DeviceState[] = [];
-	const line = (text: string) => void lines.push(text);
+	const fields: object[] = [];
+	const line = (text: string, more: object) => {
+		lines.push(text);
+		fields.push(more);
+	};
 	const connectivity = trackConnectivity({
 		clock,
 		log: { debug() {}, info: line, warn: line, error: line } as never,
@@ -55,6 +59,7 @@ function given({ silenceLimitMs = 60_000, newestAt = null as string | null, wasS
 		kept,
 		workflows,
 		lines,
+		fields,
 		/** The link as it is from now on; a new one with `fresh`. */
 		becomes(state: Link['state'], { fresh = false } = {}) {
 			if (fresh || generation === 0) generation += 1;
@@ -62,7 +67,7 @@ function given({ silenceLimitMs = 60_000, newestAt = null as string | null, wasS
 			supervision = { ...before, current: { generation, registration: REGISTRATION, state } as unknown as Link };
 			connectivity.follow(before, supervision);
 		},
-		hear: () => connectivity.heard(generation),
+		hear: (of = generation) => connectivity.heard(of),
 		lineEnds: (inboundSilenceMs: number, { isLeaving = false, saidGoodbye = false, sleptMs = 0 } = {}) =>
 			connectivity.lineEnded(
 				generation - (isLeaving ? 1 : 0),
@@ -172,6 +177,18 @@ describe('a gap', () => {
 		expect(workflows).toEqual(['check-in', 'check-in']);
 	});
 
+	test('is not made shorter by what comes on the line that another has replaced', () => {
+		const { clock, gaps, becomes, hear } = given();
+		becomes(ONLINE);
+		becomes(ONLINE, { fresh: true });
+		clock.advance(590_000);
+		hear(1);
+		clock.advance(10_000);
+		becomes(WAITING);
+		becomes(ONLINE);
+		expect(gaps.slice(1)).toEqual([{ from: at(540), to: at(600) }]);
+	});
+
 	test('of a new line that ends before the device was online with it begins when it was last heard', () => {
 		const { clock, gaps, becomes, connectivity } = given();
 		becomes(ONLINE);
@@ -198,7 +215,7 @@ describe('a gap', () => {
 
 describe('the log', () => {
 	test('has one line for an outage, one more when a person is needed, and one when it is over', () => {
-		const { clock, lines, becomes, connectivity } = given();
+		const { clock, lines, fields, becomes, connectivity } = given();
 		becomes(ONLINE);
 		for (let tries = 0; tries < 3; tries += 1) becomes(WAITING);
 		for (let tries = 0; tries < 2; tries += 1) becomes(BLOCKED);
@@ -211,6 +228,9 @@ describe('the log', () => {
 			expect.stringMatching(/^still offline, and a person is needed: The key is refused\. ./),
 			'online again after 2 min',
 		]);
+		const where = { workflowId: 'check-in', host: 'id.example' };
+		const codes = ['connection-lost', 'credential-refused'].map((code) => ({ code, ...where }));
+		expect(fields).toEqual([where, ...codes, where]);
 		expect(connectivity.facts).toMatchObject({ reconnects: 1, offlineSinceMs: null, hasBeenOnline: true });
 	});
 
@@ -219,5 +239,40 @@ describe('the log', () => {
 		becomes({ name: 'connecting' } as unknown as Link['state']);
 		becomes(WAITING);
 		expect(lines).toEqual(['not online yet: The connection was cut.']);
+	});
+
+	test('has one line for moves that are asked for too fast, and another once one of them was made', () => {
+		const { lines, connectivity } = given();
+		const tooOften = {
+			name: 'waiting',
+			failure: failure('registering-too-often', 'Too often.'),
+		} as unknown as Link['state'];
+		const link = (generation: number, state: Link['state']) =>
+			({ generation, registration: REGISTRATION, state }) as unknown as Link;
+		let before = { current: null, next: null } as Supervision;
+		const become = (current: Link, next: Link | null) => {
+			const after = { ...before, current, next };
+			connectivity.follow(before, after);
+			before = after;
+		};
+		become(link(1, ONLINE), null);
+		for (const generation of [2, 3]) become(link(1, ONLINE), link(generation, tooOften));
+		become(link(3, ONLINE), null);
+		for (const generation of [4, 5]) become(link(3, ONLINE), link(generation, tooOften));
+		expect(lines).toEqual([
+			'online',
+			'registering again does not succeed: Too often.',
+			'moved over without being offline',
+			'registering again does not succeed: Too often.',
+		]);
+	});
+
+	test('begins anew with another pairing', () => {
+		const { lines, becomes, connectivity } = given();
+		becomes(ONLINE);
+		becomes(WAITING);
+		connectivity.forget();
+		becomes(WAITING);
+		expect(lines.slice(1)).toEqual(['offline: The connection was cut.', 'not online yet: The connection was cut.']);
 	});
 });

@@ -112,11 +112,12 @@ describe('a fresh device', () => {
 		await put('/root/serial', `${SERIAL}\n`, '400');
 		await put('/etc/systemd/system/idv-agent.service.d/50-haste.conf', HASTE);
 		await install(packages[0]);
-		expect(await show('ActiveState', 'SubState', 'StatusText', 'NRestarts')).toEqual([
+		expect(await show('ActiveState', 'SubState', 'StatusText', 'NRestarts', 'NotifyAccess')).toEqual([
 			'active',
 			'running',
 			'Not paired: scan a pairing code, or run idv-agent pair.',
 			'0',
+			'main',
 		]);
 		expect(await device.must('systemctl is-enabled idv-agent.service idv-agent-settings.path')).toBe(
 			'enabled\nenabled\n',
@@ -182,6 +183,14 @@ describe('a fresh device', () => {
 		expect(await online).toMatchObject({ deviceId: SERIAL, workflowId: 'document-check' });
 		expect((await status()).state).toBe('online');
 		expect(await show('StatusText')).toEqual([`Online with 127.0.0.1:${PORT}, workflow document-check.`]);
+	});
+
+	test('flushes events with at most eight threads', async () => {
+		service.notify({ type: 'session.started', id: 'flushed' });
+		await device.must('timeout 10 sh -c "until idv-agent events --json | grep -q flushed; do sleep 0.1; done"');
+		expect(
+			Number(await device.must('ls /proc/$(systemctl show --property=MainPID --value idv-agent)/task | wc -l')),
+		).toBeLessThanOrEqual(8);
 	});
 
 	test('is seen by its doctor as its own user sees it, with the settings and the hardening of its unit', async () => {

@@ -8,17 +8,19 @@ import { simulatedDisk } from './machine-edges.ts';
 export * from 'node:fs';
 
 export const existsSync = (path: string) => simulatedDisk().files.has(path) || simulatedDisk().directories.has(path);
+const fault = (code: string, path: string) => Object.assign(new Error(`${code}: ${path}`), { code });
 /** Open files by their descriptors; a process that is gone leaves its own behind. */
 const open = new Map<number, string>();
 let descriptors = 1000;
 /** Opens to append or to read; a directory too. */
 /** How far each descriptor has read. */
 const readTo = new Map<number, number>();
-export function openSync(path: string, flags: string | number = 'r'): number {
+export function openSync(path: string, flags: string | number = 'r', mode = 0o600): number {
 	const disk = simulatedDisk();
+	if (flags === 'wx' && existsSync(path)) throw fault('EEXIST', path);
 	if (!existsSync(path)) {
 		if (typeof flags === 'number' || flags === 'r') disk.find(path);
-		disk.create(path);
+		disk.create(path, mode);
 	}
 	descriptors += 1;
 	open.set(descriptors, path);
@@ -53,8 +55,9 @@ export function fsync(descriptor: number, callback: (error: Error | null) => voi
 }
 export const readFileSync = (path: string, encoding: BufferEncoding) =>
 	simulatedDisk().find(path).bytes.toString(encoding);
-export function writeFileSync(path: string, content: string): void {
+export function writeFileSync(file: string | number, content: string | Buffer): void {
 	const disk = simulatedDisk();
+	const path = typeof file === 'number' ? (open.get(file) ?? '') : file;
 	const node = disk.files.get(path) ?? disk.create(path);
 	disk.write(path, node, Buffer.from(content), 0);
 }
@@ -69,6 +72,12 @@ export function renameSync(from: string, to: string): void {
 		[from, undefined],
 	]);
 }
+export function linkSync(from: string, to: string): void {
+	const disk = simulatedDisk();
+	if (disk.files.has(to)) throw fault('EEXIST', to);
+	disk.rename([[to, disk.find(from)]]);
+}
+export const unlinkSync = (path: string) => simulatedDisk().remove(path);
 export function rmSync(path: string, { force = false } = {}): void {
 	if (!force || simulatedDisk().files.has(path)) simulatedDisk().remove(path);
 }
@@ -101,6 +110,7 @@ export function mkdirSync(path: string): void {
 export function fchmodSync(descriptor: number, mode: number): void {
 	nodeOf(descriptor).mode = mode;
 }
+export const fchownSync = () => {};
 export const accessSync = (path: string) => void statOf(path);
 export function truncateSync(path: string, length = 0): void {
 	const node = simulatedDisk().find(path);
@@ -121,6 +131,8 @@ export default {
 	writeFileSync,
 	readdirSync,
 	renameSync,
+	linkSync,
+	unlinkSync,
 	rmSync,
 	statSync,
 	lstatSync,
@@ -129,6 +141,7 @@ export default {
 	realpathSync,
 	mkdirSync,
 	fchmodSync,
+	fchownSync,
 	accessSync,
 	truncateSync,
 	promises: promises.default,
