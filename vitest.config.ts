@@ -23,5 +23,6 @@ export default defineConfig({
 		include: FILES,
 		testTimeout: 90_000,
 		hookTimeout: 90_000,
+		expect: { poll: { timeout: 30_000 } },
 	},
 });

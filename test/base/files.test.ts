@@ -196,17 +196,10 @@ describe('a write', () => {
 		expect(fsSync.readFileSync(at('file'), 'utf8')).toBe('old');
 	});
 
-	/** What every open file of this process does. */
-	async function openFiles(): Promise<FileHandle> {
-		const probe = await fs.open(directory);
-		await probe.close();
-		return Object.getPrototypeOf(probe) as FileHandle;
-	}
-
 	test('that the disk does not take for certain is none', async () => {
 		await writeDurably(at('file'), 'old');
 		const broken = Object.assign(new Error(), { code: 'EIO' });
-		vi.spyOn(await openFiles(), 'sync').mockRejectedValueOnce(broken);
+		vi.spyOn(fsSync, 'fsync').mockImplementationOnce((_descriptor, done) => done(broken));
 		await expect(writeDurably(at('file'), 'new')).rejects.toBe(broken);
 		expect(fsSync.readdirSync(directory)).toEqual(['file']);
 		expect(fsSync.readFileSync(at('file'), 'utf8')).toBe('old');
@@ -215,27 +208,27 @@ describe('a write', () => {
 	test('of a state is tried out with twice its size, 8 KiB at least', async () => {
 		const store = await openStateStore(directory);
 		const sizes: number[] = [];
-		const handles = await openFiles();
-		const { writeFile } = handles;
-		vi.spyOn(handles, 'writeFile').mockImplementation(function (this: FileHandle, data) {
-			sizes.push((data as Buffer).length);
-			return writeFile.call(this, data);
+		const { fsync } = fsSync;
+		vi.spyOn(fsSync, 'fsync').mockImplementation((descriptor, done) => {
+			const stat = fsSync.fstatSync(descriptor);
+			if (stat.isFile()) sizes.push(stat.size);
+			fsync(descriptor, done);
 		});
 		await store.probe();
 		await store.save({ ...EMPTY_STATE, confirmedOrigins: [`https://${'x'.repeat(20_000)}.example`] });
 		await store.probe();
-		expect(sizes).toEqual([8192, fsSync.statSync(at('state.json')).size, 2 * fsSync.statSync(at('state.json')).size]);
+		const { size } = fsSync.statSync(at('state.json'));
+		expect(sizes).toEqual([8192, size, 2 * size]);
 		await store.close();
 	});
 
 	test('of which the disk has stored a part only is none', async () => {
 		await writeDurably(at('file'), 'old');
-		const handles = await openFiles();
-		const { stat } = handles;
-		vi.spyOn(handles, 'stat').mockImplementation(async function (this: FileHandle) {
-			await this.truncate(1);
-			return stat.call(this);
-		} as never);
+		const { fsync } = fsSync;
+		vi.spyOn(fsSync, 'fsync').mockImplementationOnce((descriptor, done) => {
+			fsSync.ftruncateSync(descriptor, 1);
+			fsync(descriptor, done);
+		});
 		await expect(writeDurably(at('file'), 'new')).rejects.toThrow('only 1 of 3 bytes were stored');
 		expect(fsSync.readdirSync(directory)).toEqual(['file']);
 		expect(fsSync.readFileSync(at('file'), 'utf8')).toBe('old');

@@ -190,7 +190,7 @@ describe('what a channel says', () => {
 			['frame', true],
 		]);
 		first.say(ended());
-		expect(await news()).toEqual([['line', registration(), LINE, true]]);
+		expect(await news()).toEqual([['line', 1, registration(), LINE, true]]);
 		second.say({ type: 'frame', frame });
 		expect((await news())[0]?.[1]).toMatchObject({ generation: 2, overlaps: false });
 	});
@@ -212,7 +212,7 @@ describe('what a channel says', () => {
 		channel.say(ended());
 		expect(clock.pending).toBe(0);
 		const [line, event] = await news();
-		expect(line).toEqual(['line', registration(), LINE, false]);
+		expect(line).toEqual(['line', 1, registration(), LINE, false]);
 		expect(event?.[2]).toMatchObject({ type: 'channelEnded', attempt: 1, failure: LOST, closeCode: null });
 	});
 

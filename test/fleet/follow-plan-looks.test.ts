@@ -1,4 +1,5 @@
 /** When a device looks at its plan, with which ETag, and what is told of it: the server is played here, time is stepped. */
+import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
 import { keepWarnings } from '../../src/base/warnings.ts';
@@ -227,6 +228,23 @@ describe('what is asked for', () => {
 		expect(device.last.request.etag).toBeNull();
 		await device.serve(plan(4), '"4"');
 		expect([device.seen.plans, device.warned]).toEqual([[5, 4], []]);
+	});
+
+	test('is all anew once the device is to forget: no floor, no ETag, and nothing that waits', async () => {
+		const device = given();
+		device.nextInMs();
+		await device.serve(plan(1));
+		device.nextInMs();
+		await device.serve(plan(2, { spreadSeconds: 86_400, defaults: { workflowId: 'boarding' } }));
+		expect(device.fleet.record()?.waiting).toMatchObject({ revision: 2 });
+		await device.fleet.forget();
+		expect(device.fleet.record()).toMatchObject({ taken: { revision: 1 }, waiting: null, floors: [], etag: null });
+	});
+
+	test('is of the address as every version has written it down, without its query', () => {
+		const { fleet } = given({ planUrl: 'https://plans.example/plan.json?key=1' });
+		const digest = createHash('sha256').update('https://plans.example/plan.json').digest('hex');
+		expect(fleet.trust()?.source).toBe(digest.slice(0, 32));
 	});
 
 	test('is the whole once more after a start, where its bytes are needed', async () => {

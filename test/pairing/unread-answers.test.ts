@@ -378,6 +378,7 @@ describe('answers of any form', () => {
 		const service = await givenService();
 		const device = await givenAgent({ home: await givenHome(), settings: {} });
 		let unread = 0;
+		let runs = 0;
 		await fc.assert(
 			fc.asyncProperty(form, async (drawn) => {
 				service.failNext(REGISTER, answerOf(drawn));
@@ -400,9 +401,11 @@ describe('answers of any form', () => {
 				expect(registrations(service).length).toBe(sent + 1);
 				await device.agent.unpair();
 				if (failure) await correct(device, null);
+				runs += 1;
 			}),
 			{ numRuns: 100, endOnFailure: true },
 		);
-		expect(unread).toBeGreaterThan(20);
+		// Nearly half of them; a busy machine ends sooner.
+		expect(unread).toBeGreaterThan(runs / 5);
 	});
 });

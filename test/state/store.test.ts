@@ -308,6 +308,16 @@ describe('damaged files', () => {
 		expect(kept[0]).toContain('2006');
 	});
 
+	test('of few damaged files none is removed', async () => {
+		await withStore((store) => store.load());
+		const older = 'state.json.corrupt-2001-01-01T00-00-00.000Z.json';
+		fs.writeFileSync(at(older), '');
+		fs.writeFileSync(at('state.json'), 'the newest');
+		await withStore((store) => store.load());
+		expect(files()).toContain(older);
+		expect(files().filter((name) => name.startsWith('state.json.corrupt-'))).toHaveLength(2);
+	});
+
 	test('a save without a load does not make a damaged file the copy', async () => {
 		await withStore(async (store) => {
 			await store.save(paired);

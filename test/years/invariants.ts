@@ -117,7 +117,7 @@ export const INVARIANTS: readonly Invariant[] = [
 		on: {
 			leased: ({ phase, workflowId, status: { workflow, sentence } }) =>
 				says(
-					phase === 'over' && workflow.live !== workflowId,
+					phase === 'over' && workflow.live !== null && workflow.live !== workflowId,
 					() => `live ${workflow.live}, asked for ${workflowId}: ${sentence}`,
 				),
 		},

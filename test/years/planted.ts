@@ -265,8 +265,8 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'files-left',
 		'few-files',
 		FILES,
-		'await fs.promises.rename(temporary, file);',
-		'await fs.promises.link(temporary, `${file}.${Math.random()}`);\n\t\tawait fs.promises.rename(temporary, file);',
+		'fs.renameSync(temporary, file);',
+		'fs.linkSync(temporary, `${file}.${Math.random()}`);\n\t\tfs.renameSync(temporary, file);',
 	),
 	one(
 		'writes-at-every-beat',
