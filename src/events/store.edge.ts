@@ -1,6 +1,6 @@
 /**
  * The durable inbox: events in an SQLite file until every named consumer has acknowledged them or they are too old or too many; in
- * memory while the disk cannot take them. Never hands an event on before it is flushed, writes nothing while nothing happens.
+ * memory while the disk cannot take them. Never reads a content, never hands an event on before it is flushed, writes nothing at rest.
  * Ids are `epoch-number`, with a new epoch for each run: a disk that loses what it has confirmed cannot bring back an id that was seen.
  * Deleted contents are overwritten or cut off the files within `cleanAfterMs`; blocks that a flash disk has put aside are out of reach.
  */
