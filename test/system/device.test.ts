@@ -125,6 +125,11 @@ describe('a fresh device', () => {
 		expect(await device.must('ls /usr/lib/idv-agent')).toMatch(/^program-[0-9a-f]{16}\.cache$/m);
 	});
 
+	test('has units of which none waits for itself: systemd would leave one of them out, another one at each boot [F432]', async () => {
+		const { text } = await device.run('systemd-analyze verify --man=no multi-user.target');
+		expect(text.split('\n').filter((line) => line.includes('ordering cycle'))).toEqual([]);
+	});
+
 	test('has the serial number that only root may read, and an exposure of at most 1.3', async () => {
 		expect((await status()).serial).toBe(SERIAL);
 		const security = await device.run('systemd-analyze security --no-pager --threshold=13 idv-agent.service');
