@@ -81,6 +81,12 @@ describe('a plan over https', () => {
 		expect(proxy.heads[0]).toMatch(/^CONNECT service\.test:\d+ /);
 	});
 
+	test('is not fetched when the proxy is not there, which the reason names', async () => {
+		const settings = { proxy: `http://127.0.0.1:${await refusedPort()}` };
+		const reason = await reasonOf(look('https://service.test/plan.json', {}, settings));
+		expect(reason).toContain("The proxy on the way to service.test can't be reached (ECONNREFUSED)");
+	});
+
 	test('is not fetched past a proxy that refuses', async () => {
 		const proxy = await connectProxy({ status: 403 });
 		const settings = { proxy: `http://127.0.0.1:${proxy.port}` };

@@ -108,6 +108,19 @@ function given(settings: Partial<typeof SETTINGS> = {}) {
 }
 
 describe('the looks', () => {
+	test('are not put off by what is judged again after a change has ended one', () => {
+		const nextLook = (isJudgedAgain: boolean) => {
+			const { now, clock, fleet, nextInMs } = given();
+			nextInMs();
+			now.fleet = { ...now.fleet, intervalSeconds: 400 };
+			fleet.reevaluate();
+			clock.advance(1000);
+			if (isJudgedAgain) fleet.reevaluate();
+			return nextInMs();
+		};
+		expect(nextLook(true)).toBe(nextLook(false));
+	});
+
 	test('begin within 10 s, and follow each other at the interval, a quarter more or less', async () => {
 		const device = given();
 		expect(device.nextInMs()).toBe(5000);
