@@ -7,7 +7,10 @@ const NOTIFY_NAME = 'notify';
 /** Constants of Linux for `socket` and `sendto`, the same on each of our architectures. */
 const AF_UNIX = 1;
 const SOCK_DGRAM_CLOEXEC = 0o2000002;
-const MSG_DONTWAIT = 0x40;
+const SOL_SOCKET = 1;
+const SO_SNDTIMEO = 21;
+/** A manager that is busy, as while it boots, has room for ten messages; what it has no room for in this time is lost, as if it were not there. */
+const SEND_WITHIN_S = 2n;
 /** The first descriptor that systemd hands over. Source: sd_listen_fds(3). */
 const FIRST_DESCRIPTOR = 3;
 /** systemd accepts 4,096 bytes in one message. Source: its NOTIFY_BUFFER_MAX. */
@@ -83,16 +86,20 @@ function datagramsTo(name: string): ((text: string) => void) | null {
 		);
 		return null;
 	}
-	const { socket, sendto } = ffi.dlopen(null, {
+	const { socket, setsockopt, sendto } = ffi.dlopen(null, {
 		socket: { arguments: ['i32', 'i32', 'i32'], return: 'i32' },
+		setsockopt: { arguments: ['i32', 'i32', 'i32', 'buffer', 'u32'], return: 'i32' },
 		sendto: { arguments: ['i32', 'buffer', 'u64', 'i32', 'buffer', 'u32'], return: 'i64' },
 	}).functions;
 	const address = Buffer.from(`\0\0${name.replace(/^@/, '\0')}`);
 	address.writeUInt16LE(AF_UNIX);
 	const open = socket(AF_UNIX, SOCK_DGRAM_CLOEXEC, 0);
+	const within = Buffer.alloc(16);
+	within.writeBigInt64LE(SEND_WITHIN_S);
+	setsockopt(open, SOL_SOCKET, SO_SNDTIMEO, within, within.length);
 	return (text) => {
 		const bytes = Buffer.from(text);
-		sendto(open, bytes, BigInt(bytes.length), MSG_DONTWAIT, address, address.length);
+		sendto(open, bytes, BigInt(bytes.length), 0, address, address.length);
 	};
 }
 

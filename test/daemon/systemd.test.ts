@@ -1,10 +1,10 @@
 import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { connectSystemd, findHandedOver } from '../../src/daemon/systemd.edge.ts';
 
 const MODULE = fileURLToPath(new URL('../../src/daemon/systemd.edge.ts', import.meta.url));
@@ -167,6 +167,7 @@ import json, socket, struct, sys
 manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 manager.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 manager.bind(sys.argv[1].replace('@', chr(0)))
+manager.settimeout(10)
 print('listens', flush=True)
 text = ''
 while text != 'STOPPING=1':
@@ -176,7 +177,7 @@ while text != 'STOPPING=1':
 `;
 
 describe('where systemd hands no descriptor over', () => {
-	const talk = (flags: readonly string[], address: string, more = '') => {
+	const talk = (flags: readonly string[], address: string, more = '', onComplaint = () => {}) => {
 		const program = `
 			import { connectSystemd } from ${JSON.stringify(MODULE)};
 			const systemd = connectSystemd();
@@ -192,6 +193,7 @@ describe('where systemd hands no descriptor over', () => {
 		let complaint = '';
 		service.stderr.on('data', (chunk) => {
 			complaint += chunk;
+			onComplaint();
 		});
 		return new Promise<{ pid?: number; status: number | null; complaint: string }>((resolve) =>
 			service.on('close', (status) => resolve({ ...(service.pid ? { pid: service.pid } : {}), status, complaint })),
@@ -222,16 +224,33 @@ describe('where systemd hands no descriptor over', () => {
 		expect(await talk([], join(directory, 'x'.repeat(200)))).toMatchObject({ status: 0, complaint: '' });
 	});
 
-	test('a manager that has stopped reading holds nothing up', async () => {
-		const address = join(directory, 'full');
-		const manager = spawn('python3', ['-c', MANAGER.replace("!= 'STOPPING=1'", '== sys.stdin.read()'), address], {
+	/** Does not read before it is told; so many messages are more than the system keeps for it. */
+	const givenBusyManager = async (name: string) => {
+		const address = join(directory, name);
+		const manager = spawn('python3', ['-c', MANAGER.replace("text = ''", 'text = sys.stdin.read()'), address], {
 			stdio: ['pipe', 'pipe', 'inherit'],
 		});
-		expect((await createInterface(manager.stdout)[Symbol.asyncIterator]().next()).value).toBe('listens');
-		expect(await talk([], address, 'for (let n = 0; n < 5000; n += 1) systemd.reloading();')).toMatchObject({
-			status: 0,
-		});
-		manager.kill();
+		onTestFinished(() => void manager.kill());
+		const lines = createInterface(manager.stdout)[Symbol.asyncIterator]();
+		expect((await lines.next()).value).toBe('listens');
+		const room = Number(readFileSync('/proc/sys/net/unix/max_dgram_qlen', 'utf8'));
+		return { address, manager, lines, tooMany: `for (let n = 0; n < ${room}; n += 1) systemd.status('Online ' + n);` };
+	};
+
+	test('a manager that is busy for a moment gets every message', async () => {
+		const { address, manager, lines, tooMany } = await givenBusyManager('busy');
+		const said = talk([], address, `process.stderr.write('.'); ${tooMany}`, () => manager.stdin.end());
+		const heard: string[] = [];
+		for await (const line of lines) heard.push(JSON.parse(line)[1]);
+		const count = Number(/n < (\d+)/.exec(tooMany)?.[1]);
+		const sentences = Array.from({ length: count }, (_, n) => `STATUS=Online ${n}`);
+		expect(heard.slice(2)).toEqual([...sentences, 'STOPPING=1']);
+		expect(await said).toMatchObject({ status: 0 });
+	});
+
+	test('a manager that has stopped reading does not keep the service', async () => {
+		const { address, tooMany } = await givenBusyManager('full');
+		expect(await talk([], address, tooMany)).toMatchObject({ status: 0 });
 	});
 
 	test('a Node that cannot send says what is needed', async () => {
