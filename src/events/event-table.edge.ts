@@ -16,7 +16,7 @@ import type { Change, KeptEvent, Position } from './transaction.ts';
 export const IN_MEMORY = ':memory:';
 
 /** So much waits in the tail at most, in bytes. */
-const MAX_TAIL_BYTES = 1024 * 1024;
+const MAX_TAIL_BYTES = 64 * 1024;
 /** The database's log grows to this, in bytes, before it is moved into the database. */
 const MAX_LOG_BYTES = 8 * 1024 * 1024;
 /** Numbers of deleted events go so many at a time: each time is a page. */

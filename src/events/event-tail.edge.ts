@@ -45,8 +45,8 @@ export function openEventTail(databaseFile: string) {
 		/** Adds what one transaction will do. @param flushes whether it has to survive a power cut from then on. */
 		*append(changes: Line, flushes: boolean): Flushes {
 			const to = active;
-			const text = Buffer.from(JSON.stringify([turns, ...changes]));
-			const line = Buffer.concat([Buffer.from(`${crc32(text).toString(16)} `), text, Buffer.from('\n')]);
+			const text = JSON.stringify([turns, ...changes]);
+			const line = Buffer.from(`${crc32(text).toString(16)} ${text}\n`);
 			const isNew = to.open === null;
 			const into = to.open ?? openSync(to.file, 'a', 0o600);
 			to.open = into;
