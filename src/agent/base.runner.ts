@@ -79,7 +79,7 @@ export function openBase(options: AgentOptions) {
 		publish();
 	};
 	events.subscribe(() => {
-		if (cancelShow) return;
+		if (cancelShow || stopped) return;
 		const waitMs = shownAtMs + SHOW_EVENTS_MS - clock.monotonicMs();
 		if (waitMs <= 0) show();
 		else cancelShow = clock.schedule(waitMs, show);
