@@ -175,7 +175,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		cancelFlush = null;
 		if (isStoring) return;
 		const on = grouped < asked ? ready(true) : eventTable;
-		if (on && !settling.isBusy && (isCleanDue() || on.isSettleDue)) settle(on);
+		if (on && !settling.isBusy && (isCleanDue() || on.isSettleDue(grouped === asked))) settle(on);
 		if (isStoring || eventTable?.isCommitting) return;
 		if (grouped < asked) storeGroup();
 		else plan();
