@@ -128,13 +128,13 @@ export function openEventTable(file: string) {
 			holdsContents ||= changes.some(([name, added]) => name === 'add' && added.entry !== null);
 			recent.clear(moves);
 			shiftedByMs = 0;
-			tail?.turn();
+			tail?.turn(cleans);
 		} finally {
 			isCommitting = false;
 		}
 		if (!isCommitFlushed) yield log;
 		isCommitFlushed = true;
-		tail?.empty();
+		tail?.empty(cleans);
 		const isLong = onDisk && fstatSync(log).size > MAX_LOG_BYTES;
 		if (!onDisk || !(isLong || (cleans && holdsContents))) return;
 		// The log is whole on the disk before a page of the database is written, the database before the log is cut, and the cut
