@@ -74,7 +74,7 @@ export function openEventTail(databaseFile: string) {
 			const lines = files.flatMap((each) => [...linesOf(each)]);
 			return lines.sort(([one], [another]) => one - another).map(([, ...changes]) => changes);
 		},
-		/** What comes from now on goes to the other file, over what is left there of its turn before. @param cleans whether that is cut off. */
+		/** Lines go to the other file from now on, over those of its turn before. @param cleans whether these are cut off. */
 		turn(cleans: boolean): void {
 			[active, other] = [other, active];
 			turns += 1;
