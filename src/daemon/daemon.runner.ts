@@ -181,7 +181,10 @@ export async function startDaemon(options: DaemonOptions) {
 		closers.push(() => scanning.close());
 		const onFault = (error: unknown) => log.error(`fault in the local interface: ${toFailure(error).message}`);
 		const forward = createForwarder({
-			network: { dispatcher: () => runtime.network.dispatcher(), viaProxy: (url) => runtime.network.viaProxy(url) },
+			network: {
+				requestAgent: (url) => runtime.network.requestAgent(url),
+				viaProxy: (url) => runtime.network.viaProxy(url),
+			},
 			target: agent.access,
 			allow: () => settings().forward.allow,
 			headers: () => settings().forward.headers,
@@ -271,7 +274,6 @@ export async function startDaemon(options: DaemonOptions) {
 		// A device that waits for its code has time to load what a pairing needs, and all others never load it.
 		if (agent.status().state === 'unpaired')
 			setImmediate(() => {
-				void runtime.network.dispatcher();
 				for (const schema of [pairRequestSchema, deviceStateSchema]) schema.safeParse(null);
 			}).unref();
 

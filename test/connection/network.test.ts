@@ -7,10 +7,12 @@ import { createServer as createHttpsServer, Agent as HttpsAgent, request as http
 import { getDefaultAutoSelectFamilyAttemptTimeout, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { createSecureContext } from 'node:tls';
 import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
+import { ask } from '../../src/connection/ask.edge.ts';
 import {
 	addAuthorities,
 	createNetwork,
@@ -34,10 +36,9 @@ async function fileWith(text: string): Promise<string> {
 }
 
 async function get(made: Network, url: string): Promise<{ status: number; text: string }> {
-	const dispatcher = await made.dispatcher();
-	const { origin, pathname } = new URL(url);
-	const { statusCode, body } = await dispatcher.request({ origin, path: pathname, method: 'GET', reset: true });
-	return { status: statusCode, text: await body.text() };
+	const { signal } = new AbortController();
+	const answer = await ask(made, { method: 'GET', url: new URL(url), headers: {}, body: null, idleMs: 5000, signal });
+	return { status: answer.statusCode ?? 0, text: await text(answer) };
 }
 
 describe('which way is taken', () => {
@@ -181,11 +182,14 @@ describe('requests', () => {
 		const port = await listen(createHttpsServer(identity('server'), (_request, response) => response.end('hello')));
 		// A process of its own: what is usual is read once, and the server's authority is to be among it.
 		const asks = `
+			import { text } from 'node:stream/consumers';
 			import { createNetwork } from ${JSON.stringify(resolve(import.meta.dirname, '../../src/connection/network.edge.ts'))};
+			import { ask } from ${JSON.stringify(resolve(import.meta.dirname, '../../src/connection/ask.edge.ts'))};
 			const network = await createNetwork(${JSON.stringify(settings)}, {});
-			const dispatcher = await network.dispatcher();
-			const asked = dispatcher.request({ origin: 'https://localhost:${port}', path: '/', method: 'GET' });
-			process.stdout.write(await asked.then(({ body }) => body.text(), ({ message }) => message));
+			const url = new URL('https://localhost:${port}/');
+			const { signal } = new AbortController();
+			const asked = ask(network, { method: 'GET', url, headers: {}, body: null, idleMs: 5000, signal });
+			process.stdout.write(await asked.then(text, ({ message }) => message));
 			await network.close();`;
 		const env = { ...process.env, ...more };
 		const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', asks], { env });
@@ -287,9 +291,14 @@ describe('requests', () => {
 		expect(heads).toEqual([]);
 	});
 
-	test('share one dispatcher', async () => {
+	test('of one way share an agent, which keeps no connection', async () => {
 		const made = await network();
-		expect(await made.dispatcher()).toBe(await made.dispatcher());
+		const [agent, again] = [
+			made.requestAgent(new URL('https://a.test/')),
+			made.requestAgent(new URL('https://b.test/')),
+		];
+		expect(again).toBe(agent);
+		expect((agent as HttpsAgent).options.keepAlive).toBe(false);
 	});
 });
 
@@ -308,22 +317,6 @@ describe('the plain case', () => {
 	test('gives addresses of a host enough time', async () => {
 		await network();
 		expect(getDefaultAutoSelectFamilyAttemptTimeout()).toBe(3000);
-	});
-
-	test('does not load undici before a request is made', async () => {
-		const module = JSON.stringify(new URL('../../src/connection/network.edge.ts', import.meta.url).href);
-		const program = `
-			import { createRequire } from 'node:module';
-			const { createNetwork } = await import(${module});
-			const loaded = () => Object.keys(createRequire(import.meta.url).cache).some((path) => path.includes('undici'));
-			const network = await createNetwork({}, {});
-			const before = loaded();
-			await network.dispatcher();
-			await network.close();
-			console.log(JSON.stringify([before, loaded()]));
-		`;
-		const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program]);
-		expect(JSON.parse(stdout)).toEqual([false, true]);
 	});
 });
 

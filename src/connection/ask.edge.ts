@@ -1,0 +1,80 @@
+/** One request over HTTP, and the head of its answer: tried once, within bounds. Follows no redirect and keeps no connection. */
+import { type IncomingMessage, request as requestHttp } from 'node:http';
+import { request as requestHttps } from 'node:https';
+import type { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { CONNECT_MS, type Network } from './network.edge.ts';
+
+export type RequestNetwork = Pick<Network, 'requestAgent' | 'viaProxy'>;
+
+export interface Asked {
+	readonly method: string;
+	/** http or https. */
+	readonly url: URL;
+	readonly headers: Readonly<Record<string, string | string[]>>;
+	/** A stream has its length or `transfer-encoding` among the headers. */
+	readonly body: string | Readable | null;
+	/** Longest silence on the connection once it stands, in milliseconds; before, it has 10 s. */
+	readonly idleMs: number;
+	/** Ends the request, and the reading of its answer, whatever they have come to. */
+	readonly signal: AbortSignal;
+	/** Called before the first byte is written, on a connection that stands. */
+	readonly onWrite?: () => void;
+}
+
+/** @throws the error of the connection, of `body` or of `signal`, for `classifyNetworkError`; so does the reading of the answer. */
+export function ask(network: RequestNetwork, asked: Asked): Promise<IncomingMessage> {
+	const { method, url, headers, body, idleMs, signal, onWrite = () => {} } = asked;
+	const isSecure = url.protocol === 'https:';
+	return new Promise((resolve, reject) => {
+		let answer: IncomingMessage | null = null;
+		const end = (why: Error) => {
+			clearTimeout(connecting);
+			reject(why);
+			answer?.destroy(why);
+			request.destroy(why);
+		};
+		const request = (isSecure ? requestHttps : requestHttp)(url, {
+			...{ method, headers },
+			agent: network.requestAgent(url),
+			// Or NODE_TLS_REJECT_UNAUTHORIZED would decide.
+			rejectUnauthorized: true,
+			// A server that speaks HTTP/2 only refuses this in the handshake.
+			...(isSecure && { ALPNProtocols: ['http/1.1'] }),
+			joinDuplicateHeaders: true,
+			timeout: CONNECT_MS,
+		});
+		const connecting = setTimeout(
+			() => end(Object.assign(new Error('No connection in time.'), { code: 'ETIMEDOUT' })),
+			CONNECT_MS,
+		);
+		const abort = () => end(signal.reason);
+		const begin = () => {
+			clearTimeout(connecting);
+			// It may have been given up while it waited for its connection.
+			if (request.destroyed) return;
+			request.setTimeout(idleMs, () => end(new DOMException('The answer stopped.', 'TimeoutError')));
+			onWrite();
+			if (body === null || typeof body === 'string') request.end(body ?? undefined);
+			else pipeline(body, request).catch(reject);
+		};
+		request.once('socket', (socket) => {
+			if (isSecure) socket.once('secureConnect', begin);
+			else if (socket.connecting) socket.once('connect', begin);
+			else begin();
+		});
+		request.on('error', reject);
+		request.once('response', (response) => {
+			answer = response;
+			// One that is not read any more may still fail.
+			response.on('error', () => {});
+			resolve(response);
+		});
+		request.once('close', () => {
+			clearTimeout(connecting);
+			signal.removeEventListener('abort', abort);
+		});
+		signal.addEventListener('abort', abort);
+		if (signal.aborted) abort();
+	});
+}
