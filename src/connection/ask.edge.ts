@@ -1,11 +1,11 @@
 /** One request over HTTP, and the head of its answer: tried once, within bounds. Follows no redirect and keeps no connection. */
-import { type IncomingMessage, request as requestHttp } from 'node:http';
+import { type Agent, type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { CONNECT_MS, type Network } from './network.edge.ts';
 
-export type RequestNetwork = Pick<Network, 'requestAgent' | 'viaProxy'>;
+/** How long the connection to a host or to a proxy may take, TLS included, in milliseconds. */
+export const CONNECT_MS = 10_000;
 
 export interface Asked {
 	readonly method: string;
@@ -22,8 +22,19 @@ export interface Asked {
 	readonly onWrite?: () => void;
 }
 
-/** @throws the error of the connection, of `body` or of `signal`, for `classifyNetworkError`; so does the reading of the answer. */
-export function ask(network: RequestNetwork, asked: Asked): Promise<IncomingMessage> {
+/** The part of the network that requests go through. */
+export interface RequestNetwork {
+	/**
+	 * Asks once, and resolves with the head of the answer.
+	 * @throws the error of the connection, of `body` or of `signal`, for `classifyNetworkError`; so does the reading of the answer.
+	 */
+	ask(asked: Asked): Promise<IncomingMessage>;
+	/** Whether a proxy stands between this device and the URL. */
+	viaProxy(url: URL): boolean;
+}
+
+/** As {@link RequestNetwork.ask}. @param agent makes the connection. */
+export function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> {
 	const { method, url, headers, body, idleMs, signal, onWrite = () => {} } = asked;
 	const isSecure = url.protocol === 'https:';
 	return new Promise((resolve, reject) => {
@@ -35,8 +46,7 @@ export function ask(network: RequestNetwork, asked: Asked): Promise<IncomingMess
 			request.destroy(why);
 		};
 		const request = (isSecure ? requestHttps : requestHttp)(url, {
-			...{ method, headers },
-			agent: network.requestAgent(url),
+			...{ method, headers, agent },
 			// Or NODE_TLS_REJECT_UNAUTHORIZED would decide.
 			rejectUnauthorized: true,
 			// A server that speaks HTTP/2 only refuses this in the handshake.

@@ -2,7 +2,7 @@
 import type { IncomingMessage } from 'node:http';
 import { type Failure, failure } from '../base/errors.ts';
 import { cleanText } from '../protocol/problem.ts';
-import { ask, type RequestNetwork } from './ask.edge.ts';
+import type { RequestNetwork } from './ask.edge.ts';
 import { classifyNetworkError } from './classify-network-error.ts';
 
 /** Longest silence before and inside an answer; the deadline ends an answer that drips. */
@@ -43,7 +43,7 @@ export async function exchangeOverNetwork(network: RequestNetwork, request: Exch
 	let written = false;
 	let answer: IncomingMessage;
 	try {
-		answer = await ask(network, {
+		answer = await network.ask({
 			...{ method, url, headers, signal },
 			body: body ?? null,
 			idleMs: IDLE_MS,

@@ -10,10 +10,9 @@ import { BlockList, isIP, type Socket, setDefaultAutoSelectFamilyAttemptTimeout 
 import { createSecureContext, getCACertificates, type SecureContext } from 'node:tls';
 import { AgentError } from '../base/errors.ts';
 import { isLoopback } from '../protocol/endpoints.ts';
+import { ask, CONNECT_MS, type RequestNetwork } from './ask.edge.ts';
 import { type Inspection, inspect, type Reach, reach } from './inspect.edge.ts';
 
-/** How long the connection to a host or to a proxy may take, TLS included, in milliseconds. */
-export const CONNECT_MS = 10_000;
 /** How long one address of a host is tried before the next: Node's own 250 ms gives up on slow lines. */
 const FAMILY_ATTEMPT_MS = 3000;
 /** When a kept connection is silent, the kernel asks so often whether it lives: Node's own second would be traffic all day. */
@@ -32,16 +31,12 @@ export interface NetworkSettings {
 	readonly clientKeyFile?: string | undefined;
 }
 
-export interface Network {
+export interface Network extends RequestNetwork {
 	/**
 	 * What `ws` connects with; `undefined` where it needs nothing of its own.
 	 * @param keepAlive whether it keeps a connection between two requests; default `false`.
 	 */
 	channelAgent(url: URL, keepAlive?: boolean): HttpAgent | undefined;
-	/** What a request of http or https is sent with, each on a connection of its own. */
-	requestAgent(url: URL): HttpAgent;
-	/** Whether a proxy stands between this device and the URL. */
-	viaProxy(url: URL): boolean;
 	/** The proxy on the way to the URL, with its user and password: a secret. `null` for the direct way. */
 	proxyFor(url: URL): string | null;
 	/** Connects to the proxy on the way to the URL, or to its host, and closes. For diagnosis. */
@@ -81,14 +76,13 @@ export async function createNetwork(
 			const isPlain = proxyFor(url) === null && (!usesTls(url) || tls === null);
 			return isPlain ? undefined : agentFor(url, keepAlive);
 		},
-		requestAgent: (url) => agentFor(url),
+		ask: (asked) => ask(agentFor(asked.url), asked),
 		viaProxy: (url) => proxyFor(url) !== null,
 		proxyFor,
 		reach: (url, limitMs) => reach(new URL(proxyFor(url) ?? url), limitMs),
 		inspect(url, limitMs) {
-			const proxy = proxyFor(url);
-			const agent = createAgent(usesTls(url), proxy, tls, { acceptsAll: true });
-			return inspect(url, { agent, viaProxy: proxy !== null, limitMs });
+			const agent = createAgent(usesTls(url), proxyFor(url), tls, { acceptsAll: true });
+			return inspect(url, agent, limitMs);
 		},
 		async close() {
 			for (const agent of agents.values()) agent.destroy();
@@ -139,7 +133,7 @@ function leadThroughTunnel(agent: HttpAgent, proxy: URL, isSecure: boolean): voi
 			timeout: Math.min((options.timeout ?? CONNECT_MS) + 100, CONNECT_MS),
 		});
 		const fail = (told: object) => done(noTunnel(told), null as unknown as Socket);
-		asked.once('timeout', () => asked.destroy(noTunnel({ code: 'ETIMEDOUT' })));
+		asked.once('timeout', () => asked.destroy(asked.socket?.connecting ? noTunnel({ code: 'ETIMEDOUT' }) : undefined));
 		asked.once('error', (cause) => fail({ cause }));
 		asked.once('connect', ({ statusCode }, socket: Socket) => {
 			if (statusCode === 200) {

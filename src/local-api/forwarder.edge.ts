@@ -6,7 +6,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { AgentError, asError } from '../base/errors.ts';
-import { ask, type RequestNetwork } from '../connection/ask.edge.ts';
+import type { RequestNetwork } from '../connection/ask.edge.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { formatAuthorization } from '../protocol/authorization.ts';
 import { decideForward, headersToCaller, headersToService, localLocation } from './forward-rules.ts';
@@ -146,7 +146,7 @@ async function exchange(
 		if (Number(length ?? 0) > limits.requestBytes) throw tooLargeRequest();
 		// An early end must not cut the connection on which the caller gets the reason.
 		const chunks = request.iterator({ destroyOnReturn: false });
-		return ask(network, {
+		return network.ask({
 			...{ url, method, signal, idleMs: limits.idleMs },
 			headers: {
 				...headersToService(request.headers, more),

@@ -12,7 +12,6 @@ import { createSecureContext } from 'node:tls';
 import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
-import { ask } from '../../src/connection/ask.edge.ts';
 import {
 	addAuthorities,
 	createNetwork,
@@ -37,7 +36,7 @@ async function fileWith(text: string): Promise<string> {
 
 async function get(made: Network, url: string): Promise<{ status: number; text: string }> {
 	const { signal } = new AbortController();
-	const answer = await ask(made, { method: 'GET', url: new URL(url), headers: {}, body: null, idleMs: 5000, signal });
+	const answer = await made.ask({ method: 'GET', url: new URL(url), headers: {}, body: null, idleMs: 5000, signal });
 	return { status: answer.statusCode ?? 0, text: await text(answer) };
 }
 
@@ -184,11 +183,10 @@ describe('requests', () => {
 		const asks = `
 			import { text } from 'node:stream/consumers';
 			import { createNetwork } from ${JSON.stringify(resolve(import.meta.dirname, '../../src/connection/network.edge.ts'))};
-			import { ask } from ${JSON.stringify(resolve(import.meta.dirname, '../../src/connection/ask.edge.ts'))};
 			const network = await createNetwork(${JSON.stringify(settings)}, {});
 			const url = new URL('https://localhost:${port}/');
 			const { signal } = new AbortController();
-			const asked = ask(network, { method: 'GET', url, headers: {}, body: null, idleMs: 5000, signal });
+			const asked = network.ask({ method: 'GET', url, headers: {}, body: null, idleMs: 5000, signal });
 			process.stdout.write(await asked.then(text, ({ message }) => message));
 			await network.close();`;
 		const env = { ...process.env, ...more };
@@ -290,16 +288,6 @@ describe('requests', () => {
 		await expect(get(made, 'https://service.test/')).rejects.toThrow();
 		expect(heads).toEqual([]);
 	});
-
-	test('of one way share an agent, which keeps no connection', async () => {
-		const made = await network();
-		const [agent, again] = [
-			made.requestAgent(new URL('https://a.test/')),
-			made.requestAgent(new URL('https://b.test/')),
-		];
-		expect(again).toBe(agent);
-		expect((agent as HttpsAgent).options.keepAlive).toBe(false);
-	});
 });
 
 describe('the plain case', () => {
@@ -369,6 +357,17 @@ describe('closing ends what is still open:', () => {
 		await made.close();
 		await expect(answer).rejects.toThrow();
 		await left;
+	});
+
+	test.each(['http', 'https'])('a tunnel that a proxy does not make, for %s', async (scheme) => {
+		const proxy = await connectProxy({ behaviour: 'hang' });
+		const made = await network({ proxy: `http://127.0.0.1:${proxy.port}` });
+		const answer = get(made, `${scheme}://service.test/`);
+		answer.catch(() => {});
+		await proxy.asked;
+		await made.close();
+		await expect(answer).rejects.toThrow();
+		await proxy.abandoned;
 	});
 
 	test('a handshake of the channel', async () => {
