@@ -47,11 +47,8 @@ export function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> {
 		};
 		const request = (isSecure ? requestHttps : requestHttp)(url, {
 			...{ method, headers, agent },
-			// Or NODE_TLS_REJECT_UNAUTHORIZED would decide.
-			rejectUnauthorized: true,
 			// A server that speaks HTTP/2 only refuses this in the handshake.
 			...(isSecure && { ALPNProtocols: ['http/1.1'] }),
-			joinDuplicateHeaders: true,
 			timeout: CONNECT_MS,
 		});
 		const connecting = setTimeout(
@@ -61,8 +58,6 @@ export function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> {
 		const abort = () => end(signal.reason);
 		const begin = () => {
 			clearTimeout(connecting);
-			// It may have been given up while it waited for its connection.
-			if (request.destroyed) return;
 			request.setTimeout(idleMs, () => end(new DOMException('The answer stopped.', 'TimeoutError')));
 			onWrite();
 			if (body === null || typeof body === 'string') request.end(body ?? undefined);

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer as createHttpServer, type IncomingMessage } from 'node:http';
+import { createServer as createHttpServer, request as httpRequest, type IncomingMessage } from 'node:http';
 import { createServer as createHttpsServer, Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { getDefaultAutoSelectFamilyAttemptTimeout, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -248,6 +248,16 @@ describe('requests', () => {
 		const proxy = await connectProxy({ targetPort });
 		const made = await network({}, { HTTP_PROXY: `http://127.0.0.1:${proxy.port}` });
 		expect((await get(made, 'http://service.test/')).text).toBe('plain');
+		expect(proxy.heads[0]).toMatch(/^CONNECT service\.test:80 /);
+	});
+
+	test('and so does a channel in plain ws', async () => {
+		const targetPort = await listen(createHttpServer((_request, response) => response.end('plain')));
+		const proxy = await connectProxy({ targetPort });
+		const made = await network({}, { HTTP_PROXY: `http://127.0.0.1:${proxy.port}` });
+		const agent = made.channelAgent(new URL('ws://service.test/ws/device'));
+		const [answer] = await once(httpRequest({ agent, host: 'service.test', path: '/ws/device' }).end(), 'response');
+		expect(await text(answer)).toBe('plain');
 		expect(proxy.heads[0]).toMatch(/^CONNECT service\.test:80 /);
 	});
 
