@@ -272,7 +272,7 @@ export async function startDaemon(options: DaemonOptions) {
 		closers.push(() => telemetry?.close());
 
 		// A device that waits for its code has time to load what a pairing needs, and all others never load it.
-		if (agent.status().state === 'unpaired')
+		if (agent.state() === 'unpaired')
 			setImmediate(() => {
 				for (const schema of [pairRequestSchema, deviceStateSchema]) schema.safeParse(null);
 			}).unref();
