@@ -241,14 +241,11 @@ function assemble(options: AgentOptions, base: Base) {
 		// What a service says may hold what it was sent.
 		return { ...now, ...JSON.parse(maskSecrets(JSON.stringify({ sentence, summary, problem, warnings }))) };
 	};
-	const state = () =>
-		stateOf({
-			...connectivity.facts,
-			supervision: links.supervision,
-			blocker: reconciler.blocker,
-			device: stateWriter.state,
-		});
-	// Asked at every heartbeat: then a status is not made for nobody.
+	const state = () => {
+		const { supervision } = links;
+		return stateOf({ ...connectivity.facts, supervision, blocker: reconciler.blocker, device: stateWriter.state });
+	};
+	// Asked at every heartbeat, for which no status is made.
 	const standing = () => (state() === 'online' ? 'paired' : standingOf(status(), refusals));
 	const commands = createCommands({
 		...base,

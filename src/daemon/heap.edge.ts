@@ -2,7 +2,7 @@
 
 type CollectGarbage = (options: { type: 'major'; execution: 'sync'; flavor: 'last-resort' }) => void;
 
-/** For the collection: what was compiled and has not run since the one before goes as well. By itself V8 waits for six of them. */
+/** For the collection: what was compiled and has not run since the one before goes as well. V8's own rule is six collections. */
 const DROPS_CODE = ['--bytecode-old-age=1', '--flush-baseline-code'];
 const AS_BEFORE = ['--bytecode-old-age=6', '--no-flush-baseline-code'];
 
