@@ -316,8 +316,11 @@ export function createDevice(parts: {
 			});
 			time.after(limitMs, done);
 		},
+		/** A process that gets no time is told when it does. */
 		reload() {
-			if (!time.machine?.isFrozen) void running?.reload();
+			const reloading = running;
+			if (time.machine?.isFrozen) time.machine.input(1, () => void reloading?.reload());
+			else void reloading?.reload();
 		},
 		/** The consumer reads now. */
 		read() {

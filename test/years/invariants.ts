@@ -267,11 +267,7 @@ export const INVARIANTS: readonly Invariant[] = [
 				says(
 					backAfterMs !== null &&
 						!holdsNothing &&
-						// A service that ends the old channel before it answers has the device register up to three times more.
-						stillRegistrations >
-							(mayRenew(traits)
-								? (traits.endsOldWith === 0 ? 3 : 6) + STILL_MS / (0.75 * traits.connectionLifeMs)
-								: 20),
+						stillRegistrations > (mayRenew(traits) ? 3 + STILL_MS / (0.75 * traits.connectionLifeMs) : 20),
 					() => `${stillRegistrations} registrations`,
 				),
 			),

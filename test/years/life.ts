@@ -253,13 +253,16 @@ export function live(options: LifeOptions): LifeResult {
 		const { agent } = device;
 		if (!agent) return observe({ type: 'error', text: 'the agent does not run at the end of a rest' });
 		time.runUntil(time.nowMs + 5000);
-		// A service that ends the old channel at a renewal may have done so just now.
-		for (let waits = 0; waits < 10 && agent.status().state !== 'online'; waits += 1) time.runUntil(time.nowMs + SECOND);
-		// One that reads soon has done so because it was told.
-		if (traits.consumerMs > 4000) device.read();
-		time.settle();
-		// What was acknowledged goes with the next turn of the store.
-		time.runUntil(time.nowMs + 100);
+		for (let waits = 0; ; waits += 1) {
+			// One that reads soon has done so because it was told.
+			if (traits.consumerMs > 4000) device.read();
+			time.settle();
+			// What was acknowledged goes with the next turn of the store.
+			time.runUntil(time.nowMs + 100);
+			// A service that ends the old channel at a renewal may have done so just now.
+			if (agent.status().state === 'online' || waits === 10) break;
+			time.runUntil(time.nowMs + SECOND);
+		}
 		const status = agent.status();
 		observe({ type: 'status', status, atMs: time.nowMs });
 		const [lastSent, lastConsumed] = invariants.lastNotifications(time.nowMs);
