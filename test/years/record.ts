@@ -267,8 +267,10 @@ export function createRecord(traits: Traits) {
 		gotEventsLately: (withinMs: number) => lastEventMs > 0 && beats.atMs - lastEventMs < withinMs,
 	};
 
-	function isConfirmed({ atMs, openedAtMs, workflowId }: Heartbeat, { to, startAtMs }: PublishedPlan): boolean {
-		return workflowId === to && startMs + openedAtMs > startAtMs && atMs - openedAtMs > 10 * MINUTE;
+	/** A plan before it may have led there as well: then the device does not know this one, and nothing of it is confirmed. */
+	function isConfirmed({ atMs, openedAtMs, workflowId, text }: Heartbeat, plan: PublishedPlan): boolean {
+		const follows = workflowId === plan.to && text.includes(`"planRevision":${plan.revision}`);
+		return follows && startMs + openedAtMs > plan.startAtMs && atMs - openedAtMs > 10 * MINUTE;
 	}
 	function gapOf({ text, appendedAtMs }: Extract<Observed, { type: 'entry' }>): Gap {
 		const { from, to } = JSON.parse(text.slice(4)) as { from: string | null; to: string };
