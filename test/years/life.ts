@@ -217,6 +217,8 @@ export function live(options: LifeOptions): LifeResult {
 			stillOfflines: since('offline'),
 		};
 		time.runUntil(judgedMs - MINUTE);
+		// A Connection of unknown life may have ended just now: what is sent meanwhile lies in the gap.
+		for (let waits = 0; waits < 20 && service.sessions.size === 0; waits += 1) time.runUntil(time.nowMs + SECOND);
 		for (let sent = 0; sent < 2; sent += 1) service.notify();
 		time.settle();
 		time.runUntil(judgedMs);
