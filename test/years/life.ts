@@ -50,6 +50,7 @@ export interface LifeResult {
 	readonly digest: string;
 	readonly livedMs: number;
 	readonly events: number;
+	/** The faults that were lived: without those that were left out. */
 	readonly schedule: readonly Fault[];
 	readonly counts: Readonly<Record<string, number>>;
 }
@@ -79,8 +80,7 @@ function heapBytes(): number {
 export function live(options: LifeOptions): LifeResult {
 	const { seed, lengthMs, fromMs = 0, trace } = options;
 	const traits = traitsOf(seed);
-	const schedule = scheduleOf(seed, traits, lengthMs);
-	const chosen = schedule.filter(
+	const schedule = scheduleOf(seed, traits, lengthMs).filter(
 		({ number, atMs }) => atMs >= fromMs && (!options.only || options.only.includes(number)),
 	);
 	const counts: Record<string, number> = {};
@@ -153,12 +153,12 @@ export function live(options: LifeOptions): LifeResult {
 			});
 		};
 		notifyNext();
-		for (const fault of chosen)
+		for (const fault of schedule)
 			time.after(fault.atMs - time.nowMs, () => {
 				observe({ type: 'fault', kind: fault.kind, atMs: time.nowMs });
 				strike(fault, victim);
 			});
-		for (const { kind, endMs } of aloneAndShort(chosen, traits))
+		for (const { kind, endMs } of aloneAndShort(schedule, traits))
 			time.after(endMs + SOON_MS - time.nowMs, () => {
 				const status = device.agent?.status();
 				if (status) observe({ type: 'shortTrouble', kind, status });
@@ -215,6 +215,7 @@ export function live(options: LifeOptions): LifeResult {
 			stillRegistrations: since('registration'),
 			stillOutages: since('channelGone'),
 			stillOfflines: since('offline'),
+			stillEvents: since('entry'),
 		};
 		time.runUntil(judgedMs - MINUTE);
 		// A Connection of unknown life may have ended just now: what is sent meanwhile lies in the gap.
@@ -248,7 +249,7 @@ export function live(options: LifeOptions): LifeResult {
 
 	function judge(
 		found: { backAfterMs: number | null; helpedByPerson: boolean } & Record<
-			`still${'Writes' | 'Registrations' | 'Outages' | 'Offlines'}`,
+			`still${'Writes' | 'Registrations' | 'Outages' | 'Offlines' | 'Events'}`,
 			number
 		>,
 	) {
@@ -295,7 +296,7 @@ export function live(options: LifeOptions): LifeResult {
 		if (!traits.followsPlan || !plan || time.nowMs - plan.publishedAtMs < 3 * HOUR) return null;
 		const sinceMs = time.trueMs() - plan.startAtMs;
 		// A move that was made too early by a clock that was fast holds.
-		const wasFast = chosen.some(({ kind, atMs }) => kind === 'clockJump' && atMs < time.nowMs);
+		const wasFast = schedule.some(({ kind, atMs }) => kind === 'clockJump' && atMs < time.nowMs);
 		if (sinceMs < 0 && wasFast) return null;
 		return Math.abs(sinceMs) < 30 * MINUTE ? null : sinceMs > 0 ? plan.to : plan.from;
 	}
