@@ -295,9 +295,9 @@ export function live(options: LifeOptions): LifeResult {
 		const { plan } = service;
 		if (!traits.followsPlan || !plan || time.nowMs - plan.publishedAtMs < 3 * HOUR) return null;
 		const sinceMs = time.trueMs() - plan.startAtMs;
-		// A move that was made too early by a clock that was fast holds.
+		// A move that was made too early by a clock that was some hours fast holds; days are not believed.
 		const wasFast = schedule.some(({ kind, atMs }) => kind === 'clockJump' && atMs < time.nowMs);
-		if (sinceMs < 0 && wasFast) return null;
+		if (sinceMs < 0 && sinceMs > -6 * HOUR && wasFast) return null;
 		return Math.abs(sinceMs) < 30 * MINUTE ? null : sinceMs > 0 ? plan.to : plan.from;
 	}
 

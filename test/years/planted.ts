@@ -318,14 +318,18 @@ const OF_INVARIANTS: readonly Plant[] = [
 			['base/log.edge.ts', 'destination.write(redact(formed(line), secrets))', 'destination.write(formed(line))'],
 		],
 	},
-	one(
-		'renewed-too-late',
-		'renewed-in-time',
-		SUPERVISOR,
-		'connection.obtainedAtMs + connection.lifeMs * share',
-		'connection.obtainedAtMs + connection.lifeMs * (share + 1)',
-		{ years: '0.06' },
-	),
+	{
+		name: 'renewed-too-late',
+		catches: 'renewed-in-time',
+		edits: [
+			[
+				SUPERVISOR,
+				'connection.obtainedAtMs + connection.lifeMs * share',
+				'connection.obtainedAtMs + connection.lifeMs * (share + 1)',
+			],
+			[LINKS, 'obtainedAtMs + lifeMs * (RENEW_AFTER', 'obtainedAtMs + lifeMs * (1 + RENEW_AFTER'],
+		],
+	},
 	one('online-twice', 'hooks-alternate', 'hooks/hooks.runner.ts', 'if (lastState === before) return;', ''),
 	one(
 		'hooks-skipped',
@@ -405,8 +409,8 @@ const OF_THE_FIELD: readonly Plant[] = [
 			],
 			[
 				'connection/device-time.runner.ts',
-				'nowMs: () => believedMs(clock.wallMs(), serviceMs()),',
-				'nowMs: () => (believedMs(0, serviceMs()) < 0 ? 0 : clock.wallMs()),',
+				'nowMs: () => believedMs(clock.wallMs(), serviceMs(), serviceOffsetMs !== null),',
+				'nowMs: () => (believedMs(0, serviceMs(), serviceOffsetMs !== null) < 0 ? 0 : clock.wallMs()),',
 			],
 		],
 		seed: 23,
