@@ -422,7 +422,7 @@ const OF_THE_FIELD: readonly Plant[] = [
 		CONNECTIVITY,
 		'else if (!line.saidGoodbye) {',
 		'else if (line.inboundSilenceMs < 0) {',
-		{ seed: 32 },
+		{ seed: 52 },
 	),
 	one(
 		'gap-after-the-sleep',
