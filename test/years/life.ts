@@ -158,11 +158,15 @@ export function live(options: LifeOptions): LifeResult {
 				observe({ type: 'fault', kind: fault.kind, atMs: time.nowMs });
 				strike(fault, victim);
 			});
-		for (const { kind, endMs } of aloneAndShort(schedule, traits))
-			time.after(endMs + SOON_MS - time.nowMs, () => {
+		for (const { kind, endMs } of aloneAndShort(schedule, traits)) {
+			const look = (waits: number) => {
 				const status = device.agent?.status();
-				if (status) observe({ type: 'shortTrouble', kind, status });
-			});
+				// A Connection of unknown life may have ended just now.
+				if (status && status.state !== 'online' && waits > 0) time.after(SECOND, () => look(waits - 1));
+				else if (status) observe({ type: 'shortTrouble', kind, status });
+			};
+			time.after(endMs + SOON_MS - time.nowMs, () => look(10));
+		}
 	}
 
 	/** Nothing is wrong any more. */
