@@ -57,6 +57,9 @@ export interface AgentOptions {
 
 export type Base = ReturnType<typeof openBase>;
 
+/** Of a burst of events the status, which has the newest one's id, is told so often at most. */
+const SHOW_EVENTS_MS = 100;
+
 export function openBase(options: AgentOptions) {
 	const { clock, log, random, registerSecret, counters } = options;
 	const jumpListeners = new Set<() => void>();
@@ -68,7 +71,19 @@ export function openBase(options: AgentOptions) {
 	};
 	const warnings = keepWarnings(log, publish);
 	const events = createEventsFeed(options.openEvents(warnings.set), counters);
-	events.subscribe(publish);
+	let shownAtMs = Number.NEGATIVE_INFINITY;
+	let cancelShow: (() => void) | null = null;
+	const show = () => {
+		cancelShow = null;
+		shownAtMs = clock.monotonicMs();
+		publish();
+	};
+	events.subscribe(() => {
+		if (cancelShow || stopped) return;
+		const waitMs = shownAtMs + SHOW_EVENTS_MS - clock.monotonicMs();
+		if (waitMs <= 0) show();
+		else cancelShow = clock.schedule(waitMs, show);
+	});
 	const stateWriter = keepPersistedState(options.state, options.store, clock, (unsaved) =>
 		warnings.set('state', unsaved),
 	);
@@ -127,6 +142,7 @@ export function openBase(options: AgentOptions) {
 		},
 		stopRunning() {
 			stopped = true;
+			cancelShow?.();
 		},
 	};
 }

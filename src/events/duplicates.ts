@@ -18,45 +18,54 @@ export function keyOf({ serviceId, kind, content }: Message): string | null {
 	return serviceId === null ? null : `${serviceId}${KEY_SEPARATOR}${hash(kind)}${KEY_SEPARATOR}${hash(content)}`;
 }
 
+/** Stands for every message of an id. An older agent has left no more of one that is deleted. */
+const ANY = '*';
+const END = ';';
+
 /** @param max so many of the newest messages are remembered at least, and twice as many at most. */
 export function rememberMessages(max: number) {
-	// Keys, with and without the content. The older set goes as a whole: to drop the oldest of one costs more than all else here.
-	let [newer, older] = [new Set<string>(), new Set<string>()];
-	const isKnown = (text: string) => newer.has(text) || older.has(text);
-	const remember = (key: string) => {
-		if (newer.size >= 2 * max) [older, newer] = [newer, new Set()];
-		newer.add(key).add(headOf(key));
+	// By id, what tells its messages apart. The older ones go as a whole: to drop the oldest of one map costs more than all else here.
+	let [newer, older, count] = [new Map<string, string>(), new Map<string, string>(), 0];
+	const remember = (id: string, told: string) => {
+		if (count >= max) [older, newer, count] = [newer, new Map(), 0];
+		newer.set(id, `${newer.get(id) ?? ''}${told}${END}`);
+		count += 1;
+	};
+	const clear = () => {
+		[newer, older, count] = [new Map(), new Map(), 0];
 	};
 	return {
 		/** Whether the message with this key is new; from now on it is known. One without a key is always new. */
 		isNew(key: string | null, overlaps = false): boolean {
 			if (key === null) return true;
-			const head = headOf(key);
-			// The id alone is what an older agent has left of a message that is deleted.
-			const isNew = !isKnown(key) && !isKnown(headOf(head)) && !(overlaps && isKnown(head));
-			if (isNew) remember(key);
-			return isNew;
+			const [id, told] = partsOf(key);
+			const known = `${newer.get(id) ?? ''}${older.get(id) ?? ''}`;
+			if (known !== '' && [ANY, told + END, ...(overlaps ? [kindOf(told)] : [])].some((each) => known.includes(each)))
+				return false;
+			remember(id, told);
+			return true;
 		},
 		/** Takes over what was stored, oldest first. */
 		load(stored: readonly StoredMessage[]): void {
 			// Those that are known already are newer, and may not be stored yet.
-			const since = [older, newer].flatMap((known) => [...known.values()].flat());
+			const since = [...older, ...newer];
+			clear();
 			for (const { key, kind, content } of stored) {
 				const isOld = kind !== null && content !== null && !key.includes(KEY_SEPARATOR);
-				remember(isOld ? (keyOf({ serviceId: key, kind, content }) ?? key) : key);
+				remember(...partsOf(isOld ? (keyOf({ serviceId: key, kind, content }) ?? key) : key));
 			}
-			for (const key of since) remember(key);
+			for (const [id, told] of since) for (const each of told.split(END).slice(0, -1)) remember(id, each);
 		},
-		clear(): void {
-			newer.clear();
-			older.clear();
-		},
+		clear,
 	};
 }
 
-/** All but the last part. */
-function headOf(key: string): string {
-	return key.slice(0, Math.max(0, key.lastIndexOf(KEY_SEPARATOR)));
+const kindOf = (told: string) => told.slice(0, told.lastIndexOf(KEY_SEPARATOR) + 1);
+
+/** The id, and what tells its messages apart. */
+function partsOf(key: string): [id: string, told: string] {
+	const end = key.lastIndexOf(KEY_SEPARATOR, key.lastIndexOf(KEY_SEPARATOR) - 1);
+	return end === -1 ? [key, ANY] : [key.slice(0, end), key.slice(end)];
 }
 
 /** Not for secrets: 53 bits that tell the messages of one id apart. Source: cyrb53, public domain. */

@@ -15,8 +15,9 @@ import type { Change, KeptEvent, Position } from './transaction.ts';
 /** In the place of a file: the same tables in memory, gone with the process. */
 export const IN_MEMORY = ':memory:';
 
-/** So much waits in the tail at most, in bytes. */
+/** So much waits in the tail at most, in bytes, and so much while nothing else is to be stored: a long flush of the log holds those of the tail up. */
 const MAX_TAIL_BYTES = 1024 * 1024;
+const IDLE_TAIL_BYTES = 64 * 1024;
 /** The database's log grows to this, in bytes, before it is moved into the database. */
 const MAX_LOG_BYTES = 8 * 1024 * 1024;
 /** Numbers of deleted events go so many at a time: each time is a page. */
@@ -127,13 +128,13 @@ export function openEventTable(file: string) {
 			holdsContents ||= changes.some(([name, added]) => name === 'add' && added.entry !== null);
 			recent.clear(moves);
 			shiftedByMs = 0;
-			tail?.turn();
+			tail?.turn(cleans);
 		} finally {
 			isCommitting = false;
 		}
 		if (!isCommitFlushed) yield log;
 		isCommitFlushed = true;
-		tail?.empty();
+		tail?.empty(cleans);
 		const isLong = onDisk && fstatSync(log).size > MAX_LOG_BYTES;
 		if (!onDisk || !(isLong || (cleans && holdsContents))) return;
 		// The log is whole on the disk before a page of the database is written, the database before the log is cut, and the cut
@@ -217,9 +218,9 @@ export function openEventTable(file: string) {
 	}, close);
 	return {
 		onDisk,
-		/** Whether it is time to settle: the next start would have much to do again, or the tail does not know of something. */
-		get isSettleDue() {
-			return (onDisk && shiftedByMs !== 0) || (tail?.bytes ?? 0) > MAX_TAIL_BYTES;
+		/** Whether it is time to settle: the next start would have much to do again, or the tail does not know of something. @param isIdle whether nothing waits to be stored. */
+		isSettleDue(isIdle: boolean): boolean {
+			return (onDisk && shiftedByMs !== 0) || (tail?.bytes ?? 0) > (isIdle ? IDLE_TAIL_BYTES : MAX_TAIL_BYTES);
 		},
 		/** Whether a settling has begun and has not committed yet. Nothing may be stored meanwhile. */
 		get isCommitting() {

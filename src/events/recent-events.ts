@@ -14,10 +14,15 @@ export function createRecentEvents() {
 	/** Of events here and of older ones. */
 	let removal: Extract<Change, readonly ['remove', ...number[]]> | null = null;
 
-	/** Index of the first kept event after a number; most callers ask for the oldest or for the newest ones. */
+	/** Index of the first kept event after a number. */
 	function indexAfter(number: number): number {
-		if ((rows[deleted]?.number ?? 0) > number) return deleted;
-		return Math.max(deleted, rows.findLastIndex((row) => row.number <= number) + 1);
+		let [from, to] = [deleted, rows.length];
+		while (from < to) {
+			const middle = (from + to) >> 1;
+			if ((rows[middle] as StoredEvent).number > number) to = middle;
+			else from = middle + 1;
+		}
+		return from;
 	}
 
 	function remove(first: number, upTo: number, forgotten: number): void {

@@ -52,7 +52,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	let isAbsent = false;
 	let closed = false;
 	/** What is stored. */
-	let extent: Extent = { epochs: [], last: 0, first: 0, count: 0, bytes: 0 };
+	let extent: Extent = { epochs: [], last: 0, first: 0, count: 0, bytes: 0, oldestMs: null };
 	/** Numbers below this belong to events of earlier runs that this one could not read. */
 	let base = 0;
 	const [storing, settling] = [createFlushing(), createFlushing()];
@@ -67,6 +67,8 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	let [asked, grouped, stored] = [0, 0, 0];
 	const waiting: { readonly asked: number; readonly resolve: () => void }[] = [];
 	let cancelWake = () => {};
+	/** Monotonic. */
+	let wakeAtMs = Number.POSITIVE_INFINITY;
 	let uncleanSinceMs: number | null = null;
 	let triedAtMs = 0;
 	let clockOffsetMs = wallMs() - monotonicMs();
@@ -93,7 +95,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			if (now > EARLIEST_CLOCK_MS) opened.correctAges(EARLIEST_CLOCK_MS, now);
 			const { consumers: positions, ...held } = opened.summary();
 			const last = Math.max(extent.last, held.last);
-			extent = { ...held, last, first: held.first ?? last + 1 };
+			extent = { ...held, last, first: held.first ?? last + 1, oldestMs: null };
 			isLoaded = false;
 			consumers.load(positions, last);
 		} catch (error) {
@@ -173,7 +175,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		cancelFlush = null;
 		if (isStoring) return;
 		const on = grouped < asked ? ready(true) : eventTable;
-		if (on && !settling.isBusy && (isCleanDue() || on.isSettleDue)) settle(on);
+		if (on && !settling.isBusy && (isCleanDue() || on.isSettleDue(grouped === asked))) settle(on);
 		if (isStoring || eventTable?.isCommitting) return;
 		if (grouped < asked) storeGroup();
 		else plan();
@@ -216,6 +218,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		if (Math.abs(stepMs) >= CLOCK_STEP_MS) {
 			// When the clock was set meanwhile, events are as old as before.
 			on.shiftAges(stepMs);
+			extent = { ...extent, oldestMs: null };
 			clockOffsetMs += stepMs;
 		}
 		const { changed } = consumers;
@@ -248,24 +251,27 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 
 	// ---- What is due later ----
 
-	/** One timer for the next thing that is due; none while nothing is. */
+	/** One timer for the next thing that is due; none while nothing is. It may be early: events make room for newer ones all the time. */
 	function plan(): void {
-		cancelWake();
 		if (closed || !eventTable) return;
 		const now = monotonicMs();
 		const due = [Number.POSITIVE_INFINITY];
-		if (uncleanSinceMs !== null) due.push(uncleanSinceMs + cleanAfterMs() - now);
-		if (!eventTable.onDisk && durable) due.push(triedAtMs + recoverEveryMs - now);
+		if (uncleanSinceMs !== null) due.push(uncleanSinceMs + cleanAfterMs());
+		if (!eventTable.onDisk && durable) due.push(triedAtMs + recoverEveryMs);
 		// A disk that fails here will fail again where it is seen to.
 		attempt(() => {
-			const oldest = eventTable && extent.count > 0 ? oldestAfter(eventTable, extent.first - 1) : null;
-			if (oldest) due.push(oldest.keptMs + bounds.maxAgeMs - wallMs());
+			const oldestMs = extent.oldestMs ?? (eventTable && oldestAfter(eventTable, extent.first - 1))?.keptMs;
+			if (oldestMs !== undefined && extent.count > 0) due.push(now + oldestMs + bounds.maxAgeMs - wallMs());
 		});
 		const dueMs = Math.min(...due);
-		if (dueMs !== Number.POSITIVE_INFINITY) cancelWake = schedule(Math.max(1, dueMs), wake);
+		if (dueMs >= wakeAtMs && dueMs !== Number.POSITIVE_INFINITY) return;
+		cancelWake();
+		wakeAtMs = dueMs;
+		if (dueMs !== Number.POSITIVE_INFINITY) cancelWake = schedule(Math.max(1, dueMs - now), wake);
 	}
 
 	function wake(): void {
+		wakeAtMs = Number.POSITIVE_INFINITY;
 		if (durable && eventTable && !eventTable.onDisk && monotonicMs() - triedAtMs >= recoverEveryMs) recover();
 		// Some may be too old by now.
 		asked += 1;

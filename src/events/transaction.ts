@@ -41,6 +41,8 @@ export interface Extent {
 	/** Of the events that are kept, as `sizeOf` counts. */
 	readonly count: number;
 	readonly bytes: number;
+	/** Since when the oldest one is kept; `null` where that is not known, or there is none. */
+	readonly oldestMs: number | null;
 }
 
 /** @param now.kept the table's, oldest first. @param now.positions if they have changed. @param now.acknowledged by all; -1 without consumers.
@@ -65,21 +67,30 @@ export function decideTransaction(
 	let count = extent.count + added.length;
 	let bytes = added.reduce((sum, { size }) => sum + size, extent.bytes);
 	let upTo = extent.first - 1;
+	let { oldestMs } = extent;
 	// The newest is never too many.
-	for (const event of keptAnd(kept, added)) {
-		const isTooMany = count > 1 && (count > bounds.maxCount || bytes > bounds.maxBytes);
-		const isDone = event.number <= acknowledged;
-		if (!isTooMany && !isDone && event.keptMs + bounds.maxAgeMs > nowMs) break;
-		upTo = event.number;
-		count -= 1;
-		bytes -= event.size;
+	const stays = (number: number, keptMs: number) =>
+		number > acknowledged &&
+		keptMs + bounds.maxAgeMs > nowMs &&
+		(count <= 1 || (count <= bounds.maxCount && bytes <= bounds.maxBytes));
+	if (oldestMs === null || !stays(extent.first, oldestMs)) {
+		oldestMs = null;
+		for (const event of keptAnd(kept, added)) {
+			if (stays(event.number, event.keptMs)) {
+				oldestMs = event.keptMs;
+				break;
+			}
+			upTo = event.number;
+			count -= 1;
+			bytes -= event.size;
+		}
 	}
 	const changes: Change[] = [];
 	if (epochs !== extent.epochs) changes.push(['setEpochs', epochs]);
 	for (const event of added) changes.push(['add', event]);
 	if (positions) changes.push(['setConsumers', [...positions]]);
 	if (upTo >= extent.first) changes.push(['remove', extent.first, upTo, last - remembered]);
-	return { changes, extent: { epochs, last, first: Math.max(extent.first, upTo + 1), count, bytes } };
+	return { changes, extent: { epochs, last, first: Math.max(extent.first, upTo + 1), count, bytes, oldestMs } };
 }
 
 function* keptAnd(kept: Iterable<KeptEvent>, added: readonly KeptEvent[]): Iterable<KeptEvent> {

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Heartbeat } from '../../src/protocol/channel.ts';
 import { ENDPOINTS } from '../../src/protocol/endpoints.ts';
 import type { Status } from '../../src/protocol/local-api.ts';
@@ -471,6 +471,24 @@ describe('notifications', () => {
 			['unknown', 'json', 'null'],
 		]);
 		expect(device.agent.status().state).toBe('online');
+	});
+
+	test('that come in a burst change the status once in a while, and then to the newest of them', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		service.notify({ type: 'before' });
+		await device.untilEvent(({ kind }) => kind === 'before');
+		device.clock.advance(250);
+		const seen: (string | null)[] = [];
+		onTestFinished(device.agent.onStatus(() => seen.push(device.agent.status().newestEventId)));
+		const ids: string[] = [];
+		for (const kind of ['n-1', 'n-2', 'n-3']) {
+			service.notify({ type: kind });
+			ids.push((await device.untilEvent((event) => event.kind === kind)).id);
+		}
+		expect(seen).toEqual(ids.slice(0, 1));
+		device.clock.advance(100);
+		expect(seen).toEqual([ids[0], ids[2]]);
 	});
 
 	test('that the service sends before it has read the goodbye of a channel are not lost', async () => {
