@@ -354,9 +354,13 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 				[],
 			),
 		forget(consumer) {
-			const isKnown = read(() => consumers.forget(consumer), false);
-			if (isKnown) soon();
-			return isKnown;
+			if (!read(() => consumers.forget(consumer), false)) return false;
+			soon();
+			finish();
+			// The next start brings the tail's consumers back, and takes none away by it.
+			uncleanSinceMs = Number.NEGATIVE_INFINITY;
+			finish();
+			return true;
 		},
 		recover,
 		erase(matches) {
