@@ -51,15 +51,20 @@ describe('replies', () => {
 		expect(await ask(agentSocket, { method: 'HEAD' })).toMatchObject({ ...told, text: '' });
 	});
 
-	test('a caller that has left while its request was handled is no fault', async () => {
-		const begun = Promise.withResolvers<AbortSignal>();
+	test('a stream whose caller has left is not begun', async () => {
+		const begun = Promise.withResolvers<void>();
 		const replied = Promise.withResolvers<void>();
+		let streams = 0;
+		const stream = () => {
+			streams += 1;
+			return () => {};
+		};
 		const { agentSocket, faults } = await open([
 			get(async ({ signal }) => {
-				begun.resolve(signal);
+				begun.resolve();
 				await once(signal, 'abort');
-				queueMicrotask(replied.resolve);
-				return { status: 200, text: 'late' };
+				setImmediate(replied.resolve);
+				return { stream };
 			}),
 		]);
 		const socket = net.connect(agentSocket);
@@ -67,8 +72,7 @@ describe('replies', () => {
 		await begun.promise;
 		socket.destroy();
 		await replied.promise;
-		await new Promise(setImmediate);
-		expect(faults).toEqual([]);
+		expect([streams, faults]).toEqual([0, []]);
 	});
 
 	test('a caller that stops reading is dropped', async () => {
