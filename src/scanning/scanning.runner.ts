@@ -276,9 +276,8 @@ function assessScans({ agent, refused, unconfirmed, clock, log }: ScanningParts)
 			if (isOld) return;
 			if (underWay)
 				return refuse(failure('pairing-under-way', 'A pairing is under way on this device; this scan was ignored.'));
-			if (scan.kind === 'tooLong') {
+			if (scan.kind === 'tooLong')
 				return refuse(failure('not-a-pairing-code', 'This text is longer than any pairing code.'));
-			}
 			void take(text).catch((error: unknown) => refuse(toFailure(error)));
 		},
 		proposal: () => proposal,

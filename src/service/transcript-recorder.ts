@@ -33,21 +33,17 @@ export function createRecorder(transcript: Transcript): Recorder {
 			transcript.note({ kind: 'open', exchange, subprotocol: socket.protocol });
 			const frame = (direction: 'toService' | 'toDevice', kind: 'text' | 'binary' | 'ping' | 'pong', body = '') =>
 				transcript.note({ kind: 'frame', exchange, direction, frame: kind, body });
+			const message = (direction: 'toService' | 'toDevice', data: string | Uint8Array) =>
+				typeof data === 'string'
+					? frame(direction, 'text', data)
+					: frame(direction, 'binary', `[${data.length} bytes]`);
 			socket.on('message', (data: RawData, isBinary) =>
-				frame(
-					'toService',
-					isBinary ? 'binary' : 'text',
-					isBinary ? `[${(data as Buffer).length} bytes]` : String(data),
-				),
+				message('toService', isBinary ? (data as Buffer) : String(data)),
 			);
 			socket.on('ping', () => frame('toService', 'ping'));
 			const send = socket.send.bind(socket) as (data: string | Uint8Array, options: object) => void;
 			socket.send = ((data: string | Uint8Array, options: object = {}) => {
-				frame(
-					'toDevice',
-					typeof data === 'string' ? 'text' : 'binary',
-					typeof data === 'string' ? data : `[${data.length} bytes]`,
-				);
+				message('toDevice', data);
 				send(data, options);
 			}) as WebSocket['send'];
 			const pong = socket.pong.bind(socket);
