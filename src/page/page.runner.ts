@@ -49,11 +49,7 @@ export interface PageParts {
 	readonly keepAliveMs?: number;
 }
 
-export interface Page {
-	/** `http://127.0.0.1:8765/` */
-	readonly url: string;
-	close(): Promise<void>;
-}
+export type Page = Awaited<ReturnType<typeof openPage>>;
 
 /** The part of a notification that the page shows. */
 export interface PageEvent extends Pick<Entry, 'id' | 'at' | 'kind'> {
@@ -129,7 +125,7 @@ const HEADERS = {
 } as const;
 
 /** Listens on 127.0.0.1. @throws AgentError `socket-failed` when the port is taken or may not be used. */
-export async function openPage(parts: PageParts): Promise<Page> {
+export async function openPage(parts: PageParts) {
 	const { agent, scanning, clock, settings, pin, keepAliveMs = LIMITS.keepAliveMs } = parts;
 	const pages = new Set<EventSink>();
 	const checkPin = createPinCheck(parts);
@@ -283,8 +279,9 @@ export async function openPage(parts: PageParts): Promise<Page> {
 	}, keepAliveMs).unref();
 
 	return {
+		/** `http://127.0.0.1:8765/` */
 		url: `http://127.0.0.1:${server.port}/`,
-		close() {
+		close(): Promise<void> {
 			unsubscribe();
 			stopErasing();
 			stopListening();

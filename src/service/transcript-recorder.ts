@@ -6,13 +6,9 @@ import type { Transcript } from '../base/transcript.ts';
 import type { Answer } from './http-answer.ts';
 import { bodyOf, describeRequest } from './http-call.ts';
 
-export interface Recorder {
-	answer(request: IncomingMessage, answer: Answer): void;
-	/** A handshake that was accepted, and from now on what is said on the channel. */
-	channel(request: IncomingMessage, socket: WebSocket): void;
-}
+export type Recorder = ReturnType<typeof createRecorder>;
 
-export function createRecorder(transcript: Transcript): Recorder {
+export function createRecorder(transcript: Transcript) {
 	function noteRequest(request: IncomingMessage): number {
 		const exchange = transcript.next();
 		const body = bodyOf(request)?.toString('utf8') ?? '';
@@ -21,14 +17,15 @@ export function createRecorder(transcript: Transcript): Recorder {
 	}
 
 	return {
-		answer(request, { status, headers, body }) {
+		answer(request: IncomingMessage, { status, headers, body }: Answer): void {
 			const exchange = noteRequest(request);
 			const plain = typeof body !== 'string' && headers['content-encoding'] === 'gzip' ? gunzipSync(body) : body;
 			const isText = /json|text/.test(headers['content-type'] ?? '') || typeof plain === 'string';
 			const text = isText ? String(plain) : `[${plain.length} bytes]`;
 			transcript.note({ kind: 'answer', exchange, status, headers, body: text });
 		},
-		channel(request, socket) {
+		/** A handshake that was accepted, and from now on what is said on the channel. */
+		channel(request: IncomingMessage, socket: WebSocket): void {
 			const exchange = noteRequest(request);
 			transcript.note({ kind: 'open', exchange, subprotocol: socket.protocol });
 			const frame = (direction: 'toService' | 'toDevice', kind: 'text' | 'binary' | 'ping' | 'pong', body = '') =>
