@@ -41,10 +41,6 @@ export function superviseLinks(
 	/** When the Connection in use is renewed, monotonic. */
 	let renewalAtMs = Number.POSITIVE_INFINITY;
 	let isPromoted = false;
-	/** The Connection that was online last, and what the machine had slept when it first was. */
-	let inUse = { token: '', sleptMs: 0 };
-	/** How long the machine has slept since: a Connection ends by the service's time, and timers stand still meanwhile. */
-	let sleptMs = 0;
 	const runner = createLinkRunner({
 		...parts,
 		report: {
@@ -94,7 +90,7 @@ export function superviseLinks(
 		if (atMs < latestMs) perform({ type: 'renewAt', generation: current.generation, atMs });
 	}
 
-	/** It may be older than it seemed: a device may start with a clock of 1970. */
+	/** It may be older than it seemed: a device may start with a clock of 1970, and timers stand still while it sleeps. */
 	const clockChanged = () => renewByAge(renewalAtMs);
 	parts.onClockJump(clockChanged);
 
@@ -130,19 +126,16 @@ export function superviseLinks(
 				hasSpare = false;
 				isPromoted = true;
 				if (supervision.current) parts.onPromoted(supervision.current.registration);
-				if (inUse.token !== token) inUse = { token, sleptMs: clock.sleptMs() };
-				sleptMs = clock.sleptMs() - inUse.sleptMs;
 				parts.stateWriter.keep((state) => withOnlyConnection(state, token));
 				return;
 			}
 			case 'renewAt': {
 				cancelRenewal();
 				const { generation } = effect;
-				renewalAtMs = effect.atMs - sleptMs;
+				renewalAtMs = effect.atMs;
 				cancelRenewal = clock.schedule(renewalAtMs - clock.monotonicMs(), () =>
 					dispatch({ type: 'renewalDue', generation, atMs: clock.monotonicMs() }),
 				);
-				sleptMs = 0;
 			}
 		}
 	}

@@ -24,14 +24,19 @@ export function readHttpDate(text: string | undefined): number {
 
 /** A clock that was set is not further behind than this, in milliseconds: a service that says so has the wrong clock itself. */
 const MOST_BEHIND_MS = 366 * 24 * 60 * 60_000;
+/** Nor further ahead of a service that tells the time now: hours may be a time zone on either side. */
+const MOST_AHEAD_MS = 24 * 60 * 60_000;
 
 /**
- * The time to judge plans by: what the device's clock shows, but no earlier than the newest time that the service has told.
- * Where that is more than a year ahead of a clock that was set, it is not believed.
+ * The time to judge plans by: what the device's clock shows, but no earlier than the newest time that the service has told, nor a day
+ * ahead of it. Where the service is more than a year ahead of a clock that was set, or its own was not, it is not believed.
+ * @param isOfThisRun whether it has told it since the agent started: how long ago it did so before is not known.
  */
-export function believedMs(wallMs: number, serviceMs: number | null): number {
-	if (serviceMs === null || serviceMs <= wallMs) return wallMs;
-	return wallMs >= EARLIEST_CLOCK_MS && serviceMs - wallMs > MOST_BEHIND_MS ? wallMs : serviceMs;
+export function believedMs(wallMs: number, serviceMs: number | null, isOfThisRun: boolean): number {
+	if (serviceMs === null) return wallMs;
+	const isFast = isOfThisRun && serviceMs >= EARLIEST_CLOCK_MS && wallMs - serviceMs > MOST_AHEAD_MS;
+	const isBehind = serviceMs > wallMs && (wallMs < EARLIEST_CLOCK_MS || serviceMs - wallMs <= MOST_BEHIND_MS);
+	return isFast || isBehind ? serviceMs : wallMs;
 }
 
 /** Whether a time that was written down cannot be right: before any clock was set, or still to come. */

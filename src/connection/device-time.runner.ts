@@ -89,7 +89,7 @@ export function keepDeviceTime(parts: {
 
 	const time: { -readonly [Name in keyof DeviceTime]: DeviceTime[Name] } = {
 		correctedMs: 0,
-		nowMs: () => believedMs(clock.wallMs(), serviceMs()),
+		nowMs: () => believedMs(clock.wallMs(), serviceMs(), serviceOffsetMs !== null),
 		best() {
 			const ms = clock.wallMs();
 			const isServices = skew !== null && Math.abs(skew) >= WRONG_CLOCK_MS;

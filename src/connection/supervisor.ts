@@ -256,7 +256,7 @@ function start(
 	const place = supervision.current ? { next: link } : { current: link };
 	return {
 		supervision: { ...supervision, ...place, lastGeneration: generation, budget },
-		effects: step.effects.map((effect) => ({ type: 'link', generation, registration, effect })),
+		effects: ofLink(link, step.effects),
 	};
 }
 
@@ -326,12 +326,7 @@ function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent,
 	const moving = transition(link.state, happened, random);
 	const { step, budget } = admitted(moving, { desired, budget: before }, registration, event.atMs, random);
 	const moved: Link = { ...link, state: step.state };
-	const effects: SupervisorEffect[] = step.effects.map((effect) => ({
-		type: 'link',
-		generation,
-		registration,
-		effect,
-	}));
+	const effects = ofLink(link, step.effects);
 	const isNext = supervision.next?.generation === generation;
 	const cameOnline = step.state.name === 'online' && link.state.name !== 'online';
 
@@ -367,13 +362,19 @@ function followedBy(before: readonly SupervisorEffect[], { supervision, effects 
 	return { supervision, effects: [...before, ...effects] };
 }
 
-/** When the service ends the old link because the new one has registered, nothing was refused. */
+/**
+ * When the service ends the old link because the new one has registered, nothing was refused. Its answer may still be on the way: if the
+ * registration fails, the old Connection has been tried once more.
+ */
 function asSuperseded(supervision: Supervision, link: Link, event: LinkEvent): LinkEvent | null {
 	const { current, next } = supervision;
-	if (link !== current || next === null || next.state.name === 'blocked' || !connectionOf(next.state)) return event;
-	if (event.type === 'connectionRevoked') return null;
+	if (link !== current || next === null || next.state.name === 'blocked') return event;
+	if (next.registration.baseUrl !== link.registration.baseUrl) return event;
+	const isRegistered = connectionOf(next.state) !== null;
+	if (!isRegistered && next.state.name !== 'registering') return event;
+	if (event.type === 'connectionRevoked') return isRegistered ? null : event;
 	if (event.type !== 'channelEnded' || dispositionOf(event.failure.code) !== 'reregister') return event;
-	const message = 'The service ended the old channel because the new one has registered.';
+	const message = 'The service ended the old channel because of the new registration.';
 	return { ...event, failure: failure('connection-replaced', message) };
 }
 
@@ -384,13 +385,10 @@ function drop(
 	code: number = CLOSE_CODES.done,
 ): SupervisorEffect[] {
 	if (!link) return [];
-	const { generation, registration } = link;
 	const step = transition(link.state, { type: 'closeRequested', code, atMs }, random);
-	const effects: SupervisorEffect[] = step.effects.map((effect) => ({
-		type: 'link',
-		generation,
-		registration,
-		effect,
-	}));
-	return [...effects, { type: 'linkEnded', generation }];
+	return [...ofLink(link, step.effects), { type: 'linkEnded', generation: link.generation }];
+}
+
+function ofLink({ generation, registration }: Link, effects: readonly LinkEffect[]): SupervisorEffect[] {
+	return effects.map((effect) => ({ type: 'link', generation, registration, effect }));
 }

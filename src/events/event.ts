@@ -51,20 +51,20 @@ export function withEpoch(epochs: readonly Epoch[], epoch: string, first: number
 	return epochs.at(-1)?.epoch === epoch ? epochs : [...epochs, { first, epoch }].slice(-MAX_EPOCHS);
 }
 
-/** The number of an event that was stored, or of the place just before the first of its epoch; `null` for every other id. */
-export function numberOf(id: string, epochs: readonly Epoch[], last: number): number | null {
+/** The number of an event that was stored, or of the place just before the first of its epoch; `null` for every other id. A reader who is
+ * ahead of a store that lost the end of an earlier epoch has read all that is left of it: that end. @param running the epoch of this run. */
+export function numberOf(id: string, epochs: readonly Epoch[], last: number, running: string): number | null {
 	const [, epoch, digits] = EVENT_ID.exec(id) ?? [];
-	const number = Number(digits);
-	if (epoch === undefined || !(number <= last)) return null;
-	return epochAt(number, epochs) === epoch || epochAt(number + 1, epochs) === epoch ? number : null;
+	const at = epochs.findIndex((known) => known.epoch === epoch);
+	const [number, first] = [Number(digits), epochs[at]?.first];
+	if (first === undefined || number < first - 1) return null;
+	const end = (epochs[at + 1]?.first ?? last + 1) - 1;
+	if (number > end && epoch === running) return null;
+	return Math.min(number, end);
 }
 
 /** The id of a stored event; `null` when its epoch is not known any more, and for 0. */
 export function idOf(number: number, epochs: readonly Epoch[]): string | null {
-	const epoch = epochAt(number, epochs);
+	const epoch = epochs.findLast(({ first }) => first <= number)?.epoch;
 	return epoch === undefined ? null : `${epoch}-${number}`;
-}
-
-function epochAt(number: number, epochs: readonly Epoch[]): string | undefined {
-	return epochs.findLast(({ first }) => first <= number)?.epoch;
 }

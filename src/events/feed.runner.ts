@@ -86,11 +86,12 @@ export function createEventsFeed(
 	};
 }
 
-/** Stands for what had to make room: from an unknown time to the oldest event that is left. */
+/** Stands for what had to make room: from an unknown time to the oldest event that is left. A leading zero tells its id from that of the
+ * event before, which this reader or another one may have read. */
 function gapBefore(oldest: Entry): Entry {
 	const number = oldest.number - 1;
 	const epoch = oldest.id.slice(0, oldest.id.lastIndexOf('-'));
-	return { ...ownEvent('gap', { from: null, to: oldest.at }, oldest), id: `${epoch}-${number}`, number };
+	return { ...ownEvent('gap', { from: null, to: oldest.at }, oldest), id: `${epoch}-0${number}`, number };
 }
 
 /** One event as the JSON text of `eventSchema`, on one line. */

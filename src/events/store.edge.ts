@@ -256,7 +256,8 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		if (closed || !eventTable) return;
 		const now = monotonicMs();
 		const due = [Number.POSITIVE_INFINITY];
-		if (uncleanSinceMs !== null) due.push(uncleanSinceMs + cleanAfterMs());
+		// What is under way looks again at its end.
+		if (uncleanSinceMs !== null && !settling.isBusy) due.push(uncleanSinceMs + cleanAfterMs());
 		if (!eventTable.onDisk && durable) due.push(triedAtMs + recoverEveryMs);
 		// A disk that fails here will fail again where it is seen to.
 		attempt(() => {
@@ -312,7 +313,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		after: (since, limit) =>
 			read<{ entries: readonly Entry[]; missed: boolean }>(
 				(on) => {
-					const number = since === null ? null : numberOf(since, extent.epochs, extent.last);
+					const number = since === null ? null : numberOf(since, extent.epochs, extent.last, epoch);
 					const oldest = oldestAfter(on, extent.first - 1)?.number ?? extent.last + 1;
 					const missed = since !== null && (number === null || number + 1 < oldest);
 					return { entries: on.page(Math.max(number ?? 0, extent.first - 1), limit), missed };
@@ -333,7 +334,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		},
 		acknowledge(consumer, id) {
 			ready(true);
-			const number = numberOf(id, extent.epochs, extent.last);
+			const number = numberOf(id, extent.epochs, extent.last, epoch);
 			// A consumer made by a mistake would keep contents without a reader.
 			if (number === null) return false;
 			consumers.join(consumer);

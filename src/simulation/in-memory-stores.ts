@@ -68,7 +68,7 @@ export function createEventBuffer(epoch: string, bounds: { maxCount: number; max
 		after(since, limit) {
 			const first = entries[0]?.number ?? lastNumber + 1;
 			// An id of an earlier epoch, or of no epoch of ours: everything kept is new to its owner.
-			const known = since === null ? null : numberOf(since, [{ first: 1, epoch }], lastNumber);
+			const known = since === null ? null : numberOf(since, [{ first: 1, epoch }], lastNumber, epoch);
 			const from = known === null ? first : Math.max(first, known + 1);
 			const missed = since !== null && (known === null || known + 1 < first);
 			return { entries: entries.slice(from - first, from - first + limit), missed };

@@ -107,6 +107,21 @@ describe('the floor', () => {
 		expect(saves).toMatchObject([{ generatedId: 'other', serviceTimeMs: NOW }]);
 	});
 
+	test('is a ceiling as well: a clock that is days ahead of what the service says now is not believed [F436]', () => {
+		const { clock, time, hear } = start({ ...EMPTY_STATE, serviceTimeMs: NOW }, NOW + 40 * DAY);
+		expect(time.nowMs(), 'it may have been switched off for so long').toBe(NOW + 40 * DAY);
+		hear(NOW + HOUR, false);
+		expect(time.nowMs()).toBe(NOW + 40 * DAY);
+		hear(NOW + HOUR);
+		expect(time.nowMs()).toBe(NOW + HOUR);
+		clock.advance(2 * DAY);
+		expect(time.nowMs()).toBe(NOW + HOUR + 2 * DAY);
+		clock.setWall(NOW + 2 * DAY + 10 * HOUR);
+		expect(time.nowMs()).toBe(NOW + 2 * DAY + 10 * HOUR);
+		time.stop();
+		expect(believedMs(NOW, NOW - 50 * YEAR, true), 'its clock was never set').toBe(NOW);
+	});
+
 	test('is not moved by an answer that anybody on the way can give', () => {
 		const { time, hear } = start(EMPTY_STATE, NOW);
 		hear(NOW + 10 * DAY, false);
@@ -123,7 +138,7 @@ describe('the floor', () => {
 		hear(NOW);
 		expect(time.nowMs()).toBe(NOW);
 		time.stop();
-		expect(believedMs(0, NOW + 30 * YEAR)).toBe(NOW + 30 * YEAR);
+		expect(believedMs(0, NOW + 30 * YEAR, true)).toBe(NOW + 30 * YEAR);
 	});
 
 	test('a poisoned one is over as soon as the clock was set, or the service says otherwise', () => {

@@ -302,8 +302,29 @@ describe('an old channel that the service ends because the new link has register
 		expect(supervise(both, event, half)).toEqual({ supervision: both, effects: [] });
 	});
 
-	test('is a refusal while the new link has no Connection yet', () => {
-		expect(tell(moving, 'current', ended(refused, 1008)).supervision.current?.state).toMatchObject({
+	test('is no refusal either before the answer has come, and the new link registers once [F435]', () => {
+		const { supervision, effects } = tell(moving, 'current', ended(refused, 1008));
+		expect(said(effects)).toEqual(['1 wait']);
+		expect(supervision.current?.state).toMatchObject({ failure: { code: 'connection-replaced' } });
+		const answered = tell(supervision, 'next', registered('token-2'));
+		expect(said(answered.effects)).toEqual(['2 keepConnection', '2 openChannel']);
+		expect(said(tell(answered.supervision, 'next', confirmed).effects)).toEqual(['2 linkPromoted', '1 linkEnded']);
+	});
+
+	test('is a refusal after the registration has failed: then the old Connection has been tried once more', () => {
+		const waiting = tellAll(tell(moving, 'current', ended(refused, 1008)).supervision, 'next', registerFailed(lost));
+		const tried = tell(waiting, 'current', timer);
+		expect(said(tried.effects)).toEqual(['1 openChannel']);
+		expect(tell(tried.supervision, 'current', ended(refused)).supervision.current?.state).toMatchObject({
+			name: 'registerWait',
+			failure: { code: 'credential-refused' },
+			backoff: { refusedAtMs: 1000 },
+		});
+	});
+
+	test('is a refusal while the new link has no Connection and waits', () => {
+		const waiting = tellAll(moving, 'next', registerFailed(lost));
+		expect(tell(waiting, 'current', ended(refused, 1008)).supervision.current?.state).toMatchObject({
 			failure: { code: 'credential-refused' },
 			backoff: { refusedAtMs: 1000 },
 		});

@@ -85,21 +85,22 @@ describe('what is read after an id', () => {
 		expect(idsAfter(feed, 'e-1')).toEqual(['e-2', 'e-3']);
 		expect(idsAfter(feed, null)).toEqual(['e-1', 'e-2', 'e-3']);
 		expect(idsAfter(feed, 'e-3')).toEqual([]);
-		expect(idsAfter(feed, 'old-9')).toEqual(['gap e-0', 'e-1', 'e-2', 'e-3']);
+		expect(idsAfter(feed, 'old-9')).toEqual(['gap e-00', 'e-1', 'e-2', 'e-3']);
 	});
 
-	test('begins with a gap where events had to make room, and the gap is told once', async () => {
+	test('begins with a gap where events had to make room, told once, under an id that no event ever had [F434]', async () => {
 		const feed = await filled(10, 3);
-		expect(idsAfter(feed, 'e-2')).toEqual(['gap e-7', 'e-8', 'e-9', 'e-10']);
+		expect(idsAfter(feed, 'e-2')).toEqual(['gap e-07', 'e-8', 'e-9', 'e-10']);
+		expect(idsAfter(feed, 'e-07')).toEqual(['e-8', 'e-9', 'e-10']);
 		expect(idsAfter(feed, 'e-7')).toEqual(['e-8', 'e-9', 'e-10']);
 		expect(idsAfter(feed, 'e-8')).toEqual(['e-9', 'e-10']);
-		expect(idsAfter(feed, 'e-2', 2)).toEqual(['gap e-7', 'e-8']);
+		expect(idsAfter(feed, 'e-2', 2)).toEqual(['gap e-07', 'e-8']);
 		const gap = feed.after('e-2', 1).entries[0] ?? expect.fail('no gap');
 		expect(eventSchema.parse(JSON.parse(formatEvent(gap)))).toMatchObject({ data: { from: null, to: AT } });
 	});
 
 	test.each([
-		[AT, ['gap e-2', 'gap e-3', 'e-4']],
+		[AT, ['gap e-02', 'gap e-3', 'e-4']],
 		[null, ['gap e-3', 'e-4']],
 	])(
 		'begins with a gap also where another is the oldest that is left, unless that one has no beginning [%s]',

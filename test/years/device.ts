@@ -83,6 +83,8 @@ export function createDevice(parts: {
 	let attempts = 0;
 	let position: string | null = null;
 	let isReading = false;
+	/** What the consumer has acknowledged last, while it has to be known after the end of the process. */
+	let acknowledged: { readonly number: number; readonly atMs: number } | null = null;
 	const seen = new Map<string, string>();
 	/** When an event was handed on by the store, true milliseconds. */
 	const appendedAt = new Map<string, number>();
@@ -212,6 +214,10 @@ export function createDevice(parts: {
 			for (const { id } of entries) appendedAt.set(id, time.nowMs);
 			readSoon(machine, agent.events);
 		});
+		if (acknowledged && bounds.durable) {
+			const from = Number(agent.events.positionOf('kiosk')?.split('-').at(-1) ?? 0);
+			observe({ type: 'resumed', from, acknowledged: acknowledged.number });
+		}
 		if (parts.usesConsumer) {
 			agent.events.join('kiosk');
 			readSoon(machine, agent.events);
@@ -262,6 +268,7 @@ export function createDevice(parts: {
 				if (seen.size > REMEMBERED) seen.delete(seen.keys().next().value ?? '');
 			}
 			position = newest.id;
+			acknowledged = { number: newest.number, atMs: time.nowMs };
 			if (entries.length < READ_AT_ONCE) break;
 		}
 		if (position !== null) events.acknowledge('kiosk', position);
@@ -275,6 +282,8 @@ export function createDevice(parts: {
 		running = null;
 		isReading = false;
 		sockets.drop(isPowerCut);
+		// Positions are written with the next events, and flushed with them.
+		if (isPowerCut || time.nowMs - (acknowledged?.atMs ?? 0) < 1000) acknowledged = null;
 		if (isPowerCut) disk.cutPower();
 	}
 
@@ -316,8 +325,11 @@ export function createDevice(parts: {
 			});
 			time.after(limitMs, done);
 		},
+		/** A process that gets no time is told when it does. */
 		reload() {
-			if (!time.machine?.isFrozen) void running?.reload();
+			const reloading = running;
+			if (time.machine?.isFrozen) time.machine.input(1, () => void reloading?.reload());
+			else void reloading?.reload();
 		},
 		/** The consumer reads now. */
 		read() {

@@ -303,6 +303,13 @@ export function strike({ kind, atMs, endMs, seed }: Fault, victim: Victim) {
 			service.repeat();
 			return;
 		case 'floodOfMoves':
+			// Where answers are lost as well, each registration may have reached the service.
+			if (chance.is(0.3)) {
+				service.mode = 'losesAnswers';
+				time.after(MINUTE, () => {
+					if (service.mode === 'losesAnswers') service.mode = 'well';
+				});
+			}
 			for (let sent = 0; sent < 60; sent += 1) {
 				const to = chance.pick(...WORKFLOWS);
 				time.after(sent * 400, () =>

@@ -160,6 +160,14 @@ export const INVARIANTS: readonly Invariant[] = [
 		on: { entry: ({ kind, id }) => kind === 'changed' && id },
 	},
 	{
+		name: 'positions-kept',
+		promise: 'What a consumer has acknowledged need not be read again after a stop or a crash.',
+		on: {
+			resumed: ({ from, acknowledged }, life) =>
+				says(from < acknowledged && !life.hasLostDisk(), () => `from ${from}, acknowledged ${acknowledged}`),
+		},
+	},
+	{
 		name: 'newest-arrives',
 		promise: 'At rest a notification reaches the consumer.',
 		on: {
@@ -267,11 +275,7 @@ export const INVARIANTS: readonly Invariant[] = [
 				says(
 					backAfterMs !== null &&
 						!holdsNothing &&
-						// A service that ends the old channel before it answers has the device register up to three times more.
-						stillRegistrations >
-							(mayRenew(traits)
-								? (traits.endsOldWith === 0 ? 3 : 6) + STILL_MS / (0.75 * traits.connectionLifeMs)
-								: 20),
+						stillRegistrations > (mayRenew(traits) ? 3 + STILL_MS / (0.75 * traits.connectionLifeMs) : 20),
 					() => `${stillRegistrations} registrations`,
 				),
 			),
@@ -312,12 +316,12 @@ export const INVARIANTS: readonly Invariant[] = [
 	},
 	{
 		name: 'writes-nothing-at-rest',
-		promise: 'A device that is online and gets nothing writes nothing.',
+		promise: 'A device that stays online writes for events, about four times for each, and for nothing else.',
 		on: {
-			judged: atRest(({ stillWrites, stillRegistrations, backAfterMs }, life) =>
+			judged: atRest(({ stillWrites, stillEvents, stillRegistrations, backAfterMs }) =>
 				says(
-					backAfterMs !== null && stillWrites > 0 && stillRegistrations === 0 && !life.gotEventsLately(3 * HOUR),
-					() => `${stillWrites} writes`,
+					backAfterMs !== null && stillRegistrations === 0 && stillWrites > 5 * stillEvents + 10,
+					() => `${stillWrites} writes for ${stillEvents} events`,
 				),
 			),
 		},
@@ -365,8 +369,8 @@ export const INVARIANTS: readonly Invariant[] = [
 		name: 'renewed-in-time',
 		promise: 'Without faults no Connection ends while it is in use, where the device may register again.',
 		on: {
-			sessionExpired: ({ session }, life, traits) =>
-				mayRenew(traits) && !traits.isOpaque && life.expiredAtRest(session),
+			sessionExpired: ({ session, atMs }, life, traits) =>
+				mayRenew(traits) && !traits.isOpaque && life.expiredAtRest(session, atMs),
 		},
 	},
 	{

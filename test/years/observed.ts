@@ -43,6 +43,8 @@ export type Observed =
 			text: string;
 			again: boolean;
 	  }
+	/** Where a new process would have the consumer go on, and what it had acknowledged before. */
+	| { type: 'resumed'; from: number; acknowledged: number }
 	| { type: 'saved'; atMs: number; text: string; state: DeviceState; bytes: number }
 	| { type: 'planAsked'; atMs: number }
 	| { type: 'line'; text: string }
@@ -81,6 +83,7 @@ export interface Quiet {
 	readonly stillOutages: number;
 	/** How often the device was offline then. */
 	readonly stillOfflines: number;
+	readonly stillEvents: number;
 	/** Numbers of notifications that were sent and are neither with the consumer nor in a gap. */
 	readonly lastSent: number;
 	readonly lastConsumed: number;

@@ -229,7 +229,7 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'connection/link.runner.ts',
 		"const unsent = result.sent === 'no';",
 		"const unsent = result.sent !== 'answered';",
-		{ seed: 7, years: '0.08' },
+		{ seed: 161 },
 	),
 	one(
 		'renewed-all-the-time',
@@ -311,20 +311,25 @@ const OF_INVARIANTS: readonly Plant[] = [
 		edits: [
 			[
 				LINKS,
-				'if (inUse.token !== token)',
-				"parts.log.info('promoted', { token });\n\t\t\t\tif (inUse.token !== token)",
+				'hasSpare = false;\n\t\t\t\tisPromoted = true;',
+				"parts.log.info('promoted', { host: token });\n\t\t\t\thasSpare = false;\n\t\t\t\tisPromoted = true;",
 			],
+			['base/log.edge.ts', 'cleanText(redact(text, secrets), max)', 'cleanText(text, max)'],
 			['base/log.edge.ts', 'destination.write(redact(formed(line), secrets))', 'destination.write(formed(line))'],
 		],
 	},
-	one(
-		'renewed-too-late',
-		'renewed-in-time',
-		SUPERVISOR,
-		'connection.obtainedAtMs + connection.lifeMs * share',
-		'connection.obtainedAtMs + connection.lifeMs * (share + 1)',
-		{ years: '0.06' },
-	),
+	{
+		name: 'renewed-too-late',
+		catches: 'renewed-in-time',
+		edits: [
+			[
+				SUPERVISOR,
+				'connection.obtainedAtMs + connection.lifeMs * share',
+				'connection.obtainedAtMs + connection.lifeMs * (share + 1)',
+			],
+			[LINKS, 'obtainedAtMs + lifeMs * (RENEW_AFTER', 'obtainedAtMs + lifeMs * (1 + RENEW_AFTER'],
+		],
+	},
 	one('online-twice', 'hooks-alternate', 'hooks/hooks.runner.ts', 'if (lastState === before) return;', ''),
 	one(
 		'hooks-skipped',
@@ -404,8 +409,8 @@ const OF_THE_FIELD: readonly Plant[] = [
 			],
 			[
 				'connection/device-time.runner.ts',
-				'nowMs: () => believedMs(clock.wallMs(), serviceMs()),',
-				'nowMs: () => (believedMs(0, serviceMs()) < 0 ? 0 : clock.wallMs()),',
+				'nowMs: () => believedMs(clock.wallMs(), serviceMs(), serviceOffsetMs !== null),',
+				'nowMs: () => (believedMs(0, serviceMs(), serviceOffsetMs !== null) < 0 ? 0 : clock.wallMs()),',
 			],
 		],
 		seed: 23,
@@ -417,7 +422,7 @@ const OF_THE_FIELD: readonly Plant[] = [
 		CONNECTIVITY,
 		'else if (!line.saidGoodbye) {',
 		'else if (line.inboundSilenceMs < 0) {',
-		{ seed: 32 },
+		{ seed: 52 },
 	),
 	one(
 		'gap-after-the-sleep',
@@ -430,12 +435,8 @@ const OF_THE_FIELD: readonly Plant[] = [
 	{
 		name: 'renewal-sleeps-too',
 		catches: 'renewed-in-time',
-		edits: [
-			[LINKS, 'renewalAtMs = effect.atMs - sleptMs;', 'renewalAtMs = effect.atMs;'],
-			[LINKS, 'if (isPromoted) clockChanged();', ''],
-		],
-		seed: 7,
-		years: '0.1',
+		edits: [[LINKS, 'if (isPromoted) clockChanged();', '']],
+		seed: 721,
 	},
 	{
 		name: 'young-in-1970',
@@ -545,8 +546,9 @@ const MUTATIONS: readonly Plant[] = [
 	),
 	any('events-3-gap-too-late', CONNECTIVITY, 'Math.max(lastMs, nowMs - Math.max(limitMs, heardAgoMs))', 'nowMs'),
 	any('events-4-too-much-goes', TRANSACTION, 'upTo = event.number;\n', 'upTo = event.number + 1;\n'),
-	any(
+	one(
 		'events-5-positions-forgotten',
+		'positions-kept',
 		TRANSACTION,
 		"if (positions) changes.push(['setConsumers', [...positions]]);",
 		'',

@@ -42,7 +42,6 @@ export function createRecord(traits: Traits) {
 	let disturbedMs = 0;
 	let frozenUntilMs = 0;
 	let calmSinceMs: number | null = 0;
-	let lastEventMs = 0;
 	/** Whether the device's clock was wrong since the last rest: gaps are then not comparable with true times. */
 	let clockWasWrong = !traits.clockBattery;
 	let currentToken: { token: string; sinceMs: number; session: number } | null = null;
@@ -140,7 +139,6 @@ export function createRecord(traits: Traits) {
 					sent.set(seen.number, { atMs: seen.atMs, session: seen.session });
 					break;
 				case 'entry': {
-					lastEventMs = seen.atMs;
 					if (!seen.again) {
 						life.newest = { number: seen.number, epoch: epochOf(seen.id) };
 					}
@@ -255,20 +253,24 @@ export function createRecord(traits: Traits) {
 			const isUndone = plan !== null && confirmedRevision === plan.revision && workflowId === plan.from;
 			return isUndone ? `back on ${workflowId} although revision ${plan?.revision} had moved it` : null;
 		},
-		expiredAtRest(session: number): string | null {
-			const isAtRest = calmSinceMs !== null && disturbedMs < (currentToken?.sinceMs ?? 0);
+		expiredAtRest(session: number, atMs: number): string | null {
+			// Of one that troubles have brought the age has to be known by then as well: it may have slept.
+			const isAtRest =
+				calmSinceMs !== null && (disturbedMs < (currentToken?.sinceMs ?? 0) || atMs - calmSinceMs > 75 * MINUTE);
 			return isAtRest && session === currentToken?.session ? `channel ${session}` : null;
 		},
+		hasLostDisk: () => hasLostDisk,
 		hooksMissed(): string | null {
 			const isComparable = bootsWithoutJudging === 0 && !hasLostDisk;
 			return isComparable ? (wrongHooks[0] ?? null) : null;
 		},
 		wasFrozen: (withinMs: number) => frozenUntilMs > 0 && withinMs > 0 && frozenUntilMs === Number.POSITIVE_INFINITY,
-		gotEventsLately: (withinMs: number) => lastEventMs > 0 && beats.atMs - lastEventMs < withinMs,
 	};
 
-	function isConfirmed({ atMs, openedAtMs, workflowId }: Heartbeat, { to, startAtMs }: PublishedPlan): boolean {
-		return workflowId === to && startMs + openedAtMs > startAtMs && atMs - openedAtMs > 10 * MINUTE;
+	/** A plan before it may have led there as well: then the device does not know this one, and nothing of it is confirmed. */
+	function isConfirmed({ atMs, openedAtMs, workflowId, text }: Heartbeat, plan: PublishedPlan): boolean {
+		const follows = workflowId === plan.to && text.includes(`"planRevision":${plan.revision}`);
+		return follows && startMs + openedAtMs > plan.startAtMs && atMs - openedAtMs > 10 * MINUTE;
 	}
 	function gapOf({ text, appendedAtMs }: Extract<Observed, { type: 'entry' }>): Gap {
 		const { from, to } = JSON.parse(text.slice(4)) as { from: string | null; to: string };

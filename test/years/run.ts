@@ -80,7 +80,7 @@ function run(live: (options: LifeOptions) => LifeResult, yearMs: number): boolea
 		cpuMs += (user + system) / 1000;
 		lives += 1;
 		livedMs += result.livedMs;
-		faults += only?.length ?? result.schedule.length;
+		faults += result.schedule.length;
 		if (result.traits.cadenceSeconds <= 60) quickMs += result.livedMs;
 		if (flags.json) {
 			const { digest, violations, livedMs: lastedMs } = result;
@@ -110,8 +110,9 @@ function report(result: LifeResult, live: (options: LifeOptions) => LifeResult, 
 	if (!first) return;
 	const command = 'npm run test:years --';
 	const plant = flags.plant === undefined ? '' : ` --plant ${flags.plant}`;
-	if (flags['no-shrink'] || flags.faults !== undefined)
-		return print(`again: ${command} --seed ${seed} --years ${flags.years}${plant}`);
+	const left = `${flags.from === '0' ? '' : ` --from ${flags.from}`}${flags.faults === undefined ? '' : ` --faults ${flags.faults}`}`;
+	if (flags['no-shrink'] || left !== '')
+		return print(`again: ${command} --seed ${seed} --years ${flags.years}${left}${plant}`);
 	const found = shrink(live, result, first.name, () => realNow(), 50_000);
 	print(`${found.faults.length} of its faults are enough (${found.lives} lives, ${found.seconds.toFixed(0)} s):`);
 	for (const { number, kind, atMs, endMs } of found.faults)

@@ -53,6 +53,8 @@ describe('a simulated life', () => {
 		const command = lines.at(-1) ?? '';
 		const again = years(...command.replace('again: npm run test:years -- ', '').split(' '));
 		expect(again.status).toBe(1);
+		expect(again.lines[1]).toContain(`, ${Number(/^\d+/.exec(enough)?.[0])} faults):`);
+		expect(again.lines.at(-1)).toBe(command);
 		const [first] = lines.filter((line) => line.startsWith('  ')).map((line) => line.trim().split(' ')[0]);
 		expect(again.lines.join('\n')).toContain(first);
 	});
