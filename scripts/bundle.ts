@@ -42,7 +42,6 @@ const ENTRIES = {
 
 /** Packages that are big, seldom needed and imported when they are: each a file of its own, which all programs share. */
 const APART: ReadonlyMap<string, string> = new Map([
-	['undici', 'undici.cjs'],
 	['zod', 'zod.cjs'],
 	['systeminformation', 'systeminformation.cjs'],
 	['zxing-wasm/reader', 'zxing-reader.cjs'],
@@ -103,7 +102,7 @@ export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
 		...OPTIONS,
 		absWorkingDir: root,
 		define: { ...DEFINED, IDV_AGENT_VERSION: JSON.stringify(version), IDV_AGENT_TOOLS_APART: String(toolsApart) },
-		plugins: [slimUndici(root), slimPino, lateZlib, findNative],
+		plugins: [slimPino, lateZlib, findNative],
 	};
 	const files = Object.keys(entries).map((name) => `${name}.cjs`);
 	const wanted = new Set<string>();
@@ -276,37 +275,6 @@ const lateZlib: Plugin = {
 		}));
 	},
 };
-
-/** The parts of undici that the sources use; a test compares it with them. Two thirds of the package are something else. */
-export const UNDICI_PARTS: Readonly<Record<string, string>> = {
-	Agent: 'undici/lib/dispatcher/agent.js',
-	Pool: 'undici/lib/dispatcher/pool.js',
-	ProxyAgent: 'undici/lib/dispatcher/proxy-agent.js',
-};
-
-/**
- * undici without its fetch, mocks, caches and three of its four parsers: 240 KB instead of 730. The parser with SIMD is the
- * other one for machines that can do more; milo is an experiment that a variable would switch on.
- */
-function slimUndici(root: string): Plugin {
-	const parts = Object.entries(UNDICI_PARTS).map(([name, path]) => `exports.${name} = require('${path}');`);
-	const dispatcher = `Object.assign(require('undici/lib/dispatcher/dispatcher.js').prototype, require('undici/lib/api'));`;
-	return {
-		name: 'slim-undici',
-		setup({ onResolve, onLoad }) {
-			onResolve({ filter: /^undici$/ }, () => ({ path: 'undici', namespace: 'parts' }));
-			onLoad({ filter: /^undici$/, namespace: 'parts' }, () => ({
-				contents: [dispatcher, ...parts].join('\n'),
-				resolveDir: root,
-			}));
-			onResolve({ filter: /\/llhttp_simd-wasm\.js$/ }, ({ resolveDir }) => ({
-				path: join(resolveDir, '../llhttp/llhttp-wasm.js'),
-			}));
-			onResolve({ filter: /\/milo\// }, ({ path }) => ({ path, namespace: 'left-out' }));
-			onLoad({ filter: /./, namespace: 'left-out' }, () => ({ contents: '' }));
-		},
-	};
-}
 
 /** In place of the search through `node_modules` that the serial library does: beside the bundle, or the executable. */
 const findNative: Plugin = {

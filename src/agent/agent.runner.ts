@@ -241,7 +241,12 @@ function assemble(options: AgentOptions, base: Base) {
 		// What a service says may hold what it was sent.
 		return { ...now, ...JSON.parse(maskSecrets(JSON.stringify({ sentence, summary, problem, warnings }))) };
 	};
-	const standing = () => standingOf(status(), refusals);
+	const state = () => {
+		const { supervision } = links;
+		return stateOf({ ...connectivity.facts, supervision, blocker: reconciler.blocker, device: stateWriter.state });
+	};
+	// Asked at every heartbeat, for which no status is made.
+	const standing = () => (state() === 'online' ? 'paired' : standingOf(status(), refusals));
 	const commands = createCommands({
 		...base,
 		fleet,
@@ -268,6 +273,7 @@ function assemble(options: AgentOptions, base: Base) {
 		commands,
 		reevaluate,
 		status,
+		state,
 		standing,
 	};
 }
@@ -335,7 +341,7 @@ function statusOf(
 }
 
 function offer(base: Base, device: Device): Agent {
-	const { leases, fleet, handOver, links, reconciler, pairing, commands, reevaluate, status, standing } = device;
+	const { leases, fleet, handOver, links, reconciler, pairing, commands, reevaluate, status, state, standing } = device;
 	const { clock, warnings, stateWriter } = base;
 	const { tryChangedSettings, ...asked } = commands;
 	return {
@@ -344,13 +350,7 @@ function offer(base: Base, device: Device): Agent {
 		leases,
 		access: () => accessOf(links.supervision),
 		status,
-		state: () =>
-			stateOf({
-				...device.connectivity.facts,
-				supervision: links.supervision,
-				blocker: reconciler.blocker,
-				device: stateWriter.state,
-			}),
+		state,
 		standing,
 		onStatus: base.onStatus,
 		identity: () => toReport(base.identity.now),

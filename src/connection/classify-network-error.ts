@@ -1,4 +1,4 @@
-/** The meaning of an error thrown by a socket, by TLS, by a proxy or by undici, as a failure. Pure. */
+/** The meaning of an error thrown by a socket, by TLS or by a proxy, as a failure. Pure. */
 import { type ErrorCode, type Failure, failure, toFailure } from '../base/errors.ts';
 
 const CERTIFICATE_CODES: Readonly<Record<string, ErrorCode>> = {
@@ -24,10 +24,7 @@ const CERTIFICATE_CODES: Readonly<Record<string, ErrorCode>> = {
 };
 
 const NOT_RESOLVED = new Set(['ENOTFOUND', 'EAI_AGAIN', 'EAI_FAIL', 'EAI_NONAME', 'ENODATA', 'ESERVFAIL']);
-const CONNECT_TIMEOUTS = new Set(['ETIMEDOUT', 'UND_ERR_CONNECT_TIMEOUT']);
 const UNREACHABLE = new Set(['ECONNREFUSED', 'EHOSTUNREACH', 'ENETUNREACH', 'EHOSTDOWN', 'ENETDOWN', 'EADDRNOTAVAIL']);
-const ANSWER_TIMEOUTS = new Set(['UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_TIMEOUT']);
-const PROXY_BROKEN = new Set(['UND_ERR_PRX_CONN', 'UND_ERR_PRX_TLS', 'ERR_PROXY_TUNNEL', 'ERR_PROXY_INVALID_CONFIG']);
 
 /** Where an attempt went, for the message and for whose fault it is. */
 export interface NetworkContext {
@@ -51,16 +48,9 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 			params: { host, reason: 'http2' },
 			remedy: 'Have the service, or the proxy in front of it, speak HTTP/1.1 as well: a WebSocket channel needs it.',
 		});
-	if (find(PROXY_BROKEN)) return failed('proxy-failed', `The proxy gave no connection to ${host}.`);
-
-	const certificate = facts.codes.find((code) => Object.hasOwn(CERTIFICATE_CODES, code));
-	if (certificate) return certificateFailure(CERTIFICATE_CODES[certificate] ?? 'tls-failed', certificate, host);
-	if (facts.codes.some((code) => code.endsWith('ALERT_CERTIFICATE_REQUIRED'))) return wantsClientCertificate(host);
-	const tls = facts.codes.find((code) => code === 'EPROTO' || /^ERR_(SSL|TLS|OSSL)_/.test(code));
-	if (tls) return failed('tls-failed', `The TLS connection to ${host} failed (${tls}).`, tls);
 
 	const unresolved = find(NOT_RESOLVED);
-	const timeout = find(CONNECT_TIMEOUTS);
+	const timeout = facts.codes.find((code) => code === 'ETIMEDOUT');
 	const unreachable = find(UNREACHABLE);
 	if (viaProxy && (unresolved || timeout || unreachable))
 		return failed(
@@ -68,16 +58,21 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 			`The proxy on the way to ${host} can't be reached (${unresolved ?? timeout ?? unreachable}).`,
 			unresolved ?? timeout ?? unreachable,
 		);
+	if (facts.codes.includes('ERR_PROXY_TUNNEL'))
+		return failed('proxy-failed', `The proxy gave no connection to ${host}.`);
+
+	const certificate = facts.codes.find((code) => Object.hasOwn(CERTIFICATE_CODES, code));
+	if (certificate) return certificateFailure(CERTIFICATE_CODES[certificate] ?? 'tls-failed', certificate, host);
+	if (facts.codes.some((code) => code.endsWith('ALERT_CERTIFICATE_REQUIRED'))) return wantsClientCertificate(host);
+	const tls = facts.codes.find((code) => code === 'EPROTO' || /^ERR_(SSL|TLS|OSSL)_/.test(code));
+	if (tls) return failed('tls-failed', `The TLS connection to ${host} failed (${tls}).`, tls);
+
 	if (unresolved) return failed('dns-failed', `The name ${host} can't be resolved (${unresolved}).`, unresolved);
 	if (timeout) return failed('connect-timeout', `${host} did not accept a connection in time.`);
 	if (unreachable) return failed('service-unreachable', `${host} can't be reached (${unreachable}).`, unreachable);
 
-	if (find(ANSWER_TIMEOUTS) || facts.names.includes('TimeoutError'))
-		return failed('request-timeout', `${host} did not answer in time.`);
-	if (facts.codes.includes('UND_ERR_RES_EXCEEDED_MAX_SIZE'))
-		return failed('response-too-large', `The answer of ${host} is too large.`);
-	const garbled = facts.codes.some((code) => code.startsWith('HPE_') || code === 'UND_ERR_HEADERS_OVERFLOW');
-	if (garbled || facts.names.includes('HTTPParserError'))
+	if (facts.names.includes('TimeoutError')) return failed('request-timeout', `${host} did not answer in time.`);
+	if (facts.codes.some((code) => code.startsWith('HPE_')))
 		return failure('bad-response', `What answers at ${host} does not speak proper HTTP.`, {
 			params: { host },
 			remedy: 'Check host and port in baseUrl, and what stands between this device and the service.',
@@ -145,11 +140,7 @@ function collect(error: unknown): Facts {
 		if (typeof code === 'string') codes.push(code);
 		if (typeof name === 'string') names.push(name);
 		if (code === 'ERR_PROXY_TUNNEL' && typeof statusCode === 'number') proxyStatus = statusCode;
-		// undici tells the status of a refused tunnel only in words.
-		const told = /^Proxy (?:response|Authentication Required) \((\d{3})\)/.exec(String(message ?? ''))?.[1];
-		if (told) proxyStatus = Number(told);
-		if (code === 'UND_ERR_INVALID_ARG' || (typeof code === 'string' && code.startsWith('ERR_INVALID_')))
-			ourFault = true;
+		if (typeof code === 'string' && code.startsWith('ERR_INVALID_')) ourFault = true;
 		if (
 			typeof code !== 'string' &&
 			(one instanceof TypeError || one instanceof RangeError || one instanceof SyntaxError)

@@ -1,17 +1,15 @@
 /** One HTTP request and its answer, once: a deadline, bounds, the body unpacked, and whether it was written at all. */
-import type { Dispatcher } from 'undici';
+import type { IncomingMessage } from 'node:http';
 import { type Failure, failure } from '../base/errors.ts';
 import { cleanText } from '../protocol/problem.ts';
+import type { RequestNetwork } from './ask.edge.ts';
 import { classifyNetworkError } from './classify-network-error.ts';
-import type { Network } from './network.edge.ts';
 
 /** Longest silence before and inside an answer; the deadline ends an answer that drips. */
 const IDLE_MS = 15_000;
 /** How long the body of a refusal is waited for: the status has already decided. */
 const DETAIL_MS = 3000;
 const UNPACKED_REMEDY = 'Ask the operator why the service packs an answer that this device did not ask to be packed.';
-
-export type RequestNetwork = Pick<Network, 'dispatcher' | 'viaProxy'>;
 
 export interface ExchangeRequest {
 	readonly method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE';
@@ -43,44 +41,31 @@ export async function exchangeOverNetwork(network: RequestNetwork, request: Exch
 	const ends = [AbortSignal.timeout(deadlineMs), enough.signal, ...(request.signal ? [request.signal] : [])];
 	const signal = AbortSignal.any(ends);
 	let written = false;
-	let answer: Dispatcher.ResponseData;
+	let answer: IncomingMessage;
 	try {
-		const dispatcher = (await network.dispatcher()).compose(
-			(dispatch) => (options, handler) =>
-				dispatch(
-					options,
-					noting(handler, () => {
-						written = true;
-					}),
-				),
-		);
-		const answering = dispatcher.request({
-			origin: url.origin,
-			path: `${url.pathname}${url.search}`,
-			method,
-			headers,
+		answer = await network.ask({
+			...{ method, url, headers, signal },
 			body: body ?? null,
-			reset: true,
-			headersTimeout: IDLE_MS,
-			bodyTimeout: IDLE_MS,
-			signal,
+			idleMs: IDLE_MS,
+			onWrite() {
+				written = true;
+			},
 		});
-		// undici ends a request that still waits for its connection only when the connection is there.
-		answer = await Promise.race([answering, aborted(signal)]);
 	} catch (error) {
 		return { kind: 'failed', ...asFailure(error, written, context) };
 	}
 
-	const succeeded = answer.statusCode >= 200 && answer.statusCode < 300;
+	const { statusCode: status = 0 } = answer;
+	const succeeded = status >= 200 && status < 300;
 	const detailTimer = succeeded ? undefined : setTimeout(() => enough.abort(), DETAIL_MS);
 	const answerHeaders = flatHeaders(answer.headers);
-	const { bytes, cut } = await readBody(answer.body, maxBytes, context);
+	const { bytes, cut } = await readBody(answer, maxBytes, context);
 	clearTimeout(detailTimer);
 	enough.abort();
 	const unpacked = unpack(bytes, answerHeaders['content-encoding'], maxBytes, context.host);
 	return {
 		kind: 'answered',
-		status: answer.statusCode,
+		status,
 		headers: answerHeaders,
 		bytes: unpacked.bytes,
 		cut: cut ?? unpacked.cut,
@@ -100,29 +85,6 @@ function asFailure(
 		? failure('proxy-failed', `The proxy gave no connection to ${context.host} in time.`, { params })
 		: failure('connect-timeout', `${context.host} did not accept a connection in time.`, { params });
 	return { failure: reason, written };
-}
-
-function aborted(signal: AbortSignal): Promise<never> {
-	return new Promise((_, reject) => {
-		if (signal.aborted) reject(signal.reason);
-		signal.addEventListener('abort', () => reject(signal.reason), { once: true });
-	});
-}
-
-/** The same handler, which tells as well when its request is about to be written. */
-function noting(handler: Dispatcher.DispatchHandler, onWrite: () => void): Dispatcher.DispatchHandler {
-	return {
-		onRequestStart(controller, context) {
-			handler.onRequestStart?.(controller, context);
-			// The request ends here, unwritten, if it was given up while it waited for its connection.
-			if (!controller.aborted) onWrite();
-		},
-		onRequestUpgrade: (...event) => handler.onRequestUpgrade?.(...event),
-		onResponseStart: (...event) => handler.onResponseStart?.(...event),
-		onResponseData: (...event) => handler.onResponseData?.(...event),
-		onResponseEnd: (...event) => handler.onResponseEnd?.(...event),
-		onResponseError: (...event) => handler.onResponseError?.(...event),
-	};
 }
 
 async function readBody(

@@ -6,7 +6,6 @@
 import http, { type Agent } from 'node:http';
 import https from 'node:https';
 import { connect } from 'node:net';
-import type { Duplex } from 'node:stream';
 import type { PeerCertificate, TLSSocket } from 'node:tls';
 
 export interface Reach {
@@ -60,21 +59,10 @@ export interface Inspection {
 }
 
 /** Asks for the head of a page. @param agent goes by the agent's own way, but accepts every certificate; ends here. */
-export async function inspect(
-	url: URL,
-	{ agent, viaProxy, limitMs }: { agent: Agent; viaProxy: boolean; limitMs: number },
-): Promise<Inspection> {
+export async function inspect(url: URL, agent: Agent, limitMs: number): Promise<Inspection> {
 	const ended = Promise.withResolvers<Pick<Inspection, 'date' | 'error'>>();
 	const isSecure = url.protocol === 'https:';
 	let certificate: ShownCertificate | null = null;
-	// Node's own limits end neither a request nor its connection while a handshake through a tunnel is under way.
-	let first: Duplex | null | undefined;
-	const createConnection = agent.createConnection.bind(agent);
-	agent.createConnection = (options, callback) => {
-		const made = createConnection(options, callback);
-		first = made;
-		return made;
-	};
 	const timer = setTimeout(() => {
 		ended.resolve({ date: undefined, error: new DOMException('The limit is over.', 'TimeoutError') });
 	}, limitMs);
@@ -88,9 +76,7 @@ export async function inspect(
 		const look = () => {
 			certificate = readCertificate(socket as TLSSocket);
 		};
-		// Through a proxy Node hands the socket over after the handshake.
-		if (isSecure && viaProxy) look();
-		else if (isSecure) socket.once('secureConnect', look);
+		if (isSecure) socket.once('secureConnect', look);
 	});
 	request.once('response', ({ headers }) => ended.resolve({ date: headers.date, error: null }));
 	request.on('error', (error) => ended.resolve({ date: undefined, error }));
@@ -98,7 +84,6 @@ export async function inspect(
 	const end = await ended.promise;
 	clearTimeout(timer);
 	request.destroy();
-	first?.destroy();
 	agent.destroy();
 	return { certificate, ...end, atMs: Date.now() };
 }

@@ -1,20 +1,18 @@
 /**
  * The way out of this device: proxy, certificate authorities and client certificate, once for the channel and for requests.
- * Never chooses what is sent, never prints a proxy's password, and loads undici only when a request has to be made.
+ * Never chooses what is sent, never prints a proxy's password.
  */
 import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { Agent as HttpAgent } from 'node:http';
-import { Agent as HttpsAgent } from 'node:https';
-import { BlockList, isIP, setDefaultAutoSelectFamilyAttemptTimeout } from 'node:net';
+import { Agent as HttpAgent, request as requestHttp } from 'node:http';
+import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
+import { BlockList, isIP, type Socket, setDefaultAutoSelectFamilyAttemptTimeout } from 'node:net';
 import { createSecureContext, getCACertificates, type SecureContext } from 'node:tls';
-import type { Dispatcher } from 'undici';
 import { AgentError } from '../base/errors.ts';
 import { isLoopback } from '../protocol/endpoints.ts';
+import { ask, CONNECT_MS, type RequestNetwork } from './ask.edge.ts';
 import { type Inspection, inspect, type Reach, reach } from './inspect.edge.ts';
 
-/** How long the connection to a host or to a proxy may take, TLS included, in milliseconds. */
-const CONNECT_MS = 10_000;
 /** How long one address of a host is tried before the next: Node's own 250 ms gives up on slow lines. */
 const FAMILY_ATTEMPT_MS = 3000;
 /** When a kept connection is silent, the kernel asks so often whether it lives: Node's own second would be traffic all day. */
@@ -33,16 +31,12 @@ export interface NetworkSettings {
 	readonly clientKeyFile?: string | undefined;
 }
 
-export interface Network {
+export interface Network extends RequestNetwork {
 	/**
 	 * What `ws` connects with; `undefined` where it needs nothing of its own.
 	 * @param keepAlive whether it keeps a connection between two requests; default `false`.
 	 */
 	channelAgent(url: URL, keepAlive?: boolean): HttpAgent | undefined;
-	/** What requests are sent with. Follows no redirect and retries nothing. */
-	dispatcher(): Promise<Dispatcher>;
-	/** Whether a proxy stands between this device and the URL. */
-	viaProxy(url: URL): boolean;
 	/** The proxy on the way to the URL, with its user and password: a secret. `null` for the direct way. */
 	proxyFor(url: URL): string | null;
 	/** Connects to the proxy on the way to the URL, or to its host, and closes. For diagnosis. */
@@ -66,96 +60,97 @@ export async function createNetwork(
 	const proxyFor = readProxies(settings.proxy, env);
 	const tls = readTls(settings);
 	const agents = new Map<string, HttpAgent>();
-	let requests: Promise<Requests> | null = null;
 	setDefaultAutoSelectFamilyAttemptTimeout(FAMILY_ATTEMPT_MS);
 
-	const openRequests = () => {
-		requests ??= createRequests(proxyFor, tls);
-		return requests;
+	const agentFor = (url: URL, keepAlive = false) => {
+		const proxy = proxyFor(url);
+		const secure = usesTls(url);
+		const key = `${secure}${keepAlive}${proxy ?? ''}`;
+		const agent = agents.get(key) ?? createAgent(secure, proxy, tls, { keepAlive });
+		agents.set(key, agent);
+		return agent;
 	};
 
 	return {
-		channelAgent(url, keepAlive = false) {
-			const proxy = proxyFor(url);
-			const secure = url.protocol === 'wss:';
-			if (proxy === null && (!secure || tls === null)) return undefined;
-			const key = `${url.protocol}${keepAlive}${proxy ?? ''}`;
-			const agent = agents.get(key) ?? createAgent(secure, proxy, tls, { keepAlive });
-			agents.set(key, agent);
-			return agent;
+		channelAgent(url, keepAlive) {
+			const isPlain = proxyFor(url) === null && (!usesTls(url) || tls === null);
+			return isPlain ? undefined : agentFor(url, keepAlive);
 		},
-		dispatcher: async () => (await openRequests()).dispatcher,
+		ask: (asked) => ask(agentFor(asked.url), asked),
 		viaProxy: (url) => proxyFor(url) !== null,
 		proxyFor,
 		reach: (url, limitMs) => reach(new URL(proxyFor(url) ?? url), limitMs),
 		inspect(url, limitMs) {
-			const proxy = proxyFor(url);
-			const agent = createAgent(url.protocol === 'https:', proxy, tls, { acceptsAll: true });
-			return inspect(url, { agent, viaProxy: proxy !== null, limitMs });
+			const agent = createAgent(usesTls(url), proxyFor(url), tls, { acceptsAll: true });
+			return inspect(url, agent, limitMs);
 		},
 		async close() {
 			for (const agent of agents.values()) agent.destroy();
-			await (await requests)?.destroy();
 		},
 	};
 }
 
-/** Node decides nothing here: it is told one proxy and no exceptions. */
+const usesTls = ({ protocol }: URL) => protocol === 'https:' || protocol === 'wss:';
+
 function createAgent(
 	secure: boolean,
 	proxy: string | null,
 	tls: SecureContext | null,
 	{ acceptsAll = false, keepAlive = false } = {},
 ): HttpAgent {
-	if (!secure)
-		return new HttpAgent({ keepAlive, keepAliveMsecs: KEEP_ALIVE_MS, proxyEnv: { http_proxy: proxy ?? undefined } });
-	return new HttpsAgent({
-		keepAlive,
-		keepAliveMsecs: KEEP_ALIVE_MS,
-		rejectUnauthorized: !acceptsAll,
-		...(tls && { secureContext: tls }),
-		...(proxy !== null && { proxyEnv: { https_proxy: proxy } }),
-	});
+	const kept = { keepAlive, keepAliveMsecs: KEEP_ALIVE_MS };
+	const agent = secure
+		? new HttpsAgent({ ...kept, rejectUnauthorized: !acceptsAll, ...(tls && { secureContext: tls }) })
+		: new HttpAgent(kept);
+	if (proxy !== null) leadThroughTunnel(agent, new URL(proxy), secure);
+	return agent;
 }
 
-interface Requests {
-	readonly dispatcher: Dispatcher;
-	destroy(): Promise<void>;
-}
-
-async function createRequests(proxyFor: ProxyFor, tls: SecureContext | null): Promise<Requests> {
-	const { Agent, Pool, ProxyAgent } = await import('undici');
-	const connect = { timeout: CONNECT_MS, rejectUnauthorized: true, ...(tls && { secureContext: tls }) };
-	const direct = new Agent({ allowH2: false, connect });
-	const proxied = new Map<string, Dispatcher>();
-
-	const through = (uri: string) => {
-		const agent =
-			proxied.get(uri) ??
-			new ProxyAgent({
-				uri,
-				allowH2: false,
-				// A tunnel for plain http as well: what answers inside it can only be the service.
-				proxyTunnel: true,
-				requestTls: connect,
-				proxyTls: { timeout: CONNECT_MS, rejectUnauthorized: true },
-				// A proxy that never answers would hold its socket for five minutes.
-				clientFactory: (origin, options) => new Pool(origin, { ...options, headersTimeout: CONNECT_MS }),
-			});
-		proxied.set(uri, agent);
-		return agent;
+/** In plain http, too, for which Node makes no tunnel: what answers inside it can only be the service. */
+function leadThroughTunnel(agent: HttpAgent, proxy: URL, isSecure: boolean): void {
+	const { protocol, hostname, port, username, password } = proxy;
+	const isTls = protocol === 'https:';
+	const connect = agent.createConnection.bind(agent);
+	const login = Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`).toString('base64');
+	const toProxy = isTls ? new HttpsAgent() : new HttpAgent();
+	const destroy = agent.destroy.bind(agent);
+	agent.destroy = () => {
+		destroy();
+		toProxy.destroy();
 	};
-	const dispatcher = direct.compose((dispatch) => (options, handler) => {
-		const proxy = proxyFor(new URL(options.origin ?? ''));
-		return proxy === null ? dispatch(options, handler) : through(proxy).dispatch(options, handler);
-	});
-	return {
-		dispatcher,
-		async destroy() {
-			await Promise.all([direct, ...proxied.values()].map((one) => one.destroy()));
-		},
+	agent.createConnection = (options, done = () => {}) => {
+		const host = options.host ?? '';
+		const target = `${isIP(host) === 6 ? `[${host}]` : host}:${options.port}`;
+		const asked = (isTls ? requestHttps : requestHttp)({
+			method: 'CONNECT',
+			host: hostname.replace(/^\[(.*)\]$/, '$1'),
+			port,
+			path: target,
+			headers: { host: target, ...((username || password) && { 'proxy-authorization': `Basic ${login}` }) },
+			agent: toProxy,
+			rejectUnauthorized: true,
+			// A proxy that never answers would hold its socket for good. The deadline of who asks says more, and comes first.
+			timeout: Math.min((options.timeout ?? CONNECT_MS) + 100, CONNECT_MS),
+		});
+		const fail = (told: object) => done(noTunnel(told), null as unknown as Socket);
+		asked.once('timeout', () => asked.destroy(asked.socket?.connecting ? noTunnel({ code: 'ETIMEDOUT' }) : undefined));
+		asked.once('error', (cause) => fail({ cause }));
+		asked.once('connect', ({ statusCode }, socket: Socket) => {
+			if (statusCode === 200) {
+				socket.setTimeout(0);
+				const inside = isSecure ? connect({ ...options, socket } as typeof options) : null;
+				return done(null, inside ?? socket);
+			}
+			socket.destroy();
+			fail({ statusCode });
+		});
+		asked.end();
+		return null;
 	};
 }
+
+const noTunnel = (told: object) =>
+	Object.assign(new Error('The proxy made no tunnel.'), { code: 'ERR_PROXY_TUNNEL', ...told });
 
 type ProxyFor = (url: URL) => string | null;
 
@@ -172,7 +167,7 @@ function readProxies(setting: string | undefined, env: Readonly<Record<string, s
 
 	return (url) => {
 		if (isLoopback(url.href)) return null;
-		const proxy = url.protocol === 'https:' || url.protocol === 'wss:' ? https : http;
+		const proxy = usesTls(url) ? https : http;
 		return proxy !== null && !isExcepted(url) ? proxy : null;
 	};
 }
@@ -231,7 +226,7 @@ function readExceptions(list: string): (url: URL) => boolean {
 	}
 	return (url) => {
 		const host = url.hostname.replace(/^\[(.*)\]$/, '$1').replace(/\.$/, '');
-		const port = url.port || (url.protocol === 'https:' || url.protocol === 'wss:' ? '443' : '80');
+		const port = url.port || (usesTls(url) ? '443' : '80');
 		const family = isIP(host);
 		if (family !== 0 && networks.check(host, family === 4 ? 'ipv4' : 'ipv6')) return true;
 		return names.some(

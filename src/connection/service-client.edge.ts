@@ -7,9 +7,10 @@ import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import { type AnswerText, readAnswerTexts, tokenIn } from '../protocol/registration-answer.ts';
 import { readTokenLife, type TokenLife } from '../protocol/token-life.ts';
 import { readWorkflowChoices, type WorkflowChoice } from '../protocol/workflow-choices.ts';
+import type { RequestNetwork } from './ask.edge.ts';
 import { classifyHttpAnswer, isWebPage } from './classify-failure.ts';
 import { clockSkewMs, readServiceMs } from './clock-skew.ts';
-import { type ExchangeRequest, exchangeOverNetwork, type RequestNetwork } from './exchange.edge.ts';
+import { type ExchangeRequest, exchangeOverNetwork } from './exchange.edge.ts';
 
 /** Largest answer that is taken from the registration endpoint, in bytes, as sent and once unpacked. */
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024;

@@ -181,7 +181,10 @@ export async function startDaemon(options: DaemonOptions) {
 		closers.push(() => scanning.close());
 		const onFault = (error: unknown) => log.error(`fault in the local interface: ${toFailure(error).message}`);
 		const forward = createForwarder({
-			network: { dispatcher: () => runtime.network.dispatcher(), viaProxy: (url) => runtime.network.viaProxy(url) },
+			network: {
+				ask: (asked) => runtime.network.ask(asked),
+				viaProxy: (url) => runtime.network.viaProxy(url),
+			},
 			target: agent.access,
 			allow: () => settings().forward.allow,
 			headers: () => settings().forward.headers,
@@ -269,9 +272,8 @@ export async function startDaemon(options: DaemonOptions) {
 		closers.push(() => telemetry?.close());
 
 		// A device that waits for its code has time to load what a pairing needs, and all others never load it.
-		if (agent.status().state === 'unpaired')
+		if (agent.state() === 'unpaired')
 			setImmediate(() => {
-				void runtime.network.dispatcher();
 				for (const schema of [pairRequestSchema, deviceStateSchema]) schema.safeParse(null);
 			}).unref();
 

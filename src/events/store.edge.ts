@@ -256,7 +256,8 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		if (closed || !eventTable) return;
 		const now = monotonicMs();
 		const due = [Number.POSITIVE_INFINITY];
-		if (uncleanSinceMs !== null) due.push(uncleanSinceMs + cleanAfterMs());
+		// What is under way looks again at its end.
+		if (uncleanSinceMs !== null && !settling.isBusy) due.push(uncleanSinceMs + cleanAfterMs());
 		if (!eventTable.onDisk && durable) due.push(triedAtMs + recoverEveryMs);
 		// A disk that fails here will fail again where it is seen to.
 		attempt(() => {

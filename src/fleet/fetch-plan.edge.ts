@@ -1,8 +1,8 @@
 /** One look at the fleet plan where it is served. Follows no redirect, sends no credential, retries nothing, tells no more of the address than its host. */
-import { type Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http';
-import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
+import type { IncomingMessage } from 'node:http';
 import { promisify } from 'node:util';
 import { AgentError } from '../base/errors.ts';
+import type { RequestNetwork } from '../connection/ask.edge.ts';
 import { readRetryAfter } from '../connection/classify-failure.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { isLoopback } from '../protocol/endpoints.ts';
@@ -10,13 +10,6 @@ import { isLoopback } from '../protocol/endpoints.ts';
 /** Longest silence on the line, in milliseconds; the deadline ends an answer that drips. */
 const IDLE_MS = 15_000;
 const MAX_ETAG_LENGTH = 1024;
-
-/** The part of the network that a plan comes through. */
-export interface PlanNetwork {
-	/** As `ws` would connect to the same host: proxy and authorities included. */
-	channelAgent(url: URL): HttpAgent | undefined;
-	viaProxy(url: URL): boolean;
-}
 
 export interface PlanRequest {
 	/** https, or http to this machine itself. */
@@ -37,8 +30,8 @@ export type FoundPlan =
 	| { readonly kind: 'changed'; readonly bytes: Uint8Array; readonly etag: string | null };
 
 /** @throws AgentError `plan-unreachable` when there is no whole answer, `plan-invalid` when it cannot be a plan. */
-export async function fetchPlan(network: PlanNetwork, request: PlanRequest): Promise<FoundPlan> {
-	const { url, maxBytes } = request;
+export async function fetchPlan(network: RequestNetwork, request: PlanRequest): Promise<FoundPlan> {
+	const { url, maxBytes, etag: known } = request;
 	const { host } = url;
 	if (url.protocol !== 'https:' && !isLoopback(url.href))
 		throw new AgentError('plan-unreachable', `The fleet plan at ${host} is not fetched without encryption.`);
@@ -46,11 +39,19 @@ export async function fetchPlan(network: PlanNetwork, request: PlanRequest): Pro
 	let answer: IncomingMessage;
 	let body: Uint8Array;
 	try {
-		answer = await ask(network, request, signal);
+		answer = await network.ask({
+			...{ method: 'GET', url, body: null, idleMs: IDLE_MS, signal },
+			headers: {
+				accept: 'application/json',
+				'accept-encoding': 'gzip',
+				'user-agent': request.userAgent,
+				...(known !== null && { 'if-none-match': known }),
+			},
+		});
 		const { statusCode = 0 } = answer;
 		if (statusCode !== 200) {
 			answer.destroy();
-			if (statusCode === 304 && request.etag !== null) return { kind: 'unchanged' };
+			if (statusCode === 304 && known !== null) return { kind: 'unchanged' };
 			throw refusal(host, statusCode, readRetryAfter(answer.headers['retry-after'], answer.headers.date));
 		}
 		body = await readWhole(answer, maxBytes, host);
@@ -65,38 +66,6 @@ export async function fetchPlan(network: PlanNetwork, request: PlanRequest): Pro
 	const etag = answer.headers.etag ?? null;
 	const bytes = await unpack(body, answer.headers['content-encoding'], maxBytes, host);
 	return { kind: 'changed', bytes, etag: etag !== null && etag.length <= MAX_ETAG_LENGTH ? etag : null };
-}
-
-/** Keeps no connection between two looks, which are minutes apart, but the TLS session: the next handshake is a short one. */
-const sessions = new HttpsAgent({ keepAlive: false });
-
-function ask(
-	network: PlanNetwork,
-	{ url, etag, userAgent }: PlanRequest,
-	signal: AbortSignal,
-): Promise<IncomingMessage> {
-	const isSecure = url.protocol === 'https:';
-	const asChannel = new URL(url);
-	asChannel.protocol = isSecure ? 'wss:' : 'ws:';
-	const agent = network.channelAgent(asChannel);
-	const headers = {
-		accept: 'application/json',
-		'accept-encoding': 'gzip',
-		'user-agent': userAgent,
-		...(etag !== null && { 'if-none-match': etag }),
-	};
-	return new Promise((resolve, reject) => {
-		const open = isSecure ? requestHttps : requestHttp;
-		// Or NODE_TLS_REJECT_UNAUTHORIZED would decide.
-		const through = { agent: agent ?? (isSecure ? sessions : false), rejectUnauthorized: true };
-		const request = open(url, { headers, signal, ...through }, resolve);
-		// As the deadline would say it.
-		request.setTimeout(IDLE_MS, () => request.destroy(new DOMException('The answer stopped.', 'TimeoutError')));
-		// A response that is not read any more may still fail.
-		request.on('response', (response) => response.on('error', () => {}));
-		request.on('error', reject);
-		request.end();
-	});
 }
 
 /** A redirect leads elsewhere than the settings say, and a page that signs a network in is not a plan. */

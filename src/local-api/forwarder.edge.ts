@@ -5,8 +5,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import type { Dispatcher } from 'undici';
 import { AgentError, asError } from '../base/errors.ts';
+import type { RequestNetwork } from '../connection/ask.edge.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { formatAuthorization } from '../protocol/authorization.ts';
 import { decideForward, headersToCaller, headersToService, localLocation } from './forward-rules.ts';
@@ -28,7 +28,7 @@ const FORWARD_LIMITS = {
 export type ForwardLimits = { readonly [Name in keyof typeof FORWARD_LIMITS]: number };
 
 export interface ForwarderOptions {
-	readonly network: { dispatcher(): Promise<Dispatcher>; viaProxy(url: URL): boolean };
+	readonly network: RequestNetwork;
 	/** Where requests go and the Connection token for it, as they are now; `null` while there is none. */
 	readonly target: () => { readonly baseUrl: string; readonly token: string } | null;
 	/** Path prefixes that may be asked for; empty: all but the authorization endpoints. */
@@ -113,19 +113,20 @@ async function exchange(
 	const left = () => over.abort();
 	response.once('close', left);
 	try {
-		const answer = await ask();
+		const answer = await asked();
+		const { statusCode = 0 } = answer;
 		const headers = checkAnswer(answer);
 		if (method === 'HEAD') {
-			response.writeHead(answer.statusCode, headers);
-			await answer.body.dump();
+			response.writeHead(statusCode, headers);
+			answer.resume();
 			response.end();
 			return;
 		}
-		const body = bounded(answer.body, limits.answerBytes, tooLargeAnswer);
+		const body = bounded(answer, limits.answerBytes, tooLargeAnswer);
 		const safe = isMedia(headers['content-type']) ? body : withoutSecret(body, token, holdsConnection);
 		// Until the first bytes of it another answer is still possible.
 		const first = await safe.next();
-		response.writeHead(answer.statusCode, headers);
+		response.writeHead(statusCode, headers);
 		await pipeline(continued(first, safe), response, { signal }).catch(() => {
 			// The head is gone: to end here would make a cut answer look whole.
 			response.destroy();
@@ -139,38 +140,28 @@ async function exchange(
 		over.abort();
 	}
 
-	async function ask(): Promise<Dispatcher.ResponseData> {
-		const hasBody = request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length']) > 0;
-		if (Number(request.headers['content-length'] ?? 0) > limits.requestBytes) throw tooLargeRequest();
+	async function asked(): Promise<IncomingMessage> {
+		const length = request.headers['content-length'];
+		const hasBody = request.headers['transfer-encoding'] !== undefined || Number(length) > 0;
+		if (Number(length ?? 0) > limits.requestBytes) throw tooLargeRequest();
 		// An early end must not cut the connection on which the caller gets the reason.
 		const chunks = request.iterator({ destroyOnReturn: false });
-		const body = hasBody
-			? Readable.from(bounded(chunks, limits.requestBytes, tooLargeRequest), { objectMode: false })
-			: null;
-		const dispatcher = await network.dispatcher();
-		const answering = dispatcher.request({
-			origin: url.origin,
-			path: `${url.pathname}${url.search}`,
-			method,
+		return network.ask({
+			...{ url, method, signal, idleMs: limits.idleMs },
 			headers: {
 				...headersToService(request.headers, more),
+				...(hasBody && (length === undefined ? { 'transfer-encoding': 'chunked' } : { 'content-length': length })),
 				// What is compressed could not be searched for the Connection.
 				'accept-encoding': 'identity',
 				authorization: formatAuthorization({ scheme: 'Connection', credential: token }),
 			},
-			body,
-			// On a connection that was idle a request may be lost, and it must not be sent twice.
-			reset: true,
-			headersTimeout: limits.idleMs,
-			bodyTimeout: limits.idleMs,
-			signal,
+			body: hasBody
+				? Readable.from(bounded(chunks, limits.requestBytes, tooLargeRequest), { objectMode: false })
+				: null,
 		});
-		answering.catch(() => {});
-		// undici ends a request that still waits for its connection only when the connection is there.
-		return Promise.race([answering, aborted(signal)]);
 	}
 
-	function checkAnswer({ statusCode, headers }: Dispatcher.ResponseData): Record<string, string | string[]> {
+	function checkAnswer({ statusCode = 0, headers }: IncomingMessage): Record<string, string | string[]> {
 		if (statusCode >= 300 && statusCode < 400 && statusCode !== 304)
 			throw new AgentError('redirect-refused', `The service answered with a redirect (${statusCode}).`, {
 				remedy: 'Ask for the address that the service really has; a credential is never sent on to another address.',
@@ -223,11 +214,4 @@ async function* continued(first: IteratorResult<Uint8Array, unknown>, rest: Asyn
 	if (first.done) return;
 	yield first.value;
 	yield* rest;
-}
-
-function aborted(signal: AbortSignal): Promise<never> {
-	return new Promise((_, reject) => {
-		if (signal.aborted) reject(signal.reason);
-		signal.addEventListener('abort', () => reject(signal.reason), { once: true });
-	});
 }

@@ -114,13 +114,11 @@ export function startTelemetry(parts: TelemetryParts) {
 		const labels = Object.fromEntries(
 			Object.entries(deviceLabels(status)).map(([name, value]) => [name, parts.redact(value)]),
 		);
-		const asChannel = new URL(url);
-		asChannel.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:';
 		const answer = await deliver({
 			url,
 			headers: { 'user-agent': parts.userAgent, ...headers },
 			body: encodeRequest(labels, status.agentVersion, [...pending, current]),
-			agent: parts.network().channelAgent(asChannel, true),
+			agent: parts.network().channelAgent(url, true),
 			deadlineMs: DEADLINE_MS,
 			signal,
 		});

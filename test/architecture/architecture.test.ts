@@ -220,7 +220,7 @@ describe('the order of the capabilities, and the kinds of files', () => {
 
 describe('what a device loads when it starts', () => {
 	/** What costs milliseconds and megabytes, and is needed seldom: imported where it is needed, when it is needed. */
-	const HEAVY = ['undici', 'systeminformation', 'macaddress', 'zxing-wasm', 'jose', 'conf', 'commander', '@serialport'];
+	const HEAVY = ['systeminformation', 'macaddress', 'zxing-wasm', 'jose', 'conf', 'commander', '@serialport'];
 
 	/** Files that are loaded when the daemon starts, each with the way that led there. */
 	function loadedWithTheAgent(): Map<SourceFile, string> {

@@ -83,7 +83,9 @@ function count(perDay: number, cleanAfterSeconds: number) {
 	let bytes = 0;
 	for (const line of lines.slice(from + 1, to > from ? to : undefined)) {
 		if (!line.includes(`<${directory}/`)) continue;
-		const [, call = '', result = '0'] = /^\d+\s+(\w+)\(.*= (\d+)/.exec(line) ?? [];
+		// Another thread's call may stand between the beginning and the end of one: then what was asked for counts.
+		const [, call = '', asked = '0', result = asked] =
+			/^\d+\s+(\w+)\(.*?(?:, (\d+)(?:, \d+)? <unfinished|= (\d+)|$)/.exec(line) ?? [];
 		if (call.endsWith('sync')) flushes += 1;
 		else if (call.includes('write')) bytes += Number(result);
 	}

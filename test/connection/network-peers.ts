@@ -68,6 +68,8 @@ export interface ConnectProxy {
 	readonly port: number;
 	/** The heads of the requests it got. */
 	readonly heads: readonly string[];
+	/** Resolves when it was asked for the first tunnel. */
+	readonly asked: Promise<void>;
 	/** Resolves when a client has left a tunnel that was never made. */
 	readonly abandoned: Promise<void>;
 }
@@ -77,11 +79,13 @@ export async function connectProxy(
 	options: { targetPort?: number; status?: number; password?: string; behaviour?: 'answer' | 'hang' | 'drop' } = {},
 ): Promise<ConnectProxy> {
 	const { targetPort = 0, status = 200, password, behaviour = 'answer' } = options;
+	const asked = Promise.withResolvers<void>();
 	let left = () => {};
 	const abandoned = new Promise<void>((resolve) => {
 		left = resolve;
 	});
 	const { port, heads } = await rawServer((socket, head) => {
+		asked.resolve();
 		socket.on('close', left);
 		if (behaviour === 'drop') return socket.destroy();
 		if (behaviour === 'hang') return;
@@ -96,5 +100,5 @@ export async function connectProxy(
 		upstream.on('close', () => socket.destroySoon());
 		socket.on('close', () => upstream.destroy());
 	});
-	return { port, heads, abandoned };
+	return { port, heads, asked: asked.promise, abandoned };
 }

@@ -2,11 +2,12 @@ import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer as createHttpServer, type IncomingMessage } from 'node:http';
+import { createServer as createHttpServer, request as httpRequest, type IncomingMessage } from 'node:http';
 import { createServer as createHttpsServer, Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { getDefaultAutoSelectFamilyAttemptTimeout, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { createSecureContext } from 'node:tls';
 import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -34,10 +35,9 @@ async function fileWith(text: string): Promise<string> {
 }
 
 async function get(made: Network, url: string): Promise<{ status: number; text: string }> {
-	const dispatcher = await made.dispatcher();
-	const { origin, pathname } = new URL(url);
-	const { statusCode, body } = await dispatcher.request({ origin, path: pathname, method: 'GET', reset: true });
-	return { status: statusCode, text: await body.text() };
+	const { signal } = new AbortController();
+	const answer = await made.ask({ method: 'GET', url: new URL(url), headers: {}, body: null, idleMs: 5000, signal });
+	return { status: answer.statusCode ?? 0, text: await text(answer) };
 }
 
 describe('which way is taken', () => {
@@ -181,11 +181,13 @@ describe('requests', () => {
 		const port = await listen(createHttpsServer(identity('server'), (_request, response) => response.end('hello')));
 		// A process of its own: what is usual is read once, and the server's authority is to be among it.
 		const asks = `
+			import { text } from 'node:stream/consumers';
 			import { createNetwork } from ${JSON.stringify(resolve(import.meta.dirname, '../../src/connection/network.edge.ts'))};
 			const network = await createNetwork(${JSON.stringify(settings)}, {});
-			const dispatcher = await network.dispatcher();
-			const asked = dispatcher.request({ origin: 'https://localhost:${port}', path: '/', method: 'GET' });
-			process.stdout.write(await asked.then(({ body }) => body.text(), ({ message }) => message));
+			const url = new URL('https://localhost:${port}/');
+			const { signal } = new AbortController();
+			const asked = network.ask({ method: 'GET', url, headers: {}, body: null, idleMs: 5000, signal });
+			process.stdout.write(await asked.then(text, ({ message }) => message));
 			await network.close();`;
 		const env = { ...process.env, ...more };
 		const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', asks], { env });
@@ -249,6 +251,16 @@ describe('requests', () => {
 		expect(proxy.heads[0]).toMatch(/^CONNECT service\.test:80 /);
 	});
 
+	test('and so does a channel in plain ws', async () => {
+		const targetPort = await listen(createHttpServer((_request, response) => response.end('plain')));
+		const proxy = await connectProxy({ targetPort });
+		const made = await network({}, { HTTP_PROXY: `http://127.0.0.1:${proxy.port}` });
+		const agent = made.channelAgent(new URL('ws://service.test/ws/device'));
+		const [answer] = await once(httpRequest({ agent, host: 'service.test', path: '/ws/device' }).end(), 'response');
+		expect(await text(answer)).toBe('plain');
+		expect(proxy.heads[0]).toMatch(/^CONNECT service\.test:80 /);
+	});
+
 	test('go each through the proxy of its own', async () => {
 		const plain = await listen(createHttpServer((_request, response) => response.end('plain')));
 		const secure = await listen(createHttpsServer(identity('server'), (_request, response) => response.end('secure')));
@@ -286,11 +298,6 @@ describe('requests', () => {
 		await expect(get(made, 'https://service.test/')).rejects.toThrow();
 		expect(heads).toEqual([]);
 	});
-
-	test('share one dispatcher', async () => {
-		const made = await network();
-		expect(await made.dispatcher()).toBe(await made.dispatcher());
-	});
 });
 
 describe('the plain case', () => {
@@ -308,22 +315,6 @@ describe('the plain case', () => {
 	test('gives addresses of a host enough time', async () => {
 		await network();
 		expect(getDefaultAutoSelectFamilyAttemptTimeout()).toBe(3000);
-	});
-
-	test('does not load undici before a request is made', async () => {
-		const module = JSON.stringify(new URL('../../src/connection/network.edge.ts', import.meta.url).href);
-		const program = `
-			import { createRequire } from 'node:module';
-			const { createNetwork } = await import(${module});
-			const loaded = () => Object.keys(createRequire(import.meta.url).cache).some((path) => path.includes('undici'));
-			const network = await createNetwork({}, {});
-			const before = loaded();
-			await network.dispatcher();
-			await network.close();
-			console.log(JSON.stringify([before, loaded()]));
-		`;
-		const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program]);
-		expect(JSON.parse(stdout)).toEqual([false, true]);
 	});
 });
 
@@ -376,6 +367,17 @@ describe('closing ends what is still open:', () => {
 		await made.close();
 		await expect(answer).rejects.toThrow();
 		await left;
+	});
+
+	test.each(['http', 'https'])('a tunnel that a proxy does not make, for %s', async (scheme) => {
+		const proxy = await connectProxy({ behaviour: 'hang' });
+		const made = await network({ proxy: `http://127.0.0.1:${proxy.port}` });
+		const answer = get(made, `${scheme}://service.test/`);
+		answer.catch(() => {});
+		await proxy.asked;
+		await made.close();
+		await expect(answer).rejects.toThrow();
+		await proxy.abandoned;
 	});
 
 	test('a handshake of the channel', async () => {

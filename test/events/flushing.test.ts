@@ -221,6 +221,42 @@ describe('clean-up', () => {
 		}
 	});
 
+	test('that does not end is waited for, not asked about: no timer meanwhile, and the next clean-up follows it', async () => {
+		const clock = createSteppedClock();
+		let timers = 0;
+		const schedule: typeof clock.schedule = (...timer) => {
+			timers += 1;
+			return clock.schedule(...timer);
+		};
+		const { store, held, next } = await givenHeld({ ...clock, schedule });
+		store.acknowledge('kiosk', store.newest() ?? '');
+		await store.settled();
+		clock.advance(30_000);
+		for (const _ of ['log', 'its name']) (await next()).release();
+		const log = await next();
+		append(store, 'meanwhile');
+		const settled = store.settled();
+		let isSettled = false;
+		void settled.then(() => {
+			isSettled = true;
+		});
+		while (!isSettled) {
+			held.shift()?.release();
+			await new Promise(setImmediate);
+		}
+		store.acknowledge('kiosk', store.newest() ?? '');
+		await store.settled();
+		timers = 0;
+		clock.advance(60_000);
+		expect([timers < 10, held]).toEqual([true, []]);
+		log.release();
+		for (const file of ['events.db', 'events.db-wal', 'events.db-wal']) {
+			const flush = await next();
+			expect(flush.file).toBe(file);
+			flush.release();
+		}
+	});
+
 	test('before the first commit of a process events wait, so that none is in what that empties', async () => {
 		const clock = createSteppedClock();
 		const { store, held, next } = await givenHeld({ ...clock });

@@ -321,6 +321,14 @@ describe('refusing', () => {
 		await expect(ask(`${dripping.url}/a`)).rejects.toThrow();
 	});
 
+	test('a service that says nothing more, before its answer or within it', async () => {
+		const limits = { idleMs: 100 };
+		const silent = await forwarding({ answer: () => {}, limits });
+		expect((await ask(`${silent.url}/a`)).text).toContain('"request-timeout"');
+		const stops = await forwarding({ answer: (_request, response) => void response.write('a'.repeat(10_000)), limits });
+		await expect(ask(`${stops.url}/a`)).rejects.toThrow();
+	});
+
 	test('more than so many at once', async () => {
 		const arrived = Promise.withResolvers<ServerResponse>();
 		const { url, failures } = await forwarding({

@@ -1,15 +1,10 @@
 import { execFile } from 'node:child_process';
-import { once } from 'node:events';
-import { globSync, readFileSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
-import { createRequire } from 'node:module';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type BuiltFile, bundle, UNDICI_PARTS } from '../../scripts/bundle.ts';
+import { type BuiltFile, bundle } from '../../scripts/bundle.ts';
 
 const run = promisify(execFile);
 const project = resolve(import.meta.dirname, '../..');
@@ -53,7 +48,6 @@ beforeAll(async () => {
 	await writeFile(join(root, 'src/part.ts'), "export const name: string = 'part';");
 	await writeFile(join(root, 'src/lazy.ts'), LAZY);
 	await writeFile(join(root, 'src/reads.ts'), READS);
-	await writeFile(join(root, 'src/asks.ts'), "void import('undici').then(({ Agent }) => new Agent().close());");
 	await writeFile(
 		join(root, 'src/writes.ts'),
 		"void Promise.all([import('zxing-wasm/reader'), import('zxing-wasm/writer')]);",
@@ -98,7 +92,7 @@ describe('a bundle', () => {
 		expect(names(files)[0]).toBe('program.cjs');
 		expect(names(files)).toContain('zxing-reader.cjs');
 		// No part and no decoder that the program never asks for.
-		expect(names(files)).not.toContain('undici.cjs');
+		expect(names(files)).not.toContain('zxing-writer.cjs');
 		expect(names(files)).not.toContain('zxing_writer.wasm');
 	});
 
@@ -148,19 +142,6 @@ describe('a bundle', () => {
 		expect(texts.flat()).toEqual(['photo13', 'photo10', 'photo25'].map((token) => expect.stringContaining(token)));
 	});
 
-	test('has of undici what the sources import, and nothing imports it whole', () => {
-		const sources = globSync('src/**/*.ts', { cwd: project });
-		const uses = sources.flatMap((file) =>
-			readFileSync(join(project, file), 'utf8')
-				.split('\n')
-				.filter((line) => line.includes("'undici'") && !line.startsWith('import type')),
-		);
-		const names = uses.flatMap(
-			(line) => /const \{ ([\w, ]+) \} = await import\('undici'\)/.exec(line)?.[1]?.split(', ') ?? [line],
-		);
-		expect(names.toSorted()).toEqual(Object.keys(UNDICI_PARTS).toSorted());
-	});
-
 	test('has no native package of ws, whatever is installed beside it', async () => {
 		const outDir = join(root, 'dist-ws');
 		await writeFile(join(root, 'src/socket.ts'), "import { WebSocket } from 'ws'; console.log(typeof WebSocket);");
@@ -168,23 +149,6 @@ describe('a bundle', () => {
 		const text = await readFile(join(outDir, 'socket.cjs'), 'utf8');
 		expect(text).toContain('Sec-WebSocket-Key');
 		expect(text).not.toMatch(/prebuilds|bufferutil/);
-	});
-
-	test('makes requests by the undici that is left', async () => {
-		const outDir = join(root, 'dist-undici');
-		await bundle({ root, entries: { program: 'src/asks.ts' }, outDir });
-		const { Agent } = createRequire(import.meta.url)(join(outDir, 'undici.cjs')) as typeof import('undici');
-		const server = createServer((_request, response) => response.end('hello')).listen(0, '127.0.0.1');
-		await once(server, 'listening');
-		const agent = new Agent();
-		try {
-			const { port } = server.address() as AddressInfo;
-			const { body } = await agent.request({ origin: `http://127.0.0.1:${port}`, path: '/', method: 'GET' });
-			expect(await body.text()).toBe('hello');
-		} finally {
-			await agent.close();
-			server.close();
-		}
 	});
 
 	test('leaves nothing of an older build behind', async () => {

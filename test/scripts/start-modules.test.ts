@@ -78,7 +78,7 @@ describe('a warm start', () => {
 		expect(Object.keys(known).filter((name) => !warm.builtin.includes(name))).toEqual([]);
 	});
 
-	test('reads one bundle: no command line, no zod, no undici', () => {
+	test('reads one bundle: no command line, no zod', () => {
 		expect(warm.files.toSorted()).toEqual(['idv-agent.cjs', 'run.cjs', 'start-hook.cjs']);
 	});
 

@@ -83,8 +83,8 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 			headersTimeout: limits.requestMs,
 			// Bodies have a deadline of their own: a raw one may take as long as its handler permits.
 			requestTimeout: 0,
-			// Each check is a needless wake-up in the steady state: callers are local, and their number is bounded.
-			connectionsCheckingInterval: 4 * limits.requestMs,
+			// Each check is a needless wake-up in the steady state: callers are local, and one that stands still makes room for others.
+			connectionsCheckingInterval: 20 * limits.requestMs,
 			keepAliveTimeout: 5000,
 			// The check is our own, so that the answer is a problem document.
 			requireHostHeader: false,

@@ -1,0 +1,85 @@
+/** One request over HTTP, and the head of its answer: tried once, within bounds. Follows no redirect and keeps no connection. */
+import { type Agent, type IncomingMessage, request as requestHttp } from 'node:http';
+import { request as requestHttps } from 'node:https';
+import type { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+
+/** How long the connection to a host or to a proxy may take, TLS included, in milliseconds. */
+export const CONNECT_MS = 10_000;
+
+export interface Asked {
+	readonly method: string;
+	/** http or https. */
+	readonly url: URL;
+	readonly headers: Readonly<Record<string, string | string[]>>;
+	/** A stream has its length or `transfer-encoding` among the headers. */
+	readonly body: string | Readable | null;
+	/** Longest silence on the connection once it stands, in milliseconds; before, it has 10 s. */
+	readonly idleMs: number;
+	/** Ends the request, and the reading of its answer, whatever they have come to. */
+	readonly signal: AbortSignal;
+	/** Called before the first byte is written, on a connection that stands. */
+	readonly onWrite?: () => void;
+}
+
+/** The part of the network that requests go through. */
+export interface RequestNetwork {
+	/**
+	 * Asks once, and resolves with the head of the answer.
+	 * @throws the error of the connection, of `body` or of `signal`, for `classifyNetworkError`; so does the reading of the answer.
+	 */
+	ask(asked: Asked): Promise<IncomingMessage>;
+	/** Whether a proxy stands between this device and the URL. */
+	viaProxy(url: URL): boolean;
+}
+
+/** As {@link RequestNetwork.ask}. @param agent makes the connection. */
+export function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> {
+	const { method, url, headers, body, idleMs, signal, onWrite = () => {} } = asked;
+	const isSecure = url.protocol === 'https:';
+	return new Promise((resolve, reject) => {
+		let answer: IncomingMessage | null = null;
+		const end = (why: Error) => {
+			clearTimeout(connecting);
+			reject(why);
+			answer?.destroy(why);
+			request.destroy(why);
+		};
+		const request = (isSecure ? requestHttps : requestHttp)(url, {
+			...{ method, headers, agent },
+			// A server that speaks HTTP/2 only refuses this in the handshake.
+			...(isSecure && { ALPNProtocols: ['http/1.1'] }),
+			timeout: CONNECT_MS,
+		});
+		const connecting = setTimeout(
+			() => end(Object.assign(new Error('No connection in time.'), { code: 'ETIMEDOUT' })),
+			CONNECT_MS,
+		);
+		const abort = () => end(signal.reason);
+		const begin = () => {
+			clearTimeout(connecting);
+			request.setTimeout(idleMs, () => end(new DOMException('The answer stopped.', 'TimeoutError')));
+			onWrite();
+			if (body === null || typeof body === 'string') request.end(body ?? undefined);
+			else pipeline(body, request).catch(reject);
+		};
+		request.once('socket', (socket) => {
+			if (isSecure) socket.once('secureConnect', begin);
+			else if (socket.connecting) socket.once('connect', begin);
+			else begin();
+		});
+		request.on('error', reject);
+		request.once('response', (response) => {
+			answer = response;
+			// One that is not read any more may still fail.
+			response.on('error', () => {});
+			resolve(response);
+		});
+		request.once('close', () => {
+			clearTimeout(connecting);
+			signal.removeEventListener('abort', abort);
+		});
+		signal.addEventListener('abort', abort);
+		if (signal.aborted) abort();
+	});
+}
