@@ -263,7 +263,7 @@ function assessScans({ agent, refused, unconfirmed, clock, log }: ScanningParts)
 	}
 
 	return {
-		scanned(scan: Scan): void {
+		scanned(scan: Scan) {
 			const text = scan.kind === 'text' ? scan.text : '';
 			const nowMs = clock.monotonicMs();
 			const isOld = isStillSeen(last, text, nowMs);
