@@ -13,15 +13,7 @@ import { NO_PACES, paced } from './pace.ts';
 /** What is recorded; time and version are added. */
 export type AuditFact = Omit<AuditEntry, 'at' | 'version'>;
 
-export interface Audit {
-	record(fact: AuditFact): void;
-	/** Oldest first. @throws AgentError `state-unreadable`. */
-	read(): Promise<AuditEntry[]>;
-	/** Calls back with each new entry until the returned function is called. */
-	subscribe(listener: (entry: AuditEntry) => void): () => void;
-	/** Resolves when what was recorded is on the disk. */
-	close(): Promise<void>;
-}
+export type Audit = ReturnType<typeof openAudit>;
 
 /** Records nothing: for simulated devices. */
 export const NO_AUDIT: Pick<Audit, 'record'> = { record() {} };
@@ -37,7 +29,7 @@ export function openAudit(parts: {
 	readonly journal: (line: string) => Promise<void>;
 	/** Told when the file cannot be written, and `null` when it can again. */
 	readonly onSaved: (problem: Failure | null) => void;
-}): Audit {
+}) {
 	const { stateDir, version, clock, secrets } = parts;
 	const listeners = new Set<(entry: AuditEntry) => void>();
 	let paces = NO_PACES;
@@ -59,8 +51,13 @@ export function openAudit(parts: {
 		for (const listener of listeners) listener(JSON.parse(line) as AuditEntry);
 	}
 
-	const audit: Audit = {
-		record(fact) {
+	const from = newestVersion(stateDir);
+	if (from !== undefined && from !== version) {
+		const result = parts.takenBack?.includes(from) ? 'update-taken-back' : 'ok';
+		write({ action: 'updated', entrance: 'agent', result, from, to: version });
+	}
+	return {
+		record(fact: AuditFact): void {
 			const { entrance, result } = fact;
 			const pace = paced(paces, `${entrance} ${result === 'ok'}`, clock.monotonicMs());
 			paces = pace.paces;
@@ -68,15 +65,18 @@ export function openAudit(parts: {
 			if (pace.leftOut > 0) write({ action: 'leftOut', entrance, result, count: pace.leftOut });
 			write(fact);
 		},
-		async read() {
+		/** Oldest first. @throws AgentError `state-unreadable`. */
+		async read(): Promise<AuditEntry[]> {
 			await last;
 			return readAuditLog(stateDir);
 		},
-		subscribe(listener) {
+		/** Calls back with each new entry until the returned function is called. */
+		subscribe(listener: (entry: AuditEntry) => void): () => void {
 			listeners.add(listener);
 			return () => listeners.delete(listener);
 		},
-		async close() {
+		/** Resolves when what was recorded is on the disk. */
+		async close(): Promise<void> {
 			for (const [key, { leftOut }] of paces) {
 				const [entrance = '', isOk] = key.split(' ');
 				if (leftOut > 0)
@@ -85,12 +85,6 @@ export function openAudit(parts: {
 			await last;
 		},
 	};
-	const from = newestVersion(stateDir);
-	if (from !== undefined && from !== version) {
-		const result = parts.takenBack?.includes(from) ? 'update-taken-back' : 'ok';
-		write({ action: 'updated', entrance: 'agent', result, from, to: version });
-	}
-	return audit;
 }
 
 /** A log that cannot be read now says nothing about updates. */

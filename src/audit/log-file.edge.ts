@@ -18,10 +18,7 @@ const EARLIER = `${NAME}.1`;
 /** Adds a line. @throws the system's error, for `inWords`. */
 export async function appendAudit(stateDir: string, line: string): Promise<void> {
 	const file = path.join(stateDir, NAME);
-	const size = await nodeFs.promises.stat(file).then(
-		(stat) => stat.size,
-		() => 0,
-	);
+	const { size } = await nodeFs.promises.stat(file).catch(() => ({ size: 0 }));
 	if (size + line.length > MAX_AUDIT_BYTES) await nodeFs.promises.rename(file, path.join(stateDir, EARLIER));
 	const handle = await nodeFs.promises.open(file, 'a+', 0o600);
 	try {

@@ -221,3 +221,12 @@ export function wholeNumber(flag: string, min: number, max: number): (text: stri
 		});
 	};
 }
+
+/** For `--rings`: `1,10,50`, rising. @throws AgentError `usage`. */
+export function shares(text: string): number[] {
+	const percents = text.split(',').map((part) => Number(/^\s*(\d+(?:\.\d+)?)\s*%?\s*$/.exec(part)?.[1] ?? Number.NaN));
+	if (percents.every((percent, index) => percent > (percents[index - 1] ?? 0) && percent <= 100)) return percents;
+	throw new AgentError('usage', '--rings must be rising shares in percent, above 0 and at most 100.', {
+		remedy: 'Write them as 1,10,50,100.',
+	});
+}

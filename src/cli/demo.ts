@@ -128,14 +128,10 @@ async function makeCode({ shell, service }: DemoContext, directory: string): Pro
 async function pairByPicture({ shell, service, client }: DemoContext, picture: string): Promise<void> {
 	const code = await readSingleCode(picture);
 	say(shell, 'Read: a deep link with a Short Token. The host is shown and confirmed before anything is spent.');
-	const result = (await client.request(
-		'admin',
-		'POST',
-		LOCAL_ROUTES.pair,
-		{ code, trustOrigin: new URL(service.url).origin },
-		{ deadlineMs: STEP_MS },
-	)) as PairResult;
-	say(shell, `Registered as ${result.deviceId} for workflow ${result.workflowId}; the Connection is saved.`);
+	const asked = { code, trustOrigin: new URL(service.url).origin };
+	const paired = await client.request('admin', 'POST', LOCAL_ROUTES.pair, asked, { deadlineMs: STEP_MS });
+	const { deviceId, workflowId } = paired as PairResult;
+	say(shell, `Registered as ${deviceId} for workflow ${workflowId}; the Connection is saved.`);
 }
 
 async function showOnline({ shell, service, daemon }: DemoContext): Promise<void> {

@@ -12,8 +12,8 @@ export function clientFor(shell: Shell, flags: AskFlags): LocalClient {
 	return createLocalClient({ runDir: choosePaths(flags, shell.env).runDir });
 }
 
-export async function askStatus(client: LocalClient): Promise<Status> {
-	return (await client.request('agent', 'GET', LOCAL_ROUTES.status)) as Status;
+export async function askStatus(client: LocalClient, within: { readonly deadlineMs?: number } = {}): Promise<Status> {
+	return (await client.request('agent', 'GET', LOCAL_ROUTES.status, undefined, within)) as Status;
 }
 
 /** Calls back now and after every change, until the signal. @throws AgentError `agent-not-running` at its stop. */

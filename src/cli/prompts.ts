@@ -1,5 +1,4 @@
 /** Typed input: a line that stays hidden, a yes or no; or standard input in its place. Keeps none of it. */
-
 import { AgentError } from '../base/errors.ts';
 import type { Shell } from './output.ts';
 

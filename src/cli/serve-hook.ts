@@ -1,5 +1,4 @@
 /** `idv-agent hook-helper`: runs one hook for the agent. `idv-agent-hooks@.service` starts it with a connection as its standard input. */
-
 import { fstatSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { AgentError } from '../base/errors.ts';

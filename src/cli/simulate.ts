@@ -7,6 +7,7 @@ import { deviceIdSchema, workflowIdSchema } from '../protocol/device-connection.
 import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { openSimulatedRuntime } from '../simulation/runtime.runner.ts';
 import { type MoveOptions, startSimulation } from '../simulation/simulation.runner.ts';
+import { shares } from './command-line.ts';
 import { counted, type Shell } from './output.ts';
 import { describeMove, makeReport, printReport, type SimulationReport } from './simulation-report.ts';
 import { showSimulation } from './simulation-table.ts';
@@ -116,12 +117,7 @@ function credentialSets({ apiKeyFile, selfRegistration }: SimulateFlags): string
 }
 
 function readMove({ move, rings, ringSeconds }: SimulateFlags) {
-	const percents = rings.split(',').map((text) => (/^\s*\d+(\.\d+)?\s*$/.test(text) ? Number(text) : Number.NaN));
-	const rises = percents.every((percent, index) => percent > (percents[index - 1] ?? 0) && percent <= 100);
-	if (!rises)
-		throw new AgentError('usage', '--rings must be rising shares in percent, above 0 and at most 100.', {
-			remedy: 'Write them as 1,10,50,100.',
-		});
+	const percents = shares(rings);
 	if (move === undefined) return null;
 	const [, workflow, seconds] = /^(.+)@(\d{1,6})$/.exec(move) ?? [];
 	if (workflow === undefined)

@@ -11,7 +11,6 @@ import { registerSecrets } from '../diagnosis/collect-secrets.runner.ts';
 import { readPlan } from '../fleet/verify-plan.runner.ts';
 import { chooseIdentity } from '../identity/identity.ts';
 import { readIdentityFacts } from '../identity/sources.edge.ts';
-import type { Status } from '../protocol/local-api.ts';
 import { LOCAL_ROUTES } from '../protocol/local-api.ts';
 import { type LoadedSettings, loadSettings } from '../settings/load.runner.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
@@ -95,11 +94,7 @@ export async function judgeUpdate(shell: Shell, flags: AskFlags): Promise<void> 
 		keep: openUpdateKeep(),
 		system,
 		clock: systemClock,
-		askStatus: () =>
-			client.request('agent', 'GET', LOCAL_ROUTES.status, undefined, { deadlineMs: ANSWER_MS }).then(
-				(status) => status as Status,
-				() => null,
-			),
+		askStatus: () => askStatus(client, { deadlineMs: ANSWER_MS }).catch(() => null),
 		getsThrough: () => getsThrough(shell, flags, loaded),
 		judgeSeconds: loaded.settings.update.judgeSeconds,
 		async redactAll(lines) {
@@ -132,10 +127,7 @@ export async function applyPlan(shell: Shell, flags: AskFlags): Promise<void> {
 	const { settings, problems } = await loadSettings(sourcesOf(shell, flags));
 	const [problem] = problems;
 	if (problem) throw new AgentError(problem.code, problem.message, problem);
-	const state = await lookAtState(paths.stateDir).then(
-		({ state }) => state,
-		() => EMPTY_STATE,
-	);
+	const { state } = await lookAtState(paths.stateDir).catch(() => ({ state: EMPTY_STATE }));
 	const facts = await readIdentityFacts();
 	const { deviceId, serial, macAddress } = chooseIdentity(facts, settings, state.identity, state.generatedId);
 	const version = await applyOrder({

@@ -112,6 +112,7 @@ function leadThroughTunnel(agent: HttpAgent, proxy: URL, isSecure: boolean): voi
 	const isTls = protocol === 'https:';
 	const connect = agent.createConnection.bind(agent);
 	const login = Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`).toString('base64');
+	const address = hostname.replace(/^\[(.*)\]$/, '$1');
 	const toProxy = isTls ? new HttpsAgent() : new HttpAgent();
 	const destroy = agent.destroy.bind(agent);
 	agent.destroy = () => {
@@ -123,7 +124,9 @@ function leadThroughTunnel(agent: HttpAgent, proxy: URL, isSecure: boolean): voi
 		const target = `${isIP(host) === 6 ? `[${host}]` : host}:${options.port}`;
 		const asked = (isTls ? requestHttps : requestHttp)({
 			method: 'CONNECT',
-			host: hostname.replace(/^\[(.*)\]$/, '$1'),
+			host: address,
+			// Or Node would take the one in the Host header.
+			servername: isIP(address) ? '' : address,
 			port,
 			path: target,
 			headers: { host: target, ...((username || password) && { 'proxy-authorization': `Basic ${login}` }) },

@@ -250,11 +250,8 @@ export const CHECKS = [
 		return checkHeartbeat(running, { ...cadence, nowMs: clock.wallMs() });
 	}),
 	check('local-socket', 'Local sockets', [], async ({ paths, daemon, runtime }) => {
-		const groups = await runtime().then(
-			({ resolved }) => resolved.settings.local,
-			() => null,
-		);
-		return checkSockets(paths.runDir, await daemon(), groups);
+		const opened = await runtime().catch(() => null);
+		return checkSockets(paths.runDir, await daemon(), opened?.resolved.settings.local ?? null);
 	}),
 	check('plan', 'Fleet plan', ['settings'], async ({ runtime, daemon, knownState, clock }) => {
 		const { fleet } = (await runtime()).resolved.settings;

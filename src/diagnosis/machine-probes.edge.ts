@@ -48,10 +48,8 @@ function kibibytes(text: string, name: string): number | null {
 
 /** The owner of a file; `null` when it does not exist. */
 export async function ownerOf(path: string): Promise<number | null> {
-	return lstat(path).then(
-		({ uid }) => uid,
-		() => null,
-	);
+	const stat = await lstat(path).catch(() => null);
+	return stat?.uid ?? null;
 }
 
 /** The rights of a local socket; `null` when it does not exist, or this user may not look. */

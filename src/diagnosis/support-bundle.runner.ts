@@ -46,10 +46,7 @@ export async function gatherBundle(parts: BundleParts): Promise<PackedFile[]> {
 			const { code, message } = toFailure(error);
 			return { error: { code, message } };
 		});
-	const state = await lookAtState(inspected.paths.stateDir).then(
-		(found) => found.state,
-		() => EMPTY_STATE,
-	);
+	const { state } = await lookAtState(inspected.paths.stateDir).catch(() => ({ state: EMPTY_STATE }));
 	const contents: Contents = [
 		['status.json', 'the status of the agent', json(await ask('agent', LOCAL_ROUTES.status))],
 		['doctor.json', 'the findings of idv-agent doctor', json(parts.doctor)],

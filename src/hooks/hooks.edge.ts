@@ -2,6 +2,7 @@
 import type { ChildProcess } from 'node:child_process';
 import { errnoOf } from '../base/files.edge.ts';
 import { cleanText } from '../protocol/problem.ts';
+import type { HelperAnswer } from './messages.ts';
 
 const HOOK_LIMITS = {
 	atOnce: 4,
@@ -30,18 +31,10 @@ export interface HookCall {
 	readonly socket?: string | undefined;
 }
 
-export interface HookReport {
+export interface HookReport extends HelperAnswer {
 	readonly hook: string;
-	/** `dropped`: too many were waiting, or the agent stops. `killed`: by a signal that was not ours. */
-	readonly outcome:
-		| { readonly kind: 'exited'; readonly exitStatus: number }
-		| { readonly kind: 'killed'; readonly signal: string }
-		| { readonly kind: 'timedOut' | 'dropped' }
-		| { readonly kind: 'notStarted'; readonly reason: string };
 	/** Since it was started; 0 if it was not. */
 	readonly ms: number;
-	/** The beginning of its standard error on one line, without control characters. It may hold anything: scrub it. */
-	readonly stderr: string;
 }
 
 export type Hooks = ReturnType<typeof createHooks>;

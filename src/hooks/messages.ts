@@ -15,14 +15,19 @@ export const MAX_ANSWER_BYTES = 16_384;
 /** `input` becomes one line of JSON on the standard input of the command. */
 export const helperRequest = z.strictObject({ hook: z.enum(HOOK_NAMES), input: z.unknown() });
 
-/** How a command ended, as in a `HookReport`; `notStarted` also for a request that was refused. */
+/** How a command ended. */
 export const helperAnswer = z.object({
+	/**
+	 * `dropped`: too many were waiting, or the agent stops. `killed`: by a signal that was not ours. `notStarted`: also for a
+	 * request that was refused.
+	 */
 	outcome: z.discriminatedUnion('kind', [
 		z.object({ kind: z.literal('exited'), exitStatus: z.int() }),
 		z.object({ kind: z.literal('killed'), signal: z.string().max(20) }),
 		z.object({ kind: z.enum(['timedOut', 'dropped']) }),
 		z.object({ kind: z.literal('notStarted'), reason: z.string().max(2000) }),
 	]),
+	/** The beginning of its standard error on one line, without control characters. It may hold anything: scrub it. */
 	stderr: z.string().max(2000),
 });
 export type HelperAnswer = z.infer<typeof helperAnswer>;

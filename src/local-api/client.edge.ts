@@ -198,11 +198,8 @@ async function explain(error: unknown, runDir: string, socket: LocalSocket): Pro
 	if (code === 'ENOENT' || code === 'ECONNREFUSED' || code === 'ENOTDIR')
 		return new AgentError('agent-not-running', `No agent listens on ${path}.`, { cause: error });
 	if (code === 'EACCES' || code === 'EPERM') {
-		const gid = await lstat(path).then(
-			({ gid }) => gid,
-			() => null,
-		);
-		const group = gid === null ? USUAL_GROUPS[socket] : ((await findGroup(gid))?.name ?? gid);
+		const stat = await lstat(path).catch(() => null);
+		const group = stat ? ((await findGroup(stat.gid))?.name ?? stat.gid) : USUAL_GROUPS[socket];
 		return new AgentError('access-denied', `This user may not use ${path}, which is for root and group ${group}.`, {
 			remedy: `Run the command as root or as a member of group ${group}.`,
 			cause: error,

@@ -1,6 +1,6 @@
 /** The commands and flags of `idv fleet`. Each command is implemented in a file of its own, loaded when it is called. */
 import { AgentError } from '../base/errors.ts';
-import { collect, type LazyCommand, type Subcommands, wholeNumber } from '../cli/command-line.ts';
+import { collect, type LazyCommand, type Subcommands, shares, wholeNumber } from '../cli/command-line.ts';
 
 /** What stops a slip before a plan is signed. */
 const brakes = (command: LazyCommand) =>
@@ -130,15 +130,6 @@ function share(text: string): number {
 	const value = Number(number ?? Number.NaN) / (sign ? 100 : 1);
 	if (value >= 0 && value <= 1) return value;
 	throw new AgentError('usage', 'A share must be written as 2% (0% to 100%).', { remedy: 'Correct the share.' });
-}
-
-/** `1,10,50`: rising. @throws AgentError `usage`. */
-function shares(text: string): number[] {
-	const percents = text.split(',').map((part) => Number(/^\s*(\d+(?:\.\d+)?)\s*%?\s*$/.exec(part)?.[1] ?? Number.NaN));
-	if (percents.every((percent, index) => percent > (percents[index - 1] ?? 0) && percent <= 100)) return percents;
-	throw new AgentError('usage', '--rings must be rising shares in percent, above 0 and at most 100.', {
-		remedy: 'Write them as 1,10,50,100.',
-	});
 }
 
 /** ISO 8601, in milliseconds since 1970. @throws AgentError `usage`. */

@@ -56,7 +56,7 @@ export async function showFleetStatus(shell: Shell, flags: StatusFlags): Promise
 		const unlisted = [...reports.values()].filter(({ deviceId }) => inventory.length > 0 && !known.has(deviceId));
 		const ids = new Set([...known.keys(), ...reports.keys()]);
 		const devices = [...ids].map((id) => standingOf(plan, known.get(id) ?? null, reports.get(id) ?? null, context));
-		warn(shell, plan.plan, [...reports.values()], inventory.length === 0 && usesLabels(plan.plan));
+		warn(shell, plan.plan, [...reports.values()], inventory.length > 0);
 		return { devices, unlisted };
 	};
 	const isWatching = flags.watch !== undefined;
@@ -85,16 +85,13 @@ export async function showFleetStatus(shell: Shell, flags: StatusFlags): Promise
 	}
 }
 
-function usesLabels({ rules }: { readonly rules: readonly { readonly match: object }[] }): boolean {
-	return rules.some(({ match }) => 'labels' in match);
-}
-
 function warn(
 	shell: Shell,
-	{ revision, validUntil }: FleetPlan,
+	{ revision, validUntil, rules }: FleetPlan,
 	reports: readonly DeviceReport[],
-	needsLabels: boolean,
+	hasInventory: boolean,
 ): void {
+	const needsLabels = !hasInventory && rules.some(({ match }) => 'labels' in match);
 	const blind = needsLabels ? reports.filter(({ labels }) => labels === null).length : 0;
 	if (blind > 0)
 		shell.warn(

@@ -1,5 +1,4 @@
 /** An inventory as people have them: CSV with a head, or JSON lines. What is wrong is named with its line. */
-
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
 import type { InventoryDevice } from '../fleet/preview.ts';
@@ -40,28 +39,33 @@ interface Row {
 }
 
 /** @throws AgentError `inventory-invalid`, a line for each of the first problems. */
-export function readInventory(file: string): Promise<InventoryDevice[]> {
-	return readNoting(file, async (text, note) => {
-		const devices: InventoryDevice[] = [];
-		const lines = new Map<string, number>();
-		const isCsv = !/^\s*[{[]/.test(text);
-		for (const { line, fields } of isCsv ? await csvRows(text, file, note) : jsonLines(text, note)) {
-			const read = rowSchema.safeParse(fields);
-			if (!read.success) {
-				const [issue] = read.error.issues;
-				note(line, `${issue?.path.join('/') || 'the line'} ${plainIssue(issue)}`);
-				continue;
-			}
-			const before = lines.get(read.data.deviceId);
-			if (before !== undefined) note(line, `deviceId is there already, on line ${before}`);
-			const mistaken = isCsv ? null : mistakenName(Object.keys(fields as object));
-			if (mistaken) note(line, mistaken);
-			lines.set(read.data.deviceId, line);
-			devices.push(read.data);
+export async function readInventory(file: string): Promise<InventoryDevice[]> {
+	const problems: string[] = [];
+	const note: NoteProblem = (line, fault) => {
+		const said = `${file}: line ${line}: ${fault}${fault.endsWith('?') ? '' : '.'}`;
+		if (problems.length < MAX_PROBLEMS) problems.push(said);
+	};
+	const text = await readWhole(file, 'inventory');
+	const devices: InventoryDevice[] = [];
+	const lines = new Map<string, number>();
+	const isCsv = !/^\s*[{[]/.test(text);
+	for (const { line, fields } of isCsv ? await csvRows(text, file, note) : jsonLines(text, note)) {
+		const read = rowSchema.safeParse(fields);
+		if (!read.success) {
+			const [issue] = read.error.issues;
+			note(line, `${issue?.path.join('/') || 'the line'} ${plainIssue(issue)}`);
+			continue;
 		}
-		if (lines.size === 0) note(1, 'no device follows');
-		return devices;
-	});
+		const before = lines.get(read.data.deviceId);
+		if (before !== undefined) note(line, `deviceId is there already, on line ${before}`);
+		const mistaken = isCsv ? null : mistakenName(Object.keys(fields as object));
+		if (mistaken) note(line, mistaken);
+		lines.set(read.data.deviceId, line);
+		devices.push(read.data);
+	}
+	if (lines.size === 0) note(1, 'no device follows');
+	if (problems.length > 0) throw new AgentError('inventory-invalid', problems.join('\n'));
+	return devices;
 }
 
 /** Each line's document, for files of other shapes as well, and what is wrong with the other lines. */
@@ -69,19 +73,6 @@ export async function readJsonLines(file: string): Promise<{ rows: Row[]; faults
 	const faults: string[] = [];
 	const text = await readWhole(file, 'report');
 	return { rows: jsonLines(text, (line, fault) => void faults.push(`${file}: line ${line}: ${fault}.`)), faults };
-}
-
-async function readNoting<Result>(
-	file: string,
-	read: (text: string, note: NoteProblem) => Result | Promise<Result>,
-): Promise<Result> {
-	const problems: string[] = [];
-	const result = await read(await readWhole(file, 'inventory'), (line, fault) => {
-		if (problems.length < MAX_PROBLEMS)
-			problems.push(`${file}: line ${line}: ${fault}${fault.endsWith('?') ? '' : '.'}`);
-	});
-	if (problems.length > 0) throw new AgentError('inventory-invalid', problems.join('\n'));
-	return result;
 }
 
 const readWhole = async (file: string, what: string) =>

@@ -36,14 +36,8 @@ export async function watchChannel(
 	const heartbeat = (sequence: number) => {
 		const { deviceId, workflowId } = request;
 		const uptimeSeconds = Math.round((performance.now() - startedAtMs) / 1000);
-		const said: Heartbeat = {
-			type: 'heartbeat',
-			deviceId,
-			workflowId,
-			sequence,
-			sentAt: new Date().toISOString(),
-			uptimeSeconds,
-		};
+		const sentAt = new Date().toISOString();
+		const said: Heartbeat = { type: 'heartbeat', deviceId, workflowId, sequence, sentAt, uptimeSeconds };
 		return JSON.stringify(said);
 	};
 	const seenPing = (seen: Observation) => readMessages(seen, answerMs).ping;
@@ -119,15 +113,8 @@ async function findPong(
 			if (kindOf(text, reading.kindPointer) !== ping.kind) return null;
 			const id = readNotification({ type: 'text', text }).serviceId ?? '';
 			const sentAt = new Date().toISOString();
-			return fillTemplate(body, {
-				deviceId,
-				workflowId,
-				id,
-				sequence: 1,
-				sentAt,
-				sentAtMs: Date.now(),
-				uptimeSeconds: 1,
-			});
+			const moment = { sentAt, sentAtMs: Date.now(), uptimeSeconds: 1 };
+			return fillTemplate(body, { deviceId, workflowId, id, sequence: 1, ...moment });
 		};
 		const seen = await channel.watch({ ...planFor(ping.firstAtMs + 2.5 * ping.periodMs), answer });
 		channel.end();

@@ -3,7 +3,7 @@
  * beforehand what it creates and does nothing without `--yes`; never prints a secret, never replaces a file unasked.
  */
 import { randomBytes } from 'node:crypto';
-import { access } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
 import { AgentError } from '../base/errors.ts';
 import { createTranscript } from '../base/transcript.ts';
 import type { Shell } from '../cli/output.ts';
@@ -34,8 +34,8 @@ export interface ProbeFlags extends TargetFlags {
 }
 
 export async function probeService(shell: Shell, flags: ProbeFlags): Promise<void> {
-	await checkPlace(flags.out, flags.force);
-	await checkPlace(flags.transcript, flags.force);
+	checkPlace(flags.out, flags.force);
+	checkPlace(flags.transcript, flags.force);
 	const target = await (flags.codeFile === undefined ? resolveTarget(shell, flags) : targetOfCode(shell, flags));
 	const named = 'workflowId' in target && typeof target.workflowId === 'string' ? target.workflowId : undefined;
 	const workflowId = checkWorkflow(flags.workflow ?? named);
@@ -83,13 +83,8 @@ async function run(shell: Shell, flags: ProbeFlags, target: Target, request: { d
 }
 
 /** @throws AgentError `usage`. */
-async function checkPlace(file: string | undefined, force = false): Promise<void> {
-	if (file === undefined || force) return;
-	const isThere = await access(file).then(
-		() => true,
-		() => false,
-	);
-	if (isThere)
+function checkPlace(file: string | undefined, force = false): void {
+	if (file !== undefined && !force && existsSync(file))
 		throw new AgentError('usage', `${file} is there already.`, { remedy: 'Name another file, or add --force.' });
 }
 

@@ -1,9 +1,8 @@
 /** `idv profile`: names for services and their credentials, so that the other commands need neither flag nor variable. */
 import { AgentError } from '../base/errors.ts';
 import type { Shell } from '../cli/output.ts';
-import { promptHidden, readStandardInput } from '../cli/prompts.ts';
+import { promptHidden } from '../cli/prompts.ts';
 import { formatAuthorization, MAX_CREDENTIAL_LENGTH } from '../protocol/authorization.ts';
-import { readSecretFile } from '../settings/files.edge.ts';
 import {
 	checkProfileName,
 	chooseProfile,
@@ -12,12 +11,13 @@ import {
 	removeProfile,
 	saveProfile,
 } from './profile-store.ts';
-import { checkUrl, parseCredential, type TargetFlags } from './service-target.ts';
+import { checkUrl, parseCredential, readGivenCredential, type TargetFlags } from './service-target.ts';
 
 export async function addProfile(shell: Shell, flags: TargetFlags & { readonly replace?: boolean }, name: string) {
 	checkProfileName(name);
 	const url = checkUrl(flags.url ?? shell.env['IDV_URL'], flags.url === undefined ? 'IDV_URL' : '--url');
-	const authorization = parseCredential(await readCredential(shell, flags), 'The given text');
+	const given = await readGivenCredential(shell, flags);
+	const authorization = given?.authorization ?? parseCredential(await askForCredential(shell), 'The given text');
 	await saveProfile(shell.env, { name, url }, formatAuthorization(authorization), flags.replace ?? false);
 	const { current } = await readProfiles(shell.env);
 	const { scheme } = authorization;
@@ -27,12 +27,7 @@ export async function addProfile(shell: Shell, flags: TargetFlags & { readonly r
 
 const QUESTION = 'Credential with its scheme, such as ApiKey … (it stays hidden): ';
 
-/** A file, standard input, the variable, or a person. */
-async function readCredential(shell: Shell, { authorizationFile: file }: TargetFlags): Promise<string> {
-	if (file === '-') return readStandardInput(shell, 2 * MAX_CREDENTIAL_LENGTH);
-	if (file !== undefined) return readSecretFile(file);
-	const text = shell.env['IDV_AUTHORIZATION'];
-	if (text) return text;
+async function askForCredential(shell: Shell): Promise<string> {
 	if (shell.caller.stdin.isTTY) return promptHidden(shell, QUESTION, 2 * MAX_CREDENTIAL_LENGTH);
 	throw new AgentError('usage', 'There is no credential.', {
 		remedy: 'Give --authorization-file FILE (- for standard input), or set IDV_AUTHORIZATION.',

@@ -2,7 +2,6 @@
  * One request of an operator to the service, tried once. Owns what is said when it fails: the words of the catalogue are a
  * device's, which retries; an operator's command does not, and may have created something.
  */
-
 import { AgentError, type ErrorCode, type Failure, failure } from '../base/errors.ts';
 import { VERSION } from '../cli/version.ts';
 import { classifyHttpAnswer } from '../connection/classify-failure.ts';

@@ -63,7 +63,8 @@ export function checkUrl(text: string | undefined, where: string): string {
 	return baseUrl;
 }
 
-async function readGivenCredential(shell: Shell, flags: TargetFlags): Promise<FoundCredential | null> {
+/** From a file, standard input or the variable; `null` where none of them is named. @throws AgentError `credential-unreadable`. */
+export async function readGivenCredential(shell: Shell, flags: TargetFlags): Promise<FoundCredential | null> {
 	const { authorizationFile: file } = flags;
 	if (file === '-') {
 		const text = await readStandardInput(shell, 2 * MAX_CREDENTIAL_LENGTH);

@@ -3,7 +3,6 @@
  * device that waits for a code, on the listener `page` of the local server. Every caller can read, ask the
  * agent to try again now, and pair such a device with the PIN; nothing else. Must never show a code, a PIN, or a content of a notification that the settings do not ask for.
  */
-import { Readable } from 'node:stream';
 import * as z from 'zod';
 import type { Agent } from '../agent/agent.runner.ts';
 import type { Audit } from '../audit/audit.runner.ts';
@@ -14,7 +13,7 @@ import type { Entry } from '../events/event.ts';
 import { audited } from '../local-api/audited.runner.ts';
 import {
 	type EventSink,
-	formatEvents,
+	formatEvent,
 	type LocalReply,
 	type LocalRoute,
 	localRoute,
@@ -50,11 +49,7 @@ export interface PageParts {
 	readonly keepAliveMs?: number;
 }
 
-export interface Page {
-	/** `http://127.0.0.1:8765/` */
-	readonly url: string;
-	close(): Promise<void>;
-}
+export type Page = Awaited<ReturnType<typeof openPage>>;
 
 /** The part of a notification that the page shows. */
 export interface PageEvent extends Pick<Entry, 'id' | 'at' | 'kind'> {
@@ -118,14 +113,6 @@ const pairSchema = z.union([
 ]);
 const dismissSchema = z.strictObject({ proposal: z.int() });
 
-/** As the operations on `admin.sock` are called. */
-const ACTIONS: Readonly<Record<string, string>> = {
-	'/api/inspect': 'inspectPairing',
-	'/api/pair': 'pair',
-	'/api/retry': 'reconnect',
-	'/api/dismiss': 'dismissCode',
-};
-
 const HEADERS = {
 	// WebAssembly for reading codes; otherwise only the files of this server, and never inside of another page.
 	'Content-Security-Policy':
@@ -138,7 +125,7 @@ const HEADERS = {
 } as const;
 
 /** Listens on 127.0.0.1. @throws AgentError `socket-failed` when the port is taken or may not be used. */
-export async function openPage(parts: PageParts): Promise<Page> {
+export async function openPage(parts: PageParts) {
 	const { agent, scanning, clock, settings, pin, keepAliveMs = LIMITS.keepAliveMs } = parts;
 	const pages = new Set<EventSink>();
 	const checkPin = createPinCheck(parts);
@@ -207,7 +194,7 @@ export async function openPage(parts: PageParts): Promise<Page> {
 		}
 	}
 
-	const frame = () => formatEvents([{ event: 'view', data: JSON.stringify(view()) }]);
+	const frame = () => formatEvent({ event: 'view', data: JSON.stringify(view()) });
 
 	/** A burst of changes is one message. */
 	function announce(): void {
@@ -234,55 +221,46 @@ export async function openPage(parts: PageParts): Promise<Page> {
 	}
 
 	const listeners = ['page'] as const;
-	const routes: LocalRoute[] = [
-		...Object.entries(PAGE_FILES).map(([path, file]) =>
-			localRoute({ method: 'GET', path, listeners, handle: async () => toReply(file.type, await readPageFile(file)) }),
+	const get = (path: string, handle: LocalRoute['handle']) => localRoute({ method: 'GET', path, listeners, handle });
+	/** @param action as the operation on `admin.sock` is called. */
+	const post = <Body>(path: string, action: string, handle: LocalRoute<Body>['handle'], body?: z.ZodType<Body>) => {
+		const route = localRoute({ method: 'POST', path, listeners, handle, ...(body && { body }) });
+		return audited(route, { action, entrance: 'page', audit: parts.audit });
+	};
+	const routes = [
+		...Object.entries(PAGE_FILES).map(([path, file]) => {
+			const headers = { 'Content-Type': file.type };
+			return get(path, async () => ({ status: 200, headers, text: await readPageFile(file) }));
+		}),
+		get('/api/view', () => ok(view())),
+		get('/api/live', openStream),
+		post(
+			'/api/inspect',
+			'inspectPairing',
+			({ body }) => ok(agent.inspectPairing({ ...body, replace: false })),
+			inspectSchema,
 		),
-		localRoute({ method: 'GET', path: '/api/view', listeners, handle: () => ({ status: 200, body: view() }) }),
-		localRoute({ method: 'GET', path: '/api/live', listeners, handle: openStream }),
-		localRoute({
-			method: 'POST',
-			path: '/api/inspect',
-			listeners,
-			body: inspectSchema,
-			handle: ({ body }) => ({ status: 200, body: agent.inspectPairing({ ...body, replace: false }) }),
+		post('/api/pair', 'pair', async ({ body }) => ok(await pair(body)), pairSchema),
+		post('/api/retry', 'reconnect', () => {
+			if (clock.monotonicMs() - retriedAtMs >= RETRY_PAUSE_MS) {
+				retriedAtMs = clock.monotonicMs();
+				agent.reconnect();
+			}
+			return { status: 202, body: {} };
 		}),
-		localRoute({
-			method: 'POST',
-			path: '/api/pair',
-			listeners,
-			body: pairSchema,
-			handle: async ({ body }) => ({ status: 200, body: await pair(body) }),
-		}),
-		localRoute({
-			method: 'POST',
-			path: '/api/retry',
-			listeners,
-			handle() {
-				if (clock.monotonicMs() - retriedAtMs >= RETRY_PAUSE_MS) {
-					retriedAtMs = clock.monotonicMs();
-					agent.reconnect();
-				}
-				return { status: 202, body: {} };
-			},
-		}),
-		localRoute({
-			method: 'POST',
-			path: '/api/dismiss',
-			listeners,
-			body: dismissSchema,
-			handle({ body: { proposal } }) {
+		post(
+			'/api/dismiss',
+			'dismissCode',
+			({ body: { proposal } }) => {
 				if (scanning.proposal()?.id === proposal) scanning.dismiss();
-				return { status: 200, body: {} };
+				return ok({});
 			},
-		}),
+			dismissSchema,
+		),
 	];
 	const limits = { ...LIMITS, keepAliveMs };
 	const { port, onFault, maskSecrets = (text) => text } = parts;
-	const recorded = routes.map((route) =>
-		audited(route, { action: ACTIONS[route.path] ?? route.path, entrance: 'page', audit: parts.audit }),
-	);
-	const serving = { routes: recorded, limits, onFault, maskSecrets };
+	const serving = { routes, limits, onFault, maskSecrets };
 	const server = await openLoopbackServer({ listener: 'page', headers: HEADERS, port, ...serving });
 
 	const unsubscribe = agent.events.subscribe((entries) => {
@@ -301,8 +279,9 @@ export async function openPage(parts: PageParts): Promise<Page> {
 	}, keepAliveMs).unref();
 
 	return {
+		/** `http://127.0.0.1:8765/` */
 		url: `http://127.0.0.1:${server.port}/`,
-		close() {
+		close(): Promise<void> {
 			unsubscribe();
 			stopErasing();
 			stopListening();
@@ -317,10 +296,7 @@ function toPageEvent({ id, at, kind, content }: Entry, withContent: boolean): Pa
 	return { id, at, kind, ...(withContent ? { content: content.slice(0, SHOWN_LENGTH) } : {}) };
 }
 
-function toReply(type: string, bytes: Uint8Array): LocalReply {
-	const headers = { 'Content-Type': type, 'Content-Length': String(bytes.byteLength) };
-	return { status: 200, headers, content: Readable.from([bytes]) };
-}
+const ok = (body: unknown): LocalReply => ({ status: 200, body });
 
 /** @returns a function that throws AgentError `access-denied` unless it is given the PIN that is required now. */
 function createPinCheck({ pin, agent, clock, counters }: PageParts) {

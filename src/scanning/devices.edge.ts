@@ -1,6 +1,5 @@
 /** Which devices could be scanners, and that this has changed: from /dev and what udev knows. Opens none of them. */
 import fs, { constants, type FSWatcher, watch } from 'node:fs';
-
 import { dirname, join } from 'node:path';
 import type { ScannerFacts } from './choose-scanner.ts';
 

@@ -201,11 +201,7 @@ function listen(
 }
 
 /** The result of a scan: pairing, a question, a refusal, or nothing because the scanner still sees the same code. */
-function assessScans({ agent, refused, unconfirmed, clock, log }: ScanningParts): {
-	scanned(scan: Scan): void;
-	proposal(): Proposal | null;
-	forget(): void;
-} {
+function assessScans({ agent, refused, unconfirmed, clock, log }: ScanningParts) {
 	let last: SeenScan | null = null;
 	let proposal: Proposal | null = null;
 	let proposals = 0;
@@ -267,7 +263,7 @@ function assessScans({ agent, refused, unconfirmed, clock, log }: ScanningParts)
 	}
 
 	return {
-		scanned(scan) {
+		scanned(scan: Scan) {
 			const text = scan.kind === 'text' ? scan.text : '';
 			const nowMs = clock.monotonicMs();
 			const isOld = isStillSeen(last, text, nowMs);
@@ -276,12 +272,11 @@ function assessScans({ agent, refused, unconfirmed, clock, log }: ScanningParts)
 			if (isOld) return;
 			if (underWay)
 				return refuse(failure('pairing-under-way', 'A pairing is under way on this device; this scan was ignored.'));
-			if (scan.kind === 'tooLong') {
+			if (scan.kind === 'tooLong')
 				return refuse(failure('not-a-pairing-code', 'This text is longer than any pairing code.'));
-			}
 			void take(text).catch((error: unknown) => refuse(toFailure(error)));
 		},
-		proposal: () => proposal,
+		proposal: (): Proposal | null => proposal,
 		forget,
 	};
 }

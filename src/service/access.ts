@@ -52,9 +52,8 @@ export function checkPermissions(grant: Grant, desired: readonly string[]): void
 	const held = grant.permissions;
 	if (held === 'all') return;
 	const missing = desired.filter((permission) => !held.includes(permission));
-	if (missing.length > 0) {
+	if (missing.length > 0)
 		throw new ProblemResponse('permission-missing', `The credential does not hold ${missing.join(', ')}.`);
-	}
 }
 
 /** The `WWW-Authenticate` value: every scheme that can succeed here. */
@@ -122,9 +121,8 @@ async function identify(sources: CredentialSources, authorization: Presented): P
 			return { scheme: 'Basic', grant: ACCOUNT_GRANT };
 		}
 		case 'Bearer':
-			if (!isSameSecret(sources.bearerToken, authorization.credential)) {
+			if (!isSameSecret(sources.bearerToken, authorization.credential))
 				throw new ProblemResponse('credential-unknown', 'The access token is not known.');
-			}
 			return { scheme: 'Bearer', grant: ACCOUNT_GRANT };
 		case 'ApiKey':
 			return { scheme: 'ApiKey', grant: sources.apiKeys.find(authorization.credential) };
@@ -134,9 +132,8 @@ async function identify(sources: CredentialSources, authorization: Presented): P
 		}
 		case 'Connection': {
 			const claims = await sources.connectionTokens.verify(authorization.credential);
-			if (sources.registry.isRevoked(claims.jti)) {
+			if (sources.registry.isRevoked(claims.jti))
 				throw new ProblemResponse('connection-revoked', 'This Connection was revoked.');
-			}
 			return {
 				scheme: 'Connection',
 				grant: { permissions: claims.permissions, expiresAtMs: claims.exp * 1000 },

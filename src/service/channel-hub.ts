@@ -82,9 +82,8 @@ export function createChannelHub(
 	function* channels(filter: ChannelFilter = {}): Iterable<Channel> {
 		const sets = filter.deviceId === undefined ? byDevice.values() : [byDevice.get(filter.deviceId) ?? []];
 		for (const set of sets) {
-			for (const channel of set) {
+			for (const channel of set)
 				if (filter.workflowId === undefined || channel.claims.workflowId === filter.workflowId) yield channel;
-			}
 		}
 	}
 
@@ -136,9 +135,8 @@ export function createChannelHub(
 		if (ofDevice?.size === 0) byDevice.delete(deviceId);
 		openCount -= 1;
 		eventLog.emit('channel-closed', { ...eventOf(channel), code });
-		if (!channel.lapsed && !isOnline(deviceId)) {
+		if (!channel.lapsed && !isOnline(deviceId))
 			eventLog.emit('device-offline', { ...eventOf(channel), reason: 'closed' });
-		}
 		if (openCount === 0) emptied.emit('empty');
 	}
 
@@ -149,9 +147,8 @@ export function createChannelHub(
 		}
 		if (!channel.lapsed && !isPresent(channel)) {
 			channel.lapsed = true;
-			if (!isOnline(channel.claims.deviceId)) {
+			if (!isOnline(channel.claims.deviceId))
 				eventLog.emit('device-offline', { ...eventOf(channel), reason: 'silent' });
-			}
 		}
 		arm(channel);
 	}

@@ -70,9 +70,8 @@ export function createConnectionTokens(settings: ServiceSettings) {
 				});
 				return claimsSchema.parse(payload);
 			} catch (error) {
-				if (error instanceof errors.JWTExpired) {
+				if (error instanceof errors.JWTExpired)
 					throw new ProblemResponse('connection-expired', 'This Connection has expired.');
-				}
 				throw new ProblemResponse('connection-invalid', 'This is not a Connection that this service has issued.');
 			}
 		},

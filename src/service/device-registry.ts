@@ -1,5 +1,5 @@
 /** The devices that have registered: what each said of itself, which Connections it holds, and which are revoked. */
-import type { Heartbeat } from '../protocol/channel.ts';
+import { HEARTBEAT_FIELDS, type Heartbeat } from '../protocol/channel.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import type { ListedDevice } from '../protocol/device-list.ts';
 import type { ConnectionClaims } from './connection-tokens.ts';
@@ -36,9 +36,8 @@ export function createDeviceRegistry(limit: number, now: () => number) {
 	function ensureRoom(deviceId: string): void {
 		if (entries.has(deviceId) || entries.size < limit) return;
 		const nowMs = now();
-		for (const [id, entry] of entries) {
+		for (const [id, entry] of entries)
 			if (entry.connections.every((connection) => connection.expiresAtMs <= nowMs)) entries.delete(id);
-		}
 		if (entries.size >= limit) throw serviceFull('devices');
 	}
 
@@ -85,24 +84,10 @@ export function createDeviceRegistry(limit: number, now: () => number) {
 	};
 }
 
+type Told = 'planRefused' | (typeof HEARTBEAT_FIELDS)[number];
+
 /** The words of the newest heartbeat; a field that it left out is not known any more, and an extra one is not listed. */
-function heartbeatFields(said: Partial<Heartbeat | RegisteredDevice>) {
-	const {
-		planRevision = null,
-		planRefused = null,
-		agentVersion,
-		problemCode,
-		planRing,
-		planReason,
-		updateTakenBack,
-	} = said;
-	return {
-		planRevision,
-		planRefused,
-		...(agentVersion !== undefined && { agentVersion }),
-		...(problemCode !== undefined && { problemCode }),
-		...(planRing !== undefined && { planRing }),
-		...(planReason !== undefined && { planReason }),
-		...(updateTakenBack !== undefined && { updateTakenBack }),
-	};
+function heartbeatFields(said: Partial<Heartbeat | RegisteredDevice>): Pick<RegisteredDevice, Told> {
+	const told = HEARTBEAT_FIELDS.filter((name) => said[name] !== undefined).map((name) => [name, said[name]]);
+	return { planRevision: null, planRefused: said.planRefused ?? null, ...Object.fromEntries(told) };
 }

@@ -82,9 +82,8 @@ export async function readBody<Schema extends z.ZodType>(
 	const contentType = request.headers['content-type'];
 	const bytes = await readBytes(request);
 	if (bytes.length === 0 && contentType === undefined && absent !== undefined) return schema.parse(absent);
-	if (!/^application\/json\s*(;|$)/i.test(contentType ?? '')) {
+	if (!/^application\/json\s*(;|$)/i.test(contentType ?? ''))
 		throw new ProblemResponse('content-type-unsupported', 'The body must be sent as application/json.');
-	}
 	if (bytes.length === 0 && absent !== undefined) return schema.parse(absent);
 	return checkShape(schema, parseJson(bytes));
 }

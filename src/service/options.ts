@@ -93,17 +93,14 @@ export function resolveOptions(options: ServiceOptions): ServiceSettings {
 	const settings: ServiceSettings = { ...DEFAULTS, ...given, dialect: parseDialect(options.dialect) };
 	const basePath = settings.basePath.replace(/\/+$/, '');
 	if (basePath !== '' && !basePath.startsWith('/')) throw new Error('basePath must begin with a slash.');
-	if (!isLoopback(urlOf(settings.host, 0, false)) && !settings.allowNonLoopback) {
+	if (!isLoopback(urlOf(settings.host, 0, false)) && !settings.allowNonLoopback)
 		throw new Error(`The embedded service does not listen on ${settings.host}: it is for trials on this machine.`);
-	}
 	if (settings.signingKey && settings.signingKey.length < 32)
 		throw new Error('signingKey must have at least 32 bytes.');
-	if (settings.publicUrl !== undefined && normalizeBaseUrl(settings.publicUrl) === null) {
+	if (settings.publicUrl !== undefined && normalizeBaseUrl(settings.publicUrl) === null)
 		throw new Error('publicUrl must be an http or https address without user, query or fragment.');
-	}
-	for (const name of ['shortTokenTtlSeconds', 'connectionTtlSeconds'] as const) {
+	for (const name of ['shortTokenTtlSeconds', 'connectionTtlSeconds'] as const)
 		if (!(settings[name] >= 1)) throw new Error(`${name} must be at least 1 second.`);
-	}
 	const { workflowNames } = settings.dialect;
 	const workflows = settings.workflows ?? (workflowNames ? Object.keys(workflowNames) : undefined);
 	return { ...settings, basePath, workflows };

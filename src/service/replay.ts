@@ -10,11 +10,6 @@ import { describeRequest } from './http-call.ts';
 import { urlOf } from './options.ts';
 import { randomText } from './tokens.ts';
 
-export interface Replay {
-	readonly url: string;
-	close(): Promise<void>;
-}
-
 interface Exchange {
 	readonly request: RequestLine;
 	readonly lines: readonly TranscriptLine[];
@@ -31,7 +26,7 @@ const OWN_HEADERS = /^(?:connection|date|content-length|content-encoding|transfe
 export async function startReplay(
 	lines: readonly TranscriptLine[],
 	{ host, port }: { readonly host: string; readonly port: number },
-): Promise<Replay> {
+) {
 	const exchanges = lines
 		.filter((line) => line.kind === 'request')
 		.map(

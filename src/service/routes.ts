@@ -165,14 +165,12 @@ async function registerDevice(parts: ServiceParts, call: Call): Promise<Answer> 
 	const request = await reading.catch((error: unknown) => {
 		throw withWorkflows(error, namedWorkflows(settings, principal));
 	});
-	if (principal?.scheme === 'Connection' && principal.claims.deviceId !== request.deviceId) {
+	if (principal?.scheme === 'Connection' && principal.claims.deviceId !== request.deviceId)
 		throw new ProblemResponse('device-mismatch', 'A Connection registers only the device that it was issued for.');
-	}
 	if (principal?.scheme === 'Token') {
 		const { workflowIds } = principal.shortToken;
-		if (workflowIds && !workflowIds.includes(request.workflowId)) {
+		if (workflowIds && !workflowIds.includes(request.workflowId))
 			throw new ProblemResponse('workflow-mismatch', `This code is for the workflow ${workflowIds.join(' or ')}.`);
-		}
 	}
 	registry.ensureRoom(request.deviceId);
 	spendIfToken(parts, principal);
@@ -310,8 +308,7 @@ function chooseFormat(accept = '*/*'): (typeof FORMATS)[number] {
 		return exact?.weight ?? 0;
 	};
 	const best = [...FORMATS].sort((a, b) => weightOf(b) - weightOf(a))[0];
-	if (best === undefined || weightOf(best) <= 0) {
+	if (best === undefined || weightOf(best) <= 0)
 		throw new ProblemResponse('not-acceptable', 'A pairing code comes as PNG, SVG or JSON.');
-	}
 	return best;
 }

@@ -6,13 +6,9 @@ import type { Transcript } from '../base/transcript.ts';
 import type { Answer } from './http-answer.ts';
 import { bodyOf, describeRequest } from './http-call.ts';
 
-export interface Recorder {
-	answer(request: IncomingMessage, answer: Answer): void;
-	/** A handshake that was accepted, and from now on what is said on the channel. */
-	channel(request: IncomingMessage, socket: WebSocket): void;
-}
+export type Recorder = ReturnType<typeof createRecorder>;
 
-export function createRecorder(transcript: Transcript): Recorder {
+export function createRecorder(transcript: Transcript) {
 	function noteRequest(request: IncomingMessage): number {
 		const exchange = transcript.next();
 		const body = bodyOf(request)?.toString('utf8') ?? '';
@@ -21,33 +17,30 @@ export function createRecorder(transcript: Transcript): Recorder {
 	}
 
 	return {
-		answer(request, { status, headers, body }) {
+		answer(request: IncomingMessage, { status, headers, body }: Answer): void {
 			const exchange = noteRequest(request);
 			const plain = typeof body !== 'string' && headers['content-encoding'] === 'gzip' ? gunzipSync(body) : body;
 			const isText = /json|text/.test(headers['content-type'] ?? '') || typeof plain === 'string';
 			const text = isText ? String(plain) : `[${plain.length} bytes]`;
 			transcript.note({ kind: 'answer', exchange, status, headers, body: text });
 		},
-		channel(request, socket) {
+		/** A handshake that was accepted, and from now on what is said on the channel. */
+		channel(request: IncomingMessage, socket: WebSocket): void {
 			const exchange = noteRequest(request);
 			transcript.note({ kind: 'open', exchange, subprotocol: socket.protocol });
 			const frame = (direction: 'toService' | 'toDevice', kind: 'text' | 'binary' | 'ping' | 'pong', body = '') =>
 				transcript.note({ kind: 'frame', exchange, direction, frame: kind, body });
+			const message = (direction: 'toService' | 'toDevice', data: string | Uint8Array) =>
+				typeof data === 'string'
+					? frame(direction, 'text', data)
+					: frame(direction, 'binary', `[${data.length} bytes]`);
 			socket.on('message', (data: RawData, isBinary) =>
-				frame(
-					'toService',
-					isBinary ? 'binary' : 'text',
-					isBinary ? `[${(data as Buffer).length} bytes]` : String(data),
-				),
+				message('toService', isBinary ? (data as Buffer) : String(data)),
 			);
 			socket.on('ping', () => frame('toService', 'ping'));
 			const send = socket.send.bind(socket) as (data: string | Uint8Array, options: object) => void;
 			socket.send = ((data: string | Uint8Array, options: object = {}) => {
-				frame(
-					'toDevice',
-					typeof data === 'string' ? 'text' : 'binary',
-					typeof data === 'string' ? data : `[${data.length} bytes]`,
-				);
+				message('toDevice', data);
 				send(data, options);
 			}) as WebSocket['send'];
 			const pong = socket.pong.bind(socket);

@@ -340,7 +340,7 @@ let listed: ReadonlyMap<string, Setting<unknown>> | undefined;
 
 function* walk(group: object, prefix: string): Generator<[string, Setting<unknown>]> {
 	for (const [key, entry] of Object.entries(group)) {
-		if (isSetting(entry)) yield [prefix + key, entry];
+		if ('schema' in entry) yield [prefix + key, entry as Setting<unknown>];
 		else yield* walk(entry, `${prefix}${key}.`);
 	}
 }
@@ -354,8 +354,4 @@ export function valueAt(tree: object, path: string): unknown {
 export function environmentName(path: string): string {
 	const words = path.replaceAll('.', '_').replaceAll(/([a-z])([A-Z])/g, '$1_$2');
 	return `IDV_AGENT_${words.toUpperCase()}`;
-}
-
-function isSetting(entry: object): entry is Setting<unknown> {
-	return 'schema' in entry;
 }

@@ -30,22 +30,20 @@ export const whole = (min: number, max: number) =>
 	z.int('must be a whole number').min(min, `must be at least ${min}`).max(max, `must be at most ${max}`);
 export const kindOfMessage = later(() => text.max(256, 'must have at most 256 characters'));
 export const urlPath = (example: string) => later(() => text.regex(/^\/[^?#]*$/, `must be a path such as ${example}`));
+const nameOf = (form: RegExp, problem: string) =>
+	later(() =>
+		z
+			.string('must be a text')
+			.min(1, 'must not be empty')
+			.max(64, 'must have at most 64 characters')
+			.regex(form, problem),
+	);
 /** A name that a device is given in its settings, for plans to choose it by. */
-export const labelSchema = later(() =>
-	z
-		.string('must be a text')
-		.min(1, 'must not be empty')
-		.max(64, 'must have at most 64 characters')
-		.regex(/^[A-Za-z0-9][\w.:/-]*$/, 'must be letters, digits and . _ : / - without spaces'),
-);
-
+export const labelSchema = nameOf(/^[A-Za-z0-9][\w.:/-]*$/, 'must be letters, digits and . _ : / - without spaces');
 /** The name of a fleet, as its plans carry it. */
-export const fleetNameSchema = later(() =>
-	z
-		.string('must be a text')
-		.min(1, 'must not be empty')
-		.max(64, 'must have at most 64 characters')
-		.regex(/^[\p{L}\p{N}][\p{L}\p{N} .:/_-]*$/u, 'must be letters, digits, spaces and . _ : / -'),
+export const fleetNameSchema = nameOf(
+	/^[\p{L}\p{N}][\p{L}\p{N} .:/_-]*$/u,
+	'must be letters, digits, spaces and . _ : / -',
 );
 
 /** A public key in one line, as settings hold it: `ed25519:` and its 32 bytes in base64. */

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer as createHttpServer, request as httpRequest, type IncomingMessage } from 'node:http';
 import { createServer as createHttpsServer, Agent as HttpsAgent, request as httpsRequest } from 'node:https';
-import { getDefaultAutoSelectFamilyAttemptTimeout, type Server } from 'node:net';
+import { connect, getDefaultAutoSelectFamilyAttemptTimeout, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { buffer, text } from 'node:stream/consumers';
@@ -252,6 +252,36 @@ describe('requests', () => {
 		const made = await network({}, { HTTP_PROXY: `http://127.0.0.1:${proxy.port}` });
 		expect((await get(made, 'http://service.test/')).text).toBe('plain');
 		expect(proxy.heads[0]).toMatch(/^CONNECT service\.test:80 /);
+	});
+
+	test.each([
+		['http://id.example/', () => createHttpServer((_request, response) => response.end('hello'))],
+		[
+			'https://service.test/',
+			() => createHttpsServer(identity('server'), (_request, response) => response.end('hello')),
+		],
+	])('for %s go through a proxy that speaks TLS, whose certificate is for its own name', async (url, createTarget) => {
+		const targetPort = await listen(createTarget());
+		const proxy = createHttpsServer(identity('server'));
+		proxy.on('connect', (_request, socket) => {
+			const target = connect(targetPort, '127.0.0.1', () => {
+				socket.write('HTTP/1.1 200 Connection established\r\n\r\n');
+				target.pipe(socket).pipe(target);
+			});
+			socket.on('error', () => target.destroy());
+		});
+		const port = await listen(proxy);
+		const asks = `
+			import { text } from 'node:stream/consumers';
+			import { createNetwork } from ${JSON.stringify(resolve(import.meta.dirname, '../../src/connection/network.edge.ts'))};
+			const network = await createNetwork({ proxy: 'https://localhost:${port}' }, {});
+			const { signal } = new AbortController();
+			const asked = network.ask({ method: 'GET', url: new URL('${url}'), headers: {}, body: null, idleMs: 5000, signal });
+			process.stdout.write(await asked.then(text, ({ message, cause }) => message + cause));
+			await network.close();`;
+		const env = { ...process.env, NODE_EXTRA_CA_CERTS: fixture('ca.pem') };
+		const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', asks], { env });
+		expect(stdout).toBe('hello');
 	});
 
 	test('and so does a channel in plain ws', async () => {

@@ -25,6 +25,10 @@ describe('prefixes and raw bodies', () => {
 			listeners: ['agent'],
 			handle: (request) => handle(request.body, request),
 		});
+	const sendBack = async ({ request, response }: RawExchange): Promise<LocalReply> => {
+		await pipeline(request, response);
+		return { answered: true };
+	};
 	const describing = service(({ request, target }, { method, path, query }) => ({
 		status: 200,
 		body: { by: 'service', method, verb: request.method, path, target, query: [...query] },
@@ -95,7 +99,7 @@ describe('prefixes and raw bodies', () => {
 	});
 
 	test('a body is passed on while it still arrives', async () => {
-		const { agentSocket } = await open([service(({ request }) => ({ status: 200, content: request }))]);
+		const { agentSocket } = await open([service(sendBack)]);
 		const request = http.request({ socketPath: agentSocket, method: 'PUT', path: '/v1/service/a', agent: false });
 		request.write('first ');
 		const [response] = (await once(request, 'response')) as [http.IncomingMessage];
@@ -131,9 +135,9 @@ describe('prefixes and raw bodies', () => {
 		const { agentSocket } = await open(
 			[
 				...echoRoutes,
-				service(({ request }) => {
+				service((exchange) => {
 					begun.resolve();
-					return { status: 200, content: request };
+					return sendBack(exchange);
 				}),
 			],
 			{ limits: { requestMs: 50 } },

@@ -9,7 +9,7 @@ describe('event streams', () => {
 		const consumer = consume(client);
 		await source.untilConsumers(1);
 		const [sink] = source.sinks;
-		sink?.comment('two\nlines');
+		sink?.sendAll(Buffer.from(': two\n: lines\n\n'));
 		sink?.send({ id: '1', event: 'notification', data: '{"text":"ü"}' });
 		sink?.send({ id: '2\nevent: closed', data: '{\r\n"pretty":\n1}' });
 		sink?.send({ data: '""' });

@@ -61,7 +61,11 @@ const AREAS: Readonly<Record<string, Area>> = {
 		more: ['test/agent/links.test.ts', 'test/connection/http2.test.ts', 'test/diagnosis/probe-channel.test.ts'],
 	},
 	network: {
-		sources: ['src/connection/network.edge.ts', 'src/connection/classify-network-error.ts'],
+		sources: [
+			'src/connection/network.edge.ts',
+			'src/connection/ask.edge.ts',
+			'src/connection/classify-network-error.ts',
+		],
 		tests: ['test/connection/network.test.ts', 'test/connection/classify-failure.test.ts'],
 		more: [
 			'test/connection/service-client.test.ts',

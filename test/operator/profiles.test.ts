@@ -33,8 +33,15 @@ describe('service and credential', () => {
 	test('a credential file that others may read is used with a warning', async () => {
 		const credential = await file('credential', authorizationOf('Basic', operator.service), 0o644);
 		const { status, stderr } = await idv(['whoami', '--offline', '--authorization-file', credential]);
-		expect(stderr).toBe(`Warning: Other users may read ${credential}. Close it: chmod 600 ${credential}\n`);
+		const warning = `Warning: Other users may read ${credential}. Close it: chmod 600 ${credential}\n`;
+		expect(stderr).toBe(warning);
 		expect(status).toBe(0);
+		const own = { ...env(), XDG_CONFIG_HOME: operator.directory };
+		const added = await idv(
+			['profile', 'add', 'open', '--url', operator.service.url, '--authorization-file', credential],
+			own,
+		);
+		expect(added).toMatchObject({ status: 0, stderr: warning });
 	});
 
 	test('what is missing or cannot be used is named in one line, without the secret', async () => {

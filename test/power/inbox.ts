@@ -1,6 +1,7 @@
 /**
  * An event store alone, at full speed until it is killed: `inbox.mjs DIRECTORY EPOCH SEED`. Says which events are handed on, and
- * which acknowledgement is asked for before it is. Cleans up after a millisecond, so that a cut is likely to meet a clean-up.
+ * which acknowledgement is asked for before it is. Cleans up after a millisecond, so that a cut is likely to meet a clean-up; in every third
+ * run never, so that the files of the tail are written over.
  */
 import { writeSync } from 'node:fs';
 import { createEventStore } from '../../src/events/store.edge.ts';
@@ -10,7 +11,7 @@ const [directory = '', epoch = '', seed = '0'] = process.argv.slice(2);
 const random = randomNumbers(Number(seed));
 const say = (line: string) => writeSync(1, `${line}\n`);
 const store = createEventStore({
-	...{ directory, epoch, cleanAfterMs: 1 },
+	...{ directory, epoch, cleanAfterMs: Number(seed) % 3 === 0 ? 3_600_000 : 1 },
 	bounds: { maxCount: 100_000, maxBytes: 256 * 1024 * 1024, maxAgeMs: 86_400_000 },
 	onNotice: (topic, notice) => say(`notice ${topic} ${notice?.code ?? 'over'}`),
 });

@@ -64,7 +64,7 @@ export function createDisk(chance: Chance) {
 			return node;
 		},
 		write(path: string, node: FileNode, bytes: Buffer, at: number) {
-			disk.mayGrow(path);
+			if (at + bytes.length > node.bytes.length) disk.mayGrow(path);
 			disk.writes += 1;
 			const end = Math.max(node.bytes.length, at + bytes.length);
 			const grown = Buffer.alloc(end);
@@ -93,13 +93,18 @@ export function createDisk(chance: Chance) {
 			unflushed.clear();
 			for (const node of files.values()) {
 				if (node.bytes === node.flushed) continue;
-				// What was flushed is lost only where something else was written over it.
-				const { length } = node.flushed;
-				const safe = node.bytes.subarray(0, length).equals(node.flushed) ? length : 0;
+				// What was flushed is lost only where something else was written over it, or where the file was cut.
+				const safe = commonLength(node.bytes, node.flushed);
+				const under = (from: number) =>
+					node.bytes.length < node.flushed.length ? Buffer.alloc(0) : node.flushed.subarray(from);
 				const left = chance.pick('nothing', 'zeros', 'part', 'all');
 				if (left === 'nothing') node.bytes = node.flushed;
-				if (left === 'zeros') node.bytes = Buffer.concat([node.bytes.subarray(0, safe)], node.bytes.length);
-				if (left === 'part') node.bytes = node.bytes.subarray(0, chance.whole(safe, node.bytes.length));
+				if (left === 'zeros')
+					node.bytes = Buffer.concat([node.bytes.subarray(0, safe), under(safe)], node.bytes.length);
+				if (left === 'part') {
+					const end = chance.whole(safe, node.bytes.length);
+					node.bytes = Buffer.concat([node.bytes.subarray(0, end), under(end)]);
+				}
 				node.flushed = node.bytes;
 			}
 		},
@@ -118,6 +123,15 @@ export function createDisk(chance: Chance) {
 		flushMs: () => chance.whole(2, 30),
 	};
 	return disk;
+}
+
+/** So many bytes are the same from the beginning. */
+function commonLength(one: Buffer, other: Buffer): number {
+	const length = Math.min(one.length, other.length);
+	if (one.subarray(0, length).equals(other.subarray(0, length))) return length;
+	let same = 0;
+	while (one[same] === other[same]) same += 1;
+	return same;
 }
 
 const SQLITE_BUSY = 5;

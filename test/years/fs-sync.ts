@@ -19,7 +19,7 @@ export function openSync(path: string, flags: string | number = 'r', mode = 0o60
 	const disk = simulatedDisk();
 	if (flags === 'wx' && existsSync(path)) throw fault('EEXIST', path);
 	if (!existsSync(path)) {
-		if (typeof flags === 'number' || flags === 'r') disk.find(path);
+		if (typeof flags === 'number' ? (flags & real.constants.O_CREAT) === 0 : flags === 'r') disk.find(path);
 		disk.create(path, mode);
 	}
 	descriptors += 1;
@@ -31,10 +31,19 @@ export const closeSync = (descriptor: number) => {
 	readTo.delete(descriptor);
 };
 const nodeOf = (descriptor: number) => simulatedDisk().find(open.get(descriptor) ?? '');
-export function writeSync(descriptor: number, bytes: Buffer, offset = 0): number {
+/** @param place the offset in the bytes, or for a text its position in the file. @param position default: at the end. */
+export function writeSync(
+	descriptor: number,
+	content: Buffer | string,
+	place?: number,
+	length?: number,
+	position?: number,
+): number {
 	const node = nodeOf(descriptor);
-	simulatedDisk().write(open.get(descriptor) ?? '', node, bytes.subarray(offset), node.bytes.length);
-	return bytes.length - offset;
+	const isText = typeof content === 'string';
+	const bytes = isText ? Buffer.from(content) : content.subarray(place, length && (place ?? 0) + length);
+	simulatedDisk().write(open.get(descriptor) ?? '', node, bytes, (isText ? place : position) ?? node.bytes.length);
+	return bytes.length;
 }
 export function ftruncateSync(descriptor: number, length = 0): void {
 	const node = nodeOf(descriptor);

@@ -101,7 +101,9 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'keepGap(events, from, { workflowId, at: isoNow(clock) });',
 		"if (from === 'never') keepGap(events, from, { workflowId, at: isoNow(clock) });",
 	),
-	one('duplicates-pass', 'delivered-once', 'events/duplicates.ts', 'return isNew;', 'return true;', { seed: 3 }),
+	one('duplicates-pass', 'delivered-once', 'events/duplicates.ts', "if (known !== '' &&", "if (known === '?' &&", {
+		seed: 3,
+	}),
 	one(
 		'frames-overtake',
 		'in-order',

@@ -109,6 +109,23 @@ describe('the disk of a simulated device', () => {
 		}
 	});
 
+	test('keeps what was flushed and not written over, when a part was written over', () => {
+		const left = seeds.map((seed) => {
+			const disk = createDisk(chanceOf(seed));
+			disk.directories.add('/d');
+			const node = disk.create(FILE);
+			disk.write(FILE, node, Buffer.from('old line'), 0);
+			disk.flushFile(node);
+			disk.flushDirectory('/d');
+			disk.write(FILE, node, Buffer.from('new'), 0);
+			disk.cutPower();
+			return disk.files.get(FILE)?.bytes.toString() ?? '';
+		});
+		for (const content of left) expect(content).toMatch(/^(old|nld|ned|new) line$/);
+		expect(left).toContain('old line');
+		expect(left).toContain('new line');
+	});
+
 	test('may lose the name, the content or a part of it when one flush is missing', () => {
 		expect(seeds.map((seed) => written({ flushesFile: true, flushesName: false }, seed))).toContain(undefined);
 		const contents = seeds.map((seed) => written({ flushesFile: false, flushesName: true }, seed));

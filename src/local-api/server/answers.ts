@@ -3,7 +3,6 @@
  * slow consumer of a stream: each has one bounded queue.
  */
 import http from 'node:http';
-import type { Readable } from 'node:stream';
 import { problemDocument } from '../../base/sentences.ts';
 import { PROBLEM_CONTENT_TYPE } from '../../protocol/problem.ts';
 import type { ProblemResponse } from './problem-responses.ts';
@@ -41,40 +40,15 @@ export function sendText(
 	context: Answering,
 	response: Response,
 	status: number,
-	text: string | undefined,
+	text: string | Uint8Array | undefined,
 	contentType = 'application/json',
 ): void {
-	const bytes = text === undefined ? null : Buffer.from(text);
+	const bytes = typeof text === 'string' ? Buffer.from(text) : text;
 	if (bytes) response.setHeader('Content-Length', bytes.length);
 	startHead(context, response, bytes ? contentType : null)
 		.writeHead(status)
-		.end(bytes ?? undefined);
+		.end(bytes);
 	leaveIfStuck(context, response);
-}
-
-/** No faster than the caller takes it. @throws the content's errors; before its first bytes an answer is possible. */
-export async function sendContent(context: Answering, response: Response, status: number, content: Readable) {
-	const left = () => content.destroy();
-	const isHead = response.req.method === 'HEAD';
-	if (isHead) left();
-	const begin = () => {
-		if (!response.headersSent) startHead(context, response, 'application/octet-stream').writeHead(status);
-	};
-	response.once('close', left);
-	leaveIfStuck(context, response);
-	try {
-		if (!isHead)
-			for await (const chunk of content) {
-				if (response.destroyed) return;
-				begin();
-				if (!response.write(chunk)) await untilDrained(response);
-			}
-		begin();
-		response.end();
-	} catch (error) {
-		// A caller may leave in the middle: that is not a fault.
-		if (!response.destroyed) throw error;
-	}
 }
 
 /** Sets the headers of every answer that the route has not set. */
@@ -168,9 +142,8 @@ export function openStream(context: Answering, response: Response, start: (sink:
 	context.streams.add(end);
 	try {
 		cleanUp = start({
-			send: (event) => write(Buffer.from(formatEvent(event))),
+			send: (event) => write(formatEvent(event)),
 			sendAll: write,
-			comment: (text) => void write(Buffer.from(`${text.replace(/^/gm, ': ')}\n\n`)),
 			close: (reason = 'finished') => end(reason),
 			get isBehind() {
 				return response.writableLength > context.limits.streamQueueBytes / 2;
@@ -192,16 +165,10 @@ export function openStream(context: Answering, response: Response, start: (sink:
 	else response.flushHeaders();
 }
 
-/** Events as they travel in a stream. */
-export function formatEvents(events: Iterable<StreamEvent>): Buffer {
-	let frames = '';
-	for (const event of events) frames += formatEvent(event);
-	return Buffer.from(frames);
-}
-
-function formatEvent({ id, event, data }: StreamEvent): string {
+/** An event as it travels in a stream. */
+export function formatEvent({ id, event, data }: StreamEvent): Buffer {
 	const oneLine = (text: string) => text.replaceAll(/[\r\n\0]/g, '');
 	const idLine = id === undefined ? '' : `id: ${oneLine(id)}\n`;
 	const eventLine = event === undefined ? '' : `event: ${oneLine(event)}\n`;
-	return `${idLine}${eventLine}data: ${data.replaceAll(/\r\n|[\r\n]/g, '\ndata: ')}\n\n`;
+	return Buffer.from(`${idLine}${eventLine}data: ${data.replaceAll(/\r\n|[\r\n]/g, '\ndata: ')}\n\n`);
 }

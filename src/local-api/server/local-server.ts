@@ -15,7 +15,7 @@ import { type BrowserApplication, letInAs } from './browser-applications.ts';
 import { type Authorize, closeServer, createContext, createServer, shutDown } from './requests.ts';
 import type { LocalServer, LocalServerOptions, LocalSocket, ServingOptions } from './types.ts';
 
-export { formatEvents } from './answers.ts';
+export { formatEvent } from './answers.ts';
 export * from './types.ts';
 
 const SOCKET_NAMES = Object.keys(LOCAL_SOCKETS) as LocalSocket[];

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { AgentError } from '../../base/errors.ts';
 import { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
-import { type Answering, openStream, sendContent, sendProblem, sendText, stopReading } from './answers.ts';
+import { type Answering, openStream, sendProblem, sendText, stopReading } from './answers.ts';
 import { readBody, readJson } from './bodies.ts';
 import { callerOf, SHARES } from './browser-applications.ts';
 import { type ProblemResponse, problemResponse, toProblemResponse, unreadable } from './problem-responses.ts';
@@ -221,7 +221,7 @@ async function bodyFor(context: Context, route: LocalRoute, request: Request, re
 		return { value: { request, response, target } satisfies RawExchange };
 	}
 	const { limits } = context;
-	const bytes = await readBody(request, route.maxBodyBytes ?? limits.bodyBytes, limits.requestMs);
+	const bytes = await readBody(request, limits.bodyBytes, limits.requestMs);
 	if (bytes === 'gone' || 'failure' in bytes) return bytes;
 	return route.body ? readJson(request.headers, bytes, route.body) : { value: undefined };
 }
@@ -232,16 +232,12 @@ async function send(context: Context, response: Response, reply: LocalReply | Pr
 		return;
 	}
 	// While it was handled the caller may have left, or sent bytes that ended the connection.
-	if (response.destroyed || response.headersSent) {
-		if ('content' in reply) reply.content.destroy();
-		return;
-	}
+	if (response.destroyed || response.headersSent) return;
 	if ('failure' in reply) return sendProblem(context, response, reply);
 	if ('stream' in reply) return openStream(context, response, reply.stream);
 	const { status } = reply;
 	for (const [name, value] of Object.entries(reply.headers ?? {})) response.setHeader(name, value);
-	if ('content' in reply) await sendContent(context, response, status, reply.content);
-	else if ('text' in reply) sendText(context, response, status, reply.text, 'text/plain; charset=utf-8');
+	if ('text' in reply) sendText(context, response, status, reply.text, 'text/plain; charset=utf-8');
 	else sendText(context, response, status, 'json' in reply ? reply.json : JSON.stringify(reply.body));
 }
 

@@ -1,6 +1,5 @@
 /** The contract of routes and the local server: routes, requests, replies, streams, limits. Holds no behaviour. */
 import type http from 'node:http';
-import type { Readable } from 'node:stream';
 import type * as z from 'zod';
 import type { Failure } from '../../base/errors.ts';
 import type { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
@@ -61,10 +60,8 @@ export type StreamEnd = 'slow' | 'stopping' | 'finished' | (string & {});
 export interface EventSink {
 	/** `false` once the stream is over, also when this very event was one too many for a slow consumer. */
 	send(event: StreamEvent): boolean;
-	/** Several at once, written down by `formatEvents` once for all consumers; each whole. As {@link EventSink.send}. */
+	/** Several at once, written down by `formatEvent` once for all consumers; each whole. As {@link EventSink.send}. */
 	sendAll(frames: Buffer): boolean;
-	/** A line that consumers skip. */
-	comment(text: string): void;
 	/** Ends the stream with `event: closed`; default reason `finished`. */
 	close(reason?: StreamEnd): void;
 	/** Whether so much waits for the consumer that it had better come later: half of what may. */
@@ -84,13 +81,8 @@ export type LocalReply =
 	| { readonly status: number; readonly headers?: ReplyHeaders; readonly body?: unknown }
 	/** JSON that is written down already and goes out untouched. */
 	| { readonly status: number; readonly headers?: ReplyHeaders; readonly json: string }
-	/** `text/plain; charset=utf-8`, unless the headers say otherwise. */
-	| { readonly status: number; readonly headers?: ReplyHeaders; readonly text: string }
-	/**
-	 * Read only as fast as the caller takes it, and destroyed when the caller is gone. If it fails before its first bytes,
-	 * that becomes the answer; after them the connection is closed, so that a cut answer does not look whole.
-	 */
-	| { readonly status: number; readonly headers?: ReplyHeaders; readonly content: Readable }
+	/** `text/plain; charset=utf-8`, unless the headers say otherwise; bytes go out untouched. */
+	| { readonly status: number; readonly headers?: ReplyHeaders; readonly text: string | Uint8Array }
 	/** A Server-Sent Events stream. Returns a function that is called exactly once when the stream is over. */
 	| { readonly stream: (sink: EventSink) => () => void }
 	/** A raw route has answered on its own. */
@@ -106,8 +98,6 @@ export interface LocalRoute<Body = unknown> {
 	readonly listeners: readonly LocalListener[];
 	/** Left out, a body is read and ignored. `raw`: it is not read, and has no limit but the handler's own. */
 	readonly body?: z.ZodType<Body> | 'raw';
-	/** Default {@link LOCAL_SERVER_LIMITS}`.bodyBytes`. */
-	readonly maxBodyBytes?: number;
 	/** An AgentError becomes its problem document; anything else thrown becomes `internal` and nothing more. */
 	handle(request: LocalRequest<Body>): Promise<LocalReply> | LocalReply;
 }
