@@ -49,12 +49,9 @@ export function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> {
 			...{ method, headers, agent },
 			// A server that speaks HTTP/2 only refuses this in the handshake.
 			...(isSecure && { ALPNProtocols: ['http/1.1'] }),
-			timeout: CONNECT_MS,
 		});
-		const connecting = setTimeout(
-			() => end(Object.assign(new Error('No connection in time.'), { code: 'ETIMEDOUT' })),
-			CONNECT_MS,
-		);
+		const lost = (code: string) => end(Object.assign(new Error('No answer.'), { code }));
+		const connecting = setTimeout(lost, CONNECT_MS, 'ETIMEDOUT');
 		const abort = () => end(signal.reason);
 		const begin = () => {
 			clearTimeout(connecting);
@@ -82,13 +79,13 @@ export function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> {
 			// One that is not read any more may still fail.
 			response.on('error', () => {});
 			if ((response.statusCode ?? 0) >= 200) resolve(response);
-			else end(Object.assign(new Error('No status.'), { code: 'HPE_INVALID_STATUS' }));
+			else lost('HPE_INVALID_STATUS');
 		});
 		request.once('close', () => {
 			clearTimeout(connecting);
 			signal.removeEventListener('abort', abort);
-			// After a 101 that nobody asked for, Node says nothing else.
-			reject(Object.assign(new Error('No answer.'), { code: 'ECONNRESET' }));
+			// After a 101 that was not asked for, Node says nothing else.
+			if (answer === null) lost('ECONNRESET');
 		});
 		signal.addEventListener('abort', abort);
 		if (signal.aborted) abort();
