@@ -49,16 +49,17 @@ export function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> {
 			...{ method, headers, agent },
 			// A server that speaks HTTP/2 only refuses this in the handshake.
 			...(isSecure && { ALPNProtocols: ['http/1.1'] }),
-			timeout: CONNECT_MS,
 		});
-		const connecting = setTimeout(
-			() => end(Object.assign(new Error('No connection in time.'), { code: 'ETIMEDOUT' })),
-			CONNECT_MS,
-		);
+		const lost = (code: string) => end(Object.assign(new Error('No answer.'), { code }));
+		const connecting = setTimeout(lost, CONNECT_MS, 'ETIMEDOUT');
 		const abort = () => end(signal.reason);
 		const begin = () => {
 			clearTimeout(connecting);
-			request.setTimeout(idleMs, () => end(new DOMException('The answer stopped.', 'TimeoutError')));
+			request.socket?.setTimeout(idleMs).on('timeout', () => {
+				// It is the reader who stands still.
+				if (answer !== null && answer.readableLength > 0) request.socket?.setTimeout(idleMs);
+				else end(new DOMException('The answer stopped.', 'TimeoutError'));
+			});
 			onWrite();
 			if (body === null || typeof body === 'string') request.end(body ?? undefined);
 			else pipeline(body, request).catch(reject);
@@ -68,16 +69,23 @@ export function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> {
 			else if (socket.connecting) socket.once('connect', begin);
 			else begin();
 		});
-		request.on('error', reject);
+		request.on('error', (why: NodeJS.ErrnoException) => {
+			// Node would tell the reader that the connection is lost.
+			if (answer?.complete === false && /^HPE_/.test(String(why.code))) answer.destroy(why);
+			reject(why);
+		});
 		request.once('response', (response) => {
 			answer = response;
 			// One that is not read any more may still fail.
 			response.on('error', () => {});
-			resolve(response);
+			if ((response.statusCode ?? 0) >= 200) resolve(response);
+			else lost('HPE_INVALID_STATUS');
 		});
 		request.once('close', () => {
 			clearTimeout(connecting);
 			signal.removeEventListener('abort', abort);
+			// After a 101 that was not asked for, Node says nothing else.
+			if (answer === null) lost('ECONNRESET');
 		});
 		signal.addEventListener('abort', abort);
 		if (signal.aborted) abort();

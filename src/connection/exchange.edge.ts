@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import { type Failure, failure } from '../base/errors.ts';
 import { cleanText } from '../protocol/problem.ts';
 import type { RequestNetwork } from './ask.edge.ts';
-import { classifyNetworkError } from './classify-network-error.ts';
+import { classifyNetworkError, type NetworkContext } from './classify-network-error.ts';
 
 /** Longest silence before and inside an answer; the deadline ends an answer that drips. */
 const IDLE_MS = 15_000;
@@ -72,11 +72,7 @@ export async function exchangeOverNetwork(network: RequestNetwork, request: Exch
 	};
 }
 
-function asFailure(
-	error: unknown,
-	written: boolean,
-	context: { host: string; viaProxy: boolean },
-): { failure: Failure; written: boolean } {
+function asFailure(error: unknown, written: boolean, context: NetworkContext): { failure: Failure; written: boolean } {
 	const found = classifyNetworkError(error, context);
 	// What ran into the deadline unwritten was still on its way to a connection.
 	if (written || found.code !== 'request-timeout') return { failure: found, written };
@@ -87,11 +83,7 @@ function asFailure(
 	return { failure: reason, written };
 }
 
-async function readBody(
-	body: AsyncIterable<Uint8Array>,
-	maxBytes: number,
-	context: { host: string; viaProxy: boolean },
-): Promise<{ bytes: Uint8Array; cut: Failure | null }> {
+async function readBody(body: AsyncIterable<Uint8Array>, maxBytes: number, context: NetworkContext) {
 	const chunks: Uint8Array[] = [];
 	let size = 0;
 	let cut: Failure | null = null;

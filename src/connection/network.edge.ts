@@ -132,15 +132,18 @@ function leadThroughTunnel(agent: HttpAgent, proxy: URL, isSecure: boolean): voi
 			headers: { host: target, ...((username || password) && { 'proxy-authorization': `Basic ${login}` }) },
 			agent: toProxy,
 			rejectUnauthorized: true,
-			// A proxy that never answers would hold its socket for good. The deadline of who asks says more, and comes first.
-			timeout: Math.min((options.timeout ?? CONNECT_MS) + 100, CONNECT_MS),
 		});
+		// A proxy that never ends its answer would hold its socket for good. The deadline of who asks says more, and comes first.
+		const late = setTimeout(
+			() => asked.destroy(asked.socket?.connecting ? noTunnel({ code: 'ETIMEDOUT' }) : undefined),
+			Math.min((options.timeout ?? CONNECT_MS) + 100, CONNECT_MS),
+		);
 		const fail = (told: object) => done(noTunnel(told), null as unknown as Socket);
-		asked.once('timeout', () => asked.destroy(asked.socket?.connecting ? noTunnel({ code: 'ETIMEDOUT' }) : undefined));
+		asked.once('close', () => clearTimeout(late));
 		asked.once('error', (cause) => fail({ cause }));
-		asked.once('connect', ({ statusCode }, socket: Socket) => {
-			if (statusCode === 200) {
-				socket.setTimeout(0);
+		asked.once('connect', ({ statusCode = 0 }, socket: Socket, first) => {
+			if (statusCode >= 200 && statusCode < 300) {
+				socket.unshift(first);
 				const inside = isSecure ? connect({ ...options, socket } as typeof options) : null;
 				return done(null, inside ?? socket);
 			}
@@ -202,7 +205,7 @@ function escapeOnce(text: string): string {
 
 function canDecode(url: URL): boolean {
 	try {
-		decodeURIComponent(`${url.username}${url.password}`);
+		decodeURIComponent(`${url.username}:${url.password}`);
 		return true;
 	} catch {
 		return false;

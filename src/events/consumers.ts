@@ -11,6 +11,7 @@ const MAX_OWN_CONSUMERS = 6;
 /** @param silentMs a consumer that has been silent for so long may be replaced: nothing is kept for it any more. */
 export function createConsumers(wallMs: () => number, silentMs: () => number) {
 	const positions = new Map<string, Position>();
+	const gone = new Set<string>();
 
 	function makeRoom(): void {
 		if (positions.size < MAX_CONSUMERS) return;
@@ -41,7 +42,7 @@ export function createConsumers(wallMs: () => number, silentMs: () => number) {
 			// A consumer that is not stored yet has to be.
 			consumers.changed ||= [...positions.keys()].some((name) => !stored.has(name));
 			for (const [name, { number, seenMs }] of stored)
-				if (!positions.has(name)) positions.set(name, { number: Math.min(number, last), seenMs });
+				if (!positions.has(name) && !gone.has(name)) positions.set(name, { number: Math.min(number, last), seenMs });
 		},
 		/** @throws AgentError `body-invalid` for a bad name, and when there are too many. */
 		join(name: string): void {
@@ -52,6 +53,7 @@ export function createConsumers(wallMs: () => number, silentMs: () => number) {
 			const known = positions.get(name);
 			if (!known) checkShare(name);
 			if (!known) makeRoom();
+			gone.delete(name);
 			positions.set(name, { number: 0, ...known, seenMs: wallMs() });
 			if (!known) consumers.changed = true;
 		},
@@ -66,6 +68,8 @@ export function createConsumers(wallMs: () => number, silentMs: () => number) {
 		/** `false` if it was not known. */
 		forget(name: string): boolean {
 			const isKnown = positions.delete(name);
+			if (!consumers.changed) gone.clear();
+			gone.add(name);
 			consumers.changed ||= isKnown;
 			return isKnown;
 		},

@@ -332,7 +332,10 @@ export function openEventTable(file: string) {
 		},
 		/** What the database does not have yet. */
 		changes: recent.changes,
-		rows: (table: keyof typeof COLUMNS): Row[] => run(`SELECT ${COLUMNS[table].join(', ')} FROM ${table}`).all(),
+		rows(table: keyof typeof COLUMNS): Row[] {
+			const keptMs = `kept_ms + iif(at IS NULL, 0, ${shiftedByMs})`;
+			return run(`SELECT ${COLUMNS[table].join(', ').replace('kept_ms', keptMs)} FROM ${table}`).all();
+		},
 		close() {
 			try {
 				runNow(settle());

@@ -49,8 +49,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	/** Whether what the table has to tell duplicates is read. A start does without. */
 	let isLoaded = false;
 	let eventTable: EventTable | null = null;
-	let isAbsent = false;
-	let closed = false;
+	let [isAbsent, closed] = [false, false];
 	/** What is stored. */
 	let extent: Extent = { epochs: [], last: 0, first: 0, count: 0, bytes: 0, oldestMs: null };
 	/** Numbers below this belong to events of earlier runs that this one could not read. */
@@ -139,8 +138,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	}
 
 	function recover(): boolean {
-		if (closed || !eventTable) return !closed;
-		if (eventTable.onDisk) return true;
+		if (closed || !eventTable || eventTable.onDisk) return !closed;
 		if (!durable) return false;
 		const memory = eventTable;
 		triedAtMs = monotonicMs();
@@ -346,17 +344,19 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		consumers: () =>
 			read(
 				() =>
-					Array.from(consumers.positions, ([name, { number, seenMs }]) => ({
-						name,
-						position: idOf(number, extent.epochs),
-						seenMs,
-					})),
+					Array.from(consumers.positions, ([name, { number, seenMs }]) => {
+						return { name, position: idOf(number, extent.epochs), seenMs };
+					}),
 				[],
 			),
 		forget(consumer) {
-			const isKnown = read(() => consumers.forget(consumer), false);
-			if (isKnown) soon();
-			return isKnown;
+			if (!read(() => consumers.forget(consumer), false)) return false;
+			soon();
+			finish();
+			// The next start brings the tail's consumers back, and takes none away by it.
+			uncleanSinceMs = Number.NEGATIVE_INFINITY;
+			finish();
+			return true;
 		},
 		recover,
 		erase(matches) {

@@ -7,7 +7,7 @@ import { createServer as createHttpsServer, Agent as HttpsAgent, request as http
 import { connect, getDefaultAutoSelectFamilyAttemptTimeout, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { text } from 'node:stream/consumers';
+import { buffer, text } from 'node:stream/consumers';
 import { createSecureContext } from 'node:tls';
 import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -18,7 +18,7 @@ import {
 	type Network,
 	type NetworkSettings,
 } from '../../src/connection/network.edge.ts';
-import { connectProxy, fixture, identity, listen } from './network-peers.ts';
+import { connectProxy, fixture, identity, listen, rawServer } from './network-peers.ts';
 
 async function network(settings: NetworkSettings = {}, env: Record<string, string | undefined> = {}): Promise<Network> {
 	const made = await createNetwork(settings, env);
@@ -116,15 +116,18 @@ describe('settings that can not be used', () => {
 		return error as AgentError;
 	};
 
-	test.each(['socks5://user:hunter2@proxy.test', 'http://', 'http://user:hunter2@', '::hunter2'])(
-		'the proxy %s is refused without being repeated',
-		async (proxy) => {
-			const error = await refusal({ proxy });
-			expect(error.code).toBe('settings-invalid');
-			expect(error.message).toContain('network.proxy');
-			expect(error.message).not.toContain('hunter2');
-		},
-	);
+	test.each([
+		'socks5://user:hunter2@proxy.test',
+		'http://',
+		'http://user:hunter2@',
+		'::hunter2',
+		'http://a%C3:%A9hunter2@proxy.test',
+	])('the proxy %s is refused without being repeated', async (proxy) => {
+		const error = await refusal({ proxy });
+		expect(error.code).toBe('settings-invalid');
+		expect(error.message).toContain('network.proxy');
+		expect(error.message).not.toContain('hunter2');
+	});
 
 	test('a bad proxy in the environment is named by its variable', async () => {
 		expect((await refusal({}, { https_proxy: 'ftp://proxy.test' })).message).toContain('https_proxy');
@@ -315,6 +318,76 @@ describe('requests', () => {
 			const agent = made.channelAgent(new URL(`wss://localhost:${port}/`), keepAlive) as HttpsAgent;
 			expect(agent.options.rejectUnauthorized).toBe(true);
 		}
+	});
+
+	test('go through a tunnel that any success makes', async () => {
+		const proxy = await rawServer((socket) => {
+			socket.once('data', () => socket.end('HTTP/1.1 200 OK\r\n\r\ninside'));
+			socket.write('HTTP/1.1 204 Made\r\n\r\n');
+		});
+		const made = await network({ proxy: `http://127.0.0.1:${proxy.port}` });
+		expect((await get(made, 'http://service.test/')).text).toBe('inside');
+	});
+
+	test.each([
+		['http', /^HPE_/],
+		['https', /^ERR_SSL_/],
+	])('see at once when a proxy sends a page in the place of a tunnel, for %s', async (scheme, code) => {
+		const proxy = await rawServer((socket) => socket.write('HTTP/1.1 200 OK\r\n\r\n<html>Sign in</html>'));
+		const made = await network({ proxy: `http://127.0.0.1:${proxy.port}` });
+		await expect(get(made, `${scheme}://service.test/`)).rejects.toMatchObject({ code: expect.stringMatching(code) });
+	});
+
+	test('leave a proxy whose answer drips', async () => {
+		const left = Promise.withResolvers<void>();
+		const proxy = await rawServer((socket) => {
+			socket.write('HTTP/1.1 200 OK\r\nx: ');
+			const drip = setInterval(() => socket.write('.'), 20);
+			socket.once('close', () => {
+				clearInterval(drip);
+				left.resolve();
+			});
+		});
+		const made = await network({ proxy: `http://127.0.0.1:${proxy.port}` });
+		const agent = made.channelAgent(new URL('wss://service.test/'));
+		const request = httpsRequest({ agent, host: 'service.test', timeout: 100 });
+		await expect(once(request.end(), 'response')).rejects.toThrow('no tunnel');
+		await left.promise;
+	});
+
+	test.each([
+		['upgrades to what nobody asked for', 'HTTP/1.1 101 No\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n', 'ECONNRESET'],
+		['upgrades to nothing', 'HTTP/1.1 101 No\r\n\r\n', 'HPE_INVALID_STATUS'],
+		['has no status', 'HTTP/1.1 000 No\r\ncontent-length: 0\r\n\r\n', 'HPE_INVALID_STATUS'],
+		['has a body that is no HTTP', 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nno', 'HPE_INVALID_CHUNK_SIZE'],
+	])('end with an answer that %s', async (_name, answer, code) => {
+		const { port } = await rawServer((socket) => socket.write(answer));
+		await expect(get(await network(), `http://127.0.0.1:${port}/`)).rejects.toMatchObject({ code });
+	});
+
+	test('wait for a reader who stands still, but not for a service', async () => {
+		const whole = Buffer.alloc(16 * 1024 * 1024);
+		const port = await listen(
+			createHttpServer(({ url }, response) => {
+				if (url === '/whole') response.end(whole);
+				else if (url === '/part') response.write('part');
+			}),
+		);
+		const made = await network();
+		const { signal } = new AbortController();
+		const ask = (path: string, idleMs: number) =>
+			made.ask({
+				method: 'GET',
+				url: new URL(`http://127.0.0.1:${port}${path}`),
+				headers: {},
+				body: null,
+				idleMs,
+				signal,
+			});
+		const [unread, part] = [await ask('/whole', 400), await ask('/part', 400)];
+		await expect(ask('/nothing', 1000)).rejects.toThrow('stopped');
+		expect((await buffer(unread)).length).toBe(whole.length);
+		await expect(text(part)).rejects.toThrow('stopped');
 	});
 
 	test('do not go through a proxy whose certificate is not one of the usual authorities', async () => {

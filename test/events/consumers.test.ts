@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { type ClientRequest, type IncomingMessage, request } from 'node:http';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { createConsumers } from '../../src/events/consumers.ts';
 import { createEventStreamParser, type ServerSentEvent } from '../../src/local-api/client.edge.ts';
 import { LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
 import type { EmbeddedService } from '../../src/service/embedded-service.ts';
@@ -128,4 +129,18 @@ describe('a consumer that does not read', () => {
 		expect([...read, ...rest.filter(isNumbered)].map(numberIn)).toEqual(upTo(COUNT));
 		expect(rest.some(({ event }) => event === 'gap')).toBe(false);
 	});
+});
+
+test('one that was forgotten is not taken up again from a store that does not know it yet', () => {
+	const consumers = createConsumers(
+		() => 0,
+		() => 1,
+	);
+	const stored = new Map([['kiosk', { number: 1, seenMs: 0 }]]);
+	consumers.load(stored, 1);
+	consumers.forget('kiosk');
+	consumers.load(stored, 1);
+	expect([...consumers.positions]).toEqual([]);
+	consumers.join('kiosk');
+	expect([...consumers.positions.keys()]).toEqual(['kiosk']);
 });

@@ -478,6 +478,33 @@ describe('a disk that fails', () => {
 		expect(all(later).entries.map(({ id }) => id)).toEqual(ids);
 	});
 
+	test.each(['before', 'after'])(
+		'events are as old as before when the clock is set %s the disk fails',
+		async (when) => {
+			let [wall, monotonic] = [Date.UTC(2026, 9, 1), 0];
+			const clock = { wallMs: () => wall, monotonicMs: () => monotonic, recoverEveryMs: DAY };
+			const before = open(clock);
+			await add(before, 'a');
+			const store = reopen(before, clock);
+			// The next line of the tail can't be written.
+			const addWithoutDisk = () => {
+				fs.mkdirSync(at('events.db-tail'));
+				return add(store, 'b');
+			};
+			const setClock = () => ([wall, monotonic] = [wall + 30 * DAY, monotonic + 60_000]);
+			expect(store.count).toBe(1);
+			if (when === 'after') await addWithoutDisk();
+			setClock();
+			if (when === 'before') await addWithoutDisk();
+			await add(store, 'c');
+			expect(store.notices).toMatchObject([['events', { code: 'state-unwritable' }]]);
+			fs.rmdirSync(at('events.db-tail'));
+			expect(store.recover()).toBe(true);
+			await add(store, 'd');
+			expect(contents(all(store).entries)).toEqual(['a', 'b', 'c', 'd']);
+		},
+	);
+
 	test('it is tried again by itself', async () => {
 		fs.rmSync(directory, { recursive: true });
 		const back = Promise.withResolvers<void>();
@@ -681,6 +708,20 @@ describe('the tail beside the database', () => {
 			}),
 			{ numRuns: 25 },
 		);
+	});
+
+	test('a consumer that was forgotten stays so when the process is killed', async () => {
+		const store = open();
+		store.join('kiosk');
+		store.join('gone');
+		await add(store, 'a');
+		expect(store.forget('gone')).toBe(true);
+		await store.settled();
+		expect(
+			killed()
+				.consumers()
+				.map(({ name }) => name),
+		).toEqual(['kiosk']);
 	});
 
 	test('a line that was cut off on the way to the disk is not taken, and those before it are', async () => {

@@ -284,6 +284,18 @@ describe('limits', () => {
 			expect(String(chunk)).toMatch(/^HTTP\/1\.1 200 /);
 		}
 	});
+
+	test('a burst of half requests leaves no more connections than there may be, and others are answered', async () => {
+		const { agentSocket, client } = await open(echoRoutes, { limits: { connections: 4 } });
+		const sockets = Array.from({ length: 100 }, () => net.connect(agentSocket));
+		onTestFinished(() => {
+			for (const socket of sockets) socket.destroy();
+		});
+		for (const socket of sockets) socket.on('error', () => {}).write('POST /v1/echo HTTP/1.1\r\nHost: x\r\n');
+		await Promise.all(sockets.slice(0, 96).map((socket) => once(socket, 'close')));
+		expect(await client.request('agent', 'GET', '/v1/echo')).toBeDefined();
+		expect(sockets.filter(({ closed }) => closed)).toHaveLength(97);
+	});
 });
 
 describe('whatever is sent', () => {

@@ -1,0 +1,119 @@
+/** The store of the events against a list in memory: clocks that jump, bounds that change, disks that fail, kills. */
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { createEventStore } from '../../src/events/store.edge.ts';
+import { createSteppedClock } from '../harness/stepped-clock.ts';
+
+const HOUR = 3_600_000;
+const DAY = 24 * HOUR;
+
+const of = <Name extends string>(weight: number, name: Name, min: number, max: number) => ({
+	weight,
+	arbitrary: fc.record({ do: fc.constant(name), n: fc.integer({ min, max }) }),
+});
+const step = fc.oneof(
+	of(6, 'append', 0, 30_000),
+	of(4, 'acknowledge', 0, 3),
+	of(2, 'let time pass', 1, 40 * HOUR),
+	of(2, 'set the clock', -20 * DAY, 20 * DAY),
+	of(1, 'change maxCount', 1, 8),
+	of(1, 'change maxAge', DAY, 4 * DAY),
+	...(['join', 'forget', 'fail', 'recover', 'stop', 'kill'] as const).map((name) => of(2, name, 0, 0)),
+);
+
+test('after any steps the store keeps what was not acknowledged, is not too old and is not too many', async () => {
+	let run = 0;
+	await fc.assert(
+		fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 40 }), async (steps) => {
+			const root = fs.mkdtempSync(path.join(os.tmpdir(), 'event-model-'));
+			let directory = path.join(root, 'first');
+			fs.mkdirSync(directory);
+			const bounds = { maxCount: 6, maxBytes: 1e9, maxAgeMs: 3 * DAY };
+			const clock = createSteppedClock();
+			const open = () => {
+				run += 1;
+				return createEventStore({ directory, epoch: `run${run}`, bounds, recoverEveryMs: 1e12, ...clock });
+			};
+			let store = open();
+			store.join('kiosk');
+			await store.settled();
+			let kept: { readonly id: string; readonly number: number; readonly atMs: number }[] = [];
+			const ids: string[] = [];
+			let acknowledged = 0;
+			let [hasOther, isBroken] = [false, false];
+			const tail = () => path.join(directory, 'events.db-tail');
+			const append = (length: number) => {
+				const content = JSON.stringify('x'.repeat(length));
+				const at = new Date(clock.wallMs()).toISOString();
+				const own = { kind: 'a', workflowId: null, serviceId: null } as const;
+				const id = store.append({ at, type: 'notification', format: 'json', content, ...own })?.id ?? '';
+				kept.push({ id, number: ids.push(id), atMs: clock.monotonicMs() });
+			};
+			const reopenIn = (next: string) => {
+				fs.cpSync(directory, next, { recursive: true });
+				store.close();
+				directory = next;
+				store = open();
+			};
+			const actions: Record<(typeof steps)[number]['do'], (n: number) => void> = {
+				append,
+				acknowledge(back) {
+					acknowledged = Math.max(acknowledged, ids.length - back);
+					if (acknowledged > 0) store.acknowledge('kiosk', ids[acknowledged - 1] ?? '');
+				},
+				'let time pass': (ms) => clock.advance(ms),
+				'set the clock': (ms) => clock.setWall(clock.wallMs() + ms),
+				'change maxCount': (count) => Object.assign(bounds, { maxCount: count }),
+				'change maxAge': (ms) => Object.assign(bounds, { maxAgeMs: ms }),
+				join() {
+					store.join('other');
+					hasOther = true;
+				},
+				forget() {
+					expect(store.forget('other')).toBe(hasOther);
+					hasOther = false;
+				},
+				fail() {
+					isBroken ||= !fs.existsSync(tail());
+					if (isBroken) fs.mkdirSync(tail(), { recursive: true });
+				},
+				recover() {
+					if (isBroken) fs.rmdirSync(tail());
+					store.recover();
+					isBroken = false;
+				},
+				stop() {
+					store.close();
+					store = open();
+				},
+				kill: () => reopenIn(path.join(root, String(run))),
+			};
+			try {
+				for (const { do: name, n } of steps) {
+					// What is in memory only is gone with the process.
+					if (isBroken && (name === 'stop' || name === 'kill')) continue;
+					actions[name](n);
+					await store.settled();
+					// Clocks and bounds are looked at with the next event, and what that leads to is in the database before the one after it.
+					for (const length of ['append', 'acknowledge', 'let time pass', 'forget'].includes(name) ? [] : [1, 2]) {
+						append(length);
+						await store.settled();
+					}
+					const done = hasOther ? 0 : acknowledged;
+					const isKept = (event: (typeof kept)[0]) =>
+						event.number > done && clock.monotonicMs() - event.atMs < bounds.maxAgeMs;
+					kept = kept.filter(isKept).slice(-bounds.maxCount);
+					expect(store.after(null, 1000).entries.map(({ id }) => id)).toEqual(kept.map(({ id }) => id));
+					expect(store.consumers().map((consumer) => consumer.name)).toEqual(hasOther ? ['kiosk', 'other'] : ['kiosk']);
+				}
+			} finally {
+				store.close();
+				fs.rmSync(root, { recursive: true, force: true });
+			}
+		}),
+		{ numRuns: 100 },
+	);
+});
