@@ -74,6 +74,12 @@ describe('an error of the network', () => {
 		expect(classifyNetworkError(coded(code), { host }).params).toEqual(params);
 	});
 
+	test('what speaks no HTTP is looked for where host and port are set', () => {
+		expect(classifyNetworkError(coded('HPE_INVALID_CONSTANT'), { host }).remedy).toContain(
+			'Check host and port in baseUrl',
+		);
+	});
+
 	test.each(['ENOTFOUND', 'ECONNREFUSED', 'ETIMEDOUT'])('on the way to the proxy with %s has its reason', (code) => {
 		const { params, message } = classifyNetworkError(coded(code), { host, viaProxy: true });
 		expect(params).toEqual({ host, reason: code });
