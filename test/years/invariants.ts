@@ -270,12 +270,13 @@ export const INVARIANTS: readonly Invariant[] = [
 		name: 'renews-seldom',
 		promise:
 			'At rest a device registers no more often than its Connection has to be renewed; one that may not, 20 times.',
+		// A service that refuses Connections takes two for each, and the move of a plan may fall into the rest.
 		on: {
 			judged: atRest(({ stillRegistrations, holdsNothing, backAfterMs }, _, traits) =>
 				says(
 					backAfterMs !== null &&
 						!holdsNothing &&
-						stillRegistrations > (mayRenew(traits) ? 3 + STILL_MS / (0.75 * traits.connectionLifeMs) : 20),
+						stillRegistrations > (mayRenew(traits) ? 6 + STILL_MS / (0.75 * traits.connectionLifeMs) : 20),
 					() => `${stillRegistrations} registrations`,
 				),
 			),
