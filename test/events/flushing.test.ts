@@ -7,7 +7,7 @@ import { allBut } from '../../src/events/erasure.ts';
 import type { Entry } from '../../src/events/event.ts';
 import { createEventStore, type DurableEventStore, type EventStoreOptions } from '../../src/events/store.edge.ts';
 import { startService } from '../../src/service/embedded-service.ts';
-import { holdFlushes } from '../fixtures/held-flushes.ts';
+import { type Held, holdFlushes } from '../fixtures/held-flushes.ts';
 import { givenPairedAgent } from '../harness/harness.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
 
@@ -51,6 +51,18 @@ async function givenHeld(options: Partial<EventStoreOptions> = {}) {
 	await store.settled();
 	store.handedOn.length = 0;
 	return { store, ...holdFlushes() };
+}
+
+/** Lets every flush end that is held from now on, until all events are stored. */
+async function releaseUntilSettled(store: DurableEventStore, held: Held[]): Promise<void> {
+	let isSettled = false;
+	void store.settled().then(() => {
+		isSettled = true;
+	});
+	while (!isSettled) {
+		held.shift()?.release();
+		await new Promise(setImmediate);
+	}
 }
 
 describe('while a flush is under way', () => {
@@ -235,15 +247,7 @@ describe('clean-up', () => {
 		for (const _ of ['log', 'its name']) (await next()).release();
 		const log = await next();
 		append(store, 'meanwhile');
-		const settled = store.settled();
-		let isSettled = false;
-		void settled.then(() => {
-			isSettled = true;
-		});
-		while (!isSettled) {
-			held.shift()?.release();
-			await new Promise(setImmediate);
-		}
+		await releaseUntilSettled(store, held);
 		store.acknowledge('kiosk', store.newest() ?? '');
 		await store.settled();
 		timers = 0;
@@ -269,15 +273,7 @@ describe('clean-up', () => {
 		await new Promise(setImmediate);
 		expect(held).toEqual([]);
 		found.release();
-		const settled = store.settled();
-		let isSettled = false;
-		void settled.then(() => {
-			isSettled = true;
-		});
-		while (!isSettled) {
-			held.shift()?.release();
-			await new Promise(setImmediate);
-		}
+		await releaseUntilSettled(store, held);
 		expect([kept(store), store.handedOn]).toEqual([['early'], [['early']]]);
 	});
 
