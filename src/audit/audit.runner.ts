@@ -1,74 +1,123 @@
 /**
  * The audit log: who asked what of this device, by which entrance, with what result, and what changed because of it. Writes at a
  * bounded pace and nothing while nothing happens; holds no personal data and no secret. Never throws, and no caller waits for it.
+ * Its entries are records of a log (docs/log.md): numbered, so that one that was taken away or altered is noticed.
  */
 import { type Clock, isoNow } from '../base/clock.edge.ts';
+import { documentsOf, readDocuments } from '../base/documents.edge.ts';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { inWords } from '../base/files.edge.ts';
+import { openRecordLog } from '../base/record-log.edge.ts';
 import { redact, type SecretRegistry } from '../base/redact.ts';
 import type { AuditEntry } from '../protocol/local-api.ts';
-import { appendAudit, readAudit, readNewestAudit } from './log-file.edge.ts';
-import { NO_PACES, paced } from './pace.ts';
+import { leftOutOf, NO_PACES, paced } from './pace.ts';
 
 /** What is recorded; time and version are added. */
 export type AuditFact = Omit<AuditEntry, 'at' | 'version'>;
 
-export type Audit = ReturnType<typeof openAudit>;
+export type Audit = Awaited<ReturnType<typeof openAudit>>;
+
+/** These destroy, move or change who may: each is written, however many came before. Of others repetitions are counted. */
+const LASTING = [
+	...[
+		'acceptIdentity',
+		'eraseEvents',
+		'forgetPlan',
+		'moved',
+		'pair',
+		'paired',
+		'planHandedOver',
+		'planKeysChanged',
+		'setWorkflow',
+		'unpair',
+	],
+];
+const NAME = 'audit';
+/** On the disk: some 1,400 entries. */
+export const MAX_AUDIT_BYTES = 512 * 1024;
 
 /** Records nothing: for simulated devices. */
 export const NO_AUDIT: Pick<Audit, 'record'> = { record() {} };
 
-export function openAudit(parts: {
+/** Of a count: what is counted. */
+const keyOf = ({ action, entrance, result }: AuditFact) => JSON.stringify([action, entrance, result === 'ok']);
+
+/** Writes an entry at once where another version of the agent wrote the newest one. */
+export async function openAudit(parts: {
 	readonly stateDir: string;
 	readonly version: string;
-	readonly clock: Pick<Clock, 'wallMs' | 'monotonicMs'>;
+	readonly clock: Pick<Clock, 'wallMs' | 'monotonicMs' | 'schedule'>;
 	readonly secrets: SecretRegistry;
 	/** Versions that did not work here and were taken back. */
 	readonly takenBack?: readonly string[];
-	/** Where each line goes besides the file. */
+	/** Where each line goes besides the log. */
 	readonly journal: (line: string) => Promise<void>;
-	/** Told when the file cannot be written, and `null` when it can again. */
+	/** Told when the log cannot be written, and `null` when it can again. Not before this function has resolved. */
 	readonly onSaved: (problem: Failure | null) => void;
 }) {
 	const { stateDir, version, clock, secrets } = parts;
+	const { wallMs, schedule } = clock;
 	const listeners = new Set<(entry: AuditEntry) => void>();
 	let paces = NO_PACES;
-	let last: Promise<unknown> = Promise.resolve();
+	/** Counts of a process before this one that did not live to write them. */
+	let found: Readonly<Record<string, number>> = {};
+	let isOpen = false;
+	let problem: Failure | null = null;
+	const counts = () => new TextEncoder().encode(JSON.stringify(isOpen ? leftOutOf(paces) : found));
+	const log = openRecordLog({
+		...{ directory: stateDir, name: NAME, maxBytes: () => MAX_AUDIT_BYTES, head: counts, wallMs, schedule },
+		onFound(states) {
+			for (const state of states) found = JSON.parse(new TextDecoder().decode(state));
+		},
+		onFailing(error) {
+			const message = `The audit log in ${stateDir} cannot be written: ${inWords(error)}.`;
+			problem = error === null ? null : failure('state-unwritable', message);
+			if (isOpen) parts.onSaved(problem);
+		},
+	});
 
 	function write(fact: AuditFact): void {
 		const entry: AuditEntry = { at: isoNow(clock), ...fact, version };
 		const line = redact(JSON.stringify(entry), secrets);
-		last = last
-			.then(() => appendAudit(stateDir, line))
-			.then(
-				() => parts.onSaved(null),
-				(error: unknown) =>
-					parts.onSaved(
-						failure('state-unwritable', `The audit log in ${stateDir} cannot be written: ${inWords(error)}.`),
-					),
-			);
+		log.append(new TextEncoder().encode(line), wallMs());
+		// What failed at the start was not told.
+		if (problem && isOpen) parts.onSaved(problem);
 		void parts.journal(line);
 		for (const listener of listeners) listener(JSON.parse(line) as AuditEntry);
 	}
 
-	const from = newestVersion(stateDir);
-	if (from !== undefined && from !== version) {
-		const result = parts.takenBack?.includes(from) ? 'update-taken-back' : 'ok';
-		write({ action: 'updated', entrance: 'agent', result, from, to: version });
+	function writeCounts(leftOut: Readonly<Record<string, number>>): void {
+		for (const [key, count] of Object.entries(leftOut)) {
+			const [of, entrance, isOk] = JSON.parse(key) as [string, string, boolean];
+			write({ action: 'leftOut', entrance, result: isOk ? 'ok' : 'refused', of, count });
+		}
+		if (Object.keys(leftOut).length > 0) log.note(counts());
+	}
+
+	const [newest] = documentsOf<AuditEntry>(log, log.last() - 1).documents;
+	isOpen = true;
+	writeCounts(found);
+	if (newest && newest.version !== version) {
+		const result = parts.takenBack?.includes(newest.version) ? 'update-taken-back' : 'ok';
+		write({ action: 'updated', entrance: 'agent', result, from: newest.version, to: version });
 	}
 	return {
 		record(fact: AuditFact): void {
-			const { entrance, result } = fact;
-			const pace = paced(paces, `${entrance} ${result === 'ok'}`, clock.monotonicMs());
+			if (fact.result === 'ok' && LASTING.includes(fact.action)) {
+				write(fact);
+				return;
+			}
+			const key = keyOf(fact);
+			const pace = paced(paces, key, clock.monotonicMs());
 			paces = pace.paces;
-			if (!pace.isAllowed) return;
-			if (pace.leftOut > 0) write({ action: 'leftOut', entrance, result, count: pace.leftOut });
-			write(fact);
+			if (pace.leftOut > 0) writeCounts({ [key]: pace.leftOut });
+			if (pace.isAllowed) write(fact);
+			if (pace.isNoted) log.note(counts());
 		},
-		/** Oldest first. @throws AgentError `state-unreadable`. */
-		async read(): Promise<AuditEntry[]> {
-			await last;
-			return readAuditLog(stateDir);
+		/** Oldest first. */
+		async read(): Promise<readonly AuditEntry[]> {
+			await log.settled();
+			return documentsOf<AuditEntry>(log).documents;
 		},
 		/** Calls back with each new entry until the returned function is called. */
 		subscribe(listener: (entry: AuditEntry) => void): () => void {
@@ -77,29 +126,20 @@ export function openAudit(parts: {
 		},
 		/** Resolves when what was recorded is on the disk. */
 		async close(): Promise<void> {
-			for (const [key, { leftOut }] of paces) {
-				const [entrance = '', isOk] = key.split(' ');
-				if (leftOut > 0)
-					write({ action: 'leftOut', entrance, result: isOk === 'true' ? 'ok' : 'refused', count: leftOut });
-			}
-			await last;
+			const leftOut = leftOutOf(paces);
+			paces = NO_PACES;
+			writeCounts(leftOut);
+			await log.close();
 		},
 	};
 }
 
-/** A log that cannot be read now says nothing about updates. */
-function newestVersion(stateDir: string): string | undefined {
+/** All entries, also beside a running agent, and what is missing of those with numbers. @throws AgentError `state-unreadable`. */
+export async function readAuditLog(stateDir: string) {
 	try {
-		return readNewestAudit(stateDir)?.version;
-	} catch {
-		return undefined;
-	}
-}
-
-/** All entries, also beside a running agent. @throws AgentError `state-unreadable`. */
-export async function readAuditLog(stateDir: string): Promise<AuditEntry[]> {
-	return readAudit(stateDir).catch((cause: unknown) => {
+		return readDocuments<AuditEntry>(stateDir, NAME);
+	} catch (cause) {
 		const message = `The audit log in ${stateDir} cannot be read: ${inWords(cause)}.`;
 		throw new AgentError('state-unreadable', message, { cause });
-	});
+	}
 }

@@ -1,9 +1,11 @@
-/** How often each entrance may write to the audit log, so that no flood wears the disk. Pure; time is handed in. */
+/** How often each kind of request may write to the audit log, so that no flood wears the disk. Pure; time is handed in. */
 
 /** Entries in a row, and then one for each interval, in milliseconds. */
 export const PACE = { burst: 20, intervalMs: 300_000 };
-/** Paces that are remembered; there are fewer entrances than that. */
-const MAX_PACES = 64;
+/** Paces that are remembered; there are fewer operations at all entrances than that. */
+const MAX_PACES = 256;
+/** Up to here each repetition is noted on the disk, then at each doubling: a flood writes a few notes. */
+const NOTED_EACH = 16;
 
 export interface Allowance {
 	readonly left: number;
@@ -17,7 +19,11 @@ export type Paces = ReadonlyMap<string, Allowance>;
 export const NO_PACES: Paces = new Map();
 
 /** Whether an entry may be written now, and how many were left out before it. */
-export function paced(paces: Paces, key: string, nowMs: number): { paces: Paces; isAllowed: boolean; leftOut: number } {
+export function paced(
+	paces: Paces,
+	key: string,
+	nowMs: number,
+): { paces: Paces; isAllowed: boolean; leftOut: number; isNoted: boolean } {
 	const before = paces.get(key) ?? { left: PACE.burst, atMs: nowMs, leftOut: 0 };
 	const earned = Math.floor(Math.max(0, nowMs - before.atMs) / PACE.intervalMs);
 	const left = Math.min(PACE.burst, before.left + earned);
@@ -26,5 +32,14 @@ export function paced(paces: Paces, key: string, nowMs: number): { paces: Paces;
 	const after: Allowance = isAllowed
 		? { left: left - 1, atMs, leftOut: 0 }
 		: { left, atMs, leftOut: before.leftOut + 1 };
-	return { paces: new Map(paces).set(key, after), isAllowed, leftOut: isAllowed ? before.leftOut : 0 };
+	return {
+		paces: new Map(paces).set(key, after),
+		isAllowed,
+		leftOut: isAllowed ? before.leftOut : 0,
+		isNoted: !isAllowed && (after.leftOut <= NOTED_EACH || Number.isInteger(Math.log2(after.leftOut))),
+	};
 }
+
+/** Counts of the entries that are left out now, by key. */
+export const leftOutOf = (paces: Paces): Readonly<Record<string, number>> =>
+	Object.fromEntries([...paces].filter(([, { leftOut }]) => leftOut > 0).map(([key, { leftOut }]) => [key, leftOut]));

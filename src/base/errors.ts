@@ -20,8 +20,11 @@ export const EXIT = {
 /** The next to act after a failed link: the agent, which waits; the agent, which registers again; or a person. */
 export type Disposition = 'retry' | 'reregister' | 'askHuman';
 
-/** How attempts after a failed link are spaced; numbers in `connection/backoff.ts`. */
-export type RetryClass = 'unreachable' | 'overloaded' | 'refused' | 'slow';
+/**
+ * How attempts after a failed link are spaced; numbers in `connection/backoff.ts`. A `surprising` answer asks for a person,
+ * unless what worked lately says that something else has answered; `slow` is for all that did not come from outside.
+ */
+export type RetryClass = 'unreachable' | 'overloaded' | 'refused' | 'occupied' | 'surprising' | 'slow';
 
 interface RetryBehaviour {
 	readonly disposition: Disposition;
@@ -42,7 +45,7 @@ interface CatalogueRow extends Behaviour {
 	readonly remedy: string;
 }
 
-const ASK_HUMAN: RetryBehaviour = { disposition: 'askHuman', retryClass: 'slow' };
+const ASK_HUMAN: RetryBehaviour = { disposition: 'askHuman', retryClass: 'surprising' };
 
 /** Not a failure of a link; a person must act. */
 const ask = (exit: number): Behaviour => ({ exit, recovers: false });
@@ -87,6 +90,10 @@ export const CATALOGUE = {
 	...rows(retried('unreachable', EXIT.temporary), {
 		'registering-too-often': 'The operator of the service must look at why it moves or renews this device so often.',
 	}),
+	...rows(retried('occupied'), {
+		'channel-occupied':
+			'Wait: the service still holds another channel of this device, as it does after a device was cut off. If it lasts, look for a second device with the same deviceId.',
+	}),
 	...rows(retried('overloaded'), {
 		'handshake-timeout': 'If it lasts, check the line and the proxies on the way: one of them or the service is slow.',
 		'request-timeout': 'If it lasts, check the line and the proxies on the way: one of them or the service is slow.',
@@ -95,11 +102,11 @@ export const CATALOGUE = {
 	...rows(retried('overloaded', EXIT.temporary), {
 		'service-overloaded': 'Wait as long as the service asks; if it lasts, the operator of the service must look at it.',
 	}),
-	...rows(retried('slow'), {
+	...rows(retried('surprising'), {
 		'certificate-expired':
 			"The service's operator must renew the certificate; if it is valid elsewhere, check this device's clock.",
 		'certificate-untrusted':
-			'If this site inspects TLS or the service has a certificate authority of its own, name its certificate in network.caFile, or set network.systemCa to true if this system trusts it already.',
+			'Sign this network in if a captive portal answers. Only if the operator says that this site inspects TLS or the service has its own authority, set network.caFile or network.systemCa.',
 		'certificate-wrong-host':
 			'Check the host name in baseUrl; a captive portal or a proxy may be answering in its place.',
 		'redirect-refused':
@@ -108,7 +115,7 @@ export const CATALOGUE = {
 			'If the Connection token stands elsewhere in the answer, set service.tokenPointer; otherwise the operator must look at the service.',
 		'response-too-large': 'Check that baseUrl points at the service; the operator must look at what answers there.',
 	}),
-	...rows(retried('slow', EXIT.badData), {
+	...rows(retried('surprising', EXIT.badData), {
 		'answer-unreadable': 'Set service.tokenPointer to the place of the Connection token in the answer.',
 	}),
 	...rows(REFUSED, {
@@ -207,11 +214,14 @@ export const CATALOGUE = {
 		unpaired: 'Scan a pairing code, run idv-agent pair, or provision an API key.',
 		'agent-not-running': 'Start it: systemctl start idv-agent, or idv-agent run.',
 		'tools-missing': 'Install the package idv-tools, on a machine for operators or developers.',
+		'updates-missing': 'Install the package: apt install idv-agent-updates. Or take update.* out of the settings.',
 		'unit-not-ready': 'Look at it: systemctl status idv-agent.',
 		'devices-offline': 'Look at what the problems in the report say, or give a large fleet a longer --ramp and --for.',
 	}),
 	...rows(ask(EXIT.io), {
 		'update-failed': 'Look at what apt says in the message, and at the repositories of this device: apt update.',
+		'update-not-alone':
+			'Make the change to the other packages on the device first: apt full-upgrade shows it. The order is tried again.',
 		'provision-failed': 'Run it as root, with /etc writable and space on the disk; nothing was taken from the file.',
 		'state-unwritable': 'Give the user of the agent a writable state directory with free space.',
 		'state-unreadable': 'Make the state directory readable for the user of the agent; nothing in it was changed.',
@@ -283,7 +293,7 @@ export const asError = (told: Failure): AgentError => new AgentError(told.code, 
 /** How a link goes on after this failure; one that is not a failure of a link waits for a person. */
 function retryOf(code: ErrorCode): RetryBehaviour {
 	const row: CatalogueRow = CATALOGUE[code];
-	return row.retry ?? ASK_HUMAN;
+	return row.retry ?? { disposition: 'askHuman', retryClass: 'slow' };
 }
 
 export const dispositionOf = (code: ErrorCode): Disposition => retryOf(code).disposition;

@@ -117,6 +117,18 @@ export async function writeWhole(
 	}
 }
 
+/** Puts other content into a file that is there, in the room that it has, durably. A failure leaves it damaged. */
+export async function overwrite(file: string, content: string): Promise<void> {
+	const descriptor = fs.openSync(file, 'r+');
+	try {
+		fs.writeFileSync(descriptor, content);
+		fs.ftruncateSync(descriptor, Buffer.byteLength(content));
+		await flush(descriptor);
+	} finally {
+		fs.closeSync(descriptor);
+	}
+}
+
 const flush = (descriptor: number) =>
 	new Promise<void>((resolve, reject) => fs.fsync(descriptor, (error) => (error ? reject(error) : resolve())));
 
@@ -215,6 +227,19 @@ export function inWords(error: unknown): string {
 	const words = ERRNO_WORDS[code];
 	return words ? `${words} (${code})` : error instanceof Error ? error.message : String(error);
 }
+
+/** All that the file system of a directory can hold, in bytes, without what is reserved for root; `null` when it does not say. */
+export function capacityOf(directory: string): number | null {
+	try {
+		const { blocks, bfree, bavail, bsize } = fs.statfsSync(directory);
+		return blocks > 0 ? (blocks - bfree + bavail) * bsize : null;
+	} catch {
+		return null;
+	}
+}
+
+/** Whether the system has no room to open any file: that says nothing of this one, and passes. */
+export const isOutOfRoom = (error: unknown): boolean => ['EMFILE', 'ENFILE', 'ENOMEM'].includes(errnoOf(error));
 
 /** The code of an error of the system, such as `ENOENT`; empty when it has none. */
 export function errnoOf(error: unknown): string {

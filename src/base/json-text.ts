@@ -12,82 +12,160 @@ export type JsonObject = { readonly document: Record<string, unknown> } | { read
 export function readJsonObject(text: string, what: string): JsonObject {
 	const document = parseJson(text);
 	if (document === undefined) {
-		const { offset, reason } = walk(text, what).fault ?? { offset: 0, reason: 'it cannot be read as JSON' };
+		const { offset, reason } = walk(text, { what }).fault ?? { offset: 0, reason: 'it cannot be read as JSON' };
 		return { fault: `${lineAndColumn(text, offset)}: ${reason}.` };
 	}
 	return isObject(document) ? { document } : { fault: `line 1, column 1: the ${what} must be one object in { }.` };
 }
 
-/** `line 3, column 14`: both count from 1, columns in characters. */
+/** `line 3, column 14`: both count from 1, columns in characters. Without a list of lines: a text may have millions, or one. */
 export function lineAndColumn(text: string, offset: number): string {
-	const lines = text.slice(0, offset).split(/\r\n|\r|\n/);
-	return `line ${lines.length}, column ${[...(lines.at(-1) ?? '')].length + 1}`;
+	let [line, column] = [1, 1];
+	for (let at = 0; at < offset && at < text.length; at += 1) {
+		const unit = text.charCodeAt(at);
+		const isEndOfLine = unit === LF || (unit === CR && text.charCodeAt(at + 1) !== LF);
+		if (isEndOfLine) [line, column] = [line + 1, 1];
+		// The second half of a character outside the first plane.
+		else if (unit < 0xdc00 || unit > 0xdfff) column += 1;
+	}
+	return `line ${line}, column ${column}`;
 }
+
+const [LF, CR] = [0x0a, 0x0d];
 
 /** `/rules/0/name`: an RFC 6901 pointer; empty for the document itself. */
 export function pointerOf(path: readonly PropertyKey[]): string {
 	return path.map((step) => `/${String(step).replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');
 }
 
-export interface JsonPlaces {
-	/** Where the value at a path begins, or the nearest thing around it. */
-	offsetOf(path: readonly PropertyKey[]): number;
-	/** Names that an object has twice: the later ones, of which only the last counts for a parser. */
-	readonly repeated: readonly { readonly path: readonly (string | number)[]; readonly offset: number }[];
+/** A name or a pointer for a message: those of strangers may be as long as their file. */
+export function shortened(text: string): string {
+	return text.length <= MAX_SHOWN ? text : `${text.slice(0, MAX_SHOWN)}…`;
 }
 
+const MAX_SHOWN = 200;
+/** Names that are there twice, that are listed. */
+const MAX_REPEATED = 20;
+
 /** @param text known to be JSON. */
-export function findJsonPlaces(text: string): JsonPlaces {
-	const { root, repeated } = walk(text, '');
+export function findJsonPlaces(text: string) {
+	const offsetsOf = (paths: readonly (readonly PropertyKey[])[]): readonly number[] => walk(text, { paths }).offsets;
 	return {
-		offsetOf(path) {
-			let place = root;
-			for (const step of path) {
-				const { inside } = place;
-				const next = Array.isArray(inside) ? inside[Number(step)] : inside?.get(String(step));
-				if (!next) break;
-				place = next;
-			}
-			return place.offset;
+		/** Where the value at a path begins, or the nearest thing around it. */
+		offsetOf: (path: readonly PropertyKey[]) => offsetsOf([path])[0] ?? 0,
+		/** The same for several paths, in one look. */
+		offsetsOf,
+		/** Names that an object has twice: the later ones, of which only the last counts for a parser; the first 20. */
+		get repeated(): JsonOutline['repeated'] {
+			return walk(text).repeated;
 		},
-		repeated,
 	};
 }
 
-type Inside = Place[] | Map<string, Place>;
+/** Where the size is limited, the depth is: each level waits for its end. */
+const MAX_DEPTH = 1000;
+const NO_NAMES = new Set<string>();
 
-/** Where a value begins, and what is in it. */
-interface Place {
-	readonly offset: number;
-	readonly inside: Inside | null;
+export interface JsonSize {
+	/** Objects, lists and names. */
+	readonly parts: number;
+	/** Texts, numbers and words. */
+	readonly values: number;
+}
+
+export interface JsonOutline {
+	/** The names of the outermost object, as far as the look went. */
+	readonly names: ReadonlySet<string>;
+	/** Whether there was more than is allowed; then nothing else was looked at. */
+	readonly isTooMuch: boolean;
+	readonly repeated: readonly { readonly path: readonly (string | number)[]; readonly offset: number }[];
+	/** Where the text is not JSON, as {@link readJsonObject} says it. */
+	readonly fault: string | null;
+	/** The text with `{}` in place of what was passed over: a parser then makes nothing of it. */
+	readonly rest: string;
+}
+
+/** The size of a text and its outermost names, before a parser makes anything of it. It need not be JSON.
+ * @param what the word for the contents. @param most objects, lists and names together, and other values.
+ * @param passOver objects under this name are neither counted nor looked into. */
+export function outlineJson(text: string, what: string, most: JsonSize, passOver: string): JsonOutline {
+	const { repeated, passed, isTooMuch, names, fault: found } = walk(text, { what, most, passOver });
+	const fault = found && `${lineAndColumn(text, found.offset)}: ${found.reason}.`;
+	let rest = '';
+	let from = 0;
+	for (const { start, end } of passed) {
+		rest += `${text.slice(from, start)}{}`;
+		from = end;
+	}
+	return { names, isTooMuch, repeated, fault, rest: from === 0 ? text : rest + text.slice(from) };
 }
 
 /** The part of the text that may stand next. */
 type Expected = 'value' | 'valueOrEnd' | 'name' | 'nameOrEnd' | 'colon' | 'commaOrEnd' | 'nothing';
 
-/** Up to the end, or to the first place that cannot be JSON. Without recursion: a text may nest as deep as it likes. */
-function walk(text: string, what: string) {
-	let root: Place = { offset: 0, inside: null };
+interface WalkOptions {
+	/** The word for the contents. */
+	readonly what?: string;
+	/** Whose offsets are looked for. */
+	readonly paths?: readonly (readonly PropertyKey[])[];
+	readonly most?: JsonSize;
+	readonly passOver?: string;
+}
+
+/** Up to the end, or to the first place that cannot be JSON. Without recursion, and with little for each value: a text may
+ * nest as deep and hold as many as it likes. */
+function walk(text: string, { what = '', paths = [], most, passOver }: WalkOptions = {}) {
 	const repeated: { path: (string | number)[]; offset: number }[] = [];
+	const passed: { start: number; end: number }[] = [];
 	/** The objects and lists that have begun and not ended, each with the name or index of what is being read in it. */
-	const open: { readonly inside: Inside; step: string | number }[] = [];
+	const open: { readonly names: Set<string> | null; step: string | number }[] = [];
+	/** Names are kept where those that are there twice are looked for. */
+	const keepsNames = paths.length === 0;
+	let outermost: ReadonlySet<string> = NO_NAMES;
+	const offsets = paths.map(() => 0);
+	const wanted = paths.map((path) => ({ names: path.map(String), indices: path.map(Number) }));
+	const deepest = paths.reduce((most, { length }) => Math.max(most, length), 0);
+	/** Steps of each path that lead to what is being read. */
+	const matched = paths.map(() => 0);
+	const found = new Set<number>();
+	/** How deep what is passed over lies. */
+	let passDepth = 0;
+	let [parts, values] = [0, 0];
+	let isTooMuch = false;
 	let expected: Expected = 'value';
 	let offset = 0;
 	let afterComma = false;
+	const place = (depth: number, step: string | number) => {
+		if (depth > deepest) return;
+		for (let index = 0; index < wanted.length; index += 1) {
+			if ((matched[index] ?? 0) >= depth) matched[index] = depth - 1;
+			if (matched[index] !== depth - 1) continue;
+			const path = wanted[index];
+			if ((typeof step === 'number' ? path?.indices : path?.names)?.[depth - 1] !== step) continue;
+			matched[index] = depth;
+			offsets[index] = offset;
+			if (path?.names.length === depth) found.add(index);
+		}
+	};
+	const done = (fault: { offset: number; reason: string } | null) => ({
+		...{ repeated, passed, offsets, isTooMuch, names: outermost, fault },
+	});
 	for (;;) {
-		SPACE.lastIndex = offset;
-		SPACE.test(text);
-		offset = SPACE.lastIndex;
-		if (offset === text.length && expected === 'nothing') return { root, repeated, fault: null };
-		TOKEN.lastIndex = offset;
-		const first = TOKEN.test(text) ? (text[offset] ?? '') : '';
-		const end = TOKEN.lastIndex;
+		offset = afterSpace(text, offset);
+		if (offset >= text.length && expected === 'nothing') return done(null);
+		const end = endOfToken(text, offset);
+		const first = end > offset ? (text[offset] ?? '') : '';
 		const holder = open.at(-1);
-		const closing = Array.isArray(holder?.inside) ? ']' : '}';
+		const closing = holder && !holder.names ? ']' : '}';
 		let next: Expected | null = null;
 		if (first === ']' || first === '}') {
 			const canEnd = expected === 'commaOrEnd' || expected === 'valueOrEnd' || expected === 'nameOrEnd';
 			if (canEnd && first === closing) {
+				if (open.length === passDepth) {
+					passDepth = 0;
+					const begun = passed.at(-1);
+					if (begun) begun.end = end;
+				}
 				open.pop();
 				next = open.length > 0 ? 'commaOrEnd' : 'nothing';
 			}
@@ -96,29 +174,50 @@ function walk(text: string, what: string) {
 		} else if (expected === 'colon') {
 			if (first === ':') next = 'value';
 		} else if (expected === 'name' || expected === 'nameOrEnd') {
-			if (first === '"' && holder?.inside instanceof Map) {
-				const quoted = text.slice(offset, end);
-				const name = quoted.includes('\\') ? String(JSON.parse(quoted)) : quoted.slice(1, -1);
-				holder.step = name;
-				if (holder.inside.has(name)) repeated.push({ path: open.map(({ step }) => step), offset });
+			if (first === '"' && holder?.names) {
+				if (passDepth === 0) {
+					const quoted = text.slice(offset, end);
+					const name = quoted.includes('\\') ? String(JSON.parse(quoted)) : quoted.slice(1, -1);
+					holder.step = name;
+					if (holder.names.has(name) && repeated.length < MAX_REPEATED)
+						repeated.push({ path: open.map(({ step }) => step), offset });
+					if (keepsNames) holder.names.add(name);
+					parts += 1;
+				}
 				next = 'colon';
 			}
 		} else if (expected !== 'nothing' && first !== '' && first !== ',' && first !== ':') {
-			const inside = first === '[' ? [] : first === '{' ? new Map<string, Place>() : null;
-			const place = { offset, inside };
-			if (!holder) root = place;
-			else if (Array.isArray(holder.inside)) holder.step = holder.inside.push(place) - 1;
-			else holder.inside.set(String(holder.step), place);
-			if (inside) open.push({ inside, step: '' });
-			if (inside) next = first === '[' ? 'valueOrEnd' : 'nameOrEnd';
-			else next = holder ? 'commaOrEnd' : 'nothing';
+			const isList = first === '[';
+			const isContainer = isList || first === '{';
+			if (holder && !holder.names) holder.step = Number(holder.step) + 1;
+			if (!holder) offsets.fill(offset);
+			else if (passDepth === 0) place(open.length, holder.step);
+			if (isContainer) {
+				const isPassed = passDepth === 0 && !isList && passOver !== undefined && holder?.step === passOver;
+				const names = isList ? null : passDepth > 0 || !keepsNames ? NO_NAMES : new Set<string>();
+				if (open.length === 0 && names) outermost = names;
+				open.push({ names, step: isList ? -1 : '' });
+				if (isPassed) {
+					passDepth = open.length;
+					passed.push({ start: offset, end });
+				}
+				if (passDepth === 0) parts += 1;
+				next = isList ? 'valueOrEnd' : 'nameOrEnd';
+			} else {
+				if (passDepth === 0) values += 1;
+				next = holder ? 'commaOrEnd' : 'nothing';
+			}
 		}
+		// Of a name that is there twice the first is as good.
+		if (found.size === paths.length && found.size > 0) return done(null);
+		isTooMuch = most !== undefined && (parts > most.parts || values > most.values || open.length > MAX_DEPTH);
+		if (isTooMuch) return done(null);
 		if (next === null) {
 			const spareComma = afterComma && holder !== undefined && first === closing;
 			const reason = spareComma
 				? 'there is a comma too many before this'
 				: describeFault(text, offset, expected, closing);
-			return { root, repeated, fault: { offset, reason: reason ?? `nothing may follow the ${what}` } };
+			return done({ offset, reason: reason ?? `nothing may follow the ${what}` });
 		}
 		afterComma = first === ',';
 		offset = end;
@@ -126,9 +225,46 @@ function walk(text: string, what: string) {
 	}
 }
 
-const SPACE = /[ \t\r\n]*/y;
-const TOKEN =
-	/[{}[\],:]|"[^"\\\u0000-\u001f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\u0000-\u001f]*)*"|(?:-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)(?![\w.+-])/y;
+function afterSpace(text: string, from: number): number {
+	let at = from;
+	for (let unit = text.charCodeAt(at); unit === 0x20 || unit === 0x09 || unit === LF || unit === CR; )
+		unit = text.charCodeAt(++at);
+	return at;
+}
+
+const SCALAR = /^(?:-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)$/;
+/** Longer numbers are taken as they stand: only their digits are many. */
+const MAX_SCALAR = 1000;
+
+/** Letters, digits, `_`, `.`, `+` and `-`. */
+function isOfWord(unit: number): boolean {
+	const letter = unit | 0x20;
+	const isLetter = letter >= 0x61 && letter <= 0x7a;
+	return isLetter || (unit >= 0x30 && unit <= 0x39) || unit === 0x2e || unit === 0x2d || unit === 0x2b || unit === 0x5f;
+}
+
+/** The end of the token that begins here; the same offset where none does. Expressions that repeat a choice take memory for each repetition. */
+function endOfToken(text: string, offset: number): number {
+	const first = text[offset] ?? '';
+	if (first !== '' && '{}[],:'.includes(first)) return offset + 1;
+	if (first === '"') return endOfText(text, offset);
+	let end = offset;
+	while (end < text.length && isOfWord(text.charCodeAt(end))) end += 1;
+	return end - offset > MAX_SCALAR || SCALAR.test(text.slice(offset, end)) ? end : offset;
+}
+
+function endOfText(text: string, offset: number): number {
+	for (let at = offset + 1; at < text.length; at += 1) {
+		const unit = text.charCodeAt(at);
+		if (unit === 0x22) return at + 1;
+		if (unit < 0x20) return offset;
+		if (unit !== 0x5c) continue;
+		at += 1;
+		if (text[at] === 'u' && /^[0-9a-fA-F]{4}$/.test(text.slice(at + 1, at + 5))) at += 4;
+		else if (!'"\\/bfnrt'.includes(text[at] ?? '-')) return offset;
+	}
+	return offset;
+}
 
 /** `null` for what follows the end. */
 function describeFault(text: string, offset: number, expected: Expected, closing: string): string | null {

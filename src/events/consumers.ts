@@ -1,17 +1,19 @@
 /** The consumers of events: names, the position that each has acknowledged, and how many there may be. No I/O. */
 import { AgentError } from '../base/errors.ts';
-import { OWN_NAME } from '../protocol/local-api.ts';
-import type { Position } from './transaction.ts';
+import { HOOKS_CONSUMER, OWN_NAME } from '../protocol/local-api.ts';
+import type { Position } from './stored-event.ts';
 
 /** Named consumers, at most. A new one takes the place of one that has been silent for the whole retention time. */
 export const MAX_CONSUMERS = 128;
 /** Of them for one application of the applications file. */
 const MAX_OWN_CONSUMERS = 6;
 
+export type Consumers = ReturnType<typeof createConsumers>;
+
 /** @param silentMs a consumer that has been silent for so long may be replaced: nothing is kept for it any more. */
 export function createConsumers(wallMs: () => number, silentMs: () => number) {
 	const positions = new Map<string, Position>();
-	const gone = new Set<string>();
+	const changed = new Set<string>();
 
 	function makeRoom(): void {
 		if (positions.size < MAX_CONSUMERS) return;
@@ -21,7 +23,7 @@ export function createConsumers(wallMs: () => number, silentMs: () => number) {
 				remedy:
 					'Use one name for each application, always the same, and forget names that are out of use: POST /v1/events/forget.',
 			});
-		positions.delete(silent[0]);
+		consumers.forget(silent[0]);
 	}
 
 	/** One application never takes the names of the others. */
@@ -35,14 +37,20 @@ export function createConsumers(wallMs: () => number, silentMs: () => number) {
 
 	const consumers = {
 		positions: positions as ReadonlyMap<string, Position>,
-		/** Set by every change that is worth storing; reset after it is stored. */
-		changed: false,
-		/** Takes up what was stored; those who are known already stay where they are. No position is beyond `last`. */
-		load(stored: ReadonlyMap<string, Position>, last: number): void {
-			// A consumer that is not stored yet has to be.
-			consumers.changed ||= [...positions.keys()].some((name) => !stored.has(name));
-			for (const [name, { number, seenMs }] of stored)
-				if (!positions.has(name) && !gone.has(name)) positions.set(name, { number: Math.min(number, last), seenMs });
+		/** What is worth storing of the changes since the last call; `null` for one that is forgotten. */
+		takeChanges(): Record<string, Position | null> {
+			const taken = Object.fromEntries(Array.from(changed, (name) => [name, positions.get(name) ?? null]));
+			changed.clear();
+			return taken;
+		},
+		/** Takes up what was stored; those that are known or forgotten already stay so. No position is beyond `last`, and all have acknowledged `done`. */
+		load(stored: Readonly<Record<string, Position | null>>, last: number, done = 0): void {
+			for (const [name, found] of Object.entries(stored))
+				if (found && !positions.has(name) && !changed.has(name))
+					positions.set(name, {
+						number: Math.min(found.number === 0 ? 0 : Math.max(found.number, done), last),
+						seenMs: found.seenMs,
+					});
 		},
 		/** @throws AgentError `body-invalid` for a bad name, and when there are too many. */
 		join(name: string): void {
@@ -53,9 +61,8 @@ export function createConsumers(wallMs: () => number, silentMs: () => number) {
 			const known = positions.get(name);
 			if (!known) checkShare(name);
 			if (!known) makeRoom();
-			gone.delete(name);
 			positions.set(name, { number: 0, ...known, seenMs: wallMs() });
-			if (!known) consumers.changed = true;
+			if (!known) changed.add(name);
 		},
 		/** Moves a known one on, never back. */
 		advance(name: string, number: number): void {
@@ -63,19 +70,19 @@ export function createConsumers(wallMs: () => number, silentMs: () => number) {
 			// A repeated acknowledgement is not worth a write.
 			if (!known || number <= known.number) return;
 			positions.set(name, { number, seenMs: wallMs() });
-			consumers.changed = true;
+			changed.add(name);
 		},
 		/** `false` if it was not known. */
 		forget(name: string): boolean {
 			const isKnown = positions.delete(name);
-			if (!consumers.changed) gone.clear();
-			gone.add(name);
-			consumers.changed ||= isKnown;
+			if (isKnown) changed.add(name);
 			return isKnown;
 		},
-		/** The number up to which every consumer has acknowledged; -1 without consumers. */
+		/** The number up to which every consumer has acknowledged; -1 without one, for readers that acknowledge nothing: hooks take nothing from them. */
 		acknowledgedByAll: () =>
-			positions.size === 0 ? -1 : Math.min(...Array.from(positions.values(), ({ number }) => number)),
+			positions.size === (positions.has(HOOKS_CONSUMER) ? 1 : 0)
+				? -1
+				: Math.min(...Array.from(positions.values(), ({ number }) => number)),
 	};
 	return consumers;
 }

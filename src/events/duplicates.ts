@@ -1,71 +1,74 @@
 /** Knows messages that were received before by id, kind and content; by id and kind while two channels overlap. Pure. Source: assumed (notification-id). */
 import type { Incoming } from './event.ts';
 
-type Message = Pick<Incoming, 'serviceId' | 'kind' | 'content'>;
+/** Hashes of the id, the kind and the content of a message. Without the last two it stands for every message of the id. */
+export type MessageKey = readonly [id: number, kind?: number, content?: number];
 
-/** A message as it was stored. An older agent has stored the id alone, and what is deleted has no kind and no content. */
-export interface StoredMessage {
-	readonly key: string;
-	readonly kind: string | null;
-	readonly content: string | null;
+/** The key of a message; `null` without an id. */
+export function keyOf({
+	serviceId,
+	kind,
+	content,
+}: Pick<Incoming, 'serviceId' | 'kind' | 'content'>): MessageKey | null {
+	return serviceId === null ? null : [hash(serviceId), hash(kind) >>> 0, hash(content) >>> 0];
 }
 
-/** Between the parts of a key; no id of a service has it. */
-export const KEY_SEPARATOR = '\u001f';
+/** Every message of an id: an older agent has left no more of one that is deleted. */
+export const anyOf = (serviceId: string): MessageKey => [hash(serviceId)];
 
-/** The part of a message that is stored to know it again: its id, and hashes of kind and content. `null` without an id. */
-export function keyOf({ serviceId, kind, content }: Message): string | null {
-	return serviceId === null ? null : `${serviceId}${KEY_SEPARATOR}${hash(kind)}${KEY_SEPARATOR}${hash(content)}`;
+/** Bytes of a key in the tag of a record. */
+export const KEY_BYTES = 16;
+
+export function writeKey(key: MessageKey | null, into: DataView, at = 0): void {
+	const [id, kind = 0, content = 0] = key ?? [-1];
+	// No message has the number 0: it was counted up.
+	into.setFloat64(at, id + 1);
+	into.setUint32(at + 8, kind);
+	into.setUint32(at + 12, content);
 }
 
-/** Stands for every message of an id. An older agent has left no more of one that is deleted. */
-const ANY = '*';
-const END = ';';
+export function readKey(from: DataView, at = 0): MessageKey | null {
+	const id = from.getFloat64(at);
+	return id === 0 ? null : [id - 1, from.getUint32(at + 8), from.getUint32(at + 12)];
+}
 
 /** @param max so many of the newest messages are remembered at least, and twice as many at most. */
 export function rememberMessages(max: number) {
-	// By id, what tells its messages apart. The older ones go as a whole: to drop the oldest of one map costs more than all else here.
-	let [newer, older, count] = [new Map<string, string>(), new Map<string, string>(), 0];
-	const remember = (id: string, told: string) => {
+	// By id. The older ones go as a whole: to drop the oldest of one map costs more than all else here.
+	let [newer, older, count] = [new Map<number, MessageKey[]>(), new Map<number, MessageKey[]>(), 0];
+	const remember = (key: MessageKey) => {
 		if (count >= max) [older, newer, count] = [newer, new Map(), 0];
-		newer.set(id, `${newer.get(id) ?? ''}${told}${END}`);
+		const known = newer.get(key[0]);
+		if (known) known.push(key);
+		else newer.set(key[0], [key]);
 		count += 1;
 	};
 	const clear = () => {
 		[newer, older, count] = [new Map(), new Map(), 0];
 	};
+	const all = () => [...older.values(), ...newer.values()].flat();
 	return {
 		/** Whether the message with this key is new; from now on it is known. One without a key is always new. */
-		isNew(key: string | null, overlaps = false): boolean {
+		isNew(key: MessageKey | null, overlaps = false): boolean {
 			if (key === null) return true;
-			const [id, told] = partsOf(key);
-			const known = `${newer.get(id) ?? ''}${older.get(id) ?? ''}`;
-			if (known !== '' && [ANY, told + END, ...(overlaps ? [kindOf(told)] : [])].some((each) => known.includes(each)))
-				return false;
-			remember(id, told);
+			const [id, kind, content] = key;
+			const isSame = (known: MessageKey) =>
+				known[1] === undefined || (known[1] === kind && (overlaps || known[2] === content));
+			if (newer.get(id)?.some(isSame) || older.get(id)?.some(isSame)) return false;
+			remember(key);
 			return true;
 		},
 		/** Takes over what was stored, oldest first. */
-		load(stored: readonly StoredMessage[]): void {
+		load(stored: readonly MessageKey[]): void {
 			// Those that are known already are newer, and may not be stored yet.
-			const since = [...older, ...newer];
+			const since = all();
 			clear();
-			for (const { key, kind, content } of stored) {
-				const isOld = kind !== null && content !== null && !key.includes(KEY_SEPARATOR);
-				remember(...partsOf(isOld ? (keyOf({ serviceId: key, kind, content }) ?? key) : key));
-			}
-			for (const [id, told] of since) for (const each of told.split(END).slice(0, -1)) remember(id, each);
+			for (const key of [...stored, ...since]) remember(key);
 		},
+		/** The newest ones, oldest first. */
+		newest: () => all().slice(-max),
 		clear,
 	};
-}
-
-const kindOf = (told: string) => told.slice(0, told.lastIndexOf(KEY_SEPARATOR) + 1);
-
-/** The id, and what tells its messages apart. */
-function partsOf(key: string): [id: string, told: string] {
-	const end = key.lastIndexOf(KEY_SEPARATOR, key.lastIndexOf(KEY_SEPARATOR) - 1);
-	return end === -1 ? [key, ANY] : [key.slice(0, end), key.slice(end)];
 }
 
 /** Not for secrets: 53 bits that tell the messages of one id apart. Source: cyrb53, public domain. */

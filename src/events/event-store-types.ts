@@ -10,7 +10,7 @@ export interface EventStoreOptions extends Partial<Clock> {
 	readonly directory: string;
 	/** Unlike every earlier one of this device; 1 to 32 letters and digits. */
 	readonly epoch: string;
-	/** Looked at each time. The oldest go first; the newest can only be too old. `maxBytes` counts characters, and 128 for each event. */
+	/** Looked at each time. The oldest go first; the newest can only be too old. `maxBytes` counts bytes on the disk. */
 	readonly bounds: { readonly maxCount: number; readonly maxBytes: number; readonly maxAgeMs: number };
 	/** `false`: in memory only; what a run before has left on the disk is taken over and deleted. Default `true`. */
 	readonly durable?: boolean;
@@ -30,11 +30,29 @@ export interface Consumer {
 	readonly seenMs: number;
 }
 
+export interface Reading {
+	readonly entries: readonly Entry[];
+	/** The place before these entries, or the end, if events after `since` are gone or `since` is not known; else `null`. */
+	readonly missed: Place | null;
+}
+
+/** Just before an event, or at the end. */
+export interface Place {
+	/** Of no event, and yet known as a `since`: the number has a leading zero. */
+	readonly id: string;
+	readonly number: number;
+	/** ISO 8601: what was missed was received earlier. */
+	readonly at: string;
+}
+
 export interface EventWriter {
 	/** Numbers an event and stores it at the end of this turn; `null` for a duplicate of one that was received before (see `duplicates.ts`). */
 	append(incoming: Incoming, overlaps?: boolean): Entry | null;
-	/** Stored events after `since` (`null`: from the oldest kept one), oldest first; `missed`: events between are gone. */
-	after(since: string | null, limit: number): { entries: readonly Entry[]; missed: boolean };
+	/**
+	 * Stored events after `since` (`null`: from the oldest kept one), oldest first: at most `limit`, and up to the one with which they have `size` (`pieceOf`).
+	 * An empty answer is the end. Every id in it can be named as `since`, also by a later run, while that event is kept.
+	 */
+	after(since: string | null, limit?: number, size?: number): Reading;
 	/** The newest stored event's id, or `null`. */
 	newest(): string | null;
 	/** When that one was received, ISO 8601; also known if it is acknowledged and deleted. */
@@ -43,12 +61,12 @@ export interface EventWriter {
 	subscribe(listener: (entries: readonly Entry[]) => void): () => void;
 	/** Resolves when everything asked for so far is stored. */
 	settled(): Promise<void>;
-	/** Nothing of these events is in a file when it returns. @returns how many. @throws AgentError `state-unwritable` when traces may be left. */
-	erase(matches: Erasure): number;
+	/** Nothing of these events is in a file when it resolves. @returns how many. Rejects with AgentError `state-unwritable` when traces may be left. */
+	erase(matches: Erasure): Promise<number>;
 	readonly count: number;
 	readonly bytes: number;
 	/** Stores what is pending and closes the file. Nothing can be appended afterwards. */
-	close(): void;
+	close(): Promise<void>;
 }
 
 /** Also named consumers, and how far each has read. */
@@ -66,5 +84,5 @@ export interface EventStore extends EventWriter {
 
 export interface DurableEventStore extends EventStore {
 	/** Tries the disk now if events are in memory only. `true` when they are on the disk. */
-	recover(): boolean;
+	recover(): Promise<boolean>;
 }

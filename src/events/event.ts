@@ -37,8 +37,8 @@ export function sizeOf(entry: Entry): number {
 	return entry.content.length + entry.kind.length + 128;
 }
 
-/** Epochs whose ids are still understood; to the owner of an older one everything is new. */
-export const MAX_EPOCHS = 128;
+/** The newest epochs are known even when nothing of them is kept: a reader may name its last event. */
+const RECENT_EPOCHS = 128;
 
 export interface Epoch {
 	/** Number of its first event. */
@@ -48,17 +48,30 @@ export interface Epoch {
 
 /** The same list if the epoch is the newest one already, else one more. */
 export function withEpoch(epochs: readonly Epoch[], epoch: string, first: number): readonly Epoch[] {
-	return epochs.at(-1)?.epoch === epoch ? epochs : [...epochs, { first, epoch }].slice(-MAX_EPOCHS);
+	return epochs.at(-1)?.epoch === epoch ? epochs : [...epochs, { first, epoch }];
 }
+
+/** Without the old ones to which neither a kept event (`oldest` or newer) nor a position refers. */
+export function neededEpochs(epochs: readonly Epoch[], oldest: number, positions: readonly number[]): readonly Epoch[] {
+	return epochs.filter(({ first }, at) => {
+		const end = endOf(epochs, at, Number.POSITIVE_INFINITY);
+		const isRecent = at >= epochs.length - RECENT_EPOCHS;
+		return isRecent || end >= oldest || positions.some((number) => first <= number && number <= end);
+	});
+}
+
+const endOf = (epochs: readonly Epoch[], at: number, last: number) => (epochs[at + 1]?.first ?? last + 1) - 1;
 
 /** The number of an event that was stored, or of the place just before the first of its epoch; `null` for every other id. A reader who is
  * ahead of a store that lost the end of an earlier epoch has read all that is left of it: that end. @param running the epoch of this run. */
 export function numberOf(id: string, epochs: readonly Epoch[], last: number, running: string): number | null {
 	const [, epoch, digits] = EVENT_ID.exec(id) ?? [];
-	const at = epochs.findIndex((known) => known.epoch === epoch);
-	const [number, first] = [Number(digits), epochs[at]?.first];
-	if (first === undefined || number < first - 1) return null;
-	const end = (epochs[at + 1]?.first ?? last + 1) - 1;
+	const number = Number(digits);
+	// The place after everything can be named before there is an event of this run. One epoch may have two ranges: a disk failed between them.
+	const known = withEpoch(epochs, running, last + 1);
+	const at = known.findLastIndex((each) => each.epoch === epoch && each.first - 1 <= number);
+	if (at === -1) return null;
+	const end = endOf(known, at, last);
 	if (number > end && epoch === running) return null;
 	return Math.min(number, end);
 }

@@ -2,7 +2,7 @@
 import type { Counters } from '../base/counters.ts';
 import type { Erasure } from './erasure.ts';
 import { type Entry, type Incoming, ownEvent } from './event.ts';
-import type { EventStore } from './store.edge.ts';
+import type { EventStore, Place, Reading } from './event-store-types.ts';
 
 export type EventsFeed = ReturnType<typeof createEventsFeed>;
 
@@ -42,22 +42,21 @@ export function createEventsFeed(
 		ignored(): void {
 			counters.ignored += 1;
 		},
-		/** As `EventStore.after`; where older ones are gone, a gap stands before them, with an id by which the reader resumes. */
-		after(since: string | null, limit: number): ReturnType<EventStore['after']> {
+		/** As `EventStore.after`; where events are gone, one gap is first, with an id by which the reader resumes: the next answer has none. */
+		after(since: string | null, limit = Number.POSITIVE_INFINITY, size?: number): Reading {
 			release();
-			const { entries, missed } = store.after(since, limit);
+			const { entries, missed } = store.after(since, limit, size);
 			const [oldest] = entries;
 			// A gap that begins at no known time says it already; one of a later time does not.
-			if (!missed || !oldest || (oldest.type === 'gap' && JSON.parse(oldest.content).from === null))
-				return { entries, missed };
-			return { entries: [gapBefore(oldest), ...entries.slice(0, limit - 1)], missed };
+			if (!missed || (oldest?.type === 'gap' && JSON.parse(oldest.content).from === null)) return { entries, missed };
+			return { entries: [gapAt(missed, oldest?.workflowId ?? null), ...entries.slice(0, limit - 1)], missed };
 		},
 		/** The id of the event that was appended last, which may not be stored yet. */
 		get appendedId() {
 			return appendedId;
 		},
 		/** Erases events here and wherever else they are remembered. @throws as {@link EventStore.erase}, when all of them did. */
-		erase(matches: Erasure): number {
+		erase(matches: Erasure): Promise<number> {
 			for (const listener of erasing) listener(matches);
 			return store.erase(matches);
 		},
@@ -74,6 +73,13 @@ export function createEventsFeed(
 			return store.settled();
 		},
 		join: store.join,
+		/** As `join`, but a consumer that is new has nothing to read yet. @throws as `join`. */
+		joinAtEnd(consumer: string): void {
+			const newest = store.newest();
+			const isKnown = store.consumers().some(({ name }) => name === consumer);
+			if (isKnown || newest === null) store.join(consumer);
+			else store.acknowledge(consumer, newest);
+		},
 		acknowledge: store.acknowledge,
 		positionOf: store.positionOf,
 		forget: store.forget,
@@ -86,13 +92,11 @@ export function createEventsFeed(
 	};
 }
 
-/** Stands for what had to make room: from an unknown time to the oldest event that is left. A leading zero tells its id from that of the
- * event before, which this reader or another one may have read. */
-function gapBefore(oldest: Entry): Entry {
-	const number = oldest.number - 1;
-	const epoch = oldest.id.slice(0, oldest.id.lastIndexOf('-'));
-	return { ...ownEvent('gap', { from: null, to: oldest.at }, oldest), id: `${epoch}-0${number}`, number };
-}
+/** From an unknown time to the oldest event that is left. */
+const gapAt = ({ id, number, at }: Place, workflowId: string | null): Entry => ({
+	...ownEvent('gap', { from: null, to: at }, { at, workflowId }),
+	...{ id, number },
+});
 
 /** One event as the JSON text of `eventSchema`, on one line. */
 export function formatEvent(entry: Entry): string {

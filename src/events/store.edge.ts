@@ -1,269 +1,225 @@
 /**
- * The durable inbox: events in an SQLite file until every named consumer has acknowledged them or they are too old or too many; in
- * memory while the disk cannot take them. Never reads a content, never hands an event on before it is flushed, writes nothing at rest.
- * Ids are `epoch-number`, with a new epoch for each run: a disk that loses what it has confirmed cannot bring back an id that was seen.
- * Deleted contents are overwritten or cut off the files within `cleanAfterMs`; blocks that a flash disk has put aside are out of reach.
+ * The durable inbox: events in a log (`base/record-log.edge.ts`) until every named consumer has acknowledged them or they are too old or too many;
+ * in memory while the disk cannot take them. Never hands an event on before it is flushed, and writes nothing at rest. Ids are
+ * `epoch-number`, with a new epoch for each run: a disk that loses what it has confirmed cannot bring back an id that was seen. An event
+ * that is missing or unreadable is a gap at its place. Deleted contents are overwritten or cut off the files within `cleanAfterMs`.
  */
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { idleClock } from '../base/clock.edge.ts';
-import { EARLIEST_CLOCK_MS } from '../base/durations.ts';
-import { AgentError } from '../base/errors.ts';
+import { AgentError, failure } from '../base/errors.ts';
+import { inWords } from '../base/files.edge.ts';
+import { openRecordLog, type RecordLog } from '../base/record-log.edge.ts';
+import { keepAges } from './ages.ts';
 import { createConsumers } from './consumers.ts';
-import {
-	attempt,
-	damagedNotice,
-	dropQuarantined,
-	EVENTS_FILE,
-	isDamage,
-	quarantineTable,
-	unerased,
-	unwritableNotice,
-} from './damaged-events.edge.ts';
 import { keyOf, rememberMessages } from './duplicates.ts';
-import { type Entry, idOf, numberOf, sizeOf } from './event.ts';
+import { type Entry, type Epoch, idOf, neededEpochs, numberOf, ownEvent, withEpoch } from './event.ts';
 import type { DurableEventStore, EventStoreOptions } from './event-store-types.ts';
-import { type EventTable, IN_MEMORY, moveToMemory, openEventTable } from './event-table.edge.ts';
-import { createFlushing, type Flushes } from './flushing.edge.ts';
-import { decideTransaction, type Extent, type KeptEvent, type StoredEvent } from './transaction.ts';
+import { readAfter } from './reading.ts';
+import * as stored from './stored-event.ts';
+import { dropSetAside, takeOver } from './takeover.edge.ts';
 
 export type { Consumer, DurableEventStore, EventStore, EventStoreOptions } from './event-store-types.ts';
 
 /** Events that are remembered for telling duplicates, deleted ones included. */
 const REMEMBERED_EVENTS = 1024;
-/** Events that wait for the disk at most, as `maxBytes` counts: beyond it the agent waits with them, and so does the service. */
-const MAX_PENDING_BYTES = 4 * 1024 * 1024;
-/** A smaller step of the clock, as against the time that passed, does not matter for the age of events. */
-const CLOCK_STEP_MS = 60_000;
 
-/** Opens nothing yet: the file is looked at when something is asked, and made with the first event. A bad disk never throws here. */
+/** An event that was deleted earlier, of which only hashes are left: an erasure means it unless it asks for more. */
+const DELETED_BEFORE = { id: '', serviceId: null, keptMs: 0 } as const;
+
+/** Opens nothing yet: the files are looked at when something is asked, and made with the first event. A bad disk never throws here. */
 export function createEventStore(options: EventStoreOptions): DurableEventStore {
-	const { directory, bounds, epoch, onNotice = () => {}, recoverEveryMs = 30_000 } = options;
-	const { durable = true } = options;
+	const { directory, bounds, epoch, onNotice = () => {}, durable = true } = options;
 	const cleanAfterMs = () => options.cleanAfterMs ?? 30_000;
-	const { wallMs, monotonicMs, schedule, soon: afterInput } = { ...idleClock, ...options };
-	const file = join(directory, EVENTS_FILE);
+	const { wallMs, monotonicMs, schedule } = { ...idleClock, ...options };
 	const listeners = new Set<(entries: readonly Entry[]) => void>();
 	const consumers = createConsumers(wallMs, () => bounds.maxAgeMs);
 	const duplicates = rememberMessages(REMEMBERED_EVENTS);
-	/** Whether what the table has to tell duplicates is read. A start does without. */
-	let isLoaded = false;
-	let eventTable: EventTable | null = null;
-	let [isAbsent, closed] = [false, false];
-	/** What is stored. */
-	let extent: Extent = { epochs: [], last: 0, first: 0, count: 0, bytes: 0, oldestMs: null };
-	/** Numbers below this belong to events of earlier runs that this one could not read. */
-	let base = 0;
-	const [storing, settling] = [createFlushing(), createFlushing()];
-	/** Also while a group that has failed is tried again. */
-	let isStoring = false;
-	let pending: StoredEvent[] = [];
-	let pendingBytes = 0;
-	/** The newest number that was given. */
+	/** Whether the keys in the files are read. A start does without. */
+	let areKeysLoaded = false;
+	let keysFound: stored.StoredState['keys'];
+	let opened: RecordLog | null = null;
+	let closed = false;
+	let epochs: readonly Epoch[] = [];
+	const ages = keepAges(wallMs() - monotonicMs());
+	let taken: stored.Taken | undefined;
+	let taking: Promise<void> = Promise.resolve();
+	/** The newest number that was given, and events that are not handed on. */
 	let given = 0;
-	let cancelFlush: (() => void) | null = null;
-	/** Requests to store something so far; those of them that are in a group, and those that are stored. */
-	let [asked, grouped, stored] = [0, 0, 0];
-	const waiting: { readonly asked: number; readonly resolve: () => void }[] = [];
+	let pending: Entry[] = [];
+	/** When the newest event was received that is known without a look at the files. */
+	let newestHandedOn: string | null = null;
+	/** Up to here events are deleted for every reader; and up to here because all consumers have acknowledged them. */
+	let [gone, done] = [0, 0];
+	let uncleanSinceMs: number | null = null;
+	let isDamageKnown = false;
 	let cancelWake = () => {};
 	/** Monotonic. */
 	let wakeAtMs = Number.POSITIVE_INFINITY;
-	let uncleanSinceMs: number | null = null;
-	let triedAtMs = 0;
-	let clockOffsetMs = wallMs() - monotonicMs();
 
-	/** The open shelf; `null` if there is no file and none is to be made. */
-	function ready(create: boolean): EventTable | null {
-		if (eventTable || closed) return eventTable;
-		isAbsent ||= !existsSync(file);
-		if (isAbsent && !create) return null;
-		try {
-			dropQuarantined(directory, (suffix) => !durable || wallMs() - (Date.parse(suffix) || 0) > bounds.maxAgeMs);
-			adopt(durable ? openEventTable(file) : existsSync(file) ? moveToMemory(file) : openEventTable(IN_MEMORY));
-		} catch (error) {
-			fallBack(null, error);
-		}
-		return eventTable;
+	function ready(): RecordLog {
+		if (opened) return opened;
+		let state = null as stored.StoredState | null;
+		const log = openRecordLog({
+			...options,
+			name: 'events',
+			maxBytes: () => bounds.maxBytes,
+			access: durable ? 'disk' : 'memory',
+			head: () => stored.encodeState(wholeState()),
+			onFound(payloads) {
+				state = stored.foldStates(payloads);
+				// A disk that could not be read at first has the older part.
+				if (opened) takeUp(opened, state);
+			},
+			onStored: handOn,
+			onFailing: (error) => onNotice('events', error === null ? null : unwritable(error)),
+		});
+		opened = log;
+		if (state) takeUp(log, state);
+		return log;
 	}
 
-	/** From here on events are on this shelf. Pending ones have their numbers already. */
-	function adopt(opened: EventTable): void {
-		try {
-			const now = wallMs();
-			// They would be too old at once, or never.
-			if (now > EARLIEST_CLOCK_MS) opened.correctAges(EARLIEST_CLOCK_MS, now);
-			const { consumers: positions, ...held } = opened.summary();
-			const last = Math.max(extent.last, held.last);
-			extent = { ...held, last, first: held.first ?? last + 1, oldestMs: null };
-			isLoaded = false;
-			consumers.load(positions, last);
-		} catch (error) {
-			attempt(() => opened.close());
-			throw error;
-		}
-		eventTable = opened;
-		plan();
+	function takeUp(log: RecordLog, state: stored.StoredState): void {
+		const last = log.last();
+		epochs = [...(state.epochs ?? []).filter(({ first }) => first <= last), ...epochs];
+		ages.load(state.shifts ?? [], last, wallMs());
+		({ taken } = state);
+		given = Math.max(given, last);
+		gone = Math.max(gone, state.gone ?? 0);
+		done = Math.max(done, state.done ?? 0, log.doneUpTo());
+		keysFound = state.keys;
+		areKeysLoaded = false;
+		consumers.load(state.consumers ?? {}, last, log.doneUpTo());
+		noticeDamage(log.damages()[0]);
+		taking = takeOver(log, taken, {
+			...{ directory, durable, wallMs, maxAgeMs: bounds.maxAgeMs, consumers, nextId: () => nextId(log) },
+			addKeys: (keys) => (keysFound = { upTo: 0, ...keysFound, known: [...keys, ...(keysFound?.known ?? [])] }),
+			addEpochs: (theirs) => {
+				const known = new Set(epochs.map((each) => each.epoch));
+				epochs = [...theirs.filter((each) => !known.has(each.epoch)), ...epochs];
+				return epochs;
+			},
+			onTaken: (now) => (taken = now),
+			onNewest: (at) => (newestHandedOn ??= at),
+			onUnusable: (file, error) => noticeDamage({ file, error }),
+		});
+		given = Math.max(given, log.next() - 1);
+		trim(log);
 	}
 
-	// ---- When the disk fails, and when it is well again ----
+	function wholeState(): stored.StoredState {
+		const { positions } = consumers;
+		const referred = Array.from(positions.values(), ({ number }) => number);
+		const first = opened?.first() ?? 0;
+		return {
+			epochs: neededEpochs(epochs, first, referred),
+			consumers: Object.fromEntries(positions),
+			gone,
+			done,
+			shifts: ages.shifts(first),
+			...(taken && { taken }),
+			keys: knownKeys(),
+			isWhole: true,
+		};
+	}
 
-	function fallBack(failed: EventTable | null, error: unknown): void {
-		// What is under way ends first. It fails as well, and may have seen to it.
-		settling.finish();
-		storing.finish();
-		if (eventTable !== failed) return;
-		eventTable = null;
-		const memory = openEventTable(IN_MEMORY);
-		if (isDamage(error)) {
-			attempt(() => failed?.close());
-			let asideAs: string | null = null;
-			attempt(() => {
-				asideAs = quarantineTable(directory, new Date(wallMs()).toISOString());
-			});
-			onNotice('events-damaged', damagedNotice(file, asideAs, error));
-			if (attempt(() => adopt(openEventTable(file)))) {
-				memory.close();
-				return;
+	// ---- Damage ----
+
+	const unwritable = (error: unknown) =>
+		failure(
+			'state-unwritable',
+			`Events cannot be stored in ${directory}: ${inWords(error)}. Meanwhile they are kept in memory and would be lost with the agent.`,
+		);
+
+	/** The warning ends when the damaged files are gone. */
+	function noticeDamage(damage: ReturnType<RecordLog['damages']>[number] | undefined): void {
+		if (!damage && !isDamageKnown) return;
+		isDamageKnown = damage !== undefined;
+		const message = `Stored events are damaged in ${damage?.file}: ${inWords(damage?.error)}. Where one is missing, applications get a gap.`;
+		const remedy = 'Ask the service for what applications may have missed; check the disk if it happens again.';
+		onNotice('events-damaged', damage ? failure('state-corrupt', message, { remedy }) : null);
+	}
+
+	/** Takes the place of events that are missing or unreadable. */
+	function gapFor(log: RecordLog, from: number, to: number): Entry {
+		const time = (number: number) => {
+			const ms = log.timeOf(number);
+			return ms === null ? null : new Date(ms).toISOString();
+		};
+		const at = time(to + 1) ?? new Date(wallMs()).toISOString();
+		const gap = ownEvent('gap', { from: time(from - 1), to: at }, { at, workflowId: null });
+		return { ...gap, number: to, id: idOf(to, epochs) ?? `${epoch}-${to}` };
+	}
+
+	function* entriesAfter(log: RecordLog, number: number): Iterable<Entry> {
+		for (const each of log.after(number)) {
+			if ('lostFrom' in each) {
+				yield gapFor(log, each.lostFrom, each.number);
+				continue;
 			}
+			const { epoch: own, ...entry } = stored.decodeEvent(each.number, each.payload);
+			// Where the note is damaged that said so, the event itself says which epoch it is of.
+			if (epochs.findLast(({ first }) => first <= entry.number)?.epoch !== own)
+				epochs = [...epochs, { first: entry.number, epoch: own }].sort((one, other) => one.first - other.first);
+			yield entry;
 		}
-		const isRescued = failed !== null && attempt(() => memory.takeOver(failed, 0));
-		attempt(() => failed?.close());
-		// Events that cannot be read now may be readable later, and then precede those that arrive meanwhile.
-		if (failed === null && existsSync(file))
-			extent = { ...extent, last: Math.max(extent.last, 2 ** 40 + Math.max(0, Math.floor(wallMs()))) };
-		base = isRescued ? 0 : extent.last + 1;
-		triedAtMs = monotonicMs();
-		adopt(memory);
-		onNotice('events', unwritableNotice(directory, error));
 	}
 
-	function recover(): boolean {
-		if (closed || !eventTable || eventTable.onDisk) return !closed;
-		if (!durable) return false;
-		const memory = eventTable;
-		triedAtMs = monotonicMs();
-		try {
-			const disk = openEventTable(file);
-			const isTaken = attempt(() => {
-				disk.takeOver(memory, base);
-				adopt(disk);
-			});
-			if (!isTaken) attempt(() => disk.close());
-		} catch (error) {
-			if (isDamage(error)) attempt(() => quarantineTable(directory, new Date(wallMs()).toISOString()));
+	// ---- Storing ----
+
+	function handOn(): void {
+		const last = opened?.last() ?? 0;
+		const entries = pending.filter(({ number }) => number <= last);
+		pending = pending.filter(({ number }) => number > last);
+		newestHandedOn = entries.at(-1)?.at ?? newestHandedOn;
+		if (opened) trim(opened);
+		if (entries.length > 0) for (const listener of listeners) listener(entries);
+	}
+
+	/** Stores what has changed of the consumers. */
+	function storeConsumers(log: RecordLog): void {
+		const changes = consumers.takeChanges();
+		if (Object.keys(changes).length > 0) log.note(stored.encodeState({ consumers: changes, gone, done }));
+	}
+
+	/** When the clock was set meanwhile, events are as old as before. */
+	function noticeClock(log: RecordLog): void {
+		if (ages.look(wallMs() - monotonicMs(), given) && given > 0)
+			log.note(stored.encodeState({ shifts: ages.shifts(log.first()) }));
+	}
+
+	/** Deletes events that all have acknowledged, that are too old or too many; the newest can only be too old. */
+	function trim(log: RecordLog): void {
+		noticeClock(log);
+		const now = wallMs();
+		const acknowledged = consumers.acknowledgedByAll();
+		done = Math.max(done, Math.min(acknowledged, log.last()));
+		let left = log.count();
+		let upTo = Math.max(gone, Math.min(acknowledged, log.last()));
+		let oldestMs: number | null = null;
+		for (const { number, timeMs } of log.kept()) {
+			const since = ages.keptSince(number, timeMs);
+			if (number > upTo && since + bounds.maxAgeMs > now && left <= Math.max(1, bounds.maxCount)) {
+				oldestMs = since;
+				break;
+			}
+			upTo = Math.max(upTo, number);
+			left -= 1;
 		}
-		if (eventTable === memory) return false;
-		memory.close();
-		base = 0;
-		onNotice('events', null);
-		return true;
-	}
-
-	// ---- Writing ----
-
-	/** Stores at the end of this turn, or when what is under way has ended. */
-	function soon(): void {
-		asked += 1;
-		if (pendingBytes >= MAX_PENDING_BYTES) finish();
-		else cancelFlush ??= afterInput(begin);
-	}
-
-	function begin(): void {
-		cancelFlush?.();
-		cancelFlush = null;
-		if (isStoring) return;
-		const on = grouped < asked ? ready(true) : eventTable;
-		if (on && !settling.isBusy && (isCleanDue() || on.isSettleDue(grouped === asked))) settle(on);
-		if (isStoring || eventTable?.isCommitting) return;
-		if (grouped < asked) storeGroup();
-		else plan();
-	}
-
-	/** Stores everything on this thread. */
-	function finish(): void {
-		begin();
-		settling.finish();
-		storing.finish();
-		settling.finish();
-	}
-
-	/** Hands on what waits, once it is stored. */
-	function storeGroup(): void {
-		const [batch, upTo] = [pending, asked];
-		[pending, pendingBytes, grouped, isStoring] = [[], 0, upTo, true];
-		const tryToStore = (tries: number, on = ready(true)) =>
-			storing.start(store(on, batch), (error) => {
-				if (error !== null) {
-					// A damaged file is followed by a new one, that one by memory.
-					if (tries > 2) throw error;
-					fallBack(on, error);
-					return tryToStore(tries + 1);
-				}
-				[stored, isStoring] = [upTo, false];
-				while (waiting[0] && waiting[0].asked <= stored) waiting.shift()?.resolve();
-				const entries = batch.map(({ entry }) => entry as Entry);
-				if (batch.length > 0) for (const listener of listeners) listener(entries);
-				begin();
-			});
-		tryToStore(1);
-	}
-
-	/** One transaction: the events, the consumers' positions, and what may go now. */
-	function* store(on: EventTable | null, batch: readonly StoredEvent[]): Flushes {
-		if (!on) return;
-		const nowMs = wallMs();
-		const stepMs = Math.round(nowMs - monotonicMs() - clockOffsetMs);
-		if (Math.abs(stepMs) >= CLOCK_STEP_MS) {
-			// When the clock was set meanwhile, events are as old as before.
-			on.shiftAges(stepMs);
-			extent = { ...extent, oldestMs: null };
-			clockOffsetMs += stepMs;
+		gone = Math.min(upTo, log.last());
+		if (gone >= log.first()) {
+			log.erase(acknowledged, true);
+			log.erase(gone);
+			uncleanSinceMs ??= monotonicMs();
 		}
-		const { changed } = consumers;
-		const next = decideTransaction(extent, {
-			...{ kept: on.kept(extent.first - 1), batch, epoch, bounds, remembered: REMEMBERED_EVENTS, nowMs },
-			...{ positions: changed ? consumers.positions : null, acknowledged: consumers.acknowledgedByAll() },
-		});
-		consumers.changed = false;
-		try {
-			yield* on.store(next.changes);
-		} catch (error) {
-			consumers.changed ||= changed;
-			throw error;
-		}
-		if (next.extent.first > extent.first) uncleanSinceMs ??= monotonicMs();
-		({ extent } = next);
+		plan(oldestMs);
 	}
-
-	const isCleanDue = () => uncleanSinceMs !== null && monotonicMs() - uncleanSinceMs >= cleanAfterMs();
-
-	/** Brings everything into the database, and what was deleted off the disk if that is due. */
-	function settle(on: EventTable): void {
-		const cleans = isCleanDue();
-		if (cleans) uncleanSinceMs = null;
-		settling.start(on.settle(cleans), (error) => {
-			if (error !== null) fallBack(on, error);
-			begin();
-		});
-	}
-
-	// ---- What is due later ----
 
 	/** One timer for the next thing that is due; none while nothing is. It may be early: events make room for newer ones all the time. */
-	function plan(): void {
-		if (closed || !eventTable) return;
+	function plan(oldestMs: number | null): void {
+		if (closed) return;
 		const now = monotonicMs();
-		const due = [Number.POSITIVE_INFINITY];
-		// What is under way looks again at its end.
-		if (uncleanSinceMs !== null && !settling.isBusy) due.push(uncleanSinceMs + cleanAfterMs());
-		if (!eventTable.onDisk && durable) due.push(triedAtMs + recoverEveryMs);
-		// A disk that fails here will fail again where it is seen to.
-		attempt(() => {
-			const oldestMs = extent.oldestMs ?? (eventTable && oldestAfter(eventTable, extent.first - 1))?.keptMs;
-			if (oldestMs !== undefined && extent.count > 0) due.push(now + oldestMs + bounds.maxAgeMs - wallMs());
-		});
-		const dueMs = Math.min(...due);
-		if (dueMs >= wakeAtMs && dueMs !== Number.POSITIVE_INFINITY) return;
+		const cleanAtMs = uncleanSinceMs === null || !durable ? Number.POSITIVE_INFINITY : uncleanSinceMs + cleanAfterMs();
+		const dueMs = Math.min(cleanAtMs, oldestMs === null ? cleanAtMs : now + oldestMs + bounds.maxAgeMs - wallMs());
+		if (dueMs === wakeAtMs) return;
 		cancelWake();
 		wakeAtMs = dueMs;
 		if (dueMs !== Number.POSITIVE_INFINITY) cancelWake = schedule(Math.max(1, dueMs - now), wake);
@@ -271,130 +227,165 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 
 	function wake(): void {
 		wakeAtMs = Number.POSITIVE_INFINITY;
-		if (durable && eventTable && !eventTable.onDisk && monotonicMs() - triedAtMs >= recoverEveryMs) recover();
-		// Some may be too old by now.
-		asked += 1;
-		begin();
+		if (!opened || closed) return;
+		const log = opened;
+		if (uncleanSinceMs !== null && monotonicMs() - uncleanSinceMs >= cleanAfterMs()) {
+			uncleanSinceMs = null;
+			log.clean().then(
+				() => noticeDamage(log.damages()[0]),
+				() => {
+					// Tried again as long as contents are on the disk.
+					uncleanSinceMs ??= monotonicMs();
+					if (!closed) trim(log);
+				},
+			);
+		}
+		trim(log);
 	}
 
-	// ---- Reading ----
+	/** What a start knows of messages without a look at the newest events. A small log is not filled with it. */
+	function knownKeys(): NonNullable<stored.StoredState['keys']> {
+		loadKeys();
+		return { upTo: given, known: duplicates.newest().slice(-Math.ceil(bounds.maxBytes / 512)) };
+	}
 
-	function read<Result>(look: (on: EventTable) => Result, nothing: Result): Result {
-		const open = ready(false);
-		if (!open) return nothing;
-		try {
-			return look(open);
-		} catch (error) {
-			fallBack(open, error);
-			return eventTable ? look(eventTable) : nothing;
+	function loadKeys(): void {
+		if (areKeysLoaded || !opened) return;
+		areKeysLoaded = true;
+		const { upTo = 0, known = [] } = keysFound ?? {};
+		const tags = opened.tags(REMEMBERED_EVENTS).filter(({ number }) => number > upTo);
+		duplicates.load([...known, ...tags.map(({ tag }) => stored.decodeTag(tag).key).filter((key) => key !== null)]);
+	}
+
+	/** The first one of this run says so to the next start. */
+	function nextId(log: RecordLog): string {
+		if (epochs.at(-1)?.epoch !== epoch) {
+			epochs = withEpoch(epochs, epoch, log.next());
+			log.note(stored.encodeState({ epochs }));
 		}
+		return `${epoch}-${log.next()}`;
+	}
+
+	const numberFor = (log: RecordLog, id: string) => numberOf(id, epochs, log.last(), epoch);
+
+	function newestAt(): string | null {
+		const log = ready();
+		if (newestHandedOn !== null) return newestHandedOn;
+		const [newest] = log.tags(1);
+		const { atMs } = newest ? stored.decodeTag(newest.tag) : { atMs: 0 };
+		const ms = Number.isNaN(atMs) || atMs === 0 ? log.timeOf(log.last()) : atMs;
+		return ms === null ? null : new Date(ms).toISOString();
 	}
 
 	return {
 		append(incoming, overlaps) {
 			if (closed) throw new AgentError('internal', 'The event store is closed.');
-			ready(true);
+			const log = ready();
 			const key = keyOf(incoming);
-			if (key !== null && !isLoaded) {
-				duplicates.load(read((on) => on.messages(), []));
-				isLoaded = true;
-			}
+			if (key !== null) loadKeys();
 			if (!duplicates.isNew(key, overlaps)) return null;
-			given = Math.max(given, extent.last) + 1;
-			const entry: Entry = { ...incoming, number: given, id: `${epoch}-${given}` };
-			const size = sizeOf(entry);
-			pending.push({ number: given, size, keptMs: 0, epoch, key, entry });
-			pendingBytes += size;
-			soon();
+			noticeClock(log);
+			const number = log.next();
+			const entry: Entry = { ...incoming, number, id: nextId(log) };
+			given = log.append(stored.encodeEvent(entry), wallMs(), stored.encodeTag(incoming.at, key));
+			pending.push(entry);
 			return entry;
 		},
-		after: (since, limit) =>
-			read<{ entries: readonly Entry[]; missed: boolean }>(
-				(on) => {
-					const number = since === null ? null : numberOf(since, extent.epochs, extent.last, epoch);
-					const oldest = oldestAfter(on, extent.first - 1)?.number ?? extent.last + 1;
-					const missed = since !== null && (number === null || number + 1 < oldest);
-					return { entries: on.page(Math.max(number ?? 0, extent.first - 1), limit), missed };
-				},
-				{ entries: [], missed: since !== null },
-			),
-		newest: () => read(() => idOf(extent.last, extent.epochs), null),
-		newestAt: () => read((on) => on.newestAt(), null),
+		after(since, limit, size) {
+			const log = ready();
+			const first = log.first();
+			const shelf = {
+				...{ epochs, running: epoch, last: log.last(), oldest: first <= log.last() ? first : null, done },
+				entries: (number: number) => entriesAfter(log, number),
+				newestAt: () => newestAt() ?? new Date(wallMs()).toISOString(),
+			};
+			return readAfter(shelf, since, limit, size);
+		},
+		newest: () => idOf(ready().last(), epochs),
+		newestAt,
 		subscribe(listener) {
 			listeners.add(listener);
 			return () => listeners.delete(listener);
 		},
-		settled: () => (asked === stored ? Promise.resolve() : new Promise((resolve) => waiting.push({ asked, resolve }))),
+		settled: () => opened?.settled() ?? Promise.resolve(),
 		join(consumer) {
-			ready(true);
+			const log = ready();
 			consumers.join(consumer);
-			if (consumers.changed) soon();
+			storeConsumers(log);
 		},
 		acknowledge(consumer, id) {
-			ready(true);
-			const number = numberOf(id, extent.epochs, extent.last, epoch);
+			const log = ready();
+			const number = numberFor(log, id);
 			// A consumer made by a mistake would keep contents without a reader.
 			if (number === null) return false;
 			consumers.join(consumer);
 			consumers.advance(consumer, number);
-			if (consumers.changed) soon();
+			storeConsumers(log);
+			trim(log);
 			return true;
 		},
-		positionOf: (consumer) => read(() => idOf(consumers.positions.get(consumer)?.number ?? 0, extent.epochs), null),
-		consumers: () =>
-			read(
-				() =>
-					Array.from(consumers.positions, ([name, { number, seenMs }]) => {
-						return { name, position: idOf(number, extent.epochs), seenMs };
-					}),
-				[],
-			),
+		positionOf(consumer) {
+			ready();
+			return idOf(consumers.positions.get(consumer)?.number ?? 0, epochs);
+		},
+		consumers() {
+			ready();
+			return Array.from(consumers.positions, ([name, { number, seenMs }]) => {
+				return { name, position: idOf(number, epochs), seenMs };
+			});
+		},
 		forget(consumer) {
-			if (!read(() => consumers.forget(consumer), false)) return false;
-			soon();
-			finish();
-			// The next start brings the tail's consumers back, and takes none away by it.
-			uncleanSinceMs = Number.NEGATIVE_INFINITY;
-			finish();
+			const log = ready();
+			if (!consumers.forget(consumer)) return false;
+			storeConsumers(log);
+			trim(log);
 			return true;
 		},
-		recover,
-		erase(matches) {
-			finish();
-			let erased = 0;
-			try {
-				dropQuarantined(directory, () => true);
-				const open = ready(false);
-				if (!open) return 0;
-				erased = open.erase(matches);
-				duplicates.clear();
-				adopt(open);
-			} catch (error) {
-				throw unerased(directory, error);
+		recover: () => ready().recover(),
+		async erase(matches) {
+			const log = ready();
+			await taking;
+			await log.settled();
+			loadKeys();
+			const known = new Map((matches(DELETED_BEFORE) ? [] : duplicates.newest()).map((key) => [key.join(), key]));
+			const going: number[] = [];
+			for (const each of log.after(0)) {
+				if ('lostFrom' in each) continue;
+				const { epoch: _, ...entry } = stored.decodeEvent(each.number, each.payload);
+				const key = keyOf(entry);
+				const isGoing = matches({ ...entry, keptMs: ages.keptSince(each.number, each.timeMs) });
+				if (isGoing) going.push(each.number);
+				if (key && isGoing) known.delete(key.join());
+				else if (key) known.set(key.join(), key);
 			}
-			uncleanSinceMs = null;
-			if (durable && !eventTable?.onDisk && existsSync(file) && !recover()) throw unerased(directory);
-			return erased;
+			log.erase(going);
+			duplicates.clear();
+			duplicates.load([...known.values()]);
+			log.note(stored.encodeState({ keys: knownKeys() }));
+			try {
+				dropSetAside(directory, () => true);
+				if (durable && (await log.recover())) await log.clean();
+				else if (durable) throw new Error('the disk cannot be written');
+			} catch (cause) {
+				const message = `Events cannot be erased in ${directory}: ${inWords(cause)}.`;
+				const remedy = 'Make the disk writable, then erase them again.';
+				throw new AgentError('state-unwritable', message, { cause, remedy });
+			}
+			return going.length;
 		},
 		get count() {
-			return read(() => extent.count, 0);
+			return ready().count();
 		},
 		get bytes() {
-			return read(() => extent.bytes, 0);
+			return ready().bytes();
 		},
-		close() {
+		async close() {
 			if (closed) return;
-			if (eventTable && !eventTable.onDisk) recover();
-			finish();
 			closed = true;
 			cancelWake();
-			attempt(() => eventTable?.close());
-			eventTable = null;
+			await taking;
+			if (uncleanSinceMs !== null) await opened?.clean().catch(() => {});
+			await opened?.close();
 		},
 	};
-}
-
-function oldestAfter(on: EventTable, number: number): KeptEvent | null {
-	for (const event of on.kept(number)) return event;
-	return null;
 }

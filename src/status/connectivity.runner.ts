@@ -19,28 +19,11 @@ export interface ConnectivityFacts {
 	readonly reconnects: number;
 	/** ISO 8601. */
 	readonly lastHeartbeatAt: string | null;
+	/** When the service last answered a ping. ISO 8601. */
+	readonly lastAnswerAt: string | null;
 }
 
-export interface Connectivity {
-	readonly facts: ConnectivityFacts;
-	/** To be told of every step of the supervision. */
-	follow(before: Supervision, after: Supervision): void;
-	/** The service has sent something on the channel of this link. */
-	heard(generation: number): void;
-	/** A channel that was open has ended; one that `isLeaving` was told to close, since another has taken its place. */
-	lineEnded(
-		generation: number,
-		registration: Registration,
-		line: Pick<LineEnd, 'inboundSilenceMs' | 'saidGoodbye' | 'sleptMs'>,
-		isLeaving: boolean,
-	): void;
-	/** A heartbeat has left. @param at ISO 8601. */
-	beat(at: string): void;
-	/** As if it had never been online: what comes next is another pairing. */
-	forget(): void;
-	/** The run ends in good order, and had left no channel just before. */
-	stopped(): void;
-}
+export type Connectivity = ReturnType<typeof trackConnectivity>;
 
 export interface ConnectivityOptions {
 	readonly clock: Clock;
@@ -52,20 +35,21 @@ export interface ConnectivityOptions {
 	readonly silenceLimitMs: (link: Link) => number;
 }
 
-const NEVER: ConnectivityFacts = { offlineSinceMs: null, hasBeenOnline: false, reconnects: 0, lastHeartbeatAt: null };
+const NEVER: ConnectivityFacts = {
+	offlineSinceMs: null,
+	hasBeenOnline: false,
+	reconnects: 0,
+	lastHeartbeatAt: null,
+	lastAnswerAt: null,
+};
 
 /** A shorter sleep of the machine counts for nothing. It is looked up only when the wall clock has jumped: that costs more than all else here. */
 const LEAST_SLEEP_MS = 1000;
 /** How long, after its silence was due, a line that has died may still go unnoticed: its goodbye, and a short sleep. */
 const UNNOTICED_MS = 2000 + MAX_SLEEP_MS;
 
-export function trackConnectivity({
-	clock,
-	log,
-	events,
-	stateWriter,
-	silenceLimitMs,
-}: ConnectivityOptions): Connectivity {
+export function trackConnectivity({ clock, log, events, stateWriter, silenceLimitMs }: ConnectivityOptions) {
+	let facts = NEVER;
 	/** Monotonic; the last moment up to which nothing can have been missed. `null`: not known. */
 	let wholeUntilMs: number | null = null;
 	/** The sleep of the machine up to then: monotonic time stands still meanwhile, and the gap would begin too late. */
@@ -90,8 +74,8 @@ export function trackConnectivity({
 	let currentGeneration = 0;
 	/** How long ago the channel that has just ended was last heard. */
 	let heardAgoMs = 0;
-	/** What stands in the log of this time without a link. */
-	let told: 'nothing' | 'cause' | 'needsPerson' = 'nothing';
+	/** Causes that are in the log of this time without a link, each once, and once more when a person is needed. */
+	const told = new Set<string>();
 	/** Generation of the move whose failure stands in the log. */
 	let loggedMove = { generation: 0, code: '' };
 
@@ -125,14 +109,14 @@ export function trackConnectivity({
 	}
 
 	function cameOnline(link: Link): void {
-		const { hasBeenOnline, offlineSinceMs, reconnects } = connectivity.facts;
+		const { hasBeenOnline, offlineSinceMs, reconnects } = facts;
 		const nowMs = clock.monotonicMs();
 		keepGapUntilNow(link);
 		const awayMs = nowMs - (offlineSinceMs ?? nowMs);
 		log.info(hasBeenOnline ? `online again after ${plainDuration(awayMs)}` : 'online', fieldsOf(link));
-		told = 'nothing';
-		connectivity.facts = {
-			...connectivity.facts,
+		told.clear();
+		facts = {
+			...facts,
 			hasBeenOnline: true,
 			offlineSinceMs: null,
 			reconnects: hasBeenOnline ? reconnects + 1 : reconnects,
@@ -150,12 +134,14 @@ export function trackConnectivity({
 	function tell(link: Link): void {
 		const cause = failureOf(link.state);
 		const needsPerson = link.state.name === 'blocked';
-		// Before the first time only trouble is worth a line; then one more when a person is needed.
-		if (!cause && !connectivity.facts.hasBeenOnline) return;
-		if (told === 'needsPerson' || (told === 'cause' && !needsPerson)) return;
-		const still = told === 'cause' ? 'still ' : '';
-		told = needsPerson ? 'needsPerson' : 'cause';
-		const what = connectivity.facts.hasBeenOnline ? 'offline' : 'not online yet';
+		// Before the first time only trouble is worth a line.
+		if (!cause && (told.size > 0 || !facts.hasBeenOnline)) return;
+		const [as, asNeeded] = [`${cause?.code}`, `${cause?.code}, needs a person`];
+		if (told.has(needsPerson ? asNeeded : as)) return;
+		const still = told.size > 0 ? 'still ' : '';
+		told.add(as);
+		if (needsPerson) told.add(asNeeded);
+		const what = facts.hasBeenOnline ? 'offline' : 'not online yet';
 		const who = needsPerson ? ', and a person is needed' : '';
 		const said =
 			needsPerson && cause ? `${joinSentences(cause.message, cause.remedy)}` : (cause?.message ?? 'connecting again');
@@ -176,9 +162,12 @@ export function trackConnectivity({
 		});
 	}
 
-	const connectivity: { -readonly [Name in keyof Connectivity]: Connectivity[Name] } = {
-		facts: NEVER,
-		follow(before, after) {
+	return {
+		get facts() {
+			return facts;
+		},
+		/** To be told of every step of the supervision. */
+		follow(before: Supervision, after: Supervision) {
 			const was = onlineLink(before);
 			const is = onlineLink(after);
 			if (is && !was) cameOnline(is);
@@ -194,17 +183,24 @@ export function trackConnectivity({
 			if (was) {
 				const nowMs = clock.monotonicMs();
 				lose(was, nowMs);
-				connectivity.facts = { ...connectivity.facts, offlineSinceMs: nowMs };
+				facts = { ...facts, offlineSinceMs: nowMs };
 			}
 			if (after.current) tell(after.current);
 		},
-		heard(generation) {
+		/** The service has sent something on the channel of this link. */
+		heard(generation: number): void {
 			if (generation !== online?.generation) return;
 			// A frame that waited while the machine slept shows nothing of the time before.
 			if (hasJustSlept()) keepGapOfSleep(online);
 			else isWhole(clock.monotonicMs());
 		},
-		lineEnded(generation, registration, line, isLeaving) {
+		/** A channel that was open has ended; one that `isLeaving` was told to close, since another has taken its place. */
+		lineEnded(
+			generation: number,
+			registration: Registration,
+			line: Pick<LineEnd, 'inboundSilenceMs' | 'saidGoodbye' | 'sleptMs'>,
+			isLeaving: boolean,
+		): void {
 			if (!isLeaving && generation === currentGeneration) heardAgoMs = line.inboundSilenceMs;
 			// It was dead since it was last heard: what the service has sent on it since then is lost. Also if it was new.
 			else if (!line.saidGoodbye) {
@@ -214,21 +210,27 @@ export function trackConnectivity({
 				keepGap(events, from, { workflowId, at: isoNow(clock) });
 			}
 		},
-		beat(at) {
-			connectivity.facts = { ...connectivity.facts, lastHeartbeatAt: at };
+		/** A heartbeat has left. @param at ISO 8601. */
+		beat(at: string): void {
+			facts = { ...facts, lastHeartbeatAt: at };
 		},
-		forget() {
-			connectivity.facts = { ...NEVER, reconnects: connectivity.facts.reconnects };
+		/** A ping was answered. @param at ISO 8601. */
+		answered(at: string): void {
+			facts = { ...facts, lastAnswerAt: at };
+		},
+		/** As if it had never been online: what comes next is another pairing. */
+		forget(): void {
+			facts = { ...NEVER, reconnects: facts.reconnects };
 			wholeUntilMs = null;
 			wholeUntilBefore = null;
-			told = 'nothing';
+			told.clear();
 		},
-		stopped() {
+		/** The run ends in good order, and had left no channel just before. */
+		stopped(): void {
 			const stoppedAfter = events.appendedId ?? events.newest();
 			if (stoppedAfter !== stateWriter.state.stoppedAfter) stateWriter.keep((state) => ({ ...state, stoppedAfter }));
 		},
 	};
-	return connectivity;
 }
 
 /** @param limitMs how long a dead channel may go unnoticed; 0 for any time. */

@@ -73,6 +73,11 @@ export function agentMetrics(status: Status, counts: AgentCounts, gauges: AgentG
 			workflow.live === workflow.wanted && workflow.live !== null ? 1 : 0,
 		),
 		gauge('warnings', 'Warnings in the status.', warnings.length),
+		gauge(
+			'credential_refused',
+			'1 when the service refuses the credential of the settings while another one works.',
+			warnings.some(({ code }) => code === 'credential-refused') ? 1 : 0,
+		),
 		gauge('last_heartbeat_time_seconds', 'When the last heartbeat was sent.', heartbeatAt),
 		gauge('clock_skew_seconds', "How far the device's clock is ahead of the service's.", gauges.clockSkewSeconds),
 		gauge('events_kept', 'Events kept for applications.', gauges.eventsKept),
@@ -147,6 +152,11 @@ export function stateMetrics({ state, problem, workflow, plan, updates }: Status
 			'plan_due_time_seconds',
 			'When the device makes the next change by the plan that it knows.',
 			plan?.next ? Date.parse(plan.next.at) / 1000 : null,
+		),
+		named(
+			'update_ordered',
+			'1 for the version that the plan orders and this device does not have yet, by what keeps it from being installed.',
+			updates?.ordered ? { update: updates.ordered, reason: updates.reason ?? 'none' } : null,
 		),
 		metric(
 			'gauge',

@@ -12,6 +12,10 @@ import { hostOf, purposeOf, statusSentence } from './sentence.ts';
 /** Warnings that say why a device is not paired. */
 const UNPAIRED_REASONS: readonly string[] = ['answer-unreadable', 'credential-unreadable'];
 
+/** Also the loss of every copy of the state, but not of one. */
+const saysWhyUnpaired = ({ code, params }: Failure) =>
+	UNPAIRED_REASONS.includes(code) || (code === 'state-corrupt' && params?.['wholeCopies'] === 0);
+
 export interface Snapshot {
 	readonly supervision: Supervision;
 	readonly device: DeviceState;
@@ -31,6 +35,7 @@ export interface Snapshot {
 	readonly hasBeenOnline: boolean;
 	readonly reconnects: number;
 	readonly lastHeartbeatAt: string | null;
+	readonly lastAnswerAt?: string | null;
 	/** What is known of the way to the service. */
 	readonly line: Pick<Status['channel'], 'recentCuts'> & {
 		readonly idleTimeoutSeconds: number | null;
@@ -88,6 +93,7 @@ export function describeStatus(snapshot: Snapshot): Status {
 			state: link?.state.name ?? 'none',
 			since: link ? wallAt(link.state.sinceMs) : null,
 			lastHeartbeatAt: snapshot.lastHeartbeatAt,
+			...(snapshot.lastAnswerAt !== undefined && { lastAnswerAt: snapshot.lastAnswerAt }),
 			reconnects: snapshot.reconnects,
 			nextAttemptAt: link && 'untilMs' in link.state ? wallAt(link.state.untilMs) : null,
 			idleTimeout: idleTimeoutSeconds === null ? null : { seconds: idleTimeoutSeconds, pingSeconds },
@@ -152,7 +158,7 @@ function summaryOf(snapshot: Snapshot, state: Status['state'], problem: Failure 
 	const told = problem && { problem: problem.code };
 	switch (state) {
 		case 'unpaired': {
-			const missing = problem ?? warnings.find(({ code }) => UNPAIRED_REASONS.includes(code));
+			const missing = problem ?? warnings.find(saysWhyUnpaired);
 			if (missing) return { code: 'unpaired', params: { problem: missing.code } };
 			return device.attempt
 				? { code: 'unpaired-uncertain', params: { host: device.attempt.host } }

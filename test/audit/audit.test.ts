@@ -1,14 +1,14 @@
-import { chmod, readFile, stat, writeFile } from 'node:fs/promises';
+import fs from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { openAudit } from '../../src/audit/audit.runner.ts';
+import { MAX_AUDIT_BYTES, openAudit, readAuditLog } from '../../src/audit/audit.runner.ts';
 import { AUDIT_IDENTIFIER, sendToJournal } from '../../src/audit/journal.edge.ts';
-import { appendAudit, MAX_AUDIT_BYTES, readAudit } from '../../src/audit/log-file.edge.ts';
 import { NO_PACES, PACE, paced } from '../../src/audit/pace.ts';
 import { createSecretRegistry } from '../../src/base/redact.ts';
 import { type AuditEntry, type AuditReport, LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
+import { finish } from '../cli/command.ts';
 import { createSigner, givenPlanServer } from '../fixtures/plans.ts';
 import { givenAgent, givenHome, givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
@@ -44,38 +44,59 @@ describe('the pace', () => {
 	});
 });
 
-describe('the file', () => {
-	const line = (number: number, more = {}) =>
-		JSON.stringify({ at: '2026-11-22T00:00:00.000Z', action: `a${number}`, ...more });
+const names = (directory: string) => fs.readdirSync(directory).filter((name) => name.startsWith('audit'));
 
-	async function givenDirectory() {
+async function open(stateDir: string, parts: Partial<Parameters<typeof openAudit>[0]> = {}) {
+	const audit = await openAudit({
+		...{ stateDir, version: '1', clock: createSteppedClock(), secrets: createSecretRegistry() },
+		...{ journal: async () => {}, onSaved: () => {}, ...parts },
+	});
+	onTestFinished(() => audit.close());
+	return audit;
+}
+
+const RECONNECT = { action: 'reconnect', entrance: 'admin.sock', result: 'ok' };
+const SET = { action: 'setWorkflow', entrance: 'admin.sock', result: 'ok' };
+
+describe('the files', () => {
+	test('keep the newest entries, are bounded, and only their owner reads them', async () => {
 		const { directory } = await givenHome();
-		return directory;
-	}
-
-	test('keeps the newest entries, in bounded files that only their owner reads', async () => {
-		const directory = await givenDirectory();
-		const filler = 'x'.repeat(40_000);
-		for (let number = 0; number < 30; number += 1) await appendAudit(directory, line(number, { filler }));
-		const numbers = (await readAudit(directory)).map(({ action }) => Number(action.slice(1)));
-		expect(numbers.at(-1)).toBe(29);
-		expect(numbers).toEqual(numbers.map((_, index) => 30 - numbers.length + index));
-		expect(numbers.length).toBeGreaterThan(5);
-		for (const name of ['audit.log', 'audit.log.1']) {
-			const { size, mode } = await stat(join(directory, name));
-			expect(size).toBeLessThanOrEqual(MAX_AUDIT_BYTES);
-			expect(mode & 0o777).toBe(0o600);
-		}
+		const audit = await open(directory);
+		for (let number = 0; number < 2000; number += 1) audit.record({ ...SET, count: number, host: 'x'.repeat(300) });
+		await audit.close();
+		const { documents, first, last } = await readAuditLog(directory);
+		expect([last, documents.length, documents.at(-1)?.count]).toEqual([2000, 2001 - first, 1999]);
+		expect(documents.length).toBeGreaterThan(500);
+		const sizes = names(directory).map((name) => fs.statSync(join(directory, name)));
+		expect(sizes.reduce((sum, { size }) => sum + size, 0)).toBeLessThanOrEqual(MAX_AUDIT_BYTES);
+		for (const { mode } of sizes) expect(mode & 0o777).toBe(0o600);
 	});
 
-	test('goes on after half a line, and takes rights back that others were given', async () => {
-		const directory = await givenDirectory();
-		await appendAudit(directory, line(1));
-		await writeFile(join(directory, 'audit.log'), `${line(1)}\n${line(2).slice(0, 20)}`);
-		await chmod(join(directory, 'audit.log'), 0o644);
-		await appendAudit(directory, line(3));
-		expect((await readAudit(directory)).map(({ action }) => action)).toEqual(['a1', 'a3']);
-		expect((await stat(join(directory, 'audit.log'))).mode & 0o777).toBe(0o600);
+	test('an entry that is altered or taken away is told with its number, by a running agent and without one [F604]', async () => {
+		const { directory } = await givenHome();
+		const audit = await open(directory);
+		for (let number = 1; number <= 9; number += 1) audit.record({ ...SET, count: number });
+		await audit.close();
+		const verify = async () => {
+			const { stdout, status } = await finish('idv-agent', ['audit', '--verify'], { IDV_AGENT_STATE_DIR: directory });
+			return { status, lines: stdout.trim().split('\n') };
+		};
+		expect(await verify()).toEqual({ status: 0, lines: ['Entries 1 to 9: none is missing, none is altered.'] });
+		const file = join(directory, names(directory)[0] ?? '');
+		const bytes = fs.readFileSync(file);
+		bytes.write('8', bytes.indexOf('"count":4') + 8);
+		fs.writeFileSync(file, bytes);
+		const { status, lines } = await verify();
+		expect(status).toBe(74);
+		expect(lines[0]).toMatch(/^Entry 4 is missing or altered \(between .* and .*\)\.$/);
+		bytes.fill(0, bytes.indexOf('"count":6') - 100, bytes.indexOf('"count":7'));
+		fs.writeFileSync(file, bytes);
+		const { stdout } = await finish('idv-agent', ['audit', '--verify', '--json'], { IDV_AGENT_STATE_DIR: directory });
+		expect(JSON.parse(stdout)).toMatchObject({
+			isWhole: false,
+			lost: [{ from: 4, to: 4 }, { from: 6 }],
+			damages: [{ file }],
+		});
 	});
 });
 
@@ -105,25 +126,81 @@ test('a flood wears neither the disk nor the journal, and a secret is not writte
 	const secrets = createSecretRegistry();
 	secrets.add('tr-secret-secret-secret');
 	const journal: string[] = [];
-	const clock = createSteppedClock();
-	const audit = openAudit({
-		stateDir: directory,
-		version: '1',
-		clock,
-		secrets,
-		journal: async (line) => void journal.push(line),
-		onSaved: (problem) => expect(problem).toBeNull(),
-	});
+	const audit = await open(directory, { secrets, journal: async (line) => void journal.push(line) });
 	for (let asked = 0; asked < 5000; asked += 1)
 		audit.record({ action: 'pair', entrance: 'page', result: 'access-denied', host: 'tr-secret-secret-secret' });
 	audit.record({ action: 'unpair', entrance: 'admin.sock', result: 'ok' });
 	await audit.close();
-	const entries = await readAudit(directory);
+	const entries = (await readAuditLog(directory)).documents;
 	expect(entries).toHaveLength(PACE.burst + 2);
 	expect(entries.at(-2)).toMatchObject({ action: 'unpair', entrance: 'admin.sock' });
-	expect(entries.at(-1)).toMatchObject({ action: 'leftOut', entrance: 'page', count: 5000 - PACE.burst });
+	expect(entries.at(-1)).toMatchObject({ action: 'leftOut', of: 'pair', entrance: 'page', count: 5000 - PACE.burst });
 	expect(journal).toHaveLength(entries.length);
 	expect(JSON.stringify([entries, journal])).not.toContain('tr-secret');
+	expect(fs.statSync(join(directory, names(directory)[0] ?? '')).size).toBeLessThan(16_384);
+});
+
+test('what destroys or moves is written, and the first request of its kind as well, whatever came before it [F519]', async () => {
+	const { directory } = await givenHome();
+	const audit = await open(directory);
+	for (let asked = 0; asked < 1000; asked += 1) audit.record(RECONNECT);
+	audit.record({ ...RECONNECT, action: 'inspectPairing' });
+	for (const action of ['eraseEvents', 'unpair', 'setWorkflow', 'moved', 'eraseEvents'])
+		audit.record({ ...SET, action });
+	await audit.close();
+	const actions = (await readAuditLog(directory)).documents
+		.map(({ action }) => action)
+		.filter((action) => action !== 'reconnect');
+	expect(actions).toEqual([
+		'inspectPairing',
+		'eraseEvents',
+		'unpair',
+		'setWorkflow',
+		'moved',
+		'eraseEvents',
+		'leftOut',
+	]);
+});
+
+test('the count of what was left out survives a kill, and is written once [F605]', async () => {
+	const { directory } = await givenHome();
+	const audit = await open(directory);
+	for (let asked = 0; asked < PACE.burst + 12; asked += 1) audit.record({ ...RECONNECT, entrance: 'kept answer' });
+	await audit.read();
+	const killed = join(directory, 'killed');
+	fs.mkdirSync(killed);
+	for (const name of names(directory)) fs.copyFileSync(join(directory, name), join(killed, name));
+	for (let starts = 0; starts < 2; starts += 1) await (await open(killed)).close();
+	const entries = (await readAuditLog(killed)).documents;
+	expect(entries).toHaveLength(PACE.burst + 1);
+	expect(entries.at(-1)).toMatchObject({ action: 'leftOut', of: 'reconnect', entrance: 'kept answer', count: 12 });
+});
+
+test('a log that cannot be written is tried again: the warning ends with its cause, and no entry is missing [F520]', async () => {
+	const { directory } = await givenHome();
+	const stateDir = join(directory, 'state');
+	const clock = createSteppedClock();
+	const told: (string | null)[] = [];
+	let tell = () => {};
+	const audit = await open(stateDir, {
+		clock,
+		onSaved(problem) {
+			told.push(problem?.code ?? null);
+			tell();
+		},
+	});
+	const next = () => new Promise<void>((resolve) => (tell = resolve));
+	const first = next();
+	audit.record({ action: 'unpair', entrance: 'admin.sock', result: 'ok' });
+	await first;
+	fs.mkdirSync(stateDir);
+	const second = next();
+	clock.advance(30_000);
+	await second;
+	expect(told).toEqual(['state-unwritable', null]);
+	expect((await readAuditLog(stateDir)).documents.map(({ action }) => action)).toEqual(['unpair']);
+	await audit.close();
+	expect(clock.pending).toBe(0);
 });
 
 describe('a device', () => {
@@ -155,16 +232,16 @@ describe('a device', () => {
 		expect(entries[4]?.count).toBeGreaterThan(0);
 		const text = JSON.stringify(entries);
 		for (const planted of ['L01X00T47', 'visit-4711', 'Token']) expect(text).not.toContain(planted);
-		const { mode } = await stat(join(device.home.paths.stateDir, 'audit.log'));
-		expect(mode & 0o777).toBe(0o600);
 	});
 
 	test('writes nothing for readers, heartbeats, renewals and restarts', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
 		await read(device);
-		const file = join(device.home.paths.stateDir, 'audit.log');
-		const before = await readFile(file, 'utf8');
+		const { stateDir } = device.home.paths;
+		const contents = () => names(stateDir).map((name) => fs.readFileSync(join(stateDir, name), 'latin1'));
+		const before = contents();
+		expect(before).toHaveLength(1);
 		for (const path of [LOCAL_ROUTES.status, LOCAL_ROUTES.log, LOCAL_ROUTES.plan, LOCAL_ROUTES.audit])
 			await device.client.request('admin', 'GET', path);
 		service.notify({ type: 'n' });
@@ -173,7 +250,7 @@ describe('a device', () => {
 		const again = await givenAgent({ home: device.home });
 		await again.untilState('online');
 		await again.stop();
-		expect(await readFile(file, 'utf8')).toBe(before);
+		expect(contents()).toEqual(before);
 	});
 
 	test('records an update of the agent, and the plans and keys of its fleet', async () => {
@@ -202,8 +279,8 @@ describe('a device', () => {
 		]);
 		expect(entries[0]).toMatchObject({ epoch: 0, revision: 1, keys: [one.publicKey] });
 		await device.stop();
-		const file = join(device.home.paths.stateDir, 'audit.log');
-		await writeFile(file, (await readFile(file, 'utf8')).replaceAll('"version":"0.0.0-test"', '"version":"0.0.1"'));
+		const other = await open(device.home.paths.stateDir, { version: '0.0.1' });
+		await other.close();
 		const again = await givenAgent({ home: device.home });
 		expect((await read(again)).at(-1)).toMatchObject({ action: 'updated', from: '0.0.1', to: '0.0.0-test' });
 	});

@@ -47,9 +47,9 @@ describe('every code of the catalogue', () => {
 
 	test.each(CODES)('%s in a link says who acts next, and how it is spaced', (code) => {
 		expect(['retry', 'reregister', 'askHuman']).toContain(dispositionOf(code));
-		expect(['unreachable', 'overloaded', 'refused', 'slow']).toContain(retryClassOf(code));
+		expect(['unreachable', 'overloaded', 'refused', 'occupied', 'surprising', 'slow']).toContain(retryClassOf(code));
 		// Only a person can help: to try often would not.
-		if (dispositionOf(code) === 'askHuman') expect(retryClassOf(code)).toBe('slow');
+		if (dispositionOf(code) === 'askHuman') expect(['surprising', 'slow']).toContain(retryClassOf(code));
 		// The count of refusals that blocks is kept for what a new registration could cure, and for that only.
 		expect(retryClassOf(code) === 'refused').toBe(dispositionOf(code) === 'reregister');
 	});

@@ -2,8 +2,8 @@
 import { once } from 'node:events';
 import { type ClientRequest, type IncomingMessage, request } from 'node:http';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { createEventStreamParser, type ServerSentEvent } from '../../src/client/agent-socket.edge.ts';
 import { createConsumers } from '../../src/events/consumers.ts';
-import { createEventStreamParser, type ServerSentEvent } from '../../src/local-api/client.edge.ts';
 import { LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
 import type { EmbeddedService } from '../../src/service/embedded-service.ts';
 import { type Held, holdFlushes } from '../fixtures/held-flushes.ts';
@@ -64,7 +64,7 @@ test('events that shared one flush are no reason to call a consumer slow, howeve
 	const service = await givenService();
 	const device = await givenPairedAgent(service);
 	const stream = await openStream(device);
-	const { next } = holdFlushes((file) => file.startsWith('events.db-tail'));
+	const { held, next } = holdFlushes((file) => /^events-.*\.log$/.test(file));
 	const filler = 'x'.repeat(40_000);
 	let flush: Held | null = null;
 	let sent = 0;
@@ -77,7 +77,12 @@ test('events that shared one flush are no reason to call a consumer slow, howeve
 		flush = await next();
 	}
 	flush?.release();
-	await device.agent.events.settled();
+	let isSettled = false;
+	void device.agent.events.settled().then(() => (isSettled = true));
+	while (!isSettled) {
+		held.shift()?.release();
+		await new Promise(setImmediate);
+	}
 	const events = await readNumbers(stream, sent);
 	expect(events.filter(isNumbered).map(numberIn)).toEqual(upTo(sent));
 	expect(events.map(({ event }) => event)).not.toContain('closed');
@@ -136,7 +141,7 @@ test('one that was forgotten is not taken up again from a store that does not kn
 		() => 0,
 		() => 1,
 	);
-	const stored = new Map([['kiosk', { number: 1, seenMs: 0 }]]);
+	const stored = { kiosk: { number: 1, seenMs: 0 } };
 	consumers.load(stored, 1);
 	consumers.forget('kiosk');
 	consumers.load(stored, 1);

@@ -48,8 +48,10 @@ if (mode === 'limited') {
 	}
 	say('full');
 	process.stdin.once('data', () => {
-		say(`recovered ${store.recover()}`);
-		store.close();
-		process.exit();
+		void store
+			.recover()
+			.then((isBack) => say(`recovered ${isBack}`))
+			.then(() => store.close())
+			.then(() => process.exit());
 	});
 }

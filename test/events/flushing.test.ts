@@ -7,11 +7,12 @@ import { allBut } from '../../src/events/erasure.ts';
 import type { Entry } from '../../src/events/event.ts';
 import { createEventStore, type DurableEventStore, type EventStoreOptions } from '../../src/events/store.edge.ts';
 import { startService } from '../../src/service/embedded-service.ts';
+import { EIO } from '../base/lossy-files.ts';
 import { type Held, holdFlushes } from '../fixtures/held-flushes.ts';
 import { givenPairedAgent } from '../harness/harness.ts';
+import { readAll } from '../harness/read-all.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
 
-const EIO = Object.assign(new Error('EIO: i/o error, fsync'), { code: 'EIO' });
 let directory: string;
 beforeEach(() => {
 	directory = fs.mkdtempSync(path.join(os.tmpdir(), 'event-flushing-'));
@@ -36,14 +37,15 @@ function open(options: Partial<EventStoreOptions> = {}) {
 }
 
 const contents = (entries: readonly Entry[]) => entries.map(({ content }) => content);
-const kept = (store: DurableEventStore) => contents(store.after(null, 1000).entries);
+const kept = (store: DurableEventStore) => contents(readAll(store).entries);
 const append = (store: DurableEventStore, content: string) =>
 	store.append({
 		...{ at: '2026-11-21T05:00:00.000Z', type: 'notification', kind: 'k', workflowId: null, format: 'text', content },
 		serviceId: null,
 	})?.id ?? '';
+const isLog = (file: string) => file.endsWith('.log');
 
-/** A store with a tail and a database, whose flushes are held from now on. */
+/** A store with a file, whose flushes are held from now on. */
 async function givenHeld(options: Partial<EventStoreOptions> = {}) {
 	const store = open(options);
 	store.join('kiosk');
@@ -53,13 +55,13 @@ async function givenHeld(options: Partial<EventStoreOptions> = {}) {
 	return { store, ...holdFlushes() };
 }
 
-/** Lets every flush end that is held from now on, until all events are stored. */
-async function releaseUntilSettled(store: DurableEventStore, held: Held[]): Promise<void> {
-	let isSettled = false;
-	void store.settled().then(() => {
-		isSettled = true;
+/** Lets every flush end that is held from now on, until a promise is kept. */
+async function releaseUntil(done: Promise<unknown>, held: Held[]): Promise<void> {
+	let isDone = false;
+	void done.finally(() => {
+		isDone = true;
 	});
-	while (!isSettled) {
+	while (!isDone) {
 		held.shift()?.release();
 		await new Promise(setImmediate);
 	}
@@ -71,7 +73,6 @@ describe('while a flush is under way', () => {
 		const newest = store.newest();
 		append(store, 'a');
 		const first = await next();
-		expect(first.file).toBe('events.db-tail');
 		append(store, 'b');
 		await new Promise(setImmediate);
 		append(store, 'c');
@@ -104,202 +105,143 @@ describe('while a flush is under way', () => {
 		first.release();
 		await settled;
 		expect(order).toEqual(['a is handed on', 'acknowledged']);
-		expect(fs.readFileSync(path.join(directory, 'events.db-tail'), 'utf8')).toContain('["setConsumers",[["kiosk"');
 		expect(kept(store)).toEqual(['a']);
 	});
 
 	test('an id that is not flushed cannot be acknowledged', async () => {
-		const { store, next } = await givenHeld();
+		const { store, held, next } = await givenHeld();
 		const id = append(store, 'a');
 		const first = await next();
 		expect(store.acknowledge('kiosk', id)).toBe(false);
 		first.release();
+		await releaseUntil(store.settled(), held);
 	});
 
 	test('a stop completes it, and what waits for the next one', async () => {
-		const { store, next } = await givenHeld();
+		const { store, held, next } = await givenHeld();
 		append(store, 'a');
 		const first = await next();
 		append(store, 'b');
-		store.close();
+		const closed = store.close();
 		first.release();
+		await releaseUntil(closed, held);
 		expect(store.handedOn).toEqual([['a'], ['b']]);
 		expect(kept(open())).toEqual(['before', 'a', 'b']);
 	});
 
 	test('an erasure takes along what is under way', async () => {
-		const { store, next } = await givenHeld();
+		const { store, held, next } = await givenHeld();
 		append(store, 'a');
 		const first = await next();
 		append(store, 'b');
-		expect(store.erase(allBut(new Set()))).toBe(3);
+		const erased = store.erase(allBut(new Set()));
 		first.release();
-		await store.settled();
+		await releaseUntil(erased, held);
+		expect(await erased).toBe(3);
 		expect([kept(store), store.handedOn]).toEqual([[], [['a'], ['b']]]);
 		for (const name of fs.readdirSync(directory))
 			expect(fs.readFileSync(path.join(directory, name)).includes('before'), name).toBe(false);
 	});
 
-	test('a disk that is full or broken at its end: everything continues in memory, in order, once', async () => {
-		const { store, next } = await givenHeld();
+	test('a flush that fails once costs nothing: the group goes to another file, in order, and no one is warned', async () => {
+		const { store, held, next } = await givenHeld();
 		append(store, 'a');
 		const first = await next();
 		append(store, 'b');
 		first.release(EIO);
-		await store.settled();
-		expect([store.handedOn, kept(store)]).toEqual([
-			[['a'], ['b']],
-			['before', 'a', 'b'],
-		]);
+		await releaseUntil(store.settled(), held);
+		expect([store.handedOn, kept(store), store.notices]).toEqual([[['a'], ['b']], ['before', 'a', 'b'], []]);
+		expect(fs.readdirSync(directory)).toHaveLength(2);
+		await releaseUntil(store.close(), held);
+		expect(kept(open())).toEqual(['before', 'a', 'b']);
+	});
+
+	test('a disk that is full or broken: everything continues in memory, in order, once', async () => {
+		const { store, held, next } = await givenHeld();
+		append(store, 'a');
+		const first = await next();
+		append(store, 'b');
+		first.release(EIO);
+		(await next()).release(EIO);
+		await releaseUntil(store.settled(), held);
+		expect([store.handedOn, kept(store)]).toEqual([[['a', 'b']], ['before', 'a', 'b']]);
 		expect(store.notices).toEqual(['events state-unwritable']);
-		expect(store.recover()).toBe(true);
-		store.close();
+		const recovered = store.recover();
+		await releaseUntil(recovered, held);
+		expect(await recovered).toBe(true);
+		await releaseUntil(store.close(), held);
 		expect(kept(open())).toEqual(['before', 'a', 'b']);
 	});
 });
 
 describe('clean-up', () => {
-	test('flushes the log before the tail and the database, the database before the log is cut, the cut before anything else', async () => {
+	test('flushes what is declared erased, and then what was written over it', async () => {
 		const clock = createSteppedClock();
 		const { store, held, next } = await givenHeld({ ...clock });
 		store.acknowledge('kiosk', store.newest() ?? '');
-		append(store, 'stays');
-		(await next()).release();
 		await store.settled();
-		const sizeOf = (name: string) => fs.statSync(path.join(directory, name)).size;
-		const [tailBytes, databaseBytes] = [sizeOf('events.db-tail'), sizeOf('events.db')];
-		const seen: unknown[] = [];
+		const [name = ''] = fs.readdirSync(directory);
+		const holds = () => fs.readFileSync(path.join(directory, name)).includes('before');
 		clock.advance(30_000);
-		for (let flushes = 0; flushes < 5; flushes += 1) {
+		const seen: unknown[] = [];
+		for (let flushes = 0; flushes < 2; flushes += 1) {
 			const flush = await next();
-			await new Promise(setImmediate);
-			const isTailWhole = sizeOf('events.db-tail') === tailBytes;
-			const isDatabaseAsBefore = sizeOf('events.db') === databaseBytes;
-			const isLogEmpty = sizeOf('events.db-wal') === 0;
-			seen.push([flush.file, { isTailWhole, isDatabaseAsBefore, isLogEmpty }]);
-			expect([held, kept(store)]).toEqual([[], ['stays']]);
+			seen.push([isLog(flush.file), holds()]);
 			flush.release();
 		}
-		const whole = { isTailWhole: true, isDatabaseAsBefore: true, isLogEmpty: false };
 		expect(seen).toEqual([
-			// What this process has found, and its name.
-			['events.db-wal', whole],
-			[path.basename(directory), whole],
-			['events.db-wal', whole],
-			['events.db', { isTailWhole: false, isDatabaseAsBefore: false, isLogEmpty: false }],
-			['events.db-wal', { isTailWhole: false, isDatabaseAsBefore: false, isLogEmpty: true }],
+			[true, true],
+			[true, false],
 		]);
+		append(store, 'later');
+		await releaseUntil(store.settled(), held);
+		expect(kept(store)).toEqual(['later']);
 	});
 
-	test('holds no event up: what arrives meanwhile waits for its own flush, and survives what comes after', async () => {
+	test('an event that arrives meanwhile follows it, and survives what comes after', async () => {
 		const clock = createSteppedClock();
 		const { store, held, next } = await givenHeld({ ...clock });
-		const fileOf = (name: string) => fs.readFileSync(path.join(directory, name), 'utf8');
-		for (const [index, file] of ['events.db-tail2', 'events.db-tail', 'events.db-tail2'].entries()) {
+		for (const round of ['one', 'two', 'three']) {
 			store.acknowledge('kiosk', store.newest() ?? '');
 			await store.settled();
 			clock.advance(30_000);
-			const isFirst = index === 0;
-			// What this process has found is flushed before its first commit.
-			if (isFirst) for (const _ of ['log', 'its name']) (await next()).release();
-			const log = await next();
-			expect(log.file).toBe('events.db-wal');
-
-			append(store, `meanwhile ${index}`);
-			// The name of the other file, once.
-			if (isFirst) (await next()).release();
-			const tail = await next();
-			expect(tail.file).toBe(file);
-			const settled = store.settled();
-			tail.release();
-			await settled;
-			expect([kept(store), store.handedOn.at(-1)]).toEqual([[`meanwhile ${index}`], [`meanwhile ${index}`]]);
-			expect(held).toEqual([]);
-
-			log.release();
-			const isHeldUp = isFirst ? ['events.db', 'events.db-wal'] : [];
-			for (const name of isHeldUp) {
-				const flush = await next();
-				expect(flush.file).toBe(name);
-				flush.release();
-			}
-			const others = ['events.db-tail', 'events.db-tail2'].filter((name) => name !== file);
-			for (const name of others) while (fileOf(name) !== '') await new Promise(setImmediate);
-			expect(fileOf(file)).toContain(`meanwhile ${index}`);
+			const flush = await next();
+			append(store, round);
+			flush.release();
+			await releaseUntil(store.settled(), held);
+			expect([kept(store), store.handedOn.at(-1)]).toEqual([[round], [round]]);
 			const copy = fs.mkdtempSync(path.join(os.tmpdir(), 'event-flushing-'));
 			onTestFinished(() => fs.rmSync(copy, { recursive: true, force: true }));
 			fs.cpSync(directory, copy, { recursive: true });
-			expect(kept(open({ directory: copy }))).toEqual([`meanwhile ${index}`]);
+			expect(kept(open({ directory: copy }))).toEqual([round]);
 		}
 	});
 
-	test('that does not end is waited for, not asked about: no timer meanwhile, and the next clean-up follows it', async () => {
-		const clock = createSteppedClock();
-		let timers = 0;
-		const schedule: typeof clock.schedule = (...timer) => {
-			timers += 1;
-			return clock.schedule(...timer);
-		};
-		const { store, held, next } = await givenHeld({ ...clock, schedule });
-		store.acknowledge('kiosk', store.newest() ?? '');
-		await store.settled();
-		clock.advance(30_000);
-		for (const _ of ['log', 'its name']) (await next()).release();
-		const log = await next();
-		append(store, 'meanwhile');
-		await releaseUntilSettled(store, held);
-		store.acknowledge('kiosk', store.newest() ?? '');
-		await store.settled();
-		timers = 0;
-		clock.advance(60_000);
-		expect([timers < 10, held]).toEqual([true, []]);
-		log.release();
-		for (const file of ['events.db', 'events.db-wal', 'events.db-wal']) {
-			const flush = await next();
-			expect(flush.file).toBe(file);
-			flush.release();
-		}
-	});
-
-	test('before the first commit of a process events wait, so that none is in what that empties', async () => {
+	test('one that fails is tried again, and leaves what arrived meanwhile', async () => {
 		const clock = createSteppedClock();
 		const { store, held, next } = await givenHeld({ ...clock });
 		store.acknowledge('kiosk', store.newest() ?? '');
-		await store.settled();
-		clock.advance(30_000);
-		const found = await next();
-		append(store, 'early');
-		await new Promise(setImmediate);
-		await new Promise(setImmediate);
-		expect(held).toEqual([]);
-		found.release();
-		await releaseUntilSettled(store, held);
-		expect([kept(store), store.handedOn]).toEqual([['early'], [['early']]]);
-	});
-
-	test('one that fails leaves what arrived meanwhile, and what it was about, in memory', async () => {
-		const clock = createSteppedClock();
-		const { store, next } = await givenHeld({ ...clock });
-		store.acknowledge('kiosk', store.newest() ?? '');
 		append(store, 'stays');
-		(await next()).release();
-		await store.settled();
+		await releaseUntil(store.settled(), held);
 		clock.advance(30_000);
-		for (const _ of ['log', 'its name']) (await next()).release();
-		const log = await next();
+		const flush = await next();
 		append(store, 'meanwhile');
-		await next();
-		append(store, 'and later');
-		log.release(EIO);
-		await store.settled();
+		flush.release(EIO);
+		await releaseUntil(store.settled(), held);
 		expect([kept(store), store.handedOn]).toEqual([
-			['stays', 'meanwhile', 'and later'],
-			[['stays'], ['meanwhile'], ['and later']],
+			['stays', 'meanwhile'],
+			[['stays'], ['meanwhile']],
 		]);
-		expect(store.notices).toEqual(['events state-unwritable']);
-		expect(store.recover()).toBe(true);
-		store.close();
-		expect(kept(open())).toEqual(['stays', 'meanwhile', 'and later']);
+		const holds = () =>
+			fs.readdirSync(directory).some((name) => fs.readFileSync(path.join(directory, name)).includes('before'));
+		expect(holds()).toBe(true);
+		clock.advance(60_000);
+		while (holds()) {
+			held.shift()?.release();
+			await new Promise(setImmediate);
+		}
+		await releaseUntil(store.close(), held);
+		expect(kept(open())).toEqual(['stays', 'meanwhile']);
 	});
 });
 
@@ -307,7 +249,7 @@ test('heartbeats, pings and the local interface keep their time while a flush do
 	const service = await startService({ workflows: ['check-in'] });
 	onTestFinished(() => service.close());
 	const device = await givenPairedAgent(service, { settings: { heartbeatCadence: 10 } });
-	const { next } = holdFlushes((file) => file === 'events.db-tail');
+	const { next } = holdFlushes(isLog);
 	const handedOn: string[] = [];
 	device.agent.events.subscribe((entries) => handedOn.push(...entries.map(({ kind }) => kind)));
 	service.notify({ type: 'slow', id: '1' });

@@ -234,6 +234,23 @@ describe('the log', () => {
 		expect(connectivity.facts).toMatchObject({ reconnects: 1, offlineSinceMs: null, hasBeenOnline: true });
 	});
 
+	test('has one more line for each other cause, however often they alternate [F609]', () => {
+		const { lines, becomes } = given();
+		const other = failure('dns-failed', 'The name cannot be resolved.');
+		const NO_NAME = { name: 'waiting', failure: other } as unknown as Link['state'];
+		becomes(ONLINE);
+		for (let tries = 0; tries < 3; tries += 1) for (const state of [WAITING, NO_NAME]) becomes(state);
+		becomes(ONLINE);
+		becomes(WAITING);
+		expect(lines).toEqual([
+			'online',
+			'offline: The connection was cut.',
+			'still offline: The name cannot be resolved.',
+			'online again after 0 s',
+			'offline: The connection was cut.',
+		]);
+	});
+
 	test('says of a device that was never online that it is not online yet', () => {
 		const { lines, becomes } = given();
 		becomes({ name: 'connecting' } as unknown as Link['state']);

@@ -17,6 +17,7 @@ import {
 	supervise,
 } from '../../src/connection/supervisor.ts';
 import type { Incoming } from '../../src/events/event.ts';
+import { resolveSettings } from '../../src/settings/resolve.ts';
 import { EMPTY_STATE } from '../../src/state/device-state.ts';
 import { trackConnectivity } from '../../src/status/connectivity.runner.ts';
 import { createSteppedClock, type SteppedClock } from '../harness/stepped-clock.ts';
@@ -166,10 +167,17 @@ async function run(
 				registerDevice: async () => ({ ok: true, token: `t${clock.monotonicMs()}`, life: null, clockSkewMs: null }),
 			},
 			resolved: {
-				settings: { service: { heartbeatMode: 'off', silenceLimitSeconds: SILENCE_LIMIT_SECONDS, channelPath: '/ws' } },
+				settings: {
+					service: {
+						...resolveSettings([]).settings.service,
+						heartbeatMode: 'off',
+						silenceLimitSeconds: SILENCE_LIMIT_SECONDS,
+					},
+				},
 			},
 			credentials: { reusable: null },
 			network: { channelAgent: () => undefined, viaProxy: () => false },
+			headersFor: () => ({}),
 		} as unknown as Runtime;
 		const runner = createLinkRunner({
 			clock,
@@ -197,11 +205,14 @@ async function run(
 				frame({ generation }, frame) {
 					connectivity.heard(generation);
 					const id = Number(frame.type === 'text' ? frame.text : Number.NaN);
-					if (delivered.has(id)) return;
+					if (delivered.has(id)) return true;
 					delivered.add(id);
 					kept.push({ at: new Date(clock.wallMs()).toISOString(), gap: null });
+					return true;
 				},
+				stored: async () => {},
 				heartbeat() {},
+				answered() {},
 				lateConnection() {},
 				lineEnded: (...end) => connectivity.lineEnded(...end),
 				serviceTime() {},

@@ -1,0 +1,74 @@
+/** A body from outside, read and unpacked within bounds. Names what is wrong and leaves the words to who asked for it. */
+import type { IncomingMessage } from 'node:http';
+
+export interface BoundedBody {
+	/** At most as many as were asked for. */
+	readonly bytes: Buffer;
+	/** Why it is not whole: more came than was asked for, or what the stream said. */
+	readonly cut: 'too-large' | Error | null;
+}
+
+/** Reads to the end or to the limit, where the stream is destroyed. Never rejects. */
+export async function readBounded(body: AsyncIterable<Uint8Array>, maxBytes: number): Promise<BoundedBody> {
+	const chunks: Uint8Array[] = [];
+	let size = 0;
+	let cut: BoundedBody['cut'] = null;
+	try {
+		for await (const chunk of body) {
+			chunks.push(chunk.subarray(0, maxBytes - size));
+			size += chunk.length;
+			if (size <= maxBytes) continue;
+			cut = 'too-large';
+			break;
+		}
+	} catch (error) {
+		cut = error as Error;
+	}
+	return { bytes: Buffer.concat(chunks), cut };
+}
+
+/**
+ * The body of a request, for a server: what is too much is read on and thrown away, so that its sender gets to read why. Never
+ * rejects. `gone`: the sender has left.
+ */
+export function readRequest(request: IncomingMessage, maxBytes: number): Promise<Buffer | 'too-large' | 'gone'> {
+	return new Promise((resolve) => {
+		if (request.destroyed) resolve('gone');
+		const chunks: Buffer[] = [];
+		let size = 0;
+		request.on('data', (chunk: Buffer) => {
+			size += chunk.length;
+			if (size <= maxBytes) chunks.push(chunk);
+			else resolve('too-large');
+		});
+		request.once('end', () => resolve(Buffer.concat(chunks)));
+		request.once('close', () => resolve('gone'));
+		request.once('error', () => resolve('gone'));
+	});
+}
+
+/** The body without its `Content-Encoding`, at most `maxBytes` of it; or why there is none. */
+export function unpack(
+	bytes: Uint8Array,
+	encoding: string | undefined,
+	maxBytes: number,
+): Uint8Array | 'too-large' | 'unknown-coding' | 'damaged' {
+	const coding = encoding?.trim().toLowerCase() ?? '';
+	if (coding === '' || coding === 'identity' || bytes.length === 0) return bytes;
+	// Loaded here: most answers are not packed.
+	const zlib = process.getBuiltinModule('node:zlib');
+	const unpackers: Record<string, (packed: Uint8Array, options: { maxOutputLength: number }) => Uint8Array> = {
+		gzip: zlib.gunzipSync,
+		'x-gzip': zlib.gunzipSync,
+		deflate: zlib.inflateSync,
+		br: zlib.brotliDecompressSync,
+		zstd: zlib.zstdDecompressSync,
+	};
+	const known = Object.hasOwn(unpackers, coding) ? unpackers[coding] : undefined;
+	if (!known) return 'unknown-coding';
+	try {
+		return known(bytes, { maxOutputLength: Math.max(1, maxBytes) });
+	} catch (error) {
+		return (error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE' ? 'too-large' : 'damaged';
+	}
+}

@@ -1,0 +1,186 @@
+/** The segments that a log has on the disk: found, made, flushed, unlinked, and which of them has which numbers. Decides nothing about when. */
+import { randomBytes } from 'node:crypto';
+import path from 'node:path';
+import { errnoOf } from './files.edge.ts';
+import { type FileCalls, openSegment, type Segment } from './log-segment.edge.ts';
+import { parseSegmentName, segmentName } from './record-format.ts';
+import type { Found } from './record-log-types.ts';
+
+export type Segments = ReturnType<typeof createSegments>;
+
+/** Reads nothing yet. */
+export function createSegments(directory: string, name: string, access: 'write' | 'read', files: FileCalls) {
+	/** By their sequence. */
+	const list: Segment[] = [];
+	/** Files that cannot be opened, or are none. */
+	const unreadable: { readonly file: string; readonly sequence: number; readonly error: unknown }[] = [];
+
+	const found = () =>
+		files.readdirSync(directory).flatMap((file) => {
+			const parsed = parseSegmentName(name, file);
+			return parsed ? [{ ...parsed, file }] : [];
+		});
+
+	function newest(): number {
+		const last = list.findLast(({ isEmpty, head }) => !isEmpty || head !== null);
+		return last ? Math.max(last.isEmpty ? 0 : last.last, (last.head?.next ?? 1) - 1) : 0;
+	}
+
+	function* state(): Iterable<Uint8Array> {
+		const from = list.findLastIndex((segment) => segment.head !== null && segment.readAt(0)?.payload);
+		// Without records and notes the power went while it was begun.
+		for (const segment of list.slice(from + 1))
+			segment.isDamaged ||= segment.head !== null && !(segment.isEmpty && segment.notes.length === 0);
+		for (const segment of list.slice(Math.max(0, from)))
+			for (const at of segment.head ? [0, ...segment.notes] : segment.notes) {
+				const payload = segment.readAt(at)?.payload;
+				if (payload) yield payload;
+			}
+	}
+
+	/** The list, and the numbers on which each has the newest word. */
+	function ranges(): { readonly segment: Segment; readonly from: number; readonly to: number }[] {
+		let before = Number.POSITIVE_INFINITY;
+		const found = list.toReversed().map((segment) => {
+			const range = { segment, from: segment.first, to: segment.isEmpty ? -1 : Math.min(segment.last, before) };
+			before = Math.min(before, (segment.head?.next ?? (segment.isEmpty ? before + 1 : segment.first)) - 1);
+			return range;
+		});
+		return found.reverse().filter(({ from, to }) => to >= from);
+	}
+
+	const segmentOf = (number: number) =>
+		ranges().find(({ from, to }) => number >= from && number <= to)?.segment ?? null;
+
+	/** Whole records after a number, and what is lost at its place. */
+	function* after(number: number): Iterable<Found> {
+		let next = number + 1;
+		let lost = null as { readonly number: number; readonly lostFrom: number } | null;
+		let earlier = null as Segment | null;
+		for (const { segment, from, to } of ranges()) {
+			const [low, high] = [earlier?.sequence ?? 0, segment.sequence];
+			const isHidden = unreadable.some(({ sequence }) => sequence > low && sequence < high);
+			// Numbers that were never given are not lost.
+			const missing = isHidden || !segment.head ? from - 1 : Math.min(from - 1, segment.head.before);
+			if (earlier && missing >= next) lost = { number: missing, lostFrom: lost?.lostFrom ?? next };
+			for (next = Math.max(next, from); next <= to; next += 1) {
+				const is = segment.has(next);
+				const payload = is === 'kept' ? segment.read(next) : null;
+				if (is === 'erased') continue;
+				if (payload === null) lost = { number: next, lostFrom: lost?.lostFrom ?? next };
+				else {
+					if (lost) yield lost;
+					lost = null;
+					yield { number: next, timeMs: segment.timeOf(next) ?? 0, payload };
+				}
+			}
+			earlier = segment;
+		}
+		if (lost) yield lost;
+	}
+
+	async function writeAll(to: number, bytes: Uint8Array, at: number): Promise<void> {
+		for (let written = 0; written < bytes.length; )
+			written += await new Promise<number>((resolve, reject) =>
+				files.write(to, bytes, written, bytes.length - written, at + written, (error, length) =>
+					error ? reject(error) : resolve(length),
+				),
+			);
+	}
+
+	const flush = (to: number, call: 'fdatasync' | 'fsync' = 'fdatasync') =>
+		new Promise<void>((resolve, reject) => files[call](to, (error) => (error ? reject(error) : resolve())));
+
+	async function flushNames(): Promise<void> {
+		const to = files.openSync(directory, 'r');
+		try {
+			await flush(to, 'fsync');
+		} catch (error) {
+			// Some file systems have no flush of a directory.
+			if (!['EINVAL', 'ENOTSUP', 'EPERM'].includes(errnoOf(error))) throw error;
+		} finally {
+			files.closeSync(to);
+		}
+	}
+
+	function bytes(): number {
+		return list.reduce((sum, { bytes }) => sum + bytes, 0);
+	}
+
+	function unlink(file: string): boolean {
+		try {
+			files.unlinkSync(file);
+			return true;
+		} catch (error) {
+			return errnoOf(error) === 'ENOENT';
+		}
+	}
+
+	/**
+	 * On a full disk files go in which nothing is kept, before the disk knows that nothing is: what says so may take their very room. A power
+	 * cut just then may cost a gap too many.
+	 */
+	function makeRoom(error: unknown): void {
+		if (!['ENOSPC', 'EDQUOT'].includes(errnoOf(error))) return;
+		const newest = list.findLast((segment) => segment.head !== null && segment.readAt(0)?.payload);
+		for (let [oldest] = list; oldest && oldest !== newest && oldest.kept === 0; [oldest] = list) {
+			if (!unlink(oldest.name)) return;
+			files.closeSync(oldest.descriptor);
+			list.shift();
+		}
+	}
+
+	function make(): Segment {
+		const sequence = 1 + Math.max(0, ...[...list, ...unreadable].map((each) => each.sequence));
+		const salt = randomBytes(8).toString('hex');
+		return openSegment(directory, { sequence, salt, file: segmentName(name, { sequence, salt }) }, 'make', files);
+	}
+
+	return {
+		list,
+		unreadable,
+		newest,
+		state,
+		ranges,
+		segmentOf,
+		after,
+		writeAll,
+		flush,
+		flushNames,
+		bytes,
+		unlink,
+		make,
+		makeRoom,
+		/** @throws the system's error when the directory cannot be read. */
+		read(): void {
+			for (const each of found().sort((one, other) => one.sequence - other.sequence))
+				try {
+					list.push(openSegment(directory, each, access, files));
+				} catch (error) {
+					unreadable.push({ ...each, error });
+				}
+		},
+		removeAll(): void {
+			for (const { descriptor } of list.splice(0)) files.closeSync(descriptor);
+			for (const { file } of found()) files.unlinkSync(path.join(directory, file));
+		},
+		damages() {
+			const found = unreadable.map(({ file, error }) => ({ file: path.join(directory, file), error }));
+			let newest = Number.POSITIVE_INFINITY;
+			for (const [index, segment] of list.entries()) {
+				const { name: file, isDamaged, end, bytes, head, sequence } = segment;
+				const missing = path.join(directory, segmentName(name, { sequence: sequence - 1, salt: '*' }));
+				// It knows of more records than those before it have.
+				if (head && head.before > newest && !unreadable.some((each) => each.sequence === sequence - 1))
+					found.push({
+						file: list[index - 1]?.sequence === sequence - 1 ? (list[index - 1]?.name ?? '') : missing,
+						error: new Error('records are missing'),
+					});
+				if (isDamaged || (index < list.length - 1 && end < bytes))
+					found.push({ file, error: new Error('a part of it is damaged') });
+				newest = Math.max(index === 0 ? 0 : newest, segment.isEmpty ? 0 : segment.last, (head?.next ?? 1) - 1);
+			}
+			return found;
+		},
+	};
+}

@@ -1,0 +1,91 @@
+/** An event as a record of the log: its parts, its tag, and the state that heads and notes carry. Pure. */
+import type { Shift } from './ages.ts';
+import { KEY_BYTES, type MessageKey, readKey, writeKey } from './duplicates.ts';
+import type { Entry, Epoch } from './event.ts';
+
+export interface Position {
+	/** Number of the last acknowledged event; 0 before the first. */
+	readonly number: number;
+	readonly seenMs: number;
+}
+
+/** What a start needs to know; a note has what has changed. */
+export interface StoredState {
+	readonly epochs?: readonly Epoch[];
+	/** `null`: forgotten. */
+	readonly consumers?: Readonly<Record<string, Position | null>>;
+	readonly shifts?: readonly Shift[];
+	/** Up to here events are deleted. */
+	readonly gone?: number;
+	/** Up to here all consumers have acknowledged. */
+	readonly done?: number;
+	/** Of the newest messages up to a number; those of later ones are in their tags. */
+	readonly keys?: { readonly upTo: number; readonly known: readonly MessageKey[] };
+	/** A head says everything. */
+	readonly isWhole?: true;
+	/** How far the events of 0.1.0 are taken over. */
+	readonly taken?: Taken;
+}
+
+export interface Taken {
+	/** Of the row that stays in `events.db`. */
+	readonly number: number;
+	readonly epoch: string;
+	/** The newest number here when the taking over began; `null` when it is done. */
+	readonly from: number | null;
+	/** What the file looked like when nothing was left to take over. */
+	readonly seen?: string | undefined;
+}
+
+/** The parts of an event, then its content as it is. The epoch is there as well: an id never depends on another record. */
+export function encodeEvent(entry: Entry): Uint8Array {
+	const { id, at, type, kind, workflowId, format, content, serviceId } = entry;
+	const epoch = id.slice(0, id.lastIndexOf('-'));
+	return new TextEncoder().encode(
+		`${JSON.stringify([epoch, at, type, kind, workflowId, format, serviceId])}\n${content}`,
+	);
+}
+
+export function decodeEvent(number: number, payload: Uint8Array): Entry & { readonly epoch: string } {
+	const end = payload.indexOf(0x0a);
+	const text = new TextDecoder();
+	const [epoch, at, type, kind, workflowId, format, serviceId] = JSON.parse(text.decode(payload.subarray(0, end)));
+	const content = text.decode(payload.subarray(end + 1));
+	return { id: `${epoch}-${number}`, number, epoch, at, type, kind, workflowId, format, content, serviceId };
+}
+
+/** Outlives the contents: when the event was received, and what tells its duplicates. */
+export function encodeTag(at: string, key: MessageKey | null): Uint8Array {
+	const tag = new DataView(new ArrayBuffer(8 + KEY_BYTES));
+	tag.setFloat64(0, Date.parse(at));
+	writeKey(key, tag, 8);
+	return new Uint8Array(tag.buffer);
+}
+
+export function decodeTag(tag: Uint8Array): { readonly atMs: number; readonly key: MessageKey | null } {
+	const view = new DataView(tag.buffer, tag.byteOffset, tag.byteLength);
+	return { atMs: view.getFloat64(0), key: readKey(view, 8) };
+}
+
+export const encodeState = (state: StoredState): Uint8Array => new TextEncoder().encode(JSON.stringify(state));
+
+/** The state after heads and notes, oldest first. */
+export function foldStates(payloads: Iterable<Uint8Array>): StoredState & Required<Pick<StoredState, 'epochs'>> {
+	let found: ReturnType<typeof foldStates> = { epochs: [] };
+	for (const payload of payloads) {
+		const next: StoredState = JSON.parse(new TextDecoder().decode(payload));
+		if (next.isWhole) found = { epochs: [], ...next };
+		else found = { ...found, ...next, consumers: { ...found.consumers, ...newerOf(next.consumers, found.consumers) } };
+	}
+	return found;
+}
+
+/** A note may have waited while a head was written that knows more. */
+function newerOf(
+	told: StoredState['consumers'] = {},
+	known: StoredState['consumers'] = {},
+): StoredState['consumers'] & {} {
+	return Object.fromEntries(
+		Object.entries(told).filter(([name, position]) => !position || position.number >= (known[name]?.number ?? 0)),
+	);
+}

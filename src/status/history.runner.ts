@@ -1,0 +1,135 @@
+/**
+ * The history of a device: a log of its own (docs/log.md) of each change of state and of its cause, of starts and ends and of a clock
+ * that was set. Writes nothing while nothing changes. Lines about a service go when the device is online with another one, or unpaired.
+ */
+import { uptime } from 'node:os';
+import type { Clock } from '../base/clock.edge.ts';
+import { documentsOf, readDocuments } from '../base/documents.edge.ts';
+import { AgentError } from '../base/errors.ts';
+import { inWords } from '../base/files.edge.ts';
+import { openRecordLog } from '../base/record-log.edge.ts';
+import type { Status } from '../protocol/local-api.ts';
+import { foldChange, type HistoryEntry, isChange, type Moment, momentOf, NOTHING_FOLDED } from './history.ts';
+
+const NAME = 'history';
+/** On the disk: some 1,500 entries. */
+export const MAX_HISTORY_BYTES = 256 * 1024;
+/** The clock of a device drifts by less between two looks. */
+const STEP_MS = 5000;
+
+type Fact = HistoryEntry extends infer Entry ? (Entry extends unknown ? Omit<Entry, 'at'> : never) : never;
+
+export function keepHistory(parts: {
+	readonly stateDir: string;
+	readonly version: string;
+	readonly clock: Pick<Clock, 'wallMs' | 'monotonicMs' | 'sleptMs' | 'schedule'>;
+	readonly status: () => Status;
+	/** Since the machine was started, in milliseconds. */
+	readonly uptimeMs?: () => number;
+}) {
+	const { stateDir, version, clock, status, uptimeMs = () => uptime() * 1000 } = parts;
+	const { wallMs, schedule } = clock;
+	const log = openRecordLog({
+		...{ directory: stateDir, name: NAME, maxBytes: () => MAX_HISTORY_BYTES, wallMs, schedule },
+		head: () => new Uint8Array(0),
+	});
+	const found = documentsOf<HistoryEntry>(log).documents;
+	const hosts = new Set(found.flatMap((entry) => (entry.kind === 'state' && entry.host !== null ? [entry.host] : [])));
+	let before: Moment | null = null;
+	let fold = NOTHING_FOLDED;
+	let isUnclean = false;
+	let leaving = Promise.resolve();
+	/** Of the service that the device was last online with. */
+	let host: string | null = null;
+	const aheadMs = () => clock.wallMs() - clock.monotonicMs();
+	let [aheadThenMs, sleptThenMs] = [aheadMs(), clock.sleptMs()];
+
+	function write(...entries: readonly HistoryEntry[]): void {
+		for (const entry of entries) {
+			log.append(new TextEncoder().encode(JSON.stringify(entry)), Date.parse(entry.at));
+			if (entry.kind === 'state' && entry.host !== null) hosts.add(entry.host);
+		}
+	}
+
+	const now = <Given extends Fact>(fact: Given) => ({ at: new Date(wallMs()).toISOString(), ...fact });
+
+	function lookAtClock(): void {
+		const stepMs = aheadMs() - aheadThenMs;
+		if (Math.abs(stepMs) < STEP_MS) return;
+		const byMs = Math.round(stepMs - (clock.sleptMs() - sleptThenMs));
+		[aheadThenMs, sleptThenMs] = [aheadMs(), clock.sleptMs()];
+		// Monotonic time stands still while the machine sleeps, which does not set the clock.
+		if (Math.abs(byMs) >= STEP_MS) write(now({ kind: 'clock', byMs }));
+	}
+
+	/** Erases what is about other services than the one that the device belongs to. */
+	async function leaveOthers(): Promise<void> {
+		await log.settled();
+		const others = [...hosts].filter((each) => each !== host);
+		if (others.length > 0) {
+			const going: number[] = [];
+			for (const each of log.after(0)) {
+				const entry: HistoryEntry | null =
+					'payload' in each ? JSON.parse(new TextDecoder().decode(each.payload)) : null;
+				if (entry?.kind === 'state' && entry.host !== null && entry.host !== host) going.push(each.number);
+			}
+			log.erase(going);
+			for (const other of others) hosts.delete(other);
+			isUnclean = true;
+		}
+		if (!isUnclean) return;
+		isUnclean = false;
+		// What cannot be erased now is erased after the next change.
+		await log.clean().catch(() => (isUnclean = true));
+	}
+
+	function look(): void {
+		lookAtClock();
+		const moment = momentOf(status());
+		const hasChanged = moment !== null && isChange(before, moment);
+		const change = hasChanged ? now({ kind: 'state' as const, ...moment }) : null;
+		const next = foldChange(fold, change, clock.monotonicMs());
+		({ fold } = next);
+		write(...next.entries);
+		if (!moment || !hasChanged) return;
+		const isLeft = moment.state === 'unpaired' && before !== null && before.state !== 'unpaired';
+		before = moment;
+		if (isLeft || moment.state === 'online') {
+			host = isLeft ? null : moment.host;
+			leaving = leaving.then(leaveOthers);
+		}
+	}
+
+	const last = found.at(-1);
+	const earlier = found.findLast((entry) => entry.kind === 'started')?.version;
+	const hasBooted = last !== undefined && uptimeMs() < wallMs() - Date.parse(last.at);
+	const isStopped = last?.kind === 'ended';
+	const after = isStopped ? (hasBooted ? 'shutdown' : 'stop') : hasBooted ? 'power cut' : 'kill';
+	write(
+		now({
+			...{ kind: 'started', version, after: last ? after : 'nothing' },
+			...(earlier !== undefined && earlier !== version && { before: earlier }),
+		}),
+	);
+	return {
+		/** To be called after every change of the status, also of what is not in here. */
+		look,
+		/** The run ends in good order: what the status says from here on counts for nothing. */
+		async close(): Promise<void> {
+			write(...foldChange(fold, null, clock.monotonicMs(), true).entries, now({ kind: 'ended' }));
+			await leaving;
+			await log.close();
+		},
+	};
+}
+
+/** All entries, also beside a running agent, oldest first. @throws AgentError `state-unreadable`. */
+export function readHistory(stateDir: string): readonly HistoryEntry[] {
+	try {
+		return readDocuments<HistoryEntry>(stateDir, NAME).documents;
+	} catch (cause) {
+		throw new AgentError('state-unreadable', `The history in ${stateDir} cannot be read: ${inWords(cause)}.`, {
+			cause,
+		});
+	}
+}

@@ -1,0 +1,228 @@
+/** The history of a device: the changes that are worth an entry, how flapping folds, and how entries read. Pure. */
+import { plainDuration } from '../base/durations.ts';
+import type { ErrorCode, Params } from '../base/errors.ts';
+import type { Status } from '../protocol/local-api.ts';
+
+/** A problem without its words, which may be those of a service. */
+export interface Cause {
+	readonly code: string;
+	readonly host?: string;
+	readonly reason?: string;
+	readonly status?: number;
+}
+
+export interface Moment {
+	readonly state: Status['state'];
+	readonly host: string | null;
+	/** While it is online. */
+	readonly workflowId: string | null;
+	/** The source that decided the workflow. */
+	readonly by: string | null;
+	/** While it is online with another workflow, or has to register again, and cannot. */
+	readonly wanted?: string;
+	readonly cause: Cause | null;
+}
+
+/** `at` is ISO 8601, by the device's clock. */
+export type HistoryEntry = { readonly at: string } & (
+	| ({ readonly kind: 'state' } & Moment)
+	| {
+			readonly kind: 'started';
+			readonly version: string;
+			/** The version of the start before, where that was another one. */
+			readonly before?: string;
+			/** The end of the run before. */
+			readonly after: 'nothing' | 'stop' | 'kill' | 'shutdown' | 'power cut';
+	  }
+	| { readonly kind: 'ended' }
+	| { readonly kind: 'clock'; readonly byMs: number }
+	/** So many changes between `since` and `at` have no entry of their own. */
+	| { readonly kind: 'folded'; readonly changes: number; readonly since: string }
+);
+
+export type StateEntry = Extract<HistoryEntry, { kind: 'state' }>;
+
+/** `null` for a moment on the way to another one. */
+export function momentOf(status: Pick<Status, 'state' | 'baseUrl' | 'workflow' | 'problem'>): Moment | null {
+	const { state, baseUrl, workflow, problem } = status;
+	if (state === 'connecting' && !problem) return null;
+	const { host, reason, status: answered } = (problem?.params ?? {}) as Params;
+	const cause = problem && {
+		code: problem.code,
+		...(typeof host === 'string' && { host }),
+		...(typeof reason === 'string' && /^[A-Za-z0-9_-]{1,40}$/.test(reason) && { reason }),
+		...(typeof answered === 'number' && { status: answered }),
+	};
+	return {
+		...{
+			state,
+			host: baseUrl === null || state === 'unpaired' ? null : new URL(baseUrl).host,
+			workflowId: workflow.live,
+			cause,
+		},
+		by: state === 'online' && workflow.wanted === workflow.live ? workflow.source : null,
+		...(state === 'online' && cause && workflow.wanted !== null && { wanted: workflow.wanted }),
+	};
+}
+
+/** A state without a cause is the one before, while that is tried again. */
+export function isChange(before: Moment | null, now: Moment): boolean {
+	if (before?.state === now.state && now.state !== 'online' && now.cause === null) return false;
+	const [one, other] = [before, now].map((moment) => moment && JSON.stringify({ ...moment, by: null }));
+	return one !== other;
+}
+
+// ---- Flapping ----
+
+/** Changes in a row that each have an entry, within this time; those that follow are counted until it is quiet, or for an hour. */
+const EACH = 10;
+const WITHIN_MS = 600_000;
+const COUNTED_MS = 3_600_000;
+
+export interface Fold {
+	/** When the newest entries were written. Monotonic, like all times here. */
+	readonly writtenMs: readonly number[];
+	readonly counting: {
+		readonly sinceMs: number;
+		readonly newestMs: number;
+		readonly count: number;
+		readonly since: string;
+		readonly latest: StateEntry;
+	} | null;
+}
+
+export const NOTHING_FOLDED: Fold = { writtenMs: [], counting: null };
+
+/** The entries to be written now, after a change or a look that found none. @param ends whatever was counted is written. */
+export function foldChange(
+	{ writtenMs, counting }: Fold,
+	change: StateEntry | null,
+	nowMs: number,
+	ends = false,
+): { readonly fold: Fold; readonly entries: readonly HistoryEntry[] } {
+	const isOver = counting && (ends || nowMs - counting.newestMs >= WITHIN_MS || nowMs - counting.sinceMs >= COUNTED_MS);
+	if (counting && isOver) {
+		const { latest, since, count } = counting;
+		const counted: HistoryEntry[] = count > 1 ? [{ at: latest.at, kind: 'folded', changes: count - 1, since }] : [];
+		return { fold: NOTHING_FOLDED, entries: [...counted, latest, ...(change ? [change] : [])] };
+	}
+	if (!change) return { fold: { writtenMs, counting }, entries: [] };
+	const recent = writtenMs.filter((ms) => nowMs - ms < WITHIN_MS);
+	if (!counting && recent.length < EACH)
+		return { fold: { writtenMs: [...recent, nowMs], counting }, entries: [change] };
+	const { sinceMs, since, count } = counting ?? { sinceMs: nowMs, since: change.at, count: 0 };
+	return {
+		fold: { writtenMs: recent, counting: { sinceMs, newestMs: nowMs, count: count + 1, since, latest: change } },
+		entries: [],
+	};
+}
+
+// ---- Reading ----
+
+const NO_NAME = ['ENOTFOUND', 'ENODATA', 'EAI_NONAME'];
+type Words = Partial<Record<ErrorCode, string | ((cause: Cause & { readonly host: string }) => string)>>;
+
+const CAUSES: Words = {
+	'dns-failed': ({ host, reason = '' }) =>
+		NO_NAME.includes(reason) ? `DNS knows no ${host}` : `DNS gave no answer for ${host}`,
+	'service-unreachable': ({ host, reason }) =>
+		reason === 'ECONNREFUSED' ? `${host} refused connections` : `${host} could not be reached`,
+	'connect-timeout': ({ host }) => `${host} accepted no connection in time`,
+	'connection-lost': ({ host }) => `the connection to ${host} was lost`,
+	'connection-replaced': 'another channel took the place of this one',
+	'channel-silent': ({ host }) => `${host} did not answer any more`,
+	'channel-occupied': ({ host }) => `${host} still held another channel of this device`,
+	'clock-wrong': 'the clock of this device was wrong',
+	'tls-failed': ({ host }) => `TLS with ${host} failed`,
+	'proxy-failed': ({ host }) => `the proxy gave no connection to ${host}`,
+	'proxy-refused': ({ host }) => `the proxy refused a connection to ${host}`,
+	'captive-portal': ({ host }) => `a captive portal or a proxy answered in place of ${host}`,
+	'service-failed': ({ host, status }) => `${host} failed${status === undefined ? '' : ` (${status})`}`,
+	'service-overloaded': ({ host }) => `${host} asked this device to wait`,
+	'handshake-timeout': ({ host }) => `${host} did not open the channel in time`,
+	'request-timeout': ({ host }) => `${host} did not answer in time`,
+	'certificate-expired': ({ host }) => `the certificate of ${host} had expired`,
+	'certificate-untrusted': ({ host }) => `the certificate of ${host} was not trusted`,
+	'certificate-wrong-host': ({ host }) => `the certificate for ${host} was of another host`,
+	'credential-refused': ({ host }) => `${host} refused the credential`,
+	'connection-revoked': ({ host }) => `${host} has revoked the Connection`,
+	'workflow-missing': 'no workflow is named',
+	'access-forbidden': ({ host }) => `${host} did not allow this device`,
+	'workflow-unknown': ({ host }) => `${host} did not know the workflow`,
+	'request-rejected': ({ host }) => `${host} rejected the registration`,
+};
+
+function causeWords(cause: Cause): string {
+	const words = CAUSES[cause.code as ErrorCode];
+	if (typeof words === 'string') return words;
+	return words ? words({ host: 'the service', ...cause }) : `problem ${cause.code}`;
+}
+
+const ENDS = {
+	nothing: '',
+	stop: '',
+	kill: ', which had been killed or had crashed',
+	shutdown: ' with the machine',
+	'power cut': ' with the machine, which had lost power or had crashed',
+} as const;
+
+const STATES: Readonly<Record<Status['state'], string>> = {
+	online: 'online',
+	offline: 'offline',
+	blocked: 'offline, and a person is needed',
+	connecting: 'not online yet',
+	unpaired: 'not paired',
+};
+
+/** The entries, oldest first, each with its sentence. */
+export function toldHistory(entries: readonly HistoryEntry[]): (HistoryEntry & { readonly sentence: string })[] {
+	let before: Moment | null = null;
+	/** As if the clock had not been set meanwhile. */
+	let offlineSinceMs: number | null = null;
+	return entries.map((entry) => {
+		const sentence = tell(entry);
+		if (entry.kind === 'started') before = null;
+		if (entry.kind === 'clock' && offlineSinceMs !== null) offlineSinceMs += entry.byMs;
+		if (entry.kind === 'state') {
+			if (entry.state === 'online') offlineSinceMs = null;
+			else if (entry.state !== 'unpaired') offlineSinceMs ??= Date.parse(entry.at);
+			before = entry;
+		}
+		return { ...entry, sentence };
+	});
+
+	function tell(entry: HistoryEntry): string {
+		switch (entry.kind) {
+			case 'started': {
+				const updated = entry.before === undefined ? '' : `; it was version ${entry.before} before`;
+				return `agent ${entry.version} started${ENDS[entry.after]}${updated}`;
+			}
+			case 'ended':
+				return 'agent stopped';
+			case 'clock':
+				return `the clock was set ${entry.byMs > 0 ? 'forward' : 'back'} by ${plainDuration(Math.abs(entry.byMs))}`;
+			case 'folded':
+				return `${entry.changes} more changes since ${new Date(entry.since).toTimeString().slice(0, 8)}`;
+			case 'state':
+				return tellState(entry);
+		}
+	}
+
+	function tellState(entry: StateEntry): string {
+		const { state, host, workflowId, by, cause, wanted } = entry;
+		const why = cause ? `: ${causeWords(cause)}` : '';
+		if (state !== 'online') {
+			const isStill = before !== null && ['offline', 'blocked'].includes(before.state) && state !== 'unpaired';
+			return `${isStill ? 'still ' : ''}${STATES[state]}${why}`;
+		}
+		if (cause && wanted !== undefined && wanted !== workflowId)
+			return `online, but the move to workflow ${wanted} does not succeed${why}`;
+		if (cause) return `online, but the device cannot register again${why}`;
+		const where = `${host}, workflow ${workflowId}${by ? ` (${by})` : ''}`;
+		if (before?.state === 'online' && before.host !== host) return `moved to ${where}`;
+		if (before?.state === 'online' && before.workflowId !== workflowId)
+			return `moved to workflow ${workflowId}${by ? ` (${by})` : ''}`;
+		const away = offlineSinceMs === null ? '' : ` again after ${plainDuration(Date.parse(entry.at) - offlineSinceMs)}`;
+		return away && before ? `online${away}` : `online${away} with ${where}`;
+	}
+}

@@ -1,0 +1,232 @@
+/** The history: which changes it has, how flapping folds, how it reads, and what of it goes. */
+import fs from 'node:fs';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { failure } from '../../src/base/errors.ts';
+import type { Status } from '../../src/protocol/local-api.ts';
+import { keepHistory, MAX_HISTORY_BYTES, readHistory } from '../../src/status/history.runner.ts';
+import {
+	foldChange,
+	type HistoryEntry,
+	NOTHING_FOLDED,
+	type StateEntry,
+	toldHistory,
+} from '../../src/status/history.ts';
+import { finish } from '../cli/command.ts';
+import { givenHome, givenPairedAgent } from '../harness/harness.ts';
+import { createSteppedClock } from '../harness/stepped-clock.ts';
+import { givenService } from '../service/fixture.ts';
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const NO_NAME = failure('dns-failed', 'x', { params: { host: 'id.example.com', reason: 'ENOTFOUND' } });
+const REFUSED = failure('credential-refused', 'x', {
+	params: { host: 'id.example.com', status: 401, detail: 'visit-4711' },
+});
+
+type Shown = Pick<Status, 'state' | 'baseUrl' | 'workflow' | 'problem'>;
+const shown = (state: Status['state'], problem: Shown['problem'] = null, more: object = {}): Shown => ({
+	...{ state, problem, baseUrl: 'https://id.example.com/' },
+	workflow: { wanted: 'check-in', live: state === 'online' ? 'check-in' : null, waitsUntil: null, source: 'pairing' },
+	...more,
+});
+
+/** A history whose status is what the test says. */
+function open(stateDir: string, { clock = createSteppedClock(), version = '0.2.0', uptimeMs = 1e12 } = {}) {
+	let status = shown('connecting');
+	const history = keepHistory({ stateDir, version, clock, status: () => status as Status, uptimeMs: () => uptimeMs });
+	let isClosed = false;
+	const close = async () => {
+		if (!isClosed) await history.close();
+		isClosed = true;
+	};
+	onTestFinished(close);
+	return {
+		clock,
+		close,
+		become(...next: Parameters<typeof shown>) {
+			status = shown(...next);
+			history.look();
+		},
+		look: history.look,
+	};
+}
+
+const sentences = (stateDir: string) => toldHistory(readHistory(stateDir)).map(({ sentence }) => sentence);
+const namesIn = (directory: string) => fs.readdirSync(directory).filter((name) => name.startsWith('history-'));
+const filesWith = (directory: string, text: string) =>
+	namesIn(directory).filter((name) => fs.readFileSync(join(directory, name)).includes(text));
+
+describe('a device', () => {
+	test('has each change of state and of its cause in sentences, and nothing between them', async () => {
+		const { directory } = await givenHome();
+		const { clock, become, close } = open(directory);
+		become('online');
+		for (let minute = 0; minute < 30; minute += 1) become('online');
+		clock.advance(HOUR);
+		become('offline');
+		become('offline', failure('captive-portal', 'x', { params: { host: 'id.example.com' } }));
+		become('offline');
+		clock.advance(8 * MINUTE);
+		become('offline', NO_NAME);
+		clock.advance(30 * MINUTE);
+		become('online');
+		become('online', null, { workflow: { wanted: 'b', live: 'b', waitsUntil: null, source: 'workflow set' } });
+		become('blocked', REFUSED);
+		await close();
+		expect(sentences(directory)).toEqual([
+			'agent 0.2.0 started',
+			'online with id.example.com, workflow check-in (pairing)',
+			'offline',
+			'still offline: a captive portal or a proxy answered in place of id.example.com',
+			'still offline: DNS knows no id.example.com',
+			'online again after 38 min',
+			'moved to workflow b (workflow set)',
+			'offline, and a person is needed: id.example.com refused the credential',
+			'agent stopped',
+		]);
+		expect(filesWith(directory, 'visit-4711'), 'no words of the service').toEqual([]);
+	});
+
+	test('says why the agent started, and which version was there before [F606]', async () => {
+		const { directory } = await givenHome();
+		const clock = createSteppedClock();
+		const start = async (more: Parameters<typeof open>[1], isKilled = false) => {
+			clock.advance(MINUTE);
+			const { close, become } = open(directory, { clock, ...more });
+			become('online');
+			await close();
+			if (!isKilled) return;
+			const [name = ''] = namesIn(directory);
+			const bytes = fs.readFileSync(join(directory, name));
+			fs.truncateSync(join(directory, name), bytes.lastIndexOf('{"at"') - 56);
+		};
+		await start({}, true);
+		await start({});
+		await start({ version: '0.3.0' });
+		await start({ uptimeMs: 1000 }, true);
+		await start({ uptimeMs: 1000 });
+		expect(sentences(directory).filter((each) => each.startsWith('agent 0'))).toEqual([
+			'agent 0.2.0 started',
+			'agent 0.2.0 started, which had been killed or had crashed',
+			'agent 0.3.0 started; it was version 0.2.0 before',
+			'agent 0.2.0 started with the machine; it was version 0.3.0 before',
+			'agent 0.2.0 started with the machine, which had lost power or had crashed',
+		]);
+	});
+
+	test('has a clock that was set, and no outage is longer for it; sleep is no step', async () => {
+		const { directory } = await givenHome();
+		const { clock, become, close, look } = open(directory);
+		become('offline', NO_NAME);
+		clock.setWall(clock.wallMs() + 5 * HOUR);
+		look();
+		clock.advance(10 * MINUTE);
+		become('online');
+		clock.sleep(HOUR);
+		look();
+		await close();
+		expect(sentences(directory).slice(2, 4)).toEqual(['the clock was set forward by 5 h', 'online again after 10 min']);
+		expect(readHistory(directory)).toHaveLength(5);
+	});
+
+	test('that leaves a service has no line of it any more, in no file, and one that moves has those of the new one [F607]', async () => {
+		const { directory } = await givenHome();
+		const { become, close } = open(directory);
+		become('online');
+		become('online', null, { baseUrl: 'https://other.example/' });
+		// Records are written over a moment after they are erased.
+		await expect
+			.poll(() => [sentences(directory), filesWith(directory, 'id.example.com')])
+			.toEqual([['agent 0.2.0 started', 'online with other.example, workflow check-in (pairing)'], []]);
+		become('unpaired');
+		await close();
+		expect(sentences(directory)).toEqual(['agent 0.2.0 started', 'not paired', 'agent stopped']);
+		expect(filesWith(directory, 'other.example')).toEqual([]);
+	});
+
+	test('that comes and goes for a day stays within its bytes, and every change is there or counted [F608]', async () => {
+		const { directory } = await givenHome();
+		const { clock, become, close } = open(directory);
+		const changes = (24 * HOUR) / 5000;
+		for (let change = 0; change < changes; change += 1) {
+			become(...((change % 2 ? ['online'] : ['offline', NO_NAME]) as Parameters<typeof shown>));
+			clock.advance(5000);
+		}
+		await close();
+		const entries = readHistory(directory);
+		const counted = entries.map((entry) => (entry.kind === 'folded' ? entry.changes : Number(entry.kind === 'state')));
+		expect(counted.reduce((sum, count) => sum + count, 0)).toBe(changes);
+		expect(entries.length).toBeLessThan(400);
+		const names = namesIn(directory);
+		const bytes = names.reduce((sum, name) => sum + fs.statSync(join(directory, name)).size, 0);
+		expect(bytes).toBeLessThan(MAX_HISTORY_BYTES / 3);
+		expect(sentences(directory).find((each) => /more changes/.test(each))).toMatch(
+			/^\d+ more changes since \d\d:\d\d:\d\d$/,
+		);
+	});
+});
+
+test('whatever the rhythm, each change has an entry or is counted, in order, and the newest has an entry once it is quiet', () => {
+	fc.assert(
+		fc.property(fc.array(fc.oneof(fc.nat(20_000), fc.nat(2 * HOUR)), { maxLength: 200 }), (waits) => {
+			let [fold, nowMs] = [NOTHING_FOLDED, 0];
+			const written: HistoryEntry[] = [];
+			const take = (change: StateEntry | null, ends = false) => {
+				const next = foldChange(fold, change, nowMs, ends);
+				({ fold } = next);
+				written.push(...next.entries);
+			};
+			const entryAt = (ms: number) =>
+				({ at: new Date(ms).toISOString(), kind: 'state', state: 'offline' }) as StateEntry;
+			for (const wait of waits) {
+				nowMs += wait;
+				take(entryAt(nowMs));
+			}
+			take(null, true);
+			const total = written.reduce((sum, entry) => sum + (entry.kind === 'folded' ? entry.changes : 1), 0);
+			const times = written.map(({ at }) => at);
+			return (
+				total === waits.length &&
+				times.join() === times.toSorted().join() &&
+				(waits.length === 0 || times.at(-1) === entryAt(nowMs).at)
+			);
+		}),
+	);
+});
+
+test('idv-agent history tells a real outage, from a time on, also while the agent runs; a bad time is a usage error', async () => {
+	const service = await givenService();
+	const device = await givenPairedAgent(service);
+	await service.close();
+	await device.untilState('offline');
+	const env = { IDV_AGENT_STATE_DIR: device.home.paths.stateDir };
+	const told = async () => {
+		const { stdout } = await finish('idv-agent', ['history'], env);
+		return stdout
+			.trim()
+			.split('\n')
+			.map((line) => line.replace(/^[\d:]{8} {2}/, '').replace(/:\d{4,5}\b/, ''));
+	};
+	// A change is on the disk a moment after it shows in the status.
+	await expect
+		.poll(told)
+		.toEqual([
+			'agent 0.0.0-test started',
+			'not paired',
+			'online with 127.0.0.1, workflow check-in (pairing)',
+			expect.stringMatching(/^offline: /),
+		]);
+	await device.stop();
+	for (const bad of ['yesterday', '2h30', '-1h', '2026-13-41', '99x'])
+		expect(await finish('idv-agent', ['history', '--since', bad], env)).toMatchObject({ status: 64 });
+	expect(await finish('idv-agent', ['history', '--since', '1h', '--until', '2h'], env)).toMatchObject({ status: 64 });
+	const future = await finish('idv-agent', ['history', '--since', '2999-01-01', '--json'], env);
+	expect(
+		future.stdout
+			.trim()
+			.split('\n')
+			.map((line) => JSON.parse(line).kind),
+	).toEqual(['state']);
+});
