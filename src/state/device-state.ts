@@ -40,15 +40,24 @@ const savedConnectionSchema = later(() =>
 		/** The Connection token: a secret. */
 		token: z.string(),
 		obtainedAt: z.string(),
+		/** Whether the device was online with it: what answers otherwise after a restart is an outage, then. */
+		worked: z.boolean().optional(),
 	}),
 );
 export type SavedConnection = z.infer<typeof savedConnectionSchema>;
 
-const assignedWorkflowSchema = later(() =>
+const assignmentSchema = later(() =>
 	z.object({
 		workflowId: z.string(),
 		source: z.enum(['pairing', 'workflow set', 'service message']),
 		at: z.string(),
+	}),
+);
+const assignedWorkflowSchema = later(() =>
+	z.object({
+		...assignmentSchema.shape,
+		/** What takes its place again unless it goes live while its caller waits for that. */
+		before: assignmentSchema.nullable().optional(),
 	}),
 );
 export type AssignedWorkflow = z.infer<typeof assignedWorkflowSchema>;
@@ -92,6 +101,8 @@ export const deviceStateSchema = later(() =>
 		plan: planRecordSchema.nullable().default(null),
 		/** The newest time that the service has told, milliseconds since 1970: this device's clock cannot be right with an earlier one. */
 		serviceTimeMs: z.number().nullable().default(null),
+		/** The credential of the settings that the service refused when another one had worked, by its id. */
+		refusedCredential: z.object({ id: z.string(), baseUrl: z.string(), at: z.string() }).nullable().default(null),
 		/** The id of the newest event when the agent was last stopped, with nothing left open; another one now tells of a crash since. */
 		stoppedAfter: z.string().nullable().default(null),
 	}),
@@ -111,6 +122,7 @@ export const EMPTY_STATE: DeviceState = {
 	lastSettings: null,
 	plan: null,
 	serviceTimeMs: null,
+	refusedCredential: null,
 	stoppedAfter: null,
 };
 
@@ -121,12 +133,36 @@ export function withConnection(state: DeviceState, connection: SavedConnection):
 }
 
 /**
- * The state without the Connections that are older than this one, once it is online. A newer one stays: a link that is
+ * The state once the device is online with this Connection: without those that are older. A newer one stays: a link that is
  * still on its way holds it. A token that is not saved changes nothing.
  */
 export function withOnlyConnection(state: DeviceState, token: string): DeviceState {
 	const index = state.connections.findIndex((saved) => saved.token === token);
-	return index > 0 ? { ...state, connections: state.connections.slice(index) } : state;
+	const [live, ...newer] = state.connections.slice(Math.max(0, index));
+	if (index < 0 || !live || (index === 0 && live.worked)) return state;
+	return { ...state, connections: [{ ...live, worked: true }, ...newer] };
+}
+
+/** The state with a workflow that is only meant to stay if it goes live. */
+export function withTrial(state: DeviceState, tried: AssignedWorkflow): DeviceState {
+	const { assignedWorkflow: now } = state;
+	return { ...state, assignedWorkflow: { ...tried, before: now?.before === undefined ? now : now.before } };
+}
+
+/** The state after a trial: with its workflow for good, or with the one before. The same one if another workflow has been assigned since. */
+export function withoutTrial(state: DeviceState, tried: AssignedWorkflow | null, isLive: boolean): DeviceState {
+	if (state.assignedWorkflow !== tried || tried?.before === undefined) return state;
+	const { before, ...kept } = tried;
+	return { ...state, assignedWorkflow: isLive ? kept : before };
+}
+
+/** The workflow that the device was online with last at this service; before that, the one that it was given. */
+export function lastWorkflow(
+	{ connections, assignedWorkflow }: Pick<DeviceState, 'connections' | 'assignedWorkflow'>,
+	baseUrl: string | null,
+): string | null {
+	const live = connections.find((saved) => saved.baseUrl === baseUrl)?.request.workflowId;
+	return live ?? assignedWorkflow?.workflowId ?? null;
 }
 
 /** Whether the state holds anything of a service other than this one. */

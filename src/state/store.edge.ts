@@ -1,46 +1,49 @@
 /**
- * The device's state on disk: one file, written durably by one process at a time, and the copy before it.
- * Never deletes what it cannot read, never leaves a moment without a good file, never names a value in a message.
+ * The device's state on disk: one document in two files, each whole and flushed, written by one process at a time.
+ * A wrong byte in one costs nothing while the other is whole. Never deletes what it cannot read, never names a value in a message.
  *
- * In the state directory: `state.json`; `state.json.bak`, the state before it; `state.json.new` while a save is under
- * way; `state.json.corrupt-<time>`, damaged files set aside; `lock.db`, always empty, whose lock the kernel gives back
- * when its owner dies; `checked.json`, digests of what was checked (`base/checked.edge.ts`). Nothing in the agent may open `lock.db` itself: closing it would give the lock away.
+ * In the state directory: `state.json` and its copy `state.json.bak`; each with `.new` while a save is under way;
+ * `state.json.corrupt-<time>`, damaged files set aside; `lock.db` (`lock.edge.ts`); `checked.json`, digests of what was
+ * checked (`base/checked.edge.ts`).
  */
+import { randomUUID } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { type Checked, NOTHING_CHECKED } from '../base/checked.ts';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
-import {
-	errnoOf,
-	inWords,
-	readText,
-	remove,
-	syncDirectory,
-	syncFile,
-	writeDurably,
-	writeWhole,
-} from '../base/files.edge.ts';
-import { type DeviceState, deviceStateSchema, EMPTY_STATE, STATE_SCHEMA_VERSION } from './device-state.ts';
-import { newerFields, withNewerFields } from './newer-fields.ts';
+import { errnoOf, overwrite, remove, syncDirectory, syncFile, writeWhole } from '../base/files.edge.ts';
+import { areStrangers, type Copy, type CopyStamp, chooseCopy, holdsPairing, type WholeCopy } from './copies.ts';
+import { type DeviceState, deviceStateSchema, EMPTY_STATE } from './device-state.ts';
+import { formDocument, readCopy, unreadable } from './document.edge.ts';
+import { takeLock, unwritableError } from './lock.edge.ts';
+import { withNewerFields } from './newer-fields.ts';
 
 /** Damaged files that are kept; the oldest go. */
 export const MAX_QUARANTINED = 5;
-/** A larger state file is taken for damaged, in bytes. */
-const MAX_STATE_BYTES = 1024 * 1024;
 /** A probe writes at least as much as any real state, in bytes. */
 const PROBE_BYTES = 8 * 1024;
 
 const STATE = 'state.json';
 const BACKUP = `${STATE}.bak`;
-const TEMPORARY = `${STATE}.new`;
+const NEW = '.new';
+const TEMPORARY = `${STATE}${NEW}`;
+const TEMPORARY_COPY = `${BACKUP}${NEW}`;
+const TEMPORARIES = [TEMPORARY, TEMPORARY_COPY];
+const NO_ROOM: readonly string[] = ['ENOSPC', 'EDQUOT'];
 const QUARANTINED = `${STATE}.corrupt-`;
-const LOCK = 'lock.db';
+/** In the name of a file that was set aside when there was no whole copy. */
+const LOST = '-lost';
 
 export interface LoadedState {
 	readonly state: DeviceState;
-	/** `state-corrupt`: the state is the copy before it, or empty. `state-unwritable`: no save would work now. */
+	/** `state-corrupt`: one copy of the state was not whole, or neither, and it is empty. `state-unwritable`: no save would work now. */
 	readonly notices: readonly Failure[];
+}
+
+export interface LoadOptions {
+	/** Whether a state is this machine's own: asked where two whole copies do not belong together. Default: it is. */
+	readonly isOwn?: (state: DeviceState) => Promise<boolean>;
 }
 
 /** One call runs after the other, in the order in which they were made. */
@@ -61,11 +64,16 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 	let closed = false;
 	/** Why there is no lock. */
 	let unwritable: Failure | null = null;
-	/** The certain content of `state.json`; `null` until it was loaded or saved, and after a save that failed half-way. */
+	/** The certain content of both copies; `null` until it was loaded or saved, and after a save that failed half-way. */
 	let durable: string | null = null;
+	/** Whether the state in its place is whole, whatever the copy is. */
+	let isWhole = false;
+	/** Of the newest save. */
+	let stamp: CopyStamp = { id: randomUUID(), save: 0 };
 	/** A newer version's, which this one does not know. */
-	let newer: ReturnType<typeof newerFields> = {};
+	let newer: WholeCopy['newer'] = {};
 	let loaded = false;
+	let isOwn: NonNullable<LoadOptions['isOwn']> = async () => true;
 	let last: Promise<unknown> = Promise.resolve();
 
 	if (!options.readonly) {
@@ -88,119 +96,189 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 	}
 
 	async function load(): Promise<LoadedState> {
-		// The process that left it is gone: the lock is ours.
-		if (lock && !(await takeUp())) await remove(at(TEMPORARY)).catch(() => undefined);
+		// The process that left them is gone: the lock is ours.
+		const leftovers = TEMPORARIES.filter((name) => fs.existsSync(at(name)));
+		if (lock && leftovers.length > 0) {
+			await takeUp();
+			for (const name of leftovers) await remove(at(name)).catch(() => undefined);
+		}
 		const notices = unwritable ? [unwritable] : [];
-		const found = await readState(at(STATE), checked, lock !== null);
-		if (found.kind === 'good') {
-			newer = found.newer;
-			durable = found.text;
-			loaded = true;
-			return { state: found.state, notices };
-		}
-		const backup = await readState(at(BACKUP), checked, lock !== null);
-		const damaged = [found, backup].filter((file) => file.kind === 'damaged');
-		const setAside = lock !== null && (await quarantine(damaged));
-		// A damaged file that had to stay is set aside before the first save that works.
-		loaded = setAside || damaged.length === 0;
+		const [first, second] = [await readWith(STATE), await readWith(BACKUP)];
 		durable = null;
-		const hasCopy = backup.kind === 'good';
-		if (hasCopy) newer = backup.newer;
-		if (found.kind === 'damaged' || backup.kind !== 'missing') {
-			const what = found.kind === 'damaged' ? `is damaged (${found.reason})` : 'is missing';
-			const now = hasCopy ? 'the copy before it is used' : 'it has no good copy, and this device starts unpaired';
-			const more = setAside && damaged.length > 0 ? {} : { remedy: 'Pair again unless the agent is online.' };
-			notices.push(failure('state-corrupt', `The state file ${at(STATE)} ${what}; ${now}.`, more));
+		// Beside a running agent a save may be under way at any time.
+		const isCutOff = lock === null || leftovers.length > 0;
+		const choice = chooseCopy(first, second, { isCutOff, own: await ownOf(first, second) });
+		if (!choice) return { state: EMPTY_STATE, notices: [...notices, ...(await loadNone(first, second))] };
+		const { chosen, told } = choice;
+		isWhole = chosen === first;
+		const other = at(chosen === first ? BACKUP : STATE);
+		newer = chosen.newer;
+		stamp = newestStamp([first, second], chosen.stamp);
+		// What had to stay in its place is set aside before the first save that works.
+		loaded = !choice.setsAside || (await quarantine([other]));
+		if (choice.isPair) durable = contentOf(chosen.state, newer);
+		else if (lock && loaded) await writeBoth(chosen.state).catch(() => undefined);
+		if (told !== null) notices.push(healed(other, told, choice.areStrangers));
+		else if (!holdsPairing(chosen.state) && wasLost()) notices.push(lost('was damaged', true));
+		return { state: chosen.state, notices };
+	}
+
+	async function ownOf(first: Copy, second: Copy): Promise<'first' | 'second' | null> {
+		if (first.kind !== 'whole' || second.kind !== 'whole' || !areStrangers(first, second)) return null;
+		const onlyFirst = (isFirst: boolean, isSecond: boolean) =>
+			isFirst === isSecond ? null : isFirst ? 'first' : 'second';
+		const here = directoryOf(stateDir);
+		const wasSavedHere = (copy: WholeCopy) => copy.stamp?.directory === here;
+		// Two installations of one machine have the same serial number and MAC address.
+		return (
+			onlyFirst(await isOwn(first.state), await isOwn(second.state)) ??
+			onlyFirst(wasSavedHere(first), wasSavedHere(second))
+		);
+	}
+
+	const readWith = (name: string) => readCopy(at(name), checked, lock !== null);
+
+	/** Neither copy is whole. @throws AgentError `state-unreadable` where one of them may be, and is not to be touched. */
+	async function loadNone(first: Copy, second: Copy): Promise<Failure[]> {
+		const damaged: string[] = [];
+		const reasons: string[] = [];
+		for (const [copy, file] of [
+			[first, at(STATE)],
+			[second, at(BACKUP)],
+		] as const) {
+			if (copy.kind === 'unreadable') throw refusal(file, copy);
+			if (copy.kind !== 'damaged') continue;
+			damaged.push(file);
+			reasons.push(copy.reason);
 		}
-		return { state: hasCopy ? backup.state : EMPTY_STATE, notices };
+		loaded = damaged.length === 0 || (await quarantine(damaged, LOST));
+		if (damaged.length > 0) return [lost(`is damaged (${reasons[0]})`, loaded)];
+		return wasLost() ? [lost('was damaged', true)] : [];
+	}
+
+	const wasLost = () => listQuarantined().some((name) => name.includes(LOST));
+
+	/** Told at every start until the device is paired again, or a person unpairs it. */
+	function lost(how: string, isAside: boolean): Failure {
+		const message = `The state file ${at(STATE)} ${how} and there is no whole copy of it: this device starts unpaired.`;
+		const remedy = isAside ? {} : { remedy: 'Pair again unless the agent is online.' };
+		return failure('state-corrupt', message, { ...remedy, params: { path: at(STATE), wholeCopies: 0 } });
 	}
 
 	/**
 	 * Puts a state in its place that was whole on the disk when its save was cut off, if it has the outcome of an attempt that
 	 * is open in the one before: a code is good only once.
 	 */
-	async function takeUp(): Promise<boolean> {
+	async function takeUp(): Promise<void> {
 		try {
-			const unsaved = await readState(at(TEMPORARY), checked);
-			if (unsaved.kind !== 'good') return false;
-			const [found, backup] = [await readState(at(STATE), checked), await readState(at(BACKUP), checked)];
-			const before = found.kind === 'good' ? found : backup;
-			if (before.kind !== 'good' || before.state.attempt === null || unsaved.state.attempt !== null) return false;
+			const [unsaved, ...copies] = await Promise.all(
+				[TEMPORARY, STATE, BACKUP].map((name) => readCopy(at(name), checked, false)),
+			);
+			const before = copies.find((copy) => copy.kind === 'whole');
+			if (unsaved?.kind !== 'whole' || !before?.state.attempt || unsaved.state.attempt !== null) return;
 			await syncFile(at(TEMPORARY));
-			if (found.kind === 'good') await keepOld();
 			fs.renameSync(at(TEMPORARY), at(STATE));
 			await syncDirectory(stateDir);
-			return true;
 		} catch {
-			return false;
+			// The state before it is as good as it was.
 		}
 	}
 
-	/** Sets damaged files aside; whether all of them are. */
-	async function quarantine(damaged: readonly { readonly file: string }[]): Promise<boolean> {
-		if (damaged.length === 0) return true;
+	/** Sets files aside; whether all of them are. */
+	async function quarantine(files: readonly string[], mark = ''): Promise<boolean> {
+		if (lock === null) return false;
 		const time = new Date().toISOString().replaceAll(':', '-');
 		try {
-			for (const { file } of damaged) fs.renameSync(file, at(`${QUARANTINED}${time}${path.extname(file)}`));
+			for (const file of files) fs.renameSync(file, at(`${QUARANTINED}${time}${mark}${path.extname(file)}`));
 			await syncDirectory(stateDir);
 			const kept = listQuarantined().filter((name) => !name.startsWith(`${QUARANTINED}${time}`));
-			for (const name of kept.slice(0, Math.max(0, kept.length + damaged.length - MAX_QUARANTINED)))
-				await remove(at(name));
+			for (const name of kept.slice(0, Math.max(0, kept.length + files.length - MAX_QUARANTINED))) removeAll(at(name));
 			return true;
 		} catch {
 			return false;
 		}
 	}
 
-	const listQuarantined = () =>
-		fs
-			.readdirSync(stateDir)
-			.filter((name) => name.startsWith(QUARANTINED))
-			.sort();
-
-	async function forgetOlder(): Promise<void> {
-		for (const name of [BACKUP, ...listQuarantined()]) await remove(at(name));
+	function listQuarantined(): string[] {
+		const names = fs.existsSync(stateDir) ? fs.readdirSync(stateDir) : [];
+		return names.filter((name) => name.startsWith(QUARANTINED)).sort();
 	}
 
-	async function replace(text: string, forget: boolean): Promise<void> {
+	async function replace(state: DeviceState, forget: boolean): Promise<void> {
 		await becomeWritable();
-		// The file that is there must be known to be good before it may become the copy, and must not be a newer agent's.
+		// A file must be known before it may be replaced, and must not be a newer agent's.
 		if (!loaded) await load();
-		if (text === durable && !forget) return;
+		// What belonged to a service goes with it.
+		if (state.pairing === null) newer = {};
 		try {
-			if (text !== durable) {
-				const beforeRename = async () => {
-					const hadGood = durable !== null;
-					// From here to the end a failure leaves it open which of two good files is in place.
-					durable = null;
-					// Forgetting comes first: a crash in between leaves the old state in its place, not a stray token.
-					if (hadGood) await (forget ? forgetOlder() : keepOld());
-				};
-				await writeDurably(at(STATE), text, { temporary: at(TEMPORARY), beforeRename });
-			}
-			if (forget) {
-				await forgetOlder();
-				await syncDirectory(stateDir);
-			}
-			durable = text;
-			// Read again, what is not checked is looked through for them.
-			if (Object.keys(newer).length === 0) checked.add('state', text);
+			if (contentOf(state, newer) !== durable) await writeBoth(state);
+			if (!forget) return;
+			for (const name of listQuarantined()) removeAll(at(name));
+			await syncDirectory(stateDir);
 		} catch (error) {
 			throw unwritableError(stateDir, error, 'The state cannot be saved');
 		}
 	}
 
-	async function keepOld(): Promise<void> {
-		await remove(at(BACKUP));
+	/** Both are whole on the disk before one of them takes the place of what was there: a save that fails changes nothing. */
+	async function writeBoth(state: DeviceState): Promise<void> {
+		stamp = { id: stamp.id, save: stamp.save + 1, directory: directoryOf(stateDir) };
+		const text = formDocument(state, newer, stamp);
 		try {
-			fs.linkSync(at(STATE), at(BACKUP));
+			const written = await Promise.allSettled(TEMPORARIES.map((name) => writeWhole(at(name), text)));
+			for (const one of written) if (one.status === 'rejected') throw one.reason;
+			// From here to the end a failure leaves it open which of two good files is in place.
+			durable = null;
+			for (const name of TEMPORARIES) takePlace(name);
+			await syncDirectory(stateDir);
+			isWhole = true;
 		} catch (error) {
-			const code = errnoOf(error);
-			if (code === 'ENOENT') return;
-			// No hard links here, or not to another user's file: `load` takes the copy when it finds nothing else.
-			if (!['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK'].includes(code)) throw error;
-			fs.renameSync(at(STATE), at(BACKUP));
+			await removeTemporaries();
+			if (!isWhole || !NO_ROOM.includes(errnoOf(error))) throw error;
+			const areBoth = await writeInTurn(text).catch(() => {
+				throw error;
+			});
+			if (!areBoth) return;
 		}
+		durable = contentOf(state, newer);
+		// Read again, what is not checked is looked through for them.
+		if (Object.keys(newer).length === 0) checked.add('state', text);
+	}
+
+	/**
+	 * On a full disk the new state is written over the copy, in the room that this has: a device can be moved and unpaired.
+	 * At each moment one of the two is whole in its place. @returns whether both are; one is enough to have saved.
+	 */
+	async function writeInTurn(text: string): Promise<boolean> {
+		durable = null;
+		const old = fs.readFileSync(at(STATE));
+		try {
+			// By this name the next start knows that a save was cut off.
+			fs.renameSync(at(BACKUP), at(TEMPORARY_COPY));
+			await syncDirectory(stateDir);
+			await overwrite(at(TEMPORARY_COPY), text);
+			fs.renameSync(at(TEMPORARY_COPY), at(STATE));
+			await syncDirectory(stateDir);
+		} catch (error) {
+			await removeTemporaries();
+			await writeWhole(at(BACKUP), old).catch(() => remove(at(BACKUP)));
+			throw error;
+		}
+		try {
+			await writeWhole(at(TEMPORARY_COPY), text);
+			takePlace(TEMPORARY_COPY);
+			await syncDirectory(stateDir);
+			return true;
+		} catch {
+			await removeTemporaries();
+			return false;
+		}
+	}
+
+	const takePlace = (temporary: string) => fs.renameSync(at(temporary), at(path.basename(temporary, NEW)));
+
+	async function removeTemporaries(): Promise<void> {
+		for (const name of TEMPORARIES) await remove(at(name)).catch(() => undefined);
 	}
 
 	function next<Result>(step: () => Promise<Result>): Promise<Result> {
@@ -215,20 +293,21 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 
 	return {
 		/**
-		 * The newest good state; {@link EMPTY_STATE} on a device that has none. Damaged files are set aside.
+		 * The newest whole state, which both copies hold afterwards; {@link EMPTY_STATE} on a device that has none. Damaged files are set aside.
 		 * @throws AgentError `state-unreadable` when a file is there but cannot be read, or a newer agent wrote it: nothing is touched.
 		 */
-		load: () => next(load),
+		load: (options: LoadOptions = {}) => {
+			isOwn = options.isOwn ?? isOwn;
+			return next(load);
+		},
 		/**
 		 * Resolves when the state, as it was at the call, would survive a power cut. A state equal to the saved one writes nothing.
-		 * With `forgetsOlder` no older copy is left either, so that a token that is gone from the state is gone from the disk.
+		 * With `forgetsOlder` no file that was set aside is left either: a token that is gone from the state is gone from the disk.
 		 * @throws AgentError `state-unwritable`: the old state is intact; `state-unreadable` as in `load`.
 		 */
 		save: async (state: DeviceState, { forgetsOlder = false }: { forgetsOlder?: boolean } = {}): Promise<void> => {
-			// What belonged to a service goes with it.
-			if (state.pairing === null) newer = {};
-			const text = serialize(state, newer);
-			return next(() => replace(text, forgetsOlder));
+			const valid = validated(state);
+			return next(() => replace(valid, forgetsOlder));
 		},
 		/**
 		 * Writes and removes a file of the size of a state, flushed unless a save follows anyway.
@@ -237,7 +316,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		probe: ({ flushes = true } = {}) =>
 			next(async () => {
 				await becomeWritable();
-				const blanks = ' '.repeat(Math.max(PROBE_BYTES, 2 * (durable?.length ?? 0)));
+				const blanks = ' '.repeat(Math.max(PROBE_BYTES, 3 * (durable?.length ?? 0)));
 				try {
 					await remove(at(TEMPORARY));
 					if (flushes) await writeWhole(at(TEMPORARY), blanks);
@@ -265,123 +344,39 @@ export async function lookAtState(stateDir: string): Promise<LoadedState> {
 	return (await openStateStore(stateDir, { readonly: true })).load();
 }
 
-type StateFile =
-	| { readonly kind: 'missing' }
-	| { readonly kind: 'damaged'; readonly file: string; readonly reason: string }
-	| {
-			readonly kind: 'good';
-			readonly text: string;
-			readonly state: DeviceState;
-			readonly newer: ReturnType<typeof newerFields>;
-	  };
-
-/** @param mayChange whether its permissions may be corrected. */
-async function readState(file: string, checked: Checked, mayChange?: boolean): Promise<StateFile> {
-	const damaged = (reason: string): StateFile => ({ kind: 'damaged', file, reason });
-	let text: string;
-	let document: unknown;
-	try {
-		text = await readText(file, MAX_STATE_BYTES, {
-			// Put back by hand or by a backup, it may have become readable for others.
-			inspect({ mode }, descriptor) {
-				if (mayChange && mode & 0o077) attempt(() => fs.fchmodSync(descriptor, 0o600));
-			},
-		});
-		if (text === '') return damaged('it is empty');
-		document = JSON.parse(text);
-	} catch (error) {
-		if (errnoOf(error) === 'ENOENT') return { kind: 'missing' };
-		if (errnoOf(error) === 'too-large') return damaged('it is far too large');
-		if (errnoOf(error) === 'not-utf8' || error instanceof SyntaxError) return damaged('it is cut short or overwritten');
-		const message = `The state file ${file} cannot be read: ${inWords(error)}.`;
-		throw new AgentError('state-unreadable', message, { cause: error });
-	}
-	if (checked.has('state', text)) return { kind: 'good', text, state: document as DeviceState, newer: {} };
-	const version = (document as { schemaVersion?: unknown } | null)?.schemaVersion;
-	if (typeof version === 'number' && version > STATE_SCHEMA_VERSION)
-		throw new AgentError('state-unreadable', `The state file ${file} was written by a newer version of the agent.`, {
-			remedy: 'Install that version again, or move the file away and pair this device again; nothing was changed.',
-		});
-	const state = deviceStateSchema.safeParse(document);
-	if (!state.success) {
-		const where = state.error.issues[0]?.path.join('.');
-		return damaged(where ? `${where} is not valid` : 'it is not the state of a device');
-	}
-	if (format(state.data) === text) checked.add('state', text);
-	return { kind: 'good', text, state: state.data, newer: newerFields(document, state.data) };
+/** Of the copies that there are, so that the next save has a higher number than either. */
+function newestStamp(copies: readonly Copy[], chosen: CopyStamp | null): CopyStamp {
+	const stamps = copies.flatMap((copy) => (copy.kind === 'whole' && copy.stamp ? [copy.stamp] : []));
+	const id = (chosen ?? stamps[0])?.id ?? randomUUID();
+	return { id, save: Math.max(0, ...stamps.filter((one) => one.id === id).map(({ save }) => save)) };
 }
 
-function attempt(step: () => void): void {
-	try {
-		step();
-	} catch {
-		// Not ours to change: what stands in it is read all the same.
-	}
+const healed = (file: string, told: string, isStranger: boolean) =>
+	failure('state-corrupt', `The state file ${file} ${told}; the other copy is used.`, {
+		remedy: isStranger
+			? 'Check that the device has the service and workflow that it should have: one of its two state files was put there. The one that is not used is kept beside it.'
+			: 'Nothing is lost: the agent writes it again. If it happens again, replace the disk or SD card of this device.',
+		params: { path: file, wholeCopies: 1 },
+	});
+
+const directoryOf = (stateDir: string) => String(fs.statSync(stateDir, { bigint: true }).ino);
+
+function refusal(file: string, copy: Extract<Copy, { kind: 'unreadable' }>): AgentError {
+	if (!copy.newerVersion) return unreadable(file, `cannot be read: ${copy.reason}`);
+	return new AgentError('state-unreadable', `The state file ${file} was written by a newer version of the agent.`, {
+		remedy: 'Install that version again, or move the file away and pair this device again; nothing was changed.',
+	});
 }
 
-const format = (state: object) => `${JSON.stringify(state, null, '\t')}\n`;
+const contentOf = (state: DeviceState, newer: WholeCopy['newer']) => JSON.stringify(withNewerFields(state, newer));
 
-function serialize(state: DeviceState, newer: ReturnType<typeof newerFields>): string {
+function validated(state: DeviceState): DeviceState {
 	// A state that could not be loaded again must not replace one that can.
 	const valid = deviceStateSchema.safeParse(state);
-	if (valid.success) return format(withNewerFields(valid.data, newer));
+	if (valid.success) return valid.data;
 	const where = valid.error.issues[0]?.path.join('.') ?? '';
 	throw new AgentError('internal', `A state that is not valid was not saved (${where}).`);
 }
 
-/** The lock of this directory, held until the connection closes or the process dies. It writes nothing. */
-async function takeLock(stateDir: string): Promise<DatabaseSync> {
-	const file = path.join(stateDir, LOCK);
-	try {
-		// `access` first: SQLite would open a file that it may only read, and then keep no other process out.
-		try {
-			fs.accessSync(file, fs.constants.R_OK | fs.constants.W_OK);
-		} catch (error) {
-			if (errnoOf(error) !== 'ENOENT') throw error;
-			// Of two agents that start at once the second must not touch the file of the first.
-			await fs.promises.writeFile(file, '', { flag: 'wx', mode: 0o600 }).catch((error) => {
-				if (errnoOf(error) !== 'EEXIST') throw error;
-			});
-		}
-		fs.accessSync(stateDir, fs.constants.W_OK);
-		try {
-			return lockFile(file);
-		} catch (error) {
-			if (sqliteStatus(error) !== SQLITE_NOTADB) throw error;
-			// A file that is not a database holds no lock, and nothing in it is of use.
-			fs.truncateSync(file);
-			return lockFile(file);
-		}
-	} catch (error) {
-		if (sqliteStatus(error) === SQLITE_BUSY)
-			throw new AgentError('state-in-use', `Another process uses the state in ${stateDir}.`, { cause: error });
-		throw unwritableError(stateDir, error, `The state cannot be ${sqliteStatus(error) ? 'locked' : 'saved'}`);
-	}
-}
-
-const SQLITE_BUSY = 5;
-const SQLITE_NOTADB = 26;
-
-function sqliteStatus(error: unknown): number {
-	const { errcode } = error as { errcode?: unknown };
-	return typeof errcode === 'number' ? errcode & 0xff : 0;
-}
-
-function lockFile(file: string): DatabaseSync {
-	const { DatabaseSync } = process.getBuiltinModule('node:sqlite');
-	const database = new DatabaseSync(file);
-	try {
-		// In memory, or the empty transaction would put a journal on the disk at every start.
-		database.exec('PRAGMA journal_mode = MEMORY');
-		database.exec('BEGIN EXCLUSIVE');
-		return database;
-	} catch (error) {
-		database.close();
-		throw error;
-	}
-}
-
-function unwritableError(stateDir: string, error: unknown, what: string): AgentError {
-	if (error instanceof AgentError) return error;
-	return new AgentError('state-unwritable', `${what} in ${stateDir}: ${inWords(error)}.`, { cause: error });
-}
+/** A damaged file may be a directory, and it is not to keep what is forgotten. */
+const removeAll = (file: string) => fs.rmSync(file, { recursive: true, force: true });

@@ -49,8 +49,7 @@ describe('a Connection that is online', () => {
 	});
 
 	test('leaves a newer one, which another link still holds', () => {
-		const state = holding('online', 'on its way');
-		expect(withOnlyConnection(state, 'online')).toBe(state);
+		expect(tokens(withOnlyConnection(holding('online', 'on its way'), 'online'))).toEqual(['online', 'on its way']);
 	});
 
 	test('and is not saved takes nothing away', () => {
@@ -58,8 +57,9 @@ describe('a Connection that is online', () => {
 		expect(withOnlyConnection(state, 'unknown')).toBe(state);
 	});
 
-	test('and is the only one changes nothing, so that nothing is written', () => {
-		const state = holding('online');
+	test('is known to have worked; after that it changes nothing, so that nothing is written', () => {
+		const state = withOnlyConnection(holding('online'), 'online');
+		expect(state.connections).toMatchObject([{ token: 'online', worked: true }]);
 		expect(withOnlyConnection(state, 'online')).toBe(state);
 	});
 });

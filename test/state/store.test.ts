@@ -1,4 +1,4 @@
-import type { ChildProcess } from 'node:child_process';
+import { type ChildProcess, execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -47,6 +47,8 @@ async function withStore<Result>(run: (store: StateStore) => Promise<Result>): P
 }
 
 const at = (name: string) => path.join(stateDir, name);
+const COPIES = ['state.json', 'state.json.bak'];
+const SAVED = ['lock.db', ...COPIES];
 const files = () => fs.readdirSync(stateDir).sort();
 const read = (name: string) => fs.readFileSync(at(name), 'utf8');
 const named = (id: string): DeviceState => ({ ...EMPTY_STATE, generatedId: id });
@@ -126,7 +128,7 @@ describe('saving and loading', () => {
 		await store.save(named('one'));
 		await store.save(paired);
 		expect(fs.statSync(stateDir).mode & 0o777).toBe(0o700);
-		expect(files()).toEqual(['lock.db', 'state.json', 'state.json.bak']);
+		expect(files()).toEqual(SAVED);
 		for (const name of files()) expect([name, fs.statSync(at(name)).mode & 0o777]).toEqual([name, 0o600]);
 	});
 
@@ -171,8 +173,7 @@ describe('saving and loading', () => {
 		saved.push(store.save(state));
 		state.generatedId = 'never saved';
 		await Promise.all(saved);
-		expect(JSON.parse(read('state.json')).generatedId).toBe('second');
-		expect(JSON.parse(read('state.json.bak')).generatedId).toBe('first');
+		for (const name of COPIES) expect(JSON.parse(read(name)).generatedId).toBe('second');
 	});
 
 	test('a state that could not be loaded again is not saved', async () => {
@@ -198,26 +199,27 @@ describe('forgetting', () => {
 	test('a token that is gone from the state is gone from every file', async () => {
 		await withStore((store) => store.save(paired));
 		fs.copyFileSync(at('state.json'), at('state.json.corrupt-2026-01-01T00-00-00.000Z.json'));
+		fs.mkdirSync(at('state.json.corrupt-2026-01-02T00-00-00.000Z.json'));
 		await withStore(async (store) => {
 			await store.save({ ...paired, generatedId: 'device-2' });
 			await store.save(named('device-2'), { forgetsOlder: true });
 		});
-		expect(files()).toEqual(['lock.db', 'state.json']);
-		expect(read('state.json')).not.toContain(TOKEN);
+		expect(files()).toEqual(SAVED);
+		for (const name of COPIES) expect(read(name)).not.toContain(TOKEN);
 	});
 
 	test('it also does so when the state itself was saved already, or found only as a copy', async () => {
 		await withStore(async (store) => {
-			await store.save(paired);
 			await store.save(EMPTY_STATE);
-			expect(read('state.json.bak')).toContain(TOKEN);
+			fs.writeFileSync(at('state.json.corrupt-2026-01-01T00-00-00.000Z.json'), TOKEN);
 			await store.save(EMPTY_STATE, { forgetsOlder: true });
-			expect(files()).toEqual(['lock.db', 'state.json']);
+			expect(files()).toEqual(SAVED);
 			await store.save(paired);
 		});
-		fs.renameSync(at('state.json'), at('state.json.bak'));
+		fs.rmSync(at('state.json'));
 		await withStore((store) => store.save(EMPTY_STATE, { forgetsOlder: true }));
-		expect(files()).toEqual(['lock.db', 'state.json']);
+		expect(files()).toEqual(SAVED);
+		for (const name of COPIES) expect(read(name)).not.toContain(TOKEN);
 	});
 });
 
@@ -233,28 +235,33 @@ describe('damaged files', () => {
 		['far too large', ' '.repeat(1024 * 1024 + 1)],
 	];
 
-	test.each(damages)('%s: it is set aside and the copy before it is used [F006]', async (_name, content) => {
-		await withStore(async (store) => {
-			await store.save(paired);
-			await store.save(named('newer'));
-		});
+	test.each(damages)('%s: it is set aside and its copy is used [F006]', async (_name, content) => {
+		await withStore((store) => store.save(paired));
 		fs.writeFileSync(at('state.json'), content);
 		const { state, notices } = await withStore((store) => store.load());
 		expect(state).toEqual(paired);
-		expect(notices).toMatchObject([{ code: 'state-corrupt', remedy: CATALOGUE['state-corrupt'].remedy }]);
+		expect(notices).toMatchObject([{ code: 'state-corrupt', remedy: expect.stringContaining('Nothing is lost') }]);
 		expect(notices[0]?.message).toContain(at('state.json'));
 		const [aside = ''] = files().filter((name) => name.startsWith('state.json.corrupt-'));
 		expect(fs.readFileSync(at(aside))).toEqual(Buffer.from(content));
+		expect(read('state.json')).toBe(read('state.json.bak'));
 	});
 
-	test.each(damages)('%s, and no copy: the device starts unpaired and is told so', async (_name, content) => {
-		await withStore((store) => store.load());
-		fs.writeFileSync(at('state.json'), content);
-		const { state, notices } = await withStore((store) => store.load());
-		expect(state).toEqual(EMPTY_STATE);
-		expect(notices).toMatchObject([{ code: 'state-corrupt' }]);
-		expect(await withStore((store) => store.load())).toEqual({ state: EMPTY_STATE, notices: [] });
-	});
+	test.each(damages)(
+		'%s, and no copy: the device starts unpaired and says so, also at later starts, until it is paired',
+		async (_name, content) => {
+			await withStore((store) => store.load());
+			fs.writeFileSync(at('state.json'), content);
+			const { state, notices } = await withStore((store) => store.load());
+			expect(state).toEqual(EMPTY_STATE);
+			const lost = [{ code: 'state-corrupt', remedy: CATALOGUE['state-corrupt'].remedy }];
+			expect(notices).toMatchObject(lost);
+			await withStore((store) => store.save(named('unpaired')));
+			expect(await withStore((store) => store.load())).toMatchObject({ state: named('unpaired'), notices: lost });
+			await withStore((store) => store.save(paired));
+			expect(await withStore((store) => store.load())).toEqual({ state: paired, notices: [] });
+		},
+	);
 
 	test('a file and a copy that are both damaged are both set aside', async () => {
 		await withStore((store) => store.load());
@@ -284,15 +291,13 @@ describe('damaged files', () => {
 		expect(fs.readFileSync(at('state.json'), 'utf8')).toContain('"schemaVersion"');
 	});
 
-	test('a missing file next to a copy is the copy, until the next save', async () => {
+	test.each(COPIES)('a missing %s is written again from the other copy', async (name) => {
 		await withStore((store) => store.save(paired));
-		fs.renameSync(at('state.json'), at('state.json.bak'));
-		await withStore(async (store) => {
-			const { state, notices } = await store.load();
-			expect(state).toEqual(paired);
-			expect(notices).toMatchObject([{ code: 'state-corrupt' }]);
-			await store.save(state);
-		});
+		fs.rmSync(at(name));
+		const { state, notices } = await withStore((store) => store.load());
+		expect(state).toEqual(paired);
+		expect(notices).toMatchObject([{ code: 'state-corrupt', message: expect.stringContaining(at(name)) }]);
+		expect(files()).toEqual(SAVED);
 		expect(await withStore((store) => store.load())).toEqual({ state: paired, notices: [] });
 	});
 
@@ -318,15 +323,12 @@ describe('damaged files', () => {
 		expect(files().filter((name) => name.startsWith('state.json.corrupt-'))).toHaveLength(2);
 	});
 
-	test('a save without a load does not make a damaged file the copy', async () => {
-		await withStore(async (store) => {
-			await store.save(paired);
-			await store.save(named('newer'));
-		});
+	test('a save without a load sets a damaged file aside first', async () => {
+		await withStore((store) => store.save(paired));
 		fs.writeFileSync(at('state.json'), '{');
 		await withStore((store) => store.save(named('newest')));
 		expect(JSON.parse(read('state.json')).generatedId).toBe('newest');
-		expect(JSON.parse(read('state.json.bak'))).toEqual(paired);
+		expect(files().filter((name) => name.startsWith('state.json.corrupt-'))).toHaveLength(1);
 	});
 });
 
@@ -355,7 +357,7 @@ describe('files that must not be touched', () => {
 	test('a file that this user may not read, which is used as it was when it may [F008]', async () => {
 		await withStore((store) => store.save(paired));
 		giveAway();
-		fs.chmodSync(at('state.json'), 0o000);
+		for (const name of COPIES) fs.chmodSync(at(name), 0o000);
 		await unprivileged(() =>
 			withStore(async (store) => {
 				const { code, message } = await failureOf(store.load());
@@ -364,8 +366,8 @@ describe('files that must not be touched', () => {
 				expect((await failureOf(store.save(EMPTY_STATE))).code).toBe('state-unreadable');
 			}),
 		);
-		fs.chmodSync(at('state.json'), 0o600);
-		expect(JSON.parse(read('state.json'))).toEqual(paired);
+		for (const name of COPIES) fs.chmodSync(at(name), 0o600);
+		expect(JSON.parse(read('state.json'))).toMatchObject(paired);
 		await unprivileged(() =>
 			withStore(async (store) => expect(await store.load()).toEqual({ state: paired, notices: [] })),
 		);
@@ -389,10 +391,7 @@ describe('a place that cannot be written', () => {
 	});
 
 	test('a read-only directory with a damaged state: the copy is used, nothing is set aside yet', async () => {
-		await withStore(async (store) => {
-			await store.save(paired);
-			await store.save(named('newer'));
-		});
+		await withStore((store) => store.save(paired));
 		fs.writeFileSync(at('state.json'), '');
 		giveAway();
 		fs.chmodSync(stateDir, 0o500);
@@ -401,7 +400,6 @@ describe('a place that cannot be written', () => {
 		expect(loaded.notices[1].remedy).not.toContain('set aside');
 		expect(save.code).toBe('state-unwritable');
 		expect(loadedLater).toEqual({ state: named('later'), notices: [] });
-		expect(JSON.parse(read('state.json.bak'))).toEqual(paired);
 		expect(files().filter((name) => name.startsWith('state.json.corrupt-'))).toHaveLength(1);
 	});
 
@@ -414,14 +412,13 @@ describe('a place that cannot be written', () => {
 		expect(save.code).toBe('state-unwritable');
 	});
 
-	test("another user's state file can be replaced, and is kept as the copy", async () => {
+	test("another user's state file can be replaced", async () => {
 		await withStore((store) => store.save(paired));
 		giveAway();
 		if (process.geteuid?.() === 0) fs.chownSync(at('state.json'), 0, 0);
 		fs.chmodSync(at('state.json'), 0o644);
 		await unprivileged(() => withStore((store) => store.save(named('mine'))));
-		expect(JSON.parse(read('state.json')).generatedId).toBe('mine');
-		expect(JSON.parse(read('state.json.bak'))).toEqual(paired);
+		for (const name of COPIES) expect(JSON.parse(read(name)).generatedId).toBe('mine');
 	});
 
 	test('a save that fails half-way leaves the old state and nothing else, and the next one may succeed [F010]', async () => {
@@ -433,9 +430,8 @@ describe('a place that cannot be written', () => {
 		expect(large.message).toContain(stateDir);
 		expect(probe.code).toBe('state-unwritable');
 		expect(small).toBe('saved');
-		expect(files()).toEqual(['lock.db', 'state.json', 'state.json.bak']);
-		expect(JSON.parse(read('state.json')).generatedId).toBe('small');
-		expect(JSON.parse(read('state.json.bak')).generatedId).toBe('old');
+		expect(files()).toEqual(SAVED);
+		for (const name of COPIES) expect(JSON.parse(read(name)).generatedId).toBe('small');
 	});
 
 	test('a state file that somebody has removed meanwhile is written again', async () => {
@@ -444,7 +440,7 @@ describe('a place that cannot be written', () => {
 		await store.save(named('newer'));
 		fs.rmSync(at('state.json'));
 		await store.save(paired);
-		expect(files()).toEqual(['lock.db', 'state.json']);
+		expect(files()).toEqual(SAVED);
 		expect((await store.load()).state).toEqual(paired);
 	});
 
@@ -467,7 +463,7 @@ describe('a place that cannot be written', () => {
 		const store = await open();
 		await store.save(paired);
 		await store.probe();
-		expect(files()).toEqual(['lock.db', 'state.json']);
+		expect(files()).toEqual(SAVED);
 	});
 });
 
@@ -502,7 +498,7 @@ describe('one process at a time', () => {
 		expect(await reader.load()).toEqual({ state: paired, notices: [] });
 		expect((await failureOf(reader.save(EMPTY_STATE))).code).toBe('state-unwritable');
 		expect((await failureOf(reader.probe())).code).toBe('state-unwritable');
-		expect(files()).toEqual(['lock.db', 'state.json', 'state.json.new']);
+		expect(files()).toEqual([...SAVED, 'state.json.new']);
 		expect(fs.statSync(at('state.json')).mode & 0o777).toBe(0o640);
 	});
 
@@ -511,6 +507,23 @@ describe('one process at a time', () => {
 		expect(await reader.load()).toEqual({ state: EMPTY_STATE, notices: [] });
 		expect(fs.existsSync(stateDir)).toBe(false);
 	});
+
+	test.each(['a link', 'a pipe', 'a directory'])(
+		'%s in the place of the lock is refused by its name, and nothing behind it is touched [F521]',
+		async (what) => {
+			await withStore(async () => {});
+			const [lock, elsewhere] = [at('lock.db'), path.join(directory, 'elsewhere')];
+			fs.rmSync(lock);
+			fs.writeFileSync(elsewhere, 'precious');
+			if (what === 'a link') fs.symlinkSync(elsewhere, lock);
+			if (what === 'a pipe') execFileSync('mkfifo', [lock]);
+			if (what === 'a directory') fs.mkdirSync(lock);
+			const refused = await (await open()).save(EMPTY_STATE).catch((error: unknown) => error);
+			const message = expect.stringMatching(/it is a link|it is not a regular file/);
+			expect(refused).toMatchObject({ failure: { code: 'state-unwritable', message } });
+			expect(fs.readFileSync(elsewhere, 'utf8')).toBe('precious');
+		},
+	);
 
 	test('a lock file with rubbish in it does not lock the device out', async () => {
 		fs.mkdirSync(stateDir);
@@ -559,8 +572,8 @@ describe('a state that was whole when its save was cut off', () => {
 		await cutOff(JSON.stringify(paired));
 		for (let starts = 0; starts < 2; starts += 1)
 			expect(await withStore((store) => store.load())).toMatchObject({ state: paired, notices: [] });
-		expect(files()).toEqual(['lock.db', 'state.json', 'state.json.bak']);
-		expect(JSON.parse(read('state.json.bak')).attempt).toEqual(attempt);
+		expect(files()).toEqual(SAVED);
+		for (const name of COPIES) expect(JSON.parse(read(name)).attempt).toBeNull();
 	});
 
 	test.each<[string, string, DeviceState]>([
@@ -571,6 +584,6 @@ describe('a state that was whole when its save was cut off', () => {
 	])('and %s is not', async (_, unsaved, before) => {
 		await cutOff(unsaved, before);
 		expect(await withStore((store) => store.load())).toMatchObject({ state: before, notices: [] });
-		expect(files()).toEqual(['lock.db', 'state.json']);
+		expect(files()).toEqual(SAVED);
 	});
 });

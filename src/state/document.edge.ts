@@ -1,0 +1,116 @@
+/**
+ * One copy of the state as a file: read with a bound and checked, or formed for a save. Its first line is the digest of all that
+ * follows: a wrong byte anywhere shows. Never writes, never names a value in a message.
+ *
+ * A document in which the digest is absent or not the first field was written by another version, and is taken as it is.
+ */
+import { createHash } from 'node:crypto';
+import fs from 'node:fs';
+import type { Checked } from '../base/checked.ts';
+import { AgentError } from '../base/errors.ts';
+import { errnoOf, inWords, readText } from '../base/files.edge.ts';
+import { isObject } from '../protocol/json.ts';
+import type { Copy, CopyStamp } from './copies.ts';
+import { type DeviceState, deviceStateSchema, STATE_SCHEMA_VERSION } from './device-state.ts';
+import { newerFields, withNewerFields } from './newer-fields.ts';
+
+/** A larger state file is taken for damaged, in bytes. */
+const MAX_STATE_BYTES = 1024 * 1024;
+/** The system has no room to open any file: no word on this one. */
+const NOT_OF_THE_FILE: readonly string[] = ['EMFILE', 'ENFILE', 'ENOMEM'];
+
+type Fields = Readonly<Record<string, unknown>>;
+
+const format = (document: object) => `${JSON.stringify(document, null, '\t')}\n`;
+const digestOf = (text: string) => createHash('sha256').update(text).digest('base64url');
+const OPENING = '{\n\t"digest": "';
+const CLOSING = '",\n';
+const DIGEST_LENGTH = 43;
+const HEADER_LENGTH = OPENING.length + DIGEST_LENGTH + CLOSING.length;
+
+/** The text of a state that is known to be valid. */
+export function formDocument(state: DeviceState, newer: Fields, copy: CopyStamp): string {
+	const body = format({ copy, ...withNewerFields(state, newer) }).slice('{\n'.length);
+	return OPENING + digestOf(body) + CLOSING + body;
+}
+
+/** `whole`; why it is not; `null` where there is no digest at the head, nor what is left of one. */
+function judgeDigest(text: string, document: unknown): 'whole' | 'mismatch' | 'damaged head' | null {
+	const body = text.slice(HEADER_LENGTH);
+	const said = text.slice(OPENING.length, OPENING.length + DIGEST_LENGTH);
+	if (digestOf(body) === said) return text === OPENING + said + CLOSING + body ? 'whole' : 'damaged head';
+	return isObject(document) && Object.keys(document)[0] === 'digest' ? 'mismatch' : null;
+}
+
+/**
+ * @param mayChange whether its permissions may be corrected.
+ * @throws AgentError `state-unreadable` when the system can open no file at all.
+ */
+export async function readCopy(file: string, checked: Checked, mayChange: boolean): Promise<Copy> {
+	let text: string;
+	let inode = 0n;
+	try {
+		text = await readText(file, MAX_STATE_BYTES, {
+			// A save never leaves a link, and what one leads to may be anything.
+			refuseLink: true,
+			inspect({ mode }, descriptor) {
+				inode = fs.fstatSync(descriptor, { bigint: true }).ino;
+				// Put back by hand or by a backup, it may have become readable for others.
+				if (mayChange && mode & 0o077) attempt(() => fs.fchmodSync(descriptor, 0o600));
+			},
+		});
+	} catch (error) {
+		const code = errnoOf(error);
+		if (code === 'ENOENT') return { kind: 'missing' };
+		if (code === 'too-large') return { kind: 'damaged', reason: 'it is far too large' };
+		if (code === 'not-utf8') return { kind: 'damaged', reason: CUT };
+		if (NOT_OF_THE_FILE.includes(code)) throw unreadable(file, `cannot be read: ${inWords(error)}`, error);
+		return { kind: 'unreadable', reason: inWords(error), newerVersion: false };
+	}
+	return readDocument(text, inode, checked);
+}
+
+export const unreadable = (file: string, what: string, cause?: unknown) =>
+	new AgentError('state-unreadable', `The state file ${file} ${what}.`, { cause });
+
+const CUT = 'it is cut short or overwritten';
+
+function readDocument(text: string, inode: bigint, checked: Checked): Copy {
+	const damaged = (reason: string): Copy => ({ kind: 'damaged', reason });
+	if (text === '') return damaged('it is empty');
+	let document: unknown;
+	try {
+		document = JSON.parse(text);
+	} catch {
+		return damaged(CUT);
+	}
+	const digest = judgeDigest(text, document);
+	if (digest === 'mismatch') return damaged('its content does not match its digest');
+	if (digest === 'damaged head') return damaged('its first line is overwritten');
+	const { digest: _, copy, ...known } = isObject(document) ? document : {};
+	const whole = { kind: 'whole', text, inode, stamp: digest === 'whole' && isStamp(copy) ? copy : null } as const;
+	if (checked.has('state', text)) return { ...whole, state: known as DeviceState, newer: {} };
+	const version = known['schemaVersion'];
+	if (typeof version === 'number' && version > STATE_SCHEMA_VERSION)
+		return { kind: 'unreadable', reason: 'it was written by a newer version of the agent', newerVersion: true };
+	const state = deviceStateSchema.safeParse(known);
+	if (!state.success) {
+		const where = state.error.issues[0]?.path.join('.');
+		return damaged(where && isObject(document) ? `${where} is not valid` : 'it is not the state of a device');
+	}
+	const newer = newerFields(known, state.data);
+	if (whole.stamp && formDocument(state.data, {}, whole.stamp) === text) checked.add('state', text);
+	return { ...whole, state: state.data, newer };
+}
+
+function isStamp(copy: unknown): copy is CopyStamp {
+	return isObject(copy) && typeof copy['id'] === 'string' && Number.isSafeInteger(copy['save']);
+}
+
+function attempt(step: () => void): void {
+	try {
+		step();
+	} catch {
+		// Not ours to change: its content is read all the same.
+	}
+}
