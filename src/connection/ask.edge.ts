@@ -1,11 +1,13 @@
-/** One request over HTTP, and the head of its answer: tried once, within bounds. Follows no redirect and keeps no connection. */
+/** One request over HTTP, and the head of its answer: tried once, within bounds. Follows no redirect. */
 import { type Agent, type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
-import type { Readable } from 'node:stream';
+import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 
 /** How long the connection to a host or to a proxy may take, TLS included, in milliseconds. */
 export const CONNECT_MS = 10_000;
+/** Code of the error for a host that accepts a connection and never finishes TLS. Node has it for servers. */
+export const TLS_STALLED = 'ERR_TLS_HANDSHAKE_TIMEOUT';
 
 export interface Asked {
 	readonly method: string;
@@ -13,14 +15,19 @@ export interface Asked {
 	readonly url: URL;
 	readonly headers: Readonly<Record<string, string | string[]>>;
 	/** A stream has its length or `transfer-encoding` among the headers. */
-	readonly body: string | Readable | null;
+	readonly body: string | Uint8Array | Readable | null;
 	/** Longest silence on the connection once it stands, in milliseconds; before, it has 10 s. */
 	readonly idleMs: number;
 	/** Ends the request, and the reading of its answer, whatever they have come to. */
 	readonly signal: AbortSignal;
+	/** Whether the connection may be one that was kept, and is kept in turn. Default: no. */
+	readonly keeps?: boolean;
 	/** Called before the first byte is written, on a connection that stands. */
 	readonly onWrite?: () => void;
 }
+
+/** The head of an answer, and its body as a stream; `complete` is false where Node saw it cut. */
+export type Answer = Readable & Pick<IncomingMessage, 'statusCode' | 'headers'> & { readonly complete?: boolean };
 
 /** The part of the network that requests go through. */
 export interface RequestNetwork {
@@ -28,7 +35,7 @@ export interface RequestNetwork {
 	 * Asks once, and resolves with the head of the answer.
 	 * @throws the error of the connection, of `body` or of `signal`, for `classifyNetworkError`; so does the reading of the answer.
 	 */
-	ask(asked: Asked): Promise<IncomingMessage>;
+	ask(asked: Asked): Promise<Answer>;
 	/** Whether a proxy stands between this device and the URL. */
 	viaProxy(url: URL): boolean;
 }
@@ -51,7 +58,8 @@ export function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> {
 			...(isSecure && { ALPNProtocols: ['http/1.1'] }),
 		});
 		const lost = (code: string) => end(Object.assign(new Error('No answer.'), { code }));
-		const connecting = setTimeout(lost, CONNECT_MS, 'ETIMEDOUT');
+		// There is a socket as soon as there is a connection, before TLS.
+		const connecting = setTimeout(() => lost(request.socket ? TLS_STALLED : 'ETIMEDOUT'), CONNECT_MS);
 		const abort = () => end(signal.reason);
 		const begin = () => {
 			clearTimeout(connecting);
@@ -61,11 +69,12 @@ export function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> {
 				else end(new DOMException('The answer stopped.', 'TimeoutError'));
 			});
 			onWrite();
-			if (body === null || typeof body === 'string') request.end(body ?? undefined);
-			else pipeline(body, request).catch(reject);
+			if (body instanceof Readable) pipeline(body, request).catch(reject);
+			else request.end(body ?? undefined);
 		};
 		request.once('socket', (socket) => {
-			if (isSecure) socket.once('secureConnect', begin);
+			if (request.reusedSocket) begin();
+			else if (isSecure) socket.once('secureConnect', begin);
 			else if (socket.connecting) socket.once('connect', begin);
 			else begin();
 		});

@@ -1,17 +1,44 @@
 /** How long to wait before the next attempt, by what has failed so far; measured in docs/measurements.md. Pure. */
 import type { RetryClass } from '../base/errors.ts';
 
+/*
+ * Evidence decides the class of a failure, the class its pace, and its pace the limit within which a device is back after the
+ * end of a cause that has lasted for a time T (`npm run suite -- recovery` holds every cause to it):
+ *
+ * | class | what it is | pace | back within |
+ * |---|---|---|---|
+ * | outage: `unreachable`, and `surprising` where it worked | no word about this credential | 0 to 30 s; a surprise after 15 min 150 to 300 s | 60 s; then 5 min |
+ * | a place that is still held: `occupied` | the service has another channel of this device | 5 to 30 s | 60 s |
+ * | refusal: `refused` | 401, 1008, a private close code again and again | 30 to 120 s; after 12 min T/2 to T, at most 30 min | 2 min; then T, at most 30 min |
+ * | overload: `overloaded` | 429, 503, what is taken and not answered | 15 s and more, half as long again each time | 60 s or T, at most 30 min |
+ * | never worked yet: `surprising` without evidence, `slow` | it asks for a person at once | 5 to 10 min | 10 min |
+ *
+ * A `Retry-After` is the least wait in each class, and spread over as much again; that of a surprise which is outweighed up to 60 s.
+ */
+
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 
 /** A channel that was open this long has proved itself: what failed before it no longer counts. */
 export const STABLE_AFTER_MS = MINUTE;
 /**
+ * From then on a channel counts: some services accept the upgrade and refuse it in words of their own a moment later. One
+ * that was just paired, or follows one that ended early, is online only then; any other with the first answer.
+ */
+export const COUNTS_AFTER_MS = 3 * SECOND;
+/** So many channels in a row that one private close code has ended before they counted are a refusal, whatever its number is. */
+export const EARLY_ENDS_TO_REFUSE = 2;
+/**
  * Refusals that last this long are meant: a service has bad minutes, and every device would need a person after one. A
  * device that was online within {@link RECENTLY_MS} has shown that its credential is good, and is patient for longer.
  */
 export const PATIENCE_MS = { usual: 10 * MINUTE, wasOnline: 12 * MINUTE } as const;
 export const RECENTLY_MS = 24 * 60 * MINUTE;
+/**
+ * A device that was online within {@link RECENTLY_MS} has shown that its settings are right: an answer that only a person
+ * could mend otherwise is taken for an outage until it has lasted this long, since something else answers for the service.
+ */
+export const OUTAGE_MS = 15 * MINUTE;
 /** Between two refusals the service may have been away: no more of that time than this counts as refused. */
 export const REFUSAL_COUNTS_MS = 5 * MINUTE;
 /** The longest wait of a device that is refused for hours. */
@@ -36,10 +63,14 @@ export interface Backoff {
 	readonly refusedForMs: number;
 	/** Monotonic time of the newest refusal; `null` before the first. */
 	readonly refusedAtMs: number | null;
+	/** Monotonic time of the first answer that only a person can mend; `null` while there was none. */
+	readonly surprisedAtMs: number | null;
 	/** Whether the last registration was refused: then a new Connection cannot be had. */
 	readonly registerRefused: boolean;
-	/** Monotonic time of the last registration, as long as its Connection has not been online; `null` otherwise. */
+	/** Monotonic time of the last registration, as long as no channel of its Connection has counted; `null` otherwise. */
 	readonly registeredAtMs: number | null;
+	/** The close code that has ended the newest channels before they counted (`null`: none came), and how many; `null` where none did. */
+	readonly earlyEnds: { readonly closeCode: number | null; readonly count: number } | null;
 }
 
 export const NO_FAILURES: Backoff = {
@@ -48,8 +79,10 @@ export const NO_FAILURES: Backoff = {
 	timeouts: 0,
 	refusedForMs: 0,
 	refusedAtMs: null,
+	surprisedAtMs: null,
 	registerRefused: false,
 	registeredAtMs: null,
+	earlyEnds: null,
 };
 
 export interface FailedAttempt {
@@ -71,11 +104,16 @@ export interface NextAttempt {
 	readonly delayMs: number;
 	/** Refused for long enough that only a person can help; attempts go on slowly. */
 	readonly blocked: boolean;
+	/** The answer that asks for a person and is outweighed by what worked lately; `null` where none is. */
+	readonly outweighed: 'surprise' | 'refusal' | null;
 }
 
 /** Counts a failure and says when to try again. @param random in [0, 1); jitter comes after the cap. */
 export function afterFailure(before: Backoff, failed: FailedAttempt, random: () => number): NextAttempt {
 	const isRefused = failed.retryClass === 'refused';
+	const isSurprising = failed.retryClass === 'surprising';
+	const surprisedAtMs = isSurprising ? (before.surprisedAtMs ?? failed.atMs) : before.surprisedAtMs;
+	const isOutage = isSurprising && failed.wasOnline === true && failed.atMs - (surprisedAtMs ?? 0) < OUTAGE_MS;
 	const sinceMs = before.refusedAtMs === null ? 0 : failed.atMs - before.refusedAtMs;
 	const backoff: Backoff = {
 		...before,
@@ -87,15 +125,22 @@ export function afterFailure(before: Backoff, failed: FailedAttempt, random: () 
 		timeouts: failed.timedOut ? before.timeouts + 1 : 0,
 		refusedForMs: before.refusedForMs + (isRefused ? Math.min(Math.max(0, sinceMs), REFUSAL_COUNTS_MS) : 0),
 		refusedAtMs: isRefused ? failed.atMs : before.refusedAtMs,
+		surprisedAtMs,
 	};
 	const patienceMs = failed.wasOnline ? PATIENCE_MS.wasOnline : PATIENCE_MS.usual;
-	const blocked = failed.retryClass === 'slow' || (isRefused && backoff.refusedForMs >= patienceMs);
+	const blocked =
+		failed.retryClass === 'slow' || (isSurprising && !isOutage) || (isRefused && backoff.refusedForMs >= patienceMs);
+	const isPatient = isRefused && !blocked && failed.wasOnline === true;
+	const outweighed = isOutage ? 'surprise' : isPatient ? 'refusal' : null;
 	const between = (from: number, to: number) => from + (to - from) * random();
 	const floorMs = Math.min(Math.max(0, failed.retryAfterMs ?? 0), MAX_RETRY_AFTER_MS);
-	// A herd that was told the same `Retry-After` must not return in the same instant.
-	const askedMs = floorMs > 0 ? between(floorMs, 2 * floorMs) : 0;
+	// A herd that was told the same `Retry-After` must not return in the same instant. An answer that is outweighed may be another's.
+	const [fromMs, toMs] = isOutage
+		? [Math.min(floorMs, 45 * SECOND), Math.min(2 * floorMs, MINUTE)]
+		: [floorMs, 2 * floorMs];
+	const askedMs = floorMs > 0 ? between(fromMs, toMs) : 0;
 	const delayMs = Math.ceil(Math.max(askedMs, ownDelay(failed, backoff, blocked, between)));
-	return { backoff, delayMs, blocked };
+	return { backoff, delayMs, blocked, outweighed };
 }
 
 function ownDelay(
@@ -104,12 +149,18 @@ function ownDelay(
 	blocked: boolean,
 	between: (from: number, to: number) => number,
 ): number {
-	if (failed.retryClass === 'slow') return between(5 * MINUTE, 10 * MINUTE);
+	if (failed.retryClass === 'surprising' && blocked && failed.wasOnline) return between(2.5 * MINUTE, 5 * MINUTE);
+	if (failed.retryClass === 'slow' || (failed.retryClass === 'surprising' && blocked))
+		return between(5 * MINUTE, 10 * MINUTE);
 	if (failed.retryClass === 'refused' && backoff.refusedForMs > 0) {
 		const windowMs = refusedWindowMs(backoff.refusedForMs, blocked, failed.wasOnline ?? false);
 		return between(windowMs / 2, windowMs);
 	}
 	if (failed.retryClass === 'overloaded') return between(backoff.overloadWindowMs / 2, backoff.overloadWindowMs);
+	if (failed.retryClass === 'surprising' || failed.retryClass === 'occupied') {
+		const windowMs = Math.min(30 * SECOND, Math.max(10 * SECOND, 2 ** Math.min(backoff.failures, 10) * SECOND));
+		return between(windowMs / 2, windowMs);
+	}
 	// Even the first return is spread: a switch that restarts takes all kiosks of a site down in the same second.
 	if (backoff.failures === 1) return between(0, (failed.serviceRestarts ? 15 : 5) * SECOND);
 	const windowMs = Math.min(30 * SECOND, 2 ** Math.min(backoff.failures, 10) * SECOND);

@@ -2,21 +2,21 @@
  * One life of the channel `ws/device`, from the upgrade to its end.
  * Opens once and reports; never reconnects, never reads what a frame says, never follows a redirect, never prints a credential.
  */
-import type { Agent } from 'node:http';
+import type { Agent, IncomingHttpHeaders } from 'node:http';
 import type { Socket } from 'node:net';
+import type { TLSSocket } from 'node:tls';
 import { type RawData, WebSocket } from 'ws';
 import { type Clock, idleClock, SHARED_MS } from '../base/clock.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';
-import { AUTHORIZATION_PARAMETER, parseAuthorization } from '../protocol/authorization.ts';
 import { type Frame, MAX_FRAME_BYTES } from '../protocol/channel.ts';
+import { COUNTS_AFTER_MS } from './backoff.ts';
+import { secretsOf } from './channel-address.ts';
 import { classifyClose, classifyHttpAnswer } from './classify-failure.ts';
-import { classifyHandshakeError } from './classify-network-error.ts';
+import { classifyHandshakeError, lateHandshake } from './classify-network-error.ts';
 import { clockSkewMs, readServiceMs } from './clock-skew.ts';
 import { type ChannelEnd, measureSilence } from './line-rhythm.ts';
 import { type ReadRefusal, readRefusal } from './read-refusal.edge.ts';
 
-/** How long the channel must be open to count as accepted by a service that says nothing. */
-const CONFIRM_AFTER_MS = 3000;
 /** How long a close handshake may take before the connection is cut. */
 const CLOSE_MS = 3000;
 /** How long a refusal's body is read. */
@@ -35,13 +35,17 @@ export interface ChannelOptions {
 	/** Value of the `Authorization` header; `null` when the query carries it. */
 	readonly authorization: string | null;
 	readonly userAgent: string;
+	/** Besides those of the handshake. */
+	readonly headers?: Readonly<Record<string, string>> | undefined;
 	readonly agent?: Agent | undefined;
 	/** Whether `agent` goes through a proxy. */
 	readonly viaProxy?: boolean | undefined;
 	/** For everything up to the upgrade, however the bytes come. */
 	readonly handshakeMs: number;
-	/** Default 3,000. */
+	/** When an open channel counts, even if the service says nothing. Default 3,000. */
 	readonly proveAfterMs?: number | undefined;
+	/** Whether nothing that the service says makes it count sooner. */
+	readonly provesByAge?: boolean | undefined;
 	/** A ping goes out so often, and one at once when the channel opens; 0 for only that one. */
 	readonly pingIntervalMs: number;
 	/** So long without a byte from the service ends the channel; 0 for a service that answers no ping. */
@@ -76,9 +80,12 @@ export type ChannelEvent =
 			/** The `Date` of the upgrade, milliseconds since 1970. */
 			readonly serviceMs?: number | undefined;
 			readonly localAddress: string | null;
+			readonly headers?: IncomingHttpHeaders | undefined;
 	  }
 	/** The service has said something, or has kept the channel open for a while: some accept and then close. */
 	| { readonly type: 'confirmed' }
+	/** A ping was answered. */
+	| { readonly type: 'answered' }
 	| { readonly type: 'frame'; readonly frame: Frame }
 	| {
 			readonly type: 'ended';
@@ -103,15 +110,15 @@ export interface Channel {
 	sendText(text: string): boolean;
 	/** Says goodbye; the connection is cut if the service has not answered after `closeMs`. Frames still come until then. */
 	close(code: number, reason: string): void;
-	/** Cuts the connection; no frame comes any more. */
-	terminate(): void;
+	/** Cuts the connection; no frame comes any more. @param because default: it was closed by the agent. */
+	terminate(because?: Failure): void;
 	/** Bytes that wait to be sent. */
 	readonly bufferedAmount: number;
 }
 
 /** Opens the channel. Every outcome arrives as an event, after the call has returned. */
 export function openChannel(options: ChannelOptions, listener: (event: ChannelEvent) => void): Channel {
-	const { url, handshakeMs, proveAfterMs = CONFIRM_AFTER_MS, clock = idleClock } = options;
+	const { url, handshakeMs, proveAfterMs = COUNTS_AFTER_MS, clock = idleClock } = options;
 	const { sleptMs = () => 0 } = options;
 	const pingIntervalMs = options.pingIntervalMs || Number.POSITIVE_INFINITY;
 	const silenceLimitMs = options.silenceLimitMs || Number.POSITIVE_INFINITY;
@@ -123,7 +130,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	let verdict: { failure: Failure; timedOut: boolean } | null = null;
 	let lastError: Error | null = null;
 	let refusal: ReadRefusal | null = null;
-	let told: { clockSkewMs: number | null; serviceMs?: number | undefined } = { clockSkewMs: null };
+	let told: Partial<ChannelEvent & { type: 'opened' }> = {};
 	let connection: Socket | null = null;
 	let confirmed = false;
 
@@ -141,8 +148,8 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	if (!socket) return { sendText: () => false, close() {}, terminate() {}, bufferedAmount: 0 };
 
 	socket.on('upgrade', (response) => {
-		const { date } = response.headers;
-		told = { clockSkewMs: clockSkewMs(date, clock.wallMs()), serviceMs: readServiceMs(date) };
+		const { headers } = response;
+		told = { clockSkewMs: clockSkewMs(headers.date, clock.wallMs()), serviceMs: readServiceMs(headers.date), headers };
 	});
 	socket.on('open', () => {
 		const nowMs = clock.monotonicMs();
@@ -154,13 +161,14 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		heard();
 		// Before the listener, which may end the channel at once.
 		ping();
-		listener({ type: 'opened', ...told, localAddress: connection?.localAddress ?? null });
+		listener({ type: 'opened', clockSkewMs: null, ...told, localAddress: connection?.localAddress ?? null });
 		schedule();
 	});
 	socket.on('ping', heard);
 	socket.on('pong', () => {
 		heard();
 		confirm();
+		if (isOpen()) listener({ type: 'answered' });
 	});
 	socket.on('message', (data: RawData, isBinary) => {
 		if (phase !== 'open') return;
@@ -203,7 +211,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 			verdict = { failure: closedHere(), timedOut: false };
 			socket.close(code, Buffer.byteLength(reason) <= MAX_REASON_BYTES ? reason : '');
 		},
-		terminate: () => cut(closedHere()),
+		terminate: (because = closedHere()) => cut(because),
 		get bufferedAmount() {
 			return socket.bufferedAmount;
 		},
@@ -217,6 +225,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 				// Named, because an environment variable of Node's can switch verification off.
 				rejectUnauthorized: true,
 				headers: {
+					...options.headers,
 					'User-Agent': options.userAgent,
 					...(options.authorization !== null && { Authorization: options.authorization }),
 				},
@@ -263,8 +272,8 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		socket?.ping();
 	}
 
-	function confirm(): void {
-		if (confirmed || phase !== 'open') return;
+	function confirm(isOfAge = false): void {
+		if (confirmed || phase !== 'open' || (options.provesByAge && !isOfAge)) return;
 		confirmed = true;
 		listener({ type: 'confirmed' });
 	}
@@ -300,8 +309,10 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	function check(): void {
 		const nowMs = clock.monotonicMs();
 		if (phase === 'refused' && nowMs >= deadlineMs) socket?.terminate();
-		else if (phase === 'connecting' && nowMs >= deadlineMs) cut(handshakeTimedOut(), true);
-		else if (phase === 'open') checkOpen(nowMs);
+		else if (phase === 'connecting' && nowMs >= deadlineMs) {
+			const late = handshakeTimedOut();
+			cut(late.failure, late.timedOut);
+		} else if (phase === 'open') checkOpen(nowMs);
 		schedule();
 	}
 
@@ -323,18 +334,17 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 			);
 			return;
 		}
-		if (!confirmed && nowMs >= confirmAtMs) confirm();
+		if (!confirmed && nowMs >= confirmAtMs) confirm(true);
 		if (phase !== 'open' || nowMs < pingAtMs) return;
 		// From the deadline that was missed: after a stall one ping, not a burst.
 		pingAtMs += pingIntervalMs * (Math.floor((nowMs - pingAtMs) / pingIntervalMs) + 1);
 		if (socket?.readyState === WebSocket.OPEN && socket.bufferedAmount <= MAX_BUFFERED_BYTES) ping();
 	}
 
-	function handshakeTimedOut(): Failure {
+	function handshakeTimedOut() {
+		const { connecting, authorized } = (connection ?? {}) as Partial<TLSSocket>;
 		const seconds = Math.round(handshakeMs / 1000);
-		return failure('handshake-timeout', `${context.host} did not open the channel within ${seconds} s.`, {
-			params: { ...params, seconds },
-		});
+		return lateHandshake({ ...context, seconds, stands: connecting === false, isInTls: authorized === false });
 	}
 
 	function end(code: number, reason: string): void {
@@ -352,7 +362,9 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		// 1006 did not come from the service: `ws` reports it when there was no close frame.
 		const saidGoodbye = code !== 1006;
 		const withoutCloseFrame = !saidGoodbye && verdict === null;
-		return { ...silence.end(nowMs), withoutCloseFrame, saidGoodbye, sleptMs: sleptMs() - sleptBeforeMs };
+		const isDead = verdict?.failure.code === 'channel-silent';
+		const death = isDead ? { deadAfterMs: silence.deadAfterMs() } : {};
+		return { ...silence.end(nowMs), ...death, withoutCloseFrame, saidGoodbye, sleptMs: sleptMs() - sleptBeforeMs };
 	}
 
 	function outcome(code: number, reason: string): { failure: Failure; closeCode: number | null; timedOut: boolean } {
@@ -366,9 +378,8 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 			return { failure: classifyHttpAnswer(answer), closeCode: null, timedOut: false };
 		}
 		if (phase === 'connecting') {
-			const timedOut = lastError?.message === 'Opening handshake has timed out';
-			const found = timedOut ? handshakeTimedOut() : classifyHandshakeError(lastError, context);
-			return { failure: found, closeCode: null, timedOut };
+			if (lastError?.message === 'Opening handshake has timed out') return { ...handshakeTimedOut(), closeCode: null };
+			return { failure: classifyHandshakeError(lastError, context), closeCode: null, timedOut: false };
 		}
 		const wire = (lastError as { code?: unknown } | null)?.code;
 		if (typeof wire === 'string' && wire.startsWith('WS_ERR_')) {
@@ -385,12 +396,4 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		const closeCode = code === 1005 || code === 1006 ? null : code;
 		return { failure: classifyClose({ code, reason, host: context.host, secrets }), closeCode, timedOut: false };
 	}
-}
-
-function secretsOf({ url, authorization, queryName = AUTHORIZATION_PARAMETER }: ChannelOptions): string[] {
-	return [authorization, url.searchParams.get(queryName)].flatMap((text) => {
-		const parsed = parseAuthorization(text);
-		if (!parsed) return text ? [text] : [];
-		return parsed.scheme === 'Basic' ? [parsed.password] : [parsed.credential];
-	});
 }

@@ -8,7 +8,7 @@ import { cleanText, readErrorDetail } from '../protocol/problem.ts';
 import { readAnswerTexts } from '../protocol/registration-answer.ts';
 import { inBrackets, proxyAnswered, wantsClientCertificate } from './classify-network-error.ts';
 import { readHttpDate } from './clock-skew.ts';
-import { unreadAnswer } from './unread-answer.ts';
+import { refusalIn, unreadAnswer } from './unread-answer.ts';
 
 /** For what is found by its form alone. */
 const UPGRADE_REMEDY =
@@ -41,17 +41,22 @@ export interface HttpAnswer {
 
 /** The status decides; the body is detail. Source: assumed (errors). */
 export function classifyHttpAnswer(answer: HttpAnswer): Failure {
+	const failed = classifyStatus(answer);
+	// A refused credential has a pace of its own.
+	const retryAfterMs =
+		answer.status === 401 ? undefined : readRetryAfter(answer.headers['retry-after'], answer.headers['date']);
+	return retryAfterMs === undefined ? failed : { ...failed, retryAfterMs };
+}
+
+function classifyStatus(answer: HttpAnswer): Failure {
 	const { status, purpose, host, headers } = answer;
-	const said = (code: ErrorCode, more: { remedy?: string; retryAfterMs?: number } = {}) => {
+	const said = (code: ErrorCode, more: { remedy?: string } = {}) => {
 		const detail = detailOf(answer);
 		return failure(code, `${host} answered ${status}${afterColon(detail)}`, {
 			...more,
 			params: paramsOf(answer, detail),
 		});
 	};
-	const retryAfterMs = readRetryAfter(headers['retry-after'], headers['date']);
-	const patience = retryAfterMs === undefined ? {} : { retryAfterMs };
-
 	if (status >= 200 && status < 300) return unexpectedSuccess(answer);
 	if (status >= 300 && status < 400) return redirected(answer);
 	if (status >= 400 && status < 500 && saysUnknownWorkflow(answer)) {
@@ -71,12 +76,12 @@ export function classifyHttpAnswer(answer: HttpAnswer): Failure {
 				: said('access-forbidden');
 		case 407:
 			return proxyAnswered(status, host);
+		// Whatever is behind a gateway may only restart: no more than 429 and 503 say that it has too much to do.
 		case 408:
-		case 504:
-			return said('request-timeout', patience);
+			return said('service-failed');
 		case 429:
 		case 503:
-			return said('service-overloaded', patience);
+			return said('service-overloaded');
 		case 511:
 			return said('captive-portal');
 		case 404:
@@ -85,7 +90,9 @@ export function classifyHttpAnswer(answer: HttpAnswer): Failure {
 		case 501:
 			return nothingThere(answer, said);
 	}
-	if (status >= 500 && status < 600) return said('service-failed', patience);
+	// A device has one channel at a time with some services. Source: RFC 9110, 15.5.10.
+	if (status === 409 && purpose === 'channel') return said('channel-occupied');
+	if (status >= 500 && status < 600) return said('service-failed');
 	if (status >= 400 && status < 500)
 		return purpose === 'channel'
 			? said('channel-rejected', lacksUpgrade(answer) ? { remedy: UPGRADE_REMEDY } : {})
@@ -156,8 +163,22 @@ function unexpectedSuccess(answer: HttpAnswer): Failure {
 	}
 	if (purpose === 'channel')
 		return failure('channel-rejected', `${host} answered ${status} instead of opening the channel.`, { params });
+	if (purpose === 'register' && refusalIn(body) !== null) return saidNo(answer);
 	if (purpose === 'register') return unreadAnswer({ ...answer, texts: readAnswerTexts(answer) });
 	return failure('bad-response', `${host} answered ${status} in a form that is not known.`, { params });
+}
+
+/** The status says yes and the body no, or not yet. */
+function saidNo(answer: HttpAnswer): Failure {
+	const { host, status, body } = answer;
+	const isPending = refusalIn(body) === 'pending';
+	if (!isPending && isCodeRefused(answer)) return codeRefused(answer);
+	const detail = detailOf(answer);
+	const what = isPending ? 'has not finished the registration of this device' : 'has not registered this device';
+	return failure('request-rejected', `${host} answered ${status} and ${what}${afterColon(detail)}`, {
+		params: paramsOf(answer, detail),
+		...(isPending && { remedy: 'The operator must complete the registration of this device; then pair it again.' }),
+	});
 }
 
 /** Whether an answer is a page for people. */
@@ -168,7 +189,9 @@ export function isWebPage(headers: Readonly<Record<string, string>>, body: strin
 function redirected(answer: HttpAnswer): Failure {
 	const { status, host, headers } = answer;
 	const location = headers['location'];
-	const target = location === undefined ? null : URL.parse(location, `https://${host}`);
+	// A plain answer can only have come to a plain request.
+	const target =
+		location === undefined ? null : URL.parse(location, `${answer.secure === false ? 'http' : 'https'}://${host}`);
 	const params = { host, status };
 	if (!target)
 		return failure('redirect-refused', `${host} answered ${status} without an address to go to.`, { params });
@@ -178,6 +201,12 @@ function redirected(answer: HttpAnswer): Failure {
 		withoutSecrets(`${target.origin}${echoes ? '' : target.pathname}`, answer.secrets ?? []),
 		200,
 	);
+	if (location !== undefined && !/^(?:[a-z][a-z\d+.-]*:|[/\\]{2})/i.test(location))
+		return failure('redirect-refused', `${host} answered ${status} and points at its own path ${pathOf(shown)}.`, {
+			params: { ...params, address: cleanText(target.origin, 120) },
+			remedy:
+				'The service has moved to another path, or asks for a sign-in: check the path in baseUrl, and service.channelPath.',
+		});
 	// A portal leads to a host of its own; the service itself moves a path or a scheme.
 	return target.hostname !== URL.parse(`https://${host}`)?.hostname
 		? failure(
@@ -190,6 +219,8 @@ function redirected(answer: HttpAnswer): Failure {
 				remedy: `Set baseUrl to the address that the service really has${target.protocol === 'https:' ? ` (here it begins with ${cleanText(target.origin, 120)})` : ''}; a credential is never sent on to another address.`,
 			});
 }
+
+const pathOf = (address: string) => URL.parse(address)?.pathname ?? address;
 
 function saysUnknownWorkflow(answer: HttpAnswer): boolean {
 	if (answer.status === 401 || answer.status === 407 || answer.purpose === 'other') return false;
@@ -253,6 +284,10 @@ const CLOSE_WORDS: Readonly<Record<number, string>> = {
 	1014: 'bad gateway',
 };
 
+/** A private code says in words that another channel has taken the place of this one. */
+const REPLACED =
+	/\b(?:replaced|superseded|duplicate|(?:another|newer|new) (?:device|connection|session|channel|client|login))\b/i;
+
 export interface ChannelClose {
 	/** Of the close frame; 1005 for a frame without a code, 1006 for none at all. */
 	readonly code: number;
@@ -270,6 +305,7 @@ export function classifyClose(close: ChannelClose): Failure {
 	const message = `${host} closed the channel with ${code}${inBrackets(words)}${reason === '' ? '.' : `: ${joinSentences(reason)}`}`;
 	const params = { host, closeCode: code, ...(reason !== '' && { detail: reason }) };
 	if (code === 1008 || code === 4401 || code === 4403) return failure('credential-refused', message, { params });
-	if (code === 4409) return failure('connection-replaced', message, { params });
+	if (code === 4409 || (code >= 4000 && REPLACED.test(reason)))
+		return failure('connection-replaced', message, { params });
 	return failure('connection-lost', message, { params });
 }

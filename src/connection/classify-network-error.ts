@@ -1,4 +1,4 @@
-/** The meaning of an error thrown by a socket, by TLS or by a proxy, as a failure. Pure. */
+/** The meaning of an error thrown by a socket, by TLS, by a proxy or by undici, as a failure. Pure. */
 import { type ErrorCode, type Failure, failure, toFailure } from '../base/errors.ts';
 
 const CERTIFICATE_CODES: Readonly<Record<string, ErrorCode>> = {
@@ -26,6 +26,8 @@ const CERTIFICATE_CODES: Readonly<Record<string, ErrorCode>> = {
 const NOT_RESOLVED = new Set(['ENOTFOUND', 'EAI_AGAIN', 'EAI_FAIL', 'EAI_NONAME', 'ENODATA', 'ESERVFAIL']);
 const UNREACHABLE = new Set(['ECONNREFUSED', 'EHOSTUNREACH', 'ENETUNREACH', 'EHOSTDOWN', 'ENETDOWN', 'EADDRNOTAVAIL']);
 
+const ANSWER_TIMEOUTS = new Set(['UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_TIMEOUT']);
+
 /** Where an attempt went, for the message and for whose fault it is. */
 export interface NetworkContext {
 	/** Host and, if it is not the usual one, port. */
@@ -40,7 +42,7 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 	const facts = collect(error);
 	const find = (known: ReadonlySet<string>) => facts.codes.find((code) => known.has(code));
 
-	if (facts.proxyStatus !== null) return proxyAnswered(facts.proxyStatus, host);
+	if (facts.proxyStatus !== null) return proxyAnswered(facts.proxyStatus, host, facts.proxyOffers);
 	const failed = (code: ErrorCode, message: string, reason?: string) =>
 		failure(code, message, { params: { host, ...(reason !== undefined && { reason }) } });
 	if (facts.codes.some((code) => code.endsWith('ALERT_NO_APPLICATION_PROTOCOL')) || facts.speaksHttp2)
@@ -50,8 +52,10 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 		});
 
 	const unresolved = find(NOT_RESOLVED);
-	const timeout = facts.codes.find((code) => code === 'ETIMEDOUT');
-	const unreachable = find(UNREACHABLE);
+	// One address that answers says more than others that cannot be reached or are silent.
+	const refused = facts.codes.find((code) => code === 'ECONNREFUSED');
+	const timeout = refused ? undefined : facts.codes.find((code) => code === 'ETIMEDOUT');
+	const unreachable = refused ?? find(UNREACHABLE);
 	if (viaProxy && (unresolved || timeout || unreachable))
 		return failed(
 			'proxy-failed',
@@ -64,15 +68,24 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 	const certificate = facts.codes.find((code) => Object.hasOwn(CERTIFICATE_CODES, code));
 	if (certificate) return certificateFailure(CERTIFICATE_CODES[certificate] ?? 'tls-failed', certificate, host);
 	if (facts.codes.some((code) => code.endsWith('ALERT_CERTIFICATE_REQUIRED'))) return wantsClientCertificate(host);
+	if (facts.codes.includes('ERR_TLS_HANDSHAKE_TIMEOUT')) return stalledInTls(host);
 	const tls = facts.codes.find((code) => code === 'EPROTO' || /^ERR_(SSL|TLS|OSSL)_/.test(code));
 	if (tls) return failed('tls-failed', `The TLS connection to ${host} failed (${tls}).`, tls);
 
 	if (unresolved) return failed('dns-failed', `The name ${host} can't be resolved (${unresolved}).`, unresolved);
 	if (timeout) return failed('connect-timeout', `${host} did not accept a connection in time.`);
+	if (unreachable === 'ECONNREFUSED')
+		return failure('service-unreachable', `${host} refuses connections (${unreachable}).`, {
+			params: { host, reason: unreachable },
+			remedy:
+				'Check that the service runs and listens on this port, and the port in baseUrl; a firewall may refuse it, too.',
+		});
 	if (unreachable) return failed('service-unreachable', `${host} can't be reached (${unreachable}).`, unreachable);
 
-	if (facts.names.includes('TimeoutError')) return failed('request-timeout', `${host} did not answer in time.`);
-	if (facts.codes.some((code) => code.startsWith('HPE_')))
+	if (facts.names.includes('TimeoutError') || find(ANSWER_TIMEOUTS))
+		return failed('request-timeout', `${host} did not answer in time.`);
+	const isGarbled = (code: string) => code.startsWith('HPE_') || code === 'UND_ERR_HEADERS_OVERFLOW';
+	if (facts.codes.some(isGarbled) || facts.names.includes('HTTPParserError'))
 		return failure('bad-response', `What answers at ${host} does not speak proper HTTP.`, {
 			params: { host },
 			remedy: 'Check host and port in baseUrl, and what stands between this device and the service.',
@@ -80,13 +93,23 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 	if (facts.names.includes('AbortError'))
 		return failed('connection-lost', `The attempt to reach ${host} was given up.`);
 	if (facts.ourFault) return toFailure(error);
-	return failed('connection-lost', `The connection to ${host} was lost${inBrackets(facts.codes[0])}.`, facts.codes[0]);
+	// undici's own names say nothing to a person.
+	const reason = facts.codes.find((code) => !code.startsWith('UND_ERR_'));
+	return failed('connection-lost', `The connection to ${host} was lost${inBrackets(reason)}.`, reason);
 }
 
 export function wantsClientCertificate(host: string): Failure {
 	return failure('tls-failed', `${host} asks for a client certificate that this device did not give.`, {
 		params: { host, reason: 'client-certificate' },
 		remedy: 'Name a certificate that the service accepts in network.clientCertificateFile and its key.',
+	});
+}
+
+function stalledInTls(host: string): Failure {
+	return failure('tls-failed', `${host} accepts connections, but its part of the TLS handshake does not arrive.`, {
+		params: { host, reason: 'stalled' },
+		remedy:
+			'If small requests to other hosts work, something on the way drops large packets: lower the MTU of this device (try 1280), or have the network let ICMP "fragmentation needed" through.',
 	});
 }
 
@@ -100,9 +123,19 @@ function certificateFailure(code: ErrorCode, reason: string, host: string): Fail
 	return failure(code, message, { params: { host, reason } });
 }
 
-export function proxyAnswered(status: number, host: string): Failure {
+/** @param offers the ways to sign in that the proxy names, as its header has them. */
+export function proxyAnswered(status: number, host: string, offers = ''): Failure {
 	// A proxy that is asked for a tunnel answers 4xx when it will not and 5xx when it can't.
 	const params = { host, status };
+	const schemes = offers.match(/\b(?:digest|negotiate|ntlm|bearer|kerberos)\b/gi) ?? [];
+	if (status === 407 && schemes.length > 0 && !/\bbasic\b/i.test(offers)) {
+		const asked = [...new Set(schemes)].join(', ');
+		return failure('proxy-refused', `The proxy refused a connection to ${host} (407): it asks for ${asked}.`, {
+			params,
+			remedy:
+				'Have the proxy offer Basic to this device, or let this host through without a sign-in: this agent signs in by Basic only.',
+		});
+	}
 	if (status >= 400 && status < 500)
 		return failure('proxy-refused', `The proxy refused a connection to ${host} (${status}).`, { params });
 	return failure('proxy-failed', `The proxy runs, but could not connect to ${host} (${status}).`, {
@@ -116,6 +149,7 @@ interface Facts {
 	readonly names: readonly string[];
 	/** What the proxy itself answered to the request for a tunnel. */
 	readonly proxyStatus: number | null;
+	readonly proxyOffers: string;
 	readonly ourFault: boolean;
 	/** Whether what could not be read as HTTP/1.1 begins as HTTP/2 does. */
 	readonly speaksHttp2: boolean;
@@ -125,6 +159,7 @@ function collect(error: unknown): Facts {
 	const codes: string[] = [];
 	const names: string[] = [];
 	let proxyStatus: number | null = null;
+	let proxyOffers = '';
 	let ourFault = false;
 	let speaksHttp2 = false;
 	const seen = new Set<unknown>();
@@ -133,13 +168,16 @@ function collect(error: unknown): Facts {
 		const one = queue.shift();
 		if (typeof one !== 'object' || one === null || seen.has(one)) continue;
 		seen.add(one);
-		const { code, name, message, statusCode, cause, errors, rawPacket, data } = one as Record<string, unknown>;
+		const { code, name, message, statusCode, offers, cause, errors, rawPacket, data } = one as Record<string, unknown>;
 		if (isHttp2Settings(rawPacket) || isHttp2Settings(data)) speaksHttp2 = true;
 		// Where the alert comes while the request is written, only the words name it.
 		if (/alert no application protocol/.test(String(message ?? ''))) speaksHttp2 = true;
 		if (typeof code === 'string') codes.push(code);
 		if (typeof name === 'string') names.push(name);
-		if (code === 'ERR_PROXY_TUNNEL' && typeof statusCode === 'number') proxyStatus = statusCode;
+		if (code === 'ERR_PROXY_TUNNEL' && typeof statusCode === 'number') {
+			proxyStatus = statusCode;
+			proxyOffers = String(offers ?? '');
+		}
 		if (typeof code === 'string' && code.startsWith('ERR_INVALID_')) ourFault = true;
 		if (
 			typeof code !== 'string' &&
@@ -149,7 +187,7 @@ function collect(error: unknown): Facts {
 		queue.push(cause);
 		if (Array.isArray(errors)) queue.push(...errors);
 	}
-	return { codes, names, proxyStatus, ourFault, speaksHttp2 };
+	return { codes, names, proxyStatus, proxyOffers, ourFault, speaksHttp2 };
 }
 
 /** The first frame of every HTTP/2 server: its settings, on stream 0. Source: RFC 9113, 3.4 and 6.5. */
@@ -171,4 +209,23 @@ export function classifyHandshakeError(error: Error | null, context: { host: str
 			params: { host: context.host },
 		});
 	return classifyNetworkError(error, context);
+}
+
+/**
+ * A channel that did not open in time. A host that does not even take a connection is away; one that takes it and says nothing may have
+ * too much to do, and needs longer the next time. @param late.stands whether there is a connection, and late.isInTls whether its TLS handshake is under way.
+ */
+export function lateHandshake(
+	late: NetworkContext & { readonly seconds: number; readonly stands: boolean; readonly isInTls?: boolean },
+): {
+	readonly failure: Failure;
+	readonly timedOut: boolean;
+} {
+	const { host, seconds, stands, viaProxy = false } = late;
+	const message = `${host} did not open the channel within ${seconds} s.`;
+	if (late.isInTls) return { failure: stalledInTls(host), timedOut: true };
+	if (stands || viaProxy)
+		return { failure: failure('handshake-timeout', message, { params: { host, seconds } }), timedOut: true };
+	const away = failure('connect-timeout', `${host} did not accept a connection in time.`, { params: { host } });
+	return { failure: away, timedOut: false };
 }

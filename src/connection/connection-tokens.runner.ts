@@ -33,14 +33,15 @@ export function freshConnection(
 
 /** A saved Connection with its age by the clock now; a clock that runs backwards makes it no younger than new. */
 export function knownConnection(
-	{ baseUrl, request, credentialId, token, obtainedAt }: SavedConnection,
+	{ baseUrl, request, credentialId, token, obtainedAt, worked }: SavedConnection,
 	clock: Pick<Clock, 'monotonicMs' | 'wallMs'>,
 	stated: StatedLife,
 ): KnownConnection {
 	const obtainedAtWallMs = Date.parse(obtainedAt);
 	const lifeMs = lifeFrom(readTokenLife(token), obtainedAtWallMs, stated);
 	const ageMs = Math.max(0, clock.wallMs() - obtainedAtWallMs);
-	const connection = { token, obtainedAtMs: clock.monotonicMs() - Math.min(ageMs, lifeMs ?? 0), lifeMs };
+	const obtainedAtMs = clock.monotonicMs() - Math.min(ageMs, lifeMs ?? 0);
+	const connection = { token, obtainedAtMs, lifeMs, ...(worked === true && { worked }) };
 	return { registration: { baseUrl, request, credentialId }, connection };
 }
 

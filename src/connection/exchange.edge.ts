@@ -1,8 +1,8 @@
 /** One HTTP request and its answer, once: a deadline, bounds, the body unpacked, and whether it was written at all. */
-import type { IncomingMessage } from 'node:http';
+import { readBounded, unpack } from '../base/bodies.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { cleanText } from '../protocol/problem.ts';
-import type { RequestNetwork } from './ask.edge.ts';
+import type { Answer, RequestNetwork } from './ask.edge.ts';
 import { classifyNetworkError, type NetworkContext } from './classify-network-error.ts';
 
 /** Longest silence before and inside an answer; the deadline ends an answer that drips. */
@@ -35,17 +35,17 @@ export type Exchange =
 
 /** Asks once with a deadline. Never throws. */
 export async function exchangeOverNetwork(network: RequestNetwork, request: ExchangeRequest): Promise<Exchange> {
-	const { url, method, headers, body, deadlineMs, maxBytes } = request;
+	const { url, method, headers, deadlineMs, maxBytes } = request;
 	const context = { host: url.host, viaProxy: network.viaProxy(url) };
 	const enough = new AbortController();
 	const ends = [AbortSignal.timeout(deadlineMs), enough.signal, ...(request.signal ? [request.signal] : [])];
 	const signal = AbortSignal.any(ends);
 	let written = false;
-	let answer: IncomingMessage;
+	let answer: Answer;
 	try {
 		answer = await network.ask({
 			...{ method, url, headers, signal },
-			body: body ?? null,
+			body: request.body ?? null,
 			idleMs: IDLE_MS,
 			onWrite() {
 				written = true;
@@ -58,18 +58,10 @@ export async function exchangeOverNetwork(network: RequestNetwork, request: Exch
 	const { statusCode: status = 0 } = answer;
 	const succeeded = status >= 200 && status < 300;
 	const detailTimer = succeeded ? undefined : setTimeout(() => enough.abort(), DETAIL_MS);
-	const answerHeaders = flatHeaders(answer.headers);
-	const { bytes, cut } = await readBody(answer, maxBytes, context);
+	const body = await readBody(answer, maxBytes, context);
 	clearTimeout(detailTimer);
 	enough.abort();
-	const unpacked = unpack(bytes, answerHeaders['content-encoding'], maxBytes, context.host);
-	return {
-		kind: 'answered',
-		status,
-		headers: answerHeaders,
-		bytes: unpacked.bytes,
-		cut: cut ?? unpacked.cut,
-	};
+	return { kind: 'answered', status, headers: flatHeaders(answer.headers), ...body };
 }
 
 function asFailure(error: unknown, written: boolean, context: NetworkContext): { failure: Failure; written: boolean } {
@@ -83,52 +75,25 @@ function asFailure(error: unknown, written: boolean, context: NetworkContext): {
 	return { failure: reason, written };
 }
 
-async function readBody(body: AsyncIterable<Uint8Array>, maxBytes: number, context: NetworkContext) {
-	const chunks: Uint8Array[] = [];
-	let size = 0;
-	let cut: Failure | null = null;
-	try {
-		for await (const chunk of body) {
-			chunks.push(chunk.subarray(0, maxBytes - size));
-			size += chunk.length;
-			if (size <= maxBytes) continue;
-			cut = failure('response-too-large', `The answer of ${context.host} is larger than ${maxBytes} bytes.`, {
-				params: { host: context.host, maxBytes },
-			});
-			break;
-		}
-	} catch (error) {
-		cut = classifyNetworkError(error, context);
-	}
-	return { bytes: Buffer.concat(chunks), cut };
-}
-
-/** A body that came packed although nothing asked for it; at most `maxBytes` of it. */
-function unpack(
-	bytes: Uint8Array,
-	encoding: string | undefined,
+/** The body as it is meant, and why it is not whole. */
+async function readBody(
+	answer: Answer,
 	maxBytes: number,
-	host: string,
-): { bytes: Uint8Array; cut: Failure | null } {
-	const coding = encoding?.trim().toLowerCase() ?? '';
-	if (coding === '' || coding === 'identity' || bytes.length === 0) return { bytes, cut: null };
-	const zlib = process.getBuiltinModule('node:zlib');
-	const unpackers: Record<string, (packed: Uint8Array, options: { maxOutputLength: number }) => Uint8Array> = {
-		gzip: zlib.gunzipSync,
-		'x-gzip': zlib.gunzipSync,
-		deflate: zlib.inflateSync,
-		br: zlib.brotliDecompressSync,
-		zstd: zlib.zstdDecompressSync,
-	};
-	const known = unpackers[coding];
-	try {
-		if (known) return { bytes: known(bytes, { maxOutputLength: Math.max(1, maxBytes) }), cut: null };
-	} catch (error) {
-		if ((error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE')
-			return { bytes, cut: failure('response-too-large', `The answer of ${host} is larger than ${maxBytes} bytes.`) };
-	}
-	const message = `${host} sent an answer with the Content-Encoding "${cleanText(coding, 40)}" that could not be unpacked.`;
-	return { bytes, cut: failure('bad-response', message, { remedy: UNPACKED_REMEDY }) };
+	context: NetworkContext,
+): Promise<{ bytes: Uint8Array; cut: Failure | null }> {
+	const { host } = context;
+	const tooLarge = () =>
+		failure('response-too-large', `The answer of ${host} is larger than ${maxBytes} bytes.`, {
+			params: { host, maxBytes },
+		});
+	const { bytes, cut } = await readBounded(answer, maxBytes);
+	const failed = cut === null ? null : cut === 'too-large' ? tooLarge() : classifyNetworkError(cut, context);
+	const coding = answer.headers['content-encoding'];
+	const plain = unpack(bytes, coding, maxBytes);
+	if (typeof plain !== 'string') return { bytes: plain, cut: failed };
+	const message = `${host} sent an answer with the Content-Encoding "${cleanText(String(coding), 40)}" that could not be unpacked.`;
+	const unread = plain === 'too-large' ? tooLarge() : failure('bad-response', message, { remedy: UNPACKED_REMEDY });
+	return { bytes, cut: failed ?? unread };
 }
 
 /** One line for each name. */

@@ -1,6 +1,7 @@
 /** Heartbeats of one channel, from deadlines, so that they do not drift: after a stall one, not a burst. */
 import { type Clock, isoNow } from '../base/clock.edge.ts';
-import { fillTemplate, type Heartbeat, type HeartbeatExtras } from '../protocol/channel.ts';
+import type { Heartbeat, HeartbeatExtras } from '../protocol/channel.ts';
+import { fillTemplate } from '../protocol/templates.ts';
 
 export interface HeartbeatOptions {
 	readonly clock: Clock;
@@ -36,7 +37,7 @@ export function startHeartbeats(options: HeartbeatOptions): () => void {
 		const frame =
 			options.body === null
 				? JSON.stringify(heartbeat)
-				: fillTemplate(options.body, { ...said, sentAtMs: clock.wallMs(), id: '' });
+				: fillTemplate(options.body, { ...said, sentAtMs: clock.wallMs() });
 		if (options.send(frame)) options.onSent(sentAt);
 		dueMs += cadenceMs * Math.max(1, Math.floor((nowMs - dueMs) / cadenceMs) + 1);
 		cancel = clock.schedule(dueMs - nowMs, beat);

@@ -5,8 +5,8 @@
  */
 import http, { type Agent } from 'node:http';
 import https from 'node:https';
-import { connect } from 'node:net';
 import type { PeerCertificate, TLSSocket } from 'node:tls';
+import { type Lookup, race } from './race.edge.ts';
 
 export interface Reach {
 	/** The addresses of the name; empty when it was not resolved, or is an address itself. */
@@ -16,24 +16,18 @@ export interface Reach {
 }
 
 /** Connects to the host that comes first on the way: the proxy, or the service itself. */
-export function reach(hop: URL, limitMs: number): Reach {
-	const resolved = Promise.withResolvers<readonly string[]>();
-	const connected = Promise.withResolvers<{ address: string } | { error: Error }>();
+export function reach(hop: URL, lookup: Lookup, limitMs: number): Reach {
 	const host = hop.hostname.replace(/^\[(.*)\]$/, '$1');
-	const signal = AbortSignal.timeout(limitMs);
-	const socket = connect({ host, port: Number(hop.port) || (hop.protocol === 'https:' ? 443 : 80), signal });
-	const addresses: string[] = [];
-	socket.on('lookup', (_error, address) => {
-		if (address) addresses.push(address);
-		resolved.resolve(addresses);
-	});
-	socket.once('connect', () => {
-		connected.resolve({ address: socket.remoteAddress ?? host });
-		socket.destroy();
-	});
-	socket.on('error', (error) => connected.resolve({ error }));
-	socket.once('close', () => resolved.resolve(addresses));
-	return { resolved: resolved.promise, connected: connected.promise };
+	const run = race({ host, port: Number(hop.port) || (hop.protocol === 'https:' ? 443 : 80) }, lookup, limitMs);
+	const connected = run.won.then(
+		(socket) => {
+			const address = socket.remoteAddress ?? host;
+			socket.destroy();
+			return { address };
+		},
+		(error: Error) => ({ error }),
+	);
+	return { resolved: run.resolved, connected };
 }
 
 export interface ShownCertificate {

@@ -8,6 +8,8 @@ const MINUTE = 60 * SECOND;
 
 /** So many cuts after equal silence are an idle timeout. */
 const CUTS_TO_LEARN = 3;
+/** So many lines in a row that were dead after the same silence, too: each has cost what came until it was noticed. */
+const SILENT_DEATHS_TO_LEARN = 2;
 /** So many cuts in spite of the shorter ping show that it was none. */
 const CUTS_TO_UNLEARN = 3;
 /** What is remembered of the silences before the newest cuts. */
@@ -30,19 +32,29 @@ export interface ChannelEnd {
 	readonly inboundSilenceMs: number;
 	readonly longestInboundMs: number;
 	readonly withoutCloseFrame: boolean;
+	/** For a line that was found dead by its silence: how quiet it was before the first byte that no one answered. */
+	readonly deadAfterMs?: number | null;
 }
 
 export interface LineRhythm {
 	/** Silences before the newest cuts that may be an idle timeout, in milliseconds, newest last. */
 	readonly silencesMs: readonly number[];
 	readonly idleMs: number | null;
+	/** The silence after which the newest lines were dead, longer than any that they had borne, and how many they were. */
+	readonly deaths: { readonly afterMs: number; readonly count: number } | null;
 	/** Cuts since it was found that it does not explain. */
 	readonly unexplained: number;
 	/** Whether a shorter ping has not helped: then no other is tried until a channel lives for an hour, or the line is another. */
 	readonly isUnlearned: boolean;
 }
 
-export const UNKNOWN_RHYTHM: LineRhythm = { silencesMs: [], idleMs: null, unexplained: 0, isUnlearned: false };
+export const UNKNOWN_RHYTHM: LineRhythm = {
+	silencesMs: [],
+	idleMs: null,
+	deaths: null,
+	unexplained: 0,
+	isUnlearned: false,
+};
 
 export interface SavedLine {
 	readonly baseUrl: string;
@@ -59,6 +71,7 @@ export interface LineStore {
 export function afterEnd(rhythm: LineRhythm, end: ChannelEnd): LineRhythm {
 	const { idleMs } = rhythm;
 	if (end.lifeMs >= FORGET_AFTER_MS) return { ...UNKNOWN_RHYTHM, idleMs };
+	if (end.deadAfterMs !== undefined) return afterDeath(rhythm, end.deadAfterMs);
 	if (!end.withoutCloseFrame || rhythm.isUnlearned) return rhythm;
 	const candidates = idleSilences(end);
 	const silencesMs = [...rhythm.silencesMs, ...candidates].slice(-REMEMBERED);
@@ -72,6 +85,18 @@ export function afterEnd(rhythm: LineRhythm, end: ChannelEnd): LineRhythm {
 	const unexplained = end.lifeMs >= LONG_LIFE_MS ? 0 : rhythm.unexplained + 1;
 	if (unexplained >= CUTS_TO_UNLEARN) return { ...UNKNOWN_RHYTHM, isUnlearned: true };
 	return { ...rhythm, silencesMs, unexplained };
+}
+
+/**
+ * Something on the way forgets a quiet line without a word. When it did is not known, only that it was earlier than the byte that no one
+ * answered: the next pings come after half of that time.
+ */
+function afterDeath(rhythm: LineRhythm, afterMs: number | null): LineRhythm {
+	if (afterMs === null || afterMs <= LEAST_PING_MS) return { ...rhythm, deaths: null };
+	const isSame = rhythm.deaths !== null && isEqual(rhythm.deaths.afterMs, afterMs);
+	const count = isSame && rhythm.deaths ? rhythm.deaths.count + 1 : 1;
+	if (count < SILENT_DEATHS_TO_LEARN) return { ...rhythm, deaths: { afterMs, count } };
+	return { ...UNKNOWN_RHYTHM, idleMs: (3 / 4) * afterMs };
 }
 
 /** An idle timeout cuts in the longest silence of all: a line that has borne a longer one was cut for another reason. */
@@ -120,24 +145,34 @@ export function networkOf(address: string): string {
 export function measureSilence(openedAtMs: number): {
 	/** A byte went in this direction. */
 	moved(direction: 'in' | 'out', atMs: number): void;
-	end(atMs: number): Omit<ChannelEnd, 'withoutCloseFrame'>;
+	end(atMs: number): Omit<ChannelEnd, 'withoutCloseFrame' | 'deadAfterMs'>;
+	/** How quiet the line was before the first byte that no one has answered; `null` where it had borne as much before. */
+	deadAfterMs(): number | null;
 } {
 	let lastMs = openedAtMs;
 	let longestMs = 0;
 	let heardMs = openedAtMs;
 	let longestInboundMs = 0;
 	/** As it was before the first byte that has not been answered. */
+	let firstUnanswered: { readonly silenceMs: number; readonly longestMs: number } | null = null;
 	let unanswered: { readonly sentAtMs: number; readonly lastMs: number; readonly longestMs: number } | null = null;
 	return {
 		moved(direction, atMs) {
 			if (direction === 'in') {
 				unanswered = null;
+				firstUnanswered = null;
 				longestInboundMs = Math.max(longestInboundMs, atMs - heardMs);
 				heardMs = atMs;
 			} else if (!unanswered || atMs - unanswered.sentAtMs >= SECOND)
 				unanswered = { sentAtMs: atMs, lastMs, longestMs };
+			if (direction === 'out') firstUnanswered ??= { silenceMs: atMs - lastMs, longestMs };
 			longestMs = Math.max(longestMs, atMs - lastMs);
 			lastMs = atMs;
+		},
+		deadAfterMs() {
+			if (!firstUnanswered) return null;
+			const { silenceMs, longestMs: borneMs } = firstUnanswered;
+			return borneMs >= silenceMs - tolerance(silenceMs) ? null : silenceMs;
 		},
 		end(atMs) {
 			const known = unanswered && atMs - unanswered.sentAtMs < SECOND ? unanswered : { lastMs, longestMs };

@@ -3,19 +3,16 @@ import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Authorization } from '../protocol/authorization.ts';
-import {
-	type Frame,
-	fillTemplate,
-	type Heartbeat,
-	type HeartbeatExtras,
-	readNotification,
-} from '../protocol/channel.ts';
+import type { Frame, Heartbeat, HeartbeatExtras } from '../protocol/channel.ts';
 import { DEFAULT_HEARTBEAT_CADENCE } from '../protocol/device-connection.ts';
+import { messagesIn } from '../protocol/frame-messages.ts';
 import type { Settings } from '../settings/table.ts';
 import type { Channel, ChannelEvent, ChannelOptions, LineEnd } from './channel.edge.ts';
 import { channelAddress } from './channel-address.ts';
 import { freshConnection } from './connection-tokens.runner.ts';
+import { type Conversation, converse } from './conversation.runner.ts';
 import type { DeviceTime } from './device-time.runner.ts';
+import { asMeant } from './evidence.ts';
 import { startHeartbeats } from './heartbeats.runner.ts';
 import type { Line } from './line.runner.ts';
 import { MOST_PING_MS } from './line-rhythm.ts';
@@ -44,9 +41,13 @@ export interface LinkRunnerOptions {
 	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
 	readonly report: {
 		readonly event: (generation: number, event: LinkEvent) => void;
-		/** Also from a channel that is saying goodbye: what the service sent before it knew is not lost. */
-		readonly frame: (arrival: FrameArrival, frame: Frame) => void;
+		/** A message, also from a channel that is saying goodbye: what the service sent before it knew is not lost. Whether it is kept. */
+		readonly frame: (arrival: FrameArrival, message: Frame) => boolean;
+		/** Resolves when the messages so far are stored. */
+		readonly stored: () => Promise<void>;
 		readonly heartbeat: (generation: number, sentAt: string) => void;
+		/** The service has answered a ping. */
+		readonly answered: (generation: number, at: string) => void;
 		/** What a registration has brought that was seen through although its link is over. */
 		readonly lateConnection: (registration: Registration, token: string) => void;
 		/** A channel that was open has ended: before the link is told, and also when it was saying goodbye (`isLeaving`). */
@@ -79,12 +80,11 @@ export interface LinkRunner {
 interface Running {
 	request: { readonly abort: AbortController; readonly isSeenThrough: boolean } | null;
 	channel: Channel | null;
+	conversation: Conversation | null;
 	stopHeartbeats: () => void;
 	cancelTimer: () => void;
 }
 
-/** After the upgrade, a pong, a frame or this much time proves that the service really has the channel. */
-const CONFIRM_AFTER_MS = 3000;
 /** A service that does not answer a goodbye is left: the whole agent has to end within 3 s. */
 const CLOSE_MS = 2000;
 const LEAST_SILENCE_MS = 10_000;
@@ -103,14 +103,20 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 	const running = (generation: number): Running => {
 		const known = links.get(generation);
 		if (known) return known;
-		const fresh: Running = { request: null, channel: null, stopHeartbeats: () => {}, cancelTimer: () => {} };
+		const fresh: Running = {
+			request: null,
+			channel: null,
+			conversation: null,
+			stopHeartbeats: () => {},
+			cancelTimer: () => {},
+		};
 		links.set(generation, fresh);
 		return fresh;
 	};
 
 	const register = async (generation: number, registration: Registration, attempt: number, credential: Credential) => {
 		const { client, resolved, credentials } = options.runtime();
-		const { tokenPointer } = resolved.settings.service;
+		const { tokenPointer, registrationPath } = resolved.settings.service;
 		const link = running(generation);
 		const abort = new AbortController();
 		link.request = { abort, isSeenThrough: credential.kind === 'connection' };
@@ -118,7 +124,8 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 			baseUrl: registration.baseUrl,
 			authorization: authorizationFor(credential, credentials.reusable),
 			request: registration.request,
-			...(tokenPointer === null ? {} : { tokenPointer }),
+			tokenPointer,
+			registrationPath,
 			signal: abort.signal,
 		});
 		if (late.delete(link)) {
@@ -151,20 +158,20 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		registration: Registration,
 		effect: Extract<LinkEffect, { type: 'openChannel' }>,
 	) => {
-		const { resolved, network } = options.runtime();
+		const { resolved, network, headersFor } = options.runtime();
 		const { service } = resolved.settings;
 		const link = running(generation);
 		link.channel?.terminate();
-		const address = channelAddress(registration.baseUrl, effect.token, service);
+		const address = channelAddress(registration.baseUrl, effect.token, registration.request, service);
 		const { url } = address;
 		const { cadenceMs, pingIntervalMs, silenceLimitMs } = livenessOf(registration, service);
-		const agent = network.channelAgent(url);
 		const channel = options.openChannel(
 			{
 				...address,
-				...(agent ? { agent } : {}),
+				headers: headersFor(registration.baseUrl),
+				agent: network.channelAgent(url),
 				handshakeMs: effect.handshakeMs,
-				proveAfterMs: CONFIRM_AFTER_MS,
+				provesByAge: effect.provesByAge,
 				pingIntervalMs: options.line.pingIntervalMs(registration.baseUrl, pingIntervalMs, cadenceMs),
 				silenceLimitMs,
 				closeMs: CLOSE_MS,
@@ -174,9 +181,10 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				workflowId: registration.request.workflowId,
 			},
 			(event) => {
-				if (link.channel === channel) onChannelEvent(generation, registration, effect.attempt, cadenceMs, event);
+				if (link.channel === channel) onChannelEvent(generation, registration, effect.attempt, event);
 				// What else an abandoned channel has to say belongs to an attempt that is over.
-				else if (event.type === 'frame') received(generation, registration, event.frame);
+				else if (event.type === 'frame')
+					for (const message of messagesIn(event.frame, service)) received(generation, registration, message);
 				else if (event.type === 'ended') {
 					if (event.line && leaving.has(channel)) report.lineEnded(generation, registration, event.line, true);
 					hasLeft(channel);
@@ -184,15 +192,32 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 			},
 		);
 		link.channel = channel;
+		link.conversation?.stop();
+		link.conversation = converse({
+			...options,
+			registration,
+			token: effect.token,
+			host: url.host,
+			settings: () => options.runtime().resolved.settings.service,
+			send: (text) => channel.sendText(text),
+			keep: (message) => received(generation, registration, message),
+			stored: report.stored,
+			onConfirmed: () => confirmed(generation, registration, effect.attempt, cadenceMs),
+			onConnection: (connection) =>
+				report.event(generation, { type: 'connectionChanged', atMs: clock.monotonicMs(), connection }),
+			onUnconfirmed: (failure) => channel.terminate(failure),
+		});
 	};
 
-	const onChannelEvent = (
-		generation: number,
-		registration: Registration,
-		attempt: number,
-		cadenceMs: number,
-		event: ChannelEvent,
-	) => {
+	const confirmed = (generation: number, registration: Registration, attempt: number, cadenceMs: number) => {
+		const link = running(generation);
+		report.event(generation, { type: 'channelConfirmed', attempt, atMs: clock.monotonicMs() });
+		if (options.runtime().resolved.settings.service.heartbeatMode !== 'frame' || !link.channel) return;
+		link.stopHeartbeats();
+		link.stopHeartbeats = startBeating(generation, registration, link.channel, cadenceMs);
+	};
+
+	const onChannelEvent = (generation: number, registration: Registration, attempt: number, event: ChannelEvent) => {
 		const link = running(generation);
 		const atMs = clock.monotonicMs();
 		switch (event.type) {
@@ -200,34 +225,32 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				options.line.opened(registration.baseUrl, event.localAddress);
 				if (event.clockSkewMs !== null)
 					report.serviceTime({ skewMs: event.clockSkewMs, serviceMs: event.serviceMs }, true);
+				link.conversation?.opened(event.headers);
 				return;
 			case 'confirmed':
-				report.event(generation, { type: 'channelConfirmed', attempt, atMs });
-				if (options.runtime().resolved.settings.service.heartbeatMode === 'frame' && link.channel)
-					link.stopHeartbeats = startBeating(generation, registration, link.channel, cadenceMs);
+				link.conversation?.answered();
+				return;
+			case 'answered':
+				report.answered(generation, isoNow(clock));
 				return;
 			case 'frame':
-				if (!answerPing(registration, link.channel, event.frame)) received(generation, registration, event.frame);
+				link.conversation?.frame(event.frame);
 				return;
-			case 'ended':
+			case 'ended': {
 				link.stopHeartbeats();
+				link.conversation?.stop();
 				link.channel = null;
 				if (event.line) report.lineEnded(generation, registration, event.line, false);
-				report.event(generation, {
-					type: 'channelEnded',
-					attempt,
-					atMs,
-					failure: event.failure,
-					timedOut: event.timedOut,
-					closeCode: event.closeCode,
-					outlived: options.line.ended(event, atMs),
-				});
+				const { failure, closeCode, timedOut } = asMeant(event, options.runtime().resolved.settings.service.closeCodes);
+				const outlived = options.line.ended(event, atMs);
+				report.event(generation, { type: 'channelEnded', attempt, atMs, failure, timedOut, closeCode, outlived });
+			}
 		}
 	};
 
-	const received = (generation: number, registration: Registration, frame: Frame) => {
+	const received = (generation: number, registration: Registration, message: Frame): boolean => {
 		const open = [...links.values()].filter(({ channel }) => channel !== null).length + leaving.size;
-		report.frame({ generation, registration, overlaps: open > 1 }, frame);
+		return report.frame({ generation, registration, overlaps: open > 1 }, message);
 	};
 
 	/** The first of a start is spread over the cadence; a channel that follows another keeps its beat. */
@@ -253,28 +276,9 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 			},
 		});
 
-	/** Answers a ping of the application's own making, if a deployment has one; whether the frame was one. */
-	const answerPing = ({ request }: Registration, channel: Channel | null, frame: Frame): boolean => {
-		const { pingKind, pongBody, kindPointer, notificationIdPointer } = options.runtime().resolved.settings.service;
-		if (pingKind === null) return false;
-		const { kind, serviceId } = readNotification(frame, { kindPointer, notificationIdPointer });
-		if (kind !== pingKind && !(frame.type === 'text' && frame.text.trim() === pingKind)) return false;
-		const nowMs = clock.monotonicMs();
-		const fields = {
-			deviceId: request.deviceId,
-			workflowId: request.workflowId,
-			sequence: 0,
-			sentAt: isoNow(clock),
-			sentAtMs: clock.wallMs(),
-			uptimeSeconds: Math.round((nowMs - options.startedAtMs) / 1000),
-			id: serviceId ?? '',
-		};
-		channel?.sendText(fillTemplate(pongBody, fields));
-		return true;
-	};
-
 	const closeChannel = (link: Running, code: number) => {
 		link.stopHeartbeats();
+		link.conversation?.stop();
 		const { channel } = link;
 		link.channel = null;
 		if (!channel) return;
@@ -322,6 +326,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 			if (link.request?.isSeenThrough) late.set(link, link.request.abort);
 			else link.request?.abort.abort();
 			link.stopHeartbeats();
+			link.conversation?.stop();
 			link.channel?.terminate();
 			link.channel = null;
 		},

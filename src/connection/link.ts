@@ -8,26 +8,16 @@ import { dispositionOf, type ErrorCode, type Failure, failure, retryClassOf } fr
 import {
 	afterFailure,
 	type Backoff,
+	COUNTS_AFTER_MS,
 	handshakeDeadlineMs,
 	NO_FAILURES,
 	RECENTLY_MS,
 	STABLE_AFTER_MS,
 } from './backoff.ts';
+import { asPassing, asRefusal, asShownWrong } from './evidence.ts';
+import type { Connection, Credential, Entered, LinkEffect, LinkEvent, LinkState, Step, Trying } from './link-state.ts';
 
-/** A Connection token and what is known of its life. Times are monotonic milliseconds. */
-export interface Connection {
-	/** Secret. */
-	readonly token: string;
-	readonly obtainedAtMs: number;
-	/** How long it is valid in all, where the token says so. */
-	readonly lifeMs: number | null;
-}
-
-/** The credentials of a device, in the order in which it is tried. */
-export type Credential =
-	| { readonly kind: 'reusable' }
-	| { readonly kind: 'connection'; readonly token: string }
-	| { readonly kind: 'selfRegistration' };
+export * from './link-state.ts';
 
 /** Without a credential nothing can be tried; a new credential makes a new link. Within the range of a timer. */
 const NO_CREDENTIAL_MS = 24 * 60 * 60 * 1000;
@@ -37,86 +27,8 @@ const NO_CREDENTIAL_MS = 24 * 60 * 60 * 1000;
  */
 const LOOKS_STALE: ReadonlySet<ErrorCode> = new Set(['access-forbidden', 'channel-not-found']);
 const FRESH_FOR_MS = 60 * 60 * 1000;
-
-interface Entered {
-	/** When this state was entered, monotonic. */
-	readonly sinceMs: number;
-	readonly attempt: number;
-	readonly backoff: Backoff;
-	/** In the order in which they are tried; the same for the whole life of the link. */
-	readonly credentials: readonly Credential[];
-	/** When the channel was last known to be online, monotonic; `null` before the first time. */
-	readonly onlineAtMs: number | null;
-}
-interface Trying {
-	/** The last failure, so that the reason is known while the next attempt is under way; `null` before the first failure. */
-	readonly failure: Failure | null;
-}
-interface Waiting {
-	/** Why it waits. */
-	readonly failure: Failure;
-	/** When it goes on, monotonic. */
-	readonly untilMs: number;
-}
-
-export type LinkState =
-	| (Entered &
-			Trying & {
-				readonly name: 'registering';
-				readonly credentialIndex: number;
-				readonly connection: Connection | null;
-			})
-	| (Entered & Waiting & { readonly name: 'registerWait'; readonly connection: Connection | null })
-	| (Entered & Trying & { readonly name: 'connecting'; readonly connection: Connection })
-	| (Entered & { readonly name: 'online'; readonly connection: Connection })
-	| (Entered & Waiting & { readonly name: 'connectWait'; readonly connection: Connection })
-	| (Entered &
-			Waiting & {
-				readonly name: 'blocked';
-				readonly next: 'register' | 'connect';
-				readonly connection: Connection | null;
-			})
-	| { readonly name: 'closed'; readonly sinceMs: number; readonly attempt: number };
-
-export type LinkEvent = { readonly atMs: number } & (
-	| { readonly type: 'registered'; readonly attempt: number; readonly connection: Connection }
-	| {
-			readonly type: 'registerFailed';
-			readonly attempt: number;
-			readonly failure: Failure;
-			readonly timedOut: boolean;
-			/** Whether it is certain that the request did not reach the service. Default `false`. */
-			readonly unsent?: boolean;
-	  }
-	| { readonly type: 'channelConfirmed'; readonly attempt: number }
-	| {
-			readonly type: 'channelEnded';
-			readonly attempt: number;
-			readonly failure: Failure;
-			readonly timedOut: boolean;
-			readonly closeCode: number | null;
-			/** Whether it has outlived the idle timeout that cut the channels before it: then it was stable. */
-			readonly outlived?: boolean;
-	  }
-	| { readonly type: 'timerFired'; readonly attempt: number }
-	| { readonly type: 'connectionRevoked' }
-	| { readonly type: 'retryRequested' }
-	/** Settings were loaded. Where they bear on every failure, what failed before says nothing any more. */
-	| { readonly type: 'settingsChanged'; readonly bears: boolean }
-	| { readonly type: 'closeRequested'; readonly code: number }
-);
-
-export type LinkEffect =
-	| { readonly type: 'register'; readonly attempt: number; readonly credential: Credential }
-	| { readonly type: 'keepConnection'; readonly connection: Connection }
-	| { readonly type: 'openChannel'; readonly attempt: number; readonly token: string; readonly handshakeMs: number }
-	| { readonly type: 'closeChannel'; readonly code: number }
-	| { readonly type: 'wait'; readonly attempt: number; readonly delayMs: number };
-
-export interface Step {
-	readonly state: LinkState;
-	readonly effects: readonly LinkEffect[];
-}
+/** The link that has made room comes back after this, unless the other one is online. */
+const MAKES_ROOM_FOR_MS = 15_000;
 
 type State<Name extends LinkState['name']> = Extract<LinkState, { name: Name }>;
 type Event<Type extends LinkEvent['type']> = Extract<LinkEvent, { type: Type }>;
@@ -146,15 +58,21 @@ export const TRANSITIONS: Table = {
 	},
 	connecting: {
 		channelConfirmed: confirm,
+		connectionChanged: change,
 		channelEnded: (state, event, random) => afterChannelEnded(state, event, random),
 		connectionRevoked: revoked,
 		settingsChanged: forgive,
 		closeRequested: close,
 	},
 	online: {
+		connectionChanged: change,
 		channelEnded: (state, event, random) =>
 			afterChannelEnded(settled(state, event.atMs, event.outlived), event, random),
 		connectionRevoked: (state, event, random) => revoked(settled(state, event.atMs), event, random),
+		roomWanted: (state, event) => {
+			const step = wait(settled(state, event.atMs), event.failure, MAKES_ROOM_FOR_MS, false, 'connect', event.atMs);
+			return { ...step, effects: [{ type: 'closeChannel', code: 1000 }, ...step.effects] };
+		},
 		retryRequested: (state, event) =>
 			openWith({ ...settled(state, event.atMs), failure: null }, state.connection, event.atMs, [
 				{ type: 'closeChannel', code: 1000 },
@@ -185,8 +103,11 @@ export function startLink(
 	isFresh = false,
 ): Step {
 	const backoff = { ...NO_FAILURES, registeredAtMs: isFresh ? atMs : null };
-	const entered = { sinceMs: atMs, attempt: 0, backoff, credentials, onlineAtMs: null, failure: null };
-	return connection ? openWith(entered, connection, atMs) : register({ ...entered, connection: null }, { atMs });
+	const onlineAtMs = connection?.worked ? atMs : null;
+	const entered = { sinceMs: atMs, attempt: 0, backoff, credentials, onlineAtMs, failure: null };
+	return connection
+		? openWith(entered, connection, atMs, [], isFresh)
+		: register({ ...entered, connection: null }, { atMs });
 }
 
 /** The next state and what has to be done. @param random in [0, 1), for the jitter of waits. */
@@ -194,6 +115,12 @@ export function transition(state: LinkState, event: LinkEvent, random: () => num
 	if ('attempt' in event && event.attempt !== state.attempt) return { state, effects: [] };
 	const handler = TRANSITIONS[state.name][event.type] as Handler<LinkState['name'], LinkEvent['type']> | undefined;
 	return handler ? handler(state, event, random) : { state, effects: [] };
+}
+
+/** When it was last online, monotonic; `null` for never. */
+export function lastOnlineAtMs(state: LinkState, nowMs: number): number | null {
+	if (state.name === 'closed') return null;
+	return state.name === 'online' ? nowMs : state.onlineAtMs;
 }
 
 export function connectionOf(state: LinkState): Connection | null {
@@ -207,6 +134,10 @@ export function failureOf(state: LinkState): Failure | null {
 
 function keep(connection: Connection): LinkEffect {
 	return { type: 'keepConnection', connection };
+}
+
+function change(state: State<'connecting'> | State<'online'>, { connection }: Event<'connectionChanged'>): Step {
+	return { state: { ...state, connection }, effects: [keep(connection)] };
 }
 
 function register(from: Entered & Trying & { connection: Connection | null }, event: { atMs: number }): Step {
@@ -242,21 +173,24 @@ function openWith(
 	connection: Connection,
 	atMs: number,
 	first: readonly LinkEffect[] = [],
+	isDoubted = from.backoff.earlyEnds !== null,
 ): Step {
 	const { backoff, credentials, onlineAtMs, failure: before } = from;
 	const attempt = from.attempt + 1;
 	const handshakeMs = handshakeDeadlineMs(backoff);
 	const entered = { sinceMs: atMs, attempt, backoff, credentials, onlineAtMs };
+	const open = { type: 'openChannel', attempt, token: connection.token, handshakeMs } as const;
 	return {
 		state: { name: 'connecting', ...entered, failure: before, connection },
-		effects: [...first, { type: 'openChannel', attempt, token: connection.token, handshakeMs }],
+		effects: [...first, isDoubted ? { ...open, provesByAge: true } : open],
 	};
 }
 
 function confirm({ attempt, backoff, credentials, connection }: State<'connecting'>, { atMs }: { atMs: number }): Step {
-	// A Connection that was online has proved good: when it is refused later, a fresh one may help again.
-	const proved = { ...backoff, registeredAtMs: null };
-	const entered = { sinceMs: atMs, attempt, backoff: proved, credentials, onlineAtMs: atMs };
+	const proved = { ...backoff, surprisedAtMs: null };
+	// One that had to prove itself by its age has been open for so long already.
+	const sinceMs = backoff.earlyEnds ? atMs - COUNTS_AFTER_MS : atMs;
+	const entered = { sinceMs, attempt, backoff: proved, credentials, onlineAtMs: atMs };
 	return { state: { name: 'online', ...entered, connection }, effects: [] };
 }
 
@@ -276,7 +210,7 @@ function tryChanged(
 	tried: Step,
 ): Step {
 	// An outage that ends without a person is not hurried by settings that have nothing to do with it: there are many devices.
-	return bears || retryClassOf(state.failure.code) === 'slow' ? tried : { state, effects: [] };
+	return bears || state.name === 'blocked' ? tried : { state, effects: [] };
 }
 
 function resume(state: State<'blocked'>, event: { atMs: number }): Step {
@@ -304,47 +238,56 @@ function afterRegisterFailed(state: State<'registering'>, event: Event<'register
 		timedOut: event.timedOut,
 		serviceRestarts: false,
 		retryAfterMs: event.failure.retryAfterMs,
-		wasOnline: wasOnline(state, event.atMs),
+		wasOnline: event.wasOnline || wasOnline(state, event.atMs),
 	};
 	const next = afterFailure({ ...state.backoff, registerRefused: refused }, failed, random);
 	// A Connection that was refused once may still be good when registering is refused as well: try both in turn.
 	const then = refused && state.connection ? 'connect' : 'register';
-	return wait({ ...state, backoff: next.backoff }, event.failure, next.delayMs, next.blocked, then, event.atMs);
+	const cause = asPassing(event.failure, next);
+	return wait({ ...state, backoff: next.backoff }, cause, next.delayMs, next.blocked, then, event.atMs);
 }
 
 function afterChannelEnded(
 	state: State<'connecting'> | State<'online'>,
-	event: Pick<Event<'channelEnded'>, 'failure' | 'timedOut' | 'closeCode' | 'atMs'>,
+	event: Pick<Event<'channelEnded'>, 'failure' | 'timedOut' | 'closeCode' | 'wasOnline' | 'againInMs' | 'atMs'>,
 	random: () => number,
 ): Step {
-	const { code, retryAfterMs } = event.failure;
+	const early = withEarlyEnd(state, event);
+	const ended = asRefusal(event.failure, early);
+	const { code, retryAfterMs } = ended;
 	const wantsFresh = LOOKS_STALE.has(code) && hasCredential(state, 'reusable') && !isFresh(state.backoff, event.atMs);
 	const failed = {
 		retryClass: wantsFresh ? 'unreachable' : retryClassOf(code),
 		atMs: event.atMs,
 		timedOut: event.timedOut,
 		serviceRestarts: event.closeCode === 1001 || event.closeCode === 1012 || event.closeCode === 1013,
-		retryAfterMs,
-		wasOnline: wasOnline(state, event.atMs),
+		// A wait that the channel asks for is not one for the registration.
+		retryAfterMs: wantsFresh ? undefined : retryAfterMs,
+		wasOnline: event.wasOnline || wasOnline(state, event.atMs),
 	} as const;
-	const next = afterFailure(state.backoff, failed, random);
+	const next = afterFailure(early, failed, random);
 	const mayRegister = hasCredential(state, 'reusable') || hasCredential(state, 'selfRegistration');
-	const registers = wantsFresh || (dispositionOf(code) === 'reregister' && mayRegister);
+	// One fresh registration shows whether it was the Connection.
+	const isTried = ended !== event.failure && isFresh(early, event.atMs);
+	const registers = wantsFresh || (dispositionOf(code) === 'reregister' && mayRegister && !isTried);
 	// Only the Connection was refused, not the credential that makes new ones: no person is needed.
 	const blocked = next.blocked && (!registers || state.backoff.registerRefused);
+	if (event.againInMs !== undefined && state.name === 'connecting')
+		return wait(state, event.failure, event.againInMs, false, 'connect', event.atMs);
 	const then = registers ? 'register' : 'connect';
-	const cause = explained(event.failure, state.backoff);
+	const cause = asPassing(asShownWrong(ended, next), next);
 	return wait({ ...state, backoff: next.backoff }, cause, next.delayMs, blocked, then, event.atMs);
 }
 
-/** A Connection that was issued a moment ago and is refused has most likely been shown in a way that the service does not read. */
-function explained(refused: Failure, { registeredAtMs }: Backoff): Failure {
-	if (registeredAtMs === null || (refused.code !== 'credential-refused' && refused.code !== 'access-forbidden'))
-		return refused;
-	const shown =
-		'The service has just issued this Connection, and its channel refuses it: set service.channelAuth, service.queryName, service.subprotocol or service.channelPath as the service requires (idv probe finds them); a changed setting is tried at once, without another code.';
-	const remedy = refused.code === 'access-forbidden' ? `${refused.remedy} If it is allowed: ${shown}` : shown;
-	return failure(refused.code, refused.message, { ...refused, remedy });
+function withEarlyEnd(
+	state: State<'connecting'> | State<'online'>,
+	{ closeCode, atMs }: Pick<Event<'channelEnded'>, 'closeCode' | 'atMs'>,
+): Backoff {
+	const { backoff } = state;
+	const hasCounted = state.name === 'online' && atMs - state.sinceMs >= COUNTS_AFTER_MS;
+	if (hasCounted || (state.name === 'connecting' && closeCode === null)) return backoff;
+	const count = backoff.earlyEnds?.closeCode === closeCode ? backoff.earlyEnds.count + 1 : 1;
+	return { ...backoff, earlyEnds: { closeCode, count } };
 }
 
 function hasCredential({ credentials }: Entered, kind: Credential['kind']): boolean {
@@ -371,8 +314,12 @@ function revoked(
 
 /** A channel that was open for long enough has outlived what failed before it. */
 function settled(state: State<'online'>, atMs: number, outlived = false): State<'online'> {
-	const isStable = outlived || atMs - state.sinceMs >= STABLE_AFTER_MS;
-	return { ...state, onlineAtMs: atMs, backoff: isStable ? NO_FAILURES : state.backoff };
+	const lifeMs = atMs - state.sinceMs;
+	if (lifeMs < COUNTS_AFTER_MS) return { ...state, onlineAtMs: atMs };
+	// A Connection whose channel has counted has proved good: when it is refused later, a fresh one may help again.
+	const proved = { ...state.backoff, registeredAtMs: null, earlyEnds: null };
+	const isStable = outlived || lifeMs >= STABLE_AFTER_MS;
+	return { ...state, onlineAtMs: atMs, backoff: isStable ? NO_FAILURES : proved };
 }
 
 function wait(

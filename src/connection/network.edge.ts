@@ -3,18 +3,20 @@
  * Never chooses what is sent, never prints a proxy's password.
  */
 import { X509Certificate } from 'node:crypto';
+import { lookup as systemLookup } from 'node:dns';
 import { readFileSync } from 'node:fs';
 import { Agent as HttpAgent, request as requestHttp } from 'node:http';
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
-import { BlockList, isIP, type Socket, setDefaultAutoSelectFamilyAttemptTimeout } from 'node:net';
+import { BlockList, isIP, type Socket } from 'node:net';
 import { createSecureContext, getCACertificates, type SecureContext } from 'node:tls';
 import { AgentError } from '../base/errors.ts';
+import { isOutOfRoom } from '../base/files.edge.ts';
 import { isLoopback } from '../protocol/endpoints.ts';
 import { ask, CONNECT_MS, type RequestNetwork } from './ask.edge.ts';
 import { type Inspection, inspect, type Reach, reach } from './inspect.edge.ts';
+import { createPool, type Pool } from './pool.edge.ts';
+import { type Lookup, type Race, race, type Target } from './race.edge.ts';
 
-/** How long one address of a host is tried before the next: Node's own 250 ms gives up on slow lines. */
-const FAMILY_ATTEMPT_MS = 3000;
 /** When a kept connection is silent, the kernel asks so often whether it lives: Node's own second would be traffic all day. */
 const KEEP_ALIVE_MS = 30_000;
 
@@ -32,17 +34,16 @@ export interface NetworkSettings {
 }
 
 export interface Network extends RequestNetwork {
-	/**
-	 * What `ws` connects with; `undefined` where it needs nothing of its own.
-	 * @param keepAlive whether it keeps a connection between two requests; default `false`.
-	 */
-	channelAgent(url: URL, keepAlive?: boolean): HttpAgent | undefined;
+	/** What `ws` connects with. */
+	channelAgent(url: URL): HttpAgent;
 	/** The proxy on the way to the URL, with its user and password: a secret. `null` for the direct way. */
 	proxyFor(url: URL): string | null;
 	/** Connects to the proxy on the way to the URL, or to its host, and closes. For diagnosis. */
 	reach(url: URL, limitMs: number): Reach;
 	/** Looks at what answers at the URL, also where its certificate is not accepted. For diagnosis; never rejects. */
 	inspect(url: URL, limitMs: number): Promise<Inspection>;
+	/** Asks on connections that are kept between requests. */
+	readonly pooled: Pool['ask'];
 	/** Ends every connection that was made through it, except open channels. */
 	close(): Promise<void>;
 }
@@ -51,41 +52,43 @@ export interface Network extends RequestNetwork {
  * Reads the files, checks the addresses and connects to nothing. HTTPS_PROXY serves https and wss, HTTP_PROXY http and ws,
  * in small letters first; NO_PROXY holds for both and for the setting as well. Loopback never goes through a proxy.
  * The proxy's own certificate is checked against the usual authorities and NODE_EXTRA_CA_CERTS only.
+ * @param lookup finds the addresses of a name; default: as the operating system does.
  * @throws AgentError `settings-unreadable` or `settings-invalid`, naming the setting.
  */
 export async function createNetwork(
 	settings: NetworkSettings,
 	env: Readonly<Record<string, string | undefined>>,
+	lookup: Lookup = systemLookup,
 ): Promise<Network> {
 	const proxyFor = readProxies(settings.proxy, env);
 	const tls = readTls(settings);
 	const agents = new Map<string, HttpAgent>();
-	setDefaultAutoSelectFamilyAttemptTimeout(FAMILY_ATTEMPT_MS);
 
 	const agentFor = (url: URL, keepAlive = false) => {
 		const proxy = proxyFor(url);
 		const secure = usesTls(url);
 		const key = `${secure}${keepAlive}${proxy ?? ''}`;
-		const agent = agents.get(key) ?? createAgent(secure, proxy, tls, { keepAlive });
+		const agent = agents.get(key) ?? createAgent(secure, proxy, tls, { lookup, keepAlive });
 		agents.set(key, agent);
 		return agent;
 	};
 
+	const pool = createPool(agentFor);
+
 	return {
-		channelAgent(url, keepAlive) {
-			const isPlain = proxyFor(url) === null && (!usesTls(url) || tls === null);
-			return isPlain ? undefined : agentFor(url, keepAlive);
-		},
-		ask: (asked) => ask(agentFor(asked.url), asked),
+		channelAgent: (url) => agentFor(url),
+		ask: (asked) => ask(agentFor(asked.url, asked.keeps), asked),
+		pooled: pool.ask,
 		viaProxy: (url) => proxyFor(url) !== null,
 		proxyFor,
-		reach: (url, limitMs) => reach(new URL(proxyFor(url) ?? url), limitMs),
+		reach: (url, limitMs) => reach(new URL(proxyFor(url) ?? url), lookup, limitMs),
 		inspect(url, limitMs) {
-			const agent = createAgent(usesTls(url), proxyFor(url), tls, { acceptsAll: true });
+			const agent = createAgent(usesTls(url), proxyFor(url), tls, { lookup, acceptsAll: true });
 			return inspect(url, agent, limitMs);
 		},
 		async close() {
 			for (const agent of agents.values()) agent.destroy();
+			await pool.close();
 		},
 	};
 }
@@ -96,62 +99,98 @@ function createAgent(
 	secure: boolean,
 	proxy: string | null,
 	tls: SecureContext | null,
-	{ acceptsAll = false, keepAlive = false } = {},
+	{ lookup, acceptsAll = false, keepAlive = false }: { lookup: Lookup; acceptsAll?: boolean; keepAlive?: boolean },
 ): HttpAgent {
 	const kept = { keepAlive, keepAliveMsecs: KEEP_ALIVE_MS };
 	const agent = secure
 		? new HttpsAgent({ ...kept, rejectUnauthorized: !acceptsAll, ...(tls && { secureContext: tls }) })
 		: new HttpAgent(kept);
-	if (proxy !== null) leadThroughTunnel(agent, new URL(proxy), secure);
-	return agent;
-}
-
-/** In plain http, too, for which Node makes no tunnel: what answers inside it can only be the service. */
-function leadThroughTunnel(agent: HttpAgent, proxy: URL, isSecure: boolean): void {
-	const { protocol, hostname, port, username, password } = proxy;
-	const isTls = protocol === 'https:';
-	const connect = agent.createConnection.bind(agent);
-	const login = Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`).toString('base64');
-	const address = hostname.replace(/^\[(.*)\]$/, '$1');
-	const toProxy = isTls ? new HttpsAgent() : new HttpAgent();
+	const way = proxy === null ? directWay(lookup) : tunnel(new URL(proxy), lookup);
+	const begin = agent.createConnection.bind(agent);
+	// In plain http, too, for which Node makes no tunnel: what answers inside it can only be the service.
+	agent.createConnection = (options, done = () => {}) => {
+		way.open(options, (error, socket) => {
+			if (socket === null) done(error, null as unknown as Socket);
+			else done(null, secure ? (begin({ ...options, socket } as typeof options) ?? socket) : socket);
+		});
+		return null;
+	};
 	const destroy = agent.destroy.bind(agent);
 	agent.destroy = () => {
 		destroy();
-		toProxy.destroy();
+		way.close();
 	};
-	agent.createConnection = (options, done = () => {}) => {
-		const host = options.host ?? '';
-		const target = `${isIP(host) === 6 ? `[${host}]` : host}:${options.port}`;
-		const asked = (isTls ? requestHttps : requestHttp)({
-			method: 'CONNECT',
-			host: address,
-			// Or Node would take the one in the Host header.
-			servername: isIP(address) ? '' : address,
-			port,
-			path: target,
-			headers: { host: target, ...((username || password) && { 'proxy-authorization': `Basic ${login}` }) },
-			agent: toProxy,
-			rejectUnauthorized: true,
-		});
-		// A proxy that never ends its answer would hold its socket for good. The deadline of who asks says more, and comes first.
-		const late = setTimeout(
-			() => asked.destroy(asked.socket?.connecting ? noTunnel({ code: 'ETIMEDOUT' }) : undefined),
-			Math.min((options.timeout ?? CONNECT_MS) + 100, CONNECT_MS),
-		);
-		const fail = (told: object) => done(noTunnel(told), null as unknown as Socket);
-		asked.once('close', () => clearTimeout(late));
-		asked.once('error', (cause) => fail({ cause }));
-		asked.once('connect', ({ statusCode = 0 }, socket: Socket, first) => {
-			if (statusCode >= 200 && statusCode < 300) {
-				socket.unshift(first);
-				const inside = isSecure ? connect({ ...options, socket } as typeof options) : null;
-				return done(null, inside ?? socket);
-			}
-			socket.destroy();
-			fail({ statusCode });
-		});
-		asked.end();
-		return null;
+	return agent;
+}
+
+/** How the connections of one agent are opened; TLS begins inside them. */
+interface Way {
+	open(options: AgentConnectOptions, done: (error: Error | null, socket: Socket | null) => void): void;
+	close(): void;
+}
+
+type AgentConnectOptions = Parameters<HttpAgent['createConnection']>[0];
+
+function directWay(lookup: Lookup): Way {
+	const races = new Set<Race>();
+	return {
+		open(options, done) {
+			const { host = '', port, timeout, keepAlive, keepAliveInitialDelay } = options as Target;
+			const run = race({ host, port: Number(port), timeout, keepAlive, keepAliveInitialDelay }, lookup);
+			races.add(run);
+			run.won
+				.finally(() => races.delete(run))
+				.then(
+					(socket) => done(null, socket),
+					(error) => done(error, null),
+				);
+		},
+		close() {
+			for (const run of races) run.cancel();
+		},
+	};
+}
+
+function tunnel(proxy: URL, lookup: Lookup): Way {
+	const { protocol, hostname, port, username, password } = proxy;
+	const isTls = protocol === 'https:';
+	const login = Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`).toString('base64');
+	const address = hostname.replace(/^\[(.*)\]$/, '$1');
+	const toProxy = createAgent(isTls, null, null, { lookup });
+	return {
+		open(options, done) {
+			const host = options.host ?? '';
+			const target = `${isIP(host) === 6 ? `[${host}]` : host}:${options.port}`;
+			const asked = (isTls ? requestHttps : requestHttp)({
+				method: 'CONNECT',
+				host: address,
+				// Or Node would take the one in the Host header.
+				servername: isIP(address) ? '' : address,
+				port,
+				path: target,
+				headers: { host: target, ...((username || password) && { 'proxy-authorization': `Basic ${login}` }) },
+				agent: toProxy,
+				rejectUnauthorized: true,
+			});
+			// A proxy that never ends its answer would hold its socket for good. The deadline of who asks says more, and comes first.
+			const late = setTimeout(
+				() => asked.destroy(asked.socket ? undefined : noTunnel({ code: 'ETIMEDOUT' })),
+				Math.min((options.timeout ?? CONNECT_MS) + 100, CONNECT_MS),
+			);
+			const fail = (told: object) => done(noTunnel(told), null);
+			asked.once('close', () => clearTimeout(late));
+			asked.once('error', (cause) => fail({ cause }));
+			asked.once('connect', ({ statusCode = 0, headers }, socket: Socket, first) => {
+				if (statusCode >= 200 && statusCode < 300) {
+					socket.unshift(first);
+					return done(null, socket);
+				}
+				socket.destroy();
+				fail({ statusCode, offers: headers['proxy-authenticate'] });
+			});
+			asked.end();
+		},
+		close: () => toProxy.destroy(),
 	};
 }
 
@@ -300,9 +339,13 @@ function readSetting(name: string, path: string | undefined): string | null {
 		return readFileSync(path, 'utf8');
 	} catch (cause) {
 		const { code } = cause as NodeJS.ErrnoException;
-		throw new AgentError('settings-unreadable', `${name} can't be read (${code}): ${path}`, {
-			cause,
-			params: { path, reason: String(code) },
-		});
+		throw new AgentError(
+			isOutOfRoom(cause) ? 'memory-low' : 'settings-unreadable',
+			`${name} can't be read (${code}): ${path}`,
+			{
+				cause,
+				params: { path, reason: String(code) },
+			},
+		);
 	}
 }

@@ -1,14 +1,20 @@
 /** The outcome of the settings: the network, a client of the service and the credentials, made whenever they change. */
 import { randomUUID } from 'node:crypto';
 import { AgentError, type Failure, toFailure } from '../base/errors.ts';
+import { readText } from '../base/files.edge.ts';
 import { secretsInWord } from '../base/redact.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { type Credentials, NO_CREDENTIALS, readCredentials } from '../settings/credentials.runner.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
+import { type Headers, readHeader, readHeaderLines, secretsOfHeaders } from '../settings/header-lines.ts';
 import { type LoadedSettings, resolveWith, type SettingsSources } from '../settings/load.runner.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import { createNetwork, type Network, type NetworkSettings } from './network.edge.ts';
 import { createServiceClient, type ServiceClient } from './service-client.edge.ts';
+
+const MAX_HEADERS_BYTES = 16 * 1024;
+/** Checked with the settings. */
+type Pairs = [string, string][];
 
 export interface Runtime {
 	readonly resolved: LoadedSettings;
@@ -17,6 +23,8 @@ export interface Runtime {
 	/** What pairing on the page asks for; `null` for nothing. */
 	readonly pin: string | null;
 	readonly client: ServiceClient;
+	/** What `service.headers` and `service.headersFile` add for a service; the file's are for that of the settings only. */
+	readonly headersFor: (baseUrl: string) => Headers;
 }
 
 export interface OpenRuntime extends Runtime {
@@ -31,10 +39,14 @@ export interface RuntimeParts {
 	/** The variables of the process, for proxies. */
 	readonly env: Readonly<Record<string, string | undefined>>;
 	readonly registerSecret: (secret: string) => void;
+	/** The device's clock, beside which the service's is held. */
+	readonly wallMs?: () => number;
 }
 
 /** The files that settings name: when one of them changes, what the settings amount to does. */
-export function namedFiles({ settings: { credential, network, page, telemetry } }: LoadedSettings): readonly string[] {
+export function namedFiles({
+	settings: { credential, network, page, service, telemetry },
+}: LoadedSettings): readonly string[] {
 	const { apiKeyFile, basicFile, connectionFile } = credential;
 	const { caFile, clientCertificateFile, clientKeyFile } = network;
 	const files = [
@@ -45,6 +57,7 @@ export function namedFiles({ settings: { credential, network, page, telemetry } 
 		clientCertificateFile,
 		clientKeyFile,
 		page.pinFile,
+		service.headersFile,
 		telemetry.headersFile,
 	];
 	return files.filter((file) => file !== null);
@@ -54,11 +67,25 @@ export function namedFiles({ settings: { credential, network, page, telemetry } 
 export async function openRuntime(resolved: LoadedSettings, parts: RuntimeParts): Promise<OpenRuntime> {
 	const credentials = await readCredentials(resolved.settings.credential, readSecretFile);
 	const pin = await readPin(resolved);
-	return assemble(resolved, await createNetwork(networkSettings(resolved), parts.env), credentials, pin, parts);
+	const headers = await readHeaders(resolved);
+	const network = await createNetwork(networkSettings(resolved), parts.env);
+	return assemble(resolved, network, credentials, pin, headers, parts);
 }
 
 function readPin({ settings: { page } }: LoadedSettings): Promise<string> | null {
 	return page.pinFile === null ? null : readSecretFile(page.pinFile);
+}
+
+/** Those of the file. @throws AgentError `credential-unreadable`, without a word of a value. */
+async function readHeaders({ settings: { service } }: LoadedSettings): Promise<Headers> {
+	const file = service.headersFile;
+	if (file === null) return {};
+	const unreadable = (what: string, cause?: unknown) =>
+		new AgentError('credential-unreadable', `service.headersFile ${file}${what}.`, { params: { path: file }, cause });
+	const text = await readText(file, MAX_HEADERS_BYTES).catch((cause) => {
+		throw unreadable(' cannot be read', cause);
+	});
+	return readHeaderLines(text, true, (line, what) => unreadable(`: line ${line} ${what}`));
 }
 
 /**
@@ -113,7 +140,8 @@ async function openBareRuntime(resolved: LoadedSettings, parts: RuntimeParts, ba
 	});
 	// A PIN that cannot be read is one that cannot be typed.
 	const pin = await readPin(resolved)?.catch(() => randomUUID());
-	return assemble(resolved, network, credentials, pin ?? null, parts);
+	const headers = await readHeaders(resolved).catch(() => ({}));
+	return assemble(resolved, network, credentials, pin ?? null, headers, parts);
 }
 
 function assemble(
@@ -121,22 +149,29 @@ function assemble(
 	network: Network,
 	credentials: Credentials,
 	pin: string | null,
-	{ userAgent, env, registerSecret }: RuntimeParts,
+	secretHeaders: Headers,
+	{ userAgent, env, registerSecret, wallMs }: RuntimeParts,
 ): OpenRuntime {
 	const proxies = [
 		resolved.settings.network.proxy ?? '',
 		...Object.entries(env).map(([name, value = '']) => (/_proxy$/i.test(name) ? value : '')),
 	];
 	const inProxies = proxies.filter((url) => url.includes('://')).flatMap(secretsInWord);
-	for (const secret of [...credentials.secrets, ...inProxies]) registerSecret(secret);
+	for (const secret of [...credentials.secrets, ...secretsOfHeaders(secretHeaders), ...inProxies])
+		registerSecret(secret);
 	if (pin !== null) registerSecret(pin);
-	const { client, idle } = countRequests(createServiceClient({ network, userAgent }));
+	const plain = Object.fromEntries(resolved.settings.service.headers.map((line) => readHeader(line, true)) as Pairs);
+	const headersFor = (baseUrl: string) =>
+		baseUrl === resolved.settings.baseUrl ? { ...plain, ...secretHeaders } : plain;
+	const made = createServiceClient({ network, userAgent, headersFor, ...(wallMs && { wallMs }) });
+	const { client, idle } = countRequests(made);
 	return {
 		resolved,
 		credentials,
 		network,
 		pin,
 		client,
+		headersFor,
 		async retire() {
 			await idle();
 			await network.close();

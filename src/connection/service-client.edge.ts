@@ -3,14 +3,16 @@ import { systemClock } from '../base/clock.edge.ts';
 import { asError, type Failure } from '../base/errors.ts';
 import { type Authorization, formatAuthorization, secretsOf } from '../protocol/authorization.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
-import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
+import { ENDPOINTS, placeUnder } from '../protocol/endpoints.ts';
 import { type AnswerText, readAnswerTexts, tokenIn } from '../protocol/registration-answer.ts';
+import { fillPath } from '../protocol/templates.ts';
 import { readTokenLife, type TokenLife } from '../protocol/token-life.ts';
 import { readWorkflowChoices, type WorkflowChoice } from '../protocol/workflow-choices.ts';
 import type { RequestNetwork } from './ask.edge.ts';
 import { classifyHttpAnswer, isWebPage } from './classify-failure.ts';
 import { clockSkewMs, readServiceMs } from './clock-skew.ts';
 import { type ExchangeRequest, exchangeOverNetwork } from './exchange.edge.ts';
+import { refusalIn } from './unread-answer.ts';
 
 /** Largest answer that is taken from the registration endpoint, in bytes, as sent and once unpacked. */
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
@@ -21,6 +23,8 @@ export interface ServiceClientParts {
 	readonly network: RequestNetwork;
 	readonly userAgent: string;
 	readonly wallMs?: () => number;
+	/** Headers of every request to a service. Default: none. */
+	readonly headersFor?: (baseUrl: string) => Readonly<Record<string, string>>;
 	readonly exchange?: typeof exchangeOverNetwork;
 }
 
@@ -33,6 +37,8 @@ export interface RegisterRequest {
 	readonly request: Omit<DeviceConnectionRequest, 'workflowId'> & { readonly workflowId?: string | undefined };
 	/** Place of the token in the answer, as `service.tokenPointer` names it. */
 	readonly tokenPointer?: string | null | undefined;
+	/** As `service.registrationPath` has it; default the published one. */
+	readonly registrationPath?: string | undefined;
 	/** For the whole attempt, in milliseconds. Default 30,000. */
 	readonly deadlineMs?: number | undefined;
 	readonly signal?: AbortSignal | undefined;
@@ -100,24 +106,35 @@ export interface ServiceClient {
 	registerDevice(registration: RegisterRequest): Promise<RegisterResult>;
 	/** A HEAD request to the base URL without a credential: any answer will do. Never throws. Default 10,000 ms. */
 	preflight(baseUrl: string, deadlineMs?: number): Promise<Preflight>;
-	/** @throws AgentError without an answer, or for a good one that is cut off or larger than `maxBytes`. */
+	/**
+	 * @throws AgentError without an answer, or for a good one that is cut off or larger than `maxBytes`. Its parameter
+	 * `sent` is `no` where the request never left, else `perhaps`.
+	 */
 	send(request: ServiceRequest): Promise<ServiceAnswer>;
 }
 
 /** @param userAgent the header's value. @param wallMs the device's clock. @param exchange makes one request. */
 export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 	const { network, userAgent, wallMs = systemClock.wallMs, exchange = exchangeOverNetwork } = parts;
-	const attempt = (request: Omit<ExchangeRequest, 'headers'> & { headers?: Record<string, string> }) =>
+	const { headersFor = () => ({}) } = parts;
+	const attempt = (request: Omit<ExchangeRequest, 'headers'> & { headers: Readonly<Record<string, string>> }) =>
 		exchange(network, { ...request, headers: { 'user-agent': userAgent, ...request.headers } });
 
 	return {
 		async registerDevice(registration) {
-			const { baseUrl, authorization, tokenPointer, signal } = registration;
-			const url = endpointUrl(baseUrl, ENDPOINTS.deviceConnection);
+			const {
+				baseUrl,
+				authorization,
+				tokenPointer,
+				signal,
+				registrationPath = ENDPOINTS.deviceConnection,
+			} = registration;
+			const { deviceId, workflowId: asked = '' } = registration.request;
+			const url = placeUnder(baseUrl, fillPath(registrationPath, { deviceId, workflowId: asked }));
 			const exchanged = await attempt({
 				method: 'POST',
 				url,
-				headers: requestHeaders(authorization, 'application/json', true),
+				headers: { ...headersFor(baseUrl), ...requestHeaders(authorization, 'application/json', true) },
 				body: JSON.stringify(registration.request),
 				deadlineMs: registration.deadlineMs ?? REGISTER_DEADLINE_MS,
 				maxBytes: MAX_ANSWER_BYTES,
@@ -134,10 +151,11 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 			const skewMs = clockSkewMs(headers['date'], wallMs());
 			const body = asText(bytes);
 			const workflows = status >= 400 && status < 500 ? readWorkflowChoices(body) : [];
+			const saidNo = status >= 200 && status < 300 ? refusalIn(body) : null;
 			const refused = (reason: Failure, unread?: readonly AnswerText[]): RegisterResult => ({
 				ok: false,
 				failure: reason,
-				sent: spentBy(status),
+				sent: saidNo === 'refused' ? 'answered' : spentBy(status),
 				clockSkewMs: skewMs,
 				...(unread?.length && { unread }),
 				...(workflows.length && { workflows }),
@@ -163,13 +181,19 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 					secrets: authorization ? secretsOf(authorization) : [],
 					tokenPointer,
 				}),
-				texts,
+				saidNo === null ? texts : [],
 			);
 		},
 
 		async preflight(baseUrl, deadlineMs = PREFLIGHT_DEADLINE_MS) {
 			const url = new URL(baseUrl);
-			const exchanged = await attempt({ method: 'HEAD', url, deadlineMs, maxBytes: 0 });
+			const exchanged = await attempt({
+				method: 'HEAD',
+				url,
+				headers: headersFor(baseUrl),
+				deadlineMs,
+				maxBytes: 0,
+			});
 			if (exchanged.kind === 'failed') return { failure: exchanged.failure, clockSkewMs: null };
 			const { status, headers } = exchanged;
 			const verdict = classifyHttpAnswer({ status, headers, body: '', purpose: 'other', host: url.host });
@@ -184,7 +208,10 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 			const body = request.rawBody ?? (request.body === undefined ? undefined : JSON.stringify(request.body));
 			const headers = requestHeaders(authorization, accept, body !== undefined);
 			const exchanged = await attempt({ method, url, headers, body, deadlineMs, maxBytes });
-			if (exchanged.kind === 'failed') throw asError(exchanged.failure);
+			if (exchanged.kind === 'failed') {
+				const { failure: lost, written } = exchanged;
+				throw asError({ ...lost, params: { ...lost.params, sent: written ? 'perhaps' : 'no' } });
+			}
 			const { status, bytes, cut } = exchanged;
 			if (cut && status >= 200 && status < 300) throw asError(cut);
 			return { status, headers: exchanged.headers, body: bytes };
@@ -193,7 +220,7 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 }
 
 /** Whether a one-time code may be used up after an answer with this status. */
-function spentBy(status: number): 'no' | 'perhaps' | 'answered' {
+export function spentBy(status: number): 'no' | 'perhaps' | 'answered' {
 	if (status === 407) return 'no';
 	// 408: the service did not see the request end. 303: it did what was asked and shows the result elsewhere.
 	if (status === 408 || status === 303) return 'perhaps';

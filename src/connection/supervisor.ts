@@ -2,119 +2,36 @@
  * Which links there should be: compares the wanted registration with the links that exist and moves the device from one
  * to the next without a moment offline. Pure; the links' own lives are in `link.ts`, everything performed is in `agent/`.
  */
-import { dispositionOf, failure } from '../base/errors.ts';
-import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
+import { failure } from '../base/errors.ts';
+import { asSeenBeside, ROOM_AFTER_MS, TRIES_WITH_ROOM, wantsRoom } from './beside.ts';
 import {
 	type Connection,
 	type Credential,
 	connectionOf,
 	type LinkEffect,
 	type LinkEvent,
-	type LinkState,
 	type Step,
 	startLink,
 	transition,
 } from './link.ts';
-import { FULL_BUDGET, type RegistrationBudget, refund, spend } from './registration-budget.ts';
+import { type RegistrationBudget, refund, spend } from './registration-budget.ts';
+import {
+	CLOSE_CODES,
+	type DesiredRegistration,
+	type KnownConnection,
+	type Link,
+	RENEW_AFTER,
+	RENEW_AGAIN_MS,
+	RENEW_SPREAD,
+	type Registration,
+	type Supervision,
+	type SupervisorEffect,
+	type SupervisorEvent,
+	type SupervisorStep,
+	servesRegistration,
+} from './supervision.ts';
 
-/** Everything that a registration depends on: a change of any of it makes a new link. */
-export interface Registration {
-	readonly baseUrl: string;
-	readonly request: DeviceConnectionRequest;
-	/** Names the reusable credential (a hash, never the credential); empty when there is none. */
-	readonly credentialId: string;
-}
-
-/** The registration that is wanted and how it may be had. */
-export interface DesiredRegistration extends Registration {
-	readonly hasReusableCredential: boolean;
-	readonly selfRegistration: boolean;
-}
-
-/** A registration that was made before, and its Connection. */
-export interface KnownConnection {
-	readonly registration: Registration;
-	readonly connection: Connection;
-}
-
-export interface Link {
-	readonly generation: number;
-	readonly registration: Registration;
-	/** `renewal` and `pairing` make a link even though the registration stays the same. */
-	readonly reason: 'desired' | 'renewal' | 'pairing';
-	readonly state: LinkState;
-}
-
-export interface Supervision {
-	readonly desired: DesiredRegistration | null;
-	/** The link that counts: the one the device is online with, or was last. */
-	readonly current: Link | null;
-	/** The link that takes its place as soon as it is online. */
-	readonly next: Link | null;
-	/** Rises with every link, never falls. */
-	readonly lastGeneration: number;
-	/** What bounds the pace at which the service makes this device register. */
-	readonly budget: RegistrationBudget;
-}
-
-export type SupervisorEvent =
-	/** The wanted registration was looked at again; `known` are the Connections at hand, newest last. */
-	| {
-			readonly type: 'desiredChanged';
-			readonly desired: DesiredRegistration | null;
-			readonly known: readonly KnownConnection[];
-			readonly atMs: number;
-	  }
-	/** A one-time code has brought a Connection. */
-	| {
-			readonly type: 'paired';
-			readonly desired: DesiredRegistration;
-			readonly connection: Connection;
-			readonly atMs: number;
-	  }
-	| { readonly type: 'renewalDue'; readonly generation: number; readonly atMs: number }
-	| { readonly type: 'retryRequested'; readonly atMs: number }
-	/** Settings were loaded; where they bear on every failure (`settings-bearing.ts`) all waits end. Online links stay as they are. */
-	| { readonly type: 'settingsChanged'; readonly bears: boolean; readonly atMs: number }
-	| { readonly type: 'stopRequested'; readonly atMs: number }
-	| { readonly type: 'link'; readonly generation: number; readonly event: LinkEvent };
-
-export type SupervisorEffect =
-	| {
-			readonly type: 'link';
-			readonly generation: number;
-			readonly registration: Registration;
-			readonly effect: LinkEffect;
-	  }
-	/** The link is over: nothing of it may be left running. */
-	| { readonly type: 'linkEnded'; readonly generation: number }
-	/** The link is online and the one that counts. */
-	| { readonly type: 'linkPromoted'; readonly generation: number; readonly connection: Connection }
-	/** Renew the Connection of this link at this monotonic time. */
-	| { readonly type: 'renewAt'; readonly generation: number; readonly atMs: number };
-
-export interface SupervisorStep {
-	readonly supervision: Supervision;
-	readonly effects: readonly SupervisorEffect[];
-}
-
-export const NOTHING_SUPERVISED: Supervision = {
-	desired: null,
-	current: null,
-	next: null,
-	lastGeneration: 0,
-	budget: FULL_BUDGET,
-};
-
-/** A Connection is renewed when this share of its life is over, plus a random part of the spread. */
-export const RENEW_AFTER = 0.8;
-/** So that devices which were paired together do not renew together. */
-export const RENEW_SPREAD = 0.05;
-/** The least time until a renewal is considered again, while nothing comes of it. */
-export const RENEW_AGAIN_MS = 60_000;
-
-/** WebSocket close codes that the agent itself sends. */
-export const CLOSE_CODES = { done: 1000, goingAway: 1001 } as const;
+export * from './supervision.ts';
 
 /** The next supervision and what has to be done, in this order. */
 export function supervise(supervision: Supervision, event: SupervisorEvent, random: () => number): SupervisorStep {
@@ -150,17 +67,6 @@ export function supervise(supervision: Supervision, event: SupervisorEvent, rand
 			return link ? stepLink(supervision, link, event.event, random) : { supervision, effects: [] };
 		}
 	}
-}
-
-/** Whether a Connection made for one registration serves the other. */
-export function servesRegistration(made: Registration, desired: Registration): boolean {
-	const keys = ['deviceId', 'workflowId', 'serial', 'macAddress', 'deviceType', 'heartbeatCadence'] as const;
-	return (
-		made.baseUrl === desired.baseUrl &&
-		keys.every((key) => made.request[key] === desired.request[key]) &&
-		// A credential that was taken away does not take away what was obtained with it.
-		(desired.credentialId === '' || made.credentialId === desired.credentialId)
-	);
 }
 
 /** Derives the links from what is wanted. */
@@ -316,7 +222,9 @@ function stepBoth(supervision: Supervision, event: LinkEvent, random: () => numb
 }
 
 function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent, random: () => number): SupervisorStep {
-	const happened = link && asSuperseded(supervision, link, event);
+	const broken = link && breakBeforeMake(supervision, link, event, random);
+	if (broken) return broken;
+	const happened = link && asSeenBeside(supervision, link, event);
 	if (!happened) return { supervision, effects: [] };
 	const { generation, registration, reason } = link;
 	const { desired } = supervision;
@@ -358,24 +266,39 @@ function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent,
 	return followedBy(effects, reconcile({ ...supervision, budget, current: moved, next: null }, [], event.atMs, random));
 }
 
-function followedBy(before: readonly SupervisorEffect[], { supervision, effects }: SupervisorStep): SupervisorStep {
-	return { supervision, effects: [...before, ...effects] };
+/** The service permits one channel of a device: the old one is closed for the new one, and comes back where that does not help. */
+function breakBeforeMake(
+	supervision: Supervision,
+	link: Link,
+	event: LinkEvent,
+	random: () => number,
+): SupervisorStep | null {
+	const { current, next } = supervision;
+	if (!current || link !== next || event.type !== 'channelEnded' || !wantsRoom(supervision, event)) return null;
+	const { atMs } = event;
+	const { triesWithRoom = 0 } = link;
+	if (triesWithRoom >= TRIES_WITH_ROOM) {
+		const failed = transition(link.state, event, random);
+		const waiting = { ...supervision, next: { ...link, state: failed.state } };
+		const back = stepLink(waiting, current, { type: 'retryRequested', atMs }, random);
+		return followedBy(ofLink(link, failed.effects), back);
+	}
+	const message = `${new URL(link.registration.baseUrl).host} permits one channel of this device: the old one was closed for the new one.`;
+	const wanted = { type: 'roomWanted', failure: failure('channel-occupied', message), atMs } as const;
+	const closed = transition(current.state, wanted, random);
+	const again = transition(link.state, { ...event, againInMs: ROOM_AFTER_MS }, random);
+	return {
+		supervision: {
+			...supervision,
+			current: { ...current, state: closed.state },
+			next: { ...link, state: again.state, triesWithRoom: triesWithRoom + 1 },
+		},
+		effects: [...ofLink(current, closed.effects), ...ofLink(link, again.effects)],
+	};
 }
 
-/**
- * When the service ends the old link because the new one has registered, nothing was refused. Its answer may still be on the way: if the
- * registration fails, the old Connection has been tried once more.
- */
-function asSuperseded(supervision: Supervision, link: Link, event: LinkEvent): LinkEvent | null {
-	const { current, next } = supervision;
-	if (link !== current || next === null || next.state.name === 'blocked') return event;
-	if (next.registration.baseUrl !== link.registration.baseUrl) return event;
-	const isRegistered = connectionOf(next.state) !== null;
-	if (!isRegistered && next.state.name !== 'registering') return event;
-	if (event.type === 'connectionRevoked') return isRegistered ? null : event;
-	if (event.type !== 'channelEnded' || dispositionOf(event.failure.code) !== 'reregister') return event;
-	const message = 'The service ended the old channel because of the new registration.';
-	return { ...event, failure: failure('connection-replaced', message) };
+function followedBy(before: readonly SupervisorEffect[], { supervision, effects }: SupervisorStep): SupervisorStep {
+	return { supervision, effects: [...before, ...effects] };
 }
 
 function drop(

@@ -1,8 +1,10 @@
 /**
  * The failure for a registration's answer in which no Connection token could be found: where its texts are, and the setting
  * that names the right one. Never repeats a text; names of places are cleaned like everything that a service says.
+ * An answer with a good status may also say no: then its own words matter, and no setting does.
  */
 import { type Failure, failure } from '../base/errors.ts';
+import { isObject, parseJson } from '../protocol/json.ts';
 import { cleanText } from '../protocol/problem.ts';
 import { type AnswerText, likelyFirst, looksLikeToken } from '../protocol/registration-answer.ts';
 
@@ -12,16 +14,37 @@ const MAX_NAMED_PLACES = 20;
 const MAX_LIKELY_PLACE = 700;
 const MAX_OTHER_PLACE = 80;
 
+/** Whether an answer with a good status says no, or not yet: by `success`, `ok`, `error` or `status`. Source: assumed (errors). */
+export function refusalIn(body: string): 'refused' | 'pending' | null {
+	const document = parseJson(body.trim());
+	if (!isObject(document)) return null;
+	const { success, ok, error, errors, status } = document;
+	const isError = (value: unknown) => (typeof value === 'string' && value !== '') || value === true || isObject(value);
+	if (success === false || ok === false || isError(error) || (Array.isArray(errors) && errors.length > 0))
+		return 'refused';
+	const word = typeof status === 'string' ? status : '';
+	if (/^(?:pending|waiting|queued|processing|in[-_ ]?progress|awaiting)/i.test(word)) return 'pending';
+	return /^(?:error|fail|denied|rejected|refused|invalid|expired|forbidden|unauthori[sz]ed)/i.test(word)
+		? 'refused'
+		: null;
+}
+
+/** Nothing in the answer is a text: no setting names a place in it. */
+const NOTHING_TO_NAME =
+	'No setting reads a Connection from such an answer: the operator must have the service send it as a text in JSON, as plain text, in a header or in a cookie.';
+
 export interface UnreadAnswer {
 	readonly status: number;
 	readonly host: string;
 	readonly texts: readonly AnswerText[];
+	/** Only for the words about one without any text. */
+	readonly body?: string;
 	/** Where the settings say that the token is. */
 	readonly tokenPointer?: string | null | undefined;
 }
 
 /** The service said yes and sent no token where one is looked for: the places at which texts are, never what they say. */
-export function unreadAnswer({ status, host, texts, tokenPointer }: UnreadAnswer): Failure {
+export function unreadAnswer({ status, host, texts, body = '', tokenPointer }: UnreadAnswer): Failure {
 	const named = (places: readonly AnswerText[], maxLength: number) =>
 		places
 			.slice(0, MAX_NAMED_PLACES)
@@ -34,7 +57,9 @@ export function unreadAnswer({ status, host, texts, tokenPointer }: UnreadAnswer
 	const looked = tokenPointer ? `at ${cleanText(tokenPointer, 80)}` : 'where one is usually found';
 	const found =
 		texts.length === 0
-			? 'The answer holds no text at all'
+			? body.trim().startsWith('<')
+				? 'The answer is XML'
+				: 'The answer holds no text at all'
 			: likely.length > 0
 				? `What looks like a token is at: ${likely.join(', ')}${others.length > 0 ? `; other texts are at: ${others.join(', ')}` : ''}`
 				: `Texts are at: ${others.join(', ')}`;
@@ -43,8 +68,10 @@ export function unreadAnswer({ status, host, texts, tokenPointer }: UnreadAnswer
 	return failure('answer-unreadable', message, {
 		params: { host, status, places: [...likely, ...others].join(', ') },
 		remedy:
-			tokenPointer && likely.length > 0 && first === 'the whole body'
-				? 'Remove service.tokenPointer: the whole answer looks like the token.'
-				: `Set service.tokenPointer to the place of the Connection token${first === undefined ? '' : `, such as ${first}`}.`,
+			texts.length === 0
+				? NOTHING_TO_NAME
+				: tokenPointer && likely.length > 0 && first === 'the whole body'
+					? 'Remove service.tokenPointer: the whole answer looks like the token.'
+					: `Set service.tokenPointer to the place of the Connection token${first === undefined ? '' : `, such as ${first}`}.`,
 	});
 }

@@ -10,6 +10,7 @@ import {
 	MAX_RETRY_AFTER_MS,
 	type NextAttempt,
 	NO_FAILURES,
+	OUTAGE_MS,
 	PATIENCE_MS,
 	REFUSAL_COUNTS_MS,
 	STABLE_AFTER_MS,
@@ -31,7 +32,7 @@ const failed = (retryClass: RetryClass, more: Partial<FailedAttempt> = {}): Fail
 
 /** What comes after these failures, one after the other. */
 function following(failures: readonly FailedAttempt[], random: () => number): NextAttempt {
-	let next: NextAttempt = { backoff: NO_FAILURES, delayMs: 0, blocked: false };
+	let next: NextAttempt = { backoff: NO_FAILURES, delayMs: 0, blocked: false, outweighed: null };
 	for (const failure of failures) next = afterFailure(next.backoff, failure, random);
 	return next;
 }
@@ -169,7 +170,32 @@ describe('when the credential is refused', () => {
 test('what only a person can change is tried again after five minutes or more', () => {
 	expect(following([failed('slow')], LEAST).blocked).toBe(true);
 	expect(range(failed('slow'))).toEqual([300, 600]);
-	expect(range(...times(20, failed('slow')))).toEqual([300, 600]);
+	expect(range(...times(20, failed('slow', { wasOnline: true })))).toEqual([300, 600]);
+	expect(range(failed('surprising'))).toEqual([300, 600]);
+});
+
+describe('what only a person could change, of a device that was online lately,', () => {
+	const surprising = (minutes: number, more: Partial<FailedAttempt> = {}) =>
+		failed('surprising', { atMs: minutes * MINUTE, wasOnline: true, ...more });
+
+	test('is an outage: it is tried again every 5 to 30 s and asks for no one', () => {
+		expect(following([surprising(0)], LEAST)).toMatchObject({ blocked: false, outweighed: 'surprise' });
+		expect(range(surprising(0))).toEqual([5, 10]);
+		expect(range(...times(4, surprising(1)))).toEqual([8, 16]);
+		expect(range(...times(50, surprising(14.9)))).toEqual([15, 30]);
+	});
+
+	test('is meant when it has lasted for 15 min, whatever else failed in between', () => {
+		expect(OUTAGE_MS).toBe(15 * MINUTE);
+		const mixed = [surprising(0), failed('unreachable', { atMs: 5 * MINUTE }), failed('overloaded'), surprising(15)];
+		expect(following(mixed, LEAST)).toMatchObject({ blocked: true, outweighed: null });
+		expect(range(...mixed)).toEqual([150, 300]);
+	});
+
+	test('waits as long as it was asked to', () => {
+		expect(range(surprising(0, { retryAfterMs: 40 * SECOND }))).toEqual([40, 60]);
+		expect(range(surprising(0, { retryAfterMs: 3600 * SECOND }))).toEqual([45, 60]);
+	});
 });
 
 describe('the deadline of a handshake', () => {
@@ -199,16 +225,19 @@ test('a link is stable after a minute, and then nothing is remembered', () => {
 		timeouts: 0,
 		refusedForMs: 0,
 		refusedAtMs: null,
+		surprisedAtMs: null,
 		registerRefused: false,
 		registeredAtMs: null,
+		earlyEnds: null,
 	});
 });
 
 const anyFailure = fc.record({
-	retryClass: fc.constantFrom<RetryClass>('unreachable', 'overloaded', 'refused', 'slow'),
+	retryClass: fc.constantFrom<RetryClass>('unreachable', 'overloaded', 'refused', 'surprising', 'slow'),
 	atMs: fc.nat({ max: 60 * MINUTE }),
 	timedOut: fc.boolean(),
 	serviceRestarts: fc.boolean(),
+	wasOnline: fc.boolean(),
 	retryAfterMs: fc.oneof(
 		fc.constantFrom(undefined, 0, -SECOND, Number.NaN, Number.POSITIVE_INFINITY),
 		fc.integer({ min: 1, max: 7200 }).map((seconds) => seconds * SECOND),
@@ -222,9 +251,11 @@ describe('whatever fails, in any order', () => {
 	test('the delay is a finite time, within an hour, and not before the time that was asked for', () => {
 		fc.assert(
 			fc.property(history, anyChance, (failures, random) => {
-				const { delayMs } = following(failures, () => random);
+				const { delayMs, outweighed } = following(failures, () => random);
 				const asked = failures.at(-1)?.retryAfterMs ?? 0;
-				const least = Math.min(Number.isNaN(asked) ? 0 : asked, MAX_RETRY_AFTER_MS);
+				const most = outweighed === 'surprise' ? 45 * SECOND : MAX_RETRY_AFTER_MS;
+				const least = Math.min(Number.isNaN(asked) ? 0 : asked, most);
+				if (outweighed === 'surprise' && delayMs > MINUTE) return false;
 				return Number.isFinite(delayMs) && delayMs >= Math.max(0, least) && delayMs <= 60 * MINUTE;
 			}),
 			{ numRuns: 2000 },

@@ -65,7 +65,7 @@ function open(url: string, more: Partial<ChannelOptions> = {}, onEvent?: (event:
 		expect(events.filter((event) => event.type === 'ended')).toHaveLength(1);
 		expect(events.at(-1)?.type).toBe('ended');
 	});
-	return { channel, events, types: () => events.map((event) => event.type), until };
+	return { channel, events, types: () => events.map(({ type }) => type).filter((type) => type !== 'answered'), until };
 }
 
 interface Service {
@@ -167,12 +167,29 @@ describe('opening', () => {
 		expect(opened.types()).toEqual(['opened', 'confirmed']);
 	});
 
+	test('is proved by its age alone where neither a pong nor a frame is enough', async () => {
+		const { url } = await service((peer) => peer.send('hello'));
+		const opened = open(url, { proveAfterMs: 50, provesByAge: true });
+		await opened.until('answered');
+		await opened.until('confirmed');
+		expect(opened.types().indexOf('confirmed')).toBeGreaterThan(opened.types().indexOf('frame'));
+	});
+
 	test('is not proved by a service that accepts and closes', async () => {
 		const { url } = await service((peer) => peer.close(1011, 'no room'), { autoPong: false });
 		const opened = open(url);
 		const ended = await opened.until('ended');
 		expect(opened.types()).toEqual(['opened', 'ended']);
 		expect(ended).toMatchObject({ closeCode: 1011, timedOut: false, failure: { code: 'connection-lost' } });
+	});
+
+	test('that stops within TLS is told from a host that is away', async () => {
+		const { port } = await rawServer(() => {});
+		const url = new URL(`wss://127.0.0.1:${port}/ws/device`);
+		const network = await createNetwork({}, {});
+		onTestFinished(() => network.close());
+		const ended = await open(url.href, { handshakeMs: 300, agent: network.channelAgent(url) }).until('ended');
+		expect(ended).toMatchObject({ failure: { code: 'tls-failed', params: { reason: 'stalled' } }, timedOut: true });
 	});
 
 	test('never tells anything before the call has returned', async () => {
@@ -693,6 +710,7 @@ describe('a silent channel', () => {
 		const opened = open(url, { pingIntervalMs: 40, silenceLimitMs: 200 });
 		await pings.promise;
 		expect(opened.types()).toEqual(['opened', 'confirmed']);
+		expect(opened.events.filter(({ type }) => type === 'answered').length).toBeGreaterThan(3);
 	});
 
 	test('is not one on which a large frame is still coming in', async () => {

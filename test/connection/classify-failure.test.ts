@@ -8,7 +8,7 @@ import {
 	MAX_ASKED_WAIT_MS,
 	readRetryAfter,
 } from '../../src/connection/classify-failure.ts';
-import { classifyNetworkError } from '../../src/connection/classify-network-error.ts';
+import { classifyNetworkError, lateHandshake } from '../../src/connection/classify-network-error.ts';
 import { clockSkewMs } from '../../src/connection/clock-skew.ts';
 
 const coded = (code: string, more: object = {}) => Object.assign(new Error(`about ${code}`), { code }, more);
@@ -22,6 +22,7 @@ describe('an error of the network', () => {
 		['service-unreachable', coded('EHOSTUNREACH')],
 		['service-unreachable', coded('ENETUNREACH')],
 		['service-unreachable', new AggregateError([coded('ECONNREFUSED'), coded('ENETUNREACH')])],
+		['tls-failed', coded('ERR_TLS_HANDSHAKE_TIMEOUT')],
 		['connect-timeout', coded('ETIMEDOUT')],
 		['connect-timeout', new AggregateError([coded('ENETUNREACH'), coded('ETIMEDOUT')])],
 		['request-timeout', new DOMException('slow', 'TimeoutError')],
@@ -79,6 +80,18 @@ describe('an error of the network', () => {
 			'Check host and port in baseUrl',
 		);
 	});
+
+	test.each(['ENETUNREACH', 'ETIMEDOUT', 'EHOSTUNREACH'])(
+		'of a host that refuses is no cable, whatever another address of it says (%s)',
+		(other) => {
+			const error = new AggregateError([coded(other), coded('ECONNREFUSED')]);
+			expect(classifyNetworkError(error, { host: 'id.example' })).toMatchObject({
+				code: 'service-unreachable',
+				params: { reason: 'ECONNREFUSED' },
+				remedy: expect.stringMatching(/^Check that the service runs/),
+			});
+		},
+	);
 
 	test.each(['ENOTFOUND', 'ECONNREFUSED', 'ETIMEDOUT'])('on the way to the proxy with %s has its reason', (code) => {
 		const { params, message } = classifyNetworkError(coded(code), { host, viaProxy: true });
@@ -173,8 +186,8 @@ describe('an HTTP answer', () => {
 		[413, 'request-rejected', {}],
 		[422, 'request-rejected', {}],
 		[407, 'proxy-refused', {}],
-		[408, 'request-timeout', {}],
-		[504, 'request-timeout', {}],
+		[408, 'service-failed', {}],
+		[504, 'service-failed', {}],
 		[429, 'service-overloaded', {}],
 		[503, 'service-overloaded', {}],
 		[500, 'service-failed', {}],
@@ -183,6 +196,7 @@ describe('an HTTP answer', () => {
 		[503, 'service-overloaded', { body: '{"code":"workflow-unknown"}' }],
 		[511, 'captive-portal', {}],
 		[200, 'answer-unreadable', { body: '{}' }],
+		[200, 'request-rejected', { body: '{"ok":false,"error":"quota"}' }],
 		[200, 'captive-portal', { headers: { 'content-type': 'text/html; charset=utf-8' }, body: 'Welcome' }],
 		[200, 'captive-portal', { body: '\n<!DOCTYPE html><title>Sign in</title>' }],
 		[301, 'redirect-refused', { headers: { location: '/elsewhere' } }],
@@ -397,5 +411,53 @@ describe('the cause is told by what distinguishes it', () => {
 		const error = Object.assign(new Error('x'), fields);
 		const { code, message } = classifyNetworkError(error, { host: 'id.example' });
 		expect({ code, message }).toEqual({ code: 'tls-failed', message: 'id.example speaks HTTP/2 only.' });
+	});
+});
+
+test('a channel that is late says whether there is a host at all: only one that takes connections has too much to do', () => {
+	const late = { host: 'id.example', seconds: 15 };
+	expect(lateHandshake({ ...late, stands: false })).toMatchObject({
+		failure: { code: 'connect-timeout' },
+		timedOut: false,
+	});
+	expect(lateHandshake({ ...late, stands: true })).toMatchObject({
+		failure: { code: 'handshake-timeout' },
+		timedOut: true,
+	});
+	// What a proxy does behind its tunnel is not seen from here.
+	expect(lateHandshake({ ...late, stands: false, viaProxy: true }).timedOut).toBe(true);
+});
+
+describe('the right cause', () => {
+	const answer = { headers: {}, body: '', purpose: 'channel', host: 'id.example' } as const;
+
+	test.each(['/login', 'v2/device', '?lang=en'])(
+		'of a redirect to the own path %s is the path, not the address',
+		(location) => {
+			const failed = classifyHttpAnswer({ ...answer, status: 302, headers: { location } });
+			expect(failed).toMatchObject({ code: 'redirect-refused', message: expect.stringContaining('its own path /') });
+			expect(failed.remedy).toContain('service.channelPath');
+		},
+	);
+
+	test('of a host that refuses connections is the service, not the cable', () => {
+		const failed = classifyNetworkError(Object.assign(new Error(), { code: 'ECONNREFUSED' }), { host: 'id.example' });
+		expect(failed.remedy).toMatch(/service runs and listens/);
+		expect(failed.remedy).not.toMatch(/cable|network/);
+	});
+
+	test.each([
+		['Digest realm="squid", nonce="a"', 'Digest'],
+		['Negotiate, NTLM', 'Negotiate, NTLM'],
+	])('of a proxy that offers %s is that way to sign in', (offers, named) => {
+		const error = { code: 'ERR_PROXY_TUNNEL', statusCode: 407, offers };
+		const failed = classifyNetworkError(Object.assign(new Error(), error), { host: 'id.example', viaProxy: true });
+		expect(failed).toMatchObject({ code: 'proxy-refused', message: expect.stringContaining(`asks for ${named}.`) });
+		expect(failed.remedy).toContain('Basic');
+		const both = classifyNetworkError(Object.assign(new Error(), { ...error, offers: `${offers}, Basic realm="x"` }), {
+			host: 'h',
+			viaProxy: true,
+		});
+		expect(both.message).not.toContain('asks for');
 	});
 });

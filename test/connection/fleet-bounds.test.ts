@@ -1,5 +1,6 @@
-/** What many devices cost a service and a site, as bounds in virtual time; tables by `npm run bench:refusals`, `bench:rate-limit`. */
+/** What many devices cost a service and a site, as bounds in virtual time; tables by `npm run suite -- bench:refusals` and `bench:rate-limit`. */
 import { describe, expect, test } from 'vitest';
+import { CATALOGUE, type ErrorCode, failure, retryClassOf } from '../../src/base/errors.ts';
 import {
 	AWAY_SECONDS,
 	badMinute,
@@ -9,6 +10,7 @@ import {
 	revokedForGood,
 	STORM_SECONDS,
 	storm,
+	surprised,
 } from './virtual-fleet.ts';
 
 const DEVICES = 10_000;
@@ -35,6 +37,43 @@ test.each([true, false])('a real revocation asks for a person after at most 15 m
 	const { blockedAt } = revokedForGood({ devices: 1000, seed: 7, hasKey });
 	expect(quantile(blockedAt, 1)).toBeLessThanOrEqual(15 * 60);
 	expect(blockedAt[0]).toBeGreaterThanOrEqual(10 * 60);
+});
+
+/** Everything that asks for a person at once when it never worked, or for a long wait. */
+const SURPRISES = (Object.keys(CATALOGUE) as ErrorCode[]).filter((code) => retryClassOf(code) === 'surprising');
+
+describe('a service in whose place something else answers', () => {
+	const given = { devices: 300, seed: 7 };
+
+	test.each(SURPRISES.flatMap((code) => [true, false].map((hasKey) => ({ code, hasKey }))))(
+		'with $code for 20 s, 2 min and 14 min is left alone for at most 60 s after its end (with a key: $hasKey) [F475]',
+		({ code, hasKey }) => {
+			for (const seconds of [20, 120, 14 * 60]) {
+				const answer = failure(code, 'Something else.');
+				const { backAt, blockedAt, peakFrom } = surprised({ ...given, hasKey, answer, seconds });
+				expect(quantile(backAt, 0.5) - seconds).toBeLessThanOrEqual(20);
+				expect(quantile(backAt, 1) - seconds).toBeLessThanOrEqual(60);
+				expect(blockedAt[0]).toBe(Number.POSITIVE_INFINITY);
+				// Not more at once than after any outage: the first return is spread over 5 s.
+				expect(peakFrom(0)).toBeLessThanOrEqual(0.4 * given.devices);
+			}
+		},
+	);
+
+	test('that asks for a long wait is left alone for a minute at most: it may be another than the service', () => {
+		const answer = failure('bad-response', 'Something else.', { retryAfterMs: 100_000 });
+		const { backAt } = surprised({ ...given, hasKey: false, answer, seconds: 20 });
+		expect(backAt[0]).toBeGreaterThanOrEqual(45);
+		expect(quantile(backAt, 1)).toBeLessThanOrEqual(5 + 60 + 1);
+	});
+
+	test('for an hour needs a person after 15 min, and is asked every 150 to 300 s', () => {
+		const answer = failure('channel-rejected', 'Something else.');
+		const { backAt, blockedAt } = surprised({ ...given, hasKey: false, answer, seconds: 3000 });
+		expect(blockedAt[0]).toBeGreaterThanOrEqual(15 * 60);
+		expect(quantile(blockedAt, 1)).toBeLessThanOrEqual(16 * 60);
+		expect(quantile(backAt, 1)).toBeLessThanOrEqual(3000 + 301);
+	});
 });
 
 describe('kiosks behind one address with ten registrations a minute', () => {

@@ -13,6 +13,11 @@ interface OtherService {
 	readonly baseUrl: string;
 	/** Messages that the device has sent, in order. */
 	untilMessage(fits: (text: string) => boolean): Promise<string>;
+	/** Other than handshakes. */
+	readonly requests: readonly IncomingMessage[];
+	messages(): readonly string[];
+	/** Ends the open channel without a word. */
+	cut(): void;
 	send(text: string | Buffer): void;
 }
 
@@ -20,15 +25,23 @@ interface OtherService {
 async function givenOtherService(
 	accepts: (url: URL, headers: Readonly<Record<string, unknown>>) => boolean,
 	subprotocol?: string,
+	registersAt = '/api/device/connection',
+	upgradeHeader?: () => string,
 ): Promise<OtherService> {
+	const requests: IncomingMessage[] = [];
 	const server = createServer((request, response) => {
+		requests.push(request);
 		request.resume();
+		if (request.url !== registersAt) return void response.writeHead(404).end();
 		response.setHeader('content-type', 'application/json').end(JSON.stringify({ token: TOKEN }));
 	});
 	const sockets = new WebSocketServer({
 		server,
 		verifyClient: ({ req }: { req: IncomingMessage }) => accepts(new URL(req.url ?? '', 'http://x'), req.headers),
 		handleProtocols: (offered) => (subprotocol !== undefined && offered.has(subprotocol) ? subprotocol : false),
+	});
+	sockets.on('headers', (headers) => {
+		if (upgradeHeader) headers.push(upgradeHeader());
 	});
 	const messages: string[] = [];
 	let listeners: (() => void)[] = [];
@@ -60,16 +73,25 @@ async function givenOtherService(
 				listeners.push(look);
 				look();
 			}),
+		requests,
+		messages: () => messages,
+		cut: () => open?.terminate(),
 		send: (text) => open?.send(text),
 	};
 }
 
-async function givenDevice(service: OtherService, settings: object) {
+async function givenDevice(service: OtherService, settings: object, more: object = {}) {
 	const home = await givenHome();
 	const apiKeyFile = await home.secretFile('key', 'ak-0123456789abcdef');
 	return givenAgent({
 		home,
-		settings: { baseUrl: service.baseUrl, workflowId: 'check-in', credential: { apiKeyFile }, service: settings },
+		settings: {
+			baseUrl: service.baseUrl,
+			workflowId: 'check-in',
+			credential: { apiKeyFile },
+			service: settings,
+			...more,
+		},
 	});
 }
 
@@ -88,6 +110,60 @@ describe('a channel that is opened in another way', () => {
 		const device = await givenDevice(service, settings);
 		await device.untilState('online');
 		expect(device.logText()).not.toContain(TOKEN);
+	});
+
+	test('at a path and with a query that name the device and its workflow [F495]', async () => {
+		const service = await givenOtherService(
+			(url, headers) =>
+				inHeader(url, headers) && url.pathname === '/d/KIOSK%2F0%201/ws' && url.search === '?w=check-in&v=2',
+		);
+		const device = await givenDevice(
+			service,
+			{ channelPath: '/d/{deviceId}/ws?w={workflowId}&v=2' },
+			{ deviceId: 'KIOSK/0 1' },
+		);
+		await device.untilState('online');
+	});
+
+	test('with a query of its own beside the credential', async () => {
+		const service = await givenOtherService((url) => url.search === `?v=2&authorization=Connection+${TOKEN}`);
+		const device = await givenDevice(service, { channelPath: '/ws?v=2', channelAuth: 'query' });
+		await device.untilState('online');
+		expect(device.logText()).not.toContain(TOKEN);
+	});
+
+	test('at an address of its own', async () => {
+		const events = await givenOtherService((url, headers) => inHeader(url, headers) && url.pathname === '/stream');
+		const service = await givenOtherService(() => false);
+		const device = await givenDevice(service, { channelPath: `${events.baseUrl.replace('http', 'ws')}/stream` });
+		await device.untilState('online');
+		events.send('{"type":"session.started"}');
+		await device.untilEvent(({ kind }) => kind === 'session.started');
+	});
+
+	test('with headers of the settings, secret ones from a file, on every request to the service [F498]', async () => {
+		const wanted = (headers: Readonly<Record<string, unknown>>) =>
+			headers['x-tenant'] === 'north' && headers['x-gate-key'] === 'gate-0123456789abcdef';
+		const service = await givenOtherService((url, headers) => inHeader(url, headers) && wanted(headers));
+		const home = await givenHome();
+		const headersFile = await home.secretFile('headers', '# the gate\nX-Gate-Key: gate-0123456789abcdef\n');
+		const device = await givenDevice(service, { headers: ['X-Tenant: north'], headersFile });
+		await device.untilState('online');
+		await ask(device, '/v1/service/api/v1/sessions', { headers: { 'x-tenant': 'south' } });
+		expect(service.requests.map(({ url, headers }) => [url, wanted(headers)])).toEqual([
+			['/api/device/connection', true],
+			['/api/v1/sessions', true],
+		]);
+		expect(device.logText()).not.toContain('gate-0123456789abcdef');
+	});
+
+	test('after a registration at another path, which no application may ask for', async () => {
+		const service = await givenOtherService(() => true, undefined, '/v2/devices/KIOSK-0001?register=1');
+		const device = await givenDevice(service, { registrationPath: '/v2/devices/{deviceId}?register=1' });
+		await device.untilState('online');
+		const { status } = await ask(device, '/v1/service/v2/devices/KIOSK-0001', { method: 'POST' });
+		expect(status).toBe(403);
+		expect(service.requests).toHaveLength(1);
 	});
 
 	test('with a subprotocol', async () => {
@@ -157,5 +233,157 @@ describe('messages in another shape', () => {
 		service.send(Buffer.alloc(17 * 1024 * 1024));
 		const { problem } = await device.untilStatus(({ problem }) => problem?.code === 'poison-message');
 		expect(problem?.message).toContain('larger than 16 MiB');
+	});
+});
+
+describe('a channel on which the device says something first', () => {
+	const firstMessages = [
+		{ op: 'auth', token: '{token}' },
+		{ op: 'subscribe', device: '{deviceId}', n: '{sequence}' },
+	];
+
+	test('is online once the message came that confirms it, which is no notification [F496]', async () => {
+		const service = await givenOtherService(() => true);
+		const device = await givenDevice(service, { firstMessages, confirmKind: 'subscribed', kindPointer: '/op' });
+		const said = [
+			await service.untilMessage(() => true),
+			await service.untilMessage((text) => text.includes('subscribe')),
+		];
+		expect(said.map((text) => JSON.parse(text))).toEqual([
+			{ op: 'auth', token: TOKEN },
+			{ op: 'subscribe', device: 'KIOSK-0001', n: 2 },
+		]);
+		service.send('{"op":"early"}');
+		await device.untilEvent(({ kind }) => kind === 'early');
+		device.clock.advance(5000);
+		expect(device.agent.status().state).not.toBe('online');
+		service.send('{"op":"subscribed"}');
+		await device.untilState('online');
+		expect((await device.events()).map(({ kind }) => kind)).not.toContain('subscribed');
+		expect(device.logText()).not.toContain(TOKEN);
+	});
+
+	test('is opened again where that message does not come, and the problem names the setting', async () => {
+		const service = await givenOtherService(() => true);
+		const device = await givenDevice(service, { firstMessages, confirmKind: 'subscribed' });
+		await service.untilMessage((text) => text.includes('subscribe'));
+		device.clock.advance(10_000);
+		const { problem } = await device.untilStatus(({ problem }) => problem?.code === 'handshake-timeout');
+		expect(problem?.message).toContain('no message "subscribed" came (service.confirmKind)');
+	});
+});
+
+describe('a Connection that opens one channel only', () => {
+	test.each([
+		['in a header of the upgrade', 'header:X-Next'],
+		['in a message, which is no notification', '/data/next'],
+	])('is followed by the one %s, also after a restart [F499]', async (_what, nextConnection) => {
+		let valid = TOKEN;
+		let handed = 0;
+		const next = () => {
+			handed += 1;
+			valid = `next-connection-000${handed}`;
+			return valid;
+		};
+		const isInHeader = nextConnection.startsWith('header');
+		const service = await givenOtherService(
+			(_, { authorization }) => authorization === `Connection ${valid}`,
+			undefined,
+			undefined,
+			isInHeader ? () => `X-Next: Connection ${next()}` : undefined,
+		);
+		const tell = () => isInHeader || service.send(JSON.stringify({ type: 'next', data: { next: next() } }));
+		const device = await givenDevice(service, { nextConnection });
+		await device.untilState('online');
+		tell();
+		service.send('{"type":"session.started"}');
+		await device.untilEvent(({ kind }) => kind === 'session.started');
+		service.cut();
+		await device.untilState('offline');
+		device.clock.advance(60_000);
+		await device.untilState('online');
+		tell();
+		service.send('{"type":"session.ended"}');
+		await device.untilEvent(({ kind }) => kind === 'session.ended');
+		const kinds = (await device.events()).map(({ kind }) => kind);
+		expect(kinds).not.toContain('next');
+		await device.daemon.stop();
+		const later = await givenAgent({ home: device.home });
+		await later.untilState('online');
+		expect(service.requests).toHaveLength(1);
+		expect(device.logText()).not.toMatch(/next-connection-0/);
+	});
+});
+
+describe('acknowledgements', () => {
+	test('each stored notification is acknowledged under its id as it was written, also one that came before [F497]', async () => {
+		const service = await givenOtherService(() => true);
+		const device = await givenDevice(service, { ackBody: { ack: '{id}' }, ignoreKinds: ['chatter'] });
+		await device.untilState('online');
+		service.send('{"type":"chatter","id":"c-1"}');
+		service.send('{"type":"nameless"}');
+		for (const id of ['"n-1"', '7', '"n-1"']) service.send(`{"type":"session.started","id":${id}}`);
+		service.send('{"type":"end","id":"e"}');
+		await service.untilMessage((text) => text === '{"ack":"e"}');
+		const acks = service.messages().filter((text) => text.includes('ack'));
+		expect(acks).toEqual(['{"ack":"n-1"}', '{"ack":7}', '{"ack":"n-1"}', '{"ack":"e"}']);
+		expect((await device.events()).filter(({ kind }) => kind === 'session.started')).toHaveLength(2);
+	});
+});
+
+describe('frames that hold several messages, or JSON as bytes', () => {
+	const lines = (count: number) => Array.from({ length: count }, (_, n) => `{"type":"line","n":${n}}`).join('\n');
+	const cases: readonly [string, object, (string | Buffer)[], readonly string[]][] = [
+		['64 lines with an object each are 64 messages', {}, [lines(64)], new Array<string>(64).fill('line')],
+		['65 lines are one text', {}, [lines(65)], ['text']],
+		['an array is one message', {}, ['[{"type":"a"},{"type":"b"}]'], ['unknown']],
+		['lines of other text are one text', {}, ['one\ntwo'], ['text']],
+		['one: lines are never taken apart', { frameContents: 'one' }, [lines(2)], ['text']],
+		[
+			'lines: each line is a message',
+			{ frameContents: 'lines' },
+			[`${lines(70)}\n\nword\n`],
+			[...new Array<string>(70).fill('line'), 'text'],
+		],
+		[
+			'array: each element is a message',
+			{ frameContents: 'array' },
+			['[{"type":"a","x":"],["},{"type":"b"}]', '[]', '{"type":"c"}'],
+			['a', 'b', 'c'],
+		],
+		['bytes are kept as bytes', {}, [Buffer.from('{"type":"a"}')], ['binary']],
+		[
+			'JSON in a binary frame where a setting says so',
+			{ jsonInBinary: true },
+			[Buffer.from('{"type":"a"}'), Buffer.from([0xff, 0]), Buffer.from('word')],
+			['a', 'binary', 'binary'],
+		],
+		['kinds may be numbers; a word comes first', {}, ['{"type":7}', '{"type":1,"event":"word"}'], ['7', 'word']],
+	];
+
+	test.each(cases)('%s', async (_what, settings, frames, kinds) => {
+		const service = await givenOtherService(() => true);
+		const device = await givenDevice(service, settings);
+		await device.untilState('online');
+		for (const frame of frames) service.send(frame);
+		service.send('{"type":"end"}');
+		await device.untilEvent(({ kind }) => kind === 'end');
+		const notifications = (await device.events()).filter(({ type }) => type === 'notification');
+		expect(notifications.map(({ kind }) => kind)).toEqual([...kinds, 'end']);
+	});
+
+	test('the elements of an array are kept as they were written', async () => {
+		const service = await givenOtherService(() => true);
+		const device = await givenDevice(service, { frameContents: 'array' });
+		await device.untilState('online');
+		service.send('[ {"type":"big", "n":12345678901234567890} , [1,[2]], "s,]" ]');
+		service.send('{"type":"end"}');
+		await device.untilEvent(({ kind }) => kind === 'end');
+		const notifications = (await device.events()).filter(({ type }) => type === 'notification');
+		expect(notifications.map(({ content }) => content).slice(0, -1)).toEqual([
+			'{"type":"big", "n":12345678901234567890}',
+			'[1,[2]]',
+			'"s,]"',
+		]);
 	});
 });

@@ -288,3 +288,60 @@ test.each([
 ])('the network of %s is %s', (address, network) => {
 	expect(networkOf(address)).toBe(network);
 });
+
+describe('something that forgets a quiet line without a word', () => {
+	/** Pings until they are not answered any more, so many channels; how many of them died. */
+	function liveBehind(forgetsAfterMs: number, usualMs: number, channels: number) {
+		let rhythm = UNKNOWN_RHYTHM;
+		const lives: number[] = [];
+		for (let number = 0; number < channels; number += 1) {
+			const pingMs = pingInterval(rhythm, usualMs, usualMs);
+			const silence = measureSilence(0);
+			const answersUntilMs = 30 * MINUTE;
+			let atMs = 0;
+			let heardMs = 0;
+			let isForgotten = false;
+			while (atMs < answersUntilMs && atMs - heardMs < 2 * usualMs) {
+				isForgotten ||= atMs - heardMs > forgetsAfterMs;
+				silence.moved('out', atMs);
+				if (!isForgotten) {
+					heardMs = atMs + LATENCY;
+					silence.moved('in', heardMs);
+				}
+				atMs += pingMs;
+			}
+			const died = isForgotten;
+			lives.push(died ? 1 : 0);
+			const deadAfterMs = died ? { deadAfterMs: silence.deadAfterMs() } : {};
+			rhythm = afterEnd(rhythm, { ...silence.end(atMs), ...deadAfterMs, withoutCloseFrame: false });
+		}
+		return lives;
+	}
+
+	test.each([
+		[25, 30],
+		[12, 30],
+		[20, 60],
+		[28, 300],
+	])('after %i s costs at most five channels, then none (pinged every %i s) [F481]', (seconds, usual) => {
+		const deaths = liveBehind(seconds * SECOND, usual * SECOND, 20);
+		expect(deaths.reduce((sum, died) => sum + died, 0)).toBeLessThanOrEqual(5);
+		expect(deaths.slice(5)).not.toContain(1);
+	});
+
+	test('is not what ends a line that has borne as long a silence, or that dies after different ones', () => {
+		const silence = measureSilence(0);
+		for (const [direction, atMs] of [
+			['out', 0],
+			['in', 10],
+			['out', 30_000],
+			['in', 30_010],
+			['out', 60_000],
+		] as const)
+			silence.moved(direction, atMs);
+		expect(silence.deadAfterMs()).toBeNull();
+		const end = { ...silence.end(90_000), withoutCloseFrame: false };
+		const died = [30_000, 60_000, null, 30_000].map((deadAfterMs): ChannelEnd => ({ ...end, deadAfterMs }));
+		expect(died.reduce(afterEnd, UNKNOWN_RHYTHM).idleMs).toBeNull();
+	});
+});

@@ -5,23 +5,13 @@ import type { Channel, ChannelEvent, ChannelOptions } from '../../src/connection
 import { createLinkRunner, livenessOf } from '../../src/connection/link.runner.ts';
 import type { LinkEffect } from '../../src/connection/link.ts';
 import type { Registration } from '../../src/connection/supervisor.ts';
+import { resolveSettings } from '../../src/settings/resolve.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
 
 const SERVICE = {
-	channelPath: '/ws/device',
-	channelAuth: 'header',
-	queryName: 'authorization',
-	subprotocol: null,
+	...resolveSettings([]).settings.service,
 	maxMessageBytes: 1000,
-	heartbeatMode: 'frame',
-	heartbeatBody: null,
-	silenceLimitSeconds: null,
-	tokenPointer: null,
-	connectionLifeSeconds: null,
-	pingKind: null as string | null,
 	pongBody: '{"pong":"{id}","up":"{uptimeSeconds}","n":"{sequence}"}',
-	kindPointer: null,
-	notificationIdPointer: null,
 };
 
 const registration = (heartbeatCadence = 30, workflowId = 'check-in'): Registration => ({
@@ -53,6 +43,7 @@ function given(service: Partial<typeof SERVICE> = {}, credential = { apiKeyFile:
 	const channels: Played[] = [];
 	const asked: { signal: AbortSignal; answer: (result: object) => void; authorization: unknown }[] = [];
 	const told: unknown[][] = [];
+	const storing = Promise.withResolvers<void>();
 	const tell =
 		(name: string) =>
 		(...what: unknown[]) =>
@@ -74,6 +65,7 @@ function given(service: Partial<typeof SERVICE> = {}, credential = { apiKeyFile:
 				resolved: { settings: { service: { ...SERVICE, ...service }, credential } },
 				credentials: { reusable: { scheme: 'Basic', user: 'u', password: 'p' } },
 				network: { channelAgent: () => undefined, viaProxy: () => true },
+				headersFor: () => ({}),
 			}) as never,
 		openChannel(options, say): Channel {
 			const played: Played = { options, say, sent: [], told: [] };
@@ -87,8 +79,13 @@ function given(service: Partial<typeof SERVICE> = {}, credential = { apiKeyFile:
 		},
 		report: {
 			event: tell('event'),
-			frame: tell('frame'),
+			frame(...what) {
+				tell('frame')(...what);
+				return true;
+			},
+			stored: () => storing.promise,
 			heartbeat: tell('heartbeat'),
+			answered: tell('answered'),
 			lateConnection: tell('late'),
 			lineEnded: tell('line'),
 			serviceTime: tell('time'),
@@ -116,7 +113,7 @@ function given(service: Partial<typeof SERVICE> = {}, credential = { apiKeyFile:
 		await new Promise(setImmediate);
 		return told.splice(0);
 	};
-	return { clock, runner, channels, news, openLink, goOnline, registers };
+	return { clock, runner, channels, news, openLink, goOnline, registers, storing };
 }
 
 const ISSUED = { ok: true, token: 'fresh', life: null, clockSkewMs: null };
@@ -222,10 +219,21 @@ describe('what a channel says', () => {
 		await news();
 		for (const text of [frame.text, ' a\n', '{"type":"b"}'])
 			channel.say({ type: 'frame', frame: { type: 'text', text } });
-		expect(channel.sent).toEqual(['{"pong":"7","up":100,"n":0}', '{"pong":"","up":100,"n":0}']);
+		expect(channel.sent).toEqual(['{"pong":7,"up":100,"n":0}', '{"pong":"","up":100,"n":0}']);
 		expect((await news()).map(([name, , heard]) => [name, heard])).toEqual([
 			['frame', { type: 'text', text: '{"type":"b"}' }],
 		]);
+	});
+
+	test('is acknowledged once it is stored, and not before', async () => {
+		const { goOnline, news, storing } = given({ ackBody: '{"ack":"{id}"}' });
+		const channel = goOnline(1);
+		channel.say({ type: 'frame', frame });
+		await news();
+		expect(channel.sent).toEqual([]);
+		storing.resolve();
+		await news();
+		expect(channel.sent).toEqual(['{"ack":7}']);
 	});
 
 	test('the time of the service in its upgrade is told, where there is one', async () => {
@@ -244,7 +252,6 @@ test('a channel is opened as the settings and the machine have it', () => {
 		url: new URL('wss://id.example/ws/device'),
 		authorization: 'Connection token',
 		handshakeMs: 5000,
-		proveAfterMs: 3000,
 		pingIntervalMs: 30_000,
 		silenceLimitMs: 60_000,
 		closeMs: 2000,

@@ -1,9 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { failure } from '../../src/base/errors.ts';
 import { NO_FAILURES } from '../../src/connection/backoff.ts';
+import { classifyClose } from '../../src/connection/classify-failure.ts';
 import {
 	type Connection,
 	type Credential,
+	type LinkEffect,
 	type LinkEvent,
 	type LinkState,
 	startLink,
@@ -31,7 +33,7 @@ function tell(state: LinkState, event: Told, atMs = 1000) {
 function walk(state: LinkState, ...events: Told[]): LinkState {
 	return events.reduce((reached, event) => tell(reached, event).state, state);
 }
-const ended = (cause = lost, more: { timedOut?: boolean; closeCode?: number } = {}): Told => ({
+const ended = (cause = lost, more: { timedOut?: boolean; closeCode?: number | null } = {}): Told => ({
 	type: 'channelEnded',
 	failure: cause,
 	timedOut: more.timedOut ?? false,
@@ -40,6 +42,10 @@ const ended = (cause = lost, more: { timedOut?: boolean; closeCode?: number } = 
 const registerFailed = (cause = unreachable): Told => ({ type: 'registerFailed', failure: cause, timedOut: false });
 const timer: Told = { type: 'timerFired' };
 const confirmed: Told = { type: 'channelConfirmed' };
+const replaced: Told = {
+	type: 'connectionChanged',
+	connection: { token: 'next', obtainedAtMs: 0, lifeMs: null },
+};
 const changed: Told = { type: 'settingsChanged', bears: true };
 
 const states = {
@@ -64,10 +70,13 @@ const rows: [keyof typeof states, Told, LinkState['name'], string[]][] = [
 	['connecting', confirmed, 'online', []],
 	['connecting', ended(), 'connectWait', ['wait']],
 	['connecting', { type: 'connectionRevoked' }, 'registerWait', ['closeChannel', 'wait']],
+	['connecting', replaced, 'connecting', ['keepConnection']],
 	['connecting', changed, 'connecting', []],
 	['connecting', { type: 'closeRequested', code: 1000 }, 'closed', ['closeChannel']],
 	['online', ended(), 'connectWait', ['wait']],
 	['online', { type: 'connectionRevoked' }, 'registerWait', ['closeChannel', 'wait']],
+	['online', { type: 'roomWanted', failure: lost }, 'connectWait', ['closeChannel', 'wait']],
+	['online', replaced, 'online', ['keepConnection']],
 	['online', { type: 'retryRequested' }, 'connecting', ['closeChannel', 'openChannel']],
 	['online', { type: 'closeRequested', code: 1001 }, 'closed', ['closeChannel']],
 	['connectWait', timer, 'connecting', ['openChannel']],
@@ -108,7 +117,17 @@ describe('each row of the transition table', () => {
 test('an event that answers an older attempt changes nothing', () => {
 	for (const state of Object.values(states))
 		for (const [, event] of rows) {
-			if (['retryRequested', 'settingsChanged', 'closeRequested', 'connectionRevoked'].includes(event.type)) continue;
+			if (
+				[
+					'retryRequested',
+					'settingsChanged',
+					'closeRequested',
+					'connectionRevoked',
+					'connectionChanged',
+					'roomWanted',
+				].includes(event.type)
+			)
+				continue;
 			const stale = { ...event, attempt: state.attempt - 1, atMs: 5000 } as LinkEvent;
 			expect(transition(state, stale, half)).toEqual({ state, effects: [] });
 		}
@@ -228,7 +247,7 @@ describe('a refused channel', () => {
 	test.each([forbidden, failure('channel-not-found', 'Nothing there.')])(
 		'with $code registers once where a reusable credential is there, and only then needs a person [F140]',
 		(cause) => {
-			const stale = tell(states.online, ended(cause));
+			const stale = tell(states.connecting, ended(cause));
 			expect(stale.state.name).toBe('registerWait');
 			expect(stale.effects).toMatchObject([{ type: 'wait', delayMs: 2500 }]);
 			const fresh = walk(stale.state, timer, { type: 'registered', connection: RENEWED });
@@ -239,7 +258,7 @@ describe('a refused channel', () => {
 			const later = tell(walk(again.state, timer), ended(cause), 61 * MINUTE);
 			expect(later.state.name).toBe('registerWait');
 			// One that was online has proved good: what is refused is the next one's turn.
-			expect(walk(fresh, confirmed, ended(cause)).name).toBe('registerWait');
+			expect(tell(walk(fresh, confirmed), ended(cause), 5000).state.name).toBe('registerWait');
 		},
 	);
 
@@ -253,7 +272,24 @@ describe('a refused channel', () => {
 		expect(tell(fresh, ended(refused)).state).toMatchObject(named);
 		expect(tell(startLink([], CONNECTION, 0, true).state, ended(refused)).state).toMatchObject(named);
 		for (const state of [states.connecting, states.online, walk(fresh, confirmed)])
-			expect(tell(state, ended(refused)).state).toMatchObject({ failure: refused });
+			expect(tell(state, ended(refused), 5000).state).toMatchObject({
+				failure: { code: 'credential-refused', remedy: expect.not.stringContaining('service.channelAuth') },
+			});
+		// One that was confirmed and refused a moment later has not counted.
+		expect(tell(walk(fresh, confirmed), ended(refused), 1700).state).toMatchObject(named);
+	});
+
+	test('asks a device that was online lately to wait first, and for a person only when it has lasted', () => {
+		const online = walk(startLink([], CONNECTION, 0).state, confirmed);
+		const first = tell(online, ended(refused), 5000).state;
+		expect(first).toMatchObject({
+			failure: { recovers: true, remedy: expect.stringMatching(/^Wait a few minutes: .* If it lasts: Pair/) },
+		});
+		const again = (state: LinkState, atMs: number) => tell(tell(state, timer, atMs).state, ended(refused), atMs).state;
+		let state = first;
+		for (let minute = 1; minute <= 15; minute += 1) state = again(state, minute * MINUTE);
+		expect(state).toMatchObject({ name: 'blocked', failure: { remedy: refused.remedy } });
+		expect(state).not.toHaveProperty('failure.recovers', true);
 	});
 
 	test('keeps the Connection through every refusal and tries it in turn with registering', () => {
@@ -267,6 +303,76 @@ describe('a refused channel', () => {
 			tried.push(state.name);
 		}
 		expect(tried).toEqual(['registering', 'connecting', 'registering', 'connecting', 'registering', 'connecting']);
+	});
+});
+
+describe('a private close code', () => {
+	const closed = (closeCode: number) =>
+		ended(classifyClose({ code: closeCode, reason: '', host: 'id.example' }), { closeCode });
+	const early = (state: LinkState, code: number) => walk(state, timer, closed(code));
+	const hourOld = (credentials: readonly Credential[], code: number) =>
+		tell(walk(startLink(credentials, CONNECTION, 0).state, confirmed), closed(code), 60 * MINUTE).state;
+
+	test.each([4000, 4001, 4003, 4123, 4999])('%i that ends fresh channels again and again is a refusal', (code) => {
+		const first = early(hourOld([REUSABLE], code), code);
+		expect(first).toMatchObject({ name: 'connectWait', failure: { code: 'connection-lost' } });
+		const second = early(first, code);
+		expect(second).toMatchObject({ name: 'registerWait', failure: { code: 'credential-refused' } });
+		// One fresh registration; after that the time rule.
+		const fresh = walk(second, timer, { type: 'registered', connection: RENEWED }, closed(code));
+		expect(fresh).toMatchObject({ name: 'connectWait', failure: { code: 'credential-refused' } });
+		expect(fresh).toHaveProperty('failure.remedy', expect.stringContaining('service.channelAuth'));
+		expect(early(early(hourOld([], code), code), code)).toMatchObject({
+			name: 'connectWait',
+			failure: { code: 'credential-refused' },
+		});
+	});
+
+	test('is none where channels lived, where codes differ, and for the codes of RFC 6455', () => {
+		const start = hourOld([REUSABLE], 4001);
+		expect(early(early(start, 4001), 4002)).toHaveProperty('failure.code', 'connection-lost');
+		for (const code of [1000, 1001, 1011, 1013])
+			expect(early(early(early(start, code), code), code)).toHaveProperty('failure.code', 'connection-lost');
+		const lived = tell(walk(early(start, 4001), timer, confirmed), closed(4001), 5000).state;
+		expect(early(lived, 4001)).toHaveProperty('failure.code', 'connection-lost');
+		// Its words say that another channel has taken its place.
+		const replaced = ended(
+			classifyClose({ code: 4000, reason: 'replaced by a newer connection', host: 'id.example' }),
+			{ closeCode: 4000 },
+		);
+		expect(walk(start, timer, confirmed, replaced, timer, confirmed, replaced)).toHaveProperty(
+			'failure.code',
+			'connection-replaced',
+		);
+	});
+});
+
+describe('a channel that must prove itself by its age', () => {
+	const byAge = ({ effects }: { effects: readonly LinkEffect[] }) => effects.some((one) => 'provesByAge' in one);
+	const lost = (closeCode: number | null) => ended(failure('connection-lost', 'Lost.'), { closeCode });
+
+	test('is the first of a pairing, and each after one that ended before it counted', () => {
+		expect(byAge(startLink([], CONNECTION, 0, true))).toBe(true);
+		const first = startLink([], CONNECTION, 0);
+		expect(byAge(first)).toBe(false);
+		const online = tell(first.state, confirmed).state;
+		for (const code of [null, 1008, 1011, 4001]) {
+			const early = tell(online, lost(code), 3999).state;
+			const again = tell(early, timer);
+			expect(byAge(again)).toBe(true);
+			expect(byAge(tell(walk(again.state, lost(4001)), timer))).toBe(true);
+			// A handshake that fails proves nothing, and doubts nothing.
+			expect(byAge(tell(walk(again.state, lost(null)), timer))).toBe(true);
+		}
+		expect(byAge(tell(walk(first.state, lost(null)), timer))).toBe(false);
+		expect(byAge(tell(tell(online, lost(1008), 4000).state, timer))).toBe(false);
+	});
+
+	test('counts from then on', () => {
+		const doubted = walk(tell(walk(startLink([], CONNECTION, 0).state, confirmed), lost(null), 1100).state, timer);
+		const online = tell(doubted, confirmed, 10_000).state;
+		expect(online).toMatchObject({ name: 'online', sinceMs: 7000 });
+		expect(byAge(tell(tell(online, lost(4001), 10_001).state, timer))).toBe(false);
 	});
 });
 

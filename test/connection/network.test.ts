@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer as createHttpServer, request as httpRequest, type IncomingMessage } from 'node:http';
 import { createServer as createHttpsServer, Agent as HttpsAgent, request as httpsRequest } from 'node:https';
-import { connect, getDefaultAutoSelectFamilyAttemptTimeout, type Server } from 'node:net';
+import { connect, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { buffer, text } from 'node:stream/consumers';
@@ -81,7 +81,6 @@ describe('which way is taken', () => {
 	test.each(rows)('%s', async (_name, expected, url, env, proxy) => {
 		const made = await network(proxy === undefined ? {} : { proxy }, env);
 		expect(made.viaProxy(new URL(url))).toBe(expected);
-		expect(made.channelAgent(new URL(url)) !== undefined).toBe(expected);
 	});
 });
 
@@ -93,16 +92,15 @@ test('of two names of a variable the small letters count, unless they are empty'
 	expect(await proxyFor({ ...upper, https_proxy: '' })).toBe('http://upper.test:1/');
 });
 
-test('one agent serves one way, and another what is to keep its connection', async () => {
+test('one agent serves one way', async () => {
 	const made = await network(
 		{ caFile: fixture('ca.pem') },
 		{ HTTPS_PROXY: 'http://proxy.test:1', NO_PROXY: 'other.test' },
 	);
 	const [url, other] = [new URL('wss://id.example.com/'), new URL('wss://other.test/')];
-	const agents = [made.channelAgent(url), made.channelAgent(url, true), made.channelAgent(other)];
-	expect(new Set(agents).size).toBe(3);
-	expect(agents.map((agent) => (agent as HttpsAgent).options.keepAlive)).toEqual([false, true, false]);
-	expect([made.channelAgent(url), made.channelAgent(url, true), made.channelAgent(other)]).toEqual(agents);
+	const agents = [made.channelAgent(url), made.channelAgent(other)];
+	expect(new Set(agents).size).toBe(2);
+	expect([made.channelAgent(url), made.channelAgent(other)]).toEqual(agents);
 	expect(made.channelAgent(url)).toBe(agents[0]);
 	const both = await network({ proxy: 'http://proxy.test:1' });
 	const [plain, secure] = ['ws', 'wss'].map((scheme) => both.channelAgent(new URL(`${scheme}://id.example.com/`)));
@@ -314,10 +312,8 @@ describe('requests', () => {
 		const url = new URL(`https://localhost:${port}/`);
 		expect((await made.inspect(url, 5000)).error).toBeNull();
 		await expect(get(made, url.href)).rejects.toThrow();
-		for (const keepAlive of [false, true]) {
-			const agent = made.channelAgent(new URL(`wss://localhost:${port}/`), keepAlive) as HttpsAgent;
-			expect(agent.options.rejectUnauthorized).toBe(true);
-		}
+		const agent = made.channelAgent(new URL(`wss://localhost:${port}/`)) as HttpsAgent;
+		expect(agent.options.rejectUnauthorized).toBe(true);
 	});
 
 	test('go through a tunnel that any success makes', async () => {
@@ -400,24 +396,6 @@ describe('requests', () => {
 		const made = await network({ caFile: fixture('ca.pem'), proxy: `https://localhost:${await listen(proxy)}` });
 		await expect(get(made, 'https://service.test/')).rejects.toThrow();
 		expect(heads).toEqual([]);
-	});
-});
-
-describe('the plain case', () => {
-	test('needs no agent', async () => {
-		const made = await network();
-		expect(made.channelAgent(new URL('wss://id.example.com/ws/device'))).toBeUndefined();
-	});
-
-	test('gives plain ws no agent, even with an own authority', async () => {
-		const made = await network({ caFile: fixture('ca.pem') });
-		expect(made.channelAgent(new URL('ws://127.0.0.1:1/ws/device'))).toBeUndefined();
-		expect(made.channelAgent(new URL('wss://127.0.0.1:1/ws/device'))).toBeInstanceOf(HttpsAgent);
-	});
-
-	test('gives addresses of a host enough time', async () => {
-		await network();
-		expect(getDefaultAutoSelectFamilyAttemptTimeout()).toBe(3000);
 	});
 });
 

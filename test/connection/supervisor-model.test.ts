@@ -160,7 +160,11 @@ function performForLink(
 	}
 	// A retry, or a setting that was corrected, may overtake a timer; so may a channel that is back, for a renewal that would come too late.
 	const hurries =
-		event.type === 'retryRequested' || event.type === 'settingsChanged' || isLastChance(before, generation, event);
+		event.type === 'retryRequested' ||
+		event.type === 'settingsChanged' ||
+		isLastChance(before, generation, event) ||
+		// The link that made room comes back where that did not help.
+		before.next?.triesWithRoom !== undefined;
 	const overtakes = busy?.type === 'timer' && hurries;
 	must(!busy || overtakes, 'a link has one thing under way');
 	if (effect.type === 'wait') {
@@ -240,7 +244,9 @@ function checkLinks(world: World, before: Supervision, event: SupervisorEvent): 
 		must(isSaved || isExcused, 'the Connection that the device lives on is saved');
 		must(world.device.connections.length > 0, 'a device that is online has a Connection to start with');
 	}
-	if (before.current?.state.name === 'online' && desired && !mayInterrupt(event, before.current))
+	// A service that permits one channel: once for each link that wants it.
+	const makesRoom = next?.triesWithRoom === 1 && before.next?.triesWithRoom === undefined;
+	if (before.current?.state.name === 'online' && desired && !makesRoom && !mayInterrupt(event, before.current))
 		must(current?.state.name === 'online', 'nothing but its own end takes the device offline');
 }
 

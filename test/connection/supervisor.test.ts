@@ -415,6 +415,17 @@ describe('renewal', () => {
 		expect(share).toBeLessThan(0.85);
 	});
 
+	test('that gets a surprising answer is tried again soon: the same registration works', () => {
+		const surprising = registerFailed(failure('bad-response', '404.'));
+		const renewing = due(alone).supervision;
+		expect(tell(renewing, 'next', surprising, 0.8 * DAY).supervision.next?.state.name).toBe('registerWait');
+		// A move has shown nothing of its own yet: an answer that may speak of it asks for a person.
+		const moving = want(alone, desired('w2')).supervision;
+		expect(tell(moving, 'next', surprising).supervision.next?.state.name).toBe('registerWait');
+		const unknown = registerFailed(failure('workflow-unknown', '404.'));
+		expect(tell(moving, 'next', unknown).supervision.next?.state.name).toBe('blocked');
+	});
+
 	test('is due at once when that time has passed', () => {
 		expect(withLife(1000, 0.5).effects).toContainEqual({ type: 'renewAt', generation: 1, atMs: 1000 });
 	});

@@ -232,6 +232,18 @@ export function badMinute(more: {
 	});
 }
 
+/** Whatever answers in place of the service for so long gives the same answer to everything; nothing of the device has ended. */
+export function surprised(more: {
+	readonly devices: number;
+	readonly seed: number;
+	readonly hasKey: boolean;
+	readonly answer: Failure;
+	readonly seconds: number;
+}): FleetResult {
+	const isOther = (atSeconds: number) => (atSeconds < more.seconds ? more.answer : null);
+	return runFleet({ ...more, hours: 1, service: { register: isOther, open: isOther } });
+}
+
 /** The Connection, and the key if there is one, are refused for good. */
 export function revokedForGood(more: { devices: number; seed: number; hasKey: boolean }): FleetResult {
 	const no = () => ANSWERS.unauthorized;

@@ -1,0 +1,61 @@
+/** The events of a link in the light of the other one. Pure. */
+import { dispositionOf, type ErrorCode, failure } from '../base/errors.ts';
+import { RECENTLY_MS } from './backoff.ts';
+import { connectionOf, type LinkEvent, lastOnlineAtMs } from './link.ts';
+import { type Link, type Supervision, servesRegistration } from './supervision.ts';
+
+/** Answers that speak of what was asked for: that another registration works says nothing against them. */
+const ABOUT_THE_REQUEST: ReadonlySet<ErrorCode> = new Set([
+	'workflow-unknown',
+	'request-rejected',
+	'access-forbidden',
+	'answer-unreadable',
+]);
+
+/** How long the service has to see that the old channel is closed before the new one is tried again. */
+export const ROOM_AFTER_MS = 700;
+/** It may take a moment to see it: the device is offline for less than 3 s. */
+export const TRIES_WITH_ROOM = 2;
+/** Ends that mean something else than a second channel. */
+const OTHER_ENDS: ReadonlySet<number> = new Set([1001, 1006, 1012, 1013]);
+
+/** Whether the channel of the next link has ended as one does that a service refuses beside another of the same device. */
+export function wantsRoom(
+	{ current, next }: Supervision,
+	{ attempt, failure: { code }, closeCode }: Extract<LinkEvent, { type: 'channelEnded' }>,
+): boolean {
+	if (!current || next?.state.name !== 'connecting' || next.state.attempt !== attempt) return false;
+	if (current.registration.baseUrl !== next.registration.baseUrl) return false;
+	// The old one is online, or has closed its channel for this one.
+	if (current.state.name !== (next.triesWithRoom ? 'connectWait' : 'online')) return false;
+	const isClosedEarly = closeCode !== null && !OTHER_ENDS.has(closeCode) && dispositionOf(code) !== 'reregister';
+	return code === 'channel-occupied' || isClosedEarly;
+}
+
+/** The event as the link is told it; `null` where the link has nothing to do with it. */
+export function asSeenBeside(supervision: Supervision, link: Link, event: LinkEvent): LinkEvent | null {
+	const { current } = supervision;
+	if (link === current) return asSuperseded(supervision, link, event);
+	if (!current || (event.type !== 'registerFailed' && event.type !== 'channelEnded')) return event;
+	const onlineAtMs = lastOnlineAtMs(current.state, event.atMs);
+	const isKnown = current.registration.baseUrl === link.registration.baseUrl && onlineAtMs !== null;
+	if (!isKnown || event.atMs - onlineAtMs >= RECENTLY_MS) return event;
+	const isSame = servesRegistration(current.registration, link.registration);
+	return { ...event, wasOnline: isSame || !ABOUT_THE_REQUEST.has(event.failure.code) };
+}
+
+/**
+ * When the service ends the old link because the new one has registered, nothing was refused. Its answer may still be on the way: if the
+ * registration fails, the old Connection has been tried once more.
+ */
+function asSuperseded(supervision: Supervision, link: Link, event: LinkEvent): LinkEvent | null {
+	const { next } = supervision;
+	if (next === null || next.state.name === 'blocked') return event;
+	if (next.registration.baseUrl !== link.registration.baseUrl) return event;
+	const isRegistered = connectionOf(next.state) !== null;
+	if (!isRegistered && next.state.name !== 'registering') return event;
+	if (event.type === 'connectionRevoked') return isRegistered ? null : event;
+	if (event.type !== 'channelEnded' || dispositionOf(event.failure.code) !== 'reregister') return event;
+	const message = 'The service ended the old channel because of the new registration.';
+	return { ...event, failure: failure('connection-replaced', message) };
+}

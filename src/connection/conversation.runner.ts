@@ -1,0 +1,131 @@
+/**
+ * The talk on one channel besides heartbeats: first messages and what confirms them, answers to pings of the application's
+ * own making, acknowledgements, and the next Connection. Knows no socket. Source: assumed (first-messages), assumed (acknowledgement), assumed (application-ping), assumed (next-connection).
+ */
+import type { IncomingHttpHeaders } from 'node:http';
+import { type Clock, isoNow } from '../base/clock.edge.ts';
+import { type Failure, failure } from '../base/errors.ts';
+import { type Frame, type Notification, readNotification } from '../protocol/channel.ts';
+import { messagesIn } from '../protocol/frame-messages.ts';
+import { type RegistrationAnswer, readAnswerTexts, tokenIn } from '../protocol/registration-answer.ts';
+import { asksForId, fillTemplate, type TemplateFields } from '../protocol/templates.ts';
+import { readTokenLife } from '../protocol/token-life.ts';
+import type { Settings } from '../settings/table.ts';
+import { freshConnection } from './connection-tokens.runner.ts';
+import type { Connection } from './link.ts';
+import type { Registration } from './supervisor.ts';
+
+/** Of a message that is waited for after the first ones. */
+const CONFIRM_WITHIN_MS = 10_000;
+
+export interface ConversationParts {
+	readonly clock: Pick<Clock, 'monotonicMs' | 'wallMs' | 'schedule'>;
+	readonly startedAtMs: number;
+	readonly registration: Pick<Registration, 'request'>;
+	readonly token: string;
+	readonly host: string;
+	/** As they are now. */
+	readonly settings: () => Settings['service'];
+	readonly send: (text: string) => boolean;
+	/** Takes a message that is for applications. @returns whether it will be stored. */
+	readonly keep: (message: Frame) => boolean;
+	/** Resolves when what was kept so far is stored. */
+	readonly stored: () => Promise<void>;
+	readonly onConfirmed: () => void;
+	/** The Connection for the next handshake has come. */
+	readonly onConnection: (connection: Connection) => void;
+	/** What should confirm the channel did not come. */
+	readonly onUnconfirmed: (failure: Failure) => void;
+}
+
+export type Conversation = ReturnType<typeof converse>;
+
+export function converse(parts: ConversationParts) {
+	const { clock, send } = parts;
+	const { firstMessages, confirmKind, nextConnection } = parts.settings();
+	let sequence = 0;
+	let cancel = () => {};
+	let isConfirmed = false;
+	let isOver = false;
+
+	const fields = (more: Partial<TemplateFields>): Partial<TemplateFields> => ({
+		deviceId: parts.registration.request.deviceId,
+		workflowId: parts.registration.request.workflowId,
+		sequence,
+		sentAt: isoNow(clock),
+		sentAtMs: clock.wallMs(),
+		uptimeSeconds: Math.round((clock.monotonicMs() - parts.startedAtMs) / 1000),
+		...more,
+	});
+
+	const stop = () => {
+		isOver = true;
+		cancel();
+	};
+
+	function confirm(): void {
+		if (isConfirmed) return;
+		isConfirmed = true;
+		parts.onConfirmed();
+	}
+
+	/** Whether the Connection for the next handshake is in this answer. */
+	function changes(answer: RegistrationAnswer): boolean {
+		const token = nextConnection === null ? null : tokenIn(readAnswerTexts(answer), nextConnection);
+		if (token === null) return false;
+		if (token !== parts.token)
+			parts.onConnection(freshConnection({ token, life: readTokenLife(token) }, clock, parts.settings()));
+		return true;
+	}
+
+	function acknowledge({ writtenId }: Notification): void {
+		const { ackBody } = parts.settings();
+		if (ackBody === null || (writtenId === undefined && asksForId(ackBody))) return;
+		// A service that forgets what is acknowledged is told only when a power cut can no longer lose it.
+		void parts.stored().then(
+			() => isOver || send(fillTemplate(ackBody, fields({ id: writtenId ?? '' }))),
+			() => {},
+		);
+	}
+
+	function hear(message: Frame): void {
+		const { pingKind, pongBody, kindPointer, notificationIdPointer, ignoreKinds } = parts.settings();
+		const read = readNotification(message, { kindPointer, notificationIdPointer });
+		const isOf = (kind: string | null) =>
+			kind !== null && (read.kind === kind || (message.type === 'text' && message.text.trim() === kind));
+		const isChange = message.type === 'text' && nextConnection?.startsWith('/') && changes({ body: message.text });
+		if (isOf(pingKind)) send(fillTemplate(pongBody, fields({ id: read.writtenId ?? '' })));
+		else if (isOf(confirmKind)) {
+			cancel();
+			confirm();
+		} else if (!isChange && parts.keep(message) && !ignoreKinds.includes(read.kind)) acknowledge(read);
+	}
+
+	return {
+		/** The channel is open. */
+		opened(headers: IncomingHttpHeaders = {}): void {
+			const named = Object.entries(headers).map(([name, value]) => [name, String(value)]);
+			if (nextConnection !== null) changes({ body: '', headers: Object.fromEntries(named) });
+			for (const message of firstMessages) {
+				sequence += 1;
+				send(fillTemplate(message, fields({ token: parts.token })));
+			}
+			if (confirmKind === null) return;
+			cancel = clock.schedule(CONFIRM_WITHIN_MS, () => {
+				const { host } = parts;
+				const message = `${host} opened the channel and did not confirm it within ${CONFIRM_WITHIN_MS / 1000} s: no message "${confirmKind}" came (service.confirmKind).`;
+				parts.onUnconfirmed(
+					failure('handshake-timeout', message, { params: { host, seconds: CONFIRM_WITHIN_MS / 1000 } }),
+				);
+			});
+		},
+		/** The service has answered, or has kept the channel for a while: enough where no message is waited for. */
+		answered(): void {
+			if (confirmKind === null) confirm();
+		},
+		frame(frame: Frame): void {
+			for (const message of messagesIn(frame, parts.settings())) if (!isOver) hear(message);
+		},
+		stop,
+	};
+}

@@ -1,0 +1,50 @@
+/** How a failure is told in the light of what worked before. Pure. */
+import { type Failure, failure } from '../base/errors.ts';
+import type { CloseMeaning } from '../protocol/channel.ts';
+import { type Backoff, EARLY_ENDS_TO_REFUSE, type NextAttempt } from './backoff.ts';
+
+/** Settings and credential are not the first thing to doubt where they worked lately: the agent goes on without a person. */
+export function asPassing(told: Failure, { outweighed }: NextAttempt): Failure {
+	if (!outweighed) return told;
+	const { code, message, remedy } = told;
+	const wait = `Wait a few minutes: this device was online lately, ${OTHER_CAUSE[outweighed]}.`;
+	return failure(code, message, { ...told, recovers: true, remedy: `${wait} If it lasts: ${remedy}` });
+}
+
+const OTHER_CAUSE = {
+	surprise: 'so something else may answer for the service now',
+	refusal: 'and a service in a bad minute refuses what it takes a moment later',
+} as const;
+
+/** A Connection that was issued a moment ago and is refused has most likely been shown in a way that the service does not read. */
+export function asShownWrong(refused: Failure, { backoff }: NextAttempt): Failure {
+	const isRefusal = refused.code === 'credential-refused' || refused.code === 'access-forbidden';
+	if (backoff.registeredAtMs === null || !isRefusal) return refused;
+	const shown =
+		'The service has just issued this Connection, and its channel refuses it: set service.channelAuth, service.queryName, service.subprotocol or service.channelPath as the service requires (idv probe finds them); a changed setting is tried at once, without another code.';
+	const remedy = refused.code === 'access-forbidden' ? `${refused.remedy} If it is allowed: ${shown}` : shown;
+	return failure(refused.code, refused.message, { ...refused, remedy });
+}
+
+const MEANT = { refused: 'credential-refused', replaced: 'connection-replaced', retry: 'connection-lost' } as const;
+
+/** The end of a channel as the settings have its close code; one that only means an outage counts as none. */
+export function asMeant<Ended extends { readonly failure: Failure; readonly closeCode: number | null }>(
+	ended: Ended,
+	meanings: Readonly<Record<string, CloseMeaning>>,
+): Ended {
+	const meaning = meanings[String(ended.closeCode)];
+	if (meaning === undefined) return ended;
+	const { message, params } = ended.failure;
+	const meant = failure(MEANT[meaning], message, params ? { params } : {});
+	return { ...ended, failure: meant, closeCode: meaning === 'retry' ? null : ended.closeCode };
+}
+
+/** A private close code that ends fresh channels again and again refuses the device, whatever its number is. */
+export function asRefusal(ended: Failure, { earlyEnds }: Backoff): Failure {
+	const count = earlyEnds?.count ?? 0;
+	const isPrivate = Number(earlyEnds?.closeCode) >= 4000 && ended.params?.['closeCode'] === earlyEnds?.closeCode;
+	if (count < EARLY_ENDS_TO_REFUSE || !isPrivate || ended.code !== 'connection-lost') return ended;
+	const message = `${ended.message} It has ended ${count} fresh channels in a row with that code.`;
+	return failure('credential-refused', message, ended.params ? { params: ended.params } : {});
+}

@@ -1,0 +1,128 @@
+/**
+ * Opens one connection to a host that has several addresses, as in RFC 8305: the next address is tried while those before it
+ * may still answer, and the first that answers is taken. Whatever the agent says to another machine goes through here.
+ */
+import { ADDRCONFIG, type LookupAddress } from 'node:dns';
+import { connect, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
+import { CONNECT_MS } from './ask.edge.ts';
+
+/** Between two addresses. Node's own way gives the first one up at that moment, and with it every slow line. Source: RFC 8305, 8. */
+const NEXT_ADDRESS_MS = 250;
+/** For so long IPv4 waits for the addresses of IPv6, which NAT does not cut. Source: RFC 8305, 8. */
+const RESOLUTION_DELAY_MS = 50;
+/** Ends before the deadline of the caller, since the race knows why there is no connection. */
+const LIMIT_MS = CONNECT_MS - 1000;
+
+/** As `lookup` of node:dns. */
+export type Lookup = (
+	host: string,
+	options: { readonly family: 4 | 6; readonly hints: number; readonly all: true },
+	done: (error: Error | null, addresses: LookupAddress[]) => void,
+) => void;
+
+export type Target = Pick<TcpNetConnectOpts, 'host' | 'port' | 'keepAlive' | 'keepAliveInitialDelay' | 'timeout'>;
+
+export interface Race {
+	/** Rejects with the error of the only address, or with all of them in an `AggregateError`. */
+	readonly won: Promise<Socket>;
+	/** The addresses of the name as far as they were known when it was settled; empty for an address. Never rejects. */
+	readonly resolved: Promise<readonly string[]>;
+	/** Closes whatever is not connected yet. */
+	cancel(): void;
+}
+
+/** Timers and sockets of a race do not keep the process alive: the caller has a deadline of its own. */
+export function race({ host = '', ...target }: Target, lookup: Lookup, limitMs = LIMIT_MS): Race {
+	const family = isIP(host);
+	const pending = new Set<4 | 6>(family === 0 ? [6, 4] : []);
+	const won = Promise.withResolvers<Socket>();
+	const resolved = Promise.withResolvers<readonly string[]>();
+	const waiting: { address: string; family: number }[] = [];
+	const names: string[] = [];
+	const errors: Error[] = [];
+	const open = new Set<Socket>();
+	let unresolved: Error | null = null;
+	let isOver = false;
+	let hasBegun = false;
+	let lastFamily = 4;
+	let nextTimer: NodeJS.Timeout | undefined;
+	const limit = setTimeout(() => {
+		const code = hasBegun ? 'ETIMEDOUT' : 'EAI_AGAIN';
+		errors.push(Object.assign(new Error(hasBegun ? 'No address answered.' : 'No name server answered.'), { code }));
+		lose();
+	}, limitMs).unref();
+
+	function settle(): boolean {
+		if (isOver) return false;
+		isOver = true;
+		clearTimeout(nextTimer);
+		clearTimeout(limit);
+		resolved.resolve(names);
+		for (const socket of open) socket.destroy();
+		return true;
+	}
+
+	function lose(): void {
+		if (!settle()) return;
+		if (names.length === 0 && unresolved) won.reject(unresolved);
+		else won.reject(errors.length === 1 ? errors[0] : new AggregateError(errors));
+	}
+
+	function nextIn(ms: number): void {
+		clearTimeout(nextTimer);
+		nextTimer = setTimeout(tryNext, ms).unref();
+	}
+
+	function tryNext(): void {
+		if (isOver) return;
+		clearTimeout(nextTimer);
+		nextTimer = undefined;
+		// One family after the other, IPv6 first.
+		const other = waiting.findIndex(({ family }) => family !== lastFamily);
+		const [next] = waiting.splice(Math.max(0, other), 1);
+		if (next) {
+			attempt(next.address);
+			lastFamily = next.family;
+			nextIn(NEXT_ADDRESS_MS);
+		} else if (open.size + pending.size === 0) lose();
+	}
+
+	function attempt(address: string): void {
+		hasBegun = true;
+		const socket = connect({ ...target, host: address, noDelay: true }).unref();
+		open.add(socket);
+		const fail = (error: Error) => {
+			open.delete(socket);
+			errors.push(error);
+			tryNext();
+		};
+		socket.once('error', fail);
+		socket.once('connect', () => {
+			open.delete(socket);
+			socket.off('error', fail);
+			if (settle()) won.resolve(socket.ref());
+		});
+	}
+
+	function resolve(family: 4 | 6): void {
+		// A host without IPv6 does not ask for it. IPv4 is asked for on every host: a host with loopback alone counts as one without it.
+		lookup(host, { family, hints: family === 6 ? ADDRCONFIG : 0, all: true }, (error, found) => {
+			pending.delete(family);
+			if (isOver) return;
+			// What is said of IPv4 is true of the name; this host may simply have no IPv6.
+			if (error && family === 4) unresolved = error;
+			for (const one of error ? [] : found) {
+				waiting.push(one);
+				names.push(one.address);
+			}
+			if (pending.size === 0) resolved.resolve(names);
+			if (waiting.length === 0 && pending.size > 0) return;
+			if (!hasBegun && pending.has(6)) nextIn(RESOLUTION_DELAY_MS);
+			else if (!hasBegun || nextTimer === undefined) tryNext();
+		});
+	}
+
+	if (family !== 0) attempt(host);
+	for (const each of [...pending]) resolve(each);
+	return { won: won.promise, resolved: resolved.promise, cancel: lose };
+}

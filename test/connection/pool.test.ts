@@ -1,0 +1,111 @@
+/** The pool for forwarded requests goes the same way out as everything else, and fails in the same words. */
+import { createServer as createHttpServer } from 'node:http';
+import { createServer as createHttpsServer } from 'node:https';
+import { text } from 'node:stream/consumers';
+import { createServer as createTlsServer } from 'node:tls';
+import { expect, onTestFinished, test } from 'vitest';
+import { classifyNetworkError } from '../../src/connection/classify-network-error.ts';
+import { createNetwork, type NetworkSettings } from '../../src/connection/network.edge.ts';
+import { connectProxy, fixture, identity, listen, rawServer, refusedPort } from './network-peers.ts';
+
+const CA = { caFile: fixture('ca.pem') };
+const ok = () => createHttpServer((_request, response) => response.end('ok'));
+const secure = (certificate: string) =>
+	createHttpsServer(identity(certificate), (_request, response) => response.end('ok'));
+
+interface Case {
+	readonly url: string;
+	readonly settings?: NetworkSettings;
+	readonly idleMs?: number;
+}
+
+/** What comes of one request by each of the two functions. */
+async function bothWays({ url, settings = CA, idleMs = 5000 }: Case): Promise<readonly string[]> {
+	const network = await createNetwork(settings, {});
+	onTestFinished(() => network.close());
+	const target = new URL(url);
+	const asked = { method: 'GET', url: target, headers: {}, body: null, idleMs, signal: new AbortController().signal };
+	const outcome = async (way: typeof network.ask) => {
+		try {
+			const answer = await way(asked);
+			return `${answer.statusCode} ${await text(answer)}`;
+		} catch (error) {
+			return classifyNetworkError(error, { host: target.host, viaProxy: network.viaProxy(target) }).code;
+		}
+	};
+	return [await outcome(network.ask), await outcome(network.pooled)];
+}
+
+const rows: [string, string, () => Promise<Case>][] = [
+	['an answer in plain http', '200 ok', async () => ({ url: `http://127.0.0.1:${await listen(ok())}/` })],
+	['an own authority', '200 ok', async () => ({ url: `https://localhost:${await listen(secure('server'))}/` })],
+	[
+		'a certificate of another host',
+		'certificate-wrong-host',
+		async () => ({ url: `https://localhost:${await listen(secure('wrong-host'))}/` }),
+	],
+	[
+		'a certificate that has ended',
+		'certificate-expired',
+		async () => ({ url: `https://localhost:${await listen(secure('expired'))}/` }),
+	],
+	[
+		'an authority that is not trusted',
+		'certificate-untrusted',
+		async () => ({ url: `https://localhost:${await listen(secure('server'))}/`, settings: {} }),
+	],
+	[
+		'a port without a listener',
+		'service-unreachable',
+		async () => ({ url: `http://127.0.0.1:${await refusedPort()}/` }),
+	],
+	[
+		'a tunnel of a proxy, in plain http',
+		'200 ok',
+		async () => {
+			const { port } = await connectProxy({ targetPort: await listen(ok()) });
+			return { url: 'http://service.test/', settings: { ...CA, proxy: `http://127.0.0.1:${port}` } };
+		},
+	],
+	[
+		'a proxy that refuses',
+		'proxy-refused',
+		async () => {
+			const { port } = await connectProxy({ status: 407 });
+			return { url: 'https://service.test/', settings: { ...CA, proxy: `http://127.0.0.1:${port}` } };
+		},
+	],
+	[
+		'a service that speaks HTTP/2 only',
+		'tls-failed',
+		async () => {
+			const server = createTlsServer({ ...identity('server'), ALPNProtocols: ['h2'] });
+			return { url: `https://localhost:${await listen(server)}/` };
+		},
+	],
+	[
+		'an answer that is no HTTP',
+		'bad-response',
+		async () => {
+			const { port } = await rawServer((socket) => socket.end('SSH-2.0-OpenSSH\r\n\r\n'));
+			return { url: `http://127.0.0.1:${port}/` };
+		},
+	],
+	[
+		'an answer that is cut',
+		'connection-lost',
+		async () => {
+			const { port } = await rawServer((socket) => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncut'));
+			return { url: `http://127.0.0.1:${port}/` };
+		},
+	],
+	[
+		'a service that says nothing',
+		'request-timeout',
+		async () => ({ url: `http://127.0.0.1:${(await rawServer(() => {})).port}/`, idleMs: 50 }),
+	],
+];
+
+test.each(rows)('%s comes to %s by both ways', async (_name, expected, given) => {
+	expect(await bothWays(await given())).toEqual([expected, expected]);
+});
