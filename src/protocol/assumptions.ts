@@ -8,9 +8,8 @@
 export interface Assumption {
 	/** Permanent, kebab-case. */
 	readonly id: string;
-	/** The open question, and where its answer would stand in docs/service-interface.md. */
+	/** The open question. */
 	readonly open: string;
-	readonly section: string;
 	/** The way in which the agent and the embedded service behave. */
 	readonly assumed: string;
 	/** Settings for a service that does it in another way; empty where nothing has to be set. */
@@ -21,22 +20,18 @@ export interface Assumption {
 	readonly failures: readonly string[];
 	/** The first thing to look at when one of them comes, as an instruction. */
 	readonly hint: string;
-	/** The file under `test/` that shows it. */
-	readonly test: string;
 }
 
 const point = (
 	id: string,
-	section: string,
 	open: string,
 	assumed: string,
-	more: Partial<Pick<Assumption, 'settings' | 'dialect' | 'failures' | 'hint'>> & { readonly test: string },
-): Assumption => ({ id, section, open, assumed, settings: [], dialect: [], failures: [], hint: '', ...more });
+	more: Partial<Pick<Assumption, 'settings' | 'dialect' | 'failures' | 'hint'>> = {},
+): Assumption => ({ id, open, assumed, settings: [], dialect: [], failures: [], hint: '', ...more });
 
 export const ASSUMPTIONS: readonly Assumption[] = [
 	point(
 		'token-place',
-		'Endpoints 2',
 		'Where the Connection token is in the answer to a registration.',
 		'The first of `token`, `connectionToken`, `authorization`, `connection.token`; else a JSON string or a text body. A leading `Connection ` is dropped.',
 		{
@@ -44,38 +39,37 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 			dialect: ['tokenIn', 'tokenPointer', 'tokenHeader', 'tokenPrefix', 'gzipAnswers'],
 			failures: ['answer-unreadable'],
 			hint: 'Set service.tokenPointer to the place of the Connection token.',
-			test: 'protocol/registration-answer.test.ts',
+		},
+	),
+	point(
+		'registration-path',
+		'Whether a deployment registers devices at the published path.',
+		'`POST /api/device/connection` under the base URL.',
+		{
+			settings: ['service.registrationPath'],
+			failures: ['bad-response'],
+			hint: 'If the service registers devices at another path, set service.registrationPath.',
 		},
 	),
 	point(
 		'channel-path',
-		'Endpoints 6',
-		'The full path of the channel `ws/device`.',
-		'`/ws/device` under the base URL.',
+		'The full path of the channel `ws/device`, and whether it names the device or is at another address.',
+		'`/ws/device` under the base URL, the same for every device.',
 		{
 			settings: ['service.channelPath'],
 			dialect: ['channelPath'],
 			failures: ['channel-not-found', 'channel-rejected'],
 			hint: 'Check service.channelPath.',
-			test: 'connection/channel.test.ts',
 		},
 	),
-	point(
-		'channel-handshake',
-		'Endpoints 6',
-		'How the channel is authorized.',
-		'By the header `Authorization: Connection …`.',
-		{
-			settings: ['service.channelAuth'],
-			dialect: ['channelAuth'],
-			failures: ['credential-refused', 'access-forbidden', 'channel-rejected'],
-			hint: 'If the Connection is new, check service.channelAuth: some services take it in the query.',
-			test: 'connection/handshake.test.ts',
-		},
-	),
+	point('channel-handshake', 'How the channel is authorized.', 'By the header `Authorization: Connection …`.', {
+		settings: ['service.channelAuth'],
+		dialect: ['channelAuth'],
+		failures: ['credential-refused', 'access-forbidden', 'channel-rejected'],
+		hint: 'If the Connection is new, check service.channelAuth: some services take it in the query.',
+	}),
 	point(
 		'query-name',
-		'Authentication',
 		'Names of the query-string parameters that carry a credential.',
 		'`authorization`, with `<scheme> <credential>` as in the hand-off URL.',
 		{
@@ -83,19 +77,38 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 			dialect: ['queryName'],
 			failures: ['credential-refused', 'access-forbidden'],
 			hint: 'Where channelAuth is query or queryToken, check service.queryName.',
-			test: 'connection/handshake.test.ts',
 		},
 	),
-	point('subprotocol', 'Endpoints 6', 'Whether the channel wants a WebSocket subprotocol.', 'None is asked for.', {
+	point('subprotocol', 'Whether the channel wants a WebSocket subprotocol.', 'None is asked for.', {
 		settings: ['service.subprotocol'],
 		dialect: ['subprotocol'],
 		failures: ['channel-rejected'],
 		hint: 'If the service wants a subprotocol, name it in service.subprotocol.',
-		test: 'connection/handshake.test.ts',
+	}),
+	point('extra-headers', 'Whether a gateway before the service wants headers of its own.', 'It does not.', {
+		settings: ['service.headers', 'service.headersFile'],
 	}),
 	point(
+		'first-messages',
+		'Whether a device says something first on an open channel, and what tells it that the channel is accepted.',
+		'Nothing is said; an answered ping, any message or 3 s without an end confirm the channel.',
+		{
+			settings: ['service.firstMessages', 'service.confirmKind'],
+			failures: ['handshake-timeout', 'connection-lost'],
+			hint: 'If the service waits for a message when the channel opens, set service.firstMessages.',
+		},
+	),
+	point('acknowledgement', 'Whether the service wants each notification acknowledged.', 'It does not.', {
+		settings: ['service.ackBody'],
+	}),
+	point(
+		'frame-contents',
+		'How many messages a frame holds, and whether a binary frame may hold JSON.',
+		'One; or up to 64 lines with a JSON object each. Binary frames are kept as bytes.',
+		{ settings: ['service.frameContents', 'service.jsonInBinary'] },
+	),
+	point(
 		'heartbeat-message',
-		'Device connection, heartbeatCadence',
 		'The form of a heartbeat.',
 		'One JSON text frame on the channel: `type: "heartbeat"`, `deviceId`, `workflowId`, `sequence`, `sentAt`, `uptimeSeconds`.',
 		{
@@ -103,23 +116,19 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 			dialect: ['heartbeats'],
 			failures: ['poison-message', 'connection-lost'],
 			hint: 'If the service ends the channel at each heartbeat, set service.heartbeatBody or service.heartbeatMode.',
-			test: 'connection/handshake.test.ts',
 		},
 	),
-	point('heartbeat-cadence', 'Limits', 'Default and bounds of `heartbeatCadence`.', '30 s; 1 to 86,400 are accepted.', {
+	point('heartbeat-cadence', 'Default and bounds of `heartbeatCadence`.', '30 s; 1 to 86,400 are accepted.', {
 		settings: ['heartbeatCadence'],
-		test: 'protocol/device-connection.test.ts',
 	}),
 	point(
 		'heartbeat-answer',
-		'Endpoints 6',
 		'Whether the service answers heartbeats, or sends messages other than notifications.',
 		'Every message is a notification.',
-		{ settings: ['service.ignoreKinds'], dialect: ['heartbeatAck'], test: 'connection/handshake.test.ts' },
+		{ settings: ['service.ignoreKinds'], dialect: ['heartbeatAck'] },
 	),
 	point(
 		'application-ping',
-		'Endpoints 6',
 		'Whether the service sends pings of its own making as messages and wants an answer.',
 		"It uses WebSocket's own pings.",
 		{
@@ -127,12 +136,10 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 			dialect: ['appPing'],
 			failures: ['connection-lost'],
 			hint: 'If the channel is cut although it is in use, the service may wait for an answer: set service.pingKind and service.pongBody.',
-			test: 'connection/handshake.test.ts',
 		},
 	),
 	point(
 		'dead-channel',
-		'Endpoints 6',
 		'Whether WebSocket pings are answered, and how long a channel may be silent.',
 		'Pings are answered; silence for two pings, at least 10 s, ends the channel.',
 		{
@@ -140,73 +147,61 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 			dialect: ['answersPing', 'idleTimeoutSeconds'],
 			failures: ['channel-silent'],
 			hint: 'For a service that answers no ping, set service.silenceLimitSeconds to 0.',
-			test: 'connection/channel.test.ts',
 		},
 	),
 	point(
 		'notification-kind',
-		'Events',
 		'The kinds of notifications and where a notification names its kind.',
-		'`type`, else `event`, else `kind`, else `unknown`; everything else passes through as it came.',
-		{ settings: ['service.kindPointer'], test: 'protocol/channel.test.ts' },
+		'`type`, else `event`, else `kind`, a word before a number; else `unknown`. Everything else passes through as it came.',
+		{ settings: ['service.kindPointer'] },
 	),
 	point(
 		'notification-id',
-		'Events',
 		'Whether a notification has an id, and what the id means.',
 		'`id`; two messages are the same only if id, kind and content are.',
-		{ settings: ['service.notificationIdPointer'], test: 'events/store.test.ts' },
+		{ settings: ['service.notificationIdPointer'] },
 	),
 	point(
 		'message-size',
-		'Limits',
 		'How large a message may be.',
 		'1 MiB; a larger one, up to 16 MiB, is dropped and becomes an event with its size; above that the channel ends.',
 		{
 			settings: ['service.maxMessageBytes'],
 			failures: ['poison-message'],
 			hint: 'The limit of 16 MiB for one message cannot be raised: ask the operator for smaller ones.',
-			test: 'connection/channel.test.ts',
 		},
 	),
 	point(
 		'agent-messages',
-		'Events',
 		'Whether the service tells a device of a changed workflow or of a Connection that is no longer valid.',
 		'`workflow.changed` with `workflowId`, and `connection.revoked`, are acted on.',
-		{ settings: ['service.actOnMessages'], test: 'workflow/workflow.test.ts' },
+		{ settings: ['service.actOnMessages'] },
 	),
 	point(
 		'errors',
-		'Errors',
 		'Status codes of errors and the form of their bodies.',
 		'The status decides, the body is detail; the embedded service answers RFC 9457 problem documents.',
-		{ dialect: ['refusalStatus', 'channelRefusalStatus'], test: 'connection/classify-failure.test.ts' },
+		{ dialect: ['refusalStatus', 'channelRefusalStatus'] },
 	),
 	point(
 		'close-codes',
-		'Endpoints 6',
 		'The meaning of the end of a channel.',
-		'1008, 4401 and 4403 refuse the Connection, 4409 says that another one took its place; the rest is an outage.',
-		{ test: 'connection/classify-failure.test.ts' },
+		'1008, 4401 and 4403 refuse the Connection, 4409 says that another one took its place; the rest is an outage, except a code from 4000 that ends fresh channels again and again: it refuses the Connection.',
+		{ settings: ['service.closeCodes'] },
 	),
 	point(
 		'api-key-path',
-		'Endpoints 3',
 		'Which of the published paths creates API keys.',
 		'`/api/security/apikeys`, then `/api/apikey`, then `/api/security/apikey`, on 404 or 405 each.',
-		{ dialect: ['apiKeyPaths'], test: 'operator/keys.test.ts' },
+		{ dialect: ['apiKeyPaths'] },
 	),
 	point(
 		'pairing-code-answer',
-		'Endpoints 1',
 		'The answer of the QR code endpoint.',
 		'PNG, or SVG or JSON by `Accept`; the code holds `/mobile?authorization=Token%20…&workflowId=…`.',
-		{ test: 'operator/codes.test.ts' },
 	),
 	point(
 		'code-workflow',
-		'Endpoints 1',
 		'Whether a pairing code names a workflow.',
 		'It may; a code without one takes the workflow of the settings, of `pair --workflow`, or one that the service lists in its refusal (`workflows: [{id, name}]`).',
 		{
@@ -214,29 +209,21 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 			dialect: ['codesNameWorkflow', 'workflowNames', 'configurationPath'],
 			failures: ['workflow-missing'],
 			hint: 'Name the workflow: workflowId in the settings, or pair --workflow.',
-			test: 'pairing/rules.test.ts',
 		},
 	),
 	point(
 		'message-bounds',
-		'Limits',
 		'The largest request, and the lengths of identifiers in it.',
 		'64 KiB in the embedded service; identifiers of up to 128 characters.',
-		{ test: 'protocol/device-connection.test.ts' },
 	),
 	point(
 		'hand-off-workflows',
-		'Endpoints 5',
 		'How several workflows are passed in the query.',
 		'Repeated `workflowId` parameters; comma-separated ones are accepted.',
-		{ test: 'protocol/hand-off.test.ts' },
 	),
-	point('hand-off-life', 'Limits', 'The largest `ttl` of a session.', '30 days.', {
-		test: 'protocol/hand-off.test.ts',
-	}),
+	point('hand-off-life', 'The largest `ttl` of a session.', '30 days.'),
 	point(
 		'connection-life',
-		'Authentication, rule 4',
 		'How long a Connection lives and whether it says so.',
 		'A JWT says so by `exp` and is renewed at 80 % of its life; so is another one where the setting states its life, else it is replaced when the service refuses it.',
 		{
@@ -244,19 +231,20 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 			dialect: ['connectionForm'],
 			failures: ['credential-refused', 'connection-revoked'],
 			hint: 'If Connections that do not say their life end regularly, set service.connectionLifeSeconds.',
-			test: 'connection/connection-tokens.test.ts',
 		},
 	),
+	point('next-connection', 'Whether a Connection is good for more than one channel.', 'It is, until it ends.', {
+		settings: ['service.nextConnection'],
+		failures: ['credential-refused', 'connection-revoked'],
+		hint: 'If each Connection opens one channel only, set service.nextConnection to the place of the next one.',
+	}),
 	point(
 		'short-token-life',
-		'Limits',
 		'How long a Short Token lives.',
 		'A code is used as soon as it is scanned; in the embedded service it lives 300 s.',
-		{ test: 'service/pairing.test.ts' },
 	),
 	point(
 		'registering-credentials',
-		'Authentication, rule 2',
 		'Which credentials may register a device, with which permissions.',
 		'Token, ApiKey with `ephemeral_device:write`, Basic, or a provisioned Connection; without any only where it is switched on.',
 		{
@@ -268,36 +256,28 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 			],
 			failures: ['access-forbidden'],
 			hint: 'Check that the credential may register devices (ephemeral_device:write).',
-			test: 'service/access.test.ts',
 		},
 	),
 	point(
 		're-registration',
-		'Authentication, rule 3',
 		'Whether a live Connection may register again for its own device.',
 		'It is tried after a reusable credential; a refusal is not a failure of the old link.',
-		{ test: 'connection/supervisor.test.ts' },
 	),
 	point(
 		'rate-limits',
-		'Limits',
 		'Rate limits of the service.',
 		'429 and 503 with `Retry-After`, which is a floor; the agent itself registers at most 10 times a minute.',
-		{ dialect: ['registrationLimit'], test: 'connection/backoff.test.ts' },
+		{ dialect: ['registrationLimit'] },
 	),
 	point(
 		'permissions',
-		'Authentication, rule 5',
 		'The complete list of permissions, and which operation wants which.',
 		'`ephemeral_device:write` for codes and registrations, `deeplink:write` for sessions; a key grants only what its maker has.',
-		{ test: 'service/access.test.ts' },
 	),
 	point(
 		'device-list',
-		'Session and device records',
 		'An endpoint that lists devices.',
 		'None is published; the embedded service has one of its own for trials.',
-		{ test: 'service/pairing.test.ts' },
 	),
 ];
 

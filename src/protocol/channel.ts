@@ -8,6 +8,9 @@ import { parseJson, resolvePointer } from './json.ts';
 import { later } from './later.ts';
 
 /** Largest frame that the channel survives, in bytes: a larger one ends it (RFC 6455, 1009). Source: assumed (message-size). */
+/** Meanings of a close code that settings may name. */
+export const CLOSE_MEANINGS = ['refused', 'replaced', 'retry'] as const;
+export type CloseMeaning = (typeof CLOSE_MEANINGS)[number];
 export const MAX_FRAME_BYTES = 16 * 1024 * 1024;
 /** Largest message that is kept unless a deployment says otherwise, in bytes. Source: assumed (message-size). */
 export const DEFAULT_MESSAGE_BYTES = 1024 * 1024;
@@ -34,6 +37,8 @@ export const heartbeatSchema = later(() =>
 		planRing: z.number().optional(),
 		/** Why the revision in planRefused could not be followed, in words. */
 		planReason: z.string().optional(),
+		/** Why the version that the plan orders is not installed, as in the status. */
+		updateReason: z.string().optional(),
 		/** The version that was taken back last on this device. */
 		updateTakenBack: z.string().optional(),
 	}),
@@ -45,6 +50,7 @@ export const HEARTBEAT_FIELDS = [
 	'planRevision',
 	'planRing',
 	'planReason',
+	'updateReason',
 	'updateTakenBack',
 ] as const;
 export type HeartbeatExtras = Partial<Pick<Heartbeat, (typeof HEARTBEAT_FIELDS)[number]>>;
@@ -56,53 +62,6 @@ export type Frame =
 	| { readonly type: 'text'; readonly text: string }
 	| { readonly type: 'binary'; readonly bytes: Uint8Array }
 	| { readonly type: 'oversized'; readonly bytes: number; readonly limitBytes: number };
-
-/** The fields that a message in a deployment's own shape may name, as `{sequence}`. */
-export interface TemplateFields {
-	readonly deviceId: string;
-	readonly workflowId: string;
-	readonly sequence: number;
-	/** ISO 8601, by the device's clock. */
-	readonly sentAt: string;
-	/** The same in milliseconds since 1970. */
-	readonly sentAtMs: number;
-	readonly uptimeSeconds: number;
-	/** Of the message that is answered; empty where it has none. */
-	readonly id: string;
-}
-
-const SAMPLE: TemplateFields = {
-	deviceId: 'd',
-	workflowId: 'w',
-	sequence: 1,
-	sentAt: '2030-01-01T00:00:00.000Z',
-	sentAtMs: 1,
-	uptimeSeconds: 1,
-	id: '',
-};
-const FIELD = /"\$?\{\{?\s*(\w+)\s*\}?\}"|\$?\{\{?\s*(\w+)\s*\}?\}/g;
-
-/**
- * A message of a deployment's own shape. A field that is a whole JSON text (`"{sequence}"`) becomes the value itself, a
- * number without quotes; anywhere else it is put into the text, escaped as JSON wants.
- */
-export function fillTemplate(template: string, fields: TemplateFields): string {
-	const isJson = /^\s*[{[]/.test(template);
-	return template.replace(FIELD, (written, whole?: string, inside?: string) => {
-		const value = (fields as unknown as Record<string, string | number | undefined>)[whole ?? inside ?? ''];
-		if (value === undefined) return written;
-		if (whole !== undefined && isJson) return JSON.stringify(value);
-		const plain = isJson ? JSON.stringify(String(value)).slice(1, -1) : String(value);
-		return whole !== undefined ? `"${plain}"` : plain;
-	});
-}
-
-/** Why a text cannot be such a message, as the end of a sentence about it; `null` when it can. */
-export function templateProblem(template: string): string | null {
-	if (!/^\s*[{[]/.test(template)) return null;
-	if (parseJson(fillTemplate(template, SAMPLE)) !== undefined) return null;
-	return 'must be JSON once its {fields} are filled in, or a text that does not begin with { or [';
-}
 
 export interface NotificationPointers {
 	/** RFC 6901 pointer to the kind; default: `type`, else `event`, else `kind`. */
@@ -117,6 +76,8 @@ export interface Notification {
 	readonly kind: string;
 	/** The service's own id, by which a duplicate is known; `null` when it gives none. */
 	readonly serviceId: string | null;
+	/** The same as the service wrote it. */
+	readonly writtenId?: string | number;
 	readonly format: 'json' | 'text' | 'binary';
 	/** JSON or plain text exactly as received; base64 for a binary frame. */
 	readonly content: string;
@@ -136,18 +97,18 @@ export function readNotification(frame: Frame, pointers: NotificationPointers = 
 	const id = resolvePointer(document, pointers.notificationIdPointer ?? '/id');
 	// Beyond this, two numbers of the service may read as one, and a notification would be dropped as a duplicate.
 	const isExact = typeof id === 'number' && Math.abs(id) <= Number.MAX_SAFE_INTEGER;
-	const serviceId = isExact ? String(id) : isName(id) ? id : null;
-	return { kind, serviceId, format: 'json', content: frame.text };
+	const named = isExact || isName(id) ? { serviceId: String(id), writtenId: id } : { serviceId: null };
+	return { kind, ...named, format: 'json', content: frame.text };
 }
 
 const KIND_POINTERS = ['/type', '/event', '/kind'];
 
 function findKind(document: unknown, pointer: string | null | undefined): string | null {
-	for (const each of typeof pointer === 'string' ? [pointer] : KIND_POINTERS) {
-		const kind = resolvePointer(document, each);
-		if (isName(kind)) return kind;
-	}
-	return null;
+	const pointers = typeof pointer === 'string' ? [pointer] : KIND_POINTERS;
+	const found = pointers.map((each) => resolvePointer(document, each));
+	// A number beside a word is rather a version.
+	const kind = found.find(isName) ?? found.find((one) => typeof one === 'number');
+	return kind === undefined ? null : String(kind);
 }
 
 /** A message that the agent itself acts on. */

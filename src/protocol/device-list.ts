@@ -21,6 +21,7 @@ export const listedDeviceSchema = later(() =>
 		problemCode: z.string().optional(),
 		planRing: z.number().optional(),
 		planReason: z.string().optional(),
+		updateReason: z.string().optional(),
 		updateTakenBack: z.string().optional(),
 		serial: z.string().nullable().default(null),
 		macAddress: z.string().nullable().default(null),

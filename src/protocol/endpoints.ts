@@ -24,10 +24,19 @@ export function endpointUrl(baseUrl: string, path: string, query?: URLSearchPara
 	return url;
 }
 
-/** The channel's URL: the same host and path prefix under `ws:` or `wss:`. */
+/** The same for a path that may have a query of its own. */
+export function placeUnder(baseUrl: string, place: string): URL {
+	const [path = '', ...query] = place.split('?');
+	const url = endpointUrl(baseUrl, path);
+	url.search = query.join('?');
+	return url;
+}
+
+/** The channel's URL: the same host and path prefix under `ws:` or `wss:`, or the whole address that is given in its place. */
 export function channelUrl(baseUrl: string, channelPath: string, query?: URLSearchParams): URL {
-	const url = endpointUrl(baseUrl, channelPath, query);
-	url.protocol = url.protocol === 'http:' ? 'ws:' : 'wss:';
+	const url = /^wss?:/i.test(channelPath) ? new URL(channelPath) : placeUnder(baseUrl, channelPath);
+	if (url.protocol.startsWith('http')) url.protocol = url.protocol === 'http:' ? 'ws:' : 'wss:';
+	if (query) url.search = [url.search.slice(1), query.toString()].filter(Boolean).join('&');
 	return url;
 }
 

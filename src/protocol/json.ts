@@ -14,6 +14,36 @@ export function isObject(value: unknown): value is Record<string, unknown> {
 	return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** The elements of a list or the members of an object, each as it is written. @param text JSON, up to its last bracket at least. */
+export function partsOf(text: string): string[] {
+	const parts: string[] = [];
+	let depth = 0;
+	let start = 0;
+	for (let at = 0; at < text.length; at += 1) {
+		const char = text[at];
+		if (char === '"') at = closingQuote(text, at);
+		const isEnd = char === ']' || char === '}';
+		if (char === '[' || char === '{') {
+			depth += 1;
+			if (depth === 1) start = at + 1;
+		} else if (depth === 1 && (isEnd || char === ',')) {
+			parts.push(text.slice(start, at).trim());
+			start = at + 1;
+		}
+		if (isEnd) depth -= 1;
+	}
+	return parts.filter((part) => part !== '');
+}
+
+function closingQuote(text: string, opening: number): number {
+	for (let at = text.indexOf('"', opening + 1); at >= 0; at = text.indexOf('"', at + 1)) {
+		let slashes = 0;
+		while (text[at - 1 - slashes] === '\\') slashes += 1;
+		if (slashes % 2 === 0) return at;
+	}
+	return text.length;
+}
+
 /** The value to which a pointer leads; `undefined` for one that leads nowhere. */
 export function resolvePointer(document: unknown, pointer: string): unknown {
 	if (pointer === '') return document;

@@ -78,6 +78,10 @@ export const statusSchema = z.object({
 		state: z.enum(['none', 'registering', 'registerWait', 'connecting', 'online', 'connectWait', 'blocked', 'closed']),
 		since: timestamp.nullable().describe('When it entered this state.'),
 		lastHeartbeatAt: timestamp.nullable(),
+		lastAnswerAt: timestamp
+			.nullable()
+			.optional()
+			.describe('When the service last answered a ping; null before the first.'),
 		reconnects: z.int().describe('How often the channel reconnected since the agent started.'),
 		nextAttemptAt: timestamp.nullable().describe('When the next attempt is due, while waiting.'),
 		idleTimeout: z
@@ -150,6 +154,11 @@ export const statusSchema = z.object({
 				.string()
 				.nullable()
 				.describe('The version that the fleet plan orders and this device does not have yet.'),
+			reason: z
+				.enum(['not-installed'])
+				.nullable()
+				.optional()
+				.describe('What keeps it from being installed: not-installed (the package idv-agent-updates is missing).'),
 			takenBack: z
 				.array(z.object({ version: z.string(), at: timestamp, fault: z.string() }))
 				.describe('Versions that did not work on this device; the newest is the last.'),
@@ -189,7 +198,11 @@ export const auditEntrySchema = z.object({
 	epoch: z.int().optional(),
 	revision: z.int().optional(),
 	keys: z.array(z.string()).optional().describe('Public keys.'),
-	count: z.int().optional().describe('How many events were erased, or entries left out.'),
+	of: z.string().optional().describe('The operation whose repetitions were left out.'),
+	count: z
+		.int()
+		.optional()
+		.describe('How many events were erased, or entries left out; after a kill of the agent possibly fewer.'),
 });
 export type AuditEntry = z.infer<typeof auditEntrySchema>;
 
@@ -254,6 +267,16 @@ export const eraseResultSchema = z.object({ erased: z.int() });
 export type EraseResult = z.infer<typeof eraseResultSchema>;
 export type AckResult = z.infer<typeof ackResultSchema>;
 export type ForgetResult = z.infer<typeof forgetResultSchema>;
+
+/** Something that a command of `hooks.*` is to be run for. */
+export const hookCallSchema = z.object({
+	hook: z.string().describe('The name of the setting: onOnline.'),
+	input: z.unknown().describe('For the standard input of the command.'),
+});
+export type HookCall = z.infer<typeof hookCallSchema>;
+
+/** `waiting`: how many calls were not reported yet. */
+export const hookReceiptSchema = z.object({ waiting: z.int() });
 
 export const leaseReportSchema = z.object({
 	leases: z.array(z.object({ name: z.string(), since: timestamp, until: timestamp })),

@@ -10,6 +10,7 @@ export type {
 	AuditReport,
 	EraseResult,
 	EventPage,
+	HookCall,
 	IdentityReport,
 	LeaseReport,
 	LocalEvent,
@@ -110,9 +111,44 @@ export const eraseRequestSchema = later(() =>
 		.meta({ id: 'EraseRequest' }),
 );
 
+/** Longest wait for a workflow to be live, in seconds. */
+export const MAX_WORKFLOW_WAIT_SECONDS = 3600;
+
 export const workflowRequestSchema = later(() =>
-	z.strictObject({ workflowId: workflowIdSchema }).meta({ id: 'WorkflowRequest' }),
+	z
+		.strictObject({
+			workflowId: workflowIdSchema,
+			waitSeconds: z
+				.number()
+				.min(0)
+				.max(MAX_WORKFLOW_WAIT_SECONDS)
+				.optional()
+				.describe(
+					'Answer when the workflow is live. If it is refused, not live in this time, or the caller does not wait, nothing of it stays. Left out or 0, it is only asked for.',
+				),
+		})
+		.meta({ id: 'WorkflowRequest' }),
 );
+
+/** The consumer under which `idv-agent hooks` reads notifications: they wait for it as for an application. */
+export const HOOKS_CONSUMER = 'idv-agent-hooks';
+
+export const HOOK_OUTCOMES = ['started', 'exited', 'killed', 'timedOut', 'notStarted'] as const;
+
+export const hookReportSchema = later(() =>
+	z
+		.strictObject({
+			id: z
+				.string()
+				.min(1)
+				.max(64)
+				.optional()
+				.describe('Of the call, for started and notStarted: it is not told again.'),
+			outcome: z.enum(HOOK_OUTCOMES).describe('notStarted: there is no such command, or it cannot be run.'),
+		})
+		.meta({ id: 'HookReport' }),
+);
+export type HookReport = z.input<typeof hookReportSchema>;
 
 export const EVENT_PAGE_LENGTH = 100;
 /** Longest wait for the next event in one JSON answer, in seconds. */
@@ -129,6 +165,8 @@ export const LOCAL_ROUTES = {
 	eventStream: '/v1/events/stream',
 	ack: '/v1/events/ack',
 	forget: '/v1/events/forget',
+	hookStream: '/v1/hooks/stream',
+	hookReport: '/v1/hooks/report',
 	erase: '/v1/events/erase',
 	leases: '/v1/leases',
 	leaseRelease: '/v1/leases/release',

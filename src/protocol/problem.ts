@@ -1,5 +1,5 @@
 /** Error bodies as RFC 9457 problem documents. Source: assumed (errors). */
-import { parseJson } from './json.ts';
+import { isObject, parseJson } from './json.ts';
 
 export const PROBLEM_CONTENT_TYPE = 'application/problem+json';
 
@@ -33,8 +33,10 @@ export function readErrorDetail(body: string): string {
 	if (trimmed.startsWith('<')) return '';
 	const document = parseJson(trimmed);
 	if (document === undefined) return cleanText(trimmed, MAX_DETAIL);
-	const { detail, message, title, error } = Object(document);
-	const text = [detail, message, title, error, document].find((value) => typeof value === 'string');
+	const { detail, message, title, error, errors, reason } = Object(document);
+	const { detail: inDetail, message: inMessage } = Object(isObject(error) ? error : Object(errors)[0]);
+	const words = [detail, message, title, error, inDetail, inMessage, Object(errors)[0], reason, document];
+	const text = words.find((value) => typeof value === 'string');
 	return cleanText(text ?? '', MAX_DETAIL);
 }
 

@@ -6,7 +6,7 @@
 import { isCredential } from './authorization.ts';
 import { parseJson } from './json.ts';
 
-/** A text of an answer, and its place as `service.tokenPointer` names it: a JSON pointer (RFC 6901), or `header:NAME`. */
+/** A text of an answer, and its place as `service.tokenPointer` names it: a JSON pointer (RFC 6901), `header:NAME`, or `cookie:NAME`. */
 export interface AnswerText {
 	/** `''` is the whole body: a JSON string, or plain text. A pointer may lead on into a string that holds JSON. */
 	readonly place: string;
@@ -69,8 +69,17 @@ export function readAnswerTexts({ body, headers = {} }: RegistrationAnswer): Ans
 		for (const [name, text] of new URLSearchParams(trimmed)) texts.push({ place: `/${escaped(name)}`, text });
 	else if (trimmed !== '' && !/^[<{["]/.test(trimmed)) texts.push({ place: '', text: trimmed });
 	for (const [name, text] of Object.entries(headers))
-		if (!USUAL_HEADERS.test(name)) texts.push({ place: `header:${name}`, text });
+		if (name === 'set-cookie') texts.push(...cookiesIn(text));
+		else if (!USUAL_HEADERS.test(name)) texts.push({ place: `header:${name}`, text });
 	return texts;
+}
+
+/** Several are on one line, with commas also in their dates. */
+function cookiesIn(header: string): AnswerText[] {
+	return header.split(/,\s*(?=[\w!#$%&'*+.^`|~-]+=)/).flatMap((cookie) => {
+		const [, name, text] = /^\s*([\w!#$%&'*+.^`|~-]+)=([^;]*)/.exec(cookie) ?? [];
+		return name === undefined || text === undefined ? [] : [{ place: `cookie:${name}`, text }];
+	});
 }
 
 /** Whether a text could be the token that was not found yet: by its form, or by the name of its place. */

@@ -14,7 +14,7 @@ import { type ChannelDialect, speakDialect } from './channel-dialect.ts';
 import type { ConnectionClaims } from './connection-tokens.ts';
 import type { DeviceRegistry } from './device-registry.ts';
 import type { EventLog } from './event-log.ts';
-import type { ServiceSettings } from './options.ts';
+import type { ChannelFilter, ServiceSettings } from './options.ts';
 import { ProblemResponse, serviceFull } from './problems.ts';
 import type { Recorder } from './transcript-recorder.ts';
 
@@ -35,12 +35,6 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
 /** A stepped clock may stand just before a deadline: looking again at once would spin. */
 const SHORTEST_TIMER_MS = 25;
 
-/** Which channels: all that satisfy every given field. */
-export interface ChannelFilter {
-	readonly deviceId?: string | undefined;
-	readonly workflowId?: string | undefined;
-}
-
 export type ChannelHub = ReturnType<typeof createChannelHub>;
 
 interface Channel {
@@ -56,7 +50,7 @@ interface Channel {
 export function createChannelHub(
 	registry: DeviceRegistry,
 	eventLog: EventLog,
-	{ now, maxDevices, maxBufferedBytes, dialect }: ServiceSettings,
+	{ now, maxDevices, maxBufferedBytes, dialect, oneChannelHeldSeconds }: ServiceSettings,
 	recorder: Recorder | null,
 ) {
 	const { subprotocol, idleTimeoutSeconds } = dialect;
@@ -75,6 +69,8 @@ export function createChannelHub(
 	server.on('wsClientError', (error) => void handshakeErrors.push(error));
 
 	const byDevice = new Map<string, Set<Channel>>();
+	/** Until when the place of a device is held that was lost. */
+	const heldUntilMs = new Map<string, number>();
 	const emptied = new EventEmitter();
 	let openCount = 0;
 	let silent = false;
@@ -133,6 +129,8 @@ export function createChannelHub(
 		const ofDevice = byDevice.get(deviceId);
 		ofDevice?.delete(channel);
 		if (ofDevice?.size === 0) byDevice.delete(deviceId);
+		if (oneChannelHeldSeconds !== null && code === 1006)
+			heldUntilMs.set(deviceId, now() + 1000 * oneChannelHeldSeconds);
 		openCount -= 1;
 		eventLog.emit('channel-closed', { ...eventOf(channel), code });
 		if (!channel.lapsed && !isOnline(deviceId))
@@ -176,6 +174,10 @@ export function createChannelHub(
 		/** @returns `false` when the peer was gone before. @throws ProblemResponse for an upgrade that is refused. */
 		accept(request: IncomingMessage, socket: Duplex, head: Buffer, claims: ConnectionClaims): boolean {
 			if (openCount >= 2 * maxDevices) throw serviceFull('channels');
+			const { deviceId } = claims;
+			const isHeld = byDevice.has(deviceId) || now() < (heldUntilMs.get(deviceId) ?? 0);
+			if (oneChannelHeldSeconds !== null && isHeld)
+				throw new ProblemResponse('channel-occupied', `${deviceId} has a channel already.`);
 			const offered = request.headers['sec-websocket-protocol']?.split(',').map((name) => name.trim()) ?? [];
 			if (subprotocol !== null && !offered.includes(subprotocol))
 				throw new ProblemResponse('subprotocol-missing', `This channel requires the subprotocol ${subprotocol}.`);

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { KNOWN_PERMISSIONS } from '../protocol/api-key.ts';
 import { ACCOUNT_GRANT, authenticate } from './access.ts';
-import { type ChannelFilter, CLOSE_RESTART, CLOSE_REVOKED, createChannelHub } from './channel-hub.ts';
+import { CLOSE_RESTART, CLOSE_REVOKED, createChannelHub } from './channel-hub.ts';
 import { createConnectionTokens } from './connection-tokens.ts';
 import { createDeviceRegistry } from './device-registry.ts';
 import type { Dialect } from './dialect.ts';
@@ -13,7 +13,7 @@ import { createFaults } from './faults.ts';
 import { type Answer, gzipAnswer, problemAnswer } from './http-answer.ts';
 import type { Call } from './http-call.ts';
 import { startListener } from './listener.ts';
-import { resolveOptions, type ServiceOptions } from './options.ts';
+import { type ChannelFilter, resolveOptions, type ServiceOptions } from './options.ts';
 import { ProblemResponse } from './problems.ts';
 import { createRateLimit } from './rate-limit.ts';
 import {

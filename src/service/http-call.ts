@@ -1,6 +1,7 @@
 /** A request as data: path, query, credential as it was presented, and its body on demand. Decides nothing. */
 import type { IncomingMessage } from 'node:http';
 import type * as z from 'zod';
+import { readRequest } from '../base/bodies.edge.ts';
 import { type Authorization, parseAuthorization } from '../protocol/authorization.ts';
 import type { Dialect } from './dialect.ts';
 import type { ServiceSettings } from './options.ts';
@@ -8,8 +9,6 @@ import { ProblemResponse } from './problems.ts';
 
 /** Largest request body, in bytes: assumed (message-bounds). */
 export const MAX_BODY_BYTES = 64 * 1024;
-/** So much more is read and thrown away, so that the sender gets to read why; then the line is cut. */
-const MAX_DISCARDED_BYTES = 8 * 1024 * 1024;
 
 export interface Call {
 	readonly method: string;
@@ -115,28 +114,11 @@ export function bodyOf(request: IncomingMessage): Buffer | undefined {
 	return bodies.get(request);
 }
 
-function readBytes(request: IncomingMessage): Promise<Buffer> {
-	return new Promise((resolve, reject) => {
-		const lost = () => reject(new ProblemResponse('body-malformed', 'The request ended before its body did.'));
-		if (request.destroyed) return lost();
-		const chunks: Buffer[] = [];
-		let size = 0;
-		request.on('data', (chunk: Buffer) => {
-			size += chunk.length;
-			if (size <= MAX_BODY_BYTES) {
-				chunks.push(chunk);
-				return;
-			}
-			chunks.length = 0;
-			reject(new ProblemResponse('body-too-large', `The body has more than ${MAX_BODY_BYTES} bytes.`));
-			if (size > MAX_DISCARDED_BYTES) request.destroy();
-		});
-		request.on('end', () => {
-			const body = Buffer.concat(chunks);
-			bodies.set(request, body);
-			resolve(body);
-		});
-		request.on('close', lost);
-		request.on('error', lost);
-	});
+async function readBytes(request: IncomingMessage): Promise<Buffer> {
+	const body = await readRequest(request, MAX_BODY_BYTES);
+	if (body === 'gone') throw new ProblemResponse('body-malformed', 'The request ended before its body did.');
+	if (body === 'too-large')
+		throw new ProblemResponse('body-too-large', `The body has more than ${MAX_BODY_BYTES} bytes.`);
+	bodies.set(request, body);
+	return body;
 }

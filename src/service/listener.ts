@@ -5,7 +5,7 @@ import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { EventLog } from './event-log.ts';
-import type { Faults } from './faults.ts';
+import type { FaultAction, Faults } from './faults.ts';
 import {
 	type Answer,
 	failedAnswer,
@@ -90,9 +90,15 @@ export async function startListener(
 		handlers.onAnswer(request, answer);
 		if (action.kind === 'dropBeforeReply') request.socket.destroy();
 		if (request.socket.destroyed) return log(call, null);
-		if (action.kind === 'replyThenDrop') sendHalfAnswer(response, answer);
-		else sendAnswer(response, answer);
+		send(response, answer, action);
 		log(call, answer.status);
+	}
+
+	/** The service has one clock: devices read it off every answer. */
+	function send(response: ServerResponse, answer: Answer, { kind }: FaultAction): void {
+		response.setHeader('Date', new Date(settings.now()).toUTCString());
+		if (kind === 'replyThenDrop') sendHalfAnswer(response, answer);
+		else sendAnswer(response, answer);
 	}
 
 	async function serveUpgrade(request: IncomingMessage, socket: Socket, head: Buffer): Promise<void> {
@@ -104,8 +110,7 @@ export async function startListener(
 		if (socket.destroyed) return log(call, null);
 		const refuse = (answer: Answer) => {
 			handlers.onAnswer(request, answer);
-			if (action.kind === 'replyThenDrop') sendHalfAnswer(responseFor(request, socket), answer);
-			else sendAnswer(responseFor(request, socket), answer);
+			send(responseFor(request, socket), answer, action);
 			log(call, answer.status);
 		};
 		if (action.kind === 'fail') return refuse(failedAnswer(action.answer));

@@ -4,6 +4,12 @@ import type { Transcript } from '../base/transcript.ts';
 import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { type Dialect, type DialectOptions, parseDialect } from './dialect.ts';
 
+/** Which channels: all that satisfy every given field. */
+export interface ChannelFilter {
+	readonly deviceId?: string | undefined;
+	readonly workflowId?: string | undefined;
+}
+
 export interface BasicUser {
 	readonly username: string;
 	readonly password: string;
@@ -39,6 +45,11 @@ const DEFAULTS = {
 	acceptConnectionForRegistration: true,
 	/** Revokes the device's older Connections and closes their channels with 4409: assumed (connection-life). */
 	endOldChannelOnRegistration: false,
+	/**
+	 * A device has one channel at a time: a second one is refused with 409, until so many seconds after the first was lost without a
+	 * goodbye. `null`: as many as it opens.
+	 */
+	oneChannelHeldSeconds: null as number | null,
 	/** Whether a device may register with no credential at all: assumed (registering-credentials). */
 	selfRegistration: false,
 	/**

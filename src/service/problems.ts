@@ -35,6 +35,7 @@ export const PROBLEMS = {
 	'method-not-allowed': row(405, 'Method not allowed', 'Use a method that the Allow header names.'),
 	'not-acceptable': row(406, 'Not acceptable', 'Accept image/png, image/svg+xml or application/json.'),
 	'request-timeout': row(408, 'Request timeout', 'Send the whole request at once.'),
+	'channel-occupied': row(409, 'Another channel', 'Close the other channel of this device first.'),
 	'body-too-large': row(413, 'Body too large', 'Send at most 64 KiB.'),
 	'content-type-unsupported': row(415, 'Unsupported content type', 'Send Content-Type: application/json.'),
 	'body-invalid': row(422, 'Invalid body', 'Correct the fields named in errors.'),

@@ -1,30 +1,43 @@
 /** Writes QR codes: PNG, SVG, and half blocks for a terminal. Works offline, and keeps no text. */
-import { existsSync, readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { dirname, join } from 'node:path';
-import { getRawAsset, isSea } from 'node:sea';
+import { crc32, deflateSync } from 'node:zlib';
+import { encode } from 'uqr';
 
 /** Light modules around the code that a reader needs. Source: ISO/IEC 18004. */
 const QUIET_ZONE = 4;
-/** Pixels for each module in PNG and SVG. */
+/** Of version 40 with medium error correction. Source: ISO/IEC 18004. */
+const MOST_BYTES = 2331;
+/** Pixels for each module in PNG and SVG: in a line of one-bit pixels a module is a byte. */
 const MODULE_PIXELS = 8;
-const WASM_FILE = 'zxing_writer.wasm';
-
-type Writer = typeof import('zxing-wasm/writer');
-
-/** Instantiating takes 20 to 70 ms, so it is done once, at the first code. */
-let loadedWriter: Promise<Writer> | undefined;
+const PNG_SIGNATURE = Buffer.from('\x89PNG\r\n\x1a\n', 'latin1');
 
 /** @throws RangeError for a text that no QR code of medium error correction holds (2,331 bytes). */
-export async function writeQrPng(text: string): Promise<Uint8Array> {
-	const { image } = await encode(text);
-	if (!image) throw new Error('The QR code could not be drawn.');
-	return new Uint8Array(await image.arrayBuffer());
+export function writeQrPng(text: string): Uint8Array {
+	const modules = readModules(text);
+	const header = Buffer.alloc(13);
+	header.writeUInt32BE(modules.length * MODULE_PIXELS, 0);
+	header.writeUInt32BE(modules.length * MODULE_PIXELS, 4);
+	// One bit a pixel, grey.
+	header.writeUInt8(1, 8);
+	const lines = modules.flatMap((row) => {
+		const line = Buffer.from([0, ...row.map((isDark) => (isDark ? 0 : 0xff))]);
+		return new Array<Buffer>(MODULE_PIXELS).fill(line);
+	});
+	const pixels = pngChunk('IDAT', deflateSync(Buffer.concat(lines)));
+	return Buffer.concat([PNG_SIGNATURE, pngChunk('IHDR', header), pixels, pngChunk('IEND', Buffer.alloc(0))]);
+}
+
+function pngChunk(type: string, content: Buffer): Buffer {
+	const chunk = Buffer.alloc(12 + content.length);
+	chunk.writeUInt32BE(content.length, 0);
+	chunk.write(type, 4, 'latin1');
+	content.copy(chunk, 8);
+	chunk.writeUInt32BE(crc32(chunk.subarray(4, -4)), 8 + content.length);
+	return chunk;
 }
 
 /** A standalone SVG document with its own white background. @throws RangeError as {@link writeQrPng}. */
-export async function writeQrSvg(text: string): Promise<string> {
-	const modules = await readModules(text);
+export function writeQrSvg(text: string): string {
+	const modules = readModules(text);
 	const size = modules.length;
 	const runs = modules.flatMap((line, y) => {
 		const dark = line.map(Number).join('').matchAll(/1+/g);
@@ -43,8 +56,8 @@ export async function writeQrSvg(text: string): Promise<string> {
  * sequences); ends with a line feed. @throws RangeError as {@link writeQrPng}.
  * @param plain without escape sequences: the light modules are drawn, for light text on a dark ground.
  */
-export async function renderQrTerminal(text: string, plain = false): Promise<string> {
-	const modules = await readModules(text);
+export function renderQrTerminal(text: string, plain = false): string {
+	const modules = readModules(text);
 	const lines: string[] = [];
 	for (let y = 0; y < modules.length; y += 2) {
 		const [upper = [], lower = []] = [modules[y], modules[y + 1]];
@@ -56,35 +69,8 @@ export async function renderQrTerminal(text: string, plain = false): Promise<str
 }
 
 /** Rows of modules with their quiet zone; `true` is dark. */
-async function readModules(text: string): Promise<boolean[][]> {
-	const { symbol } = await encode(text);
-	const side = symbol.width + 2 * QUIET_ZONE;
-	const isDark = (x: number, y: number) =>
-		x >= 0 && y >= 0 && x < symbol.width && y < symbol.height && symbol.data[y * symbol.width + x] === 0;
-	return Array.from({ length: side }, (_, y) =>
-		Array.from({ length: side }, (_, x) => isDark(x - QUIET_ZONE, y - QUIET_ZONE)),
-	);
-}
-
-async function encode(text: string) {
-	loadedWriter ??= loadWriter();
-	const { writeBarcode } = await loadedWriter;
-	const result = await writeBarcode(text, { format: 'QRCode', options: 'ecLevel=M', scale: MODULE_PIXELS });
-	if (result.error !== '') throw new RangeError(`This text fits in no QR code (${Buffer.byteLength(text)} bytes).`);
-	return result;
-}
-
-async function loadWriter(): Promise<Writer> {
-	const writer = await import('zxing-wasm/writer');
-	writer.prepareZXingModule({ overrides: { wasmBinary: readWriterWasm() } });
-	return writer;
-}
-
-/** The one place that knows where the WebAssembly is: in the executable, beside the bundle, or in the package. */
-function readWriterWasm(): ArrayBuffer {
-	if (isSea()) return getRawAsset(WASM_FILE) as ArrayBuffer;
-	const here = typeof __filename === 'string' ? __filename : import.meta.url;
-	const beside = typeof __filename === 'string' ? join(dirname(__filename), WASM_FILE) : '';
-	const file = existsSync(beside) ? beside : createRequire(here).resolve(`zxing-wasm/writer/${WASM_FILE}`);
-	return new Uint8Array(readFileSync(file)).buffer;
+function readModules(text: string): readonly boolean[][] {
+	const bytes = Buffer.from(text);
+	if (bytes.length > MOST_BYTES) throw new RangeError(`This text fits in no QR code (${bytes.length} bytes).`);
+	return encode(text, { ecc: 'M', border: QUIET_ZONE }).data;
 }

@@ -10,14 +10,14 @@ import { DEVICE_LIST_PATH, type ListedDevice } from '../protocol/device-list.ts'
 import { DEEP_LINK_PATH, ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import { type HandOffRecord, handOffRequestSchema, readWorkflowIds, workflowIdsSchema } from '../protocol/hand-off.ts';
 import { authenticate, type CredentialSources, checkPermissions, type Principal } from './access.ts';
-import { type ChannelFilter, type ChannelHub, CLOSE_REPLACED } from './channel-hub.ts';
+import { type ChannelHub, CLOSE_REPLACED } from './channel-hub.ts';
 import { placeToken } from './dialect.ts';
 import type { EventLog } from './event-log.ts';
 import type { createExpiringMap } from './expiring-map.ts';
 import { type Answer, contentAnswer, jsonAnswer } from './http-answer.ts';
 import { type Call, checkShape, readBody } from './http-call.ts';
 import { MOBILE_PAGE } from './mobile-page.ts';
-import type { ServiceSettings } from './options.ts';
+import type { ChannelFilter, ServiceSettings } from './options.ts';
 import { type NamedWorkflow, ProblemResponse } from './problems.ts';
 import { writeQrPng, writeQrSvg } from './qr-code.ts';
 import type { CountRequest } from './rate-limit.ts';
@@ -144,9 +144,9 @@ async function drawPairingCode(parts: ServiceParts, call: Call): Promise<Answer>
 	const link = createPairingLink(parts, workflowId, principal.grant);
 	switch (format) {
 		case 'image/png':
-			return contentAnswer(format, await writeQrPng(link.url));
+			return contentAnswer(format, writeQrPng(link.url));
 		case 'image/svg+xml':
-			return contentAnswer(format, await writeQrSvg(link.url));
+			return contentAnswer(format, writeQrSvg(link.url));
 		case 'application/json':
 			return jsonAnswer(200, link);
 	}

@@ -1,7 +1,6 @@
 /** `idv-agent/testing`: the embedded service as a library, for the tests of a backend or of another client. */
 export type { Authorization } from '../protocol/authorization.ts';
 export type { ListedDevice } from '../protocol/device-list.ts';
-export type { ChannelFilter } from './channel-hub.ts';
 export {
 	type Dialect,
 	type DialectOptions,
@@ -12,4 +11,4 @@ export {
 } from './embedded-service.ts';
 export type { RequestEntry, ServiceEvents } from './event-log.ts';
 export type { FailedAnswer, Release, RequestMatch } from './faults.ts';
-export type { BasicUser, InitialApiKey } from './options.ts';
+export type { BasicUser, ChannelFilter, InitialApiKey } from './options.ts';

@@ -7,6 +7,7 @@ import { startDaemon } from '../../src/daemon/daemon.runner.ts';
 import type { Entry } from '../../src/events/event.ts';
 import type { Status } from '../../src/protocol/local-api.ts';
 import { type AtTheEnd, finish, type Outcome } from '../cli/command.ts';
+import { readAll } from '../harness/read-all.ts';
 
 /** Longest wait for what ought to happen, in milliseconds: two cores are shared with much else. */
 const DEADLINE_MS = 30_000;
@@ -70,7 +71,7 @@ export async function givenPlace(atTheEnd: AtTheEnd): Promise<Place> {
 			});
 			atTheEnd(() => daemon.stop());
 			const { agent } = daemon;
-			const kept = () => agent.events.after(null, 100_000).entries;
+			const kept = () => readAll(agent.events).entries;
 			const until = <Found>(subscribe: (look: () => void) => () => void, find: () => Found | null) =>
 				new Promise<Found>((resolve, reject) => {
 					const end = (act: () => void) => {

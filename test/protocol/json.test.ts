@@ -1,5 +1,7 @@
+import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { resolvePointer } from '../../src/protocol/json.ts';
+import { messagesIn } from '../../src/protocol/frame-messages.ts';
+import { partsOf, resolvePointer } from '../../src/protocol/json.ts';
 
 // The document and the answers of RFC 6901, section 5.
 const DOCUMENT = {
@@ -55,5 +57,27 @@ describe('a JSON pointer', () => {
 	test.each([null, undefined, 7, 'text', true])('nothing is found inside %j', (document) => {
 		expect(resolvePointer(document, '/length')).toBeUndefined();
 		expect(resolvePointer(document, '')).toBe(document);
+	});
+});
+
+describe('the parts of a list', () => {
+	test('are its elements as they are written, whatever is in them', () => {
+		fc.assert(
+			fc.property(fc.array(fc.json(), { minLength: 1 }), (elements) => {
+				expect(partsOf(` [ ${elements.join(' , ')} ] `)).toEqual(elements.map((element) => element.trim()));
+			}),
+		);
+	});
+	test('an array in one frame with a text of nine megabytes is taken apart like any other [F560]', () => {
+		const elements = [JSON.stringify({ type: 'large', text: 'x'.repeat(9_000_000) }), '{"type":"small"}'];
+		const messages = messagesIn(
+			{ type: 'text', text: `[${elements.join(', ')}]` },
+			{ frameContents: 'array', jsonInBinary: false },
+		);
+		expect(messages.map((message) => message.type === 'text' && elements.indexOf(message.text))).toEqual([0, 1]);
+	});
+
+	test('of an empty list are none', () => {
+		expect(partsOf(' [ ] ')).toEqual([]);
 	});
 });

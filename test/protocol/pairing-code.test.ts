@@ -184,10 +184,10 @@ describe('a link inside another', () => {
 		expect(many.length).toBeLessThan(MAX_CODE_LENGTH * 2);
 		const hashes = `https://h/${'#https://h/?a=https://h'.repeat(180)}`;
 		expect(hashes.length).toBeLessThan(MAX_CODE_LENGTH);
-		const startedAt = performance.now();
+		const before = process.cpuUsage();
 		expect(reasonFor(many.slice(0, MAX_CODE_LENGTH))).toBe('linkWithoutToken');
 		expect(reasonFor(hashes)).toBe('linkWithoutToken');
-		expect(performance.now() - startedAt).toBeLessThan(5000);
+		expect(process.cpuUsage(before).user).toBeLessThan(5_000_000);
 	});
 });
 

@@ -35,9 +35,18 @@ describe('the words of an error body', () => {
 		'["x"]',
 		'null',
 		'7',
-		'{"error":{"message":"x"}}',
+		'{"error":{"code":7}}',
 	])('are none in %j', (body) => {
 		expect(readErrorDetail(body)).toBe('');
+	});
+
+	test.each([
+		'{"error":{"code":7,"message":"x"}}',
+		'{"errors":[{"detail":"x"}]}',
+		'{"errors":["x"]}',
+		'{"reason":"x"}',
+	])('are also those within %s', (body) => {
+		expect(readErrorDetail(body)).toBe('x');
 	});
 
 	test('are cut at 200 characters', () => {

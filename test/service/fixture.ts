@@ -6,10 +6,11 @@ import { WebSocket } from 'ws';
 import { AUTHORIZATION_PARAMETER, type Authorization, formatAuthorization } from '../../src/protocol/authorization.ts';
 import { channelUrl, DEFAULT_CHANNEL_PATH, ENDPOINTS } from '../../src/protocol/endpoints.ts';
 import { type EmbeddedService, type ServiceOptions, startService } from '../../src/service/embedded-service.ts';
+import { timeOfTest } from '../harness/test-time.ts';
 
-/** A service that ends with the test. */
+/** A service that ends with the test, and has its time. */
 export async function givenService(options: ServiceOptions = {}): Promise<EmbeddedService> {
-	const service = await startService(options);
+	const service = await startService({ now: timeOfTest, ...options });
 	onTestFinished(() => service.close());
 	return service;
 }

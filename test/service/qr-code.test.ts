@@ -61,18 +61,18 @@ describe('a QR code', () => {
 		const texts = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 200 });
 		await fc.assert(
 			fc.asyncProperty(texts, async (text) => {
-				expect(await decode(await writeQrPng(text))).toBe(text);
-				expect(await decode(draw(readSvg(await writeQrSvg(text))))).toBe(text);
-				expect(await decode(draw(readTerminal(await renderQrTerminal(text))))).toBe(text);
+				expect(await decode(writeQrPng(text))).toBe(text);
+				expect(await decode(draw(readSvg(writeQrSvg(text))))).toBe(text);
+				expect(await decode(draw(readTerminal(renderQrTerminal(text))))).toBe(text);
 			}),
 			{ numRuns: 15, examples: [[link]] },
 		);
 	});
 
 	test('has a quiet zone of four modules on every side and its own colours', async () => {
-		const svg = await writeQrSvg(link);
+		const svg = writeQrSvg(link);
 		expect(svg).toContain('fill="#fff"');
-		const terminal = await renderQrTerminal(link);
+		const terminal = renderQrTerminal(link);
 		for (const line of terminal.trimEnd().split('\n')) expect(line).toMatch(/^\x1b\[38;5;16;48;5;231m.*\x1b\[0m$/);
 		for (const modules of [readSvg(svg), readTerminal(terminal).slice(0, readSvg(svg).length)]) {
 			const dark = modules.flatMap((line, y) => line.flatMap((isDark, x) => (isDark ? [{ x, y }] : [])));
@@ -83,8 +83,8 @@ describe('a QR code', () => {
 	});
 
 	test('without colours shows the same modules as light blocks', async () => {
-		const coloured = readTerminal(await renderQrTerminal(link));
-		const plain = (await renderQrTerminal(link, true)).trimEnd().split('\n');
+		const coloured = readTerminal(renderQrTerminal(link));
+		const plain = renderQrTerminal(link, true).trimEnd().split('\n');
 		const light = plain.flatMap((line) => [
 			[...line].map((block) => block === '█' || block === '▀'),
 			[...line].map((block) => block === '█' || block === '▄'),
@@ -93,8 +93,9 @@ describe('a QR code', () => {
 	});
 
 	test('is refused for a text that is too long', async () => {
-		await expect(writeQrPng('x'.repeat(3000))).rejects.toThrow(RangeError);
-		await expect(renderQrTerminal('x'.repeat(3000))).rejects.toThrow('3000 bytes');
+		expect(() => writeQrPng('x'.repeat(2332))).toThrow(RangeError);
+		expect(() => renderQrTerminal('x'.repeat(3000))).toThrow('3000 bytes');
+		expect(renderQrTerminal('x'.repeat(2331))).not.toBe('');
 	});
 });
 

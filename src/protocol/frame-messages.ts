@@ -1,0 +1,51 @@
+/**
+ * The messages in one frame: some services put several into it, or JSON into a binary one. Each comes out as a frame of its
+ * own, with its text as it was written. Source: assumed (frame-contents).
+ */
+import type { Frame } from './channel.ts';
+import { isObject, parseJson, partsOf } from './json.ts';
+
+export const FRAME_CONTENTS = ['auto', 'one', 'lines', 'array'] as const;
+
+export interface FrameForm {
+	/** `auto`: one message, or one object on each of a few lines; `lines`, `array`: one for each line or element. */
+	readonly frameContents: (typeof FRAME_CONTENTS)[number];
+	/** Whether a binary frame that holds JSON is read like a text one. */
+	readonly jsonInBinary: boolean;
+}
+
+/** Lines that are taken apart without a setting that says so. */
+const MAX_LINES_UNASKED = 64;
+/** A frame with more is one message: it would displace everything else that is kept. */
+const MAX_MESSAGES = 1000;
+
+export function messagesIn(frame: Frame, { frameContents, jsonInBinary }: FrameForm): readonly Frame[] {
+	if (frame.type === 'oversized' || (frame.type === 'binary' && !jsonInBinary)) return [frame];
+	const text = frame.type === 'text' ? frame.text : asText(frame.bytes);
+	if (text === null) return [frame];
+	const parts =
+		frameContents === 'array' ? elementsOf(text) : frameContents === 'one' ? null : linesOf(text, frameContents);
+	if (parts !== null && parts.length <= MAX_MESSAGES) return parts.map((part) => ({ type: 'text', text: part }));
+	return frame.type === 'text' || parseJson(text) === undefined ? [frame] : [{ type: 'text', text }];
+}
+
+/** The lines of a text that holds several; `null` for one that is one message. */
+function linesOf(text: string, contents: 'auto' | 'lines'): string[] | null {
+	if (!text.includes('\n')) return null;
+	const most = contents === 'auto' ? MAX_LINES_UNASKED : MAX_MESSAGES;
+	const lines = text.split(/\r?\n/).filter((line) => line.trim() !== '');
+	if (lines.length > most) return null;
+	if (contents === 'lines') return lines;
+	return lines.length > 1 && lines.every((line) => isObject(parseJson(line))) ? lines : null;
+}
+
+/** The elements of a JSON array as they are written; `null` for any other text. */
+const elementsOf = (text: string) => (Array.isArray(parseJson(text)) ? partsOf(text) : null);
+
+function asText(bytes: Uint8Array): string | null {
+	try {
+		return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+	} catch {
+		return null;
+	}
+}
