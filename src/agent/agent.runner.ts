@@ -29,12 +29,13 @@ import type {
 import { trackConnectivity } from '../status/connectivity.runner.ts';
 import { describeStatus, stateOf } from '../status/status.ts';
 import { createHandOver } from '../updates/hand-over.runner.ts';
+import { missingFor } from '../updates/package.ts';
 import { assignWorkflows } from '../workflow/assignment.runner.ts';
 import { registrationFor, serviceOf } from '../workflow/desired-registration.ts';
 import { keepLeases, type WorkflowLeases } from '../workflow/leases.runner.ts';
 import { chosenCadence, chosenWorkflow } from '../workflow/precedence.ts';
 import { type AgentOptions, type Base, openBase } from './base.runner.ts';
-import { createCommands } from './commands.runner.ts';
+import { createCommands, type WorkflowWait } from './commands.runner.ts';
 import { createLeaving } from './leaving.runner.ts';
 import { superviseLinks } from './links.runner.ts';
 import { receiveMessages } from './messages.runner.ts';
@@ -81,8 +82,8 @@ export interface Agent {
 	unpair(options?: { readonly keepEvents?: boolean }): Promise<void>;
 	/** Erases the events of a session, or from before a time in milliseconds since 1970. Resolves with how many. */
 	eraseEvents(asked: { readonly session: string } | { readonly beforeMs: number }): Promise<number>;
-	/** Assigns a workflow; refused when the settings name one. */
-	setWorkflow(workflowId: string): Promise<void>;
+	/** Assigns a workflow; refused when the settings name one. With `wait` it rejects, and nothing of it stays, unless it goes live. */
+	setWorkflow(workflowId: string, wait?: WorkflowWait): Promise<void>;
 	/** Tries again now, without the rest of the wait. */
 	reconnect(): void;
 	/** Applies changed settings; links that no longer fit are replaced make before break. */
@@ -144,11 +145,10 @@ function assemble(options: AgentOptions, base: Base) {
 		version: base.agentVersion,
 		isHeld: () => leases.list().leases.length > 0,
 		write: (envelope) => options.updates?.write(envelope),
+		isInstalled: () => options.updates?.isInstalled() ?? false,
 	});
-	const { takenBack = [], warning: ofUpdates = null } = options.updates ?? {};
-	base.warnings.set('update', ofUpdates);
-	const plan = fleet.target;
-	const workflow = assignWorkflows({ ...base, plan });
+	base.warnings.set('update', options.updates?.warning ?? null);
+	const workflow = assignWorkflows({ ...base, plan: fleet.target });
 	const links = superviseLinks({
 		...base,
 		decide: options.supervise ?? supervise,
@@ -176,6 +176,7 @@ function assemble(options: AgentOptions, base: Base) {
 				time.look();
 				publish();
 			},
+			answered: (_, at) => connectivity.answered(at),
 			lineEnded: connectivity.lineEnded,
 			serviceTime: time.heard,
 		},
@@ -211,6 +212,7 @@ function assemble(options: AgentOptions, base: Base) {
 		identity.choose();
 		fleet.reevaluate();
 		handOver.reevaluate();
+		base.warnings.set('updates-missing', missingFor(runtime().resolved, options.updates?.isInstalled() ?? true));
 		reconciler.reconcile();
 	}
 
@@ -220,7 +222,7 @@ function assemble(options: AgentOptions, base: Base) {
 		answerFile: options.answerFile,
 		receive: (baseUrl, append) => leaving.receive(baseUrl, append),
 		newAttemptId: options.newAttemptId ?? randomUUID,
-		plan,
+		plan: fleet.target,
 		standing: () => standing(),
 		readIdentity: identity.ofMachine,
 		registrationFor: (as, baseUrl, workflowId) => registrationFor(reconciler.inputs(as), baseUrl, workflowId),
@@ -232,9 +234,9 @@ function assemble(options: AgentOptions, base: Base) {
 	const { maskSecrets = (text) => text } = options;
 	const status = (): Status => {
 		time.look();
-		const { ordered } = handOver;
+		const { takenBack = [] } = options.updates ?? {};
 		const hasUpdates = settings().update.enabled || takenBack.length > 0;
-		const updates = hasUpdates ? { ordered, takenBack } : undefined;
+		const updates = hasUpdates ? { ordered: handOver.ordered, reason: handOver.reason, takenBack } : undefined;
 		const now = statusOf(base, { links, line, reconciler, connectivity, fleet, workflow }, updates);
 		const { sentence, summary, problem, warnings } = now;
 		if (!problem && warnings.length === 0) return now;
@@ -258,6 +260,7 @@ function assemble(options: AgentOptions, base: Base) {
 		links,
 		reconciler,
 		reevaluate,
+		status,
 	});
 	return {
 		connectivity,
@@ -384,17 +387,13 @@ function offer(base: Base, device: Device): Agent {
 		warn: warnings.set,
 		async stop() {
 			base.stopRunning();
-			reconciler.stop();
-			fleet.stop();
-			handOver.stop();
-			base.time.stop();
+			for (const part of [reconciler, fleet, handOver, base.time]) part.stop();
 			const stopping = links.stop();
 			const cancel = clock.schedule(FINISH_WITHIN_MS, links.abandon);
 			const [wasSettled] = await Promise.all([stopping, pairing.underWay]);
 			cancel();
 			if (wasSettled) device.connectivity.stopped();
-			pairing.close();
-			stateWriter.close();
+			for (const part of [pairing, device.leaving, stateWriter]) part.close();
 		},
 	};
 }

@@ -16,7 +16,7 @@ import type { fetchPlan } from '../fleet/fetch-plan.edge.ts';
 import { keepIdentity } from '../identity/current-identity.runner.ts';
 import type { IdentityFacts } from '../identity/identity.ts';
 import type { AnswerFile } from '../pairing/kept-answer.edge.ts';
-import { type DeviceState, withLastSettings } from '../state/device-state.ts';
+import { type DeviceState, withLastSettings, withoutTrial } from '../state/device-state.ts';
 import { keepPersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
 import type { Updates } from '../updates/hand-over.runner.ts';
@@ -87,6 +87,8 @@ export function openBase(options: AgentOptions) {
 	const stateWriter = keepPersistedState(options.state, options.store, clock, (unsaved) =>
 		warnings.set('state', unsaved),
 	);
+	// Its caller waited until it was live, and has not heard that it was.
+	stateWriter.keep((state) => withoutTrial(state, state.assignedWorkflow, false));
 	for (const { token } of stateWriter.state.connections) registerSecret(token);
 	const startedWallMs = clock.wallMs();
 	const settings = () => runtime.resolved.settings;

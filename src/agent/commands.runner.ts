@@ -3,12 +3,13 @@
  * settings. Checks whether it may be done now, changes the state, and has the device reconciled; opens nothing.
  */
 import { isoNow } from '../base/clock.edge.ts';
-import { AgentError } from '../base/errors.ts';
+import { AgentError, asError, type ErrorCode, type Failure } from '../base/errors.ts';
 import type { Line } from '../connection/line.runner.ts';
 import { before, ofSession, sessionFinder } from '../events/erasure.ts';
 import type { Fleet } from '../fleet/follow-plan.runner.ts';
 import { acceptedIdentity, toReport } from '../identity/identity.ts';
 import type { Pairing } from '../pairing/pairing.runner.ts';
+import type { Status } from '../protocol/local-api.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
 import type { Connectivity } from '../status/connectivity.runner.ts';
 import type { WorkflowAssignment } from '../workflow/assignment.runner.ts';
@@ -20,7 +21,8 @@ import type { Reconciler } from './reconcile.runner.ts';
 
 export type CommandParts = Base & {
 	readonly fleet: Pick<Fleet, 'retry'>;
-	readonly workflow: Pick<WorkflowAssignment, 'checkFree' | 'set'>;
+	readonly workflow: Pick<WorkflowAssignment, 'checkFree' | 'set' | 'try'>;
+	readonly status: () => Status;
 	readonly pairing: Pick<Pairing, 'underWay'>;
 	readonly leaving: Pick<Leaving, 'unpair'>;
 	readonly connectivity: Pick<Connectivity, 'forget'>;
@@ -30,6 +32,50 @@ export type CommandParts = Base & {
 	/** Settings, state or machine may have changed: everything that follows from them is decided again. */
 	readonly reevaluate: () => void;
 };
+
+/** How long the caller waits for a workflow to be live, and whether it still does. */
+export interface WorkflowWait {
+	readonly waitMs: number;
+	readonly signal?: AbortSignal;
+}
+
+/** @throws AgentError why the workflow is not live, or will not be soon. */
+function untilLive(
+	{ clock, onStatus, status }: Pick<CommandParts, 'clock' | 'onStatus' | 'status'>,
+	workflowId: string,
+	{ waitMs, signal }: WorkflowWait,
+): Promise<void> {
+	return new Promise((resolve, reject) => {
+		const end = (act: () => void) => {
+			cancel();
+			unsubscribe();
+			signal?.removeEventListener('abort', gone);
+			act();
+		};
+		const fail = (code: ErrorCode, message: string, remedy: string) =>
+			end(() => reject(new AgentError(code, message, { remedy })));
+		const late = () => {
+			const waits = status().workflow.waitsUntil;
+			const why = waits === null ? '' : `: an application holds the change until ${waits}`;
+			fail('request-timeout', `Workflow ${workflowId} is not live after ${waitMs / 1000} s${why}.`, ASK_ONLY);
+		};
+		const gone = () => fail('request-timeout', `The caller did not wait for workflow ${workflowId}.`, ASK_ONLY);
+		const look = () => {
+			const { workflow, problem, state } = status();
+			if (workflow.live === workflowId) return end(resolve);
+			if (problem) return end(() => reject(asError(problem as Failure)));
+			if (workflow.wanted === workflowId && state !== 'unpaired') return;
+			fail('workflow-conflict', `Meanwhile ${workflow.wanted ?? 'no workflow'} was asked for.`, LOOK_FIRST);
+		};
+		const cancel = clock.schedule(waitMs, late);
+		const unsubscribe = onStatus(look);
+		signal?.addEventListener('abort', gone);
+		look();
+	});
+}
+
+const ASK_ONLY = 'Try again, or ask with --wait 0 and look at idv-agent status.';
+const LOOK_FIRST = 'Look at idv-agent workflow show, and set it again if it is still meant.';
 
 export function createCommands(parts: CommandParts) {
 	const { clock, stateWriter, identity, workflow, links, reconciler, ensureRunning, reevaluate } = parts;
@@ -59,7 +105,7 @@ export function createCommands(parts: CommandParts) {
 		/** Erases the events of a session, or those from before a time (ms since 1970), everywhere. @returns how many. */
 		async eraseEvents(asked: { readonly session: string } | { readonly beforeMs: number }): Promise<number> {
 			ensureRunning();
-			const erased = parts.events.erase('session' in asked ? ofSession(asked.session) : before(asked.beforeMs));
+			const erased = await parts.events.erase('session' in asked ? ofSession(asked.session) : before(asked.beforeMs));
 			const { state } = stateWriter;
 			const { pairing } = state;
 			const isNamed =
@@ -78,14 +124,26 @@ export function createCommands(parts: CommandParts) {
 			reevaluate();
 			return toReport(identity.now);
 		},
-		async setWorkflow(workflowId: string) {
+		async setWorkflow(workflowId: string, wait?: WorkflowWait) {
 			ensureRunning();
 			workflow.checkFree(workflowId);
 			const inputs = reconciler.inputs();
 			if (serviceOf(inputs.resolved.settings, stateWriter.state) === null || !hasCredential(inputs))
 				throw new AgentError('unpaired', 'This device is not paired yet, so there is no workflow to change.');
-			await workflow.set(workflowId);
+			if (!wait) {
+				await workflow.set(workflowId);
+				return reconciler.reconcile();
+			}
+			const settle = await workflow.try(workflowId);
 			reconciler.reconcile();
+			try {
+				await untilLive(parts, workflowId, wait);
+				await settle(true);
+			} catch (error) {
+				await settle(false);
+				reconciler.reconcile();
+				throw error;
+			}
 		},
 		reconnect() {
 			ensureRunning();

@@ -2,31 +2,42 @@
  * Leaving a service takes along all that came from it: its events, older copies of its Connection, its confirmed origin and an
  * answer set aside. Notices a move when the new service is online; what that one has sent meanwhile stays.
  */
-import { toFailure } from '../base/errors.ts';
-import { allBut } from '../events/erasure.ts';
+import { AgentError, toFailure } from '../base/errors.ts';
+import { joinSentences } from '../base/sentences.ts';
+import { allBut, before } from '../events/erasure.ts';
 import type { Pairing } from '../pairing/pairing.runner.ts';
 import { type DeviceState, holdsOthers, withOnlyService } from '../state/device-state.ts';
 import type { Base } from './base.runner.ts';
 
 export type Leaving = ReturnType<typeof createLeaving>;
 
+const STILL_HELD = 'Make room on the disk and leave the agent running: it tries again every minute.';
+/** One that fails does not keep the others from being done. */
+const failuresOf = (steps: readonly PromiseSettledResult<unknown>[]) =>
+	steps.flatMap((step) => (step.status === 'rejected' ? [toFailure(step.reason)] : []));
+const TRY_AGAIN_MS = 60_000;
+
 export function createLeaving({
+	clock,
 	events,
 	stateWriter,
 	log,
 	warnings,
 	dropKept,
-}: Pick<Base, 'events' | 'stateWriter' | 'log' | 'warnings'> & { readonly dropKept: Pairing['dropKept'] }) {
+}: Pick<Base, 'clock' | 'events' | 'stateWriter' | 'log' | 'warnings'> & { readonly dropKept: Pairing['dropKept'] }) {
 	/** Events of the service that the device is moving to, by its base URL. */
 	const arrived = new Map<string, Set<string>>();
 	let done = Promise.resolve();
+	let cancelErasing = () => {};
 
-	async function leave(state: DeviceState, ids: ReadonlySet<string> | null, more: () => Promise<void>): Promise<void> {
-		const erase = async () => void (ids && events.erase(allBut(ids)));
-		// One that fails does not keep the others from being done.
-		const steps = await Promise.allSettled([erase(), stateWriter.forget(state), more()]);
-		const failed = steps.find((step) => step.status === 'rejected');
-		if (failed) throw failed.reason;
+	const eraseAllBut = async (ids: ReadonlySet<string> | null) => void (ids && (await events.erase(allBut(ids))));
+
+	/** As the state does: what could not be written is tried again until the disk takes it. */
+	function eraseLater(beforeMs: number): void {
+		cancelErasing();
+		cancelErasing = clock.schedule(TRY_AGAIN_MS, () => {
+			events.erase(before(beforeMs)).catch(() => eraseLater(beforeMs));
+		});
 	}
 
 	return {
@@ -49,16 +60,33 @@ export function createLeaving({
 			const hasMoved = state.connections.some((saved) => saved.baseUrl !== baseUrl);
 			const keepsEvents = !hasMoved || state.pairing?.keepsEvents === true;
 			if (hasMoved) log.info('left the service of before', { host: new URL(baseUrl).host });
-			done = leave(withOnlyService(state, baseUrl), keepsEvents ? null : ids, async () => {}).then(
-				() => warnings.set('leaving', null),
-				(error) => warnings.set('leaving', toFailure(error)),
-			);
+			// At once: what arrives from here on stays.
+			const steps = [eraseAllBut(keepsEvents ? null : ids), stateWriter.forget(withOnlyService(state, baseUrl))];
+			done = Promise.allSettled(steps).then((ended) => warnings.set('leaving', failuresOf(ended)[0] ?? null));
 		},
 		/** Resolves when what was left is gone. */
 		get done() {
 			return done;
 		},
 		/** @throws AgentError `state-unwritable` when something of the service may be left. */
-		unpair: (forgotten: DeviceState, keepEvents: boolean) => leave(forgotten, keepEvents ? null : new Set(), dropKept),
+		async unpair(forgotten: DeviceState, keepEvents: boolean): Promise<void> {
+			const upToMs = clock.wallMs() + 1;
+			// The state first: on a full disk the others would take its room.
+			const saved = await Promise.allSettled([stateWriter.forget(forgotten)]);
+			const others = await Promise.allSettled([eraseAllBut(keepEvents ? null : new Set()), dropKept()]);
+			const [failed] = failuresOf([...saved, ...others]);
+			if (!failed) return;
+			if (!keepEvents) eraseLater(upToMs);
+			const { message, params } = failed;
+			const said = joinSentences('This device is unpaired, but the disk still holds something of the service', message);
+			const remedy =
+				failuresOf(saved).length === 0
+					? STILL_HELD
+					: joinSentences(STILL_HELD, 'Until then a restart brings the pairing back.');
+			throw new AgentError('state-unwritable', said, { remedy, ...(params && { params }) });
+		},
+		close(): void {
+			cancelErasing();
+		},
 	};
 }

@@ -1,7 +1,10 @@
 /** Performs what the supervisor decides: hands it events, has its effects performed, and keeps the renewal timer. */
+
+import { isoNow } from '../base/clock.edge.ts';
 import { dispositionOf, type Failure } from '../base/errors.ts';
 import { accessOf, type Connections } from '../connection/connection-tokens.runner.ts';
 import { createLinkRunner, type LinkRunnerOptions } from '../connection/link.runner.ts';
+import { judgeReusable, withJudged } from '../connection/refused-credential.ts';
 import {
 	type DesiredRegistration,
 	NOTHING_SUPERVISED,
@@ -22,7 +25,10 @@ export function superviseLinks(
 		Omit<LinkRunnerOptions, 'report'> & {
 			readonly decide: typeof supervise;
 			readonly connections: Connections;
-			readonly report: Pick<LinkRunnerOptions['report'], 'frame' | 'heartbeat' | 'lineEnded' | 'serviceTime'>;
+			readonly report: Pick<
+				LinkRunnerOptions['report'],
+				'answered' | 'frame' | 'heartbeat' | 'lineEnded' | 'serviceTime'
+			>;
 			/** Called when the device is online with this service, before older Connections are dropped. */
 			readonly onPromoted: (registration: Pick<DesiredRegistration, 'baseUrl' | 'request'>) => void;
 			readonly onFailedAttempt: (cause: Failure) => void;
@@ -45,7 +51,9 @@ export function superviseLinks(
 		...parts,
 		report: {
 			...parts.report,
+			stored: () => parts.events.settled(),
 			event(generation, event) {
+				if (event.type === 'registered') judge(generation, event.attempt);
 				if (event.type === 'registerFailed' || event.type === 'channelEnded') parts.onFailedAttempt(event.failure);
 				dispatch({ type: 'link', generation, event });
 			},
@@ -54,6 +62,9 @@ export function superviseLinks(
 			},
 			heartbeat(generation, sentAt) {
 				if (supervision.current?.generation === generation) parts.report.heartbeat(generation, sentAt);
+			},
+			answered(generation, at) {
+				if (supervision.current?.generation === generation) parts.report.answered(generation, at);
 			},
 			lateConnection(registration, token) {
 				connections.keep(registration, token);
@@ -70,6 +81,15 @@ export function superviseLinks(
 		parts.onStep(before, supervision);
 		parts.onChange();
 		startOverIfRefused();
+	}
+
+	/** Before the link goes on: its state says which credential has worked. */
+	function judge(generation: number, attempt: number): void {
+		const link = [supervision.current, supervision.next].find((one) => one?.generation === generation);
+		const judged = link?.state.attempt === attempt ? judgeReusable(link.state) : null;
+		if (!link || !judged) return;
+		const at = isoNow({ wallMs: () => parts.time.best().ms });
+		parts.stateWriter.keep((state) => withJudged(state, judged, link.registration, at));
 	}
 
 	function step(event: SupervisorEvent): void {

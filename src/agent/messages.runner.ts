@@ -24,18 +24,21 @@ export function receiveMessages(
 		const { workflowId } = registration.request;
 		const { current, next } = parts.supervision();
 		// After an unpairing nothing of the old service is kept.
-		if (!current && !next) return;
+		if (!current && !next) return false;
 		connectivity.heard(generation);
 		const keep = () =>
 			keepNotification(events, frame, { workflowId, at: now(), overlaps }, parts.settings().service, log);
 		const { baseUrl } = registration;
 		const isMoving = current && next?.registration.baseUrl === baseUrl && current.registration.baseUrl !== baseUrl;
 		const message = isMoving ? parts.leaving.receive(baseUrl, keep) : keep();
-		if (!message) return;
+		// What is held back for a move is not stored yet.
+		const isKept = !isMoving;
+		if (!message) return isKept;
 		if (message.type === 'workflow.changed') {
 			parts.workflow.follow(message.workflowId);
 			parts.requestReconcile();
 		} else
 			parts.dispatch({ type: 'link', generation, event: { type: 'connectionRevoked', atMs: clock.monotonicMs() } });
+		return isKept;
 	};
 }

@@ -4,6 +4,8 @@
  */
 import type { Failure } from '../base/errors.ts';
 import type { Connections } from '../connection/connection-tokens.runner.ts';
+import { failureOf } from '../connection/link.ts';
+import { tellRefused } from '../connection/refused-credential.ts';
 import { NO_ATTEMPT } from '../fleet/attempt.ts';
 import type { Fleet } from '../fleet/follow-plan.runner.ts';
 import { endedTrust } from '../fleet/record.ts';
@@ -63,9 +65,19 @@ export function keepReconciled(
 		cancel();
 		const { reevaluateAtMs } = outcome;
 		if (reevaluateAtMs !== null) cancel = clock.schedule(reevaluateAtMs - asked.nowMs, reconcile);
+		parts.warnings.set('credential', refusedBesideAnother());
+		parts.warnings.set('settings-missing', outcome.missing);
 		parts.warnings.set('plan-validity', outcome.plan && endedTrust(outcome.plan, asked.wallMs));
 		parts.warnings.set('plan', attempt.name === 'refused' ? attempt.failure : null);
 		return outcome;
+	}
+
+	/** Where none works, the link says so itself. */
+	function refusedBesideAnother(): Failure | null {
+		const { resolved, credentials } = parts.runtime();
+		const state = links.supervision.current?.state;
+		const isProblem = state && failureOf(state)?.code === 'credential-refused';
+		return isProblem ? null : tellRefused(stateWriter.state, resolved.settings, credentials.id);
 	}
 
 	function keepPlan({ plan: before, supervision }: DesiredInputs, { plan }: DesiredOutcome): void {

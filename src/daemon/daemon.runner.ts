@@ -1,4 +1,5 @@
 /** Puts the running agent together on a device, and closes what it has opened in the opposite order. Handles no signals, prints nothing. */
+
 import { randomUUID } from 'node:crypto';
 import { startAgent } from '../agent/agent.runner.ts';
 import { openAudit } from '../audit/audit.runner.ts';
@@ -7,17 +8,20 @@ import { openChecked } from '../base/checked.edge.ts';
 import { type Clock, systemClock } from '../base/clock.edge.ts';
 import { createCounters } from '../base/counters.ts';
 import { type Failure, failure, toFailure } from '../base/errors.ts';
+import { capacityOf } from '../base/files.edge.ts';
 import { createLog, type LogDestination, openLogDestination } from '../base/log.edge.ts';
 import { createSecretRegistry, redact } from '../base/redact.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { openChannel } from '../connection/channel.edge.ts';
 import { lineFile } from '../connection/line-file.edge.ts';
 import { namedFiles, openFirstRuntime, openRuntime, type RuntimeParts } from '../connection/runtime.runner.ts';
+import { fittingBytes, tooSmall } from '../events/disk-budget.ts';
 import { newEpoch } from '../events/feed.runner.ts';
 import { createEventStore } from '../events/store.edge.ts';
-import { runSiteHooks } from '../hooks/hooks.runner.ts';
+import { chooseIdentity } from '../identity/identity.ts';
 import { readIdentityFacts } from '../identity/sources.edge.ts';
 import { createForwarder } from '../local-api/forwarder.edge.ts';
+import { keepHookCalls } from '../local-api/hook-calls.runner.ts';
 import { createLocalPorts } from '../local-api/ports.runner.ts';
 import { localRoutes } from '../local-api/routes.runner.ts';
 import { type LocalServerOptions, openLocalServer } from '../local-api/server/local-server.ts';
@@ -30,11 +34,13 @@ import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { watchSettings } from '../settings/files.edge.ts';
 import { type LoadedSettings, loadSettings, type SettingsSources } from '../settings/load.runner.ts';
 import { type Settings, valueAt } from '../settings/table.ts';
-import { deviceStateSchema } from '../state/device-state.ts';
+import { type DeviceState, deviceStateSchema } from '../state/device-state.ts';
 import { openStateStore } from '../state/store.edge.ts';
-import type { MachineFigures } from '../status/metrics.ts';
+import { keepHistory } from '../status/history.runner.ts';
 import { rememberLog } from '../status/recent-log.ts';
 import type { Telemetry } from '../telemetry/telemetry.runner.ts';
+import type { HooksProgram } from './hooks-program.edge.ts';
+import { machineFigures } from './machine-figures.runner.ts';
 import { handOverPlan, readUpdates } from './updates.runner.ts';
 
 export interface DaemonOptions extends SettingsSources {
@@ -47,6 +53,10 @@ export interface DaemonOptions extends SettingsSources {
 	readonly logTo?: LogDestination;
 	/** Root of the file system that is asked for the device's identity; default `/`. */
 	readonly machineRoot?: string;
+	/** Runs the commands of hooks beside this program, where systemd does not. */
+	readonly hooksProgram?: HooksProgram | null;
+	/** Opens the channel; default over the network. */
+	readonly openChannel?: typeof openChannel;
 }
 
 export type Daemon = Awaited<ReturnType<typeof startDaemon>>;
@@ -79,8 +89,9 @@ export async function startDaemon(options: DaemonOptions) {
 		const loaded = await loadSettings(sources);
 		const store = await openStateStore(paths.stateDir, { checked });
 		closers.push(() => store.close());
-		const { state, notices } = await store.load();
-		const updates = await readUpdates();
+		const isOwn = async ({ identity }: DeviceState) => !chooseIdentity(await looking, {}, identity, null).cloned;
+		const { state, notices } = await store.load({ isOwn });
+		const updates = await readUpdates(root);
 		const answerFile = await openAnswerFile(paths.stateDir);
 
 		const secrets = createSecretRegistry();
@@ -90,6 +101,7 @@ export async function startDaemon(options: DaemonOptions) {
 			userAgent: `idv-agent/${version}`,
 			env: options.env,
 			registerSecret: registerLasting,
+			wallMs: clock.wallMs,
 		};
 		const first = await openFirstRuntime(loaded, state, sources, parts);
 		let { runtime } = first;
@@ -102,7 +114,7 @@ export async function startDaemon(options: DaemonOptions) {
 		const recentLog = rememberLog(options.logTo ?? openLogDestination());
 		const log = createLog({ level: logSettings.level, secrets, destination: recentLog.destination });
 		const facts = await looking;
-		const audit = openAudit({
+		const audit = await openAudit({
 			stateDir: paths.stateDir,
 			version,
 			clock,
@@ -113,6 +125,7 @@ export async function startDaemon(options: DaemonOptions) {
 		});
 		closers.push(() => audit.close());
 		const counters = createCounters();
+		const capacityBytes = capacityOf(paths.stateDir);
 		const agent = startAgent({
 			clock,
 			random,
@@ -130,7 +143,7 @@ export async function startDaemon(options: DaemonOptions) {
 				const eventStore = createEventStore({
 					directory: paths.stateDir,
 					epoch: newEpoch(clock.wallMs(), random),
-					bounds: eventBounds(() => settings().events),
+					bounds: eventBounds(() => settings().events, capacityBytes),
 					durable,
 					get cleanAfterMs() {
 						return settings().events.cleanAfterSeconds * 1000;
@@ -151,22 +164,15 @@ export async function startDaemon(options: DaemonOptions) {
 			},
 			audit,
 			lineStore: lineFile(paths.stateDir, checked),
-			openChannel,
+			openChannel: options.openChannel ?? openChannel,
 			log,
 			registerSecret,
 			maskSecrets: secrets.mask,
 		});
 		closers.push(() => agent.stop());
 		agent.events.onErase(recentLog.forget);
-		const hooks = runSiteHooks({
-			agent,
-			log,
-			counters,
-			settings: () => settings().hooks,
-			helperSocket: `${paths.runDir}/hooks.sock`,
-			env: options.env,
-		});
-		closers.push(() => hooks.close());
+		const epoch = newEpoch(clock.wallMs(), random);
+		const hooks = keepHookCalls({ agent, log, counters, epoch, settings: () => settings().hooks });
 		const scanning = listenForScans({
 			agent,
 			refused: hooks.refused,
@@ -182,18 +188,20 @@ export async function startDaemon(options: DaemonOptions) {
 		const onFault = (error: unknown) => log.error(`fault in the local interface: ${toFailure(error).message}`);
 		const forward = createForwarder({
 			network: {
-				ask: (asked) => runtime.network.ask(asked),
+				pooled: (asked) => runtime.network.pooled(asked),
 				viaProxy: (url) => runtime.network.viaProxy(url),
 			},
 			target: agent.access,
 			allow: () => settings().forward.allow,
 			headers: () => settings().forward.headers,
+			serviceHeaders: (baseUrl) => runtime.headersFor(baseUrl),
+			registrationPath: () => settings().service.registrationPath,
 		});
 		const machine = machineFigures(paths.stateDir, root, clock, async () => {
 			const { devices } = await scanning.report();
 			return settings().scanner.kind === 'off' ? null : devices.some(({ chosen }) => chosen);
 		});
-		const ofRoutes = { audit, clock, counters, forward, recentLog, scanners: scanning.report, machine };
+		const ofRoutes = { audit, clock, counters, forward, hooks, recentLog, scanners: scanning.report, machine };
 		const routes = localRoutes(agent, ofRoutes);
 		// The request for the channel is on its way while the sockets are opened, and its answer is taken as soon as they are.
 		await handleArrived();
@@ -223,7 +231,9 @@ export async function startDaemon(options: DaemonOptions) {
 			const exposed = await findExposedFiles(runtime.resolved, paths);
 			agent.warn('files', exposed.find(({ params }) => params?.['path'] !== applicationsFile) ?? null);
 		};
+		const warnOfDisk = () => agent.warn('disk', tooSmall(paths.stateDir, settings().events, capacityBytes));
 		await warnOfFiles();
+		warnOfDisk();
 		const ports = createLocalPorts({
 			routes,
 			runDir: paths.runDir,
@@ -270,6 +280,7 @@ export async function startDaemon(options: DaemonOptions) {
 		};
 		await applyTelemetry();
 		closers.push(() => telemetry?.close());
+		options.hooksProgram?.follow(hooks.isAnySet());
 
 		// A device that waits for its code has time to load what a pairing needs, and all others never load it.
 		if (agent.state() === 'unpaired')
@@ -296,8 +307,11 @@ export async function startDaemon(options: DaemonOptions) {
 				retiring.add(before.close);
 				void before.retire().finally(() => retiring.delete(before.close));
 				await warnOfFiles();
+				warnOfDisk();
 				await ports.apply(changed.settings);
 				await applyTelemetry();
+				hooks.reevaluate();
+				options.hooksProgram?.follow(hooks.isAnySet());
 			} catch (error) {
 				refuse(toFailure(error));
 			}
@@ -316,7 +330,16 @@ export async function startDaemon(options: DaemonOptions) {
 		closers.push(() => applied);
 		// Before the agent: one that stops looks unpaired for a moment, and scanning would begin.
 		closers.push(() => scanning.close());
+		closers.push(() => hooks.close());
+		// First of all: what it has started it can report.
+		closers.push(() => options.hooksProgram?.end());
 		closers.push(() => watch.close());
+		// The last one to begin, and the first to end: an agent that stops looks unpaired for a moment.
+		const history = keepHistory({ stateDir: paths.stateDir, version, clock, status: agent.status });
+		history.look();
+		const unsubscribe = agent.onStatus(history.look);
+		closers.push(() => history.close());
+		closers.push(unsubscribe);
 		return {
 			agent,
 			log,
@@ -344,38 +367,17 @@ function warnOfStartOnly(atStart: Settings, now: Settings): Failure | null {
 	return changed.length === 0 ? null : failure('restart-needed', message);
 }
 
-/** Figures of the machine change slowly, and a scraper may come often. */
-const MACHINE_EVERY_MS = 300_000;
-
-function machineFigures(
-	stateDir: string,
-	root: string,
-	clock: Clock,
-	scannerPresent: () => Promise<boolean | null>,
-): () => Promise<MachineFigures> {
-	let known: { readonly atMs: number; readonly figures: Promise<MachineFigures> } | null = null;
-	const read = async () => {
-		const { readMachineFigures } = await import('../telemetry/machine.edge.ts');
-		return { ...(await readMachineFigures(stateDir, root)), scannerPresent: await scannerPresent().catch(() => null) };
-	};
-	return () => {
-		const nowMs = clock.monotonicMs();
-		if (!known || nowMs - known.atMs > MACHINE_EVERY_MS) known = { atMs: nowMs, figures: read() };
-		return known.figures;
-	};
-}
-
-/** Everything here is read synchronously: until its end, no connection would get on. */
+/** Everything here is read synchronously: until its end, no connection would get on, and a start took 5 to 20 ms more. */
 const handleArrived = () => new Promise((done) => setImmediate(done));
 
 /** Reads the settings that are in force at each access. */
-function eventBounds(settings: () => Settings['events']) {
+function eventBounds(settings: () => Settings['events'], capacityBytes: number | null) {
 	return {
 		get maxCount() {
 			return settings().maxCount;
 		},
 		get maxBytes() {
-			return settings().maxBytes;
+			return fittingBytes(settings().maxBytes, capacityBytes);
 		},
 		get maxAgeMs() {
 			return settings().maxAgeSeconds * 1000;

@@ -5,17 +5,19 @@ import type { Audit } from '../audit/audit.runner.ts';
 import { toFailure } from '../base/errors.ts';
 import { writeDurably } from '../base/files.edge.ts';
 import type { Log } from '../base/log.edge.ts';
-import { OUTCOMES_FILE, PLAN_FILE, type Updates } from '../updates/hand-over.runner.ts';
+import type { Updates } from '../updates/hand-over.runner.ts';
+import { OUTCOMES_FILE, PLAN_FILE, UPDATES_DIRECTORY, UPDATES_PROGRAM } from '../updates/package.ts';
 
-/** Root's word on updates; most devices have none. */
-export async function readUpdates(): Promise<Pick<Updates, 'takenBack' | 'warning'>> {
-	if (!existsSync(OUTCOMES_FILE)) return { takenBack: [], warning: null };
-	const [{ openUpdateKeep }, { toReport, warningOf }] = await Promise.all([
-		import('../updates/keep.edge.ts'),
+/** Root's word on updates; most devices have none. @param root of the machine. */
+export async function readUpdates(root: string): Promise<Omit<Updates, 'write'>> {
+	const isInstalled = () => existsSync(join(root, UPDATES_PROGRAM));
+	if (!existsSync(join(UPDATES_DIRECTORY, OUTCOMES_FILE))) return { takenBack: [], warning: null, isInstalled };
+	const [{ openUpdateRecords }, { toReport, warningOf }] = await Promise.all([
+		import('../updates/records.edge.ts'),
 		import('../updates/taken-back.ts'),
 	]);
-	const outcomes = await openUpdateKeep().outcomes();
-	return { takenBack: toReport(outcomes), warning: warningOf(outcomes) };
+	const outcomes = await openUpdateRecords().outcomes();
+	return { takenBack: toReport(outcomes), warning: warningOf(outcomes), isInstalled };
 }
 
 /** A failure is logged: the plan is handed over again. */

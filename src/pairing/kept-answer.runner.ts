@@ -7,19 +7,7 @@ import type { Warnings } from '../base/warnings.ts';
 import type { AnswerFile } from './kept-answer.edge.ts';
 import { atStart, describeKept, KEPT_MS, type KeptAnswer, keepableTexts, keptToken, secretsIn } from './kept-answer.ts';
 
-export interface KeptAnswers {
-	/** The answer that lies there, if the settings of now find a Connection token in it. */
-	ready(): { readonly kept: KeptAnswer; readonly token: string } | null;
-	/** The attempt whose answer lies there. */
-	readonly attempt: { readonly attemptId: string; readonly at: string; readonly host: string } | null;
-	/** Sets an answer aside in place of an earlier one. @returns what is told of it; `null` when there is nothing to keep. */
-	keep(answer: Omit<KeptAnswer, 'schemaVersion' | 'at'>): Promise<Failure | null>;
-	/** The settings may have changed: tells again where a token is looked for. */
-	tell(): void;
-	/** It is taken, or over. @throws AgentError `state-unwritable` when the file is still there. */
-	drop(): Promise<void>;
-	close(): void;
-}
+export type KeptAnswers = ReturnType<typeof keepAnswers>;
 
 export function keepAnswers(parts: {
 	readonly clock: Clock;
@@ -30,7 +18,7 @@ export function keepAnswers(parts: {
 	readonly registerSecret: (secret: string) => void;
 	/** Whether a code was sent whose answer is still open. */
 	readonly isOpen: boolean;
-}): KeptAnswers {
+}) {
 	const { clock, file, warnings } = parts;
 	let kept: KeptAnswer | null = null;
 	/** Why it is in memory only. */
@@ -59,15 +47,18 @@ export function keepAnswers(parts: {
 		return kept && describeKept(kept, parts.tokenPointer(), unsaved);
 	}
 
-	const answers: KeptAnswers = {
-		ready() {
+	const answers = {
+		/** The answer that lies there, if the settings of now find a Connection token in it. */
+		ready(): { readonly kept: KeptAnswer; readonly token: string } | null {
 			const token = kept && keptToken(kept, parts.tokenPointer());
 			return kept && token !== null ? { kept, token } : null;
 		},
-		get attempt() {
+		/** The attempt whose answer lies there. */
+		get attempt(): { readonly attemptId: string; readonly at: string; readonly host: string } | null {
 			return kept && { attemptId: kept.attemptId, at: kept.at, host: new URL(kept.baseUrl).host };
 		},
-		async keep(answer) {
+		/** Sets an answer aside in place of an earlier one. @returns what is told of it; `null` when there is nothing to keep. */
+		async keep(answer: Omit<KeptAnswer, 'schemaVersion' | 'at'>): Promise<Failure | null> {
 			const texts = keepableTexts(answer.texts);
 			if (texts.length === 0) return null;
 			const fresh: KeptAnswer = { ...answer, schemaVersion: 1, at: isoNow(clock), texts };
@@ -76,8 +67,10 @@ export function keepAnswers(parts: {
 			answers.tell();
 			return described();
 		},
+		/** The settings may have changed: tells again where a token is looked for. */
 		tell: () => warnings.set('answer', described()),
-		async drop() {
+		/** It is taken, or over. @throws AgentError `state-unwritable` when the file is still there. */
+		async drop(): Promise<void> {
 			cancel();
 			kept = null;
 			unsaved = null;

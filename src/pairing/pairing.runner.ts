@@ -76,29 +76,11 @@ export type PairingOutcome =
 	| { readonly kind: 'paired'; readonly result: PairResult }
 	| { readonly kind: 'failed'; readonly failure: Failure };
 
-export interface Pairing {
-	/** What a code would do. Redeems nothing, touches no network. */
-	inspect(asked: PairRequest, by?: BroughtBy): PairPreview;
-	/**
-	 * Redeems a code, saves what it brought and takes the device online. All who bring the same code until then have one
-	 * answer: what a keyboard scanner types reaches the agent and the terminal that has the focus, and a refusal there would
-	 * be untrue.
-	 * @throws AgentError why the code may not be used, or whether it was used up.
-	 */
-	pair(asked: PairRequest, by?: BroughtBy): Promise<PairResult>;
-	/** Calls back with the outcome of every pairing, once for all who share it, until the returned function is called. */
-	onOutcome(listener: (outcome: PairingOutcome) => void): () => void;
-	/** The code that is being redeemed, or `null`; settles without rejecting. */
-	readonly underWay: Promise<unknown> | null;
-	/** Pairs with an answer that was set aside, if the settings of now find a Connection token in it. Never rejects. */
-	finishKept(): Promise<void>;
-	/** Forgets an answer that was set aside. @throws AgentError `state-unwritable`. */
-	dropKept(): Promise<void>;
-	close(): void;
-}
+export type Pairing = ReturnType<typeof createPairing>;
 
-export function createPairing(parts: PairingParts): Pairing {
+export function createPairing(parts: PairingParts) {
 	const { stateWriter } = parts;
+	let underWay: Promise<unknown> | null = null;
 	const listeners = new Set<(outcome: PairingOutcome) => void>();
 	/** By code, until they are given. */
 	const given = new Map<string, Promise<PairResult>>();
@@ -202,7 +184,7 @@ export function createPairing(parts: PairingParts): Pairing {
 	}
 
 	async function finishKept(): Promise<void> {
-		while (pairing.underWay) await pairing.underWay;
+		while (underWay) await underWay;
 		answers.tell();
 		const ready = answers.ready();
 		if (!ready || !isOwn(ready.kept.baseUrl, parts.runtime().resolved.settings.baseUrl)) return;
@@ -211,7 +193,7 @@ export function createPairing(parts: PairingParts): Pairing {
 
 	async function pairOnce(asked: PairRequest, by: BroughtBy): Promise<PairResult> {
 		parts.ensureRunning();
-		if (pairing.underWay) throw new AgentError('pairing-under-way', 'Another pairing is under way on this device.');
+		if (underWay) throw new AgentError('pairing-under-way', 'Another pairing is under way on this device.');
 		const { plan, incomplete, preview } = decide(asked, by);
 		const [exposed] = plan || incomplete ? await findExposedFiles(parts.runtime().resolved) : [];
 		if (exposed) throw asError(exposed);
@@ -232,9 +214,9 @@ export function createPairing(parts: PairingParts): Pairing {
 			answer: parts.goOnline(paired),
 			workflowId: paired.desired.request.workflowId,
 		}));
-		pairing.underWay = redeeming.catch(() => {});
+		underWay = redeeming.catch(() => {});
 		const { answer, workflowId } = await redeeming.finally(() => {
-			pairing.underWay = null;
+			underWay = null;
 		});
 		const { deviceId, online, sentence } = await answer;
 		return { baseUrl, deviceId, workflowId, sessionId, online, sentence };
@@ -260,24 +242,36 @@ export function createPairing(parts: PairingParts): Pairing {
 		for (const listener of listeners) listener(outcome);
 	}
 
-	const pairing: { -readonly [Name in keyof Pairing]: Pairing[Name] } = {
-		underWay: null,
-		inspect: (asked, by = 'person') => withUnicodeHost(decide(asked, by).preview),
-		pair(asked, by = 'person') {
+	return {
+		/** The code that is being redeemed, or `null`; settles without rejecting. */
+		get underWay() {
+			return underWay;
+		},
+		/** What a code would do. Redeems nothing, touches no network. */
+		inspect: (asked: PairRequest, by: BroughtBy = 'person') => withUnicodeHost(decide(asked, by).preview),
+		/**
+		 * Redeems a code, saves what it brought and takes the device online. All who bring the same code until then have one
+		 * answer: what a keyboard scanner types reaches the agent and the terminal that has the focus, and a refusal there would
+		 * be untrue.
+		 * @throws AgentError why the code may not be used, or whether it was used up.
+		 */
+		pair(asked: PairRequest, by: BroughtBy = 'person'): Promise<PairResult> {
 			const code = asked.code.trim();
 			const answer = given.get(code) ?? reported(pairOnce(asked, by), by).finally(() => given.delete(code));
 			given.set(code, answer);
 			return answer;
 		},
-		onOutcome(listener) {
+		/** Calls back with the outcome of every pairing, once for all who share it, until the returned function is called. */
+		onOutcome(listener: (outcome: PairingOutcome) => void): () => void {
 			listeners.add(listener);
 			return () => listeners.delete(listener);
 		},
+		/** Pairs with an answer that was set aside, if the settings of now find a Connection token in it. Never rejects. */
 		finishKept,
+		/** Forgets an answer that was set aside. @throws AgentError `state-unwritable`. */
 		dropKept: answers.drop,
 		close: answers.close,
 	};
-	return pairing;
 }
 
 /** How long a pairing waits for the device to come online before it answers. */

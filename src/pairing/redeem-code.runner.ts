@@ -25,7 +25,7 @@ export interface CodeRedemption {
 	readonly newAttemptId: () => string;
 	/** Asked for each request: changed settings may take the client away that the first was made with. */
 	readonly client: () => ServiceClient;
-	readonly service: Pick<Settings['service'], 'tokenPointer' | 'connectionLifeSeconds'>;
+	readonly service: Pick<Settings['service'], 'tokenPointer' | 'registrationPath' | 'connectionLifeSeconds'>;
 	/** The registration to ask for. */
 	readonly request: DeviceConnectionRequest;
 	readonly store: Pick<StateStore, 'probe' | 'save'>;
@@ -68,6 +68,7 @@ export async function redeemCode(
 		authorization: { scheme: 'Token', credential: plan.token },
 		request: { ...options.request, workflowId: plan.workflowId ?? undefined },
 		tokenPointer: service.tokenPointer,
+		registrationPath: service.registrationPath,
 	});
 	if (result.clockSkewMs !== null)
 		options.onServiceTime({ skewMs: result.clockSkewMs, ...(result.ok && { serviceMs: result.serviceMs }) }, result.ok);

@@ -4,7 +4,7 @@ import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import type { PairPreview } from '../protocol/local-api.ts';
 import { type NotACodeReason, readPairingCode } from '../protocol/pairing-code.ts';
 import type { Settings } from '../settings/table.ts';
-import type { DeviceState } from '../state/device-state.ts';
+import { type DeviceState, lastWorkflow } from '../state/device-state.ts';
 import { type DesiredWorkflow, describeSource } from '../workflow/precedence.ts';
 import { type Standing, whyNoRescue } from './rescue.ts';
 
@@ -120,7 +120,7 @@ export function decidePairing(asked: PairingAsked, context: PairingContext): Pai
 	if (isRescue) {
 		const { standing } = context;
 		if (standing !== 'refused' && standing !== 'copy') return refused(alreadyPaired(pairedWith, origin), changes);
-		const current = (configured ?? state.assignedWorkflow ?? state.connections.at(-1)?.request)?.workflowId ?? null;
+		const current = configured?.workflowId ?? lastWorkflow(state, pairedWith);
 		const chosen = { workflowId: workflow.workflowId, currentWorkflowId: current };
 		const unfit = workflow.problem ?? whyNoRescue({ code, named, pairedWith, ...chosen });
 		if (unfit) return refused(unfit, changes);
@@ -289,8 +289,11 @@ function chooseWorkflow(
 	if (inCode) return { workflowId: inCode, source: 'the code' };
 	if (asked.workflowId) return { workflowId: asked.workflowId, source: '--workflow' };
 	// Paired again with the same service, a device continues with its workflow.
-	if (state.assignedWorkflow && pairedWith !== null && pairedWith === baseUrl)
-		return { workflowId: state.assignedWorkflow.workflowId, source: `${state.assignedWorkflow.source}, as before` };
+	const before = pairedWith !== null && pairedWith === baseUrl ? lastWorkflow(state, pairedWith) : null;
+	if (before !== null) {
+		const { source, workflowId } = state.assignedWorkflow ?? {};
+		return { workflowId: before, source: workflowId === before ? `${source}, as before` : 'as before' };
+	}
 	return {
 		workflowId: null,
 		source: null,

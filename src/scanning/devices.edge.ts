@@ -1,6 +1,7 @@
 /** Which devices could be scanners, and that this has changed: from /dev and what udev knows. Opens none of them. */
-import fs, { constants, type FSWatcher, watch } from 'node:fs';
+import fs, { constants } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { watchDirectories } from '../base/watch.edge.ts';
 import type { ScannerFacts } from './choose-scanner.ts';
 
 export interface ScannerPlaces {
@@ -16,8 +17,8 @@ const INPUT_BY_ID = 'dev/input/by-id';
 const MARK = /^idv-scanner/;
 const MAX_ENTRIES = 64;
 
-/** From the first sign of a change to the look, in milliseconds. */
-const SETTLE_MS = 100;
+/** From the first sign of a change to the look: a plug makes a device, its rights and its names one after the other. */
+const TIMES = { quietMs: 100, maxWaitMs: 100 };
 
 /** All of them: what the settings name, serial devices, keyboards, in the order of their names. */
 export async function findScanners({ root = '/', device }: ScannerPlaces): Promise<ScannerFacts[]> {
@@ -53,60 +54,16 @@ export async function findScanners({ root = '/', device }: ScannerPlaces): Promi
 
 /** Calls back when a device may have come or gone. A missing path is waited for in the nearest directory that is. */
 export function watchScanners({ root = '/', device }: ScannerPlaces, onChange: () => void) {
-	const desired = [SERIAL_BY_ID, INPUT_BY_ID].map((place) => join(root, place));
-	if (device !== null) desired.push(dirname(device));
-	let watchers = new Map<string, FSWatcher>();
-	let closed = false;
-	let timer: NodeJS.Timeout | null = null;
-
-	/** A plug makes a device, its rights and its names one after the other. */
-	const changed = () => {
-		if (!closed) timer ??= setTimeout(report, SETTLE_MS).unref();
-	};
-	const report = () => {
-		timer = null;
-		// Again before the report: directories come and go with the devices, and nothing must be missed.
-		watchAll();
-		onChange();
-	};
-	const watchAll = () => {
-		const before = watchers;
-		watchers = new Map();
-		for (const directory of desired) watchNearest(directory, before);
-		for (const watcher of before.values()) watcher.close();
-	};
-	/** A directory whose watch has reported its own end is watched again under the same name. */
-	const watchNearest = (wish: string, before: Map<string, FSWatcher>) => {
-		for (let directory = wish; ; directory = dirname(directory)) {
-			if (watchers.has(directory)) return;
-			const kept = before.get(directory);
-			before.delete(directory);
-			kept?.close();
-			try {
-				const watcher = watch(directory, { persistent: false }, (_event, name) => {
-					if (isOurs(name)) changed();
-				});
-				watcher.on('error', changed);
-				watchers.set(directory, watcher);
-				return;
-			} catch {
-				if (directory === dirname(directory)) return;
-			}
-		}
-	};
-	/** Every line on a console and every write to /dev/null is an event in /dev: those are ignored. */
-	const isOurs = (name: string | null) =>
-		name === null || !/^(null|zero|u?random|full|ptmx|console|tty\d*|kmsg|rfkill)$/.test(name);
-	watchAll();
-	return {
-		close(): void {
-			closed = true;
-			if (timer) clearTimeout(timer);
-			for (const watcher of watchers.values()) watcher.close();
-			watchers.clear();
-		},
-	};
+	const places = [SERIAL_BY_ID, INPUT_BY_ID].map((place) => join(root, place));
+	if (device !== null) places.push(dirname(device));
+	const nearest = (directory: string): string =>
+		fs.existsSync(directory) || directory === dirname(directory) ? directory : nearest(dirname(directory));
+	const { close } = watchDirectories(() => places.map((place) => [nearest(place), isOurs]), TIMES, onChange);
+	return { close };
 }
+
+/** Every line on a console and every write to /dev/null is an event in /dev: those are ignored. */
+const isOurs = (name: string) => !/^(null|zero|u?random|full|ptmx|console|tty\d*|kmsg|rfkill)$/.test(name);
 
 async function list(directory: string, wanted: RegExp): Promise<string[]> {
 	const names = (await fs.promises.readdir(directory).catch(() => [])).filter((name) => wanted.test(name)).toSorted();

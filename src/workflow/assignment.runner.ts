@@ -5,7 +5,7 @@ import type { Log } from '../base/log.edge.ts';
 import type { Warnings } from '../base/warnings.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
 import type { PlanTarget } from '../fleet/record.ts';
-import type { AssignedWorkflow } from '../state/device-state.ts';
+import { type AssignedWorkflow, withoutTrial, withTrial } from '../state/device-state.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import { chosenWorkflow, type DesiredWorkflow, describeSource, fixedWorkflow } from './precedence.ts';
 
@@ -29,6 +29,10 @@ export function assignWorkflows(parts: {
 		at: isoNow(clock),
 	});
 
+	const isTrial = () => !fixed() && stateWriter.state.assignedWorkflow?.before !== undefined;
+	const isAssigned = (workflowId: string) =>
+		stateWriter.state.assignedWorkflow?.workflowId === workflowId && !isTrial();
+
 	return {
 		chosen,
 		/** @throws AgentError `workflow-fixed` when the settings name another one. */
@@ -43,9 +47,24 @@ export function assignWorkflows(parts: {
 		},
 		/** For a workflow that is free. @throws AgentError `state-unwritable`. */
 		async set(workflowId: string) {
-			if (!fixed() && stateWriter.state.assignedWorkflow?.workflowId !== workflowId)
+			if (!fixed() && !isAssigned(workflowId))
 				await stateWriter.record((state) => ({ ...state, assignedWorkflow: assigned(workflowId, 'workflow set') }));
 			log.info('workflow set', { workflowId });
+		},
+		/**
+		 * As `set`, until the returned function is told whether it went live: if not, nothing of it stays, unless another source
+		 * has assigned a workflow since.
+		 * @throws AgentError `state-unwritable`, as the returned function does.
+		 */
+		async try(workflowId: string): Promise<(isLive: boolean) => Promise<void>> {
+			if (fixed() || isAssigned(workflowId)) return async () => {};
+			await stateWriter.record((state) => withTrial(state, assigned(workflowId, 'workflow set')));
+			const tried = stateWriter.state.assignedWorkflow;
+			return async (isLive) => {
+				if (!isLive) return stateWriter.keep((state) => withoutTrial(state, tried, false));
+				await stateWriter.record((state) => withoutTrial(state, tried, true));
+				log.info('workflow set', { workflowId });
+			};
 		},
 		/** Assigns what the service asks for; where the settings name another workflow it becomes a warning. */
 		follow(workflowId: string) {
@@ -56,7 +75,7 @@ export function assignWorkflows(parts: {
 				return warnings.set('workflow', failure('workflow-fixed', message, { params }));
 			}
 			warnings.set('workflow', null);
-			if (chosen()?.workflowId === workflowId) return;
+			if (chosen()?.workflowId === workflowId && !isTrial()) return;
 			log.info('the service changed the workflow', { workflowId });
 			stateWriter.keepPaced((state) => ({ ...state, assignedWorkflow: assigned(workflowId, 'service message') }));
 		},

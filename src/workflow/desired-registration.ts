@@ -16,7 +16,7 @@ import { applyDue, confirmed, nextDueMs, type PlanTarget, planTarget } from '../
 import type { CompleteIdentity } from '../identity/identity.ts';
 import type { ResolvedSettings } from '../settings/resolve.ts';
 import type { Settings } from '../settings/table.ts';
-import type { DeviceState } from '../state/device-state.ts';
+import type { DeviceState, SavedConnection } from '../state/device-state.ts';
 import type { PlanRecord } from '../state/plan-record.ts';
 import { type Change, deferWorkflow } from './deferral.ts';
 import type { Leases } from './leases.ts';
@@ -72,6 +72,8 @@ export interface DesiredOutcome {
 	readonly desired: DesiredRegistration | null;
 	/** Why nothing can be desired. */
 	readonly blocker: Failure | null;
+	/** The warning that the settings do not name something any more, while the device stays with the Connection that it has. */
+	readonly missing: Failure | null;
 	/** Monotonic, always ahead: when to ask again if no input changes before. Asking earlier changes nothing. */
 	readonly reevaluateAtMs: number | null;
 	readonly progress: Progress;
@@ -86,8 +88,9 @@ export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
 	const { resolved, supervision, leases, before, nowMs, wallMs, random } = inputs;
 	const { fleet, workflow } = resolved.settings;
 	const due = inputs.plan && applyDue(inputs.plan, wallMs);
-	const plan = planTarget(due, wallMs);
-	const { demanded, blocker } = demandedRegistration({ ...inputs, plan });
+	// While the device only stays where it is, no plan moves it.
+	const plan = keptWithoutSettings(resolved.settings, inputs.state) ? null : planTarget(due, wallMs);
+	const { demanded, blocker, missing } = demandedRegistration({ ...inputs, plan });
 
 	const key = planMoveKey(demanded, supervision, plan, fixedWorkflow(resolved, plan)?.source === 'plan');
 	const allowed = isHeldBack(before.attempt, key, nowMs) ? keepLastGood(demanded, supervision) : demanded;
@@ -116,6 +119,7 @@ export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
 	return {
 		desired,
 		blocker,
+		missing,
 		reevaluateAtMs: moments.length > 0 ? Math.min(...moments) : null,
 		// A move that was given up for now begins again with its next try.
 		progress: { attempt, change: isRefused && waitsUntilMs === null ? null : deferral.change },
@@ -128,19 +132,38 @@ export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
 function demandedRegistration(inputs: RegistrationInputs): {
 	readonly demanded: DesiredRegistration | null;
 	readonly blocker: Failure | null;
+	readonly missing: Failure | null;
 } {
 	const { resolved, state, identity, credentials, plan } = inputs;
+	const nothing = { demanded: null, blocker: null, missing: null };
 	const baseUrl = serviceOf(resolved.settings, state);
-	if (baseUrl === null || !hasCredential(inputs)) return { demanded: null, blocker: credentials.unreadable ?? null };
+	if (baseUrl === null || !hasCredential(inputs)) return { ...nothing, blocker: credentials.unreadable ?? null };
 	// In the name of another device nothing is sent at all.
 	if (identity.cloned) {
 		const [warning] = identity.warnings;
 		const blocker = warning ?? failure('identity-changed', 'This is not the device that was paired.');
-		return { demanded: null, blocker };
+		return { ...nothing, blocker };
+	}
+	// A file that is absent takes no device away from its service: only a person does, or another address.
+	const keeps = keptWithoutSettings(resolved.settings, state);
+	if (keeps) {
+		const { request, credentialId } = keeps.kept;
+		const demanded = { baseUrl, request, credentialId, hasReusableCredential: false, selfRegistration: false };
+		return { ...nothing, demanded, missing: keeps.missing };
 	}
 	const workflow = chosenWorkflow(resolved, state, plan);
-	if (!workflow) return { demanded: null, blocker: failure('workflow-missing', 'No workflow is set for this device.') };
-	return { demanded: registrationFor(inputs, baseUrl, workflow.workflowId), blocker: null };
+	if (workflow) return { ...nothing, demanded: registrationFor(inputs, baseUrl, workflow.workflowId) };
+	const kept = state.connections.find((saved) => saved.baseUrl === baseUrl);
+	if (!kept) return { ...nothing, blocker: failure('workflow-missing', 'No workflow is set for this device.') };
+	const demanded = registrationFor(inputs, baseUrl, kept.request.workflowId);
+	return { ...nothing, demanded, missing: notNamed('workflow', baseUrl) };
+}
+
+function notNamed(what: 'service' | 'workflow', baseUrl: string): Failure {
+	const { host } = new URL(baseUrl);
+	const message = `The settings name no ${what} any more; this device stays with its Connection to ${host}.`;
+	const remedy = 'Put the settings file back, or take this device away: idv-agent unpair, or pair --replace.';
+	return failure('settings-unreadable', message, { remedy, params: { host } });
 }
 
 /** The record with the revision and the move that the device is online with. */
@@ -161,8 +184,20 @@ function isUnseen({ state, credentials }: DesiredInputs, { baseUrl }: DesiredReg
 }
 
 /** The service this device belongs to, or would; `null` before anything names one. */
-export function serviceOf(settings: Pick<Settings, 'baseUrl'>, state: Pick<DeviceState, 'pairing'>): string | null {
-	return settings.baseUrl ?? state.pairing?.baseUrl ?? null;
+export function serviceOf(
+	settings: Pick<Settings, 'baseUrl'>,
+	{ pairing, connections }: Pick<DeviceState, 'pairing' | 'connections'>,
+): string | null {
+	return settings.baseUrl ?? pairing?.baseUrl ?? connections[0]?.baseUrl ?? null;
+}
+
+/** The Connection by which the device stays although the settings do not name its service any more, and what is told of that. */
+export function keptWithoutSettings(
+	settings: Pick<Settings, 'baseUrl'>,
+	{ pairing, connections: [kept] }: Pick<DeviceState, 'pairing' | 'connections'>,
+): { readonly kept: SavedConnection; readonly missing: Failure } | null {
+	if (!kept || settings.baseUrl !== null || pairing !== null) return null;
+	return { kept, missing: notNamed('service', kept.baseUrl) };
 }
 
 /** Whether the device has anything to register or connect with. */

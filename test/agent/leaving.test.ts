@@ -28,7 +28,8 @@ async function filesWith(device: RunningAgent, ...texts: string[]): Promise<stri
 	const { stateDir } = device.home.paths;
 	const found: string[] = [];
 	for (const name of (await readdir(stateDir)).filter((each) => each !== 'lock.db')) {
-		const bytes = await readFile(join(stateDir, name));
+		// One that is being written has another name a moment later, and what it replaces is gone.
+		const bytes = await readFile(join(stateDir, name)).catch(() => Buffer.alloc(0));
 		const forms = texts.flatMap((text) => [
 			Buffer.from(text),
 			Buffer.from(text, 'utf16le'),

@@ -75,6 +75,7 @@ describe('heartbeats', () => {
 		expect(heartbeats.all.map(({ uptimeSeconds }) => uptimeSeconds)).toEqual([7, 17, 27, 37]);
 		expect(heartbeats.all[0]).toMatchObject({ type: 'heartbeat', deviceId: DEVICE_ID, workflowId: 'check-in' });
 		expect(device.agent.status().channel.lastHeartbeatAt).toBe(heartbeats.all[3]?.sentAt);
+		expect(device.agent.status().channel.lastAnswerAt).toMatch(/^20\d\d-/);
 	});
 
 	test('come once after a stall, not in a burst, and go on at the old times', async () => {
@@ -322,6 +323,8 @@ describe('a refused Connection', () => {
 	test('is replaced as well where every refused handshake is a 403, as with Starlette and uvicorn', async () => {
 		const service = await givenService();
 		const device = await givenDeviceWithKey(service);
+		// A channel counts after 3 s.
+		device.clock.advance(4000);
 		service.failNext(CHANNEL, { status: 403 });
 		const gone = device.untilState('offline');
 		service.dropSockets();
@@ -349,6 +352,8 @@ describe('a refused Connection', () => {
 	test('for twelve minutes is "needs a person", keeps the token, and ends without one when it is accepted again [F018]', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
+		// A channel counts after 3 s.
+		device.clock.advance(4000);
 		const token = await device.home.savedToken();
 		// At these waits the twelfth is the first after twelve minutes.
 		service.failNext(CHANNEL, { status: 401 }, 12);
@@ -384,6 +389,8 @@ describe('a refused Connection', () => {
 	test('by a message leaves a device without another credential to a person [F077]', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
+		// A channel counts after 3 s.
+		device.clock.advance(4000);
 		const gone = device.untilState('offline');
 		service.revoke(DEVICE_ID, { announce: true });
 		await gone;
@@ -594,16 +601,17 @@ describe('a Connection that does not say how long it lives', () => {
 
 	test('is renewed in time after the machine has slept: the sleep is a part of its life', async () => {
 		const service = await givenService(OPAQUE);
-		const device = await givenPairedAgent(service, { settings: { service: { connectionLifeSeconds: 1000 } } });
+		const device = await givenPairedAgent(service, {
+			settings: { heartbeatCadence: 1, service: { connectionLifeSeconds: 1000 } },
+		});
 		device.clock.sleep(600_000);
 		// The next ping shows that the machine has slept.
-		device.clock.advance(60_000);
 		await device.untilState('offline');
 		await device.passWait();
 		await device.untilState('online');
 		expect(registrations(service)).toEqual([201]);
 		const renewed = service.waitFor('request');
-		device.clock.advance(195_000);
+		device.clock.advance(255_000);
 		expect(await renewed).toMatchObject({ path: ENDPOINTS.deviceConnection, status: 201 });
 	});
 

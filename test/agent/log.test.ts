@@ -12,8 +12,8 @@ const formsOf = (secret: string) => [
 	Buffer.from(secret).toString('base64').replace(/=+$/, ''),
 ];
 
-describe('an outage is two lines in the log, however long it is', () => {
-	test('one when it begins and one when it ends', async () => {
+describe('an outage is two lines in the log, and one for each further cause, however long it is', () => {
+	test('one when it begins, one when its cause is found and one when it ends', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
 		const from = device.log.length;
@@ -37,6 +37,11 @@ describe('an outage is two lines in the log, however long it is', () => {
 				code: 'connection-lost',
 				host,
 			},
+			{
+				level: 'warn',
+				msg: expect.stringMatching(/^still offline: .*refuses connections/),
+				code: 'service-unreachable',
+			},
 			{ level: 'info', msg: 'online again after 3 min', workflowId: 'check-in', host },
 		]);
 	});
@@ -45,11 +50,16 @@ describe('an outage is two lines in the log, however long it is', () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
 		const from = device.log.length;
-		service.failNext('/ws/device', { status: 403 }, 2);
+		// Until it has lasted for a quarter of an hour, it is an outage like any other.
+		service.failNext('/ws/device', { status: 403 }, 3);
 		const gone = device.untilState('offline');
 		service.dropSockets();
 		await gone;
 		await device.passWait();
+		await device.untilStatus(
+			({ problem, channel }) => problem?.code === 'access-forbidden' && channel.nextAttemptAt !== null,
+		);
+		device.clock.advance(15 * 60_000);
 		const first = await device.untilState('blocked');
 		await device.passWait();
 		await device.untilStatus(
@@ -59,6 +69,7 @@ describe('an outage is two lines in the log, however long it is', () => {
 		await device.untilState('online');
 		expect(linesOf(device, from)).toMatchObject([
 			{ level: 'warn', msg: expect.stringMatching(/^offline: The connection to /), code: 'connection-lost' },
+			{ level: 'warn', msg: expect.stringMatching(/^still offline: .*403/), code: 'access-forbidden' },
 			{
 				level: 'warn',
 				msg: expect.stringMatching(/^still offline, and a person is needed: .*403.* Ask the operator /),
@@ -84,7 +95,11 @@ describe('an outage is two lines in the log, however long it is', () => {
 		await device.passWait();
 		await device.untilState('online');
 		expect(linesOf(device)).toMatchObject([
-			{ level: 'warn', msg: expect.stringMatching(/^not online yet: .*can't be reached/), code: 'service-unreachable' },
+			{
+				level: 'warn',
+				msg: expect.stringMatching(/^not online yet: .*refuses connections/),
+				code: 'service-unreachable',
+			},
 			{ level: 'info', msg: 'online' },
 		]);
 	});

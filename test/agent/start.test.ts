@@ -1,4 +1,4 @@
-import { mkdir, readdir, rename, rmdir, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { exitStatusOf } from '../../src/base/errors.ts';
@@ -10,21 +10,33 @@ const PC = MACHINES['PC with serial numbers of the maker'];
 const RASPBERRY = MACHINES['Raspberry Pi'];
 
 describe('a damaged state', () => {
-	test('is replaced by the copy before it: the device is online, and says what happened', async () => {
-		const service = await givenService();
-		const device = await givenPairedAgent(service);
-		// Two saves after the pairing: the copy has the Connection as well.
-		await device.agent.setWorkflow('boarding');
-		await device.untilLive('boarding');
-		await device.stop();
-		await writeFile(join(device.home.paths.stateDir, 'state.json'), '{"schemaVersion":1,"conn');
-		const again = await givenAgent({ home: device.home });
-		const status = await again.untilLive('boarding');
-		expect(status.warnings).toMatchObject([{ code: 'state-corrupt' }]);
-		expect(registrations(service)).toEqual([201, 201]);
-		const names = await readdir(device.home.paths.stateDir);
-		expect(names.filter((name) => name.includes('corrupt'))).toHaveLength(1);
-	});
+	test.each<[string, (text: string) => string]>([
+		['cut short', (text) => text.slice(0, 40)],
+		['of another machine', (text) => text.replace(/"machine": ("[^"]*"|null)/, '"machine": "z"')],
+		['of another device', (text) => text.replaceAll(DEVICE_ID, DEVICE_ID.replace(/.$/, 'Z'))],
+		['with another Connection', (text) => text.replace(/"token": "../, '"token": "zz')],
+		['of a newer version', (text) => text.replace('"schemaVersion": 1', '"schemaVersion": 9')],
+		['unpaired', (text) => text.replace('"pairing":', '"paired":')],
+	])(
+		'%s is replaced by its copy from the first moment: the device is online with its Connection, and says so',
+		async (_, damage) => {
+			const service = await givenService();
+			const device = await givenPairedAgent(service);
+			await device.stop();
+			const file = join(device.home.paths.stateDir, 'state.json');
+			const { connections } = JSON.parse(await readFile(file, 'utf8'));
+			await writeFile(file, damage(await readFile(file, 'utf8')));
+			const again = await givenAgent({ home: device.home });
+			const status = await again.untilLive('check-in');
+			expect(status.warnings).toMatchObject([{ code: 'state-corrupt' }]);
+			expect(registrations(service)).toEqual([201]);
+			expect(JSON.parse(await readFile(file, 'utf8')).connections).toEqual(connections);
+			const names = await readdir(device.home.paths.stateDir);
+			expect(names.filter((name) => name.includes('corrupt'))).toHaveLength(1);
+			await again.stop();
+			expect((await (await givenAgent({ home: device.home })).untilLive('check-in')).warnings).toEqual([]);
+		},
+	);
 
 	test('without a good copy starts unpaired, and can be paired again [F007]', async () => {
 		const service = await givenService();
@@ -33,7 +45,11 @@ describe('a damaged state', () => {
 		for (const name of ['state.json', 'state.json.bak'])
 			await writeFile(join(device.home.paths.stateDir, name), 'garbage');
 		const again = await givenAgent({ home: device.home });
-		expect(again.agent.status()).toMatchObject({ state: 'unpaired', warnings: [{ code: 'state-corrupt' }] });
+		expect(again.agent.status()).toMatchObject({
+			state: 'unpaired',
+			sentence: expect.stringContaining('there is no whole copy of it'),
+			warnings: [{ code: 'state-corrupt' }],
+		});
 		await again.pair(service.createPairingCode('check-in').url);
 		await again.untilLive('check-in');
 	});

@@ -1,6 +1,8 @@
-import { mkdir, rmdir } from 'node:fs/promises';
+import { execFileSync } from 'node:child_process';
+import { closeSync, openSync, writeSync } from 'node:fs';
+import { mkdir, rm, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
 import { ENDPOINTS } from '../../src/protocol/endpoints.ts';
 import {
@@ -272,7 +274,8 @@ describe('nothing is spent', () => {
 		expect(refusal).toMatchObject({ code: 'service-unreachable' });
 		expect(refusal.message).toContain('stays valid');
 		expect(refusal).toMatchObject({
-			remedy: 'Check the network and that the firewall lets this device reach the host. Then scan the code again.',
+			remedy:
+				'Check that the service runs and listens on this port, and the port in baseUrl; a firewall may refuse it, too. Then scan the code again.',
 			params: { host: new URL(service.url).host },
 		});
 		// An unpaired device reconnects nowhere.
@@ -466,6 +469,8 @@ describe('a paired device', () => {
 		const device = await givenPairedAgent(service);
 		await device.agent.setWorkflow('boarding');
 		await device.untilLive('boarding');
+		// The old Connection goes with a save of its own.
+		await device.home.untilSaved(({ connections }) => connections.length === 1);
 		const token = await device.home.savedToken();
 		expect(await device.home.filesWith(token)).not.toEqual([]);
 		const left = service.waitFor('device-offline');
@@ -506,7 +511,11 @@ describe('a paired device', () => {
 		const token = await device.home.savedToken();
 		const blocker = join(device.home.paths.stateDir, 'state.json.new');
 		await mkdir(blocker);
-		expect(await refusalOf(device.agent.unpair())).toMatchObject({ code: 'state-unwritable' });
+		expect(await refusalOf(device.agent.unpair())).toMatchObject({
+			code: 'state-unwritable',
+			message: expect.stringMatching(/^This device is unpaired, but the disk still holds/),
+			remedy: expect.stringMatching(/tries again every minute\. Until then a restart brings the pairing back\.$/),
+		});
 		expect(device.agent.status()).toMatchObject({ state: 'unpaired', warnings: [{ code: 'state-unwritable' }] });
 		await rmdir(blocker);
 		device.clock.advance(60_000);
@@ -514,6 +523,38 @@ describe('a paired device', () => {
 		expect(await device.home.filesWith(token)).toEqual([]);
 	});
 });
+
+test.runIf(process.geteuid?.() === 0)(
+	'a device on a full disk is unpaired at once, and its events go within a minute of room [F551] (needs root)',
+	async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const { stateDir } = home.paths;
+		await mkdir(stateDir, { recursive: true });
+		execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=256k,mode=0700', 'tmpfs', stateDir]);
+		onTestFinished(() => void execFileSync('umount', ['-l', stateDir]));
+		const device = await givenAgent({ home });
+		await device.pair(service.createPairingCode('check-in').url);
+		await device.untilState('online');
+		const token = await home.savedToken();
+		service.notify({ type: 'session.started', id: 'n1' });
+		await device.untilEvent(({ kind }) => kind === 'session.started');
+		const filler = openSync(join(stateDir, 'filler'), 'w');
+		expect(() => {
+			for (;;) writeSync(filler, Buffer.alloc(1024));
+		}).toThrow('ENOSPC');
+		closeSync(filler);
+		await device.agent.unpair().catch(() => {});
+		expect(await home.filesWith(token)).toEqual([]);
+		await rm(join(stateDir, 'filler'));
+		device.clock.advance(60_000);
+		await device.untilStatus(({ warnings }) => warnings.every(({ code }) => code !== 'state-unwritable'));
+		const kinds = async () => (await device.events()).map(({ kind }) => kind);
+		await expect.poll(kinds).not.toContain('session.started');
+		await device.stop();
+		expect((await givenAgent({ home })).agent.status().state).toBe('unpaired');
+	},
+);
 
 test('a rescue that brings a Connection of another tenant changes nothing, and the device keeps its own', async () => {
 	const connection = (tenant: string) => `h.${Buffer.from(JSON.stringify({ tenant })).toString('base64url')}.s`;

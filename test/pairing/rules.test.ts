@@ -514,6 +514,21 @@ describe('a device that its service has refused', () => {
 		expect(refusal(decide(code, { ...refused, standing: 'paired' }))).toMatch(/^already-paired: /);
 	});
 
+	test('is compared by the workflow that it was online with, not by a wish that never was [F505]', () => {
+		const request = { deviceId: 'd', workflowId: 'w1', deviceType: 'kiosk', heartbeatCadence: 30 };
+		const connection = { baseUrl: HERE, request, credentialId: '', token: 'tr-1', obtainedAt: '' };
+		const wish = { workflowId: 'typo', source: 'workflow set', at: '' } as const;
+		for (const connections of [
+			[connection],
+			[connection, { ...connection, request: { ...request, workflowId: 'typo' } }],
+		]) {
+			const wishing: Situation = { ...refused, state: { connections, assignedWorkflow: wish } };
+			for (const one of [code, link(HERE), TOKEN])
+				expect(planOf(decide(one, wishing))).toMatchObject({ workflowId: 'w1', isRescue: true });
+			expect(refusal(decide(link(HERE, '&workflowId=typo'), wishing))).toContain('This device runs workflow w1;');
+		}
+	});
+
 	test('wants a confirmation of what a scanner read, unless the settings say otherwise; never on a copy', () => {
 		const scanned = { by: 'scanner' } as const;
 		expect(refusal(decide(code, { ...refused, baseUrl: HERE }, scanned))).toBe(

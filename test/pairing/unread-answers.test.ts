@@ -1,4 +1,5 @@
 import { mkdir, readdir, readFile, rmdir, stat, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
@@ -7,6 +8,7 @@ import { AgentError, type Failure } from '../../src/base/errors.ts';
 import { atStart, type KeptAnswer, keepableTexts, MAX_KEPT_BYTES, secretsIn } from '../../src/pairing/kept-answer.ts';
 import { ENDPOINTS } from '../../src/protocol/endpoints.ts';
 import type { DialectOptions } from '../../src/service/dialect.ts';
+import { listen } from '../connection/network-peers.ts';
 import { examine, expectProblem } from '../diagnosis/examine.ts';
 import { recordDisk } from '../fixtures/recorded-disk.ts';
 import { DEVICE_ID, givenAgent, givenHome, type RunningAgent, registrations } from '../harness/harness.ts';
@@ -49,6 +51,7 @@ describe('an answer that could not be read', () => {
 		['deep in JSON', HIDDEN, '/data/access/key'],
 		['in a list, behind a prefix', { tokenPointer: '/list/2/t', tokenPrefix: 'Bearer ' }, '/list/2/t'],
 		['in a header', { tokenIn: 'header', tokenHeader: 'X-Device-Key' }, 'header:x-device-key'],
+		['in a cookie', { tokenIn: 'header', tokenHeader: 'Set-Cookie', tokenPrefix: 'conn=' }, 'cookie:conn'],
 		['packed', { ...HIDDEN, gzipAnswers: true, connectionForm: 'opaque' }, '/data/access/key'],
 	])('pairs once the setting is corrected, with the same code: %s', async (_what, dialect, place) => {
 		const { service, device, refusal } = await givenUnread(dialect);
@@ -69,6 +72,39 @@ describe('an answer that could not be read', () => {
 		expect(await kept(device)).toBeNull();
 		expect(await device.home.untilSaved()).toMatchObject({ attempt: null, pairing: { baseUrl: service.url } });
 	});
+
+	test.each([
+		[
+			'that the code has expired',
+			'{"success":false,"message":"Short token expired"}',
+			{ code: 'code-expired-or-used', message: /This code has expired: .* answered 200: Short token expired\.$/ },
+		],
+		[
+			'to wait',
+			'{"status":"pending","message":"Waiting for approval","poll":"/api/requests/0123456789abcdef0123"}',
+			{
+				code: 'pairing-uncertain',
+				message: /has not finished the registration of this device: Waiting for approval\.$/,
+			},
+		],
+		['a number', '{"token":12345678901234}', { code: 'pairing-uncertain', message: /holds no text at all\.$/ }],
+		['XML', '<answer><token>abc</token></answer>', { code: 'pairing-uncertain', message: /The answer is XML\.$/ }],
+	])(
+		'where it says %s with a good status, its own words are shown, and nothing is set aside',
+		async (_what, body, { code, message }) => {
+			const server = createServer((request, response) => {
+				request.resume();
+				response.setHeader('content-type', 'application/json').end(body);
+			});
+			const port = await listen(server);
+			const device = await givenAgent();
+			const link = `http://127.0.0.1:${port}/mobile?authorization=Token%20tr-0123456789abcdef0123456789ab&workflowId=check-in`;
+			const refusal = await refusalOf(device.pair(link));
+			expect(refusal).toMatchObject({ code, message: expect.stringMatching(message) });
+			expect(JSON.stringify(refusal)).not.toContain('tokenPointer');
+			expect(await kept(device)).toBeNull();
+		},
+	);
 
 	test('lies in a file of its own for its owner only, and is told by status, log and doctor, never its texts', async () => {
 		const { service, device, refusal } = await givenUnread();

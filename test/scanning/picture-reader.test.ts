@@ -219,10 +219,10 @@ describe('bytes that nobody meant', () => {
 		await fc.assert(
 			fc.asyncProperty(signature, fc.uint8Array({ maxLength: 600 }), async (start, rest) => {
 				const bytes = Buffer.concat([Buffer.from(start, 'latin1'), rest]);
-				const startedAt = performance.now();
+				const before = process.cpuUsage();
 				const error = await failureOf(readPicture(bytes));
 				expect(error.code).toMatch(/^picture-(unreadable|without-code)$/);
-				expect(performance.now() - startedAt).toBeLessThan(5_000);
+				expect(process.cpuUsage(before).user).toBeLessThan(5_000_000);
 			}),
 			{ numRuns: 100 },
 		);

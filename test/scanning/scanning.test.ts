@@ -458,7 +458,7 @@ describe('each refusal has its own sentence, for the site as well, and the next 
 		{
 			what: 'no network',
 			code: 'service-unreachable',
-			says: /can't be reached .*The code was not used and stays valid/,
+			says: /refuses connections .*The code was not used and stays valid/,
 			scan: async (service) => {
 				const { url } = service.createPairingCode('check-in');
 				await service.close();

@@ -159,8 +159,11 @@ function check(world: World, { desired, blocker, reevaluateAtMs, progress, plan 
 	const live = current?.registration ?? null;
 	const { settings, origins } = resolved;
 	const target = planTarget(plan, wallMs);
-	const workflowId = settings.workflowId ?? target?.workflowId ?? state.assignedWorkflow?.workflowId ?? null;
-	const baseUrl = settings.baseUrl ?? state.pairing?.baseUrl ?? null;
+	const baseUrl = settings.baseUrl ?? state.pairing?.baseUrl ?? state.connections[0]?.baseUrl ?? null;
+	const kept = state.connections.find((saved) => saved.baseUrl === baseUrl)?.request;
+	const isKept = settings.baseUrl === null && state.pairing === null && kept !== undefined;
+	const chosen = settings.workflowId ?? target?.workflowId ?? state.assignedWorkflow?.workflowId;
+	const workflowId = (isKept ? kept.workflowId : (chosen ?? kept?.workflowId)) ?? null;
 	const isPaired = baseUrl !== null && (credentials.id !== '' || state.connections.length > 0);
 	if (!isPaired || who.cloned || workflowId === null) {
 		must(desired === null, 'without service, credential, own identity or workflow nothing is desired');
@@ -169,8 +172,9 @@ function check(world: World, { desired, blocker, reevaluateAtMs, progress, plan 
 	} else {
 		must(desired !== null && blocker === null, 'a device that has everything desires a registration');
 		must(desired.baseUrl === baseUrl, 'settings name the service before the pairing does');
-		const cadence =
-			origins.get('heartbeatCadence')?.source === 'default'
+		const cadence = isKept
+			? kept.heartbeatCadence
+			: origins.get('heartbeatCadence')?.source === 'default'
 				? (target?.heartbeatCadence ?? settings.heartbeatCadence)
 				: settings.heartbeatCadence;
 		const isWorkflow = desired.request.workflowId === workflowId;
@@ -201,7 +205,7 @@ function check(world: World, { desired, blocker, reevaluateAtMs, progress, plan 
 		checkLease(world, waits ? workflowId : null);
 		must(!waits || currentLeases(leases, nowMs).length > 0, 'only leases defer');
 		must(!waits || next?.reason !== 'pairing', 'a pairing does not wait');
-		const isPlansWorkflow = settings.workflowId === null && target?.workflowId != null;
+		const isPlansWorkflow = !isKept && settings.workflowId === null && target?.workflowId != null;
 		const isMove = live?.baseUrl === baseUrl && live.request.workflowId !== workflowId && isPlansWorkflow;
 		const key = JSON.stringify([target?.revision, workflowId, cadence]);
 		checkRefusal(world, attempt, isWorkflow, isMove ? key : null);

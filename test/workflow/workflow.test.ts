@@ -1,4 +1,5 @@
-import { writeFile } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
@@ -303,6 +304,111 @@ describe('a service that ends the old channel when the new link registers', () =
 		release();
 		await device.stop();
 		expect(await device.home.filesWith('eyJ')).toEqual([]);
+	});
+});
+
+describe('a workflow that is set by a caller who waits until it is live', () => {
+	const WAIT = { waitMs: 15_000 };
+	const atPairing = { wanted: 'check-in', live: 'check-in', source: 'pairing' };
+
+	/** A paired device and a wish that the service has not answered yet. */
+	async function givenHeld(options: ServiceOptions = {}) {
+		const mover = await givenMover(options);
+		const release = mover.service.hold('/api/device/connection');
+		const caller = new AbortController();
+		const asked = mover.device.agent.setWorkflow('boarding', { ...WAIT, signal: caller.signal });
+		const outcome = asked.then(
+			() => null,
+			(error: AgentError) => error.code,
+		);
+		await release.received;
+		expect(mover.device.agent.status().workflow).toMatchObject({ wanted: 'boarding', live: 'check-in' });
+		return { ...mover, release, caller, outcome };
+	}
+
+	test('and that the service refuses leaves nothing in force [F503]', async () => {
+		const { device, expectNeverOffline } = await givenMover({ workflows: ['check-in'] });
+		await expect(device.agent.setWorkflow('typo', WAIT)).rejects.toMatchObject({ code: 'workflow-unknown' });
+		expect(device.agent.status()).toMatchObject({ workflow: atPairing, problem: null });
+		await device.home.untilSaved(({ assignedWorkflow }) => assignedWorkflow?.source === 'pairing');
+		expectNeverOffline();
+	});
+
+	test('and that is answered too late leaves nothing in force, whatever the answer is [F504]', async () => {
+		const { service, device, release, outcome, expectNeverOffline } = await givenHeld();
+		device.clock.advance(WAIT.waitMs);
+		expect(await outcome).toBe('request-timeout');
+		const answered = service.waitFor('request');
+		release();
+		expect(await answered).toMatchObject({ path: '/api/device/connection', status: 201 });
+		await device.home.untilSaved(
+			({ assignedWorkflow, connections }) => assignedWorkflow?.source === 'pairing' && connections.length === 2,
+		);
+		expect(device.agent.status()).toMatchObject({ workflow: atPairing, problem: null });
+		expectNeverOffline();
+	});
+
+	test('and whose caller is gone leaves nothing in force', async () => {
+		const { device, caller, release, outcome } = await givenHeld();
+		caller.abort();
+		expect(await outcome).toBe('request-timeout');
+		expect(device.agent.status()).toMatchObject({ workflow: atPairing });
+		release();
+	});
+
+	test('gives way to what another source asks for meanwhile, which stays', async () => {
+		const { service, device, release, outcome } = await givenHeld();
+		service.changeWorkflow(DEVICE_ID, 'check-out');
+		expect(await outcome).toBe('workflow-conflict');
+		release();
+		expect(await device.untilLive('check-out')).toMatchObject({ workflow: { source: 'service message' } });
+	});
+
+	test('stays where another source asks for the same, also if it is late', async () => {
+		const { service, device, release, outcome } = await givenHeld();
+		service.changeWorkflow(DEVICE_ID, 'boarding');
+		service.notify({ type: 'after' });
+		await device.untilEvent(({ kind }) => kind === 'after');
+		device.clock.advance(WAIT.waitMs);
+		expect(await outcome).toBe('request-timeout');
+		release();
+		expect(await device.untilLive('boarding')).toMatchObject({ workflow: { source: 'service message' } });
+	});
+
+	test('leaves the one that was in force before several in a row that failed', async () => {
+		const { device, release, outcome } = await givenHeld({ workflows: ['check-in', 'boarding'] });
+		const other = device.agent.setWorkflow('typo', WAIT).catch((error: AgentError) => error.code);
+		release();
+		expect([await outcome, await other]).toEqual(['workflow-conflict', 'workflow-unknown']);
+		expect(device.agent.status()).toMatchObject({ workflow: atPairing });
+	});
+
+	test('is not in force under a setting that comes and goes meanwhile', async () => {
+		const { device, release, outcome } = await givenHeld();
+		await device.home.writeSettings({ workflowId: 'check-in' });
+		await device.daemon.reload();
+		expect(await outcome).toBe('workflow-conflict');
+		release();
+		await device.home.writeSettings({});
+		await device.daemon.reload();
+		expect(device.agent.status()).toMatchObject({ workflow: atPairing });
+	});
+
+	test('is forgotten by a restart before it was live, and kept by one after', async () => {
+		const { device, release, outcome } = await givenHeld();
+		await device.home.untilSaved(({ assignedWorkflow }) => assignedWorkflow?.workflowId === 'boarding');
+		const kept = readFileSync(join(device.home.paths.stateDir, 'state.json'));
+		release();
+		expect(await outcome).toBeNull();
+		await device.stop();
+		const after = await givenAgent({ home: device.home });
+		expect(await after.untilLive('boarding')).toMatchObject({ workflow: { source: 'workflow set' } });
+		await after.stop();
+		// As a power cut would have left it.
+		await writeFile(join(device.home.paths.stateDir, 'state.json'), kept);
+		await rm(join(device.home.paths.stateDir, 'state.json.bak'), { force: true });
+		const again = await givenAgent({ home: device.home });
+		expect(await again.untilLive('check-in')).toMatchObject({ workflow: atPairing });
 	});
 });
 

@@ -71,9 +71,9 @@ describe('our codes are read by zbarimg', () => {
 			string,
 			string,
 		];
-		await writeFile(png, await writeQrPng(LINK));
+		await writeFile(png, writeQrPng(LINK));
 		expect(readByZbar(png)).toBe(LINK);
-		await writeFile(svg, await writeQrSvg(LINK));
+		await writeFile(svg, writeQrSvg(LINK));
 		execFileSync('rsvg-convert', [svg, '-o', drawn]);
 		expect(readByZbar(drawn)).toBe(LINK);
 	});
