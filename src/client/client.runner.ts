@@ -1,9 +1,7 @@
 /**
- * `idv-agent/client`: the agent's local interface for applications written in JavaScript or TypeScript. One file that imports
- * modules of Node only (the rest are types), so that it can also be copied. Must never hold a credential or cache an answer.
+ * `idv-agent/client`: the agent's local interface for applications written in JavaScript or TypeScript. Its bundle is one file
+ * that imports modules of Node only. Must never hold a credential or cache an answer.
  */
-import http from 'node:http';
-import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type {
 	AckResult,
@@ -14,8 +12,13 @@ import type {
 	LocalEvent,
 	Status,
 } from '../protocol/local-answers.ts';
+import { AgentProblem } from './agent-problem.ts';
+import { ask } from './agent-socket.edge.ts';
+import { readPage } from './event-text.ts';
+import { requestService } from './service-request.edge.ts';
 
 export type { AckResult, EventPage, ForgetResult, IdentityReport, LeaseReport, LocalEvent, Status };
+export { AgentProblem };
 
 export interface ClientOptions {
 	/** The agent's socket for applications. Default `/run/idv-agent/agent.sock`. */
@@ -41,50 +44,59 @@ export interface EventOptions {
 export interface ServiceRequest {
 	/** Default GET. */
 	readonly method?: string | undefined;
-	readonly headers?: Readonly<Record<string, string>> | undefined;
-	/** A string or bytes are sent as they are, anything else as JSON. */
-	readonly body?: unknown;
-	readonly signal?: AbortSignal | undefined;
+	readonly headers?: RequestInit['headers'] | undefined;
+	/**
+	 * A body that `fetch` takes is sent as `fetch` sends it, with its content type, a stream as fast as the agent takes it; plain data as
+	 * JSON. A body that cannot be sent is refused with `body-invalid`.
+	 */
+	readonly body?: RequestInit['body'] | AsyncIterable<Uint8Array> | PlainData | undefined;
+	readonly signal?: AbortSignal | null | undefined;
 }
 
-/** What the agent refused or could not do. `agent-not-running` and `request-timeout` are the client's own codes. */
-export class AgentProblem extends Error {
-	override readonly name = 'AgentProblem';
-	/** HTTP status of the answer; 0 where there was none. */
-	readonly status: number;
-	/** Permanent, for programs: `access-denied`, `body-invalid`, … */
-	readonly code: string;
-	/** What to do about it; empty where the agent names nothing. */
-	readonly remedy: string;
+/** For JSON: no Map, promise, function, stream or bytes within. */
+export type PlainData =
+	| number
+	| boolean
+	| readonly unknown[]
+	| { readonly [name: string]: unknown }
+	| (object & {
+			readonly [Symbol.toStringTag]?: never;
+			readonly [Symbol.asyncIterator]?: never;
+			readonly arrayBuffer?: never;
+			readonly call?: never;
+			readonly pipe?: never;
+	  });
 
-	constructor(status: number, code: string, message: string, remedy: string, cause?: unknown) {
-		super(message, { cause });
-		this.status = status;
-		this.code = code;
-		this.remedy = remedy;
-	}
-}
+/** An event with its data as it came: `data` is parsed, which rounds 9007199254740993 and 1.10; `text` is exact. */
+export type ExactEvent = LocalEvent & { readonly text: string };
+export type ExactPage = Omit<EventPage, 'events'> & { readonly events: readonly ExactEvent[] };
 
 export type AgentClient = ReturnType<typeof createClient>;
 
-const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
 /** How long one request for events waits at the agent, in seconds: the longest that it takes. */
 const WAIT_SECONDS = 60;
 /** Between two attempts of a loop while the agent is away. */
 const RETRY_MS = 1000;
 
+/** How often work renews its lease of 60 s. */
+const RENEW_MS = 20_000;
+
+/** Works of this process, and releases on their way, by socket and name of the lease: clients share them. */
+const works = new Map<string, number>();
+const releases = new Map<string, Promise<unknown>>();
+
+async function letGo(key: string, release: () => Promise<unknown>): Promise<void> {
+	works.delete(key);
+	const releasing = release().catch(() => {});
+	releases.set(key, releasing);
+	await releasing;
+	if (releases.get(key) === releasing) releases.delete(key);
+}
+
 /** Opens nothing: each call makes a connection of its own, so that a restart of the agent needs no care. */
 export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlineMs = 15_000 }: ClientOptions = {}) {
-	async function call<Answer>(method: string, path: string, body?: unknown, more: CallOptions = {}): Promise<Answer> {
-		const late = AbortSignal.timeout(more.deadlineMs ?? deadlineMs);
-		const signal = more.signal ? AbortSignal.any([late, more.signal]) : late;
-		try {
-			return (await readAnswer(await send(socketPath, { method, path, signal, ...jsonOf(body) }))) as Answer;
-		} catch (error) {
-			more.signal?.throwIfAborted();
-			throw late.aborted ? tooSlow(more.deadlineMs ?? deadlineMs) : explain(error, socketPath);
-		}
-	}
+	const call = <Answer>(method: string, path: string, body?: unknown, more: CallOptions = {}): Promise<Answer> =>
+		ask(socketPath, { method, path, body, deadlineMs, ...more }) as Promise<Answer>;
 
 	const acknowledge = (consumer: string, id: string): Promise<AckResult> =>
 		call('POST', '/v1/events/ack', { consumer, id });
@@ -95,21 +107,24 @@ export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlin
 	 * Events as they come, oldest first, each at least once, until the signal ends the loop; an agent that is away is waited for.
 	 * With a consumer, an event is acknowledged when the loop asks for the next one: a loop that ends with `break` or an
 	 * error gets the event that it was at again the next time.
-	 * @throws AgentProblem for a refusal that a repetition does not change, such as `access-denied` or `body-invalid`.
+	 * @throws AgentProblem for a refusal that a repetition does not change, such as `access-denied` or `body-invalid`; `no-progress`
+	 * when the agent answers with the same events again and again.
 	 */
 	async function* events({
 		consumer,
 		since,
 		signal,
 		onRetry,
-	}: EventOptions = {}): AsyncGenerator<LocalEvent, void, void> {
+	}: EventOptions = {}): AsyncGenerator<ExactEvent, void, void> {
 		let position = since;
+		const progress = watchProgress();
 		const patiently = <Result>(run: () => Promise<Result>) => untilAnswered(run, signal, onRetry);
 		while (!signal?.aborted) {
 			const query = new URLSearchParams({ wait: String(WAIT_SECONDS), ...(consumer && { consumer }) });
 			if (position !== undefined) query.set('since', position);
-			const wait = { signal, deadlineMs: WAIT_SECONDS * 1000 + deadlineMs };
-			const page = await patiently(() => call<EventPage>('GET', `/v1/events?${query}`, undefined, wait));
+			const wait = { read: readPage, signal, deadlineMs: WAIT_SECONDS * 1000 + deadlineMs };
+			const page = await patiently(() => call<ExactPage>('GET', `/v1/events?${query}`, undefined, wait));
+			progress(position, page?.events ?? []);
 			for (const event of page?.events ?? []) {
 				if (signal?.aborted) return;
 				yield event;
@@ -126,8 +141,10 @@ export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlin
 		identity: (): Promise<IdentityReport> => call('GET', '/v1/identity'),
 		events,
 		/** One page of at most 100 events, without waiting: for an application that asks when it likes. */
-		eventPage: ({ consumer, since }: Pick<EventOptions, 'consumer' | 'since'> = {}): Promise<EventPage> =>
-			call('GET', `/v1/events?${new URLSearchParams({ ...(consumer && { consumer }), ...(since && { since }) })}`),
+		eventPage: ({ consumer, since }: Pick<EventOptions, 'consumer' | 'since'> = {}): Promise<ExactPage> => {
+			const query = new URLSearchParams({ ...(consumer && { consumer }), ...(since && { since }) });
+			return call('GET', `/v1/events?${query}`, undefined, { read: readPage });
+		},
 		/** Everything up to this event is processed: it is not delivered to this consumer again. */
 		acknowledge,
 		/** The consumer is out of use: nothing is kept for it any more. */
@@ -138,116 +155,75 @@ export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlin
 		hold,
 		/** The verification is over. */
 		release,
-		/** Holds a lease as long as `run` takes, and releases it whatever happens. */
+		/**
+		 * Holds a lease as long as `run` takes, and releases it whatever happens. Works of this process under one name share the
+		 * lease: the last one that ends releases it.
+		 */
 		async withLease<Result>(name: string, run: () => Promise<Result>): Promise<Result> {
-			await hold(name);
-			// A renewal that fails is tried again at the next turn, well before the lease ends.
-			const renewal = setInterval(() => void hold(name).catch(() => {}), 20_000);
+			const key = `${socketPath} ${name}`;
+			works.set(key, (works.get(key) ?? 0) + 1);
+			const over = new AbortController();
+			let renewing: Promise<unknown> | undefined;
+			const renew = () => untilAnswered(() => hold(name), over.signal, undefined).catch(() => {});
+			let renewal: NodeJS.Timeout | undefined;
 			try {
+				// One that is on its way could arrive after the new lease, and end it.
+				await releases.get(key);
+				await hold(name);
+				// While the agent is away it is tried every second, so that an agent that is back knows the lease at once.
+				renewal = setInterval(() => {
+					renewing ??= renew().finally(() => {
+						renewing = undefined;
+					});
+				}, RENEW_MS);
 				return await run();
 			} finally {
 				clearInterval(renewal);
-				await release(name).catch(() => {});
+				over.abort();
+				await renewing;
+				const others = (works.get(key) ?? 1) - 1;
+				if (others > 0) works.set(key, others);
+				else await letGo(key, () => release(name));
 			}
 		},
 		/**
 		 * The same request to the service, with the device's Connection added by the agent. `path` is below the service's base
 		 * URL. Any status is an answer, also one of the agent itself (`application/problem+json` with a `code`).
-		 * @throws AgentProblem `agent-not-running`; the signal's reason when it is aborted.
+		 * @throws AgentProblem `agent-not-running`; `body-invalid` before anything is sent; the signal's reason when it is aborted.
 		 */
-		async service(path: string, { method = 'GET', headers, body, signal }: ServiceRequest = {}): Promise<Response> {
-			const { payload, headers: own } = bodyOf(body);
-			const target = `/v1/service/${path.replace(/^\/+/, '')}`;
-			const sent = { method, path: target, signal, payload, headers: { ...own, ...headers } };
-			const answer = await send(socketPath, sent).catch((error: unknown) => {
-				signal?.throwIfAborted();
-				throw explain(error, socketPath);
-			});
-			const status = answer.statusCode ?? 0;
-			const isEmpty = status === 204 || status === 205 || status === 304;
-			if (isEmpty) answer.resume();
-			const pairs = Object.entries(answer.headersDistinct).flatMap(([name, values = []]) =>
-				values.map((value): [string, string] => [name, value]),
-			);
-			return new Response(isEmpty ? null : (Readable.toWeb(answer) as ReadableStream), { status, headers: pairs });
-		},
+		service: (path: string, request: ServiceRequest = {}): Promise<Response> =>
+			requestService(socketPath, path, request),
 	};
 }
 
 interface CallOptions {
 	readonly signal?: AbortSignal | undefined;
 	readonly deadlineMs?: number;
-}
-
-interface Sent {
-	readonly method: string;
-	readonly path: string;
-	readonly headers?: Readonly<Record<string, string>>;
-	readonly payload?: string | Uint8Array | undefined;
-	readonly signal?: AbortSignal | undefined;
-}
-
-function send(socketPath: string, { payload, signal, ...sent }: Sent): Promise<http.IncomingMessage> {
-	return new Promise((resolve, reject) => {
-		const request = http.request({ socketPath, agent: false, ...sent, ...(signal && { signal }) });
-		request.once('response', resolve);
-		// It stays: an error after the answer appears on the answer itself.
-		request.on('error', reject);
-		request.end(payload);
-	});
-}
-
-const JSON_TYPE = { 'Content-Type': 'application/json' };
-const jsonOf = (body: unknown) => (body === undefined ? {} : { payload: JSON.stringify(body), headers: JSON_TYPE });
-
-function bodyOf(body: unknown): Pick<Sent, 'payload' | 'headers'> {
-	return typeof body === 'string' || body instanceof Uint8Array ? { payload: body } : jsonOf(body);
-}
-
-async function readAnswer(answer: http.IncomingMessage): Promise<unknown> {
-	const pieces: Buffer[] = [];
-	let size = 0;
-	for await (const piece of answer as AsyncIterable<Buffer>) {
-		size += piece.length;
-		if (size > MAX_ANSWER_BYTES) throw new Error('the answer is too large');
-		pieces.push(piece);
-	}
-	const status = answer.statusCode ?? 0;
-	const document: unknown = JSON.parse(Buffer.concat(pieces).toString());
-	if (status >= 200 && status < 300) return document;
-	const {
-		code = 'bad-response',
-		detail = `The agent answered ${status}.`,
-		remedy = '',
-	} = document as Record<string, string>;
-	throw new AgentProblem(status, code, detail, remedy);
-}
-
-function explain(error: unknown, socketPath: string): unknown {
-	if (error instanceof AgentProblem) return error;
-	const { code } = error as NodeJS.ErrnoException;
-	if (code === 'EACCES' || code === 'EPERM') {
-		const remedy = 'Run the application in the group idv-agent.';
-		return new AgentProblem(0, 'access-denied', `This user may not use ${socketPath}.`, remedy, error);
-	}
-	if (code === undefined || code.startsWith('ERR_'))
-		return new AgentProblem(0, 'bad-response', `The answer on ${socketPath} cannot be read.`, 'Check the path.', error);
-	const remedy = 'Start idv-agent, or check the path of its socket.';
-	return new AgentProblem(0, 'agent-not-running', `No agent answers on ${socketPath}.`, remedy, error);
-}
-
-function tooSlow(deadlineMs: number): AgentProblem {
-	return new AgentProblem(
-		0,
-		'request-timeout',
-		`The agent did not answer within ${deadlineMs / 1000} s.`,
-		'Try again.',
-	);
+	readonly read?: (text: string) => unknown;
 }
 
 /** Whether to try again: the agent is away, restarts, or has too much to do. */
 const passes = ({ status, code }: AgentProblem) =>
 	status >= 500 || status === 429 || code === 'agent-not-running' || code === 'request-timeout';
+
+/** Checks that reading ends. An agent that lost its newest events may go back once from an id, and never comes to that id again. */
+function watchProgress(): (position: string | undefined, events: readonly LocalEvent[]) => void {
+	const wentBackFrom = new Set<string>();
+	return (position, events) => {
+		const [first] = events;
+		if (position === undefined || !first || numberOf(first.id) > numberOf(position)) return;
+		if (wentBackFrom.has(position) || events.some(({ id }) => id === position))
+			throw new AgentProblem(
+				0,
+				'no-progress',
+				`The agent answers with the same events again and again: after ${position} it begins with ${first.id}.`,
+				'Update idv-agent, and report this if it remains. To continue, begin without an id to resume from.',
+			);
+		wentBackFrom.add(position);
+	};
+}
+
+const numberOf = (id: string): number => Number(id.slice(id.lastIndexOf('-') + 1));
 
 /** The agent was unpaired meanwhile and keeps the event no longer: there is nothing left to acknowledge. */
 function permitForgotten(error: unknown): void {

@@ -1,13 +1,10 @@
 /** Runs the commands that a site has set for events. Never through a shell, never with the agent's own environment, never twice. */
-import type { ChildProcess } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { errnoOf } from '../base/files.edge.ts';
 import { cleanText } from '../protocol/problem.ts';
-import type { HelperAnswer } from './messages.ts';
 
 const HOOK_LIMITS = {
 	atOnce: 4,
-	/** Commands that wait for their turn; further ones are dropped and reported. */
-	queued: 64,
 	timeoutMs: 30_000,
 	/** Between asking it to end and ending it, in milliseconds. */
 	graceMs: 2000,
@@ -20,28 +17,30 @@ export type HookLimits = { readonly [Name in keyof typeof HOOK_LIMITS]: number }
 const PASSED_ON = ['PATH', 'HOME', 'LANG', 'LC_ALL', 'LC_CTYPE', 'TZ', 'TMPDIR'];
 const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 
-export interface HookCall {
+export interface HookRun {
 	/** Its name in the settings; the command sees it as `IDV_AGENT_HOOK`. */
 	readonly hook: string;
 	/** The program and its arguments, each as it is. */
 	readonly argv: readonly string[];
 	/** Becomes one line of JSON on standard input. */
 	readonly input: unknown;
-	/** Socket of the helper unit, which runs the command that its own settings name, in place of `argv`. */
-	readonly socket?: string | undefined;
 }
 
-export interface HookReport extends HelperAnswer {
-	readonly hook: string;
-	/** Since it was started; 0 if it was not. */
-	readonly ms: number;
-}
+/** How a command ended; `killed` by a signal that was not ours. */
+export type HookOutcome =
+	| { readonly kind: 'exited'; readonly exitStatus: number }
+	| { readonly kind: 'killed'; readonly signal: string }
+	| { readonly kind: 'timedOut' }
+	| { readonly kind: 'notStarted'; readonly reason: string };
+
+/** @param ms since it was started; 0 if it was not. @param stderr its beginning on one line. It may hold anything: scrub it. */
+type ReportEnd = (hook: string, outcome: HookOutcome, ms: number, stderr: string) => void;
 
 export type Hooks = ReturnType<typeof createHooks>;
 
 export function createHooks(options: {
-	readonly report: (report: HookReport) => void;
-	/** The agent's own. */
+	readonly report: ReportEnd;
+	/** This program's own. */
 	readonly env: Readonly<Record<string, string | undefined>>;
 	readonly limits?: Partial<HookLimits>;
 }) {
@@ -49,37 +48,32 @@ export function createHooks(options: {
 	const env = hookEnvironment(options.env);
 	/** Ends one command each. */
 	const running = new Set<() => void>();
-	const queue: HookCall[] = [];
+	/** Each begins one that waits for its turn, in the order of the calls. */
+	const queue: (() => void)[] = [];
 	let closed = false;
 	let whenIdle = () => {};
 
-	function next(): void {
-		while (running.size < limits.atOnce) {
-			const call = queue.shift();
-			if (!call) break;
-			const end = start(call, env, limits, (report) => {
-				running.delete(end);
-				options.report(report);
-				next();
-			});
-			running.add(end);
-		}
-		if (running.size === 0) whenIdle();
+	function begin(run: HookRun): 'started' | 'notStarted' {
+		const { end, started } = start(run, env, limits, (...told) => {
+			running.delete(end);
+			options.report(...told);
+			queue.shift()?.();
+			if (running.size === 0) whenIdle();
+		});
+		running.add(end);
+		return started ? 'started' : 'notStarted';
 	}
 
-	const drop = ({ hook }: HookCall) => options.report({ hook, outcome: { kind: 'dropped' }, ms: 0, stderr: '' });
-
 	return {
-		/** Runs the command as soon as there is room, in the order of the calls. Never throws. */
-		run(call: HookCall): void {
-			if (closed || queue.length >= limits.queued) drop(call);
-			else queue.push(call);
-			next();
+		/** Runs the command as soon as there is room. Resolves when it was started or cannot be; `null` when all is closed before. Never throws. */
+		async run(call: HookRun): Promise<'started' | 'notStarted' | null> {
+			if (!closed && running.size >= limits.atOnce) await new Promise<void>((resolve) => queue.push(resolve));
+			return closed ? null : begin(call);
 		},
-		/** Drops what waits, ends what runs, and resolves when all has been reported. */
+		/** Leaves what waits, ends what runs, and resolves when all of that has been reported. */
 		async close(): Promise<void> {
 			closed = true;
-			for (const call of queue.splice(0)) drop(call);
+			for (const resolve of queue.splice(0)) resolve();
 			for (const end of running) end();
 			if (running.size > 0)
 				await new Promise<void>((resolve) => {
@@ -89,33 +83,24 @@ export function createHooks(options: {
 	};
 }
 
-/** Starts a command, or has the helper start it. @returns a function that asks it to end, and ends it soon after. */
+/** Starts a command. `end` asks it to end, and ends it soon after; `done` is called once, and later. */
 function start(
-	{ hook, argv, input, socket }: HookCall,
+	{ hook, argv, input }: HookRun,
 	env: Record<string, string>,
 	limits: HookLimits,
-	done: (report: HookReport) => void,
-): () => void {
+	done: ReportEnd,
+): { readonly started: boolean; readonly end: () => void } {
 	const startedAt = performance.now();
-	if (socket !== undefined) {
-		// Loaded by the first hook that needs it.
-		const handed = import('./hand-over.edge.ts').then(({ handOver }) =>
-			handOver({ socket, hook, input }, limits.timeoutMs, (answer) =>
-				done({ hook, ...answer, ms: Math.round(performance.now() - startedAt) }),
-			),
-		);
-		return () => void handed.then((end) => end());
-	}
 	let stderr = '';
 	let timedOut = false;
 	let killTimer: NodeJS.Timeout | undefined;
 	let child: ChildProcess;
 
-	const finish = (outcome: HookReport['outcome']) => {
+	const finish = (outcome: HookOutcome) => {
 		clearTimeout(limit);
 		clearTimeout(killTimer);
 		const ms = outcome.kind === 'notStarted' ? 0 : Math.round(performance.now() - startedAt);
-		done({ hook, outcome, ms, stderr: cleanText(stderr, limits.stderrLength) });
+		done(hook, outcome, ms, cleanText(stderr, limits.stderrLength));
 	};
 	const end = () => {
 		if (killTimer) return;
@@ -130,8 +115,6 @@ function start(
 	try {
 		const [program = '', ...parameters] = argv;
 		// A process group of its own: what it starts ends with it.
-		// Loaded by the first hook: most devices have none.
-		const { spawn } = process.getBuiltinModule('node:child_process');
 		child = spawn(program, parameters, {
 			cwd: '/',
 			env: { ...env, IDV_AGENT_HOOK: hook },
@@ -142,10 +125,10 @@ function start(
 	} catch (error) {
 		// As later, so that the caller has its handle before the report.
 		queueMicrotask(() => finish({ kind: 'notStarted', reason: errnoOf(error) || String(error) }));
-		return () => {};
+		return { started: false, end: () => {} };
 	}
 	let isOver = false;
-	const over = (outcome: HookReport['outcome']) => {
+	const over = (outcome: HookOutcome) => {
 		if (isOver) return;
 		isOver = true;
 		// Processes that it left behind may hold the pipe open.
@@ -176,7 +159,7 @@ function start(
 	// A command that does not read its input is welcome.
 	child.stdin?.on('error', () => {});
 	child.stdin?.end(`${JSON.stringify(input)}\n`);
-	return end;
+	return { started: child.pid !== undefined, end };
 }
 
 function signalGroup({ pid }: ChildProcess, signal: NodeJS.Signals): void {

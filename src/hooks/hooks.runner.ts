@@ -1,102 +1,125 @@
-/** Runs a site's commands when something happens to the device; what a command does changes nothing here. */
-import type { Agent } from '../agent/agent.runner.ts';
-import { type Counters, count } from '../base/counters.ts';
-import { type Failure, failure } from '../base/errors.ts';
+/** Follows the agent on `agent.sock`, as applications do, and runs the site's commands for what it tells; takes each call when its command was started. */
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Failure, toFailure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
-import { sentenceOf } from '../base/sentences.ts';
-import { formatEvent } from '../events/feed.runner.ts';
-import type { PairPreview, Status } from '../protocol/local-api.ts';
+import { createClient } from '../client/client.runner.ts';
+import { createLocalClient } from '../client/local-client.edge.ts';
+import type { HookName } from '../local-api/hook-calls.runner.ts';
+import { HOOKS_CONSUMER, type HookCall, type HookReport, LOCAL_ROUTES, LOCAL_SOCKETS } from '../protocol/local-api.ts';
 import type { Settings } from '../settings/table.ts';
-import { createHooks, type HookReport } from './hooks.edge.ts';
-import type { HookName } from './messages.ts';
+import { createHooks, type HookOutcome } from './hooks.edge.ts';
 
-export function runSiteHooks(parts: {
-	readonly agent: Agent;
+/** Between two attempts to reach the agent, in milliseconds. */
+const RETRY_MS = 1000;
+
+/** @throws never; what keeps it from the agent is logged, and tried again until it is closed. */
+export function followHooks(parts: {
+	readonly runDir: string;
 	readonly log: Log;
-	readonly counters: Counters;
-	readonly settings: () => Settings['hooks'];
-	/** Of the helper unit: used when the settings say so. */
-	readonly helperSocket: string;
-	/** The agent's environment variables, of which the commands get a few. */
+	/** Read for each call: no change is missed. */
+	readonly settings: () => Promise<Settings['hooks']>;
+	/** Variables of this process, of which commands get a few. */
 	readonly env: Readonly<Record<string, string | undefined>>;
+	/** No hook is set, or none any more. */
+	readonly onNone: () => void;
 }) {
-	const { agent, log, counters, settings, helperSocket } = parts;
-	const hooks = createHooks({
-		env: parts.env,
-		report(report) {
-			count(counters.hooks, report.outcome.kind);
-			logReport(log, report);
-			if (settings().helper) agent.warn('hooks', helperProblem(report));
-		},
-	});
-	let lastState = agent.state();
-	let neededPerson = false;
+	const { runDir, log, settings, env, onNone } = parts;
+	const local = createLocalClient({ runDir });
+	const application = createClient({ socketPath: join(runDir, LOCAL_SOCKETS.agent) });
+	const hooks = createHooks({ env, report: reportEnd });
+	const ending = new AbortController();
+	let notifications: { readonly stop: AbortController; readonly over: Promise<void> } | null = null;
+	let told = '';
 
-	function run(hook: HookName, input: unknown): void {
-		const { helper, [hook]: argv } = settings();
-		// Without the helper the command would run with the agent's rights: it rather does not run.
-		if (argv.length > 0) hooks.run({ hook, argv, input, socket: helper ? helperSocket : undefined });
+	const tell = (report: HookReport) => local.request('agent', 'POST', LOCAL_ROUTES.hookReport, report);
+
+	function reportEnd(hook: string, outcome: HookOutcome, ms: number, stderr: string): void {
+		logEnd(log, hook, outcome, ms, stderr);
+		// Only counted there.
+		if (outcome.kind !== 'notStarted') void tell({ outcome: outcome.kind }).catch(() => {});
 	}
 
-	function refused(reason: Failure): void {
-		run('onPairingFailed', { ...reason, sentence: sentenceOf(reason, 'over') });
+	/** Logged once, however often it repeats. */
+	function failed(error: unknown): void {
+		const { message }: Failure = toFailure(error);
+		if (message !== told) log.warn(`the agent cannot be followed, and is tried again: ${message}`);
+		told = message;
 	}
 
-	function reportNeed(status: Status): void {
-		const needsPerson = status.state === 'blocked';
-		if (needsPerson && !neededPerson) run('onNeedsPerson', status);
-		// While a slow attempt is under way the device still needs one.
-		if (needsPerson || status.state === 'online' || status.state === 'unpaired') neededPerson = needsPerson;
+	/** Until it succeeds or the program ends; once in any case, since what was started has to be told. */
+	async function again(signal: AbortSignal, act: () => Promise<unknown>): Promise<void> {
+		do {
+			try {
+				await act();
+				return;
+			} catch (error) {
+				if (!signal.aborted) failed(error);
+			}
+			await sleep(RETRY_MS, undefined, { signal }).catch(() => {});
+		} while (!signal.aborted);
 	}
 
-	reportNeed(agent.status());
-	const subscriptions = [
-		agent.events.subscribe((entries) => {
-			if (settings().onNotification.length === 0) return;
-			for (const entry of entries)
-				if (entry.type === 'notification') run('onNotification', JSON.parse(formatEvent(entry)));
-		}),
-		agent.onStatus(() => {
-			const before = lastState;
-			lastState = agent.state();
-			if (lastState === before) return;
-			const status = agent.status();
-			if (lastState === 'online') run('onOnline', status);
-			if (before === 'online') run('onOffline', status);
-			reportNeed(status);
-		}),
-		agent.onPairing((outcome) => {
-			if (outcome.kind === 'paired') run('onPaired', outcome.result);
-			else refused(outcome.failure);
-		}),
-	];
+	/** Resolves when the command was started or cannot be: `null` when this program ends before that. */
+	async function run(hook: HookName, input: unknown): Promise<'started' | 'notStarted' | null> {
+		const argv = (await settings())[hook];
+		if (argv.length > 0) return hooks.run({ hook, argv, input });
+		const reason = 'the agent has a command for it, and the settings of this program name none';
+		reportEnd(hook, { kind: 'notStarted', reason }, 0, '');
+		return 'notStarted';
+	}
 
+	async function followNotifications(signal: AbortSignal): Promise<void> {
+		for await (const event of application.events({ consumer: HOOKS_CONSUMER, signal, onRetry: failed })) {
+			if (event.type !== 'notification') continue;
+			const outcome = await run('onNotification', event);
+			// What was not taken comes again the next time.
+			if (outcome === null) return;
+			if (outcome === 'notStarted') void tell({ outcome }).catch(() => {});
+		}
+	}
+
+	function take(names: readonly string[]): void {
+		told = '';
+		if (names.length === 0) onNone();
+		if (!names.includes('onNotification')) notifications?.stop.abort();
+		else if (!notifications || notifications.stop.signal.aborted) readNotifications();
+	}
+
+	function readNotifications(): void {
+		const stop = new AbortController();
+		const before = notifications?.over;
+		const over = (async () => {
+			await before;
+			await again(AbortSignal.any([stop.signal, ending.signal]), () => followNotifications(stop.signal));
+		})();
+		notifications = { stop, over };
+	}
+
+	async function followCalls(): Promise<void> {
+		await local.events(LOCAL_ROUTES.hookStream, { signal: ending.signal }, async ({ event, id, data }) => {
+			if (event === 'hooks') return take(JSON.parse(data) as string[]);
+			if (event !== 'call' || id === null) return;
+			const { hook, input } = JSON.parse(data) as HookCall;
+			const outcome = await run(hook as HookName, input);
+			if (outcome !== null) await again(ending.signal, () => tell({ id, outcome }));
+		});
+		if (!ending.signal.aborted) throw new Error('the agent has ended the stream');
+	}
+
+	const calls = again(ending.signal, followCalls);
 	return {
-		refused,
-		/** Reports a scanned code that waits for a confirmation. */
-		unconfirmed(preview: PairPreview, reason: Failure): void {
-			const { baseUrl, host, hostInUnicode, workflowId, changes } = preview;
-			const shown = { baseUrl, host, ...(hostInUnicode !== undefined && { hostInUnicode }), workflowId, changes };
-			run('onPairingUnconfirmed', { ...reason, sentence: sentenceOf(reason, 'over'), ...shown });
-		},
-		close(): Promise<void> {
-			for (const unsubscribe of subscriptions) unsubscribe();
-			return hooks.close();
+		/** Ends what runs. What was not started is told again to the next program. */
+		async close(): Promise<void> {
+			ending.abort();
+			notifications?.stop.abort();
+			await Promise.all([hooks.close(), calls, notifications?.over]);
 		},
 	};
 }
 
-/** `null` when the helper has run the command, however that ended. */
-function helperProblem({ hook, outcome }: HookReport): Failure | null {
-	if (outcome.kind !== 'notStarted') return null;
-	return failure('socket-failed', `The command of hooks.${hook} did not run: ${outcome.reason}.`, {
-		remedy:
-			'Look at systemctl status idv-agent-hooks.socket and journalctl -u "idv-agent-hooks@*"; hook-helper.conf of /usr/lib/idv-agent/drop-ins opens the socket.',
-	});
-}
-
 /** The log redacts every line: a command may print anything. */
-function logReport(log: Log, { hook, outcome, ms, stderr }: HookReport): void {
+function logEnd(log: Log, hook: string, outcome: HookOutcome, ms: number, stderr: string): void {
 	const said = stderr === '' ? '' : `: ${stderr}`;
 	switch (outcome.kind) {
 		case 'exited':
@@ -108,9 +131,6 @@ function logReport(log: Log, { hook, outcome, ms, stderr }: HookReport): void {
 			return;
 		case 'timedOut':
 			log.warn(`${hook} took too long and was ended${said}`, { ms });
-			return;
-		case 'dropped':
-			log.warn(`${hook} was left out: too many were waiting, or the agent stops`);
 			return;
 		case 'notStarted':
 			log.warn(`${hook} could not be started (${outcome.reason})`);

@@ -1,15 +1,23 @@
-/** Events on the local interface, as pages and streams: replays what the store keeps, then follows what arrives. */
+/** Events on the local interface, as pages and streams: replays what the store keeps, then follows what arrives. Also the streams of other things. */
 import type { Agent } from '../agent/agent.runner.ts';
+import type { Audit } from '../audit/audit.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
+import type { Counters } from '../base/counters.ts';
 import { AgentError } from '../base/errors.ts';
 import { type Entry, isEventId } from '../events/event.ts';
 import { formatEvent } from '../events/feed.runner.ts';
-import { type AckRequest, CONSUMER_NAME, EVENT_PAGE_LENGTH, MAX_EVENT_WAIT_SECONDS } from '../protocol/local-api.ts';
+import { pieceOf } from '../events/reading.ts';
+import {
+	type AckRequest,
+	type AuditEntry,
+	CONSUMER_NAME,
+	EVENT_PAGE_LENGTH,
+	MAX_EVENT_WAIT_SECONDS,
+} from '../protocol/local-api.ts';
 import type { EventSink, LocalReply, LocalRequest } from './server/local-server.ts';
 
-/** Events that a stream reads at once while it catches up, and characters of contents that it is then sent at once. */
-const REPLAY_PAGE = 500;
-const PIECE = 256 * 1024;
+/** One piece of a stream, as `sizeOf` counts. Larger strings and buffers are collected late: 128 readers took 160 MB more. */
+const PIECE = 64 * 1024;
 
 const EVENT_ID = { type: 'string', pattern: '^[A-Za-z0-9]{1,32}-\\d{1,15}$', examples: ['tou5mrr6w30w-2'] };
 const WAIT = { type: 'number', minimum: 0, maximum: MAX_EVENT_WAIT_SECONDS, default: 0 };
@@ -71,16 +79,6 @@ export async function acknowledge(
 /** All streams get the same list of new events, and it is serialized once. */
 const written = new WeakMap<readonly Entry[], Buffer>();
 
-/** The first entries that together fit into so many characters; at least one. */
-function firstOf(entries: readonly Entry[], characters: number): readonly Entry[] {
-	let left = characters;
-	const end = entries.findIndex(({ content }) => {
-		left -= content.length;
-		return left < 0;
-	});
-	return end === -1 ? entries : entries.slice(0, Math.max(1, end));
-}
-
 /** Without their contents, for an application that may not have them. */
 function shownTo(application: LocalRequest['application'], entries: readonly Entry[]): readonly Entry[] {
 	if (application?.contents !== false) return entries;
@@ -108,13 +106,20 @@ export function streamEvents(
 	let stop = () => {};
 	let over = false;
 	let last = since;
+	let lastNumber = Number.NEGATIVE_INFINITY;
 	const send = (entries: readonly Entry[]) => {
-		last = entries.at(-1)?.id ?? last;
+		const [first, newest] = [entries[0], entries.at(-1)];
+		// What was sent already would come again and again.
+		if (first && first.number <= lastNumber) {
+			sink.close('no-progress');
+			return false;
+		}
+		[last, lastNumber] = [newest?.id ?? last, newest?.number ?? lastNumber];
 		return sink.sendAll(framesOf(shownTo(application, entries)));
 	};
 	const live = (entries: readonly Entry[]) => {
 		// Many that were flushed together could be more than may wait for a reader, which would count as slow at once.
-		const isPiece = firstOf(entries, PIECE).length === entries.length;
+		const isPiece = pieceOf(entries, undefined, PIECE).length === entries.length;
 		if (isPiece && (!send(entries) || !sink.isBehind)) return;
 		// The store has what waits for this reader: memory need not hold it as well.
 		stop();
@@ -124,11 +129,12 @@ export function streamEvents(
 		await sink.drained();
 		await agent.events.settled();
 		for (;;) {
-			const { entries } = agent.events.after(last, REPLAY_PAGE);
+			const { entries } = agent.events.after(last, undefined, PIECE);
 			if (over) return;
 			if (entries.length === 0) break;
-			if (!send(firstOf(entries, PIECE))) return;
-			if (sink.isBehind) await sink.drained();
+			if (!send(entries)) return;
+			// One piece for each reader is in memory, however many there are.
+			await sink.drained();
 		}
 		// Nothing can have arrived in between: this runs in the same turn as the read that found nothing more.
 		stop = agent.events.subscribe(live);
@@ -139,6 +145,32 @@ export function streamEvents(
 	return () => {
 		over = true;
 		stop();
+	};
+}
+
+export function streamAudit(audit: Audit, entries: readonly AuditEntry[], sink: EventSink): () => void {
+	const send = (entry: AuditEntry) => void sink.send({ event: 'audit', data: JSON.stringify(entry) });
+	for (const entry of entries) send(entry);
+	return audit.subscribe(send);
+}
+
+export function streamStatus(agent: Agent, sink: EventSink): () => void {
+	let last = '';
+	const send = () => {
+		const data = JSON.stringify(agent.status());
+		if (data !== last) sink.send({ event: 'status', data });
+		last = data;
+	};
+	send();
+	return agent.onStatus(send);
+}
+
+/** Counts a stream as open until it ends. */
+export function counted(counters: Counters, end: () => void): () => void {
+	counters.streams += 1;
+	return () => {
+		counters.streams -= 1;
+		end();
 	};
 }
 

@@ -22,9 +22,15 @@ export type ForwardDecision =
 /**
  * Decides where a request goes.
  * @param target the request line after {@link FORWARD_PREFIX}, undecoded: `/api/v1/sessions?limit=5`.
+ * @param registrationPath as `service.registrationPath` has it; default the published one.
  * @param allow path prefixes such as `/api/v1/sessions`, of which one has to match; empty allows all but the authorization endpoints.
  */
-export function decideForward(target: string, baseUrl: string, allow: readonly string[]): ForwardDecision {
+export function decideForward(
+	target: string,
+	baseUrl: string,
+	allow: readonly string[],
+	registrationPath: string = ENDPOINTS.deviceConnection,
+): ForwardDecision {
 	if (target.length > MAX_FORWARD_LENGTH)
 		return refused('The path and query may have at most 4096 characters.', 'Send data in the body.');
 	const [path = '', ...rest] = target.split('?');
@@ -44,7 +50,7 @@ export function decideForward(target: string, baseUrl: string, allow: readonly s
 	const basePath = new URL(baseUrl).pathname.replace(/\/+$/, '');
 	// A gateway may serve the endpoints under a prefix, and the base URL may end inside of one.
 	const whole = fold(`${basePath}${decoded}/`);
-	if (AUTHORIZATION_ENDPOINTS.some((endpoint) => whole.includes(endpoint)))
+	if (AUTHORIZATION_ENDPOINTS.some((endpoint) => whole.includes(endpoint)) || isAt(decoded, registrationPath))
 		return refused(
 			'Credentials are not given out to applications.',
 			'Use admin.sock to pair; idv makes keys and codes.',
@@ -78,6 +84,14 @@ function decodePath(path: string): string | null {
 /** The form in which spellings are compared that some server might take for the same. */
 function fold(path: string): string {
 	return path.normalize('NFKC').toUpperCase().toLowerCase();
+}
+
+/** Whether a path may be one that a setting writes with fields in it. */
+function isAt(path: string, template: string): boolean {
+	const plain = (text: string) => fold(text.replace(/\?.*$/s, '').replace(/\/+$/, '')).split('/');
+	const [asked, closed] = [plain(path), plain(template)];
+	const fits = (segment: string, index: number) => segment.includes('{') || segment === asked[index];
+	return asked.length === closed.length && closed.every(fits);
 }
 
 function isUnder(path: string, prefix: string): boolean {

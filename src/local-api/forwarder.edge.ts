@@ -6,11 +6,13 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { AgentError, asError } from '../base/errors.ts';
-import type { RequestNetwork } from '../connection/ask.edge.ts';
+import type { Answer } from '../connection/ask.edge.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
+import type { Network } from '../connection/network.edge.ts';
 import { formatAuthorization } from '../protocol/authorization.ts';
 import { decideForward, headersToCaller, headersToService, localLocation } from './forward-rules.ts';
 import { createLeakGuard } from './leak-guard.ts';
+import { createPlaces } from './places.ts';
 import { type BrowserApplication, SHARES } from './server/browser-applications.ts';
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
@@ -24,17 +26,25 @@ const FORWARD_LIMITS = {
 	/** Longest silence of the service, in milliseconds. */
 	idleMs: 30_000,
 	atOnce: 16,
+	/** Requests of one caller that wait for their turn; a further one is refused. */
+	waiting: 64,
+	/** Longest wait for a turn, in milliseconds. */
+	waitMs: 30_000,
 } as const;
 export type ForwardLimits = { readonly [Name in keyof typeof FORWARD_LIMITS]: number };
 
 export interface ForwarderOptions {
-	readonly network: RequestNetwork;
+	readonly network: Pick<Network, 'pooled' | 'viaProxy'>;
 	/** Where requests go and the Connection token for it, as they are now; `null` while there is none. */
 	readonly target: () => { readonly baseUrl: string; readonly token: string } | null;
 	/** Path prefixes that may be asked for; empty: all but the authorization endpoints. */
 	readonly allow: () => readonly string[];
 	/** Names of headers, in lower case, that go to the service besides the usual ones. Default: none. */
 	readonly headers?: () => readonly string[];
+	/** Headers of the settings that every request to this service has. Default: none. */
+	readonly serviceHeaders?: (baseUrl: string) => Readonly<Record<string, string>>;
+	/** Path at which this device registers: no application may ask for it. Default: the published one. */
+	readonly registrationPath?: () => string;
 	readonly limits?: Partial<ForwardLimits>;
 }
 
@@ -54,7 +64,7 @@ export type Forward = (
 export function createForwarder(options: ForwarderOptions): Forward {
 	const limits = { ...FORWARD_LIMITS, ...options.limits };
 	/** By the name of an application; all callers on shared sockets are one. */
-	const underWay = new Map<string, number>();
+	const places = createPlaces();
 
 	return async (request, response, target, application = null) => {
 		const method = METHODS.find((known) => known === request.method);
@@ -68,7 +78,7 @@ export function createForwarder(options: ForwarderOptions): Forward {
 			});
 		const service = options.target();
 		if (!service) throw new AgentError('unpaired', 'This device has no Connection to ask the service with.');
-		const decision = decideForward(target, service.baseUrl, options.allow());
+		const decision = decideForward(target, service.baseUrl, options.allow(), options.registrationPath?.());
 		if (!decision.ok) throw asError(decision.failure);
 		const own = application?.allow ? decideForward(target, service.baseUrl, application.allow) : decision;
 		if (!own.ok)
@@ -76,19 +86,34 @@ export function createForwarder(options: ForwarderOptions): Forward {
 				remedy: 'Add it to allow= in its line of the applications file if it should be.',
 			});
 		const caller = application?.name ?? '';
-		const before = underWay.get(caller) ?? 0;
 		const atOnce = application ? (application.shares?.uploads ?? SHARES.uploads) : limits.atOnce;
-		if (before >= atOnce)
-			throw new AgentError('service-overloaded', `${atOnce} requests are being passed on already.`, {
-				remedy: 'Ask again in a moment.',
-				retryAfterMs: 1000,
-			});
-		underWay.set(caller, before + 1);
+		const over = new AbortController();
+		const left = () => over.abort();
+		response.once('close', left);
+		const ends = AbortSignal.any([over.signal, AbortSignal.timeout(limits.waitMs)]);
+		const release = await places.wait(caller, atOnce, limits.waiting, ends).catch(() => null);
+		// There is no one left to answer.
+		if (over.signal.aborted) return release?.();
+		if (!release)
+			throw new AgentError(
+				'service-overloaded',
+				`${atOnce} requests are being passed on already, and no turn came in time.`,
+				{ remedy: 'Ask again in a moment.', retryAfterMs: 1000 },
+			);
 		try {
 			const more = options.headers?.() ?? [];
-			await exchange(request, response, { method, url: decision.url, more, ...service }, options.network, limits);
+			await exchange(
+				request,
+				response,
+				{ method, url: decision.url, more, added: options.serviceHeaders?.(service.baseUrl) ?? {}, ...service },
+				options.network,
+				limits,
+				over.signal,
+			);
 		} finally {
-			underWay.set(caller, (underWay.get(caller) ?? 1) - 1);
+			response.removeListener('close', left);
+			over.abort();
+			release();
 		}
 	};
 }
@@ -99,19 +124,18 @@ interface Exchange {
 	readonly baseUrl: string;
 	readonly token: string;
 	readonly more: readonly string[];
+	readonly added: Readonly<Record<string, string>>;
 }
 
 async function exchange(
 	request: IncomingMessage,
 	response: ServerResponse,
-	{ method, url, baseUrl, token, more }: Exchange,
+	{ method, url, baseUrl, token, more, added }: Exchange,
 	network: ForwarderOptions['network'],
 	limits: ForwardLimits,
+	left: AbortSignal,
 ): Promise<void> {
-	const over = new AbortController();
-	const signal = AbortSignal.any([AbortSignal.timeout(limits.deadlineMs), over.signal]);
-	const left = () => over.abort();
-	response.once('close', left);
+	const signal = AbortSignal.any([AbortSignal.timeout(limits.deadlineMs), left]);
 	try {
 		const answer = await asked();
 		const { statusCode = 0 } = answer;
@@ -135,22 +159,20 @@ async function exchange(
 		if (error instanceof AgentError) throw error;
 		const { code, ...found } = classifyNetworkError(error, { host: url.host, viaProxy: network.viaProxy(url) });
 		throw new AgentError(code, found.message, { ...found, cause: error });
-	} finally {
-		response.removeListener('close', left);
-		over.abort();
 	}
 
-	async function asked(): Promise<IncomingMessage> {
+	async function asked(): Promise<Answer> {
 		const length = request.headers['content-length'];
 		const hasBody = request.headers['transfer-encoding'] !== undefined || Number(length) > 0;
 		if (Number(length ?? 0) > limits.requestBytes) throw tooLargeRequest();
 		// An early end must not cut the connection on which the caller gets the reason.
 		const chunks = request.iterator({ destroyOnReturn: false });
-		return network.ask({
+		return network.pooled({
 			...{ url, method, signal, idleMs: limits.idleMs },
 			headers: {
 				...headersToService(request.headers, more),
-				...(hasBody && (length === undefined ? { 'transfer-encoding': 'chunked' } : { 'content-length': length })),
+				...added,
+				...(hasBody && length !== undefined && { 'content-length': length }),
 				// What is compressed could not be searched for the Connection.
 				'accept-encoding': 'identity',
 				authorization: formatAuthorization({ scheme: 'Connection', credential: token }),
@@ -161,7 +183,7 @@ async function exchange(
 		});
 	}
 
-	function checkAnswer({ statusCode = 0, headers }: IncomingMessage): Record<string, string | string[]> {
+	function checkAnswer({ statusCode = 0, headers }: Answer): Record<string, string | string[]> {
 		if (statusCode >= 300 && statusCode < 400 && statusCode !== 304)
 			throw new AgentError('redirect-refused', `The service answered with a redirect (${statusCode}).`, {
 				remedy: 'Ask for the address that the service really has; a credential is never sent on to another address.',

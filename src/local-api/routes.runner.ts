@@ -9,12 +9,12 @@ import type { Clock } from '../base/clock.edge.ts';
 import { type Counters, count } from '../base/counters.ts';
 import { AgentError } from '../base/errors.ts';
 import {
-	type AuditEntry,
 	ackRequestSchema,
 	DEFAULT_LEASE_SECONDS,
 	EVENT_PAGE_LENGTH,
 	eraseRequestSchema,
 	forgetRequestSchema,
+	hookReportSchema,
 	LOCAL_ROUTES,
 	LOCAL_SOCKETS,
 	leaseReleaseSchema,
@@ -29,16 +29,21 @@ import type { RecentLog } from '../status/recent-log.ts';
 import { audited } from './audited.runner.ts';
 import {
 	acknowledge,
+	counted,
 	EVENT_PARAMETERS,
 	ownName,
 	pageOfEvents,
 	readSince,
+	streamAudit,
 	streamEvents,
+	streamStatus,
 } from './event-routes.runner.ts';
 import type { Forward } from './forwarder.edge.ts';
+import type { HookCalls } from './hook-calls.runner.ts';
 import type { AnswerName, DescribedRoute } from './openapi.ts';
+import { createPlaces, type Places } from './places.ts';
 import { SHARES } from './server/browser-applications.ts';
-import type { EventSink, LocalReply, LocalRequest, LocalRoute, RawExchange } from './server/local-server.ts';
+import type { LocalReply, LocalRequest, LocalRoute, RawExchange } from './server/local-server.ts';
 
 /** For applications, on every listener that they use. */
 const APPLICATIONS = ['agent', 'admin', 'browser'] as const;
@@ -53,6 +58,7 @@ export interface RouteParts {
 	readonly clock: Pick<Clock, 'monotonicMs' | 'schedule' | 'wallMs'>;
 	readonly counters: Counters;
 	readonly forward: Forward;
+	readonly hooks: HookCalls;
 	readonly recentLog: Pick<RecentLog, 'lines'>;
 	readonly scanners: () => Promise<ScannerReport>;
 	/** Left out, the figures of the machine are not known. */
@@ -80,9 +86,9 @@ const PLAN = { 200: answer('The plan, the keys, and the newest plan by each of t
 const LEASES = { 200: answer('All leases in force.', 'LeaseReport') };
 
 export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
-	const { audit, clock, counters, forward, recentLog, scanners } = parts;
+	const { audit, clock, counters, forward, hooks, recentLog, scanners } = parts;
 	/** Streams and waits under way, by the name of an application. */
-	const waits = new Map<string, number>();
+	const waits = createPlaces();
 	const routes: DescribedRoute[] = [
 		row('GET', LOCAL_ROUTES.document, APPLICATIONS, 'getDocument', {
 			summary: 'This document.',
@@ -115,7 +121,7 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 			summary:
 				'Events of the device: notifications of the service, sessions, and gaps in which something may be missing.',
 			description:
-				`At least once and in order, at most ${EVENT_PAGE_LENGTH} of them; ask again with since=next. With Accept: ` +
+				`At least once and in order, at most ${EVENT_PAGE_LENGTH} of them, and fewer if they are large; ask again with since=next until there are none. With Accept: ` +
 				`text/event-stream, what ${LOCAL_ROUTES.eventStream} answers.`,
 			parameters: EVENT_PARAMETERS,
 			answers: { 200: answer('Events, oldest first.', 'EventPage') },
@@ -132,7 +138,8 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 			summary: 'The same events as Server-Sent Events, as they come.',
 			description:
 				'At least once and in order. The last event, named closed, says why the stream is over ({"reason":"slow"} for a ' +
-				'reader that did not keep up: reconnect with the last id).',
+				'reader that did not keep up: reconnect with the last id; {"reason":"no-progress"} for a fault by which events would ' +
+				'come again and again: do not reconnect with that id).',
 			parameters: EVENT_PARAMETERS.filter(({ name }) => name !== 'wait'),
 			answers: { 200: stream('One event for each Event, which is its data, until either side ends it.', 'Event') },
 			handle(request) {
@@ -170,6 +177,25 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				const asked = session === undefined ? { beforeMs: Date.parse(before) } : { session };
 				return ok({ erased: await agent.eraseEvents(asked) });
 			},
+		}),
+		row('GET', LOCAL_ROUTES.hookStream, ON_SOCKETS, 'streamHooks', {
+			summary: 'Calls of hooks.*, except for notifications: for idv-agent hooks, which runs the commands.',
+			description:
+				'Server-Sent Events, for one program at a time. hooks: the names of the hooks that are set, at the beginning and ' +
+				'after each change. call: the next one, with an id, again in each stream until it is reported.',
+			answers: {
+				200: stream('The data of hooks is a list of names; that of call has the hook and its input.', 'HookCall'),
+			},
+			handle() {
+				hooks.checkFree();
+				return { stream: hooks.follow };
+			},
+		}),
+		row('POST', LOCAL_ROUTES.hookReport, ON_SOCKETS, 'reportHook', {
+			summary: 'Reports what came of a command of hooks.*: by its id it is not told again; its end is counted.',
+			body: hookReportSchema,
+			answers: { 200: answer('It is noted.', 'HookReceipt') },
+			handle: ({ body }) => ok(hooks.report(body)),
 		}),
 		row('GET', LOCAL_ROUTES.leases, APPLICATIONS, 'getLeases', {
 			summary: 'The applications that keep a workflow change waiting.',
@@ -277,8 +303,8 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 			summary: 'Assigns a workflow. In the answer, workflow.wanted has it; workflow.live follows.',
 			body: workflowRequestSchema,
 			answers: STATUS,
-			async handle({ body }) {
-				await agent.setWorkflow(body.workflowId);
+			async handle({ body: { workflowId, waitSeconds = 0 }, signal }) {
+				await agent.setWorkflow(workflowId, waitSeconds > 0 ? { waitMs: waitSeconds * 1000, signal } : undefined);
 				return ok(agent.status());
 			},
 		}),
@@ -337,25 +363,18 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 	);
 }
 
-function streamAudit(audit: Audit, entries: readonly AuditEntry[], sink: EventSink): () => void {
-	const send = (entry: AuditEntry) => void sink.send({ event: 'audit', data: JSON.stringify(entry) });
-	for (const entry of entries) send(entry);
-	return audit.subscribe(send);
-}
-
 /** Takes one of the streams and waits that an application may have at once, until its request is over. */
-function takeWait(waits: Map<string, number>, { application, signal }: LocalRequest): void {
+function takeWait(waits: Places, { application, signal }: LocalRequest): void {
 	if (application === null) return;
 	const { name, shares } = application;
 	const most = shares?.waits ?? SHARES.waits;
-	const before = waits.get(name) ?? 0;
-	if (before >= most)
+	const release = waits.take(name, most);
+	if (!release)
 		throw new AgentError('service-overloaded', `${name} has ${most} streams and waits already.`, {
 			remedy: 'End one of them, or give the application a larger share: waits=N.',
 			retryAfterMs: 1000,
 		});
-	waits.set(name, before + 1);
-	signal.addEventListener('abort', () => waits.set(name, (waits.get(name) ?? 1) - 1), { once: true });
+	signal.addEventListener('abort', release, { once: true });
 }
 
 /** An application sees its own, under the names that it gave them. */
@@ -367,15 +386,6 @@ function leasesOf(agent: Agent, { application }: Pick<LocalRequest, 'application
 	return { leases: mine.map((lease) => ({ ...lease, name: lease.name.slice(own.length) })) };
 }
 
-/** Counts a stream as open until it ends. */
-function counted(counters: Counters, end: () => void): () => void {
-	counters.streams += 1;
-	return () => {
-		counters.streams -= 1;
-		end();
-	};
-}
-
 function ok(body: unknown): LocalReply {
 	return { status: 200, body };
 }
@@ -383,15 +393,4 @@ function ok(body: unknown): LocalReply {
 /** An application gets a stream only if it accepts one; otherwise one JSON document. */
 function wantsStream({ headers }: LocalRequest): boolean {
 	return headers.accept?.includes('text/event-stream') ?? false;
-}
-
-function streamStatus(agent: Agent, sink: EventSink): () => void {
-	let last = '';
-	const send = () => {
-		const data = JSON.stringify(agent.status());
-		if (data !== last) sink.send({ event: 'status', data });
-		last = data;
-	};
-	send();
-	return agent.onStatus(send);
 }

@@ -1,7 +1,21 @@
 /** `idv-agent/client` against a running agent and the embedded service. */
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer, type IncomingMessage, type RequestListener } from 'node:http';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
-import { AgentProblem, createClient, type LocalEvent } from '../../src/client/client.runner.ts';
+import { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { runInNewContext } from 'node:vm';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import {
+	type AgentClient,
+	AgentProblem,
+	createClient,
+	type LocalEvent,
+	type ServiceRequest,
+} from '../../src/client/client.runner.ts';
 import { givenAgent, givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 
@@ -111,6 +125,54 @@ test('a lease is held while the work is done, and released also when the work fa
 	expect((await client.release('by-hand')).leases).toEqual([]);
 });
 
+test('works under one name overlap, in several clients: the last one that ends releases the lease [F490]', async () => {
+	const { device, client } = await givenDevice();
+	const names = () => device.agent.leases.list().leases.map(({ name }) => name);
+	const work = (of: AgentClient) => {
+		const [begun, over] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+		const ended = of.withLease('kiosk', async () => {
+			begun.resolve();
+			await over.promise;
+			return names();
+		});
+		return { begun: begun.promise, end: over.resolve, ended };
+	};
+	const [long, short] = [work(client), work(clientOf(device))];
+	await Promise.all([long.begun, short.begun]);
+	short.end();
+	expect(await short.ended).toEqual(['kiosk']);
+	expect(names()).toEqual(['kiosk']);
+	// It begins while the last one before it ends.
+	long.end();
+	const next = long.ended.then(() => work(client));
+	const seen = await Promise.all(Array.from({ length: 30 }, () => client.withLease('kiosk', async () => names())));
+	expect(seen).toEqual(seen.map(() => ['kiosk']));
+	const { begun, end, ended } = await next;
+	await begun;
+	end();
+	expect(await ended).toEqual(['kiosk']);
+	expect(names()).toEqual([]);
+});
+
+test('a lease is renewed as soon as the agent is back, and nothing renews it once it is released', async () => {
+	vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+	onTestFinished(() => void vi.useRealTimers());
+	const paths: string[] = [];
+	const renewed = Promise.withResolvers<void>();
+	const { client } = await givenServer(({ url = '' }, response) => {
+		paths.push(url);
+		if (paths.length === 4) renewed.resolve();
+		response.writeHead(paths.length === 2 || paths.length === 3 ? 503 : 200).end('{"leases":[]}');
+	});
+	await client.withLease('kiosk', async () => {
+		// One turn: the agent is away then, and a second later too.
+		vi.advanceTimersByTime(20_000);
+		await renewed.promise;
+	});
+	vi.advanceTimersByTime(60_000);
+	expect(paths).toEqual([...Array(4).fill('/v1/leases'), '/v1/leases/release']);
+});
+
 test('the service answers through the agent, whatever its status, with bodies both ways', async () => {
 	const { service, client } = await givenDevice();
 	service.failNext('/api/tea', { status: 418, headers: { 'x-pot': 'short' }, body: { stout: true } });
@@ -121,6 +183,278 @@ test('the service answers through the agent, whatever its status, with bodies bo
 	expect([empty.status, await empty.text()]).toEqual([204, '']);
 	const refused = await client.service('api/device/connection', { method: 'POST', body: 'text' });
 	expect([refused.status, ((await refused.json()) as { code: string }).code]).toEqual([403, 'access-denied']);
+});
+
+test('a DELETE goes to the service with its body, and its answer is that of the service', async () => {
+	const { service, client } = await givenDevice();
+	service.failNext('/api/tea', { status: 202, body: { deleted: 1 } });
+	const answer = await client.service('api/tea', { method: 'DELETE', body: { cups: [1, 2] } });
+	expect([answer.status, await answer.json()]).toEqual([202, { deleted: 1 }]);
+});
+
+/** A server on a socket; says how often it was asked. */
+async function givenServer(handle: RequestListener) {
+	const directory = await mkdtemp(join(tmpdir(), 'idv-client-'));
+	const socketPath = join(directory, 'agent.sock');
+	let asked = 0;
+	const server = createServer((request, response) => {
+		asked += 1;
+		handle(request, response);
+	});
+	await once(server.listen(socketPath), 'listening');
+	onTestFinished(async () => {
+		server.closeAllConnections();
+		server.close();
+		await rm(directory, { recursive: true });
+	});
+	return { client: createClient({ socketPath }), asked: () => asked };
+}
+
+/** Answers each request with its method, content type, framing and body. */
+const givenEcho = () =>
+	givenServer(async (request, response) => {
+		const { method, headers } = request;
+		const body = await text(request);
+		const framing = headers['content-length'] ?? headers['transfer-encoding'] ?? null;
+		response.end(JSON.stringify([method, headers['content-type'] ?? null, framing, body]));
+	});
+
+type Body = ServiceRequest['body'];
+const bytes = new TextEncoder().encode('xteax');
+const JSON_TYPE = 'application/json';
+const TEXT_TYPE = 'text/plain;charset=UTF-8';
+const streamOf = (...pieces: unknown[]) => ReadableStream.from(pieces) as ReadableStream;
+async function* generate() {
+	yield bytes.subarray(1, 2);
+	yield bytes.subarray(2, 4);
+}
+test.each<[string, () => Body, string | null, string, string?]>([
+	['a string', () => 'tea', TEXT_TYPE, 'tea'],
+	['an empty string', () => '', TEXT_TYPE, ''],
+	['a Buffer', () => Buffer.from('tea'), null, 'tea'],
+	['a view of a part', () => bytes.subarray(1, 4), null, 'tea'],
+	['a DataView', () => new DataView(bytes.buffer, 1, 3), null, 'tea'],
+	['an ArrayBuffer', () => bytes.buffer.slice(1, 4), null, 'tea'],
+	['an ArrayBuffer of another realm', () => runInNewContext('Uint8Array.of(116, 101, 97).buffer'), null, 'tea'],
+	['a typed array of wider numbers', () => Uint16Array.from([0x6574, 0x61]), null, 'tea\0'],
+	[
+		'search parameters',
+		() => new URLSearchParams({ a: 'ä b' }),
+		'application/x-www-form-urlencoded;charset=UTF-8',
+		'a=%C3%A4+b',
+	],
+	['a Blob', () => new Blob(['tea'], { type: 'text/x-tea' }), 'text/x-tea', 'tea'],
+	['a Blob without a type', () => new Blob(['tea']), null, 'tea'],
+	['an empty Blob', () => new Blob([]), null, ''],
+	['a web stream', () => streamOf(bytes.subarray(1, 2), bytes.subarray(2, 4)), null, 'tea', 'chunked'],
+	['an empty stream', () => streamOf(), null, '', 'chunked'],
+	['the body of an answer', () => new Response('tea').body, null, 'tea', 'chunked'],
+	['a Node stream', () => Readable.from([Buffer.from('te'), Buffer.from('a')]), null, 'tea', 'chunked'],
+	['an async generator', generate, null, 'tea', 'chunked'],
+	[
+		'plain data',
+		() => ({ a: [1, null, true], when: new Date(0), leave: () => 1 }),
+		JSON_TYPE,
+		'{"a":[1,null,true],"when":"1970-01-01T00:00:00.000Z"}',
+	],
+	['a number', () => 5, JSON_TYPE, '5'],
+])(
+	'the client sends %s whole, by every method, with its content type and length',
+	async (_, body, type, said, framing) => {
+		const { client } = await givenEcho();
+		for (const method of ['POST', 'put', 'PATCH', 'DELETE', 'OPTIONS']) {
+			const answer = await client.service('api/tea', { method, body: body() });
+			expect(await answer.json()).toEqual([
+				method.toUpperCase(),
+				type,
+				framing ?? String(Buffer.byteLength(said)),
+				said,
+			]);
+		}
+	},
+);
+
+test('the client sends no body for null, as fetch does, and headers in every form but those of the connection', async () => {
+	const { client } = await givenEcho();
+	for (const body of [null, undefined]) {
+		expect(await (await client.service('x', { method: 'POST', body })).json()).toEqual(['POST', null, '0', '']);
+		expect(await (await client.service('x', { body })).json()).toEqual(['GET', null, null, '']);
+	}
+	const forms = [
+		{ 'content-type': 'a/b', 'Content-Length': '99', Expect: '100-continue' },
+		[['content-type', 'a/b']],
+		new Headers({ 'Content-Type': 'a/b' }),
+	];
+	for (const headers of forms as ServiceRequest['headers'][])
+		for (const body of ['t', { t: 1 }, new Blob(['t'], { type: 'c/d' })])
+			expect(await (await client.service('x', { method: 'POST', headers, body })).json()).toMatchObject({
+				0: 'POST',
+				1: 'a/b',
+			});
+});
+
+test('the client sends a form with its files', async () => {
+	const { client } = await givenEcho();
+	const body = new FormData();
+	body.set('page', new File(['front'], 'card.png', { type: 'image/png' }));
+	const answer = await client.service('api/scans', { method: 'POST', body });
+	const [, type, length, said] = (await answer.json()) as [string, string, string, string];
+	const [, boundary = '?'] = /^multipart\/form-data; boundary=(.+)$/.exec(type) ?? [];
+	expect(said).toMatch(/name="page"; filename="card\.png"\r\nContent-Type: image\/png\r\n\r\nfront\r\n/);
+	expect(said.split(boundary)).toHaveLength(3);
+	expect(length).toBe(String(said.length));
+});
+
+test('a path goes as fetch writes it: encoded where it must be, and without its fragment', async () => {
+	const { client } = await givenServer(({ url }, response) => response.end(url));
+	const asked = await client.service('/api/tea ä😀?q=%C3%A4#cup', {});
+	expect(await asked.text()).toBe('/v1/service/api/tea%20%C3%A4%F0%9F%98%80?q=%C3%A4');
+});
+
+const circle: { self?: unknown } = {};
+circle.self = circle;
+const locked = new Blob(['tea']).stream();
+locked.getReader();
+class OtherForm {
+	readonly [Symbol.toStringTag] = 'FormData';
+}
+test.each<[string, ServiceRequest, RegExp]>([
+	// @ts-expect-error the types refuse it as well
+	['a Map', { body: new Map([['a', 1]]) }, /of the kind Map/],
+	['a Set within', { body: { cups: new Set([1]) } }, /"cups" in the body is of the kind Set/],
+	['a Blob within', { body: { list: [new Blob(['tea'])] } }, /"0" in the body is of the kind Blob/],
+	['bytes within', { body: { photo: new Uint8Array(3) } }, /"photo" .* Uint8Array/],
+	['a stream within', { body: { photo: Readable.from(['tea']) } }, /"photo" in the body is a stream/],
+	// @ts-expect-error the types refuse it as well
+	['a Response', { body: new Response('tea') }, /of the kind Response/],
+	// @ts-expect-error the types refuse it as well
+	['a promise', { body: Promise.resolve({}) }, /of the kind Promise/],
+	// @ts-expect-error the types refuse it as well
+	['a form of another library', { body: new OtherForm() }, /of the kind FormData/],
+	['an error', { body: new Error('tea') }, /of the kind Error/],
+	// @ts-expect-error the types refuse it as well
+	['a function', { body: () => 'tea' }, /of the kind Function/],
+	// @ts-expect-error the types refuse it as well
+	['a symbol', { body: Symbol('tea') }, /of the kind Symbol/],
+	['a bigint', { body: { cups: 1n } }, /cannot be sent: Do not know how to serialize a BigInt/],
+	['a circle', { body: circle }, /cannot be sent: Converting circular/],
+	['a locked stream', { body: locked }, /cannot be sent: .*locked/],
+	['a body with GET', { method: 'GET', body: 'tea' }, /cannot be sent: .*GET/],
+	['a body with HEAD', { method: 'HEAD', body: { cups: 1 } }, /cannot be sent: .*HEAD/],
+	['a method that fetch forbids', { method: 'TRACE' }, /cannot be sent: .*TRACE/],
+	['a method that is none', { method: 'tea time' }, /cannot be sent: .*tea time/],
+	['a header with a line end', { headers: { 'x-tea': 'a\nb' } }, /cannot be sent/],
+])('the client refuses %s before anything is sent', async (_, request, words) => {
+	const { client, asked } = await givenEcho();
+	const problem = await problemOf(client.service('api/tea', { method: 'POST', ...request }));
+	expect([problem.status, problem.code]).toEqual([0, 'body-invalid']);
+	expect(problem.message).toMatch(words);
+	expect(asked()).toBe(0);
+});
+
+test('a stream is read as fast as the agent takes it, and let go when the agent is gone', async () => {
+	const arrived = Promise.withResolvers<IncomingMessage>();
+	const { client } = await givenServer((request) => arrived.resolve(request));
+	const cancelled = Promise.withResolvers<void>();
+	let read = 0;
+	const body = new ReadableStream({
+		pull(controller) {
+			read += 1;
+			controller.enqueue(new Uint8Array(65_536));
+		},
+		cancel: () => cancelled.resolve(),
+	});
+	const asking = problemOf(client.service('api/scans', { method: 'POST', body }));
+	const request = await arrived.promise;
+	await once(request, 'readable');
+	// What the kernel and both ends hold, and not the 64 MiB that were offered meanwhile.
+	for (let turn = 0; turn < 1000; turn += 1) await new Promise(setImmediate);
+	expect(read).toBeLessThan(64);
+	request.socket.destroy();
+	expect((await asking).code).toBe('agent-not-running');
+	await cancelled.promise;
+});
+
+test.each<[string, () => Body, RegExp]>([
+	['that gives text', () => streamOf('tea'), /must give bytes/],
+	['that fails', () => Readable.from(failing()), /the camera is gone/],
+])('a stream %s ends the request with its own error', async (_, body, words) => {
+	const { client } = await givenEcho();
+	await expect(client.service('api/scans', { method: 'POST', body: body() })).rejects.toThrow(words);
+});
+async function* failing() {
+	yield bytes;
+	throw new Error('the camera is gone');
+}
+
+test.each([new Error('closing time'), 'a word', { any: 'thing' }])(
+	'an abort gives the reason of the signal: %s',
+	async (reason) => {
+		const begun = Promise.withResolvers<void>();
+		const { client } = await givenServer((request, response) => {
+			begun.resolve();
+			if (request.url?.endsWith('begun')) response.write('half');
+			if (request.url?.endsWith('whole')) response.end('whole');
+		});
+		const said = (asking: Promise<unknown>) => asking.catch((error: unknown) => ({ error }));
+		expect(await said(client.service('x', { signal: AbortSignal.abort(reason) }))).toEqual({ error: reason });
+		const waiting = new AbortController();
+		const asked = said(client.service('silent', { signal: waiting.signal }));
+		await begun.promise;
+		waiting.abort(reason);
+		expect(await asked).toEqual({ error: reason });
+		for (const path of ['begun', 'whole']) {
+			const stop = new AbortController();
+			const answer = await client.service(path, { signal: stop.signal });
+			stop.abort(reason);
+			expect(await said(answer.text())).toEqual({ error: reason });
+		}
+	},
+);
+
+test('an answer is a standard Response: status text, repeated headers, bytes, and no body where there is none', async () => {
+	const { client } = await givenServer(({ url, method }, response) => {
+		const status = Number(url?.split('/').at(-1));
+		response.writeHead(
+			status,
+			'Tea is ready',
+			[
+				['Set-Cookie', 'a=1'],
+				['Set-Cookie', 'b=2'],
+			].flat(),
+		);
+		response.end(method === 'HEAD' || status === 204 ? undefined : 'tea');
+	});
+	const answer = await client.service('200');
+	expect([answer.ok, answer.statusText, answer.headers.getSetCookie()]).toEqual([true, 'Tea is ready', ['a=1', 'b=2']]);
+	const copy = answer.clone();
+	const reader = answer.body?.getReader({ mode: 'byob' });
+	const first = await reader?.read(new Uint8Array(2));
+	expect(Buffer.from(first?.value ?? []).toString()).toBe('te');
+	expect([await copy.text(), copy.bodyUsed]).toEqual(['tea', true]);
+	for (const [path, method] of [
+		['204', 'GET'],
+		['304', 'GET'],
+		['205', 'POST'],
+		['200', 'HEAD'],
+	] as const)
+		expect((await client.service(path, { method })).body).toBeNull();
+	expect((await client.service('599')).status).toBe(599);
+});
+
+test.each([600, 999])('the status %d, which no Response can have, is told', async (status) => {
+	const { client } = await givenServer((_, response) => response.writeHead(status).end('tea'));
+	const problem = await problemOf(client.service('x'));
+	expect([problem.status, problem.code]).toEqual([status, 'bad-response']);
+	expect(problem.message).toContain(String(status));
+});
+
+test('an answer that breaks off is told as such while its body is read', async () => {
+	const { client } = await givenServer((_, response) => {
+		response.write('half', () => response.destroy());
+	});
+	const answer = await client.service('x');
+	expect((await problemOf(answer.text())).code).toBe('agent-not-running');
 });
 
 test('a refusal of the agent has its code, status and remedy', async () => {
@@ -141,4 +475,48 @@ test('no agent: each call says so', async () => {
 		expect([problem.status, problem.code]).toEqual([0, 'agent-not-running']);
 		expect(problem.message).toContain('/nonexistent/agent.sock');
 	}
+});
+
+/** An agent of which only the events answer: pages by the id that they were asked for. */
+async function givenPages(pageAfter: (since: string | null) => readonly string[]) {
+	const directory = mkdtempSync(join(tmpdir(), 'client-'));
+	const server = createServer((request, response) => {
+		const ids = pageAfter(new URL(request.url ?? '', 'http://agent').searchParams.get('since'));
+		response.end(JSON.stringify({ events: ids.map((id) => ({ id })), next: ids.at(-1) ?? null }));
+	});
+	server.listen(join(directory, 'agent.sock'));
+	await once(server, 'listening');
+	onTestFinished(() => {
+		server.close();
+		rmSync(directory, { recursive: true });
+	});
+	return createClient({ socketPath: join(directory, 'agent.sock') });
+}
+
+test.each<[string, Readonly<Record<string, string[]>>, number]>([
+	['of one page', { null: ['a-1', 'a-2'], 'a-2': ['a-1', 'a-2'] }, 2],
+	['of pages with a gap', { null: ['a-1', 'a-2'], 'a-2': ['b-00', 'a-1', 'b-2'], 'b-2': ['a-1', 'a-2'] }, 7],
+	['of several pages', { null: ['a-1', 'a-2'], 'a-2': ['b-3'], 'b-3': ['b-4'], 'b-4': ['a-1', 'a-2'] }, 8],
+])('a loop that gets the same events again and again ends with an error: a circle %s', async (_, pages, most) => {
+	const client = await givenPages((since) => pages[String(since)] ?? []);
+	const seen: string[] = [];
+	const loop = async () => {
+		for await (const { id } of client.events()) seen.push(id);
+	};
+	const { status, code, message } = await problemOf(loop());
+	expect([status, code]).toEqual([0, 'no-progress']);
+	expect(message).toContain('again and again');
+	expect(seen).toHaveLength(most);
+});
+
+test('a loop follows an agent that lost its newest events, more than once', async () => {
+	const pages: Record<string, string[]> = {
+		null: ['a-1', 'a-9'],
+		'a-9': ['b-02', 'b-3', 'b-4'],
+		'b-4': ['c-00', 'c-1'],
+	};
+	const client = await givenPages((since) => pages[String(since)] ?? ['d-00', 'd-1']);
+	const seen: string[] = [];
+	for await (const { id } of client.events()) if (seen.push(id) === 9) break;
+	expect(seen).toEqual(['a-1', 'a-9', 'b-02', 'b-3', 'b-4', 'c-00', 'c-1', 'd-00', 'd-1']);
 });

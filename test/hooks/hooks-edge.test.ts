@@ -4,22 +4,29 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { createHooks, type HookLimits, type HookReport, type Hooks } from '../../src/hooks/hooks.edge.ts';
+import { createHooks, type HookLimits, type HookOutcome, type Hooks } from '../../src/hooks/hooks.edge.ts';
+
+interface Report {
+	readonly hook: string;
+	readonly outcome: HookOutcome;
+	readonly ms: number;
+	readonly stderr: string;
+}
 
 interface Runner extends Hooks {
-	readonly reports: HookReport[];
+	readonly reports: Report[];
 	/** Resolves when so many have been reported. */
-	reported(count: number): Promise<HookReport[]>;
+	reported(count: number): Promise<Report[]>;
 }
 
 function hooks(limits: Partial<HookLimits> = {}, env: Record<string, string> = {}): Runner {
-	const reports: HookReport[] = [];
+	const reports: Report[] = [];
 	let look = () => {};
 	const made = createHooks({
 		limits,
 		env: { PATH: process.env['PATH'], ...env },
-		report(report) {
-			reports.push(report);
+		report(hook, outcome, ms, stderr) {
+			reports.push({ hook, outcome, ms, stderr });
 			look();
 		},
 	});
@@ -27,7 +34,7 @@ function hooks(limits: Partial<HookLimits> = {}, env: Record<string, string> = {
 	return Object.assign(made, {
 		reports,
 		reported: (count: number) =>
-			new Promise<HookReport[]>((resolve) => {
+			new Promise<Report[]>((resolve) => {
 				look = () => {
 					if (reports.length >= count) resolve(reports);
 				};
@@ -123,34 +130,32 @@ describe('a command', () => {
 });
 
 describe('many commands', () => {
-	test('run at most so many at once, in order, and beyond the queue they are dropped', async () => {
+	test('run at most so many at once, in order, and each is told when it was started', async () => {
 		const file = path.join(directory(), 'log');
-		const runner = hooks({ atOnce: 1, queued: 3 });
-		for (let number = 0; number < 6; number += 1)
+		const runner = hooks({ atOnce: 1 });
+		const started = [0, 1, 2, 3].map((number) =>
 			runner.run({
 				hook: `h${number}`,
 				argv: sh('echo begin $2 >> "$1"; echo end $2 >> "$1"', file, String(number)),
 				input: null,
-			});
-		const reports = await runner.reported(6);
-		expect(reports.map(({ hook, outcome }) => `${hook} ${outcome.kind}`).sort()).toEqual([
-			'h0 exited',
-			'h1 exited',
-			'h2 exited',
-			'h3 exited',
-			'h4 dropped',
-			'h5 dropped',
-		]);
+			}),
+		);
+		expect(await started[0]).toBe('started');
+		expect(await Promise.race([started[1], started[0]?.then(() => 'waits')])).toBe('waits');
+		expect(await Promise.all(started)).toEqual(Array(4).fill('started'));
+		const reports = await runner.reported(4);
+		expect(reports.map(({ hook }) => hook)).toEqual(['h0', 'h1', 'h2', 'h3']);
 		const lines = [0, 1, 2, 3].flatMap((number) => [`begin ${number}`, `end ${number}`]);
 		expect(fs.readFileSync(file, 'utf8').trim().split('\n')).toEqual(lines);
 	});
 
-	test('closing drops what waits, ends what runs and reports all', async () => {
+	test('closing leaves what waits and ends what runs, which is reported', async () => {
 		const runner = hooks({ atOnce: 1, graceMs: 50 });
-		runner.run(call(sh('exec sleep 60')));
-		runner.run(call(sh('true')));
+		const started = [runner.run(call(sh('exec sleep 60'))), runner.run(call(sh('true')))];
+		await started[0];
 		await runner.close();
-		runner.run(call(sh('true')));
-		expect(runner.reports.map(({ outcome }) => outcome.kind)).toEqual(['dropped', 'killed', 'dropped']);
+		started.push(runner.run(call(sh('true'))));
+		expect(await Promise.all(started)).toEqual(['started', null, null]);
+		expect(runner.reports.map(({ outcome }) => outcome.kind)).toEqual(['killed']);
 	});
 });

@@ -1,8 +1,8 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
-import { givenAgent, givenHome, type Home } from '../harness/harness.ts';
+import { expect, onTestFinished, test } from 'vitest';
+import { givenAgent, givenHome, givenPairedAgent, type Home, type LogLine, runHooks } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 
 /** Settings by which each hook adds its name and its input to a file, and the lines of that file. */
@@ -81,11 +81,16 @@ test('a device that only a person can bring back online is told once, with its c
 	const device = await givenAgent({ home, settings });
 	await device.pair(service.createPairingCode('check-in').url);
 	await device.untilState('online');
-	service.failNext('/ws/device', { status: 403 }, 2);
+	// Until it has lasted for a quarter of an hour, it is an outage like any other.
+	service.failNext('/ws/device', { status: 403 }, 3);
 	const gone = device.untilState('offline');
 	service.dropSockets();
 	await gone;
 	await device.passWait();
+	await device.untilStatus(
+		({ problem, channel }) => problem?.code === 'access-forbidden' && channel.nextAttemptAt !== null,
+	);
+	device.clock.advance(15 * 60_000);
 	const first = await device.untilState('blocked');
 	// A slow attempt that fails as well is no news.
 	await device.passWait();
@@ -96,4 +101,129 @@ test('a device that only a person can bring back online is told once, with its c
 	await device.untilLogged(({ msg }) => msg.startsWith('onOffline failed'));
 	expect(calls('onOffline')).toMatchObject([{ state: 'offline', problem: { code: 'connection-lost' } }]);
 	expect(calls('onNeedsPerson')).toMatchObject([{ state: 'blocked', problem: { code: 'access-forbidden' } }]);
+});
+
+/** The program beside a device, started when a test says so, and the hooks whose commands have ended. */
+function givenProgram(home: Home) {
+	const lines: LogLine[] = [];
+	let look = () => {};
+	const hooks = runHooks(home, (line) => {
+		lines.push(JSON.parse(line));
+		look();
+	});
+	const close = () => hooks.close();
+	onTestFinished(close);
+	return {
+		close,
+		logged: (text: string, count = 1) =>
+			new Promise<void>((resolve) => {
+				look = () => {
+					if (lines.filter(({ msg }) => msg.includes(text)).length >= count) resolve();
+				};
+				look();
+			}),
+	};
+}
+
+test('what happens while no program runs the commands waits for one, and none is told what another has started [F535]', async () => {
+	const service = await givenService();
+	const home = await givenHome();
+	const { settings, calls } = await givenHooks(home);
+	await home.writeSettings(settings);
+	const device = await givenPairedAgent(service, { home });
+	const first = givenProgram(home);
+	await first.logged('onOnline failed');
+	await first.logged('onPaired failed');
+	await first.close();
+
+	service.dropSockets();
+	await device.untilState('offline');
+	const second = givenProgram(home);
+	await second.logged('onOffline failed');
+	expect([calls('onPaired'), calls('onOnline'), calls('onOffline')].map(({ length }) => length)).toEqual([1, 1, 1]);
+	await second.close();
+});
+
+test('a notification is told once, over restarts of either program, from when its hook was set [F536]', async () => {
+	const service = await givenService();
+	const home = await givenHome();
+	const { settings, calls } = await givenHooks(home);
+	const told = () => calls('onNotification').map(({ data }) => data.id);
+	const before = await givenPairedAgent(service, { home });
+	const notify = async (id: string) => {
+		service.notify({ type: 'hello', id });
+		await before.untilEvent(({ content }) => content.includes(id));
+	};
+	await notify('too-early');
+	await home.writeSettings({ hooks: { onNotification: settings.hooks.onNotification } });
+	await before.daemon.reload();
+	await notify('n1');
+	const first = givenProgram(home);
+	await first.logged('onNotification failed');
+	await first.close();
+	await notify('n2');
+	await before.stop();
+
+	const after = await givenAgent({ home });
+	const second = givenProgram(home);
+	await second.logged('onNotification failed');
+	expect(told()).toEqual(['n1', 'n2']);
+	await second.close();
+	// Applications that read without a name find them all the same.
+	const kept = (await after.events()).filter(({ type }) => type === 'notification');
+	expect(kept.map(({ content }) => JSON.parse(content).id)).toEqual(['too-early', 'n1', 'n2']);
+
+	// A hook that is no longer set keeps nothing on the device.
+	await home.writeSettings({});
+	await after.daemon.reload();
+	expect(after.agent.events.positionOf('idv-agent-hooks')).toBeNull();
+});
+
+test('a command that had no turn before the program ended is started by the next one [F537]', async () => {
+	const service = await givenService();
+	const home = await givenHome();
+	const { settings, calls } = await givenHooks(home);
+	const slow = ['/bin/sh', '-c', 'echo begun >&2; exec sleep 60'];
+	await home.writeSettings({ hooks: { onNotification: slow } });
+	const device = await givenPairedAgent(service, { home });
+	for (const id of ['1', '2', '3', '4', 'fifth']) service.notify({ type: 'hello', id });
+	await device.untilEvent(({ content }) => content.includes('fifth'));
+	const first = givenProgram(home);
+	const position = () => device.agent.events.positionOf('idv-agent-hooks');
+	const fourth = (await device.events()).filter(({ type }) => type === 'notification')[3]?.id;
+	await expect.poll(position, { timeout: 20_000 }).toBe(fourth);
+	await first.close();
+	await first.logged('onNotification was ended by a signal: begun', 4);
+
+	await home.writeSettings({ hooks: { onNotification: settings.hooks.onNotification } });
+	const second = givenProgram(home);
+	await second.logged('onNotification failed');
+	expect(calls('onNotification').map(({ data }) => data.id)).toEqual(['fifth']);
+	await second.close();
+});
+
+test('a second program is refused, so that no command runs twice, and goes on when the first has ended [F538]', async () => {
+	const service = await givenService();
+	const home = await givenHome();
+	const { settings, calls } = await givenHooks(home);
+	const device = await givenAgent({ home, settings });
+	const second = givenProgram(home);
+	await second.logged('Another program runs the commands of hooks.* already');
+	await device.pair(service.createPairingCode('check-in').url);
+	await device.untilLogged(({ msg }) => msg.startsWith('onOnline failed'));
+	expect(calls('onOnline')).toHaveLength(1);
+	await second.close();
+});
+
+test('a hook that the files of the program do not name is said, counted, and not told again', async () => {
+	const service = await givenService();
+	const home = await givenHome();
+	const device = await givenPairedAgent(service, { home, sets: ['hooks.onOnline=/bin/true'] });
+	const program = givenProgram(home);
+	await program.logged(
+		'onOnline could not be started (the agent has a command for it, and the settings of this program',
+	);
+	await program.close();
+	const metrics = await device.client.request('admin', 'POST', '/v1/hooks/report', { outcome: 'exited' });
+	expect(metrics).toEqual({ waiting: 0 });
 });

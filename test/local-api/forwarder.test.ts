@@ -329,10 +329,10 @@ describe('refusing', () => {
 		await expect(ask(`${stops.url}/a`)).rejects.toThrow();
 	});
 
-	test('more than so many at once', async () => {
+	test('more than may wait for their turn', async () => {
 		const arrived = Promise.withResolvers<ServerResponse>();
 		const { url, failures } = await forwarding({
-			limits: { atOnce: 1 },
+			limits: { atOnce: 1, waiting: 0 },
 			answer: (_request, response) => arrived.resolve(response),
 		});
 		const first = ask(`${url}/a`);
@@ -341,5 +341,54 @@ describe('refusing', () => {
 		expect(failures).toMatchObject([{ code: 'service-overloaded', retryAfterMs: 1000 }]);
 		response.end('done');
 		expect(await first).toMatchObject({ text: 'done' });
+	});
+
+	test('what has waited too long for its turn', async () => {
+		const { url, failures } = await forwarding({ limits: { atOnce: 1, waitMs: 50 }, answer: () => {} });
+		const gone = new AbortController();
+		const first = ask(`${url}/a`, { signal: gone.signal }).catch(() => {});
+		await ask(`${url}/b`);
+		expect(failures).toMatchObject([{ code: 'service-overloaded', retryAfterMs: 1000 }]);
+		gone.abort();
+		await first;
+	});
+});
+
+describe('many requests at once', () => {
+	test('wait for their turn and are passed on in their order', async () => {
+		const { url, asked } = await forwarding({ limits: { atOnce: 1 } });
+		const texts = await Promise.all(Array.from({ length: 40 }, (_, index) => ask(`${url}/${index}`)));
+		expect(texts.map(({ status }) => status)).toEqual(Array(40).fill(200));
+		expect(asked).toHaveLength(40);
+	});
+
+	test('lose the turn of a caller who leaves while it waits', async () => {
+		const arrived = Promise.withResolvers<ServerResponse>();
+		const { url, asked } = await forwarding({
+			limits: { atOnce: 1 },
+			answer: ({ url: path }, response) => (path?.endsWith('/first') ? arrived.resolve(response) : response.end('ok')),
+		});
+		const first = ask(`${url}/first`);
+		const response = await arrived.promise;
+		const gone = new AbortController();
+		const leaver = ask(`${url}/leaver`, { signal: gone.signal }).catch(() => 'left');
+		gone.abort();
+		expect(await leaver).toBe('left');
+		const last = ask(`${url}/last`);
+		response.end('done');
+		expect(await Promise.all([first, last])).toMatchObject([{ text: 'done' }, { text: 'ok' }]);
+		expect(asked.map(({ url: path }) => path)).toEqual(['/tenant/first', '/tenant/last']);
+	});
+
+	test('share kept connections, one after the other', async () => {
+		const sockets = new Set<unknown>();
+		const { url } = await forwarding({
+			answer: ({ socket }, response) => {
+				sockets.add(socket);
+				response.end('ok');
+			},
+		});
+		for (let count = 0; count < 20; count += 1) expect(await ask(`${url}/x`)).toMatchObject({ status: 200 });
+		expect(sockets.size).toBe(1);
 	});
 });

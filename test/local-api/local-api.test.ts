@@ -3,7 +3,7 @@ import { cpSync, readdirSync, rmSync } from 'node:fs';
 import { type IncomingMessage, request } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { createEventStreamParser, type ServerSentEvent } from '../../src/local-api/client.edge.ts';
+import { createEventStreamParser, type ServerSentEvent } from '../../src/client/agent-socket.edge.ts';
 import {
 	eventPageSchema,
 	eventSchema,
@@ -157,7 +157,7 @@ describe('a lease', () => {
 		expect(await said({ name: 'a b', seconds: 1e9 })).toMatch(
 			/^name must be 1 to 64 letters, .*; seconds must be at most \d+\.$/,
 		);
-		expect(await said([])).toBe('The body must be an object.');
+		expect(await said([])).toBe('The body must be an object in { }.');
 	});
 
 	test('keeps the workflow as it is until it is released, and the status says so', async () => {

@@ -7,7 +7,8 @@ import { Readable } from 'node:stream';
 import { onTestFinished } from 'vitest';
 import * as z from 'zod';
 import { AgentError } from '../../src/base/errors.ts';
-import { createLocalClient, type LocalClient, type ServerSentEvent } from '../../src/local-api/client.edge.ts';
+import type { ServerSentEvent } from '../../src/client/agent-socket.edge.ts';
+import { createLocalClient, type LocalClient } from '../../src/client/local-client.edge.ts';
 import {
 	type EventSink,
 	type LocalReply,

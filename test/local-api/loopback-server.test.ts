@@ -509,7 +509,7 @@ describe('the applications file', () => {
 		},
 	);
 
-	test.skipIf(process.getuid?.() !== 0)('is refused if it belongs to a stranger', async () => {
+	test.skipIf(process.getuid?.() !== 0)('is refused if it belongs to a stranger (needs root)', async () => {
 		const file = await write(line(KIOSK));
 		await chown(file, 12_345, 0);
 		expect((await failureOf(readBrowserApplications(file))).failure).toMatchObject({

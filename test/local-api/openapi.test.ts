@@ -154,6 +154,7 @@ function requestsOf(
 		['getEvents', 'agent', 'GET', `${LOCAL_ROUTES.events}?consumer=kiosk`],
 		['acknowledgeEvents', 'browser', 'POST', LOCAL_ROUTES.ack, { consumer: 'kiosk', id }],
 		['forgetConsumer', 'agent', 'POST', LOCAL_ROUTES.forget, { consumer: 'kiosk' }],
+		['reportHook', 'agent', 'POST', LOCAL_ROUTES.hookReport, { outcome: 'exited' }],
 		['holdLease', 'browser', 'POST', LOCAL_ROUTES.leases, { name: 'kiosk', seconds: 30 }],
 		['getLeases', 'agent', 'GET', LOCAL_ROUTES.leases],
 		['releaseLease', 'agent', 'POST', LOCAL_ROUTES.leaseRelease, { name: 'kiosk' }],

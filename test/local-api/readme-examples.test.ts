@@ -153,7 +153,7 @@ async function expectAcknowledged(
 	expect([[], ['two']]).toContainEqual(kinds);
 }
 
-test.runIf(isThere('curl'))('the application in curl waits for events and acknowledges them', async () => {
+test.runIf(isThere('curl'))('the application in curl waits for events and acknowledges them (needs curl)', async () => {
 	const { service, device } = await givenDevice();
 	const running = await runExample(device, 'curl', 'sh', 'sh');
 	expect(await running.untilPrinted('"sentence"')).toContain('Online with');
@@ -166,7 +166,7 @@ test('the application of the README prints what comes', async () => {
 	const { service, device } = await givenDevice();
 	const running = await runExample(device, 'readme', process.execPath, 'mjs');
 	service.notify({ type: 'one', id: 'n-1' });
-	expect(await running.untilPrinted('one ')).toBe("one { type: 'one', id: 'n-1' }");
+	expect(await running.untilPrinted('one ')).toBe('one {"type":"one","id":"n-1"}');
 });
 
 test('the test of a backend passes, with the service as a library', async () => {
@@ -192,7 +192,7 @@ test('the application in Node holds a lease, asks the service and acknowledges',
 });
 
 test.runIf(isThere('python3'))(
-	'the application in Python goes on after a restart of the agent, and gets nothing twice',
+	'the application in Python goes on after a restart of the agent, and gets nothing twice (needs python3)',
 	async () => {
 		const { service, device } = await givenDevice();
 		const running = await runExample(device, 'python', 'python3', 'py');

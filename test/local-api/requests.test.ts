@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import http from 'node:http';
 import net from 'node:net';
 import { pipeline } from 'node:stream/promises';
+import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import * as z from 'zod';
@@ -283,6 +284,53 @@ describe('limits', () => {
 			const [chunk] = await once(socket, 'data');
 			expect(String(chunk)).toMatch(/^HTTP\/1\.1 200 /);
 		}
+	});
+
+	test('where every connection has a request under way, one more is told so and when to try again', async () => {
+		const { promise: held, resolve: release } = Promise.withResolvers<void>();
+		let waiting = 0;
+		const hold = localRoute({
+			method: 'GET',
+			path: '/v1/hold',
+			listeners: ['agent'],
+			async handle() {
+				waiting += 1;
+				await held;
+				return { status: 200, body: {} };
+			},
+		});
+		const { agentSocket, client } = await open([hold], { limits: { connections: 2 } });
+		const first = [1, 2].map(() => client.request('agent', 'GET', '/v1/hold'));
+		await expect.poll(() => waiting).toBe(2);
+		expect(await exchange(agentSocket, 'GET /v1/hold HTTP/1.1\r\nHost: x\r\n\r\n')).toMatch(
+			/^HTTP\/1\.1 503 .*Retry-After: 1\r\n.*"service-overloaded".*All 2 connections/s,
+		);
+		await expect(client.request('agent', 'GET', '/v1/hold')).rejects.toMatchObject({ code: 'service-overloaded' });
+		release();
+		await Promise.all(first);
+	});
+
+	test('requests that are sent without reading are answered one after the other, and not without end', async () => {
+		let [running, most] = [0, 0];
+		const page = localRoute({
+			method: 'GET',
+			path: '/v1/page',
+			listeners: ['agent'],
+			async handle() {
+				running += 1;
+				most = Math.max(most, running);
+				await setImmediate();
+				running -= 1;
+				return { status: 200, body: {} };
+			},
+		});
+		const { agentSocket } = await open([page]);
+		const request = 'GET /v1/page HTTP/1.1\r\nHost: x\r\n\r\n';
+		const last = request.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n');
+		const answers = await exchange(agentSocket, request.repeat(49) + last);
+		expect(answers.match(/HTTP\/1\.1 200/g)).toHaveLength(50);
+		expect(most).toBe(1);
+		expect((await exchange(agentSocket, request.repeat(500))).match(/HTTP\/1\.1 200/g) ?? []).not.toHaveLength(500);
 	});
 
 	test('a burst of half requests leaves no more connections than there may be, and others are answered', async () => {

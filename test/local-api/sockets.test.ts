@@ -6,7 +6,7 @@ import net from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
-import { createLocalClient } from '../../src/local-api/client.edge.ts';
+import { createLocalClient } from '../../src/client/local-client.edge.ts';
 import { type LocalReply, type LocalRoute, openLocalServer } from '../../src/local-api/server/local-server.ts';
 import {
 	ask,

@@ -18,7 +18,7 @@ describe('event streams', () => {
 		expect(consumer.events).toEqual([
 			{ id: '1', event: 'notification', data: '{"text":"ü"}' },
 			{ id: '2event: closed', event: 'message', data: '{\n"pretty":\n1}' },
-			{ id: '2event: closed', event: 'message', data: '""' },
+			{ id: null, event: 'message', data: '""' },
 		]);
 		expect(sink?.send({ data: '1' })).toBe(false);
 		expect(await ask(agentSocket, { method: 'HEAD', path: '/v1/events' })).toMatchObject({

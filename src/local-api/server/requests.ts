@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { AgentError } from '../../base/errors.ts';
 import { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
+import { createPlaces, type Places } from '../places.ts';
 import { type Answering, openStream, sendProblem, sendText, stopReading } from './answers.ts';
 import { readBody, readJson } from './bodies.ts';
 import { callerOf, SHARES } from './browser-applications.ts';
@@ -25,6 +26,11 @@ type Response = http.ServerResponse;
 /** Decides on a request before its route is searched. `null` lets it in; headers set here stay on every answer. */
 export type Authorize = (request: Request, response: Response) => LocalReply | ProblemResponse | null;
 
+/** Requests of one connection that wait for the answer before them. */
+const MAX_PIPELINED = 64;
+/** Beyond the bound, so many are told that it is reached; others are cut off. */
+const SPARE_CONNECTIONS = 384;
+
 /** The state that the listeners of an open server share. */
 export interface Context extends Answering {
 	readonly routes: readonly LocalRoute[];
@@ -34,14 +40,22 @@ export interface Context extends Answering {
 	/** Answers that are under way, streams included, by connection. */
 	readonly pending: Map<Duplex, Set<Response>>;
 	/** Requests under way, by the name of an application. */
-	readonly shares: Map<string, number>;
+	readonly shares: Places;
+	/** Connections beyond the bound: their request is answered with that. */
+	readonly surplus: WeakSet<Duplex>;
 }
 
 export function createContext(
 	{ routes, limits, onFault = () => {}, maskSecrets = (text) => text }: ServingOptions,
 	more: Pick<Context, 'runDir' | 'authorize'>,
 ): Context {
-	const shared = { pending: new Map(), shares: new Map<string, number>(), streams: new Set<never>(), stopping: false };
+	const shared = {
+		pending: new Map(),
+		shares: createPlaces(),
+		surplus: new WeakSet<Duplex>(),
+		streams: new Set<never>(),
+		stopping: false,
+	};
 	return { ...more, ...shared, routes, limits: { ...LOCAL_SERVER_LIMITS, ...limits }, fault: onFault, maskSecrets };
 }
 
@@ -52,8 +66,10 @@ export async function shutDown(context: Context, servers: readonly http.Server[]
 	const ended = Promise.all(servers.map(closeServer));
 	const answers = [...context.pending.values()].flatMap((pending) => [...pending]);
 	const answered = answers.map((each) => new Promise<void>((resolve) => each.once('close', resolve)));
-	const grace = new Promise<void>((resolve) => setTimeout(resolve, context.limits.closeGraceMs).unref());
-	await Promise.race([Promise.all(answered), grace]);
+	const grace = Promise.withResolvers<void>();
+	const timer = setTimeout(grace.resolve, context.limits.closeGraceMs);
+	await Promise.race([Promise.all(answered), grace.promise]);
+	clearTimeout(timer);
 	for (const server of servers) server.closeAllConnections();
 	await ended;
 }
@@ -68,6 +84,9 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 	const serve: http.RequestListener = (request, response) => {
 		const { socket } = request;
 		const answers = pending.get(socket) ?? new Set();
+		// A caller that sends on without reading is answered one by one, and not without end.
+		if (answers.size >= MAX_PIPELINED) return void socket.destroy();
+		const before = [...answers].at(-1);
 		pending.set(socket, answers.add(response));
 		response.once('close', () => {
 			answers.delete(response);
@@ -75,7 +94,8 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 		});
 		// A caller may leave in the middle: that is not a fault.
 		response.on('error', () => {});
-		void answer(context, listener, request, response);
+		if (before) before.once('close', () => void (response.destroyed || answer(context, listener, request, response)));
+		else void answer(context, listener, request, response);
 	};
 	const server = http.createServer(
 		{
@@ -125,7 +145,10 @@ async function answer(context: Context, listener: LocalListener, request: Reques
 	let lasting: http.OutgoingHttpHeaders = {};
 	try {
 		const early =
-			refuseMalformed(request) ?? context.authorize(request, response) ?? takeShare(context, request, response);
+			refuseSurplus(context, request) ??
+			refuseMalformed(request) ??
+			context.authorize(request, response) ??
+			takeShare(context, request, response);
 		lasting = response.getHeaders();
 		const reply = early ?? (await replyTo(context, listener, request, response));
 		if (reply !== 'gone') await send(context, response, reply);
@@ -150,32 +173,42 @@ function takeShare(context: Context, request: Request, response: Response): Prob
 	const application = callerOf(request);
 	if (!application) return null;
 	const { name, shares } = application;
-	const underWay = context.shares.get(name) ?? 0;
 	const most = shares?.connections ?? SHARES.connections;
-	if (underWay >= most)
+	const release = context.shares.take(name, most);
+	if (!release)
 		return problemResponse(503, 'service-overloaded', `${name} has ${most} requests under way already.`, {
 			remedy: 'Wait for one of them, or give the application a larger share: connections=N.',
 			headers: { 'Retry-After': '1' },
 		});
-	context.shares.set(name, underWay + 1);
-	response.once('close', () => context.shares.set(name, (context.shares.get(name) ?? 1) - 1));
+	response.once('close', release);
 	return null;
 }
 
 /**
  * A new caller gets in: when all places are taken, the connection that has waited longest without having asked anything
- * whole makes room. Only where all ask something is a new one turned away.
+ * whole makes room. Only where all ask something a new one is told to come again.
  */
-function makeRoom({ limits, pending }: Context, open: Set<net.Socket>, socket: net.Socket): void {
+function makeRoom(context: Context, open: Set<net.Socket>, socket: net.Socket): void {
 	open.add(socket);
 	socket.once('close', () => open.delete(socket));
+	const { limits, pending, surplus } = context;
 	if (open.size <= limits.connections) return;
 	for (const other of open) {
 		const answers = [...(pending.get(other) ?? [])];
 		if (other !== socket && answers.some(({ req }) => req.complete)) continue;
-		other.destroy();
+		if (other === socket && open.size <= limits.connections + SPARE_CONNECTIONS) surplus.add(socket);
+		else other.destroy();
 		return;
 	}
+}
+
+function refuseSurplus({ surplus, limits }: Context, request: Request): ProblemResponse | null {
+	if (!surplus.has(request.socket)) return null;
+	const message = `All ${limits.connections} connections of the agent have requests under way.`;
+	return problemResponse(503, 'service-overloaded', message, {
+		remedy: 'Wait for one of them, and keep fewer open at once.',
+		headers: { 'Retry-After': '1', Connection: 'close' },
+	});
 }
 
 /** Requests that Node accepts although HTTP does not. */

@@ -53,8 +53,9 @@ export interface StreamEvent {
 /**
  * Why a stream is over; the last event, `event: closed`, carries it as `{"reason": …}`. `slow`: the consumer did not
  * read fast enough and reconnects with its last id. `stopping`: the agent stops. `failed`: a fault; reconnect.
+ * `no-progress`: a fault by which events would come again and again; the last id is of no use.
  */
-export type StreamEnd = 'slow' | 'stopping' | 'finished' | (string & {});
+export type StreamEnd = 'slow' | 'stopping' | 'finished' | 'no-progress' | (string & {});
 
 /** One consumer of an event stream. Nothing here throws. */
 export interface EventSink {

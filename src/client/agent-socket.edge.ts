@@ -1,0 +1,199 @@
+/**
+ * One request to the agent on a Unix socket, for `idv-agent/client` and for our own commands: its answer as JSON or as a stream
+ * of events, every failure as an AgentProblem. Tries once, with a deadline. Imports nothing that the client should not ship.
+ */
+import http from 'node:http';
+import { pipeline } from 'node:stream/promises';
+import { readBounded } from '../base/bodies.edge.ts';
+import { isObject, parseJson } from '../protocol/json.ts';
+import { AgentProblem } from './agent-problem.ts';
+
+/** One event of a stream. */
+export interface ServerSentEvent {
+	readonly id: string | null;
+	/** `message` where the agent names none; after `closed`, whose data holds the reason, the stream is over. */
+	readonly event: string;
+	readonly data: string;
+}
+
+export interface FollowOptions {
+	/** The id of the newest event that is known already. */
+	readonly since?: string | undefined;
+	/** Ends the stream without an error. */
+	readonly signal?: AbortSignal | undefined;
+	/** Longest silence, in milliseconds; the agent sends a comment every 15 s. Default 60,000. */
+	readonly silenceMs?: number;
+}
+
+export interface Sent {
+	readonly method: string;
+	readonly path: string;
+	readonly headers?: Readonly<Record<string, string>>;
+	readonly payload?: string | Uint8Array | AsyncIterable<unknown> | undefined;
+	/** Of a stream, in bytes, where it is known. */
+	readonly length?: number;
+	readonly signal?: AbortSignal | undefined;
+}
+
+type Asked = Pick<Sent, 'method' | 'path' | 'signal'> & {
+	/** Sent as JSON. */
+	readonly body?: unknown;
+	/** For all of it. */
+	readonly deadlineMs: number;
+	/** Default JSON. */
+	readonly read?: (text: string) => unknown;
+};
+
+/** Also of a line of a stream: a frame of control characters grows sixfold in JSON. */
+export const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
+const TRY_AGAIN = 'Try again; if it repeats, look at its log: journalctl -u idv-agent.';
+
+/** Opens a connection of its own. @throws AgentProblem, or what a stream of the application throws. */
+export async function send(socketPath: string, sent: Sent): Promise<http.IncomingMessage> {
+	const { payload, length, signal, headers, ...line } = sent;
+	const isWhole = typeof payload === 'string' || payload instanceof Uint8Array;
+	// Node tells the length of a POST only: the body of a DELETE would arrive as another request.
+	const size = isWhole ? Buffer.byteLength(payload) : length;
+	const framing = payload && (size === undefined ? { 'Transfer-Encoding': 'chunked' } : { 'Content-Length': size });
+	try {
+		return await new Promise<http.IncomingMessage>((resolve, reject) => {
+			const options = {
+				socketPath,
+				agent: false,
+				...line,
+				headers: { ...headers, ...framing },
+				...(signal && { signal }),
+			};
+			const request = http.request(options);
+			request.once('response', resolve);
+			// The listener stays: errors after the answer appear on the answer itself.
+			request.on('error', reject);
+			if (isWhole || payload === undefined) request.end(payload);
+			else pipeline(bytesOf(payload), request).catch(reject);
+		});
+	} catch (error) {
+		throw explain(error, socketPath);
+	}
+}
+
+async function* bytesOf(stream: AsyncIterable<unknown>): AsyncGenerator<Uint8Array> {
+	for await (const piece of stream) {
+		if (!(piece instanceof Uint8Array)) throw new TypeError('A stream as a body must give bytes (Uint8Array).');
+		yield piece;
+	}
+}
+
+/** @returns the JSON of the answer, `undefined` when it is empty. @throws AgentProblem, or the signal's reason. */
+export async function ask(socketPath: string, { body, deadlineMs, read, signal, ...asked }: Asked): Promise<unknown> {
+	const late = AbortSignal.timeout(deadlineMs);
+	const json = body === undefined ? {} : { 'Content-Type': 'application/json' };
+	const headers = { Accept: 'application/json, application/problem+json', ...json };
+	const payload = body === undefined ? undefined : JSON.stringify(body);
+	try {
+		const either = signal ? AbortSignal.any([late, signal]) : late;
+		return await readAnswer(await send(socketPath, { ...asked, headers, payload, signal: either }), socketPath, read);
+	} catch (error) {
+		signal?.throwIfAborted();
+		throw late.aborted ? timedOut(`The agent did not answer within ${deadlineMs / 1000} s.`) : error;
+	}
+}
+
+/** Reads on when the next event is asked for. @throws AgentProblem also for a stream that ends without `closed`. */
+export async function* follow(
+	socketPath: string,
+	path: string,
+	{ since, signal, silenceMs = 60_000 }: FollowOptions,
+): AsyncGenerator<ServerSentEvent, void, void> {
+	const silent = new AbortController();
+	const watch = () => setTimeout(() => silent.abort(), Math.min(silenceMs, 2 ** 31 - 1));
+	let watching = watch();
+	try {
+		const either = signal ? AbortSignal.any([signal, silent.signal]) : silent.signal;
+		const headers = { Accept: 'text/event-stream, application/problem+json' };
+		const whole = since === undefined ? path : `${path}?${new URLSearchParams({ since })}`;
+		const answer = await send(socketPath, { method: 'GET', path: whole, headers, signal: either });
+		if (answer.statusCode !== 200) await readAnswer(answer, socketPath);
+		if (!/^text\/event-stream\b/i.test(answer.headers['content-type'] ?? ''))
+			throw unreadable('The answer is not an event stream.');
+		const parse = createEventStreamParser();
+		for await (const chunk of answer as AsyncIterable<Buffer>) {
+			// While the consumer is at work nothing is read: the silence is not the agent's.
+			clearTimeout(watching);
+			for (const event of parse(chunk)) {
+				yield event;
+				if (event.event === 'closed' || signal?.aborted) return;
+			}
+			watching = watch();
+		}
+		throw brokenOff();
+	} catch (error) {
+		if (signal?.aborted) return;
+		if (silent.signal.aborted) throw timedOut(`The agent was silent for ${silenceMs / 1000} s.`);
+		throw explain(error, socketPath);
+	} finally {
+		clearTimeout(watching);
+	}
+}
+
+async function readAnswer(answer: http.IncomingMessage, socketPath: string, read = parseJson): Promise<unknown> {
+	const { bytes, cut } = await readBounded(answer, MAX_ANSWER_BYTES);
+	if (cut) throw cut === 'too-large' ? tooLarge() : explain(cut, socketPath);
+	const text = bytes.toString();
+	const { statusCode: status = 0, headers } = answer;
+	const document = read(text);
+	if (document === undefined && text !== '') throw unreadable(`The answer, with status ${status}, is not JSON.`);
+	if (status >= 200 && status < 300) return document;
+	const fields = isObject(document) ? document : {};
+	const word = (name: string) => (typeof fields[name] === 'string' ? (fields[name] as string) : '');
+	const message = word('detail') || word('title') || `The agent answered with status ${status}.`;
+	const params = isObject(fields['params']) ? (fields['params'] as AgentProblem['params']) : undefined;
+	const seconds = Number(headers['retry-after']);
+	const retryAfterMs = seconds >= 0 ? seconds * 1000 : undefined;
+	throw new AgentProblem(status, word('code') || 'bad-response', message, word('remedy'), { params, retryAfterMs });
+}
+
+/** An application's own mistake remains what Node says of it. */
+export function explain(error: unknown, socketPath: string): unknown {
+	const code = error instanceof AgentProblem ? '' : String((error as NodeJS.ErrnoException)?.code ?? '');
+	if (code === 'EACCES' || code === 'EPERM') {
+		const remedy = 'Run the application in the group idv-agent.';
+		return new AgentProblem(0, 'access-denied', `This user may not use ${socketPath}.`, remedy, { cause: error });
+	}
+	if (code.startsWith('HPE_')) return unreadable(`The program that listens on ${socketPath} does not speak HTTP.`);
+	if (['ECONNRESET', 'EPIPE', 'ERR_STREAM_PREMATURE_CLOSE'].includes(code)) return brokenOff(error);
+	if (code === '' || code.startsWith('ERR_') || code === 'ABORT_ERR') return error;
+	const remedy = 'Start it: systemctl start idv-agent, or idv-agent run; or check the path of its socket.';
+	return new AgentProblem(0, 'agent-not-running', `No agent listens on ${socketPath}.`, remedy, { cause: error });
+}
+
+const brokenOff = (cause?: unknown) =>
+	new AgentProblem(0, 'agent-not-running', 'The agent broke the connection off.', TRY_AGAIN, { cause });
+const timedOut = (message: string) => new AgentProblem(0, 'request-timeout', message, TRY_AGAIN);
+const tooLarge = () =>
+	new AgentProblem(0, 'response-too-large', `More than ${MAX_ANSWER_BYTES} bytes came.`, 'Ask for less at a time.');
+const unreadable = (message: string) =>
+	new AgentProblem(0, 'bad-response', message, 'Check that the socket is that of idv-agent, and of the same version.');
+
+/**
+ * A parser of the agent's events that takes the bytes in whatever pieces they come. Lines end with LF, as the agent writes them;
+ * an event without data is dropped. @throws AgentProblem `response-too-large`.
+ */
+export function createEventStreamParser(): (chunk: Uint8Array) => ServerSentEvent[] {
+	const decoder = new TextDecoder();
+	let rest = '';
+	return (chunk) => {
+		let from = Math.max(0, rest.length - 1);
+		rest += decoder.decode(chunk, { stream: true });
+		const events: ServerSentEvent[] = [];
+		for (let end = rest.indexOf('\n\n', from); end >= 0; end = rest.indexOf('\n\n', from)) {
+			const lines = Array.from(rest.slice(0, end).split('\n'), (line) => line.split(/: (.*)/s, 2));
+			const { id = null, event = 'message' } = Object.fromEntries(lines);
+			const data = lines.filter(([name]) => name === 'data').map(([, text]) => text);
+			if (data.length > 0) events.push({ id, event, data: data.join('\n') });
+			rest = rest.slice(end + 2);
+			from = 0;
+		}
+		if (rest.length > MAX_ANSWER_BYTES) throw tooLarge();
+		return events;
+	};
+}
